@@ -1,0 +1,79 @@
+# Targets and variables are listed by "make help".
+
+MPI    ?= auto
+MPICC  ?= mpicc
+PYTHON ?= /usr/bin/python3
+RANKS  ?= $(if $(filter no,$(MPI)),1,4)
+GOLANGCI_VERSION = v2.15.0
+
+version  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+with_mpi = $(if $(filter no,$(MPI)),,$(shell command -v $(MPICC) || { [ $(MPI) = yes ] && echo $(MPICC); }))
+go_env   = $(if $(with_mpi),CGO_ENABLED=1 CC=$(MPICC),CGO_ENABLED=0)
+go_tags  = $(if $(with_mpi),-tags mpi)
+golangci = $(or $(shell command -v golangci-lint),$(wildcard $(shell go env GOPATH)/bin/golangci-lint),\
+	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION))
+deps     = MPI=$(MPI) MPICC=$(MPICC) PYTHON=$(PYTHON) scripts/deps.sh
+fashion  = build/fashion-mnist
+
+.PHONY: help build deps run test check test-go test-mpi test-python test-e2e lint fmt bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  MPI=no       build without MPI: one rank, no C compiler (MPI=yes: fail without one)"
+	@echo "  MPICC=CMD    the MPI to build with: mpicc.openmpi, mpicc.mpich (default: mpicc)"
+	@echo "  RANKS=N      ranks of \"make run\" (default: 4, with MPI=no 1)"
+	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
+
+build: ## build bin/rankpool, with MPI where mpicc is installed
+	@scripts/go-version.sh
+	$(go_env) go build -trimpath $(go_tags) -ldflags '-X main.version=$(version)' -o bin/rankpool ./cmd/rankpool
+
+deps: ## install the Debian packages that run and test need
+	@$(deps) run test
+
+run: ## train on Fashion-MNIST with a cache of 20 % of the data
+	@echo "This builds rankpool, exports Fashion-MNIST to $(fashion) (70,000 files, once), and trains a small network"
+	@echo "on it with $(RANKS) ranks and a cache of 20 % of the data: about 5 minutes on two cores, and as long again"
+	@echo "the first time, when Debian packages are missing (PyTorch is the largest)."
+	@$(deps) build run
+	@$(MAKE) --no-print-directory build $(fashion)
+	bin/rankpool run --ranks $(RANKS) --data $(fashion) --memory 20% --log build/run.jsonl -- \
+		$(PYTHON) python/examples/train.py
+
+$(fashion):
+	$(PYTHON) scripts/fashion_mnist.py $@
+
+test: ## install what is missing, then run all tests
+	@$(deps) test
+	@$(MAKE) --no-print-directory check test-go test-mpi test-python test-e2e
+
+check: ## check formatting, and what go vet sees
+	@scripts/go-version.sh
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
+	go vet ./...
+	$(if $(with_mpi),CC=$(MPICC) go vet -tags mpi ./...)
+
+test-go: ## run the Go tests under the race detector
+	CGO_ENABLED=1 go test -race ./...
+
+test-mpi: ## run the ranks' tests under each MPI that is to be tested
+	$(if $(filter no,$(MPI)),@echo "MPI=no: nothing to test",mpicache/test-mpi.sh)
+
+test-python: ## run the Python client's tests
+	$(PYTHON) -m pytest -q python/tests
+
+test-e2e: build ## run trainings end to end
+	scripts/test-e2e.sh
+
+lint: ## run golangci-lint
+	$(golangci) run ./...
+
+fmt: ## format the Go files
+	$(golangci) fmt ./...
+
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . ./...
+
+clean: ## remove what make has built
+	rm -rf bin build

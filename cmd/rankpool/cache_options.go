@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// cacheOptions are the flags that run and serve share: run hands them to every rank as they are.
+type cacheOptions struct {
+	data        []string
+	memory      string
+	window      string
+	policy      string
+	assign      string
+	log         string
+	state       string
+	peerTimeout time.Duration
+	verbose     bool
+}
+
+var (
+	policies    = []string{"clairvoyant", "lru"}
+	assignments = []string{"local", "sampler"}
+)
+
+// autoWindow lets the rank choose the size of its staging window.
+const autoWindow = "auto"
+
+func (o *cacheOptions) register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB), or 0")
+	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
+	flags.StringVar(&o.policy, "policy", policies[0], "what stays in memory: "+strings.Join(policies, " or "))
+	flags.StringVar(&o.assign, "assign", assignments[0], "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says)")
+	flags.StringVar(&o.log, "log", "", "write the run log, JSON lines, to this file")
+	flags.StringVar(&o.state, "state", "", "keep the importance scores in this file; a later run goes on from it")
+	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "say more on stderr")
+}
+
+// check validates what can be told without the data and the machine, and makes paths absolute.
+func (o *cacheOptions) check() error {
+	if _, err := parseMemory(o.memory); err != nil {
+		return usagef("--memory: %w", err)
+	}
+	if o.window != autoWindow {
+		if size, err := parseSize(o.window); err != nil || size == 0 {
+			return usagef("--window: %q is neither %q nor a size such as 512MiB", o.window, autoWindow)
+		}
+	}
+	if err := oneOf("policy", o.policy, policies); err != nil {
+		return err
+	}
+	if err := oneOf("assign", o.assign, assignments); err != nil {
+		return err
+	}
+	if o.peerTimeout <= 0 {
+		return usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
+	}
+	for _, path := range []*string{&o.log, &o.state} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	return nil
+}
+
+// args returns the options as flags of serve.
+func (o *cacheOptions) args() []string {
+	var args []string
+	for _, data := range o.data {
+		args = append(args, "--data", data)
+	}
+	args = append(args, "--memory", o.memory, "--window", o.window, "--policy", o.policy, "--assign", o.assign,
+		"--peer-timeout", o.peerTimeout.String())
+	if o.log != "" {
+		args = append(args, "--log", o.log)
+	}
+	if o.state != "" {
+		args = append(args, "--state", o.state)
+	}
+	if o.verbose {
+		args = append(args, "--verbose")
+	}
+	return args
+}
+
+func oneOf(flag, value string, allowed []string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return usagef("--%s: %q is not one of %s", flag, value, strings.Join(allowed, ", "))
+}
+
+// pathless returns the error inside a path error, for sentences that name the path themselves.
+func pathless(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rankpool/mpicache"
+	"rankpool/slurm"
+	"rankpool/staging"
+)
+
+const aboutRun = `Run starts the cache, one rank a node, then the training command, and watches both. When a rank dies the
+cache is started again under the running training, which reads storage meanwhile: same samples, same order.
+
+Outside Slurm all ranks and trainers run on this machine. In a batch script of Slurm, call it without srun:
+it starts two overlapping job steps, the cache and the training command. As a task of srun or mpirun, one a
+node, it starts that node's rank and trainers.
+
+The training command finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and
+the Python package rankpool on PYTHONPATH (RANKPOOL_PYTHON=no keeps PYTHONPATH as it is). SIGINT, SIGTERM,
+SIGHUP, SIGUSR1 and SIGUSR2 go to the training command. Its exit code is run's own.`
+
+// runOptions are the flags of run.
+type runOptions struct {
+	cache           cacheOptions
+	ranks           int // 0 until it is decided
+	trainersPerRank int
+	runtimeDir      string
+	progressSeconds float64
+	restarts        int
+	mpirun          string
+	serveCommand    string   // the program that is called with "serve …"
+	self            string   // this program
+	command         []string // the training command
+}
+
+func newRunCommand() *cobra.Command {
+	o := &runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND…",
+		Short: "Run a training command with the cache beside it",
+		Long:  aboutRun + "\n\n" + exitTable,
+		Example: "  rankpool run --data /lustre/imagenet --memory 64GiB -- torchrun --nproc-per-node 4 train.py\n" +
+			"  rankpool run --ranks 4 --data images/ -- python train.py",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = args
+			given := cmd.Flags().Changed("ranks") || cmd.Flags().Changed("trainers-per-rank")
+			return o.run(cmd.Context(), given)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.IntVar(&o.ranks, "ranks", 0, "ranks of the cache (default: 1; in a Slurm allocation one a node)")
+	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1, "training processes a rank; in a Slurm batch script srun's own flags say that")
+	o.cache.register(flags)
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of this run (default /dev/shm, else $TMPDIR, else /tmp)")
+	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
+	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
+	flags.StringVar(&o.mpirun, "mpirun", "", "the mpirun to start several ranks with (default: the one in $PATH that fits this build)")
+	flags.StringVar(&o.serveCommand, "serve-command", "", "the program to call as \"serve\" (for tests)")
+	_ = flags.MarkHidden("serve-command") // it is there: the line above
+	return cmd
+}
+
+// check validates the flags and settles how many ranks there are.
+func (o *runOptions) check(job slurm.Job, f form, at place) error {
+	switch {
+	case len(o.command) == 0:
+		return usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
+	case o.ranks < 0:
+		return usagef("--ranks: %d is no number of ranks", o.ranks)
+	case o.trainersPerRank < 1:
+		return usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
+	case o.progressSeconds < 0:
+		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
+	case f == formSlurm && o.ranks != 0 && o.ranks != job.Nodes:
+		return usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
+	case f == formSlurm && o.trainersPerRank != 1:
+		return usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
+	case f == formTask && o.ranks != 0 && o.ranks != at.tasks:
+		return usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+	}
+	switch f {
+	case formSlurm:
+		o.ranks = max(1, job.Nodes)
+	case formTask:
+		o.ranks = at.tasks
+	case formLocal:
+		o.ranks = max(1, o.ranks)
+	}
+	return o.cache.check()
+}
+
+// checkMachine validates what needs a look at the machine: the command, MPI, the data.
+func (o *runOptions) checkMachine(f form, at place) error {
+	// In a batch script the command may be one of the nodes' alone.
+	if _, err := exec.LookPath(o.command[0]); err != nil && f != formSlurm {
+		return fmt.Errorf("the training command cannot be started: %w", err)
+	}
+	flavour := mpicache.MPIFlavour()
+	switch {
+	case f == formTask:
+		if err := worldError(at.tasks, at.by, 1, flavour); flavour == "" && err != nil {
+			return err
+		}
+	case f == formSlurm && flavour == "" && o.ranks > 1:
+		return fmt.Errorf("this rankpool is built without MPI, so it cannot run on %d nodes: build it with \"make build\" where mpicc is installed", o.ranks)
+	case f == formLocal && o.ranks > 1:
+		if _, err := findMPIRun(flavour, o.mpirun); err != nil {
+			return err
+		}
+	}
+	sets, err := resolveData(o.cache.data)
+	if err != nil {
+		return err
+	}
+	o.cache.data = nil
+	for _, set := range sets {
+		o.cache.data = append(o.cache.data, set.String())
+	}
+	return nil
+}
+
+func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
+	job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv)
+	f := chooseForm(job, at, ranksGiven)
+	if err := o.check(job, f, at); err != nil {
+		return err
+	}
+	if err := o.checkMachine(f, at); err != nil {
+		return err
+	}
+	if o.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if o.serveCommand == "" {
+		o.serveCommand = o.self
+	}
+	base, err := runtimeBase(o.runtimeDir)
+	if err != nil {
+		return err
+	}
+	s, err := openSession(base, sessionName(f, os.Getuid(), job, os.Getpid()), o.ranks)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if gone := s.remove(); gone != nil && err == nil {
+			err = fmt.Errorf("the session folder cannot be removed: %w", gone)
+		}
+	}()
+	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
+	notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	if err := o.indexData(parent); err != nil {
+		return err
+	}
+	return o.launch(f, job, at, s, signals)
+}
+
+// indexData makes sure that every data set has its manifest, so that the ranks load it and need not walk.
+func (o *runOptions) indexData(parent context.Context) error {
+	ctx, stop := interruptible(parent)
+	defer stop()
+	sets, err := resolveData(o.cache.data)
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		show := newScanProgress(os.Stderr, o.progressSeconds == 0)
+		_, err := staging.Open(ctx, set.path, staging.OpenOptions{
+			ScanOptions: staging.ScanOptions{Progress: show.update},
+			Log:         o.logVerbose,
+		})
+		show.end()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logVerbose prints what is only of interest with --verbose.
+func (o *runOptions) logVerbose(msg string) {
+	if o.cache.verbose {
+		fmt.Fprintln(os.Stderr, "rankpool:", msg)
+	}
+}
+
+// launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
+func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, signals chan os.Signal) error {
+	if o.cache.log == "" {
+		o.cache.log = filepath.Join(s.dir, "run.jsonl")
+	}
+	logBegin := int64(0)
+	if info, err := os.Stat(o.cache.log); err == nil {
+		logBegin = info.Size()
+	}
+	plan, err := o.layout(f, job, at, s, os.Environ())
+	if err != nil {
+		return err
+	}
+	if f == formTask && at.task == 0 {
+		fmt.Fprintf(os.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
+	}
+	l := &launcher{
+		layout: plan, maxRestarts: o.restarts, verbose: o.cache.verbose,
+		progress: newTrainProgress(os.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
+		exits:    make(chan *process, len(plan.trainers)+2), signals: signals,
+	}
+	if plan.reports && len(plan.folders) > 0 {
+		l.statusDoor = filepath.Join(plan.folders[0], doorName)
+	}
+	code, err := l.run()
+	if err != nil {
+		return err
+	}
+	if plan.reports {
+		rows, err := readEpochs(o.cache.log, logBegin)
+		if err != nil {
+			l.say("the run log cannot be read, so there is no table: %v", err)
+		} else if err := printEpochs(os.Stdout, rows, l.restarts); err != nil {
+			return err
+		}
+	}
+	if code != 0 {
+		return &statusError{code: code}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache"
+	"rankpool/scheduler"
+	"rankpool/slurm"
+	"rankpool/staging"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	cacheOptions
+	session string
+}
+
+func newServeCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve --data DIR [flags]",
+		Short: "Be one rank of the cache (run starts it)",
+		Long: `serve is one rank of the cache: it pools this node's memory with that of the other ranks, stages samples
+and serves the node's training processes at its door, a socket in the session folder.
+
+"rankpool run" starts the ranks itself. By hand, as a step of its own beside training:
+
+  srun --overlap --ntasks-per-node=1 --mpi=pmix rankpool serve --data DIR &`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.serve(cmd.Context())
+		},
+	}
+	o.register(cmd.Flags())
+	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
+	return cmd
+}
+
+// serve is a rank from its start to its end.
+func (o *serveOptions) serve(ctx context.Context) error {
+	sets, err := resolveData(o.data)
+	if err != nil {
+		return err
+	}
+	endWithParent()
+	transport, err := openTransport()
+	if err != nil {
+		return err
+	}
+	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, findPlace(os.Getenv).localTasks)}
+	defer rank.close()
+	if err := rank.open(ctx, sets); err != nil {
+		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
+	}
+	return rank.serveUntilTold()
+}
+
+// endWithParent has the kernel end this process when the one that started it dies, so that a killed launcher leaves
+// nothing behind.
+func endWithParent() {
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0) // a kernel without it leaves cleaning up to the next run
+}
+
+// openTransport joins the other ranks, or stands alone.
+func openTransport() (mpicache.Transport, error) {
+	tasks, by := launchedAs(os.Getenv)
+	if tasks == 0 || mpicache.MPIFlavour() == "" {
+		if err := checkWorld(tasks, by, 1, mpicache.MPIFlavour() != ""); err != nil {
+			return nil, err
+		}
+		return mpicache.NewLocal(1)[0], nil
+	}
+	transport, err := mpicache.NewMPI()
+	if err != nil {
+		return nil, err
+	}
+	return transport, checkWorld(tasks, by, transport.Size(), true)
+}
+
+// rankProcess is what a serving process holds.
+type rankProcess struct {
+	opt       *serveOptions
+	transport mpicache.Transport
+	ranksHere int // ranks on this machine
+	dir       string
+	lock      *os.File
+	log       *os.File
+	fetchers  []*staging.Fetcher
+	node      *mpicache.Node
+	told      bool // the end was asked for at the door
+}
+
+func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
+	if err := r.openFolder(); err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: r.opt.level()})).With("rank", r.transport.Rank())
+	cfg := mpicache.Config{
+		Transport: r.transport, Policy: r.opt.policy, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
+		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
+	}
+	if r.opt.assign == "sampler" {
+		cfg.Assignment = scheduler.AssignSampler
+	}
+	if err := r.openLog(&cfg); err != nil {
+		return err
+	}
+	for i, set := range sets {
+		data, err := r.openData(ctx, i, set, logger)
+		if err != nil {
+			return err
+		}
+		cfg.Data = append(cfg.Data, data)
+	}
+	memory, err := r.opt.divide(cfg.Data, r.transport.Rank(), r.transport.Size())
+	if err != nil {
+		return err
+	}
+	if err := memory.check(r.ranksHere); err != nil {
+		return err
+	}
+	cfg.SlabBytes = memory.slabBytes
+	if r.transport.Rank() == 0 {
+		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))
+	}
+	r.node, err = mpicache.NewNode(cfg)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.dir, readyName), nil, 0o600)
+}
+
+func (o *cacheOptions) level() slog.Level {
+	if o.verbose {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
+// openFolder makes the rank's folder, and owns it: a rank that died before left its importance states there.
+func (r *rankProcess) openFolder() error {
+	if r.opt.session == "" {
+		job := slurm.Detect(os.Getenv)
+		if job.JobID == "" {
+			return usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
+		}
+		base, err := runtimeBase("")
+		if err != nil {
+			return err
+		}
+		r.opt.session = filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid()))
+	}
+	r.dir = rankFolder(r.opt.session, r.transport.Rank())
+	if err := checkSocketPath(filepath.Join(r.dir, doorName)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := lockFile(filepath.Join(r.dir, lockName))
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("another rank serves in %s: give every run a --session of its own", r.dir)
+	}
+	r.lock = lock
+	return err
+}
+
+func (r *rankProcess) openLog(cfg *mpicache.Config) error {
+	if r.opt.log == "" || r.transport.Rank() != 0 {
+		return nil
+	}
+	log, err := os.OpenFile(r.opt.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	r.log = log
+	cfg.Record = func(record any) {
+		line, err := json.Marshal(record)
+		if err == nil {
+			_, err = log.Write(append(line, '\n'))
+		}
+		if err != nil {
+			cfg.Log.Error("a line of the run log is lost", "error", err)
+		}
+	}
+	return nil
+}
+
+// openData opens a data set: its manifest, its fetcher, and the index that clients map.
+func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slog.Logger) (mpicache.DataSet, error) {
+	m, err := staging.Open(ctx, set.path, staging.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
+	if err != nil {
+		return mpicache.DataSet{}, err
+	}
+	index := filepath.Join(r.dir, fmt.Sprintf("index-%d", i))
+	if err := staging.WriteIndex(index, m); err != nil {
+		return mpicache.DataSet{}, err
+	}
+	fetcher := staging.NewFetcher(m, staging.FetchOptions{})
+	r.fetchers = append(r.fetchers, fetcher)
+	return mpicache.DataSet{
+		Name: set.name, Samples: m.Len(), Classes: m.Classes(), Root: m.Root(), IndexPath: index,
+		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
+	}, nil
+}
+
+// serveUntilTold serves until the door is told to end, or a signal comes.
+func (r *rankProcess) serveUntilTold() error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	select {
+	case <-r.node.Stopped():
+		r.told = true
+	case <-signals:
+	}
+	err := r.node.Close()
+	r.node = nil
+	return err
+}
+
+// close gives everything back. The folder stays after a signal: it has what the rank needs to go on when it is
+// started again.
+func (r *rankProcess) close() {
+	if r.node != nil {
+		_ = r.node.Close() // an error before this one is being reported
+	}
+	for _, f := range r.fetchers {
+		f.Close()
+	}
+	if r.log != nil {
+		_ = r.log.Close() // every line was written
+	}
+	if r.told {
+		_ = os.RemoveAll(r.dir) // the launcher removes what is left
+	}
+	if r.lock != nil {
+		_ = r.lock.Close() // ends the lock
+	}
+}

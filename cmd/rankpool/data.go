@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"rankpool/staging"
+)
+
+// A dataSet is one data set of a run: the name that training opens it by, and a folder or a manifest.
+type dataSet struct{ name, path string }
+
+func (d dataSet) String() string { return d.name + "=" + d.path }
+
+var namedData = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)$`)
+
+// resolveData reads the --data flags, each [NAME=]DIR or [NAME=]MANIFEST.
+//
+// A folder without a name that holds splits (staging.Splits) stands for them, each under its own name. Else the
+// name is the folder's or the file's, without extension. Paths become absolute. Errors: nothing named, a path that
+// is not there, a name given twice.
+func resolveData(flags []string) ([]dataSet, error) {
+	if len(flags) == 0 {
+		return nil, usagef("no data set: name one with --data DIR or --data MANIFEST")
+	}
+	var sets []dataSet
+	for _, flag := range flags {
+		more, err := resolveOne(flag)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, more...)
+	}
+	seen := map[string]string{}
+	for _, set := range sets {
+		if other, found := seen[set.name]; found {
+			return nil, usagef("two data sets are called %q (%s and %s): give one a name of its own with --data NAME=PATH",
+				set.name, other, set.path)
+		}
+		seen[set.name] = set.path
+	}
+	return sets, nil
+}
+
+func resolveOne(flag string) ([]dataSet, error) {
+	name, path := "", flag
+	if m := namedData.FindStringSubmatch(flag); m != nil {
+		name, path = m[1], m[2]
+	}
+	if path == "" {
+		return nil, usagef("--data %q names no folder and no manifest", flag)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("data set %s cannot be read: %w", flag, pathless(err))
+	}
+	if name != "" {
+		return []dataSet{{name, path}}, nil
+	}
+	splits, err := staging.Splits(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(splits) > 0 {
+		sets := make([]dataSet, len(splits))
+		for i, split := range splits {
+			sets[i] = dataSet{split, filepath.Join(path, split)}
+		}
+		return sets, nil
+	}
+	name = filepath.Base(path)
+	if !info.IsDir() {
+		name = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	return []dataSet{{name, path}}, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

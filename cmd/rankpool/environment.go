@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rankpool/python"
+)
+
+// withEnv returns env with the variables set, in order of name; env stays as it is.
+func withEnv(env []string, set map[string]string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(line string) bool {
+		name, _, _ := strings.Cut(line, "=")
+		_, replaced := set[name]
+		return replaced
+	})
+	begin := len(out)
+	for name, value := range set {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out[begin:])
+	return out
+}
+
+// lookup returns a function like os.Getenv over env; the last of several lines counts.
+func lookup(env []string) func(string) string {
+	return func(name string) string {
+		for _, line := range slices.Backward(env) {
+			if value, found := strings.CutPrefix(line, name+"="); found {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+// withoutLaunch returns env without what mpirun or srun told this process about its place among its tasks, so that
+// a child is nobody's task. What the user set (OMPI_MCA_btl, MPIR_CVAR_…) stays, except where Open MPI's mpirun has
+// set variables of the same names.
+func withoutLaunch(env []string, prefixes ...string) []string {
+	prefixes = append(prefixes, "OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_", "HYDI_", "MPI_LOCAL")
+	if lookup(env)("OMPI_COMM_WORLD_SIZE") != "" {
+		prefixes = append(prefixes, "OMPI_")
+	}
+	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+	})
+}
+
+// A seat is the place of one trainer.
+type seat struct {
+	rank, world           int // among all trainers
+	localRank, localWorld int // among those of the machine
+	host                  string
+	port                  int
+	threads               int // for OMP_NUM_THREADS; 0 where torchrun or Slurm knows better
+}
+
+// trainerEnv returns the environment of a trainer: what torch.distributed's env:// reads, and what the client reads.
+// folder is the folder of the trainer's rank in the session; pythonPath is "" when the client was not extracted.
+// A MASTER_ADDR and MASTER_PORT that the user has set stay.
+func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []string {
+	get := lookup(env)
+	set := map[string]string{
+		"RANK":             strconv.Itoa(s.rank),
+		"WORLD_SIZE":       strconv.Itoa(s.world),
+		"LOCAL_RANK":       strconv.Itoa(s.localRank),
+		"LOCAL_WORLD_SIZE": strconv.Itoa(s.localWorld),
+		"RANKPOOL_SESSION": sessionDir,
+		"RANKPOOL_SOCKET":  filepath.Join(folder, doorName),
+	}
+	for name, value := range map[string]string{"MASTER_ADDR": s.host, "MASTER_PORT": strconv.Itoa(s.port)} {
+		if get(name) == "" {
+			set[name] = value
+		}
+	}
+	if s.threads > 0 && get("OMP_NUM_THREADS") == "" {
+		set["OMP_NUM_THREADS"] = strconv.Itoa(s.threads)
+	}
+	if pythonPath != "" {
+		set["PYTHONPATH"] = pythonPath
+		if more := get("PYTHONPATH"); more != "" {
+			set["PYTHONPATH"] = pythonPath + string(filepath.ListSeparator) + more
+		}
+	}
+	return withEnv(env, set)
+}
+
+// extractClient writes the Python client into the session folder, once for all trainers of the machine, and returns
+// the folder for PYTHONPATH; "" when RANKPOOL_PYTHON=no asks for the client that Python finds by itself.
+func extractClient(sessionDir string, getenv func(string) string) (string, error) {
+	if getenv("RANKPOOL_PYTHON") == "no" {
+		return "", nil
+	}
+	dir := filepath.Join(sessionDir, "python")
+	if isFolder(dir) {
+		return dir, nil
+	}
+	fresh, err := os.MkdirTemp(sessionDir, ".python-")
+	if err != nil {
+		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
+	}
+	if err := os.CopyFS(fresh, python.Files); err != nil {
+		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
+	}
+	if err := os.Rename(fresh, dir); err != nil && !isFolder(dir) { // another task of the node may have been faster
+		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
+	}
+	return dir, nil
+}
+
+// freePort returns a TCP port of the loopback interface that nobody listens on now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("no free port for MASTER_PORT: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

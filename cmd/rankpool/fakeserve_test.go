@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"rankpool/mpicache"
+)
+
+// fakeServe stands for "rankpool serve" in the launcher's tests: a door that says hello, tells a status and takes
+// SHUTDOWN. FAKESERVE=fail ends it with code 2 before its door is open; FAKESERVE=deaf makes it ignore SHUTDOWN and
+// SIGTERM. Rank 0 logs two epochs when it is asked to end. Every start appends a line to the file $FAKESERVE_STARTS.
+func fakeServe() {
+	if os.Getenv("FAKESERVE") == "fail" {
+		fmt.Fprintln(os.Stderr, "rankpool: the fake cache has no memory")
+		os.Exit(exitUsage)
+	}
+	if err := serveFakeDoor(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "fakeserve:", err)
+		os.Exit(exitError)
+	}
+}
+
+func serveFakeDoor(args []string) error {
+	at := findPlace(os.Getenv)
+	folder := rankFolder(flagValue(args, "--session"), at.task)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	if _, err := lockFile(filepath.Join(folder, lockName)); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Join(folder, doorName))
+	door, err := net.Listen("unix", filepath.Join(folder, doorName))
+	if err != nil {
+		return err
+	}
+	if err := appendLine(os.Getenv("FAKESERVE_STARTS"), strconv.Itoa(os.Getpid())); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, readyName), nil, 0o600); err != nil {
+		return err
+	}
+	if os.Getenv("FAKESERVE") == "deaf" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	for {
+		conn, err := door.Accept()
+		if err != nil {
+			return err
+		}
+		go answer(conn, at.task, flagValue(args, "--log"))
+	}
+}
+
+func answer(conn net.Conn, rank int, log string) {
+	head := make([]byte, doorHeader)
+	for {
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		payload := make([]byte, binary.LittleEndian.Uint32(head))
+		if _, err := io.ReadFull(conn, payload); err != nil {
+			return
+		}
+		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
+		var reply []byte
+		switch {
+		case kind == mpicache.KindHello && !bytes.HasPrefix(payload, []byte(doorMagic)):
+			conn.Close()
+			return
+		case kind == mpicache.KindStatus:
+			reply = []byte(`{"data":[{"name":"train","epoch":1,"batch":3,"batches":10,"hits":30,"draws":40}]}`)
+		case kind == mpicache.KindShutdown && os.Getenv("FAKESERVE") == "deaf":
+			continue
+		}
+		binary.LittleEndian.PutUint32(head, uint32(len(reply)))
+		binary.LittleEndian.PutUint16(head[4:], uint16(kind+doorReply))
+		if _, err := conn.Write(append(bytes.Clone(head), reply...)); err != nil {
+			return
+		}
+		if kind == mpicache.KindShutdown {
+			endFake(rank, log)
+		}
+	}
+}
+
+// endFake logs what training would have been, and ends the process.
+func endFake(rank int, log string) {
+	for epoch := 0; epoch < 2 && rank == 0; epoch++ {
+		if err := appendLine(log, fmt.Sprintf(`{"event":"epoch","data":"train","epoch":%d,"draws":1000,"hits_local":500,`+
+			`"hits_remote":100,"storage_reads":400,"storage_bytes":1048576,"substituted":0,"fallback_reads":%d,`+
+			`"stall_seconds":0.25,"seconds":2.5,"planned_hits":600,"metrics":{"accuracy":0.8%d}}`, epoch, epoch, epoch)); err != nil {
+			os.Exit(exitError)
+		}
+	}
+	os.Exit(exitOK)
+}
+
+func appendLine(path, line string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func flagValue(args []string, name string) string {
+	for i := range len(args) - 1 {
+		if args[i] == name {
+			return args[i+1]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"hash/fnv"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/term"
+
+	"rankpool/mpicache"
+	"rankpool/slurm"
+)
+
+// A form is a way to place ranks and trainers.
+type form int
+
+const (
+	formLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
+	formSlurm             // in a batch script: two overlapping steps
+	formTask              // the launcher is itself one of several tasks of srun or mpirun, one a node
+)
+
+// chooseForm decides how to launch. ranksGiven says that the user has set --ranks or --trainers-per-rank, which
+// on one node asks for the local form also inside Slurm.
+func chooseForm(job slurm.Job, at place, ranksGiven bool) form {
+	switch {
+	case at.tasks > 1:
+		return formTask
+	case job.InJob() && !job.InStep() && (job.Nodes > 1 || !ranksGiven):
+		return formSlurm
+	}
+	return formLocal
+}
+
+// A layout is what a launcher starts and waits for.
+type layout struct {
+	cache    command
+	trainers []command
+	folders  []string // folders of this machine's ranks, whose doors must accept before training begins
+	restart  bool     // a dead cache can be started again while training runs
+	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
+	reports  bool     // this launcher shows the progress and the table
+}
+
+// serveArgs returns the command line of a rank.
+func (o *runOptions) serveArgs(sessionDir string) []string {
+	return append([]string{o.serveCommand, "serve", "--session", sessionDir}, o.cache.args()...)
+}
+
+// layout returns what to start in a form. Files it needs in the session folder are made.
+func (o *runOptions) layout(f form, job slurm.Job, at place, s *session, env []string) (layout, error) {
+	if f == formSlurm {
+		return o.slurmLayout(job, s.dir, env), nil
+	}
+	client, err := extractClient(s.dir, lookup(env))
+	if err != nil {
+		return layout{}, err
+	}
+	if f == formTask {
+		return o.taskLayout(job, at, s.dir, client, env), nil
+	}
+	return o.localLayout(s.dir, client, env)
+}
+
+// localLayout puts all ranks and trainers on this machine.
+func (o *runOptions) localLayout(dir, client string, env []string) (layout, error) {
+	l := layout{restart: true, reports: true}
+	serve := o.serveArgs(dir)
+	if o.ranks == 1 {
+		l.cache = command{args: serve, env: withoutLaunch(env), stdout: os.Stderr}
+	} else {
+		flavour := mpicache.MPIFlavour()
+		mpirun, err := findMPIRun(flavour, o.mpirun)
+		if err != nil {
+			return layout{}, err
+		}
+		l.cache = command{mpirunArgs(flavour, mpirun, dir, o.ranks, serve), mpirunEnv(env, os.Getuid()), nil, os.Stderr}
+	}
+	port, err := freePort()
+	if err != nil {
+		return layout{}, err
+	}
+	trainers := o.ranks * o.trainersPerRank
+	for i := range trainers {
+		folder := rankFolder(dir, i/o.trainersPerRank)
+		at := seat{rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
+			threads: max(1, runtime.NumCPU()/trainers)}
+		l.trainers = append(l.trainers, o.trainer(i == 0, trainerEnv(withoutLaunch(env), at, dir, folder, client)))
+	}
+	for r := range o.ranks {
+		l.folders = append(l.folders, rankFolder(dir, r))
+	}
+	return l, nil
+}
+
+// taskLayout puts one rank, which inherits this task's place in MPI's world, and its trainers on this node.
+func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env []string) layout {
+	folder := rankFolder(dir, at.task)
+	l := layout{
+		cache:   command{args: o.serveArgs(dir), env: env, stdout: os.Stderr},
+		folders: []string{folder},
+		reports: at.task == 0,
+	}
+	host := "127.0.0.1"
+	if at.localTasks < at.tasks && job.FirstHost() != "" {
+		host = job.FirstHost()
+	}
+	for g := range o.trainersPerRank {
+		s := seat{
+			rank: at.task*o.trainersPerRank + g, world: at.tasks * o.trainersPerRank,
+			localRank: at.localTask*o.trainersPerRank + g, localWorld: max(1, at.localTasks) * o.trainersPerRank,
+			host: host, port: agreedPort(job, os.Getppid()),
+		}
+		s.threads = max(1, runtime.NumCPU()/s.localWorld)
+		l.trainers = append(l.trainers, o.trainer(false, trainerEnv(withoutLaunch(env), s, dir, folder, client)))
+	}
+	return l
+}
+
+func (o *runOptions) trainer(first bool, env []string) command {
+	c := command{args: o.command, env: env, stdout: os.Stdout}
+	// A process group in the background that reads a terminal is stopped, so only a pipe or a file is passed on.
+	if first && !term.IsTerminal(int(os.Stdin.Fd())) {
+		c.stdin = os.Stdin
+	}
+	return c
+}
+
+// agreedPort returns a port for MASTER_PORT that all tasks of a job compute alike: from the job's and step's
+// number under Slurm, else from the process that started them all on this machine. It is in [20000, 30000), below
+// Linux's range of ephemeral ports (32768 up).
+func agreedPort(job slurm.Job, parent int) int {
+	h := fnv.New32a()
+	if job.InJob() {
+		_, _ = io.WriteString(h, job.JobID+"."+job.StepID) // a hash takes everything
+	} else {
+		_, _ = io.WriteString(h, strconv.Itoa(parent))
+	}
+	return 20000 + int(h.Sum32()%10000)
+}

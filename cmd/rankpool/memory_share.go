@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache"
+	"rankpool/scheduler"
+)
+
+// memoryPlan is how a rank divides its memory.
+type memoryPlan struct {
+	slabBytes, cacheBytes, windowBytes int64
+}
+
+const (
+	// Bounds of a window that is chosen: 8 MiB is a few hundred pictures, 1 GiB is ten seconds of 100 MB/s.
+	minWindowBytes = 8 << 20
+	maxWindowBytes = 1 << 30
+	// The slab has a sixteenth more than cache and window hold, for what lies between samples of different sizes.
+	slackShare = 16
+)
+
+// divide gives each data set its part of this rank's memory, in CapacityBytes and WindowBytes. A share of the data
+// counts the bytes that this rank owns, so that 100 % hold all of them. A size is the whole slab.
+func (o *cacheOptions) divide(data []mpicache.DataSet, rank, ranks int) (memoryPlan, error) {
+	memory, err := parseMemory(o.memory)
+	if err != nil {
+		return memoryPlan{}, err
+	}
+	owned, largest := make([]int64, len(data)), make([]int64, len(data))
+	total := int64(0)
+	for i, d := range data {
+		for id := range scheduler.SampleID(d.Samples) {
+			size := mpicache.Footprint(d.Size(id))
+			largest[i] = max(largest[i], size)
+			if scheduler.Owner(id, ranks) == rank {
+				owned[i] += size
+			}
+		}
+		total += owned[i]
+	}
+	var plan memoryPlan
+	for i := range data {
+		d := &data[i]
+		d.WindowBytes, err = o.windowBytes(owned[i], largest[i])
+		if err != nil {
+			return plan, err
+		}
+		if memory.isShare {
+			d.CapacityBytes = int64(memory.share * float64(owned[i]))
+		} else if memory.bytes > 0 {
+			part := int64(float64(memory.bytes) * float64(owned[i]) / float64(max(total, 1)))
+			part -= part / slackShare
+			d.WindowBytes = min(d.WindowBytes, part/2)
+			d.CapacityBytes = part - d.WindowBytes
+		}
+		plan.cacheBytes += d.CapacityBytes
+		plan.windowBytes += d.WindowBytes
+	}
+	plan.slabBytes = plan.cacheBytes + plan.windowBytes
+	plan.slabBytes += plan.slabBytes / slackShare
+	if !memory.isShare && memory.bytes > 0 {
+		plan.slabBytes = memory.bytes
+	}
+	return plan, nil
+}
+
+// windowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds.
+func (o *cacheOptions) windowBytes(owned, largest int64) (int64, error) {
+	if o.window == autoWindow {
+		return max(min(max(owned/8, minWindowBytes), maxWindowBytes), 4*largest), nil
+	}
+	return parseSize(o.window)
+}
+
+// check compares the slabs of all ranks here with what the machine gives.
+func (m memoryPlan) check(ranksHere int) error {
+	need := m.slabBytes * int64(ranksHere)
+	have, from := memoryAvailable()
+	if shm, ok := sharedMemoryFree(); ok && shm < have {
+		have, from = shm, "what /dev/shm holds"
+	}
+	if need <= have {
+		return nil
+	}
+	ranks := "this rank"
+	if ranksHere > 1 {
+		ranks = fmt.Sprintf("the %d ranks on this node", ranksHere)
+	}
+	return fmt.Errorf("%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks, size(need), size(have), from)
+}
+
+// sharedMemoryFree is the free space of /dev/shm. A memfd is not bound by it, but an administrator who limits
+// /dev/shm means shared memory, and DataLoader workers need some too.
+func sharedMemoryFree() (int64, bool) {
+	var st unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		return 0, false
+	}
+	return int64(st.Bavail) * st.Bsize, true
+}
+
+func size(bytes int64) string { return humanize.IBytes(uint64(bytes)) }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const aboutRankpool = `rankpool feeds deep-learning training on supercomputers.
+
+One MPI rank a node pools the nodes' memory into one cache, reads the samples that matter from storage
+before training asks for them, and hands them to the node's training processes through shared memory.
+Training sees exactly the samples that its sampler drew.`
+
+// run is the program without the process around it: it returns the exit code.
+func run(args []string) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	report(os.Stderr, err)
+	return exitCode(err)
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "rankpool",
+		Short:         "Feed deep-learning training from the memory of all nodes",
+		Long:          aboutRankpool + "\n\n" + exitTable,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
+	})
+	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newVersionCommand(),
+		newNodeTrainerCommand(), newNodeEndCommand())
+	return root
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	hint := ""
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+	}
+	return usagef("%q is no command%s; see \"rankpool --help\"", name, hint)
+}
+
+// exactly returns a check that a command gets n arguments, what they are called in the message.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+	}
+}

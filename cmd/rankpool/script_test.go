@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"rankpool": main, "fakeserve": fakeServe})
+}
+
+// TestScripts runs testdata/script/*.txtar, each in a folder of its own with a runtime folder of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:  "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "empty": empty},
+		Setup: func(env *testscript.Env) error {
+			// The path of a socket must stay short, so the runtime folder is not below the test's.
+			runtime, err := os.MkdirTemp("", "rp") //nolint:usetesting // t.TempDir is too long for a socket
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { _ = os.RemoveAll(runtime) })
+			env.Setenv("RUNTIME", runtime)
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			return nil
+		},
+	})
+}
+
+// status is the script command "status CODE PROGRAM ARG…": the program must end with that exit code.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status CODE PROGRAM ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// empty is the script command "empty FOLDER".
+func empty(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: empty FOLDER")
+	}
+	entries, err := os.ReadDir(args[0])
+	ts.Check(err)
+	if len(entries) > 0 {
+		ts.Fatalf("%s is not empty: %v", args[0], entries)
+	}
+}

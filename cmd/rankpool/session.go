@@ -1,0 +1,197 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/slurm"
+)
+
+// A session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a folder a rank
+// (r<rank>: lock, door.sock, ready) and the Python client, and is locked while its launcher lives.
+type session struct {
+	dir  string
+	lock *os.File // nil where another process holds the session
+}
+
+const (
+	// maxSocketPath is the longest path of a Unix socket: sun_path has 108 bytes, the last one 0.
+	//
+	// Source: Linux, unix(7).
+	maxSocketPath = 107
+
+	// staleAfter is the age from which an unlocked session is taken for left behind: far longer than a rank
+	// takes from making its folder to locking it.
+	staleAfter = 10 * time.Minute
+
+	lockName  = "lock"
+	doorName  = "door.sock"
+	readyName = "ready"
+)
+
+// rankFolder returns the folder of a rank.
+func rankFolder(sessionDir string, rank int) string {
+	return filepath.Join(sessionDir, "r"+strconv.Itoa(rank))
+}
+
+// runtimeBase returns the folder for session folders: what the user named, else the first of /dev/shm, $TMPDIR
+// and /tmp that can be written to.
+func runtimeBase(named string) (string, error) {
+	candidates := []string{named}
+	if named == "" {
+		candidates = []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"}
+	}
+	for _, base := range candidates {
+		if base != "" && isFolder(base) && unix.Access(base, unix.W_OK|unix.X_OK) == nil {
+			return filepath.Abs(base)
+		}
+	}
+	if named != "" {
+		return "", fmt.Errorf("--runtime-dir %s is no folder that can be written to", named)
+	}
+	return "", errors.New("neither /dev/shm nor $TMPDIR nor /tmp can be written to: name a folder with --runtime-dir")
+}
+
+// sessionName returns the name of this job's session folder.
+//
+// The launcher of a batch script has the job's name, which all nodes know; any other has a name of its own.
+func sessionName(f form, uid int, job slurm.Job, pid int) string {
+	if f == formSlurm {
+		return fmt.Sprintf("rankpool-%d-slurm%s", uid, job.JobID)
+	}
+	return fmt.Sprintf("rankpool-%d-pid%d-%08x", uid, pid, rand.Uint32())
+}
+
+// openSession makes the session folder base/name, empty and locked by this process, after it has removed what dead
+// runs of the same user left in base. ranks is the number of rank folders it will hold.
+//
+// Errors: a socket path that is too long, and a session of that name that is in use.
+func openSession(base, name string, ranks int) (*session, error) {
+	dir := filepath.Join(base, name)
+	if err := checkSocketPath(filepath.Join(rankFolder(dir, max(0, ranks-1)), doorName)); err != nil {
+		return nil, err
+	}
+	reclaimSessions(base, os.Getuid(), time.Now())
+	// The folder appears under its name only when it is locked: no other launcher can take it for a stale one.
+	fresh, err := os.MkdirTemp(base, fmt.Sprintf(".rankpool-%d-", os.Getuid()))
+	if err != nil {
+		return nil, fmt.Errorf("the session folder cannot be made: %w", err)
+	}
+	lock, err := lockFile(filepath.Join(fresh, lockName))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(fresh))
+	}
+	if !inUse(dir) {
+		_ = os.RemoveAll(dir) // the same job's, before it was requeued
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE); err != nil {
+		lock.Close()
+		_ = os.RemoveAll(fresh)
+		return nil, fmt.Errorf("the session folder %s is in use by another rankpool: %w", dir, err)
+	}
+	return &session{dir: dir, lock: lock}, nil
+}
+
+func checkSocketPath(path string) error {
+	if len(path) <= maxSocketPath {
+		return nil
+	}
+	return fmt.Errorf("the socket path %s has %d bytes, and %d are possible: name a shorter folder with --runtime-dir",
+		path, len(path), maxSocketPath)
+}
+
+// remove removes the folder and gives up its lock.
+func (s *session) remove() error {
+	err := os.RemoveAll(s.dir)
+	return errors.Join(err, s.lock.Close())
+}
+
+// lockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the process ends.
+// The error is unix.EWOULDBLOCK when another process holds it.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// inUse reports whether a launcher, a rank or a trainer holds a lock in the session folder.
+func inUse(dir string) bool {
+	locks := []string{filepath.Join(dir, lockName)}
+	for _, folder := range rankFolders(dir) {
+		locks = append(locks, filepath.Join(folder, lockName))
+	}
+	return slices.ContainsFunc(locks, locked)
+}
+
+// locked reports whether a process holds the lock file at path.
+func locked(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// rankFolders returns the folders of ranks that are in a session folder.
+func rankFolders(dir string) []string {
+	entries, _ := os.ReadDir(dir) // without the folder there are none
+	var folders []string
+	for _, entry := range entries {
+		number, found := strings.CutPrefix(entry.Name(), "r")
+		if _, err := strconv.ParseUint(number, 10, 31); found && err == nil && entry.IsDir() {
+			folders = append(folders, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return folders
+}
+
+// reclaimSessions removes the sessions of this user in base that no process holds. What cannot be removed stays.
+func reclaimSessions(base string, uid int, now time.Time) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return
+	}
+	prefix := fmt.Sprintf("rankpool-%d-", uid)
+	for _, entry := range entries {
+		job, ours := strings.CutPrefix(strings.TrimPrefix(entry.Name(), "."), prefix)
+		info, err := entry.Info()
+		if !ours || err != nil || !info.IsDir() || !ownedBy(info, uid) {
+			continue
+		}
+		dir := filepath.Join(base, entry.Name())
+		if (now.Sub(info.ModTime()) > staleAfter || launcherGone(job)) && !inUse(dir) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+func ownedBy(info fs.FileInfo, uid int) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == uid
+}
+
+// launcherGone reports whether a session's name tells a process that no longer exists ("pid123-…").
+func launcherGone(job string) bool {
+	number, found := strings.CutPrefix(job, "pid")
+	number, _, _ = strings.Cut(number, "-")
+	pid, err := strconv.Atoi(number)
+	return found && err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}

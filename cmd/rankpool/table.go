@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+)
+
+// An epochRow is one "epoch" event of the run log.
+type epochRow struct {
+	Event         string             `json:"event"`
+	Data          string             `json:"data"`
+	Epoch         int                `json:"epoch"`
+	Draws         int64              `json:"draws"`
+	HitsLocal     int64              `json:"hits_local"`
+	HitsRemote    int64              `json:"hits_remote"`
+	StorageReads  int64              `json:"storage_reads"`
+	StorageBytes  int64              `json:"storage_bytes"`
+	Substituted   int64              `json:"substituted"`
+	FallbackReads int64              `json:"fallback_reads"`
+	StallSeconds  float64            `json:"stall_seconds"`
+	Seconds       float64            `json:"seconds"`
+	Metrics       map[string]float64 `json:"metrics"`
+}
+
+// readEpochs reads the epochs that a run log says since byte offset of the file (0 when the file has become
+// shorter). An epoch that is there twice, because the cache was restarted in it, counts with its last event.
+func readEpochs(path string, offset int64) ([]epochRow, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() >= offset {
+		if _, err := f.Seek(offset, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	return parseEpochs(f)
+}
+
+func parseEpochs(log io.Reader) ([]epochRow, error) {
+	var rows []epochRow
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var row epochRow
+		// A rank that was killed may have left half a line: it is no event.
+		if json.Unmarshal(line, &row) == nil && row.Event == "epoch" {
+			same := func(r epochRow) bool { return r.Data == row.Data && r.Epoch == row.Epoch }
+			if at := slices.IndexFunc(rows, same); at >= 0 {
+				rows[at] = row
+			} else {
+				rows = append(rows, row)
+			}
+		}
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return rows, err
+		}
+	}
+}
+
+// printEpochs prints a table of the epochs and a line of totals.
+func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintf(w, "rankpool: no epoch was finished; cache restarts: %d\n", restarts)
+		return err
+	}
+	metrics := metricNames(rows)
+	header := []string{"epoch", "draws", "node-local hits", "remote hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds"}
+	named := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data })
+	if named {
+		header = append([]string{"data"}, header...)
+	}
+	substituted := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Substituted > 0 })
+	if substituted {
+		header = append(header, "substituted")
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, strings.Join(append(header, metrics...), "\t")+"\t")
+	for _, r := range rows {
+		cells := []string{
+			fmt.Sprint(r.Epoch), humanize.Comma(r.Draws), humanize.Comma(r.HitsLocal), humanize.Comma(r.HitsRemote),
+			humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)), humanize.Comma(r.FallbackReads),
+			fmt.Sprintf("%.2f", r.StallSeconds), fmt.Sprintf("%.1f", r.Seconds),
+		}
+		if named {
+			cells = append([]string{r.Data}, cells...)
+		}
+		if substituted {
+			cells = append(cells, humanize.Comma(r.Substituted))
+		}
+		fmt.Fprintln(table, strings.Join(append(cells, r.measured(metrics)...), "\t")+"\t")
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printTotals(w, rows, restarts)
+}
+
+func printTotals(w io.Writer, rows []epochRow, restarts int) error {
+	var sum epochRow
+	for _, r := range rows {
+		sum.Draws += r.Draws
+		sum.HitsLocal += r.HitsLocal
+		sum.HitsRemote += r.HitsRemote
+		sum.StorageReads += r.StorageReads
+		sum.StorageBytes += r.StorageBytes
+		sum.FallbackReads += r.FallbackReads
+		sum.StallSeconds += r.StallSeconds
+		sum.Seconds += r.Seconds
+	}
+	hits := 100 * float64(sum.HitsLocal+sum.HitsRemote) / float64(max(1, sum.Draws))
+	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %.1f %%, storage reads %s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
+		len(rows), humanize.Comma(sum.Draws), hits, humanize.Comma(sum.StorageReads), humanize.IBytes(uint64(sum.StorageBytes)),
+		humanize.Comma(sum.FallbackReads), sum.StallSeconds, sum.Seconds, restarts)
+	return err
+}
+
+// metricNames returns what training measured in any epoch, in order of name.
+func metricNames(rows []epochRow) []string {
+	var names []string
+	for _, r := range rows {
+		for name := range r.Metrics {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r epochRow) measured(names []string) []string {
+	var cells []string
+	for _, name := range names {
+		cell := "-"
+		if value, found := r.Metrics[name]; found {
+			cell = fmt.Sprintf("%.4f", value)
+		}
+		cells = append(cells, cell)
+	}
+	return cells
+}

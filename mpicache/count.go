@@ -1,0 +1,346 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+)
+
+// epochCount is what the trainers here counted in an epoch. They count themselves, so that a rank that dies loses
+// nothing.
+type epochCount struct {
+	tallies     map[uint64]tally // by worker: running sums, the last one counts
+	first, last time.Time
+	metrics     map[string]float64
+}
+
+// Count is an epoch's sum over trainers.
+type Count struct {
+	Epoch         int                `json:"epoch"`
+	HitsLocal     int64              `json:"hits_local"`
+	HitsRemote    int64              `json:"hits_remote"`
+	StorageReads  int64              `json:"storage_reads"`
+	StorageBytes  int64              `json:"storage_bytes"`
+	Substituted   int64              `json:"substituted"`
+	FallbackReads int64              `json:"fallback_reads"`
+	FallbackBytes int64              `json:"fallback_bytes"`
+	StallSeconds  float64            `json:"stall_seconds"` // mean over trainers
+	Seconds       float64            `json:"seconds"`       // the slowest rank's
+	PlannedHits   int64              `json:"planned_hits"`  // draws that the policies called hits
+	Metrics       map[string]float64 `json:"metrics,omitempty"`
+}
+
+// Draws is the number of samples that were given to trainers.
+func (c *Count) Draws() int64 {
+	return c.HitsLocal + c.HitsRemote + c.StorageReads + c.FallbackReads + c.Substituted
+}
+
+func (c *Count) add(d *Count) {
+	c.HitsLocal += d.HitsLocal
+	c.HitsRemote += d.HitsRemote
+	c.StorageReads += d.StorageReads
+	c.StorageBytes += d.StorageBytes
+	c.Substituted += d.Substituted
+	c.FallbackReads += d.FallbackReads
+	c.FallbackBytes += d.FallbackBytes
+	c.StallSeconds += d.StallSeconds
+	c.Seconds = max(c.Seconds, d.Seconds)
+	c.PlannedHits += d.PlannedHits
+	for name, v := range d.Metrics {
+		if c.Metrics == nil {
+			c.Metrics = map[string]float64{}
+		}
+		c.Metrics[name] = v
+	}
+}
+
+// count returns the epoch's count and notes that it goes on.
+func (s *stream) count(epoch int) *epochCount {
+	e := s.epochs[epoch]
+	now := time.Now()
+	if e == nil {
+		e = &epochCount{tallies: map[uint64]tally{}, first: now}
+		s.epochs[epoch] = e
+	}
+	e.last = now
+	return e
+}
+
+func (s *stream) onTally(worker uint64, t tally) {
+	if t == (tally{stream: t.stream, epoch: t.epoch}) {
+		return
+	}
+	s.locked(func() {
+		s.count(int(t.epoch)).tallies[worker] = t
+	})
+}
+
+func (s *stream) onMetric(epoch int, name string, value float64) {
+	s.locked(func() {
+		e := s.epochs[epoch]
+		if e == nil {
+			e = s.count(epoch)
+		}
+		if e.metrics == nil {
+			e.metrics = map[string]float64{}
+		}
+		e.metrics[name] = value
+	})
+}
+
+func (s *stream) sum(epoch int) *Count {
+	e := s.epochs[epoch]
+	c := &Count{Epoch: epoch, Seconds: e.last.Sub(e.first).Seconds(), Metrics: e.metrics}
+	for _, t := range e.tallies {
+		c.HitsLocal += int64(t.hitsLocal)
+		c.HitsRemote += int64(t.hitsRemote)
+		c.StorageReads += int64(t.storage)
+		c.StorageBytes += int64(t.storageBytes + t.fallbackBytes)
+		c.Substituted += int64(t.substituted)
+		c.FallbackReads += int64(t.fallback)
+		c.FallbackBytes += int64(t.fallbackBytes)
+		c.StallSeconds += float64(t.stallMicroseconds) / 1e6
+	}
+	if s.agreed.spec != nil {
+		c.StallSeconds /= float64(s.agreed.spec.World)
+	}
+	if s.stager != nil {
+		c.PlannedHits = int64(s.stager.PlannedHits(epoch))
+	}
+	return c
+}
+
+// lingerAfterMove is how long an epoch that every trainer here has left is kept open for what is still on its way.
+const lingerAfterMove = 300 * time.Millisecond
+
+// noteMoved notes the epochs that no trainer here is in any more.
+func (s *stream) noteMoved() {
+	p := &s.planner
+	used := map[int]bool{}
+	for _, t := range s.agreed.locals(s.node.cfg.Transport.Rank()) {
+		e, ok := p.finish[t]
+		if !ok {
+			return
+		}
+		used[e] = true
+	}
+	for e := range s.epochs {
+		if _, noted := p.moved[e]; !used[e] && !noted {
+			p.moved[e] = time.Now()
+		}
+	}
+}
+
+func (s *stream) closeEpochs(now time.Time) {
+	for e, at := range s.planner.moved {
+		if now.Sub(at) > lingerAfterMove {
+			s.closeEpoch(e)
+		}
+	}
+}
+
+// closeEpoch sends the epoch's count to rank 0.
+func (s *stream) closeEpoch(epoch int) {
+	delete(s.planner.moved, epoch)
+	if s.epochs[epoch] == nil {
+		return
+	}
+	c := s.sum(epoch)
+	delete(s.epochs, epoch)
+	if r := s.node.report; r != nil {
+		r.add(s.node.cfg.Transport.Rank(), s.index, s.ranksWithTrainers(), c)
+		return
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic("mpicache: a count is not JSON: " + err.Error())
+	}
+	s.node.cfg.Transport.Post(0, append(s.node.message(messageCount, s.index), text...))
+}
+
+// finish closes all epochs.
+func (s *stream) finish() {
+	s.locked(func() {
+		s.flushReports()
+		for e := range s.epochs {
+			s.closeEpoch(e)
+		}
+		if s.planner.ledger != nil && len(s.planner.opened) > 0 {
+			s.writeUserState(s.snapshot())
+		}
+	})
+}
+
+// reporter gathers the counts of all ranks on rank 0 and records an epoch when all ranks with trainers have sent it.
+type reporter struct {
+	node *Node
+
+	mu    sync.Mutex
+	open  map[countKey]*gathered
+	total []Count // by data set
+	byes  int
+	all   chan struct{} // closed when every rank has said bye
+}
+
+type countKey struct{ stream, epoch int }
+
+type gathered struct {
+	Count
+	ranks map[int]bool
+}
+
+func newReporter(n *Node) *reporter {
+	return &reporter{node: n, open: map[countKey]*gathered{}, total: make([]Count, len(n.cfg.Data)), all: make(chan struct{})}
+}
+
+func (r *reporter) onCount(from int, s *stream, text []byte) {
+	var c Count
+	if err := json.Unmarshal(text, &c); err != nil {
+		r.node.cfg.Log.Error("a count that makes no sense", "from", from, "error", err)
+		return
+	}
+	s.mu.Lock()
+	expected := s.ranksWithTrainers()
+	s.mu.Unlock()
+	r.add(from, s.index, expected, &c)
+}
+
+func (s *stream) ranksWithTrainers() map[int]bool {
+	ranks := map[int]bool{}
+	for _, rank := range s.agreed.world {
+		ranks[int(rank)] = true
+	}
+	return ranks
+}
+
+// add takes a rank's count of an epoch, and records the epoch when the last of the expected ranks has sent it.
+func (r *reporter) add(from, stream int, expected map[int]bool, c *Count) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := countKey{stream, c.Epoch}
+	g := r.open[key]
+	if g == nil {
+		g = &gathered{Count: Count{Epoch: c.Epoch}, ranks: map[int]bool{}}
+		r.open[key] = g
+	}
+	g.add(c)
+	g.ranks[from] = true
+	for rank := range expected {
+		if !g.ranks[rank] {
+			return
+		}
+	}
+	r.record(key, g)
+}
+
+// epochRecord is a line of the run log.
+type epochRecord struct {
+	Event string `json:"event"`
+	Data  string `json:"data"`
+	Draws int64  `json:"draws"`
+	Count
+}
+
+// record writes the epoch's line: event epoch for the first data set, pass for the others.
+func (r *reporter) record(key countKey, g *gathered) {
+	delete(r.open, key)
+	event := "epoch"
+	if key.stream > 0 {
+		event = "pass"
+	}
+	r.node.cfg.Record(epochRecord{event, r.node.cfg.Data[key.stream].Name, g.Draws(), g.Count})
+	total := &r.total[key.stream]
+	seconds := total.Seconds + g.Seconds
+	total.add(&g.Count)
+	total.Seconds = seconds
+	total.Epoch++
+}
+
+func (r *reporter) bye(int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byes++; r.byes == r.node.cfg.Transport.Size()-1 {
+		close(r.all)
+	}
+}
+
+// finish waits for the other ranks' counts, at most timeout, and records what is there and the summary.
+func (r *reporter) finish(timeout time.Duration) {
+	if r.node.cfg.Transport.Size() > 1 {
+		select {
+		case <-r.all:
+		case <-time.After(timeout):
+			r.node.cfg.Log.Warn("not every rank has sent its counts")
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.open) > 0 {
+		var first *countKey
+		for key := range r.open {
+			if first == nil || key.stream < first.stream || key.stream == first.stream && key.epoch < first.epoch {
+				first = &key
+			}
+		}
+		r.record(*first, r.open[*first])
+	}
+	type summary struct {
+		Event       string  `json:"event"`
+		Data        string  `json:"data"`
+		Ranks       int     `json:"ranks"`
+		Epochs      int     `json:"epochs"`
+		Draws       int64   `json:"draws"`
+		WallSeconds float64 `json:"wall_seconds"`
+		Count
+	}
+	t := r.total[0]
+	t.Metrics = nil
+	r.node.cfg.Record(summary{
+		"summary", r.node.cfg.Data[0].Name, r.node.cfg.Transport.Size(), t.Epoch, t.Draws(), time.Since(r.node.started).Seconds(), t,
+	})
+}
+
+// Status is what STATUS answers, of the trainers of this rank.
+type Status struct {
+	Rank  int          `json:"rank"`
+	Ranks int          `json:"ranks"`
+	Data  []DataStatus `json:"data"`
+}
+
+// DataStatus says how far training is in a data set.
+type DataStatus struct {
+	Name    string `json:"name"`
+	Epoch   int    `json:"epoch"`
+	Batch   int    `json:"batch"`
+	Batches int    `json:"batches"`
+	Hits    int64  `json:"hits"`
+	Draws   int64  `json:"draws"`
+}
+
+// Status describes the node at this moment.
+func (n *Node) Status() Status {
+	st := Status{Rank: n.cfg.Transport.Rank(), Ranks: n.cfg.Transport.Size()}
+	for _, s := range n.streams {
+		st.Data = append(st.Data, s.status())
+	}
+	return st
+}
+
+func (s *stream) status() DataStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := DataStatus{Name: s.data.Name, Epoch: -1}
+	for _, e := range s.planner.opened {
+		if c := s.epochs[e]; c != nil {
+			sum := s.sum(e)
+			plan := s.stager.Plan(e)
+			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
+			if plan != nil {
+				local := max(1, len(s.agreed.locals(s.node.cfg.Transport.Rank())))
+				st.Batches = plan.Batches()
+				st.Batch = min(st.Batches, int(sum.Draws())/(s.agreed.spec.BatchSize*local))
+			}
+		}
+	}
+	return st
+}

@@ -1,0 +1,341 @@
+package mpicache
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"rankpool/scheduler"
+)
+
+// The door's protocol, version 1, is written down in docs/wire/README.md; the names here are its names.
+const (
+	ProtocolVersion = 1
+	hello           = "rankpool"
+	frameHeadBytes  = 12
+	maxFrameBytes   = 256 << 20
+	// ControlTrainer is the trainer number of a connection that trains nothing, such as the launcher's.
+	ControlTrainer = math.MaxUint32
+)
+
+// Kind is a frame's kind. A reply has its request's kind + replyTo.
+type Kind uint16
+
+// The kinds of frames.
+const (
+	KindHello    Kind = 1
+	KindOpen     Kind = 2
+	KindPlan     Kind = 3
+	KindGet      Kind = 4
+	KindReport   Kind = 5
+	KindRelease  Kind = 6
+	KindMetric   Kind = 7
+	KindSave     Kind = 8
+	KindStatus   Kind = 9
+	KindShutdown Kind = 10
+	KindError    Kind = 99
+	replyTo      Kind = 100
+)
+
+// Codes of error replies.
+const (
+	codeProtocol = 1
+	codeRequest  = 2
+	codeNotReady = 3
+	codeStopping = 4
+)
+
+var le = binary.LittleEndian
+
+// errFrame is wrapped by every error about bytes that are no frame of this protocol.
+var errFrame = errors.New("not a frame of rankpool's protocol")
+
+// appendFrame appends a frame's head; the payload's length is put in by endFrame.
+func appendFrame(b []byte, kind Kind, ticket uint32) []byte {
+	b = le.AppendUint32(b, 0)
+	b = le.AppendUint16(b, uint16(kind))
+	b = le.AppendUint16(b, 0)
+	return le.AppendUint32(b, ticket)
+}
+
+// endFrame writes the length of the frame that begins at start and ends with b.
+func endFrame(b []byte, start int) []byte {
+	le.PutUint32(b[start:], uint32(len(b)-start-frameHeadBytes))
+	return b
+}
+
+// frame is one frame; its payload is valid until the next readFrame with the same buffer.
+type frame struct {
+	kind    Kind
+	ticket  uint32
+	payload []byte
+}
+
+// readFrame reads a frame, with its payload in buf, which grows as needed.
+func readFrame(r io.Reader, buf *[]byte) (frame, error) {
+	var head [frameHeadBytes]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	n := le.Uint32(head[:])
+	if n > maxFrameBytes {
+		return frame{}, fmt.Errorf("mpicache: a frame of %d bytes: %w", n, errFrame)
+	}
+	f := frame{kind: Kind(le.Uint16(head[4:])), ticket: le.Uint32(head[8:])}
+	if _, err := f.fill(r, buf, int(n)); err != nil {
+		return frame{}, err
+	}
+	return f, nil
+}
+
+// fill reads the payload piece by piece, so that a lying length costs no memory.
+func (f *frame) fill(r io.Reader, buf *[]byte, n int) (int, error) {
+	const piece = 1 << 20
+	*buf = (*buf)[:0]
+	for len(*buf) < n {
+		have, want := len(*buf), min(n-len(*buf), piece)
+		for cap(*buf) < have+want {
+			*buf = append((*buf)[:cap(*buf)], 0)
+		}
+		*buf = (*buf)[:have+want]
+		if _, err := io.ReadFull(r, (*buf)[have:]); err != nil {
+			return have, err
+		}
+	}
+	f.payload = *buf
+	return n, nil
+}
+
+// cursor reads a payload's fields; after the first one that is missing all are zero and err is set.
+type cursor struct {
+	b   []byte
+	err error
+}
+
+func (c *cursor) take(n int) []byte {
+	if c.err != nil || n < 0 || n > len(c.b) {
+		c.err = errFrame
+		return make([]byte, max(0, min(n, 8)))
+	}
+	b := c.b[:n]
+	c.b = c.b[n:]
+	return b
+}
+
+func (c *cursor) u16() uint16 { return le.Uint16(c.take(2)) }
+func (c *cursor) u32() uint32 { return le.Uint32(c.take(4)) }
+func (c *cursor) u64() uint64 { return le.Uint64(c.take(8)) }
+
+// list returns n numbers of four bytes; n is checked against what is there.
+func (c *cursor) list(n uint32) []byte {
+	if uint64(n)*4 > uint64(len(c.b)) {
+		c.err = errFrame
+		return nil
+	}
+	return c.take(int(n) * 4)
+}
+
+func (c *cursor) u32s(dst []uint32, n uint32) []uint32 {
+	b := c.list(n)
+	for i := 0; i+4 <= len(b); i += 4 {
+		dst = append(dst, le.Uint32(b[i:]))
+	}
+	return dst
+}
+
+func (c *cursor) f32s(n uint32) []float32 {
+	b := c.list(n)
+	dst := make([]float32, 0, len(b)/4)
+	for i := 0; i+4 <= len(b); i += 4 {
+		dst = append(dst, math.Float32frombits(le.Uint32(b[i:])))
+	}
+	return dst
+}
+
+func (c *cursor) ids(n uint32) []scheduler.SampleID {
+	b := c.list(n)
+	dst := make([]scheduler.SampleID, 0, len(b)/4)
+	for i := 0; i+4 <= len(b); i += 4 {
+		dst = append(dst, scheduler.SampleID(le.Uint32(b[i:])))
+	}
+	return dst
+}
+
+// end returns the error of the fields read, or of bytes that are left over.
+func (c *cursor) end() error {
+	if c.err == nil && len(c.b) > 0 {
+		c.err = errFrame
+	}
+	return c.err
+}
+
+// helloFrame is HELLO's payload.
+type helloFrame struct {
+	version        uint16
+	trainer, world uint32
+	worker         uint64
+}
+
+func parseHello(p []byte) (helloFrame, error) {
+	c := cursor{b: p}
+	if string(c.take(len(hello))) != hello {
+		return helloFrame{}, errFrame
+	}
+	h := helloFrame{version: c.u16()}
+	if h.version != ProtocolVersion {
+		return h, c.err // what follows may differ
+	}
+	c.u16()
+	h.trainer, h.world, h.worker = c.u32(), c.u32(), c.u64()
+	return h, c.end()
+}
+
+// AppendHello appends the HELLO frame that opens a connection.
+func AppendHello(b []byte, ticket, trainer, world uint32, worker uint64) []byte {
+	start := len(b)
+	b = append(appendFrame(b, KindHello, ticket), hello...)
+	b = le.AppendUint16(b, ProtocolVersion)
+	b = le.AppendUint16(b, 0)
+	b = le.AppendUint32(b, trainer)
+	b = le.AppendUint32(b, world)
+	return endFrame(le.AppendUint64(b, worker), start)
+}
+
+// AppendBare appends a frame without payload, such as STATUS and SHUTDOWN.
+func AppendBare(b []byte, kind Kind, ticket uint32) []byte {
+	return endFrame(appendFrame(b, kind, ticket), len(b))
+}
+
+// getFrame is GET's payload, and RELEASE's with only leases and tally.
+type getFrame struct {
+	stream, epoch, batch uint32
+	leases               []uint32
+	tally                tally
+}
+
+func parseGet(p []byte, leases []uint32) (getFrame, error) {
+	c := cursor{b: p}
+	g := getFrame{stream: c.u32(), epoch: c.u32(), batch: c.u32()}
+	g.leases = c.u32s(leases[:0], c.u32())
+	g.tally = c.tally()
+	return g, c.end()
+}
+
+func parseRelease(p []byte, leases []uint32) (getFrame, error) {
+	c := cursor{b: p}
+	g := getFrame{}
+	g.leases = c.u32s(leases[:0], c.u32())
+	g.tally = c.tally()
+	return g, c.end()
+}
+
+// tally is what a worker counted in an epoch so far.
+type tally struct {
+	stream, epoch                                         uint32
+	hitsLocal, hitsRemote, storage, fallback, substituted uint32
+	storageBytes, fallbackBytes, stallMicroseconds        uint64
+}
+
+func (c *cursor) tally() tally {
+	t := tally{stream: c.u32(), epoch: c.u32(), hitsLocal: c.u32(), hitsRemote: c.u32(), storage: c.u32(), fallback: c.u32(), substituted: c.u32()}
+	c.u32()
+	t.storageBytes, t.fallbackBytes, t.stallMicroseconds = c.u64(), c.u64(), c.u64()
+	c.u64()
+	return t
+}
+
+// reportFrame is REPORT's payload.
+type reportFrame struct {
+	stream, epoch, batch uint32
+	losses               []float32
+}
+
+func parseReport(p []byte) (reportFrame, error) {
+	c := cursor{b: p}
+	r := reportFrame{stream: c.u32(), epoch: c.u32(), batch: c.u32()}
+	r.losses = c.f32s(c.u32())
+	return r, c.end()
+}
+
+// appendError appends an error reply.
+func appendError(b []byte, ticket uint32, code uint16, sentence string) []byte {
+	start := len(b)
+	b = appendFrame(b, KindError, ticket)
+	b = le.AppendUint16(b, code)
+	b = le.AppendUint16(b, 0)
+	return endFrame(append(b, sentence...), start)
+}
+
+// batchEntry is one sample of a BATCH reply.
+type batchEntry struct {
+	id, label, length uint32
+	offset            uint64
+	source            scheduler.Source
+}
+
+// appendBatch appends the reply to GET.
+func appendBatch(b []byte, ticket, lease uint32, entries []batchEntry, errs map[int]error) []byte {
+	start := len(b)
+	b = appendFrame(b, KindGet+replyTo, ticket)
+	b = le.AppendUint32(b, lease)
+	b = le.AppendUint32(b, uint32(len(entries)))
+	for i := range entries {
+		b = le.AppendUint32(b, entries[i].id)
+	}
+	for i := range entries {
+		b = le.AppendUint32(b, entries[i].label)
+	}
+	for i := range entries {
+		b = le.AppendUint32(b, entries[i].length)
+	}
+	if len(entries)%2 == 1 {
+		b = le.AppendUint32(b, 0)
+	}
+	for i := range entries {
+		b = le.AppendUint64(b, entries[i].offset)
+	}
+	for i := range entries {
+		b = append(b, byte(entries[i].source))
+	}
+	b = le.AppendUint32(b, uint32(len(errs)))
+	for i := range entries {
+		if err := errs[i]; err != nil {
+			text := err.Error()
+			b = le.AppendUint32(b, uint32(i))
+			b = le.AppendUint32(b, uint32(len(text)))
+			b = append(b, text...)
+		}
+	}
+	return endFrame(b, start)
+}
+
+// appendPlan appends the reply to PLAN: trainer's part of every batch from first on. weight may be nil.
+func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte {
+	start := len(b)
+	b = appendFrame(b, KindPlan+replyTo, ticket)
+	b = le.AppendUint32(b, uint32(p.Epoch))
+	b = le.AppendUint32(b, uint32(p.Batches()))
+	b = le.AppendUint32(b, uint32(len(p.IDs)))
+	flags := uint32(0)
+	if p.Weighted() {
+		flags = 1
+	}
+	b = le.AppendUint32(b, flags)
+	var ids []scheduler.SampleID
+	for i := range p.Batches() {
+		n := len(ids)
+		ids = p.Part(ids, i, trainer)
+		b = le.AppendUint32(b, uint32(len(ids)-n))
+	}
+	for _, id := range ids {
+		b = le.AppendUint32(b, uint32(id))
+	}
+	if flags != 0 {
+		for _, id := range ids {
+			b = le.AppendUint32(b, math.Float32bits(p.Weight(id)))
+		}
+	}
+	return endFrame(b, start)
+}

@@ -1,0 +1,208 @@
+package mpicache
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// Storage reads samples. It is declared here, by its consumer; staging has one.
+type Storage interface {
+	// Fetch reads the sample into into, which has its size, and calls done once, from any goroutine. Smaller
+	// needs are read first.
+	Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error))
+}
+
+// DataSet is what a node serves.
+type DataSet struct {
+	Name      string
+	Samples   int
+	Classes   []string
+	Root      string
+	IndexPath string // of the sample index that clients map
+	Size      func(scheduler.SampleID) int64
+	Label     func(scheduler.SampleID) int
+	Storage   Storage
+
+	CapacityBytes int64 // of this rank's partition
+	WindowBytes   int64 // staged ahead, or in use, beyond the partition
+}
+
+// Config says what a node is made of. The node closes none of it.
+type Config struct {
+	Transport   Transport
+	Data        []DataSet
+	SlabBytes   int64
+	Policy      string
+	Assignment  scheduler.Assignment
+	PeerTimeout time.Duration
+	Dir         string           // of this rank: door.sock, importance states
+	StatePath   string           // where rank 0 saves importance; "": nowhere
+	Session     string           // told to clients
+	Log         *slog.Logger     // one line a second at most in steady state
+	Record      func(record any) // called on rank 0 with each line of the run log
+}
+
+// Node is a rank at run time: it owns the slab, the door and the exchange, and does what the schedulers decide.
+// All its methods may be called concurrently.
+type Node struct {
+	cfg      Config
+	slab     *Slab
+	slabFD   int
+	door     *net.UnixListener
+	streams  []*stream
+	peers    []peerHealth // protected by connMu
+	report   *reporter    // rank 0
+	started  time.Time
+	bulk     atomic.Uint32
+	tickets  atomic.Uint64
+	stopping atomic.Bool
+	stopped  chan struct{}
+	stopOnce sync.Once
+	ticking  sync.WaitGroup
+
+	arenaMu sync.Mutex
+	arena   *Arena
+
+	connMu sync.Mutex
+	conns  map[*conn]struct{}
+}
+
+// doorName is the socket's name in the rank's folder.
+const doorName = "door.sock"
+
+// NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves nothing behind, when
+// the memory or the socket cannot be had.
+func NewNode(cfg Config) (*Node, error) {
+	slab, err := NewSlab(cfg.SlabBytes)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, slab: slab, slabFD: -1, arena: NewArena(cfg.SlabBytes), conns: map[*conn]struct{}{},
+		peers: make([]peerHealth, cfg.Transport.Size()), stopped: make(chan struct{}), started: time.Now(),
+	}
+	for i := range cfg.Data {
+		n.streams = append(n.streams, newStream(n, i))
+	}
+	if cfg.Transport.Rank() == 0 {
+		n.report = newReporter(n)
+	}
+	if err := n.listen(); err != nil {
+		slab.Close()
+		return nil, err
+	}
+	cfg.Transport.Start(n.onMessage)
+	go n.accept()
+	n.ticking.Add(1)
+	go n.tick()
+	return n, nil
+}
+
+func (n *Node) listen() error {
+	if n.cfg.SlabBytes > 0 {
+		fd, err := n.slab.ReadOnlyFD()
+		if err != nil {
+			return err
+		}
+		n.slabFD = fd
+	}
+	path := filepath.Join(n.cfg.Dir, doorName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("mpicache: the door: %w", err)
+	}
+	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("mpicache: the door: %w", err)
+	}
+	n.door = door
+	return os.Chmod(path, 0o600)
+}
+
+// Stopped is closed when somebody asked for SHUTDOWN at the door.
+func (n *Node) Stopped() <-chan struct{} { return n.stopped }
+
+// tickInterval paces what is batched or bounded in time: reports to peers, time-outs, the closing of epochs. At
+// 1,024 ranks reports leave twice a second, which is 2,000 messages a second and rank.
+func (n *Node) tickInterval() time.Duration {
+	return max(20*time.Millisecond, time.Duration(n.cfg.Transport.Size())*time.Millisecond/2)
+}
+
+func (n *Node) tick() {
+	defer n.ticking.Done()
+	t := time.NewTicker(n.tickInterval())
+	defer t.Stop()
+	for now := range t.C {
+		if n.stopping.Load() {
+			return
+		}
+		for _, s := range n.streams {
+			s.tick(now)
+		}
+	}
+}
+
+// Close stops serving: it closes the door, sends what the epochs counted to rank 0, which records the summary, and
+// gives the memory back. It waits for peers, but not for long.
+func (n *Node) Close() error {
+	n.waitForTrainers()
+	n.stopping.Store(true)
+	n.ticking.Wait()
+	for _, s := range n.streams {
+		s.finish()
+	}
+	if n.report != nil {
+		n.report.finish(n.cfg.PeerTimeout)
+	} else {
+		n.cfg.Transport.Post(0, []byte{messageBye})
+	}
+	err := errors.Join(n.door.Close(), n.closeConns(), n.cfg.Transport.Close())
+	return errors.Join(err, n.slab.Close())
+}
+
+// waitForTrainers gives connections whose client is gone the time to be read to their end.
+func (n *Node) waitForTrainers() {
+	for range 50 {
+		n.connMu.Lock()
+		open := 0
+		for c := range n.conns {
+			if c.trainer != ControlTrainer {
+				open++
+			}
+		}
+		n.connMu.Unlock()
+		if open == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (n *Node) closeConns() error {
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	for c := range n.conns {
+		_ = c.sock.Close() // the client may have closed it
+	}
+	return nil
+}
+
+func (n *Node) alloc(sizeBytes int64) (off int64, ok bool) {
+	n.arenaMu.Lock()
+	defer n.arenaMu.Unlock()
+	return n.arena.Alloc(max(sizeBytes, 1))
+}
+
+func (n *Node) free(off int64) {
+	n.arenaMu.Lock()
+	defer n.arenaMu.Unlock()
+	n.arena.Free(off)
+}

@@ -1,0 +1,239 @@
+package mpicache
+
+import (
+	"math"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// planner is when plans are made, and from which scores. A plan is made for the epoch that a trainer wants, and ahead
+// of time for the one after, as soon as the scores up to the cut are there.
+type planner struct {
+	cfg      scheduler.PlanConfig
+	ledger   *scheduler.Ledger // nil until the first epoch is wanted, and if the sampler has no use for scores
+	restored *scheduler.Snapshot
+	cut      []float32 // scores for the plan after the newest epoch; they do not change
+	haveCut  bool
+	making   bool
+	opened   []int             // epochs that training is or was in, the newest last, at most two
+	base     []float32         // scores that the newest epoch's plan was made from
+	ahead    *aheadPlan        // made before it was wanted
+	want     int               // an epoch that is wanted and not opened, or noEpoch
+	from     int               // its first batch
+	finish   map[int]int       // by trainer: the epoch it went on to
+	held     []report          // reports of epochs that are not opened yet
+	outbox   []byte            // records for the other ranks
+	waiting  []waitingPlan     // PLANs without reply
+	saves    []waitingSave     // SAVEs without reply
+	moved    map[int]time.Time // by epoch: when the last local trainer left it
+}
+
+const noEpoch = math.MinInt
+
+type aheadPlan struct {
+	plan *scheduler.Plan
+	base []float32
+}
+
+// report is what a trainer reported of one global batch.
+type report struct {
+	trainer, epoch, batch int
+	losses                []float32
+}
+
+type waitingPlan struct {
+	conn    *conn
+	ticket  uint32
+	trainer int
+	epoch   int
+}
+
+func (p *planner) init() {
+	p.want = noEpoch
+	p.finish = map[int]int{}
+	p.moved = map[int]time.Time{}
+}
+
+// knows reports whether epoch is one that training is or was in a moment ago.
+func (p *planner) knows(epoch int) bool {
+	for _, e := range p.opened {
+		if e == epoch {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planner) weighted() bool { return p.cfg.Sampler.Weighted() }
+
+// onPlan answers PLAN when the plan is there. Asking for an epoch's plan says that the trainer's reports of earlier
+// epochs are final.
+func (s *stream) onPlan(c *conn, ticket uint32, epoch, from int) {
+	s.locked(func() {
+		trainer := int(c.trainer)
+		if err := s.agreed.conflict; err != nil {
+			s.reply(c, appendError(nil, ticket, codeRequest, err.Error()))
+			return
+		}
+		if !s.agreed.has(trainer, s.node.cfg.Transport.Rank()) {
+			s.reply(c, appendError(nil, ticket, codeRequest, "PLAN before OPEN"))
+			return
+		}
+		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
+		s.finishEpochs(trainer, epoch)
+		s.outRecord(trainer, epoch, finishRecord, nil)
+		s.flushReports()
+		s.want(epoch, from)
+		s.answerPlans()
+	})
+}
+
+// want has epoch planned, beginning at batch from, unless it is.
+func (s *stream) want(epoch, from int) {
+	p := &s.planner
+	if p.knows(epoch) {
+		return
+	}
+	if p.want != epoch {
+		p.want, p.from = epoch, from
+	}
+	p.from = min(p.from, from)
+	s.plan()
+}
+
+// plan makes the plan that is due, if its scores are there: the one that is wanted, else the one after the newest.
+func (s *stream) plan() {
+	p := &s.planner
+	if s.stager == nil || p.making {
+		return
+	}
+	epoch := p.want
+	if epoch == noEpoch {
+		if len(p.opened) == 0 || p.ahead != nil {
+			return
+		}
+		epoch = p.opened[len(p.opened)-1] + 1
+	}
+	if p.weighted() && p.ledger == nil {
+		epoch = s.restore(epoch)
+	}
+	if p.weighted() && !p.haveCut {
+		if !p.ledger.Ready() {
+			return
+		}
+		p.cut, p.haveCut = p.ledger.Take(), true
+	}
+	if a := p.ahead; a != nil && a.plan.Epoch == epoch {
+		s.install(a.plan, a.base)
+		return
+	}
+	p.making = true
+	cfg, scores := p.cfg, p.cut
+	go func() {
+		plan := scheduler.NewPlan(cfg, epoch, scores)
+		s.locked(func() { s.made(plan, scores) })
+	}()
+}
+
+// made takes a new plan: into use if it is wanted, else it waits and its first samples are staged.
+func (s *stream) made(plan *scheduler.Plan, base []float32) {
+	p := &s.planner
+	p.making = false
+	replaying := p.restored != nil && p.restored.Epoch == plan.Epoch
+	if plan.Epoch == p.want || replaying {
+		s.install(plan, base)
+		return
+	}
+	if p.want == noEpoch {
+		p.ahead = &aheadPlan{plan, base}
+		s.step(scheduler.Planned{Plan: plan})
+		return
+	}
+	s.plan() // another epoch is wanted meanwhile
+}
+
+// install makes plan the newest epoch: reports refer to it from now on, and trainers get it.
+func (s *stream) install(plan *scheduler.Plan, base []float32) {
+	p := &s.planner
+	from, trained := 0, plan.Batches()
+	if plan.Epoch == p.want {
+		from, trained = p.from, p.from
+		p.want = noEpoch
+	}
+	if p.ahead == nil || p.ahead.plan != plan {
+		s.step(scheduler.Planned{Plan: plan, From: from})
+	}
+	p.ahead = nil
+	p.opened = append(p.opened, plan.Epoch)
+	p.opened = p.opened[max(0, len(p.opened)-2):]
+	p.base, p.cut, p.haveCut = base, nil, false
+	if p.weighted() {
+		p.ledger.Open(plan)
+		if r := p.restored; r != nil && r.Epoch == plan.Epoch {
+			p.ledger.Resume(r, trained)
+		}
+		p.restored = nil
+		s.writeStates()
+		s.applyHeld()
+	}
+	s.answerPlans()
+	s.plan()
+}
+
+// answerPlans answers every PLAN whose plan is there.
+func (s *stream) answerPlans() {
+	rest := s.planner.waiting[:0]
+	for _, w := range s.planner.waiting {
+		if plan := s.planOf(w.epoch); plan != nil {
+			s.reply(w.conn, appendPlan(nil, w.ticket, plan, w.trainer))
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	s.planner.waiting = rest
+}
+
+func (s *stream) planOf(epoch int) *scheduler.Plan {
+	if s.stager == nil || !s.planner.knows(epoch) {
+		return nil
+	}
+	return s.stager.Plan(epoch)
+}
+
+func (s *stream) failPlans(err error) {
+	for _, w := range s.planner.waiting {
+		s.reply(w.conn, appendError(nil, w.ticket, codeRequest, err.Error()))
+	}
+	s.planner.waiting = nil
+}
+
+// finishEpochs notes that trainer went on to epoch.
+func (s *stream) finishEpochs(trainer, epoch int) {
+	p := &s.planner
+	p.finish[trainer] = epoch
+	if p.ledger != nil {
+		p.ledger.Finish(trainer, epoch)
+		s.fold()
+	}
+	s.noteMoved()
+}
+
+// fold folds what is final, refreshes predictions, and goes on to plan when the cut is reached.
+func (s *stream) fold() {
+	p := &s.planner
+	ready := p.ledger.Fold(func(ids []scheduler.SampleID) {
+		s.step(scheduler.Scored{IDs: ids, Scores: p.ledger.Scores()})
+	})
+	if ready && !p.haveCut {
+		s.plan()
+	}
+	s.answerSaves()
+}
+
+// tick answers SAVEs that have waited long enough.
+func (p *planner) tick(s *stream, now time.Time) {
+	if len(p.saves) > 0 && now.After(p.saves[0].deadline) {
+		s.answerSaves()
+	}
+}

@@ -1,0 +1,152 @@
+package mpicache
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
+)
+
+// populateBytes is how much memory is asked for in one call: a call that is interrupted by a signal starts over, and
+// 256 MiB take about 50 ms.
+const populateBytes = 256 << 20
+
+// Slab is the node's shared memory: one anonymous file (memfd) of a fixed size, really allocated, that the rank maps
+// read-write and hands to clients read-only. The embedded Arena divides it.
+//
+// Bytes may be used by many goroutines; Alloc, Free and the sums are the Arena's and need the caller's lock.
+type Slab struct {
+	*Arena
+	fd     int // read-write; -1: no memory
+	memory []byte
+}
+
+// NewSlab allocates a slab of sizeBytes (≥ 0, rounded up to a page). A slab of 0 bytes has no file, and every Alloc fails.
+//
+// The memory is there when NewSlab returns, so that no later write can die of its lack. It is in huge pages where the system
+// gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed, and, from Linux
+// 5.1 on, so is writing through any mapping but ours. An error says the size that could not be had.
+func NewSlab(sizeBytes int64) (*Slab, error) {
+	if sizeBytes < 0 {
+		panic(fmt.Sprintf("mpicache: a slab of %d bytes", sizeBytes))
+	}
+	page := int64(unix.Getpagesize())
+	sizeBytes = (sizeBytes + page - 1) / page * page
+	s := &Slab{Arena: NewArena(sizeBytes), fd: -1}
+	if sizeBytes == 0 {
+		return s, nil
+	}
+	if err := s.open(sizeBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("mpicache: slab of %s (%d bytes): %w", humanize.IBytes(uint64(sizeBytes)), sizeBytes, err), s.Close())
+	}
+	return s, nil
+}
+
+// open creates, fills, maps and seals the file.
+func (s *Slab) open(sizeBytes int64) (err error) {
+	if room, err := availableBytes(); err == nil && room < sizeBytes { // Else the kernel would kill a process, not return an error.
+		return fmt.Errorf("only %s are available", humanize.IBytes(uint64(room)))
+	}
+	if s.fd, err = unix.MemfdCreate("rankpool-slab", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		s.fd = -1
+		return fmt.Errorf("memfd_create: %w", err)
+	}
+	if err := unix.Ftruncate(s.fd, sizeBytes); err != nil {
+		return fmt.Errorf("ftruncate: %w", err)
+	}
+	if s.memory, err = unix.Mmap(s.fd, 0, int(sizeBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("mmap: %w", err)
+	}
+	_ = unix.Madvise(s.memory, unix.MADV_HUGEPAGE) // Best effort: many kernels have no huge pages for shared memory.
+	for at := int64(0); at < sizeBytes; at += populateBytes {
+		if err := s.populate(at, min(populateBytes, sizeBytes-at)); err != nil {
+			return fmt.Errorf("only %s could be allocated: %w", humanize.IBytes(uint64(at)), err)
+		}
+	}
+	return seal(s.fd)
+}
+
+// populate makes the pages of a part exist. Writing through the mapping is what honours the huge-page advice; before
+// Linux 5.14 the file is asked instead.
+func (s *Slab) populate(at, sizeBytes int64) error {
+	for {
+		err := unix.Madvise(s.memory[at:at+sizeBytes], unix.MADV_POPULATE_WRITE)
+		if err == unix.EINVAL {
+			err = unix.Fallocate(s.fd, 0, at, sizeBytes)
+		}
+		if err != unix.EINTR && err != unix.EAGAIN {
+			return err
+		}
+	}
+}
+
+// availableBytes is the kernel's estimate of what can be allocated without swapping (MemAvailable).
+func availableBytes() (int64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemAvailable:" {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("/proc/meminfo: no MemAvailable")
+}
+
+// seal fixes the file's size and, where the kernel can, forbids new writable mappings; ours stays.
+func seal(fd int) error {
+	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, size|unix.F_SEAL_FUTURE_WRITE)
+	if errors.Is(err, unix.EINVAL) {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, size)
+	}
+	if err != nil {
+		return fmt.Errorf("sealing: %w", err)
+	}
+	return nil
+}
+
+// ReadOnlyFD opens the slab for reading only; the descriptor is the caller's to pass on and to close. It is -1 for a slab of 0 bytes.
+func (s *Slab) ReadOnlyFD() (int, error) {
+	if s.fd < 0 {
+		return -1, nil
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", s.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("mpicache: opening the slab for reading: %w", err)
+	}
+	return fd, nil
+}
+
+// Bytes is the slab's memory at the half-open range off … off+n; it stays valid until Close, and appending to it copies.
+func (s *Slab) Bytes(off, n int64) []byte {
+	return s.memory[off : off+n : off+n]
+}
+
+// Close unmaps the slab; clients that mapped it keep their mapping. Nobody may use Bytes' results after it.
+func (s *Slab) Close() error {
+	if s.fd < 0 {
+		return nil
+	}
+	var err error
+	if s.memory != nil {
+		err = unix.Munmap(s.memory)
+	}
+	err = errors.Join(err, unix.Close(s.fd))
+	s.fd, s.memory = -1, nil
+	if err != nil {
+		return fmt.Errorf("mpicache: closing the slab: %w", err)
+	}
+	return nil
+}
+
+// Footprint is what a sample of sizeBytes takes of a slab.
+func Footprint(sizeBytes int64) int64 {
+	return max(granuleBytes, (sizeBytes+granuleBytes-1)/granuleBytes*granuleBytes)
+}

@@ -1,0 +1,63 @@
+package mpicache
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// Fragmentation says what a virtual arena loses after long churn, as shares of the arena, means over rounds.
+type Fragmentation struct {
+	Free     float64 // free when an Alloc first fails
+	Unusable float64 // still free when it was then filled with those of 1,000 more requests that fit
+}
+
+// MeasureFragmentation churns a virtual arena and measures what is lost.
+//
+// Blocks of smallest … largest bytes, log-uniform, are replaced at random `churn` times with the arena filled to the share `fill`
+// (0 … 1); then it is filled up until an Alloc fails; and so on for `rounds`. It needs no memory but the arena's records.
+// The same arguments give the same result.
+//
+// What an Alloc that fails leaves free depends on arenaBytes/largest and hardly on the policy: at 64 it is 12 to 16 % here, and was
+// 12 to 15 % in a simulation of address-ordered first fit and of best fit; at 256 it is 6 %.
+func MeasureFragmentation(arenaBytes, smallest, largest int64, fill float64, churn, rounds int, seed uint64) Fragmentation {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	a := NewArena(arenaBytes)
+	var held []int64
+	drop := func() {
+		k := rng.IntN(len(held))
+		a.Free(held[k])
+		held[k] = held[len(held)-1]
+		held = held[:len(held)-1]
+	}
+	add := func(sizeBytes int64) bool {
+		off, ok := a.Alloc(sizeBytes)
+		if ok {
+			held = append(held, off)
+		}
+		return ok
+	}
+	var sum Fragmentation
+	for range rounds {
+		for range churn {
+			for want := logUniform(rng, smallest, largest); !add(want); { // An evicting cache makes room until the sample fits.
+				drop()
+			}
+			for float64(a.UsedBytes()) > fill*float64(arenaBytes) {
+				drop()
+			}
+		}
+		for add(logUniform(rng, smallest, largest)) {
+		}
+		sum.Free += float64(a.FreeBytes()) / float64(arenaBytes)
+		for range 1000 {
+			add(logUniform(rng, smallest, largest))
+		}
+		sum.Unusable += float64(a.FreeBytes()) / float64(arenaBytes)
+	}
+	return Fragmentation{sum.Free / float64(rounds), sum.Unusable / float64(rounds)}
+}
+
+// logUniform draws from smallest … largest so that every octave is as likely.
+func logUniform(rng *rand.Rand, smallest, largest int64) int64 {
+	return int64(float64(smallest) * math.Exp(rng.Float64()*math.Log(float64(largest)/float64(smallest))))
+}

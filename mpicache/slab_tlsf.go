@@ -1,0 +1,271 @@
+package mpicache
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+const (
+	granuleBytes = 64 // a cache line: no two samples share one
+	subBits      = 5  // 32 second-level classes a power of two, so a class is at most 3 % wide (Masmano et al., §3: 4 or 5)
+	subClasses   = 1 << subBits
+	levels       = 40 // first-level classes: 2^44 granules, 1 PiB
+	exactTries   = 16 // free blocks looked at in the request's own class before a larger class is cut
+
+	none = int32(0)  // no block
+	live = int32(-1) // in prev: the block is allocated
+)
+
+// Arena divides a range of offsets 0 … size-1 into blocks: the two-level segregated fit allocator, with its records outside
+// the memory it divides.
+//
+// It touches no memory but its own: offsets are numbers. Blocks start at multiples of 64 bytes and are rounded up to them.
+// Alloc and Free take constant time, but for the growth of the record arrays; neighbouring free blocks are joined at once.
+// A record takes 24 bytes and a live block 4 to 8 more in the table that finds it by its offset.
+// The same calls give the same offsets. It is not safe for concurrent use.
+//
+// Source: M. Masmano, I. Ripoll, A. Crespo, J. Real, "TLSF: a new dynamic memory allocator for real-time systems", ECRTS 2004, §3.
+// Differs: no headers in the memory, since trainers see only samples: records are dense, and Free finds a record by a hash table
+// whose chains go through the links that a live block does not need. A few blocks of the request's own class are tried first
+// (the paper takes the next class at once), which leaves large blocks whole for longer.
+type Arena struct {
+	blocks    []block // blocks[0] is no block; blocks[1] starts at offset 0
+	spare     int32   // records not in use, linked by next
+	buckets   []int32 // live blocks by hash of their offset, a power of two of them, linked by next
+	lives     int     // live blocks
+	first     uint64  // bit l: second[l] ≠ 0
+	second    [levels]uint32
+	heads     [levels][subClasses]int32 // free blocks by class, linked by next and prev
+	granules  int64
+	usedUnits int64
+}
+
+// block is a run of granules, up to the start of the block after it.
+type block struct {
+	at            int64 // first granule
+	before, after int32 // neighbours in the arena
+	next, prev    int32 // free: the class's list; live: next is the hash chain, prev is live
+}
+
+// NewArena returns an arena of sizeBytes (≥ 0, rounded down to 64), all of it free.
+func NewArena(sizeBytes int64) *Arena {
+	if sizeBytes < 0 || sizeBytes >= granuleBytes<<(levels+subBits-1) {
+		panic(fmt.Sprintf("mpicache: an arena of %d bytes is out of range", sizeBytes))
+	}
+	a := &Arena{granules: sizeBytes / granuleBytes, blocks: make([]block, 1, 64), buckets: make([]int32, 64)}
+	if a.granules > 0 {
+		a.blocks = append(a.blocks, block{})
+		a.link(1)
+	}
+	return a
+}
+
+// Alloc returns the offset of a free block of at least sizeBytes (≥ 0), or false when no free block is large enough.
+func (a *Arena) Alloc(sizeBytes int64) (off int64, ok bool) {
+	if sizeBytes < 0 {
+		panic(fmt.Sprintf("mpicache: Alloc of %d bytes", sizeBytes))
+	}
+	if sizeBytes > a.granules*granuleBytes {
+		return 0, false
+	}
+	want := max(1, (sizeBytes+granuleBytes-1)/granuleBytes)
+	b := a.find(want)
+	if b == none {
+		return 0, false
+	}
+	a.unlink(b)
+	if a.size(b) > want {
+		a.link(a.split(b, want))
+	}
+	a.usedUnits += want
+	a.remember(b)
+	return a.blocks[b].at * granuleBytes, true
+}
+
+// Free gives the block back that Alloc returned off for; it panics when there is none.
+func (a *Arena) Free(off int64) {
+	b := a.forget(off)
+	a.usedUnits -= a.size(b)
+	if p := a.blocks[b].before; p != none && a.blocks[p].prev != live {
+		a.unlink(p)
+		a.absorb(p)
+		b = p
+	}
+	if n := a.blocks[b].after; n != none && a.blocks[n].prev != live {
+		a.unlink(n)
+		a.absorb(b)
+	}
+	a.link(b)
+}
+
+// SizeBytes is the arena's size.
+func (a *Arena) SizeBytes() int64 { return a.granules * granuleBytes }
+
+// UsedBytes is the sum of the live blocks, each rounded up to 64 bytes.
+func (a *Arena) UsedBytes() int64 { return a.usedUnits * granuleBytes }
+
+// FreeBytes is the sum of the free blocks.
+func (a *Arena) FreeBytes() int64 { return (a.granules - a.usedUnits) * granuleBytes }
+
+// LargestFreeBytes is the size of the largest free block; it walks the list of one class.
+func (a *Arena) LargestFreeBytes() int64 {
+	if a.first == 0 {
+		return 0
+	}
+	l := bits.Len64(a.first) - 1
+	s := bits.Len32(a.second[l]) - 1
+	var largest int64
+	for b := a.heads[l][s]; b != none; b = a.blocks[b].next {
+		largest = max(largest, a.size(b))
+	}
+	return largest * granuleBytes
+}
+
+// size is a block's length in granules.
+func (a *Arena) size(b int32) int64 {
+	if n := a.blocks[b].after; n != none {
+		return a.blocks[n].at - a.blocks[b].at
+	}
+	return a.granules - a.blocks[b].at
+}
+
+// class maps a length in granules (≥ 1) to its two-level class; class 0 is exact (1 … 31 granules).
+func class(granules int64) (level, sub int) {
+	if granules < subClasses {
+		return 0, int(granules)
+	}
+	level = bits.Len64(uint64(granules)) - subBits
+	return level, int(granules>>(level-1)) - subClasses
+}
+
+// find returns a free block of at least want granules: one of the first few of want's own class, else the first
+// of the smallest larger class.
+func (a *Arena) find(want int64) int32 {
+	level, sub := class(want)
+	b := a.heads[level][sub]
+	for range exactTries {
+		if b == none {
+			break
+		}
+		if a.size(b) >= want {
+			return b
+		}
+		b = a.blocks[b].next
+	}
+	if m := a.second[level] >> sub >> 1 << 1 << sub; m != 0 {
+		return a.heads[level][bits.TrailingZeros32(m)]
+	}
+	m := a.first >> level >> 1 << 1 << level
+	if m == 0 {
+		return none
+	}
+	level = bits.TrailingZeros64(m)
+	return a.heads[level][bits.TrailingZeros32(a.second[level])]
+}
+
+// link puts b at the head of its class's free list.
+func (a *Arena) link(b int32) {
+	level, sub := class(a.size(b))
+	head := a.heads[level][sub]
+	a.blocks[b].next, a.blocks[b].prev = head, none
+	if head != none {
+		a.blocks[head].prev = b
+	}
+	a.heads[level][sub] = b
+	a.first |= 1 << level
+	a.second[level] |= 1 << sub
+}
+
+// unlink takes the free block b out of its list.
+func (a *Arena) unlink(b int32) {
+	next, prev := a.blocks[b].next, a.blocks[b].prev
+	if next != none {
+		a.blocks[next].prev = prev
+	}
+	if prev != none {
+		a.blocks[prev].next = next
+		return
+	}
+	level, sub := class(a.size(b))
+	if a.heads[level][sub] = next; next != none {
+		return
+	}
+	if a.second[level] &^= 1 << sub; a.second[level] == 0 {
+		a.first &^= 1 << level
+	}
+}
+
+// split cuts b after want granules and returns the rest, in no list.
+func (a *Arena) split(b int32, want int64) int32 {
+	r := a.spare
+	if r != none {
+		a.spare = a.blocks[r].next
+	} else {
+		r = int32(len(a.blocks))
+		a.blocks = append(a.blocks, block{})
+	}
+	n := a.blocks[b].after
+	a.blocks[r] = block{at: a.blocks[b].at + want, before: b, after: n}
+	if n != none {
+		a.blocks[n].before = r
+	}
+	a.blocks[b].after = r
+	return r
+}
+
+// absorb joins b with the block after it, whose record becomes spare.
+func (a *Arena) absorb(b int32) {
+	r := a.blocks[b].after
+	n := a.blocks[r].after
+	if n != none {
+		a.blocks[n].before = b
+	}
+	a.blocks[b].after = n
+	a.blocks[r] = block{next: a.spare}
+	a.spare = r
+}
+
+// bucket is the hash chain of the block that starts at granule at.
+func (a *Arena) bucket(at int64) *int32 {
+	const golden = 0x9e3779b97f4a7c15 // 2^64 / φ: Knuth, TAOCP 3, §6.4, multiplicative hashing
+	return &a.buckets[uint64(at)*golden>>(65-bits.Len(uint(len(a.buckets))))]
+}
+
+// remember marks b live, findable by its offset.
+func (a *Arena) remember(b int32) {
+	if a.lives == len(a.buckets) {
+		a.rehash()
+	}
+	a.lives++
+	chain := a.bucket(a.blocks[b].at)
+	a.blocks[b].next, a.blocks[b].prev = *chain, live
+	*chain = b
+}
+
+// rehash doubles the number of chains.
+func (a *Arena) rehash() {
+	old := a.buckets
+	a.buckets = make([]int32, 2*len(old))
+	for _, b := range old {
+		for b != none {
+			next := a.blocks[b].next
+			chain := a.bucket(a.blocks[b].at)
+			a.blocks[b].next = *chain
+			*chain = b
+			b = next
+		}
+	}
+}
+
+// forget takes the live block at off out of the table and returns it.
+func (a *Arena) forget(off int64) int32 {
+	at := off / granuleBytes
+	for link := a.bucket(at); *link != none; link = &a.blocks[*link].next {
+		if b := *link; a.blocks[b].at*granuleBytes == off {
+			*link = a.blocks[b].next
+			a.lives--
+			return b
+		}
+	}
+	panic(fmt.Sprintf("mpicache: Free of offset %d, which is not allocated", off))
+}

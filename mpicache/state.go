@@ -1,0 +1,167 @@
+package mpicache
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// Importance is kept in two places: in the rank's folder, which lives in memory and outlives the rank, so that a rank
+// that is started again plans the same epochs; and in the state file of the user, written by rank 0.
+
+// statePath is the file in the rank's folder for the state that epoch's plan was made from.
+func (s *stream) statePath(epoch int) string {
+	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%d-%d", s.index, epoch))
+}
+
+// userStatePath is the state file, or "" if there is none here.
+func (s *stream) userStatePath() string {
+	path := s.node.cfg.StatePath
+	if path != "" && s.index > 0 {
+		path += "." + s.data.Name
+	}
+	return path
+}
+
+// writeStates keeps the state of the epoch that was just opened.
+func (s *stream) writeStates() {
+	p := &s.planner
+	snap := s.snapshot()
+	newest := p.opened[len(p.opened)-1]
+	if err := writeFile(s.statePath(newest), snap.Encode()); err != nil {
+		s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot plan this epoch again", "error", err)
+	}
+	if old, err := filepath.Glob(filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%d-*", s.index))); err == nil {
+		for _, path := range old {
+			keep := false
+			for _, e := range p.opened {
+				keep = keep || path == s.statePath(e)
+			}
+			if !keep {
+				_ = os.Remove(path) // it is in nobody's way
+			}
+		}
+	}
+	s.writeUserState(snap)
+}
+
+// writeUserState writes the state file, on rank 0, and returns its path.
+func (s *stream) writeUserState(snap *scheduler.Snapshot) string {
+	path := s.userStatePath()
+	if path == "" || s.node.cfg.Transport.Rank() != 0 {
+		return ""
+	}
+	if err := writeFile(path, snap.Encode()); err != nil {
+		s.node.cfg.Log.Error("the importance state is not saved", "error", err)
+		return ""
+	}
+	return path
+}
+
+func (s *stream) snapshot() *scheduler.Snapshot {
+	snap := s.planner.ledger.Snapshot(s.planner.base)
+	snap.Data, snap.Sampler, snap.Seed = s.data.Name, s.agreed.spec.Sampler, s.agreed.spec.Seed
+	return snap
+}
+
+// writeFile replaces path by a whole file or leaves it as it is.
+func writeFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".state-")
+	if err != nil {
+		return fmt.Errorf("mpicache: %w", err)
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("mpicache: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// readState returns what an earlier life of this rank kept for epoch, or for the one before it.
+func (s *stream) readState(epoch int) *scheduler.Snapshot {
+	for _, e := range []int{epoch, epoch - 1} {
+		if snap := s.readSnapshot(s.statePath(e)); snap != nil && snap.Epoch == e {
+			return snap
+		}
+	}
+	return nil
+}
+
+// readStateFile returns the user's state, if there is one that fits.
+func (s *stream) readStateFile() *scheduler.Snapshot {
+	if path := s.userStatePath(); path != "" {
+		return s.readSnapshot(path)
+	}
+	return nil
+}
+
+func (s *stream) readSnapshot(path string) *scheduler.Snapshot {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var snap *scheduler.Snapshot
+	if err == nil {
+		snap, err = scheduler.DecodeSnapshot(data)
+	}
+	spec := s.agreed.spec
+	if err == nil && (snap.Data != s.data.Name || len(snap.Scores) != s.data.Samples || snap.Sampler != spec.Sampler ||
+		snap.Seed != spec.Seed || snap.Batch != spec.BatchSize*spec.World) {
+		err = fmt.Errorf("it is of data set %s with %d samples, sampler %s, seed %d, global batch %d", snap.Data, len(snap.Scores), snap.Sampler, snap.Seed, snap.Batch)
+	}
+	if err != nil {
+		s.node.cfg.Log.Warn("an importance state is not used", "path", path, "error", err)
+		return nil
+	}
+	return snap
+}
+
+// waitingSave is a SAVE that waits for the reports it is to hold.
+type waitingSave struct {
+	conn         *conn
+	ticket       uint32
+	epoch, batch int
+	deadline     time.Time
+}
+
+// saveTimeout bounds how long SAVE waits for reports of other trainers, which are within a step of each other.
+const saveTimeout = 5 * time.Second
+
+// onSave answers SAVE when the reports of all trainers before the batch are in the state file.
+func (s *stream) onSave(c *conn, ticket uint32, epoch, batch int) {
+	s.locked(func() {
+		p := &s.planner
+		if s.userStatePath() == "" || s.node.cfg.Transport.Rank() != 0 || p.ledger == nil {
+			s.replySaved(c, ticket, "")
+			return
+		}
+		p.saves = append(p.saves, waitingSave{c, ticket, epoch, batch, time.Now().Add(saveTimeout)})
+		s.answerSaves()
+	})
+}
+
+func (s *stream) answerSaves() {
+	p := &s.planner
+	rest := p.saves[:0]
+	for _, w := range p.saves {
+		if p.ledger.Known(w.epoch) && p.ledger.Final(w.epoch) < w.batch && time.Now().Before(w.deadline) {
+			rest = append(rest, w)
+			continue
+		}
+		s.replySaved(w.conn, w.ticket, s.writeUserState(s.snapshot()))
+	}
+	p.saves = rest
+}
+
+func (s *stream) replySaved(c *conn, ticket uint32, path string) {
+	b := appendFrame(nil, KindSave+replyTo, ticket)
+	s.reply(c, endFrame(append(b, fmt.Sprintf(`{"saved":%q}`, path)...), 0))
+}

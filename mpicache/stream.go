@@ -1,0 +1,245 @@
+package mpicache
+
+import (
+	"sync"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// stream is one data set on this rank: it drives the data set's stager and does what it says. Everything in it is
+// protected by mu; replies to clients are written after mu is let go.
+type stream struct {
+	node  *Node
+	index int
+	data  *DataSet
+
+	mu      sync.Mutex
+	replies []reply
+
+	agreed  agreement
+	planner planner
+	stager  *scheduler.Stager
+
+	place  []int64 // offset of each sample in the slab, or noPlace
+	queue  []scheduler.Event
+	hungry bool // something found no room
+	freed  bool // memory was freed since
+
+	gets  map[uint64]pendingGet
+	asks  map[uint32]*asking
+	lost  map[uint32]*asking // given up, but the peer may still write to their places
+	bulks map[asker]uint32   // the peer's ticket for the bytes of its question
+
+	epochs map[int]*epochCount
+}
+
+const noPlace = -1
+
+// pendingGet is a GET that waits for its batch.
+type pendingGet struct {
+	conn   *conn
+	ticket uint32
+}
+
+// reply is a frame for a client.
+type reply struct {
+	conn  *conn
+	frame []byte
+}
+
+func newStream(n *Node, index int) *stream {
+	d := &n.cfg.Data[index]
+	s := &stream{
+		node: n, index: index, data: d, place: make([]int64, d.Samples),
+		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
+		epochs: map[int]*epochCount{},
+	}
+	for i := range s.place {
+		s.place[i] = noPlace
+	}
+	s.planner.init()
+	return s
+}
+
+// locked runs f with the stream locked, and then writes the replies that came of it.
+func (s *stream) locked(f func()) {
+	s.mu.Lock()
+	f()
+	replies := s.replies
+	s.replies = nil
+	s.mu.Unlock()
+	for _, r := range replies {
+		r.conn.write(r.frame)
+	}
+}
+
+func (s *stream) reply(c *conn, frame []byte) {
+	s.replies = append(s.replies, reply{c, frame})
+}
+
+// step gives the stager an event, does what it commands, and goes on with the events that follow from that.
+func (s *stream) step(e scheduler.Event) {
+	s.queue = append(s.queue, e)
+	s.drain()
+}
+
+func (s *stream) drain() {
+	for len(s.queue) > 0 {
+		e := s.queue[0]
+		s.queue = s.queue[1:]
+		for _, c := range s.stager.Step(e) {
+			s.do(c)
+		}
+		if s.freed && s.hungry && len(s.queue) == 0 {
+			s.hungry = false
+			s.queue = append(s.queue, scheduler.Room{})
+		}
+		s.freed = false
+	}
+	s.queue = nil
+}
+
+func (s *stream) do(c scheduler.Command) {
+	switch c := c.(type) {
+	case scheduler.Fetch:
+		s.fetch(c)
+	case scheduler.Ask:
+		s.ask(c)
+	case scheduler.Send:
+		s.send(c)
+	case scheduler.Deliver:
+		s.deliver(c)
+	case scheduler.Free:
+		s.vacate(c.ID)
+	}
+}
+
+// occupy gives the sample a place, if it has none and there is room.
+func (s *stream) occupy(id scheduler.SampleID) bool {
+	if s.place[id] != noPlace {
+		return true
+	}
+	off, ok := s.node.alloc(s.data.Size(id))
+	if ok {
+		s.place[id] = off
+	}
+	return ok
+}
+
+// vacate gives the sample's place back.
+func (s *stream) vacate(id scheduler.SampleID) {
+	if s.place[id] != noPlace {
+		s.node.free(s.place[id])
+		s.place[id] = noPlace
+		s.freed = true
+	}
+}
+
+func (s *stream) bytes(id scheduler.SampleID) []byte {
+	return s.node.slab.Bytes(s.place[id], s.data.Size(id))
+}
+
+func (s *stream) fetch(c scheduler.Fetch) {
+	if !s.occupy(c.ID) {
+		s.hungry = true
+		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
+		return
+	}
+	s.data.Storage.Fetch(c.ID, s.bytes(c.ID), c.Need, func(err error) { s.fetched(c.ID, err) })
+}
+
+func (s *stream) fetched(id scheduler.SampleID, err error) {
+	if err != nil {
+		s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", id, "error", err)
+	}
+	s.locked(func() {
+		if err != nil {
+			s.vacate(id)
+		}
+		s.step(scheduler.Fetched{ID: id, Err: err})
+	})
+}
+
+func (s *stream) deliver(c scheduler.Deliver) {
+	g, ok := s.gets[c.Ticket]
+	delete(s.gets, c.Ticket)
+	if !ok {
+		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
+		return
+	}
+	lease, ok := g.conn.lease(s, c.Lease, c.Ticket)
+	if !ok {
+		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
+		return
+	}
+	entries := make([]batchEntry, len(c.IDs))
+	for i, id := range c.IDs {
+		entries[i] = batchEntry{
+			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)), source: c.Source[i],
+		}
+		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
+			entries[i].offset = uint64(s.place[id])
+		}
+	}
+	s.reply(g.conn, appendBatch(make([]byte, 0, 64+24*len(entries)), g.ticket, lease, entries, c.Errs))
+}
+
+// onGet answers GET. A rank that has no plan for the epoch says so at once, so that the client reads storage, and
+// makes the plan meanwhile.
+func (s *stream) onGet(c *conn, ticket uint32, epoch, batch int) {
+	s.locked(func() {
+		trainer := int(c.trainer)
+		switch {
+		case s.agreed.conflict != nil:
+			s.reply(c, appendError(nil, ticket, codeRequest, s.agreed.conflict.Error()))
+		case !s.planner.knows(epoch) || !s.agreed.has(trainer, s.node.cfg.Transport.Rank()):
+			s.want(epoch, batch)
+			s.reply(c, appendError(nil, ticket, codeNotReady, "this rank has no plan for that epoch yet"))
+		case batch >= s.stager.Plan(epoch).Batches():
+			s.reply(c, appendError(nil, ticket, codeRequest, "the epoch has no such batch"))
+		default:
+			s.request(c, ticket, trainer, epoch, batch)
+		}
+	})
+}
+
+func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
+	s.count(epoch)
+	t := s.node.tickets.Add(1)
+	c.mu.Lock()
+	if c.waiting != nil {
+		c.waiting[t] = s
+	}
+	c.mu.Unlock()
+	s.gets[t] = pendingGet{c, ticket}
+	s.step(scheduler.Requested{Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t})
+}
+
+func (s *stream) withdraw(ticket uint64) {
+	s.locked(func() {
+		delete(s.gets, ticket)
+		s.step(scheduler.Withdrawn{Ticket: ticket})
+	})
+}
+
+func (s *stream) release(lease uint32) {
+	s.locked(func() { s.step(scheduler.Released{Lease: lease}) })
+}
+
+// tick does what is due.
+func (s *stream) tick(now time.Time) {
+	s.locked(func() {
+		s.flushReports()
+		if s.stager == nil {
+			return
+		}
+		s.giveUpAsks(now)
+		if s.hungry { // room may have been made by another data set
+			s.hungry = false
+			s.step(scheduler.Room{})
+		}
+		s.planner.tick(s, now)
+		s.closeEpochs(now)
+	})
+}

@@ -1,0 +1,272 @@
+package mpicache
+
+import (
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// Messages between ranks: a kind, the data set's number, then the payload. All ranks run the same build.
+const (
+	messageOpened  = 1 // Spec as JSON, of a trainer of the sender
+	messageReports = 2 // REPORT and FINISH records
+	messageAsk     = 3 // u32 ticket, u32 bulk, u32 epoch, u32 batch, u32 ids…
+	messageAnswer  = 4 // u32 ticket, u8 status…
+	messageCount   = 5 // what an epoch counted, as JSON
+	messageBye     = 6 // the sender has sent all counts
+)
+
+// peerHealth is what this rank has seen of another.
+type peerHealth struct {
+	lost    int       // questions in a row that were not answered in time
+	retryAt time.Time // when a peer that was given up is asked again
+}
+
+// silentAfter questions without an answer in time, a peer is not asked any more but once in a while.
+const silentAfter = 3
+
+// asking is a question to a peer, with the places for the answer.
+type asking struct {
+	scheduler.Ask
+	ids      []scheduler.SampleID // asked for: those that got a place
+	at       []int                // their places in Ask.IDs
+	places   []int64              // in the slab, kept when the question is given up
+	bulk     uint32
+	deadline time.Time
+	taking   bool // the answer's bytes are on their way
+}
+
+// asker names a peer's question.
+type asker struct {
+	peer   int
+	ticket uint32
+}
+
+func (n *Node) message(kind byte, stream int) []byte { return []byte{kind, byte(stream)} }
+
+func (n *Node) onMessage(from int, msg []byte) {
+	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
+		n.report.bye(from)
+		return
+	}
+	if len(msg) < 2 || int(msg[1]) >= len(n.streams) {
+		n.cfg.Log.Error("a message that makes no sense", "from", from, "bytes", len(msg))
+		return
+	}
+	s, body := n.streams[msg[1]], msg[2:]
+	switch msg[0] {
+	case messageOpened:
+		s.onOpened(from, body)
+	case messageReports:
+		s.onReports(body)
+	case messageAsk:
+		s.onAsk(from, body)
+	case messageAnswer:
+		s.onAnswer(from, body)
+	case messageCount:
+		n.report.onCount(from, s, body)
+	}
+}
+
+// ask puts a question to a peer for the samples that there is room for.
+func (s *stream) ask(c scheduler.Ask) {
+	a := &asking{Ask: c, bulk: s.node.bulk.Add(1), deadline: time.Now().Add(s.node.cfg.PeerTimeout)}
+	for i, id := range c.IDs {
+		if s.occupy(id) {
+			a.ids, a.at = append(a.ids, id), append(a.at, i)
+		}
+	}
+	if len(a.ids) == 0 {
+		s.queue = append(s.queue, scheduler.Received{Ticket: c.Ticket, Status: make([]scheduler.Status, len(c.IDs))})
+		return
+	}
+	s.asks[c.Ticket] = a
+	if !s.node.mayAsk(c.Peer) {
+		s.giveUp(a)
+		return
+	}
+	msg := s.node.message(messageAsk, s.index)
+	for _, v := range []uint32{c.Ticket, a.bulk, uint32(c.Epoch), uint32(c.Batch)} {
+		msg = le.AppendUint32(msg, v)
+	}
+	for _, id := range a.ids {
+		msg = le.AppendUint32(msg, uint32(id))
+	}
+	s.node.cfg.Transport.Post(c.Peer, msg)
+}
+
+// mayAsk reports whether peer is worth a question: it answers, or was left alone for a while.
+func (n *Node) mayAsk(to int) bool {
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	p := &n.peers[to]
+	if p.lost < silentAfter {
+		return true
+	}
+	now := time.Now()
+	if now.Before(p.retryAt) {
+		return false
+	}
+	p.retryAt = now.Add(n.cfg.PeerTimeout)
+	return true
+}
+
+func (n *Node) noteAnswer(from int, inTime bool) {
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	p := &n.peers[from]
+	if inTime {
+		p.lost = 0
+		return
+	}
+	p.lost++
+	if p.lost == silentAfter {
+		p.retryAt = time.Now().Add(n.cfg.PeerTimeout)
+		n.cfg.Log.Warn("a peer is silent; its samples are read from storage", "peer", from)
+	}
+}
+
+// giveUp ends a question. The peer may still write to its places, so these are kept until it has, or for ever.
+func (s *stream) giveUp(a *asking) {
+	delete(s.asks, a.Ticket)
+	for _, id := range a.ids {
+		a.places = append(a.places, s.place[id])
+		s.place[id] = noPlace
+	}
+	s.lost[a.Ticket] = a
+	s.queue = append(s.queue, scheduler.PeerLost{Ticket: a.Ticket})
+}
+
+func (s *stream) giveUpAsks(now time.Time) {
+	var late []*asking
+	for _, a := range s.asks {
+		if now.After(a.deadline) {
+			late = append(late, a)
+		}
+	}
+	for _, a := range late {
+		s.node.noteAnswer(a.Peer, false)
+		s.giveUp(a)
+	}
+	s.drain()
+}
+
+// onAsk passes a peer's question to the stager.
+func (s *stream) onAsk(from int, body []byte) {
+	c := cursor{b: body}
+	ticket, bulk, epoch, batch := c.u32(), c.u32(), c.u32(), c.u32()
+	ids := c.ids(uint32(len(c.b) / 4))
+	if c.end() != nil || s.outOfRange(ids) {
+		s.node.cfg.Log.Error("a question that makes no sense", "from", from)
+		return
+	}
+	s.locked(func() {
+		if s.stager == nil { // the trainers here have not opened the data set: the peer reads storage
+			s.answer(from, ticket, make([]scheduler.Status, len(ids)))
+			return
+		}
+		s.bulks[asker{from, ticket}] = bulk
+		s.step(scheduler.Asked{Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch), IDs: ids})
+	})
+}
+
+func (s *stream) outOfRange(ids []scheduler.SampleID) bool {
+	for _, id := range ids {
+		if int(id) >= s.data.Samples {
+			return true
+		}
+	}
+	return false
+}
+
+// send answers a question: what there is, then the bytes straight from the slab.
+func (s *stream) send(c scheduler.Send) {
+	s.answer(c.Peer, c.Ticket, c.Status)
+	key := asker{c.Peer, c.Ticket}
+	bulk := s.bulks[key]
+	delete(s.bulks, key)
+	var segs [][]byte
+	for i, id := range c.IDs {
+		if c.Status[i] != scheduler.Absent {
+			segs = append(segs, s.bytes(id))
+		}
+	}
+	sent := scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket}
+	if len(segs) == 0 {
+		s.queue = append(s.queue, sent)
+		return
+	}
+	s.node.cfg.Transport.Put(c.Peer, bulk, segs, func(err error) {
+		if err != nil {
+			s.node.cfg.Log.Error("an answer did not leave", "peer", c.Peer, "error", err)
+		}
+		s.locked(func() { s.step(sent) })
+	})
+}
+
+func (s *stream) answer(to int, ticket uint32, status []scheduler.Status) {
+	msg := le.AppendUint32(s.node.message(messageAnswer, s.index), ticket)
+	for _, st := range status {
+		msg = append(msg, byte(st))
+	}
+	s.node.cfg.Transport.Post(to, msg)
+}
+
+// onAnswer takes the bytes of an answer into their places, also of a question that was given up: they come anyway.
+func (s *stream) onAnswer(from int, body []byte) {
+	c := cursor{b: body}
+	ticket := c.u32()
+	status := c.take(len(c.b))
+	s.node.noteAnswer(from, true)
+	s.locked(func() {
+		a := s.asks[ticket]
+		if a == nil {
+			a = s.lost[ticket]
+		}
+		if a == nil || a.Peer != from || len(status) != len(a.ids) {
+			s.node.cfg.Log.Error("an answer that nobody asked for", "from", from)
+			return
+		}
+		s.takeBytes(a, status)
+	})
+}
+
+func (s *stream) takeBytes(a *asking, status []byte) {
+	result := scheduler.Received{Ticket: a.Ticket, Status: make([]scheduler.Status, len(a.IDs))}
+	var segs [][]byte
+	for i, id := range a.ids {
+		if st := scheduler.Status(status[i]); st != scheduler.Absent {
+			result.Status[a.at[i]] = st
+			off := s.place[id]
+			if a.places != nil {
+				off = a.places[i]
+			}
+			segs = append(segs, s.node.slab.Bytes(off, s.data.Size(id)))
+		}
+	}
+	if len(segs) == 0 {
+		s.answered(a, result)
+		return
+	}
+	a.taking = true
+	s.node.cfg.Transport.Take(a.Peer, a.bulk, segs, func(err error) {
+		if err != nil {
+			s.node.cfg.Log.Error("an answer did not arrive", "peer", a.Peer, "error", err)
+			result.Status = make([]scheduler.Status, len(a.IDs))
+		}
+		s.locked(func() { s.answered(a, result) })
+	})
+}
+
+// answered ends a question whose bytes are there.
+func (s *stream) answered(a *asking, result scheduler.Received) {
+	if s.lost[a.Ticket] == a {
+		delete(s.lost, a.Ticket)
+		for _, off := range a.places {
+			s.node.free(off)
+		}
+		return
+	}
+	delete(s.asks, a.Ticket)
+	s.step(result)
+}

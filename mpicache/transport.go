@@ -1,0 +1,52 @@
+package mpicache
+
+import "fmt"
+
+// maxPostBytes is the largest control message.
+const maxPostBytes = 64 << 20
+
+// Transport moves control messages and sample bytes between ranks.
+//
+// Control messages arrive in order per sender, whole. Bytes move by a Put at their owner and a Take at the rank that wants
+// them; the two name each other by a ticket, chosen by the taker, unique among the pair's outstanding ones, and may be called in either
+// order. Each rank's transport calls back (handle, done) from one goroutine of its own, one callback at a time; a callback must not block,
+// and may call Post, Put and Take. All methods but Start may be called from many goroutines.
+//
+// Nothing is said of a peer that is gone: what was sent to it is lost, what was expected of it never comes, and done is then
+// never called. The caller has its own time-out, and never uses again the memory that it gave to a Put or Take that is not done.
+// After Close no callback runs, and Post, Put and Take do nothing.
+type Transport interface {
+	// Rank is this rank's number, 0 ≤ Rank() < Size().
+	Rank() int
+	// Size is the number of ranks.
+	Size() int
+	// Start begins delivery: handle is called for each control message; msg is valid during the call only. Messages that came before
+	// wait. It is called once.
+	Start(handle func(from int, msg []byte))
+	// Post sends a control message of at most 64 MiB, possibly to itself. It copies msg and never waits for the peer.
+	Post(to int, msg []byte)
+	// Put sends the bytes of segs to the peer under ticket; done is called once, when segs' memory may be reused. Large
+	// segments are sent from where they are. A Put may have to wait until earlier Puts to the peer are taken.
+	Put(to int, ticket uint32, segs [][]byte, done func(error))
+	// Take receives what the peer Puts under ticket into segs, which have the lengths of the Put's; done is called once, when the bytes
+	// are there, or with an error when other lengths came.
+	Take(from int, ticket uint32, segs [][]byte, done func(error))
+	// Close ends it. It waits a bounded time, a few seconds, for what was posted to leave and for the peers to close too; its error says
+	// which did not.
+	Close() error
+}
+
+// checkPeer panics when rank is none of the group's.
+func checkPeer(rank, size int) {
+	if rank < 0 || rank >= size {
+		panic(fmt.Sprintf("mpicache: rank %d in a group of %d", rank, size))
+	}
+}
+
+// checkPost panics when a control message is misused.
+func checkPost(to, size int, msg []byte) {
+	checkPeer(to, size)
+	if len(msg) > maxPostBytes {
+		panic(fmt.Sprintf("mpicache: a control message of %d bytes, at most %d are allowed", len(msg), maxPostBytes))
+	}
+}

@@ -1,0 +1,60 @@
+package mpicache
+
+import (
+	"runtime"
+
+	"rankpool/mpicache/internal/mpi"
+)
+
+const (
+	smallBytes   = 16 << 10 // segments below this travel packed: copying 16 KiB takes 0.5 µs, a message of its own 2 to 10 µs
+	packBytes    = 64 << 10 // a pack's largest size
+	messageBytes = 1 << 30  // segments above this are split: MPI counts bytes in an int
+)
+
+// message is one MPI message: a segment's bytes, where they lie, or small segments packed.
+type message struct {
+	buf   []byte   // what MPI sends or fills; of a pack: scratch memory, while it is under way
+	pack  [][]byte // the small segments that travel together; nil for a segment of its own
+	bytes int
+	part  *transfer
+}
+
+// transfer is what is done when all of its messages are: a Put, a Take or a control message.
+type transfer struct {
+	left int // messages not finished
+	err  error
+	pins runtime.Pinner
+	done func(error)
+}
+
+// group cuts segments into messages, the same ones at both ends, since it looks at nothing but their lengths: a large segment
+// is a message, small ones are collected into packs.
+func group(segs [][]byte) []message {
+	var messages []message
+	var pack message
+	for _, s := range segs {
+		if len(s) >= smallBytes {
+			for ; len(s) > messageBytes; s = s[messageBytes:] {
+				messages = append(messages, message{buf: s[:messageBytes], bytes: messageBytes})
+			}
+			messages = append(messages, message{buf: s, bytes: len(s)})
+			continue
+		}
+		if pack.bytes+len(s) > packBytes {
+			messages = append(messages, pack)
+			pack = message{}
+		}
+		if len(s) > 0 {
+			pack.pack = append(pack.pack, s)
+			pack.bytes += len(s)
+		}
+	}
+	if pack.bytes > 0 {
+		messages = append(messages, pack)
+	}
+	return messages
+}
+
+// tagOf is the MPI tag of a ticket; tag 0 is the control messages'.
+func tagOf(ticket uint32) int { return 1 + int(ticket%uint32(min(mpi.MaxTag(), 1<<31-1))) }

@@ -1,0 +1,249 @@
+package transporttest
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+)
+
+// controlOrder floods every rank, itself included; messages arrive in order per sender.
+func controlOrder(r *rank) {
+	const messages = 500
+	for i := range messages {
+		for to := range r.Size() {
+			r.Post(to, number(i))
+		}
+	}
+	for from := range r.Size() {
+		for i := range messages {
+			r.expect(from, number(i))
+		}
+	}
+	r.barrier()
+}
+
+// controlSizes has messages from none to 5 MiB; a short one does not overtake a long one, and the sender may reuse its memory.
+func controlSizes(r *rank) {
+	sizes := []int{0, 1, 4096, 5 << 20, 3, 65_537, 0, 1 << 20, 7}
+	for to := range r.Size() {
+		for i, n := range sizes {
+			msg := bytesOf(r.Rank(), to, uint32(i), n)
+			r.Post(to, msg)
+			clear(msg)
+		}
+	}
+	for from := range r.Size() {
+		for i, n := range sizes {
+			r.expect(from, bytesOf(from, r.Rank(), uint32(i), n))
+		}
+	}
+	r.barrier()
+}
+
+// controlFromCallbacks posts, puts and takes from inside done.
+func controlFromCallbacks(r *rank) {
+	for peer := range r.Size() {
+		first := [][]byte{make([]byte, 100)}
+		r.Take(peer, 1, first, func(error) {
+			second := [][]byte{make([]byte, 100_000)}
+			r.Take(peer, 2, second, func(error) { r.Post(peer, []byte("taken")) })
+		})
+		r.Put(peer, 1, [][]byte{make([]byte, 100)}, func(error) {
+			r.Put(peer, 2, [][]byte{make([]byte, 100_000)}, func(error) {})
+		})
+	}
+	for from := range r.Size() {
+		r.expect(from, []byte("taken"))
+	}
+	r.barrier()
+}
+
+// mixed is a batch of segments of both kinds, packed and not.
+var mixed = []int{1, 20_000, 300, 16_383, 16_384, 110_000, 0, 64 << 10, 5}
+
+func takeThenPut(r *rank) {
+	s := r.transfers()
+	for peer := range r.Size() {
+		s.take(peer, 7, mixed)
+	}
+	r.barrier()
+	for peer := range r.Size() {
+		s.put(peer, 7, mixed)
+	}
+	s.Wait()
+	r.barrier()
+}
+
+func putThenTake(r *rank) {
+	s := r.transfers()
+	for peer := range r.Size() {
+		s.put(peer, 8, mixed)
+	}
+	r.barrier()
+	for peer := range r.Size() {
+		s.take(peer, 8, mixed)
+	}
+	s.Wait()
+	r.barrier()
+}
+
+// putsTakenBackwards takes in the opposite order, with tickets at the ends of their range.
+func putsTakenBackwards(r *rank) {
+	tickets := []uint32{0, 1, 2, 32_767, 1 << 20, math.MaxUint32 - 1}
+	s := r.transfers()
+	for _, ticket := range tickets {
+		for peer := range r.Size() {
+			s.put(peer, ticket, mixed)
+		}
+	}
+	r.barrier()
+	for i := range tickets {
+		for peer := range r.Size() {
+			s.take(peer, tickets[len(tickets)-1-i], mixed)
+		}
+	}
+	s.Wait()
+	r.barrier()
+}
+
+// segmentSizes goes from one byte to 8 MiB, and to many small segments.
+func segmentSizes(r *rank) {
+	lists := [][]int{{1}, {16_383}, {16_384}, {65_536}, {8 << 20}, {3, 8 << 20, 3}}
+	rng := rand.New(rand.NewPCG(1, 2)) // The same at all ranks.
+	many := make([]int, 3000)
+	for i := range many {
+		many[i] = rng.IntN(3000)
+	}
+	random := make([]int, 100)
+	for i := range random {
+		random[i] = int(math.Exp(rng.Float64() * math.Log(1<<20)))
+	}
+	s := r.transfers()
+	next, previous := (r.Rank()+1)%r.Size(), (r.Rank()+r.Size()-1)%r.Size()
+	for i, lengths := range append(lists, many, random) {
+		s.take(previous, uint32(i), lengths)
+		s.put(next, uint32(i), lengths)
+	}
+	s.Wait()
+	r.barrier()
+}
+
+// noBytes has nothing to move, and yet is done.
+func noBytes(r *rank) {
+	s := r.transfers()
+	for peer := range r.Size() {
+		for ticket, lengths := range [][]int{{}, {0}, {0, 0, 0}} {
+			s.put(peer, uint32(ticket), lengths)
+			s.take(peer, uint32(ticket), lengths)
+		}
+	}
+	s.Wait()
+	r.barrier()
+}
+
+// otherLengths has a Take that does not fit its Put: an error, not other bytes.
+func otherLengths(r *rank) {
+	for ticket, lengths := range [][2]int{{1000, 900}, {900, 1000}, {100_000, 99_999}, {99_999, 100_000}} {
+		var both sync.WaitGroup
+		both.Add(2 * r.Size())
+		for peer := range r.Size() {
+			r.Put(peer, uint32(ticket), [][]byte{make([]byte, lengths[0])}, func(error) { both.Done() })
+			r.Take(peer, uint32(ticket), [][]byte{make([]byte, lengths[1])}, func(err error) {
+				defer both.Done()
+				if err == nil {
+					r.Errorf("rank %d: a Take of %d bytes met a Put of %d from rank %d without an error", r.Rank(), lengths[1], lengths[0], peer)
+				}
+			})
+		}
+		both.Wait()
+	}
+	r.barrier()
+}
+
+// ticketInUse takes twice with one ticket: the second Take fails, the first is unharmed.
+func ticketInUse(r *rank) {
+	s := r.transfers()
+	for peer := range r.Size() {
+		s.take(peer, 9, mixed)
+		refused := make(chan error)
+		r.Take(peer, 9, [][]byte{make([]byte, 10)}, func(err error) { refused <- err })
+		if <-refused == nil {
+			r.Errorf("rank %d: a ticket was taken twice from rank %d", r.Rank(), peer)
+		}
+	}
+	r.barrier()
+	for peer := range r.Size() {
+		s.put(peer, 9, mixed)
+	}
+	s.Wait()
+	r.barrier()
+}
+
+// allPairs has every rank read many batches from every rank at once.
+func allPairs(r *rank) {
+	batch := make([]int, 32)
+	for i := range batch {
+		batch[i] = 1 + (i*7919)%40_000
+	}
+	s := r.transfers()
+	for ticket := range uint32(16) {
+		for peer := range r.Size() {
+			s.take(peer, ticket, batch)
+			s.put(peer, ticket, batch)
+		}
+	}
+	s.Wait()
+	r.barrier()
+}
+
+// manyGoroutines submits from many goroutines; each one's messages to a rank stay in order.
+func manyGoroutines(r *rank) {
+	const goroutines, messages = 8, 50
+	s := r.transfers()
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := range messages {
+				ticket := uint32(g*messages + i)
+				for peer := range r.Size() {
+					r.Post(peer, []byte{byte(g), byte(i)})
+					s.take(peer, ticket, []int{500, 20_000})
+					s.put(peer, ticket, []int{500, 20_000})
+				}
+			}
+		})
+	}
+	for from := range r.Size() {
+		var count [goroutines]byte
+		for range goroutines * messages {
+			msg := r.next(from)
+			if msg[1] != count[msg[0]] {
+				r.Errorf("rank %d: goroutine %d of rank %d: message %d came as number %d", r.Rank(), msg[0], from, msg[1], count[msg[0]])
+			}
+			count[msg[0]]++
+		}
+	}
+	all.Wait()
+	s.Wait()
+	r.barrier()
+}
+
+// closeAll closes with a Take that nobody answers; nothing is called back later, and later calls do nothing.
+func closeAll(r *rank) {
+	r.Take((r.Rank()+1)%r.Size(), 1, [][]byte{make([]byte, 100_000)}, func(err error) {
+		r.Errorf("rank %d: a Take without a Put was done: %v", r.Rank(), err)
+	})
+	r.barrier()
+	for range 2 { // A second Close does nothing more.
+		if err := r.Close(); err != nil {
+			r.Errorf("rank %d: Close: %v", r.Rank(), err)
+		}
+	}
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	for peer := range r.Size() {
+		r.Post(peer, []byte("late"))
+		r.Put(peer, 1, [][]byte{{1}}, func(error) { r.Errorf("rank %d: a Put after Close was done", r.Rank()) })
+	}
+}

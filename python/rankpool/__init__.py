@@ -1,0 +1,56 @@
+"""rankpool: feeds training from the memory that the job's nodes pool.
+
+    data = rankpool.Dataset(transform=decode)
+    sampler = rankpool.BatchSampler(data, batch_size=64, seed=0, sampler="pads")
+    loader = rankpool.loader(data, sampler, num_workers=2)
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for ids, x, y in loader:
+            weights = sampler.weights(ids)
+            ...
+            sampler.report(ids, losses)
+
+The script runs under `rankpool run … -- python script.py`. The training sees exactly the samples that the sampler
+drew, in order, whether the cache is there or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional
+
+from .batch import Batch, Samples
+from .dataset import Dataset, data_sets
+from .errors import CacheAwayError, RankpoolError, RequestError, SampleError, VersionError
+from .sampler import BatchSampler
+
+__all__ = [
+    "Batch",
+    "BatchSampler",
+    "CacheAwayError",
+    "Dataset",
+    "RankpoolError",
+    "RequestError",
+    "SampleError",
+    "Samples",
+    "VersionError",
+    "data_sets",
+    "loader",
+]
+__version__ = "0.1.0"
+
+
+def loader(
+    data: Dataset,
+    sampler: BatchSampler,
+    num_workers: int = 0,
+    collate_fn: Optional[Callable[[List[Any]], Any]] = None,
+    **options: Any,
+):
+    """Returns a torch DataLoader that yields (ids, *fields) and asks the cache once a batch.
+
+    `collate_fn(items)` joins the items of a batch, as torch's does; a tuple it returns becomes the fields. Other
+    options are DataLoader's (persistent_workers, pin_memory, multiprocessing_context, …).
+    """
+    from .torch_loader import Loader
+
+    return Loader(data, sampler, collate_fn, {"num_workers": num_workers, **options})

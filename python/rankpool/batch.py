@@ -1,0 +1,146 @@
+"""A batch: what a sampler yields, how its samples are asked for, and where they are read when the cache cannot."""
+
+from __future__ import annotations
+
+import time
+from typing import List, Optional
+
+from . import wire
+from .connection import Connection, Spec
+from .errors import Away, NotReady, RankpoolError, SampleError
+from .index import Index
+from .lease import Lease
+
+
+class Batch(list):
+    """The ids of one trainer's part of a global batch, in the order of the plan.
+
+    `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and `spec` lets a
+    worker ask for the batch by itself. It is small and can be pickled.
+    """
+
+    __slots__ = ("stream", "epoch", "number", "spec")
+
+    def __init__(self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec) -> None:
+        super().__init__(ids)
+        self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec
+
+    def __reduce__(self):
+        return _batch, (list(self), self.stream, self.epoch, self.number, tuple(self.spec))
+
+
+def _batch(ids, stream, epoch, number, spec) -> Batch:
+    return Batch(ids, stream, epoch, number, Spec(*spec))
+
+
+class Samples:
+    """The samples of one batch: `ids`, `labels`, and `views`, each a memoryview of a sample's bytes.
+
+    The views point into the cache's memory. They are valid until the batch is closed, and raise ValueError after.
+    """
+
+    __slots__ = ("ids", "views", "_labels", "_lease", "_connection")
+
+    def __init__(self, ids: Batch, views: List[memoryview], labels, lease: Optional[Lease], connection: Connection):
+        self.ids, self.views, self._labels, self._lease, self._connection = ids, views, labels, lease, connection
+
+    @property
+    def labels(self) -> List[int]:
+        if isinstance(self._labels, list):
+            return self._labels
+        if isinstance(self._labels, wire.BatchReply):
+            self._labels = self._labels.labels
+        else:
+            self._labels = [self._labels.labels[id] for id in self.ids]
+        return self._labels
+
+    def take_lease(self) -> Optional[Lease]:
+        """Returns the lease, which the caller now ends."""
+        lease, self._lease = self._lease, None
+        return lease
+
+    def close(self) -> None:
+        """Releases the views; the cache may use the place again."""
+        if self._lease is not None:
+            self._connection.end(self._lease)
+            self._lease = None
+
+
+def ask(connection: Connection, batch: Batch) -> Optional[int]:
+    """Asks for a batch and returns the ticket, None when the cache is away."""
+    try:
+        if connection.connect():
+            stream, _ = connection.open(batch.spec)
+            if stream != batch.stream:
+                raise RankpoolError(f"rankpool: data set {batch.spec.data!r} was stream {batch.stream}, now {stream}")
+            return connection.get(stream, batch.epoch, batch.number)
+    except (Away, NotReady):
+        pass
+    return None
+
+
+def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[int]) -> Samples:
+    """Returns the samples of a batch that was asked for; what the cache does not have is read from storage.
+
+    Raises SampleError for a sample that cannot be read.
+    """
+    tally = connection.tally(batch.stream, batch.epoch)
+    began = time.perf_counter_ns()
+    try:
+        reply = None if ticket is None else wire.BatchReply(connection.wait(ticket))
+    except (Away, NotReady):
+        reply = None
+    if reply is None:
+        samples = _from_storage(connection, index, batch, tally)
+    else:
+        samples = _from_cache(connection, index, batch, tally, reply)
+    if not connection.in_worker:
+        tally.stall_ns += time.perf_counter_ns() - began
+    return samples
+
+
+def _from_cache(
+    connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply
+) -> Samples:
+    lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
+    if reply.ids != batch:  # the stream is the plan's, whatever the cache says
+        connection.end(lease)
+        return _from_storage(connection, index, batch, tally)
+    sources = reply.sources
+    local = sources.count(wire.LOCAL)
+    tally.hits_local += local
+    try:
+        views = lease.views if local == len(batch) else _mixed(index, batch, tally, reply, sources, lease.views)
+    except BaseException:
+        connection.end(lease)
+        raise
+    return Samples(batch, views, reply, lease, connection)
+
+
+def _mixed(
+    index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply, sources: bytes, views: List[memoryview]
+) -> List[memoryview]:
+    """Returns the views of a batch whose samples are not all local hits, and counts them."""
+    views = list(views)
+    for place, source in enumerate(sources):
+        if source == wire.UNREADABLE:
+            path = index.path(batch[place]).decode("utf-8", "replace")
+            raise SampleError(batch[place], path, reply.failures.get(place, "the cache could not read it"))
+        if source == wire.REMOTE:
+            tally.hits_remote += 1
+        elif source == wire.STORAGE:
+            tally.storage_reads += 1
+            tally.storage_bytes += len(views[place])
+        elif source != wire.LOCAL:
+            if source != wire.FALLBACK:
+                views[place] = memoryview(index.read(batch[place]))
+            tally.fallback_reads += 1
+            tally.fallback_bytes += len(views[place])
+    return views
+
+
+def _from_storage(connection: Connection, index: Index, batch: Batch, tally: wire.Tally) -> Samples:
+    views = [memoryview(index.read(id)) for id in batch]
+    tally.fallback_reads += len(views)
+    tally.fallback_bytes += sum(map(len, views))
+    return Samples(batch, views, index, None, connection)

@@ -1,0 +1,397 @@
+"""One process's connection to the door: frames over a socket, the slab, and coming back after the cache died."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import multiprocessing.util
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from . import wire
+from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
+from .lease import Lease
+
+RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
+HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
+HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
+_BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
+
+
+class Spec(NamedTuple):
+    """A stream of batches as OPEN asks for it; `batch_size` is one trainer's."""
+
+    data: str
+    sampler: str
+    seed: int
+    batch_size: int
+    drop_last: bool
+    sampler_drop_last: bool
+    trainer: int
+    world: int
+
+
+class Connection:
+    """A connection to the door at `path` for one trainer; get one from `connection()`.
+
+    It is made when first needed, and made again when the cache comes back, by whatever call comes next. Methods
+    raise Away while the cache is not there and NotReady where the cache says so. Threads may share it.
+    """
+
+    def __init__(self, path: str, trainer: int, world: int) -> None:
+        self.path, self.trainer, self.world = path, trainer, world
+        self.worker = int.from_bytes(os.urandom(8), "little")
+        self.in_worker = _in_worker()
+        self.welcome: Optional[wire.Welcome] = None
+        self.slab: object = b""
+        self.generation = 0
+        self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection
+        self._lock = threading.RLock()
+        self._sock: Optional[socket.socket] = None
+        self._retry_at = 0.0
+        self._ticket = 0
+        self._tallies: Dict[int, wire.Tally] = {}
+        self._last_tallies: List[wire.Tally] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forgets all that one connection knew; the slab is unmapped when its last view is gone."""
+        self.slab = b""
+        self._streams: Dict[Spec, Tuple[int, int]] = {}
+        self._asked: set = set()
+        self._abandoned: set = set()
+        self._early: Dict[int, Tuple[int, bytes]] = {}
+        self._due: List[int] = []
+        self._kept: List[Lease] = []
+        self._held: Optional[Lease] = None
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._start = self._end = 0
+
+    # --- being connected ---
+
+    def connect(self) -> bool:
+        """Returns whether the cache is there; tries to reach it at most once in RETRY_SECONDS."""
+        if self._sock is not None:
+            return True
+        with self._lock:
+            now = time.monotonic()
+            if self._sock is not None or now < self._retry_at:
+                return self._sock is not None
+            self._retry_at = now + RETRY_SECONDS
+            again = self.generation > 0
+            try:
+                self._hello()
+            except (OSError, NotReady) as e:
+                print("DBG", os.getpid(), repr(e), file=sys.stderr, flush=True)
+                self._drop()
+                return False
+            if again:
+                self._say("the cache is back")
+            return self._resume()
+
+    def _resume(self) -> bool:
+        try:
+            for listener in list(self.listeners):
+                listener._reconnected(self)
+            self._send_last_tallies()
+        except (Away, NotReady):
+            self._drop()
+        return self._sock is not None
+
+    def _hello(self) -> None:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(HELLO_SECONDS)
+        self._sock.connect(self.path)
+        self._sock.sendall(wire.frame(wire.HELLO, 0, wire.pack_hello(self.trainer, self.world, self.worker)))
+        fds: List[int] = []
+        try:
+            kind, _, payload = self._frame(fds)
+            self.welcome = welcome = self._checked(kind, payload)
+            if welcome.slab_bytes:
+                if not fds:
+                    raise RankpoolError("rankpool: the cache sent no descriptor of its slab")
+                self.slab = mmap.mmap(fds[0], welcome.slab_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
+        except RankpoolError:
+            self._drop()
+            raise
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._sock.settimeout(None)
+        self.generation += 1
+
+    def _checked(self, kind: int, payload: bytes) -> wire.Welcome:
+        """Returns the reply to HELLO; raises VersionError unless both sides speak one version."""
+        ours = f"rankpool: the client speaks protocol version {wire.VERSION}"
+        if kind == wire.ERROR:
+            code, text = wire.unpack_error(payload)
+            raise VersionError(f"{ours}, and the cache refused it: {text}") if code == wire.E_PROTOCOL else self._error(payload)
+        welcome = wire.unpack_hello(payload)
+        if welcome.version != wire.VERSION:
+            raise VersionError(f"{ours}, and the cache version {welcome.version}")
+        return welcome
+
+    def _drop(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        self._forget()
+
+    def _lost(self) -> Away:
+        """Drops the connection and returns the error to raise."""
+        if self._sock is not None and self.generation:
+            self._say("the cache went away; reading storage until it comes back")
+        self._drop()
+        return Away(f"rankpool: the cache at {self.path} is away")
+
+    def _say(self, what: str) -> None:
+        if not self.in_worker:
+            print(f"rankpool: {what}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Sends the last tallies and ends the connection, and with it all its leases."""
+        with self._lock:
+            if self._sock is not None:
+                for tally in self._tallies.values():
+                    self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
+                self._hang_up()
+            self._drop()
+
+    def _hang_up(self) -> None:
+        """Lets the door read to the end: one that fails to send a reply may never read what came after."""
+        try:
+            self._sock.settimeout(HANG_UP_SECONDS)
+            self._sock.shutdown(socket.SHUT_WR)
+            while self._sock.recv(_BUFFER_BYTES):
+                pass
+        except OSError:
+            pass
+
+    def _abandon_to_parent(self) -> None:
+        """In a forked child: closes the child's copy of the socket; the connection is the parent's."""
+        if self._sock is not None:
+            self._sock.close()
+
+    # --- messages ---
+
+    def send(self, kind: int, payload: bytes) -> int:
+        """Sends one request and returns its ticket, to be given to wait or abandon once."""
+        with self._lock:
+            ticket = self._send(kind, payload)
+            self._asked.add(ticket)
+            return ticket
+
+    def post(self, kind: int, payload: bytes) -> bool:
+        """Sends a one-way message; returns False when the cache is away."""
+        try:
+            with self._lock:
+                if self.connect():
+                    self._send(kind, payload)
+                    return True
+        except Away:
+            pass
+        return False
+
+    def request(self, kind: int, payload: bytes) -> bytes:
+        """Sends one request and returns the payload of its reply."""
+        return self.wait(self.send(kind, payload))
+
+    def _send(self, kind: int, payload: bytes) -> int:
+        if self._sock is None:
+            raise self._lost()
+        self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
+        try:
+            self._sock.sendall(wire.frame(kind, ticket, payload))
+        except OSError:
+            raise self._lost() from None
+        return ticket
+
+    def wait(self, ticket: int) -> bytes:
+        """Returns the payload of the reply to ticket.
+
+        Raises Away when the connection was lost since, NotReady and RequestError when the cache says so.
+        """
+        with self._lock:
+            kind, payload = self._early.pop(ticket, None) or self._await(ticket)
+            self._asked.discard(ticket)
+            if kind == wire.ERROR:
+                raise self._error(payload)
+            return payload
+
+    def _await(self, ticket: int) -> Tuple[int, bytes]:
+        if ticket not in self._asked:
+            raise Away("rankpool: the connection was lost before the reply came")
+        while True:
+            kind, got, payload = self._frame()
+            if got == ticket:
+                return kind, payload
+            if got in self._abandoned:
+                self._let_go(got, kind, payload)
+            else:
+                self._early[got] = kind, payload
+
+    def _error(self, payload: bytes) -> Exception:
+        code, text = wire.unpack_error(payload)
+        if code == wire.E_NOT_READY:
+            return NotReady(text)
+        if code == wire.E_STOPPING:
+            return self._lost()
+        return (RequestError if code == wire.E_REQUEST else RankpoolError)(f"rankpool: {text}")
+
+    def abandon(self, ticket: int) -> None:
+        """Says that nobody will wait for the reply to this GET; its lease is released when it comes."""
+        with self._lock:
+            if ticket in self._early:
+                self._let_go(ticket, *self._early.pop(ticket))
+            elif ticket in self._asked:
+                self._abandoned.add(ticket)
+
+    def _let_go(self, ticket: int, kind: int, payload: bytes) -> None:
+        self._asked.discard(ticket)
+        self._abandoned.discard(ticket)
+        if kind == wire.GET + wire.REPLY:
+            self._due.append(wire.BatchReply(payload).lease)
+
+    # --- frames from the socket ---
+
+    def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytes]:
+        """Reads the next frame: its kind, its ticket, its payload; descriptors that come with it go to fds."""
+        self._fill(wire.HEADER.size, fds)
+        length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer, self._start)
+        if length > wire.MAX_PAYLOAD:
+            raise self._lost()
+        self._fill(wire.HEADER.size + length, fds)
+        at = self._start + wire.HEADER.size
+        with memoryview(self._buffer) as buffer:
+            payload = bytes(buffer[at : at + length])
+        self._start = at + length
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._buffer) > _BUFFER_BYTES:
+                self._buffer = bytearray(_BUFFER_BYTES)
+        return kind, ticket, payload
+
+    def _fill(self, size: int, fds: Optional[List[int]]) -> None:
+        """Reads until size bytes lie at _start."""
+        missing = size - (self._end - self._start)
+        if missing <= 0:
+            return
+        if self._start + size > len(self._buffer):
+            left = self._buffer[self._start : self._end]
+            self._buffer = left + bytes(max(_BUFFER_BYTES, size) - len(left))
+            self._start, self._end = 0, len(left)
+        while self._end - self._start < size:
+            try:
+                with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
+                    got = self._sock.recv_into(free) if fds is None else _receive(self._sock, free, fds)
+            except OSError:
+                raise self._lost() from None
+            if not got:
+                raise self._lost()
+            self._end += got
+
+    # --- streams, tallies, leases ---
+
+    def open(self, spec: Spec) -> Tuple[int, int]:
+        """Returns the stream's number and its batches in an epoch; asks once a connection."""
+        opened = self._streams.get(spec)
+        if opened is None:
+            reply = json.loads(self.request(wire.OPEN, wire.compact(spec._asdict())))
+            opened = self._streams[spec] = reply["stream"], reply["batches"]
+        return opened
+
+    def tally(self, stream: int, epoch: int) -> wire.Tally:
+        """Returns the running sums for one epoch; when the epoch is a new one, the old one's sums are sent."""
+        tally = self._tallies.get(stream)
+        if tally is None or tally.epoch != epoch:
+            if tally is not None:
+                self._last_tallies.append(tally)
+                self._send_last_tallies()
+            tally = self._tallies[stream] = wire.Tally(stream, epoch)
+        return tally
+
+    def _send_last_tallies(self) -> None:
+        while self._last_tallies and self._sock is not None:
+            self._send(wire.RELEASE, wire.pack_release((), self._last_tallies[0].pack()))
+            self._last_tallies.pop(0)
+
+    def get(self, stream: int, epoch: int, batch: int) -> int:
+        """Asks for a batch, lets go of the leases that ended, and returns the ticket."""
+        tally = self.tally(stream, epoch).pack()
+        return self.send(wire.GET, wire.pack_get(stream, epoch, batch, self._take_due(), tally))
+
+    def end(self, lease: Lease) -> None:
+        """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still in use."""
+        if lease.generation != self.generation or self._sock is None:
+            lease.release()
+        elif lease.release():
+            self._due.append(lease.number)
+        else:
+            self._kept.append(lease)
+
+    def hold(self, lease: Optional[Lease]) -> None:
+        """Keeps a lease until the next one is held."""
+        if self._held is not None:
+            self.end(self._held)
+        self._held = lease
+
+    def send_tally(self, tally: wire.Tally) -> None:
+        """Sends the running sums at once, and the leases that ended."""
+        if self._sock is not None:
+            self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
+
+    def _take_due(self) -> Sequence[int]:
+        due, self._due = self._due, []
+        if self._kept:
+            kept, self._kept = self._kept, []
+            for lease in kept:
+                if lease.release():
+                    due.append(lease.number)
+                else:
+                    self._kept.append(lease)
+        return due
+
+
+def _receive(sock: socket.socket, free: memoryview, fds: List[int]) -> int:
+    data, got, _, _ = socket.recv_fds(sock, len(free), 4, socket.MSG_CMSG_CLOEXEC)
+    free[: len(data)] = data
+    fds.extend(got)
+    return len(data)
+
+
+def _in_worker() -> bool:
+    """Whether this process is a worker of a torch DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+# The connections of this process. A forked child begins with none: a socket has one owner.
+_connections: Dict[Tuple[str, int, int], Connection] = {}
+
+
+def connection(path: str, trainer: int, world: int) -> Connection:
+    """Returns this process's connection for a trainer, the same one for all its data sets."""
+    found = _connections.get((path, trainer, world))
+    if found is None:
+        if not _connections:
+            multiprocessing.util.Finalize(None, _close_all, exitpriority=100)
+        found = _connections[path, trainer, world] = Connection(path, trainer, world)
+    return found
+
+
+def _close_all() -> None:
+    while _connections:
+        _connections.popitem()[1].close()
+
+
+def _after_fork() -> None:
+    while _connections:
+        _connections.popitem()[1]._abandon_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,176 @@
+"""A data set that the cache serves, for torch's DataLoader and for plain loops."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, List, Optional
+
+from . import session
+from .batch import Batch, Samples, ask, take
+from .connection import Connection, connection
+from .errors import RankpoolError
+from .index import Index
+from .waiting import Waiting
+
+CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
+
+Transform = Callable[[memoryview, int], Any]
+
+
+class Dataset:
+    """The samples of one data set, a map-style data set of torch.
+
+    `split` is the data set's name, None the first that the cache serves. `transform(view, label)` makes an item of
+    a sample's bytes, in the worker; a tuple's fields become the fields of a batch, another value x becomes
+    (x, label). It must not return the view itself, which ends with the batch. Without a transform the item is the
+    memoryview, valid until the next batch, or in a worker `bytes`.
+
+    data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), by one request to the cache.
+    data[i], i an int, is (i, *fields), read from storage.
+
+    `name`, `classes` and `labels` (by id) describe it. It can be pickled; each process has its own connection.
+    Raises RankpoolError when the process was not started under `rankpool run`, or the cache has no such data set.
+    """
+
+    def __init__(self, split: Optional[str] = None, transform: Optional[Transform] = None) -> None:
+        self.transform = transform
+        self.door = session.door()
+        served = data_sets(self.door)
+        found = next((d for d in served if split in (None, d["name"])), None)
+        if found is None:
+            names = ", ".join(repr(d["name"]) for d in served) or "none"
+            raise RankpoolError(f"rankpool: the cache serves no data set {split!r}; it serves {names}")
+        self.name: str = found["name"]
+        self.classes: List[str] = found["classes"]
+        self.samples: int = found["samples"]
+        self.index_path: str = found["index"]
+        self._index: Optional[Index] = None
+        if len(self.index) != self.samples:
+            raise RankpoolError(f"rankpool: {self.index_path} has {len(self.index)} samples, not {self.samples}")
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_index": None}
+
+    @property
+    def index(self) -> Index:
+        """The sample index, mapped when it is first needed; it outlives the cache."""
+        if self._index is None:
+            self._index = Index(self.index_path)
+        return self._index
+
+    @property
+    def labels(self) -> memoryview:
+        """The labels by id."""
+        return self.index.labels
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, key):
+        if isinstance(key, Batch):
+            return self.read(key, collate)
+        if not 0 <= key < self.samples:
+            raise IndexError(f"rankpool: no sample {key} among {self.samples}")
+        return key, *self._stored(key)
+
+    def __getitems__(self, batch: List[int]) -> List[tuple]:
+        """Returns the items (id, *fields) of a batch, for DataLoader(data, batch_sampler=…) of torch 2."""
+        if not isinstance(batch, Batch):
+            return [self[id] for id in batch]
+        link = self._connection(batch)
+        samples = take(link, self.index, batch, ask(link, batch))
+        link.hold(samples.take_lease())  # the caller collates the items after this returns
+        return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
+
+    def read(self, batch: Batch, collate_items: Callable[[List[tuple]], Any]) -> tuple:
+        """Returns (ids, *fields) of a batch: its items made by transform, joined by collate_items(items)."""
+        link = self._connection(batch)
+        samples = take(link, self.index, batch, ask(link, batch))
+        try:
+            items = self._items(samples, link) or [self._stored(0)]  # an empty part has the fields of any item, empty
+            fields = collate_items(items)
+            if not batch:
+                fields = _emptied(fields)
+            if self.transform is None and not link.in_worker:
+                link.hold(samples.take_lease())
+            del items
+        finally:
+            samples.close()
+            if link.in_worker:
+                link.send_tally(link.tally(batch.stream, batch.epoch))
+        import torch
+
+        ids = torch.tensor(batch, dtype=torch.int64)
+        return (ids, *fields) if isinstance(fields, (tuple, list)) else (ids, fields)
+
+    def batches(self, sampler) -> Iterator[Samples]:
+        """Yields the Samples of each batch of the sampler's epoch, with one request ahead; needs no torch.
+
+        Each is valid until the next one is taken. No transform is applied.
+        """
+        sampler._loader_workers = 0
+        link = sampler._connection
+        coming = iter(sampler)
+        ahead = next(coming, None)
+        ticket = ask(link, ahead) if ahead is not None else None
+        samples = None
+        try:
+            while ahead is not None:
+                batch, asked = ahead, ticket
+                ticket, ahead = None, next(coming, None)
+                if ahead is not None:
+                    ticket = ask(link, ahead)
+                samples = take(link, self.index, batch, asked)
+                sampler._handed_out()
+                yield samples
+                samples.close()
+        finally:
+            if samples is not None:
+                samples.close()
+            if ticket is not None:
+                link.abandon(ticket)
+            sampler._stalled(0, last=True)
+
+    def _connection(self, batch: Batch) -> Connection:
+        if batch.spec.data != self.name:
+            raise ValueError(f"rankpool: a batch of data set {batch.spec.data!r} was asked of {self.name!r}")
+        return connection(self.door, batch.spec.trainer, batch.spec.world)
+
+    def _items(self, samples: Samples, link: Connection) -> List[tuple]:
+        views = samples.views
+        if self.transform is None and link.in_worker:
+            views = map(bytes, views)
+        return [self._fields(view, label) for view, label in zip(views, samples.labels)]
+
+    def _stored(self, id: int) -> tuple:
+        data = self.index.read(id)
+        return self._fields(memoryview(data) if self.transform else data, self.labels[id])
+
+    def _fields(self, view, label: int) -> tuple:
+        item = view if self.transform is None else self.transform(view, label)
+        return item if isinstance(item, tuple) else (item, label)
+
+
+def data_sets(door: Optional[str] = None) -> List[dict]:
+    """Returns what the cache serves: for each data set its name, samples, classes, index and root."""
+    door = door or session.door()
+    link = connection(door, session.trainer(), session.world())
+    waiting = Waiting(f"at {door}", CONNECT_SECONDS)
+    while not link.connect():
+        waiting.pause()
+    return link.welcome.data
+
+
+def collate(items: List[tuple]) -> List[Any]:
+    """Joins items field by field with torch's default_collate; views stay a list."""
+    from torch.utils.data import default_collate
+
+    return [list(column) if isinstance(column[0], memoryview) else default_collate(list(column)) for column in zip(*items)]
+
+
+def _emptied(fields):
+    """Returns the first nothing of each field of a batch."""
+    if isinstance(fields, dict):
+        return {key: _emptied(value) for key, value in fields.items()}
+    if isinstance(fields, (tuple, list)):
+        return [field[:0] if hasattr(field, "__getitem__") and not isinstance(field, dict) else _emptied(field) for field in fields]
+    return fields[:0]

@@ -1,0 +1,232 @@
+"""The batch sampler: an epoch's global batches as the cache planned them, and what training tells it in return."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from math import isfinite
+from typing import Any, Dict, Iterator, List, Optional
+
+from . import session, wire
+from .batch import Batch
+from .connection import Connection, Spec, connection
+from .errors import Away, NotReady, RankpoolError
+from .reports import Reports
+from .waiting import Waiting
+
+STATE_VERSION = 1
+_TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
+
+
+class BatchSampler:
+    """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
+
+    `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a sampler of the
+    cache, for example "pads", "torch" or "sequential". `rank` and `world_size` come from RANK and WORLD_SIZE unless given.
+    The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
+    RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache.
+    """
+
+    def __init__(
+        self,
+        data,
+        batch_size: int,
+        seed: int = 0,
+        sampler: str = "pads",
+        *,
+        drop_last: bool = False,
+        sampler_drop_last: bool = False,
+        rank: Optional[int] = None,
+        world_size: Optional[int] = None,
+    ) -> None:
+        self.data = data
+        self.spec = Spec(
+            data.name,
+            sampler,
+            seed,
+            batch_size,
+            drop_last,
+            sampler_drop_last,
+            session.trainer() if rank is None else rank,
+            session.world() if world_size is None else world_size,
+        )
+        self.epoch = 0
+        self._start = 0  # where the next iteration begins: not 0 after load_state_dict
+        self._fresh = True  # set_epoch was called since the last iteration
+        self._warned = False
+        self._plan: Optional[wire.Plan] = None
+        self._reports = Reports()
+        self._consumed = 0
+        # The workers of the loader that counts the batches handed out; None: the iteration itself counts.
+        self._loader_workers: Optional[int] = None
+        self._tally_at = 0.0
+        self._stream, self._batches = self._open()
+        self._connection.listeners.add(self)
+
+    @property
+    def _connection(self) -> Connection:
+        return connection(self.data.door, self.spec.trainer, self.spec.world)
+
+    def _open(self):
+        waiting = Waiting(f"to open data set {self.spec.data!r}")
+        while True:
+            try:
+                if self._connection.connect():
+                    return self._connection.open(self.spec)
+            except (Away, NotReady):
+                pass
+            waiting.pause()
+
+    # --- iteration ---
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration trains."""
+        if epoch != self.epoch:
+            self._start = 0
+        self.epoch, self._fresh = epoch, True
+
+    def __len__(self) -> int:
+        """Returns the number of global batches in the epoch, also after a resume in mid-epoch."""
+        if self._plan is not None and self._plan.epoch == self.epoch:
+            return self._plan.batches
+        return self._batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        if not self._fresh and not self._warned and self.spec.sampler != "sequential":
+            self._warned = True
+            warnings.warn(f"rankpool: set_epoch was not called; epoch {self.epoch} is trained again", stacklevel=2)
+        self._fresh = False
+        plan, first = self._plan_epoch(), self._start
+        self._consumed, self._start = first, 0
+        self._reports.begin(plan.epoch, first)
+        for number in range(first, plan.batches):
+            if self._loader_workers is None:
+                self._consumed = number + 1
+            yield Batch(plan.batch(number), self._stream, plan.epoch, number, self.spec)
+
+    def _plan_epoch(self) -> wire.Plan:
+        if self._plan is None or self._plan.epoch != self.epoch:
+            began = time.perf_counter_ns()
+            self._plan = self._ask_plan(self.epoch)
+            if not self._loader_workers:  # else the loader measures it
+                self._stalled(time.perf_counter_ns() - began)
+        return self._plan
+
+    def _ask_plan(self, epoch: int) -> wire.Plan:
+        waiting = Waiting(f"to plan epoch {epoch}")
+        while True:
+            try:
+                if self._connection.connect():
+                    stream, _ = self._connection.open(self.spec)
+                    return wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch)))
+            except (Away, NotReady):
+                pass
+            waiting.pause()
+
+    # --- what training tells ---
+
+    def report(self, ids, losses) -> None:
+        """Reports the losses of a batch, or of part of it: tensors, arrays or lists, one loss an id.
+
+        Raises ValueError when the ids are no batch of this epoch that may still be reported.
+        """
+        number, row = self._reports.add(self._current_plan(), self._consumed - 1, _listed(ids), _listed(losses))
+        self._connection.post(wire.REPORT, wire.pack_report(self._stream, self._plan.epoch, number, row))
+
+    def weights(self, ids):
+        """Returns 1/(N q) of each id, q its share of the epoch's draws: a float32 tensor, a list without torch.
+
+        Multiplied with the losses it makes their mean an unbiased estimate of the mean over the data set.
+        """
+        ids, plan = _listed(ids), self._current_plan()
+        weights = [1.0] * len(ids)
+        if plan.weights is not None:
+            number, places = self._reports.find(plan, self._consumed - 1, ids)
+            weights = [plan.weights[plan.starts[number] + place] for place in places]
+        try:
+            import torch
+        except ImportError:
+            return weights
+        return torch.tensor(weights, dtype=torch.float32)
+
+    def metric(self, name: str, value: float) -> None:
+        """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is enough."""
+        if not isfinite(value):
+            raise ValueError(f"rankpool: the metric {name} is {value}")
+        value = {"stream": self._stream, "epoch": self.epoch, "name": name, "value": float(value)}
+        self._connection.post(wire.METRIC, wire.compact(value))
+
+    def _current_plan(self) -> wire.Plan:
+        if self._plan is None:
+            raise ValueError("rankpool: no epoch was begun yet")
+        return self._plan
+
+    def _reconnected(self, link: Connection) -> None:
+        """Tells a cache that came back what it may have forgotten."""
+        stream, _ = link.open(self.spec)
+        for epoch, number, row in self._reports:
+            link._send(wire.REPORT, wire.pack_report(stream, epoch, number, row))
+
+    # --- checkpoints ---
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Returns where training is, the same on every trainer, and lets the cache save its scores for that place.
+
+        `batch` counts the global batches of `epoch` that the training loop was handed, also with workers that are
+        ahead, when the loop iterates rankpool.loader() or Dataset.batches(). (A plain DataLoader hides from the
+        sampler how far its workers are ahead.) Call it between two steps.
+        """
+        epoch, batch = self.epoch, self._start if self._fresh else self._consumed
+        try:
+            if self._connection.connect():
+                self._connection.request(wire.SAVE, wire.pack_save(self._stream, epoch, batch))
+            else:
+                raise Away
+        except (Away, NotReady):
+            warnings.warn("rankpool: the cache is away and did not save its scores", stacklevel=2)
+        return {**self._identity(), "epoch": epoch, "batch": batch}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues at the place that state names, also with another number of trainers.
+
+        Raises ValueError naming the field when the state is of another stream of batches.
+        """
+        for field, ours in self._identity().items():
+            if state.get(field) != ours:
+                raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")
+        self.set_epoch(int(state["epoch"]))
+        self._start = int(state["batch"])
+
+    def _identity(self) -> Dict[str, Any]:
+        spec = self.spec
+        return {
+            "version": STATE_VERSION,
+            "data": spec.data,
+            "samples": len(self.data),
+            "seed": spec.seed,
+            "sampler": spec.sampler,
+            "global_batch": spec.batch_size * spec.world,
+            "drop_last": spec.drop_last,
+            "sampler_drop_last": spec.sampler_drop_last,
+        }
+
+    # --- what a loader tells ---
+
+    def _handed_out(self) -> None:
+        self._consumed += 1
+
+    def _stalled(self, nanoseconds: int, last: bool = False) -> None:
+        """Adds to the time that training waited; tells the cache now and then, and at an epoch's end."""
+        epoch = self.epoch if self._plan is None else self._plan.epoch
+        tally = self._connection.tally(self._stream, epoch)
+        tally.stall_ns += nanoseconds
+        now = time.monotonic()
+        if last or now >= self._tally_at:
+            self._tally_at = now + _TALLY_SECONDS
+            self._connection.send_tally(tally)
+
+
+def _listed(values) -> List:
+    if isinstance(values, list):
+        return values
+    return values.tolist() if hasattr(values, "tolist") else list(values)

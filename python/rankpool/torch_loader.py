@@ -1,0 +1,72 @@
+"""The loader: a torch DataLoader that asks the cache once a batch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Iterator, List, Optional
+
+from torch.utils.data import DataLoader
+
+from .batch import Batch
+from .dataset import Dataset, collate
+from .errors import RankpoolError
+
+
+class Loader(DataLoader):
+    """A DataLoader over a rankpool data set and sampler; it yields (ids, *fields). Made by rankpool.loader."""
+
+    def __init__(self, data: Dataset, sampler, collate_fn: Optional[Callable[[List[Any]], Any]], options: dict) -> None:
+        reader = _Reader(data, collate_fn or collate)
+        super().__init__(reader, sampler=sampler, batch_size=None, collate_fn=_as_it_is, **options)
+        sampler._loader_workers = self.num_workers
+
+    def __iter__(self) -> Iterator[tuple]:
+        """Yields the batches of the sampler's epoch; raises SampleError where a sample cannot be read."""
+        sampler = self.sampler
+        sampler._loader_workers = self.num_workers
+        began = time.perf_counter_ns()
+        batches = super().__iter__()
+        waited = time.perf_counter_ns() - began
+        try:
+            while True:
+                began = time.perf_counter_ns()
+                fetched = next(batches, None)
+                waited += time.perf_counter_ns() - began
+                if fetched is None:
+                    return
+                if isinstance(fetched, _Failed):
+                    raise fetched.error
+                if self.num_workers:  # else the time was counted where it was spent
+                    sampler._stalled(waited)
+                waited = 0
+                sampler._handed_out()
+                yield fetched
+        finally:
+            sampler._stalled(waited if self.num_workers else 0, last=True)
+
+
+class _Reader(Dataset):
+    """The data set as a loader's workers use it: with the loader's collate function, errors handed over whole."""
+
+    def __init__(self, data: Dataset, collate_fn: Callable[[List[Any]], Any]) -> None:
+        self.__dict__.update(data.__dict__)
+        self._collate = collate_fn
+
+    def __getitem__(self, key):
+        if not isinstance(key, Batch):
+            return super().__getitem__(key)
+        try:
+            return self.read(key, self._collate)
+        except RankpoolError as error:
+            return _Failed(error)
+
+
+class _Failed:
+    """An error of a worker: torch would make another one of its text."""
+
+    def __init__(self, error: RankpoolError) -> None:
+        self.error = error
+
+
+def _as_it_is(batch):
+    return batch

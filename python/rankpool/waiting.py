@@ -1,0 +1,35 @@
+"""Waiting for a cache that is away: not silently, and not for ever."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from math import inf
+
+from .errors import CacheAwayError
+
+SAY_SECONDS = 10.0
+DEFAULT_TIMEOUT_SECONDS = 600.0
+PAUSE_SECONDS = 0.1
+
+
+class Waiting:
+    """One wait for the cache, `purpose` says what for; it begins with the first pause."""
+
+    def __init__(self, purpose: str, at_most_seconds: float = inf) -> None:
+        self.purpose, self._at_most = purpose, at_most_seconds
+        self._until = self._say_at = 0.0
+
+    def pause(self) -> None:
+        """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT seconds (default 600) or at_most_seconds."""
+        now = time.monotonic()
+        timeout = min(self._at_most, float(os.environ.get("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)))
+        if not self._until:
+            self._until, self._say_at = now + timeout, now + SAY_SECONDS
+        if now >= self._until:
+            raise CacheAwayError(f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}")
+        if now >= self._say_at:
+            self._say_at = now + SAY_SECONDS
+            print(f"rankpool: waiting for the cache to come back {self.purpose}", file=sys.stderr, flush=True)
+        time.sleep(PAUSE_SECONDS)

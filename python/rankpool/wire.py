@@ -1,0 +1,196 @@
+"""The frames of the door's protocol, version 1 (docs/wire/README.md): bytes in, values out, no I/O."""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from itertools import accumulate
+from struct import Struct, calcsize, pack, unpack_from
+from typing import Any, NamedTuple, Optional, Sequence
+
+if sys.byteorder != "little":
+    raise ImportError("rankpool: frames and index are mapped in place, which needs a little-endian machine")
+
+VERSION = 1
+MAGIC = b"rankpool"
+MAX_PAYLOAD = 256 << 20
+
+HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN = range(1, 11)
+REPLY = 100  # a reply's kind is its request's kind + REPLY
+ERROR = 99
+
+E_PROTOCOL, E_REQUEST, E_NOT_READY, E_STOPPING = 1, 2, 3, 4
+
+# Where a sample of a batch comes from.
+LOCAL, REMOTE, STORAGE, FALLBACK, ELSEWHERE, UNREADABLE = range(6)
+
+HEADER = Struct("<IHHI")
+_TALLY = Struct("<8I4Q")
+
+
+def frame(kind: int, ticket: int, payload: bytes = b"") -> bytes:
+    """Returns the frame of one message."""
+    return HEADER.pack(len(payload), kind, 0, ticket) + payload
+
+
+def compact(value: Any) -> bytes:
+    """Returns value as JSON without blanks, fields in the order given."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+# --- what a client sends ---
+
+
+def pack_hello(trainer: int, world: int, worker: int) -> bytes:
+    return pack("<8sHHIIQ", MAGIC, VERSION, 0, trainer, world, worker)
+
+
+def pack_plan(stream: int, epoch: int) -> bytes:
+    return pack("<II", stream, epoch)
+
+
+def pack_get(stream: int, epoch: int, batch: int, leases: Sequence[int], tally: bytes) -> bytes:
+    n = len(leases)
+    return pack(f"<{4 + n}I", stream, epoch, batch, n, *leases) + tally
+
+
+def pack_report(stream: int, epoch: int, batch: int, losses: array) -> bytes:
+    """Packs an array of type "f"; NaN means not reported."""
+    return pack("<4I", stream, epoch, batch, len(losses)) + losses.tobytes()
+
+
+def pack_release(leases: Sequence[int], tally: bytes) -> bytes:
+    return pack(f"<{1 + len(leases)}I", len(leases), *leases) + tally
+
+
+def pack_save(stream: int, epoch: int, batch: int) -> bytes:
+    return pack("<III", stream, epoch, batch)
+
+
+class Tally:
+    """What one connection owner did in one epoch of one stream: running sums since the epoch began."""
+
+    __slots__ = (
+        "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
+        "storage_bytes", "fallback_bytes", "stall_ns",
+    )  # fmt: skip
+
+    def __init__(self, stream: int, epoch: int) -> None:
+        self.stream, self.epoch = stream, epoch
+        self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = 0
+        self.storage_bytes = self.fallback_bytes = self.stall_ns = 0
+
+    def pack(self) -> bytes:
+        """Returns the 64 bytes of a tally on the wire; no sample is ever substituted on this side."""
+        return _TALLY.pack(
+            self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads, self.fallback_reads, 0, 0,
+            self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, 0,
+        )  # fmt: skip
+
+
+# --- what a client receives ---
+
+
+class Welcome(NamedTuple):
+    """The reply to HELLO: this rank's number, the number of ranks, the data sets, the session."""
+
+    version: int
+    rank: int
+    ranks: int
+    slab_bytes: int
+    data: list
+    session: str
+
+
+def unpack_hello(payload: bytes) -> Welcome:
+    version, _, rank, ranks, slab = unpack_from("<HHIIQ", payload)
+    if version != VERSION:  # what follows may have another layout
+        return Welcome(version, rank, ranks, slab, [], "")
+    rest = json.loads(payload[calcsize("<HHIIQ") :])
+    return Welcome(version, rank, ranks, slab, rest["data"], rest["session"])
+
+
+class Plan:
+    """This trainer's part of one epoch: which samples each global batch gives it, in order.
+
+    `ids` and `weights` are views of one column each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is None
+    when every weight is 1.
+    """
+
+    __slots__ = ("epoch", "batches", "draws", "starts", "ids", "weights")
+
+    def __init__(self, payload: bytes) -> None:
+        self.epoch, self.batches, self.draws, flags = unpack_from("<4I", payload)
+        at = 16 + 4 * self.batches
+        columns = memoryview(payload)
+        self.starts = list(accumulate(columns[16:at].cast("I"), initial=0))
+        width = 4 * self.starts[-1]
+        self.ids = columns[at : at + width].cast("I")
+        self.weights: Optional[memoryview] = None
+        if flags & 1:
+            self.weights = columns[at + width : at + 2 * width].cast("f")
+
+    def batch(self, number: int) -> list:
+        """Returns the ids of this trainer's part of global batch number."""
+        return self.ids[self.starts[number] : self.starts[number + 1]].tolist()
+
+
+class BatchReply:
+    """The reply to GET; columns are taken out of its bytes when they are asked for."""
+
+    __slots__ = ("lease", "size", "_payload")
+
+    def __init__(self, payload: bytes) -> None:
+        self.lease, self.size = unpack_from("<II", payload)
+        self._payload = memoryview(payload)
+
+    def _words(self, column: int) -> list:
+        at = 8 + 4 * self.size * column
+        return self._payload[at : at + 4 * self.size].cast("I").tolist()
+
+    @property
+    def ids(self) -> list:
+        return self._words(0)
+
+    @property
+    def labels(self) -> list:
+        return self._words(1)
+
+    @property
+    def lengths(self) -> list:
+        """The samples' sizes in bytes."""
+        return self._words(2)
+
+    @property
+    def _offsets_at(self) -> int:
+        return 8 + 12 * self.size + 4 * (self.size & 1)
+
+    @property
+    def offsets(self) -> list:
+        """The samples' places in the slab, in bytes."""
+        at = self._offsets_at
+        return self._payload[at : at + 8 * self.size].cast("Q").tolist()
+
+    @property
+    def sources(self) -> bytes:
+        at = self._offsets_at + 8 * self.size
+        return bytes(self._payload[at : at + self.size])
+
+    @property
+    def failures(self) -> dict:
+        """The places in the batch with source UNREADABLE, each with the reason."""
+        at = self._offsets_at + 9 * self.size
+        (count,) = unpack_from("<I", self._payload, at)
+        at, found = at + 4, {}
+        for _ in range(count):
+            place, length = unpack_from("<II", self._payload, at)
+            found[place] = str(self._payload[at + 8 : at + 8 + length], "utf-8", "replace")
+            at += 8 + length
+        return found
+
+
+def unpack_error(payload: bytes) -> tuple:
+    """Returns an error reply's code and its sentence."""
+    code, _ = unpack_from("<HH", payload)
+    return code, payload[4:].decode("utf-8", "replace")

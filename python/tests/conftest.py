@@ -1,0 +1,44 @@
+import faulthandler
+import os
+import warnings
+
+import pytest
+
+import rankpool
+from fakedoor import Data, Door
+from rankpool import connection, waiting
+
+DEADLINE_SECONDS = 120  # a test that hangs ends the run with all stacks
+
+
+@pytest.fixture(autouse=True)
+def deadline():
+    faulthandler.dump_traceback_later(DEADLINE_SECONDS, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def door(tmp_path, monkeypatch):
+    """A door with data sets "train" (20 samples) and "test" (7 samples)."""
+    train = Data(str(tmp_path), "train")
+    test = Data(str(tmp_path), "test", samples=7, size=lambda i: 50 + i)
+    path = str(tmp_path / "door.sock")
+    for name in ("RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_NODEID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANKPOOL_SOCKET", path)
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(rankpool.__file__)))
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.001)
+    served = Door(path, [train, test])
+    yield served
+    connection._close_all()
+    served.kill()
+
+
+@pytest.fixture(autouse=True)
+def strict_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", message="The given (buffer|NumPy array) is not writable")
+        yield

@@ -1,0 +1,29 @@
+"""Transforms and collate functions of the tests, importable by spawned workers."""
+
+import numpy
+import torch
+
+
+def first_byte(view, label):
+    return torch.tensor(view[0]), torch.tensor(len(view)), label
+
+
+def array_over_view(view, label):
+    """Keeps pointing into the view until it is collated."""
+    return torch.from_numpy(numpy.frombuffer(view, numpy.uint8)[:50]), label
+
+
+def number(view, label):
+    return view[0]
+
+
+def content(view, label):
+    return bytes(view), label
+
+
+def fails(view, label):
+    raise KeyError("decode")
+
+
+def as_dict(items):
+    return {"x": torch.stack([item[0] for item in items])}

@@ -1,0 +1,268 @@
+"""A door in Python: the server's side of docs/wire/README.md, with a script of faults, for the client's tests."""
+
+import json
+import mmap
+import os
+import random
+import socket
+import struct
+import threading
+from array import array
+from collections import namedtuple
+
+from dataset_tree import make_tree, write_index
+
+HEADER = struct.Struct("<IHHI")
+SLAB_BYTES = 1 << 20
+PLACE_BYTES = 1024  # of one sample in the slab; samples of the tests are smaller
+Request = namedtuple("Request", "kind connection values")
+
+
+class Data:
+    """One data set: its files, its index, and its bytes."""
+
+    def __init__(self, folder, name, **tree):
+        self.name, self.root = name, os.path.join(folder, name)
+        self.files = make_tree(self.root, **tree)
+        self.index = os.path.join(folder, name + ".idx")
+        write_index(self.index, self.root, self.files)
+        self.bytes = [open(f, "rb").read() for f in self.files]
+        self.labels = [int(os.path.basename(os.path.dirname(f))[1:]) for f in self.files]
+
+
+class Door:
+    """Serves data sets at `path`. Faults: `sources` {(epoch, batch, place): source}, `not_ready` (kinds),
+    `wrong_ids` (epochs), `version`, `weights`, `hang_up_at` {(epoch, batch)}: the connection ends there."""
+
+    def __init__(self, path, data, draws="shuffle"):
+        self.path, self.data = path, data
+        self.draws = draws
+        self.requests, self.changed = [], threading.Condition()
+        self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
+        self.version, self.refuse, self.weights = 1, None, False
+        self.listener, self.sockets = None, []
+        self.start()
+
+    # --- life and death ---
+
+    def start(self):
+        self.fd = os.memfd_create("slab")
+        os.ftruncate(self.fd, SLAB_BYTES)
+        self.slab = mmap.mmap(self.fd, SLAB_BYTES)
+        self.free = list(range(0, SLAB_BYTES, PLACE_BYTES))
+        self.leases, self.next_lease = {}, 1
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen(16)
+        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+
+    def kill(self):
+        """Ends all connections as a killed process does; shutdown because forked workers have copies."""
+        with self.changed:
+            sockets, self.sockets = self.sockets, []
+            if self.listener is not None:
+                self.listener.shutdown(socket.SHUT_RDWR)
+                self.listener.close()
+                os.unlink(self.path)
+                os.close(self.fd)
+                self.listener = None
+        for sock in sockets:
+            _shut(sock)
+
+    def _accept(self, listener):
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            with self.changed:
+                self.sockets.append(sock)
+            threading.Thread(target=self._serve, args=(sock, object()), daemon=True).start()
+
+    def _serve(self, sock, who):
+        streams = {}
+        try:
+            while True:
+                length, kind, _, ticket = HEADER.unpack(_exactly(sock, HEADER.size))
+                payload = _exactly(sock, length)
+                reply = self._answer(kind, payload, streams, who)
+                if reply is None:
+                    continue
+                reply_kind, body = reply
+                sent = HEADER.pack(len(body), reply_kind, 0, ticket) + body
+                fds = [self.fd] if reply_kind == 101 else []
+                socket.send_fds(sock, [sent], fds)
+        except OSError:
+            pass
+        finally:
+            with self.changed:
+                for lease in [n for n, (owner, _) in self.leases.items() if owner is who]:
+                    self._end(lease)
+            _shut(sock)
+
+    # --- answers ---
+
+    def _answer(self, kind, payload, streams, who):
+        with self.changed:
+            values = decode(kind, payload)
+            self.requests.append(Request(kind, who, values))
+            self.changed.notify_all()
+            if kind == 4:
+                for lease in values[3]:
+                    self._end(lease)
+            if kind in self.not_ready:
+                return 99, struct.pack("<HH", 3, 0) + b"no plan yet"
+            return getattr(self, f"_answer_{kind}")(values, streams, who)
+
+    def _answer_1(self, values, streams, who):
+        if self.refuse:
+            return 99, struct.pack("<HH", 1, 0) + self.refuse.encode()
+        data = [
+            {"name": d.name, "samples": len(d.files), "classes": ["c0", "c1"], "index": d.index, "root": d.root}
+            for d in self.data
+        ]
+        hello = struct.pack("<HHIIQ", self.version, 0, 0, 1, SLAB_BYTES)
+        return 101, hello + json.dumps({"data": data, "session": "test"}).encode()
+
+    def _answer_2(self, spec, streams, who):
+        stream = next((i for i, d in enumerate(self.data) if d.name == spec["data"]), None)
+        if stream is None or spec["batch_size"] < 1:
+            return 99, struct.pack("<HH", 2, 0) + b"trainer 0 has batch_size 64, trainer 1 batch_size 0"
+        streams[stream] = spec
+        return 102, json.dumps({"stream": stream, "batches": len(plan(self, stream, spec, 0))}).encode()
+
+    def _answer_3(self, values, streams, who):
+        stream, epoch = values
+        batches = plan(self, stream, streams[stream], epoch)
+        ids = [id for batch in batches for id in batch]
+        body = struct.pack("<4I", epoch, len(batches), len(ids), 1 if self.weights else 0)
+        body += array("I", map(len, batches)).tobytes() + array("I", ids).tobytes()
+        if self.weights:
+            body += array("f", [1 + id for id in ids]).tobytes()
+        return 103, body
+
+    def _answer_4(self, values, streams, who):
+        stream, epoch, batch, _, _ = values
+        if (epoch, batch) in self.hang_up_at:
+            self.hang_up_at.remove((epoch, batch))
+            raise OSError("hang up")
+        ids = plan(self, stream, streams[stream], epoch)[batch]
+        if epoch in self.wrong_ids:
+            ids = ids[1:] + ids[:1]
+        return 104, self._batch(stream, epoch, batch, ids, who)
+
+    def _batch(self, stream, epoch, batch, ids, who):
+        data, places, lengths, sources = self.data[stream], [], [], []
+        for place, id in enumerate(ids):
+            source = self.sources.get((epoch, batch, place), 0)
+            content = data.bytes[id] if source < 4 else b""
+            at = self.free.pop(0)
+            self.slab[at : at + len(content)] = content
+            places.append(at)
+            lengths.append(len(content))
+            sources.append(source)
+        lease, self.next_lease = self.next_lease, self.next_lease + 1
+        self.leases[lease] = who, places
+        n = len(ids)
+        body = struct.pack("<II", lease, n) + array("I", ids).tobytes()
+        body += array("I", [data.labels[id] for id in ids]).tobytes() + array("I", lengths).tobytes()
+        body += bytes(-len(body) % 8) + array("Q", places).tobytes() + bytes(sources)
+        bad = [place for place, source in enumerate(sources) if source == 5]
+        body += struct.pack("<I", len(bad))
+        for place in bad:
+            body += struct.pack("<II", place, 9) + b"bad block"
+        return body
+
+    def _answer_5(self, values, streams, who):
+        pass
+
+    def _answer_6(self, values, streams, who):
+        for lease in values[0]:
+            self._end(lease)
+
+    def _answer_7(self, values, streams, who):
+        pass
+
+    def _answer_8(self, values, streams, who):
+        return 108, b'{"saved":"/state"}'
+
+    def _end(self, lease):
+        _, places = self.leases.pop(lease)
+        for at in places:
+            self.slab[at : at + PLACE_BYTES] = b"\xee" * PLACE_BYTES  # who looks now sees other bytes
+            self.free.append(at)
+        self.changed.notify_all()
+
+    # --- what a test asks ---
+
+    def seen(self, kind):
+        """Returns the values of all requests of a kind so far."""
+        with self.changed:
+            return [r.values for r in self.requests if r.kind == kind]
+
+    def wait(self, condition):
+        """Waits until condition() holds; a test that hangs here fails by its deadline."""
+        with self.changed:
+            assert self.changed.wait_for(condition, timeout=20)
+
+
+def plan(door, stream, spec, epoch):
+    """Returns this trainer's part of each global batch: ids drawn with replacement, or in order."""
+    n = len(door.data[stream].files)
+    if spec["sampler"] == "sequential":
+        draws = list(range(n))
+    else:
+        rng = random.Random(f"{spec['seed']} {epoch}")
+        draws = [rng.randrange(n) for _ in range(n)] if door.draws == "replacement" else rng.sample(range(n), n)
+    size = spec["batch_size"] * spec["world"]
+    batches = [draws[at : at + size] for at in range(0, n, size)]
+    if spec["drop_last"] and len(batches[-1]) < size:
+        batches.pop()
+    return [batch[spec["trainer"] :: spec["world"]] for batch in batches]
+
+
+def decode(kind, payload):
+    """Returns the values of a request's payload."""
+    if kind == 1:
+        magic, version, _, trainer, world, worker = struct.unpack("<8sHHIIQ", payload)
+        assert magic == b"rankpool"
+        return version, trainer, world, worker
+    if kind in (2, 7):
+        return json.loads(payload)
+    if kind in (3, 8):
+        return struct.unpack(f"<{len(payload) // 4}I", payload)
+    if kind == 4:
+        stream, epoch, batch = struct.unpack_from("<3I", payload)
+        return stream, epoch, batch, *_leases(payload, 12)
+    if kind == 5:
+        stream, epoch, batch, n = struct.unpack_from("<4I", payload)
+        return stream, epoch, batch, list(struct.unpack_from(f"<{n}f", payload, 16))
+    if kind == 6:
+        return _leases(payload, 0)
+    return ()
+
+
+def _leases(payload, at):
+    (count,) = struct.unpack_from("<I", payload, at)
+    leases = list(struct.unpack_from(f"<{count}I", payload, at + 4))
+    tally = struct.unpack("<8I4Q", payload[at + 4 + 4 * count :])
+    names = "stream epoch hits_local hits_remote storage_reads fallback_reads substituted _ storage_bytes fallback_bytes stall_us __"
+    return leases, dict(zip(names.split(), tally))
+
+
+def _exactly(sock, size):
+    parts = b""
+    while len(parts) < size:
+        part = sock.recv(size - len(parts))
+        if not part:
+            raise OSError("closed")
+        parts += part
+    return parts
+
+
+def _shut(sock):
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    sock.close()

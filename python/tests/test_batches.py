@@ -1,0 +1,279 @@
+"""The raw iterator: views in place, one request ahead, and what happens when the cache does not have a sample."""
+
+import gc
+import os
+
+import numpy
+import pytest
+
+import rankpool
+from fakedoor import Door, plan
+
+GET, REPORT, RELEASE = 4, 5, 6
+
+
+def make(door, batch_size=4, split=None, **options):
+    data = rankpool.Dataset(split)
+    return data, rankpool.BatchSampler(data, batch_size=batch_size, **options)
+
+
+def expected(door, sampler, epoch, stream=0):
+    data = door.data[stream]
+    return [[(i, data.labels[i], data.bytes[i]) for i in b] for b in plan(door, stream, sampler.spec._asdict(), epoch)]
+
+
+def content(batch):
+    return list(zip(batch.ids, batch.labels, map(bytes, batch.views)))
+
+
+def epoch_of(data, sampler, epoch):
+    sampler.set_epoch(epoch)
+    return [content(batch) for batch in data.batches(sampler)]
+
+
+def last_tally(door, epoch):
+    """The newest tally of the one worker."""
+    return [r.values[-1] for r in door.requests if r.kind in (GET, RELEASE) and r.values[-1]["epoch"] == epoch][-1]
+
+
+def test_an_epoch_is_the_plan_and_one_request_a_batch(door):
+    data, sampler = make(door)
+    for epoch in range(2):
+        assert epoch_of(data, sampler, epoch) == expected(door, sampler, epoch)
+    assert [get[1:3] for get in door.seen(GET)] == [(e, b) for e in range(2) for b in range(5)]
+    door.wait(lambda: not door.leases)
+    tally = last_tally(door, 1)
+    assert (tally["hits_local"], tally["fallback_reads"], tally["storage_reads"]) == (20, 0, 0)
+
+
+def test_the_next_batch_is_asked_for_before_this_one_is_used(door):
+    data, sampler = make(door)
+    batches = data.batches(sampler)
+    next(batches)
+    door.wait(lambda: len(door.seen(GET)) == 2)
+    batches.close()
+
+
+def test_a_use_after_the_next_batch_was_taken_raises(door):
+    data, sampler = make(door)
+    batches = data.batches(sampler)
+    view = next(batches).views[0]
+    bytes(view)
+    next(batches)
+    with pytest.raises(ValueError, match="released"):
+        bytes(view)
+
+
+@pytest.mark.parametrize("keep", [lambda v: v[2:5], lambda v: numpy.frombuffer(v, numpy.uint8), lambda v: v.toreadonly()])
+def test_what_still_looks_at_the_bytes_keeps_the_lease(door, keep):
+    data, sampler = make(door, batch_size=2)
+    batches = data.batches(sampler)
+    kept = keep(next(batches).views[0])
+    value = bytes(kept)
+    for _ in batches:
+        assert bytes(kept) == value
+    door.wait(lambda: list(door.leases) == [1])
+    del kept, batches, _
+    gc.collect()
+    epoch_of(data, sampler, 1)
+    door.wait(lambda: not door.leases)
+
+
+def test_leaving_the_loop_releases_all(door):
+    data, sampler = make(door)
+    for batch in data.batches(sampler):
+        break
+    epoch_of(data, sampler, 1)
+    door.wait(lambda: not door.leases)
+
+
+def test_sources_are_counted_and_source_4_is_read_from_storage(door):
+    data, sampler = make(door)
+    door.sources = {(0, 0, 0): 1, (0, 0, 1): 2, (0, 1, 2): 3, (0, 2, 3): 4}
+    want = expected(door, sampler, 0)
+    assert epoch_of(data, sampler, 0) == want
+    door.wait(lambda: not door.leases)
+    tally = last_tally(door, 0)
+    assert (tally["hits_local"], tally["hits_remote"], tally["storage_reads"], tally["fallback_reads"]) == (16, 1, 1, 2)
+    assert tally["storage_bytes"] == len(want[0][1][2])
+    assert tally["fallback_bytes"] == len(want[1][2][2]) + len(want[2][3][2])
+
+
+def test_source_5_raises_with_id_path_and_reason(door):
+    data, sampler = make(door)
+    door.sources = {(0, 1, 2): 5}
+    id = plan(door, 0, sampler.spec._asdict(), 0)[1][2]
+    with pytest.raises(rankpool.SampleError) as caught:
+        epoch_of(data, sampler, 0)
+    assert (caught.value.id, caught.value.path, caught.value.reason) == (id, door.data[0].files[id], "bad block")
+    epoch_of(data, sampler, 1)
+    door.wait(lambda: not door.leases)
+
+
+def test_other_ids_than_planned_are_not_believed(door):
+    data, sampler = make(door)
+    door.wrong_ids = {0}
+    assert epoch_of(data, sampler, 0) == expected(door, sampler, 0)
+    door.wait(lambda: not door.leases)
+    assert last_tally(door, 0)["fallback_reads"] == 20
+
+
+def test_not_ready_reads_storage_and_asks_again(door):
+    data, sampler = make(door)
+    sampler.set_epoch(0)
+    got = []
+    for number, batch in enumerate(data.batches(sampler)):
+        got.append(content(batch))
+        door.not_ready = {GET} if number < 2 else set()
+    assert got == expected(door, sampler, 0)
+    door.wait(lambda: not door.leases)
+    tally = last_tally(door, 0)
+    assert tally["fallback_reads"] + tally["hits_local"] == 20 and 0 < tally["fallback_reads"] < 20
+
+
+def test_the_cache_dies_and_comes_back(door, capsys):
+    data, sampler = make(door, batch_size=2)
+    got = []
+    for number, batch in enumerate(data.batches(sampler)):
+        got.append(content(batch))
+        sampler.report(batch.ids, [float(number)] * 2)
+        if number == 3:
+            door.kill()
+        if number == 6:
+            door.requests.clear()
+            door.start()
+    assert got == expected(door, sampler, 0)
+    kinds = [r.kind for r in door.requests]
+    assert kinds[:2] == [1, 2]
+    door.wait(lambda: not door.leases)
+    assert [r[2] for r in door.seen(REPORT)] == [*range(10)]
+    tally = last_tally(door, 0)
+    assert tally["fallback_reads"] >= 6 and tally["fallback_reads"] + tally["hits_local"] == 20
+    said = capsys.readouterr().err
+    assert "rankpool: the cache went away; reading storage until it comes back\nrankpool: the cache is back\n" in said
+
+
+def test_reports_of_two_epochs_are_sent_again_in_order(door):
+    data, sampler = make(door, batch_size=10)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for batch in data.batches(sampler):
+            sampler.report(batch.ids, [epoch + 0.5] * 10)
+    door.kill()
+    door.requests.clear()
+    door.start()
+    sampler.set_epoch(3)
+    next(iter(sampler))
+    assert [r.kind for r in door.requests] == [1, 2, 5, 5, 5, 5, 3]
+    assert [(e, b, loss) for _, e, b, loss in door.seen(REPORT)] == [
+        (e, b, [e + 0.5] * 10) for e in (1, 2) for b in (0, 1)
+    ]
+
+
+def test_a_connection_lost_in_mid_request_counts_nothing_twice(door):
+    data, sampler = make(door)
+    door.hang_up_at = {(0, 2)}
+    assert epoch_of(data, sampler, 0) == expected(door, sampler, 0)
+    door.wait(lambda: not door.leases)
+    tally = last_tally(door, 0)
+    assert (tally["hits_local"] + tally["fallback_reads"], len({r.values[3] for r in door.requests if r.kind == 1})) == (20, 1)
+
+
+def test_views_taken_before_the_cache_died_stay_right(door):
+    data, sampler = make(door)
+    batches = data.batches(sampler)
+    batch = next(batches)
+    want = expected(door, sampler, 0)[0]
+    door.kill()
+    assert content(batch) == want
+    assert [content(b) for b in batches] == expected(door, sampler, 0)[1:]
+
+
+def test_a_file_that_changed_while_the_cache_is_away_is_an_error(door):
+    data, sampler = make(door)
+    batches = data.batches(sampler)
+    next(batches)
+    door.kill()
+    for file in door.data[0].files:
+        os.utime(file, ns=(0, 1))
+    with pytest.raises(rankpool.SampleError, match="changed after it was indexed"):
+        list(batches)
+
+
+def test_two_data_sets_share_one_connection(door):
+    train, sampler = make(door)
+    test, in_order = make(door, split="test", sampler="sequential")
+    for epoch in range(2):
+        assert epoch_of(train, sampler, epoch) == expected(door, sampler, epoch)
+        assert [content(b) for b in test.batches(in_order)] == expected(door, in_order, 0, stream=1)
+    assert len(door.seen(1)) == 1
+    assert [len(b) for b in expected(door, in_order, 0, stream=1)] == [4, 3]
+
+
+def test_several_trainers_divide_the_global_batch(door):
+    parts = []
+    for rank in range(3):
+        data, sampler = make(door, batch_size=2, rank=rank, world_size=3)
+        parts.append(epoch_of(data, sampler, 0))
+        assert parts[-1] == expected(door, sampler, 0)
+    assert sorted(sample for part in parts for batch in part for sample in batch) == [
+        (i, door.data[0].labels[i], door.data[0].bytes[i]) for i in range(20)
+    ]
+    assert [len(b) for b in parts[2]] == [2, 2, 2, 0]
+
+
+def test_a_big_plan_does_not_fit_the_first_buffer(door):
+    door.draws = "replacement"
+    data, sampler = make(door, batch_size=1)
+    batches = plan(door, 0, sampler.spec._asdict(), 0)
+    door._answer_3 = lambda *_: (103, big_plan(30000))
+    coming = iter(sampler)
+    assert [list(next(coming)) for _ in range(3)] == [[0], [1], [2]]
+    assert len(sampler) == 30000 and len(batches) == 20
+
+
+def big_plan(n):
+    head = numpy.array([0, n, n, 0], numpy.uint32)
+    return numpy.concatenate([head, numpy.ones(n, numpy.uint32), numpy.arange(n, dtype=numpy.uint32)]).tobytes()
+
+
+def test_the_last_tally_is_sent_when_the_process_ends(door):
+    data, sampler = make(door)
+    batches = data.batches(sampler)
+    for _ in range(3):
+        next(batches)
+    rankpool.connection._close_all()
+    door.wait(lambda: door.requests[-1].kind == RELEASE and not door.leases)
+    assert door.requests[-1].values[-1]["hits_local"] == 12
+
+
+def test_a_forked_child_has_a_connection_of_its_own(door):
+    data, sampler = make(door)
+    batches = data.batches(sampler)
+    batch = next(batches)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            data.__getitems__(batch.ids)
+            os.write(write, bytes(batch.views[0]))
+            rankpool.connection._close_all()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 1000) == bytes(batch.views[0])
+    assert [content(b) for b in batches] == expected(door, sampler, 0)[1:]
+    workers = [hello[3] for hello in door.seen(1)]
+    assert len(workers) == 2 and workers[0] != workers[1]
+
+
+def test_the_second_door_is_the_same_as_the_first(door, tmp_path):
+    """A cache that was restarted before its clients noticed: the next request finds the new one."""
+    data, sampler = make(door)
+    door.kill()
+    other = Door(door.path, door.data)
+    try:
+        assert epoch_of(data, sampler, 0) == expected(other, sampler, 0)
+    finally:
+        rankpool.connection._close_all()
+        other.kill()

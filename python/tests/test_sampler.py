@@ -1,0 +1,264 @@
+import pickle
+import warnings
+
+import numpy
+import pytest
+import torch
+
+import rankpool
+from fakedoor import plan
+from rankpool.sampler import BatchSampler
+
+REPORT, METRIC, SAVE = 5, 7, 8
+
+
+def make(**options):
+    data = rankpool.Dataset()
+    return data, BatchSampler(data, **{"batch_size": 4, **options})
+
+
+def test_a_batch_is_a_small_list_that_can_be_pickled(door):
+    _, sampler = make()
+    for number, batch in enumerate(sampler):
+        again = pickle.loads(pickle.dumps(batch))
+        assert again == batch == plan(door, 0, sampler.spec._asdict(), 0)[number]
+        assert (again.stream, again.epoch, again.number, again.spec) == (0, 0, number, sampler.spec)
+        assert len(pickle.dumps(batch)) < 300
+    assert len(sampler) == 5
+
+
+def test_the_spec_comes_from_the_environment(door, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    make(seed=3, sampler="torch", drop_last=True)
+    assert door.seen(2) == [
+        {
+            "data": "train",
+            "sampler": "torch",
+            "seed": 3,
+            "batch_size": 4,
+            "drop_last": True,
+            "sampler_drop_last": False,
+            "trainer": 1,
+            "world": 2,
+        }
+    ]
+    assert {hello[1:3] for hello in door.seen(1)} == {(1, 2)}
+
+
+def test_a_forgotten_set_epoch_warns_once_and_replays(door):
+    _, sampler = make()
+    first = [list(b) for b in sampler]
+    with pytest.warns(UserWarning, match="set_epoch was not called; epoch 0 is trained again"):
+        assert [list(b) for b in sampler] == first
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [list(b) for b in sampler] == first
+    sampler.set_epoch(1)
+    assert [list(b) for b in sampler] != first
+    assert len(door.seen(3)) == 2
+
+
+def test_a_sequential_sampler_needs_no_set_epoch(door):
+    _, sampler = make(sampler="sequential")
+    assert [list(b) for b in sampler] == [list(b) for b in sampler]
+
+
+@pytest.mark.parametrize("kind", [list, numpy.array, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)])
+def test_report_sends_the_losses_of_the_batch(door, kind):
+    _, sampler = make()
+    for batch in sampler:
+        losses = [id / 2 for id in batch]
+        ids = torch.tensor(batch) if kind is not list else list(batch)
+        sampler.report(ids, kind(losses))
+    door.wait(lambda: len(door.seen(REPORT)) == 5)
+    assert door.seen(REPORT) == [
+        (0, 0, b, [id / 2 for id in ids]) for b, ids in enumerate(plan(door, 0, sampler.spec._asdict(), 0))
+    ]
+
+
+def reported(door, count):
+    door.wait(lambda: len(door.seen(REPORT)) == count)
+    return [(batch, [None if loss != loss else loss for loss in losses]) for _, _, batch, losses in door.seen(REPORT)]
+
+
+def test_report_finds_the_batch(door):
+    _, sampler = make(drop_last=True)
+    batches = [list(b) for b in sampler]
+    sampler.report(batches[0], [1, 2, 3, 4])
+    sampler.report(batches[2], [5, 6, 7, 8])  # batch 1 was not reported
+    sampler.report(batches[3][::-1], [1, 2, 3, 4])  # another order
+    sampler.report(batches[4][1:3], [9, 9])  # a part
+    assert reported(door, 4) == [
+        (0, [1, 2, 3, 4]),
+        (2, [5, 6, 7, 8]),
+        (3, [4, 3, 2, 1]),
+        (4, [None, 9, 9, None]),
+    ]
+    with pytest.raises(ValueError, match=r"are no batch, nor part of one, of epoch 0 from batch 4 on"):
+        sampler.report(batches[1], [1, 2, 3, 4])
+    with pytest.raises(ValueError, match="4 ids and 3 losses"):
+        sampler.report(batches[4], [1, 2, 3])
+
+
+def test_a_batch_reported_in_parts_is_put_together(door):
+    door.draws = "replacement"
+    _, sampler = make(batch_size=20, seed=1)
+    (batch,) = [list(b) for b in sampler]
+    assert len(set(batch)) < 20
+    sampler.report(batch[:12], list(range(12)))
+    sampler.report(batch[12:], list(range(12, 20)))
+    assert sorted(reported(door, 2)[1][1]) == list(range(20))
+
+
+def test_equal_batches_are_told_apart_by_their_order(door):
+    door.draws = "replacement"
+    _, sampler = make(batch_size=1, seed=1)
+    batches = [list(b) for b in sampler]
+    assert len(set(map(tuple, batches))) < len(batches)
+    sampler.set_epoch(0)
+    for number, batch in enumerate(sampler):
+        sampler.report(batch, [number])
+    assert reported(door, 20) == [(b, [b]) for b in range(20)]
+
+
+def test_only_some_batches_are_reported(door):
+    _, sampler = make()
+    for batch in sampler:
+        if batch.number % 2:
+            sampler.report(batch[:3], [1, 1, 1])
+    assert reported(door, 2) == [(1, [1, 1, 1, None]), (3, [1, 1, 1, None])]
+
+
+def test_weights(door):
+    _, sampler = make()
+    for batch in sampler:
+        assert sampler.weights(batch).tolist() == [1, 1, 1, 1]
+    door.weights = True
+    sampler.set_epoch(1)
+    for batch in sampler:
+        weights = sampler.weights(torch.tensor(batch))
+        assert weights.dtype == torch.float32 and weights.tolist() == [1 + id for id in batch]
+        assert sampler.weights(batch[2:][::-1]).tolist() == [1 + id for id in batch[2:][::-1]]
+        sampler.report(batch, [0.0] * 4)
+        assert sampler.weights(batch).tolist() == weights.tolist()
+
+
+def test_metric(door):
+    _, sampler = make()
+    sampler.set_epoch(2)
+    sampler.metric("accuracy", torch.tensor(0.75))
+    door.wait(lambda: door.seen(METRIC))
+    assert door.seen(METRIC) == [{"stream": 0, "epoch": 2, "name": "accuracy", "value": 0.75}]
+    with pytest.raises(ValueError, match="the metric loss is nan"):
+        sampler.metric("loss", float("nan"))
+
+
+def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
+    data, sampler = make()
+    sampler.set_epoch(2)
+    whole = [list(b) for b in sampler]
+    sampler.set_epoch(2)
+    coming = data.batches(sampler)
+    seen = [list(next(coming).ids) for _ in range(3)]
+    state = sampler.state_dict()
+    assert state == {
+        "version": 1,
+        "data": "train",
+        "samples": 20,
+        "seed": 0,
+        "sampler": "pads",
+        "global_batch": 4,
+        "drop_last": False,
+        "sampler_drop_last": False,
+        "epoch": 2,
+        "batch": 3,
+    }
+    assert door.seen(SAVE) == [(0, 2, 3)]
+    parts = []
+    for rank in range(2):
+        _, other = make(batch_size=2, rank=rank, world_size=2)
+        other.load_state_dict(state)
+        assert other.state_dict() == state
+        parts.append([list(b) for b in other])
+        other.set_epoch(3)
+        assert len([list(b) for b in other]) == 5
+    assert seen == whole[:3]
+    assert [sorted(a + b) for a, b in zip(*parts)] == [sorted(b) for b in whole[3:]]
+
+
+def test_a_state_of_another_stream_is_refused(door):
+    _, sampler = make()
+    state = sampler.state_dict()
+    for field, value in [("data", "test"), ("samples", 3), ("seed", 1), ("sampler", "torch"), ("global_batch", 8)]:
+        with pytest.raises(ValueError, match=f"the saved state has {field} = {value!r}"):
+            sampler.load_state_dict({**state, field: value})
+
+
+def test_planning_waits_for_the_cache(door, capsys, monkeypatch):
+    _, sampler = make()
+    door.kill()
+    monkeypatch.setattr(rankpool.waiting, "SAY_SECONDS", 0.0)
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            door.start()
+
+    monkeypatch.setattr(rankpool.waiting.time, "sleep", pause)
+    sampler.set_epoch(3)
+    assert list(next(iter(sampler))) == plan(door, 0, sampler.spec._asdict(), 3)[0]
+    assert "rankpool: waiting for the cache to come back to plan epoch 3" in capsys.readouterr().err
+
+
+def test_planning_gives_up(door, monkeypatch):
+    _, sampler = make()
+    door.kill()
+    monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0")
+    with pytest.raises(rankpool.CacheAwayError, match="waited 0 s in vain for the cache to plan epoch 0"):
+        list(sampler)
+
+
+def test_state_dict_without_the_cache_warns(door):
+    _, sampler = make()
+    door.kill()
+    with pytest.warns(UserWarning, match="did not save its scores"):
+        assert sampler.state_dict()["batch"] == 0
+
+
+def test_refused_requests_are_sentences(door):
+    data = rankpool.Dataset()
+    with pytest.raises(rankpool.RequestError, match="^rankpool: trainer 0 has batch_size 64, trainer 1 batch_size 0$"):
+        BatchSampler(data, batch_size=0)
+    with pytest.raises(rankpool.RankpoolError, match="serves no data set 'valid'; it serves 'train', 'test'"):
+        rankpool.Dataset("valid")
+
+
+def test_another_version_is_named(door):
+    door.version = 2
+    with pytest.raises(rankpool.VersionError, match="the client speaks protocol version 1, and the cache version 2"):
+        rankpool.Dataset()
+    door.version, door.refuse = 1, "this rank speaks protocol version 2"
+    with pytest.raises(rankpool.VersionError, match="version 1, and the cache refused it: this rank speaks protocol version 2"):
+        rankpool.Dataset()
+
+
+def test_where_the_door_is(door, monkeypatch, tmp_path):
+    from rankpool import session
+
+    monkeypatch.delenv("RANKPOOL_SOCKET")
+    with pytest.raises(rankpool.RankpoolError, match="start the script under `rankpool run … -- python …`"):
+        rankpool.Dataset()
+    monkeypatch.setenv("RANKPOOL_SESSION", str(tmp_path))
+    with pytest.raises(rankpool.RankpoolError, match="has 0 doors"):
+        session.door()
+    for rank in range(2):
+        (tmp_path / f"r{rank}").mkdir()
+        (tmp_path / f"r{rank}" / "door.sock").touch()
+        if rank == 0:
+            assert session.door() == str(tmp_path / "r0" / "door.sock")
+    with pytest.raises(rankpool.RankpoolError, match="has 2 doors"):
+        session.door()
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    assert session.door() == str(tmp_path / "r1" / "door.sock")

@@ -1,0 +1,103 @@
+import json
+import struct
+from array import array
+from math import isnan, nan
+from pathlib import Path
+
+import pytest
+
+import fakedoor
+from rankpool import wire
+from rankpool.connection import Spec
+
+LINES = (Path(__file__).parents[2] / "docs" / "wire" / "frames.txt").read_text().splitlines()
+FRAMES = {name: bytes.fromhex(hex) for name, hex in (line.split() for line in LINES if line and line[0] != "#")}
+
+
+def tally():
+    t = wire.Tally(1, 3)
+    t.hits_local, t.hits_remote, t.storage_reads, t.fallback_reads = 60, 2, 1, 1
+    t.storage_bytes, t.fallback_bytes, t.stall_ns = 4096, 512, 1_500_999
+    return t.pack()
+
+
+SENT = {
+    "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF)),
+    "open": (wire.OPEN, 2, wire.compact(Spec("train", "pads", 7, 64, False, True, 2, 4)._asdict())),
+    "plan": (wire.PLAN, 3, wire.pack_plan(1, 3)),
+    "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
+    "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
+    "report": (wire.REPORT, 7, wire.pack_report(1, 3, 9, array("f", [0.5, nan, 2.0]))),
+    "release": (wire.RELEASE, 8, wire.pack_release([13], tally())),
+    "release_tally": (wire.RELEASE, 9, wire.pack_release([], tally())),
+    "metric": (wire.METRIC, 10, wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875})),
+    "save": (wire.SAVE, 11, wire.pack_save(1, 3, 10)),
+    "status": (wire.STATUS, 12, b""),
+    "shutdown": (wire.SHUTDOWN, 13, b""),
+}
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_the_client_sends_the_golden_frame(name):
+    assert wire.frame(*SENT[name]).hex() == FRAMES[name].hex()
+
+
+def received(name, kind, ticket):
+    length, got, flags, got_ticket = wire.HEADER.unpack_from(FRAMES[name])
+    assert (length, got, flags, got_ticket) == (len(FRAMES[name]) - 12, kind, 0, ticket)
+    return FRAMES[name][12:]
+
+
+def test_hello_reply():
+    welcome = wire.unpack_hello(received("hello_reply", wire.HELLO + wire.REPLY, 1))
+    assert welcome[:4] == (1, 1, 2, 1 << 20)
+    assert welcome.data == [
+        {"name": "train", "samples": 5, "classes": ["ant", "bee"], "index": "/run/train.idx", "root": "/data/train"}
+    ]
+    assert welcome.session == "s1"
+
+
+def test_json_replies():
+    assert json.loads(received("open_reply", 102, 2)) == {"stream": 1, "batches": 20}
+    assert json.loads(received("save_reply", 108, 11)) == {"saved": "/run/s1/state"}
+    assert json.loads(received("status_reply", 109, 12)) == {"rank": 1}
+    assert received("shutdown_reply", 110, 13) == b""
+
+
+def test_plan_reply():
+    plan = wire.Plan(received("plan_reply", 103, 3))
+    assert (plan.epoch, plan.batches, plan.draws) == (3, 2, 8)
+    assert [plan.batch(0), plan.batch(1)] == [[4, 0], [4]]
+    assert plan.weights.tolist() == [0.5, 1.25, 0.5]
+    plain = wire.Plan(received("plan_reply_unweighted", 103, 4))
+    assert (plain.epoch, plain.ids.tolist(), plain.weights) == (0, [4, 0, 4], None)
+
+
+def test_batch_replies():
+    batch = wire.BatchReply(received("batch", 104, 5))
+    assert (batch.lease, batch.size, batch.ids, batch.labels) == (13, 3, [4, 0, 4], [1, 0, 1])
+    assert (batch.lengths, batch.offsets) == ([100, 200, 100], [0, 4096, 0])
+    assert (batch.sources, batch.failures) == (b"\x00\x04\x05", {2: "file changed"})
+    even = wire.BatchReply(received("batch_even", 104, 6))
+    assert (even.lease, even.ids, even.labels, even.lengths) == (14, [4, 0], [1, 0], [100, 200])
+    assert (even.offsets, even.sources, even.failures) == ([8, 1 << 33], b"\x01\x02", {})
+
+
+def test_error_reply():
+    assert wire.unpack_error(received("error", wire.ERROR, 14)) == (3, "no plan for epoch 3")
+
+
+def test_the_fake_door_reads_the_golden_frames():
+    sums = {"stream": 1, "epoch": 3, "hits_local": 60, "hits_remote": 2, "storage_reads": 1, "fallback_reads": 1}
+    sums |= {"substituted": 0, "_": 0, "storage_bytes": 4096, "fallback_bytes": 512, "stall_us": 1500, "__": 0}
+    assert fakedoor.decode(4, FRAMES["get"][12:]) == (1, 3, 9, [11, 12], sums)
+    assert fakedoor.decode(6, FRAMES["release"][12:]) == ([13], sums)
+    *place, losses = fakedoor.decode(5, FRAMES["report"][12:])
+    assert place == [1, 3, 9] and losses[0] == 0.5 and isnan(losses[1]) and losses[2] == 2.0
+
+
+def test_every_frame_is_tested():
+    replies = {"hello_reply", "open_reply", "plan_reply", "plan_reply_unweighted", "batch", "batch_even"}
+    replies |= {"save_reply", "status_reply", "shutdown_reply", "error"}
+    assert set(FRAMES) == replies | set(SENT)
+    assert {struct.unpack_from("<H", f, 4)[0] for f in FRAMES.values()} == {*range(1, 11), 99, 101, 102, 103, 104, 108, 109, 110}

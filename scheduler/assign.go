@@ -1,0 +1,212 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// Assign gives every draw of an epoch a trainer: consumer[i] is the trainer, 0 … W-1, that consumes ids[i].
+//
+// world has the rank of each of the W trainers, below ranks; a global batch is batchSize · W draws, and each trainer gets
+// batchSize of them. Of a partial global batch trainer t gets as many as there are places j with j mod W = t.
+//
+// AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to the trainers of their
+// owner first; if an owner has more draws than its trainers can take, the ones with the highest prefer stay (the
+// most likely residents; the earlier place wins a tie; NaN is lowest), and the rest goes, in order, to the trainers that
+// have room, in order. prefer may be nil.
+//
+// The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has another length
+// than ids, a number is not positive, or a trainer's rank is out of range.
+//
+// Source: the project's design, "Who consumes a draw is free": gradients are summed over the global batch.
+func Assign(ids []SampleID, world []int32, ranks, batchSize int, mode Assignment,
+	prefer func(id SampleID) float32, consumer []uint16) {
+	if len(consumer) != len(ids) || len(world) == 0 || ranks < 1 || batchSize < 1 {
+		panic(fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, batch size %d.",
+			len(ids), len(consumer), len(world), ranks, batchSize))
+	}
+	if mode == AssignSampler {
+		for i := range consumer {
+			consumer[i] = uint16(i % len(world))
+		}
+		return
+	}
+	a := newAssigner(world, ranks, batchSize, prefer)
+	for global := batchSize * len(world); len(ids) > 0; {
+		n := min(global, len(ids))
+		a.batch(ids[:n], consumer[:n])
+		ids, consumer = ids[n:], consumer[n:]
+	}
+}
+
+// assigner assigns one global batch after the other with the same scratch memory.
+type assigner struct {
+	prefer   func(id SampleID) float32
+	ranks    int
+	trainers []int32 // in the order of their ranks
+	first    []int32 // trainers[first[r]:first[r+1]] are rank r's
+
+	room  []int32  // free places of each trainer
+	space []int32  // free places of each rank's trainers, at the batch's beginning
+	count []int32  // draws of each owner
+	at    []int32  // of each rank: its next trainer with room, a place in trainers; earlier its end in keys
+	owner []int32  // of each draw
+	moved []bool   // of each draw: leaves its owner
+	keys  []uint64 // the draws of owners that overflow: (-prefer, place), grouped by owner
+}
+
+func newAssigner(world []int32, ranks, batchSize int, prefer func(id SampleID) float32) *assigner {
+	global := batchSize * len(world)
+	a := &assigner{
+		prefer:   prefer,
+		ranks:    ranks,
+		trainers: make([]int32, len(world)),
+		first:    make([]int32, ranks+1),
+		room:     make([]int32, len(world)),
+		space:    make([]int32, ranks),
+		count:    make([]int32, ranks),
+		at:       make([]int32, ranks),
+		owner:    make([]int32, global),
+		moved:    make([]bool, global),
+		keys:     make([]uint64, global),
+	}
+	if prefer == nil {
+		a.prefer = func(SampleID) float32 { return 0 }
+	}
+	for _, r := range world {
+		if r < 0 || int(r) >= ranks {
+			panic(fmt.Sprintf("scheduler: Assign got a trainer on rank %d of %d.", r, ranks))
+		}
+		a.first[r+1]++
+	}
+	for r := range ranks {
+		a.first[r+1] += a.first[r]
+	}
+	copy(a.at, a.first)
+	for t, r := range world {
+		a.trainers[a.at[r]] = int32(t)
+		a.at[r]++
+	}
+	return a
+}
+
+// batch assigns the draws of one global batch.
+func (a *assigner) batch(ids []SampleID, consumer []uint16) {
+	a.open(len(ids))
+	for i, id := range ids {
+		r := int32(Owner(id, a.ranks))
+		a.owner[i] = r
+		a.count[r]++
+	}
+	a.overflow(ids)
+	copy(a.at, a.first)
+	for i := range ids {
+		if !a.moved[i] {
+			r := a.owner[i]
+			consumer[i] = a.take(&a.at[r])
+		}
+	}
+	rest := int32(0)
+	for i := range ids {
+		if a.moved[i] {
+			consumer[i] = a.take(&rest)
+			a.moved[i] = false
+		}
+	}
+}
+
+// open sets the free places of trainers and ranks for a batch of n draws, and the counts of owners to zero.
+func (a *assigner) open(n int) {
+	each, more := int32(n/len(a.room)), n%len(a.room)
+	for t := range a.room {
+		a.room[t] = each
+		if t < more {
+			a.room[t]++
+		}
+	}
+	for r := range a.ranks {
+		a.count[r], a.space[r] = 0, 0
+		for _, t := range a.trainers[a.first[r]:a.first[r+1]] {
+			a.space[r] += a.room[t]
+		}
+	}
+}
+
+// take takes a place of the first trainer with room from place *at of trainers on.
+func (a *assigner) take(at *int32) uint16 {
+	for a.room[a.trainers[*at]] == 0 {
+		*at++
+	}
+	t := a.trainers[*at]
+	a.room[t]--
+	return uint16(t)
+}
+
+// overflow marks the draws that leave their owners, where an owner has more draws than space.
+func (a *assigner) overflow(ids []SampleID) {
+	end := int32(0)
+	for r, n := range a.count {
+		a.at[r] = end
+		if n > a.space[r] {
+			end += n
+		}
+	}
+	if end == 0 {
+		return
+	}
+	for i, r := range a.owner[:len(ids)] {
+		if a.count[r] > a.space[r] {
+			a.keys[a.at[r]] = uint64(^preferKey(a.prefer(ids[i])))<<32 | uint64(i)
+			a.at[r]++
+		}
+	}
+	for r, n := range a.count {
+		if space := a.space[r]; n > space {
+			keys := a.keys[a.at[r]-n : a.at[r]]
+			selectSmallest(keys, int(space))
+			for _, key := range keys[space:] {
+				a.moved[uint32(key)] = true
+			}
+		}
+	}
+}
+
+// preferKey is an integer in the order of a preference; NaN is lowest.
+func preferKey(f float32) uint32 {
+	if f != f {
+		f = float32(math.Inf(-1))
+	}
+	return sortable(f)
+}
+
+// selectSmallest reorders distinct keys so that the n smallest come first, in any order. It takes linear time on
+// average (Hoare's quickselect, with the median of three as the pivot).
+func selectSmallest(keys []uint64, n int) {
+	for n > 0 && n < len(keys) {
+		pivot := median(keys[0], keys[len(keys)/2], keys[len(keys)-1])
+		less := 0
+		for i, key := range keys {
+			if key < pivot {
+				keys[i], keys[less] = keys[less], key
+				less++
+			}
+		}
+		switch {
+		case n < less:
+			keys = keys[:less]
+		case less > 0:
+			keys, n = keys[less:], n-less
+		default: // the pivot is the smallest
+			for i, key := range keys {
+				if key == pivot {
+					keys[0], keys[i] = keys[i], keys[0]
+				}
+			}
+			keys, n = keys[1:], n-1
+		}
+	}
+}
+
+func median(a, b, c uint64) uint64 {
+	return max(min(a, b), min(max(a, b), c))
+}

@@ -1,0 +1,22 @@
+// Package scheduler decides and does nothing else: which samples an epoch draws, which trainer consumes each
+// draw, which samples stay in memory, what is fetched, asked for, delivered and evicted, and when.
+//
+// It is pure. There is no clock, no goroutine, no file, no socket and no global random number in it; the same
+// inputs give the same outputs on every rank and on every machine. Time is counted in global batches.
+//
+// Words:
+//
+//	sample           one training item, a dense id 0 … N-1
+//	rank             an MPI rank, one a node; importance ranks are always written out
+//	trainer          one training process
+//	draw             one use of a sample in an epoch; an epoch is a sequence of draws
+//	global batch     the draws that one optimiser step consumes over all trainers
+//	score            the importance of a sample, fed back by training, non-negative
+//	owner            the rank whose partition may hold a sample
+//	plan             an epoch's draws and who consumes each
+//	window           the global batches being brought in ahead of their use
+//	stage            to bring bytes from storage into memory ahead of their use
+package scheduler
+
+// SampleID names a sample: its row in the manifest, 0 ≤ id < N.
+type SampleID uint32

@@ -1,0 +1,149 @@
+package scheduler
+
+// An Event is something that happened to a rank's share of a data set. Stager.Step takes it.
+type Event interface{ event() }
+
+type (
+	// Planned: a plan is there. Its first batch is From.
+	Planned struct {
+		Plan *Plan
+		From int
+	}
+
+	// Requested: a local trainer wants its part of a global batch. Ticket names the request in Deliver.
+	Requested struct {
+		Trainer, Epoch, Batch int
+		Ticket                uint64
+	}
+
+	// Withdrawn: the requester of Ticket is gone.
+	Withdrawn struct{ Ticket uint64 }
+
+	// Released: the bytes of a delivered batch are not read any more.
+	Released struct{ Lease uint32 }
+
+	// Fetched: a read of storage ended. Err is nil when the sample's bytes are in its place.
+	Fetched struct {
+		ID  SampleID
+		Err error
+	}
+
+	// Starved: there was no room to fetch the sample into. It is tried again after Room.
+	Starved struct{ ID SampleID }
+
+	// Room: memory was freed since the last Starved.
+	Room struct{}
+
+	// Received: a peer answered Ask. Status has one entry a sample asked for; the bytes of those that are not
+	// Absent are in their places.
+	Received struct {
+		Ticket uint32
+		Status []Status
+	}
+
+	// PeerLost: a peer did not answer Ask in time.
+	PeerLost struct{ Ticket uint32 }
+
+	// Asked: a peer wants samples for its trainers' part of a global batch. Ticket is the peer's.
+	Asked struct {
+		Peer         int
+		Ticket       uint32
+		Epoch, Batch int
+		IDs          []SampleID
+	}
+
+	// Sent: the answer to Asked has left.
+	Sent struct {
+		Peer   int
+		Ticket uint32
+	}
+
+	// Scored: the scores of samples changed.
+	Scored struct {
+		IDs    []SampleID
+		Scores []float32 // of all samples
+	}
+)
+
+// Status is what an owner says of a sample it was asked for.
+type Status uint8
+
+const (
+	// Absent: not here, the asker reads storage itself.
+	Absent Status = iota
+	// Present: it was a resident.
+	Present
+	// Staged: it was read from storage for this draw.
+	Staged
+)
+
+// Source says where the bytes of a delivered sample came from. The numbers are the door protocol's.
+type Source uint8
+
+const (
+	FromLocal    Source = iota // this rank's memory
+	FromPeer                   // another rank's memory
+	FromStorage                // storage, as planned
+	FromFallback               // storage, because a planned hit could not be had
+	NotHere                    // nowhere: the client reads storage
+	Unreadable                 // nowhere: the sample cannot be read
+)
+
+// A Command is what a rank has to do. Stager.Step returns it.
+type Command interface{ command() }
+
+type (
+	// Fetch: read the sample from storage into a place of its own; answer Fetched or Starved. Need orders reads.
+	Fetch struct {
+		ID   SampleID
+		Need uint64
+	}
+
+	// Ask: get samples from a peer into places of their own; answer Received or PeerLost. A sample that there
+	// is no room for counts as Absent.
+	Ask struct {
+		Peer         int
+		Ticket       uint32
+		Epoch, Batch int
+		IDs          []SampleID
+	}
+
+	// Send: answer a peer's Asked; answer Sent when the memory may change again.
+	Send struct {
+		Peer   int
+		Ticket uint32
+		IDs    []SampleID
+		Status []Status
+	}
+
+	// Deliver: give a trainer its part of a batch. The slices are the receiver's.
+	Deliver struct {
+		Ticket uint64
+		Lease  uint32
+		IDs    []SampleID
+		Source []Source
+		Errs   map[int]error // by place, for Unreadable
+	}
+
+	// Free: the sample's place is not needed any more.
+	Free struct{ ID SampleID }
+)
+
+func (Planned) event()   {}
+func (Requested) event() {}
+func (Withdrawn) event() {}
+func (Released) event()  {}
+func (Fetched) event()   {}
+func (Starved) event()   {}
+func (Room) event()      {}
+func (Received) event()  {}
+func (PeerLost) event()  {}
+func (Asked) event()     {}
+func (Sent) event()      {}
+func (Scored) event()    {}
+
+func (Fetch) command()   {}
+func (Ask) command()     {}
+func (Send) command()    {}
+func (Deliver) command() {}
+func (Free) command()    {}

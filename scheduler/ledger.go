@@ -1,0 +1,206 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// Ledger collects what training reports and folds it into scores, in order of global batch number, so that the
+// scores do not depend on when a report arrived or from where. It is not safe for concurrent use.
+//
+// A global batch is folded when it is final for every trainer: its reports are there, or will never come.
+// Folding stops at an epoch's cut until the scores for the next plan have been taken by Take.
+type Ledger struct {
+	scorer Scorer
+	scores []float32
+	passes []*pass // oldest first; the newest has the epoch under way
+	buffer struct{ losses, scores []float32 }
+}
+
+// pass is what is known of one planned epoch.
+type pass struct {
+	epoch    int
+	ids      []SampleID // from place start on
+	consumer []uint16
+	losses   []float32 // NaN: not reported
+	start    int       // place in the epoch's draws at which ids begin, a multiple of batch
+	batch    int
+	draws    int
+	cut      int
+	taken    bool
+	final    []int32 // by trainer: batches below are final
+	folded   int     // batches below are folded
+}
+
+// NewLedger returns a ledger that begins with scores, one a sample, which it takes over.
+func NewLedger(scorer Scorer, scores []float32) *Ledger {
+	return &Ledger{scorer: scorer, scores: scores}
+}
+
+// EqualScores returns the scores of samples that nothing is known about.
+func EqualScores(samples int, initial float32) []float32 {
+	scores := make([]float32, samples)
+	for i := range scores {
+		scores[i] = initial
+	}
+	return scores
+}
+
+// Scores returns the scores as folded so far. The slice is the ledger's own and changes.
+func (l *Ledger) Scores() []float32 { return l.scores }
+
+// Open tells the ledger the plan that reports from now on refer to. Opening an epoch that is open does nothing.
+func (l *Ledger) Open(p *Plan) {
+	if l.find(p.Epoch) != nil {
+		return
+	}
+	n := &pass{
+		epoch: p.Epoch, ids: p.IDs, consumer: p.Consumer, batch: p.Batch, draws: len(p.IDs), cut: p.Cut(),
+		final: make([]int32, len(p.World)), losses: unreported(len(p.IDs)),
+	}
+	l.passes = append(l.passes, n)
+	// The scores of two epochs ago are folded or will never come.
+	for len(l.passes) > 2 {
+		l.foldPass(l.passes[0], true, nil)
+		l.passes = l.passes[1:]
+	}
+}
+
+func unreported(n int) []float32 {
+	losses := make([]float32, n)
+	for i := range losses {
+		losses[i] = float32(math.NaN())
+	}
+	return losses
+}
+
+func (l *Ledger) find(epoch int) *pass {
+	for i := len(l.passes) - 1; i >= 0; i-- {
+		if l.passes[i].epoch == epoch {
+			return l.passes[i]
+		}
+	}
+	return nil
+}
+
+func (p *pass) batches() int { return (p.draws + p.batch - 1) / p.batch }
+
+// Known reports whether epoch is open.
+func (l *Ledger) Known(epoch int) bool { return l.find(epoch) != nil }
+
+// Report records the losses of trainer's part of a global batch, in the plan's order, and makes all its earlier
+// batches of that epoch final. What is final already is ignored: a report that is sent twice counts once.
+//
+// It returns an error when the epoch is not open, the batch is out of range or the number of losses is wrong.
+func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
+	p := l.find(epoch)
+	if p == nil {
+		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)
+	}
+	if trainer < 0 || trainer >= len(p.final) || batch < 0 || batch >= p.batches() {
+		return fmt.Errorf("scheduler: a report of trainer %d, batch %d, of %d trainers, %d batches", trainer, batch, len(p.final), p.batches())
+	}
+	lo := batch*p.batch - p.start
+	if lo < 0 || batch < int(p.final[trainer]) {
+		return nil
+	}
+	n := 0
+	for i := lo; i < min(lo+p.batch, len(p.ids)); i++ {
+		if int(p.consumer[i]) == trainer {
+			n++
+		}
+	}
+	if n != len(losses) {
+		return fmt.Errorf("scheduler: a report of %d losses for batch %d of epoch %d, of which trainer %d has %d draws", len(losses), batch, epoch, trainer, n)
+	}
+	n = 0
+	for i := lo; i < min(lo+p.batch, len(p.ids)); i++ {
+		if int(p.consumer[i]) == trainer {
+			p.losses[i] = losses[n]
+			n++
+		}
+	}
+	p.final[trainer] = int32(batch + 1)
+	return nil
+}
+
+// Finish says that trainer has gone on to epoch: all its batches of the epochs opened before are final.
+func (l *Ledger) Finish(trainer, epoch int) {
+	for _, p := range l.passes {
+		if p.epoch == epoch {
+			break
+		}
+		p.final[trainer] = int32(p.batches())
+	}
+}
+
+// Fold folds every batch that is final, and calls scored with the samples of each. It reports whether a cut was
+// reached, that is whether Take may be called.
+func (l *Ledger) Fold(scored func([]SampleID)) bool {
+	for i, p := range l.passes {
+		if i > 0 && l.passes[i-1].folded < l.passes[i-1].batches() {
+			break
+		}
+		l.foldPass(p, false, scored)
+	}
+	return l.Ready()
+}
+
+// Ready reports whether the scores for the plan after the newest epoch are all folded.
+func (l *Ledger) Ready() bool {
+	if len(l.passes) == 0 {
+		return true
+	}
+	p := l.passes[len(l.passes)-1]
+	return p.folded >= p.cut
+}
+
+// Take returns a copy of the scores that the plan after the newest epoch is made from, and lets folding go on
+// past the cut. Ready must hold.
+func (l *Ledger) Take() []float32 {
+	if !l.Ready() {
+		panic("scheduler: Take before the cut")
+	}
+	if len(l.passes) > 0 {
+		p := l.passes[len(l.passes)-1]
+		p.taken = true
+	}
+	return append([]float32(nil), l.scores...)
+}
+
+func (l *Ledger) foldPass(p *pass, all bool, scored func([]SampleID)) {
+	end := p.batches()
+	if !all {
+		for _, f := range p.final {
+			end = min(end, int(f))
+		}
+		if !p.taken {
+			end = min(end, p.cut)
+		}
+	}
+	for ; p.folded < end; p.folded++ {
+		lo := p.folded*p.batch - p.start
+		if lo < 0 {
+			continue
+		}
+		hi := min(lo+p.batch, len(p.ids))
+		l.foldBatch(p.ids[lo:hi], p.losses[lo:hi])
+		if scored != nil {
+			scored(p.ids[lo:hi])
+		}
+	}
+}
+
+func (l *Ledger) foldBatch(ids []SampleID, losses []float32) {
+	b := &l.buffer
+	b.scores = b.scores[:0]
+	for _, id := range ids {
+		b.scores = append(b.scores, l.scores[id])
+	}
+	l.scorer.Score(losses, b.scores)
+	for i, id := range ids {
+		if losses[i] == losses[i] { // not NaN
+			l.scores[id] = b.scores[i]
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package scheduler
+
+// Assignment says which trainer consumes a draw.
+type Assignment uint8
+
+const (
+	// AssignLocal gives the draws of a global batch to the trainers of their owner first.
+	AssignLocal Assignment = iota
+	// AssignSampler gives position j of a global batch to trainer j mod W, as DistributedSampler does.
+	AssignSampler
+)
+
+// Plan is an epoch: its draws, in order, and who consumes each. It is the same on every rank, but for the
+// owner's view, which is of one rank. A Plan does not change after NewPlan, and may be read concurrently.
+type Plan struct {
+	*Draws
+	Batch    int      // draws in a global batch; the last one may have fewer
+	Consumer []uint16 // trainer of each draw, len(IDs)
+	World    []int32  // rank of each trainer
+
+	ownNext []int32 // owner's view: for each draw of an owned sample, in order, the place of its next draw in this epoch, or -1
+	first   []int32 // owner's view: place of the sample's first draw in this epoch, or -1; by sample
+}
+
+// PlanConfig is what a plan is made from, besides epoch and scores.
+type PlanConfig struct {
+	Sampler    Sampler
+	Samples    int
+	BatchSize  int     // a trainer's
+	World      []int32 // rank of each trainer; the global batch is BatchSize · len(World)
+	Ranks      int
+	Rank       int // whose view to add
+	Assignment Assignment
+}
+
+// NewPlan draws an epoch and assigns its draws. scores has one entry a sample and must not change afterwards;
+// it may be nil when the sampler is not weighted. The same arguments give the same plan on every rank.
+func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
+	draws := cfg.Sampler.Draw(epoch, scores)
+	p := &Plan{
+		Draws:    draws,
+		Batch:    cfg.BatchSize * len(cfg.World),
+		Consumer: make([]uint16, len(draws.IDs)),
+		World:    cfg.World,
+	}
+	prefer := func(SampleID) float32 { return 0 }
+	if cfg.Sampler.Weighted() {
+		prefer = func(id SampleID) float32 { return scores[id] }
+	}
+	Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+	p.view(cfg)
+	return p
+}
+
+// view finds, for the samples that cfg.Rank owns, when each is drawn first and next.
+func (p *Plan) view(cfg PlanConfig) {
+	p.first = make([]int32, cfg.Samples)
+	for i := range p.first {
+		p.first[i] = -1
+	}
+	owned := 0
+	for _, id := range p.IDs {
+		if Owner(id, cfg.Ranks) == cfg.Rank {
+			owned++
+		}
+	}
+	p.ownNext = make([]int32, owned)
+	for i := len(p.IDs) - 1; i >= 0; i-- {
+		id := p.IDs[i]
+		if Owner(id, cfg.Ranks) == cfg.Rank {
+			owned--
+			p.ownNext[owned] = p.first[id]
+			p.first[id] = int32(i)
+		}
+	}
+}
+
+// Batches is the number of global batches.
+func (p *Plan) Batches() int { return (len(p.IDs) + p.Batch - 1) / p.Batch }
+
+// Range returns the places [lo, hi) of global batch b in IDs.
+func (p *Plan) Range(b int) (lo, hi int) {
+	lo = b * p.Batch
+	return lo, min(lo+p.Batch, len(p.IDs))
+}
+
+// Cut is the global batch before which scores enter the plan of the next epoch. An eighth of the epoch is left
+// for the exchange of scores and the making of the plan.
+func (p *Plan) Cut() int { return p.Batches() - p.Batches()/8 }
+
+// Part appends to dst the samples of global batch b that trainer consumes, in order.
+func (p *Plan) Part(dst []SampleID, b int, trainer int) []SampleID {
+	lo, hi := p.Range(b)
+	for i := lo; i < hi; i++ {
+		if int(p.Consumer[i]) == trainer {
+			dst = append(dst, p.IDs[i])
+		}
+	}
+	return dst
+}
+
+// time is the time of place i of this epoch, in epochs.
+func (p *Plan) time(i int32) float64 {
+	return float64(p.Epoch) + float64(i)/float64(len(p.IDs))
+}

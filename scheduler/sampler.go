@@ -1,0 +1,139 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Sampler turns importance into the draws of an epoch. It holds no state between epochs: the same epoch and
+// scores give the same draws, whenever and wherever it is asked. It may be used concurrently.
+type Sampler interface {
+	// Weighted reports whether draws depend on scores. If not, Draw ignores them and may be given nil.
+	Weighted() bool
+
+	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one entry a sample, non-negative and finite; all
+	// zero counts as all equal. The result keeps a reference to scores: the caller leaves them unchanged as long
+	// as it uses the result. Draw panics when scores has another length or holds a negative, infinite or NaN score.
+	Draw(epoch int, scores []float32) *Draws
+}
+
+// SamplerConfig says which sampler, over what.
+type SamplerConfig struct {
+	Name            string // torch, uniform, sequential, pads, weighted, weighted-once, subset
+	Samples         int    // N > 0
+	Seed            int64
+	BatchSize       int     // a trainer's; the global batch is BatchSize · World
+	World           int     // trainers
+	DropLast        bool    // drop the last global batch when it is not full (DataLoader's drop_last)
+	SamplerDropLast bool    // torch only: DistributedSampler's drop_last
+	Fraction        float64 // subset only: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
+}
+
+// makers has one entry a sampler.
+var makers = map[string]func(SamplerConfig) Sampler{
+	"torch":         newTorchSampler,
+	"sequential":    newSequentialSampler,
+	"uniform":       newUniformSampler,
+	"weighted":      newWeightedSampler,
+	"pads":          newWeightedSampler,
+	"weighted-once": newOnceSampler,
+	"subset":        newSubsetSampler,
+}
+
+// SamplerNames returns the names that NewSampler knows, sorted.
+func SamplerNames() []string {
+	names := make([]string, 0, len(makers))
+	for name := range makers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NewSampler returns the sampler that cfg describes.
+//
+// It returns an error when cfg's name is unknown, a number is out of its range, or an epoch could not hold a
+// single draw.
+func NewSampler(cfg SamplerConfig) (Sampler, error) {
+	maker, ok := makers[cfg.Name]
+	if !ok {
+		return nil, fmt.Errorf("scheduler: unknown sampler %q, the known ones are %s",
+			cfg.Name, strings.Join(SamplerNames(), ", "))
+	}
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("scheduler: sampler %s: %w", cfg.Name, err)
+	}
+	return maker(cfg), nil
+}
+
+func (c SamplerConfig) check() error {
+	switch {
+	case c.Samples < 1 || c.Samples > math.MaxInt32:
+		return fmt.Errorf("the number of samples is %d, it must be in [1, 2^31)", c.Samples)
+	case c.BatchSize < 1:
+		return fmt.Errorf("the batch size is %d, it must be at least 1", c.BatchSize)
+	case c.World < 1 || c.World > math.MaxUint16:
+		return fmt.Errorf("the number of trainers is %d, it must be in [1, 65535]", c.World)
+	case c.BatchSize > math.MaxInt32/c.World:
+		return fmt.Errorf("%d trainers with a batch size of %d make a global batch of 2^31 draws or more",
+			c.World, c.BatchSize)
+	case !(c.Fraction >= 0 && c.Fraction <= 1):
+		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
+	case c.Name != "torch" && c.SamplerDropLast:
+		return fmt.Errorf("DistributedSampler's drop_last belongs to the sampler torch")
+	case c.Name == "torch" && c.Samples >= torchSamplesMax:
+		return fmt.Errorf("the number of samples is %d, torch.randperm uses another algorithm from %d on",
+			c.Samples, torchSamplesMax)
+	}
+	draws := c.Samples
+	if c.Name == "torch" {
+		draws = torchTotal(c)
+	}
+	if draws == 0 {
+		return fmt.Errorf("%d samples are fewer than %d trainers, so drop_last leaves none", c.Samples, c.World)
+	}
+	if c.DropLast && draws < c.globalBatch() {
+		return fmt.Errorf("%d draws are fewer than one global batch of %d, so drop_last leaves none",
+			draws, c.globalBatch())
+	}
+	return nil
+}
+
+// globalBatch is the number of draws in a full global batch.
+func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }
+
+// clocks are the race clocks of the samples.
+func (c SamplerConfig) clocks() source { return newSource(c.Seed, forClock) }
+
+// rates turn scores into the rates λ of the race clocks.
+type rates struct {
+	scores   []float32 // the caller's
+	perScore float64   // λ of a score of 1
+	equal    float64   // λ of all samples when all scores are zero, else 0
+}
+
+// newRates makes the sum of all rates be total. The sum of scores is taken in the order of ids, so it has the same
+// bits everywhere. It panics when there is not one score a sample, or a score is negative, infinite or NaN.
+func newRates(scores []float32, samples int, total float64) rates {
+	if len(scores) != samples {
+		panic(fmt.Sprintf("scheduler: Draw got %d scores for %d samples.", len(scores), samples))
+	}
+	sum := 0.0
+	for id, s := range scores {
+		if !(s >= 0 && s <= math.MaxFloat32) {
+			panic(fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite and not negative.", s, id))
+		}
+		sum += float64(s)
+	}
+	if sum == 0 {
+		return rates{scores: scores, equal: total / float64(samples)}
+	}
+	return rates{scores: scores, perScore: total / sum}
+}
+
+// of returns the rate of a score; a negative one counts as 0.
+func (r rates) of(score float32) float64 {
+	return r.equal + float64(r.perScore*float64(max(score, 0)))
+}

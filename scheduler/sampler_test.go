@@ -1,0 +1,269 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestNewSamplerErrors(t *testing.T) {
+	good := SamplerConfig{Name: "uniform", Samples: 10, BatchSize: 2, World: 3}
+	tests := []struct {
+		name   string
+		change func(c *SamplerConfig)
+		want   string
+	}{
+		{"unknown", func(c *SamplerConfig) { c.Name = "random" },
+			`unknown sampler "random", the known ones are pads, sequential, subset, torch, uniform, weighted, weighted-once`},
+		{"no samples", func(c *SamplerConfig) { c.Samples = 0 }, "samples is 0"},
+		{"too many samples", func(c *SamplerConfig) { c.Samples = 1 << 31 }, "2^31"},
+		{"batch size", func(c *SamplerConfig) { c.BatchSize = 0 }, "batch size is 0"},
+		{"no trainers", func(c *SamplerConfig) { c.World = -1 }, "trainers is -1"},
+		{"too many trainers", func(c *SamplerConfig) { c.World = 1 << 16 }, "65535"},
+		{"huge batch", func(c *SamplerConfig) { c.BatchSize, c.World = 1<<20, 1<<11 }, "2^31 draws or more"},
+		{"fraction", func(c *SamplerConfig) { c.Fraction = 1.5 }, "fraction is 1.5"},
+		{"NaN fraction", func(c *SamplerConfig) { c.Fraction = math.NaN() }, "fraction is NaN"},
+		{"drop last", func(c *SamplerConfig) { c.DropLast, c.BatchSize = true, 4 }, "fewer than one global batch of 12"},
+		{"sampler drop last", func(c *SamplerConfig) { c.SamplerDropLast = true }, "belongs to the sampler torch"},
+		{"torch, drop last", func(c *SamplerConfig) { c.Name, c.DropLast, c.BatchSize = "torch", true, 5 },
+			"12 draws are fewer than one global batch of 15"},
+		{"torch, sampler drop last", func(c *SamplerConfig) { c.Name, c.SamplerDropLast, c.World = "torch", true, 11 },
+			"10 samples are fewer than 11 trainers"},
+		{"torch, too many samples", func(c *SamplerConfig) { c.Name, c.Samples = "torch", torchSamplesMax },
+			"another algorithm"},
+	}
+	mustSampler(t, good)
+	for _, tt := range tests {
+		cfg := good
+		tt.change(&cfg)
+		_, err := NewSampler(cfg)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "scheduler: ") {
+			t.Errorf("%s: the error is %v, want one with %q", tt.name, err, tt.want)
+		}
+	}
+	torch := SamplerConfig{Name: "torch", Samples: 10, BatchSize: 4, World: 3, DropLast: true}
+	mustSampler(t, torch) // 10 samples are padded to 12 draws, one global batch
+}
+
+func TestDrawMisuse(t *testing.T) {
+	for _, name := range []string{"pads", "weighted", "weighted-once", "subset"} {
+		s := mustSampler(t, SamplerConfig{Name: name, Samples: 3, BatchSize: 1, World: 1})
+		for _, scores := range [][]float32{nil, {1, 2}, {1, 2, -1}, {1, nan32, 1}, {1, 1, float32(math.Inf(1))}} {
+			mustPanic(t, name, func() { s.Draw(0, scores) })
+		}
+	}
+}
+
+// anyConfig generates a configuration that NewSampler accepts.
+func anyConfig(t *rapid.T) SamplerConfig {
+	cfg := SamplerConfig{
+		Name:      rapid.SampledFrom(SamplerNames()).Draw(t, "name"),
+		Samples:   rapid.IntRange(1, 300).Draw(t, "samples"),
+		Seed:      rapid.Int64().Draw(t, "seed"),
+		BatchSize: rapid.IntRange(1, 20).Draw(t, "batch size"),
+		World:     rapid.IntRange(1, 8).Draw(t, "world"),
+		DropLast:  rapid.Bool().Draw(t, "drop last"),
+	}
+	if cfg.Name == "torch" {
+		cfg.SamplerDropLast = rapid.Bool().Draw(t, "sampler drop last")
+	}
+	if _, err := NewSampler(cfg); err != nil {
+		cfg.DropLast, cfg.SamplerDropLast = false, false
+	}
+	return cfg
+}
+
+func anyScores(t *rapid.T, samples int) []float32 {
+	score := rapid.OneOf(rapid.Just(float32(0)), rapid.Just(float32(1)), rapid.Float32Range(0, 10),
+		rapid.Float32Range(0, math.MaxFloat32))
+	return rapid.SliceOfN(score, samples, samples).Draw(t, "scores")
+}
+
+// TestDraws checks, for any sampler, the length of an epoch, which samples are in it, and that it is a function of its
+// arguments.
+func TestDraws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := anyConfig(t)
+		scores := anyScores(t, cfg.Samples)
+		epoch := rapid.IntRange(0, 1000).Draw(t, "epoch")
+		s, err := NewSampler(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := s.Draw(epoch, scores)
+		checkLength(t, cfg, len(d.IDs))
+		checkOnce(t, cfg, d.IDs)
+		again, _ := NewSampler(cfg)
+		again.Draw(epoch+1, scores)
+		if same := again.Draw(epoch, slices.Clone(scores)); !slices.Equal(same.IDs, d.IDs) {
+			t.Fatalf("the same epoch has other draws")
+		}
+		total := 0.0
+		for _, score := range scores {
+			total += float64(score)
+		}
+		for _, id := range d.IDs {
+			if int(id) >= cfg.Samples {
+				t.Fatalf("sample %d of %d is drawn", id, cfg.Samples)
+			}
+			if withReplacement(cfg) && scores[id] == 0 && total > 0 {
+				t.Fatalf("sample %d is drawn, and has the score 0", id)
+			}
+		}
+	})
+}
+
+func withReplacement(cfg SamplerConfig) bool { return cfg.Name == "pads" || cfg.Name == "weighted" }
+
+func checkLength(t *rapid.T, cfg SamplerConfig, got int) {
+	batch, n := cfg.globalBatch(), cfg.Samples
+	want := (n + batch - 1) / batch * batch
+	switch cfg.Name {
+	case "torch":
+		want = (n + cfg.World - 1) / cfg.World * cfg.World
+		if cfg.SamplerDropLast {
+			want = n / cfg.World * cfg.World
+		}
+	case "sequential":
+		want = n
+	case "subset":
+		if got == 0 || got > want || got%batch != 0 {
+			t.Fatalf("%+v: %d draws", cfg, got)
+		}
+		return
+	}
+	if cfg.DropLast {
+		want = n / batch * batch
+		if cfg.Name == "torch" && !cfg.SamplerDropLast {
+			want = (n + cfg.World - 1) / cfg.World * cfg.World / batch * batch
+		}
+	}
+	if got != want {
+		t.Fatalf("%+v: %d draws, want %d", cfg, got, want)
+	}
+}
+
+// checkOnce checks that draws without replacement hold no sample twice, but for what fills the last batch, which is the
+// epoch's beginning.
+func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
+	if withReplacement(cfg) {
+		return
+	}
+	seen := make(map[SampleID]bool)
+	for i, id := range ids {
+		if seen[id] {
+			if !cfg.DropLast && cfg.Name != "subset" && len(seen) != cfg.Samples {
+				t.Fatalf("%+v: draw %d repeats sample %d before all were drawn", cfg, i, id)
+			}
+			for k := i; k < len(ids); k++ {
+				if ids[k] != ids[k-i] {
+					t.Fatalf("%+v: draws from %d on do not repeat the beginning: %v", cfg, i, ids)
+				}
+			}
+			return
+		}
+		seen[id] = true
+	}
+}
+
+// TestWorldDoesNotMatter: our own samplers draw the same whoever shares the global batch.
+func TestWorldDoesNotMatter(t *testing.T) {
+	scores := testScores(500)
+	for _, name := range SamplerNames() {
+		if name == "torch" {
+			continue
+		}
+		a := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 64, World: 1}).Draw(2, scores)
+		b := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 4, World: 16}).Draw(2, scores)
+		if !slices.Equal(a.IDs, b.IDs) {
+			t.Errorf("%s: 16 trainers get other global batches than one", name)
+		}
+	}
+}
+
+// TestEqualScores: all zero counts as all equal, and equal clocks make weighted-once a uniform permutation.
+func TestEqualScores(t *testing.T) {
+	const n = 1000
+	draw := func(name string, score float32) []SampleID {
+		scores := make([]float32, n)
+		for i := range scores {
+			scores[i] = score
+		}
+		return mustSampler(t, SamplerConfig{Name: name, Samples: n, BatchSize: 10, World: 2, Seed: 9}).Draw(4, scores).IDs
+	}
+	for _, name := range []string{"pads", "weighted", "weighted-once", "subset"} {
+		if !slices.Equal(draw(name, 0), draw(name, 2)) {
+			t.Errorf("%s: zero scores and equal scores make different draws", name)
+		}
+	}
+	if !slices.Equal(draw("weighted-once", 1), draw("uniform", 1)) {
+		t.Error("weighted-once with equal scores is not the uniform permutation")
+	}
+}
+
+// TestSeedsAndEpochsDiffer: neighbouring seeds and epochs share no more draws by place than chance makes them.
+func TestSeedsAndEpochsDiffer(t *testing.T) {
+	const n = 2000
+	scores := testScores(n)
+	for _, name := range SamplerNames() {
+		if name == "sequential" {
+			continue
+		}
+		draw := func(seed int64, epoch int) []SampleID {
+			return mustSampler(t, SamplerConfig{Name: name, Samples: n, BatchSize: 10, World: 2, Seed: seed}).Draw(epoch, scores).IDs
+		}
+		base := draw(0, 0)
+		for what, other := range map[string][]SampleID{"seed": draw(1, 0), "epoch": draw(0, 1)} {
+			same := 0
+			for i := range min(len(base), len(other)) {
+				if base[i] == other[i] {
+					same++
+				}
+			}
+			// torch adds seed and epoch, so only one change at a time is a change for it. Heavy samples meet by chance.
+			if same > 40 {
+				t.Errorf("%s: the next %s has %d of %d draws at the same place", name, what, same, len(base))
+			}
+		}
+	}
+}
+
+// TestHorizonDoesNotMatter: the first L arrivals are the same however far arrivals are made.
+func TestHorizonDoesNotMatter(t *testing.T) {
+	const n = 3000
+	r := newRates(testScores(n), n, n)
+	clock := newSource(5, forClock).epoch(1)
+	want := inOrder(arrivals(nil, clock, r, 1.2), n)
+	for _, horizon := range []float64{1.1, 1.3, 2, 7.7} {
+		if got := inOrder(arrivals(nil, clock, r, horizon), n); !slices.Equal(got, want) {
+			t.Errorf("the horizon %v makes other draws", horizon)
+		}
+	}
+}
+
+// TestHorizonGrows: tiny epochs often have too few arrivals in the first horizon; they still have L draws.
+func TestHorizonGrows(t *testing.T) {
+	for seed := range int64(200) {
+		cfg := SamplerConfig{Name: "weighted", Samples: 2, BatchSize: 1, World: 1, Seed: seed}
+		if got := len(mustSampler(t, cfg).Draw(0, []float32{1e-30, 1e30}).IDs); got != 2 {
+			t.Fatalf("seed %d: %d draws", seed, got)
+		}
+	}
+}
+
+func TestSortByTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		keys := rapid.SliceOf(rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 3))).Draw(t, "keys")
+		words := make([]uint64, len(keys))
+		for i, key := range keys {
+			words[i] = uint64(key)<<32 | uint64(i)
+		}
+		want := slices.Sorted(slices.Values(words)) // ids rise, so a stable sort is a full sort
+		if got := sortByTime(words, make([]uint64, len(words))); !slices.Equal(got, want) {
+			t.Fatalf("got %x, want %x", got, want)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package scheduler
+
+// torchSampler draws what torch.utils.data.DistributedSampler(shuffle=True) draws, bit for bit: replica r of W gets
+// IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without SamplerDropLast the permutation is
+// padded from its beginning to a multiple of W, with it it is cut.
+//
+// Source: PyTorch 1.13, torch/utils/data/distributed.py, DistributedSampler.
+type torchSampler struct {
+	cfg   SamplerConfig
+	total int // draws before DropLast
+	draws int // draws of an epoch
+}
+
+func newTorchSampler(cfg SamplerConfig) Sampler {
+	s := &torchSampler{cfg: cfg, total: torchTotal(cfg)}
+	s.draws = s.total
+	if cfg.DropLast {
+		s.draws -= s.draws % cfg.globalBatch()
+	}
+	return s
+}
+
+// torchTotal is DistributedSampler's total_size.
+func torchTotal(cfg SamplerConfig) int {
+	each := cfg.Samples / cfg.World // = ceil((N - W) / W) when W does not divide N
+	if cfg.Samples%cfg.World != 0 && !cfg.SamplerDropLast {
+		each++
+	}
+	return each * cfg.World
+}
+
+func (s *torchSampler) Weighted() bool { return false }
+
+func (s *torchSampler) Draw(epoch int, _ []float32) *Draws {
+	ids := s.permutation(epoch, max(s.draws-s.cfg.Samples, 0))
+	if s.draws > len(ids) {
+		ids = ids[:s.draws]
+		repeat(ids, s.cfg.Samples)
+	}
+	return &Draws{Epoch: epoch, IDs: ids[:s.draws], forecast: &torchForecast{sampler: s, epoch: epoch}}
+}
+
+func (s *torchSampler) permutation(epoch, spare int) []SampleID {
+	return randperm(s.cfg.Samples, s.cfg.Seed+int64(epoch), spare)
+}
+
+// torchForecast knows the next epoch exactly.
+type torchForecast struct {
+	unweighted
+	sampler *torchSampler
+	epoch   int
+	place   []int32 // of each sample in the next epoch's permutation; made when first asked
+}
+
+// next is exact if the next epoch draws the sample; if the next epoch drops it, it is taken to come in the middle of
+// the epoch after it.
+func (f *torchForecast) next(id SampleID, _ float32) float64 {
+	if f.place == nil {
+		f.place = make([]int32, f.sampler.cfg.Samples)
+		for p, id := range f.sampler.permutation(f.epoch+1, 0) {
+			f.place[id] = int32(p)
+		}
+	}
+	if p := int(f.place[id]); p < f.sampler.draws {
+		return float64(f.epoch+1) + float64(p)/float64(f.sampler.draws)
+	}
+	return float64(f.epoch+2) + 0.5
+}

@@ -1,0 +1,305 @@
+package scheduler
+
+import "math"
+
+// Stager is one rank's share of one data set as a state machine: it decides what is fetched, asked of peers,
+// delivered, kept and freed, and when. Events go in, commands come out; it does nothing itself, and the same
+// events give the same commands. It is not safe for concurrent use.
+//
+// A window of global batches runs ahead of the slowest local trainer, bounded in bytes and in batches. When a
+// batch enters it, every draw of a sample that this rank owns passes the policy, and what the local trainers
+// consume is brought in: by Fetch if this rank owns it, else by Ask. A sample that its owner would not keep is
+// fetched by the rank that consumes it.
+//
+// Whatever goes wrong costs speed only: a trainer gets the samples of its batch, or is told to read them itself.
+type Stager struct {
+	cfg   StagerConfig
+	cache *Cache
+
+	plans    []*planned // oldest first
+	cur      *planned   // the plan the window's end is in
+	batch    int        // the next batch of cur to enter the window
+	own      int        // place in cur.ownNext of the next owned draw
+	progress []int64    // by trainer: position of the furthest batch requested, -1 before the first
+	demand   int64      // furthest position that a local trainer waits for
+	asked    int64      // furthest position that a peer asked for
+	scores   []float32
+
+	copies      []sampleCopy // by sample
+	windowBytes int64        // of the copies that are not residents
+	waiting     map[SampleID][]waiter
+	starved     []SampleID
+
+	parts     map[partKey]*part
+	byTicket  map[uint64]*part
+	leases    map[uint32]*part
+	lastLease uint32
+
+	asks     map[uint32]*Ask
+	lastAsk  uint32
+	promises promises
+	early    []Asked // asked for before the window got there
+	answers  map[answerKey]*answer
+
+	plannedHits map[int]int
+	out         []Command
+}
+
+// StagerConfig says whose stager it is. All fields but Policy's state stay as they are.
+type StagerConfig struct {
+	Rank, Ranks   int
+	World         []int32 // rank of each trainer
+	Samples       int
+	Size          func(SampleID) int64
+	Policy        Policy
+	CapacityBytes int64 // of this rank's partition
+	WindowBytes   int64 // of samples brought in ahead, or still in use, that are not residents
+}
+
+// aheadBatches bounds the window in batches. 64 batches of a tenth of a second hide storage that takes seconds.
+const aheadBatches = 64
+
+// planned is a plan in the stager's list.
+type planned struct {
+	*Plan
+	from int   // first batch that is trained
+	base int64 // position of batch 0: positions count batches over all plans
+}
+
+func (p *planned) position(batch int) int64 { return p.base + int64(batch) }
+
+// sampleCopy is what this rank has of a sample.
+type sampleCopy struct {
+	state  copyState
+	source Source // what its first delivery counts as
+	window bool   // counted in windowBytes
+	pins   uint16 // parts, promises and answers that need it
+}
+
+type copyState uint8
+
+const (
+	absent copyState = iota
+	coming
+	here
+)
+
+// NewStager returns a stager that has nothing.
+func NewStager(cfg StagerConfig) *Stager {
+	s := &Stager{
+		cfg:         cfg,
+		cache:       NewCache(cfg.Policy, cfg.Samples, cfg.CapacityBytes, cfg.Size),
+		progress:    make([]int64, len(cfg.World)),
+		demand:      -1,
+		asked:       -1,
+		copies:      make([]sampleCopy, cfg.Samples),
+		waiting:     map[SampleID][]waiter{},
+		parts:       map[partKey]*part{},
+		byTicket:    map[uint64]*part{},
+		leases:      map[uint32]*part{},
+		asks:        map[uint32]*Ask{},
+		answers:     map[answerKey]*answer{},
+		plannedHits: map[int]int{},
+	}
+	for t := range s.progress {
+		s.progress[t] = -1
+	}
+	s.promises.byKey = map[promiseKey][]SampleID{}
+	return s
+}
+
+// Step takes an event and returns the commands that follow from it. The slice is valid until the next Step.
+func (s *Stager) Step(e Event) []Command {
+	s.out = s.out[:0]
+	switch e := e.(type) {
+	case Planned:
+		s.onPlanned(e)
+	case Requested:
+		s.onRequested(e)
+	case Withdrawn:
+		if p := s.byTicket[e.Ticket]; p != nil {
+			p.ticket = 0
+			delete(s.byTicket, e.Ticket)
+		}
+	case Released:
+		s.onReleased(e)
+	case Fetched:
+		s.onFetched(e)
+	case Starved:
+		s.onStarved(e)
+	case Room:
+		s.onRoom()
+	case Received:
+		s.onReceived(e)
+	case PeerLost:
+		s.onPeerLost(e)
+	case Asked:
+		s.onAsked(e)
+	case Sent:
+		s.onSent(e)
+	case Scored:
+		s.onScored(e)
+	}
+	s.advance()
+	return s.out
+}
+
+// Knows reports whether the plan of epoch is there.
+func (s *Stager) Knows(epoch int) bool { return s.plan(epoch) != nil }
+
+// Plan returns the plan of epoch, or nil.
+func (s *Stager) Plan(epoch int) *Plan {
+	if p := s.plan(epoch); p != nil {
+		return p.Plan
+	}
+	return nil
+}
+
+// PlannedHits is the number of this rank's own samples' draws of an epoch that its policy called hits.
+func (s *Stager) PlannedHits(epoch int) int { return s.plannedHits[epoch] }
+
+// Cache returns the partition, for reading.
+func (s *Stager) Cache() *Cache { return s.cache }
+
+// WindowBytes is the memory held by samples that are not residents.
+func (s *Stager) WindowBytes() int64 { return s.windowBytes }
+
+func (s *Stager) plan(epoch int) *planned {
+	for i := len(s.plans) - 1; i >= 0; i-- {
+		if s.plans[i].Epoch == epoch {
+			return s.plans[i]
+		}
+	}
+	return nil
+}
+
+func (s *Stager) emit(c Command) { s.out = append(s.out, c) }
+
+func (s *Stager) onPlanned(e Planned) {
+	base := int64(0)
+	if n := len(s.plans); n > 0 {
+		last := s.plans[n-1]
+		base = last.position(last.Batches())
+	}
+	p := &planned{Plan: e.Plan, from: e.From, base: base}
+	s.plans = append(s.plans, p)
+	for _, a := range s.early {
+		if a.Epoch == p.Epoch {
+			s.asked = max(s.asked, p.position(a.Batch))
+		}
+	}
+	if s.cur == nil {
+		s.startEpoch(s.plans[0])
+	}
+	for s.plans[0] != s.cur && len(s.plans) > 3 {
+		s.plans = s.plans[1:]
+	}
+}
+
+// startEpoch moves the window's end to the beginning of p, and gives the residents their exact next uses.
+func (s *Stager) startEpoch(p *planned) {
+	s.cur, s.batch, s.own = p, p.from, 0
+	lo, _ := p.Range(p.from)
+	for i := 0; i < lo; i++ { // draws of batches that are not trained
+		if id := p.IDs[i]; Owner(id, s.cfg.Ranks) == s.cfg.Rank {
+			p.first[id] = p.ownNext[s.own]
+			s.own++
+		}
+	}
+	s.cache.RefreshAll(func(id SampleID) float64 { return s.nextUse(id, p.first[id]) })
+	p.first = nil
+}
+
+// nextUse is the time of the sample's next draw: exact if it has a place in this epoch, else predicted.
+func (s *Stager) nextUse(id SampleID, place int32) float64 {
+	if place >= 0 {
+		return s.cur.time(place)
+	}
+	score := float32(0)
+	if s.scores != nil {
+		score = s.scores[id]
+	}
+	return s.cur.Next(id, score)
+}
+
+func (s *Stager) onScored(e Scored) {
+	s.scores = e.Scores
+	if s.cur == nil {
+		return
+	}
+	beyond := float64(s.cur.Epoch + 1)
+	for _, id := range e.IDs {
+		if s.cache.Resident(id) && s.cache.Next(id) >= beyond {
+			s.cache.Refresh(id, s.nextUse(id, -1))
+		}
+	}
+}
+
+// advance lets batches into the window while they are demanded or there is room.
+func (s *Stager) advance() {
+	for s.cur != nil {
+		if s.batch >= s.cur.Batches() {
+			next := s.after(s.cur)
+			if next == nil {
+				break
+			}
+			s.startEpoch(next)
+			continue
+		}
+		if !s.mayEnter() {
+			break
+		}
+		s.enter(s.batch)
+		s.batch++
+	}
+	s.answerEarly()
+}
+
+func (s *Stager) after(p *planned) *planned {
+	for i, q := range s.plans {
+		if q == p && i+1 < len(s.plans) {
+			return s.plans[i+1]
+		}
+	}
+	return nil
+}
+
+func (s *Stager) mayEnter() bool {
+	pos := s.cur.position(s.batch)
+	if pos <= s.demand {
+		return true
+	}
+	slowest, local := s.slowest()
+	if local && pos > slowest+aheadBatches {
+		return false
+	}
+	if pos <= s.asked {
+		return true
+	}
+	if !local {
+		return false
+	}
+	return s.windowBytes+s.batchBytes() <= s.cfg.WindowBytes
+}
+
+// slowest is the position of the slowest local trainer; before its first request a trainer counts as being at
+// the beginning of the oldest plan. local is false when no trainer is on this rank.
+func (s *Stager) slowest() (pos int64, local bool) {
+	pos = math.MaxInt64
+	for t, rank := range s.cfg.World {
+		if int(rank) != s.cfg.Rank {
+			continue
+		}
+		local = true
+		pos = min(pos, max(s.progress[t], s.plans[0].position(s.plans[0].from)-1))
+	}
+	return pos, local
+}
+
+// batchBytes estimates what a batch adds to the window: this rank's share of the draws, at the mean size of the
+// samples that are in.
+func (s *Stager) batchBytes() int64 {
+	lo, _ := s.cur.Range(s.batch)
+	share := (s.cur.Batch + s.cfg.Ranks - 1) / s.cfg.Ranks
+	return int64(share) * s.cfg.Size(s.cur.IDs[lo])
+}

@@ -1,0 +1,388 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// world is a deterministic simulation of all ranks of a job: stagers, storage, peers and trainers whose actions
+// happen in a random order drawn from a seed, with faults. Trainers move in step, as an all-reduce makes them.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	ranks   []*simRank
+	ledger  *Ledger
+	cfg     PlanConfig
+	pending []func() // things that will happen, in any order
+	faults  faults
+	errors  map[SampleID]bool // samples that cannot be read
+	size    func(SampleID) int64
+	read    map[int]map[SampleID]int // by epoch (of the slowest trainer): storage reads
+	got     map[int][]SampleID       // by position: delivered, all trainers
+	sources [6]int
+	losses  func(epoch int, id SampleID) float32
+	plans   map[int]*Plan
+	tickets uint64
+}
+
+type faults struct {
+	loseAnswers int // one in so many questions is never answered in time
+	noRoom      int // one in so many fetches finds no room
+	unreadable  int // one in so many samples cannot be read
+}
+
+type simRank struct {
+	w       *world
+	rank    int
+	stager  *Stager
+	bytes   map[SampleID]bool // what lies in the slab
+	hungry  bool
+	answers map[uint32][]SampleID // questions of ours under way
+	want    map[uint64]func(Deliver)
+}
+
+func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int, sampler, policy string, capacity float64, assignment Assignment, f faults) *world {
+	t.Helper()
+	trainers := make([]int32, ranks*perRank)
+	for i := range trainers {
+		trainers[i] = int32(i / perRank)
+	}
+	s, err := NewSampler(SamplerConfig{Name: sampler, Samples: samples, Seed: int64(seed), BatchSize: batchSize, World: len(trainers)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scorer, err := NewScorer("logrank")
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func(id SampleID) int64 { return 100 + int64(id%7)*10 }
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size, errors: map[SampleID]bool{},
+		ledger: NewLedger(scorer, EqualScores(samples, scorer.Initial(batchSize*len(trainers)))),
+		read:   map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
+		losses: func(epoch int, id SampleID) float32 { return float32(hashLoss(uint64(id))) + float32(epoch)*0.01 },
+	}
+	owned := make([]int64, ranks)
+	for id := range samples {
+		owned[Owner(SampleID(id), ranks)] += size(SampleID(id))
+		if f.unreadable > 0 && w.rng.IntN(f.unreadable) == 0 {
+			w.errors[SampleID(id)] = true
+		}
+	}
+	w.cfg = PlanConfig{Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers, Ranks: ranks, Assignment: assignment}
+	for r := range ranks {
+		p, err := NewPolicy(policy, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ranks = append(w.ranks, &simRank{
+			w: w, rank: r, bytes: map[SampleID]bool{}, answers: map[uint32][]SampleID{}, want: map[uint64]func(Deliver){},
+			stager: NewStager(StagerConfig{
+				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size, Policy: p,
+				CapacityBytes: int64(capacity * float64(owned[r])), WindowBytes: 130 * int64(batchSize*perRank) * 8,
+			}),
+		})
+	}
+	return w
+}
+
+func hashLoss(x uint64) float64 {
+	x = x*0x9e3779b97f4a7c15 + 1
+	return float64((x>>40)%1000) / 1000
+}
+
+func (w *world) later(f func()) { w.pending = append(w.pending, f) }
+
+// one lets one pending thing happen.
+func (w *world) one() bool {
+	if len(w.pending) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(w.pending))
+	f := w.pending[i]
+	w.pending[i] = w.pending[len(w.pending)-1]
+	w.pending = w.pending[:len(w.pending)-1]
+	f()
+	return true
+}
+
+func (w *world) chance(oneIn int) bool { return oneIn > 0 && w.rng.IntN(oneIn) == 0 }
+
+func (r *simRank) step(e Event) {
+	commands := append([]Command(nil), r.stager.Step(e)...)
+	freed := false
+	for _, c := range commands {
+		switch c := c.(type) {
+		case Fetch:
+			r.w.later(func() { r.fetch(c.ID) })
+		case Ask:
+			r.ask(c)
+		case Send:
+			r.send(c)
+		case Deliver:
+			f := r.want[c.Ticket]
+			if f == nil {
+				r.w.t.Fatalf("rank %d: a delivery to ticket %d that nobody waits for", r.rank, c.Ticket)
+			}
+			delete(r.want, c.Ticket)
+			f(c)
+		case Free:
+			if !r.bytes[c.ID] {
+				r.w.t.Fatalf("rank %d: sample %d freed, and it is not here", r.rank, c.ID)
+			}
+			delete(r.bytes, c.ID)
+			freed = true
+		}
+	}
+	if freed && r.hungry {
+		r.hungry = false
+		r.w.later(func() { r.step(Room{}) })
+	}
+	if used, cap := r.stager.Cache().UsedBytes(), r.stager.cfg.CapacityBytes; used > cap {
+		r.w.t.Fatalf("rank %d: residents of %d bytes in a partition of %d", r.rank, used, cap)
+	}
+}
+
+func (r *simRank) fetch(id SampleID) {
+	w := r.w
+	switch {
+	case w.errors[id]:
+		r.step(Fetched{ID: id, Err: errors.New("unreadable")})
+	case w.chance(w.faults.noRoom):
+		if !r.hungry {
+			r.hungry = true
+			w.later(func() { r.hungry = false; r.step(Room{}) })
+		}
+		r.step(Starved{ID: id})
+	default:
+		epoch := r.stager.cur.Epoch
+		if w.read[epoch] == nil {
+			w.read[epoch] = map[SampleID]int{}
+		}
+		w.read[epoch][id]++
+		r.bytes[id] = true
+		r.step(Fetched{ID: id})
+	}
+}
+
+func (r *simRank) ask(c Ask) {
+	r.answers[c.Ticket] = c.IDs
+	if r.w.chance(r.w.faults.loseAnswers) {
+		r.w.later(func() {
+			delete(r.answers, c.Ticket)
+			r.step(PeerLost{c.Ticket})
+		})
+		return
+	}
+	r.w.later(func() {
+		r.w.ranks[c.Peer].step(Asked{Peer: r.rank, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
+	})
+}
+
+func (r *simRank) send(c Send) {
+	for i, id := range c.IDs {
+		if c.Status[i] != Absent && !r.bytes[id] {
+			r.w.t.Fatalf("rank %d: sends sample %d, and it is not here", r.rank, id)
+		}
+	}
+	asker := r.w.ranks[c.Peer]
+	r.w.later(func() {
+		r.step(Sent{c.Peer, c.Ticket})
+		for i, id := range asker.answers[c.Ticket] {
+			if c.Status[i] != Absent {
+				asker.bytes[id] = true
+			}
+		}
+		delete(asker.answers, c.Ticket)
+		asker.step(Received{Ticket: c.Ticket, Status: c.Status})
+	})
+}
+
+// train runs an epoch from batch from: every trainer asks for batches in order, up to ahead before the one it trains,
+// as DataLoader workers do.
+func (w *world) train(epoch, from, ahead int) {
+	plan := w.plans[epoch]
+	world := len(w.cfg.World)
+	delivered := make([]map[int]Deliver, world)
+	asked := make([]int, world)
+	for t := range delivered {
+		delivered[t] = map[int]Deliver{}
+		asked[t] = from
+	}
+	for b := from; b < plan.Batches(); b++ {
+		for t := range world {
+			for ; asked[t] < min(plan.Batches(), b+1+ahead); asked[t]++ {
+				w.request(t, epoch, asked[t], delivered[t])
+			}
+		}
+		w.until(func() bool {
+			for t := range world {
+				if _, ok := delivered[t][b]; !ok {
+					return false
+				}
+			}
+			return true
+		}, fmt.Sprintf("epoch %d batch %d", epoch, b))
+		for t := range world {
+			w.trained(t, epoch, b, plan, delivered[t][b])
+		}
+		w.ledger.Fold(func(ids []SampleID) {
+			for _, r := range w.ranks {
+				r.step(Scored{IDs: ids, Scores: w.ledger.Scores()})
+			}
+		})
+	}
+}
+
+func (w *world) request(t, epoch, batch int, into map[int]Deliver) {
+	w.tickets++
+	ticket, r := w.tickets, w.ranks[w.cfg.World[t]]
+	r.want[ticket] = func(d Deliver) { into[batch] = d }
+	w.later(func() { r.step(Requested{Trainer: t, Epoch: epoch, Batch: batch, Ticket: ticket}) })
+}
+
+// trained checks a delivered part against the plan and the slab, reports, and releases it.
+func (w *world) trained(t, epoch, b int, plan *Plan, d Deliver) {
+	r := w.ranks[w.cfg.World[t]]
+	want := plan.Part(nil, b, t)
+	if fmt.Sprint(want) != fmt.Sprint(d.IDs) {
+		w.t.Fatalf("epoch %d batch %d trainer %d: got %v, want %v", epoch, b, t, d.IDs, want)
+	}
+	losses := make([]float32, len(want))
+	for i, id := range d.IDs {
+		w.sources[d.Source[i]]++
+		if d.Source[i] < NotHere && !r.bytes[id] {
+			w.t.Fatalf("rank %d: sample %d was delivered from %v, and it is not here", r.rank, id, d.Source[i])
+		}
+		if (d.Source[i] == Unreadable) != (d.Errs[i] != nil) || d.Source[i] == Unreadable && !w.errors[id] {
+			w.t.Fatalf("sample %d: source %v, error %v", id, d.Source[i], d.Errs[i])
+		}
+		losses[i] = w.losses(epoch, id)
+	}
+	if err := w.ledger.Report(t, epoch, b, losses); err != nil {
+		w.t.Fatal(err)
+	}
+	w.later(func() { r.step(Released{d.Lease}) })
+}
+
+// until lets things happen until done.
+func (w *world) until(done func() bool, what string) {
+	for !done() {
+		if !w.one() {
+			w.t.Fatalf("%s: nothing happens any more", what)
+		}
+	}
+}
+
+// plan makes an epoch's plan on every rank.
+func (w *world) plan(epoch, from int) {
+	var scores []float32
+	for t := range w.cfg.World {
+		w.ledger.Finish(t, epoch)
+	}
+	w.ledger.Fold(nil)
+	if w.cfg.Sampler.Weighted() {
+		scores = w.ledger.Take()
+	}
+	for _, r := range w.ranks {
+		cfg := w.cfg
+		cfg.Rank = r.rank
+		p := NewPlan(cfg, epoch, scores)
+		if r.rank == 0 {
+			w.ledger.Open(p)
+			w.plans[epoch] = p
+		}
+		r.step(Planned{Plan: p, From: from})
+	}
+}
+
+// settled checks, after all is done, that nothing is pinned and nothing lies about that is no resident.
+func (w *world) settled() {
+	for w.one() {
+	}
+	for _, r := range w.ranks {
+		for range 3 * aheadBatches { // promises to peers that read storage instead
+			r.stager.promises.expire(1<<60, r.stager.unpin)
+		}
+		for id, c := range r.stager.copies {
+			resident := r.stager.cache.Resident(SampleID(id))
+			if c.pins != 0 {
+				for _, p := range r.stager.parts {
+					w.t.Logf("rank %d still has part %+v", r.rank, p)
+				}
+				w.t.Fatalf("rank %d: sample %d has %d pins left", r.rank, id, c.pins)
+			}
+			if c.state == here && !resident && !r.bytesFreed(SampleID(id)) {
+				w.t.Fatalf("rank %d: sample %d is here and no resident", r.rank, id)
+			}
+		}
+	}
+}
+
+func (r *simRank) bytesFreed(id SampleID) bool { return !r.bytes[id] }
+
+func TestStagerServesEveryBatch(t *testing.T) {
+	for _, sampler := range []string{"torch", "uniform", "pads", "weighted-once", "subset", "sequential"} {
+		for _, policy := range Policies {
+			for _, capacity := range []float64{0, 0.2, 1} {
+				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, capacity), func(t *testing.T) {
+					w := newWorld(t, 7, 3, 2, 4, 500, sampler, policy, capacity, AssignLocal, faults{})
+					for epoch := range 3 {
+						w.plan(epoch, 0)
+						w.train(epoch, 0, 3)
+					}
+					w.settled()
+					if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 || w.sources[Unreadable] != 0 {
+						t.Errorf("without faults, sources are %v", w.sources)
+					}
+					if capacity == 1 && sampler != "subset" && sampler != "pads" {
+						for id, n := range w.read[2] {
+							t.Errorf("with room for all, sample %d is read %d times in the third epoch", id, n)
+						}
+					}
+					for epoch, reads := range w.read {
+						for id, n := range reads {
+							if n > 1 && capacity == 1 {
+								t.Errorf("epoch %d: sample %d is read %d times", epoch, id, n)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestStagerUnderFaults(t *testing.T) {
+	for seed := range uint64(60) {
+		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50}
+		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, []string{"uniform", "pads"}[seed%2], Policies[seed/2%2], 0.3, Assignment(seed/4%2), f)
+		from := int(seed % 5)
+		for epoch := range 2 {
+			w.plan(epoch, from)
+			w.train(epoch, from, int(seed%4))
+			from = 0
+		}
+		for w.one() {
+		}
+	}
+}
+
+// TestStagerReplays checks that the same events give the same commands.
+func TestStagerReplays(t *testing.T) {
+	run := func() string {
+		w := newWorld(t, 3, 3, 1, 4, 300, "pads", "clairvoyant", 0.2, AssignLocal, faults{loseAnswers: 20})
+		log := ""
+		for epoch := range 2 {
+			w.plan(epoch, 0)
+			w.train(epoch, 0, 2)
+			log += fmt.Sprint(w.sources, len(w.pending), w.ranks[1].stager.WindowBytes())
+		}
+		return log
+	}
+	if a, b := run(), run(); a != b {
+		t.Errorf("two runs of one seed differ:\n%s\n%s", a, b)
+	}
+}

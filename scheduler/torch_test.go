@@ -1,0 +1,142 @@
+package scheduler
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"hash/crc32"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+)
+
+// torchCase is what PyTorch draws, see testdata/torch_golden.py.
+type torchCase struct {
+	Samples  int   `json:"samples"`
+	World    int   `json:"world"`
+	Seed     int64 `json:"seed"`
+	Epoch    int   `json:"epoch"`
+	DropLast bool  `json:"drop_last"`
+
+	Replicas [][]SampleID `json:"replicas"`
+
+	Length int        `json:"length"`
+	First  []SampleID `json:"first"`
+	Last   []SampleID `json:"last"`
+	CRC32  uint32     `json:"crc32"`
+}
+
+func (c torchCase) check(t *testing.T) {
+	t.Helper()
+	s, err := NewSampler(SamplerConfig{
+		Name: "torch", Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World, SamplerDropLast: c.DropLast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := s.Draw(c.Epoch, nil).IDs
+	if c.Replicas == nil {
+		crc := crc32.NewIEEE()
+		if err := binary.Write(crc, binary.LittleEndian, ids); err != nil {
+			t.Fatal(err)
+		}
+		if len(ids) != c.Length || !slices.Equal(ids[:8], c.First) || !slices.Equal(ids[len(ids)-8:], c.Last) ||
+			crc.Sum32() != c.CRC32 {
+			t.Errorf("%+v: got %d draws, %v … %v, CRC-32 %d", c, len(ids), ids[:8], ids[len(ids)-8:], crc.Sum32())
+		}
+		return
+	}
+	for r, want := range c.Replicas {
+		var got []SampleID
+		for i := r; i < len(ids); i += c.World {
+			got = append(got, ids[i])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d samples, world %d, seed %d, epoch %d, drop_last %v, replica %d: got %v, PyTorch draws %v",
+				c.Samples, c.World, c.Seed, c.Epoch, c.DropLast, r, got, want)
+		}
+	}
+}
+
+func checkTorchCases(t *testing.T, golden []byte) {
+	t.Helper()
+	var cases []torchCase
+	if err := json.Unmarshal(golden, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) < 50 {
+		t.Fatalf("there are %d cases, want 50 or more", len(cases))
+	}
+	for _, c := range cases {
+		c.check(t)
+	}
+}
+
+// TestTorchGolden compares with what PyTorch drew when the golden file was made.
+func TestTorchGolden(t *testing.T) {
+	golden, err := os.ReadFile("testdata/torch_golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTorchCases(t, golden)
+}
+
+// TestTorchLive compares with the PyTorch that is installed; it fails where there is none.
+func TestTorchLive(t *testing.T) {
+	var stderr bytes.Buffer
+	script := exec.Command("/usr/bin/python3", "testdata/torch_golden.py")
+	script.Stderr = &stderr
+	live, err := script.Output()
+	if err != nil {
+		t.Fatalf("this test needs PyTorch in /usr/bin/python3: %v\n%s", err, stderr.Bytes())
+	}
+	checkTorchCases(t, live)
+}
+
+// TestTwister checks outputs that the C++ standard requires of std::mt19937 (its 10,000th) and that are widely printed
+// (its first).
+func TestTwister(t *testing.T) {
+	random := newTwister(5489)
+	if got := random.next(); got != 3499211612 {
+		t.Errorf("the first output is %d", got)
+	}
+	for range 9998 {
+		random.next()
+	}
+	if got := random.next(); got != 4123659995 {
+		t.Errorf("the 10,000th output is %d", got)
+	}
+}
+
+// TestTorchDropLast: DataLoader(drop_last=True) gives each replica whole batches only.
+func TestTorchDropLast(t *testing.T) {
+	tests := []struct {
+		samples, batchSize, world int
+		samplerDropLast           bool
+		want                      int
+	}{
+		{100, 8, 4, false, 96},
+		{100, 5, 4, false, 100},
+		{103, 13, 8, false, 104}, // the padding fills the last batch
+		{103, 4, 8, true, 96},
+	}
+	for _, tt := range tests {
+		cfg := SamplerConfig{Name: "torch", Samples: tt.samples, BatchSize: tt.batchSize, World: tt.world,
+			SamplerDropLast: tt.samplerDropLast}
+		all := mustSampler(t, cfg).Draw(3, nil).IDs
+		cfg.DropLast = true
+		ids := mustSampler(t, cfg).Draw(3, nil).IDs
+		if len(ids) != tt.want || !slices.Equal(ids, all[:len(ids)]) {
+			t.Errorf("%+v: %d draws, or others than without drop_last", tt, len(ids))
+		}
+	}
+}
+
+func mustSampler(t testing.TB, cfg SamplerConfig) Sampler {
+	t.Helper()
+	s, err := NewSampler(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# deps.sh TARGET…: installs the Debian packages that the targets need and that are not there.
+#   build   a C compiler and one MPI
+#   run     what "make run" needs: the above, and PyTorch, Pillow, Fashion-MNIST
+#   test    what "make test" needs: the above, and both MPIs, pytest, Redis
+# MPI=no leaves MPI and the C compiler out. Where it may not install, it prints the packages and fails.
+set -eu
+here=$(dirname "$0")
+python=${PYTHON:-/usr/bin/python3}
+mpi=${MPI:-auto}
+missing=
+
+# need PACKAGES COMMAND…: the packages are missing when the command fails.
+need() {
+	packages=$1
+	shift
+	"$@" >/dev/null 2>&1 || missing="$missing $packages"
+}
+program() { command -v "$1"; }
+module() { "$python" -c "import $1"; }
+
+for_build() {
+	[ "$mpi" = no ] && return
+	need "gcc libc6-dev" program gcc
+	need "openmpi-bin libopenmpi-dev" program "${MPICC:-mpicc}"
+}
+
+for_run() {
+	for_build
+	need python3 program "$python"
+	need python3-torch module torch
+	need python3-numpy module numpy
+	need python3-pil module PIL
+	need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+}
+
+for_test() {
+	for_run
+	need python3-pytest module pytest
+	need redis-server program redis-server
+	need python3-redis module redis
+	need python3-hiredis module hiredis
+	need "gcc libc6-dev" program gcc # the race detector is C
+	[ "$mpi" = no ] && return
+	need "openmpi-bin libopenmpi-dev" program mpicc.openmpi
+	need "mpich libmpich-dev" program mpicc.mpich
+}
+
+"$here/go-version.sh"
+for target; do
+	case $target in
+	build | run | test) "for_$target" ;;
+	*) echo "usage: deps.sh [build] [run] [test]" >&2; exit 2 ;;
+	esac
+done
+missing=$(printf '%s\n' $missing | sort -u | xargs)
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+	as_root="sudo -n"
+fi
+if ! command -v apt-get >/dev/null || { [ -n "$as_root" ] && ! $as_root true 2>/dev/null; }; then
+	echo "these Debian packages (or what your system calls them) are missing, and this user may not install them: $missing" >&2
+	echo "install them: apt-get install $missing" >&2
+	exit 1
+fi
+echo "installing: $missing"
+install() {
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 $missing
+}
+# The lists of packages may be missing or out of date: try without fetching them first.
+install || { $as_root apt-get update -q && install; }

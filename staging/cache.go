@@ -1,0 +1,78 @@
+package staging
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// openFolder returns the cached manifest of the folder root if it still holds, else scans root and caches.
+func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, error) {
+	cached, err := cacheFile(root, opt.CacheDir)
+	if err != nil {
+		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
+		return Scan(ctx, root, opt.ScanOptions)
+	}
+	m, err := readCached(ctx, cached, root, opt.Concurrency)
+	if err == nil {
+		return m, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
+		opt.Log(fmt.Sprintf("staging: %s is scanned again: %v", root, err))
+	}
+	if m, err = Scan(ctx, root, opt.ScanOptions); err != nil {
+		return nil, err
+	}
+	if err := writeCached(cached, m); err != nil {
+		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
+	}
+	return m, nil
+}
+
+// cacheFile returns the path of the cached manifest of the folder root.
+func cacheFile(root, cacheDir string) (string, error) {
+	if cacheDir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cacheDir = filepath.Join(user, "rankpool")
+	}
+	key := sha256.Sum256([]byte(root))
+	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
+}
+
+// readCached returns the cached manifest of root if it still describes it. The error wraps fs.ErrNotExist if there
+// is no cached manifest.
+func readCached(ctx context.Context, cached, root string, concurrency int) (*Manifest, error) {
+	if _, err := os.Stat(cached); err != nil {
+		return nil, err
+	}
+	m, err := ReadParquet(cached)
+	if err != nil {
+		return nil, err
+	}
+	if m.root != root {
+		return nil, fmt.Errorf("manifest %s is of %s", cached, m.root)
+	}
+	err = inParallel(ctx, len(m.folders), concurrency, func(i int) error { return m.checkFolderTime(m.folders[i]) })
+	if err == nil {
+		err = m.checkSpread(ctx, concurrency)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("its cached manifest is out of date: %v", err) // %v: a missing file is no missing cache
+	}
+	return m, nil
+}
+
+func writeCached(cached string, m *Manifest) error {
+	if err := os.MkdirAll(filepath.Dir(cached), 0o700); err != nil {
+		return err
+	}
+	return WriteParquet(cached, m)
+}

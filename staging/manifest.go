@@ -1,0 +1,191 @@
+package staging
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"rankpool/scheduler"
+)
+
+// A Manifest is the index of a data set: for each sample its file, its place in the file, its size, its label and
+// its modification time.
+//
+// It holds dense columns and no pointer per sample: 28 bytes and the file's name (36 when samples have offsets).
+// Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are the bytes that the file
+// system has, in any encoding. A Manifest never changes once it is made, so any number of goroutines may read it.
+// Every method that takes an id panics when the id is not in [0, Len()).
+//
+// The order of the samples is ImageFolder's: classes by name; in a class, folders by path, and in a folder, files
+// by name; names as Python sorts them (compareNames).
+//
+// Source: torchvision, datasets/folder.py, find_classes and make_dataset.
+// Differs: all regular files count, not only images; hidden files and folders (".…") do not count; a class folder
+// without samples keeps its label.
+type Manifest struct {
+	root    string
+	classes []string
+	folders []folder
+
+	sizes    []int64
+	modTimes []int64
+	labels   []uint32
+	inFolder []uint32
+	nameEnds []uint32 // name i is names[nameEnds[i-1]:nameEnds[i]]
+	names    []byte
+	offsets  []int64 // nil when every sample is a whole file
+}
+
+// A folder is one row of the folder table: every folder that was visited, also one without files, because a change
+// of its modification time tells that the manifest is out of date.
+type folder struct {
+	path    string // relative to the root; "" is the root
+	modTime int64
+}
+
+// Len returns N, the number of samples.
+func (m *Manifest) Len() int { return len(m.sizes) }
+
+// Root returns the absolute path of the folder that the samples' paths are relative to.
+func (m *Manifest) Root() string { return m.root }
+
+// Classes returns the names of the classes in the order of their labels. A data set without class folders has the
+// one class "". The caller must not change the slice. It is nil in a manifest that OpenIndex has read.
+func (m *Manifest) Classes() []string { return m.classes }
+
+// Path returns the absolute path of the file that holds sample id.
+func (m *Manifest) Path(id scheduler.SampleID) string {
+	if m.root == "/" {
+		return "/" + m.RelPath(id)
+	}
+	return m.root + "/" + m.RelPath(id)
+}
+
+// RelPath returns the path of the file that holds sample id, relative to the root.
+func (m *Manifest) RelPath(id scheduler.SampleID) string {
+	name := m.name(id)
+	if in := m.folders[m.inFolder[id]].path; in != "" {
+		return in + "/" + string(name)
+	}
+	return string(name)
+}
+
+// Size returns the size of sample id in bytes.
+func (m *Manifest) Size(id scheduler.SampleID) int64 { return m.sizes[id] }
+
+// Offset returns where in its file sample id starts, in bytes.
+func (m *Manifest) Offset(id scheduler.SampleID) int64 {
+	if m.offsets == nil {
+		return 0
+	}
+	return m.offsets[id]
+}
+
+// Label returns the label of sample id: its place in Classes.
+func (m *Manifest) Label(id scheduler.SampleID) int { return int(m.labels[id]) }
+
+// ModTime returns the modification time of the file that holds sample id, in nanoseconds since 1970.
+func (m *Manifest) ModTime(id scheduler.SampleID) int64 { return m.modTimes[id] }
+
+// TotalBytes returns the sum of all samples' sizes.
+func (m *Manifest) TotalBytes() int64 {
+	var total int64
+	for _, size := range m.sizes {
+		total += size
+	}
+	return total
+}
+
+// WithRoot returns a manifest of the same samples under another root, an absolute path. It shares all columns.
+func (m *Manifest) WithRoot(root string) *Manifest {
+	moved := *m
+	moved.root = root
+	return &moved
+}
+
+func (m *Manifest) name(id scheduler.SampleID) []byte {
+	start := uint32(0)
+	if id > 0 {
+		start = m.nameEnds[id-1]
+	}
+	return m.names[start:m.nameEnds[id]]
+}
+
+// sizeFits reports whether a file of sizeBytes bytes can hold sample id where the manifest says: exactly when
+// samples are whole files, else with anything around it.
+func (m *Manifest) sizeFits(id scheduler.SampleID, sizeBytes int64) bool {
+	if m.offsets == nil {
+		return sizeBytes == m.sizes[id]
+	}
+	return sizeBytes-m.sizes[id] >= m.offsets[id]
+}
+
+// reserve makes room for n samples, so that appending them moves nothing.
+func (m *Manifest) reserve(n, nameBytes int) {
+	m.sizes = make([]int64, 0, n)
+	m.modTimes = make([]int64, 0, n)
+	m.labels = make([]uint32, 0, n)
+	m.inFolder = make([]uint32, 0, n)
+	m.nameEnds = make([]uint32, 0, n)
+	m.names = make([]byte, 0, nameBytes)
+}
+
+// add appends a whole file. The caller has checked that the names stay below 4 GiB and the samples below 2³².
+func (m *Manifest) add(in uint32, name string, label uint32, sizeBytes, modTime int64) {
+	m.sizes = append(m.sizes, sizeBytes)
+	m.modTimes = append(m.modTimes, modTime)
+	m.labels = append(m.labels, label)
+	m.inFolder = append(m.inFolder, in)
+	m.names = append(m.names, name...)
+	m.nameEnds = append(m.nameEnds, uint32(len(m.names)))
+}
+
+// checkLimits returns an error when a data set is larger than 32-bit ids and name ends can tell.
+func checkLimits(samples, nameBytes int64) error {
+	switch {
+	case samples > math.MaxUint32:
+		return fmt.Errorf("%d samples, at most %d are possible", samples, uint32(math.MaxUint32))
+	case nameBytes > math.MaxUint32:
+		return fmt.Errorf("the file names take %d bytes, at most %d are possible", nameBytes, uint32(math.MaxUint32))
+	}
+	return nil
+}
+
+// checkName returns an error when name cannot be the name of a file in a folder, so that no manifest leads outside
+// its root.
+func checkName(name []byte) error {
+	if len(name) == 0 || string(name) == "." || string(name) == ".." ||
+		bytes.IndexByte(name, '/') >= 0 || bytes.IndexByte(name, 0) >= 0 {
+		return fmt.Errorf("%q is no file name", string(name))
+	}
+	return nil
+}
+
+// checkFolder returns an error when path is not "" or a relative path of proper names.
+func checkFolder(path string) error {
+	if path == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if checkName([]byte(name)) != nil {
+			return fmt.Errorf("%q is no folder below the root", path)
+		}
+	}
+	return nil
+}
+
+// checkRoot returns an error when root is not an absolute path.
+func checkRoot(root string) error {
+	if !filepath.IsAbs(root) || strings.Contains(root, "\x00") {
+		return fmt.Errorf("its root %q is no absolute path", root)
+	}
+	return nil
+}
+
+// classOf returns the class of a folder: the first name of its path, "" for the root.
+func classOf(path string) string {
+	class, _, _ := strings.Cut(path, "/")
+	return class
+}

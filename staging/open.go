@@ -1,0 +1,69 @@
+package staging
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// OpenOptions says how to open a data set. The zero value is ready to use.
+type OpenOptions struct {
+	ScanOptions
+	Root     string           // where the data is now, when a manifest file names another root; "": where it says
+	CacheDir string           // the folder of cached manifests; "": rankpool in os.UserCacheDir
+	NoCache  bool             // neither use nor write a cached manifest
+	Log      func(msg string) // told in one sentence what went wrong without harm, and why a cache was not used
+}
+
+// Open returns the manifest of a data set: a folder, or a manifest file that WriteParquet wrote.
+//
+// A folder is scanned, unless the manifest of an earlier scan is cached and every folder still has its modification
+// time and a spread of 64 samples their size and modification time. A change of a file's content in place, in a
+// folder that did not change, can pass that check; reading the sample then is an error (SampleError). The cache
+// file is named by the folder's absolute path. A failure to read or write it is only logged.
+//
+// A manifest file is checked in the same spread of 64 samples.
+//
+// Errors: those of Scan, of ReadParquet, and a manifest file that does not describe its root.
+func Open(ctx context.Context, dataPath string, opt OpenOptions) (*Manifest, error) {
+	if opt.Log == nil {
+		opt.Log = func(string) {}
+	}
+	abs, err := filepath.Abs(dataPath)
+	if err != nil {
+		return nil, fmt.Errorf("staging: %w", err)
+	}
+	info, err := os.Stat(abs)
+	if err != nil {
+		return nil, fmt.Errorf("staging: %w", err)
+	}
+	if !info.IsDir() {
+		return openManifest(ctx, abs, opt)
+	}
+	if opt.Root != "" {
+		return nil, fmt.Errorf("staging: %s is a folder; another root is for manifest files", abs)
+	}
+	if opt.NoCache {
+		return Scan(ctx, abs, opt.ScanOptions)
+	}
+	return openFolder(ctx, abs, opt)
+}
+
+func openManifest(ctx context.Context, path string, opt OpenOptions) (*Manifest, error) {
+	m, err := ReadParquet(path)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Root != "" {
+		root, err := filepath.Abs(opt.Root)
+		if err != nil {
+			return nil, fmt.Errorf("staging: %w", err)
+		}
+		m = m.WithRoot(root)
+	}
+	if err := m.checkSpread(ctx, opt.Concurrency); err != nil {
+		return nil, fmt.Errorf("staging: manifest %s does not describe %s: %w", path, m.root, err)
+	}
+	return m, nil
+}

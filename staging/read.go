@@ -1,0 +1,114 @@
+package staging
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+)
+
+// A SampleError says why a sample could not be read.
+type SampleError struct {
+	ID     scheduler.SampleID
+	Path   string // relative to the manifest's root
+	Reason string // in words that follow the path
+	Err    error  // the system's error; nil when the file is another than the manifest says
+}
+
+// Error returns one sentence that names id and path.
+func (e *SampleError) Error() string {
+	return fmt.Sprintf("staging: sample %d (%s): %s", e.ID, e.Path, e.Reason)
+}
+
+// Unwrap returns Err.
+func (e *SampleError) Unwrap() error { return e.Err }
+
+// indexAgain is what to do about a file that is not what the manifest says.
+const indexAgain = "; index the data set again"
+
+// A failure is why one try to read failed.
+type failure struct {
+	reason  string
+	err     error
+	mayPass bool // the next try may succeed
+}
+
+// passing are the errors that may pass: signals, a busy server, and what NFS, Lustre and BeeGFS answer while a
+// server fails over, has evicted this client, or has replaced a file that is looked up again then.
+var passing = []error{unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ESHUTDOWN}
+
+func systemFailure(err error) *failure {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return &failure{reason: "is missing" + indexAgain, err: err}
+	}
+	mayPass := slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+	return &failure{reason: "cannot be read: " + err.Error(), err: err, mayPass: mayPass}
+}
+
+// sampleError returns the error for who asked for r; nil if nothing failed.
+func (failed *failure) sampleError(m *Manifest, r *read) error {
+	if failed == nil {
+		return nil
+	}
+	reason := failed.reason
+	if r.tries > 1 {
+		reason += fmt.Sprintf(" (tried %d times)", r.tries)
+	}
+	return &SampleError{ID: r.id, Path: m.RelPath(r.id), Reason: reason, Err: failed.err}
+}
+
+// try reads the sample once. On success the file's size and modification time, looked at after the read, are the
+// manifest's, so no change of the file before or during the read goes unseen that changes its modification time.
+func (r *read) try(m *Manifest, opt FetchOptions) *failure {
+	r.tries++
+	file, err := opt.Storage.Open(m.Path(r.id))
+	if err != nil {
+		return systemFailure(err)
+	}
+	defer file.Close()
+	offset := m.Offset(r.id)
+	got, err := readFull(file, r.into, offset)
+	if err != nil {
+		return systemFailure(err)
+	}
+	size, modTime, err := file.Stat()
+	switch {
+	case err != nil:
+		return systemFailure(err)
+	case !m.sizeFits(r.id, size) && m.offsets == nil:
+		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says %d", size, m.Size(r.id)) + indexAgain}
+	case !m.sizeFits(r.id, size):
+		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says at least %d",
+			size, offset+m.Size(r.id)) + indexAgain}
+	case modTime != m.ModTime(r.id):
+		return &failure{reason: fmt.Sprintf("was modified at %s, the manifest says %s",
+			timeText(modTime), timeText(m.ModTime(r.id))) + indexAgain}
+	case got < len(r.into):
+		return &failure{reason: fmt.Sprintf("ends after %d of %d bytes", got, len(r.into)),
+			err: io.ErrUnexpectedEOF, mayPass: true}
+	}
+	if !opt.KeepPageCache {
+		file.Forget(offset, m.Size(r.id))
+	}
+	return nil
+}
+
+// readFull reads into p from offset on, in as many pieces as the file gives, up to the file's end.
+func readFull(file StorageFile, p []byte, offset int64) (got int, err error) {
+	for got < len(p) {
+		n, err := file.ReadAt(p[got:], offset+int64(got))
+		got += n
+		switch {
+		case err == io.EOF || err == nil && n == 0:
+			return got, nil
+		case err != nil:
+			return got, err
+		}
+	}
+	return got, nil
+}

@@ -1,0 +1,202 @@
+package staging
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+)
+
+// The sample index is the file that training processes map, to find labels, and to read storage without a rank.
+// docs/wire/README.md, "The sample index", describes it. All integers are little-endian.
+const (
+	indexMagic       = "rpindex1"
+	indexHasOffsets  = 1 // flags
+	indexHeaderBytes = 64
+)
+
+// An indexHeader is the first 64 bytes of an index; places and sizes are in bytes from the file's start.
+type indexHeader struct {
+	Magic       [8]byte
+	Samples     uint64
+	Flags       uint32
+	Folders     uint32
+	FolderPlace uint64
+	NamePlace   uint64
+	NameBytes   uint64
+	RootPlace   uint64
+	RootBytes   uint64
+}
+
+// WriteIndex writes the sample index of m to the file path, whole or not at all (writeAtomic).
+func WriteIndex(path string, m *Manifest) error {
+	if err := writeAtomic(path, func(w io.Writer) error { return writeIndex(w, m) }); err != nil {
+		return fmt.Errorf("staging: write sample index %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeIndex(w io.Writer, m *Manifest) error {
+	header := indexHeader{
+		Samples: uint64(m.Len()), Folders: uint32(len(m.folders)),
+		NameBytes: uint64(len(m.names)), RootBytes: uint64(len(m.root)),
+	}
+	copy(header.Magic[:], indexMagic)
+	columns := []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
+	if m.offsets != nil {
+		header.Flags |= indexHasOffsets
+		columns = append(columns, m.offsets)
+	}
+	var table []byte
+	for _, in := range m.folders {
+		table = binary.LittleEndian.AppendUint32(table, uint32(len(in.path)))
+		table = append(table, in.path...)
+	}
+	header.FolderPlace = indexHeaderBytes
+	for _, column := range columns {
+		header.FolderPlace += align8(uint64(binary.Size(column)))
+	}
+	header.NamePlace = header.FolderPlace + uint64(len(table))
+	header.RootPlace = header.NamePlace + header.NameBytes
+
+	if err := binary.Write(w, binary.LittleEndian, header); err != nil {
+		return err
+	}
+	for _, column := range columns {
+		if err := writeColumn(w, column); err != nil {
+			return err
+		}
+	}
+	for _, blob := range [][]byte{table, m.names, []byte(m.root)} {
+		if _, err := w.Write(blob); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeColumn writes a slice of integers and fills up to a multiple of 8 bytes.
+func writeColumn(w io.Writer, column any) error {
+	if err := binary.Write(w, binary.LittleEndian, column); err != nil {
+		return err
+	}
+	size := uint64(binary.Size(column))
+	_, err := w.Write(make([]byte, align8(size)-size))
+	return err
+}
+
+func align8(n uint64) uint64 { return (n + 7) &^ 7 }
+
+// OpenIndex reads a sample index that WriteIndex wrote. What an index does not keep is missing in the manifest: it
+// has no Classes, and its folders have no modification times.
+//
+// Errors, one sentence each that names the file: it cannot be read, is no sample index, is truncated or damaged.
+func OpenIndex(path string) (*Manifest, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("staging: sample index: %w", err)
+	}
+	m, err := parseIndex(data)
+	if err != nil {
+		return nil, fmt.Errorf("staging: sample index %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func parseIndex(data []byte) (*Manifest, error) {
+	var header indexHeader
+	if len(data) < indexHeaderBytes || string(data[:len(indexMagic)]) != indexMagic {
+		return nil, errors.New("is not a sample index")
+	}
+	if _, err := binary.Decode(data, binary.LittleEndian, &header); err != nil {
+		return nil, err
+	}
+	n := header.Samples
+	if n > math.MaxUint32 || n*28 > uint64(len(data)) { // 28 bytes of columns a sample
+		return nil, errors.New("is truncated")
+	}
+	m := &Manifest{
+		sizes: make([]int64, n), modTimes: make([]int64, n),
+		labels: make([]uint32, n), inFolder: make([]uint32, n), nameEnds: make([]uint32, n),
+	}
+	columns := []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
+	if header.Flags&indexHasOffsets != 0 {
+		m.offsets = make([]int64, n)
+		columns = append(columns, m.offsets)
+	}
+	at := uint64(indexHeaderBytes)
+	for _, column := range columns {
+		if at > uint64(len(data)) {
+			return nil, errors.New("is truncated")
+		}
+		if _, err := binary.Decode(data[at:], binary.LittleEndian, column); err != nil {
+			return nil, errors.New("is truncated")
+		}
+		at += align8(uint64(binary.Size(column)))
+	}
+	if err := m.parseTexts(data, header); err != nil {
+		return nil, err
+	}
+	return m, m.checkIndex()
+}
+
+// parseTexts reads the folder table, the names and the root.
+func (m *Manifest) parseTexts(data []byte, header indexHeader) error {
+	cut := func(place, size uint64) ([]byte, error) {
+		if place > uint64(len(data)) || size > uint64(len(data))-place {
+			return nil, errors.New("is truncated")
+		}
+		return data[place : place+size], nil
+	}
+	at := header.FolderPlace
+	for range header.Folders {
+		length, err := cut(at, 4)
+		if err != nil {
+			return err
+		}
+		size := uint64(binary.LittleEndian.Uint32(length))
+		path, err := cut(at+4, size)
+		if err != nil {
+			return err
+		}
+		m.folders = append(m.folders, folder{path: string(path)})
+		at += 4 + size
+	}
+	root, err := cut(header.RootPlace, header.RootBytes)
+	if err != nil {
+		return err
+	}
+	m.root = string(root)
+	m.names, err = cut(header.NamePlace, header.NameBytes)
+	return err
+}
+
+// checkIndex returns an error when the columns do not fit together.
+func (m *Manifest) checkIndex() error {
+	if err := checkRoot(m.root); err != nil {
+		return err
+	}
+	for _, in := range m.folders {
+		if err := checkFolder(in.path); err != nil {
+			return err
+		}
+	}
+	start := uint32(0)
+	for i, end := range m.nameEnds {
+		switch {
+		case end < start || uint64(end) > uint64(len(m.names)):
+			return fmt.Errorf("the name of sample %d ends outside the names", i)
+		case m.inFolder[i] >= uint32(len(m.folders)):
+			return fmt.Errorf("sample %d is in folder %d, there are %d", i, m.inFolder[i], len(m.folders))
+		case m.sizes[i] < 0, m.offsets != nil && (m.offsets[i] < 0 || m.offsets[i] > math.MaxInt64-m.sizes[i]):
+			return fmt.Errorf("sample %d has an impossible size or offset", i)
+		}
+		if err := checkName(m.names[start:end]); err != nil {
+			return fmt.Errorf("sample %d: %w", i, err)
+		}
+		start = end
+	}
+	return nil
+}

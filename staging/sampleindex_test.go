@@ -1,0 +1,189 @@
+package staging
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rankpool/scheduler"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestIndexRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index")
+	rapid.Check(t, func(t *rapid.T) {
+		m := anyManifest().Draw(t, "manifest")
+		if err := WriteIndex(path, m); err != nil {
+			t.Fatal(err)
+		}
+		got, err := OpenIndex(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if difference := differ(m, got, true); difference != "" {
+			t.Fatal(difference)
+		}
+	})
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("other users cannot read the index: %v, %v", info.Mode(), err)
+	}
+}
+
+// A golden tells what an index file holds. Text is JSON as Python's surrogateescape has it.
+type golden struct {
+	Root    json.RawMessage   `json:"root"`
+	Folders []json.RawMessage `json:"folders"`
+	Samples []goldenSample    `json:"samples"`
+}
+
+type goldenSample struct {
+	ID      int             `json:"id"`
+	Path    json.RawMessage `json:"path"`
+	Size    int64           `json:"size"`
+	Offset  int64           `json:"offset"`
+	Label   int             `json:"label"`
+	MTimeNs int64           `json:"mtime_ns"`
+}
+
+// goldenIndex is the content of docs/wire/index_golden.bin: odd names, an empty file, sizes above 4 GiB, an odd number
+// of samples (so that 32-bit columns need filling), offsets.
+func goldenIndex() *Manifest {
+	m := &Manifest{
+		root:    "/data/golden ä",
+		folders: []folder{{path: ""}, {path: "cat"}, {path: "cat/deep\nfolder"}, {path: "dög"}},
+		classes: []string{"cat", "dög"},
+	}
+	m.add(1, "1.png", 0, 20, 1_700_000_000_123_456_789)
+	m.add(1, "line\nfeed.png", 0, 0, 1_700_000_000_000_000_000)
+	m.add(2, "byte\xff.png", 0, 5_000_000_000, -1)
+	m.add(3, "\U0001F600.png", 1, 1, 0)
+	m.add(3, "shard.tar", 1, 110_000, 1_700_000_001_000_000_001)
+	m.offsets = []int64{0, 0, 0, 0, 5_000_000_512}
+	return m
+}
+
+func jsonText(s string) json.RawMessage {
+	return json.RawMessage(strings.Trim(encodeNames([]string{s}), "[]"))
+}
+
+func goldenText(t *testing.T, m *Manifest) []byte {
+	t.Helper()
+	g := golden{Root: jsonText(m.root)}
+	for _, in := range m.folders {
+		g.Folders = append(g.Folders, jsonText(in.path))
+	}
+	for id := range scheduler.SampleID(m.Len()) {
+		g.Samples = append(g.Samples, goldenSample{
+			int(id), jsonText(m.Path(id)), m.Size(id), m.Offset(id), m.Label(id), m.ModTime(id)})
+	}
+	text, err := json.MarshalIndent(g, "", "  ")
+	must(t, err)
+	return append(text, '\n')
+}
+
+// TestIndexGolden compares with the files that the Python tests read. go test -update writes them anew.
+func TestIndexGolden(t *testing.T) {
+	const binaryPath, textPath = "../docs/wire/index_golden.bin", "../docs/wire/index_golden.json"
+	m := goldenIndex()
+	if *update {
+		must(t, WriteIndex(binaryPath, m))
+		must(t, os.WriteFile(textPath, goldenText(t, m), 0o644))
+	}
+	var built bytes.Buffer
+	must(t, writeIndex(&built, m))
+	want, err := os.ReadFile(binaryPath)
+	must(t, err)
+	if !bytes.Equal(built.Bytes(), want) {
+		t.Errorf("the index is now\n%q, the golden one is\n%q", built.Bytes(), want)
+	}
+	text, err := os.ReadFile(textPath)
+	must(t, err)
+	opened, err := OpenIndex(binaryPath)
+	must(t, err)
+	if !bytes.Equal(goldenText(t, opened), text) {
+		t.Errorf("the golden index holds\n%s, its description is\n%s", goldenText(t, opened), text)
+	}
+}
+
+// TestIndexLayout reads single fields where docs/wire/README.md says they are.
+func TestIndexLayout(t *testing.T) {
+	var built bytes.Buffer
+	must(t, writeIndex(&built, goldenIndex()))
+	data := built.Bytes()
+	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(data[at:])) }
+	u64 := func(at int) int { return int(binary.LittleEndian.Uint64(data[at:])) }
+	const n = 5
+	sizes := 64
+	times := sizes + 8*n
+	labels := times + 8*n
+	folders := labels + 4*n + 4
+	ends := folders + 4*n + 4
+	offsets := ends + 4*n + 4
+	table := offsets + 8*n
+	for _, c := range []struct {
+		what      string
+		got, want int
+	}{
+		{"N", u64(8), n}, {"flags", u32(16), 1}, {"folders", u32(20), 4},
+		{"place of the folder table", u64(24), table},
+		{"place of the names", u64(32), table + 4*4 + len("catcat/deep\nfolderdög")},
+		{"bytes of the names", u64(40), u32(ends + 4*(n-1))},
+		{"place of the root", u64(48), u64(32) + u64(40)},
+		{"bytes of the root", u64(56), len("/data/golden ä")},
+		{"size of 2", u64(sizes + 8*2), 5_000_000_000}, {"time of 2", u64(times + 8*2), -1},
+		{"label of 3", u32(labels + 4*3), 1}, {"folder of 2", u32(folders + 4*2), 2},
+		{"name end of 0", u32(ends), len("1.png")}, {"offset of 4", u64(offsets + 8*4), 5_000_000_512},
+		{"length of folder 1", u32(table + 4), 3}, {"bytes", len(data), u64(48) + u64(56)},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %d, want %d", c.what, c.got, c.want)
+		}
+	}
+	m := goldenIndex()
+	m.offsets = nil
+	built.Reset()
+	must(t, writeIndex(&built, m))
+	if data = built.Bytes(); u32(16) != 0 || u64(24) != offsets {
+		t.Errorf("without offsets: flags %d, folder table at %d, want 0, %d", u32(16), u64(24), offsets)
+	}
+}
+
+func TestIndexErrors(t *testing.T) {
+	var built bytes.Buffer
+	must(t, writeIndex(&built, goldenIndex()))
+	data := built.Bytes()
+	for n := range len(data) {
+		_, err := parseIndex(data[:n])
+		if err == nil {
+			t.Fatalf("the first %d of %d bytes are read without an error", n, len(data))
+		}
+	}
+	path := filepath.Join(t.TempDir(), "index")
+	_, err := OpenIndex(path)
+	wantError(t, err, "staging: sample index: ", path, "no such file")
+	must(t, os.WriteFile(path, make([]byte, 100), 0o644))
+	_, err = OpenIndex(path)
+	wantError(t, err, "staging: sample index "+path, "is not a sample index")
+	err = WriteIndex(filepath.Join(path, "x"), goldenIndex())
+	wantError(t, err, "staging: write sample index ")
+}
+
+func FuzzIndex(f *testing.F) {
+	var built bytes.Buffer
+	must(f, writeIndex(&built, goldenIndex()))
+	f.Add(built.Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if m, err := parseIndex(data); err == nil {
+			checkWhole(t, m)
+		}
+	})
+}

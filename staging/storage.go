@@ -1,0 +1,92 @@
+package staging
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Storage is the file operations that a Fetcher needs, so that tests and emulated file systems can stand in for the
+// real one. It is safe for concurrent use.
+type Storage interface {
+	// Open opens the file at an absolute path for reading.
+	Open(path string) (StorageFile, error)
+}
+
+// A StorageFile is an open file, used by one goroutine at a time. Errors are, or wrap, system error numbers.
+type StorageFile interface {
+	// ReadAt reads up to len(p) bytes at offset off into p. At the end of the file it returns 0 and io.EOF.
+	ReadAt(p []byte, off int64) (int, error)
+	// Stat returns the file's size in bytes and its modification time in nanoseconds since 1970.
+	Stat() (sizeBytes, modTime int64, err error)
+	// Forget tells the system that length bytes from off on will not be read again soon.
+	Forget(off, length int64)
+	// Close closes the file.
+	Close() error
+}
+
+// SystemStorage is the file system of this machine, by plain system calls.
+type SystemStorage struct{}
+
+// Open opens the file at path for reading.
+func (SystemStorage) Open(path string) (StorageFile, error) {
+	fd := -1
+	err := retryEINTR(func() (err error) {
+		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block for ever.
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		return err
+	})
+	if err != nil {
+		return nil, os.NewSyscallError("open", err)
+	}
+	return systemFile(fd), nil
+}
+
+type systemFile int
+
+func (f systemFile) ReadAt(p []byte, off int64) (n int, err error) {
+	err = retryEINTR(func() (err error) {
+		n, err = unix.Pread(int(f), p, off)
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (f systemFile) Stat() (sizeBytes, modTime int64, err error) {
+	var st unix.Stat_t
+	if err := retryEINTR(func() error { return unix.Fstat(int(f), &st) }); err != nil {
+		return 0, 0, os.NewSyscallError("stat", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, 0, fmt.Errorf("not a regular file")
+	}
+	return st.Size, st.Mtim.Nano(), nil
+}
+
+func (f systemFile) Forget(off, length int64) {
+	_ = unix.Fadvise(int(f), off, length, unix.FADV_DONTNEED) // advice; its failure changes nothing
+}
+
+func (f systemFile) Close() error { return os.NewSyscallError("close", unix.Close(int(f))) }
+
+// retryEINTR runs a system call until a signal does not interrupt it. The Go runtime sends itself signals, and file
+// systems in user space and on networks let them through.
+func retryEINTR(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// timeText writes a modification time, in nanoseconds since 1970, for an error.
+func timeText(modTime int64) string { return time.Unix(0, modTime).UTC().Format(time.RFC3339Nano) }
