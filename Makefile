@@ -52,7 +52,7 @@ check: ## check formatting, and what go vet sees
 	@scripts/go-version.sh
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
 	go vet ./...
-	$(if $(with_mpi),CC=$(MPICC) go vet -tags mpi ./...)
+	$(if $(with_mpi),$(go_env) go vet $(go_tags) ./...)
 
 test-go: ## run the Go tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
@@ -67,7 +67,7 @@ test-e2e: build ## run trainings end to end
 	scripts/test-e2e.sh
 
 lint: ## run golangci-lint
-	$(golangci) run ./...
+	$(go_env) $(golangci) run $(if $(with_mpi),--build-tags mpi) ./...
 
 fmt: ## format the Go files
 	$(golangci) fmt ./...

@@ -2,6 +2,8 @@ package mpicache
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -132,8 +134,8 @@ func (s *stream) noteMoved() {
 }
 
 func (s *stream) closeEpochs(now time.Time) {
-	for e, at := range s.planner.moved {
-		if now.Sub(at) > lingerAfterMove {
+	for _, e := range slices.Sorted(maps.Keys(s.planner.moved)) {
+		if now.Sub(s.planner.moved[e]) > lingerAfterMove {
 			s.closeEpoch(e)
 		}
 	}
@@ -162,7 +164,7 @@ func (s *stream) closeEpoch(epoch int) {
 func (s *stream) finish() {
 	s.locked(func() {
 		s.flushReports()
-		for e := range s.epochs {
+		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
 			s.closeEpoch(e)
 		}
 		if s.planner.ledger != nil && len(s.planner.opened) > 0 {

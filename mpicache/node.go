@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rankpool/scheduler"
 )
 
@@ -160,12 +162,40 @@ func (n *Node) Close() error {
 		s.finish()
 	}
 	if n.report != nil {
-		n.report.finish(n.cfg.PeerTimeout)
+		n.report.finish(closeTimeout)
 	} else {
 		n.cfg.Transport.Post(0, []byte{messageBye})
 	}
 	err := errors.Join(n.door.Close(), n.closeConns(), n.cfg.Transport.Close())
+	if !n.quiet() {
+		n.cfg.Log.Warn("storage does not answer; the memory goes with the process")
+		return err
+	}
+	if n.slabFD >= 0 {
+		err = errors.Join(err, unix.Close(n.slabFD))
+	}
 	return errors.Join(err, n.slab.Close())
+}
+
+// closeTimeout bounds how long the end of a node waits for whom it cannot make go on.
+const closeTimeout = 5 * time.Second
+
+// quiet ends all streams and reports whether nothing is being read into the slab any more.
+func (n *Node) quiet() bool {
+	done := make(chan struct{})
+	go func() {
+		for _, s := range n.streams {
+			s.locked(func() { s.closed = true })
+			s.reads.Wait()
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(closeTimeout):
+		return false
+	}
 }
 
 // waitForTrainers gives connections whose client is gone the time to be read to their end.

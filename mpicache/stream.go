@@ -16,6 +16,8 @@ type stream struct {
 
 	mu      sync.Mutex
 	replies []reply
+	closed  bool
+	reads   sync.WaitGroup // under way at storage, into the slab
 
 	agreed  agreement
 	planner planner
@@ -80,6 +82,9 @@ func (s *stream) reply(c *conn, frame []byte) {
 
 // step gives the stager an event, does what it commands, and goes on with the events that follow from that.
 func (s *stream) step(e scheduler.Event) {
+	if s.closed {
+		return
+	}
 	s.queue = append(s.queue, e)
 	s.drain()
 }
@@ -146,7 +151,11 @@ func (s *stream) fetch(c scheduler.Fetch) {
 		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
 		return
 	}
-	s.data.Storage.Fetch(c.ID, s.bytes(c.ID), c.Need, func(err error) { s.fetched(c.ID, err) })
+	s.reads.Add(1)
+	s.data.Storage.Fetch(c.ID, s.bytes(c.ID), c.Need, func(err error) {
+		s.fetched(c.ID, err)
+		s.reads.Done()
+	})
 }
 
 func (s *stream) fetched(id scheduler.SampleID, err error) {

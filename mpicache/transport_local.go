@@ -61,8 +61,11 @@ func (l *Local) call(f func()) {
 	}
 }
 
-// reach runs f on to's goroutine, unless one of the two is silent.
+// reach runs f on to's goroutine, unless l is closed or one of the two is silent.
 func (l *Local) reach(to *Local, f func()) {
+	if l.box.isClosed() {
+		return
+	}
 	to.call(func() {
 		if l == to || !l.silent.Load() && !to.silent.Load() {
 			f()

@@ -48,3 +48,10 @@ func (m *mailbox) close() {
 	defer m.mu.Unlock()
 	m.closed = true
 }
+
+// isClosed says whether close has been called.
+func (m *mailbox) isClosed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}

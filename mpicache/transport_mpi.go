@@ -31,7 +31,7 @@ var (
 // NewMPI starts MPI and joins all ranks of the launch; without a launcher the group is this process alone. It can be called once in
 // a process's life. Without the build tag mpi the error wraps the fix.
 func NewMPI() (Transport, error) {
-	if started.Swap(true) {
+	if mpi.Available && started.Swap(true) {
 		return nil, errors.New("mpicache: MPI was started before in this process")
 	}
 	if err := mpi.Init(); err != nil {

@@ -7,20 +7,21 @@ import (
 
 // Assign gives every draw of an epoch a trainer: consumer[i] is the trainer, 0 … W-1, that consumes ids[i].
 //
-// world has the rank of each of the W trainers, below ranks; a global batch is batchSize · W draws, and each trainer gets
-// batchSize of them. Of a partial global batch trainer t gets as many as there are places j with j mod W = t.
+// world has the rank of each of the W trainers, below ranks; a global batch is batchSize · W draws, and each trainer
+// gets batchSize of them. Of a partial global batch trainer t gets as many as there are places j with j mod W = t.
 //
-// AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to the trainers of their
-// owner first; if an owner has more draws than its trainers can take, the ones with the highest prefer stay (the
-// most likely residents; the earlier place wins a tie; NaN is lowest), and the rest goes, in order, to the trainers that
-// have room, in order. prefer may be nil.
+// AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to the trainers of
+// their owner first; if an owner has more draws than its trainers can take, the ones with the highest prefer stay
+// (the most likely residents; the earlier place wins a tie; NaN is lowest), and the rest goes, in order, to the
+// trainers that have room, in order. prefer may be nil.
 //
 // The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has another length
 // than ids, a number is not positive, or a trainer's rank is out of range.
 //
 // Source: the project's design, "Who consumes a draw is free": gradients are summed over the global batch.
 func Assign(ids []SampleID, world []int32, ranks, batchSize int, mode Assignment,
-	prefer func(id SampleID) float32, consumer []uint16) {
+	prefer func(id SampleID) float32, consumer []uint16,
+) {
 	if len(consumer) != len(ids) || len(world) == 0 || ranks < 1 || batchSize < 1 {
 		panic(fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, batch size %d.",
 			len(ids), len(consumer), len(world), ranks, batchSize))

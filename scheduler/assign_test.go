@@ -133,8 +133,8 @@ func checkAssigned(t *rapid.T, ids []SampleID, consumer []uint16, world []int32,
 	}
 }
 
-// TestLocalShare: of uniform draws over 4 ranks with 64 places each, about 1 - 0.4 √48 / 64 = 0.957 stay with their owner.
-// A multinomial batch has the expected share 1 - E|X - 64| / 128, X binomial (256, 1/4).
+// TestLocalShare: of uniform draws over 4 ranks with 64 places each, 1 - E|X - 64| / 128 stay with their owner, X binomial
+// (256, 1/4): about 1 - 0.4 √48 / 64 = 0.957.
 func TestLocalShare(t *testing.T) {
 	const samples, ranks, size = 256 * 400, 4, 64
 	s := mustSampler(t, SamplerConfig{Name: "uniform", Samples: samples, BatchSize: size, World: ranks})

@@ -95,8 +95,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestMultinomial: draws with replacement are independent of each other: the number of draws of a sample in an epoch has
-// the variance of the multinomial distribution, and the last place follows the same law as the first.
+// TestMultinomial: draws with replacement are independent of each other: the number of draws of a sample in an epoch
+// has the variance of the multinomial distribution, and the last place follows the same law as the first.
 func TestMultinomial(t *testing.T) {
 	const samples, epochs = 20, 5000
 	scores := make([]float32, samples)
@@ -162,6 +162,25 @@ func TestOnceOrder(t *testing.T) {
 				t.Errorf("%d, then %d: %v times, want %.0f", a, b, got, epochs*p)
 			}
 		}
+	}
+}
+
+// TestOnceZeros: samples with score 0 come last, in an order of their own in each epoch.
+func TestOnceZeros(t *testing.T) {
+	const epochs = 1000
+	s := mustSampler(t, SamplerConfig{Name: "weighted-once", Samples: 3, BatchSize: 1, World: 1})
+	swapped := 0
+	for e := range epochs {
+		ids := s.Draw(e, []float32{0, 1e-30, 0}).IDs
+		if ids[0] != 1 {
+			t.Fatalf("epoch %d: a sample with score 0 comes first", e)
+		}
+		if ids[1] == 2 {
+			swapped++
+		}
+	}
+	if math.Abs(float64(swapped)-epochs/2) > 5*math.Sqrt(epochs)/2 {
+		t.Errorf("the second sample of two is first in %d of %d epochs", swapped, epochs)
 	}
 }
 

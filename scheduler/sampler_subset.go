@@ -2,8 +2,8 @@ package scheduler
 
 import "math"
 
-// subsetSampler draws a part of the samples, each at most once: sample i is in when u' < p, p = min(1, c·score), and is
-// placed by its own clock, all at the same rate.
+// subsetSampler draws a part of the samples, each at most once: a sample is in when u' < p, p = min(1, c·score), and
+// is placed by its own clock, all at the same rate.
 //
 // c is such that the expected size is Fraction of the samples: what is cut off above p = 1 is given to the others, in
 // proportion to their scores. A score of 0 is never in. Fraction is 0.7 by default.

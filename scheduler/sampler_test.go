@@ -16,8 +16,10 @@ func TestNewSamplerErrors(t *testing.T) {
 		change func(c *SamplerConfig)
 		want   string
 	}{
-		{"unknown", func(c *SamplerConfig) { c.Name = "random" },
-			`unknown sampler "random", the known ones are pads, sequential, subset, torch, uniform, weighted, weighted-once`},
+		{
+			"unknown", func(c *SamplerConfig) { c.Name = "random" },
+			`unknown sampler "random", the known ones are pads, sequential, subset, torch, uniform, weighted, weighted-once`,
+		},
 		{"no samples", func(c *SamplerConfig) { c.Samples = 0 }, "samples is 0"},
 		{"too many samples", func(c *SamplerConfig) { c.Samples = 1 << 31 }, "2^31"},
 		{"batch size", func(c *SamplerConfig) { c.BatchSize = 0 }, "batch size is 0"},
@@ -28,12 +30,18 @@ func TestNewSamplerErrors(t *testing.T) {
 		{"NaN fraction", func(c *SamplerConfig) { c.Fraction = math.NaN() }, "fraction is NaN"},
 		{"drop last", func(c *SamplerConfig) { c.DropLast, c.BatchSize = true, 4 }, "fewer than one global batch of 12"},
 		{"sampler drop last", func(c *SamplerConfig) { c.SamplerDropLast = true }, "belongs to the sampler torch"},
-		{"torch, drop last", func(c *SamplerConfig) { c.Name, c.DropLast, c.BatchSize = "torch", true, 5 },
-			"12 draws are fewer than one global batch of 15"},
-		{"torch, sampler drop last", func(c *SamplerConfig) { c.Name, c.SamplerDropLast, c.World = "torch", true, 11 },
-			"10 samples are fewer than 11 trainers"},
-		{"torch, too many samples", func(c *SamplerConfig) { c.Name, c.Samples = "torch", torchSamplesMax },
-			"another algorithm"},
+		{
+			"torch, drop last", func(c *SamplerConfig) { c.Name, c.DropLast, c.BatchSize = "torch", true, 5 },
+			"12 draws are fewer than one global batch of 15",
+		},
+		{
+			"torch, sampler drop last", func(c *SamplerConfig) { c.Name, c.SamplerDropLast, c.World = "torch", true, 11 },
+			"10 samples are fewer than 11 trainers",
+		},
+		{
+			"torch, too many samples", func(c *SamplerConfig) { c.Name, c.Samples = "torch", torchSamplesMax },
+			"another algorithm",
+		},
 	}
 	mustSampler(t, good)
 	for _, tt := range tests {
@@ -213,7 +221,8 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 			continue
 		}
 		draw := func(seed int64, epoch int) []SampleID {
-			return mustSampler(t, SamplerConfig{Name: name, Samples: n, BatchSize: 10, World: 2, Seed: seed}).Draw(epoch, scores).IDs
+			cfg := SamplerConfig{Name: name, Samples: n, BatchSize: 10, World: 2, Seed: seed}
+			return mustSampler(t, cfg).Draw(epoch, scores).IDs
 		}
 		base := draw(0, 0)
 		for what, other := range map[string][]SampleID{"seed": draw(1, 0), "epoch": draw(0, 1)} {
@@ -223,8 +232,7 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 					same++
 				}
 			}
-			// torch adds seed and epoch, so only one change at a time is a change for it. Heavy samples meet by chance.
-			if same > 40 {
+			if same > 40 { // important samples meet by chance
 				t.Errorf("%s: the next %s has %d of %d draws at the same place", name, what, same, len(base))
 			}
 		}

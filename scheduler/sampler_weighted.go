@@ -2,9 +2,9 @@ package scheduler
 
 import "math"
 
-// weightedSampler draws L times with replacement, each time a sample in proportion to its score. Sample i's arrivals are
-// those of a Poisson process of rate λ = L·score/Σscore, at times E1/λ, (E1+E2)/λ, …; the first L arrivals of all
-// samples are the epoch.
+// weightedSampler draws L times with replacement, each time a sample in proportion to its score. A sample's arrivals
+// are those of a Poisson process of rate λ = L·score/Σscore, at times E1/λ, (E1+E2)/λ, …; the first L arrivals of
+// all samples are the epoch.
 //
 // It is the sampler of two names: pads is SHADE's priority-based adaptive data sampling, with the scorer logrank;
 // weighted goes with any scorer.

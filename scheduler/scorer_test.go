@@ -37,7 +37,8 @@ func TestLogRankExample(t *testing.T) {
 func TestLogRankEquation(t *testing.T) {
 	s := mustScorer(t, "logrank")
 	value := rapid.OneOf(rapid.Float32Range(-3, 3), rapid.SampledFrom([]float32{
-		0, float32(math.Copysign(0, -1)), 1, 1, nan32, float32(math.Inf(1)), float32(math.Inf(-1))}))
+		0, float32(math.Copysign(0, -1)), 1, 1, nan32, float32(math.Inf(1)), float32(math.Inf(-1)),
+	}))
 	rapid.Check(t, func(t *rapid.T) {
 		losses := rapid.SliceOfN(value, 0, 50).Draw(t, "losses")
 		scores := make([]float32, len(losses))
@@ -95,8 +96,10 @@ func TestInitial(t *testing.T) {
 }
 
 func TestDefaultScorer(t *testing.T) {
-	want := map[string]string{"torch": "", "sequential": "", "uniform": "",
-		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss"}
+	want := map[string]string{
+		"torch": "", "sequential": "", "uniform": "",
+		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss",
+	}
 	for _, name := range SamplerNames() {
 		got := DefaultScorer(name)
 		if got != want[name] {

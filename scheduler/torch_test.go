@@ -30,7 +30,8 @@ type torchCase struct {
 func (c torchCase) check(t *testing.T) {
 	t.Helper()
 	s, err := NewSampler(SamplerConfig{
-		Name: "torch", Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World, SamplerDropLast: c.DropLast})
+		Name: "torch", Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World, SamplerDropLast: c.DropLast,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +122,10 @@ func TestTorchDropLast(t *testing.T) {
 		{103, 4, 8, true, 96},
 	}
 	for _, tt := range tests {
-		cfg := SamplerConfig{Name: "torch", Samples: tt.samples, BatchSize: tt.batchSize, World: tt.world,
-			SamplerDropLast: tt.samplerDropLast}
+		cfg := SamplerConfig{
+			Name: "torch", Samples: tt.samples, BatchSize: tt.batchSize, World: tt.world,
+			SamplerDropLast: tt.samplerDropLast,
+		}
 		all := mustSampler(t, cfg).Draw(3, nil).IDs
 		cfg.DropLast = true
 		ids := mustSampler(t, cfg).Draw(3, nil).IDs

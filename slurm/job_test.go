@@ -79,8 +79,15 @@ func TestTasksOn(t *testing.T) {
 		list       string
 		node, want int
 	}{
-		{"4(x2)", 1, 4}, {"2(x2),3", 2, 3}, {"2(x2),3", 3, Absent}, {"1", 0, 1}, {"", 0, Absent},
-		{"x(x2)", 0, Absent}, {"2(xq),3", 0, 3}, {"-1", 0, Absent}, {"1", Absent, Absent},
+		{"4(x2)", 1, 4},
+		{"2(x2),3", 2, 3},
+		{"2(x2),3", 3, Absent},
+		{"1", 0, 1},
+		{"", 0, Absent},
+		{"x(x2)", 0, Absent},
+		{"2(xq),3", 0, 3},
+		{"-1", 0, Absent},
+		{"1", Absent, Absent},
 	} {
 		if got := tasksOn(c.list, c.node); got != c.want {
 			t.Errorf("tasksOn(%q, %d) = %d, want %d", c.list, c.node, got, c.want)

@@ -20,8 +20,10 @@ import (
 // that the batch script asked for. They are two, because a rank that dies takes its step with it.
 func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true}
-	everyNode := []string{"srun", "--overlap", "--export=ALL", "--input=none", "--cpu-bind=none", "--gres=none",
-		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1"}
+	everyNode := []string{
+		"srun", "--overlap", "--export=ALL", "--input=none", "--cpu-bind=none", "--gres=none",
+		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1",
+	}
 	cache := append(append([]string{}, everyNode...), "--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(mpicache.MPIFlavour()))
 	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: env, stdout: os.Stderr}
 	train := []string{"srun", "--overlap", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "node-trainer", dir, "--"}

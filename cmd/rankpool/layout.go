@@ -85,8 +85,10 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 	trainers := o.ranks * o.trainersPerRank
 	for i := range trainers {
 		folder := rankFolder(dir, i/o.trainersPerRank)
-		at := seat{rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
-			threads: max(1, runtime.NumCPU()/trainers)}
+		at := seat{
+			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
+			threads: max(1, runtime.NumCPU()/trainers),
+		}
 		l.trainers = append(l.trainers, o.trainer(i == 0, trainerEnv(withoutLaunch(env), at, dir, folder, client)))
 	}
 	for r := range o.ranks {

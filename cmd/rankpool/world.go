@@ -35,8 +35,10 @@ func findPlace(getenv func(string) string) place {
 	job := slurm.Detect(getenv)
 	switch {
 	case number("OMPI_COMM_WORLD_SIZE") > 0:
-		return place{number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_RANK"),
-			number("OMPI_COMM_WORLD_LOCAL_SIZE"), number("OMPI_COMM_WORLD_LOCAL_RANK"), byOpenMPI}
+		return place{
+			number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_RANK"),
+			number("OMPI_COMM_WORLD_LOCAL_SIZE"), number("OMPI_COMM_WORLD_LOCAL_RANK"), byOpenMPI,
+		}
 	case number("PMI_SIZE") > 0 && getenv("MPI_LOCALNRANKS") != "":
 		return place{number("PMI_SIZE"), number("PMI_RANK"), number("MPI_LOCALNRANKS"), number("MPI_LOCALRANKID"), byMPICH}
 	case job.InStep() && job.Tasks > 0:

@@ -108,7 +108,7 @@ func putsTakenBackwards(r *rank) {
 
 // segmentSizes goes from one byte to 8 MiB, and to many small segments.
 func segmentSizes(r *rank) {
-	lists := [][]int{{1}, {16_383}, {16_384}, {65_536}, {8 << 20}, {3, 8 << 20, 3}}
+	lists := [][]int{{1}, {16_383}, {16_384}, {65_536}, {8 << 20}, {3, 1 << 20, 3}}
 	rng := rand.New(rand.NewPCG(1, 2)) // The same at all ranks.
 	many := make([]int, 3000)
 	for i := range many {
@@ -186,7 +186,7 @@ func allPairs(r *rank) {
 		batch[i] = 1 + (i*7919)%40_000
 	}
 	s := r.transfers()
-	for ticket := range uint32(16) {
+	for ticket := range uint32(6) {
 		for peer := range r.Size() {
 			s.take(peer, ticket, batch)
 			s.put(peer, ticket, batch)
@@ -198,7 +198,7 @@ func allPairs(r *rank) {
 
 // manyGoroutines submits from many goroutines; each one's messages to a rank stay in order.
 func manyGoroutines(r *rank) {
-	const goroutines, messages = 8, 50
+	const goroutines, messages = 8, 20
 	s := r.transfers()
 	var all sync.WaitGroup
 	for g := range goroutines {

@@ -59,6 +59,10 @@ class Samples:
         lease, self._lease = self._lease, None
         return lease
 
+    def lost(self) -> bool:
+        """Returns whether the views may have shown other bytes: the connection ended, and with it the lease."""
+        return self._lease is not None and self._connection.lost(self._lease)
+
     def close(self) -> None:
         """Releases the views; the cache may use the place again."""
         if self._lease is not None:
@@ -91,7 +95,7 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     except (Away, NotReady):
         reply = None
     if reply is None:
-        samples = _from_storage(connection, index, batch, tally)
+        samples = from_storage(connection, index, batch)
     else:
         samples = _from_cache(connection, index, batch, tally, reply)
     if not connection.in_worker:
@@ -105,7 +109,7 @@ def _from_cache(
     lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
     if reply.ids != batch:  # the stream is the plan's, whatever the cache says
         connection.end(lease)
-        return _from_storage(connection, index, batch, tally)
+        return from_storage(connection, index, batch)
     sources = reply.sources
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
@@ -139,7 +143,9 @@ def _mixed(
     return views
 
 
-def _from_storage(connection: Connection, index: Index, batch: Batch, tally: wire.Tally) -> Samples:
+def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
+    """Returns the samples of a batch, all read from storage; raises SampleError for one that cannot be read."""
+    tally = connection.tally(batch.stream, batch.epoch)
     views = [memoryview(index.read(id)) for id in batch]
     tally.fallback_reads += len(views)
     tally.fallback_bytes += sum(map(len, views))

@@ -86,8 +86,7 @@ class Connection:
             again = self.generation > 0
             try:
                 self._hello()
-            except (OSError, NotReady) as e:
-                print("DBG", os.getpid(), repr(e), file=sys.stderr, flush=True)
+            except (OSError, NotReady):
                 self._drop()
                 return False
             if again:
@@ -333,6 +332,17 @@ class Connection:
             self._due.append(lease.number)
         else:
             self._kept.append(lease)
+
+    def lost(self, lease: Lease) -> bool:
+        """Returns whether the connection of a lease has ended, so that its bytes may have been others' since."""
+        if lease.generation != self.generation or self._sock is None:
+            return True
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def hold(self, lease: Optional[Lease]) -> None:
         """Keeps a lease until the next one is held."""

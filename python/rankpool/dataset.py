@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 from . import session
-from .batch import Batch, Samples, ask, take
+from .batch import Batch, Samples, ask, from_storage, take
 from .connection import Connection, connection
 from .errors import RankpoolError
 from .index import Index
@@ -81,26 +81,39 @@ class Dataset:
         link.hold(samples.take_lease())  # the caller collates the items after this returns
         return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
 
-    def read(self, batch: Batch, collate_items: Callable[[List[tuple]], Any]) -> tuple:
-        """Returns (ids, *fields) of a batch: its items made by transform, joined by collate_items(items)."""
+    def read(self, batch: Batch, join: Callable[[List[tuple]], Any]) -> tuple:
+        """Returns (ids, *fields) of a batch, its fields made of its items by join(items)."""
+        import torch
+
         link = self._connection(batch)
         samples = take(link, self.index, batch, ask(link, batch))
         try:
-            items = self._items(samples, link) or [self._stored(0)]  # an empty part has the fields of any item, empty
-            fields = collate_items(items)
-            if not batch:
-                fields = _emptied(fields)
-            if self.transform is None and not link.in_worker:
-                link.hold(samples.take_lease())
-            del items
+            fields, sound = self._joined(samples, link, join)
+            if not sound:
+                fields, _ = self._joined(from_storage(link, self.index, batch), link, join)
         finally:
-            samples.close()
-            if link.in_worker:
+            if link.in_worker:  # the lease ends now, not with the next request
                 link.send_tally(link.tally(batch.stream, batch.epoch))
-        import torch
-
         ids = torch.tensor(batch, dtype=torch.int64)
         return (ids, *fields) if isinstance(fields, (tuple, list)) else (ids, fields)
+
+    def _joined(self, samples: Samples, link: Connection, join: Callable[[List[tuple]], Any]) -> Tuple[Any, bool]:
+        """Returns the fields and whether they are of the samples' bytes: the cache kept its lease to the end."""
+        try:
+            items = self._items(samples, link) or [self._stored(0)]  # an empty part has the fields of any item
+            fields = join(items)
+            del items
+            if samples.lost():
+                return None, False
+            if self.transform is None and not link.in_worker:
+                link.hold(samples.take_lease())
+            return (fields if samples.ids else _emptied(fields)), True
+        except Exception:
+            if samples.lost():  # what failed may be other bytes
+                return None, False
+            raise
+        finally:
+            samples.close()
 
     def batches(self, sampler) -> Iterator[Samples]:
         """Yields the Samples of each batch of the sampler's epoch, with one request ahead; needs no torch.

@@ -3,6 +3,10 @@
 import numpy
 import torch
 
+import rankpool.connection
+
+rankpool.connection.RETRY_SECONDS = 0.0  # here for spawned workers, which no monkeypatch reaches
+
 
 def first_byte(view, label):
     return torch.tensor(view[0]), torch.tensor(len(view)), label

@@ -7,6 +7,7 @@ import random
 import socket
 import struct
 import threading
+import weakref
 from array import array
 from collections import namedtuple
 
@@ -15,6 +16,20 @@ from dataset_tree import make_tree, write_index
 HEADER = struct.Struct("<IHHI")
 SLAB_BYTES = 1 << 20
 PLACE_BYTES = 1024  # of one sample in the slab; samples of the tests are smaller
+
+_doors = weakref.WeakSet()
+
+
+def _close_copies():
+    """In a forked worker: the doors' sockets are the parent's; a killed process leaves no copies either."""
+    for door in _doors:
+        for sock in [*door.sockets, door.listener]:
+            if sock is not None:
+                sock.close()
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
 Request = namedtuple("Request", "kind connection values")
 
 
@@ -40,7 +55,9 @@ class Door:
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
         self.version, self.refuse, self.weights = 1, None, False
-        self.listener, self.sockets = None, []
+        self.listener, self.sockets, self.life = None, [], 0
+        self.faults = []  # what a client did against the protocol
+        _doors.add(self)
         self.start()
 
     # --- life and death ---
@@ -54,38 +71,54 @@ class Door:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen(16)
-        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+        self.life += 1
+        threading.Thread(target=self._accept, args=(self.listener, self.life), daemon=True).start()
 
     def kill(self):
-        """Ends all connections as a killed process does; shutdown because forked workers have copies."""
+        """Ends all connections as a killed process does: nobody writes into its slab any more."""
         with self.changed:
-            sockets, self.sockets = self.sockets, []
+            self.life += 1
             if self.listener is not None:
-                self.listener.shutdown(socket.SHUT_RDWR)
-                self.listener.close()
                 os.unlink(self.path)
+                _shut(self.listener)
                 os.close(self.fd)
                 self.listener = None
-        for sock in sockets:
-            _shut(sock)
+            self._shut_all()
 
-    def _accept(self, listener):
+    def hang_up(self):
+        """Ends all connections, and lives on: the leases are free, their places soon have other bytes."""
+        with self.changed:
+            self._shut_all()
+            for lease in list(self.leases):
+                self._end(lease)
+
+    def _shut_all(self):
+        for sock in self.sockets:
+            _shut(sock)
+        self.sockets = []
+
+    def _accept(self, listener, life):
         while True:
             try:
                 sock, _ = listener.accept()
             except OSError:
                 return
             with self.changed:
+                if self.life != life:
+                    return _shut(sock)
                 self.sockets.append(sock)
-            threading.Thread(target=self._serve, args=(sock, object()), daemon=True).start()
+            threading.Thread(target=self._serve, args=(sock, object(), life), daemon=True).start()
 
-    def _serve(self, sock, who):
+    def _serve(self, sock, who, life):
         streams = {}
         try:
             while True:
                 length, kind, _, ticket = HEADER.unpack(_exactly(sock, HEADER.size))
                 payload = _exactly(sock, length)
-                reply = self._answer(kind, payload, streams, who)
+                with self.changed:
+                    if self.life != life:
+                        return
+                    reply = self._answer(kind, payload, streams, who)
                 if reply is None:
                     continue
                 reply_kind, body = reply
@@ -95,24 +128,23 @@ class Door:
         except OSError:
             pass
         finally:
-            with self.changed:
-                for lease in [n for n, (owner, _) in self.leases.items() if owner is who]:
-                    self._end(lease)
             _shut(sock)
+            with self.changed:
+                for lease in [n for n, (owner, _) in self.leases.items() if owner is who and self.life == life]:
+                    self._end(lease)
 
     # --- answers ---
 
     def _answer(self, kind, payload, streams, who):
-        with self.changed:
-            values = decode(kind, payload)
-            self.requests.append(Request(kind, who, values))
-            self.changed.notify_all()
-            if kind == 4:
-                for lease in values[3]:
-                    self._end(lease)
-            if kind in self.not_ready:
-                return 99, struct.pack("<HH", 3, 0) + b"no plan yet"
-            return getattr(self, f"_answer_{kind}")(values, streams, who)
+        values = decode(kind, payload)
+        self.requests.append(Request(kind, who, values))
+        self.changed.notify_all()
+        if kind == 4:
+            for lease in values[3]:
+                self._end(lease)
+        if kind in self.not_ready:
+            return 99, struct.pack("<HH", 3, 0) + b"no plan yet"
+        return getattr(self, f"_answer_{kind}")(values, streams, who)
 
     def _answer_1(self, values, streams, who):
         if self.refuse:
@@ -187,6 +219,9 @@ class Door:
         return 108, b'{"saved":"/state"}'
 
     def _end(self, lease):
+        if lease not in self.leases:
+            self.faults.append(f"lease {lease} was not held")
+            return
         _, places = self.leases.pop(lease)
         for at in places:
             self.slab[at : at + PLACE_BYTES] = b"\xee" * PLACE_BYTES  # who looks now sees other bytes
@@ -261,6 +296,7 @@ def _exactly(sock, size):
 
 
 def _shut(sock):
+    """Shuts down and closes; only closing would not wake the thread that reads."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:

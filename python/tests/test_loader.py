@@ -125,6 +125,24 @@ def test_without_a_transform_items_are_the_bytes(door, workers):
         kept = x[0]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_lease_lost_while_the_bytes_were_used_reads_storage(door, fails):
+    lost = []
+
+    def decode(view, label):
+        if len(lost) < 6:
+            lost.append(view)
+            door.hang_up()  # now the view shows other bytes
+            if fails and view[0] == 0xEE:
+                raise KeyError("not an image")
+        return bytes(view), label
+
+    data, sampler = make(decode)
+    for ids, x, y in rankpool.loader(data, sampler):
+        assert x == [door.data[0].bytes[i] for i in ids.tolist()]
+    assert len(lost) == 6
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_collate_function(door, workers):
     data, sampler = make(decoders.array_over_view)

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"rankpool/slurm"
+)
+
+func TestChooseForm(t *testing.T) {
+	batch := slurm.Job{JobID: "1", Nodes: 2}
+	small := slurm.Job{JobID: "1", Nodes: 1}
+	step := slurm.Job{JobID: "1", StepID: "0", Nodes: 1}
+	for _, c := range []struct {
+		name  string
+		job   slurm.Job
+		at    place
+		given bool
+		want  form
+	}{
+		{"by hand", slurm.Job{}, place{}, false, formLocal},
+		{"batch script", batch, place{}, false, formSlurm},
+		{"batch script, --ranks", batch, place{}, true, formSlurm},
+		{"one node", small, place{}, false, formSlurm},
+		{"one node, --ranks", small, place{}, true, formLocal},
+		{"a task alone", step, place{tasks: 1}, false, formLocal},
+		{"one of many tasks", step, place{tasks: 4}, false, formTask},
+		{"mpirun", slurm.Job{}, place{tasks: 4}, true, formTask},
+	} {
+		if got := chooseForm(c.job, c.at, c.given); got != c.want {
+			t.Errorf("%s: form %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func testOptions() *runOptions {
+	return &runOptions{
+		ranks: 2, trainersPerRank: 2, serveCommand: "/bin/rankpool", self: "/bin/rankpool", command: []string{"python", "train.py"},
+		cache: cacheOptions{data: []string{"train=/d"}, memory: "20%", window: "auto", policy: "lru", assign: "local", log: "/l"},
+	}
+}
+
+func TestServeArgs(t *testing.T) {
+	got := strings.Join(testOptions().serveArgs("/s"), " ")
+	want := "/bin/rankpool serve --session /s --data train=/d --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --log /l"
+	if got != want {
+		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
+	}
+	cmd := newServeCommand()
+	if err := cmd.ParseFlags(testOptions().serveArgs("/s")[2:]); err != nil {
+		t.Errorf("serve does not take them: %v", err)
+	}
+}
+
+func TestSlurmLayout(t *testing.T) {
+	job := slurm.Job{JobID: "7", Nodes: 2, NodeID: 0, NodeList: "n[1-2]"}
+	l := testOptions().slurmLayout(job, "/s", []string{"A=1"})
+	cache := strings.Join(l.cache.args, " ")
+	for _, part := range []string{"srun --overlap ", " --nodes=2 --ntasks=2 --ntasks-per-node=1 ", " --kill-on-bad-exit=1 ", " /bin/rankpool serve --session /s "} {
+		if !strings.Contains(cache, part) {
+			t.Errorf("%q misses %q", cache, part)
+		}
+	}
+	if len(l.trainers) != 1 || !slices.Equal(l.folders, []string{"/s/r0"}) || !l.restart || l.end == nil {
+		t.Errorf("layout %+v", l)
+	}
+	train := strings.Join(l.trainers[0].args, " ")
+	if !strings.HasPrefix(train, "srun --overlap ") || !strings.HasSuffix(train, " /bin/rankpool node-trainer /s -- python train.py") {
+		t.Errorf("training step: %q", train)
+	}
+	get := lookup(l.trainers[0].env)
+	if get("A") != "1" || get("MASTER_ADDR") != "n1" || get("MASTER_PORT") == "" || get("RANKPOOL_SESSION") != "/s" {
+		t.Errorf("training step's environment: %q", l.trainers[0].env)
+	}
+	for flavour, want := range map[string]string{"openmpi": "pmix", "mpich": "pmi2", "": "none"} {
+		if got := slurmMPI(flavour); got != want {
+			t.Errorf("slurmMPI(%q) = %q, want %q", flavour, got, want)
+		}
+	}
+}
+
+func TestTaskLayout(t *testing.T) {
+	job := slurm.Job{JobID: "7", StepID: "1", NodeList: "n[1-2]"}
+	at := place{tasks: 2, task: 1, localTasks: 1, localTask: 0, by: bySrunPMIx}
+	l := testOptions().taskLayout(job, at, "/s", "", []string{"PMIX_RANK=1", "SLURM_PROCID=1", "MASTER_PORT=99"})
+	if got := lookup(l.cache.env)("PMIX_RANK"); got != "1" {
+		t.Errorf("the rank has PMIX_RANK=%q", got)
+	}
+	if l.restart || l.reports || !slices.Equal(l.folders, []string{"/s/r1"}) || len(l.trainers) != 2 {
+		t.Errorf("layout %+v", l)
+	}
+	get := lookup(l.trainers[1].env)
+	for name, want := range map[string]string{
+		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "99",
+		"RANKPOOL_SOCKET": "/s/r1/door.sock", "PMIX_RANK": "", "SLURM_PROCID": "1", "PYTHONPATH": "",
+	} {
+		if got := get(name); got != want {
+			t.Errorf("%s=%q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestTrainerEnv(t *testing.T) {
+	base := []string{"PYTHONPATH=/mine", "OMP_NUM_THREADS=3", "RANK=9"}
+	get := lookup(trainerEnv(base, seat{rank: 1, world: 2, threads: 8}, "/s", "/s/r1", "/s/python"))
+	for name, want := range map[string]string{"PYTHONPATH": "/s/python:/mine", "OMP_NUM_THREADS": "3", "RANK": "1"} {
+		if got := get(name); got != want {
+			t.Errorf("%s=%q, want %q", name, got, want)
+		}
+	}
+	get = lookup(trainerEnv(nil, seat{threads: 8}, "/s", "/s/r1", "/s/python"))
+	if get("PYTHONPATH") != "/s/python" || get("OMP_NUM_THREADS") != "8" {
+		t.Errorf("from nothing: %q, %q", get("PYTHONPATH"), get("OMP_NUM_THREADS"))
+	}
+}
+
+func TestWithoutLaunch(t *testing.T) {
+	env := []string{"OMPI_MCA_btl=tcp,self", "PMI_RANK=1", "PMIX_RANK=1", "SLURM_PROCID=1", "MPIR_CVAR_X=1", "HOME=/"}
+	if got, want := withoutLaunch(env), []string{"OMPI_MCA_btl=tcp,self", "SLURM_PROCID=1", "MPIR_CVAR_X=1", "HOME=/"}; !slices.Equal(got, want) {
+		t.Errorf("withoutLaunch = %q, want %q", got, want)
+	}
+	if got, want := withoutLaunch(append(env, "OMPI_COMM_WORLD_SIZE=2"), "SLURM_"), []string{"MPIR_CVAR_X=1", "HOME=/"}; !slices.Equal(got, want) {
+		t.Errorf("under mpirun: %q, want %q", got, want)
+	}
+}
+
+func TestExtractClient(t *testing.T) {
+	dir := t.TempDir()
+	path, err := extractClient(dir, env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path + "/rankpool/__init__.py"); err != nil || info.Size() == 0 {
+		t.Errorf("the client's __init__.py: %v", err)
+	}
+	if again, err := extractClient(dir, env()); err != nil || again != path {
+		t.Errorf("a second time: %q, %v", again, err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+	if path, err := extractClient(t.TempDir(), env("RANKPOOL_PYTHON=no")); path != "" || err != nil {
+		t.Errorf("switched off: %q, %v", path, err)
+	}
+}
+
+func TestAgreedPort(t *testing.T) {
+	a, b := slurm.Job{JobID: "1", StepID: "0"}, slurm.Job{JobID: "2", StepID: "0"}
+	if agreedPort(a, 1) != agreedPort(a, 2) || agreedPort(a, 1) == agreedPort(b, 1) {
+		t.Error("tasks of a job must agree, jobs must not")
+	}
+	if agreedPort(slurm.Job{}, 1) == agreedPort(slurm.Job{}, 2) {
+		t.Error("outside Slurm the parent decides")
+	}
+	for parent := range 1000 {
+		if p := agreedPort(slurm.Job{}, parent); p < 20000 || p >= 30000 {
+			t.Fatalf("port %d", p)
+		}
+	}
+}
+
+func TestFindMPIRun(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"mpirun": "mpirun (Open MPI) 5.0.3", "mpiexec.hydra": "HYDRA build details:"} {
+		if err := os.WriteFile(dir+"/"+name, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":/bin:/usr/bin/nowhere")
+	for _, c := range []struct{ flavour, named, want, err string }{
+		{"openmpi", dir + "/mpirun", dir + "/mpirun", ""},
+		{"mpich", dir + "/mpiexec.hydra", dir + "/mpiexec.hydra", ""},
+		{"mpich", dir + "/mpirun", "", "no mpirun of MPICH"},
+		{"openmpi", dir + "/none", "", "no mpirun of Open MPI"},
+		{"", "", "", "built without MPI"},
+	} {
+		got, err := findMPIRun(c.flavour, c.named)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("findMPIRun(%q, %q) = %q, %v", c.flavour, c.named, got, err)
+		}
+	}
+}
+
+func TestMPIRunArgs(t *testing.T) {
+	got := strings.Join(mpirunArgs("openmpi", "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " ")
+	for _, part := range []string{"mpirun ", " --oversubscribe --bind-to none ", " btl_vader_backing_directory /dev/shm/s ", " -n 4 rankpool serve"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q misses %q", got, part)
+		}
+	}
+	if got := strings.Join(mpirunArgs("mpich", "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " "); got != "mpirun -n 4 rankpool serve" {
+		t.Errorf("MPICH: %q", got)
+	}
+	if env := mpirunEnv([]string{"SLURM_JOB_ID=1"}, 0); !slices.Equal(env, []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}) {
+		t.Errorf("as root: %q", env)
+	}
+	if env := mpirunEnv(nil, 1000); len(env) != 0 {
+		t.Errorf("as a user: %q", env)
+	}
+}

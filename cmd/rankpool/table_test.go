@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const runLog = `{"event":"start"}
+{"event":"epoch","data":"train","epoch":0,"draws":10,"hits_local":1,"storage_reads":9,"seconds":2,"metrics":{"accuracy":0.5}}
+{"event":"epoch","data":"train","epoch":0,"draws":100,"hits_local":40,"hits_remote":10,"storage_reads":50,"storage_bytes":2048,"seconds":2,"metrics":{"accuracy":0.5}}
+{"event":"pass","data":"test","epoch":0,"draws":7}
+not JSON
+{"event":"epoch","data":"train","epoch":1,"draws":100,"hits_local":100,"seconds":1.5}
+{"event":"epoch","data":"train","epoch":2,"dra`
+
+func TestEpochTable(t *testing.T) {
+	rows, err := parseEpochs(strings.NewReader(runLog))
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d epochs, %v", len(rows), err)
+	}
+	var out strings.Builder
+	if err := printEpochs(&out, rows, 3); err != nil {
+		t.Fatal(err)
+	}
+	want := `  epoch  draws  node-local hits  remote hits  storage reads  storage bytes  fallback reads  stall s  seconds  accuracy
+      0    100               40           10             50        2.0 KiB               0     0.00      2.0    0.5000
+      1    100              100            0              0            0 B               0     0.00      1.5         -
+total: epochs 2, draws 200, hits 75.0 %, storage reads 50 (2.0 KiB), fallback reads 0, stall 0.00 s of 3.5 s, cache restarts 3
+`
+	if out.String() != want {
+		t.Errorf("table:\n%swant:\n%s", out.String(), want)
+	}
+}
+
+func TestEpochTableColumns(t *testing.T) {
+	var out strings.Builder
+	if err := printEpochs(&out, []epochRow{{Data: "a", Substituted: 4}, {Data: "b"}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	header, _, _ := strings.Cut(out.String(), "\n")
+	if f := strings.Fields(header); f[0] != "data" || f[len(f)-1] != "substituted" {
+		t.Errorf("header %q", header)
+	}
+	out.Reset()
+	if err := printEpochs(&out, nil, 1); err != nil || out.String() != "rankpool: no epoch was finished; cache restarts: 1\n" {
+		t.Errorf("without epochs: %q, %v", out.String(), err)
+	}
+}
+
+func TestReadEpochsFromOffset(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte(runLog), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for offset, want := range map[int64]int{0: 2, int64(strings.Index(runLog, "not JSON")): 1, 1 << 20: 2} {
+		if rows, err := readEpochs(path, offset); err != nil || len(rows) != want {
+			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(rows), err, want)
+		}
+	}
+}

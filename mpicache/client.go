@@ -1,0 +1,130 @@
+package mpicache
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Client is a connection to a door, for launchers, benchmarks and tests; training has the Python client. It has one
+// caller at a time.
+type Client struct {
+	sock    *net.UnixConn
+	r       *bufio.Reader
+	buf     []byte
+	out     []byte
+	ticket  uint32
+	timeout time.Duration
+
+	// Hello is the payload of HELLO's reply.
+	Hello []byte
+	// SlabFD is the slab's descriptor, or -1. The caller may map it; Close closes it.
+	SlabFD int
+}
+
+// DoorError is an error reply.
+type DoorError struct {
+	Code     int // 1 protocol, 2 request, 3 not ready, 4 stopping
+	Sentence string
+}
+
+func (e *DoorError) Error() string { return "mpicache: the door says: " + e.Sentence }
+
+// Dial connects to the door at path as a trainer, or as ControlTrainer. timeout bounds every call; 0: none.
+func Dial(path string, trainer, world uint32, worker uint64, timeout time.Duration) (*Client, error) {
+	conn, err := net.DialTimeout("unix", path, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("mpicache: %w", err)
+	}
+	c := &Client{sock: conn.(*net.UnixConn), timeout: timeout, SlabFD: -1}
+	if err := c.hello(trainer, world, worker); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// hello greets, and takes the descriptor that comes with the first bytes of the reply.
+func (c *Client) hello(trainer, world uint32, worker uint64) error {
+	c.deadline()
+	if _, err := c.sock.Write(AppendHello(nil, 0, trainer, world, worker)); err != nil {
+		return fmt.Errorf("mpicache: %w", err)
+	}
+	head, oob := make([]byte, frameHeadBytes), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := c.sock.ReadMsgUnix(head, oob)
+	if err != nil {
+		return fmt.Errorf("mpicache: %w", err)
+	}
+	if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(messages) == 1 {
+		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
+			c.SlabFD = fds[0]
+		}
+	}
+	c.r = bufio.NewReader(io.MultiReader(&oneRead{head[:n]}, c.sock))
+	payload, err := c.read(KindHello, 0)
+	c.Hello = append([]byte(nil), payload...)
+	return err
+}
+
+// oneRead reads bytes that were read already.
+type oneRead struct{ b []byte }
+
+func (o *oneRead) Read(p []byte) (int, error) {
+	if len(o.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, o.b)
+	o.b = o.b[n:]
+	return n, nil
+}
+
+func (c *Client) deadline() {
+	if c.timeout > 0 {
+		_ = c.sock.SetDeadline(time.Now().Add(c.timeout)) // fails when closed, and so does what follows
+	}
+}
+
+// Call sends a request and returns its reply's payload, which is valid until the next Call. A refusal is a *DoorError.
+func (c *Client) Call(kind Kind, payload []byte) ([]byte, error) {
+	c.ticket++
+	if err := c.Send(kind, payload); err != nil {
+		return nil, err
+	}
+	return c.read(kind, c.ticket)
+}
+
+// Send sends a frame that has no reply.
+func (c *Client) Send(kind Kind, payload []byte) error {
+	c.deadline()
+	c.out = endFrame(append(appendFrame(c.out[:0], kind, c.ticket), payload...), 0)
+	if _, err := c.sock.Write(c.out); err != nil {
+		return fmt.Errorf("mpicache: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) read(kind Kind, ticket uint32) ([]byte, error) {
+	f, err := readFrame(c.r, &c.buf)
+	if err != nil {
+		return nil, fmt.Errorf("mpicache: %w", err)
+	}
+	switch {
+	case f.kind == KindError && len(f.payload) >= 4:
+		return nil, &DoorError{int(le.Uint16(f.payload)), string(f.payload[4:])}
+	case f.kind != kind+replyTo || f.ticket != ticket:
+		return nil, fmt.Errorf("mpicache: a reply of kind %d to ticket %d, expected %d to %d", f.kind, f.ticket, kind+replyTo, ticket)
+	}
+	return f.payload, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error {
+	if c.SlabFD >= 0 {
+		_ = unix.Close(c.SlabFD) // it was a descriptor of this process
+	}
+	return c.sock.Close()
+}

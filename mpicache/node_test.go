@@ -1,0 +1,305 @@
+package mpicache
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+)
+
+// fakeStorage makes samples up, from goroutines of its own.
+type fakeStorage struct {
+	mu    sync.Mutex
+	reads map[scheduler.SampleID]int
+	bad   map[scheduler.SampleID]bool
+}
+
+func sampleSize(id scheduler.SampleID) int64 { return 50 + int64(id)%100 }
+
+func sampleBytes(id scheduler.SampleID) []byte {
+	b := make([]byte, sampleSize(id))
+	for i := range b {
+		b[i] = byte(int(id)*7 + i)
+	}
+	return b
+}
+
+func (f *fakeStorage) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
+	go func() {
+		f.mu.Lock()
+		f.reads[id]++
+		bad := f.bad[id]
+		f.mu.Unlock()
+		if bad {
+			done(fmt.Errorf("sample %d is gone", id))
+			return
+		}
+		copy(into, sampleBytes(id))
+		done(nil)
+	}()
+}
+
+// cluster is some ranks in this process.
+type cluster struct {
+	t       *testing.T
+	nodes   []*Node
+	storage *fakeStorage
+	dirs    []string
+	records []any
+	mu      sync.Mutex
+}
+
+func newCluster(t *testing.T, ranks, samples int, capacityBytes int64) *cluster {
+	t.Helper()
+	c := &cluster{t: t, storage: &fakeStorage{reads: map[scheduler.SampleID]int{}, bad: map[scheduler.SampleID]bool{}}}
+	for _, transport := range NewLocal(ranks) {
+		dir := t.TempDir()
+		n, err := NewNode(Config{
+			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond, Dir: dir, Log: slog.New(slog.DiscardHandler),
+			SlabBytes: capacityBytes + 1<<20,
+			Record: func(r any) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.records = append(c.records, r)
+			},
+			Data: []DataSet{{
+				Name: "train", Samples: samples, Classes: []string{"a"}, Size: sampleSize,
+				Label: func(id scheduler.SampleID) int { return int(id) % 3 }, Storage: c.storage,
+				CapacityBytes: capacityBytes, WindowBytes: 1 << 19,
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes = append(c.nodes, n)
+		c.dirs = append(c.dirs, dir)
+	}
+	return c
+}
+
+func (c *cluster) close() {
+	var wg sync.WaitGroup
+	for _, n := range c.nodes {
+		wg.Go(func() {
+			if err := n.Close(); err != nil {
+				c.t.Errorf("closing: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// trainer is a training process that checks every byte it gets.
+type trainer struct {
+	*Client
+	rank, world int
+	slab        []byte
+	tally       tally
+}
+
+func (c *cluster) trainer(rank, world int) (*trainer, error) {
+	client, err := Dial(filepath.Join(c.dirs[rank%len(c.dirs)], doorName), uint32(rank), uint32(world), uint64(rank), 20*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	size := le.Uint64(client.Hello[12:])
+	slab, err := unix.Mmap(client.SlabFD, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	return &trainer{Client: client, rank: rank, world: world, slab: slab}, err
+}
+
+func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.Close()) }
+
+func (tr *trainer) open(sampler string, batchSize int) error {
+	text, err := json.Marshal(Spec{Data: "train", Sampler: sampler, Seed: 1, BatchSize: batchSize, Trainer: tr.rank, World: tr.world})
+	if err == nil {
+		_, err = tr.Call(KindOpen, text)
+	}
+	return err
+}
+
+func u32s(v ...uint32) []byte {
+	var b []byte
+	for _, x := range v {
+		b = le.AppendUint32(b, x)
+	}
+	return b
+}
+
+// plan returns the trainer's ids by batch.
+func (tr *trainer) plan(epoch int) ([][]uint32, error) {
+	p, err := tr.Call(KindPlan, u32s(0, uint32(epoch)))
+	if err != nil {
+		return nil, err
+	}
+	c := cursor{b: p}
+	c.u32()
+	batches := c.u32()
+	c.u32()
+	c.u32()
+	counts := c.u32s(nil, batches)
+	var parts [][]uint32
+	for _, n := range counts {
+		parts = append(parts, c.u32s(nil, n))
+	}
+	return parts, c.err
+}
+
+// get takes one batch, checks it, and returns its ids.
+func (tr *trainer) get(epoch, batch int, leases ...uint32) (ids []uint32, lease uint32, sources []byte, err error) {
+	p := u32s(append([]uint32{0, uint32(epoch), uint32(batch), uint32(len(leases))}, leases...)...)
+	p, err = tr.Call(KindGet, tr.tally.append(p))
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	c := cursor{b: p}
+	lease = c.u32()
+	n := c.u32()
+	ids = c.u32s(nil, n)
+	labels, lengths := c.u32s(nil, n), c.u32s(nil, n)
+	if n%2 == 1 {
+		c.u32()
+	}
+	offsets := make([]uint64, n)
+	for i := range offsets {
+		offsets[i] = c.u64()
+	}
+	sources = append(sources, c.take(int(n))...)
+	for i, id := range ids {
+		sid := scheduler.SampleID(id)
+		switch scheduler.Source(sources[i]) {
+		case scheduler.FromLocal:
+			tr.tally.hitsLocal++
+		case scheduler.FromPeer:
+			tr.tally.hitsRemote++
+		case scheduler.FromStorage:
+			tr.tally.storage++
+		default:
+			tr.tally.fallback++
+			if sources[i] != byte(scheduler.FromFallback) {
+				continue
+			}
+		}
+		if labels[i] != id%3 || !bytes.Equal(tr.slab[offsets[i]:offsets[i]+uint64(lengths[i])], sampleBytes(sid)) {
+			return nil, 0, nil, fmt.Errorf("sample %d: other bytes or label", id)
+		}
+	}
+	return ids, lease, sources, c.err
+}
+
+func (t tally) append(b []byte) []byte {
+	b = append(b, u32s(t.stream, t.epoch, t.hitsLocal, t.hitsRemote, t.storage, t.fallback, t.substituted, 0)...)
+	for _, v := range []uint64{t.storageBytes, t.fallbackBytes, t.stallMicroseconds, 0} {
+		b = le.AppendUint64(b, v)
+	}
+	return b
+}
+
+// epoch trains one epoch, as step by step as an all-reduce makes it, and returns what each global batch held.
+func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
+	parts, err := tr.plan(epoch)
+	if err != nil {
+		return nil, err
+	}
+	tr.tally = tally{epoch: uint32(epoch)}
+	var leases []uint32
+	for b, want := range parts {
+		ids, lease, _, err := tr.get(epoch, b, leases...)
+		if err != nil {
+			return nil, fmt.Errorf("batch %d: %w", b, err)
+		}
+		if fmt.Sprint(ids) != fmt.Sprint(want) {
+			return nil, fmt.Errorf("batch %d is %v, the plan says %v", b, ids, want)
+		}
+		leases = []uint32{lease}
+		report := u32s(0, uint32(epoch), uint32(b), uint32(len(ids)))
+		for _, id := range ids {
+			report = append(report, u32s(0x3f000000+id<<8)...) // a loss that grows with the id
+		}
+		if err := tr.Send(KindReport, report); err != nil {
+			return nil, err
+		}
+		step.wait()
+	}
+	p := u32s(append([]uint32{uint32(len(leases))}, leases...)...)
+	return parts, tr.Send(KindRelease, tr.tally.append(p))
+}
+
+// barrier lets n goroutines go on together.
+type barrier struct {
+	mu   sync.Mutex
+	cond *sync.Cond
+	n    int
+	in   int
+	turn int
+}
+
+func newBarrier(n int) *barrier {
+	b := &barrier{n: n}
+	b.cond = sync.NewCond(&b.mu)
+	return b
+}
+
+func (b *barrier) wait() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	turn := b.turn
+	if b.in++; b.in == b.n {
+		b.in, b.turn = 0, b.turn+1
+		b.cond.Broadcast()
+		return
+	}
+	for turn == b.turn {
+		b.cond.Wait()
+	}
+}
+
+// train runs world trainers for some epochs and returns the global batches of each epoch, each as a sorted text.
+func (c *cluster) train(world, batchSize, epochs int, sampler string) []string {
+	c.t.Helper()
+	stream := make([][][]uint32, epochs)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	step := newBarrier(world)
+	for rank := range world {
+		wg.Go(func() {
+			tr, err := c.trainer(rank, world)
+			if err == nil {
+				err = tr.open(sampler, batchSize)
+			}
+			for e := 0; e < epochs && err == nil; e++ {
+				var parts [][]uint32
+				parts, err = tr.epoch(e, step)
+				mu.Lock()
+				for b, p := range parts {
+					for len(stream[e]) <= b {
+						stream[e] = append(stream[e], nil)
+					}
+					stream[e][b] = append(stream[e][b], p...)
+				}
+				mu.Unlock()
+			}
+			if err = errors.Join(err, tr.close()); err != nil {
+				c.t.Errorf("trainer %d: %v", rank, err)
+			}
+		})
+	}
+	wg.Wait()
+	var out []string
+	for _, epoch := range stream {
+		text := ""
+		for _, batch := range epoch {
+			text += fmt.Sprintln(sorted(batch))
+		}
+		out = append(out, text)
+	}
+	return out
+}
