@@ -222,6 +222,10 @@ func (c *conn) open(f frame) error {
 	if err := json.Unmarshal(f.payload, &spec); err != nil {
 		return fmt.Errorf("mpicache: OPEN: %w: %w", errFrame, err)
 	}
+	if uint32(spec.Trainer) != c.trainer {
+		c.fail(f.ticket, codeRequest, fmt.Sprintf("trainer %d opens for trainer %d", c.trainer, spec.Trainer))
+		return nil
+	}
 	for _, s := range c.node.streams {
 		if s.data.Name != spec.Data {
 			continue

@@ -8,8 +8,8 @@ const maxPostBytes = 64 << 20
 // Transport moves control messages and sample bytes between ranks.
 //
 // Control messages arrive in order per sender, whole. Bytes move by a Put at their owner and a Take at the rank that wants
-// them; the two name each other by a ticket, chosen by the taker, unique among the pair's outstanding ones, and may be called in either
-// order. Each rank's transport calls back (handle, done) from one goroutine of its own, one callback at a time; a callback must not block,
+// them; the two name each other by a ticket, chosen by the taker, and may be called in either order. A taker counts its tickets up, so that those of its
+// outstanding transfers from one peer differ in their last 14 bits. Each rank's transport calls back (handle, done) from one goroutine of its own, one callback at a time; a callback must not block,
 // and may call Post, Put and Take. All methods but Start may be called from many goroutines.
 //
 // Nothing is said of a peer that is gone: what was sent to it is lost, what was expected of it never comes, and done is then

@@ -286,16 +286,25 @@ func TestFetchEqualNeedInOrderOfAsking(t *testing.T) {
 
 func TestPromote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAsking(6)
-		for id := scheduler.SampleID(1); id < 6; id++ {
-			a.ask(id, uint64(10*id))
+		const n = 60
+		a := newAsking(n + 1)
+		for id := scheduler.SampleID(1); id <= n; id++ {
+			a.ask(id, uint64(1000+id))
 		}
-		a.ask(5, 60) // twice: both are promoted
-		a.Promote(5, 15)
-		a.Promote(1, 70)  // less urgent than it is: nothing happens
-		a.Promote(0, 0)   // under way
-		a.Promote(77, 77) // nobody asked
-		if got, want := a.order(t), []string{"0", "1", "5", "5", "2", "3", "4"}; !slices.Equal(got, want) {
+		a.ask(n, 5000) // twice: both are promoted
+		want := []string{"0"}
+		for id := scheduler.SampleID(n); id > n/2; id-- {
+			a.Promote(id, uint64(n-id))
+			want = append(want, fmt.Sprint(id))
+		}
+		for id := 1; id <= n/2; id++ {
+			want = append(want, fmt.Sprint(id))
+		}
+		want = slices.Insert(want, 1, fmt.Sprint(n))
+		a.Promote(1, 7000)  // less urgent than it is: nothing happens
+		a.Promote(0, 0)     // under way
+		a.Promote(7777, 77) // nobody asked
+		if got := a.order(t); !slices.Equal(got, want) {
 			t.Errorf("order %q, want %q", got, want)
 		}
 		if len(a.asked) != 0 {
@@ -323,6 +332,7 @@ func TestFetchClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(5)
 		a.s.faults["/faulty/c/1"] = []fault{{read: unix.EIO}}
+		a.s.faults["/faulty/c/2"] = []fault{{read: unix.EIO}}
 		a.ask(1, 1)
 		a.s.gate <- struct{}{} // sample 0 is read
 		a.s.gate <- struct{}{} // sample 1 fails and waits
@@ -334,16 +344,16 @@ func TestFetchClose(t *testing.T) {
 		go func() { a.Close(); close(closed) }()
 		synctest.Wait()
 		close(a.s.gate)
-		<-closed
+		<-closed // though sample 2 has failed, and would have been tried again
 		a.ask(4, 4)
 		synctest.Wait()
 		a.Close()
-		for id, want := range []error{nil, ErrClosed, nil, ErrClosed, ErrClosed} {
-			if got := a.errs[scheduler.SampleID(id)]; len(got) != 1 || got[0] != want {
+		for id, want := range []error{nil, ErrClosed, unix.EIO, ErrClosed, ErrClosed} {
+			if got := a.errs[scheduler.SampleID(id)]; len(got) != 1 || !errors.Is(got[0], want) {
 				t.Errorf("sample %d: %v, want %v", id, got, want)
 			}
 		}
-		if stats := a.Stats(); stats != (Stats{Reads: 2, Bytes: 44, Retries: 1}) {
+		if stats := a.Stats(); stats != (Stats{Reads: 1, Bytes: 22, Retries: 1, Errors: 1}) {
 			t.Errorf("counters %+v", stats)
 		}
 	})

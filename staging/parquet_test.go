@@ -3,6 +3,7 @@ package staging
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,6 +140,7 @@ func TestParquetInconsistent(t *testing.T) {
 		{"null", func(r []foreignRow) { r[1].Size = nil }, nil, "column size has no value in row 1"},
 		{"negative size", func(r []foreignRow) { *r[1].Size = -1 }, nil, "column size, row 1: -1 is less than 0"},
 		{"negative offset", func(r []foreignRow) { *r[1].Offset = -1 }, nil, "column offset, row 1"},
+		{"offset and size", func(r []foreignRow) { *r[1].Offset, *r[1].Size = 1, math.MaxInt64 }, nil, "offset 1 is too large"},
 		{"no such label", func(r []foreignRow) { *r[2].Label = 2 }, nil, "label 2 is none of the 2 classes"},
 		{"no name", func(r []foreignRow) { *r[2].Path = "b/" }, nil, `row 2: "" is no file name`},
 		{"upwards", func(r []foreignRow) { *r[2].Path = "b/.." }, nil, `".." is no file name`},

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -139,6 +141,30 @@ func TestScanProgress(t *testing.T) {
 	if !slices.IsSorted(seen) || len(seen) != 3 || seen[2] != 5 {
 		t.Errorf("progress %d", seen)
 	}
+}
+
+// TestScanSettles checks that a folder which changed just now is listed later than the step of its time stamp, by
+// the clock of a synctest bubble.
+func TestScanSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ age, wait time.Duration }{
+			{time.Nanosecond, 20*time.Millisecond - time.Nanosecond}, {19 * time.Millisecond, time.Millisecond},
+			{20 * time.Millisecond, 0}, {-time.Millisecond, 0}, // its clock is ahead of ours
+			{0, 1020 * time.Millisecond}, {time.Second, 20 * time.Millisecond}, {2 * time.Second, 0}, // whole seconds
+		} {
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+			root := tree(t, "1")
+			changed := time.Now().Add(-c.age)
+			must(t, os.Chtimes(root, changed, changed))
+			begin := time.Now()
+			if m := scan(t, root); m.folders[0].modTime != changed.UnixNano() {
+				t.Errorf("age %s: noted %d, want %d", c.age, m.folders[0].modTime, changed.UnixNano())
+			}
+			if wait := time.Since(begin); wait != c.wait {
+				t.Errorf("age %s: waited %s, want %s", c.age, wait, c.wait)
+			}
+		}
+	})
 }
 
 // TestScanManyFiles has more files in a folder than a chunk, and more folders than goroutines.

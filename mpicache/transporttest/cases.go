@@ -42,11 +42,16 @@ func controlSizes(r *rank) {
 
 // controlFromCallbacks posts, puts and takes from inside done.
 func controlFromCallbacks(r *rank) {
+	var own sync.WaitGroup
+	own.Add(r.Size())
 	for peer := range r.Size() {
 		first := [][]byte{make([]byte, 100)}
 		r.Take(peer, 1, first, func(error) {
 			second := [][]byte{make([]byte, 100_000)}
-			r.Take(peer, 2, second, func(error) { r.Post(peer, []byte("taken")) })
+			r.Take(peer, 2, second, func(error) {
+				r.Post(peer, []byte("taken"))
+				own.Done()
+			})
 		})
 		r.Put(peer, 1, [][]byte{make([]byte, 100)}, func(error) {
 			r.Put(peer, 2, [][]byte{make([]byte, 100_000)}, func(error) {})
@@ -55,6 +60,7 @@ func controlFromCallbacks(r *rank) {
 	for from := range r.Size() {
 		r.expect(from, []byte("taken"))
 	}
+	own.Wait() // Else this rank's barrier could come before its last "taken".
 	r.barrier()
 }
 
@@ -87,9 +93,9 @@ func putThenTake(r *rank) {
 	r.barrier()
 }
 
-// putsTakenBackwards takes in the opposite order, with tickets at the ends of their range.
+// putsTakenBackwards takes in the opposite order, with tickets that run over the end of their range.
 func putsTakenBackwards(r *rank) {
-	tickets := []uint32{0, 1, 2, 32_767, 1 << 20, math.MaxUint32 - 1}
+	tickets := []uint32{math.MaxUint32 - 1, math.MaxUint32, 0, 1, 2, 100}
 	s := r.transfers()
 	for _, ticket := range tickets {
 		for peer := range r.Size() {

@@ -1,0 +1,177 @@
+package mpicache
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// goldenFrames reads the frames that the Python client's tests read too.
+func goldenFrames(t testing.TB) map[string][]byte {
+	t.Helper()
+	text, err := os.ReadFile("../docs/wire/frames.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := map[string][]byte{}
+	for line := range strings.Lines(string(text)) {
+		name, digits, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || name == "#" {
+			continue
+		}
+		if frames[name], err = hex.DecodeString(digits); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return frames
+}
+
+func goldenPayload(t *testing.T, name string) frame {
+	t.Helper()
+	raw, ok := goldenFrames(t)[name]
+	if !ok {
+		t.Fatalf("there is no golden frame %q", name)
+	}
+	var buf []byte
+	f, err := readFrame(bytes.NewReader(raw), &buf)
+	if err != nil || len(f.payload) != len(raw)-frameHeadBytes {
+		t.Fatalf("%s: %d bytes of payload, %v", name, len(f.payload), err)
+	}
+	return f
+}
+
+var goldenTally = tally{
+	stream: 1, epoch: 3, hitsLocal: 60, hitsRemote: 2, storage: 1, fallback: 1,
+	storageBytes: 4096, fallbackBytes: 512, stallMicroseconds: 1500,
+}
+
+func TestParseGolden(t *testing.T) {
+	h, err := parseHello(goldenPayload(t, "hello").payload)
+	if want := (helloFrame{1, 2, 4, 0x0123456789abcdef}); err != nil || h != want {
+		t.Errorf("hello: %+v, %v", h, err)
+	}
+	g, err := parseGet(goldenPayload(t, "get").payload, nil)
+	if want := (getFrame{1, 3, 9, []uint32{11, 12}, goldenTally}); err != nil || !reflect.DeepEqual(g, want) {
+		t.Errorf("get: %+v, %v", g, err)
+	}
+	g, err = parseRelease(goldenPayload(t, "release").payload, nil)
+	if want := (getFrame{leases: []uint32{13}, tally: goldenTally}); err != nil || !reflect.DeepEqual(g, want) {
+		t.Errorf("release: %+v, %v", g, err)
+	}
+	r, err := parseReport(goldenPayload(t, "report").payload)
+	if err != nil || r.stream != 1 || r.epoch != 3 || r.batch != 9 || len(r.losses) != 3 || r.losses[0] != 0.5 ||
+		!math.IsNaN(float64(r.losses[1])) || r.losses[2] != 2 {
+		t.Errorf("report: %+v, %v", r, err)
+	}
+	if f := goldenPayload(t, "shutdown"); f.kind != KindShutdown || f.ticket != 13 {
+		t.Errorf("shutdown: %+v", f)
+	}
+}
+
+func TestAppendGolden(t *testing.T) {
+	golden := goldenFrames(t)
+	for name, got := range map[string][]byte{
+		"hello":          AppendHello(nil, 1, 2, 4, 0x0123456789abcdef),
+		"status":         AppendBare(nil, KindStatus, 12),
+		"shutdown_reply": AppendBare(nil, KindShutdown+replyTo, 13),
+		"error":          appendError(nil, 14, 3, "no plan for epoch 3"),
+		"batch": appendBatch(nil, 5, 13, []batchEntry{
+			{4, 1, 100, 0, scheduler.FromLocal}, {0, 0, 200, 4096, scheduler.NotHere}, {4, 1, 100, 0, scheduler.Unreadable},
+		}, map[int]error{2: errors.New("file changed")}),
+		"batch_even": appendBatch(nil, 6, 14, []batchEntry{{4, 1, 100, 8, scheduler.FromPeer}, {0, 0, 200, 8589934592, scheduler.FromStorage}}, nil),
+	} {
+		if !bytes.Equal(got, golden[name]) {
+			t.Errorf("%s:\n got %x\nwant %x", name, got, golden[name])
+		}
+	}
+}
+
+// talk sends raw bytes to a door and returns all that comes back.
+func talk(t *testing.T, c *cluster, raw []byte) []byte {
+	t.Helper()
+	conn, err := net.Dial("unix", filepath.Join(c.dirs[0], doorName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(raw); err != nil {
+		return nil // refused already
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		return nil
+	}
+	var out bytes.Buffer
+	_, _ = out.ReadFrom(conn) // a reset is an answer too
+	return out.Bytes()
+}
+
+// TestGarbageAtTheDoor checks that a node survives whatever is said to it.
+func TestGarbageAtTheDoor(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	golden := goldenFrames(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var frames [][]byte
+	for name, raw := range golden {
+		if name != "open" { // a well-formed wish of a trainer is no garbage
+			frames = append(frames, raw)
+		}
+	}
+	for range 300 {
+		raw := bytes.Clone(golden["hello"])
+		for range rng.IntN(4) {
+			raw = append(raw, frames[rng.IntN(len(frames))]...)
+		}
+		for range rng.IntN(5) {
+			raw[rng.IntN(len(raw))] = byte(rng.Uint32())
+		}
+		talk(t, cl, raw[:rng.IntN(len(raw)+1)])
+	}
+	if got := cl.train(1, 8, 1, "sequential"); got[0] != "[0 1 2 3 4 5 6 7]\n[8 9 10 11 12 13 14 15]\n[16 17 18 19 20 21 22 23]\n" {
+		t.Errorf("after garbage, training gets %q", got)
+	}
+}
+
+func TestOtherVersion(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	raw := bytes.Clone(goldenFrames(t)["hello"])
+	raw[frameHeadBytes+len(hello)] = 9
+	got := string(talk(t, cl, raw))
+	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 1") {
+		t.Errorf("the door said %q", got)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	for _, raw := range goldenFrames(f) {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var buf []byte
+		r := bytes.NewReader(raw)
+		for {
+			fr, err := readFrame(r, &buf)
+			if err != nil {
+				return
+			}
+			if len(buf) > len(raw) {
+				t.Fatalf("%d bytes of payload from %d bytes", len(buf), len(raw))
+			}
+			_, _ = parseHello(fr.payload)
+			_, _ = parseGet(fr.payload, nil)
+			_, _ = parseRelease(fr.payload, nil)
+			_, _ = parseReport(fr.payload)
+		}
+	})
+}
