@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,10 +146,25 @@ func newNodeEndCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			folders := rankFolders(args[0])
 			askToEnd(folders)
-			for end := time.Now().Add(endPatience); inUse(args[0]) && time.Now().Before(end); {
+			serves := func(folder string) bool { return locked(filepath.Join(folder, lockName)) }
+			for end := time.Now().Add(endPatience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
 				time.Sleep(pollEvery)
+			}
+			if launcherHolds(args[0]) {
+				return nil // the launcher's node: it has still to read the run log there
 			}
 			return os.RemoveAll(args[0])
 		},
 	}
+}
+
+// launcherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers
+// share their locks.
+func launcherHolds(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
