@@ -11,9 +11,8 @@ import (
 // epochCount is what the trainers here counted in an epoch. They count themselves, so that a rank that dies loses
 // nothing.
 type epochCount struct {
-	tallies     map[uint64]tally // by worker: running sums, the last one counts
-	first, last time.Time
-	metrics     map[string]float64
+	tallies map[uint64]tally // by worker: running sums, the last one counts
+	metrics map[string]float64
 }
 
 // Count is an epoch's sum over trainers.
@@ -27,7 +26,7 @@ type Count struct {
 	FallbackReads int64              `json:"fallback_reads"`
 	FallbackBytes int64              `json:"fallback_bytes"`
 	StallSeconds  float64            `json:"stall_seconds"` // mean over trainers
-	Seconds       float64            `json:"seconds"`       // the slowest rank's
+	Seconds       float64            `json:"seconds"`       // the slowest trainer's
 	PlannedHits   int64              `json:"planned_hits"`  // draws that the policies called hits
 	Metrics       map[string]float64 `json:"metrics,omitempty"`
 }
@@ -56,15 +55,13 @@ func (c *Count) add(d *Count) {
 	}
 }
 
-// count returns the epoch's count and notes that it goes on.
+// count returns the epoch's count.
 func (s *stream) count(epoch int) *epochCount {
 	e := s.epochs[epoch]
-	now := time.Now()
 	if e == nil {
-		e = &epochCount{tallies: map[uint64]tally{}, first: now}
+		e = &epochCount{tallies: map[uint64]tally{}, metrics: map[string]float64{}}
 		s.epochs[epoch] = e
 	}
-	e.last = now
 	return e
 }
 
@@ -79,20 +76,13 @@ func (s *stream) onTally(worker uint64, t tally) {
 
 func (s *stream) onMetric(epoch int, name string, value float64) {
 	s.locked(func() {
-		e := s.epochs[epoch]
-		if e == nil {
-			e = s.count(epoch)
-		}
-		if e.metrics == nil {
-			e.metrics = map[string]float64{}
-		}
-		e.metrics[name] = value
+		s.count(epoch).metrics[name] = value
 	})
 }
 
 func (s *stream) sum(epoch int) *Count {
 	e := s.epochs[epoch]
-	c := &Count{Epoch: epoch, Seconds: e.last.Sub(e.first).Seconds(), Metrics: e.metrics}
+	c := &Count{Epoch: epoch, Metrics: e.metrics}
 	for _, t := range e.tallies {
 		c.HitsLocal += int64(t.hitsLocal)
 		c.HitsRemote += int64(t.hitsRemote)
@@ -102,6 +92,7 @@ func (s *stream) sum(epoch int) *Count {
 		c.FallbackReads += int64(t.fallback)
 		c.FallbackBytes += int64(t.fallbackBytes)
 		c.StallSeconds += float64(t.stallMicroseconds) / 1e6
+		c.Seconds = max(c.Seconds, float64(t.elapsedMicroseconds)/1e6)
 	}
 	if s.agreed.spec != nil {
 		c.StallSeconds /= float64(s.agreed.spec.World)

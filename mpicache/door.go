@@ -180,10 +180,7 @@ func (c *conn) handleRare(f frame) error {
 		return c.open(f)
 	case KindPlan:
 		p := cursor{b: f.payload}
-		stream, epoch, from := p.u32(), p.u32(), uint32(0)
-		if len(p.b) > 0 {
-			from = p.u32()
-		}
+		stream, epoch, from := p.u32(), p.u32(), p.u32()
 		if err := p.end(); err != nil {
 			return err
 		}

@@ -235,14 +235,15 @@ func parseRelease(p []byte, leases []uint32) (getFrame, error) {
 type tally struct {
 	stream, epoch                                         uint32
 	hitsLocal, hitsRemote, storage, fallback, substituted uint32
-	storageBytes, fallbackBytes, stallMicroseconds        uint64
+	storageBytes, fallbackBytes                           uint64
+	stallMicroseconds, elapsedMicroseconds                uint64
 }
 
 func (c *cursor) tally() tally {
 	t := tally{stream: c.u32(), epoch: c.u32(), hitsLocal: c.u32(), hitsRemote: c.u32(), storage: c.u32(), fallback: c.u32(), substituted: c.u32()}
 	c.u32()
-	t.storageBytes, t.fallbackBytes, t.stallMicroseconds = c.u64(), c.u64(), c.u64()
-	c.u64()
+	t.storageBytes, t.fallbackBytes = c.u64(), c.u64()
+	t.stallMicroseconds, t.elapsedMicroseconds = c.u64(), c.u64()
 	return t
 }
 

@@ -136,7 +136,7 @@ func u32s(v ...uint32) []byte {
 
 // plan returns the trainer's ids by batch.
 func (tr *trainer) plan(epoch int) ([][]uint32, error) {
-	p, err := tr.Call(KindPlan, u32s(0, uint32(epoch)))
+	p, err := tr.Call(KindPlan, u32s(0, uint32(epoch), 0))
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (tr *trainer) get(epoch, batch int, leases ...uint32) (ids []uint32, lease 
 
 func (t tally) append(b []byte) []byte {
 	b = append(b, u32s(t.stream, t.epoch, t.hitsLocal, t.hitsRemote, t.storage, t.fallback, t.substituted, 0)...)
-	for _, v := range []uint64{t.storageBytes, t.fallbackBytes, t.stallMicroseconds, 0} {
+	for _, v := range []uint64{t.storageBytes, t.fallbackBytes, t.stallMicroseconds, t.elapsedMicroseconds} {
 		b = le.AppendUint64(b, v)
 	}
 	return b

@@ -7,13 +7,15 @@ const maxPostBytes = 64 << 20
 
 // Transport moves control messages and sample bytes between ranks.
 //
-// Control messages arrive in order per sender, whole. Bytes move by a Put at their owner and a Take at the rank that wants
-// them; the two name each other by a ticket, chosen by the taker, and may be called in either order. A taker counts its tickets up, so that those of its
-// outstanding transfers from one peer differ in their last 14 bits. Each rank's transport calls back (handle, done) from one goroutine of its own, one callback at a time; a callback must not block,
-// and may call Post, Put and Take. All methods but Start may be called from many goroutines.
+// Control messages arrive whole, and in order per sender. Bytes move by a Put at the rank that has them and a Take at the rank
+// that wants them, called in either order. The two name each other by a ticket that the taker chooses. It counts its tickets up,
+// so that those of its outstanding transfers from one peer differ in their last 14 bits.
 //
-// Nothing is said of a peer that is gone: what was sent to it is lost, what was expected of it never comes, and done is then
-// never called. The caller has its own time-out, and never uses again the memory that it gave to a Put or Take that is not done.
+// A transport calls back (handle, done) from one goroutine of its own, one callback at a time. A callback must not block, and may
+// call Post, Put and Take. All methods but Start may be called from many goroutines.
+//
+// Nothing is said of a peer that is gone: what was sent to it is lost, what was expected of it never comes, and done may then
+// never be called. The caller has its own time-out, and does not use again the memory of a Put or Take that is not done.
 // After Close no callback runs, and Post, Put and Take do nothing.
 type Transport interface {
 	// Rank is this rank's number, 0 ≤ Rank() < Size().

@@ -11,9 +11,9 @@ import (
 // gets batchSize of them. Of a partial global batch trainer t gets as many as there are places j with j mod W = t.
 //
 // AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to the trainers of
-// their owner first; if an owner has more draws than its trainers can take, the ones with the highest prefer stay
-// (the most likely residents; the earlier place wins a tie; NaN is lowest), and the rest goes, in order, to the
-// trainers that have room, in order. prefer may be nil.
+// their owner first; if an owner has more draws than its trainers can take, some with a low prefer leave (the least
+// likely residents among the first few; the later place in a tie; NaN is lowest) and go, in order, to the trainers
+// that have room, in order. prefer may be nil.
 //
 // The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has another length
 // than ids, a number is not positive, or a trainer's rank is out of range.
@@ -50,7 +50,8 @@ type assigner struct {
 	room  []int32  // free places of each trainer
 	space []int32  // free places of each rank's trainers, at the batch's beginning
 	count []int32  // draws of each owner
-	at    []int32  // of each rank: its next trainer with room, a place in trainers; earlier its end in keys
+	at    []int32  // of each rank: its next trainer with room, a place in trainers; earlier its next place in keys
+	until []int32  // of each rank: the end of its places in keys
 	owner []int32  // of each draw
 	moved []bool   // of each draw: leaves its owner
 	keys  []uint64 // the draws of owners that overflow: (-prefer, place), grouped by owner
@@ -67,6 +68,7 @@ func newAssigner(world []int32, ranks, batchSize int, prefer func(id SampleID) f
 		space:    make([]int32, ranks),
 		count:    make([]int32, ranks),
 		at:       make([]int32, ranks),
+		until:    make([]int32, ranks),
 		owner:    make([]int32, global),
 		moved:    make([]bool, global),
 		keys:     make([]uint64, global),
@@ -143,34 +145,41 @@ func (a *assigner) take(at *int32) uint16 {
 	return uint16(t)
 }
 
-// overflow marks the draws that leave their owners, where an owner has more draws than space.
+// overflow marks the draws that leave their owners, where an owner has more draws than space: the least preferred of
+// its first few. Looking at all would cost a random read of memory a draw, for little.
 func (a *assigner) overflow(ids []SampleID) {
 	end := int32(0)
 	for r, n := range a.count {
 		a.at[r] = end
 		if n > a.space[r] {
-			end += n
+			end += candidates(n, a.space[r])
 		}
+		a.until[r] = end
 	}
 	if end == 0 {
 		return
 	}
 	for i, r := range a.owner[:len(ids)] {
-		if a.count[r] > a.space[r] {
+		if a.at[r] < a.until[r] {
 			a.keys[a.at[r]] = uint64(^preferKey(a.prefer(ids[i])))<<32 | uint64(i)
 			a.at[r]++
 		}
 	}
 	for r, n := range a.count {
 		if space := a.space[r]; n > space {
-			keys := a.keys[a.at[r]-n : a.at[r]]
-			selectSmallest(keys, int(space))
-			for _, key := range keys[space:] {
+			k := candidates(n, space)
+			keys := a.keys[a.until[r]-k : a.until[r]]
+			stay := k - (n - space)
+			selectSmallest(keys, int(stay))
+			for _, key := range keys[stay:] {
 				a.moved[uint32(key)] = true
 			}
 		}
 	}
 }
+
+// candidates is how many of an owner's n draws are looked at to find the n - space that leave.
+func candidates(n, space int32) int32 { return min(n, 3*(n-space)+4) }
 
 // preferKey is an integer in the order of a preference; NaN is lowest.
 func preferKey(f float32) uint32 {

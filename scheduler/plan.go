@@ -43,7 +43,7 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		Consumer: make([]uint16, len(draws.IDs)),
 		World:    cfg.World,
 	}
-	prefer := func(SampleID) float32 { return 0 }
+	var prefer func(SampleID) float32
 	if cfg.Sampler.Weighted() {
 		prefer = func(id SampleID) float32 { return scores[id] }
 	}

@@ -26,7 +26,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 		"srun", "--overlap", "--export=ALL", "--input=none", "--cpu-bind=none", "--gres=none",
 		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1",
 	}
-	cache := append(append([]string{}, everyNode...), "--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(mpicache.MPIFlavour()))
+	cache := append(slices.Clone(everyNode), "--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(mpicache.MPIFlavour()))
 	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: env, stdout: os.Stderr}
 	train := []string{"srun", "--overlap", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "node-trainer", dir, "--"}
 	set := map[string]string{"RANKPOOL_SESSION": dir}
@@ -38,7 +38,8 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 		set["MASTER_PORT"] = strconv.Itoa(agreedPort(job, 0))
 	}
 	l.trainers = []command{{args: append(train, o.command...), env: withEnv(env, set), stdout: os.Stdout}}
-	l.end = append(append([]string{}, everyNode...), "--mpi=none", o.self, "node-end", dir)
+	l.endRanks = append(slices.Clone(everyNode), "--mpi=none", o.self, "node-end", dir)
+	l.end = append(slices.Clone(l.endRanks), "--remove")
 	if onFirstNode(job) {
 		l.folders = []string{rankFolder(dir, 0)}
 	}
@@ -136,10 +137,11 @@ func holdSession(dir string) {
 	}
 }
 
-// newNodeEndCommand is what srun starts for the launcher at the end, once a node: it ends the node's ranks and
+// newNodeEndCommand is what srun starts for the launcher, once a node: it ends the node's ranks and, with --remove,
 // removes the session folder.
 func newNodeEndCommand() *cobra.Command {
-	return &cobra.Command{
+	var remove bool
+	cmd := &cobra.Command{
 		Use:    "node-end SESSION",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
@@ -150,12 +152,14 @@ func newNodeEndCommand() *cobra.Command {
 			for end := time.Now().Add(endPatience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
 				time.Sleep(pollEvery)
 			}
-			if launcherHolds(args[0]) {
-				return nil // the launcher's node: it has still to read the run log there
+			if !remove || launcherHolds(args[0]) { // the launcher has still to read the run log
+				return nil
 			}
 			return os.RemoveAll(args[0])
 		},
 	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the session folder")
+	return cmd
 }
 
 // launcherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers

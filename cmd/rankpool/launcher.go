@@ -45,7 +45,8 @@ type launcher struct {
 	restarts   int
 	pause      time.Duration
 	startAgain <-chan time.Time
-	asked      bool // a signal asked for the end: a dead cache stays dead
+	clearing   *process // ends ranks of all nodes that outlived their launch, before the next one
+	asked      bool     // a signal asked for the end: a dead cache stays dead
 
 	children []*process // the trainers
 	failure  int        // the exit code of the first trainer that failed
@@ -77,7 +78,6 @@ func (l *launcher) say(format string, args ...any) {
 }
 
 func (l *launcher) startCache() (err error) {
-	l.startAgain = nil
 	for _, folder := range l.folders {
 		if err := os.Remove(filepath.Join(folder, readyName)); err != nil && !os.IsNotExist(err) {
 			return err
@@ -147,16 +147,9 @@ func (l *launcher) watch() {
 	for slices.ContainsFunc(l.children, func(p *process) bool { return !p.over }) {
 		select {
 		case p := <-l.exits:
-			p.over = true
-			if p == l.running {
-				l.cacheEnded()
-			} else {
-				l.trainerEnded(p)
-			}
+			l.ended(p)
 		case <-l.startAgain:
-			if err := l.startCache(); err != nil {
-				l.say("%v; training reads storage", err)
-			}
+			l.restartCache()
 		case s := <-l.signals:
 			l.asked = l.asked || endsRun(s.(syscall.Signal))
 			l.signalTrainers(s.(syscall.Signal))
@@ -165,6 +158,40 @@ func (l *launcher) watch() {
 		case s := <-moving:
 			l.progress.update(s)
 		}
+	}
+}
+
+func (l *launcher) ended(p *process) {
+	p.over = true
+	switch p {
+	case l.running:
+		l.cacheEnded()
+	case l.clearing:
+		l.clearing = nil
+		l.tryCache()
+	default:
+		l.trainerEnded(p)
+	}
+}
+
+// restartCache starts the cache again, after it has ended ranks that outlived their mpirun or srun.
+func (l *launcher) restartCache() {
+	l.startAgain = nil
+	if l.endRanks == nil {
+		askToEnd(l.folders)
+		l.tryCache()
+		return
+	}
+	var err error
+	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, stdout: os.Stderr}, l.exits)
+	if err != nil {
+		l.say("%v; training reads storage", err)
+	}
+}
+
+func (l *launcher) tryCache() {
+	if err := l.startCache(); err != nil {
+		l.say("%v; training reads storage", err)
 	}
 }
 

@@ -41,6 +41,7 @@ type layout struct {
 	folders  []string // folders of this machine's ranks, whose doors must accept before training begins
 	restart  bool     // a dead cache can be started again while training runs
 	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
+	endRanks []string // the same, but keeps the session; nil with end
 	reports  bool     // this launcher shows the progress and the table
 }
 

@@ -66,7 +66,7 @@ func newTrainProgress(to *os.File, every time.Duration) *trainProgress {
 	p := &trainProgress{to: to, every: every, last: time.Now()}
 	if every > 0 && term.IsTerminal(int(to.Fd())) {
 		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(20),
-			progressbar.OptionShowCount(), progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())
+			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
 	}
 	return p
 }

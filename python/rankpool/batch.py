@@ -98,8 +98,10 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
         samples = from_storage(connection, index, batch)
     else:
         samples = _from_cache(connection, index, batch, tally, reply)
+    now = time.perf_counter_ns()
+    tally.touch(now)
     if not connection.in_worker:
-        tally.stall_ns += time.perf_counter_ns() - began
+        tally.stall_ns += now - began
     return samples
 
 

@@ -229,6 +229,8 @@ class Connection:
             kind, got, payload = self._frame()
             if got == ticket:
                 return kind, payload
+            if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
+                raise self._error(payload)
             if got in self._abandoned:
                 self._let_go(got, kind, payload)
             else:

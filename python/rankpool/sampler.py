@@ -118,7 +118,7 @@ class BatchSampler:
             try:
                 if self._connection.connect():
                     stream, _ = self._connection.open(self.spec)
-                    return wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch)))
+                    return wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start)))
             except (Away, NotReady):
                 pass
             waiting.pause()
@@ -169,14 +169,22 @@ class BatchSampler:
 
     # --- checkpoints ---
 
+    @property
+    def batch(self) -> int:
+        """The number of global batches of this epoch that the training loop was handed, not those prefetched.
+
+        It is exact when the loop iterates rankpool.loader() or Dataset.batches(); a plain DataLoader hides from the
+        sampler how far its workers are ahead.
+        """
+        return self._start if self._fresh else self._consumed
+
     def state_dict(self) -> Dict[str, Any]:
         """Returns where training is, the same on every trainer, and lets the cache save its scores for that place.
 
-        `batch` counts the global batches of `epoch` that the training loop was handed, also with workers that are
-        ahead, when the loop iterates rankpool.loader() or Dataset.batches(). (A plain DataLoader hides from the
-        sampler how far its workers are ahead.) Call it between two steps.
+        `epoch` and `batch` name the first global batch that the loop was not handed: call it between two steps.
+        The end of an epoch is the beginning of the next.
         """
-        epoch, batch = self.epoch, self._start if self._fresh else self._consumed
+        epoch, batch = self.epoch, self.batch
         try:
             if self._connection.connect():
                 self._connection.request(wire.SAVE, wire.pack_save(self._stream, epoch, batch))
@@ -184,6 +192,8 @@ class BatchSampler:
                 raise Away
         except (Away, NotReady):
             warnings.warn("rankpool: the cache is away and did not save its scores", stacklevel=2)
+        if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
+            epoch, batch = epoch + 1, 0
         return {**self._identity(), "epoch": epoch, "batch": batch}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -220,6 +230,7 @@ class BatchSampler:
         epoch = self.epoch if self._plan is None else self._plan.epoch
         tally = self._connection.tally(self._stream, epoch)
         tally.stall_ns += nanoseconds
+        tally.touch(time.perf_counter_ns())
         now = time.monotonic()
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS

@@ -35,7 +35,10 @@ class Loader(DataLoader):
                 if fetched is None:
                     return
                 if isinstance(fetched, _Failed):
-                    raise fetched.error
+                    try:
+                        raise fetched.error
+                    finally:
+                        del fetched  # the error's traceback has this frame: the workers would outlive the loop
                 if self.num_workers:  # else the time was counted where it was spent
                     sampler._stalled(waited)
                 waited = 0

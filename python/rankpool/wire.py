@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import sys
 from array import array
 from itertools import accumulate
@@ -46,8 +47,8 @@ def pack_hello(trainer: int, world: int, worker: int) -> bytes:
     return pack("<8sHHIIQ", MAGIC, VERSION, 0, trainer, world, worker)
 
 
-def pack_plan(stream: int, epoch: int) -> bytes:
-    return pack("<II", stream, epoch)
+def pack_plan(stream: int, epoch: int, first: int) -> bytes:
+    return pack("<III", stream, epoch, first)
 
 
 def pack_get(stream: int, epoch: int, batch: int, leases: Sequence[int], tally: bytes) -> bytes:
@@ -73,19 +74,24 @@ class Tally:
 
     __slots__ = (
         "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
-        "storage_bytes", "fallback_bytes", "stall_ns",
+        "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns",
     )  # fmt: skip
 
     def __init__(self, stream: int, epoch: int) -> None:
         self.stream, self.epoch = stream, epoch
         self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = 0
-        self.storage_bytes = self.fallback_bytes = self.stall_ns = 0
+        self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
+        self.began_ns = time.perf_counter_ns()
+
+    def touch(self, now_ns: int) -> None:
+        """Notes that the epoch goes on; now_ns is perf_counter_ns's."""
+        self.elapsed_ns = now_ns - self.began_ns
 
     def pack(self) -> bytes:
         """Returns the 64 bytes of a tally on the wire; no sample is ever substituted on this side."""
         return _TALLY.pack(
             self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads, self.fallback_reads, 0, 0,
-            self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, 0,
+            self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, self.elapsed_ns // 1000,
         )  # fmt: skip
 
 

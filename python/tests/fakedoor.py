@@ -36,9 +36,9 @@ Request = namedtuple("Request", "kind connection values")
 class Data:
     """One data set: its files, its index, and its bytes."""
 
-    def __init__(self, folder, name, **tree):
+    def __init__(self, folder, name, make=make_tree, **tree):
         self.name, self.root = name, os.path.join(folder, name)
-        self.files = make_tree(self.root, **tree)
+        self.files = make(self.root, **tree)
         self.index = os.path.join(folder, name + ".idx")
         write_index(self.index, self.root, self.files)
         self.bytes = [open(f, "rb").read() for f in self.files]
@@ -164,7 +164,7 @@ class Door:
         return 102, json.dumps({"stream": stream, "batches": len(plan(self, stream, spec, 0))}).encode()
 
     def _answer_3(self, values, streams, who):
-        stream, epoch = values
+        stream, epoch, _ = values
         batches = plan(self, stream, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         body = struct.pack("<4I", epoch, len(batches), len(ids), 1 if self.weights else 0)
@@ -244,6 +244,8 @@ class Door:
 def plan(door, stream, spec, epoch):
     """Returns this trainer's part of each global batch: ids drawn with replacement, or in order."""
     n = len(door.data[stream].files)
+    if spec["sampler"] == "torch":
+        return torch_plan(n, spec, epoch)
     if spec["sampler"] == "sequential":
         draws = list(range(n))
     else:
@@ -254,6 +256,16 @@ def plan(door, stream, spec, epoch):
     if spec["drop_last"] and len(batches[-1]) < size:
         batches.pop()
     return [batch[spec["trainer"] :: spec["world"]] for batch in batches]
+
+
+def torch_plan(n, spec, epoch):
+    from torch.utils.data import DistributedSampler
+
+    sampler = DistributedSampler(range(n), spec["world"], spec["trainer"], True, spec["seed"], spec["sampler_drop_last"])
+    sampler.set_epoch(epoch)
+    draws, size = list(sampler), spec["batch_size"]
+    end = len(draws) // size * size if spec["drop_last"] else len(draws)
+    return [draws[at : at + size] for at in range(0, end, size)]
 
 
 def decode(kind, payload):

@@ -36,6 +36,14 @@ def rows(batch):
     return list(zip(*(field.tolist() for field in batch)))
 
 
+def error_of(run):
+    """Returns the error without its traceback, whose frames would keep a loader's workers."""
+    try:
+        run()
+    except Exception as error:
+        return error.with_traceback(None)
+
+
 def tally_sums(door, epoch):
     """Adds up the newest tallies of the epoch over all workers."""
     workers = {r.connection: r.values[3] for r in door.requests if r.kind == 1}
@@ -84,16 +92,15 @@ def test_an_unreadable_sample_is_a_sample_error_in_the_training_process(door, op
     data, sampler = make(decoders.first_byte)
     door.sources = {(0, 1, 2): 5}
     id = plan(door, 0, sampler.spec._asdict(), 0)[1][2]
-    with pytest.raises(rankpool.SampleError) as caught:
-        list(rankpool.loader(data, sampler, **options))
-    assert (caught.value.id, caught.value.path, caught.value.reason) == (id, door.data[0].files[id], "bad block")
+    error = error_of(lambda: list(rankpool.loader(data, sampler, **options)))
+    assert type(error) is rankpool.SampleError
+    assert (error.id, error.path, error.reason) == (id, door.data[0].files[id], "bad block")
 
 
 @pytest.mark.parametrize("options", WORKERS[:2], ids=names)
 def test_a_transform_that_fails_gives_its_lease_back(door, options):
     data, sampler = make(decoders.fails)
-    with pytest.raises(KeyError):
-        list(rankpool.loader(data, sampler, **options))
+    assert isinstance(error_of(lambda: list(rankpool.loader(data, sampler, **options))), KeyError)
     data, sampler = make(decoders.first_byte, seed=1)
     list(rankpool.loader(data, sampler, **options))
     door.wait(lambda: not door.leases)
@@ -168,7 +175,10 @@ def test_state_counts_what_was_handed_out_not_what_was_prefetched(door):
     assert (state["epoch"], state["batch"]) == (0, 3)
     sampler.load_state_dict(state)
     assert [rows(b) for b in rankpool.loader(data, sampler, num_workers=2)] == expected(door, sampler, 0)[3:]
-    assert sampler.state_dict()["batch"] == 20
+    assert sampler.batch == 20
+    state = sampler.state_dict()
+    assert (state["epoch"], state["batch"]) == (1, 0)
+    assert door.seen(8) == [(0, 0, 3), (0, 0, 20)]
 
 
 def test_a_plain_dataloader(door):
@@ -176,7 +186,7 @@ def test_a_plain_dataloader(door):
     loader = DataLoader(data, sampler=sampler, batch_size=None)
     assert [rows(batch) for batch in loader] == expected(door, sampler, 0)
     assert len(door.seen(GET)) == 5
-    assert sampler.state_dict()["batch"] == 5
+    assert sampler.batch == 5
 
 
 def test_items_of_a_batch_as_torch_2_asks_for_them(door):

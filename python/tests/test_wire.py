@@ -24,7 +24,7 @@ def tally():
 SENT = {
     "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF)),
     "open": (wire.OPEN, 2, wire.compact(Spec("train", "pads", 7, 64, False, True, 2, 4)._asdict())),
-    "plan": (wire.PLAN, 3, wire.pack_plan(1, 3)),
+    "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
     "report": (wire.REPORT, 7, wire.pack_report(1, 3, 9, array("f", [0.5, nan, 2.0]))),

@@ -44,8 +44,13 @@ static void rp_onstack(void) {
 }
 
 static int rp_init(int *provided) {
+	// Go turns these into panics; UCX would take them.
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+	struct sigaction go[4];
+	for (int i = 0; i < 4; i++) sigaction(faults[i], NULL, &go[i]);
 	int e = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, provided);
 	if (e != MPI_SUCCESS) return e;
+	for (int i = 0; i < 4; i++) sigaction(faults[i], &go[i], NULL);
 	rp_onstack();
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	if ((e = MPI_Comm_dup(MPI_COMM_WORLD, &rp_comm)) != MPI_SUCCESS) return e;
@@ -144,7 +149,6 @@ import "C"
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"unsafe"
 )
 
@@ -172,14 +176,9 @@ func Library() string {
 
 // Init starts MPI, once in a process's life.
 //
-// Errors come back as codes from then on. Signal handlers that MPI installed are made to use the alternate stack, which Go
-// demands, and UCX is asked to install none (it would take SIGSEGV from Go).
+// Errors come back as codes from then on. Go keeps the signals of faults, which UCX takes, and handlers that MPI installed are
+// made to use the alternate stack, which Go demands (MPICH's of SIGUSR1 does not).
 func Init() error {
-	if _, ok := os.LookupEnv("UCX_ERROR_SIGNALS"); !ok {
-		if err := os.Setenv("UCX_ERROR_SIGNALS", ""); err != nil {
-			return fmt.Errorf("mpi: %w", err)
-		}
-	}
 	var serialized C.int
 	if err := fail("MPI_Init_thread", C.rp_init(&serialized)); err != nil {
 		return err

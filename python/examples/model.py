@@ -1,0 +1,32 @@
+"""A small convolutional network for small grey images, and how an image becomes its input."""
+
+import io
+
+import numpy
+import torch
+from PIL import Image
+from torch import nn
+
+SIDE = 28  # pixels
+
+
+def network(classes):
+    """Returns the network: two convolutions and two fully connected layers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * (SIDE // 4) ** 2, 128), nn.ReLU(), nn.Linear(128, classes),
+    )  # fmt: skip
+
+
+def decode(view, label):
+    """Returns an image file's pixels in [0, 1], of shape [1, SIDE, SIDE], and its label."""
+    image = Image.open(io.BytesIO(view)).convert("L")
+    if image.size != (SIDE, SIDE):
+        image = image.resize((SIDE, SIDE))
+    return torch.from_numpy(numpy.array(image)).unsqueeze(0).float() / 255, label
+
+
+def decode_and_keep(view, label):
+    """Returns what decode does, and the file's bytes."""
+    return *decode(view, label), bytes(view)

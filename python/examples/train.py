@@ -1,0 +1,194 @@
+"""Trains a small network on images that rankpool serves; run it under `rankpool run … -- python train.py`.
+
+One process a trainer, as RANK and WORLD_SIZE say; the trainers average their gradients.
+"""
+
+import argparse
+import os
+import sys
+
+import numpy
+import torch
+import torch.distributed as dist
+from digest import Digest
+from model import decode, decode_and_keep, network
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import rankpool
+
+RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-name", help="the data set to train on (default: the first that rankpool serves)")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch-size", type=int, default=64, help="of one trainer")
+    parser.add_argument("--sampler", default="pads")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drop-last", action="store_true", help="leave out a last, smaller global batch")
+    parser.add_argument("--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)")
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--workers", type=int, default=0, help="of each trainer's loader")
+    parser.add_argument("--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]")
+    parser.add_argument("--save", metavar="FILE", help="write a checkpoint after each epoch, and when stopping")
+    parser.add_argument("--resume", metavar="FILE", help="continue from a checkpoint")
+    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="save and exit 0 after so many batches")
+    parser.add_argument(
+        "--digest",
+        action="store_true",
+        help="print at the end, on trainer 0, `digest HEX`: the SHA-256 over this run's global batches, in order, of the "
+        "batch's ids in ascending order as little-endian int64, then the samples' raw bytes in that order",
+    )
+    parser.add_argument(
+        "--digest-log",
+        metavar="FILE",
+        help="the same, and a line `EPOCH BATCH HEX` for each global batch, HEX the SHA-256 of its bytes; "
+        "with --resume lines are appended",
+    )
+    return parser.parse_args()
+
+
+class Trainer:
+    """One training process: the model, the data, and what is printed about them."""
+
+    def __init__(self, args):
+        torch.manual_seed(args.seed)
+        self.args = args
+        self.digest = None
+        if args.digest or args.digest_log:
+            log = args.digest_log and RANK == 0 and open(args.digest_log, "a" if args.resume else "w")
+            self.digest = Digest(log or None)
+        self.data = rankpool.Dataset(args.data_name, transform=decode_and_keep if self.digest else decode)
+        self.sampler = rankpool.BatchSampler(
+            self.data,
+            args.batch_size,
+            args.seed,
+            args.sampler,
+            drop_last=args.drop_last,
+            sampler_drop_last=args.sampler_drop_last,
+        )
+        self.loader = rankpool.loader(self.data, self.sampler, args.workers)
+        self.test = self.test_loader()
+        self.losses = numpy.load(args.losses, mmap_mode="r") if args.losses else None
+        self.network = network(len(self.data.classes))
+        self.model = DistributedDataParallel(self.network) if WORLD > 1 else self.network
+        self.optimizer = torch.optim.SGD(self.model.parameters(), args.lr, momentum=0.9)
+        self.trained = 0  # batches of this run
+        if args.resume:
+            self.resume(args.resume)
+
+    def test_loader(self):
+        """Returns a loader of the data set "test" or "val", None when neither is served."""
+        served = {entry["name"] for entry in rankpool.data_sets()} - {self.data.name}
+        name = next((n for n in ("test", "val") if n in served), None)
+        if name is None:
+            return None
+        data = rankpool.Dataset(name, transform=decode)
+        sampler = rankpool.BatchSampler(data, self.args.batch_size, sampler="sequential")
+        return rankpool.loader(data, sampler, self.args.workers)
+
+    def run(self):
+        """Trains to the end, or up to --stop-after."""
+        for epoch in range(self.sampler.epoch, self.args.epochs):
+            self.sampler.set_epoch(epoch)
+            if not self.epoch(epoch):
+                return
+            if self.args.save:
+                self.save(self.args.save)
+
+    def epoch(self, epoch):
+        """Trains one epoch; returns False when it stopped on the way."""
+        right = seen = 0
+        for ids, x, y, *raw in self.loader:
+            losses, hits = self.step(ids, x, y)
+            self.sampler.report(ids, losses if self.losses is None else self.row(epoch)[ids.numpy()])
+            right, seen = right + hits, seen + len(ids)
+            if self.digest:
+                self.add_to_digest(epoch, self.sampler.batch - 1, ids.tolist(), raw[0])
+            self.trained += 1
+            if self.trained == self.args.stop_after:
+                self.save(self.args.save)
+                return False
+        right, seen = self.tested(epoch) if self.test else (right, seen)
+        right, seen = summed(right, seen)
+        if RANK == 0 and seen:
+            self.sampler.metric("accuracy", right / seen)
+            print(f"epoch {epoch} accuracy {right / seen:.4f}", flush=True)
+        return True
+
+    def step(self, ids, x, y):
+        """Makes one step; returns the losses of the samples and the number of right answers.
+
+        A global batch is divided among the trainers as it suits the cache, and its last part may be smaller; so
+        each divides its sum by the batch size, and the mean over the trainers is that of the whole batch.
+        """
+        answers = self.model(x)
+        losses = nn.functional.cross_entropy(answers, y, reduction="none")
+        self.optimizer.zero_grad()
+        ((self.sampler.weights(ids) * losses).sum() / self.args.batch_size).backward()
+        self.optimizer.step()
+        return losses.detach(), int((answers.argmax(1) == y).sum())
+
+    def row(self, epoch):
+        return self.losses[min(epoch, len(self.losses) - 1)]
+
+    def tested(self, epoch):
+        """Returns this trainer's right answers on the test data, and how many it was asked."""
+        right = seen = 0
+        self.test.sampler.set_epoch(epoch)
+        self.network.eval()
+        with torch.no_grad():
+            for ids, x, y in self.test:
+                right, seen = right + int((self.network(x).argmax(1) == y).sum()), seen + len(ids)
+        self.network.train()
+        return right, seen
+
+    def add_to_digest(self, epoch, number, ids, raw):
+        parts = [list(zip(ids, raw))]
+        if WORLD > 1:
+            mine, parts = parts[0], [None] * WORLD if RANK == 0 else None
+            dist.gather_object(mine, parts)
+        if RANK == 0:
+            self.digest.add(epoch, number, [sample for part in parts for sample in part])
+
+    def save(self, path):
+        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its cache."""
+        state = {"sampler": self.sampler.state_dict()}
+        if RANK == 0 and path:
+            state |= {"model": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+            torch.save(state, path + ".new")
+            os.replace(path + ".new", path)
+
+    def resume(self, path):
+        state = torch.load(path)
+        self.network.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.sampler.load_state_dict(state["sampler"])
+
+
+def summed(*counts):
+    """Returns the counts added up over all trainers."""
+    total = torch.tensor(counts)
+    if WORLD > 1:
+        dist.all_reduce(total)
+    return total.tolist()
+
+
+def main():
+    args = arguments()
+    torch.set_num_threads(1)
+    if WORLD > 1:
+        dist.init_process_group("gloo")
+    try:
+        trainer = Trainer(args)
+        trainer.run()
+    except rankpool.RankpoolError as error:
+        sys.exit(str(error))
+    if RANK == 0 and trainer.digest:
+        print("digest", trainer.digest.hex(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The example script: the stream that plain PyTorch draws, also when it is stopped and resumed in mid-epoch."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+from PIL import Image
+
+import rankpool
+from fakedoor import Data, Door
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+REPORT, METRIC, RELEASE, SAVE = 5, 7, 6, 8
+
+
+def make_images(root, samples):
+    """Writes small PNG files, white ones in class c1; returns them by id."""
+    rng, files = numpy.random.default_rng(0), []
+    for i in range(samples):
+        label = 2 * i // samples
+        os.makedirs(os.path.join(root, f"c{label}"), exist_ok=True)
+        files.append(os.path.join(root, f"c{label}", f"{i:03}.png"))
+        Image.fromarray(rng.integers(label * 200, label * 200 + 50, (30, 28), numpy.uint8)).save(files[-1])
+    return files
+
+
+@pytest.fixture
+def images(tmp_path, door):
+    door.kill()
+    door.data = [Data(str(tmp_path), name, make_images, samples=n) for name, n in (("images", 42), ("val", 9))]
+    door.start()
+    return door
+
+
+def python(script, *args, **env):
+    command = [sys.executable, str(EXAMPLES / script), *map(str, args)]
+    return subprocess.Popen(command, env={**os.environ, **env}, stdout=-1, stderr=-1, text=True)
+
+
+def train(*args, world=1, status=0):
+    """Runs one process a trainer; returns what trainer 0 printed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    trainers = [python("train.py", *args, RANK=str(rank), **env) for rank in range(world)]
+    results = [(*trainer.communicate(timeout=100), trainer.returncode) for trainer in trainers]
+    assert [result[2] for result in results] == [status] * world, results
+    return results[0][0], results[0][1]
+
+
+def plain(door, *args):
+    process = python("plain.py", door.data[0].root, *args)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.mark.parametrize("world, workers", [(1, 1), (2, 0)])
+def test_the_digest_is_that_of_plain_pytorch(images, tmp_path, world, workers):
+    common = ["--batch-size", 8, "--epochs", 2, "--seed", 3]
+    out, _ = train(*common, "--sampler", "torch", "--digest", "--workers", workers, world=world)
+    assert out.splitlines()[-1] + "\n" == plain(images, *common, "--world-size", world)
+    assert out.startswith("epoch 0 accuracy 0.") or out.startswith("epoch 0 accuracy 1.")
+    assert [(m["stream"], m["epoch"], m["name"]) for m in images.seen(METRIC)] == [(0, e, "accuracy") for e in (0, 1)]
+    batches = -(-42 // (8 * world))
+    assert sorted(r[:3] for r in images.seen(REPORT)) == sorted([(0, e, b) for e in (0, 1) for b in range(batches)] * world)
+
+
+def test_a_run_stopped_in_mid_epoch_and_resumed_has_the_same_stream(images, tmp_path):
+    whole, parts, save = tmp_path / "whole", tmp_path / "parts", tmp_path / "saved"
+    common = ["--batch-size", 8, "--epochs", 3]
+    train(*common, "--digest-log", whole)
+    train(*common, "--digest-log", parts, "--workers", 1, "--save", save, "--stop-after", 8)
+    assert parts.read_text() == "".join(whole.read_text().splitlines(True)[:8])
+    train(*common, "--digest-log", parts, "--save", save, "--resume", save)
+    assert parts.read_text() == whole.read_text() and len(whole.read_text().splitlines()) == 18
+    assert images.seen(SAVE) == [(0, 0, 6), (0, 1, 2), (0, 1, 6), (0, 2, 6)]
+
+
+def test_given_losses_are_reported_in_place_of_its_own(images, tmp_path):
+    losses = numpy.arange(2 * 42, dtype=numpy.float32).reshape(2, 42)
+    numpy.save(tmp_path / "losses.npy", losses)
+    train("--batch-size", 42, "--epochs", 3, "--losses", tmp_path / "losses.npy")
+    for (_, epoch, _, reported), row in zip(images.seen(REPORT), (0, 1, 1)):
+        assert sorted(reported) == losses[row].tolist()
+
+
+def test_a_sample_that_cannot_be_read_ends_the_script_with_a_sentence(images):
+    images.sources = {(0, 0, 0): 5}
+    out, err = train("--batch-size", 8, status=1)
+    assert err.count("\n") == 1 and "bad block" in err and err.startswith("rankpool: sample ")
+
+
+def test_plain_finds_the_files_that_the_cache_finds(images):
+    root = Path(images.data[0].root)
+    (root / ".hidden").mkdir()
+    (root / ".hidden" / "x").touch()
+    (root / "c0" / ".x").touch()
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        from plain import files_of
+    finally:
+        sys.path.pop(0)
+    assert files_of(str(root)) == images.data[0].files
+    assert rankpool.Dataset().samples == len(images.data[0].files)
