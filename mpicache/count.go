@@ -151,17 +151,22 @@ func (s *stream) closeEpoch(epoch int) {
 	s.node.cfg.Transport.Post(0, append(s.node.message(messageCount, s.index), text...))
 }
 
-// finish closes all epochs.
+// finish closes all epochs and waits for the last state to be written.
 func (s *stream) finish() {
+	var saving chan struct{}
 	s.locked(func() {
 		s.flushReports()
 		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
 			s.closeEpoch(e)
 		}
-		if s.planner.ledger != nil && len(s.planner.opened) > 0 {
-			s.writeUserState(s.snapshot())
+		if s.planner.ledger != nil && len(s.planner.opened) > 0 && !s.planner.checkpointed {
+			s.saveState(s.snapshot(), func(string) {})
 		}
+		saving = s.saving
 	})
+	if saving != nil {
+		<-saving
+	}
 }
 
 // reporter gathers the counts of all ranks on rank 0 and records an epoch when all ranks with trainers have sent it.

@@ -16,17 +16,19 @@ type planner struct {
 	cut      []float32 // scores for the plan after the newest epoch; they do not change
 	haveCut  bool
 	making   bool
-	opened   []int             // epochs that training is or was in, the newest last, at most two
-	base     []float32         // scores that the newest epoch's plan was made from
-	ahead    *aheadPlan        // made before it was wanted
-	want     int               // an epoch that is wanted and not opened, or noEpoch
-	from     int               // its first batch
-	finish   map[int]int       // by trainer: the epoch it went on to
-	held     []report          // reports of epochs that are not opened yet
-	outbox   []byte            // records for the other ranks
-	waiting  []waitingPlan     // PLANs without reply
-	saves    []waitingSave     // SAVEs without reply
-	moved    map[int]time.Time // by epoch: when the last local trainer left it
+	opened   []int         // epochs that training is or was in, the newest last, at most two
+	base     []float32     // scores that the newest epoch's plan was made from
+	ahead    *aheadPlan    // made before it was wanted
+	want     int           // an epoch that is wanted and not opened, or noEpoch
+	from     int           // its first batch
+	finish   map[int]int   // by trainer: the epoch it went on to
+	held     []report      // reports of epochs that are not opened yet
+	outbox   []byte        // records for the other ranks
+	waiting  []waitingPlan // PLANs without reply
+	saves    []waitingSave // SAVEs without reply
+	// checkpointed: training says when to save, and the state file belongs to its checkpoint.
+	checkpointed bool
+	moved        map[int]time.Time // by epoch: when the last local trainer left it
 }
 
 const noEpoch = math.MinInt

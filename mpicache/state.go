@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -46,20 +47,33 @@ func (s *stream) writeStates() {
 			}
 		}
 	}
-	s.writeUserState(snap)
+	if !p.checkpointed {
+		s.saveState(snap, func(string) {})
+	}
 }
 
-// writeUserState writes the state file, on rank 0, and returns its path.
-func (s *stream) writeUserState(snap *scheduler.Snapshot) string {
+// saveState writes the state file, on rank 0, without holding up the stream, and then calls saved with its path, or with
+// "" when there is none. Later states are written after earlier ones.
+func (s *stream) saveState(snap *scheduler.Snapshot, saved func(path string)) {
 	path := s.userStatePath()
 	if path == "" || s.node.cfg.Transport.Rank() != 0 {
-		return ""
+		saved("")
+		return
 	}
-	if err := writeFile(path, snap.Encode()); err != nil {
-		s.node.cfg.Log.Error("the importance state is not saved", "error", err)
-		return ""
-	}
-	return path
+	data, before, done := snap.Encode(), s.saving, make(chan struct{})
+	s.saving = done
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		if err := writeFile(path, data); err != nil {
+			s.node.cfg.Log.Error("the importance state is not saved", "error", err)
+			saved("")
+			return
+		}
+		saved(path)
+	}()
 }
 
 func (s *stream) snapshot() *scheduler.Snapshot {
@@ -139,11 +153,13 @@ const saveTimeout = 5 * time.Second
 func (s *stream) onSave(c *conn, ticket uint32, epoch, batch int) {
 	s.locked(func() {
 		p := &s.planner
+		w := waitingSave{c, ticket, epoch, batch, time.Now().Add(saveTimeout)}
 		if s.userStatePath() == "" || s.node.cfg.Transport.Rank() != 0 || p.ledger == nil {
-			s.replySaved(c, ticket, "")
+			w.answer("")
 			return
 		}
-		p.saves = append(p.saves, waitingSave{c, ticket, epoch, batch, time.Now().Add(saveTimeout)})
+		p.checkpointed = true
+		p.saves = append(p.saves, w)
 		s.answerSaves()
 	})
 }
@@ -156,12 +172,16 @@ func (s *stream) answerSaves() {
 			rest = append(rest, w)
 			continue
 		}
-		s.replySaved(w.conn, w.ticket, s.writeUserState(s.snapshot()))
+		s.saveState(s.snapshot(), w.answer)
 	}
 	p.saves = rest
 }
 
-func (s *stream) replySaved(c *conn, ticket uint32, path string) {
-	b := appendFrame(nil, KindSave+replyTo, ticket)
-	s.reply(c, endFrame(append(b, fmt.Sprintf(`{"saved":%q}`, path)...), 0))
+// answer tells the client where the state is.
+func (w waitingSave) answer(path string) {
+	text, err := json.Marshal(map[string]string{"saved": path})
+	if err != nil {
+		panic("mpicache: a path is not JSON: " + err.Error())
+	}
+	w.conn.write(endFrame(append(appendFrame(nil, KindSave+replyTo, w.ticket), text...), 0))
 }

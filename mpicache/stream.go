@@ -18,6 +18,7 @@ type stream struct {
 	replies []reply
 	closed  bool
 	reads   sync.WaitGroup // under way at storage, into the slab
+	saving  chan struct{}  // closed when the newest state is written; nil: none
 
 	agreed  agreement
 	planner planner
@@ -203,7 +204,9 @@ func (s *stream) onGet(c *conn, ticket uint32, epoch, batch int) {
 		case s.agreed.conflict != nil:
 			s.reply(c, appendError(nil, ticket, codeRequest, s.agreed.conflict.Error()))
 		case !s.planner.knows(epoch) || !s.agreed.has(trainer, s.node.cfg.Transport.Rank()):
-			s.want(epoch, batch)
+			if n := len(s.planner.opened); n == 0 || epoch > s.planner.opened[n-1] {
+				s.want(epoch, batch) // this rank was started again
+			}
 			s.reply(c, appendError(nil, ticket, codeNotReady, "this rank has no plan for that epoch yet"))
 		case batch >= s.stager.Plan(epoch).Batches():
 			s.reply(c, appendError(nil, ticket, codeRequest, "the epoch has no such batch"))

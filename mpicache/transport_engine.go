@@ -92,6 +92,7 @@ func (e *engine) run() {
 	}
 	close(e.ended)
 	if e.missing() == nil {
+		e.cancel()
 		_ = mpi.Finalize() // Nothing depends on it any more.
 		close(e.finalized)
 	}

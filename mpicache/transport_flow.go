@@ -145,6 +145,17 @@ func (e *flows) end(f *flow, m *message, d mpi.Done) {
 	m.part.end()
 }
 
+// cancel gives up the receives that are under way, as MPI_Finalize demands. Their memory stays pinned.
+func (e *flows) cancel() {
+	for _, f := range e.active {
+		for _, r := range f.requests {
+			if f.receives {
+				_ = mpi.Cancel(r) // Nobody waits for them any more.
+			}
+		}
+	}
+}
+
 // takeScratch returns packBytes of memory that stays where it is.
 func (e *flows) takeScratch() []byte {
 	n := len(e.scratch)

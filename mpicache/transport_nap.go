@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	spinTime     = 30 * time.Microsecond  // polling without a nap after the last event: a round trip between nodes
+	spinTime     = 50 * time.Microsecond  // polling without a nap after the last event: some round trips between nodes
 	shortestNap  = 20 * time.Microsecond  // below this the system call dominates
 	longestNap   = 4 * time.Millisecond   // after 32 ms without an event; a wake takes 30 to 60 µs of a core (Go 1.26, a virtual machine)
 	timerNap     = time.Millisecond       // from here on a timer of Go's is exact enough

@@ -219,6 +219,7 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 
 // serveUntilTold serves until the door is told to end, or a signal comes.
 func (r *rankProcess) serveUntilTold() error {
+	signal.Ignore(unix.SIGUSR1, unix.SIGUSR2) // sbatch --signal sends them to all steps, for the training
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	select {

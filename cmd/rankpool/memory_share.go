@@ -16,8 +16,7 @@ type memoryPlan struct {
 }
 
 const (
-	// Bounds of a window that is chosen: 8 MiB is a few hundred pictures, 1 GiB is ten seconds of 100 MB/s.
-	minWindowBytes = 8 << 20
+	// The most that a window is that nobody set: ten seconds of 100 MB/s.
 	maxWindowBytes = 1 << 30
 	// The slab has a sixteenth more than cache and window hold, for what lies between samples of different sizes.
 	slackShare = 16
@@ -68,10 +67,11 @@ func (o *cacheOptions) divide(data []mpicache.DataSet, rank, ranks int) (memoryP
 	return plan, nil
 }
 
-// windowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds.
+// windowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds. A batch that is
+// due comes in even when it is larger.
 func (o *cacheOptions) windowBytes(owned, largest int64) (int64, error) {
 	if o.window == autoWindow {
-		return max(min(max(owned/8, minWindowBytes), maxWindowBytes), 4*largest), nil
+		return max(min(owned/8, maxWindowBytes), 4*largest), nil
 	}
 	return parseSize(o.window)
 }

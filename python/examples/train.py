@@ -23,7 +23,7 @@ RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-name", help="the data set to train on (default: the first that rankpool serves)")
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64, help="of one trainer")
     parser.add_argument("--sampler", default="pads")
     parser.add_argument("--seed", type=int, default=0)
@@ -38,8 +38,8 @@ def arguments():
     parser.add_argument(
         "--digest",
         action="store_true",
-        help="print at the end, on trainer 0, `digest HEX`: the SHA-256 over this run's global batches, in order, of the "
-        "batch's ids in ascending order as little-endian int64, then the samples' raw bytes in that order",
+        help="print at the end, on trainer 0, `digest HEX`: the SHA-256 over this run's global batches, in order, of "
+        "the batch's ids in ascending order as little-endian int64, then the samples' raw bytes in that order",
     )
     parser.add_argument(
         "--digest-log",

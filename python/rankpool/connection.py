@@ -129,7 +129,9 @@ class Connection:
         ours = f"rankpool: the client speaks protocol version {wire.VERSION}"
         if kind == wire.ERROR:
             code, text = wire.unpack_error(payload)
-            raise VersionError(f"{ours}, and the cache refused it: {text}") if code == wire.E_PROTOCOL else self._error(payload)
+            if code == wire.E_PROTOCOL:
+                raise VersionError(f"{ours}, and the cache refused it: {text}")
+            raise self._error(payload)
         welcome = wire.unpack_hello(payload)
         if welcome.version != wire.VERSION:
             raise VersionError(f"{ours}, and the cache version {welcome.version}")

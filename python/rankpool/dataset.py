@@ -177,7 +177,8 @@ def collate(items: List[tuple]) -> List[Any]:
     """Joins items field by field with torch's default_collate; views stay a list."""
     from torch.utils.data import default_collate
 
-    return [list(column) if isinstance(column[0], memoryview) else default_collate(list(column)) for column in zip(*items)]
+    columns = [list(column) for column in zip(*items)]
+    return [column if isinstance(column[0], memoryview) else default_collate(column) for column in columns]
 
 
 def _emptied(fields):
@@ -185,5 +186,5 @@ def _emptied(fields):
     if isinstance(fields, dict):
         return {key: _emptied(value) for key, value in fields.items()}
     if isinstance(fields, (tuple, list)):
-        return [field[:0] if hasattr(field, "__getitem__") and not isinstance(field, dict) else _emptied(field) for field in fields]
+        return [_emptied(field) if isinstance(field, dict) else field[:0] for field in fields]
     return fields[:0]

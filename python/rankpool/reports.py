@@ -53,7 +53,8 @@ class Reports:
             if places is not None:
                 return number, places
         raise ValueError(
-            f"rankpool: the ids {_some(ids)} are no batch, nor part of one, of epoch {plan.epoch} from batch {self.next} on"
+            f"rankpool: the ids {_some(ids)} are no batch, nor part of one, of epoch {plan.epoch} "
+            f"from batch {self.next} on"
         )
 
     def _places(self, plan: Plan, number: int, ids: Sequence[int]) -> Optional[List[int]]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
-from .errors import Away, NotReady, RankpoolError
+from .errors import Away, NotReady
 from .reports import Reports
 from .waiting import Waiting
 
@@ -22,7 +22,8 @@ class BatchSampler:
     """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
 
     `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a sampler of the
-    cache, for example "pads", "torch" or "sequential". `rank` and `world_size` come from RANK and WORLD_SIZE unless given.
+    cache, for example "pads", "torch" or "sequential". `rank` and `world_size` are RANK and WORLD_SIZE unless given.
+
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
     RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache.
     """
@@ -206,6 +207,7 @@ class BatchSampler:
                 raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")
         self.set_epoch(int(state["epoch"]))
         self._start = int(state["batch"])
+        self._plan = None  # the cache is told where this epoch begins
 
     def _identity(self) -> Dict[str, Any]:
         spec = self.spec
@@ -226,11 +228,13 @@ class BatchSampler:
         self._consumed += 1
 
     def _stalled(self, nanoseconds: int, last: bool = False) -> None:
-        """Adds to the time that training waited; tells the cache now and then, and at an epoch's end."""
+        """Adds to the time that training waited, up to now; tells the cache now and then, and at an epoch's end."""
         epoch = self.epoch if self._plan is None else self._plan.epoch
         tally = self._connection.tally(self._stream, epoch)
         tally.stall_ns += nanoseconds
-        tally.touch(time.perf_counter_ns())
+        ended = time.perf_counter_ns()
+        tally.began_ns = min(tally.began_ns, ended - nanoseconds)
+        tally.touch(ended)
         now = time.monotonic()
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS

@@ -22,7 +22,7 @@ class Waiting:
         self._until = self._say_at = 0.0
 
     def pause(self) -> None:
-        """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT seconds (default 600) or at_most_seconds."""
+        """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or at_most_seconds."""
         now = time.monotonic()
         timeout = min(self._at_most, float(os.environ.get("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)))
         if not self._until:

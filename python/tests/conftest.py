@@ -8,7 +8,7 @@ import rankpool
 from fakedoor import Data, Door
 from rankpool import connection, waiting
 
-DEADLINE_SECONDS = 120  # a test that hangs ends the run with all stacks
+DEADLINE_SECONDS = 300  # a test that hangs ends the run with all stacks
 
 
 @pytest.fixture(autouse=True)

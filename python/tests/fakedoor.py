@@ -238,7 +238,7 @@ class Door:
     def wait(self, condition):
         """Waits until condition() holds; a test that hangs here fails by its deadline."""
         with self.changed:
-            assert self.changed.wait_for(condition, timeout=20)
+            assert self.changed.wait_for(condition, timeout=60)
 
 
 def plan(door, stream, spec, epoch):
@@ -261,7 +261,8 @@ def plan(door, stream, spec, epoch):
 def torch_plan(n, spec, epoch):
     from torch.utils.data import DistributedSampler
 
-    sampler = DistributedSampler(range(n), spec["world"], spec["trainer"], True, spec["seed"], spec["sampler_drop_last"])
+    part = spec["world"], spec["trainer"]
+    sampler = DistributedSampler(range(n), *part, seed=spec["seed"], drop_last=spec["sampler_drop_last"])
     sampler.set_epoch(epoch)
     draws, size = list(sampler), spec["batch_size"]
     end = len(draws) // size * size if spec["drop_last"] else len(draws)
@@ -293,7 +294,8 @@ def _leases(payload, at):
     (count,) = struct.unpack_from("<I", payload, at)
     leases = list(struct.unpack_from(f"<{count}I", payload, at + 4))
     tally = struct.unpack("<8I4Q", payload[at + 4 + 4 * count :])
-    names = "stream epoch hits_local hits_remote storage_reads fallback_reads substituted _ storage_bytes fallback_bytes stall_us __"
+    names = "stream epoch hits_local hits_remote storage_reads fallback_reads substituted _"
+    names += " storage_bytes fallback_bytes stall_us elapsed_us"
     return leases, dict(zip(names.split(), tally))
 
 

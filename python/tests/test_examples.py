@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import rankpool
-from fakedoor import Data, Door
+from fakedoor import Data
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 REPORT, METRIC, RELEASE, SAVE = 5, 7, 6, 8
@@ -68,7 +68,8 @@ def test_the_digest_is_that_of_plain_pytorch(images, tmp_path, world, workers):
     assert out.startswith("epoch 0 accuracy 0.") or out.startswith("epoch 0 accuracy 1.")
     assert [(m["stream"], m["epoch"], m["name"]) for m in images.seen(METRIC)] == [(0, e, "accuracy") for e in (0, 1)]
     batches = -(-42 // (8 * world))
-    assert sorted(r[:3] for r in images.seen(REPORT)) == sorted([(0, e, b) for e in (0, 1) for b in range(batches)] * world)
+    reports = [(0, epoch, batch) for epoch in (0, 1) for batch in range(batches)] * world
+    assert sorted(r[:3] for r in images.seen(REPORT)) == sorted(reports)
 
 
 def test_a_run_stopped_in_mid_epoch_and_resumed_has_the_same_stream(images, tmp_path):

@@ -240,7 +240,7 @@ def test_another_version_is_named(door):
     with pytest.raises(rankpool.VersionError, match="the client speaks protocol version 1, and the cache version 2"):
         rankpool.Dataset()
     door.version, door.refuse = 1, "this rank speaks protocol version 2"
-    with pytest.raises(rankpool.VersionError, match="version 1, and the cache refused it: this rank speaks protocol version 2"):
+    with pytest.raises(rankpool.VersionError, match="version 1, and the cache refused it: this rank speaks .* 2"):
         rankpool.Dataset()
 
 

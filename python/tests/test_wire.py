@@ -89,7 +89,7 @@ def test_error_reply():
 
 def test_the_fake_door_reads_the_golden_frames():
     sums = {"stream": 1, "epoch": 3, "hits_local": 60, "hits_remote": 2, "storage_reads": 1, "fallback_reads": 1}
-    sums |= {"substituted": 0, "_": 0, "storage_bytes": 4096, "fallback_bytes": 512, "stall_us": 1500, "__": 0}
+    sums |= {"substituted": 0, "_": 0, "storage_bytes": 4096, "fallback_bytes": 512, "stall_us": 1500, "elapsed_us": 0}
     assert fakedoor.decode(4, FRAMES["get"][12:]) == (1, 3, 9, [11, 12], sums)
     assert fakedoor.decode(6, FRAMES["release"][12:]) == ([13], sums)
     *place, losses = fakedoor.decode(5, FRAMES["report"][12:])
@@ -100,4 +100,5 @@ def test_every_frame_is_tested():
     replies = {"hello_reply", "open_reply", "plan_reply", "plan_reply_unweighted", "batch", "batch_even"}
     replies |= {"save_reply", "status_reply", "shutdown_reply", "error"}
     assert set(FRAMES) == replies | set(SENT)
-    assert {struct.unpack_from("<H", f, 4)[0] for f in FRAMES.values()} == {*range(1, 11), 99, 101, 102, 103, 104, 108, 109, 110}
+    kinds = {struct.unpack_from("<H", frame, 4)[0] for frame in FRAMES.values()}
+    assert kinds == {*range(1, 11), 99, 101, 102, 103, 104, 108, 109, 110}

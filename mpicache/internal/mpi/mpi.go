@@ -100,6 +100,12 @@ static int rp_imrecv(void *buf, int n, uint64_t msg, uint64_t *u) {
 	return e;
 }
 
+static int rp_cancel(uint64_t u) {
+	MPI_Request r = rp_request(u);
+	int e = MPI_Cancel(&r);
+	return e == MPI_SUCCESS ? MPI_Request_free(&r) : e;
+}
+
 static int rp_room(rp_requests *q, int room) {
 	MPI_Request *r = realloc(q->request, room * sizeof *r);
 	if (r) q->request = r;
@@ -228,6 +234,9 @@ func Imrecv(buf []byte, msg Message) (Request, error) {
 	code := C.rp_imrecv(data(buf), C.int(len(buf)), C.uint64_t(msg), &r)
 	return Request(r), fail("MPI_Imrecv", code)
 }
+
+// Cancel gives up a receive that is under way; its Request is gone then.
+func Cancel(r Request) error { return fail("MPI_Cancel", C.rp_cancel(C.uint64_t(r))) }
 
 // Requests is an array of requests, in C's memory, that are tested together. The zero value is an empty array.
 type Requests struct {

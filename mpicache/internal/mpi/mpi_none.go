@@ -34,6 +34,9 @@ func Improbe(int) (from, sizeBytes int, msg Message, ok bool, err error) {
 // Imrecv fails: there is no MPI.
 func Imrecv([]byte, Message) (Request, error) { return 0, ErrUnavailable }
 
+// Cancel fails: there is no MPI.
+func Cancel(Request) error { return ErrUnavailable }
+
 // Requests is an array of no requests without MPI.
 type Requests struct{}
 
