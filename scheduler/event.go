@@ -4,47 +4,47 @@ package scheduler
 type Event interface{ event() }
 
 type (
-	// Planned: a plan is there. Its first batch is From.
+	// Planned says that a plan is there, of which batches from From on are trained.
 	Planned struct {
 		Plan *Plan
 		From int
 	}
 
-	// Requested: a local trainer wants its part of a global batch. Ticket names the request in Deliver.
+	// Requested says that a local trainer wants its part of a global batch. Ticket names the request in Deliver.
 	Requested struct {
 		Trainer, Epoch, Batch int
 		Ticket                uint64
 	}
 
-	// Withdrawn: the requester of Ticket is gone.
+	// Withdrawn says that the requester of Ticket is gone.
 	Withdrawn struct{ Ticket uint64 }
 
-	// Released: the bytes of a delivered batch are not read any more.
+	// Released says that the bytes of a delivered batch are not read any more.
 	Released struct{ Lease uint32 }
 
-	// Fetched: a read of storage ended. Err is nil when the sample's bytes are in its place.
+	// Fetched says that a read of storage ended. Err is nil when the sample's bytes are in its place.
 	Fetched struct {
 		ID  SampleID
 		Err error
 	}
 
-	// Starved: there was no room to fetch the sample into. It is tried again after Room.
+	// Starved says that there was no room to fetch the sample into. It is tried again after Room.
 	Starved struct{ ID SampleID }
 
-	// Room: memory was freed since the last Starved.
+	// Room says that memory was freed since the last Starved.
 	Room struct{}
 
-	// Received: a peer answered Ask. Status has one entry a sample asked for; the bytes of those that are not
+	// Received says that a peer answered Ask. Status has one entry a sample asked for; the bytes of those that are not
 	// Absent are in their places.
 	Received struct {
 		Ticket uint32
 		Status []Status
 	}
 
-	// PeerLost: a peer did not answer Ask in time.
+	// PeerLost says that a peer did not answer Ask in time.
 	PeerLost struct{ Ticket uint32 }
 
-	// Asked: a peer wants samples for its trainers' part of a global batch. Ticket is the peer's.
+	// Asked says that a peer wants samples for its trainers' part of a global batch. Ticket is the peer's.
 	Asked struct {
 		Peer         int
 		Ticket       uint32
@@ -52,13 +52,13 @@ type (
 		IDs          []SampleID
 	}
 
-	// Sent: the answer to Asked has left.
+	// Sent says that the answer to Asked has left.
 	Sent struct {
 		Peer   int
 		Ticket uint32
 	}
 
-	// Scored: the scores of samples changed.
+	// Scored says that the scores of samples changed.
 	Scored struct {
 		IDs    []SampleID
 		Scores []float32 // of all samples
@@ -69,17 +69,18 @@ type (
 type Status uint8
 
 const (
-	// Absent: not here, the asker reads storage itself.
+	// Absent means: not here, the asker reads storage itself.
 	Absent Status = iota
-	// Present: it was a resident.
+	// Present means: it was here.
 	Present
-	// Staged: it was read from storage for this draw.
+	// Staged means: it was read from storage for this draw.
 	Staged
 )
 
 // Source says where the bytes of a delivered sample came from. The numbers are the door protocol's.
 type Source uint8
 
+// The sources.
 const (
 	FromLocal    Source = iota // this rank's memory
 	FromPeer                   // another rank's memory
@@ -93,13 +94,13 @@ const (
 type Command interface{ command() }
 
 type (
-	// Fetch: read the sample from storage into a place of its own; answer Fetched or Starved. Need orders reads.
+	// Fetch has the sample read from storage into a place of its own; say Fetched or Starved. Need orders reads.
 	Fetch struct {
 		ID   SampleID
 		Need uint64
 	}
 
-	// Ask: get samples from a peer into places of their own; answer Received or PeerLost. A sample that there
+	// Ask has samples brought from a peer into places of their own; say Received or PeerLost. A sample that there
 	// is no room for counts as Absent.
 	Ask struct {
 		Peer         int
@@ -108,7 +109,7 @@ type (
 		IDs          []SampleID
 	}
 
-	// Send: answer a peer's Asked; answer Sent when the memory may change again.
+	// Send answers a peer's Asked; say Sent when the memory may change again.
 	Send struct {
 		Peer   int
 		Ticket uint32
@@ -116,7 +117,7 @@ type (
 		Status []Status
 	}
 
-	// Deliver: give a trainer its part of a batch. The slices are the receiver's.
+	// Deliver gives a trainer its part of a batch. The slices are the receiver's.
 	Deliver struct {
 		Ticket uint64
 		Lease  uint32
@@ -125,7 +126,7 @@ type (
 		Errs   map[int]error // by place, for Unreadable
 	}
 
-	// Free: the sample's place is not needed any more.
+	// Free gives up the sample's place.
 	Free struct{ ID SampleID }
 )
 
