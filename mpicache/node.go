@@ -99,8 +99,7 @@ func NewNode(cfg Config) (*Node, error) {
 		n.report = newReporter(n)
 	}
 	if err := n.listen(); err != nil {
-		slab.Close()
-		return nil, err
+		return nil, errors.Join(err, slab.Close())
 	}
 	cfg.Transport.Start(n.onMessage)
 	go n.accept()

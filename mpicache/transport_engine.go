@@ -51,8 +51,10 @@ func newEngine(rank, size int) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{napper: napper, ended: make(chan struct{}), finalized: make(chan struct{}),
-		rank: rank, peers: make([]peer, size), pairs: newPairing(), takes: map[pairKey]bool{}}
+	e := &engine{
+		napper: napper, ended: make(chan struct{}), finalized: make(chan struct{}),
+		rank: rank, peers: make([]peer, size), pairs: newPairing(), takes: map[pairKey]bool{},
+	}
 	for i := range e.peers {
 		p := &e.peers[i]
 		p.credits = [2]int{sendCredit, sendCredit}

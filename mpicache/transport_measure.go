@@ -85,7 +85,7 @@ func (r *remoteRun) handle(from int, msg []byte) {
 
 // meet waits for the other rank.
 func (r *remoteRun) meet() {
-	r.Post(1-r.MPI.rank, nil)
+	r.Post(1-r.rank, nil)
 	<-r.barrier
 }
 
@@ -100,7 +100,7 @@ func (r *remoteRun) samples(batch int) [][]byte {
 
 // transported is a round through the transport.
 func (r *remoteRun) transported() error {
-	if r.MPI.rank == 0 {
+	if r.rank == 0 {
 		for range r.Batches {
 			<-r.asked
 		}
@@ -129,7 +129,7 @@ func (r *remoteRun) transported() error {
 func (r *remoteRun) bare() error {
 	ended := make(chan error)
 	r.submit(func() {
-		if r.MPI.rank == 0 {
+		if r.rank == 0 {
 			ended <- r.bareOwner()
 		} else {
 			ended <- r.bareReader()

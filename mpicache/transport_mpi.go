@@ -25,7 +25,7 @@ type MPI struct {
 
 var (
 	started atomic.Bool // MPI forbids a second MPI_Init
-	running *engine     // keeps what MPI may still write to, and its pins, from the garbage collector
+	running *engine     //nolint:unused // keeps what MPI may still write to, and its pins, from the garbage collector
 )
 
 // NewMPI starts MPI and joins all ranks of the launch; without a launcher the group is this process alone. It can be called once in
@@ -74,7 +74,7 @@ func (t *MPI) Size() int { return t.size }
 
 // Start implements Transport.
 func (t *MPI) Start(handle func(from int, msg []byte)) {
-	t.submit(func() { t.engine.handle = handle })
+	t.submit(func() { t.handle = handle })
 }
 
 // Post implements Transport.

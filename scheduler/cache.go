@@ -4,11 +4,11 @@ package scheduler
 type Outcome uint8
 
 const (
-	// Hit: the sample is a resident.
+	// Hit says that the sample is a resident.
 	Hit Outcome = iota
-	// Admitted: it was none and is one now.
+	// Admitted says that it was none and is one now.
 	Admitted
-	// Bypassed: it was none and stays none.
+	// Bypassed says that it was none and stays none.
 	Bypassed
 )
 

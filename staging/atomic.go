@@ -16,8 +16,8 @@ func writeAtomic(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			file.Close()
-			os.Remove(file.Name())
+			_ = file.Close() // err is being reported
+			_ = os.Remove(file.Name())
 		}
 	}()
 	buffered := bufio.NewWriterSize(file, 1<<20)

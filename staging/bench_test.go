@@ -35,7 +35,6 @@ func BenchmarkReadParquet(b *testing.B) {
 	info, _ := os.Stat(path)
 	var m *Manifest
 	for b.Loop() {
-		m = nil
 		var err error
 		if m, err = ReadParquet(path); err != nil {
 			b.Fatal(err)

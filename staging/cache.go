@@ -65,7 +65,7 @@ func readCached(ctx context.Context, cached, root string, concurrency int) (*Man
 		err = m.checkSpread(ctx, concurrency)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("its cached manifest is out of date: %v", err) // %v: a missing file is no missing cache
+		return nil, fmt.Errorf("its cached manifest is out of date: %s", err.Error()) // not wrapped: a missing file is no missing cache
 	}
 	return m, nil
 }

@@ -64,8 +64,10 @@ func NewFetcher(m *Manifest, opt FetchOptions) *Fetcher {
 	if opt.Storage == nil {
 		opt.Storage = SystemStorage{}
 	}
-	f := &Fetcher{manifest: m, opt: opt,
-		asked: make(readsByID), paused: make(map[*read]*time.Timer)}
+	f := &Fetcher{
+		manifest: m, opt: opt,
+		asked: make(readsByID), paused: make(map[*read]*time.Timer),
+	}
 	f.wake.L = &f.mu
 	for range opt.Concurrency {
 		f.workers.Go(f.work)

@@ -106,7 +106,7 @@ func faulty(n int) *faultyStorage {
 }
 
 // fetch reads one sample with a Fetcher of its own, and returns the bytes, the error and the counters.
-func fetch(s *faultyStorage, id scheduler.SampleID, opt FetchOptions) (into []byte, err error, stats Stats) {
+func fetch(s *faultyStorage, id scheduler.SampleID, opt FetchOptions) (into []byte, stats Stats, err error) {
 	opt.Storage = s
 	f := NewFetcher(s.m, opt)
 	defer f.Close()
@@ -114,7 +114,7 @@ func fetch(s *faultyStorage, id scheduler.SampleID, opt FetchOptions) (into []by
 	done := make(chan error)
 	f.Fetch(id, into, 0, func(err error) { done <- err })
 	err = <-done
-	return into, err, f.Stats()
+	return into, f.Stats(), err
 }
 
 func TestFetchFaults(t *testing.T) {
@@ -130,28 +130,41 @@ func TestFetchFaults(t *testing.T) {
 		{"none", nil, 0, "", nil},
 		{"small pieces", []fault{{piece: 3}}, 0, "", nil},
 		{"EIO four times", again(4, fault{read: sys("read", unix.EIO)}), 4, "", nil},
-		{"EIO for ever", again(99, fault{read: sys("read", unix.EIO)}), 4,
-			"cannot be read: read: input/output error (tried 5 times)", unix.EIO},
+		{
+			"EIO for ever", again(99, fault{read: sys("read", unix.EIO)}), 4,
+			"cannot be read: read: input/output error (tried 5 times)", unix.EIO,
+		},
 		{"ESTALE then well", []fault{{open: sys("open", unix.ESTALE)}}, 1, "", nil},
-		{"all that may pass", []fault{{open: unix.EINTR}, {read: unix.EAGAIN}, {stat: unix.ESTALE}, {read: unix.ETIMEDOUT}},
-			4, "", nil},
+		{
+			"all that may pass",
+			[]fault{{open: unix.EINTR}, {read: unix.EAGAIN}, {stat: unix.ESTALE}, {read: unix.ETIMEDOUT}},
+			4, "", nil,
+		},
 		{"short reads that pass", again(2, fault{cut: 3}), 2, "", nil},
 		{"short reads for ever", again(99, fault{cut: 3}), 4, "ends after 19 of 22 bytes (tried 5 times)", io.ErrUnexpectedEOF},
 		{"vanished", []fault{{open: sys("open", unix.ENOENT)}}, 0, "is missing; index the data set again", fs.ErrNotExist},
 		{"forbidden", []fault{{open: sys("open", unix.EACCES)}}, 0, "cannot be read: open: permission denied", fs.ErrPermission},
 		{"shrunk", []fault{{cut: 5, grown: -5}}, 0, "has 17 bytes, the manifest says 22; index the data set again", nil},
 		{"grown", []fault{{grown: 1}}, 0, "has 23 bytes, the manifest says 22; index the data set again", nil},
-		{"changed", []fault{{newer: 1}}, 0,
-			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says 1970-01-01T00:00:00.000000007Z; index", nil},
-		{"changed after an error that passed", []fault{{read: unix.EIO}, {newer: 1}}, 1,
+		{
+			"changed",
+			[]fault{{newer: 1}},
+			0,
+			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says 1970-01-01T00:00:00.000000007Z; index", nil,
+		},
+		{
+			"changed after an error that passed",
+			[]fault{{read: unix.EIO}, {newer: 1}},
+			1,
 			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says 1970-01-01T00:00:00.000000007Z" +
-				"; index the data set again (tried 2 times)", nil},
+				"; index the data set again (tried 2 times)", nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := faulty(20)
 				s.faults["/faulty/c/7"] = c.faults
-				into, err, stats := fetch(s, 7, FetchOptions{})
+				into, stats, err := fetch(s, 7, FetchOptions{})
 				want := Stats{Reads: 1, Bytes: 22, Retries: c.retries}
 				if c.want != "" {
 					want = Stats{Errors: 1, Retries: c.retries}
@@ -178,12 +191,12 @@ func TestFetchFaults(t *testing.T) {
 func TestFetchOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faulty(1)
-		_, err, stats := fetch(s, 0, FetchOptions{KeepPageCache: true})
+		_, stats, err := fetch(s, 0, FetchOptions{KeepPageCache: true})
 		if err != nil || s.forgot != 0 {
 			t.Errorf("%v, %d bytes forgotten", err, s.forgot)
 		}
 		s.faults["/faulty/c/0"] = []fault{{read: unix.EIO}}
-		_, err, stats = fetch(s, 0, FetchOptions{Retries: -1})
+		_, stats, err = fetch(s, 0, FetchOptions{Retries: -1})
 		if !errors.Is(err, unix.EIO) || stats.Retries != 0 {
 			t.Errorf("%v after %d retries", err, stats.Retries)
 		}
@@ -195,7 +208,7 @@ func TestFetchDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faulty(1)
 		s.faults["/faulty/c/0"] = slices.Repeat([]fault{{read: unix.EIO}}, 99)
-		_, err, _ := fetch(s, 0, FetchOptions{Retries: 6})
+		_, _, err := fetch(s, 0, FetchOptions{Retries: 6})
 		if !errors.Is(err, unix.EIO) {
 			t.Error(err)
 		}

@@ -62,14 +62,23 @@ func TestOpenNoticesChanges(t *testing.T) {
 		log    string
 		want   []string
 	}{
-		{"a new file", func(t *testing.T, root string) { grow(t, root, "a/0") }, "/a has changed",
-			[]string{"0 a/0", "0 a/1", "1 b/2", "1 b/c/3"}},
-		{"a new class", func(t *testing.T, root string) { grow(t, root, "aa/0") }, " has changed",
-			[]string{"0 a/1", "1 aa/0", "2 b/2", "2 b/c/3"}},
-		{"a file in an empty folder", func(t *testing.T, root string) { grow(t, root, "e/5") }, "/e has changed",
-			[]string{"0 a/1", "1 b/2", "1 b/c/3", "2 e/5"}},
-		{"a folder less", func(t *testing.T, root string) { must(t, os.RemoveAll(filepath.Join(root, "b/c"))) },
-			"/b", []string{"0 a/1", "1 b/2"}},
+		{
+			"a new file", func(t *testing.T, root string) { grow(t, root, "a/0") }, "/a has changed",
+			[]string{"0 a/0", "0 a/1", "1 b/2", "1 b/c/3"},
+		},
+		{
+			"a new class", func(t *testing.T, root string) { grow(t, root, "aa/0") }, " has changed",
+			[]string{"0 a/1", "1 aa/0", "2 b/2", "2 b/c/3"},
+		},
+		{
+			"a file in an empty folder", func(t *testing.T, root string) { grow(t, root, "e/5") }, "/e has changed",
+			[]string{"0 a/1", "1 b/2", "1 b/c/3", "2 e/5"},
+		},
+		{
+			"a folder less", func(t *testing.T, root string) { must(t, os.RemoveAll(filepath.Join(root, "b/c"))) },
+			"/b",
+			[]string{"0 a/1", "1 b/2"},
+		},
 		{"another size", func(t *testing.T, root string) {
 			must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("longer"), 0o644))
 		}, "/a/1 has size 6, not 3", []string{"0 a/1", "1 b/2", "1 b/c/3"}},

@@ -258,7 +258,8 @@ func FuzzParquet(f *testing.F) {
 	f.Add(uint32(0), "a/1", int64(5), int32(0), int64(0), int64(7), "/data", encodeNames(m.classes), `["a"]`, `[1]`)
 	f.Add(uint32(1), "../1", int64(-5), int32(-1), int64(9), int64(-7), "data", `["\udcff"]`, `["", "a/b"]`, `[1,2]`)
 	f.Fuzz(func(t *testing.T, id uint32, path string, size int64, offset int32, label, time int64,
-		root, classes, folders, times string) {
+		root, classes, folders, times string,
+	) {
 		rows := []foreignRow{{&path, &id, &size, &offset, &time, nil, &label}}
 		file := writeForeign(t, m, rows, parquet.KeyValueMetadata(keyRoot, root),
 			parquet.KeyValueMetadata(keyClasses, classes), parquet.KeyValueMetadata(keyFolders, folders),

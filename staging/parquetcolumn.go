@@ -76,7 +76,7 @@ func readChunk(chunk parquet.ColumnChunk, use func(parquet.Value) error) error {
 	defer pages.Close()
 	for {
 		page, err := pages.ReadPage()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -70,7 +70,7 @@ func (r *read) try(m *Manifest, opt FetchOptions) *failure {
 	if err != nil {
 		return systemFailure(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	offset := m.Offset(r.id)
 	got, err := readFull(file, r.into, offset)
 	if err != nil {
@@ -89,8 +89,10 @@ func (r *read) try(m *Manifest, opt FetchOptions) *failure {
 		return &failure{reason: fmt.Sprintf("was modified at %s, the manifest says %s",
 			timeText(modTime), timeText(m.ModTime(r.id))) + indexAgain}
 	case got < len(r.into):
-		return &failure{reason: fmt.Sprintf("ends after %d of %d bytes", got, len(r.into)),
-			err: io.ErrUnexpectedEOF, mayPass: true}
+		return &failure{
+			reason: fmt.Sprintf("ends after %d of %d bytes", got, len(r.into)),
+			err:    io.ErrUnexpectedEOF, mayPass: true,
+		}
 	}
 	if !opt.KeepPageCache {
 		file.Forget(offset, m.Size(r.id))
@@ -104,7 +106,7 @@ func readFull(file StorageFile, p []byte, offset int64) (got int, err error) {
 		n, err := file.ReadAt(p[got:], offset+int64(got))
 		got += n
 		switch {
-		case err == io.EOF || err == nil && n == 0:
+		case errors.Is(err, io.EOF) || err == nil && n == 0:
 			return got, nil
 		case err != nil:
 			return got, err

@@ -83,7 +83,8 @@ func goldenText(t *testing.T, m *Manifest) []byte {
 	}
 	for id := range scheduler.SampleID(m.Len()) {
 		g.Samples = append(g.Samples, goldenSample{
-			int(id), jsonText(m.Path(id)), m.Size(id), m.Offset(id), m.Label(id), m.ModTime(id)})
+			int(id), jsonText(m.Path(id)), m.Size(id), m.Offset(id), m.Label(id), m.ModTime(id),
+		})
 	}
 	text, err := json.MarshalIndent(g, "", "  ")
 	must(t, err)
@@ -133,16 +134,22 @@ func TestIndexLayout(t *testing.T) {
 		what      string
 		got, want int
 	}{
-		{"N", u64(8), n}, {"flags", u32(16), 1}, {"folders", u32(20), 4},
+		{"N", u64(8), n},
+		{"flags", u32(16), 1},
+		{"folders", u32(20), 4},
 		{"place of the folder table", u64(24), table},
 		{"place of the names", u64(32), table + 4*4 + len("catcat/deep\nfolderdög")},
 		{"bytes of the names", u64(40), u32(ends + 4*(n-1))},
 		{"place of the root", u64(48), u64(32) + u64(40)},
 		{"bytes of the root", u64(56), len("/data/golden ä")},
-		{"size of 2", u64(sizes + 8*2), 5_000_000_000}, {"time of 2", u64(times + 8*2), -1},
-		{"label of 3", u32(labels + 4*3), 1}, {"folder of 2", u32(folders + 4*2), 2},
-		{"name end of 0", u32(ends), len("1.png")}, {"offset of 4", u64(offsets + 8*4), 5_000_000_512},
-		{"length of folder 1", u32(table + 4), 3}, {"bytes", len(data), u64(48) + u64(56)},
+		{"size of 2", u64(sizes + 8*2), 5_000_000_000},
+		{"time of 2", u64(times + 8*2), -1},
+		{"label of 3", u32(labels + 4*3), 1},
+		{"folder of 2", u32(folders + 4*2), 2},
+		{"name end of 0", u32(ends), len("1.png")},
+		{"offset of 4", u64(offsets + 8*4), 5_000_000_512},
+		{"length of folder 1", u32(table + 4), 3},
+		{"bytes", len(data), u64(48) + u64(56)},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %d, want %d", c.what, c.got, c.want)

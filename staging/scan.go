@@ -239,7 +239,7 @@ func (s *scanner) manifest() (*Manifest, error) {
 // folder listed in the step in which it changed could change again unseen. So a folder that changed less than a
 // step ago is waited for: once, and at most a second.
 func settle(dir *os.File, in *scannedFolder) error {
-	const tick, wholeSeconds = 20 * time.Millisecond, time.Second + 20*time.Millisecond
+	const tick, coarse = 20 * time.Millisecond, time.Second + 20*time.Millisecond
 	var st unix.Stat_t
 	look := func() error {
 		err := retryEINTR(func() error { return unix.Fstat(int(dir.Fd()), &st) })
@@ -256,7 +256,7 @@ func settle(dir *os.File, in *scannedFolder) error {
 	}
 	step := tick
 	if st.Mtim.Nsec == 0 {
-		step = wholeSeconds
+		step = coarse
 	}
 	if age := time.Since(time.Unix(st.Mtim.Unix())); age >= 0 && age < step {
 		time.Sleep(step - age)

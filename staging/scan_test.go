@@ -22,21 +22,49 @@ func TestScanOrder(t *testing.T) {
 		tree          []string
 		classes, want []string
 	}{
-		{"classes and files by name", []string{"dog/2", "dog/10", "cat/b", "cat/a", "Ant/z"},
-			[]string{"Ant", "cat", "dog"}, []string{"0 Ant/z", "1 cat/a", "1 cat/b", "2 dog/10", "2 dog/2"}},
-		{"a class's sub-folders before the next class", []string{"a-b/1", "a/x/1", "a/1"},
-			[]string{"a", "a-b"}, []string{"0 a/1", "0 a/x/1", "1 a-b/1"}},
-		{"sub-folders by whole path", []string{"c/a/b/1", "c/a-b/1", "c/a/1", "c/z"},
-			[]string{"c"}, []string{"0 c/z", "0 c/a/1", "0 c/a-b/1", "0 c/a/b/1"}},
-		{"an empty class keeps its label", []string{"b/1", "a/", "c/sub/"},
-			[]string{"a", "b", "c"}, []string{"1 b/1"}},
-		{"hidden is left out", []string{".git/x", "a/.x", "a/x", ".DS_Store", "a/.y/z"},
-			[]string{"a"}, []string{"0 a/x"}},
+		{
+			"classes and files by name",
+			[]string{"dog/2", "dog/10", "cat/b", "cat/a", "Ant/z"},
+			[]string{"Ant", "cat", "dog"},
+			[]string{"0 Ant/z", "1 cat/a", "1 cat/b", "2 dog/10", "2 dog/2"},
+		},
+		{
+			"a class's sub-folders before the next class",
+			[]string{"a-b/1", "a/x/1", "a/1"},
+			[]string{"a", "a-b"},
+			[]string{"0 a/1", "0 a/x/1", "1 a-b/1"},
+		},
+		{
+			"sub-folders by whole path",
+			[]string{"c/a/b/1", "c/a-b/1", "c/a/1", "c/z"},
+			[]string{"c"},
+			[]string{"0 c/z", "0 c/a/1", "0 c/a-b/1", "0 c/a/b/1"},
+		},
+		{
+			"an empty class keeps its label",
+			[]string{"b/1", "a/", "c/sub/"},
+			[]string{"a", "b", "c"},
+			[]string{"1 b/1"},
+		},
+		{
+			"hidden is left out",
+			[]string{".git/x", "a/.x", "a/x", ".DS_Store", "a/.y/z"},
+			[]string{"a"},
+			[]string{"0 a/x"},
+		},
 		{"flat", []string{"b", "a", ".c"}, []string{""}, []string{"0 a", "0 b"}},
-		{"odd names", []string{"a\nb/\xff", "a\nb/x\ny", "a\nb/\ue000", "a\nb/ä"},
-			[]string{"a\nb"}, []string{"0 a\nb/x\ny", "0 a\nb/ä", "0 a\nb/\xff", "0 a\nb/\ue000"}},
-		{"links", []string{"a/1", "b -> a", "c/2 -> ../a/1", "c/sub -> ../a"},
-			[]string{"a", "b", "c"}, []string{"0 a/1", "1 b/1", "2 c/2", "2 c/sub/1"}},
+		{
+			"odd names",
+			[]string{"a\nb/\xff", "a\nb/x\ny", "a\nb/\ue000", "a\nb/ä"},
+			[]string{"a\nb"},
+			[]string{"0 a\nb/x\ny", "0 a\nb/ä", "0 a\nb/\xff", "0 a\nb/\ue000"},
+		},
+		{
+			"links",
+			[]string{"a/1", "b -> a", "c/2 -> ../a/1", "c/sub -> ../a"},
+			[]string{"a", "b", "c"},
+			[]string{"0 a/1", "1 b/1", "2 c/2", "2 c/sub/1"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := scan(t, tree(t, c.tree...))
@@ -148,9 +176,13 @@ func TestScanProgress(t *testing.T) {
 func TestScanSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ age, wait time.Duration }{
-			{time.Nanosecond, 20*time.Millisecond - time.Nanosecond}, {19 * time.Millisecond, time.Millisecond},
-			{20 * time.Millisecond, 0}, {-time.Millisecond, 0}, // its clock is ahead of ours
-			{0, 1020 * time.Millisecond}, {time.Second, 20 * time.Millisecond}, {2 * time.Second, 0}, // whole seconds
+			{time.Nanosecond, 20*time.Millisecond - time.Nanosecond},
+			{19 * time.Millisecond, time.Millisecond},
+			{20 * time.Millisecond, 0},
+			{-time.Millisecond, 0}, // its clock is ahead of ours
+			{0, 1020 * time.Millisecond},
+			{time.Second, 20 * time.Millisecond},
+			{2 * time.Second, 0}, // whole seconds
 		} {
 			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 			root := tree(t, "1")

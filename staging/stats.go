@@ -1,6 +1,9 @@
 package staging
 
-import "sync/atomic"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // Stats counts what a Fetcher has done.
 type Stats struct {
@@ -18,11 +21,11 @@ type counters struct {
 
 // count counts the end of one read of n bytes.
 func (c *counters) count(n int, err error) {
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		c.reads.Add(1)
 		c.bytes.Add(int64(n))
-	case ErrClosed:
+	case errors.Is(err, ErrClosed):
 	default:
 		c.errors.Add(1)
 	}

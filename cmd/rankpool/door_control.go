@@ -1,88 +1,24 @@
 package main
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"rankpool/mpicache"
 )
 
-const (
-	doorMagic       = "rankpool"
-	doorHeader      = 12        // bytes before a frame's payload
-	doorMaxReply    = 256 << 20 // bytes of payload
-	doorReply       = 100       // added to a request's kind
-	controlDeadline = 2 * time.Second
-)
+// controlDeadline bounds each call of the launcher at a door.
+const controlDeadline = 2 * time.Second
 
-// A control is a connection to a rank's door that asks for no samples (docs/wire/README.md). It has one caller at a time.
-type control struct{ conn net.Conn }
-
-// dialDoor connects to the door at path and says hello.
-func dialDoor(path string) (*control, error) {
-	conn, err := net.DialTimeout("unix", path, controlDeadline)
-	if err != nil {
-		return nil, fmt.Errorf("door: %w", err)
-	}
-	c := &control{conn}
-	hello := append([]byte(doorMagic), make([]byte, 20)...)
-	binary.LittleEndian.PutUint16(hello[8:], mpicache.ProtocolVersion)
-	binary.LittleEndian.PutUint32(hello[12:], mpicache.ControlTrainer)
-	if _, err := c.request(mpicache.KindHello, hello); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-func (c *control) close() { c.conn.Close() }
-
-// request sends one frame and returns the payload of its reply. The slab's descriptor that HELLO's reply carries
-// is dropped by the kernel, because nobody asks for it.
-func (c *control) request(kind mpicache.Kind, payload []byte) ([]byte, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(controlDeadline)); err != nil {
-		return nil, fmt.Errorf("door: %w", err)
-	}
-	frame := make([]byte, doorHeader, doorHeader+len(payload))
-	binary.LittleEndian.PutUint32(frame, uint32(len(payload)))
-	binary.LittleEndian.PutUint16(frame[4:], uint16(kind))
-	if _, err := c.conn.Write(append(frame, payload...)); err != nil {
-		return nil, fmt.Errorf("door: %w", err)
-	}
-	if _, err := io.ReadFull(c.conn, frame); err != nil {
-		return nil, fmt.Errorf("door: %w", err)
-	}
-	length, replied := binary.LittleEndian.Uint32(frame), mpicache.Kind(binary.LittleEndian.Uint16(frame[4:]))
-	if length > doorMaxReply {
-		return nil, fmt.Errorf("door: a reply of %d bytes", length)
-	}
-	reply := make([]byte, length)
-	if _, err := io.ReadFull(c.conn, reply); err != nil {
-		return nil, fmt.Errorf("door: %w", err)
-	}
-	switch {
-	case replied == mpicache.KindError && length >= 4:
-		return nil, errors.New("door: " + string(reply[4:]))
-	case replied != kind+doorReply:
-		return nil, fmt.Errorf("door: a reply of kind %d to a request of kind %d", replied, kind)
-	}
-	return reply, nil
+// dialDoor connects to the door at path as one that trains nothing.
+func dialDoor(path string) (*mpicache.Client, error) {
+	return mpicache.Dial(path, mpicache.ControlTrainer, 0, 0, controlDeadline)
 }
 
 // A dataStatus says how far training is with one data set.
-type dataStatus struct {
-	Name    string `json:"name"`
-	Epoch   int    `json:"epoch"`
-	Batch   int    `json:"batch"`
-	Batches int    `json:"batches"`
-	Hits    int64  `json:"hits"`
-	Draws   int64  `json:"draws"`
-}
+type dataStatus mpicache.DataStatus
 
 func (s dataStatus) String() string {
 	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch, s.Batches, s.hitPercent())
@@ -95,9 +31,9 @@ func (s dataStatus) hitPercent() float64 {
 	return 100 * float64(s.Hits) / float64(s.Draws)
 }
 
-// status returns the state of every data set in training.
-func (c *control) status() ([]dataStatus, error) {
-	reply, err := c.request(mpicache.KindStatus, nil)
+// doorStatus returns the state of every data set in training.
+func doorStatus(c *mpicache.Client) ([]dataStatus, error) {
+	reply, err := c.Call(mpicache.KindStatus, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +52,8 @@ func shutdownDoor(path string) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	_, err = c.request(mpicache.KindShutdown, nil)
-	return err
+	_, err = c.Call(mpicache.KindShutdown, nil)
+	return errors.Join(err, c.Close())
 }
 
 // watchStatus asks the door at path once a second until done is closed, and sends the data set that moves on.
@@ -128,7 +63,7 @@ func watchStatus(path string, done <-chan struct{}) <-chan dataStatus {
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		var c *control
+		var c *mpicache.Client
 		last := map[string]dataStatus{}
 		for {
 			select {
@@ -142,9 +77,9 @@ func watchStatus(path string, done <-chan struct{}) <-chan dataStatus {
 			if c == nil {
 				continue
 			}
-			all, err := c.status()
+			all, err := doorStatus(c)
 			if err != nil {
-				c.close()
+				_ = c.Close() // the error before it is the news
 				c = nil
 				continue
 			}

@@ -3,7 +3,6 @@ package main
 import (
 	"net"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -34,8 +33,8 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
-	all, err := c.status()
+	defer c.Close()
+	all, err := doorStatus(c)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("status: %v, %v", all, err)
 	}
@@ -48,25 +47,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestDoorErrors(t *testing.T) {
-	frame := func(kind byte, payload string) string {
-		return string([]byte{byte(len(payload)), 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0}) + payload
-	}
-	for name, c := range map[string]struct{ reply, want string }{
-		"an error": {frame(99, "\x02\x00\x00\x00no such thing"), "door: no such thing"},
-		"a kind":   {frame(102, ""), "a reply of kind 102 to a request of kind 1"},
-		"a length": {"\xff\xff\xff\xff\x65\x00\x00\x00\x00\x00\x00\x00", "a reply of 4294967295 bytes"},
-		"the end":  {"\x01", "EOF"},
-	} {
-		path := door(t, func(conn net.Conn) {
-			_, _ = conn.Read(make([]byte, 100))
-			_, _ = conn.Write([]byte(c.reply))
-			conn.Close()
-		})
-		if _, err := dialDoor(path); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-	}
+func TestDoorsWithoutRanks(t *testing.T) {
 	if n := askToEnd([]string{t.TempDir()}); n != 0 {
 		t.Errorf("%d doors without a rank took SHUTDOWN", n)
 	}

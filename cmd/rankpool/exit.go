@@ -15,18 +15,16 @@ import (
 //
 // Source: SchedMD, srun(1), RETURN VALUE.
 const (
-	exitOK         = 0
-	exitError      = 1
-	exitUsage      = 2
-	exitUnreadable = 3   // what was asked for is done, but some samples could not be read
-	exitSignal     = 128 // plus the number of the signal
+	exitOK     = 0
+	exitError  = 1
+	exitUsage  = 2
+	exitSignal = 128 // plus the number of the signal
 )
 
 const exitTable = `Exit codes:
   0      done
   1      an error; one sentence on stderr says which
   2      wrong usage
-  3      done, but some samples could not be read
   128+n  ended by signal n
   "rankpool run" returns the training command's own code; 253 is never ours.`
 

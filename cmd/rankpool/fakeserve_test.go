@@ -62,7 +62,7 @@ func serveFakeDoor(args []string) error {
 }
 
 func answer(conn net.Conn, rank int, log string) {
-	head := make([]byte, doorHeader)
+	head := make([]byte, 12)
 	for {
 		if _, err := io.ReadFull(conn, head); err != nil {
 			return
@@ -74,7 +74,7 @@ func answer(conn net.Conn, rank int, log string) {
 		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
 		var reply []byte
 		switch {
-		case kind == mpicache.KindHello && !bytes.HasPrefix(payload, []byte(doorMagic)):
+		case kind == mpicache.KindHello && !bytes.HasPrefix(payload, []byte("rankpool")):
 			conn.Close()
 			return
 		case kind == mpicache.KindStatus:
@@ -83,7 +83,7 @@ func answer(conn net.Conn, rank int, log string) {
 			continue
 		}
 		binary.LittleEndian.PutUint32(head, uint32(len(reply)))
-		binary.LittleEndian.PutUint16(head[4:], uint16(kind+doorReply))
+		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
 		if _, err := conn.Write(append(bytes.Clone(head), reply...)); err != nil {
 			return
 		}
