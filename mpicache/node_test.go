@@ -50,7 +50,7 @@ func (f *fakeStorage) Fetch(id scheduler.SampleID, into []byte, _ uint64, done f
 
 // cluster is some ranks in this process.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	nodes   []*Node
 	storage *fakeStorage
 	dirs    []string
@@ -60,9 +60,14 @@ type cluster struct {
 
 func newCluster(t *testing.T, ranks, samples int, capacityBytes int64) *cluster {
 	t.Helper()
+	return newClusterIn(t, t.TempDir, ranks, samples, capacityBytes)
+}
+
+func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capacityBytes int64) *cluster {
+	t.Helper()
 	c := &cluster{t: t, storage: &fakeStorage{reads: map[scheduler.SampleID]int{}, bad: map[scheduler.SampleID]bool{}}}
 	for _, transport := range NewLocal(ranks) {
-		dir := t.TempDir()
+		dir := tempDir()
 		n, err := NewNode(Config{
 			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond, Dir: dir, Log: slog.New(slog.DiscardHandler),
 			SlabBytes: capacityBytes + 1<<20,

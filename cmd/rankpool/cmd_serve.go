@@ -60,9 +60,14 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, findPlace(os.Getenv).localTasks)}
+	at := findPlace(os.Getenv)
+	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, at.localTasks)}
 	defer rank.close()
 	if err := rank.open(ctx, sets); err != nil {
+		var tooMuch *memoryError
+		if errors.As(err, &tooMuch) && at.localTask > 0 {
+			return &statusError{code: exitError} // the first rank here says it
+		}
 		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
 	}
 	return rank.serveUntilTold()

@@ -90,8 +90,13 @@ func (m memoryPlan) check(ranksHere int) error {
 	if ranksHere > 1 {
 		ranks = fmt.Sprintf("the %d ranks on this node", ranksHere)
 	}
-	return fmt.Errorf("%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks, size(need), size(have), from)
+	return &memoryError{fmt.Sprintf("%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks, size(need), size(have), from)}
 }
+
+// A memoryError says that the ranks of a node ask for too much; it is the same for all of them.
+type memoryError struct{ sentence string }
+
+func (e *memoryError) Error() string { return e.sentence }
 
 // sharedMemoryFree is the free space of /dev/shm. A memfd is not bound by it, but an administrator who limits
 // /dev/shm means shared memory, and DataLoader workers need some too.

@@ -251,7 +251,7 @@ class Connection:
         with self._lock:
             if ticket in self._early:
                 self._let_go(ticket, *self._early.pop(ticket))
-            elif False:
+            elif ticket in self._asked:
                 self._abandoned.add(ticket)
 
     def _let_go(self, ticket: int, kind: int, payload: bytes) -> None:

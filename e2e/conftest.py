@@ -1,0 +1,87 @@
+"""What the tests share: a small data set, losses, reference runs, and the functions that train."""
+
+import itertools
+import os
+
+import numpy
+import pytest
+import run
+from PIL import Image
+
+EPOCHS = 3
+SAMPLES = 360
+BATCHES = SAMPLES // run.GLOBAL_BATCH  # of an epoch
+
+
+def pytest_sessionstart(session):
+    missing = [mpi for mpi in ("openmpi", "mpich", "nompi") if not os.access(run.binary(mpi), os.X_OK)]
+    if missing:
+        raise pytest.UsageError(f"no rankpool built with {', '.join(missing)} in {run.BINARIES}: run scripts/test-e2e.sh")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory):
+    """Keeps the manifests that rankpool caches out of the user's folder."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+def make_tree(root, samples, side=None):
+    """Writes `samples` PNG files of noise into the class folders a, b and c, of sides 8 to 63 unless given."""
+    noise = numpy.random.default_rng(1)
+    for name in "abc":
+        (root / name).mkdir(parents=True)
+    for i in range(samples):
+        edge = side or int(noise.integers(8, 64))
+        image = Image.fromarray(noise.integers(0, 256, (edge, edge), dtype=numpy.uint8))
+        image.save(root / "abc"[i % 3] / f"{i:05}.png", compress_level=1)
+    return root
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory):
+    return make_tree(tmp_path_factory.mktemp("data") / "tree", SAMPLES)
+
+
+@pytest.fixture(scope="session")
+def losses(tmp_path_factory):
+    """The arguments that make train.py report given losses, so that all runs of pads draw the same."""
+    path = tmp_path_factory.mktemp("losses") / "losses.npy"
+    numpy.save(path, numpy.random.default_rng(2).exponential(size=(EPOCHS, SAMPLES)).astype("float32"))
+    return ["--losses", path]
+
+
+@pytest.fixture
+def start(tmp_path, tree):
+    """start(**what) starts a run in a folder of its own; see run.start."""
+    numbers, runs = itertools.count(), []
+
+    def start(data=None, **what):
+        folder = tmp_path / f"run{next(numbers)}"
+        folder.mkdir()
+        runs.append(run.start(folder, data or tree, **what))
+        return runs[-1]
+
+    yield start
+    for one in runs:
+        one.kill(one.processes())
+
+
+@pytest.fixture
+def train(start):
+    """train(ranks=…, memory=…, mpi=…, args=[…]) trains to the end and returns a run.Result."""
+    return lambda **what: start(**what).finish()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory, tree, losses):
+    """reference(sampler) is the result of a run without cache, on one rank, and without anything that may go wrong."""
+    known = {}
+
+    def reference(sampler):
+        if sampler not in known:
+            args = ["--epochs", EPOCHS, "--sampler", sampler, *losses]
+            one = run.start(tmp_path_factory.mktemp("reference"), tree, memory="0", args=args)
+            known[sampler] = one.finish().check(EPOCHS, SAMPLES)
+        return known[sampler]
+
+    return reference

@@ -1,0 +1,184 @@
+"""Runs of rankpool for the tests: starts one, watches it, disturbs it, and says what came of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "python" / "examples"
+BINARIES = Path(os.environ["RANKPOOL_BINARIES"])  # openmpi/rankpool, mpich/rankpool, nompi/rankpool
+GLOBAL_BATCH = 24  # divides by 1, 2 and 4 trainers
+PATIENCE_SECONDS = 120  # for what takes a few seconds on an idle machine
+SHM = Path("/dev/shm")
+
+
+@dataclass
+class Result:
+    """What is left of a run that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    events: list  # of the run log
+    batches: list  # lines of the digest log, EPOCH BATCH HEX
+
+    @property
+    def digest(self):
+        """The SHA-256 of the whole stream, as train.py prints it."""
+        found = [line.split()[1] for line in self.stdout.splitlines() if line.startswith("digest ")]
+        assert len(found) == 1, f"{len(found)} digests\n{self.stdout}\n{self.stderr}"
+        return found[0]
+
+    @property
+    def epochs(self):
+        return [event for event in self.events if event["event"] == "epoch"]
+
+    @property
+    def summary(self):
+        (found,) = [event for event in self.events if event["event"] == "summary"]
+        return found
+
+    def check(self, epochs, draws):
+        """Asserts that the run ended well and that every draw of every epoch is in the run log; returns itself."""
+        assert self.code == 0, self.stderr
+        assert [event["epoch"] for event in self.epochs] == list(range(epochs)), self.stderr
+        for e in self.epochs:
+            read = e["hits_local"] + e["hits_remote"] + e["storage_reads"] + e["fallback_reads"]
+            assert e["draws"] == draws and read == draws, e
+        assert self.summary["fallback_reads"] == sum(e["fallback_reads"] for e in self.epochs)
+        return self
+
+
+class Run:
+    """A run of rankpool under way; every process of it carries a mark in its environment."""
+
+    def __init__(self, folder, argv, env):
+        self.folder, self.argv = Path(folder), [str(word) for word in argv]
+        self.mark = f"RANKPOOL_E2E={uuid.uuid4()}"
+        self.shared_before = set(os.listdir(SHM))
+        with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
+            self.process = subprocess.Popen(
+                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                env={**os.environ, **env, **dict([self.mark.split("=")])},
+            )  # fmt: skip
+
+    # --- what there is to see ---
+
+    def text(self, name):
+        path = self.folder / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def batches(self):
+        """The global batches trained so far, as lines of the digest log."""
+        return self.text("digest").splitlines()
+
+    def processes(self):
+        """The living processes of this run: their number and their environment and arguments."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    environment = Path("/proc", entry, "environ").read_text(errors="replace").split("\0")
+                    if self.mark in environment:
+                        found[int(entry)] = environment, Path("/proc", entry, "cmdline").read_text().split("\0")
+                except (ProcessLookupError, PermissionError, FileNotFoundError):
+                    pass  # it ended, or is not ours
+        return found
+
+    def ranks(self):
+        """The processes that are ranks of the cache."""
+        return [pid for pid, (_, argv) in self.processes().items() if argv[:2] == [self.argv[0], "serve"]]
+
+    def trainers(self):
+        """The training processes and their workers."""
+        return [pid for pid, (env, _) in self.processes().items() if any(v.startswith("RANKPOOL_SOCKET=") for v in env)]
+
+    def session(self):
+        """The session folder in /dev/shm, None when there is none."""
+        return next(SHM.glob(f"rankpool-{os.getuid()}-pid{self.process.pid}-*"), None)
+
+    def ready(self, ranks):
+        """Whether all ranks accept at their doors."""
+        return self.session() and len(list(self.session().glob("r*/ready"))) == ranks
+
+    def leftovers(self):
+        """What came to /dev/shm since the run began and is no living process's."""
+        new = {name for name in os.listdir(SHM) if name not in self.shared_before}
+        own = {name for name in new if f"-pid{self.process.pid}-" in name}
+        others = {name for name in new if name.startswith(("rankpool-", ".rankpool-"))} - own
+        held = set()
+        for maps in Path("/proc").glob("[0-9]*/maps"):
+            try:
+                content = maps.read_text(errors="replace")
+            except OSError:
+                continue
+            held |= {name for name in new if f"{SHM}/{name}" in content}
+        return sorted(new - others - held)
+
+    # --- what there is to do ---
+
+    def wait_for(self, condition, what):
+        """Returns when condition() holds; fails when the run ends before that."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            assert self.process.poll() is None, f"the run ended before {what}\n{self.text('stderr')}"
+            assert time.monotonic() < until, f"waited in vain for {what}\n{self.text('stderr')}"
+            time.sleep(0.005)
+
+    def wait_for_batches(self, n):
+        self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
+
+    def kill(self, pids, number=signal.SIGKILL):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def all_gone(self):
+        """Waits until no process of the run is left, and returns those that do not go."""
+        until = time.monotonic() + 20
+        while self.processes() and time.monotonic() < until:
+            time.sleep(0.02)
+        return self.processes()
+
+    def finish(self):
+        """Waits for the end, asserts that nothing of the run is left on the machine, and returns the result."""
+        try:
+            self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill(self.processes(), signal.SIGQUIT)
+            raise AssertionError(f"the run does not end: {self.argv}\n{self.text('stderr')}") from None
+        assert not self.all_gone(), f"processes survived: {self.processes()}\n{self.text('stderr')}"
+        assert not self.leftovers(), f"left in {SHM}: {self.leftovers()}"
+        events = [json.loads(line) for line in self.text("run.jsonl").splitlines()]
+        return Result(self.process.returncode, self.text("stdout"), self.text("stderr"), events, self.batches())
+
+
+def binary(mpi):
+    """Returns the rankpool that was built with an MPI: openmpi, mpich or nompi."""
+    return BINARIES / mpi / "rankpool"
+
+
+def training(args=(), trainers=1):
+    """Returns the command of python/examples/train.py with the global batch that all tests have."""
+    return [
+        sys.executable, EXAMPLES / "train.py", "--batch-size", GLOBAL_BATCH // trainers,
+        "--digest", "--digest-log", "digest", *args,
+    ]  # fmt: skip
+
+
+def start(folder, data, ranks=1, memory="20%", mpi=None, args=(), options=(), trainers_per_rank=1, command=None):
+    """Starts a training in folder; `args` are train.py's, `options` rankpool's; `command` replaces train.py."""
+    argv = [binary(mpi or ("openmpi" if ranks > 1 else "nompi")), "run", "--ranks", ranks, "--memory", memory]
+    argv += ["--trainers-per-rank", trainers_per_rank, "--log", "run.jsonl", "--progress", 0]
+    for one in data if isinstance(data, (list, tuple)) else [data]:
+        argv += ["--data", one]
+    command = command or training(args, ranks * trainers_per_rank)
+    return Run(folder, [*argv, *options, "--", *command], {})

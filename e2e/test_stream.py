@@ -1,0 +1,68 @@
+"""Training sees the stream that the sampler drew, whatever serves it."""
+
+import subprocess
+import sys
+
+import pytest
+import run
+from conftest import EPOCHS, SAMPLES, make_tree
+
+WAYS = {
+    "20 %": dict(memory="20%"),
+    "100 %, workers": dict(memory="100%", args=["--workers", 2]),
+    "a size": dict(memory="300KiB", args=["--workers", 2]),
+    "4 trainers a rank": dict(trainers_per_rank=4),
+    "2 ranks": dict(ranks=2, args=["--workers", 2]),
+    "2 ranks, 2 trainers each": dict(ranks=2, trainers_per_rank=2, memory="100%"),
+    "2 ranks, lru": dict(ranks=2, options=["--policy", "lru"]),
+    "2 ranks, no memory": dict(ranks=2, memory="0", mpi="mpich"),
+    "4 ranks": dict(ranks=4),
+    "4 ranks, sampler's trainers": dict(ranks=4, memory="100%", options=["--assign", "sampler"]),
+    "4 ranks, MPICH": dict(ranks=4, mpi="mpich"),
+    "2 ranks, MPICH, 2 trainers each": dict(ranks=2, mpi="mpich", trainers_per_rank=2, options=["--assign", "sampler"]),
+}  # fmt: skip
+
+
+def same_stream(train, reference, losses, sampler, args=(), **way):
+    result = train(args=["--epochs", EPOCHS, "--sampler", sampler, *losses, *args], **way).check(EPOCHS, SAMPLES)
+    assert result.digest == reference(sampler).digest
+    return result
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pads(train, reference, losses, way):
+    result = same_stream(train, reference, losses, "pads", **WAYS[way])
+    assert result.summary["fallback_reads"] == 0
+    if WAYS[way].get("memory") == "100%":  # what was drawn once is there
+        assert result.epochs[-1]["storage_reads"] < result.epochs[0]["storage_reads"] / 4
+
+
+@pytest.mark.parametrize("way", ["100 %, workers", "4 ranks"])
+def test_uniform(train, reference, losses, way):
+    same_stream(train, reference, losses, "uniform", **WAYS[way])
+
+
+@pytest.mark.parametrize("way", ["20 %", "2 ranks, 2 trainers each", "4 ranks, MPICH"])
+def test_torch(train, reference, losses, way):
+    same_stream(train, reference, losses, "torch", **WAYS[way])
+
+
+def plain(root, *args):
+    """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
+    command = [sys.executable, run.EXAMPLES / "plain.py", root, *args]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    return done.stdout.split()[1]
+
+
+def test_torch_is_plain_pytorch(tree, reference):
+    assert reference("torch").digest == plain(tree, "--epochs", EPOCHS, "--batch-size", 24)
+
+
+@pytest.mark.parametrize("flags", [[], ["--drop-last"], ["--sampler-drop-last"]])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_torch_is_plain_pytorch_where_sizes_do_not_divide(train, tmp_path, ranks, flags):
+    data = make_tree(tmp_path / "odd", 101)
+    args = ["--epochs", 2, "--seed", 5, *flags]
+    result = train(data=data, ranks=ranks, args=["--sampler", "torch", *args])
+    assert result.code == 0, result.stderr
+    assert result.digest == plain(data, "--world-size", ranks, "--batch-size", 24 // ranks, *args)

@@ -1,0 +1,38 @@
+package mpicache
+
+import (
+	"testing"
+)
+
+// BenchmarkGet serves warm batches of 64 to one Go client, a round trip each.
+func BenchmarkGet(b *testing.B) {
+	cl := newClusterIn(b, b.TempDir, 1, 6400, 4<<20)
+	defer cl.close()
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tr.close()
+	if err := tr.open("sequential", 64); err != nil {
+		b.Fatal(err)
+	}
+	epoch, batch := 0, 100
+	var lease []uint32
+	b.ReportAllocs()
+	for b.Loop() {
+		if batch == 100 {
+			batch = 0
+			if _, err := tr.plan(epoch); err != nil {
+				b.Fatal(err)
+			}
+			epoch++
+		}
+		p := u32s(append([]uint32{0, uint32(epoch - 1), uint32(batch), uint32(len(lease))}, lease...)...)
+		reply, err := tr.Call(KindGet, tr.tally.append(p))
+		if err != nil {
+			b.Fatal(err)
+		}
+		lease = append(lease[:0], le.Uint32(reply))
+		batch++
+	}
+}
