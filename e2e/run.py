@@ -174,10 +174,13 @@ def training(args=(), trainers=1):
     ]  # fmt: skip
 
 
-def start(folder, data, ranks=1, memory="20%", mpi=None, args=(), options=(), trainers_per_rank=1, command=None):
+def start(
+    folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(), trainers_per_rank=1, command=None
+):
     """Starts a training in folder; `args` are train.py's, `options` rankpool's; `command` replaces train.py."""
-    argv = [binary(mpi or ("openmpi" if ranks > 1 else "nompi")), "run", "--ranks", ranks, "--memory", memory]
-    argv += ["--trainers-per-rank", trainers_per_rank, "--log", "run.jsonl", "--progress", 0]
+    argv = [binary(mpi or ("openmpi" if ranks > 1 else "nompi")), "run", "--ranks", ranks]
+    argv += ["--trainers-per-rank", trainers_per_rank, "--memory", memory, "--window", window]
+    argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
     command = command or training(args, ranks * trainers_per_rank)

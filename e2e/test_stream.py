@@ -16,6 +16,7 @@ WAYS = {
     "2 ranks, 2 trainers each": dict(ranks=2, trainers_per_rank=2, memory="100%"),
     "2 ranks, lru": dict(ranks=2, options=["--policy", "lru"]),
     "2 ranks, no memory": dict(ranks=2, memory="0", mpi="mpich"),
+    "2 ranks, no room": dict(ranks=2, memory="0", window="4KiB"),
     "4 ranks": dict(ranks=4),
     "4 ranks, sampler's trainers": dict(ranks=4, memory="100%", options=["--assign", "sampler"]),
     "4 ranks, MPICH": dict(ranks=4, mpi="mpich"),
@@ -32,7 +33,7 @@ def same_stream(train, reference, losses, sampler, args=(), **way):
 @pytest.mark.parametrize("way", WAYS)
 def test_pads(train, reference, losses, way):
     result = same_stream(train, reference, losses, "pads", **WAYS[way])
-    assert result.summary["fallback_reads"] == 0
+    assert result.summary["fallback_reads"] == 0 or "no room" in way
     if WAYS[way].get("memory") == "100%":  # what was drawn once is there
         assert result.epochs[-1]["storage_reads"] < result.epochs[0]["storage_reads"] / 4
 

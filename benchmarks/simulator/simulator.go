@@ -41,7 +41,6 @@ func Run(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.plan(0)
 	for epoch := range cfg.Losses {
 		p.train(epoch)
 	}
@@ -62,6 +61,7 @@ type pool struct {
 	planCfg scheduler.PlanConfig
 	ledger  *scheduler.Ledger
 	plans   []*scheduler.Plan // as rank 0 has them
+	opened  int               // the newest epoch that was begun, -1 before the first
 	ranks   []*rank
 	todo    []func()
 	reads   [][]uint16 // by epoch and sample
@@ -79,7 +79,7 @@ func newPool(cfg Config) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{Config: cfg, reads: make([][]uint16, len(cfg.Losses)+1)}
+	p := &pool{Config: cfg, opened: -1, reads: make([][]uint16, len(cfg.Losses)+1)}
 	for e := range p.reads {
 		p.reads[e] = make([]uint16, n)
 	}
@@ -99,19 +99,14 @@ func newPool(cfg Config) (*pool, error) {
 	return p, nil
 }
 
-// plan makes an epoch's plan for every rank.
-func (p *pool) plan(epoch int) {
-	var scores []float32
-	if p.planCfg.Sampler.Weighted() {
-		scores = p.ledger.Take()
-	}
+// plan makes an epoch's plan for every rank, from scores that do not change; nil when the sampler has no use for them.
+func (p *pool) plan(epoch int, scores []float32) {
 	for r, rank := range p.ranks {
 		cfg := p.planCfg
 		cfg.Rank = r
 		plan := scheduler.NewPlan(cfg, epoch, scores)
 		if r == 0 {
 			p.plans = append(p.plans, plan)
-			p.ledger.Open(plan)
 		}
 		rank.step(scheduler.Planned{Plan: plan})
 	}
@@ -120,10 +115,7 @@ func (p *pool) plan(epoch int) {
 
 // train has all trainers take the batches of an epoch in step, and report.
 func (p *pool) train(epoch int) {
-	for r := range p.ranks {
-		p.ledger.Finish(r, epoch)
-	}
-	p.fold(epoch - 1)
+	p.begin(epoch)
 	plan := p.plans[epoch]
 	p.Begin = append(p.Begin, len(p.IDs))
 	p.IDs = append(p.IDs, plan.IDs...)
@@ -136,21 +128,49 @@ func (p *pool) train(epoch int) {
 			rank.trained(t, epoch, b)
 		}
 		p.settle()
-		p.fold(epoch)
+		p.fold()
+		p.planAhead()
 	}
 }
 
-// fold folds what was reported, and makes the next plan once the scores it needs are there.
-func (p *pool) fold(epoch int) {
-	ready := p.ledger.Fold(func(ids []scheduler.SampleID) {
+// begin makes an epoch the newest one: reports refer to it from now on.
+func (p *pool) begin(epoch int) {
+	if p.planCfg.Sampler.Weighted() {
+		for r := range p.ranks {
+			p.ledger.Finish(r, epoch)
+		}
+		p.fold()
+	}
+	p.planAhead() // of epoch 0
+	p.ledger.Open(p.plans[epoch])
+	p.opened = epoch
+	p.planAhead()
+}
+
+// planAhead makes the plan after the newest epoch, once the scores it is made from are there.
+func (p *pool) planAhead() {
+	next := p.opened + 1
+	if len(p.plans) > next || next == len(p.Losses) {
+		return
+	}
+	if !p.planCfg.Sampler.Weighted() {
+		p.plan(next, nil)
+	} else if p.ledger.Ready() {
+		p.plan(next, p.ledger.Take())
+	}
+}
+
+// fold folds what was reported and refreshes the predictions.
+func (p *pool) fold() {
+	if !p.planCfg.Sampler.Weighted() {
+		return
+	}
+	p.ledger.Fold(func(ids []scheduler.SampleID) {
 		for _, rank := range p.ranks {
 			rank.step(scheduler.Scored{IDs: ids, Scores: p.ledger.Scores()})
 		}
 	})
 	p.settle()
-	if ready && epoch == len(p.plans)-1 && len(p.plans) < len(p.Losses) {
-		p.plan(epoch + 1)
-	}
 }
 
 func (p *pool) later(f func()) { p.todo = append(p.todo, f) }
