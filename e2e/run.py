@@ -141,12 +141,14 @@ class Run:
             except ProcessLookupError:
                 pass
 
-    def all_gone(self):
-        """Waits until no process of the run is left, and returns those that do not go."""
+    def remains(self, allowed=()):
+        """Returns what stays of a run that has ended, but for what is allowed: processes, and names in /dev/shm."""
         until = time.monotonic() + 20
-        while self.processes() and time.monotonic() < until:
+        while True:
+            found = [*self.processes().values(), *(name for name in self.leftovers() if name not in allowed)]
+            if not found or time.monotonic() > until:
+                return found
             time.sleep(0.02)
-        return self.processes()
 
     def finish(self):
         """Waits for the end, asserts that nothing of the run is left on the machine, and returns the result."""
@@ -155,8 +157,8 @@ class Run:
         except subprocess.TimeoutExpired:
             self.kill(self.processes(), signal.SIGQUIT)
             raise AssertionError(f"the run does not end: {self.argv}\n{self.text('stderr')}") from None
-        assert not self.all_gone(), f"processes survived: {self.processes()}\n{self.text('stderr')}"
-        assert not self.leftovers(), f"left in {SHM}: {self.leftovers()}"
+        left = self.remains()
+        assert not left, f"the run left {left}\n{self.text('stderr')}"
         events = [json.loads(line) for line in self.text("run.jsonl").splitlines()]
         return Result(self.process.returncode, self.text("stdout"), self.text("stderr"), events, self.batches())
 

@@ -3,6 +3,8 @@ package mpicache
 import (
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -70,7 +72,11 @@ func (s *stream) onTally(worker uint64, t tally) {
 		return
 	}
 	s.locked(func() {
+		if s.closedEpochs[int(t.epoch)] {
+			return
+		}
 		s.count(int(t.epoch)).tallies[worker] = t
+		s.noteMoved() // it may be what a cache that was away missed
 	})
 }
 
@@ -140,6 +146,7 @@ func (s *stream) closeEpoch(epoch int) {
 	}
 	c := s.sum(epoch)
 	delete(s.epochs, epoch)
+	s.closedEpochs[epoch] = true
 	if r := s.node.report; r != nil {
 		r.add(s.node.cfg.Transport.Rank(), s.index, s.ranksWithTrainers(), c)
 		return
@@ -188,8 +195,17 @@ type gathered struct {
 }
 
 func newReporter(n *Node) *reporter {
-	return &reporter{node: n, open: map[countKey]*gathered{}, total: make([]Count, len(n.cfg.Data)), all: make(chan struct{})}
+	r := &reporter{node: n, open: map[countKey]*gathered{}, total: make([]Count, len(n.cfg.Data)), all: make(chan struct{})}
+	if text, err := os.ReadFile(r.totalsPath()); err == nil {
+		if err := json.Unmarshal(text, &r.total); err != nil || len(r.total) != len(n.cfg.Data) {
+			r.total = make([]Count, len(n.cfg.Data))
+		}
+	}
+	return r
 }
+
+// totalsPath is the file in which the sums over epochs outlive this rank.
+func (r *reporter) totalsPath() string { return filepath.Join(r.node.cfg.Dir, "totals") }
 
 func (r *reporter) onCount(from int, s *stream, text []byte) {
 	var c Count
@@ -252,6 +268,13 @@ func (r *reporter) record(key countKey, g *gathered) {
 	total.add(&g.Count)
 	total.Seconds = seconds
 	total.Epoch++
+	text, err := json.Marshal(r.total)
+	if err == nil {
+		err = writeFile(r.totalsPath(), text)
+	}
+	if err != nil {
+		r.node.cfg.Log.Warn("the sums over epochs are not kept", "error", err)
+	}
 }
 
 func (r *reporter) bye(int) {

@@ -85,9 +85,16 @@ func (c *conn) refuse(err error) {
 	if errors.Is(err, errFrame) {
 		c.node.cfg.Log.Warn("a client of the door was refused", "trainer", c.trainer, "error", err)
 		c.write(appendError(nil, 0, codeProtocol, err.Error()))
+		c.linger()
 	} else if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		c.node.cfg.Log.Debug("a client of the door is gone", "trainer", c.trainer, "error", err)
 	}
+}
+
+// linger hangs up, and returns when the client has done so too: until then it may read what it has leased.
+func (c *conn) linger() {
+	_ = c.sock.CloseWrite() // a client that is gone needs none of this
+	_, _ = io.Copy(io.Discard, c.sock)
 }
 
 // greet takes HELLO and answers with the slab and the data sets.
@@ -271,7 +278,7 @@ func (c *conn) write(b []byte) {
 	defer c.writeMu.Unlock()
 	_ = c.sock.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails when closed, and so does Write
 	if _, err := c.sock.Write(b); err != nil {
-		_ = c.sock.Close() // the reading side ends and cleans up
+		_ = c.sock.CloseWrite() // a client that reads again sees the end, and closes
 	}
 }
 

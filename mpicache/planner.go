@@ -168,6 +168,7 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 	}
 	p.ahead = nil
 	p.opened = append(p.opened, plan.Epoch)
+	delete(s.closedEpochs, plan.Epoch) // it may be trained once more
 	p.opened = p.opened[max(0, len(p.opened)-2):]
 	p.base, p.cut, p.haveCut = base, nil, false
 	if p.weighted() {

@@ -34,7 +34,8 @@ type stream struct {
 	lost  map[uint32]*asking // given up, but the peer may still write to their places
 	bulks map[asker]uint32   // the peer's ticket for the bytes of its question
 
-	epochs map[int]*epochCount
+	epochs       map[int]*epochCount
+	closedEpochs map[int]bool // whose counts have left
 }
 
 const noPlace = -1
@@ -56,7 +57,7 @@ func newStream(n *Node, index int) *stream {
 	s := &stream{
 		node: n, index: index, data: d, place: make([]int64, d.Samples),
 		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
-		epochs: map[int]*epochCount{},
+		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{},
 	}
 	for i := range s.place {
 		s.place[i] = noPlace

@@ -26,7 +26,7 @@ type Result struct {
 	Hits     []int64              // of each epoch, draws that found their sample in its owner's partition
 	Sources  [6]int64             // by scheduler.Source, what was delivered from the second epoch on
 	Capacity int64                // samples that all partitions hold
-	MaxReads int                  // the most that a sample was read from storage in one epoch, over all ranks
+	MaxReads int                  // the most that a sample was read from storage for one epoch, over all ranks
 }
 
 // windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an eighth.
@@ -79,7 +79,7 @@ func newPool(cfg Config) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{Config: cfg, opened: -1, reads: make([][]uint16, len(cfg.Losses)+1)}
+	p := &pool{Config: cfg, opened: -1, reads: make([][]uint16, len(cfg.Losses))}
 	for e := range p.reads {
 		p.reads[e] = make([]uint16, n)
 	}
@@ -190,7 +190,6 @@ type rank struct {
 	number    int
 	stager    *scheduler.Stager
 	delivered scheduler.Deliver
-	epoch     int // of the batch asked for last
 }
 
 // newRank gives rank number its part of the capacity: the parts differ by at most one and sum to the whole.
@@ -207,13 +206,10 @@ func newRank(p *pool, number int, policy scheduler.Policy) *rank {
 
 // step gives the stager an event and begins what it commands.
 func (r *rank) step(e scheduler.Event) {
-	if q, ok := e.(scheduler.Requested); ok {
-		r.epoch = q.Epoch
-	}
 	for _, c := range append([]scheduler.Command(nil), r.stager.Step(e)...) {
 		switch c := c.(type) {
 		case scheduler.Fetch:
-			r.fetch(c.ID)
+			r.fetch(c)
 		case scheduler.Ask:
 			r.pool.later(func() {
 				r.pool.ranks[c.Peer].step(scheduler.Asked{Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
@@ -229,12 +225,17 @@ func (r *rank) step(e scheduler.Event) {
 	}
 }
 
-func (r *rank) fetch(id scheduler.SampleID) {
+// fetch counts a read for the epoch that needs it: needs are global batches, counted over all epochs.
+func (r *rank) fetch(c scheduler.Fetch) {
 	p := r.pool
-	reads := p.reads[r.epoch]
-	reads[id]++
-	p.MaxReads = max(p.MaxReads, int(reads[id]))
-	p.later(func() { r.step(scheduler.Fetched{ID: id}) })
+	epoch, batch := 0, int(c.Need)
+	for batch >= p.plans[epoch].Batches() {
+		batch -= p.plans[epoch].Batches()
+		epoch++
+	}
+	p.reads[epoch][c.ID]++
+	p.MaxReads = max(p.MaxReads, int(p.reads[epoch][c.ID]))
+	p.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
 }
 
 // trained reports the losses of what was delivered, and lets it go.

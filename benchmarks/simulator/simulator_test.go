@@ -17,7 +17,7 @@ func TestTry(t *testing.T) {
 		l            [][]float32
 	}{{1, 64, losses}, {64, 1, losses}, {4, 64, losses}, {64, 4, tiled}, {64, 1, tiled}} {
 		for _, s := range []string{"pads", "uniform", "torch", "subset"} {
-			for _, capacity := range []float64{0.1, 0.2, 0.4} {
+			for _, capacity := range []float64{0,0.1, 0.2, 0.4, 1} {
 				if len(c.l[0]) > 8000 && capacity != 0.2 {
 					continue
 				}

@@ -10,6 +10,7 @@ from .connection import Connection, connection
 from .errors import RankpoolError
 from .index import Index
 from .waiting import Waiting
+from .wire import Tally
 
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
 
@@ -92,10 +93,14 @@ class Dataset:
             if not sound:
                 fields, _ = self._joined(from_storage(link, self.index, batch), link, join)
         finally:
-            if link.in_worker:  # the lease ends now, not with the next request
-                link.send_tally(link.tally(batch.stream, batch.epoch))
+            if link.in_worker:
+                self._counted(link, link.tally(batch.stream, batch.epoch))
         ids = torch.tensor(batch, dtype=torch.int64)
         return (ids, *fields) if isinstance(fields, (tuple, list)) else (ids, fields)
+
+    def _counted(self, link: Connection, tally: Tally) -> None:
+        """Sends what this worker has counted; the lease of its batch ends now, not with the next request."""
+        link.send_tally(tally)
 
     def _joined(self, samples: Samples, link: Connection, join: Callable[[List[tuple]], Any]) -> Tuple[Any, bool]:
         """Returns the fields and whether they are of the samples' bytes: the cache kept its lease to the end."""

@@ -93,7 +93,9 @@ class BatchSampler:
         return self._batches
 
     def __iter__(self) -> Iterator[Batch]:
-        if not self._fresh and not self._warned and self.spec.sampler != "sequential":
+        if not self._fresh and self.spec.sampler == "sequential":
+            self.epoch += 1  # every epoch is the same: nobody has to tell
+        elif not self._fresh and not self._warned:
             self._warned = True
             warnings.warn(f"rankpool: set_epoch was not called; epoch {self.epoch} is trained again", stacklevel=2)
         self._fresh = False
@@ -224,8 +226,10 @@ class BatchSampler:
 
     # --- what a loader tells ---
 
-    def _handed_out(self) -> None:
+    def _handed_out(self, counts: tuple = ()) -> None:
+        """Notes that training got the next batch, with what a worker has counted for it."""
         self._consumed += 1
+        self._connection.tally(self._stream, self._plan.epoch).add(counts)
 
     def _stalled(self, nanoseconds: int, last: bool = False) -> None:
         """Adds to the time that training waited, up to now; tells the cache now and then, and at an epoch's end."""

@@ -8,8 +8,10 @@ from typing import Any, Callable, Iterator, List, Optional
 from torch.utils.data import DataLoader
 
 from .batch import Batch
+from .connection import Connection
 from .dataset import Dataset, collate
 from .errors import RankpoolError
+from .wire import Tally
 
 
 class Loader(DataLoader):
@@ -42,8 +44,9 @@ class Loader(DataLoader):
                 if self.num_workers:  # else the time was counted where it was spent
                     sampler._stalled(waited)
                 waited = 0
-                sampler._handed_out()
-                yield fetched
+                counts, fields = fetched
+                sampler._handed_out(counts)
+                yield tuple(fields)
         finally:
             sampler._stalled(waited if self.num_workers else 0, last=True)
 
@@ -56,12 +59,19 @@ class _Reader(Dataset):
         self._collate = collate_fn
 
     def __getitem__(self, key):
+        """Returns a batch's counts and its fields: workers come and go, and the process that trains adds up."""
         if not isinstance(key, Batch):
             return super().__getitem__(key)
+        self._counts = ()
         try:
-            return self.read(key, self._collate)
+            fields = self.read(key, self._collate)
+            return self._counts, fields
         except RankpoolError as error:
             return _Failed(error)
+
+    def _counted(self, link: Connection, tally: Tally) -> None:
+        self._counts = tally.take()
+        link.send_tally(tally)
 
 
 class _Failed:

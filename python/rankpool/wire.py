@@ -69,6 +69,9 @@ def pack_save(stream: int, epoch: int, batch: int) -> bytes:
     return pack("<III", stream, epoch, batch)
 
 
+_COUNTED = ("hits_local", "hits_remote", "storage_reads", "fallback_reads", "storage_bytes", "fallback_bytes")
+
+
 class Tally:
     """What one connection owner did in one epoch of one stream: running sums since the epoch began."""
 
@@ -82,6 +85,17 @@ class Tally:
         self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = 0
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
+
+    def take(self) -> tuple:
+        """Returns the counts since the last call, for another tally to add, and begins anew."""
+        counts = tuple(getattr(self, field) for field in _COUNTED)
+        self.__init__(self.stream, self.epoch)
+        return counts
+
+    def add(self, counts: tuple) -> None:
+        """Adds what another tally took."""
+        for field, count in zip(_COUNTED, counts):
+            setattr(self, field, getattr(self, field) + count)
 
     def touch(self, now_ns: int) -> None:
         """Notes that the epoch goes on; now_ns is perf_counter_ns's."""

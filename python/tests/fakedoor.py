@@ -128,7 +128,7 @@ class Door:
         except OSError:
             pass
         finally:
-            _shut(sock)
+            _linger(sock)
             with self.changed:
                 for lease in [n for n, (owner, _) in self.leases.items() if owner is who and self.life == life]:
                     self._end(lease)
@@ -307,6 +307,17 @@ def _exactly(sock, size):
             raise OSError("closed")
         parts += part
     return parts
+
+
+def _linger(sock):
+    """Hangs up, and returns when the client has done so too: until then its leases hold."""
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1 << 16):
+            pass
+    except OSError:
+        pass
+    _shut(sock)
 
 
 def _shut(sock):
