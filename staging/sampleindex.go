@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 )
 
 // The sample index is the file that training processes map, to find labels, and to read storage without a rank.
@@ -89,12 +88,13 @@ func writeColumn(w io.Writer, column any) error {
 
 func align8(n uint64) uint64 { return (n + 7) &^ 7 }
 
-// OpenIndex reads a sample index that WriteIndex wrote. What an index does not keep is missing in the manifest: it
-// has no Classes, and its folders have no modification times.
+// OpenIndex maps a sample index that WriteIndex wrote: its columns take no memory beside the file's, and stay mapped
+// as long as the process lives. What an index does not keep is missing in the manifest: it has no Classes, and its
+// folders have no modification times.
 //
 // Errors, one sentence each that names the file: it cannot be read, is no sample index, is truncated or damaged.
 func OpenIndex(path string) (*Manifest, error) {
-	data, err := os.ReadFile(path)
+	data, err := mapFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("staging: sample index: %w", err)
 	}
@@ -117,24 +117,20 @@ func parseIndex(data []byte) (*Manifest, error) {
 	if n > math.MaxUint32 || n*28 > uint64(len(data)) { // 28 bytes of columns a sample
 		return nil, errors.New("is truncated")
 	}
-	m := &Manifest{
-		sizes: make([]int64, n), modTimes: make([]int64, n),
-		labels: make([]uint32, n), inFolder: make([]uint32, n), nameEnds: make([]uint32, n),
-	}
-	columns := []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
-	if header.Flags&indexHasOffsets != 0 {
-		m.offsets = make([]int64, n)
-		columns = append(columns, m.offsets)
-	}
+	m := &Manifest{}
+	wide, narrow := []*[]int64{&m.sizes, &m.modTimes}, []*[]uint32{&m.labels, &m.inFolder, &m.nameEnds}
 	at := uint64(indexHeaderBytes)
-	for _, column := range columns {
-		if at > uint64(len(data)) {
-			return nil, errors.New("is truncated")
-		}
-		if _, err := binary.Decode(data[at:], binary.LittleEndian, column); err != nil {
-			return nil, errors.New("is truncated")
-		}
-		at += align8(uint64(binary.Size(column)))
+	for _, column := range wide {
+		at += takeColumn(column, data, at, n)
+	}
+	for _, column := range narrow {
+		at += takeColumn(column, data, at, n)
+	}
+	if header.Flags&indexHasOffsets != 0 {
+		at += takeColumn(&m.offsets, data, at, n)
+	}
+	if at > uint64(len(data)) {
+		return nil, errors.New("is truncated")
 	}
 	if err := m.parseTexts(data, header); err != nil {
 		return nil, err

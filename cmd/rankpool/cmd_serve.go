@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -141,6 +142,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	if r.transport.Rank() == 0 {
 		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))
 	}
+	debug.FreeOSMemory() // the manifests were read whole
 	r.node, err = mpicache.NewNode(cfg)
 	if err != nil {
 		return err
@@ -214,10 +216,14 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 	if err := staging.WriteIndex(index, m); err != nil {
 		return mpicache.DataSet{}, err
 	}
+	classes := m.Classes()
+	if m, err = staging.OpenIndex(index); err != nil { // one copy in memory serves this rank and its clients
+		return mpicache.DataSet{}, err
+	}
 	fetcher := staging.NewFetcher(m, staging.FetchOptions{})
 	r.fetchers = append(r.fetchers, fetcher)
 	return mpicache.DataSet{
-		Name: set.name, Samples: m.Len(), Classes: m.Classes(), Root: m.Root(), IndexPath: index,
+		Name: set.name, Samples: m.Len(), Classes: classes, Root: m.Root(), IndexPath: index,
 		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
 	}, nil
 }
