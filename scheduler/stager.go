@@ -59,6 +59,10 @@ type StagerConfig struct {
 // aheadBatches bounds the window in batches. 64 batches of a tenth of a second hide storage that takes seconds.
 const aheadBatches = 64
 
+// ahead is how many batches the window may run ahead of the slowest trainer: of a short epoch a quarter, or the window
+// would hold the data set.
+func (p *planned) ahead() int64 { return int64(max(2, min(aheadBatches, p.Batches()/4))) }
+
 // planned is a plan in the stager's list.
 type planned struct {
 	*Plan
@@ -270,7 +274,7 @@ func (s *Stager) mayEnter() bool {
 		return true
 	}
 	slowest, local := s.slowest()
-	if local && pos > slowest+aheadBatches {
+	if local && pos > slowest+s.cur.ahead() {
 		return false
 	}
 	if pos <= s.asked {

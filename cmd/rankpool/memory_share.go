@@ -16,8 +16,11 @@ type memoryPlan struct {
 }
 
 const (
-	// The most that a window is that nobody set: ten seconds of 100 MB/s.
-	maxWindowBytes = 1 << 30
+	// Bounds of a window that nobody set: a batch of 64 samples of 250 KB, if that is no more than half the data, and
+	// ten seconds of 100 MB/s.
+	usualWindowBytes = 16 << 20
+	minWindowBytes   = 1 << 20
+	maxWindowBytes   = 1 << 30
 	// The slab has a sixteenth more than cache and window hold, for what lies between samples of different sizes.
 	slackShare = 16
 )
@@ -71,7 +74,7 @@ func (o *cacheOptions) divide(data []mpicache.DataSet, rank, ranks int) (memoryP
 // due comes in even when it is larger.
 func (o *cacheOptions) windowBytes(owned, largest int64) (int64, error) {
 	if o.window == autoWindow {
-		return max(min(owned/8, maxWindowBytes), 4*largest), nil
+		return max(min(owned/8, maxWindowBytes), min(owned/2, usualWindowBytes), minWindowBytes, 4*largest), nil
 	}
 	return parseSize(o.window)
 }

@@ -11,15 +11,19 @@ import sys
 import threading
 import time
 import weakref
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections import deque
+from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .lease import Lease
+from .waiting import PAUSE_SECONDS
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
+CLOSE_SECONDS = 10.0  # and for a cache that is away, to tell it the counts: a restart takes a few seconds
+KEPT_TALLIES = 8  # ended epochs that a restarted cache hears of again: it may have died before it recorded them
 _BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
 
 
@@ -56,7 +60,7 @@ class Connection:
         self._retry_at = 0.0
         self._ticket = 0
         self._tallies: Dict[int, wire.Tally] = {}
-        self._last_tallies: List[wire.Tally] = []
+        self._ended: Deque[wire.Tally] = deque(maxlen=KEPT_TALLIES)
         self._forget()
 
     def _forget(self) -> None:
@@ -91,13 +95,16 @@ class Connection:
                 return False
             if again:
                 self._say("the cache is back")
-            return self._resume()
+            return self._resume(again)
 
-    def _resume(self) -> bool:
+    def _resume(self, again: bool) -> bool:
+        """Tells a cache that came back what it may have forgotten."""
         try:
             for listener in list(self.listeners):
                 listener._reconnected(self)
-            self._send_last_tallies()
+            if again:
+                for tally in (*self._ended, *self._tallies.values()):
+                    self._send(wire.RELEASE, wire.pack_release((), tally.pack()))
         except (Away, NotReady):
             self._drop()
         return self._sock is not None
@@ -155,8 +162,15 @@ class Connection:
             print(f"rankpool: {what}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Sends the last tallies and ends the connection, and with it all its leases."""
+        """Sends the last tallies and ends the connection, and with it all its leases.
+
+        A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would be lost.
+        """
         with self._lock:
+            if self._tallies and not self.in_worker:
+                until = time.monotonic() + CLOSE_SECONDS
+                while not self.connect() and time.monotonic() < until:
+                    time.sleep(PAUSE_SECONDS)
             if self._sock is not None:
                 for tally in self._tallies.values():
                     self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
@@ -313,15 +327,10 @@ class Connection:
         tally = self._tallies.get(stream)
         if tally is None or tally.epoch != epoch:
             if tally is not None:
-                self._last_tallies.append(tally)
-                self._send_last_tallies()
+                self._ended.append(tally)
+                self.send_tally(tally)
             tally = self._tallies[stream] = wire.Tally(stream, epoch)
         return tally
-
-    def _send_last_tallies(self) -> None:
-        while self._last_tallies and self._sock is not None:
-            self._send(wire.RELEASE, wire.pack_release((), self._last_tallies[0].pack()))
-            self._last_tallies.pop(0)
 
     def get(self, stream: int, epoch: int, batch: int) -> int:
         """Asks for a batch, lets go of the leases that ended, and returns the ticket."""

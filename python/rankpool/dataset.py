@@ -87,14 +87,17 @@ class Dataset:
         import torch
 
         link = self._connection(batch)
+        tally = link.tally(batch.stream, batch.epoch)
+        before = tally.counts()
         samples = take(link, self.index, batch, ask(link, batch))
         try:
             fields, sound = self._joined(samples, link, join)
             if not sound:
+                tally.restore(before)
                 fields, _ = self._joined(from_storage(link, self.index, batch), link, join)
         finally:
             if link.in_worker:
-                self._counted(link, link.tally(batch.stream, batch.epoch))
+                self._counted(link, tally)
         ids = torch.tensor(batch, dtype=torch.int64)
         return (ids, *fields) if isinstance(fields, (tuple, list)) else (ids, fields)
 

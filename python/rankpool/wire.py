@@ -86,9 +86,18 @@ class Tally:
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
 
+    def counts(self) -> tuple:
+        """Returns the counts, for add and restore."""
+        return tuple(getattr(self, field) for field in _COUNTED)
+
+    def restore(self, counts: tuple) -> None:
+        """Goes back to counts: what was counted since does not count."""
+        for field, count in zip(_COUNTED, counts):
+            setattr(self, field, count)
+
     def take(self) -> tuple:
         """Returns the counts since the last call, for another tally to add, and begins anew."""
-        counts = tuple(getattr(self, field) for field in _COUNTED)
+        counts = self.counts()
         self.__init__(self.stream, self.epoch)
         return counts
 
