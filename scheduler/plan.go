@@ -49,6 +49,9 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 	}
 	Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
 	p.view(cfg)
+	if cfg.Samples > 0 {
+		p.Next(0, 0) // has torch make its next permutation now, beside training
+	}
 	return p
 }
 

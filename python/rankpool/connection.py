@@ -167,15 +167,23 @@ class Connection:
         A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would be lost.
         """
         with self._lock:
-            if self._tallies and not self.in_worker:
-                until = time.monotonic() + CLOSE_SECONDS
-                while not self.connect() and time.monotonic() < until:
+            until = time.monotonic() + (CLOSE_SECONDS if self._tallies and not self.in_worker else 0)
+            try:
+                while not self._say_bye() and time.monotonic() < until:
                     time.sleep(PAUSE_SECONDS)
-            if self._sock is not None:
-                for tally in self._tallies.values():
-                    self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
-                self._hang_up()
+            except RankpoolError:  # a cache that will not have us
+                pass
             self._drop()
+
+    def _say_bye(self) -> bool:
+        """Sends the last tallies; returns False when the cache is away."""
+        if self._sock is None and not (self._tallies and self.connect()):
+            return False
+        for tally in self._tallies.values():
+            if not self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack())):
+                return False
+        self._hang_up()
+        return True
 
     def _hang_up(self) -> None:
         """Lets the door read to the end: one that fails to send a reply may never read what came after."""

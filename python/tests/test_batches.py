@@ -168,7 +168,7 @@ def test_reports_of_two_epochs_are_sent_again_in_order(door):
     door.start()
     sampler.set_epoch(3)
     next(iter(sampler))
-    assert [r.kind for r in door.requests] == [1, 2, 5, 5, 5, 5, 3]
+    assert [r.kind for r in door.requests] == [1, 2, 5, 5, 5, 5, 6, 6, 6, 3]
     assert [(e, b, loss) for _, e, b, loss in door.seen(REPORT)] == [
         (e, b, [e + 0.5] * 10) for e in (1, 2) for b in (0, 1)
     ]
