@@ -74,8 +74,11 @@ lint: ## run golangci-lint
 fmt: ## format the Go files
 	$(golangci) fmt ./...
 
-bench: ## run the benchmarks
-	go test -run '^$$' -bench . ./...
+bench: ## measure the ratios of benchmarks/README.md in six minutes (QUICK=1: only see that it works)
+	@$(deps) build bench
+	@$(MAKE) --no-print-directory build
+	$(go_env) go build -trimpath $(go_tags) -o bin/benchmarks ./benchmarks
+	bin/benchmarks -python $(PYTHON) $(if $(QUICK),-quick)
 
 clean: ## remove what make has built
 	rm -rf bin build

@@ -180,11 +180,11 @@ func (s *stream) finish() {
 type reporter struct {
 	node *Node
 
-	mu    sync.Mutex
-	open  map[countKey]*gathered
-	total []Count // by data set
-	byes  int
-	all   chan struct{} // closed when every rank has said bye
+	mu       sync.Mutex
+	open     map[countKey]*gathered
+	recorded []map[int]Count // by data set and epoch
+	byes     int
+	all      chan struct{} // closed when every rank has said bye
 }
 
 type countKey struct{ stream, epoch int }
@@ -195,17 +195,18 @@ type gathered struct {
 }
 
 func newReporter(n *Node) *reporter {
-	r := &reporter{node: n, open: map[countKey]*gathered{}, total: make([]Count, len(n.cfg.Data)), all: make(chan struct{})}
-	if text, err := os.ReadFile(r.totalsPath()); err == nil {
-		if err := json.Unmarshal(text, &r.total); err != nil || len(r.total) != len(n.cfg.Data) {
-			r.total = make([]Count, len(n.cfg.Data))
-		}
+	r := &reporter{node: n, open: map[countKey]*gathered{}, all: make(chan struct{})}
+	if text, err := os.ReadFile(r.recordedPath()); err == nil {
+		_ = json.Unmarshal(text, &r.recorded) // a rank that died as it wrote leaves the file before
+	}
+	if len(r.recorded) != len(n.cfg.Data) {
+		r.recorded = make([]map[int]Count, len(n.cfg.Data))
 	}
 	return r
 }
 
-// totalsPath is the file in which the sums over epochs outlive this rank.
-func (r *reporter) totalsPath() string { return filepath.Join(r.node.cfg.Dir, "totals") }
+// recordedPath is the file in which the epochs that were recorded outlive this rank.
+func (r *reporter) recordedPath() string { return filepath.Join(r.node.cfg.Dir, "recorded") }
 
 func (r *reporter) onCount(from int, s *stream, text []byte) {
 	var c Count
@@ -255,26 +256,41 @@ type epochRecord struct {
 	Count
 }
 
-// record writes the epoch's line: event epoch for the first data set, pass for the others.
+// record writes the epoch's line: event epoch for the first data set, pass for the others. After a restart trainers
+// tell their last epochs again: one that was recorded is not, unless draws were missing.
 func (r *reporter) record(key countKey, g *gathered) {
 	delete(r.open, key)
+	if old, ok := r.recorded[key.stream][key.epoch]; ok && old.Draws() >= g.Draws() {
+		return
+	}
 	event := "epoch"
 	if key.stream > 0 {
 		event = "pass"
 	}
 	r.node.cfg.Record(epochRecord{event, r.node.cfg.Data[key.stream].Name, g.Draws(), g.Count})
-	total := &r.total[key.stream]
-	seconds := total.Seconds + g.Seconds
-	total.add(&g.Count)
-	total.Seconds = seconds
-	total.Epoch++
-	text, err := json.Marshal(r.total)
+	if r.recorded[key.stream] == nil {
+		r.recorded[key.stream] = map[int]Count{}
+	}
+	r.recorded[key.stream][key.epoch] = g.Count
+	text, err := json.Marshal(r.recorded)
 	if err == nil {
-		err = writeFile(r.totalsPath(), text)
+		err = writeFile(r.recordedPath(), text)
 	}
 	if err != nil {
-		r.node.cfg.Log.Warn("the sums over epochs are not kept", "error", err)
+		r.node.cfg.Log.Warn("the counts of the epochs are not kept", "error", err)
 	}
+}
+
+// total is the sum over the epochs of a data set; its Epoch is their number.
+func (r *reporter) total(stream int) Count {
+	var total Count
+	seconds := 0.0
+	for _, c := range r.recorded[stream] {
+		total.add(&c)
+		seconds += c.Seconds
+	}
+	total.Epoch, total.Seconds, total.Metrics = len(r.recorded[stream]), seconds, nil
+	return total
 }
 
 func (r *reporter) bye(int) {
@@ -314,8 +330,7 @@ func (r *reporter) finish(timeout time.Duration) {
 		WallSeconds float64 `json:"wall_seconds"`
 		Count
 	}
-	t := r.total[0]
-	t.Metrics = nil
+	t := r.total(0)
 	r.node.cfg.Record(summary{
 		"summary", r.node.cfg.Data[0].Name, r.node.cfg.Transport.Size(), t.Epoch, t.Draws(), time.Since(r.node.started).Seconds(), t,
 	})

@@ -21,7 +21,9 @@ type conn struct {
 	world   uint32
 	worker  uint64
 
-	writeMu sync.Mutex
+	writeMu sync.Mutex // protects the next two
+	corked  bool       // more requests have been read: their replies leave together
+	out     []byte
 
 	mu        sync.Mutex // protects the rest
 	closed    bool
@@ -71,9 +73,12 @@ func (c *conn) serve() {
 	for {
 		f, err := readFrame(r, &buf)
 		if err == nil {
+			c.cork(frameBuffered(r))
 			leases, err = c.handle(f, leases)
+			c.write(nil)
 		}
 		if err != nil {
+			c.cork(false)
 			c.refuse(err)
 			return
 		}
@@ -272,10 +277,34 @@ func (c *conn) fail(ticket uint32, code uint16, sentence string) {
 	c.write(appendError(nil, ticket, code, sentence))
 }
 
-// write sends whole frames. A client that cannot be written to is left.
+// frameBuffered reports whether a whole frame waits in r.
+func frameBuffered(r *bufio.Reader) bool {
+	if r.Buffered() < frameHeadBytes {
+		return false
+	}
+	head, err := r.Peek(frameHeadBytes)
+	return err == nil && r.Buffered()-frameHeadBytes >= int(le.Uint32(head))
+}
+
+// cork holds back replies until the last of several requests is handled.
+func (c *conn) cork(corked bool) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	c.corked = corked
+}
+
+// write sends whole frames, and those that were held back. A client that cannot be written to is left.
 func (c *conn) write(b []byte) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
+	if c.corked || len(c.out) > 0 {
+		c.out = append(c.out, b...)
+		b = c.out
+	}
+	if c.corked || len(b) == 0 {
+		return
+	}
+	c.out = c.out[:0]
 	_ = c.sock.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails when closed, and so does Write
 	if _, err := c.sock.Write(b); err != nil {
 		_ = c.sock.CloseWrite() // a client that reads again sees the end, and closes

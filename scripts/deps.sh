@@ -3,6 +3,7 @@
 #   build   a C compiler and one MPI
 #   run     what "make run" needs: the above, and PyTorch, Pillow, Fashion-MNIST
 #   test    what "make test" needs: the above, and both MPIs, pytest, Redis
+#   bench   what "make bench" needs: Python and Redis
 # MPI=no leaves MPI and the C compiler out. Where it may not install, it prints the packages and fails.
 set -eu
 here=$(dirname "$0")
@@ -34,12 +35,17 @@ for_run() {
 	need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 }
 
-for_test() {
-	for_run
-	need python3-pytest module pytest
+for_bench() {
+	need python3 program "$python"
 	need redis-server program redis-server
 	need python3-redis module redis
 	need python3-hiredis module hiredis
+}
+
+for_test() {
+	for_run
+	for_bench
+	need python3-pytest module pytest
 	need "gcc libc6-dev" program gcc # the race detector is C
 	[ "$mpi" = no ] && return
 	need "openmpi-bin libopenmpi-dev" program mpicc.openmpi
@@ -49,8 +55,8 @@ for_test() {
 "$here/go-version.sh"
 for target; do
 	case $target in
-	build | run | test) "for_$target" ;;
-	*) echo "usage: deps.sh [build] [run] [test]" >&2; exit 2 ;;
+	build | run | test | bench) "for_$target" ;;
+	*) echo "usage: deps.sh [build] [run] [test] [bench]" >&2; exit 2 ;;
 	esac
 done
 missing=$(printf '%s\n' $missing | sort -u | xargs)

@@ -26,7 +26,14 @@ type Result struct {
 	Hits     []int64              // of each epoch, draws that found their sample in its owner's partition
 	Sources  [6]int64             // by scheduler.Source, what was delivered from the second epoch on
 	Capacity int64                // samples that all partitions hold
-	MaxReads int                  // the most that a sample was read from storage for one epoch, over all ranks
+	Reads    int64                // of storage, by all ranks
+	Missed   int64                // sum over epochs of the samples that had to be read at least once
+}
+
+// LocalShare is the share of deliveries from memory that came from the consumer's own rank.
+func (r *Result) LocalShare() float64 {
+	local, peer := float64(r.Sources[scheduler.FromLocal]), float64(r.Sources[scheduler.FromPeer])
+	return local / (local + peer)
 }
 
 // windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an eighth.
@@ -64,7 +71,7 @@ type pool struct {
 	opened  int               // the newest epoch that was begun, -1 before the first
 	ranks   []*rank
 	todo    []func()
-	reads   [][]uint16 // by epoch and sample
+	readIn  []int // by sample: 1 + the last epoch that it was read for
 }
 
 func newPool(cfg Config) (*pool, error) {
@@ -79,10 +86,7 @@ func newPool(cfg Config) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{Config: cfg, opened: -1, reads: make([][]uint16, len(cfg.Losses))}
-	for e := range p.reads {
-		p.reads[e] = make([]uint16, n)
-	}
+	p := &pool{Config: cfg, opened: -1, readIn: make([]int, n)}
 	p.Result.Capacity = int64(cfg.Capacity * float64(n))
 	p.planCfg = scheduler.PlanConfig{Sampler: sampler, Samples: n, BatchSize: cfg.BatchSize, Ranks: cfg.Ranks}
 	for r := range cfg.Ranks {
@@ -209,7 +213,8 @@ func (r *rank) step(e scheduler.Event) {
 	for _, c := range append([]scheduler.Command(nil), r.stager.Step(e)...) {
 		switch c := c.(type) {
 		case scheduler.Fetch:
-			r.fetch(c)
+			r.pool.Reads++
+			r.pool.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
 		case scheduler.Ask:
 			r.pool.later(func() {
 				r.pool.ranks[c.Peer].step(scheduler.Asked{Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
@@ -225,30 +230,23 @@ func (r *rank) step(e scheduler.Event) {
 	}
 }
 
-// fetch counts a read for the epoch that needs it: needs are global batches, counted over all epochs.
-func (r *rank) fetch(c scheduler.Fetch) {
-	p := r.pool
-	epoch, batch := 0, int(c.Need)
-	for batch >= p.plans[epoch].Batches() {
-		batch -= p.plans[epoch].Batches()
-		epoch++
-	}
-	p.reads[epoch][c.ID]++
-	p.MaxReads = max(p.MaxReads, int(p.reads[epoch][c.ID]))
-	p.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
-}
-
 // trained reports the losses of what was delivered, and lets it go.
 func (r *rank) trained(trainer, epoch, batch int) {
-	d := r.delivered
+	p, d := r.pool, r.delivered
 	losses := make([]float32, len(d.IDs))
 	for i, id := range d.IDs {
-		losses[i] = r.pool.Losses[epoch][id]
+		losses[i] = p.Losses[epoch][id]
 		if epoch > 0 {
-			r.pool.Sources[d.Source[i]]++
+			p.Sources[d.Source[i]]++
+		}
+		if d.Source[i] == scheduler.FromStorage || d.Source[i] == scheduler.FromFallback {
+			if p.readIn[id] != epoch+1 {
+				p.readIn[id] = epoch + 1
+				p.Missed++
+			}
 		}
 	}
-	if err := r.pool.ledger.Report(trainer, epoch, batch, losses); err != nil {
+	if err := p.ledger.Report(trainer, epoch, batch, losses); err != nil {
 		panic(fmt.Sprintf("simulator: epoch %d, batch %d was not delivered as planned: %v", epoch, batch, err))
 	}
 	r.step(scheduler.Released{Lease: d.Lease})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from . import wire
 from .connection import Connection, Spec
@@ -70,17 +70,18 @@ class Samples:
             self._lease = None
 
 
-def ask(connection: Connection, batch: Batch) -> Optional[int]:
-    """Asks for a batch and returns the ticket, None when the cache is away."""
+def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]:
+    """Asks for batches of one epoch, at once, and returns a ticket for each, None when the cache is away."""
     try:
-        if connection.connect():
-            stream, _ = connection.open(batch.spec)
-            if stream != batch.stream:
-                raise RankpoolError(f"rankpool: data set {batch.spec.data!r} was stream {batch.stream}, now {stream}")
-            return connection.get(stream, batch.epoch, batch.number)
+        if batches and connection.connect():
+            first = batches[0]
+            stream, _ = connection.open(first.spec)
+            if stream != first.stream:
+                raise RankpoolError(f"rankpool: data set {first.spec.data!r} was stream {first.stream}, now {stream}")
+            return connection.get(stream, first.epoch, [batch.number for batch in batches])
     except (Away, NotReady):
         pass
-    return None
+    return [None] * len(batches)
 
 
 def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[int]) -> Samples:
@@ -91,9 +92,9 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     tally = connection.tally(batch.stream, batch.epoch)
     began = time.perf_counter_ns()
     try:
-        reply = None if ticket is None else wire.BatchReply(connection.wait(ticket))
-    except (Away, NotReady):
-        reply = None
+        reply = _reply(connection, ticket)
+    except Away:  # it may be back already
+        reply = _reply(connection, ask(connection, [batch])[0], again=True)
     if reply is None:
         samples = from_storage(connection, index, batch)
     else:
@@ -103,6 +104,18 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     if not connection.in_worker:
         tally.stall_ns += now - began
     return samples
+
+
+def _reply(connection: Connection, ticket: Optional[int], again: bool = False) -> Optional[wire.BatchReply]:
+    """Returns the reply, None when the cache has none; raises Away when it went away, but not when asked again."""
+    try:
+        return None if ticket is None else wire.BatchReply(connection.wait(ticket))
+    except Away:
+        if again:
+            return None
+        raise
+    except NotReady:
+        return None
 
 
 def _from_cache(

@@ -17,7 +17,7 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from . import wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .lease import Lease
-from .waiting import PAUSE_SECONDS
+from .waiting import Waiting
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
@@ -167,18 +167,18 @@ class Connection:
         A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would be lost.
         """
         with self._lock:
-            until = time.monotonic() + (CLOSE_SECONDS if self._tallies and not self.in_worker else 0)
+            waiting = Waiting("to take the last counts", CLOSE_SECONDS)
             try:
-                while not self._say_bye() and time.monotonic() < until:
-                    time.sleep(PAUSE_SECONDS)
-            except RankpoolError:  # a cache that will not have us
+                while not self._say_bye():
+                    waiting.pause()
+            except RankpoolError:  # it does not come, or will not have us
                 pass
             self._drop()
 
     def _say_bye(self) -> bool:
-        """Sends the last tallies; returns False when the cache is away."""
-        if self._sock is None and not (self._tallies and self.connect()):
-            return False
+        """Sends the last tallies; returns False when the cache is away and does not know them."""
+        if self._sock is None and (self.in_worker or not self._tallies):
+            return True
         for tally in self._tallies.values():
             if not self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack())):
                 return False
@@ -225,14 +225,17 @@ class Connection:
         return self.wait(self.send(kind, payload))
 
     def _send(self, kind: int, payload: bytes) -> int:
+        self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
+        self._write(wire.frame(kind, ticket, payload))
+        return ticket
+
+    def _write(self, frames: bytes) -> None:
         if self._sock is None:
             raise self._lost()
-        self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
         try:
-            self._sock.sendall(wire.frame(kind, ticket, payload))
+            self._sock.sendall(frames)
         except OSError:
             raise self._lost() from None
-        return ticket
 
     def wait(self, ticket: int) -> bytes:
         """Returns the payload of the reply to ticket.
@@ -340,10 +343,19 @@ class Connection:
             tally = self._tallies[stream] = wire.Tally(stream, epoch)
         return tally
 
-    def get(self, stream: int, epoch: int, batch: int) -> int:
-        """Asks for a batch, lets go of the leases that ended, and returns the ticket."""
-        tally = self.tally(stream, epoch).pack()
-        return self.send(wire.GET, wire.pack_get(stream, epoch, batch, self._take_due(), tally))
+    def get(self, stream: int, epoch: int, batches: Sequence[int]) -> List[int]:
+        """Asks for batches, all in one write, lets go of the leases that ended, and returns the tickets."""
+        with self._lock:
+            tally, due = self.tally(stream, epoch).pack(), self._take_due()
+            frames, tickets = [], []
+            for batch in batches:
+                self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
+                tickets.append(ticket)
+                frames.append(wire.frame(wire.GET, ticket, wire.pack_get(stream, epoch, batch, due, tally)))
+                due = ()
+            self._write(b"".join(frames))
+            self._asked.update(tickets)
+            return tickets
 
     def end(self, lease: Lease) -> None:
         """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still in use."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from collections import deque
+from itertools import islice
+from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
 
 from . import session
 from .batch import Batch, Samples, ask, from_storage, take
@@ -12,6 +14,9 @@ from .index import Index
 from .waiting import Waiting
 from .wire import Tally
 
+# Small batches are asked for several at a time: a request and its answer cost some 30 µs, whatever their size.
+AHEAD_BYTES = 1 << 20
+MAX_AHEAD = 8
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
 
 Transform = Callable[[memoryview, int], Any]
@@ -78,7 +83,7 @@ class Dataset:
         if not isinstance(batch, Batch):
             return [self[id] for id in batch]
         link = self._connection(batch)
-        samples = take(link, self.index, batch, ask(link, batch))
+        samples = take(link, self.index, batch, ask(link, [batch])[0])
         link.hold(samples.take_lease())  # the caller collates the items after this returns
         return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
 
@@ -89,7 +94,7 @@ class Dataset:
         link = self._connection(batch)
         tally = link.tally(batch.stream, batch.epoch)
         before = tally.counts()
-        samples = take(link, self.index, batch, ask(link, batch))
+        samples = take(link, self.index, batch, ask(link, [batch])[0])
         try:
             fields, sound = self._joined(samples, link, join)
             if not sound:
@@ -124,31 +129,34 @@ class Dataset:
             samples.close()
 
     def batches(self, sampler) -> Iterator[Samples]:
-        """Yields the Samples of each batch of the sampler's epoch, with one request ahead; needs no torch.
+        """Yields the Samples of each batch of the sampler's epoch, with requests ahead; needs no torch.
 
         Each is valid until the next one is taken. No transform is applied.
         """
         sampler._loader_workers = 0
         link = sampler._connection
         coming = iter(sampler)
-        ahead = next(coming, None)
-        ticket = ask(link, ahead) if ahead is not None else None
+        asked: Deque[Tuple[Batch, Optional[int]]] = deque()
+        ahead = 1  # batches in a request
         samples = None
         try:
-            while ahead is not None:
-                batch, asked = ahead, ticket
-                ticket, ahead = None, next(coming, None)
-                if ahead is not None:
-                    ticket = ask(link, ahead)
-                samples = take(link, self.index, batch, asked)
+            while True:
+                while len(asked) <= ahead and (more := list(islice(coming, ahead))):
+                    asked.extend(zip(more, ask(link, more)))
+                if not asked:
+                    return
+                samples = take(link, self.index, *asked.popleft())
                 sampler._handed_out()
+                if ahead == 1:
+                    ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + sum(map(len, samples.views)))))
                 yield samples
                 samples.close()
         finally:
             if samples is not None:
                 samples.close()
-            if ticket is not None:
-                link.abandon(ticket)
+            for _, ticket in asked:
+                if ticket is not None:
+                    link.abandon(ticket)
             sampler._stalled(0, last=True)
 
     def _connection(self, batch: Batch) -> Connection:

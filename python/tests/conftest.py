@@ -32,6 +32,7 @@ def door(tmp_path, monkeypatch):
     monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.001)
     served = Door(path, [train, test])
     yield served
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.0)
     connection._close_all()
     served.kill()
     assert served.faults == []

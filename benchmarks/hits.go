@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+
+	"rankpool/benchmarks/simulator"
+)
+
+var hitsSection = section{
+	name: "hits",
+	about: "the real schedulers of all ranks, simulated without faults, on losses recorded from training (8,000 samples, 10 epochs; the first three warm up), " +
+		"next to Bélády's MIN with bypass on the same draws, which knows the future; each row is the worst of 10, 20 and 40 % capacity. With 64 owners a partition is 12 to 50 samples; " +
+		"\"32,000 samples\" has every recorded sample four times, for partitions of 50 to 200. Node-local: hits in the consumer's own rank, of all hits. " +
+		"Reads: reads of storage by all ranks, for each sample that had to be read in an epoch; pads draws a sample several times an epoch.",
+	measure: (*bench).hits,
+}
+
+const (
+	lossesPath = "scheduler/testdata/fashion-cnn-8k-losses.npy"
+	warmEpochs = 3
+)
+
+// samplers that the bars are for.
+var samplers = []string{"pads", "uniform", "torch", "subset"}
+
+// job is a pool of ranks that is simulated.
+type job struct {
+	title            string
+	ranks, batchSize int
+	tile             int // copies of every sample
+}
+
+var (
+	oneOwner   = job{"1 owner", 1, 64, 1}
+	fewOwners  = job{"4 ranks × 64", 4, 64, 1}
+	manyOwners = job{"64 owners", 64, 1, 1}
+	manyTiled  = job{"64 owners, 32,000 samples", 64, 1, 4}
+)
+
+// outcome is a simulated job next to MIN.
+type outcome struct {
+	sampler    string
+	capacity   float64
+	hits, most float64 // shares of the draws
+	local      float64 // share of the hits
+	reads      float64 // of storage, for each sample that was missed in an epoch
+}
+
+func (b *bench) hits() ([]row, error) {
+	losses, err := simulator.LoadLosses(lossesPath)
+	if err != nil {
+		return nil, err
+	}
+	jobs := []job{oneOwner, manyOwners, manyTiled}
+	capacities := []float64{0.1, 0.2, 0.4}
+	if b.quick {
+		losses, jobs, capacities = losses[:warmEpochs+1], []job{oneOwner, manyOwners}, capacities[1:2]
+	}
+	var rows []row
+	for _, j := range jobs {
+		limit := 0.98
+		if j.ranks == 1 {
+			limit = 0.995
+		}
+		outcomes, err := j.simulate(losses, capacities)
+		if err != nil {
+			return nil, err
+		}
+		for _, sampler := range samplers {
+			o := worst(outcomes, sampler, func(o outcome) float64 { return o.hits / o.most })
+			rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN, %s, %s at %.0f %%", j.title, o.sampler, 100*o.capacity),
+				percent(o.hits), percent(o.most), o.hits/o.most, atLeast, limit))
+		}
+	}
+	outcomes, err := fewOwners.simulate(losses, capacities)
+	if err != nil {
+		return nil, err
+	}
+	o := worst(outcomes, "", func(o outcome) float64 { return o.local })
+	rows = append(rows, ratioRow(fmt.Sprintf("node-local share of hits, %s, %s at %.0f %%", fewOwners.title, o.sampler, 100*o.capacity),
+		percent(o.local), "", o.local, atLeast, 0.95))
+	for _, sampler := range samplers {
+		o := worst(outcomes, sampler, func(o outcome) float64 { return -o.reads })
+		rows = append(rows, ratioRow(fmt.Sprintf("storage reads / samples missed, %s, %s at %.0f %%", fewOwners.title, sampler, 100*o.capacity),
+			"", "", o.reads, atMost, 1))
+	}
+	return rows, nil
+}
+
+// simulate runs the job with every sampler and capacity, on two cores.
+func (j job) simulate(losses [][]float32, capacities []float64) ([]outcome, error) {
+	losses = simulator.Tile(losses, j.tile)
+	outcomes := make([]outcome, len(samplers)*len(capacities))
+	errs := make([]error, len(outcomes))
+	places := make(chan int)
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for i := range places {
+				outcomes[i], errs[i] = j.compare(losses, samplers[i/len(capacities)], capacities[i%len(capacities)])
+			}
+		})
+	}
+	for i := range outcomes {
+		places <- i
+	}
+	close(places)
+	workers.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return outcomes, nil
+}
+
+// compare runs one simulation, and MIN on its draws.
+func (j job) compare(losses [][]float32, sampler string, capacity float64) (outcome, error) {
+	r, err := simulator.Run(simulator.Config{
+		Losses: losses, Sampler: sampler, Policy: "clairvoyant", Ranks: j.ranks, BatchSize: j.batchSize, Capacity: capacity, Seed: 1,
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	warm := r.Begin[warmEpochs]
+	draws := float64(len(r.IDs) - warm)
+	o := outcome{sampler: sampler, capacity: capacity, reads: float64(r.Reads) / float64(r.Missed), local: r.LocalShare()}
+	for _, hits := range r.Hits[warmEpochs:] {
+		o.hits += float64(hits) / draws
+	}
+	for _, hit := range simulator.MinHits(r.IDs, len(losses[0]), r.Capacity)[warm:] {
+		if hit {
+			o.most += 1 / draws
+		}
+	}
+	return o, nil
+}
+
+// worst returns the outcome of a sampler ("": of any) with the least score.
+func worst(outcomes []outcome, sampler string, score func(outcome) float64) outcome {
+	var found *outcome
+	for i := range outcomes {
+		o := &outcomes[i]
+		if (sampler == "" || o.sampler == sampler) && (found == nil || score(*o) < score(*found)) {
+			found = o
+		}
+	}
+	return *found
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

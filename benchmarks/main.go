@@ -1,0 +1,141 @@
+// Command benchmarks measures rankpool side by side with what it is to be compared with, in one run on one machine, and prints a table
+// of ratios and their bars. "make bench" builds and runs it; README.md says what each row means.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// bench is one run of the benchmarks.
+type bench struct {
+	quick  bool   // small sizes, to see that everything works
+	tool   string // path of rankpool
+	python string
+	dir    string // in memory, for data and results
+}
+
+// section measures one or more rows.
+type section struct {
+	name    string
+	about   string // how it is measured, for people
+	measure func(*bench) ([]row, error)
+}
+
+var sections = []section{
+	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection, boundarySection,
+}
+
+// children are what the benchmarks start as processes of their own, by name.
+var children = map[string]func(args []string) (any, error){
+	"plan":   planChild,
+	"remote": remoteChild,
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "child" {
+		runChild(os.Args[2], os.Args[3:])
+		return
+	}
+	var b bench
+	only := flag.String("only", "", "sections to run, separated by commas (default: all)")
+	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells nothing about speed")
+	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")
+	flag.StringVar(&b.python, "python", "/usr/bin/python3", "a Python with redis and hiredis")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of the repository")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	chosen, err := choose(*only)
+	if err != nil || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err, strings.Join(flag.Args(), " "))
+		os.Exit(2)
+	}
+	if !b.run(chosen) {
+		os.Exit(1)
+	}
+}
+
+// choose returns the named sections, all for "".
+func choose(names string) ([]section, error) {
+	if names == "" {
+		return sections, nil
+	}
+	var chosen []section
+	for name := range strings.SplitSeq(names, ",") {
+		n := len(chosen)
+		for _, s := range sections {
+			if s.name == name {
+				chosen = append(chosen, s)
+			}
+		}
+		if n == len(chosen) {
+			return nil, fmt.Errorf("there is no section %q", name)
+		}
+	}
+	return chosen, nil
+}
+
+// run measures the sections one after the other and prints the table; false when one could not be measured. A bar that is missed is
+// no failure: the machine may be busy.
+func (b *bench) run(chosen []section) bool {
+	dir, err := os.MkdirTemp("/dev/shm", "rankpool-bench-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks: data lies in memory while it is measured:", err)
+		return false
+	}
+	defer os.RemoveAll(dir)
+	b.dir = dir
+	var rows []row
+	failed := 0
+	for _, s := range chosen {
+		fmt.Fprintf(os.Stderr, "%-14s ", s.name)
+		began := time.Now()
+		measured, err := s.measure(b)
+		fmt.Fprintf(os.Stderr, "%5.1f s\n", time.Since(began).Seconds())
+		if err != nil {
+			failed++
+			fmt.Fprintf(os.Stderr, "benchmarks: %s: %v\n", s.name, err)
+		}
+		rows = append(rows, measured...)
+	}
+	b.print(chosen, rows)
+	return failed == 0
+}
+
+func (b *bench) print(chosen []section, rows []row) {
+	if b.quick {
+		fmt.Println("A quick run: the numbers below are of sizes that say nothing.")
+	}
+	fmt.Print(table(rows))
+	fmt.Println()
+	for _, s := range chosen {
+		fmt.Printf("%s: %s\n", s.name, s.about)
+	}
+}
+
+// runChild runs a child and prints its result as JSON; ranks other than the one with the result print nothing.
+func runChild(name string, args []string) {
+	child, ok := children[name]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "benchmarks: there is no child", name)
+		os.Exit(2)
+	}
+	result, err := child(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+	if result == nil {
+		return
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+}

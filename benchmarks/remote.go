@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"strconv"
+
+	"rankpool/mpicache"
+)
+
+var remoteSection = section{
+	name: "remote",
+	about: "rank 1 of two on this machine reads batches of 64 samples of 110 KiB out of rank 0's slab into its own, four batches asked for ahead: " +
+		"through the transport of the ranks, and by bare MPI_Isend and MPI_Irecv of the same bytes. In turns, eleven rounds, medians.",
+	measure: (*bench).remote,
+}
+
+func (b *bench) remote() ([]row, error) {
+	if mpicache.MPIFlavour() == "" {
+		return []row{{what: "110 KiB remote reads / raw MPI transfer", ours: "built without MPI"}}, nil
+	}
+	launcher, err := mpirun()
+	if err != nil {
+		return nil, err
+	}
+	batches, rounds := 40, 11
+	if b.quick {
+		batches, rounds = 2, 1
+	}
+	var rates mpicache.RemoteRates
+	if err := inChild(launcher, &rates, "remote", strconv.Itoa(batches), strconv.Itoa(rounds)); err != nil {
+		return nil, err
+	}
+	return []row{ratioRow("110 KiB remote reads / raw MPI transfer ("+mpicache.MPIFlavour()+")",
+		rateText(rates.Transport), rateText(rates.RawMPI), rates.Transport/rates.RawMPI, atLeast, 0.9)}, nil
+}
+
+// mpirun returns the words that start two ranks under the MPI that this program is built with.
+func mpirun() ([]string, error) {
+	flavour := mpicache.MPIFlavour()
+	var options []string
+	if flavour == "openmpi" {
+		options = []string{"--oversubscribe", "--bind-to", "none"}
+	}
+	for _, name := range []string{"mpirun." + flavour, "mpirun"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return append(append([]string{path}, options...), "-n", "2"), nil
+		}
+	}
+	return nil, errors.New("there is no mpirun in $PATH")
+}
+
+// remoteChild is one of the two ranks; args are the batches of a round and the rounds.
+func remoteChild(args []string) (any, error) {
+	batches, err := strconv.Atoi(args[0])
+	if err != nil {
+		return nil, err
+	}
+	rounds, err := strconv.Atoi(args[1])
+	if err != nil {
+		return nil, err
+	}
+	t, err := mpicache.NewMPI()
+	if err != nil {
+		return nil, err
+	}
+	rates, err := mpicache.MeasureRemote(t, mpicache.RemoteRead{SampleBytes: 110 << 10, Batch: 64, Ahead: 4, Batches: batches, Rounds: rounds})
+	if err := errors.Join(err, t.Close()); err != nil {
+		return nil, err
+	}
+	if rates == (mpicache.RemoteRates{}) {
+		return nil, nil
+	}
+	return rates, nil
+}

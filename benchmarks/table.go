@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// row is a line of the table. The texts have their units.
+type row struct {
+	what, ours, other string
+	ratio             string // "" where there is nothing to divide by
+	value             float64
+	bar               bar
+}
+
+// bar is what a value must reach; the zero bar asks for nothing.
+type bar struct {
+	is      relation
+	limit   float64
+	display string // "" for a ratio
+}
+
+type relation uint8
+
+const (
+	none relation = iota
+	atLeast
+	atMost
+)
+
+// ratioRow compares two measurements of one kind by ours / other.
+func ratioRow(what, ours, other string, ratio float64, is relation, limit float64) row {
+	return row{what, ours, other, ratioText(ratio), ratio, bar{is: is, limit: limit}}
+}
+
+// plainRow compares a measurement with a fixed bar.
+func plainRow(what, ours, other string, value, limit float64, display string) row {
+	return row{what: what, ours: ours, other: other, value: value, bar: bar{atMost, limit, display}}
+}
+
+// ratioText has three digits that matter, so that 0.9949 is not shown as the 0.995 that it misses.
+func ratioText(ratio float64) string {
+	switch {
+	case ratio < 1:
+		return fmt.Sprintf("%.4f", ratio)
+	case ratio < 10:
+		return fmt.Sprintf("%.2f", ratio)
+	}
+	return fmt.Sprintf("%.0f", ratio)
+}
+
+func (b bar) String() string {
+	text := b.display
+	if text == "" {
+		text = fmt.Sprint(b.limit)
+	}
+	switch b.is {
+	case atLeast:
+		return "≥ " + text
+	case atMost:
+		return "≤ " + text
+	}
+	return ""
+}
+
+func (r row) verdict() string {
+	switch {
+	case r.bar.is == none:
+		return ""
+	case r.bar.is == atLeast && r.value >= r.bar.limit, r.bar.is == atMost && r.value <= r.bar.limit:
+		return "yes"
+	}
+	return "no"
+}
+
+// table formats rows as a Markdown table whose columns are aligned in plain text too.
+func table(rows []row) string {
+	cells := [][]string{{"what", "ours", "other", "ratio", "bar", "ok?"}}
+	for _, r := range rows {
+		cells = append(cells, []string{r.what, r.ours, r.other, r.ratio, r.bar.String(), r.verdict()})
+	}
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	rule := make([]string, len(widths))
+	for i, width := range widths {
+		rule[i] = strings.Repeat("-", width)
+	}
+	var text strings.Builder
+	for _, line := range slices.Insert(cells, 1, rule) {
+		for i, cell := range line {
+			text.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
+		}
+		text.WriteString("|\n")
+	}
+	return text.String()
+}
+
+// median returns the middle of values, the upper one of two.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}

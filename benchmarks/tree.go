@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+)
+
+// classes is the number of folders of a data set that is made for a benchmark.
+const classes = 100
+
+// makeTree writes a data set of files of random bytes.
+func makeTree(dir string, samples, sampleBytes int) error {
+	noise := rand.NewChaCha8([32]byte{})
+	content := make([]byte, sampleBytes)
+	return eachFile(dir, samples, func(path string, _ int) error {
+		_, _ = noise.Read(content) // It never fails.
+		return os.WriteFile(path, content, 0o600)
+	})
+}
+
+// makeLinks makes a data set that has many names and few files: each class has one file, and links to it.
+func makeLinks(dir string, samples, sampleBytes int) error {
+	first := make([]string, classes)
+	return eachFile(dir, samples, func(path string, i int) error {
+		if class := i % classes; i >= classes {
+			return os.Link(first[class], path)
+		}
+		first[i] = path
+		return os.WriteFile(path, make([]byte, sampleBytes), 0o600)
+	})
+}
+
+// eachFile makes the folders of the classes and calls make for the path of each sample.
+func eachFile(dir string, samples int, make func(path string, i int) error) error {
+	for c := range classes {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("%03d", c)), 0o700); err != nil {
+			return err
+		}
+	}
+	for i := range samples {
+		if err := make(filepath.Join(dir, fmt.Sprintf("%03d/%08d.bin", i%classes, i)), i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
