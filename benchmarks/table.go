@@ -40,10 +40,10 @@ func plainRow(what, ours, other string, value, limit float64, display string) ro
 	return row{what: what, ours: ours, other: other, value: value, bar: bar{atMost, limit, display}}
 }
 
-// ratioText has three digits that matter, so that 0.9949 is not shown as the 0.995 that it misses.
+// ratioText shows four digits near 1, so that 0.9949 is not shown as the 0.995 that it misses.
 func ratioText(ratio float64) string {
 	switch {
-	case ratio < 1:
+	case ratio < 1.2:
 		return fmt.Sprintf("%.4f", ratio)
 	case ratio < 10:
 		return fmt.Sprintf("%.2f", ratio)

@@ -23,7 +23,7 @@ RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attemp
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
 CLOSE_SECONDS = 10.0  # and for a cache that is away, to tell it the counts: a restart takes a few seconds
-KEPT_TALLIES = 8  # ended epochs that a restarted cache hears of again: it may have died before it recorded them
+KEPT = 8  # tallies and metrics of ended epochs that a restarted cache hears again: perhaps it had not recorded them
 _BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
 
 
@@ -60,7 +60,8 @@ class Connection:
         self._retry_at = 0.0
         self._ticket = 0
         self._tallies: Dict[int, wire.Tally] = {}
-        self._ended: Deque[wire.Tally] = deque(maxlen=KEPT_TALLIES)
+        self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
+        self._metrics: Deque[bytes] = deque(maxlen=KEPT)
         self._forget()
 
     def _forget(self) -> None:
@@ -103,6 +104,8 @@ class Connection:
             for listener in list(self.listeners):
                 listener._reconnected(self)
             if again:
+                for metric in self._metrics:
+                    self._send(wire.METRIC, metric)
                 for tally in (*self._ended, *self._tallies.values()):
                     self._send(wire.RELEASE, wire.pack_release((), tally.pack()))
         except (Away, NotReady):
@@ -219,6 +222,11 @@ class Connection:
         except Away:
             pass
         return False
+
+    def post_metric(self, metric: dict) -> None:
+        """Sends a METRIC, and keeps it for a cache that comes back."""
+        self._metrics.append(wire.compact(metric))
+        self.post(wire.METRIC, self._metrics[-1])
 
     def request(self, kind: int, payload: bytes) -> bytes:
         """Sends one request and returns the payload of its reply."""

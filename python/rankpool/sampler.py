@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from math import isfinite
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional
 
 from . import session, wire
 from .batch import Batch
@@ -57,7 +57,6 @@ class BatchSampler:
         self._warned = False
         self._plan: Optional[wire.Plan] = None
         self._reports = Reports()
-        self._metrics: Dict[Tuple[int, str], bytes] = {}  # of this epoch and the one before, to be sent again
         self._consumed = 0
         # The workers of the loader that counts the batches handed out; None: the iteration itself counts.
         self._loader_workers: Optional[int] = None
@@ -157,10 +156,9 @@ class BatchSampler:
         """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is enough."""
         if not isfinite(value):
             raise ValueError(f"rankpool: the metric {name} is {value}")
-        metric = wire.compact({"stream": self._stream, "epoch": self.epoch, "name": name, "value": float(value)})
-        self._metrics = {key: kept for key, kept in self._metrics.items() if key[0] >= self.epoch - 1}
-        self._metrics[self.epoch, name] = metric
-        self._connection.post(wire.METRIC, metric)
+        self._connection.post_metric(
+            {"stream": self._stream, "epoch": self.epoch, "name": name, "value": float(value)}
+        )
 
     def _current_plan(self) -> wire.Plan:
         if self._plan is None:
@@ -172,8 +170,6 @@ class BatchSampler:
         stream, _ = link.open(self.spec)
         for epoch, number, row in self._reports:
             link._send(wire.REPORT, wire.pack_report(stream, epoch, number, row))
-        for metric in self._metrics.values():
-            link._send(wire.METRIC, metric)
 
     # --- checkpoints ---
 
