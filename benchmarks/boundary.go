@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,7 +26,7 @@ func (b *bench) boundary() ([]row, error) {
 		samples, epochs = 2_000, 2
 	}
 	dir := filepath.Join(b.dir, "data")
-	defer os.RemoveAll(dir)
+	defer remove(dir)
 	if err := makeTree(dir, samples, 3_000); err != nil {
 		return nil, err
 	}

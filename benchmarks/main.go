@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -16,7 +18,7 @@ type bench struct {
 	quick  bool   // small sizes, to see that everything works
 	tool   string // path of rankpool
 	python string
-	dir    string // in memory, for data and results
+	dir    string // in memory, for data sets and results
 }
 
 // section measures one or more rows.
@@ -45,6 +47,7 @@ func main() {
 	only := flag.String("only", "", "sections to run, separated by commas (default: all)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")
+	flag.StringVar(&b.dir, "dir", "/dev/shm", "a folder in memory, for data sets and results (1 GiB; 100 MiB for a quick run)")
 	flag.StringVar(&b.python, "python", "/usr/bin/python3", "a Python with redis and hiredis")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of the repository")
@@ -56,7 +59,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err, strings.Join(flag.Args(), " "))
 		os.Exit(2)
 	}
-	if !b.run(chosen) {
+	rows, ok := b.run(chosen)
+	b.print(chosen, rows)
+	if !ok {
 		os.Exit(1)
 	}
 }
@@ -81,31 +86,36 @@ func choose(names string) ([]section, error) {
 	return chosen, nil
 }
 
-// run measures the sections one after the other and prints the table; false when one could not be measured. A bar that is missed is
-// no failure: the machine may be busy.
-func (b *bench) run(chosen []section) bool {
-	dir, err := os.MkdirTemp("/dev/shm", "rankpool-bench-")
+// run measures the sections one after the other; ok is false when one could not be measured. A bar that is missed is no failure: the
+// machine may be busy.
+func (b *bench) run(chosen []section) (rows []row, ok bool) {
+	dir, err := os.MkdirTemp(b.dir, "rankpool-bench-")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchmarks: data lies in memory while it is measured:", err)
-		return false
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		return nil, false
 	}
-	defer os.RemoveAll(dir)
+	defer remove(dir)
 	b.dir = dir
-	var rows []row
-	failed := 0
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted // What was started gets the terminal's signal too.
+		remove(dir)
+		os.Exit(1)
+	}()
+	ok = true
 	for _, s := range chosen {
 		fmt.Fprintf(os.Stderr, "%-14s ", s.name)
 		began := time.Now()
 		measured, err := s.measure(b)
 		fmt.Fprintf(os.Stderr, "%5.1f s\n", time.Since(began).Seconds())
 		if err != nil {
-			failed++
+			ok = false
 			fmt.Fprintf(os.Stderr, "benchmarks: %s: %v\n", s.name, err)
 		}
 		rows = append(rows, measured...)
 	}
-	b.print(chosen, rows)
-	return failed == 0
+	return rows, ok
 }
 
 func (b *bench) print(chosen []section, rows []row) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 )
 
@@ -45,7 +44,7 @@ func (b *bench) memory() ([]row, error) {
 
 func (b *bench) rankMemory(samples int) (*memoryResult, error) {
 	dir := filepath.Join(b.dir, "links")
-	defer os.RemoveAll(dir)
+	defer remove(dir)
 	if err := makeLinks(dir, samples, 1024); err != nil {
 		return nil, err
 	}

@@ -77,8 +77,9 @@ func planChild(args []string) (any, error) {
 	runtime.KeepAlive(plan)
 	for epoch := range rounds {
 		began := time.Now()
-		plan = scheduler.NewPlan(cfg, epoch+1, scores)
+		plan := scheduler.NewPlan(cfg, epoch+1, scores)
 		result.Seconds = append(result.Seconds, time.Since(began).Seconds())
+		runtime.KeepAlive(plan)
 	}
 	return result, nil
 }

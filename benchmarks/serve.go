@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -54,7 +53,7 @@ func (b *bench) served() ([]row, error) {
 // race runs serve.py over a new data set, and checks that rankpool read storage in the first epoch only.
 func (b *bench) race(samples, sampleBytes, rounds int) (*servedResult, error) {
 	dir := filepath.Join(b.dir, "data")
-	defer os.RemoveAll(dir)
+	defer remove(dir)
 	if err := makeTree(dir, samples, sampleBytes); err != nil {
 		return nil, err
 	}

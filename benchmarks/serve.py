@@ -166,14 +166,14 @@ class Race:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--out", required=True, help="the result; beside it lie the packed file and Redis' socket")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch", type=int, default=64)
     args = parser.parse_args()
     data = rankpool.Dataset()
     sampler = rankpool.BatchSampler(data, args.batch, sampler="uniform")
     samples = [data.index.read(id) for id in range(len(data))]
-    folder = tempfile.mkdtemp(prefix="rankpool-bench-", dir="/dev/shm")
+    folder = tempfile.mkdtemp(dir=Path(args.out).parent)
     server = None
     try:
         server = Redis(folder, samples)

@@ -46,3 +46,10 @@ func eachFile(dir string, samples int, make func(path string, i int) error) erro
 	}
 	return nil
 }
+
+// remove removes a folder; one that stays is told of, for it takes memory.
+func remove(dir string) {
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+	}
+}

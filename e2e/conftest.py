@@ -6,12 +6,7 @@ import os
 import numpy
 import pytest
 import run
-from PIL import Image
-
-EPOCHS = 3
-SAMPLES = 360
-BATCHES = SAMPLES // run.GLOBAL_BATCH  # of an epoch
-
+from dataset import EPOCHS, SAMPLES, make_tree
 
 def pytest_sessionstart(session):
     missing = [mpi for mpi in ("openmpi", "mpich", "nompi") if not os.access(run.binary(mpi), os.X_OK)]
@@ -23,18 +18,6 @@ def pytest_sessionstart(session):
 def cache_home(tmp_path_factory):
     """Keeps the manifests that rankpool caches out of the user's folder."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-
-
-def make_tree(root, samples, side=None):
-    """Writes `samples` PNG files of noise into the class folders a, b and c, of sides 8 to 63 unless given."""
-    noise = numpy.random.default_rng(1)
-    for name in "abc":
-        (root / name).mkdir(parents=True)
-    for i in range(samples):
-        edge = side or int(noise.integers(8, 64))
-        image = Image.fromarray(noise.integers(0, 256, (edge, edge), dtype=numpy.uint8))
-        image.save(root / "abc"[i % 3] / f"{i:05}.png", compress_level=1)
-    return root
 
 
 @pytest.fixture(scope="session")

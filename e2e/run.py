@@ -10,10 +10,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataset import GLOBAL_BATCH
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "python" / "examples"
-BINARIES = Path(os.environ["RANKPOOL_BINARIES"])  # openmpi/rankpool, mpich/rankpool, nompi/rankpool
-GLOBAL_BATCH = 24  # divides by 1, 2 and 4 trainers
+BINARIES = Path(os.environ.get("RANKPOOL_BINARIES", "bin"))  # openmpi/rankpool, mpich/rankpool, nompi/rankpool
 PATIENCE_SECONDS = 120  # for what takes a few seconds on an idle machine
 SHM = Path("/dev/shm")
 
@@ -168,6 +169,13 @@ def binary(mpi):
     return BINARIES / mpi / "rankpool"
 
 
+def plain(root, *args):
+    """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
+    command = [sys.executable, EXAMPLES / "plain.py", root, *args]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    return done.stdout.split()[1]
+
+
 def training(args=(), trainers=1):
     """Returns the command of python/examples/train.py with the global batch that all tests have."""
     return [
@@ -185,5 +193,5 @@ def start(
     argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
-    command = command or training(args, ranks * trainers_per_rank)
+    command = training(args, ranks * trainers_per_rank) if command is None else command
     return Run(folder, [*argv, *options, "--", *command], {})

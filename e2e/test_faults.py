@@ -1,17 +1,19 @@
 """Ranks die; training goes on, on the same stream, and every draw is counted once."""
 
 import signal
+import sys
 
 import pytest
-from conftest import BATCHES, EPOCHS, SAMPLES
+from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
+from run import ROOT
 
 
 @pytest.fixture
 def disturbed(start, reference, losses):
     """disturbed(hurt, **way) trains with pads while hurt(run) does harm; returns the result, checked."""
 
-    def disturbed(hurt, **way):
-        one = start(**way, args=["--epochs", EPOCHS, "--sampler", "pads", *losses])
+    def disturbed(hurt, args=(), **way):
+        one = start(**way, args=["--epochs", EPOCHS, "--sampler", "pads", *losses, *args])
         hurt(one)
         result = one.finish().check(EPOCHS, SAMPLES)
         assert result.batches == reference("pads").batches
@@ -62,15 +64,39 @@ def test_killed_in_the_last_epoch(disturbed):
     disturbed(lambda run: kill_ranks(run, EPOCHS * BATCHES - 4, back=False))
 
 
-def test_workers_outlive_ranks(disturbed, start, reference, losses):
-    args = ["--epochs", EPOCHS, "--sampler", "pads", "--workers", 2, *losses]
-    one = start(ranks=2, args=args)
-    kill_ranks(one, BATCHES + 5)
-    assert one.finish().check(EPOCHS, SAMPLES).digest == reference("pads").digest
+@pytest.mark.parametrize("back", [True, False])
+def test_workers_outlive_ranks(disturbed, back):
+    disturbed(lambda run: kill_ranks(run, BATCHES + 5, back=back), ranks=2, args=["--workers", 2])
 
 
-def test_launcher_killed(start, train):
-    one = start(ranks=2, args=["--epochs", 100])
+def test_mpirun_killed(disturbed):
+    def hurt(run):
+        run.wait_for_batches(5)
+        run.kill(pid for pid, (_, argv) in run.processes().items() if "mpirun" in argv[0])
+
+    assert "cache restarts 1" in disturbed(hurt, ranks=2).stdout
+
+
+def test_silent_rank(start):
+    """A rank that does not answer for a while is not dead: the other reads storage, and hears what it says late."""
+    way = dict(ranks=2, memory="100%", options=["--peer-timeout", "50ms"])
+    way["command"] = [sys.executable, ROOT / "e2e" / "loader_modes.py", "in process", 50, GLOBAL_BATCH // 2]
+    streams = [f"digest-tree-{trainer}" for trainer in range(2)]
+    one = start(**way)
+    one.wait_for(lambda: one.text(streams[0]) and one.text(streams[1]), "both trainers had a batch")
+    (silent, *_) = one.ranks()
+    one.kill([silent], signal.SIGSTOP)
+    one.wait_for(lambda: "a peer is silent" in one.text("stderr"), "the peer was missed")
+    one.kill([silent], signal.SIGCONT)
+    assert one.finish().check(50, SAMPLES).summary["fallback_reads"] > 0
+    undisturbed = start(**way)
+    undisturbed.finish()
+    assert [one.text(name) for name in streams] == [undisturbed.text(name) for name in streams]
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_launcher_killed(start, train, mpi):
+    one = start(ranks=2, mpi=mpi, args=["--epochs", 1000])
     one.wait_for_batches(5)
     folder = one.session()
     one.kill([one.process.pid])

@@ -1,11 +1,8 @@
 """Training sees the stream that the sampler drew, whatever serves it."""
 
-import subprocess
-import sys
-
 import pytest
 import run
-from conftest import EPOCHS, SAMPLES, make_tree
+from dataset import EPOCHS, SAMPLES, make_tree
 
 WAYS = {
     "20 %": dict(memory="20%"),
@@ -48,22 +45,17 @@ def test_torch(train, reference, losses, way):
     same_stream(train, reference, losses, "torch", **WAYS[way])
 
 
-def plain(root, *args):
-    """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
-    command = [sys.executable, run.EXAMPLES / "plain.py", root, *args]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
-    return done.stdout.split()[1]
-
-
 def test_torch_is_plain_pytorch(tree, reference):
-    assert reference("torch").digest == plain(tree, "--epochs", EPOCHS, "--batch-size", 24)
+    assert reference("torch").digest == run.plain(tree, "--epochs", EPOCHS, "--batch-size", 24)
 
 
-@pytest.mark.parametrize("flags", [[], ["--drop-last"], ["--sampler-drop-last"]])
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(
+    "ranks, flags",
+    [(1, []), (1, ["--drop-last"]), (2, ["--sampler-drop-last"]), (4, []), (4, ["--sampler-drop-last", "--drop-last"])],
+)
 def test_torch_is_plain_pytorch_where_sizes_do_not_divide(train, tmp_path, ranks, flags):
     data = make_tree(tmp_path / "odd", 101)
     args = ["--epochs", 2, "--seed", 5, *flags]
     result = train(data=data, ranks=ranks, args=["--sampler", "torch", *args])
     assert result.code == 0, result.stderr
-    assert result.digest == plain(data, "--world-size", ranks, "--batch-size", 24 // ranks, *args)
+    assert result.digest == run.plain(data, "--world-size", ranks, "--batch-size", 24 // ranks, *args)

@@ -154,7 +154,7 @@ func (s *stream) opened() {
 		s.agreed.conflict = s.makeStager()
 	}
 	if s.agreed.conflict != nil {
-		s.node.cfg.Log.Error("a data set cannot be served", "data", s.data.Name, "error", s.agreed.conflict)
+		s.node.cfg.Log.Info("a data set cannot be served", "data", s.data.Name, "error", s.agreed.conflict)
 		s.failPlans(s.agreed.conflict)
 		return
 	}

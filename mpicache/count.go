@@ -257,10 +257,10 @@ type epochRecord struct {
 }
 
 // record writes the epoch's line: event epoch for the first data set, pass for the others. After a restart trainers
-// tell their last epochs again: one that was recorded is not, unless draws were missing.
+// tell their last epochs again: one that was recorded is not, unless draws were missing. Nor is one without draws.
 func (r *reporter) record(key countKey, g *gathered) {
 	delete(r.open, key)
-	if old, ok := r.recorded[key.stream][key.epoch]; ok && old.Draws() >= g.Draws() {
+	if before := r.recorded[key.stream][key.epoch]; g.Draws() <= before.Draws() {
 		return
 	}
 	event := "epoch"

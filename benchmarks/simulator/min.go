@@ -33,3 +33,33 @@ func MinHits(ids []scheduler.SampleID, samples int, capacity int64) []bool {
 	}
 	return hits
 }
+
+// PartitionHits returns how many draws from place begin on are hits when each of the owners runs MIN in a partition of its own: the
+// bound of any policy that leaves samples with the owner that their hash says. The partitions are those of Run.
+func PartitionHits(ids []scheduler.SampleID, begin, samples, owners int, capacity int64) int64 {
+	hits := int64(0)
+	for owner := range owners {
+		var own []scheduler.SampleID
+		warm := 0
+		for i, id := range ids {
+			if scheduler.Owner(id, owners) != owner {
+				continue
+			}
+			if i < begin {
+				warm++
+			}
+			own = append(own, id)
+		}
+		for _, hit := range MinHits(own, samples, part(capacity, owner, owners))[warm:] {
+			if hit {
+				hits++
+			}
+		}
+	}
+	return hits
+}
+
+// part is an owner's part of the whole: the parts differ by at most one and sum to the whole.
+func part(whole int64, owner, owners int) int64 {
+	return whole*int64(owner+1)/int64(owners) - whole*int64(owner)/int64(owners)
+}

@@ -196,14 +196,12 @@ type rank struct {
 	delivered scheduler.Deliver
 }
 
-// newRank gives rank number its part of the capacity: the parts differ by at most one and sum to the whole.
 func newRank(p *pool, number int, policy scheduler.Policy) *rank {
-	n, ranks := p.planCfg.Samples, int64(p.Ranks)
-	whole := p.Result.Capacity
+	n := p.planCfg.Samples
 	return &rank{pool: p, number: number, stager: scheduler.NewStager(scheduler.StagerConfig{
 		Rank: number, Ranks: p.Ranks, World: p.planCfg.World, Samples: n, Policy: policy,
 		Size:          func(scheduler.SampleID) int64 { return 1 },
-		CapacityBytes: whole*int64(number+1)/ranks - whole*int64(number)/ranks,
+		CapacityBytes: part(p.Result.Capacity, number, p.Ranks),
 		WindowBytes:   int64(max(n/p.Ranks/windowShare, 4)),
 	})}
 }

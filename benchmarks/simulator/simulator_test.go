@@ -41,6 +41,9 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 				if hits > bound || capacity > 0 && hits < bound/2 {
 					t.Errorf("%s, %d ranks, %v: %d hits, MIN has %d", sampler, ranks, capacity, hits, bound)
 				}
+				if parted := PartitionHits(r.IDs, 0, len(losses[0]), ranks, r.Capacity); hits > parted || parted > bound {
+					t.Errorf("%s, %d ranks, %v: %d hits, MIN in partitions has %d, MIN %d", sampler, ranks, capacity, hits, parted, bound)
+				}
 				for _, n := range r.Sources {
 					delivered += n
 				}

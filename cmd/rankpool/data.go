@@ -15,12 +15,15 @@ type dataSet struct{ name, path string }
 
 func (d dataSet) String() string { return d.name + "=" + d.path }
 
-var namedData = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)$`)
+var (
+	namedData = regexp.MustCompile(`(?s)^([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)$`)
+	notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+)
 
 // resolveData reads the --data flags, each [NAME=]DIR or [NAME=]MANIFEST.
 //
 // A folder without a name that holds splits (staging.Splits) stands for them, each under its own name. Else the
-// name is the folder's or the file's, without extension. Paths become absolute. Errors: nothing named, a path that
+// name is the folder's or the file's, without extension, and with _ for what a name may not have. Paths become absolute. Errors: nothing named, a path that
 // is not there, a name given twice.
 func resolveData(flags []string) ([]dataSet, error) {
 	if len(flags) == 0 {
@@ -78,6 +81,11 @@ func resolveOne(flag string) ([]dataSet, error) {
 	name = filepath.Base(path)
 	if !info.IsDir() {
 		name = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	// The ranks get it as NAME=PATH.
+	name = strings.TrimLeft(notInName.ReplaceAllString(name, "_"), "_.-")
+	if name == "" {
+		name = "data"
 	}
 	return []dataSet{{name, path}}, nil
 }

@@ -1,0 +1,31 @@
+"""The exit code of a run is the training command's, and signals reach it."""
+
+import signal
+
+import pytest
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
+def test_exit_code(train, ranks, script, code):
+    assert train(ranks=ranks, command=["sh", "-c", script]).code == code
+
+
+def test_one_trainer_fails_and_the_others_are_ended(train):
+    assert train(ranks=2, command=["sh", "-c", "[ $RANK = 1 ] && exit 9; exec sleep 1000"]).code == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_training(start, number):
+    one = start(ranks=2, args=["--epochs", 1000])
+    one.wait_for_batches(3)
+    one.kill([one.process.pid], number)
+    assert one.finish().code == 128 + number
+
+
+def test_training_may_take_its_time_to_obey(start):
+    one = start(command=["sh", "-c", "trap 'echo saved >> obeyed; exit 5' TERM; echo >> digest; while :; do sleep 0.05; done"])
+    one.wait_for_batches(1)
+    one.kill([one.process.pid], signal.SIGTERM)
+    assert one.finish().code == 5
+    assert one.text("obeyed") == "saved\n"

@@ -1,0 +1,136 @@
+"""Bad input is answered with one sentence that says what is wrong, and an exit code that is not 0."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import run
+
+
+@pytest.fixture
+def refused(train):
+    """refused(words…, **way) starts a run that fails; one line of stderr must match each of the patterns."""
+
+    def refused(*patterns, **way):
+        result = train(**way)
+        assert result.code not in (0, None) and result.code < 128, result.stderr
+        said(result.stderr, *patterns)
+        return result
+
+    return refused
+
+
+def said(stderr, *patterns):
+    lines = [line for line in stderr.splitlines() if line.startswith("rankpool: ")]
+    assert any(all(re.search(pattern, line) for pattern in patterns) for line in lines), stderr
+
+
+def before_training(result):
+    assert "Traceback" not in result.stderr and not result.batches and not result.events
+
+
+def test_empty_folder(refused, tmp_path):
+    (tmp_path / "empty").mkdir()
+    before_training(refused(r"empty holds no sample", data=tmp_path / "empty"))
+
+
+def test_no_such_data(refused, tmp_path):
+    before_training(refused(r"nowhere cannot be read: no such file", data=tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_more_memory_than_there_is(refused, ranks):
+    need = {1: r"900 GiB", 2: r"1\.8 TiB"}[ranks]
+    before_training(refused(need, r"there are [\d.]+ \wiB", "--memory", memory="900GiB", ranks=ranks))
+
+
+def test_socket_path_too_long(refused, tmp_path):
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    before_training(refused(r"socket path .* 107 .*--runtime-dir", options=["--runtime-dir", folder]))
+
+
+def test_no_command(refused):
+    before_training(refused(r"which training command\? give it after --", command=[]))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_unknown_sampler(refused, ranks):
+    refused(r'unknown sampler "best", the known ones are .*pads.*torch', ranks=ranks, args=["--sampler", "best"])
+
+
+def test_ranks_without_mpi(refused):
+    before_training(refused(r"built without MPI.*make build", ranks=4, mpi="nompi"))
+
+
+@pytest.mark.parametrize(
+    "built, patterns",
+    [("nompi", ["started 4 tasks", "built without MPI", "make build"]), ("mpich", ["MPI sees 1", "MPICC=mpicc.openmpi"])],
+)
+def test_silent_singletons(tree, tmp_path, built, patterns):
+    as_root = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    command = ["mpirun.openmpi", "--oversubscribe", "-n", "4", run.binary(built), "serve", "--data", tree, "--session", tmp_path]
+    done = subprocess.run(command, env={**os.environ, **as_root}, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS)
+    assert done.returncode != 0
+    said(done.stderr, *patterns)
+
+
+@pytest.mark.parametrize("option, values", [("--seed", (0, 1)), ("--batch-size", (12, 6)), ("--sampler", ("pads", "torch"))])
+def test_trainers_that_disagree(refused, option, values):
+    script = f'[ $RANK = 0 ] && value={values[0]} || value={values[1]}; exec "$@" {option} $value'
+    field, (a, b) = option[2:].replace("-", "_"), values
+    pattern = rf"trainers disagree .*trainer (0 has {field} {a}, trainer 1 has {b}|1 has {field} {b}, trainer 0 has {a})"
+    refused(pattern, ranks=2, command=["sh", "-c", script, "sh", *run.training(["--epochs", 1], trainers=2)])
+
+
+# --- storage that changes ---
+
+
+@pytest.fixture
+def copy(tree, tmp_path):
+    return shutil.copytree(tree, tmp_path / "copy")  # with modification times
+
+
+def spoil(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("harm, why", [(spoil, r"has \d+ bytes"), (os.unlink, "is missing")])
+def test_file_changes_in_mid_run(start, copy, harm, why):
+    one = start(data=copy, ranks=2, memory="0", args=["--epochs", 100, "--sampler", "torch"])
+    one.wait_for_batches(3)
+    victim = copy / "b" / "00031.png"  # the 11th of the second class
+    harm(victim)
+    result = one.finish()
+    assert result.code != 0
+    said(result.stderr, rf"sample 130 \({victim}\)", why)
+
+
+def index(folder, manifest):
+    subprocess.run([run.binary("nompi"), "index", folder, "-o", manifest], check=True, stdout=subprocess.DEVNULL)
+    return manifest
+
+
+def test_manifest_of_files_that_changed(refused, copy, tmp_path):
+    manifest = index(copy, tmp_path / "m.parquet")
+    spoil(copy / "b" / "00031.png")
+    refused(r"sample 130 \(.*/b/00031.png\)", "index the data set again", data=manifest, args=["--sampler", "torch"])
+
+
+def test_manifest_of_a_folder_that_moved(refused, copy, tmp_path):
+    manifest = index(copy, tmp_path / "m.parquet")
+    copy.rename(tmp_path / "moved")
+    before_training(refused(r"m.parquet does not describe .*copy: .*a/00000.png is missing", data=manifest))
+
+
+def test_manifest_of_another_data_set(refused, copy, tmp_path):
+    manifest = index(copy, tmp_path / "m.parquet")
+    shutil.rmtree(copy)
+    other = copy / "a" / "00000.png"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"another")
+    before_training(refused(r"m.parquet does not describe", data=manifest))

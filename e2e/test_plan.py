@@ -1,0 +1,38 @@
+"""What happens is what was planned: hits, and where they are."""
+
+import sys
+
+import pytest
+import run
+from dataset import make_tree
+
+LOSSES = run.ROOT / "scheduler" / "testdata" / "fashion-cnn-8k-losses.npy"  # float32 [10, 8000]
+SAMPLES, EPOCHS, WARM_UP = 8000, 5, 2
+DRAWS = 8192  # 32 whole global batches of 256
+
+
+@pytest.fixture(scope="module")
+def epochs_of(tmp_path_factory):
+    """epochs_of(policy) is what the epochs after the warm-up counted, with a cache of 20 % over 4 ranks."""
+    data = make_tree(tmp_path_factory.mktemp("data") / "tiny", SAMPLES, side=8)
+
+    def epochs_of(policy):
+        command = [sys.executable, run.ROOT / "e2e" / "feed.py", LOSSES, EPOCHS]
+        options = ["--policy", policy]
+        one = run.start(tmp_path_factory.mktemp(policy), data, ranks=4, window="auto", options=options, command=command)
+        return one.finish().check(EPOCHS, DRAWS).epochs[WARM_UP:]
+
+    return epochs_of
+
+
+def hits(epoch):
+    return epoch["hits_local"] + epoch["hits_remote"]
+
+
+def test_hits_are_those_planned(epochs_of):
+    planned = epochs_of("clairvoyant")
+    for epoch in planned:
+        assert abs(hits(epoch) - epoch["planned_hits"]) <= 0.01 * epoch["planned_hits"], epoch
+        assert epoch["hits_local"] >= 0.95 * hits(epoch), epoch
+        assert hits(epoch) >= 0.5 * DRAWS, epoch
+    assert sum(map(hits, epochs_of("lru"))) < 0.7 * sum(map(hits, planned))
