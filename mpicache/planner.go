@@ -2,6 +2,8 @@ package mpicache
 
 import (
 	"math"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"rankpool/scheduler"
@@ -57,14 +59,9 @@ func (p *planner) init() {
 	p.moved = map[int]time.Time{}
 }
 
-// knows reports whether epoch is one that training is or was in a moment ago.
-func (p *planner) knows(epoch int) bool {
-	for _, e := range p.opened {
-		if e == epoch {
-			return true
-		}
-	}
-	return false
+// knows reports whether epoch is one that training is or was in a moment ago, and its plan is still there.
+func (s *stream) knows(epoch int) bool {
+	return slices.Contains(s.planner.opened, epoch) && s.stager.Knows(epoch)
 }
 
 func (p *planner) weighted() bool { return p.cfg.Sampler.Weighted() }
@@ -94,7 +91,7 @@ func (s *stream) onPlan(c *conn, ticket uint32, epoch, from int) {
 // want has epoch planned, beginning at batch from, unless it is.
 func (s *stream) want(epoch, from int) {
 	p := &s.planner
-	if p.knows(epoch) {
+	if s.knows(epoch) {
 		return
 	}
 	if p.want != epoch {
@@ -182,6 +179,7 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 	}
 	s.answerPlans()
 	s.plan()
+	go debug.FreeOSMemory() // what making a plan took, once an epoch
 }
 
 // answerPlans answers every PLAN whose plan is there.
@@ -198,7 +196,7 @@ func (s *stream) answerPlans() {
 }
 
 func (s *stream) planOf(epoch int) *scheduler.Plan {
-	if s.stager == nil || !s.planner.knows(epoch) {
+	if s.stager == nil || !s.knows(epoch) {
 		return nil
 	}
 	return s.stager.Plan(epoch)

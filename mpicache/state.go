@@ -33,6 +33,7 @@ func (s *stream) writeStates() {
 	p := &s.planner
 	snap := s.snapshot()
 	newest := p.opened[len(p.opened)-1]
+	snap.Losses = nil // none yet
 	if err := writeFile(s.statePath(newest), snap.Encode()); err != nil {
 		s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot plan this epoch again", "error", err)
 	}

@@ -204,7 +204,7 @@ func (s *stream) onGet(c *conn, ticket uint32, epoch, batch int) {
 		switch {
 		case s.agreed.conflict != nil:
 			s.reply(c, appendError(nil, ticket, codeRequest, s.agreed.conflict.Error()))
-		case !s.planner.knows(epoch) || !s.agreed.has(trainer, s.node.cfg.Transport.Rank()):
+		case !s.knows(epoch) || !s.agreed.has(trainer, s.node.cfg.Transport.Rank()):
 			if n := len(s.planner.opened); n == 0 || epoch > s.planner.opened[n-1] {
 				s.want(epoch, batch) // this rank was started again
 			}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Ledger collects what training reports and folds it into scores, in order of global batch number, so that the
@@ -58,12 +59,25 @@ func (l *Ledger) Open(p *Plan) {
 		epoch: p.Epoch, ids: p.IDs, consumer: p.Consumer, batch: p.Batch, draws: len(p.IDs), cut: p.Cut(),
 		final: make([]int32, len(p.World)), losses: unreported(len(p.IDs)),
 	}
+	if len(l.passes) > 0 {
+		l.passes[len(l.passes)-1].keepTail()
+	}
 	l.passes = append(l.passes, n)
 	// The scores of two epochs ago are folded or will never come.
 	for len(l.passes) > 2 {
 		l.foldPass(l.passes[0], true, nil)
 		l.passes = l.passes[1:]
 	}
+}
+
+// keepTail lets go of what is folded up to the cut, if the scores there have been taken.
+func (p *pass) keepTail() {
+	lo := p.cut*p.batch - p.start
+	if !p.taken || p.folded < p.cut || lo <= 0 {
+		return
+	}
+	p.ids, p.consumer, p.losses = slices.Clone(p.ids[lo:]), slices.Clone(p.consumer[lo:]), slices.Clone(p.losses[lo:])
+	p.start += lo
 }
 
 func unreported(n int) []float32 {

@@ -1,6 +1,9 @@
 package scheduler
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Stager is one rank's share of one data set as a state machine: it decides what is fetched, asked of peers,
 // delivered, kept and freed, and when. Events go in, commands come out; it does nothing itself, and the same
@@ -145,7 +148,22 @@ func (s *Stager) Step(e Event) []Command {
 		s.onScored(e)
 	}
 	s.advance()
+	s.forget()
 	return s.out
+}
+
+// forget lets go of the plans that every local trainer has left.
+func (s *Stager) forget() {
+	if s.cur == nil || s.plans[0] == s.cur {
+		return
+	}
+	pos, local := s.slowest()
+	if !local {
+		pos = s.asked
+	}
+	for s.plans[0] != s.cur && pos >= s.plans[1].base {
+		s.plans = slices.Delete(s.plans, 0, 1)
+	}
 }
 
 // Knows reports whether the plan of epoch is there.
@@ -194,9 +212,6 @@ func (s *Stager) onPlanned(e Planned) {
 	}
 	if s.cur == nil {
 		s.startEpoch(s.plans[0])
-	}
-	for s.plans[0] != s.cur && len(s.plans) > 3 {
-		s.plans = s.plans[1:]
 	}
 }
 

@@ -57,6 +57,9 @@ func (o *serveOptions) serve(ctx context.Context) error {
 		return err
 	}
 	endWithParent()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
+	}
 	transport, err := openTransport()
 	if err != nil {
 		return err

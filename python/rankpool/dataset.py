@@ -15,7 +15,7 @@ from .waiting import Waiting
 from .wire import Tally
 
 # Small batches are asked for several at a time: a request and its answer cost some 30 µs, whatever their size.
-AHEAD_BYTES = 1 << 20
+AHEAD_BYTES = 2 << 20
 MAX_AHEAD = 8
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
 
