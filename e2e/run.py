@@ -59,15 +59,15 @@ class Result:
 class Run:
     """A run of rankpool under way; every process of it carries a mark in its environment."""
 
-    def __init__(self, folder, argv, env):
+    def __init__(self, folder, argv):
         self.folder, self.argv = Path(folder), [str(word) for word in argv]
         self.mark = f"RANKPOOL_E2E={uuid.uuid4()}"
+        env = {**os.environ, "PYTHONFAULTHANDLER": "1", **dict([self.mark.split("=")])}
         self.shared_before = set(os.listdir(SHM))
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
             self.process = subprocess.Popen(
-                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                env={**os.environ, **env, **dict([self.mark.split("=")])},
-            )  # fmt: skip
+                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env
+            )
 
     # --- what there is to see ---
 
@@ -156,7 +156,8 @@ class Run:
         try:
             self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill(self.processes(), signal.SIGQUIT)
+            self.kill(set(self.processes()) - {self.process.pid}, signal.SIGABRT)  # Go and Python show their stacks
+            self.wait_for(lambda: not self.trainers(), "the trainers ended")
             raise AssertionError(f"the run does not end: {self.argv}\n{self.text('stderr')}") from None
         left = self.remains()
         assert not left, f"the run left {left}\n{self.text('stderr')}"
@@ -194,4 +195,4 @@ def start(
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
     command = training(args, ranks * trainers_per_rank) if command is None else command
-    return Run(folder, [*argv, *options, "--", *command], {})
+    return Run(folder, [*argv, *options, "--", *command])

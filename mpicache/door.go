@@ -367,6 +367,12 @@ func (c *conn) close() {
 	c.node.connMu.Unlock()
 }
 
+func (c *conn) isTrainer() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trainer != ControlTrainer
+}
+
 // stream returns a data set's stream by its number, or nil.
 func (n *Node) stream(index uint32) *stream {
 	if index >= uint32(len(n.streams)) {

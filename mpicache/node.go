@@ -151,8 +151,8 @@ func (n *Node) tick() {
 	}
 }
 
-// Close stops serving: it closes the door, sends what the epochs counted to rank 0, which records the summary, and
-// gives the memory back. It waits for peers, but not for long.
+// Close ends the node after training: it sends what the epochs counted to rank 0, which records the summary, closes
+// the door, and gives the memory back. It waits for peers, but not for long.
 func (n *Node) Close() error {
 	n.waitForTrainers()
 	n.stopping.Store(true)
@@ -165,6 +165,22 @@ func (n *Node) Close() error {
 	} else {
 		n.cfg.Transport.Post(0, []byte{messageBye})
 	}
+	return n.end()
+}
+
+// Abandon ends the node in the midst of training, as when another rank has died: trainers go on by storage and will
+// tell the next node what they have counted, so that nothing is recorded here. Peers and storage may still write to
+// the memory, which therefore goes with the process.
+func (n *Node) Abandon() error {
+	n.stopping.Store(true)
+	return errors.Join(n.door.Close(), n.closeConns())
+}
+
+// Training reports whether a trainer is connected.
+func (n *Node) Training() bool { return n.trainers() > 0 }
+
+// end closes what is open and gives the memory back.
+func (n *Node) end() error {
 	err := errors.Join(n.door.Close(), n.closeConns(), n.cfg.Transport.Close())
 	if !n.quiet() {
 		n.cfg.Log.Warn("storage does not answer; the memory goes with the process")
@@ -200,19 +216,23 @@ func (n *Node) quiet() bool {
 // waitForTrainers gives connections whose client is gone the time to be read to their end.
 func (n *Node) waitForTrainers() {
 	for range 50 {
-		n.connMu.Lock()
-		open := 0
-		for c := range n.conns {
-			if c.trainer != ControlTrainer {
-				open++
-			}
-		}
-		n.connMu.Unlock()
-		if open == 0 {
+		if !n.Training() {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+func (n *Node) trainers() int {
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	open := 0
+	for c := range n.conns {
+		if c.isTrainer() {
+			open++
+		}
+	}
+	return open
 }
 
 func (n *Node) closeConns() error {

@@ -236,14 +236,17 @@ func (r *rankProcess) serveUntilTold() error {
 	signal.Ignore(unix.SIGUSR1, unix.SIGUSR2) // sbatch --signal sends them to all steps, for the training
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	node := r.node
+	r.node = nil
 	select {
-	case <-r.node.Stopped():
+	case <-node.Stopped():
 		r.told = true
 	case <-signals:
+		if node.Training() {
+			return node.Abandon()
+		}
 	}
-	err := r.node.Close()
-	r.node = nil
-	return err
+	return node.Close()
 }
 
 // close gives everything back. The folder stays after a signal: it has what the rank needs to go on when it is

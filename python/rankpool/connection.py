@@ -54,7 +54,7 @@ class Connection:
         self.welcome: Optional[wire.Welcome] = None
         self.slab: object = b""
         self.generation = 0
-        self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection
+        self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection; a set is never changed
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
         self._retry_at = 0.0
@@ -97,6 +97,10 @@ class Connection:
             if again:
                 self._say("the cache is back")
             return self._resume(again)
+
+    def add_listener(self, listener) -> None:
+        """Has listener._reconnected(link) called for every new connection, also from the sentinel's thread."""
+        self.listeners = weakref.WeakSet([*self.listeners, listener])
 
     def _resume(self, again: bool) -> bool:
         """Tells a cache that came back what it may have forgotten."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from itertools import chain
 from math import isnan, nan
@@ -18,11 +19,13 @@ class Reports:
 
     def __init__(self) -> None:
         self._losses: Dict[int, Dict[int, array]] = {}
+        self._lock = threading.Lock()
         self.next = 0
 
     def begin(self, epoch: int, first: int) -> None:
         """Begins an epoch at batch `first`; forgets the epochs before the previous one, and later ones."""
-        self._losses = {e: losses for e, losses in self._losses.items() if epoch - 1 <= e <= epoch}
+        with self._lock:
+            self._losses = {e: losses for e, losses in self._losses.items() if epoch - 1 <= e <= epoch}
         self.next = first
 
     def add(self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float]) -> Tuple[int, array]:
@@ -34,10 +37,11 @@ class Reports:
         if len(ids) != len(losses):
             raise ValueError(f"rankpool: {len(ids)} ids and {len(losses)} losses")
         number, places = self.find(plan, current, ids)
-        known = self._losses.setdefault(plan.epoch, {})
-        row = known.setdefault(number, array("f", [nan]) * (plan.starts[number + 1] - plan.starts[number]))
-        for place, loss in zip(places, losses):
-            row[place] = loss
+        with self._lock:
+            known = self._losses.setdefault(plan.epoch, {})
+            row = known.setdefault(number, array("f", [nan]) * (plan.starts[number + 1] - plan.starts[number]))
+            for place, loss in zip(places, losses):
+                row[place] = loss
         self.next = number if any(map(isnan, row)) else number + 1
         return number, row
 
@@ -74,10 +78,15 @@ class Reports:
             return None
 
     def __iter__(self) -> Iterator[Tuple[int, int, array]]:
-        """Yields (epoch, batch, losses) in the order of training."""
-        for epoch in sorted(self._losses):
-            for number in sorted(self._losses[epoch]):
-                yield epoch, number, self._losses[epoch][number]
+        """Yields (epoch, batch, losses) in the order of training, from any thread.
+
+        The newest batch is left out while losses of it are missing: add tells it when they come.
+        """
+        with self._lock:
+            kept = [(e, n, row[:]) for e, losses in sorted(self._losses.items()) for n, row in sorted(losses.items())]
+        if kept and any(map(isnan, kept[-1][2])):
+            kept.pop()
+        return iter(kept)
 
 
 def _size(plan: Plan, number: int) -> int:

@@ -12,6 +12,7 @@ from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, NotReady
 from .reports import Reports
+from .sentinel import watch_over
 from .waiting import Waiting
 
 STATE_VERSION = 1
@@ -62,7 +63,8 @@ class BatchSampler:
         self._loader_workers: Optional[int] = None
         self._tally_at = 0.0
         self._stream, self._batches = self._open()
-        self._connection.listeners.add(self)
+        self._connection.add_listener(self)
+        watch_over(self._connection)
 
     @property
     def _connection(self) -> Connection:

@@ -9,6 +9,7 @@ import pytest
 
 import rankpool
 from fakedoor import Door, plan
+from rankpool.sentinel import watch_over
 
 GET, REPORT, RELEASE = 4, 5, 6
 
@@ -177,6 +178,19 @@ def test_a_cache_that_came_back_is_told_again(door):
     assert [(e, b, loss) for _, e, b, loss in door.seen(REPORT)] == [
         (e, b, [e + 0.5] * 10) for e in (1, 2) for b in (0, 1)
     ]
+
+
+def test_the_sentinel_tells_a_cache_that_came_back_while_training_waits(door):
+    data, sampler = make(door, batch_size=10)
+    for batch in data.batches(sampler):
+        sampler.report(batch.ids, [0.5] * 10)
+    watch_over(sampler._connection)
+    door.wait(lambda: len(door.seen(REPORT)) == 4)
+    door.kill()
+    door.requests.clear()
+    door.start()
+    door.wait(lambda: len(door.seen(REPORT)) == 2)
+    assert [r.kind for r in door.requests] == [1, 2, 5, 5]
 
 
 def test_a_connection_lost_in_mid_request_counts_nothing_twice(door):

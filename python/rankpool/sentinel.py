@@ -1,0 +1,61 @@
+"""The sentinel: hears that the cache was started again while the training process waits for something else."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+
+from . import connection
+from .connection import Connection
+from .errors import RankpoolError
+
+
+class Sentinel(Connection):
+    """A second connection, on a thread of its own, beside the connection `main` of a training process.
+
+    A trainer that waits in an all-reduce does not look at its connection. Trainers that meanwhile wait for a plan of a
+    cache that was started again would wait for ever, because the plan needs what every trainer has opened and reported.
+    The sentinel tells it; it asks for no samples, and leaves `main` alone.
+    """
+
+    def __init__(self, main: Connection) -> None:
+        super().__init__(main.path, main.trainer, main.world)
+        self.in_worker = True  # the training process says what there is to say
+        self._main = weakref.ref(main)
+
+    def _resume(self, again: bool) -> bool:
+        main = self._main()
+        self.listeners = main.listeners if main else weakref.WeakSet()
+        return super()._resume(again)
+
+    def watch(self) -> None:
+        """Stays connected for as long as main is there."""
+        while self._main() is not None:
+            try:
+                if self.connect():
+                    self._sock.recv(1)  # returns when the door hangs up: it says nothing unasked
+            except (OSError, RankpoolError):  # a cache that refuses us refuses main too, which raises it
+                pass
+            self._drop()
+            time.sleep(connection.RETRY_SECONDS)
+
+
+_sentinels: "weakref.WeakKeyDictionary[Connection, Sentinel]" = weakref.WeakKeyDictionary()
+
+
+def watch_over(main: Connection) -> None:
+    """Starts a sentinel beside main, unless there is one or this process is a loader's worker."""
+    if not main.in_worker and main not in _sentinels:
+        _sentinels[main] = sentinel = Sentinel(main)
+        threading.Thread(target=sentinel.watch, name="rankpool sentinel", daemon=True).start()
+
+
+def _after_fork() -> None:
+    for sentinel in _sentinels.values():
+        sentinel._abandon_to_parent()
+    _sentinels.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
