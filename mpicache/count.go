@@ -181,7 +181,7 @@ type reporter struct {
 	node *Node
 
 	mu       sync.Mutex
-	open     map[countKey]*gathered
+	open     map[countKey]gathered
 	recorded []map[int]Count // by data set and epoch
 	byes     int
 	all      chan struct{} // closed when every rank has said bye
@@ -189,13 +189,11 @@ type reporter struct {
 
 type countKey struct{ stream, epoch int }
 
-type gathered struct {
-	Count
-	ranks map[int]bool
-}
+// gathered is what the ranks have sent of an epoch: their newest counts, which are running sums.
+type gathered map[int]*Count
 
 func newReporter(n *Node) *reporter {
-	r := &reporter{node: n, open: map[countKey]*gathered{}, all: make(chan struct{})}
+	r := &reporter{node: n, open: map[countKey]gathered{}, all: make(chan struct{})}
 	if text, err := os.ReadFile(r.recordedPath()); err == nil {
 		_ = json.Unmarshal(text, &r.recorded) // a rank that died as it wrote leaves the file before
 	}
@@ -235,13 +233,12 @@ func (r *reporter) add(from, stream int, expected map[int]bool, c *Count) {
 	key := countKey{stream, c.Epoch}
 	g := r.open[key]
 	if g == nil {
-		g = &gathered{Count: Count{Epoch: c.Epoch}, ranks: map[int]bool{}}
+		g = gathered{}
 		r.open[key] = g
 	}
-	g.add(c)
-	g.ranks[from] = true
+	g[from] = c
 	for rank := range expected {
-		if !g.ranks[rank] {
+		if g[rank] == nil {
 			return
 		}
 	}
@@ -260,20 +257,24 @@ type epochRecord struct {
 
 // record writes the epoch's line: event epoch for the first data set, pass for the others. After a restart trainers
 // tell their last epochs again: one that was recorded is not, unless draws were missing. Nor is one without draws.
-func (r *reporter) record(key countKey, g *gathered) {
+func (r *reporter) record(key countKey, g gathered) {
 	delete(r.open, key)
-	if before := r.recorded[key.stream][key.epoch]; g.Draws() <= before.Draws() {
+	sum := Count{Epoch: key.epoch}
+	for _, c := range g {
+		sum.add(c)
+	}
+	if before := r.recorded[key.stream][key.epoch]; sum.Draws() <= before.Draws() {
 		return
 	}
 	event := "epoch"
 	if key.stream > 0 {
 		event = "pass"
 	}
-	r.node.cfg.Record(epochRecord{event, r.node.cfg.Data[key.stream].Name, g.Draws(), g.Count})
+	r.node.cfg.Record(epochRecord{event, r.node.cfg.Data[key.stream].Name, sum.Draws(), sum})
 	if r.recorded[key.stream] == nil {
 		r.recorded[key.stream] = map[int]Count{}
 	}
-	r.recorded[key.stream][key.epoch] = g.Count
+	r.recorded[key.stream][key.epoch] = sum
 	text, err := json.Marshal(r.recorded)
 	if err == nil {
 		err = writeFile(r.recordedPath(), text)

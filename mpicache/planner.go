@@ -170,11 +170,12 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 	p.base, p.cut, p.haveCut = base, nil, false
 	if p.weighted() {
 		p.ledger.Open(plan)
-		if r := p.restored; r != nil && r.Epoch == plan.Epoch {
-			p.ledger.Resume(r, trained)
+		restored := p.restored != nil && p.restored.Epoch == plan.Epoch
+		if restored {
+			p.ledger.Resume(p.restored, trained)
 		}
 		p.restored = nil
-		s.writeStates()
+		s.writeStates(restored)
 		s.applyHeld()
 	}
 	s.answerPlans()

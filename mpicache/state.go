@@ -28,12 +28,15 @@ func (s *stream) userStatePath() string {
 	return path
 }
 
-// writeStates keeps the state of the epoch that was just opened.
-func (s *stream) writeStates() {
+// writeStates keeps the state of the epoch that was just opened. The user's state file stays as it is when the epoch came
+// from it: the other ranks may not have read it yet.
+func (s *stream) writeStates(restored bool) {
 	p := &s.planner
 	snap := s.snapshot()
 	newest := p.opened[len(p.opened)-1]
-	snap.Losses = nil // none yet
+	if snap.Final == 0 {
+		snap.Losses = nil // there are none
+	}
 	if err := writeFile(s.statePath(newest), snap.Encode()); err != nil {
 		s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot plan this epoch again", "error", err)
 	}
@@ -48,7 +51,7 @@ func (s *stream) writeStates() {
 			}
 		}
 	}
-	if !p.checkpointed {
+	if !p.checkpointed && !restored {
 		s.saveState(snap, func(string) {})
 	}
 }

@@ -114,6 +114,10 @@ func checkSocketPath(path string) error {
 // remove removes the folder and gives up its lock.
 func (s *session) remove() error {
 	err := os.RemoveAll(s.dir)
+	for tries := 0; err != nil && tries < 20; tries++ { // a process that is just ending may have made a file
+		time.Sleep(50 * time.Millisecond)
+		err = os.RemoveAll(s.dir)
+	}
 	return errors.Join(err, s.lock.Close())
 }
 

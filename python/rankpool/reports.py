@@ -11,8 +11,13 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from .wire import Plan
 
 
+# A cache that is started again makes a plan from the state of the epoch before, which lacks the last reports of the
+# epoch before that. The trainer that asks for it may be an epoch behind this one.
+KEPT_EPOCHS = 2
+
+
 class Reports:
-    """The losses of this epoch and of the one before, by global batch, kept for sending them again.
+    """The losses of this epoch and of KEPT_EPOCHS before, by global batch, kept for sending them again.
 
     `next` is the first batch of this epoch whose losses are not all known.
     """
@@ -23,9 +28,9 @@ class Reports:
         self.next = 0
 
     def begin(self, epoch: int, first: int) -> None:
-        """Begins an epoch at batch `first`; forgets the epochs before the previous one, and later ones."""
+        """Begins an epoch at batch `first`; forgets older epochs, and later ones."""
         with self._lock:
-            self._losses = {e: losses for e, losses in self._losses.items() if epoch - 1 <= e <= epoch}
+            self._losses = {e: losses for e, losses in self._losses.items() if epoch - KEPT_EPOCHS <= e <= epoch}
         self.next = first
 
     def add(self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float]) -> Tuple[int, array]:
