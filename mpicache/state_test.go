@@ -1,0 +1,74 @@
+package mpicache
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestStateFileStaysUntilRead checks that the epoch that a state file was saved in does not overwrite it when it is planned
+// again: the other ranks read the file when they come to it.
+func TestStateFileStaysUntilRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	begin := func() (*cluster, *trainer) {
+		cl := newCluster(t, 1, 240, 5000)
+		cl.nodes[0].cfg.StatePath = path
+		tr, err := cl.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.open("pads", 12); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.plan(0); err != nil {
+			t.Fatal(err)
+		}
+		return cl, tr
+	}
+	cl, tr := begin()
+	const trained = 10
+	for b := range uint32(trained) {
+		ids, lease, _, err := tr.get(0, int(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := u32s(0, 0, b, uint32(len(ids)))
+		for _, id := range ids {
+			report = append(report, u32s(0x3f000000+id<<8)...)
+		}
+		if err := tr.Send(KindReport, report); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Send(KindRelease, tr.tally.append(u32s(1, lease))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tr.Call(KindSave, u32s(0, 0, trained)); err != nil {
+		t.Fatal(err)
+	}
+	tr.close()
+	cl.close()
+	saved, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cl, tr = begin()
+	s := cl.nodes[0].streams[0]
+	s.mu.Lock()
+	saving := s.saving
+	s.mu.Unlock()
+	if saving != nil {
+		<-saving
+	}
+	now, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(now, saved) {
+		t.Errorf("the state file changed when its epoch was planned again (%v)", err)
+	}
+	if got := s.planner.ledger.Final(0); got != 0 {
+		t.Errorf("%d batches are final although training begins with the first", got)
+	}
+	tr.close()
+	cl.close()
+}
