@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import socket
 import threading
-import time
 import weakref
 
 from . import connection
@@ -24,22 +25,36 @@ class Sentinel(Connection):
         super().__init__(main.path, main.trainer, main.world)
         self.in_worker = True  # the training process says what there is to say
         self._main = weakref.ref(main)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rankpool sentinel", daemon=True)
+        self._thread.start()
 
     def _resume(self, again: bool) -> bool:
         main = self._main()
         self.listeners = main.listeners if main else weakref.WeakSet()
         return super()._resume(again)
 
-    def watch(self) -> None:
+    def _watch(self) -> None:
         """Stays connected for as long as main is there."""
-        while self._main() is not None:
+        while self._main() is not None and not self._over.is_set():
             try:
-                if self.connect():
+                if self.connect() and not self._over.is_set():
                     self._sock.recv(1)  # returns when the door hangs up: it says nothing unasked
             except (OSError, RankpoolError):  # a cache that refuses us refuses main too, which raises it
                 pass
             self._drop()
-            time.sleep(connection.RETRY_SECONDS)
+            self._over.wait(connection.RETRY_SECONDS)
+
+    def end(self) -> None:
+        """Ends the thread: it must not wake up in an interpreter that is being taken down."""
+        self._over.set()
+        sock = self._sock
+        if sock is not None:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it has ended by itself
+                pass
+        self._thread.join(connection.HELLO_SECONDS)
 
 
 _sentinels: "weakref.WeakKeyDictionary[Connection, Sentinel]" = weakref.WeakKeyDictionary()
@@ -48,8 +63,13 @@ _sentinels: "weakref.WeakKeyDictionary[Connection, Sentinel]" = weakref.WeakKeyD
 def watch_over(main: Connection) -> None:
     """Starts a sentinel beside main, unless there is one or this process is a loader's worker."""
     if not main.in_worker and main not in _sentinels:
-        _sentinels[main] = sentinel = Sentinel(main)
-        threading.Thread(target=sentinel.watch, name="rankpool sentinel", daemon=True).start()
+        _sentinels[main] = Sentinel(main)
+
+
+@atexit.register
+def _end_all() -> None:
+    for sentinel in list(_sentinels.values()):
+        sentinel.end()
 
 
 def _after_fork() -> None:
