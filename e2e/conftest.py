@@ -11,7 +11,8 @@ from dataset import EPOCHS, SAMPLES, make_tree
 def pytest_sessionstart(session):
     missing = [mpi for mpi in ("openmpi", "mpich", "nompi") if not os.access(run.binary(mpi), os.X_OK)]
     if missing:
-        raise pytest.UsageError(f"no rankpool built with {', '.join(missing)} in {run.BINARIES}: run scripts/test-e2e.sh")
+        text = f"no {', '.join(missing)} build of rankpool in RANKPOOL_BINARIES: run scripts/test-e2e.sh"
+        raise pytest.UsageError(text)
 
 
 @pytest.fixture(scope="session", autouse=True)

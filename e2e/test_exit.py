@@ -24,7 +24,8 @@ def test_signal_ends_training(start, number):
 
 
 def test_training_may_take_its_time_to_obey(start):
-    one = start(command=["sh", "-c", "trap 'echo saved >> obeyed; exit 5' TERM; echo >> digest; while :; do sleep 0.05; done"])
+    script = "trap 'echo saved >> obeyed; exit 5' TERM; echo >> digest; while :; do sleep 0.05; done"
+    one = start(command=["sh", "-c", script])
     one.wait_for_batches(1)
     one.kill([one.process.pid], signal.SIGTERM)
     assert one.finish().code == 5

@@ -59,6 +59,18 @@ def test_killed_near_the_end_of_an_epoch(disturbed, batch):
     disturbed(lambda run: kill_ranks(run, batch), ranks=2)
 
 
+@pytest.mark.parametrize("batch", [BATCHES - 1, 2 * BATCHES - 1])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_killed_while_training_goes_on(disturbed, batch, workers):
+    """One trainer may have the next epoch's plan, and wait for the other, when the other's rank dies."""
+
+    def hurt(run):
+        run.wait_for_batches(batch)
+        run.kill(run.ranks()[:1])
+
+    disturbed(hurt, ranks=2, args=["--workers", workers])
+
+
 def test_killed_in_the_last_epoch(disturbed):
     """The cache does not come back before training has ended."""
     disturbed(lambda run: kill_ranks(run, EPOCHS * BATCHES - 4, back=False))
