@@ -92,7 +92,8 @@ def test_trainers_that_disagree(refused, option, values):
     script = f'[ $RANK = 0 ] && value={values[0]} || value={values[1]}; exec "$@" {option} $value'
     field, (a, b) = option[2:].replace("-", "_"), values
     either = rf"trainer (0 has {field} {a}, trainer 1 has {b}|1 has {field} {b}, trainer 0 has {a})"
-    refused("the trainers disagree", either, ranks=2, command=["sh", "-c", script, "sh", *run.training(["--epochs", 1], trainers=2)])
+    command = ["sh", "-c", script, "sh", *run.training(["--epochs", 1], trainers=2)]
+    refused("the trainers disagree", either, ranks=2, command=command)
 
 
 # --- storage that changes ---
