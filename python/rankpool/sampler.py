@@ -133,6 +133,7 @@ class BatchSampler:
     def report(self, ids, losses) -> None:
         """Reports the losses of a batch, or of part of it: tensors, arrays or lists, one loss an id.
 
+        One report a batch counts, the first: what it leaves out is taken as never reported.
         Raises ValueError when the ids are no batch of this epoch that may still be reported.
         """
         number, row = self._reports.add(self._current_plan(), self._consumed - 1, _listed(ids), _listed(losses))
