@@ -21,11 +21,7 @@ func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity fl
 	one := func(SampleID) int64 { return 1 }
 	caches := make([]*Cache, owners)
 	for o := range caches {
-		p, err := NewPolicy(policy, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		caches[o] = NewCache(p, n, int64(capacity*float64(n)/float64(owners)), one)
+		caches[o] = NewCache(testPolicies[policy](), int64(capacity*float64(n)/float64(owners)), one)
 	}
 	ledger := NewLedger(scorer, EqualScores(n, scorer.Initial(batch)))
 	for epoch := range losses {
@@ -40,8 +36,9 @@ func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity fl
 		}
 		plan := NewPlan(PlanConfig{Sampler: s, Samples: n, BatchSize: batch, World: []int32{0}, Ranks: 1}, epoch, scores)
 		ledger.Open(plan)
+		next, first := nextPlaces(plan.IDs, n)
 		for _, c := range caches {
-			c.RefreshAll(func(id SampleID) float64 { return nextUse(plan, id, plan.first[id], ledger.Scores()) })
+			c.RefreshAll(func(id SampleID) Use { return Use{ID: id, Next: nextUse(plan, id, first[id], ledger.Scores())} })
 		}
 		for b := range plan.Batches() {
 			lo, hi := plan.Range(b)
@@ -50,18 +47,18 @@ func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity fl
 				id := plan.IDs[i]
 				c := caches[Owner(id, owners)]
 				ids = append(ids, id)
-				hit = append(hit, c.Draw(id, nextUse(plan, id, plan.ownNext[i], ledger.Scores()), func(SampleID) {}) == Hit)
+				hit = append(hit, c.Draw(Use{ID: id, Next: nextUse(plan, id, next[i], ledger.Scores())}, func(SampleID) {}) == Hit)
 				report = append(report, losses[epoch][id])
 			}
 			if err := ledger.Report(0, epoch, b, report); err != nil {
 				t.Fatal(err)
 			}
 			if b%lag == lag-1 {
-				ledger.Fold(func(ids []SampleID) {
-					for _, id := range ids {
+				ledger.Fold(func(f Folded) {
+					for _, id := range f.IDs {
 						c := caches[Owner(id, owners)]
-						if c.Resident(id) && c.Next(id) >= float64(epoch+1) {
-							c.Refresh(id, plan.Next(id, ledger.Scores()[id]))
+						if next, in := c.Next(id); in && next >= float64(epoch+1) {
+							c.Refresh(Use{ID: id, Next: plan.Next(id, ledger.Scores()[id])})
 						}
 					}
 				})
@@ -92,10 +89,10 @@ func minHits(ids []SampleID, capacity int64) []bool {
 		next[i] = float64(last[ids[i]])
 		last[ids[i]] = i
 	}
-	c := NewCache(newClairvoyant(n), n, capacity, func(SampleID) int64 { return 1 })
+	c := NewCache(NewClairvoyant(), capacity, func(SampleID) int64 { return 1 })
 	hit := make([]bool, len(ids))
 	for i, id := range ids {
-		hit[i] = c.Draw(id, next[i], func(SampleID) {}) == Hit
+		hit[i] = c.Draw(Use{ID: id, Next: next[i]}, func(SampleID) {}) == Hit
 	}
 	return hit
 }

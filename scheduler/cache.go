@@ -13,90 +13,173 @@ const (
 )
 
 // Cache is the content of one owner's partition as the policy sees it: which samples are residents, never more
-// than capacity bytes. It drives a Policy and does all counting. It is not safe for concurrent use.
+// than capacity bytes. It drives a Policy and does all counting. Its memory grows with the residents, not with the data
+// set. It is not safe for concurrent use.
 type Cache struct {
 	policy        Policy
+	gate          Gate // the policy, if it is one
 	size          func(SampleID) int64
 	capacityBytes int64
 	usedBytes     int64
-	resident      []bool
-	out           []SampleID // residents taken out by the draw under way
-	outNext       []float64
+	place         map[SampleID]Place // of the residents
+	uses          []Use              // by place
+	free          []Place
+	out           []Use // residents taken out by the draw under way
 }
 
-// NewCache returns an empty partition of capacityBytes over samples 0 … samples-1 of the given sizes.
-func NewCache(policy Policy, samples int, capacityBytes int64, size func(SampleID) int64) *Cache {
-	return &Cache{policy: policy, size: size, capacityBytes: capacityBytes, resident: make([]bool, samples)}
+// NewCache returns an empty partition of capacityBytes over samples of the given sizes.
+func NewCache(policy Policy, capacityBytes int64, size func(SampleID) int64) *Cache {
+	c := &Cache{policy: policy, size: size, capacityBytes: capacityBytes, place: map[SampleID]Place{}}
+	c.gate, _ = policy.(Gate)
+	return c
 }
 
 // Resident reports whether id is in the partition.
-func (c *Cache) Resident(id SampleID) bool { return c.resident[id] }
+func (c *Cache) Resident(id SampleID) bool {
+	_, in := c.place[id]
+	return in
+}
+
+// fits reports whether id could be admitted beside what is here.
+func (c *Cache) fits(id SampleID) bool { return c.usedBytes+c.size(id) <= c.capacityBytes }
 
 // UsedBytes is the sum of the residents' sizes.
 func (c *Cache) UsedBytes() int64 { return c.usedBytes }
 
-// Draw records a draw of id that is drawn again at next, and calls evicted for each resident that leaves.
+// Resize changes the capacity and calls evicted for each resident that leaves. A policy that names no victim keeps what
+// it has until its residents leave.
+func (c *Cache) Resize(capacityBytes int64, evicted func(SampleID)) {
+	c.capacityBytes = capacityBytes
+	for c.usedBytes > capacityBytes {
+		v, ok := c.policy.Victim()
+		if !ok {
+			return
+		}
+		id := c.uses[v].ID
+		c.Remove(id)
+		evicted(id)
+	}
+}
+
+// Draw records a draw and calls evicted for each resident that leaves.
 //
 // A newcomer is admitted when there is room or when every resident that must leave yields to it.
-func (c *Cache) Draw(id SampleID, next float64, evicted func(SampleID)) Outcome {
-	if c.resident[id] {
-		c.policy.Touch(id, next)
+func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
+	if p, in := c.place[u.ID]; in {
+		c.uses[p] = u
+		c.policy.Touch(p, u)
 		return Hit
 	}
-	size := c.size(id)
-	if size > c.capacityBytes || !c.makeRoom(size, next) {
+	size := c.size(u.ID)
+	if size > c.capacityBytes || c.gate != nil && !c.gate.Keeps(u) || !c.makeRoom(size, u) {
 		return Bypassed
 	}
 	for _, v := range c.out {
-		evicted(v)
+		evicted(v.ID)
 	}
-	c.policy.Admit(id, next)
-	c.resident[id] = true
-	c.usedBytes += size
+	c.admit(u)
 	return Admitted
 }
 
+// Leaving returns what was known of a resident that leaves; only evicted may call it, of the resident that it is called for.
+func (c *Cache) Leaving(id SampleID) Use {
+	for _, u := range c.out {
+		if u.ID == id {
+			return u
+		}
+	}
+	panic("scheduler: Leaving of a sample that does not leave.")
+}
+
+// Wants reports whether a draw would find the sample or keep it, if it came now. It looks at the first victim only.
+func (c *Cache) Wants(u Use) bool {
+	if c.Resident(u.ID) {
+		return true
+	}
+	size := c.size(u.ID)
+	if size > c.capacityBytes || c.gate != nil && !c.gate.Keeps(u) {
+		return false
+	}
+	if c.usedBytes+size <= c.capacityBytes {
+		return true
+	}
+	v, ok := c.policy.Victim()
+	return ok && c.policy.Yields(v, u)
+}
+
 // makeRoom takes residents out until size bytes fit; if one does not yield, all are put back.
-func (c *Cache) makeRoom(size int64, next float64) bool {
-	c.out, c.outNext = c.out[:0], c.outNext[:0]
+func (c *Cache) makeRoom(size int64, newcomer Use) bool {
+	c.out = c.out[:0]
 	for c.usedBytes+size > c.capacityBytes {
 		v, ok := c.policy.Victim()
-		if !ok || !c.policy.Yields(v, next) {
-			for i, u := range c.out {
-				c.policy.Admit(u, c.outNext[i])
-				c.resident[u] = true
-				c.usedBytes += c.size(u)
+		if !ok || !c.policy.Yields(v, newcomer) {
+			for _, u := range c.out {
+				c.admit(u)
 			}
 			return false
 		}
-		c.out, c.outNext = append(c.out, v), append(c.outNext, c.policy.Next(v))
-		c.Remove(v)
+		c.out = append(c.out, c.uses[v])
+		c.Remove(c.uses[v].ID)
 	}
 	return true
 }
 
+func (c *Cache) admit(u Use) {
+	p := Place(len(c.uses))
+	if n := len(c.free); n > 0 {
+		p, c.free = c.free[n-1], c.free[:n-1]
+		c.uses[p] = u
+	} else {
+		c.uses = append(c.uses, u)
+	}
+	c.place[u.ID] = p
+	c.usedBytes += c.size(u.ID)
+	c.policy.Admit(p, u)
+}
+
 // Remove takes resident id out.
 func (c *Cache) Remove(id SampleID) {
-	c.policy.Remove(id)
-	c.resident[id] = false
+	p := c.place[id]
+	c.policy.Remove(p)
+	delete(c.place, id)
+	c.free = append(c.free, p)
 	c.usedBytes -= c.size(id)
 }
 
-// Refresh gives id a new prediction if it is a resident.
-func (c *Cache) Refresh(id SampleID, next float64) {
-	if c.resident[id] {
-		c.policy.Refresh(id, next)
+// Refresh replaces what is known of u's sample if it is a resident.
+func (c *Cache) Refresh(u Use) {
+	if p, in := c.place[u.ID]; in {
+		c.uses[p] = u
+		c.policy.Refresh(p, u)
 	}
 }
 
-// Next returns the prediction that resident id is ordered by.
-func (c *Cache) Next(id SampleID) float64 { return c.policy.Next(id) }
+// Next returns the prediction of id's next draw, or false when it is no resident.
+func (c *Cache) Next(id SampleID) (float64, bool) {
+	p, in := c.place[id]
+	if !in {
+		return 0, false
+	}
+	return c.uses[p].Next, true
+}
 
-// RefreshAll gives every resident the prediction that next returns for it.
-func (c *Cache) RefreshAll(next func(SampleID) float64) {
-	for id, in := range c.resident {
-		if in {
-			c.policy.Refresh(SampleID(id), next(SampleID(id)))
+// Residents returns what is known of the residents, in the order of places. The slice is the caller's.
+func (c *Cache) Residents() []Use {
+	all := make([]Use, 0, len(c.place))
+	for p, u := range c.uses {
+		if q, in := c.place[u.ID]; in && q == Place(p) {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// RefreshAll replaces what is known of every resident by what use returns for it, in the order of places.
+func (c *Cache) RefreshAll(use func(SampleID) Use) {
+	for p, u := range c.uses {
+		if q, in := c.place[u.ID]; in && q == Place(p) {
+			c.uses[p] = use(u.ID)
+			c.policy.Refresh(Place(p), c.uses[p])
 		}
 	}
 }

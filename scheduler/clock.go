@@ -70,3 +70,6 @@ func timeKey(t float64) uint32 {
 func neverKey(h uint64) uint32 {
 	return keyMax + 1 + uint32(^h>>(64-keyMantissaBits))
 }
+
+// Ln returns the natural logarithm of x, a positive normal number, with an error below 1 ulp and the same bits on every machine.
+func Ln(x float64) float64 { return ln(x) }

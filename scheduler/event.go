@@ -58,11 +58,36 @@ type (
 		Ticket uint32
 	}
 
-	// Scored says that the scores of samples changed.
+	// Scored says that the scores of samples changed: all global batches up to Batch of Epoch are in them. With an
+	// Epoch below 0 it says what the scores are, and no more.
 	Scored struct {
-		IDs    []SampleID
-		Scores []float32 // of all samples
+		Epoch, Batch int
+		IDs          []SampleID
+		Scores       []float32           // of all samples
+		Total        float64             // of all scores
+		Known        func(SampleID) bool // whether a sample was ever scored
 	}
+
+	// Stored says that Store ended. Err is nil when the sample is in the tier, unless Busy: then it is not because the tier is
+	// behind, and nothing failed.
+	Stored struct {
+		ID   SampleID
+		Busy bool
+		Err  error
+	}
+
+	// Recalled says that Recall ended. Err is nil when the sample's bytes are in its place.
+	Recalled struct {
+		ID  SampleID
+		Err error
+	}
+
+	// Preloaded says that the bytes of samples are in their places before the first Planned, each once, the most important first.
+	// Those that are not kept are freed.
+	Preloaded struct{ IDs []SampleID }
+
+	// Ended says that training is over: no more scores will come.
+	Ended struct{}
 )
 
 // Status is what an owner says of a sample it was asked for.
@@ -89,6 +114,9 @@ const (
 	NotHere                    // nowhere: the client reads storage
 	Unreadable                 // nowhere: the sample cannot be read
 )
+
+// fromTier is the source of a sample that was recalled from the tier. It is delivered as FromLocal, and counted in TierHits.
+const fromTier Source = 255
 
 // A Command is what a rank has to do. Stager.Step returns it.
 type Command interface{ command() }
@@ -128,6 +156,21 @@ type (
 
 	// Free gives up the sample's place.
 	Free struct{ ID SampleID }
+
+	// Store has the sample written to the tier; say Stored. Its place stays as it is until then.
+	Store struct{ ID SampleID }
+
+	// Recall has the sample read from the tier into a place of its own; say Recalled or Starved. Need orders reads.
+	Recall struct {
+		ID   SampleID
+		Need uint64
+	}
+
+	// Erase gives up the sample's place in the tier, also while it is being stored or recalled, which then goes on to its end.
+	Erase struct{ ID SampleID }
+
+	// EndTier gives the tier up: it fails. What is under way ends as it may, and nothing else will be asked of the tier.
+	EndTier struct{}
 )
 
 func (Planned) event()   {}
@@ -142,9 +185,17 @@ func (PeerLost) event()  {}
 func (Asked) event()     {}
 func (Sent) event()      {}
 func (Scored) event()    {}
+func (Stored) event()    {}
+func (Recalled) event()  {}
+func (Preloaded) event() {}
+func (Ended) event()     {}
 
 func (Fetch) command()   {}
 func (Ask) command()     {}
 func (Send) command()    {}
 func (Deliver) command() {}
 func (Free) command()    {}
+func (Store) command()   {}
+func (Recall) command()  {}
+func (Erase) command()   {}
+func (EndTier) command() {}

@@ -14,7 +14,9 @@ import (
 type Ledger struct {
 	scorer Scorer
 	scores []float32
-	passes []*pass // oldest first; the newest has the epoch under way
+	total  float64  // of scores
+	known  []uint64 // a bit a sample: scored by a report
+	passes []*pass  // oldest first; the newest has the epoch under way
 	buffer struct{ losses, scores []float32 }
 }
 
@@ -35,7 +37,11 @@ type pass struct {
 
 // NewLedger returns a ledger that begins with scores, one a sample, which it takes over.
 func NewLedger(scorer Scorer, scores []float32) *Ledger {
-	return &Ledger{scorer: scorer, scores: scores}
+	l := &Ledger{scorer: scorer, scores: scores, known: make([]uint64, (len(scores)+63)/64)}
+	for _, score := range scores {
+		l.total += float64(score)
+	}
+	return l
 }
 
 // EqualScores returns the scores of samples that nothing is known about.
@@ -49,6 +55,14 @@ func EqualScores(samples int, initial float32) []float32 {
 
 // Scores returns the scores as folded so far. The slice is the ledger's own and changes.
 func (l *Ledger) Scores() []float32 { return l.scores }
+
+// Scored is the event that tells the ledger's scores, after a batch was folded; Epoch -1: before any.
+func (l *Ledger) Scored(f Folded) Scored {
+	return Scored{Epoch: f.Epoch, Batch: f.Batch, IDs: f.IDs, Scores: l.scores, Total: l.total, Known: l.Known}
+}
+
+// Known reports whether a sample's score comes from a report. After a restore, only reports since then count.
+func (l *Ledger) Known(id SampleID) bool { return l.known[id/64]>>(id%64)&1 == 1 }
 
 // Open tells the ledger the plan that reports from now on refer to. Opening an epoch that is open does nothing.
 func (l *Ledger) Open(p *Plan) {
@@ -99,8 +113,8 @@ func (l *Ledger) find(epoch int) *pass {
 
 func (p *pass) batches() int { return (p.draws + p.batch - 1) / p.batch }
 
-// Known reports whether epoch is open.
-func (l *Ledger) Known(epoch int) bool { return l.find(epoch) != nil }
+// Opened reports whether epoch is open.
+func (l *Ledger) Opened(epoch int) bool { return l.find(epoch) != nil }
 
 // Report records the losses of trainer's part of a global batch, in the plan's order, and makes all its earlier
 // batches of that epoch final. What is final already is ignored: a report that is sent twice counts once.
@@ -148,9 +162,15 @@ func (l *Ledger) Finish(trainer, epoch int) {
 	}
 }
 
-// Fold folds every batch that is final, and calls scored with the samples of each. It reports whether a cut was
+// Folded is a global batch whose losses have become scores.
+type Folded struct {
+	Epoch, Batch int
+	IDs          []SampleID
+}
+
+// Fold folds every batch that is final, and calls scored for each. It reports whether a cut was
 // reached, that is whether Take may be called.
-func (l *Ledger) Fold(scored func([]SampleID)) bool {
+func (l *Ledger) Fold(scored func(Folded)) bool {
 	for i, p := range l.passes {
 		if i > 0 && l.passes[i-1].folded < l.passes[i-1].batches() {
 			break
@@ -182,7 +202,7 @@ func (l *Ledger) Take() []float32 {
 	return append([]float32(nil), l.scores...)
 }
 
-func (l *Ledger) foldPass(p *pass, all bool, scored func([]SampleID)) {
+func (l *Ledger) foldPass(p *pass, all bool, scored func(Folded)) {
 	end := p.batches()
 	if !all {
 		for _, f := range p.final {
@@ -200,7 +220,7 @@ func (l *Ledger) foldPass(p *pass, all bool, scored func([]SampleID)) {
 		hi := min(lo+p.batch, len(p.ids))
 		l.foldBatch(p.ids[lo:hi], p.losses[lo:hi])
 		if scored != nil {
-			scored(p.ids[lo:hi])
+			scored(Folded{p.epoch, p.folded, p.ids[lo:hi]})
 		}
 	}
 }
@@ -211,10 +231,12 @@ func (l *Ledger) foldBatch(ids []SampleID, losses []float32) {
 	for _, id := range ids {
 		b.scores = append(b.scores, l.scores[id])
 	}
-	l.scorer.Score(losses, b.scores)
+	l.scorer.Score(Report{IDs: ids, Losses: losses}, b.scores)
 	for i, id := range ids {
 		if losses[i] == losses[i] { // not NaN
+			l.total += float64(b.scores[i]) - float64(l.scores[id])
 			l.scores[id] = b.scores[i]
+			l.known[id/64] |= 1 << (id % 64)
 		}
 	}
 }

@@ -18,19 +18,22 @@ type Plan struct {
 	Consumer []uint16 // trainer of each draw, len(IDs)
 	World    []int32  // rank of each trainer
 
-	ownNext []int32 // owner's view: for each draw of an owned sample, in order, the place of its next draw in this epoch, or -1
-	first   []int32 // owner's view: place of the sample's first draw in this epoch, or -1; by sample
+	Home  []uint16 // owner of each draw, len(IDs); nil: Owner says
+	Ranks int
+
+	view *view
 }
 
 // PlanConfig is what a plan is made from, besides epoch and scores.
 type PlanConfig struct {
 	Sampler    Sampler
-	Samples    int
+	Samples    int     // 0: nobody's view is added
 	BatchSize  int     // a trainer's
 	World      []int32 // rank of each trainer; the global batch is BatchSize · len(World)
 	Ranks      int
-	Rank       int // whose view to add
+	Rank       int // whose view to add, or AllRanks
 	Assignment Assignment
+	Place      func(*Draws, []float32) []uint16 // gives the owner of each draw, see Outlook.Place; nil: Owner says
 }
 
 // NewPlan draws an epoch and assigns its draws. scores has one entry a sample and must not change afterwards;
@@ -42,40 +45,29 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		Batch:    cfg.BatchSize * len(cfg.World),
 		Consumer: make([]uint16, len(draws.IDs)),
 		World:    cfg.World,
+		Ranks:    cfg.Ranks,
+	}
+	if cfg.Place != nil {
+		p.Home = cfg.Place(draws, scores)
 	}
 	var prefer func(SampleID) float32
 	if cfg.Sampler.Weighted() {
 		prefer = func(id SampleID) float32 { return scores[id] }
 	}
 	Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
-	p.view(cfg)
 	if cfg.Samples > 0 {
+		p.view = newView(p, cfg.Samples, cfg.Rank)
 		p.Next(0, 0) // has torch make its next permutation now, beside training
 	}
 	return p
 }
 
-// view finds, for the samples that cfg.Rank owns, when each is drawn first and next.
-func (p *Plan) view(cfg PlanConfig) {
-	p.first = make([]int32, cfg.Samples)
-	for i := range p.first {
-		p.first[i] = -1
+// Owner is the rank whose partition may hold the sample of draw i.
+func (p *Plan) Owner(i int) int {
+	if p.Home != nil {
+		return int(p.Home[i])
 	}
-	owned := 0
-	for _, id := range p.IDs {
-		if Owner(id, cfg.Ranks) == cfg.Rank {
-			owned++
-		}
-	}
-	p.ownNext = make([]int32, owned)
-	for i := len(p.IDs) - 1; i >= 0; i-- {
-		id := p.IDs[i]
-		if Owner(id, cfg.Ranks) == cfg.Rank {
-			owned--
-			p.ownNext[owned] = p.first[id]
-			p.first[id] = int32(i)
-		}
-	}
+	return Owner(p.IDs[i], p.Ranks)
 }
 
 // Batches is the number of global batches.

@@ -1,38 +1,40 @@
 package scheduler
 
-import "fmt"
-
-// A Policy orders the residents of one partition. It owns no bytes, no locks and no counters: Cache does.
-//
-// next is the time of a sample's next draw, in epochs (epoch + fraction), exact inside the planned epoch and
-// predicted beyond it; a policy that does not look ahead ignores it.
-type Policy interface {
-	// Admit makes id a resident. id must not be one.
-	Admit(id SampleID, next float64)
-	// Touch records a draw of resident id.
-	Touch(id SampleID, next float64)
-	// Refresh replaces the prediction of resident id without a draw.
-	Refresh(id SampleID, next float64)
-	// Next returns the prediction that resident id is ordered by.
-	Next(id SampleID) float64
-	// Remove takes resident id out.
-	Remove(id SampleID)
-	// Victim returns the resident that goes first, or false when there is none.
-	Victim() (SampleID, bool)
-	// Yields reports whether victim makes room for a newcomer that is drawn again at next.
-	Yields(victim SampleID, next float64) bool
+// Use is what is known of a sample when it is drawn or scored.
+type Use struct {
+	ID SampleID
+	// Next is the time of the sample's next draw, in epochs (epoch + fraction), exact inside the planned epoch and
+	// predicted beyond it; a policy that does not look ahead ignores it.
+	Next float64
+	// Score is the sample's latest importance; of a sample that was never scored, the scorer's initial one.
+	Score float32
+	// Known says that Score comes from a report of training.
+	Known bool
 }
 
-// Policies lists the names that NewPolicy knows.
-var Policies = []string{"clairvoyant", "lru"}
+// Place numbers the residents of a Cache: small, dense, and free again when its resident leaves. A policy keeps what it
+// knows of residents in arrays by Place, so its memory grows with what is kept and not with the data set.
+type Place int32
 
-// NewPolicy returns the named policy over samples 0 … samples-1, without residents.
-func NewPolicy(name string, samples int) (Policy, error) {
-	switch name {
-	case "clairvoyant":
-		return newClairvoyant(samples), nil
-	case "lru":
-		return newLRU(samples), nil
-	}
-	return nil, fmt.Errorf("scheduler: no policy %q; there are %v", name, Policies)
+// A Policy orders the residents of one partition. It owns no bytes, no locks and no counters: Cache does. It is not safe
+// for concurrent use, and the same calls give the same answers.
+type Policy interface {
+	// Admit makes u's sample the resident of place p. p must be free.
+	Admit(p Place, u Use)
+	// Touch records a draw of the resident of p.
+	Touch(p Place, u Use)
+	// Refresh replaces what is known of the resident of p, without a draw.
+	Refresh(p Place, u Use)
+	// Remove takes the resident of p out.
+	Remove(p Place)
+	// Victim returns the place of the resident that goes first, or false when none may go.
+	Victim() (Place, bool)
+	// Yields reports whether the resident of victim makes room for a newcomer.
+	Yields(victim Place, newcomer Use) bool
+}
+
+// A Gate is a Policy that may keep a newcomer out although there is room.
+type Gate interface {
+	// Keeps reports whether the newcomer may become a resident at all.
+	Keeps(newcomer Use) bool
 }

@@ -1,103 +1,110 @@
 package scheduler
 
-// clairvoyant is Bélády's MIN with bypass over known and predicted next uses: the resident whose next use is
+// Clairvoyant is Bélády's MIN with bypass over known and predicted next uses: the resident whose next use is
 // farthest goes first, and a newcomer that is needed later than every resident is not kept at all.
 //
 // Source: Belady, IBM Systems Journal 1966 (MIN); bypass as in McFarling, ISCA 1992.
 // Differs: beyond the planned epoch the next use is predicted by the sample's own race clock.
-type clairvoyant struct {
-	heap []SampleID // max-heap by next
-	at   []int32    // place in heap, by sample; -1: no resident
-	next []float64  // by place in heap
+type Clairvoyant struct {
+	heap []Place   // max-heap by next use
+	at   []int32   // place in heap, by resident
+	next []float64 // by resident
+	id   []SampleID
 }
 
-func newClairvoyant(samples int) *clairvoyant {
-	at := make([]int32, samples)
-	for i := range at {
-		at[i] = -1
+// NewClairvoyant returns a policy without residents.
+func NewClairvoyant() *Clairvoyant { return &Clairvoyant{} }
+
+// Admit implements Policy.
+func (c *Clairvoyant) Admit(p Place, u Use) {
+	for int(p) >= len(c.at) {
+		c.at, c.next, c.id = append(c.at, 0), append(c.next, 0), append(c.id, 0)
 	}
-	return &clairvoyant{at: at}
+	c.next[p], c.id[p] = u.Next, u.ID
+	c.at[p] = int32(len(c.heap))
+	c.heap = append(c.heap, p)
+	c.up(len(c.heap) - 1)
 }
 
-func (p *clairvoyant) Admit(id SampleID, next float64) {
-	p.heap = append(p.heap, id)
-	p.next = append(p.next, next)
-	p.at[id] = int32(len(p.heap) - 1)
-	p.up(len(p.heap) - 1)
-}
+// Touch implements Policy.
+func (c *Clairvoyant) Touch(p Place, u Use) { c.Refresh(p, u) }
 
-func (p *clairvoyant) Touch(id SampleID, next float64) { p.Refresh(id, next) }
-
-func (p *clairvoyant) Refresh(id SampleID, next float64) {
-	i := int(p.at[id])
-	p.next[i] = next
-	if !p.up(i) {
-		p.down(i)
-	}
-}
-
-func (p *clairvoyant) Next(id SampleID) float64 { return p.next[p.at[id]] }
-
-func (p *clairvoyant) Remove(id SampleID) {
-	i, last := int(p.at[id]), len(p.heap)-1
-	p.swap(i, last)
-	p.heap, p.next = p.heap[:last], p.next[:last]
-	p.at[id] = -1
-	if i < last && !p.up(i) {
-		p.down(i)
+// Refresh implements Policy.
+func (c *Clairvoyant) Refresh(p Place, u Use) {
+	c.next[p] = u.Next
+	if i := int(c.at[p]); !c.up(i) {
+		c.down(i)
 	}
 }
 
-func (p *clairvoyant) Victim() (SampleID, bool) {
-	if len(p.heap) == 0 {
+// Remove implements Policy.
+func (c *Clairvoyant) Remove(p Place) {
+	i, last := int(c.at[p]), len(c.heap)-1
+	c.swap(i, last)
+	c.heap = c.heap[:last]
+	if i < last && !c.up(i) {
+		c.down(i)
+	}
+}
+
+// Victim implements Policy.
+func (c *Clairvoyant) Victim() (Place, bool) {
+	if len(c.heap) == 0 {
 		return 0, false
 	}
-	return p.heap[0], true
+	return c.heap[0], true
 }
 
-func (p *clairvoyant) Yields(victim SampleID, next float64) bool {
-	return next < p.next[p.at[victim]]
+// Farthest is the next use of the resident that goes first, or false when there is none.
+func (c *Clairvoyant) Farthest() (float64, bool) {
+	if len(c.heap) == 0 {
+		return 0, false
+	}
+	return c.next[c.heap[0]], true
 }
+
+// Yields implements Policy.
+func (c *Clairvoyant) Yields(victim Place, newcomer Use) bool { return newcomer.Next < c.next[victim] }
 
 // before orders the heap: the farther use first, ties by id, so that every rank and every run agrees.
-func (p *clairvoyant) before(i, j int) bool {
-	if p.next[i] != p.next[j] {
-		return p.next[i] > p.next[j]
+func (c *Clairvoyant) before(i, j int) bool {
+	p, q := c.heap[i], c.heap[j]
+	if c.next[p] != c.next[q] {
+		return c.next[p] > c.next[q]
 	}
-	return p.heap[i] < p.heap[j]
+	return c.id[p] < c.id[q]
 }
 
-func (p *clairvoyant) swap(i, j int) {
-	p.heap[i], p.heap[j] = p.heap[j], p.heap[i]
-	p.next[i], p.next[j] = p.next[j], p.next[i]
-	p.at[p.heap[i]], p.at[p.heap[j]] = int32(i), int32(j)
+func (c *Clairvoyant) swap(i, j int) {
+	c.heap[i], c.heap[j] = c.heap[j], c.heap[i]
+	c.at[c.heap[i]], c.at[c.heap[j]] = int32(i), int32(j)
 }
 
-func (p *clairvoyant) up(i int) bool {
+func (c *Clairvoyant) up(i int) bool {
 	moved := false
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !p.before(i, parent) {
+		if !c.before(i, parent) {
 			break
 		}
-		p.swap(i, parent)
+		c.swap(i, parent)
 		i, moved = parent, true
 	}
 	return moved
 }
 
-func (p *clairvoyant) down(i int) {
+func (c *Clairvoyant) down(i int) {
 	for {
 		first := i
 		for _, child := range [2]int{2*i + 1, 2*i + 2} {
-			if child < len(p.heap) && p.before(child, first) {
+			if child < len(c.heap) && c.before(child, first) {
 				first = child
 			}
 		}
 		if first == i {
 			return
 		}
-		p.swap(i, first)
+		c.swap(i, first)
 		i = first
 	}
 }

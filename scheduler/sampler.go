@@ -110,6 +110,7 @@ func (c SamplerConfig) clocks() source { return newSource(c.Seed, forClock) }
 // rates turn scores into the rates λ of the race clocks.
 type rates struct {
 	scores   []float32 // the caller's
+	total    float64   // of the scores
 	perScore float64   // λ of a score of 1
 	equal    float64   // λ of all samples when all scores are zero, else 0
 }
@@ -130,7 +131,7 @@ func newRates(scores []float32, samples int, total float64) rates {
 	if sum == 0 {
 		return rates{scores: scores, equal: total / float64(samples)}
 	}
-	return rates{scores: scores, perScore: total / sum}
+	return rates{scores: scores, total: sum, perScore: total / sum}
 }
 
 // of returns the rate of a score; a negative one counts as 0.

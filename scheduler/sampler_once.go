@@ -34,7 +34,7 @@ func (s onceSampler) Draw(epoch int, scores []float32) *Draws {
 	}
 	sorted := sortByTime(words, make([]uint64, s.samples))
 	f := &onceForecast{sampler: s, epoch: epoch, rates: r, quantiles: quantilesOf(sorted)}
-	return &Draws{Epoch: epoch, IDs: firstIDs(sorted, s.draws), forecast: f}
+	return &Draws{Epoch: epoch, IDs: firstIDs(sorted, s.draws), total: r.total, forecast: f}
 }
 
 // firstKey is the time key of a sample's first arrival.

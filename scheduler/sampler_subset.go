@@ -67,7 +67,7 @@ func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 		drawn:    len(words),
 		draws:    wholeBatches(len(words), s.batch, s.dropLast),
 	}
-	return &Draws{Epoch: epoch, IDs: inOrder(words, f.draws), forecast: f}
+	return &Draws{Epoch: epoch, IDs: inOrder(words, f.draws), total: r.total, forecast: f}
 }
 
 // clipRounds bounds the passes over the scores; losses recorded from training need fewer than ten.

@@ -45,6 +45,7 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 		words, horizon = words[:0], 2*horizon
 	}
 	return &Draws{
+		total:    r.total,
 		Epoch:    epoch,
 		IDs:      inOrder(words, s.draws),
 		forecast: weightedForecast{sampler: s, epoch: epoch, rates: r},

@@ -7,21 +7,30 @@ import (
 	"strings"
 )
 
+// Report is what training reports of one global batch, one entry a draw.
+type Report struct {
+	IDs        []SampleID  // that were trained on
+	Losses     []float32   // NaN: not reported
+	Embeddings [][]float32 // nil when training reports none
+}
+
 // A Scorer turns what training reports of one global batch into importance. It keeps scratch memory between calls, so
 // it must not be used concurrently; its results depend on the arguments alone.
 type Scorer interface {
-	// Score sets scores[i], the importance of draw i of a global batch, from losses[i]; both have one entry a draw.
-	// A loss that is NaN was not reported: its score stays as it is. Scores are finite and not negative. Losses
-	// are left as they are. Score panics when the lengths differ.
-	Score(losses, scores []float32)
+	// Score sets scores[i], the importance of draw i of a global batch, from r.Losses[i]; both have one entry a draw.
+	// A loss that is NaN was not reported: its score stays as it is. Scores are finite and not negative. The report
+	// is left as it is. Score panics when the lengths differ.
+	Score(r Report, scores []float32)
 
 	// Initial returns the score of samples that were never scored, for global batches of batch draws, 0 < batch.
 	Initial(batch int) float32
 }
 
-// NewScorer returns the scorer of that name: logrank or loss. It returns an error when the name is unknown.
+// NewScorer returns the scorer of that name: batchloss, logrank or loss. It returns an error when the name is unknown.
 func NewScorer(name string) (Scorer, error) {
 	switch name {
+	case "batchloss":
+		return batchLoss{}, nil
 	case "logrank":
 		return &logRank{}, nil
 	case "loss":
@@ -31,7 +40,7 @@ func NewScorer(name string) (Scorer, error) {
 }
 
 // ScorerNames returns the names that NewScorer knows, sorted.
-func ScorerNames() []string { return []string{"logrank", "loss"} }
+func ScorerNames() []string { return []string{"batchloss", "logrank", "loss"} }
 
 // DefaultScorer returns the name of the scorer that goes with a sampler: logrank for pads, loss for the other weighted
 // samplers, and "" for those that use no scores.
@@ -49,10 +58,10 @@ func DefaultScorer(sampler string) string {
 // would leave no draw to another sample.
 type loss struct{}
 
-func (loss) Score(losses, scores []float32) {
-	checkBatch(losses, scores)
-	for i, l := range losses {
-		if l <= math.MaxFloat32 && l >= -math.MaxFloat32 {
+func (loss) Score(r Report, scores []float32) {
+	checkBatch(r, scores)
+	for i, l := range r.Losses {
+		if isFinite(l) {
 			scores[i] = max(l, 0)
 		}
 	}
@@ -61,9 +70,9 @@ func (loss) Score(losses, scores []float32) {
 // Initial is 1, so that samples are equal as long as none is scored. A sample's first loss then replaces it.
 func (loss) Initial(int) float32 { return 1 }
 
-func checkBatch(losses, scores []float32) {
-	if len(losses) != len(scores) {
-		panic(fmt.Sprintf("scheduler: Score got %d losses and %d scores.", len(losses), len(scores)))
+func checkBatch(r Report, scores []float32) {
+	if len(r.Losses) != len(scores) {
+		panic(fmt.Sprintf("scheduler: Score got %d losses and %d scores.", len(r.Losses), len(scores)))
 	}
 }
 
@@ -77,15 +86,15 @@ type logRank struct {
 	order []uint64 // (loss, place), reused
 }
 
-// logRankBias is b0 of Eq. 6, for which the paper gives no number. It must exceed 1, or the batch's smallest loss would
+// logRankBias is b0 of Eq. 6, for which the paper gives no number; the authors' implementation has 10. It must exceed 1, or the batch's smallest loss would
 // get the score 0, never be drawn, and so never be scored again. It sets the range: in a global batch of 256 the
 // largest loss gets ln(265)/ln(10) = 2.4 times the draws of the smallest, with b0 = 2 it would get 8 times.
 const logRankBias = 10
 
-func (s *logRank) Score(losses, scores []float32) {
-	checkBatch(losses, scores)
+func (s *logRank) Score(r Report, scores []float32) {
+	checkBatch(r, scores)
 	s.order = s.order[:0]
-	for i, l := range losses {
+	for i, l := range r.Losses {
 		if l == l {
 			s.order = append(s.order, uint64(sortable(l))<<32|uint64(i))
 		}

@@ -20,21 +20,21 @@ func mustScorer(t testing.TB, name string) Scorer {
 	return s
 }
 
-// TestLogRankExample is the worked example of SHADE, §4.2.1: samples 5 and 8 are the most important ones of their
+// TestSHADEEq6Example is the worked example of SHADE, §4.2.1: samples 5 and 8 are the most important ones of their
 // mini-batches, and scores of the two batches are comparable though the losses are not.
-func TestLogRankExample(t *testing.T) {
+func TestSHADEEq6Example(t *testing.T) {
 	s := mustScorer(t, "logrank")
 	var b1, b2 [3]float32 // samples 4, 5, 6 and 7, 8, 9
-	s.Score([]float32{0.3, 0.5, 0.4}, b1[:])
-	s.Score([]float32{0.6, 1.2, 0.8}, b2[:])
+	s.Score(Report{Losses: []float32{0.3, 0.5, 0.4}}, b1[:])
+	s.Score(Report{Losses: []float32{0.6, 1.2, 0.8}}, b2[:])
 	want := [3]float32{float32(math.Log(10)), float32(math.Log(12)), float32(math.Log(11))}
 	if b1 != want || b2 != want {
 		t.Errorf("scores %v and %v, want %v for both", b1, b2, want)
 	}
 }
 
-// TestLogRankEquation compares with Eq. 6 written out.
-func TestLogRankEquation(t *testing.T) {
+// TestSHADEEq6 compares with the equation written out.
+func TestSHADEEq6(t *testing.T) {
 	s := mustScorer(t, "logrank")
 	value := rapid.OneOf(rapid.Float32Range(-3, 3), rapid.SampledFrom([]float32{
 		0, float32(math.Copysign(0, -1)), 1, 1, nan32, float32(math.Inf(1)), float32(math.Inf(-1)),
@@ -46,7 +46,7 @@ func TestLogRankEquation(t *testing.T) {
 			scores[i] = -1
 		}
 		before := slices.Clone(losses)
-		s.Score(losses, scores)
+		s.Score(Report{Losses: losses}, scores)
 		for i, l := range before {
 			smaller := 0
 			for _, k := range before {
@@ -70,13 +70,31 @@ func TestLogRankEquation(t *testing.T) {
 
 func TestLossScorer(t *testing.T) {
 	scores := []float32{9, 9, 9, 9, 9}
-	mustScorer(t, "loss").Score([]float32{0.25, nan32, -1, float32(math.Inf(1)), 0}, scores)
+	mustScorer(t, "loss").Score(Report{Losses: []float32{0.25, nan32, -1, float32(math.Inf(1)), 0}}, scores)
 	if want := []float32{0.25, 9, 0, 9, 0}; !slices.Equal(scores, want) {
 		t.Errorf("scores %v, want %v", scores, want)
 	}
 }
 
+// TestBatchLossScorer has the coarse score of Eq. 5 leave out what is not reported; TestSHADEEq5 compares with the equation.
+func TestBatchLossScorer(t *testing.T) {
+	scores := []float32{9, 9, 9, 9, 9}
+	s := mustScorer(t, "batchloss")
+	s.Score(Report{Losses: []float32{0.25, nan32, -1, float32(math.Inf(1)), 0.5}}, scores)
+	if want := []float32{0.25, 9, 0.25, 9, 0.25}; !slices.Equal(scores, want) {
+		t.Errorf("scores %v, want %v", scores, want)
+	}
+	s.Score(Report{Losses: []float32{nan32, nan32}}, scores[:2])
+	if want := []float32{0.25, 9}; !slices.Equal(scores[:2], want) {
+		t.Errorf("nothing was reported, and the scores are %v, want %v", scores[:2], want)
+	}
+	mustPanic(t, "lengths that differ", func() { s.Score(Report{Losses: make([]float32, 2)}, scores) })
+}
+
 func TestInitial(t *testing.T) {
+	if got := mustScorer(t, "batchloss").Initial(64); got != 1 {
+		t.Errorf("batchloss: the initial score is %v", got)
+	}
 	if got := mustScorer(t, "loss").Initial(64); got != 1 {
 		t.Errorf("loss: the initial score is %v", got)
 	}
@@ -85,7 +103,7 @@ func TestInitial(t *testing.T) {
 	for i := range losses {
 		losses[i] = float32(i)
 	}
-	s.Score(losses, scores)
+	s.Score(Report{Losses: losses}, scores)
 	sum := 0.0
 	for _, score := range scores {
 		sum += float64(score)

@@ -152,7 +152,7 @@ func (l *Ledger) Final(epoch int) int {
 // its only open epoch is the tail. When sameTrainers holds, the tail's missing reports may still come; otherwise
 // they count as never made. Epoch itself is opened by Open, and then its losses are given back by Resume.
 func RestoreLedger(scorer Scorer, s *Snapshot, trainers int, sameTrainers bool) *Ledger {
-	l := &Ledger{scorer: scorer, scores: append([]float32(nil), s.Scores...)}
+	l := NewLedger(scorer, append([]float32(nil), s.Scores...))
 	if len(s.TailIDs) == 0 {
 		return l
 	}

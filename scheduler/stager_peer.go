@@ -28,7 +28,7 @@ type answerKey struct {
 
 func (s *Stager) promise(key promiseKey, pos int64, id SampleID) {
 	s.bring(id, pos)
-	s.copies[id].pins++
+	s.copies.pin(id)
 	if s.promises.byKey[key] == nil {
 		s.promises.order = append(s.promises.order, promiseAt{key, pos})
 	}
@@ -72,7 +72,7 @@ func (s *Stager) onReceived(e Received) {
 		case Absent:
 			s.fetchInstead(id, FromStorage)
 		case Staged:
-			s.copies[id].source = FromStorage
+			s.copies.setSource(id, FromStorage)
 			s.arrive(id)
 		default:
 			s.arrive(id)
@@ -91,10 +91,9 @@ func (s *Stager) onPeerLost(e PeerLost) {
 	}
 }
 
-// fetchInstead reads storage for a sample that a peer did not give.
+// fetchInstead reads storage for a sample that a peer or the tier did not give.
 func (s *Stager) fetchInstead(id SampleID, source Source) {
-	s.copies[id].source = source
-	s.emit(Fetch{ID: id, Need: uint64(max(s.demand, 0))})
+	s.fetch(id, uint64(max(s.demand, 0)), source)
 }
 
 // onAsked answers as soon as the window has reached the batch and the samples are here.
@@ -135,8 +134,11 @@ func (s *Stager) take(e Asked) {
 	s.answers[answerKey{e.Peer, e.Ticket}] = a
 	for i, id := range e.IDs {
 		if s.copies[id].state == absent {
-			a.gone[i] = true
-			continue
+			if !s.own.tier.has(id) {
+				a.gone[i] = true
+				continue
+			}
+			s.bring(id, max(s.demand, 0))
 		}
 		s.await(id, waiter{answer: a, place: i})
 	}
@@ -154,8 +156,11 @@ func (s *Stager) trySend(a *answer) {
 		case a.gone[i]:
 			status[i] = Absent
 		case s.copies[id].source == FromStorage || s.copies[id].source == FromFallback:
-			s.copies[id].source = FromLocal
+			s.copies.setSource(id, FromLocal)
 			status[i] = Staged
+		case s.copies[id].source == fromTier:
+			s.takeSource(id, a.Epoch)
+			status[i] = Present
 		default:
 			status[i] = Present
 		}

@@ -25,12 +25,17 @@ type world struct {
 	losses  func(epoch int, id SampleID) float32
 	plans   map[int]*Plan
 	tickets uint64
+
+	recalled, ended int        // samples from tiers; tiers that were given up
+	places          *Placement // nil: owners by hash
 }
 
 type faults struct {
 	loseAnswers int // one in so many questions is never answered in time
 	noRoom      int // one in so many fetches finds no room
 	unreadable  int // one in so many samples cannot be read
+	badTier     int // one in so many writes to the tier, and reads of it, fails
+	busyTier    int // one in so many writes is refused
 }
 
 type simRank struct {
@@ -38,12 +43,13 @@ type simRank struct {
 	rank    int
 	stager  *Stager
 	bytes   map[SampleID]bool // what lies in the slab
+	tier    simTier
 	hungry  bool
 	answers map[uint32][]SampleID // questions of ours under way
 	want    map[uint64]func(Deliver)
 }
 
-func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int, sampler, policy string, capacity float64, assignment Assignment, f faults) *world {
+func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int, sampler, policy string, capacity float64, assignment Assignment, f faults, tier ...float64) *world {
 	t.Helper()
 	trainers := make([]int32, ranks*perRank)
 	for i := range trainers {
@@ -71,17 +77,28 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 			w.errors[SampleID(id)] = true
 		}
 	}
+	if policy == "clairvoyant" {
+		capacities := make([]int64, ranks)
+		for r := range capacities {
+			capacities[r] = int64(capacity * float64(owned[r]))
+			for _, share := range tier {
+				capacities[r] += int64(share * float64(owned[r]))
+			}
+		}
+		w.places = PlacementFor(s, samples, capacities, size)
+	}
 	w.cfg = PlanConfig{Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers, Ranks: ranks, Assignment: assignment}
 	for r := range ranks {
-		p, err := NewPolicy(policy, samples)
-		if err != nil {
-			t.Fatal(err)
+		tierBytes := int64(0)
+		for _, share := range tier {
+			tierBytes = int64(share * float64(owned[r]))
 		}
 		w.ranks = append(w.ranks, &simRank{
-			w: w, rank: r, bytes: map[SampleID]bool{}, answers: map[uint32][]SampleID{}, want: map[uint64]func(Deliver){},
+			w: w, rank: r, bytes: map[SampleID]bool{}, tier: simTier{}, answers: map[uint32][]SampleID{}, want: map[uint64]func(Deliver){},
 			stager: NewStager(StagerConfig{
-				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size, Policy: p,
+				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size, Policy: testPolicies[policy](),
 				CapacityBytes: int64(capacity * float64(owned[r])), WindowBytes: 130 * int64(batchSize*perRank) * 8,
+				TierBytes: tierBytes, TierBlockBytes: tierBlock,
 			}),
 		})
 	}
@@ -134,6 +151,8 @@ func (r *simRank) step(e Event) {
 			}
 			delete(r.bytes, c.ID)
 			freed = true
+		default:
+			r.tierStep(c)
 		}
 	}
 	if freed && r.hungry {
@@ -228,9 +247,12 @@ func (w *world) train(epoch, from, ahead int) {
 		for t := range world {
 			w.trained(t, epoch, b, plan, delivered[t][b])
 		}
-		w.ledger.Fold(func(ids []SampleID) {
+		w.ledger.Fold(func(f Folded) {
+			if w.places != nil {
+				w.places.Fold(w.ledger.Scored(f))
+			}
 			for _, r := range w.ranks {
-				r.step(Scored{IDs: ids, Scores: w.ledger.Scores()})
+				r.step(w.ledger.Scored(f))
 			}
 		})
 	}
@@ -289,12 +311,18 @@ func (w *world) plan(epoch, from int) {
 	for _, r := range w.ranks {
 		cfg := w.cfg
 		cfg.Rank = r.rank
+		if w.places != nil {
+			cfg.Place = w.places.Outlook().Place
+		}
 		p := NewPlan(cfg, epoch, scores)
 		if r.rank == 0 {
 			w.ledger.Open(p)
 			w.plans[epoch] = p
 		}
 		r.step(Planned{Plan: p, From: from})
+	}
+	if w.places != nil {
+		w.places.Open(w.plans[epoch])
 	}
 }
 
@@ -303,18 +331,22 @@ func (w *world) settled() {
 	for w.one() {
 	}
 	for _, r := range w.ranks {
+		r.step(Ended{})
+		for w.one() {
+		}
+		r.tierSettled()
 		for range 3 * aheadBatches { // promises to peers that read storage instead
 			r.stager.promises.expire(1<<60, r.stager.unpin)
 		}
 		for id, c := range r.stager.copies {
-			resident := r.stager.cache.Resident(SampleID(id))
+			resident := r.stager.own.cache.Resident(id)
 			if c.pins != 0 {
 				for _, p := range r.stager.parts {
 					w.t.Logf("rank %d still has part %+v", r.rank, p)
 				}
 				w.t.Fatalf("rank %d: sample %d has %d pins left", r.rank, id, c.pins)
 			}
-			if c.state == here && !resident && !r.bytesFreed(SampleID(id)) {
+			if c.state == here && !resident && !r.bytesFreed(id) {
 				w.t.Fatalf("rank %d: sample %d is here and no resident", r.rank, id)
 			}
 		}
@@ -325,7 +357,7 @@ func (r *simRank) bytesFreed(id SampleID) bool { return !r.bytes[id] }
 
 func TestStagerServesEveryBatch(t *testing.T) {
 	for _, sampler := range []string{"torch", "uniform", "pads", "weighted-once", "subset", "sequential"} {
-		for _, policy := range Policies {
+		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, capacity := range []float64{0, 0.2, 1} {
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, capacity), func(t *testing.T) {
 					w := newWorld(t, 7, 3, 2, 4, 500, sampler, policy, capacity, AssignLocal, faults{})
@@ -358,7 +390,7 @@ func TestStagerServesEveryBatch(t *testing.T) {
 func TestStagerUnderFaults(t *testing.T) {
 	for seed := range uint64(60) {
 		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50}
-		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, []string{"uniform", "pads"}[seed%2], Policies[seed/2%2], 0.3, Assignment(seed/4%2), f)
+		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
 		from := int(seed % 5)
 		for epoch := range 2 {
 			w.plan(epoch, from)

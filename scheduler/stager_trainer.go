@@ -1,5 +1,11 @@
 package scheduler
 
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
 // onRequested delivers a part, now or when it is complete. A batch that the window has not reached enters it; one
 // that it has passed is brought in by itself.
 func (s *Stager) onRequested(e Requested) {
@@ -45,11 +51,12 @@ func (s *Stager) jump(plan *planned, batch int) {
 	if batch <= s.batch+aheadBatches {
 		return
 	}
+	s.decideUpTo(math.MaxInt64)
 	for ; s.batch < batch; s.batch++ {
 		lo, hi := plan.Range(s.batch)
 		for i := lo; i < hi; i++ {
-			if Owner(plan.IDs[i], s.cfg.Ranks) == s.cfg.Rank {
-				s.own++
+			if plan.Owner(i) == s.cfg.Rank {
+				s.own.reach(i)
 			}
 		}
 	}
@@ -57,10 +64,15 @@ func (s *Stager) jump(plan *planned, batch int) {
 
 // expireParts forgets what a trainer left behind in earlier epochs without asking for it.
 func (s *Stager) expireParts(trainer int, base int64) {
+	var old []*part
 	for key, p := range s.parts {
 		if key.trainer == trainer && p.position < base && p.ticket == 0 {
-			s.drop(p)
+			old = append(old, p)
 		}
+	}
+	slices.SortFunc(old, func(a, b *part) int { return cmp.Compare(a.position, b.position) }) // so that a replay frees in the same order
+	for _, p := range old {
+		s.drop(p)
 	}
 }
 
@@ -98,8 +110,7 @@ func (s *Stager) tryDeliver(p *part) {
 	}
 	for i, id := range p.ids {
 		if p.source[i] == FromLocal {
-			p.source[i] = s.copies[id].source
-			s.copies[id].source = FromLocal
+			p.source[i] = s.takeSource(id, p.epoch)
 		}
 	}
 	s.lastLease++

@@ -1,5 +1,10 @@
 package scheduler
 
+import (
+	"maps"
+	"slices"
+)
+
 // part is what one local trainer consumes of one global batch.
 type part struct {
 	partKey
@@ -23,25 +28,31 @@ type waiter struct {
 
 // enter takes batch b of the current plan into the window.
 func (s *Stager) enter(b int) {
-	lo, hi := s.cur.Range(b)
 	pos := s.cur.position(b)
 	s.promises.expire(pos-2*aheadBatches, s.unpin)
+	s.decideUpTo(pos - 2*aheadBatches)
 	var wanted map[int][]SampleID // by owner
-	for i := lo; i < hi; i++ {
+	for _, place := range s.cur.view.share(s.cur.Plan, s.cfg.Rank, b) {
+		i := int(place)
 		id, trainer := s.cur.IDs[i], int(s.cur.Consumer[i])
-		owner, consumer := Owner(id, s.cfg.Ranks), int(s.cur.World[trainer])
+		owner, consumer := s.cur.Owner(i), int(s.cur.World[trainer])
 		mine := consumer == s.cfg.Rank
 		if owner == s.cfg.Rank {
-			kept := s.draw(id)
-			if !mine && (kept || s.copies[id].state != absent) {
+			u := undecided{position: pos, place: place, next: s.own.reach(i)}
+			if !mine && (s.copies[id].state != absent || s.own.wants(i, u.next)) {
 				s.promise(promiseKey{consumer, s.cur.Epoch, b}, pos, id)
 			}
+			if mine {
+				s.need(s.partOf(partKey{trainer, s.cur.Epoch, b}, pos), id, pos)
+			}
+			s.hold(u)
+			continue
 		}
 		if !mine {
 			continue
 		}
 		p := s.partOf(partKey{trainer, s.cur.Epoch, b}, pos)
-		if owner != s.cfg.Rank && s.copies[id].state == absent {
+		if s.copies[id].state == absent {
 			if wanted == nil {
 				wanted = map[int][]SampleID{}
 			}
@@ -50,28 +61,12 @@ func (s *Stager) enter(b int) {
 		}
 		s.need(p, id, pos)
 	}
-	for owner := range s.cfg.Ranks { // in order, so that a replay gives the same commands
-		if ids := wanted[owner]; len(ids) > 0 {
-			s.ask(owner, s.cur.Epoch, b, ids)
-		}
+	for _, owner := range slices.Sorted(maps.Keys(wanted)) { // in order, so that a replay gives the same commands
+		s.ask(owner, s.cur.Epoch, b, wanted[owner])
 	}
-	for t, rank := range s.cfg.World { // a trainer without draws in a partial batch gets an empty part
-		if int(rank) == s.cfg.Rank {
-			s.partOf(partKey{t, s.cur.Epoch, b}, pos)
-		}
+	for _, t := range s.locals { // a trainer without draws in a partial batch gets an empty part
+		s.partOf(partKey{t, s.cur.Epoch, b}, pos)
 	}
-}
-
-// draw passes a draw of an owned sample through the policy and reports whether the sample is a resident now.
-func (s *Stager) draw(id SampleID) bool {
-	next := s.nextUse(id, s.cur.ownNext[s.own])
-	s.own++
-	outcome := s.cache.Draw(id, next, func(v SampleID) { s.settle(v) })
-	if outcome == Hit {
-		s.plannedHits[s.cur.Epoch]++
-	}
-	s.settle(id)
-	return outcome != Bypassed
 }
 
 func (s *Stager) partOf(key partKey, pos int64) *part {
@@ -91,17 +86,17 @@ func (s *Stager) need(p *part, id SampleID, pos int64) {
 	s.await(id, waiter{part: p, place: len(p.ids) - 1})
 }
 
-// bring fetches id unless it is here or coming. A resident that is not here is one that could not be had before.
+// bring has id fetched unless it is here or coming. A resident that is not here is one that could not be had before.
 func (s *Stager) bring(id SampleID, pos int64) {
 	if s.copies[id].state == absent {
 		s.setState(id, coming, FromStorage)
-		s.emit(Fetch{ID: id, Need: uint64(pos)})
+		s.fetch(id, uint64(pos), FromStorage)
 	}
 }
 
 // await pins id for w, and has w wait while id is coming.
 func (s *Stager) await(id SampleID, w waiter) {
-	s.copies[id].pins++
+	s.copies.pin(id)
 	if s.copies[id].state == here {
 		return
 	}
@@ -114,30 +109,41 @@ func (s *Stager) await(id SampleID, w waiter) {
 }
 
 func (s *Stager) setState(id SampleID, state copyState, source Source) {
-	s.copies[id].state, s.copies[id].source = state, source
+	c := s.copies[id]
+	c.state, c.source = state, source
+	s.copies.put(id, c)
 	s.settle(id)
 }
 
-// settle frees a sample that nobody needs and keeps windowBytes true.
+// settle frees a sample that nobody needs, or has it stored, and keeps windowBytes true.
 func (s *Stager) settle(id SampleID) {
-	c := &s.copies[id]
-	resident := s.cache.Resident(id)
+	c := s.copies[id]
+	before := c
+	resident := s.own.cache.Resident(id)
 	if c.state == here && c.pins == 0 && !resident {
-		c.state = absent
-		s.emit(Free{id})
-	}
-	if inWindow := c.state != absent && !resident; inWindow != c.window {
-		c.window = inWindow
-		if inWindow {
-			s.windowBytes += s.cfg.Size(id)
+		if s.spill(id) {
+			c.pins++ // until it is stored
 		} else {
-			s.windowBytes -= s.cfg.Size(id)
+			c.state = absent
+			s.emit(Free{id})
 		}
+	}
+	if c.state == absent {
+		s.own.tier.gone(id)
+	}
+	c.window = c.state != absent && !resident
+	if c.window && !before.window {
+		s.windowBytes += s.cfg.Size(id)
+	} else if before.window && !c.window {
+		s.windowBytes -= s.cfg.Size(id)
+	}
+	if c != before {
+		s.copies.put(id, c)
 	}
 }
 
 func (s *Stager) unpin(id SampleID) {
-	s.copies[id].pins--
+	s.copies.unpin(id)
 	s.settle(id)
 }
 
@@ -151,7 +157,7 @@ func (s *Stager) onFetched(e Fetched) {
 
 // arrive makes a coming sample be here and lets go on who waits for it.
 func (s *Stager) arrive(id SampleID) {
-	s.copies[id].state = here
+	s.copies.setState(id, here)
 	for _, w := range s.takeWaiting(id) {
 		s.got(w)
 	}
@@ -160,9 +166,9 @@ func (s *Stager) arrive(id SampleID) {
 
 // lose makes a coming sample absent: it cannot be read.
 func (s *Stager) lose(id SampleID, err error) {
-	s.copies[id].state = absent
-	if s.cache.Resident(id) {
-		s.cache.Remove(id)
+	s.copies.setState(id, absent)
+	if s.own.cache.Resident(id) {
+		s.own.cache.Remove(id)
 	}
 	for _, w := range s.takeWaiting(id) {
 		s.giveUp(w, id, err)
@@ -188,7 +194,7 @@ func (s *Stager) got(w waiter) {
 
 // giveUp lets w go on without the sample; with a nil err the client reads storage itself.
 func (s *Stager) giveUp(w waiter, id SampleID, err error) {
-	s.copies[id].pins--
+	s.copies.unpin(id)
 	switch {
 	case w.answer != nil:
 		w.answer.gone[w.place] = true
@@ -207,6 +213,9 @@ func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 // onStarved: parts that are due go on without the sample, the others wait for room.
 func (s *Stager) onStarved(e Starved) {
 	s.starved = append(s.starved, e.ID)
+	if slowest, local := s.slowest(); local {
+		s.decideFor(0, slowest)
+	}
 	s.relieve(e.ID)
 }
 
@@ -229,10 +238,10 @@ func (s *Stager) onRoom() {
 	again := s.starved
 	s.starved = nil
 	for _, id := range again {
-		if s.copies[id].pins == 0 && !s.cache.Resident(id) {
+		if s.copies[id].pins == 0 && !s.own.cache.Resident(id) {
 			s.setState(id, absent, FromLocal)
 			continue
 		}
-		s.emit(Fetch{ID: id, Need: uint64(max(s.demand, 0))})
+		s.fetch(id, uint64(max(s.demand, 0)), s.copies[id].source)
 	}
 }

@@ -1,0 +1,180 @@
+package scheduler
+
+// tier is the second place of a rank's own samples, on a disk of the node. It takes what leaves memory, if that is drawn again
+// sooner than what the tier has: so it holds what is needed next after memory's residents. A sample that memory takes in again keeps
+// its place in the tier until another one needs that, so that it need not be written again. A nil tier has nothing.
+type tier struct {
+	cache        *Cache
+	leaving      map[SampleID]Use // what memory gives up as soon as nobody needs it, and the tier has not
+	storingBytes int64            // of memory that is kept until it is written
+	failures     int              // in a row
+}
+
+// storingShare of the window may be waiting to be written. What leaves memory while writing is behind is not stored.
+const storingShare = 4
+
+// tierFailuresMax failures in a row, the tier is given up: a disk that works has none.
+const tierFailuresMax = 8
+
+func newTier(cfg StagerConfig) *tier {
+	if cfg.TierBytes <= 0 {
+		return nil
+	}
+	block := max(cfg.TierBlockBytes, 1)
+	size := func(id SampleID) int64 { return (cfg.Size(id) + block - 1) / block * block }
+	return &tier{cache: NewCache(NewClairvoyant(), cfg.TierBytes, size), leaving: map[SampleID]Use{}}
+}
+
+// has reports whether the tier has the sample, or is about to.
+func (t *tier) has(id SampleID) bool { return t != nil && t.cache.Resident(id) }
+
+// wants reports whether the tier has the sample or would take it.
+func (t *tier) wants(u Use) bool { return t != nil && t.cache.Wants(u) }
+
+// next is Cache.Next.
+func (t *tier) next(id SampleID) (float64, bool) {
+	if t == nil {
+		return 0, false
+	}
+	return t.cache.Next(id)
+}
+
+// kept notes that memory keeps the sample: its place in the tier is the first to go.
+func (t *tier) kept(id SampleID) {
+	if t != nil {
+		delete(t.leaving, id)
+		t.cache.Refresh(Use{ID: id, Next: goneElsewhere})
+	}
+}
+
+// left notes that memory does not keep a sample, or not any more.
+func (t *tier) left(u Use) {
+	switch {
+	case t == nil:
+	case t.cache.Resident(u.ID):
+		t.cache.Refresh(u)
+	default:
+		t.leaving[u.ID] = u
+	}
+}
+
+// gone notes that memory has the sample no more.
+func (t *tier) gone(id SampleID) {
+	if t != nil {
+		delete(t.leaving, id)
+	}
+}
+
+// refreshAll replaces what is known of all samples that memory does not keep; use gets what was known of their next draw.
+func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use) {
+	if t == nil {
+		return
+	}
+	t.cache.RefreshAll(func(id SampleID) Use {
+		if memory.Resident(id) {
+			return Use{ID: id, Next: goneElsewhere}
+		}
+		next, _ := t.cache.Next(id)
+		return use(id, next)
+	})
+	for id, u := range t.leaving {
+		t.leaving[id] = use(id, u.Next)
+	}
+}
+
+// spill has a sample that memory gives up written to the tier, if the tier takes it. It reports whether the bytes are needed
+// until then.
+func (s *Stager) spill(id SampleID) bool {
+	t := s.own.tier
+	if t == nil {
+		return false
+	}
+	u, leaving := t.leaving[id]
+	delete(t.leaving, id)
+	if !leaving {
+		return false
+	}
+	size := s.cfg.Size(id)
+	u = s.own.refreshed(id, u.Next)
+	if u.Next == goneElsewhere || t.storingBytes > 0 && t.storingBytes+size > s.cfg.WindowBytes/storingShare {
+		return false
+	}
+	if t.cache.Draw(u, func(v SampleID) { s.emit(Erase{v}) }) != Admitted {
+		return false
+	}
+	t.storingBytes += size
+	s.emit(Store{id})
+	return true
+}
+
+func (s *Stager) onStored(e Stored) {
+	if t := s.own.tier; t != nil {
+		t.storingBytes -= s.cfg.Size(e.ID)
+		if (e.Busy || e.Err != nil) && t.has(e.ID) {
+			t.cache.Remove(e.ID)
+		}
+		if !e.Busy {
+			s.judge(e.Err)
+		}
+	}
+	s.unpin(e.ID)
+}
+
+// onRecalled reads storage for what the tier did not give.
+func (s *Stager) onRecalled(e Recalled) {
+	if e.Err == nil {
+		s.judge(nil)
+		s.arrive(e.ID)
+		return
+	}
+	if t := s.own.tier; t.has(e.ID) {
+		t.cache.Remove(e.ID)
+		s.emit(Erase{e.ID})
+	}
+	s.judge(e.Err)
+	s.fetchInstead(e.ID, FromFallback)
+}
+
+// judge counts failures of the tier in a row, and gives it up when there are too many.
+func (s *Stager) judge(err error) {
+	t := s.own.tier
+	if t == nil {
+		return
+	}
+	if err == nil {
+		t.failures = 0
+		return
+	}
+	if t.failures++; t.failures == tierFailuresMax {
+		s.own.tier = nil
+		s.emit(EndTier{})
+	}
+}
+
+// fetch has a sample read, from the tier if that has it, else from storage, which then is its source.
+func (s *Stager) fetch(id SampleID, need uint64, source Source) {
+	if s.own.tier.has(id) {
+		s.copies.setSource(id, fromTier)
+		s.emit(Recall{ID: id, Need: need})
+		return
+	}
+	if source == fromTier {
+		source = FromStorage
+	}
+	s.copies.setSource(id, source)
+	s.emit(Fetch{ID: id, Need: need})
+}
+
+// takeSource returns what the next delivery of a sample counts as; those after it are local hits, until it is brought in again.
+func (s *Stager) takeSource(id SampleID, epoch int) Source {
+	source := s.copies[id].source
+	s.copies.setSource(id, FromLocal)
+	if source == fromTier {
+		s.tierHits[epoch]++
+		return FromLocal
+	}
+	return source
+}
+
+// TierHits is the number of draws of an epoch, local trainers' and peers', that were served from the tier so far.
+func (s *Stager) TierHits(epoch int) int { return s.tierHits[epoch] }
