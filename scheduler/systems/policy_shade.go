@@ -1,0 +1,88 @@
+package systems
+
+import "rankpool/scheduler"
+
+// byImportance evicts the least important resident. It is SHADE's APP, adaptive priority-aware prediction, and the two queues that
+// SHADE is compared with.
+//
+// Source: Khan et al., "SHADE", FAST 2023, §4.2.2, Algorithm 1. Line 2, PQ: queue, in which a resident has the tuple <ir, af> of
+// importance and access frequency. The ghost cache, which has every sample ever scored and its latest score, is what a Use says: Known is
+// ghost_cache.exist, and Score is ghost_cache.get.
+// Differs: Algorithm 1 scores a sample (line 5) before it looks for it (line 7), though the score comes from training on it. Here a
+// sample is looked for with the score of its last training; otherwise all were known and line 22 had no use. §4.2.2 has the samples
+// "that have ever been cached" in the ghost cache, line 2 "all previously-trained"; line 6 decides it. The paper does not say how
+// equal importance is ordered: it is by af, as tuples compare, then by id. af counts the draws since admission, as the authors'
+// implementation does; the ghost cache's af decides nothing and is not kept.
+type byImportance struct {
+	ghost     bool // only a known sample that is at least as important displaces a resident
+	frequency bool // equal importance is ordered by frequency
+	residents []importance
+	queue     *heap
+}
+
+// importance is the tuple <ir, af> of a resident.
+type importance struct {
+	id    scheduler.SampleID
+	score float32
+	draws uint32
+}
+
+func newByImportance(ghost, frequency bool) *byImportance {
+	q := &byImportance{ghost: ghost, frequency: frequency}
+	q.queue = newHeap(q.less)
+	return q
+}
+
+func (q *byImportance) less(a, b scheduler.Place) bool {
+	x, y := &q.residents[a], &q.residents[b]
+	if x.score != y.score {
+		return x.score < y.score
+	}
+	if q.frequency && x.draws != y.draws {
+		return x.draws < y.draws
+	}
+	return x.id < y.id
+}
+
+// Admit implements scheduler.Policy: lines 10 and 18.
+func (q *byImportance) Admit(p scheduler.Place, u scheduler.Use) {
+	for int(p) >= len(q.residents) {
+		q.residents = append(q.residents, importance{})
+	}
+	q.residents[p] = importance{id: u.ID, score: u.Score, draws: 1}
+	q.queue.Push(p)
+}
+
+// Touch implements scheduler.Policy: line 8.
+func (q *byImportance) Touch(p scheduler.Place, u scheduler.Use) {
+	q.residents[p].draws++
+	q.Refresh(p, u)
+}
+
+// Refresh implements scheduler.Policy: line 6; §4.2.2 has scores change "as soon as" they are known.
+func (q *byImportance) Refresh(p scheduler.Place, u scheduler.Use) {
+	q.residents[p].score = u.Score
+	q.queue.Fix(p)
+}
+
+// Remove implements scheduler.Policy: line 17.
+func (q *byImportance) Remove(p scheduler.Place) { q.queue.Remove(p) }
+
+// Victim implements scheduler.Policy: line 14.
+func (q *byImportance) Victim() (scheduler.Place, bool) { return q.queue.Min() }
+
+// Yields implements scheduler.Policy: lines 12, 13 and 16.
+func (q *byImportance) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+	return !q.ghost || newcomer.Known && newcomer.Score >= q.residents[victim].score
+}
+
+func newAPP(PolicyConfig) scheduler.Policy { return newByImportance(true, true) }
+
+const shadeSource = "Khan et al., SHADE, FAST 2023"
+
+var shadeSystem = System{
+	Name: "shade", Scorer: "logrank", Sampler: "pads", Policy: "app",
+	About:   "keeps what has the highest loss rank in its mini-batch; draws by rank, and more often what it keeps",
+	Source:  shadeSource + ", §4",
+	Options: shadeOptions, NewPolicy: newAPP, NewPool: newShadePool,
+}

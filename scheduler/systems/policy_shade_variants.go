@@ -1,0 +1,79 @@
+package systems
+
+import "rankpool/scheduler"
+
+// The variants of SHADE's §6.2 have the coarse score of a whole mini-batch and draw by it; each has another policy.
+//
+// Differs: the paper calls the variants by one sentence each. Those with a priority queue differ from APP in one rule, that every
+// newcomer is admitted; their scores change as soon as they are reported, as APP's do.
+
+func newPQ(PolicyConfig) scheduler.Policy { return newByImportance(false, false) }
+
+func newPQLFU(PolicyConfig) scheduler.Policy { return newByImportance(false, true) }
+
+// evictRandom evicts any resident, each with the same probability, and keeps every newcomer.
+type evictRandom struct {
+	random  random
+	places  []scheduler.Place // of the residents
+	where   []int             // by place of a resident, its index in places
+	chosen  int               // index of the victim
+	pending bool              // chosen is to be drawn anew
+}
+
+func newEvictRandom(cfg PolicyConfig) scheduler.Policy {
+	return &evictRandom{random: newRandom(cfg.Seed), pending: true}
+}
+
+// Admit implements scheduler.Policy.
+func (e *evictRandom) Admit(p scheduler.Place, _ scheduler.Use) {
+	for int(p) >= len(e.where) {
+		e.where = append(e.where, 0)
+	}
+	e.where[p], e.pending = len(e.places), true
+	e.places = append(e.places, p)
+}
+
+// Touch implements scheduler.Policy.
+func (e *evictRandom) Touch(scheduler.Place, scheduler.Use) {}
+
+// Refresh implements scheduler.Policy.
+func (e *evictRandom) Refresh(scheduler.Place, scheduler.Use) {}
+
+// Remove implements scheduler.Policy.
+func (e *evictRandom) Remove(p scheduler.Place) {
+	last := len(e.places) - 1
+	i, moved := e.where[p], e.places[last]
+	e.places[i], e.where[moved] = moved, i
+	e.places, e.pending = e.places[:last], true
+}
+
+// Victim implements scheduler.Policy.
+func (e *evictRandom) Victim() (scheduler.Place, bool) {
+	if len(e.places) == 0 {
+		return 0, false
+	}
+	if e.pending {
+		e.chosen, e.pending = e.random.below(len(e.places)), false
+	}
+	return e.places[e.chosen], true
+}
+
+// Yields implements scheduler.Policy.
+func (e *evictRandom) Yields(scheduler.Place, scheduler.Use) bool { return true }
+
+// shadeVariant returns a variant of §6.2, whose numbered item is what about says.
+func shadeVariant(name, policy, about string, newPolicy func(PolicyConfig) scheduler.Policy) System {
+	return System{
+		Name: name, Scorer: "batchloss", Sampler: "weighted", Policy: policy, About: about,
+		Source: shadeSource + ", §6.2", NewPolicy: newPolicy,
+	}
+}
+
+var (
+	shadePQLFUSystem = shadeVariant("shade-pqlfu", "pqlfu", "coarse score; evicts the lowest score, of equal ones the least frequently drawn", newPQLFU)
+	shadePQSystem    = shadeVariant("shade-pq", "pq", "coarse score; evicts the lowest score", newPQ)
+	shadeLRUSystem   = shadeVariant("shade-lru", "lru", "coarse score; evicts the sample drawn longest ago", newLRU)
+	shadeLFUSystem   = shadeVariant("shade-lfu", "lfu", "coarse score; evicts the least frequently drawn sample", newLFU)
+	shadeRandSystem  = shadeVariant("shade-rand", "random", "coarse score; evicts any sample", newEvictRandom)
+	shadeAPPSystem   = shadeVariant("shade-app", "app", "coarse score; evicts as shade does, without its ranks and its repetition", newAPP)
+)
