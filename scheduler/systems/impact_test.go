@@ -1,0 +1,143 @@
+package systems
+
+import (
+	"slices"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// newWarm returns a bench of IMPACT with six samples, a memory of eight and room for two in S, and scores of as many epochs as
+// are given, each taken in as the one before Evaluate. It returns what the last Evaluate did.
+func newWarm(values Values, epochs ...[]float32) (*bench, []scheduler.SampleID) {
+	b := newBench(&impactSystem, 6, 8, 1, values, nil)
+	var evaluated []scheduler.SampleID
+	for e, scores := range epochs {
+		b.begin(0, 0, 1, 2, 3, 4, 5)
+		b.score(0, scores...)
+		evaluated = b.pool.(Evaluator).Evaluate(0, e+1)
+	}
+	return b, evaluated
+}
+
+// Samples 2 and 4 change their ranks.
+var restless = [][]float32{{1, 5, 2, 4, 6, 3}, {1, 5, 6, 4, 2, 3}, {1, 5, 2, 4, 6, 3}}
+
+func TestIMPACTRankVariance(t *testing.T) {
+	v := newRankVariance(4)
+	for _, scores := range [][]float32{{1, 2, 3, 4}, {1, 2, 4, 3}, {2, 1, 4, 3}} {
+		v.add(scores)
+	}
+	want := []uint64{2, 2, 2, 2} // ranks 1 1 2, 2 2 1, 3 4 4, 4 3 3: variance 2/9
+	for i := range want {
+		if got := v.of(scheduler.SampleID(i)); got != want[i] {
+			t.Errorf("9 times the variance of sample %d is %d, want %d", i, got, want[i])
+		}
+	}
+	v.add([]float32{9, 1, 2, 3}) // sample 0 comes last now
+	same(t, "the highest variance", v.top(3, func(scheduler.SampleID) int64 { return 3 }), 0)
+	same(t, "as many as there is room for", v.top(8, func(scheduler.SampleID) int64 { return 3 }), 0, 2)
+}
+
+func TestIMPACTWarmUp(t *testing.T) {
+	b, evaluated := newWarm(nil, restless[:2]...)
+	same(t, "there is no set before the first one of two epochs", evaluated)
+	if name, _ := b.pool.(Resampler).Resample(0, 2, b.scores[0].Of); name != "uniform" {
+		t.Errorf("the sampler of the warm-up is %q, want uniform", name)
+	}
+	_, evaluated = newWarm(nil, restless...)
+	same(t, "two sets alike end it", evaluated, 2, 4)
+
+	changing := [][]float32{restless[0], restless[1], {6, 5, 2, 4, 1, 3}, {6, 1, 2, 3, 4, 5}, {1, 6, 2, 3, 4, 5}}
+	b, _ = newWarm(Values{"max_warm_up_epochs": 4}, changing[:3]...)
+	if !b.pool.(*impact).warm {
+		t.Error("the warm-up ended with other sets")
+	}
+	b, _ = newWarm(Values{"max_warm_up_epochs": 4}, changing[:4]...)
+	if b.pool.(*impact).warm {
+		t.Error("the warm-up did not end at its limit")
+	}
+}
+
+func TestIMPACTStableOverlap(t *testing.T) {
+	now := []scheduler.SampleID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	if stable(now[2:], now) {
+		t.Error("80 % in common are not over 80 %")
+	}
+	if !stable(now[1:], now) {
+		t.Error("90 % in common are over 80 %")
+	}
+}
+
+// In the warm-up, what is read first stays: CoorDL's static cache.
+func TestIMPACTStaticCaching(t *testing.T) {
+	b := newBench(&impactSystem, 6, 3, 1, nil, nil)
+	b.begin(0, 0, 1, 2, 3, 4, 5)
+	same(t, "first epoch", b.draw(0, 5, 3, 1, 0, 2, 4), "5+", "3+", "1+", "0-", "2-", "4-")
+	b.begin(0, 0, 1, 2, 3, 4, 5)
+	same(t, "second epoch", b.draw(0, 0, 1, 2, 3, 4, 5), "0-", "1", "2-", "3", "4-", "5")
+}
+
+// S has its own memory: it is served whatever the caches hold, and they have the rest of the memory.
+func TestIMPACTStaticBuffer(t *testing.T) {
+	b, _ := newWarm(nil, restless...)
+	if got := b.has(); !slices.Contains(got, 2) || !slices.Contains(got, 4) {
+		t.Fatalf("memory has %v, not S", got)
+	}
+	if bytes, requests := b.memory.Loaded(); bytes != 2 || requests != 2 {
+		t.Errorf("S was loaded as %d bytes in %d reads, want each sample by itself", bytes, requests)
+	}
+	c := b.icache()
+	if c.capacityBytes != 6 {
+		t.Errorf("the caches have %d bytes of 8 beside an S of a quarter", c.capacityBytes)
+	}
+	b.begin(0, 0, 1, 2, 3, 4, 5)
+	same(t, "S is in memory", b.draw(0, 2, 4, 2), "2", "4", "2")
+	if c.high.Resident(2) || c.low.in[4] || c.seen[0] != (frequency{}) {
+		t.Error("S is in the caches' books")
+	}
+}
+
+// What the warm-up kept and S does not need goes to the H-cache while it has room.
+func TestIMPACTAfterWarmUp(t *testing.T) {
+	b := newBench(&impactSystem, 6, 4, 1, Values{"unstable_share": 0.5}, nil)
+	for e, scores := range restless {
+		b.begin(0, 0, 1, 2, 3, 4, 5)
+		b.draw(0, 0, 1, 3, 5)
+		b.score(0, scores...)
+		b.pool.(Evaluator).Evaluate(0, e+1)
+	}
+	same(t, "S, and the most important one of 0, 1, 3 and 5", b.has(), 1, 2, 4) // H-cache 1, L-cache 1
+}
+
+// Six samples, S = {2, 4}. These are evaluated, the others keep their history; 4, 1 and 3 are the epoch; only 1 and 3 are read, and only
+// they get a new loss by training that is not S's.
+func TestIMPACTFigure7(t *testing.T) {
+	b, evaluated := newWarm(Values{"beta": 40}, restless...) // so steep that the three most important samples are drawn
+	same(t, "1: S is loaded and evaluated", evaluated, 2, 4)
+	b.scores[0].Of[2], b.scores[0].Of[4] = 0.5, 9
+	name, weights := b.pool.(Resampler).Resample(0, 3, b.scores[0].Of)
+	same(t, "2: the others count by their history", ranks(weights), 2, 5, 1, 4, 6, 3)
+	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1, Fraction: 0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := slices.Clone(sampler.Draw(3, weights).IDs)
+	slices.Sort(ids)
+	same(t, "3: the epoch", ids, 1, 3, 4)
+	b.begin(0, ids...)
+	same(t, "only what is not in S is fetched", b.draw(0, 4, 1), "4", "1+")
+	if got := b.draw(0, 3)[0]; got == "3" {
+		t.Error("sample 3 was in memory before it was read")
+	}
+}
+
+// The default trace has no end of the warm-up.
+func TestIMPACTGolden(t *testing.T) {
+	for file, trace := range map[string]goldenTrace{
+		"impact-limit":  {capacity: 80, values: Values{"max_warm_up_epochs": 2}},
+		"impact-stable": {capacity: 160, values: Values{"unstable_share": 0.9}},
+	} {
+		t.Run(file, func(t *testing.T) { golden(t, file, &impactSystem, trace) })
+	}
+}

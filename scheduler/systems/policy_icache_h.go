@@ -1,0 +1,181 @@
+package systems
+
+import (
+	"math"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// importanceHeap is iCACHE's H-cache: it keeps H-samples only, the most important ones. A newcomer replaces the top of the H-heap, the
+// least important resident, if it is more important.
+//
+// Importance is that of the last H-list pulled. With a new list the H-heap becomes read-only and goes on naming victims, while a shadow
+// heap takes in every newcomer and, a few residents a draw, all residents with their new importance; when it has all, it is the H-heap.
+//
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-B and Algorithm 1, lines 4 to 18.
+// Differs: the paper's thread that builds the shadow heap is a number of residents a draw here. The paper does not say which samples are
+// H: they are a share of draws. Where Epoch is called, the list has all samples and is pulled there. In a rank, where it is not, the list
+// is what was last reported of residents, pulled every listDraws draws, and H is the upper share of the draws since the last pull.
+type importanceHeap struct {
+	share     float64 // of the draws that are H-samples
+	perDraw   int     // places that the shadow heap takes in with a draw
+	told      bool    // Epoch is called
+	recent    []float32
+	threshold float32 // least importance of an H-sample
+
+	id         []scheduler.SampleID // by place
+	resident   []bool
+	reported   []float32
+	values     [2][]float32 // importance in the heaps
+	heaps      [2]*heap     // the H-heap and the shadow heap
+	current    int          // which one is the H-heap
+	rebuilding bool         // there is a shadow heap
+	cursor     int          // the places below are in it
+}
+
+// listDraws is the number of draws that a rank's H-list rests on.
+//
+// Source: the length of the loss history (his_len) in the code that iCACHE's authors published.
+const listDraws = 1024
+
+func newImportanceHeap(cfg PolicyConfig) *importanceHeap {
+	h := &importanceHeap{
+		share: cfg.System.Value(cfg.Values, "h_share"), perDraw: int(cfg.System.Value(cfg.Values, "rebuild_per_draw")),
+		threshold: float32(math.Inf(-1)),
+	}
+	h.heaps[0] = h.newHeap(0)
+	return h
+}
+
+func (h *importanceHeap) newHeap(k int) *heap {
+	return newHeap(func(a, b scheduler.Place) bool {
+		if h.values[k][a] != h.values[k][b] {
+			return h.values[k][a] < h.values[k][b]
+		}
+		return h.id[a] < h.id[b]
+	})
+}
+
+// Epoch pulls the H-list of an epoch. As long as no sample was scored, all are H.
+func (h *importanceHeap) Epoch(s *Scores) {
+	h.told, h.threshold = true, float32(math.Inf(-1))
+	if slices.Contains(s.Known, true) {
+		h.threshold = leastOf(slices.Clone(s.Of), h.share)
+	}
+	h.pull(s.Of)
+}
+
+// pull begins a shadow heap. The importance of residents is list's, by sample, or what was reported if list is nil.
+func (h *importanceHeap) pull(list []float32) {
+	shadow := 1 - h.current
+	h.heaps[shadow] = h.newHeap(shadow)
+	for p, id := range h.id {
+		h.values[shadow][p] = h.reported[p]
+		if list != nil {
+			h.values[shadow][p] = list[id]
+		}
+	}
+	h.rebuilding, h.cursor = true, 0
+}
+
+// rebuild takes the next places into the shadow heap, and makes it the H-heap when it has all residents.
+func (h *importanceHeap) rebuild(places int) {
+	if !h.rebuilding {
+		return
+	}
+	for ; places > 0 && h.cursor < len(h.id); h.cursor++ {
+		if p := scheduler.Place(h.cursor); h.resident[p] && !h.heaps[1-h.current].Has(p) {
+			h.heaps[1-h.current].Push(p)
+		}
+		places--
+	}
+	if h.cursor == len(h.id) {
+		h.heaps[h.current] = nil
+		h.current, h.rebuilding = 1-h.current, false
+	}
+}
+
+func (h *importanceHeap) drawn(score float32) {
+	if !h.told {
+		if h.recent = append(h.recent, score); len(h.recent) == listDraws {
+			h.threshold = leastOf(h.recent, h.share)
+			h.recent = h.recent[:0]
+			h.pull(nil)
+		}
+	}
+	h.rebuild(h.perDraw)
+}
+
+// Keeps implements scheduler.Gate; it is called with every draw of a sample that is no resident.
+func (h *importanceHeap) Keeps(u scheduler.Use) bool {
+	h.drawn(u.Score)
+	return u.Score >= h.threshold
+}
+
+func (h *importanceHeap) Admit(p scheduler.Place, u scheduler.Use) {
+	for int(p) >= len(h.id) {
+		h.id, h.resident, h.reported = append(h.id, 0), append(h.resident, false), append(h.reported, 0)
+		h.values[0], h.values[1] = append(h.values[0], 0), append(h.values[1], 0)
+	}
+	k := h.current
+	if h.rebuilding {
+		k = 1 - k
+	}
+	h.id[p], h.resident[p], h.reported[p], h.values[k][p] = u.ID, true, u.Score, u.Score
+	h.heaps[k].Push(p)
+}
+
+func (h *importanceHeap) Touch(p scheduler.Place, u scheduler.Use) {
+	h.reported[p] = u.Score
+	h.drawn(u.Score)
+}
+
+func (h *importanceHeap) Refresh(p scheduler.Place, u scheduler.Use) { h.reported[p] = u.Score }
+
+func (h *importanceHeap) Remove(p scheduler.Place) {
+	h.resident[p] = false
+	for _, q := range h.heaps {
+		if q != nil && q.Has(p) {
+			q.Remove(p)
+		}
+	}
+}
+
+func (h *importanceHeap) Victim() (scheduler.Place, bool) {
+	if h.heaps[h.current].Len() == 0 {
+		h.rebuild(len(h.id))
+	}
+	return h.heaps[h.current].Min()
+}
+
+func (h *importanceHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+	return newcomer.Score > h.values[h.current][victim]
+}
+
+// leastOf sorts values, of which there is at least one, and returns the least of the upper share of them.
+func leastOf(values []float32, share float64) float32 {
+	slices.Sort(values)
+	upper := int(math.Ceil(share * float64(len(values))))
+	return values[len(values)-min(max(upper, 1), len(values))]
+}
+
+var importanceHeapOptions = []Option{
+	{
+		Name: "h_share", Default: 0.7, Least: 1e-06, Most: 1, About: "share of draws that are of H-samples, the most important ones, in (0, 1]",
+		Source: "chosen as in the code that iCACHE's authors published (threshold 0.7 of an epoch's samples); the paper gives none",
+	},
+	{
+		Name: "rebuild_per_draw", Default: 100, Least: 1, Most: 1e+09, Whole: true, About: "residents that the shadow heap takes in with a draw, at least 1",
+		Source: "chosen: 10,000 residents are in within 100 draws; the paper states no rate of its thread",
+	},
+}
+
+var icacheHSystem = System{
+	Name: "icache-h", Scorer: "loss", Sampler: "subset", Policy: "icache-h",
+	NewPolicy: func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) },
+	NewPool:   newSelectivePool(func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) }),
+	About:     "iCACHE's importance cache alone: the most important samples, in a heap and a shadow heap",
+	Source:    "Chen et al., iCACHE, HPCA 2023, §III-B, Algorithm 1; §V-D (+HC)",
+	Options:   append(importanceHeapOptions, selectiveOptions...),
+}

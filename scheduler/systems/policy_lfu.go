@@ -1,0 +1,57 @@
+package systems
+
+import "rankpool/scheduler"
+
+// lfu evicts the resident with the fewest draws since it came in, of equals the one that came in first, and keeps every newcomer.
+type lfu struct {
+	queue *heap
+	draws []int64 // by place
+	came  []int64 // by place: the number of admissions before
+	count int64
+}
+
+func newLFU(PolicyConfig) scheduler.Policy {
+	l := &lfu{}
+	l.queue = newHeap(func(a, b scheduler.Place) bool {
+		if l.draws[a] != l.draws[b] {
+			return l.draws[a] < l.draws[b]
+		}
+		return l.came[a] < l.came[b]
+	})
+	return l
+}
+
+func (l *lfu) Admit(p scheduler.Place, _ scheduler.Use) {
+	for int(p) >= len(l.draws) {
+		l.draws, l.came = append(l.draws, 0), append(l.came, 0)
+	}
+	l.draws[p], l.came[p] = 1, l.count
+	l.count++
+	l.queue.Push(p)
+}
+
+func (l *lfu) Touch(p scheduler.Place, _ scheduler.Use) {
+	l.draws[p]++
+	l.queue.Fix(p)
+}
+
+func (l *lfu) Refresh(scheduler.Place, scheduler.Use) {}
+
+func (l *lfu) Remove(p scheduler.Place) { l.queue.Remove(p) }
+
+func (l *lfu) Victim() (scheduler.Place, bool) { return l.queue.Min() }
+
+func (l *lfu) Yields(scheduler.Place, scheduler.Use) bool { return true }
+
+var lfuSystem = System{
+	Name: "lfu", Sampler: "torch", Policy: "lfu", NewPolicy: newLFU,
+	About:  "keeps every sample that is read, evicts the one with the fewest draws since it came in",
+	Source: "baseline",
+}
+
+var ilfuSystem = System{
+	Name: "ilfu", Scorer: "loss", Sampler: "subset", Policy: "lfu", NewPolicy: newLFU, NewPool: newSelectivePool(newLFU),
+	About:   "iCACHE's choice of samples in front of lfu",
+	Source:  "Chen et al., iCACHE, HPCA 2023, §V-A (iLFU)",
+	Options: selectiveOptions,
+}

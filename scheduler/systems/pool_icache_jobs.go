@@ -1,0 +1,149 @@
+package systems
+
+import (
+	"math"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// icacheJobs are the jobs that train on the same samples: their H-lists, and what their importance amounts to together.
+//
+// With several jobs, the first batches of each one's epoch are served without the cache and the next as many with it; the ratio of the
+// times is the job's benefit. A job that benefits enough is eligible, and the importance of sample i is
+//
+//	AIV_i = Σ benefit_j · RIV_ij over the eligible jobs j, RIV_ij the percentile of i's importance in job j.
+//
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-D.
+// Differs: an epoch of no more batches than it takes to measure has none without the cache, and PoolConfig.StepSeconds is asked when it
+// begins. A job's benefit is 2 until it is known. If no job is eligible, all are.
+type icacheJobs struct {
+	cfg       PoolConfig
+	share     float64
+	probe     int // batches without, and then with the cache
+	threshold float64
+	jobs      []icacheJob
+}
+
+// icacheJob is a job's H-list, and what its epoch under way is.
+type icacheJob struct {
+	listed  bool      // it has a list; without one all samples are H
+	values  []float32 // importance of all samples, on the list
+	ranks   []int32   // of values; nil with a single job
+	least   float32   // importance of the least H-sample
+	benefit float64
+	batches int
+}
+
+// unmeasured is the benefit of a job that is not known yet: above the paper's threshold, so that the cache is used.
+const unmeasured = 2
+
+func newICacheJobs(cfg PoolConfig) *icacheJobs {
+	j := &icacheJobs{
+		cfg: cfg, share: cfg.Value("h_share"), probe: int(cfg.Value("probe_batches")), threshold: cfg.Value("benefit_threshold"),
+		jobs: make([]icacheJob, cfg.Jobs),
+	}
+	for i := range j.jobs {
+		j.jobs[i].benefit = unmeasured
+		j.pull(i)
+	}
+	return j
+}
+
+// pull copies a job's importance.
+func (j *icacheJobs) pull(job int) {
+	list := &j.jobs[job]
+	list.values = append(list.values[:0], j.cfg.Scores[job].Of...)
+	if len(j.jobs) > 1 {
+		list.ranks = ranks(list.values)
+	}
+}
+
+// begin pulls the H-list of a job's epoch, and reports whether it had one in the epoch before. H-samples are those as important as the
+// least of the most important share of the epoch's draws.
+func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
+	list := &j.jobs[job]
+	had = list.listed
+	j.pull(job)
+	if list.listed = slices.Contains(j.cfg.Scores[job].Known, true) && len(ids) > 0; list.listed {
+		drawn := make([]float32, len(ids))
+		for i, id := range ids {
+			drawn[i] = list.values[id]
+		}
+		list.least = leastOf(drawn, j.share)
+	}
+	list.batches = (len(ids) + j.cfg.GlobalBatch - 1) / j.cfg.GlobalBatch
+	if !j.probed(job) {
+		j.measure(job)
+	}
+	return had
+}
+
+// isHigh reports whether a sample is on a job's H-list.
+func (j *icacheJobs) isHigh(job int, id scheduler.SampleID) bool {
+	list := &j.jobs[job]
+	return !list.listed || list.values[id] >= list.least
+}
+
+// isLow reports whether a sample is on no H-list; as long as there is none, no sample is.
+func (j *icacheJobs) isLow(id scheduler.SampleID) bool {
+	low := false
+	for job := range j.jobs {
+		if j.jobs[job].listed {
+			if j.isHigh(job, id) {
+				return false
+			}
+			low = true
+		}
+	}
+	return low
+}
+
+// probed reports whether the benefit is measured in a job's epoch.
+func (j *icacheJobs) probed(job int) bool { return len(j.jobs) > 1 && j.jobs[job].batches > 2*j.probe }
+
+// step says whether a batch is served without the cache, and whether the job's benefit has changed, which changes the importance.
+func (j *icacheJobs) step(b *Batch) (without, changed bool) {
+	if !j.probed(b.Job) {
+		return false, false
+	}
+	return b.Number < j.probe, b.Number == 2*j.probe && j.measure(b.Job)
+}
+
+// measure brings a job's benefit up to date, and reports whether it changed.
+func (j *icacheJobs) measure(job int) (changed bool) {
+	if j.cfg.StepSeconds == nil {
+		return false
+	}
+	cached, uncached := j.cfg.StepSeconds(job)
+	if !(cached > 0 && uncached <= math.MaxFloat64) {
+		return false // not known
+	}
+	before := j.jobs[job].benefit
+	j.jobs[job].benefit = uncached / cached
+	return j.jobs[job].benefit != before
+}
+
+// importance returns the importance of all samples: a single job's own, or else AIV.
+func (j *icacheJobs) importance() []float32 {
+	if len(j.jobs) == 1 {
+		return j.jobs[0].values
+	}
+	eligible := func(l icacheJob) bool { return l.benefit > j.threshold }
+	if !slices.ContainsFunc(j.jobs, eligible) {
+		eligible = func(icacheJob) bool { return true }
+	}
+	sums := make([]float64, j.cfg.Samples)
+	for _, list := range j.jobs {
+		if eligible(list) {
+			for i, rank := range list.ranks {
+				sums[i] += float64(list.benefit * (float64(rank) / float64(len(sums))))
+			}
+		}
+	}
+	values := make([]float32, len(sums))
+	for i, sum := range sums {
+		values[i] = float32(sum)
+	}
+	return values
+}

@@ -1,0 +1,93 @@
+package systems
+
+import "rankpool/scheduler"
+
+// packager makes the packages that iCACHE's L-cache is loaded from, anew with every H-list: L-samples that were missed since the last
+// time come first, in the order of their misses; then L-samples that were in packages before, in random order. The first time, all
+// L-samples take part. What is in memory is left out.
+//
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-C.
+// Differs: what the paper's packaging thread reads and writes beside the training is not counted.
+type packager struct {
+	memory   *Memory
+	low      func(scheduler.SampleID) bool // whether a sample is in no H-list
+	bytes    int64                         // a package is closed by the sample with which it is as large
+	random   random
+	queue    [][]scheduler.SampleID
+	packaged []bool // by sample: it was in a package
+	begun    bool   // there were packages
+	missed   []scheduler.SampleID
+	isMissed []bool // by sample
+}
+
+func newPackager(cfg PoolConfig, bytes int64, low func(scheduler.SampleID) bool) *packager {
+	return &packager{
+		memory: cfg.Memory, low: low, bytes: bytes, random: newRandom(^cfg.Seed),
+		packaged: make([]bool, cfg.Samples), isMissed: make([]bool, cfg.Samples),
+	}
+}
+
+// miss says that a draw did not find a sample.
+func (p *packager) miss(id scheduler.SampleID) {
+	if !p.isMissed[id] {
+		p.isMissed[id], p.missed = true, append(p.missed, id)
+	}
+}
+
+// empty reports whether all packages were taken.
+func (p *packager) empty() bool { return len(p.queue) == 0 }
+
+// next returns what of the next package is not in memory, and its bytes.
+func (p *packager) next() (ids []scheduler.SampleID, bytes int64) {
+	for _, id := range p.queue[0] {
+		if !p.memory.Has(id) {
+			ids, bytes = append(ids, id), bytes+p.memory.Size(id)
+		}
+	}
+	return ids, bytes
+}
+
+// take takes the next package out.
+func (p *packager) take() { p.queue = p.queue[1:] }
+
+// repack makes new packages after an H-list changed.
+func (p *packager) repack() {
+	var ids []scheduler.SampleID
+	for _, id := range p.missed {
+		if p.fits(id) {
+			ids = append(ids, id)
+		}
+	}
+	missed := len(ids)
+	for i := range p.packaged {
+		if id := scheduler.SampleID(i); (p.packaged[i] || !p.begun) && !p.isMissed[i] && p.fits(id) {
+			ids = append(ids, id)
+		}
+	}
+	for rest := ids[missed:]; len(rest) > 1; rest = rest[1:] {
+		k := p.random.below(len(rest))
+		rest[0], rest[k] = rest[k], rest[0]
+	}
+	for _, id := range p.missed {
+		p.isMissed[id] = false
+	}
+	p.missed, p.begun = p.missed[:0], p.begun || len(ids) > 0
+	p.cut(ids)
+}
+
+// fits reports whether a sample may be in a package.
+func (p *packager) fits(id scheduler.SampleID) bool { return p.low(id) && !p.memory.Has(id) }
+
+// cut makes the packages of ids, in order.
+func (p *packager) cut(ids []scheduler.SampleID) {
+	p.queue = nil
+	begin, bytes := 0, int64(0)
+	for i, id := range ids {
+		p.packaged[id] = true
+		bytes += p.memory.Size(id)
+		if bytes >= p.bytes || i == len(ids)-1 {
+			p.queue = append(p.queue, ids[begin:i+1])
+			begin, bytes = i+1, 0
+		}
+	}
+}

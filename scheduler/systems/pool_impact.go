@@ -1,0 +1,133 @@
+package systems
+
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// impact is IMPACT's memory. In the warm-up all samples are trained on and what is read first stays. Then the samples whose importance
+// ranks vary most, the set S, lie in a buffer of their own and are evaluated before every epoch; the rest of the memory is iCACHE's.
+//
+// Source: Chen et al., "IMPACT", IEEE Transactions on Computers 2025, §III.
+// Differs: the importance sampling that it takes from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead. What
+// the warm-up kept and S does not need is offered to the H-cache. With several jobs, of which the paper does not speak, S and the
+// end of the warm-up are the first job's.
+type impact struct {
+	*icache
+	cfg      PoolConfig
+	maxWarm  int
+	variance *rankVariance
+	warm     bool // in the warm-up
+	unstable []scheduler.SampleID
+	buffer   int64 // bytes that S may have
+}
+
+// stableOverlap is the share of two successive sets that ends the warm-up when they have more in common.
+//
+// Source: IMPACT, §III-B: "over 80 %".
+const stableOverlap = 0.8
+
+func newIMPACT(cfg PoolConfig) *impact {
+	p := &impact{
+		cfg: cfg, maxWarm: int(cfg.Value("max_warm_up_epochs")), variance: newRankVariance(cfg.Samples), warm: true,
+		buffer: int64(min(cfg.Value("unstable_share"), 1) * float64(cfg.Memory.CapacityBytes())),
+	}
+	p.icache = newICache(cfg, cfg.Memory.CapacityBytes()-p.buffer, selective{beta: min(cfg.Value("beta"), maxBeta)})
+	p.static = make([]bool, cfg.Samples)
+	return p
+}
+
+// Evaluate implements Evaluator. It takes in the first job's epoch before; after the warm-up it returns S, brought into memory.
+func (p *impact) Evaluate(job, epoch int) []scheduler.SampleID {
+	if p.warm && job == 0 && epoch > 0 {
+		p.variance.add(p.cfg.Scores[0].Of)
+		last := p.unstable
+		if p.variance.epochs > 1 {
+			p.unstable = p.variance.top(p.buffer, p.cfg.Memory.Size)
+		}
+		if p.warm = epoch < p.maxWarm && !stable(last, p.unstable); !p.warm {
+			p.begin()
+		}
+	}
+	if p.warm {
+		return nil
+	}
+	return slices.Clone(p.unstable)
+}
+
+// stable reports whether two successive sets, sorted by id, have enough in common.
+func stable(last, now []scheduler.SampleID) bool {
+	common := 0
+	for _, id := range now {
+		if _, in := slices.BinarySearch(last, id); in {
+			common++
+		}
+	}
+	return float64(common) > stableOverlap*float64(len(now))
+}
+
+// begin ends the warm-up. Each sample of S that is not in memory is read by itself.
+func (p *impact) begin() {
+	for _, id := range p.unstable {
+		p.static[id] = true
+	}
+	for job := range p.cfg.Jobs {
+		p.jobs.pull(job)
+	}
+	p.pull()
+	for i := range p.static {
+		if id := scheduler.SampleID(i); !p.static[i] && p.memory.Has(id) {
+			p.adopt(id)
+		}
+	}
+	for i, id := range p.unstable {
+		if !p.memory.Has(id) {
+			p.memory.Load([]scheduler.SampleID{id}, int32(i%p.cfg.Ranks))
+		}
+	}
+}
+
+// Resample implements Resampler.
+func (p *impact) Resample(job, epoch int, scores []float32) (string, []float32) {
+	if p.warm {
+		return "uniform", scores
+	}
+	return p.icache.Resample(job, epoch, scores)
+}
+
+// Begin implements Pool.
+func (p *impact) Begin(job, epoch int, ids []scheduler.SampleID) {
+	if !p.warm {
+		p.icache.Begin(job, epoch, ids)
+	}
+}
+
+// Batch implements Pool.
+func (p *impact) Batch(b *Batch, answers []Answer) {
+	if p.warm {
+		for i, id := range b.IDs {
+			answers[i] = Answer{Served: id, Read: !p.memory.Has(id)}
+			if answers[i].Read && p.memory.Fits(id) {
+				p.memory.Keep(id, b.Rank[i])
+			}
+		}
+		return
+	}
+	p.icache.Batch(b, answers)
+}
+
+var impactSystem = System{
+	Name: "impact", Scorer: "loss", Sampler: "subset", Policy: "impact",
+	NewPool: func(cfg PoolConfig) Pool { return newIMPACT(cfg) },
+	About:   "iCACHE beside a buffer of the samples whose importance ranks vary most, which are evaluated before every epoch",
+	Source: "Chen et al., IMPACT: Importance-Informed Prefetching and Caching for I/O-Bound DNN Training, IEEE Transactions on " +
+		"Computers, 2025",
+	Options: slices.Concat([]Option{
+		{Name: "unstable_share", Default: 0.25, Least: 0, Most: 0.99, About: "share of the memory for the samples whose ranks vary most, in [0, 1)", Source: "§V-I"},
+		{
+			Name: "max_warm_up_epochs", Default: 7, Least: 2, Most: 1e+06, Whole: true, About: "most epochs of the warm-up, at least 2",
+			Source: "chosen: the mean over the paper's models is 6.4 (§III-B), which leaves the limit to the user",
+		},
+	}, slices.DeleteFunc(slices.Clone(icacheOptions), func(o Option) bool { return o.Name == "warm_up_epochs" })),
+}
