@@ -1,0 +1,75 @@
+package systems
+
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// nopfsAccess says how often a worker reads a sample over all epochs.
+type nopfsAccess struct {
+	id    scheduler.SampleID
+	rank  int32
+	count int
+}
+
+// nopfsHome is where a sample is placed: a worker and one of its tiers, 1 the fastest; tier 0 is nowhere.
+type nopfsHome struct{ rank, tier int32 }
+
+// nopfsAccesses returns who reads what how often over all epochs of a sampler, the most frequent first, and of equal ones the sample
+// that is drawn first; of a sample's equal readers, the lowest rank. Place j of a global batch belongs to worker j mod ranks.
+//
+// Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021, access frequencies; PyTorch,
+// DistributedSampler.
+func nopfsAccesses(samplers []scheduler.Sampler, samples, epochs, ranks int) []nopfsAccess {
+	most := epochs * len(samplers)
+	all := make([]uint16, samples*most)
+	readers := make([][]uint16, samples) // of each sample
+	for id := range readers {
+		readers[id] = all[id*most : id*most : (id+1)*most]
+	}
+	var order []scheduler.SampleID // by first draw
+	for epoch := range epochs {
+		for _, sampler := range samplers {
+			for j, id := range sampler.Draw(epoch, nil).IDs {
+				if len(readers[id]) == 0 {
+					order = append(order, id)
+				}
+				readers[id] = append(readers[id], uint16(j%ranks))
+			}
+		}
+	}
+	var byCount [][]nopfsAccess
+	for _, id := range order {
+		for r := readers[id]; len(r) > 0; {
+			rank, n := slices.Min(r), len(r)
+			r = slices.DeleteFunc(r, func(other uint16) bool { return other == rank })
+			for len(byCount) <= n-len(r) {
+				byCount = append(byCount, nil)
+			}
+			byCount[n-len(r)] = append(byCount[n-len(r)], nopfsAccess{id, int32(rank), n - len(r)})
+		}
+	}
+	slices.Reverse(byCount)
+	return slices.Concat(byCount...)
+}
+
+// nopfsPlace gives each sample its home: in the order of accesses, a worker's samples fill its tiers from the fastest to the slowest.
+// room[rank] are the capacities of the tiers of a worker in bytes, the fastest first; they become what is left. The homes are one a sample.
+//
+// Source: Dryden et al., SC 2021, the caching policy.
+// Differs: NoPFS's workers choose alone, and several may hold a sample; here one of those that read it does, the one that reads it most
+// if it has room, so that memory holds no copies, as in the other systems. With many ranks and few epochs a sample may find no room with
+// its readers while others have some.
+func nopfsPlace(accesses []nopfsAccess, samples int, room [][]int64, size func(scheduler.SampleID) int64) []nopfsHome {
+	homes := make([]nopfsHome, samples)
+	for _, a := range accesses {
+		for tier, free := range room[a.rank] {
+			if homes[a.id].tier == 0 && size(a.id) <= free {
+				homes[a.id] = nopfsHome{a.rank, int32(tier) + 1}
+				room[a.rank][tier] -= size(a.id)
+			}
+		}
+	}
+	return homes
+}

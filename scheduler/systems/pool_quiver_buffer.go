@@ -1,0 +1,185 @@
+package systems
+
+import "rankpool/scheduler"
+
+// quiverBuffer is what Quiver's servers hold: while jobs work on chunk front, chunk back is brought in.
+//
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
+// Differs: the paper does not say how fast a chunk is brought in. Here each batch of b draws brings in b divided by the number of jobs,
+// in one sequential read a rank, so that back is complete when the jobs have used front; what they miss of it
+// meanwhile they bring in themselves. The chunk after back is the next that some job has not used up. At the end of the last epoch a chunk
+// is brought in for nobody.
+type quiverBuffer struct {
+	quiverChunks
+	memory      *Memory
+	jobs        []quiverJob
+	mode        quiverMode
+	bytes       int64 // of the data set
+	pairBytes   int64 // of two chunks
+	ranks       int
+	patience    int64
+	front, back int
+	missing     int     // samples of back that are not in memory
+	next        int     // first sample of back that was not brought in; others may be here by misses
+	due         int     // draws that were answered and not matched by samples brought in
+	clock       int64   // batches
+	doneAt      []int64 // by chunk: clock when the first job was done with it; 0: none is
+	piece       []scheduler.SampleID
+}
+
+func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
+	q := quiverBuffer{memory: cfg.Memory, ranks: cfg.Ranks, patience: int64(cfg.Value("patience"))}
+	for id := range cfg.Samples {
+		q.bytes += q.memory.Size(scheduler.SampleID(id))
+	}
+	q.quiverChunks, q.pairBytes = quiverFit(cfg.Samples, int(cfg.Value("chunks")), q.memory.Size, q.memory.CapacityBytes())
+	q.doneAt = make([]int64, len(q.members))
+	q.jobs = make([]quiverJob, cfg.Jobs)
+	for i := range q.jobs {
+		q.jobs[i].chunk = -1
+	}
+	return q
+}
+
+// reset gives everything up and starts with the first chunk.
+func (q *quiverBuffer) reset(mode quiverMode) {
+	for id := range q.of {
+		if q.memory.Has(scheduler.SampleID(id)) {
+			q.memory.Drop(scheduler.SampleID(id))
+		}
+	}
+	q.mode, q.front, q.due = mode, 0, 0
+	clear(q.doneAt)
+	if mode == quiverChunked {
+		q.open(1)
+	}
+}
+
+// open makes a chunk the one that is brought in.
+func (q *quiverBuffer) open(chunk int) {
+	q.back, q.missing, q.next, q.doneAt[chunk] = chunk, len(q.members[chunk]), 0, 0
+}
+
+// marked reports whether front is marked for eviction: back is complete.
+func (q *quiverBuffer) marked() bool { return q.mode == quiverChunked && q.missing == 0 }
+
+// current is the chunk that new jobs begin with.
+func (q *quiverBuffer) current() int {
+	if q.marked() {
+		return q.back
+	}
+	return q.front
+}
+
+// serves reports whether a look-up by j finds id. A job finds only the chunk that it works on, so that a batch is of one chunk, back is
+// whole when jobs come to it, and a chunk that is marked for eviction serves no new jobs.
+//
+// Source: §5.1.
+func (q *quiverBuffer) serves(j *quiverJob, id scheduler.SampleID) bool {
+	return q.memory.Has(id) && (q.mode == quiverFull || int(q.of[id]) == j.chunk)
+}
+
+// keep takes in a sample that a job read, if it is of a chunk that is cached.
+func (q *quiverBuffer) keep(id scheduler.SampleID, rank int32) {
+	c := int(q.of[id])
+	if q.mode == quiverNone || q.mode == quiverChunked && c != q.front && c != q.back {
+		return
+	}
+	q.memory.Keep(id, rank)
+	if q.mode == quiverChunked && c == q.back {
+		q.missing--
+	}
+}
+
+// move says that a job is done with its chunk, which may go then, and lets it go on to the next.
+//
+// Source: Algorithm 1, lines 25 and 31.
+func (q *quiverBuffer) move(j *quiverJob) {
+	if q.doneAt[j.chunk] == 0 {
+		q.doneAt[j.chunk] = q.clock + 1
+	}
+	j.chunk = (j.chunk + 1) % len(q.members)
+	q.turn()
+}
+
+// turn replaces front by the chunk that jobs need next, and reports whether it does. Front may go when back is complete, a job is done with
+// front or none needs it, and nobody works on it any more or the first job's end on it is too long ago.
+func (q *quiverBuffer) turn() bool {
+	users := 0
+	for i := range q.jobs {
+		if q.jobs[i].chunk == q.front {
+			users++
+		}
+	}
+	done := q.doneAt[q.front]
+	forced := done > 0 && q.clock-done >= q.patience*q.active()
+	if !q.marked() || done == 0 && q.wanted(q.front) || users > 0 && !forced {
+		return false
+	}
+	for _, id := range q.members[q.front] {
+		if q.memory.Has(id) {
+			q.memory.Drop(id)
+		}
+	}
+	q.front = q.back
+	next := (q.front + 1) % len(q.members)
+	for c := next; c != q.front; c = (c + 1) % len(q.members) {
+		if q.wanted(c) {
+			next = c
+			break
+		}
+	}
+	q.open(next)
+	return true
+}
+
+// wanted reports whether a job has not used all of a chunk in its epoch, or is between epochs.
+func (q *quiverBuffer) wanted(chunk int) bool {
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.on && (j.rest[chunk] > 0 || j.unused == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// active is the number of jobs that are cached for.
+func (q *quiverBuffer) active() (n int64) {
+	for i := range q.jobs {
+		if q.jobs[i].on {
+			n++
+		}
+	}
+	return n
+}
+
+// advance brings in what is due after a batch of some draws.
+func (q *quiverBuffer) advance(draws int) {
+	q.clock++
+	if q.mode != quiverChunked {
+		return
+	}
+	active := int(max(q.active(), 1))
+	q.due += draws
+	samples := q.due / active
+	q.due %= active
+	for samples -= q.load(samples); q.turn(); samples -= q.load(samples) {
+	}
+}
+
+// load brings in the next samples of back that are not here, in parts of equal numbers for each rank, and returns how many.
+func (q *quiverBuffer) load(samples int) int {
+	members := q.members[q.back]
+	q.piece = q.piece[:0]
+	for ; q.next < len(members) && len(q.piece) < samples; q.next++ {
+		if !q.memory.Has(members[q.next]) {
+			q.piece = append(q.piece, members[q.next])
+		}
+	}
+	for r := range q.ranks {
+		n := len(q.piece)
+		q.memory.Load(q.piece[r*n/q.ranks:(r+1)*n/q.ranks], int32(r))
+	}
+	q.missing -= len(q.piece)
+	return len(q.piece)
+}

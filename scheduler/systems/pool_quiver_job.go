@@ -1,0 +1,86 @@
+package systems
+
+import "rankpool/scheduler"
+
+// quiverJob is what Quiver's client knows: the draws of its epoch, and which of them were used. A draw is named by its place in the
+// epoch, so a sample that is drawn twice is used twice.
+//
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.6, §4.7.
+// Differs: the job's permutation is the random order in which unused indices are looked up, and in which a chunk's are taken; jobs
+// have seeds of their own, so they take different ones.
+type quiverJob struct {
+	on     bool // it trains, and is cached for in this epoch
+	epoch  int
+	ids    []scheduler.SampleID
+	used   []bool    // by draw
+	unused int       // draws that were not used
+	pass   []int32   // draws of this pass over the list
+	at     int       // first one of pass that was not looked up
+	missed []int32   // pending: draws of the next pass
+	of     []int32   // by sample: its chunk
+	places [][]int32 // by chunk: its draws, used ones at the front cut off
+	rest   []int     // by chunk: draws that were not used
+
+	chunk int // the one it works on, from epoch to epoch; -1 before its first batch and after its last
+}
+
+// begin starts an epoch.
+func (j *quiverJob) begin(epoch int, ids []scheduler.SampleID, chunks *quiverChunks) {
+	j.epoch, j.ids, j.unused, j.of = epoch, ids, len(ids), chunks.of
+	j.used = make([]bool, len(ids))
+	j.pass, j.at, j.missed = j.pass[:0], 0, j.missed[:0]
+	j.places, j.rest = make([][]int32, len(chunks.members)), make([]int, len(chunks.members))
+	if len(chunks.members) == 0 {
+		return
+	}
+	for draw, id := range ids {
+		j.pass = append(j.pass, int32(draw))
+		j.places[j.of[id]] = append(j.places[j.of[id]], int32(draw))
+		j.rest[j.of[id]]++
+	}
+}
+
+// lookup looks for unused draws in memory and picks the first ones that hit, at most size; it looks at no more than limit. Those that
+// miss are pending until the list is at its end. What lies behind the last one that is picked is looked up by the next batch.
+//
+// Source: Algorithm 1, lines 5 to 9; passes: §4.7.
+func (j *quiverJob) lookup(limit, size int, hit func(*quiverJob, scheduler.SampleID) bool, picked []int32) []int32 {
+	for left := min(limit, j.unused); left > 0 && len(picked) < size; {
+		if j.at == len(j.pass) {
+			j.pass, j.missed, j.at = j.missed, j.pass[:0], 0
+		}
+		draw := j.pass[j.at]
+		j.at++
+		if j.used[draw] {
+			continue
+		}
+		left--
+		if hit(j, j.ids[draw]) {
+			picked = j.use(draw, picked)
+		} else {
+			j.missed = append(j.missed, draw)
+		}
+	}
+	return picked
+}
+
+// take picks unused draws of the job's chunk until there are size.
+//
+// Source: Algorithm 1, lines 23 and 27.
+func (j *quiverJob) take(size int, picked []int32) []int32 {
+	rest := j.places[j.chunk]
+	for ; len(rest) > 0 && len(picked) < size; rest = rest[1:] {
+		if !j.used[rest[0]] {
+			picked = j.use(rest[0], picked)
+		}
+	}
+	j.places[j.chunk] = rest
+	return picked
+}
+
+func (j *quiverJob) use(draw int32, picked []int32) []int32 {
+	j.used[draw] = true
+	j.unused--
+	j.rest[j.of[j.ids[draw]]]--
+	return append(picked, draw)
+}
