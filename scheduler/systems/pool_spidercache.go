@@ -1,0 +1,199 @@
+package systems
+
+import (
+	"fmt"
+
+	"rankpool/scheduler"
+)
+
+// spiderPool has two regions: the importance cache keeps the samples with the highest graph scores, the homophily cache samples that
+// are served for their neighbours. No sample is in both.
+//
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4, Fig. 9, Algorithm 1.
+// Differs: a resident's place in the importance cache follows its score (global imp_score, line 17); who is a resident changes on
+// misses alone. Since the regions are exclusive, the node with the highest degree is chosen among those of the batch that are in neither
+// region (in Fig. 9, b "which was not previously in the Homophily Cache"). With several jobs each has a graph of its own, all share
+// the regions, and the ratio follows job 0. §4.2 also names prefetching by score, of which nothing is said; there is none.
+type spiderPool struct {
+	memory     *Memory
+	importance *scheduler.Cache
+	homophily  *homophily
+	graphs     []*spiderGraph // by job
+	ratio      *spiderRatio
+	trained    bool    // job 0 was, since its epoch began
+	scored     []int32 // by sample: the last batch that scored it
+	batches    int32
+	best       []int32 // scratch: a neighbour list
+}
+
+func newSpiderPool(cfg PoolConfig) Pool {
+	start, end, gamma := cfg.Value("r_start"), cfg.Value("r_end"), cfg.Value("gamma")
+	if !(start >= 0 && start <= 1 && end >= 0 && end <= 1 && gamma > 0) {
+		panic(fmt.Sprintf("systems: %s has r_start %v, r_end %v and gamma %v; see their ranges.", cfg.System.Name, start, end, gamma))
+	}
+	return makeSpiderPool(cfg, newSpiderRatio(start, end, gamma, cfg.Epochs))
+}
+
+func newSpiderImpPool(cfg PoolConfig) Pool {
+	return makeSpiderPool(cfg, newSpiderRatio(1, 1, 1, cfg.Epochs))
+}
+
+func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
+	p := &spiderPool{memory: cfg.Memory, ratio: ratio, scored: make([]int32, cfg.Samples)}
+	for job := range cfg.Jobs {
+		p.graphs = append(p.graphs, newSpiderGraph(&cfg, job))
+	}
+	p.importance = scheduler.NewCache(newSpiderHeap(), 0, cfg.Memory.Size)
+	p.homophily = newHomophily(cfg.Memory, cfg.Samples)
+	p.divide(ratio.start)
+	return p
+}
+
+// divide gives the importance cache its share of the memory, and the homophily cache the rest.
+func (p *spiderPool) divide(ratio float64) {
+	whole := p.memory.CapacityBytes()
+	part := int64(float64(ratio * float64(whole)))
+	p.importance.Resize(part, p.memory.Drop)
+	p.homophily.Resize(whole - part)
+}
+
+// Begin implements Pool. It is line 24, once an epoch.
+func (p *spiderPool) Begin(job, epoch int, _ []scheduler.SampleID) {
+	if job == 0 && p.trained {
+		p.divide(p.ratio.next(epoch, p.graphs[0].scores))
+		p.trained = false
+	}
+}
+
+// Resample implements Resampler: the draws are multinomial by the graph's scores (§4.1).
+func (p *spiderPool) Resample(job, _ int, _ []float32) (string, []float32) {
+	return "weighted", append([]float32(nil), p.graphs[job].scores...)
+}
+
+// Batch implements Pool. It is lines 4 to 12.
+func (p *spiderPool) Batch(b *Batch, answers []Answer) {
+	for i, id := range b.IDs {
+		node, similar := p.homophily.Serves(id)
+		switch {
+		case p.importance.Resident(id):
+			answers[i] = Answer{Served: id}
+		case similar:
+			answers[i] = Answer{Served: node}
+		default:
+			answers[i] = Answer{Served: id, Read: true}
+			u := scheduler.Use{ID: id, Next: b.Next[i], Score: p.graphs[b.Job].scores[id]}
+			if p.importance.Draw(u, p.memory.Drop) == scheduler.Admitted {
+				p.memory.Keep(id, b.Rank[i])
+			}
+		}
+	}
+}
+
+// Trained implements Pool. It is lines 14 to 22. It panics when the report has no embeddings.
+func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
+	g := p.graphs[b.Job]
+	g.update(r)
+	p.batches++
+	p.best = p.best[:0]
+	highest := 0
+	for i, id := range r.IDs {
+		if p.scored[id] == p.batches {
+			continue // the batch has it twice, and its score would be the same
+		}
+		p.scored[id] = p.batches
+		score, neighbours := g.score(id)
+		if p.importance.Resident(id) {
+			p.importance.Refresh(scheduler.Use{ID: id, Score: score})
+		} else if len(neighbours) > len(p.best) && !p.homophily.Has(id) {
+			highest, p.best = i, append(p.best[:0], neighbours...)
+		}
+	}
+	if len(p.best) > 0 {
+		p.homophily.Push(r.IDs[highest], p.best, b.Rank[highest])
+	}
+	if b.Job == 0 {
+		p.ratio.observe(r.Losses)
+		p.trained = true
+	}
+}
+
+// spiderHeap orders the importance cache: the least score goes first, and only for a higher one (Fig. 9, cases 2 and 4).
+type spiderHeap struct {
+	*heap
+	uses []scheduler.Use // by place
+}
+
+func newSpiderHeap() *spiderHeap {
+	s := &spiderHeap{}
+	s.heap = newHeap(func(a, b scheduler.Place) bool {
+		x, y := &s.uses[a], &s.uses[b]
+		return x.Score < y.Score || x.Score == y.Score && x.ID < y.ID
+	})
+	return s
+}
+
+func (s *spiderHeap) Admit(p scheduler.Place, u scheduler.Use) {
+	for int(p) >= len(s.uses) {
+		s.uses = append(s.uses, scheduler.Use{})
+	}
+	s.uses[p] = u
+	s.Push(p)
+}
+
+func (s *spiderHeap) Touch(scheduler.Place, scheduler.Use) {}
+
+func (s *spiderHeap) Refresh(p scheduler.Place, u scheduler.Use) {
+	s.uses[p] = u
+	s.Fix(p)
+}
+
+func (s *spiderHeap) Victim() (scheduler.Place, bool) { return s.Min() }
+
+func (s *spiderHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+	return s.uses[victim].Score < newcomer.Score
+}
+
+var spiderGraphOptions = []Option{
+	{
+		Name: "lambda", Default: 1, Least: 1e-06, Most: 1e+06, About: "decay of similarity (Eq. 2) over a distance of one unit, the root mean square distance of two embeddings, above 0",
+		Source: "the paper gives no number; 1 leaves the choice to alpha",
+	},
+	{
+		Name: "alpha", Default: 0.78, Least: 1e-06, Most: 0.999999, About: "similarity above which two samples are neighbours (Eq. 3), in (0, 1)",
+		Source: "the paper gives no number; recorded traces, area under the curve by which scores tell losses above ln 2: 0.66–0.73 with 0.85, 0.81–0.87 with 0.78, 0.86–0.88 with 0.74; with 0.74 up to 0.60 of the draws are substituted, with 0.78 up to 0.46",
+	},
+	{
+		Name: "neighbormax", Default: 500, Least: 1, Most: 1e+06, Whole: true, About: "most neighbours that a query returns, and the divisor of x_other in Eq. 4, at least 1",
+		Source: "§4.1",
+	},
+	{
+		Name: "ef", Default: 64, Least: 1, Most: 1e+06, Whole: true, About: "samples that a query keeps in view whether or not they are neighbours, at least 1",
+		Source: "recorded traces: 0.9999 of the neighbours are found, with 16 as well; a query goes on past ef while it finds neighbours, so ef bounds no score",
+	},
+	{
+		Name: "same_class", Default: 0, Least: 0, Most: 1, Whole: true, About: "1: neighbour lists hold samples of the node's own class only; 0: of all classes",
+		Source: "Algorithm 1, line 18, counts all neighbours; §4.1 says highest x_same",
+	},
+}
+
+var spiderCacheImpSystem = System{
+	Name: "spidercache-imp", Sampler: "weighted", Policy: "spidercache-imp", NewPool: newSpiderImpPool,
+	NeedsLabels: true, NeedsEmbeddings: true, Options: spiderGraphOptions,
+	About:  "SpiderCache's importance cache alone: the samples with the highest graph scores",
+	Source: "Wang et al., SpiderCache, ICPP 2025, §6.3",
+}
+
+var spiderCacheSystem = System{
+	Name: "spidercache", Sampler: "weighted", Policy: "spidercache", NewPool: newSpiderPool,
+	NeedsLabels: true, NeedsEmbeddings: true,
+	Options: append([]Option{
+		{Name: "r_start", Default: 0.9, Least: 0, Most: 1, About: "share of the importance cache at the start, in [0, 1]", Source: "§4.3, §6.5"},
+		{Name: "r_end", Default: 0.8, Least: 0, Most: 1, About: "the same at the end, in [0, 1]", Source: "§4.3, §6.5"},
+		{
+			Name: "gamma", Default: 0.01, Least: 1e-09, Most: 1e+09, About: "growth of accuracy in an epoch at which the penalty factor u (Eq. 7) is 1/2, above 0",
+			Source: "the paper gives no number; recorded traces: late in training accuracy grows by 0.01 an epoch",
+		},
+	}, spiderGraphOptions...),
+	About:  "importance and homophily cache over a graph of embeddings, with an elastic ratio; serves neighbours for each other",
+	Source: "Wang et al., SpiderCache, ICPP 2025, §4",
+}

@@ -1,0 +1,76 @@
+package systems
+
+import "rankpool/scheduler"
+
+// homophily is a queue of samples that have many neighbours; each is served for all samples in its neighbour list.
+//
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4.2, Homophily Cache.
+// Differs: the paper does not say who serves a sample that is in several lists. As in Algorithm 1's neighbor_to_key, the list that came
+// last does, and when it leaves the sample is in none. A node in the queue serves itself, whatever lists it is in.
+type homophily struct {
+	memory        *Memory
+	capacityBytes int64
+	usedBytes     int64
+	queue         []homophilyNode // oldest first
+	server        []int32         // by sample: 1 + the node that is served for it; 0: none
+}
+
+type homophilyNode struct {
+	id         scheduler.SampleID
+	neighbours []int32
+}
+
+func newHomophily(memory *Memory, samples int) *homophily {
+	return &homophily{memory: memory, server: make([]int32, samples)}
+}
+
+// Serves returns the sample that is served for id, or false when there is none.
+func (h *homophily) Serves(id scheduler.SampleID) (scheduler.SampleID, bool) {
+	s := h.server[id]
+	return scheduler.SampleID(s - 1), s != 0
+}
+
+// Has reports whether id is in the queue.
+func (h *homophily) Has(id scheduler.SampleID) bool { return h.server[id] == int32(id)+1 }
+
+// Push puts id, which is not in memory, in the queue with a copy of its neighbours. The oldest make room for it. A sample that is
+// larger than the cache stays out.
+func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) {
+	size := h.memory.Size(id)
+	if size > h.capacityBytes {
+		return
+	}
+	h.shrink(h.capacityBytes - size)
+	h.memory.Keep(id, rank)
+	h.usedBytes += size
+	h.queue = append(h.queue, homophilyNode{id, append([]int32(nil), neighbours...)})
+	h.server[id] = int32(id) + 1
+	for _, n := range neighbours {
+		if !h.Has(scheduler.SampleID(n)) {
+			h.server[n] = int32(id) + 1
+		}
+	}
+}
+
+// Resize changes the capacity; the oldest leave until the rest fits.
+func (h *homophily) Resize(capacityBytes int64) {
+	h.capacityBytes = capacityBytes
+	h.shrink(capacityBytes)
+}
+
+// shrink lets the oldest leave until no more than `most` bytes are used.
+func (h *homophily) shrink(most int64) {
+	for h.usedBytes > most {
+		oldest := h.queue[0]
+		h.queue[0] = homophilyNode{}
+		h.queue = h.queue[1:]
+		h.memory.Drop(oldest.id)
+		h.usedBytes -= h.memory.Size(oldest.id)
+		h.server[oldest.id] = 0
+		for _, n := range oldest.neighbours {
+			if h.server[n] == int32(oldest.id)+1 {
+				h.server[n] = 0
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package systems
+
+import "math"
+
+// spiderRatio is the Elastic Cache Manager: it says which share of the memory is the importance cache's.
+//
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8.
+// Differs: it decides once an epoch, when an accuracy is there, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
+// hold no validation accuracy: its place takes the share of an epoch's reported losses below ln 2, which means p > 1/2 for the
+// true class, so a right prediction. Growth that is negative counts as none, or u could leave [0, 1). As Eq. 5 says, β falls back to 0 in an
+// epoch in which the deviation of the scores grows again, and the ratio with it to r_start.
+type spiderRatio struct {
+	start, end, gamma float64
+	epochs            int // T
+
+	variance   float64 // of the scores when the epoch before ended; NaN: none has
+	accuracies []float64
+	right      int // of the epoch under way
+	reported   int
+}
+
+func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
+	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, variance: math.NaN()}
+}
+
+// observe counts the losses that training reports.
+func (c *spiderRatio) observe(losses []float32) {
+	for _, l := range losses {
+		if l == l {
+			c.reported++
+		}
+		if l < ln2 {
+			c.right++
+		}
+	}
+}
+
+// next ends an epoch with the scores of all samples, and returns the ratio for the one that follows, which is number epoch.
+func (c *spiderRatio) next(epoch int, scores []float32) float64 {
+	accuracy := 0.0
+	if c.reported > 0 {
+		accuracy = float64(c.right) / float64(c.reported)
+	}
+	c.accuracies = append(c.accuracies, accuracy)
+	c.right, c.reported = 0, 0
+	now := variance(scores)
+	active := now < c.variance // Eq. 5: σ falls exactly when its square does
+	c.variance = now
+	if !active {
+		return c.start
+	}
+	u := spiderPenalty(spiderGrowth(savitzkyGolay(c.accuracies)), c.gamma)
+	return spiderImpRatio(c.start, c.end, float64(epoch)/float64(c.epochs), u)
+}
+
+func variance(scores []float32) float64 {
+	mean, sum := 0.0, 0.0
+	for _, s := range scores {
+		mean += float64(s)
+	}
+	mean /= float64(len(scores))
+	for _, s := range scores {
+		d := float64(s) - mean
+		sum += float64(d * d)
+	}
+	return sum / float64(len(scores))
+}
+
+// spiderWindow is m, the window of the filter and of Eq. 6. Source: §4.3, "typically set to 5".
+const spiderWindow = 5
+
+// savitzkyGolay smooths a series: each value becomes that of the parabola fitted by least squares to the five values around it, and at
+// the ends to the first and the last five. A series of fewer than five values stays as it is.
+//
+// Source: Savitzky and Golay, Analytical Chemistry 1964.
+func savitzkyGolay(series []float64) []float64 {
+	smooth := append([]float64(nil), series...)
+	if len(series) < spiderWindow {
+		return smooth
+	}
+	for i := range smooth {
+		first := min(max(i-2, 0), len(series)-spiderWindow)
+		sum := 0.0
+		for k, weight := range savitzkyGolayWeights[i-first] {
+			sum += float64(weight * series[first+k])
+		}
+		smooth[i] = sum / 35
+	}
+	return smooth
+}
+
+// savitzkyGolayWeights are the weights of five values, times 35, in the fitted parabola at each of their places.
+var savitzkyGolayWeights = [spiderWindow][spiderWindow]float64{
+	{31, 9, -3, -5, 3},
+	{9, 13, 12, 6, -5},
+	{-3, 12, 17, 12, -3},
+	{-5, 6, 12, 13, 9},
+	{3, -5, -3, 9, 31},
+}
+
+// spiderGrowth is Eq. 6, whose sum telescopes: the mean growth over the last five steps, or over all if there are fewer.
+func spiderGrowth(smooth []float64) float64 {
+	t := len(smooth) - 1
+	m := min(spiderWindow, t)
+	if m < 1 {
+		return 0
+	}
+	return (smooth[t] - smooth[t-m]) / float64(m)
+}
+
+// spiderPenalty is u of Eq. 7, in [0, 1).
+func spiderPenalty(growth, gamma float64) float64 {
+	growth = max(growth, 0)
+	return growth / (gamma + growth)
+}
+
+// spiderImpRatio is Eq. 8 with β = 1, elapsed = t/T in [0, 1].
+func spiderImpRatio(start, end, elapsed, u float64) float64 {
+	return start - float64((start-end)*float64(elapsed*fractionalPower(elapsed, u)))
+}
+
+// fractionalPower returns x^u for 0 ≤ x and 0 ≤ u < 1: the product of x^(1/2), x^(1/4), … by the binary digits of u, to 2^-40. Unlike
+// math.Pow it has the same bits on every machine, because IEEE 754 rounds square roots and products exactly.
+func fractionalPower(x, u float64) float64 {
+	power, root := 1.0, x
+	for range 40 {
+		root = math.Sqrt(root)
+		u *= 2
+		if u >= 1 {
+			power *= root
+			u--
+		}
+	}
+	return power
+}
