@@ -1,0 +1,124 @@
+package systems
+
+import (
+	"fmt"
+
+	"rankpool/scheduler"
+)
+
+// Memory is what a pool holds, and at which rank each sample lies. It never holds more than its capacity, and counts what storage
+// is read for.
+//
+// A rank's part of the capacity is equal; a sample goes to the rank that asked for it if that has room, else to the one with the most
+// room. With samples of different sizes a rank's part may be exceeded by a sample; the whole never is.
+type Memory struct {
+	size          func(scheduler.SampleID) int64
+	capacityBytes int64
+	usedBytes     int64
+	homes         []int32 // by sample: 1 + rank; negative: it lay there last; 0: it never was here
+	fresh         []bool  // by sample: not drawn since it was brought in last
+	room          *rooms  // by rank
+	readBytes     int64
+	requests      int64
+	moved         []scheduler.SampleID // since the last call of Moved
+}
+
+// NewMemory returns an empty memory of capacityBytes over ranks.
+func NewMemory(samples, ranks int, capacityBytes int64, size func(scheduler.SampleID) int64) *Memory {
+	m := &Memory{size: size, capacityBytes: capacityBytes, homes: make([]int32, samples), fresh: make([]bool, samples)}
+	parts := make([]int64, ranks)
+	for r := range parts {
+		parts[r] = capacityBytes*int64(r+1)/int64(ranks) - capacityBytes*int64(r)/int64(ranks)
+	}
+	m.room = newRooms(parts)
+	return m
+}
+
+// Has reports whether id is here.
+func (m *Memory) Has(id scheduler.SampleID) bool { return m.homes[id] > 0 }
+
+// Home returns the rank that has id, or that had it last; -1 if none did.
+func (m *Memory) Home(id scheduler.SampleID) int { return int(max(m.homes[id], -m.homes[id])) - 1 }
+
+// Size returns the bytes of a sample.
+func (m *Memory) Size(id scheduler.SampleID) int64 { return m.size(id) }
+
+// CapacityBytes is the most that Memory holds.
+func (m *Memory) CapacityBytes() int64 { return m.capacityBytes }
+
+// UsedBytes is what it holds.
+func (m *Memory) UsedBytes() int64 { return m.usedBytes }
+
+// Room returns the free bytes of a rank's part.
+func (m *Memory) Room(rank int) int64 { return m.room.of(int32(rank)) }
+
+// Fits reports whether id could be kept beside what is here.
+func (m *Memory) Fits(id scheduler.SampleID) bool { return m.usedBytes+m.size(id) <= m.capacityBytes }
+
+// Keep takes in a sample that was read for a draw: its bytes are counted with the draw. It panics when the sample is here already or
+// does not fit.
+func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
+	size := m.size(id)
+	if m.Has(id) || m.usedBytes+size > m.capacityBytes {
+		panic(fmt.Sprintf("systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.", id, size, m.Has(id), m.usedBytes, m.capacityBytes))
+	}
+	if m.room.of(rank) < size {
+		if w := m.room.widest(); m.room.of(w) > m.room.of(rank) {
+			rank = w
+		}
+	}
+	m.homes[id], m.fresh[id] = rank+1, false
+	m.moved = append(m.moved, id)
+	m.room.add(rank, -size)
+	m.usedBytes += size
+}
+
+// Load brings samples in ahead of any draw, by one sequential read of storage: the read is counted here. It panics as Keep does.
+func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
+	if len(ids) == 0 {
+		return
+	}
+	m.requests++
+	for _, id := range ids {
+		m.readBytes += m.size(id)
+		m.Keep(id, rank)
+		m.fresh[id] = true
+	}
+}
+
+// Drop gives up a sample that is here.
+func (m *Memory) Drop(id scheduler.SampleID) {
+	rank := m.homes[id] - 1
+	m.homes[id] = -m.homes[id]
+	m.moved = append(m.moved, id)
+	m.room.add(rank, m.size(id))
+	m.usedBytes -= m.size(id)
+}
+
+// Drawn says that id, which is here or was when it was served, answered a draw of itself, and reports whether it was brought in ahead
+// and this is its first draw since: such a draw is a read of storage done early, not a hit. A pool's caller calls it, not the pool.
+func (m *Memory) Drawn(id scheduler.SampleID) (first bool) {
+	first, m.fresh[id] = m.fresh[id], false
+	return first
+}
+
+// Fresh reports whether id was brought in ahead and not drawn since.
+func (m *Memory) Fresh(id scheduler.SampleID) bool { return m.fresh[id] }
+
+// Ahead says that id, which is here, was not read for a draw of itself. A pool's caller calls it, not the pool.
+func (m *Memory) Ahead(id scheduler.SampleID) { m.fresh[id] = true }
+
+// Moved calls f for each sample that was taken in or dropped since the last call of Moved, once a move, in order.
+func (m *Memory) Moved(f func(scheduler.SampleID)) {
+	for _, id := range m.moved {
+		f(id)
+	}
+	m.moved = m.moved[:0]
+}
+
+// Loaded returns the bytes and the requests of all calls of Load since the last call of Loaded.
+func (m *Memory) Loaded() (bytes, requests int64) {
+	bytes, requests = m.readBytes, m.requests
+	m.readBytes, m.requests = 0, 0
+	return bytes, requests
+}

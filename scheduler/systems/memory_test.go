@@ -1,0 +1,105 @@
+package systems
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rankpool/scheduler"
+)
+
+// TestMemory holds Memory against a plain model, of samples of different sizes.
+func TestMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const samples = 30
+		ranks := rapid.IntRange(1, 6).Draw(t, "ranks")
+		size := func(id scheduler.SampleID) int64 { return 1 + int64(id)%3 }
+		m := NewMemory(samples, ranks, 20, size)
+		homes := map[scheduler.SampleID]int{}
+		room := make([]int64, ranks)
+		for r := range room {
+			room[r] = 20*int64(r+1)/int64(ranks) - 20*int64(r)/int64(ranks)
+		}
+		used, loaded, requests := int64(0), int64(0), int64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			id, rank := scheduler.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id")), rapid.IntRange(0, ranks-1).Draw(t, "rank")
+			home, here := homes[id]
+			ahead := rapid.Bool().Draw(t, "ahead")
+			switch {
+			case here:
+				if m.Home(id) != home {
+					t.Fatalf("sample %d is at rank %d, want %d", id, m.Home(id), home)
+				}
+				m.Drop(id)
+				delete(homes, id)
+				room[home] += size(id)
+				used -= size(id)
+			case m.Fits(id):
+				if room[rank] < size(id) && slices.Max(room) > room[rank] {
+					rank = slices.Index(room, slices.Max(room))
+				}
+				if ahead {
+					m.Load([]scheduler.SampleID{id}, int32(rank))
+					loaded, requests = loaded+size(id), requests+1
+				} else {
+					m.Keep(id, int32(rank))
+				}
+				if m.Fresh(id) != ahead || m.Drawn(id) != ahead || m.Drawn(id) {
+					t.Fatalf("sample %d, brought in ahead: %v, says otherwise", id, ahead)
+				}
+				homes[id] = rank
+				room[rank] -= size(id)
+				used += size(id)
+			}
+			if _, here := homes[id]; m.Has(id) != here || m.UsedBytes() != used || used > m.CapacityBytes() {
+				t.Fatalf("sample %d is here: %v, %d bytes are used, want %v and %d", id, m.Has(id), m.UsedBytes(), here, used)
+			}
+		}
+		if b, r := m.Loaded(); b != loaded || r != requests {
+			t.Fatalf("%d bytes by %d requests were loaded, want %d by %d", b, r, loaded, requests)
+		}
+	})
+}
+
+// TestMemoryAfterADrop has what a caller of a pool needs to know of a sample that was served and dropped in one batch.
+func TestMemoryAfterADrop(t *testing.T) {
+	m := NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 })
+	m.Load([]scheduler.SampleID{3}, 1)
+	m.Drop(3)
+	if m.Has(3) || m.Home(3) != 1 || !m.Drawn(3) || m.Drawn(3) {
+		t.Error("sample 3 was at rank 1 and never drawn, the memory says otherwise")
+	}
+	m.Keep(3, 0)
+	if m.Home(3) != 0 || m.Fresh(3) {
+		t.Error("sample 3 was read for a draw of its own by rank 0, the memory says otherwise")
+	}
+	if m.Ahead(3); !m.Drawn(3) {
+		t.Error("sample 3 was not read for a draw of its own")
+	}
+	if m.Home(0) != -1 {
+		t.Errorf("sample 0 was at rank %d, it never was anywhere", m.Home(0))
+	}
+	var moved []scheduler.SampleID
+	m.Moved(func(id scheduler.SampleID) { moved = append(moved, id) })
+	if !slices.Equal(moved, []scheduler.SampleID{3, 3, 3}) {
+		t.Errorf("samples %v moved", moved)
+	}
+	m.Moved(func(id scheduler.SampleID) { t.Errorf("sample %d moved again", id) })
+}
+
+func TestMemoryPanics(t *testing.T) {
+	for name, misuse := range map[string]func(*Memory){
+		"twice":    func(m *Memory) { m.Keep(1, 0); m.Keep(1, 0) },
+		"too many": func(m *Memory) { m.Load([]scheduler.SampleID{0, 1, 2}, 0) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			misuse(NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 }))
+		}()
+	}
+}

@@ -1,0 +1,46 @@
+package systems
+
+import "rankpool/scheduler"
+
+// lru evicts the resident whose last draw is longest ago and keeps every newcomer.
+type lru struct {
+	older, newer []scheduler.Place // a ring through the residents; its head is entry 0, the resident of place p entry p+1
+}
+
+func newLRU(PolicyConfig) scheduler.Policy {
+	return &lru{older: make([]scheduler.Place, 1), newer: make([]scheduler.Place, 1)}
+}
+
+func (l *lru) Admit(p scheduler.Place, _ scheduler.Use) {
+	for int(p)+1 >= len(l.older) {
+		l.older, l.newer = append(l.older, 0), append(l.newer, 0)
+	}
+	i, newest := p+1, l.older[0]
+	l.older[i], l.newer[i] = newest, 0
+	l.newer[newest], l.older[0] = i, i
+}
+
+func (l *lru) Touch(p scheduler.Place, u scheduler.Use) {
+	l.Remove(p)
+	l.Admit(p, u)
+}
+
+func (l *lru) Refresh(scheduler.Place, scheduler.Use) {}
+
+func (l *lru) Remove(p scheduler.Place) {
+	older, newer := l.older[p+1], l.newer[p+1]
+	l.newer[older], l.older[newer] = newer, older
+}
+
+func (l *lru) Victim() (scheduler.Place, bool) {
+	oldest := l.newer[0]
+	return oldest - 1, oldest != 0
+}
+
+func (l *lru) Yields(scheduler.Place, scheduler.Use) bool { return true }
+
+var lruSystem = System{
+	Name: "lru", Sampler: "torch", Policy: "lru", NewPolicy: newLRU,
+	About:  "keeps every sample that is read, evicts the one drawn longest ago",
+	Source: "baseline",
+}

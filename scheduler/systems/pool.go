@@ -1,0 +1,80 @@
+package systems
+
+import "rankpool/scheduler"
+
+// A Pool is a system's memory as a whole, of all ranks together: it answers draws, batch by batch, in the order in which training takes
+// them. It keeps what it holds in a Memory, which counts and enforces the capacity. It is not safe for concurrent use, and the same
+// calls give the same answers.
+//
+// For each epoch of a job a caller calls Begin; then, for each of its global batches, Batch and Trained. The batches of several jobs
+// may alternate.
+type Pool interface {
+	// Begin starts an epoch of a job: ids are its draws in order. ids must not change afterwards.
+	Begin(job, epoch int, ids []scheduler.SampleID)
+	// Batch answers the draws of a global batch: answers[i] for b.IDs[i]. It brings in, keeps and drops samples in its Memory.
+	Batch(b *Batch, answers []Answer)
+	// Trained tells what training reported of the batch that was answered last: r.IDs are the samples that were served. The
+	// scores in PoolConfig.Scores have been brought up to date before.
+	Trained(b *Batch, r scheduler.Report)
+}
+
+// An Evaluator is a Pool that has some samples' losses measured before an epoch, by a forward pass without training.
+type Evaluator interface {
+	// Evaluate returns the samples, and brings them into memory if it keeps them. It is called before the epoch is drawn and before Begin.
+	Evaluate(job, epoch int) []scheduler.SampleID
+}
+
+// A Resampler is a Pool that changes the draws of an epoch before they are drawn. It is not asked when the user chose the sampler.
+type Resampler interface {
+	// Resample returns the name of the sampler for the epoch, and the scores to draw it with; scores itself must not be changed.
+	Resample(job, epoch int, scores []float32) (sampler string, weights []float32)
+}
+
+// A Foreseer is a Pool that is told when more is known of the draws to come: of all samples when the epochs of all jobs have begun, and
+// of a batch's after Trained. next returns when a sample is drawn next, by any job, see scheduler.Use.
+type Foreseer interface {
+	Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) // nil: all samples
+}
+
+// Batch is a global batch of draws.
+type Batch struct {
+	Job, Epoch, Number int
+	IDs                []scheduler.SampleID // drawn
+	Rank               []int32              // whose trainer consumes each draw
+	Next               []float64            // time of the next draw of each sample, see scheduler.Use
+}
+
+// Answer says how a draw is served.
+type Answer struct {
+	Served scheduler.SampleID // the sample that is trained on; substitution if it is not the one drawn
+	Read   bool               // it is read from storage now; else it is in memory
+}
+
+// Scores is what a system knows of the importance of samples, one entry a sample each. A pool reads them; its caller writes them.
+type Scores struct {
+	Of    []float32
+	Known []bool // false: never scored, Of is the scorer's initial score
+}
+
+// PoolConfig is what a pool is made from.
+type PoolConfig struct {
+	System  *System
+	Values  Values
+	Samples int
+	Jobs    int // at least 1
+	Ranks   int
+	Epochs  int // that are trained
+	// GlobalBatch is the number of draws in a full global batch of one job.
+	GlobalBatch int
+	Seed        int64
+	Memory      *Memory
+	Scores      []*Scores // by job
+	Labels      []int32   // by sample; nil if there are none
+	Dimensions  int       // of the embeddings that Report carries; 0 if there are none
+	// StepSeconds returns how long the last steps of a job take on average with all samples in memory and with all on storage; nil
+	// if nothing is known. Systems that measure a job's benefit from caching use it.
+	StepSeconds func(job int) (cached, uncached float64)
+}
+
+// Value returns the value of one of the system's options.
+func (c *PoolConfig) Value(option string) float64 { return c.System.Value(c.Values, option) }

@@ -1,0 +1,68 @@
+package systems
+
+import "rankpool/scheduler"
+
+// PolicyPool is a Pool of one region that a Policy orders.
+type PolicyPool struct {
+	cfg    PoolConfig
+	memory *Memory
+	cache  *scheduler.Cache
+	gate   interface{ Epoch(scores *Scores) } // the policy, if it wants to know when an epoch begins
+	looks  bool                               // the policy looks ahead, and at nothing else
+}
+
+// NewPolicyPool returns an empty pool.
+func NewPolicyPool(cfg PoolConfig, policy scheduler.Policy) *PolicyPool {
+	p := &PolicyPool{cfg: cfg, memory: cfg.Memory}
+	p.cache = scheduler.NewCache(policy, cfg.Memory.CapacityBytes(), cfg.Memory.Size)
+	p.gate, _ = policy.(interface{ Epoch(*Scores) })
+	_, p.looks = policy.(*scheduler.Clairvoyant)
+	return p
+}
+
+// Begin implements Pool.
+func (p *PolicyPool) Begin(job, _ int, _ []scheduler.SampleID) {
+	if p.gate != nil {
+		p.gate.Epoch(p.cfg.Scores[job])
+	}
+}
+
+// Batch implements Pool.
+func (p *PolicyPool) Batch(b *Batch, answers []Answer) {
+	for i, id := range b.IDs {
+		outcome := p.cache.Draw(p.use(b.Job, id, b.Next[i]), p.memory.Drop)
+		answers[i] = Answer{Served: id, Read: outcome != scheduler.Hit}
+		if outcome == scheduler.Admitted {
+			p.memory.Keep(id, b.Rank[i])
+		}
+	}
+}
+
+// Trained implements Pool.
+func (p *PolicyPool) Trained(b *Batch, r scheduler.Report) {
+	for _, id := range r.IDs {
+		if next, in := p.cache.Next(id); in {
+			p.cache.Refresh(p.use(b.Job, id, next))
+		}
+	}
+}
+
+// Foresee implements Foreseer.
+func (p *PolicyPool) Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) {
+	switch {
+	case !p.looks:
+	case ids == nil:
+		p.cache.RefreshAll(func(id scheduler.SampleID) scheduler.Use { return scheduler.Use{ID: id, Next: next(id)} })
+	default:
+		for _, id := range ids {
+			if p.cache.Resident(id) {
+				p.cache.Refresh(scheduler.Use{ID: id, Next: next(id)})
+			}
+		}
+	}
+}
+
+func (p *PolicyPool) use(job int, id scheduler.SampleID, next float64) scheduler.Use {
+	s := p.cfg.Scores[job]
+	return scheduler.Use{ID: id, Next: next, Score: s.Of[id], Known: s.Known[id]}
+}

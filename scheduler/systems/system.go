@@ -1,0 +1,183 @@
+package systems
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"rankpool/scheduler"
+)
+
+// A System is a named triple of scorer, sampler and policy. Its mechanisms stand in one of two forms: a Policy, when they fit one
+// (NewPolicy is set), which ranks and simulator run alike, or a Pool (NewPool is set), when the system has several regions, brings
+// samples in by itself or substitutes; pools are simulated only.
+type System struct {
+	Name    string
+	About   string // one line, for people
+	Source  string // author, venue, section
+	Scorer  string // name for NewScorer; "" when scores are not used
+	Sampler string // name for scheduler.NewSampler
+	Policy  string // name for NewPolicy; of a system with a pool, what tables call its policy
+	Options []Option
+
+	// NeedsLabels and NeedsEmbeddings: the system cannot be made without the samples' labels, or embeddings.
+	NeedsLabels, NeedsEmbeddings bool
+
+	NewPolicy func(PolicyConfig) scheduler.Policy
+	NewPool   func(PoolConfig) Pool
+}
+
+// An Option is a number that a system can be tuned by.
+type Option struct {
+	Name    string
+	Default float64
+	Least   float64 // values below it are refused
+	Most    float64 // values above it are refused
+	Whole   bool    // only whole numbers are taken
+	About   string  // one line: meaning, unit and range
+	Source  string  // section of the paper, or the measurement behind the default
+}
+
+// Values are the options that differ from their defaults, by name.
+type Values map[string]float64
+
+// Value returns the value of an option of s. It panics when s has no such option: the name is a constant of the caller.
+func (s *System) Value(values Values, name string) float64 {
+	if v, ok := values[name]; ok {
+		return v
+	}
+	for _, o := range s.Options {
+		if o.Name == name {
+			return o.Default
+		}
+	}
+	panic(fmt.Sprintf("systems: %s has no option %q.", s.Name, name))
+}
+
+// Check returns an error when a value is not in its option's range, and nil for names that s does not have.
+func (s *System) Check(values Values) error {
+	for _, o := range s.Options {
+		v, given := values[o.Name]
+		switch {
+		case !given:
+		case !(v >= o.Least && v <= o.Most):
+			return fmt.Errorf("%s.%s is %v, it must be in [%v, %v]: %s", s.Name, o.Name, v, o.Least, o.Most, o.About)
+		case o.Whole && v != math.Trunc(v):
+			return fmt.Errorf("%s.%s is %v, it must be a whole number: %s", s.Name, o.Name, v, o.About)
+		}
+	}
+	return nil
+}
+
+// PolicyConfig is what a policy may know when it is made.
+type PolicyConfig struct {
+	System        *System // for its options
+	Samples       int
+	CapacityBytes int64
+	Size          func(scheduler.SampleID) int64
+	Seed          int64
+	Values        Values
+}
+
+// NewPolicy returns the policy of that name, without residents, and an error that names the nearest known one if there is none.
+func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
+	for i := range registry {
+		if s := &registry[i]; s.Policy == name && s.NewPolicy != nil {
+			cfg.System = s
+			return s.NewPolicy(cfg), nil
+		}
+	}
+	known := PolicyNames()
+	return nil, fmt.Errorf("systems: unknown policy %q, did you mean %q? The known ones are %s", name, Nearest(name, known), strings.Join(known, ", "))
+}
+
+// PolicyNames returns the names that NewPolicy knows, in the order of systems.
+func PolicyNames() []string {
+	var all []string
+	for _, s := range registry {
+		if s.NewPolicy != nil && !slices.Contains(all, s.Policy) {
+			all = append(all, s.Policy)
+		}
+	}
+	return all
+}
+
+// registry has one entry a system, in the order in which tables list them.
+var registry = []System{
+	lruSystem,
+	lfuSystem,
+	coordlSystem,
+	minSystem,
+	minPartitionedSystem,
+	nopfsSystem,
+	quiverSystem,
+	shadeSystem,
+	shadePQSystem,
+	shadePQLFUSystem,
+	shadeLRUSystem,
+	shadeLFUSystem,
+	shadeRandSystem,
+	shadeAPPSystem,
+	ilfuSystem,
+	icacheHSystem,
+	icacheSystem,
+	impactSystem,
+	spiderCacheImpSystem,
+	spiderCacheSystem,
+	rankpoolSystem,
+}
+
+// All returns every system, in the order in which tables list them. The slice is the caller's.
+func All() []System { return append([]System(nil), registry...) }
+
+// Find returns the system of that name, and an error that names the nearest known one if there is none.
+func Find(name string) (*System, error) {
+	for i := range registry {
+		if registry[i].Name == name {
+			return &registry[i], nil
+		}
+	}
+	return nil, fmt.Errorf("systems: unknown system %q, did you mean %q? The known ones are %s", name, Nearest(name, names()), strings.Join(names(), ", "))
+}
+
+func names() []string {
+	all := make([]string, len(registry))
+	for i, s := range registry {
+		all[i] = s.Name
+	}
+	return all
+}
+
+// Nearest returns the one of known with the fewest insertions, deletions and changes of a letter from name; the first in a tie.
+// known must not be empty.
+func Nearest(name string, known []string) string {
+	best, least := known[0], 1<<30
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,92 @@
+package systems
+
+import (
+	"strings"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// TestRegistry has every system be found by a name of its own, be complete, and say where it comes from.
+func TestRegistry(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range All() {
+		if seen[s.Name] {
+			t.Errorf("two systems are called %s", s.Name)
+		}
+		seen[s.Name] = true
+		if found, err := Find(s.Name); err != nil || found.Name != s.Name {
+			t.Errorf("%s is not found by its name: %v", s.Name, err)
+		}
+		if s.Name != strings.ToLower(s.Name) || s.About == "" || s.Source == "" || s.Policy == "" || strings.Contains(s.About, "\n") {
+			t.Errorf("%s lacks a name in small letters, a line about it, a source or a policy", s.Name)
+		}
+		if _, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: s.Sampler, Samples: 10, BatchSize: 2, World: 1}); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+		if s.Scorer != "" {
+			if _, err := scheduler.NewScorer(s.Scorer); err != nil {
+				t.Errorf("%s: %v", s.Name, err)
+			}
+		}
+	}
+}
+
+// TestOptions has every option be documented, with the source of its default.
+func TestOptions(t *testing.T) {
+	for _, s := range All() {
+		seen := map[string]bool{}
+		for _, o := range s.Options {
+			if o.Name == "" || seen[o.Name] || o.About == "" || o.Source == "" {
+				t.Errorf("%s: option %q has no name of its own, no line about it or no source", s.Name, o.Name)
+			}
+			seen[o.Name] = true
+			if got := s.Value(nil, o.Name); got != o.Default {
+				t.Errorf("%s: %s is %v by default, want %v", s.Name, o.Name, got, o.Default)
+			}
+			if got := s.Value(Values{o.Name: -7}, o.Name); got != -7 {
+				t.Errorf("%s: %s is %v where it was set to -7", s.Name, o.Name, got)
+			}
+		}
+	}
+}
+
+// TestPolicyNames has every policy that stands alone be made by its name.
+func TestPolicyNames(t *testing.T) {
+	for _, name := range PolicyNames() {
+		policy, err := NewPolicy(name, PolicyConfig{Samples: 10, CapacityBytes: 3, Size: func(scheduler.SampleID) int64 { return 1 }})
+		if err != nil || policy == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFindNearest(t *testing.T) {
+	for _, c := range []struct{ name, want string }{
+		{"lur", "lru"}, {"", "lru"}, {"rankpol", "rankpool"}, {"MIN", "min"}, {"shad", "shade"}, {"min-partition", "min-partitioned"},
+	} {
+		s, err := Find(c.name)
+		if err == nil {
+			t.Errorf("%q was found: %s", c.name, s.Name)
+			continue
+		}
+		if want := `did you mean "` + c.want + `"?`; !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", c.name, err, want)
+		}
+	}
+	_, err := NewPolicy("clairvoyan", PolicyConfig{})
+	if err == nil || !strings.Contains(err.Error(), `did you mean "clairvoyant"?`) {
+		t.Errorf("an unknown policy: %v", err)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"lru", "lur", 2}, {"min", "min", 0}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q are %d apart, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
