@@ -5,12 +5,13 @@ import (
 	"sync"
 
 	"rankpool/benchmarks/simulator"
+	"rankpool/scheduler/systems"
 )
 
 var hitsSection = section{
 	name: "hits",
 	about: "the real schedulers of all ranks, simulated without faults, on losses recorded from training (8,000 samples, 10 epochs; the first three warm up), " +
-		"next to Bélády's MIN with bypass on the same draws, which knows the future; each row is the worst of 10, 20 and 40 % capacity. With 64 owners a partition is 12 to 50 samples; " +
+		"next to Bélády's MIN with bypass on the same draws, which knows the future; each row is the worst of 10, 20 and 40 % capacity. With 64 owners a partition is 12 to 50 samples, and the plan places them; " +
 		"\"32,000 samples\" has every recorded sample four times, for partitions of 50 to 200. Node-local: hits in the consumer's own rank, of all hits. " +
 		"Reads: reads of storage by all ranks, for each sample that had to be read in an epoch; pads draws a sample several times an epoch.",
 	measure: (*bench).hits,
@@ -22,7 +23,7 @@ const (
 )
 
 // samplers that the bars are for.
-var samplers = []string{"pads", "uniform", "torch", "subset"}
+var samplers = []string{"pads", "weighted", "torch", "subset"}
 
 // job is a pool of ranks that is simulated.
 type job struct {
@@ -95,7 +96,7 @@ func (j job) rows(outcomes []outcome) []row {
 	}
 	if j.ranks > 1 {
 		o := worst(outcomes, "pads", func(o outcome) float64 { return o.hits / o.parted })
-		rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN in each partition, %s, %s at %.0f %%", j.title, o.sampler, 100*o.capacity),
+		rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN in each hash partition, %s, %s at %.0f %%", j.title, o.sampler, 100*o.capacity),
 			percent(o.hits), percent(o.parted), o.hits/o.parted, none, 0))
 	}
 	return rows
@@ -130,20 +131,26 @@ func (j job) simulate(losses [][]float32, capacities []float64) ([]outcome, erro
 
 // compare runs one simulation, and MIN on its draws.
 func (j job) compare(losses [][]float32, sampler string, capacity float64) (outcome, error) {
-	r, err := simulator.Run(simulator.Config{
-		Losses: losses, Sampler: sampler, Policy: "clairvoyant", Ranks: j.ranks, BatchSize: j.batchSize, Capacity: capacity, Seed: 1,
+	system, err := systems.Find("rankpool")
+	if err != nil {
+		return outcome{}, err
+	}
+	r, err := simulator.RunStagers(simulator.Config{
+		Trace: &simulator.Trace{Losses: losses}, System: system, Sampler: sampler, Capacity: capacity, Ranks: j.ranks, BatchSize: j.batchSize,
+		SkipEpochs: warmEpochs, Seed: 1,
 	})
 	if err != nil {
 		return outcome{}, err
 	}
+	memory := int64(capacity * float64(len(losses[0])))
 	warm := r.Begin[warmEpochs]
 	draws := float64(len(r.IDs) - warm)
 	o := outcome{sampler: sampler, capacity: capacity, reads: float64(r.Reads) / float64(r.Missed), local: r.LocalShare()}
 	for _, hits := range r.Hits[warmEpochs:] {
 		o.hits += float64(hits) / draws
 	}
-	o.parted = float64(simulator.PartitionHits(r.IDs, warm, len(losses[0]), j.ranks, r.Capacity)) / draws
-	for _, hit := range simulator.MinHits(r.IDs, len(losses[0]), r.Capacity)[warm:] {
+	o.parted = float64(simulator.PartitionHits(r.IDs, warm, len(losses[0]), j.ranks, memory)) / draws
+	for _, hit := range simulator.MinHits(r.IDs, len(losses[0]), memory)[warm:] {
 		if hit {
 			o.most += 1 / draws
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // MinHits returns which draws of a trace are hits of Bélády's MIN with bypass, in one cache of capacity samples that begins empty.
@@ -13,8 +14,18 @@ import (
 //
 // Source: Belady, IBM Systems Journal 1966; bypass as in McFarling, ISCA 1992.
 func MinHits(ids []scheduler.SampleID, samples int, capacity int64) []bool {
-	next := make([]float64, len(ids))
-	last := make([]float64, samples)
+	next := nextPlaces(ids, samples)
+	cache := scheduler.NewCache(scheduler.NewClairvoyant(), capacity, func(scheduler.SampleID) int64 { return 1 })
+	hits := make([]bool, len(ids))
+	for i, id := range ids {
+		hits[i] = cache.Draw(scheduler.Use{ID: id, Next: next[i]}, func(scheduler.SampleID) {}) == scheduler.Hit
+	}
+	return hits
+}
+
+// nextPlaces returns, for every draw, the place of the next draw of its sample; +Inf if there is none.
+func nextPlaces(ids []scheduler.SampleID, samples int) []float64 {
+	next, last := make([]float64, len(ids)), make([]float64, samples)
 	for i := range last {
 		last[i] = math.Inf(1)
 	}
@@ -22,16 +33,7 @@ func MinHits(ids []scheduler.SampleID, samples int, capacity int64) []bool {
 		next[i] = last[ids[i]]
 		last[ids[i]] = float64(i)
 	}
-	policy, err := scheduler.NewPolicy("clairvoyant", samples)
-	if err != nil {
-		panic("simulator: " + err.Error())
-	}
-	cache := scheduler.NewCache(policy, samples, capacity, func(scheduler.SampleID) int64 { return 1 })
-	hits := make([]bool, len(ids))
-	for i, id := range ids {
-		hits[i] = cache.Draw(id, next[i], func(scheduler.SampleID) {}) == scheduler.Hit
-	}
-	return hits
+	return next
 }
 
 // PartitionHits returns how many draws from place begin on are hits when each of the owners runs MIN in a partition of its own: the
@@ -63,3 +65,72 @@ func PartitionHits(ids []scheduler.SampleID, begin, samples, owners int, capacit
 func part(whole int64, owner, owners int) int64 {
 	return whole*int64(owner+1)/int64(owners) - whole*int64(owner)/int64(owners)
 }
+
+// future returns, for every draw of all jobs in the order of their batches, the place in that order of the sample's next draw; +Inf
+// if there is none. Draws must not depend on what is served.
+func (s *setup) future() ([]float64, error) {
+	var feeds []feed
+	for job := range s.Jobs {
+		f, err := s.newPlannedFeed(job)
+		if err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, f)
+	}
+	var ids []scheduler.SampleID
+	plans := make([]*scheduler.Plan, s.Jobs)
+	for epoch := range s.Epochs {
+		batches := 0
+		for job, f := range feeds {
+			var err error
+			if plans[job], err = f.begin(epoch); err != nil {
+				return nil, err
+			}
+			batches = max(batches, plans[job].Batches())
+		}
+		var report scheduler.Report
+		for number := range batches {
+			for job, f := range feeds {
+				if number < plans[job].Batches() {
+					lo, hi := plans[job].Range(number)
+					ids = append(ids, plans[job].IDs[lo:hi]...)
+					s.Trace.train(epoch, plans[job].IDs[lo:hi], &report)
+					f.report(number, report.Losses)
+				}
+			}
+		}
+	}
+	return nextPlaces(ids, s.Trace.Samples()), nil
+}
+
+// minPool is MIN in each rank's partition alone; a sample's partition is its hash's.
+//
+// Differs: with samples of different sizes MIN is no bound, neither here nor pooled: it evicts whole samples, the farthest first, and the
+// best choice of what to keep is then a hard problem.
+type minPool struct {
+	memory *systems.Memory
+	caches []*scheduler.Cache // by rank
+}
+
+func (s *setup) newMinPool(memory *systems.Memory) *minPool {
+	p := &minPool{memory: memory}
+	for r := range s.Ranks {
+		p.caches = append(p.caches, scheduler.NewCache(scheduler.NewClairvoyant(), s.part(r), s.size))
+	}
+	return p
+}
+
+func (p *minPool) Begin(int, int, []scheduler.SampleID) {}
+
+func (p *minPool) Batch(b *systems.Batch, answers []systems.Answer) {
+	for i, id := range b.IDs {
+		owner := scheduler.Owner(id, len(p.caches))
+		outcome := p.caches[owner].Draw(scheduler.Use{ID: id, Next: b.Next[i]}, p.memory.Drop)
+		answers[i] = systems.Answer{Served: id, Read: outcome != scheduler.Hit}
+		if outcome == scheduler.Admitted {
+			p.memory.Keep(id, int32(owner))
+		}
+	}
+}
+
+func (p *minPool) Trained(*systems.Batch, scheduler.Report) {}

@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -24,16 +23,17 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 	losses := recorded(t, 3)
 	for _, sampler := range []string{"pads", "uniform", "torch", "subset"} {
 		for _, ranks := range []int{1, 4} {
-			for _, capacity := range []float64{0, 0.2, 1} {
-				r, err := Run(Config{Losses: losses, Sampler: sampler, Policy: "clairvoyant", Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity, Seed: 1})
+			for _, capacity := range []float64{0.01, 0.2, 1} {
+				r, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity, SkipEpochs: 1, Seed: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
+				memory := int64(capacity * float64(len(losses[0])))
 				var hits, bound, delivered int64
 				for _, h := range r.Hits {
 					hits += h
 				}
-				for _, hit := range MinHits(r.IDs, len(losses[0]), r.Capacity) {
+				for _, hit := range MinHits(r.IDs, len(losses[0]), memory) {
 					if hit {
 						bound++
 					}
@@ -41,17 +41,17 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 				if hits > bound || capacity > 0 && hits < bound/2 {
 					t.Errorf("%s, %d ranks, %v: %d hits, MIN has %d", sampler, ranks, capacity, hits, bound)
 				}
-				if parted := PartitionHits(r.IDs, 0, len(losses[0]), ranks, r.Capacity); hits > parted || parted > bound {
+				if parted := PartitionHits(r.IDs, 0, len(losses[0]), ranks, memory); parted > bound || hits > parted && sampler != "pads" {
 					t.Errorf("%s, %d ranks, %v: %d hits, MIN in partitions has %d, MIN %d", sampler, ranks, capacity, hits, parted, bound)
 				}
-				for _, n := range r.Sources {
+				for _, n := range r.Found {
 					delivered += n
 				}
 				if want := int64(len(r.IDs) - r.Begin[1]); delivered != want {
 					t.Errorf("%s, %d ranks, %v: %d delivered of %d drawn", sampler, ranks, capacity, delivered, want)
 				}
-				if r.Sources[scheduler.FromFallback]+r.Sources[scheduler.NotHere]+r.Sources[scheduler.Unreadable] != 0 {
-					t.Errorf("%s, %d ranks, %v: without faults, sources are %v", sampler, ranks, capacity, r.Sources)
+				if r.Found[scheduler.FromFallback]+r.Found[scheduler.NotHere]+r.Found[scheduler.Unreadable] != 0 {
+					t.Errorf("%s, %d ranks, %v: without faults, sources are %v", sampler, ranks, capacity, r.Found)
 				}
 				if capacity == 1 && (r.Reads != r.Missed || r.Reads > int64(len(losses[0]))) {
 					t.Errorf("%s, %d ranks: with room for all, %d reads of %d samples missed", sampler, ranks, r.Reads, r.Missed)
@@ -62,12 +62,12 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 }
 
 func TestRunIsDeterministic(t *testing.T) {
-	cfg := Config{Losses: recorded(t, 2), Sampler: "pads", Policy: "clairvoyant", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7}
-	a, err := Run(cfg)
+	cfg := Config{Trace: &Trace{Losses: recorded(t, 2)}, System: mustFind(t, "rankpool"), Sampler: "pads", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7}
+	a, err := RunStagers(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Run(cfg)
+	b, err := RunStagers(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +81,10 @@ func TestRunIsDeterministic(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	losses := [][]float32{{1, 2, 3, 4}}
-	if _, err := Run(Config{Losses: losses, Sampler: "nothing", Policy: "lru", Ranks: 1, BatchSize: 2}); err == nil {
+	if _, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2}); err == nil {
 		t.Error("a sampler that does not exist was run")
 	}
-	if _, err := Run(Config{Losses: losses, Sampler: "uniform", Policy: "nothing", Ranks: 1, BatchSize: 2}); err == nil {
+	if _, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Policy: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2}); err == nil {
 		t.Error("a policy that does not exist was run")
 	}
 }
@@ -117,41 +117,30 @@ func TestMinHits(t *testing.T) {
 	}
 }
 
-func TestTile(t *testing.T) {
-	got := Tile([][]float32{{1, 2}, {3, 4}}, 2)
-	if want := [][]float32{{1, 2, 1, 2}, {3, 4, 3, 4}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
-// smallLosses is a file with one epoch of two losses, 1 and 2.
-const smallLosses = npyMagic + "\x3c\x00" + "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }" + "\n" + "\x00\x00\x80\x3f\x00\x00\x00\x40"
-
-func FuzzParseLosses(f *testing.F) {
-	file, err := os.ReadFile("../../scheduler/testdata/fashion-cnn-8k-losses.npy")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add([]byte(smallLosses))
-	f.Add(file[:200])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, text []byte) {
-		losses, err := parseLosses(text)
-		if err == nil && (len(losses) == 0 || len(losses[0]) == 0) {
-			t.Error("no losses and no error")
-		}
-	})
-}
-
-func TestParseLosses(t *testing.T) {
-	good := smallLosses
-	losses, err := parseLosses([]byte(good))
-	if err != nil || !reflect.DeepEqual(losses, [][]float32{{1, 2}}) {
-		t.Errorf("%v, %v", losses, err)
-	}
-	for _, bad := range []string{"", "no magic no magic", good[:30], good[:len(good)-1], good + "x", strings.Replace(good, "<f4", "<f8", 1), strings.Replace(good, "(1, 2)", "(0, 0)", 1)} {
-		if losses, err := parseLosses([]byte(bad)); err == nil {
-			t.Errorf("%q was read as %v", bad, losses)
+// TestTierAndMemoryAreOneCache checks that storage is read as if memory and tier were one cache: next to what MIN reads with both.
+func TestTierAndMemoryAreOneCache(t *testing.T) {
+	losses := recorded(t, 4)
+	for _, sampler := range []string{"pads", "torch"} {
+		for _, ranks := range []int{1, 16} {
+			r, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: 0.1, TierCapacity: 0.3, Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound, hits := int64(0), int64(0)
+			for _, hit := range MinHits(r.IDs, len(losses[0]), int64(0.4*float64(len(losses[0])))) {
+				if !hit {
+					bound++
+				}
+			}
+			for _, h := range r.Hits {
+				hits += h
+			}
+			if r.Reads < bound || float64(r.Reads) > 1.04*float64(bound) {
+				t.Errorf("%s, %d ranks: %d reads of storage, MIN has %d", sampler, ranks, r.Reads, bound)
+			}
+			if r.Reads+r.TierReads+hits != int64(len(r.IDs)) {
+				t.Errorf("%s, %d ranks: %d draws are not %d reads of storage, %d of tiers and %d hits", sampler, ranks, len(r.IDs), r.Reads, r.TierReads, hits)
+			}
 		}
 	}
 }

@@ -1,0 +1,9 @@
+// Package clusters holds the cluster files of the simulator's time model; docs/time-model.md says what their values mean.
+package clusters
+
+import "embed"
+
+// Files are the cluster files that are shipped, NAME.toml each.
+//
+//go:embed *.toml
+var Files embed.FS

@@ -1,0 +1,106 @@
+// Package planning measures what an epoch's plan costs a rank in time and memory.
+package planning
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// Config says what is planned.
+type Config struct {
+	Sampler   string
+	Samples   int
+	Ranks     int // each with one trainer
+	BatchSize int // a trainer's
+	Seed      int64
+	Rounds    int // plans whose time is taken, at least 1
+}
+
+// Result is what was measured.
+type Result struct {
+	Draws, Batches int
+	Seconds        []float64 // of each round
+	PeakBytes      int64     // the most memory that a plan took beyond the scores that it is made from, garbage that is not yet collected included
+}
+
+// Measure makes the plans of one rank, all of an epoch's draws and their consumers, one after the other on one core (it sets GOMAXPROCS,
+// and sets it back). Memory is the whole process's, so nothing else should run in it.
+//
+// It returns an error when the configuration is out of range or Linux does not tell the memory.
+func Measure(cfg Config) (*Result, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
+		Name: cfg.Sampler, Samples: cfg.Samples, Seed: cfg.Seed, BatchSize: cfg.BatchSize, World: cfg.Ranks,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("planning: %w", err)
+	}
+	planCfg := scheduler.PlanConfig{Sampler: sampler, Samples: cfg.Samples, BatchSize: cfg.BatchSize, Ranks: cfg.Ranks}
+	for rank := range cfg.Ranks {
+		planCfg.World = append(planCfg.World, int32(rank))
+	}
+	scores := lossLike(cfg.Samples)
+	before, err := restartPeak()
+	if err != nil {
+		return nil, fmt.Errorf("planning: %w", err)
+	}
+	plan := scheduler.NewPlan(planCfg, 0, scores)
+	after, err := statusBytes("VmHWM:")
+	if err != nil {
+		return nil, fmt.Errorf("planning: %w", err)
+	}
+	result := &Result{Draws: len(plan.IDs), Batches: plan.Batches(), PeakBytes: after - before}
+	for round := range cfg.Rounds {
+		began := time.Now()
+		plan = scheduler.NewPlan(planCfg, round+1, scores)
+		result.Seconds = append(result.Seconds, time.Since(began).Seconds())
+	}
+	runtime.KeepAlive(plan)
+	return result, nil
+}
+
+// lossLike returns scores that look like losses: most of them small, a few large.
+func lossLike(n int) []float32 {
+	rng := rand.New(rand.NewPCG(1, 99))
+	scores := make([]float32, n)
+	for i := range scores {
+		e := rng.ExpFloat64()
+		scores[i] = float32(e * e)
+	}
+	return scores
+}
+
+// restartPeak has the kernel count the most memory anew, and returns what is in use now.
+//
+// Source: Linux, proc_pid_clear_refs(5), value 5.
+func restartPeak() (bytes int64, err error) {
+	debug.FreeOSMemory()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		return 0, err
+	}
+	return statusBytes("VmRSS:")
+}
+
+// statusBytes reads a line of /proc/self/status that is in kB.
+func statusBytes(name string) (int64, error) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	words := strings.Fields(string(text))
+	at := slices.Index(words, name)
+	if at < 0 {
+		return 0, fmt.Errorf("the kernel does not tell %s", name)
+	}
+	kib, err := strconv.ParseInt(words[at+1], 10, 64)
+	return kib * 1024, err
+}

@@ -1,0 +1,142 @@
+package simulator
+
+import "fmt"
+
+// Clock is the time model: it runs the events of loading and training, batch by batch, in whole nanoseconds. It is not safe for
+// concurrent use. The same calls give the same times on every machine.
+//
+// A batch is released when the step `ahead` batches before it has begun; it is ready when every rank has all of it; its step begins when
+// it is ready and the step before it has ended. Between release and ready it needs several resources: each rank's readers, link and
+// memory, and the storage's bandwidth and metadata server, which all ranks share. A resource serves batches in order of need, one
+// after another, and shares itself among the reads of one batch; resources work side by side. So the time of an event is the
+// largest of the times of the events that it waits for, plus a service time, and needs no queue of events. Every service time is rounded
+// up. It follows that nothing that gets faster can make an epoch slower.
+//
+// Source: Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, section 2.5 (timed event graphs).
+type Clock struct {
+	cluster         *Cluster
+	ranks           []rankClock
+	ahead           int
+	stepNs          int64 // of one batch
+	accessNs        int64 // latency of a read: open and first byte
+	readerBandwidth int64 // of one reader
+
+	batches    int     // since the window was opened
+	openedNs   int64   // when it was opened: batches before number `ahead` are released then
+	begunNs    []int64 // when the step of batch b began, at b mod ahead
+	storageNs  int64   // when the storage has moved the bytes of all batches so far
+	metadataNs int64   // when the metadata server has opened their files
+	endNs      int64   // of the last step
+	epochNs    int64   // begin of the epoch
+}
+
+// rankClock is when a rank's resources are done with all batches so far.
+type rankClock struct{ readersNs, linkNs, memoryNs int64 }
+
+// NewClock returns a clock at the begin of the first epoch. batchSize is a trainer's; the loads of at most `ahead` batches are under way
+// before they are trained on, 0 for as many as the cluster's data loader keeps. It panics when ranks, batchSize or ahead is out of range.
+func NewClock(c *Cluster, ranks, batchSize, ahead int) *Clock {
+	if ranks < 1 || batchSize < 1 || ahead < 0 {
+		panic(fmt.Sprintf("simulator: no clock for %d ranks, batches of %d, %d ahead.", ranks, batchSize, ahead))
+	}
+	if ahead == 0 {
+		ahead = max(c.Loader.Workers, 1) * max(c.Loader.PrefetchFactor, 1)
+	}
+	return &Clock{
+		cluster:         c,
+		ranks:           make([]rankClock, ranks),
+		ahead:           ahead,
+		begunNs:         make([]int64, ahead),
+		stepNs:          c.stepNanoseconds(batchSize),
+		accessNs:        int64(c.Storage.OpenLatency + c.Storage.ReadLatency),
+		readerBandwidth: c.Storage.readerBandwidth(),
+	}
+}
+
+// Batch runs the next global batch: loads[r] is what rank r needs for it. It panics unless there is a load a rank.
+func (c *Clock) Batch(loads []Load) {
+	if len(loads) != len(c.ranks) {
+		panic(fmt.Sprintf("simulator: %d loads for %d ranks.", len(loads), len(c.ranks)))
+	}
+	slot := c.batches % c.ahead
+	releasedNs := c.openedNs
+	if c.batches >= c.ahead {
+		releasedNs = c.begunNs[slot]
+	}
+	readyNs, reads, bytes := releasedNs, int64(0), int64(0)
+	for r := range loads {
+		readyNs = max(readyNs, c.loadRank(&c.ranks[r], &loads[r], releasedNs))
+		reads += loads[r].requests()
+		bytes += loads[r].StorageBytes
+	}
+	readyNs = max(readyNs, c.loadShared(reads, bytes, releasedNs))
+	c.begunNs[slot] = max(readyNs, c.endNs)
+	c.endNs = c.begunNs[slot] + c.stepNs
+	c.batches++
+}
+
+// EndEpoch ends an epoch and returns its time in seconds, from its begin to the end of its last batch's step. With drain the loading of
+// the next epoch begins then, as with a framework's data loader; without, the batches of the next epoch follow in the same
+// window, and some of them are under way already.
+func (c *Clock) EndEpoch(drain bool) (epochSeconds float64) {
+	epochSeconds = seconds(c.endNs - c.epochNs)
+	c.epochNs = c.endNs
+	if drain {
+		c.batches, c.openedNs = 0, c.endNs
+	}
+	return epochSeconds
+}
+
+// loadRank is when the rank's own resources have the batch.
+func (c *Clock) loadRank(r *rankClock, l *Load, releasedNs int64) (readyNs int64) {
+	network := &c.cluster.Network
+	overLink := l.RemoteBytes
+	if network.CarriesStorage {
+		overLink += l.StorageBytes
+	}
+	r.memoryNs = max(r.memoryNs, releasedNs) + service(l.LocalBytes, c.cluster.Memory.BytesPerSecond)
+	r.linkNs = max(r.linkNs, releasedNs) + service(overLink, network.LinkBytesPerSecond)
+	readyNs = max(r.memoryNs, r.linkNs)
+	if l.RemoteBytes > 0 {
+		readyNs = max(readyNs, r.linkNs+int64(network.Latency))
+	}
+	if reads := l.requests(); reads > 0 {
+		workers := int64(max(c.cluster.Loader.Workers, 1))
+		busyNs := reads*c.accessNs + service(l.StorageBytes, c.readerBandwidth)
+		r.readersNs = max(r.readersNs, releasedNs) + ceilDiv(busyNs, workers)
+		readyNs = max(readyNs, r.readersNs, releasedNs+c.aloneNs(l, reads, workers))
+	}
+	return readyNs
+}
+
+// aloneNs is what a batch's reads take when the rank's readers do nothing else: a read is not split among readers.
+func (c *Clock) aloneNs(l *Load, reads, workers int64) int64 {
+	rounds := ceilDiv(reads, workers)
+	aloneNs := rounds * (c.accessNs + service(ceilDiv(l.StorageBytes, reads), c.readerBandwidth))
+	if l.Packages > 0 { // its bytes are what single reads leave over
+		bytes := max(0, l.StorageBytes-int64(l.Reads)*c.cluster.SampleBytes) / int64(l.Packages)
+		aloneNs = max(aloneNs, c.accessNs+service(bytes, c.readerBandwidth))
+	}
+	return aloneNs
+}
+
+// loadShared is when the storage is done with the batch. As many readers are at work as the window has reads for.
+func (c *Clock) loadShared(reads, bytes, releasedNs int64) (readyNs int64) {
+	if reads == 0 {
+		return releasedNs
+	}
+	storage := &c.cluster.Storage
+	readers := min(int64(c.cluster.readers(len(c.ranks))), reads*int64(c.ahead))
+	c.storageNs = max(c.storageNs, releasedNs) + service(bytes, storage.bandwidth(int(readers)))
+	c.metadataNs = max(c.metadataNs, releasedNs) + service(reads, storage.OpensPerSecond)
+	return max(c.storageNs, c.metadataNs)
+}
+
+// requests is how many reads of storage a load has; bytes without a count are one.
+func (l *Load) requests() int64 {
+	n := int64(l.Reads) + int64(l.Packages)
+	if n == 0 && l.StorageBytes > 0 {
+		return 1
+	}
+	return n
+}

@@ -1,0 +1,165 @@
+package simulator
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Cluster is the machine of the time model: what training, storage, network and memory take. Where it says so, 0 means "no limit",
+// so the zero value is a machine that takes no time at all. A Cluster is read only once it is loaded.
+type Cluster struct {
+	About       string `toml:"about"`        // one line, for people
+	SampleBytes int64  `toml:"sample_bytes"` // of every sample, when the trace has no sizes
+
+	Trainer Trainer `toml:"trainer"`
+	Loader  Loader  `toml:"loader"`
+	Storage Storage `toml:"storage"`
+	Network Network `toml:"network"`
+	Memory  Memory  `toml:"memory"`
+	Planner Planner `toml:"planner"`
+}
+
+// Trainer is what one rank's accelerator takes. A step of b samples takes Step·b/BatchSize + Reduce.
+type Trainer struct {
+	BatchSize int           `toml:"batch_size"` // samples that Step was measured with
+	Step      time.Duration `toml:"step"`
+	Reduce    time.Duration `toml:"reduce"` // what a step takes whatever its batch, such as the all-reduce that computing does not hide
+}
+
+// Loader is a rank's readers. A framework's own data loader keeps Workers · PrefetchFactor batches ahead.
+type Loader struct {
+	Workers        int `toml:"workers"` // of a rank that read storage at the same time
+	PrefetchFactor int `toml:"prefetch_factor"`
+}
+
+// Storage is the parallel file system.
+type Storage struct {
+	Curve                [][2]int64    `toml:"curve"` // {readers, bytes per second of all together}, readers ascending; none: no limit
+	OpenLatency          time.Duration `toml:"open_latency"`
+	ReadLatency          time.Duration `toml:"read_latency"`            // from a request to its first byte
+	OpensPerSecond       int64         `toml:"opens_per_second"`        // of all readers together; 0: no limit
+	Targets              int64         `toml:"targets"`                 // over which samples are spread evenly; 0: no limit
+	TargetBytesPerSecond int64         `toml:"target_bytes_per_second"` // of one target; 0: no limit
+}
+
+// Network is a rank's link.
+type Network struct {
+	LinkBytesPerSecond int64         `toml:"link_bytes_per_second"` // into a rank; 0: no limit
+	Latency            time.Duration `toml:"latency"`               // of asking peers for a batch's samples
+	CarriesStorage     bool          `toml:"carries_storage"`       // what is read from storage comes over the same link
+}
+
+// Memory is a rank's own.
+type Memory struct {
+	BytesPerSecond int64 `toml:"bytes_per_second"` // that one trainer takes in; 0: no limit
+}
+
+// Planner is what one core takes to plan.
+type Planner struct {
+	Draw time.Duration `toml:"draw"` // one draw of an epoch's plan
+}
+
+// Bound is a time, in seconds, that no system can beat: the larger of computing all batches, and of reading distinctStorageBytes once
+// at the best bandwidth that the ranks' readers can have together.
+//
+// Source: design, table of numbers to meet: max(compute, distinct bytes / bandwidth).
+func (c *Cluster) Bound(ranks, batchSize, batches int, distinctStorageBytes int64) float64 {
+	best := int64(0)
+	for readers := range c.readers(ranks) {
+		best = max(best, c.Storage.bandwidth(readers+1))
+	}
+	computing := int64(batches) * c.stepNanoseconds(batchSize)
+	return seconds(max(computing, service(distinctStorageBytes, best)))
+}
+
+// PlanSeconds is the time that one core takes to plan an epoch of so many draws.
+func (c *Cluster) PlanSeconds(draws int) float64 {
+	return seconds(int64(draws) * int64(c.Planner.Draw))
+}
+
+// Step is the mean time of a step, in seconds, when a data loader finds all samples in the rank's own memory, and when it reads all of
+// them from storage one by one.
+func (c *Cluster) Step(ranks, batchSize int) (cachedSeconds, uncachedSeconds float64) {
+	bytes := int64(batchSize) * c.SampleBytes
+	cachedSeconds = c.meanStep(ranks, batchSize, Load{LocalBytes: bytes})
+	uncachedSeconds = c.meanStep(ranks, batchSize, Load{StorageBytes: bytes, Reads: int32(batchSize)})
+	return cachedSeconds, uncachedSeconds
+}
+
+// meanStep is the mean step when every rank has the same load, after the first window of batches.
+func (c *Cluster) meanStep(ranks, batchSize int, load Load) float64 {
+	clock := NewClock(c, ranks, batchSize, 0)
+	loads := make([]Load, ranks)
+	for r := range loads {
+		loads[r] = load
+	}
+	windows := func(n int) float64 {
+		for range n * clock.ahead {
+			clock.Batch(loads)
+		}
+		return clock.EndEpoch(false)
+	}
+	windows(1)
+	return windows(4) / float64(4*clock.ahead)
+}
+
+// readers is how many readers the ranks have together.
+func (c *Cluster) readers(ranks int) int { return ranks * max(c.Loader.Workers, 1) }
+
+// stepNanoseconds is a step's time, rounded up.
+func (c *Cluster) stepNanoseconds(batchSize int) int64 {
+	measured := int64(max(c.Trainer.BatchSize, 1))
+	return int64(c.Trainer.Reduce) + ceilDiv(int64(c.Trainer.Step)*int64(batchSize), measured)
+}
+
+// bandwidth is what so many readers get together, in bytes per second, or 0 when nothing limits it: the curve, straight between its
+// points, proportional to readers before the first and level after the last; and at most one target a reader and all targets.
+func (s *Storage) bandwidth(readers int) int64 {
+	targets := min(int64(readers), s.Targets) * s.TargetBytesPerSecond
+	n, from := int64(readers), [2]int64{}
+	for _, to := range s.Curve {
+		if n <= to[0] {
+			return tighter(max(1, from[1]+(to[1]-from[1])*(n-from[0])/(to[0]-from[0])), targets)
+		}
+		from = to
+	}
+	return tighter(from[1], targets)
+}
+
+// readerBandwidth is the most that one reader can get, in bytes per second, or 0 when nothing limits it: the best share on the curve,
+// rounded up, and one target.
+func (s *Storage) readerBandwidth() int64 {
+	best := int64(0)
+	for _, p := range s.Curve {
+		best = max(best, ceilDiv(p[1], p[0]))
+	}
+	return tighter(best, s.TargetBytesPerSecond)
+}
+
+// tighter is the smaller of two limits, of which 0 means none.
+func tighter(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// service is the time in nanoseconds, rounded up, that an amount takes at a rate per second; a rate of 0 has no limit. It panics when
+// that is more than 2^61 ns, 73 years.
+func service(amount, perSecond int64) int64 {
+	if perSecond == 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(amount), uint64(time.Second))
+	low, carry := bits.Add64(low, uint64(perSecond-1), 0)
+	if high += carry; high < uint64(perSecond) {
+		if nanoseconds, _ := bits.Div64(high, low, uint64(perSecond)); nanoseconds <= 1<<61 {
+			return int64(nanoseconds)
+		}
+	}
+	panic("simulator: a single load takes more than 73 years: its bytes or the cluster's rates are wrong.")
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+func seconds(nanoseconds int64) float64 { return float64(nanoseconds) / 1e9 }

@@ -1,0 +1,97 @@
+package simulator
+
+import (
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// Trace is what was recorded from training: the losses, and more if there is more.
+type Trace struct {
+	Losses     [][]float32   // [epoch][sample], finite and not negative: what training reports when it trains on the sample in that epoch
+	Labels     []int32       // by sample; nil if unknown
+	Embeddings [][][]float32 // [epoch][sample][dimension]; nil if unknown
+	SizesBytes []int64       // by sample; nil: all equal, Cluster.SampleBytes
+}
+
+// Samples is the number of samples.
+func (t *Trace) Samples() int { return len(t.Losses[0]) }
+
+// Config says what is simulated: one system with one capacity.
+type Config struct {
+	Trace  *Trace
+	System *systems.System
+	Values systems.Values // of the system's options, where they differ from the defaults
+
+	// Sampler, Policy and Scorer replace a part of the system; "" keeps its own. With a sampler given, the draws come from scores of
+	// their own, made by Scorer (or the sampler's default) from the losses of the samples that are drawn; so they are the
+	// same whatever the system keeps or substitutes.
+	Sampler, Policy, Scorer string
+
+	Capacity float64 // of all ranks' memory together, as a share of the data set's bytes, in (0, 1]
+	// TierCapacity is that of all ranks' tiers together; 0: there are none. Only the real schedulers have tiers, see RunStagers; reads of
+	// a tier take no time in the time model.
+	TierCapacity float64
+	Ranks        int // nodes; each has one trainer
+	BatchSize    int // a trainer's; the global batch is BatchSize · Ranks
+	Epochs       int // that are trained, at most those of the trace
+	SkipEpochs   int // first epochs that are not counted
+	Jobs         int // that train on the data set at the same time and share the memory; job j has seed Seed + j
+	Seed         int64
+	Cluster      *Cluster
+}
+
+// Result is what is counted, over all jobs and the epochs after SkipEpochs. Draws = Hits + Substituted + StorageReads.
+type Result struct {
+	System         string  `json:"system"`
+	Sampler        string  `json:"sampler"`
+	Scorer         string  `json:"scorer"`
+	Policy         string  `json:"policy"`
+	Capacity       float64 `json:"capacity"`
+	Ranks          int     `json:"ranks"`
+	Jobs           int     `json:"jobs"`
+	Draws          int64   `json:"draws"`
+	Hits           int64   `json:"hits"`             // the sample drawn was in memory, and was drawn before since it was brought in
+	HitsLocal      int64   `json:"hits_local"`       // of these, in the memory of the rank that consumes it
+	HitsRemote     int64   `json:"hits_remote"`      // in another rank's
+	Substituted    int64   `json:"substituted"`      // another sample was served
+	StorageReads   int64   `json:"storage_reads"`    // the sample drawn was read for this draw, or ahead of it
+	StorageBytes   int64   `json:"storage_bytes"`    // all that was read, what nobody drew included
+	Distinct       int64   `json:"distinct"`         // samples that were trained on at least once
+	CoverageGapMax int     `json:"coverage_gap_max"` // longest run of epochs in which some sample was never trained on
+	EpochSeconds   float64 `json:"epoch_seconds"`    // mean over epochs, by the time model of Cluster
+	BoundSeconds   float64 `json:"bound_seconds"`    // the larger of computing and of the distinct bytes read over the storage's bandwidth
+	PlanSeconds    float64 `json:"plan_seconds"`     // an epoch's plan on one core, by the time model
+
+	Epochs []EpochResult `json:"-"` // all epochs, those not counted included
+}
+
+// EpochResult is what one epoch looked like, for plots.
+type EpochResult struct {
+	Seconds float64
+	Batches []BatchResult
+}
+
+// BatchResult is where the draws of one global batch came from.
+type BatchResult struct {
+	Local, Remote, Substituted, Storage int32
+}
+
+// Load is what one rank's trainer needs for one global batch.
+type Load struct {
+	LocalBytes   int64 // from its own memory
+	RemoteBytes  int64 // from other ranks' memory
+	StorageBytes int64 // from storage
+	Reads        int32 // samples among these that are read one by one
+	Packages     int32 // sequential reads of many samples
+}
+
+// train gives the losses that training reports of ids.
+func (t *Trace) train(epoch int, ids []scheduler.SampleID, r *scheduler.Report) {
+	r.IDs, r.Losses, r.Embeddings = ids, r.Losses[:0], r.Embeddings[:0]
+	for _, id := range ids {
+		r.Losses = append(r.Losses, t.Losses[epoch][id])
+		if t.Embeddings != nil {
+			r.Embeddings = append(r.Embeddings, t.Embeddings[epoch][id])
+		}
+	}
+}

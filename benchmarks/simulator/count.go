@@ -1,0 +1,220 @@
+package simulator
+
+import (
+	"fmt"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// count counts where draws were served from, and holds a pool to its contract: a panic says what it broke.
+type count struct {
+	setup    *setup
+	memory   *systems.Memory
+	clock    *Clock // nil: no time
+	result   Result
+	coverage []*coverage // by job
+
+	epoch    int
+	loads    []Load  // by rank, of the step under way
+	here     []bool  // by sample: in memory at the end of the batch before
+	stamp    int32   // of the batch under way
+	movedAt  []int32 // by sample: stamp of the last batch in which it came or left
+	servedAt []int32 // by sample: stamp of the last batch in which it was served
+	drawnAt  []int32 // by sample: stamp of the last batch in which it was served to a draw of itself
+	readIn   []int32 // by sample: 1 + the last epoch in which it was read
+	readNow  int64   // bytes of the samples read in this epoch, each once
+
+	seconds, bound, plan float64 // sums over the epochs that count
+}
+
+func newCount(s *setup, memory *systems.Memory) *count {
+	n := s.Trace.Samples()
+	c := &count{
+		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks), here: make([]bool, n),
+		movedAt: make([]int32, n), servedAt: make([]int32, n), drawnAt: make([]int32, n), readIn: make([]int32, n),
+	}
+	for range s.Jobs {
+		c.coverage = append(c.coverage, newCoverage(n, s.SkipEpochs))
+	}
+	return c
+}
+
+func (c *count) counts() bool { return c.epoch >= c.setup.SkipEpochs }
+
+// begin begins an epoch.
+func (c *count) begin(epoch int) {
+	c.epoch, c.readNow = epoch, 0
+	c.result.Epochs = append(c.result.Epochs, EpochResult{})
+}
+
+// read counts a read of one sample of storage by a rank.
+func (c *count) read(id scheduler.SampleID, rank int32) {
+	size := c.memory.Size(id)
+	c.loads[rank].StorageBytes += size
+	c.loads[rank].Reads++
+	c.bytes(size)
+	c.touch(id)
+}
+
+func (c *count) bytes(n int64) {
+	if c.counts() {
+		c.result.StorageBytes += n
+	}
+}
+
+// touch counts that storage was read for a sample in this epoch.
+func (c *count) touch(id scheduler.SampleID) {
+	if c.readIn[id] != int32(c.epoch)+1 {
+		c.readIn[id] = int32(c.epoch) + 1
+		c.readNow += c.memory.Size(id)
+	}
+}
+
+// evaluated counts what was read to measure the losses of ids. Loads ahead are counted with the next batch.
+func (c *count) evaluated(ids []scheduler.SampleID) {
+	before := append([]bool(nil), c.here...)
+	c.stamp++
+	c.settle(func(id scheduler.SampleID) { c.read(id, int32(c.memory.Home(id))) })
+	for i, id := range ids {
+		if !before[id] && !c.memory.Has(id) {
+			c.read(id, int32(i%c.setup.Ranks))
+		}
+	}
+}
+
+// settle takes note of the samples that came and left, and calls kept for those that came neither by Load nor from the hands of the
+// trainers of the batch under way.
+func (c *count) settle(kept func(scheduler.SampleID)) {
+	if used, most := c.memory.UsedBytes(), c.memory.CapacityBytes(); used > most {
+		panic(fmt.Sprintf("simulator: %s holds %d bytes, its capacity is %d.", c.setup.System.Name, used, most))
+	}
+	c.memory.Moved(func(id scheduler.SampleID) {
+		c.movedAt[id] = c.stamp
+		switch now, fresh := c.memory.Has(id), c.memory.Fresh(id); {
+		case fresh && (now || !c.here[id]):
+			c.touch(id)
+		case now && !c.here[id]:
+			if c.servedAt[id] != c.stamp {
+				kept(id)
+			}
+			if c.drawnAt[id] != c.stamp {
+				c.memory.Ahead(id)
+			}
+		}
+		c.here[id] = c.memory.Has(id)
+	})
+	bytes, requests := c.memory.Loaded()
+	c.bytes(bytes)
+	for r := range c.loads {
+		c.loads[r].StorageBytes += share(bytes, r, c.setup.Ranks)
+		c.loads[r].Packages += int32(share(requests, r, c.setup.Ranks))
+	}
+}
+
+// share is a rank's part of the whole: the parts differ by at most one and sum to the whole.
+func share(whole int64, rank, ranks int) int64 {
+	return whole/int64(ranks) + min(max(whole%int64(ranks)-int64(rank), 0), 1)
+}
+
+// batch counts the answers of a global batch.
+func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
+	c.stamp++
+	for i, a := range answers {
+		c.servedAt[a.Served] = c.stamp
+		if a.Served == b.IDs[i] {
+			c.drawnAt[a.Served] = c.stamp
+		}
+		if a.Read {
+			c.read(a.Served, b.Rank[i])
+		}
+	}
+	c.settle(c.mayNotKeep)
+	var from BatchResult
+	for i, a := range answers {
+		c.answer(b.IDs[i], b.Rank[i], a, &from)
+		c.coverage[b.Job].trained(b.Epoch, a.Served)
+	}
+	c.result.Epochs[c.epoch].Batches = append(c.result.Epochs[c.epoch].Batches, from)
+	if r := &c.result; c.counts() {
+		r.Draws += int64(len(b.IDs))
+		r.Hits += int64(from.Local + from.Remote)
+		r.HitsLocal += int64(from.Local)
+		r.HitsRemote += int64(from.Remote)
+		r.Substituted += int64(from.Substituted)
+		r.StorageReads += int64(from.Storage)
+	}
+}
+
+// trained takes note of what the pool did when it was told the losses of the batch counted last.
+func (c *count) trained() { c.settle(c.mayNotKeep) }
+
+func (c *count) mayNotKeep(id scheduler.SampleID) {
+	panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.", c.setup.System.Name, id, c.epoch))
+}
+
+// answer counts one draw of a rank.
+func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, from *BatchResult) {
+	local := false
+	if !a.Read {
+		if !c.here[a.Served] && c.movedAt[a.Served] != c.stamp {
+			panic(fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
+		}
+		if local = c.memory.Home(a.Served) == int(rank); local {
+			c.loads[rank].LocalBytes += c.memory.Size(a.Served)
+		} else {
+			c.loads[rank].RemoteBytes += c.memory.Size(a.Served)
+		}
+	}
+	switch {
+	case a.Served != drawn:
+		from.Substituted++
+		if a.Read && c.memory.Has(a.Served) {
+			c.memory.Ahead(a.Served)
+		}
+	case a.Read || c.memory.Drawn(drawn):
+		from.Storage++
+	case local:
+		from.Local++
+	default:
+		from.Remote++
+	}
+}
+
+// step ends a global batch of every job. The jobs run at the same time, each on accelerators of its own, and share the rest of a node;
+// evaluation takes no time but its reads.
+func (c *count) step() {
+	if c.clock != nil {
+		c.clock.Batch(c.loads)
+	}
+	clear(c.loads)
+}
+
+// end ends an epoch of so many steps, in which all jobs together drew so many samples.
+func (c *count) end(steps, draws int) {
+	s := c.setup
+	if c.clock == nil {
+		return
+	}
+	seconds := c.clock.EndEpoch(!s.plansAhead())
+	c.result.Epochs[c.epoch].Seconds = seconds
+	if c.counts() {
+		c.seconds += seconds
+		c.bound += s.Cluster.Bound(s.Ranks, s.BatchSize, steps, c.readNow)
+		c.plan += s.Cluster.PlanSeconds(draws)
+	}
+}
+
+// finish returns what was counted.
+func (c *count) finish() *Result {
+	s, r := c.setup, c.result
+	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, s.scorer, s.policy
+	r.Capacity, r.Ranks, r.Jobs = s.Capacity, s.Ranks, s.Jobs
+	r.Distinct = distinct(c.coverage)
+	for _, job := range c.coverage {
+		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))
+	}
+	counted := float64(s.Epochs - s.SkipEpochs)
+	r.EpochSeconds, r.BoundSeconds, r.PlanSeconds = c.seconds/counted, c.bound/counted, c.plan/counted
+	return &r
+}

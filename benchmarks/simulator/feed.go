@@ -1,0 +1,145 @@
+package simulator
+
+import (
+	"slices"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// A feed says what a job draws.
+type feed interface {
+	// begin draws an epoch, one after the other from 0 on.
+	begin(epoch int) (*scheduler.Plan, error)
+	// report tells the losses that training had for the samples drawn in a global batch of the epoch begun last.
+	report(number int, losses []float32)
+	// score is the importance that is known of a sample now, for predictions.
+	score(id scheduler.SampleID) float32
+}
+
+// planConfig is that of a job's plans. Homes are the hash's, so that consumers are the same for every system.
+func (c *Config) planConfig(sampler scheduler.Sampler) scheduler.PlanConfig {
+	cfg := scheduler.PlanConfig{
+		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks, Rank: scheduler.AllRanks, Assignment: c.assignment(),
+	}
+	for r := range c.Ranks {
+		cfg.World = append(cfg.World, int32(r))
+	}
+	return cfg
+}
+
+// assignment says who consumes a draw: systems made for PyTorch's own sampler keep its assignment, as their papers do.
+func (c *Config) assignment() scheduler.Assignment {
+	if c.System.Sampler == "torch" && !c.System.Offline() {
+		return scheduler.AssignSampler
+	}
+	return scheduler.AssignLocal
+}
+
+func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
+	return scheduler.NewSampler(scheduler.SamplerConfig{
+		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize, World: c.Ranks,
+	})
+}
+
+// plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the epoch before, and scores come from the
+// losses of the samples that are drawn. So its draws depend on nothing that a cache does.
+type plannedFeed struct {
+	cfg    scheduler.PlanConfig
+	ledger *scheduler.Ledger
+	epochs int
+	opened int             // the newest epoch that was begun, -1 before the first
+	ahead  *scheduler.Plan // of the epoch after it, once it is made
+}
+
+func (s *setup) newPlannedFeed(job int) (feed, error) {
+	sampler, err := s.newSampler(s.sampler, job)
+	if err != nil {
+		return nil, err
+	}
+	f := &plannedFeed{cfg: s.planConfig(sampler), epochs: s.Epochs, opened: -1}
+	if sampler.Weighted() {
+		scorer, err := scheduler.NewScorer(s.drawScorer)
+		if err != nil {
+			return nil, err
+		}
+		f.ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(s.Trace.Samples(), scorer.Initial(s.globalBatch())))
+	}
+	return f, nil
+}
+
+func (f *plannedFeed) begin(epoch int) (*scheduler.Plan, error) {
+	if f.ledger != nil {
+		f.ledger.Finish(0, epoch)
+		f.ledger.Fold(nil)
+	}
+	f.planAhead()
+	p := f.ahead
+	f.opened, f.ahead = epoch, nil
+	if f.ledger != nil {
+		f.ledger.Open(&scheduler.Plan{Draws: p.Draws, Batch: p.Batch, Consumer: make([]uint16, len(p.IDs)), World: []int32{0}})
+	}
+	f.planAhead()
+	return p, nil
+}
+
+// planAhead makes the plan after the newest epoch, once the scores it is made from are there.
+func (f *plannedFeed) planAhead() {
+	next := f.opened + 1
+	if f.ahead != nil || next == f.epochs {
+		return
+	}
+	if f.ledger == nil {
+		f.ahead = scheduler.NewPlan(f.cfg, next, nil)
+	} else if f.ledger.Ready() {
+		f.ahead = scheduler.NewPlan(f.cfg, next, f.ledger.Take())
+	}
+}
+
+func (f *plannedFeed) report(number int, losses []float32) {
+	if f.ledger == nil {
+		return
+	}
+	if err := f.ledger.Report(0, f.opened, number, losses); err != nil {
+		panic("simulator: a batch was not trained on as planned: " + err.Error() + ".")
+	}
+	f.ledger.Fold(nil)
+	f.planAhead()
+}
+
+func (f *plannedFeed) score(id scheduler.SampleID) float32 {
+	if f.ledger == nil {
+		return 0
+	}
+	return f.ledger.Scores()[id]
+}
+
+// ownFeed draws as a published system does: an epoch is drawn when it begins, from all that the system knows by then, and the system
+// may choose sampler and weights itself. Scores come from the losses of the samples that are served.
+type ownFeed struct {
+	setup    *setup
+	job      int
+	scores   *systems.Scores
+	pool     systems.Pool
+	samplers map[string]scheduler.Sampler
+}
+
+func (f *ownFeed) begin(epoch int) (*scheduler.Plan, error) {
+	name, weights := f.setup.sampler, slices.Clone(f.scores.Of)
+	if r, ok := f.pool.(systems.Resampler); ok {
+		name, weights = r.Resample(f.job, epoch, weights)
+	}
+	sampler := f.samplers[name]
+	if sampler == nil {
+		var err error
+		if sampler, err = f.setup.newSampler(name, f.job); err != nil {
+			return nil, err
+		}
+		f.samplers[name] = sampler
+	}
+	return scheduler.NewPlan(f.setup.planConfig(sampler), epoch, weights), nil
+}
+
+func (f *ownFeed) report(int, []float32) {}
+
+func (f *ownFeed) score(id scheduler.SampleID) float32 { return f.scores.Of[id] }

@@ -1,0 +1,188 @@
+package simulator
+
+import (
+	"math"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// pooled drives a system's Pool over a trace.
+type pooled struct {
+	*setup
+	memory *systems.Memory
+	pool   systems.Pool
+	jobs   []*pooledJob
+	count  *count
+	future []float64 // offline systems only: the next draw of every draw to come, in the order of batches
+}
+
+// pooledJob is one of the jobs that share the pool.
+type pooledJob struct {
+	number   int
+	feed     feed
+	scorer   scheduler.Scorer // nil: the system uses no scores
+	scores   *systems.Scores
+	plan     *scheduler.Plan // of the epoch under way
+	after    []int32         // by place in the plan: the place of the sample's next draw, -1 if there is none
+	upcoming []int32         // by sample: the place of its first draw that is still to come, -1 if there is none
+	drawn    scheduler.Report
+	served   scheduler.Report
+	buffer   []float32
+}
+
+func newPooled(s *setup) (*pooled, error) {
+	n := s.Trace.Samples()
+	p := &pooled{setup: s, memory: systems.NewMemory(n, s.Ranks, s.capacityBytes, s.size)}
+	p.count = newCount(s, p.memory)
+	var scores []*systems.Scores
+	for number := range s.Jobs {
+		j := &pooledJob{number: number, upcoming: make([]int32, n)}
+		initial := float32(0)
+		if s.scorer != "" {
+			var err error
+			if j.scorer, err = scheduler.NewScorer(s.scorer); err != nil {
+				return nil, err
+			}
+			initial = j.scorer.Initial(s.globalBatch())
+		}
+		j.scores = &systems.Scores{Of: scheduler.EqualScores(n, initial), Known: make([]bool, n)}
+		scores = append(scores, j.scores)
+		p.jobs = append(p.jobs, j)
+	}
+	p.pool = s.newPool(p.memory, scores)
+	for _, j := range p.jobs {
+		var err error
+		if j.feed, err = p.newFeed(j); err != nil {
+			return nil, err
+		}
+	}
+	if s.owner.Offline() {
+		var err error
+		if p.future, err = s.future(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *pooled) newFeed(j *pooledJob) (feed, error) {
+	if p.own {
+		return &ownFeed{setup: p.setup, job: j.number, scores: j.scores, pool: p.pool, samplers: map[string]scheduler.Sampler{}}, nil
+	}
+	return p.newPlannedFeed(j.number)
+}
+
+// epoch trains an epoch of all jobs, whose global batches alternate.
+func (p *pooled) epoch(epoch int) error {
+	p.count.begin(epoch)
+	draws, batches := 0, 0
+	for _, j := range p.jobs {
+		if err := p.begin(j, epoch); err != nil {
+			return err
+		}
+		draws, batches = draws+len(j.plan.IDs), max(batches, j.plan.Batches())
+	}
+	p.foresee(nil)
+	for number := range batches {
+		for _, j := range p.jobs {
+			if number < j.plan.Batches() {
+				p.batch(j, epoch, number)
+			}
+		}
+		p.count.step()
+	}
+	p.count.end(batches, draws)
+	return nil
+}
+
+// begin evaluates and draws a job's epoch.
+func (p *pooled) begin(j *pooledJob, epoch int) error {
+	if e, ok := p.pool.(systems.Evaluator); ok {
+		if ids := e.Evaluate(j.number, epoch); len(ids) > 0 {
+			p.count.evaluated(ids)
+			j.learn(p.Trace, epoch, ids)
+		}
+	}
+	plan, err := j.feed.begin(epoch)
+	if err != nil {
+		return err
+	}
+	j.plan, j.after = plan, make([]int32, len(plan.IDs))
+	for id := range j.upcoming {
+		j.upcoming[id] = -1
+	}
+	for i := len(plan.IDs) - 1; i >= 0; i-- {
+		id := plan.IDs[i]
+		j.after[i], j.upcoming[id] = j.upcoming[id], int32(i)
+	}
+	p.pool.Begin(j.number, epoch, plan.IDs)
+	return nil
+}
+
+// batch has the pool answer a global batch, and the job train on the answers.
+func (p *pooled) batch(j *pooledJob, epoch, number int) {
+	lo, hi := j.plan.Range(number)
+	b := &systems.Batch{Job: j.number, Epoch: epoch, Number: number, IDs: j.plan.IDs[lo:hi], Rank: make([]int32, hi-lo), Next: make([]float64, hi-lo)}
+	for i, id := range b.IDs {
+		b.Rank[i] = int32(j.plan.Consumer[lo+i])
+		j.upcoming[id] = j.after[lo+i]
+		b.Next[i] = p.next(id)
+	}
+	if p.future != nil {
+		copy(b.Next, p.future)
+		p.future = p.future[hi-lo:]
+	}
+	answers := make([]systems.Answer, hi-lo)
+	p.pool.Batch(b, answers)
+	p.count.batch(b, answers)
+
+	served := make([]scheduler.SampleID, hi-lo)
+	for i, a := range answers {
+		served[i] = a.Served
+	}
+	j.learn(p.Trace, epoch, served)
+	p.pool.Trained(b, j.served)
+	p.count.trained()
+	p.Trace.train(epoch, b.IDs, &j.drawn)
+	j.feed.report(number, j.drawn.Losses)
+	p.foresee(b.IDs)
+}
+
+// foresee tells the pool what is known of the next draws of samples, nil for all. An offline system knows it.
+func (p *pooled) foresee(ids []scheduler.SampleID) {
+	if f, ok := p.pool.(systems.Foreseer); ok && p.future == nil {
+		f.Foresee(ids, p.next)
+	}
+}
+
+// next is when some job draws a sample again: exact in the epochs under way, predicted beyond.
+func (p *pooled) next(id scheduler.SampleID) float64 {
+	at := math.Inf(1)
+	for _, j := range p.jobs {
+		if place := j.upcoming[id]; place >= 0 {
+			at = min(at, float64(j.plan.Epoch)+float64(place)/float64(len(j.plan.IDs)))
+		} else {
+			at = min(at, j.plan.Next(id, j.feed.score(id)))
+		}
+	}
+	return at
+}
+
+// learn has the job's system learn what training says of samples, as one batch.
+func (j *pooledJob) learn(t *Trace, epoch int, ids []scheduler.SampleID) {
+	t.train(epoch, ids, &j.served)
+	if j.scorer == nil {
+		return
+	}
+	j.buffer = j.buffer[:0]
+	for _, id := range ids {
+		j.buffer = append(j.buffer, j.scores.Of[id])
+	}
+	j.scorer.Score(j.served, j.buffer)
+	for i, id := range ids {
+		if loss := j.served.Losses[i]; loss == loss { // it was reported
+			j.scores.Of[id], j.scores.Known[id] = j.buffer[i], true
+		}
+	}
+}

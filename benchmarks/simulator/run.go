@@ -1,0 +1,253 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// Run simulates one system with one capacity. The same cfg gives the same Result, on any machine and with any GOMAXPROCS.
+//
+// What is zero of Epochs and Jobs means all epochs of the trace, and one job. The system rankpool is run by its real schedulers, one a
+// rank, when one job has the memory for itself; every other system is run as a pool, see systems.Pool.
+//
+// It returns an error that says what to change when a number is out of range or a name is unknown. It may be called concurrently; the
+// trace is only read.
+func Run(cfg Config) (*Result, error) {
+	s, err := newSetup(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("simulator: %w", err)
+	}
+	if s.System.Name == "rankpool" && s.Jobs == 1 {
+		r, err := runStagers(s)
+		if err != nil {
+			return nil, err
+		}
+		return &r.Result, nil
+	}
+	p, err := newPooled(s)
+	if err != nil {
+		return nil, fmt.Errorf("simulator: %s: %w", cfg.System.Name, err)
+	}
+	for epoch := range s.Epochs {
+		if err := p.epoch(epoch); err != nil {
+			return nil, fmt.Errorf("simulator: %s: %w", cfg.System.Name, err)
+		}
+	}
+	return p.count.finish(), nil
+}
+
+// setup is a Config with every default filled in.
+type setup struct {
+	Config
+	sampler, scorer, policy string
+	drawScorer              string          // of the scores that a sampler draws from when they are not the system's
+	own                     bool            // the system draws for itself
+	owner                   *systems.System // whose options Values are
+	totalBytes              int64
+	capacityBytes           int64
+}
+
+func newSetup(cfg Config) (*setup, error) {
+	s := &setup{Config: cfg}
+	if s.Epochs == 0 {
+		s.Epochs = len(cfg.Trace.Losses)
+	}
+	if s.Jobs == 0 {
+		s.Jobs = 1
+	}
+	if err := s.checkNumbers(); err != nil {
+		return nil, err
+	}
+	if err := s.name(); err != nil {
+		return nil, err
+	}
+	if err := s.checkTrace(); err != nil {
+		return nil, err
+	}
+	s.measure()
+	return s, nil
+}
+
+func (s *setup) checkNumbers() error {
+	switch epochs := len(s.Trace.Losses); {
+	case !(s.Capacity > 0 && s.Capacity <= 1):
+		return fmt.Errorf("the capacity is %v, it must be above 0 and at most 1", s.Capacity)
+	case s.Ranks < 1 || s.BatchSize < 1 || s.Jobs < 1:
+		return fmt.Errorf("%d ranks, a batch size of %d and %d jobs: each must be at least 1", s.Ranks, s.BatchSize, s.Jobs)
+	case s.Epochs < 1 || s.Epochs > epochs:
+		return fmt.Errorf("the number of epochs is %d, the trace has 1 to %d", s.Epochs, epochs)
+	case s.SkipEpochs < 0 || s.SkipEpochs >= s.Epochs:
+		return fmt.Errorf("%d epochs are skipped, it must be at least 0 and fewer than the %d that are trained", s.SkipEpochs, s.Epochs)
+	}
+	return nil
+}
+
+// name resolves the names of the parts, and checks those that nothing else does.
+func (s *setup) name() error {
+	s.owner = s.System
+	if s.Policy != "" && s.Policy != s.System.Policy {
+		if s.System.Offline() {
+			return fmt.Errorf("%s is a bound with a policy of its own, it takes no other", s.System.Name)
+		}
+		if s.owner = policyOwner(s.Policy); s.owner == nil {
+			_, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{})
+			return err
+		}
+	}
+	s.sampler = first(s.Sampler, s.System.Sampler)
+	s.scorer = first(s.Scorer, s.System.Scorer, s.owner.Scorer)
+	s.policy = first(s.Policy, s.System.Policy)
+	s.own = s.Sampler == "" && s.owner.NewPool != nil
+	if s.Sampler != "" {
+		s.drawScorer = first(s.Scorer, scheduler.DefaultScorer(s.sampler))
+	} else {
+		s.drawScorer = first(s.scorer, scheduler.DefaultScorer(s.sampler))
+	}
+	if s.owner.Offline() || s.owner.Name == "rankpool" || s.scorer == "" { // it looks at no scores but those of the draws
+		s.scorer = s.drawScorer
+	}
+	for _, name := range []string{s.scorer, s.drawScorer} {
+		if known := scheduler.ScorerNames(); name != "" && !slices.Contains(known, name) {
+			return fmt.Errorf("unknown scorer %q, did you mean %q? The known ones are %s", name, systems.Nearest(name, known), strings.Join(known, ", "))
+		}
+	}
+	if known := scheduler.SamplerNames(); s.Sampler != "" && !slices.Contains(known, s.Sampler) {
+		return fmt.Errorf("unknown sampler %q, did you mean %q? The known ones are %s", s.Sampler, systems.Nearest(s.Sampler, known), strings.Join(known, ", "))
+	}
+	return s.checkValues()
+}
+
+// checkTrace has the trace hold what the system cannot do without.
+func (s *setup) checkTrace() error {
+	switch {
+	case s.owner.NeedsLabels && s.Trace.Labels == nil:
+		return fmt.Errorf("%s needs the samples' labels, and the trace has none", s.owner.Name)
+	case s.owner.NeedsEmbeddings && s.Trace.Embeddings == nil:
+		return fmt.Errorf("%s needs the samples' embeddings, and the trace has none", s.owner.Name)
+	}
+	return nil
+}
+
+func (s *setup) checkValues() error {
+	known := make([]string, 0, len(s.owner.Options))
+	for _, o := range s.owner.Options {
+		known = append(known, o.Name)
+	}
+	var unknown []string
+	for name := range s.Values {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return s.owner.Check(s.Values)
+	}
+	name := slices.Min(unknown)
+	if len(known) == 0 {
+		return fmt.Errorf("%s has no options, so none is %q", s.owner.Name, name)
+	}
+	return fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.owner.Name, name, systems.Nearest(name, known), strings.Join(known, ", "))
+}
+
+// policyOwner returns the system whose policy has that name and can be used alone, nil if there is none.
+func policyOwner(policy string) *systems.System {
+	for _, s := range systems.All() {
+		if s.Policy == policy && s.NewPolicy != nil {
+			alone := s
+			alone.NewPool = nil
+			return &alone
+		}
+	}
+	return nil
+}
+
+// first returns the first name that is not empty.
+func first(names ...string) string {
+	for _, name := range names {
+		if name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// measure finds the bytes of the data set and of the memory. With samples of one size the memory holds a whole number of them.
+func (s *setup) measure() {
+	n := s.Trace.Samples()
+	if s.Trace.SizesBytes == nil {
+		s.totalBytes = int64(n) * s.size(0)
+		s.capacityBytes = int64(s.Capacity*float64(n)) * s.size(0)
+		return
+	}
+	for _, size := range s.Trace.SizesBytes {
+		s.totalBytes += size
+	}
+	s.capacityBytes = int64(s.Capacity * float64(s.totalBytes))
+}
+
+// size is the bytes of a sample.
+func (s *setup) size(id scheduler.SampleID) int64 {
+	switch {
+	case s.Trace.SizesBytes != nil:
+		return s.Trace.SizesBytes[id]
+	case s.Cluster != nil && s.Cluster.SampleBytes > 0:
+		return s.Cluster.SampleBytes
+	}
+	return 1
+}
+
+func (s *setup) globalBatch() int { return s.BatchSize * s.Ranks }
+
+// newPool returns the system's memory as a whole.
+func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores) systems.Pool {
+	cfg := systems.PoolConfig{
+		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks, Epochs: s.Epochs,
+		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores, Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),
+	}
+	if s.Trace.Embeddings != nil {
+		cfg.Dimensions = len(s.Trace.Embeddings[0][0])
+	}
+	switch {
+	case s.owner.Name == "min-partitioned":
+		return s.newMinPool(memory)
+	case s.owner.Offline():
+		return systems.NewPolicyPool(cfg, scheduler.NewClairvoyant())
+	case s.owner.NewPool != nil:
+		return s.owner.NewPool(cfg)
+	}
+	return systems.NewPolicyPool(cfg, s.owner.NewPolicy(systems.PolicyConfig{
+		System: s.owner, Samples: cfg.Samples, CapacityBytes: s.capacityBytes, Size: s.size, Seed: s.Seed, Values: s.Values,
+	}))
+}
+
+// stepSeconds is PoolConfig.StepSeconds by the time model, nil without one. All jobs are alike.
+func (s *setup) stepSeconds() func(int) (float64, float64) {
+	if s.Cluster == nil {
+		return nil
+	}
+	cluster := *s.Cluster
+	cluster.SampleBytes = s.totalBytes / int64(s.Trace.Samples())
+	cached, uncached := cluster.Step(s.Ranks, s.BatchSize)
+	return func(int) (float64, float64) { return cached, uncached }
+}
+
+// newClock returns the time model, nil without a cluster. A system that knows an epoch before it begins loads across the boundary, so
+// many batches ahead as a rank does (package scheduler, aheadBatches); the others run under a framework's data loader, which begins anew.
+func (s *setup) newClock() *Clock {
+	ahead := 0
+	switch {
+	case s.Cluster == nil:
+		return nil
+	case s.plansAhead():
+		ahead = max(2, min(64, s.Trace.Samples()/s.globalBatch()/4))
+	}
+	return NewClock(s.Cluster, s.Ranks, s.BatchSize, ahead)
+}
+
+func (s *setup) plansAhead() bool {
+	return s.System.Offline() || s.System.Name == "rankpool" || s.System.Name == "nopfs"
+}

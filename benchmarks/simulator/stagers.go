@@ -1,0 +1,425 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an eighth.
+const windowShare = 8
+
+// stagers is a job's ranks in one goroutine: plans, ledger, placement and stagers are the real ones, and storage, peers and training
+// answer at once and without faults. So what is counted is what the schedulers decide, and nothing that time or a machine does.
+type stagers struct {
+	*setup
+	planCfg   scheduler.PlanConfig
+	ledger    *scheduler.Ledger    // nil: the sampler has no use for scores
+	placement *scheduler.Placement // nil: a hash gives samples their owners
+	plans     []*scheduler.Plan    // by epoch
+	base      []int                // by epoch: batches of all epochs before
+	opened    int                  // the newest epoch that was begun, -1 before the first
+	ranks     []*stagerRank
+	holder    []uint16 // by sample: the rank that drew it last
+	todo      []func()
+	done      int // of todo
+
+	result   StagersResult
+	coverage *coverage
+	clock    *Clock
+	loads    map[int][]Load // by position, of the batches that are staged and not trained
+	readIn   []int32        // by sample: 1 + the last epoch that it was read for
+	epoch    int            // under way
+	missed   []int64        // by epoch: bytes of the samples that were read, each once
+}
+
+// StagersResult is Result, and what only the real schedulers have.
+type StagersResult struct {
+	Result
+	IDs    []scheduler.SampleID // the draws of all epochs in order
+	Begin  []int                // of each epoch, its first place in IDs
+	Hits   []int64              // of each epoch, draws that found their sample in its owner's partition
+	Found  [6]int64             // by scheduler.Source: what was delivered from epoch SkipEpochs on
+	Reads  int64                // of storage, by all ranks
+	Missed int64                // sum over epochs of the samples that had to be read at least once
+	// TierReads and TierWrites are how many samples were read from tiers, and written to them.
+	TierReads, TierWrites int64
+	Plans                 []*scheduler.Plan // by epoch
+}
+
+// LocalShare is the share of hits that are in the consumer's own memory.
+func (r *StagersResult) LocalShare() float64 { return float64(r.HitsLocal) / float64(r.Result.Hits) }
+
+// RunStagers simulates a system by the real schedulers, one a rank, with the system's policy in each partition. The same cfg gives the
+// same result.
+//
+// As in the tool, an epoch's plan is made, and its first batches enter the window, when the scores before the cut of the epoch before are
+// folded. It returns an error where Run does, and when cfg has more than one job.
+func RunStagers(cfg Config) (*StagersResult, error) {
+	s, err := newSetup(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("simulator: %w", err)
+	}
+	return runStagers(s)
+}
+
+func runStagers(s *setup) (*StagersResult, error) {
+	if s.Jobs != 1 {
+		return nil, fmt.Errorf("simulator: %d jobs cannot share the real schedulers, one can", s.Jobs)
+	}
+	p, err := newStagers(s)
+	if err != nil {
+		return nil, fmt.Errorf("simulator: %s: %w", s.System.Name, err)
+	}
+	for epoch := range s.Epochs {
+		p.train(epoch)
+	}
+	return p.finish(), nil
+}
+
+func newStagers(s *setup) (*stagers, error) {
+	n := s.Trace.Samples()
+	sampler, err := s.newSampler(s.sampler, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := &stagers{
+		setup: s, opened: -1, holder: make([]uint16, n), readIn: make([]int32, n), loads: map[int][]Load{},
+		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(), planCfg: s.planConfig(sampler),
+	}
+	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks, scheduler.AssignLocal
+	if sampler.Weighted() {
+		scorer, err := scheduler.NewScorer(s.drawScorer)
+		if err != nil {
+			return nil, err
+		}
+		p.ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(n, scorer.Initial(s.globalBatch())))
+	}
+	kept := make([]int64, s.Ranks)
+	for r := range kept {
+		kept[r] = s.part(r) + s.tierPart(r)
+	}
+	if s.policy == "clairvoyant" {
+		p.placement = scheduler.PlacementFor(sampler, n, kept, s.size)
+	}
+	for r := range s.Ranks {
+		rank, err := p.newRank(r, s.part(r))
+		if err != nil {
+			return nil, err
+		}
+		p.ranks = append(p.ranks, rank)
+	}
+	return p, nil
+}
+
+// part is a rank's part of the memory; with samples of one size a whole number of them.
+func (s *setup) part(rank int) int64 {
+	unit := int64(1)
+	if s.Trace.SizesBytes == nil {
+		unit = s.size(0)
+	}
+	return part(s.capacityBytes/unit, rank, s.Ranks) * unit
+}
+
+// tierPart is a rank's part of the tiers.
+func (s *setup) tierPart(rank int) int64 {
+	return part(int64(s.TierCapacity*float64(s.totalBytes)), rank, s.Ranks)
+}
+
+// train has all trainers take the batches of an epoch in step, and report.
+func (p *stagers) train(epoch int) {
+	p.begin(epoch)
+	plan := p.plans[epoch]
+	p.result.Begin = append(p.result.Begin, len(p.result.IDs))
+	p.result.IDs = append(p.result.IDs, plan.IDs...)
+	for b := range plan.Batches() {
+		for t, rank := range p.ranks {
+			rank.step(scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
+		}
+		p.settle()
+		for _, rank := range p.ranks {
+			rank.trained()
+		}
+		p.settle()
+		p.report(plan, b)
+		p.fold()
+		p.planAhead()
+		p.tick(epoch, b)
+	}
+	if epoch == p.Epochs-1 {
+		for _, rank := range p.ranks {
+			rank.step(scheduler.Ended{})
+		}
+	}
+	p.end(epoch)
+}
+
+// begin makes an epoch the newest one: reports refer to it from now on.
+func (p *stagers) begin(epoch int) {
+	p.epoch = epoch
+	if p.ledger != nil {
+		p.ledger.Finish(0, epoch)
+		p.fold()
+	}
+	p.planAhead() // of epoch 0
+	plan := p.plans[epoch]
+	if p.ledger != nil { // one report for all trainers
+		p.ledger.Open(&scheduler.Plan{Draws: plan.Draws, Batch: plan.Batch, Consumer: make([]uint16, len(plan.IDs)), World: []int32{0}})
+		if p.placement != nil {
+			p.placement.Open(plan)
+		}
+	}
+	p.opened = epoch
+	p.planAhead()
+}
+
+// planAhead makes the plan after the newest epoch, once the scores it is made from are there.
+func (p *stagers) planAhead() {
+	next := p.opened + 1
+	if len(p.plans) > next || next == p.Epochs {
+		return
+	}
+	var scores []float32
+	if p.ledger != nil {
+		if !p.ledger.Ready() {
+			return
+		}
+		scores = p.ledger.Take()
+		if p.placement != nil {
+			p.planCfg.Place = p.placement.Outlook().Place
+		}
+	}
+	plan := scheduler.NewPlan(p.planCfg, next, scores)
+	base := 0
+	if next > 0 {
+		base = p.base[next-1] + p.plans[next-1].Batches()
+	}
+	p.plans, p.base = append(p.plans, plan), append(p.base, base)
+	p.result.Hits, p.missed = append(p.result.Hits, 0), append(p.missed, 0)
+	p.result.Epochs = append(p.result.Epochs, EpochResult{Batches: make([]BatchResult, plan.Batches())})
+	for _, rank := range p.ranks {
+		if p.ledger != nil {
+			rank.step(p.ledger.Scored(scheduler.Folded{Epoch: -1}))
+		}
+		rank.step(scheduler.Planned{Plan: plan})
+		p.settle()
+	}
+}
+
+// report tells the losses of a global batch.
+func (p *stagers) report(plan *scheduler.Plan, batch int) {
+	lo, hi := plan.Range(batch)
+	for _, id := range plan.IDs[lo:hi] {
+		p.coverage.trained(plan.Epoch, id)
+	}
+	if p.ledger == nil {
+		return
+	}
+	var r scheduler.Report
+	p.Trace.train(plan.Epoch, plan.IDs[lo:hi], &r)
+	if err := p.ledger.Report(0, plan.Epoch, batch, r.Losses); err != nil {
+		panic(fmt.Sprintf("simulator: epoch %d, batch %d was not delivered as planned: %v", plan.Epoch, batch, err))
+	}
+}
+
+// fold folds what was reported and refreshes the predictions, each at the rank that has the sample: the others have nothing to refresh.
+func (p *stagers) fold() {
+	if p.ledger == nil {
+		return
+	}
+	p.ledger.Fold(func(f scheduler.Folded) {
+		if p.placement != nil {
+			p.placement.Fold(p.ledger.Scored(f))
+		}
+		for _, id := range f.IDs {
+			r := p.ranks[p.holder[id]]
+			r.scored = append(r.scored, id)
+		}
+		for _, r := range p.ranks {
+			r.step(p.ledger.Scored(scheduler.Folded{Epoch: f.Epoch, Batch: f.Batch, IDs: r.scored}))
+			r.scored = r.scored[:0]
+		}
+	})
+	p.settle()
+}
+
+func (p *stagers) later(f func()) { p.todo = append(p.todo, f) }
+
+// settle lets everything that is under way happen, in the order in which it began.
+func (p *stagers) settle() {
+	for p.done < len(p.todo) {
+		next := p.todo[p.done]
+		p.todo[p.done] = nil
+		p.done++
+		next()
+	}
+	p.todo, p.done = p.todo[:0], 0
+}
+
+// load is what a rank needs for the batch at a position.
+func (p *stagers) load(position, rank int) *Load {
+	if p.loads[position] == nil {
+		p.loads[position] = make([]Load, p.Ranks)
+	}
+	return &p.loads[position][rank]
+}
+
+// epochOf returns the epoch that a position is in.
+func (p *stagers) epochOf(position int) int {
+	at, exact := slices.BinarySearch(p.base, position)
+	if exact {
+		return at
+	}
+	return at - 1
+}
+
+// drew counts what a draw of a rank's own sample found.
+func (p *stagers) drew(rank, epoch, place int, outcome scheduler.Outcome) {
+	plan := p.plans[epoch]
+	p.holder[plan.IDs[place]] = uint16(rank)
+	batch, consumer := place/plan.Batch, int(plan.World[plan.Consumer[place]])
+	from := &p.result.Epochs[epoch].Batches[batch]
+	switch {
+	case outcome != scheduler.Hit:
+		from.Storage++
+		return
+	case consumer == rank:
+		from.Local++
+		p.load(p.base[epoch]+batch, consumer).LocalBytes += p.size(plan.IDs[place])
+	default:
+		from.Remote++
+	}
+	p.result.Hits[epoch]++
+}
+
+// fetched counts a read of storage that a batch at a position needs.
+func (p *stagers) fetched(id scheduler.SampleID, rank, position int) {
+	size := p.size(id)
+	l := p.load(position, rank)
+	l.StorageBytes += size
+	l.Reads++
+	epoch := p.epochOf(position)
+	if epoch >= p.SkipEpochs {
+		p.result.StorageBytes += size
+	}
+	p.result.Reads++
+	if p.readIn[id] != int32(epoch)+1 {
+		p.readIn[id] = int32(epoch) + 1
+		p.missed[epoch] += size
+		p.result.Missed++
+	}
+}
+
+// tick has the time model take a batch.
+func (p *stagers) tick(epoch, batch int) {
+	position := p.base[epoch] + batch
+	p.load(position, 0)
+	if p.clock != nil {
+		p.clock.Batch(p.loads[position])
+	}
+	delete(p.loads, position)
+}
+
+// end ends an epoch.
+func (p *stagers) end(epoch int) {
+	r, plan := &p.result, p.plans[epoch]
+	if epoch >= p.SkipEpochs {
+		r.Draws += int64(len(plan.IDs))
+		for _, b := range r.Epochs[epoch].Batches {
+			r.HitsLocal += int64(b.Local)
+			r.HitsRemote += int64(b.Remote)
+			r.StorageReads += int64(b.Storage)
+		}
+	}
+	if p.clock == nil {
+		return
+	}
+	r.Epochs[epoch].Seconds = p.clock.EndEpoch(!p.plansAhead())
+	if epoch >= p.SkipEpochs {
+		counted := float64(p.Epochs - p.SkipEpochs)
+		r.EpochSeconds += r.Epochs[epoch].Seconds / counted
+		r.BoundSeconds += p.Cluster.Bound(p.Ranks, p.BatchSize, plan.Batches(), p.missed[epoch]) / counted
+		r.PlanSeconds += p.Cluster.PlanSeconds(len(plan.IDs)) / counted
+	}
+}
+
+func (p *stagers) finish() *StagersResult {
+	r := &p.result
+	r.System, r.Sampler, r.Scorer, r.Policy = p.System.Name, p.sampler, p.drawScorer, p.policy
+	r.Capacity, r.Ranks, r.Jobs = p.Capacity, p.Ranks, 1
+	r.Result.Hits = r.HitsLocal + r.HitsRemote
+	r.Distinct = distinct([]*coverage{p.coverage})
+	r.CoverageGapMax = p.coverage.gapMax(p.Epochs)
+	r.Plans = p.plans
+	return r
+}
+
+// stagerRank is one rank's stager, and what its trainer was given last.
+type stagerRank struct {
+	pool      *stagers
+	number    int
+	stager    *scheduler.Stager
+	delivered scheduler.Deliver
+	scored    []scheduler.SampleID // under way
+}
+
+func (p *stagers) newRank(number int, capacityBytes int64) (*stagerRank, error) {
+	policy, err := systems.NewPolicy(p.policy, systems.PolicyConfig{
+		Samples: p.Trace.Samples(), CapacityBytes: capacityBytes, Size: p.size, Seed: p.Seed, Values: p.Values,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &stagerRank{pool: p, number: number}
+	share := p.totalBytes / int64(p.Ranks)
+	r.stager = scheduler.NewStager(scheduler.StagerConfig{
+		Rank: number, Ranks: p.Ranks, World: p.planCfg.World, Samples: p.Trace.Samples(), Policy: policy, Size: p.size,
+		CapacityBytes: capacityBytes, TierBytes: p.tierPart(number),
+		WindowBytes: max(share/windowShare, 4*p.totalBytes/int64(p.Trace.Samples())),
+		Drew:        func(epoch, place int, o scheduler.Outcome) { p.drew(number, epoch, place, o) },
+	})
+	return r, nil
+}
+
+// step gives the stager an event and begins what it commands.
+func (r *stagerRank) step(e scheduler.Event) {
+	for _, c := range r.stager.Step(e) {
+		switch c := c.(type) {
+		case scheduler.Fetch:
+			r.pool.fetched(c.ID, r.number, int(c.Need))
+			r.pool.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
+		case scheduler.Store:
+			r.pool.result.TierWrites++
+			r.pool.later(func() { r.step(scheduler.Stored{ID: c.ID}) })
+		case scheduler.Recall:
+			r.pool.result.TierReads++
+			r.pool.later(func() { r.step(scheduler.Recalled{ID: c.ID}) })
+		case scheduler.Ask:
+			for _, id := range c.IDs {
+				r.pool.load(r.pool.base[c.Epoch]+c.Batch, r.number).RemoteBytes += r.pool.size(id)
+			}
+			r.pool.later(func() {
+				r.pool.ranks[c.Peer].step(scheduler.Asked{Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
+			})
+		case scheduler.Send:
+			r.pool.later(func() {
+				r.step(scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket})
+				r.pool.ranks[c.Peer].step(scheduler.Received{Ticket: c.Ticket, Status: c.Status})
+			})
+		case scheduler.Deliver:
+			r.delivered = c
+		}
+	}
+}
+
+// trained lets go of what was delivered.
+func (r *stagerRank) trained() {
+	if r.pool.epoch >= r.pool.SkipEpochs {
+		for _, source := range r.delivered.Source {
+			r.pool.result.Found[source]++
+		}
+	}
+	r.step(scheduler.Released{Lease: r.delivered.Lease})
+}

@@ -1,0 +1,152 @@
+package simulator
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"rankpool/benchmarks/npy"
+)
+
+// TraceFiles names the files of a trace, in NumPy's format; "" where there is none.
+type TraceFiles struct {
+	Losses     string // float32 [epochs, samples], finite and not negative
+	Labels     string // integers [samples], in [0, 2^31)
+	Embeddings string // floating point [epochs, samples, dimensions], finite
+	SizesBytes string // integers [samples], above 0
+}
+
+// LoadTrace reads a trace. It returns an error that names the file, and where it has one the epoch and the sample, when a file cannot be
+// read, has another type or shape, does not fit the losses, or holds a number out of range.
+func LoadTrace(files TraceFiles) (*Trace, error) {
+	losses, err := LoadLosses(files.Losses)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trace{Losses: losses}
+	if files.Labels != "" {
+		if err := t.loadLabels(files.Labels); err != nil {
+			return nil, fmt.Errorf("simulator: %w", err)
+		}
+	}
+	if files.Embeddings != "" {
+		if err := t.loadEmbeddings(files.Embeddings); err != nil {
+			return nil, fmt.Errorf("simulator: %w", err)
+		}
+	}
+	if files.SizesBytes != "" {
+		if err := t.loadSizes(files.SizesBytes); err != nil {
+			return nil, fmt.Errorf("simulator: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format: float32, two dimensions, finite and not
+// negative. Errors are as those of LoadTrace.
+func LoadLosses(path string) ([][]float32, error) {
+	losses, err := loadLosses(path)
+	if err != nil {
+		return nil, fmt.Errorf("simulator: %w", err)
+	}
+	return losses, nil
+}
+
+func loadLosses(path string) ([][]float32, error) {
+	a, err := npy.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if a.Type != "float32" || len(a.Shape) != 2 || a.Shape[0] == 0 || a.Shape[1] == 0 {
+		return nil, fmt.Errorf("%s holds %v, but losses are float32 [epochs, samples]", path, a)
+	}
+	numbers, err := a.Float32s()
+	if err != nil {
+		return nil, err
+	}
+	for i, loss := range numbers {
+		if !(loss >= 0 && loss <= math.MaxFloat32) {
+			return nil, fmt.Errorf("%s: in epoch %d, the loss of sample %d is %v; losses are finite and not negative", path, i/a.Shape[1], i%a.Shape[1], loss)
+		}
+	}
+	return slices.Collect(slices.Chunk(numbers, a.Shape[1])), nil
+}
+
+// loadColumn reads one integer a sample.
+func (t *Trace) loadColumn(path, what string, least, most int64) ([]int64, error) {
+	a, err := npy.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Shape) != 1 {
+		return nil, fmt.Errorf("%s holds %v, but %s are integers [samples]", path, a, what)
+	}
+	numbers, err := a.Int64s()
+	if err != nil {
+		return nil, fmt.Errorf("%s holds %v, but %s are integers [samples]", path, a, what)
+	}
+	if len(numbers) != t.Samples() {
+		return nil, fmt.Errorf("%s holds %d %s, but there are losses of %d samples", path, len(numbers), what, t.Samples())
+	}
+	for i, n := range numbers {
+		if n < least || n > most {
+			return nil, fmt.Errorf("%s: sample %d has %d, but %s are in [%d, %d]", path, i, n, what, least, most)
+		}
+	}
+	return numbers, nil
+}
+
+func (t *Trace) loadLabels(path string) error {
+	numbers, err := t.loadColumn(path, "labels", 0, math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	t.Labels = make([]int32, len(numbers))
+	for i, n := range numbers {
+		t.Labels[i] = int32(n)
+	}
+	return nil
+}
+
+// maxSampleBytes keeps sums of the sizes of 2^31 samples far from the end of int64.
+const maxSampleBytes = 1 << 31
+
+func (t *Trace) loadSizes(path string) (err error) {
+	t.SizesBytes, err = t.loadColumn(path, "sizes", 1, maxSampleBytes)
+	return err
+}
+
+func (t *Trace) loadEmbeddings(path string) error {
+	a, err := npy.Read(path)
+	if err != nil {
+		return err
+	}
+	numbers, err := a.Float32s()
+	if err != nil || len(a.Shape) != 3 || a.Shape[2] == 0 {
+		return fmt.Errorf("%s holds %v, but embeddings are floating-point numbers [epochs, samples, dimensions]", path, a)
+	}
+	epochs, samples, dimensions := a.Shape[0], a.Shape[1], a.Shape[2]
+	if epochs != len(t.Losses) || samples != t.Samples() {
+		return fmt.Errorf("%s holds embeddings of %d epochs and %d samples, but there are losses of %d epochs and %d samples",
+			path, epochs, samples, len(t.Losses), t.Samples())
+	}
+	for i, x := range numbers {
+		if !(math.Abs(float64(x)) <= math.MaxFloat32) {
+			return fmt.Errorf("%s: in epoch %d, the embedding of sample %d holds %v", path, i/dimensions/samples, i/dimensions%samples, x)
+		}
+	}
+	vectors := slices.Collect(slices.Chunk(numbers, dimensions))
+	t.Embeddings = slices.Collect(slices.Chunk(vectors, samples))
+	return nil
+}
+
+// Tile returns the losses of a data set that has every sample `times` times; the copies keep their sample's losses.
+func Tile(losses [][]float32, times int) [][]float32 {
+	tiled := make([][]float32, len(losses))
+	for e, row := range losses {
+		for range times {
+			tiled[e] = append(tiled[e], row...)
+		}
+	}
+	return tiled
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"rankpool/benchmarks/planning"
+	"rankpool/scheduler"
+)
+
+// planRounds is how many plans are timed; the fastest counts, since other programs only ever slow one down.
+const planRounds = 3
+
+// A planCost is what "rankpool plan" prints.
+type planCost struct {
+	Samples        int     `json:"samples"`
+	Ranks          int     `json:"ranks"`
+	Sampler        string  `json:"sampler"`
+	Draws          int     `json:"draws"`
+	Batches        int     `json:"batches"`
+	PlanSeconds    float64 `json:"plan_seconds"`
+	BytesPerSample float64 `json:"bytes_per_sample"`
+}
+
+func newPlanCommand() *cobra.Command {
+	cfg := planning.Config{Rounds: planRounds}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "plan --samples N --ranks R",
+		Short: "Measure what a rank's plan of one epoch costs",
+		Long: `Plan makes the plan that every rank makes before an epoch, all of its draws and who consumes them, on one core of
+this machine, and prints the time (the best of three) and the memory that it took beyond the scores.`,
+		Example: "  rankpool plan --samples 14200000 --ranks 1024 --json",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkPlan(cfg); err != nil {
+				return err
+			}
+			measured, err := planning.Measure(cfg)
+			if err != nil {
+				return err
+			}
+			return printPlanCost(cmd.OutOrStdout(), asJSON, planCost{
+				Samples: cfg.Samples, Ranks: cfg.Ranks, Sampler: cfg.Sampler, Draws: measured.Draws, Batches: measured.Batches,
+				PlanSeconds: slices.Min(measured.Seconds), BytesPerSample: float64(measured.PeakBytes) / float64(cfg.Samples),
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.Samples, "samples", 0, "samples of the data set")
+	flags.IntVar(&cfg.Ranks, "ranks", 1, "ranks, each with one trainer")
+	flags.IntVar(&cfg.BatchSize, "batch-size", 64, "a trainer's")
+	flags.StringVar(&cfg.Sampler, "sampler", "pads", "one of "+knownSamplers())
+	flags.Int64Var(&cfg.Seed, "seed", 0, "of the draws")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func checkPlan(cfg planning.Config) error {
+	if cfg.Samples < 1 {
+		return usagef("--samples: %d is no number of samples; name one, at least 1", cfg.Samples)
+	}
+	if err := checkTrainers(cfg.Ranks, cfg.BatchSize); err != nil {
+		return err
+	}
+	return checkName("--sampler", cfg.Sampler, scheduler.SamplerNames())
+}
+
+func printPlanCost(w io.Writer, asJSON bool, c planCost) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(c)
+	}
+	_, err := fmt.Fprintf(w, "A plan of %s draws (%s) in %s batches for %s ranks takes %.3g s on one core.\nMaking it takes %.3g bytes a sample beyond the scores, %s in all.\n",
+		humanize.Comma(int64(c.Draws)), c.Sampler, humanize.Comma(int64(c.Batches)), humanize.Comma(int64(c.Ranks)), c.PlanSeconds,
+		c.BytesPerSample, humanize.IBytes(uint64(c.BytesPerSample*float64(c.Samples))))
+	return err
+}

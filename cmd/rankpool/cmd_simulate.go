@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"rankpool/benchmarks/simulator"
+)
+
+const aboutSimulate = `Simulate trains in thought: it draws samples as each system's sampler would, tells the system the losses that were
+recorded for the samples that it drew, and counts where they came from. The code of the systems is the ranks' own.
+
+LOSSES is a float32 array [epochs, samples] in NumPy's format: what training reports for a sample if it is drawn in
+that epoch. Times come from a model of the machine, --cluster. docs/simulate.md says what is counted and what is left out.`
+
+// simulateOptions are the flags of simulate.
+type simulateOptions struct {
+	files                    simulator.TraceFiles
+	systems                  []string
+	capacity                 []string
+	ranks, batchSize         int
+	epochs, skipEpochs, jobs int
+	seed                     int64
+	sampler, scorer, policy  string
+	cluster                  string
+	set                      []string
+	plotDir                  string
+	asJSON, asCSV, list      bool
+
+	skipGiven bool // --skip-epochs was
+}
+
+// defaultCluster is the machine that is modelled when none is named: one with accelerators fast enough for storage to matter.
+const defaultCluster = "mlperf-resnet50"
+
+// defaultSkip is how many epochs warm the cache up before anything is counted.
+const defaultSkip = 3
+
+func newSimulateCommand() *cobra.Command {
+	o := &simulateOptions{}
+	cmd := &cobra.Command{
+		Use:   "simulate --losses LOSSES.npy",
+		Short: "Compare published caches on recorded losses",
+		Long:  aboutSimulate + "\n\n" + exitTable,
+		Example: "  rankpool simulate --losses L.npy --systems all --capacity 0.1,0.2,0.4 --ranks 4 --batch-size 64\n" +
+			"  rankpool simulate --losses L.npy --systems lru,shade,rankpool,min --sampler pads --plot plots/\n" +
+			"  rankpool simulate --list",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.skipGiven = cmd.Flags().Changed("skip-epochs")
+			return o.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.files.Losses, "losses", "", "float32 [epochs, samples]: finite, not negative")
+	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
+	flags.StringVar(&o.files.Embeddings, "embeddings", "", "floating point [epochs, samples, dimensions]")
+	flags.StringVar(&o.files.SizesBytes, "sizes", "", "integers [samples]: bytes (default: all equal, as --cluster says)")
+	flags.StringSliceVar(&o.systems, "systems", []string{"all"}, "names separated by commas, see --list")
+	flags.StringSliceVar(&o.capacity, "capacity", []string{"0.1", "0.2", "0.4"}, "of all ranks' memory together, as a share of the data's bytes")
+	flags.IntVar(&o.ranks, "ranks", 4, "nodes, each with one trainer")
+	flags.IntVar(&o.batchSize, "batch-size", 64, "a trainer's")
+	flags.IntVar(&o.epochs, "epochs", 0, "that are trained (default: as many as there are losses)")
+	flags.IntVar(&o.skipEpochs, "skip-epochs", defaultSkip, "first epochs that are not counted")
+	flags.Int64Var(&o.seed, "seed", 0, "of the draws")
+	flags.StringVar(&o.sampler, "sampler", "", "draws for every system, the same for all: one of "+knownSamplers())
+	flags.StringVar(&o.scorer, "scorer", "", "importance for every system: one of "+knownScorers())
+	flags.StringVar(&o.policy, "policy", "", "what stays in memory, for every system but the bounds: one of "+knownPolicies())
+	flags.IntVar(&o.jobs, "jobs", 1, "that train at the same time and share the memory")
+	flags.StringVar(&o.cluster, "cluster", defaultCluster, "the machine of the time model: a TOML file, or the name of one that is built in")
+	flags.StringArrayVar(&o.set, "set", nil, "SYSTEM.OPTION=VALUE: an option of a system, see --list; may be given several times")
+	flags.StringVar(&o.plotDir, "plot", "", "folder for plots, SVG and PNG")
+	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, an object a system and capacity")
+	flags.BoolVar(&o.asCSV, "csv", false, "print comma-separated values")
+	flags.BoolVar(&o.list, "list", false, "print the systems and their options, and simulate nothing")
+	return cmd
+}
+
+func (o *simulateOptions) run(cmd *cobra.Command) error {
+	if o.asJSON && o.asCSV {
+		return usagef("--json and --csv: which one?")
+	}
+	if o.list {
+		return o.printList(cmd.OutOrStdout())
+	}
+	study, err := o.study()
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	results, err := simulateAll(ctx, study.configs(o.ranks, study.capacities))
+	if err != nil {
+		return err
+	}
+	if o.plotDir != "" {
+		if err := study.plot(ctx, o.plotDir, results); err != nil {
+			return err
+		}
+	}
+	switch out := cmd.OutOrStdout(); {
+	case o.asJSON:
+		return printResultsJSON(out, results)
+	case o.asCSV:
+		return printResultsCSV(out, results)
+	default:
+		return study.printTable(out, results)
+	}
+}
+
+// simulateAll runs simulations, as many at a time as there are processors, and returns their results in the order of configs. When
+// several fail, the error is that of the first.
+func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.Result, error) {
+	show := newSimulateProgress(os.Stderr, len(configs))
+	defer show.end()
+	results := make([]*simulator.Result, len(configs))
+	errs := make([]error, len(configs))
+	done := make(chan int)
+	begin := make(chan int, len(configs))
+	for i := range configs {
+		begin <- i
+	}
+	close(begin)
+	for range workers() {
+		go func() {
+			for i := range begin {
+				if ctx.Err() != nil {
+					return
+				}
+				results[i], errs[i] = simulator.Run(configs[i])
+				select {
+				case done <- i:
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
+	for n := range configs {
+		select {
+		case <-done:
+			show.update(n + 1)
+		case <-ctx.Done(): // What is still under way ends with the process.
+			return nil, context.Cause(ctx)
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// note says something about a run on stderr.
+func note(format string, args ...any) { fmt.Fprintf(os.Stderr, "rankpool: "+format+"\n", args...) }

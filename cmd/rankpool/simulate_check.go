@@ -1,0 +1,139 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+func (o *simulateOptions) checkNumbers() error {
+	switch {
+	case o.jobs < 1:
+		return usagef("--jobs: %d is no number of jobs", o.jobs)
+	case o.epochs < 0:
+		return usagef("--epochs: %d is no number of epochs", o.epochs)
+	case o.skipEpochs < 0:
+		return usagef("--skip-epochs: %d is no number of epochs", o.skipEpochs)
+	}
+	return checkTrainers(o.ranks, o.batchSize)
+}
+
+// checkTrainers checks what a scheduler can number: ranks of 16 bits, global batches of 31.
+func checkTrainers(ranks, batchSize int) error {
+	switch {
+	case ranks < 1 || ranks > math.MaxUint16:
+		return usagef("--ranks: %d is no number of ranks from 1 to %d", ranks, math.MaxUint16)
+	case batchSize < 1 || batchSize > math.MaxInt32/ranks:
+		return usagef("--batch-size: %d is no batch size from 1 to %d", batchSize, math.MaxInt32/ranks)
+	}
+	return nil
+}
+
+func (o *simulateOptions) checkNames() error {
+	for _, part := range []struct {
+		flag, name string
+		known      []string
+	}{
+		{"--sampler", o.sampler, scheduler.SamplerNames()},
+		{"--scorer", o.scorer, scheduler.ScorerNames()},
+		{"--policy", o.policy, systems.PolicyNames()},
+	} {
+		if part.name == "" {
+			continue
+		}
+		if err := checkName(part.flag, part.name, part.known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName returns an error that names the nearest known name when name is not known.
+func checkName(flag, name string, known []string) error {
+	if slices.Contains(known, name) {
+		return nil
+	}
+	return usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name, systems.Nearest(name, known), strings.Join(known, ", "))
+}
+
+func knownSamplers() string { return strings.Join(scheduler.SamplerNames(), ", ") }
+func knownScorers() string  { return strings.Join(scheduler.ScorerNames(), ", ") }
+func knownPolicies() string { return strings.Join(systems.PolicyNames(), ", ") }
+
+func parseCapacities(words []string) ([]float64, error) {
+	var capacities []float64
+	for _, word := range words {
+		c, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil || !(c > 0 && c <= 1) {
+			return nil, usagef("--capacity: %q is no share of the data above 0 and up to 1", word)
+		}
+		if slices.Contains(capacities, c) {
+			return nil, usagef("--capacity: %v is there twice", c)
+		}
+		capacities = append(capacities, c)
+	}
+	if len(capacities) == 0 {
+		return nil, usagef("--capacity: which ones? name shares of the data above 0 and up to 1")
+	}
+	return capacities, nil
+}
+
+// parseValues returns the options that --set gives to the systems.
+func (o *simulateOptions) parseValues(chosen []*systems.System) (map[string]systems.Values, error) {
+	values := map[string]systems.Values{}
+	for _, text := range o.set {
+		place, number, found := strings.Cut(text, "=")
+		name, option, dotted := strings.Cut(place, ".")
+		if !found || !dotted {
+			return nil, usagef("--set: %q is not of the form SYSTEM.OPTION=VALUE", text)
+		}
+		s, err := systems.Find(name)
+		if err != nil {
+			return nil, usagef("--set: %w", err)
+		}
+		if name != policyOwner(o.policy) && !slices.ContainsFunc(chosen, func(c *systems.System) bool { return c.Name == name }) {
+			return nil, usagef("--set: %s is not among the systems that are simulated", name)
+		}
+		known := make([]string, len(s.Options))
+		for i, o := range s.Options {
+			known[i] = o.Name
+		}
+		if len(known) == 0 {
+			return nil, usagef("--set: %s has no options", name)
+		}
+		if err := checkName("--set: option of "+name, option, known); err != nil {
+			return nil, err
+		}
+		value, err := strconv.ParseFloat(number, 64)
+		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
+			return nil, usagef("--set: %q is no number", number)
+		}
+		if values[name] == nil {
+			values[name] = systems.Values{}
+		}
+		values[name][option] = value
+	}
+	return values, nil
+}
+
+// countedEpochs returns how many epochs are trained, and how many of these are not counted.
+func (o *simulateOptions) countedEpochs(recorded int) (epochs, skip int, err error) {
+	epochs, skip = o.epochs, o.skipEpochs
+	if epochs == 0 {
+		epochs = recorded
+	}
+	switch {
+	case epochs > recorded:
+		return 0, 0, usagef("--epochs: %d, but the losses are of %d epochs", epochs, recorded)
+	case skip >= epochs && o.skipGiven:
+		return 0, 0, usagef("--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted", epochs, skip)
+	case skip >= epochs:
+		skip = epochs - 1
+		note("there are %d epochs, so %d instead of %d are skipped (--skip-epochs)", epochs, skip, defaultSkip)
+	}
+	return epochs, skip, nil
+}

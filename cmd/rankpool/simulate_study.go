@@ -1,0 +1,160 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rankpool/benchmarks/simulator"
+	"rankpool/scheduler/systems"
+)
+
+// A study is what simulate was asked for, checked: every system with every capacity.
+type study struct {
+	base       simulator.Config // of all simulations; System, Values, Capacity and Ranks differ
+	trace      string           // what titles call it
+	machine    string
+	systems    []*systems.System
+	values     map[string]systems.Values // by system
+	capacities []float64
+}
+
+// study checks the flags, then the files.
+func (o *simulateOptions) study() (*study, error) {
+	chosen, err := o.chosenSystems()
+	if err != nil {
+		return nil, err
+	}
+	s := &study{systems: chosen, trace: filepath.Base(o.files.Losses), machine: filepath.Base(o.cluster)}
+	if err := o.checkNumbers(); err != nil {
+		return nil, err
+	}
+	if s.capacities, err = parseCapacities(o.capacity); err != nil {
+		return nil, err
+	}
+	if err := o.checkNames(); err != nil {
+		return nil, err
+	}
+	if s.values, err = o.parseValues(chosen); err != nil {
+		return nil, err
+	}
+	if o.files.Losses == "" {
+		return nil, usagef("which losses? name them with --losses L.npy")
+	}
+	cluster, err := simulator.LoadCluster(o.cluster)
+	if err != nil {
+		return nil, err
+	}
+	trace, err := simulator.LoadTrace(o.files)
+	if err != nil {
+		return nil, err
+	}
+	epochs, skip, err := o.countedEpochs(len(trace.Losses))
+	if err != nil {
+		return nil, err
+	}
+	o.noteLeftOut()
+	s.base = simulator.Config{
+		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks, BatchSize: o.batchSize,
+		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
+	}
+	return s, nil
+}
+
+// configs returns the simulations of every system with every capacity, in that order. The bounds keep their policy.
+func (s *study) configs(ranks int, capacities []float64) []simulator.Config {
+	var all []simulator.Config
+	for _, system := range s.systems {
+		for _, capacity := range capacities {
+			cfg := s.base
+			cfg.System, cfg.Capacity, cfg.Ranks = system, capacity, ranks
+			if system.Offline() {
+				cfg.Policy = ""
+			}
+			cfg.Values = s.values[system.Name]
+			if owner := policyOwner(cfg.Policy); owner != "" {
+				cfg.Values = s.values[owner]
+			}
+			all = append(all, cfg)
+		}
+	}
+	return all
+}
+
+// policyOwner names the system that a policy is of, "" for none.
+func policyOwner(policy string) string {
+	for _, s := range systems.All() {
+		if s.Policy == policy && s.NewPolicy != nil {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// noteLeftOut names the systems of all that need what is not there.
+func (o *simulateOptions) noteLeftOut() {
+	for _, s := range systems.All() {
+		if missing := o.missing(&s); missing != "" && slices.Contains(o.systems, "all") {
+			note("%s is left out: it needs %s", s.Name, missing)
+		}
+	}
+}
+
+// chosenSystems finds the systems that --systems names. Of all, it leaves out those that need what is not there.
+func (o *simulateOptions) chosenSystems() ([]*systems.System, error) {
+	var chosen []*systems.System
+	for _, name := range o.systems {
+		if name == "all" {
+			for _, s := range systems.All() {
+				if o.missing(&s) == "" {
+					chosen = append(chosen, &s)
+				}
+			}
+			continue
+		}
+		s, err := systems.Find(name)
+		if err != nil {
+			return nil, usagef("--systems: %w", err)
+		}
+		if missing := o.missing(s); missing != "" {
+			return nil, usagef("--systems: %s needs %s", name, missing)
+		}
+		chosen = append(chosen, s)
+	}
+	for i, s := range chosen {
+		if slices.ContainsFunc(chosen[:i], func(other *systems.System) bool { return other.Name == s.Name }) {
+			return nil, usagef("--systems: %s is there twice", s.Name)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, usagef("--systems: which ones? the known ones are all, %s", strings.Join(systemNames(), ", "))
+	}
+	return chosen, nil
+}
+
+// missing names the flags without which a system cannot be simulated, "" if all are there.
+func (o *simulateOptions) missing(s *systems.System) string {
+	given := map[string]string{"--embeddings": o.files.Embeddings, "--labels": o.files.Labels}
+	absent := slices.DeleteFunc(needs(s), func(flag string) bool { return o.list || given[flag] != "" })
+	return strings.Join(absent, " and ")
+}
+
+// needs returns the flags that a system cannot do without.
+func needs(s *systems.System) []string {
+	flags := []string{}
+	if s.NeedsEmbeddings {
+		flags = append(flags, "--embeddings")
+	}
+	if s.NeedsLabels {
+		flags = append(flags, "--labels")
+	}
+	return flags
+}
+
+func systemNames() []string {
+	var names []string
+	for _, s := range systems.All() {
+		names = append(names, s.Name)
+	}
+	return names
+}

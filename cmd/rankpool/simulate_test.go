@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"rankpool/benchmarks/simulator"
+	"rankpool/scheduler/systems"
+)
+
+// writeNPY is the script command "npy FILE TYPE SHAPE NUMBER…"; TYPE is <f4, <f8, <i4 or <i8, SHAPE is as in NumPy without brackets. When there
+// are fewer numbers than the shape takes, they are repeated.
+func writeNPY(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: npy FILE TYPE SHAPE NUMBER…")
+	}
+	whole := 1
+	for _, length := range bytes.FieldsFunc([]byte(args[2]), func(r rune) bool { return r == ',' || r == ' ' }) {
+		n, err := strconv.Atoi(string(length))
+		ts.Check(err)
+		whole *= n
+	}
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", args[1], args[2])
+	file := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	file = append(file, header...)
+	for i := range whole {
+		x, err := strconv.ParseFloat(args[3+i%len(args[3:])], 64)
+		ts.Check(err)
+		number := map[string]any{"<f4": float32(x), "<f8": x, "<i4": int32(x), "<i8": int64(x)}[args[1]]
+		file, err = binary.Append(file, binary.LittleEndian, number)
+		ts.Check(err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), file, 0o600))
+}
+
+// TestEverySystemHasAnEntry has --list say something about each system and each option.
+func TestEverySystemHasAnEntry(t *testing.T) {
+	for _, s := range systems.All() {
+		l := list(&s)
+		if l.System == "" || l.About == "" || l.Source == "" || l.Sampler == "" {
+			t.Errorf("--list says too little about %+v", l)
+		}
+		for _, o := range l.Options {
+			if o.Name == "" || o.About == "" || o.Source == "" {
+				t.Errorf("--list says too little about %s.%s", l.System, o.Name)
+			}
+		}
+	}
+}
+
+// TestOfMin compares with min's hits only where the draws are the same.
+func TestOfMin(t *testing.T) {
+	result := func(system, sampler string, capacity float64, hits int64) *simulator.Result {
+		return &simulator.Result{System: system, Sampler: sampler, Capacity: capacity, Draws: 100, Hits: hits}
+	}
+	all := []*simulator.Result{
+		result("lru", "torch", 0.1, 20), result("lru", "torch", 0.2, 30), result("shade", "pads", 0.1, 60),
+		result("min", "torch", 0.1, 40),
+	}
+	for _, c := range []struct {
+		sampler string
+		want    [3]string
+	}{
+		{"", [3]string{"50.0 %", "-", "-"}},
+		{"pads", [3]string{"50.0 %", "-", "150.0 %"}},
+	} {
+		s := &study{base: simulator.Config{Sampler: c.sampler}}
+		for i, want := range c.want {
+			if got := s.ofMin(all[i], all); got != want {
+				t.Errorf("--sampler %q: %s at %v has %s of min, want %s", c.sampler, all[i].System, all[i].Capacity, got, want)
+			}
+		}
+	}
+}
+
+// TestAreas sums the counted epochs by part, and the shares of each part are 1.
+func TestAreas(t *testing.T) {
+	s := &study{base: simulator.Config{SkipEpochs: 1}}
+	epoch := simulator.EpochResult{Batches: []simulator.BatchResult{{Local: 4}, {Local: 1, Remote: 1, Substituted: 1, Storage: 1}}}
+	r := &simulator.Result{System: "x", Capacity: 0.1, Draws: 8, Hits: 6, Epochs: []simulator.EpochResult{{Batches: []simulator.BatchResult{{Storage: 4}}}, epoch, epoch}}
+	areas := s.areas([]*simulator.Result{r}, 0.1)
+	if len(areas) != 1 || len(areas[0].Parts) != 2 || areas[0].Parts[0].Local != 1 || areas[0].Parts[1].Local != 0.25 || areas[0].Parts[1].Storage != 0.25 {
+		t.Errorf("%+v", areas)
+	}
+	if got := s.areas([]*simulator.Result{r}, 0.2); len(got) != 0 {
+		t.Errorf("another capacity has %+v", got)
+	}
+}
