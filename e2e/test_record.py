@@ -1,0 +1,61 @@
+"""A recorded run replays to identical commands, also one whose ranks were killed."""
+
+import json
+import subprocess
+
+import pytest
+import run
+from dataset import BATCHES, EPOCHS, SAMPLES
+from test_faults import kill_ranks
+
+
+def replay(one, code=0, name="run.rec"):
+    """Replays a run's recording and returns what the replay says, and its warnings."""
+    command = [run.binary("nompi"), "replay", one.folder / name, "--json"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("sampler", ["torch", "pads"])
+def test_recorded_run(start, reference, losses, mpi, sampler):
+    args = ["--epochs", EPOCHS, "--sampler", sampler, *losses]
+    one = start(ranks=2, mpi=mpi, args=args, options=["--record", "run.rec"])
+    assert one.finish().check(EPOCHS, SAMPLES).batches == reference(sampler).batches
+    said, warnings = replay(one)
+    assert said["identical"] and said["ranks"] == 2 and not warnings
+    assert [row["rank"] for row in said["rows"]] == [0, 1]
+    for row in said["rows"]:
+        assert row["epochs"] >= EPOCHS and row["events"] > EPOCHS * BATCHES and row["commands"] > EPOCHS * BATCHES
+
+
+def test_recorded_ranks_killed(start, losses):
+    """Both lives of both ranks are replayed, the first as far as it was recorded."""
+    args = ["--epochs", EPOCHS, "--sampler", "pads", *losses]
+    one = start(ranks=2, args=args, options=["--record", "run.rec"])
+    kill_ranks(one, BATCHES + 5)
+    one.finish().check(EPOCHS, SAMPLES)
+    said, warnings = replay(one)
+    assert said["identical"]
+    assert {(row["rank"], row["start"]) for row in said["rows"]} >= {(0, 2), (1, 2)}
+    assert "run.rec: start 1 has no end" in warnings or "run.rec.1: start 1 has no end" in warnings
+
+
+def test_recording_of_a_rank_is_gone(start):
+    one = start(ranks=2, args=["--epochs", 1], options=["--record", "run.rec"])
+    one.finish().check(1, SAMPLES)
+    (one.folder / "run.rec.1").unlink()
+    said, warnings = replay(one)
+    assert said["identical"] and len(said["rows"]) == 1 and "run.rec.1 is left out: it is not there" in warnings
+
+
+def test_damaged_recording(start):
+    one = start(args=["--epochs", 1], options=["--record", "run.rec"])
+    one.finish().check(1, SAMPLES)
+    damaged = bytearray((one.folder / "run.rec").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (one.folder / "run.rec").write_bytes(damaged)
+    command = [run.binary("nompi"), "replay", one.folder / "run.rec"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "is damaged" in done.stderr and len(done.stderr.splitlines()) == 1

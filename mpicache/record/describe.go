@@ -1,0 +1,64 @@
+package record
+
+import (
+	"fmt"
+	"strings"
+
+	"rankpool/scheduler"
+)
+
+// Bounds of what a difference shows: commands, and letters of each.
+const (
+	commandsShown = 10
+	lettersShown  = 300
+)
+
+// describe says what an event is, for people.
+func describe(event any) string {
+	switch e := event.(type) {
+	case planned:
+		return fmt.Sprintf("Planned{Epoch:%d From:%d Digest:%016x}", e.Epoch, e.From, e.Digest)
+	case scored:
+		return fmt.Sprintf("Scored{Epoch:%d Batch:%d IDs:%s Total:%v}", e.Epoch, e.Batch, short(fmt.Sprint(e.IDs)), e.Total)
+	}
+	return short(strings.ReplaceAll(fmt.Sprintf("%T%+v", event, event), "scheduler.", ""))
+}
+
+func short(text string) string {
+	if len(text) <= lettersShown {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:lettersShown], ""), len(text))
+}
+
+// describeCommands lists two series of commands from the first that differs on.
+func describeCommands(a, b []scheduler.Command) (first, second []string) {
+	same := 0
+	for same < min(len(a), len(b)) && wire(a[same]) == wire(b[same]) {
+		same++
+	}
+	return lines(a, same), lines(b, same)
+}
+
+func wire(command scheduler.Command) string {
+	var c coder
+	writeCommand(&c, command)
+	return string(c.b)
+}
+
+func lines(commands []scheduler.Command, same int) []string {
+	var all []string
+	if same > 0 {
+		all = append(all, fmt.Sprintf("%d commands that are the same", same))
+	}
+	for i, command := range commands[same:] {
+		if i == commandsShown {
+			return append(all, fmt.Sprintf("%d more", len(commands)-same-i))
+		}
+		all = append(all, describe(command))
+	}
+	if len(commands) == same {
+		all = append(all, "no more commands")
+	}
+	return all
+}

@@ -1,0 +1,550 @@
+package record
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rankpool/scheduler"
+)
+
+// buffer is a file in memory.
+type buffer struct {
+	bytes.Buffer
+	closed bool
+}
+
+func (b *buffer) Close() error {
+	b.closed = true
+	return nil
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func begin() Begin { return Begin{Version: "test", Session: "s", Rank: 0, Ranks: 2} }
+
+func testSetup(policy, sampler string) *Setup {
+	return &Setup{
+		Data: "train", Rank: 0, Ranks: 2, World: []int32{0, 1}, Policy: policy, CapacityBytes: 1000, WindowBytes: 2000,
+		Sampler: scheduler.SamplerConfig{Name: sampler, Samples: 60, Seed: 3, BatchSize: 5, World: 2},
+		Size:    func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
+	}
+}
+
+// preloaded is more than fits into the memory of testSetup.
+var preloaded = []scheduler.SampleID{41, 40, 5, 4, 3, 2, 1, 0, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12}
+
+// driven is a rank whose storage and peer answer at once.
+type driven struct {
+	*scheduler.Stager
+	tape   *Tape
+	alter  func(n int, commands []scheduler.Command) []scheduler.Command // of event n, before they are recorded
+	events int
+	queue  []scheduler.Event
+}
+
+// drive trains two epochs with stager and has tape told what happens. Placement and scores are made up.
+func drive(t testing.TB, setup *Setup, tape *Tape, alter func(int, []scheduler.Command) []scheduler.Command) {
+	plans, stager, err := setup.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans.Place = func(d *scheduler.Draws, _ []float32) []uint16 {
+		home := make([]uint16, len(d.IDs))
+		for i, id := range d.IDs {
+			home[i] = uint16(id / 7 % 2)
+		}
+		return home
+	}
+	var scores []float32
+	if plans.Sampler.Weighted() {
+		scores = scheduler.EqualScores(setup.Sampler.Samples, 1)
+	}
+	d := &driven{Stager: stager, tape: tape, alter: alter}
+	d.step(scheduler.Preloaded{IDs: preloaded})
+	for epoch := range 2 {
+		base := slices.Clone(scores)
+		plan := scheduler.NewPlan(plans, epoch, base)
+		tape.Base(base)
+		d.step(scheduler.Planned{Plan: plan})
+		for b := range plan.Batches() {
+			d.step(scheduler.Requested{Trainer: 0, Epoch: epoch, Batch: b, Ticket: uint64(100*epoch + b + 1)})
+			d.step(scheduler.Asked{Peer: 1, Ticket: uint32(100*epoch + b), Epoch: epoch, Batch: b, IDs: plan.Part(nil, b, 1)})
+			if scores != nil {
+				d.score(plan, b, scores)
+			}
+		}
+	}
+}
+
+// score makes up the scores of a batch.
+func (d *driven) score(plan *scheduler.Plan, b int, scores []float32) {
+	lo, hi := plan.Range(b)
+	e := scheduler.Scored{Epoch: plan.Epoch, Batch: b, IDs: plan.IDs[lo:hi], Scores: scores, Known: func(id scheduler.SampleID) bool { return id%2 == 0 }}
+	for i, id := range e.IDs {
+		scores[id] = float32(i) + 0.5
+	}
+	for _, score := range scores {
+		e.Total += float64(score)
+	}
+	d.step(e)
+}
+
+func (d *driven) step(e scheduler.Event) {
+	d.queue = append(d.queue, e)
+	for len(d.queue) > 0 {
+		e, d.queue = d.queue[0], d.queue[1:]
+		commands := slices.Clone(d.Step(e))
+		d.answer(commands)
+		if d.events++; d.alter != nil {
+			commands = d.alter(d.events, commands)
+		}
+		d.tape.Step(e, commands)
+	}
+}
+
+func (d *driven) answer(commands []scheduler.Command) {
+	for _, c := range commands {
+		switch c := c.(type) {
+		case scheduler.Fetch:
+			if c.ID == 11 {
+				d.queue = append(d.queue, scheduler.Fetched{ID: c.ID, Err: errors.New("it is gone")})
+				continue
+			}
+			d.queue = append(d.queue, scheduler.Fetched{ID: c.ID})
+		case scheduler.Ask:
+			if c.Ticket%3 == 0 {
+				d.queue = append(d.queue, scheduler.PeerLost{Ticket: c.Ticket})
+				continue
+			}
+			d.queue = append(d.queue, scheduler.Received{Ticket: c.Ticket, Status: slices.Repeat([]scheduler.Status{scheduler.Present}, len(c.IDs))})
+		case scheduler.Send:
+			d.queue = append(d.queue, scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket})
+		case scheduler.Deliver:
+			d.queue = append(d.queue, scheduler.Released{Lease: c.Lease}, scheduler.Withdrawn{Ticket: c.Ticket}, scheduler.Room{})
+		}
+	}
+}
+
+// recorded returns a recording of drive; header stands in it instead of setup, if it is not nil.
+func recorded(t testing.TB, setup, header *Setup, alter func(int, []scheduler.Command) []scheduler.Command) []byte {
+	if header == nil {
+		header = setup
+	}
+	var b buffer
+	b.WriteString(magic)
+	r := newRecorder(&b, begin(), quiet(), pendingBytes)
+	drive(t, setup, r.Tape(0, header), alter)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestReplay(t *testing.T) {
+	for _, sampler := range []string{"torch", "pads"} {
+		for _, policy := range []string{"clairvoyant", "lru"} {
+			result, err := Replay(bytes.NewReader(recorded(t, testSetup(policy, sampler), nil, nil)))
+			if err != nil || result.Difference != nil {
+				t.Fatalf("%s, %s: %+v, %v", sampler, policy, result.Difference, err)
+			}
+			row := result.Rows[0]
+			if len(result.Rows) != 1 || row.Epochs != 2 || row.Events < 100 || row.Commands < 60 || row.Start != 1 || row.Data != "train" {
+				t.Errorf("%s, %s: %+v", sampler, policy, result.Rows)
+			}
+			if len(result.Lives) != 1 || !result.Lives[0].Ended || result.Lives[0].Begin != begin() {
+				t.Errorf("%s, %s: %+v", sampler, policy, result.Lives)
+			}
+		}
+	}
+}
+
+// TestReplayOfAnEpochLeftEarly checks that what a trainer leaves behind is given up in the same order.
+func TestReplayOfAnEpochLeftEarly(t *testing.T) {
+	setup := testSetup("lru", "torch")
+	setup.Ranks, setup.World, setup.CapacityBytes, setup.WindowBytes = 1, []int32{0}, 0, 10000
+	setup.Sampler.World, setup.Sampler.Samples, setup.Sampler.BatchSize = 1, 200, 1 // so that the window has several batches
+	plans, stager, err := setup.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b buffer
+	b.WriteString(magic)
+	r := newRecorder(&b, begin(), quiet(), pendingBytes)
+	d := &driven{Stager: stager, tape: r.Tape(0, setup)}
+	for epoch := range 2 {
+		d.step(scheduler.Planned{Plan: scheduler.NewPlan(plans, epoch, nil)})
+	}
+	d.step(scheduler.Requested{Ticket: 1})
+	d.step(scheduler.Requested{Ticket: 2, Epoch: 1})
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // a map's order shows in one replay of many
+		result, err := Replay(bytes.NewReader(b.Bytes()))
+		if err != nil || result.Difference != nil {
+			t.Fatalf("%+v, %v", result.Difference, err)
+		}
+	}
+}
+
+// TestReplayNoticesACommand checks that one command that is not the stager's is found, where it is.
+func TestReplayNoticesACommand(t *testing.T) {
+	at := 0
+	alter := func(n int, commands []scheduler.Command) []scheduler.Command {
+		for i, c := range commands {
+			if f, is := c.(scheduler.Fetch); is && n > 50 && at == 0 {
+				at = n
+				f.ID++
+				commands[i] = f
+			}
+		}
+		return commands
+	}
+	result, err := Replay(bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), nil, alter)))
+	if err != nil || result.Difference == nil || at == 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	d := result.Difference
+	if d.Number != int64(at) || len(d.Recorded) == 0 || len(d.Replayed) == 0 || slices.Equal(d.Recorded, d.Replayed) {
+		t.Errorf("event %d was altered: %+v", at, *d)
+	}
+}
+
+// TestReplayNoticesAnotherScheduler checks that another policy, seed or assignment does not go unnoticed.
+func TestReplayNoticesAnotherScheduler(t *testing.T) {
+	for name, change := range map[string]func(*Setup){
+		"policy":     func(s *Setup) { s.Policy = "lru" },
+		"seed":       func(s *Setup) { s.Sampler.Seed++ },
+		"assignment": func(s *Setup) { s.Assignment = scheduler.AssignSampler },
+		"capacity":   func(s *Setup) { s.CapacityBytes -= 300 },
+		"window":     func(s *Setup) { s.WindowBytes /= 4 },
+		"size":       func(s *Setup) { s.Size = func(scheduler.SampleID) int64 { return 90 } },
+	} {
+		header := testSetup("clairvoyant", "pads")
+		change(header)
+		result, err := Replay(bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), header, nil)))
+		if err != nil || result.Difference == nil {
+			t.Errorf("%s: %+v, %v", name, result, err)
+			continue
+		}
+		plan := strings.HasPrefix(result.Difference.Event, "Planned") && strings.Contains(result.Difference.Replayed[0], "the plan itself differs")
+		if (name == "seed" || name == "assignment") != plan {
+			t.Errorf("%s: %+v", name, *result.Difference)
+		}
+	}
+}
+
+// TestReplayOfABeginning checks that whatever a kill leaves of a file is replayed without a complaint, and is a beginning.
+func TestReplayOfABeginning(t *testing.T) {
+	var b buffer
+	b.WriteString(magic)
+	chunked := func(records []byte) { // one chunk an add, as a slow rank writes them
+		zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendChunk(&b.Buffer, zip, records)
+	}
+	c := chunks{r: bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), nil, nil))}
+	if err := c.open(); err != nil {
+		t.Fatal(err)
+	}
+	records, err := c.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range split(t, records) {
+		chunked(one)
+	}
+	whole := b.Bytes()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, len(whole)-1).Draw(t, "bytes")
+		result, err := Replay(bytes.NewReader(whole[:n]))
+		first := len(magic) + 4 + int(whole[len(magic)])
+		if (err != nil) != (n < first) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		if result.Difference != nil || len(result.Lives) > 0 && result.Lives[0].Ended {
+			t.Fatalf("%d bytes: %+v", n, result)
+		}
+	})
+}
+
+// split returns the records of a chunk one by one.
+func split(t testing.TB, records []byte) [][]byte {
+	var all [][]byte
+	p := &player{drawsMax: 1 << 20}
+	for begin := 0; begin < len(records); {
+		for end := begin + 1; ; end++ {
+			if end > len(records) {
+				t.Fatal("the records cannot be told apart")
+			}
+			if length(records[begin:]) == end-begin {
+				all = append(all, records[begin:end])
+				begin = end
+				break
+			}
+		}
+	}
+	if err := p.play(slices.Concat(all...)); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// length is the number of bytes of the first record.
+func length(records []byte) int {
+	c := &coder{b: records, reading: true}
+	var n int
+	var text string
+	switch c.fixed(1)[0] {
+	case recordBegin, recordEnd:
+		c.text(&text)
+	case recordSetup:
+		num(c, &n)
+		c.text(&text)
+		var sizes []int64
+		list(c, &sizes)
+	case recordBase:
+		num(c, &n)
+		var scores []float32
+		c.f32s(&scores)
+	case recordEvent:
+		num(c, &n)
+		readEvent(c)
+		readCommands(c)
+	}
+	return len(records) - len(c.b)
+}
+
+func TestReplayOfDamage(t *testing.T) {
+	whole := recorded(t, testSetup("clairvoyant", "torch"), nil, nil)
+	flipped := slices.Clone(whole)
+	flipped[len(flipped)/2] ^= 1
+	for _, c := range []struct {
+		name, want string
+		file       []byte
+	}{
+		{"empty", "it is no recording of rankpool", nil},
+		{"text", "it is no recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
+		{"format", `it is a recording of another format, "rankpool recording 2"; this rankpool reads "rankpool recording 1"`, []byte("rankpool recording 2\n")},
+		{"headless", "nothing was recorded", []byte(magic)},
+		{"flipped", "is damaged", flipped},
+	} {
+		if _, err := Replay(bytes.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// slow is a file that takes nothing until it may.
+type slow struct {
+	buffer
+	may chan struct{}
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	<-s.may
+	return s.buffer.Write(p)
+}
+
+// TestSlowStorage checks that the rank goes on when storage does not take the recording, and that the recording says so.
+func TestSlowStorage(t *testing.T) {
+	s := &slow{may: make(chan struct{})}
+	s.WriteString(magic)
+	var log bytes.Buffer
+	r := newRecorder(s, begin(), slog.New(slog.NewTextHandler(&log, nil)), 1000)
+	drive(t, testSetup("clairvoyant", "pads"), r.Tape(0, testSetup("clairvoyant", "pads")), nil)
+	if n := strings.Count(log.String(), "the recording ends here, training goes on"); n != 1 {
+		t.Errorf("logged %d times: %s", n, &log)
+	}
+	close(s.may)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Replay(bytes.NewReader(s.Bytes()))
+	if err != nil || result.Difference != nil || !result.Lives[0].Ended || result.Lives[0].Why != "storage takes it more slowly than it comes" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if !s.closed {
+		t.Error("the file is left open")
+	}
+}
+
+// full is a file that takes no more than n bytes.
+type full struct {
+	buffer
+	n int
+}
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.n < len(p) {
+		n, _ := f.buffer.Write(p[:f.n])
+		f.n = 0
+		return n, errors.New("no space left")
+	}
+	f.n -= len(p)
+	return f.buffer.Write(p)
+}
+
+func TestFullStorage(t *testing.T) {
+	var log bytes.Buffer
+	f := &full{n: 300}
+	f.WriteString(magic)
+	r := newRecorder(f, begin(), slog.New(slog.NewTextHandler(&log, nil)), pendingBytes)
+	drive(t, testSetup("lru", "torch"), r.Tape(0, testSetup("lru", "torch")), nil)
+	r.kick()
+	<-r.done
+	tape := r.Tape(1, testSetup("lru", "torch"))
+	tape.Step(scheduler.Room{}, nil) // nothing happens
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "it cannot be written: no space left") || !f.closed {
+		t.Errorf("logged %s", &log)
+	}
+}
+
+// TestNothingIsRecorded checks that a tape that is not there may be used.
+func TestNothingIsRecorded(t *testing.T) {
+	var r *Recorder
+	tape := r.Tape(0, testSetup("lru", "torch"))
+	tape.Base([]float32{1})
+	drive(t, testSetup("lru", "torch"), tape, nil)
+	if tape != nil {
+		t.Error("there is a tape without a recorder")
+	}
+}
+
+// TestFiles checks what becomes of a file that is there.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "recording")
+	lives := func(session string, cut int64) int {
+		b := begin()
+		b.Session = session
+		r, err := Create(path, b, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		drive(t, testSetup("lru", "torch"), r.Tape(0, testSetup("lru", "torch")), nil)
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		result, err := Replay(f)
+		if err != nil || result.Difference != nil {
+			t.Fatalf("%+v, %v", result, err)
+		}
+		info, err := f.Stat()
+		if err = errors.Join(err, os.Truncate(path, info.Size()-cut)); err != nil {
+			t.Fatal(err)
+		}
+		return len(result.Lives)
+	}
+	steps := []struct {
+		session string
+		cut     int64 // bytes that are lost afterwards
+		want    int
+	}{{"a", 0, 1}, {"a", 0, 2}, {"b", 0, 1}, {"b", 3, 2}, {"b", 0, 2}, {"c", 100000, 1}}
+	for i, s := range steps {
+		if i == len(steps)-1 {
+			s.cut = 0
+		}
+		if got := lives(s.session, s.cut); got != s.want {
+			t.Errorf("step %d: %d lives, want %d", i, got, s.want)
+		}
+	}
+	if err := os.WriteFile(path, []byte("import torch, and many other things"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(path, begin(), quiet()); err == nil || !strings.Contains(err.Error(), "there is something else in it") {
+		t.Errorf("somebody's file is written over: %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "import torch") {
+		t.Errorf("somebody's file is %q, %v", text, err)
+	}
+	if got := Path("x", 0) + Path("x", 12); got != "xx.12" {
+		t.Errorf("paths %s", got)
+	}
+}
+
+// TestCodes checks that events and commands are read as they were written.
+func TestCodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.Uint32()
+		ids := rapid.SliceOf(rapid.Custom(func(t *rapid.T) scheduler.SampleID { return scheduler.SampleID(number.Draw(t, "id")) })).Draw(t, "ids")
+		want := []scheduler.Command{
+			scheduler.Fetch{ID: scheduler.SampleID(number.Draw(t, "id")), Need: rapid.Uint64().Draw(t, "need")},
+			scheduler.Ask{Peer: rapid.Int().Draw(t, "peer"), Ticket: number.Draw(t, "ticket"), Epoch: rapid.Int().Draw(t, "epoch"), Batch: 3, IDs: ids},
+			scheduler.Send{Peer: 1, Ticket: number.Draw(t, "ticket"), IDs: ids, Status: []scheduler.Status{scheduler.Staged}},
+			scheduler.Deliver{
+				Ticket: rapid.Uint64().Draw(t, "ticket"), IDs: ids, Source: []scheduler.Source{scheduler.Unreadable},
+				Errs: map[int]error{0: errors.New(rapid.String().Draw(t, "error")), 4: errors.New("b")},
+			},
+			scheduler.Free{ID: 4},
+		}
+		var w coder
+		writeCommands(&w, want)
+		r := coder{b: w.b, reading: true}
+		got := readCommands(&r)
+		var again coder
+		writeCommands(&again, got)
+		if r.err != nil || len(r.b) > 0 || !bytes.Equal(w.b, again.b) {
+			t.Fatalf("%+v became %+v, %v", want, got, r.err)
+		}
+		short := coder{b: w.b[:rapid.IntRange(0, len(w.b)-1).Draw(t, "cut")], reading: true}
+		if readCommands(&short); short.err == nil {
+			t.Fatal("commands that are cut off were read")
+		}
+	})
+}
+
+// FuzzReplay gives records that no rank wrote to a replay.
+func FuzzReplay(f *testing.F) {
+	for _, sampler := range []string{"torch", "pads"} {
+		c := chunks{r: bytes.NewReader(recorded(f, testSetup("clairvoyant", sampler), nil, nil))}
+		if err := c.open(); err != nil {
+			f.Fatal(err)
+		}
+		records, err := c.next()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(slices.Clone(records))
+	}
+	f.Fuzz(func(t *testing.T, records []byte) {
+		var b bytes.Buffer
+		b.WriteString(magic)
+		zip, err := gzip.NewWriterLevel(nil, gzip.NoCompression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendChunk(&b, zip, records)
+		result, err := replay(&b, 1000)
+		if err == nil && len(result.Lives) == 0 {
+			t.Error("a recording without a beginning is accepted")
+		}
+	})
+}
+
+// FuzzFile gives files that no rank wrote to a replay.
+func FuzzFile(f *testing.F) {
+	f.Add(recorded(f, testSetup("lru", "torch"), nil, nil))
+	f.Fuzz(func(_ *testing.T, file []byte) {
+		_, _ = replay(bytes.NewReader(file), 1000) // it must end, and not panic
+	})
+}

@@ -1,0 +1,283 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"rankpool/scheduler"
+)
+
+// Row is what one life of a rank decided on one data set.
+type Row struct {
+	Rank     int    `json:"rank"`
+	Start    int    `json:"start"` // 1: the rank's first life, 2: after it was started again, …
+	Data     string `json:"data"`
+	Epochs   int    `json:"epochs"` // that were planned
+	Events   int64  `json:"events"`
+	Commands int64  `json:"commands"`
+}
+
+// Difference is the first event from which other commands came than were recorded.
+type Difference struct {
+	Rank     int      `json:"rank"`
+	Start    int      `json:"start"`
+	Data     string   `json:"data"`
+	Number   int64    `json:"number"` // of the event, of this rank, start and data set, from 1
+	Event    string   `json:"event"`
+	Recorded []string `json:"recorded"`
+	Replayed []string `json:"replayed"`
+}
+
+// Life is a part of a recording: what a rank wrote between its start and its end.
+type Life struct {
+	Begin
+	Ended bool   `json:"ended"`         // false: it was killed, and up to a second is missing
+	Why   string `json:"why,omitempty"` // why the recording ended before the rank did
+}
+
+// Result is what came of a replay.
+type Result struct {
+	Lives      []Life      `json:"lives"`
+	Rows       []Row       `json:"rows"`
+	Difference *Difference `json:"difference,omitempty"` // nil: the commands are identical
+}
+
+// Replay gives the recorded events of one rank to new stagers and compares the commands that come out with the recorded ones,
+// up to the first difference. A recording that is cut off is replayed as far as it goes. It returns an error, and the result
+// so far, when the recording cannot be read, is of another format, or damaged.
+func Replay(recording io.Reader) (*Result, error) {
+	return replay(recording, math.MaxInt32)
+}
+
+func replay(recording io.Reader, drawsMax int) (*Result, error) {
+	p := &player{drawsMax: drawsMax}
+	c := chunks{r: recording}
+	if err := c.open(); err != nil {
+		return &p.Result, fmt.Errorf("record: %w", err)
+	}
+	for p.Difference == nil {
+		records, err := c.next()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err == nil {
+			err = p.play(records)
+		}
+		if err != nil {
+			return &p.Result, fmt.Errorf("record: %w", err)
+		}
+	}
+	if len(p.Lives) == 0 {
+		return &p.Result, errors.New("record: nothing was recorded")
+	}
+	return &p.Result, nil
+}
+
+// player is a replay under way.
+type player struct {
+	Result
+	drawsMax int // samples and draws in a global batch that are believed
+	streams  map[int]*replayed
+}
+
+// replayed is a data set in a replay.
+type replayed struct {
+	*scheduler.Stager
+	plans  scheduler.PlanConfig
+	base   []float32
+	scores []float32
+	known  []byte
+	epochs map[int]bool
+	row    int // in Rows
+}
+
+// play plays the records of a chunk.
+func (p *player) play(records []byte) error {
+	c := &coder{b: records, reading: true}
+	for len(c.b) > 0 && p.Difference == nil {
+		kind := c.fixed(1)[0]
+		if kind != recordBegin && len(p.Lives) == 0 {
+			return errors.New("it does not begin with its header")
+		}
+		var err error
+		switch kind {
+		case recordBegin:
+			var b Begin
+			codeJSON(c, &b)
+			p.Lives = append(p.Lives, Life{Begin: b})
+			p.streams = map[int]*replayed{}
+		case recordSetup:
+			err = p.setUp(c)
+		case recordBase:
+			if s := p.stream(c); s != nil {
+				c.f32s(&s.base)
+			}
+		case recordEvent:
+			err = p.event(c)
+		case recordEnd:
+			life := &p.Lives[len(p.Lives)-1]
+			c.text(&life.Why)
+			life.Ended = true
+		default:
+			c.fail()
+		}
+		if err = errors.Join(err, c.err); err != nil {
+			return fmt.Errorf("%s: %w", p.where(), err)
+		}
+	}
+	return nil
+}
+
+// where says how far the replay is.
+func (p *player) where() string {
+	events := int64(0)
+	for _, r := range p.Rows {
+		events += r.Events
+	}
+	return fmt.Sprintf("after %d events", events)
+}
+
+func (p *player) stream(c *coder) *replayed {
+	var n int
+	num(c, &n)
+	s := p.streams[n]
+	if s == nil {
+		c.fail()
+	}
+	return s
+}
+
+func (p *player) setUp(c *coder) error {
+	var (
+		n     int
+		setup Setup
+		sizes []int64
+	)
+	num(c, &n)
+	codeJSON(c, &setup)
+	list(c, &sizes)
+	if c.err != nil {
+		return nil // the caller sees it
+	}
+	setup.Size = func(id scheduler.SampleID) int64 {
+		if len(sizes) == 1 {
+			return sizes[0]
+		}
+		return sizes[id]
+	}
+	s := &replayed{epochs: map[int]bool{}, row: len(p.Rows)}
+	var err error
+	if err = setup.check(sizes, p.drawsMax); err == nil {
+		s.plans, s.Stager, err = setup.New()
+	}
+	if err != nil {
+		return fmt.Errorf("the header of data set %q: %w", setup.Data, err)
+	}
+	p.streams[n] = s
+	p.Rows = append(p.Rows, Row{Rank: setup.Rank, Start: len(p.Lives), Data: setup.Data})
+	return nil
+}
+
+// check returns an error when a header contradicts itself.
+func (s *Setup) check(sizes []int64, drawsMax int) error {
+	trainers := len(s.World)
+	switch {
+	case s.Sampler.Samples < 1 || s.Sampler.Samples > drawsMax:
+		return fmt.Errorf("it has %d samples", s.Sampler.Samples)
+	case len(sizes) != 1 && len(sizes) != s.Sampler.Samples:
+		return fmt.Errorf("it has %d sizes for %d samples", len(sizes), s.Sampler.Samples)
+	case trainers == 0 || s.Sampler.World != trainers:
+		return fmt.Errorf("it has %d trainers and ranks of %d", s.Sampler.World, trainers)
+	case s.Sampler.BatchSize < 1 || s.Sampler.BatchSize > drawsMax/trainers:
+		return fmt.Errorf("its batch size is %d", s.Sampler.BatchSize)
+	case s.Rank < 0 || s.Rank >= s.Ranks || s.Ranks > math.MaxUint16:
+		return fmt.Errorf("it is of rank %d of %d", s.Rank, s.Ranks)
+	}
+	for _, rank := range s.World {
+		if rank < 0 || int(rank) >= s.Ranks {
+			return fmt.Errorf("a trainer is on rank %d of %d", rank, s.Ranks)
+		}
+	}
+	return nil
+}
+
+// event replays one event. Its recorded commands are compared as they were written.
+func (p *player) event(c *coder) error {
+	s := p.stream(c)
+	read := readEvent(c)
+	before := c.b
+	recorded := readCommands(c)
+	if c.err != nil {
+		return nil // the caller sees it
+	}
+	before = before[:len(before)-len(c.b)]
+	row := &p.Rows[s.row]
+	row.Events++
+	commands, note, err := s.step(read)
+	if err != nil {
+		return fmt.Errorf("event %d, %s: %w", row.Events, describe(read), err)
+	}
+	row.Commands += int64(len(commands))
+	row.Epochs = len(s.epochs)
+	again := coder{}
+	writeCommands(&again, commands)
+	if note == "" && bytes.Equal(again.b, before) {
+		return nil
+	}
+	p.Difference = &Difference{Rank: row.Rank, Start: row.Start, Data: row.Data, Number: row.Events, Event: describe(read)}
+	p.Difference.Recorded, p.Difference.Replayed = describeCommands(recorded, commands)
+	if note != "" {
+		p.Difference.Replayed = append([]string{note}, p.Difference.Replayed...)
+	}
+	return nil
+}
+
+// step gives an event to the stager. note is not empty when the event itself could not be made as it was. It returns an error when
+// the stager panics: the recording is damaged, or has found a bug.
+func (s *replayed) step(read any) (commands []scheduler.Command, note string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the stager panics: %v", r)
+		}
+	}()
+	event, same := s.remade(read)
+	if !same {
+		note = "the plan itself differs"
+	}
+	return s.Step(event), note, nil
+}
+
+// remade returns the event that was recorded, and whether its plan, if it has one, is the same as then.
+func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
+	switch r := read.(type) {
+	case planned:
+		cfg := s.plans
+		if r.Placed {
+			cfg.Place = func(*scheduler.Draws, []float32) []uint16 { return r.Home }
+		}
+		plan := scheduler.NewPlan(cfg, r.Epoch, s.base)
+		s.epochs[r.Epoch] = true
+		return scheduler.Planned{Plan: plan, From: r.From}, digest(plan) == r.Digest
+	case scored:
+		return s.rescored(r), true
+	}
+	return read.(scheduler.Event), true
+}
+
+// rescored brings the scores up to date.
+func (s *replayed) rescored(r scored) scheduler.Scored {
+	if r.Whole {
+		s.scores, s.known = r.Values, r.Known
+	} else {
+		for i, id := range r.IDs {
+			s.scores[id], s.known[id] = r.Values[i], r.Known[i]
+		}
+	}
+	return scheduler.Scored{
+		Epoch: r.Epoch, Batch: r.Batch, IDs: r.IDs, Scores: s.scores, Total: r.Total,
+		Known: func(id scheduler.SampleID) bool { return s.known[id] == 1 },
+	}
+}

@@ -1,0 +1,57 @@
+package record
+
+import (
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// Begin says what wrote a recording, or a part of one: a rank that is started again goes on in its file with another Begin.
+type Begin struct {
+	Version string `json:"version"` // of rankpool
+	Session string `json:"session"` // of the run: what all lives of a rank have in common
+	Rank    int    `json:"rank"`
+	Ranks   int    `json:"ranks"`
+}
+
+// Setup is all that one rank's decisions on one data set depend on, besides events. Ranks and replays make their stagers from
+// it. It must not change once it is used.
+type Setup struct {
+	Data          string                  `json:"data"`
+	Rank          int                     `json:"rank"`
+	Ranks         int                     `json:"ranks"`
+	World         []int32                 `json:"world"` // rank of each trainer
+	Sampler       scheduler.SamplerConfig `json:"sampler"`
+	Assignment    scheduler.Assignment    `json:"assignment"`
+	Policy        string                  `json:"policy"`         // name for systems.NewPolicy
+	CapacityBytes int64                   `json:"capacity_bytes"` // of this rank's partition
+	WindowBytes   int64                   `json:"window_bytes"`   // of samples that are not residents
+
+	TierBytes      int64 `json:"tier_bytes,omitempty"` // of this rank's tier
+	TierBlockBytes int64 `json:"tier_block_bytes,omitempty"`
+
+	// Size is what a sample takes of memory, in bytes.
+	Size func(scheduler.SampleID) int64 `json:"-"`
+}
+
+// New returns what plans are made from, without Place, and a stager that has nothing. It returns an error when the sampler
+// or the policy is unknown, or cannot be had for so many samples and trainers.
+func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
+	sampler, err := scheduler.NewSampler(s.Sampler)
+	if err != nil {
+		return scheduler.PlanConfig{}, nil, err
+	}
+	policy, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{
+		Samples: s.Sampler.Samples, Seed: s.Sampler.Seed, CapacityBytes: s.CapacityBytes, Size: s.Size,
+	})
+	if err != nil {
+		return scheduler.PlanConfig{}, nil, err
+	}
+	plan := scheduler.PlanConfig{
+		Sampler: sampler, Samples: s.Sampler.Samples, BatchSize: s.Sampler.BatchSize, World: s.World,
+		Ranks: s.Ranks, Rank: s.Rank, Assignment: s.Assignment,
+	}
+	return plan, scheduler.NewStager(scheduler.StagerConfig{
+		Rank: s.Rank, Ranks: s.Ranks, World: s.World, Samples: s.Sampler.Samples, Size: s.Size, Policy: policy,
+		CapacityBytes: s.CapacityBytes, WindowBytes: s.WindowBytes, TierBytes: s.TierBytes, TierBlockBytes: s.TierBlockBytes,
+	}), nil
+}
