@@ -1,0 +1,103 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the ioctls of the BeeGFS client answer. Numbers have the machine's order of bytes. A request's number holds
+// the size of its structure, so that the two versions of GET_STRIPETARGET differ by it.
+//
+// Source: BeeGFS, client_module/include/uapi/beegfs_client.h: struct BeegfsIoctl_GetStripeInfo_Arg,
+// BeegfsIoctl_GetStripeTarget_Arg, BeegfsIoctl_GetStripeTargetV2_Arg; BEEGFS_IOC_*; client_module/source/filesystem/
+// FhgfsOpsSuper.h, BEEGFS_MAGIC.
+const (
+	magicBeeGFS = 0x19830326 // of statfs
+
+	stripeInfoBytes     = 12        // u32 pattern, u32 chunk size, u16 targets, 2 bytes of padding
+	stripeTargetV1Bytes = 3*2 + 256 // u16 place (in), u16 target, u16 node, the node's name
+	stripeTargetV2Bytes = 6*4 + 512 // u32 place (in), u32 target or group, u32 primary and secondary target, u32 nodes; two names
+
+	requestStripeInfo     = 2<<30 | stripeInfoBytes<<16 | 'f'<<8 | 25
+	requestStripeTargetV1 = 2<<30 | stripeTargetV1Bytes<<16 | 'f'<<8 | 26
+	requestStripeTargetV2 = 2<<30 | stripeTargetV2Bytes<<16 | 'f'<<8 | 26
+
+	patternRAID0       = 1
+	patternRAID10      = 2
+	patternBuddyMirror = 3
+)
+
+// readBeeGFS asks the BeeGFS client for the layout of the file at path; the zero Layout when path is not on BeeGFS
+// after all. Opening does not wait for a file whose content is on a remote storage target: that is a Stub.
+func readBeeGFS(sys system, path string) (Layout, error) {
+	file, err := sys.open(path)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}, nil
+	case err != nil:
+		return Layout{}, err
+	}
+	defer file.Close()
+	var info [stripeInfoBytes]byte
+	if err := file.ioctl(requestStripeInfo, info[:]); err != nil {
+		if saysNothing(err) {
+			return Layout{}, nil
+		}
+		return Layout{}, fmt.Errorf("%s: its stripes: %w", path, err)
+	}
+	l := Layout{FileSystem: BeeGFS, Mirrors: 1}
+	switch pattern := binary.NativeEndian.Uint32(info[:]); pattern {
+	case patternRAID0:
+		l.Kind = KindRAID0
+	case patternRAID10:
+		l.Kind = KindRAID10
+	case patternBuddyMirror:
+		l.Kind = KindBuddyMirror
+	default:
+		return Layout{}, fmt.Errorf("%s: it has the unknown stripe pattern %d", path, pattern)
+	}
+	c := Component{End: math.MaxInt64, StripeBytes: int64(binary.NativeEndian.Uint32(info[4:]))}
+	if c.StripeBytes < minStripeBytes {
+		return Layout{}, fmt.Errorf("%s: a chunk of %d bytes is less than 64 KiB", path, c.StripeBytes)
+	}
+	targets := binary.NativeEndian.Uint16(info[8:])
+	if targets == 0 {
+		return Layout{}, fmt.Errorf("%s: it has no targets", path)
+	}
+	for i := range targets {
+		target, err := stripeTarget(file, i)
+		if err != nil {
+			return Layout{}, fmt.Errorf("%s: its target %d: %w", path, i, err)
+		}
+		c.Targets = append(c.Targets, target)
+	}
+	l.Components = []Component{c}
+	return l, nil
+}
+
+// stripeTarget returns the id of the file's target number i, of a mirror group its primary target, which serves
+// reads. A client before version 6 knows the first version of the request only.
+func stripeTarget(file device, i uint16) (int, error) {
+	var v2 [stripeTargetV2Bytes]byte
+	binary.NativeEndian.PutUint32(v2[:], uint32(i))
+	err := file.ioctl(requestStripeTargetV2, v2[:])
+	switch {
+	case err == nil:
+		if primary := binary.NativeEndian.Uint32(v2[8:]); primary != 0 {
+			return targetNumber(primary), nil
+		}
+		return targetNumber(binary.NativeEndian.Uint32(v2[4:])), nil
+	case !saysNothing(err):
+		return 0, err
+	}
+	var v1 [stripeTargetV1Bytes]byte
+	binary.NativeEndian.PutUint16(v1[:], i)
+	if err := file.ioctl(requestStripeTargetV1, v1[:]); err != nil {
+		return 0, err
+	}
+	return targetNumber(uint32(binary.NativeEndian.Uint16(v1[2:]))), nil
+}

@@ -1,0 +1,120 @@
+package layout
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+)
+
+// When a hint is worth its line.
+const (
+	// imbalanced is the ratio of the fullest target to the mean from which on reading all takes visibly longer than
+	// it must.
+	imbalanced = 1.5
+	// manySmall is the share of small files, and their number, from which on requests bound the rate, not bytes.
+	manySmall      = 0.5
+	manySmallFiles = 1000
+	// filesPerTarget is how many files a target it takes until the places of the files alone spread the load.
+	filesPerTarget = 4
+)
+
+// Hints returns what would make the data set faster to read, one sentence each, what must be done first in front.
+// It is a pure function of the survey.
+func (s *Survey) Hints() []string {
+	var hints []string
+	say := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
+	if s.Released > 0 {
+		say("%s released to the archive, and a read waits for a tape: bring them back first, with "+
+			"\"lfs find DIR --layout released -print0 | xargs -0 lfs hsm_restore\".", are(s.Released, "file"))
+	}
+	if s.Stubs > 0 {
+		say("%s only on a remote storage target, and cannot be opened: restore them first, "+
+			"with \"beegfs remote pull\".", are(s.Stubs, "file"))
+	}
+	if s.Unread > 0 {
+		say("The layout of %s cannot be read, first: %v.", count(s.Unread, "file"), s.Problem)
+	}
+	if hint := s.spreadHint(); hint != "" {
+		hints = append(hints, hint)
+	}
+	if ratio := s.MaxOverMean(); ratio >= imbalanced && s.Files >= int64(filesPerTarget*len(s.Loads)) {
+		most := s.fullest()
+		say("%s holds %.1f times the mean of the targets in use, and reading everything waits for it: %s.",
+			TargetName(s.FileSystem, most.Target), ratio, s.rebalance())
+	}
+	if s.SmallOnOST >= manySmallFiles && float64(s.SmallOnOST) >= manySmall*float64(s.Files) {
+		say("%s than %s: %spack them into shards with \"rankpool pack\".",
+			smaller(s.SmallOnOST), humanize.IBytes(SmallFileBytes), s.onMDTInstead())
+	}
+	if s.SmallWide >= manySmallFiles && float64(s.SmallWide) >= manySmall*float64(s.Files) {
+		say("%s than a stripe and yet have several targets, which all are asked for their part of the size: "+
+			"stripe count 1 is better for new ones.", smaller(s.SmallWide))
+	}
+	return hints
+}
+
+// spreadHint tells when the data set lies on few of the file system's targets.
+func (s *Survey) spreadHint() string {
+	used := len(s.Loads)
+	if used == 0 || s.Known < 2*used {
+		return ""
+	}
+	if s.Files >= int64(filesPerTarget*s.Known) {
+		pool := ""
+		if len(s.Pools) > 0 {
+			pool = " (pool " + s.Pools[0] + ")"
+		}
+		return fmt.Sprintf("%s, but on only %d of %d targets%s: "+
+			"\"lfs getstripe -d DIR\" tells whether the folder's default names a first target or a pool.",
+			count(s.Files, "file"), used, s.Known, pool)
+	}
+	widest := 0
+	for _, group := range s.Groups {
+		widest = max(widest, group.Stripes)
+	}
+	wider := (int64(s.Known) + s.Files - 1) / s.Files // as many as let few files use all targets
+	return fmt.Sprintf("Stripe count %d over %d of %d targets: "+
+		"\"lfs migrate -c %d FILE\" spreads a large file, \"lfs setstripe -c %d DIR\" new ones.",
+		widest, used, s.Known, max(2, wider), max(2, wider))
+}
+
+func (s *Survey) fullest() Load {
+	var most Load
+	for _, load := range s.Loads {
+		if load.Bytes > most.Bytes {
+			most = load
+		}
+	}
+	return most
+}
+
+func (s *Survey) rebalance() string {
+	if s.FileSystem == Lustre {
+		return "\"lfs migrate\" moves files to others, and \"lfs setstripe -i -1 DIR\" lets new files start anywhere"
+	}
+	return "copying its files again spreads them"
+}
+
+func (s *Survey) onMDTInstead() string {
+	if s.FileSystem == Lustre {
+		return "on the MDT each would cost one request instead of two (" +
+			"\"lfs setstripe -E 256K -L mdt -E -1 -c 1 DIR\" for new ones), or "
+	}
+	return ""
+}
+
+func count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return humanize.Comma(n) + " " + noun + "s"
+}
+
+func are(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return count(n, noun) + " are"
+}
+
+func smaller(n int64) string { return are(n, "file") + " smaller" }

@@ -1,0 +1,189 @@
+// Package layout tells over which storage targets files lie: the OSTs and the MDT of Lustre, the targets of BeeGFS.
+//
+// It reads only what a plain user may read: the extended attribute lustre.lov, and the ioctls of the BeeGFS client. A
+// layout is advice. Where there is none, on every other file system, reading works as before, only without a notion
+// of targets.
+package layout
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+)
+
+// The targets that are no numbered ones.
+const (
+	NoTarget = -1 // not known, or on no target
+	MDT      = -2 // Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say which MDT
+)
+
+// maxTarget is the highest target number that counts as one. Targets are kept in 16 bits, of which the two highest
+// values stand for MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS numbers targets from 1.
+const maxTarget = 0xFFFD
+
+// targetNumber returns NoTarget for a number that is none: that of a lost object, or of hostile bytes.
+func targetNumber(raw uint32) int {
+	if raw > maxTarget {
+		return NoTarget
+	}
+	return int(raw)
+}
+
+// The file systems that tell a layout.
+const (
+	Lustre = "lustre"
+	BeeGFS = "beegfs"
+)
+
+// A Kind is how a file's bytes are spread, in the words of its file system.
+type Kind string
+
+// The kinds of layouts.
+const (
+	KindNone        Kind = ""            // the file system tells none
+	KindRAID0       Kind = "raid0"       // stripes, round robin over the targets; with one target all of the file
+	KindComposite   Kind = "composite"   // Lustre: other stripes in other parts of the file (PFL, SEL)
+	KindDoM         Kind = "dom"         // Lustre: a composite whose first bytes are on the MDT
+	KindMirrored    Kind = "mirrored"    // Lustre: several copies (FLR)
+	KindForeign     Kind = "foreign"     // Lustre: the bytes are not in this file system
+	KindRAID10      Kind = "raid10"      // BeeGFS: stripes, each on two targets
+	KindBuddyMirror Kind = "buddymirror" // BeeGFS: stripes, each on a mirror group
+)
+
+// A Layout says over which targets a file lies. The zero value is the layout of a file of which nothing is known.
+// It is read-only once made.
+type Layout struct {
+	FileSystem string      // Lustre, BeeGFS, or "" where the file system tells none
+	Kind       Kind        //
+	Pool       string      // Lustre: the OST pool of the first component that names one
+	Mirrors    int         // copies of the file; 1 unless Kind is KindMirrored
+	Components []Component // in order of Start, without overlap; those that hold no data are left out
+	Released   bool        // Lustre: the content is only in the archive (HSM); a read waits until it has been brought back
+	Stub       bool        // BeeGFS: the content is only on a remote storage target; opening fails until it has been restored
+}
+
+// A Component is a part of a file, [Start, End) in bytes, in stripes of one size over one list of targets.
+type Component struct {
+	Start, End  int64 // End is math.MaxInt64 where the component has none
+	StripeBytes int64 // at least 64 KiB
+	Targets     []int // OST indices, BeeGFS target ids, or MDT; stripe s of the file is on Targets[s % len(Targets)]
+}
+
+// A Piece is a range of a file, [Offset, Offset+Length) in bytes, that lies on one target.
+type Piece struct {
+	Offset, Length int64
+	Target         int // NoTarget where the layout does not say
+}
+
+// Offline reports whether the content must be brought back from an archive before the file can be read.
+func (l Layout) Offline() bool { return l.Released || l.Stub }
+
+// Targets returns all targets of the file, each once, in the order of the file's bytes. The slice is the caller's.
+func (l Layout) Targets() []int {
+	var all []int
+	seen := map[int]bool{}
+	for _, c := range l.Components {
+		for _, target := range c.Targets {
+			if !seen[target] {
+				seen[target] = true
+				all = append(all, target)
+			}
+		}
+	}
+	return all
+}
+
+// StripeBytes returns the stripe size of the component that holds offset, 0 where the layout does not say.
+func (l Layout) StripeBytes(offset int64) int64 {
+	if c, _ := l.at(offset); c != nil {
+		return c.StripeBytes
+	}
+	return 0
+}
+
+// TargetAt returns the target that holds the byte at offset, NoTarget where the layout does not say.
+func (l Layout) TargetAt(offset int64) int {
+	if c, _ := l.at(offset); c != nil {
+		return c.targetAt(offset)
+	}
+	return NoTarget
+}
+
+// Pieces yields the parts of [offset, offset+length) in order, cut where a stripe ends, each with its target. Where
+// the layout does not say, one piece covers all of it. It panics when the range is not one of a file.
+func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
+	checkRange(offset, length)
+	return func(yield func(Piece) bool) {
+		for at, end := offset, offset+length; at < end; {
+			piece := Piece{Offset: at, Target: NoTarget}
+			c, until := l.at(at)
+			if c != nil {
+				piece.Target = c.targetAt(at)
+				until = min(until, at+min(c.StripeBytes-at%c.StripeBytes, math.MaxInt64-at))
+			}
+			piece.Length = min(until, end) - at
+			if !yield(piece) {
+				return
+			}
+			at += piece.Length
+		}
+	}
+}
+
+// BytesOn calls add with how many bytes of [offset, offset+length) each target holds, a target once or more. Its cost
+// grows with the targets, not with the length.
+func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int64)) {
+	checkRange(offset, length)
+	for at, end := offset, offset+length; at < end; {
+		c, until := l.at(at)
+		until = min(until, end)
+		if c == nil {
+			add(NoTarget, until-at)
+			at = until
+			continue
+		}
+		width := c.StripeBytes * int64(len(c.Targets))
+		if rounds := (until - at) / width; rounds > 0 {
+			for _, target := range c.Targets {
+				add(target, rounds*c.StripeBytes)
+			}
+			at += rounds * width
+		}
+		for piece := range l.Pieces(at, until-at) {
+			add(piece.Target, piece.Length)
+		}
+		at = until
+	}
+}
+
+// at returns the component that holds offset, nil when there is none, and where that ends.
+func (l Layout) at(offset int64) (c *Component, end int64) {
+	after, _ := slices.BinarySearchFunc(l.Components, offset, func(c Component, offset int64) int {
+		if c.End <= offset {
+			return -1
+		}
+		return 1
+	})
+	switch {
+	case after == len(l.Components):
+		return nil, math.MaxInt64
+	case l.Components[after].Start > offset:
+		return nil, l.Components[after].Start
+	}
+	return &l.Components[after], l.Components[after].End
+}
+
+// targetAt returns the target of a byte of the component. Stripes count from the start of the file, also in a
+// component that begins later.
+//
+// Source: Lustre, lustre/lov/lov_offset.c, lov_stripe_number; BeeGFS, StripePattern.h, getStripeTargetIndex.
+func (c *Component) targetAt(offset int64) int {
+	return c.Targets[offset/c.StripeBytes%int64(len(c.Targets))]
+}
+
+func checkRange(offset, length int64) {
+	if offset < 0 || length < 0 || offset > math.MaxInt64-length {
+		panic(fmt.Sprintf("layout: [%d, %d+%d) is no range of a file", offset, offset, length))
+	}
+}

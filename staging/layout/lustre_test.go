@@ -1,0 +1,145 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const eof = math.MaxInt64
+
+// lustreGolden is what the byte images of testdata mean.
+var lustreGolden = map[string]Layout{
+	"v1":       {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 1 << 20, []int{3, 10}}}},
+	"v3":       {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Pool: "flash", Components: []Component{{0, eof, 4 << 20, []int{258}}}},
+	"released": {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Released: true},
+	"hole":     {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 1 << 20, []int{1, NoTarget}}}},
+	"foreign":  {FileSystem: Lustre, Kind: KindForeign, Mirrors: 1},
+	"dom": {FileSystem: Lustre, Kind: KindDoM, Mirrors: 1, Pool: "flash", Components: []Component{
+		{0, 256 << 10, 256 << 10, []int{MDT}}, {256 << 10, 64 << 20, 1 << 20, []int{5}},
+	}},
+	"sel":      {FileSystem: Lustre, Kind: KindComposite, Mirrors: 1, Components: []Component{{0, 128 << 20, 1 << 20, []int{7}}}},
+	"mirrored": {FileSystem: Lustre, Kind: KindMirrored, Mirrors: 3, Components: []Component{{0, eof, 1 << 20, []int{3}}}},
+}
+
+func TestParseLustreGolden(t *testing.T) {
+	for name, want := range lustreGolden {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseLustre(golden(t, name))
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+			}
+		})
+	}
+}
+
+// What has not been written to has no place yet, also on the MDT.
+func TestParseLustreNotMade(t *testing.T) {
+	value := bytes.Clone(golden(t, "dom"))
+	value[compBytes+4] = 0 // flags of the first component: not LCME_FL_INIT
+	l, err := parseLustre(value)
+	if err != nil || len(l.Components) != 1 || l.TargetAt(0) != NoTarget || l.TargetAt(256<<10) != 5 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	value = bytes.Clone(golden(t, "dom"))
+	value[compBytes+compEntryBytes+4] |= entryParity
+	if l, err = parseLustre(value); err != nil || l.TargetAt(256<<10) != NoTarget {
+		t.Errorf("parity is no data: %+v, %v", l, err)
+	}
+}
+
+// A composite's size field is not needed for reading, but a wrong one in a golden image would be a wrong image.
+func TestGoldenSizes(t *testing.T) {
+	for _, name := range []string{"dom", "sel", "mirrored"} {
+		value := golden(t, name)
+		if size := binary.LittleEndian.Uint32(value[4:]); int(size) != len(value) {
+			t.Errorf("%s: lcm_size is %d, the image has %d bytes", name, size, len(value))
+		}
+	}
+}
+
+// Where an image is cut off, reading is an error, or the layout was complete: never a panic, never another layout.
+func TestParseLustreCutOff(t *testing.T) {
+	for name, want := range lustreGolden {
+		value := golden(t, name)
+		for n := range value {
+			got, err := parseLustre(value[:n])
+			if err == nil && !reflect.DeepEqual(got, want) {
+				t.Errorf("%s cut off at %d: %+v", name, n, got)
+			}
+			if err == nil && name != "foreign" {
+				t.Errorf("%s cut off at %d of %d is still a layout", name, n, len(value))
+			}
+		}
+	}
+}
+
+func TestParseLustreErrors(t *testing.T) {
+	change := func(name string, at int, to ...byte) []byte {
+		value := bytes.Clone(golden(t, name))
+		copy(value[at:], to)
+		return value
+	}
+	for name, test := range map[string]struct {
+		value []byte
+		want  string
+	}{
+		"nothing":           {nil, "too early"},
+		"other magic":       {change("v1", 0, 0xd0, 0x0b, 0xd2), "unknown magic 0x0bd20bd0"},
+		"other byte order":  {change("v1", 0, 0x0b, 0xd1, 0x0b, 0xd0), "unknown magic 0xd00bd10b"},
+		"no stripe":         {change("v1", 24, 0, 0, 0, 0), "0 bytes"},
+		"odd stripe":        {change("v1", 24, 1, 0, 1, 0), "65537 bytes"},
+		"many objects":      {change("v1", 28, 0xff, 0xff), "too early"},
+		"many entries":      {change("dom", 14, 0xff, 0xff), "too early"},
+		"blob behind end":   {change("dom", 32+24, 0xff, 0xff, 0xff, 0xff), "component 0: the layout ends too early"},
+		"blob is composite": {change("dom", 32+24, 0, 0, 0, 0, 0x20), "component 0: the layout has the unknown magic"},
+		"ends before start": {change("dom", 32+48+16, 0, 0, 0, 0), "component 1 ends before"},
+		"overlap":           {change("dom", 32+48+8, 0, 0, 0, 0), "two components hold byte 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := parseLustre(test.value)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !reflect.DeepEqual(l, Layout{}) {
+				t.Errorf("%+v, %v; want %q", l, err, test.want)
+			}
+		})
+	}
+}
+
+// In a hostile value many components may claim the same objects; memory must stay in proportion to the value.
+func TestParseLustreBoundsMemory(t *testing.T) {
+	const entries, objects = 700, 1200
+	blob := plainValue(1, 1<<20, make([]uint32, objects)...)
+	value := make([]byte, compBytes+entries*compEntryBytes)
+	binary.LittleEndian.PutUint32(value, magicComp)
+	binary.LittleEndian.PutUint16(value[14:], entries)
+	for i := range entries {
+		row := value[compBytes+i*compEntryBytes:]
+		binary.LittleEndian.PutUint32(row[4:], entryInit)
+		binary.LittleEndian.PutUint64(row[8:], uint64(i))
+		binary.LittleEndian.PutUint64(row[16:], uint64(i+1))
+		binary.LittleEndian.PutUint32(row[24:], uint32(len(value)))
+		binary.LittleEndian.PutUint32(row[28:], uint32(len(blob)))
+	}
+	if _, err := parseLustre(append(value, blob...)); err == nil {
+		t.Error("700 components share 1,200 objects, and that passes")
+	}
+}
+
+func FuzzParseLustre(f *testing.F) {
+	for name := range lustreGolden {
+		f.Add(golden(f, name), int64(0), int64(1<<20))
+	}
+	f.Fuzz(func(t *testing.T, value []byte, offset, length int64) {
+		l, err := parseLustre(value)
+		if err != nil {
+			return
+		}
+		if targets := len(l.Targets()); targets > len(value)/objectBytes+1 {
+			t.Fatalf("%d targets in %d bytes", targets, len(value))
+		}
+		checkLayout(t, l, offset&eof, length&(1<<30-1))
+	})
+}

@@ -1,0 +1,90 @@
+package layout
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"github.com/pkg/xattr"
+	"golang.org/x/sys/unix"
+)
+
+// A system is the calls by which a file system tells its layout, so that tests can stand in for Lustre and BeeGFS.
+// It is safe for concurrent use. Errors are, or wrap, system error numbers, and name the path.
+type system interface {
+	// getxattr returns an extended attribute of the file at path; links are followed.
+	getxattr(path, name string) ([]byte, error)
+	// magic returns the f_type that statfs gives.
+	magic(path string) (int64, error)
+	// open opens a file or a folder for ioctls, without waiting.
+	open(path string) (device, error)
+}
+
+// A device is an open file.
+type device interface {
+	// ioctl makes one request, whose argument is read and written in place.
+	ioctl(request uint, arg []byte) error
+	// Close closes the file.
+	Close()
+}
+
+// systemCalls is the file system of this machine.
+type systemCalls struct{}
+
+func (systemCalls) getxattr(path, name string) ([]byte, error) { return xattr.Get(path, name) }
+
+func (systemCalls) magic(path string) (int64, error) {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return int64(st.Type), nil //nolint:unconvert // int64 on amd64 and arm64, narrower elsewhere
+}
+
+func (systemCalls) open(path string) (device, error) {
+	fd := -1
+	// With O_NONBLOCK the client of BeeGFS does not wait for the content of a stub, and a pipe does not block.
+	err := retryEINTR(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return descriptor(fd), nil
+}
+
+type descriptor int
+
+func (d descriptor) ioctl(request uint, arg []byte) error {
+	return retryEINTR(func() error {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d), uintptr(request), uintptr(unsafe.Pointer(unsafe.SliceData(arg))))
+		runtime.KeepAlive(arg)
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
+}
+
+func (d descriptor) Close() { _ = unix.Close(int(d)) } // it was only asked; nothing can be lost
+
+// saysNothing reports whether err is how a file system, its namespace of attributes or its driver says that it has
+// no such thing as a layout.
+func saysNothing(err error) bool {
+	for _, number := range []unix.Errno{unix.ENODATA, unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS, unix.EINVAL, unix.EPERM} {
+		if errors.Is(err, number) {
+			return true
+		}
+	}
+	return false
+}
+
+func retryEINTR(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

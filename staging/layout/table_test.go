@@ -1,0 +1,241 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"rankpool/scheduler"
+)
+
+// mixed is a data set on Lustre: shards of several samples, small files, DoM, released, unreadable and lost ones.
+func mixed(t testing.TB) (*fakeSystem, dataSet) {
+	sys := newFake(map[string]fakeFile{
+		"/d":       {magic: magicLustre, targets: 32},
+		"/d/shard": lustreFile(3, 4),
+		"/d/small": lustreFile(5),
+		"/d/dom":   {magic: magicLustre, value: golden(t, "dom")},
+		"/d/tape":  released(),
+		"/d/bad":   {magic: magicLustre, value: []byte("bad value")},
+		"/d/empty": {magic: magicLustre},
+		"/d/large": lustreFile(3, 4),
+	})
+	return sys, dataSet{
+		{"/d/shard", 0, 1 << 20},
+		{"/d/shard", 1 << 20, 1 << 20},
+		{"/d/shard", 2 << 20, 10},
+		{"/d/small", 0, 100},
+		{"/d/dom", 0, 1 << 20},
+		{"/d/tape", 0, 5},
+		{"/d/bad", 0, 5},
+		{"/d/lost", 0, 5},
+		{"/d/empty", 0, 0},
+		{"/d/tape", 0, 5},
+		{"/d/large", 0, 3 << 20},
+	}
+}
+
+func TestBuild(t *testing.T) {
+	sys, data := mixed(t)
+	var told []int64
+	table, err := build(context.Background(), sys, data, Options{Concurrency: 4, Progress: func(n int64) { told = append(told, n) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []int
+	for id := range data.Len() {
+		targets = append(targets, table.TargetOf(scheduler.SampleID(id)))
+	}
+	if want := []int{3, 4, 3, 5, MDT, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget, 3}; !slices.Equal(targets, want) {
+		t.Errorf("targets %v, want %v", targets, want)
+	}
+	if want := []scheduler.SampleID{5, 9}; !slices.Equal(table.Offline(), want) || !table.IsOffline(9) || table.IsOffline(8) {
+		t.Errorf("offline %v, want %v", table.Offline(), want)
+	}
+	if n, err := table.Problem(); n != 2 || err == nil || !strings.Contains(err.Error(), "/d/bad") {
+		t.Errorf("problems %d, %v", n, err)
+	}
+	if want := []int64{11}; !slices.Equal(told, want) {
+		t.Errorf("progress %v, want %v", told, want)
+	}
+	if len(table.striped) != 3 || table.striped[0].layout != table.striped[2].layout {
+		t.Errorf("%d files of several stripes; equal layouts are kept once: %v", len(table.striped), table.striped)
+	}
+	for id, want := range map[scheduler.SampleID][]Piece{
+		2:  {{1<<20 - 5, 5, 3}, {1 << 20, 10, 4}}, // a coalesced read of the shard
+		3:  {{1<<20 - 5, 15, 5}},
+		4:  {{1<<20 - 5, 5, 5}, {1 << 20, 10, 5}},
+		8:  {{1<<20 - 5, 15, NoTarget}},
+		10: {{1<<20 - 5, 5, 3}, {1 << 20, 10, 4}},
+	} {
+		if got := slices.Collect(table.Pieces(id, 1<<20-5, 15)); !reflect.DeepEqual(got, want) {
+			t.Errorf("pieces of %d: %v, want %v", id, got, want)
+		}
+	}
+}
+
+// One look a file, however many samples and chunks it has, beside those of the spread.
+func TestBuildLooksOnceAFile(t *testing.T) {
+	sys := newFake(map[string]fakeFile{"/a": lustreFile(1), "/b": lustreFile(2)})
+	var data dataSet
+	for i := range 5*chunkSamples + 7 {
+		path := "/a"
+		if i >= chunkSamples+3 {
+			path = "/b"
+		}
+		data = append(data, sample{path, int64(i), 1})
+	}
+	var last int64
+	table, err := build(context.Background(), sys, data, Options{Concurrency: 3, Progress: func(n int64) { last = n }})
+	if err != nil || last != int64(len(data)) {
+		t.Fatalf("%v after %d samples", err, last)
+	}
+	if sys.calls["getxattr /a"] != 1 || sys.calls["getxattr /b"] != 1 {
+		t.Errorf("calls: %v", sys.calls)
+	}
+	for i, want := range map[scheduler.SampleID]int{0: 1, chunkSamples + 2: 1, chunkSamples + 3: 2, 5 * chunkSamples: 2} {
+		if got := table.TargetOf(i); got != want {
+			t.Errorf("sample %d is on %d, want %d", i, got, want)
+		}
+	}
+}
+
+func TestBuildOnBeeGFS(t *testing.T) {
+	sys := newFake(map[string]fakeFile{
+		"/1": beegfsFile(7, 8), "/2": {magic: magicBeeGFS, openErr: unix.EWOULDBLOCK}, "/3": {magic: unix.TMPFS_MAGIC},
+	})
+	data := dataSet{{"/1", 0, 1 << 20}, {"/1", 1 << 19, 3}, {"/2", 0, 10}, {"/3", 0, 10}}
+	table, err := build(context.Background(), sys, data, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := []int{table.TargetOf(0), table.TargetOf(1), table.TargetOf(2), table.TargetOf(3)}; !slices.Equal(got, []int{7, 8, NoTarget, NoTarget}) {
+		t.Errorf("targets %v", got)
+	}
+	if !slices.Equal(table.Offline(), []scheduler.SampleID{2}) || sys.opened != 0 {
+		t.Errorf("offline %v, %d open", table.Offline(), sys.opened)
+	}
+	// statfs is a request to the servers: the spread asks it, the files are not asked again.
+	if sys.calls["statfs"] > 2*data.Len() {
+		t.Errorf("calls: %v", sys.calls)
+	}
+}
+
+// A file system in between, such as FUSE or an overlay, may pass Lustre's attribute on.
+func TestBuildThroughAnotherFileSystem(t *testing.T) {
+	passed := lustreFile(9)
+	passed.magic = unix.FUSE_SUPER_MAGIC
+	table, err := build(context.Background(), newFake(map[string]fakeFile{"/f": passed}), dataSet{{"/f", 0, 1}}, Options{})
+	if err != nil || table.TargetOf(0) != 9 {
+		t.Errorf("target %d, %v", table.TargetOf(0), err)
+	}
+}
+
+func TestBuildWithoutLayout(t *testing.T) {
+	sys := newFake(map[string]fakeFile{"/f": {magic: unix.TMPFS_MAGIC}})
+	var data dataSet
+	for range 10000 {
+		data = append(data, sample{"/f", 0, 1})
+	}
+	table, err := build(context.Background(), sys, data, Options{Progress: func(int64) { t.Error("progress of nothing") }})
+	if table != nil || err != nil {
+		t.Errorf("%v, %v", table, err)
+	}
+	if sys.calls["getxattr /f"] != spread {
+		t.Errorf("%d files were asked, want %d", sys.calls["getxattr /f"], spread)
+	}
+	if table, err := build(context.Background(), sys, dataSet{}, Options{}); table != nil || err != nil {
+		t.Errorf("no samples: %v, %v", table, err)
+	}
+	// A nil table answers.
+	n, problem := table.Problem()
+	pieces := slices.Collect(table.Pieces(1, 2, 3))
+	if table.TargetOf(1) != NoTarget || table.IsOffline(1) || table.Offline() != nil || n != 0 || problem != nil ||
+		!slices.Equal(pieces, []Piece{{2, 3, NoTarget}}) || slices.Collect(table.Pieces(1, 2, 0)) != nil {
+		t.Error("a nil table says something")
+	}
+}
+
+func TestBuildEnds(t *testing.T) {
+	sys, data := mixed(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("the job is over")
+	cancel(why)
+	if table, err := build(ctx, sys, data, Options{}); table != nil || !errors.Is(err, why) {
+		t.Errorf("%v, %v", table, err)
+	}
+	// In mid-build.
+	ctx, cancel = context.WithCancelCause(context.Background())
+	for range 3 * chunkSamples {
+		data = append(data, sample{"/d/small", 0, 1}, sample{"/d/shard", 0, 1})
+	}
+	table, err := build(ctx, sys, data, Options{Concurrency: 1, Progress: func(int64) { cancel(why) }})
+	if table != nil || !errors.Is(err, why) || !strings.HasPrefix(err.Error(), "layout: ") {
+		t.Errorf("%v, %v", table, err)
+	}
+}
+
+// Files come in any order.
+func TestBuilderSorts(t *testing.T) {
+	data := dataSet{{"/0", 0, 5 << 20}, {"/1", 0, 1}, {"/2", 0, 5 << 20}, {"/3", 0, 1}}
+	b := newBuilder(data)
+	striped := lustreGolden["v1"]
+	for i := 3; i >= 0; i-- {
+		f := file{first: i, end: i + 1, layout: Layout{Released: true}, err: fmt.Errorf("of %d", i)}
+		if i%2 == 0 {
+			f.layout, f.err = striped, nil
+		}
+		b.add(f)
+	}
+	table := b.finish()
+	if !slices.Equal(table.Offline(), []scheduler.SampleID{1, 3}) {
+		t.Errorf("offline %v", table.Offline())
+	}
+	for id := range scheduler.SampleID(4) {
+		if found := table.stripedLayout(id) != nil; found != (id%2 == 0) {
+			t.Errorf("file %d has several stripes: %v", id, found)
+		}
+	}
+	if n, err := table.Problem(); n != 2 || err == nil || err.Error() != "of 1" {
+		t.Errorf("%d problems, first: %v", n, err)
+	}
+}
+
+// Any number of goroutines gives the same table, and each sample's target is that of a look at its file alone.
+func TestBuildIsThatOfEachFile(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		files := map[string]fakeFile{}
+		var data dataSet
+		for i := range rapid.IntRange(1, 30).Draw(t, "files") {
+			path := fmt.Sprintf("/%d", i)
+			targets := rapid.SliceOfN(rapid.Uint32Range(0, 5), 1, 3).Draw(t, "targets")
+			files[path] = lustreFile(targets...)
+			for range rapid.SampledFrom([]int{1, 1, 2, 700}).Draw(t, "samples") {
+				data = append(data, sample{path, rapid.Int64Range(0, 4<<20).Draw(t, "offset"), 10})
+			}
+		}
+		table, err := build(context.Background(), newFake(files), data, Options{Concurrency: rapid.IntRange(1, 8).Draw(t, "goroutines")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range data {
+			l, err := parseLustre(files[s.path].value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := table.TargetOf(scheduler.SampleID(i)); got != l.TargetAt(s.offset) {
+				t.Fatalf("sample %d is on %d, its file says %d", i, got, l.TargetAt(s.offset))
+			}
+			if got, want := slices.Collect(table.Pieces(scheduler.SampleID(i), s.offset, s.size)), slices.Collect(l.Pieces(s.offset, s.size)); !slices.Equal(got, want) {
+				t.Fatalf("sample %d has pieces %v, its file %v", i, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package layout
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"rankpool/scheduler"
+)
+
+// DefaultConcurrency is how many layouts are read at a time when Options does not say: as staging scans, since each
+// is a request to the metadata server when the client does not have the file's attributes yet.
+const DefaultConcurrency = 16
+
+const (
+	// spread is how many files, evenly spread over the data set, tell which file systems it lies on.
+	spread = 64
+	// chunkSamples is how many samples a goroutine takes at a time: some milliseconds of work on a local file system.
+	chunkSamples = 1024
+)
+
+// Samples is a data set: N samples, each a range of a file. Samples of one file that follow each other share one
+// look at its layout. *staging.Manifest is one. It is safe for concurrent use.
+type Samples interface {
+	Len() int
+	// Path returns the absolute path of the file that holds sample id.
+	Path(id scheduler.SampleID) string
+	// Offset returns where in its file sample id starts, in bytes.
+	Offset(id scheduler.SampleID) int64
+	// Size returns the size of sample id in bytes.
+	Size(id scheduler.SampleID) int64
+}
+
+// Options says how to read the layouts of a data set. The zero value is ready to use.
+type Options struct {
+	Concurrency int                 // layouts read at a time; 0: DefaultConcurrency
+	Progress    func(samples int64) // told the number of samples done so far, never by two goroutines at a time
+}
+
+// A file is one file of a data set: the samples [first, end), and the file's layout or why there is none.
+type file struct {
+	first, end int
+	path       string
+	layout     Layout
+	err        error
+}
+
+// A walk reads the layouts of all files of a data set.
+type walk struct {
+	sys       system
+	samples   Samples
+	askBeeGFS func(system, string) (bool, error)
+	next      atomic.Int64 // the chunk to take next
+
+	mu       sync.Mutex
+	done     int64
+	progress func(int64)
+}
+
+// walkFiles calls visit with every file of the data set, from several goroutines at a time. Before that it looks at
+// a spread of 64 files; when none of them has a layout it returns false and visits no file.
+//
+// Errors: ctx's end, as its cause. A file whose layout cannot be read is visited with its error.
+func walkFiles(ctx context.Context, sys system, samples Samples, opt Options, visit func(file)) (found bool, err error) {
+	lustre, beegfs := fileSystems(ctx, sys, samples)
+	if !lustre && !beegfs || ctx.Err() != nil {
+		return false, endOf(ctx)
+	}
+	if opt.Concurrency <= 0 {
+		opt.Concurrency = DefaultConcurrency
+	}
+	w := &walk{sys: sys, samples: samples, progress: opt.Progress}
+	// Asking statfs for every file would cost BeeGFS a request more; a file that is not on it says so.
+	w.askBeeGFS = func(system, string) (bool, error) { return beegfs, nil }
+	var running sync.WaitGroup
+	for range min(opt.Concurrency, w.chunks()) {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				chunk := int(w.next.Add(1) - 1)
+				if chunk >= w.chunks() {
+					return
+				}
+				w.visitChunk(ctx, chunk, visit)
+			}
+		})
+	}
+	running.Wait()
+	return true, endOf(ctx)
+}
+
+func (w *walk) chunks() int { return (w.samples.Len() + chunkSamples - 1) / chunkSamples }
+
+// visitChunk visits the files that start in a chunk of samples; the last may go on behind it.
+func (w *walk) visitChunk(ctx context.Context, chunk int, visit func(file)) {
+	n := w.samples.Len()
+	begin := chunk * chunkSamples
+	end := min(begin+chunkSamples, n)
+	path := w.path(begin)
+	at := begin
+	if begin > 0 && w.path(begin-1) == path {
+		at = w.endOfFile(begin, end, path) // the file started in an earlier chunk
+	}
+	for at < end && ctx.Err() == nil {
+		path = w.path(at)
+		f := file{first: at, end: w.endOfFile(at+1, n, path), path: path}
+		f.layout, f.err = of(w.sys, path, w.askBeeGFS)
+		visit(f)
+		at = f.end
+	}
+	w.tell(end - begin)
+}
+
+// endOfFile returns the first sample in [at, end) that does not lie in the file at path, else end.
+func (w *walk) endOfFile(at, end int, path string) int {
+	for at < end && w.path(at) == path {
+		at++
+	}
+	return at
+}
+
+func (w *walk) path(i int) string { return w.samples.Path(scheduler.SampleID(i)) }
+
+func (w *walk) tell(samples int) {
+	if w.progress == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done += int64(samples)
+	w.progress(w.done)
+}
+
+// fileSystems reports which of Lustre and BeeGFS a spread of the data set's files lies on.
+func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beegfs bool) {
+	n := samples.Len()
+	for i := range min(n, spread) {
+		if ctx.Err() != nil {
+			break
+		}
+		path := samples.Path(scheduler.SampleID(i * n / min(n, spread)))
+		switch magic, _ := sys.magic(path); magic { // a file that is gone tells nothing; the others do
+		case magicBeeGFS:
+			beegfs = true
+		case magicLustre:
+			lustre = true
+		default: // a file system in between that passes the attribute on
+			l, _ := of(sys, path, onBeeGFS)
+			lustre = lustre || l.FileSystem == Lustre
+		}
+	}
+	return lustre, beegfs
+}
+
+func endOf(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("layout: %w", context.Cause(ctx))
+}
