@@ -1,0 +1,141 @@
+package mpicache
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// fakeTier keeps samples in a map, and fails as it is told.
+type fakeTier struct {
+	tierFaults
+	mu      sync.Mutex
+	samples map[scheduler.SampleID][]byte
+	stores  int
+	recalls int
+	ended   bool
+}
+
+type tierFaults struct {
+	broken   bool // nothing works
+	flaky    int  // one in so many reads and writes fails
+	refusing int  // one in so many writes is refused
+}
+
+var errFakeTier = errors.New("the disk fails")
+
+func (f *fakeTier) fails(n int) bool { return f.ended || f.broken || f.flaky > 0 && n%f.flaky == 0 }
+
+func (f *fakeTier) Store(id scheduler.SampleID, b []byte, done func(error)) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stores++
+	if f.refusing > 0 && f.stores%f.refusing == 0 {
+		return false
+	}
+	if f.fails(f.stores) {
+		go done(errFakeTier)
+		return true
+	}
+	delete(f.samples, id)
+	go func() {
+		copied := slices.Clone(b)
+		f.mu.Lock()
+		f.samples[id] = copied
+		f.mu.Unlock()
+		done(nil)
+	}()
+	return true
+}
+
+func (f *fakeTier) Recall(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recalls++
+	b := f.samples[id]
+	if b == nil || f.fails(f.recalls) {
+		go done(errFakeTier)
+		return
+	}
+	go func() {
+		copy(into, b)
+		done(nil)
+	}()
+}
+
+func (f *fakeTier) Erase(scheduler.SampleID) {} // a Store that is under way may still come
+
+func (f *fakeTier) End() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+}
+
+// tier gives every rank a tier of its own. It must be called before trainers come.
+func (c *cluster) tier(sizeBytes int64, faults tierFaults) []*fakeTier {
+	var all []*fakeTier
+	for _, n := range c.nodes {
+		f := &fakeTier{tierFaults: faults, samples: map[scheduler.SampleID][]byte{}}
+		n.cfg.Data[0].Tier, n.cfg.Data[0].TierBytes, n.cfg.Data[0].TierBlockBytes = f, slices.Repeat([]int64{sizeBytes}, len(c.nodes)), 8
+		all = append(all, f)
+	}
+	return all
+}
+
+func (c *cluster) allReads() (n int) {
+	for _, reads := range c.storage.reads {
+		n += reads
+	}
+	return n
+}
+
+// TestTierChangesNoStream checks that a tier, whatever it does, changes nothing but the reads of storage, and that what is recorded of it
+// can be replayed.
+func TestTierChangesNoStream(t *testing.T) {
+	for _, sampler := range []string{"torch", "pads"} {
+		for _, ranks := range []int{1, 2} {
+			without := newCluster(t, ranks, 240, 2000)
+			want := without.train(2, 6, 3, sampler)
+			without.close()
+			for _, tier := range []tierFaults{{}, {refusing: 3}, {flaky: 5}, {broken: true}} {
+				t.Run(fmt.Sprintf("%s/%d-ranks/%+v", sampler, ranks, tier), func(t *testing.T) {
+					cl := newCluster(t, ranks, 240, 2000)
+					log := &strings.Builder{}
+					logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+					for _, n := range cl.nodes {
+						n.cfg.Log = logger
+					}
+					tiers := cl.tier(1<<20, tier)
+					path := cl.record("a")
+					stream := cl.train(2, 6, 3, sampler)
+					cl.closeRecorded()
+					if !slices.Equal(stream, want) {
+						t.Error("the stream differs from that without a tier")
+					}
+					hits := int64(0)
+					for _, r := range cl.records[:3] {
+						hits += r.(epochRecord).TierHits
+					}
+					if works := !tier.broken && tier.flaky == 0; works && (hits == 0 || cl.allReads() >= without.allReads()) {
+						t.Errorf("%d tier hits, %d reads of storage, %d without a tier", hits, cl.allReads(), without.allReads())
+					}
+					if warned := strings.Contains(log.String(), "the tier fails again and again"); warned != tier.broken {
+						t.Errorf("the log says %q", log)
+					}
+					for rank, f := range tiers {
+						if !f.ended {
+							t.Errorf("rank %d: the tier was not given back", rank)
+						}
+						replayed(t, path, rank)
+					}
+				})
+			}
+		}
+	}
+}

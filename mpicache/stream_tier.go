@@ -1,0 +1,79 @@
+package mpicache
+
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// Tier keeps copies of samples on a disk of the node. It is declared here, by its consumer; staging/tier has one. None of its methods
+// waits for the disk, nor calls done itself: that is called once, from any goroutine. What it keeps may be lost at any time, but what
+// comes back is what was stored.
+type Tier interface {
+	// Store writes the sample, whose bytes stay as they are until done is called. It reports false, and does nothing, when
+	// the disk is behind.
+	Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
+	// Recall reads the sample into into, which has its size. Smaller needs are read first. After done, into is not written to.
+	Recall(id scheduler.SampleID, into []byte, need uint64, done func(error))
+	// Erase gives up the sample's room; what is under way goes on.
+	Erase(id scheduler.SampleID)
+	// End gives up the disk: what is under way ends with an error.
+	End()
+}
+
+// keptBytes is what each rank's memory and tier keep together: they keep what one memory of that size would.
+func (d *DataSet) keptBytes() []int64 {
+	kept := slices.Clone(d.PartitionBytes)
+	for r, bytes := range d.TierBytes {
+		kept[r] += bytes
+	}
+	return kept
+}
+
+// store has the tier write a sample that memory gives up.
+func (s *stream) store(c scheduler.Store) {
+	s.reads.Add(1)
+	taken := s.data.Tier.Store(c.ID, s.bytes(c.ID), func(err error) {
+		s.noteTier("a sample is not written to the tier", c.ID, err)
+		s.locked(func() { s.step(scheduler.Stored{ID: c.ID, Err: err}) })
+		s.reads.Done()
+	})
+	if !taken {
+		s.reads.Done()
+		s.queue = append(s.queue, scheduler.Stored{ID: c.ID, Busy: true})
+	}
+}
+
+// recall has the tier read a sample into a place of its own.
+func (s *stream) recall(c scheduler.Recall) {
+	if !s.occupy(c.ID) {
+		s.hungry = true
+		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
+		return
+	}
+	s.reads.Add(1)
+	s.data.Tier.Recall(c.ID, s.bytes(c.ID), c.Need, func(err error) {
+		s.noteTier("a sample is not read from the tier", c.ID, err)
+		s.locked(func() { s.step(scheduler.Recalled{ID: c.ID, Err: err}) })
+		s.reads.Done()
+	})
+}
+
+func (s *stream) noteTier(what string, id scheduler.SampleID, err error) {
+	if err == nil {
+		return
+	}
+	s.node.cfg.Log.Debug(what, "data", s.data.Name, "sample", id, "error", err)
+	s.locked(func() {
+		if !s.tierOver {
+			s.tierErr = err
+		}
+	})
+}
+
+// endTier gives the tier up.
+func (s *stream) endTier() {
+	s.tierOver = true
+	s.node.cfg.Log.Warn("the tier fails again and again; training goes on without it", "data", s.data.Name, "error", s.tierErr)
+	s.data.Tier.End()
+}

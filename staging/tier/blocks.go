@@ -1,0 +1,116 @@
+package tier
+
+import "math/bits"
+
+// blocks says which blocks of a file are free.
+type blocks struct {
+	free []uint64 // a bit for each block
+	some []uint64 // a bit for each word of free that is not 0
+	left int
+	next int // where the search goes on, so that one run is used after another
+}
+
+// extent is some blocks in a row: [start, start+n).
+type extent struct{ start, n uint32 }
+
+// maxBlocks bounds the memory of a disk's bit map to 32 MiB.
+const maxBlocks = 1 << 28
+
+func newBlocks(n int) *blocks {
+	b := &blocks{free: make([]uint64, (n+63)/64), left: n}
+	b.some = make([]uint64, (len(b.free)+63)/64)
+	b.mark(0, n, true)
+	return b
+}
+
+// take takes n blocks, in as many pieces as the next free ones are. It returns false when there are not as many.
+func (b *blocks) take(n int) ([]extent, bool) {
+	if n > b.left {
+		return nil, false
+	}
+	b.left -= n
+	var taken []extent
+	for n > 0 {
+		start := b.find(b.next)
+		length := b.run(start, n)
+		b.mark(start, length, false)
+		taken = append(taken, extent{uint32(start), uint32(length)})
+		b.next = start + length
+		n -= length
+	}
+	return taken, true
+}
+
+// give makes blocks free again.
+func (b *blocks) give(extents []extent) {
+	for _, e := range extents {
+		b.mark(int(e.start), int(e.n), true)
+		b.left += int(e.n)
+	}
+}
+
+// find returns the first free block from a place on, or from the beginning. There must be one.
+func (b *blocks) find(from int) int {
+	word := from / 64
+	if word < len(b.free) {
+		if rest := b.free[word] >> (from % 64); rest != 0 {
+			return from + bits.TrailingZeros64(rest)
+		}
+		word++
+	}
+	at := word / 64
+	if at < len(b.some) {
+		if rest := b.some[at] >> (word % 64); rest != 0 {
+			word += bits.TrailingZeros64(rest)
+			return 64*word + bits.TrailingZeros64(b.free[word])
+		}
+		at++
+	}
+	for ; ; at++ {
+		if at >= len(b.some) {
+			at = 0
+		}
+		if b.some[at] != 0 {
+			word = 64*at + bits.TrailingZeros64(b.some[at])
+			return 64*word + bits.TrailingZeros64(b.free[word])
+		}
+	}
+}
+
+// run returns how many blocks from a free one on are free, at most n.
+func (b *blocks) run(start, n int) int {
+	length := 0
+	for length < n {
+		at := start + length
+		if at/64 >= len(b.free) {
+			break
+		}
+		inWord := 64 - at%64
+		free := min(inWord, bits.TrailingZeros64(^(b.free[at/64] >> (at % 64))))
+		length += free
+		if free < inWord {
+			break
+		}
+	}
+	return min(length, n)
+}
+
+// mark makes blocks free, or not.
+func (b *blocks) mark(start, n int, free bool) {
+	for end := start + n; start < end; {
+		word, bit := start/64, start%64
+		length := min(64-bit, end-start)
+		mask := ^uint64(0) >> (64 - length) << bit
+		if free {
+			b.free[word] |= mask
+		} else {
+			b.free[word] &^= mask
+		}
+		if b.free[word] != 0 {
+			b.some[word/64] |= 1 << (word % 64)
+		} else {
+			b.some[word/64] &^= 1 << (word % 64)
+		}
+		start += length
+	}
+}

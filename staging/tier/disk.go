@@ -1,0 +1,263 @@
+package tier
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+const (
+	// readers keep a node-local NVMe device busy with samples of 100 KB: it has some 100 µs of latency and 3 to 7 GB/s.
+	readers = 8
+	// writers are fewer, so that writing does not hold up reading, which somebody waits for.
+	writers = 2
+	// queuedWrites is how many samples may wait to be written; what comes then is refused.
+	queuedWrites = 256
+	// readTimeout is as long as another rank is waited for (--peer-timeout): then storage is read.
+	readTimeout = 2 * time.Second
+	// writeTimeout is longer: a device that collects its garbage stalls writes for a second or more, and nobody waits for them.
+	writeTimeout = 10 * time.Second
+	// openTimeout bounds how long a folder that does not answer holds up the start.
+	openTimeout = 30 * time.Second
+)
+
+var (
+	errEnded   = errors.New("tier: it was given up")
+	errAbsent  = errors.New("tier: the sample is not in it")
+	errChanged = errors.New("tier: other bytes came back than were written")
+	errSlow    = errors.New("tier: it does not answer in time")
+)
+
+// Options says what a Disk is made of.
+type Options struct {
+	SizeBytes  int64
+	BlockBytes int64 // what samples take a whole number of; see BlockBytes
+	// FileSystem has the file; nil: SystemFileSystem.
+	FileSystem FileSystem
+	// After calls f after d, unless stop is called before; nil: time.AfterFunc.
+	After func(d time.Duration, f func()) (stop func() bool)
+}
+
+// BlockBytes returns a size of blocks that suits a disk of sizeBytes and samples of meanBytes: a power of two of which a sample
+// takes about sixteen, so that half a block each, which is lost, is 3 % of the disk.
+func BlockBytes(sizeBytes, meanBytes int64) int64 {
+	block := int64(512) // the smallest unit of a device
+	for block < 64<<10 && 32*block <= meanBytes || sizeBytes/block > maxBlocks {
+		block *= 2
+	}
+	return block
+}
+
+// A Disk holds samples in a file. All its methods may be called concurrently, and none of them waits for the file, nor calls done
+// itself: that is called exactly once, on another goroutine, and must not block for long.
+type Disk struct {
+	opt  Options
+	file File
+
+	mu      sync.Mutex
+	wake    [2]sync.Cond // by kind: a request is there, or the end
+	queue   [2]requests
+	running map[*request]struct{}
+	seq     uint64
+	blocks  *blocks
+	records map[scheduler.SampleID]*record
+	ended   bool
+	workers sync.WaitGroup
+}
+
+// record is a sample in the file.
+type record struct {
+	sum    uint64 // xxh3 of its bytes
+	first  extent
+	rest   []extent
+	users  int32 // requests that read or write it
+	whole  bool
+	erased bool
+}
+
+// Open makes a Disk in a folder. The caller must End it. It returns an error when the folder cannot be written to, has not
+// as much space, or does not give back what was written.
+func Open(dir string, opt Options) (*Disk, error) {
+	if opt.FileSystem == nil {
+		opt.FileSystem = SystemFileSystem{}
+	}
+	if opt.After == nil {
+		opt.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+	}
+	if opt.BlockBytes < 1 || opt.SizeBytes < opt.BlockBytes || opt.SizeBytes/opt.BlockBytes > maxBlocks {
+		return nil, fmt.Errorf("tier: %d bytes in blocks of %d are no tier", opt.SizeBytes, opt.BlockBytes)
+	}
+	file, err := create(dir, opt)
+	if err != nil {
+		return nil, fmt.Errorf("tier: %w", err)
+	}
+	d := &Disk{
+		opt: opt, file: file, running: map[*request]struct{}{}, records: map[scheduler.SampleID]*record{},
+		blocks: newBlocks(int(opt.SizeBytes / opt.BlockBytes)),
+	}
+	for kind, n := range map[kind]int{reading: readers, writing: writers} {
+		d.wake[kind].L = &d.mu
+		for range n {
+			d.workers.Go(func() { d.work(kind) })
+		}
+	}
+	return d, nil
+}
+
+// create makes and probes the file, or gives up waiting for that.
+func create(dir string, opt Options) (File, error) {
+	type result struct {
+		file File
+		err  error
+	}
+	results, late := make(chan result, 1), make(chan struct{})
+	stop := opt.After(openTimeout, func() { close(late) })
+	go func() {
+		file, err := opt.FileSystem.Create(dir, opt.SizeBytes)
+		if err == nil {
+			if err = probe(file, opt); err != nil {
+				err = errors.Join(err, file.Close())
+			}
+		}
+		results <- result{file, err}
+	}()
+	select {
+	case r := <-results:
+		stop()
+		return r.file, r.err
+	case <-late:
+		go func() {
+			if r := <-results; r.err == nil {
+				_ = r.file.Close() // nothing is in it
+			}
+		}()
+		return nil, fmt.Errorf("%s does not answer", dir)
+	}
+}
+
+// probe writes and reads the first and the last block.
+func probe(file File, opt Options) error {
+	out, in := make([]byte, opt.BlockBytes), make([]byte, opt.BlockBytes)
+	for _, block := range []int64{0, opt.SizeBytes/opt.BlockBytes - 1} {
+		for i := range out {
+			out[i] = byte(int64(i) + block + 1)
+		}
+		if _, err := file.WriteAt(out, block*opt.BlockBytes); err != nil {
+			return err
+		}
+		if _, err := file.ReadAt(in, block*opt.BlockBytes); err != nil {
+			return err
+		}
+		if string(in) != string(out) {
+			return errChanged
+		}
+	}
+	return nil
+}
+
+// Store writes a sample that is not there. It reports false, and does nothing, when there is no room or too many wait already. The
+// bytes must stay as they are until done is called; with nil, the sample is there.
+func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended || len(d.queue[writing]) >= queuedWrites {
+		return false
+	}
+	extents, ok := d.blocks.take(int((int64(len(bytes)) + d.opt.BlockBytes - 1) / d.opt.BlockBytes))
+	if !ok {
+		return false
+	}
+	d.drop(id)
+	r := &record{}
+	if len(extents) > 0 {
+		r.first = extents[0]
+	}
+	if len(extents) > 1 {
+		r.rest = extents[1:]
+	}
+	d.records[id] = r
+	d.enqueue(&request{kind: writing, id: id, record: r, memory: bytes, done: done})
+	return true
+}
+
+// Recall reads a sample into into, which must have its size and belongs to the Disk until done is called. Smaller needs are read first.
+// After an error into is as it was.
+func (d *Disk) Recall(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.records[id]
+	switch {
+	case d.ended:
+		go done(errEnded)
+	case r == nil || !r.whole:
+		go done(errAbsent)
+	default:
+		d.enqueue(&request{kind: reading, id: id, record: r, memory: into, need: need, done: done})
+	}
+}
+
+// Erase gives up a sample's room. What reads or writes it goes on to its end.
+func (d *Disk) Erase(id scheduler.SampleID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drop(id)
+}
+
+// End gives the Disk and its file up. What is under way, and what is asked for later, ends with an error. Ending again does nothing.
+func (d *Disk) End() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return
+	}
+	d.ended = true
+	var over []*request
+	for kind := range d.queue {
+		over = append(over, d.queue[kind]...)
+		d.queue[kind] = nil
+		d.wake[kind].Broadcast()
+	}
+	for q := range d.running {
+		over = append(over, q)
+	}
+	go func() {
+		for _, q := range over {
+			q.end(errEnded, nil)
+		}
+		_ = d.file.Close() // a file that cannot be closed is gone with the process
+	}()
+}
+
+// drop takes a sample out. d.mu is held.
+func (d *Disk) drop(id scheduler.SampleID) {
+	if r := d.records[id]; r != nil {
+		delete(d.records, id)
+		d.eraseRecord(r)
+	}
+}
+
+// eraseRecord gives a record's blocks back as soon as nobody uses them. d.mu is held.
+func (d *Disk) eraseRecord(r *record) {
+	r.erased = true
+	d.giveBack(r)
+}
+
+func (d *Disk) giveBack(r *record) {
+	if r.erased && r.users == 0 {
+		d.blocks.give(append([]extent{r.first}, r.rest...))
+		r.first, r.rest = extent{}, nil
+	}
+}
+
+// enqueue has a worker take a request. d.mu is held.
+func (d *Disk) enqueue(q *request) {
+	q.record.users++
+	q.seq = d.seq
+	d.seq++
+	heap.Push(&d.queue[q.kind], q)
+	d.wake[q.kind].Signal()
+}

@@ -1,0 +1,98 @@
+package tier
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
+)
+
+// FileSystem makes a disk's file. It is an interface so that tests can stand in for a file system that is full, slow or broken.
+type FileSystem interface {
+	// Create makes a file of sizeBytes in a folder, which is gone when it is closed or this process ends. It returns an error when
+	// the folder cannot be written to or has less space.
+	Create(dir string, sizeBytes int64) (File, error)
+}
+
+// A File is a disk's file. It is safe for concurrent use.
+type File interface {
+	// ReadAt reads len(p) bytes at offset off, or returns an error.
+	ReadAt(p []byte, off int64) (int, error)
+	// WriteAt writes len(p) bytes at offset off, or returns an error.
+	WriteAt(p []byte, off int64) (int, error)
+	// Forget has length bytes from off on written to the device, and keeps no copy of them in memory.
+	Forget(off, length int64)
+	// Close gives the file up. Reads and writes under way end as they may.
+	Close() error
+}
+
+// SystemFileSystem is the file system of this machine.
+type SystemFileSystem struct{}
+
+// leftoverPattern matches the names that files have for the moment between their making and the removal of the name, where the file
+// system cannot make them without one.
+const leftoverPattern = ".rankpool-tier-*"
+
+// Create implements FileSystem.
+func (SystemFileSystem) Create(dir string, sizeBytes int64) (File, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if free := int64(st.Bavail) * st.Bsize; free < sizeBytes {
+		return nil, fmt.Errorf("%s has %s free, and the tier is to have %s",
+			dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(sizeBytes)))
+	}
+	leftovers, _ := filepath.Glob(filepath.Join(dir, leftoverPattern)) // a folder with odd letters in its name keeps them
+	for _, path := range leftovers {
+		_ = os.Remove(path) // another rank may have been faster
+	}
+	f, err := createNameless(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := allocate(f, sizeBytes); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return systemFile{f}, nil
+}
+
+func createNameless(dir string) (*os.File, error) {
+	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
+		return f, nil
+	}
+	f, err := os.CreateTemp(dir, leftoverPattern)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// allocate takes the space; on a file system that cannot, writes take it, and may find none.
+func allocate(f *os.File, sizeBytes int64) error {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, sizeBytes)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return f.Truncate(sizeBytes)
+	}
+	return os.NewSyscallError("fallocate", err)
+}
+
+type systemFile struct{ *os.File }
+
+func (f systemFile) Forget(off, length int64) {
+	conn, err := f.SyscallConn()
+	if err == nil {
+		_ = conn.Control(func(fd uintptr) { // a file that is closed has forgotten everything
+			_ = unix.Fadvise(int(fd), off, length, unix.FADV_DONTNEED) // advice; its failure changes nothing
+		})
+	}
+}

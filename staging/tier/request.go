@@ -1,0 +1,217 @@
+package tier
+
+import (
+	"container/heap"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"rankpool/scheduler"
+)
+
+// kind is what a request asks for.
+type kind int
+
+const (
+	reading kind = iota
+	writing
+)
+
+// timeout is how long a request may take, from when a worker takes it.
+func (k kind) timeout() time.Duration {
+	if k == reading {
+		return readTimeout
+	}
+	return writeTimeout
+}
+
+// request is a Store or a Recall under way.
+type request struct {
+	kind   kind
+	id     scheduler.SampleID
+	record *record
+	need   uint64
+	seq    uint64 // order of asking
+
+	mu     sync.Mutex
+	memory []byte
+	over   bool // done was called: memory is not the request's any more
+	done   func(error)
+}
+
+// end tells who asked, unless that was done, and reports whether it was not. With the memory still its own it calls with before.
+func (q *request) end(err error, with func()) bool {
+	q.mu.Lock()
+	if q.over {
+		q.mu.Unlock()
+		return false
+	}
+	q.over = true
+	if with != nil {
+		with()
+	}
+	q.mu.Unlock()
+	q.done(err)
+	return true
+}
+
+// copyOut copies a sample that is to be written out of memory. It reports false when the request is over.
+func (q *request) copyOut(into []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.over {
+		copy(into, q.memory)
+	}
+	return !q.over
+}
+
+// requests is a heap (container/heap): the least need first, equal ones in the order of asking.
+type requests []*request
+
+func (q requests) Len() int { return len(q) }
+
+func (q requests) Less(i, j int) bool {
+	if q[i].need != q[j].need {
+		return q[i].need < q[j].need
+	}
+	return q[i].seq < q[j].seq
+}
+
+func (q requests) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push appends x, a *request, for container/heap.
+func (q *requests) Push(x any) { *q = append(*q, x.(*request)) }
+
+// Pop removes the last element, for container/heap.
+func (q *requests) Pop() any {
+	last := len(*q) - 1
+	r := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return r
+}
+
+// work does requests of a kind until the end. A worker that a request keeps for too long is replaced by another one, and ends when the
+// file lets it go: so a file that answers nothing is known for it after a few time-outs, and there are never more workers than those.
+func (d *Disk) work(k kind) {
+	var buffer []byte
+	for {
+		q := d.take(k)
+		if q == nil {
+			return
+		}
+		if size := len(q.memory); size > cap(buffer) {
+			buffer = make([]byte, size)
+		}
+		if !d.run(q, buffer[:len(q.memory)]) {
+			return
+		}
+	}
+}
+
+// take waits for a request; nil is the end.
+func (d *Disk) take(k kind) *request {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.queue[k]) == 0 && !d.ended {
+		d.wake[k].Wait()
+	}
+	if d.ended {
+		return nil
+	}
+	q := heap.Pop(&d.queue[k]).(*request)
+	d.running[q] = struct{}{}
+	return q
+}
+
+// run does a request by way of a buffer, so that nothing reads or writes the memory of a request that is over. It reports whether the
+// worker is to go on.
+func (d *Disk) run(q *request, buffer []byte) bool {
+	stop := d.opt.After(q.kind.timeout(), func() { d.giveUp(q) })
+	var err error
+	if q.kind == writing {
+		err = d.write(q, buffer)
+	} else {
+		err = d.read(q.record, buffer)
+	}
+	stop()
+	d.release(q, err)
+	if err == nil && q.kind == reading {
+		return q.end(nil, func() { copy(q.memory, buffer) })
+	}
+	return q.end(err, nil)
+}
+
+// giveUp ends a request that takes too long, and starts another worker.
+func (d *Disk) giveUp(q *request) {
+	if !q.end(errSlow, nil) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q.kind == writing {
+		d.forget(q)
+	}
+	if !d.ended {
+		d.workers.Go(func() { d.work(q.kind) })
+	}
+}
+
+// release ends a request's use of its record.
+func (d *Disk) release(q *request, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.running, q)
+	q.record.users--
+	if q.kind == writing && err != nil {
+		d.forget(q)
+	}
+	q.record.whole = q.record.whole || q.kind == writing && err == nil
+	d.giveBack(q.record)
+}
+
+// forget drops the sample that a request was to write. d.mu is held.
+func (d *Disk) forget(q *request) {
+	if d.records[q.id] == q.record {
+		d.drop(q.id)
+	}
+}
+
+func (d *Disk) write(q *request, buffer []byte) error {
+	if !q.copyOut(buffer) {
+		return errEnded
+	}
+	q.record.sum = xxh3.Hash(buffer)
+	return d.each(q.record, buffer, d.file.WriteAt)
+}
+
+// read reads a sample, and checks that it is what was written.
+func (d *Disk) read(r *record, buffer []byte) error {
+	if err := d.each(r, buffer, d.file.ReadAt); err != nil {
+		return err
+	}
+	if xxh3.Hash(buffer) != r.sum {
+		return errChanged
+	}
+	return nil
+}
+
+// each reads or writes a sample piece by piece.
+func (d *Disk) each(r *record, buffer []byte, transfer func([]byte, int64) (int, error)) error {
+	for i := -1; i < len(r.rest) && len(buffer) > 0; i++ {
+		e := r.first
+		if i >= 0 {
+			e = r.rest[i]
+		}
+		off := int64(e.start) * d.opt.BlockBytes
+		piece := buffer[:min(int64(len(buffer)), int64(e.n)*d.opt.BlockBytes)]
+		if _, err := transfer(piece, off); err != nil {
+			return fmt.Errorf("tier: %w", err)
+		}
+		d.file.Forget(off, int64(len(piece)))
+		buffer = buffer[len(piece):]
+	}
+	return nil
+}
