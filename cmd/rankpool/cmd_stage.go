@@ -1,0 +1,288 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"rankpool/mpicache"
+	"rankpool/slurm"
+	"rankpool/staging/copier"
+)
+
+const aboutStage = `Stage brings a data set, or a part of it, into a folder of every node: node-local memory (/dev/shm) or NVMe.
+Every file is read once from storage by the whole job, spread over MPI to the nodes that lack it, written under a
+temporary name, read back, compared and renamed. A second run copies only what is missing or has changed, and an
+interrupted one goes on where it ended.
+
+It is one rank a node: start it with srun or mpirun. By hand it is one process, with --ranks N of N ranks.
+
+Modes:
+  partition  each rank gets its share, balanced by bytes
+  replicate  each rank gets everything
+  pool       each rank of a running cache gets its own samples, the first first, as far as its memory goes; that is before
+             training begins, and DEST is left out (started once a node, or once on the machine of all ranks)
+
+DEST may hold {rank} and {host}. Copies keep their mode and modification time; their checksum and where they came
+from are in the extended attributes user.rankpool.xxh3 and user.rankpool.source.`
+
+// stageOptions are the flags of stage.
+type stageOptions struct {
+	data, dest, mode string
+	ranks            int
+	part             stagePart
+	links, sync      string
+	verify           bool
+	checksum         bool
+	dryRun, json     bool
+	quiet            bool
+	progressSeconds  float64
+	failed           string
+	concurrency      int
+	peerSeconds      int
+	limits           storageOptions
+	prune            bool
+	session          string
+	waitSeconds      float64
+}
+
+func newStageCommand() *cobra.Command {
+	var o stageOptions
+	cmd := &cobra.Command{
+		Use:   "stage --data SRC {--dest DEST | --mode pool} [flags]",
+		Short: "Bring a data set to the memory or NVMe of the nodes",
+		Long:  aboutStage + "\n\n" + exitTable,
+		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet --dest /dev/shm/imagenet --mode replicate\n" +
+			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% --importance losses.npy\n" +
+			"  rankpool run --data imagenet.parquet -- sh -c 'rankpool stage --mode pool --data imagenet && python train.py'",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at := findPlace(os.Getenv)
+			err := o.check(at)
+			if err != nil && at.task > 0 { // the first task says it
+				return &statusError{code: exitCode(err)}
+			}
+			if err != nil {
+				return err
+			}
+			if o.mode == poolMode {
+				return o.stagePool(cmd, at)
+			}
+			return o.stage(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.data, "data", "", "what to stage: a folder, a file, or a manifest (.parquet)")
+	flags.StringVar(&o.dest, "dest", "", "where to: a folder of each rank; {rank} and {host} stand for the rank's number and machine")
+	flags.StringVar(&o.mode, "mode", string(copier.Partition), "which rank gets what: partition, replicate or pool")
+	flags.IntVar(&o.ranks, "ranks", 0,
+		"ranks in this process (default 1); under srun or mpirun every task is one. Pool: the ranks of this machine to wait for")
+	o.part.register(flags)
+	o.limits.registerLimits(flags)
+	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs from DEST that are not this rank's any more")
+	flags.StringVar(&o.links, "links", string(copier.CopyLinks), "symbolic links: copy, follow or skip")
+	flags.StringVar(&o.sync, "fsync", string(copier.SyncEnd), "what is made durable: never, end (the file system, once) or file (each)")
+	flags.BoolVar(&o.verify, "verify", true, "read back what was written, and compare its checksum")
+	flags.BoolVar(&o.checksum, "checksum", false, "also read the copies that are there, and replace those that are damaged")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only say what there is to do")
+	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
+	flags.Float64Var(&o.progressSeconds, "progress", 10, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
+	flags.StringVar(&o.failed, "failed", "", "list what failed in this file (default .rankpool/failed-… in DEST)")
+	flags.IntVar(&o.concurrency, "concurrency", 16, "files that each rank reads at a time")
+	flags.StringVar(&o.session, "session", "",
+		"pool: the session folder of the cache on this machine (default: $RANKPOOL_SESSION, else the Slurm job's)")
+	flags.Float64Var(&o.waitSeconds, "wait", 60, "pool: seconds to wait for the ranks of this machine")
+	flags.IntVar(&o.peerSeconds, "peer-timeout", 30, "seconds after which a silent rank is taken for dead")
+	return cmd
+}
+
+// check validates the flags, and makes the paths absolute.
+func (o *stageOptions) check(at place) (err error) {
+	switch {
+	case o.data == "":
+		return usagef("no data set: name one with --data DIR or --data MANIFEST")
+	case o.ranks < 0:
+		return usagef("--ranks: %d is no number of ranks", o.ranks)
+	case o.progressSeconds < 0:
+		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
+	case o.prune && o.mode != string(copier.Partition):
+		return usagef("--prune removes copies that are another rank's after a new partition: use it with --mode partition")
+	case o.mode == poolMode && (o.limits.maxRate != "" || o.limits.maxOpens != 0):
+		return usagef("--max-storage-rate and --max-opens: a running cache has its own, give them to \"rankpool run\"")
+	case o.mode == poolMode:
+		return o.checkPool()
+	case o.dest == "":
+		return usagef("where should it go? name a folder with --dest DEST")
+	case o.session != "":
+		return usagef("--session names a running cache, which gets samples with --mode pool")
+	case at.tasks > 0 && o.ranks != 0 && o.ranks != at.tasks:
+		return usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+	case o.concurrency < 1:
+		return usagef("--concurrency: %d is no number of files", o.concurrency)
+	case o.peerSeconds < 2:
+		return usagef("--peer-timeout: %d s is too short: ranks say every second that they live", o.peerSeconds)
+	}
+	for _, f := range []struct{ name, value, known string }{
+		{"mode", o.mode, "partition, replicate, pool"}, {"links", o.links, "copy, follow, skip"}, {"fsync", o.sync, "never, end, file"},
+	} {
+		if !strings.Contains(", "+f.known+",", ", "+f.value+",") || f.value == "" {
+			return usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
+		}
+	}
+	if err := cmp.Or(o.part.check(), o.limits.check()); err != nil {
+		return err
+	}
+	for _, path := range []*string{&o.data, &o.dest} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if inside(o.dest, o.data) || inside(o.data, o.dest) {
+		return usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
+	}
+	return nil
+}
+
+// inside says whether path is dir or lies in it, by name.
+func inside(path, dir string) bool {
+	return strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/")
+}
+
+// folder returns the destination of a rank.
+func (o *stageOptions) folder(rank int, host string) string {
+	return filepath.Clean(strings.NewReplacer("{rank}", strconv.Itoa(rank), "{host}", host).Replace(o.dest))
+}
+
+// stage joins the other ranks, and stages; rank 0 speaks for all.
+func (o *stageOptions) stage(cmd *cobra.Command) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	if job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv); at.tasks == 0 && job.InJob() && job.Nodes > 1 {
+		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it with srun to stage on all\n", job.Nodes)
+	}
+	group, err := joinRanks(o.ranks)
+	if err != nil {
+		return err
+	}
+	reports, errs := make([]*copier.Report, len(group)), make([]error, len(group))
+	var all sync.WaitGroup
+	for i, transport := range group {
+		all.Go(func() { reports[i], errs[i] = o.rank(ctx, transport) })
+	}
+	all.Wait()
+	defer func() {
+		for _, transport := range group {
+			_ = transport.Close() // a rank that has not closed too is gone, which was told
+		}
+	}()
+	if err := o.silence(group[0].Rank(), reports[0], errs[0]); group[0].Rank() != 0 {
+		return err
+	}
+	return o.conclude(cmd, reports[0], errs[0])
+}
+
+// joinRanks returns the transports of this process's ranks: its own as a task of a launcher, else n in this process.
+func joinRanks(n int) ([]mpicache.Transport, error) {
+	if tasks, _ := launchedAs(os.Getenv); tasks == 0 {
+		return mpicache.NewLocal(max(1, n)), nil
+	}
+	transport, err := openTransport()
+	return []mpicache.Transport{transport}, err
+}
+
+// rank is one rank's staging.
+func (o *stageOptions) rank(ctx context.Context, transport mpicache.Transport) (*copier.Report, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	rate, _ := o.limits.rate() // checked before
+	opt := copier.Options{
+		Dest: o.folder(transport.Rank(), host), Mode: copier.Mode(o.mode), Host: host,
+		Sync: copier.SyncPolicy(o.sync), NoVerify: !o.verify, Checksum: o.checksum, DryRun: o.dryRun,
+		Readers: o.concurrency, PeerTicks: o.peerSeconds,
+		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.maxOpens, Prune: o.prune,
+	}
+	if transport.Rank() == 0 {
+		show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)
+		defer show.end()
+		opt.Progress = show.update
+		opt.Plan = func(ctx context.Context) (*copier.Plan, error) {
+			return o.part.plan(ctx, o.data, copier.WalkOptions{Links: copier.LinkPolicy(o.links), Concurrency: o.concurrency, Progress: show.walked})
+		}
+	}
+	return copier.Run(ctx, transport, opt)
+}
+
+// silence is the exit of a rank other than 0, which says nothing unless rank 0 is gone.
+func (o *stageOptions) silence(rank int, report *copier.Report, err error) error {
+	var silent *copier.SilentError
+	var ended signalError
+	switch {
+	case errors.As(err, &silent) && silent.Rank == 0, errors.As(err, &ended):
+		return fmt.Errorf("rank %d: %w", rank, err)
+	case err != nil || report.Failed > 0:
+		return &statusError{code: exitError}
+	}
+	return nil
+}
+
+// conclude is rank 0's: the list of what failed, the summary, and the exit code.
+func (o *stageOptions) conclude(cmd *cobra.Command, report *copier.Report, err error) error {
+	listed := o.listFailures(report)
+	if !o.quiet && (err == nil || o.json) {
+		print := printStaged
+		if o.json {
+			print = func(w writer, r *copier.Report) error { return json.NewEncoder(w).Encode(r) }
+		}
+		if failed := print(cmd.OutOrStdout(), report); err == nil {
+			err = failed
+		}
+	}
+	if err != nil {
+		if report.Failed > 0 && listed != "" {
+			return fmt.Errorf("%w (%d items are not staged, see %s)", err, report.Failed, listed)
+		}
+		return err
+	}
+	if report.Failed == 0 {
+		return nil
+	}
+	first := report.Failures[0]
+	return fmt.Errorf("%d items were not staged, the first is %q, which %s; %s", report.Failed, first.Path, first.Reason, seeList(listed))
+}
+
+func seeList(path string) string {
+	if path == "" {
+		return "the list of all could not be written"
+	}
+	return "all are listed in " + path
+}
+
+// listFailures writes the list of what failed and returns its name, "" when nothing did or it cannot be written.
+func (o *stageOptions) listFailures(report *copier.Report) string {
+	if len(report.Failures) == 0 {
+		return ""
+	}
+	path := o.failed
+	if path == "" && len(report.Ranks) > 0 {
+		path = filepath.Join(report.Ranks[0].Dest, ".rankpool", fmt.Sprintf("failed-%d", os.Getpid()))
+		_ = os.MkdirAll(filepath.Dir(path), 0o700) // the next call says why not
+	}
+	if err := os.WriteFile(path, copier.FormatFailures(report.Failures), 0o600); err != nil {
+		fmt.Fprintf(os.Stderr, "rankpool: the list of what failed cannot be written: %v; name another file with --failed\n", err)
+		return ""
+	}
+	report.FailedList = path
+	return path
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"rankpool/benchmarks/npy"
+	"rankpool/scheduler"
+	"rankpool/staging"
+	"rankpool/staging/copier"
+)
+
+// A stagePart says which part of a data set to stage; the zero value is all of it.
+type stagePart struct {
+	list       string
+	nul        bool
+	rows       string
+	top        string
+	importance string
+	root       string
+}
+
+func (p *stagePart) register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.list, "list", "",
+		"stage only the files and folders that this file names, one a line, relative to SRC; -: standard input of rank 0")
+	flags.BoolVarP(&p.nul, "null", "0", false, "the paths of --list end with a NUL byte, as \"find -print0\" writes them")
+	flags.StringVar(&p.rows, "rows", "", "stage only these samples, FROM:TO without TO, in the order of the manifest")
+	flags.StringVar(&p.top, "top", "", "stage only the most important samples: a share (20%), a number, or as many as fit into a size (64GiB)")
+	flags.StringVar(&p.importance, "importance", "", "the samples' importance, for --top: a .npy file, or one number a line")
+	flags.StringVar(&p.root, "root", "", "where the data is now, when a manifest names another folder")
+}
+
+func (p *stagePart) check() error {
+	named := 0
+	for _, flag := range []string{p.list, p.rows, p.top} {
+		if flag != "" {
+			named++
+		}
+	}
+	switch {
+	case named > 1:
+		return usagef("--list, --rows and --top name different parts: give one of them")
+	case (p.top == "") != (p.importance == ""):
+		return usagef("--top and --importance go together, as in: --top 20%% --importance losses.npy")
+	case p.nul && p.list == "":
+		return usagef("--null says how --list is written: name a file with --list")
+	}
+	return nil
+}
+
+// plan makes the plan of the part.
+func (p *stagePart) plan(ctx context.Context, data string, opt copier.WalkOptions) (*copier.Plan, error) {
+	info, err := os.Stat(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", pathless(err), data)
+	}
+	manifest := !info.IsDir() && filepath.Ext(data) == ".parquet"
+	switch {
+	case p.list != "" && manifest:
+		return nil, usagef("--list names paths of a folder, and %s is a manifest: use --rows", data)
+	case p.list != "":
+		return p.listed(ctx, data, opt)
+	case manifest || p.rows != "" || p.top != "":
+		m, err := staging.Open(ctx, data, staging.OpenOptions{Root: p.root})
+		if err != nil {
+			return nil, err
+		}
+		ids, err := p.samples(m)
+		if err != nil {
+			return nil, err
+		}
+		return copier.Select(ctx, copier.System{}, m.Root(), filesOf(m, ids), opt)
+	}
+	return copier.Walk(ctx, copier.System{}, data, opt)
+}
+
+func (p *stagePart) listed(ctx context.Context, data string, opt copier.WalkOptions) (*copier.Plan, error) {
+	part, err := p.readList(data)
+	if err != nil {
+		return nil, err
+	}
+	return copier.Select(ctx, copier.System{}, data, part, opt)
+}
+
+// readList reads the files and folders that --list names, relative to root.
+func (p *stagePart) readList(root string) ([]copier.Selected, error) {
+	in := os.Stdin
+	if p.list != "-" {
+		file, err := os.Open(p.list)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	return copier.ReadList(in, root, p.nul)
+}
+
+// samples returns the ids of the part.
+func (p *stagePart) samples(m *staging.Manifest) ([]int, error) {
+	ids := make([]int, m.Len())
+	for i := range ids {
+		ids[i] = i
+	}
+	switch {
+	case p.rows != "":
+		from, to, found := strings.Cut(p.rows, ":")
+		begin, err1 := strconv.Atoi(cmp.Or(from, "0"))
+		end, err2 := strconv.Atoi(cmp.Or(to, strconv.Itoa(m.Len())))
+		if !found || err1 != nil || err2 != nil || begin < 0 || end < begin || end > m.Len() {
+			return nil, usagef("--rows: %q is no range FROM:TO in 0:%d", p.rows, m.Len())
+		}
+		return ids[begin:end], nil
+	case p.top == "":
+		return ids, nil
+	}
+	scores, err := readImportance(p.importance)
+	if err != nil {
+		return nil, err
+	}
+	if len(scores) != m.Len() {
+		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples", p.importance, len(scores), m.Len())
+	}
+	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) }) // NaN is the least
+	n, err := topCount(p.top, m, ids)
+	return ids[:n], err
+}
+
+// topCount returns how many of ids, the most important first, --top asks for.
+func topCount(top string, m *staging.Manifest, ids []int) (int, error) {
+	if n, err := strconv.Atoi(top); err == nil && n >= 0 {
+		return min(n, len(ids)), nil
+	}
+	limit, err := parseMemory(top)
+	if err != nil {
+		return 0, usagef("--top: %q is no share (20%%), number (1000) or size (64GiB)", top)
+	}
+	if limit.isShare {
+		return int(math.Ceil(limit.share * float64(len(ids)))), nil
+	}
+	left := limit.bytes
+	for n, id := range ids {
+		if left -= m.Size(scheduler.SampleID(id)); left < 0 {
+			return n, nil
+		}
+	}
+	return len(ids), nil
+}
+
+// readImportance reads scores by sample: an array of a .npy file, or one number a line.
+func readImportance(path string) ([]float32, error) {
+	if filepath.Ext(path) == ".npy" {
+		a, err := npy.Read(path)
+		if err != nil {
+			return nil, fmt.Errorf("--importance: %w", err)
+		}
+		if len(a.Shape) != 1 {
+			return nil, fmt.Errorf("--importance: %s is %v, and must have one score a sample", path, a)
+		}
+		return a.Float32s()
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--importance: %w", err)
+	}
+	defer file.Close()
+	var scores []float32
+	lines := bufio.NewScanner(file)
+	for line := 1; lines.Scan(); line++ {
+		score, err := strconv.ParseFloat(strings.TrimSpace(lines.Text()), 32)
+		if err != nil {
+			return nil, fmt.Errorf("--importance: %s, line %d: %q is no number", path, line, lines.Text())
+		}
+		scores = append(scores, float32(score))
+	}
+	return scores, lines.Err()
+}
+
+// filesOf returns the files that hold samples, each once.
+func filesOf(m *staging.Manifest, ids []int) []copier.Selected {
+	var files []copier.Selected
+	seen := map[string]bool{}
+	for _, i := range ids {
+		id := scheduler.SampleID(i)
+		path := m.RelPath(id)
+		if seen[path] {
+			continue
+		}
+		seen[path] = true
+		file := copier.Selected{Path: path, Indexed: true, Size: -1, ModTime: m.ModTime(id)}
+		if m.Format(id) == staging.FormatFile {
+			file.Size = m.Size(id)
+			file.Sum, _ = m.Checksum(id)
+		}
+		files = append(files, file)
+	}
+	return files
+}

@@ -1,0 +1,170 @@
+package mpicache
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// warming is what was staged into memory before training asked for it. It ends when all trainers have opened the data set: then the
+// stager gets what is here, and decides.
+type warming struct {
+	ids    []scheduler.SampleID        // here or coming, in the order in which they were asked for
+	bytes  int64                       // that they take of the partition
+	coming map[scheduler.SampleID]bool // being read
+	begun  bool                        // training has: nothing is taken any more
+	until  time.Time                   // if begun: when what is still coming is given up
+}
+
+// warmPatience is how long the beginning of training waits for reads that staging into memory has begun: they end sooner, unless
+// storage hangs. A request has a few thousand samples, which slow storage reads in that time.
+const warmPatience = 30 * time.Second
+
+// Warmed is the reply to WARM: what became of the samples that it named.
+type Warmed struct {
+	Staged    int           `json:"staged"` // read into this rank's memory
+	Bytes     int64         `json:"bytes"`  // of them
+	Here      int           `json:"here"`   // they were in memory already
+	Elsewhere int           `json:"elsewhere"`
+	NoRoom    int           `json:"no_room"`
+	Failures  []WarmFailure `json:"failures"`
+}
+
+// WarmFailure says why a sample could not be read.
+type WarmFailure struct {
+	Sample scheduler.SampleID `json:"sample"`
+	Reason string             `json:"reason"`
+}
+
+// warmRequest is a WARM under way.
+type warmRequest struct {
+	Warmed
+	conn   *conn
+	ticket uint32
+	coming int
+}
+
+// onWarm reads the samples that this rank owns into memory, as far as its partition goes, and answers when they are here.
+func (s *stream) onWarm(c *conn, ticket uint32, ids []scheduler.SampleID) {
+	s.locked(func() {
+		switch {
+		case s.closed:
+			s.reply(c, appendError(nil, ticket, codeStopping, "the rank is stopping"))
+			return
+		case s.stager != nil || s.warm.begun:
+			s.reply(c, appendError(nil, ticket, codeBegun, "training has begun, and its plan decides what is in memory"))
+			return
+		case s.outOfRange(ids):
+			s.reply(c, appendError(nil, ticket, codeRequest, fmt.Sprintf("data set %s has %d samples", s.data.Name, s.data.Samples)))
+			return
+		}
+		r := &warmRequest{conn: c, ticket: ticket}
+		r.Failures = []WarmFailure{}
+		for _, id := range ids {
+			s.warmOne(r, id)
+		}
+		s.answerWarm(r)
+	})
+}
+
+// warmOne begins to read a sample, if it may be in this rank's memory.
+func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
+	w, t := &s.warm, s.node.cfg.Transport
+	bytes := Footprint(s.data.Size(id))
+	switch {
+	case scheduler.Owner(id, t.Size()) != t.Rank():
+		r.Elsewhere++
+		return
+	case s.place[id] != noPlace:
+		r.Here++
+		return
+	case w.bytes+bytes > s.data.PartitionBytes[t.Rank()] || !s.occupy(id):
+		r.NoRoom++
+		return
+	}
+	if w.coming == nil {
+		w.coming = map[scheduler.SampleID]bool{}
+	}
+	w.ids, w.bytes, w.coming[id] = append(w.ids, id), w.bytes+bytes, true
+	r.coming++
+	s.reads.Add(1)
+	off := s.place[id]
+	s.data.Storage.Fetch(id, s.bytes(id), uint64(len(w.ids)), func(err error) {
+		s.locked(func() { s.warmRead(r, id, off, err) })
+		s.reads.Done()
+	})
+}
+
+// warmRead takes the end of a read into the place at off.
+func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, err error) {
+	r.coming--
+	w := &s.warm
+	if !w.coming[id] { // it was given up, and has no place any more
+		s.node.free(off)
+		r.fail(id, "training began before it was read")
+		s.answerWarm(r)
+		return
+	}
+	delete(w.coming, id)
+	if err != nil {
+		s.vacate(id)
+		w.ids = slices.DeleteFunc(w.ids, func(other scheduler.SampleID) bool { return other == id })
+		w.bytes -= Footprint(s.data.Size(id))
+		r.fail(id, err.Error())
+	} else {
+		r.Staged++
+		r.Bytes += s.data.Size(id)
+	}
+	s.answerWarm(r)
+	if w.begun && len(w.coming) == 0 && !s.closed {
+		s.opened()
+	}
+}
+
+func (r *warmRequest) fail(id scheduler.SampleID, reason string) {
+	r.Failures = append(r.Failures, WarmFailure{id, reason})
+}
+
+// answerWarm answers when nothing is coming any more.
+func (s *stream) answerWarm(r *warmRequest) {
+	if r.coming == 0 {
+		s.reply(r.conn, appendJSON(nil, KindWarm+replyTo, r.ticket, r.Warmed))
+	}
+}
+
+// cooled ends the warming of a data set that all trainers have opened. It reports false while reads are under way: the last of them
+// goes on, or tick.
+func (s *stream) cooled(now time.Time) bool {
+	if w := &s.warm; !w.begun {
+		w.begun, w.until = true, now.Add(warmPatience)
+	}
+	return len(s.warm.coming) == 0
+}
+
+// giveUpWarm lets training begin without what storage has not given in time. The places of that are given back when it has.
+func (s *stream) giveUpWarm(now time.Time) {
+	w := &s.warm
+	if !w.begun || len(w.coming) == 0 || now.Before(w.until) {
+		return
+	}
+	s.node.cfg.Log.Warn("storage does not answer; training begins without samples that were being staged",
+		"data", s.data.Name, "samples", len(w.coming))
+	for id := range w.coming {
+		s.place[id] = noPlace
+	}
+	w.ids = slices.DeleteFunc(w.ids, func(id scheduler.SampleID) bool { return w.coming[id] })
+	w.coming = nil
+	s.opened()
+}
+
+// takeWarm gives the new stager what was warmed.
+func (s *stream) takeWarm() {
+	here := s.warm.ids
+	s.warm = warming{begun: true}
+	if len(here) > 0 {
+		s.node.cfg.Log.Info("training begins with samples that were staged into memory", "data", s.data.Name, "samples", len(here))
+		s.step(scheduler.Preloaded{IDs: here})
+	}
+}

@@ -1,0 +1,363 @@
+package copier
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"rankpool/staging"
+)
+
+// Run stages; all ranks of peers call it, each with its own destination, and the other options alike. It returns the same report on all
+// ranks. Items that could not be staged are in the report, and are no error of Run.
+//
+// Errors: what ended it before its end, one sentence: the source cannot be walked, a destination that takes nothing more
+// (*DestinationError), two ranks of a replication with one destination, a rank that fell silent, ctx's cause. The error of another rank
+// begins with that rank's number. What was staged until then stays, and the report says how much that is.
+//
+// peers must not be used for anything else, before or after, except to be closed.
+func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
+	if !filepath.IsAbs(opt.Dest) {
+		panic(fmt.Sprintf("copier: the destination %q is no absolute path", opt.Dest))
+	}
+	life, die := context.WithCancelCause(context.WithoutCancel(ctx)) // ends when the other ranks are gone
+	defer die(nil)
+	staging, abort := context.WithCancelCause(life)
+	defer abort(nil)
+	defer context.AfterFunc(ctx, func() { abort(context.Cause(ctx)) })()
+	s := &session{opt: opt.defaults(), begin: time.Now(), life: life, die: die}
+	s.beats, s.silent = make([]beat, peers.Size()), make([]int, peers.Size())
+	s.t = newTransfer(staging, s.opt)
+	s.g = newGroup(peers, abort, map[byte]func(int, []byte){
+		kindHead: s.t.announced, kindTaken: s.t.taken, kindBeat: s.heard,
+	})
+	s.t.g = s.g
+	stopBeating := s.startBeating()
+	defer stopBeating()
+	err := s.stage(staging)
+	if other := (abortError{}); err != nil && !errors.As(err, &other) {
+		s.g.tell(err)
+	}
+	if err != nil && s.dest != nil && !s.opt.DryRun {
+		_ = s.opt.Target.Remove(s.dest.token(s.g.Rank())) // the next run removes it otherwise
+	}
+	report, lost := s.conclude(err)
+	if err == nil { // another rank may have failed in its last steps: it said so before it reported
+		err = context.Cause(staging)
+	}
+	if err == nil {
+		err = lost
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil { // not what another rank says that was told to end too
+		err = cause
+	}
+	return report, err
+}
+
+// A session is one run of staging at a rank.
+type session struct {
+	opt   *Options
+	g     *group
+	t     *transfer
+	begin time.Time
+	life  context.Context
+	die   context.CancelCauseFunc
+
+	plan  *Plan
+	dest  *destination
+	owned set
+	need  set
+	extra []Failure // of folders and links
+
+	stale  []string // copies that are not this partition's
+	pruned int64
+
+	watch
+}
+
+// A call is what rank 0 tells the others to begin with.
+type call struct {
+	Run  string
+	Plan *Plan
+}
+
+// lack is what a rank says it needs.
+type lack struct {
+	Need  set
+	Bytes int64
+	Dest  string
+	Told  bool // by a token in Dest that it writes there
+}
+
+// stage does it all but the end.
+func (s *session) stage(ctx context.Context) error {
+	if err := s.survey(ctx); err != nil {
+		return err
+	}
+	failed, err := s.prepare()
+	s.extra = failed
+	if err != nil {
+		return err
+	}
+	lacks, err := s.exchange(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.sweep(ctx, lacks); err != nil || s.opt.DryRun {
+		return err
+	}
+	if err := s.dest.room(s.needBytes); err != nil {
+		return err
+	}
+	if err := s.alone(); err != nil {
+		return err
+	}
+	if err := s.transfer(lacks); err != nil {
+		return err
+	}
+	if err := s.placeLinks(ctx); err != nil {
+		return err
+	}
+	if _, err := collect(ctx, s.g, kindDone, true); err != nil {
+		return err
+	}
+	settled := true
+	if err := spread(ctx, s.g, kindSettle, &settled); err != nil {
+		return err
+	}
+	s.extra = append(s.extra, s.dest.settle()...)
+	return s.makeDurable()
+}
+
+// transfer brings the files.
+func (s *session) transfer(lacks []lack) error {
+	needs := make([]set, len(lacks))
+	for rank, l := range lacks {
+		needs[rank] = l.Need
+	}
+	hand := readers(s.plan, needs, s.g.Rank(), s.opt.CutBytes)
+	s.t.plan, s.t.dest, s.t.need = s.plan, s.dest, s.need
+	s.t.layoutOf = s.opt.Source.Layouts(s.plan.Root)
+	s.t.limit = staging.NewRateLimit(s.opt.MaxBytesPerSecond*hand.bytesShare, s.opt.MaxOpensPerSecond*hand.opensShare)
+	return s.t.run(hand)
+}
+
+// survey gets the plan, and looks what this rank has of it.
+func (s *session) survey(ctx context.Context) error {
+	var c call
+	if s.g.Rank() == 0 {
+		plan, err := s.opt.Plan(ctx)
+		if err != nil {
+			return err
+		}
+		id := make([]byte, 6)
+		_, _ = rand.Read(id) // never fails, as its documentation says
+		c = call{hex.EncodeToString(id), plan}
+	}
+	if err := spread(ctx, s.g, kindPlan, &c); err != nil {
+		return err
+	}
+	s.plan = c.Plan
+	s.dest = &destination{
+		fsys: s.opt.Target, root: s.opt.Dest, run: c.Run, rank: s.g.Rank(), plan: c.Plan, sync: s.opt.Sync, verify: !s.opt.NoVerify,
+		cutBytes: s.opt.CutBytes,
+	}
+	s.owned = owned(c.Plan, s.opt.Mode, s.g.Rank(), s.g.Size())
+	s.need, s.needBytes = s.dest.survey(s.owned, s.opt.Checksum)
+	return nil
+}
+
+// prepare readies the destination, unless nothing is to be written there.
+func (s *session) prepare() ([]Failure, error) {
+	if s.opt.DryRun {
+		return nil, nil
+	}
+	if s.need.count() == 0 && !s.opt.Prune && s.dest.isReady() {
+		if s.opt.Mode == Partition && s.g.Size() > 1 {
+			_ = s.dest.tell() // the others are told that it is not there
+		}
+		return nil, nil
+	}
+	return s.dest.prepare()
+}
+
+// exchange tells all ranks what each lacks.
+func (s *session) exchange(ctx context.Context) ([]lack, error) {
+	all, err := collect(ctx, s.g, kindNeed, lack{s.need, s.needBytes, s.opt.Dest, s.dest.told})
+	if err != nil {
+		return nil, err
+	}
+	if err := spread(ctx, s.g, kindNeeds, &all); err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		s.allItems.Add(l.Need.count())
+		s.allBytes.Add(l.Bytes)
+	}
+	return all, nil
+}
+
+// alone makes sure that a replica is not written by two ranks.
+func (s *session) alone() error {
+	if s.opt.Mode != Replicate || s.need.count() == 0 {
+		return nil
+	}
+	others, err := s.dest.sharers(s.g.Size())
+	if err != nil {
+		return &DestinationError{s.dest.root, err}
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("copier: rank %d writes to %s too: give every rank a folder of its own with {rank} or {host} in --dest, "+
+			"as in --dest %s/{rank}", others[0], s.dest.root, s.dest.root)
+	}
+	return nil
+}
+
+// placeLinks makes the symbolic links, and the further names of files.
+func (s *session) placeLinks(ctx context.Context) error {
+	for i := range s.plan.Items {
+		item := &s.plan.Items[i]
+		if item.Kind == Regular || item.Kind == Folder || !s.need.has(i) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		place := s.dest.symlink
+		if item.Kind == HardLink {
+			place = s.dest.hardLink
+		}
+		err := place(i, item)
+		s.t.stats.settled.Add(1)
+		switch {
+		case err == nil:
+			s.t.stats.copied.Add(1)
+		case isFatal(err):
+			s.t.fail(item, err)
+			return &DestinationError{s.dest.root, err}
+		default:
+			s.t.fail(item, err)
+		}
+	}
+	return nil
+}
+
+func (s *session) makeDurable() error {
+	if err := s.dest.index.close(); err != nil {
+		return &DestinationError{s.dest.root, err}
+	}
+	if s.opt.Sync == SyncNever || s.t.stats.copied.Load() == 0 {
+		return nil
+	}
+	if err := s.opt.Target.SyncAll(s.dest.root); err != nil {
+		return &DestinationError{s.dest.root, err}
+	}
+	return nil
+}
+
+// conclude brings the ranks' reports together. It returns an error when rank 0 is gone, or ranks are.
+func (s *session) conclude(err error) (*Report, error) {
+	own := s.ownReport(err)
+	all, lost := collect(s.life, s.g, kindReport, own)
+	report := &Report{}
+	if lost == nil && s.g.Rank() == 0 {
+		report = s.total(all)
+	}
+	if lost == nil {
+		lost = spread(s.life, s.g, kindEnd, report)
+	}
+	if lost != nil {
+		report = s.total([]RankReport{own})
+	}
+	report.Seconds = time.Since(s.begin).Seconds()
+	return report, lost
+}
+
+// ownReport counts at this rank. After an error what is left of its files was not reached, and has failed.
+func (s *session) ownReport(err error) RankReport {
+	stats := &s.t.stats
+	r := RankReport{
+		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest, Copied: stats.copied.Load(), Failed: stats.failed.Load(),
+		Bytes: stats.bytes.Load(), StorageReads: stats.storageReads.Load(), StorageBytes: stats.storageBytes.Load(),
+		Released: stats.released.Load(), Stale: int64(len(s.stale)), Pruned: s.pruned,
+		StalePaths: s.stale[:min(len(s.stale), shownStale)],
+	}
+	s.t.mu.Lock()
+	r.Failures = append(slices.Clone(s.t.failures), s.extra...)
+	r.Targets = maps.Clone(s.t.targets)
+	s.t.mu.Unlock()
+	r.Failed += int64(len(s.extra))
+	if s.need == nil {
+		return r
+	}
+	lacking := s.need.count()
+	r.Skipped = s.owned.count() - lacking
+	if s.opt.DryRun {
+		r.Copied, r.Bytes = lacking, s.needBytes
+		return r
+	}
+	if err == nil {
+		return r
+	}
+	r.Failed += lacking - stats.settled.Load()
+	failed := map[string]bool{}
+	for _, f := range r.Failures {
+		failed[f.Path] = true
+	}
+	for i := range s.plan.Items {
+		item := &s.plan.Items[i]
+		if s.need.has(i) && !failed[item.Path] && !s.dest.isCurrent(item, false) {
+			r.Failures = append(r.Failures, Failure{item.Path, r.Rank, "was not reached"})
+		}
+	}
+	return r
+}
+
+// total adds the ranks' reports up.
+func (s *session) total(ranks []RankReport) *Report {
+	sum := &Report{DryRun: s.opt.DryRun, Mode: s.opt.Mode, Ranks: ranks}
+	for i := range ranks {
+		r := &ranks[i]
+		sum.Copied += r.Copied
+		sum.Skipped += r.Skipped
+		sum.Failed += r.Failed
+		sum.Bytes += r.Bytes
+		sum.StorageReads += r.StorageReads
+		sum.StorageBytes += r.StorageBytes
+		sum.Released += r.Released
+		sum.Stale += r.Stale
+		sum.Pruned += r.Pruned
+		sum.StalePaths = append(sum.StalePaths, r.StalePaths...)
+		sum.Failures = append(sum.Failures, r.Failures...)
+		for target, sizeBytes := range r.Targets {
+			if sum.Targets == nil {
+				sum.Targets = map[string]int64{}
+			}
+			sum.Targets[target] += sizeBytes
+		}
+		r.Failures, r.Targets, r.StalePaths = nil, nil, nil
+	}
+	if s.plan != nil {
+		sum.SourceFolder = s.plan.Root
+		sum.Failed += int64(len(s.plan.Failed))
+		sum.Failures = append(sum.Failures, s.plan.Failed...)
+		for i := range s.plan.Items {
+			if s.plan.Items[i].Kind != Folder {
+				sum.TotalItems++
+			}
+			if s.plan.Items[i].Kind == Regular {
+				sum.TotalBytes += s.plan.Items[i].Size
+			}
+		}
+	}
+	slices.SortStableFunc(sum.Failures, func(a, b Failure) int { return cmp.Compare(a.Path, b.Path) })
+	sum.Failures = slices.CompactFunc(sum.Failures, func(a, b Failure) bool { return a.Path == b.Path })
+	return sum
+}
