@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"rankpool/scheduler"
+	"rankpool/staging"
+	"rankpool/staging/copier"
+	"rankpool/staging/pack"
+)
+
+const aboutPack = `Pack writes a data set as tar shards (pack-000000.tar, …) and a manifest (rankpool.parquet) into DEST, which all ranks
+see, in order of importance or of chance or as it is: the next job reads it from the front by few, long reads.
+
+Samples are called 000000000, 000000001, … in the packed order, which is also their ids; their members keep their
+extensions, and the label of a class is a .cls member, as WebDataset has it. "rankpool run --data DEST" opens the pack.
+
+Every shard is written under a temporary name, read back, compared and renamed, and the manifest comes last: a pack
+that has one is complete. A second run with the same flags keeps the shards that are there, and writes the others.
+
+Started by srun or mpirun, all ranks read and write, and rank 0 writes the manifest.`
+
+// packOptions are the flags of pack.
+type packOptions struct {
+	data, dest, root  string
+	order, importance string
+	seed              uint64
+	shardSize         string
+	ranks             int
+	sync              string
+	dryRun, json      bool
+	quiet             bool
+	progressSeconds   float64
+	concurrency       int
+
+	shardBytes int64
+}
+
+func newPackCommand() *cobra.Command {
+	var o packOptions
+	cmd := &cobra.Command{
+		Use:   "pack --data SRC --dest DEST [flags]",
+		Short: "Write a data set as tar shards, the most important samples first",
+		Long:  aboutPack + "\n\n" + exitTable,
+		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool pack --data /lustre/imagenet/train --dest /lustre/imagenet-packed --order random\n" +
+			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy --shard-size 1GiB",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at := findPlace(os.Getenv)
+			err := o.check(at)
+			if err != nil && at.task > 0 { // the first task says it
+				return &statusError{code: exitCode(err)}
+			}
+			if err != nil {
+				return err
+			}
+			return o.pack(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.data, "data", "", "what to pack: a folder, or a manifest (.parquet)")
+	flags.StringVar(&o.dest, "dest", "", "where to: a new folder, or one with a pack that was begun")
+	flags.StringVar(&o.root, "root", "", "where the data is now, when a manifest names another folder")
+	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or manifest (default importance with --importance, else manifest)")
+	flags.StringVar(&o.importance, "importance", "", "the samples' importance: a .npy file, or one number a line, in the order of the manifest")
+	flags.Uint64Var(&o.seed, "seed", 0, "what --order random begins from")
+	flags.StringVar(&o.shardSize, "shard-size", humanize.IBytes(pack.DefaultShardBytes), "how large a shard may be")
+	flags.IntVar(&o.ranks, "ranks", 0, "ranks in this process (default 1); under srun or mpirun every task is one")
+	flags.StringVar(&o.sync, "fsync", string(copier.SyncEnd), "what is made durable: never, end (the file system, before the manifest is written) or file (each shard too)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only say what there is to do")
+	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
+	flags.Float64Var(&o.progressSeconds, "progress", 10, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
+	flags.IntVar(&o.concurrency, "concurrency", 0, "reads that each rank has under way (default: as many as make it faster)")
+	return cmd
+}
+
+// check validates the flags, and makes the paths absolute.
+func (o *packOptions) check(at place) (err error) {
+	if o.order == "" {
+		o.order = "manifest"
+		if o.importance != "" {
+			o.order = "importance"
+		}
+	}
+	switch {
+	case o.data == "":
+		return usagef("no data set: name one with --data DIR or --data MANIFEST")
+	case o.dest == "":
+		return usagef("where should it go? name a folder with --dest DEST")
+	case !slices.Contains([]string{"importance", "random", "manifest"}, o.order):
+		return usagef("--order: %q is not one of importance, random, manifest", o.order)
+	case (o.order == "importance") != (o.importance != ""):
+		return usagef("--order importance and --importance go together, as in: --order importance --importance losses.npy")
+	case !slices.Contains([]string{"never", "end", "file"}, o.sync):
+		return usagef("--fsync: %q is not one of never, end, file", o.sync)
+	case o.ranks < 0:
+		return usagef("--ranks: %d is no number of ranks", o.ranks)
+	case at.tasks > 0 && o.ranks != 0 && o.ranks != at.tasks:
+		return usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+	case o.progressSeconds < 0:
+		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
+	case o.concurrency < 0:
+		return usagef("--concurrency: %d is no number of reads", o.concurrency)
+	}
+	if o.shardBytes, err = parseSize(o.shardSize); err != nil || o.shardBytes == 0 {
+		return usagef("--shard-size: %q is no size such as 256MiB or 1GiB", o.shardSize)
+	}
+	for _, path := range []*string{&o.data, &o.dest} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if inside(o.dest, o.data) || inside(o.data, o.dest) {
+		return usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
+	}
+	return nil
+}
+
+// pack joins the other ranks, and packs; rank 0 speaks for all. The others end well in any case: mpirun would kill rank 0
+// in the middle of its last sentence.
+func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	transports, err := joinRanks(o.ranks)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, transport := range transports {
+			_ = transport.Close() // a rank that has not closed too is gone, which was told
+		}
+	}()
+	var others sync.WaitGroup
+	defer others.Wait()
+	var first *staging.Group
+	for _, transport := range transports {
+		group := staging.NewGroup(transport)
+		if group.Rank() == 0 {
+			first = group
+			continue
+		}
+		others.Go(func() { pack.Serve(ctx, group, staging.DefaultScanConcurrency) })
+	}
+	if transports[0].Rank() > 0 {
+		return nil
+	}
+	defer first.Dismiss()
+	report, err := o.lead(ctx, first)
+	if err != nil || o.quiet && !o.json {
+		return err
+	}
+	if o.json {
+		return json.NewEncoder(out).Encode(report)
+	}
+	return o.print(out, report)
+}
+
+// lead is rank 0's part.
+func (o *packOptions) lead(ctx context.Context, group *staging.Group) (*pack.Report, error) {
+	m, err := o.open(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	order, err := o.ids(m)
+	if err != nil {
+		return nil, err
+	}
+	show := newPackProgress(os.Stderr, o.quiet, o.progressSeconds)
+	defer show.end()
+	return pack.Run(ctx, m, pack.Options{
+		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Sync: copier.SyncPolicy(o.sync), Concurrency: o.concurrency,
+		DryRun: o.dryRun, Group: group, Progress: show.update,
+	})
+}
+
+// open opens the data set. A folder is scanned: all of it will be read, so a cached manifest would save little.
+func (o *packOptions) open(ctx context.Context, group *staging.Group) (*staging.Manifest, error) {
+	splits, err := staging.Splits(o.data)
+	if err != nil {
+		return nil, err
+	}
+	if len(splits) > 0 {
+		return nil, fmt.Errorf("%s holds the data sets %s: pack one at a time, as in --data %s",
+			o.data, strings.Join(splits, ", "), filepath.Join(o.data, splits[0]))
+	}
+	show := newScanProgress(os.Stderr, o.quiet || o.progressSeconds == 0)
+	defer show.end()
+	return staging.Open(ctx, o.data, staging.OpenOptions{
+		ScanOptions: staging.ScanOptions{Group: group, Progress: show.update}, Root: o.root, NoCache: true,
+	})
+}
+
+// ids returns the samples in the order in which they are packed.
+func (o *packOptions) ids(m *staging.Manifest) ([]scheduler.SampleID, error) {
+	switch o.order {
+	case "random":
+		return pack.Shuffled(m.Len(), o.seed), nil
+	case "manifest":
+		return nil, nil
+	}
+	scores, err := readImportance(o.importance)
+	if err != nil {
+		return nil, err
+	}
+	if len(scores) != m.Len() {
+		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples", o.importance, len(scores), m.Len())
+	}
+	return pack.ByImportance(scores), nil
+}
+
+// print prints the summary.
+func (o *packOptions) print(w io.Writer, r *pack.Report) error {
+	packed, rate := "packed:  ", fmt.Sprintf(" (%s/s)", humanize.IBytes(uint64(float64(r.Bytes)/max(r.Seconds, 1e-3))))
+	if r.DryRun {
+		packed, rate = "to pack: ", ""
+	}
+	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\nkept:     %s, %s\nseconds:  %.2f\n",
+		humanize.Comma(int64(r.Samples)), humanize.IBytes(uint64(r.SampleBytes)), o.order, humanize.Comma(int64(r.Shards)),
+		packed, plural(r.Packed, "shard"), humanize.IBytes(uint64(r.Bytes)), rate,
+		plural(r.Kept, "shard"), humanize.IBytes(uint64(r.KeptBytes)), r.Seconds)
+	if err == nil && r.Ranks > 1 {
+		_, err = fmt.Fprintf(w, "ranks:    %d\n", r.Ranks)
+	}
+	if err == nil && !r.DryRun {
+		_, err = fmt.Fprintf(w, "manifest: %s\n", r.Manifest)
+	}
+	return err
+}
+
+// A packProgress shows how far packing is: a bar on a terminal, else a line every so often.
+type packProgress struct{ *stageProgress }
+
+func newPackProgress(to *os.File, quiet bool, seconds float64) packProgress {
+	p := packProgress{newStageProgress(to, quiet, seconds)}
+	if p.bar != nil {
+		p.bar.Describe("packing")
+	}
+	return p
+}
+
+// update shows how far all ranks are.
+func (p packProgress) update(at pack.Progress) {
+	if p.bar != nil {
+		p.stageProgress.update(copier.Progress{Bytes: at.Bytes, AllBytes: at.AllBytes})
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.every <= 0 || time.Since(p.last) < p.every {
+		return
+	}
+	p.last = time.Now()
+	took := time.Since(p.begin).Seconds()
+	fmt.Fprintf(p.to, "rankpool: packed %d of %s, %s of %s (%.0f %%) in %.0f s (%s/s)\n", at.Shards, plural(at.AllShards, "shard"),
+		humanize.IBytes(uint64(at.Bytes)), humanize.IBytes(uint64(at.AllBytes)), 100*float64(at.Bytes)/float64(max(at.AllBytes, 1)),
+		took, humanize.IBytes(uint64(float64(at.Bytes)/took)))
+}

@@ -1,0 +1,409 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+	"rankpool/staging"
+)
+
+// TestMain packs and kills itself when a test has started it for that: TestKilledPackGoesOn.
+func TestMain(m *testing.M) {
+	if src := os.Getenv("PACK_AND_DIE"); src != "" {
+		packAndDie(src, os.Getenv("PACK_DEST"))
+	}
+	os.Exit(m.Run())
+}
+
+// A dyingFile kills the process at a write.
+type dyingFile struct{ *os.File }
+
+func (f dyingFile) Write(p []byte) (int, error) {
+	_, _ = f.File.Write(p[:len(p)/2])
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func packAndDie(src, dest string) {
+	m, err := staging.Scan(context.Background(), src, staging.ScanOptions{})
+	if err != nil {
+		panic(err)
+	}
+	var made atomic.Int64
+	_, err = Run(context.Background(), m, Options{Dest: dest, ShardBytes: 10 << 10, create: func(dir, name string) (output, error) {
+		file, err := os.CreateTemp(dir, "."+name+".*")
+		if made.Add(1) == 6 {
+			return dyingFile{file}, err
+		}
+		return file, err
+	}})
+	panic(err) // it should not come so far
+}
+
+func TestKilledPackGoesOn(t *testing.T) {
+	by := startPython(t)
+	src, dest := numbered(t, 60), filepath.Join(t.TempDir(), "dest")
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), "PACK_AND_DIE="+src, "PACK_DEST="+dest)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the packer was not killed: %v, %s", err, out)
+	}
+	half := files(t, dest)
+	if _, found := half[staging.ManifestName]; found {
+		t.Fatal("an incomplete pack has a manifest")
+	}
+	m := scan(t, src)
+	opt := Options{Dest: dest, ShardBytes: 10 << 10}
+	dry := opt
+	dry.DryRun = true
+	looked := pack(t, m, dry)
+	if !maps.Equal(half, files(t, dest)) {
+		t.Error("a dry run has changed the folder")
+	}
+	report := pack(t, m, opt)
+	if report.Kept < 4 || report.Packed < 1 || report.Kept+report.Packed != report.Shards || looked.Kept != report.Kept {
+		t.Errorf("report %+v, of the dry run %+v", report, looked)
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	pack(t, m, Options{Dest: whole, ShardBytes: 10 << 10})
+	if !maps.Equal(shardsOf(t, dest), shardsOf(t, whole)) {
+		t.Error("a pack that went on differs from one that was not killed")
+	}
+	for name := range files(t, dest) {
+		if isTemp(name) {
+			t.Errorf("%s was left", name)
+		}
+	}
+	checkPack(t, by, m, AsIs(m.Len()), dest)
+	if again := pack(t, m, opt); again.Packed != 0 || again.Kept != again.Shards || again.Bytes != 0 {
+		t.Errorf("a run over a complete pack: %+v", again)
+	}
+}
+
+// A failingFile fails at a write.
+type failingFile struct {
+	*os.File
+	err error
+}
+
+func (f failingFile) Write([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "write", Path: f.Name(), Err: f.err}
+}
+
+func TestDestinationFails(t *testing.T) {
+	by := startPython(t)
+	m := scan(t, numbered(t, 60))
+	for _, c := range []struct {
+		err      error
+		sentence string
+	}{
+		{unix.ENOSPC, ": free some, then run the same command again"},
+		{unix.EDQUOT, "the quota at "},
+		{unix.EROFS, " is on a read-only file system: name a folder"},
+		{unix.EIO, " cannot be written to: input/output error"},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			dest := filepath.Join(t.TempDir(), "dest")
+			var made atomic.Int64
+			opt := Options{Dest: dest, ShardBytes: 10 << 10}
+			opt.create = func(dir, name string) (output, error) {
+				switch file, err := os.CreateTemp(dir, "."+name+".*"); {
+				case made.Add(1) < 4:
+					return file, err
+				case errors.Is(c.err, unix.EROFS):
+					_ = os.Remove(file.Name())
+					return nil, &fs.PathError{Op: "open", Path: name, Err: c.err}
+				default:
+					return failingFile{file, c.err}, err
+				}
+			}
+			_, err := Run(context.Background(), m, opt)
+			wantError(t, err, c.sentence, dest)
+			if !errors.Is(err, c.err) {
+				t.Errorf("%v is not %v", err, c.err)
+			}
+			for name := range files(t, dest) {
+				if isTemp(name) || name == staging.ManifestName {
+					t.Errorf("%s was left", name)
+				}
+			}
+			opt.create = nil
+			if report := pack(t, m, opt); report.Kept == 0 {
+				t.Errorf("nothing was kept: %+v", report)
+			}
+			checkPack(t, by, m, AsIs(m.Len()), dest)
+		})
+	}
+	_, err := Run(context.Background(), m, Options{Dest: filepath.Join(m.Path(0), "dest")})
+	wantError(t, err, " cannot be written to: not a directory")
+}
+
+// A lossyFile loses what is written to it.
+type lossyFile struct{ *os.File }
+
+func (f lossyFile) Write(p []byte) (int, error) {
+	other := append([]byte(nil), p...)
+	other[blockBytes] ^= 1 // in the first sample
+	return f.File.Write(other)
+}
+
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	m := scan(t, numbered(t, 3))
+	dest := filepath.Join(t.TempDir(), "dest")
+	_, err := Run(context.Background(), m, Options{Dest: dest, create: func(dir, name string) (output, error) {
+		file, err := os.CreateTemp(dir, "."+name+".*")
+		return lossyFile{file}, err
+	}})
+	wantError(t, err, "pack-000000.tar was written to ", "reads back otherwise: the checksum of sample 000000000 is wrong")
+	if found := shardsOf(t, dest); len(found) > 0 {
+		t.Errorf("there is %v", found)
+	}
+}
+
+func TestSourceChanges(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, path string){
+		"shorter": func(t *testing.T, path string) { must(t, os.Truncate(path, 3)) },
+		"gone":    func(t *testing.T, path string) { must(t, os.Remove(path)) },
+		"modified": func(t *testing.T, path string) {
+			must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := scan(t, numbered(t, 60))
+			dest := filepath.Join(t.TempDir(), "dest")
+			change(t, m.Path(50))
+			group, end := groupOf(t, 2)
+			_, err := Run(context.Background(), m, Options{Dest: dest, ShardBytes: 10 << 10, Group: group})
+			end()
+			wantError(t, err, "sample 50 (", "index the data set again")
+			for name := range files(t, dest) {
+				if name == staging.ManifestName || isTemp(name) {
+					t.Errorf("there is %s", name)
+				}
+			}
+		})
+	}
+}
+
+func TestEndedPackGoesOn(t *testing.T) {
+	by := startPython(t)
+	m := scan(t, numbered(t, 60))
+	opt := Options{Dest: filepath.Join(t.TempDir(), "dest"), ShardBytes: 10 << 10}
+	ctx, stop := context.WithCancelCause(context.Background())
+	ended := errors.New("ended")
+	opt.Progress = func(p Progress) {
+		if p.Shards == 3 {
+			stop(ended)
+		}
+	}
+	_, err := Run(ctx, m, opt)
+	if !errors.Is(err, ended) {
+		t.Fatalf("the error is %v, want the context's cause", err)
+	}
+	opt.Progress = nil
+	if report := pack(t, m, opt); report.Kept < 3 {
+		t.Errorf("report %+v", report)
+	}
+	checkPack(t, by, m, AsIs(m.Len()), opt.Dest)
+}
+
+func TestDamagedShardIsWrittenAgain(t *testing.T) {
+	by := startPython(t)
+	m := scan(t, numbered(t, 60))
+	opt := Options{Dest: filepath.Join(t.TempDir(), "dest"), ShardBytes: 10 << 10}
+	pack(t, m, opt)
+	want := shardsOf(t, opt.Dest)
+	for name, damage := range map[string]func(path string) error{
+		"cut off": func(path string) error { return os.Truncate(path, 4096) },
+		"gone":    os.Remove,
+		"another byte": func(path string) error {
+			text := []byte(want[filepath.Base(path)])
+			text[600] ^= 1
+			return os.WriteFile(path, text, 0o644)
+		},
+	} {
+		must(t, damage(filepath.Join(opt.Dest, "pack-000002.tar")))
+		// While it is written again the pack is incomplete.
+		opt.create = func(dir, name string) (output, error) { return nil, unix.ENOSPC }
+		_, err := Run(context.Background(), m, opt)
+		wantError(t, err, "no space is left")
+		if _, err := os.Stat(filepath.Join(opt.Dest, staging.ManifestName)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: an incomplete pack has a manifest (%v)", name, err)
+		}
+		opt.create = nil
+		if report := pack(t, m, opt); report.Packed != 1 || !maps.Equal(shardsOf(t, opt.Dest), want) {
+			t.Errorf("%s: report %+v", name, report)
+		}
+		checkPack(t, by, m, AsIs(m.Len()), opt.Dest)
+	}
+}
+
+func TestDestinationHoldsSomethingElse(t *testing.T) {
+	m := scan(t, numbered(t, 10))
+	dest := t.TempDir()
+	grow(t, dest, map[string]string{"thesis.tex": "years"})
+	before := files(t, dest)
+	_, err := Run(context.Background(), m, Options{Dest: dest})
+	wantError(t, err, `holds "thesis.tex"`, "name a new folder")
+	if !maps.Equal(before, files(t, dest)) {
+		t.Error("a folder that is not ours was changed")
+	}
+	must(t, os.Remove(filepath.Join(dest, "thesis.tex")))
+	pack(t, m, Options{Dest: dest})
+	for name, opt := range map[string]Options{
+		"order": {Order: Shuffled(m.Len(), 1)}, "size": {ShardBytes: 2000}, "part": {Order: AsIs(3)},
+	} {
+		opt.Dest = dest
+		before := files(t, dest)
+		_, err = Run(context.Background(), m, opt)
+		wantError(t, err, "holds another pack")
+		opt.DryRun = true
+		_, err = Run(context.Background(), m, opt)
+		wantError(t, err, "holds another pack")
+		if !maps.Equal(before, files(t, dest)) {
+			t.Errorf("another %s has changed the pack", name)
+		}
+	}
+	must(t, os.Chtimes(m.Path(1), time.Unix(1, 0), time.Unix(1, 0)))
+	_, err = Run(context.Background(), scan(t, m.Root()), Options{Dest: dest})
+	wantError(t, err, "data that has changed since")
+}
+
+func TestTwoPackersDoNotMeet(t *testing.T) {
+	m := scan(t, numbered(t, 10))
+	dest := filepath.Join(t.TempDir(), "dest")
+	tried := false
+	pack(t, m, Options{Dest: dest, create: func(dir, name string) (output, error) {
+		_, err := Run(context.Background(), m, Options{Dest: dest})
+		wantError(t, err, "another rankpool pack writes to "+dest)
+		tried = true
+		return createTemp(dir, name)
+	}})
+	if !tried {
+		t.Error("no other packer was tried")
+	}
+}
+
+func TestWhatNoShardCanHold(t *testing.T) {
+	members := []staging.Member{{Kind: "a", Size: 1}, {Kind: "b", Size: 1}}
+	sample := staging.Sample{Path: "f", Format: staging.FormatPart, Size: 2, Members: members}
+	for kind, sentence := range map[string]string{
+		"a/../../x": "which is no file extension", "\x00": "which is no file extension", "B": `two members of the kind "b"`,
+	} {
+		sample.Members[0].Kind = kind
+		m, err := staging.Build("/data", []string{""}, 1, func(int) staging.Sample { return sample })
+		must(t, err)
+		_, err = NewPlan(m, AsIs(1), 1000)
+		wantError(t, err, "pack: sample 0 (f) has ", sentence)
+	}
+	sample.Members = nil
+	sample.Size = 1 << 62
+	m, err := staging.Build("/data", []string{""}, 1, func(int) staging.Sample { return sample })
+	must(t, err)
+	_, err = NewPlan(m, AsIs(1), 1000)
+	wantError(t, err, "cannot have 4611686018427387904 bytes")
+	_, err = NewPlan(m, []scheduler.SampleID{}, 1000)
+	wantError(t, err, "no sample of /data")
+}
+
+func TestClassMembersHoldTheLabel(t *testing.T) {
+	for name, tree := range map[string]map[string]string{
+		"text in a class folder": {"a/s.tar": tarOf(t, "x.cls", "cat"), "b/1.jpg": "x"},
+		"another number":         {"a/1.cls": "1", "b/1.jpg": "x"},
+		"a number and no class":  {"1.cls": "0", "2.jpg": "x"},
+	} {
+		src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
+		grow(t, src, tree)
+		_, err := Run(context.Background(), scan(t, src), Options{Dest: dest})
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		wantError(t, err, "sample 0 (", "give that member another extension")
+	}
+	src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
+	grow(t, src, map[string]string{"s.tar": tarOf(t, "x.jpg", "X", "x.cls", "3\n", "y.cls", "0", "y.jpg", "Y")})
+	pack(t, scan(t, src), Options{Dest: dest})
+	packed := open(t, dest)
+	if packed.Label(0) != 3 || packed.Label(1) != 0 || plain(t, packed, 0) != "X3\n" || len(packed.Classes()) != 4 {
+		t.Errorf("labels %d, %d of classes %q, sample %q", packed.Label(0), packed.Label(1), packed.Classes(), plain(t, packed, 0))
+	}
+}
+
+// TestJournalEndsWhereItIsDamaged reads journals of three shards with one bad byte.
+func TestJournalEndsWhereItIsDamaged(t *testing.T) {
+	p, whole := journalOf(t)
+	head, record := len(journalHead)+16, 8+2*8+8
+	for at := range whole {
+		damaged := append([]byte(nil), whole...)
+		damaged[at] ^= 0x55
+		sums, good, err := parseJournal(damaged, p)
+		wantShards := max(0, at-head) / record
+		switch {
+		case at < head && err == nil:
+			t.Errorf("a bad byte %d in the head is no error", at)
+		case at >= head && (err != nil || len(sums) != wantShards || good != head+wantShards*record):
+			t.Errorf("a bad byte %d leaves %d shards in %d bytes (%v), want %d", at, len(sums), good, err, wantShards)
+		}
+	}
+}
+
+// journalOf returns a plan of three shards, and a journal of them.
+func journalOf(t testing.TB) (*Plan, []byte) {
+	t.Helper()
+	m, err := staging.Build("/data", []string{""}, 5, func(int) staging.Sample { return staging.Sample{Path: "f", Size: 700} })
+	must(t, err)
+	p, err := NewPlan(m, AsIs(5), 5000)
+	must(t, err)
+	file, err := os.Create(filepath.Join(t.TempDir(), "journal"))
+	must(t, err)
+	j := &journal{file: file}
+	must(t, j.begin(p))
+	must(t, j.add(0, []uint64{3, 4}))
+	must(t, j.add(1, []uint64{1, 2}))
+	must(t, j.add(2, []uint64{5}))
+	must(t, file.Close())
+	whole, err := os.ReadFile(file.Name())
+	must(t, err)
+	return p, whole
+}
+
+func FuzzJournal(f *testing.F) {
+	p, whole := journalOf(f)
+	for cut := range len(whole) + 1 {
+		f.Add(whole[:cut])
+	}
+	f.Add([]byte(strings.Repeat("x", 100)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sums, good, err := parseJournal(data, p)
+		if err != nil {
+			return
+		}
+		if good > len(data) || len(sums) > p.Shards() {
+			t.Fatalf("%d shards in %d good bytes of %d", len(sums), good, len(data))
+		}
+		for shard, list := range sums {
+			if from, to := p.span(shard); len(list) != to-from {
+				t.Fatalf("shard %d has %d checksums", shard, len(list))
+			}
+		}
+		if string(data) == string(whole) && (len(sums) != 3 || sums[2][0] != 5 || good != len(whole)) {
+			t.Fatalf("a whole journal is read as %v", sums)
+		}
+	})
+}

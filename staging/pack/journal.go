@@ -1,0 +1,140 @@
+package pack
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/zeebo/xxh3"
+	"golang.org/x/sys/unix"
+)
+
+// journalName is the file that says which shards of a pack are there. It begins with a dot, so that it is no sample.
+const journalName = ".rankpool-pack"
+
+// A journal is a head, the plan's identity (16 bytes), and a record a shard: its number (u32), the number of its samples
+// (u32), their checksums (u64 each), and the record's XXH3 (u64); all little-endian. Half a record at its end, of a run
+// that was killed, does not count. That a shard is there is only believed when it has been read.
+const journalHead = "rankpool pack 1\n"
+
+type journal struct {
+	file *os.File
+	sums map[int][]uint64 // of the shards
+}
+
+// openJournal opens or makes the journal of p in the folder dest, which it makes too, and locks it against other
+// packers. begun says that there was one.
+//
+// Errors: another pack's journal, one that is in use, a *DestinationError.
+func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
+	if err := os.MkdirAll(dest, 0o755); err != nil {
+		return nil, false, &DestinationError{dest, err}
+	}
+	file, err := os.OpenFile(filepath.Join(dest, journalName), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, false, &DestinationError{dest, err}
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close() // err is being reported
+		}
+	}()
+	// A file system without locks is no reason not to pack.
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, false, fmt.Errorf("pack: another rankpool pack writes to %s", dest)
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return nil, false, &DestinationError{dest, err}
+	}
+	sums, good, err := parseJournal(data, p)
+	if err != nil {
+		return nil, false, fmt.Errorf("pack: %s holds %w: name another folder, or remove that one", dest, err)
+	}
+	j = &journal{file, sums}
+	if err := j.cut(good); err != nil {
+		return nil, false, &DestinationError{dest, err}
+	}
+	return j, good > 0, nil
+}
+
+// peekJournal returns how many shards of p the journal in dest names, for a dry run. Errors: as openJournal.
+func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
+	data, err := os.ReadFile(filepath.Join(dest, journalName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &DestinationError{dest, err}
+	}
+	if shards, _, err = parseJournal(data, p); err != nil {
+		return nil, fmt.Errorf("pack: %s holds %w: name another folder, or remove that one", dest, err)
+	}
+	return shards, nil
+}
+
+// cut cuts off what is behind the good part of the journal, and writes its head in place of nothing.
+func (j *journal) cut(good int) error {
+	if err := j.file.Truncate(int64(good)); err != nil {
+		return err
+	}
+	_, err := j.file.Seek(int64(good), io.SeekStart)
+	return err
+}
+
+// begin writes the head of a new journal.
+func (j *journal) begin(p *Plan) error {
+	identity := p.identity()
+	_, err := j.file.Write(append([]byte(journalHead), identity[:]...))
+	return err
+}
+
+// add notes that a shard is there. The record is one write, so that a killed run leaves it whole or not.
+func (j *journal) add(shard int, sums []uint64) error {
+	record := binary.LittleEndian.AppendUint32(nil, uint32(shard))
+	record = binary.LittleEndian.AppendUint32(record, uint32(len(sums)))
+	for _, sum := range sums {
+		record = binary.LittleEndian.AppendUint64(record, sum)
+	}
+	_, err := j.file.Write(binary.LittleEndian.AppendUint64(record, xxh3.Hash(record)))
+	return err
+}
+
+var errOtherPack = errors.New("another pack (of other data, or data that has changed since, or in another order or shard size)")
+
+// parseJournal returns the checksums of the shards that a journal of p names, and how long its good part is.
+func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err error) {
+	sums = map[int][]uint64{}
+	identity := p.identity()
+	head := append([]byte(journalHead), identity[:]...)
+	if len(data) < len(head) && bytes.HasPrefix([]byte(journalHead), data[:min(len(data), len(journalHead))]) {
+		return sums, 0, nil // it was killed before it packed anything
+	}
+	if !bytes.HasPrefix(data, head) {
+		return nil, 0, errOtherPack
+	}
+	good = len(head)
+	for rest := data[good:]; len(rest) >= 16; rest = data[good:] {
+		shard, count := binary.LittleEndian.Uint32(rest), int64(binary.LittleEndian.Uint32(rest[4:]))
+		length := 8 + 8*count
+		if length+8 > int64(len(rest)) || xxh3.Hash(rest[:length]) != binary.LittleEndian.Uint64(rest[length:]) || int(shard) >= p.Shards() {
+			break
+		}
+		from, to := p.span(int(shard))
+		if int64(to-from) != count {
+			break
+		}
+		list := make([]uint64, count)
+		for i := range list {
+			list[i] = binary.LittleEndian.Uint64(rest[8+8*i:])
+		}
+		sums[int(shard)] = list
+		good += int(length) + 8
+	}
+	return sums, good, nil
+}

@@ -1,0 +1,32 @@
+package pack
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// AsIs returns the ids of n samples in their order.
+func AsIs(n int) []scheduler.SampleID {
+	ids := make([]scheduler.SampleID, n)
+	for i := range ids {
+		ids[i] = scheduler.SampleID(i)
+	}
+	return ids
+}
+
+// ByImportance returns the ids of the samples that scores are of, the highest score first, NaN last, equal ones by id.
+func ByImportance(scores []float32) []scheduler.SampleID {
+	ids := AsIs(len(scores))
+	slices.SortStableFunc(ids, func(a, b scheduler.SampleID) int { return cmp.Compare(scores[b], scores[a]) })
+	return ids
+}
+
+// Shuffled returns the ids of n samples in an order that seed decides.
+func Shuffled(n int, seed uint64) []scheduler.SampleID {
+	ids := AsIs(n)
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids
+}

@@ -1,0 +1,285 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"rankpool/scheduler"
+	"rankpool/staging"
+	"rankpool/staging/copier"
+)
+
+// DefaultShardBytes is the size of a shard when Options does not say: with a billion bytes a second a shard is read in a
+// quarter of a second, far longer than it takes to open it, and a data set of 150 GB has 600.
+const DefaultShardBytes = 256 << 20
+
+// Options says where and how to pack. Dest must be there; of the rest the zero value is ready to use.
+type Options struct {
+	Dest        string               // absolute path of the folder for the shards, which all ranks see
+	Order       []scheduler.SampleID // the samples in the order in which they are packed; nil: all, as the manifest has them
+	ShardBytes  int64                // a shard's largest size; 0: DefaultShardBytes
+	Sync        copier.SyncPolicy    // what is made durable before the manifest is written; "": copier.SyncEnd
+	Concurrency int                  // reads of each rank under way at a time; 0: found out
+	DryRun      bool                 // only look what there is to do
+	Group       *staging.Group       // the ranks that share the work, this one being rank 0; nil: this process alone
+	Progress    func(Progress)       // told how far it is, never by two goroutines at a time
+
+	create func(dir, name string) (output, error) // a test's
+}
+
+// Progress is how far packing is; bytes are those of shards. What another rank does counts when its shard is there.
+type Progress struct {
+	Shards, AllShards int
+	Bytes, AllBytes   int64
+}
+
+// A Report says what there is, and what this run did for it.
+type Report struct {
+	Samples     int     `json:"samples"`
+	SampleBytes int64   `json:"sample_bytes"`
+	Shards      int     `json:"shards"`
+	Packed      int     `json:"packed"` // shards that this run wrote; in a dry run: would write
+	Kept        int     `json:"kept"`   // shards that were there
+	Bytes       int64   `json:"bytes"`  // of the shards that this run wrote, or would write
+	KeptBytes   int64   `json:"kept_bytes"`
+	Seconds     float64 `json:"seconds"`
+	DryRun      bool    `json:"dry_run"`
+	Ranks       int     `json:"ranks"`
+	Manifest    string  `json:"manifest"` // its path
+}
+
+// Run packs samples of m into opt.Dest, as the shards of a Plan and the manifest staging.ManifestName. The other ranks of
+// opt.Group must be in Serve; Run does not dismiss them. The same arguments give the same shards, whatever the ranks.
+//
+// The folder is new, empty but for hidden names, or holds a pack that the same arguments began: shards that are there
+// are read, and kept when they are whole. The manifest is written last, and taken away before a shard is written again, so
+// a pack that has a manifest is complete.
+//
+// Errors, one sentence each: those of NewPlan; a *staging.SampleError for a sample that cannot be read, or has changed
+// since m was made; a *DestinationError; a folder that holds something else, or that another process packs into; a
+// shard that reads back otherwise than it was written; another rank's, which is named; ctx's cause.
+func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error) {
+	if !filepath.IsAbs(opt.Dest) {
+		panic(fmt.Sprintf("pack: the destination %q is no absolute path", opt.Dest))
+	}
+	begin := time.Now()
+	opt.Dest = filepath.Clean(opt.Dest)
+	if opt.ShardBytes <= 0 {
+		opt.ShardBytes = DefaultShardBytes
+	}
+	if opt.Order == nil {
+		opt.Order = AsIs(m.Len())
+	}
+	if opt.Sync == "" {
+		opt.Sync = copier.SyncEnd
+	}
+	p, err := NewPlan(m, opt.Order, opt.ShardBytes)
+	if err != nil {
+		return nil, err
+	}
+	r := &packing{plan: p, opt: opt, modTimes: make([]int64, p.Shards()), sums: make([]uint64, p.Len())}
+	r.report = Report{
+		Samples: p.Len(), Shards: p.Shards(), DryRun: opt.DryRun, Ranks: opt.Group.Size(),
+		Manifest: filepath.Join(opt.Dest, staging.ManifestName),
+	}
+	for place := range p.Len() {
+		r.report.SampleBytes += p.size(place)
+	}
+	if opt.DryRun {
+		err = r.look()
+	} else {
+		err = r.run(ctx)
+	}
+	r.report.Seconds = time.Since(begin).Seconds()
+	return &r.report, err
+}
+
+// packing is one Run.
+type packing struct {
+	plan   *Plan
+	opt    Options
+	report Report
+
+	journal  *journal
+	crew     crew
+	modTimes []int64  // of shards
+	sums     []uint64 // of samples, in order
+
+	bytes, shards atomic.Int64
+	telling       chan struct{} // holds a token while nobody tells
+}
+
+// look is a dry run.
+func (r *packing) look() error {
+	known, err := peekJournal(r.opt.Dest, r.plan)
+	for shard := range r.plan.Shards() {
+		r.count(shard, known[shard] != nil)
+	}
+	return err
+}
+
+// count counts a shard in the report.
+func (r *packing) count(shard int, kept bool) {
+	if kept {
+		r.report.Kept++
+		r.report.KeptBytes += r.plan.Bytes(shard)
+		return
+	}
+	r.report.Packed++
+	r.report.Bytes += r.plan.Bytes(shard)
+}
+
+func (r *packing) run(ctx context.Context) error {
+	begun := false
+	var err error
+	if r.journal, begun, err = openJournal(r.opt.Dest, r.plan); err != nil {
+		return err
+	}
+	defer r.journal.file.Close()
+	if err := prepare(r.opt.Dest, begun); err != nil {
+		if !begun { // leave nothing in a folder that is not ours
+			_ = os.Remove(r.journal.file.Name())
+		}
+		return err
+	}
+	if !begun {
+		if err := r.journal.begin(r.plan); err != nil {
+			return &DestinationError{r.opt.Dest, err}
+		}
+	}
+	r.telling = make(chan struct{}, 1)
+	r.telling <- struct{}{}
+	own := newWorker(r.plan, r.opt.Dest, r.opt.Sync, r.opt.Concurrency, r.opt.create)
+	defer own.close()
+	own.wrote = func(bytes int64) { r.tell(0, bytes) }
+	r.crew = crew{r.opt.Group, own}
+	err = r.crew.hire(ctx, setup{
+		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest, Sync: r.opt.Sync, Concurrency: r.opt.Concurrency,
+	})
+	if err != nil {
+		return err
+	}
+	return r.pack(ctx)
+}
+
+// pack looks at the shards that the journal names, writes the others, and then the manifest.
+func (r *packing) pack(ctx context.Context) error {
+	var known, missing []task
+	for shard := range r.plan.Shards() {
+		if sums, found := r.journal.sums[shard]; found {
+			known = append(known, task{shard, sums})
+		} else {
+			missing = append(missing, task{Shard: shard})
+		}
+	}
+	err := r.crew.each(ctx, known, func(_ int, t task, got result) error {
+		if got.Sums == nil {
+			missing = append(missing, task{Shard: t.Shard})
+			return nil
+		}
+		r.place(t.Shard, got, true)
+		r.tell(1, r.plan.Bytes(t.Shard))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(missing, func(a, b task) int { return a.Shard - b.Shard })
+	if len(missing) > 0 {
+		if err := r.write(ctx, missing); err != nil {
+			return err
+		}
+	}
+	m, err := r.plan.built(r.opt.Dest, 0, r.plan.Shards(), r.plan.Name, r.modTimes, r.sums)
+	if err != nil {
+		return err
+	}
+	if err := staging.WriteParquet(r.report.Manifest, m); err != nil {
+		return &DestinationError{r.opt.Dest, err}
+	}
+	return nil
+}
+
+// write writes shards, and makes them durable.
+func (r *packing) write(ctx context.Context, missing []task) error {
+	if err := removeManifest(r.opt.Dest); err != nil {
+		return err
+	}
+	err := r.crew.each(ctx, missing, func(rank int, t task, got result) error {
+		r.place(t.Shard, got, false)
+		if err := r.journal.add(t.Shard, got.Sums); err != nil {
+			return &DestinationError{r.opt.Dest, err}
+		}
+		if rank == 0 {
+			r.tell(1, 0) // the bytes were told when they were written
+		} else {
+			r.tell(1, r.plan.Bytes(t.Shard))
+		}
+		return nil
+	})
+	if err != nil || r.opt.Sync == copier.SyncNever {
+		return err
+	}
+	return r.crew.syncAll(ctx)
+}
+
+// place takes over what became of a shard.
+func (r *packing) place(shard int, got result, kept bool) {
+	from, _ := r.plan.span(shard)
+	copy(r.sums[from:], got.Sums)
+	r.modTimes[shard] = got.ModTime
+	r.count(shard, kept)
+}
+
+// tell tells how far packing is, unless somebody does at this moment.
+func (r *packing) tell(shards, bytes int64) {
+	at := Progress{
+		Shards: int(r.shards.Add(shards)), AllShards: r.plan.Shards(),
+		Bytes: r.bytes.Add(bytes), AllBytes: r.plan.TotalBytes(),
+	}
+	if r.opt.Progress == nil {
+		return
+	}
+	select {
+	case <-r.telling:
+		r.opt.Progress(at)
+		r.telling <- struct{}{}
+	default:
+	}
+}
+
+// Package writes the first of ids, as many as have minBytes bytes of samples together or all of them, as one tar file
+// in the order of ids, and returns how many those are, and a manifest of the package: its sample i is ids[i]. Such
+// packages of samples that matter little, in an order of chance, are what iCACHE reads instead of the samples.
+//
+// The package is written under a temporary name, read back, and renamed to path, which is absolute. Errors: those of
+// Run that concern samples and the destination.
+//
+// Source: Chen et al., iCACHE, HPCA 2023, §III-C; scheduler/systems/pool_icache_packages.go decides which ids those are.
+func Package(ctx context.Context, m *staging.Manifest, ids []scheduler.SampleID, minBytes int64, path string) (
+	n int, packed *staging.Manifest, err error,
+) {
+	total := int64(0)
+	for n < len(ids) && (n == 0 || total < minBytes) {
+		total += m.Size(ids[n])
+		n++
+	}
+	p, err := NewPlan(m, ids[:n:n], 1<<62)
+	if err != nil {
+		return 0, nil, err
+	}
+	dir, name := filepath.Split(path)
+	w := newWorker(p, filepath.Clean(dir), copier.SyncNever, 0, nil)
+	defer w.close()
+	got, err := w.write(ctx, 0, name)
+	if err != nil {
+		return 0, nil, err
+	}
+	packed, err = p.built(w.dest, 0, 1, func(int) string { return name }, []int64{got.ModTime}, got.Sums)
+	return n, packed, err
+}

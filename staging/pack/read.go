@@ -1,0 +1,63 @@
+package pack
+
+import (
+	"context"
+
+	"rankpool/staging"
+)
+
+const (
+	// windowBytes bounds the samples of a shard that are read ahead: 64 MiB are 64 ms of 1 GB/s, enough to hide a slow
+	// read, so that a rank with two shards under way needs 128 MiB, or its two largest samples.
+	windowBytes = 64 << 20
+	// windowSamples is how many samples are read ahead: as many as a Fetcher may join to a few requests.
+	windowSamples = 1024
+)
+
+// A pending is a sample that is being read.
+type pending struct {
+	place int
+	bytes []byte
+	done  chan error
+}
+
+// readInOrder reads the samples at places [from, to) of p's order, many at a time, and gives them to use one after the
+// other. The bytes are good during the call only.
+//
+// Errors: a *staging.SampleError, what use returns, ctx's cause.
+func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, to int, use func(place int, sample []byte) error) error {
+	var queue []pending
+	ahead, next := int64(0), from
+	for place := from; place < to; place++ {
+		for next < to && (len(queue) == 0 || len(queue) < windowSamples && ahead+p.size(next) <= windowBytes) {
+			queue = append(queue, begin(p, fetcher, next))
+			ahead += p.size(next)
+			next++
+		}
+		s := queue[0]
+		queue = queue[1:]
+		select {
+		case err := <-s.done:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := use(place, s.bytes); err != nil {
+			return err
+		}
+		ahead -= int64(len(s.bytes))
+	}
+	return nil
+}
+
+// begin asks for the sample at a place of the order, which is also when it is needed.
+func begin(p *Plan, fetcher *staging.Fetcher, place int) pending {
+	s := pending{place, make([]byte, p.size(place)), make(chan error, 1)}
+	fetcher.Fetch(p.order[place], s.bytes, uint64(place), func(err error) { s.done <- err })
+	return s
+}
+
+// size returns the bytes of the sample at a place of the order.
+func (p *Plan) size(place int) int64 { return p.manifest.Size(p.order[place]) }
