@@ -1,0 +1,166 @@
+package slowfs
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/dustin/go-humanize"
+)
+
+// Config says how slow and how broken the storage is. The zero value is as fast as the machine. Keys of the TOML file are in the tags;
+// durations are written "2ms", sizes and rates "200MB", "1MiB" or a number.
+type Config struct {
+	Seed uint64 `toml:"seed"` // of everything random
+
+	OpenLatency  time.Duration `toml:"open_latency"`  // of each open of a file
+	ReadLatency  time.Duration `toml:"read_latency"`  // of each read; the kernel splits reads of more than 1 MiB
+	EntryLatency time.Duration `toml:"entry_latency"` // of each entry of a listed folder
+	StatLatency  time.Duration `toml:"stat_latency"`  // of each look at a name or its attributes that the kernel's caches do not answer
+
+	Bandwidth       Bytes   `toml:"bandwidth"`        // of all targets together, in bytes a second; 0: unlimited
+	TargetBandwidth Bytes   `toml:"target_bandwidth"` // of each target, in bytes a second; 0: unlimited
+	Targets         int     `toml:"targets"`          // how many there are; 0: one
+	Stripe          Bytes   `toml:"stripe"`           // files are cut into such pieces, the next one on the next target; 0: a file has one target
+	OpenRate        float64 `toml:"open_rate"`        // opens a second of the metadata server; 0: unlimited
+
+	EntryTimeout time.Duration `toml:"entry_timeout"` // how long the kernel may keep names; 0: it asks each time
+	AttrTimeout  time.Duration `toml:"attr_timeout"`  // how long the kernel may keep attributes; 0: it asks each time
+	PageCache    bool          `toml:"page_cache"`    // keep pages while a file is open; false: every read comes here as it was asked for (direct I/O)
+
+	Rules []Rule `toml:"rules"` // all that match an access apply; the first error counts
+}
+
+// Rule makes some accesses fail or stall. Conditions that are left out hold always. Linux itself looks a path up and opens it again after
+// ESTALE, once, so a program sees that error when two accesses in a row have it.
+type Rule struct {
+	Match   string        `toml:"match"`   // a glob (path.Match) of the path below the root, or without a slash of the last name
+	Op      Op            `toml:"op"`      // "open", "read", "list" or "stat"
+	Targets []int         `toml:"targets"` // reads that touch one of these targets, counted from 0
+	After   time.Duration `toml:"after"`   // from so long after the start on
+	During  time.Duration `toml:"during"`  // so long from then on; 0: for ever
+
+	Nth         int     `toml:"nth"`         // from the nth such access of each file on; 0 is 1, the first
+	Times       int     `toml:"times"`       // so many of these accesses of each file; 0: all
+	Probability float64 `toml:"probability"` // each of these with this probability; 0 is 1
+
+	Error string        `toml:"error"` // the name of the error that it gets: EIO, ESTALE, ENOENT, …
+	Stall time.Duration `toml:"stall"` // how much later it is answered
+}
+
+// Bytes is a size, or a rate a second, in bytes; its text is a number or what humanize reads, such as 200MB or 1MiB.
+type Bytes int64
+
+// UnmarshalText reads "200MB", "1MiB" or "4096".
+func (b *Bytes) UnmarshalText(text []byte) error {
+	n, err := humanize.ParseBytes(string(text))
+	if err != nil || n > 1<<62 {
+		return fmt.Errorf("%q is no size such as 200MB or 1MiB", text)
+	}
+	*b = Bytes(n)
+	return nil
+}
+
+// UnmarshalTOML reads a number too.
+func (b *Bytes) UnmarshalTOML(value any) error {
+	switch v := value.(type) {
+	case int64:
+		*b = Bytes(v)
+		return nil
+	case string:
+		return b.UnmarshalText([]byte(v))
+	}
+	return fmt.Errorf("%v is no size such as \"200MB\" or 4096", value)
+}
+
+// Load reads the TOML file at path, if path is not "", and then each line of settings, such as `bandwidth = "200MB"`, which replace what
+// the file says. It fails for unknown keys and for values that make no sense.
+func Load(path string, settings ...string) (Config, error) {
+	var c Config
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("slowfs: %w", err)
+		}
+		if err := c.decode(string(text)); err != nil {
+			return c, fmt.Errorf("slowfs: %s: %w", path, err)
+		}
+	}
+	if err := c.decode(strings.Join(settings, "\n")); err != nil {
+		return c, fmt.Errorf("slowfs: settings: %w", err)
+	}
+	return c, c.Check()
+}
+
+func (c *Config) decode(text string) error {
+	before := c.Rules
+	c.Rules = nil // Else new rules would be decoded over old ones, and keep what they do not say.
+	meta, err := toml.Decode(text, c)
+	if err != nil {
+		return err
+	}
+	if !meta.IsDefined("rules") {
+		c.Rules = before
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return fmt.Errorf("there is no setting %q", unknown[0])
+	}
+	return nil
+}
+
+// Check returns an error that says what makes no sense, or nil.
+func (c Config) Check() error {
+	numbers := map[string]int64{
+		"open_latency": int64(c.OpenLatency), "read_latency": int64(c.ReadLatency), "entry_latency": int64(c.EntryLatency),
+		"stat_latency": int64(c.StatLatency), "entry_timeout": int64(c.EntryTimeout), "attr_timeout": int64(c.AttrTimeout),
+		"bandwidth": int64(c.Bandwidth), "target_bandwidth": int64(c.TargetBandwidth), "targets": int64(c.Targets), "stripe": int64(c.Stripe),
+	}
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		if numbers[name] < 0 {
+			return fmt.Errorf("slowfs: %s is negative", name)
+		}
+	}
+	if !(c.OpenRate >= 0) {
+		return fmt.Errorf("slowfs: open_rate %v is no rate", c.OpenRate)
+	}
+	for i, r := range c.Rules {
+		if err := r.check(max(1, c.Targets)); err != nil {
+			return fmt.Errorf("slowfs: rule %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (r Rule) check(targets int) error {
+	if _, err := path.Match(r.Match, ""); err != nil {
+		return fmt.Errorf("match %q: %w", r.Match, err)
+	}
+	if r.Error != "" && errnoOf(r.Error) == 0 {
+		return fmt.Errorf("there is no error %q; it is a name such as EIO", r.Error)
+	}
+	for _, t := range r.Targets {
+		if t < 0 || t >= targets {
+			return fmt.Errorf("target %d is none of the %d, counted from 0", t, targets)
+		}
+	}
+	switch {
+	case r.Error == "" && r.Stall == 0:
+		return fmt.Errorf("it has neither error nor stall, so it does nothing")
+	case r.After < 0 || r.During < 0 || r.Stall < 0:
+		return fmt.Errorf("after, during and stall are no negative times")
+	case r.Nth < 0 || r.Times < 0:
+		return fmt.Errorf("nth and times are no negative numbers")
+	case !(r.Probability >= 0 && r.Probability <= 1):
+		return fmt.Errorf("probability %v is not from 0 to 1", r.Probability)
+	case r.Op > Stat:
+		return fmt.Errorf("there is no op %d", r.Op)
+	case len(r.Targets) > 0 && r.Op != Any && r.Op != Read:
+		return fmt.Errorf("only reads have targets, so it never applies")
+	}
+	return nil
+}

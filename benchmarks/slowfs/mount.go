@@ -1,0 +1,157 @@
+package slowfs
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// maxRead is the largest read of the kernel, 1 MiB, the most that FUSE has.
+const maxRead = 1 << 20
+
+// A Server is a mounted file system. Its methods are safe for concurrent use.
+type Server struct {
+	engine  *Engine
+	dir     string
+	config  Config
+	began   time.Time
+	fuse    *fuse.Server
+	closing chan struct{}
+	close   func() error
+}
+
+// Mount shows the folder source, read-only, at the folder dir until the Server is closed. Accesses from this process work, but a test
+// that leaves files open must close them before it closes the Server. It fails when config.Check does, when source cannot be read, and
+// when the system has no FUSE or does not allow to mount.
+func Mount(source, dir string, config Config) (*Server, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	source, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return nil, fmt.Errorf("slowfs: %w", err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("slowfs: %w", err)
+	}
+	root, err := fs.NewLoopbackRoot(source)
+	if err != nil {
+		return nil, fmt.Errorf("slowfs: %s: %w", source, err)
+	}
+	s := &Server{engine: NewEngine(config), dir: dir, config: config, began: time.Now(), closing: make(chan struct{})}
+	s.close = sync.OnceValue(s.unmount)
+	top := &node{LoopbackNode: root.(*fs.LoopbackNode), server: s} // NewLoopbackRoot's documentation says so.
+	top.RootData.RootNode = top
+	if s.fuse, err = fs.Mount(dir, top, s.options()); err != nil {
+		return nil, fmt.Errorf("slowfs: mount at %s (this needs /dev/fuse, and root or fusermount3): %w", dir, err)
+	}
+	return s, nil
+}
+
+func (s *Server) options() *fs.Options {
+	forgotten := time.Duration(0)
+	return &fs.Options{
+		EntryTimeout: &s.config.EntryTimeout, AttrTimeout: &s.config.AttrTimeout, NegativeTimeout: &forgotten,
+		NullPermissions: true,
+		MountOptions: fuse.MountOptions{
+			FsName: "slowfs", Name: "slowfs",
+			DirectMount: true, Options: []string{"ro"},
+			MaxWrite: maxRead, MaxReadAhead: maxRead,
+			// With it, listing a folder would look at each of its files, one after the other.
+			DisableReadDirPlus: true,
+		},
+	}
+}
+
+// Dir returns the absolute path at which the file system is mounted.
+func (s *Server) Dir() string { return s.dir }
+
+// Stats returns the counts so far.
+func (s *Server) Stats() Stats { return s.engine.Stats() }
+
+// ResetStats sets all counts to 0.
+func (s *Server) ResetStats() { s.engine.ResetStats() }
+
+// Wait returns when the file system is no longer mounted.
+func (s *Server) Wait() { s.fuse.Wait() }
+
+// Close unmounts the file system. Accesses that wait are answered at once, with EIO. When files are still open, or the file system is
+// some process's current folder, it is taken away from under them, and Close returns an error that wraps EBUSY. Closing again does
+// nothing and returns the same.
+func (s *Server) Close() error { return s.close() }
+
+func (s *Server) unmount() error {
+	close(s.closing)
+	busy := s.fuse.Unmount()
+	if busy == nil {
+		return nil
+	}
+	// MNT_FORCE fails what is under way; MNT_DETACH takes the mount out of the tree.
+	forced := unix.Unmount(s.dir, unix.MNT_FORCE|unix.MNT_DETACH)
+	if errors.Is(forced, unix.EBUSY) {
+		forced = unix.Unmount(s.dir, unix.MNT_DETACH)
+	}
+	if forced != nil {
+		return fmt.Errorf("slowfs: %s cannot be unmounted: %w", s.dir, forced)
+	}
+	return fmt.Errorf("slowfs: %s was unmounted while in use: %w", s.dir, unix.EBUSY)
+}
+
+// timerGrain is how late Go's timers are on an idle machine: the runtime waits whole milliseconds. What is shorter sleeps in the kernel.
+const timerGrain = time.Millisecond
+
+// now returns the engine's time.
+func (s *Server) now() time.Duration { return time.Since(s.began) }
+
+// wait sleeps until an access is to be answered, and returns how it fails. An interrupt does not end it: storage does not forget a
+// request because the client got a signal, and programs that are written in Go get many.
+func (s *Server) wait(v Verdict) error {
+	if left := v.Due - s.now(); left > 2*timerGrain {
+		timer := time.NewTimer(left - timerGrain)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.closing:
+			return unix.EIO
+		}
+	}
+	if left := v.Due - s.now(); left > 0 {
+		rest := unix.NsecToTimespec(int64(left))
+		_ = unix.Nanosleep(&rest, nil) // A signal may end it a little early.
+	}
+	if v.Err != 0 {
+		return v.Err
+	}
+	return nil
+}
+
+// testingT is what MountFor needs of *testing.T.
+type testingT interface {
+	Helper()
+	Cleanup(func())
+	TempDir() string
+	Fatal(...any)
+	Error(...any)
+}
+
+// MountFor mounts source at a temporary folder for a test, and unmounts it when the test ends, also after a failure. The test fails when
+// it cannot be mounted, and when it is in use at the end.
+func MountFor(t testingT, source string, config Config) *Server {
+	t.Helper()
+	s, err := Mount(source, t.TempDir(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
