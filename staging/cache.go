@@ -13,20 +13,25 @@ import (
 
 // openFolder returns the cached manifest of the folder root if it still holds, else scans root and caches.
 func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, error) {
-	cached, err := cacheFile(root, opt.CacheDir)
+	cached, err := cacheFile(root, opt)
 	if err != nil {
 		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
 		return Scan(ctx, root, opt.ScanOptions)
 	}
-	m, err := readCached(ctx, cached, root, opt.Concurrency)
+	before, err := readCached(ctx, cached, root, opt.Concurrency)
 	if err == nil {
-		return m, nil
+		return before, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
 		opt.Log(fmt.Sprintf("staging: %s is scanned again: %v", root, err))
 	}
-	if m, err = Scan(ctx, root, opt.ScanOptions); err != nil {
+	m, err := Scan(ctx, root, opt.ScanOptions)
+	if err != nil {
 		return nil, err
+	}
+	if before != nil {
+		changes := Compare(before, m, 1)
+		opt.Log(fmt.Sprintf("staging: %s is not as it was when it was scanned before: %s%s", root, changes, changes.first()))
 	}
 	if err := writeCached(cached, m); err != nil {
 		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
@@ -34,8 +39,9 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 	return m, nil
 }
 
-// cacheFile returns the path of the cached manifest of the folder root.
-func cacheFile(root, cacheDir string) (string, error) {
+// cacheFile returns the path of the cached manifest of the folder root, scanned with these options.
+func cacheFile(root string, opt OpenOptions) (string, error) {
+	cacheDir := opt.CacheDir
 	if cacheDir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
@@ -43,12 +49,15 @@ func cacheFile(root, cacheDir string) (string, error) {
 		}
 		cacheDir = filepath.Join(user, "rankpool")
 	}
+	if opt.WholeFiles {
+		root += "\x00files" // no path has a zero byte
+	}
 	key := sha256.Sum256([]byte(root))
 	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
 }
 
-// readCached returns the cached manifest of root if it still describes it. The error wraps fs.ErrNotExist if there
-// is no cached manifest.
+// readCached returns the cached manifest of root, with an error if it no longer describes it. The error wraps
+// fs.ErrNotExist if there is no cached manifest.
 func readCached(ctx context.Context, cached, root string, concurrency int) (*Manifest, error) {
 	if _, err := os.Stat(cached); err != nil {
 		return nil, err
@@ -65,7 +74,7 @@ func readCached(ctx context.Context, cached, root string, concurrency int) (*Man
 		err = m.checkSpread(ctx, concurrency)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("its cached manifest is out of date: %s", err.Error()) // not wrapped: a missing file is no missing cache
+		return m, fmt.Errorf("its cached manifest is out of date: %s", err.Error()) // not wrapped: a missing file is no missing cache
 	}
 	return m, nil
 }

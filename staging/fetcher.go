@@ -1,7 +1,6 @@
 package staging
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,16 +10,19 @@ import (
 )
 
 const (
-	// DefaultFetchConcurrency is how many reads a Fetcher has under way when FetchOptions does not say.
-	DefaultFetchConcurrency = 16
+	// DefaultFetchBytes bounds the bytes that a Fetcher has under way when FetchOptions does not say. Chosen: 16
+	// samples of 16 MiB; a smaller bound would hold up 256 joined reads only on storage beyond 50 GB/s a node.
+	DefaultFetchBytes = 256 << 20
 
-	// DefaultRetries is how often a read is tried again when FetchOptions does not say.
-	DefaultRetries = 4
+	// DefaultTargetConcurrency is how many requests a storage target has to serve at a time for one Fetcher when
+	// FetchOptions does not say: as many as a Lustre client sends it; more would queue in the client.
+	//
+	// Source: Lustre 2.16, OBD_MAX_RIF_DEFAULT.
+	DefaultTargetConcurrency = 8
 
-	// firstDelay is the wait before the first retry; each next one is four times as long, at most maxDelay. The
-	// default retries wait 1.7 s in all: chosen, so that a short fail-over passes and training is not held up long.
-	firstDelay = 20 * time.Millisecond
-	maxDelay   = 2 * time.Second
+	// DefaultStallAfter is how long a request may take before it is reported when FetchOptions does not say: longer
+	// than a busy server needs, shorter than the 100 s after which a Lustre client gives a server up.
+	DefaultStallAfter = 30 * time.Second
 )
 
 // ErrClosed is what done gets when the Fetcher was closed before the sample was read.
@@ -28,59 +30,97 @@ var ErrClosed = errors.New("staging: the fetcher is closed")
 
 // FetchOptions says how to fetch. The zero value is ready to use.
 type FetchOptions struct {
-	Concurrency   int     // reads under way at a time; 0: DefaultFetchConcurrency
+	Concurrency   int     // requests under way at a time; 0: found out, from DefaultFetchConcurrency on
+	Bytes         int64   // bytes under way at a time, or one request if that has more; 0: DefaultFetchBytes
 	Retries       int     // how often a read is tried again; 0: DefaultRetries, negative: never
 	KeepPageCache bool    // leave what was read in the page cache; else it is dropped, because the slab holds it
 	Storage       Storage // nil: SystemStorage
+
+	CoalesceBytes     int64                           // neighbours are read at once up to so many bytes; 0: DefaultCoalesceBytes, negative: never
+	TargetOf          func(id scheduler.SampleID) int // the storage target of a sample's file, < 0 if it is not known; nil: of none
+	TargetConcurrency int                             // requests under way at a time on one target; 0: DefaultTargetConcurrency
+	NoHedges          bool                            // do not read again what takes unusually long
+	Limit             *RateLimit                      // shared with other Fetchers; nil: none
+	StallAfter        time.Duration                   // when a request is reported; 0: DefaultStallAfter
+	Log               func(msg string)                // told in one sentence about requests that do not end; nil: nobody is
+}
+
+func (o FetchOptions) withDefaults() FetchOptions {
+	if o.Bytes <= 0 {
+		o.Bytes = DefaultFetchBytes
+	}
+	if o.Retries == 0 {
+		o.Retries = DefaultRetries
+	}
+	if o.Storage == nil {
+		o.Storage = SystemStorage{}
+	}
+	if o.CoalesceBytes == 0 {
+		o.CoalesceBytes = DefaultCoalesceBytes
+	}
+	if o.TargetOf == nil {
+		o.TargetOf = func(scheduler.SampleID) int { return -1 }
+	}
+	if o.TargetConcurrency <= 0 {
+		o.TargetConcurrency = DefaultTargetConcurrency
+	}
+	if o.StallAfter <= 0 {
+		o.StallAfter = DefaultStallAfter
+	}
+	if o.Log == nil {
+		o.Log = func(string) {}
+	}
+	return o
 }
 
 // A Fetcher reads samples from storage into memory that the caller provides, the sample needed first first.
 //
-// A fixed number of goroutines takes reads from one queue. A read that fails and may succeed later goes back to the
-// queue after a while, and keeps nobody busy meanwhile. All methods are safe for concurrent use.
+// Its parts, a file each: what comes next (readqueue.go, fetch_begin.go), neighbours that are read at once
+// (fetch_coalesce.go), requests and who owns their memory (fetch_flight.go), how many are under way
+// (fetch_concurrency.go), limits (fetch_rate.go), second reads of what is late, and the report of what does not end
+// (fetch_patrol.go), files kept open (fetch_files.go), tries after an error (fetch_retry.go).
+//
+// All methods are safe for concurrent use.
 type Fetcher struct {
 	manifest *Manifest
 	opt      FetchOptions
 	counters counters
-	workers  sync.WaitGroup
+	asking   sync.WaitGroup // reads whose done has not returned
 
-	mu     sync.Mutex
-	wake   sync.Cond // a read was queued, or the Fetcher closed
-	queue  readQueue
-	seq    uint64                // reads ever asked for
-	asked  readsByID             // not done
-	paused map[*read]*time.Timer // waiting for their next try
-	closed bool
+	mu       sync.Mutex
+	queues   queues
+	seq      uint64                // reads ever asked for
+	asked    readsByID             // not done
+	paused   map[*read]*time.Timer // waiting for their next try
+	demand   uint64                // what training waits for has this need or less
+	demanded bool                  // demand is known
+	closed   bool
+	flights  flights
+	limit    concurrency
+	waiting  bool // for the rate limit, with a timer
+	idle     idleFiles
+	patrol   patrol
 }
 
 // NewFetcher starts a Fetcher of the samples of m. The caller must Close it.
 func NewFetcher(m *Manifest, opt FetchOptions) *Fetcher {
-	if opt.Concurrency <= 0 {
-		opt.Concurrency = DefaultFetchConcurrency
-	}
-	if opt.Retries == 0 {
-		opt.Retries = DefaultRetries
-	}
-	if opt.Storage == nil {
-		opt.Storage = SystemStorage{}
-	}
 	f := &Fetcher{
-		manifest: m, opt: opt,
+		manifest: m, opt: opt.withDefaults(), queues: newQueues(),
 		asked: make(readsByID), paused: make(map[*read]*time.Timer),
+		limit: newConcurrency(DefaultFetchConcurrency, MaxFetchConcurrency, false),
 	}
-	f.wake.L = &f.mu
-	for range opt.Concurrency {
-		f.workers.Go(f.work)
+	if opt.Concurrency > 0 {
+		f.limit = newConcurrency(opt.Concurrency, opt.Concurrency, true)
 	}
 	return f
 }
 
 // Fetch asks for sample id, needed at time need (any measure that orders uses; the least is read first, equal ones
-// in the order of asking). len(into) must be the sample's size. It returns at once.
+// in the order of asking on every storage target). len(into) must be the sample's size. It returns at once.
 //
 // done is called exactly once, on another goroutine, with nil when into holds the sample. It must not block for
 // long, as it holds up a reader, and must not call Close. Until then into belongs to the Fetcher; after an error its
-// content is undefined. Errors: a *SampleError, or ErrClosed.
+// content is undefined; nothing is written to it once done is called. Errors: a *SampleError, or ErrClosed.
 //
 // It panics when id is not in the manifest or into has another size.
 func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
@@ -91,17 +131,25 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 		panic(fmt.Sprintf("staging: Fetch of sample %d into %d bytes, its size is %d", id, len(into), size))
 	}
 	f.counters.inFlight.Add(1)
-	r := &read{id: id, into: into, need: need, done: done}
+	r := &read{id: id, into: into, need: need, done: done, place: -1}
+	r.from, r.to = f.manifest.bounds(id)
+	target := f.opt.TargetOf(id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		go f.finish(r, ErrClosed)
+		go func() { f.counters.count(len(into), ErrClosed); done(ErrClosed) }()
 		return
 	}
+	f.asking.Add(1)
 	r.seq = f.seq
 	f.seq++
+	r.target = f.queues.target(max(target, -1))
+	if f.manifest.Format(id) != FormatFile {
+		r.shard = f.queues.join(f.manifest.RelPath(id))
+	}
 	f.asked.add(r)
-	f.enqueue(r)
+	f.queues.push(r)
+	f.begin()
 }
 
 // Promote makes all reads of sample id that have not begun as urgent as need, if they were less so. A sample that
@@ -110,108 +158,75 @@ func (f *Fetcher) Promote(id scheduler.SampleID, need uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := f.asked[id]; r != nil; r = r.sameID {
-		if need >= r.need {
-			continue
+		if need < r.need {
+			f.queues.promote(r, need)
 		}
-		r.need = need
-		if r.place >= 0 {
-			heap.Fix(&f.queue, r.place)
-		}
+	}
+	f.begin()
+}
+
+// Demand says that training waits for everything that is needed at need or before; what is needed later is read
+// ahead, and leaves room for the other. A need below the last one changes nothing. Without Demand all reads are alike.
+func (f *Fetcher) Demand(need uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if need >= f.demand {
+		f.demand, f.demanded = need, true
+		f.begin()
 	}
 }
 
 // Stats returns the counters of the Fetcher so far.
-func (f *Fetcher) Stats() Stats { return f.counters.read() }
+func (f *Fetcher) Stats() Stats {
+	s := f.counters.read()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.UnderWay, s.Concurrency = f.flights.requests, f.limit.limit
+	return s
+}
 
 // Close ends the Fetcher: reads under way end, all others get ErrClosed. It returns when the done of every read asked
-// for before has returned. Closing again does nothing.
+// for before has returned. A request that was overtaken by a second one may end later, and touches nobody's memory.
+// Closing again does nothing but wait.
 func (f *Fetcher) Close() {
 	f.mu.Lock()
 	f.closed = true
+	var ended []*read
 	for r, timer := range f.paused {
 		timer.Stop() // if it is too late to stop, resume finds nothing to do
 		delete(f.paused, r)
-		f.enqueue(r)
+		ended = append(ended, r)
 	}
-	f.wake.Broadcast()
+	for len(f.queues.waiting) > 0 {
+		r := f.queues.waiting[0].queue[0]
+		f.queues.remove(r)
+		ended = append(ended, r)
+	}
+	for _, r := range ended {
+		f.forget(r)
+	}
+	files := f.idle.takeAll()
 	f.mu.Unlock()
-	f.workers.Wait()
-}
-
-// work is one reader: it reads what is most urgent until the Fetcher is closed and nothing is left.
-func (f *Fetcher) work() {
-	for {
-		r, closed := f.take()
-		if r == nil {
-			return
+	closeFiles(files)
+	go func() {
+		for _, r := range ended {
+			f.finish(r, ErrClosed)
 		}
-		err := ErrClosed
-		if !closed {
-			failed := r.try(f.manifest, f.opt)
-			if failed != nil && failed.mayPass && f.pause(r) {
-				continue
-			}
-			err = failed.sampleError(f.manifest, r)
-		}
-		f.finish(r, err)
-	}
+	}()
+	f.asking.Wait()
 }
 
-// take waits for the most urgent read. It returns nil when there is none and the Fetcher is closed.
-func (f *Fetcher) take() (r *read, closed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for len(f.queue) == 0 {
-		if f.closed {
-			return nil, true
-		}
-		f.wake.Wait()
-	}
-	return heap.Pop(&f.queue).(*read), f.closed
-}
-
-// enqueue puts a read into the queue. f.mu is held.
-func (f *Fetcher) enqueue(r *read) {
-	heap.Push(&f.queue, r)
-	f.wake.Signal()
-}
-
-// pause keeps a read for its next try, and reports false if there is to be none.
-func (f *Fetcher) pause(r *read) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r.tries > f.opt.Retries || f.closed {
-		return false
-	}
-	f.counters.retries.Add(1)
-	f.paused[r] = time.AfterFunc(delay(r.tries), func() { f.resume(r) })
-	return true
-}
-
-// resume puts a paused read back into the queue, with the urgency it has by now.
-func (f *Fetcher) resume(r *read) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, still := f.paused[r]; still {
-		delete(f.paused, r)
-		f.enqueue(r)
-	}
-}
-
-// delay returns how long to wait after a read has failed tries > 0 times.
-func delay(tries int) time.Duration {
-	d := firstDelay
-	for range tries - 1 {
-		d = min(4*d, maxDelay)
-	}
-	return d
-}
-
-// finish forgets a read, counts it and tells who asked for it.
-func (f *Fetcher) finish(r *read, err error) {
-	f.mu.Lock()
+// forget ends the Fetcher's knowledge of a read. f.mu is held.
+func (f *Fetcher) forget(r *read) {
 	f.asked.remove(r)
-	f.mu.Unlock()
+	if r.shard != nil {
+		f.queues.leave(r.shard)
+	}
+}
+
+// finish tells who asked for a read how it ended. The read is forgotten, and f.mu is not held.
+func (f *Fetcher) finish(r *read, err error) {
 	f.counters.count(len(r.into), err)
 	r.done(err)
+	f.asking.Done()
 }

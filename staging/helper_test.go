@@ -76,6 +76,14 @@ func wantError(t testing.TB, err error, parts ...string) {
 	}
 }
 
+// setParts makes every sample a part of a file.
+func (m *Manifest) setParts(offsets ...int64) {
+	m.addFormats()
+	for i := range m.formats {
+		m.offsets[i], m.formats[i] = offsets[i], FormatPart
+	}
+}
+
 // samples lists "label relative-path" of every sample.
 func samples(m *Manifest) []string {
 	var list []string
@@ -91,10 +99,15 @@ func differ(a, b *Manifest, isIndex bool) string {
 		return fmt.Sprintf("%d samples of %q, %d of %q", a.Len(), a.Root(), b.Len(), b.Root())
 	}
 	for id := range scheduler.SampleID(a.Len()) {
-		x := []any{a.Path(id), a.Size(id), a.Offset(id), a.Label(id), a.ModTime(id)}
-		y := []any{b.Path(id), b.Size(id), b.Offset(id), b.Label(id), b.ModTime(id)}
+		x := []any{a.Path(id), a.Size(id), a.Offset(id), a.Label(id), a.ModTime(id), a.Format(id), a.Members(id)}
+		y := []any{b.Path(id), b.Size(id), b.Offset(id), b.Label(id), b.ModTime(id), b.Format(id), b.Members(id)}
 		if fmt.Sprintf("%q", x) != fmt.Sprintf("%q", y) {
 			return fmt.Sprintf("sample %d is %q and %q", id, x, y)
+		}
+		xSum, xKnown := a.Checksum(id)
+		ySum, yKnown := b.Checksum(id)
+		if xSum != ySum || xKnown != yKnown {
+			return fmt.Sprintf("the checksum of sample %d is %x and %x", id, xSum, ySum)
 		}
 	}
 	if !isIndex && (!slices.Equal(a.classes, b.classes) || !slices.Equal(a.folders, b.folders)) {
@@ -122,15 +135,35 @@ func anyManifest() *rapid.Generator[*Manifest] {
 		for _, class := range m.classes {
 			m.folders = append(m.folders, folder{class, rapid.Int64().Draw(t, "folder time")})
 		}
-		withOffsets := rapid.Bool().Draw(t, "offsets")
+		if rapid.Bool().Draw(t, "offsets") {
+			m.addFormats()
+		}
+		if m.offsets != nil && rapid.Bool().Draw(t, "members") {
+			m.members.ends = []uint32{}
+		}
 		for i := range rapid.IntRange(1, 20).Draw(t, "n") {
 			label := rapid.IntRange(0, len(m.classes)-1).Draw(t, "label")
 			m.add(uint32(label+1), name.Draw(t, "name"), uint32(label),
 				rapid.Int64Range(0, 1<<40).Draw(t, "size"), rapid.Int64().Draw(t, "time"))
-			if withOffsets {
-				m.offsets = append(m.offsets, rapid.Int64Range(0, 1<<40).Draw(t, "offset")|int64(i%2))
+			if m.offsets == nil {
+				continue
+			}
+			if m.formats[i] = Format(rapid.IntRange(0, int(formats)-1).Draw(t, "format")); m.formats[i] != FormatFile {
+				m.offsets[i] = rapid.Int64Range(0, 1<<40).Draw(t, "offset")
+			}
+			if m.formats[i] == FormatTar && m.members.ends != nil {
+				for m.sizes[i] = 0; m.sizes[i] == 0 || rapid.Bool().Draw(t, "more"); {
+					size := rapid.Int64Range(1, 1<<40).Draw(t, "member size")
+					m.members.add(m.members.kindNumber(name.Draw(t, "kind")), rapid.Int64Range(0, 1<<40).Draw(t, "place"), size)
+					m.sizes[i] += size
+				}
+				m.members.ends[i] = uint32(len(m.members.kind))
 			}
 		}
+		if rapid.Bool().Draw(t, "checksums") {
+			m = m.WithChecksums(rapid.SliceOfN(rapid.Uint64(), m.Len(), m.Len()).Draw(t, "sums"))
+		}
+		m.members.numbers = nil
 		return m
 	})
 }

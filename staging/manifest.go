@@ -13,10 +13,11 @@ import (
 // A Manifest is the index of a data set: for each sample its file, its place in the file, its size, its label and
 // its modification time.
 //
-// It holds dense columns and no pointer per sample: 28 bytes and the file's name (36 when samples have offsets).
-// Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are the bytes that the file
-// system has, in any encoding. A Manifest never changes once it is made, so any number of goroutines may read it.
-// Every method that takes an id panics when the id is not in [0, Len()).
+// It holds dense columns and no pointer per sample: 28 bytes and the file's name; 9 more when some sample is part of
+// a file, 8 when there are checksums, and 4 and 20 a member when there are members. Sizes and offsets are in bytes,
+// modification times in nanoseconds since 1970. Names are the bytes that the file system has, in any encoding. A
+// Manifest never changes once it is made, so any number of goroutines may read it. Every method that takes an id
+// panics when the id is not in [0, Len()).
 //
 // The order of the samples is ImageFolder's: classes by name; in a class, folders by path, and in a folder, files
 // by name; names as Python sorts them (compareNames).
@@ -35,7 +36,11 @@ type Manifest struct {
 	inFolder []uint32
 	nameEnds []uint32 // name i is names[nameEnds[i-1]:nameEnds[i]]
 	names    []byte
-	offsets  []int64 // nil when every sample is a whole file
+
+	offsets   []int64  // nil, as formats is, when every sample is a whole file
+	formats   []Format // as offsets
+	checksums []uint64 // nil when there are none; 0: not known
+	members   memberTable
 }
 
 // A folder is one row of the folder table: every folder that was visited, also one without files, because a change
@@ -83,6 +88,23 @@ func (m *Manifest) Offset(id scheduler.SampleID) int64 {
 	return m.offsets[id]
 }
 
+// Format returns how sample id lies in its file.
+func (m *Manifest) Format(id scheduler.SampleID) Format {
+	if m.formats == nil {
+		return FormatFile
+	}
+	return m.formats[id]
+}
+
+// Checksum returns the XXH3 hash (64 bits, seed 0) of the bytes of sample id, and whether it is known.
+func (m *Manifest) Checksum(id scheduler.SampleID) (uint64, bool) {
+	if m.checksums == nil {
+		return 0, false
+	}
+	sum := m.checksums[id]
+	return sum, sum != 0
+}
+
 // Label returns the label of sample id: its place in Classes.
 func (m *Manifest) Label(id scheduler.SampleID) int { return int(m.labels[id]) }
 
@@ -105,6 +127,18 @@ func (m *Manifest) WithRoot(root string) *Manifest {
 	return &moved
 }
 
+// WithChecksums returns a manifest of the same samples with the XXH3 hash of each, 0 for one that is not known; nil
+// takes all checksums away. It shares all columns, and sums, which the caller must not change any more. It panics
+// when there is not one a sample.
+func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
+	if sums != nil && len(sums) != m.Len() {
+		panic(fmt.Sprintf("staging: %d checksums for %d samples", len(sums), m.Len()))
+	}
+	summed := *m
+	summed.checksums = sums
+	return &summed
+}
+
 func (m *Manifest) name(id scheduler.SampleID) []byte {
 	start := uint32(0)
 	if id > 0 {
@@ -113,13 +147,25 @@ func (m *Manifest) name(id scheduler.SampleID) []byte {
 	return m.names[start:m.nameEnds[id]]
 }
 
-// sizeFits reports whether a file of sizeBytes bytes can hold sample id where the manifest says: exactly when
-// samples are whole files, else with anything around it.
+// sizeFits reports whether a file of sizeBytes bytes can hold sample id where the manifest says: exactly when the
+// sample is a whole file, else with anything around it.
 func (m *Manifest) sizeFits(id scheduler.SampleID, sizeBytes int64) bool {
-	if m.offsets == nil {
+	if m.Format(id) == FormatFile {
 		return sizeBytes == m.sizes[id]
 	}
-	return sizeBytes-m.sizes[id] >= m.offsets[id]
+	return sizeBytes >= m.end(id)
+}
+
+// end returns where the file's bytes that sample id needs end.
+func (m *Manifest) end(id scheduler.SampleID) int64 {
+	end := m.Offset(id) + m.sizes[id]
+	for i, last := m.members.span(id); i < last; i++ {
+		end = max(end, m.members.offsets[i]+m.members.sizes[i])
+	}
+	if m.Format(id) == FormatTFRecord {
+		end += crcBytes
+	}
+	return end
 }
 
 // reserve makes room for n samples, so that appending them moves nothing.
@@ -140,6 +186,15 @@ func (m *Manifest) add(in uint32, name string, label uint32, sizeBytes, modTime 
 	m.inFolder = append(m.inFolder, in)
 	m.names = append(m.names, name...)
 	m.nameEnds = append(m.nameEnds, uint32(len(m.names)))
+	if m.offsets != nil {
+		m.offsets, m.formats = append(m.offsets, 0), append(m.formats, FormatFile)
+	}
+	m.members.addNone()
+}
+
+// addFormats adds columns of offsets and formats, in which all samples so far are whole files.
+func (m *Manifest) addFormats() {
+	m.offsets, m.formats = make([]int64, m.Len(), cap(m.sizes)), make([]Format, m.Len(), cap(m.sizes))
 }
 
 // checkLimits returns an error when a data set is larger than 32-bit ids and name ends can tell.

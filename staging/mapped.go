@@ -25,7 +25,7 @@ func mapFile(path string) ([]byte, error) {
 // takeColumn sets *column to the n little-endian integers at place at of data, and returns the bytes they take there,
 // up to the next column. Where the processor is little-endian and they lie aligned, as in a mapped file, *column is
 // data itself. Data that is too short leaves *column nil.
-func takeColumn[T int64 | uint32](column *[]T, data []byte, at, n uint64) uint64 {
+func takeColumn[T int64 | uint64 | uint32 | Format](column *[]T, data []byte, at, n uint64) uint64 {
 	var one T
 	width := uint64(unsafe.Sizeof(one))
 	if at <= uint64(len(data)) && n*width <= uint64(len(data))-at && n > 0 {

@@ -16,6 +16,9 @@ type OpenOptions struct {
 	Log      func(msg string) // told in one sentence what went wrong without harm, and why a cache was not used
 }
 
+// ManifestName is the name of a manifest in the folder that it describes, as pack writes it; it is never a sample.
+const ManifestName = "rankpool.parquet"
+
 // Open returns the manifest of a data set: a folder, or a manifest file that WriteParquet wrote.
 //
 // A folder is scanned, unless the manifest of an earlier scan is cached and every folder still has its modification
@@ -23,7 +26,8 @@ type OpenOptions struct {
 // folder that did not change, can pass that check; reading the sample then is an error (SampleError). The cache
 // file is named by the folder's absolute path. A failure to read or write it is only logged.
 //
-// A manifest file is checked in the same spread of 64 samples.
+// A manifest file is checked in the same spread of 64 samples. A folder that holds one of the name ManifestName is
+// opened by that, wherever the folder is now.
 //
 // Errors: those of Scan, of ReadParquet, and a manifest file that does not describe its root.
 func Open(ctx context.Context, dataPath string, opt OpenOptions) (*Manifest, error) {
@@ -44,10 +48,19 @@ func Open(ctx context.Context, dataPath string, opt OpenOptions) (*Manifest, err
 	if opt.Root != "" {
 		return nil, fmt.Errorf("staging: %s is a folder; another root is for manifest files", abs)
 	}
+	if own := filepath.Join(abs, ManifestName); isRegular(own) {
+		opt.Root = abs
+		return openManifest(ctx, own, opt)
+	}
 	if opt.NoCache {
 		return Scan(ctx, abs, opt.ScanOptions)
 	}
 	return openFolder(ctx, abs, opt)
+}
+
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func openManifest(ctx context.Context, path string, opt OpenOptions) (*Manifest, error) {

@@ -57,34 +57,39 @@ func TestOpenCaches(t *testing.T) {
 func TestOpenNoticesChanges(t *testing.T) {
 	later := modTime.Add(time.Second)
 	for _, c := range []struct {
-		name   string
-		change func(t *testing.T, root string)
-		log    string
-		want   []string
+		name    string
+		change  func(t *testing.T, root string)
+		log     string
+		want    []string
+		changes string
 	}{
 		{
 			"a new file", func(t *testing.T, root string) { grow(t, root, "a/0") }, "/a has changed",
 			[]string{"0 a/0", "0 a/1", "1 b/2", "1 b/c/3"},
+			"1 sample added, 0 removed, 0 changed (added: a/0)",
 		},
 		{
 			"a new class", func(t *testing.T, root string) { grow(t, root, "aa/0") }, " has changed",
 			[]string{"0 a/1", "1 aa/0", "2 b/2", "2 b/c/3"},
+			"1 sample added, 0 removed, 0 changed (added: aa/0)",
 		},
 		{
 			"a file in an empty folder", func(t *testing.T, root string) { grow(t, root, "e/5") }, "/e has changed",
 			[]string{"0 a/1", "1 b/2", "1 b/c/3", "2 e/5"},
+			"(added: e/5)",
 		},
 		{
 			"a folder less", func(t *testing.T, root string) { must(t, os.RemoveAll(filepath.Join(root, "b/c"))) },
 			"/b",
 			[]string{"0 a/1", "1 b/2"},
+			"0 samples added, 1 removed, 0 changed (removed: b/c/3)",
 		},
 		{"another size", func(t *testing.T, root string) {
 			must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("longer"), 0o644))
-		}, "/a/1 has size 6, not 3", []string{"0 a/1", "1 b/2", "1 b/c/3"}},
+		}, "/a/1 has size 6, not 3", []string{"0 a/1", "1 b/2", "1 b/c/3"}, "1 changed (changed: a/1 (6 bytes, were 3))"},
 		{"another time", func(t *testing.T, root string) {
 			must(t, os.Chtimes(filepath.Join(root, "b/c/3"), later, later))
-		}, "/b/c/3 was modified at", []string{"0 a/1", "1 b/2", "1 b/c/3"}},
+		}, "/b/c/3 was modified at", []string{"0 a/1", "1 b/2", "1 b/c/3"}, "1 changed (changed: b/c/3 (modified at "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSession(t)
@@ -95,10 +100,11 @@ func TestOpenNoticesChanges(t *testing.T) {
 			if got := samples(m); !scanned || !slices.Equal(got, c.want) {
 				t.Errorf("scanned: %t, samples %q, want %q", scanned, got, c.want)
 			}
-			if len(s.log) != 1 {
+			if len(s.log) != 2 {
 				t.Fatalf("log %q", s.log)
 			}
 			wantError(t, fmt.Errorf("%s", s.log[0]), root+" is scanned again", c.log)
+			wantError(t, fmt.Errorf("%s", s.log[1]), root+" is not as it was when it was scanned before: ", c.changes)
 			if _, scanned := s.open(t, root); scanned {
 				t.Error("the new manifest was not cached")
 			}
@@ -110,7 +116,7 @@ func TestOpenCacheFailures(t *testing.T) {
 	root := tree(t, "a/1")
 	s := newSession(t)
 	s.open(t, root)
-	cached, err := cacheFile(root, s.opt.CacheDir)
+	cached, err := cacheFile(root, s.opt)
 	must(t, err)
 	must(t, os.WriteFile(cached, []byte("garbage, not a manifest"), 0o644))
 	if _, scanned := s.open(t, root); !scanned || len(s.log) != 1 {
@@ -167,7 +173,7 @@ func TestOpenManifest(t *testing.T) {
 func TestOpenManifestOfParts(t *testing.T) {
 	root := tree(t, "s/shard")
 	m := scan(t, root)
-	m.offsets = []int64{2}
+	m.setParts(2)
 	m.sizes[0] = 5 // "shard": bytes 2 to 7 of "s/shard"
 	path := filepath.Join(t.TempDir(), "m.parquet")
 	must(t, WriteParquet(path, m))

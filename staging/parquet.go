@@ -21,7 +21,8 @@ const (
 	keyFolders     = "rankpool.folders"
 	keyFolderTimes = "rankpool.folder_mtimes"
 
-	manifestVersion = "1"
+	manifestVersion = "2"
+	filesVersion    = "1" // of manifests without the columns of a shardedRow
 )
 
 // rowsPerGroup is how many samples a row group holds: enough that its columns are long runs, few enough that one
@@ -40,22 +41,53 @@ type row[Text string | []byte] struct {
 	ModTime int64 `parquet:"mtime,timestamp(nanosecond)"`
 }
 
+// A shardedRow is a row with the columns that a data set of whole files without checksums does not have.
+type shardedRow[Text string | []byte] struct {
+	ID       int64       `parquet:"id"`
+	Path     Text        `parquet:"path"`
+	Offset   int64       `parquet:"offset"`
+	Size     int64       `parquet:"size"`
+	Label    int32       `parquet:"label"`
+	Class    Text        `parquet:"class,dict"`
+	ModTime  int64       `parquet:"mtime,timestamp(nanosecond)"`
+	Format   string      `parquet:"format,dict"`
+	Checksum uint64      `parquet:"xxh3"`
+	Members  []memberRow `parquet:"members,list"`
+}
+
+type memberRow struct {
+	Kind   string `parquet:"kind,dict"`
+	Offset int64  `parquet:"offset"`
+	Size   int64  `parquet:"size"`
+}
+
 // WriteParquet writes m to the file path, whole or not at all (writeAtomic).
 //
 // Columns, one row a sample in the order of ids: id, path (relative to the root; string, or binary when some path is
-// not UTF-8), offset and size (bytes), label, class (the label's name), mtime (a UTC timestamp of nanoseconds). The
-// metadata hold the root, the classes, and all folders with their modification times.
+// not UTF-8), offset and size (bytes), label, class (the label's name), mtime (a UTC timestamp of nanoseconds); when
+// some sample is part of a file or has a checksum also format (its name), xxh3 (the checksum, 0: not known) and
+// members (a list of kind, offset and size; empty: the sample is one range of bytes). The metadata hold the root, the
+// classes, and all folders with their modification times.
 func WriteParquet(path string, m *Manifest) error {
-	err := writeAtomic(path, func(w io.Writer) error {
-		if m.isText() {
-			return writeRows[string](w, m)
-		}
-		return writeRows[[]byte](w, m)
-	})
+	err := writeAtomic(path, m.encode)
 	if err != nil {
 		return fmt.Errorf("staging: write manifest %s: %w", path, err)
 	}
 	return nil
+}
+
+// encode writes the manifest file to w.
+func (m *Manifest) encode(w io.Writer) error {
+	switch isText, isSharded := m.isText(), m.isSharded(); {
+	case isText && isSharded:
+		return writeRows(w, m, shardedRowOf[string])
+	case isSharded:
+		return writeRows(w, m, shardedRowOf[[]byte])
+	case isText:
+		return writeRows(w, m, rowOf[string])
+	default:
+		return writeRows(w, m, rowOf[[]byte])
+	}
 }
 
 func (m *Manifest) isText() bool {
@@ -77,17 +109,40 @@ func (m *Manifest) isText() bool {
 	return true
 }
 
-func writeRows[Text string | []byte](out io.Writer, m *Manifest) error {
-	w := parquet.NewGenericWriter[row[Text]](out, append(m.metadata(),
+// isSharded reports whether m needs the columns of a shardedRow.
+func (m *Manifest) isSharded() bool {
+	return m.offsets != nil || m.checksums != nil || m.members.ends != nil
+}
+
+func rowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) row[Text] {
+	return row[Text]{
+		ID: int64(id), Path: Text(m.RelPath(id)), Offset: m.Offset(id), Size: m.Size(id),
+		Label: int32(m.labels[id]), Class: Text(m.classes[m.labels[id]]), ModTime: m.modTimes[id],
+	}
+}
+
+func shardedRowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) shardedRow[Text] {
+	sum, _ := m.Checksum(id)
+	r := shardedRow[Text]{
+		ID: int64(id), Path: Text(m.RelPath(id)), Offset: m.Offset(id), Size: m.Size(id),
+		Label: int32(m.labels[id]), Class: Text(m.classes[m.labels[id]]), ModTime: m.modTimes[id],
+		Format: m.Format(id).String(), Checksum: sum,
+	}
+	if first, last := m.members.span(id); first < last {
+		for _, member := range m.Members(id) {
+			r.Members = append(r.Members, memberRow(member))
+		}
+	}
+	return r
+}
+
+func writeRows[Row any](out io.Writer, m *Manifest, rowOf func(*Manifest, scheduler.SampleID) Row) error {
+	w := parquet.NewGenericWriter[Row](out, append(m.metadata(),
 		parquet.Compression(&zstd.Codec{}),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup))...)
-	batch := make([]row[Text], 0, 4096)
+	batch := make([]Row, 0, 4096)
 	for i := range m.Len() {
-		id := scheduler.SampleID(i)
-		batch = append(batch, row[Text]{
-			ID: int64(i), Path: Text(m.RelPath(id)), Offset: m.Offset(id), Size: m.Size(id),
-			Label: int32(m.labels[id]), Class: Text(m.classes[m.labels[id]]), ModTime: m.modTimes[id],
-		})
+		batch = append(batch, rowOf(m, scheduler.SampleID(i)))
 		if len(batch) == cap(batch) || i == m.Len()-1 {
 			if _, err := w.Write(batch); err != nil {
 				return err
@@ -104,9 +159,13 @@ func (m *Manifest) metadata() []parquet.WriterOption {
 	for i, in := range m.folders {
 		paths[i], times[i] = in.path, in.modTime
 	}
+	version := filesVersion
+	if m.isSharded() {
+		version = manifestVersion
+	}
 	folderTimes, _ := json.Marshal(times) // integers have no error
 	return []parquet.WriterOption{
-		parquet.KeyValueMetadata(keyVersion, manifestVersion),
+		parquet.KeyValueMetadata(keyVersion, version),
 		parquet.KeyValueMetadata(keyRoot, m.root),
 		parquet.KeyValueMetadata(keyClasses, encodeNames(m.classes)),
 		parquet.KeyValueMetadata(keyFolders, encodeNames(paths)),

@@ -113,7 +113,7 @@ func writeForeign[R any](t *testing.T, m *Manifest, rows []R, options ...parquet
 
 func TestParquetForeign(t *testing.T) {
 	m := scan(t, tree(t, "a/1", "a/b/2", "a/b/3", "c/4", "c/5"))
-	m.offsets = []int64{0, 5, 0, 7, 1}
+	m.setParts(0, 5, 0, 7, 1)
 	for _, version := range []int{1, 2} {
 		path := writeForeign(t, m, foreignRows(m), parquet.MaxRowsPerRowGroup(2), parquet.DataPageVersion(version))
 		got, err := ReadParquet(path)
@@ -146,7 +146,7 @@ func TestParquetInconsistent(t *testing.T) {
 		{"upwards", func(r []foreignRow) { *r[2].Path = "b/.." }, nil, `".." is no file name`},
 		{"no such folder", func(r []foreignRow) { *r[2].Path = "/etc/passwd" }, nil, `folder "/etc" is missing`},
 		{"no such folder, again the empty one", func(r []foreignRow) { *r[0].Path = "../x" }, nil, `folder ".." is missing`},
-		{"version", nil, meta(keyVersion, "2"), `has version "2", only 1 is known`},
+		{"version", nil, meta(keyVersion, "3"), `has version "3", only 1 and 2 are known`},
 		{"not ours", nil, meta(keyVersion, ""), "is a parquet file but not a rankpool manifest"},
 		{"relative root", nil, meta(keyRoot, "data"), `root "data" is no absolute path`},
 		{"classes", nil, meta(keyClasses, "a,b"), "has no list of classes"},
@@ -167,6 +167,41 @@ func TestParquetInconsistent(t *testing.T) {
 	}
 	_, err := ReadParquet(writeForeign(t, m, []foreignRow{}))
 	wantError(t, err, "holds no sample")
+}
+
+// TestParquetForeignMembers reads formats, checksums and members that another program wrote, which may not agree.
+func TestParquetForeignMembers(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "s.tar", tarFile(t, "a.jpg=123", "a.cls=1", "b.cls=0"))
+	m := scan(t, root).WithChecksums([]uint64{7, 0})
+	for _, c := range []struct {
+		name   string
+		change func(rows []shardedRow[string])
+		want   string
+	}{
+		{"nothing", func([]shardedRow[string]) {}, ""},
+		{"format", func(r []shardedRow[string]) { r[1].Format = "zip" }, `column format, row 1: format "zip" is not known`},
+		{"whole file", func(r []shardedRow[string]) { r[1].Format = "file" }, "a sample that is a whole file has the offset"},
+		{"size", func(r []shardedRow[string]) { r[0].Size++ }, "sample 0 has 5 bytes, its members have 4"},
+		{"member size", func(r []shardedRow[string]) { r[0].Members[1].Size = -1 }, "sample 0 has an impossible member"},
+		{"member offset", func(r []shardedRow[string]) { r[0].Members[1].Offset = math.MaxInt64 }, "sample 0 has an impossible member"},
+		{"member missing", func(r []shardedRow[string]) { r[0].Members = r[0].Members[:1] }, "sample 0 has 4 bytes, its members have 3"},
+	} {
+		var rows []shardedRow[string]
+		for id := range scheduler.SampleID(m.Len()) {
+			rows = append(rows, shardedRowOf[string](m, id))
+		}
+		c.change(rows)
+		got, err := ReadParquet(writeForeign(t, m, rows))
+		if c.want != "" {
+			wantError(t, err, "staging: manifest ", c.want)
+			continue
+		}
+		must(t, err)
+		if difference := differ(m, got, false); difference != "" {
+			t.Error(difference)
+		}
+	}
 }
 
 func TestParquetColumnTypes(t *testing.T) {
@@ -233,7 +268,7 @@ func TestParquetDamaged(t *testing.T) {
 // together. (Not a fuzz target: the library counts to 2³¹ at some damaged footers.)
 func TestParquetFlippedBits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.parquet")
-	must(t, WriteParquet(path, synthetic(2, 3)))
+	must(t, WriteParquet(path, goldenIndex()))
 	data, err := os.ReadFile(path)
 	must(t, err)
 	errors := 0
@@ -277,5 +312,16 @@ func checkWhole(t *testing.T, m *Manifest) {
 			t.Errorf("sample %d: %s", id, fmt.Sprint(m.Path(id), m.Size(id), m.Offset(id), m.Label(id)))
 		}
 		m.ModTime(id)
+		m.Checksum(id)
+		sum := int64(0)
+		for _, member := range m.Members(id) {
+			sum += member.Size
+			if member.Size < 0 || member.Offset < 0 || member.Offset+member.Size > m.end(id) {
+				t.Errorf("sample %d has the member %+v", id, member)
+			}
+		}
+		if sum != m.Size(id) || m.Format(id).String() == "" {
+			t.Errorf("sample %d, %s, has %d bytes, its members %d", id, m.Format(id), m.Size(id), sum)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -69,6 +70,45 @@ func readColumn(file *parquet.File, name string, fits func(parquet.Type) bool, u
 		return fmt.Errorf("has %d rows, column %s has %d", file.NumRows(), name, rows)
 	}
 	return nil
+}
+
+// readList gives each of the values of a column of lists to use, in the order of rows, and calls endRow after those of
+// each row. The column's length must be the file's; path leads to the values.
+func readList(file *parquet.File, fits func(parquet.Type) bool, use func(parquet.Value) error, endRow func() error, path ...string) error {
+	name := strings.Join(path, ".")
+	leaf, found := file.Schema().Lookup(path...)
+	if !found {
+		return fmt.Errorf("has no column %s", name)
+	}
+	if leaf.MaxRepetitionLevel != 1 || !fits(leaf.Node.Type()) {
+		return fmt.Errorf("column %s is of type %s, which does not fit", name, leaf.Node.Type())
+	}
+	rows := int64(0)
+	checked := func(v parquet.Value) error {
+		if v.RepetitionLevel() == 0 {
+			if rows > 0 {
+				if err := endRow(); err != nil {
+					return err
+				}
+			}
+			if rows++; rows > file.NumRows() {
+				return fmt.Errorf("has %d rows, column %s has more", file.NumRows(), name)
+			}
+		}
+		if v.IsNull() { // a list without elements
+			return nil
+		}
+		return use(v)
+	}
+	for _, group := range file.RowGroups() {
+		if err := readChunk(group.ColumnChunks()[leaf.ColumnIndex], checked); err != nil {
+			return fmt.Errorf("column %s: %w", name, err)
+		}
+	}
+	if rows != file.NumRows() {
+		return fmt.Errorf("has %d rows, column %s has %d", file.NumRows(), name, rows)
+	}
+	return endRow()
 }
 
 func readChunk(chunk parquet.ColumnChunk, use func(parquet.Value) error) error {

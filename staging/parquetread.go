@@ -101,11 +101,11 @@ func checkEnds(in io.ReaderAt, sizeBytes int64) error {
 func readMetadata(file *parquet.File) (*Manifest, error) {
 	lookup := func(key string) string { value, _ := file.Lookup(key); return value }
 	switch version := lookup(keyVersion); version {
-	case manifestVersion:
+	case filesVersion, manifestVersion:
 	case "":
 		return nil, errors.New("is a parquet file but not a rankpool manifest")
 	default:
-		return nil, fmt.Errorf("has version %q, only %s is known", version, manifestVersion)
+		return nil, fmt.Errorf("has version %q, only %s and %s are known", version, filesVersion, manifestVersion)
 	}
 	m := &Manifest{root: filepath.Clean(lookup(keyRoot))}
 	if err := checkRoot(m.root); err != nil {
@@ -167,13 +167,18 @@ func (m *Manifest) readColumns(file *parquet.File) error {
 	if err != nil {
 		return err
 	}
-	return readInts(file, "mtime", math.MinInt64, func(modTime int64) error {
+	err = readInts(file, "mtime", math.MinInt64, func(modTime int64) error {
 		m.modTimes = append(m.modTimes, modTime)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return m.readSharded(file)
 }
 
-// readExtents reads sizes and offsets; a column of zero offsets is not kept.
+// readExtents reads sizes and offsets; a column of zero offsets is not kept. Without a column of formats, samples of
+// a manifest that has offsets are parts of files.
 func (m *Manifest) readExtents(file *parquet.File) error {
 	err := readInts(file, "size", 0, func(size int64) error {
 		m.sizes = append(m.sizes, size)
@@ -184,11 +189,14 @@ func (m *Manifest) readExtents(file *parquet.File) error {
 	}
 	row := 0
 	return readInts(file, "offset", 0, func(offset int64) error {
-		if offset > math.MaxInt64-m.sizes[row] {
+		if offset > math.MaxInt64-crcBytes-m.sizes[row] {
 			return fmt.Errorf("offset %d is too large", offset)
 		}
 		if offset != 0 && m.offsets == nil {
-			m.offsets = make([]int64, len(m.sizes))
+			m.addFormats()
+			for i := range m.formats {
+				m.formats[i] = FormatPart
+			}
 		}
 		if offset != 0 {
 			m.offsets[row] = offset

@@ -62,42 +62,26 @@ func (failed *failure) sampleError(m *Manifest, r *read) error {
 	return &SampleError{ID: r.id, Path: m.RelPath(r.id), Reason: reason, Err: failed.err}
 }
 
-// try reads the sample once. On success the file's size and modification time, looked at after the read, are the
-// manifest's, so no change of the file before or during the read goes unseen that changes its modification time.
-func (r *read) try(m *Manifest, opt FetchOptions) *failure {
-	r.tries++
-	file, err := opt.Storage.Open(m.Path(r.id))
-	if err != nil {
-		return systemFailure(err)
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	offset := m.Offset(r.id)
-	got, err := readFull(file, r.into, offset)
-	if err != nil {
-		return systemFailure(err)
-	}
-	size, modTime, err := file.Stat()
+// check returns why what was read is not sample id as the manifest has it: got of want bytes were read into sample and
+// tail (see verify), in the tries-th try, of a file that has sizeBytes bytes and was modified at modTime. When size and
+// time are looked at after the read, no change of the file before or during the read goes unseen that changes its
+// modification time.
+func (m *Manifest) check(id scheduler.SampleID, sample []byte, tail *[crcBytes]byte, got, want, tries int, sizeBytes, modTime int64) *failure {
 	switch {
-	case err != nil:
-		return systemFailure(err)
-	case !m.sizeFits(r.id, size) && m.offsets == nil:
-		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says %d", size, m.Size(r.id)) + indexAgain}
-	case !m.sizeFits(r.id, size):
-		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says at least %d",
-			size, offset+m.Size(r.id)) + indexAgain}
-	case modTime != m.ModTime(r.id):
+	case !m.sizeFits(id, sizeBytes) && m.Format(id) == FormatFile:
+		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says %d", sizeBytes, m.Size(id)) + indexAgain}
+	case !m.sizeFits(id, sizeBytes):
+		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says at least %d", sizeBytes, m.end(id)) + indexAgain}
+	case modTime != m.ModTime(id):
 		return &failure{reason: fmt.Sprintf("was modified at %s, the manifest says %s",
-			timeText(modTime), timeText(m.ModTime(r.id))) + indexAgain}
-	case got < len(r.into):
+			timeText(modTime), timeText(m.ModTime(id))) + indexAgain}
+	case got < want:
 		return &failure{
-			reason: fmt.Sprintf("ends after %d of %d bytes", got, len(r.into)),
+			reason: fmt.Sprintf("ends after %d of %d bytes", got, want),
 			err:    io.ErrUnexpectedEOF, mayPass: true,
 		}
 	}
-	if !opt.KeepPageCache {
-		file.Forget(offset, m.Size(r.id))
-	}
-	return nil
+	return m.verify(id, sample, tail, tries)
 }
 
 // readFull reads into p from offset on, in as many pieces as the file gives, up to the file's end.

@@ -1,18 +1,154 @@
 package staging
 
-import "rankpool/scheduler"
+import (
+	"cmp"
+	"container/heap"
+	"slices"
 
-// A read is one call of Fetch. Its fields need and place are the Fetcher's lock's; tries is its reader's.
+	"rankpool/scheduler"
+)
+
+// A read is one call of Fetch. Fields that change are the Fetcher's lock's.
 type read struct {
-	id    scheduler.SampleID
-	into  []byte
-	need  uint64
-	done  func(error)
-	seq   uint64 // order of asking
-	tries int    // so far
+	id       scheduler.SampleID
+	into     []byte
+	need     uint64
+	done     func(error)
+	seq      uint64 // order of asking
+	from, to int64  // where its bytes lie in the file, with what lies between them
+	target   *target
+	shard    *shard // nil when the sample is a whole file
+	tries    int    // so far; a read that failed is not tried in company
 
-	place  int   // in the queue; -1: not there
+	place  int   // in the target's queue; -1: not there
 	sameID *read // the next read of the same sample
+}
+
+// A target is what one storage target (a Lustre OST, a BeeGFS target) has to read: the reads that wait, and how many
+// are under way.
+type target struct {
+	id       int // -1: not known
+	queue    readQueue
+	place    int // in queues.waiting, while its queue is not empty
+	underWay int
+}
+
+// A shard is one file that holds many samples.
+type shard struct {
+	path  string
+	reads []*read // that wait, in the order of their places in the file
+	asked int     // reads that are not done
+}
+
+// queues holds every read that waits, in the order of need per target.
+type queues struct {
+	targets map[int]*target
+	waiting []*target // whose queues are not empty
+	shards  map[string]*shard
+}
+
+func newQueues() queues {
+	return queues{targets: make(map[int]*target), shards: make(map[string]*shard)}
+}
+
+// target returns the target with an id.
+func (q *queues) target(id int) *target {
+	t := q.targets[id]
+	if t == nil {
+		t = &target{id: id}
+		q.targets[id] = t
+	}
+	return t
+}
+
+// join returns the shard with a path, which is kept until so many reads have left it.
+func (q *queues) join(path string) *shard {
+	s := q.shards[path]
+	if s == nil {
+		s = &shard{path: path}
+		q.shards[path] = s
+	}
+	s.asked++
+	return s
+}
+
+func (q *queues) leave(s *shard) {
+	if s.asked--; s.asked == 0 {
+		delete(q.shards, s.path)
+	}
+}
+
+// push has r wait.
+func (q *queues) push(r *read) {
+	t := r.target
+	if len(t.queue) == 0 {
+		t.place = len(q.waiting)
+		q.waiting = append(q.waiting, t)
+	}
+	heap.Push(&t.queue, r)
+	if s := r.shard; s != nil {
+		at, _ := slices.BinarySearchFunc(s.reads, r, inFile)
+		s.reads = slices.Insert(s.reads, at, r)
+	}
+}
+
+// remove ends the waiting of r.
+func (q *queues) remove(r *read) {
+	t := r.target
+	heap.Remove(&t.queue, r.place)
+	if len(t.queue) == 0 {
+		last := q.waiting[len(q.waiting)-1]
+		q.waiting[t.place], last.place = last, t.place
+		q.waiting = q.waiting[:len(q.waiting)-1]
+	}
+	if s := r.shard; s != nil {
+		at, _ := slices.BinarySearchFunc(s.reads, r, inFile)
+		s.reads = slices.Delete(s.reads, at, at+1)
+	}
+}
+
+// inFile orders reads of one file by their place in it; no two are equal.
+func inFile(a, b *read) int {
+	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.seq, b.seq))
+}
+
+// promote makes r as urgent as need.
+func (q *queues) promote(r *read, need uint64) {
+	r.need = need
+	if r.place >= 0 {
+		heap.Fix(&r.target.queue, r.place)
+	}
+}
+
+// first returns the read that comes first, or nil: the most urgent one whose target has less than perTarget reads
+// under way. Among reads of equal need those of the target with the fewest under way come first, so that the reads
+// of a batch spread over its targets, then those asked for first. mostUrgent is the least need of all that wait;
+// what is not known to lie on a target is bound by none.
+func (q *queues) first(perTarget int) (r *read, mostUrgent uint64) {
+	mostUrgent = ^uint64(0)
+	for _, t := range q.waiting {
+		head := t.queue[0]
+		mostUrgent = min(mostUrgent, head.need)
+		if t.id >= 0 && t.underWay >= perTarget {
+			continue
+		}
+		if r == nil || head.before(r) {
+			r = head
+		}
+	}
+	return r, mostUrgent
+}
+
+// before reports whether r, of one target, is to be read before s, of another.
+func (r *read) before(s *read) bool {
+	switch {
+	case r.need != s.need:
+		return r.need < s.need
+	case r.target.underWay != s.target.underWay:
+		return r.target.underWay < s.target.underWay
+	default:
+		return r.seq < s.seq
+	}
 }
 
 // A readQueue is a heap of reads (container/heap): the least need first, equal ones in the order of asking.

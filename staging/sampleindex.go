@@ -11,9 +11,12 @@ import (
 // The sample index is the file that training processes map, to find labels, and to read storage without a rank.
 // docs/wire/README.md, "The sample index", describes it. All integers are little-endian.
 const (
-	indexMagic       = "rpindex1"
-	indexHasOffsets  = 1 // flags
-	indexHeaderBytes = 64
+	indexMagic        = "rpindex2"
+	indexHasOffsets   = 1 // flags: columns of offsets and formats
+	indexHasChecksums = 2 // a column of checksums
+	indexHasMembers   = 4 // the columns of the members, and the table of their kinds
+	indexManyMembers  = 8 // some sample has more than one member
+	indexHeaderBytes  = 64
 )
 
 // An indexHeader is the first 64 bytes of an index; places and sizes are in bytes from the file's start.
@@ -43,15 +46,17 @@ func writeIndex(w io.Writer, m *Manifest) error {
 		NameBytes: uint64(len(m.names)), RootBytes: uint64(len(m.root)),
 	}
 	copy(header.Magic[:], indexMagic)
-	columns := []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
-	if m.offsets != nil {
-		header.Flags |= indexHasOffsets
-		columns = append(columns, m.offsets)
-	}
+	var columns []any
+	columns, header.Flags = m.indexColumns()
 	var table []byte
 	for _, in := range m.folders {
-		table = binary.LittleEndian.AppendUint32(table, uint32(len(in.path)))
-		table = append(table, in.path...)
+		table = appendText(table, in.path)
+	}
+	if header.Flags&indexHasMembers != 0 {
+		table = binary.LittleEndian.AppendUint32(table, uint32(len(m.members.kinds)))
+		for _, kind := range m.members.kinds {
+			table = appendText(table, kind)
+		}
 	}
 	header.FolderPlace = indexHeaderBytes
 	for _, column := range columns {
@@ -74,6 +79,32 @@ func writeIndex(w io.Writer, m *Manifest) error {
 		}
 	}
 	return nil
+}
+
+// indexColumns returns the columns of an index in their order, and the flags that say which there are.
+func (m *Manifest) indexColumns() (columns []any, flags uint32) {
+	columns = []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
+	if m.offsets != nil {
+		flags |= indexHasOffsets
+		columns = append(columns, m.offsets, m.formats)
+	}
+	if m.checksums != nil {
+		flags |= indexHasChecksums
+		columns = append(columns, m.checksums)
+	}
+	if t := m.members; t.ends != nil {
+		flags |= indexHasMembers
+		if m.HasMembers() {
+			flags |= indexManyMembers
+		}
+		columns = append(columns, t.ends, t.offsets, t.sizes, t.kind)
+	}
+	return columns, flags
+}
+
+// appendText appends a text with its length (u32) in front.
+func appendText(table []byte, text string) []byte {
+	return append(binary.LittleEndian.AppendUint32(table, uint32(len(text))), text...)
 }
 
 // writeColumn writes a slice of integers and fills up to a multiple of 8 bytes.
@@ -113,24 +144,12 @@ func parseIndex(data []byte) (*Manifest, error) {
 	if _, err := binary.Decode(data, binary.LittleEndian, &header); err != nil {
 		return nil, err
 	}
-	n := header.Samples
-	if n > math.MaxUint32 || n*28 > uint64(len(data)) { // 28 bytes of columns a sample
+	if n := header.Samples; n > math.MaxUint32 || n*28 > uint64(len(data)) { // 28 bytes of columns a sample
 		return nil, errors.New("is truncated")
 	}
 	m := &Manifest{}
-	wide, narrow := []*[]int64{&m.sizes, &m.modTimes}, []*[]uint32{&m.labels, &m.inFolder, &m.nameEnds}
-	at := uint64(indexHeaderBytes)
-	for _, column := range wide {
-		at += takeColumn(column, data, at, n)
-	}
-	for _, column := range narrow {
-		at += takeColumn(column, data, at, n)
-	}
-	if header.Flags&indexHasOffsets != 0 {
-		at += takeColumn(&m.offsets, data, at, n)
-	}
-	if at > uint64(len(data)) {
-		return nil, errors.New("is truncated")
+	if err := m.parseColumns(data, header); err != nil {
+		return nil, err
 	}
 	if err := m.parseTexts(data, header); err != nil {
 		return nil, err
@@ -138,7 +157,43 @@ func parseIndex(data []byte) (*Manifest, error) {
 	return m, m.checkIndex()
 }
 
-// parseTexts reads the folder table, the names and the root.
+// parseColumns takes the columns, in the order of indexColumns.
+func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
+	n, at := header.Samples, uint64(indexHeaderBytes)
+	for _, column := range []*[]int64{&m.sizes, &m.modTimes} {
+		at += takeColumn(column, data, at, n)
+	}
+	for _, column := range []*[]uint32{&m.labels, &m.inFolder, &m.nameEnds} {
+		at += takeColumn(column, data, at, n)
+	}
+	if header.Flags&indexHasOffsets != 0 {
+		at += takeColumn(&m.offsets, data, at, n)
+		at += takeColumn(&m.formats, data, at, n)
+	}
+	if header.Flags&indexHasChecksums != 0 {
+		at += takeColumn(&m.checksums, data, at, n)
+	}
+	if header.Flags&indexHasMembers != 0 {
+		t := &m.members
+		at += takeColumn(&t.ends, data, at, n)
+		if at > uint64(len(data)) {
+			return errors.New("is truncated")
+		}
+		count := uint64(0)
+		if n > 0 {
+			count = uint64(t.ends[n-1])
+		}
+		at += takeColumn(&t.offsets, data, at, count)
+		at += takeColumn(&t.sizes, data, at, count)
+		at += takeColumn(&t.kind, data, at, count)
+	}
+	if at > uint64(len(data)) {
+		return errors.New("is truncated")
+	}
+	return nil
+}
+
+// parseTexts reads the folder table, the kinds of the members, the names and the root.
 func (m *Manifest) parseTexts(data []byte, header indexHeader) error {
 	cut := func(place, size uint64) ([]byte, error) {
 		if place > uint64(len(data)) || size > uint64(len(data))-place {
@@ -147,18 +202,40 @@ func (m *Manifest) parseTexts(data []byte, header indexHeader) error {
 		return data[place : place+size], nil
 	}
 	at := header.FolderPlace
-	for range header.Folders {
-		length, err := cut(at, 4)
+	number := func() (uint32, error) {
+		raw, err := cut(at, 4)
+		if err != nil {
+			return 0, err
+		}
+		at += 4
+		return binary.LittleEndian.Uint32(raw), nil
+	}
+	texts := func(count uint32, use func(string)) error {
+		for range count {
+			size, err := number()
+			if err != nil {
+				return err
+			}
+			text, err := cut(at, uint64(size))
+			if err != nil {
+				return err
+			}
+			use(string(text))
+			at += uint64(size)
+		}
+		return nil
+	}
+	if err := texts(header.Folders, func(path string) { m.folders = append(m.folders, folder{path: path}) }); err != nil {
+		return err
+	}
+	if header.Flags&indexHasMembers != 0 {
+		count, err := number()
 		if err != nil {
 			return err
 		}
-		size := uint64(binary.LittleEndian.Uint32(length))
-		path, err := cut(at+4, size)
-		if err != nil {
+		if err := texts(count, func(kind string) { m.members.kinds = append(m.members.kinds, kind) }); err != nil {
 			return err
 		}
-		m.folders = append(m.folders, folder{path: string(path)})
-		at += 4 + size
 	}
 	root, err := cut(header.RootPlace, header.RootBytes)
 	if err != nil {
@@ -186,8 +263,13 @@ func (m *Manifest) checkIndex() error {
 			return fmt.Errorf("the name of sample %d ends outside the names", i)
 		case m.inFolder[i] >= uint32(len(m.folders)):
 			return fmt.Errorf("sample %d is in folder %d, there are %d", i, m.inFolder[i], len(m.folders))
-		case m.sizes[i] < 0, m.offsets != nil && (m.offsets[i] < 0 || m.offsets[i] > math.MaxInt64-m.sizes[i]):
+		case m.sizes[i] < 0, m.offsets != nil && (m.offsets[i] < 0 || m.offsets[i] > math.MaxInt64-crcBytes-m.sizes[i]):
 			return fmt.Errorf("sample %d has an impossible size or offset", i)
+		case m.formats != nil && m.formats[i] >= formats:
+			return fmt.Errorf("sample %d has format %d, which is not known", i, m.formats[i])
+		}
+		if err := m.members.check(i, m.sizes[i]); err != nil {
+			return err
 		}
 		if err := checkName(m.names[start:end]); err != nil {
 			return fmt.Errorf("sample %d: %w", i, err)

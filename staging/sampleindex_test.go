@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/scheduler"
+	"rankpool/staging/shards"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -52,10 +54,19 @@ type goldenSample struct {
 	Offset  int64           `json:"offset"`
 	Label   int             `json:"label"`
 	MTimeNs int64           `json:"mtime_ns"`
+	Format  string          `json:"format"`
+	XXH3    string          `json:"xxh3"` // hexadecimal, "" if it is not known
+	Members []goldenMember  `json:"members"`
+}
+
+type goldenMember struct {
+	Kind   string `json:"kind"`
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"size"`
 }
 
 // goldenIndex is the content of docs/wire/index_golden.bin: odd names, an empty file, sizes above 4 GiB, an odd number
-// of samples (so that 32-bit columns need filling), offsets.
+// of samples and of members (so that 32-bit columns need filling), each format, checksums.
 func goldenIndex() *Manifest {
 	m := &Manifest{
 		root:    "/data/golden ä",
@@ -66,9 +77,21 @@ func goldenIndex() *Manifest {
 	m.add(1, "line\nfeed.png", 0, 0, 1_700_000_000_000_000_000)
 	m.add(2, "byte\xff.png", 0, 5_000_000_000, -1)
 	m.add(3, "\U0001F600.png", 1, 1, 0)
-	m.add(3, "shard.tar", 1, 110_000, 1_700_000_001_000_000_001)
-	m.offsets = []int64{0, 0, 0, 0, 5_000_000_512}
-	return m
+	m.addShard(3, "shard.tar", 1, 1_700_000_001_000_000_001, FormatTar, &shards.Contents{
+		Samples: []shards.Range{{Offset: 5_000_000_512, Size: 110_000}, {Offset: 512, Size: 3}},
+		Kinds:   []string{"jpg", "seg.png", "cls"},
+		Ends:    []uint32{3, 4},
+		Members: []shards.Member{
+			{Range: shards.Range{Offset: 5_000_000_512, Size: 100_000}, Kind: 0},
+			{Range: shards.Range{Offset: 5_000_101_376, Size: 9_998}, Kind: 1},
+			{Range: shards.Range{Offset: 6_000_000_000, Size: 2}, Kind: 2},
+			{Range: shards.Range{Offset: 512, Size: 3}, Kind: 2},
+		},
+	})
+	m.addShard(0, "r.tfrecord-00000-of-00001", 0, 5, FormatTFRecord, &shards.Contents{Samples: []shards.Range{{Offset: 12, Size: 7}}})
+	m.addShard(1, "a.npy", 0, 6, FormatNPY, &shards.Contents{Samples: []shards.Range{{Offset: 128, Size: 8}, {Offset: 136, Size: 8}}})
+	m.members.numbers = nil
+	return m.WithChecksums([]uint64{1, 0, 0, 1<<64 - 1, 0x0123456789abcdef, 0, 2, 3, 4})
 }
 
 func jsonText(s string) json.RawMessage {
@@ -82,9 +105,17 @@ func goldenText(t *testing.T, m *Manifest) []byte {
 		g.Folders = append(g.Folders, jsonText(in.path))
 	}
 	for id := range scheduler.SampleID(m.Len()) {
-		g.Samples = append(g.Samples, goldenSample{
-			int(id), jsonText(m.Path(id)), m.Size(id), m.Offset(id), m.Label(id), m.ModTime(id),
-		})
+		sample := goldenSample{
+			ID: int(id), Path: jsonText(m.Path(id)), Size: m.Size(id), Offset: m.Offset(id), Label: m.Label(id),
+			MTimeNs: m.ModTime(id), Format: m.Format(id).String(),
+		}
+		if sum, known := m.Checksum(id); known {
+			sample.XXH3 = fmt.Sprintf("%016x", sum)
+		}
+		for _, member := range m.Members(id) {
+			sample.Members = append(sample.Members, goldenMember(member))
+		}
+		g.Samples = append(g.Samples, sample)
 	}
 	text, err := json.MarshalIndent(g, "", "  ")
 	must(t, err)
@@ -122,23 +153,30 @@ func TestIndexLayout(t *testing.T) {
 	data := built.Bytes()
 	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(data[at:])) }
 	u64 := func(at int) int { return int(binary.LittleEndian.Uint64(data[at:])) }
-	const n = 5
+	const n, members = 9, 4
 	sizes := 64
 	times := sizes + 8*n
 	labels := times + 8*n
 	folders := labels + 4*n + 4
 	ends := folders + 4*n + 4
 	offsets := ends + 4*n + 4
-	table := offsets + 8*n
+	formats := offsets + 8*n
+	sums := formats + n + 7
+	memberEnds := sums + 8*n
+	memberOffsets := memberEnds + 4*n + 4
+	memberSizes := memberOffsets + 8*members
+	memberKinds := memberSizes + 8*members
+	table := memberKinds + 4*members
+	kinds := table + 4*4 + len("catcat/deep\nfolderdög")
 	for _, c := range []struct {
 		what      string
 		got, want int
 	}{
 		{"N", u64(8), n},
-		{"flags", u32(16), 1},
+		{"flags", u32(16), 15},
 		{"folders", u32(20), 4},
 		{"place of the folder table", u64(24), table},
-		{"place of the names", u64(32), table + 4*4 + len("catcat/deep\nfolderdög")},
+		{"place of the names", u64(32), kinds + 4 + 3*4 + len("jpgseg.pngcls")},
 		{"bytes of the names", u64(40), u32(ends + 4*(n-1))},
 		{"place of the root", u64(48), u64(32) + u64(40)},
 		{"bytes of the root", u64(56), len("/data/golden ä")},
@@ -148,7 +186,16 @@ func TestIndexLayout(t *testing.T) {
 		{"folder of 2", u32(folders + 4*2), 2},
 		{"name end of 0", u32(ends), len("1.png")},
 		{"offset of 4", u64(offsets + 8*4), 5_000_000_512},
+		{"format of 6", int(data[formats+6]), 3},
+		{"checksum of 4", u64(sums + 8*4), 0x0123456789abcdef},
+		{"end of the members of 4", u32(memberEnds + 4*4), 3},
+		{"end of the members of 8", u32(memberEnds + 4*8), members},
+		{"offset of member 2", u64(memberOffsets + 8*2), 6_000_000_000},
+		{"size of member 1", u64(memberSizes + 8), 9_998},
+		{"kind of member 3", u32(memberKinds + 4*3), 2},
 		{"length of folder 1", u32(table + 4), 3},
+		{"number of kinds", u32(kinds), 3},
+		{"length of kind 0", u32(kinds + 4), 3},
 		{"bytes", len(data), u64(48) + u64(56)},
 	} {
 		if c.got != c.want {
@@ -156,7 +203,7 @@ func TestIndexLayout(t *testing.T) {
 		}
 	}
 	m := goldenIndex()
-	m.offsets = nil
+	m.offsets, m.formats, m.checksums, m.members = nil, nil, nil, memberTable{}
 	built.Reset()
 	must(t, writeIndex(&built, m))
 	if data = built.Bytes(); u32(16) != 0 || u64(24) != offsets {

@@ -2,16 +2,10 @@ package staging
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // DefaultScanConcurrency is how many requests a scan has under way when ScanOptions does not say: chosen to hide most
@@ -22,35 +16,50 @@ const DefaultScanConcurrency = 16
 // 4 µs of a core per file, so a chunk is about 1 ms, far more than it costs to hand it to a goroutine.
 const statChunk = 256
 
+// scanPasses is how often a scan goes over the folders until none has changed since it was listed: once for all,
+// once to see that none has, and a few times more for a data set of which somebody still moves the last files.
+const scanPasses = 5
+
 // ScanOptions says how to scan. The zero value is ready to use.
 type ScanOptions struct {
-	Concurrency int               // requests under way at a time; 0: DefaultScanConcurrency
+	Concurrency int               // requests under way at a time, of each rank; 0: DefaultScanConcurrency
 	Progress    func(files int64) // told the number of files found so far, never by two goroutines at a time
+	Journal     *Journal          // keeps what was listed, for the next try; nil: nothing is kept
+	Group       *Group            // the ranks that share the work, this one being rank 0; nil: this process alone
+
+	// Sync asks the file system's servers for every file's size and time. Without it a file system may answer from
+	// what this machine holds, and Lustre by a size that its metadata server keeps lazily; that is faster by a request
+	// per file, and right for files that were written some time ago. A read checks size and time in any case.
+	Sync bool
+
+	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file. Without it each
+	// sample in them is one (package shards says which), and the file is read through for its headers.
+	WholeFiles bool
+
+	lister lister // for tests; nil: the system's
 }
 
 // Scan indexes the data set in folder root: its class folders and, in them at any depth, all regular files.
 //
 // Hidden files and folders (their name starts with '.') and what is neither file nor folder are left out. Symbolic
 // links are followed. A root that holds files and no folder is a data set of the one class ""; the manifest's root
-// is root made absolute, links kept. The order of the samples depends on names only (see Manifest).
+// is root made absolute, links kept. The order of the samples depends on names only (see Manifest), neither on
+// Concurrency nor on the ranks of the Group.
+//
+// A folder that changes while the scan runs is listed again, and a folder that a Journal has is only listed when its
+// modification time is another one. At the end no folder has changed since it was listed.
 //
 // Errors: a folder that cannot be read, a file that cannot be looked at, a link that leads nowhere or back to a
-// folder it lies in, a file beside class folders, a tree without samples, and ctx's end. Each names the path; there
-// is never a partial manifest.
+// folder it lies in, a file beside class folders, a folder that keeps changing, a tree without samples, a journal
+// that cannot be written, and ctx's end. Each names the path; there is never a partial manifest.
 func Scan(ctx context.Context, root string, opt ScanOptions) (*Manifest, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("staging: %w", err)
 	}
-	if opt.Concurrency <= 0 {
-		opt.Concurrency = DefaultScanConcurrency
-	}
-	s := &scanner{root: abs, places: make(chan struct{}, opt.Concurrency-1), progress: opt.Progress}
-	s.ctx, s.stop = context.WithCancelCause(ctx)
+	s := newScanner(ctx, abs, opt)
 	defer s.stop(nil)
-	s.walk("", nil)
-	s.running.Wait()
-	if err := context.Cause(s.ctx); err != nil {
+	if err := s.passes(); err != nil {
 		return nil, fmt.Errorf("staging: scan of %s: %w", abs, err)
 	}
 	return s.manifest()
@@ -58,212 +67,206 @@ func Scan(ctx context.Context, root string, opt ScanOptions) (*Manifest, error) 
 
 // A scanner is one scan under way.
 type scanner struct {
-	root     string
-	ctx      context.Context // cancelled with the first error
-	stop     context.CancelCauseFunc
-	places   chan struct{} // one element a goroutine beyond the first
-	running  sync.WaitGroup
-	progress func(int64)
+	root    string
+	ctx     context.Context // cancelled with the first error
+	stop    context.CancelCauseFunc
+	workers []lister // one a goroutine
+	opt     ScanOptions
+	known   map[string]*listing // by path, from the journal or the pass before
 
 	mu      sync.Mutex
-	folders []*scannedFolder
-	files   int64
+	changed *sync.Cond       // the queue, or busy
+	queue   []*scannedFolder // to be visited; the last comes first, so the queue stays short
+	busy    int              // workers that visit a folder
+	folders []*scannedFolder // visited
+	files   int64            // found in them
+	first   bool             // this is the first pass
+	fresh   string           // some folder that was listed in this pass; "" if none
+	gone    error            // something went away in this pass
 }
 
-// A scannedFolder is what a scan found in one folder; parent leads to the root, for finding loops.
+// A scannedFolder is a folder that a scan visits; parent leads to the root.
 type scannedFolder struct {
-	path     string // relative to the root
-	modTime  int64
-	dev, ino uint64
-	parent   *scannedFolder
-	files    []scannedFile // sorted by name
+	path      string // relative to the root
+	parent    *scannedFolder
+	underLink bool // some folder on the way was reached by a link
+	*listing
+
+	identify sync.Once
+	id       folderID
+	idErr    error
 }
 
-type scannedFile struct {
-	name          string
-	size, modTime int64
+func newScanner(ctx context.Context, root string, opt ScanOptions) *scanner {
+	s := &scanner{root: root, opt: opt, known: opt.Journal.listings()}
+	s.changed = sync.NewCond(&s.mu)
+	s.ctx, s.stop = context.WithCancelCause(ctx)
+	if opt.Concurrency <= 0 {
+		opt.Concurrency = DefaultScanConcurrency
+	}
+	local := opt.lister
+	if local == nil {
+		local = newSystemLister(opt.Concurrency, opt.Sync)
+	}
+	for range opt.Concurrency {
+		s.workers = append(s.workers, local)
+	}
+	s.workers = append(s.workers, opt.Group.listers(opt.Concurrency, opt.Sync)...)
+	return s
 }
 
-// spawn runs f on a goroutine of its own when there is a place for one, else right here.
-func (s *scanner) spawn(group *sync.WaitGroup, f func()) {
-	select {
-	case s.places <- struct{}{}:
-		group.Go(func() {
-			defer func() { <-s.places }()
-			f()
-		})
-	default:
-		f()
-	}
-}
-
-// walk scans the folder path and all below it.
-func (s *scanner) walk(path string, parent *scannedFolder) {
-	if s.ctx.Err() != nil {
-		return
-	}
-	in := &scannedFolder{path: path, parent: parent}
-	folders, err := s.scan(in)
-	if err != nil {
-		s.stop(err)
-		return
-	}
-	s.found(in)
-	for _, name := range folders {
-		sub := name
-		if path != "" {
-			sub = path + "/" + name
+// passes visits the tree until nothing in it has changed since it was listed.
+func (s *scanner) passes() error {
+	for i := range scanPasses {
+		s.first = i == 0
+		s.pass()
+		if err := context.Cause(s.ctx); err != nil {
+			return err
 		}
-		s.spawn(&s.running, func() { s.walk(sub, in) })
-	}
-}
-
-// scan fills in and returns the names of its sub-folders.
-func (s *scanner) scan(in *scannedFolder) (folders []string, err error) {
-	dir, err := os.Open(s.abs(in.path))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	if err := settle(dir, in); err != nil {
-		return nil, err
-	}
-	for up := in.parent; up != nil; up = up.parent {
-		if up.dev == in.dev && up.ino == in.ino {
-			return nil, fmt.Errorf("%s leads back to %s, so the tree has no end", s.abs(in.path), s.abs(up.path))
+		if s.fresh == "" && s.gone == nil {
+			return nil
+		}
+		s.known = make(map[string]*listing, len(s.folders))
+		for _, in := range s.folders {
+			s.known[in.path] = in.listing
 		}
 	}
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
+	if s.gone != nil {
+		return s.gone
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
-	return s.stat(dir, in, names)
+	return fmt.Errorf("%s keeps changing: index it when nothing writes to it any more", s.fresh)
 }
 
-// stat looks at all names in the folder dir, in chunks side by side.
-func (s *scanner) stat(dir *os.File, in *scannedFolder, names []string) (folders []string, err error) {
-	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		fd    = int(dir.Fd())
-	)
-	for chunk := range slices.Chunk(names, statChunk) {
-		s.spawn(&group, func() {
-			files, subs, chunkErr := statAll(s.ctx, fd, chunk)
-			mu.Lock()
-			defer mu.Unlock()
-			in.files, folders = append(in.files, files...), append(folders, subs...)
-			if chunkErr != nil && err == nil {
-				err = fmt.Errorf("%s/%w", s.abs(in.path), chunkErr)
-			}
-		})
+// pass visits every folder once. The last worker runs on the caller's goroutine.
+func (s *scanner) pass() {
+	s.queue, s.folders, s.files, s.fresh, s.gone = []*scannedFolder{{}}, nil, 0, "", nil
+	defer context.AfterFunc(s.ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})()
+	var group sync.WaitGroup
+	for _, l := range s.workers[1:] {
+		group.Go(func() { s.work(l) })
 	}
+	s.work(s.workers[0])
 	group.Wait()
-	slices.SortFunc(in.files, func(a, b scannedFile) int { return compareNames(a.name, b.name) })
-	return folders, err
 }
 
-// statAll looks at names in the folder fd; its error starts with the name.
-func statAll(ctx context.Context, fd int, names []string) (files []scannedFile, folders []string, err error) {
-	if ctx.Err() != nil {
-		return nil, nil, nil // the scan has failed already
-	}
-	files = make([]scannedFile, 0, len(names))
-	var st unix.Stat_t
-	for _, name := range names {
-		err := retryEINTR(func() error { return unix.Fstatat(fd, name, &st, 0) })
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+// work visits folders by l until there are no more.
+func (s *scanner) work(l lister) {
+	for in := s.take(); in != nil; in = s.take() {
+		if err := s.visit(l, in); err != nil {
+			s.stop(err)
 		}
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFREG:
-			files = append(files, scannedFile{name, st.Size, st.Mtim.Nano()})
-		case unix.S_IFDIR:
-			folders = append(folders, name)
+		s.mu.Lock()
+		if s.busy--; s.busy == 0 {
+			s.changed.Broadcast()
 		}
+		s.mu.Unlock()
 	}
-	return files, folders, nil
 }
 
-// found adds a folder to the result.
-func (s *scanner) found(in *scannedFolder) {
+// take returns a folder to visit, or nil when the pass is over.
+func (s *scanner) take() *scannedFolder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) == 0 && s.busy > 0 && s.ctx.Err() == nil {
+		s.changed.Wait()
+	}
+	if len(s.queue) == 0 || s.ctx.Err() != nil {
+		return nil
+	}
+	in := s.queue[len(s.queue)-1]
+	s.queue = s.queue[:len(s.queue)-1]
+	s.busy++
+	return in
+}
+
+// visit lists the folder in by l, unless it is known and has not changed.
+func (s *scanner) visit(l lister, in *scannedFolder) error {
+	err := s.checkLoop(in)
+	known := s.known[in.path]
+	if err == nil {
+		var modTime *int64
+		if known != nil {
+			modTime = &known.modTime
+		}
+		in.listing, err = l.list(s.ctx, s.abs(in.path), modTime)
+	}
+	if gone := (*vanishedError)(nil); errors.As(err, &gone) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.gone = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fresh := in.listing != nil
+	if fresh {
+		if err := s.opt.Journal.keep(in.path, in.listing); err != nil {
+			return err
+		}
+	} else {
+		in.listing = known
+	}
+	s.found(in, fresh)
+	return nil
+}
+
+// found adds a folder to the result, and what is in it to the queue.
+func (s *scanner) found(in *scannedFolder, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folders = append(s.folders, in)
 	s.files += int64(len(in.files))
-	if s.progress != nil && len(in.files) > 0 {
-		s.progress(s.files)
+	if fresh {
+		s.fresh = s.abs(in.path)
 	}
+	for _, sub := range in.folders {
+		path := sub.name
+		if in.path != "" {
+			path = in.path + "/" + sub.name
+		}
+		s.queue = append(s.queue, &scannedFolder{path: path, parent: in, underLink: in.underLink || sub.link})
+	}
+	if len(in.folders) > 0 {
+		s.changed.Broadcast()
+	}
+	if s.first && s.opt.Progress != nil && len(in.files) > 0 {
+		s.opt.Progress(s.files)
+	}
+}
+
+// checkLoop returns an error when in is a folder that it lies in, which only a link can bring about. Folders are told
+// apart on this machine: other ranks may know the same file system by another device number.
+func (s *scanner) checkLoop(in *scannedFolder) error {
+	if !in.underLink {
+		return nil
+	}
+	if err := s.identify(in); err != nil {
+		return err
+	}
+	for up := in.parent; up != nil; up = up.parent {
+		if err := s.identify(up); err != nil {
+			return err
+		}
+		if up.id == in.id {
+			return fmt.Errorf("%s leads back to %s, so the tree has no end", s.abs(in.path), s.abs(up.path))
+		}
+	}
+	return nil
+}
+
+func (s *scanner) identify(in *scannedFolder) error {
+	in.identify.Do(func() {
+		in.id, _, in.idErr = statFolder(s.abs(in.path))
+		if in.idErr != nil {
+			in.idErr = vanishedOr(in.idErr)
+		}
+	})
+	return in.idErr
 }
 
 func (s *scanner) abs(path string) string { return filepath.Join(s.root, path) }
-
-// manifest puts the folders in order and their files into columns.
-func (s *scanner) manifest() (*Manifest, error) {
-	slices.SortFunc(s.folders, func(a, b *scannedFolder) int { return compareFolders(a.path, b.path) })
-	top := s.folders[0] // the root: "" comes first
-	switch {
-	case s.files == 0:
-		return nil, fmt.Errorf("staging: %s holds no sample", s.root)
-	case len(top.files) > 0 && len(s.folders) > 1:
-		return nil, fmt.Errorf("staging: %s lies beside class folders and belongs to no class", s.abs(top.files[0].name))
-	}
-	var nameBytes int64
-	for _, in := range s.folders {
-		for _, file := range in.files {
-			nameBytes += int64(len(file.name))
-		}
-	}
-	if err := checkLimits(s.files, nameBytes); err != nil {
-		return nil, fmt.Errorf("staging: %s: %w", s.root, err)
-	}
-	m := &Manifest{root: s.root}
-	m.reserve(int(s.files), int(nameBytes))
-	for i, in := range s.folders {
-		m.folders = append(m.folders, folder{in.path, in.modTime})
-		class := classOf(in.path)
-		if n := len(m.classes); (i > 0 || len(s.folders) == 1) && (n == 0 || m.classes[n-1] != class) {
-			m.classes = append(m.classes, class)
-		}
-		for _, file := range in.files {
-			m.add(uint32(i), file.name, uint32(len(m.classes)-1), file.size, file.modTime)
-		}
-	}
-	return m, nil
-}
-
-// settle waits until a change of the folder from now on must show in its modification time, and notes that time.
-//
-// Time stamps advance in steps: 1 to 10 ms in Linux (its tick), a second on file systems that keep whole seconds. A
-// folder listed in the step in which it changed could change again unseen. So a folder that changed less than a
-// step ago is waited for: once, and at most a second.
-func settle(dir *os.File, in *scannedFolder) error {
-	const tick, coarse = 20 * time.Millisecond, time.Second + 20*time.Millisecond
-	var st unix.Stat_t
-	look := func() error {
-		err := retryEINTR(func() error { return unix.Fstat(int(dir.Fd()), &st) })
-		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			err = unix.ENOTDIR
-		}
-		if err != nil {
-			return &fs.PathError{Op: "scan", Path: dir.Name(), Err: err}
-		}
-		return nil
-	}
-	if err := look(); err != nil {
-		return err
-	}
-	step := tick
-	if st.Mtim.Nsec == 0 {
-		step = coarse
-	}
-	if age := time.Since(time.Unix(st.Mtim.Unix())); age >= 0 && age < step {
-		time.Sleep(step - age)
-		if err := look(); err != nil {
-			return err
-		}
-	}
-	in.modTime, in.dev, in.ino = st.Mtim.Nano(), st.Dev, st.Ino
-	return nil
-}

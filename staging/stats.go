@@ -12,11 +12,20 @@ type Stats struct {
 	Retries  int64 // tries after the first of a sample
 	Errors   int64 // samples that could not be read
 	InFlight int64 // samples asked for and not done: queued, under way, or waiting for the next try
+
+	StorageBytes int64 // bytes of samples that storage gave, each time that it did
+	Opens        int64 // files opened
+	Coalesced    int64 // samples that were read along with another one, without a request of their own
+	Hedged       int64 // second requests for what was late
+	Stalls       int64 // requests that took longer than FetchOptions.StallAfter
+	UnderWay     int   // requests at this moment
+	Concurrency  int   // how many are allowed at this moment
 }
 
 // counters are Stats that many goroutines count.
 type counters struct {
-	reads, bytes, retries, errors, inFlight atomic.Int64
+	reads, bytes, retries, errors, inFlight        atomic.Int64
+	storageBytes, opens, coalesced, hedged, stalls atomic.Int64
 }
 
 // count counts the end of one read of n bytes.
@@ -33,5 +42,8 @@ func (c *counters) count(n int, err error) {
 }
 
 func (c *counters) read() Stats {
-	return Stats{c.reads.Load(), c.bytes.Load(), c.retries.Load(), c.errors.Load(), c.inFlight.Load()}
+	return Stats{
+		Reads: c.reads.Load(), Bytes: c.bytes.Load(), Retries: c.retries.Load(), Errors: c.errors.Load(), InFlight: c.inFlight.Load(),
+		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(), Hedged: c.hedged.Load(), Stalls: c.stalls.Load(),
+	}
 }

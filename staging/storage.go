@@ -34,16 +34,21 @@ type SystemStorage struct{}
 
 // Open opens the file at path for reading.
 func (SystemStorage) Open(path string) (StorageFile, error) {
-	fd := -1
-	err := retryEINTR(func() (err error) {
-		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block for ever.
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		return err
-	})
+	fd, err := openFile(path, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("open", err)
+		return nil, err
 	}
 	return systemFile(fd), nil
+}
+
+// openFile opens the file at path for reading, with more flags.
+func openFile(path string, flags int) (fd int, err error) {
+	err = retryEINTR(func() (err error) {
+		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block for ever.
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0)
+		return err
+	})
+	return fd, os.NewSyscallError("open", err)
 }
 
 type systemFile int

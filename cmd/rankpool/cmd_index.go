@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -12,48 +16,278 @@ import (
 	"rankpool/staging"
 )
 
+// indexOptions are the flags of index.
+type indexOptions struct {
+	output      string
+	verify      string
+	format      string
+	checksum    bool
+	sync        bool
+	quiet       bool
+	concurrency int
+}
+
 func newIndexCommand() *cobra.Command {
-	var output string
-	var quiet bool
+	var o indexOptions
 	cmd := &cobra.Command{
-		Use:   "index DIR -o MANIFEST",
-		Short: "Index a data set into a manifest (Parquet)",
+		Use:   "index DIR {-o | --verify} MANIFEST",
+		Short: "Index a data set into a manifest (Parquet), or compare it with one",
 		Long: `Index walks the data set DIR (class folders with files, as ImageFolder has them, or files only) and writes
 its manifest, a Parquet file: for each sample its path, size, label and modification time.
-"rankpool run --data MANIFEST" then starts without a walk.`,
-		Example: "  rankpool index /lustre/imagenet/train -o imagenet.parquet",
-		Args:    exactly(1, "one folder"),
+"rankpool run --data MANIFEST" then starts without a walk.
+
+Tar shards (.tar, as WebDataset writes them: members with the same path up to the first dot are one sample), TFRecord
+files (.tfrecord, .tfrec) and arrays (.npy, a row is a sample) may lie beside plain files; their samples are read in
+place. With --format files each of them is one sample.
+
+An index that was interrupted goes on where it was: what it has found is kept in MANIFEST.partial until the manifest
+is written. When MANIFEST is there already, index says what has changed in DIR since.
+
+With --checksum every sample is read, and its checksum (XXH3, 64 bits) kept in the manifest. With --verify index writes
+nothing: it walks DIR again, reads every sample, lists what differs from the manifest, and ends with exit code 1 if
+anything does.
+
+Started by mpirun or srun, all ranks list and read, and rank 0 writes.`,
+		Example: `  rankpool index /lustre/imagenet/train -o imagenet.parquet
+  mpirun -n 4 rankpool index /lustre/imagenet/train -o imagenet.parquet --checksum
+  rankpool index /lustre/imagenet/train --verify imagenet.parquet`,
+		Args: exactly(1, "one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output == "" {
-				return usagef("where should the manifest go? name it with -o MANIFEST")
-			}
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			begin := time.Now()
-			show := newScanProgress(os.Stderr, quiet)
-			m, err := staging.Scan(ctx, args[0], staging.ScanOptions{Progress: show.update})
-			show.end()
-			if err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
-			if err := staging.WriteParquet(output, m); err != nil {
-				return err
-			}
-			if quiet {
-				return nil
-			}
-			return printIndexSummary(cmd.OutOrStdout(), m, output, time.Since(begin))
+			return o.share(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "the manifest to write")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
+	flags := cmd.Flags()
+	flags.StringVarP(&o.output, "output", "o", "", "the manifest to write")
+	flags.StringVar(&o.verify, "verify", "", "the manifest to compare DIR with, by checksums; nothing is written")
+	flags.StringVar(&o.format, "format", "auto", "files: a .tar, .tfrecord or .npy file is one sample, as any other; auto: it holds samples")
+	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
+	flags.BoolVar(&o.sync, "sync", false, "ask the file system's servers for every file's size, also when this machine holds one")
+	flags.IntVar(&o.concurrency, "concurrency", staging.DefaultScanConcurrency, "requests to the file system under way at a time, of each rank")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors, and what --verify finds")
 	return cmd
 }
 
-func printIndexSummary(w io.Writer, m *staging.Manifest, output string, took time.Duration) error {
-	_, err := fmt.Fprintf(w, "files:    %s\nclasses:  %s\nbytes:    %s (%s)\nseconds:  %.2f (%s files/s)\nmanifest: %s\n",
-		humanize.Comma(int64(m.Len())), humanize.Comma(int64(len(m.Classes()))),
+func (o *indexOptions) check() error {
+	switch {
+	case o.output == "" && o.verify == "":
+		return usagef("where should the manifest go? name it with -o MANIFEST")
+	case o.output != "" && o.verify != "":
+		return usagef("--verify writes no manifest: leave -o or --verify out")
+	case o.format != "auto" && o.format != "files":
+		return usagef("--format is %q, it is auto or files", o.format)
+	case o.concurrency < 1:
+		return usagef("--concurrency is %d, at least 1 is needed", o.concurrency)
+	}
+	return nil
+}
+
+// share shares the work among the ranks that a launcher started: rank 0 has the command, the others help it. They end
+// well in any case: mpirun would kill rank 0 in the middle of its last sentence.
+func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (err error) {
+	transport, err := openTransport()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := transport.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	group := staging.NewGroup(transport)
+	if group.Rank() > 0 {
+		group.Serve(ctx, o.concurrency)
+		return nil
+	}
+	work := &indexing{indexOptions: o, dir: dir, out: out, group: group}
+	if o.verify != "" {
+		err = work.compare(ctx)
+	} else {
+		err = work.write(ctx)
+	}
+	group.Dismiss()
+	return err
+}
+
+// indexing is one index as rank 0 makes it.
+type indexing struct {
+	*indexOptions
+	dir     string
+	out     io.Writer
+	group   *staging.Group
+	journal *staging.Journal
+}
+
+// write writes the manifest of the folder.
+func (x *indexing) write(ctx context.Context) error {
+	root, err := filepath.Abs(x.dir)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(root); err != nil || !info.IsDir() { // leave no journal of what cannot be
+		_, err = staging.Scan(ctx, root, staging.ScanOptions{})
+		return err
+	}
+	x.journal, err = staging.OpenJournal(x.output+".partial", root, x.sync)
+	if err != nil {
+		return err
+	}
+	if folders, sums := x.journal.Found(); folders > 0 && !x.quiet {
+		fmt.Fprintf(os.Stderr, "rankpool: going on from %s.partial: %s folders are listed, %s samples read\n",
+			x.output, humanize.Comma(int64(folders)), humanize.Comma(int64(sums)))
+	}
+	begin := time.Now()
+	m, scanned, err := x.index(ctx, nil)
+	if err == nil {
+		err = x.finish(m, time.Since(begin), scanned)
+	}
+	if err != nil {
+		return errors.Join(err, x.journal.Close())
+	}
+	return x.journal.Remove()
+}
+
+// index scans the folder, and reads the samples if that is asked for. scanned is how long the scan took.
+func (x *indexing) index(ctx context.Context, unreadable func(*staging.SampleError)) (m *staging.Manifest, scanned time.Duration, err error) {
+	begin := time.Now()
+	show := newScanProgress(os.Stderr, x.quiet)
+	m, err = staging.Scan(ctx, x.dir, staging.ScanOptions{
+		Concurrency: x.concurrency, Progress: show.update, Journal: x.journal, Group: x.group, Sync: x.sync,
+		WholeFiles: x.format == "files",
+	})
+	show.end()
+	scanned = time.Since(begin)
+	if err != nil || !x.checksum && x.verify == "" {
+		return m, scanned, err
+	}
+	reading := newReadProgress(os.Stderr, x.quiet, m.TotalBytes())
+	m, err = staging.Checksums(ctx, m, staging.ChecksumOptions{
+		Concurrency: x.concurrency, Progress: reading.update, Journal: x.journal, Group: x.group, Unreadable: unreadable,
+	})
+	reading.end()
+	return m, scanned, err
+}
+
+// finish writes the manifest and says what it holds, and how it differs from the one that was there.
+func (x *indexing) finish(m *staging.Manifest, took, scanned time.Duration) error {
+	var changes *staging.Changes
+	if before, err := staging.ReadParquet(x.output); err == nil && !x.quiet && before.Root() == m.Root() {
+		changes = staging.Compare(before, m, 5)
+	}
+	if err := staging.WriteParquet(x.output, m); err != nil {
+		return err
+	}
+	if x.quiet {
+		return nil
+	}
+	if err := x.printSummary(m, took, scanned); err != nil || changes == nil {
+		return err
+	}
+	if !changes.Any() {
+		_, err := fmt.Fprintln(x.out, "changes:  none since the manifest was written before")
+		return err
+	}
+	if _, err := fmt.Fprintf(x.out, "changes:  %s\n", changes); err != nil {
+		return err
+	}
+	return printChanges(x.out, changes)
+}
+
+func (x *indexing) printSummary(m *staging.Manifest, took, scanned time.Duration) error {
+	files, unit := 0, "files"
+	for _, c := range m.Formats() {
+		files += c.Files
+	}
+	_, err := fmt.Fprintf(x.out, "files:    %s\n", humanize.Comma(int64(files)))
+	if m.Len() != files {
+		unit = "samples"
+	}
+	if err == nil && unit != "files" {
+		err = printFormats(x.out, m)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(x.out, "classes:  %s\nbytes:    %s (%s)\nseconds:  %.2f (%s %s/s)\n",
+		humanize.Comma(int64(len(m.Classes()))),
 		humanize.Comma(m.TotalBytes()), humanize.IBytes(uint64(m.TotalBytes())),
-		took.Seconds(), humanize.Comma(int64(float64(m.Len())/took.Seconds())), output)
+		took.Seconds(), humanize.Comma(int64(float64(m.Len())/scanned.Seconds())), unit)
+	if err == nil && x.checksum {
+		rate := float64(m.TotalBytes()) / max(took-scanned, time.Microsecond).Seconds()
+		_, err = fmt.Fprintf(x.out, "checksum: every sample was read in %.2f s (%s/s)\n", (took - scanned).Seconds(), humanize.IBytes(uint64(rate)))
+	}
+	if err == nil && x.group.Size() > 1 {
+		_, err = fmt.Fprintf(x.out, "ranks:    %d\n", x.group.Size())
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(x.out, "manifest: %s\n", x.output)
+	}
+	return err
+}
+
+// printFormats says how many samples there are, and of which formats.
+func printFormats(w io.Writer, m *staging.Manifest) error {
+	_, err := fmt.Fprintf(w, "samples:  %s\n", humanize.Comma(int64(m.Len())))
+	for _, c := range m.Formats() {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "  %-8s %s in %s\n", c.Format, plural(c.Samples, "sample"), plural(c.Files, "file"))
+		}
+	}
+	return err
+}
+
+// printChanges names changed samples, a line each.
+func printChanges(w io.Writer, c *staging.Changes) error {
+	for _, list := range []struct {
+		what  string
+		names []string
+		count int
+	}{{"added", c.AddedNames, c.Added}, {"removed", c.RemovedNames, c.Removed}, {"changed", c.ChangedNames, c.Changed}} {
+		for _, name := range list.names {
+			if _, err := fmt.Fprintf(w, "  %-8s %s\n", list.what, name); err != nil {
+				return err
+			}
+		}
+		if more := list.count - len(list.names); more > 0 {
+			if _, err := fmt.Fprintf(w, "  %-8s … and %s more\n", list.what, humanize.Comma(int64(more))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compare compares the folder with the manifest.
+func (x *indexing) compare(ctx context.Context) error {
+	before, err := staging.ReadParquet(x.verify)
+	if err != nil {
+		return err
+	}
+	if !before.HasChecksums() {
+		return fmt.Errorf("manifest %s has no checksums to verify: write it again with --checksum", x.verify)
+	}
+	unreadable := 0
+	now, _, err := x.index(ctx, func(err *staging.SampleError) {
+		unreadable++
+		fmt.Fprintln(x.out, err)
+	})
+	if err != nil {
+		return err
+	}
+	changes := staging.Compare(before, now, math.MaxInt)
+	if err := printChanges(x.out, changes); err != nil {
+		return err
+	}
+	switch {
+	case changes.Any() || unreadable > 0:
+		return fmt.Errorf("%s differs from manifest %s: %s, %d unreadable", x.dir, x.verify, changes, unreadable)
+	case x.quiet:
+		return nil
+	}
+	_, err = fmt.Fprintf(x.out, "verified: %s samples, %s\n", humanize.Comma(int64(now.Len())), humanize.IBytes(uint64(now.TotalBytes())))
 	return err
 }

@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence
 from . import wire
 from .connection import Connection, Spec
 from .errors import Away, NotReady, RankpoolError, SampleError
-from .index import Index
+from .index import Index, Members
 from .lease import Lease
 
 
@@ -36,13 +36,22 @@ def _batch(ids, stream, epoch, number, spec) -> Batch:
 class Samples:
     """The samples of one batch: `ids`, `labels`, and `views`, each a memoryview of a sample's bytes.
 
-    The views point into the cache's memory. They are valid until the batch is closed, and raise ValueError after.
+    `members` has for each sample its Members: memoryviews by extension. A sample's bytes are those of its members,
+    one after the other. The views point into the cache's memory. They are valid until the batch is closed, and raise
+    ValueError after.
     """
 
-    __slots__ = ("ids", "views", "_labels", "_lease", "_connection")
+    __slots__ = ("ids", "views", "_index", "_labels", "_lease", "_connection")
 
-    def __init__(self, ids: Batch, views: List[memoryview], labels, lease: Optional[Lease], connection: Connection):
-        self.ids, self.views, self._labels, self._lease, self._connection = ids, views, labels, lease, connection
+    def __init__(
+        self, ids: Batch, views: List[memoryview], index: Index, labels, lease: Optional[Lease], connection: Connection
+    ):
+        self.ids, self.views, self._index, self._labels = ids, views, index, labels
+        self._lease, self._connection = lease, connection
+
+    @property
+    def members(self) -> List[Members]:
+        return [self._index.split(id, view) for id, view in zip(self.ids, self.views)]
 
     @property
     def labels(self) -> List[int]:
@@ -133,7 +142,7 @@ def _from_cache(
     except BaseException:
         connection.end(lease)
         raise
-    return Samples(batch, views, reply, lease, connection)
+    return Samples(batch, views, index, reply, lease, connection)
 
 
 def _mixed(
@@ -164,4 +173,4 @@ def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
     views = [memoryview(index.read(id)) for id in batch]
     tally.fallback_reads += len(views)
     tally.fallback_bytes += sum(map(len, views))
-    return Samples(batch, views, index, None, connection)
+    return Samples(batch, views, index, index, None, connection)

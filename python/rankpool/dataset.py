@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
 from . import session
 from .batch import Batch, Samples, ask, from_storage, take
 from .connection import Connection, connection
 from .errors import RankpoolError
-from .index import Index
+from .index import Index, Members
 from .waiting import Waiting
 from .wire import Tally
 
@@ -19,7 +19,7 @@ AHEAD_BYTES = 2 << 20
 MAX_AHEAD = 8
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
 
-Transform = Callable[[memoryview, int], Any]
+Transform = Callable[[Union[memoryview, Members], int], Any]
 
 
 class Dataset:
@@ -30,6 +30,9 @@ class Dataset:
     (x, label). It must not return the view itself, which ends with the batch. Without a transform the item is the
     memoryview, valid until the next batch, or in a worker `bytes`.
 
+    With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, takes the place of the view.
+    None: when some sample of the data set has several, as samples in tar shards do.
+
     data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), by one request to the cache.
     data[i], i an int, is (i, *fields), read from storage.
 
@@ -37,7 +40,9 @@ class Dataset:
     Raises RankpoolError when the process was not started under `rankpool run`, or the cache has no such data set.
     """
 
-    def __init__(self, split: Optional[str] = None, transform: Optional[Transform] = None) -> None:
+    def __init__(
+        self, split: Optional[str] = None, transform: Optional[Transform] = None, members: Optional[bool] = None
+    ) -> None:
         self.transform = transform
         self.door = session.door()
         served = data_sets(self.door)
@@ -52,6 +57,7 @@ class Dataset:
         self._index: Optional[Index] = None
         if len(self.index) != self.samples:
             raise RankpoolError(f"rankpool: {self.index_path} has {len(self.index)} samples, not {self.samples}")
+        self.members = self.index.has_members if members is None else members
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_index": None}
@@ -168,13 +174,15 @@ class Dataset:
         views = samples.views
         if self.transform is None and link.in_worker:
             views = map(bytes, views)
-        return [self._fields(view, label) for view, label in zip(views, samples.labels)]
+        return [self._fields(id, view, label) for id, view, label in zip(samples.ids, views, samples.labels)]
 
     def _stored(self, id: int) -> tuple:
         data = self.index.read(id)
-        return self._fields(memoryview(data) if self.transform else data, self.labels[id])
+        return self._fields(id, memoryview(data) if self.transform else data, self.labels[id])
 
-    def _fields(self, view, label: int) -> tuple:
+    def _fields(self, id: int, view, label: int) -> tuple:
+        if self.members:
+            view = self.index.split(id, view)
         item = view if self.transform is None else self.transform(view, label)
         return item if isinstance(item, tuple) else (item, label)
 
@@ -190,11 +198,11 @@ def data_sets(door: Optional[str] = None) -> List[dict]:
 
 
 def collate(items: List[tuple]) -> List[Any]:
-    """Joins items field by field with torch's default_collate; views stay a list."""
+    """Joins items field by field with torch's default_collate; views, and Members, stay a list."""
     from torch.utils.data import default_collate
 
     columns = [list(column) for column in zip(*items)]
-    return [column if isinstance(column[0], memoryview) else default_collate(column) for column in columns]
+    return [column if isinstance(column[0], (memoryview, Members)) else default_collate(column) for column in columns]
 
 
 def _emptied(fields):

@@ -5,17 +5,32 @@ from __future__ import annotations
 import mmap
 import os
 from struct import unpack_from
+from typing import List, Tuple
 
+from . import crc32c
 from .errors import RankpoolError, SampleError
 
+try:
+    from xxhash import xxh3_64_intdigest as _xxh3
+except ImportError:  # then checksums are the ranks' affair; size and time are always checked
+    _xxh3 = None
+
 _HEADER_BYTES = 64
-_HAS_OFFSETS = 1
+_HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS = 1, 2, 4, 8
+_FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
+_CRC_BYTES = 4  # behind the data of a TFRecord file's record
+_GAP_BYTES = 64 << 10  # what lies between members is read along when it is less for each
+
+
+class Members(dict):
+    """The members of a sample: for each extension, as "jpg" or "seg.png", a memoryview (or bytes) of its bytes."""
 
 
 class Index:
     """The columns of a sample index file; they may be read from any thread.
 
-    `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its place.
+    `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its place. `has_members`
+    tells that some sample has several members.
     Raises RankpoolError when the file is not an index, OSError when it cannot be opened.
     """
 
@@ -28,73 +43,148 @@ class Index:
         magic, n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = unpack_from(
             "<8sQIIQQQQQ", self._bytes
         )
-        if magic != b"rpindex1":
+        if magic != b"rpindex2":
             raise RankpoolError(f"rankpool: {path} is not a sample index: it begins with {magic!r}")
+        self._columns(n, flags)
+        self._names = self._bytes[names_at : names_at + names_bytes]
+        self._root = bytes(self._bytes[root_at : root_at + root_bytes])
+        self._folders, at = self._read_texts(folders_at, folders)
+        self._kinds: List[str] = []
+        if self._member_ends is not None:
+            kinds, _ = self._read_texts(at + 4, unpack_from("<I", self._bytes, at)[0])
+            self._kinds = [os.fsdecode(kind) for kind in kinds]
+
+    def _columns(self, n: int, flags: int) -> None:
         at = _HEADER_BYTES
 
-        def column(code: str, width: int) -> memoryview:
+        def column(code: str, width: int, cells: int = n) -> memoryview:
             nonlocal at
-            cells = self._bytes[at : at + width * n].cast(code)
-            at += (width * n + 7) // 8 * 8
-            return cells
+            found = self._bytes[at : at + width * cells].cast(code)
+            at += (width * cells + 7) // 8 * 8
+            return found
 
         self.sizes = column("Q", 8)
         self.mtimes = column("q", 8)
         self.labels = column("I", 4)
         self._folder = column("I", 4)
         self._ends = column("I", 4)
-        self._offsets = column("Q", 8) if flags & _HAS_OFFSETS else None
-        self._names = self._bytes[names_at : names_at + names_bytes]
-        self._root = bytes(self._bytes[root_at : root_at + root_bytes])
-        self._folders = self._read_folders(folders_at, folders)
+        self._offsets = self._formats = self._sums = None
+        if flags & _HAS_OFFSETS:
+            self._offsets, self._formats = column("Q", 8), column("B", 1)
+        if flags & _HAS_CHECKSUMS:
+            self._sums = column("Q", 8)
+        self.has_members = bool(flags & _MANY_MEMBERS)
+        self._member_ends = None
+        if flags & _HAS_MEMBERS:
+            self._member_ends = column("I", 4)
+            count = self._member_ends[n - 1] if n else 0
+            self._member_offsets, self._member_sizes = column("Q", 8, count), column("Q", 8, count)
+            self._member_kinds = column("I", 4, count)
 
-    def _read_folders(self, at: int, count: int) -> list:
+    def _read_texts(self, at: int, count: int) -> Tuple[List[bytes], int]:
         found = []
         for _ in range(count):
             (length,) = unpack_from("<I", self._bytes, at)
             found.append(bytes(self._bytes[at + 4 : at + 4 + length]))
             at += 4 + length
-        return found
+        return found, at
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def path(self, id: int) -> bytes:
         """Returns the path of the file that sample id lies in, as the file system has it."""
-        name = bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])
-        return os.path.join(self._root, self._folders[self._folder[id]], name)
+        return os.path.join(self._root, self._folders[self._folder[id]], self._name(id))
+
+    def _name(self, id: int) -> bytes:
+        return bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])
 
     def offset(self, id: int) -> int:
         """Returns where in its file sample id begins, in bytes."""
         return self._offsets[id] if self._offsets is not None else 0
 
+    def checksum(self, id: int) -> int:
+        """Returns the XXH3 hash of the bytes of sample id, 0 when it is not known."""
+        return self._sums[id] if self._sums is not None else 0
+
+    def members(self, id: int) -> List[Tuple[str, int, int]]:
+        """Returns (extension, offset in the file, size) of each member of sample id, in the order of its bytes."""
+        if self._member_ends is not None:
+            first, last = self._member_ends[id - 1] if id else 0, self._member_ends[id]
+            if first < last:
+                kinds = (self._kinds[kind] for kind in self._member_kinds[first:last])
+                return list(zip(kinds, self._member_offsets[first:last], self._member_sizes[first:last]))
+        return [(self._kind_alone(id), self.offset(id), self.sizes[id])]
+
+    def _kind_alone(self, id: int) -> str:
+        kind = self._format(id)
+        if kind in (_TFRECORD, _NPY):
+            return "tfrecord" if kind == _TFRECORD else "npy"
+        return os.fsdecode(self._name(id).partition(b".")[2].lower())
+
+    def _format(self, id: int) -> int:
+        return _FILE if self._formats is None else self._formats[id]
+
+    def split(self, id: int, view) -> Members:
+        """Returns the members of sample id in a view, or bytes, of the sample."""
+        found, at = Members(), 0
+        for kind, _, size in self.members(id):
+            found[kind] = view[at : at + size]
+            at += size
+        return found
+
     def read(self, id: int) -> bytes:
-        """Reads sample id from storage; raises SampleError unless it is there as it was indexed."""
+        """Reads sample id from storage; raises SampleError unless it is there as it was indexed.
+
+        The checksum of a TFRecord file's record is checked, the index's own when the package xxhash is there.
+        """
         path = self.path(id)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 self._check(id, os.fstat(fd))
-                return self._read_all(id, fd)
+                data = self._read_all(id, fd)
             finally:
                 os.close(fd)
+            self._verify(id, data)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise SampleError(id, os.fsdecode(path), reason) from None
+        return data[: self.sizes[id]]
 
     def _check(self, id: int, stat: os.stat_result) -> None:
         if stat.st_mtime_ns != self.mtimes[id]:
             raise ValueError("the file was changed after it was indexed")
-        if self._offsets is None and stat.st_size != self.sizes[id]:
+        if self._format(id) == _FILE and stat.st_size != self.sizes[id]:
             raise ValueError(f"the file has {stat.st_size} bytes, {self.sizes[id]} when it was indexed")
 
     def _read_all(self, id: int, fd: int) -> bytes:
-        at, left = self.offset(id), self.sizes[id]
-        parts = []
-        while left:
-            part = os.pread(fd, left, at)
-            if not part:
-                raise ValueError(f"the file ends {left} bytes early")
-            parts.append(part)
-            at, left = at + len(part), left - len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        """Returns the sample's bytes, and behind them the checksum that a TFRecord file has there."""
+        members = self.members(id)
+        if len(members) == 1:
+            tail = _CRC_BYTES if self._format(id) == _TFRECORD else 0
+            return _read_range(fd, members[0][1], self.sizes[id] + tail)
+        begin = min(offset for _, offset, _ in members)
+        end = max(offset + size for _, offset, size in members)
+        if end - begin - self.sizes[id] > _GAP_BYTES * len(members):
+            return b"".join(_read_range(fd, offset, size) for _, offset, size in members)
+        together = _read_range(fd, begin, end - begin)
+        return b"".join(together[offset - begin : offset - begin + size] for _, offset, size in members)
+
+    def _verify(self, id: int, data: bytes) -> None:
+        size = self.sizes[id]
+        if self._format(id) == _TFRECORD and crc32c.masked(data[:size]) != unpack_from("<I", data, size)[0]:
+            raise ValueError("a damaged record: the checksum of its data is wrong")
+        if _xxh3 is not None and self.checksum(id) not in (0, _xxh3(data[:size])):
+            raise ValueError("the file has other bytes than when it was indexed: their checksum is wrong")
+
+
+def _read_range(fd: int, at: int, left: int) -> bytes:
+    parts = []
+    while left:
+        part = os.pread(fd, left, at)
+        if not part:
+            raise ValueError(f"the file ends {left} bytes early")
+        parts.append(part)
+        at, left = at + len(part), left - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

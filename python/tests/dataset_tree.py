@@ -18,8 +18,11 @@ def make_tree(root, samples=20, classes=2, size=lambda i: 100 + i):
     return files
 
 
-def write_index(path, root, files, offsets=None, sizes=None):
-    """Writes the index of files (in order of ids) as docs/wire/README.md says."""
+def write_index(path, root, files, offsets=None, sizes=None, formats=None, members=None):
+    """Writes the index of files (in order of ids) as docs/wire/README.md says.
+
+    formats are those of samples that have offsets; members are for each sample a list of (kind, offset, size).
+    """
     root, names, ends = os.fsencode(root), b"", []
     relative = [os.fsencode(os.path.relpath(f, os.fsdecode(root))) for f in files]
     folders = sorted({os.path.dirname(r) for r in relative})
@@ -41,13 +44,24 @@ def write_index(path, root, files, offsets=None, sizes=None):
     column("I", ends)
     if offsets:
         column("Q", offsets)
+        column("B", formats or [1] * len(files))
+    kinds = []
+    if members:
+        rows = [member for sample in members for member in sample]
+        kinds = sorted({kind for kind, _, _ in rows})
+        column("I", [sum(map(len, members[: i + 1])) for i in range(len(files))])
+        column("Q", [offset for _, offset, _ in rows])
+        column("Q", [size for _, _, size in rows])
+        column("I", [kinds.index(kind) for kind, _, _ in rows])
     folders_at = 64 + len(body)
     body += b"".join(struct.pack("<I", len(f)) + f for f in folders)
+    if members:
+        body += struct.pack("<I", len(kinds)) + b"".join(struct.pack("<I", len(k)) + k.encode() for k in kinds)
     names_at = 64 + len(body)
     body += names
     root_at = 64 + len(body)
     header = struct.pack(
-        "<8sQIIQQQQQ", b"rpindex1", len(files), 1 if offsets else 0, len(folders),
+        "<8sQIIQQQQQ", b"rpindex2", len(files), bool(offsets) + 12 * bool(members), len(folders),
         folders_at, names_at, len(names), root_at, len(root),
     )  # fmt: skip
     with open(path, "wb") as file:

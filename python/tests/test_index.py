@@ -1,11 +1,14 @@
+import io
 import json
 import os
+import struct
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from dataset_tree import make_tree, write_index
-from rankpool import RankpoolError, SampleError
+from rankpool import RankpoolError, SampleError, crc32c
 from rankpool.index import Index
 
 
@@ -68,7 +71,7 @@ def test_a_changed_file_is_an_error_never_other_bytes(tmp_path, change, reason):
     assert (caught.value.id, caught.value.path, caught.value.reason) == (1, files[1], reason)
 
 
-@pytest.mark.parametrize("content", [b"", b"rpindex1", b"rpindex2" + bytes(56)])
+@pytest.mark.parametrize("content", [b"", b"rpindex2", b"rpindex1" + bytes(56)])
 def test_what_is_no_index_is_refused(tmp_path, content):
     (tmp_path / "idx").write_bytes(content)
     with pytest.raises(RankpoolError, match="is not a sample index"):
@@ -80,9 +83,125 @@ def test_the_golden_index():
     wire = Path(__file__).parents[2] / "docs" / "wire"
     golden = json.loads((wire / "index_golden.json").read_text())
     index = Index(wire / "index_golden.bin")
-    assert len(index) == len(golden["samples"]) == 5
+    assert len(index) == len(golden["samples"]) == 9
     for sample in golden["samples"]:
         i = sample["id"]
         assert os.fsdecode(index.path(i)) == sample["path"]
         assert (index.sizes[i], index.mtimes[i]) == (sample["size"], sample["mtime_ns"])
         assert (index.labels[i], index.offset(i)) == (sample["label"], sample["offset"])
+        assert index.checksum(i) == int(sample["xxh3"] or "0", 16)
+        assert index.members(i) == [(m["kind"], m["offset"], m["size"]) for m in sample["members"]]
+
+
+def tar_index(tmp_path, names, order=None):
+    """Makes a shard of two samples with the members names and indexes it; returns the index and the contents."""
+    shard = str(tmp_path / "s.tar")
+    contents = {}
+    with tarfile.open(shard, "w") as tar:
+        for number, name in enumerate(names):
+            info = tarfile.TarInfo(name)
+            contents[name] = bytes([number]) * (number * 400)
+            info.size = len(contents[name])
+            tar.addfile(info, io.BytesIO(contents[name]))
+    members = {}
+    with tarfile.open(shard) as tar:
+        for info in tar:
+            key, _, kind = info.name.partition(".")
+            members.setdefault(key, []).append((kind, info.offset_data, info.size))
+    members = [order(m) if order else m for m in members.values()]
+    sizes = [sum(size for _, _, size in sample) for sample in members]
+    offsets = [sample[0][1] for sample in members]
+    write_index(tmp_path / "idx", str(tmp_path), [shard] * 2, offsets, sizes, [2, 2], members)
+    return Index(tmp_path / "idx"), contents
+
+
+@pytest.mark.parametrize("order", [None, lambda members: members[::-1]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a.jpg", "a.cls", "a.seg.png", "b.jpg", "b.cls"],
+        ["a.jpg", "b.jpg", "b.cls", "a.cls"],
+        ["a.jpg", "b.x", "a.cls"],
+    ],
+)
+@pytest.mark.parametrize("far_apart", [False, True])
+def test_members_of_a_tar_shard(tmp_path, names, order, far_apart):
+    index, contents = far(tmp_path) if far_apart else tar_index(tmp_path, names, order)
+    names = list(contents)
+    assert index.has_members
+    for id, key in enumerate("ab"):
+        data = index.read(id)
+        want = {name.partition(".")[2]: contents[name] for name in names if name[0] == key}
+        assert index.split(id, data) == want
+        assert index.split(id, memoryview(data)) == want
+
+
+def far(tmp_path):
+    """Indexes a shard in which the members of a sample are far apart."""
+    shard = str(tmp_path / "s.tar")
+    with open(shard, "wb") as file:
+        file.write(b"A" * 10 + bytes(200_000) + b"C" * 3)
+    members = [[("jpg", 0, 10), ("cls", 200_010, 3)], [("x", 200_012, 1)]]
+    write_index(tmp_path / "idx", str(tmp_path), [shard] * 2, [0, 200_012], [13, 1], [2, 2], members)
+    return Index(tmp_path / "idx"), {"a.jpg": b"A" * 10, "a.cls": b"CCC", "b.x": b"C"}
+
+
+def test_a_file_has_one_member(tmp_path):
+    for name in ("1.JPG", "2.seg.png", "3"):
+        (tmp_path / name).write_bytes(b"x")
+    write_index(tmp_path / "idx", str(tmp_path), [str(tmp_path / name) for name in ("1.JPG", "2.seg.png", "3")])
+    index = Index(tmp_path / "idx")
+    assert [list(index.split(i, index.read(i)).items()) for i in range(3)] == [
+        [("jpg", b"x")], [("seg.png", b"x")], [("", b"x")],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [0, 5, 4095, 4096, 100_001])
+def test_a_record_is_checked(tmp_path, size):
+    data = bytes(i * i % 251 for i in range(size))
+    shard = tmp_path / "r.tfrecord"
+    content = bytes(12) + data + struct.pack("<I", crc32c.masked(data))
+    shard.write_bytes(content)
+    write_index(tmp_path / "idx", str(tmp_path), [str(shard)], [12], [size], [3])
+    index = Index(tmp_path / "idx")
+    assert index.read(0) == data
+    assert index.split(0, data) == {"tfrecord": data}
+    for place in {12, 12 + size // 2, 12 + size, len(content) - 1}:
+        damaged = bytearray(content)
+        damaged[place] ^= 16
+        shard.write_bytes(damaged)
+        os.utime(shard, ns=(0, index.mtimes[0]))
+        with pytest.raises(SampleError, match="a damaged record: the checksum of its data is wrong"):
+            index.read(0)
+
+
+def test_crc32c():
+    """Known values of RFC 3720, B.4, and pieces against the whole."""
+    assert [crc32c.crc32c(d) for d in (bytes(32), bytes(range(32)), b"")] == [0x8A9136AA, 0x46DD794E, 0]
+
+    def slow(data):
+        crc = 0xFFFFFFFF
+        for byte in data:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        return crc ^ 0xFFFFFFFF
+
+    for size in (4095, 4096, 4097, 9000):
+        data = bytes(i * 31 % 256 for i in range(size))
+        assert crc32c.crc32c(data) == slow(data)
+
+
+def test_a_known_checksum_is_checked_where_it_can_be(tmp_path, monkeypatch):
+    files = make_tree(str(tmp_path / "d"), samples=2)
+    write_index(tmp_path / "idx", str(tmp_path / "d"), files)
+    index = Index(tmp_path / "idx")
+    index._sums = [7, 0]
+    monkeypatch.setattr("rankpool.index._xxh3", lambda data: 7)
+    assert index.read(0) and index.read(1)
+    monkeypatch.setattr("rankpool.index._xxh3", lambda data: 8)
+    assert index.read(1)
+    with pytest.raises(SampleError, match="other bytes than when it was indexed: their checksum is wrong"):
+        index.read(0)
+    monkeypatch.setattr("rankpool.index._xxh3", None)
+    assert index.read(0)

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"rankpool/staging"
+)
+
+// storageOptions are the flags that say how samples are read from storage.
+type storageOptions struct {
+	maxRate  string
+	maxOpens float64
+	direct   bool
+}
+
+func (o *storageOptions) register(flags *pflag.FlagSet) {
+	o.registerLimits(flags)
+	flags.BoolVar(&o.direct, "direct", false, "read storage past the page cache (O_DIRECT) where the file system takes it")
+}
+
+// registerLimits registers those that hold for every reader of storage. A rank's share is an equal one, or what it reads of all.
+func (o *storageOptions) registerLimits(flags *pflag.FlagSet) {
+	flags.StringVar(&o.maxRate, "max-storage-rate", "", "read at most so much a second from storage, all ranks together: a size (10GB); each rank gets a share")
+	flags.Float64Var(&o.maxOpens, "max-opens", 0, "open at most so many files a second on storage, all ranks together; 0 is no limit")
+}
+
+func (o *storageOptions) check() error {
+	if _, err := o.rate(); err != nil {
+		return usagef("--max-storage-rate: %w", err)
+	}
+	if !(o.maxOpens >= 0) {
+		return usagef("--max-opens: %v is no number of files a second", o.maxOpens)
+	}
+	return nil
+}
+
+// rate returns --max-storage-rate in bytes a second; 0 is no limit. "10GB/s" is understood, too.
+func (o *storageOptions) rate() (int64, error) {
+	if o.maxRate == "" {
+		return 0, nil
+	}
+	return parseSize(strings.TrimSuffix(o.maxRate, "/s"))
+}
+
+// args returns the options that were given as flags of serve.
+func (o *storageOptions) args() []string {
+	var args []string
+	if o.maxRate != "" {
+		args = append(args, "--max-storage-rate", o.maxRate)
+	}
+	if o.maxOpens > 0 {
+		args = append(args, "--max-opens", strconv.FormatFloat(o.maxOpens, 'g', -1, 64))
+	}
+	if o.direct {
+		args = append(args, "--direct")
+	}
+	return args
+}
+
+// limit returns one rank's share of the limits, for all its data sets together; nil when there are none.
+func (o *storageOptions) limit(ranks int) *staging.RateLimit {
+	rate, _ := o.rate() // checked before
+	if rate == 0 && o.maxOpens == 0 {
+		return nil
+	}
+	return staging.NewRateLimit(float64(rate)/float64(ranks), o.maxOpens/float64(ranks))
+}
+
+// fetchOptions returns how to read a data set.
+func (o *storageOptions) fetchOptions(limit *staging.RateLimit, log *slog.Logger) staging.FetchOptions {
+	options := staging.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
+	if o.direct {
+		options.Storage = staging.DirectStorage{}
+	}
+	return options
+}
+
+// logStorage says with -v what a rank has read from storage so far.
+func logStorage(log *slog.Logger, set string, s staging.Stats) {
+	log.Debug("read from storage", "data", set, "samples", s.Reads, "bytes", humanize.IBytes(uint64(s.StorageBytes)), "opens", s.Opens,
+		"coalesced", s.Coalesced, "hedged", s.Hedged, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors, "concurrency", s.Concurrency)
+}

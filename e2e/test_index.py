@@ -1,0 +1,104 @@
+"""rankpool index under mpirun: the manifest is the same for any number of ranks, and every rank ends as rank 0 does."""
+
+import os
+import subprocess
+import time
+
+import pytest
+import run
+
+ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+LAUNCH = {
+    "openmpi": ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none"],
+    "mpich": ["mpirun.mpich"],
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    root = tmp_path / "data"
+    for i in range(60):
+        folder = root / f"class{i % 7}" / f"part{i}"
+        folder.mkdir(parents=True)
+        for j in range(i):
+            (folder / f"{j}\n.bin").write_bytes(bytes(j))
+    os.symlink("../class0", root / "class1" / "link")
+    return root
+
+
+def index(mpi, ranks, *args):
+    return subprocess.run(
+        [*LAUNCH[mpi], "-n", str(ranks), run.binary(mpi), "index", *map(str, args)],
+        env=ENV, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS,
+    )  # fmt: skip
+
+
+def test_same_bytes(data, tmp_path):
+    manifests = set()
+    for built, ranks in [("nompi", 1), *((mpi, n) for mpi in LAUNCH for n in (1, 2, 4))]:
+        manifest = tmp_path / f"{built}{ranks}.parquet"
+        args = [data, "-o", manifest, "--checksum"]
+        if built == "nompi":
+            done = subprocess.run([run.binary(built), "index", *args], capture_output=True, text=True)
+        else:
+            done = index(built, ranks, *args)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("files: ") == 1, done.stdout
+        assert (f"ranks:    {ranks}" in done.stdout) == (ranks > 1)
+        manifests.add(manifest.read_bytes())
+    assert len(manifests) == 1
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("mpi", LAUNCH)
+def test_error_is_said_once(data, tmp_path, mpi):
+    os.symlink("nowhere", data / "class3" / "broken")
+    done = index(mpi, 3, data, "-o", tmp_path / "m.parquet")
+    assert done.returncode != 0
+    assert done.stderr.count("class3/broken: no such file") == 1, done.stderr
+    assert not (tmp_path / "m.parquet").exists()
+
+
+@pytest.mark.parametrize("mpi", LAUNCH)
+def test_verify(data, tmp_path, mpi):
+    manifest = tmp_path / "m.parquet"
+    assert index(mpi, 2, data, "-o", manifest, "--checksum", "-q").returncode == 0
+    done = index(mpi, 3, data, "--verify", manifest)
+    assert done.returncode == 0 and "verified: " in done.stdout, done.stderr
+    victim = data / "class5" / "part5" / "3\n.bin"
+    times = victim.stat()
+    victim.write_bytes(b"abc")
+    os.utime(victim, ns=(times.st_atime_ns, times.st_mtime_ns))
+    done = index(mpi, 3, data, "--verify", manifest)
+    assert done.returncode != 0
+    assert r'changed  "class5/part5/3\n.bin" (checksum)' in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("mpi", LAUNCH)
+def test_killed(tmp_path, mpi):
+    """Signal 9 to all processes in the middle; the next try goes on, with another number of ranks."""
+    root = tmp_path / "data"
+    root.mkdir()
+    for i in range(20000):
+        (root / str(i)).mkdir()
+        (root / str(i) / "1").touch()
+    manifest, journal = tmp_path / "m.parquet", tmp_path / "m.parquet.partial"
+    allow = [f"{name}=1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")]
+    options = ["index", root, "-o", manifest, "--concurrency", "1"]
+    launch = [*LAUNCH[mpi]]
+    if mpi == "openmpi":  # what it leaves behind when it is killed
+        launch += ["--mca", "orte_tmpdir_base", tmp_path, "--mca", "btl_vader_backing_directory", tmp_path]
+    first = run.Run(tmp_path, ["env", *allow, *launch, "-n", "2", run.binary(mpi), *options])
+    deadline = time.monotonic() + run.PATIENCE_SECONDS
+    while not (journal.exists() and journal.stat().st_size > 10000):
+        assert time.monotonic() < deadline and first.process.poll() is None, first.text("stderr")
+        time.sleep(0.001)
+    first.kill(first.processes())
+    first.process.wait()
+    assert journal.exists() and not manifest.exists()
+    done = index(mpi, 4, *options[1:])
+    assert done.returncode == 0, done.stderr
+    assert "going on from" in done.stderr and "files:    20,000" in done.stdout
+    assert manifest.exists() and not journal.exists()
+    assert index(mpi, 1, root, "-o", tmp_path / "whole.parquet").returncode == 0
+    assert manifest.read_bytes() == (tmp_path / "whole.parquet").read_bytes()

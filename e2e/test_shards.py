@@ -1,0 +1,103 @@
+"""A data set in tar shards and TFRecord files is trained on as the same samples in files are."""
+
+import io
+import json
+import struct
+import sys
+import tarfile
+
+import pytest
+import run
+from dataset import EPOCHS, GLOBAL_BATCH, SAMPLES
+
+sys.path.insert(0, str(run.ROOT / "python"))
+from rankpool import crc32c  # noqa: E402
+
+PER_SHARD = 50
+
+
+def shards_of(tree, root, write):
+    """Writes the files of each class folder of tree, in order, into shards by write(path without suffix, files)."""
+    for folder in sorted(tree.iterdir()):
+        files = sorted(folder.iterdir())
+        (root / folder.name).mkdir(parents=True)
+        for first in range(0, len(files), PER_SHARD):
+            write(root / folder.name / f"shard-{first:05}", files[first : first + PER_SHARD])
+    return root
+
+
+def write_tar(path, files):
+    with tarfile.open(f"{path}.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        for file in files:
+            tar.add(file, file.name)
+
+
+def write_records(path, files):
+    def checked(data):
+        return data + struct.pack("<I", crc32c.masked(data))
+
+    records = (checked(struct.pack("<Q", f.stat().st_size)) + checked(f.read_bytes()) for f in files)
+    path.with_suffix(".tfrecord").write_bytes(b"".join(records))
+
+
+@pytest.mark.parametrize("write", [write_tar, write_records])
+@pytest.mark.parametrize("ranks, args", [(1, ["--workers", 2]), (2, [])])
+def test_the_stream_is_that_of_the_files(train, reference, losses, tree, tmp_path, write, ranks, args):
+    data = shards_of(tree, tmp_path / "shards", write)
+    args = ["--epochs", EPOCHS, "--sampler", "pads", *losses, *args]
+    result = train(data=data, ranks=ranks, args=args).check(EPOCHS, SAMPLES)
+    assert result.digest == reference("pads").digest
+    assert result.summary["fallback_reads"] == 0
+
+
+@pytest.mark.parametrize("write", [write_tar, write_records])
+def test_without_a_rank_the_clients_read_the_same(start, reference, losses, tree, tmp_path, write):
+    data = shards_of(tree, tmp_path / "shards", write)
+    train = start(data=data, args=["--epochs", EPOCHS, "--sampler", "pads", *losses])
+    train.wait_for_batches(3)
+    train.kill(train.ranks())
+    result = train.finish().check(EPOCHS, SAMPLES)
+    assert result.digest == reference("pads").digest
+
+
+MEMBERS = """
+import json, os, sys, rankpool
+data = rankpool.Dataset()
+sampler = rankpool.BatchSampler(data, batch_size=int(sys.argv[1]), sampler="torch")
+with open("seen-" + os.environ["RANK"], "w") as seen:
+    for batch in data.batches(sampler):
+        for id, label, members in zip(batch.ids, batch.labels, batch.members):
+            print(json.dumps([id, label, {kind: bytes(view).hex() for kind, view in members.items()}]), file=seen)
+"""
+
+
+def test_members_and_class_numbers(start, tmp_path):
+    """Each sample's members, as tarfile finds them, and the label that its .cls member says."""
+    (tmp_path / "data").mkdir()
+    want = []
+    for shard in range(2):
+        with tarfile.open(tmp_path / "data" / f"{shard}.tar", "w") as tar:
+            for i in range(30):
+                members = {"jpg": bytes([i]) * (i * 37), "json": b'{"i": %d}' % i, "cls": b"%d" % (i % 7)}
+                for kind, content in members.items():
+                    info = tarfile.TarInfo(f"{'long' * 40}/{shard}-{i}.{kind}")
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
+                want.append([len(want), i % 7, {kind: content.hex() for kind, content in members.items()}])
+    command = [sys.executable, "-c", MEMBERS, GLOBAL_BATCH // 2]
+    for memory in "20%", "100%":
+        one = start(data=tmp_path / "data", ranks=2, memory=memory, command=command)
+        assert one.finish().code == 0, one.text("stderr")
+        lines = (one.text("seen-0") + one.text("seen-1")).splitlines()
+        assert sorted(map(json.loads, lines)) == want
+
+
+def test_a_damaged_record_is_never_delivered(train, tree, tmp_path):
+    data = shards_of(tree, tmp_path / "shards", write_records)
+    shard = data / "b" / "shard-00000.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[100] ^= 1
+    shard.write_bytes(content)
+    result = train(data=data, args=["--epochs", 1, "--sampler", "torch"])
+    assert result.code not in (0, None)
+    assert "shard-00000.tfrecord" in result.stderr and "the checksum of its data is wrong" in result.stderr

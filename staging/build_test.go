@@ -1,0 +1,90 @@
+package staging
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rankpool/scheduler"
+)
+
+// TestBuildMakesAnyManifest builds what a manifest of any kind says, and sends it to another rank.
+func TestBuildMakesAnyManifest(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		want := anyManifest().Draw(r, "manifest")
+		got, err := Build(want.Root(), want.Classes(), want.Len(), func(i int) Sample {
+			id := scheduler.SampleID(i)
+			sum, _ := want.Checksum(id)
+			s := Sample{want.RelPath(id), want.Format(id), want.Offset(id), want.Size(id), want.Label(id), want.ModTime(id), sum, nil}
+			if first, last := want.members.span(id); first < last {
+				s.Members = want.Members(id)
+			}
+			return s
+		})
+		if err != nil {
+			r.Fatal(err)
+		}
+		if diff := differ(want, got, true); diff != "" {
+			r.Fatal(diff)
+		}
+		data, err := EncodeManifest(got)
+		if err != nil {
+			r.Fatal(err)
+		}
+		sent, err := DecodeManifest(data)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if diff := differ(got, sent, false); diff != "" {
+			r.Fatal(diff)
+		}
+	})
+}
+
+func TestBuildRefuses(t *testing.T) {
+	for sentence, change := range map[string]func(*Sample){
+		`"../f" is no folder`:                    func(s *Sample) { s.Path = "../f/x" },
+		`is no file name`:                        func(s *Sample) { s.Path = "a/" },
+		"label 2 is none of the 2 classes":       func(s *Sample) { s.Label = 2 },
+		"label -1 is none":                       func(s *Sample) { s.Label = -1 },
+		"it cannot have -1 bytes at offset 5":    func(s *Sample) { s.Size = -1 },
+		"bytes at offset 9223372036854775807":    func(s *Sample) { s.Offset = math.MaxInt64 },
+		"it cannot have 4 bytes at offset 5":     func(s *Sample) { s.Format = FormatFile },
+		"format 77 is not known":                 func(s *Sample) { s.Format = 77 },
+		"sample 0 has 4 bytes, its members have": func(s *Sample) { s.Members = []Member{{"a", 0, 3}} },
+	} {
+		sample := Sample{Path: "f", Format: FormatTar, Offset: 5, Size: 4}
+		change(&sample)
+		_, err := Build("/data", []string{"a", "b"}, 1, func(int) Sample { return sample })
+		wantError(t, err, "staging: a manifest of /data: sample 0: ", sentence)
+	}
+	_, err := Build("/data", nil, 0, nil)
+	wantError(t, err, "it holds no sample")
+	_, err = Build("data", nil, 1, nil)
+	wantError(t, err, "is no absolute path")
+	_, err = DecodeManifest([]byte("x"))
+	wantError(t, err, "the manifest of another rank: is not a parquet file")
+}
+
+// TestFolderWithItsManifest opens a folder by the manifest in it, wherever the folder is, and scans it without that.
+func TestFolderWithItsManifest(t *testing.T) {
+	root := tree(t, "a/1", "a/2", "b/3")
+	m := scan(t, root)
+	reversed, err := Build("/elsewhere", m.Classes(), m.Len(), func(i int) Sample {
+		id := scheduler.SampleID(m.Len() - 1 - i)
+		return Sample{Path: m.RelPath(id), Size: m.Size(id), Label: m.Label(id), ModTime: m.ModTime(id)}
+	})
+	must(t, err)
+	must(t, WriteParquet(filepath.Join(root, ManifestName), reversed))
+	got, err := Open(context.Background(), root, OpenOptions{})
+	must(t, err)
+	if got.Root() != root || got.RelPath(0) != "b/3" {
+		t.Errorf("the first sample of %s is %s", got.Root(), got.RelPath(0))
+	}
+	if diff := differ(m, scan(t, root), true); diff != "" {
+		t.Errorf("a scan that finds the manifest: %s", diff)
+	}
+}

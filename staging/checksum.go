@@ -1,0 +1,379 @@
+package staging
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"rankpool/scheduler"
+)
+
+// The samples whose checksums one goroutine makes before another may take over: so many, or so many bytes. They are
+// neighbours, so that a shard is opened once for many, and few enough that all goroutines end at about the same time.
+const (
+	sumBatchSamples = 256
+	sumBatchBytes   = 16 << 20
+)
+
+// sumBuffer is how much a goroutine reads at a time: a stripe of Lustre, two chunks of BeeGFS.
+const sumBuffer = 1 << 20
+
+// sumTries is how often a read is tried whose error may pass (see passing).
+const sumTries = 3
+
+// ChecksumOptions says how to make checksums. The zero value is ready to use.
+type ChecksumOptions struct {
+	Concurrency   int               // files read at a time, of each rank; 0: DefaultScanConcurrency
+	Progress      func(bytes int64) // told the number of bytes that are done, never by two goroutines at a time
+	Journal       *Journal          // keeps the checksums, for the next try; nil: nothing is kept
+	Group         *Group            // the ranks that share the work, this one being rank 0; nil: this process alone
+	Storage       Storage           // of this rank; nil: SystemStorage
+	KeepPageCache bool              // leave what this rank has read in the page cache
+
+	// Unreadable is told each sample that cannot be read or is not what the manifest says, never by two goroutines at
+	// a time; the sample then has no checksum. nil: the first one ends the work.
+	Unreadable func(*SampleError)
+}
+
+// Checksums reads all samples of m in parallel and returns a manifest of them with their checksums. It takes 1 MiB of
+// memory a file that is read at a time, and 8 bytes a sample.
+//
+// Errors: a SampleError, unless opt.Unreadable takes it; a journal that cannot be written; ctx's end.
+func Checksums(ctx context.Context, m *Manifest, opt ChecksumOptions) (*Manifest, error) {
+	if opt.Storage == nil {
+		opt.Storage = SystemStorage{}
+	}
+	if opt.Concurrency <= 0 {
+		opt.Concurrency = DefaultScanConcurrency
+	}
+	s := &summing{m: m, opt: opt, sums: make([]uint64, m.Len())}
+	s.ctx, s.stop = context.WithCancelCause(ctx)
+	defer s.stop(nil)
+	local := &summer{opt.Storage, make(chan struct{}, opt.Concurrency), opt.KeepPageCache}
+	var group sync.WaitGroup
+	for range opt.Concurrency {
+		group.Go(func() { s.work(local.sum) })
+		for rank := 1; rank < opt.Group.Size(); rank++ {
+			group.Go(func() { s.work((&remoteSummer{opt.Group, rank}).sum) })
+		}
+	}
+	group.Wait()
+	if err := context.Cause(s.ctx); err != nil {
+		if sample := (*SampleError)(nil); errors.As(err, &sample) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("staging: checksums of %s: %w", m.root, err)
+	}
+	return m.WithChecksums(s.sums), nil
+}
+
+// HasChecksums reports whether some sample has a checksum.
+func (m *Manifest) HasChecksums() bool {
+	return slices.ContainsFunc(m.checksums, func(sum uint64) bool { return sum != 0 })
+}
+
+// summing is one call of Checksums.
+type summing struct {
+	m    *Manifest
+	opt  ChecksumOptions
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	sums []uint64
+
+	mu   sync.Mutex
+	next int // the first sample that nobody has taken
+
+	telling sync.Mutex
+	done    atomic.Int64 // bytes
+}
+
+// work makes checksums by sum until there are no more samples.
+func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)) {
+	for {
+		ids, tasks, ready := s.take()
+		if len(ids) == 0 && ready == 0 || s.ctx.Err() != nil {
+			return
+		}
+		results, err := sum(s.ctx, tasks)
+		if err == nil {
+			err = s.finish(ids, results)
+		}
+		if err != nil {
+			s.stop(err)
+			return
+		}
+	}
+}
+
+// take takes the next samples; the journal has ready of them.
+func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bytes := int64(0)
+	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && ready < sumBatchSamples && bytes < sumBatchBytes; s.next++ {
+		id := scheduler.SampleID(s.next)
+		if sum, found := s.opt.Journal.sum(s.m, id); found {
+			s.sums[id] = sum
+			s.done.Add(s.m.Size(id))
+			ready++
+			continue
+		}
+		ids, tasks = append(ids, id), append(tasks, s.task(id))
+		bytes += s.m.Size(id)
+	}
+	return ids, tasks, ready
+}
+
+// finish takes over the checksums of samples.
+func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	bytes := int64(0)
+	for i, id := range ids {
+		bytes += s.m.Size(id)
+		if failed := results[i]; failed.reason != "" {
+			err := &SampleError{ID: id, Path: s.m.RelPath(id), Reason: failed.reason, Err: failed.err}
+			if s.opt.Unreadable == nil {
+				return err
+			}
+			s.opt.Unreadable(err)
+			continue
+		}
+		s.sums[id] = results[i].sum
+		if err := s.opt.Journal.keepSum(s.m, id, results[i].sum); err != nil {
+			return err
+		}
+	}
+	if s.done.Add(bytes); s.opt.Progress != nil {
+		s.opt.Progress(s.done.Load())
+	}
+	return nil
+}
+
+// A sumTask is what it takes to make a sample's checksum, on any rank.
+type sumTask struct {
+	path     string // absolute
+	whole    bool   // the sample is the whole file
+	fileSize int64  // of a whole file, else at least this
+	modTime  int64
+	parts    []sumPart
+}
+
+type sumPart struct{ offset, size int64 }
+
+// A sumResult is a checksum, or why there is none (reason as in SampleError).
+type sumResult struct {
+	sum    uint64
+	reason string
+	err    error
+}
+
+func (s *summing) task(id scheduler.SampleID) sumTask {
+	m := s.m
+	t := sumTask{path: m.Path(id), whole: m.Format(id) == FormatFile, fileSize: m.end(id), modTime: m.ModTime(id)}
+	if !m.HasMembers() {
+		t.parts = []sumPart{{m.Offset(id), m.Size(id)}}
+		return t
+	}
+	for _, member := range m.Members(id) {
+		t.parts = append(t.parts, sumPart{member.Offset, member.Size})
+	}
+	return t
+}
+
+// A summer makes checksums from a storage, at most cap(places) files at a time.
+type summer struct {
+	storage       Storage
+	places        chan struct{}
+	keepPageCache bool
+}
+
+var sumBuffers = sync.Pool{New: func() any { buffer := make([]byte, sumBuffer); return &buffer }}
+
+// sum makes the checksums of tasks, those of one file after the other by one opening. The error is ctx's.
+func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	s.places <- struct{}{}
+	defer func() { <-s.places }()
+	buffer := sumBuffers.Get().(*[]byte)
+	defer sumBuffers.Put(buffer)
+	var results []sumResult
+	for len(results) < len(tasks) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		rest := tasks[len(results):]
+		n := 1
+		for n < len(rest) && rest[n].path == rest[0].path {
+			n++
+		}
+		sums, failed := s.sumFile(rest[:n], *buffer)
+		for tries := 1; failed != nil && failed.mayPass && tries < sumTries; tries++ {
+			sums, failed = s.sumFile(rest[:n], *buffer)
+		}
+		if failed != nil {
+			sums = make([]sumResult, n)
+			for i := range sums {
+				sums[i] = sumResult{0, failed.reason, failed.err}
+			}
+		}
+		results = append(results, sums...)
+	}
+	return results, nil
+}
+
+// sumFile makes the checksums of samples of one file. Its size and modification time are looked at after the read,
+// so a change of the file before or during the read is seen that changes them.
+func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *failure) {
+	file, err := s.storage.Open(tasks[0].path)
+	if err != nil {
+		return nil, systemFailure(err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	results := make([]sumResult, len(tasks))
+	short := false
+	hash := xxh3.New()
+	for i, t := range tasks {
+		hash.Reset()
+		for _, part := range t.parts {
+			for at, end := part.offset, part.offset+part.size; at < end; {
+				got, err := readFull(file, buffer[:min(int64(len(buffer)), end-at)], at)
+				if err != nil {
+					return nil, systemFailure(err)
+				}
+				if short = short || got == 0; got == 0 {
+					break
+				}
+				_, _ = hash.Write(buffer[:got]) // a hash takes everything
+				at += int64(got)
+			}
+			if !s.keepPageCache {
+				file.Forget(part.offset, part.size)
+			}
+		}
+		results[i].sum = hash.Sum64()
+	}
+	size, modTime, err := file.Stat()
+	if err != nil {
+		return nil, systemFailure(err)
+	}
+	for i, t := range tasks {
+		switch {
+		case t.whole && size != t.fileSize:
+			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.fileSize) + indexAgain
+		case size < t.fileSize:
+			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size, t.fileSize) + indexAgain
+		case modTime != t.modTime:
+			results[i].reason = fmt.Sprintf("was modified at %s, the manifest says %s", timeText(modTime), timeText(t.modTime)) + indexAgain
+		case short:
+			return nil, &failure{reason: "ends early", err: errors.New("a read ended before the file's size"), mayPass: true}
+		}
+	}
+	return results, nil
+}
+
+// A remoteSummer makes checksums on another rank.
+type remoteSummer struct {
+	group *Group
+	rank  int
+}
+
+func (r *remoteSummer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	reply, err := r.group.ask(ctx, r.rank, askSums, appendTasks(nil, tasks))
+	if err != nil {
+		return nil, err
+	}
+	return parseResults(reply, len(tasks))
+}
+
+// answerSums is the other side of remoteSummer.sum.
+func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
+	tasks, err := parseTasks(data)
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.sums.sum(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	var reply []byte
+	for _, r := range results {
+		reply = binary.LittleEndian.AppendUint64(reply, r.sum)
+		reply = append(binary.AppendUvarint(reply, uint64(len(r.reason))), r.reason...)
+	}
+	return reply, nil
+}
+
+func appendTasks(data []byte, tasks []sumTask) []byte {
+	for _, t := range tasks {
+		data = append(binary.AppendUvarint(data, uint64(len(t.path))), t.path...)
+		whole := int64(0)
+		if t.whole {
+			whole = 1
+		}
+		for _, n := range []int64{whole, t.fileSize, t.modTime} {
+			data = binary.AppendVarint(data, n)
+		}
+		data = binary.AppendUvarint(data, uint64(len(t.parts)))
+		for _, part := range t.parts {
+			data = binary.AppendVarint(binary.AppendVarint(data, part.offset), part.size)
+		}
+	}
+	return data
+}
+
+var errSums = errors.New("a message about checksums is damaged")
+
+func parseTasks(data []byte) (tasks []sumTask, err error) {
+	in := varints{rest: data}
+	for len(in.rest) > 0 {
+		length := in.count()
+		path := string(in.rest[:length])
+		in.rest = in.rest[length:]
+		t := sumTask{path: path, whole: in.signed() != 0, fileSize: in.signed(), modTime: in.signed()}
+		t.parts = make([]sumPart, in.count())
+		for i := range t.parts {
+			t.parts[i] = sumPart{in.signed(), in.signed()}
+			if t.parts[i].offset < 0 || t.parts[i].size < 0 || t.parts[i].offset > math.MaxInt64-t.parts[i].size {
+				in.bad = true
+			}
+		}
+		if in.bad {
+			return nil, errSums
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+func parseResults(data []byte, n int) ([]sumResult, error) {
+	results := make([]sumResult, n)
+	for i := range results {
+		if len(data) < 8 {
+			return nil, errSums
+		}
+		results[i].sum = binary.LittleEndian.Uint64(data)
+		in := varints{rest: data[8:]}
+		length := in.count()
+		if in.bad {
+			return nil, errSums
+		}
+		results[i].reason, data = string(in.rest[:length]), in.rest[length:]
+	}
+	if len(data) > 0 {
+		return nil, errSums
+	}
+	return results, nil
+}

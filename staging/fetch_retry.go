@@ -1,0 +1,43 @@
+package staging
+
+import "time"
+
+const (
+	// DefaultRetries is how often a read is tried again when FetchOptions does not say.
+	DefaultRetries = 4
+
+	// firstDelay is the wait before the first retry; each next one is four times as long, at most maxDelay. The
+	// default retries wait 1.7 s in all: chosen, so that a short fail-over passes and training is not held up long.
+	firstDelay = 20 * time.Millisecond
+	maxDelay   = 2 * time.Second
+)
+
+// pause keeps a read for its next try, and reports false if there is to be none. f.mu is held.
+func (f *Fetcher) pause(r *read) bool {
+	if r.tries > f.opt.Retries || f.closed {
+		return false
+	}
+	f.counters.retries.Add(1)
+	f.paused[r] = time.AfterFunc(delay(r.tries), func() { f.resume(r) })
+	return true
+}
+
+// resume puts a paused read back into the queue, with the urgency it has by now.
+func (f *Fetcher) resume(r *read) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, still := f.paused[r]; still {
+		delete(f.paused, r)
+		f.queues.push(r)
+		f.begin()
+	}
+}
+
+// delay returns how long to wait after a read has failed tries > 0 times.
+func delay(tries int) time.Duration {
+	d := firstDelay
+	for range tries - 1 {
+		d = min(4*d, maxDelay)
+	}
+	return d
+}

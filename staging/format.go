@@ -1,0 +1,65 @@
+package staging
+
+import (
+	"bytes"
+
+	"rankpool/scheduler"
+)
+
+// A Format says how a sample lies in its file.
+type Format uint8
+
+// The formats. Their numbers are part of the sample index.
+const (
+	FormatFile     Format = iota // the sample is the whole file
+	FormatPart                   // the sample is a range of bytes of a file of any format; no scan makes these
+	FormatTar                    // the sample is one or several members of a tar shard, as WebDataset groups them
+	FormatTFRecord               // the sample is the data of a record of a TFRecord file, a checksum of 4 bytes behind it
+	FormatNPY                    // the sample is a row of the array in a .npy file
+	formats
+)
+
+// crcBytes is the size of the checksum behind a TFRecord's data.
+const crcBytes = 4
+
+// String returns the format's name: file, part, tar, tfrecord, npy.
+func (f Format) String() string { return formatNames[f] }
+
+var formatNames = [formats]string{"file", "part", "tar", "tfrecord", "npy"}
+
+// formatOf returns the format with a name.
+func formatOf(name string) (Format, bool) {
+	for f, known := range formatNames {
+		if known == name {
+			return Format(f), true
+		}
+	}
+	return 0, false
+}
+
+// A FormatCount says how many samples of a format a data set has, and in how many files.
+type FormatCount struct {
+	Format         Format
+	Samples, Files int
+}
+
+// Formats counts the samples of each format that occurs, in the order of the formats' numbers. Samples of one file
+// are taken to have ids in a row, as they have after a scan.
+func (m *Manifest) Formats() []FormatCount {
+	var counts [formats]FormatCount
+	for i := range m.Len() {
+		id := scheduler.SampleID(i)
+		c := &counts[m.Format(id)]
+		c.Samples++
+		if i == 0 || m.inFolder[i] != m.inFolder[i-1] || !bytes.Equal(m.name(id), m.name(id-1)) {
+			c.Files++
+		}
+	}
+	var found []FormatCount
+	for f, c := range counts {
+		if c.Format = Format(f); c.Samples > 0 {
+			found = append(found, c)
+		}
+	}
+	return found
+}

@@ -1,0 +1,133 @@
+package staging
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"rankpool/scheduler"
+	"rankpool/staging/shards"
+)
+
+// A Member is one file of a sample. The bytes of a sample are those of its members, one after the other.
+type Member struct {
+	Kind   string // its extension in small letters, without the dot in front: "jpg", "seg.png", "cls"
+	Offset int64  // where in the sample's file it starts, in bytes
+	Size   int64  // in bytes
+}
+
+// A memberTable is the members of all samples of a manifest, in columns; without any, all columns are nil.
+//
+// Sample i has the members ends[i-1] to ends[i], or none in the table when it is one range of bytes.
+type memberTable struct {
+	kinds   []string // the extensions that occur
+	ends    []uint32 // a sample
+	offsets []int64  // a member, as all that follow
+	sizes   []int64
+	kind    []uint32 // places in kinds
+
+	numbers map[string]uint32 // places in kinds, while the table is made; else nil
+}
+
+// Members returns the members of sample id in the order of its bytes; the slice is the caller's. A sample that is a
+// whole file has one, named by the file's extension; a record of a TFRecord file has one, "tfrecord", a row of an
+// array one, "npy".
+func (m *Manifest) Members(id scheduler.SampleID) []Member {
+	first, last := m.members.span(id)
+	if first == last {
+		return []Member{{m.kindAlone(id), m.Offset(id), m.Size(id)}}
+	}
+	found := make([]Member, 0, last-first)
+	for i := first; i < last; i++ {
+		found = append(found, Member{m.members.kinds[m.members.kind[i]], m.members.offsets[i], m.members.sizes[i]})
+	}
+	return found
+}
+
+// HasMembers reports whether some sample has more than one member.
+func (m *Manifest) HasMembers() bool {
+	first := uint32(0)
+	for _, end := range m.members.ends {
+		if end-first > 1 {
+			return true
+		}
+		first = end
+	}
+	return false
+}
+
+// kindAlone returns the kind of the only member of a sample that the table has no members of.
+func (m *Manifest) kindAlone(id scheduler.SampleID) string {
+	switch format := m.Format(id); format {
+	case FormatTFRecord, FormatNPY:
+		return format.String()
+	default:
+		_, extension, _ := strings.Cut(string(m.name(id)), ".")
+		return shards.LowerASCII(extension)
+	}
+}
+
+// span returns the range of the members of sample id; an empty one when the table has none.
+func (t *memberTable) span(id scheduler.SampleID) (first, last uint32) {
+	if t.ends == nil {
+		return 0, 0
+	}
+	if id > 0 {
+		first = t.ends[id-1]
+	}
+	return first, t.ends[id]
+}
+
+// addNone appends a sample without members, if there is a table.
+func (t *memberTable) addNone() {
+	if t.ends != nil {
+		t.ends = append(t.ends, uint32(len(t.kind)))
+	}
+}
+
+// kindNumber returns the place of kind in kinds, which it appends when it is not there.
+func (t *memberTable) kindNumber(kind string) uint32 {
+	if number, known := t.numbers[kind]; known {
+		return number
+	}
+	if t.numbers == nil {
+		t.numbers = make(map[string]uint32)
+	}
+	number := uint32(len(t.kinds))
+	t.numbers[kind], t.kinds = number, append(t.kinds, kind)
+	return number
+}
+
+// add appends a member; the caller sets the end of its sample.
+func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
+	t.kind, t.offsets, t.sizes = append(t.kind, kind), append(t.offsets, offset), append(t.sizes, sizeBytes)
+}
+
+// check returns an error when sample i of sizeBytes bytes cannot have the members that the table says.
+func (t *memberTable) check(i int, sizeBytes int64) error {
+	if t.ends == nil {
+		return nil
+	}
+	first, last := uint32(0), t.ends[i]
+	if i > 0 {
+		first = t.ends[i-1]
+	}
+	if last < first || uint64(last) > uint64(len(t.kind)) {
+		return fmt.Errorf("the members of sample %d end outside their table", i)
+	}
+	if first == last {
+		return nil
+	}
+	sum := int64(0)
+	for j := first; j < last; j++ {
+		if t.kind[j] >= uint32(len(t.kinds)) || t.sizes[j] < 0 || t.offsets[j] < 0 ||
+			t.offsets[j] > math.MaxInt64-crcBytes-t.sizes[j] || t.sizes[j] > math.MaxInt64-sum {
+			return fmt.Errorf("sample %d has an impossible member", i)
+		}
+		sum += t.sizes[j]
+	}
+	if sum != sizeBytes {
+		return fmt.Errorf("sample %d has %d bytes, its members have %d", i, sizeBytes, sum)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package shards
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const npyMagic = "\x93NUMPY"
+
+// maxHeaderBytes is the longest header that is read: NumPy itself refuses more than 10,000 bytes unless told to.
+const maxHeaderBytes = 1 << 20
+
+// maxInRow is how many elements a row may have, and maxItemBytes how large one may be, so that their product is a size.
+const (
+	maxInRow     = 1 << 40
+	maxItemBytes = 1 << 20
+)
+
+var (
+	npyType    = regexp.MustCompile(`^\s*\{.*'descr': *(?:'([<>|=]?)([?bBiufcmMSUVO])([0-9]*)(?:\[[^']*\])?'|(\[))`)
+	npyObject  = regexp.MustCompile(`'[<>|=]?O[0-9]*'`)
+	npyFortran = regexp.MustCompile(`'fortran_order': *(True|False)\b`)
+	npyShape   = regexp.MustCompile(`'shape': *\(([0-9, ]*)\)`)
+)
+
+// NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a sample.
+//
+// Errors, which go on after the file's name: it is no .npy file of version 1 to 3, is longer or shorter than its
+// shape says, holds one number only, Python objects, rows without bytes, or columns one after the other
+// (fortran_order).
+//
+// Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
+func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
+	w := newWindow(in, sizeBytes)
+	header, err := npyHeader(w)
+	if err != nil {
+		return nil, err
+	}
+	rows, inRow, itemBytes, err := parseNPY(header)
+	if err != nil {
+		return nil, err
+	}
+	data := sizeBytes - w.pos
+	rowBytes := inRow * itemBytes
+	switch {
+	case rows == 0 && data == 0:
+		return &Contents{}, nil
+	case itemBytes == 0 && rows > 0 && data%rows == 0: // records; their size follows from the file's
+		rowBytes = data / rows
+	case itemBytes == 0 || data/max(rowBytes, 1) != rows || data%max(rowBytes, 1) != 0:
+		return nil, fmt.Errorf("is truncated or damaged: it has %d bytes of data, not what %d rows of its type take", data, rows)
+	}
+	if rowBytes == 0 {
+		return nil, errors.New("has rows without bytes")
+	}
+	c := &Contents{Samples: make([]Range, rows)}
+	for i := range c.Samples {
+		c.Samples[i] = Range{w.pos + int64(i)*rowBytes, rowBytes}
+	}
+	return c, nil
+}
+
+// npyHeader returns the header, a Python dictionary, and leaves the position at the data.
+func npyHeader(w *window) (string, error) {
+	var head [12]byte
+	fixed := head[:10]
+	if err := w.readAt(fixed, 0); err != nil {
+		return "", npyError(err)
+	}
+	if string(head[:len(npyMagic)]) != npyMagic {
+		return "", errors.New("is no file of NumPy's .npy format")
+	}
+	length := int64(binary.LittleEndian.Uint16(head[8:]))
+	switch version := head[len(npyMagic)]; version {
+	case 1:
+	case 2, 3:
+		fixed = head[:12]
+		if err := w.readAt(fixed, 0); err != nil {
+			return "", npyError(err)
+		}
+		length = int64(binary.LittleEndian.Uint32(head[8:]))
+	default:
+		return "", fmt.Errorf("is of version %d of NumPy's format; 1 to 3 are known", version)
+	}
+	if length > maxHeaderBytes {
+		return "", fmt.Errorf("has a header of %d bytes, at most %d are read", length, maxHeaderBytes)
+	}
+	header := make([]byte, min(length, w.size))
+	if err := w.readAt(header, int64(len(fixed))); err != nil || int64(len(header)) < length {
+		return "", npyError(err)
+	}
+	return string(header), nil
+}
+
+func npyError(err error) error {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("is truncated in its header, or is no .npy file")
+	}
+	return err
+}
+
+// parseNPY returns the number of rows, of elements in a row, and the bytes of an element, 0 when they are records.
+func parseNPY(header string) (rows, inRow, itemBytes int64, err error) {
+	kind, fortran, shape := npyType.FindStringSubmatch(header), npyFortran.FindStringSubmatch(header), npyShape.FindStringSubmatch(header)
+	switch {
+	case kind == nil || fortran == nil || shape == nil:
+		return 0, 0, 0, errors.New("has a header that says no type, order or shape")
+	case kind[2] == "O" || kind[4] != "" && npyObject.MatchString(header):
+		return 0, 0, 0, errors.New("holds Python objects, which have no fixed size")
+	}
+	lengths, err := parseShape(shape[1])
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	if fortran[1] == "True" && len(lengths) > 1 {
+		return 0, 0, 0, errors.New("holds columns one after the other (fortran_order), so that its rows cannot be read in place")
+	}
+	inRow = 1
+	for _, length := range lengths[1:] {
+		if length > 0 && inRow > maxInRow/length {
+			return 0, 0, 0, fmt.Errorf("has the shape (%s), which is too large", shape[1])
+		}
+		inRow *= length
+	}
+	if kind[4] == "" {
+		itemBytes, err = itemSize(kind[2], kind[3])
+	}
+	return lengths[0], inRow, itemBytes, err
+}
+
+// itemSize returns the bytes of one element; text of n letters (U) has 4 bytes a letter.
+func itemSize(kind, digits string) (int64, error) {
+	size, err := strconv.ParseInt(digits, 10, 32)
+	switch {
+	case kind == "?" && digits == "":
+		return 1, nil
+	case err != nil || size == 0 || size > maxItemBytes:
+		return 0, fmt.Errorf("holds elements of type %s%s, whose size is none", kind, digits)
+	case kind == "U":
+		return 4 * size, nil
+	}
+	return size, nil
+}
+
+func parseShape(text string) ([]int64, error) {
+	var shape []int64
+	for field := range strings.SplitSeq(text, ",") {
+		if field = strings.TrimSpace(field); field == "" {
+			continue
+		}
+		length, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("has the shape (%s), which is no shape", text)
+		}
+		shape = append(shape, length)
+	}
+	if len(shape) == 0 {
+		return nil, errors.New("holds one element and no rows")
+	}
+	return shape, nil
+}

@@ -1,0 +1,105 @@
+package staging
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// directAlign is what O_DIRECT wants of offsets, sizes and memory: the page size, the largest of what Linux file
+	// systems want where pages have 4 KiB.
+	directAlign = 4096
+
+	// directPieceBytes bounds one request, so that a buffer stays small.
+	directPieceBytes = 4 << 20
+)
+
+// DirectStorage is the file system of this machine, read past the page cache (O_DIRECT) where it lets itself. It
+// reads whole pages into memory of its own and copies what was asked for. A file system that refuses is read as
+// SystemStorage reads it. On Lustre this is often slower: only a measurement justifies it.
+type DirectStorage struct{}
+
+// Open opens the file at path for reading.
+func (DirectStorage) Open(path string) (StorageFile, error) {
+	fd, err := openFile(path, unix.O_DIRECT)
+	if errors.Is(err, unix.EINVAL) {
+		return SystemStorage{}.Open(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &directFile{systemFile: systemFile(fd), pread: unix.Pread}, nil
+}
+
+// A directFile is a file that is open with O_DIRECT.
+type directFile struct {
+	systemFile
+	refused atomic.Bool // the file system took the flag and then refused to read
+	pread   func(fd int, p []byte, off int64) (int, error)
+}
+
+func (f *directFile) ReadAt(p []byte, off int64) (n int, err error) {
+	if len(p) == 0 || f.refused.Load() {
+		return f.systemFile.ReadAt(p, off)
+	}
+	from := off &^ (directAlign - 1)
+	size := (min(off-from+int64(len(p)), directPieceBytes) + directAlign - 1) &^ (directAlign - 1)
+	buffer, pages := alignedBuffer(int(size))
+	defer buffers.put(buffer)
+	err = retryEINTR(func() (err error) {
+		n, err = f.pread(int(f.systemFile), pages, from)
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return f.readBuffered(p, off)
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case int64(n) <= off-from:
+		return 0, io.EOF
+	}
+	return copy(p, pages[off-from:n]), nil
+}
+
+// ReadVector reads into the buffers one after the other from what one request brings.
+func (f *directFile) ReadVector(into [][]byte, off int64) (n int, err error) {
+	if f.refused.Load() {
+		return f.systemFile.ReadVector(into, off)
+	}
+	total := 0
+	for _, p := range into {
+		total += len(p)
+	}
+	buffer := buffers.get(total)
+	defer buffers.put(buffer)
+	n, err = f.ReadAt(buffer, off)
+	for left := buffer[:n]; len(left) > 0; into = into[1:] {
+		left = left[copy(into[0], left):]
+	}
+	return n, err
+}
+
+// readBuffered takes the flag away, and reads.
+func (f *directFile) readBuffered(p []byte, off int64) (int, error) {
+	flags, err := unix.FcntlInt(uintptr(f.systemFile), unix.F_GETFL, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(f.systemFile), unix.F_SETFL, flags&^unix.O_DIRECT)
+	}
+	if err != nil {
+		return 0, os.NewSyscallError("fcntl", err)
+	}
+	f.refused.Store(true)
+	return f.systemFile.ReadAt(p, off)
+}
+
+// alignedBuffer returns size bytes that start at a page, and the buffer that they are in.
+func alignedBuffer(size int) (buffer, pages []byte) {
+	buffer = buffers.get(size + directAlign)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(buffer))) & (directAlign - 1))
+	return buffer, buffer[skip : skip+size]
+}
