@@ -15,11 +15,14 @@ golangci = $(or $(shell command -v golangci-lint),$(wildcard $(shell go env GOPA
 	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION))
 deps     = MPI=$(MPI) MPICC=$(MPICC) PYTHON=$(PYTHON) scripts/deps.sh
 fashion  = build/fashion-mnist
+traces   = benchmarks/traces/fashion
+simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
+	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-.PHONY: help build deps run test check test-go test-mpi test-python test-e2e lint fmt bench clean
+.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e lint fmt bench bench-staging clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  MPI=no       build without MPI: one rank, no C compiler (MPI=yes: fail without one)"
 	@echo "  MPICC=CMD    the MPI to build with: mpicc.openmpi, mpicc.mpich (default: mpicc)"
@@ -46,6 +49,13 @@ run: ## train on Fashion-MNIST with a cache of 20 % of the data
 $(fashion):
 	$(PYTHON) scripts/fashion_mnist.py $@
 
+simulate: ## compare all systems on a recorded trace, as a table and plots in build/simulate
+	@echo "This builds rankpool and simulates every system on 10 epochs of Fashion-MNIST that were recorded before, twice: with each"
+	@echo "system's own sampler, and with the same draws for all. On two cores that takes a minute."
+	@$(MAKE) --no-print-directory build
+	$(simulate) --plot build/simulate/own
+	$(simulate) --sampler pads --plot build/simulate/pads
+
 test: ## install what is missing, then run all tests
 	@$(deps) test
 	@$(MAKE) --no-print-directory check test-go test-mpi test-python test-e2e
@@ -60,7 +70,7 @@ test-go: ## run the Go tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
 
 test-mpi: ## run the ranks' tests under each MPI that is to be tested
-	$(if $(filter no,$(MPI)),@echo "MPI=no: nothing to test",mpicache/test-mpi.sh)
+	$(if $(filter no,$(MPI)),@echo "MPI=no: nothing to test",mpicache/test-mpi.sh && scripts/test-stage.sh)
 
 test-python: ## run the Python client's tests
 	$(PYTHON) -m pytest -q python/tests
@@ -79,6 +89,12 @@ bench: ## measure the ratios of benchmarks/README.md in six minutes (QUICK=1: on
 	@$(MAKE) --no-print-directory build
 	$(go_env) go build -trimpath $(go_tags) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) $(if $(QUICK),-quick)
+
+bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUICK=1: only see that it works)
+	@$(deps) build bench-staging
+	@$(MAKE) --no-print-directory build
+	$(go_env) go build -trimpath $(go_tags) -o bin/benchmarks ./benchmarks
+	bin/benchmarks -python $(PYTHON) -only staging,pfs $(if $(QUICK),-quick)
 
 clean: ## remove what make has built
 	rm -rf bin build

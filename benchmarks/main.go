@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"rankpool/benchmarks/slowfs"
 )
 
 // bench is one run of the benchmarks.
@@ -19,22 +23,27 @@ type bench struct {
 	tool   string // path of rankpool
 	python string
 	dir    string // in memory, for data sets and results
+
+	mounted atomic.Pointer[slowfs.Server] // the emulated storage, nil when there is none
 }
 
 // section measures one or more rows.
 type section struct {
 	name    string
 	about   string // how it is measured, for people
+	named   bool   // it is measured only when it is named
 	measure func(*bench) ([]row, error)
 }
 
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection, boundarySection,
+	stagingSection, pfsSection,
 }
 
 // children are what the benchmarks start as processes of their own, by name.
 var children = map[string]func(args []string) (any, error){
 	"plan":   planChild,
+	"read":   readChild,
 	"remote": remoteChild,
 }
 
@@ -44,10 +53,10 @@ func main() {
 		return
 	}
 	var b bench
-	only := flag.String("only", "", "sections to run, separated by commas (default: all)")
+	only := flag.String("only", "", "sections to run, separated by commas (default: all but staging and pfs)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")
-	flag.StringVar(&b.dir, "dir", "/dev/shm", "a folder in memory, for data sets and results (1 GiB; 100 MiB for a quick run)")
+	flag.StringVar(&b.dir, "dir", "/dev/shm", "a folder in memory, for data sets and results (1 GiB, 5 GiB for staging and pfs; 100 MiB, 300 MiB for a quick run)")
 	flag.StringVar(&b.python, "python", "/usr/bin/python3", "a Python with redis and hiredis")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of the repository")
@@ -66,10 +75,10 @@ func main() {
 	}
 }
 
-// choose returns the named sections, all for "".
+// choose returns the named sections, for "" all that need not be named.
 func choose(names string) ([]section, error) {
 	if names == "" {
-		return sections, nil
+		return slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return s.named }), nil
 	}
 	var chosen []section
 	for name := range strings.SplitSeq(names, ",") {
@@ -100,6 +109,7 @@ func (b *bench) run(chosen []section) (rows []row, ok bool) {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted // What was started gets the terminal's signal too.
+		b.unmount()
 		remove(dir)
 		os.Exit(1)
 	}()

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestTable(t *testing.T) {
 	got := table([]row{
@@ -22,8 +25,12 @@ func TestTable(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	if all, err := choose(""); err != nil || len(all) != len(sections) {
-		t.Errorf("%d sections, %v", len(all), err)
+	usual, err := choose("")
+	if err != nil || len(usual) != len(sections)-2 || slices.ContainsFunc(usual, func(s section) bool { return s.named }) {
+		t.Errorf("%d sections, %v", len(usual), err)
+	}
+	if named, err := choose("staging,pfs"); err != nil || len(named) != 2 {
+		t.Errorf("%v, %v", named, err)
 	}
 	two, err := choose("plan,hits")
 	if err != nil || len(two) != 2 || two[0].name != "plan" || two[1].name != "hits" {

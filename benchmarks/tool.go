@@ -23,21 +23,38 @@ type counted struct {
 func (b *bench) train(dataDir, memory, script string, result any, args ...string) ([]counted, error) {
 	out, log := filepath.Join(b.dir, "result.json"), filepath.Join(b.dir, "run.jsonl")
 	_ = os.Remove(log) // The log of an earlier run, if there was one.
-	command := []string{"run", "--data", dataDir, "--memory", memory, "--log", log, "--", b.python, "benchmarks/" + script, "--out", out}
+	flags := []string{"--data", dataDir, "--memory", memory, "--log", log}
+	if err := b.runTool(flags, script, append([]string{"--out", out}, args...)...); err != nil {
+		return nil, err
+	}
+	if err := readJSON(out, result); err != nil {
+		return nil, err
+	}
+	return readLog(log)
+}
+
+// runTool runs a Python script of this folder under "rankpool run".
+func (b *bench) runTool(flags []string, script string, args ...string) error {
+	command := append(append([]string{"run"}, flags...), "--", b.python, "benchmarks/"+script)
 	run := exec.Command(b.tool, append(command, args...)...)
 	// The manifest of a data set that lives for a minute stays out of the user's cache.
 	run.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(b.dir, "cache"))
 	if said, err := run.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s under rankpool run: %w\n%s", script, err, said)
+		return fmt.Errorf("%s under rankpool run: %w\n%s", script, err, said)
 	}
-	text, err := os.ReadFile(out)
+	return nil
+}
+
+// readJSON reads what a script has written.
+func readJSON(path string, result any) error {
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := json.Unmarshal(text, result); err != nil {
-		return nil, fmt.Errorf("the result of %s: %w", script, err)
+		return fmt.Errorf("the result in %s: %w", path, err)
 	}
-	return readLog(log)
+	return nil
 }
 
 // readLog returns the lines of the epochs in a run log.

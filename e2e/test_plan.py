@@ -32,7 +32,9 @@ def hits(epoch):
 def test_hits_are_those_planned(epochs_of):
     planned = epochs_of("clairvoyant")
     for epoch in planned:
-        assert abs(hits(epoch) - epoch["planned_hits"]) <= 0.01 * epoch["planned_hits"], epoch
+        # A draw may also find its sample held by another draw of it that is not decided yet.
+        assert 0.99 * epoch["planned_hits"] <= hits(epoch) <= 1.03 * epoch["planned_hits"], epoch
         assert epoch["hits_local"] >= 0.95 * hits(epoch), epoch
         assert hits(epoch) >= 0.5 * DRAWS, epoch
-    assert sum(map(hits, epochs_of("lru"))) < 0.7 * sum(map(hits, planned))
+    lru = sum(epoch["planned_hits"] for epoch in epochs_of("lru"))  # what is held until it is decided comes on top
+    assert lru < 0.7 * sum(map(hits, planned))

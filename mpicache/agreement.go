@@ -3,7 +3,9 @@ package mpicache
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 )
 
@@ -148,9 +150,9 @@ func (s *stream) onOpened(from int, text []byte) {
 	})
 }
 
-// opened makes the stager when every trainer is there, or tells those who wait what is wrong.
+// opened makes the stager when every trainer is there and nothing is being warmed, or tells those who wait what is wrong.
 func (s *stream) opened() {
-	if s.agreed.conflict == nil && s.agreed.missing == 0 && s.stager == nil {
+	if s.agreed.conflict == nil && s.agreed.missing == 0 && s.stager == nil && s.cooled(time.Now()) {
 		s.agreed.conflict = s.makeStager()
 	}
 	if s.agreed.conflict != nil {
@@ -162,27 +164,29 @@ func (s *stream) opened() {
 }
 
 func (s *stream) makeStager() error {
-	spec := s.agreed.spec
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
-		Name: spec.Sampler, Samples: s.data.Samples, Seed: spec.Seed, BatchSize: spec.BatchSize, World: spec.World,
-		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
-	})
+	spec, t := s.agreed.spec, s.node.cfg.Transport
+	setup := &record.Setup{
+		Data: s.data.Name, Rank: t.Rank(), Ranks: t.Size(), World: s.agreed.world,
+		Sampler: scheduler.SamplerConfig{
+			Name: spec.Sampler, Samples: s.data.Samples, Seed: spec.Seed, BatchSize: spec.BatchSize, World: spec.World,
+			DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
+		},
+		Assignment: s.node.cfg.Assignment, Policy: s.node.cfg.Policy,
+		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
+		Size: func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) },
+	}
+	if s.data.Tier != nil {
+		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
+	}
+	plans, stager, err := setup.New()
 	if err != nil {
 		return err
 	}
-	policy, err := scheduler.NewPolicy(s.node.cfg.Policy, s.data.Samples)
-	if err != nil {
-		return err
+	if setup.Policy == "clairvoyant" {
+		s.planner.placement = scheduler.PlacementFor(plans.Sampler, s.data.Samples, s.data.keptBytes(), setup.Size)
 	}
-	t := s.node.cfg.Transport
-	s.planner.cfg = scheduler.PlanConfig{
-		Sampler: sampler, Samples: s.data.Samples, BatchSize: spec.BatchSize, World: s.agreed.world,
-		Ranks: t.Size(), Rank: t.Rank(), Assignment: s.node.cfg.Assignment,
-	}
-	s.stager = scheduler.NewStager(scheduler.StagerConfig{
-		Rank: t.Rank(), Ranks: t.Size(), World: s.agreed.world, Samples: s.data.Samples,
-		Size:   func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) },
-		Policy: policy, CapacityBytes: s.data.CapacityBytes, WindowBytes: s.data.WindowBytes,
-	})
+	s.planner.cfg, s.stager = plans, stager
+	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
+	s.takeWarm()
 	return nil
 }

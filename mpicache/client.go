@@ -2,6 +2,8 @@ package mpicache
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
 )
 
 // Client is a connection to a door, for launchers, benchmarks and tests; training has the Python client. It has one
@@ -29,7 +33,7 @@ type Client struct {
 
 // DoorError is an error reply.
 type DoorError struct {
-	Code     int // 1 protocol, 2 request, 3 not ready, 4 stopping
+	Code     int // 1 protocol, 2 request, 3 not ready, 4 stopping, 5 training has begun
 	Sentence string
 }
 
@@ -119,6 +123,66 @@ func (c *Client) read(kind Kind, ticket uint32) ([]byte, error) {
 		return nil, fmt.Errorf("mpicache: a reply of kind %d to ticket %d, expected %d to %d", f.kind, f.ticket, kind+replyTo, ticket)
 	}
 	return f.payload, nil
+}
+
+// Welcome is what a rank says in its reply to HELLO.
+type Welcome struct {
+	Rank    int           `json:"-"`
+	Ranks   int           `json:"-"`
+	Data    []WelcomeData `json:"data"`
+	Session string        `json:"session"`
+}
+
+// WelcomeData is a data set that a rank serves.
+type WelcomeData struct {
+	Name    string `json:"name"`
+	Samples int    `json:"samples"`
+	Index   string `json:"index"` // file of the sample index
+	Root    string `json:"root"`
+}
+
+// Welcome reads the reply to HELLO. It returns an error when that is damaged.
+func (c *Client) Welcome() (Welcome, error) {
+	h := cursor{b: c.Hello}
+	h.u32()
+	w := Welcome{Rank: int(h.u32()), Ranks: int(h.u32())}
+	h.u64()
+	if h.err != nil {
+		return w, fmt.Errorf("mpicache: the reply to HELLO: %w", h.err)
+	}
+	if err := json.Unmarshal(h.b, &w); err != nil {
+		return w, fmt.Errorf("mpicache: the reply to HELLO: %w", err)
+	}
+	return w, nil
+}
+
+// TrainingBegun is the code of the DoorError that Warm gets when it comes too late.
+const TrainingBegun = codeBegun
+
+// Warm has the rank read samples of a data set, named by its place in HELLO's list, into its memory, the first first. It returns when
+// they are there, which takes as long as storage does, whatever the time-out, or when ctx ends; the client is of no use after that.
+// A *DoorError of code TrainingBegun says that it comes too late.
+func (c *Client) Warm(ctx context.Context, stream uint32, ids []scheduler.SampleID) (Warmed, error) {
+	defer func(timeout time.Duration) { c.timeout = timeout }(c.timeout)
+	c.timeout = 0
+	_ = c.sock.SetDeadline(time.Time{}) // fails when closed, and so does what follows
+	defer context.AfterFunc(ctx, func() { _ = c.sock.SetDeadline(time.Now()) })()
+	p := le.AppendUint32(le.AppendUint32(nil, stream), uint32(len(ids)))
+	for _, id := range ids {
+		p = le.AppendUint32(p, uint32(id))
+	}
+	var w Warmed
+	reply, err := c.Call(KindWarm, p)
+	if ctx.Err() != nil {
+		return w, context.Cause(ctx)
+	}
+	if err != nil {
+		return w, err
+	}
+	if err := json.Unmarshal(reply, &w); err != nil {
+		return w, fmt.Errorf("mpicache: the reply to WARM: %w", err)
+	}
+	return w, nil
 }
 
 // Close ends the connection.

@@ -30,6 +30,7 @@ type Count struct {
 	StallSeconds  float64            `json:"stall_seconds"` // mean over trainers
 	Seconds       float64            `json:"seconds"`       // the slowest trainer's
 	PlannedHits   int64              `json:"planned_hits"`  // draws that the policies called hits
+	TierHits      int64              `json:"tier_hits"`     // of the hits, local and remote, those that came from a tier
 	Metrics       map[string]float64 `json:"metrics,omitempty"`
 }
 
@@ -49,6 +50,7 @@ func (c *Count) add(d *Count) {
 	c.StallSeconds += d.StallSeconds
 	c.Seconds = max(c.Seconds, d.Seconds)
 	c.PlannedHits += d.PlannedHits
+	c.TierHits += d.TierHits
 	for name, v := range d.Metrics {
 		if c.Metrics == nil {
 			c.Metrics = map[string]float64{}
@@ -104,7 +106,9 @@ func (s *stream) sum(epoch int) *Count {
 		c.StallSeconds /= float64(s.agreed.spec.World)
 	}
 	if s.stager != nil {
-		c.PlannedHits = int64(s.stager.PlannedHits(epoch))
+		hits, _ := s.stager.PlannedHits(epoch)
+		c.PlannedHits = int64(hits)
+		c.TierHits = int64(s.stager.TierHits(epoch))
 	}
 	return c
 }

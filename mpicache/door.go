@@ -216,14 +216,30 @@ func (c *conn) handleRare(f frame) error {
 			c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set number %d", stream))
 		}
 		return nil
+	case KindWarm:
+		return c.warm(f)
 	case KindStatus:
-		return c.answerJSON(f, c.node.Status())
+		c.answerJSON(f, c.node.Status())
+		return nil
 	case KindShutdown:
 		c.write(AppendBare(nil, KindShutdown+replyTo, f.ticket))
 		c.node.stopOnce.Do(func() { close(c.node.stopped) })
 		return nil
 	}
 	return fmt.Errorf("mpicache: a frame of kind %d: %w", f.kind, errFrame)
+}
+
+func (c *conn) warm(f frame) error {
+	w, err := parseWarm(f.payload)
+	if err != nil {
+		return err
+	}
+	if s := c.node.stream(w.stream); s != nil {
+		s.onWarm(c, f.ticket, w.ids)
+	} else {
+		c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set number %d", w.stream))
+	}
+	return nil
 }
 
 func (c *conn) open(f frame) error {
@@ -243,7 +259,8 @@ func (c *conn) open(f frame) error {
 			c.fail(f.ticket, codeRequest, err.Error())
 			return nil
 		}
-		return c.answerJSON(f, map[string]int{"stream": s.index, "batches": s.batches()})
+		c.answerJSON(f, map[string]int{"stream": s.index, "batches": s.batches()})
+		return nil
 	}
 	c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set %q here", spec.Data))
 	return nil
@@ -264,14 +281,7 @@ func (c *conn) metric(f frame) error {
 	return nil
 }
 
-func (c *conn) answerJSON(f frame, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	c.write(endFrame(append(appendFrame(nil, f.kind+replyTo, f.ticket), text...), 0))
-	return nil
-}
+func (c *conn) answerJSON(f frame, v any) { c.write(appendJSON(nil, f.kind+replyTo, f.ticket, v)) }
 
 func (c *conn) fail(ticket uint32, code uint16, sentence string) {
 	c.write(appendError(nil, ticket, code, sentence))

@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,7 @@ const (
 	KindSave     Kind = 8
 	KindStatus   Kind = 9
 	KindShutdown Kind = 10
+	KindWarm     Kind = 11
 	KindError    Kind = 99
 	replyTo      Kind = 100
 )
@@ -45,6 +47,7 @@ const (
 	codeRequest  = 2
 	codeNotReady = 3
 	codeStopping = 4
+	codeBegun    = 5
 )
 
 var le = binary.LittleEndian
@@ -258,6 +261,29 @@ func parseReport(p []byte) (reportFrame, error) {
 	r := reportFrame{stream: c.u32(), epoch: c.u32(), batch: c.u32()}
 	r.losses = c.f32s(c.u32())
 	return r, c.end()
+}
+
+// warmFrame is WARM's payload.
+type warmFrame struct {
+	stream uint32
+	ids    []scheduler.SampleID
+}
+
+func parseWarm(p []byte) (warmFrame, error) {
+	c := cursor{b: p}
+	w := warmFrame{stream: c.u32()}
+	w.ids = c.ids(c.u32())
+	return w, c.end()
+}
+
+// appendJSON appends a frame whose payload is v as JSON, which must be possible.
+func appendJSON(b []byte, kind Kind, ticket uint32, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("mpicache: a reply is not JSON: " + err.Error())
+	}
+	start := len(b)
+	return endFrame(append(appendFrame(b, kind, ticket), text...), start)
 }
 
 // appendError appends an error reply.

@@ -73,6 +73,10 @@ func TestParseGolden(t *testing.T) {
 		!math.IsNaN(float64(r.losses[1])) || r.losses[2] != 2 {
 		t.Errorf("report: %+v, %v", r, err)
 	}
+	w, err := parseWarm(goldenPayload(t, "warm").payload)
+	if want := (warmFrame{1, []scheduler.SampleID{4, 0, 7}}); err != nil || !reflect.DeepEqual(w, want) {
+		t.Errorf("warm: %+v, %v", w, err)
+	}
 	if f := goldenPayload(t, "shutdown"); f.kind != KindShutdown || f.ticket != 13 {
 		t.Errorf("shutdown: %+v", f)
 	}
@@ -85,6 +89,9 @@ func TestAppendGolden(t *testing.T) {
 		"status":         AppendBare(nil, KindStatus, 12),
 		"shutdown_reply": AppendBare(nil, KindShutdown+replyTo, 13),
 		"error":          appendError(nil, 14, 3, "no plan for epoch 3"),
+		"warm_reply": appendJSON(nil, KindWarm+replyTo, 15, Warmed{
+			Staged: 2, Bytes: 300, Here: 1, NoRoom: 1, Failures: []WarmFailure{{9, "gone"}},
+		}),
 		"batch": appendBatch(nil, 5, 13, []batchEntry{
 			{4, 1, 100, 0, scheduler.FromLocal}, {0, 0, 200, 4096, scheduler.NotHere}, {4, 1, 100, 0, scheduler.Unreadable},
 		}, map[int]error{2: errors.New("file changed")}),
@@ -172,6 +179,7 @@ func FuzzFrame(f *testing.F) {
 			_, _ = parseGet(fr.payload, nil)
 			_, _ = parseRelease(fr.payload, nil)
 			_, _ = parseReport(fr.payload)
+			_, _ = parseWarm(fr.payload)
 		}
 	})
 }

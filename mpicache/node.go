@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 )
 
@@ -21,6 +22,12 @@ type Storage interface {
 	// Fetch reads the sample into into, which has its size, and calls done once, from any goroutine. Smaller
 	// needs are read first.
 	Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error))
+}
+
+// A Demander is a Storage that tells apart what training waits for and what is read ahead of its use.
+type Demander interface {
+	// Demand says that a trainer waits for what is needed at need or before.
+	Demand(need uint64)
 }
 
 // DataSet is what a node serves.
@@ -34,8 +41,14 @@ type DataSet struct {
 	Label     func(scheduler.SampleID) int
 	Storage   Storage
 
-	CapacityBytes int64 // of this rank's partition
-	WindowBytes   int64 // staged ahead, or in use, beyond the partition
+	PartitionBytes []int64 // capacity of every rank's partition; all ranks must be given the same
+	WindowBytes    int64   // staged ahead, or in use, beyond this rank's partition
+
+	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes; all ranks must be given the same. nil: there
+	// are none.
+	TierBytes      []int64
+	TierBlockBytes int64
+	Tier           Tier // this rank's; nil: there is none, or it cannot be used
 }
 
 // Config says what a node is made of. The node closes none of it.
@@ -44,6 +57,7 @@ type Config struct {
 	Data        []DataSet
 	SlabBytes   int64
 	Policy      string
+	Scorer      string // of what training reports; "": the one that goes with the sampler
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
 	Dir         string           // of this rank: door.sock, importance states
@@ -51,6 +65,7 @@ type Config struct {
 	Session     string           // told to clients
 	Log         *slog.Logger     // one line a second at most in steady state
 	Record      func(record any) // called on rank 0 with each line of the run log
+	Recorder    *record.Recorder // of what the stagers decide; nil: nothing is recorded
 }
 
 // Node is a rank at run time: it owns the slab, the door and the exchange, and does what the schedulers decide.
@@ -201,6 +216,9 @@ func (n *Node) quiet() bool {
 	go func() {
 		for _, s := range n.streams {
 			s.locked(func() { s.closed = true })
+			if s.data.Tier != nil {
+				s.data.Tier.End()
+			}
 			s.reads.Wait()
 		}
 		close(done)

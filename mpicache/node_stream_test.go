@@ -75,9 +75,10 @@ func TestResidentsAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestSilentPeer checks that trainers go on, by storage, when a rank does not answer.
+// TestSilentPeer checks that trainers go on, by storage, when a rank does not answer, and that a replay decides the same.
 func TestSilentPeer(t *testing.T) {
 	cl := newCluster(t, 3, 240, 1<<20)
+	path := cl.record("a")
 	done := make(chan []string)
 	go func() { done <- cl.train(3, 4, 3, "uniform") }()
 	for cl.opened() < 3 { // all must agree first
@@ -88,9 +89,12 @@ func TestSilentPeer(t *testing.T) {
 	healthy := newCluster(t, 3, 240, 1<<20)
 	want := healthy.train(3, 4, 3, "uniform")
 	healthy.close()
-	cl.close()
+	cl.closeRecorded()
 	if !slices.Equal(stream, want) {
 		t.Error("the stream differs when a rank is silent")
+	}
+	for rank := range 3 {
+		replayed(t, path, rank)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capac
 			Data: []DataSet{{
 				Name: "train", Samples: samples, Classes: []string{"a"}, Size: sampleSize,
 				Label: func(id scheduler.SampleID) int { return int(id) % 3 }, Storage: c.storage,
-				CapacityBytes: capacityBytes, WindowBytes: 1 << 19,
+				PartitionBytes: slices.Repeat([]int64{capacityBytes}, ranks), WindowBytes: 1 << 19,
 			}},
 		})
 		if err != nil {

@@ -18,16 +18,19 @@ type planner struct {
 	cut      []float32 // scores for the plan after the newest epoch; they do not change
 	haveCut  bool
 	making   bool
-	opened   []int         // epochs that training is or was in, the newest last, at most two
-	base     []float32     // scores that the newest epoch's plan was made from
-	ahead    *aheadPlan    // made before it was wanted
-	want     int           // an epoch that is wanted and not opened, or noEpoch
-	from     int           // its first batch
-	finish   map[int]int   // by trainer: the epoch it went on to
-	held     []report      // reports of epochs that are not opened yet
-	outbox   []byte        // records for the other ranks
-	waiting  []waitingPlan // PLANs without reply
-	saves    []waitingSave // SAVEs without reply
+	opened   []int     // epochs that training is or was in, the newest last, at most two
+	base     []float32 // scores that the newest epoch's plan was made from
+	// placement gives samples their owners; nil when a hash does. outlook is what it was when cut was taken.
+	placement *scheduler.Placement
+	outlook   *scheduler.Outlook
+	ahead     *aheadPlan    // made before it was wanted
+	want      int           // an epoch that is wanted and not opened, or noEpoch
+	from      int           // its first batch
+	finish    map[int]int   // by trainer: the epoch it went on to
+	held      []report      // reports of epochs that are not opened yet
+	outbox    []byte        // records for the other ranks
+	waiting   []waitingPlan // PLANs without reply
+	saves     []waitingSave // SAVEs without reply
 	// checkpointed: training says when to save, and the state file belongs to its checkpoint.
 	checkpointed bool
 	moved        map[int]time.Time // by epoch: when the last local trainer left it
@@ -122,6 +125,10 @@ func (s *stream) plan() {
 			return
 		}
 		p.cut, p.haveCut = p.ledger.Take(), true
+		p.outlook = nil
+	}
+	if p.placement != nil && p.outlook == nil {
+		p.outlook = p.placement.Outlook()
 	}
 	if a := p.ahead; a != nil && a.plan.Epoch == epoch {
 		s.install(a.plan, a.base)
@@ -129,6 +136,9 @@ func (s *stream) plan() {
 	}
 	p.making = true
 	cfg, scores := p.cfg, p.cut
+	if p.placement != nil {
+		cfg.Place = p.outlook.Place
+	}
 	go func() {
 		plan := scheduler.NewPlan(cfg, epoch, scores)
 		s.locked(func() { s.made(plan, scores) })
@@ -146,6 +156,7 @@ func (s *stream) made(plan *scheduler.Plan, base []float32) {
 	}
 	if p.want == noEpoch {
 		p.ahead = &aheadPlan{plan, base}
+		s.tape.Base(base)
 		s.step(scheduler.Planned{Plan: plan})
 		return
 	}
@@ -161,20 +172,25 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 		p.want = noEpoch
 	}
 	if p.ahead == nil || p.ahead.plan != plan {
+		s.tape.Base(base)
 		s.step(scheduler.Planned{Plan: plan, From: from})
 	}
 	p.ahead = nil
 	p.opened = append(p.opened, plan.Epoch)
 	delete(s.closedEpochs, plan.Epoch) // it may be trained once more
 	p.opened = p.opened[max(0, len(p.opened)-2):]
-	p.base, p.cut, p.haveCut = base, nil, false
+	p.base, p.cut, p.haveCut, p.outlook = base, nil, false, nil
 	if p.weighted() {
 		p.ledger.Open(plan)
+		if p.placement != nil {
+			p.placement.Open(plan)
+		}
 		restored := p.restored != nil && p.restored.Epoch == plan.Epoch
 		if restored {
 			p.ledger.Resume(p.restored, trained)
 		}
 		p.restored = nil
+		s.step(p.ledger.Scored(scheduler.Folded{Epoch: -1})) // after Open, which may have folded what was left of an old epoch
 		s.writeStates(restored)
 		s.applyHeld()
 	}
@@ -224,8 +240,11 @@ func (s *stream) finishEpochs(trainer, epoch int) {
 // fold folds what is final, refreshes predictions, and goes on to plan when the cut is reached.
 func (s *stream) fold() {
 	p := &s.planner
-	ready := p.ledger.Fold(func(ids []scheduler.SampleID) {
-		s.step(scheduler.Scored{IDs: ids, Scores: p.ledger.Scores()})
+	ready := p.ledger.Fold(func(f scheduler.Folded) {
+		if p.placement != nil {
+			p.placement.Fold(p.ledger.Scored(f))
+		}
+		s.step(p.ledger.Scored(f))
 	})
 	if ready && !p.haveCut {
 		s.plan()

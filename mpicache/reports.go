@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"cmp"
 	"math"
 
 	"rankpool/scheduler"
@@ -26,7 +27,7 @@ func (s *stream) onReport(trainer, epoch, batch int, losses []float32) {
 // take gives a report to the ledger, or keeps it until its epoch is opened.
 func (s *stream) take(r report) {
 	p := &s.planner
-	if p.ledger == nil || !p.ledger.Known(r.epoch) {
+	if p.ledger == nil || !p.ledger.Opened(r.epoch) {
 		p.held = append(p.held, r)
 		return
 	}
@@ -47,7 +48,7 @@ func (s *stream) applyHeld() {
 	var rest []report
 	newest := p.opened[len(p.opened)-1]
 	for _, r := range p.held {
-		if p.ledger.Known(r.epoch) {
+		if p.ledger.Opened(r.epoch) {
 			s.apply(r)
 		} else if r.epoch > newest {
 			rest = append(rest, r)
@@ -126,7 +127,7 @@ func (s *stream) onReports(body []byte) {
 func (s *stream) restore(epoch int) int {
 	p := &s.planner
 	spec := s.agreed.spec
-	scorer, err := scheduler.NewScorer(scheduler.DefaultScorer(spec.Sampler))
+	scorer, err := scheduler.NewScorer(cmp.Or(s.node.cfg.Scorer, scheduler.DefaultScorer(spec.Sampler)))
 	if err != nil {
 		panic("mpicache: " + err.Error())
 	}

@@ -172,7 +172,7 @@ func (s *stream) answerSaves() {
 	p := &s.planner
 	rest := p.saves[:0]
 	for _, w := range p.saves {
-		if p.ledger.Known(w.epoch) && p.ledger.Final(w.epoch) < w.batch && time.Now().Before(w.deadline) {
+		if p.ledger.Opened(w.epoch) && p.ledger.Final(w.epoch) < w.batch && time.Now().Before(w.deadline) {
 			rest = append(rest, w)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 )
 
@@ -23,11 +24,16 @@ type stream struct {
 	agreed  agreement
 	planner planner
 	stager  *scheduler.Stager
+	tape    *record.Tape // what the stager decides; nil: it is not recorded
+	warm    warming      // before there is a stager
 
 	place  []int64 // offset of each sample in the slab, or noPlace
 	queue  []scheduler.Event
 	hungry bool // something found no room
 	freed  bool // memory was freed since
+
+	tierErr  error // why the tier failed last
+	tierOver bool  // it was given up
 
 	gets  map[uint64]pendingGet
 	asks  map[uint32]*asking
@@ -95,7 +101,9 @@ func (s *stream) drain() {
 	for len(s.queue) > 0 {
 		e := s.queue[0]
 		s.queue = s.queue[1:]
-		for _, c := range s.stager.Step(e) {
+		commands := s.stager.Step(e)
+		s.tape.Step(e, commands)
+		for _, c := range commands {
 			s.do(c)
 		}
 		if s.freed && s.hungry && len(s.queue) == 0 {
@@ -119,6 +127,14 @@ func (s *stream) do(c scheduler.Command) {
 		s.deliver(c)
 	case scheduler.Free:
 		s.vacate(c.ID)
+	case scheduler.Store:
+		s.store(c)
+	case scheduler.Recall:
+		s.recall(c)
+	case scheduler.Erase:
+		s.data.Tier.Erase(c.ID)
+	case scheduler.EndTier:
+		s.endTier()
 	}
 }
 
@@ -227,6 +243,9 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	c.mu.Unlock()
 	s.gets[t] = pendingGet{c, ticket}
 	s.step(scheduler.Requested{Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t})
+	if d, ok := s.data.Storage.(Demander); ok {
+		d.Demand(s.stager.Demand())
+	}
 }
 
 func (s *stream) withdraw(ticket uint64) {
@@ -245,6 +264,7 @@ func (s *stream) tick(now time.Time) {
 	s.locked(func() {
 		s.flushReports()
 		if s.stager == nil {
+			s.giveUpWarm(now)
 			return
 		}
 		s.giveUpAsks(now)

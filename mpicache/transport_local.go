@@ -123,12 +123,32 @@ func (l *Local) Take(from int, ticket uint32, segs [][]byte, done func(error)) {
 // Silence is for fault tests: from now on nothing arrives from this rank or at it, as if its node were gone. Its messages to itself still do.
 func (l *Local) Silence() { l.silent.Store(true) }
 
-// Close implements Transport; it waits for the calls that are queued, and for no peer. A callback must not call it.
+// Close implements Transport; it waits for the calls that are queued, and for what peers copy from its memory at this moment. A
+// callback must not call it.
 func (l *Local) Close() error {
 	l.close.Do(func() {
 		l.call(func() { l.stop = true })
 		l.box.close()
 		<-l.ended
+		l.withdraw()
 	})
 	return nil
+}
+
+// withdraw takes back the Puts that peers have not taken: their memory goes.
+func (l *Local) withdraw() {
+	for _, peer := range l.peers {
+		if peer == l {
+			continue
+		}
+		done := make(chan struct{})
+		peer.call(func() {
+			peer.pairs.forget(l.rank)
+			close(done)
+		})
+		select {
+		case <-done:
+		case <-peer.ended:
+		}
+	}
 }

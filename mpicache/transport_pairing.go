@@ -1,6 +1,9 @@
 package mpicache
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // A pairing brings the Puts and the Takes of one memory together, in either order, and copies. It is not safe for concurrent use.
 type pairing struct {
@@ -29,6 +32,11 @@ func (p *pairing) put(key pairKey, put half) { meet(key, put, p.puts, p.takes, c
 // take meets a waiting put, or waits.
 func (p *pairing) take(key pairKey, take half) {
 	meet(key, take, p.takes, p.puts, func(take, put half) { copyOver(put, take) })
+}
+
+// forget drops the Puts of a rank.
+func (p *pairing) forget(from int) {
+	maps.DeleteFunc(p.puts, func(key pairKey, _ half) bool { return key.from == from })
 }
 
 // meet calls both with mine and the half that waits in theirs; without one, mine waits.

@@ -4,6 +4,7 @@
 #   run     what "make run" needs: the above, and PyTorch, Pillow, Fashion-MNIST
 #   test    what "make test" needs: the above, and both MPIs, pytest, Redis
 #   bench   what "make bench" needs: Python and Redis
+#   bench-staging  what "make bench-staging" needs: PyTorch, rsync, and to mount FUSE file systems
 # MPI=no leaves MPI and the C compiler out. Where it may not install, it prints the packages and fails.
 set -eu
 here=$(dirname "$0")
@@ -42,9 +43,24 @@ for_bench() {
 	need python3-hiredis module hiredis
 }
 
+for_fuse() {
+	# Who is not root mounts by a program that is.
+	[ "$(id -u)" = 0 ] || need fuse3 program fusermount3
+}
+
+for_bench_staging() {
+	for_build
+	for_fuse
+	need python3 program "$python"
+	need python3-torch module torch
+	need python3-numpy module numpy
+	need rsync program rsync
+}
+
 for_test() {
 	for_run
 	for_bench
+	for_fuse
 	need python3-pytest module pytest
 	need "gcc libc6-dev" program gcc # the race detector is C
 	[ "$mpi" = no ] && return
@@ -56,7 +72,8 @@ for_test() {
 for target; do
 	case $target in
 	build | run | test | bench) "for_$target" ;;
-	*) echo "usage: deps.sh [build] [run] [test] [bench]" >&2; exit 2 ;;
+	bench-staging) for_bench_staging ;;
+	*) echo "usage: deps.sh [build] [run] [test] [bench] [bench-staging]" >&2; exit 2 ;;
 	esac
 done
 missing=$(printf '%s\n' $missing | sort -u | xargs)

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // cacheOptions are the flags that run and serve share: run hands them to every rank as they are.
@@ -16,18 +19,20 @@ type cacheOptions struct {
 	data        []string
 	memory      string
 	window      string
+	tier        string
+	system      string
 	policy      string
+	scorer      string
 	assign      string
 	log         string
 	state       string
+	record      string
 	peerTimeout time.Duration
 	verbose     bool
+	storage     storageOptions
 }
 
-var (
-	policies    = []string{"clairvoyant", "lru"}
-	assignments = []string{"local", "sampler"}
-)
+var assignments = []string{"local", "sampler"}
 
 // autoWindow lets the rank choose the size of its staging window.
 const autoWindow = "auto"
@@ -36,11 +41,16 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB), or 0")
 	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
-	flags.StringVar(&o.policy, "policy", policies[0], "what stays in memory: "+strings.Join(policies, " or "))
+	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%)")
+	flags.StringVar(&o.system, "system", "rankpool", "published system whose policy and scorer to use, see \"rankpool simulate --list\"; training chooses the sampler")
+	flags.StringVar(&o.policy, "policy", "", "what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
+	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
 	flags.StringVar(&o.assign, "assign", assignments[0], "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says)")
 	flags.StringVar(&o.log, "log", "", "write the run log, JSON lines, to this file")
 	flags.StringVar(&o.state, "state", "", "keep the importance scores in this file; a later run goes on from it")
+	flags.StringVar(&o.record, "record", "", "record what the ranks decide, for \"rankpool replay\": rank 0 writes this file, rank r this name and .r")
 	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
+	o.storage.register(flags)
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "say more on stderr")
 }
 
@@ -54,7 +64,13 @@ func (o *cacheOptions) check() error {
 			return usagef("--window: %q is neither %q nor a size such as 512MiB", o.window, autoWindow)
 		}
 	}
-	if err := oneOf("policy", o.policy, policies); err != nil {
+	if err := o.checkTier(); err != nil {
+		return err
+	}
+	if err := o.resolveSystem(); err != nil {
+		return err
+	}
+	if err := o.storage.check(); err != nil {
 		return err
 	}
 	if err := oneOf("assign", o.assign, assignments); err != nil {
@@ -63,7 +79,7 @@ func (o *cacheOptions) check() error {
 	if o.peerTimeout <= 0 {
 		return usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
 	}
-	for _, path := range []*string{&o.log, &o.state} {
+	for _, path := range []*string{&o.log, &o.state, &o.record} {
 		if *path == "" {
 			continue
 		}
@@ -76,6 +92,30 @@ func (o *cacheOptions) check() error {
 	return nil
 }
 
+// resolveSystem fills in the policy and the scorer that were not given. The system rankpool leaves the scorer to the sampler.
+func (o *cacheOptions) resolveSystem() error {
+	system, err := systems.Find(o.system)
+	if err != nil {
+		return usagef("--system: %w", err)
+	}
+	if system.NewPolicy == nil {
+		return usagef("--system: %s substitutes samples or looks at the whole trace, which only \"rankpool simulate\" does; ranks can run the policies %s",
+			system.Name, strings.Join(systems.PolicyNames(), ", "))
+	}
+	if o.policy == "" {
+		o.policy = system.Policy
+	}
+	if o.scorer == "" && system.Name != "rankpool" {
+		o.scorer = system.Scorer
+	}
+	if o.scorer != "" {
+		if err := oneOf("scorer", o.scorer, scheduler.ScorerNames()); err != nil {
+			return err
+		}
+	}
+	return oneOf("policy", o.policy, systems.PolicyNames())
+}
+
 // args returns the options as flags of serve.
 func (o *cacheOptions) args() []string {
 	var args []string
@@ -84,12 +124,22 @@ func (o *cacheOptions) args() []string {
 	}
 	args = append(args, "--memory", o.memory, "--window", o.window, "--policy", o.policy, "--assign", o.assign,
 		"--peer-timeout", o.peerTimeout.String())
+	if o.scorer != "" {
+		args = append(args, "--scorer", o.scorer)
+	}
+	if o.tier != "" {
+		args = append(args, "--tier", o.tier)
+	}
 	if o.log != "" {
 		args = append(args, "--log", o.log)
 	}
 	if o.state != "" {
 		args = append(args, "--state", o.state)
 	}
+	if o.record != "" {
+		args = append(args, "--record", o.record)
+	}
+	args = append(args, o.storage.args()...)
 	if o.verbose {
 		args = append(args, "--verbose")
 	}

@@ -15,9 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 	"rankpool/staging"
+	"rankpool/staging/tier"
 )
 
 // serveOptions are the flags of serve.
@@ -107,9 +109,21 @@ type rankProcess struct {
 	dir       string
 	lock      *os.File
 	log       *os.File
-	fetchers  []*staging.Fetcher
-	node      *mpicache.Node
-	told      bool // the end was asked for at the door
+	recorder  *record.Recorder
+	fetchers  []setFetcher
+	limit     *staging.RateLimit // this rank's share
+	logger    *slog.Logger
+	disks     []*tier.Disk
+
+	endFinding []context.CancelFunc // of storage targets
+	node       *mpicache.Node
+	told       bool // the end was asked for at the door
+}
+
+// A setFetcher reads the samples of a data set.
+type setFetcher struct {
+	*staging.Fetcher
+	set string
 }
 
 func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
@@ -117,14 +131,19 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: r.opt.level()})).With("rank", r.transport.Rank())
+	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
 	cfg := mpicache.Config{
-		Transport: r.transport, Policy: r.opt.policy, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
+		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
 		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
 	}
 	if r.opt.assign == "sampler" {
 		cfg.Assignment = scheduler.AssignSampler
 	}
 	if err := r.openLog(&cfg); err != nil {
+		return err
+	}
+	r.sayStorage(&cfg)
+	if err := r.openRecorder(&cfg); err != nil {
 		return err
 	}
 	for i, set := range sets {
@@ -144,6 +163,9 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	cfg.SlabBytes = memory.slabBytes
 	if r.transport.Rank() == 0 {
 		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))
+	}
+	if err := r.openTiers(cfg.Data, logger); err != nil {
+		return err
 	}
 	debug.FreeOSMemory() // the manifests were read whole
 	r.node, err = mpicache.NewNode(cfg)
@@ -167,11 +189,11 @@ func (r *rankProcess) openFolder() error {
 		if job.JobID == "" {
 			return usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
 		}
-		base, err := runtimeBase("")
+		session, err := jobSession(job)
 		if err != nil {
 			return err
 		}
-		r.opt.session = filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid()))
+		r.opt.session = session
 	}
 	r.dir = rankFolder(r.opt.session, r.transport.Rank())
 	if err := checkSocketPath(filepath.Join(r.dir, doorName)); err != nil {
@@ -197,8 +219,8 @@ func (r *rankProcess) openLog(cfg *mpicache.Config) error {
 		return fmt.Errorf("--log: %w", err)
 	}
 	r.log = log
-	cfg.Record = func(record any) {
-		line, err := json.Marshal(record)
+	cfg.Record = func(event any) {
+		line, err := json.Marshal(event)
 		if err == nil {
 			_, err = log.Write(append(line, '\n'))
 		}
@@ -206,6 +228,30 @@ func (r *rankProcess) openLog(cfg *mpicache.Config) error {
 			cfg.Log.Error("a line of the run log is lost", "error", err)
 		}
 	}
+	return nil
+}
+
+// sayStorage has rank 0 say with -v after every epoch what it has read.
+func (r *rankProcess) sayStorage(cfg *mpicache.Config) {
+	record := cfg.Record
+	cfg.Record = func(event any) {
+		record(event)
+		for _, f := range r.fetchers {
+			logStorage(r.logger, f.set, f.Stats())
+		}
+	}
+}
+
+func (r *rankProcess) openRecorder(cfg *mpicache.Config) (err error) {
+	if r.opt.record == "" {
+		return nil
+	}
+	begin := record.Begin{Version: version, Session: r.opt.session, Rank: r.transport.Rank(), Ranks: r.transport.Size()}
+	r.recorder, err = record.Create(r.opt.record, begin, cfg.Log)
+	if err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	cfg.Recorder = r.recorder
 	return nil
 }
 
@@ -223,8 +269,14 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 	if m, err = staging.OpenIndex(index); err != nil { // one copy in memory serves this rank and its clients
 		return mpicache.DataSet{}, err
 	}
-	fetcher := staging.NewFetcher(m, staging.FetchOptions{})
-	r.fetchers = append(r.fetchers, fetcher)
+	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
+	options := r.opt.storage.fetchOptions(r.limit, log)
+	options.TargetOf = targets.of
+	fetcher := staging.NewFetcher(m, options)
+	find, end := context.WithCancel(context.Background())
+	r.endFinding = append(r.endFinding, end)
+	go targets.find(find, log)
+	r.fetchers = append(r.fetchers, setFetcher{fetcher, set.name})
 	return mpicache.DataSet{
 		Name: set.name, Samples: m.Len(), Classes: classes, Root: m.Root(), IndexPath: index,
 		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
@@ -255,11 +307,23 @@ func (r *rankProcess) close() {
 	if r.node != nil {
 		_ = r.node.Close() // an error before this one is being reported
 	}
+	for _, end := range r.endFinding {
+		end()
+	}
+	for _, d := range r.disks {
+		d.End()
+	}
 	for _, f := range r.fetchers {
 		f.Close()
+		logStorage(r.logger, f.set, f.Stats())
 	}
 	if r.log != nil {
 		_ = r.log.Close() // every line was written
+	}
+	if r.recorder != nil {
+		if err := r.recorder.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "rankpool:", err)
+		}
 	}
 	if r.told {
 		_ = os.RemoveAll(r.dir) // the launcher removes what is left

@@ -25,41 +25,46 @@ const (
 	slackShare = 16
 )
 
-// divide gives each data set its part of this rank's memory, in CapacityBytes and WindowBytes. A share of the data
-// counts the bytes that this rank owns, so that 100 % hold all of them. A size is the whole slab.
+// divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. A share of the data counts the bytes
+// that a rank owns, so that 100 % hold all of them. A size is the whole slab.
 func (o *cacheOptions) divide(data []mpicache.DataSet, rank, ranks int) (memoryPlan, error) {
 	memory, err := parseMemory(o.memory)
 	if err != nil {
 		return memoryPlan{}, err
 	}
-	owned, largest := make([]int64, len(data)), make([]int64, len(data))
-	total := int64(0)
+	owned, largest := make([][]int64, len(data)), make([]int64, len(data)) // owned by data set and rank
+	total := make([]int64, ranks)
 	for i, d := range data {
+		owned[i] = make([]int64, ranks)
 		for id := range scheduler.SampleID(d.Samples) {
-			size := mpicache.Footprint(d.Size(id))
+			size, owner := mpicache.Footprint(d.Size(id)), scheduler.Owner(id, ranks)
 			largest[i] = max(largest[i], size)
-			if scheduler.Owner(id, ranks) == rank {
-				owned[i] += size
-			}
+			owned[i][owner] += size
+			total[owner] += size
 		}
-		total += owned[i]
 	}
 	var plan memoryPlan
 	for i := range data {
 		d := &data[i]
-		d.WindowBytes, err = o.windowBytes(owned[i], largest[i])
-		if err != nil {
-			return plan, err
+		d.PartitionBytes = make([]int64, ranks)
+		for r := range ranks {
+			window, err := o.windowBytes(owned[i][r], largest[i])
+			if err != nil {
+				return plan, err
+			}
+			if memory.isShare {
+				d.PartitionBytes[r] = int64(memory.share * float64(owned[i][r]))
+			} else if memory.bytes > 0 {
+				part := int64(float64(memory.bytes) * float64(owned[i][r]) / float64(max(total[r], 1)))
+				part -= part / slackShare
+				window = min(window, part/2)
+				d.PartitionBytes[r] = part - window
+			}
+			if r == rank {
+				d.WindowBytes = window
+			}
 		}
-		if memory.isShare {
-			d.CapacityBytes = int64(memory.share * float64(owned[i]))
-		} else if memory.bytes > 0 {
-			part := int64(float64(memory.bytes) * float64(owned[i]) / float64(max(total, 1)))
-			part -= part / slackShare
-			d.WindowBytes = min(d.WindowBytes, part/2)
-			d.CapacityBytes = part - d.WindowBytes
-		}
-		plan.cacheBytes += d.CapacityBytes
+		plan.cacheBytes += d.PartitionBytes[rank]
 		plan.windowBytes += d.WindowBytes
 	}
 	plan.slabBytes = plan.cacheBytes + plan.windowBytes

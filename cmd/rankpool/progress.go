@@ -53,6 +53,34 @@ func (p *scanProgress) end() {
 	}
 }
 
+// A readProgress shows how much of a data set has been read: a bar on a terminal, else a line now and then.
+type readProgress struct {
+	scanProgress
+	total int64 // bytes
+}
+
+func newReadProgress(to *os.File, quiet bool, totalBytes int64) *readProgress {
+	p := &readProgress{scanProgress{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
+	if !quiet && totalBytes > 0 && term.IsTerminal(int(to.Fd())) {
+		p.bar = progressbar.NewOptions64(totalBytes, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading"),
+			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	return p
+}
+
+// update tells the number of bytes read so far. Calls must not overlap.
+func (p *readProgress) update(bytes int64) {
+	switch {
+	case p.quiet:
+	case p.bar != nil:
+		_ = p.bar.Set64(min(bytes, p.total-1)) // a full bar would end itself; a terminal that cannot be written to changes nothing
+	case time.Since(p.last) >= scanLineEvery:
+		p.last = time.Now()
+		fmt.Fprintf(p.to, "rankpool: read %s of %s in %.0f s (%s/s)\n", humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(p.total)),
+			time.Since(p.begin).Seconds(), humanize.IBytes(uint64(float64(bytes)/time.Since(p.begin).Seconds())))
+	}
+}
+
 // A trainProgress shows how far training is: a bar on a terminal, else a line every so often.
 type trainProgress struct {
 	to    *os.File

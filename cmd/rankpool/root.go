@@ -44,7 +44,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newVersionCommand(),
+	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newVersionCommand(),
 		newNodeTrainerCommand(), newNodeEndCommand())
 	return root
 }

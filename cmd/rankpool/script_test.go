@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "empty": empty},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "empty": empty, "npy": writeNPY, "recording": writeRecording},
 		Setup: func(env *testscript.Env) error {
 			// The path of a socket must stay short, so the runtime folder is not below the test's.
 			runtime, err := os.MkdirTemp("", "rp") //nolint:usetesting // t.TempDir is too long for a socket
@@ -28,6 +28,11 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { _ = os.RemoveAll(runtime) })
 			env.Setenv("RUNTIME", runtime)
+			traces, err := filepath.Abs("../../benchmarks/traces")
+			if err != nil {
+				return err
+			}
+			env.Setenv("TRACES", traces)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			return nil
 		},

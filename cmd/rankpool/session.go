@@ -103,6 +103,12 @@ func openSession(base, name string, ranks int) (*session, error) {
 	return &session{dir: dir, lock: lock}, nil
 }
 
+// jobSession returns the session folder of a Slurm job, whose name all its steps know.
+func jobSession(job slurm.Job) (string, error) {
+	base, err := runtimeBase("")
+	return filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid())), err
+}
+
 func checkSocketPath(path string) error {
 	if len(path) <= maxSocketPath {
 		return nil

@@ -24,6 +24,7 @@ type epochRow struct {
 	StorageReads  int64              `json:"storage_reads"`
 	StorageBytes  int64              `json:"storage_bytes"`
 	Substituted   int64              `json:"substituted"`
+	TierHits      int64              `json:"tier_hits"`
 	FallbackReads int64              `json:"fallback_reads"`
 	StallSeconds  float64            `json:"stall_seconds"`
 	Seconds       float64            `json:"seconds"`
@@ -86,6 +87,10 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	if substituted {
 		header = append(header, "substituted")
 	}
+	tiered := slices.ContainsFunc(rows, func(r epochRow) bool { return r.TierHits > 0 })
+	if tiered {
+		header = append(header, "of hits from tier")
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, strings.Join(append(header, metrics...), "\t")+"\t")
 	for _, r := range rows {
@@ -99,6 +104,9 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 		}
 		if substituted {
 			cells = append(cells, humanize.Comma(r.Substituted))
+		}
+		if tiered {
+			cells = append(cells, humanize.Comma(r.TierHits))
 		}
 		fmt.Fprintln(table, strings.Join(append(cells, r.measured(metrics)...), "\t")+"\t")
 	}

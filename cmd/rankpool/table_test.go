@@ -44,6 +44,14 @@ func TestEpochTableColumns(t *testing.T) {
 		t.Errorf("header %q", header)
 	}
 	out.Reset()
+	if err := printEpochs(&out, []epochRow{{TierHits: 1234, HitsLocal: 2000}, {}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if !strings.HasSuffix(lines[0], "of hits from tier") || !strings.HasSuffix(lines[1], " 1,234") || !strings.HasSuffix(lines[2], " 0") {
+		t.Errorf("with a tier:\n%s", out.String())
+	}
+	out.Reset()
 	if err := printEpochs(&out, nil, 1); err != nil || out.String() != "rankpool: no epoch was finished; cache restarts: 1\n" {
 		t.Errorf("without epochs: %q, %v", out.String(), err)
 	}
