@@ -21,23 +21,28 @@ type Cache struct {
 	size          func(SampleID) int64
 	capacityBytes int64
 	usedBytes     int64
-	place         map[SampleID]Place // of the residents
-	uses          []Use              // by place
+	place         table[Place] // of the residents, from 1
+	uses          []Use        // by place
 	free          []Place
 	out           []Use // residents taken out by the draw under way
 }
 
 // NewCache returns an empty partition of capacityBytes over samples of the given sizes.
 func NewCache(policy Policy, capacityBytes int64, size func(SampleID) int64) *Cache {
-	c := &Cache{policy: policy, size: size, capacityBytes: capacityBytes, place: map[SampleID]Place{}}
+	c := &Cache{policy: policy, size: size, capacityBytes: capacityBytes, place: newTable[Place](0)}
 	c.gate, _ = policy.(Gate)
 	return c
 }
 
 // Resident reports whether id is in the partition.
 func (c *Cache) Resident(id SampleID) bool {
-	_, in := c.place[id]
-	return in
+	return c.place.get(id) != 0
+}
+
+// at returns the place of a resident, or false.
+func (c *Cache) at(id SampleID) (Place, bool) {
+	p := c.place.get(id)
+	return p - 1, p != 0
 }
 
 // fits reports whether id could be admitted beside what is here.
@@ -65,7 +70,7 @@ func (c *Cache) Resize(capacityBytes int64, evicted func(SampleID)) {
 //
 // A newcomer is admitted when there is room or when every resident that must leave yields to it.
 func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
-	if p, in := c.place[u.ID]; in {
+	if p, in := c.at(u.ID); in {
 		c.uses[p] = u
 		c.policy.Touch(p, u)
 		return Hit
@@ -132,23 +137,23 @@ func (c *Cache) admit(u Use) {
 	} else {
 		c.uses = append(c.uses, u)
 	}
-	c.place[u.ID] = p
+	c.place.set(u.ID, p+1)
 	c.usedBytes += c.size(u.ID)
 	c.policy.Admit(p, u)
 }
 
 // Remove takes resident id out.
 func (c *Cache) Remove(id SampleID) {
-	p := c.place[id]
+	p, _ := c.at(id)
 	c.policy.Remove(p)
-	delete(c.place, id)
+	c.place.set(id, 0)
 	c.free = append(c.free, p)
 	c.usedBytes -= c.size(id)
 }
 
 // Refresh replaces what is known of u's sample if it is a resident.
 func (c *Cache) Refresh(u Use) {
-	if p, in := c.place[u.ID]; in {
+	if p, in := c.at(u.ID); in {
 		c.uses[p] = u
 		c.policy.Refresh(p, u)
 	}
@@ -156,7 +161,7 @@ func (c *Cache) Refresh(u Use) {
 
 // Next returns the prediction of id's next draw, or false when it is no resident.
 func (c *Cache) Next(id SampleID) (float64, bool) {
-	p, in := c.place[id]
+	p, in := c.at(id)
 	if !in {
 		return 0, false
 	}
@@ -165,9 +170,9 @@ func (c *Cache) Next(id SampleID) (float64, bool) {
 
 // Residents returns what is known of the residents, in the order of places. The slice is the caller's.
 func (c *Cache) Residents() []Use {
-	all := make([]Use, 0, len(c.place))
+	all := make([]Use, 0, len(c.uses)-len(c.free))
 	for p, u := range c.uses {
-		if q, in := c.place[u.ID]; in && q == Place(p) {
+		if q, in := c.at(u.ID); in && q == Place(p) {
 			all = append(all, u)
 		}
 	}
@@ -177,7 +182,7 @@ func (c *Cache) Residents() []Use {
 // RefreshAll replaces what is known of every resident by what use returns for it, in the order of places.
 func (c *Cache) RefreshAll(use func(SampleID) Use) {
 	for p, u := range c.uses {
-		if q, in := c.place[u.ID]; in && q == Place(p) {
+		if q, in := c.at(u.ID); in && q == Place(p) {
 			c.uses[p] = use(u.ID)
 			c.policy.Refresh(Place(p), c.uses[p])
 		}

@@ -60,6 +60,8 @@ type StagerConfig struct {
 	WindowBytes   int64 // of samples brought in ahead, or still in use, that are not residents
 	// TierBytes is the capacity of this rank's tier, of which a sample takes whole blocks of TierBlockBytes; 0: there is none.
 	TierBytes, TierBlockBytes int64
+	// Sparse tables grow with what is held and not with the data set, and are slower: for simulations of many ranks.
+	Sparse bool
 	// Drew, if it is not nil, is told what each draw of an own sample found, in the order of the plan.
 	Drew func(epoch, place int, outcome Outcome)
 }
@@ -97,50 +99,56 @@ const (
 	here
 )
 
-// copyTable has an entry for each sample that is here, coming, or needed; so it grows with memory, not with the data set.
-type copyTable map[SampleID]sampleCopy
+// copyTable says what this rank has of each sample.
+type copyTable struct{ table[sampleCopy] }
 
-func (t copyTable) put(id SampleID, c sampleCopy) {
-	if c.state == absent && c.pins == 0 && !c.window {
-		delete(t, id)
-		return
-	}
-	t[id] = c
-}
-
-func (t copyTable) pin(id SampleID) {
-	c := t[id]
+func (t *copyTable) pin(id SampleID) {
+	c := t.get(id)
 	c.pins++
-	t[id] = c
+	t.set(id, c)
 }
 
-func (t copyTable) unpin(id SampleID) {
-	c := t[id]
+func (t *copyTable) unpin(id SampleID) {
+	c := t.get(id)
 	c.pins--
 	t.put(id, c)
 }
 
-func (t copyTable) setSource(id SampleID, source Source) {
-	c := t[id]
+// put drops what is left of a sample that is neither here, coming nor needed.
+func (t *copyTable) put(id SampleID, c sampleCopy) {
+	if c.state == absent && c.pins == 0 && !c.window {
+		c = sampleCopy{}
+	}
+	t.set(id, c)
+}
+
+func (t *copyTable) setSource(id SampleID, source Source) {
+	c := t.get(id)
 	c.source = source
 	t.put(id, c)
 }
 
-func (t copyTable) setState(id SampleID, state copyState) {
-	c := t[id]
+func (t *copyTable) setState(id SampleID, state copyState) {
+	c := t.get(id)
 	c.state = state
 	t.put(id, c)
 }
 
 // NewStager returns a stager that has nothing.
 func NewStager(cfg StagerConfig) *Stager {
+	entries := cfg.Samples // of the tables
+	if cfg.Sparse {
+		entries = 0
+	}
+	cache := NewCache(cfg.Policy, cfg.CapacityBytes, cfg.Size)
+	cache.place = newTable[Place](entries)
 	s := &Stager{
 		cfg:      cfg,
-		own:      partition{rank: cfg.Rank, cache: NewCache(cfg.Policy, cfg.CapacityBytes, cfg.Size), tier: newTier(cfg), drew: cfg.Drew},
+		own:      partition{rank: cfg.Rank, cache: cache, tier: newTier(cfg), drew: cfg.Drew},
 		progress: make([]int64, len(cfg.World)),
 		demand:   -1,
 		asked:    -1,
-		copies:   copyTable{},
+		copies:   copyTable{newTable[sampleCopy](entries)},
 		waiting:  map[SampleID][]waiter{},
 		parts:    map[partKey]*part{},
 		byTicket: map[uint64]*part{},

@@ -14,7 +14,7 @@ type undecided struct {
 // hold lets a draw of the current batch wait for its scores; draws that do not depend on scores pass the policy now.
 func (s *Stager) hold(u undecided) {
 	id := s.cur.IDs[u.place]
-	if u.held = s.copies[id].state != absent; u.held {
+	if u.held = s.copies.get(id).state != absent; u.held {
 		s.copies.pin(id)
 	}
 	s.undecided = append(s.undecided, u)
@@ -42,7 +42,7 @@ func (s *Stager) decideFor(bytes, slowest int64) {
 
 func (s *Stager) decide(u undecided) {
 	id := s.cur.IDs[u.place]
-	s.own.draw(int(u.place), u.next, s.copies[id].state != absent, s.settle)
+	s.own.draw(int(u.place), u.next, s.copies.get(id).state != absent, s.settle)
 	if u.held {
 		s.copies.unpin(id)
 	}

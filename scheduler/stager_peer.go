@@ -133,7 +133,7 @@ func (s *Stager) take(e Asked) {
 	a := &answer{Asked: e, gone: make([]bool, len(e.IDs))}
 	s.answers[answerKey{e.Peer, e.Ticket}] = a
 	for i, id := range e.IDs {
-		if s.copies[id].state == absent {
+		if s.copies.get(id).state == absent {
 			if !s.own.tier.has(id) {
 				a.gone[i] = true
 				continue
@@ -155,10 +155,10 @@ func (s *Stager) trySend(a *answer) {
 		switch {
 		case a.gone[i]:
 			status[i] = Absent
-		case s.copies[id].source == FromStorage || s.copies[id].source == FromFallback:
+		case s.copies.get(id).source == FromStorage || s.copies.get(id).source == FromFallback:
 			s.copies.setSource(id, FromLocal)
 			status[i] = Staged
-		case s.copies[id].source == fromTier:
+		case s.copies.get(id).source == fromTier:
 			s.takeSource(id, a.Epoch)
 			status[i] = Present
 		default:

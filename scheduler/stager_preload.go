@@ -4,7 +4,7 @@ package scheduler
 // rest is freed. When each is drawn next is not known yet: the first plan says it.
 func (s *Stager) onPreloaded(e Preloaded) {
 	for _, id := range e.IDs {
-		if s.copies[id].state != absent {
+		if s.copies.get(id).state != absent {
 			continue // it is here already
 		}
 		if Owner(id, s.cfg.Ranks) == s.cfg.Rank && s.own.cache.fits(id) {

@@ -98,7 +98,7 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 			stager: NewStager(StagerConfig{
 				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size, Policy: testPolicies[policy](),
 				CapacityBytes: int64(capacity * float64(owned[r])), WindowBytes: 130 * int64(batchSize*perRank) * 8,
-				TierBytes: tierBytes, TierBlockBytes: tierBlock,
+				TierBytes: tierBytes, TierBlockBytes: tierBlock, Sparse: r%2 == 1,
 			}),
 		})
 	}
@@ -338,7 +338,8 @@ func (w *world) settled() {
 		for range 3 * aheadBatches { // promises to peers that read storage instead
 			r.stager.promises.expire(1<<60, r.stager.unpin)
 		}
-		for id, c := range r.stager.copies {
+		for id := range SampleID(w.cfg.Samples) {
+			c := r.stager.copies.get(id)
 			resident := r.stager.own.cache.Resident(id)
 			if c.pins != 0 {
 				for _, p := range r.stager.parts {

@@ -101,7 +101,7 @@ func (r *simRank) tierSettled() {
 		r.w.t.Fatalf("rank %d: %d bytes are being stored for ever", r.rank, t.storingBytes)
 	}
 	for id := range t.leaving {
-		if r.stager.copies[id].pins == 0 {
+		if r.stager.copies.get(id).pins == 0 {
 			r.w.t.Fatalf("rank %d: sample %d leaves memory for ever", r.rank, id)
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Stager) enter(b int) {
 		mine := consumer == s.cfg.Rank
 		if owner == s.cfg.Rank {
 			u := undecided{position: pos, place: place, next: s.own.reach(i)}
-			if !mine && (s.copies[id].state != absent || s.own.wants(i, u.next)) {
+			if !mine && (s.copies.get(id).state != absent || s.own.wants(i, u.next)) {
 				s.promise(promiseKey{consumer, s.cur.Epoch, b}, pos, id)
 			}
 			if mine {
@@ -52,7 +52,7 @@ func (s *Stager) enter(b int) {
 			continue
 		}
 		p := s.partOf(partKey{trainer, s.cur.Epoch, b}, pos)
-		if s.copies[id].state == absent {
+		if s.copies.get(id).state == absent {
 			if wanted == nil {
 				wanted = map[int][]SampleID{}
 			}
@@ -88,7 +88,7 @@ func (s *Stager) need(p *part, id SampleID, pos int64) {
 
 // bring has id fetched unless it is here or coming. A resident that is not here is one that could not be had before.
 func (s *Stager) bring(id SampleID, pos int64) {
-	if s.copies[id].state == absent {
+	if s.copies.get(id).state == absent {
 		s.setState(id, coming, FromStorage)
 		s.fetch(id, uint64(pos), FromStorage)
 	}
@@ -97,7 +97,7 @@ func (s *Stager) bring(id SampleID, pos int64) {
 // await pins id for w, and has w wait while id is coming.
 func (s *Stager) await(id SampleID, w waiter) {
 	s.copies.pin(id)
-	if s.copies[id].state == here {
+	if s.copies.get(id).state == here {
 		return
 	}
 	if w.part != nil {
@@ -109,7 +109,7 @@ func (s *Stager) await(id SampleID, w waiter) {
 }
 
 func (s *Stager) setState(id SampleID, state copyState, source Source) {
-	c := s.copies[id]
+	c := s.copies.get(id)
 	c.state, c.source = state, source
 	s.copies.put(id, c)
 	s.settle(id)
@@ -117,7 +117,7 @@ func (s *Stager) setState(id SampleID, state copyState, source Source) {
 
 // settle frees a sample that nobody needs, or has it stored, and keeps windowBytes true.
 func (s *Stager) settle(id SampleID) {
-	c := s.copies[id]
+	c := s.copies.get(id)
 	before := c
 	resident := s.own.cache.Resident(id)
 	if c.state == here && c.pins == 0 && !resident {
@@ -238,10 +238,10 @@ func (s *Stager) onRoom() {
 	again := s.starved
 	s.starved = nil
 	for _, id := range again {
-		if s.copies[id].pins == 0 && !s.own.cache.Resident(id) {
+		if s.copies.get(id).pins == 0 && !s.own.cache.Resident(id) {
 			s.setState(id, absent, FromLocal)
 			continue
 		}
-		s.fetch(id, uint64(max(s.demand, 0)), s.copies[id].source)
+		s.fetch(id, uint64(max(s.demand, 0)), s.copies.get(id).source)
 	}
 }

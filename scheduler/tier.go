@@ -167,7 +167,7 @@ func (s *Stager) fetch(id SampleID, need uint64, source Source) {
 
 // takeSource returns what the next delivery of a sample counts as; those after it are local hits, until it is brought in again.
 func (s *Stager) takeSource(id SampleID, epoch int) Source {
-	source := s.copies[id].source
+	source := s.copies.get(id).source
 	s.copies.setSource(id, FromLocal)
 	if source == fromTier {
 		s.tierHits[epoch]++

@@ -376,12 +376,15 @@ func (p *stagers) newRank(number int, capacityBytes int64) (*stagerRank, error) 
 	share := p.totalBytes / int64(p.Ranks)
 	r.stager = scheduler.NewStager(scheduler.StagerConfig{
 		Rank: number, Ranks: p.Ranks, World: p.planCfg.World, Samples: p.Trace.Samples(), Policy: policy, Size: p.size,
-		CapacityBytes: capacityBytes, TierBytes: p.tierPart(number),
+		CapacityBytes: capacityBytes, TierBytes: p.tierPart(number), Sparse: p.Ranks > denseRanks,
 		WindowBytes: max(share/windowShare, 4*p.totalBytes/int64(p.Trace.Samples())),
 		Drew:        func(epoch, place int, o scheduler.Outcome) { p.drew(number, epoch, place, o) },
 	})
 	return r, nil
 }
+
+// denseRanks is up to how many ranks each may have tables as long as the data set.
+const denseRanks = 16
 
 // step gives the stager an event and begins what it commands.
 func (r *stagerRank) step(e scheduler.Event) {
