@@ -148,6 +148,7 @@ func (s *stream) closeEpoch(epoch int) {
 	if s.epochs[epoch] == nil {
 		return
 	}
+	s.addEpoch(&s.past, epoch)
 	c := s.sum(epoch)
 	delete(s.epochs, epoch)
 	s.closedEpochs[epoch] = true
@@ -328,6 +329,7 @@ func (r *reporter) finish(timeout time.Duration) {
 		}
 		r.record(*first, r.open[*first])
 	}
+	r.node.observer.record(time.Now())
 	type summary struct {
 		Event       string  `json:"event"`
 		Data        string  `json:"data"`
@@ -348,6 +350,7 @@ type Status struct {
 	Rank  int          `json:"rank"`
 	Ranks int          `json:"ranks"`
 	Data  []DataStatus `json:"data"`
+	Nodes []RankStats  `json:"nodes"` // by rank: on rank 0 of every rank that has been heard of lately, elsewhere of this one
 }
 
 // DataStatus says how far training is in a data set.
@@ -366,6 +369,7 @@ func (n *Node) Status() Status {
 	for _, s := range n.streams {
 		st.Data = append(st.Data, s.status())
 	}
+	st.Nodes = n.observer.ranks(time.Now())
 	return st
 }
 

@@ -65,7 +65,11 @@ type Config struct {
 	Session     string           // told to clients
 	Log         *slog.Logger     // one line a second at most in steady state
 	Record      func(record any) // called on rank 0 with each line of the run log
-	Recorder    *record.Recorder // of what the stagers decide; nil: nothing is recorded
+	NodeEvery   time.Duration    // between two lines of the run log about each rank; 0: none
+	// Observe, if it is not nil, measures the machine, once a second. It is told for how long the trainers here, of which there are so
+	// many, have waited for samples so far, summed over them.
+	Observe  func(stallSeconds float64, trainers int) Machine
+	Recorder *record.Recorder // of what the stagers decide; nil: nothing is recorded
 }
 
 // Node is a rank at run time: it owns the slab, the door and the exchange, and does what the schedulers decide.
@@ -78,6 +82,7 @@ type Node struct {
 	streams  []*stream
 	peers    []peerHealth // protected by connMu
 	report   *reporter    // rank 0
+	observer observer
 	started  time.Time
 	bulk     atomic.Uint32
 	tickets  atomic.Uint64
@@ -113,6 +118,7 @@ func NewNode(cfg Config) (*Node, error) {
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
 	}
+	n.observer.init(n)
 	if err := n.listen(); err != nil {
 		return nil, errors.Join(err, slab.Close())
 	}
@@ -163,6 +169,7 @@ func (n *Node) tick() {
 		for _, s := range n.streams {
 			s.tick(now)
 		}
+		n.observer.tick(now)
 	}
 }
 
@@ -175,6 +182,7 @@ func (n *Node) Close() error {
 	for _, s := range n.streams {
 		s.finish()
 	}
+	n.observer.observe(time.Now())
 	if n.report != nil {
 		n.report.finish(closeTimeout)
 	} else {

@@ -59,17 +59,17 @@ type cluster struct {
 	mu      sync.Mutex
 }
 
-func newCluster(t *testing.T, ranks, samples int, capacityBytes int64) *cluster {
+func newCluster(t *testing.T, ranks, samples int, capacityBytes int64, edits ...func(*Config)) *cluster {
 	t.Helper()
-	return newClusterIn(t, t.TempDir, ranks, samples, capacityBytes)
+	return newClusterIn(t, t.TempDir, ranks, samples, capacityBytes, edits...)
 }
 
-func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capacityBytes int64) *cluster {
+func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capacityBytes int64, edits ...func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, storage: &fakeStorage{reads: map[scheduler.SampleID]int{}, bad: map[scheduler.SampleID]bool{}}}
 	for _, transport := range NewLocal(ranks) {
 		dir := tempDir()
-		n, err := NewNode(Config{
+		cfg := Config{
 			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond, Dir: dir, Log: slog.New(slog.DiscardHandler),
 			SlabBytes: capacityBytes + 1<<20,
 			Record: func(r any) {
@@ -82,7 +82,11 @@ func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capac
 				Label: func(id scheduler.SampleID) int { return int(id) % 3 }, Storage: c.storage,
 				PartitionBytes: slices.Repeat([]int64{capacityBytes}, ranks), WindowBytes: 1 << 19,
 			}},
-		})
+		}
+		for _, edit := range edits {
+			edit(&cfg)
+		}
+		n, err := NewNode(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -192,6 +192,7 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 		p.restored = nil
 		s.step(p.ledger.Scored(scheduler.Folded{Epoch: -1})) // after Open, which may have folded what was left of an old epoch
 		s.writeStates(restored)
+		s.recordImportance(plan.Epoch, base)
 		s.applyHeld()
 	}
 	s.answerPlans()

@@ -42,6 +42,8 @@ type stream struct {
 
 	epochs       map[int]*epochCount
 	closedEpochs map[int]bool // whose counts have left
+	past         RankStats    // what they counted
+	shown        DataStatus   // the newest progress that was told
 }
 
 const noPlace = -1

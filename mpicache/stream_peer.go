@@ -14,6 +14,7 @@ const (
 	messageAnswer  = 4 // u32 ticket, u8 status…
 	messageCount   = 5 // what an epoch counted, as JSON
 	messageBye     = 6 // the sender has sent all counts
+	messageStats   = 7 // RankStats as JSON, to rank 0
 )
 
 // peerHealth is what this rank has seen of another.
@@ -65,6 +66,8 @@ func (n *Node) onMessage(from int, msg []byte) {
 		s.onAnswer(from, body)
 	case messageCount:
 		n.report.onCount(from, s, body)
+	case messageStats:
+		n.observer.onStats(from, body)
 	}
 }
 
@@ -242,6 +245,7 @@ func (s *stream) takeBytes(a *asking, status []byte) {
 				off = a.places[i]
 			}
 			segs = append(segs, s.node.slab.Bytes(off, s.data.Size(id)))
+			s.node.observer.peerBytes.Add(s.data.Size(id))
 		}
 	}
 	if len(segs) == 0 {

@@ -48,6 +48,9 @@ func (c *Cache) at(id SampleID) (Place, bool) {
 // fits reports whether id could be admitted beside what is here.
 func (c *Cache) fits(id SampleID) bool { return c.usedBytes+c.size(id) <= c.capacityBytes }
 
+// Len is the number of residents.
+func (c *Cache) Len() int { return len(c.uses) - len(c.free) }
+
 // UsedBytes is the sum of the residents' sizes.
 func (c *Cache) UsedBytes() int64 { return c.usedBytes }
 
@@ -170,7 +173,7 @@ func (c *Cache) Next(id SampleID) (float64, bool) {
 
 // Residents returns what is known of the residents, in the order of places. The slice is the caller's.
 func (c *Cache) Residents() []Use {
-	all := make([]Use, 0, len(c.uses)-len(c.free))
+	all := make([]Use, 0, c.Len())
 	for p, u := range c.uses {
 		if q, in := c.at(u.ID); in && q == Place(p) {
 			all = append(all, u)

@@ -257,6 +257,20 @@ func (s *Stager) PlannedHits(epoch int) (hits, local int) {
 // Cache returns the partition, for reading.
 func (s *Stager) Cache() *Cache { return s.own.cache }
 
+// Ready is the share of what the local trainers are given next, as far as the window reaches, that is in memory; 1 when the window
+// is empty.
+func (s *Stager) Ready() float64 {
+	all, missing := 0, 0
+	for _, p := range s.parts {
+		all += len(p.ids)
+		missing += p.missing
+	}
+	if all == 0 {
+		return 1
+	}
+	return float64(all-missing) / float64(all)
+}
+
 // Demand returns the furthest need (Fetch.Need) that a local trainer waits for, or has waited for.
 func (s *Stager) Demand() uint64 { return uint64(max(s.demand, 0)) }
 

@@ -144,6 +144,8 @@ func (f *Fetcher) land(fl *flight, got result) {
 func (f *Fetcher) measure(fl *flight) {
 	now := time.Now()
 	took := now.Sub(fl.began)
+	f.counters.requests.Add(1)
+	f.counters.nanoseconds.Add(int64(took))
 	f.patrol.latencies.add(took)
 	full := len(f.queues.waiting) > 0 && !f.waiting && f.flights.requests+1 >= f.limit.limit
 	f.limit.ended(now, took, fl.size(), full)

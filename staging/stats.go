@@ -15,6 +15,8 @@ type Stats struct {
 
 	StorageBytes int64 // bytes of samples that storage gave, each time that it did
 	Opens        int64 // files opened
+	Requests     int64 // of storage that have ended
+	Nanoseconds  int64 // that they took, summed: divided by Requests the mean latency
 	Coalesced    int64 // samples that were read along with another one, without a request of their own
 	Hedged       int64 // second requests for what was late
 	Stalls       int64 // requests that took longer than FetchOptions.StallAfter
@@ -26,6 +28,7 @@ type Stats struct {
 type counters struct {
 	reads, bytes, retries, errors, inFlight        atomic.Int64
 	storageBytes, opens, coalesced, hedged, stalls atomic.Int64
+	requests, nanoseconds                          atomic.Int64
 }
 
 // count counts the end of one read of n bytes.
@@ -45,5 +48,6 @@ func (c *counters) read() Stats {
 	return Stats{
 		Reads: c.reads.Load(), Bytes: c.bytes.Load(), Retries: c.retries.Load(), Errors: c.errors.Load(), InFlight: c.inFlight.Load(),
 		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(), Hedged: c.hedged.Load(), Stalls: c.stalls.Load(),
+		Requests: c.requests.Load(), Nanoseconds: c.nanoseconds.Load(),
 	}
 }

@@ -1,0 +1,238 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	observeEvery = time.Second
+	silentRank   = 5 * time.Second // a rank that was not heard of for so long is left out of what rank 0 tells
+	// linesPerSecond bounds the lines about ranks in the run log: a line has about a kilobyte, and 1,024 ranks would write a
+	// gigabyte in three hours at one line a rank and ten seconds.
+	linesPerSecond = 10
+)
+
+// observer measures this rank once a second. On rank 0 it also has what the others measured, and writes it to the run log.
+type observer struct {
+	node      *Node
+	host      string
+	peerBytes atomic.Int64
+	observed  time.Time // last, by tick
+	logged    time.Time // last, by tick
+
+	mu    sync.Mutex
+	heard []heardStats // by rank; rank 0: of all, elsewhere of this one
+}
+
+type heardStats struct {
+	RankStats
+	at time.Time // zero: never
+}
+
+func (o *observer) init(n *Node) {
+	o.node = n
+	o.host, _ = os.Hostname() // "" where it has none
+	o.logged = time.Now()
+	o.heard = make([]heardStats, n.cfg.Transport.Size())
+}
+
+// tick measures when it is time to. Only the node's ticker calls it.
+func (o *observer) tick(now time.Time) {
+	if now.Sub(o.observed) < observeEvery {
+		return
+	}
+	o.observed = now
+	o.observe(now)
+	if o.node.report != nil {
+		o.log(now)
+	}
+}
+
+// observe measures this rank and tells rank 0.
+func (o *observer) observe(now time.Time) {
+	rank, stats := o.node.cfg.Transport.Rank(), o.node.Stats()
+	o.take(rank, stats, now)
+	if rank == 0 {
+		return
+	}
+	text, err := json.Marshal(stats)
+	if err != nil {
+		panic("mpicache: RankStats is not JSON: " + err.Error())
+	}
+	o.node.cfg.Transport.Post(0, append(o.node.message(messageStats, 0), text...))
+}
+
+func (o *observer) take(rank int, stats RankStats, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.heard[rank] = heardStats{stats, now}
+}
+
+func (o *observer) onStats(from int, text []byte) {
+	var stats RankStats
+	if err := json.Unmarshal(text, &stats); err != nil {
+		o.node.cfg.Log.Error("statistics that make no sense", "from", from, "error", err)
+		return
+	}
+	o.take(from, stats, time.Now())
+}
+
+// ranks returns what was heard lately, by rank.
+func (o *observer) ranks(now time.Time) []RankStats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []RankStats
+	for _, h := range o.heard {
+		if now.Sub(h.at) < silentRank {
+			all = append(all, h.RankStats)
+		}
+	}
+	return all
+}
+
+// nodeRecord is a line of the run log.
+type nodeRecord struct {
+	Event string    `json:"event"`
+	Time  time.Time `json:"time"`
+	RankStats
+}
+
+// log writes a line a rank to the run log, when it is time to.
+func (o *observer) log(now time.Time) {
+	every := max(o.node.cfg.NodeEvery, time.Duration(len(o.heard))*time.Second/linesPerSecond)
+	if now.Sub(o.logged) < every-observeEvery/2 {
+		return
+	}
+	o.logged = now
+	o.record(now)
+}
+
+// record writes a line a rank to the run log.
+func (o *observer) record(now time.Time) {
+	if o.node.cfg.NodeEvery <= 0 {
+		return
+	}
+	for _, stats := range o.ranks(now) {
+		o.node.cfg.Record(nodeRecord{"node", now.UTC(), stats})
+	}
+}
+
+// Stats measures this rank at this moment.
+func (n *Node) Stats() RankStats {
+	st := RankStats{
+		Rank: n.cfg.Transport.Rank(), Host: n.observer.host, Seconds: time.Since(n.started).Seconds(), Trainers: n.trainers(),
+		Epoch: -1, Ready: 1, PeerBytes: n.observer.peerBytes.Load(),
+	}
+	n.arenaMu.Lock()
+	st.SlabBytes, st.UsedBytes = n.arena.SizeBytes(), n.arena.UsedBytes()
+	n.arenaMu.Unlock()
+	for _, s := range n.streams {
+		s.addStats(&st)
+	}
+	if n.cfg.Observe != nil {
+		st.Machine = n.cfg.Observe(st.StallSeconds, st.Trainers)
+	}
+	return st
+}
+
+// addStats adds what the stream has done and holds.
+func (s *stream) addStats(st *RankStats) {
+	progress := s.status()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.add(&s.past)
+	for epoch := range s.epochs {
+		s.addEpoch(st, epoch)
+	}
+	if progress.Epoch >= 0 {
+		s.shown = progress
+	} else {
+		progress = s.shown // between two epochs, or after the last
+	}
+	if progress.Name != "" && (s.index == 0 || st.Epoch < 0) {
+		st.Data, st.Epoch, st.Batch, st.Batches = progress.Name, progress.Epoch, progress.Batch, progress.Batches
+	}
+	if s.stager == nil {
+		return
+	}
+	cache := s.stager.Cache()
+	st.Residents += int64(cache.Len())
+	st.ResidentBytes += cache.UsedBytes()
+	if s.index == 0 {
+		st.Ready = s.stager.Ready()
+		st.NextPlanned = len(s.planner.opened) > 0 && s.stager.Knows(slices.Max(s.planner.opened)+1)
+	}
+}
+
+// addEpoch adds what the trainers here counted in an epoch.
+func (s *stream) addEpoch(st *RankStats, epoch int) {
+	longest := uint64(0)
+	for _, t := range s.epochs[epoch].tallies {
+		st.add(&RankStats{
+			HitsLocal: int64(t.hitsLocal), HitsRemote: int64(t.hitsRemote), StorageReads: int64(t.storage), FallbackReads: int64(t.fallback),
+			StorageBytes: int64(t.storageBytes), FallbackBytes: int64(t.fallbackBytes), Substituted: int64(t.substituted),
+			StallSeconds: float64(t.stallMicroseconds) / 1e6,
+		})
+		longest = max(longest, t.elapsedMicroseconds)
+	}
+	st.TrainSeconds += float64(longest) / 1e6 * float64(len(s.agreed.locals(s.node.cfg.Transport.Rank())))
+	if s.stager != nil {
+		st.TierHits += int64(s.stager.TierHits(epoch))
+	}
+}
+
+// add adds what was given to trainers.
+func (st *RankStats) add(d *RankStats) {
+	st.HitsLocal += d.HitsLocal
+	st.HitsRemote += d.HitsRemote
+	st.TierHits += d.TierHits
+	st.StorageReads += d.StorageReads
+	st.StorageBytes += d.StorageBytes
+	st.FallbackReads += d.FallbackReads
+	st.FallbackBytes += d.FallbackBytes
+	st.Substituted += d.Substituted
+	st.StallSeconds += d.StallSeconds
+	st.TrainSeconds += d.TrainSeconds
+}
+
+// importanceBins is the number of bars of an importance histogram in the run log.
+const importanceBins = 40
+
+// importanceRecord is a line of the run log: how the scores that an epoch was drawn by are distributed.
+type importanceRecord struct {
+	Event  string    `json:"event"`
+	Time   time.Time `json:"time"`
+	Data   string    `json:"data"`
+	Epoch  int       `json:"epoch"`
+	Edges  []float64 `json:"edges"` // one more than counts: counts[i] samples have scores in [edges[i], edges[i+1]), in the last bin up to its end
+	Counts []int64   `json:"counts"`
+}
+
+// recordImportance writes the distribution of the scores that epoch's plan was made from.
+func (s *stream) recordImportance(epoch int, scores []float32) {
+	if s.node.report == nil || len(scores) == 0 || s.node.cfg.NodeEvery <= 0 {
+		return
+	}
+	low, high := slices.Min(scores), slices.Max(scores)
+	rec := importanceRecord{
+		Event: "importance", Time: time.Now().UTC(), Data: s.data.Name, Epoch: epoch,
+		Edges: make([]float64, importanceBins+1), Counts: make([]int64, importanceBins),
+	}
+	width := (float64(high) - float64(low)) / importanceBins
+	if width == 0 {
+		width = math.Max(math.Abs(float64(high)), 1) / importanceBins // all are equal: they are in the first bin
+	}
+	for i := range rec.Edges {
+		rec.Edges[i] = float64(low) + width*float64(i)
+	}
+	for _, v := range scores {
+		rec.Counts[min(importanceBins-1, int((float64(v)-float64(low))/width))]++
+	}
+	s.node.cfg.Record(rec)
+}
