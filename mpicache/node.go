@@ -65,7 +65,10 @@ type Config struct {
 	Session     string           // told to clients
 	Log         *slog.Logger     // one line a second at most in steady state
 	Record      func(record any) // called on rank 0 with each line of the run log
-	NodeEvery   time.Duration    // between two lines of the run log about each rank; 0: none
+	// GiveBack, if it is not nil, says how many bytes of the slab the node should give back now, because memory is short; 0: none.
+	// It is called ten times a second.
+	GiveBack  func() int64
+	NodeEvery time.Duration // between two lines of the run log about each rank; 0: none
 	// Observe, if it is not nil, measures the machine, once a second. It is told for how long the trainers here, of which there are so
 	// many, have waited for samples so far, summed over them.
 	Observe  func(stallSeconds float64, trainers int) Machine
@@ -83,6 +86,7 @@ type Node struct {
 	peers    []peerHealth // protected by connMu
 	report   *reporter    // rank 0
 	observer observer
+	shrinker shrinker
 	started  time.Time
 	bulk     atomic.Uint32
 	tickets  atomic.Uint64
@@ -109,7 +113,7 @@ func NewNode(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, slab: slab, slabFD: -1, arena: NewArena(cfg.SlabBytes), conns: map[*conn]struct{}{},
+		cfg: cfg, slab: slab, slabFD: -1, arena: slab.Arena, conns: map[*conn]struct{}{},
 		peers: make([]peerHealth, cfg.Transport.Size()), stopped: make(chan struct{}), started: time.Now(),
 	}
 	for i := range cfg.Data {
@@ -124,8 +128,11 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	cfg.Transport.Start(n.onMessage)
 	go n.accept()
-	n.ticking.Add(1)
-	go n.tick()
+	n.ticking.Go(n.tick)
+	n.shrinker.init(n)
+	if cfg.GiveBack != nil && cfg.SlabBytes > 0 {
+		n.ticking.Go(n.shrinker.watch)
+	}
 	return n, nil
 }
 
@@ -159,7 +166,6 @@ func (n *Node) tickInterval() time.Duration {
 }
 
 func (n *Node) tick() {
-	defer n.ticking.Done()
 	t := time.NewTicker(n.tickInterval())
 	defer t.Stop()
 	for now := range t.C {

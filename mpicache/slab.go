@@ -28,8 +28,7 @@ type Slab struct {
 // NewSlab allocates a slab of sizeBytes (≥ 0, rounded up to a page). A slab of 0 bytes has no file, and every Alloc fails.
 //
 // The memory is there when NewSlab returns, so that no later write can die of its lack. It is in huge pages where the system
-// gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed, and, from Linux
-// 5.1 on, so is writing through any mapping but ours. An error says the size that could not be had.
+// gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. An error says the size that could not be had.
 func NewSlab(sizeBytes int64) (*Slab, error) {
 	if sizeBytes < 0 {
 		panic(fmt.Sprintf("mpicache: a slab of %d bytes", sizeBytes))
@@ -99,15 +98,26 @@ func availableBytes() (int64, error) {
 	return 0, errors.New("/proc/meminfo: no MemAvailable")
 }
 
-// seal fixes the file's size and, where the kernel can, forbids new writable mappings; ours stays.
+// seal fixes the file's size. Writing is not sealed, since a sealed file gives no memory back; clients cannot map it for writing by the
+// descriptor that they get.
+//
+// Source: Linux, mm/shmem.c, shmem_fallocate: punching a hole fails under F_SEAL_WRITE and F_SEAL_FUTURE_WRITE.
 func seal(fd int) error {
-	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, size|unix.F_SEAL_FUTURE_WRITE)
-	if errors.Is(err, unix.EINVAL) {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, size)
-	}
-	if err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
 		return fmt.Errorf("sealing: %w", err)
+	}
+	return nil
+}
+
+// Release gives the memory of whole pages in off … off+n back to the system: they read as zeros from then on, and must not be used.
+func (s *Slab) Release(off, n int64) error {
+	page := int64(unix.Getpagesize())
+	begin, end := (off+page-1)/page*page, (off+n)/page*page
+	if end <= begin {
+		return nil
+	}
+	if err := unix.Fallocate(s.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, begin, end-begin); err != nil {
+		return fmt.Errorf("mpicache: giving memory back: %w", err)
 	}
 	return nil
 }

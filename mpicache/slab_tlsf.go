@@ -14,6 +14,7 @@ const (
 
 	none = int32(0)  // no block
 	live = int32(-1) // in prev: the block is allocated
+	gone = int32(-2) // in prev: the block was taken out of use by Shrink
 )
 
 // Arena divides a range of offsets 0 … size-1 into blocks: the two-level segregated fit allocator, with its records outside
@@ -38,7 +39,12 @@ type Arena struct {
 	heads     [levels][subClasses]int32 // free blocks by class, linked by next and prev
 	granules  int64
 	usedUnits int64
+	limit     int64 // granules from here on are out of use, or will be when they are freed
+	goneUnits int64
 }
+
+// isFree reports whether b is a free block.
+func (a *Arena) isFree(b int32) bool { return b != none && a.blocks[b].prev >= none }
 
 // block is a run of granules, up to the start of the block after it.
 type block struct {
@@ -52,7 +58,7 @@ func NewArena(sizeBytes int64) *Arena {
 	if sizeBytes < 0 || sizeBytes >= granuleBytes<<(levels+subBits-1) {
 		panic(fmt.Sprintf("mpicache: an arena of %d bytes is out of range", sizeBytes))
 	}
-	a := &Arena{granules: sizeBytes / granuleBytes, blocks: make([]block, 1, 64), buckets: make([]int32, 64)}
+	a := &Arena{granules: sizeBytes / granuleBytes, limit: sizeBytes / granuleBytes, blocks: make([]block, 1, 64), buckets: make([]int32, 64)}
 	if a.granules > 0 {
 		a.blocks = append(a.blocks, block{})
 		a.link(1)
@@ -86,26 +92,29 @@ func (a *Arena) Alloc(sizeBytes int64) (off int64, ok bool) {
 func (a *Arena) Free(off int64) {
 	b := a.forget(off)
 	a.usedUnits -= a.size(b)
-	if p := a.blocks[b].before; p != none && a.blocks[p].prev != live {
+	if b = a.trim(b); b == none {
+		return
+	}
+	if p := a.blocks[b].before; a.isFree(p) {
 		a.unlink(p)
 		a.absorb(p)
 		b = p
 	}
-	if n := a.blocks[b].after; n != none && a.blocks[n].prev != live {
+	if n := a.blocks[b].after; a.isFree(n) {
 		a.unlink(n)
 		a.absorb(b)
 	}
 	a.link(b)
 }
 
-// SizeBytes is the arena's size.
-func (a *Arena) SizeBytes() int64 { return a.granules * granuleBytes }
+// SizeBytes is the arena's size, without what was taken out of use.
+func (a *Arena) SizeBytes() int64 { return (a.granules - a.goneUnits) * granuleBytes }
 
 // UsedBytes is the sum of the live blocks, each rounded up to 64 bytes.
 func (a *Arena) UsedBytes() int64 { return a.usedUnits * granuleBytes }
 
 // FreeBytes is the sum of the free blocks.
-func (a *Arena) FreeBytes() int64 { return (a.granules - a.usedUnits) * granuleBytes }
+func (a *Arena) FreeBytes() int64 { return (a.granules - a.goneUnits - a.usedUnits) * granuleBytes }
 
 // LargestFreeBytes is the size of the largest free block; it walks the list of one class.
 func (a *Arena) LargestFreeBytes() int64 {

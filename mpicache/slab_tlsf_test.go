@@ -11,7 +11,7 @@ import (
 // checkArena walks the arena and says whether its records agree: blocks cover it, no two free ones touch, the sums are right.
 func checkArena(t rapid.TB, a *Arena) {
 	t.Helper()
-	var used, free, largest int64
+	var used, free, largest, out int64
 	freeBefore := false
 	lives := 0
 	for b, before := int32(1), none; b != none && a.granules > 0; b = a.blocks[b].after {
@@ -22,13 +22,18 @@ func checkArena(t rapid.TB, a *Arena) {
 		if size < 1 {
 			t.Fatalf("block %d has %d granules", b, size)
 		}
-		isFree := a.blocks[b].prev != live
+		isFree := a.isFree(b)
+		if isFree && a.blocks[b].at+size > a.limit {
+			t.Fatalf("block %d is free beyond the limit", b)
+		}
 		if isFree && freeBefore {
 			t.Fatalf("blocks %d and %d are free neighbours", before, b)
 		}
 		if isFree {
 			free += size
 			largest = max(largest, size)
+		} else if a.blocks[b].prev == gone {
+			out += size
 		} else {
 			used += size
 			lives++
@@ -43,6 +48,15 @@ func checkArena(t rapid.TB, a *Arena) {
 	}
 	if got := a.LargestFreeBytes(); got != largest*granuleBytes {
 		t.Fatalf("LargestFreeBytes %d, largest is %d", got, largest*granuleBytes)
+	}
+	a.Gone(func(off, sizeBytes int64) {
+		if off < a.limit*granuleBytes {
+			t.Fatalf("%d bytes at %d are out of use below the limit", sizeBytes, off)
+		}
+		out -= sizeBytes / granuleBytes
+	})
+	if out != 0 || a.SizeBytes() > a.granules*granuleBytes {
+		t.Fatalf("Gone and the blocks differ by %d granules", out)
 	}
 	if lives != a.lives {
 		t.Fatalf("%d live blocks in the table, %d in the arena", a.lives, lives)
@@ -68,7 +82,7 @@ func TestArenaAgainstModel(t *testing.T) {
 					}
 					return
 				}
-				if off < 0 || off%granuleBytes != 0 || off+n > size {
+				if off < 0 || off%granuleBytes != 0 || off+n > min(size, a.limit*granuleBytes) {
 					t.Fatalf("Alloc(%d) = %d in an arena of %d", n, off, size)
 				}
 				for _, h := range held {
@@ -86,6 +100,11 @@ func TestArenaAgainstModel(t *testing.T) {
 				a.Free(held[i].off)
 				held[i] = held[len(held)-1]
 				held = held[:len(held)-1]
+			},
+			"shrink": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "now") == 0 {
+					a.Shrink(rapid.Int64Range(0, size).Draw(t, "to"))
+				}
 			},
 		})
 		for _, h := range held {

@@ -32,6 +32,8 @@ type stream struct {
 	hungry bool // something found no room
 	freed  bool // memory was freed since
 
+	capacityBytes int64 // of the partition since memory was given back; -1: it never was
+
 	tierErr  error // why the tier failed last
 	tierOver bool  // it was given up
 
@@ -63,7 +65,7 @@ type reply struct {
 func newStream(n *Node, index int) *stream {
 	d := &n.cfg.Data[index]
 	s := &stream{
-		node: n, index: index, data: d, place: make([]int64, d.Samples),
+		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
 		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{},
 	}

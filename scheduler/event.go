@@ -86,6 +86,13 @@ type (
 	// Those that are not kept are freed.
 	Preloaded struct{ IDs []SampleID }
 
+	// Shrunk says that the partition has CapacityBytes from now on, and that the places of IDs are to be freed as soon as nobody needs
+	// them. What is no resident is left alone.
+	Shrunk struct {
+		CapacityBytes int64
+		IDs           []SampleID
+	}
+
 	// Ended says that training is over: no more scores will come.
 	Ended struct{}
 )
@@ -188,6 +195,7 @@ func (Scored) event()    {}
 func (Stored) event()    {}
 func (Recalled) event()  {}
 func (Preloaded) event() {}
+func (Shrunk) event()    {}
 func (Ended) event()     {}
 
 func (Fetch) command()   {}

@@ -204,6 +204,8 @@ func (s *Stager) Step(e Event) []Command {
 		s.onRecalled(e)
 	case Preloaded:
 		s.onPreloaded(e)
+	case Shrunk:
+		s.onShrunk(e)
 	case Ended:
 		s.decideUpTo(math.MaxInt64)
 	}

@@ -36,6 +36,7 @@ type faults struct {
 	unreadable  int // one in so many samples cannot be read
 	badTier     int // one in so many writes to the tier, and reads of it, fails
 	busyTier    int // one in so many writes is refused
+	shrink      int // memory is taken away at one in so many reads
 }
 
 type simRank struct {
@@ -183,6 +184,29 @@ func (r *simRank) fetch(id SampleID) {
 		w.read[epoch][id]++
 		r.bytes[id] = true
 		r.step(Fetched{ID: id})
+		if w.chance(w.faults.shrink) {
+			w.later(r.shrink)
+		}
+	}
+}
+
+// shrink takes a tenth of the partition away, and half of the residents' places.
+func (r *simRank) shrink() {
+	cache := r.stager.Cache()
+	e := Shrunk{CapacityBytes: cache.capacityBytes * 9 / 10}
+	for i, u := range cache.Residents() {
+		if i%2 == 0 {
+			e.IDs = append(e.IDs, u.ID)
+		}
+	}
+	r.step(e)
+	for _, id := range e.IDs {
+		if cache.Resident(id) {
+			r.w.t.Fatalf("rank %d: sample %d stays where memory was taken away", r.rank, id)
+		}
+	}
+	if cache.UsedBytes() > e.CapacityBytes {
+		r.w.t.Fatalf("rank %d: %d bytes stay in a partition of %d", r.rank, cache.UsedBytes(), e.CapacityBytes)
 	}
 }
 
@@ -390,7 +414,7 @@ func TestStagerServesEveryBatch(t *testing.T) {
 
 func TestStagerUnderFaults(t *testing.T) {
 	for seed := range uint64(60) {
-		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50}
+		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2)}
 		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
 		from := int(seed % 5)
 		for epoch := range 2 {
@@ -398,8 +422,7 @@ func TestStagerUnderFaults(t *testing.T) {
 			w.train(epoch, from, int(seed%4))
 			from = 0
 		}
-		for w.one() {
-		}
+		w.settled()
 	}
 }
 

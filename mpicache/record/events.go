@@ -25,6 +25,7 @@ const (
 	kindStored
 	kindRecalled
 	kindPreloaded
+	kindShrunk
 )
 
 // planned stands for scheduler.Planned: what it takes to make the plan again, and a digest to compare the result by.
@@ -142,6 +143,11 @@ func codeRecalled(c *coder, e *scheduler.Recalled) {
 
 func codePreloaded(c *coder, e *scheduler.Preloaded) { list(c, &e.IDs) }
 
+func codeShrunk(c *coder, e *scheduler.Shrunk) {
+	num(c, &e.CapacityBytes)
+	list(c, &e.IDs)
+}
+
 func codeReceived(c *coder, e *scheduler.Received) {
 	num(c, &e.Ticket)
 	list(c, &e.Status)
@@ -182,6 +188,7 @@ var eventReaders = map[byte]func(*coder) any{
 	kindFetched: get(codeFetched), kindStarved: get(codeStarved), kindRoom: get(codeRoom),
 	kindReceived: get(codeReceived), kindPeerLost: get(codePeerLost), kindAsked: get(codeAsked), kindSent: get(codeSent),
 	kindStored: get(codeStored), kindRecalled: get(codeRecalled), kindPreloaded: get(codePreloaded),
+	kindShrunk: get(codeShrunk),
 }
 
 // writeEvent appends an event that holds no plan and no scores.
@@ -213,6 +220,8 @@ func writeEvent(c *coder, e scheduler.Event) {
 		put(c, kindRecalled, codeRecalled, e)
 	case scheduler.Preloaded:
 		put(c, kindPreloaded, codePreloaded, e)
+	case scheduler.Shrunk:
+		put(c, kindShrunk, codeShrunk, e)
 	default:
 		panic(fmt.Sprintf("record: an event of type %T cannot be written.", e))
 	}

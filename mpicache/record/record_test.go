@@ -71,6 +71,7 @@ func drive(t testing.TB, setup *Setup, tape *Tape, alter func(int, []scheduler.C
 	d := &driven{Stager: stager, tape: tape, alter: alter}
 	d.step(scheduler.Preloaded{IDs: preloaded})
 	for epoch := range 2 {
+		d.step(scheduler.Shrunk{CapacityBytes: setup.CapacityBytes - int64(epoch), IDs: preloaded[:epoch]})
 		base := slices.Clone(scores)
 		plan := scheduler.NewPlan(plans, epoch, base)
 		tape.Base(base)

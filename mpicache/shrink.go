@@ -1,0 +1,123 @@
+package mpicache
+
+import (
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"rankpool/scheduler"
+)
+
+const (
+	shrinkEvery = 100 * time.Millisecond // between two looks at how short memory is: a process fills a gigabyte in some 300 ms
+	// shrinkShare of the slab is given back at a time, at least: what lies there leaves the cache, and that should happen seldom.
+	shrinkShare = 64
+	sweepEvery  = time.Second // between two looks for samples that came to stay in memory that is to be given back
+)
+
+// shrinker gives memory of the slab back when the node runs short of it, so that the job is not killed. What is given back is the slab's end,
+// since whole pages are needed and residents lie in no order of worth. Nothing is taken back later: who filled the memory will again.
+type shrinker struct {
+	node                  *Node
+	fullBytes, leastBytes int64 // of the slab: at the start, and what the windows need
+	nowBytes              int64
+	heldBytes             int64 // not given back yet
+	swept                 time.Time
+	told                  bool // that there is nothing left to give
+}
+
+func (h *shrinker) init(n *Node) {
+	h.node, h.fullBytes, h.nowBytes = n, n.cfg.SlabBytes, n.cfg.SlabBytes
+	for i := range n.cfg.Data {
+		h.leastBytes += n.cfg.Data[i].WindowBytes
+	}
+	h.leastBytes = min(h.fullBytes, h.leastBytes+h.leastBytes/16)
+}
+
+// watch looks at the memory until the node stops.
+func (h *shrinker) watch() {
+	t := time.NewTicker(shrinkEvery)
+	defer t.Stop()
+	for now := range t.C {
+		if h.node.stopping.Load() {
+			return
+		}
+		if bytes := h.node.cfg.GiveBack(); bytes > 0 {
+			h.shrink(bytes)
+		}
+		if h.nowBytes < h.fullBytes && now.Sub(h.swept) >= sweepEvery {
+			h.swept = now
+			h.sweep()
+		}
+	}
+}
+
+// shrink makes the slab smaller by at least bytes, as far as it may.
+func (h *shrinker) shrink(bytes int64) {
+	n := h.node
+	to := max(h.leastBytes, h.nowBytes-max(bytes, h.fullBytes/shrinkShare))
+	if to >= h.nowBytes {
+		if !h.told {
+			h.told = true
+			n.cfg.Log.Error("the node runs out of memory and the cache has none left to give: the job may be killed; ask for more with --mem, or for less with --memory",
+				"slab", humanize.IBytes(uint64(h.nowBytes)))
+		}
+		return
+	}
+	n.cfg.Log.Warn("the node is short of memory: the cache gives some back", "missing", humanize.IBytes(uint64(bytes)),
+		"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
+	h.nowBytes = to
+	n.arenaMu.Lock()
+	n.arena.Shrink(to)
+	n.arenaMu.Unlock()
+	h.sweep()
+}
+
+// sweep has the streams give up what lies beyond the slab's new end, and gives the memory back that is free there.
+func (h *shrinker) sweep() {
+	share := 0.0 // of the partitions
+	if cache := h.fullBytes - h.leastBytes; cache > 0 {
+		share = float64(h.nowBytes-h.leastBytes) / float64(cache)
+	}
+	for _, s := range h.node.streams {
+		s.shrink(h.nowBytes, share)
+	}
+	for _, r := range h.gone() {
+		if err := h.node.slab.Release(r[0], r[1]); err != nil {
+			h.node.cfg.Log.Error("memory cannot be given back", "error", err)
+		}
+	}
+}
+
+// gone returns the ranges that are out of use, offset and length, if there are more than last time. Nobody will use them again.
+func (h *shrinker) gone() (ranges [][2]int64) {
+	n := h.node
+	n.arenaMu.Lock()
+	defer n.arenaMu.Unlock()
+	size := n.arena.SizeBytes()
+	if size == h.heldBytes {
+		return nil
+	}
+	h.heldBytes = size
+	n.arena.Gone(func(off, sizeBytes int64) { ranges = append(ranges, [2]int64{off, sizeBytes}) })
+	return ranges
+}
+
+// shrink leaves the stream a share of its partition, and frees what lies in the slab beyond endBytes.
+func (s *stream) shrink(endBytes int64, share float64) {
+	s.locked(func() {
+		if s.stager == nil {
+			return // a later sweep does it
+		}
+		e := scheduler.Shrunk{CapacityBytes: int64(share * float64(s.data.PartitionBytes[s.node.cfg.Transport.Rank()]))}
+		for id, off := range s.place {
+			if id := scheduler.SampleID(id); off != noPlace && off+Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
+				e.IDs = append(e.IDs, id)
+			}
+		}
+		if len(e.IDs) > 0 || e.CapacityBytes != s.capacityBytes {
+			s.capacityBytes = e.CapacityBytes
+			s.step(e)
+		}
+	})
+}

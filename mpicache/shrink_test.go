@@ -1,0 +1,80 @@
+package mpicache
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// allocated is the memory that the slab's file has.
+func allocated(t *testing.T, n *Node) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(n.slab.fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+// TestShrinkUnderTraining takes memory away from one rank while it trains: the stream stays, nothing is read by a fallback, and the system
+// gets the memory.
+func TestShrinkUnderTraining(t *testing.T) {
+	const ranks, samples, capacity = 2, 4000, 1 << 18
+	healthy := newCluster(t, ranks, samples, capacity)
+	want := healthy.train(ranks, 8, 3, "pads")
+	healthy.close()
+
+	var taken atomic.Int64
+	cl := newCluster(t, ranks, samples, capacity, func(c *Config) {
+		if c.Transport.Rank() == 1 {
+			c.GiveBack = func() int64 { // 300 KiB in three steps
+				if taken.Load() >= 300<<10 {
+					return 0
+				}
+				taken.Add(100 << 10)
+				return 100 << 10
+			}
+		}
+	})
+	n := cl.nodes[1]
+	before := allocated(t, n)
+	var got []string
+	for taken.Load() < 300<<10 || got == nil { // training is quick: it may take several passes until the watch has looked three times
+		got = cl.train(ranks, 8, 3, "pads")
+		if !slices.Equal(got, want) {
+			t.Fatal("the stream differs from that of ranks that keep their memory")
+		}
+	}
+	n.shrinker.sweep()
+	st := n.Stats()
+	if most := cl.nodes[0].Stats().SlabBytes - 300<<10; st.SlabBytes > most {
+		t.Errorf("the slab has %d bytes, at most %d are its", st.SlabBytes, most)
+	}
+	if after := allocated(t, n); before-after < 290<<10 {
+		t.Errorf("the system got %d bytes", before-after)
+	}
+	if most := int64(float64(capacity) * float64(st.SlabBytes-n.shrinker.leastBytes) / float64(n.shrinker.fullBytes-n.shrinker.leastBytes)); st.ResidentBytes > most+200 {
+		t.Errorf("%d bytes are residents, at most %d may be", st.ResidentBytes, most)
+	}
+	cl.close()
+	for _, r := range cl.records {
+		if e, ok := r.(epochRecord); ok && e.FallbackReads > 0 {
+			t.Errorf("%d fallback reads in epoch %d", e.FallbackReads, e.Epoch)
+		}
+	}
+}
+
+// TestShrinkKeepsTheWindow checks that a node which is asked for everything keeps what it needs to read ahead.
+func TestShrinkKeepsTheWindow(t *testing.T) {
+	cl := newCluster(t, 1, 240, 1<<18)
+	n := cl.nodes[0]
+	n.shrinker.shrink(1 << 40)
+	n.shrinker.shrink(1)
+	if st := n.Stats(); st.SlabBytes > n.shrinker.leastBytes || st.SlabBytes < 1<<19 {
+		t.Errorf("the slab has %d bytes", st.SlabBytes)
+	}
+	cl.train(1, 6, 2, "uniform")
+	cl.close()
+}
