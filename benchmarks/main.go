@@ -36,7 +36,7 @@ type section struct {
 }
 
 var sections = []section{
-	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection, boundarySection,
+	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection, boundarySection, idleSection,
 	stagingSection, pfsSection,
 }
 

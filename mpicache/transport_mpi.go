@@ -66,6 +66,9 @@ func MPIFlavour() string {
 	}
 }
 
+// ThreadLevel names the thread level that MPI gave, as in the standard: MPI_THREAD_MULTIPLE, or MPI_THREAD_SERIALIZED, which is enough.
+func (t *MPI) ThreadLevel() string { return mpi.ThreadLevel() }
+
 // Rank implements Transport.
 func (t *MPI) Rank() int { return t.rank }
 

@@ -21,7 +21,7 @@ typedef struct { int place, bytes, code; } rp_done;
 typedef struct { int room; MPI_Request *request; MPI_Status *status; int *index; } rp_requests;
 
 static MPI_Comm rp_comm;
-static int rp_rank, rp_size, rp_max_tag;
+static int rp_rank, rp_size, rp_max_tag, rp_level;
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a Request must hold an MPI_Request");
 _Static_assert(sizeof(MPI_Message) <= sizeof(uint64_t), "a Message must hold an MPI_Message");
@@ -29,6 +29,7 @@ _Static_assert(sizeof(MPI_Message) <= sizeof(uint64_t), "a Message must hold an 
 static int rp_get_rank(void) { return rp_rank; }
 static int rp_get_size(void) { return rp_size; }
 static int rp_get_max_tag(void) { return rp_max_tag; }
+static int rp_get_level(void) { return rp_level; }
 
 static uint64_t rp_bits(MPI_Request r) { uint64_t u = 0; memcpy(&u, &r, sizeof r); return u; }
 static MPI_Request rp_request(uint64_t u) { MPI_Request r; memcpy(&r, &u, sizeof r); return r; }
@@ -61,6 +62,7 @@ static int rp_init(int *provided) {
 	int *bound, found;
 	rp_max_tag = 32767; // MPI 4.0, §9.1.2: the least upper bound
 	if (MPI_Comm_get_attr(rp_comm, MPI_TAG_UB, &bound, &found) == MPI_SUCCESS && found) rp_max_tag = *bound;
+	rp_level = *provided;
 	*provided = *provided >= MPI_THREAD_SERIALIZED;
 	return MPI_SUCCESS;
 }
@@ -203,6 +205,17 @@ func Rank() int { return int(C.rp_get_rank()) }
 
 // Size is the number of ranks.
 func Size() int { return int(C.rp_get_size()) }
+
+// ThreadLevel names the thread level that MPI gave to Init, as in the standard: MPI_THREAD_MULTIPLE.
+func ThreadLevel() string {
+	switch C.rp_get_level() {
+	case C.MPI_THREAD_MULTIPLE:
+		return "MPI_THREAD_MULTIPLE"
+	case C.MPI_THREAD_SERIALIZED:
+		return "MPI_THREAD_SERIALIZED"
+	}
+	return "" // Init fails
+}
 
 // MaxTag is the largest tag, at least 32767.
 func MaxTag() int { return int(C.rp_get_max_tag()) }

@@ -17,6 +17,9 @@ func Rank() int { return 0 }
 // Size is 1 without MPI.
 func Size() int { return 1 }
 
+// ThreadLevel is "" without MPI.
+func ThreadLevel() string { return "" }
+
 // MaxTag is 0 without MPI.
 func MaxTag() int { return 0 }
 

@@ -1,0 +1,50 @@
+"""Trains one batch under `rankpool run`, waits, and measures what processor time its rank takes meanwhile, in seconds."""
+
+import argparse
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+import rankpool  # noqa: E402
+from rankpool import session  # noqa: E402
+
+
+def rank_process(door):
+    """Returns the process that listens at the door, as the kernel knows it."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(door)
+        pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid
+
+
+def processor_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--seconds", type=float, default=20)
+    args = parser.parse_args()
+    data = rankpool.Dataset()
+    sampler = rankpool.BatchSampler(data, 16)
+    sampler.set_epoch(0)
+    batches = data.batches(sampler)
+    next(batches)
+    time.sleep(3)  # what begins with training has settled
+    pid = rank_process(session.door())
+    before = processor_seconds(pid)
+    time.sleep(args.seconds)
+    spent = processor_seconds(pid) - before
+    if os.environ["RANK"] == "0":
+        Path(args.out).write_text(json.dumps({"spent": spent, "seconds": args.seconds}))
+
+
+if __name__ == "__main__":
+    main()
