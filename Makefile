@@ -5,21 +5,23 @@ MPICC  ?= mpicc
 PYTHON ?= /usr/bin/python3
 RANKS  ?= $(if $(filter no,$(MPI)),1,4)
 EPOCHS ?= 3
+PREFIX ?= /usr/local
 GOLANGCI_VERSION = v2.15.0
 
-version  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tags --always --dirty 2>/dev/null || echo unknown))
 with_mpi = $(if $(filter no,$(MPI)),,$(shell command -v $(MPICC) || { [ $(MPI) = yes ] && echo $(MPICC); }))
 go_env   = $(if $(with_mpi),CGO_ENABLED=1 CC=$(MPICC),CGO_ENABLED=0)
 go_tags  = $(if $(with_mpi),-tags mpi)
 golangci = $(or $(shell command -v golangci-lint),$(wildcard $(shell go env GOPATH)/bin/golangci-lint),\
 	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION))
 deps     = MPI=$(MPI) MPICC=$(MPICC) PYTHON=$(PYTHON) scripts/deps.sh
+to       = $(DESTDIR)$(PREFIX)
 fashion  = build/fashion-mnist
 traces   = benchmarks/traces/fashion
 simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
 	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e lint fmt bench bench-staging clean
+.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e lint fmt bench bench-staging install dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +30,7 @@ help: ## list the targets
 	@echo "  MPICC=CMD    the MPI to build with: mpicc.openmpi, mpicc.mpich (default: mpicc)"
 	@echo "  RANKS=N      ranks of \"make run\" (default: 4, with MPI=no 1)"
 	@echo "  EPOCHS=N     epochs of \"make run\" (default: 3)"
+	@echo "  PREFIX=DIR   where \"make install\" puts things (default: /usr/local; DESTDIR is put before it)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
 build: ## build bin/rankpool, with MPI where mpicc is installed
@@ -95,6 +98,25 @@ bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUI
 	@$(MAKE) --no-print-directory build
 	$(go_env) go build -trimpath $(go_tags) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) -only staging,pfs $(if $(QUICK),-quick)
+
+install: build ## install the program, man pages, completions and the Python client to PREFIX
+	rm -rf build/man
+	bin/rankpool docs man build/man
+	install -D -t $(to)/bin bin/rankpool
+	install -D -m 644 -t $(to)/share/man/man1 build/man/*.1
+	install -D -m 644 -t $(to)/share/rankpool/python/rankpool python/rankpool/*.py python/rankpool/py.typed
+	bin/rankpool completion bash | install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/rankpool
+	bin/rankpool completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_rankpool
+	bin/rankpool completion fish | install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
+
+dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network
+	rm -rf build/rankpool-$(version) build/rankpool-$(version).tar.gz
+	mkdir -p build/rankpool-$(version)
+	git archive HEAD | tar -x -C build/rankpool-$(version)
+	echo $(version) >build/rankpool-$(version)/VERSION
+	cd build/rankpool-$(version) && go mod vendor
+	tar -czf build/rankpool-$(version).tar.gz -C build rankpool-$(version)
+	rm -rf build/rankpool-$(version)
 
 clean: ## remove what make has built
 	rm -rf bin build

@@ -1,8 +1,11 @@
-// Package slurm reads the job that Slurm describes in a process's environment. It starts nothing and
-// asks no daemon.
+// Package slurm reads the job that Slurm describes in a process's environment, and what binds the process on its node: GPUs, memory,
+// time, scratch space.
+//
+// It is pure: environment, files and commands are functions that the caller gives, and what is missing or malformed is told by the result.
 package slurm
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,33 +24,94 @@ const firstReservedStep = 0xfffffff0
 // The zero JobID is a process outside Slurm. Numbers are Absent where the variable is missing or no number.
 type Job struct {
 	JobID        string // JobID is SLURM_JOB_ID; for a task of a job array the number of the task's own job.
+	Name         string // Name is SLURM_JOB_NAME.
+	Cluster      string // Cluster is SLURM_CLUSTER_NAME.
 	StepID       string // StepID is SLURM_STEP_ID; empty in a batch script.
 	NodeID       int    // NodeID is the node's place in the allocation or the step, from 0.
+	NodeName     string // NodeName is SLURMD_NODENAME, the name of this node in node lists.
 	Nodes        int    // Nodes is the number of nodes of the step, or of the allocation outside a step.
 	Tasks        int    // Tasks is the number of tasks of the step, or what the batch script asked for.
 	ProcID       int    // ProcID is the task's place in the step, from 0; 0 in a batch script as well.
 	LocalID      int    // LocalID is the task's place on its node, from 0.
 	LocalTasks   int    // LocalTasks is the number of tasks on this node, from SLURM_STEP_TASKS_PER_NODE or what the batch script asked for.
+	TasksPerNode string // TasksPerNode is the list of LocalTasks of all nodes as it is, e.g. "4(x2),3"; see TaskCounts.
+	CPUsPerTask  int    // CPUsPerTask is SLURM_CPUS_PER_TASK, Absent unless --cpus-per-task was given.
+	CPUsHere     int    // CPUsHere is the number of the job's CPUs on this node; where the node is not known, of the step's.
 	RestartCount int    // RestartCount says how often the job was requeued; 0 at the first start.
-	NodeList     string // NodeList is SLURM_JOB_NODELIST as it is, e.g. "gpu[01-04,07]".
+	NodeList     string // NodeList is SLURM_JOB_NODELIST as it is, e.g. "gpu[01-04,07]"; see Hosts.
+
+	ArrayJobID     string // ArrayJobID is the number that the tasks of a job array have in common; empty outside one.
+	ArrayTaskID    int    // ArrayTaskID is the task's index in the array.
+	ArrayTaskCount int    // ArrayTaskCount is the number of tasks of the array.
+
+	HetSize  int // HetSize is the number of components of a heterogeneous job; Absent in a job of one kind.
+	HetGroup int // HetGroup is the component that this process is in, from 0; Absent where that cannot be told.
 }
 
 // Detect reads the job from the environment that getenv gives (os.Getenv, or a test's).
 // It is pure, and never fails: what is missing or malformed is Absent or empty.
 func Detect(getenv func(string) string) Job {
 	node := number(getenv, "SLURM_NODEID")
-	return Job{
-		JobID:        first(getenv, "SLURM_JOB_ID", "SLURM_JOBID"),
-		StepID:       first(getenv, "SLURM_STEP_ID", "SLURM_STEPID"),
-		NodeID:       node,
-		Nodes:        number(getenv, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
-		Tasks:        number(getenv, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-		ProcID:       number(getenv, "SLURM_PROCID"),
-		LocalID:      number(getenv, "SLURM_LOCALID"),
-		LocalTasks:   tasksOn(first(getenv, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), node),
-		RestartCount: max(0, number(getenv, "SLURM_RESTART_COUNT")),
-		NodeList:     first(getenv, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+	tasks := first(getenv, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
+	job := Job{
+		JobID:          first(getenv, "SLURM_JOB_ID", "SLURM_JOBID"),
+		Name:           getenv("SLURM_JOB_NAME"),
+		Cluster:        getenv("SLURM_CLUSTER_NAME"),
+		StepID:         first(getenv, "SLURM_STEP_ID", "SLURM_STEPID"),
+		NodeID:         node,
+		NodeName:       getenv("SLURMD_NODENAME"),
+		Nodes:          number(getenv, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
+		Tasks:          number(getenv, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
+		ProcID:         number(getenv, "SLURM_PROCID"),
+		LocalID:        number(getenv, "SLURM_LOCALID"),
+		LocalTasks:     entry(tasks, node),
+		TasksPerNode:   tasks,
+		CPUsPerTask:    number(getenv, "SLURM_CPUS_PER_TASK"),
+		RestartCount:   max(0, number(getenv, "SLURM_RESTART_COUNT")),
+		NodeList:       first(getenv, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+		ArrayJobID:     getenv("SLURM_ARRAY_JOB_ID"),
+		ArrayTaskID:    number(getenv, "SLURM_ARRAY_TASK_ID"),
+		ArrayTaskCount: number(getenv, "SLURM_ARRAY_TASK_COUNT"),
+		HetSize:        number(getenv, "SLURM_HET_SIZE"),
+		HetGroup:       Absent,
 	}
+	job.CPUsHere = job.cpusHere(getenv)
+	if job.InHet() {
+		job.HetGroup = job.hetGroup(getenv)
+	}
+	return job
+}
+
+// cpusHere looks the node up in the job's list: what SLURM_CPUS_ON_NODE counts in a step is the step's.
+func (j Job) cpusHere(getenv func(string) string) int {
+	if hosts, err := j.Hosts(); err == nil {
+		if n := entry(getenv("SLURM_JOB_CPUS_PER_NODE"), slices.Index(hosts, j.NodeName)); n != Absent {
+			return n
+		}
+	}
+	return number(getenv, "SLURM_CPUS_ON_NODE")
+}
+
+// maxComponents is how many components a heterogeneous job may have.
+//
+// Source: Slurm, slurm.h, MAX_HET_JOB_COMPS.
+const maxComponents = 128
+
+// hetGroup finds the component by the node, which is of one component, or by the number of the job.
+func (j Job) hetGroup(getenv func(string) string) int {
+	for i := range min(j.HetSize, maxComponents) {
+		suffix := "_HET_GROUP_" + strconv.Itoa(i)
+		hosts, err := ParseHostlist(getenv("SLURM_JOB_NODELIST" + suffix))
+		if j.NodeName != "" && err == nil && slices.Contains(hosts, j.NodeName) {
+			return i
+		}
+	}
+	for i := range min(j.HetSize, maxComponents) {
+		if j.JobID != "" && getenv("SLURM_JOB_ID_HET_GROUP_"+strconv.Itoa(i)) == j.JobID {
+			return i
+		}
+	}
+	return Absent
 }
 
 // InJob reports whether the process runs inside a Slurm allocation.
@@ -63,45 +127,71 @@ func (j Job) InStep() bool {
 	return err == nil && id < firstReservedStep
 }
 
-// FirstHost returns the name of the first node of NodeList, "" when there is none:
+// InArray reports whether the job is a task of a job array.
+func (j Job) InArray() bool { return j.ArrayJobID != "" && j.ArrayTaskID != Absent }
+
+// InHet reports whether the job is heterogeneous: several components, each with nodes of its own and its own variables
+// (NAME_HET_GROUP_n). NodeList and the numbers of tasks and nodes are those of one component.
+func (j Job) InHet() bool { return j.HetSize > 0 }
+
+// Hosts returns the names of the nodes of NodeList; the errors are those of ParseHostlist.
+func (j Job) Hosts() ([]string, error) { return ParseHostlist(j.NodeList) }
+
+// FirstHost returns the name of the first node of NodeList, "" when there is none or the list is malformed:
 // "gpu01" for "gpu[01-04,07],login1".
 func (j Job) FirstHost() string {
-	open := strings.IndexAny(j.NodeList, "[,")
-	if open < 0 || j.NodeList[open] == ',' {
-		name, _, _ := strings.Cut(j.NodeList, ",")
-		return name
+	if hosts, err := j.Hosts(); err == nil && len(hosts) > 0 {
+		return hosts[0]
 	}
-	prefix, rest := j.NodeList[:open], j.NodeList[open+1:]
-	closing := strings.IndexByte(rest, ']')
-	if closing < 0 {
-		return ""
-	}
-	number := rest[:strings.IndexAny(rest, "-,]")]
-	tail, _, _ := strings.Cut(rest[closing+1:], ",")
-	// A name may have a second list ("rack[1-2]node[1-4]"): its first member counts too.
-	return prefix + number + Job{NodeList: tail}.FirstHost()
+	return ""
 }
 
-// tasksOn returns the entry of a node in Slurm's run-length list of tasks per node: 3 for "2(x2),3" and node 2.
-func tasksOn(list string, node int) int {
+// TaskCounts returns the number of tasks of each node of TasksPerNode: 4, 4, 3 for "4(x2),3". It is nil where the list is missing,
+// malformed, or longer than 65,536 nodes.
+func (j Job) TaskCounts() []int {
+	var counts []int
+	for part := range strings.SplitSeq(j.TasksPerNode, ",") {
+		count, times := run(part)
+		if count == Absent || len(counts)+times > maxHosts {
+			return nil
+		}
+		counts = append(counts, slices.Repeat([]int{count}, times)...)
+	}
+	return counts
+}
+
+// entry returns the entry of a node in one of Slurm's run-length lists: 3 for "2(x2),3" and node 2.
+func entry(list string, node int) int {
 	if node < 0 {
 		return Absent
 	}
 	for part := range strings.SplitSeq(list, ",") {
-		count, repeat, repeated := strings.Cut(strings.TrimSuffix(part, ")"), "(x")
-		times := 1
-		if repeated {
-			times, _ = strconv.Atoi(repeat) // 0, no node, where it is no number
+		count, times := run(part)
+		if count == Absent || times > node {
+			return count
 		}
-		if node -= times; node < 0 {
-			n, err := strconv.Atoi(count)
-			if err != nil || n < 0 || times == 0 {
-				return Absent
-			}
-			return n
-		}
+		node -= times
 	}
 	return Absent
+}
+
+// run reads "4(x2)" or "4": a number, and how often it stands. It is Absent, no times, where that is malformed.
+func run(part string) (count, times int) {
+	digits, repeat, repeated := strings.Cut(part, "(x")
+	times = 1
+	if repeated {
+		repeat, closed := strings.CutSuffix(repeat, ")")
+		n, err := strconv.Atoi(repeat)
+		if err != nil || n < 1 || !closed {
+			return Absent, 0
+		}
+		times = n
+	}
+	count, err := strconv.Atoi(digits)
+	if err != nil || count < 0 {
+		return Absent, 0
+	}
+	return count, times
 }
 
 func first(getenv func(string) string, names ...string) string {

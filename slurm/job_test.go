@@ -3,6 +3,7 @@ package slurm
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,22 +28,65 @@ func environment(t *testing.T, name string) func(string) string {
 }
 
 func TestDetect(t *testing.T) {
+	const no = Absent
+	// None is what the environment of no job gives.
+	none := Job{
+		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, CPUsPerTask: no, CPUsHere: no, ArrayTaskID: no,
+		ArrayTaskCount: no, HetSize: no, HetGroup: no,
+	}
+	job := func(id string, set func(*Job)) Job {
+		j := none
+		j.JobID = id
+		set(&j)
+		return j
+	}
 	for _, c := range []struct {
 		file   string
 		want   Job
 		inStep bool
 		host   string
+		counts []int
 	}{
-		{"none", Job{"", "", Absent, Absent, Absent, Absent, Absent, Absent, 0, ""}, false, ""},
-		{"batch", Job{"412", "", 0, 2, 8, 0, 0, 4, 1, "gpu[01-02]"}, false, "gpu01"},
-		{"interactive", Job{"413", "4294967290", 0, 1, 1, 0, 0, Absent, 0, "gpu07"}, false, "gpu07"},
-		{"salloc", Job{"414", "", Absent, 4, Absent, Absent, Absent, Absent, 0, "gpu[03,05-07]"}, false, "gpu03"},
-		{"step", Job{"412", "3", 1, 2, 2, 1, 0, 3, 0, "gpu[01-02]"}, true, "gpu01"},
-		{"garbage", Job{"x", "y", Absent, Absent, Absent, Absent, Absent, Absent, 0, "gpu["}, false, ""},
+		{"none", none, false, "", nil},
+		{"batch", job("412", func(j *Job) {
+			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.RestartCount = 0, 2, 8, 0, 0, 4, 1
+			j.TasksPerNode, j.NodeList = "4(x2)", "gpu[01-02]"
+		}), false, "gpu01", []int{4, 4}},
+		{"interactive", job("413", func(j *Job) {
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.NodeList = "4294967290", 0, 1, 1, 0, 0, "gpu07"
+		}), false, "gpu07", nil},
+		{"salloc", job("414", func(j *Job) { j.Nodes, j.NodeList = 4, "gpu[03,05-07]" }), false, "gpu03", nil},
+		{"step", job("412", func(j *Job) {
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "3", 1, 2, 2, 1, 0, 3
+			j.TasksPerNode, j.NodeList = "1,3", "gpu[01-02]"
+		}), true, "gpu01", []int{1, 3}},
+		{"uneven", job("415", func(j *Job) {
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "0", 2, 3, 3, 2, 0, 1
+			j.TasksPerNode, j.NodeList, j.NodeName, j.CPUsHere = "1(x3)", "n[08-10]", "n10", 36
+		}), true, "n08", []int{1, 1, 1}},
+		{"array", job("5013", func(j *Job) {
+			j.Name, j.Cluster, j.ArrayJobID, j.ArrayTaskID, j.ArrayTaskCount = "sweep", "aurora", "5011", 7, 4
+			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.CPUsPerTask, j.CPUsHere = 0, 1, 4, 0, 0, 4, 8, 32
+			j.TasksPerNode, j.NodeList, j.NodeName = "4", "gpu07", "gpu07"
+		}), false, "gpu07", []int{4}},
+		{"het", job("700", func(j *Job) {
+			j.Name, j.HetSize, j.HetGroup = "two-kinds", 2, 0
+			j.NodeID, j.Nodes, j.ProcID, j.LocalID, j.NodeList, j.NodeName = 0, 2, 0, 0, "cpu[1-2]", "cpu1"
+		}), false, "cpu1", nil},
+		{"hetstep", job("700", func(j *Job) {
+			j.StepID, j.HetSize, j.HetGroup = "0", 2, 1
+			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = 2, 4, 16, 9, 1, 4
+			j.TasksPerNode, j.NodeList, j.NodeName = "4(x4)", "gpu[01-04]", "gpu03"
+		}), true, "gpu01", []int{4, 4, 4, 4}},
+		{"mig", job("90", func(j *Job) {
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "1", 0, 1, 2, 1, 1, 2
+			j.TasksPerNode, j.NodeList, j.NodeName = "2", "dgx1", "dgx1"
+		}), true, "dgx1", []int{2}},
+		{"garbage", job("x", func(j *Job) { j.StepID, j.NodeList = "y", "gpu[" }), false, "", nil},
 	} {
 		got := Detect(environment(t, c.file))
 		if got != c.want {
-			t.Errorf("%s: Detect = %+v, want %+v", c.file, got, c.want)
+			t.Errorf("%s: Detect =\n%+v, want\n%+v", c.file, got, c.want)
 		}
 		if got.InStep() != c.inStep {
 			t.Errorf("%s: InStep = %v, want %v", c.file, got.InStep(), c.inStep)
@@ -50,9 +94,23 @@ func TestDetect(t *testing.T) {
 		if got.FirstHost() != c.host {
 			t.Errorf("%s: FirstHost = %q, want %q", c.file, got.FirstHost(), c.host)
 		}
-		if got.InJob() != (c.want.JobID != "") {
-			t.Errorf("%s: InJob = %v", c.file, got.InJob())
+		if counts := got.TaskCounts(); !slices.Equal(counts, c.counts) {
+			t.Errorf("%s: TaskCounts = %v, want %v", c.file, counts, c.counts)
 		}
+		inJob, inArray, inHet := c.want.JobID != "", c.file == "array", strings.HasPrefix(c.file, "het")
+		if got.InJob() != inJob || got.InArray() != inArray || got.InHet() != inHet {
+			t.Errorf("%s: InJob, InArray, InHet = %v, %v, %v", c.file, got.InJob(), got.InArray(), got.InHet())
+		}
+	}
+}
+
+// TestComponentByNumber checks that a component is found where the name of the node is not known.
+func TestComponentByNumber(t *testing.T) {
+	env := map[string]string{
+		"SLURM_JOB_ID": "701", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "700", "SLURM_JOB_ID_HET_GROUP_1": "701",
+	}
+	if got := Detect(func(name string) string { return env[name] }); got.HetGroup != 1 {
+		t.Errorf("HetGroup = %d, want 1", got.HetGroup)
 	}
 }
 
@@ -74,23 +132,32 @@ func TestFirstHost(t *testing.T) {
 	}
 }
 
-func TestTasksOn(t *testing.T) {
+func TestRunLengthLists(t *testing.T) {
 	for _, c := range []struct {
 		list       string
 		node, want int
+		all        []int
 	}{
-		{"4(x2)", 1, 4},
-		{"2(x2),3", 2, 3},
-		{"2(x2),3", 3, Absent},
-		{"1", 0, 1},
-		{"", 0, Absent},
-		{"x(x2)", 0, Absent},
-		{"2(xq),3", 0, 3},
-		{"-1", 0, Absent},
-		{"1", Absent, Absent},
+		{"4(x2)", 1, 4, []int{4, 4}},
+		{"2(x2),3", 2, 3, []int{2, 2, 3}},
+		{"2(x2),3", 3, Absent, []int{2, 2, 3}},
+		{"1", 0, 1, []int{1}},
+		{"0", 0, 0, []int{0}},
+		{"", 0, Absent, nil},
+		{"x(x2)", 0, Absent, nil},
+		{"2(xq),3", 0, Absent, nil},
+		{"2(x2,3", 0, Absent, nil},
+		{"2(x0),3", 0, Absent, nil},
+		{"5,2(x-1)", 0, 5, nil},
+		{"1(x70000)", 69999, 1, nil},
+		{"-1", 0, Absent, nil},
+		{"1", Absent, Absent, []int{1}},
 	} {
-		if got := tasksOn(c.list, c.node); got != c.want {
-			t.Errorf("tasksOn(%q, %d) = %d, want %d", c.list, c.node, got, c.want)
+		if got := entry(c.list, c.node); got != c.want {
+			t.Errorf("entry(%q, %d) = %d, want %d", c.list, c.node, got, c.want)
+		}
+		if got := (Job{TasksPerNode: c.list}).TaskCounts(); !slices.Equal(got, c.all) {
+			t.Errorf("TaskCounts(%q) = %v, want %v", c.list, got, c.all)
 		}
 	}
 }

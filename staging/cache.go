@@ -39,6 +39,15 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 	return m, nil
 }
 
+// CachedManifest returns where Open keeps the manifest of the folder dir, whether it is there or not, and why it would not be kept.
+func CachedManifest(dir string, opt OpenOptions) (string, error) {
+	root, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("staging: %w", err)
+	}
+	return cacheFile(root, opt)
+}
+
 // cacheFile returns the path of the cached manifest of the folder root, scanned with these options.
 func cacheFile(root string, opt OpenOptions) (string, error) {
 	cacheDir := opt.CacheDir

@@ -18,6 +18,7 @@ import (
 type cacheOptions struct {
 	data        []string
 	memory      string
+	trainers    trainerOptions
 	window      string
 	tier        string
 	system      string
@@ -30,6 +31,10 @@ type cacheOptions struct {
 	peerTimeout time.Duration
 	verbose     bool
 	storage     storageOptions
+	logEvery    time.Duration // between two lines of the run log about each rank
+	logFormat   string
+	metrics     string // address
+	metricsFile string
 }
 
 var assignments = []string{"local", "sampler"}
@@ -39,14 +44,19 @@ const autoWindow = "auto"
 
 func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB), or 0")
+	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB), 0, or auto: what the node can spare")
+	o.trainers.register(flags)
 	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
-	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%)")
+	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
 	flags.StringVar(&o.system, "system", "rankpool", "published system whose policy and scorer to use, see \"rankpool simulate --list\"; training chooses the sampler")
 	flags.StringVar(&o.policy, "policy", "", "what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
 	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
 	flags.StringVar(&o.assign, "assign", assignments[0], "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says)")
 	flags.StringVar(&o.log, "log", "", "write the run log, JSON lines, to this file")
+	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the run log about each rank; 0: only the epochs")
+	flags.StringVar(&o.logFormat, "log-format", logFormats[0], "format of the ranks' messages on stderr: "+strings.Join(logFormats, ", "))
+	flags.StringVar(&o.metrics, "metrics", "", "show each rank's metrics to Prometheus at this address, e.g. :10477")
+	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom file, or into this folder, for node_exporter's textfile collector")
 	flags.StringVar(&o.state, "state", "", "keep the importance scores in this file; a later run goes on from it")
 	flags.StringVar(&o.record, "record", "", "record what the ranks decide, for \"rankpool replay\": rank 0 writes this file, rank r this name and .r")
 	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
@@ -56,8 +66,11 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 
 // check validates what can be told without the data and the machine, and makes paths absolute.
 func (o *cacheOptions) check() error {
-	if _, err := parseMemory(o.memory); err != nil {
+	if _, err := parseMemory(o.memory); err != nil && o.memory != autoMemory {
 		return usagef("--memory: %w", err)
+	}
+	if err := o.trainers.check(); err != nil {
+		return err
 	}
 	if o.window != autoWindow {
 		if size, err := parseSize(o.window); err != nil || size == 0 {
@@ -75,6 +88,15 @@ func (o *cacheOptions) check() error {
 	}
 	if err := oneOf("assign", o.assign, assignments); err != nil {
 		return err
+	}
+	if err := oneOf("log-format", o.logFormat, logFormats); err != nil {
+		return err
+	}
+	if err := checkMetrics(o.metrics, &o.metricsFile); err != nil {
+		return err
+	}
+	if o.logEvery < 0 {
+		return usagef("--log-every: %v is no time", o.logEvery)
 	}
 	if o.peerTimeout <= 0 {
 		return usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
@@ -123,7 +145,7 @@ func (o *cacheOptions) args() []string {
 		args = append(args, "--data", data)
 	}
 	args = append(args, "--memory", o.memory, "--window", o.window, "--policy", o.policy, "--assign", o.assign,
-		"--peer-timeout", o.peerTimeout.String())
+		"--peer-timeout", o.peerTimeout.String(), "--log-every", o.logEvery.String(), "--log-format", o.logFormat)
 	if o.scorer != "" {
 		args = append(args, "--scorer", o.scorer)
 	}
@@ -133,12 +155,19 @@ func (o *cacheOptions) args() []string {
 	if o.log != "" {
 		args = append(args, "--log", o.log)
 	}
+	if o.metrics != "" {
+		args = append(args, "--metrics", o.metrics)
+	}
+	if o.metricsFile != "" {
+		args = append(args, "--metrics-file", o.metricsFile)
+	}
 	if o.state != "" {
 		args = append(args, "--state", o.state)
 	}
 	if o.record != "" {
 		args = append(args, "--record", o.record)
 	}
+	args = append(args, o.trainers.args()...)
 	args = append(args, o.storage.args()...)
 	if o.verbose {
 		args = append(args, "--verbose")

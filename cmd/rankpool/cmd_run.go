@@ -71,6 +71,9 @@ func newRunCommand() *cobra.Command {
 
 // check validates the flags and settles how many ranks there are.
 func (o *runOptions) check(job slurm.Job, f form, at place) error {
+	if err := o.checkLaunch(job, f, at); err != nil {
+		return err
+	}
 	switch {
 	case len(o.command) == 0:
 		return usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
@@ -95,6 +98,7 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 	case formLocal:
 		o.ranks = max(1, o.ranks)
 	}
+	o.cache.trainers.perRank = o.trainersPerRank
 	return o.cache.check()
 }
 
@@ -106,10 +110,6 @@ func (o *runOptions) checkMachine(f form, at place) error {
 	}
 	flavour := mpicache.MPIFlavour()
 	switch {
-	case f == formTask:
-		if err := worldError(at.tasks, at.by, 1, flavour); flavour == "" && err != nil {
-			return err
-		}
 	case f == formSlurm && flavour == "" && o.ranks > 1:
 		return fmt.Errorf("this rankpool is built without MPI, so it cannot run on %d nodes: build it with \"make build\" where mpicc is installed", o.ranks)
 	case f == formLocal && o.ranks > 1:

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -25,7 +27,8 @@ import (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	cacheOptions
-	session string
+	session  string
+	together bool // end with the other ranks
 }
 
 func newServeCommand() *cobra.Command {
@@ -38,7 +41,9 @@ and serves the node's training processes at its door, a socket in the session fo
 
 "rankpool run" starts the ranks itself. By hand, as a step of its own beside training:
 
-  srun --overlap --ntasks-per-node=1 --mpi=pmix rankpool serve --data DIR &`,
+  srun --overlap --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
+  srun --overlap rankpool join -- python train.py
+  srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -48,7 +53,10 @@ and serves the node's training processes at its door, a socket in the session fo
 		},
 	}
 	o.register(cmd.Flags())
+	cmd.Flags().IntVar(&o.trainers.perRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's tasks or GPUs here)")
 	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
+	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
+	_ = cmd.Flags().MarkHidden("end-together") // it is there: the line above
 	return cmd
 }
 
@@ -62,19 +70,25 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
 	}
-	transport, err := openTransport()
+	byHand := o.session == ""
+	transport, err := joinCache(byHand)
 	if err != nil {
 		return err
 	}
 	at := findPlace(os.Getenv)
-	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, at.localTasks)}
+	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1)}
+	if o.together {
+		rank.together = newEndTogether(transport)
+		rank.transport = rank.together
+	}
 	defer rank.close()
 	if err := rank.open(ctx, sets); err != nil {
-		var tooMuch *memoryError
-		if errors.As(err, &tooMuch) && at.localTask > 0 {
-			return &statusError{code: exitError} // the first rank here says it
-		}
 		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
+	}
+	if byHand && transport.Rank() == 0 {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		go watchForBlock(ctx, slurm.Detect(os.Getenv), rank.blocks)
 	}
 	return rank.serveUntilTold()
 }
@@ -85,27 +99,13 @@ func endWithParent() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0) // a kernel without it leaves cleaning up to the next run
 }
 
-// openTransport joins the other ranks, or stands alone.
-func openTransport() (mpicache.Transport, error) {
-	tasks, by := launchedAs(os.Getenv)
-	if tasks == 0 || mpicache.MPIFlavour() == "" {
-		if err := checkWorld(tasks, by, 1, mpicache.MPIFlavour() != ""); err != nil {
-			return nil, err
-		}
-		return mpicache.NewLocal(1)[0], nil
-	}
-	transport, err := mpicache.NewMPI()
-	if err != nil {
-		return nil, err
-	}
-	return transport, checkWorld(tasks, by, transport.Size(), true)
-}
-
 // rankProcess is what a serving process holds.
 type rankProcess struct {
 	opt       *serveOptions
 	transport mpicache.Transport
-	ranksHere int // ranks on this machine
+	ranksHere int          // ranks on this machine
+	blocks    chan error   // gets an error when the training step would wait for this one
+	together  *endTogether // the transport, where ranks end together; else nil
 	dir       string
 	lock      *os.File
 	log       *os.File
@@ -114,6 +114,13 @@ type rankProcess struct {
 	limit     *staging.RateLimit // this rank's share
 	logger    *slog.Logger
 	disks     []*tier.Disk
+	slabBytes int64     // of all ranks here
+	lookAgain time.Time // at the memory, by giveBack
+
+	gpus       *gpuSampler                   // nil: there are none, or the first rank here reads them
+	stats      atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
+	endMetrics func()
+	endGPUs    context.CancelFunc
 
 	endFinding []context.CancelFunc // of storage targets
 	node       *mpicache.Node
@@ -130,11 +137,12 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	if err := r.openFolder(); err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: r.opt.level()})).With("rank", r.transport.Rank())
+	logger := r.newLogger()
 	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
 	cfg := mpicache.Config{
 		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
 		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
+		NodeEvery: r.opt.logEvery, Observe: r.observe, GiveBack: r.giveBack,
 	}
 	if r.opt.assign == "sampler" {
 		cfg.Assignment = scheduler.AssignSampler
@@ -142,7 +150,6 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	if err := r.openLog(&cfg); err != nil {
 		return err
 	}
-	r.sayStorage(&cfg)
 	if err := r.openRecorder(&cfg); err != nil {
 		return err
 	}
@@ -153,14 +160,11 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		}
 		cfg.Data = append(cfg.Data, data)
 	}
-	memory, err := r.opt.divide(cfg.Data, r.transport.Rank(), r.transport.Size())
+	memory, err := r.planMemory(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	if err := memory.check(r.ranksHere); err != nil {
-		return err
-	}
-	cfg.SlabBytes = memory.slabBytes
+	cfg.SlabBytes, r.slabBytes = memory.slabBytes, memory.slabBytes*int64(r.ranksHere)
 	if r.transport.Rank() == 0 {
 		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))
 	}
@@ -168,10 +172,14 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	debug.FreeOSMemory() // the manifests were read whole
+	if err := r.startObserving(); err != nil {
+		return err
+	}
 	r.node, err = mpicache.NewNode(cfg)
 	if err != nil {
 		return err
 	}
+	r.stats.Store(r.node)
 	return os.WriteFile(filepath.Join(r.dir, readyName), nil, 0o600)
 }
 
@@ -231,17 +239,6 @@ func (r *rankProcess) openLog(cfg *mpicache.Config) error {
 	return nil
 }
 
-// sayStorage has rank 0 say with -v after every epoch what it has read.
-func (r *rankProcess) sayStorage(cfg *mpicache.Config) {
-	record := cfg.Record
-	cfg.Record = func(event any) {
-		record(event)
-		for _, f := range r.fetchers {
-			logStorage(r.logger, f.set, f.Stats())
-		}
-	}
-}
-
 func (r *rankProcess) openRecorder(cfg *mpicache.Config) (err error) {
 	if r.opt.record == "" {
 		return nil
@@ -293,6 +290,11 @@ func (r *rankProcess) serveUntilTold() error {
 	select {
 	case <-node.Stopped():
 		r.told = true
+		if r.together != nil {
+			r.together.await(signals, othersPatience)
+		}
+	case err := <-r.blocks:
+		return errors.Join(err, node.Abandon())
 	case <-signals:
 		if node.Training() {
 			return node.Abandon()
@@ -310,6 +312,7 @@ func (r *rankProcess) close() {
 	for _, end := range r.endFinding {
 		end()
 	}
+	r.endObserving()
 	for _, d := range r.disks {
 		d.End()
 	}
@@ -327,6 +330,9 @@ func (r *rankProcess) close() {
 	}
 	if r.told {
 		_ = os.RemoveAll(r.dir) // the launcher removes what is left
+	}
+	if r.logger != nil {
+		flushLog(r.logger)
 	}
 	if r.lock != nil {
 		_ = r.lock.Close() // ends the lock

@@ -81,9 +81,19 @@ func mpirunArgs(flavour, mpirun, sessionDir string, ranks int, serve []string) [
 // mpirunEnv returns the environment for mpirun: it starts a world of its own on this machine, also inside an
 // allocation of Slurm, and as root too.
 func mpirunEnv(env []string, uid int) []string {
-	env = withoutLaunch(env, "SLURM_")
-	if uid != 0 {
-		return env
+	set := map[string]string{}
+	for _, name := range jobLimits {
+		if value := lookup(env)(name); value != "" {
+			set[name] = value
+		}
 	}
-	return withEnv(env, map[string]string{"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+	if uid == 0 {
+		set["OMPI_ALLOW_RUN_AS_ROOT"], set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1", "1"
+	}
+	return withEnv(withoutLaunch(env, "SLURM_"), set)
+}
+
+// jobLimits are the variables of Slurm that tell a rank what it may use, and mpirun nothing.
+var jobLimits = []string{
+	"SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_CPUS_ON_NODE", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE",
 }

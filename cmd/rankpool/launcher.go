@@ -98,9 +98,8 @@ func (l *launcher) awaitDoors() error {
 	for {
 		select {
 		case <-l.exits:
-			how := l.running.how()
 			l.running.over = true
-			return fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
+			return l.notReady(l.running.how())
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); endsRun(s) {
 				return signalError{s}
@@ -113,6 +112,18 @@ func (l *launcher) awaitDoors() error {
 			}
 		}
 	}
+}
+
+// notReady returns the error of a cache that ended before it was ready.
+func (l *launcher) notReady(how string) error {
+	if l.quiet {
+		return &statusError{code: exitError}
+	}
+	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
+	if l.hint != "" {
+		err = fmt.Errorf("%w: %s", err, l.hint)
+	}
+	return err
 }
 
 func isReady(folder string) bool {
@@ -256,7 +267,11 @@ func (l *launcher) endCache() {
 	if l.end == nil && askToEnd(l.folders) == 0 {
 		l.running.signal(syscall.SIGTERM)
 	}
-	if l.awaitEnd(l.running, endPatience) {
+	patience := endPatience
+	if l.patient && l.failure == 0 && !l.asked {
+		patience += othersPatience
+	}
+	if l.awaitEnd(l.running, patience) {
 		return
 	}
 	l.running.signal(syscall.SIGTERM)

@@ -43,6 +43,9 @@ type layout struct {
 	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
 	endRanks []string // the same, but keeps the session; nil with end
 	reports  bool     // this launcher shows the progress and the table
+	patient  bool     // the cache ends when all launchers have ended their training
+	quiet    bool     // the launcher of task 0 says what is the same for all
+	hint     string   // why a cache that does not become ready may have been launched wrongly; "" where nothing tells
 }
 
 // serveArgs returns the command line of a rank.
@@ -102,24 +105,40 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env []string) layout {
 	folder := rankFolder(dir, at.task)
 	l := layout{
-		cache:   command{args: o.serveArgs(dir), env: env, stdout: os.Stderr},
+		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: env, stdout: os.Stderr},
 		folders: []string{folder},
+		patient: true,
 		reports: at.task == 0,
+		quiet:   at.task > 0,
+		hint:    launcherOf(mpicache.MPIFlavour(), at.by),
 	}
 	host := "127.0.0.1"
-	if at.localTasks < at.tasks && job.FirstHost() != "" {
-		host = job.FirstHost()
+	if first := firstHost(at, job, lookup(env)); at.localTasks < at.tasks && first != "" {
+		host = first
 	}
 	for g := range o.trainersPerRank {
 		s := seat{
 			rank: at.task*o.trainersPerRank + g, world: at.tasks * o.trainersPerRank,
 			localRank: at.localTask*o.trainersPerRank + g, localWorld: max(1, at.localTasks) * o.trainersPerRank,
-			host: host, port: agreedPort(job, os.Getppid()),
+			host: host, port: agreedPort(launchKey(at, job, lookup(env))),
 		}
 		s.threads = max(1, runtime.NumCPU()/s.localWorld)
-		l.trainers = append(l.trainers, o.trainer(false, trainerEnv(withoutLaunch(env), s, dir, folder, client)))
+		trainer := trainerEnv(withoutLaunch(env), s, dir, folder, client)
+		if o.trainersPerRank == 1 && at.localTasks <= 1 {
+			trainer = withTorchrun(trainer, job.JobID, at.tasks, at.task)
+		}
+		l.trainers = append(l.trainers, o.trainer(false, trainer))
 	}
 	return l
+}
+
+// firstHost returns the machine of task 0: a step may run on a part of the allocation. mpirun begins with the allocation's first node,
+// and its daemons are tasks of a step on the others.
+func firstHost(at place, job slurm.Job, getenv func(string) string) string {
+	if list := getenv("SLURM_STEP_NODELIST"); at.bySrun() && list != "" {
+		return slurm.Job{NodeList: list}.FirstHost()
+	}
+	return job.FirstHost()
 }
 
 func (o *runOptions) trainer(first bool, env []string) command {
@@ -131,15 +150,22 @@ func (o *runOptions) trainer(first bool, env []string) command {
 	return c
 }
 
-// agreedPort returns a port for MASTER_PORT that all tasks of a job compute alike: from the job's and step's
-// number under Slurm, else from the process that started them all on this machine. It is in [20000, 30000), below
-// Linux's range of ephemeral ports (32768 up).
-func agreedPort(job slurm.Job, parent int) int {
-	h := fnv.New32a()
-	if job.InJob() {
-		_, _ = io.WriteString(h, job.JobID+"."+job.StepID) // a hash takes everything
-	} else {
-		_, _ = io.WriteString(h, strconv.Itoa(parent))
+// launchKey returns what names a launch and is the same for all its tasks: the job's and step's number, with mpirun the name that it gave
+// its ranks (its daemons are of no step or of one of their own), outside Slurm the process that started them all on this machine.
+func launchKey(at place, job slurm.Job, getenv func(string) string) string {
+	switch {
+	case !job.InJob():
+		return strconv.Itoa(os.Getppid())
+	case at.bySrun():
+		return job.JobID + "." + job.StepID
 	}
+	return job.JobID + "." + getenv("PMIX_NAMESPACE")
+}
+
+// agreedPort returns a port for MASTER_PORT that all tasks of a launch compute alike from its key. It is in [20000, 30000), below
+// Linux's range of ephemeral ports (32768 up).
+func agreedPort(key string) int {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, key) // a hash takes everything
 	return 20000 + int(h.Sum32()%10000)
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,7 +70,7 @@ func TestSlurmLayout(t *testing.T) {
 		t.Errorf("layout %+v", l)
 	}
 	train := strings.Join(l.trainers[0].args, " ")
-	if !strings.HasPrefix(train, "srun --overlap ") || !strings.HasSuffix(train, " /bin/rankpool node-trainer /s -- python train.py") {
+	if !strings.HasPrefix(train, "srun --overlap ") || !strings.HasSuffix(train, " /bin/rankpool join --session /s -- python train.py") {
 		t.Errorf("training step: %q", train)
 	}
 	get := lookup(l.trainers[0].env)
@@ -147,16 +150,119 @@ func TestExtractClient(t *testing.T) {
 }
 
 func TestAgreedPort(t *testing.T) {
+	step := place{tasks: 2, by: bySrunPMIx}
+	mpirun := place{tasks: 2, by: byOpenMPI}
 	a, b := slurm.Job{JobID: "1", StepID: "0"}, slurm.Job{JobID: "2", StepID: "0"}
-	if agreedPort(a, 1) != agreedPort(a, 2) || agreedPort(a, 1) == agreedPort(b, 1) {
-		t.Error("tasks of a job must agree, jobs must not")
-	}
-	if agreedPort(slurm.Job{}, 1) == agreedPort(slurm.Job{}, 2) {
-		t.Error("outside Slurm the parent decides")
+	batch := slurm.Job{JobID: "1"}
+	for _, c := range []struct {
+		name string
+		x, y string
+		same bool
+	}{
+		{"tasks of a step", launchKey(step, a, env("SLURM_PROCID=0")), launchKey(step, a, env("SLURM_PROCID=1")), true},
+		{"two jobs", launchKey(step, a, env()), launchKey(step, b, env()), false},
+		{"two steps", launchKey(step, a, env()), launchKey(step, slurm.Job{JobID: "1", StepID: "1"}, env()), false},
+		{"mpirun's first node and another", launchKey(mpirun, batch, env("PMIX_NAMESPACE=7")), launchKey(mpirun, a, env("PMIX_NAMESPACE=7")), true},
+		{"two mpirun", launchKey(mpirun, batch, env("PMIX_NAMESPACE=7")), launchKey(mpirun, batch, env("PMIX_NAMESPACE=8")), false},
+	} {
+		if same := agreedPort(c.x) == agreedPort(c.y); same != c.same {
+			t.Errorf("%s: same port %v, want %v", c.name, same, c.same)
+		}
 	}
 	for parent := range 1000 {
-		if p := agreedPort(slurm.Job{}, parent); p < 20000 || p >= 30000 {
+		if p := agreedPort(strconv.Itoa(parent)); p < 20000 || p >= 30000 {
 			t.Fatalf("port %d", p)
+		}
+	}
+}
+
+func TestFirstHost(t *testing.T) {
+	job := slurm.Job{JobID: "1", NodeList: "n[1-4]"}
+	for _, c := range []struct{ by, list, want string }{
+		{bySrunPMIx, "n[3-4]", "n3"},
+		{bySrunPMIx, "", "n1"},
+		{byOpenMPI, "n[2-4]", "n1"}, // the step is that of mpirun's daemons
+	} {
+		if got := firstHost(place{tasks: 2, by: c.by}, job, env("SLURM_STEP_NODELIST="+c.list)); got != c.want {
+			t.Errorf("%s with the step's list %q: %q, want %q", c.by, c.list, got, c.want)
+		}
+	}
+}
+
+func TestCacheStep(t *testing.T) {
+	batch := []string{"A=1", "SLURM_GPUS_PER_NODE=a100:4", "SLURM_CPUS_PER_TASK=8", "SLURM_MEM_PER_GPU=9", "SLURM_NTASKS_PER_NODE=4"}
+	if got := withoutTaskOptions(batch); !slices.Equal(got, []string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
+		t.Errorf("the cache's environment: %q", got)
+	}
+	for _, c := range []struct{ gpus, version, want string }{
+		{"a100:4", "22.05.8", "--gpus-per-node=a100:4"},
+		{"4", "23.11.4", "--gpus-per-node=4"},
+		{"4", "21.08.5", "--gres=none"},
+		{"4", "", "--gres=none"},
+		{"", "22.05.8", "--gres=none"},
+	} {
+		if got := cacheGPUs(env("SLURM_GPUS_PER_NODE="+c.gpus), c.version); got != c.want {
+			t.Errorf("cacheGPUs(%q, %q) = %q, want %q", c.gpus, c.version, got, c.want)
+		}
+	}
+}
+
+func TestTrainingStep(t *testing.T) {
+	job := slurm.Job{JobID: "7", NodeList: "n[1-2]"}
+	set := trainingStep(job, env("SLURM_CPUS_PER_TASK=8", "MASTER_PORT=99"), "/s")
+	for name, want := range map[string]string{"SRUN_CPUS_PER_TASK": "8", "MASTER_ADDR": "n1", "MASTER_PORT": "", "RANKPOOL_SESSION": "/s"} {
+		if set[name] != want {
+			t.Errorf("%s=%q, want %q", name, set[name], want)
+		}
+	}
+	if cpus, set := trainingStep(job, env("SLURM_CPUS_PER_TASK=8", "SRUN_CPUS_PER_TASK=3"), "/s")["SRUN_CPUS_PER_TASK"]; set {
+		t.Errorf("the user's SRUN_CPUS_PER_TASK becomes %q", cpus)
+	}
+}
+
+func TestJoinEnv(t *testing.T) {
+	step := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=2", "SLURM_NODEID=1", "SLURM_JOB_NODELIST=n[1-2]"}
+	one := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_LOCALID=0", "MASTER_PORT=99")
+	four := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=6", "SLURM_STEP_TASKS_PER_NODE=4(x2)", "SLURM_LOCALID=2")
+	for _, c := range []struct {
+		name string
+		env  []string
+		want map[string]string
+	}{
+		{"one task a node", one, map[string]string{
+			"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "n1", "RANKPOOL_SOCKET": "/s/r1/door.sock",
+			"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:99",
+		}},
+		{"four tasks a node", four, map[string]string{"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "PET_NNODES": ""}},
+		{"torchrun was told", append(slices.Clone(one), "PET_NNODES=1"), map[string]string{"PET_NNODES": "1", "PET_RDZV_ENDPOINT": ""}},
+	} {
+		get := lookup(joinEnv(c.env, slurm.Detect(lookup(c.env)), "/s", "/s/r1", ""))
+		for name, want := range c.want {
+			if got := get(name); got != want {
+				t.Errorf("%s: %s=%q, want %q", c.name, name, got, want)
+			}
+		}
+	}
+}
+
+func TestAwaitRank(t *testing.T) {
+	dir := t.TempDir()
+	ready := filepath.Join(rankFolder(dir, 3), readyName)
+	if err := errors.Join(os.Mkdir(filepath.Dir(ready), 0o700), os.WriteFile(ready, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		node, nodes int // of the step
+		folder      string
+		ready       bool
+	}{
+		{3, 4, "r3", true},
+		{1, 2, "r3", true}, // a step on a part of the allocation counts its own nodes
+		{1, 4, "r1", false},
+	} {
+		folder, ready := awaitRank(dir, slurm.Job{NodeID: c.node, Nodes: c.nodes}, 4, 0)
+		if filepath.Base(folder) != c.folder || ready != c.ready {
+			t.Errorf("node %d of %d: %s, %v", c.node, c.nodes, folder, ready)
 		}
 	}
 }

@@ -25,54 +25,106 @@ const (
 	slackShare = 16
 )
 
-// divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. A share of the data counts the bytes
-// that a rank owns, so that 100 % hold all of them. A size is the whole slab.
-func (o *cacheOptions) divide(data []mpicache.DataSet, rank, ranks int) (memoryPlan, error) {
-	memory, err := parseMemory(o.memory)
+// A demand is what a data set takes on each rank: the samples that the rank owns, and its window.
+type demand struct{ owned, window []int64 }
+
+// divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. slabs are the sizes of the ranks' slabs;
+// where they are nil, --memory is a share of the data, which counts the bytes that a rank owns, so that 100 % hold all of them. A slab that
+// was chosen automatically becomes no larger than that.
+func (o *cacheOptions) divide(data []mpicache.DataSet, slabs []int64, rank, ranks int) (memoryPlan, error) {
+	var share float64
+	if slabs == nil {
+		memory, err := parseMemory(o.memory)
+		if err != nil {
+			return memoryPlan{}, err
+		}
+		share = memory.share
+	}
+	demands, err := o.demands(data, ranks)
 	if err != nil {
 		return memoryPlan{}, err
 	}
-	owned, largest := make([][]int64, len(data)), make([]int64, len(data)) // owned by data set and rank
-	total := make([]int64, ranks)
-	for i, d := range data {
-		owned[i] = make([]int64, ranks)
-		for id := range scheduler.SampleID(d.Samples) {
-			size, owner := mpicache.Footprint(d.Size(id)), scheduler.Owner(id, ranks)
-			largest[i] = max(largest[i], size)
-			owned[i][owner] += size
-			total[owner] += size
-		}
-	}
 	var plan memoryPlan
-	for i := range data {
-		d := &data[i]
-		d.PartitionBytes = make([]int64, ranks)
-		for r := range ranks {
-			window, err := o.windowBytes(owned[i][r], largest[i])
-			if err != nil {
-				return plan, err
-			}
-			if memory.isShare {
-				d.PartitionBytes[r] = int64(memory.share * float64(owned[i][r]))
-			} else if memory.bytes > 0 {
-				part := int64(float64(memory.bytes) * float64(owned[i][r]) / float64(max(total[r], 1)))
-				part -= part / slackShare
-				window = min(window, part/2)
-				d.PartitionBytes[r] = part - window
-			}
-			if r == rank {
-				d.WindowBytes = window
+	for r := range ranks {
+		of, slab := share, int64(0)
+		if slabs != nil {
+			slab = slabs[r]
+			if whole := withSlack(wants(demands, r)); o.memory == autoMemory && slab >= whole {
+				of, slab = 1, 0
 			}
 		}
-		plan.cacheBytes += d.PartitionBytes[rank]
-		plan.windowBytes += d.WindowBytes
-	}
-	plan.slabBytes = plan.cacheBytes + plan.windowBytes
-	plan.slabBytes += plan.slabBytes / slackShare
-	if !memory.isShare && memory.bytes > 0 {
-		plan.slabBytes = memory.bytes
+		here := divideRank(data, demands, r, of, slab)
+		if r == rank {
+			plan = here
+			for i := range data {
+				data[i].WindowBytes = demands[i].window[r]
+			}
+		}
 	}
 	return plan, nil
+}
+
+// demands counts what the data sets take on each rank.
+func (o *cacheOptions) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
+	demands := make([]demand, len(data))
+	for i, d := range data {
+		owned, window, largest := make([]int64, ranks), make([]int64, ranks), int64(0)
+		for id := range scheduler.SampleID(d.Samples) {
+			size := mpicache.Footprint(d.Size(id))
+			largest = max(largest, size)
+			owned[scheduler.Owner(id, ranks)] += size
+		}
+		for r := range ranks {
+			var err error
+			if window[r], err = o.windowBytes(owned[r], largest); err != nil {
+				return nil, err
+			}
+		}
+		demands[i] = demand{owned, window}
+	}
+	return demands, nil
+}
+
+// wants is the memory in which a rank keeps all that it owns.
+func wants(demands []demand, rank int) int64 {
+	bytes := int64(0)
+	for _, d := range demands {
+		bytes += d.owned[rank] + d.window[rank]
+	}
+	return bytes
+}
+
+// withSlack is the slab that holds so many bytes of cache and window.
+func withSlack(bytes int64) int64 { return bytes + bytes/slackShare }
+
+// divideRank sets the PartitionBytes of a rank, whose windows become smaller where the slab is: a share of what the rank owns, or its part
+// of a slab.
+func divideRank(data []mpicache.DataSet, demands []demand, rank int, share float64, slab int64) memoryPlan {
+	var plan memoryPlan
+	total := int64(0)
+	for _, d := range demands {
+		total += d.owned[rank]
+	}
+	for i, d := range demands {
+		if data[i].PartitionBytes == nil {
+			data[i].PartitionBytes = make([]int64, len(d.owned))
+		}
+		cache := int64(share * float64(d.owned[rank]))
+		if slab > 0 {
+			part := int64(float64(slab) * float64(d.owned[rank]) / float64(max(total, 1)))
+			part -= part / slackShare
+			d.window[rank] = min(d.window[rank], part/2)
+			cache = part - d.window[rank]
+		}
+		data[i].PartitionBytes[rank] = cache
+		plan.cacheBytes += cache
+		plan.windowBytes += d.window[rank]
+	}
+	plan.slabBytes = withSlack(plan.cacheBytes + plan.windowBytes)
+	if slab > 0 {
+		plan.slabBytes = slab
+	}
+	return plan
 }
 
 // windowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds. A batch that is
@@ -87,7 +139,8 @@ func (o *cacheOptions) windowBytes(owned, largest int64) (int64, error) {
 // check compares the slabs of all ranks here with what the machine gives.
 func (m memoryPlan) check(ranksHere int) error {
 	need := m.slabBytes * int64(ranksHere)
-	have, from := memoryAvailable()
+	memory := memoryAvailable()
+	have, from := memory.FreeBytes, memory.Limit
 	if shm, ok := sharedMemoryFree(); ok && shm < have {
 		have, from = shm, "what /dev/shm holds"
 	}

@@ -44,8 +44,9 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newVersionCommand(),
-		newNodeTrainerCommand(), newNodeEndCommand())
+	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newReportCommand(), newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
+		newJoinCommand(), newEndCommand(), newDoctorMPICommand())
+	completeFlags(root)
 	return root
 }
 

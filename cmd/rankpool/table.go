@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,25 +9,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+
+	"rankpool/cmd/rankpool/internal/runlog"
 )
 
 // An epochRow is one "epoch" event of the run log.
-type epochRow struct {
-	Event         string             `json:"event"`
-	Data          string             `json:"data"`
-	Epoch         int                `json:"epoch"`
-	Draws         int64              `json:"draws"`
-	HitsLocal     int64              `json:"hits_local"`
-	HitsRemote    int64              `json:"hits_remote"`
-	StorageReads  int64              `json:"storage_reads"`
-	StorageBytes  int64              `json:"storage_bytes"`
-	Substituted   int64              `json:"substituted"`
-	TierHits      int64              `json:"tier_hits"`
-	FallbackReads int64              `json:"fallback_reads"`
-	StallSeconds  float64            `json:"stall_seconds"`
-	Seconds       float64            `json:"seconds"`
-	Metrics       map[string]float64 `json:"metrics"`
-}
+type epochRow = runlog.Epoch
 
 // readEpochs reads the epochs that a run log says since byte offset of the file (0 when the file has become
 // shorter). An epoch that is there twice, because the cache was restarted in it, counts with its last event.
@@ -49,26 +34,18 @@ func readEpochs(path string, offset int64) ([]epochRow, error) {
 
 func parseEpochs(log io.Reader) ([]epochRow, error) {
 	var rows []epochRow
-	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadBytes('\n')
-		var row epochRow
-		// A rank that was killed may have left half a line: it is no event.
-		if json.Unmarshal(line, &row) == nil && row.Event == "epoch" {
-			same := func(r epochRow) bool { return r.Data == row.Data && r.Epoch == row.Epoch }
-			if at := slices.IndexFunc(rows, same); at >= 0 {
-				rows[at] = row
-			} else {
-				rows = append(rows, row)
-			}
+	_, err := runlog.Read(log, func(e runlog.Event) {
+		if e.Name != "epoch" {
+			return
 		}
-		if err == io.EOF {
-			return rows, nil
+		same := func(r epochRow) bool { return r.Data == e.Epoch.Data && r.Epoch == e.Epoch.Epoch }
+		if at := slices.IndexFunc(rows, same); at >= 0 {
+			rows[at] = *e.Epoch
+		} else {
+			rows = append(rows, *e.Epoch)
 		}
-		if err != nil {
-			return rows, err
-		}
-	}
+	})
+	return rows, err
 }
 
 // printEpochs prints a table of the epochs and a line of totals.
@@ -77,7 +54,7 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 		_, err := fmt.Fprintf(w, "rankpool: no epoch was finished; cache restarts: %d\n", restarts)
 		return err
 	}
-	metrics := metricNames(rows)
+	metrics := runlog.MetricNames(rows)
 	header := []string{"epoch", "draws", "node-local hits", "remote hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds"}
 	named := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data })
 	if named {
@@ -108,7 +85,7 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 		if tiered {
 			cells = append(cells, humanize.Comma(r.TierHits))
 		}
-		fmt.Fprintln(table, strings.Join(append(cells, r.measured(metrics)...), "\t")+"\t")
+		fmt.Fprintln(table, strings.Join(append(cells, measured(r, metrics)...), "\t")+"\t")
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -135,21 +112,7 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 	return err
 }
 
-// metricNames returns what training measured in any epoch, in order of name.
-func metricNames(rows []epochRow) []string {
-	var names []string
-	for _, r := range rows {
-		for name := range r.Metrics {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-func (r epochRow) measured(names []string) []string {
+func measured(r epochRow, names []string) []string {
 	var cells []string
 	for _, name := range names {
 		cell := "-"

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"rankpool/mpicache"
 )
 
 const runLog = `{"event":"start"}
@@ -36,7 +38,7 @@ total: epochs 2, draws 200, hits 75.0 %, storage reads 50 (2.0 KiB), fallback re
 
 func TestEpochTableColumns(t *testing.T) {
 	var out strings.Builder
-	if err := printEpochs(&out, []epochRow{{Data: "a", Substituted: 4}, {Data: "b"}}, 0); err != nil {
+	if err := printEpochs(&out, []epochRow{{Data: "a", Count: mpicache.Count{Substituted: 4}}, {Data: "b"}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	header, _, _ := strings.Cut(out.String(), "\n")
@@ -44,7 +46,7 @@ func TestEpochTableColumns(t *testing.T) {
 		t.Errorf("header %q", header)
 	}
 	out.Reset()
-	if err := printEpochs(&out, []epochRow{{TierHits: 1234, HitsLocal: 2000}, {}}, 0); err != nil {
+	if err := printEpochs(&out, []epochRow{{Count: mpicache.Count{TierHits: 1234, HitsLocal: 2000}}, {}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -11,14 +12,14 @@ import (
 	"rankpool/staging/tier"
 )
 
-// A tierPlace is where each rank keeps what leaves its memory, and how much of it.
+// A tierPlace is where each rank keeps what leaves its memory, autoScratch for the node's scratch folder, and how much of it.
 type tierPlace struct {
 	dir  string
 	size memorySize
 }
 
-// parseTier reads "/nvme:800GiB" (a size of each node) or "/nvme:30%" (a share of the data over all nodes). The folder may have colons in
-// its name. "" is no tier.
+// parseTier reads "/nvme:800GiB" (a size of each node), "/nvme:30%" (a share of the data over all nodes) or "auto:800GiB" (in the node's
+// scratch folder; a folder of that name is "./auto"). The folder may have colons in its name. "" is no tier.
 func parseTier(text string) (tierPlace, error) {
 	if text == "" {
 		return tierPlace{}, nil
@@ -40,7 +41,7 @@ func (o *cacheOptions) checkTier() error {
 	if err != nil {
 		return usagef("--tier: %w", err)
 	}
-	if place.dir == "" {
+	if place.dir == "" || place.dir == autoScratch {
 		return nil
 	}
 	abs, err := filepath.Abs(place.dir)
@@ -58,7 +59,17 @@ func (r *rankProcess) openTiers(data []mpicache.DataSet, log *slog.Logger) error
 	if err != nil || place.dir == "" {
 		return err
 	}
-	place.divide(data, r.transport.Size())
+	place.divide(data, r.transport.Size()) // on all ranks alike, also on one without a folder
+	rule := "as asked"
+	if place.dir == autoScratch {
+		if place.dir, rule, err = findScratch(); err != nil {
+			log.Warn("there is no tier on this node; training goes on without it", "error", err)
+			return nil
+		}
+		if r.transport.Rank() == 0 {
+			fmt.Fprintf(os.Stderr, "rankpool: tier auto: %s (%s)\n", place.dir, rule)
+		}
+	}
 	for i := range data {
 		d := &data[i]
 		bytes := d.TierBytes[r.transport.Rank()]
@@ -72,7 +83,7 @@ func (r *rankProcess) openTiers(data []mpicache.DataSet, log *slog.Logger) error
 		}
 		r.disks = append(r.disks, disk)
 		d.Tier = disk
-		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "size", size(bytes), "blocks", size(d.TierBlockBytes))
+		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size", size(bytes), "blocks", size(d.TierBlockBytes))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ func TestParseTier(t *testing.T) {
 		"":                     {},
 		"/nvme:800GiB":         {"/nvme", memorySize{bytes: 800 << 30}},
 		"scratch:30%":          {"scratch", memorySize{share: 0.3, isShare: true}},
+		"auto:30%":             {"auto", memorySize{share: 0.3, isShare: true}},
 		"/of:job:7 /x:1000000": {"/of:job:7 /x", memorySize{bytes: 1e6}},
 	} {
 		if got, err := parseTier(text); err != nil || got != want {
@@ -34,6 +35,12 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 	}
 	if err := o.checkTier(); err != nil || o.tier != dir+"/a/b:30%" {
 		t.Errorf("checked again: %q, %v", o.tier, err)
+	}
+	for tier, want := range map[string]string{"auto:30%": "auto:30%", "./auto:30%": dir + "/auto:30%"} {
+		o.tier = tier
+		if err := o.checkTier(); err != nil || o.tier != want {
+			t.Errorf("%q became %q, %v, want %q", tier, o.tier, err, want)
+		}
 	}
 }
 

@@ -55,6 +55,9 @@ func findPlace(getenv func(string) string) place {
 	return place{}
 }
 
+// bySrun reports whether the tasks are those of a step of Slurm.
+func (p place) bySrun() bool { return p.by == bySrunPMIx || p.by == bySrunPMI2 || p.by == bySrunPlain }
+
 // launchedAs returns how many tasks a launcher started together with this process, and the launcher's name.
 // It is 0 and "" for a process that was started by hand.
 func launchedAs(getenv func(string) string) (tasks int, by string) {
@@ -72,23 +75,35 @@ func checkWorld(tasks int, by string, mpiSize int, built bool) error {
 	return worldError(tasks, by, mpiSize, flavour)
 }
 
+// worldError is checkWorld for the binary of a flavour, "" for one that is built without MPI.
 func worldError(tasks int, by string, mpiSize int, flavour string) error {
 	if tasks <= 1 || tasks == mpiSize {
 		return nil
 	}
 	wrong := fmt.Sprintf("%s started %d tasks, but MPI sees %d", by, tasks, mpiSize)
-	openMPI, mpich := flavour == flavourOpenMPI, flavour == flavourMPICH
-	switch {
-	case flavour == "":
+	if flavour == "" {
 		return fmt.Errorf("%s started %d tasks, but this rankpool is built without MPI: build it with \"make build\" where mpicc is installed", by, tasks)
-	case mpich && by == byOpenMPI:
-		return fmt.Errorf("%s: this rankpool is built with MPICH, so start it with MPICH's mpirun or build it with MPICC=mpicc.openmpi", wrong)
-	case openMPI && by == byMPICH:
-		return fmt.Errorf("%s: this rankpool is built with Open MPI, so start it with Open MPI's mpirun or build it with MPICC=mpicc.mpich", wrong)
-	case mpich && by != byMPICH && by != bySrunPMI2:
-		return fmt.Errorf("%s: this rankpool is built with MPICH, so start it with \"srun --mpi=pmi2\"", wrong)
-	case openMPI && by != byOpenMPI && by != bySrunPMIx:
-		return fmt.Errorf("%s: this rankpool is built with Open MPI, so start it with \"srun --mpi=pmix\"", wrong)
+	}
+	if remedy := launcherOf(flavour, by); remedy != "" {
+		return fmt.Errorf("%s: %s", wrong, remedy)
 	}
 	return fmt.Errorf("%s: the launcher and the MPI library of this rankpool (%s) do not fit", wrong, flavour)
+}
+
+// launcherOf says how to launch a rankpool of a flavour that was launched in a way that does not fit; "" where it may.
+//
+// Source: as for slurmMPI.
+func launcherOf(flavour, by string) string {
+	openMPI, mpich := flavour == flavourOpenMPI, flavour == flavourMPICH
+	switch {
+	case mpich && by == byOpenMPI:
+		return "this rankpool is built with MPICH, so start it with MPICH's mpirun or build it with MPICC=mpicc.openmpi"
+	case openMPI && by == byMPICH:
+		return "this rankpool is built with Open MPI, so start it with Open MPI's mpirun or build it with MPICC=mpicc.mpich"
+	case mpich && by != byMPICH && by != bySrunPMI2:
+		return "this rankpool is built with MPICH, so start it with \"srun --mpi=pmi2\""
+	case openMPI && by != byOpenMPI && by != bySrunPMIx:
+		return "this rankpool is built with Open MPI, so start it with \"srun --mpi=pmix\""
+	}
+	return ""
 }

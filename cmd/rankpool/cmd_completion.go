@@ -1,0 +1,65 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+const aboutCompletion = `completion prints a script that has the shell complete rankpool's commands and flags, and the values of flags that
+know theirs, when Tab is pressed.
+
+  bash   rankpool completion bash > ~/.local/share/bash-completion/completions/rankpool
+         (needs the package bash-completion; a new shell reads it)
+  zsh    rankpool completion zsh > "${fpath[1]}/_rankpool"
+         (needs "autoload -U compinit; compinit" in ~/.zshrc)
+  fish   rankpool completion fish > ~/.config/fish/completions/rankpool.fish
+
+"make install" puts all three where the shells look for them.`
+
+// newCompletionCommand stands in the place of cobra's own command, whose help fills a screen for each shell.
+func newCompletionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "completion bash|zsh|fish",
+		Short:     "Print a script that completes rankpool's commands and flags",
+		Long:      aboutCompletion,
+		Example:   "  source <(rankpool completion bash)   # for this shell only",
+		Args:      exactly(1, "one shell"),
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, out := cmd.Root(), cmd.OutOrStdout()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			}
+			return usagef("there is no completion for %q: bash, zsh and fish are known", args[0])
+		},
+	}
+}
+
+// completeFlags tells the shell which values flags take, for all commands that have a flag of the name.
+func completeFlags(root *cobra.Command) {
+	var ranked []string // systems that ranks can run
+	for _, s := range systems.All() {
+		if s.NewPolicy != nil {
+			ranked = append(ranked, s.Name)
+		}
+	}
+	values := map[string][]string{
+		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(), "sampler": scheduler.SamplerNames(),
+		"assign": assignments, "memory": {"auto", "20%", "64GiB"}, "links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
+	}
+	for _, cmd := range root.Commands() {
+		for name, list := range values {
+			if cmd.Flags().Lookup(name) != nil {
+				// The error would say that the flag is not there, or has its values already.
+				_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+// aboutEnvironment is a section of rankpool(1).
+const aboutEnvironment = `
+
+# ENVIRONMENT
+
+Read, and, where it says so, set for the training command:
+
+**RANKPOOL_SESSION**
+:   The session folder of the cache on this node, where "stage --mode pool", "top" and the client find the ranks. Set by "run".
+
+**RANKPOOL_SOCKET**
+:   The door of this trainer's rank. Set by "run"; the Python client takes it before RANKPOOL_SESSION.
+
+**RANKPOOL_PYTHON**
+:   "no" keeps PYTHONPATH as it is; otherwise "run" puts the Python client that belongs to it in front.
+
+**RANKPOOL_PLAN_TIMEOUT**
+:   Seconds that the Python client waits for the plan of an epoch while the cache is away (600).
+
+**MASTER_ADDR**, **MASTER_PORT**
+:   Kept when they are set; otherwise set by "run", as are **RANK**, **WORLD_SIZE**, **LOCAL_RANK**, **LOCAL_WORLD_SIZE** and
+    **OMP_NUM_THREADS**.
+
+**SLURM_***
+:   The job, its nodes, tasks, memory, GPUs and end, as Slurm describes them.
+
+**XDG_CACHE_HOME**
+:   Where the manifests of folders that were walked before are kept (~/.cache).
+`
+
+// newDocsCommand is for those who package rankpool: "make install" calls it.
+func newDocsCommand() *cobra.Command {
+	docs := &cobra.Command{Use: "docs", Short: "Write the manual", Hidden: true}
+	docs.AddCommand(&cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the man pages of all commands into a folder",
+		Args:  exactly(1, "one folder"),
+		RunE:  func(_ *cobra.Command, args []string) error { return writeManPages(args[0]) },
+	})
+	return docs
+}
+
+// writeManPages writes rankpool.1 and one page for each command that help lists. The pages depend on nothing but the
+// commands and the version: no date is in them.
+func writeManPages(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	root := newRootCommand() // one of its own, because its texts are changed
+	pages := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			pages = append(pages, c)
+		}
+	}
+	for _, c := range pages {
+		c.Long = markdown(c.Long)
+	}
+	root.Long += aboutEnvironment
+	for _, c := range pages {
+		page, err := manPage(c)
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
+		if err := os.WriteFile(filepath.Join(dir, name), page, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manPage returns a command's page in roff.
+func manPage(c *cobra.Command) ([]byte, error) {
+	c.DisableAutoGenTag = true // it has the date
+	c.InitDefaultHelpFlag()
+	c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = escapeMarkdown(f.Usage) })
+	header := &doc.GenManHeader{Section: "1", Source: "rankpool " + version, Manual: "rankpool", Date: &time.Time{}}
+	var page bytes.Buffer
+	if err := doc.GenMan(c, header, &page); err != nil {
+		return nil, fmt.Errorf("man page of %s: %w", c.CommandPath(), err)
+	}
+	return bytes.Replace(page.Bytes(), []byte(`"Jan 0001"`), []byte(`""`), 1), nil
+}
+
+// markdown turns the text of a help into markdown: indented lines are kept as they are, and the table of exit codes
+// gets a heading.
+func markdown(help string) string {
+	var out strings.Builder
+	verbatim := false
+	for line := range strings.Lines(help) {
+		line = strings.TrimRight(line, "\n")
+		if title, found := strings.CutPrefix(line, "Exit codes"); found && strings.HasSuffix(title, ":") {
+			line = "# EXIT STATUS"
+			if title != ":" {
+				line += "\n\nExit codes" + escapeMarkdown(title)
+			}
+		} else if indented := strings.HasPrefix(line, "  "); indented || verbatim && line == "" {
+			if !verbatim {
+				out.WriteString("\n")
+			}
+			verbatim = true
+			line = "    " + strings.TrimPrefix(line, "  ")
+		} else {
+			if verbatim {
+				out.WriteString("\n")
+			}
+			verbatim = false
+			line = escapeMarkdown(line)
+		}
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return out.String()
+}
+
+var meansMore = regexp.MustCompile("[\\\\`*_<>\\[\\]{}~&|#]")
+
+// escapeMarkdown keeps characters that markdown would take for marks.
+func escapeMarkdown(text string) string { return meansMore.ReplaceAllString(text, `\$0`) }

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rankpool/cmd/rankpool/internal/doctor"
+	"rankpool/mpicache"
+	"rankpool/nvml"
+	"rankpool/slurm"
+)
+
+const aboutDoctor = `Doctor checks whether this node, or every node of an allocation, is fit for rankpool and training: MPI and its
+launcher, the ways between ranks, Slurm, limits, memory, file systems, GPUs and Python. Each line says good, warning
+or bad, what was found, and below it what to do. It changes nothing.
+
+Started as one rank a node it checks all nodes, and rank 0 prints one list: what is the same on all nodes is one line.`
+
+const doctorExits = `Exit codes:
+  0      all good, or warnings only
+  1      something is bad; with --strict a warning too
+  2      wrong usage
+  128+n  ended by signal n`
+
+// doctorOptions are the flags of doctor.
+type doctorOptions struct {
+	data       []string
+	memory     string
+	python     string
+	runtimeDir string
+	only       []string
+	json       bool
+	strict     bool
+	list       bool
+	quiet      bool
+
+	memoryBytes int64
+	checks      []doctor.Check
+}
+
+func newDoctorCommand() *cobra.Command {
+	var o doctorOptions
+	cmd := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Check a node or an allocation, and say what to do",
+		Long:  aboutDoctor + "\n\n" + doctorExits,
+		Example: "  rankpool doctor --data /lustre/imagenet/train --memory 64GiB\n" +
+			"  srun --mpi=pmix --ntasks-per-node=1 rankpool doctor --data /lustre/imagenet/train",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at := findPlace(os.Getenv)
+			err := o.check()
+			switch {
+			case err != nil && at.task > 0: // the first task says it
+				return &statusError{code: exitCode(err)}
+			case err != nil:
+				return err
+			case o.list && at.task > 0:
+				return nil
+			case o.list:
+				return listChecks(cmd.OutOrStdout(), o.checks)
+			}
+			return o.examine(cmd, at)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.data, "data", nil, "data set to look at: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringVar(&o.memory, "memory", "", "size of each node that \"run\" will be given (64GiB): is there room for it?")
+	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sessions, as \"run\" will be given it (default: /dev/shm, $TMPDIR or /tmp)")
+	flags.StringSliceVar(&o.only, "only", nil, "make only these checks, see --list")
+	flags.BoolVar(&o.list, "list", false, "list the checks, and make none")
+	flags.BoolVar(&o.json, "json", false, "print a list of {check, status, detail, advice}, and node where there are several")
+	flags.BoolVar(&o.strict, "strict", false, "a warning counts as bad for the exit code")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+	return cmd
+}
+
+func (o *doctorOptions) check() (err error) {
+	if o.memory != "" {
+		memory, err := parseMemory(o.memory)
+		if err != nil {
+			return usagef("--memory: %w", err)
+		}
+		o.memoryBytes = memory.bytes // 0 for a share: what that is in bytes is known when the data is indexed
+	}
+	o.checks, err = doctor.Select(o.only, o.list || len(o.data) > 0)
+	if err != nil {
+		return usagef("--only: %w", err)
+	}
+	return nil
+}
+
+func listChecks(w io.Writer, checks []doctor.Check) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range checks {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Name, c.Scope, c.About)
+	}
+	return table.Flush()
+}
+
+// examine makes the checks, with the other ranks where there are any.
+func (o *doctorOptions) examine(cmd *cobra.Command, at place) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	env := o.environment(at)
+	transport := joinDoctors(env, at)
+	alone := transport == nil || transport.Size() == 1
+	if alone && at.task > 0 { // the first task says what is wrong
+		return &statusError{code: exitError}
+	}
+	if transport != nil {
+		env.Rank = transport.Rank()
+		defer func() { _ = transport.Close() }() // a rank that has not closed too is gone, which was told
+	}
+	defer o.handOutClient(env)()
+	if alone {
+		show := newDoctorProgress(os.Stderr, o.quiet, len(o.checks))
+		found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: show.update})
+		show.end()
+		switch {
+		case err != nil:
+			return err
+		case !slices.ContainsFunc(o.checks, func(c doctor.Check) bool { return c.Scope != doctor.Between }):
+			return usagef("--only: these checks are between ranks, and this is one rank: start one a node with srun or mpirun")
+		}
+		return o.conclude(cmd, doctor.Combine([]doctor.Report{{Findings: found}}))
+	}
+	group := doctor.Join(transport, doctor.GroupOptions{Host: hostName(env.Job)})
+	defer group.Close()
+	if transport.Rank() != 0 {
+		return o.assist(ctx, group, env)
+	}
+	return o.preside(ctx, cmd, group, env)
+}
+
+// assist is a rank other than 0: it checks its node, reports, and answers until rank 0 has all.
+func (o *doctorOptions) assist(ctx context.Context, group *doctor.Group, env *doctor.Env) error {
+	found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: func(check string, _ int, _ time.Duration) { group.Checking(check) }})
+	if err != nil {
+		return err
+	}
+	group.Report(found)
+	if err := group.AwaitEnd(ctx); err != nil {
+		return fmt.Errorf("rank %d: %w", env.Rank, err)
+	}
+	return nil
+}
+
+// preside is rank 0.
+func (o *doctorOptions) preside(ctx context.Context, cmd *cobra.Command, group *doctor.Group, env *doctor.Env) error {
+	defer group.End()
+	show := newDoctorProgress(os.Stderr, o.quiet, len(o.checks))
+	defer show.end()
+	found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: show.update})
+	if err != nil {
+		return err
+	}
+	show.say("waiting for the other ranks")
+	world := doctor.World{Job: env.Job}
+	if world.Reports, world.Lost, err = group.Gather(ctx, found); err != nil {
+		return err
+	}
+	if o.makes("clock") {
+		world.Offsets = group.Clocks(ctx)
+	}
+	if o.makes("ping") || o.makes("bandwidth") {
+		world.Ways = group.Measure(ctx, func(round, rounds int) {
+			show.say(fmt.Sprintf("measuring ways between ranks, %d of %d", round+1, rounds))
+		})
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	show.end()
+	world.Reports[0].Findings = append(world.Reports[0].Findings, world.Findings(o.checks)...)
+	return o.conclude(cmd, doctor.Combine(world.Reports))
+}
+
+func (o *doctorOptions) makes(check string) bool {
+	return slices.ContainsFunc(o.checks, func(c doctor.Check) bool { return c.Name == check })
+}
+
+// conclude prints the list, and makes the exit code of it.
+func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) error {
+	print := doctor.Print
+	if o.json {
+		print = doctor.PrintJSON
+	}
+	if err := print(cmd.OutOrStdout(), findings); err != nil {
+		return err
+	}
+	if worst := doctor.Worst(findings); worst == doctor.Bad || o.strict && worst == doctor.Warning {
+		return &statusError{code: exitError}
+	}
+	return nil
+}
+
+// environment is what is known before MPI is started.
+func (o *doctorOptions) environment(at place) *doctor.Env {
+	job, flavour := slurm.Detect(os.Getenv), mpicache.MPIFlavour()
+	env := &doctor.Env{
+		Machine: &doctor.System{}, Job: job, MemoryBytes: o.memoryBytes, Now: time.Now, GPUs: gpuNames, Version: version,
+		MPI: doctor.MPI{
+			Library: mpicache.MPILibrary(), Flavour: flavour,
+			Mpirun: func() (string, error) { return findMPIRun(flavour, "") },
+		},
+		Launch: doctor.Launch{Tasks: at.tasks, By: at.by, LocalTasks: at.localTasks, SrunMPI: slurmMPI(flavour)},
+		Python: doctor.Python{Command: o.python, Given: o.python != ""},
+	}
+	if at.tasks == 0 && flavour != "" {
+		env.MPI.Probe = probeMPI
+	}
+	if !env.Python.Given {
+		env.Python.Command = "python3"
+	}
+	for _, flag := range o.data {
+		sets, err := resolveData([]string{flag})
+		if err != nil { // a check says it
+			if m := namedData.FindStringSubmatch(flag); m != nil {
+				flag = m[2]
+			}
+			if abs, err := filepath.Abs(flag); err == nil {
+				flag = abs
+			}
+			env.Data = append(env.Data, flag)
+		}
+		for _, set := range sets {
+			env.Data = append(env.Data, set.path)
+		}
+	}
+	base, err := runtimeBase(o.runtimeDir)
+	form := formLocal
+	if job.InJob() {
+		form = formSlurm
+	}
+	longest := rankFolder(filepath.Join(base, sessionName(form, os.Getuid(), job, 1<<22)), max(9, at.tasks-1)) // a pid has at most 22 bits
+	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, doorName), Failure: err}
+	return env
+}
+
+// hostName is the node's name in Slurm's lists, else the machine's.
+func hostName(job slurm.Job) string {
+	if job.InStep() && job.NodeName != "" {
+		return job.NodeName
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return host
+}
+
+// handOutClient writes the Python client for check "python" as "run" does, and returns what removes it.
+func (o *doctorOptions) handOutClient(env *doctor.Env) (remove func()) {
+	remove = func() {}
+	if !o.makes("python") || env.Runtime.Failure != nil {
+		return remove
+	}
+	dir, err := os.MkdirTemp(env.Runtime.Base, fmt.Sprintf(".rankpool-%d-pid%d-", os.Getuid(), os.Getpid()))
+	if err != nil {
+		env.Python.Failure = fmt.Errorf("the Python client cannot be extracted: %w", err)
+		return remove
+	}
+	env.Python.Path, env.Python.Failure = extractClient(dir, os.Getenv)
+	return func() { _ = os.RemoveAll(dir) } // the next run removes what is left
+}
+
+// gpuNames asks NVIDIA's library for the GPUs that this process sees.
+func gpuNames() ([]string, error) {
+	library, err := nvml.Open("")
+	if err != nil {
+		return nil, err
+	}
+	defer library.Close() //nolint:errcheck // it was only asked
+	n, err := library.Count()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var failed error
+	for i := range n {
+		device, err := library.Device(i)
+		if errors.Is(err, nvml.ErrNotAvailable) { // another job's
+			continue
+		}
+		name := ""
+		if err == nil {
+			name, err = device.Name()
+		}
+		if failed = errors.Join(failed, err); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names, failed
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"rankpool/slurm"
+)
+
+// doorPatience is how long a task of the training step waits for its node's rank before it begins without it: the
+// client reads storage until the rank comes.
+const doorPatience = time.Minute
+
+// newJoinCommand is what srun starts once a trainer, by hand or for "rankpool run": it becomes the training command.
+func newJoinCommand() *cobra.Command {
+	var session string
+	cmd := &cobra.Command{
+		Use:   "join [--session DIR] -- COMMAND…",
+		Short: "Be one task of a training step beside the cache that \"serve\" started",
+		Long: `join waits until this node's rank of the cache is ready, and becomes the training command. It sets what "rankpool run" sets:
+RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as Slurm numbers the tasks, RANKPOOL_SESSION and
+RANKPOOL_SOCKET, PYTHONPATH, and for torchrun, where a node has one task, PET_NNODES, PET_NODE_RANK and the rendezvous.`,
+		Example: `  srun --overlap --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
+  srun --overlap rankpool join -- python train.py
+  srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
+		RunE: func(_ *cobra.Command, args []string) error { return join(session, args) },
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&session, "session", "", "folder of the run on this node (default: by job, in /dev/shm)")
+	return cmd
+}
+
+// join becomes the training command argv; it returns only when that fails.
+func join(session string, argv []string) (err error) {
+	if len(argv) == 0 {
+		return usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
+	}
+	job := slurm.Detect(os.Getenv)
+	if session == "" {
+		if session, err = ownJobSession(job, "join"); err != nil {
+			return err
+		}
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return fmt.Errorf("the training command cannot be started: %w", err)
+	}
+	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs()))
+	folder, ready := awaitRank(session, job, allocatedNodes(os.Getenv), doorPatience)
+	if !ready {
+		fmt.Fprintf(os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage until it is\n", job.NodeID, doorPatience)
+	}
+	if err := os.MkdirAll(session, 0o700); err != nil {
+		return err
+	}
+	holdSession(session)
+	client, err := extractClient(session, os.Getenv)
+	if err != nil {
+		return err
+	}
+	return unix.Exec(path, argv, joinEnv(os.Environ(), job, session, folder, client))
+}
+
+// ownJobSession returns the session folder of the job that this process is in.
+func ownJobSession(job slurm.Job, verb string) (string, error) {
+	if !job.InJob() {
+		return "", usagef("%s outside Slurm needs --session DIR, the folder that serve was given", verb)
+	}
+	return jobSession(job)
+}
+
+// joinEnv returns the environment of one task of the training step. torchrun gives its children a RANK of
+// their own; a plain "python train.py" a task is a trainer itself.
+func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
+	at := findPlace(lookup(env))
+	s := seat{rank: at.task, world: max(1, at.tasks), localRank: at.localTask, localWorld: max(1, at.localTasks)}
+	s.host, s.port = firstHost(at, job, lookup(env)), agreedPort(job.JobID)
+	env = trainerEnv(env, s, dir, folder, client)
+	if s.localWorld > 1 {
+		return env
+	}
+	return withTorchrun(env, job.JobID, job.Nodes, job.NodeID)
+}
+
+// withTorchrun adds the defaults of torchrun's options for several nodes, of which each has one task.
+//
+// Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so all others.
+func withTorchrun(env []string, job string, nodes, node int) []string {
+	get := lookup(env)
+	if nodes < 2 || get("PET_NNODES") != "" {
+		return env
+	}
+	return withEnv(env, map[string]string{
+		"PET_NNODES":        strconv.Itoa(nodes),
+		"PET_NODE_RANK":     strconv.Itoa(node),
+		"PET_RDZV_ID":       "rankpool" + job,
+		"PET_RDZV_BACKEND":  "c10d",
+		"PET_RDZV_ENDPOINT": get("MASTER_ADDR") + ":" + get("MASTER_PORT"),
+	})
+}
+
+// awaitRank waits until this node's rank accepts, and returns its folder and whether it does. A step on all nodes of the allocation has
+// the ranks' order; of one on fewer nodes only the folder that is there tells.
+func awaitRank(session string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
+	folder = rankFolder(session, max(0, job.NodeID))
+	for end := time.Now().Add(patience); !isReady(folder); time.Sleep(pollEvery) {
+		here := slices.DeleteFunc(rankFolders(session), func(folder string) bool { return !isReady(folder) })
+		if job.Nodes < nodes && len(here) == 1 {
+			return here[0], true
+		}
+		if time.Now().After(end) {
+			return folder, false
+		}
+	}
+	return folder, true
+}
+
+// holdSession keeps the session folder from being taken for a stale one as long as this process, or what it
+// becomes by exec, lives. On the launcher's node the launcher's lock does that, and this one fails.
+func holdSession(dir string) {
+	fd, err := unix.Open(filepath.Join(dir, lockName), unix.O_CREAT|unix.O_RDWR, 0o600) // without O_CLOEXEC, on purpose
+	if err == nil {
+		_ = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
+	}
+}

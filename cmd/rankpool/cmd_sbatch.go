@@ -1,0 +1,199 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/batchscript"
+	"rankpool/mpicache"
+)
+
+const aboutSbatch = `sbatch prints a batch script of Slurm that runs a training command under "rankpool run": ready to submit, with a
+comment wherever the reason for a line is not plain.
+
+  rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet -o train.sh -- python train.py
+  sbatch train.sh
+
+srun starts one training process for each GPU; a command that begins with torchrun, accelerate or deepspeed starts
+them itself, and runs once a node. torchrun is told where the nodes meet, unless it has --nnodes. The words of the
+command reach it as they are: variables in it are not replaced by the batch shell.
+
+With --requeue the job goes on in a new one after its time limit or a preemption: training gets SIGUSR1 in time to
+write its checkpoint, and Slurm starts the script again.
+
+With --check SCRIPT it reads a script that is there (-: standard input) and tells what will go wrong, a line each:
+a cache that keeps training waiting, an MPI that does not start, a signal that nobody handles, files that are lost.
+It asks no Slurm, and knows the data only as this machine sees it.
+
+Exit codes of --check:
+  0  nothing was found
+  1  warnings
+  2  the script cannot be read`
+
+// sbatchOptions are the flags of sbatch.
+type sbatchOptions struct {
+	batchscript.Options
+	cpusPerGPU int
+	output     string
+	check      string
+	json       bool
+}
+
+func newSbatchCommand() *cobra.Command {
+	var o sbatchOptions
+	cmd := &cobra.Command{
+		Use:   "sbatch {--data DIR [flags] -- COMMAND… | --check SCRIPT}",
+		Short: "Write a batch script of Slurm, or check one",
+		Long:  aboutSbatch,
+		Example: "  rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet --requeue -- python train.py | sbatch\n" +
+			"  rankpool sbatch --check train.sh",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("check") {
+				return o.runCheck(cmd, args)
+			}
+			o.Command = args
+			return o.write(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.IntVarP(&o.Nodes, "nodes", "N", 1, "nodes of the job")
+	flags.IntVar(&o.GPUsPerNode, "gpus-per-node", 0, "GPUs of each node")
+	flags.IntVar(&o.cpusPerGPU, "cpus-per-gpu", 8, "CPU cores for each GPU")
+	flags.IntVarP(&o.CPUsPerTask, "cpus-per-task", "c", 0, "CPU cores of each task of srun, instead of --cpus-per-gpu")
+	flags.StringArrayVar(&o.Data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringVar(&o.Memory, "memory", "auto", "memory for samples, as \"rankpool run --memory\" has it")
+	flags.StringVar(&o.Mem, "mem", "0", "memory of the job on each node, as Slurm has it (400G); 0: all of the node's")
+	flags.StringVarP(&o.Time, "time", "t", "04:00:00", "time limit of the job: minutes, HH:MM:SS or D-HH:MM:SS")
+	flags.BoolVar(&o.Requeue, "requeue", false, "go on in a new job after the time limit or a preemption")
+	flags.IntVar(&o.SignalSeconds, "signal-seconds", 120, "with --requeue: how long before the end training is told")
+	flags.StringVarP(&o.Partition, "partition", "p", "", "partition of the cluster")
+	flags.StringVarP(&o.Account, "account", "A", "", "account that pays")
+	flags.StringVarP(&o.JobName, "job-name", "J", "", "name of the job")
+	flags.StringVarP(&o.Array, "array", "a", "", "tasks of a job array: 0-9, or 0-9%2 for two at a time")
+	flags.StringArrayVar(&o.Modules, "module", nil, "environment module to load; may be given several times")
+	flags.StringVarP(&o.output, "output", "o", "", "write the script to this file")
+	flags.StringVar(&o.check, "check", "", "read this script (-: standard input) and tell what will go wrong")
+	flags.BoolVar(&o.json, "json", false, "with --check: print the warnings as a JSON list of {line, check, warning, advice}")
+	return cmd
+}
+
+// write writes the script, and what --check would say of it to stderr.
+func (o *sbatchOptions) write(cmd *cobra.Command) error {
+	switch {
+	case len(o.Command) == 0:
+		return usagef("which training command? give it after --, as in: rankpool sbatch --data DIR -- python train.py")
+	case len(o.Data) == 0:
+		return usagef("no data set: name one with --data DIR or --data MANIFEST")
+	case o.json:
+		return usagef("--json prints the warnings of --check")
+	case cmd.Flags().Changed("cpus-per-task") && cmd.Flags().Changed("cpus-per-gpu"):
+		return usagef("--cpus-per-task and --cpus-per-gpu say the same: leave one out")
+	case cmd.Flags().Changed("signal-seconds") && !o.Requeue:
+		return usagef("--signal-seconds is for --requeue: add that")
+	}
+	if _, err := parseMemory(o.Memory); err != nil && o.Memory != "auto" {
+		return usagef("--memory: %w", err)
+	}
+	if o.CPUsPerTask == 0 && o.GPUsPerNode > 0 {
+		o.CPUsPerTask = o.cpusPerGPU * o.GPUsPerNode / o.TasksPerNode()
+	}
+	text, err := batchscript.Generate(o.Options)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	warnings, err := warningsOf(text, cmd.Root())
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(os.Stderr, "rankpool: warning:", sentence(w))
+	}
+	if o.output == "" {
+		_, err = io.WriteString(cmd.OutOrStdout(), text)
+		return err
+	}
+	return os.WriteFile(o.output, []byte(text), 0o666) // less the umask, as a shell's redirection
+}
+
+// runCheck reads a script and prints what will go wrong.
+func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("--check takes one script, and no training command")
+	}
+	text, err := readScript(o.check, cmd.InOrStdin())
+	if err != nil {
+		return usagef("script %s cannot be read: %w", o.check, pathless(err))
+	}
+	warnings, err := warningsOf(text, cmd.Root())
+	if err != nil {
+		return usagef("script %s cannot be read: %w", o.check, err)
+	}
+	out := cmd.OutOrStdout()
+	if o.json {
+		err = json.NewEncoder(out).Encode(append([]batchscript.Warning{}, warnings...)) // [] and not null
+	} else {
+		for _, w := range warnings {
+			if _, err = fmt.Fprintln(out, sentence(w)); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil && len(warnings) > 0 {
+		return &statusError{code: exitError}
+	}
+	return err
+}
+
+// readScript reads a file, or standard input for "-", no further than a script may go.
+func readScript(name string, stdin io.Reader) (string, error) {
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, batchscript.MaxBytes+1))
+	return string(text), err
+}
+
+func sentence(w batchscript.Warning) string {
+	return fmt.Sprintf("line %d: %s; %s", w.Line, w.What, w.Advice)
+}
+
+// warningsOf checks a script as one for this rankpool on this machine.
+func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error) {
+	script, err := batchscript.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return batchscript.Check(script, batchscript.Facts{
+		MPI: slurmMPI(mpicache.MPIFlavour()),
+		Flags: func(subcommand string) *pflag.FlagSet {
+			for _, c := range root.Commands() {
+				if c.Name() == subcommand && !strings.HasPrefix(subcommand, "node-") {
+					c.InitDefaultHelpFlag()
+					return c.Flags()
+				}
+			}
+			return nil
+		},
+		Exists: func(path string) bool {
+			_, err := os.Stat(path)
+			return err == nil
+		},
+		Size: func(memory string) (int64, bool) {
+			bytes, err := parseSize(memory)
+			return bytes, err == nil
+		},
+	}), nil
+}

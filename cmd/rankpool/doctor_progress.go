@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// A doctorProgress shows which check is made: a bar on a terminal, else a line for each that takes long.
+type doctorProgress struct {
+	to    *os.File
+	bar   *progressbar.ProgressBar // nil where to is no terminal
+	quiet bool
+}
+
+func newDoctorProgress(to *os.File, quiet bool, checks int) *doctorProgress {
+	p := &doctorProgress{to: to, quiet: quiet}
+	if !quiet && term.IsTerminal(int(to.Fd())) {
+		p.bar = progressbar.NewOptions(checks+1, progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionClearOnFinish())
+	}
+	return p
+}
+
+// update tells which check is made, and for how long already.
+func (p *doctorProgress) update(check string, index int, passed time.Duration) {
+	switch {
+	case p.quiet:
+	case p.bar != nil:
+		_ = p.bar.Set(index) // a terminal that cannot be written to changes nothing
+		p.bar.Describe("checking " + check)
+	case passed > 0:
+		fmt.Fprintf(p.to, "rankpool: still checking %s, for %.0f s\n", check, passed.Seconds())
+	}
+}
+
+// say tells what is done after the checks of this node.
+func (p *doctorProgress) say(what string) {
+	if p.bar != nil {
+		p.bar.Describe(what)
+	}
+}
+
+// end removes the bar from the terminal.
+func (p *doctorProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
+}

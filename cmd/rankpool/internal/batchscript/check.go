@@ -1,0 +1,137 @@
+package batchscript
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// A Warning is one thing that will go wrong.
+type Warning struct {
+	Line   int    `json:"line"`    // where, from 1
+	Check  string `json:"check"`   // the check's name, one of Checks
+	What   string `json:"warning"` // what is wrong
+	Advice string `json:"advice"`  // what to do
+}
+
+// Facts is what Check has to know besides the script. All fields must be set.
+type Facts struct {
+	MPI    string                                     // how srun starts ranks of this build: pmix or pmi2; none where it has no MPI
+	Flags  func(subcommand string) *pflag.FlagSet     // of rankpool's subcommands; nil: there is no such one
+	Exists func(path string) bool                     // whether a file or folder is there
+	Size   func(memory string) (bytes int64, ok bool) // reads a size as --memory has it; not ok for shares and auto
+}
+
+// A job is what the checks look at.
+type job struct {
+	script   *Script
+	request  request
+	steps    []*step
+	assigned map[string]bool // variables that the script gives a value
+	facts    Facts
+	found    []Warning
+	check    string // the name of the check that runs
+}
+
+// warn keeps a warning of the check that runs.
+func (j *job) warn(line int, what, advice string) {
+	j.found = append(j.found, Warning{max(1, line), j.check, what, advice})
+}
+
+// checks are all checks, by name.
+var checks = []struct {
+	name string
+	run  func(*job)
+}{
+	{"line-ends", (*job).checkLineEnds},
+	{"shebang", (*job).checkShebang},
+	{"late-directive", (*job).checkLateDirectives},
+	{"directive", (*job).checkDirectives},
+	{"directive-variable", (*job).checkDirectiveVariables},
+	{"slurm-variable", (*job).checkVariables},
+	{"time", (*job).checkTime},
+	{"errexit", (*job).checkErrexit},
+	{"flag", (*job).checkFlags},
+	{"mpi", (*job).checkMPI},
+	{"ranks-per-node", (*job).checkRanksPerNode},
+	{"trainers-per-node", (*job).checkTrainersPerNode},
+	{"rendezvous", (*job).checkRendezvous},
+	{"join", (*job).checkJoin},
+	{"overlap", (*job).checkOverlap},
+	{"cache-gpus", (*job).checkCacheGPUs},
+	{"cpus-per-task", (*job).checkCPUs},
+	{"binding", (*job).checkBinding},
+	{"kill-on-bad-exit", (*job).checkKillOnBadExit},
+	{"wait", (*job).checkWait},
+	{"after-exec", (*job).checkAfterExec},
+	{"signal", (*job).checkSignal},
+	{"requeue", (*job).checkRequeue},
+	{"memory", (*job).checkMemory},
+	{"data", (*job).checkData},
+	{"lost-file", (*job).checkLostFiles},
+	{"array-file", (*job).checkArrayFiles},
+}
+
+// Checks returns the names of all checks.
+func Checks() []string {
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Check returns what will go wrong when the script is submitted, in order of the lines. A warning may be wrong where a
+// script does what cannot be told from its text; a script without warnings may still fail.
+func Check(script *Script, facts Facts) []Warning {
+	j := &job{script: script, request: newRequest(script.Directives), facts: facts}
+	j.steps = findSteps(script.Commands, facts)
+	j.assigned = assignedVariables(script.Commands)
+	for _, c := range checks {
+		j.check = c.name
+		c.run(j)
+	}
+	slices.SortStableFunc(j.found, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
+	return j.found
+}
+
+// assignedVariables returns the names of the variables that commands give a value.
+func assignedVariables(commands []Command) map[string]bool {
+	names := map[string]bool{}
+	for _, c := range commands {
+		words := c.Env
+		if len(c.Words) > 0 && (c.Words[0] == "export" || c.Words[0] == "declare") {
+			words = slices.Concat(words, c.Words[1:])
+		}
+		for _, word := range words {
+			if name, _, found := strings.Cut(word, "="); found {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
+// directive returns the last directive of a name.
+func (j *job) directive(names ...string) (Option, bool) { return find(j.script.Directives, names...) }
+
+// firstLine is the line of the first directive, for what is missing among them.
+func (j *job) firstLine() int {
+	if len(j.script.Directives) > 0 {
+		return j.script.Directives[0].Line
+	}
+	return 1
+}
+
+// runs returns the calls of "rankpool run" in the batch shell, which start the steps themselves.
+func (j *job) runs() []*step {
+	var runs []*step
+	for _, s := range j.steps {
+		if s.launcher == "" && s.is("run") {
+			runs = append(runs, s)
+		}
+	}
+	return runs
+}

@@ -1,0 +1,114 @@
+package batchscript
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// checkMemory compares the cache's memory with the job's.
+func (j *job) checkMemory() {
+	if j.script.hetJob {
+		return
+	}
+	for _, s := range j.steps {
+		if !s.is("run", "serve") {
+			continue
+		}
+		memory := s.tool.value("memory")
+		bytes, isSize := j.facts.Size(memory)
+		_, exclusive := j.directive("exclusive")
+		have := j.request.memoryBytes
+		switch {
+		case isSize && have > 0 && bytes >= have:
+			j.warn(s.Line, fmt.Sprintf("--memory %s leaves nothing of the job's memory, %s a node, to training", memory, gib(have)),
+				"raise #SBATCH --mem, or ask for less with --memory")
+		case (isSize && bytes > 0 || memory == "auto") && !j.request.memoryGiven && !exclusive:
+			j.warn(s.Line, fmt.Sprintf("--memory %s without #SBATCH --mem: the job has the partition's default, or a node that others use too", memory),
+
+				"add #SBATCH --mem=SIZE, or --mem=0 for all of a node's")
+		}
+	}
+}
+
+func gib(bytes int64) string { return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30)) }
+
+// checkData looks for data sets that are not there. What depends on variables or on another folder cannot be told.
+func (j *job) checkData() {
+	_, moves := j.directive("chdir")
+	for _, c := range j.script.Commands {
+		moves = moves || len(c.Words) > 0 && (c.Words[0] == "cd" || c.Words[0] == "pushd")
+	}
+	for _, s := range j.steps {
+		if !s.is("run", "serve", "stage", "pack") || s.tool.value("mode") == "pool" {
+			continue
+		}
+		for _, data := range s.tool.Flags["data"] {
+			if name, rest, found := strings.Cut(data, "="); found && !strings.Contains(name, "/") {
+				data = rest
+			}
+			if data == "" || strings.ContainsAny(data, "$`~*?[") || moves && !path.IsAbs(data) || j.facts.Exists(data) {
+				continue
+			}
+			j.warn(s.Line, fmt.Sprintf("--data %s is not there on this machine", shorten(data)),
+				"check the path; data may also lie where only the nodes see it")
+		}
+	}
+}
+
+// kept are the flags of files that are wanted after the job.
+var kept = []string{"state", "log", "record"}
+
+// nodeLocal are the beginnings of paths that are gone, or out of reach, when the job has ended.
+var nodeLocal = []string{
+	"/tmp/", "/var/tmp/", "/dev/shm/", "/run/", "$TMPDIR", "${TMPDIR",
+	"$SLURM_TMPDIR", "${SLURM_TMPDIR", "$LOCAL_SCRATCH", "${LOCAL_SCRATCH",
+}
+
+// checkLostFiles looks for files on a node's own disk or memory, unless the script copies them away.
+func (j *job) checkLostFiles() {
+	j.eachFile(func(s *step, flag, file string) {
+		local := slices.ContainsFunc(nodeLocal, func(begin string) bool { return strings.HasPrefix(file, begin) })
+		saved := slices.ContainsFunc(j.script.Commands, func(c Command) bool {
+			return len(c.Words) > 1 && slices.Contains([]string{"cp", "mv", "rsync"}, c.Words[0]) && slices.Contains(c.Words[1:], file)
+		})
+		if local && !saved {
+			j.warn(s.Line, fmt.Sprintf("--%s %s is lost when the job ends, and a requeued job does not find it", flag, shorten(file)),
+				"name a file on shared storage")
+		}
+	})
+}
+
+// ofArray are variables that all tasks of an array have in common.
+var ofArray = []string{"SLURM_ARRAY_JOB_ID", "SLURM_SUBMIT_DIR", "USER", "HOME", "PWD", "SCRATCH", "WORK"}
+
+// checkArrayFiles looks for files that all tasks of a job array would write.
+func (j *job) checkArrayFiles() {
+	if _, found := j.directive("array"); !found {
+		return
+	}
+	j.eachFile(func(s *step, flag, file string) {
+		for _, name := range ofArray {
+			file = strings.ReplaceAll(strings.ReplaceAll(file, "${"+name+"}", ""), "$"+name, "")
+		}
+		if !strings.ContainsAny(file, "$`") {
+			j.warn(s.Line, fmt.Sprintf("all tasks of the array write --%s %s", flag, shorten(s.tool.value(flag))),
+				"put $SLURM_ARRAY_TASK_ID into its name")
+		}
+	})
+}
+
+// eachFile calls do for every file that is wanted after the job.
+func (j *job) eachFile(do func(s *step, flag, file string)) {
+	for _, s := range j.steps {
+		if !s.is("run", "serve") {
+			continue
+		}
+		for _, flag := range kept {
+			if file := s.tool.value(flag); file != "" {
+				do(s, flag, file)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package batchscript
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An earlySignal is what #SBATCH --signal asks for.
+type earlySignal struct {
+	line    int
+	name    string // without SIG
+	toShell bool   // B: the batch shell gets it, and nobody else
+}
+
+// signal returns the early signal, if the script asks for one.
+func (j *job) signal() (earlySignal, bool) {
+	o, found := j.directive("signal")
+	name := o.Value
+	target, rest, targeted := strings.Cut(name, ":")
+	if targeted {
+		name = rest
+	}
+	name, _, _ = strings.Cut(name, "@")
+	return earlySignal{o.Line, signalName(name), targeted && strings.Contains(target, "B")}, found
+}
+
+// signalName returns a signal's name as trap and sbatch may write it, in one way.
+func signalName(name string) string {
+	name = strings.TrimPrefix(strings.ToUpper(name), "SIG")
+	if common, found := map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}[name]; found {
+		return common
+	}
+	return name
+}
+
+// trap returns the line of the first trap for a signal, 0 when there is none.
+func (j *job) trap(signal string) int {
+	for _, c := range j.script.Commands {
+		if len(c.Words) < 3 || c.Words[0] != "trap" {
+			continue
+		}
+		if slices.ContainsFunc(c.Words[2:], func(word string) bool { return signalName(word) == signal }) {
+			return c.Line
+		}
+	}
+	return 0
+}
+
+// checkSignal looks for early signals that nobody would handle.
+func (j *job) checkSignal() {
+	sig, found := j.signal()
+	runs := j.runs()
+	if !found {
+		for _, s := range runs {
+			if requeues(s) {
+				j.warn(s.Line, "rankpool run --requeue waits for a signal before the job ends, and the script asks for none",
+					"add #SBATCH --signal=B:USR1@120")
+			}
+		}
+		return
+	}
+	trap := j.trap(sig.name)
+	switch {
+	case !sig.toShell:
+		if slices.ContainsFunc(runs, requeues) {
+			j.warn(sig.line, "without B: the signal goes to the job's steps, and rankpool run in the batch shell does not get it",
+				"write #SBATCH --signal=B:"+sig.name+"@120")
+		}
+	case trap > 0:
+		j.checkTrapped(trap)
+	case slices.ContainsFunc(j.steps, func(s *step) bool { return s.exec }) || slices.ContainsFunc(j.script.Commands, isExec):
+	case len(runs) > 0:
+		j.warn(runs[0].Line, fmt.Sprintf("the batch shell gets SIG%s (B:) and ends of it, and rankpool does not get it", sig.name),
+			"write exec before rankpool run, as the script's last line")
+	case len(j.steps) > 0:
+		j.warn(sig.line, fmt.Sprintf("the batch shell gets SIG%s (B:), ends of it, and training with it", sig.name),
+			"handle it with trap, or leave B: out, so that training gets it")
+	}
+}
+
+// isExec reports whether a command takes the shell's place.
+func isExec(c Command) bool { return len(c.Words) > 1 && c.Words[0] == "exec" }
+
+func requeues(s *step) bool { return s.tool.value("requeue") == "true" }
+
+// checkTrapped looks for commands in the foreground that keep bash from running a trap.
+//
+// Source: GNU Bash manual, Signals: a trap waits until the command in the foreground has ended; the builtin wait does not.
+func (j *job) checkTrapped(trap int) {
+	for _, s := range j.steps {
+		if s.Line > trap && !s.Background && !s.exec && !s.is("index", "stage", "pack") {
+			j.warn(s.Line, fmt.Sprintf("bash runs the trap of line %d only when this command has ended", trap),
+				"put & at its end and \"wait $!\" into the next line")
+			return
+		}
+	}
+}
+
+// checkRequeue looks for jobs that would begin anew, or not at all, when they are requeued.
+func (j *job) checkRequeue() {
+	directive, asked := j.directive("requeue", "no-requeue")
+	asked = asked && directive.Name == "requeue"
+	cache, state := (*step)(nil), false
+	for _, s := range j.steps {
+		if !s.is("run", "serve") {
+			continue
+		}
+		if s.is("run") && requeues(s) && !asked {
+			j.warn(s.Line, "rankpool run --requeue asks Slurm to start the job again, which the script does not allow", "add #SBATCH --requeue")
+		}
+		asked = asked || s.is("run") && requeues(s)
+		cache, state = s, state || s.tool.value("state") != ""
+	}
+	if !asked || cache == nil {
+		return
+	}
+	if !state {
+		j.warn(cache.Line, "a requeued job begins without the importance scores, because there is no --state",
+			"add --state FILE, on shared storage")
+	}
+	if mode, found := j.directive("open-mode"); !found || !strings.HasPrefix(mode.Value, "a") {
+		j.warn(max(directive.Line, mode.Line), "a requeued job overwrites its output", "add #SBATCH --open-mode=append")
+	}
+}

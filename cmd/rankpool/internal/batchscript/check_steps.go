@@ -1,0 +1,230 @@
+package batchscript
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// rankCommands are the subcommands that join over MPI when srun or mpirun starts several.
+var rankCommands = []string{"serve", "run", "stage", "pack", "index"}
+
+// toolFlags calls each with the names of the subcommand's flags.
+func (s *step) toolFlags(facts Facts, each func(name string)) {
+	facts.Flags(s.tool.Subcommand).VisitAll(func(f *pflag.Flag) { each(f.Name) })
+}
+
+// option returns the step's own option.
+func (s *step) option(names ...string) (Option, bool) { return find(s.options, names...) }
+
+// tasksPerNode is how many tasks srun starts on a node.
+func (j *job) tasksPerNode(s *step) int {
+	nodes := j.request.nodes
+	if n := number(s.options, "nodes"); n > 0 {
+		nodes = n
+	}
+	if n := number(s.options, "ntasks-per-node"); n > 0 {
+		return n
+	}
+	if n := number(s.options, "ntasks"); n > 0 {
+		return (n + nodes - 1) / nodes
+	}
+	return max(1, j.request.tasksPerNode)
+}
+
+// checkMPI compares --mpi with what this build needs.
+func (j *job) checkMPI() {
+	for _, s := range j.steps {
+		if s.launcher != "srun" || !s.is(rankCommands...) || s.tool.value("mode") == "pool" {
+			continue
+		}
+		o, given := s.option("mpi")
+		kind, _, _ := strings.Cut(o.Value, "_") // pmix_v4 is pmix
+		switch several := j.request.nodes > 1 || j.tasksPerNode(s) > 1; {
+		case j.facts.MPI == "none" && several && s.is("serve", "run"):
+			j.warn(s.Line, "this rankpool is built without MPI, so its ranks do not find each other",
+				"build it with \"make build\" where mpicc is installed")
+		case j.facts.MPI == "none":
+		case !given && !j.assigned["SLURM_MPI_TYPE"]:
+			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone", "write srun --mpi="+j.facts.MPI)
+		case given && kind != j.facts.MPI:
+			j.warn(s.Line, fmt.Sprintf("--mpi=%s does not fit the MPI library of this rankpool, so every rank is alone", shorten(o.Value)),
+				"write srun --mpi="+j.facts.MPI)
+		}
+	}
+}
+
+// checkRanksPerNode looks for steps that would start several ranks on a node.
+func (j *job) checkRanksPerNode() {
+	for _, s := range j.steps {
+		if s.launcher != "srun" || !s.is("serve", "run") {
+			continue
+		}
+		n := j.tasksPerNode(s)
+		if n <= 1 {
+			continue
+		}
+		advice := "write srun --ntasks-per-node=1"
+		if s.is("run") {
+			advice += fmt.Sprintf(" and rankpool run --trainers-per-rank %d, or call rankpool run without srun", n)
+		}
+		j.warn(s.Line, fmt.Sprintf("%s starts %d ranks on a node, and one is meant to be there", s.title(), n), advice)
+	}
+}
+
+// checkJoin looks for training steps beside the cache that do not find it.
+func (j *job) checkJoin() {
+	serves := slices.ContainsFunc(j.steps, func(s *step) bool { return s.is("serve") })
+	if !serves || j.assigned["RANKPOOL_SESSION"] || j.assigned["RANKPOOL_SOCKET"] {
+		return
+	}
+	for _, s := range j.steps {
+		if s.tool == nil {
+			j.warn(s.Line, s.title()+" does not know where the cache is", "write rankpool join -- before its command")
+		}
+	}
+}
+
+// checkOverlap looks for steps beside the cache that would wait for its end.
+func (j *job) checkOverlap() {
+	if j.assigned["SLURM_OVERLAP"] {
+		return
+	}
+	warned := map[*step]bool{}
+	var running []*step
+	for _, c := range j.timeline() {
+		if c.step == nil { // wait
+			running = nil
+			continue
+		}
+		if c.step.launcher != "srun" {
+			continue
+		}
+		together := append(slices.Clone(running), c.step)
+		if len(together) > 1 && slices.ContainsFunc(together, func(s *step) bool { return s.is("serve") }) {
+			for _, s := range together {
+				if _, found := s.option("overlap"); !found && !warned[s] {
+					warned[s] = true
+					j.warn(s.Line, s.title()+" has no --overlap, so it and the other step wait for each other", "write srun --overlap in both steps")
+				}
+			}
+		}
+		if c.step.Background && len(running) < maxTogether {
+			running = append(running, c.step)
+		}
+	}
+}
+
+// maxTogether bounds the steps that are compared with each other.
+const maxTogether = 16
+
+// A moment is a step that begins, or, without one, a wait for all of them.
+type moment struct{ step *step }
+
+// timeline returns steps and waits in the order of the script.
+func (j *job) timeline() []moment {
+	var moments []moment
+	steps := j.steps
+	for i, c := range j.script.Commands {
+		if len(steps) > 0 && steps[0].at == i {
+			moments = append(moments, moment{steps[0]})
+			steps = steps[1:]
+		} else if len(c.Words) > 0 && c.Words[0] == "wait" {
+			moments = append(moments, moment{})
+		}
+	}
+	return moments
+}
+
+// checkCacheGPUs looks for a step that Slurm refuses.
+//
+// Source: measured with Slurm 22.05: --gres=none beside the script's --gpus-per-node is an error.
+func (j *job) checkCacheGPUs() {
+	if _, found := j.directive("gpus-per-node"); !found || j.assigned["SLURM_GPUS_PER_NODE"] {
+		return
+	}
+	for _, s := range j.steps {
+		if o, _ := s.option("gres"); o.Value == "none" && s.is("serve", "stage", "end") {
+			j.warn(s.Line, "srun refuses --gres=none beside #SBATCH --gpus-per-node", "leave it out: steps with --overlap share the GPUs")
+		}
+	}
+}
+
+// checkCPUs looks for training steps that get one CPU a task.
+//
+// Source: SchedMD, release notes of Slurm 22.05: srun does not take over sbatch's --cpus-per-task.
+func (j *job) checkCPUs() {
+	if j.request.cpusPerTask < 2 || j.assigned["SRUN_CPUS_PER_TASK"] {
+		return
+	}
+	for _, s := range j.steps {
+		_, given := s.option("cpus-per-task", "cpus-per-gpu", "exclusive", "exact", "whole")
+		if trains := s.tool == nil || s.is("run", "join"); trains && !given && s.launcher == "srun" {
+			j.warn(s.Line, fmt.Sprintf("since Slurm 22.05 srun does not take over --cpus-per-task=%d, so each task may get one CPU",
+				j.request.cpusPerTask),
+
+				"write srun --cpus-per-task=$SLURM_CPUS_PER_TASK")
+		}
+	}
+}
+
+// checkBinding looks for ranks that mpirun ties to one core each.
+//
+// Source: measured with Open MPI 4.1: Go then sees one CPU, and all threads of the rank share the core.
+func (j *job) checkBinding() {
+	if j.facts.MPI != "pmix" || j.assigned["OMPI_MCA_hwloc_base_binding_policy"] {
+		return
+	}
+	for _, s := range j.steps {
+		if s.launcher == "" || s.launcher == "srun" || !s.is("serve", "run") {
+			continue
+		}
+		binds := func(word string) bool {
+			return strings.Contains(word, "bind-to") || strings.Contains(word, "map-by") || strings.Contains(word, "binding_policy")
+		}
+		if !slices.ContainsFunc(s.program, binds) {
+			j.warn(s.Line, s.launcher+" of Open MPI ties every rank to one core", "write "+s.launcher+" --bind-to none")
+		}
+	}
+}
+
+func (j *job) checkKillOnBadExit() {
+	for _, s := range j.steps {
+		o, found := s.option("kill-on-bad-exit")
+		if found && o.Value != "0" && s.launcher == "srun" && s.is("run") {
+			j.warn(s.Line, "--kill-on-bad-exit ends training on all nodes when one rank of the cache dies",
+				"leave it out, or call rankpool run without srun: then the cache is a step of its own")
+		}
+	}
+}
+
+// checkWait looks for a background step that the end of the script would end.
+func (j *job) checkWait() {
+	if len(j.steps) == 0 {
+		return
+	}
+	last := j.steps[len(j.steps)-1]
+	goesOn := slices.ContainsFunc(j.script.Commands[last.at+1:], func(c Command) bool {
+		return len(c.Words) > 0 && (c.Words[0] == "wait" || !slices.Contains(harmless, c.Words[0]))
+	})
+	if last.Background && !goesOn {
+		j.warn(last.Line, last.title()+" runs in the background, and the job ends with the script", "write \"wait\" after it")
+	}
+}
+
+func (j *job) checkAfterExec() {
+	for _, s := range j.steps {
+		if !s.exec || s.depth > 0 || s.Background || s.Guarded {
+			continue
+		}
+		for _, c := range j.script.Commands[s.at+1:] {
+			if len(c.Words) > 0 {
+				j.warn(c.Line, fmt.Sprintf("this does not run: exec in line %d has put %s in the shell's place", s.Line, s.title()),
+					"move it up, or leave exec out")
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package batchscript
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+	"unicode"
+)
+
+// Options say what a batch script is for. Empty strings and zeros leave a line out, unless the field says otherwise.
+type Options struct {
+	Nodes         int      // at least 1
+	GPUsPerNode   int      // 0: no GPUs, and one training process a node
+	CPUsPerTask   int      // CPU cores of a task, see TasksPerNode
+	Data          []string // as rankpool run --data has them; at least one
+	Memory        string   // of the cache on each node, as rankpool run --memory has it
+	Mem           string   // the job's memory on each node, as sbatch --mem has it; "0" is all of a node's
+	Time          string   // as sbatch --time has it
+	Requeue       bool     // the job goes on after its end, or a preemption, in a new one
+	SignalSeconds int      // with Requeue: how long before the end training is told; 1 to 65535
+	Partition     string
+	Account       string
+	JobName       string
+	Array         string   // as sbatch --array has it
+	Modules       []string // for module load
+	Command       []string // the training command; its words reach it as they are
+}
+
+// TasksPerNode returns how many training processes srun starts on a node: one for each GPU, or a single one where the
+// training command starts the others itself (torchrun, accelerate, deepspeed).
+func (o Options) TasksPerNode() int {
+	if launchesNode(o.Command) {
+		return 1
+	}
+	return max(1, o.GPUsPerNode)
+}
+
+// Generate returns a batch script that is ready to submit, with a comment wherever the reason for a line is not plain.
+//
+// The error names the option that no batch script can have.
+func Generate(o Options) (string, error) {
+	if err := o.check(); err != nil {
+		return "", fmt.Errorf("batchscript: %w", err)
+	}
+	var text strings.Builder
+	if err := scriptTemplate.Execute(&text, o); err != nil {
+		return "", fmt.Errorf("batchscript: %w", err)
+	}
+	return text.String(), nil
+}
+
+var (
+	memory = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
+	tasks  = regexp.MustCompile(`^[0-9][0-9,:-]*(%[0-9]+)?$`)
+)
+
+// check validates the options. Quotes cannot keep a line end inside a directive.
+func (o Options) check() error {
+	switch {
+	case o.Nodes < 1:
+		return fmt.Errorf("%d is no number of nodes", o.Nodes)
+	case o.GPUsPerNode < 0:
+		return fmt.Errorf("%d is no number of GPUs", o.GPUsPerNode)
+	case o.CPUsPerTask < 0:
+		return fmt.Errorf("%d is no number of CPU cores", o.CPUsPerTask)
+	case len(o.Data) == 0:
+		return errors.New("there is no data set")
+	case len(o.Command) == 0:
+		return errors.New("there is no training command")
+	case o.Time != "" && !isTime(o.Time):
+		return fmt.Errorf("%q is no time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
+	case o.Mem != "" && !memory.MatchString(o.Mem):
+		return fmt.Errorf("%q is no size of memory as Slurm has it: write 400G, or 0 for all of a node's", o.Mem)
+	case o.Array != "" && !tasks.MatchString(o.Array):
+		return fmt.Errorf("%q is no job array such as 0-9%%2", o.Array)
+	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
+		return fmt.Errorf("a signal %d s before the end cannot be had: write 1 to 65535", o.SignalSeconds)
+	}
+	for _, text := range slices.Concat(o.Data, o.Modules, o.Command, []string{o.Memory, o.Partition, o.Account, o.JobName}) {
+		if strings.ContainsRune(text, 0) {
+			return fmt.Errorf("%q has a zero byte", text)
+		}
+	}
+	for _, text := range []string{o.Partition, o.Account, o.JobName} {
+		if strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsAny(text, `"\`) {
+			return fmt.Errorf("%q cannot stand in a batch script", text)
+		}
+	}
+	return nil
+}
+
+// quoteDirective returns a value as sbatch reads it.
+func quoteDirective(text string) string {
+	if strings.ContainsAny(text, " '#") {
+		return `"` + text + `"`
+	}
+	return text
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quote returns a word as bash reads it: nothing in it is replaced.
+func quote(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func quoteAll(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = quote(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// PerGPU reports whether there is a training process for each GPU.
+func (o Options) PerGPU() bool { return o.GPUsPerNode > 0 && !launchesNode(o.Command) }
+
+var scriptTemplate = template.Must(template.New("script").Funcs(template.FuncMap{
+	"directive": quoteDirective, "quote": quote, "quoteAll": quoteAll,
+}).Parse(`#!/bin/bash
+{{- if .JobName}}
+#SBATCH --job-name={{directive .JobName}}
+{{- end}}
+{{- if .Account}}
+#SBATCH --account={{directive .Account}}
+{{- end}}
+{{- if .Partition}}
+#SBATCH --partition={{directive .Partition}}
+{{- end}}
+{{- if .PerGPU}}
+# A training process for each GPU.
+{{- else if .GPUsPerNode}}
+# One task a node: {{quote (index .Command 0)}} starts a training process for each GPU.
+{{- else}}
+# One training process a node.
+{{- end}}
+#SBATCH --nodes={{.Nodes}} --ntasks-per-node={{.TasksPerNode}}{{if .GPUsPerNode}} --gpus-per-node={{.GPUsPerNode}}{{end}}
+{{- if .CPUsPerTask}}
+# CPU cores of a task, for its training and its DataLoader workers.
+#SBATCH --cpus-per-task={{.CPUsPerTask}}
+{{- end}}
+{{- if eq .Mem "0"}}
+# All memory of each node, for training and the cache.
+#SBATCH --mem=0
+{{- else if .Mem}}
+# Memory of each node, for training and the cache.
+#SBATCH --mem={{.Mem}}
+{{- end}}
+{{- if .Time}}
+#SBATCH --time={{.Time}}
+{{- end}}
+{{- if .Array}}
+#SBATCH --array={{.Array}}
+{{- end}}
+{{- if .Requeue}}
+# The job may start again, and its output then goes on in the same file.
+#SBATCH --requeue --open-mode=append
+# {{.SignalSeconds}} s before the end, or up to a minute earlier, the batch shell (B:) gets SIGUSR1.
+#SBATCH --signal=B:USR1@{{.SignalSeconds}}
+{{- end}}
+
+set -euo pipefail
+{{- if .Modules}}
+
+module load {{quoteAll .Modules}}
+{{- end}}
+
+{{if .Requeue -}}
+# exec puts rankpool in the shell's place, so it gets the signal: training writes its checkpoint, and the job is requeued.
+{{- else -}}
+# exec puts rankpool in the shell's place, so it gets the signals that Slurm sends.
+{{- end}}
+exec rankpool run{{range .Data}} --data {{quote .}}{{end}}{{if .Memory}} --memory {{quote .Memory}}{{end}} --log run-$SLURM_JOB_ID.jsonl \
+{{- if .Requeue}}
+    --requeue --state scores-$SLURM_JOB_ID.state \
+{{- end}}
+    -- {{quoteAll .Command}}
+`))

@@ -1,0 +1,179 @@
+package doctor
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"rankpool/staging/layout"
+)
+
+const (
+	fewSamples = 8       // that are read on each node
+	manyFiles  = 64      // whose layout is read
+	readBytes  = 1 << 20 // of each file
+	slowRead   = 100 * time.Millisecond
+	slowest    = time.Second
+	largeFile  = 1 << 30 // from here on a file should lie on several targets. Source: NERSC, Lustre striping: 1 GB and up.
+)
+
+// eachData makes a check of every data set; with several, the detail begins with its name.
+func eachData(env *Env, check func(data string) []Finding) []Finding {
+	var all []Finding
+	for _, data := range env.Data {
+		for _, f := range check(data) {
+			if len(env.Data) > 1 {
+				f.Detail = filepath.Base(data) + ": " + f.Detail
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// checkData looks whether the data set is there, and on what.
+func checkData(env *Env) []Finding {
+	return eachData(env, func(data string) []Finding {
+		info, err := env.Machine.Stat(data)
+		if err != nil {
+			return []Finding{bad(err.Error(), "look whether the file system is mounted on this node, and whether the name is right")}
+		}
+		need := uint32(readable)
+		if info.IsDir() {
+			need |= 1
+		}
+		if err := env.Machine.Access(data, need); err != nil {
+			return []Finding{bad(fmt.Sprintf("%s may not be read: %v", data, err),
+				"look at its permissions, and at your groups on this node")}
+		}
+		fs, err := env.Machine.FileSystem(data)
+		if err != nil {
+			return []Finding{warning(err.Error(), "look whether the file system answers on this node")}
+		}
+		if env.Rank == 0 && fs.Reach == Local && env.Job.Nodes > 1 {
+			return []Finding{warning(fmt.Sprintf("%s is on %s, which is of this node alone", data, fs.Type),
+				"all ranks must see the same files: put the data on a shared file system, or the same copy on each node")}
+		}
+		return []Finding{good(fmt.Sprintf("%s is on %s", data, fs.Type))}
+	})
+}
+
+// checkIndex looks for a manifest, without which each start of the cache scans the folder.
+func checkIndex(env *Env) []Finding {
+	return eachData(env, func(data string) []Finding {
+		path, found, err := env.Machine.Index(data)
+		switch {
+		case err != nil:
+			return []Finding{bad(fmt.Sprintf("%s cannot be used: %v", path, err), "make it again: rankpool index DIR -o "+path)}
+		case found && path == data:
+			return []Finding{good("the data set is named by its manifest")}
+		case found:
+			return []Finding{good("its manifest is " + path)}
+		}
+		return []Finding{warning("no manifest: the first start scans all folders",
+			"make one: rankpool index "+data+" -o "+filepath.Base(data)+".parquet, and use that as --data")}
+	})
+}
+
+// checkLayout reads the layouts of some files, and never their content.
+func checkLayout(env *Env) []Finding {
+	return eachData(env, func(data string) []Finding {
+		samples, err := env.Machine.Samples(data, manyFiles)
+		if err != nil || len(samples) == 0 {
+			return nil // check "read" says it
+		}
+		var known, offline, narrow int
+		kinds := map[string]int{}
+		for _, s := range samples {
+			l, err := env.Machine.Layout(s.Path)
+			if err != nil || l.FileSystem == "" {
+				continue
+			}
+			known++
+			kinds[fmt.Sprintf("%s %s over %d", l.FileSystem, l.Kind, len(l.Targets()))]++
+			if l.Offline() {
+				offline++
+			}
+			if s.Bytes >= largeFile && len(l.Targets()) == 1 && l.TargetAt(s.Bytes-1) != layout.NoTarget {
+				narrow++
+			}
+		}
+		return layoutFindings(data, len(samples), known, offline, narrow, kinds)
+	})
+}
+
+func layoutFindings(data string, looked, known, offline, narrow int, kinds map[string]int) []Finding {
+	see := "see all files with: rankpool layout " + data
+	var found []Finding
+	if offline > 0 {
+		found = append(found, bad(
+			fmt.Sprintf("%d of %d files that were looked at are only in the archive: a read waits for a tape", offline, looked),
+			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"; "+see))
+	}
+	if narrow > 0 {
+		found = append(found, warning(fmt.Sprintf("%d of %d files that were looked at have 1 GiB or more on one storage target", narrow, looked),
+			"spread them: \"lfs migrate -c 8 FILE\"; "+see))
+	}
+	switch {
+	case found != nil:
+		return found
+	case known == 0:
+		return []Finding{good("the file system tells no layout")}
+	}
+	var names []string
+	for kind := range kinds {
+		names = append(names, kind)
+	}
+	slices.Sort(names)
+	text := ""
+	for i, name := range names {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d %s", kinds[name], name)
+	}
+	return []Finding{good(fmt.Sprintf("of %d files: %s", looked, text))}
+}
+
+// checkRead reads a few files, but none that is only in the archive. It is a look, not a measurement: caches may hold them.
+func checkRead(env *Env) []Finding {
+	return eachData(env, func(data string) []Finding {
+		samples, err := env.Machine.Samples(data, fewSamples)
+		if err != nil {
+			return []Finding{bad(fmt.Sprintf("no file can be found: %v", err), "look whether the data is complete and may be read on this node")}
+		}
+		var took []time.Duration
+		for _, s := range samples {
+			if l, err := env.Machine.Layout(s.Path); err == nil && l.Offline() {
+				continue
+			}
+			d, err := env.Machine.TimeRead(s.Path, readBytes)
+			if err != nil {
+				return []Finding{bad(fmt.Sprintf("a file cannot be read: %v", err), "look whether the data is complete and may be read on this node")}
+			}
+			took = append(took, d)
+		}
+		if len(took) == 0 {
+			return []Finding{warning("there is no file to read", "look whether --data names the right folder")}
+		}
+		slices.Sort(took)
+		median, last := took[len(took)/2], took[len(took)-1]
+		detail := fmt.Sprintf("opening and reading %d files took {}, the slowest {} (their first MiB, caches included)", len(took))
+		if median > slowRead || last > slowest {
+			return []Finding{warning(detail, "the file system is slow now: see what else uses it; \"rankpool pack\" makes fewer files of many, "+
+				"\"rankpool stage\" brings them to the nodes", lasting(median), lasting(last))}
+		}
+		return []Finding{good(detail, lasting(median), lasting(last))}
+	})
+}
+
+// checkXattr looks whether staging can keep the attributes of the data.
+func checkXattr(env *Env) []Finding {
+	return eachData(env, func(data string) []Finding {
+		if err := env.Machine.ListXattr(data); err != nil {
+			return []Finding{good(fmt.Sprintf("no extended attributes (%v), which nothing needs here, but Lustre's layouts are then unknown", err))}
+		}
+		return []Finding{good("extended attributes can be read")}
+	})
+}

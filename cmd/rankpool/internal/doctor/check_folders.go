@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+
+	"rankpool/nvml"
+	"rankpool/slurm"
+)
+
+const (
+	writable   = 2 | 1 // for Machine.Access: write and search
+	readable   = 4
+	maxSocket  = 107     // sun_path has 108 bytes, the last one 0. Source: Linux, unix(7).
+	littleDisk = 1 << 30 // below this a node-local folder is no use for data
+)
+
+// checkRuntime looks at where the sockets of the ranks will be.
+func checkRuntime(env *Env) []Finding {
+	r := env.Runtime
+	switch {
+	case r.Failure != nil:
+		return []Finding{bad(r.Failure.Error(), "name a folder that can be written to with --runtime-dir")}
+	case len(r.SocketPath) > maxSocket:
+		return []Finding{bad(fmt.Sprintf("a socket's path in %s would have %d bytes, and %d are possible", r.Base, len(r.SocketPath), maxSocket),
+			"name a shorter folder with --runtime-dir")}
+	}
+	if fs, err := env.Machine.FileSystem(r.Base); err == nil && fs.Reach == Shared {
+		return []Finding{warning(fmt.Sprintf("sessions are in %s, which is on %s: sockets and locks are slow or fail there", r.Base, fs.Type),
+			"name a node-local folder with --runtime-dir")}
+	}
+	return []Finding{good(fmt.Sprintf("sessions are in %s, a socket's path has at most %d of %d bytes", r.Base, len(r.SocketPath), maxSocket))}
+}
+
+// checkScratch looks at the folder that staging and the tier would use.
+func checkScratch(env *Env) []Finding {
+	const advice = "name another node-local folder in $TMPDIR"
+	dir, rule, err := slurm.Scratch("", env.getenv, func(dir string) error { return env.Machine.Access(dir, writable) })
+	if err != nil {
+		return []Finding{warning(err.Error(), advice)}
+	}
+	fs, err := env.Machine.FileSystem(dir)
+	if err != nil {
+		return []Finding{warning(fmt.Sprintf("%s (%s): %v", dir, rule, err), advice)}
+	}
+	where := fmt.Sprintf("%s (%s, %s)", dir, rule, fs.Type)
+	switch {
+	case fs.Reach == Shared:
+		return []Finding{warning(where+" is not node-local: staging there gains nothing", advice)}
+	case fs.FreeBytes < littleDisk, fs.FilesTotal > 0 && fs.FilesFree == 0:
+		return []Finding{warning(where+" has room for {} in {} files", "make room, or "+advice, bytesOf(fs.FreeBytes), count(int(fs.FilesFree)))}
+	}
+	if err := env.Machine.SetXattr(dir); err != nil {
+		return []Finding{warning(fmt.Sprintf("%s has {} free, but no extended attributes: %v", where, err),
+			"\"rankpool stage\" keeps checksums in them; without, a second run compares sizes and times only", bytesOf(fs.FreeBytes))}
+	}
+	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
+}
+
+// checkFUSE looks for what mounting without root takes. Nothing that training does needs it.
+func checkFUSE(env *Env) []Finding {
+	device := env.Machine.Access("/dev/fuse", readable)
+	_, program := env.Machine.LookPath("fusermount3")
+	const need = "; only the emulated storage of rankpool's benchmarks needs it"
+	switch {
+	case device != nil:
+		return []Finding{good("no FUSE: /dev/fuse cannot be opened" + need)}
+	case program == nil:
+		return []Finding{good("/dev/fuse and fusermount3 are there")}
+	case env.Machine.Root():
+		return []Finding{good("/dev/fuse is there, and root mounts without fusermount3")}
+	}
+	return []Finding{{Status: Good, Detail: "/dev/fuse is there, but no fusermount3" + need, Advice: "to mount, install fuse3"}}
+}
+
+// checkGPU looks for NVIDIA's library, without which rankpool works, but has no statistics of GPUs.
+func checkGPU(env *Env) []Finding {
+	names, err := env.GPUs()
+	job := slurm.DetectGPUs(env.Machine.LookupEnv)
+	given := ""
+	if job.Count > 0 {
+		given = fmt.Sprintf("%s=%s", job.Source, env.getenv(job.Source))
+	}
+	switch {
+	case err != nil && given != "":
+		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library does not tell of them: %v", given, err),
+			"training may still see them; their use is missing in \"rankpool top\" and the report. In a container, start it with its GPU option")}
+	case errors.Is(err, nvml.ErrNotFound):
+		return []Finding{good("no NVIDIA library: statistics of GPUs are off")}
+	case err != nil:
+		return []Finding{warning(fmt.Sprintf("NVIDIA's library does not answer: %v", err), "see whether nvidia-smi works on this node")}
+	case len(names) == 0 && given != "":
+		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library sees none", given),
+			"ask for them in the step too: srun --gpus-per-node=N")}
+	case len(names) == 0:
+		return []Finding{good("NVIDIA's library is there, and no GPU")}
+	}
+	return []Finding{good("GPUs: " + listNames(names))}
+}
+
+// listNames joins equal names: "4 × H100".
+func listNames(names []string) string {
+	var text string
+	for i := 0; i < len(names); {
+		n := 1
+		for i+n < len(names) && names[i+n] == names[i] {
+			n++
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d × %s", n, names[i])
+		i += n
+	}
+	return text
+}

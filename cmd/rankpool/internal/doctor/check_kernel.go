@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// checkKernel looks at what the slab of shared memory is made with.
+func checkKernel(env *Env) []Finding {
+	release := "Linux " + firstLine(env, "/proc/sys/kernel/osrelease")
+	calls := env.Machine.Calls()
+	switch {
+	case calls.Memfd != nil:
+		return []Finding{bad(fmt.Sprintf("%s: memfd_create fails: %v", release, calls.Memfd),
+			"the shared memory needs Linux 3.17, and no filter of system calls (seccomp of a container) that forbids it")}
+	case calls.Seal != nil:
+		return []Finding{bad(fmt.Sprintf("%s: a memfd cannot be sealed: %v", release, calls.Seal), "use another kernel: the shared memory needs it")}
+	}
+	var without []string
+	if calls.SealWrite != nil {
+		without = append(without, "no seal against writing (Linux 5.1), so trainers are trusted not to write to the cache")
+	}
+	if calls.Populate != nil {
+		without = append(without, "no MADV_POPULATE_WRITE (Linux 5.14), so filling the memory at the start is slower")
+	}
+	if len(without) > 0 {
+		return []Finding{good(release + ": works, with " + strings.Join(without, "; "))}
+	}
+	return []Finding{good(release + ": sealed shared memory works")}
+}
+
+// checkCMA looks at process_vm_readv between processes, by which MPI copies once inside a node. With one rank a node
+// it is not used.
+//
+// Source: Linux, admin-guide/LSM/Yama: ptrace_scope.
+func checkCMA(env *Env) []Finding {
+	scope := firstLine(env, "/proc/sys/kernel/yama/ptrace_scope")
+	err := env.Machine.Calls().ReadOtherProcess
+	free := err == nil && (scope == "" || scope == "0" || env.Machine.Root() && scope != "3")
+	const detail = "ranks of one node may not read each other's memory"
+	switch {
+	case free:
+		return []Finding{good("ranks of one node may read each other's memory")}
+	case env.Launch.LocalTasks > 1 && err != nil:
+		return []Finding{warning(fmt.Sprintf("%s: %v", detail, err), "start one rank a node, or allow process_vm_readv in the container")}
+	case env.Launch.LocalTasks > 1:
+		return []Finding{warning(detail+": kernel.yama.ptrace_scope is "+scope, "start one rank a node, or have an administrator set it to 0")}
+	}
+	return []Finding{good(detail + ", which matters only with several ranks a node")}
+}
+
+// checkCPUs looks at the process's affinity, and at how many threads Go uses.
+func checkCPUs(env *Env) []Finding {
+	allowed, online := allowedCPUs(env), listed(firstLine(env, "/sys/devices/system/cpu/online"))
+	if allowed == 0 || online == 0 {
+		return []Finding{good("/proc does not tell which CPUs may be used")}
+	}
+	threads := env.Machine.Threads()
+	const advice = "give the ranks CPUs: mpirun --bind-to none, or srun --cpus-per-task=N --cpu-bind=none"
+	switch {
+	case allowed == 1 && online > 1:
+		return []Finding{warning("bound to one of {} CPUs, on which MPI's polling and the reads of storage take turns", advice, count(online))}
+	case threads < min(2, allowed):
+		return []Finding{warning("{} of {} CPUs may be used, but the control group or GOMAXPROCS gives Go one at a time", advice,
+			count(allowed), count(online))}
+	}
+	return []Finding{good("{} of {} CPUs may be used", count(allowed), count(online))}
+}
+
+func allowedCPUs(env *Env) int { return listed(statusField(env, "Cpus_allowed_list:")) }
+
+// listed counts the members of a kernel's list of CPUs: 3 for "0-1,7". It is 0 for what is no list.
+func listed(list string) int {
+	n := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		low, err := strconv.Atoi(from)
+		high := low
+		if isRange && err == nil {
+			high, err = strconv.Atoi(to)
+		}
+		if err != nil || high < low {
+			return 0
+		}
+		n += high - low + 1
+	}
+	return n
+}
+
+// checkMemlock looks at the limit that pinning memory for RDMA runs into.
+func checkMemlock(env *Env) []Finding {
+	limit := env.Machine.MemoryLock()
+	if limit == math.MaxUint64 {
+		return []Finding{good("locked memory has no limit")}
+	}
+	device := fabric(env)
+	if device == "" {
+		return []Finding{good("locked memory is limited to {}, and no RDMA device here needs it", bytesOf(limit))}
+	}
+	return []Finding{warning("locked memory is limited to {}, but "+device+" pins what it sends", "have an administrator set "+
+		"LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))}
+}
+
+// firstLine returns the first line of a small file, "" where it cannot be read.
+func firstLine(env *Env, path string) string {
+	text, _ := env.Machine.ReadFile(path) // what is not there has no line
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(line)
+}

@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"rankpool/slurm"
+)
+
+const (
+	// littleMemory is what a rank needs beside its samples, and a training process for starting.
+	littleMemory = 2 << 30
+	// littleShm is what DataLoader workers pass their batches through: containers give 64 MiB by default, and a worker
+	// is then killed by SIGBUS.
+	littleShm = 1 << 30
+	// The limits on open files: of a process with few of them PyTorch's workers fail, since each batch under way has a descriptor;
+	// a rank has 16 reads under way by default, and a connection a worker.
+	//
+	// Source: PyTorch, Multiprocessing best practices, "Sharing strategies": file_descriptor.
+	fewFiles    = 1024
+	tooFewFiles = 256
+)
+
+// checkMemory compares what is left with what the user wants.
+func checkMemory(env *Env) []Finding {
+	least := slurm.ReadMemory(env.Machine.ReadFile, env.getenv, 0)
+	free, from := least.FreeBytes, least.Limit
+	if free == math.MaxInt64 {
+		return []Finding{good("no limit of memory was found")}
+	}
+	ranks := int64(max(1, env.Launch.LocalTasks))
+	left := bytesOf(free)
+	switch {
+	case env.MemoryBytes*ranks > free:
+		return []Finding{bad("{} may still be used ("+from+"), less than the {} asked for",
+			"give --memory a smaller size, or the job more with --mem", left, bytesOf(env.MemoryBytes*ranks))}
+	case env.MemoryBytes*ranks > free-littleMemory:
+		return []Finding{warning("{} may still be used ("+from+"), hardly more than the {} asked for: training needs some too",
+			"give --memory a smaller size, or the job more with --mem", left, bytesOf(env.MemoryBytes*ranks))}
+	case free < littleMemory:
+		return []Finding{warning("{} may still be used ("+from+")", "give the job more with --mem", left)}
+	}
+	return []Finding{good("{} may still be used ("+from+")", left)}
+}
+
+// checkHugePages tells whether the slab will be in huge pages.
+//
+// Source: Linux, admin-guide/mm/transhuge, "Hugepages in tmpfs/shmem".
+func checkHugePages(env *Env) []Finding {
+	line := firstLine(env, "/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+	_, rest, _ := strings.Cut(line, "[")
+	mode, _, found := strings.Cut(rest, "]")
+	switch {
+	case !found:
+		return []Finding{good("this kernel has no huge pages for shared memory")}
+	case mode == "never" || mode == "deny":
+		f := good("shared memory has no huge pages (" + mode + "), as on most systems")
+		f.Advice = "an administrator can write advise to /sys/kernel/mm/transparent_hugepage/shmem_enabled: large memories are then filled faster"
+		return []Finding{f}
+	}
+	return []Finding{good("shared memory has huge pages (" + mode + ")")}
+}
+
+// checkShm looks at /dev/shm, which is not where the cache's memory is: a memfd has no limit but memory.
+func checkShm(env *Env) []Finding {
+	fs, err := env.Machine.FileSystem("/dev/shm")
+	switch {
+	case err != nil:
+		return []Finding{warning(fmt.Sprintf("/dev/shm cannot be used: %v", err), "mount a tmpfs there: PyTorch's DataLoader workers need it")}
+	case fs.Bytes < littleShm:
+		return []Finding{warning("/dev/shm has {}, which DataLoader workers fill quickly",
+			"give the container more: --shm-size=8g, or --ipc=host", bytesOf(fs.Bytes))}
+	case fs.FreeBytes < fs.Bytes/10:
+		return []Finding{warning("{} of /dev/shm's {} are free", "remove what dead jobs left there", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
+	}
+	return []Finding{good("{} of /dev/shm's {} are free", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
+}
+
+// checkOpenFiles asks a shell, since Go raises its own limit when it starts, but not its children's.
+func checkOpenFiles(env *Env) []Finding {
+	text, err := env.Machine.Output(commandWithin, nil, "sh", "-c", "ulimit -Sn; ulimit -Hn")
+	limits := strings.Fields(text)
+	if err != nil || len(limits) != 2 {
+		return []Finding{good("the limit on open files is not known")}
+	}
+	soft, hard := fileLimit(limits[0]), fileLimit(limits[1])
+	detail := fmt.Sprintf("a process may have %s open files, and raise that to %s", limits[0], limits[1])
+	switch {
+	case hard < tooFewFiles:
+		return []Finding{bad(detail, "have an administrator raise nofile in limits.conf, or LimitNOFILE of slurmd")}
+	case soft < fewFiles:
+		return []Finding{warning(detail, "run \"ulimit -n "+limits[1]+"\" before training: DataLoader workers need many")}
+	}
+	return []Finding{good(detail)}
+}
+
+// fileLimit reads what ulimit prints.
+func fileLimit(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 1 << 40 // "unlimited"
+	}
+	return n
+}

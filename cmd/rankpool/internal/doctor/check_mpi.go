@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"fmt"
+
+	"rankpool/slurm"
+)
+
+// checkMPI looks at the library and at the thread level: one goroutine at a time makes MPI's calls, from any thread.
+func checkMPI(env *Env) []Finding {
+	m := env.MPI
+	if m.Library == "" {
+		const advice = "build it with \"make build\" where mpicc is installed"
+		if env.Launch.Tasks > 1 || env.Job.Nodes > 1 {
+			return []Finding{bad("rankpool "+env.Version+" is built without MPI, so its ranks cannot find each other", advice)}
+		}
+		return []Finding{warning("rankpool "+env.Version+" is built without MPI: one rank only", advice)}
+	}
+	level, err := m.Level, m.Failure
+	if level == "" && err == nil && m.Probe != nil {
+		level, err = m.Probe()
+	}
+	if err != nil {
+		return []Finding{bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
+			"load the module that this rankpool was built with, and see whether a small MPI program runs")}
+	}
+	f := good("rankpool " + env.Version + " with " + m.Library)
+	if level != "" {
+		f.Detail += ", thread level " + level
+	}
+	f.Facts = map[string]string{"rankpool": env.Version, "MPI": m.Library}
+	return []Finding{f}
+}
+
+// checkLauncher compares what was started with what MPI sees.
+func checkLauncher(env *Env) []Finding {
+	l := env.Launch
+	advice := "run it on all nodes: srun --mpi=" + l.SrunMPI + " --ntasks-per-node=1 rankpool doctor"
+	switch {
+	case l.Failure != nil:
+		return []Finding{bad(l.Failure.Error(), "start one rank a node as the sentence says; this list is of one node only")}
+	case l.Tasks > 0:
+		return []Finding{good(fmt.Sprintf("%s started {} ranks, and MPI sees as many", l.By), count(l.Tasks))}
+	case env.Job.InJob() && env.Job.Nodes > 1:
+		return []Finding{warning(fmt.Sprintf("started by hand, so this list is of one of the job's %d nodes", env.Job.Nodes), advice)}
+	case env.Job.InJob() || env.MPI.Library == "" || env.MPI.Mpirun == nil:
+		return []Finding{good("started by hand")}
+	}
+	path, err := env.MPI.Mpirun()
+	if err != nil {
+		return []Finding{warning(fmt.Sprintf("started by hand; outside Slurm there can be one rank only: %v", err),
+			"put the mpirun of this MPI into $PATH")}
+	}
+	return []Finding{good("started by hand; outside Slurm the ranks are started by " + path)}
+}
+
+// placed says whether a number of the job is there.
+func placed(n int) bool { return n != slurm.Absent && n > 0 }

@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// probe prints one JSON object about the Python that runs it.
+//
+//go:embed probe.py
+var probe string
+
+// oldestPython is the client's requires-python.
+var oldestPython = [2]int{3, 9}
+
+// A pythonReport is what probe.py prints. Errors are "" where there is none.
+type pythonReport struct {
+	Version      [3]int `json:"version"`
+	Executable   string `json:"executable"`
+	Torch        string `json:"torch"`
+	TorchError   string `json:"torch_error"`
+	Distributed  bool   `json:"distributed"`
+	Client       string `json:"client"` // its folder
+	ClientError  string `json:"client_error"`
+	CUDA         bool   `json:"cuda"`          // PyTorch sees a GPU
+	CUDACompiled string `json:"cuda_compiled"` // the version that PyTorch was built with
+}
+
+func (r pythonReport) version() string {
+	return fmt.Sprintf("%d.%d.%d", r.Version[0], r.Version[1], r.Version[2])
+}
+
+// checkPython starts the Python of training, imports what training imports, and says which client it gets.
+func checkPython(env *Env) []Finding {
+	p := env.Python
+	if p.Failure != nil {
+		return []Finding{bad(p.Failure.Error(), "name a folder that can be written to with --runtime-dir")}
+	}
+	if _, err := env.Machine.LookPath(p.Command); err != nil {
+		f := warning(fmt.Sprintf("there is no %s: %v", p.Command, err), "name the Python of training with --python, or load its module first")
+		if p.Given {
+			f.Status = Bad
+		}
+		return []Finding{f}
+	}
+	var vars []string
+	if p.Path != "" {
+		path := p.Path
+		if more := env.getenv("PYTHONPATH"); more != "" {
+			path += string(os.PathListSeparator) + more
+		}
+		vars = []string{"PYTHONPATH=" + path}
+	}
+	text, err := env.Machine.Output(pythonPatience, vars, p.Command, "-c", probe)
+	var r pythonReport
+	at := strings.LastIndex(strings.TrimSpace(text), "\n") + 1 // before it may be what modules print when they are imported
+	if malformed := json.Unmarshal([]byte(strings.TrimSpace(text)[at:]), &r); malformed != nil {
+		if err == nil {
+			err = fmt.Errorf("it printed %.80q", text)
+		}
+		return []Finding{bad(fmt.Sprintf("%s does not run: %v", p.Command, err),
+			"run it by hand on this node: "+p.Command+" -c 'import torch'")}
+	}
+	return pythonFindings(r, p)
+}
+
+// pythonFindings judges what Python has said.
+func pythonFindings(r pythonReport, p Python) []Finding {
+	found := judgePython(r, p)
+	found[0].Facts = map[string]string{"Python": r.version(), "PyTorch": r.Torch}
+	return found
+}
+
+func judgePython(r pythonReport, p Python) []Finding {
+	what := fmt.Sprintf("Python %s (%s)", r.version(), r.Executable)
+	var found []Finding
+	switch {
+	case r.Version[0] < oldestPython[0] || r.Version[0] == oldestPython[0] && r.Version[1] < oldestPython[1]:
+		found = append(found, bad(fmt.Sprintf("%s is older than %d.%d", what, oldestPython[0], oldestPython[1]), "name a newer one with --python"))
+	case r.ClientError != "":
+		found = append(found, bad(fmt.Sprintf("%s cannot import rankpool: %s", what, r.ClientError),
+			"unset RANKPOOL_PYTHON, so that rankpool hands out its own client, or install the package"))
+	}
+	switch {
+	case r.TorchError != "":
+		found = append(found, warning(fmt.Sprintf("%s cannot import torch: %s", what, r.TorchError),
+			"load the module or the environment that training uses, or name its Python with --python"))
+	case !r.Distributed:
+		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer would be alone", r.Torch),
+			"install a PyTorch that was built with it"))
+	}
+	if len(found) > 0 {
+		return found
+	}
+	client := "its own client"
+	if p.Path == "" {
+		client = "the client in " + r.Client
+	}
+	cuda := ", without CUDA"
+	if r.CUDACompiled != "" {
+		cuda = ", CUDA " + r.CUDACompiled
+		if !r.CUDA {
+			cuda += " and no GPU"
+		}
+	}
+	return []Finding{good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda, client))}
+}

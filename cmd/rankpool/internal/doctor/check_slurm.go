@@ -1,0 +1,118 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"rankpool/slurm"
+)
+
+const (
+	// commandWithin is how long a small program may take: srun and scontrol may wait for slurmctld.
+	commandWithin = 8 * time.Second
+	// shortLeft is how long a job should have left when somebody looks at it.
+	shortLeft = 10 * time.Minute
+	// neededKillWait is the least time between SIGTERM and SIGKILL: what rankpool keeps is on disk within 10 s.
+	neededKillWait = 15
+)
+
+var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
+
+// checkSlurm looks at the version, since --overlap came with 20.11, and at the end of the job.
+//
+// Source: SchedMD, RELEASE_NOTES of 20.11: steps are exclusive by default, and --overlap is new.
+func checkSlurm(env *Env) []Finding {
+	text, err := env.Machine.Output(commandWithin, nil, "srun", "--version")
+	if err != nil {
+		if _, missing := env.Machine.LookPath("srun"); !env.Job.InJob() && missing == nil {
+			return []Finding{good("srun is there, but knows no cluster: ranks are started by mpirun")}
+		}
+		if !env.Job.InJob() {
+			return []Finding{good("no Slurm on this machine: ranks are started by mpirun")}
+		}
+		return []Finding{warning(fmt.Sprintf("this is job %s, but srun cannot be run here: %v", env.Job.JobID, err),
+			"put srun into $PATH; in a container, bind it and Slurm's configuration into it")}
+	}
+	version := strings.TrimSpace(text)
+	if m := versionNumber.FindStringSubmatch(version); m != nil {
+		major, _ := strconv.Atoi(m[1])
+		minor, _ := strconv.Atoi(m[2])
+		if major < 20 || major == 20 && minor < 11 {
+			return []Finding{warning(version+" does not know --overlap, with which the cache runs beside training",
+				"use the form of one step: srun rankpool run …")}
+		}
+	}
+	if !env.Job.InJob() {
+		return []Finding{good(version + ", outside a job")}
+	}
+	found := []Finding{good(fmt.Sprintf("%s, job %s%s", version, env.Job.JobID, nodesOf(env)))}
+	ask := func(_ context.Context, name string, args ...string) (string, error) {
+		return env.Machine.Output(commandWithin, []string{"SLURM_TIME_FORMAT=standard"}, name, args...)
+	}
+	if end, err := slurm.EndTime(context.Background(), env.getenv, ask, time.Local); err == nil && !end.IsZero() {
+		left := end.Sub(env.Now())
+		if left < shortLeft {
+			found = append(found, warning("the job ends in {}", "ask for more with --time, if training takes longer", lasting(max(0, left))))
+		} else {
+			found = append(found, good("the job ends in {}", lasting(left)))
+		}
+	}
+	return found
+}
+
+func nodesOf(env *Env) string {
+	switch {
+	case !placed(env.Job.Nodes):
+		return ""
+	case env.Job.Nodes == 1:
+		return " on 1 node"
+	}
+	return fmt.Sprintf(" on %d nodes", env.Job.Nodes)
+}
+
+// checkSrunMPI looks for the plugin by which srun starts ranks of this MPI.
+func checkSrunMPI(env *Env) []Finding {
+	if env.MPI.Library == "" {
+		return nil
+	}
+	text, err := env.Machine.Output(commandWithin, nil, "srun", "--mpi=list")
+	if err != nil {
+		return nil // check "slurm" says it
+	}
+	want := env.Launch.SrunMPI
+	for word := range strings.FieldsSeq(strings.ReplaceAll(text, ",", " ")) {
+		if word == want || strings.HasPrefix(word, want+"_v") {
+			return []Finding{good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")}
+		}
+	}
+	return []Finding{bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+strings.Join(strings.Fields(text), " "),
+		"start the ranks with mpirun in the batch script, or build rankpool with another MPI (MPICC=…)")}
+}
+
+var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
+
+// checkKillWait asks slurmctld.
+func checkKillWait(env *Env) []Finding {
+	if !env.Job.InJob() {
+		return nil
+	}
+	text, err := env.Machine.Output(commandWithin, nil, "scontrol", "show", "config")
+	m := killWait.FindStringSubmatch(text)
+	if m == nil {
+		detail := "scontrol does not tell KillWait"
+		if err != nil {
+			detail = fmt.Sprintf("slurmctld does not tell KillWait: %v", err)
+		}
+		return []Finding{good(detail)}
+	}
+	seconds, _ := strconv.Atoi(m[1])
+	if seconds < neededKillWait {
+		return []Finding{warning(fmt.Sprintf("KillWait is %d s: the job may be killed before all is on disk, which takes up to 10 s", seconds),
+			"have the warning come earlier: sbatch --signal=B:TERM@120")}
+	}
+	return []Finding{good(fmt.Sprintf("KillWait is %d s; rankpool needs 10 s", seconds))}
+}

@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A hurtful is a variable of the environment that makes rankpool slow or stops it, when its value is a certain one.
+type hurtful struct {
+	name           string
+	when           func(value string, env *Env) bool
+	detail, advice string
+}
+
+// hurtfuls is the table of them.
+//
+// Source: SchedMD, srun(1), INPUT ENVIRONMENT VARIABLES; measured with UCX 1.13, Open MPI 4.1 and MPICH 4.0: a progress thread of MPI's
+// own spins on a core, and UCX's handlers of signals end a process whose signals Go or the launcher wants.
+var hurtfuls = []hurtful{
+	{
+		"SLURM_EXCLUSIVE", isSet,
+		"makes every srun wait for CPUs of its own, so the training step waits for the cache's", "unset it, or give srun --overlap",
+	},
+	{"SLURM_MPI_TYPE", otherMPI, "has srun start ranks in a way that does not fit this MPI", "give srun --mpi as \"launcher\" says"},
+	{
+		"SLURM_CPU_BIND", func(v string, _ *Env) bool { return strings.Contains(v, "rank") && !strings.Contains(v, "none") },
+		"binds each task to one CPU", "give the cache's srun --cpu-bind=none",
+	},
+	{
+		"UCX_ERROR_SIGNALS", func(v string, _ *Env) bool {
+			return containsAny(v, "TERM", "USR1", "USR2", "INT", "HUP")
+		}, "has UCX end a rank at a signal that asks it to save its state", "unset it",
+	},
+	{
+		"UCX_TLS", func(v string, env *Env) bool { return fabric(env) != "" && onlyTCP(v) },
+		"keeps UCX off the fabric", "unset it",
+	},
+	{
+		"OMPI_MCA_btl", func(v string, env *Env) bool { return fabric(env) != "" && onlyTCP(v) },
+		"keeps Open MPI off the fabric", "unset it, or use OMPI_MCA_pml=ucx",
+	},
+	{
+		"OMPI_MCA_hwloc_base_binding_policy",
+		func(v string, _ *Env) bool { return strings.HasPrefix(v, "core") || strings.HasPrefix(v, "hwthread") },
+		"binds each rank to one core", "set it to none, or give mpirun --bind-to none",
+	},
+	{"MPIR_CVAR_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself", "unset it"},
+	{"MPICH_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself", "unset it"},
+	{
+		"GOMAXPROCS", func(v string, env *Env) bool { return v == "1" && allowedCPUs(env) > 1 },
+		"lets a rank run on one CPU at a time", "unset it",
+	},
+	{
+		"GODEBUG", func(v string, _ *Env) bool { return containsAny(v, "gctrace=1", "schedtrace") },
+		"has every rank write traces to stderr", "unset it",
+	},
+}
+
+func isSet(v string, _ *Env) bool { return v != "" && v != "0" }
+func isTrue(v string, _ *Env) bool {
+	return v == "1" || strings.EqualFold(v, "true") || strings.EqualFold(v, "yes")
+}
+
+func otherMPI(v string, env *Env) bool {
+	return env.MPI.Library != "" && v != "" && v != env.Launch.SrunMPI && !strings.HasPrefix(v, env.Launch.SrunMPI+"_v")
+}
+
+func containsAny(v string, words ...string) bool {
+	for _, w := range words {
+		if strings.Contains(strings.ToUpper(v), strings.ToUpper(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyTCP says whether a list of transports has no fast one: all of it are TCP and what is inside a node.
+func onlyTCP(list string) bool {
+	if list == "" || strings.HasPrefix(list, "^") {
+		return false
+	}
+	for word := range strings.SplitSeq(list, ",") {
+		switch strings.TrimSpace(word) {
+		case "tcp", "self", "sm", "shm", "vader", "posix", "sysv", "cma":
+		default:
+			return false
+		}
+	}
+	return strings.Contains(list, "tcp")
+}
+
+// fabric names an RDMA device of this machine, "" where there is none.
+func fabric(env *Env) string {
+	names, err := env.Machine.ReadDir("/sys/class/infiniband")
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+func checkVariables(env *Env) []Finding {
+	var found []Finding
+	for _, h := range hurtfuls {
+		if v := env.getenv(h.name); v != "" && h.when(v, env) {
+			found = append(found, warning(fmt.Sprintf("%s=%s %s", h.name, v, h.detail), h.advice))
+		}
+	}
+	if found == nil {
+		found = []Finding{good("none that hurts is set")}
+	}
+	return found
+}
+
+// toCatch are the signals that end training, or tell it to save, and their numbers.
+//
+// Source: Linux, signal(7), x86 and ARM.
+var toCatch = []struct {
+	name   string
+	number uint
+}{{"SIGINT", 2}, {"SIGTERM", 15}, {"SIGUSR1", 10}, {"SIGUSR2", 12}}
+
+// checkSignals looks for signals that the process that started this one ignores: children inherit that.
+func checkSignals(env *Env) []Finding {
+	mask, err := strconv.ParseUint(statusField(env, "SigIgn:"), 16, 64)
+	if err != nil {
+		return []Finding{good("/proc does not tell which signals are ignored")}
+	}
+	var ignored []string
+	for _, s := range toCatch {
+		if mask&(1<<(s.number-1)) != 0 {
+			ignored = append(ignored, s.name)
+		}
+	}
+	if ignored == nil {
+		return []Finding{good("none of SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 is ignored")}
+	}
+	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so training will not see it",
+		"look at how it was started: \"command &\" in a script that is no interactive shell ignores SIGINT, trap '' SIGNAL any")}
+}
+
+// statusField returns a field of /proc/self/status, "" where there is none.
+func statusField(env *Env, key string) string {
+	text, _ := env.Machine.ReadFile("/proc/self/status") // what cannot be read has no fields
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, key); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,377 @@
+package doctor
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rankpool/staging/layout"
+)
+
+func TestHealthyMachineIsGood(t *testing.T) {
+	env, m := healthy(t)
+	found, err := Run(t.Context(), env, Checks(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, f := range found {
+		seen[f.Check] = true
+		if f.Status != Good || f.Detail == "" || f.Advice != "" {
+			t.Errorf("%+v", f)
+		}
+		if strings.Count(f.Detail, nothingYet) != len(f.Amounts) {
+			t.Errorf("%d amounts for %q", len(f.Amounts), f.Detail)
+		}
+	}
+	for _, c := range Checks() {
+		if c.Scope != Between && !seen[c.Name] {
+			t.Errorf("check %s says nothing", c.Name)
+		}
+	}
+	if want := []string{"PYTHONPATH=/dev/shm/x/python"}; !slices.Equal(m.lastEnv, want) {
+		t.Errorf("Python got %q, want %q", m.lastEnv, want)
+	}
+}
+
+// TestOnceIsAtRankZero: a server is asked by one rank, not by a thousand.
+func TestOnceIsAtRankZero(t *testing.T) {
+	env, _ := healthy(t)
+	env.Rank = 1
+	found, err := Run(t.Context(), env, Checks(), Options{})
+	if err != nil || len(found) == 0 {
+		t.Fatal(found, err)
+	}
+	for _, f := range found {
+		at := slices.IndexFunc(Checks(), func(c Check) bool { return c.Name == f.Check })
+		if Checks()[at].Scope != EachNode {
+			t.Errorf("rank 1 made %s", f.Check)
+		}
+	}
+}
+
+func TestChecks(t *testing.T) {
+	boom := errors.New("boom")
+	type change = func(env *Env, m *fakeMachine)
+	file := func(path, text string) change { return func(_ *Env, m *fakeMachine) { m.files[path] = text } }
+	variable := func(name, value string) change { return func(_ *Env, m *fakeMachine) { m.vars[name] = value } }
+	program := func(line, text string) change { return func(_ *Env, m *fakeMachine) { m.programs[line] = text } }
+	python := func(from, to string) change { return program("python3", strings.Replace(healthyPython, from, to, 1)) }
+	none := func(*Env, *fakeMachine) {}
+	for _, c := range []struct {
+		check          string
+		change         change
+		want           Status
+		detail, advice string // parts
+	}{
+		{"mpi", none, Good, "rankpool 1.0 with Open MPI v4.1.4, thread level MPI_THREAD_SERIALIZED", ""},
+		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI = MPI{} }, Bad, "without MPI, so its ranks cannot find each other", "make build"},
+		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI, e.Launch.Tasks, e.Job.Nodes = MPI{}, 0, 1 }, Warning, "one rank only", "make build"},
+		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI.Failure = boom }, Bad, "does not start: boom", "module"},
+		{"mpi", func(e *Env, _ *fakeMachine) {
+			e.MPI.Level, e.MPI.Probe = "", func() (string, error) { return "", boom }
+		}, Bad, "does not start: boom", "module"},
+		{"mpi", func(e *Env, _ *fakeMachine) {
+			e.MPI.Level, e.MPI.Probe = "", func() (string, error) { return "MPI_THREAD_MULTIPLE", nil }
+		}, Good, "MPI_THREAD_MULTIPLE", ""},
+
+		{"launcher", none, Good, "srun --mpi=pmix started {} ranks", ""},
+		{"launcher", func(e *Env, _ *fakeMachine) { e.Launch.Failure = boom }, Bad, "boom", "one node only"},
+		{"launcher", func(e *Env, _ *fakeMachine) { e.Launch.Tasks = 0 }, Warning, "one of the job's 4 nodes", "srun --mpi=pmix --ntasks-per-node=1 rankpool doctor"},
+		{"launcher", func(e *Env, _ *fakeMachine) {
+			e.Launch.Tasks, e.Job.JobID = 0, ""
+			e.MPI.Mpirun = func() (string, error) { return "", boom }
+		}, Warning, "boom", "mpirun"},
+		{"launcher", func(e *Env, _ *fakeMachine) {
+			e.Launch.Tasks, e.Job.JobID = 0, ""
+			e.MPI.Mpirun = func() (string, error) { return "/opt/mpirun", nil }
+		}, Good, "/opt/mpirun", ""},
+
+		{"slurm", none, Good, "slurm 23.11.4, job 7 on 4 nodes", ""},
+		{"slurm", program("srun --version", "slurm 20.02.7"), Warning, "does not know --overlap", "one step"},
+		{"slurm", program("srun --version", "slurm 20.10.1"), Warning, "does not know --overlap", "one step"},
+		{"slurm", program("srun --version", "slurm 20.11.9"), Good, "20.11", ""},
+		{"slurm", func(_ *Env, m *fakeMachine) { delete(m.programs, "srun --version") }, Warning, "srun cannot be run", "$PATH"},
+		{"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.failing["srun --version"] = boom }, Good, "knows no cluster", ""},
+		{"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.programs = nil }, Good, "no Slurm", ""},
+		{"slurm", variable("SLURM_JOB_END_TIME", "1800000120"), Warning, "the job ends in {}", "--time"},
+
+		{"srun-mpi", none, Good, "--mpi=pmix", ""},
+		{"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmix_v3"), Good, "--mpi=pmix", ""},
+		{"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmi2"), Bad, "no --mpi=pmix", "mpirun"},
+
+		{"kill-wait", none, Good, "30 s", ""},
+		{"kill-wait", program("scontrol show config", "KillWait = 5 sec"), Warning, "KillWait is 5 s", "--signal"},
+		{"kill-wait", func(_ *Env, m *fakeMachine) {
+			m.failing["scontrol show config"] = boom
+			m.programs["scontrol show config"] = ""
+		}, Good, "does not tell", ""},
+
+		{"variables", none, Good, "none that hurts", ""},
+		{"variables", variable("SLURM_EXCLUSIVE", "1"), Warning, "SLURM_EXCLUSIVE=1", "--overlap"},
+		{"variables", variable("SLURM_MPI_TYPE", "pmi2"), Warning, "does not fit", "--mpi"},
+		{"variables", variable("SLURM_MPI_TYPE", "pmix_v4"), Good, "none", ""},
+		{"variables", variable("UCX_ERROR_SIGNALS", "SIGTERM,SIGUSR1"), Warning, "save its state", "unset"},
+		{"variables", variable("UCX_ERROR_SIGNALS", "SIGILL,SIGSEGV"), Good, "none", ""},
+		{"variables", variable("UCX_TLS", "tcp,self,sm"), Warning, "off the fabric", "unset"},
+		{"variables", func(_ *Env, m *fakeMachine) { m.vars["UCX_TLS"], m.dirs = "tcp,self", nil }, Good, "none", ""},
+		{"variables", variable("UCX_TLS", "rc,tcp"), Good, "none", ""},
+		{"variables", variable("OMPI_MCA_btl", "^openib"), Good, "none", ""},
+		{"variables", variable("OMPI_MCA_btl", "tcp,self"), Warning, "off the fabric", "ucx"},
+		{"variables", variable("OMPI_MCA_hwloc_base_binding_policy", "core"), Warning, "one core", "none"},
+		{"variables", variable("MPIR_CVAR_ASYNC_PROGRESS", "1"), Warning, "spin", "unset"},
+		{"variables", variable("GOMAXPROCS", "1"), Warning, "one CPU", "unset"},
+		{"variables", variable("GOMAXPROCS", "4"), Good, "none", ""},
+
+		{"signals", file("/proc/self/status", "SigIgn:\t0000000000000002\n"), Warning, "SIGINT was ignored", "interactive"},
+		{"signals", file("/proc/self/status", "SigIgn:\t0000000000004001\n"), Warning, "SIGTERM was", "trap"}, // SIGHUP too, as of nohup
+		{"signals", file("/proc/self/status", "SigIgn:\t0000000000000a00\n"), Warning, "SIGUSR1, SIGUSR2", "trap"},
+		{"signals", file("/proc/self/status", "SigIgn:\t0000000000001001\n"), Good, "none", ""},
+
+		{"kernel", none, Good, "Linux 6.1.0: sealed", ""},
+		{"kernel", func(_ *Env, m *fakeMachine) { m.calls.Memfd = boom }, Bad, "memfd_create fails: boom", "seccomp"},
+		{"kernel", func(_ *Env, m *fakeMachine) { m.calls.Seal = boom }, Bad, "cannot be sealed", "kernel"},
+		{"kernel", func(_ *Env, m *fakeMachine) { m.calls.SealWrite, m.calls.Populate = boom, boom }, Good, "Linux 5.14", ""},
+
+		{"cma", func(e *Env, m *fakeMachine) {
+			m.files["/proc/sys/kernel/yama/ptrace_scope"] = "1"
+			e.Launch.LocalTasks = 2
+		}, Warning, "ptrace_scope is 1", "one rank a node"},
+		{"cma", file("/proc/sys/kernel/yama/ptrace_scope", "1"), Good, "matters only", ""},
+		{"cma", func(_ *Env, m *fakeMachine) { m.files["/proc/sys/kernel/yama/ptrace_scope"], m.root = "1", true }, Good, "may read", ""},
+		{"cma", func(e *Env, m *fakeMachine) { m.calls.ReadOtherProcess, e.Launch.LocalTasks = boom, 2 }, Warning, "boom", "process_vm_readv"},
+
+		{"cpus", none, Good, "{} of {} CPUs", ""},
+		{"cpus", file("/proc/self/status", "Cpus_allowed_list:\t3\n"), Warning, "bound to one", "--bind-to none"},
+		{"cpus", func(_ *Env, m *fakeMachine) { m.threads = 1 }, Warning, "GOMAXPROCS", "--cpus-per-task"},
+		{"cpus", func(_ *Env, m *fakeMachine) {
+			m.threads, m.files["/sys/devices/system/cpu/online"], m.files["/proc/self/status"] = 1, "0", "Cpus_allowed_list:\t0\n"
+		}, Good, "{} of {}", ""},
+
+		{"memory", none, Good, "the machine's available memory", ""},
+		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes = 61 << 30 }, Bad, "less than", "--mem"},
+		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes = 59 << 30 }, Warning, "hardly more", "--mem"},
+		{"memory", func(e *Env, _ *fakeMachine) { e.Launch.LocalTasks = 2 }, Bad, "less than", "--mem"},
+		{"memory", variable("SLURM_MEM_PER_NODE", "16384"), Bad, "SLURM_MEM_PER_NODE", "--mem"},
+		{"memory", func(e *Env, m *fakeMachine) {
+			e.MemoryBytes, m.files["/proc/meminfo"] = 0, "MemTotal: 67108864 kB\nMemAvailable: 1000000 kB\n"
+		}, Warning, "may still be used", "--mem"},
+
+		{"huge-pages", file("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force"), Good, "(never)", "administrator"},
+		{"huge-pages", func(_ *Env, m *fakeMachine) { m.files = nil }, Good, "this kernel", ""},
+
+		{"memlock", none, Good, "no limit", ""},
+		{"memlock", func(_ *Env, m *fakeMachine) { m.memlock = 64 << 10 }, Warning, "mlx5_0", "LimitMEMLOCK"},
+		{"memlock", func(_ *Env, m *fakeMachine) { m.memlock, m.dirs = 64<<10, nil }, Good, "no RDMA device", ""},
+
+		{"shm", none, Good, "are free", ""},
+		{"shm", func(_ *Env, m *fakeMachine) { m.mounts["/dev/shm"] = FileSystem{Bytes: 64 << 20, FreeBytes: 64 << 20} }, Warning, "DataLoader", "--shm-size"},
+		{"shm", func(_ *Env, m *fakeMachine) { m.mounts["/dev/shm"] = FileSystem{Bytes: 64 << 30, FreeBytes: 1 << 30} }, Warning, "are free", "dead jobs"},
+		{"shm", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/dev/shm") }, Warning, "cannot be used", "tmpfs"},
+
+		{"open-files", none, Good, "1024", ""},
+		{"open-files", program("sh", "unlimited\nunlimited\n"), Good, "unlimited", ""},
+		{"open-files", program("sh", "512\n4096\n"), Warning, "512", "ulimit -n 4096"},
+		{"open-files", program("sh", "128\n128\n"), Bad, "128", "nofile"},
+
+		{"runtime", none, Good, "at most 39 of 107 bytes", ""},
+		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.Failure = boom }, Bad, "boom", "--runtime-dir"},
+		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.SocketPath = strings.Repeat("x", 108) }, Bad, "108 bytes", "shorter"},
+		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.SocketPath = strings.Repeat("x", 107) }, Good, "107", ""},
+		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.Base = "/data" }, Warning, "lustre", "node-local"},
+
+		{"scratch", none, Good, "/scratch ($TMPDIR, xfs)", ""},
+		{"scratch", func(_ *Env, m *fakeMachine) { m.noSet = boom }, Warning, "no extended attributes: boom", "checksums"},
+		{"scratch", func(_ *Env, m *fakeMachine) {
+			m.mounts["/scratch"] = FileSystem{Type: "nfs", Reach: Shared, FreeBytes: 1 << 40}
+		}, Warning, "not node-local", "$TMPDIR"},
+		{"scratch", func(_ *Env, m *fakeMachine) { m.mounts["/scratch"] = FileSystem{Type: "xfs", FreeBytes: 5} }, Warning, "room for", "$TMPDIR"},
+		{"scratch", func(_ *Env, m *fakeMachine) { m.denied["/scratch"], m.denied["/tmp"] = boom, boom }, Warning, "boom", "$TMPDIR"},
+
+		{"fuse", none, Good, "fusermount3 are there", ""},
+		{"fuse", func(_ *Env, m *fakeMachine) { m.denied["/dev/fuse"] = boom }, Good, "no FUSE", ""},
+		{"fuse", func(_ *Env, m *fakeMachine) { delete(m.programs, "fusermount3") }, Good, "no fusermount3", "fuse3"},
+		{"fuse", func(_ *Env, m *fakeMachine) { delete(m.programs, "fusermount3"); m.root = true }, Good, "root mounts", ""},
+
+		{"data", none, Good, "/data is on lustre", ""},
+		{"data", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/data") }, Bad, "/data: file does not exist", "mounted"},
+		{"data", func(_ *Env, m *fakeMachine) { m.denied["/data"] = fs.ErrPermission }, Bad, "may not be read", "permissions"},
+		{"data", func(_ *Env, m *fakeMachine) { m.mounts["/data"] = FileSystem{Type: "ext4", Reach: Local} }, Warning, "this node alone", "shared"},
+
+		{"index", none, Good, "/data/rankpool.parquet", ""},
+		{"index", func(_ *Env, m *fakeMachine) { m.index = "" }, Warning, "scans all folders", "rankpool index /data -o data.parquet"},
+		{"index", func(_ *Env, m *fakeMachine) { m.noIndex = boom }, Bad, "cannot be used: boom", "make it again"},
+		{"index", func(_ *Env, m *fakeMachine) { m.index = "/data" }, Good, "named by its manifest", ""},
+
+		{"layout", none, Good, "of 2 files: 2 lustre raid0 over 1", ""},
+		{"layout", func(_ *Env, m *fakeMachine) { m.layouts["/data/b"] = stripes(0, true) }, Bad, "1 of 2 files", "hsm_restore"},
+		{"layout", func(_ *Env, m *fakeMachine) { m.samples[0].Bytes = 1 << 30 }, Warning, "one storage target", "lfs migrate"},
+		{"layout", func(_ *Env, m *fakeMachine) { m.samples[0].Bytes, m.layouts["/data/a"] = 1<<30, stripes(4, false) }, Good, "over 4", ""},
+		{"layout", func(_ *Env, m *fakeMachine) { m.layouts = nil }, Good, "no layout", ""},
+
+		{"read", none, Good, "2 files took {}", ""},
+		{"read", func(_ *Env, m *fakeMachine) { m.took = 200 * time.Millisecond }, Warning, "2 files took {}", "slow"},
+		{"read", func(_ *Env, m *fakeMachine) { m.noRead = boom }, Bad, "boom", "complete"},
+		{"read", func(_ *Env, m *fakeMachine) { m.noSample = boom }, Bad, "boom", "complete"},
+		{"read", func(_ *Env, m *fakeMachine) { m.samples = nil }, Warning, "no file to read", "--data"},
+		{"read", func(_ *Env, m *fakeMachine) { // a read of a released file would wait for a tape
+			m.noRead = boom
+			m.layouts = map[string]layout.Layout{"/data/a": stripes(0, true), "/data/b": stripes(0, true)}
+		}, Warning, "no file to read", ""},
+
+		{"xattr", none, Good, "can be read", ""},
+		{"xattr", func(_ *Env, m *fakeMachine) { m.noList = boom }, Good, "boom), which nothing needs", ""},
+
+		{"gpu", none, Good, "2 × H100", ""},
+		{"gpu", func(e *Env, _ *fakeMachine) { e.GPUs = func() ([]string, error) { return nil, errNVML } }, Warning, "CUDA_VISIBLE_DEVICES=0,1", "container"},
+		{"gpu", func(e *Env, m *fakeMachine) {
+			delete(m.vars, "CUDA_VISIBLE_DEVICES")
+			e.GPUs = func() ([]string, error) { return nil, errNVML }
+		}, Good, "statistics of GPUs are off", ""},
+		{"gpu", func(e *Env, m *fakeMachine) {
+			m.vars["CUDA_VISIBLE_DEVICES"] = ""
+			e.GPUs = func() ([]string, error) { return nil, errNVML }
+		}, Good, "statistics of GPUs are off", ""},
+		{"gpu", func(e *Env, m *fakeMachine) {
+			delete(m.vars, "CUDA_VISIBLE_DEVICES")
+			e.GPUs = func() ([]string, error) { return nil, boom }
+		}, Warning, "does not answer: boom", "nvidia-smi"},
+		{"gpu", func(e *Env, _ *fakeMachine) { e.GPUs = func() ([]string, error) { return nil, nil } }, Warning, "sees none", "--gpus-per-node"},
+		{"gpu", func(e *Env, _ *fakeMachine) {
+			e.GPUs = func() ([]string, error) { return []string{"A", "B", "B"}, nil }
+		}, Good, "1 × A, 2 × B", ""},
+
+		{"python", none, Good, "Python 3.11.2 (/usr/bin/python3), PyTorch 2.4.0, CUDA 12.4; training uses its own client", ""},
+		{"python", func(e *Env, _ *fakeMachine) { e.Python.Path = "" }, Good, "the client in /dev/shm/x/python/rankpool", ""},
+		{"python", program("python3", "a module says hello\n"+healthyPython), Good, "3.11.2", ""},
+		{"python", python(`"cuda": true`, `"cuda": false`), Good, "and no GPU", ""},
+		{"python", python(`"torch": "2.4.0"`, `"torch_error": "ModuleNotFoundError: torch"`), Warning, "cannot import torch", "module"},
+		{"python", python(`"distributed": true`, `"distributed": false`), Warning, "no torch.distributed", "install"},
+		{"python", python(`"client":`, `"client_error":`), Bad, "cannot import rankpool", "RANKPOOL_PYTHON"},
+		{"python", python("[3, 11, 2]", "[3, 8, 1]"), Bad, "older than 3.9", "--python"},
+		{"python", program("python3", "Illegal instruction"), Bad, "Illegal", "by hand"},
+		{"python", func(_ *Env, m *fakeMachine) { m.failing["python3"], m.programs["python3"] = boom, "" }, Bad, "boom", "by hand"},
+		{"python", func(e *Env, _ *fakeMachine) { e.Python.Command = "python9" }, Warning, "no python9", "--python"},
+		{"python", func(e *Env, _ *fakeMachine) { e.Python = Python{Command: "python9", Given: true} }, Bad, "no python9", "--python"},
+		{"python", func(e *Env, _ *fakeMachine) { e.Python.Failure = boom }, Bad, "boom", "--runtime-dir"},
+	} {
+		env, m := healthy(t)
+		c.change(env, m)
+		checks, err := Select([]string{c.check}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := Run(t.Context(), env, checks, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Worst(found) != c.want || !slices.ContainsFunc(found, func(f Finding) bool {
+			return f.Status == c.want && strings.Contains(f.Detail, c.detail) && strings.Contains(f.Advice, c.advice) &&
+				(c.want == Good || f.Advice != "")
+		}) {
+			t.Errorf("%s: %+v, want %s with %q and %q", c.check, found, c.want, c.detail, c.advice)
+		}
+	}
+}
+
+func TestDataSetsAreNamed(t *testing.T) {
+	env, m := healthy(t)
+	m.mounts["/more/val"] = FileSystem{Type: "nfs", Reach: Shared}
+	env.Data = []string{"/data", "/more/val"}
+	found := checkData(env)
+	if len(found) != 2 || found[0].Detail != "data: /data is on lustre" || found[1].Detail != "val: /more/val is on nfs" {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestListed(t *testing.T) {
+	for list, want := range map[string]int{"0": 1, "0-7": 8, "0-1,7": 3, "": 0, "x": 0, "3-1": 0, "0-3,8-11\n": 8} {
+		if got := listed(list); got != want {
+			t.Errorf("listed(%q) = %d, want %d", list, got, want)
+		}
+	}
+}
+
+// TestHangingCheck: a check that does not come back is told, left behind, and a bad finding; the next one runs.
+func TestHangingCheck(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	checks := []Check{
+		{Name: "data", Data: true, Scope: EachNode, find: func(*Env) []Finding { <-release; return nil }},
+		{Name: "next", Scope: EachNode, find: func(*Env) []Finding { return []Finding{good("fine")} }},
+	}
+	late := make(chan time.Time)
+	close(late)
+	var told []time.Duration
+	found, err := Run(t.Context(), &Env{}, checks, Options{
+		After: func(time.Duration) <-chan time.Time {
+			select {
+			case <-release:
+				return nil
+			default:
+				return late
+			}
+		},
+		Progress: func(check string, index int, passed time.Duration) {
+			if check == "data" && index == 0 {
+				told = append(told, passed)
+			}
+		},
+	})
+	if err != nil || len(found) != 2 || found[1].Check != "next" || found[0].Status != Bad || found[0].Check != "data" ||
+		!strings.Contains(found[0].Detail, "has not answered in 15s") || !strings.Contains(found[0].Advice, "ls") {
+		t.Fatal(found, err)
+	}
+	if want := []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}; !slices.Equal(told, want) {
+		t.Errorf("told at %v, want %v", told, want)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	all, err := Select(nil, true)
+	if err != nil || len(all) != len(Checks()) {
+		t.Fatal(len(all), err)
+	}
+	some, err := Select([]string{"python", "mpi"}, false)
+	if err != nil || !slices.Equal(checkNames(some), []string{"mpi", "python"}) {
+		t.Error(checkNames(some), err)
+	}
+	without, err := Select(nil, false)
+	if err != nil || slices.ContainsFunc(without, func(c Check) bool { return c.Data }) {
+		t.Error(checkNames(without), err)
+	}
+	if _, err := Select([]string{"nonsense"}, true); err == nil || !strings.Contains(err.Error(), "choose from mpi, ") {
+		t.Error(err)
+	}
+	if _, err := Select([]string{"layout"}, false); err == nil || !strings.Contains(err.Error(), "--data") {
+		t.Error(err)
+	}
+}
+
+// TestEachCheckHasAFunction: each check of scope Between has its function, and the others theirs.
+func TestEachCheckHasAFunction(t *testing.T) {
+	for _, c := range Checks() {
+		if (between[c.Name] != nil) != (c.Scope == Between) || (c.find == nil) != (c.Scope == Between) {
+			t.Errorf("check %s of scope %q", c.Name, c.Scope)
+		}
+	}
+}
+
+// TestDocumented: the table in docs/doctor.md is that of the checks.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, c := range Checks() {
+		want.WriteString("| `" + c.Name + "` | " + string(c.Scope) + " | " + c.About + " |\n")
+	}
+	if !strings.Contains(string(text), want.String()) {
+		t.Errorf("docs/doctor.md lacks this table:\n%s", want.String())
+	}
+}

@@ -1,0 +1,165 @@
+// Package doctor checks whether a node, or all nodes of an allocation, are fit for rankpool: "rankpool doctor".
+//
+// A check is a small function of an Env, which holds what the command knows and the Machine that it may look at. It
+// returns findings: what was found, whether that is good, and what to do. A Group gathers the findings of all ranks at
+// rank 0 and measures the ways between them.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Status says how good a finding is.
+type Status string
+
+// The states, from best to worst.
+const (
+	Good    Status = "good"
+	Warning Status = "warning" // rankpool works, but slower or less safely than it could
+	Bad     Status = "bad"     // rankpool or training will fail
+)
+
+// A Finding is one line of the list: what a check found.
+//
+// Detail may hold "{}" for each of Amounts, in order; Combine fills them in, so that the same finding with other
+// numbers on each node stays one line. Advice is "" when there is nothing to do.
+type Finding struct {
+	Check   string   `json:"check"`
+	Status  Status   `json:"status"`
+	Detail  string   `json:"detail"`
+	Advice  string   `json:"advice"`
+	Node    string   `json:"node,omitempty"` // a hostlist; "": of no node, or there is only one
+	Amounts []Amount `json:"-"`
+
+	// Facts are what should be the same on all nodes, by name: check "versions" compares them.
+	Facts map[string]string `json:"-"`
+}
+
+func good(detail string, amounts ...Amount) Finding {
+	return Finding{Status: Good, Detail: detail, Amounts: amounts}
+}
+
+func warning(detail, advice string, amounts ...Amount) Finding {
+	return Finding{Status: Warning, Detail: detail, Advice: advice, Amounts: amounts}
+}
+
+func bad(detail, advice string, amounts ...Amount) Finding {
+	return Finding{Status: Bad, Detail: detail, Advice: advice, Amounts: amounts}
+}
+
+// A Scope says where a check runs.
+type Scope string
+
+// The scopes.
+const (
+	EachNode Scope = "each node"
+	Once     Scope = "once"      // at rank 0: the answer is the same everywhere, or a server is asked
+	Between  Scope = "all ranks" // at rank 0, from what all ranks said, or between ranks; not for one alone
+)
+
+// A Check is one thing that is looked at. Its name is what --only takes.
+type Check struct {
+	Name  string
+	About string // what it looks at, in a few words
+	Scope Scope
+	Data  bool // it looks at the data sets, so it needs one
+
+	patience time.Duration // 0: usualPatience
+	find     func(*Env) []Finding
+}
+
+const (
+	// usualPatience is how long a check may take: far longer than a file system that works, and less than what makes
+	// people press Ctrl-C.
+	usualPatience = 15 * time.Second
+	// pythonPatience is for starting Python with PyTorch from a file system that is not cached: half a minute is
+	// usual on Lustre.
+	pythonPatience = 90 * time.Second
+	// tellAfter is when a check that takes its time is told to Progress again.
+	tellAfter = 5 * time.Second
+)
+
+// Options says how Run works. The zero value is ready to use.
+type Options struct {
+	Progress func(check string, index int, passed time.Duration) // told when a check begins, and every 5 s of it; one goroutine
+	After    func(time.Duration) <-chan time.Time                // nil: time.After
+}
+
+// Run makes those of the checks that look at this machine, one after the other, and returns their findings in order.
+//
+// A check that does not answer in its time is left behind, and is a bad finding itself: a process cannot give up a system call
+// that hangs. When ctx ends, Run returns what it has found so far, and ctx's cause.
+func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding, error) {
+	if opt.After == nil {
+		opt.After = time.After
+	}
+	var all []Finding
+	for i, check := range checks {
+		if check.Scope == Between || check.Scope == Once && env.Rank != 0 {
+			continue
+		}
+		found, err := await(ctx, env, check, i, opt)
+		if err != nil {
+			return all, err
+		}
+		for _, f := range found {
+			f.Check = check.Name
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// await makes one check, within its time.
+func await(ctx context.Context, env *Env, check Check, index int, opt Options) ([]Finding, error) {
+	patience := check.patience
+	if patience == 0 {
+		patience = usualPatience
+	}
+	tell := func(passed time.Duration) {
+		if opt.Progress != nil {
+			opt.Progress(check.Name, index, passed)
+		}
+	}
+	done := make(chan []Finding, 1)
+	go func() { done <- check.find(env) }()
+	tell(0)
+	for passed := time.Duration(0); passed < patience; {
+		step := min(tellAfter, patience-passed)
+		select {
+		case found := <-done:
+			return found, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-opt.After(step):
+			passed += step
+			tell(passed)
+		}
+	}
+	return []Finding{bad(fmt.Sprintf("the check has not answered in %v", patience),
+		"something it looks at hangs: a file system or a program; see "+hangs(check))}, nil
+}
+
+// hangs names what a check waits for when it hangs.
+func hangs(check Check) string {
+	switch {
+	case check.Data:
+		return "whether \"ls\" of the data answers on this node"
+	case check.Name == "python":
+		return "whether \"python3 -c 'import torch'\" ends on this node"
+	}
+	return "\"rankpool doctor --only " + check.Name + "\""
+}
+
+// Worst returns the worst status of findings, Good for none.
+func Worst(findings []Finding) Status {
+	worst := Good
+	for _, f := range findings {
+		if f.Status == Bad || f.Status == Warning && worst == Good {
+			worst = f.Status
+		}
+	}
+	return worst
+}

@@ -1,0 +1,131 @@
+package doctor
+
+import (
+	"io/fs"
+	"time"
+
+	"rankpool/slurm"
+	"rankpool/staging/layout"
+)
+
+// An Env is what checks know. They must not change it; several may use it at a time.
+type Env struct {
+	Machine Machine
+	Rank    int    // of this process
+	Version string // of rankpool
+	Job     slurm.Job
+	MPI     MPI
+	Launch  Launch
+
+	Data        []string // folders and manifests, absolute
+	MemoryBytes int64    // that the user wants for samples on each node; 0: not said
+	Python      Python
+	Runtime     Runtime
+
+	GPUs func() (names []string, err error) // asks NVIDIA's library
+	Now  func() time.Time
+}
+
+func (e *Env) getenv(name string) string {
+	value, _ := e.Machine.LookupEnv(name)
+	return value
+}
+
+// MPI is what is known of the MPI library.
+type MPI struct {
+	Library string // the first line of its version, "" for a build without MPI
+	Flavour string // openmpi, mpich, other, or ""
+	Level   string // the thread level that it gave, "" where it was not started
+	Failure error  // of its start
+
+	Probe  func() (level string, err error) // starts MPI in a process of its own
+	Mpirun func() (path string, err error)  // finds the launcher that fits; for use outside Slurm
+}
+
+// A Launch is how this process was started.
+type Launch struct {
+	Tasks      int    // that a launcher started together; 0: by hand
+	By         string // the launcher's name
+	LocalTasks int    // of them on this machine
+	Failure    error  // what is wrong with it: a launcher that does not fit, a world of one
+	SrunMPI    string // the value of srun's --mpi that fits the MPI library
+}
+
+// Python is the Python that training would use.
+type Python struct {
+	Command string
+	Given   bool   // by the user
+	Path    string // of the client that rankpool hands out, for PYTHONPATH; "": Python finds one by itself
+	Failure error  // why there is no such client
+}
+
+// Runtime is the folder for sessions.
+type Runtime struct {
+	Base       string
+	SocketPath string // the longest that a session in it has
+	Failure    error
+}
+
+// A Machine is what checks may look at. The real one is System; a test has its own. It is safe for concurrent use.
+type Machine interface {
+	LookupEnv(name string) (value string, set bool)
+	ReadFile(path string) ([]byte, error)
+	ReadDir(path string) (names []string, err error)
+	Stat(path string) (fs.FileInfo, error)
+	// Access returns why the process may not use the file for read (4), write (2) and search (1), or their sum.
+	Access(path string, mode uint32) error
+	FileSystem(path string) (FileSystem, error)
+	MemoryLock() (bytes uint64) // the limit on locked memory; math.MaxUint64: none
+	Threads() int               // on which Go runs at a time: GOMAXPROCS
+	Calls() Calls
+	Root() bool
+
+	LookPath(name string) (string, error)
+	// Output runs a program with variables added to the environment, and returns what it wrote, also with an error. It ends the program
+	// after the time.
+	Output(within time.Duration, env []string, name string, args ...string) (string, error)
+
+	// Samples returns up to n files of a data set, spread over it as far as that is quick to tell.
+	Samples(data string, n int) ([]Sample, error)
+	// Index returns the manifest that stands for a data set, and whether there is one; or why it cannot be used.
+	Index(data string) (path string, found bool, err error)
+	Layout(path string) (layout.Layout, error)
+	// TimeRead returns how long opening a file and reading its first bytes takes.
+	TimeRead(path string, bytes int64) (time.Duration, error)
+	// ListXattr returns why the extended attributes of a file cannot be read.
+	ListXattr(path string) error
+	// SetXattr returns why files in a folder cannot have the attribute user.rankpool.doctor: it makes a file, and removes it.
+	SetXattr(folder string) error
+}
+
+// A FileSystem is what statfs says.
+type FileSystem struct {
+	Type       string // as mount calls it, or a number
+	Bytes      int64
+	FreeBytes  int64 // for this user
+	FilesTotal int64 // 0: without a limit
+	FilesFree  int64
+	Reach      Reach
+}
+
+// A Reach says which nodes see the files of a file system.
+type Reach int
+
+// The reaches.
+const (
+	Unknown Reach = iota // a FUSE program may do anything
+	Local                // this node alone
+	Shared               // a server, or many, hold the files
+)
+
+// A Sample is a file of a data set.
+type Sample struct {
+	Path  string
+	Bytes int64
+}
+
+// Calls are the kernel's answers to the calls that rankpool depends on; nil is success.
+type Calls struct {
+	Memfd, Seal, SealWrite, Populate error
+	ReadOtherProcess                 error // process_vm_readv: MPI's way between processes of a node
+}

@@ -1,0 +1,182 @@
+package doctor
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"rankpool/nvml"
+	"rankpool/slurm"
+	"rankpool/staging/layout"
+)
+
+// A fakeMachine answers what a test has put into it.
+type fakeMachine struct {
+	vars     map[string]string
+	files    map[string]string
+	dirs     map[string][]string
+	mounts   map[string]FileSystem
+	denied   map[string]error  // by path, for any access
+	programs map[string]string // their output by command line; a program without one is not there
+	failing  map[string]error  // by command line
+	memlock  uint64
+	threads  int
+	calls    Calls
+	root     bool
+	samples  []Sample
+	noSample error
+	index    string
+	noIndex  error
+	layouts  map[string]layout.Layout
+	took     time.Duration
+	noRead   error
+	noList   error
+	noSet    error
+
+	lastEnv []string // of the last program
+}
+
+func (m *fakeMachine) LookupEnv(name string) (string, bool) {
+	v, found := m.vars[name]
+	return v, found
+}
+
+func (m *fakeMachine) ReadFile(path string) ([]byte, error) {
+	text, found := m.files[path]
+	if !found {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(text), nil
+}
+
+func (m *fakeMachine) ReadDir(path string) ([]string, error) {
+	names, found := m.dirs[path]
+	if !found {
+		return nil, fs.ErrNotExist
+	}
+	return names, nil
+}
+
+func (m *fakeMachine) Stat(path string) (fs.FileInfo, error) {
+	if _, found := m.mounts[path]; !found {
+		return nil, &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
+	}
+	return fstest.MapFS{"data/x": {}}.Stat("data")
+}
+
+func (m *fakeMachine) Access(path string, _ uint32) error { return m.denied[path] }
+
+func (m *fakeMachine) FileSystem(path string) (FileSystem, error) {
+	f, found := m.mounts[path]
+	if !found {
+		return f, &fs.PathError{Op: "statfs", Path: path, Err: fs.ErrNotExist}
+	}
+	return f, nil
+}
+
+func (m *fakeMachine) MemoryLock() uint64 { return m.memlock }
+func (m *fakeMachine) Threads() int       { return m.threads }
+func (m *fakeMachine) Calls() Calls       { return m.calls }
+func (m *fakeMachine) Root() bool         { return m.root }
+
+func (m *fakeMachine) LookPath(name string) (string, error) {
+	for line := range m.programs {
+		if line == name || strings.HasPrefix(line, name+" ") {
+			return "/usr/bin/" + name, nil
+		}
+	}
+	return "", errors.New("executable file not found in $PATH")
+}
+
+func (m *fakeMachine) Output(_ time.Duration, env []string, name string, args ...string) (string, error) {
+	m.lastEnv = env
+	line := name
+	if len(args) > 0 && args[0] != "-c" {
+		line += " " + strings.Join(args, " ")
+	}
+	text, found := m.programs[line]
+	if err := m.failing[line]; err != nil || !found {
+		return text, errors.Join(err, map[bool]error{false: fs.ErrNotExist}[found])
+	}
+	return text, nil
+}
+
+func (m *fakeMachine) Samples(string, int) ([]Sample, error) { return m.samples, m.noSample }
+
+func (m *fakeMachine) Index(data string) (string, bool, error) {
+	if m.noIndex != nil {
+		return data, false, m.noIndex
+	}
+	return m.index, m.index != "", nil
+}
+
+func (m *fakeMachine) Layout(path string) (layout.Layout, error) { return m.layouts[path], nil }
+
+func (m *fakeMachine) TimeRead(string, int64) (time.Duration, error) { return m.took, m.noRead }
+func (m *fakeMachine) ListXattr(string) error                        { return m.noList }
+func (m *fakeMachine) SetXattr(string) error                         { return m.noSet }
+
+const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3", "torch": "2.4.0", "cuda": true, "cuda_compiled": "12.4", ` +
+	`"distributed": true, "client": "/dev/shm/x/python/rankpool"}`
+
+var now = time.Unix(1_800_000_000, 0)
+
+// healthy returns an environment in which all is good: a rank of a Slurm job on 4 nodes.
+func healthy(t *testing.T) (*Env, *fakeMachine) {
+	t.Helper()
+	m := &fakeMachine{
+		vars: map[string]string{
+			"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1800007200", "CUDA_VISIBLE_DEVICES": "0,1", "TMPDIR": "/scratch",
+		},
+		files: map[string]string{
+			"/proc/self/status":                                 "Name:\trankpool\nSigIgn:\t0000000000000000\nCpus_allowed_list:\t0-7\n",
+			"/sys/devices/system/cpu/online":                    "0-15\n",
+			"/proc/sys/kernel/osrelease":                        "6.1.0\n",
+			"/proc/meminfo":                                     "MemTotal: 67108864 kB\nMemAvailable: 62914560 kB\n",
+			"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never deny force\n",
+			"/proc/sys/kernel/yama/ptrace_scope":                "0\n",
+		},
+		dirs: map[string][]string{"/sys/class/infiniband": {"mlx5_0"}},
+		mounts: map[string]FileSystem{
+			"/dev/shm": {Type: "tmpfs", Bytes: 32 << 30, FreeBytes: 31 << 30, Reach: Local},
+			"/scratch": {Type: "xfs", Bytes: 1 << 40, FreeBytes: 1 << 39, Reach: Local},
+			"/data":    {Type: "lustre", Bytes: 1 << 50, FreeBytes: 1 << 49, Reach: Shared},
+		},
+		programs: map[string]string{
+			"srun --version": "slurm 23.11.4\n", "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
+			"scontrol show config": "Configuration data\nKillOnBadExit           = 0\nKillWait                = 30 sec\n",
+			"sh":                   "1024\n524288\n", "python3": healthyPython + "\n", "fusermount3": "",
+		},
+		failing: map[string]error{}, denied: map[string]error{}, memlock: math.MaxUint64, threads: 8,
+		samples: []Sample{{"/data/a", 100}, {"/data/b", 100}}, index: "/data/rankpool.parquet", took: time.Millisecond,
+		layouts: map[string]layout.Layout{"/data/a": stripes(1, false), "/data/b": stripes(1, false)},
+	}
+	return &Env{
+		Machine: m, Version: "1.0", Job: slurm.Job{JobID: "7", StepID: "0", Nodes: 4, Tasks: 4},
+		MPI:    MPI{Library: "Open MPI v4.1.4", Flavour: "openmpi", Level: "MPI_THREAD_SERIALIZED"},
+		Launch: Launch{Tasks: 4, By: "srun --mpi=pmix", LocalTasks: 1, SrunMPI: "pmix"},
+		Data:   []string{"/data"}, MemoryBytes: 32 << 30, Python: Python{Command: "python3", Path: "/dev/shm/x/python"},
+		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},
+		GPUs:    func() ([]string, error) { return []string{"H100", "H100"}, nil }, Now: func() time.Time { return now },
+	}, m
+}
+
+// stripes returns a Lustre layout of n targets.
+func stripes(n int, released bool) layout.Layout {
+	l := layout.Layout{FileSystem: layout.Lustre, Kind: layout.KindRAID0, Mirrors: 1, Released: released}
+	if released {
+		return l
+	}
+	c := layout.Component{Start: 0, End: math.MaxInt64, StripeBytes: 1 << 20}
+	for i := range n {
+		c.Targets = append(c.Targets, i)
+	}
+	l.Components = []layout.Component{c}
+	return l
+}
+
+var errNVML = nvml.ErrNotFound

@@ -1,0 +1,200 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/xattr"
+	"golang.org/x/sys/unix"
+
+	"rankpool/staging"
+	"rankpool/staging/layout"
+)
+
+// System is the Machine of this process. The zero value is ready to use, and must not be copied.
+type System struct {
+	mu        sync.Mutex
+	manifests map[string]*staging.Manifest // that were read, by path
+}
+
+// manifest reads a manifest, once: one of millions of samples takes seconds.
+func (s *System) manifest(path string) (*staging.Manifest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.manifests[path]; m != nil {
+		return m, nil
+	}
+	m, err := staging.ReadParquet(path)
+	if err == nil {
+		if s.manifests == nil {
+			s.manifests = map[string]*staging.Manifest{}
+		}
+		s.manifests[path] = m
+	}
+	return m, err
+}
+
+// LookupEnv implements Machine.
+func (*System) LookupEnv(name string) (string, bool) { return os.LookupEnv(name) }
+
+// ReadFile implements Machine.
+func (*System) ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
+
+// ReadDir implements Machine.
+func (*System) ReadDir(path string) (names []string, err error) {
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+// Stat implements Machine.
+func (*System) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
+
+// Access implements Machine.
+func (*System) Access(path string, mode uint32) error {
+	if err := unix.Access(path, mode); err != nil {
+		return &fs.PathError{Op: "access", Path: path, Err: err}
+	}
+	return nil
+}
+
+// MemoryLock implements Machine.
+func (*System) MemoryLock() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return math.MaxUint64
+	}
+	return limit.Cur
+}
+
+// Threads implements Machine.
+func (*System) Threads() int { return runtime.GOMAXPROCS(0) }
+
+// Root implements Machine.
+func (*System) Root() bool { return os.Geteuid() == 0 }
+
+// LookPath implements Machine.
+func (*System) LookPath(name string) (string, error) { return exec.LookPath(name) }
+
+// maxOutput bounds what is kept of what a program writes.
+const maxOutput = 1 << 20
+
+// Output implements Machine. The program has no terminal, all that it started is killed with it, and it does not outlive this process: it
+// inherits mpirun's descriptors, and mpirun would wait for it.
+func (*System) Output(within time.Duration, env []string, name string, args ...string) (string, error) {
+	runtime.LockOSThread() // the signal comes when the thread that started the program ends
+	defer runtime.UnlockOSThread()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second // a grandchild in another group that keeps the pipe open
+	var out, errs limited
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return out.String(), fmt.Errorf("%s has not ended in %v", name, within)
+	}
+	if says := lastLine(errs.String()); err != nil && says != "" {
+		err = fmt.Errorf("%w: %s", err, says)
+	}
+	return out.String() + tail(&errs, out.Len() == 0), err
+}
+
+// tail returns what a program wrote to stderr when it wrote nothing else: "srun --mpi=list" of Slurm before 22 did.
+func tail(errs *limited, all bool) string {
+	if all {
+		return errs.String()
+	}
+	return ""
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct{ strings.Builder }
+
+// Write implements io.Writer.
+func (l *limited) Write(b []byte) (int, error) {
+	l.Builder.Write(b[:min(len(b), maxOutput-l.Len())])
+	return len(b), nil
+}
+
+// Index implements Machine.
+func (s *System) Index(data string) (path string, found bool, err error) {
+	info, err := os.Stat(data)
+	if err != nil {
+		return data, false, err
+	}
+	if !info.IsDir() {
+		_, err := s.manifest(data)
+		return data, err == nil, err
+	}
+	own := filepath.Join(data, staging.ManifestName)
+	if _, err := os.Stat(own); err == nil {
+		return own, true, nil
+	}
+	cached, err := staging.CachedManifest(data, staging.OpenOptions{})
+	if err != nil {
+		return "", false, nil // without a home there is no cache
+	}
+	if _, err := os.Stat(cached); err != nil {
+		return "", false, nil
+	}
+	return cached, true, nil
+}
+
+// Layout implements Machine.
+func (*System) Layout(path string) (layout.Layout, error) { return layout.Of(path) }
+
+// TimeRead implements Machine.
+func (*System) TimeRead(path string, bytes int64) (time.Duration, error) {
+	began := time.Now()
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(f, bytes))
+	return time.Since(began), err
+}
+
+// ListXattr implements Machine.
+func (*System) ListXattr(path string) error {
+	_, err := xattr.List(path)
+	return err
+}
+
+// SetXattr implements Machine.
+func (*System) SetXattr(folder string) error {
+	f, err := os.CreateTemp(folder, ".rankpool-doctor-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // what cannot be removed is an empty file
+	defer f.Close()
+	err = xattr.FSet(f, "user.rankpool.doctor", []byte("1"))
+	var at *xattr.Error
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}

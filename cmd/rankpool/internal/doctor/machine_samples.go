@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rankpool/scheduler"
+	"rankpool/staging"
+)
+
+const (
+	fewFolders = 64  // that are opened in search of files
+	fewEntries = 512 // that are read of each: a look into a folder of a million files costs one request then
+)
+
+// Samples implements Machine: of a manifest they are spread over it, of a folder over those of its folders that come first.
+func (s *System) Samples(data string, n int) ([]Sample, error) {
+	info, err := os.Stat(data)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return walkSome(data, n)
+	}
+	m, err := s.manifest(data)
+	if err != nil {
+		return nil, err
+	}
+	var samples []Sample
+	seen := map[string]bool{} // samples of one shard are one file
+	for i := range min(n, m.Len()) {
+		path := m.Path(scheduler.SampleID(i * m.Len() / n))
+		if n > m.Len() {
+			path = m.Path(scheduler.SampleID(i))
+		}
+		if seen[path] {
+			continue
+		}
+		seen[path] = true
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, Sample{path, info.Size()})
+	}
+	return samples, nil
+}
+
+// walkSome returns up to n files below root, about as many of each folder that it opens.
+func walkSome(root string, n int) ([]Sample, error) {
+	folders, files := []string{root}, [][]string{}
+	for i := 0; i < len(folders) && i < fewFolders; i++ {
+		entries, err := someEntries(folders[i])
+		if err != nil {
+			if i == 0 {
+				return nil, err
+			}
+			continue
+		}
+		var here []string
+		for _, e := range entries {
+			path := filepath.Join(folders[i], e.Name())
+			switch {
+			case strings.HasPrefix(e.Name(), "."), e.Name() == staging.ManifestName: // no samples
+			case e.IsDir():
+				folders = append(folders, path)
+			case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
+				here = append(here, path)
+			}
+		}
+		if len(here) > 0 {
+			files = append(files, here)
+		}
+	}
+	return pick(files, n), nil
+}
+
+func someEntries(folder string) ([]os.DirEntry, error) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(fewEntries)
+	if len(entries) > 0 || err == nil {
+		return entries, nil
+	}
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// pick takes n files of all folders in turns, in the order in which the folders list them.
+func pick(folders [][]string, n int) (samples []Sample) {
+	for turn, more := 0, true; more; turn++ {
+		more = false
+		for _, files := range folders {
+			if turn >= len(files) {
+				continue
+			}
+			more = true
+			if info, err := os.Stat(files[turn]); err == nil && info.Mode().IsRegular() {
+				samples = append(samples, Sample{files[turn], info.Size()})
+			}
+			if len(samples) == n {
+				return samples
+			}
+		}
+	}
+	return samples
+}

@@ -1,0 +1,286 @@
+package doctor
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	wayPatience = 10 * time.Second // for one answer on a way
+	wayTicks    = 40               // that rank 0 waits for the measurement of a way: longer than all its answers' patience
+	warmPings   = 20               // before the first that counts: ranks that nap between messages must wake
+	pings       = 100
+	clockPings  = 8
+	bulkBytes   = 8 << 20 // of a segment: at 10 GB/s 0.8 ms, some hundred times the latency
+	bulkSegs    = 4
+	bulkRounds  = 3
+	starRanks   = 32 // that rank 0 measures its way to, besides its neighbours
+	clocksAhead = 16 // ranks whose clock is asked for at a time
+)
+
+// A Way is what was measured between two ranks, by From.
+type Way struct {
+	From      int           `json:"from"`
+	To        int           `json:"to"`
+	Ping      time.Duration `json:"ping"`      // round trip of 8 bytes, the median
+	Bandwidth float64       `json:"bandwidth"` // bytes a second, the median
+	Failure   string        `json:"failure"`   // "": none
+}
+
+// rounds returns the ways to measure among n ranks: a ring of neighbours, and rank 0 to at most 32 others, spread over all. Those of one
+// round have no rank in common, so they can be measured at the same time.
+func rounds(n int) [][]Way {
+	var even, odd, last []Way
+	for r := 0; r+1 < n; r++ {
+		if r%2 == 0 {
+			even = append(even, Way{From: r, To: r + 1})
+		} else {
+			odd = append(odd, Way{From: r, To: r + 1})
+		}
+	}
+	if n > 2 {
+		if closing := (Way{From: n - 1, To: 0}); n%2 == 0 {
+			odd = append(odd, closing)
+		} else {
+			last = append(last, closing)
+		}
+	}
+	all := [][]Way{}
+	for _, round := range [][]Way{even, odd, last} {
+		if len(round) > 0 {
+			all = append(all, round)
+		}
+	}
+	others := max(0, n-3) // ranks 2 … n-2
+	for i := range min(others, starRanks) {
+		all = append(all, []Way{{From: 0, To: 2 + i*others/min(others, starRanks)}})
+	}
+	return all
+}
+
+// Measure measures the ways between ranks, and returns them with their results. It is rank 0's. Ways to ranks that are lost are left out;
+// tell is called before each round. It ends early with ctx.
+func (g *Group) Measure(ctx context.Context, tell func(round, rounds int)) []Way {
+	var all []Way
+	plan := rounds(g.transport.Size())
+	for i, round := range plan {
+		tell(i, len(plan))
+		round = slices.DeleteFunc(round, func(w Way) bool { return g.isLost(w.From) || g.isLost(w.To) })
+		all = append(all, g.measureRound(ctx, round)...)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return all
+}
+
+func (g *Group) isLost(rank int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.peers[rank].report == nil
+}
+
+// measureRound has the first rank of each way measure it, and waits for all.
+func (g *Group) measureRound(ctx context.Context, round []Way) []Way {
+	for _, way := range round {
+		if way.From == 0 {
+			go g.measureFor(way)
+			continue
+		}
+		order, _ := json.Marshal(way) // numbers always can
+		g.transport.Post(way.From, append([]byte{kindMeasure}, order...))
+	}
+	g.mu.Lock()
+	began := g.ticks
+	g.mu.Unlock()
+	missing := func(w Way) bool { _, there := g.measured[[2]int{w.From, w.To}]; return !there }
+	_ = g.await(ctx, func() (bool, error) { // what has not come has failed
+		return !slices.ContainsFunc(round, missing) || g.ticks-began > wayTicks, nil
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, way := range round {
+		if missing(way) {
+			round[i].Failure = "no answer"
+		} else {
+			round[i] = g.measured[[2]int{way.From, way.To}]
+		}
+	}
+	return round
+}
+
+// measureFor measures a way from this rank, and tells rank 0.
+func (g *Group) measureFor(way Way) {
+	if err := g.measure(&way); err != nil {
+		way.Failure = err.Error()
+	}
+	if g.transport.Rank() == 0 {
+		g.mu.Lock()
+		g.measured[[2]int{way.From, way.To}] = way
+		g.changed.Broadcast()
+		g.mu.Unlock()
+		return
+	}
+	result, _ := json.Marshal(way) // numbers always can
+	g.transport.Post(0, append([]byte{kindMeasured}, result...))
+}
+
+func (g *Group) measure(way *Way) error {
+	var took []time.Duration
+	for i := range warmPings + pings {
+		p, err := g.ping(way.To)
+		if err != nil {
+			return err
+		}
+		if i >= warmPings {
+			took = append(took, p.trip)
+		}
+	}
+	slices.Sort(took)
+	way.Ping = took[len(took)/2]
+	var rates []float64
+	for i := range 1 + bulkRounds { // the first one warms up
+		began := g.opt.Now()
+		if err := g.takeBulk(way.To); err != nil {
+			return err
+		}
+		if seconds := g.opt.Now().Sub(began).Seconds(); i > 0 && seconds > 0 {
+			rates = append(rates, bulkSegs*bulkBytes/seconds)
+		}
+	}
+	if len(rates) == 0 {
+		return errors.New("the clock stands still")
+	}
+	slices.Sort(rates)
+	way.Bandwidth = rates[len(rates)/2]
+	return nil
+}
+
+// A pong is the answer to a ping.
+type pong struct {
+	trip   time.Duration
+	offset time.Duration // the peer's clock minus this rank's; wrong by half of trip at most
+	at     time.Time     // when it came
+	clock  int64         // the peer's, in ns since 1970
+}
+
+var errLate = errors.New("no answer in " + wayPatience.String())
+
+// ping sends a small message there and back.
+func (g *Group) ping(to int) (pong, error) {
+	answer := make(chan pong, 1)
+	g.mu.Lock()
+	g.next++
+	number := g.next
+	g.waiting[number] = answer
+	g.mu.Unlock()
+	late, stop := g.opt.Late()
+	defer stop()
+	began := g.opt.Now()
+	g.transport.Post(to, binary.LittleEndian.AppendUint64([]byte{kindPing}, number))
+	select {
+	case p := <-answer:
+		p.trip = p.at.Sub(began)
+		p.offset = time.Duration(p.clock - began.UnixNano() - int64(p.trip/2))
+		return p, nil
+	case <-late:
+		g.mu.Lock()
+		delete(g.waiting, number)
+		g.mu.Unlock()
+		return pong{}, errLate
+	}
+}
+
+func (g *Group) ponged(body []byte) {
+	p := pong{at: g.opt.Now(), clock: int64(binary.LittleEndian.Uint64(body[8:]))}
+	number := binary.LittleEndian.Uint64(body)
+	g.mu.Lock()
+	answer := g.waiting[number]
+	delete(g.waiting, number)
+	g.mu.Unlock()
+	if answer != nil {
+		answer <- p
+	}
+}
+
+var sent = sync.OnceValue(func() []byte { return make([]byte, bulkBytes) })
+
+// bulk returns the segments of one large transfer. All that are sent are the same memory.
+func bulk(send bool) [][]byte {
+	segs := make([][]byte, bulkSegs)
+	for i := range segs {
+		if send {
+			segs[i] = sent()
+		} else {
+			segs[i] = make([]byte, bulkBytes)
+		}
+	}
+	return segs
+}
+
+// takeBulk moves 32 MiB from the peer to here.
+func (g *Group) takeBulk(from int) error {
+	g.mu.Lock()
+	g.next++
+	ticket := uint32(g.next)
+	g.mu.Unlock()
+	done := make(chan error, 1)
+	late, stop := g.opt.Late()
+	defer stop()
+	g.transport.Take(from, ticket, bulk(false), func(err error) { done <- err })
+	g.transport.Post(from, binary.LittleEndian.AppendUint32([]byte{kindBulk}, ticket))
+	select {
+	case err := <-done:
+		return err
+	case <-late: // the memory is still the transport's, and never used again
+		return errLate
+	}
+}
+
+// An Offset is how far a rank's clock is from rank 0's.
+type Offset struct {
+	Rank   int
+	Offset time.Duration
+	Error  time.Duration // half of the round trip that told
+}
+
+// Clocks asks all ranks that have reported for their clocks. It is rank 0's. Ranks that do not answer are left out.
+func (g *Group) Clocks(ctx context.Context) []Offset {
+	offsets := make([]*Offset, g.transport.Size())
+	offsets[0] = &Offset{}
+	var all sync.WaitGroup
+	room := make(chan struct{}, clocksAhead)
+	for r := 1; r < g.transport.Size() && ctx.Err() == nil; r++ {
+		if g.isLost(r) {
+			continue
+		}
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			best := pong{trip: 1 << 62}
+			for range clockPings {
+				p, err := g.ping(r)
+				if err != nil {
+					return
+				}
+				if p.trip < best.trip {
+					best = p
+				}
+			}
+			offsets[r] = &Offset{r, best.offset, best.trip / 2}
+		})
+	}
+	all.Wait()
+	var known []Offset
+	for _, o := range offsets {
+		if o != nil {
+			known = append(known, *o)
+		}
+	}
+	return known
+}

@@ -1,0 +1,231 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rankpool/slurm"
+)
+
+const (
+	// Between nodes. A message takes 1 to 3 µs over a fabric and 10 to 50 µs over Ethernet; rankpool's own loop, which
+	// sleeps a little when idle, adds some tens. 10 Gb/s are 1.25 GB/s.
+	slowPing      = time.Millisecond
+	slowBandwidth = 1e9
+	// A way is slow when it is so many times worse than the median of its kind.
+	slowerPing      = 4
+	slowerBandwidth = 3
+	pingNoise       = 200 * time.Microsecond // below this above the median no ping is slow: a rank that shares its core is late
+	namedWays       = 5
+
+	clockWarning = 50 * time.Millisecond
+	clockBad     = time.Second
+)
+
+// A World is what rank 0 knows of all ranks when all have reported and all ways are measured.
+type World struct {
+	Job     slurm.Job
+	Reports []Report // in order of rank
+	Lost    []Lost
+	Ways    []Way
+	Offsets []Offset
+}
+
+// between are the checks of scope Between, by name.
+var between = map[string]func(World) []Finding{
+	"ranks": checkRanks, "ping": checkPing, "bandwidth": checkBandwidth, "clock": checkClock,
+	"versions": func(w World) []Finding { return compareFacts(w.Reports) },
+}
+
+// Findings returns the findings of those of the checks that are of scope Between. It is a pure function.
+func (w World) Findings(checks []Check) []Finding {
+	var all []Finding
+	for _, check := range checks {
+		if check.Scope != Between {
+			continue
+		}
+		for _, f := range between[check.Name](w) {
+			f.Check = check.Name
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (w World) host(rank int) string {
+	for _, r := range w.Reports {
+		if r.Rank == rank {
+			return r.Host
+		}
+	}
+	return fmt.Sprintf("rank %d", rank)
+}
+
+// checkRanks compares ranks, nodes and the job.
+func checkRanks(w World) []Finding {
+	var found []Finding
+	for _, l := range w.Lost {
+		detail := fmt.Sprintf("rank %d", l.Rank)
+		if l.Host != "" {
+			detail += " on " + l.Host
+		}
+		detail += " has not reported, and gives no sign of life"
+		if l.Check != "" {
+			detail += "; the last that it looked at is \"" + l.Check + "\""
+		}
+		found = append(found, bad(detail, "look at that node: \"rankpool doctor\" alone on it"))
+	}
+	on := map[string]int{}
+	var hosts, crowded []string
+	for _, r := range w.Reports {
+		if on[r.Host]++; on[r.Host] == 1 {
+			hosts = append(hosts, r.Host)
+		} else if on[r.Host] == 2 {
+			crowded = append(crowded, r.Host)
+		}
+	}
+	switch {
+	case len(crowded) > 0:
+		slices.Sort(crowded)
+		found = append(found, warning("several ranks share a node: "+slurm.FormatHostlist(crowded),
+			"start one a node: srun --ntasks-per-node=1, or mpirun --map-by ppr:1:node (Open MPI), -ppn 1 (MPICH)"))
+	case placed(w.Job.Nodes) && len(hosts)+len(w.Lost) < w.Job.Nodes:
+		found = append(found, warning(fmt.Sprintf("there are ranks on %d of %d nodes", len(hosts), w.Job.Nodes),
+			"start one on each: srun --ntasks-per-node=1"))
+	case len(found) == 0:
+		found = append(found, good("one rank on each of {} nodes", count(len(hosts))))
+	}
+	return found
+}
+
+// kinds parts the ways: those inside a node are faster than those between nodes, and some have failed.
+func (w World) kinds() (inside, across []Way, failed []Finding) {
+	for _, way := range w.Ways {
+		switch {
+		case way.Failure != "":
+			between := fmt.Sprintf("rank %d (%s) to rank %d (%s)", way.From, w.host(way.From), way.To, w.host(way.To))
+			failed = append(failed, bad(between+": "+way.Failure,
+				"look whether a firewall lets MPI through between these nodes, and which network MPI uses"))
+		case w.host(way.From) == w.host(way.To):
+			inside = append(inside, way)
+		default:
+			across = append(across, way)
+		}
+	}
+	return inside, across, failed
+}
+
+func checkPing(w World) []Finding {
+	inside, across, found := w.kinds()
+	value := func(way Way) float64 { return way.Ping.Seconds() }
+	for _, kind := range []struct {
+		name string
+		ways []Way
+	}{{"between nodes", across}, {"inside nodes", inside}} {
+		if len(kind.ways) == 0 {
+			continue
+		}
+		low, median, high := spread(kind.ways, value)
+		slow := w.slow(kind.ways, value, Seconds, func(v float64) float64 { return v / max(slowerPing*median, median+pingNoise.Seconds()) })
+		detail, amounts := wayDetail("round trips "+kind.name+" take {}", len(kind.ways), Seconds, low, median, high)
+		switch {
+		case kind.name == "between nodes" && median > slowPing.Seconds():
+			found = append(found, warning(detail, "see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include", amounts...))
+		case slow != "":
+			found = append(found, warning(detail+"; slow are "+slow,
+				"see whether something else runs on these nodes, and their place in the network", amounts...))
+		default:
+			found = append(found, good(detail, amounts...))
+		}
+	}
+	return found
+}
+
+func checkBandwidth(w World) []Finding {
+	inside, across, _ := w.kinds() // check "ping" says what has failed
+	value := func(way Way) float64 { return way.Bandwidth }
+	var found []Finding
+	for _, kind := range []struct {
+		name string
+		ways []Way
+	}{{"between nodes", across}, {"inside nodes", inside}} {
+		if len(kind.ways) == 0 {
+			continue
+		}
+		low, median, high := spread(kind.ways, value)
+		slow := w.slow(kind.ways, value, PerSecond, func(v float64) float64 { return median / (v * slowerBandwidth) })
+		detail, amounts := wayDetail("large messages "+kind.name+" move at {}", len(kind.ways), PerSecond, low, median, high)
+		switch {
+		case kind.name == "between nodes" && median < slowBandwidth:
+			found = append(found, warning(detail+", less than 10 Gb/s Ethernet",
+				"see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include", amounts...))
+		case slow != "":
+			found = append(found, warning(detail+"; slow are "+slow, "see whether something else uses these nodes' links", amounts...))
+		default:
+			found = append(found, good(detail, amounts...))
+		}
+	}
+	return found
+}
+
+// wayDetail completes a sentence about the median of n ways by the least and the largest.
+func wayDetail(sentence string, n int, unit Unit, low, median, high float64) (string, []Amount) {
+	if n == 1 {
+		return sentence + " (1 way)", []Amount{{median, unit}}
+	}
+	return fmt.Sprintf("%s, from {} to {} (%d ways)", sentence, n), []Amount{{median, unit}, {low, unit}, {high, unit}}
+}
+
+// spread returns the least, the median and the largest value of ways, which are not empty.
+func spread(ways []Way, value func(Way) float64) (low, median, high float64) {
+	var all []float64
+	for _, way := range ways {
+		all = append(all, value(way))
+	}
+	slices.Sort(all)
+	return all[0], all[len(all)/2], all[len(all)-1]
+}
+
+// slow names the ways whose value is worse than 1, the worst first, up to five of them.
+func (w World) slow(ways []Way, value func(Way) float64, unit Unit, worse func(float64) float64) string {
+	found := slices.DeleteFunc(slices.Clone(ways), func(way Way) bool { return worse(value(way)) <= 1 })
+	slices.SortStableFunc(found, func(a, b Way) int { return cmp.Compare(worse(value(b)), worse(value(a))) })
+	var names []string
+	for _, way := range found[:min(len(found), namedWays)] {
+		names = append(names, fmt.Sprintf("%s-%s (%s)", w.host(way.From), w.host(way.To), Amount{value(way), unit}))
+	}
+	if more := len(found) - namedWays; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkClock compares clocks with their median, so that one clock that is wrong is named, also when it is rank 0's.
+func checkClock(w World) []Finding {
+	if len(w.Offsets) < 2 {
+		return nil
+	}
+	sorted := slices.SortedFunc(slices.Values(w.Offsets), func(a, b Offset) int { return cmp.Compare(a.Offset, b.Offset) })
+	median := sorted[(len(sorted)-1)/2].Offset
+	var most time.Duration
+	var off []string
+	for _, o := range w.Offsets {
+		apart := max(0, (o.Offset-median).Abs()-o.Error)
+		most = max(most, apart)
+		if host := w.host(o.Rank); apart > clockWarning && !slices.Contains(off, host) {
+			off = append(off, host)
+		}
+	}
+	const detail = "clocks are up to {} apart"
+	switch slices.Sort(off); {
+	case most > clockBad:
+		return []Finding{bad(detail+": "+slurm.FormatHostlist(off),
+			"have the clocks of these nodes set (chronyd, ntpd): times of logs and files cannot be compared", lasting(most))}
+	case most > clockWarning:
+		return []Finding{warning(detail+": "+slurm.FormatHostlist(off), "have the clocks of these nodes set (chronyd, ntpd)", lasting(most))}
+	}
+	return []Finding{good(detail, lasting(most))}
+}

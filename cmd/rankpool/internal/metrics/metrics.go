@@ -1,0 +1,74 @@
+// Package metrics shows what a rank has done and holds as Prometheus metrics.
+//
+// Names begin with rankpool_, units are base units, and what is not available has no series: 0 always means 0.
+//
+// Source: Prometheus, "Metric and label naming" and "Writing exporters".
+package metrics
+
+import (
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rankpool/mpicache"
+)
+
+// Labels are on every metric of a rank.
+type Labels struct {
+	// Job tells the runs on a machine apart: the batch job's id, outside one any name. Its label is hpc_job, as
+	// dcgm-exporter names it: Prometheus keeps the label job for itself.
+	Job  string
+	Rank int
+	Host string
+}
+
+// constant returns the labels. Two textfiles on a machine must not have a series in common: node_exporter would
+// refuse both.
+func (l Labels) constant() prometheus.Labels {
+	return prometheus.Labels{"hpc_job": l.Job, "rank": strconv.Itoa(l.Rank), "host": l.Host}
+}
+
+// NewRegistry returns a registry of its own with the metrics of one rank. It calls stats once for every collection; calls
+// may overlap. version is rankpool's.
+func NewRegistry(labels Labels, version string, stats func() mpicache.RankStats) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := labels.constant()
+	build["version"], build["goversion"] = version, runtime.Version()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "rankpool_build_info", Help: "1; its labels say which rankpool serves.", ConstLabels: build,
+	})
+	info.Set(1)
+	registry.MustRegister(info, &collector{families: describe(labels), stats: stats})
+	return registry
+}
+
+// A family is a metric by name, and how its series come from what a rank says.
+type family struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	values func(s mpicache.RankStats, emit func(value float64, labels ...string))
+}
+
+// A collector turns a rank's statistics into metrics when it is asked.
+type collector struct {
+	families []family
+	stats    func() mpicache.RankStats
+}
+
+// Describe tells every metric that Collect may send.
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, f := range c.families {
+		to <- f.desc
+	}
+}
+
+// Collect sends the metrics of this moment.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	s := c.stats()
+	for _, f := range c.families {
+		f.values(s, func(value float64, labels ...string) {
+			to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+		})
+	}
+}

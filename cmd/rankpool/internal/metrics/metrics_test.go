@@ -1,0 +1,259 @@
+package metrics_test
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"rankpool/cmd/rankpool/internal/metrics"
+	"rankpool/mpicache"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// full is a rank of which everything is known; its numbers are all different.
+func full() mpicache.RankStats {
+	return mpicache.RankStats{
+		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4, Data: "train", Epoch: 3, Batch: 120, Batches: 600,
+		HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004, StorageBytes: 1005, FallbackReads: 1006,
+		FallbackBytes: 1007, Substituted: 1008, StallSeconds: 10.25, TrainSeconds: 380.5, PeerBytes: 1009,
+		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75, NextPlanned: true,
+		Machine: mpicache.Machine{
+			StorageReads: 3001, StorageBytes: 3002, StorageErrors: 3003, StorageSeconds: 3.5,
+			MemoryFreeBytes: 3004, MemoryLimit: "the job's control group",
+			GPUs: []mpicache.GPU{
+				{
+					UUID: "GPU-a", Name: "H200", Index: 0, Utilisation: new(0.5), MemoryUsedBytes: new(int64(4001)), MemoryTotalBytes: new(int64(4002)),
+					PowerWatts: new(400.5), Celsius: new(55.0), ReceiveBytes: new(4003.0), SendBytes: new(4004.0),
+					SampledSeconds: 90, IdleSeconds: 30, WaitedSeconds: 20,
+				},
+				{UUID: "MIG-b", Index: 1, Utilisation: new(0.0)},
+			},
+		},
+	}
+}
+
+// fresh is a rank that has not begun, on a machine of which nothing is known.
+func fresh() mpicache.RankStats { return mpicache.RankStats{Epoch: -1} }
+
+func registry(labels metrics.Labels, s mpicache.RankStats) *prometheus.Registry {
+	return metrics.NewRegistry(labels, "v1", func() mpicache.RankStats { return s })
+}
+
+var labels = metrics.Labels{Job: "4242", Rank: 1, Host: "nid2"}
+
+func TestNamesFollowTheConventions(t *testing.T) {
+	problems, err := testutil.GatherAndLint(registry(labels, full()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	// The linter is at work.
+	bad, err := promlint.New(strings.NewReader("# TYPE reads_total gauge\nreads_total 1\n")).Lint()
+	if err != nil || len(bad) == 0 {
+		t.Errorf("the linter finds nothing wrong with a gauge that ends in _total (%v)", err)
+	}
+}
+
+func TestExposition(t *testing.T) {
+	for _, tc := range []struct {
+		golden string
+		labels metrics.Labels
+		stats  mpicache.RankStats
+	}{
+		{"full.prom", labels, full()},
+		{"fresh.prom", metrics.Labels{Job: "pid7-ab", Host: "here"}, fresh()},
+	} {
+		t.Run(tc.golden, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "out.prom")
+			if err := prometheus.WriteToTextfile(path, registry(tc.labels, tc.stats)); err != nil {
+				t.Fatal(err)
+			}
+			got := withoutGoVersion(t, path)
+			golden := filepath.Join("testdata", tc.golden)
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant %s:\n%s", got, golden, want)
+			}
+		})
+	}
+}
+
+func withoutGoVersion(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, found := strings.Cut(string(text), `goversion="`)
+	if !found {
+		t.Fatalf("no goversion in\n%s", text)
+	}
+	_, rest, _ := strings.Cut(after, `"`)
+	return before + `goversion="GO"` + rest
+}
+
+// Two ranks on a machine write two textfiles, which node_exporter gathers together.
+func TestRanksHaveNoSeriesInCommon(t *testing.T) {
+	all := prometheus.Gatherers{registry(labels, full()), registry(metrics.Labels{Job: "4242", Rank: 2, Host: "nid2"}, full())}
+	if _, err := all.Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A GPU that is listed twice must not end the collection: Prometheus refuses two series with the same labels.
+func TestTheSameGPUTwice(t *testing.T) {
+	s := full()
+	s.Machine.GPUs = append(s.Machine.GPUs, s.Machine.GPUs...)
+	n, err := testutil.GatherAndCount(registry(labels, s), "rankpool_gpu_utilisation_ratio")
+	if err != nil || n != 2 {
+		t.Errorf("%d series, %v; want 2", n, err)
+	}
+}
+
+func TestServe(t *testing.T) {
+	s, err := metrics.Serve("127.0.0.1:0", registry(labels, full()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for path, want := range map[string]int{"/metrics": http.StatusOK, "/debug/pprof/": http.StatusNotFound} {
+		reply, err := http.Get("http://" + s.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		if err != nil || reply.StatusCode != want {
+			t.Errorf("%s: status %d, %v; want %d", path, reply.StatusCode, err, want)
+		}
+		series := `rankpool_samples_total{host="nid2",hpc_job="4242",rank="1",source="remote"} 1002`
+		if want == http.StatusOK && !strings.Contains(string(text), series) {
+			t.Errorf("no %s in\n%s", series, text)
+		}
+	}
+	if _, err := metrics.Serve(s.Addr().String(), prometheus.NewRegistry()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a taken port: %v, want one that wraps EADDRINUSE", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
+		t.Error("a closed server accepts")
+	}
+}
+
+func TestTextfile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rankpool.prom")
+	synctest.Test(t, func(t *testing.T) {
+		s := full()
+		var errs []error
+		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(labels, "v1", func() mpicache.RankStats { return s }),
+			func(err error) { errs = append(errs, err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantReads(t, path, "1002")
+		s.HitsRemote = 1111
+		time.Sleep(metrics.TextfileEvery + time.Second) // synctest's clock
+		synctest.Wait()
+		wantReads(t, path, "1111")
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+			t.Errorf("mode %v, %v; want 0644", info.Mode(), err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 1 {
+			t.Errorf("temporary files are left: %v", left)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(metrics.TextfileEvery)
+		synctest.Wait()
+		if len(errs) != 1 {
+			t.Errorf("%d errors without a folder, want 1: %v", len(errs), errs)
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(metrics.TextfileEvery)
+		synctest.Wait()
+		wantReads(t, path, "1111")
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Error("the file is there after Close")
+		}
+	})
+	if _, err := metrics.WriteTextfile(filepath.Join(dir, "no", "x.prom"), registry(labels, full()), nil); err == nil {
+		t.Error("a folder that is not there is no error")
+	}
+}
+
+// wantReads checks that the file is whole, has no timestamps, and tells n remote samples.
+func wantReads(t *testing.T, path, n string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := `rankpool_samples_total{host="nid2",hpc_job="4242",rank="1",source="remote"} ` + n + "\n"
+	if !strings.Contains(string(text), series) || !strings.HasSuffix(string(text), "\n") {
+		t.Errorf("no %s in\n%s", series, text)
+	}
+}
+
+// The documentation names every metric, with its type, and no other.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/observe.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `rankpool_") {
+			continue
+		}
+		for name := range strings.SplitSeq(cells[1], ",") {
+			documented[strings.Trim(name, " `")] = strings.TrimSpace(cells[2])
+		}
+	}
+	families, err := registry(labels, full()).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if got, want := documented[f.GetName()], strings.ToLower(f.GetType().String()); got != want {
+			t.Errorf("docs/observe.md: %s is %q, want %s", f.GetName(), got, want)
+		}
+		delete(documented, f.GetName())
+	}
+	if len(documented) > 0 {
+		t.Errorf("docs/observe.md names what there is not: %v", documented)
+	}
+}

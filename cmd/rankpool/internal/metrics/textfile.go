@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TextfileEvery is the pause between two writings of a textfile: node_exporter is scraped every 15 s or more seldom.
+const TextfileEvery = 15 * time.Second
+
+// A Textfile is a file for node_exporter's textfile collector, written again and again.
+type Textfile struct {
+	path string
+	end  chan struct{}
+	done chan struct{}
+}
+
+// WriteTextfile writes what gatherer has to path, whose name must end in ".prom", now and every TextfileEvery. The file
+// appears under its name when it is whole, and everybody may read it. Writings that fail after the first go to failed; the next
+// one may do better.
+//
+// The error is the first writing's.
+//
+// Source: node_exporter, README, Textfile Collector.
+func WriteTextfile(path string, gatherer prometheus.Gatherer, failed func(error)) (*Textfile, error) {
+	write := func() error {
+		if err := prometheus.WriteToTextfile(path, gatherer); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		return nil
+	}
+	if err := write(); err != nil {
+		return nil, err
+	}
+	t := &Textfile{path: path, end: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		tick := time.NewTicker(TextfileEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-t.end:
+				return
+			case <-tick.C:
+			}
+			if err := write(); err != nil {
+				failed(err)
+			}
+		}
+	}()
+	return t, nil
+}
+
+// Close ends the writing and removes the file: it would tell of a rank that is no more.
+func (t *Textfile) Close() error {
+	close(t.end)
+	<-t.done
+	if err := os.Remove(t.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+const (
+	nodeBars = 128 // that fit beside each other; more nodes are drawn in groups of neighbours
+	nodeRows = 24  // of the table; of more nodes those that waited longest
+)
+
+// balance shows what each node did.
+func balance(run *runlog.Run) *Figure {
+	f := &Figure{
+		ID: "balance", Title: "Nodes side by side",
+		Caption: "Bars of equal height are a balanced run. A node that waits longer than the others holds them all up in each step.",
+	}
+	switch {
+	case len(run.Nodes) == 0:
+		f.Missing = noNodeLines
+		return f
+	case len(run.Nodes) == 1:
+		f.Caption = "One node: there is nothing to compare."
+	case len(run.Nodes) > nodeBars:
+		f.Caption += fmt.Sprintf(" Each bar is the mean of %d nodes or one more.", len(run.Nodes)/nodeBars)
+	}
+	for _, k := range sourceKeys {
+		if all := run.Totals(); all[k.quantity] > 0 || k.always {
+			f.Legend = append(f.Legend, k.key)
+		}
+	}
+	f.Legend = append(f.Legend, Key{Class: "wait", Name: "waiting"})
+	groups := groupsOf(len(run.Nodes), nodeBars)
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = nodeName(&run.Nodes[g[0]])
+		if g[1]-g[0] > 1 {
+			names[i] += fmt.Sprintf(" to %d", run.Nodes[g[1]-1].Rank)
+		}
+	}
+	var samples, bytes, waits []stackPart
+	for _, k := range sourceKeys {
+		samples = append(samples, stackPart{k.key.Class, k.key.Name, func(s *runlog.Sums) float64 { return source(s, k.quantity) }})
+	}
+	bytes = []stackPart{
+		{"storage", "storage", func(s *runlog.Sums) float64 { return cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes]) }},
+		{"remote", "peers", func(s *runlog.Sums) float64 { return s[runlog.PeerBytes] }},
+	}
+	waits = []stackPart{{"wait", "waiting", func(s *runlog.Sums) float64 { return min(1, or0(s.Share(runlog.StallSeconds, runlog.TrainSeconds))) }}}
+	counts := []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
+	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", counts, samples)
+	f.bars(run, groups, names, "bytes", "Bytes that each node read from storage and from peers", decimalSizes, bytes)
+	f.bars(run, groups, names, "waiting", "Share of the time that each node's trainers waited", share, waits)
+	f.Tables, f.Open = append(f.Tables, nodeTable(run)), true
+	return f
+}
+
+var decimalSizes = []unit{{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}}
+
+// A stackPart is one of the parts of which a node's bar is made.
+type stackPart struct {
+	class, name string
+	value       func(*runlog.Sums) float64
+}
+
+// bars adds a chart with a bar for each group of nodes: the means of its nodes' values.
+func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, title string, units []unit, parts []stackPart) {
+	values, top := make([][]float64, len(groups)), 0.0
+	for i, g := range groups {
+		sum := 0.0
+		for _, part := range parts {
+			v := 0.0
+			for n := g[0]; n < g[1]; n++ {
+				v += part.value(&run.Nodes[n].Sums) / float64(g[1]-g[0])
+			}
+			values[i] = append(values[i], v)
+			sum += v
+		}
+		top = max(top, sum)
+	}
+	u := fit(units, top)
+	c := chart{
+		id: f.ID + "-" + what, title: title, desc: f.Caption, width: chartWidth, height: 150,
+		x: indexAxis("node", 0, len(groups)), y: valueAxis(what, u, top/u.factor),
+	}
+	if u.name == "" {
+		c.y.name = what
+	}
+	if len(groups) < len(run.Nodes) || run.Nodes[len(run.Nodes)-1].Rank != len(run.Nodes)-1 {
+		for k := range c.x.ticks { // a bar's number is not its node's
+			c.x.ticks[k].text = fmt.Sprint(run.Nodes[groups[int(c.x.ticks[k].at)][0]].Rank)
+		}
+	}
+	for i := range groups {
+		low := 0.0
+		for k, part := range parts {
+			high := low + values[i][k]/u.factor
+			if values[i][k] > 0 {
+				c.bars = append(c.bars, bar{
+					part.class, names[i] + ": " + part.name + " " + in(units, values[i][k]), float64(i) + 0.12, float64(i) + 0.88, low, high,
+				})
+			}
+			low = high
+		}
+	}
+	f.Charts = append(f.Charts, c.svg())
+}
+
+func nodeName(n *runlog.NodeRun) string {
+	if n.Host == "" {
+		return fmt.Sprintf("node %d", n.Rank)
+	}
+	return fmt.Sprintf("node %d (%s)", n.Rank, n.Host)
+}
+
+func nodeTable(run *runlog.Run) *Table {
+	t := &Table{
+		Name: "Over the run",
+		Head: []string{"node", "host", "samples", "hits", "from storage", "from peers", "fallback reads", "waited", "of its time", "mean read", "GPUs idle", "restarts"},
+	}
+	shown := make([]*runlog.NodeRun, len(run.Nodes))
+	for i := range shown {
+		shown[i] = &run.Nodes[i]
+	}
+	if len(shown) > nodeRows {
+		t.Name = fmt.Sprintf("The %d of %d nodes that waited longest", nodeRows, len(shown))
+		slices.SortStableFunc(shown, func(a, b *runlog.NodeRun) int {
+			return cmp.Compare(b.Sums[runlog.StallSeconds], a.Sums[runlog.StallSeconds])
+		})
+		shown = shown[:nodeRows]
+	}
+	for _, n := range shown {
+		s := &n.Sums
+		t.Rows = append(t.Rows, []string{
+			fmt.Sprint(n.Rank), n.Host, count(s.Draws()), percent(runlog.Ratio(s.Hits(), s.Draws())),
+			in(decimalSizes, cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes])), in(decimalSizes, s[runlog.PeerBytes]), count(s[runlog.FallbackReads]),
+			span(s[runlog.StallSeconds]), percent(s.Share(runlog.StallSeconds, runlog.TrainSeconds)),
+			in(times, s.Share(runlog.ReadSeconds, runlog.ReadCount)), percent(s.Share(runlog.GPUIdle, runlog.GPUSampled)), fmt.Sprint(n.Restarts),
+		})
+	}
+	return t
+}

@@ -1,0 +1,303 @@
+package report
+
+import (
+	"math"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// Why a plot may be missing.
+const (
+	noNodeLines  = "The log has no lines about nodes: it is of an older rankpool, or was written with --log-every 0."
+	noMeasuring  = "The log does not say what storage did: the ranks of this run did not measure it."
+	noMemory     = "The log does not say how much memory the nodes used."
+	noGPUs       = "No GPU was seen: the nodes have none, the driver's library was not found, or it may not be asked."
+	silentGPUs   = "The nodes' GPUs do not tell their utilisation: they are divided (MIG), or may not be asked."
+	noImportance = "The log has no distribution of importance: it is of an older rankpool, was written with --log-every 0, or the sampler has no scores."
+	noEpochs     = "No epoch was finished, and the log has no lines about nodes."
+	noTraining   = "No trainer has asked for a sample."
+)
+
+// figures makes the page's plots.
+func figures(run *runlog.Run) []*Figure {
+	var fine, coarse *track
+	if len(run.Timeline.Bins) > 0 {
+		fine, coarse = timeTrack(run, run.Timeline), timeTrack(run, run.Timeline.Slices(tableRows))
+	}
+	byEpoch, byEpochs := fine, coarse
+	if fine == nil && len(run.Epochs) > 0 {
+		byEpoch, byEpochs = epochTrack(run, 256), epochTrack(run, tableRows)
+	}
+	return []*Figure{
+		sources(byEpoch, byEpochs), stall(byEpoch, byEpochs), pace(fine, coarse), gpus(run, fine, coarse),
+		throughput(fine, coarse), latency(fine, coarse), memory(fine, coarse), importance(run), balance(run),
+	}
+}
+
+// sources shows where samples came from.
+func sources(t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "sources", Title: "Where samples came from",
+		Caption: "Of the samples that trainers were given, the part from each source. The more blue, the less storage was waited for.",
+	}
+	if t == nil {
+		f.Missing = noEpochs
+		return f
+	}
+	var all runlog.Sums
+	for i := range t.bins {
+		for q := range all {
+			all[q] += t.bins[i].Sums[q]
+		}
+	}
+	if all.Draws() == 0 {
+		f.Missing = noTraining
+		return f
+	}
+	if all[runlog.TierHits] > 0 {
+		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in proportion."
+	}
+	f.Caption += t.note()
+	f.drawStack(t, coarse, "samples", sourceSeries(&all))
+	return f
+}
+
+// sourceSeries are the sources that gave any sample, as shares of the draws.
+func sourceSeries(all *runlog.Sums) []series {
+	of := func(q runlog.Quantity) func(*runlog.Bin, float64) float64 {
+		return func(b *runlog.Bin, _ float64) float64 { return runlog.Ratio(source(&b.Sums, q), b.Draws()) }
+	}
+	var list []series
+	for _, s := range sourceKeys {
+		if all[s.quantity] > 0 || s.always {
+			list = append(list, series{Key: s.key, value: of(s.quantity)})
+		}
+	}
+	return list
+}
+
+var sourceKeys = []struct {
+	quantity runlog.Quantity
+	key      Key
+	always   bool
+}{
+	{runlog.HitsLocal, Key{Class: "local", Name: "this node's memory"}, true},
+	{runlog.HitsRemote, Key{Class: "remote", Name: "another node's memory"}, true},
+	{runlog.TierHits, Key{Class: "tier", Name: "a node's disk (tier)"}, false},
+	{runlog.Substituted, Key{Class: "substituted", Name: "another sample instead"}, false},
+	{runlog.StorageReads, Key{Class: "storage", Name: "storage, ahead of use"}, true},
+	{runlog.FallbackReads, Key{Class: "fallback", Name: "storage, by the trainer itself (fallback)"}, true},
+}
+
+// source is how many samples came from a source. Ranks count hits of a tier among the other hits.
+func source(s *runlog.Sums, q runlog.Quantity) float64 {
+	if q == runlog.HitsLocal || q == runlog.HitsRemote {
+		if hits := s.Hits(); hits > 0 {
+			return s[q] * max(0, 1-s[runlog.TierHits]/hits)
+		}
+	}
+	if q == runlog.TierHits {
+		return min(s[q], s.Hits())
+	}
+	return s[q]
+}
+
+// stall shows how long training waited.
+func stall(t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "stall", Title: "Time in which training waited for samples",
+		Caption: "Of the trainers' time in epochs, the part that they spent waiting.",
+	}
+	if t == nil {
+		f.Missing = noEpochs
+		return f
+	}
+	trained := 0.0
+	worst := false
+	for i := range t.bins {
+		trained += t.bins[i].Sums[runlog.TrainSeconds]
+		worst = worst || t.bins[i].Levels[runlog.StallShare].Seen()
+	}
+	if trained == 0 {
+		f.Missing = noTraining
+		return f
+	}
+	lines := []series{{
+		Key: Key{Class: "a", Name: "all trainers", Line: true},
+		value: func(b *runlog.Bin, _ float64) float64 {
+			return min(1, b.Share(runlog.StallSeconds, runlog.TrainSeconds))
+		},
+	}}
+	if worst {
+		f.Caption += " The worst node holds up all others in each step."
+		lines = append(lines, series{Key: Key{Class: "b", Name: "the worst node", Line: true}, value: func(b *runlog.Bin, _ float64) float64 {
+			return min(1, most(&b.Levels[runlog.StallShare]))
+		}})
+	}
+	f.Caption += t.note()
+	f.drawLines(t, coarse, "waiting", share, lines)
+	return f
+}
+
+// pace shows how fast training went.
+func pace(t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "pace", Title: "Samples a second",
+		Caption: "What all trainers together were given. Training is limited by its slowest part; a dip here with a peak in the plot above is a data stall.",
+	}
+	if t == nil {
+		f.Missing = noNodeLines
+		return f
+	}
+	f.drawLines(t, coarse, "pace", paces, []series{{
+		Key: Key{Class: "a", Name: "all trainers", Line: true}, value: func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Draws()/seconds) },
+	}})
+	return f
+}
+
+// throughput shows what storage and peers gave.
+func throughput(t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "throughput", Title: "Throughput of storage and of peers",
+		Caption: "Bytes that all ranks together read from storage, mostly ahead of use, and that they got from each other's memory.",
+	}
+	if t == nil {
+		f.Missing = noNodeLines
+		return f
+	}
+	read, fell := 0.0, 0.0
+	for i := range t.bins {
+		read += t.bins[i].Sums[runlog.ReadBytes]
+		fell += t.bins[i].Sums[runlog.FallbackBytes]
+	}
+	rate := func(q runlog.Quantity) func(*runlog.Bin, float64) float64 {
+		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
+	}
+	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(runlog.ReadBytes)}
+	if read == 0 { // an old rank, or one that does not measure: what trainers got is less, as nothing that was read ahead and kept is in it
+		storage = series{Key: Key{Class: "b", Name: "storage, as trainers saw it", Line: true}, value: rate(runlog.GivenBytes)}
+	}
+	lines := []series{storage, {Key: Key{Class: "a", Name: "peers' memory", Line: true}, value: rate(runlog.PeerBytes)}}
+	if fell > 0 {
+		lines = append(lines, series{Key: Key{Class: "c", Name: "fallback, by trainers", Line: true}, value: rate(runlog.FallbackBytes)})
+	}
+	f.drawLines(t, coarse, "throughput", rates, lines)
+	return f
+}
+
+// latency shows how long a read of storage took.
+func latency(t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "latency", Title: "Latency of storage",
+		Caption: "Mean time of a read of one sample. The worst node far above the others points at that node's link or at one storage target.",
+	}
+	if t == nil {
+		f.Missing = noNodeLines
+		return f
+	}
+	reads := 0.0
+	for i := range t.bins {
+		reads += t.bins[i].Sums[runlog.ReadCount]
+	}
+	if reads == 0 {
+		f.Missing = noMeasuring
+		return f
+	}
+	f.drawLines(t, coarse, "latency", times, []series{
+		{Key: Key{Class: "a", Name: "all nodes", Line: true}, value: func(b *runlog.Bin, _ float64) float64 { return b.Share(runlog.ReadSeconds, runlog.ReadCount) }},
+		{Key: Key{Class: "b", Name: "the worst node", Line: true}, value: func(b *runlog.Bin, _ float64) float64 { return most(&b.Levels[runlog.ReadLatency]) }},
+	})
+	return f
+}
+
+// memory shows what a node's memory holds.
+func memory(t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "memory", Title: "Memory of a node",
+		Caption: "Means over the nodes: the slab is the memory for samples, residents are the samples that stay. Free is what the poorest node has until its limit.",
+	}
+	if t == nil {
+		f.Missing = noNodeLines
+		return f
+	}
+	seen, free := false, false
+	for i := range t.bins {
+		seen = seen || t.bins[i].Levels[runlog.SlabBytes].Max > 0
+		free = free || t.bins[i].Levels[runlog.FreeBytes].Seen()
+	}
+	if !seen {
+		f.Missing = noMemory
+		return f
+	}
+	mean := func(l runlog.Level) func(*runlog.Bin, float64) float64 {
+		return func(b *runlog.Bin, _ float64) float64 { return b.Levels[l].Mean() }
+	}
+	lines := []series{
+		{Key: Key{Class: "d", Name: "slab", Line: true}, value: mean(runlog.SlabBytes)},
+		{Key: Key{Class: "a", Name: "used of the slab", Line: true}, value: mean(runlog.UsedBytes)},
+		{Key: Key{Class: "c", Name: "residents", Line: true}, value: mean(runlog.ResidentBytes)},
+	}
+	if free {
+		lines = append(lines, series{Key: Key{Class: "b", Name: "free, the poorest node", Line: true}, value: func(b *runlog.Bin, _ float64) float64 {
+			return least(&b.Levels[runlog.FreeBytes])
+		}})
+	}
+	f.drawLines(t, coarse, "memory", sizes, lines)
+	return f
+}
+
+// gpus shows utilisation beside stalls.
+func gpus(run *runlog.Run, t, coarse *track) *Figure {
+	f := &Figure{
+		ID: "gpu", Title: "GPU utilisation and waiting for samples",
+		Caption: "Where utilisation falls while waiting rises, the GPUs starve. Where it falls alone, something else holds them up: the CPU, communication, checkpoints.",
+	}
+	seen, there := false, false
+	for i := range run.Nodes {
+		seen = seen || run.Nodes[i].Levels[runlog.Utilisation].Seen()
+		there = there || len(run.Nodes[i].GPUs) > 0
+	}
+	switch {
+	case t == nil:
+		f.Missing = noNodeLines
+	case there && !seen:
+		f.Missing = silentGPUs
+	case !seen:
+		f.Missing = noGPUs
+	default:
+		band := series{Key: Key{Class: "band", Name: "the nodes' range"}, value: func(b *runlog.Bin, _ float64) float64 {
+			return least(&b.Levels[runlog.Utilisation])
+		}, high: func(b *runlog.Bin) float64 { return most(&b.Levels[runlog.Utilisation]) }}
+		f.drawLines(t, coarse, "share of time", share, []series{
+			{Key: Key{Class: "c", Name: "GPU utilisation, mean", Line: true}, value: func(b *runlog.Bin, _ float64) float64 { return b.Levels[runlog.Utilisation].Mean() }},
+			band,
+			{Key: Key{Class: "b", Name: "waiting for samples", Line: true}, value: func(b *runlog.Bin, _ float64) float64 {
+				return min(1, b.Share(runlog.StallSeconds, runlog.TrainSeconds))
+			}},
+		})
+		f.Tables = append(f.Tables, gpuTable(run))
+	}
+	return f
+}
+
+// known is v where any node was heard of in the bin.
+func known(b *runlog.Bin, v float64) float64 {
+	if !b.Levels[runlog.SlabBytes].Seen() {
+		return math.NaN()
+	}
+	return v
+}
+
+func most(g *runlog.Gauge) float64 {
+	if !g.Seen() {
+		return math.NaN()
+	}
+	return g.Max
+}
+
+func least(g *runlog.Gauge) float64 {
+	if !g.Seen() {
+		return math.NaN()
+	}
+	return g.Min
+}

@@ -1,0 +1,247 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// When something is worth a remark.
+const (
+	slowFactor    = 1.5  // times the median of the nodes or epochs
+	stallWorth    = 0.01 // of a node's time: less waiting is not worth looking at
+	missedWorth   = 0.02 // of the draws that the plan called hits and that were none
+	fullShare     = 0.02 // of the slab that is free until the memory limit
+	silentSeconds = 60.0 // from a node's last line to the run's last line
+	maxRemarks    = 5    // of a kind
+)
+
+// A Remark is something that a reader should look at. Bad: it cost time or is a fault.
+type Remark struct {
+	Bad  bool
+	Text string
+}
+
+// remarks looks for what is out of the ordinary.
+func remarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for _, find := range []func(*runlog.Run) []Remark{
+		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks, memoryRemarks, storageRemarks, silentRemarks,
+	} {
+		found := find(run)
+		if more := len(found) - maxRemarks; more > 0 {
+			found = append(found[:maxRemarks], Remark{found[0].Bad, fmt.Sprintf("… and %d more like the last.", more)})
+		}
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b Remark) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+func bad(format string, args ...any) Remark  { return Remark{true, fmt.Sprintf(format, args...)} }
+func note(format string, args ...any) Remark { return Remark{false, fmt.Sprintf(format, args...)} }
+
+// logRemarks are about the log itself.
+func logRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	if run.Broken > 0 {
+		all = append(all, note("%s of the log could not be read, as when a rank is killed while it writes. Counts may be a little too low.", plural(run.Broken, "line")))
+	}
+	if run.Earlier > 0 {
+		all = append(all, note("The log also has %s before this one, which this page leaves out.", plural(int64(run.Earlier), "training")))
+	}
+	if !run.Ended && run.Events > 0 {
+		all = append(all, note("The log has no summary at its end: training still runs, or was killed."))
+	}
+	if run.Jobs > 1 {
+		all = append(all, note("The training went over %d jobs; what an epoch counted in each is added up.", run.Jobs))
+	}
+	for _, m := range run.Marks {
+		if m.Kind == runlog.Paused {
+			all = append(all, note("Nothing ran for %s at %s; the plots leave that time out.", span(m.Seconds), moment(m.At)))
+		}
+	}
+	return all
+}
+
+func restartRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for _, m := range run.Restarts() {
+		all = append(all, bad("%s started again at %s, in epoch %d. What was in memory there was lost.", upper(restarted(&m, run)), moment(m.At), m.Epoch))
+	}
+	return all
+}
+
+// restarted says who was started again.
+func restarted(m *runlog.Mark, run *runlog.Run) string {
+	switch {
+	case m.Nodes == 1:
+		return fmt.Sprintf("node %d was", m.Rank)
+	case m.Nodes >= len(run.Nodes):
+		return "the cache was"
+	}
+	return fmt.Sprintf("%d nodes were", m.Nodes)
+}
+
+func fallbackRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for i := range run.Epochs {
+		if e := &run.Epochs[i]; e.FallbackReads > 0 {
+			all = append(all, bad("Fallback reads in epoch %d: trainers read %s of %s samples from storage themselves (%s).",
+				e.Epoch, count(float64(e.FallbackReads)), count(float64(e.Draws)), whyFallback(run, e.Epoch)))
+		}
+	}
+	return all
+}
+
+func whyFallback(run *runlog.Run, epoch int) string {
+	for _, m := range run.Restarts() {
+		if m.Epoch == epoch {
+			return "a rank died in it; " + restarted(&m, run) + " started again"
+		}
+	}
+	if len(run.Nodes) == 0 {
+		return "a rank died, a peer was late, or memory was short"
+	}
+	return "a peer was late, a sample was not where the plan said, or memory was short"
+}
+
+// slowNodeRemarks compares what nodes waited and how long their reads took.
+func slowNodeRemarks(run *runlog.Run) []Remark {
+	if len(run.Nodes) < 2 {
+		return nil
+	}
+	waits := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 { return n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds) })
+	reads := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 { return n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount) })
+	var all []Remark
+	for i := range run.Nodes {
+		n := &run.Nodes[i]
+		wait, read := n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds), n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount)
+		slow := read > slowFactor*reads && reads > 0
+		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read), in(times, reads))
+		switch {
+		case wait > slowFactor*waits && wait > stallWorth:
+			why := "its storage reads are as fast as theirs, so look at its CPU and its network"
+			if slow {
+				why = reading
+			} else if math.IsNaN(read) {
+				why = "the log does not say how fast its storage was"
+			}
+			all = append(all, bad("%s waited for samples %s of its time, the median node %s: %s.", upper(nodeName(n)), percent(wait), percent(waits), why))
+		case slow:
+			all = append(all, note("%s has slow storage: %s. Its trainers did not wait longer for it.", upper(nodeName(n)), reading))
+		}
+	}
+	return all
+}
+
+// slowEpochRemarks leaves the first epoch out, which is cold, and one that may have been cut short.
+func slowEpochRemarks(run *runlog.Run) []Remark {
+	if len(run.Epochs) < 4 {
+		return nil
+	}
+	warm := run.Epochs[1:]
+	median := medianOf(warm, func(e *runlog.Epoch) float64 { return e.Seconds })
+	var all []Remark
+	for i := range warm {
+		e := &warm[i]
+		if e.Seconds > slowFactor*median {
+			waited := "it did not wait for samples more than the others"
+			if usual := medianOf(warm, func(e *runlog.Epoch) float64 { return e.StallSeconds }); e.StallSeconds > slowFactor*usual {
+				waited = fmt.Sprintf("of it %s waiting for samples", span(e.StallSeconds))
+			}
+			all = append(all, bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds), span(median), waited))
+		}
+	}
+	return all
+}
+
+func planRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for i := range run.Epochs {
+		e := &run.Epochs[i]
+		missed := e.PlannedHits - e.HitsLocal - e.HitsRemote
+		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
+			all = append(all, bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory when they were due.",
+				e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)), percent(float64(e.HitsLocal+e.HitsRemote)/float64(e.Draws))))
+		}
+	}
+	return all
+}
+
+func memoryRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for i := range run.Nodes {
+		n := &run.Nodes[i]
+		limit := ""
+		if n.Limit != "" {
+			limit = " (" + n.Limit + ")"
+		}
+		free, slab := &n.Levels[runlog.FreeBytes], &n.Levels[runlog.SlabBytes]
+		if s := n.Shrink; s != nil {
+			all = append(all, bad("The slab of %s shrank from %s to %s, the first time at %s: memory was short%s.",
+				nodeName(n), in(sizes, float64(s.From)), in(sizes, float64(s.To)), moment(s.At), limit))
+		} else if free.Seen() && free.Min < fullShare*slab.Max {
+			all = append(all, bad("%s had only %s of memory left before its limit%s; give the cache less with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit))
+		}
+	}
+	return all
+}
+
+func storageRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for i := range run.Nodes {
+		if n := &run.Nodes[i]; n.Sums[runlog.ReadErrors] > 0 {
+			all = append(all, bad("On %s %s of storage failed.", nodeName(n), plural(int64(n.Sums[runlog.ReadErrors]), "read")))
+		}
+	}
+	return all
+}
+
+func silentRemarks(run *runlog.Run) []Remark {
+	var all []Remark
+	if missing := run.Ranks - len(run.Nodes); missing > 0 && len(run.Nodes) > 0 {
+		all = append(all, bad("The log has no line about %s of %d.", plural(int64(missing), "node"), run.Ranks))
+	}
+	for i := range run.Nodes {
+		if n := &run.Nodes[i]; n.Silent > silentSeconds {
+			all = append(all, bad("%s was not heard of in the last %s.", upper(nodeName(n)), span(n.Silent)))
+		}
+	}
+	return all
+}
+
+// medianOf is the median of what is known, NaN when nothing is.
+func medianOf[T any](all []T, value func(*T) float64) float64 {
+	var known []float64
+	for i := range all {
+		if v := value(&all[i]); !math.IsNaN(v) {
+			known = append(known, v)
+		}
+	}
+	if len(known) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(known)
+	return known[(len(known)-1)/2]
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "one " + what
+	}
+	return count(float64(n)) + " " + what + "s"
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,227 @@
+// Package report makes a page of a run: one HTML file that needs nothing else, with plots as SVG, tables and remarks.
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// Options say what is not in the log.
+type Options struct {
+	Names   []string // of the logs
+	Version string   // of rankpool
+	// Bound judges seconds in which GPUs were sampled, of those idle, of those waiting for samples, means over the GPUs: a verdict and a
+	// sentence, both empty when there is nothing to tell. nil: no verdict.
+	Bound func(sampled, idle, waited float64) (verdict, sentence string)
+}
+
+//go:embed page.html
+var pageText string
+
+//go:embed style.css
+var styleText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// Write writes the page of a run to w. The same run and options give the same bytes. The error is w's.
+func Write(w io.Writer, run *runlog.Run, o Options) error {
+	p := page{
+		Title: "rankpool: " + strings.Join(o.Names, ", "), Style: template.CSS(styleText), //nolint:gosec // our own file
+		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: count(float64(run.Events)),
+		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run), Passes: passTable(run),
+		Remarks: remarks(run), Figures: figures(run),
+	}
+	p.Verdict, p.Sentence = verdict(run, o.Bound)
+	if err := pageTemplate.Execute(w, &p); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// A page is what the template fills in.
+type page struct {
+	Title, Version, Logs, Events string
+	Style                        template.CSS
+	Summary                      []string
+	Facts                        []fact
+	Verdict, Sentence            string
+	Epochs, Passes               *Table // nil: none
+	Remarks                      []Remark
+	Figures                      []*Figure
+}
+
+// A fact is a number that one looks for first.
+type fact struct{ Name, Value string }
+
+// totals are the sums over the run: over its epochs if it finished any, else over what the nodes said.
+func totals(run *runlog.Run) (t runlog.Sums, trainSeconds float64) {
+	if len(run.Epochs) == 0 {
+		t = run.Totals()
+		return t, t[runlog.TrainSeconds]
+	}
+	for _, b := range epochTrack(run, len(run.Epochs)).bins {
+		for q := range t {
+			t[q] += b.Sums[q]
+		}
+	}
+	return t, t[runlog.TrainSeconds]
+}
+
+// summary says in plain words what happened.
+func summary(run *runlog.Run) []string {
+	t, trained := totals(run)
+	if run.Events == 0 {
+		return []string{"The log has no event."}
+	}
+	what := "An unknown number of nodes"
+	if run.Ranks > 0 {
+		what = upper(plural(int64(run.Ranks), "node"))
+	}
+	on := ""
+	if run.Data != "" {
+		on = " on " + run.Data
+	}
+	text := fmt.Sprintf("%s trained%s: %s finished in %s.", what, on, plural(int64(len(run.Epochs)), "epoch"), span(run.WallSeconds()))
+	if !run.Begin.IsZero() {
+		text += " It began on " + run.Begin.UTC().Format("2 January 2006 at 15:04:05") + " UTC."
+	}
+	all := []string{text}
+	if t.Draws() > 0 {
+		text = fmt.Sprintf("Of %s samples, %s came from the nodes' memory (%s from the node's own), and %s from storage.", count(t.Draws()),
+			percent(t.Hits()/t.Draws()), percent(t[runlog.HitsLocal]/t.Draws()), percent((t[runlog.StorageReads]+t[runlog.FallbackReads])/t.Draws()))
+		if trained > 0 {
+			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(min(1, t[runlog.StallSeconds]/trained)))
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func facts(run *runlog.Run) []fact {
+	t, trained := totals(run)
+	restarts := "not in the log"
+	if len(run.Nodes) > 0 {
+		restarts = fmt.Sprint(len(run.Restarts()))
+	}
+	return []fact{
+		{"hits", percent(runlog.Ratio(t.Hits(), t.Draws()))},
+		{"waiting for samples", percent(min(1, runlog.Ratio(t[runlog.StallSeconds], trained)))},
+		{"epochs", fmt.Sprint(len(run.Epochs))},
+		{"time", span(run.WallSeconds())},
+		{"fallback reads", count(t[runlog.FallbackReads])},
+		{"restarts", restarts},
+	}
+}
+
+// verdict says what bound the run.
+func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (string, string) {
+	var sampled, idle, waited, gpus float64
+	for i := range run.Nodes {
+		for k := range run.Nodes[i].GPUs {
+			g := &run.Nodes[i].GPUs[k]
+			if g.Sampled == 0 {
+				continue
+			}
+			sampled, idle, waited, gpus = sampled+g.Sampled, idle+g.Idle, waited+g.Waited, gpus+1
+		}
+	}
+	if bound != nil && sampled > 0 {
+		if verdict, sentence := bound(sampled/gpus, idle/gpus, waited/gpus); verdict != "" {
+			return upper(verdict), strings.TrimSuffix(sentence, ": "+verdict) + "."
+		}
+	}
+	t, trained := totals(run)
+	if trained == 0 {
+		return "", "Whether GPUs were idle, and why, is not in the log."
+	}
+	return "", fmt.Sprintf("GPUs were not observed, so the log cannot say whether they were idle. Training waited for samples in %s of its time; a faster "+
+		"input could have saved that much at most.", percent(min(1, t[runlog.StallSeconds]/trained)))
+}
+
+// epochRows is how many epochs the table has at most.
+const epochRows = 200
+
+func epochTable(run *runlog.Run) *Table {
+	t := countTable("Over all trainers", run.Epochs)
+	if t != nil && len(run.Epochs) > epochRows {
+		t.Name = fmt.Sprintf("Over all trainers, %d of %d epochs", epochRows, len(run.Epochs))
+	}
+	return t
+}
+
+func passTable(run *runlog.Run) *Table { return countTable("Passes over other data sets", run.Passes) }
+
+// countTable is a row an epoch, with what training measured in it; nil without epochs.
+func countTable(name string, epochs []runlog.Epoch) *Table {
+	if len(epochs) == 0 {
+		return nil
+	}
+	metrics := runlog.MetricNames(epochs)
+	head := []string{"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes", "fallback", "waited", "seconds"}
+	t := &Table{Name: name, Head: append(head, metrics...)}
+	named := false
+	for i := range epochs {
+		named = named || epochs[i].Data != epochs[0].Data
+	}
+	for _, g := range groupsOf(len(epochs), epochRows) {
+		e := &epochs[g[1]-1]
+		draws := float64(e.Draws)
+		epoch := fmt.Sprint(e.Epoch)
+		if named {
+			epoch += " " + e.Data
+		}
+		row := []string{
+			epoch, count(draws), percent(runlog.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)), percent(runlog.Ratio(float64(e.HitsLocal), draws)),
+			percent(runlog.Ratio(float64(e.HitsRemote), draws)), percent(runlog.Ratio(float64(e.StorageReads), draws)), in(decimalSizes, float64(e.StorageBytes)),
+			count(float64(e.FallbackReads)), percent(min(1, runlog.Ratio(e.StallSeconds, e.Seconds))), number(e.Seconds),
+		}
+		for _, metric := range metrics {
+			value, found := e.Metrics[metric]
+			if !found {
+				value = math.NaN()
+			}
+			row = append(row, number(value))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// gpuRows is how many GPUs the table has at most.
+const gpuRows = 32
+
+func gpuTable(run *runlog.Run) *Table {
+	t := &Table{Name: "GPUs", Head: []string{"node", "GPU", "name", "utilisation", "idle", "of it waiting for samples"}}
+	gpus := 0
+	for i := range run.Nodes {
+		n := &run.Nodes[i]
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			if gpus++; gpus <= gpuRows {
+				t.Rows = append(t.Rows, []string{
+					nodeName(n), fmt.Sprint(g.Index), g.Name, percent(g.Utilisation.Mean()), percent(runlog.Ratio(g.Idle, g.Sampled)), percent(runlog.Ratio(g.Waited, g.Idle)),
+				})
+			}
+		}
+	}
+	if gpus > gpuRows {
+		t.Name = fmt.Sprintf("The first %d of %d GPUs", gpuRows, gpus)
+	}
+	return t
+}
+
+// count prints a number of things.
+func count(n float64) string {
+	if math.IsNaN(n) {
+		return "–"
+	}
+	return humanize.Comma(int64(math.Round(n)))
+}

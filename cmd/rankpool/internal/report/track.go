@@ -1,0 +1,271 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// A Figure is a plot with what is written around it. Missing says why there is no plot.
+type Figure struct {
+	ID, Title, Caption string
+	Missing            string
+	Legend             []Key
+	Charts             []template.HTML
+	Tables             []*Table
+	Open               bool // the tables are shown at once
+}
+
+// A Key explains a class of a plot; Line: it is drawn as a line.
+type Key struct {
+	Class, Name string
+	Line        bool
+}
+
+// A Table has the numbers of a figure.
+type Table struct {
+	Name string
+	Head []string
+	Rows [][]string
+}
+
+// A track is what a row of plots has in common: bins beside each other, and the axis below them.
+type track struct {
+	x     axis
+	edges []float64 // one more than bins
+	bins  []runlog.Bin
+	label func(i int) string // of a bin, in a table
+	head  string             // what the labels are
+	marks []flag
+	steps bool // lines are level in a bin, as there are few
+}
+
+// note says what a reader misses.
+func (t *track) note() string {
+	switch {
+	case !t.steps:
+		return ""
+	case len(t.bins) == 1:
+		return " The log has one epoch and no lines about nodes, so there is one value."
+	}
+	return " The log has no lines about nodes, so there is one value an epoch."
+}
+
+// curve goes through the middles of the bins, or over them.
+func (t *track) curve(class string, values []float64) curve {
+	l := curve{class: class}
+	for i, v := range values {
+		if t.steps {
+			l.add(t.edges[i], v)
+			l.add(t.edges[i+1], v)
+		} else {
+			l.add((t.edges[i]+t.edges[i+1])/2, v)
+		}
+	}
+	return l
+}
+
+// seconds is the length of a bin of time.
+func (t *track) seconds(i int) float64 { return t.edges[i+1] - t.edges[i] }
+
+// tableRows is how many rows the table of a plot over time has at most.
+const tableRows = 12
+
+// timeTrack is the run's timeline.
+func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
+	t := &track{x: timeAxis(run.Seconds), bins: line.Bins, head: "time"}
+	for i := range line.Bins {
+		t.edges = append(t.edges, float64(i)*line.BinSeconds)
+	}
+	t.edges = append(t.edges, max(run.Seconds, t.edges[len(t.edges)-1]+1e-3))
+	t.label = func(i int) string { return moment(t.edges[i]) + "–" + moment(t.edges[i+1]) }
+	t.marks = flags(run)
+	return t
+}
+
+// flags are the run's marks; lines of epochs that would touch each other are left out.
+func flags(run *runlog.Run) []flag {
+	var all []flag
+	last := math.Inf(-1)
+	for _, m := range run.Marks {
+		switch m.Kind {
+		case runlog.EpochBegun:
+			if m.At-last < run.Seconds/150 {
+				continue
+			}
+			last = m.At
+			all = append(all, flag{epochFlag, fmt.Sprintf("epoch %d", m.Epoch), m.At})
+		case runlog.Restarted:
+			all = append(all, flag{"restart", restarted(&m, run) + " started again", m.At})
+		case runlog.Paused:
+			all = append(all, flag{"pause", "stopped for " + span(m.Seconds), m.At})
+		}
+	}
+	return all
+}
+
+// epochTrack is made of the epochs' events: an old log has nothing finer.
+func epochTrack(run *runlog.Run, most int) *track {
+	n := len(run.Epochs)
+	t := &track{head: "epoch", steps: true}
+	groups := groupsOf(n, most)
+	for _, g := range groups {
+		var bin runlog.Bin
+		for _, e := range run.Epochs[g[0]:g[1]] {
+			bin.Sums[runlog.HitsLocal] += float64(e.HitsLocal)
+			bin.Sums[runlog.HitsRemote] += float64(e.HitsRemote)
+			bin.Sums[runlog.TierHits] += float64(e.TierHits)
+			bin.Sums[runlog.StorageReads] += float64(e.StorageReads)
+			bin.Sums[runlog.FallbackReads] += float64(e.FallbackReads)
+			bin.Sums[runlog.Substituted] += float64(e.Substituted)
+			bin.Sums[runlog.StallSeconds] += e.StallSeconds
+			bin.Sums[runlog.TrainSeconds] += e.Seconds
+		}
+		t.bins = append(t.bins, bin)
+		t.edges = append(t.edges, float64(run.Epochs[g[0]].Epoch))
+	}
+	t.edges = append(t.edges, float64(run.Epochs[n-1].Epoch+1))
+	t.x = indexAxis("epoch", run.Epochs[0].Epoch, run.Epochs[n-1].Epoch+1)
+	t.label = func(i int) string {
+		g := groups[i]
+		first, last := run.Epochs[g[0]].Epoch, run.Epochs[g[1]-1].Epoch
+		if first == last {
+			return fmt.Sprint(first)
+		}
+		return fmt.Sprintf("%d–%d", first, last)
+	}
+	return t
+}
+
+// indexAxis is an axis of whole numbers [low, high), each with a place of width 1.
+func indexAxis(name string, low, high int) axis {
+	a := axis{low: float64(low), high: float64(max(high, low+1)), name: name}
+	step := 1
+	for (high-low)/step > 16 {
+		step = int(niceStep(float64(step + 1)))
+	}
+	for i := (low + step - 1) / step * step; i < high; i += step {
+		a.ticks = append(a.ticks, tick{float64(i) + 0.5, fmt.Sprint(i)})
+	}
+	return a
+}
+
+// groupsOf divides n things into at most so many groups [from, to) of neighbours, of nearly the same size.
+func groupsOf(n, most int) [][2]int {
+	groups := min(n, most)
+	all := make([][2]int, groups)
+	for i := range all {
+		all[i] = [2]int{i * n / groups, (i + 1) * n / groups}
+	}
+	return all
+}
+
+// A series is a value of a bin that lasted for some seconds, in base units; NaN: there is none.
+type series struct {
+	Key
+	value func(b *runlog.Bin, seconds float64) float64
+	high  func(b *runlog.Bin) float64 // with value as the lower edge it makes a band; nil: a line
+}
+
+// values returns the series over the bins of t.
+func (s *series) values(t *track) []float64 {
+	all := make([]float64, len(t.bins))
+	for i := range all {
+		all[i] = s.value(&t.bins[i], t.seconds(i))
+	}
+	return all
+}
+
+func (s *series) highs(t *track) []float64 {
+	all := make([]float64, len(t.bins))
+	for i := range all {
+		all[i] = s.high(&t.bins[i])
+	}
+	return all
+}
+
+// drawLines fills a figure with lines and bands over t, and with a table over the coarser track.
+func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []series) {
+	top := 0.0
+	for i := range all {
+		for _, v := range all[i].values(t) {
+			top = max(top, or0(v))
+		}
+		if all[i].high != nil {
+			for _, v := range all[i].highs(t) {
+				top = max(top, or0(v))
+			}
+		}
+	}
+	u := fit(units, top)
+	if u.name == "%" && top > 0.5 {
+		top = max(top, 1)
+	}
+	c := chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: valueAxis(what, u, top/u.factor), marks: t.marks}
+	for i := range all {
+		s := &all[i]
+		f.Legend = append(f.Legend, s.Key)
+		if s.high != nil {
+			c.areas = append(c.areas, area{s.Class, t.edges, scaled(s.values(t), u), scaled(s.highs(t), u)})
+			continue
+		}
+		c.lines = append(c.lines, t.curve(s.Class, scaled(s.values(t), u)))
+	}
+	f.Charts = append(f.Charts, c.svg())
+	f.Tables = append(f.Tables, coarse.table(f.Title, units, all))
+}
+
+// drawStack fills a figure with shares that add up to 1.
+func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
+	c := chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: valueAxis(what, share[0], 100), marks: t.marks}
+	low := make([]float64, len(t.bins))
+	for i := range all {
+		values := scaled(all[i].values(t), share[0])
+		high := make([]float64, len(low))
+		for k := range high {
+			high[k] = low[k] + values[k]
+		}
+		c.areas = append(c.areas, area{all[i].Class, t.edges, low, high})
+		f.Legend = append(f.Legend, all[i].Key)
+		low = high
+	}
+	f.Charts = append(f.Charts, c.svg())
+	f.Tables = append(f.Tables, coarse.table(f.Title, share, all))
+}
+
+func (t *track) table(name string, units []unit, all []series) *Table {
+	table := &Table{Name: name, Head: []string{t.head}}
+	for i := range all {
+		table.Head = append(table.Head, all[i].Name)
+	}
+	for k := range t.bins {
+		row := []string{t.label(k)}
+		for i := range all {
+			v := all[i].value(&t.bins[k], t.seconds(k))
+			if all[i].high == nil {
+				row = append(row, in(units, v))
+			} else {
+				row = append(row, in(units, v)+" – "+in(units, all[i].high(&t.bins[k])))
+			}
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table
+}
+
+func scaled(values []float64, u unit) []float64 {
+	for i := range values {
+		values[i] /= u.factor
+	}
+	return values
+}
+
+// or0 is 0 for what is not known.
+func or0(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}

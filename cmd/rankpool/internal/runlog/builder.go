@@ -1,0 +1,213 @@
+package runlog
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
+
+// maxMarks of a kind are kept: more are no plot any more.
+const maxMarks = 512
+
+// A Builder makes a Run of events, which come in the order of the log. The zero Builder is ready. It keeps no event, but an
+// entry for each rank, each epoch and each bin of the timeline. Not for concurrent use.
+//
+// Logs are appended to, so there may be several trainings in one. A training that goes back by two epochs or more is another
+// one; and after a summary or a new file also one that begins with the same or an earlier epoch, but for a job that was ended
+// in an epoch beyond 0 and goes on in it. Only the last training is kept.
+type Builder struct {
+	run    Run
+	clock  clock
+	ranks  map[int]*rank
+	epochs map[epochKey]*epochSum
+	scores scores
+	held   []*Importance  // of a job that has told no epoch yet
+	jobs   int            // that are over
+	over   bool           // the newest job has ended
+	begun  int            // the highest epoch that is marked, plus 1
+	marks  [markKinds]int // of each kind
+}
+
+type epochKey struct {
+	data  string
+	epoch int
+	pass  bool
+}
+
+// epochSum is an epoch as the jobs before counted it, and as this one does.
+type epochSum struct {
+	job          int
+	before, last Epoch
+}
+
+// Add takes one event.
+func (b *Builder) Add(e Event) {
+	b.run.Events++
+	switch {
+	case e.Node != nil:
+		b.enter(e.Node.Epoch)
+		b.node(e.Node)
+	case e.Epoch != nil:
+		b.enter(e.Epoch.Epoch)
+		b.epoch(e.Epoch, e.Name == "pass")
+	case e.Importance != nil:
+		b.importance(e.Importance)
+	case e.Summary != nil:
+		b.open()
+		b.run.Ended, b.over = true, true
+		b.run.Ranks = max(b.run.Ranks, e.Summary.Ranks)
+		b.run.Wall += e.Summary.WallSeconds
+		b.run.Data = cmp.Or(e.Summary.Data, b.run.Data)
+	default:
+		b.run.Unknown++
+	}
+}
+
+// NextFile says that the following events are of another file.
+func (b *Builder) NextFile() { b.over = b.run.Events > 0 }
+
+// AddBroken counts lines that are no events.
+func (b *Builder) AddBroken(lines int64) { b.run.Broken += lines }
+
+// enter decides whether something of an epoch belongs to the training so far; -1 is before the first epoch.
+func (b *Builder) enter(epoch int) {
+	b.open()
+	if epoch < 0 {
+		return
+	}
+	if newest := b.run.Newest; epoch < newest-1 || newest >= 0 && b.over && (epoch < newest || epoch == 0) {
+		run := b.run
+		*b = Builder{held: b.held}
+		b.open()
+		b.run.Events, b.run.Broken, b.run.Unknown, b.run.Earlier = run.Events, run.Broken, run.Unknown, run.Earlier+1
+	}
+	if b.over {
+		b.over, b.run.Ended = false, false
+		b.jobs++
+	}
+	for _, i := range b.held {
+		b.scores.add(i)
+	}
+	b.held = nil
+	b.run.Newest = max(b.run.Newest, epoch)
+}
+
+// importance takes a distribution. Scores of an epoch are told before the epoch begins, so they may be of another training.
+func (b *Builder) importance(i *Importance) {
+	b.open()
+	if b.over || b.run.Newest < 0 {
+		b.held = append(b.held[max(0, len(b.held)-1):], i) // plans are made for two epochs at most
+		return
+	}
+	b.scores.add(i)
+}
+
+// open makes the zero Builder ready.
+func (b *Builder) open() {
+	if b.ranks == nil {
+		b.ranks, b.epochs, b.run.Newest = map[int]*rank{}, map[epochKey]*epochSum{}, -1
+	}
+}
+
+func (b *Builder) epoch(e *Epoch, pass bool) {
+	key := epochKey{e.Data, e.Epoch, pass}
+	sum := b.epochs[key]
+	switch {
+	case sum == nil:
+		sum = &epochSum{job: b.jobs}
+		b.epochs[key] = sum
+	case sum.job != b.jobs:
+		sum.before = *addEpoch(&sum.before, &sum.last)
+		sum.job = b.jobs
+	}
+	sum.last = *e
+	if !pass {
+		b.run.Data = cmp.Or(e.Data, b.run.Data)
+	}
+	if !e.Time.IsZero() && !b.clock.begin.IsZero() {
+		b.clock.advance(e.Time, e.Time, false)
+	}
+}
+
+// addEpoch returns the sum of two jobs' parts of an epoch, which is named as the second.
+func addEpoch(a, b *Epoch) *Epoch {
+	s := *b
+	s.Draws += a.Draws
+	s.HitsLocal += a.HitsLocal
+	s.HitsRemote += a.HitsRemote
+	s.StorageReads += a.StorageReads
+	s.StorageBytes += a.StorageBytes
+	s.Substituted += a.Substituted
+	s.FallbackReads += a.FallbackReads
+	s.FallbackBytes += a.FallbackBytes
+	s.StallSeconds += a.StallSeconds
+	s.Seconds += a.Seconds
+	s.PlannedHits += a.PlannedHits
+	s.TierHits += a.TierHits
+	return &s
+}
+
+func (b *Builder) mark(m Mark) {
+	if b.marks[m.Kind]++; b.marks[m.Kind] <= maxMarks {
+		b.run.Marks = append(b.run.Marks, m)
+	}
+}
+
+// restartSpan is the time in which restarts of ranks are one restart.
+const restartSpan = 60.0
+
+func (b *Builder) restarted(rank, epoch int, at float64) {
+	for i := len(b.run.Marks) - 1; i >= 0; i-- {
+		if m := &b.run.Marks[i]; m.Kind == Restarted {
+			if math.Abs(m.At-at) < restartSpan {
+				m.Nodes++
+				return
+			}
+			break
+		}
+	}
+	b.mark(Mark{Kind: Restarted, Epoch: max(epoch, 0), Rank: rank, Nodes: 1, At: at})
+}
+
+// epochBegun marks the first line of an epoch.
+func (b *Builder) epochBegun(epoch int, at float64) {
+	if epoch >= b.begun {
+		b.begun = epoch + 1
+		b.mark(Mark{Kind: EpochBegun, Epoch: epoch, At: at})
+	}
+}
+
+// Run returns what the events so far make. It is the caller's; the Builder must not be used again.
+func (b *Builder) Run() *Run {
+	b.open()
+	r := &b.run
+	r.Importance, r.Histograms = b.scores.distributions, b.scores.histograms
+	r.Jobs = b.jobs
+	if r.Events > 0 {
+		r.Jobs++
+	}
+	r.Begin = b.clock.begin
+	if !r.Begin.IsZero() {
+		r.Seconds = b.clock.second(b.clock.last)
+	}
+	for _, number := range slices.Sorted(maps.Keys(b.ranks)) {
+		k := b.ranks[number]
+		k.run.Silent = max(0, r.Seconds-b.clock.second(k.at))
+		r.Nodes = append(r.Nodes, k.run)
+	}
+	r.Ranks = max(r.Ranks, len(r.Nodes))
+	for key, sum := range b.epochs {
+		e := *addEpoch(&sum.before, &sum.last)
+		if key.pass {
+			r.Passes = append(r.Passes, e)
+		} else {
+			r.Epochs = append(r.Epochs, e)
+		}
+	}
+	byEpoch := func(a, b Epoch) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Data, b.Data)) }
+	slices.SortFunc(r.Epochs, byEpoch)
+	slices.SortFunc(r.Passes, byEpoch)
+	slices.SortStableFunc(r.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+	return r
+}

@@ -1,0 +1,186 @@
+// Package runlog reads run logs: files of one JSON event a line, which "rankpool run --log" writes, and makes of them one
+// Run, whose size does not grow with the log's.
+//
+//	Read      the events of a log, in order
+//	Builder   takes events and makes a Run
+//	Run       what happened: epochs, nodes, a timeline of bins, importance
+//	Remarks   what of it a reader should look at
+package runlog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"rankpool/mpicache"
+)
+
+// An Event is one line of a run log. At most one of the pointers is not nil; all are nil in an event of a name that this
+// package does not know.
+type Event struct {
+	Name       string
+	Node       *Node
+	Epoch      *Epoch
+	Importance *Importance
+	Summary    *Summary
+}
+
+// A Node is what one rank had done and held at a time.
+type Node struct {
+	Time time.Time `json:"time"`
+	mpicache.RankStats
+}
+
+// An Epoch is the count of an epoch over all trainers. In an event "pass" it is one of a data set beside the first.
+type Epoch struct {
+	Time  time.Time `json:"time"` // zero where the log does not say it
+	Data  string    `json:"data"`
+	Draws int64     `json:"draws"`
+	mpicache.Count
+}
+
+// Importance is the distribution of a data set's scores after an epoch: Counts[i] samples have a score in
+// [Edges[i], Edges[i+1]).
+type Importance struct {
+	Data   string    `json:"data"`
+	Epoch  int       `json:"epoch"`
+	Edges  []float64 `json:"edges"`
+	Counts []int64   `json:"counts"`
+}
+
+// A Summary ends a job. Its Count is the sum over the job's epochs.
+type Summary struct {
+	Data        string  `json:"data"`
+	Ranks       int     `json:"ranks"`
+	Epochs      int     `json:"epochs"`
+	Draws       int64   `json:"draws"`
+	WallSeconds float64 `json:"wall_seconds"`
+	mpicache.Count
+}
+
+// What an event may say at most. More is a fault of who wrote it, and would spoil every sum.
+const (
+	maxRank    = 1 << 20
+	maxEpoch   = 1 << 24
+	maxSeconds = 1e10 // of a counter, summed over trainers or GPUs
+	maxCount   = 1e18 // samples or bytes
+	maxScore   = 1e30
+	maxEdges   = 1 << 12
+	maxGPUs    = 64 // of a node
+)
+
+var errSenseless = errors.New("runlog: an event that makes no sense")
+
+// Parse reads one line. It returns an error for what is no JSON object, lacks the event's name, or has values that no
+// rank can have counted.
+func Parse(line []byte) (e Event, err error) {
+	if e.Name, err = eventName(line); err != nil {
+		return e, err
+	}
+	switch e.Name {
+	case "node":
+		e.Node, err = parse(line, (*Node).check)
+	case "epoch", "pass":
+		e.Epoch, err = parse(line, (*Epoch).check)
+	case "importance":
+		e.Importance, err = parse(line, (*Importance).check)
+	case "summary":
+		e.Summary, err = parse(line, (*Summary).check)
+	default:
+		if !json.Valid(line) {
+			err = errSenseless
+		}
+	}
+	return e, err
+}
+
+// eventName returns the event's name. Ranks write it first, where it is found without reading the line twice.
+func eventName(line []byte) (string, error) {
+	if rest, found := bytes.CutPrefix(line, []byte(`{"event":"`)); found {
+		if name, _, found := bytes.Cut(rest[:min(len(rest), 32)], []byte{'"'}); found && !bytes.ContainsRune(name, '\\') {
+			return string(name), nil
+		}
+	}
+	var head struct {
+		Event string `json:"event"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return "", fmt.Errorf("runlog: %w", err)
+	}
+	if head.Event == "" {
+		return "", errSenseless
+	}
+	return head.Event, nil
+}
+
+func parse[T any](line []byte, sane func(*T) bool) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(line, v); err != nil {
+		return nil, fmt.Errorf("runlog: %w", err)
+	}
+	if !sane(v) {
+		return nil, errSenseless
+	}
+	return v, nil
+}
+
+func (n *Node) check() bool {
+	if year := n.Time.Year(); year < 2000 || year > 2200 || n.Rank < 0 || n.Rank >= maxRank || len(n.Machine.GPUs) > maxGPUs {
+		return false
+	}
+	for _, gauge := range gaugesOf(&n.RankStats) {
+		if math.Abs(gauge) > maxCount { // one that is not known is NaN
+			return false
+		}
+	}
+	for q, sum := range sumsOf(&n.RankStats) {
+		if !between(sum, Quantity(q).limit()) {
+			return false
+		}
+	}
+	for _, g := range n.Machine.GPUs {
+		if !between(g.SampledSeconds, maxSeconds) || !between(g.IdleSeconds, maxSeconds) || !between(g.WaitedSeconds, maxSeconds) {
+			return false
+		}
+	}
+	return n.Epoch >= -1 && n.Epoch < maxEpoch && between(n.Seconds, maxSeconds)
+}
+
+func (e *Epoch) check() bool {
+	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkCount(&e.Count) && between(float64(e.Draws), maxCount)
+}
+
+func (s *Summary) check() bool {
+	return checkCount(&s.Count) && between(float64(s.Draws), maxCount) && between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 && s.Ranks <= maxRank
+}
+
+func checkCount(c *mpicache.Count) bool {
+	for _, n := range []int64{
+		c.HitsLocal, c.HitsRemote, c.StorageReads, c.StorageBytes, c.Substituted, c.FallbackReads, c.FallbackBytes, c.PlannedHits, c.TierHits,
+	} {
+		if !between(float64(n), maxCount) {
+			return false
+		}
+	}
+	return between(c.StallSeconds, maxSeconds) && between(c.Seconds, maxSeconds)
+}
+
+func (i *Importance) check() bool {
+	n := len(i.Counts)
+	if i.Epoch < 0 || i.Epoch >= maxEpoch || n == 0 || n > maxEdges || len(i.Edges) != n+1 || !slices.IsSorted(i.Edges) {
+		return false
+	}
+	for _, count := range i.Counts {
+		if !between(float64(count), maxCount) {
+			return false
+		}
+	}
+	return i.Edges[0] >= -maxScore && i.Edges[n] <= maxScore
+}
+
+// between says whether x is in [0, most].
+func between(x, most float64) bool { return x >= 0 && x <= most }

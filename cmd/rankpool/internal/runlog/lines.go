@@ -1,0 +1,50 @@
+package runlog
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// maxLineBytes is more than a line of a rank with 64 GPUs takes (some 30 KiB). What is longer is no event.
+const maxLineBytes = 1 << 20
+
+// Read gives the events of a log to handle, in order. A rank that was killed may have left half a line, and the next one
+// have gone on behind it: broken counts such lines, and what follows in the line is read. Other memory than one line is not
+// used. The error is log's.
+func Read(log io.Reader, handle func(Event)) (broken int64, err error) {
+	lines := bufio.NewReaderSize(log, maxLineBytes)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			broken++
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = lines.ReadSlice('\n')
+			}
+		} else if line = bytes.TrimSpace(line); len(line) > 0 && !readLine(line, handle) {
+			broken++
+		}
+		if errors.Is(err, io.EOF) {
+			return broken, nil
+		}
+		if err != nil {
+			return broken, err
+		}
+	}
+}
+
+// readLine handles the event of a line, or the one behind half an event. It says whether the line was whole.
+func readLine(line []byte, handle func(Event)) bool {
+	e, err := Parse(line)
+	if err == nil {
+		handle(e)
+		return true
+	}
+	if at := bytes.LastIndex(line, []byte(`{"event":"`)); at > 0 {
+		if e, err := Parse(line[at:]); err == nil {
+			handle(e)
+		}
+	}
+	return false
+}

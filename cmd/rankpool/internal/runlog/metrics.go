@@ -1,0 +1,17 @@
+package runlog
+
+import (
+	"maps"
+	"slices"
+)
+
+// MetricNames returns what training measured in any of the epochs, in order of name.
+func MetricNames(epochs []Epoch) []string {
+	names := map[string]bool{}
+	for i := range epochs {
+		for name := range epochs[i].Metrics {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,108 @@
+package runlog
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A rank is what a Builder knows of a rank.
+type rank struct {
+	run     NodeRun
+	at      time.Time // of its last line
+	seconds float64   // since it began, then
+	sums    Sums      // then
+	epoch   int       // then
+	job     int       // it was in then
+	slab    int64     // bytes, then
+}
+
+func (b *Builder) node(n *Node) {
+	k, known := b.ranks[n.Rank]
+	if !known {
+		k = &rank{run: NodeRun{Rank: n.Rank}}
+		b.ranks[n.Rank] = k
+	}
+	job := b.jobs
+	if b.over {
+		job++ // its first lines come before its first epoch
+	}
+	now := sumsOf(&n.RankStats)
+	from, delta, fresh := k.at, now, !known || job != k.job || n.Seconds < k.seconds || fell(&k.sums, &now)
+	if fresh {
+		from = n.Time.Add(-time.Duration(n.Seconds * float64(time.Second)))
+		k.slab = n.SlabBytes
+	} else {
+		for q := range delta {
+			delta[q] = max(0, now[q]-k.sums[q])
+		}
+	}
+	if pause := b.clock.advance(from, n.Time, fresh); pause > 0 {
+		b.mark(Mark{Kind: Paused, At: b.clock.second(from), Seconds: pause, Epoch: n.Epoch, Rank: n.Rank})
+	}
+	begin, end := b.clock.second(from), b.clock.second(n.Time)
+	if known && fresh && job == k.job {
+		k.run.Restarts++
+		b.restarted(n.Rank, k.epoch, begin)
+	}
+	if n.Epoch >= 0 {
+		b.epochBegun(n.Epoch, end)
+	}
+	level := gaugesOf(&n.RankStats)
+	level[StallShare], level[ReadLatency] = delta.Share(StallSeconds, TrainSeconds), delta.Share(ReadSeconds, ReadCount)
+	b.run.Timeline.cover(begin, end, &delta, &level)
+	k.run.take(n, &delta, &level, end-begin, fresh)
+	if n.SlabBytes < k.slab {
+		k.run.shrink(end, k.slab, n.SlabBytes)
+	}
+	b.run.Data = cmp.Or(b.run.Data, n.Data)
+	k.at, k.seconds, k.sums, k.epoch, k.slab, k.job = n.Time, n.Seconds, now, n.Epoch, n.SlabBytes, job
+}
+
+// fell says whether a sum is less than it was, which a rank's never is while it lives.
+func fell(before, now *Sums) bool {
+	for q := range now {
+		if now[q] < before[q] && !Quantity(q).ofGPU() {
+			return true
+		}
+	}
+	return false
+}
+
+// take adds what the node did in some seconds. fresh: its process began with them.
+func (r *NodeRun) take(n *Node, delta *Sums, level *[levels]float64, seconds float64, fresh bool) {
+	r.Host, r.Limit = cmp.Or(n.Host, r.Host), cmp.Or(n.Machine.MemoryLimit, r.Limit)
+	r.Sums.add(delta, 1)
+	for l, x := range level {
+		r.Levels[l].observe(x, max(seconds, 1e-3))
+	}
+	for i := range n.Machine.GPUs {
+		g := &n.Machine.GPUs[i]
+		at := slices.IndexFunc(r.GPUs, func(k GPURun) bool { return k.UUID == g.UUID && k.Index == g.Index })
+		if at < 0 {
+			if len(r.GPUs) == maxGPUs {
+				continue
+			}
+			at = len(r.GPUs)
+			r.GPUs = append(r.GPUs, GPURun{UUID: g.UUID, Name: g.Name, Index: g.Index})
+		}
+		k := &r.GPUs[at]
+		if fresh {
+			k.before = [3]float64{}
+		}
+		for j, now := range [3]float64{g.SampledSeconds, g.IdleSeconds, g.WaitedSeconds} {
+			*[3]*float64{&k.Sampled, &k.Idle, &k.Waited}[j] += max(0, now-k.before[j])
+			k.before[j] = now
+		}
+		if g.Utilisation != nil {
+			k.Utilisation.observe(*g.Utilisation, max(seconds, 1e-3))
+		}
+	}
+}
+
+func (r *NodeRun) shrink(at float64, from, to int64) {
+	if r.Shrink == nil {
+		r.Shrink = &Shrink{At: at, From: from}
+	}
+	r.Shrink.To = to
+}

@@ -1,0 +1,84 @@
+package runlog
+
+import "math"
+
+const (
+	// maxBins is what a plot of a page's width can show; a timeline has half as many or more, unless it is very short.
+	maxBins = 256
+	// firstBinSeconds is the width that bins begin with.
+	firstBinSeconds = 0.25
+)
+
+// A Bin is a span of time: what all nodes together summed up in it, and their levels.
+type Bin struct {
+	Sums
+	Levels [levels]Gauge
+}
+
+func (b *Bin) merge(o *Bin) {
+	b.add(&o.Sums, 1)
+	for l := range b.Levels {
+		b.Levels[l].merge(&o.Levels[l])
+	}
+}
+
+// A Timeline is the run's time in bins of equal width, [0, BinSeconds), [BinSeconds, 2 BinSeconds), …. When the run gets longer
+// than 256 bins, they become twice as wide.
+type Timeline struct {
+	BinSeconds float64
+	Bins       []Bin
+}
+
+// cover adds what was summed up in [from, to) seconds, in equal shares over the time, and the levels that held then.
+func (t *Timeline) cover(from, to float64, sums *Sums, level *[levels]float64) {
+	to = max(to, from+1e-3) // two lines at one moment
+	t.reach(to)
+	for i := int(from / t.BinSeconds); i < len(t.Bins) && float64(i)*t.BinSeconds < to; i++ {
+		begin := float64(i) * t.BinSeconds
+		overlap := min(to, begin+t.BinSeconds) - max(from, begin)
+		if overlap <= 0 {
+			continue
+		}
+		bin := &t.Bins[i]
+		bin.add(sums, overlap/(to-from))
+		for l, x := range level {
+			bin.Levels[l].observe(x, overlap)
+		}
+	}
+}
+
+// reach makes bins until there is one that ends at the second or later.
+func (t *Timeline) reach(second float64) {
+	if t.BinSeconds == 0 {
+		t.BinSeconds = firstBinSeconds
+	}
+	for second > maxBins*t.BinSeconds {
+		t.Bins = pairs(t.Bins)
+		t.BinSeconds *= 2
+	}
+	for n := int(math.Ceil(second / t.BinSeconds)); len(t.Bins) < n; {
+		t.Bins = append(t.Bins, Bin{})
+	}
+}
+
+// pairs returns bins of twice the width.
+func pairs(bins []Bin) []Bin {
+	half := make([]Bin, (len(bins)+1)/2, maxBins)
+	for i := range bins {
+		half[i/2].merge(&bins[i])
+	}
+	return half
+}
+
+// Slices returns the timeline in at most n wider bins, for a table. A Timeline without bins has none.
+func (t *Timeline) Slices(n int) Timeline {
+	width := max(1, (len(t.Bins)+n-1)/n)
+	s := Timeline{BinSeconds: t.BinSeconds * float64(width)}
+	for i := range t.Bins {
+		if i%width == 0 {
+			s.Bins = append(s.Bins, Bin{})
+		}
+		s.Bins[i/width].merge(&t.Bins[i])
+	}
+	return s
+}

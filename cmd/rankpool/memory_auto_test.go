@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rankpool/mpicache"
+	"rankpool/scheduler"
+	"rankpool/slurm"
+)
+
+func TestTrainersHere(t *testing.T) {
+	for _, c := range []struct {
+		perRank, ranksHere int
+		env                string
+		want               int
+	}{
+		{0, 1, "", 1},
+		{3, 2, "", 6},
+		{1, 1, "SLURM_GPUS_ON_NODE=4", 4},
+		{1, 1, "SLURM_GPUS_ON_NODE=0 SLURM_GPUS_PER_NODE=a100:8", 8},
+		{0, 1, "SLURM_TASKS_PER_NODE=4(x2),2 SLURM_STEP_TASKS_PER_NODE=1(x3)", 4},
+		{8, 1, "SLURM_GPUS_ON_NODE=4", 8},
+	} {
+		env := lookup(strings.Fields(c.env))
+		if got := (&trainerOptions{perRank: c.perRank}).trainersHere(c.ranksHere, env); got != c.want {
+			t.Errorf("%+v: %d trainers", c, got)
+		}
+	}
+}
+
+func TestMemoryAutoPlan(t *testing.T) {
+	const gib = 1 << 30
+	cgroup := func(limit, free int64) slurm.Memory {
+		return slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "the memory limit of control group /job_7"}
+	}
+	for _, c := range []struct {
+		plan autoPlan
+		want string
+		slab int64
+	}{
+		{
+			autoPlan{memory: cgroup(500*gib, 498*gib), trainers: 4, eachBytes: 24 * gib, reserveBytes: 25 * gib, ranksHere: 1},
+			"498 GiB free of 500 GiB (the memory limit of control group /job_7), less 96 GiB for 4 trainers (24 GiB each, --trainer-memory), " +
+				"less 25 GiB in reserve = 377 GiB for the cache",
+			377 * gib,
+		},
+		{
+			autoPlan{memory: cgroup(100*gib, 100*gib), trainers: 1, eachBytes: 8 * gib, estimated: true, reserveBytes: 5 * gib, ranksHere: 2},
+			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 8.0 GiB for 1 trainer (an estimate, see --trainer-memory), " +
+				"less 5.0 GiB in reserve, for 2 ranks = 44 GiB for the cache",
+			43*gib + gib/2,
+		},
+		{
+			autoPlan{memory: cgroup(100*gib, 100*gib), trainers: 1, sharedBytes: 20 * gib, ranksHere: 1},
+			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 0 B for 1 trainer (--trainer-memory), " +
+				"less 0 B in reserve, and no more than /dev/shm holds (20 GiB) = 19 GiB for the cache",
+			19 * gib,
+		},
+		{
+			autoPlan{memory: cgroup(4*gib, 3*gib), trainers: 4, eachBytes: gib, reserveBytes: gib / 2, ranksHere: 1},
+			"3.0 GiB free of 4.0 GiB (the memory limit of control group /job_7), less 4.0 GiB for 4 trainers (1.0 GiB each, --trainer-memory), " +
+				"less 512 MiB in reserve, leaves nothing for the cache",
+			-gib - gib/2,
+		},
+	} {
+		if got := c.plan.String(); got != c.want {
+			t.Errorf("the plan says\n%s, want\n%s", got, c.want)
+		}
+		if got := c.plan.slabBytes(); got != c.slab {
+			t.Errorf("%s: the slab has %d bytes, want %d", c.want, got, c.slab)
+		}
+	}
+}
+
+// TestMemoryAutoFits checks that trainers, reserve and slabs are within what is free, and that without a --trainer-memory there is always a
+// slab where half of the limit is free.
+func TestMemoryAutoFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Int64Range(1<<20, 1<<62).Draw(t, "limit")
+		free := rapid.Int64Range(0, limit).Draw(t, "free")
+		ranks := rapid.IntRange(1, 8).Draw(t, "ranks")
+		o := trainerOptions{
+			perRank: rapid.IntRange(0, 16).Draw(t, "trainers"), memory: rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
+		}
+		p, err := newAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"}, ranks, lookup(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slab := p.slabBytes()
+		if slab > 0 && slab*int64(ranks)+int64(p.trainers)*p.eachBytes+p.reserveBytes > free {
+			t.Fatalf("%s: more than %d", p, free)
+		}
+		if o.memory == "" && free > limit/2+limit/1000 && slab < 1 {
+			t.Fatalf("%s: no slab", p)
+		}
+	})
+}
+
+// twoSets returns data sets of small and of large samples.
+func twoSets() []mpicache.DataSet {
+	return []mpicache.DataSet{
+		{Samples: 1000, Size: func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 }},
+		{Samples: 100, Size: func(scheduler.SampleID) int64 { return 300_000 }},
+	}
+}
+
+func TestMemoryIsDivided(t *testing.T) {
+	const ranks = 3
+	auto, half := cacheOptions{memory: autoMemory, window: autoWindow}, cacheOptions{memory: "50%", window: autoWindow}
+	whole := twoSets()
+	all, err := (&cacheOptions{memory: "100%", window: autoWindow}).divide(whole, nil, 1, ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		if owned := ownedBytes(&whole[i], ranks, 1); !slices.Equal(whole[i].PartitionBytes, owned) {
+			t.Errorf("100 %% of data set %d: partitions of %d, owned are %d", i, whole[i].PartitionBytes, owned)
+		}
+	}
+	halves := twoSets()
+	if _, err := half.divide(halves, nil, 1, ranks); err != nil || halves[1].PartitionBytes[2] != whole[1].PartitionBytes[2]/2 {
+		t.Errorf("50 %%: %d, %v, and 100 %% is %d", halves[1].PartitionBytes, err, whole[1].PartitionBytes)
+	}
+	// A rank with little memory, one with more than it needs, and one with plenty: all agree on all.
+	slabs := []int64{4 << 20, all.slabBytes, 1 << 50}
+	var agreed [2][]int64
+	for rank := range ranks {
+		data := twoSets()
+		plan, err := auto.divide(data, slabs, rank, ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := plan.cacheBytes + plan.windowBytes; plan.slabBytes > slabs[rank] || sum+sum/20 > plan.slabBytes || sum < plan.slabBytes/10*9 {
+			t.Errorf("rank %d: %+v of %d", rank, plan, slabs[rank])
+		}
+		for i := range data {
+			if agreed[i] == nil {
+				agreed[i] = data[i].PartitionBytes
+			}
+			if !slices.Equal(agreed[i], data[i].PartitionBytes) {
+				t.Errorf("rank %d takes the partitions of data set %d for %d, rank 0 for %d", rank, i, data[i].PartitionBytes, agreed[i])
+			}
+			for r := 1; r < ranks; r++ {
+				if data[i].PartitionBytes[r] != whole[i].PartitionBytes[r] {
+					t.Errorf("rank %d has %d bytes of data set %d, and owns %d", r, data[i].PartitionBytes[r], i, whole[i].PartitionBytes[r])
+				}
+			}
+		}
+		if rank == 1 && plan != all {
+			t.Errorf("rank 1: %+v, want %+v", plan, all)
+		}
+	}
+	// A size that was asked for is the slab, also where the data needs less.
+	fixed := cacheOptions{memory: "1GiB", window: autoWindow}
+	if plan, err := fixed.divide(twoSets(), []int64{1 << 30, 1 << 30, 1 << 30}, 0, ranks); err != nil || plan.slabBytes != 1<<30 {
+		t.Errorf("1GiB: %+v, %v", plan, err)
+	}
+	none := cacheOptions{memory: "0", window: autoWindow}
+	if plan, err := none.divide(twoSets(), []int64{0, 0, 0}, 0, ranks); err != nil || plan.cacheBytes != 0 || plan.windowBytes == 0 || plan.slabBytes < plan.windowBytes {
+		t.Errorf("0: %+v, %v", plan, err)
+	}
+}
+
+// newTestRank returns a rank alone.
+func newTestRank(t *testing.T, memory string) *rankProcess {
+	transport := mpicache.NewLocal(1)[0]
+	t.Cleanup(func() { transport.Close() })
+	opt := &serveOptions{cacheOptions: cacheOptions{memory: memory, window: autoWindow}}
+	return &rankProcess{opt: opt, transport: transport, ranksHere: 1, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
+}
+
+func TestMemoryAutoIsPlanned(t *testing.T) {
+	r := newTestRank(t, autoMemory)
+	r.opt.trainers.memory = "1MiB"
+	cfg := mpicache.Config{Transport: r.transport, Data: twoSets()}
+	plan, err := r.planMemory(t.Context(), &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := r.opt.divide(twoSets(), []int64{1 << 60}, 0, 1)
+	if err != nil || plan != whole {
+		t.Errorf("planMemory = %+v, %v, want what the data needs, %+v", plan, err, whole)
+	}
+	if cfg.Transport != r.transport || cfg.Transport.Size() != 1 {
+		t.Error("the node and the rank have different transports")
+	}
+}
+
+// TestMemoryOfOneRankIsTooSmall checks that all ranks end when one has too little memory, and that one says why.
+func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
+	const ranks = 3
+	for memory, sentence := range map[string]string{
+		autoMemory: "leaves nothing for the cache: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less",
+		"1GiB":     "the 9000000 ranks on this node would need 8.6 PiB of memory, and there are ",
+	} {
+		errs := make([]error, ranks)
+		var all sync.WaitGroup
+		for i, transport := range mpicache.NewLocal(ranks) {
+			r := newTestRank(t, memory)
+			r.transport = transport
+			if i > 0 { // the node is too small for two of them
+				r.opt.trainers.memory, r.ranksHere = "900TiB", 9_000_000
+			}
+			all.Go(func() { _, errs[i] = r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}) })
+		}
+		all.Wait()
+		if errs[1] == nil || !strings.Contains(errs[1].Error(), sentence) {
+			t.Errorf("--memory %s: rank 1 says %v, want %q", memory, errs[1], sentence)
+		}
+		for _, i := range []int{0, 2} {
+			var said strings.Builder
+			if report(&said, errs[i]); exitCode(errs[i]) != exitError || said.String() != "" {
+				t.Errorf("--memory %s: rank %d says %q", memory, i, said.String())
+			}
+		}
+	}
+}
+
+// TestMemoryLimitsReachRanks checks that ranks that mpirun starts know what Slurm has given to the job.
+func TestMemoryLimitsReachRanks(t *testing.T) {
+	env := mpirunEnv([]string{"SLURM_JOB_ID=1", "SLURM_MEM_PER_NODE=5", "SLURM_NTASKS=7"}, 1000)
+	if want := []string{"SLURM_MEM_PER_NODE=5"}; !slices.Equal(env, want) {
+		t.Errorf("mpirun's environment is %q, want %q", env, want)
+	}
+}
+
+// TestMemoryStaysAfterADeath checks that a rank that is started again keeps its size, though its trainers hold the memory of the one before.
+func TestMemoryStaysAfterADeath(t *testing.T) {
+	for _, memory := range []string{"64MiB", "50%"} {
+		r := newTestRank(t, memory)
+		if _, err := r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("SLURM_MEM_PER_NODE", "1")
+		again := newTestRank(t, memory)
+		again.dir = r.dir
+		if _, err := again.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil {
+			t.Errorf("--memory %s, started again: %v", memory, err)
+		}
+		other := newTestRank(t, "65MiB")
+		other.dir = r.dir
+		if _, err := other.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err == nil || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
+			t.Errorf("another size than before: %v", err)
+		}
+		t.Setenv("SLURM_MEM_PER_NODE", "")
+	}
+	r := newTestRank(t, autoMemory)
+	auto, err := newAutoPlan(r.opt.trainers, memoryAvailable(), 1, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for note, before := range map[string]int64{
+		string(memoryNote(5<<20, auto)):     5 << 20,
+		string(memoryNote(5<<20, nil)):      0, // a size that was asked for
+		"5242880 of 1, 1 trainers, 1 ranks": 0,
+		"lots":                              0,
+		"":                                  0,
+	} {
+		if err := os.WriteFile(filepath.Join(r.dir, memoryName), []byte(note), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, found := r.memoryBefore(auto); got != before && found || found != (before > 0) {
+			t.Errorf("memoryBefore(%q) = %d, %v, want %d", note, got, found, before)
+		}
+	}
+}
+
+// TestGather has ranks that begin their nodes at any time after the others, while messages of the others come.
+func TestMemoryGather(t *testing.T) {
+	const ranks, messages = 4, 50
+	group := mpicache.NewLocal(ranks)
+	failed := make(chan error, ranks)
+	for i, transport := range group {
+		go func() {
+			got, numbers, err := gather(t.Context(), transport, int64(i)*7-3, nil, slog.New(slog.DiscardHandler))
+			if err != nil || !slices.Equal(numbers, []int64{-3, 4, 11, 18}) {
+				failed <- errors.Join(err, errors.New("other numbers"))
+				return
+			}
+			if i > 0 {
+				for m := range messages { // before this rank's Start, and mostly before the others'
+					got.Post((i+1)%ranks, []byte{byte(m)})
+				}
+			}
+			next, done := make([]int, ranks), make(chan error, 1)
+			want := messages
+			if (i+ranks-1)%ranks == 0 {
+				want = 0
+				done <- nil
+			}
+			got.Start(func(from int, msg []byte) {
+				if len(msg) != 1 || int(msg[0]) != next[from] || from != (i+ranks-1)%ranks {
+					done <- errors.New("a message is not the node's, or out of order")
+				}
+				if next[from]++; next[from] == want {
+					done <- nil
+				}
+			})
+			failed <- <-done
+		}()
+	}
+	for range group {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, transport := range group {
+		transport.Close()
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(line []byte) (int, error) {
+	f(line)
+	return len(line), nil
+}
+
+func TestMemoryGatherEnds(t *testing.T) {
+	group := mpicache.NewLocal(2)
+	gone := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	tick := make(chan time.Time, 1)
+	tick <- time.Time{}
+	log := slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+		if !strings.Contains(string(line), "waiting for the other ranks to begin") || !strings.Contains(string(line), "of=2") {
+			t.Errorf("the log says %s", line)
+		}
+		cancel(gone)
+	}), nil))
+	if _, _, err := gather(ctx, group[0], 1, tick, log); !errors.Is(err, gone) {
+		t.Errorf("gather without the other rank: %v", err)
+	}
+	for _, transport := range group {
+		transport.Close()
+	}
+}

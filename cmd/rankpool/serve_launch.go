@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rankpool/mpicache"
+	"rankpool/slurm"
+)
+
+// joinCache joins the other ranks of the cache, or stands alone. byHand says that no "rankpool run" started this rank, so that nobody else
+// says what is wrong with the launch.
+func joinCache(byHand bool) (transport mpicache.Transport, err error) {
+	at, flavour := findPlace(os.Getenv), mpicache.MPIFlavour()
+	err = wrongLaunch(at, allocatedNodes(os.Getenv), flavour, "serve")
+	if err == nil {
+		if remedy := launcherOf(flavour, at.by); byHand && flavour == flavourOpenMPI && at.tasks > 1 && remedy != "" {
+			warnTask(at.task, "should MPI fail now: "+remedy) // it ends the process
+		}
+		transport, err = openTransport()
+	}
+	if err != nil && at.task > 0 {
+		err = &statusError{code: exitError} // the first task says it
+	}
+	return transport, err
+}
+
+// openTransport joins the other tasks, or stands alone.
+func openTransport() (mpicache.Transport, error) {
+	tasks, by := launchedAs(os.Getenv)
+	if tasks == 0 || mpicache.MPIFlavour() == "" {
+		if err := checkWorld(tasks, by, 1, mpicache.MPIFlavour() != ""); err != nil {
+			return nil, err
+		}
+		return mpicache.NewLocal(1)[0], nil
+	}
+	transport, err := mpicache.NewMPI()
+	if err != nil {
+		return nil, err
+	}
+	return transport, checkWorld(tasks, by, transport.Size(), true)
+}
+
+const (
+	// trainingBegins is how long the training step may take to show itself before this one is suspected to block it.
+	trainingBegins = 5 * time.Second
+
+	// probePatience is how long a step of one task may wait for resources before they count as taken.
+	probePatience = time.Second
+)
+
+// errBlocks is the error of a step that no other step of the job can start beside.
+var errBlocks = errors.New("this step keeps the training step waiting: start both with \"srun --overlap\"")
+
+// watchForBlock finds out whether another step of the job can start beside this one, which rank 0 of a cache that was started by hand
+// asks when none has: it tries to start one, as small as may be. When it cannot, blocks gets errBlocks and this step is cancelled.
+func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(trainingBegins):
+	}
+	if !job.InStep() || job.NodeName == "" || otherSteps(ctx, job) {
+		return
+	}
+	probe := exec.CommandContext(ctx, "srun", fmt.Sprintf("--immediate=%d", int(probePatience.Seconds())), "--nodes=1", "--ntasks=1",
+		"--nodelist="+job.NodeName, "--mem=0", "--mpi=none", "--gres=none", "--input=none", "--job-name=rankpool-probe", "true")
+	probe.Env = withoutTaskOptions(withoutLaunch(os.Environ(), "SLURM_STEP", "SLURM_MPI"))
+	text, err := probe.CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "busy") || otherSteps(ctx, job) {
+		return // what else may go wrong is no proof
+	}
+	blocks <- errBlocks
+	_ = exec.Command("scancel", job.JobID+"."+job.StepID).Run() // without it the other ranks end with the job
+}
+
+// otherSteps reports whether the job has a running step besides this one, or may have.
+func otherSteps(ctx context.Context, job slurm.Job) bool {
+	text, err := exec.CommandContext(ctx, "squeue", "--noheader", "--steps", "--jobs="+job.JobID, "--format=%i").Output()
+	return err != nil || moreSteps(string(text), job.StepID)
+}
+
+// moreSteps reports whether a list of steps, as "12.0" or "12.batch" a line, has one of srun's besides own.
+func moreSteps(list, own string) bool {
+	return slices.ContainsFunc(strings.Fields(list), func(step string) bool {
+		_, id, _ := strings.Cut(step, ".")
+		_, err := strconv.Atoi(id)
+		return err == nil && id != own
+	})
+}

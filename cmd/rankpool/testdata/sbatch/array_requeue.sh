@@ -1,0 +1,18 @@
+#!/bin/bash
+# A training process for each GPU.
+#SBATCH --nodes=1 --ntasks-per-node=1 --gpus-per-node=1
+# Memory of each node, for training and the cache.
+#SBATCH --mem=32G
+#SBATCH --time=30
+#SBATCH --array=1,3
+# The job may start again, and its output then goes on in the same file.
+#SBATCH --requeue --open-mode=append
+# 90 s before the end, or up to a minute earlier, the batch shell (B:) gets SIGUSR1.
+#SBATCH --signal=B:USR1@90
+
+set -euo pipefail
+
+# exec puts rankpool in the shell's place, so it gets the signal: training writes its checkpoint, and the job is requeued.
+exec rankpool run --data images --memory auto --log run-$SLURM_JOB_ID.jsonl \
+    --requeue --state scores-$SLURM_JOB_ID.state \
+    -- python -u train.py

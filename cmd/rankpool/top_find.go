@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/slurm"
+)
+
+// A topPlace is where top looks for running caches.
+type topPlace struct {
+	getenv func(string) string
+	bases  []string // folders of session folders
+	uid    int
+}
+
+// hereTop is this machine, for this user.
+func hereTop() topPlace {
+	var bases []string
+	for _, base := range []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"} {
+		if base != "" && !slices.Contains(bases, filepath.Clean(base)) {
+			bases = append(bases, filepath.Clean(base))
+		}
+	}
+	return topPlace{os.Getenv, bases, os.Getuid()}
+}
+
+// session returns the folder to look at: the one that was named, else $RANKPOOL_SESSION, else the Slurm job's on this node, else
+// the only one of this user in which a rank serves.
+func (p topPlace) session(named string) (string, error) {
+	if dir := cmp.Or(named, p.getenv("RANKPOOL_SESSION")); dir != "" {
+		return dir, nil
+	}
+	job := slurm.Detect(p.getenv)
+	if job.InJob() {
+		if dir := p.jobSession(job.JobID); dir != "" {
+			return dir, nil
+		}
+	}
+	live := p.live()
+	switch {
+	case len(live) == 1:
+		return live[0], nil
+	case len(live) > 1:
+		return "", usagef("several caches run here; say which one with --session:\n  %s", strings.Join(live, "\n  "))
+	case job.InJob():
+		return "", fmt.Errorf("no rank of job %s serves on this machine; \"rankpool top --job %s\" asks the job's first node", job.JobID, job.JobID)
+	}
+	return "", errors.New("no cache of yours runs on this machine; for a Slurm job say --job ID, for another folder --session DIR")
+}
+
+// jobSession returns the session of a Slurm job here, "" when none serves.
+func (p topPlace) jobSession(id string) string {
+	for _, base := range p.bases {
+		dir := filepath.Join(base, sessionName(formSlurm, p.uid, slurm.Job{JobID: id}, 0))
+		if doorAnswers(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// live returns the sessions of this user in which a rank serves.
+func (p topPlace) live() []string {
+	var found []string
+	for _, base := range p.bases {
+		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid))) // the pattern is well formed
+		for _, dir := range dirs {
+			if info, err := os.Stat(dir); err == nil && ownedBy(info, p.uid) && doorAnswers(dir) {
+				found = append(found, dir)
+			}
+		}
+	}
+	return found
+}
+
+// doorAnswers reports whether a rank serves in a session.
+func doorAnswers(dir string) bool {
+	path, err := firstDoor(dir)
+	if err != nil {
+		return false
+	}
+	c, err := dialDoor(path)
+	if err != nil {
+		return false
+	}
+	_ = c.Close() // it only had to answer
+	return true
+}
+
+// firstDoor returns the door of the least rank that has a folder in a session.
+func firstDoor(dir string) (string, error) {
+	least := -1
+	for _, folder := range rankFolders(dir) {
+		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil && (least < 0 || r < least) {
+			least = r
+		}
+	}
+	if least < 0 {
+		return "", fmt.Errorf("%s is no folder of a running cache: no rank serves there", dir)
+	}
+	return filepath.Join(rankFolder(dir, least), doorName), nil
+}
+
+// A topJob is a Slurm job that top reaches by a step of its own.
+type topJob struct {
+	id   string // may be of a job array, as in 77_3
+	args []string
+	live bool // on a terminal
+}
+
+// exec replaces this process by srun, which runs top on the job's first node, where rank 0 is. It returns when it fails.
+func (j topJob) exec(getenv func(string) string, self string) error {
+	byHand := fmt.Sprintf("; on the first node of job %s call: rankpool top", j.id)
+	srun, err := exec.LookPath("srun")
+	if err != nil {
+		return fmt.Errorf("there is no srun here%s", byHand)
+	}
+	id, host, err := j.find(slurm.Detect(getenv))
+	if err != nil {
+		return fmt.Errorf("%w%s", err, byHand)
+	}
+	err = unix.Exec(srun, j.command(id, host, self), os.Environ())
+	return fmt.Errorf("srun cannot be started: %w", err)
+}
+
+// command returns the step that runs top in a job, on host.
+func (j topJob) command(id, host, self string) []string {
+	terminal := "--input=none"
+	if j.live {
+		terminal = "--pty"
+	}
+	step := []string{
+		"srun", "--overlap", "--jobid=" + id, "--nodes=1", "--ntasks=1", "--nodelist=" + host,
+		"--mpi=none", "--gres=none", "--cpu-bind=none", "--job-name=rankpool-top", terminal, self, "top",
+	}
+	return append(step, j.args...)
+}
+
+// find returns the job's number and its first node: of the job that this process is in, else as squeue says.
+func (j topJob) find(own slurm.Job) (id, host string, err error) {
+	if own.JobID == j.id && own.FirstHost() != "" {
+		return own.JobID, own.FirstHost(), nil
+	}
+	out, err := exec.Command("squeue", "--noheader", "--states=RUNNING", "--format=%A %N", "--jobs="+j.id).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return "", "", fmt.Errorf("squeue does not know job %s: %s", j.id, strings.TrimSpace(string(exit.Stderr)))
+	} else if err != nil {
+		return "", "", fmt.Errorf("squeue cannot be asked for job %s: %w", j.id, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	fields := strings.Fields(lines[0])
+	switch {
+	case len(lines) > 1:
+		return "", "", fmt.Errorf("job %s is several; name one of its tasks as in --job %s_0", j.id, j.id)
+	case len(fields) != 2:
+		return "", "", fmt.Errorf("job %s does not run", j.id)
+	}
+	host = slurm.Job{NodeList: fields[1]}.FirstHost()
+	if host == "" {
+		return "", "", fmt.Errorf("squeue gives job %s the nodes %q, which is no list", j.id, fields[1])
+	}
+	return fields[0], host, nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A topView is everything that a picture of top depends on.
+type topView struct {
+	title   string // what is looked at: the job or the session
+	at      time.Time
+	ranks   int
+	rows    []nodeRow
+	notes   []string
+	byStall bool // those that wait most first
+	skip    int  // rows above the first that is shown
+	width   int  // columns; 0: as many as it takes
+	height  int  // lines; 0: as many as it takes
+	bars    bool
+	glyphs  glyphs
+}
+
+// A topColumn is a column of the table of nodes.
+type topColumn struct {
+	title string
+	left  bool
+	// order says what goes first where the table is too wide: the greatest.
+	order int
+	row   func(nodeRow) line
+	total func(nodeTotal) line
+}
+
+// frame returns the lines of a picture: what is looked at, the nodes, all of them together, and what there is to say. It takes back
+// what skip has too much.
+func (v *topView) frame() []line {
+	rows := v.sorted()
+	total := totalOf(rows)
+	head := []line{v.head(total)}
+	if v.bars {
+		head = append(head, v.legend())
+	}
+	head = append(head, nil)
+	var foot []line
+	if total.GPUIdle != nil {
+		foot = append(foot, nil, v.gpuLine(total))
+	}
+	if len(v.notes) > 0 {
+		foot = append(foot, nil)
+	}
+	for _, note := range v.notes {
+		foot = append(foot, say(yellow, "%s", note))
+	}
+	shown, skip := rows, 0
+	if room := v.height - len(head) - 3 - len(foot); v.height > 0 && room < len(rows) { // 3: titles, total, the line below
+		room = min(max(1, room), len(rows))
+		skip = min(v.skip, len(rows)-room)
+		shown = rows[skip : skip+room]
+		foot = append([]line{say(faint, "nodes %d to %d of %d", skip+1, skip+room, len(rows))}, foot...)
+	}
+	v.skip = skip
+	lines := slices.Concat(head, v.table(shown, total), foot)
+	if v.height > 0 && len(lines) > v.height {
+		lines = lines[:v.height]
+	}
+	if v.width > 0 {
+		for i := range lines {
+			lines[i] = lines[i].cut(v.width)
+		}
+	}
+	return lines
+}
+
+func (v *topView) sorted() []nodeRow {
+	rows := slices.Clone(v.rows)
+	if v.byStall {
+		stall := func(r nodeRow) float64 {
+			if r.Rates == nil || r.Rates.StallShare == nil {
+				return -1
+			}
+			return *r.Rates.StallShare
+		}
+		slices.SortStableFunc(rows, func(a, b nodeRow) int { return cmp.Compare(stall(b), stall(a)) })
+	}
+	return rows
+}
+
+func (v *topView) head(t nodeTotal) line {
+	l := line{{"rankpool top", strong}, {"  " + v.title + "  ", plainText}}
+	l = append(l, span{fmt.Sprintf("%d of %d ranks", t.Nodes, v.ranks), plainText})
+	if t.Epoch >= 0 {
+		l = append(l, span{fmt.Sprintf("  %s epoch %d ", t.Data, t.Epoch), plainText})
+		if v.bars && (v.width == 0 || v.width >= 100) {
+			l = append(l, v.glyphs.bar(float64(t.Batch)/float64(max(1, t.Batches)), 20, blue)...)
+		}
+		l = append(l, span{fmt.Sprintf(" batch %d of %d", t.Batch, t.Batches), plainText})
+	} else {
+		l = append(l, span{"  no epoch yet", plainText})
+	}
+	return append(l, span{"  " + v.at.Format(time.TimeOnly), faint})
+}
+
+func (v *topView) legend() line {
+	var l line
+	for i, name := range []string{"local: the node's memory", "remote: another node's", "storage", "fallback: storage, unplanned"} {
+		l = append(l, span{v.glyphs.sources[i], sourceStyles[i]}, span{" " + name + "   ", faint})
+	}
+	return l
+}
+
+func (v *topView) gpuLine(t nodeTotal) line {
+	text := "GPUs idle " + shareText(t.GPUIdle) + " of the time"
+	if t.GPUWaited != nil {
+		text += "; in " + shareText(t.GPUWaited) + " of that, training waited for samples"
+	}
+	return say(plainText, "%s", text)
+}
+
+// table returns the nodes and the total, in the columns for which there is room.
+func (v *topView) table(rows []nodeRow, total nodeTotal) []line {
+	columns := v.columns()
+	lines := make([]line, len(rows)+2)
+	var widths []int
+	var cells [][]line // of a column: its title, the rows', the total's
+	for _, c := range columns {
+		column := []line{say(faint, "%s", c.title)}
+		for _, r := range rows {
+			column = append(column, c.row(r))
+		}
+		column = append(column, embolden(c.total(total)))
+		cells = append(cells, column)
+		widths = append(widths, slices.MaxFunc(column, func(a, b line) int { return a.width() - b.width() }).width())
+	}
+	for _, at := range fitting(columns, widths, v.width) {
+		for i, cell := range cells[at] {
+			if lines[i] != nil {
+				lines[i] = append(lines[i], span{"  ", plainText})
+			}
+			lines[i] = append(lines[i], cell.padded(widths[at], columns[at].left)...)
+		}
+	}
+	return lines
+}
+
+func embolden(l line) line {
+	out := slices.Clone(l)
+	for i := range out {
+		if out[i].style == plainText {
+			out[i].style = strong
+		}
+	}
+	return out
+}
+
+// fitting returns the places of the columns that fit, with two spaces between them; the first always does.
+func fitting(columns []topColumn, widths []int, width int) []int {
+	var places []int
+	sum := -2
+	for i := range columns {
+		places = append(places, i)
+		sum += widths[i] + 2
+	}
+	for width > 0 && sum > width && len(places) > 1 {
+		worst := slices.MaxFunc(places, func(a, b int) int { return columns[a].order - columns[b].order })
+		if columns[worst].order == 0 {
+			break
+		}
+		sum -= widths[worst] + 2
+		places = slices.DeleteFunc(places, func(p int) bool { return p == worst })
+	}
+	return places
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"rankpool/mpicache"
+)
+
+var updateTop = flag.Bool("update-top", false, "write testdata/top anew")
+
+func viewOf(nodes int) topView {
+	return topView{
+		title: "job 4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC), ranks: nodes,
+		rows: rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)), glyphs: blockGlyphs,
+	}
+}
+
+func TestFrames(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		colors bool
+		nodes  int
+		change func(*topView)
+	}{
+		{"plain", false, 4, func(*topView) {}},
+		{"color", true, 4, func(v *topView) { v.bars = true }},
+		{"ascii", false, 4, func(v *topView) { v.bars, v.glyphs = true, asciiGlyphs }},
+		{"narrow", false, 4, func(v *topView) { v.bars, v.width, v.height = true, 80, 24 }},
+		{"many", false, 64, func(v *topView) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 }},
+		{"by_stall", false, 4, func(v *topView) { v.byStall, v.width = true, 100 }},
+		{"one_reading", false, 2, func(v *topView) { v.rows = rowsOf(someNodes(2, 100)) }},
+		{"before_training", false, 1, func(v *topView) {
+			begin := mpicache.RankStats{Host: "here", Epoch: -1, SlabBytes: 1 << 20}
+			later := begin
+			later.Seconds = 1
+			v.title, v.rows = "rankpool-0-pid12-00ab", rowsOf([]mpicache.RankStats{begin}, []mpicache.RankStats{later})
+		}},
+		{"silent", false, 4, func(v *topView) {
+			v.rows = slices.Delete(v.rows, 2, 3)
+			v.notes = nodesStatus{Rank: 0, Ranks: 4, Nodes: []mpicache.RankStats{{Rank: 0}, {Rank: 1}, {Rank: 3}}}.notes()
+		}},
+		{"another_rank", false, 4, func(v *topView) {
+			v.rows = v.rows[2:3]
+			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []mpicache.RankStats{{Rank: 2}}}.notes()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := viewOf(tc.nodes)
+			tc.change(&v)
+			var got strings.Builder
+			for _, l := range v.frame() {
+				got.WriteString(l.text(tc.colors) + "\n")
+			}
+			golden := filepath.Join("testdata", "top", tc.name+".txt")
+			if *updateTop {
+				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+			}
+		})
+	}
+}
+
+// Whatever the terminal's size, the frame fits, and the rank and its node are there.
+func TestFrameFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := viewOf(rapid.IntRange(0, 40).Draw(t, "nodes"))
+		v.width, v.height = rapid.IntRange(1, 300).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
+		v.bars, v.byStall = rapid.Bool().Draw(t, "bars"), rapid.Bool().Draw(t, "by stall")
+		v.skip = rapid.IntRange(0, 40).Draw(t, "skip")
+		v.notes = rapid.SliceOfN(rapid.Just("something is worth saying"), 0, 3).Draw(t, "notes")
+		lines := v.frame()
+		if len(lines) > v.height {
+			t.Errorf("%d lines on %d", len(lines), v.height)
+		}
+		for _, l := range lines {
+			if n := utf8.RuneCountInString(l.text(false)); n > v.width || l.width() > v.width {
+				t.Errorf("%d columns on %d: %q", n, v.width, l.text(false))
+			}
+		}
+		if v.skip < 0 || v.skip > max(0, len(v.rows)-1) {
+			t.Errorf("skips %d of %d", v.skip, len(v.rows))
+		}
+	})
+}
+
+func TestBars(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := rapid.SampledFrom([]glyphs{blockGlyphs, asciiGlyphs}).Draw(t, "glyphs")
+		width := rapid.IntRange(1, 40).Draw(t, "width")
+		share := rapid.Float64Range(-1, 2).Draw(t, "share")
+		if n := g.bar(share, width, blue).width(); n != width {
+			t.Errorf("a bar of %v has %d columns, want %d", share, n, width)
+		}
+		var shares [4]float64
+		sum := 0.0
+		for i := range shares {
+			shares[i] = float64(rapid.IntRange(0, 5).Draw(t, "part"))
+			sum += shares[i]
+		}
+		if sum == 0 {
+			return
+		}
+		for i := range shares {
+			shares[i] /= sum
+		}
+		if n := g.stack(shares, width).width(); n != width {
+			t.Errorf("a stack of %v has %d columns, want %d", shares, n, width)
+		}
+	})
+	for share, want := range map[float64]string{0: "····", 0.5: "██··", 1: "████", 0.03125: "▏···", 0.97: "███▉"} {
+		if got := blockGlyphs.bar(share, 4, plainText).text(false); got != want {
+			t.Errorf("bar of %v: %s, want %s", share, got, want)
+		}
+	}
+	if got := blockGlyphs.stack([4]float64{0.5, 0.499, 0, 0.001}, 10).text(false); got != "████▓▓▓▓▓░" {
+		t.Errorf("a source of one in a thousand is not seen: %s", got)
+	}
+}
+
+func TestGlyphsFollowTheLocale(t *testing.T) {
+	for _, tc := range []struct {
+		all, ctype, lang string
+		blocks           bool
+	}{
+		{"", "", "", false},
+		{"", "", "C", false},
+		{"", "", "C.UTF-8", true},
+		{"", "de_DE.utf8", "C", true},
+		{"POSIX", "en_US.UTF-8", "en_US.UTF-8", false},
+	} {
+		env := map[string]string{"LC_ALL": tc.all, "LC_CTYPE": tc.ctype, "LANG": tc.lang}
+		g := glyphsFor(func(name string) string { return env[name] })
+		if (g.rest == blockGlyphs.rest) != tc.blocks {
+			t.Errorf("%+v: %v", tc, g)
+		}
+	}
+}
+
+func TestLatencyText(t *testing.T) {
+	for seconds, want := range map[float64]string{0.0000123: "12 us", 0.00099949: "999 us", 0.0009999: "1.0 ms", 0.0452: "45.2 ms", 0.9999: "1.0 s", 12.34: "12.3 s"} {
+		if got := latencyText(&seconds); got != want {
+			t.Errorf("%v: %s, want %s", seconds, got, want)
+		}
+	}
+	if got := latencyText(nil); got != "-" {
+		t.Errorf("no read: %s", got)
+	}
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+
+	"rankpool/mpicache"
+)
+
+// A nodeFlow is what a rank, or several, did in a second.
+type nodeFlow struct {
+	local, remote, tier, storage, fallback float64 // samples given to trainers; those from the tier are local or remote too
+	reads, readBytes, readSeconds          float64 // of storage, ahead of use too
+	peerBytes                              float64
+	stall, train                           float64 // seconds, summed over the trainers
+}
+
+// flowBetween returns what a rank did between two readings, a second; later's Seconds is greater.
+func flowBetween(earlier, later mpicache.RankStats) nodeFlow {
+	seconds := later.Seconds - earlier.Seconds
+	a, b := earlier.Machine, later.Machine
+	each := func(from, to int64) float64 { return float64(to-from) / seconds }
+	return nodeFlow{
+		local: each(earlier.HitsLocal, later.HitsLocal), remote: each(earlier.HitsRemote, later.HitsRemote),
+		tier: each(earlier.TierHits, later.TierHits), storage: each(earlier.StorageReads, later.StorageReads),
+		fallback: each(earlier.FallbackReads, later.FallbackReads),
+		reads:    each(a.StorageReads, b.StorageReads), readBytes: each(a.StorageBytes, b.StorageBytes),
+		readSeconds: (b.StorageSeconds - a.StorageSeconds) / seconds,
+		peerBytes:   each(earlier.PeerBytes, later.PeerBytes),
+		stall:       (later.StallSeconds - earlier.StallSeconds) / seconds,
+		train:       (later.TrainSeconds - earlier.TrainSeconds) / seconds,
+	}
+}
+
+func (f nodeFlow) plus(g nodeFlow) nodeFlow {
+	return nodeFlow{
+		f.local + g.local, f.remote + g.remote, f.tier + g.tier, f.storage + g.storage, f.fallback + g.fallback,
+		f.reads + g.reads, f.readBytes + g.readBytes, f.readSeconds + g.readSeconds,
+		f.peerBytes + g.peerBytes, f.stall + g.stall, f.train + g.train,
+	}
+}
+
+func (f nodeFlow) samples() float64 { return f.local + f.remote + f.storage + f.fallback }
+
+// nodeRates is a flow as people read it. nil: not available.
+type nodeRates struct {
+	SamplesPerSecond      float64  `json:"samples_per_second"`
+	LocalShare            *float64 `json:"local_share"` // of the samples, as the next four
+	RemoteShare           *float64 `json:"remote_share"`
+	TierShare             *float64 `json:"tier_share"` // of the samples; those are in the two above too
+	StorageShare          *float64 `json:"storage_share"`
+	FallbackShare         *float64 `json:"fallback_share"`
+	StorageBytesPerSecond float64  `json:"storage_bytes_per_second"` // read ahead of use too
+	StorageReadsPerSecond float64  `json:"storage_reads_per_second"`
+	StorageLatencySeconds *float64 `json:"storage_latency_seconds"` // mean of those reads
+	PeerBytesPerSecond    float64  `json:"peer_bytes_per_second"`
+	StallShare            *float64 `json:"stall_share"` // of the trainers' time
+}
+
+func (f nodeFlow) rates() nodeRates {
+	n := f.samples()
+	return nodeRates{
+		SamplesPerSecond: n,
+		LocalShare:       ratio(f.local, n), RemoteShare: ratio(f.remote, n), TierShare: ratio(f.tier, n),
+		StorageShare: ratio(f.storage, n), FallbackShare: ratio(f.fallback, n),
+		StorageBytesPerSecond: f.readBytes, StorageReadsPerSecond: f.reads, StorageLatencySeconds: ratio(f.readSeconds, f.reads),
+		PeerBytesPerSecond: f.peerBytes,
+		StallShare:         ratio(min(f.stall, f.train), f.train),
+	}
+}
+
+// ratio returns a/b, nil where there is none.
+func ratio(a, b float64) *float64 {
+	if b <= 0 {
+		return nil
+	}
+	return new(a / b)
+}
+
+// A nodeRow is one line of top: what a rank said last, and what it did since it said something before that.
+type nodeRow struct {
+	mpicache.RankStats
+	flow  nodeFlow
+	Rates *nodeRates `json:"rates"`           // nil: it has said something only once
+	GPU   *float64   `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
+}
+
+// A nodeTotal is the last line of top: all ranks together.
+type nodeTotal struct {
+	Nodes           int        `json:"nodes"`
+	Trainers        int        `json:"trainers"`
+	Data            string     `json:"data"` // this and the next three of the rank that is furthest behind
+	Epoch           int        `json:"epoch"`
+	Batch           int        `json:"batch"`
+	Batches         int        `json:"batches"`
+	SlabBytes       int64      `json:"slab_bytes"`
+	UsedBytes       int64      `json:"used_bytes"`
+	MemoryFreeBytes *int64     `json:"memory_free_bytes"` // where it is least
+	Ready           *float64   `json:"ready"`             // mean
+	NextPlanned     bool       `json:"next_planned"`      // everywhere
+	GPU             *float64   `json:"gpu_utilisation"`   // mean
+	GPUIdle         *float64   `json:"gpu_idle_share"`    // of the time that GPUs were sampled since the ranks began
+	GPUWaited       *float64   `json:"gpu_waited_share"`  // of that idle time, the part in which training waited for samples
+	Rates           *nodeRates `json:"rates"`
+}
+
+func totalOf(rows []nodeRow) nodeTotal {
+	t := nodeTotal{Nodes: len(rows), Epoch: -1, NextPlanned: len(rows) > 0}
+	var flow nodeFlow
+	var gpus []mpicache.GPU
+	flows, training := 0, 0
+	ready := 0.0
+	for i, r := range rows {
+		t.Trainers += r.Trainers
+		t.SlabBytes += r.SlabBytes
+		t.UsedBytes += r.UsedBytes
+		t.NextPlanned = t.NextPlanned && r.NextPlanned
+		gpus = append(gpus, r.Machine.GPUs...)
+		if i == 0 || cmp.Or(cmp.Compare(r.Epoch, t.Epoch), cmp.Compare(r.Batch, t.Batch)) < 0 {
+			t.Data, t.Epoch, t.Batch, t.Batches = r.Data, r.Epoch, r.Batch, r.Batches
+		}
+		if r.Machine.MemoryLimit != "" && (t.MemoryFreeBytes == nil || r.Machine.MemoryFreeBytes < *t.MemoryFreeBytes) {
+			t.MemoryFreeBytes = new(r.Machine.MemoryFreeBytes)
+		}
+		if r.Epoch >= 0 {
+			training++
+			ready += r.Ready
+		}
+		if r.Rates != nil {
+			flows++
+			flow = flow.plus(r.flow)
+		}
+	}
+	t.Ready = ratio(ready, float64(training))
+	t.GPU = utilisation(gpus)
+	t.GPUIdle, t.GPUWaited = idleShares(gpus)
+	if flows > 0 {
+		t.Rates = new(flow.rates())
+	}
+	return t
+}
+
+// utilisation returns the mean of the GPUs that tell theirs.
+func utilisation(gpus []mpicache.GPU) *float64 {
+	sum, n := 0.0, 0
+	for _, g := range gpus {
+		if g.Utilisation != nil {
+			sum += *g.Utilisation
+			n++
+		}
+	}
+	return ratio(sum, float64(n))
+}
+
+func idleShares(gpus []mpicache.GPU) (idle, waited *float64) {
+	var sampled, idleSeconds, waitedSeconds float64
+	for _, g := range gpus {
+		sampled += g.SampledSeconds
+		idleSeconds += g.IdleSeconds
+		waitedSeconds += g.WaitedSeconds
+	}
+	return ratio(idleSeconds, sampled), ratio(waitedSeconds, idleSeconds)
+}
+
+// A nodeHistory keeps the last two different readings of every rank.
+type nodeHistory struct {
+	ranks map[int]twoReadings
+}
+
+type twoReadings struct {
+	earlier, later mpicache.RankStats
+	both           bool
+}
+
+// add takes a reading of all ranks that are there. A rank that is read before it has said anything new keeps its two readings,
+// and one that was started again begins at 0.
+func (h *nodeHistory) add(nodes []mpicache.RankStats) {
+	ranks := make(map[int]twoReadings, len(nodes))
+	for _, n := range nodes {
+		known, found := h.ranks[n.Rank]
+		switch {
+		case !found:
+			ranks[n.Rank] = twoReadings{later: n}
+		case n.Seconds == known.later.Seconds:
+			known.later = n
+			ranks[n.Rank] = known
+		case n.Seconds < known.later.Seconds:
+			ranks[n.Rank] = twoReadings{later: n, both: n.Seconds > 0}
+		default:
+			ranks[n.Rank] = twoReadings{earlier: known.later, later: n, both: true}
+		}
+	}
+	h.ranks = ranks
+}
+
+// complete reports whether every rank has two readings.
+func (h *nodeHistory) complete() bool {
+	for _, r := range h.ranks {
+		if !r.both {
+			return false
+		}
+	}
+	return true
+}
+
+// rows returns the ranks in order.
+func (h *nodeHistory) rows() []nodeRow {
+	rows := make([]nodeRow, 0, len(h.ranks))
+	for _, r := range h.ranks {
+		row := nodeRow{RankStats: r.later, GPU: utilisation(r.later.Machine.GPUs)}
+		if r.both {
+			row.flow = flowBetween(r.earlier, r.later)
+			row.Rates = new(row.flow.rates())
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.Rank, b.Rank) })
+	return rows
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rankpool/mpicache"
+)
+
+// someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and no GPU that tells anything.
+func someNodes(n int, seconds float64) []mpicache.RankStats {
+	var nodes []mpicache.RankStats
+	for r := range n {
+		rate := func(perSecond float64) int64 { return int64(perSecond * seconds) }
+		s := mpicache.RankStats{
+			Rank: r, Host: fmt.Sprintf("nid%03d", r+1), Seconds: seconds, Trainers: 4, Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
+			HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950), FallbackReads: rate(50),
+			StallSeconds: 0.04 * seconds, TrainSeconds: 4 * seconds, PeerBytes: rate(330e6),
+			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30, Ready: 0.97, NextPlanned: r != 3,
+			Machine: mpicache.Machine{
+				StorageReads: rate(1000), StorageBytes: rate(110e6), StorageSeconds: 3.2 * seconds,
+				MemoryFreeBytes: 20 << 30, MemoryLimit: "the control group of the job",
+			},
+		}
+		for g := range 4 {
+			s.Machine.GPUs = append(s.Machine.GPUs, mpicache.GPU{
+				UUID: fmt.Sprintf("GPU-%d-%d", r, g), Index: g, Utilisation: new(0.95), SampledSeconds: seconds, IdleSeconds: seconds / 10, WaitedSeconds: seconds / 20,
+			})
+		}
+		switch r {
+		case 1:
+			s.StallSeconds, s.Machine.StorageSeconds, s.Machine.MemoryFreeBytes, s.Ready = 1.6*seconds, 480*seconds, 500<<20, 0.31
+			for g := range s.Machine.GPUs {
+				s.Machine.GPUs[g].Utilisation = new(0.3)
+			}
+		case 2:
+			s.TierHits = rate(500)
+			s.Machine.GPUs = []mpicache.GPU{{UUID: "MIG-1"}}
+			s.Machine.MemoryLimit = ""
+		}
+		nodes = append(nodes, s)
+	}
+	return nodes
+}
+
+func rowsOf(readings ...[]mpicache.RankStats) []nodeRow {
+	var h nodeHistory
+	for _, r := range readings {
+		h.add(r)
+	}
+	return h.rows()
+}
+
+func near(got *float64, want float64) bool {
+	return got != nil && math.Abs(*got-want) < 1e-3*max(1, want)
+}
+
+func TestRates(t *testing.T) {
+	rows := rowsOf(someNodes(3, 100), someNodes(3, 101.5))
+	for rank, want := range []struct{ stall, latency, gpu, tier float64 }{{0.01, 0.0032, 0.95, 0}, {0.4, 0.48, 0.3, 0}, {0.01, 0.0032, -1, 0.1}} {
+		r := rows[rank]
+		if r.Rates == nil || !near(&r.Rates.SamplesPerSecond, 5000) || !near(r.Rates.LocalShare, 0.2) || !near(r.Rates.RemoteShare, 0.6) ||
+			!near(r.Rates.StorageShare, 0.19) || !near(r.Rates.FallbackShare, 0.01) || !near(r.Rates.TierShare, want.tier) ||
+			!near(&r.Rates.StorageBytesPerSecond, 110e6) || !near(&r.Rates.PeerBytesPerSecond, 330e6) || !near(&r.Rates.StorageReadsPerSecond, 1000) ||
+			!near(r.Rates.StallShare, want.stall) || !near(r.Rates.StorageLatencySeconds, want.latency) {
+			t.Errorf("rank %d: %+v", rank, r.Rates)
+		}
+		if want.gpu >= 0 && !near(r.GPU, want.gpu) || want.gpu < 0 && r.GPU != nil {
+			t.Errorf("rank %d: GPU %v, want %v", rank, r.GPU, want.gpu)
+		}
+	}
+	total := totalOf(rows)
+	if !near(&total.Rates.SamplesPerSecond, 15000) || !near(total.Rates.StallShare, 0.14) || !near(total.GPU, 0.625) || !near(total.Ready, 0.75) ||
+		!near(total.GPUIdle, 0.1) || !near(total.GPUWaited, 0.5) || *total.MemoryFreeBytes != 500<<20 || total.SlabBytes != 192<<30 ||
+		total.Trainers != 12 || total.Batch != 118 || !total.NextPlanned || totalOf(rowsOf(someNodes(4, 1))).NextPlanned {
+		t.Errorf("total %+v, rates %+v", total, total.Rates)
+	}
+}
+
+func TestNothingIsKnown(t *testing.T) {
+	quiet := []mpicache.RankStats{{Epoch: -1, Seconds: 5}}
+	row := rowsOf(quiet)[0]
+	if row.Rates != nil || row.GPU != nil {
+		t.Errorf("after one reading: %+v", row)
+	}
+	later := []mpicache.RankStats{{Epoch: -1, Seconds: 6}}
+	r := rowsOf(quiet, later)[0].Rates
+	if r.LocalShare != nil || r.StorageLatencySeconds != nil || r.StallShare != nil || r.SamplesPerSecond != 0 {
+		t.Errorf("of a rank that did nothing: %+v", r)
+	}
+	total := totalOf(nil)
+	if total.Epoch != -1 || total.Rates != nil || total.MemoryFreeBytes != nil || total.Ready != nil {
+		t.Errorf("total of nothing: %+v", total)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	rank := func(r int, seconds float64, hits int64) mpicache.RankStats {
+		return mpicache.RankStats{Rank: r, Seconds: seconds, HitsLocal: hits}
+	}
+	var h nodeHistory
+	add := func(nodes ...mpicache.RankStats) { h.add(nodes) }
+	want := func(what string, rates map[int]float64) {
+		t.Helper()
+		rows := h.rows()
+		if len(rows) != len(rates) {
+			t.Errorf("%s: %d rows, want %d", what, len(rows), len(rates))
+		}
+		for i, r := range rows {
+			if i > 0 && rows[i-1].Rank >= r.Rank {
+				t.Errorf("%s: not in order", what)
+			}
+			expected := rates[r.Rank]
+			if (r.Rates == nil) != (expected < 0) || r.Rates != nil && !near(&r.Rates.SamplesPerSecond, expected) {
+				t.Errorf("%s: rank %d: %+v, want %v", what, r.Rank, r.Rates, expected)
+			}
+		}
+	}
+	add(rank(1, 10, 100), rank(0, 10, 100))
+	want("one reading", map[int]float64{0: -1, 1: -1})
+	add(rank(0, 11, 150), rank(1, 10, 100))
+	want("rank 1 is late", map[int]float64{0: 50, 1: -1})
+	if h.complete() {
+		t.Error("complete without a second reading of rank 1")
+	}
+	add(rank(0, 11, 150), rank(1, 12, 120))
+	want("rank 0 says nothing new", map[int]float64{0: 50, 1: 10})
+	if !h.complete() {
+		t.Error("not complete with two readings of each")
+	}
+	add(rank(0, 12, 150), rank(1, 2, 60))
+	want("rank 1 was started again", map[int]float64{0: 0, 1: 30})
+	add(rank(0, 13, 160))
+	want("rank 1 is silent", map[int]float64{0: 10})
+	add(rank(0, 14, 160), rank(1, 20, 600))
+	want("rank 1 is back", map[int]float64{0: 0, 1: -1})
+}
+
+// The shares of the four sources are of one whole, and the total's rates are the sums of the ranks'.
+func TestRatesProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "ranks")
+		count := rapid.Int64Range(0, 1e9)
+		reading := func(label string, from []mpicache.RankStats) []mpicache.RankStats {
+			var nodes []mpicache.RankStats
+			for r := range n {
+				var s mpicache.RankStats
+				if from != nil {
+					s = from[r]
+				}
+				s.Rank = r
+				s.Seconds += rapid.Float64Range(0.1, 10).Draw(t, label)
+				for _, field := range []*int64{&s.HitsLocal, &s.HitsRemote, &s.StorageReads, &s.FallbackReads, &s.Machine.StorageReads} {
+					*field += count.Draw(t, label)
+				}
+				s.StallSeconds += rapid.Float64Range(0, 10).Draw(t, label)
+				s.TrainSeconds += rapid.Float64Range(0, 10).Draw(t, label)
+				nodes = append(nodes, s)
+			}
+			return nodes
+		}
+		first := reading("first", nil)
+		rows := rowsOf(first, reading("second", first))
+		sum := 0.0
+		for _, r := range rows {
+			sum += r.Rates.SamplesPerSecond
+			if r.Rates.LocalShare != nil {
+				whole := *r.Rates.LocalShare + *r.Rates.RemoteShare + *r.Rates.StorageShare + *r.Rates.FallbackShare
+				if math.Abs(whole-1) > 1e-9 {
+					t.Errorf("the shares add up to %v", whole)
+				}
+			}
+			if s := r.Rates.StallShare; s != nil && (*s < 0 || *s > 1) {
+				t.Errorf("stall share %v", *s)
+			}
+		}
+		if got := totalOf(rows).Rates.SamplesPerSecond; math.Abs(got-sum) > 1e-6*max(1, sum) {
+			t.Errorf("total of %v samples/s, want %v", got, sum)
+		}
+	})
+}

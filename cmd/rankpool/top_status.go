@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rankpool/mpicache"
+)
+
+// A nodesStatus is what a door tells about the nodes that its rank knows: rank 0 all that are not silent, another one
+// its own.
+type nodesStatus struct {
+	Rank  int                  `json:"rank"`
+	Ranks int                  `json:"ranks"`
+	Nodes []mpicache.RankStats `json:"nodes"`
+}
+
+// doorNodes asks a door for the nodes.
+func doorNodes(c *mpicache.Client) (nodesStatus, error) {
+	var s nodesStatus
+	reply, err := c.Call(mpicache.KindStatus, nil)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(reply, &s); err != nil {
+		return s, fmt.Errorf("door: status: %w", err)
+	}
+	if len(s.Nodes) == 0 {
+		return s, fmt.Errorf("the rank tells nothing about its node: it is another version of rankpool than this one (%s)", version)
+	}
+	return s, nil
+}
+
+// silent returns the ranks of which rank 0 has heard nothing for a while.
+func (s nodesStatus) silent() []int {
+	if s.Rank != 0 {
+		return nil
+	}
+	var ranks []int
+	for r := range s.Ranks {
+		if !slices.ContainsFunc(s.Nodes, func(n mpicache.RankStats) bool { return n.Rank == r }) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// notes says what is missing, a sentence each.
+func (s nodesStatus) notes() []string {
+	var notes []string
+	if s.Rank != 0 {
+		notes = append(notes, fmt.Sprintf("this is rank %d of %d alone: rank 0 knows all, so call top on its node", s.Rank, s.Ranks))
+	}
+	switch silent := s.silent(); {
+	case len(silent) == 1:
+		notes = append(notes, fmt.Sprintf("rank %d is silent", silent[0]))
+	case len(silent) > 1:
+		notes = append(notes, fmt.Sprintf("%d of %d ranks are silent: %s", len(silent), s.Ranks, someOf(silent)))
+	}
+	return notes
+}
+
+// someOf lists the first of many numbers.
+func someOf(numbers []int) string {
+	const most = 8
+	var texts []string
+	for _, n := range numbers[:min(most, len(numbers))] {
+		texts = append(texts, strconv.Itoa(n))
+	}
+	if len(numbers) > most {
+		texts = append(texts, "…")
+	}
+	return strings.Join(texts, ", ")
+}
+
+// A topReading is what the door said at a time, or why it did not.
+type topReading struct {
+	at     time.Time
+	status nodesStatus
+	err    error
+}
+
+// A topDoor asks a door again and again, also one that was closed and opened anew.
+type topDoor struct {
+	path   string
+	client *mpicache.Client // nil while there is no connection
+}
+
+func (d *topDoor) read() topReading {
+	r := topReading{at: time.Now()}
+	if d.client == nil {
+		if d.client, r.err = dialDoor(d.path); r.err != nil {
+			d.client = nil
+			return r
+		}
+	}
+	if r.status, r.err = doorNodes(d.client); r.err != nil {
+		d.close()
+	}
+	return r
+}
+
+func (d *topDoor) close() {
+	if d.client != nil {
+		_ = d.client.Close() // nothing was written that could be lost
+		d.client = nil
+	}
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rankpool/mpicache"
+	"rankpool/slurm"
+)
+
+// A nodesDoor is a door that says hello and tells a status, a second later every time it is asked.
+type nodesDoor struct {
+	dir   string // of the session
+	nodes func(asked int) nodesStatus
+	asked atomic.Int64
+	door  net.Listener
+}
+
+// openNodesDoor opens the door of rank in a session below base. The path of a socket must stay short.
+func openNodesDoor(t *testing.T, base, name string, rank int, nodes func(asked int) nodesStatus) *nodesDoor {
+	t.Helper()
+	d := &nodesDoor{dir: filepath.Join(base, name), nodes: nodes}
+	folder := rankFolder(d.dir, rank)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	door, err := net.Listen("unix", filepath.Join(folder, doorName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.door = door
+	t.Cleanup(func() { door.Close() })
+	go func() {
+		for {
+			conn, err := door.Accept()
+			if err != nil {
+				return
+			}
+			go d.answer(conn)
+		}
+	}()
+	return d
+}
+
+func (d *nodesDoor) answer(conn net.Conn) {
+	defer conn.Close()
+	head := make([]byte, 12)
+	for {
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(binary.LittleEndian.Uint32(head))); err != nil {
+			return
+		}
+		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
+		var reply []byte
+		if kind == mpicache.KindStatus {
+			status := d.nodes(int(d.asked.Add(1)))
+			reply, _ = json.Marshal(map[string]any{"rank": status.Rank, "ranks": status.Ranks, "data": []int{}, "nodes": status.Nodes})
+		}
+		binary.LittleEndian.PutUint32(head, uint32(len(reply)))
+		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
+		if _, err := conn.Write(append(bytes.Clone(head), reply...)); err != nil {
+			return
+		}
+	}
+}
+
+// shortDir returns a folder whose path leaves room for a socket's.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rp") //nolint:usetesting // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// running are all n ranks, a second later every time.
+func running(n int) func(int) nodesStatus {
+	return func(asked int) nodesStatus { return nodesStatus{0, n, someNodes(n, 100+float64(asked))} }
+}
+
+func topOf(d *nodesDoor, rank int, out io.Writer) *topRun {
+	return &topRun{
+		topOptions: topOptions{interval: time.Millisecond}, dir: d.dir, out: out,
+		door: topDoor{path: filepath.Join(rankFolder(d.dir, rank), doorName)}, view: topView{title: sessionTitle(d.dir)},
+	}
+}
+
+func TestTopOnce(t *testing.T) {
+	d := openNodesDoor(t, shortDir(t), "rankpool-0-slurm77", 0, running(2))
+	var out bytes.Buffer
+	if err := topOf(d, 0, &out).once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"job 77  2 of 2 ranks  train epoch 3", "\n   1 nid002  3: 119/600      5,000  20.0 %", "\nall "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if n := d.asked.Load(); n != 2 {
+		t.Errorf("asked %d times, want 2", n)
+	}
+}
+
+func TestTopOnceJSON(t *testing.T) {
+	d := openNodesDoor(t, shortDir(t), "s", 0, func(asked int) nodesStatus {
+		nodes := someNodes(3, 100+float64(asked/2)) // news every other time
+		return nodesStatus{0, 4, nodes}
+	})
+	var out bytes.Buffer
+	run := topOf(d, 0, &out)
+	run.json = true
+	if err := run.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Session string
+		Ranks   int
+		Silent  []int
+		Total   struct{ Nodes, Trainers int }
+		Nodes   []struct {
+			mpicache.RankStats
+			Rates struct {
+				SamplesPerSecond float64 `json:"samples_per_second"`
+			}
+			GPU float64 `json:"gpu_utilisation"`
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatalf("%v in %s", err, out.String())
+	}
+	if report.Session != d.dir || report.Ranks != 4 || fmt.Sprint(report.Silent) != "[3]" || report.Total.Nodes != 3 || report.Total.Trainers != 12 ||
+		len(report.Nodes) != 3 || report.Nodes[1].Rates.SamplesPerSecond != 5000 || report.Nodes[1].Host != "nid002" || report.Nodes[1].HitsRemote != 303000 {
+		t.Errorf("got %s", out.String())
+	}
+}
+
+// A rank that says nothing new does not keep --once waiting for ever.
+func TestTopOnceOfAFrozenRank(t *testing.T) {
+	d := openNodesDoor(t, shortDir(t), "s", 0, func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })
+	var out bytes.Buffer
+	if err := topOf(d, 0, &out).once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.asked.Load(); n != onceReadings || !strings.Contains(out.String(), "nid001") {
+		t.Errorf("asked %d times, printed\n%s", n, out.String())
+	}
+}
+
+func TestTopOfARankWithoutStatistics(t *testing.T) {
+	d := openNodesDoor(t, shortDir(t), "s", 0, func(int) nodesStatus { return nodesStatus{Ranks: 1} })
+	if err := topOf(d, 0, io.Discard).once(t.Context()); err == nil || !strings.Contains(err.Error(), "another version of rankpool") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// stream goes on through a rank that is started again, and ends with the run.
+func TestTopStream(t *testing.T) {
+	base := shortDir(t)
+	var d *nodesDoor
+	d = openNodesDoor(t, base, "s", 0, func(asked int) nodesStatus {
+		switch asked {
+		case 3:
+			return nodesStatus{} // an error: asked again over a new connection
+		case 5:
+			d.door.Close()
+			os.RemoveAll(d.dir)
+			return nodesStatus{}
+		}
+		return running(1)(asked)
+	})
+	var out bytes.Buffer
+	run := topOf(d, 0, &out)
+	run.json = true
+	if err := run.stream(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n < 2 || n > 4 {
+		t.Errorf("%d lines of JSON\n%s", n, out.String())
+	}
+	if err := topOf(d, 0, &out).stream(t.Context()); err == nil {
+		t.Error("a session that is not there is no error")
+	}
+}
+
+func TestNotes(t *testing.T) {
+	ranks := func(numbers ...int) (nodes []mpicache.RankStats) {
+		for _, r := range numbers {
+			nodes = append(nodes, mpicache.RankStats{Rank: r})
+		}
+		return nodes
+	}
+	for _, tc := range []struct {
+		status nodesStatus
+		want   []string
+	}{
+		{nodesStatus{0, 2, ranks(0, 1)}, nil},
+		{nodesStatus{0, 3, ranks(0, 2)}, []string{"rank 1 is silent"}},
+		{nodesStatus{0, 12, ranks(0)}, []string{"11 of 12 ranks are silent: 1, 2, 3, 4, 5, 6, 7, 8, …"}},
+		{nodesStatus{3, 4, ranks(3)}, []string{"this is rank 3 of 4 alone: rank 0 knows all, so call top on its node"}},
+	} {
+		if got := tc.status.notes(); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+			t.Errorf("%+v: %q, want %q", tc.status, got, tc.want)
+		}
+	}
+}
+
+func TestFindTopSession(t *testing.T) {
+	bases := []string{shortDir(t), shortDir(t)}
+	const uid = 4321
+	place := func(env map[string]string) topPlace {
+		return topPlace{func(name string) string { return env[name] }, bases, os.Getuid()}
+	}
+	name := func(job string) string { return fmt.Sprintf("rankpool-%d-%s", os.Getuid(), job) }
+	want := func(env map[string]string, named, dir, complaint string) {
+		t.Helper()
+		got, err := place(env).session(named)
+		if got != dir || (err == nil) != (complaint == "") || err != nil && !strings.Contains(err.Error(), complaint) {
+			t.Errorf("%v %q: %s, %v; want %s, %q", env, named, got, err, dir, complaint)
+		}
+	}
+	job := map[string]string{"SLURM_JOB_ID": "77"}
+	want(nil, "", "", "no cache of yours runs on this machine; for a Slurm job say --job ID")
+	want(job, "", "", `no rank of job 77 serves on this machine; "rankpool top --job 77" asks`)
+	// What is dead, or another user's, does not count.
+	if err := os.MkdirAll(filepath.Join(bases[0], name("pid1-dead"), "r0"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	openNodesDoor(t, bases[0], fmt.Sprintf("rankpool-%d-pid2-other", os.Getuid()+uid), 0, running(1))
+	want(nil, "", "", "no cache of yours")
+	one := openNodesDoor(t, bases[1], name("pid3-live"), 2, running(1))
+	want(nil, "", one.dir, "")
+	want(job, "", one.dir, "")
+	two := openNodesDoor(t, bases[0], name("slurm77"), 0, running(1))
+	want(job, "", two.dir, "")
+	want(nil, "", "", "several caches run here; say which one with --session:\n  "+two.dir+"\n  "+one.dir)
+	want(map[string]string{"RANKPOOL_SESSION": one.dir, "SLURM_JOB_ID": "77"}, "", one.dir, "")
+	want(map[string]string{"RANKPOOL_SESSION": one.dir}, two.dir, two.dir, "")
+	two.door.Close()
+	want(job, "", one.dir, "")
+}
+
+func TestFirstDoor(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := firstDoor(dir); err == nil {
+		t.Error("an empty folder has a door")
+	}
+	for _, name := range []string{"r10", "r9", "python"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := firstDoor(dir); err != nil || got != filepath.Join(dir, "r9", doorName) {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+func TestTopJob(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	squeue := func(script string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		own      slurm.Job
+		script   string
+		id, host string
+		err      string
+	}{
+		{slurm.Job{JobID: "77_3", NodeList: "nid[004-006]"}, "exit 1", "77_3", "nid004", ""},
+		{slurm.Job{JobID: "5", NodeList: "nid1"}, `[ "$*" = "--noheader --states=RUNNING --format=%A %N --jobs=77_3" ] && echo "80 nid[010,012]"`, "80", "nid010", ""},
+		{slurm.Job{}, `echo "80 a"; echo "81 b"`, "", "", "job 77_3 is several"},
+		{slurm.Job{}, "", "", "", "job 77_3 does not run"},
+		{slurm.Job{}, "echo oh dear >&2; exit 1", "", "", "squeue does not know job 77_3: oh dear"},
+	} {
+		squeue(tc.script)
+		id, host, err := topJob{id: "77_3"}.find(tc.own)
+		if id != tc.id || host != tc.host || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%q: %s, %s, %v", tc.script, id, host, err)
+		}
+	}
+	got := strings.Join(topJob{args: []string{"--once=true"}}.command("80", "nid010", "/bin/rankpool"), " ")
+	want := "srun --overlap --jobid=80 --nodes=1 --ntasks=1 --nodelist=nid010 --mpi=none --gres=none --cpu-bind=none --job-name=rankpool-top " +
+		"--input=none /bin/rankpool top --once=true"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := (topJob{live: true}).command("80", "n", "r"); !strings.Contains(strings.Join(got, " "), " --pty r top") {
+		t.Errorf("no terminal in %s", got)
+	}
+}

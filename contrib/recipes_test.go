@@ -1,0 +1,172 @@
+// Package contrib holds what others need to install rankpool; its test evaluates the recipes as far as that goes without
+// the programs that they are for.
+package contrib
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// evaluate runs the recipes with stand-ins for what Spack and EasyBuild give them, and prints what they say.
+const evaluate = `
+import json, sys, types
+
+said = {"version": [], "variant": [], "depends_on": []}
+spack = types.ModuleType("spack")
+package = types.ModuleType("spack.package")
+def directive(name):
+    return lambda *args, **kwargs: said[name].append([*args, kwargs])
+for name in said:
+    setattr(package, name, directive(name))
+package.join_path = lambda *parts: "/".join(parts)
+makefile = types.ModuleType("makefile")
+makefile.MakefilePackage = type("MakefilePackage", (), {})
+for name in ["spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"]:
+    sys.modules[name] = types.ModuleType(name)
+sys.modules.update({"spack": spack, "spack.package": package, "spack_repo.builtin.build_systems.makefile": makefile})
+
+scope = {}
+exec(compile(open("spack/package.py").read(), "package.py", "exec"), scope)
+
+class Spec(dict):
+    def __init__(self, variants):
+        super().__init__(mpi=types.SimpleNamespace(mpicc="/mpi/bin/mpicc"))
+        self.variants = variants
+    def satisfies(self, variant):
+        return variant in self.variants
+
+class Environment(dict):
+    set = prepend_path = dict.__setitem__
+
+def package_of(variants):
+    p, env = scope["Rankpool"](), Environment()
+    p.spec, p.prefix, p.stage = Spec(variants), "/prefix", types.SimpleNamespace(path="/stage")
+    p.setup_build_environment(env)
+    p.setup_run_environment(env)
+    return {"build": p.build_targets, "install": p.install_targets, "env": env, "url": p.url_for_version("0.1.0")}
+
+eb = {"SOURCE_TAR_GZ": "%(name)s-%(version)s.tar.gz", "SYSTEM": {"name": "system", "version": "system"}}
+exec(compile(open(sys.argv[1]).read(), "easyconfig", "exec"), eb)
+eb = {k: v for k, v in eb.items() if not k.startswith("_")}
+json.dump({"said": said, "with": package_of(["+mpi"]), "without": package_of([]), "easyconfig": eb}, sys.stdout)
+`
+
+const easyconfig = "easybuild/rankpool-0.1.0-gompi-2025b.eb"
+
+// target is what a recipe calls make with.
+type target struct {
+	Build, Install []string
+	Env            map[string]string
+	URL            string
+}
+
+// recipes is what the evaluation says.
+type recipes struct {
+	Said          map[string][][]any
+	With, Without target
+	Easyconfig    map[string]any
+}
+
+func evaluated(t *testing.T) recipes {
+	run := exec.Command("python3", "-c", evaluate, easyconfig)
+	run.Stderr = os.Stderr
+	out, err := run.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r recipes
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestSpackPackage(t *testing.T) {
+	r := evaluated(t)
+	for _, c := range []struct {
+		got  []string
+		want string
+	}{
+		{r.With.Build, "build MPI=yes MPICC=/mpi/bin/mpicc"},
+		{r.With.Install, "install PREFIX=/prefix MPI=yes MPICC=/mpi/bin/mpicc"},
+		{r.Without.Build, "build MPI=no"},
+		{r.Without.Install, "install PREFIX=/prefix MPI=no"},
+	} {
+		if got := strings.Join(c.got, " "); got != c.want {
+			t.Errorf("make %s, want make %s", got, c.want)
+		}
+	}
+	if !strings.HasPrefix(r.With.URL, "file:///") || !strings.HasSuffix(r.With.URL, "/rankpool-0.1.0.tar.gz") {
+		t.Errorf("the source is %s", r.With.URL)
+	}
+	if r.With.Env["PYTHONPATH"] != "/prefix/share/rankpool/python" || r.With.Env["GOCACHE"] != "/stage/go-cache" {
+		t.Errorf("the environment is %v", r.With.Env)
+	}
+	var needs []string
+	for _, d := range r.Said["depends_on"] {
+		needs = append(needs, d[0].(string))
+	}
+	if want := []string{"go@" + goVersion(t) + ":", "gmake", "c", "mpi", "python@3.9:"}; !slices.Equal(needs, want) {
+		t.Errorf("it depends on %v, want %v", needs, want)
+	}
+}
+
+func TestEasyconfig(t *testing.T) {
+	r := evaluated(t).Easyconfig
+	for name, want := range map[string]string{
+		"name": "rankpool", "version": "0.1.0", "buildopts": `build MPI=yes MPICC="$MPICC"`,
+		"installopts": `PREFIX=%(installdir)s MPI=yes MPICC="$MPICC"`,
+	} {
+		if r[name] != want {
+			t.Errorf("%s is %q, want %q", name, r[name], want)
+		}
+	}
+	for _, name := range []string{"easyblock", "homepage", "description", "toolchain", "sources", "moduleclass"} {
+		if r[name] == nil {
+			t.Errorf("%s is not given", name)
+		}
+	}
+	goes := r["builddependencies"].([]any)[0].([]any)[1].(string)
+	if !strings.HasPrefix(goes, goVersion(t)) {
+		t.Errorf("it builds with Go %s, and go.mod wants %s", goes, goVersion(t))
+	}
+}
+
+// TestModulefiles compares the two modulefiles: they set the same paths.
+func TestModulefiles(t *testing.T) {
+	want := "PATH bin, PYTHONPATH share/rankpool/python"
+	for file, pattern := range map[string]string{
+		"modulefiles/rankpool.lua": `(?m)^prepend_path\("(\w+)", pathJoin\(prefix, "([^"]+)"\)\)`,
+		"modulefiles/rankpool.tcl": `(?m)^prepend-path (\w+) \$prefix/(\S+)$`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paths []string
+		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			paths = append(paths, match[1]+" "+match[2])
+		}
+		if got := strings.Join(paths, ", "); got != want {
+			t.Errorf("%s sets %s, want %s", file, got, want)
+		}
+	}
+}
+
+// goVersion returns go.mod's, as in "1.26".
+func goVersion(t *testing.T) string {
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("go.mod names no version of Go")
+	}
+	return string(found[1])
+}

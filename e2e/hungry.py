@@ -1,0 +1,37 @@
+"""Trains under `rankpool run` by looking at every byte, and takes more and more memory meanwhile.
+
+Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes.
+"""
+
+import argparse
+import hashlib
+import struct
+
+import rankpool
+
+MIB = 1 << 20
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--take-mib", type=int, default=0, help="memory to take in the second epoch")
+    args = parser.parse_args()
+    data = rankpool.Dataset()
+    sampler = rankpool.BatchSampler(data, args.batch_size, sampler="torch")
+    taken, stream = [], hashlib.sha256()
+    for epoch in range(args.epochs):
+        sampler.set_epoch(epoch)
+        steps = len(sampler)
+        for step, samples in enumerate(data.batches(sampler)):
+            for id, view in zip(samples.ids, samples.views):
+                stream.update(struct.pack("<I", id))
+                stream.update(view)
+            while epoch == 1 and len(taken) * steps < args.take_mib * (step + 1):
+                taken.append(bytearray(b"\x01") * MIB)
+    print("digest", stream.hexdigest())
+
+
+if __name__ == "__main__":
+    main()

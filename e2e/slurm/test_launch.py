@@ -1,0 +1,136 @@
+"""Every way to launch on several nodes trains on the same stream, and leaves nothing behind."""
+
+import signal
+import sys
+
+import pytest
+from dataset import BATCHES
+from testbed import HERE
+
+MPI = {"openmpi": "pmix", "mpich": "pmi2"}
+PYTHON = sys.executable
+
+
+@pytest.mark.parametrize("mpi, nodes, tasks", [("openmpi", 2, 2), ("mpich", 4, 1)])
+def test_run_in_the_batch_script(submit, words, same_stream, mpi, nodes, tasks):
+    cache, train = words(nodes * tasks)
+    options = [f"--nodes={nodes}", f"--ntasks-per-node={tasks}", "--gpus-per-node=4", "--cpus-per-task=2"]
+    say = "'[ $SLURM_CPUS_PER_TASK = 2 ] && echo gpus $CUDA_VISIBLE_DEVICES && exec \"$0\" \"$@\"'"
+    result = same_stream(submit(f"rankpool run {cache} -- sh -c {say} {train}", mpi=mpi, options=options))
+    assert result.summary["fallback_reads"] == 0
+    assert result.stdout.count("gpus 0,1,2,3\n") == nodes * tasks
+
+
+@pytest.mark.parametrize("gpus", ["--gres=gpu:4", "--gpus-per-task=1", "--gpus=8", "--mem-per-gpu=300 --gpus-per-node=2"])
+def test_ways_to_ask_for_gpus(submit, words, gpus):
+    """A training step that has its share of GPUs beside a cache that does not keep them."""
+    cache, _ = words(4)
+    options = ["--nodes=2", "--ntasks-per-node=2", *gpus.split()]
+    result = submit(f"rankpool run {cache} -- sh -c 'echo gpus $CUDA_VISIBLE_DEVICES'", options=options).finish()
+    assert result.code == 0, result.stderr
+    assert result.stdout.count("gpus 0") >= 2 and "gpus \n" not in result.stdout
+
+
+@pytest.mark.parametrize("mpi", MPI)
+def test_two_steps_by_hand(submit, words, same_stream, mpi):
+    cache, train = words(4)
+    script = f"""
+        srun --overlap --mpi={MPI[mpi]} --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve {cache} &
+        srun --overlap rankpool join -- {train} || exit
+        srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
+        wait $!"""
+    same_stream(submit(script, mpi=mpi, options=["--nodes=2", "--ntasks-per-node=2"]))
+
+
+def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
+    """A client that Python finds by itself finds the door and its own number too."""
+    cache, train = words(2)
+    script = f"""
+        srun --overlap --mpi=pmix --cpu-bind=none rankpool serve {cache} &
+        export PYTHONPATH={HERE.parent.parent}/python MASTER_ADDR=${{MASTER_ADDR:-node1}} MASTER_PORT=29400
+        srun --overlap rankpool join -- true
+        srun --overlap sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec {train}' || exit
+        srun --overlap rankpool end
+        wait"""
+    same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
+
+
+@pytest.mark.parametrize("mpi", MPI)
+def test_one_step(submit, words, same_stream, mpi):
+    cache, train = words(4)
+    script = f"srun --mpi={MPI[mpi]} rankpool run --trainers-per-rank 2 {cache} -- {train}"
+    result = same_stream(submit(script, mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"]))
+    assert "started as a task of srun" in result.stderr
+
+
+@pytest.mark.parametrize("mpirun", ["mpirun.openmpi -n 4 --map-by node --bind-to none", "mpirun.mpich -n 4 -ppn 1"])
+def test_mpirun_in_an_allocation(submit, words, same_stream, mpirun):
+    cache, train = words(4)
+    script = f"{mpirun} rankpool run {cache} -- {train}"
+    same_stream(submit(script, mpi=mpirun.split()[0].split(".")[1], options=["--nodes=4", "--ntasks-per-node=1"]))
+
+
+def test_torchrun(submit, words, same_stream):
+    cache, train = words(4)
+    command = train.split(" ", 1)[1]  # without python
+    script = f"rankpool run {cache} -- {PYTHON} {HERE / 'torchrun.py'} --nproc_per_node 2 {command}"
+    same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
+
+
+def test_job_array(bed, submit, words, reference):
+    """Two tasks of an array at once, on the same nodes."""
+    cache, train = words(2)
+    script = f"""
+        mkdir $SLURM_ARRAY_TASK_ID && cd $SLURM_ARRAY_TASK_ID || exit
+        touch here; until [ -e ../0/here ] && [ -e ../1/here ]; do sleep 0.05; done
+        rankpool run {cache} -- {train} >stdout && touch good"""
+    job = submit(script, options=["--nodes=2", "--ntasks-per-node=1", "--array=0-1", "--nodelist=node1,node2"])
+    for task in "01":
+        job.wait_for((job.folder / task / "good").exists, f"task {task} ended well", ended_is_failure=False)
+        assert job.text(f"{task}/digest").splitlines() == reference("pads").batches
+    job.wait_for(lambda: not bed.call("squeue", "-h", "-j", job.id), "the array ended", ended_is_failure=False)
+    assert not job.sessions()
+
+
+def test_two_jobs_on_a_node(submit, words, same_stream):
+    cache, train = words(2, **{"--memory": "10%"})
+    options = ["--nodes=1", "--ntasks-per-node=2", "--mem=1500", "--nodelist=node3"]
+    jobs = [submit(f"rankpool run {cache} -- {train}", options=options) for _ in range(2)]
+    for job in jobs:
+        job.wait_for_batches(1)
+    assert all(job.trainers() for job in jobs), "the jobs did not run at once"
+    for job in jobs:
+        same_stream(job)
+
+
+@pytest.mark.parametrize("mpi, node", [("openmpi", None), ("mpich", "node2")])
+def test_cache_is_killed(submit, words, same_stream, mpi, node):
+    """Training stands still until the ranks of all nodes, or of one, are dead, and the cache is back."""
+    cache, train = words(2)
+    job = submit(f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"])
+    job.wait_for_batches(BATCHES + 5)
+    stopped = job.trainers()
+    job.kill(stopped, signal.SIGSTOP)
+    old = job.ranks()
+    assert len(old) == 2
+    job.kill(job.ranks(node))
+    job.wait_for(lambda: not set(old) & set(job.ranks()), "the ranks were dead")
+    job.wait_for(lambda: len(job.ranks()) == 2 and job.ready(2), "the cache was back")
+    job.kill(stopped, signal.SIGCONT)
+    assert "cache restarts 1" in same_stream(job).stdout
+
+
+def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
+    """The tasks agree on the host of task 0, which is not the allocation's first."""
+    cache, train = words(2)
+    script = f"srun --mpi=pmix --nodes=2 --ntasks=2 --nodelist=node3,node4 rankpool run {cache} -- {train}"
+    same_stream(submit(script, options=["--nodes=4", "--ntasks-per-node=1"]))
+
+
+def test_shell_of_salloc(bed, words, tmp_path):
+    """The launcher may run on none of the allocation's nodes."""
+    cache, _ = words(2)
+    script = f"rankpool run {cache} -- sh -c 'echo trainer $RANK of $WORLD_SIZE'"
+    salloc = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", script]
+    out = bed.call(*salloc, env=bed.user("openmpi"), cwd=tmp_path)
+    assert sorted(line for line in out.splitlines() if "trainer" in line) == ["trainer 0 of 2", "trainer 1 of 2"]

@@ -1,0 +1,179 @@
+"""A real Slurm on this machine for the tests, and its jobs: submits one, watches it, disturbs it, and says what came of it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import run
+
+HERE = Path(__file__).parent
+FIRST, PAST = 50, 100  # numbers of testbeds for tests; those below are a developer's
+
+
+class Testbed:
+    """Four nodes under Slurm, from up() to down(). Nodes are virtual: they share /tmp, and nothing else where namespaces can be had."""
+
+    def __init__(self):
+        self.number, self._claim = claim()
+        self.env = {**os.environ, "RANKPOOL_TESTBED": str(self.number)}
+        self.folder = None
+
+    def up(self):
+        done = subprocess.run([HERE / "testbed/up.sh"], env=self.env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        name, path = done.stdout.strip().split("=")
+        self.env[name] = path
+        self.folder = Path(path).parent
+        self.shared = (self.folder / "mode").read_text().strip() == "shared"
+
+    def user(self, mpi):
+        """The environment of a user who has the rankpool of an MPI in $PATH."""
+        env = {**self.env, "PATH": f"{run.binary(mpi).parent.resolve()}:{os.environ['PATH']}", "PYTHONFAULTHANDLER": "1"}
+        if self.shared:
+            env["MASTER_ADDR"] = "127.0.0.1"  # nodes have names only for Slurm
+        return {**env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def down(self):
+        subprocess.run([HERE / "testbed/down.sh"], env=self.env, check=True)
+        self._claim.close()
+
+    def call(self, *argv, env=None, cwd=None):
+        """Runs a command of Slurm and returns what it printed."""
+        argv = [str(word) for word in argv]
+        done = subprocess.run(argv, env=env or self.env, cwd=cwd, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{argv}: {done.stderr}"
+        return done.stdout.strip()
+
+    def shared_memory(self):
+        """The /dev/shm of each node by its name; of several slurmd on one machine, the machine's."""
+        pids = {path.name.split(".")[1]: path.read_text().strip() for path in self.folder.glob("slurmd.*.pid")}
+        return {node: Path(f"/proc/{pid}/root/dev/shm") for node, pid in pids.items()}
+
+
+def claim():
+    """Returns the number of a testbed that no other test has, and what holds it: a socket, which the kernel takes back."""
+    asked = os.environ.get("RANKPOOL_TESTBED")
+    for number in [int(asked)] if asked else range(FIRST, PAST):
+        hold = socket.socket(socket.AF_UNIX)
+        try:
+            hold.bind(f"\0rankpool-testbed-{number}")
+            return number, hold
+        except OSError:
+            hold.close()
+    raise AssertionError(f"another test has testbed {asked}" if asked else "all testbeds are taken")
+
+
+class Job:
+    """A batch job; its script runs in `folder`, with the rankpool of an MPI first in $PATH."""
+
+    def __init__(self, bed, folder, script, mpi="openmpi", options=(), env=()):
+        self.bed, self.folder = bed, Path(folder)
+        self.env = {**bed.user(mpi), **dict(env)}
+        (self.folder / "job.sh").write_text(script if script.startswith("#!") else "#!/bin/bash\n" + script)
+        argv = ["sbatch", "--parsable", "--output=stdout", "--error=stderr", *options, "job.sh"]
+        done = subprocess.run(
+            [str(word) for word in argv], cwd=folder, env=self.env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        self.id = done.stdout.strip()
+
+    # --- what there is to see ---
+
+    def text(self, name):
+        path = self.folder / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def batches(self):
+        """The global batches trained so far, as lines of the digest log."""
+        return self.text("digest").splitlines()
+
+    def state(self):
+        """What Slurm says of the job, as a dictionary."""
+        words = self.bed.call("scontrol", "show", "job", "--oneliner", self.id).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def processes(self):
+        """The living processes of the job, but for Slurm's own: their number, and their environment and arguments."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    environment = Path("/proc", entry, "environ").read_text(errors="replace").split("\0")
+                    if f"SLURM_JOB_ID={self.id}" in environment and f"SLURM_CONF={self.env['SLURM_CONF']}" in environment:
+                        found[int(entry)] = environment, Path("/proc", entry, "cmdline").read_text().split("\0")
+                except OSError:
+                    pass  # it ended, or is not ours
+        return found
+
+    def ranks(self, node=None):
+        """The processes that are ranks of the cache, of all nodes or of one (node1, …)."""
+        return [
+            pid
+            for pid, (env, argv) in self.processes().items()
+            if argv[0].endswith("rankpool") and "serve" in argv[1:2] and (not node or f"SLURMD_NODENAME={node}" in env)
+        ]
+
+    def trainers(self):
+        return [pid for pid, (env, _) in self.processes().items() if any(v.startswith("RANKPOOL_SOCKET=") for v in env)]
+
+    def sessions(self):
+        """The session folders that this user's runs have on all nodes."""
+        shms = set(self.bed.shared_memory().values())
+        return [path for shm in shms for path in shm.glob(f"*rankpool-{os.getuid()}-*{self.id if self.bed.shared else ''}")]
+
+    def ready(self, ranks):
+        """Whether all ranks accept at their doors."""
+        if self.bed.shared:
+            return len({path.name for session in self.sessions() for path in session.glob("r*") if (path / "ready").exists()}) == ranks
+        return sum((path / "ready").exists() for session in self.sessions() for path in session.glob("r*")) == ranks
+
+    # --- what there is to do ---
+
+    def wait_for(self, condition, what, ended_is_failure=True):
+        """Returns when condition() holds; fails when the job ends before that."""
+        until = time.monotonic() + run.PATIENCE_SECONDS
+        while not condition():
+            state = self.state()["JobState"]
+            over = ended_is_failure and state not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING")
+            assert not over, f"the job ended ({state}) before {what}\n{self.text('stderr')}"
+            assert time.monotonic() < until, f"waited in vain for {what}: {state}\n{self.text('stderr')}"
+            time.sleep(0.02)
+
+    def wait_for_batches(self, n):
+        self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
+
+    def kill(self, pids, number=signal.SIGKILL):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def cancel(self):
+        self.bed.call("scancel", self.id)
+
+    def finish(self):
+        """Waits for the end, asserts that nothing of the job is left on the nodes, and returns a run.Result."""
+        ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
+        self.wait_for(lambda: self.state()["JobState"] in ended, "its end", ended_is_failure=False)
+        until = time.monotonic() + 20
+        while (left := [*self.processes().values(), *self.own_sessions()]) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not left, f"the job left {left}\n{self.text('stderr')}"
+        code, number = (int(part) for part in self.state()["ExitCode"].split(":"))
+        events = [json.loads(line) for line in self.text("run.jsonl").splitlines()]
+        return run.Result(code or number and 128 + number, self.text("stdout"), self.text("stderr"), events, self.batches())
+
+    def own_sessions(self):
+        """Sessions of this job, and of launchers that no longer live."""
+        return [path for path in self.sessions() if path.name.endswith(f"slurm{self.id}") or launcher_gone(path.name)]
+
+
+def launcher_gone(name):
+    found = re.search(r"-pid(\d+)-", name)
+    return bool(found) and not Path("/proc", found[1]).exists()

@@ -1,0 +1,126 @@
+"""`rankpool doctor` under mpirun: the ranks' findings become one list, printed once."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import run
+
+LAUNCH = {
+    "openmpi": ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none"],
+    "mpich": ["mpirun.mpich"],
+}
+BETWEEN = {"ranks", "ping", "bandwidth", "clock", "versions"}
+
+
+def doctor(mpi, ranks, *args, command=None, launch=None):
+    """Runs doctor, with no ranks by hand, and returns the ended process."""
+    launch = [*(launch or LAUNCH[mpi]), "-n", ranks] if ranks else []
+    argv = [*launch, *(command or [run.binary(mpi)]), "doctor", *args]
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return subprocess.run(
+        [str(word) for word in argv], env=env, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS
+    )
+
+
+def findings(done):
+    """The list that --json has printed."""
+    assert done.stdout.startswith("["), f"{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_make_one_list(tree, mpi, ranks):
+    before = set(os.listdir("/dev/shm"))
+    done = doctor(mpi, ranks, "--json", "--data", tree, "--python", sys.executable)
+    found = findings(done)
+    assert not [f for f in found if f["status"] == "bad"], found
+    assert done.returncode == 0, done.stderr
+    checks = {f["check"] for f in found}
+    assert BETWEEN < checks, checks
+    assert {"mpi", "launcher", "kernel", "memory", "data", "read", "python"} < checks, checks
+    for f in found:
+        assert set(f) - {"node"} == {"check", "status", "detail", "advice"}, f
+        assert f["status"] in ("good", "warning") and f["detail"] and "{}" not in f["detail"], f
+        assert f["advice"] or f["status"] == "good", f
+    of = {name: [f for f in found if f["check"] == name] for name in checks}
+    (mpi_line,) = of["mpi"]  # all ranks of one machine are one line
+    assert "thread level MPI_THREAD_" in mpi_line["detail"] and mpi_line["node"]
+    assert f"started {ranks} ranks" in of["launcher"][0]["detail"]
+    assert "several ranks share a node" in of["ranks"][0]["detail"]
+    assert of["clock"][0]["status"] == "good"
+    assert "MPI, PyTorch, Python, rankpool" in of["versions"][0]["detail"]
+    ways = {2: "(1 way)", 4: "(5 ways)"}[ranks]
+    assert ways in of["ping"][0]["detail"] and ways in of["bandwidth"][0]["detail"]
+    assert not {name for name in set(os.listdir("/dev/shm")) - before if name.startswith((".rankpool", "rankpool"))}
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_strict_counts_warnings_once(mpi):
+    """Only rank 0 fails: the sharing of a node is a warning."""
+    done = doctor(mpi, 2, "--only", "ranks,kernel", "--strict")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.count("warning  ranks") == 1 and done.stdout.count("kernel") == 1
+    assert "1 good, 1 warning, 0 bad" in done.stdout
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_alone_it_starts_mpi_in_a_child(mpi):
+    done = doctor(mpi, 0, "--only", "mpi,launcher", "--json")
+    found = findings(done)
+    assert done.returncode == 0, done.stderr
+    assert "thread level MPI_THREAD_" in found[0]["detail"]
+    assert "started by hand" in found[1]["detail"]
+
+
+def test_the_wrong_mpirun_is_recognised():
+    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first says it, the others nothing."""
+    done = doctor("openmpi", 2, "--only", "launcher", command=[run.binary("mpich")])
+    assert done.returncode != 0
+    assert done.stdout.count("bad      launcher") == 1, done.stdout
+    assert "started 2 tasks, but MPI sees 1" in done.stdout
+
+
+def test_what_differs_names_its_node(tmp_path):
+    """Each rank says which machine it is on; here two ranks of one have different Pythons."""
+    shim = tmp_path / "python"
+    # Rank 1's Python has another version of torch.
+    shim.write_text(
+        f"""#!/bin/sh
+dir={tmp_path}/modules$OMPI_COMM_WORLD_RANK
+mkdir -p $dir/torch
+echo "__version__ = '$OMPI_COMM_WORLD_RANK.0'
+from . import cuda, distributed, version" >$dir/torch/__init__.py
+echo "def is_available(): return True" | tee $dir/torch/cuda.py >$dir/torch/distributed.py
+echo "cuda = None" >$dir/torch/version.py
+PYTHONPATH=$dir:$PYTHONPATH exec {sys.executable} "$@"
+"""
+    )
+    shim.chmod(0o755)
+    done = doctor("openmpi", 2, "--only", "python,versions", "--python", shim, "--json")
+    found = findings(done)
+    assert len([f for f in found if f["check"] == "python"]) == 2, found
+    (versions,) = [f for f in found if f["check"] == "versions"]
+    assert versions["status"] == "warning" and "PyTorch is not the same everywhere: 0.0 on" in versions["detail"], found
+
+
+def test_a_rank_that_dies_is_named(tmp_path):
+    """Rank 1 is killed in a check: rank 0 waits as long as a rank may be silent, and then says which one is, and where."""
+    rank, python = tmp_path / "rank", tmp_path / "python"
+    rank.write_text(
+        f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec {run.binary("openmpi")} "$@" --python {python}
+exec {run.binary("openmpi")} "$@"
+"""
+    )
+    python.write_text("#!/bin/sh\nkill -KILL $PPID\n")
+    for program in (rank, python):
+        program.chmod(0o755)
+    survive = ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none", "--enable-recovery"]
+    done = doctor("openmpi", 2, "--only", "ranks,ping,python", "--runtime-dir", tmp_path, command=[rank], launch=survive)
+    named = re.search(r"(?m)^bad +ranks +rank 1 on \S+ has not reported, .* the last that it looked at is \"python\"$", done.stdout)
+    assert named, done.stdout + done.stderr  # with recovery, mpirun's exit code tells nothing

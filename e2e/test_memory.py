@@ -1,0 +1,116 @@
+"""Memory limits: of a control group of this machine, and of Slurm's variables."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from dataset import BATCHES, EPOCHS, SAMPLES
+
+MIB = 1 << 20
+
+
+class Group:
+    """A control group below the one of this machine's top, with a limit on memory."""
+
+    def __init__(self, parent, limit_file, own):
+        self.path, self.limit_file, self.own = parent / f"rankpool-test-{os.getpid()}", limit_file, own
+
+    @contextlib.contextmanager
+    def limited(self, limit_bytes):
+        """Processes that are started meanwhile are in the group."""
+        self.path.mkdir()
+        try:
+            (self.path / self.limit_file).write_text(str(limit_bytes))
+            (self.path / "cgroup.procs").write_text(str(os.getpid()))
+            try:
+                yield
+            finally:
+                self.own.write_text(str(os.getpid()))
+        finally:
+            self.leave()
+
+    def leave(self):
+        with contextlib.suppress(OSError):
+            for pid in (self.path / "cgroup.procs").read_text().split():
+                self.own.write_text(pid)
+        self.path.rmdir()
+
+
+def memory_group():
+    """Returns the Group of the version of control groups that is mounted, None where this process may make none."""
+    own = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own[controllers] = path.lstrip("/")
+    v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    if (v1 / "memory.limit_in_bytes").exists():
+        (path,) = [path for names, path in own.items() if "memory" in names.split(",")]
+        group = Group(v1, "memory.limit_in_bytes", v1 / path / "cgroup.procs")
+    else:
+        group = Group(v2, "memory.max", v2 / own.get("", "") / "cgroup.procs")
+        with contextlib.suppress(OSError):
+            (v2 / "cgroup.subtree_control").write_text("+memory")
+    try:
+        with group.limited(1 << 40):
+            pass
+    except OSError:
+        return None
+    return group
+
+
+GROUP = memory_group()  # a container without privileges has none, and then Slurm's variable stands for it
+LIMITS = ["SLURM_MEM_PER_NODE", *(["the memory limit of control group"] if GROUP else [])]
+
+
+@pytest.fixture
+def limited(monkeypatch):
+    """limited(by, limit_bytes) is a context in which what is started has that limit."""
+
+    @contextlib.contextmanager
+    def limited(by, limit_bytes):
+        if by == "SLURM_MEM_PER_NODE":
+            monkeypatch.setenv(by, str(limit_bytes // MIB))
+            yield
+            monkeypatch.delenv(by)
+        else:
+            with GROUP.limited(limit_bytes):
+                yield
+
+    return limited
+
+
+@pytest.mark.parametrize("by", LIMITS)
+def test_too_small_a_job_ends_before_training(start, limited, by):
+    with limited(by, 800 * MIB):
+        result = start(memory="1GiB").finish()
+    assert result.code == 1 and not result.batches
+    sentences = [line for line in result.stderr.splitlines() if "would need" in line]
+    assert len(sentences) == 1, result.stderr
+    assert sentences[0].startswith("rankpool: rank 0: this rank would need 1.0 GiB of memory, and there are ")
+    assert f"({by}" in sentences[0] and sentences[0].endswith("): ask for less with --memory")
+
+
+@pytest.mark.parametrize("by", LIMITS)
+def test_auto_says_how_it_came_to_its_size(start, limited, reference, losses, by):
+    args = ["--epochs", EPOCHS, "--sampler", "torch", *losses]
+    with limited(by, 6 << 30):
+        result = start(ranks=2, memory="auto", options=["--trainer-memory", "1GiB"], args=args).finish()
+    result.check(EPOCHS, SAMPLES)
+    assert result.digest == reference("torch").digest
+    said = [line for line in result.stderr.splitlines() if "memory auto" in line]
+    assert len(said) == 1 and f"of 6.0 GiB ({by}" in said[0], result.stderr
+    assert "less 2.0 GiB for 2 trainers (1.0 GiB each, --trainer-memory)" in said[0] and ", for 2 ranks" in said[0]
+    assert "of which the data needs" in said[0]
+    # All that the ranks own stays in memory.
+    assert [e["storage_reads"] for e in result.epochs] == [SAMPLES, 0, 0]
+
+
+def test_auto_keeps_its_size_when_the_cache_starts_again(start, reference, losses):
+    args = ["--epochs", EPOCHS, "--sampler", "pads", *losses]
+    run = start(ranks=2, memory="auto", options=["--verbose"], args=args)
+    run.wait_for_batches(BATCHES)
+    run.kill(run.ranks())
+    result = run.finish()
+    assert result.code == 0 and result.digest == reference("pads").digest, result.stderr
+    assert result.stderr.count("as before this rank was started again") == 2, result.stderr

@@ -1,0 +1,149 @@
+"""rankpool report of real trainings and of a made one, seen in a browser, and its picture in the docs."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import run
+from browser import complaints, dump_dom, print_pdf, screenshot
+from dataset import EPOCHS, SAMPLES, make_tree
+from PIL import Image
+
+SECTIONS = [
+    "remarks", "epochs", "sources", "stall", "pace", "gpu", "throughput", "latency", "memory", "importance", "balance",
+]  # fmt: skip
+LOCAL, REMOTE, STORAGE, LINE = (0x0B, 0x3C, 0x6F), (0x4A, 0x98, 0xC9), (0xC9, 0xCB, 0xC4), (0x00, 0x72, 0xB2)  # of style.css, in light
+PICTURE_BYTES = 300_000
+
+# Put into a page it writes where its parts are: of each section its box and its plots', and whether the page is too wide.
+MEASURE = """<script>
+const box = e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; };
+const all = {wide: document.documentElement.scrollWidth > innerWidth, sections: {}};
+for (const s of document.querySelectorAll("section"))
+    all.sections[s.id] = {box: box(s), plots: [...s.querySelectorAll("figure > svg")].map(box), text: [...s.querySelectorAll("figure > svg text")].map(box)};
+const out = document.createElement("pre");
+out.id = "measured";
+out.textContent = JSON.stringify(all);
+document.body.append(out);
+</script>"""
+
+
+def report(folder, *logs):
+    """Makes the page of run logs."""
+    page = Path(folder) / "report.html"
+    command = [run.binary("nompi"), "report", *logs, "-o", page]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+    return page
+
+
+def measured(page):
+    """Returns what MEASURE finds in a browser."""
+    probe = page.with_name("probe.html")
+    probe.write_text(page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"), encoding="utf-8")
+    return json.loads(re.search(r'<pre id="measured">(.*)</pre>', dump_dom(probe)).group(1))
+
+
+def colors(picture, left_out=0.0):
+    """Returns the colours that cover more than a part of a picture."""
+    with Image.open(picture) as image:
+        pixels = image.width * image.height
+        return {color for n, color in image.convert("RGB").getcolors(1 << 24) if n > left_out * pixels}
+
+
+def check(page, plots):
+    """Asserts what holds for every page; `plots` has how many plots each section shows, 0 where it says what is missing."""
+    assert complaints(page) == []
+    seen = measured(page)
+    assert list(seen["sections"]) == SECTIONS and not seen["wide"]
+    for name, section in seen["sections"].items():
+        assert section["box"][3] > 30, f"{name} is not seen"
+        if name in plots:
+            assert len(section["plots"]) == plots[name], name
+        for left, _, width, height in section["plots"]:
+            assert left >= 0 and width > 500 and height > 90, f"a plot of {name} is {width} by {height}"
+        for left, top, width, height in section["text"]:
+            x, y, w, h = section["box"]
+            assert width > 2 and x - 1 <= left and left + width <= x + w + 1 and y <= top and top + height <= y + h, f"text of {name} is cut"
+    pdf = page.with_suffix(".pdf")
+    print_pdf(page, pdf)
+    return len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
+
+
+def test_report_of_a_training(start, losses, tmp_path):
+    one = start(ranks=2, args=["--epochs", EPOCHS, *losses], options=["--log-every", "1s"])
+    result = one.finish().check(EPOCHS, SAMPLES)
+    page = report(tmp_path, one.folder / "run.jsonl")
+    one_each = dict.fromkeys(["sources", "stall", "pace", "throughput", "latency", "memory"], 1)
+    assert check(page, {**one_each, "importance": 2, "balance": 3}) > 1
+    text = page.read_text(encoding="utf-8")
+    hits = sum(e["hits_local"] + e["hits_remote"] for e in result.epochs)
+    assert f"2 nodes trained on tree: {EPOCHS} epochs finished" in text
+    assert f"Of {EPOCHS * SAMPLES:,} samples, {100 * hits / (EPOCHS * SAMPLES):.1f} % came from the nodes' memory" in text.replace("&#39;", "'")
+    assert "Remarks" in text and "could not be read" not in text
+    for rank in (0, 1):  # the nodes' table has what the nodes were given
+        last = [e for e in result.events if e["event"] == "node" and e["rank"] == rank][-1]
+        given = sum(last[name] for name in ("hits_local", "hits_remote", "storage_reads", "fallback_reads"))
+        assert re.search(rf'<tr><th scope="row">{rank}</th><td>[^<]*</td><td>{given:,}</td>', text), (rank, given)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The log of a training that nobody ran: eight nodes with GPUs, and troubles."""
+    log = tmp_path_factory.mktemp("cluster") / "run.jsonl"
+    with open(log, "wb") as out:
+        command, env = ["go", "run", "./cmd/rankpool/internal/runlog/logmaker"], {**os.environ, "CGO_ENABLED": "0"}
+        subprocess.run(command, cwd=run.ROOT, env=env, stdout=out, check=True)
+    return log
+
+
+def test_report_of_a_cluster(cluster, tmp_path):
+    page = report(tmp_path, cluster)
+    assert check(page, {name: {"importance": 2, "balance": 3}.get(name, 1) for name in SECTIONS[2:]}) > 3
+    light, dark = tmp_path / "light.png", tmp_path / "dark.png"
+    screenshot(page, light, 1000, 2400)
+    assert {(0xFF, 0xFF, 0xFF), STORAGE, REMOTE, LOCAL} <= colors(light, 0.001) and LINE in colors(light)
+    night = tmp_path / "night.html"
+    night.write_text(page.read_text(encoding="utf-8").replace("@media (prefers-color-scheme: dark)", "@media all"), encoding="utf-8")
+    screenshot(night, dark, 1000, 2400)
+    assert {(0x16, 0x18, 0x1B), (0x86, 0xC5, 0xEC), (0x2F, 0x75, 0xB8)} <= colors(dark, 0.001)
+
+
+def test_report_of_half_a_log(cluster, tmp_path):
+    """Neither nodes nor GPUs, and a last line that a killed rank has left: the page says what is missing."""
+    old = tmp_path / "old.jsonl"
+    lines = [line for line in cluster.read_text().splitlines() if '"event":"epoch"' in line][:1]
+    old.write_text(lines[0] + "\n" + lines[0][:50])
+    page = report(tmp_path, old)
+    assert check(page, {"sources": 1, "stall": 1, **dict.fromkeys(SECTIONS[4:], 0)}) >= 1
+    text = page.read_text(encoding="utf-8")
+    assert text.count('class="missing"') == 7 and "one line of the log could not be read" in text
+
+
+def test_complaints_are_heard(tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text("<!DOCTYPE html><title>bad</title><script>fails()</script>")
+    assert len(complaints(page)) == 1
+
+
+def test_picture(start, tmp_path):
+    """A training of four ranks, of which one is killed; with RANKPOOL_PICTURES it is long enough for the docs."""
+    folder = os.environ.get("RANKPOOL_PICTURES")
+    epochs, samples = (10, 12_000) if folder else (4, 720)
+    tree = make_tree(tmp_path / "train", samples)
+    one = start(tree, ranks=4, memory="40%", args=["--epochs", epochs], options=["--log-every", "1s"])
+    one.wait_for_batches(samples // 24 * epochs // 2)
+    one.kill(one.ranks()[-1:])
+    one.finish().check(epochs, samples)
+    page = report(tmp_path, one.folder / "run.jsonl")
+    assert re.search(r"started again at 0:\d\d:\d\d, in epoch \d+\.", page.read_text(encoding="utf-8"))
+    whole, picture = tmp_path / "whole.png", Path(folder or tmp_path).resolve() / "report.png"
+    screenshot(page, whole, 900, 1640)
+    with Image.open(whole) as image:
+        assert image.size == (900, 1640)
+        image.convert("RGB").quantize(128).save(picture, optimize=True)
+    assert picture.stat().st_size < PICTURE_BYTES
+    assert {(0xFF, 0xFF, 0xFF), STORAGE, LOCAL} <= colors(whole, 0.001)

@@ -1,0 +1,71 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrNoEndTime says that the job has no end that is known: there is no job, or its time is not limited.
+var ErrNoEndTime = errors.New("slurm: the job's end is not known")
+
+// A Runner runs a command until it ends or the context does, and returns what it wrote to its standard output.
+type Runner func(ctx context.Context, name string, args ...string) (string, error)
+
+// Run is the Runner for commands of Slurm: they find their times in the standard format.
+func Run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=standard")
+	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open
+	out, err := cmd.Output()
+	return string(out), err
+}
+
+// squeueTimeout bounds how long the controller may take; it answers within milliseconds, or not for minutes under load.
+const squeueTimeout = 5 * time.Second
+
+// EndTime returns when Slurm will end the job: what SLURM_JOB_END_TIME says (Slurm 22.05 and later), else what squeue says within 5 s. A
+// time limit that was changed after the job began counts with squeue only. Local is the node's time zone (time.Local), in which squeue
+// writes. The error is ErrNoEndTime, or wraps what made squeue fail.
+func EndTime(ctx context.Context, getenv func(string) string, run Runner, local *time.Location) (time.Time, error) {
+	if seconds, err := strconv.ParseInt(getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && seconds > 0 && seconds < 1<<32-2 {
+		return time.Unix(seconds, 0), nil
+	}
+	job := first(getenv, "SLURM_JOB_ID", "SLURM_JOBID")
+	if job == "" {
+		return time.Time{}, ErrNoEndTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, squeueTimeout)
+	defer cancel()
+	out, err := run(ctx, "squeue", "--noheader", "--jobs="+job, "--format=%e")
+	if err != nil {
+		return time.Time{}, fmt.Errorf("slurm: squeue does not tell when job %s ends: %w", job, err)
+	}
+	end, err := time.Time{}, ErrNoEndTime
+	for line := range strings.Lines(out) { // of a heterogeneous job one a component, which end together
+		if t, err2 := ParseTime(line, local); err2 == nil && (err != nil || t.Before(end)) {
+			end, err = t, nil
+		}
+	}
+	return end, err
+}
+
+// ParseTime reads a time as Slurm writes it, "2026-11-20T17:00:00", in the zone local. The error is ErrNoEndTime for "N/A", "NONE",
+// "Unknown" and "UNLIMITED", else it says what is malformed.
+func ParseTime(text string, local *time.Location) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	switch strings.ToUpper(text) {
+	case "", "N/A", "NONE", "UNKNOWN", "UNLIMITED", "INVALID":
+		return time.Time{}, ErrNoEndTime
+	}
+	t, err := time.ParseInLocation("2006-01-02T15:04:05", text, local)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("slurm: %q is no time such as 2026-11-20T17:00:00", clip(text))
+	}
+	return t, nil
+}

@@ -1,0 +1,161 @@
+package slurm
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A Device is one entry of CUDA_VISIBLE_DEVICES or of a list of Slurm: an index, a GPU's UUID, or an instance of a GPU that is partitioned
+// (MIG).
+type Device struct {
+	Index int // Index counts the GPUs that the driver shows, from 0; Absent for a device that is named otherwise.
+	// UUID is as CUDA takes it: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or an abbreviation, of which CUDA takes the first GPU that it
+	// fits; "MIG-" and a UUID for a MIG instance of today's drivers; the GPU's for an instance of a driver before 470.
+	UUID string
+	// GPUInstance and ComputeInstance tell the MIG instance apart with a driver before 470 (MIG-GPU-UUID/1/0); else they are Absent.
+	GPUInstance, ComputeInstance int
+}
+
+// MIG reports whether the device is an instance of a partitioned GPU.
+func (d Device) MIG() bool { return strings.HasPrefix(d.UUID, "MIG-") || d.GPUInstance != Absent }
+
+// String returns the entry as it stands in CUDA_VISIBLE_DEVICES.
+func (d Device) String() string {
+	switch {
+	case d.Index != Absent:
+		return strconv.Itoa(d.Index)
+	case d.GPUInstance != Absent:
+		return "MIG-" + d.UUID + "/" + strconv.Itoa(d.GPUInstance) + "/" + strconv.Itoa(d.ComputeInstance)
+	}
+	return d.UUID
+}
+
+// GPUs says which GPUs a process may use, as far as its environment tells.
+type GPUs struct {
+	// Count is the number of GPUs that the process may use; Absent where nothing limits it, so that it sees all of the node.
+	Count int
+	// OnNode is the number of GPUs of the job on this node, which the tasks there share; Absent where Slurm says none.
+	OnNode int
+	// Visible names them where the environment does. Slurm's own lists count the GPUs of the node, CUDA_VISIBLE_DEVICES those of the
+	// control group.
+	Visible []Device
+	Source  string // Source is the variable that Count is from; "" for none.
+}
+
+// What limits a process first: the variable of its vendor's library, then what Slurm has given to the step and to the job.
+//
+// Source: CUDA C++ Programming Guide, CUDA environment variables; ROCm, GPU isolation techniques; srun(1) and sbatch(1).
+var deviceVariables = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}
+
+// DetectGPUs reads the GPUs of this process from the environment that lookup gives (os.LookupEnv, or a test's). A variable that is set
+// and empty means no GPU; one that is not set, no limit.
+func DetectGPUs(lookup func(string) (string, bool)) GPUs {
+	getenv := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	gpus := GPUs{Count: Absent, OnNode: gpusOnNode(getenv)}
+	for i, name := range deviceVariables {
+		list, set := lookup(name)
+		if !set || i >= 3 && list == "" { // Slurm names no GPU where there is none to name
+			continue
+		}
+		gpus.Visible, gpus.Source = ParseDevices(list), name
+		gpus.Count = len(gpus.Visible)
+		return gpus
+	}
+	if n := number(getenv, "SLURM_GPUS_ON_NODE"); n != Absent {
+		gpus.Count, gpus.Source = n, "SLURM_GPUS_ON_NODE"
+	} else if gpus.OnNode != Absent {
+		gpus.Count, gpus.Source = gpus.OnNode, "SLURM_GPUS_PER_NODE"
+	}
+	return gpus
+}
+
+// gpusOnNode is the most that any variable says: a step may have been given fewer than its job, or none.
+func gpusOnNode(getenv func(string) string) int {
+	gpus := number(getenv, "SLURM_GPUS_ON_NODE")
+	for _, name := range []string{"SLURM_JOB_GPUS", "SLURM_STEP_GPUS"} {
+		if list := getenv(name); list != "" {
+			gpus = max(gpus, len(ParseDevices(list)))
+		}
+	}
+	asked := 0 // by --gpus-per-node: "4", "a100:4", or several kinds
+	for part := range strings.SplitSeq(getenv("SLURM_GPUS_PER_NODE"), ",") {
+		n, err := strconv.Atoi(part[strings.LastIndexByte(part, ':')+1:])
+		if err != nil || n < 0 || n > math.MaxInt32 {
+			return gpus
+		}
+		asked += n
+	}
+	return max(gpus, asked)
+}
+
+// ParseDevices reads a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…". As for CUDA, the list ends before the first entry
+// that is malformed or names no device ("-1", "NoDevFiles", "none"), and before one that is there already. It is nil for the empty list.
+func ParseDevices(list string) []Device {
+	var devices []Device
+	seen := map[string]bool{}
+	for entry := range strings.SplitSeq(list, ",") {
+		parsed := parseDevice(strings.TrimSpace(entry))
+		if parsed == nil {
+			break
+		}
+		for _, d := range parsed {
+			if seen[d.String()] {
+				return devices
+			}
+			seen[d.String()] = true
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
+// maxDevices bounds a range of indices; Linux has 256 minor numbers of /dev/nvidia.
+const maxDevices = 256
+
+// parseDevice reads one entry, nil for none. A range, which only Slurm writes, is several devices.
+func parseDevice(entry string) []Device {
+	low, high, isRange := strings.Cut(entry, "-")
+	if from, err := strconv.ParseUint(low, 10, 16); err == nil {
+		to := from
+		if isRange {
+			to, err = strconv.ParseUint(high, 10, 16)
+		}
+		if err != nil || to < from || to-from >= maxDevices {
+			return nil
+		}
+		var devices []Device
+		for i := from; i <= to; i++ {
+			devices = append(devices, Device{Index: int(i), GPUInstance: Absent, ComputeInstance: Absent})
+		}
+		return devices
+	}
+	d := Device{Index: Absent, UUID: entry, GPUInstance: Absent, ComputeInstance: Absent}
+	if old, found := strings.CutPrefix(entry, "MIG-GPU-"); found {
+		words := strings.Split(old, "/")
+		if len(words) != 3 {
+			return nil
+		}
+		gi, err1 := strconv.ParseUint(words[1], 10, 16)
+		ci, err2 := strconv.ParseUint(words[2], 10, 16)
+		if err1 != nil || err2 != nil || !isUUID(words[0]) {
+			return nil
+		}
+		d.UUID, d.GPUInstance, d.ComputeInstance = "GPU-"+words[0], int(gi), int(ci)
+		return []Device{d}
+	}
+	for _, prefix := range []string{"GPU-", "MIG-"} {
+		if id, found := strings.CutPrefix(entry, prefix); found && isUUID(id) {
+			return []Device{d}
+		}
+	}
+	return nil
+}
+
+// isUUID reports whether text is a UUID or the beginning of one.
+func isUUID(text string) bool {
+	return text != "" && len(text) <= 36 && strings.Trim(text, "0123456789abcdefABCDEF-") == ""
+}

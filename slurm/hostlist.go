@@ -1,0 +1,220 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxHosts is what a list may name at the most; Slurm refuses a range of more.
+	//
+	// Source: scontrol 22.05, "Too many hosts in range".
+	maxHosts = 64 << 10
+	// maxNameBytes is the longest name of a host.
+	//
+	// Source: RFC 1035, 2.3.4.
+	maxNameBytes = 255
+	// maxDigits keeps numbers within 64 bits.
+	maxDigits = 18
+)
+
+// ErrTooManyHosts says that a list names more than 65,536 hosts.
+var ErrTooManyHosts = errors.New("slurm: the list names more than 65,536 hosts")
+
+// ParseHostlist returns the hosts that a list in Slurm's syntax names, in its order: gpu01, gpu02 and gpu07 for "gpu[01-02,07]".
+//
+// Elements are separated by commas or white space; empty ones count for nothing. An element may have several brackets, of which the last
+// runs fastest ("rack[1-2]node[01-40]"), and text after them. The width of a range is that of its lower end ("[08-10]", "[001-3]").
+// A host that is named twice is there twice. The error is ErrTooManyHosts, or says what is malformed.
+//
+// Source: "scontrol show hostnames" of Slurm 22.05, which has another order where an element has three brackets, a feature of machines
+// that are no more, and takes no text after the last.
+func ParseHostlist(text string) ([]string, error) {
+	var hosts []string
+	for rest := text; rest != ""; {
+		var element string
+		var err error
+		if element, rest, err = cutElement(rest); err != nil {
+			return nil, err
+		}
+		if element == "" {
+			continue
+		}
+		if hosts, err = appendElement(hosts, element); err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// cutElement cuts a list at the first separator outside brackets.
+func cutElement(list string) (element, rest string, err error) {
+	open := -1
+	for i, c := range []byte(list) {
+		switch {
+		case c == '[' && open < 0:
+			open = i
+		case c == ']' && open >= 0:
+			open = -1
+		case c == '[' || c == ']':
+			return "", "", fmt.Errorf("slurm: brackets do not pair in the list of hosts %q", clip(list))
+		case open < 0 && (c == ',' || c == ' ' || c == '\t' || c == '\n'):
+			return list[:i], list[i+1:], nil
+		}
+	}
+	if open >= 0 {
+		return "", "", fmt.Errorf("slurm: a bracket is open in the list of hosts %q", clip(list))
+	}
+	return list, "", nil
+}
+
+// appendElement appends the hosts of an element, whose brackets pair.
+func appendElement(hosts []string, element string) ([]string, error) {
+	parts := [][]string{} // of the names: what each may be
+	count, length := 1, 0
+	for rest := element; rest != ""; {
+		literal, more, found := strings.Cut(rest, "[")
+		part := []string{literal}
+		parts, length, rest = append(parts, part), length+len(literal), ""
+		if found {
+			var inside string
+			var err error
+			inside, rest, _ = strings.Cut(more, "]")
+			if part, err = parseRanges(inside); err != nil {
+				return nil, err
+			}
+			parts, length = append(parts, part), length+longest(part)
+		}
+		if count *= len(part); len(hosts)+count > maxHosts {
+			return nil, ErrTooManyHosts
+		}
+	}
+	if length > maxNameBytes {
+		return nil, fmt.Errorf("slurm: a name of more than %d bytes in the list of hosts %q", maxNameBytes, clip(element))
+	}
+	names := []string{""}
+	for _, part := range parts {
+		longer := make([]string, 0, len(names)*len(part))
+		for _, name := range names {
+			for _, p := range part {
+				longer = append(longer, name+p)
+			}
+		}
+		names = longer
+	}
+	return append(hosts, names...), nil
+}
+
+func longest(texts []string) int {
+	n := 0
+	for _, t := range texts {
+		n = max(n, len(t))
+	}
+	return n
+}
+
+// parseRanges returns the numbers of what is inside brackets, such as "01-04,07".
+func parseRanges(inside string) ([]string, error) {
+	var numbers []string
+	for part := range strings.SplitSeq(inside, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		from, err1 := parseNumber(low)
+		to, err2 := parseNumber(high)
+		if err1 != nil || err2 != nil || to < from || len(low) > maxNameBytes {
+			return nil, fmt.Errorf("slurm: %q is no range of hosts such as 01-04", clip(part))
+		}
+		if to-from >= maxHosts-int64(len(numbers)) {
+			return nil, ErrTooManyHosts
+		}
+		for n := from; n <= to; n++ {
+			numbers = append(numbers, pad(n, len(low)))
+		}
+	}
+	return numbers, nil
+}
+
+// parseNumber reads digits, at most maxDigits after leading zeros.
+func parseNumber(digits string) (int64, error) {
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	digits = strings.TrimLeft(digits, "0")
+	if len(digits) > maxDigits {
+		return 0, strconv.ErrRange
+	}
+	n, _ := strconv.ParseInt("0"+digits, 10, 64)
+	return n, nil
+}
+
+// pad returns n with zeros before it, so that it is width wide at least.
+func pad(n int64, width int) string {
+	digits := strconv.FormatInt(n, 10)
+	return strings.Repeat("0", max(0, width-len(digits))) + digits
+}
+
+// FormatHostlist returns a short list that names the hosts in their order, with brackets for the numbers at the end of names that stand
+// together: "gpu[01-02,07]". ParseHostlist returns the hosts again if they are names: 1 to 255 bytes without comma, bracket or white space.
+func FormatHostlist(hosts []string) string {
+	var elements []string
+	for len(hosts) > 0 {
+		prefix, digits := splitName(hosts[0])
+		var ranges []string
+		begin := 0
+		for begin < len(hosts) && digits != "" {
+			p, low := splitName(hosts[begin])
+			if p != prefix || low == "" {
+				break
+			}
+			end := begin + consecutive(hosts[begin:], prefix, low)
+			if _, high := splitName(hosts[end-1]); high != low {
+				low += "-" + high
+			}
+			ranges = append(ranges, low)
+			begin = end
+		}
+		switch {
+		case begin <= 1: // a name alone
+			elements, begin = append(elements, hosts[0]), 1
+		default:
+			elements = append(elements, prefix+"["+strings.Join(ranges, ",")+"]")
+		}
+		hosts = hosts[begin:]
+	}
+	return strings.Join(elements, ",")
+}
+
+// consecutive returns how many of hosts, from the first one, prefix+low, count up.
+func consecutive(hosts []string, prefix, low string) int {
+	n, _ := parseNumber(low)
+	for i := 1; i < len(hosts); i++ {
+		if hosts[i] != prefix+pad(n+int64(i), len(low)) {
+			return i
+		}
+		if p, _ := splitName(hosts[i]); p != prefix { // more digits than a number may have
+			return i
+		}
+	}
+	return len(hosts)
+}
+
+// splitName cuts a name before the digits that it ends with, of which it takes maxDigits at the most.
+func splitName(host string) (prefix, digits string) {
+	at := len(host)
+	for at > 0 && len(host)-at < maxDigits && host[at-1] >= '0' && host[at-1] <= '9' {
+		at--
+	}
+	return host[:at], host[at:]
+}
+
+// clip shortens text for an error message.
+func clip(text string) string {
+	if len(text) > 80 {
+		return text[:77] + "..."
+	}
+	return text
+}

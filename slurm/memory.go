@@ -1,0 +1,198 @@
+package slurm
+
+import (
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Memory is a limit on how much memory the processes of a job may use on this node, and what is left of it.
+type Memory struct {
+	LimitBytes int64  // LimitBytes is the limit, math.MaxInt64 for none.
+	FreeBytes  int64  // FreeBytes is what is left until the limit, in [0, LimitBytes].
+	Limit      string // Limit says which limit it is, in words that follow a size: "the memory limit of control group /job_7".
+}
+
+// UsedBytes returns what is in use of the limit.
+func (m Memory) UsedBytes() int64 { return m.LimitBytes - m.FreeBytes }
+
+// GiveBack returns how many bytes must be given back now so that reserveBytes are free until the limit, 0 when they are.
+func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m.FreeBytes) }
+
+// ReadMemory returns the limit of this process of which the least is left; see ReadMemoryLimits. Without any it has LimitBytes and
+// FreeBytes of math.MaxInt64. It reads a handful of small files, cheap enough for once a second.
+func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) string, usedBytes int64) Memory {
+	least := Memory{math.MaxInt64, math.MaxInt64, "no limit found"}
+	for _, m := range ReadMemoryLimits(readFile, getenv, usedBytes) {
+		if m.FreeBytes < least.FreeBytes {
+			least = m
+		}
+	}
+	return least
+}
+
+// ReadMemoryLimits returns all memory limits of this process: those of its control group and of the groups above it, what Slurm has given
+// to the job (getenv), and what the machine has. It reads files by readFile (os.ReadFile, or a test's) of /proc and /sys/fs/cgroup.
+//
+// Free is what is not in use, and what file pages would give up at once. Pages of shared memory (tmpfs, memfd) are in use: they count
+// against the control group of the process that touched them first. What the job uses of Slurm's number is told by the job's control
+// group; where it has none, usedBytes must say it, of which the caller knows its own.
+//
+// Source: Linux, admin-guide/cgroup-v2, "Memory Interface Files"; cgroup-v1/memory; sbatch(1), output environment variables.
+func ReadMemoryLimits(readFile func(string) ([]byte, error), getenv func(string) string, usedBytes int64) []Memory {
+	p := probe{readFile}
+	limits, jobUsed := p.controlGroups(getenv("SLURM_JOB_ID"))
+	if granted, name := slurmMemory(getenv); granted > 0 {
+		limits = append(limits, memory(granted, max(usedBytes, jobUsed), name))
+	}
+	total, ok1 := p.field("/proc/meminfo", "MemTotal:")
+	free, ok2 := p.field("/proc/meminfo", "MemAvailable:")
+	if ok1 && ok2 && total < math.MaxInt64>>10 {
+		limits = append(limits, memory(total<<10, (total-free)<<10, "the machine's available memory"))
+	}
+	return limits
+}
+
+func memory(limit, used int64, name string) Memory {
+	return Memory{limit, min(limit, max(0, limit-used)), name}
+}
+
+// slurmMemory returns what Slurm has given to the job, or the step, on this node, and the variable that says so; 0 where it does not
+// say. Its sizes are in MiB; 0 MiB, from --mem=0, is all of the node.
+func slurmMemory(getenv func(string) string) (bytes int64, name string) {
+	for _, v := range []struct {
+		name  string
+		times func() int
+	}{
+		{"SLURM_MEM_PER_NODE", func() int { return 1 }},
+		{"SLURM_MEM_PER_CPU", func() int { return Detect(getenv).CPUsHere }},
+		{"SLURM_MEM_PER_GPU", func() int { return gpusOnNode(getenv) }},
+	} {
+		mebibytes := int64(number(getenv, v.name))
+		if mebibytes <= 0 {
+			continue
+		}
+		if n := int64(v.times()); n > 0 && mebibytes < math.MaxInt64>>20/n {
+			return mebibytes * n << 20, v.name
+		}
+	}
+	return 0, ""
+}
+
+// A probe reads what the kernel says.
+type probe struct {
+	readFile func(string) ([]byte, error)
+}
+
+// controlGroups returns the limits of the control groups of this process, and what the job's group uses, 0 where there is none.
+func (p probe) controlGroups(job string) (limits []Memory, jobUsed int64) {
+	for line := range strings.Lines(p.text("/proc/self/cgroup")) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(parts) != 3:
+		case parts[0] == "0" && parts[1] == "":
+			limits, jobUsed = p.climb(limits, jobUsed, job, "/sys/fs/cgroup", parts[2], cgroupV2)
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
+			limits, jobUsed = p.climb(limits, jobUsed, job, "/sys/fs/cgroup/memory", parts[2], cgroupV1)
+		}
+	}
+	return limits, jobUsed
+}
+
+// The files of a memory control group: its limits, its use, and in memory.stat the parts of the use that are pages of files, and of those
+// the ones that must be written before they can be given up.
+type cgroupFiles struct {
+	limits []string
+	usage  string
+	file   []string
+	dirty  []string
+}
+
+// The version 2's memory.high does not end a job, but slows it down to a crawl. Slurm sets both.
+var (
+	cgroupV2 = cgroupFiles{
+		[]string{"memory.max", "memory.high"},
+		"memory.current",
+		[]string{"inactive_file", "active_file"},
+		[]string{"file_dirty", "file_writeback"},
+	}
+	cgroupV1 = cgroupFiles{
+		[]string{"memory.limit_in_bytes"},
+		"memory.usage_in_bytes",
+		[]string{"total_inactive_file", "total_active_file"},
+		[]string{"total_dirty", "total_writeback"},
+	}
+)
+
+// unlimited is the least number that stands for no limit in version 1, which writes the largest multiple of the page size.
+const unlimited = 1 << 62
+
+// climb appends the limits of the control group and of all its parents.
+func (p probe) climb(limits []Memory, jobUsed int64, job, mount, group string, files cgroupFiles) ([]Memory, int64) {
+	for at := path.Join("/", group); ; at = path.Dir(at) {
+		dir := path.Join(mount, at)
+		if usage, ok := p.number(path.Join(dir, files.usage)); ok {
+			used := max(0, usage-p.reclaimable(dir, files))
+			if job != "" && path.Base(at) == "job_"+job {
+				jobUsed = max(jobUsed, used)
+			}
+			for _, name := range files.limits {
+				if limit, ok := p.number(path.Join(dir, name)); ok && limit < unlimited {
+					limits = append(limits, memory(limit, used, "the memory limit of control group "+at))
+				}
+			}
+		}
+		if at == "/" {
+			return limits, jobUsed
+		}
+	}
+}
+
+// reclaimable returns how many bytes of a group's use are pages of files that the kernel would give up before it ends a process. The
+// kernel counts the machine's available memory the same way, all file pages but a few.
+//
+// Source: Linux, mm/show_mem.c, si_mem_available.
+func (p probe) reclaimable(dir string, files cgroupFiles) int64 {
+	sum := int64(0)
+	stat := p.text(path.Join(dir, "memory.stat"))
+	for _, key := range files.file {
+		n, _ := field(stat, key)
+		sum += n
+	}
+	for _, key := range files.dirty {
+		n, _ := field(stat, key)
+		sum -= n
+	}
+	return max(0, sum)
+}
+
+// number reads a file of one number; "max" is none.
+func (p probe) number(name string) (int64, bool) {
+	n, err := strconv.ParseInt(strings.TrimSpace(p.text(name)), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// field reads the number after a name in a file of lines "name number …".
+func (p probe) field(name, key string) (int64, bool) { return field(p.text(name), key) }
+
+func field(text, key string) (int64, bool) {
+	for line := range strings.Lines(text) {
+		rest, found := strings.CutPrefix(line, key)
+		if words := strings.Fields(rest); found && len(words) > 0 && (rest[0] == ' ' || rest[0] == '\t') {
+			n, err := strconv.ParseInt(words[0], 10, 64)
+			return n, err == nil && n >= 0 && n < math.MaxInt64>>2
+		}
+	}
+	return 0, false
+}
+
+// text returns a file's content, "" where it cannot be read: another kernel has other files.
+func (p probe) text(name string) string {
+	content, err := p.readFile(name)
+	if err != nil {
+		return ""
+	}
+	return string(content)
+}
