@@ -132,7 +132,7 @@ def test_complaints_are_heard(tmp_path):
 def test_picture(start, tmp_path):
     """A training of four ranks, of which one is killed; with RANKPOOL_PICTURES it is long enough for the docs."""
     folder = os.environ.get("RANKPOOL_PICTURES")
-    epochs, samples = (10, 12_000) if folder else (4, 720)
+    epochs, samples = (8, 6_000) if folder else (4, 720)
     tree = make_tree(tmp_path / "train", samples)
     one = start(tree, ranks=4, memory="40%", args=["--epochs", epochs], options=["--log-every", "1s"])
     one.wait_for_batches(samples // 24 * epochs // 2)

@@ -14,6 +14,7 @@ import (
 // nothing.
 type epochCount struct {
 	tallies map[uint64]tally // by worker: running sums, the last one counts
+	before  map[uint64]tally // by worker: of that, what it was given before this rank began
 	metrics map[string]float64
 }
 
@@ -63,13 +64,14 @@ func (c *Count) add(d *Count) {
 func (s *stream) count(epoch int) *epochCount {
 	e := s.epochs[epoch]
 	if e == nil {
-		e = &epochCount{tallies: map[uint64]tally{}, metrics: map[string]float64{}}
+		e = &epochCount{tallies: map[uint64]tally{}, before: map[uint64]tally{}, metrics: map[string]float64{}}
 		s.epochs[epoch] = e
 	}
 	return e
 }
 
-func (s *stream) onTally(worker uint64, t tally) {
+// onTally takes a worker's running sums. A worker that was served nothing here tells what it counted with a rank that died.
+func (s *stream) onTally(worker uint64, t tally, served bool) {
 	if t == (tally{stream: t.stream, epoch: t.epoch}) {
 		return
 	}
@@ -77,7 +79,13 @@ func (s *stream) onTally(worker uint64, t tally) {
 		if s.closedEpochs[int(t.epoch)] {
 			return
 		}
-		s.count(int(t.epoch)).tallies[worker] = t
+		e := s.count(int(t.epoch))
+		if _, known := e.tallies[worker]; !known && !served {
+			before := t
+			before.fallback, before.fallbackBytes = 0, 0 // most of them were made since that rank died
+			e.before[worker] = before
+		}
+		e.tallies[worker] = t
 		s.noteMoved() // it may be what a cache that was away missed
 	})
 }
@@ -171,9 +179,7 @@ func (s *stream) finish() {
 		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
 			s.closeEpoch(e)
 		}
-		if s.planner.ledger != nil && len(s.planner.opened) > 0 && !s.planner.checkpointed {
-			s.saveState(s.snapshot(), func(string) {})
-		}
+		s.saveLast()
 		saving = s.saving
 	})
 	if saving != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
 )
 
 // conn is one client: a training process, one of its workers, or a launcher.
@@ -152,7 +154,7 @@ func (n *Node) description() any {
 	for _, d := range n.cfg.Data {
 		sets = append(sets, data{d.Name, d.Samples, d.Classes, d.IndexPath, d.Root})
 	}
-	return map[string]any{"data": sets, "session": n.cfg.Session}
+	return map[string]any{"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion}
 }
 
 // handle does one frame; an error ends the connection. leases is a buffer that is used again.
@@ -341,7 +343,10 @@ func (c *conn) release(g getFrame) {
 		}
 	}
 	if s := c.node.stream(g.tally.stream); s != nil {
-		s.onTally(c.worker, g.tally)
+		c.mu.Lock()
+		served := c.lastLease > 0
+		c.mu.Unlock()
+		s.onTally(c.worker, g.tally, served)
 	}
 }
 

@@ -170,10 +170,11 @@ func (s *stream) addStats(st *RankStats) {
 	}
 }
 
-// addEpoch adds what the trainers here counted in an epoch.
+// addEpoch adds what the trainers here counted in an epoch since this rank began.
 func (s *stream) addEpoch(st *RankStats, epoch int) {
 	longest := uint64(0)
-	for _, t := range s.epochs[epoch].tallies {
+	for worker, t := range s.epochs[epoch].tallies {
+		t = t.since(s.epochs[epoch].before[worker])
 		st.add(&RankStats{
 			HitsLocal: int64(t.hitsLocal), HitsRemote: int64(t.hitsRemote), StorageReads: int64(t.storage), FallbackReads: int64(t.fallback),
 			StorageBytes: int64(t.storageBytes), FallbackBytes: int64(t.fallbackBytes), Substituted: int64(t.substituted),
@@ -185,6 +186,20 @@ func (s *stream) addEpoch(st *RankStats, epoch int) {
 	if s.stager != nil {
 		st.TierHits += int64(s.stager.TierHits(epoch))
 	}
+}
+
+// since is what was counted after an earlier tally of the same worker and epoch. Sums of a worker never fall.
+func (t tally) since(before tally) tally {
+	t.hitsLocal -= before.hitsLocal
+	t.hitsRemote -= before.hitsRemote
+	t.storage -= before.storage
+	t.fallback -= before.fallback
+	t.substituted -= before.substituted
+	t.storageBytes -= before.storageBytes
+	t.fallbackBytes -= before.fallbackBytes
+	t.stallMicroseconds -= before.stallMicroseconds
+	t.elapsedMicroseconds -= before.elapsedMicroseconds
+	return t
 }
 
 // add adds what was given to trainers.

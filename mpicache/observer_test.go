@@ -78,3 +78,23 @@ func TestSilentRanksAreLeftOut(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestStatsBeginWithTheRank checks that a rank leaves out what a trainer counted with the rank before it, but for what it read itself when
+// there was none.
+func TestStatsBeginWithTheRank(t *testing.T) {
+	cl := newCluster(t, 1, 10, 1<<14)
+	defer cl.close()
+	n := cl.nodes[0]
+	const worker, epoch = 99, 7
+	n.streams[0].onTally(worker, tally{epoch: epoch, hitsLocal: 5, storage: 2, fallback: 3, stallMicroseconds: 1e6}, false)
+	if st := n.Stats(); st.HitsLocal != 0 || st.StorageReads != 0 || st.FallbackReads != 3 || st.StallSeconds != 0 {
+		t.Errorf("%+v", st)
+	}
+	n.streams[0].onTally(worker, tally{epoch: epoch, hitsLocal: 9, storage: 2, fallback: 3, stallMicroseconds: 3e6}, true)
+	if st := n.Stats(); st.HitsLocal != 4 || st.StorageReads != 0 || st.FallbackReads != 3 || st.StallSeconds != 2 {
+		t.Errorf("%+v", st)
+	}
+	if c := n.streams[0].sum(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
+		t.Errorf("the epoch's count is %+v", c)
+	}
+}

@@ -51,6 +51,7 @@ func TestParseHostlist(t *testing.T) {
 func TestParseHostlistRefuses(t *testing.T) {
 	for list, tooMany := range map[string]bool{
 		"n[3-1]":    false,
+		"n[2-1]":    false,
 		"n[]":       false,
 		"n[1-2":     false,
 		"n1]":       false,

@@ -53,6 +53,17 @@ trainings in it gives a page of the last one. A log that is still written gives 
 }
 
 func (o *reportOptions) report(paths []string, stdout io.Writer) error {
+	page, err := os.Stat(o.output)
+	for _, path := range paths {
+		if log, logErr := os.Stat(path); err == nil && logErr == nil && page.Mode().IsRegular() && os.SameFile(page, log) {
+			return usagef("-o %s is the log itself: the page needs a name of its own", o.output)
+		}
+	}
+	return o.write(paths, stdout)
+}
+
+// write reads the logs and writes the page.
+func (o *reportOptions) write(paths []string, stdout io.Writer) error {
 	run, err := readRunLogs(paths, o.quiet)
 	if err != nil {
 		return err

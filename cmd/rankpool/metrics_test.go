@@ -117,9 +117,14 @@ func TestStartMetrics(t *testing.T) {
 		t.Errorf("files are left: %v", left)
 	}
 	// What cannot work is an error, and leaves no server behind.
+	said.Reset()
 	if stop, err := start("127.0.0.1:0", dir+"/no/"); err == nil || !strings.HasPrefix(err.Error(), "--metrics-file: ") {
 		t.Errorf("a folder that is not there: %v", err)
 		stop()
+	}
+	_, url, _ = strings.Cut(strings.TrimSpace(said.String()), " at ")
+	if reply, err := http.Get(url); url == "" || err == nil {
+		t.Errorf("%s is served: %v", url, reply)
 	}
 	if _, err := start("203.0.113.1:1", ""); err == nil || !strings.HasPrefix(err.Error(), "--metrics: ") {
 		t.Errorf("an address of another machine: %v", err)

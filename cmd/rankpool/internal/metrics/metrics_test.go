@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -170,15 +171,18 @@ func TestTextfile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "rankpool.prom")
 	synctest.Test(t, func(t *testing.T) {
-		s := full()
+		var now atomic.Pointer[mpicache.RankStats]
+		now.Store(new(full()))
 		var errs []error
-		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(labels, "v1", func() mpicache.RankStats { return s }),
+		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(labels, "v1", func() mpicache.RankStats { return *now.Load() }),
 			func(err error) { errs = append(errs, err) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantReads(t, path, "1002")
-		s.HitsRemote = 1111
+		later := full()
+		later.HitsRemote = 1111
+		now.Store(&later)
 		time.Sleep(metrics.TextfileEvery + time.Second) // synctest's clock
 		synctest.Wait()
 		wantReads(t, path, "1111")

@@ -26,7 +26,7 @@ func balance(run *runlog.Run) *Figure {
 	case len(run.Nodes) == 1:
 		f.Caption = "One node: there is nothing to compare."
 	case len(run.Nodes) > nodeBars:
-		f.Caption += fmt.Sprintf(" Each bar is the mean of %d nodes or one more.", len(run.Nodes)/nodeBars)
+		f.Caption += fmt.Sprintf(" Each bar is of %d nodes or one more: their mean, of waiting the worst of them.", len(run.Nodes)/nodeBars)
 	}
 	for _, k := range sourceKeys {
 		if all := run.Totals(); all[k.quantity] > 0 || k.always {
@@ -44,13 +44,13 @@ func balance(run *runlog.Run) *Figure {
 	}
 	var samples, bytes, waits []stackPart
 	for _, k := range sourceKeys {
-		samples = append(samples, stackPart{k.key.Class, k.key.Name, func(s *runlog.Sums) float64 { return source(s, k.quantity) }})
+		samples = append(samples, stackPart{k.key.Class, k.key.Name, func(s *runlog.Sums) float64 { return source(s, k.quantity) }, false})
 	}
 	bytes = []stackPart{
-		{"storage", "storage", func(s *runlog.Sums) float64 { return cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes]) }},
-		{"remote", "peers", func(s *runlog.Sums) float64 { return s[runlog.PeerBytes] }},
+		{"storage", "storage", func(s *runlog.Sums) float64 { return cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes]) }, false},
+		{"remote", "peers", func(s *runlog.Sums) float64 { return s[runlog.PeerBytes] }, false},
 	}
-	waits = []stackPart{{"wait", "waiting", func(s *runlog.Sums) float64 { return min(1, or0(s.Share(runlog.StallSeconds, runlog.TrainSeconds))) }}}
+	waits = []stackPart{{"wait", "waiting", func(s *runlog.Sums) float64 { return min(1, or0(s.Share(runlog.StallSeconds, runlog.TrainSeconds))) }, true}}
 	counts := []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
 	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", counts, samples)
 	f.bars(run, groups, names, "bytes", "Bytes that each node read from storage and from peers", decimalSizes, bytes)
@@ -65,18 +65,29 @@ var decimalSizes = []unit{{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB"
 type stackPart struct {
 	class, name string
 	value       func(*runlog.Sums) float64
+	worst       bool // of a group the highest is drawn, not the mean
 }
 
-// bars adds a chart with a bar for each group of nodes: the means of its nodes' values.
+// ofGroup is the value of a group of nodes.
+func (p *stackPart) ofGroup(nodes []runlog.NodeRun) float64 {
+	sum, highest := 0.0, 0.0
+	for i := range nodes {
+		v := p.value(&nodes[i].Sums)
+		sum, highest = sum+v, max(highest, v)
+	}
+	if p.worst {
+		return highest
+	}
+	return sum / float64(len(nodes))
+}
+
+// bars adds a chart with a bar for each group of nodes.
 func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, title string, units []unit, parts []stackPart) {
 	values, top := make([][]float64, len(groups)), 0.0
 	for i, g := range groups {
 		sum := 0.0
-		for _, part := range parts {
-			v := 0.0
-			for n := g[0]; n < g[1]; n++ {
-				v += part.value(&run.Nodes[n].Sums) / float64(g[1]-g[0])
-			}
+		for k := range parts {
+			v := parts[k].ofGroup(run.Nodes[g[0]:g[1]])
 			values[i] = append(values[i], v)
 			sum += v
 		}

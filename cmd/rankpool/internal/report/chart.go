@@ -63,7 +63,7 @@ func (c *chart) svg() template.HTML {
 	if c.width == 0 {
 		c.width, c.height = chartWidth, chartHeight
 	}
-	p := &painter{chart: c}
+	p := &painter{c: c}
 	p.f(`<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %s-d">`, xy(c.width), xy(c.height), c.id, c.id)
 	p.f(`<title id="%s-t">%s</title><desc id="%s-d">%s</desc>`, c.id, escape(c.title), c.id, escape(c.desc))
 	p.grid()
@@ -85,17 +85,17 @@ func (c *chart) svg() template.HTML {
 // A painter writes the SVG of a chart.
 type painter struct {
 	strings.Builder
-	*chart
+	c *chart
 }
 
 func (p *painter) f(format string, args ...any) { fmt.Fprintf(&p.Builder, format, args...) }
 
 func (p *painter) px(x float64) float64 {
-	return marginLeft + (p.width-marginLeft-marginRight)*place(&p.chart.x, x)
+	return marginLeft + (p.c.width-marginLeft-marginRight)*place(&p.c.x, x)
 }
 
 func (p *painter) py(y float64) float64 {
-	return p.height - marginBelow - (p.height-marginTop-marginBelow)*place(&p.chart.y, y)
+	return p.c.height - marginBelow - (p.c.height-marginTop-marginBelow)*place(&p.c.y, y)
 }
 
 // place is where a value lies on an axis: 0 at its low end, 1 at its high end, and never outside.
@@ -109,25 +109,25 @@ func (p *painter) text(class, anchor string, x, y float64, s string) {
 
 func (p *painter) grid() {
 	p.f(`<g class="grid">`)
-	for _, t := range p.chart.y.ticks {
-		p.f(`<path d="M%s %sH%s"/>`, xy(marginLeft), xy(p.py(t.at)), xy(p.width-marginRight))
+	for _, t := range p.c.y.ticks {
+		p.f(`<path d="M%s %sH%s"/>`, xy(marginLeft), xy(p.py(t.at)), xy(p.c.width-marginRight))
 	}
 	p.f(`</g>`)
 }
 
 func (p *painter) axes() {
-	bottom := p.height - marginBelow
-	p.f(`<path class="axis" d="M%s %sH%s"/>`, xy(marginLeft), xy(bottom), xy(p.width-marginRight))
-	for _, t := range p.chart.x.ticks {
+	bottom := p.c.height - marginBelow
+	p.f(`<path class="axis" d="M%s %sH%s"/>`, xy(marginLeft), xy(bottom), xy(p.c.width-marginRight))
+	for _, t := range p.c.x.ticks {
 		p.f(`<path class="axis" d="M%s %sv4"/>`, xy(p.px(t.at)), xy(bottom))
 		p.text("tick", "middle", p.px(t.at), bottom+16, t.text)
 	}
-	for _, t := range p.chart.y.ticks {
+	for _, t := range p.c.y.ticks {
 		p.text("tick", "end", marginLeft-6, p.py(t.at)+4, t.text)
 	}
-	p.text("name", "middle", (marginLeft+p.width-marginRight)/2, p.height-5, p.chart.x.name)
+	p.text("name", "middle", (marginLeft+p.c.width-marginRight)/2, p.c.height-5, p.c.x.name)
 	middle := (marginTop + bottom) / 2
-	p.f(`<text class="name" text-anchor="middle" transform="translate(13 %s) rotate(-90)">%s</text>`, xy(middle), escape(p.chart.y.name))
+	p.f(`<text class="name" text-anchor="middle" transform="translate(13 %s) rotate(-90)">%s</text>`, xy(middle), escape(p.c.y.name))
 }
 
 // area draws a run of values as one shape with steps.
@@ -184,13 +184,13 @@ const charWidth = 6.2
 // flags draws the vertical lines, and the names that find room: epochs above the plot, what happened in it.
 func (p *painter) flags() {
 	var free [2]float64
-	for _, m := range p.marks {
+	for _, m := range p.c.marks {
 		x, row, y := p.px(m.at), 0, marginTop-6
 		if m.class != epochFlag {
 			row, y = 1, marginTop+11
 		}
-		p.f(`<path class="mark %s" d="M%s %sV%s"/>`, m.class, xy(x), xy(marginTop-4), xy(p.height-marginBelow))
-		if width := charWidth * float64(utf8.RuneCountInString(m.text)); x >= free[row] && x+width < p.width {
+		p.f(`<path class="mark %s" d="M%s %sV%s"/>`, m.class, xy(x), xy(marginTop-4), xy(p.c.height-marginBelow))
+		if width := charWidth * float64(utf8.RuneCountInString(m.text)); x >= free[row] && x+width < p.c.width {
 			p.text("flag "+m.class, "start", x+3, y, m.text)
 			free[row] = x + width + 8
 		}

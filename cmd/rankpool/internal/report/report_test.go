@@ -163,7 +163,8 @@ func TestMissing(t *testing.T) {
 		}},
 		"GPUs that tell nothing": {
 			`{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"seconds":10,"epoch":0,"machine":{"gpus":[{"uuid":"u","utilisation":null}]}}`,
-			map[string]string{"gpu": silentGPUs}, nil,
+			map[string]string{"gpu": silentGPUs},
+			nil,
 		},
 		"one epoch": {logOf(t, runlogtest.Training{Nodes: 1, Epochs: 1, EpochSeconds: 20, EverySeconds: 10, SlowNode: -1, ShrinkNode: -1, DeadNode: -1}), map[string]string{"gpu": noGPUs}, []string{
 			"One node trained", "One node: there is nothing to compare.", "The log has one epoch&#39;s scores",
@@ -194,6 +195,21 @@ func sectionOf(page, id string) string {
 	return section
 }
 
+// TestSources says that what is stacked is all of the draws, with a tier's hits taken off both kinds.
+func TestSources(t *testing.T) {
+	var s runlog.Sums
+	s[runlog.HitsLocal], s[runlog.HitsRemote], s[runlog.TierHits], s[runlog.StorageReads], s[runlog.Substituted] = 60, 20, 40, 15, 5
+	want := []float64{30, 10, 40, 5, 15, 0}
+	for i, k := range sourceKeys {
+		if got := source(&s, k.quantity); got != want[i] {
+			t.Errorf("%s: %v, want %v", k.key.Name, got, want[i])
+		}
+	}
+	if names := len(sourceSeries(&s)); names != 6 {
+		t.Errorf("%d sources with a tier and substitutes", names)
+	}
+}
+
 // TestNamesAreEscaped puts markup where a log has names.
 func TestNamesAreEscaped(t *testing.T) {
 	evil := `</style><script>alert(1)</script>\"'`
@@ -219,7 +235,7 @@ func TestManyNodes(t *testing.T) {
 	if bars := strings.Count(page, `<rect class="area wait"`); bars != nodeBars+1 {
 		t.Errorf("%d bars of waiting and its legend", bars)
 	}
-	for _, want := range []string{"The 24 of 300 nodes that waited longest", "Each bar is the mean of 2 nodes or one more."} {
+	for _, want := range []string{"The 24 of 300 nodes that waited longest", "Each bar is of 2 nodes or one more:", "node 2 (nid001002) to 3: waiting 2"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -284,9 +300,20 @@ func TestAxes(t *testing.T) {
 	for _, c := range []struct {
 		got, want string
 	}{
-		{in(rates, 2.5e9), "2.5 GB/s"}, {in(sizes, 64<<30), "64 GiB"}, {in(times, 0.00458), "4.58 ms"}, {in(share, 0.0001), "< 0.1 %"},
-		{in(share, 0.5), "50.0 %"}, {in(times, math.NaN()), "–"}, {number(1234.5), "1234"}, {number(0.1), "0.1"}, {number(99.99), "100"},
-		{span(0.0123), "12.3 ms"}, {span(90), "90 s"}, {span(823), "13 min 43 s"}, {span(3960), "1 h 6 min"}, {moment(3661), "1:01:01"},
+		{in(rates, 2.5e9), "2.5 GB/s"},
+		{in(sizes, 64<<30), "64 GiB"},
+		{in(times, 0.00458), "4.58 ms"},
+		{in(share, 0.0001), "< 0.1 %"},
+		{in(share, 0.5), "50.0 %"},
+		{in(times, math.NaN()), "–"},
+		{number(1234.5), "1234"},
+		{number(0.1), "0.1"},
+		{number(99.99), "100"},
+		{span(0.0123), "12.3 ms"},
+		{span(90), "90 s"},
+		{span(823), "13 min 43 s"},
+		{span(3960), "1 h 6 min"},
+		{moment(3661), "1:01:01"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

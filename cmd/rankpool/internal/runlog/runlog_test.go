@@ -196,6 +196,32 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+// TestJobsOfOneEpoch adds up three jobs in an epoch beyond 0; in epoch 0 another job is another training.
+func TestJobsOfOneEpoch(t *testing.T) {
+	job := func(epoch, draws int) string {
+		return fmt.Sprintf(`{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d}`+"\n"+`{"event":"summary","ranks":1}`+"\n", epoch, draws, draws)
+	}
+	run := read(t, job(4, 10)+job(4, 20)+job(4, 30))
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 60 || run.Epochs[0].HitsLocal != 60 || run.Jobs != 3 || run.Earlier != 0 {
+		t.Errorf("in epoch 4: %+v, jobs %d, earlier %d", run.Epochs, run.Jobs, run.Earlier)
+	}
+	run = read(t, job(0, 10)+job(0, 20)+job(0, 30))
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 30 || run.Jobs != 1 || run.Earlier != 2 {
+		t.Errorf("in epoch 0: %+v, jobs %d, earlier %d", run.Epochs, run.Jobs, run.Earlier)
+	}
+}
+
+func TestRatio(t *testing.T) {
+	if got := Ratio(3, 4); got != 0.75 {
+		t.Error(got)
+	}
+	for _, by := range []float64{0, 1e-300} {
+		if got := Ratio(1e10, by); !math.IsNaN(got) {
+			t.Errorf("by %v: %v", by, got)
+		}
+	}
+}
+
 // TestEpochTwice is a cache that was started again: trainers tell the epoch again, with draws that were missing.
 func TestEpochTwice(t *testing.T) {
 	run := read(t, `{"event":"epoch","data":"d","epoch":0,"draws":10,"hits_local":10}
