@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +32,7 @@ func newJoinCommand() *cobra.Command {
 RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as Slurm numbers the tasks, RANKPOOL_SESSION and
 RANKPOOL_SOCKET, PYTHONPATH, and for torchrun, where a node has one task, PET_NNODES, PET_NODE_RANK and the rendezvous.`,
 		Example: `  srun --overlap --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
-  srun --overlap rankpool join -- python train.py
+  srun --overlap --kill-on-bad-exit=1 rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		RunE: func(_ *cobra.Command, args []string) error { return join(session, args) },
 	}
@@ -43,8 +46,8 @@ func join(session string, argv []string) (err error) {
 	if len(argv) == 0 {
 		return usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
 	}
-	job := slurm.Detect(os.Getenv)
-	if session == "" {
+	job, byHand := slurm.Detect(os.Getenv), session == ""
+	if byHand {
 		if session, err = ownJobSession(job, "join"); err != nil {
 			return err
 		}
@@ -53,20 +56,45 @@ func join(session string, argv []string) (err error) {
 	if err != nil {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
+	told := make(chan os.Signal, 1)
+	notify(told, unix.SIGUSR1, unix.SIGUSR2)
 	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs()))
-	folder, ready := awaitRank(session, job, allocatedNodes(os.Getenv), doorPatience)
-	if !ready {
+	patience := doorPatience
+	if byHand && job.ProcID == 0 && noOtherStep(job) {
+		patience = 0
+	}
+	folder, ready := awaitRank(session, job, allocatedNodes(os.Getenv), patience)
+	switch {
+	case !ready && byHand:
+		return fmt.Errorf("no rank serves on node %d: start the cache before, with \"srun --overlap … rankpool serve … &\"", job.NodeID)
+	case !ready:
 		fmt.Fprintf(os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage until it is\n", job.NodeID, doorPatience)
 	}
 	if err := os.MkdirAll(session, 0o700); err != nil {
 		return err
 	}
 	holdSession(session)
+	noteStep(session, job)
 	client, err := extractClient(session, os.Getenv)
 	if err != nil {
 		return err
 	}
+	select {
+	case s := <-told:
+		return signalError{s.(syscall.Signal)} // training's time is over before it began
+	default:
+	}
+	if isAgent(argv) {
+		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
+	}
 	return unix.Exec(path, argv, joinEnv(os.Environ(), job, session, folder, client))
+}
+
+// noOtherStep reports whether this job runs no step but this one, so that no cache can come.
+func noOtherStep(job slurm.Job) bool {
+	ctx, end := context.WithTimeout(context.Background(), doorPatience)
+	defer end()
+	return job.InStep() && !otherSteps(ctx, job)
 }
 
 // ownJobSession returns the session folder of the job that this process is in.

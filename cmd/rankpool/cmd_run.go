@@ -25,7 +25,10 @@ node, it starts that node's rank and trainers.
 
 The training command finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and
 the Python package rankpool on PYTHONPATH (RANKPOOL_PYTHON=no keeps PYTHONPATH as it is). SIGINT, SIGTERM,
-SIGHUP, SIGUSR1 and SIGUSR2 go to the training command. Its exit code is run's own.`
+SIGHUP, SIGUSR1 and SIGUSR2 go to the training command. Its exit code is run's own.
+
+With --requeue a job that is at its end, as the signal of "sbatch --signal" or a preemption says, is started again
+by Slurm when the training command has ended; see docs/requeue.md.`
 
 // runOptions are the flags of run.
 type runOptions struct {
@@ -36,9 +39,11 @@ type runOptions struct {
 	progressSeconds float64
 	restarts        int
 	mpirun          string
-	serveCommand    string   // the program that is called with "serve …"
-	self            string   // this program
-	command         []string // the training command
+	requeue         string         // the name of the signal; "": the job is not requeued
+	requeueOn       syscall.Signal // the same
+	serveCommand    string         // the program that is called with "serve …"
+	self            string         // this program
+	command         []string       // the training command
 }
 
 func newRunCommand() *cobra.Command {
@@ -64,6 +69,8 @@ func newRunCommand() *cobra.Command {
 	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
 	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
 	flags.StringVar(&o.mpirun, "mpirun", "", "the mpirun to start several ranks with (default: the one in $PATH that fits this build)")
+	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
+	flags.Lookup("requeue").NoOptDefVal = requeueSignal
 	flags.StringVar(&o.serveCommand, "serve-command", "", "the program to call as \"serve\" (for tests)")
 	_ = flags.MarkHidden("serve-command") // it is there: the line above
 	return cmd
@@ -99,6 +106,9 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 		o.ranks = max(1, o.ranks)
 	}
 	o.cache.trainers.perRank = o.trainersPerRank
+	if err := o.checkRequeue(); err != nil {
+		return err
+	}
 	return o.cache.check()
 }
 
@@ -147,6 +157,13 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	if err != nil {
 		return err
 	}
+	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
+	notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	again := &requeue{signal: o.requeueOn, job: job, here: f != formTask || at.task == 0, signals: signals}
+	defer func() { err = again.conclude(err) }() // when all is closed
+	if again.here {
+		o.sayRestart(job)
+	}
 	s, err := openSession(base, sessionName(f, os.Getuid(), job, os.Getpid()), o.ranks)
 	if err != nil {
 		return err
@@ -156,17 +173,19 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 			err = fmt.Errorf("the session folder cannot be removed: %w", gone)
 		}
 	}()
-	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
-	notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	if err := o.indexData(parent); err != nil {
 		return err
 	}
-	return o.launch(f, job, at, s, signals)
+	return o.launch(f, job, at, s, again)
 }
 
 // indexData makes sure that every data set has its manifest, so that the ranks load it and need not walk.
 func (o *runOptions) indexData(parent context.Context) error {
-	ctx, stop := interruptible(parent)
+	var more []os.Signal
+	if o.requeueOn != 0 {
+		more = append(more, o.requeueOn)
+	}
+	ctx, stop := interruptible(parent, more...)
 	defer stop()
 	sets, err := resolveData(o.cache.data)
 	if err != nil {
@@ -194,7 +213,7 @@ func (o *runOptions) logVerbose(msg string) {
 }
 
 // launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
-func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, signals chan os.Signal) error {
+func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *requeue) error {
 	if o.cache.log == "" {
 		o.cache.log = filepath.Join(s.dir, "run.jsonl")
 	}
@@ -212,7 +231,8 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, signals
 	l := &launcher{
 		layout: plan, maxRestarts: o.restarts, verbose: o.cache.verbose,
 		progress: newTrainProgress(os.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
-		exits:    make(chan *process, len(plan.trainers)+2), signals: signals,
+		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
+		unheard: make(chan syscall.Signal, cap(again.signals)),
 	}
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], doorName)
@@ -222,10 +242,10 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, signals
 		return err
 	}
 	if plan.reports {
-		rows, err := readEpochs(o.cache.log, logBegin)
+		log, err := readLog(o.cache.log, logBegin)
 		if err != nil {
 			l.say("the run log cannot be read, so there is no table: %v", err)
-		} else if err := printEpochs(os.Stdout, rows, l.restarts); err != nil {
+		} else if err := log.print(os.Stdout, l.restarts); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
@@ -42,7 +41,7 @@ and serves the node's training processes at its door, a socket in the session fo
 "rankpool run" starts the ranks itself. By hand, as a step of its own beside training:
 
   srun --overlap --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
-  srun --overlap rankpool join -- python train.py
+  srun --overlap --kill-on-bad-exit=1 rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -215,7 +214,10 @@ func (r *rankProcess) openFolder() error {
 		return fmt.Errorf("another rank serves in %s: give every run a --session of its own", r.dir)
 	}
 	r.lock = lock
-	return err
+	if err != nil {
+		return err
+	}
+	return r.beginLife(slurm.Detect(os.Getenv))
 }
 
 func (r *rankProcess) openLog(cfg *mpicache.Config) error {
@@ -278,29 +280,6 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 		Name: set.name, Samples: m.Len(), Classes: classes, Root: m.Root(), IndexPath: index,
 		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
 	}, nil
-}
-
-// serveUntilTold serves until the door is told to end, or a signal comes.
-func (r *rankProcess) serveUntilTold() error {
-	signal.Ignore(unix.SIGUSR1, unix.SIGUSR2) // sbatch --signal sends them to all steps, for the training
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	node := r.node
-	r.node = nil
-	select {
-	case <-node.Stopped():
-		r.told = true
-		if r.together != nil {
-			r.together.await(signals, othersPatience)
-		}
-	case err := <-r.blocks:
-		return errors.Join(err, node.Abandon())
-	case <-signals:
-		if node.Training() {
-			return node.Abandon()
-		}
-	}
-	return node.Close()
 }
 
 // close gives everything back. The folder stays after a signal: it has what the rank needs to go on when it is

@@ -59,12 +59,20 @@ func (t *endTogether) hear(from int) {
 	})
 }
 
-// await tells that this rank was told to end, and returns when all were, at a signal, or after patience.
+// await tells that this rank was told to end, and returns when all were, at a signal that ends a run, or after patience.
 func (t *endTogether) await(signals <-chan os.Signal, patience time.Duration) {
 	t.Post(0, []byte{messageTold})
-	select {
-	case <-t.all:
-	case <-signals:
-	case <-time.After(patience):
+	late := time.After(patience)
+	for {
+		select {
+		case <-t.all:
+			return
+		case s := <-signals:
+			if endsRun(s) {
+				return
+			}
+		case <-late:
+			return
+		}
 	}
 }

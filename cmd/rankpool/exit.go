@@ -53,12 +53,12 @@ type signalError struct{ signal syscall.Signal }
 
 func (e signalError) Error() string { return "ended by signal: " + e.signal.String() }
 
-// interruptible returns a context that SIGINT, SIGTERM and SIGHUP end, with a signalError as its cause.
+// interruptible returns a context that SIGINT, SIGTERM, SIGHUP and more end, with a signalError as its cause.
 // stop gives the signals back.
-func interruptible(parent context.Context) (ctx context.Context, stop func()) {
+func interruptible(parent context.Context, more ...os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 	go func() {
 		select {
 		case s := <-signals:

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -124,7 +126,7 @@ func TestBound(t *testing.T) {
 
 // event is a rank's "node" event with GPUs of so many seconds.
 func event(rank int, sums ...idleSums) mpicache.RankStats {
-	e := mpicache.RankStats{Rank: rank}
+	e := mpicache.RankStats{Rank: rank, Seconds: sums[0].sampled}
 	for g, s := range sums {
 		busy := 0.5
 		e.Machine.GPUs = append(e.Machine.GPUs, mpicache.GPU{
@@ -135,7 +137,7 @@ func event(rank int, sums ...idleSums) mpicache.RankStats {
 	return e
 }
 
-func TestGPULine(t *testing.T) {
+func TestGPUSentence(t *testing.T) {
 	unknown := mpicache.RankStats{Machine: mpicache.Machine{GPUs: []mpicache.GPU{{UUID: "MIG-1"}}}}
 	tests := []struct {
 		name   string
@@ -164,11 +166,21 @@ func TestGPULine(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := gpuLine(tt.events); got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
+			var text bytes.Buffer
+			for i, e := range tt.events {
+				line, err := json.Marshal(struct {
+					Event string    `json:"event"`
+					Time  time.Time `json:"time"`
+					mpicache.RankStats
+				}{"node", time.Date(2026, 11, 20, 12, 0, i, 0, time.UTC), e})
+				if err != nil {
+					t.Fatal(err)
+				}
+				text.Write(append(line, '\n'))
 			}
-			if strings.Contains(gpuLine(tt.events), "NaN") {
-				t.Error("a number that is none")
+			log, err := parseLog(&text)
+			if got := gpuSentence(log.run); err != nil || got != tt.want {
+				t.Errorf("%q, %v, want %q", got, err, tt.want)
 			}
 		})
 	}

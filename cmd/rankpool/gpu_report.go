@@ -3,44 +3,29 @@ package main
 import (
 	"fmt"
 
-	"rankpool/mpicache"
+	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// gpuLine returns the sentence about the GPUs of a run, from the "node" events of its log in their order, with means
-// over the GPUs; "" when none was sampled.
-// Sums of a rank that was started again begin at 0: what it had before counts.
-func gpuLine(events []mpicache.RankStats) string {
-	type key struct {
-		rank int
-		uuid string
-	}
-	newest := map[key]idleSums{}
-	var all idleSums
-	sampled, told := map[key]bool{}, false
-	for _, e := range events {
-		for _, g := range e.Machine.GPUs {
-			k := key{e.Rank, g.UUID}
-			before, now := newest[k], idleSums{g.SampledSeconds, g.IdleSeconds, g.WaitedSeconds}
-			newest[k] = now
-			if now.sampled < before.sampled {
-				before = idleSums{}
-			}
-			all.sampled += now.sampled - before.sampled
-			all.idle += now.idle - before.idle
-			all.waited += now.waited - before.waited
-			told = told || g.Utilisation != nil
-			if now.sampled > 0 {
-				sampled[k] = true
+// gpuSentence says what the GPUs of a run did, with means over them; "" when there is nothing to tell.
+func gpuSentence(run *runlog.Run) string {
+	sampled, idle, waited, gpus := run.GPUSeconds()
+	if gpus == 0 {
+		for i := range run.Nodes {
+			for k := range run.Nodes[i].GPUs {
+				if run.Nodes[i].GPUs[k].Utilisation.Seen() {
+					return "" // training has not begun
+				}
+				gpus++
 			}
 		}
-	}
-	if len(newest) > 0 && len(sampled) == 0 && !told {
+		if gpus == 0 {
+			return ""
+		}
 		return "GPUs: their utilisation is not available (MIG, or no permission)"
 	}
-	n := float64(len(sampled))
-	_, sentence := bound(all.sampled/n, all.idle/n, all.waited/n)
-	if len(sampled) > 1 {
-		sentence = fmt.Sprintf("%d %s", len(sampled), sentence)
+	_, sentence := bound(sampled, idle, waited)
+	if gpus > 1 {
+		sentence = fmt.Sprintf("%d %s", gpus, sentence)
 	}
 	return sentence
 }

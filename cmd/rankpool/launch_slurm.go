@@ -16,7 +16,7 @@ import (
 //
 // --mem=0 lets a step share the job's memory: without it a step of the user's that runs beside holds it all.
 func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout {
-	l := layout{restart: true, reports: true}
+	l := layout{restart: true, reports: true, step: dir}
 	get := lookup(env)
 	everyNode := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--input=none", "--cpu-bind=none",

@@ -40,6 +40,8 @@ type launcher struct {
 
 	exits   chan *process
 	signals chan os.Signal
+	again   *requeue            // hears of the signals that come before training has ended
+	unheard chan syscall.Signal // those that Slurm did not pass on
 
 	running    *process // the cache; nil while it is down
 	restarts   int
@@ -70,6 +72,7 @@ func (l *launcher) run() (code int, err error) {
 		return exitError, err
 	}
 	l.watch()
+	l.again.noteMarks(l.folders)
 	return l.failure, nil
 }
 
@@ -83,7 +86,11 @@ func (l *launcher) startCache() (err error) {
 			return err
 		}
 	}
-	l.running, err = start("the cache", l.cache, l.exits)
+	var more []syscall.Signal
+	if l.mpirun {
+		more = append(more, syscall.SIGTERM) // it would kill the ranks a moment after it: they get their own
+	}
+	l.running, err = startSheltered("the cache", l.cache, l.exits, more...)
 	if err == nil && l.verbose {
 		l.say("started the cache: %s", strings.Join(l.cache.args, " "))
 	}
@@ -99,9 +106,14 @@ func (l *launcher) awaitDoors() error {
 		select {
 		case <-l.exits:
 			l.running.over = true
-			return l.notReady(l.running.how())
+			if !l.running.shot() {
+				return l.notReady(l.running.how())
+			}
+			if err := l.startCache(); err != nil {
+				return err
+			}
 		case s := <-l.signals:
-			if s := s.(syscall.Signal); endsRun(s) {
+			if s := s.(syscall.Signal); endsRun(s) || l.again.wants(s) {
 				return signalError{s}
 			}
 		case <-patience:
@@ -117,7 +129,7 @@ func (l *launcher) awaitDoors() error {
 // notReady returns the error of a cache that ended before it was ready.
 func (l *launcher) notReady(how string) error {
 	if l.quiet {
-		return &statusError{code: exitError}
+		return firstSpeaks()
 	}
 	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
 	if l.hint != "" {
@@ -131,7 +143,7 @@ func isReady(folder string) bool {
 	return err == nil
 }
 
-func endsRun(s syscall.Signal) bool {
+func endsRun(s os.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP
 }
 
@@ -162,8 +174,10 @@ func (l *launcher) watch() {
 		case <-l.startAgain:
 			l.restartCache()
 		case s := <-l.signals:
-			l.asked = l.asked || endsRun(s.(syscall.Signal))
-			l.signalTrainers(s.(syscall.Signal))
+			l.again.note(s)
+			l.pass(s.(syscall.Signal))
+		case s := <-l.unheard:
+			l.signalTrainers(s)
 		case <-l.killNow:
 			l.signalTrainers(syscall.SIGKILL)
 		case s := <-moving:
@@ -242,6 +256,25 @@ func (l *launcher) trainerEnded(p *process) {
 	l.killNow = time.After(endPatience)
 }
 
+// pass passes a signal to run on to the trainers.
+func (l *launcher) pass(s syscall.Signal) {
+	l.asked = l.asked || endsRun(s)
+	switch {
+	case endsRun(s) && l.step != "":
+		go func() { // Slurm may take its time
+			if !signalStep(l.step, l.again.job, s) {
+				l.unheard <- s
+			}
+		}()
+	case !endsRun(s) && l.agents:
+		for _, p := range l.children {
+			signalDescendants(p.pid, s)
+		}
+	default:
+		l.signalTrainers(s)
+	}
+}
+
 func (l *launcher) signalTrainers(s syscall.Signal) {
 	for _, p := range l.children {
 		if !p.over {
@@ -264,17 +297,23 @@ func (l *launcher) endCache() {
 	if l.running == nil || l.running.over {
 		return
 	}
+	end := syscall.SIGTERM
+	if l.mpirun {
+		end = syscall.SIGINT // which it is not sheltered from
+	}
 	if l.end == nil && askToEnd(l.folders) == 0 {
-		l.running.signal(syscall.SIGTERM)
+		l.running.signal(end)
 	}
 	patience := endPatience
 	if l.patient && l.failure == 0 && !l.asked {
 		patience += othersPatience
+	} else if l.patient {
+		l.running.signal(syscall.SIGTERM) // the others' training may go on for ever
 	}
 	if l.awaitEnd(l.running, patience) {
 		return
 	}
-	l.running.signal(syscall.SIGTERM)
+	l.running.signal(end)
 	if !l.awaitEnd(l.running, termPatience) {
 		l.running.signal(syscall.SIGKILL)
 		l.awaitEnd(l.running, endPatience)
@@ -301,8 +340,10 @@ func (l *launcher) awaitEnd(p *process, patience time.Duration) bool {
 		select {
 		case other := <-l.exits:
 			other.over = true
-		case <-l.signals:
-			return false
+		case s := <-l.signals:
+			if endsRun(s) {
+				return false
+			}
 		case <-late:
 			return false
 		}

@@ -43,6 +43,9 @@ type layout struct {
 	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
 	endRanks []string // the same, but keeps the session; nil with end
 	reports  bool     // this launcher shows the progress and the table
+	mpirun   bool     // cache is an mpirun's
+	step     string   // the session folder, where training is a step of its own, whose number join notes there; else ""
+	agents   bool     // the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
 	patient  bool     // the cache ends when all launchers have ended their training
 	quiet    bool     // the launcher of task 0 says what is the same for all
 	hint     string   // why a cache that does not become ready may have been launched wrongly; "" where nothing tells
@@ -54,7 +57,8 @@ func (o *runOptions) serveArgs(sessionDir string) []string {
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.
-func (o *runOptions) layout(f form, job slurm.Job, at place, s *session, env []string) (layout, error) {
+func (o *runOptions) layout(f form, job slurm.Job, at place, s *session, env []string) (l layout, err error) {
+	defer func() { l.agents = f != formSlurm && isAgent(o.command) }()
 	if f == formSlurm {
 		return o.slurmLayout(job, s.dir, env), nil
 	}
@@ -81,6 +85,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 			return layout{}, err
 		}
 		l.cache = command{mpirunArgs(flavour, mpirun, dir, o.ranks, serve), mpirunEnv(env, os.Getuid()), nil, os.Stderr}
+		l.mpirun = true
 	}
 	port, err := freePort()
 	if err != nil {

@@ -33,6 +33,17 @@ type process struct {
 //
 // Source: Linux, prctl(2), PR_SET_PDEATHSIG: the "parent" is the thread that forked.
 func start(name string, c command, exits chan<- *process) (*process, error) {
+	return startMasked(unix.SIG_UNBLOCK, name, c, exits)
+}
+
+// startSheltered is start for a process that begins with SIGUSR1 and SIGUSR2 blocked, and what it starts too: neither may end it
+// before it looks after them.
+func startSheltered(name string, c command, exits chan<- *process, more ...syscall.Signal) (*process, error) {
+	return startMasked(unix.SIG_BLOCK, name, c, exits, more...)
+}
+
+// startMasked has the process begin with SIGUSR1, SIGUSR2 and more signals blocked, or not.
+func startMasked(how int, name string, c command, exits chan<- *process, more ...syscall.Signal) (*process, error) {
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Env = c.env
 	if c.stdin != nil {
@@ -43,7 +54,7 @@ func start(name string, c command, exits chan<- *process) (*process, error) {
 	}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := cmd.Start(); err != nil {
+	if err := withMask(how, append(more, unix.SIGUSR1, unix.SIGUSR2), cmd.Start); err != nil {
 		return nil, fmt.Errorf("%s cannot be started: %w", name, err)
 	}
 	p := &process{name: name, pid: cmd.Process.Pid, begin: time.Now(), cmd: cmd}
@@ -52,6 +63,19 @@ func start(name string, c command, exits chan<- *process) (*process, error) {
 		exits <- p
 	}()
 	return p, nil
+}
+
+// withMask calls f with signals blocked or unblocked on this thread: a process that f starts inherits that.
+func withMask(how int, signals []syscall.Signal, f func() error) error {
+	var set, old unix.Sigset_t
+	for _, s := range signals {
+		set.Val[0] |= 1 << (s - 1)
+	}
+	if err := unix.PthreadSigmask(how, &set, &old); err != nil {
+		return err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) }() // it was this thread's
+	return f()
 }
 
 // signal sends s to the process and its group.
@@ -64,6 +88,12 @@ func (p *process) code() int {
 		return exitSignal + int(status.Signal())
 	}
 	return status.ExitStatus()
+}
+
+// shot reports whether SIGUSR1 or SIGUSR2 ended a process, or a rank that it started: what sbatch --signal sends meets a program
+// that is just being loaded unprepared.
+func (p *process) shot() bool {
+	return p.code() == exitSignal+int(unix.SIGUSR1) || p.code() == exitSignal+int(unix.SIGUSR2)
 }
 
 // how says in words how a process ended.

@@ -27,7 +27,7 @@ func joinCache(byHand bool) (transport mpicache.Transport, err error) {
 		transport, err = openTransport()
 	}
 	if err != nil && at.task > 0 {
-		err = &statusError{code: exitError} // the first task says it
+		err = firstSpeaks()
 	}
 	return transport, err
 }

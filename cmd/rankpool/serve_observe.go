@@ -96,5 +96,5 @@ func (r *rankProcess) giveBack() int64 {
 		r.lookAgain = now.Add(min(time.Second, time.Duration(float64(memory.FreeBytes-reserve)/fillRate*float64(time.Second))))
 		return 0
 	}
-	return missing + reserve/2 // so that it need not come again at once
+	return max(1, (missing+reserve/2)/int64(r.ranksHere)) // a half more, so that it need not come again at once
 }

@@ -16,36 +16,57 @@ import (
 // An epochRow is one "epoch" event of the run log.
 type epochRow = runlog.Epoch
 
-// readEpochs reads the epochs that a run log says since byte offset of the file (0 when the file has become
-// shorter). An epoch that is there twice, because the cache was restarted in it, counts with its last event.
-func readEpochs(path string, offset int64) ([]epochRow, error) {
+// ranLog is what a run log says: the epochs, each as its last event has it, also where the cache was restarted in it, and the rest.
+type ranLog struct {
+	epochs []epochRow
+	run    *runlog.Run
+}
+
+// readLog reads what a run log says since byte offset of the file (0 when the file has become shorter).
+func readLog(path string, offset int64) (ranLog, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return ranLog{}, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() >= offset {
 		if _, err := f.Seek(offset, io.SeekStart); err != nil {
-			return nil, err
+			return ranLog{}, err
 		}
 	}
-	return parseEpochs(f)
+	return parseLog(f)
 }
 
-func parseEpochs(log io.Reader) ([]epochRow, error) {
-	var rows []epochRow
-	_, err := runlog.Read(log, func(e runlog.Event) {
+func parseLog(text io.Reader) (ranLog, error) {
+	var log ranLog
+	var events runlog.Builder
+	_, err := runlog.Read(text, func(e runlog.Event) {
+		events.Add(e)
 		if e.Name != "epoch" {
 			return
 		}
 		same := func(r epochRow) bool { return r.Data == e.Epoch.Data && r.Epoch == e.Epoch.Epoch }
-		if at := slices.IndexFunc(rows, same); at >= 0 {
-			rows[at] = *e.Epoch
+		if at := slices.IndexFunc(log.epochs, same); at >= 0 {
+			log.epochs[at] = *e.Epoch
 		} else {
-			rows = append(rows, *e.Epoch)
+			log.epochs = append(log.epochs, *e.Epoch)
 		}
 	})
-	return rows, err
+	log.run = events.Run()
+	return log, err
+}
+
+// print prints the table of the epochs and, where there were GPUs, what they did.
+func (l ranLog) print(w io.Writer, restarts int) error {
+	if err := printEpochs(w, l.epochs, restarts); err != nil {
+		return err
+	}
+	sentence := gpuSentence(l.run)
+	if sentence == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, sentence)
+	return err
 }
 
 // printEpochs prints a table of the epochs and a line of totals.

@@ -18,7 +18,8 @@ not JSON
 {"event":"epoch","data":"train","epoch":2,"dra`
 
 func TestEpochTable(t *testing.T) {
-	rows, err := parseEpochs(strings.NewReader(runLog))
+	log, err := parseLog(strings.NewReader(runLog))
+	rows := log.epochs
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%d epochs, %v", len(rows), err)
 	}
@@ -65,8 +66,8 @@ func TestReadEpochsFromOffset(t *testing.T) {
 		t.Fatal(err)
 	}
 	for offset, want := range map[int64]int{0: 2, int64(strings.Index(runLog, "not JSON")): 1, 1 << 20: 2} {
-		if rows, err := readEpochs(path, offset); err != nil || len(rows) != want {
-			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(rows), err, want)
+		if log, err := readLog(path, offset); err != nil || len(log.epochs) != want {
+			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(log.epochs), err, want)
 		}
 	}
 }

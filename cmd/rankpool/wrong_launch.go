@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,12 +41,19 @@ func (o *runOptions) checkLaunch(job slurm.Job, f form, at place) error {
 		err = wrongCommand(o.command, job.LocalTasks)
 	}
 	if err != nil && at.task > 0 {
-		return &statusError{code: exitError}
+		return firstSpeaks()
 	}
 	if f == formTask {
 		warnTask(at.task, withoutGPUs(os.Getenv, deniedGPUs()), boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
 	}
 	return err
+}
+
+// firstSpeaks returns the error of a task that leaves it to the first one to say what is wrong with all. It gives that one time:
+// mpirun ends all tasks, and drops what they have said, when one fails.
+func firstSpeaks() error {
+	time.Sleep(2 * time.Second)
+	return &statusError{code: exitError}
 }
 
 // onlineCPUs returns the number of the machine's CPUs, also of those that this process may not use.

@@ -123,18 +123,8 @@ func facts(run *runlog.Run) []fact {
 
 // verdict says what bound the run.
 func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (string, string) {
-	var sampled, idle, waited, gpus float64
-	for i := range run.Nodes {
-		for k := range run.Nodes[i].GPUs {
-			g := &run.Nodes[i].GPUs[k]
-			if g.Sampled == 0 {
-				continue
-			}
-			sampled, idle, waited, gpus = sampled+g.Sampled, idle+g.Idle, waited+g.Waited, gpus+1
-		}
-	}
-	if bound != nil && sampled > 0 {
-		if verdict, sentence := bound(sampled/gpus, idle/gpus, waited/gpus); verdict != "" {
+	if sampled, idle, waited, gpus := run.GPUSeconds(); bound != nil && gpus > 0 {
+		if verdict, sentence := bound(sampled, idle, waited); verdict != "" {
 			return upper(verdict), strings.TrimSuffix(sentence, ": "+verdict) + "."
 		}
 	}

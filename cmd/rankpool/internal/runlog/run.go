@@ -91,6 +91,20 @@ func (r *Run) Totals() Sums {
 	return t
 }
 
+// GPUSeconds are the seconds in which GPUs were sampled, of those idle, and of those in which training waited for samples: means over the
+// GPUs that were sampled, of which there are so many.
+func (r *Run) GPUSeconds() (sampled, idle, waited float64, gpus int) {
+	for i := range r.Nodes {
+		for k := range r.Nodes[i].GPUs {
+			if g := &r.Nodes[i].GPUs[k]; g.Sampled > 0 {
+				sampled, idle, waited, gpus = sampled+g.Sampled, idle+g.Idle, waited+g.Waited, gpus+1
+			}
+		}
+	}
+	n := float64(max(1, gpus))
+	return sampled / n, idle / n, waited / n, gpus
+}
+
 // Restarts are the marks of restarts. When a rank dies, all may be started again.
 func (r *Run) Restarts() []Mark {
 	var all []Mark

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+	"rankpool/slurm"
+)
+
+// requeueSignal is the signal that sbatch scripts commonly ask for.
+const requeueSignal = "USR1"
+
+// endedBySlurmWithin bounds how long run waits to be ended after Slurm has taken the job back; it does that within a second or two.
+const endedBySlurmWithin = time.Minute
+
+// A requeue is run's part in starting a job of Slurm again: a signal says that the job's time is over, training ends, and Slurm starts
+// the job anew. The zero value never does.
+type requeue struct {
+	signal  syscall.Signal // says that the job's time is over; 0: run does not requeue
+	job     slurm.Job
+	here    bool           // of several launchers of the job, this one asks Slurm
+	told    bool           // the signal came before training had ended
+	ending  bool           // SIGTERM did
+	signals chan os.Signal // what is sent to run
+}
+
+// parseSignal returns the signal of a name as in "USR1" or "SIGUSR1", or of a number.
+func parseSignal(text string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(text); err == nil && n > 0 && unix.SignalName(syscall.Signal(n)) != "" {
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(text)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if s := unix.SignalNum(name); s != 0 {
+		return s, nil
+	}
+	return 0, usagef("--requeue: %q is no signal; write USR1 or USR2, as in #SBATCH --signal=B:USR1@120", text)
+}
+
+// checkRequeue reads the flag.
+func (o *runOptions) checkRequeue() (err error) {
+	if o.requeue == "" {
+		return nil
+	}
+	o.requeueOn, err = parseSignal(o.requeue)
+	if err == nil && o.requeueOn != unix.SIGUSR1 && o.requeueOn != unix.SIGUSR2 {
+		return usagef("--requeue: it must be USR1 or USR2: %s ends a run", unix.SignalName(o.requeueOn))
+	}
+	return err
+}
+
+// wants reports whether s says that the job's time is over.
+func (q *requeue) wants(s os.Signal) bool { return q.signal != 0 && s == q.signal }
+
+// note takes a signal that came before training had ended.
+func (q *requeue) note(s os.Signal) {
+	q.told = q.told || q.wants(s)
+	q.ending = q.ending || s == unix.SIGTERM
+}
+
+// noteMarks takes the signals that Slurm sent to the steps and not to run, as ranks of this machine noted them.
+func (q *requeue) noteMarks(folders []string) {
+	for _, folder := range folders {
+		if _, err := os.Stat(signalMark(folder, q.signal)); err == nil {
+			q.note(q.signal)
+		}
+	}
+}
+
+// conclude has Slurm start the job again if its time was over before training ended, and waits to be ended. err is how run ends, and
+// conclude returns it.
+func (q *requeue) conclude(err error) error {
+	if q.signal == 0 || !q.here {
+		return err
+	}
+	var ended signalError
+	if errors.As(err, &ended) {
+		q.note(ended.signal) // nothing was trained yet
+	}
+	if !q.job.InJob() {
+		if q.told {
+			fmt.Fprintf(os.Stderr, "rankpool: this is no job of Slurm, so it cannot be requeued; start the same command again\n")
+		}
+		return err
+	}
+	state, known := askJob(q.job)
+	if !known && !q.told || known && !state.requeues(q.told, q.ending, q.job.RestartCount) {
+		return err
+	}
+	drain(q.signals)
+	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
+		fmt.Fprintf(os.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "rankpool: job %s is requeued, and will go on where training left off\n", jobName(q.job))
+	select {
+	case <-q.signals:
+	case <-time.After(endedBySlurmWithin):
+	}
+	return err
+}
+
+// jobState is what Slurm says about a job.
+type jobState struct {
+	state, reason string // JobState and Reason, as in RUNNING and TimeLimit
+	preempted     bool   // the job is being preempted: its grace time runs
+	restarts      int
+}
+
+// requeues reports whether run must ask for the job to be started again, when it was told before the end of training that the job's
+// time is over, or it was ending. In a job that was cancelled or is being requeued already it must not.
+//
+// Source: measured with Slurm 22.05: in its grace time a job is RUNNING and has a PreemptTime, and its end by itself completes it. At
+// the time limit, and when it is cancelled or requeued, it is COMPLETING while processes end; "scontrol requeue" takes effect even then.
+func (s jobState) requeues(told, ending bool, restarts int) bool {
+	switch {
+	case s.restarts > restarts:
+		return false
+	case s.state == "RUNNING":
+		return told || s.preempted
+	}
+	return s.reason == "TimeLimit" && (told || ending)
+}
+
+// askJob returns what Slurm says about the job, and whether it says anything.
+func askJob(job slurm.Job) (s jobState, known bool) {
+	text, err := slurmCommand("scontrol", "show", "job", "--oneliner", jobName(job))
+	if err != nil {
+		return s, false
+	}
+	return parseJob(text), true
+}
+
+// parseJob reads a line of "scontrol show job --oneliner".
+func parseJob(line string) (s jobState) {
+	for field := range strings.FieldsSeq(line) {
+		switch key, value, _ := strings.Cut(field, "="); key {
+		case "JobState":
+			s.state = value
+		case "Reason":
+			s.reason = value
+		case "PreemptTime":
+			s.preempted = value != "None"
+		case "Restarts":
+			s.restarts, _ = strconv.Atoi(value) // 0 where it is no number
+		}
+	}
+	return s
+}
+
+// slurmCommand runs one of Slurm's commands and returns what it says, in one line.
+func slurmCommand(args ...string) (string, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.WaitDelay = time.Second
+	text, err := cmd.CombinedOutput()
+	return string(bytes.Join(bytes.Fields(text), []byte(" "))), err
+}
+
+// jobName returns how to name the job to scontrol: the number of an array's first task is that of the whole array.
+func jobName(job slurm.Job) string {
+	if job.ArrayJobID != "" && job.ArrayTaskID != slurm.Absent {
+		return fmt.Sprintf("%s_%d", job.ArrayJobID, job.ArrayTaskID)
+	}
+	return job.JobID
+}
+
+func drain(signals chan os.Signal) {
+	for {
+		select {
+		case <-signals:
+		default:
+			return
+		}
+	}
+}
+
+// sayRestart tells which life of a requeued job this is, and what it goes on from.
+func (o *runOptions) sayRestart(job slurm.Job) {
+	if job.RestartCount == 0 {
+		return
+	}
+	from := "there is no --state, so importance scores begin anew"
+	if o.cache.state != "" {
+		from = aboutState(o.cache.state)
+	}
+	fmt.Fprintf(os.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
+}
+
+// aboutState says in words what a state file holds.
+func aboutState(path string) string {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Sprintf("%s is not there yet, so importance scores begin anew", path)
+	}
+	var s *scheduler.Snapshot
+	if err == nil {
+		s, err = scheduler.DecodeSnapshot(data)
+	}
+	if err != nil {
+		return fmt.Sprintf("%s cannot be read, so importance scores begin anew: %v", path, err)
+	}
+	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch, s.Final)
+}
+
+// stepName is the file in the session folder that has the number of the training step.
+const stepName = "training-step"
+
+// noteStep notes the step that this process is a task of, for the launcher.
+func noteStep(session string, job slurm.Job) {
+	if job.InStep() {
+		_ = os.WriteFile(filepath.Join(session, stepName), []byte(job.StepID), 0o600) // without it srun ends the step its own way
+	}
+}
+
+// signalStep has Slurm send s to the training step of a session, and reports whether it has, or had done so before. srun itself answers
+// a signal that ends it by killing its tasks at once, and a job that Slurm ends has had its steps signalled.
+//
+// Source: measured with Slurm 22.05.
+func signalStep(session string, job slurm.Job, s syscall.Signal) bool {
+	step, err := os.ReadFile(filepath.Join(session, stepName))
+	if err != nil {
+		return false // it has not begun
+	}
+	if state, known := askJob(job); known && state.state != "RUNNING" {
+		return true
+	}
+	_, err = slurmCommand("scancel", "--signal="+strconv.Itoa(int(s)), job.JobID+"."+string(step))
+	return err == nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"rankpool/mpicache"
+)
+
+// lameDuckPatience is how long a rank that is told to end goes on for trainers that are connected. What must be on disk is there
+// within 10 s after the signal, a third of Slurm's KillWait (30 s by default).
+const lameDuckPatience = 8 * time.Second
+
+// serveUntilTold serves until the door is told to end, or a signal comes.
+func (r *rankProcess) serveUntilTold() error {
+	signals := make(chan os.Signal, 16) // what comes while nobody listens
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	node := r.node
+	r.node = nil
+	for {
+		select {
+		case <-node.Stopped():
+			r.told = true
+			if r.together != nil {
+				r.together.await(signals, othersPatience)
+			}
+			return node.Close()
+		case err := <-r.blocks:
+			return errors.Join(err, node.Abandon())
+		case s := <-signals:
+			r.noteSignal(s.(syscall.Signal))
+			if endsRun(s) {
+				return r.endByAndBy(node)
+			}
+		}
+	}
+}
+
+// endByAndBy ends the rank after a signal: when training here has ended, soon if that takes long, and at once if another rank has died.
+func (r *rankProcess) endByAndBy(node *mpicache.Node) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lameDuckPatience)
+	defer cancel()
+	if !node.LameDuck(ctx) {
+		if ctx.Err() != nil {
+			save, cancel := context.WithTimeout(context.Background(), 10*time.Second-lameDuckPatience)
+			defer cancel()
+			node.SaveImportance(save)
+		}
+		return node.Abandon()
+	}
+	r.told = true // training has ended
+	if end, _ := ctx.Deadline(); r.together != nil {
+		r.together.await(nil, time.Until(end))
+	}
+	defer r.leaveNothing()
+	return node.Close()
+}
+
+// noteSignal leaves a mark of a signal in the rank's folder: Slurm signals steps, and the launcher in the batch script hears nothing.
+func (r *rankProcess) noteSignal(s syscall.Signal) {
+	if err := os.WriteFile(signalMark(r.dir, s), nil, 0o600); err != nil {
+		r.logger.Warn("a signal was not noted", "signal", s, "error", err)
+	}
+}
+
+// signalMark is the file that says that a rank was sent a signal.
+func signalMark(folder string, s syscall.Signal) string {
+	return filepath.Join(folder, "signal-"+strconv.Itoa(int(s)))
+}
