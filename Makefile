@@ -21,7 +21,7 @@ traces   = benchmarks/traces/fashion
 simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
 	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e lint fmt bench bench-staging install dist clean
+.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e test-slurm pictures lint fmt bench bench-staging install dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,7 +61,7 @@ simulate: ## compare all systems on a recorded trace, as a table and plots in bu
 
 test: ## install what is missing, then run all tests
 	@$(deps) test
-	@$(MAKE) --no-print-directory check test-go test-mpi test-python test-e2e
+	@$(MAKE) --no-print-directory check test-go test-mpi test-python test-e2e test-slurm
 
 check: ## check formatting, and what go vet sees
 	@scripts/go-version.sh
@@ -80,6 +80,13 @@ test-python: ## run the Python client's tests
 
 test-e2e: build ## run trainings end to end
 	scripts/test-e2e.sh
+
+test-slurm: ## run the trainings on a Slurm of four nodes, which comes up for it and goes away again
+	$(if $(filter no,$(MPI)),@echo "MPI=no: nothing to test",scripts/test-slurm.sh)
+
+pictures: ## make the pictures in docs/pictures again, by the tests that look at them
+	@$(deps) test
+	RANKPOOL_PICTURES=$(CURDIR)/docs/pictures scripts/test-e2e.sh -k test_picture
 
 lint: ## run golangci-lint
 	$(go_env) $(golangci) run $(if $(with_mpi),--build-tags mpi) ./...

@@ -3,23 +3,15 @@
 import argparse
 import json
 import os
-import socket
-import struct
 import sys
 import time
 from pathlib import Path
 
+from memory import rank_process
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import rankpool  # noqa: E402
 from rankpool import session  # noqa: E402
-
-
-def rank_process(door):
-    """Returns the process that listens at the door, as the kernel knows it."""
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.connect(door)
-        pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid
 
 
 def processor_seconds(pid):

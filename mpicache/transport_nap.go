@@ -12,7 +12,7 @@ import (
 const (
 	spinTime     = 50 * time.Microsecond  // polling without a nap after the last event: some round trips between nodes
 	shortestNap  = 20 * time.Microsecond  // below this the system call dominates
-	longestNap   = 10 * time.Millisecond  // after 80 ms without an event; a wake takes 30 to 60 µs of a core (Go 1.26, a virtual machine)
+	longestNap   = 16 * time.Millisecond  // after 128 ms without an event; a wake takes 30 to 60 µs of a core (Go 1.26, a virtual machine)
 	timerNap     = time.Millisecond       // from here on a timer of Go's is exact enough
 	bulkNap      = 100 * time.Microsecond // longest nap while bytes are under way, which need polling to move over TCP
 	bulkPatience = 100 * time.Millisecond // after this, bytes that do not come no longer shorten naps
