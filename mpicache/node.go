@@ -84,7 +84,8 @@ type Node struct {
 	door     *net.UnixListener
 	streams  []*stream
 	peers    []peerHealth // protected by connMu
-	report   *reporter    // rank 0
+	life     lifeSigns
+	report   *reporter // rank 0
 	observer observer
 	shrinker shrinker
 	started  time.Time

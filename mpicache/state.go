@@ -80,6 +80,13 @@ func (s *stream) saveState(snap *scheduler.Snapshot, saved func(path string)) {
 	}()
 }
 
+// saveLast writes the state file as training leaves it, unless it belongs to a checkpoint.
+func (s *stream) saveLast() {
+	if s.planner.ledger != nil && len(s.planner.opened) > 0 && !s.planner.checkpointed {
+		s.saveState(s.snapshot(), func(string) {})
+	}
+}
+
 func (s *stream) snapshot() *scheduler.Snapshot {
 	snap := s.planner.ledger.Snapshot(s.planner.base)
 	snap.Data, snap.Sampler, snap.Seed = s.data.Name, s.agreed.spec.Sampler, s.agreed.spec.Seed
@@ -131,6 +138,9 @@ func (s *stream) readSnapshot(path string) *scheduler.Snapshot {
 		snap, err = scheduler.DecodeSnapshot(data)
 	}
 	spec := s.agreed.spec
+	if err == nil && snap.Plan != scheduler.PlanVersion {
+		err = fmt.Errorf("it is of plan version %d, and this rankpool makes plans of version %d: training would not go on with the same batches", snap.Plan, scheduler.PlanVersion)
+	}
 	if err == nil && (snap.Data != s.data.Name || len(snap.Scores) != s.data.Samples || snap.Sampler != spec.Sampler ||
 		snap.Seed != spec.Seed || snap.Batch != spec.BatchSize*spec.World) {
 		err = fmt.Errorf("it is of data set %s with %d samples, sampler %s, seed %d, global batch %d", snap.Data, len(snap.Scores), snap.Sampler, snap.Seed, snap.Batch)

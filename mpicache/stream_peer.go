@@ -15,6 +15,11 @@ const (
 	messageCount   = 5 // what an epoch counted, as JSON
 	messageBye     = 6 // the sender has sent all counts
 	messageStats   = 7 // RankStats as JSON, to rank 0
+
+	// One byte each, between ranks that are told to end.
+	messageLives  = 8  // does the receiver live?
+	messageLived  = 9  // yes
+	messageLeaves = 10 // the sender leaves of its own accord
 )
 
 // peerHealth is what this rank has seen of another.
@@ -48,6 +53,9 @@ func (n *Node) message(kind byte, stream int) []byte { return []byte{kind, byte(
 func (n *Node) onMessage(from int, msg []byte) {
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
 		n.report.bye(from)
+		return
+	}
+	if len(msg) == 1 && n.onLife(from, msg[0]) {
 		return
 	}
 	if len(msg) < 2 || int(msg[1]) >= len(n.streams) {

@@ -12,6 +12,7 @@ import (
 // Snapshot is what a ledger needs to go on: the scores that an epoch's plan was made from, and the reports that
 // are not in them yet. It does not depend on the number of ranks or trainers, but for the consumers of the tail.
 type Snapshot struct {
+	Plan    int    // PlanVersion of the rankpool that made it
 	Data    string // the data set's name
 	Sampler string
 	Seed    int64
@@ -32,10 +33,15 @@ type Snapshot struct {
 // ErrSnapshot is returned for bytes that are no whole snapshot.
 var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 
+// PlanVersion grows when the same sampler, seed and scores come to give other draws, or the same in another order: a training that
+// goes on with another version would not see the stream that it began with. TestPlansOfThisVersion has what they are.
+const PlanVersion = 1
+
 const snapshotMagic = "rpstate1"
 
 // snapshotHead is the part of a snapshot that is no array, with the arrays' lengths.
 type snapshotHead struct {
+	Plan                            int `json:",omitempty"` // 0, in files of old: 1
 	Data, Sampler                   string
 	Seed                            int64
 	Batch, Epoch, Final             int
@@ -46,7 +52,7 @@ type snapshotHead struct {
 // Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
 func (s *Snapshot) Encode() []byte {
 	head, err := json.Marshal(snapshotHead{
-		Data: s.Data, Sampler: s.Sampler, Seed: s.Seed, Batch: s.Batch, Epoch: s.Epoch, Final: s.Final,
+		Plan: s.Plan, Data: s.Data, Sampler: s.Sampler, Seed: s.Seed, Batch: s.Batch, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
 	})
@@ -100,7 +106,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		return nil, ErrSnapshot
 	}
 	s := &Snapshot{
-		Data: h.Data, Sampler: h.Sampler, Seed: h.Seed, Batch: h.Batch, Epoch: h.Epoch, Final: h.Final,
+		Plan: max(1, h.Plan), Data: h.Data, Sampler: h.Sampler, Seed: h.Seed, Batch: h.Batch, Epoch: h.Epoch, Final: h.Final,
 		TailEpoch: h.TailEpoch, TailBatch: h.TailBatch, TailDraws: h.TailDraws,
 		Scores: make([]float32, h.NumScores), Losses: make([]float32, h.NumLosses),
 		TailIDs: make([]SampleID, h.NumTail), TailConsumer: make([]uint16, h.NumTail), TailLosses: make([]float32, h.NumTail),
@@ -118,10 +124,10 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 // The caller fills in Data, Sampler and Seed.
 func (l *Ledger) Snapshot(planScores []float32) *Snapshot {
 	if len(l.passes) == 0 {
-		return &Snapshot{Scores: planScores}
+		return &Snapshot{Plan: PlanVersion, Scores: planScores}
 	}
 	p := l.passes[len(l.passes)-1]
-	s := &Snapshot{Batch: p.batch, Epoch: p.epoch, Scores: planScores, Losses: p.losses, Final: p.final0()}
+	s := &Snapshot{Plan: PlanVersion, Batch: p.batch, Epoch: p.epoch, Scores: planScores, Losses: p.losses, Final: p.final0()}
 	if len(l.passes) > 1 {
 		t := l.passes[len(l.passes)-2]
 		lo := t.cut*t.batch - t.start

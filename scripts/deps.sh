@@ -2,7 +2,7 @@
 # deps.sh TARGET…: installs the Debian packages that the targets need and that are not there.
 #   build   a C compiler and one MPI
 #   run     what "make run" needs: the above, and PyTorch, Pillow, Fashion-MNIST
-#   test    what "make test" needs: the above, and both MPIs, pytest, Redis
+#   test    what "make test" needs: the above, and both MPIs, Slurm, pytest, Redis, a browser
 #   bench   what "make bench" needs: Python and Redis
 #   bench-staging  what "make bench-staging" needs: PyTorch, rsync, and to mount FUSE file systems
 # MPI=no leaves MPI and the C compiler out. Where it may not install, it prints the packages and fails.
@@ -19,6 +19,7 @@ need() {
 	"$@" >/dev/null 2>&1 || missing="$missing $packages"
 }
 program() { command -v "$1"; }
+daemon() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 module() { "$python" -c "import $1"; }
 
 for_build() {
@@ -62,10 +63,18 @@ for_test() {
 	for_bench
 	for_fuse
 	need python3-pytest module pytest
+	need chromium-headless-shell program chromium-headless-shell
+	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 	need "gcc libc6-dev" program gcc # the race detector is C
 	[ "$mpi" = no ] && return
 	need "openmpi-bin libopenmpi-dev" program mpicc.openmpi
 	need "mpich libmpich-dev" program mpicc.mpich
+	need slurmctld daemon slurmctld
+	need "slurmd slurm-wlm-basic-plugins" daemon slurmd
+	need slurm-client program sbatch
+	need munge daemon munged
+	need libpmix-dev ls /usr/lib/*/libpmix.so # srun --mpi=pmix opens it
+	need iproute2 daemon ip
 }
 
 "$here/go-version.sh"

@@ -22,6 +22,9 @@ import (
 // client reads storage until the rank comes.
 const doorPatience = time.Minute
 
+// cacheBegins is how long a cache that is started by hand may take to show itself, before it is asked whether it was started.
+const cacheBegins = 10 * time.Second
+
 // newJoinCommand is what srun starts once a trainer, by hand or for "rankpool run": it becomes the training command.
 func newJoinCommand() *cobra.Command {
 	var session string
@@ -31,8 +34,8 @@ func newJoinCommand() *cobra.Command {
 		Long: `join waits until this node's rank of the cache is ready, and becomes the training command. It sets what "rankpool run" sets:
 RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as Slurm numbers the tasks, RANKPOOL_SESSION and
 RANKPOOL_SOCKET, PYTHONPATH, and for torchrun, where a node has one task, PET_NNODES, PET_NODE_RANK and the rendezvous.`,
-		Example: `  srun --overlap --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
-  srun --overlap --kill-on-bad-exit=1 rankpool join -- python train.py
+		Example: `  srun --overlap -K --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
+  srun --overlap -K rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		RunE: func(_ *cobra.Command, args []string) error { return join(session, args) },
 	}
@@ -59,11 +62,11 @@ func join(session string, argv []string) (err error) {
 	told := make(chan os.Signal, 1)
 	notify(told, unix.SIGUSR1, unix.SIGUSR2)
 	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs()))
-	patience := doorPatience
-	if byHand && job.ProcID == 0 && noOtherStep(job) {
-		patience = 0
+	nodes := allocatedNodes(os.Getenv)
+	folder, ready := awaitRank(session, job, nodes, cacheBegins)
+	if !ready && !(byHand && job.ProcID == 0 && noOtherStep(job)) {
+		folder, ready = awaitRank(session, job, nodes, doorPatience-cacheBegins)
 	}
-	folder, ready := awaitRank(session, job, allocatedNodes(os.Getenv), patience)
 	switch {
 	case !ready && byHand:
 		return fmt.Errorf("no rank serves on node %d: start the cache before, with \"srun --overlap … rankpool serve … &\"", job.NodeID)
@@ -139,8 +142,8 @@ func withTorchrun(env []string, job string, nodes, node int) []string {
 // the ranks' order; of one on fewer nodes only the folder that is there tells.
 func awaitRank(session string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
 	folder = rankFolder(session, max(0, job.NodeID))
-	for end := time.Now().Add(patience); !isReady(folder); time.Sleep(pollEvery) {
-		here := slices.DeleteFunc(rankFolders(session), func(folder string) bool { return !isReady(folder) })
+	for end := time.Now().Add(patience); !accepts(folder); time.Sleep(pollEvery) {
+		here := slices.DeleteFunc(rankFolders(session), func(folder string) bool { return !accepts(folder) })
 		if job.Nodes < nodes && len(here) == 1 {
 			return here[0], true
 		}
@@ -149,6 +152,15 @@ func awaitRank(session string, job slurm.Job, nodes int, patience time.Duration)
 		}
 	}
 	return folder, true
+}
+
+// accepts reports whether a rank serves in a folder: one that died has left its mark.
+func accepts(folder string) bool {
+	if !isReady(folder) {
+		return false
+	}
+	c, err := dialDoor(filepath.Join(folder, doorName))
+	return err == nil && c.Close() == nil
 }
 
 // holdSession keeps the session folder from being taken for a stale one as long as this process, or what it

@@ -40,8 +40,8 @@ and serves the node's training processes at its door, a socket in the session fo
 
 "rankpool run" starts the ranks itself. By hand, as a step of its own beside training:
 
-  srun --overlap --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
-  srun --overlap --kill-on-bad-exit=1 rankpool join -- python train.py
+  srun --overlap -K --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
+  srun --overlap -K rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,6 +65,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	parent := os.Getppid()
 	endWithParent()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
@@ -75,7 +76,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 		return err
 	}
 	at := findPlace(os.Getenv)
-	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1)}
+	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), parent: parent}
 	if o.together {
 		rank.together = newEndTogether(transport)
 		rank.transport = rank.together
@@ -104,6 +105,7 @@ type rankProcess struct {
 	transport mpicache.Transport
 	ranksHere int          // ranks on this machine
 	blocks    chan error   // gets an error when the training step would wait for this one
+	parent    int          // the process that started this one
 	together  *endTogether // the transport, where ranks end together; else nil
 	dir       string
 	lock      *os.File

@@ -87,8 +87,8 @@ func (l *launcher) startCache() (err error) {
 		}
 	}
 	var more []syscall.Signal
-	if l.mpirun {
-		more = append(more, syscall.SIGTERM) // it would kill the ranks a moment after it: they get their own
+	if l.openMPI {
+		more = append(more, syscall.SIGTERM) // when all processes get it, the ranks have theirs
 	}
 	l.running, err = startSheltered("the cache", l.cache, l.exits, more...)
 	if err == nil && l.verbose {
@@ -298,7 +298,7 @@ func (l *launcher) endCache() {
 		return
 	}
 	end := syscall.SIGTERM
-	if l.mpirun {
+	if l.openMPI {
 		end = syscall.SIGINT // which it is not sheltered from
 	}
 	if l.end == nil && askToEnd(l.folders) == 0 {

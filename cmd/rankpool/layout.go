@@ -43,7 +43,7 @@ type layout struct {
 	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
 	endRanks []string // the same, but keeps the session; nil with end
 	reports  bool     // this launcher shows the progress and the table
-	mpirun   bool     // cache is an mpirun's
+	openMPI  bool     // cache is Open MPI's mpirun, which kills the ranks a moment after it gets SIGTERM
 	step     string   // the session folder, where training is a step of its own, whose number join notes there; else ""
 	agents   bool     // the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
 	patient  bool     // the cache ends when all launchers have ended their training
@@ -85,7 +85,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 			return layout{}, err
 		}
 		l.cache = command{mpirunArgs(flavour, mpirun, dir, o.ranks, serve), mpirunEnv(env, os.Getuid()), nil, os.Stderr}
-		l.mpirun = true
+		l.openMPI = flavour == flavourOpenMPI
 	}
 	port, err := freePort()
 	if err != nil {

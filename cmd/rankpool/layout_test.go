@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -247,10 +248,22 @@ func TestJoinEnv(t *testing.T) {
 
 func TestAwaitRank(t *testing.T) {
 	dir := t.TempDir()
-	ready := filepath.Join(rankFolder(dir, 3), readyName)
-	if err := errors.Join(os.Mkdir(filepath.Dir(ready), 0o700), os.WriteFile(ready, nil, 0o600)); err != nil {
+	for _, rank := range []int{1, 3} { // rank 1 has died
+		folder := rankFolder(dir, rank)
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, readyName), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	door, err := net.Listen("unix", filepath.Join(rankFolder(dir, 3), doorName))
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer door.Close()
+	go func() {
+		for conn, err := door.Accept(); err == nil; conn, err = door.Accept() {
+			go answer(conn, 3, "")
+		}
+	}()
 	for _, c := range []struct {
 		node, nodes int // of the step
 		folder      string
@@ -259,6 +272,7 @@ func TestAwaitRank(t *testing.T) {
 		{3, 4, "r3", true},
 		{1, 2, "r3", true}, // a step on a part of the allocation counts its own nodes
 		{1, 4, "r1", false},
+		{0, 4, "r0", false},
 	} {
 		folder, ready := awaitRank(dir, slurm.Job{NodeID: c.node, Nodes: c.nodes}, 4, 0)
 		if filepath.Base(folder) != c.folder || ready != c.ready {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -53,7 +54,11 @@ func startMasked(how int, name string, c command, exits chan<- *process, more ..
 		cmd.Stdout = c.stdout
 	}
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	end := syscall.SIGTERM
+	if slices.Contains(more, end) {
+		end = syscall.SIGINT // which it hears
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	if err := withMask(how, append(more, unix.SIGUSR1, unix.SIGUSR2), cmd.Start); err != nil {
 		return nil, fmt.Errorf("%s cannot be started: %w", name, err)
 	}

@@ -60,7 +60,7 @@ const (
 var errBlocks = errors.New("this step keeps the training step waiting: start both with \"srun --overlap\"")
 
 // watchForBlock finds out whether another step of the job can start beside this one, which rank 0 of a cache that was started by hand
-// asks when none has: it tries to start one, as small as may be. When it cannot, blocks gets errBlocks and this step is cancelled.
+// asks when none has: it tries to start one, as small as may be. When it cannot, blocks gets errBlocks.
 func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 	select {
 	case <-ctx.Done():
@@ -78,6 +78,10 @@ func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 		return // what else may go wrong is no proof
 	}
 	blocks <- errBlocks
+}
+
+// cancelStep ends this step, all its ranks.
+func cancelStep(job slurm.Job) {
 	_ = exec.Command("scancel", job.JobID+"."+job.StepID).Run() // without it the other ranks end with the job
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rankpool/mpicache"
+	"rankpool/slurm"
 )
 
 // lameDuckPatience is how long a rank that is told to end goes on for trainers that are connected. What must be on disk is there
@@ -32,34 +33,56 @@ func (r *rankProcess) serveUntilTold() error {
 			}
 			return node.Close()
 		case err := <-r.blocks:
+			cancelStep(slurm.Detect(os.Getenv))
 			return errors.Join(err, node.Abandon())
 		case s := <-signals:
-			r.noteSignal(s.(syscall.Signal))
 			if endsRun(s) {
 				return r.endByAndBy(node)
 			}
+			r.noteSignal(s.(syscall.Signal))
 		}
 	}
 }
 
 // endByAndBy ends the rank after a signal: when training here has ended, soon if that takes long, and at once if another rank has died.
 func (r *rankProcess) endByAndBy(node *mpicache.Node) error {
+	training := node.Training()
 	ctx, cancel := context.WithTimeout(context.Background(), lameDuckPatience)
 	defer cancel()
+	go r.watchParent(ctx, cancel)
 	if !node.LameDuck(ctx) {
-		if ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			save, cancel := context.WithTimeout(context.Background(), 10*time.Second-lameDuckPatience)
 			defer cancel()
 			node.SaveImportance(save)
 		}
 		return node.Abandon()
 	}
-	r.told = true // training has ended
+	if training { // and has ended
+		r.told = true
+		if slurm.Detect(os.Getenv).InJob() {
+			defer r.leaveNothing()
+		}
+	}
 	if end, _ := ctx.Deadline(); r.together != nil {
 		r.together.await(nil, time.Until(end))
 	}
-	defer r.leaveNothing()
 	return node.Close()
+}
+
+// watchParent calls orphaned when the process that started this one is dead: not the job ends, and a launcher may start the ranks again.
+// Its threads die one after the other, and the first has the signal sent (see endWithParent): the others may live for a moment.
+func (r *rankProcess) watchParent(ctx context.Context, orphaned func()) {
+	look := time.NewTicker(pollEvery)
+	defer look.Stop()
+	for os.Getppid() == r.parent {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+	orphaned()
 }
 
 // noteSignal leaves a mark of a signal in the rank's folder: Slurm signals steps, and the launcher in the batch script hears nothing.

@@ -35,8 +35,8 @@ def test_ways_to_ask_for_gpus(submit, words, gpus):
 def test_two_steps_by_hand(submit, words, same_stream, mpi):
     cache, train = words(4)
     script = f"""
-        srun --overlap --mpi={MPI[mpi]} --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve {cache} &
-        srun --overlap rankpool join -- {train} || exit
+        srun --overlap -K --mpi={MPI[mpi]} --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve {cache} &
+        srun --overlap -K rankpool join -- {train} || exit
         srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
         wait $!"""
     same_stream(submit(script, mpi=mpi, options=["--nodes=2", "--ntasks-per-node=2"]))

@@ -51,8 +51,8 @@ class Testbed:
 
     def shared_memory(self):
         """The /dev/shm of each node by its name; of several slurmd on one machine, the machine's."""
-        pids = {path.name.split(".")[1]: path.read_text().strip() for path in self.folder.glob("slurmd.*.pid")}
-        return {node: Path(f"/proc/{pid}/root/dev/shm") for node, pid in pids.items()}
+        pids = {} if self.shared else {path.name.split(".")[1]: path.read_text().strip() for path in self.folder.glob("slurmd.*.pid")}
+        return {node: Path(f"/proc/{pid}/root/dev/shm") for node, pid in pids.items()} or {"all": run.SHM}
 
 
 def claim():
@@ -75,6 +75,7 @@ class Job:
         self.bed, self.folder = bed, Path(folder)
         self.env = {**bed.user(mpi), **dict(env)}
         (self.folder / "job.sh").write_text(script if script.startswith("#!") else "#!/bin/bash\n" + script)
+        self.sessions_before = set(self.sessions())
         argv = ["sbatch", "--parsable", "--output=stdout", "--error=stderr", *options, "job.sh"]
         done = subprocess.run(
             [str(word) for word in argv], cwd=folder, env=self.env, capture_output=True, text=True, check=False
@@ -124,13 +125,12 @@ class Job:
     def sessions(self):
         """The session folders that this user's runs have on all nodes."""
         shms = set(self.bed.shared_memory().values())
-        return [path for shm in shms for path in shm.glob(f"*rankpool-{os.getuid()}-*{self.id if self.bed.shared else ''}")]
+        return [path for shm in shms for path in shm.glob(f"*rankpool-{os.getuid()}-*")]
 
     def ready(self, ranks):
         """Whether all ranks accept at their doors."""
-        if self.bed.shared:
-            return len({path.name for session in self.sessions() for path in session.glob("r*") if (path / "ready").exists()}) == ranks
-        return sum((path / "ready").exists() for session in self.sessions() for path in session.glob("r*")) == ranks
+        folders = {path for session in self.sessions() if session.name.endswith(f"slurm{self.id}") for path in session.glob("r*")}
+        return sum((path / "ready").exists() for path in folders) == ranks
 
     # --- what there is to do ---
 
@@ -157,12 +157,15 @@ class Job:
     def cancel(self):
         self.bed.call("scancel", self.id)
 
-    def finish(self):
-        """Waits for the end, asserts that nothing of the job is left on the nodes, and returns a run.Result."""
+    def finish(self, left_sessions=False):
+        """Waits for the end, asserts that nothing of the job is left on the nodes, and returns a run.Result.
+
+        Sessions of ranks that were killed may be left; the next run removes them.
+        """
         ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
         self.wait_for(lambda: self.state()["JobState"] in ended, "its end", ended_is_failure=False)
         until = time.monotonic() + 20
-        while (left := [*self.processes().values(), *self.own_sessions()]) and time.monotonic() < until:
+        while (left := [*self.processes().values(), *([] if left_sessions else self.own_sessions())]) and time.monotonic() < until:
             time.sleep(0.05)
         assert not left, f"the job left {left}\n{self.text('stderr')}"
         code, number = (int(part) for part in self.state()["ExitCode"].split(":"))
@@ -170,8 +173,9 @@ class Job:
         return run.Result(code or number and 128 + number, self.text("stdout"), self.text("stderr"), events, self.batches())
 
     def own_sessions(self):
-        """Sessions of this job, and of launchers that no longer live."""
-        return [path for path in self.sessions() if path.name.endswith(f"slurm{self.id}") or launcher_gone(path.name)]
+        """Sessions of this job, and new ones of launchers that no longer live."""
+        new = set(self.sessions()) - self.sessions_before
+        return [path for path in new if path.name.endswith(f"slurm{self.id}") or launcher_gone(path.name)]
 
 
 def launcher_gone(name):

@@ -34,6 +34,12 @@ def arguments():
     parser.add_argument("--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]")
     parser.add_argument("--save", metavar="FILE", help="write a checkpoint after each epoch, and when stopping")
     parser.add_argument("--resume", metavar="FILE", help="continue from a checkpoint")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        help="--save FILE, also when SIGUSR1, SIGUSR2 or SIGTERM comes, after which training ends with exit code 0; and "
+        "--resume FILE if it is there",
+    )
     parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="save and exit 0 after so many batches")
     parser.add_argument(
         "--digest",
@@ -47,13 +53,18 @@ def arguments():
         help="the same, and a line `EPOCH BATCH HEX` for each global batch, HEX the SHA-256 of its bytes; "
         "with --resume lines are appended",
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.checkpoint:
+        args.save = args.checkpoint
+        args.resume = args.checkpoint if os.path.exists(args.checkpoint) else None
+    return args
 
 
 class Trainer:
     """One training process: the model, the data, and what is printed about them."""
 
-    def __init__(self, args):
+    def __init__(self, args, stop):
+        self.stop = stop
         torch.manual_seed(args.seed)
         self.args = args
         self.digest = None
@@ -108,8 +119,10 @@ class Trainer:
             if self.digest:
                 self.add_to_digest(epoch, self.sampler.batch - 1, ids.tolist(), raw[0])
             self.trained += 1
-            if self.trained == self.args.stop_after:
+            if self.trained == self.args.stop_after or self.stop and self.stop():
                 self.save(self.args.save)
+                if RANK == 0:
+                    print(f"stopped in epoch {epoch} after batch {self.sampler.batch - 1}", flush=True)
                 return False
         right, seen = self.tested(epoch) if self.test else (right, seen)
         right, seen = summed(right, seen)
@@ -178,11 +191,12 @@ def summed(*counts):
 
 def main():
     args = arguments()
+    stop = rankpool.Stop() if args.checkpoint else None
     torch.set_num_threads(1)
     if WORLD > 1:
         dist.init_process_group("gloo")
     try:
-        trainer = Trainer(args)
+        trainer = Trainer(args, stop)
         trainer.run()
     except rankpool.RankpoolError as error:
         sys.exit(str(error))

@@ -22,6 +22,7 @@ from .batch import Batch, Samples
 from .dataset import Dataset, data_sets
 from .errors import CacheAwayError, RankpoolError, RequestError, SampleError, VersionError
 from .sampler import BatchSampler
+from .stopping import Stop
 
 __all__ = [
     "Batch",
@@ -32,6 +33,7 @@ __all__ = [
     "RequestError",
     "SampleError",
     "Samples",
+    "Stop",
     "VersionError",
     "data_sets",
     "loader",

@@ -63,6 +63,7 @@ class BatchSampler:
         self._loader_workers: Optional[int] = None
         self._tally_at = 0.0
         self._stream, self._batches = self._open()
+        self._plan_version = self._connection.welcome.plan_version
         self._connection.add_listener(self)
         watch_over(self._connection)
 
@@ -201,13 +202,20 @@ class BatchSampler:
             warnings.warn("rankpool: the cache is away and did not save its scores", stacklevel=2)
         if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
             epoch, batch = epoch + 1, 0
-        return {**self._identity(), "epoch": epoch, "batch": batch}
+        return {**self._identity(), "plan_version": self._plan_version, "epoch": epoch, "batch": batch}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues at the place that state names, also with another number of trainers.
 
-        Raises ValueError naming the field when the state is of another stream of batches.
+        Raises ValueError naming the field when the state is of another stream of batches; so it is when this version of
+        rankpool draws otherwise than the one that saved it.
         """
+        theirs, ours = state.get("plan_version", 1), self._plan_version
+        if theirs != ours:
+            raise ValueError(
+                f"rankpool: the saved state is of plan version {theirs}, and this cache makes plans of version {ours}: "
+                "it would not go on with the same batches; use the rankpool that the state was saved with"
+            )
         for field, ours in self._identity().items():
             if state.get(field) != ours:
                 raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Any, Callable, Iterator, List, Optional
 
 from torch.utils.data import DataLoader
@@ -11,6 +12,7 @@ from .batch import Batch
 from .connection import Connection
 from .dataset import Dataset, collate
 from .errors import RankpoolError
+from .stopping import Spared
 from .wire import Tally
 
 
@@ -19,6 +21,8 @@ class Loader(DataLoader):
 
     def __init__(self, data: Dataset, sampler, collate_fn: Optional[Callable[[List[Any]], Any]], options: dict) -> None:
         reader = _Reader(data, collate_fn or collate)
+        if options["num_workers"]:
+            options["worker_init_fn"] = Spared(options.get("worker_init_fn"))
         super().__init__(reader, sampler=sampler, batch_size=None, collate_fn=_as_it_is, **options)
         sampler._loader_workers = self.num_workers
 
@@ -27,7 +31,8 @@ class Loader(DataLoader):
         sampler = self.sampler
         sampler._loader_workers = self.num_workers
         began = time.perf_counter_ns()
-        batches = super().__iter__()
+        with self.worker_init_fn.starting(self.multiprocessing_context) if self.num_workers else nullcontext():
+            batches = super().__iter__()
         waited = time.perf_counter_ns() - began
         try:
             while True:

@@ -130,14 +130,15 @@ class Welcome(NamedTuple):
     slab_bytes: int
     data: list
     session: str
+    plan_version: int
 
 
 def unpack_hello(payload: bytes) -> Welcome:
     version, _, rank, ranks, slab = unpack_from("<HHIIQ", payload)
     if version != VERSION:  # what follows may have another layout
-        return Welcome(version, rank, ranks, slab, [], "")
+        return Welcome(version, rank, ranks, slab, [], "", 0)
     rest = json.loads(payload[calcsize("<HHIIQ") :])
-    return Welcome(version, rank, ranks, slab, rest["data"], rest["session"])
+    return Welcome(version, rank, ranks, slab, rest["data"], rest["session"], rest.get("plan_version", 1))
 
 
 class Plan:

@@ -31,3 +31,8 @@ def fails(view, label):
 
 def as_dict(items):
     return {"x": torch.stack([item[0] for item in items])}
+
+
+def say_hello(worker):
+    """A worker_init_fn."""
+    assert worker in (0, 1)

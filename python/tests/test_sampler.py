@@ -171,6 +171,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
         "global_batch": 4,
         "drop_last": False,
         "sampler_drop_last": False,
+        "plan_version": 1,
         "epoch": 2,
         "batch": 3,
     }
@@ -193,6 +194,26 @@ def test_a_state_of_another_stream_is_refused(door):
     for field, value in [("data", "test"), ("samples", 3), ("seed", 1), ("sampler", "torch"), ("global_batch", 8)]:
         with pytest.raises(ValueError, match=f"the saved state has {field} = {value!r}"):
             sampler.load_state_dict({**state, field: value})
+
+
+def test_a_state_of_another_plan_version_is_refused(door):
+    """A cache that says none, and a state without one, are of version 1."""
+    _, sampler = make()
+    state = sampler.state_dict()
+    with pytest.raises(ValueError, match="of plan version 2, and this cache makes plans of version 1: it would not go on"):
+        sampler.load_state_dict({**state, "plan_version": 2})
+    del state["plan_version"]
+    sampler.load_state_dict(state)
+    for welcome, version in ({"plan_version": 3}, 3), ({}, 1):
+        door.welcome = welcome
+        door.kill()
+        door.start()
+        rankpool.connection._close_all()
+        _, other = make()
+        assert other.state_dict()["plan_version"] == version
+        if version != 1:
+            with pytest.raises(ValueError, match="of plan version 1, and this cache makes plans of version 3"):
+                other.load_state_dict(state)
 
 
 def test_planning_waits_for_the_cache(door, capsys, monkeypatch):

@@ -82,7 +82,7 @@ func (j *job) checkSignal() {
 // isExec reports whether a command takes the shell's place.
 func isExec(c Command) bool { return len(c.Words) > 1 && c.Words[0] == "exec" }
 
-func requeues(s *step) bool { return s.tool.value("requeue") == "true" }
+func requeues(s *step) bool { return s.tool.value("requeue") != "" }
 
 // checkTrapped looks for commands in the foreground that keep bash from running a trap.
 //

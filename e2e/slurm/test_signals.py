@@ -1,0 +1,104 @@
+"""Jobs that Slurm ends before their training has: they go on where they were, on as many nodes or on others."""
+
+import shlex
+import signal
+import sys
+
+import pytest
+from dataset import BATCHES, EPOCHS, GLOBAL_BATCH
+from run import EXAMPLES
+from testbed import HERE
+
+SBATCH = ["--ntasks-per-node=1", "--requeue", "--open-mode=append"]
+
+
+@pytest.fixture
+def job(bed, submit, tree, losses):
+    """job(python=…, options=[…]) submits a job that requeues itself and goes on from its checkpoint, with the global batch of all tests."""
+
+    def job(nodes=2, trainers=1, python=(sys.executable,), requeue="--requeue", args=(), options=(), **way):
+        train = [*python, EXAMPLES / "train.py", "--epochs", EPOCHS, "--sampler", "pads", *losses]
+        train += ["--checkpoint", "checkpoint", "--digest", "--digest-log", "digest", *args]
+        script = f"""
+            exec rankpool run {requeue} --data {tree} --memory 20% --window 1MiB --state state --log run.jsonl -- \\
+            {shlex.join(map(str, train))} --batch-size $(({GLOBAL_BATCH} / SLURM_NTASKS / {trainers}))"""
+        return submit(script, options=[f"--nodes={nodes}", *SBATCH, *options], **way)
+
+    return job
+
+
+@pytest.fixture
+def goes_on(bed, reference):
+    """goes_on(job, nodes=…) asserts that a job is requeued, and that in both lives together its training is the reference's."""
+
+    def goes_on(job, nodes=None):
+        job.wait_for(lambda: job.state()["Restarts"] == "1" and job.state()["JobState"] == "PENDING", "it was requeued")
+        told = job.batches()
+        assert BATCHES <= len(told) < EPOCHS * BATCHES, job.text("stderr")
+        if nodes:
+            bed.call("scontrol", "update", f"JobId={job.id}", f"NumNodes={nodes}", f"NumTasks={nodes}")
+        result = job.finish()
+        assert result.code == 0 and job.state()["Restarts"] == "1", result.stderr
+        assert f"restart 1 of job {job.id}: importance scores go on from" in result.stderr
+        assert "did not save its scores" not in result.stderr
+        assert result.batches == reference("pads").batches
+        assert "digest " in result.stdout  # of the second life: training came to its end
+        return result
+
+    return goes_on
+
+
+def preempt(bed, submit, job):
+    """Has a job of another partition take the nodes."""
+    job.wait_for_batches(BATCHES + 4)
+    return submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
+
+
+def test_preempted_and_continued_on_half_the_nodes(bed, submit, job, goes_on):
+    one = job(mpi="mpich", options=["--signal=B:USR1@60"], args=["--workers", 2])
+    preempt(bed, submit, one)
+    result = goes_on(one, nodes=1)
+    assert result.stderr.count(f"job {one.id} is requeued") == 1
+
+
+def test_preempted_by_sigterm_to_the_steps(bed, submit, job, goes_on):
+    """Without --signal the steps get SIGTERM, and the batch script nothing, until the time of grace is over."""
+    one = job(args=["--workers", 1])
+    preempt(bed, submit, one)
+    assert f"job {one.id} is requeued" in goes_on(one).stderr
+
+
+def test_torchrun_and_signals_to_all_steps(bed, job, goes_on):
+    """As by --signal=USR1@60, without B:."""
+    one = job(python=[sys.executable, HERE / "torchrun.py", "--nproc_per_node", "2"], trainers=2)
+    one.wait_for_batches(BATCHES + 4)
+    bed.call("scancel", "--signal=USR1", one.id)
+    goes_on(one)
+
+
+def test_time_limit(bed, job, goes_on):
+    """SIGTERM, and SIGKILL after KillWait: the job is requeued in between."""
+    one = job()
+    one.wait_for_batches(BATCHES + 4)
+    one.kill(one.trainers(), signal.SIGSTOP)  # Slurm looks at the limit every half minute, and sends SIGCONT first
+    bed.call("scontrol", "update", f"JobId={one.id}", "EndTime=now")
+    goes_on(one)
+
+
+def test_cancelled(bed, job):
+    one = job()
+    one.wait_for_batches(BATCHES + 4)
+    one.cancel()
+    one.finish()
+    state = one.state()
+    assert (state["JobState"], state["Restarts"]) == ("CANCELLED", "0")
+    assert (one.folder / "checkpoint").exists() and "did not save its scores" not in one.text("stderr")
+    assert "is requeued" not in one.text("stderr")
+
+
+def test_requeue_is_forbidden(bed, job):
+    one = job(nodes=1, options=["--no-requeue"])
+    one.wait_for_batches(3)
+    bed.call("scancel", "--batch", "--signal=USR1", one.id)
+    result = one.finish()
+    assert result.code == 0 and f"Slurm does not requeue job {one.id} (" in result.stderr

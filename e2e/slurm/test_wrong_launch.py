@@ -1,0 +1,87 @@
+"""A wrong launch is answered within seconds by one sentence with the line to type, and no training begins."""
+
+import re
+import time
+
+import pytest
+
+SECONDS = 30  # of a machine that does much else; each takes two or three
+
+
+@pytest.fixture
+def wrong(submit, words):
+    """wrong(launch, sentence, …) asserts that a launch fails, saying sentence once, before training; {cache} are the cache's options."""
+
+    def wrong(launch, sentence, mpi="openmpi", options=("--nodes=2", "--ntasks-per-node=1"), times=1):
+        cache, _ = words(4)
+        begin = time.monotonic()
+        result = submit(launch.format(cache=cache, train="touch trained"), mpi=mpi, options=options)
+        folder, result = result.folder, result.finish(left_sessions=True)
+        assert time.monotonic() - begin < SECONDS
+        assert result.code not in (0, 253), result.stderr
+        assert len(re.findall(sentence, result.stderr)) == times, result.stderr
+        assert not (folder / "trained").exists()
+        return result
+
+    return wrong
+
+
+RUN = "rankpool run {cache} -- {train}"
+
+
+@pytest.mark.parametrize("mpi, launch, sentence", [
+    ("openmpi", f"srun {RUN}", r'type "srun --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun'),
+    ("openmpi", "srun rankpool serve {cache}", r'type "srun --mpi=pmix rankpool serve …"'),
+    ("openmpi", f"srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"'),
+    ("openmpi", "srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"'),
+    ("mpich", f"srun --mpi=pmix {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
+    ("mpich", f"srun {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
+    ("mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"'),
+    ("mpich", f"mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun"),
+    ("nompi", RUN, "built without MPI, so it cannot run on 2 nodes"),
+    ("nompi", f"srun --mpi=pmix {RUN}", "built without MPI"),
+])  # fmt: skip
+def test_ranks_that_do_not_find_each_other(wrong, mpi, launch, sentence):
+    wrong(launch, sentence, mpi)
+
+
+@pytest.mark.parametrize("mpi, launch, sentence", [
+    ("openmpi", f"srun {RUN}", r'type "rankpool run …" in the batch script, without srun, which starts 2 trainers a node, or "srun --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool run --trainers-per-rank 2 …"'),
+    ("openmpi", "srun --mpi=pmix rankpool serve {cache}", r'type "srun --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool serve …"'),
+    ("openmpi", f"mpirun.openmpi -n 4 {RUN}", r'type "mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 2 …"'),
+    ("mpich", f"mpirun.mpich -n 4 {RUN}", r'type "mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …"'),
+])  # fmt: skip
+def test_two_ranks_on_a_node(wrong, mpi, launch, sentence):
+    wrong(launch, sentence, mpi, options=["--nodes=2", "--ntasks-per-node=2"])
+
+
+@pytest.mark.parametrize("tasks, command, sentence", [
+    (1, "srun {train}", r"leave srun out, as in \"rankpool run … -- python train.py\""),
+    (2, "torchrun --nproc-per-node 2 {train}", "say #SBATCH --ntasks-per-node=1"),
+])  # fmt: skip
+def test_training_command_that_starts_tasks_itself(wrong, tasks, command, sentence):
+    wrong(f"rankpool run {{cache}} -- {command}", sentence, options=["--nodes=2", f"--ntasks-per-node={tasks}"])
+
+
+def test_step_that_training_would_wait_for(wrong):
+    """Neither step says --overlap: training would begin when the cache has ended."""
+    launch = "srun --mpi=pmix rankpool serve {cache} & sleep 1; srun -K rankpool join -- {train}; code=$?; wait; exit $code"
+    result = wrong(launch, 'this step keeps the training step waiting: start both with "srun --overlap"')
+    assert 'no rank serves on node 0: start the cache before, with "srun --overlap' in result.stderr
+
+
+def test_tasks_without_gpus(submit, words):
+    """A warning: the training may want none."""
+    cache, _ = words(2)
+    script = f"srun --mpi=pmix --gres=none rankpool run {cache} -- true"
+    result = submit(script, options=["--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2"]).finish()
+    assert result.code == 0, result.stderr
+    assert result.stderr.count('the training tasks have none: start their step with "srun --gpus-per-node=N"') == 1
+
+
+def test_a_users_own_step_does_not_keep_the_cache_waiting(submit, words):
+    """One that runs beside, without --overlap, holds all of the job's resources."""
+    cache, _ = words(2)
+    script = f"srun sleep 1000 & sleep 1; rankpool run {cache} -- true; code=$?; kill %1; exit $code"
+    result = submit(script, options=["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=2"]).finish()
+    assert result.code == 0, result.stderr

@@ -1,0 +1,119 @@
+package mpicache
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A node that is told to end in the midst of training is a lame duck for a while, if the whole job ends: training may write a last
+// checkpoint, for which it needs its rank and rank 0. If it is told because another rank has died, it leaves at once, since all ranks
+// are started again. Which of the two it is, the peers tell: the dead do not answer.
+
+// livesWithin is how long a peer may take to say that it lives, on a machine that is busy with writing checkpoints.
+const livesWithin = time.Second
+
+// lifeSigns is what this rank has heard of its peers since it was told to end.
+type lifeSigns struct {
+	mu      sync.Mutex
+	heard   map[int]bool // those that live, or have left of their own accord
+	missing int
+	all     chan struct{} // closed when none is missing; nil: nobody was asked yet
+}
+
+// LameDuck goes on serving until the last trainer here has left, and reports whether it has: then Close ends the node well. It
+// returns false, and Abandon must follow, when a peer is silent while trainers are connected, and when ctx ends.
+func (n *Node) LameDuck(ctx context.Context) bool {
+	if !n.peersLive(ctx) && n.Training() {
+		return false
+	}
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for n.Training() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+		}
+	}
+	n.toPeers(messageLeaves) // else it would be taken for dead by those that are told later
+	return true
+}
+
+// SaveImportance writes rank 0's state files as they are now, unless they belong to a checkpoint. It returns when they are written,
+// or ctx ends.
+func (n *Node) SaveImportance(ctx context.Context) {
+	for _, s := range n.streams {
+		var saving chan struct{}
+		s.locked(func() {
+			s.saveLast()
+			saving = s.saving
+		})
+		if saving == nil {
+			continue
+		}
+		select {
+		case <-saving:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// peersLive asks all peers for a sign of life and reports whether every one gives it in time.
+func (n *Node) peersLive(ctx context.Context) bool {
+	l := &n.life
+	l.mu.Lock()
+	l.missing, l.all = n.cfg.Transport.Size()-1-len(l.heard), make(chan struct{})
+	missing := l.missing
+	l.mu.Unlock()
+	if missing == 0 {
+		return true
+	}
+	n.toPeers(messageLives)
+	select {
+	case <-l.all:
+		return true
+	case <-time.After(livesWithin):
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (n *Node) toPeers(kind byte) {
+	for r := range n.cfg.Transport.Size() {
+		if r != n.cfg.Transport.Rank() {
+			n.cfg.Transport.Post(r, []byte{kind})
+		}
+	}
+}
+
+// onLife takes the messages of this file, and reports whether kind is one.
+func (n *Node) onLife(from int, kind byte) bool {
+	switch kind {
+	case messageLives:
+		n.cfg.Transport.Post(from, []byte{messageLived})
+	case messageLived, messageLeaves:
+		n.life.note(from)
+	default:
+		return false
+	}
+	return true
+}
+
+func (l *lifeSigns) note(from int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.heard[from] {
+		return
+	}
+	if l.heard == nil {
+		l.heard = map[int]bool{}
+	}
+	l.heard[from] = true
+	if l.all == nil {
+		return
+	}
+	if l.missing--; l.missing == 0 {
+		close(l.all)
+	}
+}

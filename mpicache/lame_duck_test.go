@@ -1,0 +1,132 @@
+package mpicache
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// muted is a transport that loses the messages of one byte that it should send.
+type muted struct{ Transport }
+
+func (m muted) Post(to int, msg []byte) {
+	if len(msg) > 1 {
+		m.Transport.Post(to, msg)
+	}
+}
+
+// TestLameDucksServe has all ranks be told to end: they serve until their trainers have left, and one that is told when another has
+// gone does not take it for dead.
+func TestLameDucksServe(t *testing.T) {
+	cl := newCluster(t, 2, 240, 5000)
+	here, err := cl.trainer(0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := cl.trainer(1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(n *Node) <-chan bool {
+		left := make(chan bool, 1)
+		go func() { left <- n.LameDuck(t.Context()) }()
+		return left
+	}
+	first := end(cl.nodes[1])
+	if _, err := there.Call(KindStatus, nil); err != nil {
+		t.Error(err)
+	}
+	if err := there.close(); err != nil {
+		t.Fatal(err)
+	}
+	if !<-first {
+		t.Error("the rank whose trainer has left does not say so")
+	}
+	if err := cl.nodes[1].Abandon(); err != nil { // it has gone before the other is told
+		t.Fatal(err)
+	}
+	second := end(cl.nodes[0])
+	if _, err := here.Call(KindStatus, nil); err != nil {
+		t.Error(err)
+	}
+	if err := here.close(); err != nil {
+		t.Fatal(err)
+	}
+	if !<-second {
+		t.Error("a rank that left of its own accord was taken for dead")
+	}
+}
+
+// TestLameDuckOfADeadPeer checks that a rank leaves its trainers when another rank is silent, and only then asks for no patience.
+func TestLameDuckOfADeadPeer(t *testing.T) {
+	cl := newCluster(t, 2, 240, 5000, func(c *Config) {
+		if c.Transport.Rank() == 1 {
+			c.Transport = muted{c.Transport}
+		}
+	})
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cl.nodes[0].LameDuck(t.Context()) {
+		t.Error("the trainer is said to have left")
+	}
+	if err := tr.close(); err != nil {
+		t.Fatal(err)
+	}
+	if !cl.nodes[0].LameDuck(t.Context()) {
+		t.Error("without trainers there is nothing to give up")
+	}
+}
+
+// TestLameDuckSavesImportance checks what becomes of the state file when a trainer stays for too long.
+func TestLameDuckSavesImportance(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	cl := newCluster(t, 1, 240, 5000, func(c *Config) { c.StatePath = path })
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.open("pads", 12); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.plan(0); err != nil {
+		t.Fatal(err)
+	}
+	n := cl.nodes[0]
+	n.SaveImportance(t.Context()) // and what the plan has saved
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _, _, err := tr.get(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := u32s(0, 0, 0, uint32(len(ids)))
+	for range ids {
+		report = append(report, u32s(0x3f000000)...)
+	}
+	if err := tr.Send(KindReport, report); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.Call(KindStatus, nil); err != nil { // the report was taken
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n.LameDuck(over) {
+		t.Error("the trainer is said to have left")
+	}
+	n.SaveImportance(t.Context())
+	after, err := os.ReadFile(path)
+	if err != nil || bytes.Equal(before, after) {
+		t.Errorf("the report is not in the state file (%v)", err)
+	}
+	if err := tr.close(); err != nil {
+		t.Fatal(err)
+	}
+	cl.close()
+}

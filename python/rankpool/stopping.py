@@ -1,0 +1,131 @@
+"""Stopping at a signal: all trainers end after the same step, with a checkpoint, before the job's time is over."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Any, Callable, Dict, Iterator, Optional, Set
+
+WORKER_SECONDS = 10.0  # how long a loader's worker outlives SIGTERM: the step under way may need its batches
+
+_handled: Set[int] = set()  # the signals that a Stop of this process waits for
+
+
+class Stop:
+    """Hears the signals that say that training's time is over; call it once a step, on every trainer.
+
+        stop = rankpool.Stop()
+        for ids, x, y in loader:
+            ...
+            if stop():
+                save(...)
+                break
+
+    It returns True from the same step on for all trainers of the process group (torch.distributed's default), also when
+    only one of them got a signal: a step or two later. What that takes, an all-reduce of one byte, goes on beside the
+    step. Without a process group it is this process's affair.
+
+    `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Make it in the main thread, as early as possible: until then
+    they end the process. It takes the place of other handlers of theirs until `close`. Workers of rankpool.loader()
+    that are started afterwards live on through these signals, for WORKER_SECONDS through SIGTERM.
+    """
+
+    def __init__(self, *signals: int) -> None:
+        self.signal: Optional[int] = None  # the first that came to this process
+        self._over = False
+        self._pending: Any = None
+        numbers = signals or (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+        self._before: Dict[int, Any] = {int(n): signal.signal(n, self._hear) for n in numbers}
+        _handled.update(self._before)
+
+    def _hear(self, number: int, frame) -> None:
+        if self.signal is None:
+            self.signal = number
+
+    def __call__(self) -> bool:
+        """Returns whether this step is the last one."""
+        if not self._over:
+            self._over = self._agreed()
+        return self._over
+
+    def _agreed(self) -> bool:
+        group = _process_group()
+        if group is None:
+            return self.signal is not None
+        # The answer of one call is taken up in the next: nobody waits for it.
+        over = False
+        if self._pending is not None:
+            work, flag = self._pending
+            work.wait()
+            over = bool(flag.item())
+        self._pending = None if over else group(self.signal is not None)
+        return over
+
+    def close(self) -> None:
+        """Gives the signals back."""
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+        _handled.difference_update(self._before)
+        self._before = {}
+
+
+def _process_group() -> Optional[Callable[[bool], tuple]]:
+    """Returns the function that begins an all-reduce of a flag, None when this process trains alone."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        return None
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return None
+
+    def begin(flag: bool) -> tuple:
+        device = torch.cuda.current_device() if dist.get_backend() == "nccl" else "cpu"
+        tensor = torch.tensor([flag], dtype=torch.uint8, device=device)
+        return dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True), tensor
+
+    return begin
+
+
+# --- workers ---
+
+
+class Spared:
+    """A worker_init_fn: signals that stop training, and go to all of its processes, do not end the worker before it."""
+
+    def __init__(self, then: Optional[Callable[[int], None]]) -> None:
+        self.then, self.signals = then, frozenset()
+
+    def __call__(self, worker: int) -> None:
+        for number in self.signals:
+            signal.signal(number, _linger if number == signal.SIGTERM else signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self.signals)
+        if self.then is not None:
+            self.then(worker)
+
+    @contextmanager
+    def starting(self, context) -> Iterator[None]:
+        """Workers that are started here begin with the signals blocked, until they call this.
+
+        `context` is their multiprocessing context, None for the default one.
+        """
+        self.signals = frozenset(_handled)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals)
+        try:
+            if self.signals and (context or multiprocessing).get_start_method() != "fork":
+                resource_tracker.ensure_running()  # this unblocks SIGTERM: not after a worker has been started
+                signal.pthread_sigmask(signal.SIG_BLOCK, self.signals)
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _linger(number: int, frame) -> None:
+    """Ends the worker in a while, if training has not: torch ends workers that are stuck by SIGTERM too."""
+    end = threading.Timer(WORKER_SECONDS, os._exit, (0,))
+    end.daemon = True
+    end.start()

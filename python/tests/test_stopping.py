@@ -1,0 +1,104 @@
+"""Stopping at a signal: all trainers after the same step, and no worker before its trainer."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import decoders
+import rankpool
+from fakedoor import plan
+
+ALL = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM
+
+TRAINER = """
+import os, signal, sys, torch.distributed as dist, rankpool
+rank, file, told = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+stop, step = rankpool.Stop(), 0
+while not stop():
+    step += 1
+    if step == told:
+        os.kill(os.getpid(), signal.SIGUSR1)
+print(step, stop.signal)
+"""
+
+
+@pytest.fixture
+def stop():
+    stop = rankpool.Stop()
+    yield stop
+    stop.close()
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_one_trainer_stops_at_a_signal(stop, number):
+    assert not stop()
+    for sent in (number, number, signal.SIGUSR2):
+        os.kill(os.getpid(), sent)
+    assert stop() and stop() and stop.signal == number
+
+
+def test_close_gives_the_signals_back():
+    before = [signal.getsignal(number) for number in ALL]
+    stop = rankpool.Stop(signal.SIGUSR2)
+    assert signal.getsignal(signal.SIGUSR2) == stop._hear
+    assert signal.getsignal(signal.SIGUSR1) == before[0]
+    stop.close()
+    assert [signal.getsignal(number) for number in ALL] == before
+    stop.close()  # again
+
+
+def test_trainers_stop_after_the_same_step(tmp_path):
+    """Only one of them is told."""
+    command = [sys.executable, "-c", TRAINER]
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(rankpool.__file__))}
+    both = [
+        subprocess.Popen([*command, str(rank), tmp_path / "meet", told], env=env, stdout=subprocess.PIPE, text=True)
+        for rank, told in enumerate(["0", "5"])
+    ]
+    steps, signals = zip(*(one.communicate()[0].split() for one in both))
+    assert [one.returncode for one in both] == [0, 0]
+    assert steps[0] == steps[1] and 5 <= int(steps[0]) <= 7
+    assert signals == ("None", str(int(signal.SIGUSR1)))
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_workers_outlive_the_signals(door, stop, way):
+    """They are sent from the first moment of a worker's life on."""
+    data = rankpool.Dataset(transform=decoders.first_byte)
+    sampler = rankpool.BatchSampler(data, 4)
+    seen = []
+    options = {"num_workers": 2, "multiprocessing_context": way, "prefetch_factor": 1}
+    batches = iter(rankpool.loader(data, sampler, worker_init_fn=decoders.say_hello, **options))
+    storm()
+    for ids, *_ in batches:
+        seen.append(ids.tolist())
+        storm()
+    assert seen == [list(batch) for batch in plan(door, 0, sampler.spec._asdict(), 0)]
+    assert not stop()  # only the workers were told
+
+
+def storm():
+    for worker in multiprocessing.active_children():
+        for number in ALL:
+            try:
+                os.kill(worker.pid, number)
+            except ProcessLookupError:  # it has done its work
+                pass
+
+
+def test_workers_obey_when_nobody_waits_for_signals(door):
+    data = rankpool.Dataset(transform=decoders.first_byte)
+    loader = rankpool.loader(data, rankpool.BatchSampler(data, 4), num_workers=1)
+    batches = iter(loader)
+    next(batches)
+    (worker,) = multiprocessing.active_children()
+    os.kill(worker.pid, signal.SIGUSR1)
+    worker.join()
+    assert worker.exitcode == -signal.SIGUSR1
+    with pytest.raises(RuntimeError, match="DataLoader worker"):
+        list(batches)
