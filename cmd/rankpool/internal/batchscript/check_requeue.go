@@ -62,11 +62,7 @@ func (j *job) checkSignal() {
 	}
 	trap := j.trap(sig.name)
 	switch {
-	case !sig.toShell:
-		if slices.ContainsFunc(runs, requeues) {
-			j.warn(sig.line, "without B: the signal goes to the job's steps, and rankpool run in the batch shell does not get it",
-				"write #SBATCH --signal=B:"+sig.name+"@120")
-		}
+	case !sig.toShell: // training gets it, and so do the ranks, which tell run
 	case trap > 0:
 		j.checkTrapped(trap)
 	case slices.ContainsFunc(j.steps, func(s *step) bool { return s.exec }) || slices.ContainsFunc(j.script.Commands, isExec):

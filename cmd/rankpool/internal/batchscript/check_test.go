@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 		"somebody waits":         {head + serve + "\n" + train + " &\nwait $!\n", 0, "", ""},
 		"after exec":             {head + run + "\ncp a b\n", 4, "after-exec", "line 3"},
 		"exec in a branch":       {head + "if test -e x; then\n" + run + "\nfi\necho no\n", 0, "", ""},
-		"signal to the steps":    {head + "#SBATCH --signal=USR1@60 --requeue --open-mode=append\n" + requeue, 3, "signal", "without B:"},
+		"signal to the steps":    {head + "#SBATCH --signal=USR1@60 --requeue --open-mode=append\n" + requeue, 0, "", ""},
 		"signal ends the shell":  {head + "#SBATCH --signal=B:USR1@60\n" + strings.TrimPrefix(run, "exec "), 4, "signal", "ends of it"},
 		"signal ends training":   {head + "#SBATCH --signal=B:10@60\nsrun python t.py", 3, "signal", "training with it"},
 		"signal after exec":      {head + "#SBATCH --signal=B:USR1@60\n" + run, 0, "", ""},
