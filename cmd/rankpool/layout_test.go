@@ -193,7 +193,13 @@ func TestFirstHost(t *testing.T) {
 func TestCacheStep(t *testing.T) {
 	batch := []string{"A=1", "SLURM_GPUS_PER_NODE=a100:4", "SLURM_CPUS_PER_TASK=8", "SLURM_MEM_PER_GPU=9", "SLURM_NTASKS_PER_NODE=4"}
 	if got := withoutTaskOptions(batch); !slices.Equal(got, []string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
-		t.Errorf("the cache's environment: %q", got)
+		t.Errorf("without the tasks' options: %q", got)
+	}
+	for _, c := range []struct{ set, want string }{{"SLURM_CPUS_PER_TASK=8", "tree"}, {"SLURM_PMIX_FENCE=ring", "ring"}} {
+		get := lookup(cacheStepEnv([]string{c.set}))
+		if get("SLURM_PMIX_FENCE") != c.want || get("SLURM_CPUS_PER_TASK") != "" {
+			t.Errorf("%s: the cache's step has SLURM_PMIX_FENCE=%s", c.set, get("SLURM_PMIX_FENCE"))
+		}
 	}
 	for _, c := range []struct{ gpus, version, want string }{
 		{"a100:4", "22.05.8", "--gpus-per-node=a100:4"},

@@ -17,9 +17,33 @@ import (
 
 var logged = logOptions{job: "77", step: "1", rank: 3, host: "nid4"}
 
+// A logBuffer is what was logged, also by the queue's timer.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
 func TestLogLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logBuffer
 		newLogger(&out, logged).With("set", "train").Warn("a disk is slow", "seconds", 2.5)
 		zone := time.Now().Format("Z07:00") // synctest's clock begins in 2000
 		at := time.Now().Format("2006-01-02T15:04:05.000") + zone
@@ -31,7 +55,7 @@ func TestLogLine(t *testing.T) {
 }
 
 func TestLogLineOutsideAJob(t *testing.T) {
-	var out bytes.Buffer
+	var out logBuffer
 	newLogger(&out, logOptions{host: "here"}).Info("hello")
 	if want := "level=INFO msg=hello rank=0 host=here\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got %s, want …%s", out.String(), want)
@@ -41,7 +65,7 @@ func TestLogLineOutsideAJob(t *testing.T) {
 func TestLogJSON(t *testing.T) {
 	o := logged
 	o.format = "json"
-	var out bytes.Buffer
+	var out logBuffer
 	l := newLogger(&out, o)
 	l.WithGroup("disk").Warn("slow", "n", 1)
 	l.Debug("below the level")
@@ -50,7 +74,7 @@ func TestLogJSON(t *testing.T) {
 		Rank                              int
 		Disk                              struct{ N int }
 	}
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+	if err := json.Unmarshal([]byte(out.String()), &line); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
 	}
 	if line.Level != "WARN" || line.Msg != "slow" || line.Job != "77" || line.Step != "1" || line.Rank != 3 || line.Host != "nid4" || line.Disk.N != 1 {
@@ -60,7 +84,7 @@ func TestLogJSON(t *testing.T) {
 
 func TestLogCollapsesWhatIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logBuffer
 		l := newLogger(&out, logged)
 		for range 42 {
 			l.Warn("a peer is silent", "peer", 2)
@@ -80,7 +104,7 @@ func TestLogCollapsesWhatIsRepeated(t *testing.T) {
 
 func TestLogInSteadyState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logBuffer
 		l := newLogger(&out, logged)
 		for i := range 600 { // a minute
 			l.Warn("one", "i", i)
@@ -101,7 +125,7 @@ func TestLogInSteadyState(t *testing.T) {
 
 func TestLogLosesNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logBuffer
 		l := newLogger(&out, logged)
 		for range 500 {
 			l.Warn("noise")
@@ -118,7 +142,7 @@ func TestLogLosesNoError(t *testing.T) {
 
 func TestFlushLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logBuffer
 		l := newLogger(&out, logged)
 		for range 3 {
 			l.Info("a")
@@ -140,7 +164,7 @@ func TestLogProperties(t *testing.T) {
 		gaps := rapid.SliceOfN(rapid.IntRange(0, 1500), 1, 200).Draw(rt, "milliseconds between messages")
 		kinds := rapid.SliceOfN(rapid.IntRange(0, 3), len(gaps), len(gaps)).Draw(rt, "messages")
 		synctest.Test(t, func(t *testing.T) {
-			var out bytes.Buffer
+			var out logBuffer
 			l := newLogger(&out, logged)
 			begin := time.Now()
 			for i, gap := range gaps {
@@ -162,7 +186,7 @@ func TestLogProperties(t *testing.T) {
 }
 
 func TestLogConcurrently(t *testing.T) {
-	var out bytes.Buffer
+	var out logBuffer
 	l := newLogger(&out, logged)
 	var all sync.WaitGroup
 	for g := range 4 {
@@ -183,7 +207,7 @@ func TestLogConcurrently(t *testing.T) {
 var message = regexp.MustCompile(`^time=\S+ level=[A-Z+0-9]+ msg=(?:"([^"]*)"|(\S+)) job=77 step=1 rank=3 host=nid4( .*)?$`)
 
 // wantMessages checks the messages that were logged since the last call.
-func wantMessages(t *testing.T, out *bytes.Buffer, want ...string) {
+func wantMessages(t *testing.T, out *logBuffer, want ...string) {
 	t.Helper()
 	var got []string
 	for line := range strings.Lines(out.String()) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -119,6 +120,9 @@ func onTerminal(t *testing.T, p *pseudoTerminal, env []string, args ...string) (
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "LC_ALL=C.UTF-8", "NO_COLOR=")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	caught := make(chan os.Signal, 1) // a signal that this process was started to ignore, as by nohup, top would ignore too
+	signal.Notify(caught, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
