@@ -113,6 +113,7 @@ func NewNode(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.SlabBytes = slab.SizeBytes() // whole pages: clients map as much as samples are put into
 	n := &Node{
 		cfg: cfg, slab: slab, slabFD: -1, arena: slab.Arena, conns: map[*conn]struct{}{},
 		peers: make([]peerHealth, cfg.Transport.Size()), stopped: make(chan struct{}), started: time.Now(),

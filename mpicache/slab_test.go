@@ -91,3 +91,17 @@ func TestSlabTooLarge(t *testing.T) {
 		t.Errorf("the error does not name the size: %v", err)
 	}
 }
+
+// TestClientsMapAllThatSamplesAreIn checks a slab that is not made of whole pages.
+func TestClientsMapAllThatSamplesAreIn(t *testing.T) {
+	cl := newCluster(t, 1, 10, 1<<14, func(c *Config) { c.SlabBytes = 4352 })
+	defer cl.close()
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	if mapped, used := len(tr.slab), cl.nodes[0].arena.SizeBytes(); int64(mapped) != used {
+		t.Errorf("clients map %d bytes, and samples are put into %d", mapped, used)
+	}
+}

@@ -64,7 +64,7 @@ func join(session string, argv []string) (err error) {
 	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs()))
 	nodes := allocatedNodes(os.Getenv)
 	folder, ready := awaitRank(session, job, nodes, cacheBegins)
-	if !ready && !(byHand && job.ProcID == 0 && noOtherStep(job)) {
+	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
 		folder, ready = awaitRank(session, job, nodes, doorPatience-cacheBegins)
 	}
 	switch {

@@ -65,10 +65,10 @@ func onlineCPUs() int {
 // oneRank returns the line to type for one rank a node.
 func oneRank(at place, nodes int, flavour, verb string) string {
 	line := ""
-	switch {
-	case at.by == byOpenMPI:
+	switch at.by {
+	case byOpenMPI:
 		line = fmt.Sprintf("mpirun --map-by ppr:1:node --bind-to none rankpool %s", verb)
-	case at.by == byMPICH:
+	case byMPICH:
 		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.tasks/at.localTasks), verb)
 	default:
 		line = fmt.Sprintf("srun --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", slurmMPI(flavour), max(1, nodes), verb)
@@ -137,9 +137,10 @@ func deniedGPUs() int {
 	denied := 0
 	for _, device := range devices {
 		fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err == nil {
+		switch err {
+		case nil:
 			_ = unix.Close(fd) // it only had to open
-		} else if err == unix.EPERM {
+		case unix.EPERM:
 			denied++
 		}
 	}

@@ -24,7 +24,9 @@ func TestWrongLaunch(t *testing.T) {
 		{"serve, no --mpi", place{4, 0, 1, 0, bySrunPlain}, 4, "openmpi", "serve", "type \"srun --mpi=pmix rankpool serve …\""},
 		{"MPICH may find its way", place{4, 0, 1, 0, bySrunPlain}, 4, "mpich", "run", ""},
 		{
-			"the recommended form under srun", place{16, 5, 4, 1, bySrunPlain}, 4, "openmpi", "run",
+			"the recommended form under srun",
+			place{16, 5, 4, 1, bySrunPlain},
+			4, "openmpi", "run",
 			"type \"rankpool run …\" in the batch script, without srun, which starts 4 trainers a node, or \"srun --mpi=pmix --ntasks=4 --ntasks-per-node=1 rankpool run --trainers-per-rank 4 …\"",
 		},
 		{"two ranks on a node", place{4, 0, 2, 0, bySrunPMI2}, 2, "mpich", "serve", "type \"srun --mpi=pmi2 --ntasks=2 --ntasks-per-node=1 rankpool serve …\""},

@@ -131,7 +131,8 @@ def _from_cache(
     connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply
 ) -> Samples:
     lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
-    if reply.ids != batch:  # the stream is the plan's, whatever the cache says
+    # The stream is the plan's, whatever the cache says, and a view that the slab's end cuts off is no sample.
+    if reply.ids != batch or sum(map(len, lease.views)) != sum(reply.lengths) and _cut_off(reply, lease.views):
         connection.end(lease)
         return from_storage(connection, index, batch)
     sources = reply.sources
@@ -143,6 +144,12 @@ def _from_cache(
         connection.end(lease)
         raise
     return Samples(batch, views, index, reply, lease, connection)
+
+
+def _cut_off(reply: wire.BatchReply, views: List[memoryview]) -> bool:
+    """Whether a sample that the cache says to have is not all in its memory."""
+    here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
+    return any(len(v) != n and s in here for v, n, s in zip(views, reply.lengths, reply.sources))
 
 
 def _mixed(

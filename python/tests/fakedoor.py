@@ -56,6 +56,7 @@ class Door:
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
         self.version, self.refuse, self.weights = 1, None, False
         self.welcome = {"plan_version": 1}
+        self.slab_bytes = SLAB_BYTES  # as it says
         self.listener, self.sockets, self.life = None, [], 0
         self.faults = []  # what a client did against the protocol
         _doors.add(self)
@@ -154,7 +155,7 @@ class Door:
             {"name": d.name, "samples": len(d.files), "classes": ["c0", "c1"], "index": d.index, "root": d.root}
             for d in self.data
         ]
-        hello = struct.pack("<HHIIQ", self.version, 0, 0, 1, SLAB_BYTES)
+        hello = struct.pack("<HHIIQ", self.version, 0, 0, 1, self.slab_bytes)
         return 101, hello + json.dumps({"data": data, "session": "test", **self.welcome}).encode()
 
     def _answer_2(self, spec, streams, who):

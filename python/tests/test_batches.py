@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import rankpool
-from fakedoor import Door, plan
+from fakedoor import PLACE_BYTES, Door, plan
 from rankpool.sentinel import watch_over
 
 GET, REPORT, RELEASE = 4, 5, 6
@@ -119,6 +119,14 @@ def test_source_5_raises_with_id_path_and_reason(door):
 def test_other_ids_than_planned_are_not_believed(door):
     data, sampler = make(door)
     door.wrong_ids = {0}
+    assert epoch_of(data, sampler, 0) == expected(door, sampler, 0)
+    door.wait(lambda: not door.leases)
+    assert last_tally(door, 0)["fallback_reads"] == 20
+
+
+def test_views_that_the_end_of_the_slab_cuts_off_are_not_believed(door):
+    door.slab_bytes = PLACE_BYTES + 1  # all but the first place are beyond it
+    data, sampler = make(door)
     assert epoch_of(data, sampler, 0) == expected(door, sampler, 0)
     door.wait(lambda: not door.leases)
     assert last_tally(door, 0)["fallback_reads"] == 20

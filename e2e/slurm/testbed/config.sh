@@ -69,7 +69,7 @@ for device in null zero full random; do
 	echo "NodeName=node[1-$nodes] Name=gpu File=/dev/$device"
 done >"$run/gres.conf"
 # By default MPI_Init of Open MPI dies in 4 of 1,000 starts: see cacheStepEnv in cmd/rankpool. Users' own srun get it from here.
-echo "PMIxCollFence=tree" >"$run/mpi.conf"
+echo "PMIxCollFence=ring" >"$run/mpi.conf"
 {
 	echo "127.0.0.1 localhost"
 	echo "$control $host"

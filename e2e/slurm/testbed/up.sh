@@ -13,7 +13,7 @@ for tool in munged slurmctld slurmd sinfo; do
 	command -v $tool >/dev/null || { echo "up.sh: $tool is missing" >&2; exit 1; }
 done
 "$here/down.sh"
-trap 'cat "$run/log/start" >&2; "$here/down.sh"' EXIT
+trap 'cat "$run/log/start" 2>/dev/null >&2 || :; "$here/down.sh"' EXIT
 trap 'exit 1' INT TERM HUP
 unset ${!SLURM@} # of a job, when it is called in one
 export SLURM_CONF="$run/slurm.conf"
@@ -41,7 +41,7 @@ fi
 echo $mode >"$run/mode"
 "$here/config.sh" $mode
 
-{
+(
 	(umask 077 && head -c 128 /dev/urandom >"$run/munge/key")
 	munged --force --key-file="$run/munge/key" --socket="$run/munge/socket" --pid-file="$run/munge/pid" \
 		--log-file="$run/munge/log" --seed-file="$run/munge/seed" # forced: it dislikes a folder in /tmp
@@ -55,7 +55,7 @@ echo $mode >"$run/mode"
 				hostname node$i && mount -t tmpfs -o size=1g tmpfs /dev/shm && mount --bind '$run/hosts' /etc/hosts && exec slurmd -N node$i"
 		fi
 	done
-} >"$run/log/start" 2>&1 </dev/null
+) >"$run/log/start" 2>&1 </dev/null # a shell of its own: its failure is told by this one
 for _ in $(seq 300); do
 	if [ "$(sinfo -h -p debug -t idle -o %D 2>/dev/null)" = "$nodes" ]; then
 		trap - EXIT
