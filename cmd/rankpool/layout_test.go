@@ -195,7 +195,7 @@ func TestCacheStep(t *testing.T) {
 	if got := withoutTaskOptions(batch); !slices.Equal(got, []string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
 		t.Errorf("without the tasks' options: %q", got)
 	}
-	for _, c := range []struct{ set, want string }{{"SLURM_CPUS_PER_TASK=8", "tree"}, {"SLURM_PMIX_FENCE=ring", "ring"}} {
+	for _, c := range []struct{ set, want string }{{"SLURM_CPUS_PER_TASK=8", "ring"}, {"SLURM_PMIX_FENCE=tree", "tree"}} {
 		get := lookup(cacheStepEnv([]string{c.set}))
 		if get("SLURM_PMIX_FENCE") != c.want || get("SLURM_CPUS_PER_TASK") != "" {
 			t.Errorf("%s: the cache's step has SLURM_PMIX_FENCE=%s", c.set, get("SLURM_PMIX_FENCE"))
