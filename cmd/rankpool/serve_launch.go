@@ -80,9 +80,12 @@ func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 	blocks <- errBlocks
 }
 
-// cancelStep ends this step, all its ranks.
-func cancelStep(job slurm.Job) {
-	_ = exec.Command("scancel", job.JobID+"."+job.StepID).Run() // without it the other ranks end with the job
+// cancelStep says why and ends this step, all its ranks, since without it they would end with the job. The error is bare: Slurm may
+// end this process before it can say anything more.
+func cancelStep(job slurm.Job, why error) error {
+	report(os.Stderr, why)
+	_ = exec.Command("scancel", job.JobID+"."+job.StepID).Run() // the step is ended by hand where it fails
+	return &statusError{code: exitError}
 }
 
 // otherSteps reports whether the job has a running step besides this one, or may have.

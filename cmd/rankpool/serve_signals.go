@@ -33,8 +33,7 @@ func (r *rankProcess) serveUntilTold() error {
 			}
 			return node.Close()
 		case err := <-r.blocks:
-			cancelStep(slurm.Detect(os.Getenv))
-			return errors.Join(err, node.Abandon())
+			return errors.Join(cancelStep(slurm.Detect(os.Getenv), err), node.Abandon())
 		case s := <-signals:
 			if endsRun(s) {
 				return r.endByAndBy(node)

@@ -121,10 +121,13 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
 
 
 def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
-    """The tasks agree on the host of task 0, which is not the allocation's first."""
+    """The tasks agree on the host of task 0, which is not the allocation's first.
+
+    By PMI2, since Slurm 22.05's PMIx plugin has hung in steps that are not on the allocation's first nodes.
+    """
     cache, train = words(2)
-    script = f"srun --mpi=pmix --nodes=2 --ntasks=2 --nodelist=node3,node4 rankpool run {cache} -- {train}"
-    same_stream(submit(script, options=["--nodes=4", "--ntasks-per-node=1"]))
+    script = f"srun --mpi=pmi2 --nodes=2 --ntasks=2 --nodelist=node3,node4 rankpool run {cache} -- {train}"
+    same_stream(submit(script, mpi="mpich", options=["--nodes=4", "--ntasks-per-node=1"]))
 
 
 def test_shell_of_salloc(bed, words, tmp_path):
