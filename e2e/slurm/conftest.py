@@ -41,7 +41,7 @@ def submit(bed, tmp_path):
 
     yield submit
     for job in jobs:
-        if job.state()["JobState"] in ("PENDING", "RUNNING", "COMPLETING"):
+        if job.state()["JobState"] in ("PENDING", "RUNNING", "SIGNALING", "COMPLETING"):
             job.cancel()
         job.kill(job.processes())
 

@@ -64,6 +64,8 @@ def test_preempted_and_continued_on_half_the_nodes(bed, submit, job, goes_on):
 def test_preempted_by_sigterm_to_the_steps(bed, submit, job, goes_on):
     """Without --signal the steps get SIGTERM, and the batch script nothing, until the time of grace is over."""
     one = job(args=["--workers", 1])
+    one.wait_for_batches(BATCHES + 4)
+    one.kill(one.trainers(), signal.SIGSTOP)  # the rest takes them a second, and Slurm as much; it sends SIGCONT first
     preempt(bed, submit, one)
     assert f"job {one.id} is requeued" in goes_on(one).stderr
 

@@ -139,7 +139,7 @@ class Job:
         until = time.monotonic() + run.PATIENCE_SECONDS
         while not condition():
             state = self.state()["JobState"]
-            over = ended_is_failure and state not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING")
+            over = ended_is_failure and state not in ("PENDING", "RUNNING", "CONFIGURING", "SIGNALING", "COMPLETING")
             assert not over, f"the job ended ({state}) before {what}\n{self.text('stderr')}"
             assert time.monotonic() < until, f"waited in vain for {what}: {state}\n{self.text('stderr')}"
             time.sleep(0.02)

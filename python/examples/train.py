@@ -4,6 +4,7 @@ One process a trainer, as RANK and WORLD_SIZE say; the trainers average their gr
 """
 
 import argparse
+import gc
 import os
 import sys
 
@@ -202,6 +203,10 @@ def main():
         sys.exit(str(error))
     if RANK == 0 and trainer.digest:
         print("digest", trainer.digest.hex(), flush=True)
+    if WORLD > 1:
+        del trainer, stop
+        gc.collect()
+        dist.destroy_process_group()  # ends its threads: one that lets go of a tensor while Python ends aborts the process
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ ReturnToService=2
 SlurmctldTimeout=30
 SlurmdTimeout=20
 InactiveLimit=0
-KillWait=8
+KillWait=25
 MinJobAge=600
 JobRequeue=1
 SchedulerType=sched/backfill
@@ -61,7 +61,7 @@ CONF
 		fi
 		echo "NodeName=node$i $at CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:4 State=UNKNOWN"
 	done
-	echo "PartitionName=debug Nodes=ALL Default=YES MaxTime=30 State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=15"
+	echo "PartitionName=debug Nodes=ALL Default=YES MaxTime=30 State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=60"
 	echo "PartitionName=urgent Nodes=ALL MaxTime=30 State=UP PriorityTier=10 PreemptMode=OFF"
 } >"$run/slurm.conf"
 # Character devices that every machine has stand for the GPUs, so that CUDA_VISIBLE_DEVICES is set.
