@@ -67,7 +67,7 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 // check validates what can be told without the data and the machine, and makes paths absolute.
 func (o *cacheOptions) check() error {
 	if _, err := parseMemory(o.memory); err != nil && o.memory != autoMemory {
-		return usagef("--memory: %w", err)
+		return usagef("--memory: %w, nor a share such as 20%%, nor %s", err, autoMemory)
 	}
 	if err := o.trainers.check(); err != nil {
 		return err

@@ -129,11 +129,15 @@ func (s jobState) requeues(told, ending bool, restarts int) bool {
 	switch {
 	case s.restarts > restarts:
 		return false
-	case s.state == "RUNNING":
+	case s.runs():
 		return told || s.preempted
 	}
 	return s.reason == "TimeLimit" && (told || ending)
 }
+
+// runs reports whether the job has not begun to end. While Slurm sends a job a signal, as for --signal and preemption, its state is
+// SIGNALING for a moment, and RUNNING again.
+func (s jobState) runs() bool { return s.state == "RUNNING" || s.state == "SIGNALING" }
 
 // askJob returns what Slurm says about the job, and whether it says anything.
 func askJob(job slurm.Job) (s jobState, known bool) {
@@ -234,7 +238,7 @@ func signalStep(session string, job slurm.Job, s syscall.Signal) bool {
 	if err != nil {
 		return false // it has not begun
 	}
-	if state, known := askJob(job); known && state.state != "RUNNING" {
+	if state, known := askJob(job); known && !state.runs() {
 		return true
 	}
 	_, err = slurmCommand("scancel", "--signal="+strconv.Itoa(int(s)), job.JobID+"."+string(step))

@@ -21,6 +21,8 @@ func TestRequeues(t *testing.T) {
 	}{
 		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", false, false, 0, false},
 		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", true, false, 0, true},
+		{"JobState=SIGNALING Reason=None Restarts=0 PreemptTime=None", true, false, 0, true},
+		{"JobState=SIGNALING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", false, false, 0, true},
 		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", false, true, 0, false},                // somebody's SIGTERM
 		{"JobState=RUNNING Reason=None Restarts=2 PreemptTime=2026-11-20T15:25:12", false, false, 2, true}, // steps got SIGTERM
 		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, true, 0, true},
