@@ -26,14 +26,13 @@ func TestShrinkUnderTraining(t *testing.T) {
 	want := healthy.train(ranks, 8, 3, "uniform")
 	healthy.close()
 
-	var taken atomic.Int64
+	var looks atomic.Int64 // the fourth begins when the third step is done
 	cl := newCluster(t, ranks, samples, capacity, func(c *Config) {
 		if c.Transport.Rank() == 1 {
 			c.GiveBack = func() int64 { // 300 KiB in three steps
-				if taken.Load() >= 300<<10 {
+				if looks.Add(1) > 3 {
 					return 0
 				}
-				taken.Add(100 << 10)
 				return 100 << 10
 			}
 		}
@@ -41,7 +40,7 @@ func TestShrinkUnderTraining(t *testing.T) {
 	n := cl.nodes[1]
 	before := allocated(t, n)
 	var got []string
-	for taken.Load() < 300<<10 || got == nil { // training is quick: it may take several passes until the watch has looked three times
+	for looks.Load() <= 3 || got == nil { // training is quick: it may take several passes until the watch has looked four times
 		got = cl.train(ranks, 8, 3, "uniform") // the same draws each time, whatever was reported
 		if !slices.Equal(got, want) {
 			t.Fatal("the stream differs from that of ranks that keep their memory")
