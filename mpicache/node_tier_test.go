@@ -12,11 +12,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// fakeTier keeps samples in a map, and fails as it is told.
+// fakeTier keeps samples in a map, and fails as it is told. It works in order: failures come in a row only when they are asked for in one.
 type fakeTier struct {
 	tierFaults
 	mu      sync.Mutex
 	samples map[scheduler.SampleID][]byte
+	last    chan struct{} // closed when the work that was asked for last is done
 	stores  int
 	recalls int
 	ended   bool
@@ -32,6 +33,19 @@ var errFakeTier = errors.New("the disk fails")
 
 func (f *fakeTier) fails(n int) bool { return f.ended || f.broken || f.flaky > 0 && n%f.flaky == 0 }
 
+// later does the work when all that was asked for before is done. The lock must be held.
+func (f *fakeTier) later(work func()) {
+	before, done := f.last, make(chan struct{})
+	f.last = done
+	go func() {
+		if before != nil {
+			<-before
+		}
+		work()
+		close(done)
+	}()
+}
+
 func (f *fakeTier) Store(id scheduler.SampleID, b []byte, done func(error)) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,17 +54,17 @@ func (f *fakeTier) Store(id scheduler.SampleID, b []byte, done func(error)) bool
 		return false
 	}
 	if f.fails(f.stores) {
-		go done(errFakeTier)
+		f.later(func() { done(errFakeTier) })
 		return true
 	}
 	delete(f.samples, id)
-	go func() {
+	f.later(func() {
 		copied := slices.Clone(b)
 		f.mu.Lock()
 		f.samples[id] = copied
 		f.mu.Unlock()
 		done(nil)
-	}()
+	})
 	return true
 }
 
@@ -60,13 +74,13 @@ func (f *fakeTier) Recall(id scheduler.SampleID, into []byte, _ uint64, done fun
 	f.recalls++
 	b := f.samples[id]
 	if b == nil || f.fails(f.recalls) {
-		go done(errFakeTier)
+		f.later(func() { done(errFakeTier) })
 		return
 	}
-	go func() {
+	f.later(func() {
 		copy(into, b)
 		done(nil)
-	}()
+	})
 }
 
 func (f *fakeTier) Erase(scheduler.SampleID) {} // a Store that is under way may still come

@@ -7,7 +7,7 @@ import sys
 import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH
 from run import EXAMPLES
-from testbed import HERE
+from testbed import HERE, pending
 
 SBATCH = ["--ntasks-per-node=1", "--requeue", "--open-mode=append"]
 
@@ -48,25 +48,27 @@ def goes_on(bed, reference):
     return goes_on
 
 
-def preempt(bed, submit, job):
-    """Has a job of another partition take the nodes."""
+def preempt(submit, job):
+    """Has a job of another partition take the nodes of one in its second epoch. Its trainers stand still: the rest would take them a
+    second, and Slurm as much."""
     job.wait_for_batches(BATCHES + 4)
-    return submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
+    job.kill(job.trainers(), signal.SIGSTOP)
+    submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
 
 
-def test_preempted_and_continued_on_half_the_nodes(bed, submit, job, goes_on):
+def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on):
     one = job(mpi="mpich", options=["--signal=B:USR1@60"], args=["--workers", 2])
-    preempt(bed, submit, one)
+    preempt(submit, one)
+    one.wait_for(lambda: any(pending(pid, signal.SIGUSR1) for pid in one.trainers()), "run passed the signal on")
+    one.kill(one.trainers(), signal.SIGCONT)
     result = goes_on(one, nodes=1)
     assert result.stderr.count(f"job {one.id} is requeued") == 1
 
 
-def test_preempted_by_sigterm_to_the_steps(bed, submit, job, goes_on):
-    """Without --signal the steps get SIGTERM, and the batch script nothing, until the time of grace is over."""
+def test_preempted_by_sigterm_to_the_steps(submit, job, goes_on):
+    """Without --signal the steps get SIGTERM, after a SIGCONT, and the batch script nothing, until the time of grace is over."""
     one = job(args=["--workers", 1])
-    one.wait_for_batches(BATCHES + 4)
-    one.kill(one.trainers(), signal.SIGSTOP)  # the rest takes them a second, and Slurm as much; it sends SIGCONT first
-    preempt(bed, submit, one)
+    preempt(submit, one)
     assert f"job {one.id} is requeued" in goes_on(one).stderr
 
 

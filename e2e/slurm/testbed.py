@@ -178,6 +178,12 @@ class Job:
         return [path for path in new if path.name.endswith(f"slurm{self.id}") or launcher_gone(path.name)]
 
 
+def pending(pid, number):
+    """Whether a signal waits for a process, which stands still."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"^S..Pnd:\s*(\w+)", status, re.M))
+
+
 def launcher_gone(name):
     found = re.search(r"-pid(\d+)-", name)
     return bool(found) and not Path("/proc", found[1]).exists()
