@@ -45,10 +45,10 @@ func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 	if other := (abortError{}); err != nil && !errors.As(err, &other) {
 		s.g.tell(err)
 	}
-	if err != nil && s.dest != nil && !s.opt.DryRun {
+	report, lost := s.conclude(err)
+	if err != nil && s.dest != nil && !s.opt.DryRun { // not earlier: another rank may only now look who writes here
 		_ = s.opt.Target.Remove(s.dest.token(s.g.Rank())) // the next run removes it otherwise
 	}
-	report, lost := s.conclude(err)
 	if err == nil { // another rank may have failed in its last steps: it said so before it reported
 		err = context.Cause(staging)
 	}

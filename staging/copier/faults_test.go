@@ -399,12 +399,29 @@ func damage(_, dest string) error {
 	return errors.Join(err, f.Close(), System{}.Chtime(dest+"/large", info.ModTime))
 }
 
-// TestSharedReplica refuses to write two replicas into one folder.
+// TestSharedReplica refuses to write two replicas into one folder, also when one rank looks only after the other has given up.
 func TestSharedReplica(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
-	_, errs := stageAll(3, src, base, func(_ int, o *Options) { o.Mode, o.Dest = Replicate, filepath.Join(base, "all") })
+	gaveUp := make(chan struct{})
+	group := newMemory(2)
+	group[1].posts = func(kind byte) {
+		if kind == kindReport {
+			close(gaveUp)
+		}
+	}
+	late := &lateLooker{wait: gaveUp}
+	_, errs := stageOver(group, src, base, func(rank int, o *Options) {
+		o.Mode, o.Dest = Replicate, filepath.Join(base, "all")
+		if rank == 0 {
+			o.Target = late
+		}
+	})
+	if !late.waited {
+		t.Error("the rank was not late")
+	}
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "give every rank a folder of its own with {rank} or {host} in --dest") {
+		own := fmt.Sprintf("copier: rank %d writes to", 1-rank) // not what the other one says
+		if err == nil || !strings.HasPrefix(err.Error(), own) || !strings.Contains(err.Error(), "give every rank a folder of its own with {rank} or {host} in --dest") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
@@ -413,6 +430,21 @@ func TestSharedReplica(t *testing.T) {
 			t.Errorf("%q is left", path)
 		}
 	}
+}
+
+// lateLooker waits before it lists a folder with a token of rank 0.
+type lateLooker struct {
+	System
+	wait   chan struct{}
+	waited bool
+}
+
+func (l *lateLooker) ReadNames(path string) ([]string, error) {
+	if own, _ := filepath.Glob(filepath.Join(path, tempPrefix+"*rank0"+tempSuffix)); own != nil {
+		<-l.wait
+		l.waited = true
+	}
+	return l.System.ReadNames(path)
 }
 
 // TestDeadRank silences a rank in mid-stage: the others end with a sentence that names it, and say so to no one else.

@@ -14,6 +14,7 @@ type memory struct {
 	calls  chan func()
 	handle func(from int, msg []byte)
 	silent atomic.Bool // as if its node were gone
+	posts  func(kind byte)
 
 	mu          sync.Mutex
 	puts, takes map[string]half
@@ -56,6 +57,9 @@ func (m *memory) Start(handle func(from int, msg []byte)) {
 
 func (m *memory) Post(to int, msg []byte) {
 	peer, msg := m.group[to], bytes.Clone(msg)
+	if m.posts != nil {
+		m.posts(msg[0])
+	}
 	if m.silent.Load() || peer.silent.Load() {
 		return
 	}
