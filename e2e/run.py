@@ -56,20 +56,11 @@ class Result:
         return self
 
 
-class Run:
-    """A run of rankpool under way; every process of it carries a mark in its environment."""
+class Watched:
+    """A training under way in a folder, with all its processes; a subclass knows which these are."""
 
-    def __init__(self, folder, argv):
-        self.folder, self.argv = Path(folder), [str(word) for word in argv]
-        self.mark = f"RANKPOOL_E2E={uuid.uuid4()}"
-        env = {**os.environ, "PYTHONFAULTHANDLER": "1", **dict([self.mark.split("=")])}
-        self.shared_before = set(os.listdir(SHM))
-        with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
-            self.process = subprocess.Popen(
-                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env
-            )
-
-    # --- what there is to see ---
+    def __init__(self, folder):
+        self.folder = Path(folder)
 
     def text(self, name):
         path = self.folder / name
@@ -80,25 +71,64 @@ class Run:
         return self.text("digest").splitlines()
 
     def processes(self):
-        """The living processes of this run: their number and their environment and arguments."""
+        """The living processes: their number, and their environment and arguments."""
         found = {}
         for entry in os.listdir("/proc"):
             if entry.isdigit():
                 try:
                     environment = Path("/proc", entry, "environ").read_text(errors="replace").split("\0")
-                    if self.mark in environment:
+                    if self.mine(environment):
                         found[int(entry)] = environment, Path("/proc", entry, "cmdline").read_text().split("\0")
-                except (ProcessLookupError, PermissionError, FileNotFoundError):
+                except OSError:
                     pass  # it ended, or is not ours
         return found
-
-    def ranks(self):
-        """The processes that are ranks of the cache."""
-        return [pid for pid, (_, argv) in self.processes().items() if argv[:2] == [self.argv[0], "serve"]]
 
     def trainers(self):
         """The training processes and their workers."""
         return [pid for pid, (env, _) in self.processes().items() if any(v.startswith("RANKPOOL_SOCKET=") for v in env)]
+
+    def wait_for_batches(self, n):
+        self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
+
+    def kill(self, pids, number=signal.SIGKILL):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def stacks(self):
+        """Ends the ranks and trainers, which show what they were doing, and returns what was said on stderr."""
+        hung = {pid for pid, (_, argv) in self.processes().items() if argv[1:2] != ["run"]}
+        self.kill(hung, signal.SIGABRT)  # Go and Python show their stacks
+        until = time.monotonic() + 5
+        while hung & set(self.processes()) and time.monotonic() < until:
+            time.sleep(0.1)
+        return self.text("stderr")
+
+
+class Run(Watched):
+    """A run of rankpool under way; every process of it carries a mark in its environment."""
+
+    def __init__(self, folder, argv):
+        super().__init__(folder)
+        self.argv = [str(word) for word in argv]
+        self.mark = f"RANKPOOL_E2E={uuid.uuid4()}"
+        env = {**os.environ, "PYTHONFAULTHANDLER": "1", **dict([self.mark.split("=")])}
+        self.shared_before = set(os.listdir(SHM))
+        with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
+            self.process = subprocess.Popen(
+                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env
+            )
+
+    # --- what there is to see ---
+
+    def mine(self, environment):
+        return self.mark in environment
+
+    def ranks(self):
+        """The processes that are ranks of the cache."""
+        return [pid for pid, (_, argv) in self.processes().items() if argv[:2] == [self.argv[0], "serve"]]
 
     def session(self):
         """The session folder in /dev/shm, None when there is none."""
@@ -129,18 +159,8 @@ class Run:
         until = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             assert self.process.poll() is None, f"the run ended before {what}\n{self.text('stderr')}"
-            assert time.monotonic() < until, f"waited in vain for {what}\n{self.text('stderr')}"
+            assert time.monotonic() < until, f"waited in vain for {what}, after {len(self.batches())} batches\n{self.stacks()}"
             time.sleep(0.005)
-
-    def wait_for_batches(self, n):
-        self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
-
-    def kill(self, pids, number=signal.SIGKILL):
-        for pid in pids:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
     def remains(self, allowed=()):
         """Returns what stays of a run that has ended, but for what is allowed: processes, and names in /dev/shm."""
@@ -156,9 +176,7 @@ class Run:
         try:
             self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill(set(self.processes()) - {self.process.pid}, signal.SIGABRT)  # Go and Python show their stacks
-            self.wait_for(lambda: not self.trainers(), "the trainers ended")
-            raise AssertionError(f"the run does not end: {self.argv}\n{self.text('stderr')}") from None
+            raise AssertionError(f"the run does not end: {self.argv}\n{self.stacks()}") from None
         left = self.remains()
         assert not left, f"the run left {left}\n{self.text('stderr')}"
         events = [json.loads(line) for line in self.text("run.jsonl").splitlines()]

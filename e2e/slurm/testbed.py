@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import time
@@ -68,11 +67,12 @@ def claim():
     raise AssertionError(f"another test has testbed {asked}" if asked else "all testbeds are taken")
 
 
-class Job:
+class Job(run.Watched):
     """A batch job; its script runs in `folder`, with the rankpool of an MPI first in $PATH."""
 
     def __init__(self, bed, folder, script, mpi="openmpi", options=(), env=()):
-        self.bed, self.folder = bed, Path(folder)
+        super().__init__(folder)
+        self.bed = bed
         self.env = {**bed.user(mpi), **dict(env)}
         (self.folder / "job.sh").write_text(script if script.startswith("#!") else "#!/bin/bash\n" + script)
         self.sessions_before = set(self.sessions())
@@ -85,31 +85,13 @@ class Job:
 
     # --- what there is to see ---
 
-    def text(self, name):
-        path = self.folder / name
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def batches(self):
-        """The global batches trained so far, as lines of the digest log."""
-        return self.text("digest").splitlines()
-
     def state(self):
         """What Slurm says of the job, as a dictionary."""
         words = self.bed.call("scontrol", "show", "job", "--oneliner", self.id).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def processes(self):
-        """The living processes of the job, but for Slurm's own: their number, and their environment and arguments."""
-        found = {}
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                try:
-                    environment = Path("/proc", entry, "environ").read_text(errors="replace").split("\0")
-                    if f"SLURM_JOB_ID={self.id}" in environment and f"SLURM_CONF={self.env['SLURM_CONF']}" in environment:
-                        found[int(entry)] = environment, Path("/proc", entry, "cmdline").read_text().split("\0")
-                except OSError:
-                    pass  # it ended, or is not ours
-        return found
+    def mine(self, environment):
+        return f"SLURM_JOB_ID={self.id}" in environment and f"SLURM_CONF={self.env['SLURM_CONF']}" in environment
 
     def ranks(self, node=None):
         """The processes that are ranks of the cache, of all nodes or of one (node1, …)."""
@@ -118,9 +100,6 @@ class Job:
             for pid, (env, argv) in self.processes().items()
             if argv[0].endswith("rankpool") and "serve" in argv[1:2] and (not node or f"SLURMD_NODENAME={node}" in env)
         ]
-
-    def trainers(self):
-        return [pid for pid, (env, _) in self.processes().items() if any(v.startswith("RANKPOOL_SOCKET=") for v in env)]
 
     def sessions(self):
         """The session folders that this user's runs have on all nodes."""
@@ -141,18 +120,8 @@ class Job:
             state = self.state()["JobState"]
             over = ended_is_failure and state not in ("PENDING", "RUNNING", "CONFIGURING", "SIGNALING", "COMPLETING")
             assert not over, f"the job ended ({state}) before {what}\n{self.text('stderr')}"
-            assert time.monotonic() < until, f"waited in vain for {what}: {state}\n{self.text('stderr')}"
+            assert time.monotonic() < until, f"waited in vain for {what}: {state}\n{self.stacks()}"
             time.sleep(0.02)
-
-    def wait_for_batches(self, n):
-        self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
-
-    def kill(self, pids, number=signal.SIGKILL):
-        for pid in pids:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
     def cancel(self):
         self.bed.call("scancel", self.id)

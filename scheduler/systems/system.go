@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agext/levenshtein"
+
 	"rankpool/scheduler"
 )
 
@@ -154,30 +156,9 @@ func names() []string {
 func Nearest(name string, known []string) string {
 	best, least := known[0], 1<<30
 	for _, k := range known {
-		if d := distance(strings.ToLower(name), k); d < least {
+		if d := levenshtein.Distance(strings.ToLower(name), k, nil); d < least {
 			best, least = k, d
 		}
 	}
 	return best
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -79,14 +79,3 @@ func TestFindNearest(t *testing.T) {
 		t.Errorf("an unknown policy: %v", err)
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"lru", "lur", 2}, {"min", "min", 0}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("%q and %q are %d apart, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}

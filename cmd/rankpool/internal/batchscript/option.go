@@ -3,6 +3,8 @@ package batchscript
 import (
 	"slices"
 	"strings"
+
+	"github.com/agext/levenshtein"
 )
 
 // An Option is one option of sbatch or srun as a script gives it.
@@ -155,34 +157,9 @@ func find(options []Option, names ...string) (Option, bool) {
 func near(word string, names []string) string {
 	best, bestDistance := "", 3
 	for _, name := range names {
-		if abs(len(name)-len(word)) < bestDistance {
-			if d := distance(word, name); d < bestDistance {
-				best, bestDistance = name, d
-			}
+		if d := levenshtein.Distance(word, name, nil); d < bestDistance {
+			best, bestDistance = name, d
 		}
 	}
 	return best
-}
-
-func abs(n int) int { return max(n, -n) }
-
-// distance is the number of letters to insert, remove, or change (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := before
-			if a[i] != b[j] {
-				change++
-			}
-			before = row[j+1]
-			row[j+1] = min(change, before+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
