@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/launchers"
 )
 
 // isAgent reports whether a training command is torchrun. It starts the trainers, in new versions each in a session of its own, and dies
@@ -17,20 +17,7 @@ import (
 // have handlers.
 //
 // Source: PyTorch, issue 154849; torch/distributed/elastic/multiprocessing/api.py.
-func isAgent(argv []string) bool {
-	program := argv[0]
-	if strings.HasPrefix(filepath.Base(program), "python") {
-		script := 1 + slices.IndexFunc(argv[1:], func(word string) bool { return !strings.HasPrefix(word, "-") })
-		if script == 0 {
-			return false
-		}
-		program = argv[script]
-		if argv[script-1] == "-m" {
-			return program == "torch.distributed.run" || program == "torch.distributed.launch"
-		}
-	}
-	return strings.TrimSuffix(filepath.Base(program), ".py") == "torchrun"
-}
+func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }
 
 // signalDescendants sends s to the processes that a process has started, and to those that these have started.
 func signalDescendants(pid int, s syscall.Signal) {

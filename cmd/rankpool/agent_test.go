@@ -16,6 +16,8 @@ func TestIsAgent(t *testing.T) {
 		"python -u train.py torchrun":                          false,
 		"python -m pytest torchrun":                            false,
 		"python":                                               false,
+		"apptainer exec x.sif torchrun train.py":               true,
+		"deepspeed train.py":                                   false,
 		"sh -c torchrun":                                       false,
 	} {
 		if got := isAgent(strings.Fields(command)); got != want {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,12 +22,12 @@ comment wherever the reason for a line is not plain.
   rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet -o train.sh -- python train.py
   sbatch train.sh
 
-srun starts one training process for each GPU; a command that begins with torchrun, accelerate or deepspeed starts
-them itself, and runs once a node. torchrun is told where the nodes meet, unless it has --nnodes. The words of the
-command reach it as they are: variables in it are not replaced by the batch shell.
+srun starts one training process for each GPU; torchrun, accelerate launch and deepspeed start them themselves, and
+run once a node. torchrun is told where the nodes meet, unless it has --nnodes. The words of the command reach it as
+they are: variables in it are not replaced by the batch shell.
 
 With --requeue the job goes on in a new one after its time limit or a preemption: training gets SIGUSR1 in time to
-write its checkpoint, and Slurm starts the script again.
+write its checkpoint, and Slurm starts the script again. The training script asks rankpool.Stop() for that.
 
 With --check SCRIPT it reads a script that is there (-: standard input) and tells what will go wrong, a line each:
 a cache that keeps training waiting, an MPI that does not start, a signal that nobody handles, files that are lost.
@@ -64,8 +66,8 @@ func newSbatchCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
 	flags.IntVarP(&o.Nodes, "nodes", "N", 1, "nodes of the job")
-	flags.IntVar(&o.GPUsPerNode, "gpus-per-node", 0, "GPUs of each node")
-	flags.IntVar(&o.cpusPerGPU, "cpus-per-gpu", 8, "CPU cores for each GPU")
+	flags.Var((*gpusFlag)(&o.Options), "gpus-per-node", "GPUs of each node, also with their type (a100:4)")
+	flags.IntVar(&o.cpusPerGPU, "cpus-per-gpu", 8, "CPU cores for each GPU, or of a node without any")
 	flags.IntVarP(&o.CPUsPerTask, "cpus-per-task", "c", 0, "CPU cores of each task of srun, instead of --cpus-per-gpu")
 	flags.StringArrayVar(&o.Data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.Memory, "memory", "auto", "memory for samples, as \"rankpool run --memory\" has it")
@@ -84,6 +86,26 @@ func newSbatchCommand() *cobra.Command {
 	return cmd
 }
 
+// gpusFlag is --gpus-per-node: a number, or a type and a number.
+type gpusFlag batchscript.Options
+
+// String implements pflag.Value.
+func (g *gpusFlag) String() string { return batchscript.Options(*g).GPUs() }
+
+// Type implements pflag.Value.
+func (g *gpusFlag) Type() string { return "[TYPE:]N" }
+
+// Set implements pflag.Value.
+func (g *gpusFlag) Set(text string) error {
+	at := strings.LastIndexByte(text, ':')
+	n, err := strconv.ParseUint(text[at+1:], 10, 16)
+	if err != nil || at == 0 {
+		return errors.New("write how many GPUs a node has, as in 4 or a100:4")
+	}
+	g.GPUsPerNode, g.GPUType = int(n), text[:max(0, at)]
+	return nil
+}
+
 // write writes the script, and what --check would say of it to stderr.
 func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	switch {
@@ -98,11 +120,14 @@ func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	case cmd.Flags().Changed("signal-seconds") && !o.Requeue:
 		return usagef("--signal-seconds is for --requeue: add that")
 	}
-	if _, err := parseMemory(o.Memory); err != nil && o.Memory != "auto" {
+	if _, err := memoryBytes(o.Memory); err != nil {
 		return usagef("--memory: %w", err)
 	}
-	if o.CPUsPerTask == 0 && o.GPUsPerNode > 0 {
-		o.CPUsPerTask = o.cpusPerGPU * o.GPUsPerNode / o.TasksPerNode()
+	if err := wrongCommand(o.Command, o.TasksPerNode()); err != nil {
+		return err
+	}
+	if o.CPUsPerTask == 0 {
+		o.CPUsPerTask = o.cpusPerGPU * max(1, o.GPUsPerNode) / o.TasksPerNode()
 	}
 	text, err := batchscript.Generate(o.Options)
 	if err != nil {
@@ -176,8 +201,15 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 	if err != nil {
 		return nil, err
 	}
+	var subcommands []string
+	for _, c := range root.Commands() {
+		if !c.Hidden {
+			subcommands = append(subcommands, c.Name())
+		}
+	}
 	return batchscript.Check(script, batchscript.Facts{
-		MPI: slurmMPI(mpicache.MPIFlavour()),
+		MPI:         slurmMPI(mpicache.MPIFlavour()),
+		Subcommands: subcommands,
 		Flags: func(subcommand string) *pflag.FlagSet {
 			for _, c := range root.Commands() {
 				if c.Name() == subcommand && !strings.HasPrefix(subcommand, "node-") {
@@ -191,9 +223,15 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 			_, err := os.Stat(path)
 			return err == nil
 		},
-		Size: func(memory string) (int64, bool) {
-			bytes, err := parseSize(memory)
-			return bytes, err == nil
-		},
+		Size: memoryBytes,
 	}), nil
+}
+
+// memoryBytes reads --memory; it returns 0 for a share and for auto, which the nodes decide.
+func memoryBytes(text string) (int64, error) {
+	if text == autoMemory {
+		return 0, nil
+	}
+	size, err := parseMemory(text)
+	return size.bytes, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/launchers"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 )
@@ -28,7 +29,7 @@ func wrongLaunch(at place, nodes int, flavour, verb string) error {
 	case at.localTasks > 1 && (at.bySrun() || nodes > 1 || at.localTasks < at.tasks):
 		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.by, at.localTasks, oneRank(at, nodes, flavour, verb))
 	case flavour == flavourOpenMPI && at.by == bySrunPlain:
-		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun --mpi=pmix rankpool %s …\"%s",
+		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun -K --mpi=pmix rankpool %s …\"%s",
 			at.by, at.tasks, verb, orWithoutSrun(verb))
 	}
 	return nil
@@ -37,6 +38,9 @@ func wrongLaunch(at place, nodes int, flavour, verb string) error {
 // checkLaunch validates how run was launched, and what it is to launch. One task speaks for all.
 func (o *runOptions) checkLaunch(job slurm.Job, f form, at place) error {
 	err := wrongLaunch(at, allocatedNodes(os.Getenv), mpicache.MPIFlavour(), "run")
+	if err == nil && f == formTask {
+		err = checkRendezvous(at, job, os.Getenv)
+	}
 	if err == nil && f == formSlurm && len(o.command) > 0 {
 		err = wrongCommand(o.command, job.LocalTasks)
 	}
@@ -44,7 +48,7 @@ func (o *runOptions) checkLaunch(job slurm.Job, f form, at place) error {
 		return firstSpeaks()
 	}
 	if f == formTask {
-		warnTask(at.task, withoutGPUs(os.Getenv, deniedGPUs()), boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
+		warnTask(at.task, withoutGPUs(os.Getenv, deniedGPUs(), true), boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
 	}
 	return err
 }
@@ -71,7 +75,7 @@ func oneRank(at place, nodes int, flavour, verb string) string {
 	case byMPICH:
 		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.tasks/at.localTasks), verb)
 	default:
-		line = fmt.Sprintf("srun --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", slurmMPI(flavour), max(1, nodes), verb)
+		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", slurmMPI(flavour), max(1, nodes), verb)
 	}
 	if verb == "run" {
 		line += fmt.Sprintf(" --trainers-per-rank %d", at.localTasks)
@@ -92,29 +96,19 @@ func orWithoutSrun(verb string) string {
 // wrongCommand returns what is wrong with the training command of a batch script, which the launcher itself starts by srun, once a task;
 // nil where nothing is known to be.
 func wrongCommand(command []string, tasksPerNode int) error {
-	name := filepath.Base(command[0])
+	name, launcher := filepath.Base(command[0]), launchers.Of(command)
 	switch {
-	case slices.Contains([]string{"srun", "mpirun", "mpiexec", "prun", "aprun", "sbatch", "salloc"}, name):
+	case launchers.StartsTasks(name):
 		return usagef("run starts the training command by srun itself: leave %s out, as in \"rankpool run … -- python train.py\"; what it was to be told belongs into #SBATCH lines", name)
-	case tasksPerNode > 1 && startsTrainers(command):
-		return usagef("the batch script asks for %d tasks a node, and %s starts the node's trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, name)
+	case tasksPerNode > 1 && launcher != "":
+		return usagef("the batch script asks for %d tasks a node, and %s starts the node's trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
 	}
 	return nil
 }
 
-// startsTrainers reports whether a command starts several trainers by itself.
-func startsTrainers(command []string) bool {
-	if slices.Contains([]string{"torchrun", "accelerate", "deepspeed", "horovodrun"}, filepath.Base(command[0])) {
-		return true
-	}
-	module := slices.Index(command, "-m")
-	return module > 0 && module+1 < len(command) &&
-		slices.Contains([]string{"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}, command[module+1])
-}
-
 // withoutGPUs returns what to say about a training task that has no GPU; "" where it has one, or where nothing shows that it should.
-// denied is the number of the node's GPUs that it may not open.
-func withoutGPUs(getenv func(string) string, denied int) string {
+// denied is the number of the node's GPUs that it may not open; byHand says that the user's own srun has started it.
+func withoutGPUs(getenv func(string) string, denied int, byHand bool) string {
 	has := func(none []string, names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(none, getenv(name)) })
 	}
@@ -124,7 +118,11 @@ func withoutGPUs(getenv func(string) string, denied int) string {
 		has(noDevice, "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "SLURM_STEP_GPUS"), has(noNumber, "SLURM_GPUS_ON_NODE"):
 		return ""
 	case has(noDevice, "SLURM_JOB_GPUS"), has(noNumber, "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
-		return "the job has GPUs, but the training tasks have none: start their step with \"srun --gpus-per-node=N\" (and without --gres=none)"
+		remedy := "say #SBATCH --gpus-per-node=N"
+		if byHand {
+			remedy = "start their step with \"srun --gpus-per-node=N\" (and without --gres=none)"
+		}
+		return "the job has GPUs, but the training tasks have none: " + remedy
 	case denied > 0:
 		return fmt.Sprintf("the node has %d GPUs, and the job did not ask for any: say #SBATCH --gpus-per-node=%d", denied, denied)
 	}

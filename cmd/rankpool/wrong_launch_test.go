@@ -20,16 +20,16 @@ func TestWrongLaunch(t *testing.T) {
 		{"no MPI", place{4, 0, 1, 0, bySrunPMIx}, 4, "", "serve", "built without MPI"},
 		{"mpirun on a workstation", place{4, 0, 4, 0, byOpenMPI}, 0, "openmpi", "run", ""},
 		{"mpirun in a job of one node", place{2, 0, 2, 0, byMPICH}, 1, "mpich", "serve", ""},
-		{"no --mpi", place{4, 0, 1, 0, bySrunPlain}, 4, "openmpi", "run", "type \"srun --mpi=pmix rankpool run …\", or in the batch script \"rankpool run …\" without srun"},
-		{"serve, no --mpi", place{4, 0, 1, 0, bySrunPlain}, 4, "openmpi", "serve", "type \"srun --mpi=pmix rankpool serve …\""},
+		{"no --mpi", place{4, 0, 1, 0, bySrunPlain}, 4, "openmpi", "run", "type \"srun -K --mpi=pmix rankpool run …\", or in the batch script \"rankpool run …\" without srun"},
+		{"serve, no --mpi", place{4, 0, 1, 0, bySrunPlain}, 4, "openmpi", "serve", "type \"srun -K --mpi=pmix rankpool serve …\""},
 		{"MPICH may find its way", place{4, 0, 1, 0, bySrunPlain}, 4, "mpich", "run", ""},
 		{
 			"the recommended form under srun",
 			place{16, 5, 4, 1, bySrunPlain},
 			4, "openmpi", "run",
-			"type \"rankpool run …\" in the batch script, without srun, which starts 4 trainers a node, or \"srun --mpi=pmix --ntasks=4 --ntasks-per-node=1 rankpool run --trainers-per-rank 4 …\"",
+			"type \"rankpool run …\" in the batch script, without srun, which starts 4 trainers a node, or \"srun -K --mpi=pmix --ntasks=4 --ntasks-per-node=1 rankpool run --trainers-per-rank 4 …\"",
 		},
-		{"two ranks on a node", place{4, 0, 2, 0, bySrunPMI2}, 2, "mpich", "serve", "type \"srun --mpi=pmi2 --ntasks=2 --ntasks-per-node=1 rankpool serve …\""},
+		{"two ranks on a node", place{4, 0, 2, 0, bySrunPMI2}, 2, "mpich", "serve", "type \"srun -K --mpi=pmi2 --ntasks=2 --ntasks-per-node=1 rankpool serve …\""},
 		{"two on the only node", place{2, 0, 2, 0, bySrunPMIx}, 1, "openmpi", "serve", "--ntasks=1 --ntasks-per-node=1"},
 		{"mpirun fills a node", place{4, 0, 4, 0, byOpenMPI}, 4, "openmpi", "run", "type \"mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 4 …\""},
 		{"hydra fills a node", place{4, 0, 2, 0, byMPICH}, 0, "mpich", "run", "type \"mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …\""},
@@ -53,7 +53,10 @@ func TestWrongCommand(t *testing.T) {
 		{"srun python train.py", 1, "leave srun out"},
 		{"/usr/bin/mpirun -n 4 python train.py", 1, "leave mpirun out"},
 		{"/opt/bin/torchrun train.py", 4, "#SBATCH --ntasks-per-node=1"},
-		{"python -m torch.distributed.run train.py", 2, "#SBATCH --ntasks-per-node=1"},
+		{"python -m torch.distributed.run train.py", 2, "torchrun starts the node's trainers itself: say #SBATCH --ntasks-per-node=1"},
+		{"apptainer exec --nv x.sif deepspeed train.py", 2, "deepspeed starts"},
+		{"accelerate config", 2, ""},
+		{"python train.py -m torch.distributed.run", 2, ""},
 	} {
 		err := wrongCommand(strings.Fields(c.command), c.tasks)
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage) {
@@ -78,13 +81,17 @@ func TestWithoutGPUs(t *testing.T) {
 		{"SLURM_JOB_GPUS=0,1 SLURM_GPUS_ON_NODE=2", 0, ""},
 		{"SLURM_STEP_GPUS=0", 7, ""},
 	} {
-		got := withoutGPUs(env(append(strings.Fields(c.env), step...)...), c.denied)
+		got := withoutGPUs(env(append(strings.Fields(c.env), step...)...), c.denied, true)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%q, %d denied: %q, want %q", c.env, c.denied, got, c.want)
 		}
 	}
-	if got := withoutGPUs(env("SLURM_JOB_ID=1", "SLURM_JOB_GPUS=0"), 2); got != "" {
+	if got := withoutGPUs(env("SLURM_JOB_ID=1", "SLURM_JOB_GPUS=0"), 2, true); got != "" {
 		t.Errorf("outside a step: %q", got)
+	}
+	got := withoutGPUs(env(append(step, "SLURM_JOB_GPUS=0")...), 0, false)
+	if want := "the job has GPUs, but the training tasks have none: say #SBATCH --gpus-per-node=N"; got != want {
+		t.Errorf("in the step that run starts: %q", got)
 	}
 }
 

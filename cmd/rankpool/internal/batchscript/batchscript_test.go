@@ -10,7 +10,8 @@ import (
 // testFacts are those of a build with Open MPI, with the flags of rankpool that the tests use.
 func testFacts() Facts {
 	flags := map[string]*pflag.FlagSet{}
-	for _, name := range []string{"run", "serve", "stage", "pack", "index", "join", "end"} {
+	names := []string{"run", "serve", "stage", "pack", "index", "join", "end"}
+	for _, name := range names {
 		f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		f.StringArray("data", nil, "")
 		f.String("memory", "20%", "")
@@ -20,18 +21,24 @@ func testFacts() Facts {
 		f.String("session", "", "")
 		f.Int("ranks", 0, "")
 		f.Int("trainers-per-rank", 1, "")
-		f.Bool("requeue", false, "")
+		f.String("requeue", "", "")
+		f.Lookup("requeue").NoOptDefVal = "USR1"
+		f.Bool("help", false, "")
 		f.BoolP("verbose", "v", false, "")
 		f.StringP("output", "o", "", "")
 		flags[name] = f
 	}
 	return Facts{
-		MPI:    "pmix",
-		Flags:  func(subcommand string) *pflag.FlagSet { return flags[subcommand] },
-		Exists: func(path string) bool { return !strings.Contains(path, "missing") },
-		Size: func(memory string) (int64, bool) {
+		MPI:         "pmix",
+		Subcommands: names,
+		Flags:       func(subcommand string) *pflag.FlagSet { return flags[subcommand] },
+		Exists:      func(path string) bool { return !strings.Contains(path, "missing") },
+		Size: func(memory string) (int64, error) {
+			if memory == "auto" || strings.HasSuffix(memory, "%") {
+				return 0, nil
+			}
 			n, err := humanize.ParseBytes(memory)
-			return int64(n), err == nil
+			return int64(n), err
 		},
 	}
 }

@@ -18,10 +18,11 @@ type Warning struct {
 
 // Facts is what Check has to know besides the script. All fields must be set.
 type Facts struct {
-	MPI    string                                     // how srun starts ranks of this build: pmix or pmi2; none where it has no MPI
-	Flags  func(subcommand string) *pflag.FlagSet     // of rankpool's subcommands; nil: there is no such one
-	Exists func(path string) bool                     // whether a file or folder is there
-	Size   func(memory string) (bytes int64, ok bool) // reads a size as --memory has it; not ok for shares and auto
+	MPI         string                                       // how srun starts ranks of this build: pmix or pmi2; none where it has no MPI
+	Subcommands []string                                     // of rankpool
+	Flags       func(subcommand string) *pflag.FlagSet       // of a subcommand; nil: there is no such one
+	Exists      func(path string) bool                       // whether a file or folder is there
+	Size        func(memory string) (bytes int64, err error) // reads --memory; 0 for shares and auto, an error for what run refuses
 }
 
 // A job is what the checks look at.
@@ -54,6 +55,7 @@ var checks = []struct {
 	{"time", (*job).checkTime},
 	{"errexit", (*job).checkErrexit},
 	{"flag", (*job).checkFlags},
+	{"refused", (*job).checkRefused},
 	{"mpi", (*job).checkMPI},
 	{"ranks-per-node", (*job).checkRanksPerNode},
 	{"trainers-per-node", (*job).checkTrainersPerNode},

@@ -17,19 +17,35 @@ func (j *job) checkMemory() {
 			continue
 		}
 		memory := s.tool.value("memory")
-		bytes, isSize := j.facts.Size(memory)
-		_, exclusive := j.directive("exclusive")
+		if strings.ContainsAny(memory, "$`") {
+			memory = ""
+		}
+		bytes, err := int64(0), error(nil)
+		if memory != "" {
+			bytes, err = j.facts.Size(memory)
+		}
 		have := j.request.memoryBytes
 		switch {
-		case isSize && have > 0 && bytes >= have:
+		case err != nil:
+			j.warn(s.Line, fmt.Sprintf("rankpool refuses --memory: %v", err), "write a size such as 64GiB, a share such as 20%, or auto")
+		case bytes > 0 && have > 0 && bytes >= have:
 			j.warn(s.Line, fmt.Sprintf("--memory %s leaves nothing of the job's memory, %s a node, to training", memory, gib(have)),
 				"raise #SBATCH --mem, or ask for less with --memory")
-		case (isSize && bytes > 0 || memory == "auto") && !j.request.memoryGiven && !exclusive:
-			j.warn(s.Line, fmt.Sprintf("--memory %s without #SBATCH --mem: the job has the partition's default, or a node that others use too", memory),
-
+		case (bytes > 0 || memory == "auto") && !j.request.memoryGiven:
+			j.warn(s.Line, fmt.Sprintf("--memory %s without #SBATCH --mem: the job has the partition's default%s", memory, alsoExclusive(j)),
 				"add #SBATCH --mem=SIZE, or --mem=0 for all of a node's")
 		}
 	}
+}
+
+// alsoExclusive is what to say where a script takes whole nodes, but not their memory.
+//
+// Source: SchedMD, sbatch(1), --exclusive: the job "is only allocated as much memory as it requested".
+func alsoExclusive(j *job) string {
+	if _, found := j.directive("exclusive"); found {
+		return ", also with --exclusive"
+	}
+	return ", or a node that others use too"
 }
 
 func gib(bytes int64) string { return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30)) }

@@ -83,11 +83,12 @@ func (j *job) checkVariables() {
 
 func (j *job) checkTime() {
 	o, found := j.directive("time")
+	_, isTime := timeSeconds(o.Value)
 	switch {
 	case !found:
 		j.warn(j.firstLine(), "no --time: the partition's default counts, often an hour or less, or sbatch refuses the job",
 			"add #SBATCH --time=HH:MM:SS")
-	case !isTime(o.Value) && !strings.EqualFold(o.Value, "unlimited") && !strings.EqualFold(o.Value, "infinite"):
+	case !isTime && !strings.EqualFold(o.Value, "unlimited") && !strings.EqualFold(o.Value, "infinite"):
 		j.warn(o.Line, fmt.Sprintf("--time=%s is no time", shorten(o.Value)), "write minutes, HH:MM:SS or D-HH:MM:SS")
 	}
 }
@@ -104,11 +105,13 @@ func (j *job) checkErrexit() {
 		return
 	}
 	last := j.steps[len(j.steps)-1].Line
-	for _, c := range j.script.Commands {
+	for i, c := range j.script.Commands {
 		switch {
 		case c.Line >= last:
 			return
 		case len(c.Words) == 0 || c.Guarded || c.Background || slices.Contains(harmless, c.Words[0]) && !setsErrexit(c):
+			continue
+		case c.function || i+1 < len(j.script.Commands) && j.script.Commands[i+1].asksStatus():
 			continue
 		case setsErrexit(c):
 			return

@@ -3,6 +3,7 @@ package batchscript
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,6 +12,21 @@ type earlySignal struct {
 	line    int
 	name    string // without SIG
 	toShell bool   // B: the batch shell gets it, and nobody else
+	seconds int64  // how long before the end
+}
+
+const (
+	// signalEarlySeconds is how much earlier than asked for Slurm may send the signal.
+	//
+	// Source: SchedMD, sbatch(1), --signal.
+	signalEarlySeconds = 60
+	// signalSeconds is how long before the end it comes where the script does not say. The same source.
+	signalSeconds = 60
+)
+
+// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 is none.
+func comesAtOnce(limitSeconds, signalSeconds int64) bool {
+	return limitSeconds > 0 && limitSeconds <= signalSeconds+signalEarlySeconds
 }
 
 // signal returns the early signal, if the script asks for one.
@@ -21,8 +37,12 @@ func (j *job) signal() (earlySignal, bool) {
 	if targeted {
 		name = rest
 	}
-	name, _, _ = strings.Cut(name, "@")
-	return earlySignal{o.Line, signalName(name), targeted && strings.Contains(target, "B")}, found
+	name, before, _ := strings.Cut(name, "@")
+	seconds, err := strconv.ParseInt(before, 10, 32)
+	if err != nil {
+		seconds = signalSeconds
+	}
+	return earlySignal{o.Line, signalName(name), targeted && strings.Contains(target, "B"), seconds}, found
 }
 
 // signalName returns a signal's name as trap and sbatch may write it, in one way.
@@ -60,6 +80,7 @@ func (j *job) checkSignal() {
 		}
 		return
 	}
+	j.checkSignalTime(sig)
 	trap := j.trap(sig.name)
 	switch {
 	case !sig.toShell: // training gets it, and so do the ranks, which tell run
@@ -75,10 +96,23 @@ func (j *job) checkSignal() {
 	}
 }
 
+// checkSignalTime looks for jobs that are told to end when they begin, and so are requeued for ever.
+func (j *job) checkSignalTime(sig earlySignal) {
+	limit, _ := j.directive("time")
+	if seconds, ok := timeSeconds(limit.Value); ok && comesAtOnce(seconds, sig.seconds) {
+		j.warn(sig.line, fmt.Sprintf("a job of %d s gets SIG%s as soon as it begins, which comes %d s before the end and up to %d s earlier",
+			seconds, sig.name, sig.seconds, signalEarlySeconds), "raise --time, or the job ends, or is requeued, without training")
+	}
+}
+
 // isExec reports whether a command takes the shell's place.
 func isExec(c Command) bool { return len(c.Words) > 1 && c.Words[0] == "exec" }
 
-func requeues(s *step) bool { return s.tool.value("requeue") != "" }
+// requeues reports whether a call of run asks Slurm to start the job again.
+func requeues(s *step) bool {
+	value := s.tool.value("requeue")
+	return value != "" && value != "false"
+}
 
 // checkTrapped looks for commands in the foreground that keep bash from running a trap.
 //
@@ -101,6 +135,9 @@ func (j *job) checkRequeue() {
 	for _, s := range j.steps {
 		if !s.is("run", "serve") {
 			continue
+		}
+		if s.tool.value("requeue") == "false" {
+			j.warn(s.Line, "rankpool run refuses --requeue=false: the flag takes a signal", "leave it out")
 		}
 		if s.is("run") && requeues(s) && !asked {
 			j.warn(s.Line, "rankpool run --requeue asks Slurm to start the job again, which the script does not allow", "add #SBATCH --requeue")

@@ -19,19 +19,46 @@ func (s *step) toolFlags(facts Facts, each func(name string)) {
 // option returns the step's own option.
 func (s *step) option(names ...string) (Option, bool) { return find(s.options, names...) }
 
-// tasksPerNode is how many tasks srun starts on a node.
-func (j *job) tasksPerNode(s *step) int {
-	nodes := j.request.nodes
-	if n := number(s.options, "nodes"); n > 0 {
-		nodes = n
+// tasksPerNode is how many tasks of a step start on a node, unless that depends on what the text does not say.
+func (j *job) tasksPerNode(s *step) (tasks int, known bool) {
+	tasks = max(1, j.request.tasksPerNode)
+	if s.launcher == "" {
+		return tasks, true
 	}
-	if n := number(s.options, "ntasks-per-node"); n > 0 {
+	nodes, _, known := j.stepNumber(s, "nodes", j.request.nodes)
+	if perNode, given, known := j.stepNumber(s, "ntasks-per-node", tasks); given {
+		return perNode, known
+	}
+	all, given, knownAll := j.stepNumber(s, "ntasks", tasks)
+	if !given {
+		return tasks, true
+	}
+	return (all + nodes - 1) / nodes, known && knownAll
+}
+
+// stepNumber returns a number that srun is given, or else the default. It is not known where it is in a variable of the script.
+func (j *job) stepNumber(s *step, option string, otherwise int) (n int, given, known bool) {
+	o, given := s.option(option)
+	switch strings.Trim(o.Value, "${}") {
+	case "SLURM_NNODES", "SLURM_JOB_NUM_NODES":
+		return j.request.nodes, given, true
+	case "SLURM_NTASKS_PER_NODE":
+		return max(1, j.request.tasksPerNode), given, true
+	case "SLURM_NTASKS", "SLURM_NPROCS":
+		return max(1, j.request.tasksPerNode) * j.request.nodes, given, true
+	}
+	if n := number(s.options, option); n > 0 {
+		return n, given, true
+	}
+	return otherwise, given, !strings.ContainsAny(o.Value, "$`")
+}
+
+// severalTasks is how many tasks of a step start on a node where they are known to be several, else 0.
+func (j *job) severalTasks(s *step) int {
+	if n, known := j.tasksPerNode(s); known && n > 1 {
 		return n
 	}
-	if n := number(s.options, "ntasks"); n > 0 {
-		return (n + nodes - 1) / nodes
-	}
-	return max(1, j.request.tasksPerNode)
+	return 0
 }
 
 // checkMPI compares --mpi with what this build needs.
@@ -42,7 +69,7 @@ func (j *job) checkMPI() {
 		}
 		o, given := s.option("mpi")
 		kind, _, _ := strings.Cut(o.Value, "_") // pmix_v4 is pmix
-		switch several := j.request.nodes > 1 || j.tasksPerNode(s) > 1; {
+		switch several := j.request.nodes > 1 || j.severalTasks(s) > 0; {
 		case j.facts.MPI == "none" && several && s.is("serve", "run"):
 			j.warn(s.Line, "this rankpool is built without MPI, so its ranks do not find each other",
 				"build it with \"make build\" where mpicc is installed")
@@ -62,8 +89,8 @@ func (j *job) checkRanksPerNode() {
 		if s.launcher != "srun" || !s.is("serve", "run") {
 			continue
 		}
-		n := j.tasksPerNode(s)
-		if n <= 1 {
+		n := j.severalTasks(s)
+		if n == 0 {
 			continue
 		}
 		advice := "write srun --ntasks-per-node=1"
@@ -81,7 +108,7 @@ func (j *job) checkJoin() {
 		return
 	}
 	for _, s := range j.steps {
-		if s.tool == nil {
+		if s.tool == nil && trains(s.program) {
 			j.warn(s.Line, s.title()+" does not know where the cache is", "write rankpool join -- before its command")
 		}
 	}
@@ -156,16 +183,36 @@ func (j *job) checkCacheGPUs() {
 //
 // Source: SchedMD, release notes of Slurm 22.05: srun does not take over sbatch's --cpus-per-task.
 func (j *job) checkCPUs() {
+	j.checkOneCPU()
 	if j.request.cpusPerTask < 2 || j.assigned["SRUN_CPUS_PER_TASK"] {
 		return
 	}
 	for _, s := range j.steps {
 		_, given := s.option("cpus-per-task", "cpus-per-gpu", "exclusive", "exact", "whole")
-		if trains := s.tool == nil || s.is("run", "join"); trains && !given && s.launcher == "srun" {
+		training := s.is("run", "join") || s.tool == nil && trains(s.program)
+		if training && !given && s.launcher == "srun" {
 			j.warn(s.Line, fmt.Sprintf("since Slurm 22.05 srun does not take over --cpus-per-task=%d, so each task may get one CPU",
 				j.request.cpusPerTask),
 
 				"write srun --cpus-per-task=$SLURM_CPUS_PER_TASK")
+		}
+	}
+}
+
+// checkOneCPU looks for jobs without GPUs that take all memory of their nodes, and one CPU of each.
+//
+// Source: SchedMD, sbatch(1), --cpus-per-task: by default one CPU a task is allocated.
+func (j *job) checkOneCPU() {
+	memory, _ := j.directive("mem")
+	_, given := j.directive("cpus-per-task", "cpus-per-gpu", "mincpus", "exclusive", "ntasks-per-core", "extra-node-info", "tres-per-task")
+	if memory.Value != "0" || given || j.request.gpusPerNode > 0 || j.request.tasksPerNode > 1 || j.script.hetJob {
+		return
+	}
+	for _, s := range j.steps {
+		if s.is("run") {
+			j.warn(memory.Line, "the job takes all memory of its nodes, and one CPU, for the cache, training and its DataLoader workers",
+				"add #SBATCH --cpus-per-task=N")
+			return
 		}
 	}
 }

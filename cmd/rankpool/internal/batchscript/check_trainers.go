@@ -5,25 +5,58 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// launchesNode reports whether a training command starts all training processes of a node itself.
-func launchesNode(command []string) bool {
-	for i, word := range command {
-		switch path.Base(word) {
-		case "torchrun", "accelerate", "deepspeed", "horovodrun":
-			return true
-		case "torch.distributed.run", "torch.distributed.launch":
-			return i > 0 && command[i-1] == "-m"
+// launcherOf returns the launcher that a command calls to start all training processes of a node, itself or in the text of
+// sh -c, and the words of that call; "" where there is none.
+func launcherOf(command []string) (name string, call []string) {
+	if name = launchers.Of(command); name != "" {
+		return name, command
+	}
+	for _, c := range readCommands(shellText(command)) {
+		if name = launchers.Of(c.Words); name != "" {
+			return name, c.Words
 		}
 	}
-	return false
+	return "", nil
+}
+
+// shellText returns the text that a shell is given to run, as in sh -c TEXT, "" where it is none.
+func shellText(command []string) string {
+	command = launchers.Unwrap(command)
+	if !opaque(command) {
+		return ""
+	}
+	for i, word := range command[1:] {
+		isOption := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--")
+		if isOption && strings.Contains(word, "c") && i+2 < len(command) {
+			return command[i+2]
+		}
+		if !isOption && !strings.HasSuffix(command[i], "o") { // -o pipefail
+			break
+		}
+	}
+	return ""
 }
 
 // opaque reports whether a training command is a shell's, in which anything may happen.
 func opaque(command []string) bool {
+	if len(command) == 0 {
+		return false
+	}
 	name := path.Base(command[0])
 	return slices.Contains([]string{"sh", "bash", "dash", "zsh"}, name) || strings.HasSuffix(name, ".sh")
+}
+
+// trains reports whether a command looks like training: a launcher of training processes, or Python.
+func trains(command []string) bool {
+	if name, _ := launcherOf(command); name != "" {
+		return true
+	}
+	command = launchers.Unwrap(command)
+	return len(command) > 0 && (launchers.IsPython(command[0]) || strings.HasSuffix(command[0], ".py"))
 }
 
 // checkTrainersPerNode compares the training processes that start on a node with its GPUs.
@@ -31,20 +64,18 @@ func (j *job) checkTrainersPerNode() {
 	gpus := j.request.gpusPerNode
 	for _, s := range j.steps {
 		byTask := s.is("join") || s.is("run") && s.launcher == "" && s.tool.Flags["ranks"] == nil
-		if !byTask || len(s.tool.Command) == 0 || opaque(s.tool.Command) {
+		if !byTask || len(s.tool.Command) == 0 {
 			continue
 		}
-		tasks := j.request.tasksPerNode
-		if s.launcher != "" {
-			tasks = j.tasksPerNode(s)
-		}
-		program := path.Base(s.tool.Command[0])
-		node := launchesNode(s.tool.Command)
+		launcher, call := launcherOf(s.tool.Command)
+		tasks, known := j.tasksPerNode(s)
+		node := launcher != ""
 		switch {
+		case !known || !node && opaque(launchers.Unwrap(s.tool.Command)):
 		case node && tasks > 1:
-			j.warn(s.Line, fmt.Sprintf("%s starts all training processes of a node, and would be started %d times on each", program, tasks),
+			j.warn(s.Line, fmt.Sprintf("%s starts all training processes of a node, and would be started %d times on each", launcher, tasks),
 				"write #SBATCH --ntasks-per-node=1")
-		case program == "torchrun" && gpus > 1 && !hasFlag(s.tool.Command, "nproc-per-node") && !j.assigned["PET_NPROC_PER_NODE"]:
+		case launcher == "torchrun" && gpus > 1 && !hasFlag(call, "nproc-per-node") && !j.assigned["PET_NPROC_PER_NODE"]:
 			j.warn(s.Line, fmt.Sprintf("torchrun without --nproc-per-node starts one training process a node, beside %d GPUs", gpus),
 				fmt.Sprintf("write torchrun --nproc-per-node=%d", gpus))
 		case !node && tasks <= 1 && gpus > 1:
@@ -76,17 +107,18 @@ func (j *job) checkRendezvous() {
 		if s.tool != nil {
 			command, told = s.tool.Command, s.is("join") || s.launcher == ""
 		}
-		for i, word := range command {
-			name := path.Base(word)
-			torch := name == "torchrun" || name == "torch.distributed.run" && i > 0 && command[i-1] == "-m"
-			switch {
-			case torch && !told && !hasFlag(command, "nnodes") && !j.assigned["PET_NNODES"]:
-				j.warn(s.Line, "torchrun without --nnodes trains on every node for itself",
-					"call rankpool run without srun, or write srun rankpool join -- torchrun")
-			case name == "accelerate" && !hasFlag(command, "num-machines", "config-file"):
-				j.warn(s.Line, "accelerate without --num_machines trains on every node for itself",
-					"add --num_machines, --machine_rank and --main_process_ip, or --config_file")
-			}
+		switch name, call := launcherOf(command); {
+		case name == "torchrun" && hasFlag(call, "standalone"):
+			j.warn(s.Line, "torchrun --standalone does not find the other nodes", "leave --standalone out")
+		case name == "torchrun" && !told && !hasFlag(call, "nnodes") && !j.assigned["PET_NNODES"]:
+			j.warn(s.Line, "torchrun without --nnodes trains on every node for itself",
+				"call rankpool run without srun, or write srun rankpool join -- torchrun")
+		case name == "accelerate" && !hasFlag(call, "num-machines", "config-file"):
+			j.warn(s.Line, "accelerate without --num_machines trains on every node for itself",
+				"add --num_machines, --machine_rank and --main_process_ip, or --config_file")
+		case name == "deepspeed" && !hasFlag(call, "hostfile", "H"):
+			j.warn(s.Line, "deepspeed without --hostfile trains on every node for itself",
+				"leave deepspeed out, with a task for each GPU, or name the nodes with --hostfile")
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"unicode"
@@ -14,6 +15,7 @@ import (
 type Options struct {
 	Nodes         int      // at least 1
 	GPUsPerNode   int      // 0: no GPUs, and one training process a node
+	GPUType       string   // of these, as sbatch names it (a100)
 	CPUsPerTask   int      // CPU cores of a task, see TasksPerNode
 	Data          []string // as rankpool run --data has them; at least one
 	Memory        string   // of the cache on each node, as rankpool run --memory has it
@@ -30,12 +32,26 @@ type Options struct {
 }
 
 // TasksPerNode returns how many training processes srun starts on a node: one for each GPU, or a single one where the
-// training command starts the others itself (torchrun, accelerate, deepspeed).
+// training command starts the others itself (torchrun, accelerate launch, deepspeed), also within sh -c.
 func (o Options) TasksPerNode() int {
-	if launchesNode(o.Command) {
+	if o.Launcher() != "" {
 		return 1
 	}
 	return max(1, o.GPUsPerNode)
+}
+
+// Launcher returns what starts the training processes of a node in srun's place, "" where srun starts them.
+func (o Options) Launcher() string {
+	name, _ := launcherOf(o.Command)
+	return name
+}
+
+// GPUs returns the GPUs of a node as sbatch reads them.
+func (o Options) GPUs() string {
+	if o.GPUType == "" {
+		return strconv.Itoa(o.GPUsPerNode)
+	}
+	return o.GPUType + ":" + strconv.Itoa(o.GPUsPerNode)
 }
 
 // Generate returns a batch script that is ready to submit, with a comment wherever the reason for a line is not plain.
@@ -55,22 +71,26 @@ func Generate(o Options) (string, error) {
 var (
 	memory = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
 	tasks  = regexp.MustCompile(`^[0-9][0-9,:-]*(%[0-9]+)?$`)
+	model  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 )
 
 // check validates the options. Quotes cannot keep a line end inside a directive.
 func (o Options) check() error {
+	limitSeconds, isTime := timeSeconds(o.Time)
 	switch {
 	case o.Nodes < 1:
 		return fmt.Errorf("%d is no number of nodes", o.Nodes)
 	case o.GPUsPerNode < 0:
 		return fmt.Errorf("%d is no number of GPUs", o.GPUsPerNode)
+	case o.GPUType != "" && !model.MatchString(o.GPUType):
+		return fmt.Errorf("%q is no type of GPUs such as a100", o.GPUType)
 	case o.CPUsPerTask < 0:
 		return fmt.Errorf("%d is no number of CPU cores", o.CPUsPerTask)
 	case len(o.Data) == 0:
 		return errors.New("there is no data set")
 	case len(o.Command) == 0:
 		return errors.New("there is no training command")
-	case o.Time != "" && !isTime(o.Time):
+	case o.Time != "" && !isTime:
 		return fmt.Errorf("%q is no time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
 	case o.Mem != "" && !memory.MatchString(o.Mem):
 		return fmt.Errorf("%q is no size of memory as Slurm has it: write 400G, or 0 for all of a node's", o.Mem)
@@ -78,6 +98,9 @@ func (o Options) check() error {
 		return fmt.Errorf("%q is no job array such as 0-9%%2", o.Array)
 	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
 		return fmt.Errorf("a signal %d s before the end cannot be had: write 1 to 65535", o.SignalSeconds)
+	case o.Requeue && comesAtOnce(limitSeconds, int64(o.SignalSeconds)):
+		return fmt.Errorf("a job of %d s is told to end as soon as it begins, since the signal comes %d s before its end and up to %d s earlier: "+
+			"it would be requeued for ever; give it more time, or the signal less", limitSeconds, o.SignalSeconds, signalEarlySeconds)
 	}
 	for _, text := range slices.Concat(o.Data, o.Modules, o.Command, []string{o.Memory, o.Partition, o.Account, o.JobName}) {
 		if strings.ContainsRune(text, 0) {
@@ -119,7 +142,7 @@ func quoteAll(words []string) string {
 }
 
 // PerGPU reports whether there is a training process for each GPU.
-func (o Options) PerGPU() bool { return o.GPUsPerNode > 0 && !launchesNode(o.Command) }
+func (o Options) PerGPU() bool { return o.GPUsPerNode > 0 && o.Launcher() == "" }
 
 var scriptTemplate = template.Must(template.New("script").Funcs(template.FuncMap{
 	"directive": quoteDirective, "quote": quote, "quoteAll": quoteAll,
@@ -136,11 +159,11 @@ var scriptTemplate = template.Must(template.New("script").Funcs(template.FuncMap
 {{- if .PerGPU}}
 # A training process for each GPU.
 {{- else if .GPUsPerNode}}
-# One task a node: {{quote (index .Command 0)}} starts a training process for each GPU.
+# One task a node: {{.Launcher}} starts a training process for each GPU.
 {{- else}}
 # One training process a node.
 {{- end}}
-#SBATCH --nodes={{.Nodes}} --ntasks-per-node={{.TasksPerNode}}{{if .GPUsPerNode}} --gpus-per-node={{.GPUsPerNode}}{{end}}
+#SBATCH --nodes={{.Nodes}} --ntasks-per-node={{.TasksPerNode}}{{if .GPUsPerNode}} --gpus-per-node={{.GPUs}}{{end}}
 {{- if .CPUsPerTask}}
 # CPU cores of a task, for its training and its DataLoader workers.
 #SBATCH --cpus-per-task={{.CPUsPerTask}}
@@ -173,6 +196,7 @@ module load {{quoteAll .Modules}}
 
 {{if .Requeue -}}
 # exec puts rankpool in the shell's place, so it gets the signal: training writes its checkpoint, and the job is requeued.
+# For that the training script asks rankpool.Stop() after each step, and ends when it says so: see docs/requeue.md.
 {{- else -}}
 # exec puts rankpool in the shell's place, so it gets the signals that Slurm sends.
 {{- end}}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,60 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// TestDocumentedScripts checks the scripts that the documentation shows, of which nothing may be said.
+func TestDocumentedScripts(t *testing.T) {
+	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
+	for _, name := range []string{"README.md", "docs/slurm.md", "docs/requeue.md", "docs/sbatch.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, block := range blocks.FindAllStringSubmatch(string(text), -1) {
+			code := block[1]
+			if !strings.Contains(code, "#SBATCH") && !strings.Contains(code, "srun --overlap") {
+				continue
+			}
+			found++
+			if !strings.HasPrefix(code, "#!") {
+				code = head + "#SBATCH --nodes=4 --ntasks-per-node=4 --mem=400G\n" + code
+			}
+			script, err := Parse(code)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warnings := Check(script, testFacts()); len(warnings) > 0 {
+				t.Errorf("%s: warnings of\n%s\n%+v", name, code, warnings)
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s shows no script", name)
+		}
+	}
+}
+
+// TestTasks has the tasks of a node that Generate asks for.
+func TestTasks(t *testing.T) {
+	for command, want := range map[string]string{
+		"python train.py --strategy deepspeed": "--ntasks-per-node=4 --gpus-per-node=a100:4",
+		"python conf/accelerate":               "--ntasks-per-node=4 --gpus-per-node=a100:4",
+		"python -m torch.distributed.run t.py": "--ntasks-per-node=1",
+		"apptainer exec x.sif torchrun t.py":   "--ntasks-per-node=1",
+	} {
+		o := goldenOptions["plain"]
+		o.GPUType, o.Command = "a100", strings.Fields(command)
+		script, err := Generate(o)
+		if err != nil || !strings.Contains(script, want) {
+			t.Errorf("%s: %v, want %s:\n%s", command, err, want, script)
+		}
+	}
+	o := goldenOptions["plain"]
+	o.Command = []string{"sh", "-c", "exec torchrun --rdzv-endpoint $MASTER_ADDR t.py"}
+	if script, err := Generate(o); err != nil || !strings.Contains(script, "# One task a node: torchrun starts") {
+		t.Errorf("%v:\n%s", err, script)
+	}
+}
+
 func TestGenerateRefuses(t *testing.T) {
 	good := goldenOptions["requeue"]
 	for name, spoil := range map[string]func(*Options){
@@ -111,6 +166,8 @@ func TestGenerateRefuses(t *testing.T) {
 		"array":     func(o *Options) { o.Array = "all" },
 		"signal":    func(o *Options) { o.SignalSeconds = 0 },
 		"cannot":    func(o *Options) { o.JobName = "a\n#SBATCH --exclusive" },
+		"for ever":  func(o *Options) { o.Time, o.SignalSeconds = "10", 540 },
+		"type":      func(o *Options) { o.GPUType = "a100 --exclusive" },
 		"zero byte": func(o *Options) { o.Command = []string{"a\x00"} },
 	} {
 		o := good

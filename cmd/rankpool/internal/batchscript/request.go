@@ -20,33 +20,43 @@ type request struct {
 // newRequest reads the directives. Of a range of nodes the least counts.
 func newRequest(options []Option) request {
 	r := request{options: options, nodes: max(1, number(options, "nodes"))}
-	tasks := number(options, "ntasks")
 	r.tasksPerNode = number(options, "ntasks-per-node")
+	if r.tasksPerNode == 0 {
+		r.tasksPerNode = (number(options, "ntasks") + r.nodes - 1) / r.nodes
+	}
 	r.gpusPerNode = gpusPerNode(options, r.nodes, max(1, r.tasksPerNode))
-	switch perGPU := number(options, "ntasks-per-gpu"); {
-	case r.tasksPerNode > 0:
-	case tasks > 0:
-		r.tasksPerNode = (tasks + r.nodes - 1) / r.nodes
-	case perGPU > 0 && r.gpusPerNode > 0:
-		r.tasksPerNode = perGPU * r.gpusPerNode
+	if r.tasksPerNode == 0 {
+		r.tasksPerNode = number(options, "ntasks-per-gpu") * r.gpusPerNode
 	}
 	r.cpusPerTask = number(options, "cpus-per-task")
+	r.readMemory()
+	return r
+}
+
+// readMemory reads the memory of a node. Under --exclusive a node's CPUs are the job's, whose number the script does not say.
+func (r *request) readMemory() {
+	cpus := max(1, r.cpusPerTask) * max(1, r.tasksPerNode)
+	if perGPU := number(r.options, "cpus-per-gpu"); perGPU > 0 {
+		cpus = perGPU * r.gpusPerNode
+	}
+	if _, exclusive := find(r.options, "exclusive"); exclusive {
+		cpus = 0
+	}
 	for _, m := range []struct {
 		name  string
 		times int
 	}{
 		{"mem", 1},
-		{"mem-per-cpu", max(1, r.cpusPerTask) * max(1, r.tasksPerNode)},
+		{"mem-per-cpu", cpus},
 		{"mem-per-gpu", r.gpusPerNode},
 	} {
-		if o, found := find(options, m.name); found {
+		if o, found := find(r.options, m.name); found {
 			r.memoryGiven = true
 			if bytes, ok := slurmSize(o.Value); ok && float64(bytes)*float64(m.times) < math.MaxInt64 {
 				r.memoryBytes = bytes * int64(m.times)
 			}
 		}
 	}
-	return r
 }
 
 // number returns the number that an option's value begins with, 0 where there is none.
@@ -57,7 +67,7 @@ func number(options []Option, name string) int {
 		end++
 	}
 	n, err := strconv.Atoi(o.Value[:end])
-	if err != nil || n > 1<<24 { // more than any machine has, so that products stay numbers
+	if err != nil || n > 1<<20 { // more than any machine has, so that products stay numbers
 		return 0
 	}
 	return n
@@ -119,21 +129,27 @@ func slurmSize(text string) (bytes int64, ok bool) {
 	return n * unit, err == nil && n >= 0 && n <= math.MaxInt64/unit
 }
 
-// isTime reports whether sbatch reads text as a time: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S.
+// timeSeconds reads a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no limit.
 //
 // Source: SchedMD, sbatch(1), --time.
-func isTime(text string) bool {
+func timeSeconds(text string) (seconds int64, ok bool) {
 	days, clock, hasDays := strings.Cut(text, "-")
+	units := []int64{3600, 60, 1}
 	if !hasDays {
-		clock = days
-	} else if _, err := strconv.ParseUint(days, 10, 16); err != nil {
-		return false
+		days, clock = "0", days
 	}
 	parts := strings.Split(clock, ":")
-	for _, part := range parts {
-		if _, err := strconv.ParseUint(part, 10, 31); err != nil {
-			return false
-		}
+	if !hasDays && len(parts) < 3 {
+		units = units[1:]
 	}
-	return len(parts) <= 3
+	if len(parts) > len(units) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	seconds, ok = int64(n)*24*3600, err == nil
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 31)
+		seconds, ok = seconds+int64(n)*units[i], ok && err == nil
+	}
+	return seconds, ok
 }

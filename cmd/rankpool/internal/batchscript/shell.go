@@ -13,6 +13,14 @@ type Command struct {
 	Background bool     // it, or the list that it is part of, ends in &
 	Guarded    bool     // && or || stands before or behind it, so its failure is looked at
 	depth      int      // how many if, for, while, case, ( and { are open
+	function   bool     // it is part of a function
+}
+
+// asksStatus reports whether a command looks at how the one before it ended.
+func (c Command) asksStatus() bool {
+	return slices.ContainsFunc(slices.Concat(c.Env, c.Words), func(word string) bool {
+		return strings.Contains(word, "$?") || strings.Contains(word, "${?}")
+	})
 }
 
 // readCommands splits bash into simple commands. It knows quotes, continued lines, comments, redirections,
@@ -39,7 +47,9 @@ type reader struct {
 	heredoc  bool     // the next word ends a here-document
 	pending  []string // the ends of the here-documents whose text begins on the next line
 	depth    int
-	guarded  bool // the next command follows && or ||
+	body     int    // the depth within the function that is read, 0: none is
+	cases    []bool // of each open case: a pattern comes next
+	guarded  bool   // the next command follows && or ||
 }
 
 // step reads one character, or what it begins.
@@ -199,6 +209,15 @@ func balanced(text string, bracket int) int {
 func (r *reader) operator(c byte) {
 	rest := r.rest()
 	switch {
+	case r.inPattern() && strings.IndexByte("()|", c) >= 0:
+		r.pattern(c)
+	case strings.HasPrefix(rest, ";;"), strings.HasPrefix(rest, ";&"):
+		r.endCommand()
+		r.list = len(r.commands)
+		r.advance(len(rest) - len(strings.TrimLeft(rest, ";&")))
+		if n := len(r.cases); n > 0 {
+			r.cases[n-1] = true
+		}
 	case strings.HasPrefix(rest, "&>"):
 		r.advance(1) // both streams: what follows is a redirection
 	case strings.HasPrefix(rest, "&&"), strings.HasPrefix(rest, "||"):
@@ -215,12 +234,16 @@ func (r *reader) operator(c byte) {
 		r.advance(1)
 	case c == '(' && strings.HasSuffix(r.word.String(), "="): // an array
 		r.put(balanced(rest, 0))
+	case c == '(' && strings.HasPrefix(strings.TrimLeft(rest[1:], " \t"), ")"): // NAME(), a function
+		r.endWord()
+		r.define()
+		r.advance(strings.IndexByte(rest, ')') + 1)
 	case c == '(' || c == ')':
 		r.endCommand()
 		if c == '(' {
 			r.depth++
 		} else {
-			r.depth = max(0, r.depth-1)
+			r.close()
 		}
 		r.advance(1)
 	default:
@@ -229,6 +252,39 @@ func (r *reader) operator(c byte) {
 			r.list = len(r.commands)
 		}
 		r.advance(1)
+	}
+}
+
+// inPattern reports whether what comes is a pattern of case.
+func (r *reader) inPattern() bool { return len(r.cases) > 0 && r.cases[len(r.cases)-1] }
+
+// pattern reads a mark within the patterns of case, or the one behind them.
+func (r *reader) pattern(c byte) {
+	if c == '(' && r.inWord { // @(a|b)
+		r.put(balanced(r.rest(), 0))
+		return
+	}
+	r.endCommand()
+	if c == ')' {
+		r.cases[len(r.cases)-1] = false
+		r.list = len(r.commands)
+	}
+	r.advance(1)
+}
+
+// define drops the name of a function, whose body comes next.
+func (r *reader) define() {
+	r.now = Command{}
+	if r.body == 0 {
+		r.body = r.depth + 1
+	}
+}
+
+// close ends a compound command.
+func (r *reader) close() {
+	r.depth = max(0, r.depth-1)
+	if r.depth < r.body {
+		r.body = 0
 	}
 }
 
@@ -284,6 +340,9 @@ func (r *reader) endWord() {
 		r.now.Words = append(r.now.Words, word)
 	}
 	r.heredoc, r.drop = false, false
+	if opensCase(r.now.Words) {
+		r.endCommand()
+	}
 }
 
 // The words that begin a compound command, those that end one, and those that stand between.
@@ -299,33 +358,58 @@ func (r *reader) endCommand() {
 	c := r.now
 	r.now = Command{}
 	r.drop, r.heredoc = false, false
-	for len(c.Words) > 0 {
-		first := c.Words[0]
-		if slices.Contains(openers, first) {
-			r.depth++
-		} else if slices.Contains(closers, first) {
-			r.depth = max(0, r.depth-1)
-		} else if !slices.Contains(betweens, first) {
-			break
-		}
-		if first == "if" || first == "elif" || first == "while" || first == "until" || first == "!" {
-			c.Guarded = true
-		}
-		c.Words = c.Words[1:]
-		if first == "for" || first == "select" || first == "case" {
-			c.Words = nil
-		}
+	if r.inPattern() && len(c.Words) > 0 && c.Words[0] != "esac" {
+		return
 	}
+	r.compound(&c)
 	for len(c.Words) > 0 && isAssignment(c.Words[0]) {
 		c.Env = append(c.Env, c.Words[0])
 		c.Words = c.Words[1:]
 	}
-	c.depth = r.depth
+	c.depth, c.function = r.depth, r.body > 0 && r.depth >= r.body
 	c.Guarded = c.Guarded || r.guarded
 	if len(c.Words) > 0 || len(c.Env) > 0 {
 		r.guarded = false
 		r.commands = append(r.commands, c)
 	}
+}
+
+// compound takes away the words of compound commands that a command begins with.
+func (r *reader) compound(c *Command) {
+	for len(c.Words) > 0 {
+		first := c.Words[0]
+		switch {
+		case first == "function" && len(c.Words) > 1:
+			c.Words = c.Words[1:]
+			r.define()
+		case slices.Contains(openers, first):
+			r.depth++
+		case slices.Contains(closers, first):
+			r.close()
+		case !slices.Contains(betweens, first):
+			return
+		}
+		c.Words = c.Words[1:]
+		switch first {
+		case "if", "elif", "while", "until", "!":
+			c.Guarded = true
+		case "for", "select":
+			c.Words = nil
+		case "case":
+			c.Words = nil
+			r.cases = append(r.cases, true)
+		case "esac":
+			r.cases = r.cases[:max(0, len(r.cases)-1)]
+		}
+	}
+}
+
+// opensCase reports whether words are the "case WORD in" that patterns follow.
+func opensCase(words []string) bool {
+	n := len(words)
+	return n >= 3 && words[n-1] == "in" && words[n-3] == "case" && !slices.ContainsFunc(words[:n-3], func(word string) bool {
+		return !slices.Contains(openers, word) && !slices.Contains(betweens, word)
+	})
 }
 
 // isAssignment reports whether a word is NAME=….

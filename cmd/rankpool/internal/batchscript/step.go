@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/launchers"
 )
 
 // A Tool is a call of rankpool in a command.
@@ -12,7 +14,7 @@ type Tool struct {
 	Subcommand string
 	Flags      map[string][]string // values by long name; of a flag without one "true"
 	Unknown    []string            // flags that the subcommand does not have
-	Command    []string            // of run: the training command
+	Command    []string            // of run and join: the training command
 }
 
 // value returns the last value of a flag, "" when it is not given.
@@ -32,6 +34,7 @@ type step struct {
 	program  []string // with its arguments
 	exec     bool     // it takes the shell's place
 	tool     *Tool    // nil: another program
+	refused  string   // what stands in the place of rankpool's subcommand, and is none
 }
 
 // is reports whether the step is a call of one of rankpool's subcommands.
@@ -81,7 +84,10 @@ func findSteps(commands []Command, facts Facts) []*step {
 			s.launcher = name
 		}
 		s.tool = findTool(s.program, facts)
-		if s.launcher != "" || s.tool != nil {
+		if s.tool == nil {
+			s.refused = noSubcommand(s.program)
+		}
+		if s.launcher != "" || s.tool != nil || s.refused != "" {
 			steps = append(steps, s)
 		}
 	}
@@ -118,6 +124,15 @@ func findTool(words []string, facts Facts) *Tool {
 		}
 	}
 	return nil
+}
+
+// noSubcommand returns the word that a call of rankpool has in the place of a subcommand; "" where it is no such call.
+func noSubcommand(words []string) string {
+	words = launchers.Unwrap(words)
+	if len(words) < 2 || path.Base(words[0]) != "rankpool" || strings.HasPrefix(words[1], "-") || strings.ContainsAny(words[1], "$`") {
+		return ""
+	}
+	return words[1]
 }
 
 // read reads the flags of a subcommand, up to the training command. Flags that do not exist are taken for those without

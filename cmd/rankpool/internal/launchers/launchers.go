@@ -1,0 +1,80 @@
+// Package launchers knows commands that start others: PyTorch's launchers, which start the training processes of a node,
+// the programs that start the tasks of a job, and those that only stand before a command. It is pure: it reads words.
+package launchers
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// modules are the launchers that python -m runs.
+var modules = map[string]string{
+	"torch.distributed.run":      "torchrun",
+	"torch.distributed.launch":   "torchrun",
+	"accelerate.commands.launch": "accelerate",
+	"deepspeed.launcher.runner":  "deepspeed",
+}
+
+// Of returns the launcher that a training command calls, which starts all training processes of a node itself: "torchrun",
+// "accelerate", "deepspeed" or "horovodrun", also where python or a container runs it; "" for any other command. Neither
+// the arguments of other programs count, nor the text of a shell.
+func Of(command []string) string {
+	command = Unwrap(command)
+	if len(command) == 0 {
+		return ""
+	}
+	program, arguments := command[0], command[1:]
+	if IsPython(program) {
+		module := false
+		if program, arguments, module = script(arguments); module {
+			return modules[program]
+		}
+	}
+	switch name := strings.TrimSuffix(path.Base(program), ".py"); name {
+	case "torchrun", "deepspeed", "horovodrun":
+		return name
+	case "accelerate-launch":
+		return "accelerate"
+	case "accelerate": // it also configures, tests, …
+		if len(arguments) > 0 && arguments[0] == "launch" {
+			return name
+		}
+	}
+	return ""
+}
+
+// IsPython reports whether a program is a Python interpreter, of any version and in any folder.
+func IsPython(program string) bool {
+	version, found := strings.CutPrefix(path.Base(program), "python")
+	return found && strings.Trim(version, "0123456789.") == ""
+}
+
+// script returns the script or module that the arguments of python name, and what stands behind it.
+//
+// Source: Python, python(1): -c, -m, -W and -X take a value, alone or after other letters.
+func script(arguments []string) (name string, rest []string, module bool) {
+	for i := 0; i < len(arguments); i++ {
+		word := arguments[i]
+		at := strings.IndexAny(word, "cmWX")
+		switch {
+		case len(word) < 2 || word[0] != '-':
+			return word, arguments[i+1:], false
+		case strings.HasPrefix(word, "--") || at < 0:
+		case word[at] == 'c':
+			return "", nil, false
+		case word[at] == 'm' && at+1 < len(word):
+			return word[at+1:], arguments[i+1:], true
+		case word[at] == 'm' && i+1 < len(arguments):
+			return arguments[i+1], arguments[i+2:], true
+		case at+1 == len(word):
+			i++ // the value of -W or -X
+		}
+	}
+	return "", nil, false
+}
+
+// StartsTasks reports whether a program starts the tasks of a job, or a job: srun, mpirun and the like.
+func StartsTasks(program string) bool {
+	return slices.Contains([]string{"srun", "mpirun", "mpiexec", "prun", "aprun", "sbatch", "salloc"}, path.Base(program))
+}
