@@ -31,6 +31,7 @@ help: ## list the targets
 	@echo "  RANKS=N      ranks of \"make run\" (default: 4, with MPI=no 1)"
 	@echo "  EPOCHS=N     epochs of \"make run\" (default: 3)"
 	@echo "  PREFIX=DIR   where \"make install\" puts things (default: /usr/local; DESTDIR is put before it)"
+	@echo "  VERSION=V    the version that \"rankpool version\" says and \"make dist\" puts into its file's name (default: the file VERSION, or what git describes)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
 build: ## build bin/rankpool, with MPI where mpicc is installed
@@ -116,7 +117,7 @@ install: build ## install the program, man pages, completions and the Python cli
 	bin/rankpool completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_rankpool
 	bin/rankpool completion fish | install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
 
-dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network
+dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network (VERSION=0.1.0, as the recipes of contrib want it)
 	rm -rf build/rankpool-$(version) build/rankpool-$(version).tar.gz
 	mkdir -p build/rankpool-$(version)
 	git archive HEAD | tar -x -C build/rankpool-$(version)

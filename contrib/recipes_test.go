@@ -137,6 +137,31 @@ func TestEasyconfig(t *testing.T) {
 	}
 }
 
+// TestDist has "make dist" write the file that the recipes look for, by the words that they and the documents say.
+func TestDist(t *testing.T) {
+	const words = "make dist VERSION=0.1.0"
+	out, err := exec.Command("make", "--no-print-directory", "-C", "..", "-n", "dist", "VERSION=0.1.0").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !strings.Contains(string(out), "tar -czf build/rankpool-0.1.0.tar.gz ") {
+		t.Errorf("%s would run\n%s", words, out)
+	}
+	for _, file := range []string{"README.md", "spack/package.py", easyconfig} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), words) || !strings.Contains(string(text), "build/rankpool-0.1.0.tar.gz") {
+			t.Errorf("%s does not say %q, and what it writes", file, words)
+		}
+	}
+	help, err := exec.Command("make", "--no-print-directory", "-C", "..", "help").Output()
+	if err != nil || !strings.Contains(string(help), "VERSION=") {
+		t.Errorf("make help says nothing of VERSION=: %v", err)
+	}
+}
+
 // TestModulefiles compares the two modulefiles: they set the same paths.
 func TestModulefiles(t *testing.T) {
 	want := "PATH bin, PYTHONPATH share/rankpool/python"

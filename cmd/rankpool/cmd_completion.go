@@ -1,8 +1,12 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -53,6 +57,7 @@ func completeFlags(root *cobra.Command) {
 	values := map[string][]string{
 		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(), "sampler": scheduler.SamplerNames(),
 		"assign": assignments, "memory": {"auto", "20%", "64GiB"}, "links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
+		"mode": {"partition", "replicate", "pool"}, "log-format": logFormats,
 	}
 	for _, cmd := range root.Commands() {
 		for name, list := range values {
@@ -61,5 +66,23 @@ func completeFlags(root *cobra.Command) {
 				_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
 			}
 		}
+		switch cmd.Name() { // what flags of these names take elsewhere is not known
+		case "doctor":
+			_ = cmd.RegisterFlagCompletionFunc("only", completeChecks) // likewise
+		case "index":
+			_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"auto", "files"}, cobra.ShellCompDirectiveNoFileComp))
+		}
 	}
+}
+
+// completeChecks completes the last of a list of doctor's checks, with those that are not in it yet.
+func completeChecks(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	var lists []cobra.Completion
+	for _, c := range doctor.Checks() {
+		if !slices.Contains(strings.Split(before, ","), c.Name) {
+			lists = append(lists, cobra.CompletionWithDesc(before+c.Name, c.About))
+		}
+	}
+	return lists, cobra.ShellCompDirectiveNoFileComp
 }

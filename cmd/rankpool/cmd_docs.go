@@ -72,7 +72,7 @@ func writeManPages(dir string) error {
 	for _, c := range pages {
 		c.Long = markdown(c.Long)
 	}
-	root.Long += aboutEnvironment
+	root.Long += aboutCommands(pages[1:]) + aboutEnvironment
 	for _, c := range pages {
 		page, err := manPage(c)
 		if err != nil {
@@ -84,6 +84,16 @@ func writeManPages(dir string) error {
 		}
 	}
 	return nil
+}
+
+// aboutCommands is a section of rankpool(1) that lists the commands.
+func aboutCommands(commands []*cobra.Command) string {
+	var list strings.Builder
+	list.WriteString("\n\n# COMMANDS\n")
+	for _, c := range commands {
+		fmt.Fprintf(&list, "\n**rankpool-%s**(1)\n:   %s.\n", c.Name(), escapeMarkdown(c.Short))
+	}
+	return list.String()
 }
 
 // manPage returns a command's page in roff.

@@ -71,6 +71,11 @@ func TestManPageOfRankpool(t *testing.T) {
 			t.Errorf("rankpool.1 does not say %q", want)
 		}
 	}
+	for _, c := range newRootCommand().Commands() {
+		if entry := "rankpool-" + c.Name() + "fP(1)\n" + c.Short; c.IsAvailableCommand() && !strings.Contains(text, entry) {
+			t.Errorf("rankpool.1 does not list %s", c.Name())
+		}
+	}
 	for _, name := range variablesOfCode(t) {
 		if !strings.Contains(text, name) {
 			t.Errorf("rankpool.1 does not explain %s (aboutEnvironment in cmd_docs.go)", name)

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,8 +43,8 @@ type doctorOptions struct {
 	list       bool
 	quiet      bool
 
-	memoryBytes int64
-	checks      []doctor.Check
+	size   memorySize // that memory says, where it is not auto
+	checks []doctor.Check
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -74,7 +74,7 @@ func newDoctorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.data, "data", nil, "data set to look at: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	flags.StringVar(&o.memory, "memory", "", "size of each node that \"run\" will be given (64GiB): is there room for it?")
+	flags.StringVar(&o.memory, "memory", "", "what \"run\" will be given for each node (64GiB, auto): is there room for it?")
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sessions, as \"run\" will be given it (default: /dev/shm, $TMPDIR or /tmp)")
 	flags.StringSliceVar(&o.only, "only", nil, "make only these checks, see --list")
@@ -86,12 +86,10 @@ func newDoctorCommand() *cobra.Command {
 }
 
 func (o *doctorOptions) check() (err error) {
-	if o.memory != "" {
-		memory, err := parseMemory(o.memory)
-		if err != nil {
+	if o.memory != "" && o.memory != autoMemory {
+		if o.size, err = parseMemory(o.memory); err != nil {
 			return usagef("--memory: %w", err)
 		}
-		o.memoryBytes = memory.bytes // 0 for a share: what that is in bytes is known when the data is indexed
 	}
 	o.checks, err = doctor.Select(o.only, o.list || len(o.data) > 0)
 	if err != nil {
@@ -209,7 +207,7 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 func (o *doctorOptions) environment(at place) *doctor.Env {
 	job, flavour := slurm.Detect(os.Getenv), mpicache.MPIFlavour()
 	env := &doctor.Env{
-		Machine: &doctor.System{}, Job: job, MemoryBytes: o.memoryBytes, Now: time.Now, GPUs: gpuNames, Version: version,
+		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version,
 		MPI: doctor.MPI{
 			Library: mpicache.MPILibrary(), Flavour: flavour,
 			Mpirun: func() (string, error) { return findMPIRun(flavour, "") },
@@ -222,6 +220,12 @@ func (o *doctorOptions) environment(at place) *doctor.Env {
 	}
 	if !env.Python.Given {
 		env.Python.Command = "python3"
+	}
+	switch {
+	case o.memory == autoMemory:
+		env.AutoMemory = autoOfNode
+	case o.size.isShare:
+		env.MemoryShare = o.memory
 	}
 	for _, flag := range o.data {
 		sets, err := resolveData([]string{flag})
@@ -246,6 +250,15 @@ func (o *doctorOptions) environment(at place) *doctor.Env {
 	longest := rankFolder(filepath.Join(base, sessionName(form, os.Getuid(), job, 1<<22)), max(9, at.tasks-1)) // a pid has at most 22 bits
 	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, doorName), Failure: err}
 	return env
+}
+
+// autoOfNode is doctor.Env.AutoMemory.
+func autoOfNode(node slurm.Memory, ranks int) int64 {
+	plan, err := newAutoPlan(trainerOptions{}, node, ranks, os.Getenv)
+	if err != nil {
+		panic("rankpool: without --trainer-memory nothing is parsed: " + err.Error())
+	}
+	return plan.slabBytes() * int64(ranks)
 }
 
 // hostName is the node's name in Slurm's lists, else the machine's.
@@ -275,31 +288,23 @@ func (o *doctorOptions) handOutClient(env *doctor.Env) (remove func()) {
 	return func() { _ = os.RemoveAll(dir) } // the next run removes what is left
 }
 
-// gpuNames asks NVIDIA's library for the GPUs that this process sees.
-func gpuNames() ([]string, error) {
+// findDoctorGPUs asks NVIDIA's library for the GPUs that a rank here would read.
+func findDoctorGPUs() (doctor.GPUs, error) {
 	library, err := nvml.Open("")
 	if err != nil {
-		return nil, err
+		return doctor.GPUs{}, err
 	}
 	defer library.Close() //nolint:errcheck // it was only asked
-	n, err := library.Count()
-	if err != nil {
-		return nil, err
+	if _, err := library.Count(); err != nil {
+		return doctor.GPUs{}, err
 	}
-	var names []string
-	var failed error
-	for i := range n {
-		device, err := library.Device(i)
-		if errors.Is(err, nvml.ErrNotAvailable) { // another job's
-			continue
-		}
-		name := ""
-		if err == nil {
-			name, err = device.Name()
-		}
-		if failed = errors.Join(failed, err); err == nil {
-			names = append(names, name)
-		}
+	var gpus doctor.GPUs
+	found, lost := findGPUs(library, slurm.DetectGPUs(os.LookupEnv))
+	for _, g := range found {
+		gpus.Names = append(gpus.Names, cmp.Or(g.state.Name, "GPU without a name"))
 	}
-	return names, failed
+	if each, ok := lost.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of errors.Join, which findGPUs calls
+		gpus.Lost = each.Unwrap()
+	}
+	return gpus, nil
 }

@@ -41,7 +41,8 @@ files (.tfrecord, .tfrec) and arrays (.npy, a row is a sample) may lie beside pl
 place. With --format files each of them is one sample.
 
 An index that was interrupted goes on where it was: what it has found is kept in MANIFEST.partial until the manifest
-is written. When MANIFEST is there already, index says what has changed in DIR since.
+is written. When MANIFEST is there already, index says what has changed in DIR since; a file that is no manifest is
+not overwritten.
 
 With --checksum every sample is read, and its checksum (XXH3, 64 bits) kept in the manifest. With --verify index writes
 nothing: it walks DIR again, reads every sample, lists what differs from the manifest, and ends with exit code 1 if
@@ -120,6 +121,7 @@ type indexing struct {
 	out     io.Writer
 	group   *staging.Group
 	journal *staging.Journal
+	before  *staging.Manifest // that the new one replaces; nil: there is none
 }
 
 // write writes the manifest of the folder.
@@ -130,6 +132,9 @@ func (x *indexing) write(ctx context.Context) error {
 	}
 	if info, err := os.Stat(root); err != nil || !info.IsDir() { // leave no journal of what cannot be
 		_, err = staging.Scan(ctx, root, staging.ScanOptions{})
+		return err
+	}
+	if x.before, err = readOutput(x.output); err != nil {
 		return err
 	}
 	x.journal, err = staging.OpenJournal(x.output+".partial", root, x.sync)
@@ -149,6 +154,23 @@ func (x *indexing) write(ctx context.Context) error {
 		return errors.Join(err, x.journal.Close())
 	}
 	return x.journal.Remove()
+}
+
+// readOutput returns the manifest that is at path, nil where nothing or an empty file is. What is no manifest is an error: it is not
+// overwritten, since nobody can make it again.
+func readOutput(path string) (*staging.Manifest, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil, info.Mode().IsRegular() && info.Size() == 0: // writing says what else is wrong
+		return nil, nil
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the manifest cannot be written to %s, which is no file: name a file with -o", path)
+	}
+	m, err := staging.ReadParquet(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not overwritten, because it is no manifest (%w): name another file with -o, or remove this one", path, err)
+	}
+	return m, nil
 }
 
 // index scans the folder, and reads the samples if that is asked for. scanned is how long the scan took.
@@ -175,8 +197,8 @@ func (x *indexing) index(ctx context.Context, unreadable func(*staging.SampleErr
 // finish writes the manifest and says what it holds, and how it differs from the one that was there.
 func (x *indexing) finish(m *staging.Manifest, took, scanned time.Duration) error {
 	var changes *staging.Changes
-	if before, err := staging.ReadParquet(x.output); err == nil && !x.quiet && before.Root() == m.Root() {
-		changes = staging.Compare(before, m, 5)
+	if x.before != nil && !x.quiet && x.before.Root() == m.Root() {
+		changes = staging.Compare(x.before, m, 5)
 	}
 	if err := staging.WriteParquet(x.output, m); err != nil {
 		return err

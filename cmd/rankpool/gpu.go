@@ -42,43 +42,37 @@ type sampledGPU struct {
 // their idle time with the time that training waited. A nil sampler has no GPUs.
 type gpuSampler struct {
 	clock  func() time.Time
-	pcieAt time.Time // when PCIe is read next, by sample
-	pcie   int       // of which GPU
+	pcieAt time.Time     // when PCIe is read next, by sample
+	pcie   int           // of which GPU
+	opened chan struct{} // is closed when it is known which GPUs there are
 
 	mu      sync.Mutex   // guards what follows; it is not held while the driver is asked
-	gpus    []sampledGPU // sample alone writes
+	gpus    []sampledGPU // the goroutine alone writes; nil while the driver has not told of any
 	read    time.Time    // when the newest reading was made
 	pending idleInterval // read since the last call of Snapshot
 	joined  idleJoin
 	stall   float64 // seconds, the sum over trainers that is joined already
 }
 
-// startGPUSampler reads the GPUs that this process's environment lets it use until ctx ends. It returns nil where there are none.
+// startGPUSampler begins to read the GPUs that this process's environment lets it use, until ctx ends. It returns nil where that names
+// none. It does not wait for the driver, which may hang: Snapshot has no GPUs until it has told of them.
 func startGPUSampler(ctx context.Context, log *slog.Logger) *gpuSampler {
-	return sampleGPUs(ctx, nvml.DefaultPath, log)
+	return sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), log)
 }
 
-// sampleGPUs is startGPUSampler with the library at path.
-func sampleGPUs(ctx context.Context, path string, log *slog.Logger) *gpuSampler {
-	library, err := nvml.Open(path)
-	if errors.Is(err, nvml.ErrNotFound) {
-		log.Debug("no GPUs are read", "reason", err)
+// sampleGPUs is startGPUSampler with the library at path, and a channel that gives something when the driver should have told.
+func sampleGPUs(ctx context.Context, path string, late <-chan time.Time, log *slog.Logger) *gpuSampler {
+	may := slurm.DetectGPUs(os.LookupEnv)
+	if may.Count == 0 {
 		return nil
 	}
-	if err != nil {
-		log.Warn("no GPUs are read", "error", err)
-		return nil
-	}
-	gpus, err := findGPUs(library, slurm.DetectGPUs(os.LookupEnv))
-	if err != nil {
-		log.Warn("not all GPUs are read", "error", err)
-	}
-	if len(gpus) == 0 {
-		_ = library.Close() // it was not used
-		return nil
-	}
-	s := newGPUSampler(gpus, time.Now)
-	go func() {
+	s := newGPUSampler(nil, time.Now)
+	go s.watchOpening(ctx, late, log)
+	go func() { // it stays where a call of the driver does not return, and ends with the process
+		library := s.openLibrary(ctx, path, may, log)
+		if library == nil {
+			return
+		}
 		defer func() { _ = library.Close() }() // the process ends
 		ticker := time.NewTicker(gpuPeriod)
 		defer ticker.Stop()
@@ -87,12 +81,59 @@ func sampleGPUs(ctx context.Context, path string, log *slog.Logger) *gpuSampler 
 	return s
 }
 
+// watchOpening warns once when the driver does not tell which GPUs there are.
+func (s *gpuSampler) watchOpening(ctx context.Context, late <-chan time.Time, log *slog.Logger) {
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+	case <-late:
+		log.Warn("the NVIDIA driver does not answer, so no GPUs are read: see whether nvidia-smi works on this node")
+	}
+}
+
+// openLibrary finds the GPUs that may names with the library at path, and closes opened. It returns nil where there are none, and when ctx
+// has ended meanwhile; else the caller closes the library.
+func (s *gpuSampler) openLibrary(ctx context.Context, path string, may slurm.GPUs, log *slog.Logger) *nvml.Library {
+	defer close(s.opened)
+	library, err := nvml.Open(path)
+	if err == nil && ctx.Err() != nil {
+		_ = library.Close() // it was not used
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, nvml.ErrNotFound):
+		log.Debug("no GPUs are read", "reason", err)
+		return nil
+	case err != nil:
+		log.Warn("no GPUs are read", "error", err)
+		return nil
+	}
+	gpus, err := findGPUs(library, may)
+	if err != nil && ctx.Err() == nil {
+		log.Warn("not all GPUs are read", "error", err)
+	}
+	if len(gpus) == 0 {
+		_ = library.Close() // it was not used
+		return nil
+	}
+	s.use(gpus)
+	return library
+}
+
 // newGPUSampler returns a sampler of gpus that reads nothing before run.
 func newGPUSampler(gpus []sampledGPU, clock func() time.Time) *gpuSampler {
-	return &gpuSampler{
-		clock: clock, gpus: gpus, pcieAt: clock(),
-		pending: newIdleInterval(len(gpus)), joined: newIdleJoin(len(gpus)),
-	}
+	s := &gpuSampler{clock: clock, opened: make(chan struct{})}
+	s.use(gpus)
+	return s
+}
+
+// use makes gpus those that are read. It must come before run.
+func (s *gpuSampler) use(gpus []sampledGPU) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gpus, s.pcieAt = gpus, s.clock()
+	s.pending, s.joined = newIdleInterval(len(gpus)), newIdleJoin(len(gpus))
 }
 
 // run reads the GPUs at every tick until ctx ends.
@@ -173,13 +214,17 @@ func (s *gpuSampler) readPCIe(states []mpicache.GPU) {
 // Snapshot returns the newest state of the GPUs, in the order of findGPUs, and accounts the time since the call before:
 // stallSeconds is what the node's trainers have waited for samples so far, summed over them, and trainers is how many there are
 // now. Time without trainers is not accounted. The result is the caller's; what it points to must not be written. It may be called
-// from any goroutine, and asks no driver.
+// from any goroutine, and asks no driver. It is nil while no GPU is known.
 func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []mpicache.GPU {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.gpus) == 0 {
+		s.stall = stallSeconds // what training waits before GPUs are read is not joined with anything
+		return nil
+	}
 	s.account(stallSeconds, trainers)
 	stale := s.clock().Sub(s.read) > gpuStale
 	states := make([]mpicache.GPU, len(s.gpus))

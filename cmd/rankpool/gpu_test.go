@@ -6,12 +6,16 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache"
 	"rankpool/nvml"
@@ -273,20 +277,117 @@ func TestGPUSamplerRuns(t *testing.T) {
 	}
 }
 
-// A process without GPUs has no sampler.
+// never is the channel late of a driver that answers.
+var never <-chan time.Time
+
+// A process without GPUs has no sampler, or one that tells of none.
 func TestSampleGPUs(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	t.Setenv("CUDA_VISIBLE_DEVICES", "")
-	if s := sampleGPUs(t.Context(), nvmltest.Build(t), log); s != nil {
+	if s := sampleGPUs(t.Context(), nvmltest.Build(t), never, log); s != nil {
 		t.Error("a sampler without GPUs")
 	}
-	if s := sampleGPUs(t.Context(), filepath.Join(t.TempDir(), "none.so"), log); s != nil {
-		t.Error("a sampler without a library")
-	}
 	t.Setenv("CUDA_VISIBLE_DEVICES", "1")
-	s := sampleGPUs(t.Context(), nvmltest.Build(t), log)
+	s := sampleGPUs(t.Context(), filepath.Join(t.TempDir(), "none.so"), never, log)
+	<-s.opened
+	if got := s.Snapshot(0, 0); got != nil {
+		t.Errorf("GPUs %+v without a library", got)
+	}
+	s = sampleGPUs(t.Context(), nvmltest.Build(t), never, log)
+	<-s.opened
 	if got := s.Snapshot(0, 0); len(got) != 1 || got[0].Index != 1 {
 		t.Errorf("GPUs %+v, want that of index 1", got)
+	}
+}
+
+// buildHangingNVML compiles a library whose start hangs until release is called.
+func buildHangingNVML(t *testing.T) (path string, release func()) {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() {
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reader
+		if err == nil {
+			_, err = f.WriteString("x")
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return nvmltest.Build(t, `-DHANG="`+fifo+`"`), release
+}
+
+// A lineBuffer gives each write to the channel.
+type lineBuffer chan string
+
+func (b lineBuffer) Write(line []byte) (int, error) {
+	b <- string(line)
+	return len(line), nil
+}
+
+// A driver that hangs is waited for by nobody, told of once, and its GPUs come when it answers.
+func TestHangingDriver(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "0,1")
+	path, release := buildHangingNVML(t)
+	late, lines := make(chan time.Time, 1), make(lineBuffer, 8)
+	s := sampleGPUs(t.Context(), path, late, slog.New(slog.NewTextHandler(lines, nil)))
+	if got := s.Snapshot(5, 1); got != nil {
+		t.Errorf("GPUs %+v of a driver that hangs", got)
+	}
+	late <- time.Time{}
+	if line := <-lines; !strings.Contains(line, "level=WARN") || !strings.Contains(line, "driver does not answer") {
+		t.Errorf("it said %q", line)
+	}
+	release()
+	<-s.opened
+	if got := s.Snapshot(5, 1); len(got) != 2 || got[0].Index != 0 || got[1].Index != 1 {
+		t.Errorf("GPUs %+v, want the two of a driver that answers late", got)
+	}
+	if s.stall != 5 {
+		t.Errorf("%v s of waiting are joined before GPUs were read, want 5", s.stall)
+	}
+}
+
+// What is ended while its driver hangs reads nothing when the driver answers, and says nothing.
+func TestHangingDriverAtTheEnd(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "3") // is lost, which would be told
+	path, release := buildHangingNVML(t)
+	ctx, end := context.WithCancel(t.Context())
+	lines := make(lineBuffer, 8)
+	s := sampleGPUs(ctx, path, never, slog.New(slog.NewTextHandler(lines, nil)))
+	end()
+	release()
+	<-s.opened
+	if got := s.Snapshot(0, 1); got != nil || len(lines) != 0 {
+		t.Errorf("GPUs %+v, and %d lines", got, len(lines))
+	}
+}
+
+// A run starts, trains and ends while the driver hangs.
+func TestRunWithHangingDriver(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data", "cat")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, "1"), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtime, err := os.MkdirTemp("", "rp") //nolint:usetesting // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
+	library, _ := buildHangingNVML(t) // is never released
+	cmd := exec.CommandContext(t.Context(), "rankpool", "run", "--ranks", "1", "--runtime-dir", runtime,
+		"--data", filepath.Dir(data), "--memory", "1MiB", "--", "echo", "trained")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(library), "CUDA_VISIBLE_DEVICES=0", "XDG_CACHE_HOME="+dir)
+	cmd.Stderr = os.Stderr
+	if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "trained\n") {
+		t.Errorf("it printed %q: %v", out, err)
 	}
 }
 

@@ -10,7 +10,8 @@ from spack.package import *
 class Rankpool(MakefilePackage):
     """A cache in the memory of all nodes of a job, staged ahead of use, that feeds PyTorch training on supercomputers."""
 
-    # There is no address to download from yet: "make dist" writes the file, and Spack looks for it in the current folder.
+    # There is no address to download from yet: "make dist VERSION=0.1.0" writes build/rankpool-0.1.0.tar.gz, and Spack looks for
+    # the file in the current folder.
     manual_download = True
 
     version("0.1.0")  # add sha256="…" of your file, or install with --no-checksum

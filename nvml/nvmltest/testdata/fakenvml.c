@@ -5,12 +5,15 @@
 //   3  is lost
 // Written from the NVML API reference. Built with -D…:
 //   INIT=N         nvmlInit_v2 returns N
+//   HANG="FILE"    nvmlInit_v2 does not return before somebody writes to the FIFO
 //   LAYOUT=16|24|32   bytes a process in the list of processes
 //   PROCESSES(f)   name of the function that lists processes
 //   PROCESS_COUNT=N   processes on GPU 0
 //   WITHOUT_COUNT, WITHOUT_POWER   leave a function out
 //   HIDDEN=N       this process may not use GPU N
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
 	SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
@@ -68,6 +71,13 @@ static int check(struct gpu *g) {
 	} while (0)
 
 int nvmlInit_v2(void) {
+#ifdef HANG
+	char c;
+	int fifo = open(HANG, O_RDONLY);
+	if (read(fifo, &c, 1) != 1)
+		return UNINITIALIZED;
+	close(fifo);
+#endif
 	if (INIT == SUCCESS)
 		users++;
 	return INIT;

@@ -17,7 +17,8 @@ const (
 	Bytes      Unit = "bytes"
 	PerSecond  Unit = "bytes/s"
 	Seconds    Unit = "s"
-	nothingYet      = "{}" // where an amount belongs in a Detail
+	nothingYet      = "{}"     // where an amount belongs in a Detail
+	kept            = "{\x00}" // stands for "{}" itself: no path has a zero byte
 )
 
 // An Amount is a number of a finding that differs between nodes without a difference in what is found.
@@ -58,6 +59,9 @@ func shortly(d time.Duration) string {
 	return fmt.Sprintf("%.3g µs", d.Seconds()*1e6)
 }
 
+// verbatim keeps a "{}" in text that is put into a Detail, as a path may have one, from being taken for an amount's place.
+func verbatim(text string) string { return strings.ReplaceAll(text, nothingYet, kept) }
+
 // fill returns detail with its amounts, each as the range over those of all nodes. amounts holds a list a node; lists of other
 // lengths than the first are left out.
 func fill(detail string, amounts [][]Amount) string {
@@ -80,5 +84,5 @@ func fill(detail string, amounts [][]Amount) string {
 		}
 		detail = strings.Replace(detail, nothingYet, text, 1)
 	}
-	return detail
+	return strings.ReplaceAll(detail, kept, nothingYet)
 }

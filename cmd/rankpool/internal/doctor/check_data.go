@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -24,7 +26,7 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 	for _, data := range env.Data {
 		for _, f := range check(data) {
 			if len(env.Data) > 1 {
-				f.Detail = filepath.Base(data) + ": " + f.Detail
+				f.Detail = verbatim(filepath.Base(data)) + ": " + f.Detail
 			}
 			all = append(all, f)
 		}
@@ -32,12 +34,17 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 	return all
 }
 
+// missing says that a data set is not there.
+func missing(err error) Finding {
+	return bad(err.Error(), "look whether the file system is mounted on this node, and whether the name is right")
+}
+
 // checkData looks whether the data set is there, and on what.
 func checkData(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		info, err := env.Machine.Stat(data)
 		if err != nil {
-			return []Finding{bad(err.Error(), "look whether the file system is mounted on this node, and whether the name is right")}
+			return []Finding{missing(err)}
 		}
 		need := uint32(readable)
 		if info.IsDir() {
@@ -64,8 +71,11 @@ func checkIndex(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		path, found, err := env.Machine.Index(data)
 		switch {
-		case err != nil:
-			return []Finding{bad(fmt.Sprintf("%s cannot be used: %v", path, err), "make it again: rankpool index DIR -o "+path)}
+		case errors.Is(err, fs.ErrNotExist):
+			return []Finding{missing(err)}
+		case err != nil: // it may be anything, so the advice writes nowhere
+			return []Finding{bad(fmt.Sprintf("%s cannot be used: %v", path, err),
+				"--data takes a folder, or a manifest that \"rankpool index\" wrote")}
 		case found && path == data:
 			return []Finding{good("the data set is named by its manifest")}
 		case found:
@@ -155,7 +165,8 @@ func checkRead(env *Env) []Finding {
 			took = append(took, d)
 		}
 		if len(took) == 0 {
-			return []Finding{warning("there is no file to read", "look whether --data names the right folder")}
+			return []Finding{warning("no file to read was found: the first folders hold none, or all are only in the archive",
+				"look whether --data names the right folder")}
 		}
 		slices.Sort(took)
 		median, last := took[len(took)/2], took[len(took)-1]
@@ -171,7 +182,11 @@ func checkRead(env *Env) []Finding {
 // checkXattr looks whether staging can keep the attributes of the data.
 func checkXattr(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
-		if err := env.Machine.ListXattr(data); err != nil {
+		err := env.Machine.ListXattr(data)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return []Finding{missing(err)}
+		case err != nil:
 			return []Finding{good(fmt.Sprintf("no extended attributes (%v), which nothing needs here, but Lustre's layouts are then unknown", err))}
 		}
 		return []Finding{good("extended attributes can be read")}

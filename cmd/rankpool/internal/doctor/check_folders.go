@@ -43,7 +43,7 @@ func checkScratch(env *Env) []Finding {
 	if err != nil {
 		return []Finding{warning(fmt.Sprintf("%s (%s): %v", dir, rule, err), advice)}
 	}
-	where := fmt.Sprintf("%s (%s, %s)", dir, rule, fs.Type)
+	where := verbatim(fmt.Sprintf("%s (%s, %s)", dir, rule, fs.Type))
 	switch {
 	case fs.Reach == Shared:
 		return []Finding{warning(where+" is not node-local: staging there gains nothing", advice)}
@@ -51,7 +51,7 @@ func checkScratch(env *Env) []Finding {
 		return []Finding{warning(where+" has room for {} in {} files", "make room, or "+advice, bytesOf(fs.FreeBytes), count(int(fs.FilesFree)))}
 	}
 	if err := env.Machine.SetXattr(dir); err != nil {
-		return []Finding{warning(fmt.Sprintf("%s has {} free, but no extended attributes: %v", where, err),
+		return []Finding{warning(fmt.Sprintf("%s has {} free, but no extended attributes: %s", where, verbatim(err.Error())),
 			"\"rankpool stage\" keeps checksums in them; without, a second run compares sizes and times only", bytesOf(fs.FreeBytes))}
 	}
 	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
@@ -73,15 +73,23 @@ func checkFUSE(env *Env) []Finding {
 	return []Finding{{Status: Good, Detail: "/dev/fuse is there, but no fusermount3" + need, Advice: "to mount, install fuse3"}}
 }
 
-// checkGPU looks for NVIDIA's library, without which rankpool works, but has no statistics of GPUs.
-func checkGPU(env *Env) []Finding {
-	names, err := env.GPUs()
-	job := slurm.DetectGPUs(env.Machine.LookupEnv)
-	given := ""
+// jobGPUs returns what the environment says of this process's GPUs, and the variable that says it; "" when it speaks of none.
+func jobGPUs(env *Env) (job slurm.GPUs, given string) {
+	job = slurm.DetectGPUs(env.Machine.LookupEnv)
 	if job.Count > 0 {
 		given = fmt.Sprintf("%s=%s", job.Source, env.getenv(job.Source))
 	}
+	return job, given
+}
+
+// checkGPU looks for the GPUs that the rank's statistics are about, without which rankpool works. A GPU of the job that does not answer
+// ends training, though.
+func checkGPU(env *Env) []Finding {
+	gpus, err := env.GPUs()
+	job, given := jobGPUs(env)
 	switch {
+	case errors.Is(err, nvml.ErrNotFound) && (job.Source == "ROCR_VISIBLE_DEVICES" || job.Source == "HIP_VISIBLE_DEVICES"):
+		return []Finding{good(fmt.Sprintf("the job's GPUs (%s) are AMD's, whose statistics are not read", given))}
 	case err != nil && given != "":
 		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library does not tell of them: %v", given, err),
 			"training may still see them; their use is missing in \"rankpool top\" and the report. In a container, start it with its GPU option")}
@@ -89,13 +97,25 @@ func checkGPU(env *Env) []Finding {
 		return []Finding{good("no NVIDIA library: statistics of GPUs are off")}
 	case err != nil:
 		return []Finding{warning(fmt.Sprintf("NVIDIA's library does not answer: %v", err), "see whether nvidia-smi works on this node")}
-	case len(names) == 0 && given != "":
+	case len(gpus.Names)+len(gpus.Lost) == 0 && given != "":
 		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library sees none", given),
 			"ask for them in the step too: srun --gpus-per-node=N")}
-	case len(names) == 0:
-		return []Finding{good("NVIDIA's library is there, and no GPU")}
+	case len(gpus.Names)+len(gpus.Lost) == 0:
+		return []Finding{good("NVIDIA's library is there, and no GPU for this process")}
 	}
-	return []Finding{good("GPUs: " + listNames(names))}
+	var found []Finding
+	if len(gpus.Names) > 0 {
+		found = append(found, good("GPUs: "+listNames(gpus.Names)))
+	}
+	for _, lost := range gpus.Lost {
+		if given == "" {
+			found = append(found, warning(lost.Error(), "see what nvidia-smi says of it; a job that gets it fails"))
+			continue
+		}
+		found = append(found, bad(fmt.Sprintf("%v, and the job has it (%s)", lost, given),
+			"see what nvidia-smi says of it on this node, and leave the node out: sbatch --exclude=NODE"))
+	}
+	return found
 }
 
 // listNames joins equal names: "4 × H100".

@@ -26,12 +26,15 @@ const (
 // checkMemory compares what is left with what the user wants.
 func checkMemory(env *Env) []Finding {
 	least := slurm.ReadMemory(env.Machine.ReadFile, env.getenv, 0)
-	free, from := least.FreeBytes, least.Limit
+	free, from := least.FreeBytes, verbatim(least.Limit)
 	if free == math.MaxInt64 {
 		return []Finding{good("no limit of memory was found")}
 	}
 	ranks := int64(max(1, env.Launch.LocalTasks))
 	left := bytesOf(free)
+	if env.AutoMemory != nil {
+		return []Finding{judgeAuto(env.AutoMemory(least, int(ranks)), left, from)}
+	}
 	switch {
 	case env.MemoryBytes*ranks > free:
 		return []Finding{bad("{} may still be used ("+from+"), less than the {} asked for",
@@ -42,7 +45,20 @@ func checkMemory(env *Env) []Finding {
 	case free < littleMemory:
 		return []Finding{warning("{} may still be used ("+from+")", "give the job more with --mem", left)}
 	}
-	return []Finding{good("{} may still be used ("+from+")", left)}
+	detail := "{} may still be used (" + from + ")"
+	if env.MemoryShare != "" {
+		detail += "; whether " + env.MemoryShare + " of the data fits is not checked, the ranks do when they start"
+	}
+	return []Finding{good(detail, left)}
+}
+
+// judgeAuto judges what --memory auto takes of what is left.
+func judgeAuto(bytes int64, left Amount, from string) Finding {
+	if bytes <= 0 {
+		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left for the cache",
+			"give the job more with --mem, or give \"run\" --trainer-memory, if training needs less than is estimated", left)
+	}
+	return good("{} may still be used ("+from+"), of which --memory auto takes {}", left, bytesOf(bytes))
 }
 
 // checkHugePages tells whether the slab will be in huge pages.

@@ -64,17 +64,14 @@ func checkPython(env *Env) []Finding {
 		return []Finding{bad(fmt.Sprintf("%s does not run: %v", p.Command, err),
 			"run it by hand on this node: "+p.Command+" -c 'import torch'")}
 	}
-	return pythonFindings(r, p)
-}
-
-// pythonFindings judges what Python has said.
-func pythonFindings(r pythonReport, p Python) []Finding {
-	found := judgePython(r, p)
+	_, gpus := jobGPUs(env)
+	found := judgePython(r, p, gpus)
 	found[0].Facts = map[string]string{"Python": r.version(), "PyTorch": r.Torch}
 	return found
 }
 
-func judgePython(r pythonReport, p Python) []Finding {
+// judgePython judges what Python has said. gpus is the variable that gives the job its GPUs, "" where there are none.
+func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	what := fmt.Sprintf("Python %s (%s)", r.version(), r.Executable)
 	var found []Finding
 	switch {
@@ -91,6 +88,8 @@ func judgePython(r pythonReport, p Python) []Finding {
 	case !r.Distributed:
 		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer would be alone", r.Torch),
 			"install a PyTorch that was built with it"))
+	case gpus != "" && !r.CUDA:
+		found = append(found, blind(r, gpus))
 	}
 	if len(found) > 0 {
 		return found
@@ -100,11 +99,25 @@ func judgePython(r pythonReport, p Python) []Finding {
 		client = "the client in " + r.Client
 	}
 	cuda := ", without CUDA"
-	if r.CUDACompiled != "" {
+	switch {
+	case r.CUDACompiled != "" && r.CUDA:
 		cuda = ", CUDA " + r.CUDACompiled
-		if !r.CUDA {
-			cuda += " and no GPU"
-		}
+	case r.CUDACompiled != "":
+		cuda = ", CUDA " + r.CUDACompiled + " and no GPU"
+	case r.CUDA: // ROCm's stands for CUDA
+		cuda = ", with GPUs"
 	}
 	return []Finding{good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda, client))}
+}
+
+// blind says that PyTorch does not see the job's GPUs: training would run on the CPUs, or fail.
+func blind(r pythonReport, gpus string) Finding {
+	if r.CUDACompiled == "" {
+		return warning(
+			fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, or for others", gpus, r.Torch, r.Executable),
+			"load the module or the environment that training uses, or name its Python with --python")
+	}
+	return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s with CUDA %s sees none", gpus, r.Torch, r.CUDACompiled),
+		"see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often the driver is older than that CUDA, "+
+			"or a container was started without its GPU option")
 }

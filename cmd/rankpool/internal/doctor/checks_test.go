@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/slurm"
 	"rankpool/staging/layout"
 )
 
@@ -55,13 +57,30 @@ func TestOnceIsAtRankZero(t *testing.T) {
 }
 
 func TestChecks(t *testing.T) {
-	boom := errors.New("boom")
+	boom, absent := errors.New("boom"), &fs.PathError{Op: "stat", Path: "/data", Err: fs.ErrNotExist}
 	type change = func(env *Env, m *fakeMachine)
 	file := func(path, text string) change { return func(_ *Env, m *fakeMachine) { m.files[path] = text } }
 	variable := func(name, value string) change { return func(_ *Env, m *fakeMachine) { m.vars[name] = value } }
 	program := func(line, text string) change { return func(_ *Env, m *fakeMachine) { m.programs[line] = text } }
 	python := func(from, to string) change { return program("python3", strings.Replace(healthyPython, from, to, 1)) }
 	none := func(*Env, *fakeMachine) {}
+	unset := func(name string) change { return func(_ *Env, m *fakeMachine) { delete(m.vars, name) } }
+	gpus := func(g GPUs, err error) change {
+		return func(e *Env, _ *fakeMachine) { e.GPUs = func() (GPUs, error) { return g, err } }
+	}
+	oneLost := GPUs{Names: []string{"A"}, Lost: []error{fmt.Errorf("GPU 3: %w", boom)}}
+	auto := func(bytes int64) change {
+		return func(e *Env, _ *fakeMachine) {
+			e.MemoryBytes, e.AutoMemory = 0, func(slurm.Memory, int) int64 { return bytes }
+		}
+	}
+	both := func(changes ...change) change {
+		return func(e *Env, m *fakeMachine) {
+			for _, c := range changes {
+				c(e, m)
+			}
+		}
+	}
 	for _, c := range []struct {
 		check          string
 		change         change
@@ -160,6 +179,9 @@ func TestChecks(t *testing.T) {
 		{"memory", func(e *Env, m *fakeMachine) {
 			e.MemoryBytes, m.files["/proc/meminfo"] = 0, "MemTotal: 67108864 kB\nMemAvailable: 1000000 kB\n"
 		}, Warning, "may still be used", "--mem"},
+		{"memory", auto(7 << 30), Good, "the machine's available memory), of which --memory auto takes {}", ""},
+		{"memory", auto(0), Bad, "nothing left for the cache", "--trainer-memory"},
+		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes, e.MemoryShare = 0, "20%" }, Good, "20% of the data fits is not checked", ""},
 
 		{"huge-pages", file("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force"), Good, "(never)", "administrator"},
 		{"huge-pages", func(_ *Env, m *fakeMachine) { m.files = nil }, Good, "this kernel", ""},
@@ -204,7 +226,8 @@ func TestChecks(t *testing.T) {
 
 		{"index", none, Good, "/data/rankpool.parquet", ""},
 		{"index", func(_ *Env, m *fakeMachine) { m.index = "" }, Warning, "scans all folders", "rankpool index /data -o data.parquet"},
-		{"index", func(_ *Env, m *fakeMachine) { m.noIndex = boom }, Bad, "cannot be used: boom", "make it again"},
+		{"index", func(_ *Env, m *fakeMachine) { m.noIndex = boom }, Bad, "cannot be used: boom", "--data takes a folder, or a manifest"},
+		{"index", func(_ *Env, m *fakeMachine) { m.noIndex = absent }, Bad, "stat /data: file does not exist", "mounted"},
 		{"index", func(_ *Env, m *fakeMachine) { m.index = "/data" }, Good, "named by its manifest", ""},
 
 		{"layout", none, Good, "of 2 files: 2 lustre raid0 over 1", ""},
@@ -225,30 +248,32 @@ func TestChecks(t *testing.T) {
 
 		{"xattr", none, Good, "can be read", ""},
 		{"xattr", func(_ *Env, m *fakeMachine) { m.noList = boom }, Good, "boom), which nothing needs", ""},
+		{"xattr", func(_ *Env, m *fakeMachine) { m.noList = absent }, Bad, "file does not exist", "mounted"},
 
 		{"gpu", none, Good, "2 × H100", ""},
-		{"gpu", func(e *Env, _ *fakeMachine) { e.GPUs = func() ([]string, error) { return nil, errNVML } }, Warning, "CUDA_VISIBLE_DEVICES=0,1", "container"},
-		{"gpu", func(e *Env, m *fakeMachine) {
-			delete(m.vars, "CUDA_VISIBLE_DEVICES")
-			e.GPUs = func() ([]string, error) { return nil, errNVML }
-		}, Good, "statistics of GPUs are off", ""},
-		{"gpu", func(e *Env, m *fakeMachine) {
-			m.vars["CUDA_VISIBLE_DEVICES"] = ""
-			e.GPUs = func() ([]string, error) { return nil, errNVML }
-		}, Good, "statistics of GPUs are off", ""},
-		{"gpu", func(e *Env, m *fakeMachine) {
-			delete(m.vars, "CUDA_VISIBLE_DEVICES")
-			e.GPUs = func() ([]string, error) { return nil, boom }
-		}, Warning, "does not answer: boom", "nvidia-smi"},
-		{"gpu", func(e *Env, _ *fakeMachine) { e.GPUs = func() ([]string, error) { return nil, nil } }, Warning, "sees none", "--gpus-per-node"},
-		{"gpu", func(e *Env, _ *fakeMachine) {
-			e.GPUs = func() ([]string, error) { return []string{"A", "B", "B"}, nil }
-		}, Good, "1 × A, 2 × B", ""},
+		{"gpu", gpus(GPUs{}, errNVML), Warning, "CUDA_VISIBLE_DEVICES=0,1", "container"},
+		{"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(GPUs{}, errNVML)), Good, "statistics of GPUs are off", ""},
+		{"gpu", both(variable("CUDA_VISIBLE_DEVICES", ""), gpus(GPUs{}, errNVML)), Good, "statistics of GPUs are off", ""},
+		{
+			"gpu", both(unset("CUDA_VISIBLE_DEVICES"), variable("ROCR_VISIBLE_DEVICES", "0,1"), gpus(GPUs{}, errNVML)),
+			Good, "the job's GPUs (ROCR_VISIBLE_DEVICES=0,1) are AMD's", "",
+		},
+		{"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(GPUs{}, boom)), Warning, "does not answer: boom", "nvidia-smi"},
+		{"gpu", gpus(GPUs{}, nil), Warning, "sees none", "--gpus-per-node"},
+		{"gpu", both(variable("CUDA_VISIBLE_DEVICES", ""), gpus(GPUs{}, nil)), Good, "no GPU for this process", ""},
+		{"gpu", gpus(GPUs{Names: []string{"A", "B", "B"}}, nil), Good, "1 × A, 2 × B", ""},
+		{"gpu", gpus(oneLost, nil), Bad, "GPU 3: boom, and the job has it (CUDA_VISIBLE_DEVICES=0,1)", "--exclude"},
+		{"gpu", gpus(GPUs{Lost: oneLost.Lost}, nil), Bad, "GPU 3: boom", "--exclude"},
+		{"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(oneLost, nil)), Warning, "GPU 3: boom", "nvidia-smi"},
 
 		{"python", none, Good, "Python 3.11.2 (/usr/bin/python3), PyTorch 2.4.0, CUDA 12.4; training uses its own client", ""},
 		{"python", func(e *Env, _ *fakeMachine) { e.Python.Path = "" }, Good, "the client in /dev/shm/x/python/rankpool", ""},
 		{"python", program("python3", "a module says hello\n"+healthyPython), Good, "3.11.2", ""},
-		{"python", python(`"cuda": true`, `"cuda": false`), Good, "and no GPU", ""},
+		{"python", python(`"cuda": true`, `"cuda": false`), Warning, "(CUDA_VISIBLE_DEVICES=0,1), but PyTorch 2.4.0 with CUDA 12.4 sees none", "torch.cuda.init"},
+		{"python", python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false, "cuda_compiled": ""`), Warning, "built without CUDA", "--python"},
+		{"python", python(`"cuda_compiled": "12.4"`, `"cuda_compiled": ""`), Good, "PyTorch 2.4.0, with GPUs", ""}, // ROCm
+		{"python", both(unset("CUDA_VISIBLE_DEVICES"), python(`"cuda": true`, `"cuda": false`)), Good, "CUDA 12.4 and no GPU", ""},
+		{"python", both(unset("CUDA_VISIBLE_DEVICES"), python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false`)), Good, "without CUDA", ""},
 		{"python", python(`"torch": "2.4.0"`, `"torch_error": "ModuleNotFoundError: torch"`), Warning, "cannot import torch", "module"},
 		{"python", python(`"distributed": true`, `"distributed": false`), Warning, "no torch.distributed", "install"},
 		{"python", python(`"client":`, `"client_error":`), Bad, "cannot import rankpool", "RANKPOOL_PYTHON"},
@@ -285,6 +310,27 @@ func TestDataSetsAreNamed(t *testing.T) {
 	found := checkData(env)
 	if len(found) != 2 || found[0].Detail != "data: /data is on lustre" || found[1].Detail != "val: /more/val is on nfs" {
 		t.Errorf("%+v", found)
+	}
+}
+
+// TestVerbatim: a path with {} is no place of an amount.
+func TestVerbatim(t *testing.T) {
+	env, m := healthy(t)
+	m.vars["TMPDIR"] = "/a{}b"
+	m.mounts["/a{}b"] = FileSystem{Type: "xfs", FreeBytes: 3 << 30}
+	env.Data = []string{"/data", "/x{}"}
+	var got []string
+	for _, f := range Combine([]Report{{Findings: append(checkScratch(env), checkRead(env)...)}}) {
+		got = append(got, f.Detail)
+	}
+	for i, want := range []string{
+		"/a{}b ($TMPDIR, xfs) has 3.0 GiB free, and extended attributes",
+		"data: opening and reading 2 files took 1 ms, the slowest 1 ms (their first MiB, caches included)",
+		"x{}: opening and reading 2 files took 1 ms, the slowest 1 ms (their first MiB, caches included)",
+	} {
+		if i >= len(got) || got[i] != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

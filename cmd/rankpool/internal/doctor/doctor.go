@@ -147,6 +147,8 @@ func hangs(check Check) string {
 	switch {
 	case check.Data:
 		return "whether \"ls\" of the data answers on this node"
+	case check.Name == "gpu":
+		return "whether nvidia-smi answers on this node"
 	case check.Name == "python":
 		return "whether \"python3 -c 'import torch'\" ends on this node"
 	}

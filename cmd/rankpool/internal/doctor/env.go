@@ -18,12 +18,22 @@ type Env struct {
 	Launch  Launch
 
 	Data        []string // folders and manifests, absolute
-	MemoryBytes int64    // that the user wants for samples on each node; 0: not said
-	Python      Python
-	Runtime     Runtime
+	MemoryBytes int64    // that the user wants for samples on each node; 0: not said, or one of the next two
+	MemoryShare string   // "20%", when the user wants a share of the data; what that is in bytes is known when the cache starts
+	// AutoMemory returns how many bytes all ranks of a node take for samples with --memory auto, 0 or less where nothing is left; nil: the
+	// user wants no such size.
+	AutoMemory func(node slurm.Memory, ranks int) int64
+	Python     Python
+	Runtime    Runtime
 
-	GPUs func() (names []string, err error) // asks NVIDIA's library
+	GPUs func() (GPUs, error) // asks NVIDIA's library
 	Now  func() time.Time
+}
+
+// GPUs are those that this process may use, as far as NVIDIA's library knows them.
+type GPUs struct {
+	Names []string // of those that answer
+	Lost  []error  // those that do not, or are not there: each names one
 }
 
 func (e *Env) getenv(name string) string {

@@ -161,7 +161,7 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 		Launch: Launch{Tasks: 4, By: "srun --mpi=pmix", LocalTasks: 1, SrunMPI: "pmix"},
 		Data:   []string{"/data"}, MemoryBytes: 32 << 30, Python: Python{Command: "python3", Path: "/dev/shm/x/python"},
 		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},
-		GPUs:    func() ([]string, error) { return []string{"H100", "H100"}, nil }, Now: func() time.Time { return now },
+		GPUs:    func() (GPUs, error) { return GPUs{Names: []string{"H100", "H100"}}, nil }, Now: func() time.Time { return now },
 	}, m
 }
 

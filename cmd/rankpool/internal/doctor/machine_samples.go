@@ -17,7 +17,10 @@ const (
 	fewEntries = 512 // that are read of each: a look into a folder of a million files costs one request then
 )
 
-// Samples implements Machine: of a manifest they are spread over it, of a folder over those of its folders that come first.
+var errNoSample = errors.New("it holds no sample")
+
+// Samples implements Machine: of a manifest they are spread over it, of a folder over those of its folders that come first. A data set
+// that is known to be empty is an error.
 func (s *System) Samples(data string, n int) ([]Sample, error) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -29,6 +32,9 @@ func (s *System) Samples(data string, n int) ([]Sample, error) {
 	m, err := s.manifest(data)
 	if err != nil {
 		return nil, err
+	}
+	if m.Len() == 0 {
+		return nil, &fs.PathError{Op: "read", Path: data, Err: errNoSample}
 	}
 	var samples []Sample
 	seen := map[string]bool{} // samples of one shard are one file
@@ -53,14 +59,17 @@ func (s *System) Samples(data string, n int) ([]Sample, error) {
 // walkSome returns up to n files below root, about as many of each folder that it opens.
 func walkSome(root string, n int) ([]Sample, error) {
 	folders, files := []string{root}, [][]string{}
+	all := true // was looked at
 	for i := 0; i < len(folders) && i < fewFolders; i++ {
 		entries, err := someEntries(folders[i])
 		if err != nil {
 			if i == 0 {
 				return nil, err
 			}
+			all = false
 			continue
 		}
+		all = all && len(entries) < fewEntries
 		var here []string
 		for _, e := range entries {
 			path := filepath.Join(folders[i], e.Name())
@@ -75,6 +84,9 @@ func walkSome(root string, n int) ([]Sample, error) {
 		if len(here) > 0 {
 			files = append(files, here)
 		}
+	}
+	if len(files) == 0 && all && len(folders) <= fewFolders {
+		return nil, &fs.PathError{Op: "read", Path: root, Err: errNoSample}
 	}
 	return pick(files, n), nil
 }

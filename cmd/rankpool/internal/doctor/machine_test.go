@@ -107,6 +107,28 @@ func TestIndexAndSamples(t *testing.T) {
 	}
 }
 
+// TestNoSamples: a folder that is known to hold nothing is an error, one that is too large for a look is not.
+func TestNoSamples(t *testing.T) {
+	s, root := &System{}, t.TempDir()
+	add := func(name string) {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"", "a/b", ".hidden"} {
+		add(name)
+		if _, err := s.Samples(root, 1); err == nil || !strings.Contains(err.Error(), root+": it holds no sample") {
+			t.Errorf("with %q: %v", name, err)
+		}
+	}
+	for i := range fewFolders {
+		add(fmt.Sprint("c", i))
+	}
+	if samples, err := s.Samples(root, 1); len(samples) > 0 || err != nil {
+		t.Errorf("%v, %v of more folders than are opened", samples, err)
+	}
+}
+
 // TestOutput: a program that does not end is ended, with what it started, and its last words are in the error.
 func TestOutput(t *testing.T) {
 	s := &System{}
@@ -140,6 +162,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	t.Setenv("PYTHONPATH", "")
+	t.Setenv("CUDA_VISIBLE_DEVICES", "") // a machine with GPUs would want a PyTorch with CUDA
 	env, _ := healthy(t)
 	env.Machine, env.Python.Path = &System{}, dir
 	found := checkPython(env)
