@@ -109,7 +109,7 @@ func TestPageOfACluster(t *testing.T) {
 		"Fallback reads in epoch 2: trainers read 304,460 of 10,966,217 samples from storage themselves (a rank died in it; node 2 was started again).",
 		"Node 3 (nid001003) waited for samples 15.7 % of its time, the median node 5.2 %: a read of storage took it 13.7 ms, the median node 4.58 ms.",
 		"The slab of node 5 (nid001005) shrank from 64 GiB to 48 GiB, the first time at 0:41:10: memory was short (cgroup memory.max).",
-		"accuracy", `class="area fallback"`, "3,181 events",
+		"accuracy", `class="area fallback"`, "3,182 events",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)

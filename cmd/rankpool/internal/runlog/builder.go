@@ -13,16 +13,18 @@ const maxMarks = 512
 // A Builder makes a Run of events, which come in the order of the log. The zero Builder is ready. It keeps no event, but an
 // entry for each rank, each epoch and each bin of the timeline. Not for concurrent use.
 //
-// Logs are appended to, so there may be several trainings in one. A training that goes back by two epochs or more is another
-// one; and after a summary or a new file also one that begins with the same or an earlier epoch, but for a job that was ended
-// in an epoch beyond 0 and goes on in it. Only the last training is kept.
+// Logs are appended to, so there may be several jobs and trainings in one. A job is over with its summary, a new file, or the begin
+// of another launch. The next one is another training if its first epoch is 0 or earlier than the newest one; else it goes on with
+// the training. Within a job lines may come late and in any order of epochs. Only the last training is kept.
 type Builder struct {
 	run    Run
 	clock  clock
 	ranks  map[int]*rank
 	epochs map[epochKey]*epochSum
 	scores scores
-	held   []*Importance  // of a job that has told no epoch yet
+	begin  *Begin         // the newest; nil: an older rankpool wrote the log
+	data   string         // of the epochs, "" before the first
+	held   []Event        // of a job that has told no epoch yet
 	jobs   int            // that are over
 	over   bool           // the newest job has ended
 	begun  int            // the highest epoch that is marked, plus 1
@@ -45,14 +47,18 @@ type epochSum struct {
 func (b *Builder) Add(e Event) {
 	b.run.Events++
 	switch {
+	case e.Begin != nil:
+		b.launched(e.Begin)
 	case e.Node != nil:
-		b.enter(e.Node.Epoch)
-		b.node(e.Node)
-	case e.Epoch != nil:
+		epoch := b.epochOf(e.Node)
+		b.enter(epoch)
+		b.node(e.Node, epoch)
+	case e.Epoch != nil && e.Name != "pass":
 		b.enter(e.Epoch.Epoch)
-		b.epoch(e.Epoch, e.Name == "pass")
-	case e.Importance != nil:
-		b.importance(e.Importance)
+		b.data = e.Epoch.Data
+		b.take(e)
+	case e.Epoch != nil, e.Importance != nil:
+		b.beside(e)
 	case e.Summary != nil:
 		b.open()
 		b.run.Ended, b.over = true, true
@@ -65,42 +71,99 @@ func (b *Builder) Add(e Event) {
 }
 
 // NextFile says that the following events are of another file.
-func (b *Builder) NextFile() { b.over = b.run.Events > 0 }
+func (b *Builder) NextFile() { b.over = b.over || b.told() }
+
+// told says whether the training so far has told anything.
+func (b *Builder) told() bool { return len(b.ranks)+len(b.epochs) > 0 }
+
+// launched takes the start of a rank 0.
+func (b *Builder) launched(begin *Begin) {
+	b.open()
+	if b.begin == nil || begin.Launch != b.begin.Launch {
+		b.over = b.over || b.told()
+		b.held = nil
+	}
+	b.begin = begin
+	if !b.over {
+		b.adopt()
+	}
+}
+
+// adopt makes what the newest begin says part of the training.
+func (b *Builder) adopt() {
+	if b.begin != nil {
+		b.run.Data, b.run.Ranks = b.begin.Data[0], max(b.run.Ranks, b.begin.Ranks)
+	}
+}
+
+// epochOf returns the training's epoch that a rank's line tells of, -1 for none: before the first epoch ranks tell of passes over another
+// data set, which have numbers of their own.
+func (b *Builder) epochOf(n *Node) int {
+	trained := b.data
+	if b.begin != nil {
+		trained = b.begin.Data[0]
+	}
+	if trained != "" && n.Data != "" && n.Data != trained {
+		return -1
+	}
+	return n.Epoch
+}
 
 // AddBroken counts lines that are no events.
 func (b *Builder) AddBroken(lines int64) { b.run.Broken += lines }
 
-// enter decides whether something of an epoch belongs to the training so far; -1 is before the first epoch.
+// enter takes it that training is or was in an epoch; -1 is before the first.
 func (b *Builder) enter(epoch int) {
 	b.open()
 	if epoch < 0 {
 		return
 	}
-	if newest := b.run.Newest; epoch < newest-1 || newest >= 0 && b.over && (epoch < newest || epoch == 0) {
+	if b.over {
+		b.nextJob(epoch)
+	}
+	b.run.Newest = max(b.run.Newest, epoch)
+	held := b.held
+	b.held = nil
+	for _, e := range held {
+		b.take(e)
+	}
+}
+
+// nextJob begins the job after one that is over, with its first epoch.
+func (b *Builder) nextJob(epoch int) {
+	if newest := b.run.Newest; newest >= 0 && (epoch == 0 || epoch < newest) {
 		run := b.run
-		*b = Builder{held: b.held}
+		*b = Builder{begin: b.begin, held: b.held}
 		b.open()
 		b.run.Events, b.run.Broken, b.run.Unknown, b.run.Earlier = run.Events, run.Broken, run.Unknown, run.Earlier+1
-	}
-	if b.over {
+	} else {
 		b.over, b.run.Ended = false, false
 		b.jobs++
 	}
-	for _, i := range b.held {
-		b.scores.add(i)
-	}
-	b.held = nil
-	b.run.Newest = max(b.run.Newest, epoch)
+	b.adopt()
 }
 
-// importance takes a distribution. Scores of an epoch are told before the epoch begins, so they may be of another training.
-func (b *Builder) importance(i *Importance) {
+// maxHeld events are kept of a job that has told no epoch yet: plans are made for two epochs, and there are few passes before training.
+const maxHeld = 8
+
+// beside takes a pass or a distribution. They may come before the first epoch of their job, so that it is not known yet of which training
+// they are: scores are told when an epoch is planned, and a pass may go before all training.
+func (b *Builder) beside(e Event) {
 	b.open()
-	if b.over || b.run.Newest < 0 {
-		b.held = append(b.held[max(0, len(b.held)-1):], i) // plans are made for two epochs at most
+	if b.over || e.Importance != nil && b.run.Newest < 0 {
+		b.held = append(b.held[max(0, len(b.held)-maxHeld+1):], e)
 		return
 	}
-	b.scores.add(i)
+	b.take(e)
+}
+
+// take takes an event of the training.
+func (b *Builder) take(e Event) {
+	if e.Importance != nil {
+		b.scores.add(e.Importance)
+		return
+	}
+	b.epoch(e.Epoch, e.Name == "pass")
 }
 
 // open makes the zero Builder ready.

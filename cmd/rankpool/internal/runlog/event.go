@@ -23,10 +23,18 @@ import (
 // package does not know.
 type Event struct {
 	Name       string
+	Begin      *Begin
 	Node       *Node
 	Epoch      *Epoch
 	Importance *Importance
 	Summary    *Summary
+}
+
+// A Begin is the start of rank 0. A rank 0 that is started again under running training has the launch of the one before.
+type Begin struct {
+	Launch string   `json:"launch"`
+	Ranks  int      `json:"ranks"`
+	Data   []string `json:"data"` // the first is the one that is trained on
 }
 
 // A Node is what one rank had done and held at a time.
@@ -82,6 +90,8 @@ func Parse(line []byte) (e Event, err error) {
 		return e, err
 	}
 	switch e.Name {
+	case "begin":
+		e.Begin, err = parse(line, (*Begin).check)
 	case "node":
 		e.Node, err = parse(line, (*Node).check)
 	case "epoch", "pass":
@@ -126,6 +136,10 @@ func parse[T any](line []byte, sane func(*T) bool) (*T, error) {
 		return nil, errSenseless
 	}
 	return v, nil
+}
+
+func (b *Begin) check() bool {
+	return b.Launch != "" && len(b.Data) > 0 && b.Ranks >= 0 && b.Ranks <= maxRank
 }
 
 func (n *Node) check() bool {

@@ -17,7 +17,8 @@ type rank struct {
 	slab    int64     // bytes, then
 }
 
-func (b *Builder) node(n *Node) {
+// node takes a line of a rank that is in an epoch of the training, -1: in none.
+func (b *Builder) node(n *Node, epoch int) {
 	k, known := b.ranks[n.Rank]
 	if !known {
 		k = &rank{run: NodeRun{Rank: n.Rank}}
@@ -38,15 +39,15 @@ func (b *Builder) node(n *Node) {
 		}
 	}
 	if pause := b.clock.advance(from, n.Time, fresh); pause > 0 {
-		b.mark(Mark{Kind: Paused, At: b.clock.second(from), Seconds: pause, Epoch: n.Epoch, Rank: n.Rank})
+		b.mark(Mark{Kind: Paused, At: b.clock.second(from), Seconds: pause, Epoch: epoch, Rank: n.Rank})
 	}
 	begin, end := b.clock.second(from), b.clock.second(n.Time)
 	if known && fresh && job == k.job {
 		k.run.Restarts++
 		b.restarted(n.Rank, k.epoch, begin)
 	}
-	if n.Epoch >= 0 {
-		b.epochBegun(n.Epoch, end)
+	if epoch >= 0 {
+		b.epochBegun(epoch, end)
 	}
 	level := gaugesOf(&n.RankStats)
 	level[StallShare], level[ReadLatency] = delta.Share(StallSeconds, TrainSeconds), delta.Share(ReadSeconds, ReadCount)
@@ -56,13 +57,14 @@ func (b *Builder) node(n *Node) {
 		k.run.shrink(end, k.slab, n.SlabBytes)
 	}
 	b.run.Data = cmp.Or(b.run.Data, n.Data)
-	k.at, k.seconds, k.sums, k.epoch, k.slab, k.job = n.Time, n.Seconds, now, n.Epoch, n.SlabBytes, job
+	k.at, k.seconds, k.sums, k.epoch, k.slab, k.job = n.Time, n.Seconds, now, epoch, n.SlabBytes, job
 }
 
-// fell says whether a sum is less than it was, which a rank's never is while it lives.
+// fell says whether a sum is less than it was, which a rank's never is while it lives. A log may have sums that were rounded twice.
 func fell(before, now *Sums) bool {
+	const rounding = 1e-9 // of the sum: a million times what float64 rounds by; who begins anew falls by all of it
 	for q := range now {
-		if now[q] < before[q] && !Quantity(q).ofGPU() {
+		if before[q]-now[q] > rounding*before[q] && !Quantity(q).ofGPU() {
 			return true
 		}
 	}

@@ -257,6 +257,22 @@ func TestRestartOfAll(t *testing.T) {
 	}
 }
 
+// TestRoundedSums tells sums that fall by what is rounded from those of a rank that begins anew.
+func TestRoundedSums(t *testing.T) {
+	node := func(second int, stall float64) string {
+		return fmt.Sprintf(`{"event":"node","time":"2026-03-14T10:00:%02dZ","rank":0,"seconds":%d,"epoch":1,"stall_seconds":%.17g}`+"\n", second, second, stall)
+	}
+	stall := 22.222918999999997
+	run := read(t, node(10, stall)+node(20, math.Nextafter(stall, 0))+node(30, stall))
+	if all := run.Totals(); len(run.Restarts()) != 0 || math.Abs(all[StallSeconds]-stall) > 1e-6 {
+		t.Errorf("%v s, restarts %+v", all[StallSeconds], run.Restarts())
+	}
+	run = read(t, node(10, stall)+node(20, 1e-3)+node(30, 2e-3))
+	if all := run.Totals(); len(run.Restarts()) != 1 || math.Abs(all[StallSeconds]-stall-2e-3) > 1e-6 {
+		t.Errorf("after a restart: %v s, restarts %+v", all[StallSeconds], run.Restarts())
+	}
+}
+
 func TestTimelineStaysSmall(t *testing.T) {
 	var line Timeline
 	var sums Sums

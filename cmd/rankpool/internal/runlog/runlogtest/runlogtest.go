@@ -22,7 +22,7 @@ type Training struct {
 	EverySeconds float64 // between two lines of a node
 	GPUs         int     // of a node; 0: none are known
 	Machine      bool    // whether ranks measure storage and memory
-	Seed         uint64
+	Seed         uint64  // also names the launch
 
 	SlowNode   int // its storage takes three times as long; -1: none
 	ShrinkNode int // gives back a quarter of its slab in the middle; -1: none
@@ -52,6 +52,13 @@ func (t Training) Write(w io.Writer) error {
 	for n := range t.Nodes {
 		out.nodes = append(out.nodes, &node{rank: n, slab: 64 * gibibyte})
 	}
+	out.line(struct {
+		Event  string    `json:"event"`
+		Time   time.Time `json:"time"`
+		Launch string    `json:"launch"`
+		Ranks  int       `json:"ranks"`
+		Data   []string  `json:"data"`
+	}{"begin", begin, fmt.Sprintf("20260314T092653Z-%08x", t.Seed), t.Nodes, []string{"train"}})
 	second := 0.0
 	for e := range t.Epochs {
 		length := t.EpochSeconds

@@ -1,0 +1,227 @@
+package runlog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A script is a log that is written by hand, of a data set "train" and one beside it, "val".
+type script struct {
+	strings.Builder
+	second float64
+}
+
+func (s *script) line(format string, values ...any) { fmt.Fprintf(s, format+"\n", values...) }
+
+func (s *script) begin(launch string) {
+	s.line(`{"event":"begin","time":"2026-03-14T10:00:00Z","launch":%q,"ranks":3,"data":["train","val"]}`, launch)
+}
+
+// epoch writes 100 draws of an epoch of the first data set, pass 10 of the other.
+func (s *script) epoch(n int) {
+	s.line(`{"event":"epoch","data":"train","epoch":%d,"draws":100,"hits_local":100,"seconds":10}`, n)
+}
+
+func (s *script) pass(n int) {
+	s.line(`{"event":"pass","data":"val","epoch":%d,"draws":10,"hits_local":10,"seconds":1}`, n)
+}
+
+// node writes a line of rank 0, which began some seconds ago, in an epoch of a data set.
+func (s *script) node(data string, epoch int, seconds float64) {
+	s.second++
+	at := time.Date(2026, 3, 14, 10, 0, 0, 0, time.UTC).Add(time.Duration(s.second * 1e9))
+	s.line(`{"event":"node","time":%q,"rank":0,"data":%q,"seconds":%g,"epoch":%d,"hits_local":%d}`,
+		at.Format(time.RFC3339), data, seconds, epoch, int(seconds))
+}
+
+func (s *script) scores(n int) {
+	s.line(`{"event":"importance","data":"train","epoch":%d,"edges":[0,1],"counts":[100]}`, n)
+}
+
+func (s *script) summary() { s.line(`{"event":"summary","data":"train","ranks":3,"wall_seconds":30}`) }
+
+// checkRun asserts how many epochs and passes a log has, and of what.
+func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run {
+	t.Helper()
+	run := read(t, log.String())
+	if len(run.Epochs) != epochs || len(run.Passes) != passes || run.Jobs != jobs || run.Earlier != earlier || run.Data != "train" || run.Broken != 0 {
+		t.Errorf("%d epochs, %d passes, %d jobs, %d earlier, data %s, %d broken; want %d, %d, %d, %d", len(run.Epochs), len(run.Passes), run.Jobs,
+			run.Earlier, run.Data, run.Broken, epochs, passes, jobs, earlier)
+	}
+	for _, e := range run.Epochs {
+		if e.Draws != 100 {
+			t.Errorf("epoch %d has %d draws", e.Epoch, e.Draws)
+		}
+	}
+	return run
+}
+
+// TestPassesAreLate validates after every third epoch: a pass is told when the next one begins, and has a number of its own.
+func TestPassesAreLate(t *testing.T) {
+	for _, begin := range []bool{true, false} {
+		var log script
+		if begin {
+			log.begin("a")
+		}
+		for e := range 30 {
+			log.node("train", e, float64(e+1))
+			if e > 0 {
+				log.epoch(e - 1)
+			}
+			if e%3 == 0 && e > 3 {
+				log.pass(e/3 - 2)
+			}
+		}
+		log.epoch(29)
+		log.pass(8)
+		log.summary()
+		if run := checkRun(t, &log, 30, 9, 1, 0); run.Totals()[HitsLocal] != 30 {
+			t.Errorf("%v hits", run.Totals()[HitsLocal])
+		}
+	}
+}
+
+// TestShortEpochs has epochs shorter than what lines are late by.
+func TestShortEpochs(t *testing.T) {
+	for _, begin := range []bool{true, false} {
+		var log script
+		if begin {
+			log.begin("a")
+		}
+		for e := range 60 {
+			log.scores(e)
+			log.node("train", max(0, e-6), float64(e+1))
+			if e >= 4 {
+				log.epoch(e - 4)
+			}
+			log.node("train", e, float64(e+1))
+		}
+		for e := 56; e < 60; e++ {
+			log.epoch(e)
+		}
+		log.node("train", 57, 61)
+		log.summary()
+		if run := checkRun(t, &log, 60, 0, 1, 0); run.Newest != 59 || len(run.Restarts()) != 0 || len(run.Importance) != 60 {
+			t.Errorf("newest %d, restarts %v, %d importance", run.Newest, run.Restarts(), len(run.Importance))
+		}
+	}
+}
+
+// TestRequeuedPasses goes on in epoch 4 of a job that was killed or ended, with passes that have begun at 0 again, one of them before training.
+func TestRequeuedPasses(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		var log script
+		log.begin("a")
+		for e := range 4 {
+			log.node("train", e, float64(e+1))
+			log.epoch(e)
+			log.pass(e)
+		}
+		if !killed {
+			log.summary()
+		}
+		log.begin("b")
+		log.scores(4)
+		log.node("", -1, 1)
+		log.node("val", 0, 2)
+		log.pass(0)
+		log.node("train", 4, 3)
+		log.epoch(4)
+		log.pass(1)
+		run := checkRun(t, &log, 5, 4, 2, 0)
+		if run.Ended || run.Passes[0].Draws != 20 || run.Totals()[HitsLocal] != 4+3 || len(run.Restarts()) != 0 || len(run.Importance) != 1 {
+			t.Errorf("ended %v, passes %+v, %v hits, restarts %v", run.Ended, run.Passes, run.Totals()[HitsLocal], run.Restarts())
+		}
+	}
+}
+
+// TestLaunches appends a training to one that was killed.
+func TestLaunches(t *testing.T) {
+	var log script
+	log.line(`{"event":"begin","launch":"","ranks":3,"data":["train"]}`)
+	if run := read(t, log.String()); run.Broken != 1 {
+		t.Errorf("a begin without a name: %d broken", run.Broken)
+	}
+	log.Reset()
+	log.begin("none: it told nothing")
+	log.begin("a")
+	log.scores(7)
+	log.node("train", 7, 1)
+	log.epoch(7)
+	log.begin("told only what it planned")
+	log.scores(8)
+	log.begin("b")
+	log.scores(0)
+	log.pass(0)
+	log.node("val", 9, 1)
+	if run := read(t, log.String()); run.Newest != 7 || run.Earlier != 0 || len(run.Epochs) != 1 || len(run.Passes) != 0 {
+		t.Errorf("before the first epoch: newest %d, earlier %d, epochs %v, passes %v", run.Newest, run.Earlier, run.Epochs, run.Passes)
+	}
+	log.node("train", 0, 2)
+	log.epoch(0)
+	log.epoch(1)
+	run := checkRun(t, &log, 2, 1, 1, 1)
+	if run.Ranks != 3 || run.Newest != 1 || run.Totals()[HitsLocal] != 2 || len(run.Marks) != 1 {
+		t.Errorf("ranks %d, newest %d, %v hits, marks %v", run.Ranks, run.Newest, run.Totals()[HitsLocal], run.Marks)
+	}
+	if len(run.Importance) != 1 || run.Importance[0].Epoch != 0 {
+		t.Errorf("importance %+v", run.Importance)
+	}
+}
+
+// TestFirstEpochOfAJob says which jobs go on.
+func TestFirstEpochOfAJob(t *testing.T) {
+	for first, want := range map[int]struct{ epochs, earlier int }{0: {1, 1}, 2: {1, 1}, 4: {2, 0}, 5: {2, 0}, 9: {2, 0}} {
+		var log script
+		log.begin("a")
+		log.node("train", 4, 1)
+		log.epoch(3)
+		log.begin("b")
+		log.epoch(first)
+		checkRun(t, &log, want.epochs, 0, 2-want.earlier, want.earlier)
+	}
+}
+
+// TestWhatIsTrained finds the data set that is trained on, by the begin or else by the epochs.
+func TestWhatIsTrained(t *testing.T) {
+	var log script
+	log.begin("a")
+	log.node("val", 6, 1)
+	if run := read(t, log.String()); run.Ranks != 3 || run.Data != "train" || run.Newest != -1 {
+		t.Errorf("before training: ranks %d, data %s, newest %d", run.Ranks, run.Data, run.Newest)
+	}
+	log.epoch(0)
+	log.line(`{"event":"begin","launch":"b","ranks":1,"data":["other"]}`)
+	log.node("other", 0, 1)
+	if run := read(t, log.String()); run.Data != "other" || run.Ranks != 1 || run.Earlier != 1 || len(run.Epochs) != 0 {
+		t.Errorf("another data set: ranks %d, data %s, earlier %d", run.Ranks, run.Data, run.Earlier)
+	}
+	log.Reset()
+	log.epoch(5)
+	log.summary()
+	log.node("val", 0, 1)
+	if run := checkRun(t, &log, 1, 0, 1, 0); run.Newest != 5 || !run.Ended {
+		t.Errorf("without a begin: newest %d, ended %v", run.Newest, run.Ended)
+	}
+}
+
+// TestSameLaunch is a cache that was started again under running training: trainers tell again what they counted.
+func TestSameLaunch(t *testing.T) {
+	var log script
+	log.begin("a")
+	log.node("train", 0, 5)
+	log.epoch(0)
+	log.node("train", 3, 6)
+	log.begin("a")
+	log.node("", -1, 0.5)
+	log.epoch(0)
+	log.epoch(2)
+	log.node("train", 3, 2)
+	log.summary()
+	run := checkRun(t, &log, 2, 0, 1, 0)
+	if restarts := run.Restarts(); len(restarts) != 1 || restarts[0].Epoch != 3 || run.Totals()[HitsLocal] != 6+2 || !run.Ended {
+		t.Errorf("restarts %v, %v hits", restarts, run.Totals()[HitsLocal])
+	}
+}
