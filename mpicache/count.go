@@ -8,14 +8,22 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"rankpool/scheduler"
 )
 
 // epochCount is what the trainers here counted in an epoch. They count themselves, so that a rank that dies loses
 // nothing.
 type epochCount struct {
-	tallies map[uint64]tally // by worker: running sums, the last one counts
-	before  map[uint64]tally // by worker: of that, what it was given before this rank began
+	tallies map[teller]tally // running sums, the last one counts
+	before  map[teller]tally // of that, what it was given before this rank began
 	metrics map[string]float64
+}
+
+// teller is who tells tallies: a training process, or a worker of it.
+type teller struct {
+	trainer uint32
+	worker  uint64
 }
 
 // Count is an epoch's sum over trainers.
@@ -64,14 +72,14 @@ func (c *Count) add(d *Count) {
 func (s *stream) count(epoch int) *epochCount {
 	e := s.epochs[epoch]
 	if e == nil {
-		e = &epochCount{tallies: map[uint64]tally{}, before: map[uint64]tally{}, metrics: map[string]float64{}}
+		e = &epochCount{tallies: map[teller]tally{}, before: map[teller]tally{}, metrics: map[string]float64{}}
 		s.epochs[epoch] = e
 	}
 	return e
 }
 
-// onTally takes a worker's running sums. A worker that was served nothing here tells what it counted with a rank that died.
-func (s *stream) onTally(worker uint64, t tally, served bool) {
+// onTally takes a teller's running sums. One that has asked for nothing here yet tells what it counted with a rank that died.
+func (s *stream) onTally(from teller, t tally, asked bool) {
 	if t == (tally{stream: t.stream, epoch: t.epoch}) {
 		return
 	}
@@ -80,12 +88,12 @@ func (s *stream) onTally(worker uint64, t tally, served bool) {
 			return
 		}
 		e := s.count(int(t.epoch))
-		if _, known := e.tallies[worker]; !known && !served {
+		if _, known := e.tallies[from]; !known && !asked {
 			before := t
 			before.fallback, before.fallbackBytes = 0, 0 // most of them were made since that rank died
-			e.before[worker] = before
+			e.before[from] = before
 		}
-		e.tallies[worker] = t
+		e.tallies[from] = t
 		s.noteMoved() // it may be what a cache that was away missed
 	})
 }
@@ -99,6 +107,7 @@ func (s *stream) onMetric(epoch int, name string, value float64) {
 func (s *stream) sum(epoch int) *Count {
 	e := s.epochs[epoch]
 	c := &Count{Epoch: epoch, Metrics: e.metrics}
+	stallMicroseconds := uint64(0)
 	for _, t := range e.tallies {
 		c.HitsLocal += int64(t.hitsLocal)
 		c.HitsRemote += int64(t.hitsRemote)
@@ -107,9 +116,10 @@ func (s *stream) sum(epoch int) *Count {
 		c.Substituted += int64(t.substituted)
 		c.FallbackReads += int64(t.fallback)
 		c.FallbackBytes += int64(t.fallbackBytes)
-		c.StallSeconds += float64(t.stallMicroseconds) / 1e6
+		stallMicroseconds += t.stallMicroseconds
 		c.Seconds = max(c.Seconds, float64(t.elapsedMicroseconds)/1e6)
 	}
+	c.StallSeconds = float64(stallMicroseconds) / 1e6
 	if s.agreed.spec != nil {
 		c.StallSeconds /= float64(s.agreed.spec.World)
 	}
@@ -363,7 +373,7 @@ type Status struct {
 type DataStatus struct {
 	Name    string `json:"name"`
 	Epoch   int    `json:"epoch"`
-	Batch   int    `json:"batch"`
+	Batch   int    `json:"batch"` // how many the slowest trainer has been given
 	Batches int    `json:"batches"`
 	Hits    int64  `json:"hits"`
 	Draws   int64  `json:"draws"`
@@ -389,11 +399,30 @@ func (s *stream) status() DataStatus {
 			plan := s.stager.Plan(e)
 			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
 			if plan != nil {
-				local := max(1, len(s.agreed.locals(s.node.cfg.Transport.Rank())))
-				st.Batches = plan.Batches()
-				st.Batch = min(st.Batches, int(sum.Draws())/(s.agreed.spec.BatchSize*local))
+				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()
 			}
 		}
 	}
 	return st
+}
+
+// slowest returns how many batches of the plan each trainer here has been given at least; the last one may be a small one.
+func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
+	draws := map[int]int{}
+	for from, t := range c.tallies {
+		draws[int(from.trainer)] += t.draws()
+	}
+	locals := s.agreed.locals(s.node.cfg.Transport.Rank())
+	if len(locals) == 0 {
+		return 0
+	}
+	least, last := plan.Batches(), plan.Batches()-1
+	for _, trainer := range locals {
+		batches := (draws[trainer] + s.agreed.spec.BatchSize - 1) / s.agreed.spec.BatchSize
+		if batches == last && len(plan.Part(nil, last, trainer)) == 0 {
+			batches++ // there was none for it in the last one
+		}
+		least = min(least, batches)
+	}
+	return least
 }

@@ -22,6 +22,7 @@ type conn struct {
 	trainer uint32
 	world   uint32
 	worker  uint64
+	asked   bool // for a plan or a batch: what it counts from then on is of this rank; only serve's goroutine uses it
 
 	writeMu sync.Mutex // protects the next two
 	corked  bool       // more requests have been read: their replies leave together
@@ -54,7 +55,7 @@ func (n *Node) accept() {
 			time.Sleep(10 * time.Millisecond) // out of descriptors: others may close theirs
 			continue
 		}
-		c := &conn{node: n, sock: sock, leases: map[uint32]leaseRef{}, waiting: map[uint64]*stream{}}
+		c := &conn{node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{}, waiting: map[uint64]*stream{}}
 		n.connMu.Lock()
 		n.conns[c] = struct{}{}
 		n.connMu.Unlock()
@@ -166,6 +167,7 @@ func (c *conn) handle(f frame, leases []uint32) ([]uint32, error) {
 			return leases, err
 		}
 		c.release(g)
+		c.asked = true
 		c.get(g, f.ticket)
 		return g.leases, nil
 	case KindRelease:
@@ -198,6 +200,7 @@ func (c *conn) handleRare(f frame) error {
 		if err := p.end(); err != nil {
 			return err
 		}
+		c.asked = true
 		if s := c.node.stream(stream); s != nil {
 			s.onPlan(c, f.ticket, int(epoch), int(from))
 		} else {
@@ -343,10 +346,7 @@ func (c *conn) release(g getFrame) {
 		}
 	}
 	if s := c.node.stream(g.tally.stream); s != nil {
-		c.mu.Lock()
-		served := c.lastLease > 0
-		c.mu.Unlock()
-		s.onTally(c.worker, g.tally, served)
+		s.onTally(teller{c.trainer, c.worker}, g.tally, c.asked)
 	}
 }
 
@@ -382,10 +382,11 @@ func (c *conn) close() {
 	c.node.connMu.Unlock()
 }
 
-func (c *conn) isTrainer() bool {
+// whose returns the number of the trainer that the client is or belongs to, ControlTrainer when it trains nothing or has not said so yet.
+func (c *conn) whose() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.trainer != ControlTrainer
+	return c.trainer
 }
 
 // stream returns a data set's stream by its number, or nil.

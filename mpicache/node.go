@@ -63,14 +63,17 @@ type Config struct {
 	Dir         string           // of this rank: door.sock, importance states
 	StatePath   string           // where rank 0 saves importance; "": nowhere
 	Session     string           // told to clients
+	Launch      string           // names the start of the training in the run log: ranks started again in it have the same; "": none
 	Log         *slog.Logger     // one line a second at most in steady state
 	Record      func(record any) // called on rank 0 with each line of the run log
-	// GiveBack, if it is not nil, says how many bytes of the slab the node should give back now, because memory is short; 0: none.
-	// It is called ten times a second.
-	GiveBack  func() int64
+	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it. It is called while the slab is allocated.
+	Room func() int64
+	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the node should give back, because memory is
+	// short, 0: none, and after how long to call it again (it is called within 5 ms to 1 s). One goroutine calls it.
+	GiveBack  func(slabBytes int64) (bytes int64, again time.Duration)
 	NodeEvery time.Duration // between two lines of the run log about each rank; 0: none
-	// Observe, if it is not nil, measures the machine, once a second. It is told for how long the trainers here, of which there are so
-	// many, have waited for samples so far, summed over them.
+	// Observe, if it is not nil, measures the machine, at first before the door opens, then once a second. It is told for how long the
+	// trainers here, of which there are so many, have waited for samples so far, summed over them.
 	Observe  func(stallSeconds float64, trainers int) Machine
 	Recorder *record.Recorder // of what the stagers decide; nil: nothing is recorded
 }
@@ -92,6 +95,7 @@ type Node struct {
 	bulk     atomic.Uint32
 	tickets  atomic.Uint64
 	stopping atomic.Bool
+	halted   chan struct{} // closed when stopping is set
 	stopped  chan struct{}
 	stopOnce sync.Once
 	ticking  sync.WaitGroup
@@ -109,14 +113,14 @@ const doorName = "door.sock"
 // NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves nothing behind, when
 // the memory or the socket cannot be had.
 func NewNode(cfg Config) (*Node, error) {
-	slab, err := NewSlab(cfg.SlabBytes)
+	slab, err := allocateSlab(cfg.SlabBytes, cfg.Room)
 	if err != nil {
 		return nil, err
 	}
 	cfg.SlabBytes = slab.SizeBytes() // whole pages: clients map as much as samples are put into
 	n := &Node{
 		cfg: cfg, slab: slab, slabFD: -1, arena: slab.Arena, conns: map[*conn]struct{}{},
-		peers: make([]peerHealth, cfg.Transport.Size()), stopped: make(chan struct{}), started: time.Now(),
+		peers: make([]peerHealth, cfg.Transport.Size()), halted: make(chan struct{}), stopped: make(chan struct{}), started: time.Now(),
 	}
 	for i := range cfg.Data {
 		n.streams = append(n.streams, newStream(n, i))
@@ -125,6 +129,7 @@ func NewNode(cfg Config) (*Node, error) {
 		n.report = newReporter(n)
 	}
 	n.observer.init(n)
+	n.recordBegin()
 	if err := n.listen(); err != nil {
 		return nil, errors.Join(err, slab.Close())
 	}
@@ -185,7 +190,7 @@ func (n *Node) tick() {
 // the door, and gives the memory back. It waits for peers, but not for long.
 func (n *Node) Close() error {
 	n.waitForTrainers()
-	n.stopping.Store(true)
+	n.halt()
 	n.ticking.Wait()
 	for _, s := range n.streams {
 		s.finish()
@@ -199,11 +204,18 @@ func (n *Node) Close() error {
 	return n.end()
 }
 
+// halt has the goroutines that n.ticking counts end.
+func (n *Node) halt() {
+	if n.stopping.CompareAndSwap(false, true) {
+		close(n.halted)
+	}
+}
+
 // Abandon ends the node in the midst of training, as when another rank has died: trainers go on by storage and will
 // tell the next node what they have counted, so that nothing is recorded here. Peers and storage may still write to
 // the memory, which therefore goes with the process.
 func (n *Node) Abandon() error {
-	n.stopping.Store(true)
+	n.halt()
 	return errors.Join(n.door.Close(), n.closeConns())
 }
 
@@ -257,16 +269,18 @@ func (n *Node) waitForTrainers() {
 	}
 }
 
+// trainers is the number of training processes that are connected, each by one connection or more: its sentinel and its workers have
+// connections of their own.
 func (n *Node) trainers() int {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
-	open := 0
+	open := map[uint32]bool{}
 	for c := range n.conns {
-		if c.isTrainer() {
-			open++
+		if t := c.whose(); t != ControlTrainer {
+			open[t] = true
 		}
 	}
-	return open
+	return len(open)
 }
 
 func (n *Node) closeConns() error {

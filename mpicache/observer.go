@@ -35,11 +35,13 @@ type heardStats struct {
 	at time.Time // zero: never
 }
 
+// init measures this rank once, so that there is an answer to STATUS from the first one on. It tells nobody: nothing can be sent yet.
 func (o *observer) init(n *Node) {
 	o.node = n
 	o.host, _ = os.Hostname() // "" where it has none
 	o.logged = time.Now()
 	o.heard = make([]heardStats, n.cfg.Transport.Size())
+	o.take(n.cfg.Transport.Rank(), n.Stats(), o.logged)
 }
 
 // tick measures when it is time to. Only the node's ticker calls it.
@@ -132,23 +134,25 @@ func (n *Node) Stats() RankStats {
 	n.arenaMu.Lock()
 	st.SlabBytes, st.UsedBytes = n.arena.SizeBytes(), n.arena.UsedBytes()
 	n.arenaMu.Unlock()
+	var sum given
 	for _, s := range n.streams {
-		s.addStats(&st)
+		s.addStats(&st, &sum)
 	}
+	sum.tell(&st)
 	if n.cfg.Observe != nil {
 		st.Machine = n.cfg.Observe(st.StallSeconds, st.Trainers)
 	}
 	return st
 }
 
-// addStats adds what the stream has done and holds.
-func (s *stream) addStats(st *RankStats) {
+// addStats adds what the stream holds to st, and what it has done to sum.
+func (s *stream) addStats(st *RankStats, sum *given) {
 	progress := s.status()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.add(&s.past)
+	sum.add(s.past)
 	for epoch := range s.epochs {
-		s.addEpoch(st, epoch)
+		s.addEpoch(sum, epoch)
 	}
 	if progress.Epoch >= 0 {
 		s.shown = progress
@@ -170,22 +174,35 @@ func (s *stream) addStats(st *RankStats) {
 	}
 }
 
+// given is what the trainers here were given, for how long they waited for it, and for how long they trained. Integers add up to the
+// same in any order: a sum that is made twice does not fall.
+type given struct {
+	hitsLocal, hitsRemote, tierHits, storageReads, fallbackReads, substituted int64
+	storageBytes, fallbackBytes                                               int64
+	stallMicroseconds, trainMicroseconds                                      int64
+}
+
 // addEpoch adds what the trainers here counted in an epoch since this rank began.
-func (s *stream) addEpoch(st *RankStats, epoch int) {
+func (s *stream) addEpoch(sum *given, epoch int) {
 	longest := uint64(0)
-	for worker, t := range s.epochs[epoch].tallies {
-		t = t.since(s.epochs[epoch].before[worker])
-		st.add(&RankStats{
-			HitsLocal: int64(t.hitsLocal), HitsRemote: int64(t.hitsRemote), StorageReads: int64(t.storage), FallbackReads: int64(t.fallback),
-			StorageBytes: int64(t.storageBytes), FallbackBytes: int64(t.fallbackBytes), Substituted: int64(t.substituted),
-			StallSeconds: float64(t.stallMicroseconds) / 1e6,
+	for from, t := range s.epochs[epoch].tallies {
+		t = t.since(s.epochs[epoch].before[from])
+		sum.add(given{
+			hitsLocal: int64(t.hitsLocal), hitsRemote: int64(t.hitsRemote), storageReads: int64(t.storage), fallbackReads: int64(t.fallback),
+			storageBytes: int64(t.storageBytes), fallbackBytes: int64(t.fallbackBytes), substituted: int64(t.substituted),
+			stallMicroseconds: int64(t.stallMicroseconds),
 		})
 		longest = max(longest, t.elapsedMicroseconds)
 	}
-	st.TrainSeconds += float64(longest) / 1e6 * float64(len(s.agreed.locals(s.node.cfg.Transport.Rank())))
+	sum.trainMicroseconds += int64(longest) * int64(len(s.agreed.locals(s.node.cfg.Transport.Rank())))
 	if s.stager != nil {
-		st.TierHits += int64(s.stager.TierHits(epoch))
+		sum.tierHits += int64(s.stager.TierHits(epoch))
 	}
+}
+
+// draws is the number of samples that were given.
+func (t tally) draws() int {
+	return int(t.hitsLocal) + int(t.hitsRemote) + int(t.storage) + int(t.fallback) + int(t.substituted)
 }
 
 // since is what was counted after an earlier tally of the same worker and epoch. Sums of a worker never fall.
@@ -202,18 +219,26 @@ func (t tally) since(before tally) tally {
 	return t
 }
 
-// add adds what was given to trainers.
-func (st *RankStats) add(d *RankStats) {
-	st.HitsLocal += d.HitsLocal
-	st.HitsRemote += d.HitsRemote
-	st.TierHits += d.TierHits
-	st.StorageReads += d.StorageReads
-	st.StorageBytes += d.StorageBytes
-	st.FallbackReads += d.FallbackReads
-	st.FallbackBytes += d.FallbackBytes
-	st.Substituted += d.Substituted
-	st.StallSeconds += d.StallSeconds
-	st.TrainSeconds += d.TrainSeconds
+func (g *given) add(d given) {
+	g.hitsLocal += d.hitsLocal
+	g.hitsRemote += d.hitsRemote
+	g.tierHits += d.tierHits
+	g.storageReads += d.storageReads
+	g.fallbackReads += d.fallbackReads
+	g.substituted += d.substituted
+	g.storageBytes += d.storageBytes
+	g.fallbackBytes += d.fallbackBytes
+	g.stallMicroseconds += d.stallMicroseconds
+	g.trainMicroseconds += d.trainMicroseconds
+}
+
+// tell writes the sums into st.
+func (g *given) tell(st *RankStats) {
+	st.HitsLocal, st.HitsRemote, st.TierHits = g.hitsLocal, g.hitsRemote, g.tierHits
+	st.StorageReads, st.StorageBytes = g.storageReads, g.storageBytes
+	st.FallbackReads, st.FallbackBytes = g.fallbackReads, g.fallbackBytes
+	st.Substituted = g.substituted
+	st.StallSeconds, st.TrainSeconds = float64(g.stallMicroseconds)/1e6, float64(g.trainMicroseconds)/1e6
 }
 
 // importanceBins is the number of bars of an importance histogram in the run log.

@@ -1,8 +1,15 @@
 package mpicache
 
 import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"rankpool/scheduler"
 )
 
 // TestStats checks what the ranks say about themselves against the epochs of the run log, and that rank 0 hears of all of them.
@@ -28,7 +35,10 @@ func TestStats(t *testing.T) {
 		switch line := line.(type) {
 		case nodeRecord:
 			nodes = append(nodes, line.RankStats)
-			sum.add(&line.RankStats)
+			sum.HitsLocal += line.HitsLocal
+			sum.HitsRemote += line.HitsRemote
+			sum.StorageReads += line.StorageReads
+			sum.FallbackReads += line.FallbackReads
 		case epochRecord:
 			epochs++
 			sum.HitsLocal -= line.HitsLocal
@@ -85,16 +95,223 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	defer cl.close()
 	n := cl.nodes[0]
-	const worker, epoch = 99, 7
-	n.streams[0].onTally(worker, tally{epoch: epoch, hitsLocal: 5, storage: 2, fallback: 3, stallMicroseconds: 1e6}, false)
+	const epoch = 7
+	from := teller{worker: 99}
+	n.streams[0].onTally(from, tally{epoch: epoch, hitsLocal: 5, storage: 2, fallback: 3, stallMicroseconds: 1e6}, false)
 	if st := n.Stats(); st.HitsLocal != 0 || st.StorageReads != 0 || st.FallbackReads != 3 || st.StallSeconds != 0 {
 		t.Errorf("%+v", st)
 	}
-	n.streams[0].onTally(worker, tally{epoch: epoch, hitsLocal: 9, storage: 2, fallback: 3, stallMicroseconds: 3e6}, true)
+	n.streams[0].onTally(from, tally{epoch: epoch, hitsLocal: 9, storage: 2, fallback: 3, stallMicroseconds: 3e6}, true)
 	if st := n.Stats(); st.HitsLocal != 4 || st.StorageReads != 0 || st.FallbackReads != 3 || st.StallSeconds != 2 {
 		t.Errorf("%+v", st)
 	}
 	if c := n.streams[0].sum(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
 		t.Errorf("the epoch's count is %+v", c)
+	}
+}
+
+// connect makes a connection to rank 0's door; the test closes it.
+func (c *cluster) connect(trainer uint32, worker uint64) *Client {
+	c.t.Helper()
+	client, err := Dial(filepath.Join(c.dirs[0], doorName), trainer, 2, worker, 20*time.Second)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return client
+}
+
+// tell sends the tally of a process that was given nothing by this connection, and returns when it was taken.
+func (c *cluster) tell(client *Client, t tally) {
+	c.t.Helper()
+	if err := client.Send(KindRelease, t.append(u32s(0))); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := client.Call(KindStatus, nil); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestTrainersAreCountedOnce checks that a training process counts once, with however many connections, and a launcher not at all.
+func TestTrainersAreCountedOnce(t *testing.T) {
+	cl := newCluster(t, 1, 10, 1<<14)
+	n := cl.nodes[0]
+	silent, err := net.Dial("unix", filepath.Join(cl.dirs[0], doorName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []*Client{cl.connect(ControlTrainer, 0)} // taken after the silent one
+	if n.Training() {
+		t.Error("a launcher, or who has not said HELLO, counts as a trainer")
+	}
+	if err := silent.Close(); err != nil {
+		t.Error(err)
+	}
+	for i, want := range []int{1, 1, 1, 2, 2} {
+		clients = append(clients, cl.connect(uint32(i/3), uint64(i)))
+		if got := n.trainers(); got != want || n.Stats().Trainers != want || !n.Training() {
+			t.Errorf("after %d connections: %d trainers, want %d", i+1, got, want)
+		}
+	}
+	for _, c := range clients {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	cl.close()
+	if n.Training() {
+		t.Error("trainers that have left are counted")
+	}
+}
+
+// TestFirstTallyCounts checks that what a training process tells of an epoch for the first time counts for the rank, although its workers
+// were given the batches, unless it tells it first thing on a connection: then it was counted with the rank before.
+func TestFirstTallyCounts(t *testing.T) {
+	cl := newCluster(t, 1, 10, 1<<14)
+	defer cl.close()
+	n := cl.nodes[0]
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	if err := tr.open("sequential", 2); err != nil {
+		t.Fatal(err)
+	}
+	cl.tell(tr.Client, tally{epoch: 8, hitsLocal: 90, stallMicroseconds: 5e6, elapsedMicroseconds: 9e6})
+	for epoch := range 2 {
+		if _, err := tr.plan(epoch); err != nil {
+			t.Fatal(err)
+		}
+		cl.tell(tr.Client, tally{epoch: uint32(epoch), hitsLocal: 10, stallMicroseconds: 1e6, elapsedMicroseconds: 9e6})
+		if st, times := n.Stats(), epoch+1; st.HitsLocal != int64(10*times) || st.StallSeconds != float64(times) {
+			t.Errorf("after %d epochs: %+v", times, st)
+		}
+	}
+	worker := &trainer{Client: cl.connect(0, 5), slab: tr.slab}
+	defer func() { _ = worker.Close() }() // nothing is expected of it any more
+	worker.tally.epoch = 1
+	if _, _, _, err := worker.get(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	cl.tell(worker.Client, worker.tally)
+	if st := n.Stats(); st.HitsLocal+st.StorageReads+st.FallbackReads != 22 {
+		t.Errorf("after a worker's batch of 2: %+v", st)
+	}
+}
+
+// TestSumsDoNotFall checks that sums of seconds stay as they are while nothing happens: added up as floats, in the order of a map, they
+// would differ by what is rounded.
+func TestSumsDoNotFall(t *testing.T) {
+	cl := newCluster(t, 1, 10, 1<<14)
+	defer cl.close()
+	n := cl.nodes[0]
+	const epochs = 20
+	for e := range uint64(epochs) {
+		us := 123457 + e*e*e*7654321
+		n.streams[0].onTally(teller{}, tally{epoch: uint32(e), stallMicroseconds: us, elapsedMicroseconds: us}, true)
+	}
+	before := n.Stats()
+	for range 100 {
+		if now := n.Stats(); now.StallSeconds != before.StallSeconds || now.TrainSeconds != before.TrainSeconds {
+			t.Fatalf("%.17g and %.17g s after %.17g and %.17g", now.StallSeconds, now.TrainSeconds, before.StallSeconds, before.TrainSeconds)
+		}
+	}
+	if want := float64(epochs*123457+36100*7654321) / 1e6; before.StallSeconds != want { // 36100: the sum of the cubes
+		t.Errorf("%.17g s, want %.17g", before.StallSeconds, want)
+	}
+}
+
+// TestSlowestTrainer checks the batch that a rank is at: that of its slowest trainer, to the end of an epoch whose last batch is small.
+func TestSlowestTrainer(t *testing.T) {
+	for _, tt := range []struct {
+		samples, world, size int
+		draws                [][2]uint32 // of each trainer, by its process and by a worker
+		batch                int
+	}{
+		{100, 1, 24, [][2]uint32{{0, 0}}, 0},
+		{100, 1, 24, [][2]uint32{{24, 24}}, 2},
+		{100, 1, 24, [][2]uint32{{96, 0}}, 4},
+		{100, 1, 24, [][2]uint32{{96, 4}}, 5},
+		{40, 2, 4, [][2]uint32{{20, 0}, {8, 0}}, 2},
+		{40, 2, 4, [][2]uint32{{8, 0}, {20, 0}}, 2},
+		{40, 2, 4, [][2]uint32{{20, 0}, {0, 0}}, 0},
+		{40, 2, 4, [][2]uint32{{0, 20}, {20, 0}}, 5},
+		{17, 2, 4, [][2]uint32{{9, 0}, {8, 0}}, 3}, // the last batch has nothing for the second
+		{17, 2, 4, [][2]uint32{{9, 0}, {4, 0}}, 1},
+	} {
+		t.Run(fmt.Sprint(tt.samples, tt.draws), func(t *testing.T) {
+			cl := newCluster(t, 1, tt.samples, 1<<14, func(c *Config) { c.Assignment = scheduler.AssignSampler })
+			defer cl.close()
+			var trainers []*trainer
+			for i := range tt.draws {
+				tr, err := cl.trainer(i, tt.world)
+				if err == nil {
+					err = tr.open("sequential", tt.size)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer tr.close()
+				trainers = append(trainers, tr)
+			}
+			for _, tr := range trainers {
+				if _, err := tr.plan(0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, tr := range trainers {
+				cl.tell(tr.Client, tally{hitsLocal: tt.draws[i][0], elapsedMicroseconds: 1})
+				worker := cl.connect(uint32(i), 100)
+				cl.tell(worker, tally{hitsLocal: tt.draws[i][1], elapsedMicroseconds: 1})
+				if err := worker.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			st := cl.nodes[0].Status().Data[0]
+			if batches := (tt.samples + tt.world*tt.size - 1) / (tt.world * tt.size); st.Batch != tt.batch || st.Batches != batches {
+				t.Errorf("batch %d of %d, want %d of %d", st.Batch, st.Batches, tt.batch, batches)
+			}
+		})
+	}
+}
+
+// lateTransport says when it begins, and checks that nothing is posted before.
+type lateTransport struct {
+	Transport
+	t     *testing.T
+	begun *atomic.Bool
+	begin func()
+}
+
+func (l lateTransport) Start(handle func(from int, msg []byte)) {
+	l.begin()
+	l.begun.Store(true)
+	l.Transport.Start(handle)
+}
+
+func (l lateTransport) Post(to int, msg []byte) {
+	if !l.begun.Load() {
+		l.t.Error("posted before the transport had begun")
+	}
+	l.Transport.Post(to, msg)
+}
+
+// TestStatusFromTheFirst checks that a rank has measured itself before it takes the first connection, so that STATUS always has its node.
+func TestStatusFromTheFirst(t *testing.T) {
+	cl := newCluster(t, 2, 10, 1<<14, func(c *Config) {
+		var observed atomic.Int32
+		rank := c.Transport.Rank()
+		c.Observe = func(float64, int) Machine { return Machine{StorageReads: int64(observed.Add(1))} }
+		c.Transport = lateTransport{c.Transport, t, new(atomic.Bool), func() {
+			if observed.Load() != 1 {
+				t.Errorf("rank %d has measured itself %d times before it serves", rank, observed.Load())
+			}
+		}}
+	})
+	defer cl.close()
+	for r, n := range cl.nodes {
+		if st := n.Status(); !slices.ContainsFunc(st.Nodes, func(s RankStats) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
+			t.Errorf("rank %d tells %+v", r, st)
+		}
 	}
 }

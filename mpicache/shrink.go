@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	shrinkEvery = 100 * time.Millisecond // between two looks at how short memory is: a process fills a gigabyte in some 300 ms
+	// Bounds of the time between two looks at how short memory is, whatever Config.GiveBack says.
+	leastLook, mostLook = 5 * time.Millisecond, time.Second
 	// shrinkShare of the slab is given back at a time, at least: what lies there leaves the cache, and that should happen seldom.
 	shrinkShare = 64
 	sweepEvery  = time.Second // between two looks for samples that came to stay in memory that is to be given back
@@ -36,20 +37,29 @@ func (h *shrinker) init(n *Node) {
 
 // watch looks at the memory until the node stops.
 func (h *shrinker) watch() {
-	t := time.NewTicker(shrinkEvery)
+	t := time.NewTimer(0)
 	defer t.Stop()
-	for now := range t.C {
-		if h.node.stopping.Load() {
+	for {
+		select {
+		case <-h.node.halted:
 			return
-		}
-		if bytes := h.node.cfg.GiveBack(); bytes > 0 {
-			h.shrink(bytes)
-		}
-		if h.nowBytes < h.fullBytes && now.Sub(h.swept) >= sweepEvery {
-			h.swept = now
-			h.sweep()
+		case now := <-t.C:
+			t.Reset(h.look(now))
 		}
 	}
+}
+
+// look gives back what is missing, and returns when to look again.
+func (h *shrinker) look(now time.Time) time.Duration {
+	bytes, again := h.node.cfg.GiveBack(h.nowBytes)
+	if bytes > 0 {
+		h.shrink(bytes)
+	}
+	if h.nowBytes < h.fullBytes && now.Sub(h.swept) >= sweepEvery {
+		h.swept = now
+		h.sweep()
+	}
+	return min(max(again, leastLook), mostLook)
 }
 
 // shrink makes the slab smaller by at least bytes, as far as it may.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,13 +28,15 @@ func TestShrinkUnderTraining(t *testing.T) {
 	healthy.close()
 
 	var looks atomic.Int64 // the fourth begins when the third step is done
+	var told []int64       // the slab's size, in each look
 	cl := newCluster(t, ranks, samples, capacity, func(c *Config) {
 		if c.Transport.Rank() == 1 {
-			c.GiveBack = func() int64 { // 300 KiB in three steps
+			c.GiveBack = func(slabBytes int64) (int64, time.Duration) { // 300 KiB in three steps
+				told = append(told, slabBytes)
 				if looks.Add(1) > 3 {
-					return 0
+					return 0, time.Hour // a second is the most
 				}
-				return 100 << 10
+				return 100 << 10, 0
 			}
 		}
 	})
@@ -58,6 +61,9 @@ func TestShrinkUnderTraining(t *testing.T) {
 		t.Errorf("%d bytes are residents, at most %d may be", st.ResidentBytes, most)
 	}
 	cl.close()
+	if full := n.shrinker.fullBytes; told[0] != full || told[1] > full-100<<10 || told[len(told)-1] != st.SlabBytes {
+		t.Errorf("the looks were told sizes of %d, the slab had %d bytes and has %d", told, full, st.SlabBytes)
+	}
 	for _, r := range cl.records {
 		if e, ok := r.(epochRecord); ok && e.FallbackReads > 0 {
 			t.Errorf("%d fallback reads in epoch %d", e.FallbackReads, e.Epoch)
@@ -75,5 +81,46 @@ func TestShrinkKeepsTheWindow(t *testing.T) {
 		t.Errorf("the slab has %d bytes", st.SlabBytes)
 	}
 	cl.train(1, 6, 2, "uniform")
+	cl.close()
+}
+
+// TestLooks checks the bounds of the time between two looks, and that the swept samples are looked for once a second.
+func TestLooks(t *testing.T) {
+	var again time.Duration
+	bytes := int64(0)
+	cl := newCluster(t, 1, 240, 1<<18)
+	defer cl.close()
+	h := &cl.nodes[0].shrinker
+	h.node.cfg.GiveBack = func(int64) (int64, time.Duration) { return bytes, again }
+	now := time.Unix(1000, 0)
+	for _, c := range []struct{ says, want time.Duration }{
+		{0, 5 * time.Millisecond}, {-time.Hour, 5 * time.Millisecond}, {30 * time.Millisecond, 30 * time.Millisecond}, {time.Minute, time.Second},
+	} {
+		if again = c.says; h.look(now) != c.want {
+			t.Errorf("GiveBack says %v: the next look is not %v later", c.says, c.want)
+		}
+	}
+	if !h.swept.IsZero() {
+		t.Error("a slab that never shrank was swept")
+	}
+	for _, c := range []struct {
+		after, swept time.Duration
+		bytes        int64
+	}{{0, 0, 1}, {900 * time.Millisecond, 0, 0}, {time.Second, time.Second, 0}, {1900 * time.Millisecond, time.Second, 0}} {
+		bytes = c.bytes
+		if h.look(now.Add(c.after)); !h.swept.Equal(now.Add(c.swept)) {
+			t.Errorf("after %v it was swept at %v", c.after, h.swept)
+		}
+	}
+}
+
+// TestHalt checks that a node which looks at its memory ends, also when it is told so twice.
+func TestHalt(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<18, func(c *Config) {
+		c.GiveBack = func(int64) (int64, time.Duration) { return 0, time.Hour }
+	})
+	n := cl.nodes[0]
+	n.halt()
+	n.ticking.Wait()
 	cl.close()
 }

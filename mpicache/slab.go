@@ -29,7 +29,10 @@ type Slab struct {
 //
 // The memory is there when NewSlab returns, so that no later write can die of its lack. It is in huge pages where the system
 // gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. An error says the size that could not be had.
-func NewSlab(sizeBytes int64) (*Slab, error) {
+func NewSlab(sizeBytes int64) (*Slab, error) { return allocateSlab(sizeBytes, nil) }
+
+// allocateSlab allocates a slab. room says how much may be taken; nil: what the machine has.
+func allocateSlab(sizeBytes int64, room func() int64) (*Slab, error) {
 	if sizeBytes < 0 {
 		panic(fmt.Sprintf("mpicache: a slab of %d bytes", sizeBytes))
 	}
@@ -39,16 +42,16 @@ func NewSlab(sizeBytes int64) (*Slab, error) {
 	if sizeBytes == 0 {
 		return s, nil
 	}
-	if err := s.open(sizeBytes); err != nil {
+	if err := s.open(sizeBytes, room); err != nil {
 		return nil, errors.Join(fmt.Errorf("mpicache: slab of %s (%d bytes): %w", humanize.IBytes(uint64(sizeBytes)), sizeBytes, err), s.Close())
 	}
 	return s, nil
 }
 
 // open creates, fills, maps and seals the file.
-func (s *Slab) open(sizeBytes int64) (err error) {
-	if room, err := availableBytes(); err == nil && room < sizeBytes { // Else the kernel would kill a process, not return an error.
-		return fmt.Errorf("only %s are available", humanize.IBytes(uint64(room)))
+func (s *Slab) open(sizeBytes int64, room func() int64) (err error) {
+	if have, err := availableBytes(); err == nil && have < sizeBytes { // Else the kernel would kill a process, not return an error.
+		return fmt.Errorf("only %s are available", humanize.IBytes(uint64(have)))
 	}
 	if s.fd, err = unix.MemfdCreate("rankpool-slab", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
 		s.fd = -1
@@ -62,7 +65,11 @@ func (s *Slab) open(sizeBytes int64) (err error) {
 	}
 	_ = unix.Madvise(s.memory, unix.MADV_HUGEPAGE) // Best effort: many kernels have no huge pages for shared memory.
 	for at := int64(0); at < sizeBytes; at += populateBytes {
-		if err := s.populate(at, min(populateBytes, sizeBytes-at)); err != nil {
+		part := min(populateBytes, sizeBytes-at)
+		if room != nil && room() < part { // what the size was planned by may be others' now
+			return fmt.Errorf("the node ran out of memory when %s of it were allocated", humanize.IBytes(uint64(at)))
+		}
+		if err := s.populate(at, part); err != nil {
 			return fmt.Errorf("only %s could be allocated: %w", humanize.IBytes(uint64(at)), err)
 		}
 	}

@@ -92,6 +92,25 @@ func TestSlabTooLarge(t *testing.T) {
 	}
 }
 
+// TestSlabStopsWhereMemoryEnds checks that a slab looks before each part of itself whether there is memory for it.
+func TestSlabStopsWhereMemoryEnds(t *testing.T) {
+	left := int64(populateBytes) // for the first part
+	_, err := allocateSlab(populateBytes+1<<20, func() int64 {
+		defer func() { left = 1<<20 - 1 }()
+		return left
+	})
+	if err == nil || !strings.HasSuffix(err.Error(), "the node ran out of memory when 256 MiB of it were allocated") {
+		t.Errorf("memory for 256 MiB of a slab of 257: %v", err)
+	}
+	s, err := allocateSlab(1<<20, func() int64 { return 1 << 20 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestClientsMapAllThatSamplesAreIn checks a slab that is not made of whole pages.
 func TestClientsMapAllThatSamplesAreIn(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14, func(c *Config) { c.SlabBytes = 4352 })

@@ -6,11 +6,11 @@ type RankStats struct {
 	Rank     int     `json:"rank"`
 	Host     string  `json:"host"`
 	Seconds  float64 `json:"seconds"`  // since the rank began
-	Trainers int     `json:"trainers"` // connected now
+	Trainers int     `json:"trainers"` // training processes that are connected now
 
 	Data    string `json:"data"`    // the data set in training, "" before the first epoch
 	Epoch   int    `json:"epoch"`   // -1 before the first
-	Batch   int    `json:"batch"`   // the slowest trainer's here
+	Batch   int    `json:"batch"`   // how many the slowest trainer here has been given
 	Batches int    `json:"batches"` // of the epoch
 
 	// What the trainers here were given, in samples and bytes.

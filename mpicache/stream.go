@@ -44,7 +44,7 @@ type stream struct {
 
 	epochs       map[int]*epochCount
 	closedEpochs map[int]bool // whose counts have left
-	past         RankStats    // what they counted
+	past         given        // what they counted
 	shown        DataStatus   // the newest progress that was told
 }
 

@@ -153,6 +153,7 @@ class Dataset:
                     return
                 samples = take(link, self.index, *asked.popleft())
                 sampler._handed_out()
+                sampler._stalled(0)  # requests tell it too, but there may be MAX_AHEAD batches between two
                 if ahead == 1:
                     ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + sum(map(len, samples.views)))))
                 yield samples

@@ -49,6 +49,15 @@ def test_an_epoch_is_the_plan_and_one_request_a_batch(door):
     assert 0 < tally["stall_us"] <= tally["elapsed_us"]
 
 
+@pytest.mark.parametrize("seconds, told", [(0, list(range(1, 21)) + [20]), (1e9, [20])])
+def test_what_was_counted_is_told_between_two_requests(door, monkeypatch, seconds, told):
+    monkeypatch.setattr(rankpool.sampler, "_TALLY_SECONDS", seconds)
+    data, sampler = make(door, batch_size=1)
+    assert len(epoch_of(data, sampler, 0)) == 20
+    door.wait(lambda: not door.leases)
+    assert [tally["hits_local"] for _, tally in door.seen(RELEASE) if tally["hits_local"]] == told
+
+
 def test_the_next_batch_is_asked_for_before_this_one_is_used(door):
     data, sampler = make(door)
     batches = data.batches(sampler)
