@@ -1,15 +1,17 @@
-"""Trains under `rankpool run` by looking at every byte, and takes more and more memory meanwhile.
+"""Trains under `rankpool run` by looking at every byte, at a training's pace, and takes more and more memory meanwhile.
 
-Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes.
+Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes. The file "digest" has a line for each batch.
 """
 
 import argparse
 import hashlib
 import struct
+import time
 
 import rankpool
 
 MIB = 1 << 20
+COMPUTE_SECONDS = 0.01  # of a step
 
 
 def main():
@@ -20,7 +22,7 @@ def main():
     args = parser.parse_args()
     data = rankpool.Dataset()
     sampler = rankpool.BatchSampler(data, args.batch_size, sampler="torch")
-    taken, stream = [], hashlib.sha256()
+    taken, stream, log = [], hashlib.sha256(), open("digest", "w", buffering=1)
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         steps = len(sampler)
@@ -30,6 +32,8 @@ def main():
                 stream.update(view)
             while epoch == 1 and len(taken) * steps < args.take_mib * (step + 1):
                 taken.append(bytearray(b"\x01") * MIB)
+            time.sleep(COMPUTE_SECONDS)
+            print(epoch, step, stream.hexdigest(), file=log)
     print("digest", stream.hexdigest())
 
 

@@ -1,15 +1,23 @@
-"""A trainer that grows until its control group is full: the cache gives memory back, and the job lives."""
+"""A trainer that grows until its control group is full: the cache gives memory back, comes back smaller, and the job lives.
 
+Where no control group can be made there is nothing that kills: then only the stream is compared, and the Go tests do the rest.
+"""
+
+import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+import run
 from test_memory import GROUP, MIB
 
 SAMPLES, SAMPLE_BYTES = 1600, 150_000  # 229 MiB
+BATCHES = SAMPLES // 16  # of an epoch
 LIMIT, SLAB = 512 * MIB, 256 * MIB
 TAKE = 256 * MIB  # with the slab, Python and the rank some 100 MiB more than the limit
+
 
 @pytest.fixture(scope="module")
 def large_tree(tmp_path_factory):
@@ -20,23 +28,43 @@ def large_tree(tmp_path_factory):
     return root
 
 
-def test_slab_shrinks_and_the_job_lives(start, large_tree):
-    """Where no control group can be made there is nothing that kills: then only the stream is compared, and the Go tests shrink."""
-    command = [sys.executable, Path(__file__).parent / "hungry.py"]
-    options = ["--log-every", "1s"]
-    calm = start(data=large_tree, memory=SLAB, options=options, command=command).finish()
-    assert calm.code == 0, calm.stderr
+def training(large_tree, take_bytes):
+    """The arguments that start a training which takes so much in its second epoch."""
+    command = [sys.executable, Path(__file__).parent / "hungry.py", "--take-mib", take_bytes // MIB]
+    return {"data": large_tree, "memory": SLAB, "options": ["--log-every", "1s"], "command": command}
 
-    def hungry():
-        return start(data=large_tree, memory=SLAB, options=options, command=[*command, "--take-mib", TAKE // MIB]).finish()
 
-    if GROUP is None:
-        result = hungry()
-    else:
-        with GROUP.limited(LIMIT):
-            result = hungry()
+@pytest.fixture
+def hungry(start, large_tree):
+    return lambda take_bytes: start(**training(large_tree, take_bytes))
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory, large_tree):
+    """The digest of a training that takes nothing."""
+    result = run.start(tmp_path_factory.mktemp("calm"), **training(large_tree, 0)).finish()
     assert result.code == 0, result.stderr
-    assert result.digest == calm.digest
+    return result.digest
+
+
+def limited():
+    return GROUP.limited(LIMIT) if GROUP else contextlib.nullcontext()
+
+
+def noted(one):
+    """The size that the slab has, as the rank keeps it for the one after it."""
+    return int((one.session() / "r0" / "memory").read_text().split()[0])
+
+
+def wait_for_the_cache(one, old):
+    one.wait_for(lambda: set(one.ranks()) - set(old) and one.ready(1), "the cache was back")
+
+
+def test_slab_shrinks_and_the_job_lives(hungry, calm):
+    with limited():
+        result = hungry(TAKE).finish()
+    assert result.code == 0, result.stderr
+    assert result.digest == calm
     fallback = sum(event["fallback_reads"] for event in result.epochs)
     assert fallback == 0, result.events
     if GROUP is not None:
@@ -44,3 +72,40 @@ def test_slab_shrinks_and_the_job_lives(start, large_tree):
         assert slab[-1] < SLAB * 3 // 4 and slab == sorted(slab, reverse=True), slab
         assert "the cache gives some back" in result.stderr, result.stderr
         assert result.epochs[2]["hits_local"] > 0
+
+
+def test_a_killed_rank_comes_back_smaller(hungry, calm):
+    with limited():
+        one = hungry(TAKE)
+        one.wait_for_batches(2 * BATCHES + 5)
+        old, before = one.ranks(), noted(one)
+        one.kill(old)
+        one.wait_for(lambda: "the cache went away" in one.text("stderr"), "training noticed")
+        one.wait_for_batches(len(one.batches()) + 2)  # it has let go of the old memory
+        trainers = one.trainers()
+        one.kill(trainers, signal.SIGSTOP)
+        wait_for_the_cache(one, old)
+        after = noted(one)
+        one.kill(trainers, signal.SIGCONT)
+        result = one.finish()
+    assert result.code == 0 and "cache restarts 1" in result.stdout, result.stderr
+    assert result.digest == calm
+    if GROUP is not None:
+        assert after <= before < SLAB * 3 // 4, result.stderr
+
+
+def test_a_rank_waits_for_the_memory_of_the_one_before(hungry, calm):
+    with limited():
+        one = hungry(0)
+        one.wait_for_batches(5)
+        old, trainers = one.ranks(), one.trainers()
+        one.kill(trainers, signal.SIGSTOP)  # while it maps the old memory
+        one.kill(old)
+        if GROUP is not None:
+            one.wait_for(lambda: "waiting for memory" in one.text("stderr"), "the rank waited")
+        one.kill(trainers, signal.SIGCONT)
+        wait_for_the_cache(one, old)
+        after = noted(one)
+        result = one.finish()
+    assert result.code == 0 and "cache restarts 1" in result.stdout, result.stderr
+    assert result.digest == calm and after == SLAB, result.stderr

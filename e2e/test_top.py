@@ -55,7 +55,7 @@ def test_top_and_metrics_tell_what_the_run_log_tells(start, losses, tmp_path):
 
     one.wait_for(all_given, "top told of all samples")
     table = top(one)
-    urls = re.findall(r"rank (\d) shows metrics at (\S+)", one.text("stderr"))
+    urls = re.findall(r'"msg":"metrics are shown".*"rank":(\d).*"url":"([^"]+)"', one.text("stderr"))
     texts = {int(rank): urllib.request.urlopen(url).read().decode() for rank, url in urls}
     files = sorted(path.name for path in folder.iterdir())
     (one.folder / "go").touch()

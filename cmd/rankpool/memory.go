@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 
@@ -20,9 +21,9 @@ type memorySize struct {
 	isShare bool
 }
 
-// parseMemory reads "64GiB" (a size), "20%" (a share of the data) or "0".
+// parseMemory reads a size as parseSize does, or "20%" (a share of the data).
 //
-// Sizes are in [0, 2⁶³), shares in [0, 100]. Units are binary (KiB, MiB, GiB, TiB) or decimal (KB, MB, GB, TB).
+// Shares are in [0, 100].
 func parseMemory(text string) (memorySize, error) {
 	if number, found := strings.CutSuffix(strings.TrimSpace(text), "%"); found {
 		percent, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -35,11 +36,20 @@ func parseMemory(text string) (memorySize, error) {
 	return memorySize{bytes: bytes}, err
 }
 
-// parseSize reads a number of bytes with or without a unit, in [0, 2⁶³).
+// minUnitless is the least number, but for 0, that is bytes where it has no unit: below it somebody meant another unit, as in "64".
+const minUnitless = 1 << 20
+
+// parseSize reads "64GiB" or "0": a number of bytes in [0, 2⁶³).
+//
+// Units are binary (KiB, MiB, GiB, TiB) or decimal (KB, MB, GB, TB), or B. A number without a unit is bytes; one below 1 MiB that is not 0
+// is an error, which says which units there are.
 func parseSize(text string) (int64, error) {
 	bytes, err := humanize.ParseBytes(strings.TrimSpace(text))
 	if err != nil || bytes > math.MaxInt64 {
 		return 0, fmt.Errorf("%q is no size such as 64GiB, 20GB or 0", text)
+	}
+	if 0 < bytes && bytes < minUnitless && !strings.ContainsFunc(text, unicode.IsLetter) {
+		return 0, fmt.Errorf("%q has no unit: it is no size such as 64GiB, 64MB or 64B", text)
 	}
 	return int64(bytes), nil
 }

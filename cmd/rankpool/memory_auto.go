@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -73,12 +74,18 @@ func (t *trainerOptions) args() []string {
 // trainersHere estimates how many trainers this node will have: the most that any sign speaks for.
 func (t *trainerOptions) trainersHere(ranksHere int, getenv func(string) string) int {
 	gpus := slurm.DetectGPUs(func(name string) (string, bool) { v := getenv(name); return v, v != "" })
-	trainers := max(1, t.perRank*ranksHere, gpus.OnNode)
-	// In the cache's step the tasks of the job are still in SLURM_TASKS_PER_NODE.
-	for _, tasks := range (slurm.Job{TasksPerNode: getenv("SLURM_TASKS_PER_NODE")}).TaskCounts() {
-		trainers = max(trainers, tasks)
+	return max(1, t.perRank*ranksHere, gpus.OnNode)
+}
+
+// tasksANode returns the most tasks that a batch script asks for on a node, where run starts a training process in each; else 0. The ranks
+// cannot know: in their step Slurm's variables tell of the ranks alone.
+//
+// Source: measured with Slurm 22.05: SLURM_TASKS_PER_NODE is then "1(x2)" in a step of a task a node, also where the job has more.
+func tasksANode(job slurm.Job, f form) int {
+	if counts := job.TaskCounts(); f == formSlurm && len(counts) > 0 {
+		return slices.Max(counts)
 	}
-	return trainers
+	return 0
 }
 
 // An autoPlan is how --memory auto came to the size of a rank's slab.

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
 	"rankpool/mpicache"
@@ -29,12 +29,28 @@ func TestTrainersHere(t *testing.T) {
 		{3, 2, "", 6},
 		{1, 1, "SLURM_GPUS_ON_NODE=4", 4},
 		{1, 1, "SLURM_GPUS_ON_NODE=0 SLURM_GPUS_PER_NODE=a100:8", 8},
-		{0, 1, "SLURM_TASKS_PER_NODE=4(x2),2 SLURM_STEP_TASKS_PER_NODE=1(x3)", 4},
 		{8, 1, "SLURM_GPUS_ON_NODE=4", 8},
 	} {
 		env := lookup(strings.Fields(c.env))
 		if got := (&trainerOptions{perRank: c.perRank}).trainersHere(c.ranksHere, env); got != c.want {
 			t.Errorf("%+v: %d trainers", c, got)
+		}
+	}
+}
+
+// TestTasksOfBatchScript checks that ranks are told of the trainers that srun starts beside them.
+func TestTasksOfBatchScript(t *testing.T) {
+	job := slurm.Job{JobID: "7", Nodes: 3, TasksPerNode: "2,4(x2)"}
+	for _, c := range []struct {
+		job  slurm.Job
+		f    form
+		want int
+	}{{job, formSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, formSlurm, 1}} {
+		o := &runOptions{trainersPerRank: 1, command: []string{"true"}}
+		o.cache.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+		o.cache.data = []string{"/d"}
+		if err := o.check(c.job, c.f, place{tasks: 1}); err != nil || o.cache.trainers.perRank != c.want {
+			t.Errorf("%+v: %d trainers, %v", c, o.cache.trainers.perRank, err)
 		}
 	}
 }
@@ -177,7 +193,15 @@ func newTestRank(t *testing.T, memory string) *rankProcess {
 	transport := mpicache.NewLocal(1)[0]
 	t.Cleanup(func() { transport.Close() })
 	opt := &serveOptions{cacheOptions: cacheOptions{memory: memory, window: autoWindow}}
-	return &rankProcess{opt: opt, transport: transport, ranksHere: 1, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
+	opt.session = t.TempDir()
+	r := &rankProcess{
+		opt: opt, transport: transport, ranksHere: 1, dir: rankFolder(opt.session, transport.Rank()), logger: slog.New(slog.DiscardHandler),
+		readFile: os.ReadFile, roomPatience: roomPatience,
+	}
+	if err := os.Mkdir(r.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func TestMemoryAutoIsPlanned(t *testing.T) {
@@ -232,47 +256,6 @@ func TestMemoryLimitsReachRanks(t *testing.T) {
 	env := mpirunEnv([]string{"SLURM_JOB_ID=1", "SLURM_MEM_PER_NODE=5", "SLURM_NTASKS=7"}, 1000)
 	if want := []string{"SLURM_MEM_PER_NODE=5"}; !slices.Equal(env, want) {
 		t.Errorf("mpirun's environment is %q, want %q", env, want)
-	}
-}
-
-// TestMemoryStaysAfterADeath checks that a rank that is started again keeps its size, though its trainers hold the memory of the one before.
-func TestMemoryStaysAfterADeath(t *testing.T) {
-	for _, memory := range []string{"64MiB", "50%"} {
-		r := newTestRank(t, memory)
-		if _, err := r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv("SLURM_MEM_PER_NODE", "1")
-		again := newTestRank(t, memory)
-		again.dir = r.dir
-		if _, err := again.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil {
-			t.Errorf("--memory %s, started again: %v", memory, err)
-		}
-		other := newTestRank(t, "65MiB")
-		other.dir = r.dir
-		if _, err := other.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err == nil || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
-			t.Errorf("another size than before: %v", err)
-		}
-		t.Setenv("SLURM_MEM_PER_NODE", "")
-	}
-	r := newTestRank(t, autoMemory)
-	auto, err := newAutoPlan(r.opt.trainers, memoryAvailable(), 1, os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for note, before := range map[string]int64{
-		string(memoryNote(5<<20, auto)):     5 << 20,
-		string(memoryNote(5<<20, nil)):      0, // a size that was asked for
-		"5242880 of 1, 1 trainers, 1 ranks": 0,
-		"lots":                              0,
-		"":                                  0,
-	} {
-		if err := os.WriteFile(filepath.Join(r.dir, memoryName), []byte(note), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, found := r.memoryBefore(auto); got != before && found || found != (before > 0) {
-			t.Errorf("memoryBefore(%q) = %d, %v, want %d", note, got, found, before)
-		}
 	}
 }
 

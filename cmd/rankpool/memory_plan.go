@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,67 +15,81 @@ import (
 // call it: they tell each other the sizes of their slabs, for which it puts another transport into cfg. Where one rank has too little
 // memory all end, and one sentence says why.
 func (r *rankProcess) planMemory(ctx context.Context, cfg *mpicache.Config) (memoryPlan, error) {
-	plan, auto, reason := r.ownMemory(cfg.Data)
+	own, reason := r.ownMemory(ctx, cfg.Data)
 	var tooMuch *memoryError
-	if reason != nil && !errors.As(reason, &tooMuch) {
-		return plan, reason
+	if errors.As(reason, &tooMuch) {
+		own.slabBytes = -1
+	} else if reason != nil {
+		return own.plan, reason
 	}
-	own := plan.slabBytes
-	if reason != nil {
-		own = -1
-	}
-	slabs, err := r.gatherSlabs(ctx, cfg, own)
+	slabs, err := r.gatherSlabs(ctx, cfg, own.slabBytes)
 	if err != nil {
-		return plan, err
+		return own.plan, err
 	}
 	if first := slices.IndexFunc(slabs, func(bytes int64) bool { return bytes < 0 }); first >= 0 {
 		_ = r.transport.Close() // what this rank has told the others leaves before it ends
 		if first == r.transport.Rank() {
-			return plan, errors.New(tooMuch.sentence)
+			return own.plan, errors.New(tooMuch.sentence)
 		}
-		return plan, &statusError{code: exitError}
+		return own.plan, &statusError{code: exitError}
 	}
-	if auto != nil {
-		if plan, err = r.opt.divide(cfg.Data, slabs, r.transport.Rank(), r.transport.Size()); err != nil {
-			return plan, err
+	if slices.Max(slabs) > 0 {
+		if own.plan, err = r.opt.divide(cfg.Data, slabs, r.transport.Rank(), r.transport.Size()); err != nil {
+			return own.plan, err
 		}
 	}
-	r.sayAuto(auto, plan.slabBytes)
-	return plan, os.WriteFile(filepath.Join(r.dir, memoryName), memoryNote(plan.slabBytes, auto), 0o600)
+	r.sayAuto(own.auto, own.plan.slabBytes)
+	r.noted = memoryNote{own.plan.slabBytes, own.asked}
+	return own.plan, r.noted.write(r.dir)
 }
 
-// ownMemory returns this rank's plan, of which only slabBytes is settled where the size is automatic, and how it came about. The error is a
-// memoryError where the node has too little memory.
-func (r *rankProcess) ownMemory(data []mpicache.DataSet) (memoryPlan, *autoPlan, error) {
+// An ownPlan is a rank's plan before it knows those of the others.
+type ownPlan struct {
+	plan      memoryPlan // not settled where the others are told a size
+	auto      *autoPlan  // nil: the user gave a size
+	asked     string     // what the plan came of
+	slabBytes int64      // what the others are told: the slab has this size, 0: that which --memory says, -1: the node has too little
+}
+
+// ownMemory returns this rank's plan. The error is a memoryError where the node has too little memory.
+func (r *rankProcess) ownMemory(ctx context.Context, data []mpicache.DataSet) (own ownPlan, err error) {
 	if r.opt.memory == autoMemory {
-		auto, err := newAutoPlan(r.opt.trainers, memoryAvailable(), r.ranksHere, os.Getenv)
-		if err != nil {
-			return memoryPlan{}, nil, err
+		return r.autoMemory(ctx)
+	}
+	if own.plan, err = r.opt.divide(data, nil, r.transport.Rank(), r.transport.Size()); err != nil {
+		return own, err
+	}
+	planned := own.plan.slabBytes
+	own.asked = fmt.Sprintf("of %d", planned)
+	before, again := r.slabBefore(own.asked)
+	if !again {
+		return own, own.plan.check(r.ranksHere)
+	}
+	if slab, err := r.slabAgain(ctx, min(before, planned)); err != nil || slab < planned {
+		own.slabBytes = slab
+		return own, err
+	}
+	return own, nil
+}
+
+// autoMemory is ownMemory where the rank chooses the size of its slab.
+func (r *rankProcess) autoMemory(ctx context.Context) (own ownPlan, err error) {
+	if own.auto, err = newAutoPlan(r.opt.trainers, memoryAvailable(), r.ranksHere, os.Getenv); err != nil {
+		return own, err
+	}
+	own.asked = fmt.Sprintf("for %d trainers and %d ranks", own.auto.trainers, own.auto.ranksHere)
+	if before, again := r.slabBefore(own.asked); again {
+		own.slabBytes, err = r.slabAgain(ctx, before)
+		if own.auto.before = before; own.slabBytes < before {
+			own.auto = nil // it was said why
 		}
-		if before, again := r.memoryBefore(auto); again {
-			auto.before = before
-		} else if auto.slabBytes() <= 0 {
-			err = &memoryError{fmt.Sprintf(
-				"--memory auto: %s: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less", auto)}
-		}
-		return memoryPlan{slabBytes: auto.slabBytes()}, auto, err
+		return own, err
 	}
-	memory, err := parseMemory(r.opt.memory)
-	if err != nil {
-		return memoryPlan{}, nil, err
+	if own.slabBytes = own.auto.slabBytes(); own.slabBytes <= 0 {
+		err = &memoryError{fmt.Sprintf(
+			"--memory auto: %s: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less", own.auto)}
 	}
-	var slabs []int64
-	if !memory.isShare {
-		slabs = slices.Repeat([]int64{memory.bytes}, r.transport.Size())
-	}
-	plan, err := r.opt.divide(data, slabs, r.transport.Rank(), r.transport.Size())
-	if err != nil {
-		return plan, nil, err
-	}
-	if before, again := r.memoryBefore(nil); again && before == plan.slabBytes {
-		return plan, nil, nil
-	}
-	return plan, nil, plan.check(r.ranksHere)
+	return own, err
 }
 
 // gatherInterval paces what is said while this rank waits for the others, which may have to read a large index first.
@@ -105,32 +118,9 @@ func (r *rankProcess) sayAuto(auto *autoPlan, slabBytes int64) {
 			text += ", of which the data needs " + size(slabBytes)
 		}
 		if r.transport.Rank() == 0 {
-			fmt.Fprintln(os.Stderr, "rankpool: memory auto:", text)
+			notice(r.logger, "memory auto: "+text)
 		} else {
 			r.logger.Info("memory auto: " + text)
 		}
 	}
-}
-
-// memoryName is a file in the rank's folder that has the size of its slab, for the rank that is started again under running training: what
-// is free then says nothing, since trainers still map the memory of the one before.
-const memoryName = "memory"
-
-func memoryNote(slabBytes int64, auto *autoPlan) []byte {
-	if auto == nil {
-		return fmt.Appendf(nil, "%d", slabBytes)
-	}
-	return fmt.Appendf(nil, "%d of %d, %d trainers, %d ranks", slabBytes, auto.memory.LimitBytes, auto.trainers, auto.ranksHere)
-}
-
-// memoryBefore returns the size that this rank's slab had before the rank was started again, with what was the same then.
-func (r *rankProcess) memoryBefore(auto *autoPlan) (slabBytes int64, found bool) {
-	note, err := os.ReadFile(filepath.Join(r.dir, memoryName))
-	if err != nil {
-		return 0, false
-	}
-	if _, err := fmt.Sscan(string(note), &slabBytes); err != nil || string(note) != string(memoryNote(slabBytes, auto)) {
-		return 0, false
-	}
-	return slabBytes, true
 }

@@ -28,17 +28,16 @@ const (
 // A demand is what a data set takes on each rank: the samples that the rank owns, and its window.
 type demand struct{ owned, window []int64 }
 
-// divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. slabs are the sizes of the ranks' slabs;
-// where they are nil, --memory is a share of the data, which counts the bytes that a rank owns, so that 100 % hold all of them. A slab that
-// was chosen automatically becomes no larger than that.
+// divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. slabs are the sizes of the ranks' slabs; where
+// one is 0, or slabs is nil, it is what --memory says: a size, or a share of the data, which counts the bytes that a rank owns, so that
+// 100 % hold all of them. A slab that was chosen automatically becomes no larger than that.
 func (o *cacheOptions) divide(data []mpicache.DataSet, slabs []int64, rank, ranks int) (memoryPlan, error) {
-	var share float64
-	if slabs == nil {
-		memory, err := parseMemory(o.memory)
-		if err != nil {
+	var memory memorySize
+	if o.memory != autoMemory {
+		var err error
+		if memory, err = parseMemory(o.memory); err != nil {
 			return memoryPlan{}, err
 		}
-		share = memory.share
 	}
 	demands, err := o.demands(data, ranks)
 	if err != nil {
@@ -46,12 +45,12 @@ func (o *cacheOptions) divide(data []mpicache.DataSet, slabs []int64, rank, rank
 	}
 	var plan memoryPlan
 	for r := range ranks {
-		of, slab := share, int64(0)
-		if slabs != nil {
-			slab = slabs[r]
-			if whole := withSlack(wants(demands, r)); o.memory == autoMemory && slab >= whole {
-				of, slab = 1, 0
-			}
+		of, slab := memory.share, memory.bytes
+		if slabs != nil && slabs[r] > 0 {
+			of, slab = 0, slabs[r]
+		}
+		if whole := withSlack(wants(demands, r)); o.memory == autoMemory && slab >= whole {
+			of, slab = 1, 0
 		}
 		here := divideRank(data, demands, r, of, slab)
 		if r == rank {

@@ -8,6 +8,8 @@ func TestParseMemory(t *testing.T) {
 		"64GiB":   {bytes: 64 << 30},
 		"20 GB":   {bytes: 20e9},
 		"1.5MiB":  {bytes: 3 << 19},
+		"64B":     {bytes: 64},
+		"1048576": {bytes: 1 << 20}, // a program's number
 		"20%":     {share: 0.2, isShare: true},
 		" 100 % ": {share: 1, isShare: true},
 		"0%":      {isShare: true},
@@ -16,7 +18,7 @@ func TestParseMemory(t *testing.T) {
 			t.Errorf("parseMemory(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "%", "-1", "-1%", "101%", "NaN%", "lots", "9EiB", "12 elephants"} {
+	for _, text := range []string{"", "%", "-1", "-1%", "101%", "NaN%", "lots", "9EiB", "12 elephants", "64", " 64.5", "1,024", "1048575"} {
 		if got, err := parseMemory(text); err == nil {
 			t.Errorf("parseMemory(%q) = %+v, want an error", text, got)
 		}

@@ -38,7 +38,7 @@ func (r *rankProcess) startObserving() (err error) {
 			return n.Stats()
 		}
 		return mpicache.RankStats{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
-	}, r.logger, os.Stderr)
+	}, r.logger)
 	return err
 }
 
@@ -68,33 +68,53 @@ func (r *rankProcess) observe(stallSeconds float64, trainers int) mpicache.Machi
 }
 
 func (r *rankProcess) readMemory() slurm.Memory {
-	return slurm.ReadMemory(os.ReadFile, os.Getenv, r.slabBytes)
+	return slurm.ReadMemory(r.readFile, os.Getenv, r.slabBytes.Load())
 }
 
-// Bounds of the memory that is kept free while training runs, a 64th of the limit: what a process can fill in the tenth of a second until
-// the next look, and not so much that the cache misses it.
+// Bounds of the memory that is kept free while training runs, a 64th of the limit: what a process can fill until the next look, and not so
+// much that the cache misses it.
 const (
 	reserveShare    = 64
 	leastReserve    = 64 << 20
 	greatestReserve = 2 << 30
 )
 
-// fillRate is how many bytes a second the processes of a node are taken to fill at the most. Memory that is far from its limit need not be
-// looked at before it can be full. Chosen: a core of today fills 1 to 3 GB/s of new pages.
-const fillRate = 8 << 30
+// reserveOf is how much of a limit is kept free while training runs.
+func reserveOf(memory slurm.Memory) int64 {
+	return min(max(memory.LimitBytes/reserveShare, leastReserve), greatestReserve)
+}
+
+const (
+	// fillRate is how many bytes a second the processes of a node are taken to fill at the most. Memory that is far from its limit need not
+	// be looked at before it can be full. Chosen: a core of today fills 1 to 3 GB/s of new pages.
+	fillRate = 8 << 30
+	// Bounds of the time between two looks at the memory: a process fills 10 to 30 MB in the least. Near the limit, but with nobody filling,
+	// it is longer, since a look takes 0.2 to 0.5 ms of a core: then the first look after a process begins to fill comes after 50 MB at 1 GB/s,
+	// of the reserve of 64 MiB at least.
+	leastLook, calmLook, mostLook = 10 * time.Millisecond, 50 * time.Millisecond, time.Second
+	calmBytes                     = 1 << 20 // are filled between two looks by nobody who matters
+)
 
 // giveBack is mpicache.Config.GiveBack.
-func (r *rankProcess) giveBack() int64 {
-	now := time.Now()
-	if now.Before(r.lookAgain) {
-		return 0
-	}
+func (r *rankProcess) giveBack(slabBytes int64) (bytes int64, again time.Duration) {
+	r.noteSlab(slabBytes)
+	r.slabBytes.Store(slabBytes * int64(r.ranksHere))
 	memory := r.readMemory()
-	reserve := min(max(memory.LimitBytes/reserveShare, leastReserve), greatestReserve)
-	missing := slurm.GiveBack(memory, reserve)
-	if missing == 0 {
-		r.lookAgain = now.Add(min(time.Second, time.Duration(float64(memory.FreeBytes-reserve)/fillRate*float64(time.Second))))
-		return 0
+	filled := r.freeBefore - memory.FreeBytes
+	r.freeBefore = memory.FreeBytes
+	return giveBack(memory, filled, r.ranksHere)
+}
+
+// giveBack returns what each of the ranks here should give back, and when to look again. filledBytes were filled since the last look.
+func giveBack(memory slurm.Memory, filledBytes int64, ranksHere int) (bytes int64, again time.Duration) {
+	reserve := reserveOf(memory)
+	if missing := slurm.GiveBack(memory, reserve); missing > 0 {
+		return max(1, (missing+reserve/2)/int64(ranksHere)), leastLook // a half more, so that it need not come again at once
 	}
-	return max(1, (missing+reserve/2)/int64(r.ranksHere)) // a half more, so that it need not come again at once
+	least := leastLook
+	if filledBytes < calmBytes {
+		least = calmLook
+	}
+	far := time.Duration(float64(memory.FreeBytes-reserve) / fillRate * float64(time.Second))
+	return 0, min(max(far, least), mostLook)
 }
