@@ -26,7 +26,7 @@ const exitTable = `Exit codes:
   1      an error; one sentence on stderr says which
   2      wrong usage
   128+n  ended by signal n
-  "rankpool run" returns the training command's own code; 253 is never ours.`
+  "rankpool run" returns the training command's own code, of several tasks of Slurm srun's; 253 is never ours.`
 
 // A statusError is an error that names the process's exit code. Without a cause nothing is printed.
 type statusError struct {

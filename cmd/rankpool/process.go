@@ -97,9 +97,7 @@ func (p *process) code() int {
 
 // shot reports whether SIGUSR1 or SIGUSR2 ended a process, or a rank that it started: what sbatch --signal sends meets a program
 // that is just being loaded unprepared.
-func (p *process) shot() bool {
-	return p.code() == exitSignal+int(unix.SIGUSR1) || p.code() == exitSignal+int(unix.SIGUSR2)
-}
+func (p *process) shot() bool { return diedOfUserSignal(p.code()) }
 
 // how says in words how a process ended.
 func (p *process) how() string {

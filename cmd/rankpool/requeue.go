@@ -24,11 +24,15 @@ const requeueSignal = "USR1"
 // endedBySlurmWithin bounds how long run waits to be ended after Slurm has taken the job back; it does that within a second or two.
 const endedBySlurmWithin = time.Minute
 
+// handlerWithin is when training has loaded its libraries, and handles signals if it ever will.
+const handlerWithin = 2 * time.Minute
+
 // A requeue is run's part in starting a job of Slurm again: a signal says that the job's time is over, training ends, and Slurm starts
 // the job anew. The zero value never does.
 type requeue struct {
 	signal  syscall.Signal // says that the job's time is over; 0: run does not requeue
 	job     slurm.Job
+	begin   time.Time      // of this life
 	here    bool           // of several launchers of the job, this one asks Slurm
 	told    bool           // the signal came before training had ended
 	ending  bool           // SIGTERM did
@@ -100,17 +104,45 @@ func (q *requeue) conclude(err error) error {
 	if !known && !q.told || known && !state.requeues(q.told, q.ending, q.job.RestartCount) {
 		return err
 	}
+	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin && diedOfUserSignal(trainingCode(err)) {
+		fmt.Fprintf(os.Stderr, "rankpool: job %s is not requeued: training died of the signal that it was to save a checkpoint at, and this job "+
+			"was requeued before; give the training script a handler (rankpool.Stop)\n", jobName(q.job))
+		return err
+	}
 	drain(q.signals)
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
 		fmt.Fprintf(os.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "rankpool: job %s is requeued, and will go on where training left off\n", jobName(q.job))
+	fmt.Fprintf(os.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job), outlook(trainingCode(err)))
 	select {
 	case <-q.signals:
 	case <-time.After(endedBySlurmWithin):
 	}
 	return err
+}
+
+// trainingCode returns the exit code of training, 0 where run ends by err before training began.
+func trainingCode(err error) int {
+	var status *statusError
+	if !errors.As(err, &status) || status.cause != nil {
+		return 0
+	}
+	return status.code
+}
+
+// diedOfUserSignal reports whether code is that of a training that SIGUSR1 or SIGUSR2 ended. It had no handler yet, or has none: then the
+// job would begin anew in every life, for ever.
+func diedOfUserSignal(code int) bool {
+	return code == exitSignal+int(unix.SIGUSR1) || code == exitSignal+int(unix.SIGUSR2)
+}
+
+// outlook says in words what the next life of the job begins with.
+func outlook(code int) string {
+	if code == 0 {
+		return ", and will go on where training left off"
+	}
+	return fmt.Sprintf(", but training ended with code %d after the signal: its checkpoint may be missing", code)
 }
 
 // jobState is what Slurm says about a job.

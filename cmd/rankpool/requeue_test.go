@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rankpool/scheduler"
 	"rankpool/slurm"
@@ -37,6 +41,82 @@ func TestRequeues(t *testing.T) {
 		if got := parseJob(c.line).requeues(c.told, c.ending, c.restarts); got != c.want {
 			t.Errorf("%q, told %v, ending %v: %v", c.line, c.told, c.ending, got)
 		}
+	}
+}
+
+// fakeScontrol puts a Slurm in $PATH that describes a running job, and ends this process, as it were, when that is requeued. The result
+// tells whether it was.
+func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
+	t.Helper()
+	folder := t.TempDir()
+	script := "#!/bin/sh\ncase $1 in\nshow) echo JobState=RUNNING Reason=None Restarts=$SLURM_RESTART_COUNT PreemptTime=None ;;\n" +
+		"requeue) touch " + filepath.Join(folder, "requeued") + "; kill -USR2 $PPID ;;\nesac\n"
+	if err := os.WriteFile(filepath.Join(folder, "scontrol"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	signal.Notify(signals, syscall.SIGUSR2)
+	t.Cleanup(func() { signal.Stop(signals) })
+	return func() bool {
+		_, err := os.Stat(filepath.Join(folder, "requeued"))
+		return err == nil
+	}
+}
+
+// stderrOf returns what f writes to stderr.
+func stderrOf(t *testing.T, f func()) string {
+	t.Helper()
+	to, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(before *os.File) { os.Stderr = before }(os.Stderr)
+	os.Stderr = to
+	f()
+	text, err := os.ReadFile(to.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestConclude checks what becomes of a job whose time is over, by how its training ended.
+func TestConclude(t *testing.T) {
+	onward, missing := "is requeued, and will go on where training left off\n", ": its checkpoint may be missing\n"
+	training := func(code int) error { return &statusError{code: code} }
+	for _, c := range []struct {
+		how      string
+		err      error
+		restarts int
+		requeued bool
+		says     string
+	}{
+		{"it wrote a checkpoint", nil, 0, true, onward},
+		{"again", nil, 3, true, onward},
+		{"the checkpoint failed", training(1), 0, true, "is requeued, but training ended with code 1 after the signal" + missing},
+		{"again", training(1), 1, true, "is requeued, but training ended with code 1 after the signal" + missing},
+		{"it has none in its first life", training(138), 0, true, "training ended with code 138 after the signal" + missing},
+		{"it has none yet", training(138), 1, true, "training ended with code 138 after the signal" + missing},
+		{"it has none", training(138), 1, false, "job 7 is not requeued: training died of the signal"},
+		{"it has none", training(140), 2, false, "job 7 is not requeued: training died of the signal"},
+		{"others did not end in time", training(137), 1, true, "training ended with code 137"},
+		{"it had not begun", signalError{syscall.SIGUSR1}, 1, true, onward},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			t.Setenv("SLURM_RESTART_COUNT", strconv.Itoa(c.restarts))
+			q := &requeue{signal: syscall.SIGUSR1, job: slurm.Job{JobID: "7", RestartCount: c.restarts}, here: true, told: true}
+			q.begin = time.Now()
+			if c.how != "it has none yet" {
+				q.begin = q.begin.Add(-handlerWithin - time.Second)
+			}
+			q.signals = make(chan os.Signal, 4)
+			requeued := fakeScontrol(t, q.signals)
+			var err error
+			text := stderrOf(t, func() { err = q.conclude(c.err) })
+			if !errors.Is(err, c.err) || requeued() != c.requeued || !strings.Contains(text, c.says) {
+				t.Errorf("requeued: %v; %v; it says %q", requeued(), err, text)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,52 +10,85 @@ import (
 	"rankpool/slurm"
 )
 
-// TestBeginLife has rank 1 of a requeued job find folders of an earlier life, of this life, and of another rank that lives.
-func TestBeginLife(t *testing.T) {
-	session := t.TempDir()
-	folder := func(rank int, life string) string {
-		dir := rankFolder(session, rank)
-		for name, text := range map[string]string{"state-0-3": "", lifeName: life} {
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return dir
-	}
-	own := folder(1, "0")
-	folder(2, "0")
-	living := folder(3, "0")
-	folder(4, "1")
-	lock, err := lockFile(filepath.Join(living, lockName))
-	if err != nil {
+// lifeFolder makes a rank's folder with an importance state, as a rank of a life left it.
+func lifeFolder(t *testing.T, session string, rank int, l life) string {
+	t.Helper()
+	dir := rankFolder(session, rank)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
-	r := &rankProcess{opt: &serveOptions{session: session}, dir: own}
-	begin := func(restarts int) {
-		t.Helper()
-		if err := r.beginLife(slurm.Job{RestartCount: restarts}); err != nil {
-			t.Fatal(err)
+	if err := errors.Join(l.write(dir), os.WriteFile(filepath.Join(dir, "state-0-3"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestBeginLife has rank 1 find folders of an earlier life, of this life, and of another rank that lives.
+func TestBeginLife(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now string // of run's launch
+		restarts    int
+	}{
+		"started by hand, requeued": {"", "", 1},
+		"requeued":                  {"a", "b", 1},
+		"run was killed, run again": {"a", "b", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			session := t.TempDir()
+			begin := func(launch string, restarts int, want ...string) life {
+				t.Helper()
+				r := &rankProcess{opt: &serveOptions{session: session, launch: launch}, dir: rankFolder(session, 1)}
+				if err := r.beginLife(slurm.Job{RestartCount: restarts}); err != nil {
+					t.Fatal(err)
+				}
+				found, err := filepath.Glob(filepath.Join(session, "r*", "state-*"))
+				for i := range found {
+					found[i] = filepath.Base(filepath.Dir(found[i]))
+				}
+				if err != nil || !slices.Equal(found, want) {
+					t.Errorf("states of %v are there, not of %v", found, want)
+				}
+				return r.life
+			}
+			lifeFolder(t, session, 1, life{key: "before"})
+			old := begin(c.before, 0)
+			lifeFolder(t, session, 1, old)
+			lifeFolder(t, session, 2, old)
+			living := lifeFolder(t, session, 3, old)
+			lock, err := lockFile(filepath.Join(living, lockName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			next := begin(c.now, c.restarts, "r3")
+			lifeFolder(t, session, 1, next)
+			lifeFolder(t, session, 4, next)
+			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next || next.launch == old.launch || next.launch == "" {
+				t.Errorf("the life was %+v, is %+v, and of a rank that is started again %+v", old, next, again)
+			}
+		})
+	}
+}
+
+// TestEndLaunch checks that a training after the end of another has a name of its own in the run log, where serve is called by hand.
+func TestEndLaunch(t *testing.T) {
+	for _, launch := range []string{"", "a"} {
+		session := t.TempDir()
+		lifeFolder(t, session, 0, life{key: "before"})
+		begin := func() *rankProcess {
+			r := &rankProcess{opt: &serveOptions{session: session, launch: launch}, dir: rankFolder(session, 0)}
+			if err := r.beginLife(slurm.Job{}); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		first := begin()
+		name := first.life.launch
+		first.endLaunch()
+		if next := begin().life.launch; next == "" || (next == name) != (launch != "") {
+			t.Errorf("--launch %q: the launches are called %s and %s", launch, name, next)
 		}
 	}
-	check := func(want ...string) {
-		t.Helper()
-		found, err := filepath.Glob(filepath.Join(session, "r*", "state-*"))
-		for i := range found {
-			found[i] = filepath.Base(filepath.Dir(found[i]))
-		}
-		if err != nil || !slices.Equal(found, want) {
-			t.Errorf("states of %v are there, not of %v", found, want)
-		}
-	}
-	begin(1)
-	check("r3", "r4")
-	folder(1, "1")
-	begin(1)
-	check("r1", "r3", "r4")
 }
 
 // TestLeaveNothing checks who removes the session of a job that Slurm ends.

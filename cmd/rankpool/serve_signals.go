@@ -66,6 +66,7 @@ func (r *rankProcess) endByAndBy(node *mpicache.Node) error {
 	if end, _ := ctx.Deadline(); r.together != nil {
 		r.together.await(nil, time.Until(end))
 	}
+	r.endLaunch()
 	return node.Close()
 }
 
