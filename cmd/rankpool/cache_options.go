@@ -44,7 +44,7 @@ const autoWindow = "auto"
 
 func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB), 0, or auto: what the node can spare")
+	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), 0, or auto: what the node can spare")
 	o.trainers.register(flags)
 	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
 	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
@@ -53,7 +53,7 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
 	flags.StringVar(&o.assign, "assign", assignments[0], "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says)")
 	flags.StringVar(&o.log, "log", "", "write the run log, JSON lines, to this file")
-	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the run log about each rank; 0: only the epochs")
+	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the run log about each rank, longer where that were more than ten lines a second; 0: only the epochs")
 	flags.StringVar(&o.logFormat, "log-format", logFormats[0], "format of the ranks' messages on stderr: "+strings.Join(logFormats, ", "))
 	flags.StringVar(&o.metrics, "metrics", "", "show each rank's metrics to Prometheus at this address, e.g. :10477")
 	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom file, or into this folder, for node_exporter's textfile collector")

@@ -303,7 +303,7 @@ func findDoctorGPUs() (doctor.GPUs, error) {
 	for _, g := range found {
 		gpus.Names = append(gpus.Names, cmp.Or(g.state.Name, "GPU without a name"))
 	}
-	if each, ok := lost.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of errors.Join, which findGPUs calls
+	if each, ok := lost.(interface{ Unwrap() []error }); ok { // as errors.Join makes it
 		gpus.Lost = each.Unwrap()
 	}
 	return gpus, nil

@@ -93,7 +93,11 @@ func (o *topOptions) top(parent context.Context, flags *pflag.FlagSet) error {
 	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
 	live := onTerminal && !o.once && !o.json
 	if o.job != "" {
-		if o.session = place.jobSession(o.job); o.session == "" {
+		var err error
+		if o.session, err = place.jobSession(o.job); err != nil {
+			return err
+		}
+		if o.session == "" {
 			self, err := os.Executable()
 			if err != nil {
 				return err

@@ -17,7 +17,15 @@ const (
 
 	// logBurst is how many lines may come at once after quiet: a rank's start says about ten.
 	logBurst = 20
+
+	// levelNotice is of lines that are no warnings and that everybody shall see: above INFO, below WARN.
+	levelNotice = slog.LevelInfo + 2
 )
+
+// notice writes a line that everybody shall see.
+func notice(l *slog.Logger, message string, args ...any) {
+	l.Log(context.Background(), levelNotice, message, args...)
+}
 
 // logFormats are the values of --log-format.
 var logFormats = []string{"text", "json"}
@@ -38,8 +46,8 @@ type logOptions struct {
 // level and message is one line then, its last, with the number of times. Lines at slog.LevelError and above never wait, and
 // none of them is left out. flushLog writes what waits.
 func newLogger(w io.Writer, o logOptions) *slog.Logger {
-	q := &logQueue{to: w, tokens: logBurst, refilled: time.Now(), last: map[logKey]logSeen{}}
-	options := &slog.HandlerOptions{Level: o.level}
+	q := &logQueue{to: w, last: map[logKey]logSeen{}}
+	options := &slog.HandlerOptions{Level: o.level, ReplaceAttr: nameNotice}
 	var format slog.Handler = slog.NewTextHandler(&q.line, options)
 	if o.format == "json" {
 		format = slog.NewJSONHandler(&q.line, options)
@@ -51,6 +59,14 @@ func newLogger(w io.Writer, o logOptions) *slog.Logger {
 		}
 	}
 	return logger.With("rank", o.rank, "host", o.host)
+}
+
+// nameNotice has levelNotice called NOTICE, as syslog calls it.
+func nameNotice(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == levelNotice {
+		a.Value = slog.StringValue("NOTICE")
+	}
+	return a
 }
 
 // flushLog writes the lines of a newLogger that wait for their turn, as a process does that ends.
@@ -100,14 +116,13 @@ type logWait struct {
 
 // A logQueue bounds the lines of a logger and of all that were made of it. Its methods may be called concurrently.
 type logQueue struct {
-	mu       sync.Mutex
-	to       io.Writer
-	line     bytes.Buffer // what the format writes
-	last     map[logKey]logSeen
-	waiting  []*logWait // the first is due first
-	timer    *time.Timer
-	tokens   float64 // lines that may be written now
-	refilled time.Time
+	mu      sync.Mutex
+	to      io.Writer
+	line    bytes.Buffer // what the format writes
+	last    map[logKey]logSeen
+	waiting []*logWait // the first is due first
+	timer   *time.Timer
+	spent   time.Time // a token, for one line, comes every logEvery; those of the time until here are used
 }
 
 func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Record) error {
@@ -130,7 +145,7 @@ func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Recor
 		w := q.waiting[at]
 		w.format, w.record = format, r.Clone()
 		w.count++
-	case known && before.text == text && now.Sub(before.at) < logEvery, !q.take(now):
+	case known && before.text == text && now.Sub(before.at) < logEvery, !q.take(now, min(1, len(q.waiting))):
 		q.waiting = append(q.waiting, &logWait{key, format, r.Clone(), 1})
 		if q.timer == nil {
 			q.timer = time.AfterFunc(logEvery, q.next)
@@ -141,14 +156,15 @@ func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Recor
 	return nil
 }
 
-// take takes a token, if there is one.
-func (q *logQueue) take(now time.Time) bool {
-	q.tokens = min(logBurst, q.tokens+now.Sub(q.refilled).Seconds()/logEvery.Seconds())
-	q.refilled = now
-	if q.tokens < 1 {
+// take takes a token, if there is one more than must be left.
+func (q *logQueue) take(now time.Time, left int) bool {
+	if full := now.Add(-logBurst * logEvery); q.spent.Before(full) {
+		q.spent = full
+	}
+	if now.Sub(q.spent) < time.Duration(1+left)*logEvery {
 		return false
 	}
-	q.tokens--
+	q.spent = q.spent.Add(logEvery)
 	return true
 }
 
@@ -164,13 +180,14 @@ func (q *logQueue) remember(key logKey, seen logSeen) {
 	q.last[key] = seen
 }
 
-// next writes the line that is due, and comes again while others wait.
+// next writes the line that is due, and comes again while others wait. There is a token, as others leave one while a line waits.
 func (q *logQueue) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.timer = nil
-	q.take(time.Now())
-	q.writeFirst()
+	if q.take(time.Now(), 0) {
+		q.writeFirst()
+	}
 	if len(q.waiting) > 0 {
 		q.timer = time.AfterFunc(logEvery, q.next)
 	}

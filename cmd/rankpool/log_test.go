@@ -158,6 +158,50 @@ func TestFlushLog(t *testing.T) {
 	})
 }
 
+// A line that waits has its token: what comes while it waits does not take that, and no second is given two lines.
+func TestLogIsALineASecondAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out logBuffer
+		l := newLogger(&out, logged)
+		for i := range logBurst {
+			l.Warn(fmt.Sprint("burst ", i))
+		}
+		out.Reset()
+		time.Sleep(logEvery / 2)
+		for i := range 60 {
+			l.Warn("one", "i", i)
+			time.Sleep(logEvery / 2)
+			l.Warn("two", "i", i)
+			time.Sleep(logEvery / 2)
+		}
+		synctest.Wait()
+		if lines := strings.Count(out.String(), "\n"); lines < 59 || lines > 60 {
+			t.Errorf("%d lines in a minute, want one a second", lines)
+		}
+		if one := strings.Count(out.String(), "one"); one < 29 {
+			t.Errorf("%d lines of one of two messages that come equally often", one)
+		}
+		flushLog(l)
+		if n := said(t, out.String()); n != 120 {
+			t.Errorf("the log accounts for %d messages of 120", n)
+		}
+	})
+}
+
+func TestLogNotice(t *testing.T) {
+	for format, want := range map[string]string{"text": `level=NOTICE msg=hello job=`, "json": `"level":"NOTICE","msg":"hello","job":`} {
+		o := logged
+		o.format, o.level = format, (&cacheOptions{}).level()
+		var out logBuffer
+		l := newLogger(&out, o)
+		notice(l, "hello", "n", 1)
+		l.Info("not without -v")
+		if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: got %s", format, got)
+		}
+	}
+}
+
 // Whatever is logged when, no message is lost, and after the burst there is a line a second at most.
 func TestLogProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -172,7 +216,7 @@ func TestLogProperties(t *testing.T) {
 				l.Warn(fmt.Sprint("m", kinds[i]), "i", i%3)
 			}
 			synctest.Wait()
-			most := logBurst + 1 + int(time.Since(begin)/logEvery)
+			most := logBurst + int(time.Since(begin)/logEvery)
 			if lines := strings.Count(out.String(), "\n"); lines > most {
 				rt.Errorf("%d lines in %v, want %d at most", lines, time.Since(begin), most)
 			}

@@ -69,11 +69,11 @@ func metricsJob(job slurm.Job, session string) string {
 }
 
 // startMetrics begins to show a rank's statistics: at addr over HTTP, and in file or a file of that folder for node_exporter;
-// each may be "". stats may be called at any time until stop returns. say gets the URL where the port was left to the
+// each may be "". stats may be called at any time until stop returns. log gets the URL where the port was left to the
 // system. stop removes the file.
 //
 // A port that another process has (the rank beside this one on the same machine) is a warning; other failures are errors.
-func startMetrics(addr, file string, l metrics.Labels, stats func() mpicache.RankStats, log *slog.Logger, say io.Writer) (stop func(), err error) {
+func startMetrics(addr, file string, l metrics.Labels, stats func() mpicache.RankStats, log *slog.Logger) (stop func(), err error) {
 	registry := metrics.NewRegistry(l, version, stats)
 	var closers []io.Closer
 	stop = func() {
@@ -93,7 +93,7 @@ func startMetrics(addr, file string, l metrics.Labels, stats func() mpicache.Ran
 		default:
 			closers = append(closers, server)
 			if strings.HasSuffix(addr, ":0") {
-				fmt.Fprintf(say, "rankpool: rank %d shows metrics at http://%s/metrics\n", l.Rank, server.Addr())
+				notice(log, "metrics are shown", "url", fmt.Sprintf("http://%s/metrics", server.Addr()))
 			}
 		}
 	}

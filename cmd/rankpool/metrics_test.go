@@ -81,18 +81,18 @@ func TestMetricsJob(t *testing.T) {
 func TestStartMetrics(t *testing.T) {
 	dir := t.TempDir()
 	stats := func() mpicache.RankStats { return mpicache.RankStats{Epoch: -1, HitsLocal: 12} }
-	var said, logged bytes.Buffer
+	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
 	start := func(addr, file string) (func(), error) {
-		return startMetrics(addr, file, metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats, log, &said)
+		return startMetrics(addr, file, metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats, log)
 	}
 	stop, err := start("127.0.0.1:0", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, found := strings.CutPrefix(strings.TrimSpace(said.String()), "rankpool: rank 1 shows metrics at ")
+	_, url, found := strings.Cut(strings.TrimSpace(logged.String()), ` msg="metrics are shown" url=`)
 	if !found {
-		t.Fatalf("said %q", said.String())
+		t.Fatalf("logged %q", logged.String())
 	}
 	reply, err := http.Get(url)
 	if err != nil {
@@ -117,12 +117,12 @@ func TestStartMetrics(t *testing.T) {
 		t.Errorf("files are left: %v", left)
 	}
 	// What cannot work is an error, and leaves no server behind.
-	said.Reset()
+	logged.Reset()
 	if stop, err := start("127.0.0.1:0", dir+"/no/"); err == nil || !strings.HasPrefix(err.Error(), "--metrics-file: ") {
 		t.Errorf("a folder that is not there: %v", err)
 		stop()
 	}
-	_, url, _ = strings.Cut(strings.TrimSpace(said.String()), " at ")
+	_, url, _ = strings.Cut(strings.TrimSpace(logged.String()), " url=")
 	if reply, err := http.Get(url); url == "" || err == nil {
 		t.Errorf("%s is served: %v", url, reply)
 	}

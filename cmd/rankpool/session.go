@@ -19,7 +19,7 @@ import (
 )
 
 // A session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a folder a rank
-// (r<rank>: lock, door.sock, ready) and the Python client, and is locked while its launcher lives.
+// (r<rank>: lock, door.sock, ready, job) and the Python client, and is locked while its launcher lives.
 type session struct {
 	dir  string
 	lock *os.File // nil where another process holds the session
@@ -38,6 +38,7 @@ const (
 	lockName  = "lock"
 	doorName  = "door.sock"
 	readyName = "ready"
+	jobNote   = "job"
 )
 
 // rankFolder returns the folder of a rank.
@@ -107,6 +108,21 @@ func openSession(base, name string, ranks int) (*session, error) {
 func jobSession(job slurm.Job) (string, error) {
 	base, err := runtimeBase("")
 	return filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid())), err
+}
+
+// noteJob keeps the Slurm job of a rank, or that there is none, in the rank's folder.
+func noteJob(dir string, job slurm.Job) error {
+	return os.WriteFile(filepath.Join(dir, jobNote), []byte(job.JobID), 0o600)
+}
+
+// jobOf returns the Slurm job of a session that has ranks here, "" for none.
+func jobOf(sessionDir string) string {
+	for _, folder := range rankFolders(sessionDir) {
+		if id, err := os.ReadFile(filepath.Join(folder, jobNote)); err == nil {
+			return string(id)
+		}
+	}
+	return ""
 }
 
 func checkSocketPath(path string) error {

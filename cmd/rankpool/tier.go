@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -67,7 +66,7 @@ func (r *rankProcess) openTiers(data []mpicache.DataSet, log *slog.Logger) error
 			return nil
 		}
 		if r.transport.Rank() == 0 {
-			fmt.Fprintf(os.Stderr, "rankpool: tier auto: %s (%s)\n", place.dir, rule)
+			notice(log, "tier auto", "folder", place.dir, "rule", rule)
 		}
 	}
 	for i := range data {

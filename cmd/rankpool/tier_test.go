@@ -13,7 +13,7 @@ func TestParseTier(t *testing.T) {
 		"/nvme:800GiB":         {"/nvme", memorySize{bytes: 800 << 30}},
 		"scratch:30%":          {"scratch", memorySize{share: 0.3, isShare: true}},
 		"auto:30%":             {"auto", memorySize{share: 0.3, isShare: true}},
-		"/of:job:7 /x:1000000": {"/of:job:7 /x", memorySize{bytes: 1e6}},
+		"/of:job:7 /x:2000000": {"/of:job:7 /x", memorySize{bytes: 2e6}},
 	} {
 		if got, err := parseTier(text); err != nil || got != want {
 			t.Errorf("parseTier(%q) = %+v, %v, want %+v", text, got, err, want)

@@ -35,47 +35,50 @@ func hereTop() topPlace {
 }
 
 // session returns the folder to look at: the one that was named, else $RANKPOOL_SESSION, else the Slurm job's on this node, else
-// the only one of this user in which a rank serves.
+// the only one of this user in which a rank serves, in a job not that of another job.
 func (p topPlace) session(named string) (string, error) {
 	if dir := cmp.Or(named, p.getenv("RANKPOOL_SESSION")); dir != "" {
 		return dir, nil
 	}
 	job := slurm.Detect(p.getenv)
 	if job.InJob() {
-		if dir := p.jobSession(job.JobID); dir != "" {
-			return dir, nil
+		if dir, err := p.jobSession(job.JobID); dir != "" || err != nil {
+			return dir, err
 		}
 	}
-	live := p.live()
-	switch {
-	case len(live) == 1:
-		return live[0], nil
-	case len(live) > 1:
-		return "", usagef("several caches run here; say which one with --session:\n  %s", strings.Join(live, "\n  "))
-	case job.InJob():
+	notOfOthers := func(of string) bool { return of == "" || !job.InJob() }
+	if dir, err := only(p.live(notOfOthers)); dir != "" || err != nil {
+		return dir, err
+	}
+	if job.InJob() {
 		return "", fmt.Errorf("no rank of job %s serves on this machine; \"rankpool top --job %s\" asks the job's first node", job.JobID, job.JobID)
 	}
 	return "", errors.New("no cache of yours runs on this machine; for a Slurm job say --job ID, for another folder --session DIR")
 }
 
-// jobSession returns the session of a Slurm job here, "" when none serves.
-func (p topPlace) jobSession(id string) string {
-	for _, base := range p.bases {
-		dir := filepath.Join(base, sessionName(formSlurm, p.uid, slurm.Job{JobID: id}, 0))
-		if doorAnswers(dir) {
-			return dir
-		}
-	}
-	return ""
+// jobSession returns the session of a Slurm job here, "" when none serves. A job that has several is an error.
+func (p topPlace) jobSession(id string) (string, error) {
+	return only(p.live(func(job string) bool { return job == id }))
 }
 
-// live returns the sessions of this user in which a rank serves.
-func (p topPlace) live() []string {
+// only returns the one of some sessions, "" of none. Several are an error.
+func only(live []string) (string, error) {
+	switch len(live) {
+	case 0:
+		return "", nil
+	case 1:
+		return live[0], nil
+	}
+	return "", usagef("several caches run here; say which one with --session:\n  %s", strings.Join(live, "\n  "))
+}
+
+// live returns the sessions of this user in which a rank serves, of the jobs that are wanted; the job is "" outside Slurm.
+func (p topPlace) live(wanted func(job string) bool) []string {
 	var found []string
 	for _, base := range p.bases {
 		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid))) // the pattern is well formed
 		for _, dir := range dirs {
-			if info, err := os.Stat(dir); err == nil && ownedBy(info, p.uid) && doorAnswers(dir) {
+			if info, err := os.Stat(dir); err == nil && ownedBy(info, p.uid) && wanted(jobOf(dir)) && doorAnswers(dir) {
 				found = append(found, dir)
 			}
 		}

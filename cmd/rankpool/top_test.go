@@ -245,10 +245,33 @@ func TestFindTopSession(t *testing.T) {
 	want(nil, "", one.dir, "")
 	want(job, "", one.dir, "")
 	two := openNodesDoor(t, bases[0], name("slurm77"), 0, running(1))
+	note := func(dir, id string) {
+		t.Helper()
+		if err := noteJob(rankFolder(dir, 0), slurm.Job{JobID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note(two.dir, "77")
 	want(job, "", two.dir, "")
 	want(nil, "", "", "several caches run here; say which one with --session:\n  "+two.dir+"\n  "+one.dir)
 	want(map[string]string{"RANKPOOL_SESSION": one.dir, "SLURM_JOB_ID": "77"}, "", one.dir, "")
 	want(map[string]string{"RANKPOOL_SESSION": one.dir}, two.dir, two.dir, "")
+	// Jobs that started run with mpirun, or as one step, have sessions that are not called after them.
+	three := openNodesDoor(t, bases[0], name("pid4-job78"), 0, running(1))
+	note(three.dir, "78")
+	want(job, "", two.dir, "")
+	want(map[string]string{"SLURM_JOB_ID": "78"}, "", three.dir, "")
+	want(map[string]string{"SLURM_JOB_ID": "79"}, "", one.dir, "")
+	for id, dir := range map[string]string{"77": two.dir, "78": three.dir, "7": ""} {
+		if got, err := place(nil).jobSession(id); got != dir || err != nil {
+			t.Errorf("top --job %s looks at %q, %v, not at %q", id, got, err, dir)
+		}
+	}
+	note(three.dir, "77")
+	if _, err := place(nil).jobSession("77"); err == nil || !strings.Contains(err.Error(), two.dir) || !strings.Contains(err.Error(), three.dir) {
+		t.Errorf("two caches of a job: %v", err)
+	}
+	three.door.Close()
 	two.door.Close()
 	want(job, "", one.dir, "")
 }
