@@ -50,14 +50,20 @@ type Job struct {
 
 // Detect reads the job from the environment that getenv gives (os.Getenv, or a test's).
 // It is pure, and never fails: what is missing or malformed is Absent or empty.
+//
+// The shell of an interactive step has the variables of a step of one task, and the job is what it launches on. A step of another job,
+// in which this one was submitted, is taken for a step of this one; see Leftovers.
 func Detect(getenv func(string) string) Job {
+	if id := (Job{JobID: jobID(getenv), StepID: stepID(getenv)}); !id.InStep() {
+		getenv = withoutStep(getenv)
+	}
 	node := number(getenv, "SLURM_NODEID")
 	tasks := first(getenv, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 	job := Job{
-		JobID:          first(getenv, "SLURM_JOB_ID", "SLURM_JOBID"),
+		JobID:          jobID(getenv),
 		Name:           getenv("SLURM_JOB_NAME"),
 		Cluster:        getenv("SLURM_CLUSTER_NAME"),
-		StepID:         first(getenv, "SLURM_STEP_ID", "SLURM_STEPID"),
+		StepID:         stepID(getenv),
 		NodeID:         node,
 		NodeName:       getenv("SLURMD_NODENAME"),
 		Nodes:          number(getenv, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
@@ -80,6 +86,20 @@ func Detect(getenv func(string) string) Job {
 		job.HetGroup = job.hetGroup(getenv)
 	}
 	return job
+}
+
+func jobID(getenv func(string) string) string { return first(getenv, "SLURM_JOB_ID", "SLURM_JOBID") }
+
+func stepID(getenv func(string) string) string { return first(getenv, "SLURM_STEP_ID", "SLURM_STEPID") }
+
+// withoutStep returns getenv without the variables of a step, but for its number.
+func withoutStep(getenv func(string) string) func(string) string {
+	return func(name string) string {
+		if strings.HasPrefix(name, "SLURM_STEP_") && name != "SLURM_STEP_ID" {
+			return ""
+		}
+		return getenv(name)
+	}
 }
 
 // cpusHere looks the node up in the job's list: what SLURM_CPUS_ON_NODE counts in a step is the step's.
@@ -152,7 +172,7 @@ func (j Job) TaskCounts() []int {
 	var counts []int
 	for part := range strings.SplitSeq(j.TasksPerNode, ",") {
 		count, times := run(part)
-		if count == Absent || len(counts)+times > maxHosts {
+		if count == Absent || times > maxHosts-len(counts) {
 			return nil
 		}
 		counts = append(counts, slices.Repeat([]int{count}, times)...)

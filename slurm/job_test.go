@@ -55,6 +55,10 @@ func TestDetect(t *testing.T) {
 		{"interactive", job("413", func(j *Job) {
 			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.NodeList = "4294967290", 0, 1, 1, 0, 0, "gpu07"
 		}), false, "gpu07", nil},
+		{"shell", job("400015", func(j *Job) {
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "4294967290", 0, 2, 4, 0, 0, 2
+			j.TasksPerNode, j.NodeList, j.NodeName, j.CPUsHere = "2(x2)", "node[1-2]", "node1", 2
+		}), false, "node1", []int{2, 2}},
 		{"salloc", job("414", func(j *Job) { j.Nodes, j.NodeList = 4, "gpu[03,05-07]" }), false, "gpu03", nil},
 		{"step", job("412", func(j *Job) {
 			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "3", 1, 2, 2, 1, 0, 3
@@ -150,6 +154,7 @@ func TestRunLengthLists(t *testing.T) {
 		{"2(x0),3", 0, Absent, nil},
 		{"5,2(x-1)", 0, 5, nil},
 		{"1(x70000)", 69999, 1, nil},
+		{"1,4(x9223372036854775807)", 1, 4, nil},
 		{"-1", 0, Absent, nil},
 		{"1", Absent, Absent, []int{1}},
 	} {

@@ -33,7 +33,8 @@ func newJoinCommand() *cobra.Command {
 		Short: "Be one task of a training step beside the cache that \"serve\" started",
 		Long: `join waits until this node's rank of the cache is ready, and becomes the training command. It sets what "rankpool run" sets:
 RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as Slurm numbers the tasks, RANKPOOL_SESSION and
-RANKPOOL_SOCKET, PYTHONPATH, and for torchrun, where a node has one task, PET_NNODES, PET_NODE_RANK and the rendezvous.`,
+RANKPOOL_SOCKET, PYTHONPATH, and for torchrun, where a node has one task, PET_NNODES, PET_NODE_RANK and the rendezvous, or on one node
+PET_MASTER_PORT.`,
 		Example: `  srun --overlap -K --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
   srun --overlap -K rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
@@ -61,7 +62,7 @@ func join(session string, argv []string) (err error) {
 	}
 	told := make(chan os.Signal, 1)
 	notify(told, unix.SIGUSR1, unix.SIGUSR2)
-	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs()))
+	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
 	nodes := allocatedNodes(os.Getenv)
 	folder, ready := awaitRank(session, job, nodes, cacheBegins)
 	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
@@ -121,13 +122,18 @@ func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
 	return withTorchrun(env, job.JobID, job.Nodes, job.NodeID)
 }
 
-// withTorchrun adds the defaults of torchrun's options for several nodes, of which each has one task.
+// withTorchrun adds the defaults of torchrun's options for nodes of which each has one task. On one node that is a port which no other
+// job's torchrun takes.
 //
-// Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so all others.
+// Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so all others. Of MASTER_PORT torchrun
+// takes no notice.
 func withTorchrun(env []string, job string, nodes, node int) []string {
 	get := lookup(env)
-	if nodes < 2 || get("PET_NNODES") != "" {
+	switch {
+	case get("PET_NNODES") != "", nodes < 2 && get("PET_MASTER_PORT") != "":
 		return env
+	case nodes < 2:
+		return withEnv(env, map[string]string{"PET_MASTER_PORT": get("MASTER_PORT")})
 	}
 	return withEnv(env, map[string]string{
 		"PET_NNODES":        strconv.Itoa(nodes),

@@ -25,7 +25,8 @@ node, it starts that node's rank and trainers.
 
 The training command finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and
 the Python package rankpool on PYTHONPATH (RANKPOOL_PYTHON=no keeps PYTHONPATH as it is). SIGINT, SIGTERM,
-SIGHUP, SIGUSR1 and SIGUSR2 go to the training command. Its exit code is run's own.
+SIGHUP, SIGUSR1 and SIGUSR2 go to the training command. Its exit code is run's own; of several tasks of Slurm it is
+srun's, the highest of all: when one fails the others are ended, and have 143.
 
 With --requeue a job that is at its end, as the signal of "sbatch --signal" or a preemption says, is started again
 by Slurm when the training command has ended; see docs/requeue.md.`
@@ -43,6 +44,7 @@ type runOptions struct {
 	requeueOn       syscall.Signal // the same
 	serveCommand    string         // the program that is called with "serve …"
 	self            string         // this program
+	launched        string         // the name of this launch, which its ranks get
 	command         []string       // the training command
 }
 
@@ -105,7 +107,7 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 	case formLocal:
 		o.ranks = max(1, o.ranks)
 	}
-	o.cache.trainers.perRank = o.trainersPerRank
+	o.cache.trainers.perRank = max(o.trainersPerRank, tasksANode(job, f))
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}
@@ -153,13 +155,14 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	if o.serveCommand == "" {
 		o.serveCommand = o.self
 	}
+	o.launched = newLaunch()
 	base, err := runtimeBase(o.runtimeDir)
 	if err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
 	notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	again := &requeue{signal: o.requeueOn, job: job, here: f != formTask || at.task == 0, signals: signals}
+	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask || at.task == 0, signals: signals}
 	defer func() { err = again.conclude(err) }() // when all is closed
 	if again.here {
 		o.sayRestart(job)

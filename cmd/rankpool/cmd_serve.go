@@ -27,7 +27,8 @@ import (
 type serveOptions struct {
 	cacheOptions
 	session  string
-	together bool // end with the other ranks
+	launch   string // the name of run's launch; "": serve was called by hand
+	together bool   // end with the other ranks
 }
 
 func newServeCommand() *cobra.Command {
@@ -52,10 +53,13 @@ and serves the node's training processes at its door, a socket in the session fo
 		},
 	}
 	o.register(cmd.Flags())
-	cmd.Flags().IntVar(&o.trainers.perRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's tasks or GPUs here)")
+	cmd.Flags().IntVar(&o.trainers.perRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
 	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
 	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
-	_ = cmd.Flags().MarkHidden("end-together") // it is there: the line above
+	cmd.Flags().StringVar(&o.launch, "launch", "", "what the ranks of one launch have in common")
+	for _, name := range []string{"end-together", "launch"} {
+		_ = cmd.Flags().MarkHidden(name) // it is there: the lines above
+	}
 	return cmd
 }
 
@@ -76,7 +80,10 @@ func (o *serveOptions) serve(ctx context.Context) error {
 		return err
 	}
 	at := findPlace(os.Getenv)
-	rank := &rankProcess{opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), parent: parent}
+	rank := &rankProcess{
+		opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), parent: parent,
+		readFile: os.ReadFile, roomPatience: roomPatience,
+	}
 	if o.together {
 		rank.together = newEndTogether(transport)
 		rank.transport = rank.together
@@ -108,6 +115,7 @@ type rankProcess struct {
 	parent    int          // the process that started this one
 	together  *endTogether // the transport, where ranks end together; else nil
 	dir       string
+	life      life
 	lock      *os.File
 	log       *os.File
 	recorder  *record.Recorder
@@ -115,8 +123,12 @@ type rankProcess struct {
 	limit     *staging.RateLimit // this rank's share
 	logger    *slog.Logger
 	disks     []*tier.Disk
-	slabBytes int64     // of all ranks here
-	lookAgain time.Time // at the memory, by giveBack
+
+	readFile     func(name string) ([]byte, error) // of the kernel's, about memory
+	roomPatience time.Duration                     // started again, this rank waits so long for its memory
+	slabBytes    atomic.Int64                      // of all ranks here, now
+	noted        memoryNote                        // in the rank's folder; giveBack's once the node runs
+	freeBefore   int64                             // at giveBack's last look
 
 	gpus       *gpuSampler                   // nil: there are none, or the first rank here reads them
 	stats      atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
@@ -143,7 +155,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	cfg := mpicache.Config{
 		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
 		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
-		NodeEvery: r.opt.logEvery, Observe: r.observe, GiveBack: r.giveBack,
+		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
 	}
 	if r.opt.assign == "sampler" {
 		cfg.Assignment = scheduler.AssignSampler
@@ -165,7 +177,8 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	if err != nil {
 		return err
 	}
-	cfg.SlabBytes, r.slabBytes = memory.slabBytes, memory.slabBytes*int64(r.ranksHere)
+	cfg.SlabBytes = memory.slabBytes
+	r.slabBytes.Store(memory.slabBytes * int64(r.ranksHere))
 	if r.transport.Rank() == 0 {
 		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))
 	}
@@ -188,7 +201,7 @@ func (o *cacheOptions) level() slog.Level {
 	if o.verbose {
 		return slog.LevelDebug
 	}
-	return slog.LevelWarn
+	return levelNotice
 }
 
 // openFolder makes the rank's folder, and owns it: a rank that died before left its importance states there.
@@ -219,7 +232,11 @@ func (r *rankProcess) openFolder() error {
 	if err != nil {
 		return err
 	}
-	return r.beginLife(slurm.Detect(os.Getenv))
+	job := slurm.Detect(os.Getenv)
+	if err := r.beginLife(job); err != nil {
+		return err
+	}
+	return noteJob(r.dir, job)
 }
 
 func (r *rankProcess) openLog(cfg *mpicache.Config) error {
@@ -230,7 +247,7 @@ func (r *rankProcess) openLog(cfg *mpicache.Config) error {
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
-	r.log = log
+	r.log, cfg.Launch = log, r.life.launch
 	cfg.Record = func(event any) {
 		line, err := json.Marshal(event)
 		if err == nil {
@@ -306,7 +323,7 @@ func (r *rankProcess) close() {
 	}
 	if r.recorder != nil {
 		if err := r.recorder.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "rankpool:", err)
+			r.logger.Error("the recording cannot be ended", "error", err)
 		}
 	}
 	if r.told {

@@ -114,12 +114,15 @@ func extractClient(sessionDir string, getenv func(string) string) (string, error
 	return dir, nil
 }
 
-// freePort returns a TCP port of the loopback interface that nobody listens on now.
+// freePort returns a TCP port for MASTER_PORT that nobody listens on now.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("no free port for MASTER_PORT: %w", err)
+	var err error
+	for i := range 100 {
+		port := agreedPort(fmt.Sprint(os.Getpid(), ".", i))
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("no free port for MASTER_PORT: %w", err)
 }

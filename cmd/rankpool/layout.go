@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
@@ -53,7 +54,7 @@ type layout struct {
 
 // serveArgs returns the command line of a rank.
 func (o *runOptions) serveArgs(sessionDir string) []string {
-	return append([]string{o.serveCommand, "serve", "--session", sessionDir}, o.cache.args()...)
+	return append([]string{o.serveCommand, "serve", "--session", sessionDir, "--launch", o.launched}, o.cache.args()...)
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.
@@ -98,7 +99,11 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
 			threads: max(1, runtime.NumCPU()/trainers),
 		}
-		l.trainers = append(l.trainers, o.trainer(i == 0, trainerEnv(withoutLaunch(env), at, dir, folder, client)))
+		trainer := trainerEnv(withoutLaunch(env), at, dir, folder, client)
+		if trainers == 1 {
+			trainer = withTorchrun(trainer, "", 1, 0)
+		}
+		l.trainers = append(l.trainers, o.trainer(i == 0, trainer))
 	}
 	for r := range o.ranks {
 		l.folders = append(l.folders, rankFolder(dir, r))
@@ -137,6 +142,25 @@ func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env
 	return l
 }
 
+// otherComponents returns what to say about a heterogeneous job, of which a batch script launches on one component; "" for any other.
+func otherComponents(job slurm.Job) string {
+	if !job.InHet() || job.InStep() || job.HetSize < 2 {
+		return ""
+	}
+	return fmt.Sprintf("the job is heterogeneous, and run uses the nodes of its component %d alone (%s): those of the other %d are idle",
+		max(0, job.HetGroup), job.NodeList, job.HetSize-1)
+}
+
+// checkRendezvous returns an error where the tasks are on several machines and nothing tells them the first one's name: outside Slurm.
+func checkRendezvous(at place, job slurm.Job, getenv func(string) string) error {
+	told := job.InJob() || getenv("MASTER_ADDR") != "" && getenv("MASTER_PORT") != ""
+	if told || at.localTasks >= at.tasks {
+		return nil
+	}
+	return fmt.Errorf("%s started tasks on several machines, and outside Slurm nothing tells them where the first one is: set MASTER_ADDR "+
+		"to the name of its machine and MASTER_PORT to a free port there, for all tasks (Open MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.by)
+}
+
 // firstHost returns the machine of task 0: a step may run on a part of the allocation. mpirun begins with the allocation's first node,
 // and its daemons are tasks of a step on the others.
 func firstHost(at place, job slurm.Job, getenv func(string) string) string {
@@ -167,10 +191,16 @@ func launchKey(at place, job slurm.Job, getenv func(string) string) string {
 	return job.JobID + "." + getenv("PMIX_NAMESPACE")
 }
 
-// agreedPort returns a port for MASTER_PORT that all tasks of a launch compute alike from its key. It is in [20000, 30000), below
-// Linux's range of ephemeral ports (32768 up).
+// MASTER_PORT is below the ports from which the kernel chooses those of outgoing connections (Linux: 32768 up): one of these could have
+// it before training listens, or a trainer that connects too early could be connected to itself.
+const (
+	firstMasterPort = 20000
+	masterPorts     = 10000
+)
+
+// agreedPort returns a port for MASTER_PORT that all tasks of a launch compute alike from its key.
 func agreedPort(key string) int {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, key) // a hash takes everything
-	return 20000 + int(h.Sum32()%10000)
+	return firstMasterPort + int(h.Sum32()%masterPorts)
 }

@@ -41,14 +41,14 @@ func TestChooseForm(t *testing.T) {
 
 func testOptions() *runOptions {
 	return &runOptions{
-		ranks: 2, trainersPerRank: 2, serveCommand: "/bin/rankpool", self: "/bin/rankpool", command: []string{"python", "train.py"},
+		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool", self: "/bin/rankpool", command: []string{"python", "train.py"},
 		cache: cacheOptions{data: []string{"train=/d"}, memory: "20%", window: "auto", policy: "lru", assign: "local", logFormat: "text", log: "/l", record: "/r"},
 	}
 }
 
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
-	want := "/bin/rankpool serve --session /s --data train=/d --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --log-every 0s --log-format text --log /l --record /r"
+	want := "/bin/rankpool serve --session /s --launch once --data train=/d --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --log-every 0s --log-format text --log /l --record /r"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}
@@ -102,6 +102,59 @@ func TestTaskLayout(t *testing.T) {
 	} {
 		if got := get(name); got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestLocalTorchrun checks that torchrun, the only trainer of a machine, has a port of its own, and that trainers do not.
+func TestLocalTorchrun(t *testing.T) {
+	o := testOptions()
+	o.ranks, o.trainersPerRank = 1, 1
+	for trainers, own := range map[int]bool{1: true, 2: false} {
+		o.trainersPerRank = trainers
+		l, err := o.localLayout("/s", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if get := lookup(l.trainers[0].env); (get("PET_MASTER_PORT") == get("MASTER_PORT")) != own {
+			t.Errorf("%d trainers: PET_MASTER_PORT=%s, MASTER_PORT=%s", trainers, get("PET_MASTER_PORT"), get("MASTER_PORT"))
+		}
+	}
+}
+
+func TestOtherComponents(t *testing.T) {
+	for _, c := range []struct {
+		job  slurm.Job
+		want string
+	}{
+		{slurm.Job{JobID: "7", HetSize: slurm.Absent}, ""},
+		{slurm.Job{JobID: "7", HetSize: 3, HetGroup: 1, NodeList: "n[2-3]"}, "component 1 alone (n[2-3]): those of the other 2"},
+		{slurm.Job{JobID: "7", HetSize: 2, HetGroup: slurm.Absent, NodeList: "n1"}, "component 0 alone (n1)"},
+		{slurm.Job{JobID: "7", StepID: "0", HetSize: 2}, ""}, // srun was told which
+	} {
+		if got := otherComponents(c.job); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.job, got, c.want)
+		}
+	}
+}
+
+func TestRendezvous(t *testing.T) {
+	several, one := place{tasks: 4, localTasks: 1, by: byOpenMPI}, place{tasks: 4, localTasks: 4, by: byOpenMPI}
+	for _, c := range []struct {
+		name string
+		at   place
+		job  slurm.Job
+		env  []string
+		fine bool
+	}{
+		{"several machines", several, slurm.Job{}, nil, false},
+		{"no port", several, slurm.Job{}, []string{"MASTER_ADDR=a"}, false},
+		{"told by the user", several, slurm.Job{}, []string{"MASTER_ADDR=a", "MASTER_PORT=1"}, true},
+		{"told by Slurm", several, slurm.Job{JobID: "1"}, nil, true},
+		{"one machine", one, slurm.Job{}, nil, true},
+	} {
+		if err := checkRendezvous(c.at, c.job, env(c.env...)); (err == nil) != c.fine {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
@@ -231,6 +284,7 @@ func TestJoinEnv(t *testing.T) {
 	step := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=2", "SLURM_NODEID=1", "SLURM_JOB_NODELIST=n[1-2]"}
 	one := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_LOCALID=0", "MASTER_PORT=99")
 	four := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=6", "SLURM_STEP_TASKS_PER_NODE=4(x2)", "SLURM_LOCALID=2")
+	alone := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NUM_TASKS=1", "SLURM_NODEID=0", "MASTER_PORT=99"}
 	for _, c := range []struct {
 		name string
 		env  []string
@@ -241,6 +295,8 @@ func TestJoinEnv(t *testing.T) {
 			"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:99",
 		}},
 		{"four tasks a node", four, map[string]string{"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "PET_NNODES": ""}},
+		{"one node", alone, map[string]string{"PET_NNODES": "", "PET_MASTER_PORT": "99"}},
+		{"one node, and torchrun was told", append(slices.Clone(alone), "PET_MASTER_PORT=98"), map[string]string{"PET_MASTER_PORT": "98"}},
 		{"torchrun was told", append(slices.Clone(one), "PET_NNODES=1"), map[string]string{"PET_NNODES": "1", "PET_RDZV_ENDPOINT": ""}},
 	} {
 		get := lookup(joinEnv(c.env, slurm.Detect(lookup(c.env)), "/s", "/s/r1", ""))
@@ -324,5 +380,14 @@ func TestMPIRunArgs(t *testing.T) {
 	}
 	if env := mpirunEnv(nil, 1000); len(env) != 0 {
 		t.Errorf("as a user: %q", env)
+	}
+}
+
+// TestFreePort checks that no outgoing connection can have the port.
+func TestFreePort(t *testing.T) {
+	for range 100 {
+		if port, err := freePort(); err != nil || port < 20000 || port >= 30000 {
+			t.Fatalf("port %d, %v", port, err)
+		}
 	}
 }

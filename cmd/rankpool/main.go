@@ -4,4 +4,7 @@ package main
 
 import "os"
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	dropLeftovers()
+	os.Exit(run(os.Args[1:]))
+}

@@ -32,10 +32,11 @@ func joinCache(byHand bool) (transport mpicache.Transport, err error) {
 	return transport, err
 }
 
-// openTransport joins the other tasks, or stands alone.
+// openTransport joins the other tasks, or stands alone: a task alone needs no MPI, and Open MPI would end it where srun does not offer
+// the PMI that it wants.
 func openTransport() (mpicache.Transport, error) {
 	tasks, by := launchedAs(os.Getenv)
-	if tasks == 0 || mpicache.MPIFlavour() == "" {
+	if tasks <= 1 || mpicache.MPIFlavour() == "" {
 		if err := checkWorld(tasks, by, 1, mpicache.MPIFlavour() != ""); err != nil {
 			return nil, err
 		}
@@ -72,7 +73,7 @@ func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 	}
 	probe := exec.CommandContext(ctx, "srun", fmt.Sprintf("--immediate=%d", int(probePatience.Seconds())), "--nodes=1", "--ntasks=1",
 		"--nodelist="+job.NodeName, "--mem=0", "--mpi=none", "--gres=none", "--input=none", "--job-name=rankpool-probe", "true")
-	probe.Env = withoutTaskOptions(withoutLaunch(os.Environ(), "SLURM_STEP", "SLURM_MPI"))
+	probe.Env = withoutTaskOptions(withoutLaunch(os.Environ(), "SLURM_STEP_", "SLURM_STEPID", "SLURM_MPI"))
 	text, err := probe.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "busy") || otherSteps(ctx, job) {
 		return // what else may go wrong is no proof

@@ -47,6 +47,7 @@ func (o *runOptions) checkLaunch(job slurm.Job, f form, at place) error {
 	if err != nil && at.task > 0 {
 		return firstSpeaks()
 	}
+	warnTask(at.task, otherComponents(job))
 	if f == formTask {
 		warnTask(at.task, withoutGPUs(os.Getenv, deniedGPUs(), true), boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
 	}

@@ -1,5 +1,6 @@
 """Every way to launch on several nodes trains on the same stream, and leaves nothing behind."""
 
+import re
 import signal
 import sys
 
@@ -9,6 +10,12 @@ from testbed import HERE
 
 MPI = {"openmpi": "pmix", "mpich": "pmi2"}
 PYTHON = sys.executable
+SAY = "sh -c 'echo trainer $RANK of $WORLD_SIZE'"
+
+
+def trainers(output):
+    """What SAY has printed, in order."""
+    return ", ".join(sorted(re.findall(r"trainer \d+ of \d+", output)))
 
 
 @pytest.mark.parametrize("mpi, nodes, tasks", [("openmpi", 2, 2), ("mpich", 4, 1)])
@@ -55,12 +62,12 @@ def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
     same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
 
 
-@pytest.mark.parametrize("mpi", MPI)
-def test_one_step(submit, words, same_stream, mpi):
-    cache, train = words(4)
+@pytest.mark.parametrize("mpi, nodes", [("openmpi", 2), ("mpich", 2), ("openmpi", 1)])
+def test_one_step(submit, words, same_stream, mpi, nodes):
+    cache, train = words(2 * nodes)
     script = f"srun --mpi={MPI[mpi]} rankpool run --trainers-per-rank 2 {cache} -- {train}"
-    result = same_stream(submit(script, mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"]))
-    assert "started as a task of srun" in result.stderr
+    result = same_stream(submit(script, mpi=mpi, options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--cpus-per-task=2"]))
+    assert ("started as a task of srun" in result.stderr) == (nodes > 1)
 
 
 @pytest.mark.parametrize("mpirun", ["mpirun.openmpi -n 4 --map-by node --bind-to none", "mpirun.mpich -n 4 -ppn 1"])
@@ -103,6 +110,19 @@ def test_two_jobs_on_a_node(submit, words, same_stream):
         same_stream(job)
 
 
+def test_two_torchruns_on_a_node(submit, words, tmp_path):
+    """Each has a port of its own."""
+    cache, _ = words(1, **{"--memory": "10%"})
+    here = tmp_path / "here"
+    here.mkdir()
+    both = f"'touch {here}/$SLURM_JOB_ID; until [ $(ls {here} | wc -l) = 2 ]; do sleep 0.05; done'"
+    script = f"rankpool run {cache} -- {PYTHON} {HERE / 'torchrun.py'} --nproc_per_node 1 --no_python sh -c {both}"
+    jobs = [submit(script, options=["--nodes=1", "--mem=1500", "--nodelist=node3"]) for _ in range(2)]
+    for job in jobs:
+        result = job.finish()
+        assert result.code == 0, result.stderr
+
+
 @pytest.mark.parametrize("mpi, node", [("openmpi", None), ("mpich", "node2")])
 def test_cache_is_killed(submit, words, same_stream, mpi, node):
     """Training stands still until the ranks of all nodes, or of one, are dead, and the cache is back."""
@@ -133,7 +153,29 @@ def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
 def test_shell_of_salloc(bed, words, tmp_path):
     """The launcher may run on none of the allocation's nodes."""
     cache, _ = words(2)
-    script = f"rankpool run {cache} -- sh -c 'echo trainer $RANK of $WORLD_SIZE'"
+    script = f"rankpool run {cache} -- {SAY}"
     salloc = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", script]
-    out = bed.call(*salloc, env=bed.user("openmpi"), cwd=tmp_path)
-    assert sorted(line for line in out.splitlines() if "trainer" in line) == ["trainer 0 of 2", "trainer 1 of 2"]
+    assert trainers(bed.call(*salloc, env=bed.user("openmpi"), cwd=tmp_path)) == "trainer 0 of 2, trainer 1 of 2"
+
+
+def test_shell_on_the_first_node(bed, words, tmp_path):
+    """That shell, of salloc without a command, is a step of one task beside the tasks of the job."""
+    cache, _ = words(2)
+    (tmp_path / "shell").write_text(f"#!/bin/sh\nexec rankpool run {cache} -- {SAY} 2>&1\n")
+    (tmp_path / "shell").chmod(0o755)
+    env = {**bed.user("openmpi"), "SHELL": str(tmp_path / "shell")}
+    out = bed.call("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", env=env, cwd=tmp_path)
+    assert trainers(out) == "trainer 0 of 2, trainer 1 of 2"
+    assert "no rank is ready" not in out
+
+
+@pytest.mark.parametrize("step", ["--nodes=1 --ntasks=1", "--nodes=2 --ntasks=2"])
+def test_job_from_inside_a_step(bed, words, tmp_path, step):
+    """It inherits the variables of the step, which may be one of as many tasks."""
+    cache, _ = words(2)
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\nrankpool run {cache} -- {SAY}\n")
+    sbatch = "[ $SLURM_PROCID != 0 ] || exec sbatch --wait --nodes=2 --ntasks-per-node=1 --output=stdout --error=stderr job.sh"
+    srun = ["srun", "--mpi=pmix", "--mem=200", *step.split(), "sh", "-c", sbatch]
+    bed.call(*srun, env=bed.user("openmpi"), cwd=tmp_path)
+    assert trainers((tmp_path / "stdout").read_text()) == "trainer 0 of 2, trainer 1 of 2"
+    assert "submitted from inside a step" in (tmp_path / "stderr").read_text()

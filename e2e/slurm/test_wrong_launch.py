@@ -30,8 +30,8 @@ RUN = "rankpool run {cache} -- {train}"
 
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
-    ("openmpi", f"srun {RUN}", r'type "srun --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun'),
-    ("openmpi", "srun rankpool serve {cache}", r'type "srun --mpi=pmix rankpool serve …"'),
+    ("openmpi", f"srun {RUN}", r'type "srun -K --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun'),
+    ("openmpi", "srun rankpool serve {cache}", r'type "srun -K --mpi=pmix rankpool serve …"'),
     ("openmpi", f"srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"'),
     ("openmpi", "srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"'),
     ("mpich", f"srun --mpi=pmix {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
@@ -46,8 +46,8 @@ def test_ranks_that_do_not_find_each_other(wrong, mpi, launch, sentence):
 
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
-    ("openmpi", f"srun {RUN}", r'type "rankpool run …" in the batch script, without srun, which starts 2 trainers a node, or "srun --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool run --trainers-per-rank 2 …"'),
-    ("openmpi", "srun --mpi=pmix rankpool serve {cache}", r'type "srun --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool serve …"'),
+    ("openmpi", f"srun {RUN}", r'type "rankpool run …" in the batch script, without srun, which starts 2 trainers a node, or "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool run --trainers-per-rank 2 …"'),
+    ("openmpi", "srun --mpi=pmix rankpool serve {cache}", r'type "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool serve …"'),
     ("openmpi", f"mpirun.openmpi -n 4 {RUN}", r'type "mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 2 …"'),
     ("mpich", f"mpirun.mpich -n 4 {RUN}", r'type "mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …"'),
 ])  # fmt: skip

@@ -40,6 +40,8 @@ InactiveLimit=0
 KillWait=25
 MinJobAge=600
 JobRequeue=1
+# salloc without a command gives a shell on the first node, in a step of its own.
+LaunchParameters=use_interactive_step
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=2
 SelectType=select/cons_tres
