@@ -9,11 +9,17 @@ from fakedoor import Data, Door
 from rankpool import connection, sampler, waiting
 
 DEADLINE_SECONDS = 300  # a test that hangs ends the run with all stacks
+stderr = pytest.StashKey[int]()  # the real one, also while pytest catches what tests print
+
+
+def pytest_configure(config):
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        config.stash[stderr] = os.dup(2)
 
 
 @pytest.fixture(autouse=True)
-def deadline():
-    faulthandler.dump_traceback_later(DEADLINE_SECONDS, exit=True)
+def deadline(pytestconfig):
+    faulthandler.dump_traceback_later(DEADLINE_SECONDS, exit=True, file=pytestconfig.stash[stderr])
     yield
     faulthandler.cancel_dump_traceback_later()
 
