@@ -195,22 +195,25 @@ def plain(root, *args):
     return done.stdout.split()[1]
 
 
-def training(args=(), trainers=1):
-    """Returns the command of python/examples/train.py with the global batch that all tests have."""
+def training(args=(), trainers=1, torch=True):
+    """Returns the command of python/examples/train.py, or of trainer.py, which does the same without torch and starts
+    in a tenth of a second, with the global batch that all tests have."""
+    program = EXAMPLES / "train.py" if torch else ROOT / "e2e" / "trainer.py"
     return [
-        sys.executable, EXAMPLES / "train.py", "--batch-size", GLOBAL_BATCH // trainers,
+        sys.executable, program, "--batch-size", GLOBAL_BATCH // trainers,
         "--digest", "--digest-log", "digest", *args,
     ]  # fmt: skip
 
 
 def start(
-    folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(), trainers_per_rank=1, command=None
-):
-    """Starts a training in folder; `args` are train.py's, `options` rankpool's; `command` replaces train.py."""
+    folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(), trainers_per_rank=1, command=None,
+    torch=True,
+):  # fmt: skip
+    """Starts a training in folder; `args` are train.py's and trainer.py's, `options` rankpool's; `command` replaces both."""
     argv = [binary(mpi or ("openmpi" if ranks > 1 else "nompi")), "run", "--ranks", ranks]
     argv += ["--trainers-per-rank", trainers_per_rank, "--memory", memory, "--window", window]
     argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
-    command = training(args, ranks * trainers_per_rank) if command is None else command
+    command = training(args, ranks * trainers_per_rank, torch) if command is None else command
     return Run(folder, [*argv, *options, "--", *command])
