@@ -12,8 +12,7 @@ version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tag
 with_mpi = $(if $(filter no,$(MPI)),,$(shell command -v $(MPICC) || { [ $(MPI) = yes ] && echo $(MPICC); }))
 go_env   = $(if $(with_mpi),CGO_ENABLED=1 CC=$(MPICC),CGO_ENABLED=0)
 go_tags  = $(if $(with_mpi),-tags mpi)
-golangci = $(or $(shell command -v golangci-lint),$(wildcard $(shell go env GOPATH)/bin/golangci-lint),\
-	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION))
+golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 deps     = MPI=$(MPI) MPICC=$(MPICC) PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
 fashion  = build/fashion-mnist
@@ -89,7 +88,7 @@ pictures: ## make the pictures in docs/pictures again, by the tests that look at
 	@$(deps) test
 	RANKPOOL_PICTURES=$(CURDIR)/docs/pictures scripts/test-e2e.sh -k test_picture
 
-lint: ## run golangci-lint
+lint: ## run golangci-lint, which Go builds the first time, in three minutes
 	$(go_env) $(golangci) run $(if $(with_mpi),--build-tags mpi) ./...
 
 fmt: ## format the Go files

@@ -1,0 +1,271 @@
+// Package docs has no code; its test holds the packages to the arrows that design.md shows.
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "rankpool"
+
+// arrows has for each package what it may import of ours, and why. A package that is not here
+// imports nothing of ours.
+var arrows = map[string]map[string]string{
+	"scheduler/systems": {
+		"scheduler":              "a system is a sampler, a scorer and a policy of the scheduler",
+		"scheduler/systems/hnsw": "SpiderCache's graph of nearest neighbours",
+	},
+	"staging": {
+		"scheduler":      "SampleID",
+		"staging/shards": "samples within tar, TFRecord and .npy files",
+	},
+	"staging/layout": {"scheduler": "SampleID"},
+	"staging/copier": {
+		"staging":        "the files of a data set, and how storage is read",
+		"staging/layout": "files are read target by target",
+	},
+	"staging/pack": {
+		"scheduler":      "SampleID",
+		"staging":        "the samples to pack",
+		"staging/copier": "ranks share the work, and write, as they do to copy",
+		"staging/shards": "the shards that it writes",
+	},
+	"staging/tier": {"scheduler": "SampleID"},
+	"mpicache": {
+		"scheduler":             "a rank drives its state machines",
+		"mpicache/record":       "--record",
+		"mpicache/internal/mpi": "the transport between ranks",
+	},
+	"mpicache/record": {
+		"scheduler":         "a replay drives the same state machines",
+		"scheduler/systems": "of the system that was recorded",
+	},
+	"mpicache/transporttest": {"mpicache": "the contract of its Transport"},
+	"cmd/rankpool":           {all: "it wires everything"},
+	"cmd/rankpool/internal/batchscript": {
+		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
+	},
+	"cmd/rankpool/internal/doctor": {
+		"nvml":           "GPUs",
+		"scheduler":      "SampleID",
+		"slurm":          "the job",
+		"staging":        "the data",
+		"staging/layout": "storage targets",
+	},
+	"cmd/rankpool/internal/metrics": {"mpicache": "a rank's statistics"},
+	"cmd/rankpool/internal/report": {
+		"cmd/rankpool/internal/runlog": "a report is made of a run log",
+	},
+	"cmd/rankpool/internal/runlog":            {"mpicache": "a rank's statistics"},
+	"cmd/rankpool/internal/runlog/runlogtest": {"mpicache": "statistics that no rank had"},
+	"cmd/rankpool/internal/runlog/logmaker": {
+		"cmd/rankpool/internal/runlog/runlogtest": "writes its log",
+	},
+	"benchmarks":            {all: "it measures everything"},
+	"benchmarks/planning":   {"scheduler": "the plans that it measures"},
+	"benchmarks/slowfs/cmd": {"benchmarks/slowfs": "mounts it"},
+	"benchmarks/slowfs/slowstorage": {
+		"benchmarks/slowfs": "its delays",
+		"staging":           "the Storage that it slows down",
+	},
+	"benchmarks/simulator": {
+		"benchmarks/clusters": "recorded embeddings",
+		"benchmarks/npy":      "recorded losses",
+		"scheduler":           "the code that ranks run",
+		"scheduler/systems":   "the systems that it compares",
+	},
+}
+
+// inTests has what only the tests of a package import besides.
+var inTests = map[string]map[string]string{
+	"cmd/rankpool":                 {"nvml/nvmltest": "a false driver"},
+	"cmd/rankpool/internal/doctor": {"mpicache": "ranks in one process"},
+	"cmd/rankpool/internal/report": {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
+	"cmd/rankpool/internal/runlog": {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
+	"mpicache":                     {"mpicache/transporttest": "the contract"},
+	"nvml":                         {"nvml/nvmltest": "a false driver"},
+}
+
+// all stands for every package but cmd/rankpool, which nobody imports.
+const all = "*"
+
+// pure are the packages that only decide; pureImports is what they may import of others, which has
+// no clock, file, lock or random number.
+var (
+	pure        = []string{"scheduler", "scheduler/systems", "scheduler/systems/hnsw"}
+	pureImports = []string{
+		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/json", "errors", "fmt",
+		"hash/crc32", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings",
+		"github.com/agext/levenshtein",
+	}
+)
+
+// outsideTable are the folders whose packages design.md does not list one by one.
+var outsideTable = regexp.MustCompile(`^(cmd/rankpool/internal|benchmarks)/|test$`)
+
+// notOurs are the folders that hold no package of ours.
+var notOurs = regexp.MustCompile(`^(\..*|testdata|vendor|build|bin)$`)
+
+// source is a Go file of the repository.
+type source struct {
+	path, pkg string
+	test      bool
+	syntax    *ast.File
+}
+
+// sources parses the repository's Go files, whatever system or tag they are for.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var found []source
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		name = filepath.ToSlash(name)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != ".." && notOurs.MatchString(path.Base(name)) {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || path.Ext(name) != ".go" {
+			return nil
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		name = strings.TrimPrefix(name, "../")
+		found = append(found, source{name, path.Dir(name), strings.HasSuffix(name, "_test.go"), syntax})
+		return nil
+	})
+	if err != nil || len(found) < 100 {
+		t.Fatalf("%d Go files: %v", len(found), err)
+	}
+	return found
+}
+
+// imports returns the import paths of a file.
+func (s source) imports() []string {
+	var paths []string
+	for _, one := range s.syntax.Imports {
+		name, _ := strconv.Unquote(one.Path.Value)
+		paths = append(paths, name)
+	}
+	return paths
+}
+
+// ours returns a package's folder, "" for one of others.
+func ours(importPath string) string {
+	folder, _ := strings.CutPrefix(importPath, module+"/")
+	if folder == importPath {
+		return ""
+	}
+	return folder
+}
+
+func TestImportsAreThoseAllowed(t *testing.T) {
+	type arrow struct{ from, to string }
+	used := map[arrow]bool{}
+	for _, file := range sources(t) {
+		for _, name := range file.imports() {
+			if name == "C" && file.pkg != "mpicache/internal/mpi" {
+				t.Errorf("%s imports C: the calls of C are in mpicache/internal/mpi", file.path)
+			}
+			to := ours(name)
+			if to == "" || to == file.pkg {
+				continue
+			}
+			_, allowed := arrows[file.pkg][to]
+			_, anything := arrows[file.pkg][all]
+			_, forTests := inTests[file.pkg][to]
+			used[arrow{file.pkg, to}] = true
+			if !allowed && !(anything && to != "cmd/rankpool") && !(file.test && forTests) {
+				t.Errorf("%s imports %s, and may not: do without it, or add the arrow to the tables in "+
+					"docs/imports_test.go and docs/design.md", file.path, to)
+			}
+		}
+	}
+	for _, table := range []map[string]map[string]string{arrows, inTests} {
+		for from, tos := range table {
+			for to, why := range tos {
+				if to != all && !used[arrow{from, to}] {
+					t.Errorf("%s may import %s (%s), and does not: take it off the table", from, to, why)
+				}
+			}
+		}
+	}
+}
+
+func TestSchedulerIsPure(t *testing.T) {
+	for _, file := range sources(t) {
+		if file.test || !slices.Contains(pure, file.pkg) {
+			continue
+		}
+		for _, name := range file.imports() {
+			if ours(name) == "" && !slices.Contains(pureImports, name) {
+				t.Errorf("%s imports %s: %s only decides, and has no clock, file, lock or random number "+
+					"of its own", file.path, name, file.pkg)
+			}
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			switch node.(type) {
+			case *ast.GoStmt, *ast.SelectStmt, *ast.ChanType:
+				t.Errorf("%s has a goroutine or a channel: %s has one caller", file.path, file.pkg)
+			}
+			return true
+		})
+	}
+}
+
+func TestDesignShowsTheArrows(t *testing.T) {
+	text, err := os.ReadFile("design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header = "| package | is | imports of ours |\n| --- | --- | --- |\n"
+	_, table, found := strings.Cut(string(text), header)
+	if !found {
+		t.Fatal("design.md has no table of packages")
+	}
+	shown := map[string]bool{}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 5 {
+			break
+		}
+		pkg, cell := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[3])
+		shown[pkg] = true
+		var says []string
+		for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
+			says = append(says, match[1])
+		}
+		slices.Sort(says)
+		if want := slices.Sorted(maps.Keys(arrows[pkg])); slices.Equal(want, []string{all}) {
+			if !strings.HasPrefix(cell, "all") {
+				t.Errorf("design.md: %s imports %s, and may import all", pkg, cell)
+			}
+		} else if !slices.Equal(says, want) {
+			t.Errorf("design.md: %s imports %v, and the table in imports_test.go says %v", pkg, says, want)
+		}
+	}
+	for pkg := range arrows {
+		if !shown[pkg] && !outsideTable.MatchString(pkg) {
+			t.Errorf("design.md has no row for %s", pkg)
+		}
+	}
+	for pkg := range shown {
+		if _, err := os.Stat(path.Join("..", pkg)); err != nil {
+			t.Errorf("design.md has a row for %s: %v", pkg, err)
+		}
+	}
+}
