@@ -134,11 +134,23 @@ func (c *conn) greet(r io.Reader, buf *[]byte) error {
 	if err != nil {
 		return err
 	}
+	return c.sendWithSlab(endFrame(append(b, text...), 0))
+}
+
+// sendWithSlab sends b, and the slab's descriptor with its first bytes. A frame that is larger than the socket's
+// buffer leaves piece by piece, as fast as the client reads.
+func (c *conn) sendWithSlab(b []byte) error {
 	var oob []byte
 	if c.node.slabFD >= 0 {
 		oob = unix.UnixRights(c.node.slabFD)
 	}
-	_, _, err = c.sock.WriteMsgUnix(endFrame(append(b, text...), 0), oob, nil)
+	if err := c.sock.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	n, _, err := c.sock.WriteMsgUnix(b, oob, nil)
+	if err == nil && n < len(b) {
+		_, err = c.sock.Write(b[n:])
+	}
 	return err
 }
 

@@ -11,9 +11,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// The door's protocol, version 1, is written down in docs/wire/README.md; the names here are its names.
+// The door's protocol, version 2, is written down in docs/wire/README.md; the names here are its names.
 const (
-	ProtocolVersion = 1
+	ProtocolVersion = 2
 	hello           = "rankpool"
 	frameHeadBytes  = 12
 	maxFrameBytes   = 256 << 20

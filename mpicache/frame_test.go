@@ -57,7 +57,7 @@ var goldenTally = tally{
 
 func TestParseGolden(t *testing.T) {
 	h, err := parseHello(goldenPayload(t, "hello").payload)
-	if want := (helloFrame{1, 2, 4, 0x0123456789abcdef}); err != nil || h != want {
+	if want := (helloFrame{2, 2, 4, 0x0123456789abcdef}); err != nil || h != want {
 		t.Errorf("hello: %+v, %v", h, err)
 	}
 	g, err := parseGet(goldenPayload(t, "get").payload, nil)
@@ -155,7 +155,7 @@ func TestOtherVersion(t *testing.T) {
 	raw := bytes.Clone(goldenFrames(t)["hello"])
 	raw[frameHeadBytes+len(hello)] = 9
 	got := string(talk(t, cl, raw))
-	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 1") {
+	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 2") {
 		t.Errorf("the door said %q", got)
 	}
 }

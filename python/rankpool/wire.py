@@ -1,4 +1,4 @@
-"""The frames of the door's protocol, version 1 (docs/wire/README.md): bytes in, values out, no I/O."""
+"""The frames of the door's protocol, version 2 (docs/wire/README.md): bytes in, values out, no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Sequence
 if sys.byteorder != "little":
     raise ImportError("rankpool: frames and index are mapped in place, which needs a little-endian machine")
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"rankpool"
 MAX_PAYLOAD = 256 << 20
 

@@ -54,7 +54,7 @@ class Door:
         self.draws = draws
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
-        self.version, self.refuse, self.weights = 1, None, False
+        self.version, self.refuse, self.weights = 2, None, False
         self.welcome = {"plan_version": 1}
         self.slab_bytes = SLAB_BYTES  # as it says
         self.listener, self.sockets, self.life = None, [], 0

@@ -257,11 +257,11 @@ def test_refused_requests_are_sentences(door):
 
 
 def test_another_version_is_named(door):
-    door.version = 2
-    with pytest.raises(rankpool.VersionError, match="the client speaks protocol version 1, and the cache version 2"):
+    door.version = 1
+    with pytest.raises(rankpool.VersionError, match="the client speaks protocol version 2, and the cache version 1"):
         rankpool.Dataset()
-    door.version, door.refuse = 1, "this rank speaks protocol version 2"
-    with pytest.raises(rankpool.VersionError, match="version 1, and the cache refused it: this rank speaks .* 2"):
+    door.version, door.refuse = 2, "this rank speaks protocol version 1"
+    with pytest.raises(rankpool.VersionError, match="version 2, and the cache refused it: this rank speaks .* 1"):
         rankpool.Dataset()
 
 
