@@ -233,7 +233,7 @@ func (l *Ledger) foldBatch(ids []SampleID, losses []float32) {
 	}
 	l.scorer.Score(Report{IDs: ids, Losses: losses}, b.scores)
 	for i, id := range ids {
-		if losses[i] == losses[i] { // not NaN
+		if Reported(losses[i]) {
 			l.total += float64(b.scores[i]) - float64(l.scores[id])
 			l.scores[id] = b.scores[i]
 			l.known[id/64] |= 1 << (id % 64)

@@ -10,7 +10,7 @@ import (
 // Report is what training reports of one global batch, one entry a draw.
 type Report struct {
 	IDs        []SampleID  // that were trained on
-	Losses     []float32   // NaN: not reported
+	Losses     []float32   // those that are not Reported count as missing
 	Embeddings [][]float32 // nil when training reports none
 }
 
@@ -18,7 +18,7 @@ type Report struct {
 // it must not be used concurrently; its results depend on the arguments alone.
 type Scorer interface {
 	// Score sets scores[i], the importance of draw i of a global batch, from r.Losses[i]; both have one entry a draw.
-	// A loss that is NaN was not reported: its score stays as it is. Scores are finite and not negative. The report
+	// A loss that is not Reported leaves the score as it is. Scores are finite and not negative. The report
 	// is left as it is. Score panics when the lengths differ.
 	Score(r Report, scores []float32)
 
@@ -54,14 +54,13 @@ func DefaultScorer(sampler string) string {
 	return ""
 }
 
-// loss takes the loss itself as the score. A negative loss counts as 0; an infinite one as not reported, since it
-// would leave no draw to another sample.
+// loss takes the loss itself as the score. A negative loss counts as 0.
 type loss struct{}
 
 func (loss) Score(r Report, scores []float32) {
 	checkBatch(r, scores)
 	for i, l := range r.Losses {
-		if isFinite(l) {
+		if Reported(l) {
 			scores[i] = max(l, 0)
 		}
 	}
@@ -95,7 +94,7 @@ func (s *logRank) Score(r Report, scores []float32) {
 	checkBatch(r, scores)
 	s.order = s.order[:0]
 	for i, l := range r.Losses {
-		if l == l {
+		if Reported(l) {
 			s.order = append(s.order, uint64(sortable(l))<<32|uint64(i))
 		}
 	}

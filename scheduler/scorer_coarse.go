@@ -1,10 +1,8 @@
 package scheduler
 
-import "math"
-
 // batchLoss is the coarse score of importance sampling by the forward loss: every draw of a batch gets the batch's mean
-// loss. As with the scorer loss, a negative loss counts as 0 and an infinite one as not reported; a draw whose loss is
-// not reported keeps its score and is left out of the mean.
+// loss. As with the scorer loss, a negative loss counts as 0; a draw whose loss is not reported keeps its score and is
+// left out of the mean.
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Loss Decomposition", Eq. 5: the score that SHADE decomposes, and
 // that its variants of §6.2 use.
@@ -16,13 +14,13 @@ func (batchLoss) Score(r Report, scores []float32) {
 	checkBatch(r, scores)
 	sum, reported := 0.0, 0
 	for _, l := range r.Losses {
-		if isFinite(l) {
+		if Reported(l) {
 			sum += float64(max(l, 0))
 			reported++
 		}
 	}
 	for i, l := range r.Losses {
-		if isFinite(l) {
+		if Reported(l) {
 			scores[i] = float32(sum / float64(reported))
 		}
 	}
@@ -30,5 +28,3 @@ func (batchLoss) Score(r Report, scores []float32) {
 
 // Initial is 1, as of the scorer loss.
 func (batchLoss) Initial(int) float32 { return 1 }
-
-func isFinite(f float32) bool { return f <= math.MaxFloat32 && f >= -math.MaxFloat32 }

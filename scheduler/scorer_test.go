@@ -50,12 +50,12 @@ func TestSHADEEq6(t *testing.T) {
 		for i, l := range before {
 			smaller := 0
 			for _, k := range before {
-				if l > k {
+				if l > k && Reported(k) {
 					smaller++
 				}
 			}
 			want := float32(math.Log(float64(smaller + logRankBias)))
-			if l != l {
+			if !Reported(l) {
 				want = -1
 			}
 			if math.Abs(float64(scores[i]-want)) > 1e-6 {
@@ -89,6 +89,27 @@ func TestBatchLossScorer(t *testing.T) {
 		t.Errorf("nothing was reported, and the scores are %v, want %v", scores[:2], want)
 	}
 	mustPanic(t, "lengths that differ", func() { s.Score(Report{Losses: make([]float32, 2)}, scores) })
+}
+
+// TestReported has every scorer, and the ledger, take a loss that is not finite as missing, and no other.
+func TestReported(t *testing.T) {
+	tiny := math.Float32frombits(1)
+	losses := []float32{nan32, float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, tiny, float32(math.Copysign(0, -1))}
+	for i, l := range losses {
+		if got, want := Reported(l), i > 2; got != want {
+			t.Errorf("%v is reported: %v, want %v", l, got, want)
+		}
+	}
+	ids := []SampleID{0, 1, 2, 3, 4, 5, 6}
+	for _, name := range ScorerNames() {
+		l := NewLedger(mustScorer(t, name), EqualScores(len(ids), 77))
+		l.foldBatch(ids, losses)
+		for i, score := range l.Scores() {
+			if kept := score == 77; kept != (i < 3) || kept == l.Known(ids[i]) {
+				t.Errorf("%s: the loss %v gives the score %v, known: %v", name, losses[i], score, l.Known(ids[i]))
+			}
+		}
+	}
 }
 
 func TestInitial(t *testing.T) {

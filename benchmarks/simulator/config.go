@@ -7,7 +7,7 @@ import (
 
 // Trace is what was recorded from training: the losses, and more if there is more.
 type Trace struct {
-	Losses     [][]float32   // [epoch][sample], finite and not negative: what training reports when it trains on the sample in that epoch
+	Losses     [][]float32   // [epoch][sample], not negative: what training reports when it trains on the sample in that epoch
 	Labels     []int32       // by sample; nil if unknown
 	Embeddings [][][]float32 // [epoch][sample][dimension]; nil if unknown
 	SizesBytes []int64       // by sample; nil: all equal, Cluster.SampleBytes

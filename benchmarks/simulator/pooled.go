@@ -181,7 +181,7 @@ func (j *pooledJob) learn(t *Trace, epoch int, ids []scheduler.SampleID) {
 	}
 	j.scorer.Score(j.served, j.buffer)
 	for i, id := range ids {
-		if loss := j.served.Losses[i]; loss == loss { // it was reported
+		if scheduler.Reported(j.served.Losses[i]) {
 			j.scores.Of[id], j.scores.Known[id] = j.buffer[i], true
 		}
 	}

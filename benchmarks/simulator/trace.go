@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"rankpool/benchmarks/npy"
+	"rankpool/scheduler"
 )
 
 // TraceFiles names the files of a trace, in NumPy's format; "" where there is none.
 type TraceFiles struct {
-	Losses     string // float32 [epochs, samples], finite and not negative
+	Losses     string // float32 [epochs, samples], not negative
 	Labels     string // integers [samples], in [0, 2^31)
 	Embeddings string // floating point [epochs, samples, dimensions], finite
 	SizesBytes string // integers [samples], above 0
@@ -42,8 +43,8 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 	return t, nil
 }
 
-// LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format: float32, two dimensions, finite and not
-// negative. Errors are as those of LoadTrace.
+// LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format: float32, two dimensions, not
+// negative. What is not finite counts as scheduler.Reported says. Errors are as those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)
 	if err != nil {
@@ -65,8 +66,8 @@ func loadLosses(path string) ([][]float32, error) {
 		return nil, err
 	}
 	for i, loss := range numbers {
-		if !(loss >= 0 && loss <= math.MaxFloat32) {
-			return nil, fmt.Errorf("%s: in epoch %d, the loss of sample %d is %v; losses are finite and not negative", path, i/a.Shape[1], i%a.Shape[1], loss)
+		if scheduler.Reported(loss) && loss < 0 {
+			return nil, fmt.Errorf("%s: in epoch %d, the loss of sample %d is %v; losses are not negative", path, i/a.Shape[1], i%a.Shape[1], loss)
 		}
 	}
 	return slices.Collect(slices.Chunk(numbers, a.Shape[1])), nil

@@ -46,9 +46,37 @@ func TestLoadTrace(t *testing.T) {
 	}
 }
 
+// TestLossesThatAreNotFinite has NaN and the infinities count as not reported, by a feed of losses and by a pool.
+func TestLossesThatAreNotFinite(t *testing.T) {
+	for _, system := range []string{"rankpool", "shade"} {
+		var before *Result
+		for _, strange := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			numbers := make([]float32, 3*64)
+			for i := range numbers {
+				numbers[i] = float32(i * 7 % 13)
+				if i%5 == 0 {
+					numbers[i] = float32(strange)
+				}
+			}
+			trace, err := LoadTrace(TraceFiles{Losses: writeArray(t, "<f4", "3, 64", numbers)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Run(Config{Trace: trace, System: mustFind(t, system), Sampler: "pads", Ranks: 2, BatchSize: 4, Capacity: 0.3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before != nil && !reflect.DeepEqual(got, before) {
+				t.Errorf("%s: with losses of %v the result is another one than with NaN", system, strange)
+			}
+			before = got
+		}
+	}
+}
+
 // TestLoadTraceErrors has each error name what is wrong and where.
 func TestLoadTraceErrors(t *testing.T) {
-	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	nan := float32(math.NaN())
 	losses := writeArray(t, "<f4", "2, 2", []float32{1, 2, 3, 4})
 	for _, c := range []struct {
 		files TraceFiles
@@ -58,9 +86,7 @@ func TestLoadTraceErrors(t *testing.T) {
 		{TraceFiles{Losses: writeArray(t, "<f8", "1, 1", []float64{1})}, "holds float64 (1, 1), but losses"},
 		{TraceFiles{Losses: writeArray(t, "<i4", "1, 1", []int32{1})}, "holds int32 (1, 1), but losses"},
 		{TraceFiles{Losses: writeArray(t, "<f4", "0, 2", []float32{})}, "holds float32 (0, 2), but losses"},
-		{TraceFiles{Losses: writeArray(t, "<f4", "2, 2", []float32{1, 2, nan, 4})}, "in epoch 1, the loss of sample 0 is NaN"},
 		{TraceFiles{Losses: writeArray(t, "<f4", "2, 2", []float32{1, -2, 3, 4})}, "in epoch 0, the loss of sample 1 is -2"},
-		{TraceFiles{Losses: writeArray(t, "<f4", "2, 2", []float32{1, 2, 3, inf})}, "in epoch 1, the loss of sample 1 is +Inf"},
 		{TraceFiles{Losses: "none.npy"}, "simulator: npy: open none.npy"},
 		{TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "3,", []int32{1, 2, 3})}, "holds 3 labels, but there are losses of 2 samples"},
 		{TraceFiles{Losses: losses, Labels: writeArray(t, "<f4", "2,", []float32{1, 2})}, "holds float32 (2,), but labels are integers [samples]"},

@@ -55,7 +55,7 @@ func newSimulateCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.files.Losses, "losses", "", "float32 [epochs, samples]: finite, not negative")
+	flags.StringVar(&o.files.Losses, "losses", "", "float32 [epochs, samples]: not negative; NaN and infinite count as not reported")
 	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
 	flags.StringVar(&o.files.Embeddings, "embeddings", "", "floating point [epochs, samples, dimensions]")
 	flags.StringVar(&o.files.SizesBytes, "sizes", "", "integers [samples]: bytes (default: all equal, as --cluster says)")

@@ -1,10 +1,6 @@
 package systems
 
-import (
-	"math"
-
-	"rankpool/scheduler"
-)
+import "rankpool/scheduler"
 
 // shadePool is APP with the part of PADS that multinomial sampling leaves open: how often samples repeat, and when they do not.
 //
@@ -77,7 +73,7 @@ func newShadePool(cfg PoolConfig) Pool {
 func (p *shadePool) Trained(b *Batch, r scheduler.Report) {
 	p.PolicyPool.Trained(b, r)
 	for i, id := range r.IDs {
-		if l := r.Losses[i]; l >= 0 && l <= math.MaxFloat32 {
+		if l := r.Losses[i]; scheduler.Reported(l) && l >= 0 {
 			p.curves[b.Job].latest[id] = l
 		}
 	}

@@ -1,6 +1,10 @@
 package systems
 
-import "math"
+import (
+	"math"
+
+	"rankpool/scheduler"
+)
 
 // spiderRatio is the Elastic Cache Manager: it says which share of the memory is the importance cache's.
 //
@@ -26,9 +30,10 @@ func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
 // observe counts the losses that training reports.
 func (c *spiderRatio) observe(losses []float32) {
 	for _, l := range losses {
-		if l == l {
-			c.reported++
+		if !scheduler.Reported(l) {
+			continue
 		}
+		c.reported++
 		if l < ln2 {
 			c.right++
 		}
