@@ -3,6 +3,7 @@
 import signal
 import sys
 
+import numpy
 import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
 from run import ROOT
@@ -43,6 +44,21 @@ def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     result = disturbed(lambda run: kill_ranks(run, BATCHES + 5, killed, back), ranks=ranks, mpi=mpi)
     assert result.summary["fallback_reads"] > 0 or back
     assert "cache restarts 1" in result.stdout
+
+
+@pytest.mark.parametrize("batch", [5, BATCHES - 2])
+def test_losses_that_are_not_finite(start, tmp_path, batch):
+    """Mixed precision gives NaN now and then; the newest batch's report is not lost with a rank because of that."""
+    rng = numpy.random.default_rng(3)
+    losses = rng.exponential(size=(EPOCHS, SAMPLES)).astype("float32")
+    losses[rng.random(losses.shape) < 0.2] = numpy.nan
+    losses[rng.random(losses.shape) < 0.02] = numpy.inf
+    numpy.save(tmp_path / "losses.npy", losses)
+    args = ["--epochs", EPOCHS, "--sampler", "pads", "--losses", tmp_path / "losses.npy"]
+    undisturbed = start(memory="0", args=args).finish().check(EPOCHS, SAMPLES)
+    one = start(ranks=2, args=args)
+    kill_ranks(one, batch, 1)
+    assert one.finish().check(EPOCHS, SAMPLES).batches == undisturbed.batches
 
 
 def test_killed_in_two_epochs(disturbed):

@@ -174,6 +174,8 @@ class Connection:
         A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would be lost.
         """
         with self._lock:
+            for listener in list(self.listeners):
+                listener._closing()
             waiting = Waiting("to take the last counts", CLOSE_SECONDS)
             try:
                 while not self._say_bye():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from itertools import chain
-from math import isnan, nan
+from math import nan
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .wire import Plan
@@ -14,64 +13,133 @@ from .wire import Plan
 # epoch before that. The trainer that asks for it may be an epoch behind this one.
 KEPT_EPOCHS = 2
 
+Told = Tuple[int, int, array]  # (epoch, batch, losses), as the door hears it
+
+
+class _Row:
+    """The losses of one batch, and which of them were reported: a loss may itself be NaN."""
+
+    __slots__ = ("losses", "reported")
+
+    def __init__(self, size: int) -> None:
+        self.losses, self.reported = array("f", [nan]) * size, bytearray(size)
+
+    def enter(self, places: Sequence[int], losses: Sequence[float]) -> None:
+        for place, loss in zip(places, losses):
+            if not self.reported[place]:  # the first report of a draw counts
+                self.losses[place], self.reported[place] = loss, 1
+
+    def complete(self) -> bool:
+        return all(self.reported)
+
 
 class Reports:
     """The losses of this epoch and of KEPT_EPOCHS before, by global batch, kept for sending them again.
 
-    `next` is the first batch of this epoch whose losses are not all known.
+    The cache takes one report a batch, the first, and with it closes all batches before. So a batch is told when all of
+    it is known, or when no more of it can come: a later batch was reported, or `close` called. What was told does
+    not change any more. `next` is the first batch of this epoch that may still be reported.
     """
 
     def __init__(self) -> None:
-        self._losses: Dict[int, Dict[int, array]] = {}
+        self._told: Dict[int, Dict[int, _Row]] = {}
+        self._open: Optional[Tuple[int, int, _Row]] = None  # epoch, batch: the one that is reported in parts
         self._lock = threading.Lock()
         self.next = 0
 
     def begin(self, epoch: int, first: int) -> None:
-        """Begins an epoch at batch `first`; forgets older epochs, and later ones."""
+        """Begins an epoch at batch `first`, after close; forgets older epochs, and later ones."""
         with self._lock:
-            self._losses = {e: losses for e, losses in self._losses.items() if epoch - KEPT_EPOCHS <= e <= epoch}
+            self._told = {e: rows for e, rows in self._told.items() if epoch - KEPT_EPOCHS <= e <= epoch}
         self.next = first
 
-    def add(self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float]) -> Tuple[int, array]:
-        """Enters losses; returns the batch they belong to and all that is known of its losses, NaN the rest.
+    def add(
+        self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float], exact: bool = False
+    ) -> List[Told]:
+        """Enters losses; returns what the door is to be told now.
 
-        `current` is the batch that training is at, as far as is known. Raises ValueError when no batch of the
-        plan, from the next unreported one on, has these ids.
+        `current` is the batch that training was handed last; not `exact`: that a loader was handed, perhaps ahead of
+        training. What was reported before stays as it is.
+        Raises ValueError when no batch from `next` to `current` has these ids, TypeError when a loss is no number.
         """
         if len(ids) != len(losses):
             raise ValueError(f"rankpool: {len(ids)} ids and {len(losses)} losses")
-        number, places = self.find(plan, current, ids)
-        with self._lock:
-            known = self._losses.setdefault(plan.epoch, {})
-            row = known.setdefault(number, array("f", [nan]) * (plan.starts[number + 1] - plan.starts[number]))
-            for place, loss in zip(places, losses):
-                row[place] = loss
-        self.next = number if any(map(isnan, row)) else number + 1
-        return number, row
+        losses = array("f", losses)
+        if not ids:
+            return self._skip_empty(plan, current)
+        number, places = self.find(plan, current, ids, exact)
+        if self._over(plan.epoch, number):
+            self.next = max(self.next, number + 1)
+            return []
+        told = self.close() if self._open is not None and self._open[:2] != (plan.epoch, number) else []
+        if self._open is None:
+            self._open = plan.epoch, number, _Row(_size(plan, number))
+        self.next = number
+        row = self._open[2]
+        row.enter(places, losses)
+        return told + self.close() if row.complete() else told
 
-    def find(self, plan: Plan, current: int, ids: Sequence[int]) -> Tuple[int, List[int]]:
-        """Returns the batch that ids belong to and the place of each in it."""
-        likely = [b for b in (self.next, current) if self.next - 1 <= b < plan.batches and b >= 0]
-        later = range(self.next, plan.batches)
-        for number in chain(likely, later):
+    def _over(self, epoch: int, number: int) -> bool:
+        """Returns whether the cache takes no report of this batch any more; raises ValueError if it lacks losses."""
+        told = self._told.get(epoch, {})
+        if not told or number > max(told):
+            return False
+        if number in told and not told[number].complete():
+            raise ValueError(
+                f"rankpool: batch {number} of epoch {epoch} was reported in part, and ended by a report of a later "
+                "batch, state_dict or set_epoch: the rest of it comes too late"
+            )
+        return True
+
+    def _skip_empty(self, plan: Plan, current: int) -> List[Told]:
+        """Closes the batch that training is at when this trainer has no part of it; else there is nothing to report."""
+        if not self.next <= current < plan.batches or _size(plan, current) or self._over(plan.epoch, current):
+            return []
+        told = self.close()
+        self._open = plan.epoch, current, _Row(0)
+        return told + self.close()
+
+    def close(self) -> List[Told]:
+        """Ends the batch that was reported in part; returns what the door is to be told."""
+        if self._open is None:
+            return []
+        epoch, number, row = self._open
+        with self._lock:
+            self._told.setdefault(epoch, {})[number] = row
+        self._open, self.next = None, number + 1
+        return [(epoch, number, row.losses)]
+
+    def find(self, plan: Plan, current: int, ids: Sequence[int], exact: bool = False) -> Tuple[int, List[int]]:
+        """Returns the batch that ids belong to and the place of each in it; `exact` as of add."""
+        candidates = list(self._candidates(plan, current, exact))
+        for number in candidates:
             if _size(plan, number) == len(ids) and plan.batch(number) == ids:
                 return number, list(range(len(ids)))
-        for number in chain(likely, later):
+        for number in candidates:
             places = self._places(plan, number, ids)
             if places is not None:
                 return number, places
         raise ValueError(
             f"rankpool: the ids {_some(ids)} are no batch, nor part of one, of epoch {plan.epoch} "
-            f"from batch {self.next} on"
+            f"from batch {self.next} to {current}"
         )
+
+    def _candidates(self, plan: Plan, current: int, exact: bool) -> Iterator[int]:
+        """Yields the batches that ids may be of, the likely ones first; the last that was reported is the least."""
+        current = min(current, plan.batches - 1)
+        if exact and self.next <= current:
+            yield current
+        yield from range(self.next, current + 1 - (exact and self.next <= current))
+        if 0 <= self.next - 1 <= current:
+            yield self.next - 1
 
     def _places(self, plan: Plan, number: int, ids: Sequence[int]) -> Optional[List[int]]:
         if len(ids) > _size(plan, number):
             return None
-        row = self._losses.get(plan.epoch, {}).get(number)
         order = range(_size(plan, number))
+        row = self._row(plan.epoch, number)
         if row is not None:  # a draw whose loss is missing comes before its twin that has one
-            order = sorted(order, key=lambda place: not isnan(row[place]))
+            order = sorted(order, key=row.reported.__getitem__)
         free: Dict[int, List[int]] = {}
         batch = plan.batch(number)
         for place in order:
@@ -81,16 +149,16 @@ class Reports:
         except (KeyError, IndexError):
             return None
 
-    def __iter__(self) -> Iterator[Tuple[int, int, array]]:
-        """Yields (epoch, batch, losses) in the order of training, from any thread.
+    def _row(self, epoch: int, number: int) -> Optional[_Row]:
+        if self._open is not None and self._open[:2] == (epoch, number):
+            return self._open[2]
+        return self._told.get(epoch, {}).get(number)
 
-        The newest batch is left out while losses of it are missing: add tells it when they come.
-        """
+    def __iter__(self) -> Iterator[Told]:
+        """Yields what the door was told, in the order of training, from any thread."""
         with self._lock:
-            kept = [(e, n, row[:]) for e, losses in sorted(self._losses.items()) for n, row in sorted(losses.items())]
-        if kept and any(map(isnan, kept[-1][2])):
-            kept.pop()
-        return iter(kept)
+            told = [(e, n, row.losses) for e, rows in sorted(self._told.items()) for n, row in sorted(rows.items())]
+        return iter(told)
 
 
 def _size(plan: Plan, number: int) -> int:

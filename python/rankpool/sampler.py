@@ -11,7 +11,7 @@ from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, NotReady
-from .reports import Reports
+from .reports import Reports, Told
 from .sentinel import watch_over
 from .waiting import Waiting
 
@@ -102,6 +102,7 @@ class BatchSampler:
             self._warned = True
             warnings.warn(f"rankpool: set_epoch was not called; epoch {self.epoch} is trained again", stacklevel=2)
         self._fresh = False
+        self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
         self._consumed, self._start = first, 0
         self._reports.begin(plan.epoch, first)
@@ -132,13 +133,24 @@ class BatchSampler:
     # --- what training tells ---
 
     def report(self, ids, losses) -> None:
-        """Reports the losses of a batch, or of part of it: tensors, arrays or lists, one loss an id.
+        """Reports the losses of a batch, or of part of it: tensors (of any type and device), arrays or lists, one an id.
 
-        One report a batch counts, the first: what it leaves out is taken as never reported.
+        They count as float32. A loss that is NaN or infinite, as mixed precision gives now and then, counts as not
+        reported: its sample keeps the score that it has. A draw's first report counts. The parts of a batch are put together
+        until a later batch is reported, state_dict is called or the epoch ends: what is left out counts as not reported.
         Raises ValueError when the ids are no batch of this epoch that may still be reported.
         """
-        number, row = self._reports.add(self._current_plan(), self._consumed - 1, _listed(ids), _listed(losses))
-        self._connection.post(wire.REPORT, wire.pack_report(self._stream, self._plan.epoch, number, row))
+        plan, ids = self._current_plan(), _listed(ids)
+        self._tell(self._reports.add(plan, self._consumed - 1, ids, _listed(losses), self._exact))
+
+    def _tell(self, told: List[Told]) -> None:
+        for epoch, number, losses in told:
+            self._connection.post(wire.REPORT, wire.pack_report(self._stream, epoch, number, losses))
+
+    @property
+    def _exact(self) -> bool:
+        """Whether it is known which batch training was handed last."""
+        return self._loader_workers is not None
 
     def weights(self, ids):
         """Returns 1/(N q) of each id, q its share of the epoch's draws: a float32 tensor, a list without torch.
@@ -148,7 +160,7 @@ class BatchSampler:
         ids, plan = _listed(ids), self._current_plan()
         weights = [1.0] * len(ids)
         if plan.weights is not None:
-            number, places = self._reports.find(plan, self._consumed - 1, ids)
+            number, places = self._reports.find(plan, self._consumed - 1, ids, self._exact)
             weights = [plan.weights[plan.starts[number] + place] for place in places]
         try:
             import torch
@@ -172,8 +184,12 @@ class BatchSampler:
     def _reconnected(self, link: Connection) -> None:
         """Tells a cache that came back what it may have forgotten."""
         stream, _ = link.open(self.spec)
-        for epoch, number, row in self._reports:
-            link._send(wire.REPORT, wire.pack_report(stream, epoch, number, row))
+        for epoch, number, losses in self._reports:
+            link._send(wire.REPORT, wire.pack_report(stream, epoch, number, losses))
+
+    def _closing(self) -> None:
+        """Tells the cache, before the connection ends, what was not told yet."""
+        self._tell(self._reports.close())
 
     # --- checkpoints ---
 
@@ -193,6 +209,7 @@ class BatchSampler:
         The end of an epoch is the beginning of the next.
         """
         epoch, batch = self.epoch, self.batch
+        self._tell(self._reports.close())
         try:
             if self._connection.connect():
                 self._connection.request(wire.SAVE, wire.pack_save(self._stream, epoch, batch))
@@ -258,6 +275,9 @@ class BatchSampler:
 
 
 def _listed(values) -> List:
+    """Returns the elements of a list, an array or a tensor; those of one with several dimensions one after the other."""
     if isinstance(values, list):
         return values
-    return values.tolist() if hasattr(values, "tolist") else list(values)
+    if hasattr(values, "tolist"):
+        return values.reshape(-1).tolist()
+    return list(values)

@@ -7,6 +7,7 @@ import torch
 
 import rankpool
 from fakedoor import plan
+from rankpool import connection
 from rankpool.sampler import BatchSampler
 
 REPORT, METRIC, SAVE = 5, 7, 8
@@ -89,13 +90,14 @@ def test_report_finds_the_batch(door):
     sampler.report(batches[2], [5, 6, 7, 8])  # batch 1 was not reported
     sampler.report(batches[3][::-1], [1, 2, 3, 4])  # another order
     sampler.report(batches[4][1:3], [9, 9])  # a part
+    sampler.state_dict()
     assert reported(door, 4) == [
         (0, [1, 2, 3, 4]),
         (2, [5, 6, 7, 8]),
         (3, [4, 3, 2, 1]),
         (4, [None, 9, 9, None]),
     ]
-    with pytest.raises(ValueError, match=r"are no batch, nor part of one, of epoch 0 from batch 4 on"):
+    with pytest.raises(ValueError, match=r"are no batch, nor part of one, of epoch 0 from batch 5 to 4"):
         sampler.report(batches[1], [1, 2, 3, 4])
     with pytest.raises(ValueError, match="4 ids and 3 losses"):
         sampler.report(batches[4], [1, 2, 3])
@@ -108,7 +110,132 @@ def test_a_batch_reported_in_parts_is_put_together(door):
     assert len(set(batch)) < 20
     sampler.report(batch[:12], list(range(12)))
     sampler.report(batch[12:], list(range(12, 20)))
-    assert sorted(reported(door, 2)[1][1]) == list(range(20))
+    ((number, losses),) = reported(door, 1)  # the cache takes one report a batch
+    assert number == 0 and sorted(losses) == list(range(20))
+
+
+@pytest.mark.parametrize("end", ["later", "state_dict", "set_epoch", "close"])
+def test_a_batch_reported_in_part_is_told_when_no_more_can_come(door, end):
+    _, sampler = make()
+    batches = []
+    for batch in sampler:
+        batches.append(list(batch))
+        if batch.number < 2:
+            sampler.report(batch[:3], [1, 1, 1])
+    told = [(0, [1, 1, 1, None]), (1, [1, 1, 1, None]), (3, [2, 2, 2, 2])]
+    assert reported(door, 1) == told[:1]
+    if end == "later":
+        sampler.report(batches[3], [2, 2, 2, 2])
+    elif end == "state_dict":
+        sampler.state_dict()
+    elif end == "set_epoch":
+        sampler.set_epoch(1)
+        next(iter(sampler))
+    else:
+        connection._close_all()
+    assert reported(door, 3 if end == "later" else 2) == told[: 3 if end == "later" else 2]
+    if end == "set_epoch":
+        kinds = [request.kind for request in door.requests]
+        assert kinds.index(REPORT, kinds.index(REPORT) + 1) < kinds.index(3, kinds.index(REPORT))
+    if end == "state_dict":
+        with pytest.raises(ValueError, match="batch 1 of epoch 0 was reported in part, .* comes too late"):
+            sampler.report(batches[1][3:], [1])
+
+
+def losses_that_are_not_finite(kind):
+    """Half of the losses of a batch of four, in other forms than a list of floats."""
+    if kind == "overflow":
+        return [1e39, 0.5, -1e39, -0.0]
+    losses = torch.tensor([float("nan"), 0.5, float("inf"), -0.0], dtype=getattr(torch, kind, torch.float32))
+    if kind == "column":
+        return losses.unsqueeze(1)
+    if kind == "requires_grad":
+        return losses.requires_grad_() * 1
+    return losses.repeat_interleave(2)[::2] if kind == "alternate" else losses
+
+
+KINDS = ["float16", "bfloat16", "float64", "column", "alternate", "requires_grad", "overflow"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("until", [1, 4])
+def test_losses_that_are_not_finite_are_sent_again_too(door, kind, until):
+    """A cache that is started again hears of every batch, also of the newest one."""
+    _, sampler = make()
+    for batch in sampler:
+        sampler.report(torch.tensor(batch), losses_that_are_not_finite(kind))
+        if batch.number == until:
+            before = reported(door, until + 1)
+            door.kill()
+            door.requests.clear()
+            door.start()
+            sampler.metric("any", 1)  # notices that the connection ended
+            sampler.metric("any", 1)
+            assert list(map(str, reported(door, until + 1))) == list(map(str, before))
+            assert [b for b, _ in before] == list(range(until + 1))
+            infinite = {"overflow": [float("inf"), 0.5, float("-inf"), -0.0]}.get(kind, [None, 0.5, float("inf"), -0.0])
+            assert before[-1][1] == infinite
+            return
+
+
+def test_one_loss_may_have_no_dimension(door):
+    _, sampler = make(batch_size=1)
+    for batch in sampler:
+        sampler.report(torch.tensor(batch[0]), torch.tensor(0.5))
+    assert reported(door, 20) == [(b, [0.5]) for b in range(20)]
+
+
+def test_what_was_reported_does_not_change(door):
+    """The cache takes the first report of a batch; a restarted one must hear the same."""
+    _, sampler = make()
+    for again in range(2):
+        sampler.set_epoch(0)
+        for batch in sampler:
+            if batch.number < 2 + again:
+                sampler.report(batch, [again] * 4)
+                sampler.report(batch, [7] * 4)
+    assert reported(door, 3) == [(0, [0] * 4), (1, [0] * 4), (2, [1] * 4)]
+    door.hang_up()
+    door.requests.clear()
+    sampler.metric("any", 1)
+    sampler.metric("any", 1)
+    assert reported(door, 3) == [(0, [0] * 4), (1, [0] * 4), (2, [1] * 4)]
+
+
+def test_a_loss_that_is_no_number_changes_nothing(door):
+    _, sampler = make()
+    batch = next(iter(sampler))
+    for wrong in ([1, 2, "3", 4], [1, 2, 3j, 4], [1, 2, None, 4]):
+        with pytest.raises(TypeError):
+            sampler.report(batch, wrong)
+    sampler.report(batch, [4, 3, 2, 1])
+    assert reported(door, 1) == [(0, [4, 3, 2, 1])]
+
+
+def test_nothing_reported_ends_nothing(door, monkeypatch):
+    """An empty report is of the batch under way: it closes no batch that has losses to come."""
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "2")
+    _, sampler = make(batch_size=3)  # of the last two samples this trainer has none
+    for batch in sampler:
+        sampler.report([], [])
+        if batch:
+            sampler.report(torch.tensor(batch), torch.ones(len(batch)))
+    assert reported(door, 3) == [(0, [1] * 3), (1, [1] * 3), (2, [])]
+
+
+def test_a_part_is_of_the_batch_that_training_has(door):
+    """Samples of a batch that was not reported are drawn again: the report is of the newer draw."""
+    door.draws = "replacement"
+    data, sampler = make(batch_size=10, seed=1)
+    first, second = plan(door, 0, sampler.spec._asdict(), 0)
+    (twice, *_) = set(first) & set(second)
+    for batch in data.batches(sampler):
+        if batch.ids == second:
+            sampler.report([twice], [5])
+    sampler.state_dict()
+    ((number, losses),) = reported(door, 1)
+    assert number == 1 and losses[second.index(twice)] == 5
 
 
 def test_equal_batches_are_told_apart_by_their_order(door):
@@ -127,6 +254,7 @@ def test_only_some_batches_are_reported(door):
     for batch in sampler:
         if batch.number % 2:
             sampler.report(batch[:3], [1, 1, 1])
+    sampler.state_dict()
     assert reported(door, 2) == [(1, [1, 1, 1, None]), (3, [1, 1, 1, None])]
 
 
