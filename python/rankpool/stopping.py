@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
-from typing import Any, Callable, Dict, Iterator, Optional, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 WORKER_SECONDS = 10.0  # how long a loader's worker outlives SIGTERM: the step under way may need its batches
 
 _handled: Set[int] = set()  # the signals that a Stop of this process waits for
+_kept: List[Any] = []  # tensors that a Stop gave to torch.distributed, whose threads may hold them to the end
 
 
 class Stop:
@@ -29,6 +32,9 @@ class Stop:
     only one of them got a signal: a step or two later. What that takes, an all-reduce of one byte, goes on beside the
     step. Without a process group it is this process's affair.
 
+    Training then ends like any other program: the script returns, or calls sys.exit. rankpool destroys a process group
+    of gloo's that is left at exit.
+
     `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Make it in the main thread, as early as possible: until then
     they end the process. It takes the place of other handlers of theirs until `close`. Workers of rankpool.loader()
     that are started afterwards live on through these signals, for WORKER_SECONDS through SIGTERM.
@@ -38,6 +44,7 @@ class Stop:
         self.signal: Optional[int] = None  # the first that came to this process
         self._over = False
         self._pending: Any = None
+        self._flag: Any = None  # the tensor of all all-reduces
         numbers = signals or (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
         self._before: Dict[int, Any] = {int(n): signal.signal(n, self._hear) for n in numbers}
         _handled.update(self._before)
@@ -53,17 +60,27 @@ class Stop:
         return self._over
 
     def _agreed(self) -> bool:
-        group = _process_group()
-        if group is None:
+        dist = _process_group()
+        if dist is None:
             return self.signal is not None
         # The answer of one call is taken up in the next: nobody waits for it.
         over = False
         if self._pending is not None:
-            work, flag = self._pending
-            work.wait()
-            over = bool(flag.item())
-        self._pending = None if over else group(self.signal is not None)
+            self._pending.wait()
+            over = bool(self._flag.item())
+        self._pending = None if over else self._begin(dist)
         return over
+
+    def _begin(self, dist: Any) -> Any:
+        """Begins an all-reduce of whether this trainer was told, and returns the torch.distributed.Work."""
+        if self._flag is None:
+            import torch
+
+            device = torch.cuda.current_device() if dist.get_backend() == "nccl" else "cpu"
+            self._flag = torch.zeros(1, dtype=torch.uint8, device=device)
+            _kept.append(self._flag)
+        self._flag.fill_(self.signal is not None)
+        return dist.all_reduce(self._flag, op=dist.ReduceOp.MAX, async_op=True)
 
     def close(self) -> None:
         """Gives the signals back."""
@@ -73,22 +90,33 @@ class Stop:
         self._before = {}
 
 
-def _process_group() -> Optional[Callable[[bool], tuple]]:
-    """Returns the function that begins an all-reduce of a flag, None when this process trains alone."""
+def _process_group() -> Any:
+    """Returns torch.distributed, None when this process trains alone."""
     try:
-        import torch
         import torch.distributed as dist
     except ImportError:
         return None
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
         return None
+    return dist
 
-    def begin(flag: bool) -> tuple:
-        device = torch.cuda.current_device() if dist.get_backend() == "nccl" else "cpu"
-        tensor = torch.tensor([flag], dtype=torch.uint8, device=device)
-        return dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True), tensor
 
-    return begin
+@atexit.register
+def _end_group() -> None:
+    """Ends the threads of gloo's default process group, unless training has.
+
+    Such a thread lets go of a collective's tensors a moment after the collective has ended. When that is the last hold
+    on a tensor that Python has seen, it waits for the interpreter's lock; and a thread that waits for it while Python
+    ends aborts the process: "terminate called without an active exception". Here Python lets the threads have it.
+
+    It takes as long as the collectives that were begun, which exit would wait for too.
+    """
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized() and dist.get_backend() == "gloo":
+        dist.destroy_process_group()
+
+
+os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))  # the threads are the parent's
 
 
 # --- workers ---

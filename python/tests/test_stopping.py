@@ -1,16 +1,19 @@
 """Stopping at a signal: all trainers after the same step, and no worker before its trainer."""
 
+import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import weakref
 
 import pytest
 
 import decoders
 import rankpool
 from fakedoor import plan
+from rankpool import stopping
 
 ALL = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM
 
@@ -24,6 +27,29 @@ while not stop():
     if step == told:
         os.kill(os.getpid(), signal.SIGUSR1)
 print(step, stop.signal)
+"""
+
+# A trainer that ends while an all-reduce is under way, which the other one joins when it hears that. The last thing
+# that the first one does keeps the interpreter's lock, until the other has ended: threads that wait for it then wait
+# while Python ends.
+LEAVER = """
+import atexit, ctypes, os, sys
+rank, file, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+if rank == 0:
+    atexit.register(ctypes.PyDLL(None).read, 0, ctypes.create_string_buffer(1), 1)
+import torch, torch.distributed as dist, rankpool
+dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+if rank == 0:
+    atexit.register(os.close, 1)
+else:
+    sys.stdin.read()
+if what == "stop":
+    stop = rankpool.Stop()
+    stop()
+    stop.close()
+    del stop
+else:
+    dist.all_reduce(torch.ones(1), async_op=True)
 """
 
 
@@ -54,16 +80,60 @@ def test_close_gives_the_signals_back():
 
 def test_trainers_stop_after_the_same_step(tmp_path):
     """Only one of them is told."""
-    command = [sys.executable, "-c", TRAINER]
-    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(rankpool.__file__))}
-    both = [
-        subprocess.Popen([*command, str(rank), tmp_path / "meet", told], env=env, stdout=subprocess.PIPE, text=True)
-        for rank, told in enumerate(["0", "5"])
-    ]
+    both = [trainer(TRAINER, rank, tmp_path, told, stdout=subprocess.PIPE) for rank, told in enumerate(["0", "5"])]
     steps, signals = zip(*(one.communicate()[0].split() for one in both))
     assert [one.returncode for one in both] == [0, 0]
     assert steps[0] == steps[1] and 5 <= int(steps[0]) <= 7
     assert signals == ("None", str(int(signal.SIGUSR1)))
+
+
+def trainer(script, rank, folder, *args, **options):
+    """Starts one of two trainers, which meet in a folder."""
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(rankpool.__file__))}
+    command = [sys.executable, "-c", script, str(rank), str(folder / "meet"), *args]
+    return subprocess.Popen(command, env=env, text=True, **options)
+
+
+@pytest.mark.parametrize("what", ["stop", "own"])
+def test_training_may_end_without_destroying_its_group(tmp_path, what):
+    """Of Stop, and of the training's own."""
+    (left, leaves), (over, ends) = os.pipe(), os.pipe()
+    both = [
+        trainer(LEAVER, 0, tmp_path, what, stdin=over, stdout=leaves, stderr=subprocess.PIPE),
+        trainer(LEAVER, 1, tmp_path, what, stdin=left, stdout=ends, stderr=subprocess.PIPE),
+    ]
+    for end in (left, leaves, over, ends):
+        os.close(end)
+    said = [one.communicate()[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
+
+
+def test_stop_keeps_what_it_gives_to_torch(monkeypatch):
+    """A thread of gloo may let go of it after the last step, when Python ends."""
+    import torch.distributed as dist
+
+    given = []
+
+    class Group:
+        ReduceOp = dist.ReduceOp
+
+        @staticmethod
+        def get_backend():
+            return "gloo"
+
+        @staticmethod
+        def all_reduce(tensor, op, async_op):
+            given.append(weakref.ref(tensor))
+            return None
+
+    stop = rankpool.Stop()
+    stop.close()
+    monkeypatch.setattr(stopping, "_process_group", lambda: Group)
+    stop()
+    stop()
+    del stop
+    gc.collect()
+    assert given[0]() is not None and given[0]() is given[1]()
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn"])
