@@ -17,7 +17,7 @@ def epochs_of(tmp_path_factory):
     data = make_tree(tmp_path_factory.mktemp("data") / "tiny", SAMPLES, side=8)
 
     def epochs_of(policy):
-        command = [sys.executable, run.ROOT / "e2e" / "feed.py", LOSSES, EPOCHS]
+        command = [sys.executable, run.ROOT / "e2e" / "trainer.py", "--losses", LOSSES, "--epochs", EPOCHS]
         options = ["--policy", policy]
         one = run.start(tmp_path_factory.mktemp(policy), data, ranks=4, window="auto", options=options, command=command)
         return one.finish().check(EPOCHS, DRAWS).epochs[WARM_UP:]

@@ -190,12 +190,23 @@ def summed(*counts):
     return total.tolist()
 
 
+def join_group():
+    """Joins the other trainers, also with a PyTorch that was built without libuv, such as Debian 13's: it must be told."""
+    try:
+        dist.init_process_group("gloo")
+    except RuntimeError as error:
+        if "libuv" not in str(error):
+            raise
+        os.environ["USE_LIBUV"] = "0"
+        dist.init_process_group("gloo")
+
+
 def main():
     args = arguments()
     stop = rankpool.Stop() if args.checkpoint else None
     torch.set_num_threads(1)
     if WORLD > 1:
-        dist.init_process_group("gloo")
+        join_group()
     try:
         trainer = Trainer(args, stop)
         trainer.run()
@@ -204,9 +215,11 @@ def main():
     if RANK == 0 and trainer.digest:
         print("digest", trainer.digest.hex(), flush=True)
     if WORLD > 1:
-        del trainer, stop
+        # A thread of the group that lets go of a tensor while Python ends would abort the process. The group ends its
+        # threads when nothing holds it any more, and the model does.
+        del trainer
         gc.collect()
-        dist.destroy_process_group()  # ends its threads: one that lets go of a tensor while Python ends aborts the process
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
