@@ -56,6 +56,26 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
+// TestGoldenChecksums reads the sums that the Python client computes itself, docs/wire/xxh3.txt.
+func TestGoldenChecksums(t *testing.T) {
+	text, err := os.ReadFile("../docs/wire/xxh3.txt")
+	must(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range lines[1:] {
+		var n int
+		var want uint64
+		_, err := fmt.Sscanf(line, "%d %x", &n, &want)
+		must(t, err)
+		sample := make([]byte, n)
+		for i := range sample {
+			sample[i] = byte((31*i*i + i) % 251)
+		}
+		if got := ChecksumOf(sample); got != want {
+			t.Errorf("%d bytes: %x, want %x", n, got, want)
+		}
+	}
+}
+
 // TestChecksumsOfParts has samples that lie in one file, in parts and in members.
 func TestChecksumsOfParts(t *testing.T) {
 	root := tree(t, "s/0123456789")

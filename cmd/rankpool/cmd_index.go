@@ -44,7 +44,8 @@ An index that was interrupted goes on where it was: what it has found is kept in
 is written. When MANIFEST is there already, index says what has changed in DIR since; a file that is no manifest is
 not overwritten.
 
-With --checksum every sample is read, and its checksum (XXH3, 64 bits) kept in the manifest. With --verify index writes
+With --checksum every sample is read, and its checksum (XXH3, 64 bits) kept in the manifest: whoever reads a sample later
+checks it. Without, a file that has other bytes, but the same size and modification time, is not noticed. With --verify index writes
 nothing: it walks DIR again, reads every sample, lists what differs from the manifest, and ends with exit code 1 if
 anything does.
 

@@ -12,8 +12,8 @@ from .errors import RankpoolError, SampleError
 
 try:
     from xxhash import xxh3_64_intdigest as _xxh3
-except ImportError:  # then checksums are the ranks' affair; size and time are always checked
-    _xxh3 = None
+except ImportError:
+    from .xxh3 import xxh3_64 as _xxh3
 
 _HEADER_BYTES = 64
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS = 1, 2, 4, 8
@@ -136,7 +136,7 @@ class Index:
     def read(self, id: int) -> bytes:
         """Reads sample id from storage; raises SampleError unless it is there as it was indexed.
 
-        The checksum of a TFRecord file's record is checked, the index's own when the package xxhash is there.
+        Its time and size are checked, the index's checksum of its bytes where there is one, and a TFRecord's own.
         """
         path = self.path(id)
         try:
@@ -175,7 +175,8 @@ class Index:
         size = self.sizes[id]
         if self._format(id) == _TFRECORD and crc32c.masked(data[:size]) != unpack_from("<I", data, size)[0]:
             raise ValueError("a damaged record: the checksum of its data is wrong")
-        if _xxh3 is not None and self.checksum(id) not in (0, _xxh3(data[:size])):
+        checksum = self.checksum(id)
+        if checksum and checksum != _xxh3(data[:size]):
             raise ValueError("the file has other bytes than when it was indexed: their checksum is wrong")
 
 

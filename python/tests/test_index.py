@@ -2,14 +2,17 @@ import io
 import json
 import os
 import struct
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from dataset_tree import make_tree, write_index
-from rankpool import RankpoolError, SampleError, crc32c
+from rankpool import RankpoolError, SampleError, crc32c, xxh3
 from rankpool.index import Index
+
+WIRE = Path(__file__).parents[2] / "docs" / "wire"
 
 
 def test_it_finds_each_sample(tmp_path):
@@ -192,7 +195,45 @@ def test_crc32c():
         assert crc32c.crc32c(data) == slow(data)
 
 
-def test_a_known_checksum_is_checked_where_it_can_be(tmp_path, monkeypatch):
+def golden_sums():
+    lines = (WIRE / "xxh3.txt").read_text().splitlines()
+    return [(int(n), int(sum, 16)) for n, sum in (line.split() for line in lines if line[0] != "#")]
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_xxh3(monkeypatch, numpy):
+    """The sums that the ranks' own library has, in every length that the algorithm treats apart."""
+    if not numpy:
+        monkeypatch.setitem(sys.modules, "numpy", None)
+    for n, sum in golden_sums():
+        data = bytes((31 * i * i + i) % 251 for i in range(n))
+        assert xxh3.xxh3_64(data) == sum, n
+        assert xxh3.xxh3_64(memoryview(b"x" + data)[1:]) == sum, n
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(tmp_path, monkeypatch, numpy):
+    """Nobody but the trainer reads: the cache is gone, and there may be neither xxhash nor NumPy."""
+    if not numpy:
+        monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setattr("rankpool.index._xxh3", xxh3.xxh3_64)
+    size, sum = golden_sums()[-2]
+    path = tmp_path / "a"
+    path.write_bytes(bytes((31 * i * i + i) % 251 for i in range(size)))
+    write_index(tmp_path / "idx", str(tmp_path), [str(path)])
+    index = Index(tmp_path / "idx")
+    index._sums = [sum]
+    data = bytearray(index.read(0))
+    data[size // 2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(0, index.mtimes[0]))
+    with pytest.raises(SampleError, match="other bytes than when it was indexed: their checksum is wrong"):
+        index.read(0)
+    index._sums = [0]  # not known
+    assert index.read(0) == data
+
+
+def test_xxhash_is_used_where_it_is_there(tmp_path, monkeypatch):
     files = make_tree(str(tmp_path / "d"), samples=2)
     write_index(tmp_path / "idx", str(tmp_path / "d"), files)
     index = Index(tmp_path / "idx")
@@ -203,5 +244,3 @@ def test_a_known_checksum_is_checked_where_it_can_be(tmp_path, monkeypatch):
     assert index.read(1)
     with pytest.raises(SampleError, match="other bytes than when it was indexed: their checksum is wrong"):
         index.read(0)
-    monkeypatch.setattr("rankpool.index._xxh3", None)
-    assert index.read(0)
