@@ -137,6 +137,10 @@ var quiverSystem = System{
 			Source: "§5.1 has no number; as long as a probing phase (§5.3)",
 		},
 		{
+			Name: "packed", Default: 0, Least: 0, Most: 1, Whole: true, About: "1: a chunk lies in storage as one piece, of which a rank reads its part for a batch at once; 0: a sample is a read",
+			Source: "§5.2: clients read a random subset of the items; §5.1: a chunk's stripe units are spread over the data set",
+		},
+		{
 			Name: "benefit", Default: 1, Least: 0, Most: 1e+09, About: "least t_miss/t_hit of a job that is cached for; 1: every job",
 			Source: "§5.3 has no number; a single data set leaves the memory to nobody else",
 		},

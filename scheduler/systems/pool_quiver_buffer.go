@@ -6,9 +6,10 @@ import "rankpool/scheduler"
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
 // Differs: the paper does not say how fast a chunk is brought in. Here each batch of b draws brings in b divided by the number of jobs,
-// in one sequential read a rank, so that back is complete when the jobs have used front; what they miss of it
-// meanwhile they bring in themselves. The chunk after back is the next that some job has not used up. At the end of the last epoch a chunk
-// is brought in for nobody.
+// so that back is complete when the jobs have used front; what they miss of it meanwhile they bring in themselves. A sample is a read,
+// as a client's "random subset" (§5.2) is, and a chunk's stripe units are not contiguous in storage (§5.1); option packed has them lie
+// so, and each rank reads its part at once. The chunk after back is the next that some job has not used up. At the end of the last epoch
+// a chunk is brought in for nobody.
 type quiverBuffer struct {
 	quiverChunks
 	memory      *Memory
@@ -18,6 +19,7 @@ type quiverBuffer struct {
 	pairBytes   int64 // of two chunks
 	ranks       int
 	patience    int64
+	packed      bool // what a rank brings in for a batch is one sequential read
 	front, back int
 	missing     int     // samples of back that are not in memory
 	next        int     // first sample of back that was not brought in; others may be here by misses
@@ -28,7 +30,7 @@ type quiverBuffer struct {
 }
 
 func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
-	q := quiverBuffer{memory: cfg.Memory, ranks: cfg.Ranks, patience: int64(cfg.Value("patience"))}
+	q := quiverBuffer{memory: cfg.Memory, ranks: cfg.Ranks, patience: int64(cfg.Value("patience")), packed: cfg.Value("packed") != 0}
 	for id := range cfg.Samples {
 		q.bytes += q.memory.Size(scheduler.SampleID(id))
 	}
@@ -178,8 +180,19 @@ func (q *quiverBuffer) load(samples int) int {
 	}
 	for r := range q.ranks {
 		n := len(q.piece)
-		q.memory.Load(q.piece[r*n/q.ranks:(r+1)*n/q.ranks], int32(r))
+		q.read(q.piece[r*n/q.ranks:(r+1)*n/q.ranks], int32(r))
 	}
 	q.missing -= len(q.piece)
 	return len(q.piece)
+}
+
+// read brings in a rank's part.
+func (q *quiverBuffer) read(ids []scheduler.SampleID, rank int32) {
+	if q.packed {
+		q.memory.Load(ids, rank)
+		return
+	}
+	for i := range ids {
+		q.memory.Load(ids[i:i+1], rank)
+	}
 }
