@@ -12,8 +12,11 @@ import (
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4, Fig. 9, Algorithm 1.
 // Differs: a resident's place in the importance cache follows its score (global imp_score, line 17); who is a resident changes on
 // misses alone. Since the regions are exclusive, the node with the highest degree is chosen among those of the batch that are in neither
-// region (in Fig. 9, b "which was not previously in the Homophily Cache"). With several jobs each has a graph of its own, all share
-// the regions, and the ratio follows job 0. §4.2 also names prefetching by score, of which nothing is said; there is none.
+// region (in Fig. 9, b "which was not previously in the Homophily Cache"). A batch is a process's: each rank's part of a global batch
+// gives a node. Lines 13 to 17 zip the drawn indices with the items that were served for them; here embedding and score belong to
+// the sample that was served, so that of one that is substituted stays as old as its last training. With several jobs each has a graph
+// of its own, all share the regions, and the ratio follows job 0. §4.2 also names prefetching by score, of which nothing is said; there
+// is none.
 type spiderPool struct {
 	memory     *Memory
 	importance *scheduler.Cache
@@ -23,7 +26,13 @@ type spiderPool struct {
 	trained    bool    // job 0 was, since its epoch began
 	scored     []int32 // by sample: the last batch that scored it
 	batches    int32
-	best       []int32 // scratch: a neighbour list
+	best       []spiderNode // scratch, by rank
+}
+
+// spiderNode is a sample of a batch with its neighbours.
+type spiderNode struct {
+	id         scheduler.SampleID
+	neighbours []int32
 }
 
 func newSpiderPool(cfg PoolConfig) Pool {
@@ -39,7 +48,7 @@ func newSpiderImpPool(cfg PoolConfig) Pool {
 }
 
 func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
-	p := &spiderPool{memory: cfg.Memory, ratio: ratio, scored: make([]int32, cfg.Samples)}
+	p := &spiderPool{memory: cfg.Memory, ratio: ratio, scored: make([]int32, cfg.Samples), best: make([]spiderNode, cfg.Ranks)}
 	for job := range cfg.Jobs {
 		p.graphs = append(p.graphs, newSpiderGraph(&cfg, job))
 	}
@@ -60,7 +69,7 @@ func (p *spiderPool) divide(ratio float64) {
 // Begin implements Pool. It is line 24, once an epoch.
 func (p *spiderPool) Begin(job, epoch int, _ []scheduler.SampleID) {
 	if job == 0 && p.trained {
-		p.divide(p.ratio.next(epoch, p.graphs[0].scores))
+		p.divide(p.ratio.next(epoch, p.graphs[0].known()))
 		p.trained = false
 	}
 }
@@ -94,8 +103,9 @@ func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
 	g := p.graphs[b.Job]
 	g.update(r)
 	p.batches++
-	p.best = p.best[:0]
-	highest := 0
+	for r := range p.best {
+		p.best[r].neighbours = p.best[r].neighbours[:0]
+	}
 	for i, id := range r.IDs {
 		if p.scored[id] == p.batches {
 			continue // the batch has it twice, and its score would be the same
@@ -104,12 +114,14 @@ func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
 		score, neighbours := g.score(id)
 		if p.importance.Resident(id) {
 			p.importance.Refresh(scheduler.Use{ID: id, Score: score})
-		} else if len(neighbours) > len(p.best) && !p.homophily.Has(id) {
-			highest, p.best = i, append(p.best[:0], neighbours...)
+		} else if best := &p.best[b.Rank[i]]; len(neighbours) > len(best.neighbours) && !p.homophily.Has(id) {
+			best.id, best.neighbours = id, append(best.neighbours[:0], neighbours...)
 		}
 	}
-	if len(p.best) > 0 {
-		p.homophily.Push(r.IDs[highest], p.best, b.Rank[highest])
+	for rank, best := range p.best {
+		if len(best.neighbours) > 0 {
+			p.homophily.Push(best.id, best.neighbours, int32(rank))
+		}
 	}
 	if b.Job == 0 {
 		p.ratio.observe(r.Losses)
@@ -171,8 +183,8 @@ var spiderGraphOptions = []Option{
 		Source: "recorded traces: 0.9999 of the neighbours are found, with 16 as well; a query goes on past ef while it finds neighbours, so ef bounds no score",
 	},
 	{
-		Name: "same_class", Default: 0, Least: 0, Most: 1, Whole: true, About: "1: neighbour lists hold samples of the node's own class only; 0: of all classes",
-		Source: "Algorithm 1, line 18, counts all neighbours; §4.1 says highest x_same",
+		Name: "same_class", Default: 1, Least: 0, Most: 1, Whole: true, About: "1: neighbour lists hold samples of the node's own class only; 0: of all classes",
+		Source: "§4.1: the node with the highest x_same and its neighbour lists, so the length of Algorithm 1's line 18 is x_same",
 	},
 }
 

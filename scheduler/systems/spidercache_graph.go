@@ -112,6 +112,17 @@ func (g *spiderGraph) score(id scheduler.SampleID) (float32, []int32) {
 	return g.scores[id], g.neighbours
 }
 
+// known are the scores of the samples that have been trained on.
+func (g *spiderGraph) known() []float32 {
+	var known []float32
+	for id, score := range g.scores {
+		if g.index.Has(int32(id)) {
+			known = append(known, score)
+		}
+	}
+	return known
+}
+
 // eq4 is ln(1/x_same + x_other/neighbormax + 1).
 func (g *spiderGraph) eq4(same, other int) float32 {
 	return float32(scheduler.Ln(1/float64(same) + float64(other)/float64(g.most) + 1))

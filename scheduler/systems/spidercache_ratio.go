@@ -11,20 +11,25 @@ import (
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8.
 // Differs: it decides once an epoch, when an accuracy is there, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
 // hold no validation accuracy: its place takes the share of an epoch's reported losses below ln 2, which means p > 1/2 for the
-// true class, so a right prediction. Growth that is negative counts as none, or u could leave [0, 1). As Eq. 5 says, β falls back to 0 in an
-// epoch in which the deviation of the scores grows again, and the ratio with it to r_start.
+// true class, so a right prediction. Growth that is negative counts as none, or u could leave [0, 1).
+//
+// Eq. 5 is the sign of one slope. The deviation is that of the samples that were scored, and its slope is taken as Eq. 6 takes that of
+// accuracy, over a smoothed window, so there is none before the window is full. β is "triggered" (§4.3) once and stays, and a ratio that
+// has moved does not move back when u grows: read epoch by epoch, noise takes it back to r_start, where Fig. 11 has it fall.
 type spiderRatio struct {
 	start, end, gamma float64
 	epochs            int // T
 
-	variance   float64 // of the scores when the epoch before ended; NaN: none has
+	active     bool      // β
+	ratio      float64   // of the epoch under way
+	deviations []float64 // σ, of the scores at the end of each epoch
 	accuracies []float64
 	right      int // of the epoch under way
 	reported   int
 }
 
 func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
-	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, variance: math.NaN()}
+	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, ratio: start}
 }
 
 // observe counts the losses that training reports.
@@ -40,7 +45,7 @@ func (c *spiderRatio) observe(losses []float32) {
 	}
 }
 
-// next ends an epoch with the scores of all samples, and returns the ratio for the one that follows, which is number epoch.
+// next ends an epoch with the scores of all samples that have one, and returns the ratio for the one that follows, which is number epoch.
 func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 	accuracy := 0.0
 	if c.reported > 0 {
@@ -48,27 +53,33 @@ func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 	}
 	c.accuracies = append(c.accuracies, accuracy)
 	c.right, c.reported = 0, 0
-	now := variance(scores)
-	active := now < c.variance // Eq. 5: σ falls exactly when its square does
-	c.variance = now
-	if !active {
+	c.deviations = append(c.deviations, deviation(scores))
+	if len(c.deviations) >= spiderWindow && spiderGrowth(savitzkyGolay(c.deviations)) < 0 {
+		c.active = true
+	}
+	if !c.active {
 		return c.start
 	}
 	u := spiderPenalty(spiderGrowth(savitzkyGolay(c.accuracies)), c.gamma)
-	return spiderImpRatio(c.start, c.end, float64(epoch)/float64(c.epochs), u)
+	if r := spiderImpRatio(c.start, c.end, float64(epoch)/float64(c.epochs), u); math.Abs(r-c.start) > math.Abs(c.ratio-c.start) {
+		c.ratio = r
+	}
+	return c.ratio
 }
 
-func variance(scores []float32) float64 {
+// deviation is the standard deviation of scores, 0 when there are none.
+func deviation(scores []float32) float64 {
 	mean, sum := 0.0, 0.0
 	for _, s := range scores {
 		mean += float64(s)
 	}
-	mean /= float64(len(scores))
+	n := float64(max(len(scores), 1))
+	mean /= n
 	for _, s := range scores {
 		d := float64(s) - mean
 		sum += float64(d * d)
 	}
-	return sum / float64(len(scores))
+	return math.Sqrt(sum / n)
 }
 
 // spiderWindow is m, the window of the filter and of Eq. 6. Source: §4.3, "typically set to 5".

@@ -1,6 +1,8 @@
 package systems
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -90,10 +92,10 @@ func TestSpiderCacheScores(t *testing.T) {
 		neighbours []int32
 	}{
 		// The unit is √2 times the standard deviation: 56 from 0, 1, 2, 3, 100.
-		{Values{"alpha": math.Exp(-2.5 / 55.75)}, math.Log(1/2. + 1/500. + 1), []int32{0, 2, 1}},
-		{Values{"alpha": math.Exp(-2.5 / 55.75), "same_class": 1}, math.Log(1/2. + 1/500. + 1), []int32{0, 2}},
-		{Values{"alpha": math.Exp(-2.5 / 55.75), "neighbormax": 2}, math.Log(1/1. + 1/2. + 1), []int32{0, 1}},
-		{Values{"lambda": 2, "alpha": math.Exp(-2.5 / 55.75)}, math.Log(1/1. + 1/500. + 1), []int32{0, 1}},
+		{Values{"alpha": math.Exp(-2.5 / 55.75)}, math.Log(1/2. + 1/500. + 1), []int32{0, 2}},
+		{Values{"alpha": math.Exp(-2.5 / 55.75), "same_class": 0}, math.Log(1/2. + 1/500. + 1), []int32{0, 2, 1}},
+		{Values{"alpha": math.Exp(-2.5 / 55.75), "neighbormax": 2}, math.Log(1/1. + 1/2. + 1), []int32{0}},
+		{Values{"lambda": 2, "alpha": math.Exp(-2.5 / 55.75), "same_class": 0}, math.Log(1/1. + 1/500. + 1), []int32{0, 1}},
 		{Values{"alpha": math.Exp(-0.5 / 55.75)}, math.Log(2), []int32{0}},
 	} {
 		g := spiderTest(5, 5, []int32{0, 1, 0, 0, 0}, c.values).graphs[0]
@@ -176,6 +178,51 @@ func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 	}
 }
 
+// TestSpiderCacheNodesOfRanks has each rank's part of a batch give the homophily cache its node with the highest degree.
+func TestSpiderCacheNodesOfRanks(t *testing.T) {
+	one := func(scheduler.SampleID) int64 { return 1 }
+	p := newSpiderPool(PoolConfig{
+		System: &spiderCacheSystem, Values: Values{"r_start": 0}, Samples: 6, Jobs: 1, Ranks: 3, Epochs: 10, GlobalBatch: 6, Seed: 1,
+		Memory: NewMemory(6, 3, 6, one), Labels: make([]int32, 6), Dimensions: 1,
+	}).(*spiderPool)
+	batch := spiderBatch(0, 1, 2, 3, 4, 5)
+	batch.Rank = []int32{0, 1, 0, 1, 0, 1} // of rank 2 there is nothing
+	p.Batch(batch, make([]Answer, 6))
+	p.Trained(batch, spiderReport(map[scheduler.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2}, batch.IDs...))
+	homes := map[scheduler.SampleID]int{}
+	for _, n := range p.homophily.queue {
+		homes[n.id] = p.memory.Home(n.id)
+	}
+	if want := map[scheduler.SampleID]int{2: 0, 1: 1}; !maps.Equal(homes, want) {
+		t.Errorf("the homophily cache has nodes at ranks %v, want %v", homes, want)
+	}
+}
+
+// TestSpiderCacheSameClass has a sample be served for those of its own class only, unless the option says otherwise.
+func TestSpiderCacheSameClass(t *testing.T) {
+	for same, want := range map[float64]bool{1: false, 0: true} {
+		substituted, other := 0, false
+		trace := goldenTrace{values: Values{"same_class": same, "alpha": 0.5}}
+		trace.setDefaults()
+		var d *goldenDriver
+		trace.check = func(_ *testing.T, b *Batch, answers []Answer) {
+			for i, a := range answers {
+				if a.Served != b.IDs[i] {
+					substituted++
+					other = other || d.labels[a.Served] != d.labels[b.IDs[i]]
+				}
+			}
+		}
+		d = newGoldenDriver(t, &spiderCacheSystem, trace)
+		for epoch := range trace.epochs {
+			d.epoch(epoch)
+		}
+		if substituted == 0 || other != want {
+			t.Errorf("same_class %v: %d draws are substituted, of another class: %v", same, substituted, other)
+		}
+	}
+}
+
 // TestSpiderCacheAlgorithm1Line17 has a resident's place follow its new score, and the sampler get it.
 func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	p := spiderTest(5, 2, nil, Values{"r_start": 1})
@@ -235,16 +282,33 @@ func TestSpiderCacheHomophily(t *testing.T) {
 	serves(0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// TestSpiderCacheEq5 has the ratio move only after epochs in which the deviation of the scores fell.
+// TestSpiderCacheEq5 has the ratio stay while the deviation of the scores rises, and fall from when its smoothed slope is negative on, as
+// Eq. 8 and Fig. 11 have it; what the deviation does then, and whether u grows again, takes it back by nothing.
 func TestSpiderCacheEq5(t *testing.T) {
-	c := newSpiderRatio(0.9, 0.8, 0.01, 10)
-	wide, narrow := []float32{0, 1}, []float32{0.4, 0.6}
-	for epoch, step := range []struct {
-		scores []float32
-		want   float64
-	}{{narrow, 0.9}, {wide, 0.9}, {narrow, 0.9 - 0.1*0.3}, {narrow, 0.9}, {[]float32{7, 7}, 0.9 - 0.1*0.5}} {
-		if got := c.next(epoch+1, step.scores); math.Abs(got-step.want) > 1e-12 {
-			t.Errorf("epoch %d: the ratio is %v, want %v", epoch+1, got, step.want)
+	deviations := func(values ...float64) []float64 {
+		c := newSpiderRatio(0.9, 0.8, 0.01, len(values)+1)
+		var ratios []float64
+		for i, d := range values {
+			c.observe([]float32{[]float32{0, 2}[i%2], 2, 2, 2}) // accuracy goes up and down, and u with it
+			ratios = append(ratios, c.next(i+1, []float32{float32(1 - d), float32(1 + d)}))
+		}
+		return ratios
+	}
+	for _, r := range deviations(0.1, 0.2, 0.15, 0.3, 0.35, 0.4, 0.38, 0.5, 0.6) {
+		if r != 0.9 {
+			t.Errorf("the ratio moved to %v while the deviation rose", r)
+		}
+	}
+	for name, series := range map[string][]float64{
+		"falls with noise": {0.2, 0.5, 0.4, 0.42, 0.3, 0.35, 0.28, 0.3, 0.2, 0.26, 0.1, 0.15},
+		"rises again":      {0.5, 0.4, 0.3, 0.25, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9},
+	} {
+		ratios := deviations(series...)
+		if !slices.IsSortedFunc(ratios, func(a, b float64) int { return cmp.Compare(b, a) }) {
+			t.Errorf("%s: the ratio rises in %v", name, ratios)
+		}
+		if last := ratios[len(ratios)-1]; ratios[3] != 0.9 || last > 0.83 || last < 0.8 {
+			t.Errorf("%s: the ratios are %v, want 0.9 while the window fills and near 0.8 at the end", name, ratios)
 		}
 	}
 }
@@ -342,7 +406,7 @@ func TestSpiderCacheRatio(t *testing.T) {
 		t.Fatalf("at the start, used and free are %v", got)
 	}
 	p.Begin(0, 1, nil) // nothing was trained since
-	p.trained, p.ratio.variance = true, 1
+	p.trained, p.ratio.active = true, true
 	p.Begin(1, 9, nil)
 	if got := bytes(); got != [2]int64{9, 1} {
 		t.Errorf("job 1 moved the ratio: %v", got)
