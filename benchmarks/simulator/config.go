@@ -42,25 +42,26 @@ type Config struct {
 
 // Result is what is counted, over all jobs and the epochs after SkipEpochs. Draws = Hits + Substituted + StorageReads.
 type Result struct {
-	System         string  `json:"system"`
-	Sampler        string  `json:"sampler"`
-	Scorer         string  `json:"scorer"`
-	Policy         string  `json:"policy"`
-	Capacity       float64 `json:"capacity"`
-	Ranks          int     `json:"ranks"`
-	Jobs           int     `json:"jobs"`
-	Draws          int64   `json:"draws"`
-	Hits           int64   `json:"hits"`             // the sample drawn was in memory, and was drawn before since it was brought in
-	HitsLocal      int64   `json:"hits_local"`       // of these, in the memory of the rank that consumes it
-	HitsRemote     int64   `json:"hits_remote"`      // in another rank's
-	Substituted    int64   `json:"substituted"`      // another sample was served
-	StorageReads   int64   `json:"storage_reads"`    // the sample drawn was read for this draw, or ahead of it
-	StorageBytes   int64   `json:"storage_bytes"`    // all that was read, what nobody drew included
-	Distinct       int64   `json:"distinct"`         // samples that were trained on at least once
-	CoverageGapMax int     `json:"coverage_gap_max"` // longest run of epochs in which some sample was never trained on
-	EpochSeconds   float64 `json:"epoch_seconds"`    // mean over epochs, by the time model of Cluster
-	BoundSeconds   float64 `json:"bound_seconds"`    // the larger of computing and of the distinct bytes read over the storage's bandwidth
-	PlanSeconds    float64 `json:"plan_seconds"`     // an epoch's plan on one core, by the time model
+	System          string  `json:"system"`
+	Sampler         string  `json:"sampler"`
+	Scorer          string  `json:"scorer"`
+	Policy          string  `json:"policy"`
+	Capacity        float64 `json:"capacity"`
+	Ranks           int     `json:"ranks"`
+	Jobs            int     `json:"jobs"`
+	Draws           int64   `json:"draws"`
+	Hits            int64   `json:"hits"`             // the sample drawn was in memory, and was served before since it was brought in
+	HitsLocal       int64   `json:"hits_local"`       // of these, in the memory of the rank that consumes it
+	HitsRemote      int64   `json:"hits_remote"`      // in another rank's
+	Substituted     int64   `json:"substituted"`      // another sample, of which the same is true, was served
+	StorageReads    int64   `json:"storage_reads"`    // the sample served was read for this draw, or ahead of it
+	SubstituteReads int64   `json:"substitute_reads"` // of these, another sample than the one drawn was served
+	StorageBytes    int64   `json:"storage_bytes"`    // all that was read, what nobody drew included
+	Distinct        int64   `json:"distinct"`         // samples that were trained on at least once
+	CoverageGapMax  int     `json:"coverage_gap_max"` // longest run of epochs in which some sample was never trained on
+	EpochSeconds    float64 `json:"epoch_seconds"`    // mean over epochs, by the time model of Cluster
+	BoundSeconds    float64 `json:"bound_seconds"`    // the larger of computing and of the distinct bytes read over the storage's bandwidth
+	PlanSeconds     float64 `json:"plan_seconds"`     // an epoch's plan on one core, by the time model
 
 	Epochs []EpochResult `json:"-"` // all epochs, those not counted included
 }
@@ -74,6 +75,7 @@ type EpochResult struct {
 // BatchResult is where the draws of one global batch came from.
 type BatchResult struct {
 	Local, Remote, Substituted, Storage int32
+	substituteReads                     int32 // of Storage
 }
 
 // Load is what one rank's trainer needs for one global batch.

@@ -21,7 +21,6 @@ type count struct {
 	stamp    int32   // of the batch under way
 	movedAt  []int32 // by sample: stamp of the last batch in which it came or left
 	servedAt []int32 // by sample: stamp of the last batch in which it was served
-	drawnAt  []int32 // by sample: stamp of the last batch in which it was served to a draw of itself
 	readIn   []int32 // by sample: 1 + the last epoch in which it was read
 	readNow  int64   // bytes of the samples read in this epoch, each once
 
@@ -32,7 +31,7 @@ func newCount(s *setup, memory *systems.Memory) *count {
 	n := s.Trace.Samples()
 	c := &count{
 		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks), here: make([]bool, n),
-		movedAt: make([]int32, n), servedAt: make([]int32, n), drawnAt: make([]int32, n), readIn: make([]int32, n),
+		movedAt: make([]int32, n), servedAt: make([]int32, n), readIn: make([]int32, n),
 	}
 	for range s.Jobs {
 		c.coverage = append(c.coverage, newCoverage(n, s.SkipEpochs))
@@ -97,8 +96,6 @@ func (c *count) settle(kept func(scheduler.SampleID)) {
 		case now && !c.here[id]:
 			if c.servedAt[id] != c.stamp {
 				kept(id)
-			}
-			if c.drawnAt[id] != c.stamp {
 				c.memory.Ahead(id)
 			}
 		}
@@ -122,9 +119,6 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 	c.stamp++
 	for i, a := range answers {
 		c.servedAt[a.Served] = c.stamp
-		if a.Served == b.IDs[i] {
-			c.drawnAt[a.Served] = c.stamp
-		}
 		if a.Read {
 			c.read(a.Served, b.Rank[i])
 		}
@@ -143,6 +137,7 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 		r.HitsRemote += int64(from.Remote)
 		r.Substituted += int64(from.Substituted)
 		r.StorageReads += int64(from.Storage)
+		r.SubstituteReads += int64(from.substituteReads)
 	}
 }
 
@@ -153,7 +148,8 @@ func (c *count) mayNotKeep(id scheduler.SampleID) {
 	panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.", c.setup.System.Name, id, c.epoch))
 }
 
-// answer counts one draw of a rank.
+// answer counts one draw of a rank. A read of storage is counted with the first draw that it serves, whether it serves it at once or was
+// done early, and whether it is of the sample drawn or of one in its place.
 func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, from *BatchResult) {
 	local := false
 	if !a.Read {
@@ -166,14 +162,14 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 			c.loads[rank].RemoteBytes += c.memory.Size(a.Served)
 		}
 	}
-	switch {
+	switch read := a.Read || c.memory.Served(a.Served); {
+	case read:
+		from.Storage++
+		if a.Served != drawn {
+			from.substituteReads++
+		}
 	case a.Served != drawn:
 		from.Substituted++
-		if a.Read && c.memory.Has(a.Served) {
-			c.memory.Ahead(a.Served)
-		}
-	case a.Read || c.memory.Drawn(drawn):
-		from.Storage++
 	case local:
 		from.Local++
 	default:

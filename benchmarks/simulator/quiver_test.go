@@ -44,3 +44,23 @@ func TestQuiverTable3(t *testing.T) {
 		t.Errorf("co-operative misses take %.2f s, hits %.2f s, misses %.2f s", cooperative, hit, miss)
 	}
 }
+
+// TestSubstituteReads has a read of storage be one also where it serves another draw than its sample's: what one job of Quiver reads of
+// a data set that does not fit is all that its draws count as reads, nearly all of them for others. CoorDL reads for nobody else.
+func TestSubstituteReads(t *testing.T) {
+	for _, c := range []struct {
+		system string
+		others float64 // least and, but for the draws that remain, most share of reads that are for others
+	}{{"quiver", 0.9}, {"coordl", 0}} {
+		r := mustRun(t, Config{Trace: permutations(1000, 8), System: mustFind(t, c.system), Capacity: 0.2, Ranks: 2, BatchSize: 10, SkipEpochs: 3})
+		if r.StorageReads < 4000 || r.StorageReads > r.StorageBytes || r.StorageBytes-r.StorageReads > 200 {
+			t.Errorf("%s: %d draws were read, and %d samples of one byte", c.system, r.StorageReads, r.StorageBytes)
+		}
+		if share := float64(r.SubstituteReads) / float64(r.StorageReads); share < c.others || share > c.others+0.1 {
+			t.Errorf("%s: %d of %d reads were for others", c.system, r.SubstituteReads, r.StorageReads)
+		}
+		if r.Draws != r.Hits+r.Substituted+r.StorageReads {
+			t.Errorf("%s: %d draws are not %d hits, %d substituted and %d read", c.system, r.Draws, r.Hits, r.Substituted, r.StorageReads)
+		}
+	}
+}

@@ -83,11 +83,12 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	names := fmt.Sprintf("%%-%ds  %%-%ds  %%-%ds", system, sampler, policy)
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, names+"\tcapacity\thits\tof min\tlocal\tsubstituted\tread\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
+	fmt.Fprintf(table, names+"\tcapacity\thits\tof min\tlocal\tsubstituted\tread\tfor others\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
 	for _, r := range results {
-		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System, r.Sampler, r.Policy,
+		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System, r.Sampler, r.Policy,
 			percent(r.Capacity, 1), percent(float64(r.Hits), r.Draws), s.ofMin(r, results), percent(float64(r.HitsLocal), r.Draws),
-			percent(float64(r.Substituted), r.Draws), percent(float64(r.StorageReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
+			percent(float64(r.Substituted), r.Draws), percent(float64(r.StorageReads), r.Draws),
+			percent(float64(r.SubstituteReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
 			r.CoverageGapMax, r.EpochSeconds, r.BoundSeconds)
 	}
 	if err := table.Flush(); err != nil {
@@ -99,9 +100,10 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 }
 
 const tableKey = `
-Hits (local: in the consumer's rank), substituted and read are shares of the draws; of min: hits, of those that Bélády's
-offline optimum has where its draws are the same; gap: the longest run of epochs in which some sample was not trained on;
-epoch and bound: seconds by the time model, and what no cache can beat.
+Hits (local: in the consumer's rank), substituted (another sample was served from memory) and read are shares of the draws; for
+others: of what was read, a sample in the place of the one drawn; of min: hits, of those that Bélády's offline optimum has where
+its draws are the same; gap: the longest run of epochs in which some sample was not trained on; epoch and bound: seconds by the
+time model, and what no cache can beat.
 `
 
 // setting says in words what all results have in common.

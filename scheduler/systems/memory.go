@@ -16,7 +16,7 @@ type Memory struct {
 	capacityBytes int64
 	usedBytes     int64
 	homes         []int32 // by sample: 1 + rank; negative: it lay there last; 0: it never was here
-	fresh         []bool  // by sample: not drawn since it was brought in last
+	fresh         []bool  // by sample: not served since it was brought in last
 	room          *rooms  // by rank
 	readBytes     int64
 	requests      int64
@@ -95,17 +95,17 @@ func (m *Memory) Drop(id scheduler.SampleID) {
 	m.usedBytes -= m.size(id)
 }
 
-// Drawn says that id, which is here or was when it was served, answered a draw of itself, and reports whether it was brought in ahead
-// and this is its first draw since: such a draw is a read of storage done early, not a hit. A pool's caller calls it, not the pool.
-func (m *Memory) Drawn(id scheduler.SampleID) (first bool) {
+// Served says that id, which is here or was when it was served, answered a draw, and reports whether it was brought in ahead and this is
+// the first since: such a draw is a read of storage done early, not a hit. A pool's caller calls it, not the pool.
+func (m *Memory) Served(id scheduler.SampleID) (first bool) {
 	first, m.fresh[id] = m.fresh[id], false
 	return first
 }
 
-// Fresh reports whether id was brought in ahead and not drawn since.
+// Fresh reports whether id was brought in ahead and not served since.
 func (m *Memory) Fresh(id scheduler.SampleID) bool { return m.fresh[id] }
 
-// Ahead says that id, which is here, was not read for a draw of itself. A pool's caller calls it, not the pool.
+// Ahead says that id, which is here, was read for no draw. A pool's caller calls it, not the pool.
 func (m *Memory) Ahead(id scheduler.SampleID) { m.fresh[id] = true }
 
 // Moved calls f for each sample that was taken in or dropped since the last call of Moved, once a move, in order.

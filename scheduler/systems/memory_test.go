@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 				} else {
 					m.Keep(id, int32(rank))
 				}
-				if m.Fresh(id) != ahead || m.Drawn(id) != ahead || m.Drawn(id) {
+				if m.Fresh(id) != ahead || m.Served(id) != ahead || m.Served(id) {
 					t.Fatalf("sample %d, brought in ahead: %v, says otherwise", id, ahead)
 				}
 				homes[id] = rank
@@ -67,14 +67,14 @@ func TestMemoryAfterADrop(t *testing.T) {
 	m := NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 })
 	m.Load([]scheduler.SampleID{3}, 1)
 	m.Drop(3)
-	if m.Has(3) || m.Home(3) != 1 || !m.Drawn(3) || m.Drawn(3) {
+	if m.Has(3) || m.Home(3) != 1 || !m.Served(3) || m.Served(3) {
 		t.Error("sample 3 was at rank 1 and never drawn, the memory says otherwise")
 	}
 	m.Keep(3, 0)
 	if m.Home(3) != 0 || m.Fresh(3) {
 		t.Error("sample 3 was read for a draw of its own by rank 0, the memory says otherwise")
 	}
-	if m.Ahead(3); !m.Drawn(3) {
+	if m.Ahead(3); !m.Served(3) {
 		t.Error("sample 3 was not read for a draw of its own")
 	}
 	if m.Home(0) != -1 {

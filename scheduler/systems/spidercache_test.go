@@ -200,9 +200,12 @@ func TestSpiderCacheNodesOfRanks(t *testing.T) {
 
 // TestSpiderCacheSameClass has a sample be served for those of its own class only, unless the option says otherwise.
 func TestSpiderCacheSameClass(t *testing.T) {
-	for same, want := range map[float64]bool{1: false, 0: true} {
+	for _, c := range []struct {
+		values Values
+		want   bool
+	}{{Values{"alpha": 0.5}, false}, {Values{"alpha": 0.5, "same_class": 0}, true}} {
 		substituted, other := 0, false
-		trace := goldenTrace{values: Values{"same_class": same, "alpha": 0.5}}
+		trace := goldenTrace{values: c.values}
 		trace.setDefaults()
 		var d *goldenDriver
 		trace.check = func(_ *testing.T, b *Batch, answers []Answer) {
@@ -217,8 +220,8 @@ func TestSpiderCacheSameClass(t *testing.T) {
 		for epoch := range trace.epochs {
 			d.epoch(epoch)
 		}
-		if substituted == 0 || other != want {
-			t.Errorf("same_class %v: %d draws are substituted, of another class: %v", same, substituted, other)
+		if substituted == 0 || other != c.want {
+			t.Errorf("%v: %d draws are substituted, of another class: %v", c.values, substituted, other)
 		}
 	}
 }
