@@ -18,7 +18,8 @@ import (
 // The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has another length
 // than ids, a number is not positive, or a trainer's rank is out of range.
 //
-// Source: the project's design, "Who consumes a draw is free": gradients are summed over the global batch.
+// Source: Yang and Cong, "Accelerating Data Loading in Deep Neural Network Training", HiPC 2019 (locality-aware loading): gradients are
+// summed over the global batch, so who consumes a draw is free.
 func Assign(ids []SampleID, world []int32, ranks, batchSize int, mode Assignment,
 	prefer func(id SampleID) float32, consumer []uint16,
 ) {
