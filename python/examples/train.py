@@ -32,6 +32,12 @@ def arguments():
     parser.add_argument("--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--workers", type=int, default=0, help="of each trainer's loader")
+    parser.add_argument(
+        "--plain-mean",
+        action="store_true",
+        help="train on the plain mean of the losses, as SHADE, iCACHE and IMPACT do, not on the one that weighs samples "
+        "by how often they are drawn, whose gradient is unbiased",
+    )
     parser.add_argument("--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]")
     parser.add_argument("--save", metavar="FILE", help="write a checkpoint after each epoch, and when stopping")
     parser.add_argument("--resume", metavar="FILE", help="continue from a checkpoint")
@@ -137,11 +143,13 @@ class Trainer:
 
         A global batch is divided among the trainers as it suits the cache, and its last part may be smaller; so
         each divides its sum by the batch size, and the mean over the trainers is that of the whole batch.
+        Weights make the gradient that of all samples alike, however often each is drawn.
         """
         answers = self.model(x)
         losses = nn.functional.cross_entropy(answers, y, reduction="none")
         self.optimizer.zero_grad()
-        ((self.sampler.weights(ids) * losses).sum() / self.args.batch_size).backward()
+        weighted = losses if self.args.plain_mean else self.sampler.weights(ids) * losses
+        (weighted.sum() / self.args.batch_size).backward()
         self.optimizer.step()
         return losses.detach(), int((answers.argmax(1) == y).sum())
 

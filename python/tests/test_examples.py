@@ -72,6 +72,16 @@ def test_the_digest_is_that_of_plain_pytorch(images, tmp_path, world, workers):
     assert sorted(r[:3] for r in images.seen(REPORT)) == sorted(reports)
 
 
+def test_the_plain_mean_leaves_the_weights_out(images):
+    def losses(weights, *args):
+        images.weights, before = weights, len(images.seen(REPORT))
+        train("--batch-size", 8, "--epochs", 1, *args)
+        return images.seen(REPORT)[before:]
+
+    equal, plain, weighted = losses(False), losses(True, "--plain-mean"), losses(True)
+    assert len(equal) == 6 and plain == equal and weighted[0] == equal[0] and weighted[1] != equal[1]
+
+
 def test_a_run_stopped_in_mid_epoch_and_resumed_has_the_same_stream(images, tmp_path):
     whole, parts, save = tmp_path / "whole", tmp_path / "parts", tmp_path / "saved"
     common = ["--batch-size", 8, "--epochs", 3]
