@@ -16,6 +16,8 @@ import "fmt"
 type Clock struct {
 	cluster         *Cluster
 	ranks           []rankClock
+	trainers        int64 // of a rank
+	workers         int64 // readers of a rank
 	ahead           int
 	stepNs          int64 // of one batch
 	accessNs        int64 // latency of a read: open and first byte
@@ -33,21 +35,27 @@ type Clock struct {
 // rankClock is when a rank's resources are done with all batches so far.
 type rankClock struct{ readersNs, linkNs, memoryNs int64 }
 
-// NewClock returns a clock at the begin of the first epoch. batchSize is a trainer's; the loads of at most `ahead` batches are under way
-// before they are trained on, 0 for as many as the cluster's data loader keeps. It panics when ranks, batchSize or ahead is out of range.
-func NewClock(c *Cluster, ranks, batchSize, ahead int) *Clock {
-	if ranks < 1 || batchSize < 1 || ahead < 0 {
-		panic(fmt.Sprintf("simulator: no clock for %d ranks, batches of %d, %d ahead.", ranks, batchSize, ahead))
+// Nodes are the ranks of the time model: each has Trainers trainers with batches of BatchSize, and each trainer a data loader and an
+// accelerator of its own; link and storage are the rank's.
+type Nodes struct{ Ranks, Trainers, BatchSize int }
+
+// NewClock returns a clock at the begin of the first epoch. The loads of at most `ahead` batches are under way before they are trained on,
+// 0 for as many as the cluster's data loader keeps. It panics when a number is out of range.
+func NewClock(c *Cluster, n Nodes, ahead int) *Clock {
+	if n.Ranks < 1 || n.Trainers < 1 || n.BatchSize < 1 || ahead < 0 {
+		panic(fmt.Sprintf("simulator: no clock for %d ranks of %d trainers, batches of %d, %d ahead.", n.Ranks, n.Trainers, n.BatchSize, ahead))
 	}
 	if ahead == 0 {
 		ahead = max(c.Loader.Workers, 1) * max(c.Loader.PrefetchFactor, 1)
 	}
 	return &Clock{
 		cluster:         c,
-		ranks:           make([]rankClock, ranks),
+		ranks:           make([]rankClock, n.Ranks),
+		trainers:        int64(n.Trainers),
+		workers:         int64(c.workers(n)),
 		ahead:           ahead,
 		begunNs:         make([]int64, ahead),
-		stepNs:          c.stepNanoseconds(batchSize),
+		stepNs:          c.stepNanoseconds(n.BatchSize),
 		accessNs:        int64(c.Storage.OpenLatency + c.Storage.ReadLatency),
 		readerBandwidth: c.Storage.readerBandwidth(),
 	}
@@ -94,24 +102,23 @@ func (c *Clock) loadRank(r *rankClock, l *Load, releasedNs int64) (readyNs int64
 	if network.CarriesStorage {
 		overLink += l.StorageBytes
 	}
-	r.memoryNs = max(r.memoryNs, releasedNs) + service(l.LocalBytes, c.cluster.Memory.BytesPerSecond)
+	r.memoryNs = max(r.memoryNs, releasedNs) + service(l.LocalBytes, c.trainers*c.cluster.Memory.BytesPerSecond)
 	r.linkNs = max(r.linkNs, releasedNs) + service(overLink, network.LinkBytesPerSecond)
 	readyNs = max(r.memoryNs, r.linkNs)
 	if l.RemoteBytes > 0 {
 		readyNs = max(readyNs, r.linkNs+int64(network.Latency))
 	}
 	if reads := l.requests(); reads > 0 {
-		workers := int64(max(c.cluster.Loader.Workers, 1))
 		busyNs := reads*c.accessNs + service(l.StorageBytes, c.readerBandwidth)
-		r.readersNs = max(r.readersNs, releasedNs) + ceilDiv(busyNs, workers)
-		readyNs = max(readyNs, r.readersNs, releasedNs+c.aloneNs(l, reads, workers))
+		r.readersNs = max(r.readersNs, releasedNs) + ceilDiv(busyNs, c.workers)
+		readyNs = max(readyNs, r.readersNs, releasedNs+c.aloneNs(l, reads))
 	}
 	return readyNs
 }
 
 // aloneNs is what a batch's reads take when the rank's readers do nothing else: a read is not split among readers.
-func (c *Clock) aloneNs(l *Load, reads, workers int64) int64 {
-	rounds := ceilDiv(reads, workers)
+func (c *Clock) aloneNs(l *Load, reads int64) int64 {
+	rounds := ceilDiv(reads, c.workers)
 	aloneNs := rounds * (c.accessNs + service(ceilDiv(l.StorageBytes, reads), c.readerBandwidth))
 	if l.Packages > 0 { // its bytes are what single reads leave over
 		bytes := max(0, l.StorageBytes-int64(l.Reads)*c.cluster.SampleBytes) / int64(l.Packages)
@@ -126,7 +133,7 @@ func (c *Clock) loadShared(reads, bytes, releasedNs int64) (readyNs int64) {
 		return releasedNs
 	}
 	storage := &c.cluster.Storage
-	readers := min(int64(c.cluster.readers(len(c.ranks))), reads*int64(c.ahead))
+	readers := min(c.workers*int64(len(c.ranks)), reads*int64(c.ahead))
 	c.storageNs = max(c.storageNs, releasedNs) + service(bytes, storage.bandwidth(int(readers)))
 	c.metadataNs = max(c.metadataNs, releasedNs) + service(reads, storage.OpensPerSecond)
 	return max(c.storageNs, c.metadataNs)

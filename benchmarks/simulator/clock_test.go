@@ -108,7 +108,7 @@ func TestClockByHand(t *testing.T) {
 	} {
 		cluster := byHand()
 		c.change(cluster)
-		clock := NewClock(cluster, len(c.loads), 1, 5)
+		clock := NewClock(cluster, Nodes{len(c.loads), 1, 1}, 5)
 		if got := epochs(clock, 1, c.batches, true, c.loads...)[0]; got != c.want.Seconds() {
 			t.Errorf("%s: %v s, want %v", c.name, got, c.want)
 		}
@@ -131,7 +131,7 @@ func TestAhead(t *testing.T) {
 		cluster := byHand()
 		cluster.Storage = Storage{ReadLatency: 40 * ms}
 		cluster.Loader = Loader{Workers: c.workers, PrefetchFactor: 1}
-		got := epochs(NewClock(cluster, 1, 1, c.ahead), 1, 3, true, Load{StorageBytes: 1, Reads: 1})[0]
+		got := epochs(NewClock(cluster, Nodes{1, 1, 1}, c.ahead), 1, 3, true, Load{StorageBytes: 1, Reads: 1})[0]
 		if got != c.want.Seconds() {
 			t.Errorf("%d ahead, %d workers: %v s, want %v", c.ahead, c.workers, got, c.want)
 		}
@@ -140,10 +140,10 @@ func TestAhead(t *testing.T) {
 
 func TestEpochBoundary(t *testing.T) {
 	load := Load{StorageBytes: 8 * kB, Reads: 1} // 8 ms beside steps of 10 ms
-	if got, want := epochs(NewClock(byHand(), 1, 1, 2), 3, 5, true, load), []float64{0.058, 0.058, 0.058}; !slices.Equal(got, want) {
+	if got, want := epochs(NewClock(byHand(), Nodes{1, 1, 1}, 2), 3, 5, true, load), []float64{0.058, 0.058, 0.058}; !slices.Equal(got, want) {
 		t.Errorf("with a drain %v, want %v", got, want)
 	}
-	if got, want := epochs(NewClock(byHand(), 1, 1, 2), 3, 5, false, load), []float64{0.058, 0.05, 0.05}; !slices.Equal(got, want) {
+	if got, want := epochs(NewClock(byHand(), Nodes{1, 1, 1}, 2), 3, 5, false, load), []float64{0.058, 0.05, 0.05}; !slices.Equal(got, want) {
 		t.Errorf("without a drain %v, want %v", got, want)
 	}
 }
@@ -168,7 +168,7 @@ func TestNoPFSPerformanceModel(t *testing.T) {
 			}
 			want := handed + s/compute
 			loads := slices.Repeat([]Load{{StorageBytes: c.SampleBytes, Reads: 1}}, gamma)
-			got := epochs(NewClock(c, gamma, 1, samples), 1, samples, true, loads...)[0]
+			got := epochs(NewClock(c, Nodes{gamma, 1, 1}, samples), 1, samples, true, loads...)[0]
 			if math.Abs(got/want-1) > 1e-5 {
 				t.Errorf("γ = %d, c = %v MB/s: %v s, NoPFS's formula says %v", gamma, compute, got, want)
 			}
@@ -214,7 +214,7 @@ func machine(t *rapid.T) (*Cluster, [][]Load) {
 
 // run gives the ends of all steps, and the seconds of two epochs.
 func run(c *Cluster, loads [][]Load, ahead int, drain bool) (ends []int64, seconds [2]float64) {
-	clock := NewClock(c, len(loads[0]), 1, ahead)
+	clock := NewClock(c, Nodes{len(loads[0]), 1, 1}, ahead)
 	for e := range seconds {
 		for _, l := range loads {
 			clock.Batch(l)
@@ -300,7 +300,7 @@ func TestNoEpochBeatsTheBound(t *testing.T) {
 				bytes += x.StorageBytes
 			}
 		}
-		bound := c.Bound(len(loads[0]), 1, len(loads), bytes)
+		bound := c.Bound(Nodes{len(loads[0]), 1, 1}, len(loads), bytes)
 		for _, ahead := range []int{1, 3, 100} {
 			_, got := run(c, loads, ahead, true)
 			for e, seconds := range got {
@@ -318,7 +318,7 @@ func TestClockGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := NewClock(c, 64, 256, 0)
+	clock := NewClock(c, Nodes{64, 1, 256}, 0)
 	loads := make([]Load, 64)
 	var got []float64
 	for e := range 3 {
@@ -339,10 +339,10 @@ func TestClockGolden(t *testing.T) {
 
 func TestClockMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(){
-		"no rank":      func() { NewClock(byHand(), 0, 1, 1) },
-		"empty batch":  func() { NewClock(byHand(), 1, 0, 1) },
-		"behind":       func() { NewClock(byHand(), 1, 1, -1) },
-		"a load short": func() { NewClock(byHand(), 2, 1, 1).Batch(make([]Load, 1)) },
+		"no rank":      func() { NewClock(byHand(), Nodes{0, 1, 1}, 1) },
+		"empty batch":  func() { NewClock(byHand(), Nodes{1, 1, 0}, 1) },
+		"behind":       func() { NewClock(byHand(), Nodes{1, 1, 1}, -1) },
+		"a load short": func() { NewClock(byHand(), Nodes{2, 1, 1}, 1).Batch(make([]Load, 1)) },
 	} {
 		func() {
 			defer func() {
@@ -363,6 +363,6 @@ func BenchmarkClock(b *testing.B) {
 	}
 	loads := slices.Repeat([]Load{{LocalBytes: 1e6, RemoteBytes: 1e6, StorageBytes: 1e6, Reads: 9}}, 1024)
 	for b.Loop() {
-		epochs(NewClock(c, 1024, 32, 0), 1, 60, false, loads...)
+		epochs(NewClock(c, Nodes{1024, 1, 32}, 0), 1, 60, false, loads...)
 	}
 }

@@ -26,9 +26,9 @@ type Trainer struct {
 	Reduce    time.Duration `toml:"reduce"` // what a step takes whatever its batch, such as the all-reduce that computing does not hide
 }
 
-// Loader is a rank's readers. A framework's own data loader keeps Workers · PrefetchFactor batches ahead.
+// Loader is a trainer's readers. A framework's own data loader keeps Workers · PrefetchFactor batches ahead.
 type Loader struct {
-	Workers        int `toml:"workers"` // of a rank that read storage at the same time
+	Workers        int `toml:"workers"` // of a trainer that read storage at the same time
 	PrefetchFactor int `toml:"prefetch_factor"`
 }
 
@@ -63,12 +63,12 @@ type Planner struct {
 // at the best bandwidth that the ranks' readers can have together.
 //
 // Source: design, table of numbers to meet: max(compute, distinct bytes / bandwidth).
-func (c *Cluster) Bound(ranks, batchSize, batches int, distinctStorageBytes int64) float64 {
+func (c *Cluster) Bound(n Nodes, batches int, distinctStorageBytes int64) float64 {
 	best := int64(0)
-	for readers := range c.readers(ranks) {
+	for readers := range c.workers(n) * n.Ranks {
 		best = max(best, c.Storage.bandwidth(readers+1))
 	}
-	computing := int64(batches) * c.stepNanoseconds(batchSize)
+	computing := int64(batches) * c.stepNanoseconds(n.BatchSize)
 	return seconds(max(computing, service(distinctStorageBytes, best)))
 }
 
@@ -79,17 +79,18 @@ func (c *Cluster) PlanSeconds(draws int) float64 {
 
 // Step is the mean time of a step, in seconds, when a data loader finds all samples in the rank's own memory, and when it reads all of
 // them from storage one by one.
-func (c *Cluster) Step(ranks, batchSize int) (cachedSeconds, uncachedSeconds float64) {
-	bytes := int64(batchSize) * c.SampleBytes
-	cachedSeconds = c.meanStep(ranks, batchSize, Load{LocalBytes: bytes})
-	uncachedSeconds = c.meanStep(ranks, batchSize, Load{StorageBytes: bytes, Reads: int32(batchSize)})
+func (c *Cluster) Step(n Nodes) (cachedSeconds, uncachedSeconds float64) {
+	samples := int64(n.Trainers * n.BatchSize)
+	bytes := samples * c.SampleBytes
+	cachedSeconds = c.meanStep(n, Load{LocalBytes: bytes})
+	uncachedSeconds = c.meanStep(n, Load{StorageBytes: bytes, Reads: int32(samples)})
 	return cachedSeconds, uncachedSeconds
 }
 
 // meanStep is the mean step when every rank has the same load, after the first window of batches.
-func (c *Cluster) meanStep(ranks, batchSize int, load Load) float64 {
-	clock := NewClock(c, ranks, batchSize, 0)
-	loads := make([]Load, ranks)
+func (c *Cluster) meanStep(n Nodes, load Load) float64 {
+	clock := NewClock(c, n, 0)
+	loads := make([]Load, n.Ranks)
 	for r := range loads {
 		loads[r] = load
 	}
@@ -103,8 +104,8 @@ func (c *Cluster) meanStep(ranks, batchSize int, load Load) float64 {
 	return windows(4) / float64(4*clock.ahead)
 }
 
-// readers is how many readers the ranks have together.
-func (c *Cluster) readers(ranks int) int { return ranks * max(c.Loader.Workers, 1) }
+// workers is how many readers a rank has.
+func (c *Cluster) workers(n Nodes) int { return n.Trainers * max(c.Loader.Workers, 1) }
 
 // stepNanoseconds is a step's time, rounded up.
 func (c *Cluster) stepNanoseconds(batchSize int) int64 {

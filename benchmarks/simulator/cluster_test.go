@@ -20,7 +20,7 @@ func TestShippedClustersLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cached, uncached := c.Step(4, c.Trainer.BatchSize)
+		cached, uncached := c.Step(Nodes{4, 1, c.Trainer.BatchSize})
 		if c.About == "" || cached < c.Trainer.Step.Seconds() || cached > uncached {
 			t.Errorf("%s: %q: steps of %v s from memory and %v s from storage", name, c.About, cached, uncached)
 		}
@@ -124,7 +124,7 @@ func FuzzParseCluster(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if cached, uncached := c.Step(2, 3); cached <= 0 || cached > uncached {
+		if cached, uncached := c.Step(Nodes{2, 1, 3}); cached <= 0 || cached > uncached {
 			t.Errorf("steps of %v s from memory and %v s from storage", cached, uncached)
 		}
 	})
@@ -159,16 +159,16 @@ func TestBoundIsTheLargerOfComputingAndDistinctBytes(t *testing.T) {
 		Trainer: Trainer{BatchSize: 4, Step: time.Second, Reduce: time.Second}, Loader: Loader{Workers: 2},
 		Storage: Storage{Curve: [][2]int64{{1, 100}, {2, 150}, {4, 120}}},
 	}
-	if got := c.Bound(2, 8, 10, 1000); got != 30 { // 10 batches of 8/4 + 1 seconds
+	if got := c.Bound(Nodes{2, 1, 8}, 10, 1000); got != 30 { // 10 batches of 8/4 + 1 seconds
 		t.Errorf("computing: %v s, want 30", got)
 	}
-	if got := c.Bound(2, 8, 10, 15_000); got != 100 { // 2 of the 4 readers get 150 B/s, more than all
+	if got := c.Bound(Nodes{2, 1, 8}, 10, 15_000); got != 100 { // 2 of the 4 readers get 150 B/s, more than all
 		t.Errorf("storage: %v s, want 100", got)
 	}
 }
 
 func TestStep(t *testing.T) {
-	cached, uncached := byHand().Step(20, 20) // 20 ranks read 20 samples of 1 kB each, at 1 MB/s together; 20 samples take 200 ms
+	cached, uncached := byHand().Step(Nodes{20, 1, 20}) // 20 ranks read 20 samples of 1 kB each, at 1 MB/s together; 20 samples take 200 ms
 	if cached != 0.2 || uncached != 0.4 {
 		t.Errorf("steps of %v s from memory and %v s from storage, want 0.2 and 0.4", cached, uncached)
 	}

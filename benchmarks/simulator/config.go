@@ -31,13 +31,15 @@ type Config struct {
 	// TierCapacity is that of all ranks' tiers together; 0: there are none. Only the real schedulers have tiers, see RunStagers; reads of
 	// a tier take no time in the time model.
 	TierCapacity float64
-	Ranks        int // nodes; each has one trainer
-	BatchSize    int // a trainer's; the global batch is BatchSize · Ranks
-	Epochs       int // that are trained, at most those of the trace
-	SkipEpochs   int // first epochs that are not counted
-	Jobs         int // that train on the data set at the same time and share the memory; job j has seed Seed + j
-	Seed         int64
-	Cluster      *Cluster
+	Ranks        int // nodes
+	// TrainersPerRank are the trainers of each node, trainer t on rank t / TrainersPerRank, each with a data loader of its own; 0 means 1.
+	TrainersPerRank int
+	BatchSize       int // a trainer's; the global batch is that of all trainers
+	Epochs          int // that are trained, at most those of the trace
+	SkipEpochs      int // first epochs that are not counted
+	Jobs            int // that train on the data set at the same time and share the memory; job j has seed Seed + j
+	Seed            int64
+	Cluster         *Cluster
 }
 
 // Result is what is counted, over all jobs and the epochs after SkipEpochs. Draws = Hits + Substituted + StorageReads.
@@ -48,6 +50,7 @@ type Result struct {
 	Policy          string  `json:"policy"`
 	Capacity        float64 `json:"capacity"`
 	Ranks           int     `json:"ranks"`
+	TrainersPerRank int     `json:"trainers_per_rank"`
 	Jobs            int     `json:"jobs"`
 	Draws           int64   `json:"draws"`
 	Hits            int64   `json:"hits"`             // the sample drawn was in memory, and was served before since it was brought in

@@ -196,7 +196,7 @@ func (c *count) end(steps, draws int) {
 	c.result.Epochs[c.epoch].Seconds = seconds
 	if c.counts() {
 		c.seconds += seconds
-		c.bound += s.Cluster.Bound(s.Ranks, s.BatchSize, steps, c.readNow)
+		c.bound += s.Cluster.Bound(s.nodes(), steps, c.readNow)
 		c.plan += s.Cluster.PlanSeconds(draws)
 	}
 }
@@ -205,7 +205,7 @@ func (c *count) end(steps, draws int) {
 func (c *count) finish() *Result {
 	s, r := c.setup, c.result
 	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, s.scorer, s.policy
-	r.Capacity, r.Ranks, r.Jobs = s.Capacity, s.Ranks, s.Jobs
+	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = s.Capacity, s.Ranks, s.TrainersPerRank, s.Jobs
 	r.Distinct = distinct(c.coverage)
 	for _, job := range c.coverage {
 		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))

@@ -22,23 +22,30 @@ func (c *Config) planConfig(sampler scheduler.Sampler) scheduler.PlanConfig {
 	cfg := scheduler.PlanConfig{
 		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks, Rank: scheduler.AllRanks, Assignment: c.assignment(),
 	}
-	for r := range c.Ranks {
-		cfg.World = append(cfg.World, int32(r))
+	for t := range c.trainers() {
+		cfg.World = append(cfg.World, c.rankOf(t))
 	}
 	return cfg
 }
 
-// assignment says who consumes a draw: systems made for PyTorch's own sampler keep its assignment, as their papers do.
+// trainers is how many there are on all ranks.
+func (c *Config) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
+
+// rankOf returns the rank of a trainer.
+func (c *Config) rankOf(trainer int) int32 { return int32(trainer / max(c.TrainersPerRank, 1)) }
+
+// assignment says who consumes a draw. The published systems' samplers are PyTorch's DistributedSampler or made from it, which gives place
+// j to trainer j mod W. That the plan chooses is rankpool's, and lent to the bounds beside it.
 func (c *Config) assignment() scheduler.Assignment {
-	if c.System.Sampler == "torch" && !c.System.Offline() {
-		return scheduler.AssignSampler
+	if c.System.Name == "rankpool" || c.System.Offline() {
+		return scheduler.AssignLocal
 	}
-	return scheduler.AssignLocal
+	return scheduler.AssignSampler
 }
 
 func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
 	return scheduler.NewSampler(scheduler.SamplerConfig{
-		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize, World: c.Ranks,
+		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize, World: c.trainers(),
 	})
 }
 
@@ -126,6 +133,9 @@ type ownFeed struct {
 
 func (f *ownFeed) begin(epoch int) (*scheduler.Plan, error) {
 	name, weights := f.setup.sampler, slices.Clone(f.scores.Of)
+	if d, ok := f.pool.(systems.Drawer); ok {
+		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(d.Draw(f.job, epoch, weights))), epoch, nil), nil
+	}
 	if r, ok := f.pool.(systems.Resampler); ok {
 		name, weights = r.Resample(f.job, epoch, weights)
 	}

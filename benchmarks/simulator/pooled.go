@@ -125,7 +125,7 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	lo, hi := j.plan.Range(number)
 	b := &systems.Batch{Job: j.number, Epoch: epoch, Number: number, IDs: j.plan.IDs[lo:hi], Rank: make([]int32, hi-lo), Next: make([]float64, hi-lo)}
 	for i, id := range b.IDs {
-		b.Rank[i] = int32(j.plan.Consumer[lo+i])
+		b.Rank[i] = j.plan.World[j.plan.Consumer[lo+i]]
 		j.upcoming[id] = j.after[lo+i]
 		b.Next[i] = p.next(id)
 	}

@@ -59,6 +59,9 @@ func newSetup(cfg Config) (*setup, error) {
 	if s.Jobs == 0 {
 		s.Jobs = 1
 	}
+	if s.TrainersPerRank == 0 {
+		s.TrainersPerRank = 1
+	}
 	if err := s.checkNumbers(); err != nil {
 		return nil, err
 	}
@@ -76,8 +79,8 @@ func (s *setup) checkNumbers() error {
 	switch epochs := len(s.Trace.Losses); {
 	case !(s.Capacity > 0 && s.Capacity <= 1):
 		return fmt.Errorf("the capacity is %v, it must be above 0 and at most 1", s.Capacity)
-	case s.Ranks < 1 || s.BatchSize < 1 || s.Jobs < 1:
-		return fmt.Errorf("%d ranks, a batch size of %d and %d jobs: each must be at least 1", s.Ranks, s.BatchSize, s.Jobs)
+	case s.Ranks < 1 || s.TrainersPerRank < 1 || s.BatchSize < 1 || s.Jobs < 1:
+		return fmt.Errorf("%d ranks of %d trainers, a batch size of %d and %d jobs: each must be at least 1", s.Ranks, s.TrainersPerRank, s.BatchSize, s.Jobs)
 	case s.Epochs < 1 || s.Epochs > epochs:
 		return fmt.Errorf("the number of epochs is %d, the trace has 1 to %d", s.Epochs, epochs)
 	case s.SkipEpochs < 0 || s.SkipEpochs >= s.Epochs:
@@ -200,12 +203,12 @@ func (s *setup) size(id scheduler.SampleID) int64 {
 	return 1
 }
 
-func (s *setup) globalBatch() int { return s.BatchSize * s.Ranks }
+func (s *setup) globalBatch() int { return s.BatchSize * s.trainers() }
 
 // newPool returns the system's memory as a whole.
 func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores) systems.Pool {
 	cfg := systems.PoolConfig{
-		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks, Epochs: s.Epochs,
+		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks, TrainersPerRank: s.TrainersPerRank, Epochs: s.Epochs,
 		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores, Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),
 	}
 	if s.Trace.Embeddings != nil {
@@ -231,7 +234,7 @@ func (s *setup) stepSeconds() func(int) (float64, float64) {
 	}
 	cluster := *s.Cluster
 	cluster.SampleBytes = s.totalBytes / int64(s.Trace.Samples())
-	cached, uncached := cluster.Step(s.Ranks, s.BatchSize)
+	cached, uncached := cluster.Step(s.nodes())
 	return func(int) (float64, float64) { return cached, uncached }
 }
 
@@ -245,8 +248,11 @@ func (s *setup) newClock() *Clock {
 	case s.plansAhead():
 		ahead = max(2, min(64, s.Trace.Samples()/s.globalBatch()/4))
 	}
-	return NewClock(s.Cluster, s.Ranks, s.BatchSize, ahead)
+	return NewClock(s.Cluster, s.nodes(), ahead)
 }
+
+// nodes are those of the time model.
+func (s *setup) nodes() Nodes { return Nodes{s.Ranks, s.TrainersPerRank, s.BatchSize} }
 
 func (s *setup) plansAhead() bool {
 	return s.System.Offline() || s.System.Name == "rankpool" || s.System.Name == "nopfs"

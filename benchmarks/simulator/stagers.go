@@ -135,8 +135,8 @@ func (p *stagers) train(epoch int) {
 	p.result.Begin = append(p.result.Begin, len(p.result.IDs))
 	p.result.IDs = append(p.result.IDs, plan.IDs...)
 	for b := range plan.Batches() {
-		for t, rank := range p.ranks {
-			rank.step(scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
+		for t, r := range p.planCfg.World {
+			p.ranks[r].step(scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
 		}
 		p.settle()
 		for _, rank := range p.ranks {
@@ -340,7 +340,7 @@ func (p *stagers) end(epoch int) {
 	if epoch >= p.SkipEpochs {
 		counted := float64(p.Epochs - p.SkipEpochs)
 		r.EpochSeconds += r.Epochs[epoch].Seconds / counted
-		r.BoundSeconds += p.Cluster.Bound(p.Ranks, p.BatchSize, plan.Batches(), p.missed[epoch]) / counted
+		r.BoundSeconds += p.Cluster.Bound(p.nodes(), plan.Batches(), p.missed[epoch]) / counted
 		r.PlanSeconds += p.Cluster.PlanSeconds(len(plan.IDs)) / counted
 	}
 }
@@ -348,7 +348,7 @@ func (p *stagers) end(epoch int) {
 func (p *stagers) finish() *StagersResult {
 	r := &p.result
 	r.System, r.Sampler, r.Scorer, r.Policy = p.System.Name, p.sampler, p.drawScorer, p.policy
-	r.Capacity, r.Ranks, r.Jobs = p.Capacity, p.Ranks, 1
+	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = p.Capacity, p.Ranks, p.TrainersPerRank, 1
 	r.Result.Hits = r.HitsLocal + r.HitsRemote
 	r.Distinct = distinct([]*coverage{p.coverage})
 	r.CoverageGapMax = p.coverage.gapMax(p.Epochs)
@@ -356,12 +356,12 @@ func (p *stagers) finish() *StagersResult {
 	return r
 }
 
-// stagerRank is one rank's stager, and what its trainer was given last.
+// stagerRank is one rank's stager, and what its trainers were given last.
 type stagerRank struct {
 	pool      *stagers
 	number    int
 	stager    *scheduler.Stager
-	delivered scheduler.Deliver
+	delivered []scheduler.Deliver  // to its trainers
 	scored    []scheduler.SampleID // under way
 }
 
@@ -412,17 +412,20 @@ func (r *stagerRank) step(e scheduler.Event) {
 				r.pool.ranks[c.Peer].step(scheduler.Received{Ticket: c.Ticket, Status: c.Status})
 			})
 		case scheduler.Deliver:
-			r.delivered = c
+			r.delivered = append(r.delivered, c)
 		}
 	}
 }
 
 // trained lets go of what was delivered.
 func (r *stagerRank) trained() {
-	if r.pool.epoch >= r.pool.SkipEpochs {
-		for _, source := range r.delivered.Source {
-			r.pool.result.Found[source]++
+	for _, d := range r.delivered {
+		if r.pool.epoch >= r.pool.SkipEpochs {
+			for _, source := range d.Source {
+				r.pool.result.Found[source]++
+			}
 		}
+		r.step(scheduler.Released{Lease: d.Lease})
 	}
-	r.step(scheduler.Released{Lease: r.delivered.Lease})
+	r.delivered = r.delivered[:0]
 }

@@ -21,7 +21,8 @@ type simulateOptions struct {
 	files                    simulator.TraceFiles
 	systems                  []string
 	capacity                 []string
-	ranks, batchSize         int
+	ranks, trainers          int
+	batchSize                int
 	epochs, skipEpochs, jobs int
 	seed                     int64
 	sampler, scorer, policy  string
@@ -61,7 +62,8 @@ func newSimulateCommand() *cobra.Command {
 	flags.StringVar(&o.files.SizesBytes, "sizes", "", "integers [samples]: bytes (default: all equal, as --cluster says)")
 	flags.StringSliceVar(&o.systems, "systems", []string{"all"}, "names separated by commas, see --list")
 	flags.StringSliceVar(&o.capacity, "capacity", []string{"0.1", "0.2", "0.4"}, "of all ranks' memory together, as a share of the data's bytes")
-	flags.IntVar(&o.ranks, "ranks", 4, "nodes, each with one trainer")
+	flags.IntVar(&o.ranks, "ranks", 4, "nodes")
+	flags.IntVar(&o.trainers, "trainers-per-rank", 1, "trainers of each node, each with its own part of a global batch and its own data loader")
 	flags.IntVar(&o.batchSize, "batch-size", 64, "a trainer's")
 	flags.IntVar(&o.epochs, "epochs", 0, "that are trained (default: as many as there are losses)")
 	flags.IntVar(&o.skipEpochs, "skip-epochs", defaultSkip, "first epochs that are not counted")

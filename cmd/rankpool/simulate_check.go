@@ -19,7 +19,13 @@ func (o *simulateOptions) checkNumbers() error {
 	case o.skipEpochs < 0:
 		return usagef("--skip-epochs: %d is no number of epochs", o.skipEpochs)
 	}
-	return checkTrainers(o.ranks, o.batchSize)
+	if err := checkTrainers(o.ranks, o.batchSize); err != nil {
+		return err
+	}
+	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 || o.trainers > most {
+		return usagef("--trainers-per-rank: %d is no number of trainers from 1 to %d, with %d ranks and a batch size of %d", o.trainers, most, o.ranks, o.batchSize)
+	}
+	return nil
 }
 
 // checkTrainers checks what a scheduler can number: ranks of 16 bits, global batches of 31.

@@ -108,7 +108,11 @@ time model, and what no cache can beat.
 
 // setting says in words what all results have in common.
 func (s *study) setting() string {
-	text := fmt.Sprintf("%s × batch size %d", plural(s.base.Ranks, "rank"), s.base.BatchSize)
+	text := plural(s.base.Ranks, "rank")
+	if s.base.TrainersPerRank > 1 {
+		text += fmt.Sprintf(" × %d trainers", s.base.TrainersPerRank)
+	}
+	text += fmt.Sprintf(" × batch size %d", s.base.BatchSize)
 	if s.base.Jobs > 1 {
 		text += fmt.Sprintf(", %d jobs", s.base.Jobs)
 	}

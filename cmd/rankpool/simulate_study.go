@@ -55,7 +55,7 @@ func (o *simulateOptions) study() (*study, error) {
 	}
 	o.noteLeftOut()
 	s.base = simulator.Config{
-		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks, BatchSize: o.batchSize,
+		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks, TrainersPerRank: o.trainers, BatchSize: o.batchSize,
 		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
 	}
 	return s, nil

@@ -198,6 +198,9 @@ func (d *goldenDriver) draw(job, epoch int) *scheduler.Draws {
 		}
 	}
 	name, weights := d.sampler, append([]float32(nil), d.scores[job].Of...)
+	if r, ok := d.pool.(Drawer); ok {
+		return scheduler.Listed(r.Draw(job, epoch, weights)).Draw(epoch, nil)
+	}
 	if r, ok := d.pool.(Resampler); ok {
 		name, weights = r.Resample(job, epoch, weights)
 	}

@@ -30,6 +30,12 @@ type Resampler interface {
 	Resample(job, epoch int, scores []float32) (sampler string, weights []float32)
 }
 
+// A Drawer is a Pool that draws an epoch itself. It is not asked when the user chose the sampler.
+type Drawer interface {
+	// Draw returns the draws of an epoch in order, from scores, which must not be changed. Place j is of trainer j mod W, of W trainers.
+	Draw(job, epoch int, scores []float32) []scheduler.SampleID
+}
+
 // A Foreseer is a Pool that is told when more is known of the draws to come: of all samples when the epochs of all jobs have begun, and
 // of a batch's after Trained. next returns when a sample is drawn next, by any job, see scheduler.Use.
 type Foreseer interface {
@@ -63,7 +69,9 @@ type PoolConfig struct {
 	Samples int
 	Jobs    int // at least 1
 	Ranks   int
-	Epochs  int // that are trained
+	// TrainersPerRank are the training processes of each rank: trainer t is on rank t / TrainersPerRank. 0 means 1.
+	TrainersPerRank int
+	Epochs          int // that are trained
 	// GlobalBatch is the number of draws in a full global batch of one job.
 	GlobalBatch int
 	Seed        int64
@@ -75,6 +83,9 @@ type PoolConfig struct {
 	// if nothing is known. Systems that measure a job's benefit from caching use it.
 	StepSeconds func(job int) (cached, uncached float64)
 }
+
+// trainers is how many there are on all ranks.
+func (c *PoolConfig) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
 
 // Value returns the value of one of the system's options.
 func (c *PoolConfig) Value(option string) float64 { return c.System.Value(c.Values, option) }

@@ -64,10 +64,7 @@ func (p *packager) repack() {
 			ids = append(ids, id)
 		}
 	}
-	for rest := ids[missed:]; len(rest) > 1; rest = rest[1:] {
-		k := p.random.below(len(rest))
-		rest[0], rest[k] = rest[k], rest[0]
-	}
+	p.random.shuffle(ids[missed:])
 	for _, id := range p.missed {
 		p.isMissed[id] = false
 	}

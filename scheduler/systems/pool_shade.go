@@ -2,21 +2,20 @@ package systems
 
 import "rankpool/scheduler"
 
-// shadePool is APP with the part of PADS that multinomial sampling leaves open: how often samples repeat, and when they do not.
-//
-// Samples that are in memory when an epoch is drawn get repetition times the draws that their scores give them. An epoch after a
-// steep decline of the loss or while accuracy stagnates is drawn from the scores alone.
+// shadePool is APP, and PADS, which draws for each process alone (shade_pads.go).
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Priority-based Adaptive Data Sampling".
-// Differs: the paper has no formula. The factor is the replication_factor of the authors' implementation, which multiplies the cached
-// samples of a drawn list and cuts the rest of it to the epoch's length; here their weights are raised so that the expected draws are
-// the same. That implementation draws cached samples first in an epoch; here draws come in the order of their clocks. It draws
-// nothing else once the factor fills an epoch; here max_share bounds it. Traces hold no validation accuracy: its place
-// takes the share of samples with a loss below ln 2, which a model gives a probability above 1/2 and so predicts right for sure.
+// Differs: the paper has no numbers. The factor is the replication_factor of the authors' implementation. That draws nothing but samples in
+// memory once the factor fills an epoch; here max_share bounds it. "On noticing a steep decline in the loss convergence curve or a stagnant
+// accuracy curve" the important samples are shuffled: as in that implementation, a process then takes every P-th entry of its list,
+// not the most repeated ones, and samples in memory are repeated all the same; the implementation looks at accuracy alone. Traces hold
+// no validation accuracy: its place takes the share of samples with a loss below ln 2, which a model gives a probability above 1/2
+// and so predicts right for sure.
 type shadePool struct {
 	*PolicyPool
 	repetition, maxShare, steep, gain float64
-	curves                            []curve // by job
+	curves                            []curve               // by job
+	samplers                          [][]scheduler.Sampler // by job and process
 }
 
 // curve is the course of a job's training. Every sample counts once, with its latest loss, so that repetition does not bend it.
@@ -36,7 +35,7 @@ const ln2 = 0.693147180559945309417232121458
 
 var shadeOptions = []Option{
 	{
-		Name: "repetition", Default: 3, Least: 1, Most: 1e+06, About: "draws of a sample in memory, in multiples of what its score gives it, at least 1; 1: PADS repeats nothing",
+		Name: "repetition", Default: 3, Least: 1, Most: 1e+06, About: "how often a draw of a sample in memory is repeated in its process's part of an epoch, at least 1; 1: once",
 		Source: "default of the authors' implementation; the paper gives no number (its hit ratio of 0.725 with a cache of 0.2 in §6.6 needs about 3)",
 	},
 	{
@@ -44,11 +43,11 @@ var shadeOptions = []Option{
 		Source: "the paper gives no number; chosen so that every sample goes on to be drawn",
 	},
 	{
-		Name: "steep", Default: 0.2, Least: 0, Most: 1e+09, About: "decline of the mean loss in an epoch, as a share of it, from which the next epoch repeats nothing",
+		Name: "steep", Default: 0.2, Least: 0, Most: 1e+09, About: "decline of the mean loss in an epoch, as a share of it, from which the next epoch does not prefer the most repeated draws",
 		Source: "the paper gives no number (§4.2.1: a steep decline); chosen",
 	},
 	{
-		Name: "gain", Default: 0, Least: -1, Most: 1, About: "gain of accuracy in an epoch, averaged over three, up to which the next epoch repeats nothing",
+		Name: "gain", Default: 0, Least: -1, Most: 1, About: "gain of accuracy in an epoch, averaged over three, up to which the next epoch does not prefer the most repeated draws",
 		Source: "the authors' implementation; the paper gives no number (§4.2.1: a stagnant accuracy curve)",
 	},
 }
@@ -57,7 +56,7 @@ func newShadePool(cfg PoolConfig) Pool {
 	p := &shadePool{
 		PolicyPool: NewPolicyPool(cfg, newAPP(PolicyConfig{})),
 		repetition: cfg.Value("repetition"), maxShare: cfg.Value("max_share"), steep: cfg.Value("steep"), gain: cfg.Value("gain"),
-		curves: make([]curve, cfg.Jobs),
+		curves: make([]curve, cfg.Jobs), samplers: make([][]scheduler.Sampler, cfg.Jobs),
 	}
 	for job := range p.curves {
 		latest := make([]float32, cfg.Samples)
@@ -65,8 +64,22 @@ func newShadePool(cfg PoolConfig) Pool {
 			latest[i] = -1
 		}
 		p.curves[job].latest = latest
+		for process := range cfg.trainers() {
+			p.samplers[job] = append(p.samplers[job], newPADSSampler(&cfg, job, process))
+		}
 	}
 	return p
+}
+
+// newPADSSampler returns the sampler of a process's list.
+func newPADSSampler(cfg *PoolConfig, job, process int) scheduler.Sampler {
+	s, err := scheduler.NewSampler(scheduler.SamplerConfig{
+		Name: "pads", Samples: cfg.Samples, Seed: padsSeed(cfg.Seed+int64(job), process), BatchSize: 1, World: 1,
+	})
+	if err != nil {
+		panic("systems: shade cannot draw: " + err.Error() + ".")
+	}
+	return s
 }
 
 // Trained implements Pool.
@@ -79,39 +92,30 @@ func (p *shadePool) Trained(b *Batch, r scheduler.Report) {
 	}
 }
 
-// Resample implements Resampler.
-func (p *shadePool) Resample(job, _ int, scores []float32) (string, []float32) {
-	if p.curves[job].even(p.steep, p.gain) {
-		return "pads", scores
-	}
-	return "pads", p.repeat(scores)
-}
-
-// repeat gives the samples in memory repetition times their share of the draws, at most maxShare, and the others what is left.
-func (p *shadePool) repeat(scores []float32) []float32 {
-	inside, all := 0.0, 0.0
-	for id, s := range scores {
-		all += float64(s)
-		if p.memory.Has(scheduler.SampleID(id)) {
-			inside += float64(s)
+// Draw implements Drawer. Place j of an epoch is of process j mod P.
+func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID {
+	even := p.curves[job].even(p.steep, p.gain)
+	processes := len(p.samplers[job])
+	n := (len(scores) + processes - 1) / processes
+	ids := make([]scheduler.SampleID, n*processes)
+	for process, sampler := range p.samplers[job] {
+		part := sampler.Draw(epoch, scores).IDs
+		if even {
+			part = padsStride(part, process, processes, n)
+		} else {
+			part = padsCut(part, scores, n)
+		}
+		part = padsRepeat(part, p.memory.Has, p.repetition, p.maxShare)
+		order := newRandom(padsSeed(p.cfg.Seed+int64(job), process) ^ int64(epoch)<<16)
+		order.shuffle(part)
+		for k, id := range part {
+			ids[k*processes+process] = id
 		}
 	}
-	share := min(float64(p.repetition*inside)/all, p.maxShare, 1)
-	if !(share > inside/all) { // nothing to raise, or all scores are 0
-		return scores
-	}
-	cut := float64(inside*(1-share)) / float64(share*(all-inside)) // below 1: raising the others could overflow
-	weights := make([]float32, len(scores))
-	for id, s := range scores {
-		weights[id] = s
-		if !p.memory.Has(scheduler.SampleID(id)) {
-			weights[id] = float32(float64(s) * cut)
-		}
-	}
-	return weights
+	return ids
 }
 
-// even ends an epoch, and reports whether the next one repeats nothing: before there are two epochs to compare, when the loss fell
+// even ends an epoch, and reports whether the next one prefers no draws: before there are two epochs to compare, when the loss fell
 // steeply in the last one, or when accuracy has not gained enough in the last ones.
 func (c *curve) even(steep, gain float64) bool {
 	sum, right, known := 0.0, 0, 0

@@ -1,6 +1,10 @@
 package systems
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"rankpool/scheduler"
+)
 
 // random is a generator with a seed of the run.
 //
@@ -21,4 +25,12 @@ func (r *random) next() uint64 {
 func (r *random) below(n int) int {
 	hi, _ := bits.Mul64(r.next(), uint64(n))
 	return int(hi)
+}
+
+// shuffle puts ids in random order.
+func (r *random) shuffle(ids []scheduler.SampleID) {
+	for ; len(ids) > 1; ids = ids[1:] {
+		k := r.below(len(ids))
+		ids[0], ids[k] = ids[k], ids[0]
+	}
 }

@@ -2,6 +2,7 @@ package systems
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -11,14 +12,14 @@ import (
 )
 
 // padsPool returns a pool of SHADE for samples of one byte, with the first residents of them in memory.
-func padsPool(samples, residents int, values Values) *shadePool {
-	memory := NewMemory(samples, 1, int64(samples), func(scheduler.SampleID) int64 { return 1 })
+func padsPool(samples, residents int, values Values, ranks, trainers int) *shadePool {
+	memory := NewMemory(samples, ranks, int64(samples), func(scheduler.SampleID) int64 { return 1 })
 	for id := range residents {
 		memory.Keep(scheduler.SampleID(id), 0)
 	}
 	scores := &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)}
 	return newShadePool(PoolConfig{
-		System: &shadeSystem, Values: values, Samples: samples, Jobs: 1, Ranks: 1, Memory: memory, Scores: []*Scores{scores},
+		System: &shadeSystem, Values: values, Samples: samples, Jobs: 1, Ranks: ranks, TrainersPerRank: trainers, Memory: memory, Scores: []*Scores{scores},
 	}).(*shadePool)
 }
 
@@ -35,57 +36,85 @@ func (p *shadePool) report(loss float32, wrong int) {
 	p.Trained(&Batch{}, r)
 }
 
-// TestSHADEPADSRepetition has samples in memory get their multiple of the draws, and all others keep their proportions.
+// TestSHADEPADSRepetition has entries of samples in memory come several times in the place of others, which keep their order.
 func TestSHADEPADSRepetition(t *testing.T) {
-	scores := []float32{4, 2, 1, 1, 2, 3, 3, 4} // 20 in sum
+	part := []scheduler.SampleID{10, 1, 11, 12, 2, 13, 14, 15, 16, 17}
 	for _, c := range []struct {
-		residents int
-		values    Values
-		want      float64 // share of the residents' draws
+		here        scheduler.SampleID // those below are in memory
+		times, most float64
+		want        []scheduler.SampleID
 	}{
-		{1, nil, 0.6}, // 3 · 4/20
-		{2, nil, 0.9}, // 3 · 6/20
-		{4, nil, 0.9}, // 3 · 8/20 is above max_share
-		{1, Values{"repetition": 2}, 0.4},
-		{1, Values{"repetition": 1}, 0.2},
-		{1, Values{"repetition": 0.5}, 0.2}, // never less than by the scores
-		{2, Values{"repetition": 1e30}, 0.9},
-		{2, Values{"max_share": 0.5}, 0.5},
-		{4, Values{"max_share": 0.3}, 0.4}, // they have more by their scores
-		{4, Values{"max_share": 1}, 1},     // nothing else is drawn, as by the authors' implementation
-		{0, nil, 0},
-		{8, nil, 1},
+		{3, 3, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 10, 11, 12, 13}},
+		{2, 3, 1, []scheduler.SampleID{1, 1, 1, 10, 11, 12, 2, 13, 14, 15}},
+		{3, 1.5, 1, []scheduler.SampleID{1, 2, 1, 10, 11, 12, 13, 14, 15, 16}}, // half a time more: the first half again
+		{3, 1, 1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
+		{3, 9, 0.5, []scheduler.SampleID{1, 2, 1, 2, 1, 10, 11, 12, 13, 14}},
+		{3, 9, 0.1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}}, // they are more than most by themselves
+		{3, 9, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}},           // nothing else, as by the authors' implementation
+		{0, 3, 1, part},
+		{99, 3, 0.9, part},
 	} {
-		before := slices.Clone(scores)
-		weights := padsPool(len(scores), c.residents, c.values).repeat(scores)
-		inside, all := 0.0, 0.0
-		for id, w := range weights {
-			all += float64(w)
-			if id < c.residents {
-				inside += float64(w)
-			}
-			first := (id / max(c.residents, 1)) * c.residents // of the residents or of the others
-			if id >= c.residents {
-				first = c.residents
-			}
-			if got, want := float64(w)*float64(scores[first]), float64(weights[first])*float64(scores[id]); math.Abs(got-want) > 1e-5 {
-				t.Errorf("%d residents, %v: samples %d and %d have weights %v", c.residents, c.values, id, first, weights)
-			}
+		got := padsRepeat(part, func(id scheduler.SampleID) bool { return id < c.here }, c.times, c.most)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("below %d in memory, %v times, at most %v: %v, want %v", c.here, c.times, c.most, got, c.want)
 		}
-		if got := inside / all; math.Abs(got-c.want) > 1e-6 {
-			t.Errorf("%d residents, %v: a share of %v of the draws, want %v", c.residents, c.values, got, c.want)
-		}
-		if !slices.Equal(scores, before) {
-			t.Error("repeat changed the scores")
-		}
-	}
-	zeros := make([]float32, 8)
-	if weights := padsPool(8, 2, nil).repeat(zeros); !slices.Equal(weights, zeros) {
-		t.Errorf("scores of 0 have the weights %v", weights)
 	}
 }
 
-// TestSHADEPADSCurve has epochs be drawn without repetition after a steep decline of the loss, and while accuracy stagnates.
+// TestSHADEPADSProcesses has each process take the most repeated entries of a list of its own, and nobody's list cut when there is one
+// process: of each sample a process has all draws of its list or none, but for one sample at the cut.
+func TestSHADEPADSProcesses(t *testing.T) {
+	const samples, processes = 1000, 4
+	scores := make([]float32, samples)
+	for id := range scores {
+		scores[id] = 1 + float32(id%7)
+	}
+	p := padsPool(samples, 0, nil, 2, 2)
+	p.curves[0] = curve{latest: p.curves[0].latest, loss: 1, accuracies: []float64{0}} // before: no sample was right
+	p.report(0.6, 500)
+	ids := p.Draw(0, 1, scores)
+	if len(ids) != samples {
+		t.Fatalf("%d draws", len(ids))
+	}
+	for process := range processes {
+		whole := times(p.samplers[0][process].Draw(1, scores).IDs)
+		var part []scheduler.SampleID
+		for k := process; k < len(ids); k += processes {
+			part = append(part, ids[k])
+		}
+		cut, least, cutThrough := times(part), math.MaxInt, 0
+		for id, n := range cut {
+			least = min(least, whole[id])
+			if n != whole[id] {
+				cutThrough++
+			}
+		}
+		for id, n := range whole {
+			if n > least && cut[id] == 0 {
+				t.Errorf("process %d: %d comes %d times in its list and not in its part, where others come %d times", process, id, n, least)
+			}
+		}
+		if len(part) != samples/processes || cutThrough > 1 || least < 2 {
+			t.Errorf("process %d has %d draws, of samples that come at least %d times; %d are cut through", process, len(part), least, cutThrough)
+		}
+	}
+	alone := padsPool(samples, 0, nil, 1, 1)
+	if got, want := times(alone.Draw(0, 0, scores)), times(p.samplers[0][0].Draw(0, scores).IDs); !maps.Equal(got, want) {
+		t.Error("a process alone does not have its list")
+	}
+}
+
+// times is how often each sample is in a list.
+func times(ids []scheduler.SampleID) map[scheduler.SampleID]int {
+	n := map[scheduler.SampleID]int{}
+	for _, id := range ids {
+		n[id]++
+	}
+	return n
+}
+
+// TestSHADEPADSCurve has processes take every P-th entry of their lists, not the most repeated ones, after a steep decline of the loss and
+// while accuracy stagnates; samples in memory are repeated all the same.
 func TestSHADEPADSCurve(t *testing.T) {
 	type epoch struct {
 		loss  float32
@@ -99,25 +128,50 @@ func TestSHADEPADSCurve(t *testing.T) {
 		"accuracy falls":                       {{0.69, 3, true}, {0.69, 4, true}, {0.69, 3, true}, {0.69, 2, false}},
 		"a loss of ln 2 and more is not right": {{0.70, 0, true}, {0.6932, 0, true}, {0.6931, 0, false}},
 	} {
-		p := padsPool(10, 2, nil)
+		p := padsPool(10, 0, nil, 2, 1)
 		for i, e := range epochs {
 			p.report(e.loss, e.wrong)
 			scores := scheduler.EqualScores(10, 1)
-			sampler, weights := p.Resample(0, i+1, scores)
-			if even := slices.Equal(weights, scores); sampler != "pads" || even != e.even {
-				t.Errorf("%s: after epoch %d of %v, repeats nothing: %v, sampler %s", name, i, epochs, even, sampler)
+			list := p.samplers[0][0].Draw(i+1, scores).IDs
+			var part []scheduler.SampleID
+			for k, id := range p.Draw(0, i+1, scores) {
+				if k%2 == 0 {
+					part = append(part, id)
+				}
+			}
+			want := padsCut(list, scores, 5)
+			if e.even {
+				want = padsStride(list, 0, 2, 5)
+			}
+			if !maps.Equal(times(part), times(want)) {
+				t.Errorf("%s: after epoch %d of %v, process 0 has %v of %v", name, i, epochs, part, list)
 			}
 		}
 	}
-	p := padsPool(10, 2, nil)
-	scores := scheduler.EqualScores(10, 1)
-	if _, weights := p.Resample(0, 0, scores); !slices.Equal(weights, scores) {
-		t.Error("the first epoch has repetitions, and no sample is known")
-	}
+	p := padsPool(10, 0, nil, 1, 1)
 	p.Trained(&Batch{}, scheduler.Report{IDs: []scheduler.SampleID{3, 4}, Losses: []float32{float32(math.NaN()), 1}})
 	if c := p.curves[0]; c.latest[3] >= 0 || c.latest[4] != 1 {
 		t.Errorf("the latest losses are %v after one of sample 4", c.latest)
 	}
+	even := padsPool(100, 20, nil, 1, 1) // its accuracy stagnates from the first
+	in := 0
+	for _, id := range even.Draw(0, 5, scheduler.EqualScores(100, 1)) {
+		if id < 20 {
+			in++
+		}
+	}
+	if list := even.samplers[0][0].Draw(5, scheduler.EqualScores(100, 1)).IDs; in < 40 || in != 3*countBelow(list, 20) {
+		t.Errorf("%d draws of 100 are of samples in memory, of %d in the list", in, countBelow(list, 20))
+	}
+}
+
+func countBelow(ids []scheduler.SampleID, bound scheduler.SampleID) (n int) {
+	for _, id := range ids {
+		if id < bound {
+			n++
+		}
+	}
+	return n
 }
 
 // TestSHADEPADSGolden has the golden trace of a cache that repetition would fill an epoch with, in a training with steep declines.

@@ -162,10 +162,16 @@ func TestSHADESection421Example(t *testing.T) {
 	app := newScript(newAPP(PolicyConfig{}), 2)
 	app.run("3=9 5=9 2=8 1=1 4=1 7=1 10=1")
 	app.run("4 7 3 5 3 5 2 2 1 10")
-	if got := app.run("3 3 5 5 2"); got != "hit hit hit hit -" {
+	scores := []float32{1: 1, 2: 7, 3: 9, 4: 1, 5: 8, 6: 1, 7: 1, 8: 1, 9: 1, 10: 1}
+	cut := padsCut([]scheduler.SampleID{4, 7, 3, 5, 3, 5, 2, 2, 1, 10}, scores, 5) // one process of two
+	list := strings.Trim(fmt.Sprint(cut), "[]")
+	if list != "3 3 5 5 2" {
+		t.Errorf("PADS gives a process <%s>, the paper <3 3 5 5 2>", list)
+	}
+	if got := app.run(list); got != "hit hit hit hit -" {
 		t.Errorf("SHADE answers %s, the paper has 4 hits", got)
 	}
-	if hits := minHits("3 5", "3 3 5 5 2"); hits != 4 {
+	if hits := minHits("3 5", list); hits != 4 {
 		t.Errorf("MIN has %d hits of SHADE's samples", hits)
 	}
 }
