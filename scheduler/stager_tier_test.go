@@ -169,7 +169,7 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 // TestTierUnderFaults checks that every batch is delivered whatever the tier does, and that one that fails is given up.
 func TestTierUnderFaults(t *testing.T) {
 	ended, recalled := 0, 0
-	for seed := range uint64(120) {
+	for seed := range 2 * *seeds {
 		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, busyTier: []int{7, 2, 1}[seed/7%3], badTier: []int{0, 30, 3, 1}[seed%4]}
 		sampler := []string{"uniform", "pads", "torch"}[seed%3]
 		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, sampler, []string{"clairvoyant", "lru"}[seed/2%2], 0.2,
@@ -194,21 +194,9 @@ func TestTierUnderFaults(t *testing.T) {
 	}
 }
 
-// TestTierReplays checks that the same events give the same commands.
+// TestTierReplays checks that the same events give the same commands, in the same order.
 func TestTierReplays(t *testing.T) {
-	run := func() string {
-		w := newWorld(t, 3, 3, 1, 4, 300, "pads", "clairvoyant", 0.2, AssignLocal, faults{loseAnswers: 20, badTier: 50, busyTier: 9}, 0.5)
-		log := ""
-		for epoch := range 3 {
-			w.plan(epoch, 0)
-			w.train(epoch, 0, 2)
-			log += fmt.Sprint(w.sources, len(w.pending), w.recalled, w.ranks[1].stager.WindowBytes())
-		}
-		return log
-	}
-	if a, b := run(), run(); a != b {
-		t.Errorf("two runs of one seed differ:\n%s\n%s", a, b)
-	}
+	replays(t, 3, faults{loseAnswers: 20, badTier: 50, busyTier: 9}, 0.5)
 }
 
 // TestTierGoesOnlyAfterFailuresInARow checks when a tier is given up.
