@@ -110,7 +110,7 @@ class Watched:
 class Run(Watched):
     """A run of rankpool under way; every process of it carries a mark in its environment."""
 
-    def __init__(self, folder, argv):
+    def __init__(self, folder, argv, stderr=None):
         super().__init__(folder)
         self.argv = [str(word) for word in argv]
         self.mark = f"RANKPOOL_E2E={uuid.uuid4()}"
@@ -118,7 +118,7 @@ class Run(Watched):
         self.shared_before = set(os.listdir(SHM))
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
             self.process = subprocess.Popen(
-                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env
+                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=stderr or err, env=env
             )
 
     # --- what there is to see ---
@@ -207,13 +207,14 @@ def training(args=(), trainers=1, torch=True):
 
 def start(
     folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(), trainers_per_rank=1, command=None,
-    torch=True,
+    torch=True, stderr=None,
 ):  # fmt: skip
-    """Starts a training in folder; `args` are train.py's and trainer.py's, `options` rankpool's; `command` replaces both."""
+    """Starts a training in folder; `args` are train.py's and trainer.py's, `options` rankpool's; `command` replaces both;
+    `stderr` is a descriptor in place of the file of that name."""
     argv = [binary(mpi or ("openmpi" if ranks > 1 else "nompi")), "run", "--ranks", ranks]
     argv += ["--trainers-per-rank", trainers_per_rank, "--memory", memory, "--window", window]
     argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
     command = training(args, ranks * trainers_per_rank, torch) if command is None else command
-    return Run(folder, [*argv, *options, "--", *command])
+    return Run(folder, [*argv, *options, "--", *command], stderr)

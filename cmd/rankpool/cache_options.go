@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,19 @@ func (o *cacheOptions) check() error {
 		*path = abs
 	}
 	return nil
+}
+
+// dropState leaves out a state file that is none, since reading a device or a FIFO may have no end, and returns what to
+// say about it; "" where there is nothing to say.
+func (o *cacheOptions) dropState() string {
+	if o.state == "" {
+		return ""
+	}
+	if regular, err := isRegular(o.state); err != nil || regular { // an error is told where the file is used
+		return ""
+	}
+	defer func() { o.state = "" }()
+	return fmt.Sprintf("--state %s is %s, not a file: importance scores are not kept", o.state, kindOf(o.state))
 }
 
 // resolveSystem fills in the policy and the scorer that were not given. The system rankpool leaves the scorer to the sampler.

@@ -149,6 +149,7 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.checkMachine(f, at); err != nil {
 		return err
 	}
+	warnTask(at.task, o.cache.dropState())
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (o *runOptions) indexData(parent context.Context) error {
 		return err
 	}
 	for _, set := range sets {
-		show := newScanProgress(os.Stderr, o.progressSeconds == 0)
+		show := newScanProgress(stderr, o.progressSeconds == 0)
 		_, err := staging.Open(ctx, set.path, staging.OpenOptions{
 			ScanOptions: staging.ScanOptions{Progress: show.update},
 			Log:         o.logVerbose,
@@ -211,7 +212,7 @@ func (o *runOptions) indexData(parent context.Context) error {
 // logVerbose prints what is only of interest with --verbose.
 func (o *runOptions) logVerbose(msg string) {
 	if o.cache.verbose {
-		fmt.Fprintln(os.Stderr, "rankpool:", msg)
+		fmt.Fprintln(stderr, "rankpool:", msg)
 	}
 }
 
@@ -229,11 +230,11 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		return err
 	}
 	if f == formTask && at.task == 0 {
-		fmt.Fprintf(os.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
+		fmt.Fprintf(stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
 	}
 	l := &launcher{
 		layout: plan, maxRestarts: o.restarts, verbose: o.cache.verbose,
-		progress: newTrainProgress(os.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
+		progress: newTrainProgress(stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
 	}
@@ -245,7 +246,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		return err
 	}
 	if plan.reports {
-		log, err := readLog(o.cache.log, logBegin)
+		log, err := readLogWithin(tablePatience, o.cache.log, logBegin)
 		if err != nil {
 			l.say("the run log cannot be read, so there is no table: %v", err)
 		} else if err := log.print(os.Stdout, l.restarts); err != nil {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,6 +73,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	}
 	parent := os.Getppid()
 	endWithParent()
+	signal.Ignore(syscall.SIGPIPE) // a launcher that died reads stderr no more, and the state is still to be saved
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
 	}
@@ -117,7 +120,7 @@ type rankProcess struct {
 	dir       string
 	life      life
 	lock      *os.File
-	log       *os.File
+	log       *outlet
 	recorder  *record.Recorder
 	fetchers  []setFetcher
 	limit     *staging.RateLimit // this rank's share
@@ -152,6 +155,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	}
 	logger := r.newLogger()
 	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
+	warnTask(r.transport.Rank(), r.opt.dropState())
 	cfg := mpicache.Config{
 		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
 		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
@@ -243,19 +247,18 @@ func (r *rankProcess) openLog(cfg *mpicache.Config) error {
 	if r.opt.log == "" || r.transport.Rank() != 0 {
 		return nil
 	}
-	log, err := os.OpenFile(r.opt.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := openRunLog(r.opt.log, cfg.Log)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
 	r.log, cfg.Launch = log, r.life.launch
 	cfg.Record = func(event any) {
 		line, err := json.Marshal(event)
-		if err == nil {
-			_, err = log.Write(append(line, '\n'))
-		}
 		if err != nil {
 			cfg.Log.Error("a line of the run log is lost", "error", err)
+			return
 		}
+		_, _ = log.Write(append(line, '\n')) // the outlet takes or counts it
 	}
 	return nil
 }
@@ -318,8 +321,8 @@ func (r *rankProcess) close() {
 		f.Close()
 		logStorage(r.logger, f.set, f.Stats())
 	}
-	if r.log != nil {
-		_ = r.log.Close() // every line was written
+	if r.log != nil && !r.log.close(logPatience) {
+		r.logger.Warn("the end of the run log is lost: storage does not take it", "path", r.opt.log)
 	}
 	if r.recorder != nil {
 		if err := r.recorder.Close(); err != nil {

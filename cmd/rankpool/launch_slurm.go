@@ -24,7 +24,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(get, slurmVersion()),
 		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(mpicache.MPIFlavour()))
-	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: cacheStepEnv(env), stdout: os.Stderr}
+	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: cacheStepEnv(env), ours: true}
 	train := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
 	}

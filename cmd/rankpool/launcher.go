@@ -77,7 +77,7 @@ func (l *launcher) run() (code int, err error) {
 }
 
 func (l *launcher) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "rankpool: "+format+"\n", args...)
+	fmt.Fprintf(stderr, "rankpool: "+format+"\n", args...)
 }
 
 func (l *launcher) startCache() (err error) {
@@ -208,7 +208,7 @@ func (l *launcher) restartCache() {
 		return
 	}
 	var err error
-	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, stdout: os.Stderr}, l.exits)
+	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
 	if err != nil {
 		l.say("%v; training reads storage", err)
 	}
@@ -322,7 +322,7 @@ func (l *launcher) endCache() {
 
 // endNodes ends the ranks of all nodes by a step of their own.
 func (l *launcher) endNodes() {
-	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, stdout: os.Stderr}, l.exits)
+	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, ours: true}, l.exits)
 	if err != nil {
 		l.say("%v", err)
 		return

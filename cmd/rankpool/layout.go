@@ -78,14 +78,14 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 	l := layout{restart: true, reports: true}
 	serve := o.serveArgs(dir)
 	if o.ranks == 1 {
-		l.cache = command{args: serve, env: withoutLaunch(env), stdout: os.Stderr}
+		l.cache = command{args: serve, env: withoutLaunch(env), ours: true}
 	} else {
 		flavour := mpicache.MPIFlavour()
 		mpirun, err := findMPIRun(flavour, o.mpirun)
 		if err != nil {
 			return layout{}, err
 		}
-		l.cache = command{mpirunArgs(flavour, mpirun, dir, o.ranks, serve), mpirunEnv(env, os.Getuid()), nil, os.Stderr}
+		l.cache = command{args: mpirunArgs(flavour, mpirun, dir, o.ranks, serve), env: mpirunEnv(env, os.Getuid()), ours: true}
 		l.openMPI = flavour == flavourOpenMPI
 	}
 	port, err := freePort()
@@ -115,7 +115,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env []string) layout {
 	folder := rankFolder(dir, at.task)
 	l := layout{
-		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: env, stdout: os.Stderr},
+		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: env, ours: true},
 		folders: []string{folder},
 		patient: true,
 		reports: at.task == 0,

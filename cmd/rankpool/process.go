@@ -11,12 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// lastWords is how long what a part of the cache has left behind may hold up the news of its end: it may print still.
+const lastWords = 200 * time.Millisecond
+
 // A command is a process to start.
 type command struct {
 	args   []string // args[0] is a path, or a name in $PATH
 	env    []string
 	stdin  *os.File // nil: /dev/null
 	stdout *os.File // nil: /dev/null
+	ours   bool     // a part of the cache: what it prints, on stdout too, are messages, for which it does not wait
 }
 
 // A process is a child of the launcher, the leader of a process group of its own, so that a Ctrl-C at the
@@ -54,6 +58,9 @@ func startMasked(how int, name string, c command, exits chan<- *process, more ..
 		cmd.Stdout = c.stdout
 	}
 	cmd.Stderr = os.Stderr
+	if c.ours { // an mpirun that waits for stderr would not see that a rank is dead
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stderr, stderr, lastWords
+	}
 	end := syscall.SIGTERM
 	if slices.Contains(more, end) {
 		end = syscall.SIGINT // which it hears

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -14,18 +15,29 @@ import (
 // files takes minutes, and its log should stay short.
 const scanLineEvery = 10 * time.Second
 
+// isTerminal reports whether what is written to w appears on a terminal.
+func isTerminal(w io.Writer) bool {
+	switch w := w.(type) {
+	case *os.File:
+		return term.IsTerminal(int(w.Fd()))
+	case *outlet:
+		return isTerminal(w.to)
+	}
+	return false
+}
+
 // A scanProgress shows how far a scan is: a counter on a terminal, else a line now and then.
 type scanProgress struct {
-	to    *os.File
+	to    io.Writer
 	bar   *progressbar.ProgressBar // nil where to is no terminal
 	quiet bool
 	begin time.Time
 	last  time.Time
 }
 
-func newScanProgress(to *os.File, quiet bool) *scanProgress {
+func newScanProgress(to io.Writer, quiet bool) *scanProgress {
 	p := &scanProgress{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}
-	if !quiet && term.IsTerminal(int(to.Fd())) {
+	if !quiet && isTerminal(to) {
 		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("indexing"),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("files"),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
@@ -59,9 +71,9 @@ type readProgress struct {
 	total int64 // bytes
 }
 
-func newReadProgress(to *os.File, quiet bool, totalBytes int64) *readProgress {
+func newReadProgress(to io.Writer, quiet bool, totalBytes int64) *readProgress {
 	p := &readProgress{scanProgress{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
-	if !quiet && totalBytes > 0 && term.IsTerminal(int(to.Fd())) {
+	if !quiet && totalBytes > 0 && isTerminal(to) {
 		p.bar = progressbar.NewOptions64(totalBytes, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading"),
 			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	}
@@ -83,16 +95,16 @@ func (p *readProgress) update(bytes int64) {
 
 // A trainProgress shows how far training is: a bar on a terminal, else a line every so often.
 type trainProgress struct {
-	to    *os.File
+	to    io.Writer
 	bar   *progressbar.ProgressBar // nil where to is no terminal
 	every time.Duration            // between two lines; 0: show nothing
 	last  time.Time
 	epoch string // what the bar counts now
 }
 
-func newTrainProgress(to *os.File, every time.Duration) *trainProgress {
+func newTrainProgress(to io.Writer, every time.Duration) *trainProgress {
 	p := &trainProgress{to: to, every: every, last: time.Now()}
-	if every > 0 && term.IsTerminal(int(to.Fd())) {
+	if every > 0 && isTerminal(to) {
 		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(20),
 			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
 	}

@@ -96,7 +96,7 @@ func (q *requeue) conclude(err error) error {
 	}
 	if !q.job.InJob() {
 		if q.told {
-			fmt.Fprintf(os.Stderr, "rankpool: this is no job of Slurm, so it cannot be requeued; start the same command again\n")
+			fmt.Fprintf(stderr, "rankpool: this is no job of Slurm, so it cannot be requeued; start the same command again\n")
 		}
 		return err
 	}
@@ -105,16 +105,16 @@ func (q *requeue) conclude(err error) error {
 		return err
 	}
 	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin && diedOfUserSignal(trainingCode(err)) {
-		fmt.Fprintf(os.Stderr, "rankpool: job %s is not requeued: training died of the signal that it was to save a checkpoint at, and this job "+
+		fmt.Fprintf(stderr, "rankpool: job %s is not requeued: training died of the signal that it was to save a checkpoint at, and this job "+
 			"was requeued before; give the training script a handler (rankpool.Stop)\n", jobName(q.job))
 		return err
 	}
 	drain(q.signals)
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
-		fmt.Fprintf(os.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
+		fmt.Fprintf(stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job), outlook(trainingCode(err)))
+	fmt.Fprintf(stderr, "rankpool: job %s is requeued%s\n", jobName(q.job), outlook(trainingCode(err)))
 	select {
 	case <-q.signals:
 	case <-time.After(endedBySlurmWithin):
@@ -232,7 +232,7 @@ func (o *runOptions) sayRestart(job slurm.Job) {
 	if o.cache.state != "" {
 		from = aboutState(o.cache.state)
 	}
-	fmt.Fprintf(os.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
+	fmt.Fprintf(stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
 }
 
 // aboutState says in words what a state file holds.

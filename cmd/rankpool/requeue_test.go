@@ -66,18 +66,12 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 // stderrOf returns what f writes to stderr.
 func stderrOf(t *testing.T, f func()) string {
 	t.Helper()
-	to, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func(before *os.File) { os.Stderr = before }(os.Stderr)
-	os.Stderr = to
+	var text logBuffer
+	defer func(before *outlet) { stderr = before }(stderr)
+	stderr = newOutlet(&text, stderrBytes, nil)
 	f()
-	text, err := os.ReadFile(to.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	stderr.close(time.Minute)
+	return text.String()
 }
 
 // TestConclude checks what becomes of a job whose time is over, by how its training ended.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,8 @@ func run(args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
-	report(os.Stderr, err)
+	report(stderr, err)
+	stderr.close(stderrPatience)
 	return exitCode(err)
 }
 

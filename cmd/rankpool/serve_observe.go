@@ -15,7 +15,7 @@ import (
 
 func (r *rankProcess) newLogger() *slog.Logger {
 	job := slurm.Detect(os.Getenv)
-	return newLogger(os.Stderr, logOptions{
+	return newLogger(stderr, logOptions{
 		format: r.opt.logFormat, level: r.opt.level(), job: job.JobID, step: job.StepID, rank: r.transport.Rank(), host: hostname(),
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -22,8 +23,31 @@ type ranLog struct {
 	run    *runlog.Run
 }
 
+// tablePatience is how long a run whose training has ended waits for storage to give the run log back.
+const tablePatience = 10 * time.Second
+
+// readLogWithin is readLog with an end, also where storage hangs.
+func readLogWithin(patience time.Duration, path string, offset int64) (ranLog, error) {
+	var log ranLog
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		log, err = readLog(path, offset)
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		return log, err
+	case <-time.After(patience):
+		return ranLog{}, fmt.Errorf("storage does not give back %s within %v", path, patience)
+	}
+}
+
 // readLog reads what a run log says since byte offset of the file (0 when the file has become shorter).
 func readLog(path string, offset int64) (ranLog, error) {
+	if regular, err := isRegular(path); err == nil && !regular { // a device may have no end
+		return ranLog{}, fmt.Errorf("--log %s is %s, not a file", path, kindOf(path))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return ranLog{}, err

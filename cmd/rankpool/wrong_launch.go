@@ -171,7 +171,7 @@ func allocatedNodes(getenv func(string) string) int {
 func warnTask(task int, warnings ...string) {
 	for _, w := range warnings {
 		if task == 0 && w != "" {
-			fmt.Fprintln(os.Stderr, "rankpool:", w)
+			fmt.Fprintln(stderr, "rankpool:", w)
 		}
 	}
 }

@@ -17,6 +17,7 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from . import wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .lease import Lease
+from .saying import say
 from .waiting import Waiting
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
@@ -166,7 +167,7 @@ class Connection:
 
     def _say(self, what: str) -> None:
         if not self.in_worker:
-            print(f"rankpool: {what}", file=sys.stderr, flush=True)
+            say(what)
 
     def close(self) -> None:
         """Sends the last tallies and ends the connection, and with it all its leases.

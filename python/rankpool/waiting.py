@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from math import inf
 
 from .errors import CacheAwayError
+from .saying import say
 
 SAY_SECONDS = 10.0
 DEFAULT_TIMEOUT_SECONDS = 600.0
@@ -31,5 +31,5 @@ class Waiting:
             raise CacheAwayError(f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}")
         if now >= self._say_at:
             self._say_at = now + SAY_SECONDS
-            print(f"rankpool: waiting for the cache to come back {self.purpose}", file=sys.stderr, flush=True)
+            say(f"waiting for the cache to come back {self.purpose}")
         time.sleep(PAUSE_SECONDS)

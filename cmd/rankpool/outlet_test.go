@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A slowWriter takes what it is given when its gate lets it, and fails where it is told to.
+type slowWriter struct {
+	logBuffer
+	gate chan struct{} // nil: open
+	err  error
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	if w.gate != nil {
+		<-w.gate
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.logBuffer.Write(p)
+}
+
+// TestOutletNobodyReads: what finds no room is left out, counted, and told when somebody reads again.
+func TestOutletNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &slowWriter{gate: make(chan struct{})}
+		o := newOutlet(to, 20, nil)
+		for i := range 10 {
+			fmt.Fprintf(o, "line %d\n", i) // returns although nobody reads
+			synctest.Wait()
+		}
+		if o.close(time.Hour) {
+			t.Error("closed, and all was written, although nobody read")
+		}
+		close(to.gate)
+		synctest.Wait()
+		want := "line 0\nline 1\nline 2\nrankpool: 7 messages were left out here: nobody took them\n"
+		if got := to.String(); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+}
+
+// TestOutletFails: errors in a row are told once, and what they cost when lines get through again.
+func TestOutletFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &slowWriter{err: errors.New("the disk is full")}
+		var told []string
+		o := newOutlet(to, 1000, func(lost int64, err error) { told = append(told, fmt.Sprint(lost, " ", err)) })
+		write := func(text string) {
+			fmt.Fprintln(o, text)
+			synctest.Wait()
+		}
+		write("one")
+		write("two\nthree")
+		to.err = nil
+		write("four")
+		to.err = errors.New("it is full again")
+		write("five")
+		if !o.close(time.Second) {
+			t.Error("it does not end")
+		}
+		write("six") // nobody is there any more
+		if got, want := to.String(), "four\n"; got != want {
+			t.Errorf("written %q, want %q", got, want)
+		}
+		if got, want := strings.Join(told, ", "), "0 the disk is full, 3 <nil>, 0 it is full again"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
+}
+
+func TestOutletUnused(t *testing.T) {
+	if !newOutlet(nil, 0, nil).close(time.Hour) {
+		t.Error("an outlet that nobody used does not end")
+	}
+}

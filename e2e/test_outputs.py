@@ -1,0 +1,69 @@
+"""What takes nothing, such as a full disk or a pipe that nobody reads, holds up neither training nor the end of a run."""
+
+import os
+import threading
+
+import pytest
+from dataset import BATCHES, EPOCHS
+
+ARGS = ["--epochs", EPOCHS, "--sampler", "pads"]
+
+
+def check(result, reference):
+    """Asserts that a run without a run log has trained on the reference's stream, and ended well."""
+    assert result.code == 0, result.stderr
+    assert result.batches == reference("pads").batches
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_log_on_a_full_device(train, reference, tmp_path, ranks):
+    full = tmp_path / "full"
+    os.mknod(full, 0o20666, os.makedev(1, 7))  # as /dev/full
+    result = train(ranks=ranks, torch=False, args=ARGS, options=["--log", full, "--log-every", "10ms"])
+    check(result, reference)
+    assert result.stderr.count("the run log cannot be written") == 1
+    assert f"--log {full} is a device, not a file" in result.stderr
+
+
+def test_log_to_a_fifo_that_nobody_reads(train, reference, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    result = train(torch=False, args=ARGS, options=["--log", fifo])
+    check(result, reference)
+    assert result.stderr.count("it is a FIFO that nobody reads") == 1
+
+
+def test_log_to_a_fifo(start, reference, tmp_path):
+    fifo, lines = tmp_path / "fifo", []
+    os.mkfifo(fifo)
+    reader = threading.Thread(target=lambda: lines.extend(fifo.open()))
+    reader.start()
+    check(start(torch=False, args=ARGS, options=["--log", fifo]).finish(), reference)
+    reader.join()
+    assert sum('"event":"epoch"' in line for line in lines) == EPOCHS
+
+
+def test_state_that_is_no_file(train, reference, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    result = train(torch=False, args=ARGS, options=["--state", fifo])
+    check(result, reference)
+    assert result.stderr.count("is a FIFO, not a file: importance scores are not kept") == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_stderr_that_nobody_reads(start, reference, ranks):
+    """The launcher, the ranks and the trainers all have something to say when a rank dies."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    one = start(ranks=ranks, torch=False, args=ARGS, options=["-v"], stderr=write)
+    one.wait_for_batches(BATCHES)
+    one.kill(one.ranks()[:1])
+    check(one.finish(), reference)
+    os.close(read)
+    os.close(write)

@@ -1,0 +1,42 @@
+"""Messages reach stderr where somebody reads it, and hold nobody up where nobody does."""
+
+import io
+import os
+import sys
+
+import pytest
+
+from rankpool import saying
+
+
+def fill(write):
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+
+
+def test_nobody_reads(monkeypatch):
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", 0) as reader, os.fdopen(write, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        fill(write)
+        saying.say("one")
+        saying.say("two")
+        reader.read(1 << 20)
+        saying.say("three")
+        saying.say("four")
+        said = reader.read(1 << 20).decode().splitlines()
+    left_out = "(2 messages were left out before this one: nobody took them)"
+    assert said == [f"rankpool: three {left_out}", "rankpool: four"]
+
+
+@pytest.mark.parametrize("stderr", [None, io.StringIO()])
+def test_stderr_without_a_descriptor(monkeypatch, stderr):
+    monkeypatch.setattr(sys, "stderr", stderr)
+    saying._left_out = 0
+    saying.say("hello")
+    assert stderr is None or stderr.getvalue() == "rankpool: hello\n"
+    saying._left_out = 0
