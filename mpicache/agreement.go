@@ -12,6 +12,7 @@ import (
 // Spec is what a trainer asks for when it opens a data set (OPEN). All trainers must ask for the same.
 type Spec struct {
 	Data            string `json:"data"`
+	Identity        string `json:"identity"` // of the data set, as HELLO said it
 	Sampler         string `json:"sampler"`
 	Seed            int64  `json:"seed"`
 	BatchSize       int    `json:"batch_size"`

@@ -157,15 +157,16 @@ func (c *conn) sendWithSlab(b []byte) error {
 // description is the JSON of HELLO's reply.
 func (n *Node) description() any {
 	type data struct {
-		Name    string   `json:"name"`
-		Samples int      `json:"samples"`
-		Classes []string `json:"classes"`
-		Index   string   `json:"index"`
-		Root    string   `json:"root"`
+		Name     string `json:"name"`
+		Samples  int    `json:"samples"`
+		Index    string `json:"index"`
+		Root     string `json:"root"`
+		Identity string `json:"identity"`
+		Times    string `json:"times"`
 	}
 	var sets []data
 	for _, d := range n.cfg.Data {
-		sets = append(sets, data{d.Name, d.Samples, d.Classes, d.IndexPath, d.Root})
+		sets = append(sets, data{d.Name, d.Samples, d.IndexPath, d.Root, d.Identity, d.Times})
 	}
 	return map[string]any{"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion}
 }
@@ -271,6 +272,11 @@ func (c *conn) open(f frame) error {
 	for _, s := range c.node.streams {
 		if s.data.Name != spec.Data {
 			continue
+		}
+		if spec.Identity != s.data.Identity {
+			c.fail(f.ticket, codeRequest, fmt.Sprintf("data set %s is not the one that trainer %d trains on: its identity is %s here, %s there; "+
+				"start the training anew", spec.Data, spec.Trainer, s.data.Identity, spec.Identity))
+			return nil
 		}
 		if err := s.onOpen(spec); err != nil {
 			c.fail(f.ticket, codeRequest, err.Error())

@@ -34,7 +34,8 @@ type Demander interface {
 type DataSet struct {
 	Name      string
 	Samples   int
-	Classes   []string
+	Identity  string // its digest, the same on all ranks; "": not known
+	Times     string // the digest of its modification times, on this node
 	Root      string
 	IndexPath string // of the sample index that clients map
 	Size      func(scheduler.SampleID) int64

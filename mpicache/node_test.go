@@ -78,7 +78,7 @@ func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capac
 				c.records = append(c.records, r)
 			},
 			Data: []DataSet{{
-				Name: "train", Samples: samples, Classes: []string{"a"}, Size: sampleSize,
+				Name: "train", Samples: samples, Size: sampleSize,
 				Label: func(id scheduler.SampleID) int { return int(id) % 3 }, Storage: c.storage,
 				PartitionBytes: slices.Repeat([]int64{capacityBytes}, ranks), WindowBytes: 1 << 19,
 			}},

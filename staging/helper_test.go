@@ -93,7 +93,7 @@ func samples(m *Manifest) []string {
 	return list
 }
 
-// differ returns the first way in which two manifests differ, "" if none. An index keeps no classes and no times.
+// differ returns the first way in which two manifests differ, "" if none. An index keeps no times of folders.
 func differ(a, b *Manifest, isIndex bool) string {
 	if a.Len() != b.Len() || a.Root() != b.Root() {
 		return fmt.Sprintf("%d samples of %q, %d of %q", a.Len(), a.Root(), b.Len(), b.Root())
@@ -110,7 +110,10 @@ func differ(a, b *Manifest, isIndex bool) string {
 			return fmt.Sprintf("the checksum of sample %d is %x and %x", id, xSum, ySum)
 		}
 	}
-	if !isIndex && (!slices.Equal(a.classes, b.classes) || !slices.Equal(a.folders, b.folders)) {
+	if !slices.Equal(a.classes, b.classes) || a.Identity() != b.Identity() {
+		return fmt.Sprintf("classes %q, %v; classes %q, %v", a.classes, a.Identity(), b.classes, b.Identity())
+	}
+	if !isIndex && !slices.Equal(a.folders, b.folders) {
 		return fmt.Sprintf("classes %q, folders %v; classes %q, folders %v", a.classes, a.folders, b.classes, b.folders)
 	}
 	return ""

@@ -41,6 +41,8 @@ type Manifest struct {
 	formats   []Format // as offsets
 	checksums []uint64 // nil when there are none; 0: not known
 	members   memberTable
+
+	known *Identity // as a sample index has it; nil: it is computed
 }
 
 // A folder is one row of the folder table: every folder that was visited, also one without files, because a change
@@ -57,7 +59,7 @@ func (m *Manifest) Len() int { return len(m.sizes) }
 func (m *Manifest) Root() string { return m.root }
 
 // Classes returns the names of the classes in the order of their labels. A data set without class folders has the
-// one class "". The caller must not change the slice. It is nil in a manifest that OpenIndex has read.
+// one class "". The caller must not change the slice.
 func (m *Manifest) Classes() []string { return m.classes }
 
 // Path returns the absolute path of the file that holds sample id.
@@ -135,7 +137,7 @@ func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
 		panic(fmt.Sprintf("staging: %d checksums for %d samples", len(sums), m.Len()))
 	}
 	summed := *m
-	summed.checksums = sums
+	summed.checksums, summed.known = sums, nil
 	return &summed
 }
 

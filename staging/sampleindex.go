@@ -11,15 +11,15 @@ import (
 // The sample index is the file that training processes map, to find labels, and to read storage without a rank.
 // docs/wire/README.md, "The sample index", describes it. All integers are little-endian.
 const (
-	indexMagic        = "rpindex2"
+	indexMagic        = "rpindex3"
 	indexHasOffsets   = 1 // flags: columns of offsets and formats
 	indexHasChecksums = 2 // a column of checksums
 	indexHasMembers   = 4 // the columns of the members, and the table of their kinds
 	indexManyMembers  = 8 // some sample has more than one member
-	indexHeaderBytes  = 64
+	indexHeaderBytes  = 128
 )
 
-// An indexHeader is the first 64 bytes of an index; places and sizes are in bytes from the file's start.
+// An indexHeader is the first 128 bytes of an index; places and sizes are in bytes from the file's start.
 type indexHeader struct {
 	Magic       [8]byte
 	Samples     uint64
@@ -30,6 +30,11 @@ type indexHeader struct {
 	NameBytes   uint64
 	RootPlace   uint64
 	RootBytes   uint64
+	ClassPlace  uint64
+	Classes     uint64
+	Digest      Digest // of the Identity, as the next two
+	Contents    Digest
+	Times       Digest
 }
 
 // WriteIndex writes the sample index of m to the file path, whole or not at all (writeAtomic).
@@ -43,8 +48,10 @@ func WriteIndex(path string, m *Manifest) error {
 func writeIndex(w io.Writer, m *Manifest) error {
 	header := indexHeader{
 		Samples: uint64(m.Len()), Folders: uint32(len(m.folders)),
-		NameBytes: uint64(len(m.names)), RootBytes: uint64(len(m.root)),
+		NameBytes: uint64(len(m.names)), RootBytes: uint64(len(m.root)), Classes: uint64(len(m.classes)),
 	}
+	id := m.Identity()
+	header.Digest, header.Contents, header.Times = id.Digest, id.Contents, id.Times
 	copy(header.Magic[:], indexMagic)
 	var columns []any
 	columns, header.Flags = m.indexColumns()
@@ -58,12 +65,17 @@ func writeIndex(w io.Writer, m *Manifest) error {
 			table = appendText(table, kind)
 		}
 	}
+	var classes []byte
+	for _, class := range m.classes {
+		classes = appendText(classes, class)
+	}
 	header.FolderPlace = indexHeaderBytes
 	for _, column := range columns {
 		header.FolderPlace += align8(uint64(binary.Size(column)))
 	}
 	header.NamePlace = header.FolderPlace + uint64(len(table))
 	header.RootPlace = header.NamePlace + header.NameBytes
+	header.ClassPlace = header.RootPlace + header.RootBytes
 
 	if err := binary.Write(w, binary.LittleEndian, header); err != nil {
 		return err
@@ -73,7 +85,7 @@ func writeIndex(w io.Writer, m *Manifest) error {
 			return err
 		}
 	}
-	for _, blob := range [][]byte{table, m.names, []byte(m.root)} {
+	for _, blob := range [][]byte{table, m.names, []byte(m.root), classes} {
 		if _, err := w.Write(blob); err != nil {
 			return err
 		}
@@ -120,8 +132,8 @@ func writeColumn(w io.Writer, column any) error {
 func align8(n uint64) uint64 { return (n + 7) &^ 7 }
 
 // OpenIndex maps a sample index that WriteIndex wrote: its columns take no memory beside the file's, and stay mapped
-// as long as the process lives. What an index does not keep is missing in the manifest: it has no Classes, and its
-// folders have no modification times.
+// as long as the process lives. What an index does not keep is missing in the manifest: its folders have no modification
+// times. The manifest's Identity is the one that the index says; CheckIdentity compares it with the columns.
 //
 // Errors, one sentence each that names the file: it cannot be read, is no sample index, is truncated or damaged.
 func OpenIndex(path string) (*Manifest, error) {
@@ -143,6 +155,9 @@ func parseIndex(data []byte) (*Manifest, error) {
 	}
 	if _, err := binary.Decode(data, binary.LittleEndian, &header); err != nil {
 		return nil, err
+	}
+	if header.Flags >= 2*indexManyMembers {
+		return nil, fmt.Errorf("has flags %#x, which are not known", header.Flags)
 	}
 	if n := header.Samples; n > math.MaxUint32 || n*28 > uint64(len(data)) { // 28 bytes of columns a sample
 		return nil, errors.New("is truncated")
@@ -193,57 +208,70 @@ func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
 	return nil
 }
 
-// parseTexts reads the folder table, the kinds of the members, the names and the root.
-func (m *Manifest) parseTexts(data []byte, header indexHeader) error {
-	cut := func(place, size uint64) ([]byte, error) {
-		if place > uint64(len(data)) || size > uint64(len(data))-place {
-			return nil, errors.New("is truncated")
-		}
-		return data[place : place+size], nil
-	}
-	at := header.FolderPlace
-	number := func() (uint32, error) {
-		raw, err := cut(at, 4)
-		if err != nil {
-			return 0, err
-		}
-		at += 4
-		return binary.LittleEndian.Uint32(raw), nil
-	}
-	texts := func(count uint32, use func(string)) error {
-		for range count {
-			size, err := number()
-			if err != nil {
-				return err
-			}
-			text, err := cut(at, uint64(size))
-			if err != nil {
-				return err
-			}
-			use(string(text))
-			at += uint64(size)
-		}
-		return nil
-	}
-	if err := texts(header.Folders, func(path string) { m.folders = append(m.folders, folder{path: path}) }); err != nil {
+// parseTexts reads the folder table, the kinds of the members, the names, the root and the classes.
+func (m *Manifest) parseTexts(data []byte, header indexHeader) (err error) {
+	at, err := readTexts(data, header.FolderPlace, uint64(header.Folders), func(path string) {
+		m.folders = append(m.folders, folder{path: path})
+	})
+	if err != nil {
 		return err
 	}
 	if header.Flags&indexHasMembers != 0 {
-		count, err := number()
+		count, err := cut(data, at, 4)
 		if err != nil {
 			return err
 		}
-		if err := texts(count, func(kind string) { m.members.kinds = append(m.members.kinds, kind) }); err != nil {
+		use := func(kind string) { m.members.kinds = append(m.members.kinds, kind) }
+		if _, err := readTexts(data, at+4, uint64(binary.LittleEndian.Uint32(count)), use); err != nil {
 			return err
 		}
 	}
-	root, err := cut(header.RootPlace, header.RootBytes)
+	if _, err := readTexts(data, header.ClassPlace, header.Classes, func(c string) { m.classes = append(m.classes, c) }); err != nil {
+		return err
+	}
+	root, err := cut(data, header.RootPlace, header.RootBytes)
 	if err != nil {
 		return err
 	}
 	m.root = string(root)
-	m.names, err = cut(header.NamePlace, header.NameBytes)
+	m.names, err = cut(data, header.NamePlace, header.NameBytes)
+	m.known = &Identity{header.Digest, header.Contents, header.Times}
 	return err
+}
+
+// readTexts reads count texts at place at, and returns where they end.
+func readTexts(data []byte, at, count uint64, use func(string)) (end uint64, err error) {
+	for range count {
+		size, err := cut(data, at, 4)
+		if err != nil {
+			return 0, err
+		}
+		text, err := cut(data, at+4, uint64(binary.LittleEndian.Uint32(size)))
+		if err != nil {
+			return 0, err
+		}
+		use(string(text))
+		at += 4 + uint64(len(text))
+	}
+	return at, nil
+}
+
+// cut returns sizeBytes bytes of data from place on.
+func cut(data []byte, place, sizeBytes uint64) ([]byte, error) {
+	if place > uint64(len(data)) || sizeBytes > uint64(len(data))-place {
+		return nil, errors.New("is truncated")
+	}
+	return data[place : place+sizeBytes], nil
+}
+
+// CheckIdentity returns an error when what an index holds is not what its header says: it was damaged.
+func (m *Manifest) CheckIdentity() error {
+	now := *m
+	now.known = nil
+	if m.known != nil && now.Identity() != *m.known {
+		return errors.New("staging: the sample index is damaged: its digest is wrong")
+	}
+	return nil
 }
 
 // checkIndex returns an error when the columns do not fit together.
@@ -275,6 +303,9 @@ func (m *Manifest) checkIndex() error {
 			return fmt.Errorf("sample %d: %w", i, err)
 		}
 		start = end
+	}
+	if uint64(start) != uint64(len(m.names)) {
+		return fmt.Errorf("%d bytes of names belong to no sample", uint64(len(m.names))-uint64(start))
 	}
 	return nil
 }

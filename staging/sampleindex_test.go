@@ -43,6 +43,9 @@ func TestIndexRoundTrip(t *testing.T) {
 // A golden tells what an index file holds. Text is JSON as Python's surrogateescape has it.
 type golden struct {
 	Root    json.RawMessage   `json:"root"`
+	Digest  string            `json:"digest"`
+	Times   string            `json:"times"`
+	Classes []json.RawMessage `json:"classes"`
 	Folders []json.RawMessage `json:"folders"`
 	Samples []goldenSample    `json:"samples"`
 }
@@ -100,7 +103,11 @@ func jsonText(s string) json.RawMessage {
 
 func goldenText(t *testing.T, m *Manifest) []byte {
 	t.Helper()
-	g := golden{Root: jsonText(m.root)}
+	id := m.Identity()
+	g := golden{Root: jsonText(m.root), Digest: id.Digest.String(), Times: id.Times.String()}
+	for _, class := range m.classes {
+		g.Classes = append(g.Classes, jsonText(class))
+	}
 	for _, in := range m.folders {
 		g.Folders = append(g.Folders, jsonText(in.path))
 	}
@@ -154,7 +161,7 @@ func TestIndexLayout(t *testing.T) {
 	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(data[at:])) }
 	u64 := func(at int) int { return int(binary.LittleEndian.Uint64(data[at:])) }
 	const n, members = 9, 4
-	sizes := 64
+	sizes := 128
 	times := sizes + 8*n
 	labels := times + 8*n
 	folders := labels + 4*n + 4
@@ -196,7 +203,13 @@ func TestIndexLayout(t *testing.T) {
 		{"length of folder 1", u32(table + 4), 3},
 		{"number of kinds", u32(kinds), 3},
 		{"length of kind 0", u32(kinds + 4), 3},
-		{"bytes", len(data), u64(48) + u64(56)},
+		{"place of the classes", u64(64), u64(48) + u64(56)},
+		{"classes", u64(72), 2},
+		{"first byte of the digest", int(data[80]), int(goldenIndex().Identity().Digest[0])},
+		{"first byte of the contents' digest", int(data[96]), 0},
+		{"first byte of the times' digest", int(data[112]), int(goldenIndex().Identity().Times[0])},
+		{"length of class 1", u32(u64(64) + 4 + 3), len("dög")},
+		{"bytes", len(data), u64(64) + 4 + 3 + 4 + len("dög")},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %d, want %d", c.what, c.got, c.want)

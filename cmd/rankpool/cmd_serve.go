@@ -286,7 +286,6 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 	if err := staging.WriteIndex(index, m); err != nil {
 		return mpicache.DataSet{}, err
 	}
-	classes := m.Classes()
 	if m, err = staging.OpenIndex(index); err != nil { // one copy in memory serves this rank and its clients
 		return mpicache.DataSet{}, err
 	}
@@ -298,8 +297,9 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 	r.endFinding = append(r.endFinding, end)
 	go targets.find(find, log)
 	r.fetchers = append(r.fetchers, setFetcher{fetcher, set.name})
+	id := m.Identity()
 	return mpicache.DataSet{
-		Name: set.name, Samples: m.Len(), Classes: classes, Root: m.Root(), IndexPath: index,
+		Name: set.name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(), Root: m.Root(), IndexPath: index,
 		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
 	}, nil
 }

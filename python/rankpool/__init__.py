@@ -20,7 +20,7 @@ from typing import Any, Callable, List, Optional
 
 from .batch import Batch, Samples
 from .dataset import Dataset, data_sets
-from .errors import CacheAwayError, RankpoolError, RequestError, SampleError, VersionError
+from .errors import CacheAwayError, IdentityError, RankpoolError, RequestError, SampleError, VersionError
 from .sampler import BatchSampler
 from .stopping import Stop
 
@@ -29,6 +29,7 @@ __all__ = [
     "BatchSampler",
     "CacheAwayError",
     "Dataset",
+    "IdentityError",
     "RankpoolError",
     "RequestError",
     "SampleError",

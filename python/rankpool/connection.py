@@ -16,6 +16,7 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
+from .identity import Identities, identities
 from .lease import Lease
 from .saying import say
 from .waiting import Waiting
@@ -32,6 +33,7 @@ class Spec(NamedTuple):
     """A stream of batches as OPEN asks for it; `batch_size` is one trainer's."""
 
     data: str
+    identity: str  # of the data set
     sampler: str
     seed: int
     batch_size: int
@@ -55,6 +57,7 @@ class Connection:
         self.welcome: Optional[wire.Welcome] = None
         self.slab: object = b""
         self.generation = 0
+        self.identities: Identities = identities(path)
         self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection; a set is never changed
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
@@ -150,6 +153,7 @@ class Connection:
         welcome = wire.unpack_hello(payload)
         if welcome.version != wire.VERSION:
             raise VersionError(f"{ours}, and the cache version {welcome.version}")
+        self.identities.check(welcome)
         return welcome
 
     def _drop(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 from . import session
 from .batch import Batch, Samples, ask, from_storage, take
 from .connection import Connection, connection
-from .errors import RankpoolError
+from .errors import IdentityError, RankpoolError
+from .identity import identities
 from .index import Index, Members
 from .waiting import Waiting
 from .wire import Tally
@@ -51,23 +52,36 @@ class Dataset:
             names = ", ".join(repr(d["name"]) for d in served) or "none"
             raise RankpoolError(f"rankpool: the cache serves no data set {split!r}; it serves {names}")
         self.name: str = found["name"]
-        self.classes: List[str] = found["classes"]
         self.samples: int = found["samples"]
+        self.identity: str = found["identity"]
+        self.times: str = found["times"]
         self.index_path: str = found["index"]
         self._index: Optional[Index] = None
-        if len(self.index) != self.samples:
-            raise RankpoolError(f"rankpool: {self.index_path} has {len(self.index)} samples, not {self.samples}")
+        self._classes: Optional[List[str]] = None
+        identities(self.door).expect(self.name, self.identity, self.times, self.index)
         self.members = self.index.has_members if members is None else members
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_index": None}
+        return {**self.__dict__, "_index": None, "_classes": None}
 
     @property
     def index(self) -> Index:
         """The sample index, mapped when it is first needed; it outlives the cache."""
         if self._index is None:
-            self._index = Index(self.index_path)
+            index = Index(self.index_path)
+            if (index.identity, index.times) != (self.identity, self.times):
+                raise IdentityError(
+                    f"rankpool: {self.index_path} is of another data set than {self.name!r}, which training began with"
+                )
+            self._index = index
         return self._index
+
+    @property
+    def classes(self) -> List[str]:
+        """The names of the classes by label."""
+        if self._classes is None:
+            self._classes = self.index.classes
+        return self._classes
 
     @property
     def labels(self) -> memoryview:
@@ -169,6 +183,7 @@ class Dataset:
     def _connection(self, batch: Batch) -> Connection:
         if batch.spec.data != self.name:
             raise ValueError(f"rankpool: a batch of data set {batch.spec.data!r} was asked of {self.name!r}")
+        identities(self.door).expect(self.name, self.identity, self.times)  # a worker that was spawned knows nothing
         return connection(self.door, batch.spec.trainer, batch.spec.world)
 
     def _items(self, samples: Samples, link: Connection) -> List[tuple]:
@@ -189,7 +204,7 @@ class Dataset:
 
 
 def data_sets(door: Optional[str] = None) -> List[dict]:
-    """Returns what the cache serves: for each data set its name, samples, classes, index and root."""
+    """Returns what the cache serves: for each data set its name, samples, index and root."""
     door = door or session.door()
     link = connection(door, session.trainer(), session.world())
     waiting = Waiting(f"at {door}", CONNECT_SECONDS)

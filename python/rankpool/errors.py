@@ -15,6 +15,10 @@ class RequestError(RankpoolError):
     """The cache refused a request: an unknown data set, or trainers that disagree."""
 
 
+class IdentityError(RankpoolError):
+    """The cache serves another data set than the one that training began with; its text names the first difference."""
+
+
 class CacheAwayError(RankpoolError):
     """The cache did not come back in time to plan an epoch (RANKPOOL_PLAN_TIMEOUT)."""
 

@@ -15,7 +15,7 @@ try:
 except ImportError:
     from .xxh3 import xxh3_64 as _xxh3
 
-_HEADER_BYTES = 64
+_HEADER_BYTES = 128
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS = 1, 2, 4, 8
 _FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
 _CRC_BYTES = 4  # behind the data of a TFRecord file's record
@@ -30,7 +30,8 @@ class Index:
     """The columns of a sample index file; they may be read from any thread.
 
     `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its place. `has_members`
-    tells that some sample has several members.
+    tells that some sample has several members. `identity` is the digest of the data set, `times` that of its
+    modification times, both in hexadecimal: two indexes with both the same are of the same untouched files.
     Raises RankpoolError when the file is not an index, OSError when it cannot be opened.
     """
 
@@ -43,8 +44,10 @@ class Index:
         magic, n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = unpack_from(
             "<8sQIIQQQQQ", self._bytes
         )
-        if magic != b"rpindex2":
-            raise RankpoolError(f"rankpool: {path} is not a sample index: it begins with {magic!r}")
+        if magic != b"rpindex3":
+            raise RankpoolError(f"rankpool: {path} is not a sample index of version 3: it begins with {magic!r}")
+        self._classes_at, self._class_count, identity, times = unpack_from("<QQ16s16x16s", self._bytes, 64)
+        self.identity, self.times = identity.hex(), times.hex()
         self._columns(n, flags)
         self._names = self._bytes[names_at : names_at + names_bytes]
         self._root = bytes(self._bytes[root_at : root_at + root_bytes])
@@ -92,12 +95,31 @@ class Index:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    @property
+    def classes(self) -> List[str]:
+        """The names of the classes by label."""
+        names, _ = self._read_texts(self._classes_at, self._class_count)
+        return [os.fsdecode(name) for name in names]
+
     def path(self, id: int) -> bytes:
         """Returns the path of the file that sample id lies in, as the file system has it."""
         return os.path.join(self._root, self._folders[self._folder[id]], self._name(id))
 
     def _name(self, id: int) -> bytes:
         return bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])
+
+    def block(self, first: int, end: int) -> list:
+        """Returns all that is known of a range of samples, to be compared with another index's."""
+        cells = [column[first:end].tolist() for column in (self.sizes, self.mtimes, self.labels)]
+        cells.append([self._folders[f] for f in self._folder[first:end]])
+        before = self._ends[first - 1] if first else 0
+        cells.append([e - before for e in self._ends[first:end]])
+        cells.append(bytes(self._names[before : self._ends[end - 1]]))
+        if self._offsets is not None:
+            cells.append(self._offsets[first:end].tolist())
+        if self._member_ends is not None:
+            cells.append([self.members(id) for id in range(first, end)])
+        return cells
 
     def offset(self, id: int) -> int:
         """Returns where in its file sample id begins, in bytes."""

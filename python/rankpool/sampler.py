@@ -44,6 +44,7 @@ class BatchSampler:
         self.data = data
         self.spec = Spec(
             data.name,
+            data.identity,
             sampler,
             seed,
             batch_size,

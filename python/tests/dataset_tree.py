@@ -1,5 +1,6 @@
 """A small data set for tests: files in class folders, and the sample index of them."""
 
+import hashlib
 import os
 import struct
 
@@ -19,9 +20,10 @@ def make_tree(root, samples=20, classes=2, size=lambda i: 100 + i):
 
 
 def write_index(path, root, files, offsets=None, sizes=None, formats=None, members=None):
-    """Writes the index of files (in order of ids) as docs/wire/README.md says.
+    """Writes the index of files (in order of ids) as docs/wire/README.md says, and returns its identity and times.
 
-    formats are those of samples that have offsets; members are for each sample a list of (kind, offset, size).
+    formats are those of samples that have offsets; members are for each sample a list of (kind, offset, size). The
+    digests are of their own kind: clients only compare them.
     """
     root, names, ends = os.fsencode(root), b"", []
     relative = [os.fsencode(os.path.relpath(f, os.fsdecode(root))) for f in files]
@@ -53,16 +55,21 @@ def write_index(path, root, files, offsets=None, sizes=None, formats=None, membe
         column("Q", [offset for _, offset, _ in rows])
         column("Q", [size for _, _, size in rows])
         column("I", [kinds.index(kind) for kind, _, _ in rows])
-    folders_at = 64 + len(body)
+    folders_at = 128 + len(body)
     body += b"".join(struct.pack("<I", len(f)) + f for f in folders)
     if members:
         body += struct.pack("<I", len(kinds)) + b"".join(struct.pack("<I", len(k)) + k.encode() for k in kinds)
-    names_at = 64 + len(body)
+    names_at = 128 + len(body)
     body += names
-    root_at = 64 + len(body)
+    root_at = 128 + len(body)
+    classes = [os.fsencode(f) for f in folders]
+    identity = hashlib.md5(repr((relative, [s.st_size for s in stats], offsets, sizes, members)).encode()).digest()
+    times = hashlib.md5(repr([s.st_mtime_ns for s in stats]).encode()).digest()
     header = struct.pack(
-        "<8sQIIQQQQQ", b"rpindex2", len(files), bool(offsets) + 12 * bool(members), len(folders),
-        folders_at, names_at, len(names), root_at, len(root),
+        "<8sQIIQQQQQQQ16s16x16s", b"rpindex3", len(files), bool(offsets) + 12 * bool(members), len(folders),
+        folders_at, names_at, len(names), root_at, len(root), root_at + len(root), len(classes), identity, times,
     )  # fmt: skip
+    texts = b"".join(struct.pack("<I", len(c)) + c for c in classes)
     with open(path, "wb") as file:
-        file.write(header + body + root)
+        file.write(header + body + root + texts)
+    return identity.hex(), times.hex()

@@ -40,7 +40,7 @@ class Data:
         self.name, self.root = name, os.path.join(folder, name)
         self.files = make(self.root, **tree)
         self.index = os.path.join(folder, name + ".idx")
-        write_index(self.index, self.root, self.files)
+        self.identity, self.times = write_index(self.index, self.root, self.files)
         self.bytes = [open(f, "rb").read() for f in self.files]
         self.labels = [int(os.path.basename(os.path.dirname(f))[1:]) for f in self.files]
 
@@ -152,7 +152,10 @@ class Door:
         if self.refuse:
             return 99, struct.pack("<HH", 1, 0) + self.refuse.encode()
         data = [
-            {"name": d.name, "samples": len(d.files), "classes": ["c0", "c1"], "index": d.index, "root": d.root}
+            {
+                "name": d.name, "samples": len(d.files), "index": d.index, "root": d.root,
+                "identity": d.identity, "times": d.times,
+            }  # fmt: skip
             for d in self.data
         ]
         hello = struct.pack("<HHIIQ", self.version, 0, 0, 1, self.slab_bytes)

@@ -74,7 +74,7 @@ def test_a_changed_file_is_an_error_never_other_bytes(tmp_path, change, reason):
     assert (caught.value.id, caught.value.path, caught.value.reason) == (1, files[1], reason)
 
 
-@pytest.mark.parametrize("content", [b"", b"rpindex2", b"rpindex1" + bytes(56)])
+@pytest.mark.parametrize("content", [b"", b"rpindex3", b"rpindex2" + bytes(120)])
 def test_what_is_no_index_is_refused(tmp_path, content):
     (tmp_path / "idx").write_bytes(content)
     with pytest.raises(RankpoolError, match="is not a sample index"):
@@ -87,6 +87,8 @@ def test_the_golden_index():
     golden = json.loads((wire / "index_golden.json").read_text())
     index = Index(wire / "index_golden.bin")
     assert len(index) == len(golden["samples"]) == 9
+    assert index.classes == golden["classes"] == ["cat", "dög"]
+    assert (index.identity, index.times) == (golden["digest"], golden["times"])
     for sample in golden["samples"]:
         i = sample["id"]
         assert os.fsdecode(index.path(i)) == sample["path"]

@@ -32,7 +32,8 @@ class Shards(Data):
         self.files = [shard] * samples
         offsets = [places[0][1] for places in members]
         sizes = [sum(size for _, _, size in places) for places in members]
-        write_index(self.index, self.root, self.files, offsets, sizes, [2] * samples, members)
+        rest = offsets, sizes, [2] * samples, members
+        self.identity, self.times = write_index(self.index, self.root, self.files, *rest)
         self.bytes = [parts["jpg"] + parts["cls"] for parts in self.parts]
         self.labels = [0] * samples
 

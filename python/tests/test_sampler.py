@@ -35,6 +35,7 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
     assert door.seen(2) == [
         {
             "data": "train",
+            "identity": door.data[0].identity,
             "sampler": "torch",
             "seed": 3,
             "batch_size": 4,
@@ -324,7 +325,7 @@ def test_a_state_of_another_stream_is_refused(door):
             sampler.load_state_dict({**state, field: value})
 
 
-def test_a_state_of_another_plan_version_is_refused(door):
+def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
     """A cache that says none, and a state without one, are of version 1."""
     _, sampler = make()
     state = sampler.state_dict()
@@ -337,6 +338,7 @@ def test_a_state_of_another_plan_version_is_refused(door):
         door.kill()
         door.start()
         rankpool.connection._close_all()
+        monkeypatch.setattr(rankpool.identity, "_by_door", {})  # as another process
         _, other = make()
         assert other.state_dict()["plan_version"] == version
         if version != 1:

@@ -23,7 +23,7 @@ def tally():
 
 SENT = {
     "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF)),
-    "open": (wire.OPEN, 2, wire.compact(Spec("train", "pads", 7, 64, False, True, 2, 4)._asdict())),
+    "open": (wire.OPEN, 2, wire.compact(Spec("train", "5a" * 16, "pads", 7, 64, False, True, 2, 4)._asdict())),
     "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
@@ -52,7 +52,10 @@ def test_hello_reply():
     welcome = wire.unpack_hello(received("hello_reply", wire.HELLO + wire.REPLY, 1))
     assert welcome[:4] == (2, 1, 2, 1 << 20)
     assert welcome.data == [
-        {"name": "train", "samples": 5, "classes": ["ant", "bee"], "index": "/run/train.idx", "root": "/data/train"}
+        {
+            "name": "train", "samples": 5, "index": "/run/train.idx", "root": "/data/train",
+            "identity": "5a" * 16, "times": "71" * 16,
+        }  # fmt: skip
     ]
     assert welcome.session == "s1"
 

@@ -1,0 +1,117 @@
+"""A cache that comes back with other data than training began with is refused, and the first difference named."""
+
+import os
+import shutil
+
+import pytest
+
+import rankpool
+from dataset_tree import make_tree, write_index
+from rankpool import connection, identity
+from rankpool.identity import first_difference
+from rankpool.index import Index
+
+
+def comes_back(door, tmp_path, change):
+    """Restarts the door with an index of the files as they are after change(files)."""
+    door.kill()
+    data = door.data[0]
+    change(data.files)
+    data.files = [f for f in data.files if os.path.exists(f)]
+    data.bytes = [open(f, "rb").read() for f in data.files]
+    data.index = str(tmp_path / "again.idx")
+    data.identity, data.times = write_index(data.index, data.root, data.files)
+    door.start()
+
+
+def touch(files):
+    os.utime(files[9], ns=(0, 1))
+
+
+def grow(files):
+    with open(files[9], "ab") as file:
+        file.write(b"more")
+
+
+def shift(files):
+    os.rename(files[9], files[9] + "x")
+    files[9] += "x"
+
+
+@pytest.mark.parametrize(
+    "change, what",
+    [
+        (lambda files: os.remove(files[7]), "c0/s007 is gone"),
+        (lambda files: os.remove(files[19]), "c1/s019 is gone"),
+        (touch, "c0/s009 was modified"),
+        (grow, "c0/s009 has 113 bytes now, and had 109"),
+        (shift, "c0/s009 is gone"),
+        (lambda files: shutil.rmtree(os.path.dirname(files[0])), "c0/s000 is gone"),
+    ],
+)
+def test_another_data_set_is_refused(door, tmp_path, change, what):
+    data = rankpool.Dataset()
+    sampler = rankpool.BatchSampler(data, batch_size=4)
+    coming = data.batches(sampler)
+    next(coming)
+    comes_back(door, tmp_path, change)
+    with pytest.raises(rankpool.IdentityError, match=f"not the one that training began with: .*{what}; start"):
+        list(coming)
+    with pytest.raises(rankpool.IdentityError, match=what):
+        sampler.state_dict()
+
+
+def test_the_same_data_set_is_taken_back(door, tmp_path):
+    data = rankpool.Dataset()
+    sampler = rankpool.BatchSampler(data, batch_size=4)
+    coming = data.batches(sampler)
+    first = list(next(coming).ids)
+    comes_back(door, tmp_path, lambda files: None)
+    assert sorted(first + [id for batch in coming for id in batch.ids]) == list(range(20))
+
+
+def test_a_process_that_begins_late_compares_too(door, tmp_path, monkeypatch):
+    """A worker that was spawned has the data set from its parent, and maps what lies at the index's path now."""
+    data = rankpool.Dataset()
+    sampler = rankpool.BatchSampler(data, batch_size=4)
+    (batch, *_) = list(sampler)
+    state = data.__getstate__()
+    connection._close_all()
+    monkeypatch.setattr(identity, "_by_door", {})
+    comes_back(door, tmp_path, lambda files: os.remove(files[7]))
+
+    def worker():
+        new = rankpool.Dataset.__new__(rankpool.Dataset)
+        new.__dict__.update(state)
+        return new
+
+    with pytest.raises(rankpool.IdentityError, match="its identity is .* now, and was "):
+        worker().read(batch, list)
+    os.replace(tmp_path / "again.idx", data.index_path)
+    with pytest.raises(rankpool.IdentityError, match="is of another data set than 'train'"):
+        worker().index
+
+
+def test_a_data_set_that_is_not_served_any_more(door):
+    data = rankpool.Dataset("test")
+    sampler = rankpool.BatchSampler(data, batch_size=1)
+    coming = data.batches(sampler)
+    next(coming)
+    door.kill()
+    door.data.pop()
+    door.start()
+    with pytest.raises(rankpool.IdentityError, match="the cache came back without data set 'test'"):
+        list(coming)
+
+
+def test_differences_far_into_a_data_set(tmp_path):
+    files = make_tree(str(tmp_path / "d"), samples=9000)
+    write_index(tmp_path / "here", str(tmp_path / "d"), files)
+    here = Index(tmp_path / "here")
+    assert first_difference(here, Index(tmp_path / "here")) == ""
+    os.utime(files[8999], ns=(0, 1))
+    write_index(tmp_path / "there", str(tmp_path / "d"), files)
+    assert first_difference(here, Index(tmp_path / "there")) == f"{files[8999]} was modified"
+    write_index(tmp_path / "there", str(tmp_path / "d"), [*files, __file__][:8998])
+    assert first_difference(here, Index(tmp_path / "there")) == f"{files[8998]} is gone"
+    assert first_difference(Index(tmp_path / "there"), here) == f"{files[8998]} is new"
