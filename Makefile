@@ -1,19 +1,15 @@
 # Targets and variables are listed by "make help".
 
-MPI    ?= auto
-MPICC  ?= mpicc
 PYTHON ?= /usr/bin/python3
-RANKS  ?= $(if $(filter no,$(MPI)),1,4)
+RANKS  ?= 4
 EPOCHS ?= 3
 PREFIX ?= /usr/local
 GOLANGCI_VERSION = v2.15.0
 
 version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tags --always --dirty 2>/dev/null || echo unknown))
-with_mpi = $(if $(filter no,$(MPI)),,$(shell command -v $(MPICC) || { [ $(MPI) = yes ] && echo $(MPICC); }))
-go_env   = $(if $(with_mpi),CGO_ENABLED=1 CC=$(MPICC),CGO_ENABLED=0)
-go_tags  = $(if $(with_mpi),-tags mpi)
+go_build = CGO_ENABLED=0 go build -trimpath
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
-deps     = MPI=$(MPI) MPICC=$(MPICC) PYTHON=$(PYTHON) scripts/deps.sh
+deps     = PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
 fashion  = build/fashion-mnist
 traces   = benchmarks/traces/fashion
@@ -25,17 +21,15 @@ simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  MPI=no       build without MPI: one rank, no C compiler (MPI=yes: fail without one)"
-	@echo "  MPICC=CMD    the MPI to build with: mpicc.openmpi, mpicc.mpich (default: mpicc)"
-	@echo "  RANKS=N      ranks of \"make run\" (default: 4, with MPI=no 1)"
+	@echo "  RANKS=N      ranks of \"make run\" (default: 4; one rank needs no MPI)"
 	@echo "  EPOCHS=N     epochs of \"make run\" (default: 3)"
 	@echo "  PREFIX=DIR   where \"make install\" puts things (default: /usr/local; DESTDIR is put before it)"
 	@echo "  VERSION=V    the version that \"rankpool version\" says and \"make dist\" puts into its file's name (default: the file VERSION, or what git describes)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
-build: ## build bin/rankpool, with MPI where mpicc is installed
+build: ## build bin/rankpool, which loads the MPI library that it finds when it runs
 	@scripts/go-version.sh
-	$(go_env) go build -trimpath $(go_tags) -ldflags '-X main.version=$(version)' -o bin/rankpool ./cmd/rankpool
+	$(go_build) -ldflags '-X main.version=$(version)' -o bin/rankpool ./cmd/rankpool
 
 deps: ## install the Debian packages that run and test need
 	@$(deps) run test
@@ -67,13 +61,13 @@ check: ## check formatting, and what go vet sees
 	@scripts/go-version.sh
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
 	go vet ./...
-	$(if $(with_mpi),$(go_env) go vet $(go_tags) ./...)
 
 test-go: ## run the Go tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
 
-test-mpi: ## run the ranks' tests under each MPI that is to be tested
-	$(if $(filter no,$(MPI)),@echo "MPI=no: nothing to test",mpicache/test-mpi.sh && scripts/test-stage.sh)
+test-mpi: build ## run the ranks' tests under Open MPI and MPICH
+	mpicache/test-mpi.sh
+	scripts/test-stage.sh
 
 test-python: ## run the Python client's tests
 	$(PYTHON) -m pytest -q python/tests
@@ -81,15 +75,15 @@ test-python: ## run the Python client's tests
 test-e2e: build ## run trainings end to end
 	scripts/test-e2e.sh
 
-test-slurm: ## run the trainings on a Slurm of four nodes, which comes up for it and goes away again
-	$(if $(filter no,$(MPI)),@echo "MPI=no: nothing to test",scripts/test-slurm.sh)
+test-slurm: build ## run the trainings on a Slurm of four nodes, which comes up for it and goes away again
+	scripts/test-slurm.sh
 
 pictures: ## make the pictures in docs/pictures again, by the tests that look at them
 	@$(deps) test
 	RANKPOOL_PICTURES=$(CURDIR)/docs/pictures scripts/test-e2e.sh -k test_picture
 
 lint: ## run golangci-lint, which Go builds the first time, in three minutes
-	$(go_env) $(golangci) run $(if $(with_mpi),--build-tags mpi) ./...
+	CGO_ENABLED=0 $(golangci) run ./...
 
 fmt: ## format the Go files
 	$(golangci) fmt ./...
@@ -97,13 +91,13 @@ fmt: ## format the Go files
 bench: ## measure the ratios of benchmarks/README.md in six minutes (QUICK=1: only see that it works)
 	@$(deps) build bench
 	@$(MAKE) --no-print-directory build
-	$(go_env) go build -trimpath $(go_tags) -o bin/benchmarks ./benchmarks
+	$(go_build) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) $(if $(QUICK),-quick)
 
 bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUICK=1: only see that it works)
 	@$(deps) build bench-staging
 	@$(MAKE) --no-print-directory build
-	$(go_env) go build -trimpath $(go_tags) -o bin/benchmarks ./benchmarks
+	$(go_build) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) -only staging,pfs $(if $(QUICK),-quick)
 
 install: build ## install the program, man pages, completions and the Python client to PREFIX

@@ -3,11 +3,14 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 )
 
 var remoteSection = section{
@@ -18,10 +21,7 @@ var remoteSection = section{
 }
 
 func (b *bench) remote() ([]row, error) {
-	if mpicache.MPIFlavour() == "" {
-		return []row{{what: "110 KiB remote reads / raw MPI transfer", ours: "built without MPI"}}, nil
-	}
-	launcher, err := mpirun()
+	launcher, family, err := mpirun()
 	if err != nil {
 		return nil, err
 	}
@@ -38,23 +38,21 @@ func (b *bench) remote() ([]row, error) {
 	ratio := func(r mpicache.RemoteRates) float64 { return r.Transport / r.RawMPI }
 	slices.SortFunc(all, func(a, b mpicache.RemoteRates) int { return cmp.Compare(ratio(a), ratio(b)) })
 	middle := all[runs/2]
-	return []row{ratioRow("110 KiB remote reads / raw MPI transfer ("+mpicache.MPIFlavour()+")",
+	return []row{ratioRow(fmt.Sprintf("110 KiB remote reads / raw MPI transfer (%s)", family),
 		rateText(middle.Transport), rateText(middle.RawMPI), ratio(middle), atLeast, 0.9)}, nil
 }
 
-// mpirun returns the words that start two ranks under the MPI that this program is built with.
-func mpirun() ([]string, error) {
-	flavour := mpicache.MPIFlavour()
-	var options []string
-	if flavour == "openmpi" {
-		options = []string{"--oversubscribe", "--bind-to", "none"}
+// mpirun returns the words that start two ranks under the MPI of mpirun in $PATH, and whose that is.
+func mpirun() ([]string, mpilib.Family, error) {
+	path, err := exec.LookPath("mpirun")
+	if err != nil {
+		return nil, "", fmt.Errorf("the ranks are started by mpirun: %w", err)
 	}
-	for _, name := range []string{"mpirun." + flavour, "mpirun"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return append(append([]string{path}, options...), "-n", "2"), nil
-		}
+	words, family := []string{path}, mpilib.FamilyOfMpirun(path)
+	if family == mpilib.OpenMPI {
+		words = append(words, "--oversubscribe", "--bind-to", "none")
 	}
-	return nil, errors.New("there is no mpirun in $PATH")
+	return append(words, "-n", "2"), family, nil
 }
 
 // remoteChild is one of the two ranks; args are the batches of a round and the rounds.
@@ -65,6 +63,9 @@ func remoteChild(args []string) (any, error) {
 	}
 	rounds, err := strconv.Atoi(args[1])
 	if err != nil {
+		return nil, err
+	}
+	if _, err := mpicache.LoadMPI(mpilib.Wish{}.Choices(os.Getenv)); err != nil {
 		return nil, err
 	}
 	t, err := mpicache.NewMPI()

@@ -33,19 +33,12 @@ sys.modules.update({"spack": spack, "spack.package": package, "spack_repo.builti
 scope = {}
 exec(compile(open("spack/package.py").read(), "package.py", "exec"), scope)
 
-class Spec(dict):
-    def __init__(self, variants):
-        super().__init__(mpi=types.SimpleNamespace(mpicc="/mpi/bin/mpicc"))
-        self.variants = variants
-    def satisfies(self, variant):
-        return variant in self.variants
-
 class Environment(dict):
     set = prepend_path = dict.__setitem__
 
-def package_of(variants):
+def package():
     p, env = scope["Rankpool"](), Environment()
-    p.spec, p.prefix, p.stage = Spec(variants), "/prefix", types.SimpleNamespace(path="/stage")
+    p.prefix, p.stage = "/prefix", types.SimpleNamespace(path="/stage")
     p.setup_build_environment(env)
     p.setup_run_environment(env)
     return {"build": p.build_targets, "install": p.install_targets, "env": env, "url": p.url_for_version("0.1.0")}
@@ -53,10 +46,10 @@ def package_of(variants):
 eb = {"SOURCE_TAR_GZ": "%(name)s-%(version)s.tar.gz", "SYSTEM": {"name": "system", "version": "system"}}
 exec(compile(open(sys.argv[1]).read(), "easyconfig", "exec"), eb)
 eb = {k: v for k, v in eb.items() if not k.startswith("_")}
-json.dump({"said": said, "with": package_of(["+mpi"]), "without": package_of([]), "easyconfig": eb}, sys.stdout)
+json.dump({"said": said, "package": package(), "easyconfig": eb}, sys.stdout)
 `
 
-const easyconfig = "easybuild/rankpool-0.1.0-gompi-2025b.eb"
+const easyconfig = "easybuild/rankpool-0.1.0.eb"
 
 // target is what a recipe calls make with.
 type target struct {
@@ -67,9 +60,9 @@ type target struct {
 
 // recipes is what the evaluation says.
 type recipes struct {
-	Said          map[string][][]any
-	With, Without target
-	Easyconfig    map[string]any
+	Said       map[string][][]any
+	Package    target
+	Easyconfig map[string]any
 }
 
 func evaluated(t *testing.T) recipes {
@@ -92,26 +85,24 @@ func TestSpackPackage(t *testing.T) {
 		got  []string
 		want string
 	}{
-		{r.With.Build, "build MPI=yes MPICC=/mpi/bin/mpicc"},
-		{r.With.Install, "install PREFIX=/prefix MPI=yes MPICC=/mpi/bin/mpicc"},
-		{r.Without.Build, "build MPI=no"},
-		{r.Without.Install, "install PREFIX=/prefix MPI=no"},
+		{r.Package.Build, "build"},
+		{r.Package.Install, "install PREFIX=/prefix"},
 	} {
 		if got := strings.Join(c.got, " "); got != c.want {
 			t.Errorf("make %s, want make %s", got, c.want)
 		}
 	}
-	if !strings.HasPrefix(r.With.URL, "file:///") || !strings.HasSuffix(r.With.URL, "/rankpool-0.1.0.tar.gz") {
-		t.Errorf("the source is %s", r.With.URL)
+	if !strings.HasPrefix(r.Package.URL, "file:///") || !strings.HasSuffix(r.Package.URL, "/rankpool-0.1.0.tar.gz") {
+		t.Errorf("the source is %s", r.Package.URL)
 	}
-	if r.With.Env["PYTHONPATH"] != "/prefix/share/rankpool/python" || r.With.Env["GOCACHE"] != "/stage/go-cache" {
-		t.Errorf("the environment is %v", r.With.Env)
+	if r.Package.Env["PYTHONPATH"] != "/prefix/share/rankpool/python" || r.Package.Env["GOCACHE"] != "/stage/go-cache" {
+		t.Errorf("the environment is %v", r.Package.Env)
 	}
 	var needs []string
 	for _, d := range r.Said["depends_on"] {
 		needs = append(needs, d[0].(string))
 	}
-	if want := []string{"go@" + goVersion(t) + ":", "gmake", "c", "mpi", "python@3.9:"}; !slices.Equal(needs, want) {
+	if want := []string{"go@" + goVersion(t) + ":", "gmake", "python@3.9:"}; !slices.Equal(needs, want) {
 		t.Errorf("it depends on %v, want %v", needs, want)
 	}
 }
@@ -119,8 +110,8 @@ func TestSpackPackage(t *testing.T) {
 func TestEasyconfig(t *testing.T) {
 	r := evaluated(t).Easyconfig
 	for name, want := range map[string]string{
-		"name": "rankpool", "version": "0.1.0", "buildopts": `build MPI=yes MPICC="$MPICC"`,
-		"installopts": `PREFIX=%(installdir)s MPI=yes MPICC="$MPICC"`,
+		"name": "rankpool", "version": "0.1.0", "buildopts": "build",
+		"installopts": "PREFIX=%(installdir)s",
 	} {
 		if r[name] != want {
 			t.Errorf("%s is %q, want %q", name, r[name], want)

@@ -46,6 +46,7 @@ var arrows = map[string]map[string]string{
 		"scheduler":             "a rank drives its state machines",
 		"mpicache/record":       "--record",
 		"mpicache/internal/mpi": "the transport between ranks",
+		"mpicache/mpilib":       "the library to load",
 	},
 	"mpicache/record": {
 		"scheduler":         "a replay drives the same state machines",
@@ -93,8 +94,12 @@ var inTests = map[string]map[string]string{
 	"cmd/rankpool/internal/doctor": {"mpicache": "ranks in one process"},
 	"cmd/rankpool/internal/report": {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
 	"cmd/rankpool/internal/runlog": {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
-	"mpicache":                     {"mpicache/transporttest": "the contract"},
-	"nvml":                         {"nvml/nvmltest": "a false driver"},
+	"mpicache": {
+		"mpicache/internal/mpi/mpitest": "a false MPI",
+		"mpicache/transporttest":        "the contract",
+	},
+	"mpicache/internal/mpi": {"mpicache/internal/mpi/mpitest": "a false MPI"},
+	"nvml":                  {"nvml/nvmltest": "a false driver"},
 }
 
 // all stands for every package but cmd/rankpool, which nobody imports.

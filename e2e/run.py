@@ -14,7 +14,7 @@ from dataset import GLOBAL_BATCH
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "python" / "examples"
-BINARIES = Path(os.environ.get("RANKPOOL_BINARIES", "bin"))  # openmpi/rankpool, mpich/rankpool, nompi/rankpool
+RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()  # one program for every MPI
 PATIENCE_SECONDS = 120  # for what takes a few seconds on an idle machine
 SHM = Path("/dev/shm")
 
@@ -183,11 +183,6 @@ class Run(Watched):
         return Result(self.process.returncode, self.text("stdout"), self.text("stderr"), events, self.batches())
 
 
-def binary(mpi):
-    """Returns the rankpool that was built with an MPI: openmpi, mpich or nompi."""
-    return BINARIES / mpi / "rankpool"
-
-
 def plain(root, *args):
     """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
     command = [sys.executable, EXAMPLES / "plain.py", root, *args]
@@ -211,7 +206,9 @@ def start(
 ):  # fmt: skip
     """Starts a training in folder; `args` are train.py's and trainer.py's, `options` rankpool's; `command` replaces both;
     `stderr` is a descriptor in place of the file of that name."""
-    argv = [binary(mpi or ("openmpi" if ranks > 1 else "nompi")), "run", "--ranks", ranks]
+    argv = [RANKPOOL, "run", "--ranks", ranks]
+    if ranks > 1:
+        argv += ["--mpirun", f"mpirun.{mpi or 'openmpi'}"]
     argv += ["--trainers-per-rank", trainers_per_rank, "--memory", memory, "--window", window]
     argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:

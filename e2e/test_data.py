@@ -31,7 +31,7 @@ def test_two_data_sets(train, reference, losses, parts, form):
         data = [f"train={parts}/train", f"val={parts}/test"]
     if form == "manifests":
         for name in "train", "test":
-            index = [run.binary("nompi"), "index", "--quiet", parts / name, "-o", parts.parent / f"{name}.parquet"]
+            index = [run.RANKPOOL, "index", "--quiet", parts / name, "-o", parts.parent / f"{name}.parquet"]
             subprocess.run(index, check=True)
         data = [f"{parts.parent}/train.parquet", f"{parts.parent}/test.parquet"]
     result = train(data=data, ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads", *losses]).check(EPOCHS, SAMPLES)

@@ -13,13 +13,14 @@ LAUNCH = {
     "openmpi": ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none"],
     "mpich": ["mpirun.mpich"],
 }
+LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 BETWEEN = {"ranks", "ping", "bandwidth", "clock", "versions"}
 
 
 def doctor(mpi, ranks, *args, command=None, launch=None):
     """Runs doctor, with no ranks by hand, and returns the ended process."""
     launch = [*(launch or LAUNCH[mpi]), "-n", ranks] if ranks else []
-    argv = [*launch, *(command or [run.binary(mpi)]), "doctor", *args]
+    argv = [*launch, *(command or [run.RANKPOOL]), "doctor", *args]
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return subprocess.run(
         [str(word) for word in argv], env=env, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS
@@ -70,16 +71,16 @@ def test_strict_counts_warnings_once(mpi):
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_alone_it_starts_mpi_in_a_child(mpi):
-    done = doctor(mpi, 0, "--only", "mpi,launcher", "--json")
+    done = doctor(mpi, 0, "--only", "mpi,launcher", "--json", "--mpi-library", LIBRARY[mpi])
     found = findings(done)
     assert done.returncode == 0, done.stderr
     assert "thread level MPI_THREAD_" in found[0]["detail"]
     assert "started by hand" in found[1]["detail"]
 
 
-def test_the_wrong_mpirun_is_recognised():
+def test_the_wrong_library_is_recognised():
     """MPICH's ranks under Open MPI's mpirun are worlds of one: the first says it, the others nothing."""
-    done = doctor("openmpi", 2, "--only", "launcher", command=[run.binary("mpich")])
+    done = doctor("openmpi", 2, "--only", "launcher", "--mpi-library", "libmpich.so.12")
     assert done.returncode != 0
     assert done.stdout.count("bad      launcher") == 1, done.stdout
     assert "started 2 tasks, but MPI sees 1" in done.stdout
@@ -113,8 +114,8 @@ def test_a_rank_that_dies_is_named(tmp_path):
     rank, python = tmp_path / "rank", tmp_path / "python"
     rank.write_text(
         f"""#!/bin/sh
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec {run.binary("openmpi")} "$@" --python {python}
-exec {run.binary("openmpi")} "$@"
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec {run.RANKPOOL} "$@" --python {python}
+exec {run.RANKPOOL} "$@"
 """
     )
     python.write_text("#!/bin/sh\nkill -KILL $PPID\n")

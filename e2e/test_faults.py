@@ -39,7 +39,7 @@ def kill_ranks(run, batch, count=None, back=True):
 
 
 @pytest.mark.parametrize("back", [True, False])
-@pytest.mark.parametrize("ranks, mpi, killed", [(1, "nompi", 1), (2, "openmpi", 1), (2, "mpich", 1), (4, "openmpi", 4)])
+@pytest.mark.parametrize("ranks, mpi, killed", [(1, None, 1), (2, "openmpi", 1), (2, "mpich", 1), (4, "openmpi", 4)])
 def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     result = disturbed(lambda run: kill_ranks(run, BATCHES + 5, killed, back), ranks=ranks, mpi=mpi)
     assert result.summary["fallback_reads"] > 0 or back

@@ -28,20 +28,20 @@ def data(tmp_path):
 
 def index(mpi, ranks, *args):
     return subprocess.run(
-        [*LAUNCH[mpi], "-n", str(ranks), run.binary(mpi), "index", *map(str, args)],
+        [*LAUNCH[mpi], "-n", str(ranks), run.RANKPOOL, "index", *map(str, args)],
         env=ENV, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS,
     )  # fmt: skip
 
 
 def test_same_bytes(data, tmp_path):
     manifests = set()
-    for built, ranks in [("nompi", 1), *((mpi, n) for mpi in LAUNCH for n in (1, 2, 4))]:
-        manifest = tmp_path / f"{built}{ranks}.parquet"
+    for mpi, ranks in [(None, 1), *((mpi, n) for mpi in LAUNCH for n in (1, 2, 4))]:
+        manifest = tmp_path / f"{mpi}{ranks}.parquet"
         args = [data, "-o", manifest, "--checksum"]
-        if built == "nompi":
-            done = subprocess.run([run.binary(built), "index", *args], capture_output=True, text=True)
+        if mpi is None:
+            done = subprocess.run([run.RANKPOOL, "index", *args], capture_output=True, text=True)
         else:
-            done = index(built, ranks, *args)
+            done = index(mpi, ranks, *args)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("files: ") == 1, done.stdout
         assert (f"ranks:    {ranks}" in done.stdout) == (ranks > 1)
@@ -88,7 +88,7 @@ def test_killed(tmp_path, mpi):
     launch = [*LAUNCH[mpi]]
     if mpi == "openmpi":  # what it leaves behind when it is killed
         launch += ["--mca", "orte_tmpdir_base", tmp_path, "--mca", "btl_vader_backing_directory", tmp_path]
-    first = run.Run(tmp_path, ["env", *allow, *launch, "-n", "2", run.binary(mpi), *options])
+    first = run.Run(tmp_path, ["env", *allow, *launch, "-n", "2", run.RANKPOOL, *options])
     deadline = time.monotonic() + run.PATIENCE_SECONDS
     while not (journal.exists() and journal.stat().st_size > 10000):
         assert time.monotonic() < deadline and first.process.poll() is None, first.text("stderr")

@@ -64,19 +64,26 @@ def test_unknown_sampler(refused, ranks):
 
 
 def test_ranks_without_mpi(refused):
-    before_training(refused(r"built without MPI.*make build", ranks=4, mpi="nompi"))
+    sentence = r"4 ranks need MPI, and no MPI library can be loaded \(there is no /no/libmpi.so, .*load an MPI module"
+    before_training(refused(sentence, ranks=4, options=["--mpi-library", "/no/libmpi.so"]))
+
+
+def test_another_mpirun_than_the_librarys(refused):
+    sentence = "no mpirun of MPICH, whose library was chosen, was found as mpirun.openmpi"
+    before_training(refused(sentence, ranks=2, options=["--mpi-library", "libmpich.so.12"]))
 
 
 @pytest.mark.parametrize(
-    "built, patterns",
+    "library, patterns",
     [
-        ("nompi", ["Open MPI's mpirun started 4 tasks", "built without MPI", "make build"]),
-        ("mpich", ["Open MPI's mpirun started 4 tasks, but MPI sees 1", "MPICC=mpicc.openmpi"]),
+        ("/no/libmpi.so", ["no MPI library can be loaded", "/no/libmpi.so", "load an MPI module"]),
+        ("libmpich.so.12", ["Open MPI's mpirun started 4 tasks, but MPI sees 1", "libmpich.so.12, since RANKPOOL_MPI_LIBRARY"]),
     ],
 )
-def test_silent_singletons(tree, tmp_path, built, patterns):
+def test_silent_singletons(tree, tmp_path, library, patterns):
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    serve = [run.binary(built), "serve", "--data", tree, "--session", tmp_path]
+    env["RANKPOOL_MPI_LIBRARY"] = library
+    serve = [run.RANKPOOL, "serve", "--data", tree, "--session", tmp_path]
     done = subprocess.run(
         ["mpirun.openmpi", "--oversubscribe", "-n", "4", *serve],
         env=env, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS,
@@ -120,7 +127,7 @@ def test_file_changes_in_mid_run(start, copy, harm, why):
 
 
 def index(folder, manifest):
-    subprocess.run([run.binary("nompi"), "index", folder, "-o", manifest], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([run.RANKPOOL, "index", folder, "-o", manifest], check=True, stdout=subprocess.DEVNULL)
     return manifest
 
 

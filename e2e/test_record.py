@@ -11,7 +11,7 @@ from test_faults import kill_ranks
 
 def replay(one, code=0, name="run.rec"):
     """Replays a run's recording and returns what the replay says, and its warnings."""
-    command = [run.binary("nompi"), "replay", one.folder / name, "--json"]
+    command = [run.RANKPOOL, "replay", one.folder / name, "--json"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout), done.stderr
@@ -56,6 +56,6 @@ def test_damaged_recording(start):
     damaged = bytearray((one.folder / "run.rec").read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (one.folder / "run.rec").write_bytes(damaged)
-    command = [run.binary("nompi"), "replay", one.folder / "run.rec"]
+    command = [run.RANKPOOL, "replay", one.folder / "run.rec"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "is damaged" in done.stderr and len(done.stderr.splitlines()) == 1

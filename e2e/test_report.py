@@ -34,7 +34,7 @@ document.body.append(out);
 def report(folder, *logs):
     """Makes the page of run logs."""
     page = Path(folder) / "report.html"
-    command = [run.binary("nompi"), "report", *logs, "-o", page]
+    command = [run.RANKPOOL, "report", *logs, "-o", page]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
     return page

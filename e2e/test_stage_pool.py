@@ -29,7 +29,7 @@ def test_staged_before_training(start, train, reference, losses, important, tree
     """Every trainer's command stages first; the cache is that of the run."""
     args = ["--epochs", EPOCHS, "--sampler", sampler, *losses]
     cold = train(ranks=2, mpi=mpi, memory="30%", args=args).check(EPOCHS, SAMPLES)
-    stage = [run.binary("nompi"), "stage", "--mode", "pool", "--data", tree, "--ranks", 2, "--json", *important]
+    stage = [run.RANKPOOL, "stage", "--mode", "pool", "--data", tree, "--ranks", 2, "--json", *important]
     script = 'while [ "$1" != -- ]; do words="$words $1"; shift; done; shift; $words > staged-$RANK || exit; exec "$@"'
     command = ["sh", "-c", script, "sh", *stage, "--", *run.training(args, trainers=2)]
     one = start(ranks=2, mpi=mpi, memory="30%", command=command, options=["--record", "run.rec"])
@@ -45,7 +45,7 @@ def test_staged_before_training(start, train, reference, losses, important, tree
     if sampler == "torch":
         assert hits[0] == SHARE and result.epochs[0]["fallback_reads"] == 0
     replay = subprocess.run(
-        [str(run.binary("nompi")), "replay", str(one.folder / "run.rec"), "--json"], capture_output=True, text=True
+        [str(run.RANKPOOL), "replay", str(one.folder / "run.rec"), "--json"], capture_output=True, text=True
     )
     assert replay.returncode == 0 and json.loads(replay.stdout)["identical"], replay.stderr
 
@@ -54,10 +54,10 @@ def test_ranks_started_by_hand(tree, tmp_path):
     """Two ranks under mpirun, and stage beside them; memory that is full is no failure."""
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     session = tmp_path / "s"
-    serve = [run.binary("openmpi"), "serve", "--data", tree, "--session", session, "--memory", "20%", "--window", "1MiB"]
+    serve = [run.RANKPOOL, "serve", "--data", tree, "--session", session, "--memory", "20%", "--window", "1MiB"]
     launch = ["mpirun.openmpi", "--oversubscribe", "-n", "2", *serve]
     with subprocess.Popen([str(word) for word in launch], env=env, stderr=subprocess.PIPE) as ranks:
-        stage = [run.binary("openmpi"), "stage", "--mode", "pool", "--data", "tree", "--session", session, "--ranks", 2]
+        stage = [run.RANKPOOL, "stage", "--mode", "pool", "--data", "tree", "--session", session, "--ranks", 2]
         said = subprocess.run([str(word) for word in [*stage, "--json"]], capture_output=True, text=True, check=False)
         ranks.send_signal(signal.SIGTERM)
         ranks.communicate(timeout=run.PATIENCE_SECONDS)

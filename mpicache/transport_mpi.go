@@ -3,7 +3,6 @@ package mpicache
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +27,10 @@ var (
 	running *engine     //nolint:unused // keeps what MPI may still write to, and its pins, from the garbage collector
 )
 
-// NewMPI starts MPI and joins all ranks of the launch; without a launcher the group is this process alone. It can be called once in
-// a process's life. Without the build tag mpi the error wraps the fix.
+// NewMPI starts the MPI library that LoadMPI has loaded, and joins all ranks of the launch; without a launcher the group is this process
+// alone. It can be called once in a process's life.
 func NewMPI() (Transport, error) {
-	if mpi.Available && started.Swap(true) {
+	if started.Swap(true) {
 		return nil, errors.New("mpicache: MPI was started before in this process")
 	}
 	if err := mpi.Init(); err != nil {
@@ -44,26 +43,6 @@ func NewMPI() (Transport, error) {
 	running = e
 	go e.run()
 	return &MPI{engine: e, rank: mpi.Rank(), size: mpi.Size()}, nil
-}
-
-// MPILibrary is the first line of the MPI library's version text, "" for a build without MPI.
-func MPILibrary() string {
-	line, _, _ := strings.Cut(mpi.Library(), "\n")
-	return line
-}
-
-// MPIFlavour names the MPI library's family, which decides how it is launched: "openmpi", "mpich", "other", or "" for a build without MPI.
-func MPIFlavour() string {
-	switch text := mpi.Library(); {
-	case text == "":
-		return ""
-	case strings.HasPrefix(text, "Open MPI"):
-		return "openmpi"
-	case strings.HasPrefix(text, "MPICH"):
-		return "mpich"
-	default:
-		return "other"
-	}
 }
 
 // ThreadLevel names the thread level that MPI gave, as in the standard: MPI_THREAD_MULTIPLE, or MPI_THREAD_SERIALIZED, which is enough.

@@ -1,18 +1,31 @@
-//go:build mpi
-
 package mpicache_test
 
 import (
+	"os"
+	"strconv"
 	"testing"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/internal/mpi/mpitest"
+	"rankpool/mpicache/mpilib"
 	"rankpool/mpicache/transporttest"
 )
 
-// TestMPIContract runs the contract with this process as one rank: under mpirun of a group, else of a group of one.
+// TestMPIContract runs the contract with this process as one rank. Under mpirun (test-mpi.sh) it is one of a group, with the
+// launcher's library; else it is alone, with a library of the standard ABI, which no machine of ours has.
 func TestMPIContract(t *testing.T) {
-	if mpicache.MPIFlavour() == "" {
-		t.Error("the MPI library has no flavour")
+	choices, ranks := mpilib.Wish{}.Choices(os.Getenv), 1
+	if text := os.Getenv("RANKPOOL_TEST_RANKS"); text == "" {
+		choices = []mpilib.Choice{{Name: mpitest.Build(t, "STANDARD"), Why: "of the test"}}
+	} else if n, err := strconv.Atoi(text); err == nil {
+		ranks = n
+	}
+	library, err := mpicache.LoadMPI(choices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := os.Getenv("RANKPOOL_TEST_MPI"); want != "" && string(library.Family) != want {
+		t.Errorf("%+v under the mpirun of %s", library, want)
 	}
 	rank, err := mpicache.NewMPI()
 	if err != nil {
@@ -21,6 +34,9 @@ func TestMPIContract(t *testing.T) {
 	if _, err := mpicache.NewMPI(); err == nil {
 		t.Error("MPI was started twice")
 	}
-	t.Logf("rank %d of %d, %s", rank.Rank(), rank.Size(), mpicache.MPILibrary())
+	if rank.Size() != ranks {
+		t.Fatalf("a group of %d, not %d", rank.Size(), ranks)
+	}
+	t.Logf("rank %d of %d, %+v", rank.Rank(), rank.Size(), library)
 	transporttest.Run(t, []mpicache.Transport{rank})
 }

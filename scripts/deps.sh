@@ -1,15 +1,14 @@
 #!/bin/sh
 # deps.sh TARGET…: installs the Debian packages that the targets need and that are not there.
-#   build   a C compiler and one MPI
-#   run     what "make run" needs: the above, and PyTorch, Pillow, Fashion-MNIST
-#   test    what "make test" needs: the above, and both MPIs, Slurm, pytest, Redis, a browser
+#   build   nothing but Go, which it looks for
+#   run     what "make run" needs: an MPI, PyTorch, Pillow, Fashion-MNIST
+#   test    what "make test" needs: the above, and both MPIs, a C compiler, Slurm, pytest, Redis, a browser
 #   bench   what "make bench" needs: Python and Redis
 #   bench-staging  what "make bench-staging" needs: PyTorch, rsync, and to mount FUSE file systems
-# MPI=no leaves MPI and the C compiler out. Where it may not install, it prints the packages and fails.
+# Where it may not install, it prints the packages and fails.
 set -eu
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
-mpi=${MPI:-auto}
 missing=
 
 # need PACKAGES COMMAND…: the packages are missing when the command fails.
@@ -22,14 +21,10 @@ program() { command -v "$1"; }
 daemon() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 module() { "$python" -c "import $1"; }
 
-for_build() {
-	[ "$mpi" = no ] && return
-	need "gcc libc6-dev" program gcc
-	need "openmpi-bin libopenmpi-dev" program "${MPICC:-mpicc}"
-}
+for_build() { :; }
 
 for_run() {
-	for_build
+	need openmpi-bin program mpirun
 	need python3 program "$python"
 	need python3-torch module torch
 	need python3-numpy module numpy
@@ -38,6 +33,7 @@ for_run() {
 }
 
 for_bench() {
+	need openmpi-bin program mpirun
 	need python3 program "$python"
 	need redis-server program redis-server
 	need python3-redis module redis
@@ -50,7 +46,7 @@ for_fuse() {
 }
 
 for_bench_staging() {
-	for_build
+	need openmpi-bin program mpirun
 	for_fuse
 	need python3 program "$python"
 	need python3-torch module torch
@@ -65,10 +61,9 @@ for_test() {
 	need python3-pytest module pytest
 	need chromium-headless-shell program chromium-headless-shell
 	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
-	need "gcc libc6-dev" program gcc # the race detector is C
-	[ "$mpi" = no ] && return
-	need "openmpi-bin libopenmpi-dev" program mpicc.openmpi
-	need "mpich libmpich-dev" program mpicc.mpich
+	need "gcc libc6-dev" program gcc # the race detector is C, and so are the libraries that tests make up
+	need openmpi-bin program mpirun.openmpi
+	need mpich program mpirun.mpich
 	need slurmctld daemon slurmctld
 	need "slurmd slurm-wlm-basic-plugins" daemon slurmd
 	need slurm-client program sbatch

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Stages a tree with each MPI that is asked for (default: Open MPI and MPICH) and 1, 2 and 4 ranks, in both modes, and twice; compares
 # copies with the tree, and kills a replication in the middle.
-# Usage: scripts/test-stage.sh [openmpi] [mpich]. It fails when a compiler wrapper or a launcher is missing.
+# Usage: scripts/test-stage.sh [openmpi] [mpich]. It fails when a launcher is missing.
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- openmpi mpich
+rankpool=$(readlink -f "${RANKPOOL:-bin/rankpool}")
+sha256sum "$rankpool"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # containers of CI run as root
@@ -35,15 +37,12 @@ says() { # SUMMARY FIELD VALUE
 }
 want=$(tree "$dir/source")
 for mpi; do
-	for tool in "mpicc.$mpi" "mpirun.$mpi"; do
-		command -v "$tool" >/dev/null || fail "$tool is missing"
-	done
+	command -v "mpirun.$mpi" >/dev/null || fail "mpirun.$mpi is missing"
 	case $mpi in
 	openmpi) launch="mpirun.openmpi --oversubscribe --bind-to none" ;;
 	*) launch="mpirun.$mpi" ;;
 	esac
-	CGO_ENABLED=1 CC=mpicc.$mpi go build -tags mpi -o "$dir/rankpool.$mpi" ./cmd/rankpool
-	stage="$dir/rankpool.$mpi stage --data $dir/source --fsync never --json --progress 0"
+	stage="$rankpool stage --data $dir/source --fsync never --json --progress 0"
 	for ranks in 1 2 4; do
 		echo "== $mpi, $ranks ranks"
 		rm -rf "$dir/copies"

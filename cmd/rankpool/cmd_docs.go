@@ -30,6 +30,9 @@ Read, and, where it says so, set for the training command:
 **RANKPOOL_PYTHON**
 :   "no" keeps PYTHONPATH as it is; otherwise "run" puts the Python client that belongs to it in front.
 
+**RANKPOOL_MPI_LIBRARY**
+:   The MPI library, where --mpi-library does not name one: a path, or a name that the loader looks for. Set by "run" for its ranks.
+
 **RANKPOOL_PLAN_TIMEOUT**
 :   Seconds that the Python client waits for the plan of an epoch while the cache is away (600).
 

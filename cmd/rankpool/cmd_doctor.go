@@ -15,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/nvml"
 	"rankpool/slurm"
 )
@@ -33,6 +34,7 @@ const doctorExits = `Exit codes:
 
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
+	mpi        mpiOptions
 	data       []string
 	memory     string
 	python     string
@@ -74,6 +76,7 @@ func newDoctorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.data, "data", nil, "data set to look at: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	o.mpi.register(flags)
 	flags.StringVar(&o.memory, "memory", "", "what \"run\" will be given for each node (64GiB, auto): is there room for it?")
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sessions, as \"run\" will be given it (default: /dev/shm, $TMPDIR or /tmp)")
@@ -110,8 +113,8 @@ func listChecks(w io.Writer, checks []doctor.Check) error {
 func (o *doctorOptions) examine(cmd *cobra.Command, at place) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	env := o.environment(at)
-	transport := joinDoctors(env, at)
+	env, library := o.environment(at)
+	transport := joinDoctors(env, at, library)
 	alone := transport == nil || transport.Size() == 1
 	if alone && at.task > 0 { // the first task says what is wrong
 		return &statusError{code: exitError}
@@ -203,20 +206,25 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 	return nil
 }
 
-// environment is what is known before MPI is started.
-func (o *doctorOptions) environment(at place) *doctor.Env {
-	job, flavour := slurm.Detect(os.Getenv), mpicache.MPIFlavour()
+// environment is what is known before MPI is started, and the library.
+func (o *doctorOptions) environment(at place) (*doctor.Env, mpicache.MPILibrary) {
+	job := slurm.Detect(os.Getenv)
+	find := o.mpi.ask
+	if at.tasks > 0 {
+		find = o.mpi.load // it is a rank
+	}
+	library, missing := find()
 	env := &doctor.Env{
 		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version,
 		MPI: doctor.MPI{
-			Library: mpicache.MPILibrary(), Flavour: flavour,
-			Mpirun: func() (string, error) { return findMPIRun(flavour, "") },
+			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing, Flavour: library.Family.String(),
+			Mpirun: func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
 		},
-		Launch: doctor.Launch{Tasks: at.tasks, By: at.by, LocalTasks: at.localTasks, SrunMPI: slurmMPI(flavour)},
+		Launch: doctor.Launch{Tasks: at.tasks, By: at.by, LocalTasks: at.localTasks, SrunMPI: slurmMPI(library.Family, srunList())},
 		Python: doctor.Python{Command: o.python, Given: o.python != ""},
 	}
-	if at.tasks == 0 && flavour != "" {
-		env.MPI.Probe = probeMPI
+	if at.tasks == 0 && missing == nil {
+		env.MPI.Probe = o.probeMPI
 	}
 	if !env.Python.Given {
 		env.Python.Command = "python3"
@@ -249,7 +257,7 @@ func (o *doctorOptions) environment(at place) *doctor.Env {
 	}
 	longest := rankFolder(filepath.Join(base, sessionName(form, os.Getuid(), job, 1<<22)), max(9, at.tasks-1)) // a pid has at most 22 bits
 	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, doorName), Failure: err}
-	return env
+	return env, library
 }
 
 // autoOfNode is doctor.Env.AutoMemory.

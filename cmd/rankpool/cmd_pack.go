@@ -34,6 +34,7 @@ Started by srun or mpirun, all ranks read and write, and rank 0 writes the manif
 
 // packOptions are the flags of pack.
 type packOptions struct {
+	mpi               mpiOptions
 	data, dest, root  string
 	order, importance string
 	seed              uint64
@@ -71,6 +72,7 @@ func newPackCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.data, "data", "", "what to pack: a folder, or a manifest (.parquet)")
+	o.mpi.register(flags)
 	flags.StringVar(&o.dest, "dest", "", "where to: a new folder, or one with a pack that was begun")
 	flags.StringVar(&o.root, "root", "", "where the data is now, when a manifest names another folder")
 	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or manifest (default importance with --importance, else manifest)")
@@ -134,7 +136,7 @@ func (o *packOptions) check(at place) (err error) {
 func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	transports, err := joinRanks(o.ranks)
+	transports, err := joinRanks(o.mpi, o.ranks)
 	if err != nil {
 		return err
 	}

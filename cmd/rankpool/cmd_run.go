@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 	"rankpool/staging"
 )
@@ -39,13 +40,14 @@ type runOptions struct {
 	runtimeDir      string
 	progressSeconds float64
 	restarts        int
-	mpirun          string
-	requeue         string         // the name of the signal; "": the job is not requeued
-	requeueOn       syscall.Signal // the same
-	serveCommand    string         // the program that is called with "serve …"
-	self            string         // this program
-	launched        string         // the name of this launch, which its ranks get
-	command         []string       // the training command
+	mpi             mpiOptions
+	library         mpicache.MPILibrary // of the ranks; none for one rank
+	requeue         string              // the name of the signal; "": the job is not requeued
+	requeueOn       syscall.Signal      // the same
+	serveCommand    string              // the program that is called with "serve …"
+	self            string              // this program
+	launched        string              // the name of this launch, which its ranks get
+	command         []string            // the training command
 }
 
 func newRunCommand() *cobra.Command {
@@ -70,7 +72,8 @@ func newRunCommand() *cobra.Command {
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of this run (default /dev/shm, else $TMPDIR, else /tmp)")
 	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
 	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
-	flags.StringVar(&o.mpirun, "mpirun", "", "the mpirun to start several ranks with (default: the one in $PATH that fits this build)")
+	o.mpi.register(flags)
+	flags.StringVar(&o.mpi.wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
 	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
 	flags.Lookup("requeue").NoOptDefVal = requeueSignal
 	flags.StringVar(&o.serveCommand, "serve-command", "", "the program to call as \"serve\" (for tests)")
@@ -114,18 +117,37 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 	return o.cache.check()
 }
 
+// findLibrary decides which MPI library the ranks load; one rank needs none.
+func (o *runOptions) findLibrary() (err error) {
+	if o.ranks <= 1 || o.library.Path != "" {
+		return nil
+	}
+	if o.library, err = o.mpi.ask(); err != nil {
+		return fmt.Errorf("%d ranks need MPI, and %w", o.ranks, err)
+	}
+	o.logVerbose("the MPI library is " + about(o.library))
+	return nil
+}
+
+// withLibrary returns env with the path of the library for the ranks.
+func (o *runOptions) withLibrary(env []string) []string {
+	if o.library.Path == "" {
+		return env
+	}
+	return withEnv(env, map[string]string{mpilib.Variable: o.library.Path})
+}
+
 // checkMachine validates what needs a look at the machine: the command, MPI, the data.
 func (o *runOptions) checkMachine(f form, at place) error {
 	// In a batch script the command may be one of the nodes' alone.
 	if _, err := exec.LookPath(o.command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
-	flavour := mpicache.MPIFlavour()
-	switch {
-	case f == formSlurm && flavour == "" && o.ranks > 1:
-		return fmt.Errorf("this rankpool is built without MPI, so it cannot run on %d nodes: build it with \"make build\" where mpicc is installed", o.ranks)
-	case f == formLocal && o.ranks > 1:
-		if _, err := findMPIRun(flavour, o.mpirun); err != nil {
+	if err := o.findLibrary(); err != nil {
+		return err
+	}
+	if f == formLocal && o.ranks > 1 {
+		if _, err := mpilib.FindMpirun(o.library.Family, o.mpi.wish.Mpirun); err != nil {
 			return err
 		}
 	}
@@ -143,6 +165,12 @@ func (o *runOptions) checkMachine(f form, at place) error {
 func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv)
 	f := chooseForm(job, at, ranksGiven)
+	if f == formTask {
+		o.ranks = at.tasks
+		if err := o.findLibrary(); err != nil {
+			return onceForAll(at, err)
+		}
+	}
 	if err := o.check(job, f, at); err != nil {
 		return err
 	}

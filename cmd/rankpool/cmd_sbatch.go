@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/batchscript"
-	"rankpool/mpicache"
 )
 
 const aboutSbatch = `sbatch prints a batch script of Slurm that runs a training command under "rankpool run": ready to submit, with a
@@ -207,8 +206,12 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 			subcommands = append(subcommands, c.Name())
 		}
 	}
+	mpi := ""
+	if library, err := (mpiOptions{}).ask(); err == nil { // a login node may have none
+		mpi = slurmMPI(library.Family, srunList())
+	}
 	return batchscript.Check(script, batchscript.Facts{
-		MPI:         slurmMPI(mpicache.MPIFlavour()),
+		MPI:         mpi,
 		Subcommands: subcommands,
 		Flags: func(subcommand string) *pflag.FlagSet {
 			for _, c := range root.Commands() {

@@ -28,6 +28,7 @@ import (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	cacheOptions
+	mpi      mpiOptions
 	session  string
 	launch   string // the name of run's launch; "": serve was called by hand
 	together bool   // end with the other ranks
@@ -55,6 +56,7 @@ and serves the node's training processes at its door, a socket in the session fo
 		},
 	}
 	o.register(cmd.Flags())
+	o.mpi.register(cmd.Flags())
 	cmd.Flags().IntVar(&o.trainers.perRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
 	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
 	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
@@ -78,7 +80,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
 	}
 	byHand := o.session == ""
-	transport, err := joinCache(byHand)
+	transport, err := joinCache(o.mpi, byHand)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ from are in the extended attributes user.rankpool.xxh3 and user.rankpool.source.
 
 // stageOptions are the flags of stage.
 type stageOptions struct {
+	mpi              mpiOptions
 	data, dest, mode string
 	ranks            int
 	part             stagePart
@@ -89,6 +90,7 @@ func newStageCommand() *cobra.Command {
 	o.part.register(flags)
 	o.limits.registerLimits(flags)
 	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs from DEST that are not this rank's any more")
+	o.mpi.register(flags)
 	flags.StringVar(&o.links, "links", string(copier.CopyLinks), "symbolic links: copy, follow or skip")
 	flags.StringVar(&o.sync, "fsync", string(copier.SyncEnd), "what is made durable: never, end (the file system, once) or file (each)")
 	flags.BoolVar(&o.verify, "verify", true, "read back what was written, and compare its checksum")
@@ -170,7 +172,7 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 	if job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv); at.tasks == 0 && job.InJob() && job.Nodes > 1 {
 		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it with srun to stage on all\n", job.Nodes)
 	}
-	group, err := joinRanks(o.ranks)
+	group, err := joinRanks(o.mpi, o.ranks)
 	if err != nil {
 		return err
 	}
@@ -192,11 +194,11 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 }
 
 // joinRanks returns the transports of this process's ranks: its own as a task of a launcher, else n in this process.
-func joinRanks(n int) ([]mpicache.Transport, error) {
+func joinRanks(options mpiOptions, n int) ([]mpicache.Transport, error) {
 	if tasks, _ := launchedAs(os.Getenv); tasks == 0 {
 		return mpicache.NewLocal(max(1, n)), nil
 	}
-	transport, err := openTransport()
+	transport, err := openTransport(options)
 	return []mpicache.Transport{transport}, err
 }
 

@@ -1,34 +1,27 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/mpicache"
 )
 
-const (
-	// initPatience is how long MPI_Init may take on all nodes: seconds on thousands, or for ever when a rank is missing.
-	initPatience = time.Minute
-	// aloneInit is the same for one process by itself.
-	aloneInit = 12 * time.Second
-)
+// initPatience is how long MPI_Init may take on all nodes: seconds on thousands, or for ever when a rank is missing.
+const initPatience = time.Minute
 
 // joinDoctors starts MPI where a launcher started this process, and returns the transport of all ranks; nil when this process stays
 // alone. What went wrong is in env.
-func joinDoctors(env *doctor.Env, at place) mpicache.Transport {
-	built := env.MPI.Flavour != ""
-	if at.tasks == 0 || !built || at.by == bySrunPlain {
+func joinDoctors(env *doctor.Env, at place, library mpicache.MPILibrary) mpicache.Transport {
+	if at.tasks > 1 && env.MPI.Missing != nil {
+		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.by, at.tasks, env.MPI.Missing)
+		return nil
+	}
+	if at.tasks == 0 || env.MPI.Missing != nil || at.by == bySrunPlain {
 		// Open MPI ends a task of a srun without --mpi in MPI_Init, so that is not tried.
-		env.Launch.Failure = checkWorld(at.tasks, at.by, 1, built)
+		env.Launch.Failure = checkWorld(at.tasks, at.by, 1, library)
 		return nil
 	}
 	type joined struct {
@@ -49,7 +42,7 @@ func joinDoctors(env *doctor.Env, at place) mpicache.Transport {
 		if m, ok := j.transport.(*mpicache.MPI); ok {
 			env.MPI.Level = m.ThreadLevel()
 		}
-		env.Launch.Failure = checkWorld(at.tasks, at.by, j.transport.Size(), built)
+		env.Launch.Failure = checkWorld(at.tasks, at.by, j.transport.Size(), library)
 		return j.transport
 	case <-time.After(initPatience):
 		env.MPI.Failure = fmt.Errorf("MPI_Init has not returned in %v", initPatience)
@@ -58,43 +51,13 @@ func joinDoctors(env *doctor.Env, at place) mpicache.Transport {
 }
 
 // probeMPI starts MPI in a process of its own, since a library that does not like its environment ends the process.
-func probeMPI() (level string, err error) {
-	self, err := os.Executable()
-	if err != nil {
+func (o *doctorOptions) probeMPI() (level string, err error) {
+	found, err := o.mpi.probe(aloneInit, "mpi-start")
+	switch {
+	case err != nil:
 		return "", err
+	case found.Failure != "":
+		return "", errors.New(found.Failure)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), aloneInit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "doctor-mpi")
-	cmd.Env = withoutLaunch(os.Environ(), "SLURM_")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return "", fmt.Errorf("MPI_Init has not returned in %v", aloneInit)
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		text := strings.TrimSpace(string(exit.Stderr))
-		return "", fmt.Errorf("%w: %s", err, text[strings.LastIndexByte(text, '\n')+1:])
-	}
-	return strings.TrimSpace(string(out)), err
-}
-
-// newDoctorMPICommand is what doctor starts to see whether MPI starts.
-func newDoctorMPICommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "doctor-mpi",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			transport, err := mpicache.NewMPI()
-			if err != nil {
-				return err
-			}
-			if m, ok := transport.(*mpicache.MPI); ok {
-				fmt.Fprintln(cmd.OutOrStdout(), m.ThreadLevel())
-			}
-			return transport.Close()
-		},
-	}
+	return found.Level, nil
 }

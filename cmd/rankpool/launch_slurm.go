@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
 
@@ -23,8 +24,8 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1",
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(get, slurmVersion()),
-		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(mpicache.MPIFlavour()))
-	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: cacheStepEnv(env), ours: true}
+		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(o.library.Family, srunList()))
+	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: o.withLibrary(cacheStepEnv(env)), ours: true}
 	train := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
 	}
@@ -109,20 +110,38 @@ var taskOptions = []string{
 	"SLURM_CPU_BIND", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_GRES", "SLURM_STEP_GRES",
 }
 
-// slurmMPI returns srun's name for how to start ranks of a flavour.
+// slurmMPI returns srun's name for how to start ranks of a family, of those that list, the answer to "srun --mpi=list", has; the one to
+// wish for where it has none, or is "". Without a library it is "none".
 //
-// Source: measured with Slurm 22.05, Open MPI 4.1 and MPICH 4.0: MPICH does not speak PMIx, Open MPI as Debian
-// builds it does not speak PMI2, and each silently starts worlds of one under the other's.
-func slurmMPI(flavour string) string {
-	switch flavour {
-	case flavourOpenMPI:
-		return "pmix"
-	case flavourMPICH:
-		return "pmi2"
-	case flavourOther:
-		return "pmix" // the one that the others have in common
+// Source: measured with Slurm 22.05, Open MPI 4.1 and MPICH 4.0: MPICH does not speak PMIx, Open MPI as Debian builds it does not speak
+// PMI2, and each silently starts worlds of one under the other's. Builds differ: the world's size is checked.
+func slurmMPI(family mpilib.Family, list string) string {
+	var wishes []string
+	switch family {
+	case mpilib.OpenMPI, mpilib.Other: // PMIx is the one that others have in common
+		wishes = []string{"pmix", "pmi2"}
+	case mpilib.MPICH:
+		wishes = []string{"pmi2", "cray_shasta", "pmix"}
+	default:
+		return "none"
 	}
-	return "none"
+	offered := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	for _, wish := range wishes {
+		if slices.Contains(offered, wish) {
+			return wish
+		}
+		versions := slices.DeleteFunc(slices.Clone(offered), func(name string) bool { return !strings.HasPrefix(name, wish+"_v") })
+		if len(versions) > 0 {
+			return slices.Max(versions)
+		}
+	}
+	return wishes[0]
+}
+
+// srunList returns what srun says of its ways to start MPI; "" when it cannot be had.
+func srunList() string {
+	text, _ := exec.Command("srun", "--mpi=list").CombinedOutput() // Slurm before 22 wrote it to stderr
+	return string(text)
 }
 
 // onFirstNode reports whether this process runs on the first node of the allocation, where rank 0 is. The shell of

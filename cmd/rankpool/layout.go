@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
 
@@ -80,13 +80,15 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 	if o.ranks == 1 {
 		l.cache = command{args: serve, env: withoutLaunch(env), ours: true}
 	} else {
-		flavour := mpicache.MPIFlavour()
-		mpirun, err := findMPIRun(flavour, o.mpirun)
+		mpirun, err := mpilib.FindMpirun(o.library.Family, o.mpi.wish.Mpirun)
 		if err != nil {
 			return layout{}, err
 		}
-		l.cache = command{args: mpirunArgs(flavour, mpirun, dir, o.ranks, serve), env: mpirunEnv(env, os.Getuid()), ours: true}
-		l.openMPI = flavour == flavourOpenMPI
+		l.cache = command{
+			args: mpirunArgs(o.library, mpirun, dir, o.ranks, serve),
+			env:  o.withLibrary(mpirunEnv(env, os.Getuid())), ours: true,
+		}
+		l.openMPI = o.library.Family == mpilib.OpenMPI
 	}
 	port, err := freePort()
 	if err != nil {
@@ -115,12 +117,12 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env []string) layout {
 	folder := rankFolder(dir, at.task)
 	l := layout{
-		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: env, ours: true},
+		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env), ours: true},
 		folders: []string{folder},
 		patient: true,
 		reports: at.task == 0,
 		quiet:   at.task > 0,
-		hint:    launcherOf(mpicache.MPIFlavour(), at.by),
+		hint:    launcherOf(o.library, at.by),
 	}
 	host := "127.0.0.1"
 	if first := firstHost(at, job, lookup(env)); at.localTasks < at.tasks && first != "" {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
 
@@ -78,9 +80,27 @@ func TestSlurmLayout(t *testing.T) {
 	if get("A") != "1" || get("MASTER_ADDR") != "n1" || get("MASTER_PORT") == "" || get("RANKPOOL_SESSION") != "/s" {
 		t.Errorf("training step's environment: %q", l.trainers[0].env)
 	}
-	for flavour, want := range map[string]string{"openmpi": "pmix", "mpich": "pmi2", "": "none"} {
-		if got := slurmMPI(flavour); got != want {
-			t.Errorf("slurmMPI(%q) = %q, want %q", flavour, got, want)
+}
+
+func TestSlurmMPI(t *testing.T) {
+	const debian = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n"
+	for _, c := range []struct {
+		family     mpilib.Family
+		list, want string
+	}{
+		{"", debian, "none"},
+		{mpilib.OpenMPI, "", "pmix"},
+		{mpilib.OpenMPI, debian, "pmix"},
+		{mpilib.OpenMPI, "none pmix_v3 pmix_v4", "pmix_v4"},
+		{mpilib.OpenMPI, "none pmi2", "pmi2"},
+		{mpilib.MPICH, "", "pmi2"},
+		{mpilib.MPICH, debian, "pmi2"},
+		{mpilib.MPICH, "none, cray_shasta, pmix", "cray_shasta"},
+		{mpilib.MPICH, "none, pmix", "pmix"},
+		{mpilib.Other, debian, "pmix"},
+	} {
+		if got := slurmMPI(c.family, c.list); got != c.want {
+			t.Errorf("slurmMPI(%q, %q) = %q, want %q", c.family, c.list, got, c.want)
 		}
 	}
 }
@@ -343,36 +363,14 @@ func TestAwaitRank(t *testing.T) {
 	}
 }
 
-func TestFindMPIRun(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"mpirun": "mpirun (Open MPI) 5.0.3", "mpiexec.hydra": "HYDRA build details:"} {
-		if err := os.WriteFile(dir+"/"+name, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("PATH", dir+":/bin:/usr/bin/nowhere")
-	for _, c := range []struct{ flavour, named, want, err string }{
-		{"openmpi", dir + "/mpirun", dir + "/mpirun", ""},
-		{"mpich", dir + "/mpiexec.hydra", dir + "/mpiexec.hydra", ""},
-		{"mpich", dir + "/mpirun", "", "no mpirun of MPICH"},
-		{"openmpi", dir + "/none", "", "no mpirun of Open MPI"},
-		{"", "", "", "built without MPI"},
-	} {
-		got, err := findMPIRun(c.flavour, c.named)
-		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("findMPIRun(%q, %q) = %q, %v", c.flavour, c.named, got, err)
-		}
-	}
-}
-
 func TestMPIRunArgs(t *testing.T) {
-	got := strings.Join(mpirunArgs("openmpi", "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " ")
+	got := strings.Join(mpirunArgs(mpicache.MPILibrary{Family: mpilib.OpenMPI}, "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " ")
 	for _, part := range []string{"mpirun ", " --oversubscribe --bind-to none ", " btl_vader_backing_directory /dev/shm/s ", " -n 4 rankpool serve"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q misses %q", got, part)
 		}
 	}
-	if got := strings.Join(mpirunArgs("mpich", "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " "); got != "mpirun -n 4 rankpool serve" {
+	if got := strings.Join(mpirunArgs(mpicache.MPILibrary{Family: mpilib.MPICH}, "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " "); got != "mpirun -n 4 rankpool serve" {
 		t.Errorf("MPICH: %q", got)
 	}
 	if env := mpirunEnv([]string{"SLURM_JOB_ID=1"}, 0); !slices.Equal(env, []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}) {

@@ -45,7 +45,7 @@ func newRootCommand() *cobra.Command {
 		return usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
 	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newReportCommand(), newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
-		newJoinCommand(), newEndCommand(), newDoctorMPICommand())
+		newJoinCommand(), newEndCommand(), newMPILibraryCommand(), newMPIStartCommand())
 	completeFlags(root)
 	return root
 }

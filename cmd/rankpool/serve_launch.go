@@ -12,41 +12,55 @@ import (
 	"time"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
 
 // joinCache joins the other ranks of the cache, or stands alone. byHand says that no "rankpool run" started this rank, so that nobody else
 // says what is wrong with the launch.
-func joinCache(byHand bool) (transport mpicache.Transport, err error) {
-	at, flavour := findPlace(os.Getenv), mpicache.MPIFlavour()
-	err = wrongLaunch(at, allocatedNodes(os.Getenv), flavour, "serve")
+func joinCache(options mpiOptions, byHand bool) (mpicache.Transport, error) {
+	at := findPlace(os.Getenv)
+	if at.tasks <= 1 {
+		return mpicache.NewLocal(1)[0], nil
+	}
+	library, err := options.load()
 	if err == nil {
-		if remedy := launcherOf(flavour, at.by); byHand && flavour == flavourOpenMPI && at.tasks > 1 && remedy != "" {
-			warnTask(at.task, "should MPI fail now: "+remedy) // it ends the process
-		}
-		transport, err = openTransport()
+		err = wrongLaunch(at, allocatedNodes(os.Getenv), library.Family, "serve")
 	}
-	if err != nil && at.task > 0 {
-		err = firstSpeaks()
+	if err != nil {
+		return nil, onceForAll(at, err)
 	}
-	return transport, err
+	if remedy := launcherOf(library, at.by); byHand && library.Family == mpilib.OpenMPI && remedy != "" {
+		warnTask(at.task, "should MPI fail now: "+remedy) // it ends the process
+	}
+	transport, err := startMPI(at, library)
+	if err != nil {
+		return nil, onceForAll(at, err)
+	}
+	return transport, nil
 }
 
 // openTransport joins the other tasks, or stands alone: a task alone needs no MPI, and Open MPI would end it where srun does not offer
 // the PMI that it wants.
-func openTransport() (mpicache.Transport, error) {
-	tasks, by := launchedAs(os.Getenv)
-	if tasks <= 1 || mpicache.MPIFlavour() == "" {
-		if err := checkWorld(tasks, by, 1, mpicache.MPIFlavour() != ""); err != nil {
-			return nil, err
-		}
+func openTransport(options mpiOptions) (mpicache.Transport, error) {
+	at := findPlace(os.Getenv)
+	if at.tasks <= 1 {
 		return mpicache.NewLocal(1)[0], nil
 	}
+	library, err := options.load()
+	if err != nil {
+		return nil, onceForAll(at, err)
+	}
+	return startMPI(at, library)
+}
+
+// startMPI starts the loaded library, and checks that it sees the tasks of the launch.
+func startMPI(at place, library mpicache.MPILibrary) (mpicache.Transport, error) {
 	transport, err := mpicache.NewMPI()
 	if err != nil {
 		return nil, err
 	}
-	return transport, checkWorld(tasks, by, transport.Size(), true)
+	return transport, checkWorld(at.tasks, at.by, transport.Size(), library)
 }
 
 const (

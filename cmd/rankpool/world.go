@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
 
@@ -65,45 +66,42 @@ func launchedAs(getenv func(string) string) (tasks int, by string) {
 	return at.tasks, at.by
 }
 
-// checkWorld compares what the launcher started with what MPI sees: tasks that each see a world of one are the
-// accident of silent singletons. built says whether this binary has MPI. The error names the remedy.
-func checkWorld(tasks int, by string, mpiSize int, built bool) error {
-	flavour := ""
-	if built {
-		flavour = mpicache.MPIFlavour()
-	}
-	return worldError(tasks, by, mpiSize, flavour)
-}
-
-// worldError is checkWorld for the binary of a flavour, "" for one that is built without MPI.
-func worldError(tasks int, by string, mpiSize int, flavour string) error {
+// checkWorld compares what the launcher started with what MPI sees: tasks that each see a world of one are the accident of silent
+// singletons. The error names the remedy.
+func checkWorld(tasks int, by string, mpiSize int, library mpicache.MPILibrary) error {
 	if tasks <= 1 || tasks == mpiSize {
 		return nil
 	}
 	wrong := fmt.Sprintf("%s started %d tasks, but MPI sees %d", by, tasks, mpiSize)
-	if flavour == "" {
-		return fmt.Errorf("%s started %d tasks, but this rankpool is built without MPI: build it with \"make build\" where mpicc is installed", by, tasks)
-	}
-	if remedy := launcherOf(flavour, by); remedy != "" {
+	if remedy := launcherOf(library, by); remedy != "" {
 		return fmt.Errorf("%s: %s", wrong, remedy)
 	}
-	return fmt.Errorf("%s: the launcher and the MPI library of this rankpool (%s) do not fit", wrong, flavour)
+	return fmt.Errorf("%s: the launcher and the MPI library (%s) do not fit", wrong, about(library))
 }
 
-// launcherOf says how to launch a rankpool of a flavour that was launched in a way that does not fit; "" where it may.
+// about names a library, and why it was taken.
+func about(library mpicache.MPILibrary) string {
+	return fmt.Sprintf("%s: %s, since %s", library.Version, library.Path, library.Why)
+}
+
+// launcherOf says how to launch ranks that were launched in a way that does not fit their library; "" where it may.
 //
 // Source: as for slurmMPI.
-func launcherOf(flavour, by string) string {
-	openMPI, mpich := flavour == flavourOpenMPI, flavour == flavourMPICH
+func launcherOf(library mpicache.MPILibrary, by string) string {
+	own := library.Family
+	remedy := ""
 	switch {
-	case mpich && by == byOpenMPI:
-		return "this rankpool is built with MPICH, so start it with MPICH's mpirun or build it with MPICC=mpicc.openmpi"
-	case openMPI && by == byMPICH:
-		return "this rankpool is built with Open MPI, so start it with Open MPI's mpirun or build it with MPICC=mpicc.mpich"
-	case mpich && by != byMPICH && by != bySrunPMI2:
-		return "this rankpool is built with MPICH, so start it with \"srun --mpi=pmi2\""
-	case openMPI && by != byOpenMPI && by != bySrunPMIx:
-		return "this rankpool is built with Open MPI, so start it with \"srun --mpi=pmix\""
+	case own == mpilib.MPICH && by == byOpenMPI:
+		remedy = "start it with MPICH's mpirun"
+	case own == mpilib.OpenMPI && by == byMPICH:
+		remedy = "start it with Open MPI's mpirun"
+	case own == mpilib.MPICH && by != byMPICH && by != bySrunPMI2:
+		remedy = "start it with \"srun --mpi=pmi2\""
+	case own == mpilib.OpenMPI && by != byOpenMPI && by != bySrunPMIx:
+		remedy = "start it with \"srun --mpi=pmix\""
+	default:
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("the MPI library is %s (%s, since %s), so %s, or choose another library: load its module, or use --mpi-library",
+		own, library.Path, library.Why, remedy)
 }

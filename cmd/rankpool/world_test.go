@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 )
 
 func env(lines ...string) func(string) string { return lookup(lines) }
@@ -35,18 +38,17 @@ func TestFindPlace(t *testing.T) {
 	}
 }
 
-func TestWorldError(t *testing.T) {
+func TestCheckWorld(t *testing.T) {
 	for _, c := range []struct {
 		tasks   int
 		by      string
 		mpiSize int
-		flavour string
+		family  mpilib.Family
 		want    string // "" for no error
 	}{
 		{0, "", 1, "", ""},
 		{1, bySrunPlain, 1, "", ""},
 		{4, bySrunPMIx, 4, "openmpi", ""},
-		{4, byOpenMPI, 1, "", "built without MPI"},
 		{4, byOpenMPI, 1, "mpich", "start it with MPICH's mpirun"},
 		{4, byMPICH, 1, "openmpi", "start it with Open MPI's mpirun"},
 		{4, bySrunPMIx, 1, "mpich", "srun --mpi=pmi2"},
@@ -56,9 +58,13 @@ func TestWorldError(t *testing.T) {
 		{4, bySrunPMIx, 2, "openmpi", "do not fit"},
 		{4, bySrunPMIx, 1, "other", "do not fit"},
 	} {
-		err := worldError(c.tasks, c.by, c.mpiSize, c.flavour)
+		library := mpicache.MPILibrary{Path: "/lib/libmpi.so", Family: c.family, Why: "of a test"}
+		err := checkWorld(c.tasks, c.by, c.mpiSize, library)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("worldError(%d, %q, %d, %q) = %v, want %q", c.tasks, c.by, c.mpiSize, c.flavour, err, c.want)
+			t.Errorf("checkWorld(%d, %q, %d, %q) = %v, want %q", c.tasks, c.by, c.mpiSize, c.family, err, c.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "/lib/libmpi.so, since of a test") {
+			t.Errorf("%v does not say which library, and why", err)
 		}
 	}
 }

@@ -12,23 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/launchers"
-	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
 
 // wrongLaunch returns what is wrong with the launch of "rankpool run" or "rankpool serve" (verb), with the line to type, as far as that is
-// known before MPI is touched; nil where nothing is. nodes is the size of the allocation, 0 outside Slurm.
+// known before MPI is started; nil where nothing is. nodes is the size of the allocation, 0 outside Slurm.
 //
 // Two ranks on one machine are wrong only where there are several machines, or where Slurm has started them: elsewhere it is a way to try.
-func wrongLaunch(at place, nodes int, flavour, verb string) error {
+func wrongLaunch(at place, nodes int, family mpilib.Family, verb string) error {
 	switch {
 	case at.tasks <= 1:
 		return nil
-	case flavour == "":
-		return worldError(at.tasks, at.by, 1, flavour)
 	case at.localTasks > 1 && (at.bySrun() || nodes > 1 || at.localTasks < at.tasks):
-		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.by, at.localTasks, oneRank(at, nodes, flavour, verb))
-	case flavour == flavourOpenMPI && at.by == bySrunPlain:
+		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.by, at.localTasks, oneRank(at, nodes, family, verb))
+	case family == mpilib.OpenMPI && at.by == bySrunPlain:
 		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun -K --mpi=pmix rankpool %s …\"%s",
 			at.by, at.tasks, verb, orWithoutSrun(verb))
 	}
@@ -37,19 +35,27 @@ func wrongLaunch(at place, nodes int, flavour, verb string) error {
 
 // checkLaunch validates how run was launched, and what it is to launch. One task speaks for all.
 func (o *runOptions) checkLaunch(job slurm.Job, f form, at place) error {
-	err := wrongLaunch(at, allocatedNodes(os.Getenv), mpicache.MPIFlavour(), "run")
+	err := wrongLaunch(at, allocatedNodes(os.Getenv), o.library.Family, "run")
 	if err == nil && f == formTask {
 		err = checkRendezvous(at, job, os.Getenv)
 	}
 	if err == nil && f == formSlurm && len(o.command) > 0 {
 		err = wrongCommand(o.command, job.LocalTasks)
 	}
-	if err != nil && at.task > 0 {
-		return firstSpeaks()
+	if err != nil {
+		return onceForAll(at, err)
 	}
 	warnTask(at.task, otherComponents(job))
 	if f == formTask {
 		warnTask(at.task, withoutGPUs(os.Getenv, deniedGPUs(), true), boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
+	}
+	return err
+}
+
+// onceForAll returns the error of all tasks at the first one, and leaves it to that at the others.
+func onceForAll(at place, err error) error {
+	if at.task > 0 {
+		return firstSpeaks()
 	}
 	return err
 }
@@ -68,7 +74,7 @@ func onlineCPUs() int {
 }
 
 // oneRank returns the line to type for one rank a node.
-func oneRank(at place, nodes int, flavour, verb string) string {
+func oneRank(at place, nodes int, family mpilib.Family, verb string) string {
 	line := ""
 	switch at.by {
 	case byOpenMPI:
@@ -76,7 +82,7 @@ func oneRank(at place, nodes int, flavour, verb string) string {
 	case byMPICH:
 		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.tasks/at.localTasks), verb)
 	default:
-		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", slurmMPI(flavour), max(1, nodes), verb)
+		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", slurmMPI(family, ""), max(1, nodes), verb)
 	}
 	if verb == "run" {
 		line += fmt.Sprintf(" --trainers-per-rank %d", at.localTasks)

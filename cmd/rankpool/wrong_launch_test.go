@@ -3,21 +3,22 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"rankpool/mpicache/mpilib"
 )
 
 func TestWrongLaunch(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		at      place
-		nodes   int
-		flavour string
-		verb    string
-		want    string // "" for no error
+		name   string
+		at     place
+		nodes  int
+		family mpilib.Family
+		verb   string
+		want   string // "" for no error
 	}{
 		{"by hand", place{}, 0, "openmpi", "run", ""},
 		{"one task", place{1, 0, 1, 0, bySrunPlain}, 4, "openmpi", "run", ""},
 		{"one task a node", place{4, 0, 1, 0, bySrunPMIx}, 4, "openmpi", "run", ""},
-		{"no MPI", place{4, 0, 1, 0, bySrunPMIx}, 4, "", "serve", "built without MPI"},
 		{"mpirun on a workstation", place{4, 0, 4, 0, byOpenMPI}, 0, "openmpi", "run", ""},
 		{"mpirun in a job of one node", place{2, 0, 2, 0, byMPICH}, 1, "mpich", "serve", ""},
 		{"no --mpi", place{4, 0, 1, 0, bySrunPlain}, 4, "openmpi", "run", "type \"srun -K --mpi=pmix rankpool run …\", or in the batch script \"rankpool run …\" without srun"},
@@ -34,7 +35,7 @@ func TestWrongLaunch(t *testing.T) {
 		{"mpirun fills a node", place{4, 0, 4, 0, byOpenMPI}, 4, "openmpi", "run", "type \"mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 4 …\""},
 		{"hydra fills a node", place{4, 0, 2, 0, byMPICH}, 0, "mpich", "run", "type \"mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …\""},
 	} {
-		err := wrongLaunch(c.at, c.nodes, c.flavour, c.verb)
+		err := wrongLaunch(c.at, c.nodes, c.family, c.verb)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}

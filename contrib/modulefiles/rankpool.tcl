@@ -1,5 +1,5 @@
 #%Module
-# Environment Modules: rankpool/0.1.0. The prefix is that of "make install"; the module of MPI is the one it was built with.
+# Environment Modules: rankpool/0.1.0. The prefix is that of "make install"; users load an MPI of their choice beside it.
 set version [file tail [module-info name]]
 set prefix /opt/rankpool/$version
 
@@ -9,7 +9,6 @@ proc ModulesHelp { } {
 }
 module-whatis "rankpool $version: a cache in the memory of all nodes, staged ahead of use, for PyTorch training under Slurm"
 
-prereq openmpi
 # man finds share/man beside bin.
 prepend-path PATH $prefix/bin
 prepend-path PYTHONPATH $prefix/share/rankpool/python

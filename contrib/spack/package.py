@@ -14,14 +14,12 @@ class Rankpool(MakefilePackage):
     # the file in the current folder.
     manual_download = True
 
-    version("0.1.0")  # add sha256="…" of your file, or install with --no-checksum
+    # It depends on no MPI: it loads that of the user's environment when it runs.
 
-    variant("mpi", default=True, description="Several ranks, one a node; without MPI there is a single one")
+    version("0.1.0")  # add sha256="…" of your file, or install with --no-checksum
 
     depends_on("go@1.26:", type="build")
     depends_on("gmake", type="build")
-    depends_on("c", type="build", when="+mpi")
-    depends_on("mpi", when="+mpi")
     depends_on("python@3.9:", type="run")
 
     def url_for_version(self, version):
@@ -30,19 +28,11 @@ class Rankpool(MakefilePackage):
     def setup_build_environment(self, env):
         env.set("GOCACHE", join_path(self.stage.path, "go-cache"))  # not in the home of who builds
 
-    @property
-    def make_options(self):
-        if self.spec.satisfies("+mpi"):
-            return ["MPI=yes", f"MPICC={self.spec['mpi'].mpicc}"]
-        return ["MPI=no"]
-
-    @property
-    def build_targets(self):
-        return ["build", *self.make_options]
+    build_targets = ["build"]
 
     @property
     def install_targets(self):
-        return ["install", f"PREFIX={self.prefix}", *self.make_options]
+        return ["install", f"PREFIX={self.prefix}"]
 
     def setup_run_environment(self, env):
         env.prepend_path("PYTHONPATH", join_path(self.prefix, "share", "rankpool", "python"))

@@ -70,6 +70,19 @@ def test_one_step(submit, words, same_stream, mpi, nodes):
     assert ("started as a task of srun" in result.stderr) == (nodes > 1)
 
 
+@pytest.mark.parametrize("mpi, launch", [
+    ("mpich", "mpirun.openmpi -n 2 --map-by node"),
+    ("openmpi", "mpirun.mpich -n 2 -ppn 1"),
+    ("openmpi", "srun --mpi=pmi2"),
+])  # fmt: skip
+def test_the_launcher_decides(submit, words, mpi, launch):
+    """The ranks load the library of the launcher that started them, whatever module is loaded."""
+    cache, _ = words(2)
+    result = submit(f"{launch} rankpool run {cache} -- {SAY}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]).finish()
+    assert result.code == 0, result.stderr
+    assert trainers(result.stdout) == "trainer 0 of 2, trainer 1 of 2"
+
+
 @pytest.mark.parametrize("mpirun", ["mpirun.openmpi -n 4 --map-by node --bind-to none", "mpirun.mpich -n 4 -ppn 1"])
 def test_mpirun_in_an_allocation(submit, words, same_stream, mpirun):
     cache, train = words(4)

@@ -27,19 +27,20 @@ def wrong(submit, words):
 
 
 RUN = "rankpool run {cache} -- {train}"
+OPENMPI, MPICH = "RANKPOOL_MPI_LIBRARY=libmpi.so.40", "RANKPOOL_MPI_LIBRARY=libmpich.so.12"
 
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
     ("openmpi", f"srun {RUN}", r'type "srun -K --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun'),
     ("openmpi", "srun rankpool serve {cache}", r'type "srun -K --mpi=pmix rankpool serve …"'),
-    ("openmpi", f"srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"'),
-    ("openmpi", "srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"'),
+    ("openmpi", f"{OPENMPI} srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"'),
+    ("openmpi", OPENMPI + " srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"'),
     ("mpich", f"srun --mpi=pmix {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
     ("mpich", f"srun {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
     ("mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"'),
-    ("mpich", f"mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun"),
-    ("nompi", RUN, "built without MPI, so it cannot run on 2 nodes"),
-    ("nompi", f"srun --mpi=pmix {RUN}", "built without MPI"),
+    ("mpich", f"{MPICH} mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun"),
+    (None, RUN, "2 ranks need MPI, and no MPI library can be loaded"),
+    (None, f"srun --mpi=pmix {RUN}", "2 ranks need MPI, and no MPI library can be loaded"),
 ])  # fmt: skip
 def test_ranks_that_do_not_find_each_other(wrong, mpi, launch, sentence):
     wrong(launch, sentence, mpi)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -31,11 +32,23 @@ class Testbed:
         self.shared = (self.folder / "mode").read_text().strip() == "shared"
 
     def user(self, mpi):
-        """The environment of a user who has the rankpool of an MPI in $PATH."""
-        env = {**self.env, "PATH": f"{run.binary(mpi).parent.resolve()}:{os.environ['PATH']}", "PYTHONFAULTHANDLER": "1"}
+        """The environment of a user who has loaded the module of an MPI, or has none, and has rankpool in $PATH."""
+        path = f"{run.RANKPOOL.parent}:{os.environ['PATH']}"
+        env = {**self.env, "PATH": f"{self.module(mpi)}:{path}" if mpi else path, "PYTHONFAULTHANDLER": "1"}
+        if not mpi:
+            env["RANKPOOL_MPI_LIBRARY"] = "/no/libmpi.so"
         if self.shared:
             env["MASTER_ADDR"] = "127.0.0.1"  # nodes have names only for Slurm
         return {**env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def module(self, mpi):
+        """A folder for $PATH in which mpirun is that of an MPI."""
+        folder = self.folder / "modules" / mpi
+        folder.mkdir(parents=True, exist_ok=True)
+        mpirun = folder / "mpirun"
+        if not mpirun.exists():
+            mpirun.symlink_to(shutil.which(f"mpirun.{mpi}"))
+        return folder
 
     def down(self):
         subprocess.run([HERE / "testbed/down.sh"], env=self.env, check=True)

@@ -1,10 +1,12 @@
-// Package mpi binds the dozen MPI calls that rankpool makes; it is the only package that does.
+// Package mpi calls the dozen functions of MPI that rankpool needs. It is the only package that does.
 //
-// It is built with `CC=mpicc go build -tags mpi`: the compiler wrapper of any MPI supplies the flags. Without the tag
-// Available is false and every call fails with ErrUnavailable.
+// The library is loaded at run time, so one program runs under every MPI: Open MPI, everything with
+// MPICH's ABI, and libraries with the standard ABI of MPI 5. What differs between them is one table
+// for each ABI, in abi.go. C is called through purego, without cgo.
 //
-// After Init one goroutine at a time may call (MPI_THREAD_SERIALIZED); it need not be locked to a thread. All traffic is on
-// a communicator of our own. Memory given to Isend, Irecv and Imrecv must stay where it is until its Request is done:
+// Load comes first, then Init; both once in a process's life. After Init one goroutine at a time may
+// call (MPI_THREAD_SERIALIZED); it need not be locked to a thread. All traffic is on a communicator of
+// our own. Memory given to Isend, Irecv and Imrecv must stay where it is until its Request is done:
 // memory outside Go's heap, or pinned (runtime.Pinner).
 package mpi
 
@@ -13,8 +15,8 @@ import (
 	"fmt"
 )
 
-// ErrUnavailable is returned by every call of a build without the tag mpi.
-var ErrUnavailable = errors.New("mpi: built without MPI; build with CC=mpicc go build -tags mpi")
+// ErrNotLoaded is returned by Init when no library has been loaded.
+var ErrNotLoaded = errors.New("mpi: no MPI library is loaded")
 
 // Error is an MPI call's failure.
 type Error struct {

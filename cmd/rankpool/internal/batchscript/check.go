@@ -18,7 +18,7 @@ type Warning struct {
 
 // Facts is what Check has to know besides the script. All fields must be set.
 type Facts struct {
-	MPI         string                                       // how srun starts ranks of this build: pmix or pmi2; none where it has no MPI
+	MPI         string                                       // how srun starts ranks with this machine's MPI library: pmix, pmi2; "" where it has none
 	Subcommands []string                                     // of rankpool
 	Flags       func(subcommand string) *pflag.FlagSet       // of a subcommand; nil: there is no such one
 	Exists      func(path string) bool                       // whether a file or folder is there

@@ -61,7 +61,7 @@ func (j *job) severalTasks(s *step) int {
 	return 0
 }
 
-// checkMPI compares --mpi with what this build needs.
+// checkMPI compares --mpi with what this machine's MPI library needs.
 func (j *job) checkMPI() {
 	for _, s := range j.steps {
 		if s.launcher != "srun" || !s.is(rankCommands...) || s.tool.value("mode") == "pool" {
@@ -69,16 +69,16 @@ func (j *job) checkMPI() {
 		}
 		o, given := s.option("mpi")
 		kind, _, _ := strings.Cut(o.Value, "_") // pmix_v4 is pmix
-		switch several := j.request.nodes > 1 || j.severalTasks(s) > 0; {
-		case j.facts.MPI == "none" && several && s.is("serve", "run"):
-			j.warn(s.Line, "this rankpool is built without MPI, so its ranks do not find each other",
-				"build it with \"make build\" where mpicc is installed")
-		case j.facts.MPI == "none":
+		want, _, _ := strings.Cut(j.facts.MPI, "_")
+		switch {
+		case !given && !j.assigned["SLURM_MPI_TYPE"] && want == "":
+			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone",
+				"write srun --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH")
 		case !given && !j.assigned["SLURM_MPI_TYPE"]:
-			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone", "write srun --mpi="+j.facts.MPI)
-		case given && kind != j.facts.MPI:
-			j.warn(s.Line, fmt.Sprintf("--mpi=%s does not fit the MPI library of this rankpool, so every rank is alone", shorten(o.Value)),
-				"write srun --mpi="+j.facts.MPI)
+			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone", "write srun --mpi="+want)
+		case given && want != "" && kind != want:
+			j.warn(s.Line, fmt.Sprintf("--mpi=%s does not fit this machine's MPI library", shorten(o.Value)),
+				"write srun --mpi="+want+", or load the MPI that it is for")
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 func checkMPI(env *Env) []Finding {
 	m := env.MPI
 	if m.Library == "" {
-		const advice = "build it with \"make build\" where mpicc is installed"
+		const advice = "load an MPI module, install Open MPI or MPICH, or name a library with --mpi-library"
 		if env.Launch.Tasks > 1 || env.Job.Nodes > 1 {
-			return []Finding{bad("rankpool "+env.Version+" is built without MPI, so its ranks cannot find each other", advice)}
+			return []Finding{bad(fmt.Sprintf("ranks cannot find each other: %v", m.Missing), advice)}
 		}
-		return []Finding{warning("rankpool "+env.Version+" is built without MPI: one rank only", advice)}
+		return []Finding{warning(fmt.Sprintf("one rank only: %v", m.Missing), advice)}
 	}
 	level, err := m.Level, m.Failure
 	if level == "" && err == nil && m.Probe != nil {
@@ -22,9 +22,9 @@ func checkMPI(env *Env) []Finding {
 	}
 	if err != nil {
 		return []Finding{bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
-			"load the module that this rankpool was built with, and see whether a small MPI program runs")}
+			"see whether a small MPI program runs, or choose another library: load its module, or use --mpi-library")}
 	}
-	f := good("rankpool " + env.Version + " with " + m.Library)
+	f := good(fmt.Sprintf("rankpool %s with %s (%s, since %s)", env.Version, m.Library, m.Path, m.Why))
 	if level != "" {
 		f.Detail += ", thread level " + level
 	}

@@ -90,7 +90,7 @@ func checkSrunMPI(env *Env) []Finding {
 		}
 	}
 	return []Finding{bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+strings.Join(strings.Fields(text), " "),
-		"start the ranks with mpirun in the batch script, or build rankpool with another MPI (MPICC=…)")}
+		"start the ranks with mpirun in the batch script, or load another MPI")}
 }
 
 var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)

@@ -9,7 +9,7 @@ import (
 // Checks returns all checks, in the order in which the list shows them. The slice is the caller's.
 func Checks() []Check {
 	return []Check{
-		{Name: "mpi", About: "MPI library, and the thread level that it gives", Scope: EachNode, find: checkMPI},
+		{Name: "mpi", About: "MPI library, why that one, and the thread level that it gives", Scope: EachNode, find: checkMPI},
 		{Name: "launcher", About: "who started the ranks, and whether MPI sees as many", Scope: Once, find: checkLauncher},
 		{Name: "ranks", About: "one rank a node, on all nodes of the job", Scope: Between},
 		{Name: "ping", About: "round trip of a small message between ranks", Scope: Between},

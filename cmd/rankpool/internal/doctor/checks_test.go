@@ -87,9 +87,9 @@ func TestChecks(t *testing.T) {
 		want           Status
 		detail, advice string // parts
 	}{
-		{"mpi", none, Good, "rankpool 1.0 with Open MPI v4.1.4, thread level MPI_THREAD_SERIALIZED", ""},
-		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI = MPI{} }, Bad, "without MPI, so its ranks cannot find each other", "make build"},
-		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI, e.Launch.Tasks, e.Job.Nodes = MPI{}, 0, 1 }, Warning, "one rank only", "make build"},
+		{"mpi", none, Good, "rankpool 1.0 with Open MPI v4.1.4 (/lib/libmpi.so.40, since mpirun is Open MPI's), thread level MPI_THREAD_SERIALIZED", ""},
+		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI = MPI{Missing: boom} }, Bad, "ranks cannot find each other: boom", "load an MPI module"},
+		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI, e.Launch.Tasks, e.Job.Nodes = MPI{Missing: boom}, 0, 1 }, Warning, "one rank only: boom", "load an MPI module"},
 		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI.Failure = boom }, Bad, "does not start: boom", "module"},
 		{"mpi", func(e *Env, _ *fakeMachine) {
 			e.MPI.Level, e.MPI.Probe = "", func() (string, error) { return "", boom }

@@ -43,8 +43,11 @@ func (e *Env) getenv(name string) string {
 
 // MPI is what is known of the MPI library.
 type MPI struct {
-	Library string // the first line of its version, "" for a build without MPI
-	Flavour string // openmpi, mpich, other, or ""
+	Library string // the first line of its version, "" where there is none
+	Path    string // of the library
+	Why     string // it was chosen: a clause
+	Missing error  // why there is none
+	Flavour string // what people call its family: Open MPI, MPICH
 	Level   string // the thread level that it gave, "" where it was not started
 	Failure error  // of its start
 

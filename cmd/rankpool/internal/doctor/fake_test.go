@@ -157,7 +157,7 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 	}
 	return &Env{
 		Machine: m, Version: "1.0", Job: slurm.Job{JobID: "7", StepID: "0", Nodes: 4, Tasks: 4},
-		MPI:    MPI{Library: "Open MPI v4.1.4", Flavour: "openmpi", Level: "MPI_THREAD_SERIALIZED"},
+		MPI:    MPI{Library: "Open MPI v4.1.4", Path: "/lib/libmpi.so.40", Why: "mpirun is Open MPI's", Flavour: "Open MPI", Level: "MPI_THREAD_SERIALIZED"},
 		Launch: Launch{Tasks: 4, By: "srun --mpi=pmix", LocalTasks: 1, SrunMPI: "pmix"},
 		Data:   []string{"/data"}, MemoryBytes: 32 << 30, Python: Python{Command: "python3", Path: "/dev/shm/x/python"},
 		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
+)
+
+const (
+	// loadPatience is how long a library may take to be loaded, from a file system that is busy too.
+	loadPatience = time.Minute
+	// aloneInit is how long MPI_Init may take in one process by itself.
+	aloneInit = 12 * time.Second
+)
+
+// mpiOptions say which MPI library to load.
+type mpiOptions struct {
+	wish mpilib.Wish
+}
+
+func (o *mpiOptions) register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.wish.Library, "mpi-library", "",
+		"the MPI library, a path or a name that the loader looks for (default: $"+mpilib.Variable+", else that of the launcher, of mpirun in $PATH, or the loader's)")
+}
+
+// load loads the library into this process, which will be a rank.
+func (o mpiOptions) load() (mpicache.MPILibrary, error) {
+	return mpicache.LoadMPI(o.wish.Choices(os.Getenv))
+}
+
+// A probe is what a process of its own finds out about the library.
+type probe struct {
+	mpicache.MPILibrary
+	Level   string // the thread level, where MPI was started
+	Failure string // "" for a library that was found
+}
+
+// ask looks for the library without loading it into this process: a child does, and ends.
+func (o mpiOptions) ask() (mpicache.MPILibrary, error) {
+	found, err := o.probe(loadPatience, "mpi-library")
+	if err == nil && found.Failure != "" {
+		err = &noMPIError{found.Failure}
+	}
+	return found.MPILibrary, err
+}
+
+// A noMPIError is mpicache.ErrNoMPI in the words of a child.
+type noMPIError struct{ text string }
+
+func (e *noMPIError) Error() string        { return e.text }
+func (e *noMPIError) Is(target error) bool { return target == mpicache.ErrNoMPI }
+
+// probe runs one of the hidden commands of this file in a process of its own, since a library may end the process that it does not like.
+// What this process is among the tasks of a launcher shows in the choices, and is none of the child's business.
+func (o mpiOptions) probe(patience time.Duration, command string) (found probe, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return found, err
+	}
+	choices, err := json.Marshal(o.wish.Choices(os.Getenv))
+	if err != nil {
+		return found, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	child := exec.CommandContext(ctx, self, command)
+	child.Env, child.Stdin, child.WaitDelay = withoutLaunch(os.Environ(), "SLURM_"), bytes.NewReader(choices), time.Second
+	out, err := child.Output()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return found, fmt.Errorf("%s has not ended in %v", command, patience)
+	case errors.As(err, &exit):
+		text := strings.TrimSpace(string(exit.Stderr))
+		return found, fmt.Errorf("%w: %s", err, text[strings.LastIndexByte(text, '\n')+1:])
+	case err != nil:
+		return found, err
+	}
+	return found, json.Unmarshal(out, &found)
+}
+
+// newMPILibraryCommand is what a process starts to look for the MPI library: it reads mpilib.Choices and writes a probe.
+func newMPILibraryCommand() *cobra.Command {
+	return hiddenProbe("mpi-library", func(choices []mpilib.Choice) (found probe, err error) {
+		found.MPILibrary, err = mpicache.LoadMPI(choices)
+		return found, err
+	})
+}
+
+// newMPIStartCommand is what doctor starts to see whether MPI starts.
+func newMPIStartCommand() *cobra.Command {
+	return hiddenProbe("mpi-start", func(choices []mpilib.Choice) (found probe, err error) {
+		if found.MPILibrary, err = mpicache.LoadMPI(choices); err != nil {
+			return found, err
+		}
+		transport, err := mpicache.NewMPI()
+		if err != nil {
+			return found, err
+		}
+		found.Level = transport.(*mpicache.MPI).ThreadLevel()
+		return found, transport.Close()
+	})
+}
+
+func hiddenProbe(name string, do func([]mpilib.Choice) (probe, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:    name,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var choices []mpilib.Choice
+			if err := json.NewDecoder(cmd.InOrStdin()).Decode(&choices); err != nil {
+				return err
+			}
+			found, err := do(choices)
+			if err != nil {
+				found.Failure = err.Error()
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(found)
+		},
+	}
+}

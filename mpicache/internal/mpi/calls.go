@@ -1,0 +1,149 @@
+package mpi
+
+import "fmt"
+
+// world is what Init has found out.
+var world struct {
+	comm        uintptr // ours, a copy of MPI_COMM_WORLD
+	rank, size  int
+	maxTag      int
+	threadLevel int32
+}
+
+// fail is the error of a call's code, nil for success.
+func fail(name string, code int32) error {
+	if code == success {
+		return nil
+	}
+	r := &results
+	if call(loaded.errorString, uintptr(code), out(&r.text), out(&r.b)) != success {
+		r.b = 0
+	}
+	return &Error{Call: name, Code: int(code), Text: string(r.text[:r.b])}
+}
+
+// Init starts MPI, once in a process's life. Errors come back as codes from then on. Go keeps its signal handlers.
+func Init() error {
+	if loaded.initThread == 0 {
+		return ErrNotLoaded
+	}
+	defer keepHandlers()()
+	level := &world.threadLevel
+	if code := call(loaded.initThread, 0, 0, uintptr(loaded.serialized), out(level)); code != success {
+		return fail("MPI_Init_thread", code)
+	}
+	if *level < loaded.serialized {
+		return fmt.Errorf("mpi: this MPI does not offer MPI_THREAD_SERIALIZED: %s", loaded.Text)
+	}
+	return join()
+}
+
+// join makes our communicator.
+func join() error {
+	l := &loaded
+	if err := fail("MPI_Comm_set_errhandler", call(l.setErrhandler, l.world, l.errorsReturn)); err != nil {
+		return err
+	}
+	results.handle = 0
+	if err := fail("MPI_Comm_dup", call(l.commDup, l.world, out(&results.handle))); err != nil {
+		return err
+	}
+	w := &world
+	w.comm = uintptr(results.handle)
+	if err := fail("MPI_Comm_set_errhandler", call(l.setErrhandler, w.comm, l.errorsReturn)); err != nil {
+		return err
+	}
+	if err := fail("MPI_Comm_rank", call(l.commRank, w.comm, out(&results.a))); err != nil {
+		return err
+	}
+	w.rank = int(results.a)
+	if err := fail("MPI_Comm_size", call(l.commSize, w.comm, out(&results.a))); err != nil {
+		return err
+	}
+	w.size = int(results.a)
+	w.maxTag = 32767 // MPI 4.0, §9.1.2: the least upper bound
+	if call(l.commGetAttr, w.comm, uintptr(l.tagUpperBound), out(&results.bound), out(&results.a)) == success && results.a != 0 {
+		w.maxTag = int(*results.bound)
+	}
+	results.bound = nil
+	return nil
+}
+
+// Rank is this process's rank.
+func Rank() int { return world.rank }
+
+// Size is the number of ranks.
+func Size() int { return world.size }
+
+// ThreadLevel names the thread level that MPI gave to Init, as in the standard: MPI_THREAD_MULTIPLE.
+func ThreadLevel() string {
+	if world.threadLevel >= loaded.multiple {
+		return "MPI_THREAD_MULTIPLE"
+	}
+	return "MPI_THREAD_SERIALIZED" // with less, Init fails
+}
+
+// MaxTag is the largest tag, at least 32767.
+func MaxTag() int { return world.maxTag }
+
+// Isend begins to send buf, of less than 2 GiB.
+func Isend(buf []byte, to, tag int) (Request, error) {
+	l := &loaded
+	results.handle = 0
+	code := call(l.isend, data(buf), uintptr(len(buf)), l.byteType, uintptr(to), uintptr(tag), world.comm, out(&results.handle))
+	return begun("MPI_Isend", code)
+}
+
+// Irecv begins to receive into buf, of less than 2 GiB.
+func Irecv(buf []byte, from, tag int) (Request, error) {
+	l := &loaded
+	results.handle = 0
+	code := call(l.irecv, data(buf), uintptr(len(buf)), l.byteType, uintptr(from), uintptr(tag), world.comm, out(&results.handle))
+	return begun("MPI_Irecv", code)
+}
+
+// begun returns the request of an operation that has begun, or the null request, which finishes at once.
+func begun(name string, code int32) (Request, error) {
+	if code != success {
+		return Request(loaded.requestNull), fail(name, code)
+	}
+	return Request(results.handle), nil
+}
+
+// Improbe matches the next message with the tag from any rank, if one is there; it must then be received by Imrecv.
+func Improbe(tag int) (from, sizeBytes int, msg Message, ok bool, err error) {
+	l, r := &loaded, &results
+	r.a, r.handle = 0, 0
+	code := call(l.improbe, uintptr(l.anySource), uintptr(tag), world.comm, out(&r.a), out(&r.handle), out(&r.status))
+	if code != success || r.a == 0 {
+		return 0, 0, 0, false, fail("MPI_Improbe", code)
+	}
+	count, code := received(r.status[:])
+	return l.source(r.status[:]), count, Message(r.handle), true, fail("MPI_Get_count", code)
+}
+
+// Imrecv begins to receive a matched message into buf, which has its size.
+func Imrecv(buf []byte, msg Message) (Request, error) {
+	l := &loaded
+	inOut.message, results.handle = uint64(msg), 0
+	code := call(l.imrecv, data(buf), uintptr(len(buf)), l.byteType, out(&inOut.message), out(&results.handle))
+	return begun("MPI_Imrecv", code)
+}
+
+// Cancel gives up a receive that is under way; its Request is gone then.
+func Cancel(r Request) error {
+	inOut.request = uint64(r)
+	if err := fail("MPI_Cancel", call(loaded.cancel, out(&inOut.request))); err != nil {
+		return err
+	}
+	return fail("MPI_Request_free", call(loaded.requestFree, out(&inOut.request)))
+}
+
+// received returns the bytes that a status tells of.
+func received(status []byte) (n int, code int32) {
+	code = call(loaded.getCount, data(status), loaded.byteType, out(&results.b))
+	return int(results.b), code
+}
+
+// Finalize ends MPI. It may hang when a rank is gone.
+func Finalize() error { return fail("MPI_Finalize", call(loaded.finalize)) }

@@ -1,0 +1,39 @@
+// Package mpitest compiles a library that behaves like MPI in a world of one, for tests of what no MPI of this
+// machine has: the standard ABI of MPI 5, and errors.
+package mpitest
+
+import (
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+//go:embed testdata/fakempi.c
+var source []byte
+
+// Names are those that libraries have by their ABI, as testdata/fakempi.c calls it.
+var Names = map[string]string{
+	"OPEN_MPI": "libmpi.so.40",
+	"MPICH":    "libmpich.so.12",
+	"STANDARD": "libmpi_abi.so.1",
+	"DRAFT":    "libmpi_abi.so.0", // of the standard
+	"UNKNOWN":  "libmpi.so.1",
+}
+
+// Build compiles the library with an ABI and returns its path. A process may load several. The test fails without a C compiler.
+func Build(t testing.TB, abi string) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, Names[abi])
+	c := filepath.Join(dir, "fakempi.c")
+	if err := os.WriteFile(c, source, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("cc", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-std=gnu11", "-Wall", "-Werror", "-D"+abi, "-o", path, c)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return path
+}

@@ -1,0 +1,130 @@
+package mpilib
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Variable names the library where no flag does.
+const Variable = "RANKPOOL_MPI_LIBRARY"
+
+// A Choice is a library to try.
+type Choice struct {
+	Name string // a path, or a name that the loader looks for
+	Why  string // a clause: "mpirun in $PATH (/usr/bin/mpirun) is Open MPI's"
+}
+
+// A Wish is what the user says; what is "" is left to the environment.
+type Wish struct {
+	Library string // a path, or a name that the loader looks for
+	Mpirun  string // the mpirun that will start the ranks
+}
+
+// Names that libraries of the families have.
+//
+// Source: Open MPI 3 to 5 (libmpi.so.40); MPICH's ABI Compatibility Initiative (libmpi.so.12), which Debian
+// calls libmpich.so.12; MPI 5.0, chapter 20 (libmpi_abi).
+var (
+	openMPINames  = []string{"libmpi.so.40"}
+	mpichNames    = []string{"libmpich.so.12", "libmpi.so.12"}
+	standardNames = []string{"libmpi_abi.so.1"}
+	anyNames      = append(append(append([]string{}, openMPINames...), mpichNames...), standardNames...)
+)
+
+// Choices returns the libraries to try, the best first. getenv is os.Getenv.
+func (w Wish) Choices(getenv func(string) string) []Choice {
+	if w.Library != "" {
+		return []Choice{{w.Library, "--mpi-library"}}
+	}
+	if name := getenv(Variable); name != "" {
+		return []Choice{{name, Variable}}
+	}
+	name, where := w.Mpirun, "--mpirun"
+	if name == "" {
+		name, where = "mpirun", "mpirun in $PATH"
+	}
+	path, err := exec.LookPath(name)
+	family := Family("")
+	if err == nil {
+		family = FamilyOfMpirun(path)
+	}
+	if launcher, why := startedBy(getenv); launcher != "" && w.Mpirun == "" {
+		if family != launcher {
+			path = "" // of another installation
+		}
+		return append(beside(path, launcher, why), named(launcher, why)...)
+	}
+	why := fmt.Sprintf("%s (%s) is %s's", where, path, family)
+	switch {
+	case err != nil:
+		return all("no " + name + " is in $PATH, and the loader finds it")
+	case family == "":
+		return all(where + " (" + path + ") does not say whose it is, and the loader finds it")
+	case w.Mpirun != "":
+		return append(beside(path, family, why), named(family, why)...)
+	}
+	choices := append(beside(path, family, why), named(family, why)...)
+	return append(choices, all("the library of "+where+" is not there, and the loader finds it")...)
+}
+
+// startedBy returns the family of the launcher that started this process, and a clause that says so. PMIx alone
+// says nothing: both families speak it.
+func startedBy(getenv func(string) string) (family Family, why string) {
+	switch {
+	case getenv("OMPI_COMM_WORLD_SIZE") != "":
+		return OpenMPI, "Open MPI's mpirun started this process"
+	case getenv("MPI_LOCALNRANKS") != "":
+		return MPICH, "MPICH's mpirun started this process"
+	case getenv("PMI_SIZE") != "" && getenv("PMIX_NAMESPACE") == "":
+		return MPICH, "this process was started by PMI, as MPICH wants it"
+	}
+	return "", ""
+}
+
+// beside returns the libraries of a family in the installation that an mpirun belongs to; none for the path "".
+func beside(mpirun string, family Family, why string) (choices []Choice) {
+	if mpirun == "" {
+		return nil
+	}
+	paths := []string{mpirun}
+	if real, err := filepath.EvalSymlinks(mpirun); err == nil && real != mpirun {
+		paths = append(paths, real)
+	}
+	for _, path := range paths {
+		prefix := filepath.Dir(filepath.Dir(path))
+		for _, folder := range []string{"lib", "lib64", "lib/release"} { // the last is Intel MPI's
+			for _, name := range append(namesOf(family), standardNames...) {
+				file := filepath.Join(prefix, folder, name)
+				if _, err := os.Stat(file); err == nil {
+					choices = append(choices, Choice{file, why})
+				}
+			}
+		}
+	}
+	return choices
+}
+
+func namesOf(family Family) []string {
+	if family == OpenMPI {
+		return append([]string{}, openMPINames...)
+	}
+	return append([]string{}, mpichNames...)
+}
+
+// named returns the libraries of a family that the loader looks for.
+func named(family Family, why string) (choices []Choice) {
+	for _, name := range namesOf(family) {
+		choices = append(choices, Choice{name, why})
+	}
+	return choices
+}
+
+// all returns the libraries of all families that the loader looks for.
+func all(why string) (choices []Choice) {
+	for _, name := range anyNames {
+		choices = append(choices, Choice{name, why})
+	}
+	return choices
+}

@@ -1,0 +1,94 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// A Family is MPI libraries that are launched alike.
+type Family string
+
+// The families. Libraries with MPICH's ABI are MPICH: Intel MPI, MVAPICH, Cray MPICH.
+const (
+	OpenMPI Family = "openmpi"
+	MPICH   Family = "mpich"
+	Other   Family = "other"
+)
+
+// String is the name that people use.
+func (f Family) String() string {
+	switch f {
+	case OpenMPI:
+		return "Open MPI"
+	case MPICH:
+		return "MPICH"
+	}
+	return "the MPI"
+}
+
+// FamilyOf returns the family of a library by its version text and the name of its ABI.
+func FamilyOf(text, abi string) Family {
+	switch {
+	case abi == "Open MPI", strings.HasPrefix(text, "Open MPI"):
+		return OpenMPI
+	case abi == "MPICH", strings.Contains(text, "MPICH"):
+		return MPICH
+	}
+	return Other
+}
+
+// launchers are the programs that start ranks of a family, the most telling name first, and what their
+// "--version" says: one of the words.
+var launchers = map[Family]struct{ names, words []string }{
+	OpenMPI: {[]string{"mpirun.openmpi", "mpirun"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
+	MPICH: {
+		[]string{"mpirun.mpich", "mpirun", "mpiexec.hydra"},
+		[]string{"HYDRA", "Hydra", "hydra", "Intel(R) MPI", "MVAPICH"},
+	},
+	Other: {[]string{"mpirun", "mpiexec"}, nil}, // any will have to do
+}
+
+// versionWithin is how long a launcher may take to say its version.
+const versionWithin = 10 * time.Second
+
+// FamilyOfMpirun returns the family of an mpirun, "" for one that does not tell.
+func FamilyOfMpirun(path string) Family {
+	ctx, cancel := context.WithTimeout(context.Background(), versionWithin)
+	defer cancel()
+	command := exec.CommandContext(ctx, path, "--version")
+	command.WaitDelay = time.Second
+	text, _ := command.Output() // a version that cannot be had does not tell
+	for _, family := range []Family{OpenMPI, MPICH} {
+		for _, word := range launchers[family].words {
+			if strings.Contains(string(text), word) {
+				return family
+			}
+		}
+	}
+	return ""
+}
+
+// FindMpirun returns the path of the mpirun that starts ranks of a family: the one the user named (""
+// for none), or one in $PATH whose version fits.
+//
+// Errors: there is none; the one that the user named is of another family.
+func FindMpirun(family Family, named string) (string, error) {
+	names := launchers[family].names
+	if named != "" {
+		names = []string{named}
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		if family == Other || FamilyOfMpirun(path) == family {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no mpirun of %s, whose library was chosen, was found as %s: install it, name it with --mpirun, or choose "+
+		"another library with --mpi-library", family, strings.Join(names, ", "))
+}

@@ -1,0 +1,132 @@
+package mpilib
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// install makes an installation below a folder: bin/mpirun, which says text, and libraries in lib.
+func install(t *testing.T, prefix, text string, libraries ...string) (mpirun string) {
+	t.Helper()
+	for _, folder := range []string{"bin", "lib"} {
+		if err := os.MkdirAll(filepath.Join(prefix, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range libraries {
+		if err := os.WriteFile(filepath.Join(prefix, "lib", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mpirun = filepath.Join(prefix, "bin", "mpirun")
+	if err := os.WriteFile(mpirun, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return mpirun
+}
+
+func TestChoices(t *testing.T) {
+	dir := t.TempDir()
+	open := install(t, dir+"/open", "mpirun (Open MPI) 5.0.7", "libmpi.so.40")
+	mpich := install(t, dir+"/mpich", "HYDRA build details:", "libmpi.so.12", "libmpi_abi.so.1")
+	debian := install(t, dir+"/debian", "HYDRA build details:")
+	strange := install(t, dir+"/strange", "no options, please")
+	linked := dir + "/linked/mpirun" // as by update-alternatives: the libraries are beside what it links to
+	if err := os.Mkdir(dir+"/linked", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(open, linked); err != nil {
+		t.Fatal(err)
+	}
+	const openNames, mpichNames = "libmpi.so.40", "libmpich.so.12 libmpi.so.12"
+	const allNames = openNames + " " + mpichNames + " libmpi_abi.so.1"
+	for _, c := range []struct {
+		name string
+		wish Wish
+		env  string
+		path string // mpirun in $PATH
+		want string // names
+		why  string // of the first
+	}{
+		{"the flag", Wish{Library: "x.so", Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so", open, "x.so", "--mpi-library"},
+		{"the variable", Wish{Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2", open, "y.so", "RANKPOOL_MPI_LIBRARY"},
+		{"Open MPI's launcher", Wish{}, "OMPI_COMM_WORLD_SIZE=2", mpich, openNames, "Open MPI's mpirun started"},
+		{"and its mpirun", Wish{}, "OMPI_COMM_WORLD_SIZE=2", open, dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started"},
+		{"Hydra", Wish{}, "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
+		{"PMI2", Wish{}, "PMI_SIZE=2", open, mpichNames, "started by PMI"},
+		{"PMIx says nothing", Wish{}, "PMIX_NAMESPACE=a PMIX_RANK=0", debian, mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is MPICH's"},
+		{"mpirun in $PATH", Wish{}, "", open, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is Open MPI's"},
+		{"a link", Wish{}, "", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is Open MPI's"},
+		{
+			"another mpirun", Wish{Mpirun: mpich}, "", open,
+			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames, "--mpirun (" + mpich + ") is MPICH's",
+		},
+		{"a strange mpirun", Wish{}, "", strange, allNames, "does not say whose it is"},
+		{"no mpirun", Wish{}, "", "", allNames, "no mpirun is in $PATH"},
+	} {
+		t.Setenv("PATH", filepath.Dir(c.path)+":/bin/nowhere")
+		choices := c.wish.Choices(func(name string) string {
+			for word := range strings.FieldsSeq(c.env) {
+				if value, found := strings.CutPrefix(word, name+"="); found {
+					return value
+				}
+			}
+			return ""
+		})
+		var names []string
+		for _, choice := range choices {
+			names = append(names, choice.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want || !strings.Contains(choices[0].Why, c.why) {
+			t.Errorf("%s: %s (%s), want %s (%s)", c.name, got, choices[0].Why, c.want, c.why)
+		}
+	}
+}
+
+func TestFindMpirun(t *testing.T) {
+	dir := t.TempDir()
+	open := install(t, dir+"/open", "mpirun (Open MPI) 5.0.3")
+	mpich := install(t, dir+"/mpich", "HYDRA build details:")
+	t.Setenv("PATH", filepath.Dir(open)+":"+filepath.Dir(mpich)+":/bin/nowhere")
+	if err := os.Rename(mpich, filepath.Dir(mpich)+"/mpiexec.hydra"); err != nil {
+		t.Fatal(err)
+	}
+	mpich = filepath.Dir(mpich) + "/mpiexec.hydra"
+	for _, c := range []struct {
+		family           Family
+		named, want, err string
+	}{
+		{OpenMPI, "", open, ""},
+		{MPICH, "", mpich, ""},
+		{Other, "", open, ""},
+		{OpenMPI, open, open, ""},
+		{MPICH, open, "", "no mpirun of MPICH, whose library was chosen, was found as " + open},
+		{OpenMPI, dir + "/none", "", "no mpirun of Open MPI"},
+	} {
+		got, err := FindMpirun(c.family, c.named)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("FindMpirun(%q, %q) = %q, %v", c.family, c.named, got, err)
+		}
+	}
+}
+
+func TestFamilyOf(t *testing.T) {
+	for _, c := range []struct {
+		text, abi string
+		want      Family
+	}{
+		{"Open MPI v4.1.4", "Open MPI", OpenMPI},
+		{"IBM Spectrum MPI v10", "Open MPI", OpenMPI},
+		{"MPICH Version: 4.0.2", "MPICH", MPICH},
+		{"Intel(R) MPI Library 2021.10", "MPICH", MPICH},
+		{"MPICH Version: 5.0.0", "MPI 5", MPICH},
+		{"Open MPI v6.0.0", "MPI 5", OpenMPI},
+		{"Somebody's MPI", "MPI 5", Other},
+	} {
+		if got := FamilyOf(c.text, c.abi); got != c.want {
+			t.Errorf("FamilyOf(%q, %q) = %q, want %q", c.text, c.abi, got, c.want)
+		}
+	}
+}
