@@ -139,7 +139,7 @@ def test_told_before_training_hears(start, slurm, name):
     assert len(result.batches) < BATCHES
 
 
-@pytest.mark.parametrize("way", [dict(), dict(ranks=2), dict(ranks=2, mpi="mpich")], ids=["nompi", "openmpi", "mpich"])
+@pytest.mark.parametrize("way", [dict(), dict(ranks=2), dict(ranks=2, mpi="mpich")], ids=["alone", "openmpi", "mpich"])
 def test_ranks_live_through_user_signals(start, losses, reference, way):
     """At every moment of their life, from the first on."""
     one = start(args=["--epochs", EPOCHS, "--sampler", "pads", *losses], **way)
