@@ -158,6 +158,9 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	logger := r.newLogger()
 	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
 	warnTask(r.transport.Rank(), r.opt.dropState())
+	if err := r.opt.storage.tellReaders(r.dir, r.transport.Size()); err != nil {
+		return err
+	}
 	cfg := mpicache.Config{
 		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
 		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},

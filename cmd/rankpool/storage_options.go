@@ -25,7 +25,7 @@ func (o *storageOptions) register(flags *pflag.FlagSet) {
 
 // registerLimits registers those that hold for every reader of storage. A rank's share is an equal one, or what it reads of all.
 func (o *storageOptions) registerLimits(flags *pflag.FlagSet) {
-	flags.StringVar(&o.maxRate, "max-storage-rate", "", "read at most so much a second from storage, all ranks together: a size (10GB); each rank gets a share")
+	flags.StringVar(&o.maxRate, "max-storage-rate", "", "read at most so much a second from storage, all ranks together: a size (10GB); each rank gets a share, and its trainers when it is gone")
 	flags.Float64Var(&o.maxOpens, "max-opens", 0, "open at most so many files a second on storage, all ranks together; 0 is no limit")
 }
 
@@ -64,11 +64,25 @@ func (o *storageOptions) args() []string {
 
 // limit returns one rank's share of the limits, for all its data sets together; nil when there are none.
 func (o *storageOptions) limit(ranks int) *staging.RateLimit {
+	if bytes, opens := o.share(ranks); bytes > 0 || opens > 0 {
+		return staging.NewRateLimit(bytes, opens)
+	}
+	return nil
+}
+
+// share returns one rank's share of the limits, bytes and opens a second; 0 is no limit.
+func (o *storageOptions) share(ranks int) (bytes, opens float64) {
 	rate, _ := o.rate() // checked before
-	if rate == 0 && o.maxOpens == 0 {
+	return float64(rate) / float64(ranks), o.maxOpens / float64(ranks)
+}
+
+// tellReaders writes the share into the rank's folder, for trainers that read storage themselves when the rank is gone.
+func (o *storageOptions) tellReaders(folder string, ranks int) error {
+	bytes, opens := o.share(ranks)
+	if bytes == 0 && opens == 0 {
 		return nil
 	}
-	return staging.NewRateLimit(float64(rate)/float64(ranks), o.maxOpens/float64(ranks))
+	return staging.WriteReadersLimit(folder, bytes, opens)
 }
 
 // fetchOptions returns how to read a data set.

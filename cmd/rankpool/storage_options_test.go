@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -39,6 +40,13 @@ func TestStorageOptions(t *testing.T) {
 		}
 		if rate, _ := o.rate(); err != nil || rate != c.rate || (o.limit(4) != nil) != c.limited {
 			t.Errorf("%q: %v, rate %d", c.args, err, rate)
+		}
+		folder := t.TempDir()
+		if err := o.tellReaders(folder, 4); err != nil {
+			t.Errorf("%q: %v", c.args, err)
+		}
+		if written, err := os.ReadDir(folder); err != nil || (len(written) == 1) != c.limited {
+			t.Errorf("%q: in the rank's folder are %v, %v", c.args, written, err)
 		}
 		if c.args != nil && !slices.Equal(o.args(), c.args) {
 			t.Errorf("ranks get %q for %q", o.args(), c.args)

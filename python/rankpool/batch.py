@@ -177,6 +177,7 @@ def _mixed(
 def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
     """Returns the samples of a batch, all read from storage; raises SampleError for one that cannot be read."""
     tally = connection.tally(batch.stream, batch.epoch)
+    connection.hesitate()
     views = [memoryview(index.read(id)) for id in batch]
     tally.fallback_reads += len(views)
     tally.fallback_bytes += sum(map(len, views))

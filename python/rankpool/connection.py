@@ -6,6 +6,7 @@ import json
 import mmap
 import multiprocessing.util
 import os
+import random
 import socket
 import sys
 import threading
@@ -25,7 +26,12 @@ RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attemp
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
 CLOSE_SECONDS = 10.0  # and for a cache that is away, to tell it the counts: a restart takes a few seconds
+# Before its first read of storage since the cache went away a process waits at random up to so much, a process of the job:
+# of many one begins every 5 ms, as fast as a metadata server can take that opens more files for each.
+HESITATE_SECONDS = 0.005
+MAX_HESITATE_SECONDS = 2.0  # of that: a step waits for its slowest trainer
 KEPT = 8  # tallies and metrics of ended epochs that a restarted cache hears again: perhaps it had not recorded them
+_random = random.SystemRandom()  # that of the module random is the script's
 _BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
 
 
@@ -61,6 +67,7 @@ class Connection:
         self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection; a set is never changed
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
+        self._hesitated = False
         self._retry_at = 0.0
         self._ticket = 0
         self._tallies: Dict[int, wire.Tally] = {}
@@ -102,6 +109,13 @@ class Connection:
                 self._say("the cache is back")
             return self._resume(again)
 
+    def hesitate(self) -> None:
+        """Waits a moment, once after the cache went away, before storage is read: all processes of the job notice at once."""
+        if self._sock is None and not self._hesitated:
+            self._hesitated = True
+            processes = self.world * _workers()
+            time.sleep(_random.uniform(0, min(MAX_HESITATE_SECONDS, HESITATE_SECONDS * processes)))
+
     def add_listener(self, listener) -> None:
         """Has listener._reconnected(link) called for every new connection, also from the sentinel's thread."""
         self.listeners = weakref.WeakSet([*self.listeners, listener])
@@ -141,6 +155,7 @@ class Connection:
                 os.close(fd)
         self._sock.settimeout(None)
         self.generation += 1
+        self._hesitated = False
 
     def _checked(self, kind: int, payload: bytes) -> wire.Welcome:
         """Returns the reply to HELLO; raises VersionError unless both sides speak one version."""
@@ -430,6 +445,13 @@ def _in_worker() -> bool:
     """Whether this process is a worker of a torch DataLoader."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
+
+
+def _workers() -> int:
+    """Returns how many processes of a trainer read: the workers of a DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    info = data.get_worker_info() if data is not None else None
+    return info.num_workers if info is not None else 1
 
 
 # The connections of this process. A forked child begins with none: a socket has one owner.

@@ -9,6 +9,7 @@ from typing import List, Tuple
 
 from . import crc32c
 from .errors import RankpoolError, SampleError
+from .throttle import throttle
 
 try:
     from xxhash import xxh3_64_intdigest as _xxh3
@@ -41,6 +42,7 @@ class Index:
             if size < _HEADER_BYTES:
                 raise RankpoolError(f"rankpool: {path} is not a sample index: it has {size} bytes")
             self._bytes = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        self._throttle = throttle(os.path.dirname(path))
         magic, n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = unpack_from(
             "<8sQIIQQQQQ", self._bytes
         )
@@ -156,11 +158,13 @@ class Index:
         return found
 
     def read(self, id: int) -> bytes:
-        """Reads sample id from storage; raises SampleError unless it is there as it was indexed.
+        """Reads sample id from storage, when the job's limits allow it; raises SampleError unless it is there as it was indexed.
 
         Its time and size are checked, the index's checksum of its bytes where there is one, and a TFRecord's own.
         """
         path = self.path(id)
+        if self._throttle is not None:
+            self._throttle.wait(self.sizes[id])
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -1,0 +1,40 @@
+package staging
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestWriteReadersLimit writes the file that the Python tests read, docs/wire/storage_limit_golden.bin.
+func TestWriteReadersLimit(t *testing.T) {
+	golden, err := os.ReadFile("../docs/wire/storage_limit_golden.bin")
+	must(t, err)
+	folder := t.TempDir()
+	path := filepath.Join(folder, readersLimitName)
+	must(t, WriteReadersLimit(folder, 1<<20, 250.5))
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(got, golden) {
+		t.Fatalf("%x, want %x", got, golden)
+	}
+
+	got[24] = 7 // a trainer reads
+	must(t, os.WriteFile(path, got, 0o600))
+	before, err := os.Stat(path)
+	must(t, err)
+	must(t, WriteReadersLimit(folder, 1<<20, 250.5))
+	after, err := os.Stat(path)
+	must(t, err)
+	if !os.SameFile(before, after) {
+		t.Error("a rank that is started again took the file away from the trainers")
+	}
+	must(t, WriteReadersLimit(folder, 2<<20, 250.5))
+	if now, err := os.ReadFile(path); err != nil || bytes.Equal(now[:24], golden[:24]) {
+		t.Errorf("another limit is not written: %x, %v", now, err)
+	}
+	if err := WriteReadersLimit(filepath.Join(folder, "none"), 1, 1); err == nil {
+		t.Error("no folder, and no error")
+	}
+}
