@@ -5,30 +5,24 @@ import (
 	"strconv"
 	"strings"
 
-	"rankpool/mpicache"
 	"rankpool/mpicache/mpilib"
 )
 
 // mpirunArgs returns the command line that starts ranks ranks of serve on this machine.
-//
-// Open MPI would refuse more ranks than cores, would bind each rank to one core (then Go runs on one thread), and
-// would leave its files in /tmp and /dev/shm when it is killed: they go into the session folder.
-func mpirunArgs(library mpicache.MPILibrary, mpirun, sessionDir string, ranks int, serve []string) []string {
-	args := []string{mpirun}
-	if library.Family == mpilib.OpenMPI {
-		args = append(args, "--quiet", "--oversubscribe", "--bind-to", "none",
-			"--mca", "orte_base_help_aggregate", "0", "--mca", "orte_tmpdir_base", sessionDir)
-		if strings.HasPrefix(sessionDir, "/dev/shm"+string(filepath.Separator)) {
-			args = append(args, "--mca", "btl_vader_backing_directory", sessionDir)
-		}
-	}
-	return append(append(args, "-n", strconv.Itoa(ranks)), serve...)
+func mpirunArgs(mpirun string, ranks int, serve []string) []string {
+	return append([]string{mpirun, "-n", strconv.Itoa(ranks)}, serve...)
 }
 
 // mpirunEnv returns the environment for mpirun: it starts a world of its own on this machine, also inside an
 // allocation of Slurm, and as root too.
-func mpirunEnv(env []string, uid int) []string {
+func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) []string {
 	set := map[string]string{}
+	if family == mpilib.OpenMPI {
+		set = openMPIEnv(sessionDir)
+		if own := lookup(env)("OMPI_MCA_btl"); own != "" {
+			set["OMPI_MCA_btl"] = own
+		}
+	}
 	for _, name := range jobLimits {
 		if value := lookup(env)(name); value != "" {
 			set[name] = value
@@ -38,6 +32,31 @@ func mpirunEnv(env []string, uid int) []string {
 		set["OMPI_ALLOW_RUN_AS_ROOT"], set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1", "1"
 	}
 	return withEnv(withoutLaunch(env, "SLURM_"), set)
+}
+
+// openMPIEnv returns the settings of Open MPI's mpirun, of version 4 (ORTE) and of version 5 (PRRTE), whose options
+// have other names: each takes no notice of the other's variables.
+//
+// It would refuse more ranks than cores, would bind each rank to one core (then Go runs on one thread), and would
+// leave its files in /tmp and /dev/shm when it is killed: they go into the session folder. On one machine it needs no
+// TCP, whose interfaces version 5 complains of; the other components left out are those that Debian leaves out.
+func openMPIEnv(sessionDir string) map[string]string {
+	set := map[string]string{
+		"OMPI_MCA_btl":                          "^tcp,uct,openib,ofi",
+		"OMPI_MCA_orte_execute_quiet":           "1",
+		"OMPI_MCA_rmaps_base_oversubscribe":     "1",
+		"OMPI_MCA_hwloc_base_binding_policy":    "none",
+		"OMPI_MCA_orte_base_help_aggregate":     "0",
+		"OMPI_MCA_orte_tmpdir_base":             sessionDir,
+		"PRTE_MCA_prte_execute_quiet":           "1",
+		"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+		"PRTE_MCA_hwloc_default_binding_policy": "none",
+		"PRTE_MCA_prte_tmpdir_base":             sessionDir,
+	}
+	if strings.HasPrefix(sessionDir, "/dev/shm"+string(filepath.Separator)) {
+		set["OMPI_MCA_btl_vader_backing_directory"] = sessionDir // version 5 takes the old name too
+	}
+	return set
 }
 
 // jobLimits are the variables of Slurm that tell a rank what it may use, and mpirun nothing.

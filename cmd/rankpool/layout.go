@@ -85,8 +85,8 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 			return layout{}, err
 		}
 		l.cache = command{
-			args: mpirunArgs(o.library, mpirun, dir, o.ranks, serve),
-			env:  o.withLibrary(mpirunEnv(env, os.Getuid())), ours: true,
+			args: mpirunArgs(mpirun, o.ranks, serve),
+			env:  o.withLibrary(mpirunEnv(env, os.Getuid(), o.library.Family, dir)), ours: true,
 		}
 		l.openMPI = o.library.Family == mpilib.OpenMPI
 	}

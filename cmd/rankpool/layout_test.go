@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache"
 	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 )
@@ -363,21 +362,36 @@ func TestAwaitRank(t *testing.T) {
 	}
 }
 
-func TestMPIRunArgs(t *testing.T) {
-	got := strings.Join(mpirunArgs(mpicache.MPILibrary{Family: mpilib.OpenMPI}, "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " ")
-	for _, part := range []string{"mpirun ", " --oversubscribe --bind-to none ", " btl_vader_backing_directory /dev/shm/s ", " -n 4 rankpool serve"} {
-		if !strings.Contains(got, part) {
-			t.Errorf("%q misses %q", got, part)
+func TestMPIRun(t *testing.T) {
+	if got := strings.Join(mpirunArgs("mpirun", 4, []string{"rankpool", "serve"}), " "); got != "mpirun -n 4 rankpool serve" {
+		t.Errorf("the command is %q", got)
+	}
+	root := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
+	if env := mpirunEnv([]string{"SLURM_JOB_ID=1"}, 0, mpilib.MPICH, "/dev/shm/s"); !slices.Equal(env, root) {
+		t.Errorf("MPICH, as root: %q", env)
+	}
+	if env := mpirunEnv(nil, 1000, mpilib.MPICH, "/dev/shm/s"); len(env) != 0 {
+		t.Errorf("MPICH, as a user: %q", env)
+	}
+	get := lookup(mpirunEnv([]string{"OMPI_MCA_hwloc_base_binding_policy=core", "OMPI_MCA_btl=self,vader"}, 0, mpilib.OpenMPI, "/dev/shm/s"))
+	for name, want := range map[string]string{
+		"OMPI_ALLOW_RUN_AS_ROOT":                "1",
+		"OMPI_MCA_btl":                          "self,vader",
+		"OMPI_MCA_rmaps_base_oversubscribe":     "1",
+		"OMPI_MCA_hwloc_base_binding_policy":    "none",
+		"OMPI_MCA_orte_tmpdir_base":             "/dev/shm/s",
+		"OMPI_MCA_btl_vader_backing_directory":  "/dev/shm/s",
+		"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+		"PRTE_MCA_hwloc_default_binding_policy": "none",
+		"PRTE_MCA_prte_tmpdir_base":             "/dev/shm/s",
+	} {
+		if got := get(name); got != want {
+			t.Errorf("Open MPI: %s=%q, want %q", name, got, want)
 		}
 	}
-	if got := strings.Join(mpirunArgs(mpicache.MPILibrary{Family: mpilib.MPICH}, "mpirun", "/dev/shm/s", 4, []string{"rankpool", "serve"}), " "); got != "mpirun -n 4 rankpool serve" {
-		t.Errorf("MPICH: %q", got)
-	}
-	if env := mpirunEnv([]string{"SLURM_JOB_ID=1"}, 0); !slices.Equal(env, []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}) {
-		t.Errorf("as root: %q", env)
-	}
-	if env := mpirunEnv(nil, 1000); len(env) != 0 {
-		t.Errorf("as a user: %q", env)
+	disk := lookup(mpirunEnv(nil, 1000, mpilib.OpenMPI, "/tmp/s"))
+	if got := disk("OMPI_MCA_btl_vader_backing_directory"); got != "" {
+		t.Errorf("Open MPI's shared memory is on disk, in %q", got)
 	}
 }
 

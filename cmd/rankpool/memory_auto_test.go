@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/mpilib"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -253,7 +254,7 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 
 // TestMemoryLimitsReachRanks checks that ranks that mpirun starts know what Slurm has given to the job.
 func TestMemoryLimitsReachRanks(t *testing.T) {
-	env := mpirunEnv([]string{"SLURM_JOB_ID=1", "SLURM_MEM_PER_NODE=5", "SLURM_NTASKS=7"}, 1000)
+	env := mpirunEnv([]string{"SLURM_JOB_ID=1", "SLURM_MEM_PER_NODE=5", "SLURM_NTASKS=7"}, 1000, mpilib.MPICH, "/dev/shm/s")
 	if want := []string{"SLURM_MEM_PER_NODE=5"}; !slices.Equal(env, want) {
 		t.Errorf("mpirun's environment is %q, want %q", env, want)
 	}
