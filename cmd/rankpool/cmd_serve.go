@@ -186,6 +186,9 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	if err != nil {
 		return err
 	}
+	if err := checkSlab(memory.slabBytes); err != nil {
+		return err
+	}
 	cfg.SlabBytes = memory.slabBytes
 	r.slabBytes.Store(memory.slabBytes * int64(r.ranksHere))
 	if r.transport.Rank() == 0 {

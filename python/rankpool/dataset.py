@@ -206,7 +206,7 @@ class Dataset:
 def data_sets(door: Optional[str] = None) -> List[dict]:
     """Returns what the cache serves: for each data set its name, samples, index and root."""
     door = door or session.door()
-    link = connection(door, session.trainer(), session.world())
+    link = connection(door, *session.seat())
     waiting = Waiting(f"at {door}", CONNECT_SECONDS)
     while not link.connect():
         waiting.pause()

@@ -50,8 +50,7 @@ class BatchSampler:
             batch_size,
             drop_last,
             sampler_drop_last,
-            session.trainer() if rank is None else rank,
-            session.world() if world_size is None else world_size,
+            *session.seat(rank, world_size),
         )
         self.epoch = 0
         self._start = 0  # where the next iteration begins: not 0 after load_state_dict

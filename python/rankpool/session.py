@@ -7,6 +7,7 @@ import os
 
 from .errors import RankpoolError
 
+MAX_WORLD = 1 << 16  # training processes that a plan can name
 _HINT = "start the script under `rankpool run … -- python …`"
 
 
@@ -41,14 +42,35 @@ def _job_session() -> str | None:
 
 def trainer() -> int:
     """Returns the number of this training process: RANK, else that of a task of a step of Slurm, else 0."""
-    return int(os.environ.get("RANK") or _of_step("SLURM_PROCID", "0"))
+    return _number("RANK", "SLURM_PROCID", 0)
 
 
 def world() -> int:
     """Returns the number of training processes: WORLD_SIZE, else that of the tasks of a step of Slurm, else 1."""
-    return int(os.environ.get("WORLD_SIZE") or _of_step("SLURM_STEP_NUM_TASKS", "1"))
+    return _number("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", 1)
 
 
-def _of_step(name: str, otherwise: str) -> str:
-    """Returns a variable of Slurm in a task of a step; a batch script has SLURM_PROCID too, and is no task."""
-    return os.environ.get(name, otherwise) if os.environ.get("SLURM_STEP_NUM_TASKS") else otherwise
+def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
+    """Returns the number of this training process and that of all; those that are None are the environment's.
+
+    Raises ValueError where they are none that a training process can have.
+    """
+    number, of = trainer() if rank is None else rank, world() if world_size is None else world_size
+    if not 1 <= of <= MAX_WORLD:
+        name = "WORLD_SIZE" if world_size is None else "world_size"
+        raise ValueError(f"rankpool: {name} must be from 1 to {MAX_WORLD}, the number of training processes, not {of}")
+    if not 0 <= number < of:
+        name = "RANK" if rank is None else "rank"
+        raise ValueError(f"rankpool: {name} must be from 0 to {of - 1}, since there are {of} training processes, not {number}")
+    return number, of
+
+
+def _number(name: str, of_step: str, otherwise: int) -> int:
+    """Returns a variable as a number, else Slurm's in a task of a step; a batch script has some of these too, and is no task."""
+    text = os.environ.get(name)
+    if not text:
+        name, text = of_step, os.environ.get(of_step) if os.environ.get("SLURM_STEP_NUM_TASKS") else None
+    try:
+        return int(text) if text else otherwise
+    except ValueError:
+        raise ValueError(f"rankpool: the variable {name} must be a number, not {text!r}") from None
