@@ -3,6 +3,8 @@ package simulator
 import (
 	"math/bits"
 	"time"
+
+	"rankpool/scheduler/systems"
 )
 
 // Cluster is the machine of the time model: what training, storage, network and memory take. Where it says so, 0 means "no limit",
@@ -102,6 +104,34 @@ func (c *Cluster) meanStep(n Nodes, load Load) float64 {
 	}
 	windows(1)
 	return windows(4) / float64(4*clock.ahead)
+}
+
+// nopfsModel is the machine as NoPFS's performance model sees it, with samples of a size: a client of storage is a rank with all its readers,
+// and what t(γ) measures there follows from curve, latencies and opens.
+//
+// Differs: the time model has no preprocessing, so β is what training takes in.
+func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
+	const noLimit = 1e9
+	limited := func(bytesPerSecond int64) float64 {
+		if bytesPerSecond == 0 {
+			return noLimit
+		}
+		return float64(bytesPerSecond) / 1e6
+	}
+	readNs := int64(c.Storage.OpenLatency+c.Storage.ReadLatency) + service(sampleBytes, c.Storage.readerBandwidth())
+	memory := systems.NoPFSTier{ReadMBps: limited(int64(n.Trainers) * c.Memory.BytesPerSecond), WriteMBps: noLimit, Threads: 1}
+	m := &systems.NoPFSModel{Network: limited(c.Network.LinkBytesPerSecond), Tiers: []systems.NoPFSTier{memory, memory}}
+	m.Compute = float64(int64(n.Trainers*n.BatchSize)*sampleBytes) * 1e3 / float64(max(c.stepNanoseconds(n.BatchSize), 1))
+	m.Preprocess = m.Compute
+	for clients := 1; clients <= n.Ranks; clients++ {
+		readers := clients * c.workers(n)
+		rate := min(limited(c.Storage.bandwidth(readers)), limited(c.Storage.OpensPerSecond*sampleBytes))
+		if readNs > 0 {
+			rate = min(rate, float64(readers)*float64(sampleBytes)*1e3/float64(readNs))
+		}
+		m.PFS = append(m.PFS, systems.NoPFSRate{Clients: float64(clients), MBps: rate})
+	}
+	return m
 }
 
 // workers is how many readers a rank has.

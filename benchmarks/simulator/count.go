@@ -156,7 +156,7 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 		if !c.here[a.Served] && c.movedAt[a.Served] != c.stamp {
 			panic(fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
 		}
-		if local = c.memory.Home(a.Served) == int(rank); local {
+		if local = c.memory.At(a.Served, int(rank)); local {
 			c.loads[rank].LocalBytes += c.memory.Size(a.Served)
 		} else {
 			c.loads[rank].RemoteBytes += c.memory.Size(a.Served)

@@ -210,6 +210,7 @@ func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores) system
 	cfg := systems.PoolConfig{
 		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks, TrainersPerRank: s.TrainersPerRank, Epochs: s.Epochs,
 		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores, Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),
+		Machine: s.machine(),
 	}
 	if s.Trace.Embeddings != nil {
 		cfg.Dimensions = len(s.Trace.Embeddings[0][0])
@@ -236,6 +237,14 @@ func (s *setup) stepSeconds() func(int) (float64, float64) {
 	cluster.SampleBytes = s.totalBytes / int64(s.Trace.Samples())
 	cached, uncached := cluster.Step(s.nodes())
 	return func(int) (float64, float64) { return cached, uncached }
+}
+
+// machine is PoolConfig.Machine by the cluster file, nil without one.
+func (s *setup) machine() *systems.NoPFSModel {
+	if s.Cluster == nil {
+		return nil
+	}
+	return s.Cluster.nopfsModel(s.nodes(), s.totalBytes/int64(s.Trace.Samples()))
 }
 
 // newClock returns the time model, nil without a cluster. A system that knows an epoch before it begins loads across the boundary, so

@@ -2,12 +2,13 @@ package systems
 
 import (
 	"fmt"
+	"slices"
 
 	"rankpool/scheduler"
 )
 
-// Memory is what a pool holds, and at which rank each sample lies. It never holds more than its capacity, and counts what storage
-// is read for.
+// Memory is what a pool holds, and at which rank each sample lies: one, unless the pool says Copy. It never holds more than its capacity,
+// and counts what storage is read for.
 //
 // A rank's part of the capacity is equal; a sample goes to the rank that asked for it if that has room, else to the one with the most
 // room. With samples of different sizes a rank's part may be exceeded by a sample; the whole never is.
@@ -15,9 +16,10 @@ type Memory struct {
 	size          func(scheduler.SampleID) int64
 	capacityBytes int64
 	usedBytes     int64
-	homes         []int32 // by sample: 1 + rank; negative: it lay there last; 0: it never was here
-	fresh         []bool  // by sample: not served since it was brought in last
-	room          *rooms  // by rank
+	homes         []int32                        // by sample: 1 + rank; negative: it lay there last; 0: it never was here
+	copies        map[scheduler.SampleID][]int32 // ranks that hold a copy beside the home's
+	fresh         []bool                         // by sample: not served since it was brought in last
+	room          *rooms                         // by rank
 	readBytes     int64
 	requests      int64
 	moved         []scheduler.SampleID // since the last call of Moved
@@ -32,6 +34,11 @@ func NewMemory(samples, ranks int, capacityBytes int64, size func(scheduler.Samp
 	}
 	m.room = newRooms(parts)
 	return m
+}
+
+// At reports whether a rank holds id.
+func (m *Memory) At(id scheduler.SampleID, rank int) bool {
+	return m.homes[id] == int32(rank)+1 || slices.Contains(m.copies[id], int32(rank))
 }
 
 // Has reports whether id is here.
@@ -73,6 +80,21 @@ func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	m.usedBytes += size
 }
 
+// Copy has a rank hold a copy of a sample that is here, out of another's memory or a read for a draw. It panics when the sample is not
+// here, the rank holds it, or the rank has no room.
+func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
+	size := m.size(id)
+	if !m.Has(id) || m.At(id, int(rank)) || m.room.of(rank) < size {
+		panic(fmt.Sprintf("systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes free.", id, size, rank, m.Has(id), m.room.of(rank)))
+	}
+	if m.copies == nil {
+		m.copies = map[scheduler.SampleID][]int32{}
+	}
+	m.copies[id] = append(m.copies[id], rank)
+	m.room.add(rank, -size)
+	m.usedBytes += size
+}
+
 // Load brings samples in ahead of any draw, by one sequential read of storage: the read is counted here. It panics as Keep does.
 func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 	if len(ids) == 0 {
@@ -86,8 +108,13 @@ func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 	}
 }
 
-// Drop gives up a sample that is here.
+// Drop gives up a sample that is here, with all copies.
 func (m *Memory) Drop(id scheduler.SampleID) {
+	for _, rank := range m.copies[id] {
+		m.room.add(rank, m.size(id))
+		m.usedBytes -= m.size(id)
+	}
+	delete(m.copies, id)
 	rank := m.homes[id] - 1
 	m.homes[id] = -m.homes[id]
 	m.moved = append(m.moved, id)

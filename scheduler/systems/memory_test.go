@@ -103,3 +103,36 @@ func TestMemoryPanics(t *testing.T) {
 		}()
 	}
 }
+
+// TestMemoryCopies has copies take room at their ranks, be found there, and go with the sample.
+func TestMemoryCopies(t *testing.T) {
+	m := NewMemory(4, 3, 6, func(scheduler.SampleID) int64 { return 1 })
+	m.Keep(2, 1)
+	m.Copy(2, 0)
+	m.Copy(2, 2)
+	m.Keep(3, 0)
+	if !m.At(2, 0) || !m.At(2, 1) || !m.At(2, 2) || m.At(3, 1) || m.At(1, 0) || m.Home(2) != 1 {
+		t.Error("the copies are not where they were put")
+	}
+	if m.UsedBytes() != 4 || m.Room(0) != 0 || m.Room(1) != 1 || m.Room(2) != 1 {
+		t.Errorf("%d bytes are used, %d, %d and %d are free", m.UsedBytes(), m.Room(0), m.Room(1), m.Room(2))
+	}
+	m.Drop(2)
+	if m.UsedBytes() != 1 || m.Room(0) != 1 || m.Room(1) != 2 || m.Room(2) != 2 || m.At(2, 0) || m.At(2, 1) {
+		t.Errorf("%d bytes are used after a drop, %d, %d and %d are free", m.UsedBytes(), m.Room(0), m.Room(1), m.Room(2))
+	}
+	for name, copy := range map[string]func(){
+		"of a sample that is not here": func() { m.Copy(1, 0) },
+		"at its home":                  func() { m.Copy(3, 0) },
+		"where there is no room":       func() { m.Keep(0, 0); m.Keep(1, 1); m.Copy(1, 0) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("a copy %s was made", name)
+				}
+			}()
+			copy()
+		}()
+	}
+}

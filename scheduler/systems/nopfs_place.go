@@ -13,15 +13,16 @@ type nopfsAccess struct {
 	count int
 }
 
-// nopfsHome is where a sample is placed: a worker and one of its tiers, 1 the fastest; tier 0 is nowhere.
+// nopfsHome is where a sample is placed: a worker and one of its tiers, 1 the fastest.
 type nopfsHome struct{ rank, tier int32 }
 
 // nopfsAccesses returns who reads what how often over all epochs of a sampler, the most frequent first, and of equal ones the sample
-// that is drawn first; of a sample's equal readers, the lowest rank. Place j of a global batch belongs to worker j mod ranks.
+// that is drawn first; of a sample's equal readers, the lowest rank. A worker is a rank with its trainers; place j of a global batch
+// belongs to trainer j mod W.
 //
 // Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021, access frequencies; PyTorch,
 // DistributedSampler.
-func nopfsAccesses(samplers []scheduler.Sampler, samples, epochs, ranks int) []nopfsAccess {
+func nopfsAccesses(samplers []scheduler.Sampler, samples, epochs, ranks, trainers int) []nopfsAccess {
 	most := epochs * len(samplers)
 	all := make([]uint16, samples*most)
 	readers := make([][]uint16, samples) // of each sample
@@ -35,7 +36,7 @@ func nopfsAccesses(samplers []scheduler.Sampler, samples, epochs, ranks int) []n
 				if len(readers[id]) == 0 {
 					order = append(order, id)
 				}
-				readers[id] = append(readers[id], uint16(j%ranks))
+				readers[id] = append(readers[id], uint16(j%(ranks*trainers)/trainers))
 			}
 		}
 	}
@@ -54,20 +55,20 @@ func nopfsAccesses(samplers []scheduler.Sampler, samples, epochs, ranks int) []n
 	return slices.Concat(byCount...)
 }
 
-// nopfsPlace gives each sample its home: in the order of accesses, a worker's samples fill its tiers from the fastest to the slowest.
-// room[rank] are the capacities of the tiers of a worker in bytes, the fastest first; they become what is left. The homes are one a sample.
+// nopfsPlace has each worker choose alone: in the order of its accesses, samples fill its tiers from the fastest to the slowest. It returns
+// the homes of each sample, of the worker that reads it most first; several workers may choose the same one.
+// room[rank] are the capacities of the tiers of a worker in bytes, the fastest first; they become what is left.
 //
-// Source: Dryden et al., SC 2021, the caching policy.
-// Differs: NoPFS's workers choose alone, and several may hold a sample; here one of those that read it does, the one that reads it most
-// if it has room, so that memory holds no copies, as in the other systems. With many ranks and few epochs a sample may find no room with
-// its readers while others have some.
-func nopfsPlace(accesses []nopfsAccess, samples int, room [][]int64, size func(scheduler.SampleID) int64) []nopfsHome {
-	homes := make([]nopfsHome, samples)
+// Source: Dryden et al., SC 2021, the caching policy; a worker knows nothing of what others choose.
+// Differs: the published code closes a tier at the first sample that does not fit; here smaller ones still go in.
+func nopfsPlace(accesses []nopfsAccess, samples int, room [][]int64, size func(scheduler.SampleID) int64) [][]nopfsHome {
+	homes := make([][]nopfsHome, samples)
 	for _, a := range accesses {
 		for tier, free := range room[a.rank] {
-			if homes[a.id].tier == 0 && size(a.id) <= free {
-				homes[a.id] = nopfsHome{a.rank, int32(tier) + 1}
+			if size(a.id) <= free {
+				homes[a.id] = append(homes[a.id], nopfsHome{a.rank, int32(tier) + 1})
 				room[a.rank][tier] -= size(a.id)
+				break
 			}
 		}
 	}

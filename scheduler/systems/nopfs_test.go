@@ -2,6 +2,7 @@ package systems
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -88,22 +89,54 @@ func TestNoPFSPlacement(t *testing.T) {
 	accesses := []nopfsAccess{{4, 0, 5}, {1, 0, 4}, {2, 0, 4}, {0, 0, 3}, {3, 1, 3}, {0, 1, 2}, {5, 0, 2}, {5, 1, 1}, {4, 1, 1}}
 	room := [][]int64{{2, 1}, {2, 1}}
 	got := nopfsPlace(accesses, 7, room, func(scheduler.SampleID) int64 { return 1 })
-	want := []nopfsHome{{1, 1}, {0, 1}, {0, 2}, {1, 1}, {0, 1}, {1, 2}, {}}
-	if !slices.Equal(got, want) {
+	want := [][]nopfsHome{{{1, 1}}, {{0, 1}}, {{0, 2}}, {{1, 1}}, {{0, 1}}, {{1, 2}}, nil}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
 	// A sample that does not fit goes down, and leaves its room to a smaller one.
 	sizes := []int64{3, 2, 1}
 	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, [][]int64{{3, 3}}, func(id scheduler.SampleID) int64 { return sizes[id] })
-	if want := []nopfsHome{{0, 2}, {0, 1}, {0, 1}}; !slices.Equal(got, want) {
+	if want := [][]nopfsHome{{{0, 2}}, {{0, 1}}, {{0, 1}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
+	}
+	// Workers choose alone: both take the sample that they read most.
+	got = nopfsPlace([]nopfsAccess{{0, 1, 3}, {0, 0, 2}, {1, 0, 1}, {1, 1, 1}}, 2, [][]int64{{1}, {1}}, func(scheduler.SampleID) int64 { return 1 })
+	if want := [][]nopfsHome{{{1, 1}, {0, 1}}, nil}; !reflect.DeepEqual(got, want) {
+		t.Errorf("homes %v, want %v", got, want)
+	}
+}
+
+// TestNoPFSCopies has the share of the data that some worker holds fall short of what memory has room for, since workers choose alone and
+// hold the same samples. The shares are those of another program that fills each worker's memory with what it reads most.
+func TestNoPFSCopies(t *testing.T) {
+	const samples = 4000
+	for _, c := range []struct {
+		ranks, epochs int
+		capacity      float64
+		held          float64
+	}{{4, 10, 1, 0.812}, {4, 10, 0.4, 0.383}, {16, 90, 0.2, 0.189}, {16, 90, 1, 0.696}, {64, 10, 1, 0.546}} {
+		room := make([][]int64, c.ranks)
+		for r := range room {
+			room[r] = []int64{int64(c.capacity * samples / float64(c.ranks))}
+		}
+		homes := nopfsPlace(nopfsCounts(samples, c.epochs, c.ranks), samples, room, func(scheduler.SampleID) int64 { return 1 })
+		held, copies := 0, 0
+		for _, h := range homes {
+			held, copies = held+min(len(h), 1), copies+len(h)
+		}
+		if share := float64(held) / samples; math.Abs(share-c.held) > 0.012 {
+			t.Errorf("%d workers, %d epochs, memory for %v: %.3f of the data are held, want %.3f", c.ranks, c.epochs, c.capacity, share, c.held)
+		}
+		if most := int(c.capacity * samples); copies > most || copies < most-c.ranks {
+			t.Errorf("%d workers hold %d samples, there is room for %d", c.ranks, copies, most)
+		}
 	}
 }
 
 // nopfsCounts are the frequencies of a seeded shuffle.
 func nopfsCounts(samples, epochs, ranks int) []nopfsAccess {
 	cfg := &PoolConfig{Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs, GlobalBatch: 4 * ranks, Seed: 7}
-	return nopfsAccesses(nopfsSamplers(cfg), samples, epochs, ranks)
+	return nopfsAccesses(nopfsSamplers(cfg), samples, epochs, ranks, 1)
 }
 
 // TestNoPFSFrequencies holds the frequencies against the draws themselves, and their order.
@@ -224,8 +257,8 @@ func TestNoPFSSourceByModel(t *testing.T) {
 	}
 }
 
-// TestNoPFSProperties checks for any sizes and ranks: no tier holds more than its room, a sample has one home and is one that its worker
-// reads, and no worker that reads a sample without a home has room left for it.
+// TestNoPFSProperties checks for any sizes and ranks: no tier holds more than its room, a sample's homes are workers that read it,
+// each once, and no worker has room left for a sample that it reads and is no home of.
 func TestNoPFSProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		ranks := rapid.IntRange(1, 5).Draw(r, "ranks")
@@ -242,12 +275,13 @@ func TestNoPFSProperties(t *testing.T) {
 			used[rank] = slices.Clone(room[rank])
 		}
 		homes := nopfsPlace(accesses, samples, room, func(id scheduler.SampleID) int64 { return sizes[id] })
-		for id, h := range homes {
-			reads := slices.ContainsFunc(accesses, func(a nopfsAccess) bool { return int(a.id) == id && a.rank == h.rank })
-			if h.tier > 0 && !reads {
-				r.Fatalf("sample %d lies with rank %d, which never reads it", id, h.rank)
-			}
-			if h.tier > 0 {
+		for id, all := range homes {
+			for k, h := range all {
+				reads := slices.ContainsFunc(accesses, func(a nopfsAccess) bool { return int(a.id) == id && a.rank == h.rank })
+				twice := slices.ContainsFunc(all[:k], func(o nopfsHome) bool { return o.rank == h.rank })
+				if !reads || twice {
+					r.Fatalf("sample %d lies with rank %d, which reads it: %v, twice: %v", id, h.rank, reads, twice)
+				}
 				used[h.rank][h.tier-1] -= sizes[id]
 			}
 		}
@@ -257,7 +291,8 @@ func TestNoPFSProperties(t *testing.T) {
 			}
 		}
 		for _, a := range accesses {
-			if homes[a.id].tier == 0 && slices.Max(room[a.rank]) >= sizes[a.id] {
+			home := slices.ContainsFunc(homes[a.id], func(h nopfsHome) bool { return h.rank == a.rank })
+			if !home && slices.Max(room[a.rank]) >= sizes[a.id] {
 				r.Fatalf("rank %d has room for sample %d", a.rank, a.id)
 			}
 		}

@@ -79,6 +79,8 @@ type PoolConfig struct {
 	Scores      []*Scores // by job
 	Labels      []int32   // by sample; nil if there are none
 	Dimensions  int       // of the embeddings that Report carries; 0 if there are none
+	// Machine has the bandwidths of a rank and of the storage that ranks share, for systems that choose by them; nil if nothing is known.
+	Machine *NoPFSModel
 	// StepSeconds returns how long the last steps of a job take on average with all samples in memory and with all on storage; nil
 	// if nothing is known. Systems that measure a job's benefit from caching use it.
 	StepSeconds func(job int) (cached, uncached float64)

@@ -1,6 +1,10 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
 
 // nopfs keeps in each rank what the rank reads most over the whole training, and never evicts.
 //
@@ -8,14 +12,14 @@ import "rankpool/scheduler"
 // and caches that are filled once stay as the shuffle would have them.
 //
 // Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021.
-// Differs: a sample is kept by its home when it is first read, whoever reads it, so it is read from storage once; NoPFS's
-// home reads it for itself, in the order in which it needs it. A home has one tier, memory. The staging buffer, which is filled in
-// order of access and emptied by use, is every system's: it is the time model's reading ahead. That a remote copy is there is known, not
-// guessed from one's own progress.
+// Differs: when a sample is first read, by whomever, its first home keeps it, so it is read from storage once; another home takes a copy
+// when it reads the sample itself. NoPFS's homes read for themselves, in the order in which they need samples. A home has one tier, memory.
+// The staging buffer, which is filled in order of access and emptied by use, is every system's: it is the time model's reading ahead. That
+// a remote copy is there is known, not guessed from one's own progress.
 type nopfs struct {
 	memory                *Memory
-	homes                 []nopfsHome
-	localPays, remotePays bool // the model would rather read there than from storage
+	homes                 [][]nopfsHome // by sample
+	localPays, remotePays bool          // the model would rather read there than from storage
 }
 
 func newNoPFS(cfg PoolConfig) Pool {
@@ -29,7 +33,7 @@ func newNoPFS(cfg PoolConfig) Pool {
 	for r := range room {
 		room[r] = []int64{cfg.Memory.Room(r)}
 	}
-	accesses := nopfsAccesses(nopfsSamplers(&cfg), cfg.Samples, cfg.Epochs, cfg.Ranks)
+	accesses := nopfsAccesses(nopfsSamplers(&cfg), cfg.Samples, cfg.Epochs, cfg.Ranks, max(cfg.TrainersPerRank, 1))
 	p.homes = nopfsPlace(accesses, cfg.Samples, room, cfg.Memory.Size)
 	return p
 }
@@ -40,7 +44,7 @@ func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	for job := range all {
 		var err error
 		all[job], err = scheduler.NewSampler(scheduler.SamplerConfig{
-			Name: "torch", Samples: cfg.Samples, Seed: cfg.Seed + int64(job), BatchSize: max(cfg.GlobalBatch/cfg.Ranks, 1), World: cfg.Ranks,
+			Name: "torch", Samples: cfg.Samples, Seed: cfg.Seed + int64(job), BatchSize: max(cfg.GlobalBatch/cfg.trainers(), 1), World: cfg.trainers(),
 		})
 		if err != nil {
 			panic("systems: nopfs cannot know the shuffle: " + err.Error() + ".")
@@ -49,16 +53,28 @@ func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	return all
 }
 
-// nopfsMachine is the machine whose model chooses sources: the one that the paper simulates.
+// nopfsMachine is the machine whose model chooses sources: the caller's, or the one that the paper simulates; options come before both.
 func nopfsMachine(cfg *PoolConfig) NoPFSModel {
-	return NoPFSModel{
-		Compute: 64, Preprocess: 200, Network: cfg.Value("network"),
-		PFS: []NoPFSRate{{1, 330}, {2, 730}, {4, 1540}, {8, 2870}},
-		Tiers: []NoPFSTier{
-			{ReadMBps: cfg.Value("memory"), WriteMBps: cfg.Value("memory"), Threads: 1},
-			{ReadMBps: cfg.Value("memory"), WriteMBps: cfg.Value("memory"), Threads: 1},
-		},
+	m := NoPFSModel{
+		Compute: 64, Preprocess: 200, Network: 24000,
+		PFS:   []NoPFSRate{{1, 330}, {2, 730}, {4, 1540}, {8, 2870}},
+		Tiers: nopfsMemory(10000),
 	}
+	if cfg.Machine != nil {
+		m = *cfg.Machine
+	}
+	if network := cfg.Value("network"); network > 0 {
+		m.Network = network
+	}
+	if memory := cfg.Value("memory"); memory > 0 {
+		m.Tiers = nopfsMemory(memory)
+	}
+	return m
+}
+
+// nopfsMemory are tiers of a worker that has memory alone, for staging and for what it keeps.
+func nopfsMemory(mbps float64) []NoPFSTier {
+	return []NoPFSTier{{ReadMBps: mbps, WriteMBps: mbps, Threads: 1}, {ReadMBps: mbps, WriteMBps: mbps, Threads: 1}}
 }
 
 // Begin implements Pool.
@@ -71,18 +87,27 @@ func (p *nopfs) Trained(*Batch, scheduler.Report) {}
 func (p *nopfs) Batch(b *Batch, answers []Answer) {
 	for i, id := range b.IDs {
 		answers[i] = Answer{Served: id}
-		home := p.homes[id]
-		switch {
+		switch rank := b.Rank[i]; {
 		case !p.memory.Has(id):
 			answers[i].Read = true
-			if home.tier > 0 {
-				p.memory.Keep(id, home.rank)
+			if homes := p.homes[id]; len(homes) > 0 {
+				p.memory.Keep(id, homes[0].rank)
 			}
-		case home.rank == b.Rank[i]:
+			p.take(id, rank)
+		case p.memory.At(id, int(rank)):
 			answers[i].Read = !p.localPays
 		default:
 			answers[i].Read = !p.remotePays
+			p.take(id, rank)
 		}
+	}
+}
+
+// take has a rank that has read a sample keep it, if it is one of its homes.
+func (p *nopfs) take(id scheduler.SampleID, rank int32) {
+	home := func(h nopfsHome) bool { return h.rank == rank }
+	if slices.ContainsFunc(p.homes[id], home) && !p.memory.At(id, int(rank)) {
+		p.memory.Copy(id, rank)
 	}
 }
 
@@ -91,9 +116,12 @@ var nopfsSystem = System{
 	About:  "knows all shuffles: each rank keeps the samples that it will read most over all epochs, and never evicts",
 	Source: "Dryden et al., \"Clairvoyant Prefetching for Distributed Machine Learning I/O\", SC 2021",
 	Options: []Option{
-		{Name: "network", Default: 24000, Least: 1e-06, Most: 1e+09, About: "b_c, bandwidth between ranks for the choice of the source, MB/s", Source: "§6, simulated machine"},
 		{
-			Name: "memory", Default: 10000, Least: 1e-06, Most: 1e+09, About: "bandwidth of one thread's reads of memory for the choice of the source, MB/s",
+			Name: "network", Default: 0, Least: 0, Most: 1e+09, About: "b_c, bandwidth between ranks for the choice of the source, MB/s; 0: the cluster file's, without one 24,000",
+			Source: "§6, simulated machine",
+		},
+		{
+			Name: "memory", Default: 0, Least: 0, Most: 1e+09, About: "bandwidth of reads of memory for the choice of the source, MB/s; 0: the cluster file's, without one 10,000",
 			Source: "a core copies 5,000 to 10,000 MB/s, 110 KiB at a time, measured on a two-core virtual machine",
 		},
 	},
