@@ -1,6 +1,8 @@
 package simulator
 
 import (
+	"time"
+
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -40,6 +42,11 @@ type Config struct {
 	Jobs            int // that train on the data set at the same time and share the memory; job j has seed Seed + j
 	Seed            int64
 	Cluster         *Cluster
+	// JobSteps are what a step of each job takes, in the place of the cluster's; nil: all take that. In the simulated time all jobs take
+	// their steps side by side, as fast as the slowest; what a job gains from caching is measured with its own.
+	JobSteps []time.Duration
+	// JobLosses are the losses of each job, as Trace.Losses; nil: all have these.
+	JobLosses [][][]float32
 }
 
 // Result is what is counted, over all jobs and the epochs after SkipEpochs. Draws = Hits + Substituted + StorageReads.

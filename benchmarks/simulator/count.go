@@ -14,9 +14,11 @@ type count struct {
 	clock    *Clock // nil: no time
 	result   Result
 	coverage []*coverage // by job
+	alone    []*jobClock // by job; nil: there is one job, or no time
 
 	epoch    int
 	loads    []Load  // by rank, of the step under way
+	before   []Load  // the same when the batch under way began
 	here     []bool  // by sample: in memory at the end of the batch before
 	stamp    int32   // of the batch under way
 	movedAt  []int32 // by sample: stamp of the last batch in which it came or left
@@ -33,8 +35,11 @@ func newCount(s *setup, memory *systems.Memory) *count {
 		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks), here: make([]bool, n),
 		movedAt: make([]int32, n), servedAt: make([]int32, n), readIn: make([]int32, n),
 	}
-	for range s.Jobs {
+	for job := range s.Jobs {
 		c.coverage = append(c.coverage, newCoverage(n, s.SkipEpochs))
+		if s.Jobs > 1 && s.Cluster != nil {
+			c.alone = append(c.alone, s.newJobClock(job))
+		}
 	}
 	return c
 }
@@ -44,6 +49,9 @@ func (c *count) counts() bool { return c.epoch >= c.setup.SkipEpochs }
 // begin begins an epoch.
 func (c *count) begin(epoch int) {
 	c.epoch, c.readNow = epoch, 0
+	for _, job := range c.alone {
+		job.begin()
+	}
 	c.result.Epochs = append(c.result.Epochs, EpochResult{})
 }
 
@@ -117,6 +125,7 @@ func share(whole int64, rank, ranks int) int64 {
 // batch counts the answers of a global batch.
 func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 	c.stamp++
+	c.before = append(c.before[:0], c.loads...)
 	for i, a := range answers {
 		c.servedAt[a.Served] = c.stamp
 		if a.Read {
@@ -141,8 +150,13 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 	}
 }
 
-// trained takes note of what the pool did when it was told the losses of the batch counted last.
-func (c *count) trained() { c.settle(c.mayNotKeep) }
+// trained takes note of what the pool did when it was told the losses of a job's batch, which was counted last.
+func (c *count) trained(job int) {
+	c.settle(c.mayNotKeep)
+	if c.alone != nil {
+		c.alone[job].batch(c.before, c.loads)
+	}
+}
 
 func (c *count) mayNotKeep(id scheduler.SampleID) {
 	panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.", c.setup.System.Name, id, c.epoch))
@@ -177,6 +191,14 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 	}
 }
 
+// took is systems.PoolConfig.BatchSeconds, nil when nothing takes time or there is one job.
+func (c *count) took() func(job, begin, end int) float64 {
+	if c.alone == nil {
+		return nil
+	}
+	return func(job, begin, end int) float64 { return c.alone[job].took(begin, end) }
+}
+
 // step ends a global batch of every job. The jobs run at the same time, each on accelerators of its own, and share the rest of a node;
 // evaluation takes no time but its reads.
 func (c *count) step() {
@@ -196,7 +218,7 @@ func (c *count) end(steps, draws int) {
 	c.result.Epochs[c.epoch].Seconds = seconds
 	if c.counts() {
 		c.seconds += seconds
-		c.bound += s.Cluster.Bound(s.nodes(), steps, c.readNow)
+		c.bound += s.slowest().Bound(s.nodes(), steps, c.readNow)
 		c.plan += s.Cluster.PlanSeconds(draws)
 	}
 }

@@ -94,7 +94,7 @@ func (s *setup) future() ([]float64, error) {
 				if number < plans[job].Batches() {
 					lo, hi := plans[job].Range(number)
 					ids = append(ids, plans[job].IDs[lo:hi]...)
-					s.Trace.train(epoch, plans[job].IDs[lo:hi], &report)
+					s.traceOf(job).train(epoch, plans[job].IDs[lo:hi], &report)
 					f.report(number, report.Losses)
 				}
 			}

@@ -50,7 +50,7 @@ func newPooled(s *setup) (*pooled, error) {
 		scores = append(scores, j.scores)
 		p.jobs = append(p.jobs, j)
 	}
-	p.pool = s.newPool(p.memory, scores)
+	p.pool = s.newPool(p.memory, scores, p.count.took())
 	for _, j := range p.jobs {
 		var err error
 		if j.feed, err = p.newFeed(j); err != nil {
@@ -101,7 +101,7 @@ func (p *pooled) begin(j *pooledJob, epoch int) error {
 	if e, ok := p.pool.(systems.Evaluator); ok {
 		if ids := e.Evaluate(j.number, epoch); len(ids) > 0 {
 			p.count.evaluated(ids)
-			j.learn(p.Trace, epoch, ids)
+			j.learn(p.traceOf(j.number), epoch, ids)
 		}
 	}
 	plan, err := j.feed.begin(epoch)
@@ -141,10 +141,11 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	for i, a := range answers {
 		served[i] = a.Served
 	}
-	j.learn(p.Trace, epoch, served)
+	trace := p.traceOf(j.number)
+	j.learn(trace, epoch, served)
 	p.pool.Trained(b, j.served)
-	p.count.trained()
-	p.Trace.train(epoch, b.IDs, &j.drawn)
+	p.count.trained(j.number)
+	trace.train(epoch, b.IDs, &j.drawn)
 	j.feed.report(number, j.drawn.Losses)
 	p.foresee(b.IDs)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -83,6 +84,10 @@ func (s *setup) checkNumbers() error {
 		return fmt.Errorf("%d ranks of %d trainers, a batch size of %d and %d jobs: each must be at least 1", s.Ranks, s.TrainersPerRank, s.BatchSize, s.Jobs)
 	case s.Epochs < 1 || s.Epochs > epochs:
 		return fmt.Errorf("the number of epochs is %d, the trace has 1 to %d", s.Epochs, epochs)
+	case len(s.JobSteps) > 0 && len(s.JobSteps) != s.Jobs || len(s.JobLosses) > 0 && len(s.JobLosses) != s.Jobs:
+		return fmt.Errorf("there are %d jobs, and steps of %d and losses of %d", s.Jobs, len(s.JobSteps), len(s.JobLosses))
+	case len(s.JobSteps) > 0 && slices.Min(s.JobSteps) <= 0:
+		return fmt.Errorf("a job's step takes %v, it must take more than 0", slices.Min(s.JobSteps))
 	case s.SkipEpochs < 0 || s.SkipEpochs >= s.Epochs:
 		return fmt.Errorf("%d epochs are skipped, it must be at least 0 and fewer than the %d that are trained", s.SkipEpochs, s.Epochs)
 	}
@@ -206,11 +211,11 @@ func (s *setup) size(id scheduler.SampleID) int64 {
 func (s *setup) globalBatch() int { return s.BatchSize * s.trainers() }
 
 // newPool returns the system's memory as a whole.
-func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores) systems.Pool {
+func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores, took func(job, begin, end int) float64) systems.Pool {
 	cfg := systems.PoolConfig{
 		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks, TrainersPerRank: s.TrainersPerRank, Epochs: s.Epochs,
 		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores, Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),
-		Machine: s.machine(),
+		BatchSeconds: took, Machine: s.machine(),
 	}
 	if s.Trace.Embeddings != nil {
 		cfg.Dimensions = len(s.Trace.Embeddings[0][0])
@@ -228,15 +233,44 @@ func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores) system
 	}))
 }
 
-// stepSeconds is PoolConfig.StepSeconds by the time model, nil without one. All jobs are alike.
+// stepSeconds is PoolConfig.StepSeconds by the time model, nil without one.
 func (s *setup) stepSeconds() func(int) (float64, float64) {
 	if s.Cluster == nil {
 		return nil
 	}
-	cluster := *s.Cluster
-	cluster.SampleBytes = s.totalBytes / int64(s.Trace.Samples())
-	cached, uncached := cluster.Step(s.nodes())
-	return func(int) (float64, float64) { return cached, uncached }
+	return func(job int) (float64, float64) {
+		cluster := *s.clusterOf(job)
+		cluster.SampleBytes = s.totalBytes / int64(s.Trace.Samples())
+		return cluster.Step(s.nodes())
+	}
+}
+
+// clusterOf is the machine with the step of a job.
+func (s *setup) clusterOf(job int) *Cluster {
+	if len(s.JobSteps) == 0 {
+		return s.Cluster
+	}
+	c := *s.Cluster
+	c.Trainer = Trainer{BatchSize: 1, Step: s.JobSteps[job] / time.Duration(s.BatchSize), Reduce: s.JobSteps[job] % time.Duration(s.BatchSize)}
+	return &c
+}
+
+// slowest is the machine with the longest step of all jobs: they take their steps side by side.
+func (s *setup) slowest() *Cluster {
+	if len(s.JobSteps) == 0 {
+		return s.Cluster
+	}
+	return s.clusterOf(slices.Index(s.JobSteps, slices.Max(s.JobSteps)))
+}
+
+// traceOf is the trace of a job.
+func (s *setup) traceOf(job int) *Trace {
+	if len(s.JobLosses) == 0 {
+		return s.Trace
+	}
+	t := *s.Trace
+	t.Losses = s.JobLosses[job]
+	return &t
 }
 
 // machine is PoolConfig.Machine by the cluster file, nil without one.
@@ -257,7 +291,7 @@ func (s *setup) newClock() *Clock {
 	case s.plansAhead():
 		ahead = max(2, min(64, s.Trace.Samples()/s.globalBatch()/4))
 	}
-	return NewClock(s.Cluster, s.nodes(), ahead)
+	return NewClock(s.slowest(), s.nodes(), ahead)
 }
 
 // nodes are those of the time model.

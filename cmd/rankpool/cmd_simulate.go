@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,8 @@ type simulateOptions struct {
 	sampler, scorer, policy  string
 	cluster                  string
 	set                      []string
+	jobSteps                 []time.Duration
+	jobLosses                []string
 	plotDir                  string
 	asJSON, asCSV, list      bool
 
@@ -72,6 +75,8 @@ func newSimulateCommand() *cobra.Command {
 	flags.StringVar(&o.scorer, "scorer", "", "importance for every system: one of "+knownScorers())
 	flags.StringVar(&o.policy, "policy", "", "what stays in memory, for every system but the bounds: one of "+knownPolicies())
 	flags.IntVar(&o.jobs, "jobs", 1, "that train at the same time and share the memory")
+	flags.DurationSliceVar(&o.jobSteps, "job-steps", nil, "what a step of each job takes, e.g. 20ms,80ms (default: the cluster's)")
+	flags.StringSliceVar(&o.jobLosses, "job-losses", nil, "a file of losses for each job, as --losses, e.g. A.npy,B.npy (default: all have those of --losses)")
 	flags.StringVar(&o.cluster, "cluster", defaultCluster, "the machine of the time model: a TOML file, or the name of one that is built in")
 	flags.StringArrayVar(&o.set, "set", nil, "SYSTEM.OPTION=VALUE: an option of a system, see --list; may be given several times")
 	flags.StringVar(&o.plotDir, "plot", "", "folder for plots, SVG and PNG")

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"rankpool/benchmarks/simulator"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -14,6 +16,12 @@ func (o *simulateOptions) checkNumbers() error {
 	switch {
 	case o.jobs < 1:
 		return usagef("--jobs: %d is no number of jobs", o.jobs)
+	case len(o.jobSteps) > 0 && len(o.jobSteps) != o.jobs:
+		return usagef("--job-steps: %d for %d jobs (--jobs)", len(o.jobSteps), o.jobs)
+	case len(o.jobSteps) > 0 && slices.Min(o.jobSteps) <= 0:
+		return usagef("--job-steps: %v is no time that a step takes", slices.Min(o.jobSteps))
+	case len(o.jobLosses) > 0 && len(o.jobLosses) != o.jobs:
+		return usagef("--job-losses: %d files for %d jobs (--jobs)", len(o.jobLosses), o.jobs)
 	case o.epochs < 0:
 		return usagef("--epochs: %d is no number of epochs", o.epochs)
 	case o.skipEpochs < 0:
@@ -142,4 +150,21 @@ func (o *simulateOptions) countedEpochs(recorded int) (epochs, skip int, err err
 		note("there are %d epochs, so %d instead of %d are skipped (--skip-epochs)", epochs, skip, defaultSkip)
 	}
 	return epochs, skip, nil
+}
+
+// lossesOfJobs reads the losses of each job, nil when all have those of trace.
+func (o *simulateOptions) lossesOfJobs(trace *simulator.Trace) ([][][]float32, error) {
+	var all [][][]float32
+	for _, file := range o.jobLosses {
+		losses, err := simulator.LoadLosses(file)
+		if err != nil {
+			return nil, err
+		}
+		if len(losses) != len(trace.Losses) || len(losses[0]) != trace.Samples() {
+			return nil, fmt.Errorf("%s has the losses of %d epochs and %d samples, --losses those of %d and %d", file, len(losses), len(losses[0]),
+				len(trace.Losses), trace.Samples())
+		}
+		all = append(all, losses)
+	}
+	return all, nil
 }

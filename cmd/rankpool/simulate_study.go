@@ -53,10 +53,15 @@ func (o *simulateOptions) study() (*study, error) {
 	if err != nil {
 		return nil, err
 	}
+	losses, err := o.lossesOfJobs(trace)
+	if err != nil {
+		return nil, err
+	}
 	o.noteLeftOut()
 	s.base = simulator.Config{
 		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks, TrainersPerRank: o.trainers, BatchSize: o.batchSize,
 		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
+		JobSteps: o.jobSteps, JobLosses: losses,
 	}
 	return s, nil
 }

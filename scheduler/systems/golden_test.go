@@ -32,7 +32,7 @@ type goldenTrace struct {
 	globalBatch, capacity        int // 20 draws, 40 samples
 	values                       Values
 	sizes                        func(scheduler.SampleID) int64                 // nil: one byte each
-	step                         func(job int) (cached, uncached float64)       // PoolConfig.StepSeconds
+	took                         func(job, begin, end int) float64              // PoolConfig.BatchSeconds
 	change                       func(cfg *PoolConfig)                          // last changes to what the pool is made from
 	check                        func(t *testing.T, b *Batch, answers []Answer) // more to hold, after every batch
 }
@@ -125,7 +125,7 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 	cfg := PoolConfig{
 		System: s, Values: trace.values, Samples: trace.samples, Jobs: trace.jobs, Ranks: trace.ranks, Epochs: trace.epochs,
 		GlobalBatch: trace.globalBatch, Seed: 1, Memory: d.memory, Scores: d.scores, Labels: d.labels, Dimensions: goldenDimensions,
-		StepSeconds: trace.step,
+		BatchSeconds: trace.took,
 	}
 	if trace.change != nil {
 		trace.change(&cfg)

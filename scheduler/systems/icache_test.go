@@ -351,10 +351,17 @@ func TestICACHEMultiJobAIV(t *testing.T) {
 	}
 }
 
+// TestICACHEMultiJobBenefit has the first batches of an epoch go without the cache and the next with it, and the benefit be the ratio of
+// what these took, of each job by itself. What is measured is told from what it was asked for.
 func TestICACHEMultiJobBenefit(t *testing.T) {
-	values := Values{"probe_batches": 2}
-	b := newBench(&icacheSystem, 24, 24, 2, values, func(cfg *PoolConfig) {
-		cfg.StepSeconds = func(job int) (float64, float64) { return 2, float64(2 + 4*job) }
+	type span struct{ job, begin, end int }
+	var asked []span
+	took := map[span]float64{{0, 0, 2}: 6, {0, 2, 4}: 4, {1, 0, 1}: 3, {1, 1, 2}: 1}
+	b := newBench(&icacheSystem, 24, 24, 2, Values{"probe_batches": 2}, func(cfg *PoolConfig) {
+		cfg.BatchSeconds = func(job, begin, end int) float64 {
+			asked = append(asked, span{job, begin, end})
+			return took[span{job, begin, end}]
+		}
 	})
 	var ids []scheduler.SampleID
 	for i := range 24 {
@@ -364,14 +371,19 @@ func TestICACHEMultiJobBenefit(t *testing.T) {
 	for number, want := range []string{"0-", "0-", "0+", "0", "0"} {
 		same(t, fmt.Sprintf("batch %d", number), b.draw(0, 0), want)
 		benefit := b.icache().jobs.jobs[0].benefit
-		if measured := benefit == 1; measured != (number == 4) || !measured && benefit != unmeasured {
+		if measured := benefit == 1.5; measured != (number == 4) || !measured && benefit != unmeasured {
 			t.Errorf("the benefit after batch %d is %v", number, benefit)
 		}
 	}
 	b.begin(1, ids[:16]...) // four batches: as many as are measured
-	same(t, "a short epoch has no batch without the cache", b.draw(1, 0), "0")
-	if got := b.icache().jobs.jobs[1].benefit; got != 3 {
-		t.Errorf("the benefit is %v, want 6 s / 2 s", got)
+	for number, want := range []string{"1-", "1+", "1"} {
+		same(t, fmt.Sprintf("batch %d of a short epoch", number), b.draw(1, 1), want)
+	}
+	if got := b.icache().jobs.jobs; got[1].benefit != 3 || got[0].benefit != 1.5 {
+		t.Errorf("the benefits are %v and %v, want 6 s / 4 s and 3 s / 1 s", got[0].benefit, got[1].benefit)
+	}
+	if want := []span{{0, 0, 2}, {0, 2, 4}, {1, 0, 1}, {1, 1, 2}}; !slices.Equal(asked, want) {
+		t.Errorf("it asked for the times of %v, want %v", asked, want)
 	}
 }
 
@@ -388,7 +400,7 @@ func TestICACHEGolden(t *testing.T) {
 		{"icache-jobs", &icacheSystem, goldenTrace{
 			jobs: 3, epochs: 4, values: Values{"probe_batches": 2, "package_bytes": 3},
 			sizes: func(id scheduler.SampleID) int64 { return 1 + int64(id%2) },
-			step:  func(job int) (cached, uncached float64) { return 1, 1.25 + float64(job) },
+			took:  func(job, begin, _ int) float64 { return 1 + float64(job)*float64(1-min(begin, 1)) },
 		}},
 	} {
 		t.Run(c.file, func(t *testing.T) { golden(t, c.file, c.system, c.trace) })
@@ -446,7 +458,7 @@ func properties(t *testing.T, s *System) {
 		values := Values{"package_bytes": float64(rapid.IntRange(1, 20).Draw(t, "package")), "probe_batches": 3, "rebuild_per_draw": 2}
 		w := watch{bench: newBench(s, samples, 1, jobs, values, func(cfg *PoolConfig) {
 			cfg.Memory = NewMemory(samples, 1, capacity, func(id scheduler.SampleID) int64 { return 1 + int64(id)%int64(size) })
-			cfg.StepSeconds = func(job int) (float64, float64) { return 1, 1 + float64(job) }
+			cfg.BatchSeconds = func(job, begin, _ int) float64 { return 1 + float64(job)*float64(1-min(begin, 1)) }
 			cfg.GlobalBatch = 1
 		})}
 		w.memory = w.cfg.Memory

@@ -82,8 +82,11 @@ type PoolConfig struct {
 	// Machine has the bandwidths of a rank and of the storage that ranks share, for systems that choose by them; nil if nothing is known.
 	Machine *NoPFSModel
 	// StepSeconds returns how long the last steps of a job take on average with all samples in memory and with all on storage; nil
-	// if nothing is known. Systems that measure a job's benefit from caching use it.
+	// if nothing is known. Systems that weigh jobs by what caching could bring use it.
 	StepSeconds func(job int) (cached, uncached float64)
+	// BatchSeconds returns how long batches [begin, end) of a job's epoch under way took together, of those that were answered; nil if
+	// nothing is known. Systems that measure what caching has brought use it.
+	BatchSeconds func(job, begin, end int) float64
 }
 
 // trainers is how many there are on all ranks.

@@ -15,12 +15,12 @@ import (
 //	AIV_i = Σ benefit_j · RIV_ij over the eligible jobs j, RIV_ij the percentile of i's importance in job j.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-D.
-// Differs: an epoch of no more batches than it takes to measure has none without the cache, and PoolConfig.StepSeconds is asked when it
-// begins. A job's benefit is 2 until it is known. If no job is eligible, all are.
+// Differs: an epoch of no more batches than it takes to measure is measured with a quarter of its batches without the cache and a quarter
+// with it. A job's benefit is 2 until it is known. If no job is eligible, all are.
 type icacheJobs struct {
 	cfg       PoolConfig
 	share     float64
-	probe     int // batches without, and then with the cache
+	probe     int // the same, as asked for
 	threshold float64
 	jobs      []icacheJob
 }
@@ -32,7 +32,7 @@ type icacheJob struct {
 	ranks   []int32   // of values; nil with a single job
 	least   float32   // importance of the least H-sample
 	benefit float64
-	batches int
+	probe   int // batches of the epoch without, and then with the cache; 0: nothing is measured
 }
 
 // unmeasured is the benefit of a job that is not known yet: above the paper's threshold, so that the cache is used.
@@ -72,9 +72,11 @@ func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
 		}
 		list.least = leastOf(drawn, j.share)
 	}
-	list.batches = (len(ids) + j.cfg.GlobalBatch - 1) / j.cfg.GlobalBatch
-	if !j.probed(job) {
-		j.measure(job)
+	list.probe = j.probe
+	if batches := (len(ids) + j.cfg.GlobalBatch - 1) / j.cfg.GlobalBatch; len(j.jobs) == 1 {
+		list.probe = 0
+	} else if batches <= 2*list.probe {
+		list.probe = batches / 4
 	}
 	return had
 }
@@ -99,29 +101,26 @@ func (j *icacheJobs) isLow(id scheduler.SampleID) bool {
 	return low
 }
 
-// probed reports whether the benefit is measured in a job's epoch.
-func (j *icacheJobs) probed(job int) bool { return len(j.jobs) > 1 && j.jobs[job].batches > 2*j.probe }
-
 // step says whether a batch is served without the cache, and whether the job's benefit has changed, which changes the importance.
 func (j *icacheJobs) step(b *Batch) (without, changed bool) {
-	if !j.probed(b.Job) {
-		return false, false
-	}
-	return b.Number < j.probe, b.Number == 2*j.probe && j.measure(b.Job)
+	probe := j.jobs[b.Job].probe
+	return b.Number < probe, probe > 0 && b.Number == 2*probe && j.measure(b.Job)
 }
 
-// measure brings a job's benefit up to date, and reports whether it changed.
+// measure brings a job's benefit up to date, Ratio = T_cacheless / T_cache of the batches that the epoch has had, and reports whether it
+// changed.
 func (j *icacheJobs) measure(job int) (changed bool) {
-	if j.cfg.StepSeconds == nil {
+	if j.cfg.BatchSeconds == nil {
 		return false
 	}
-	cached, uncached := j.cfg.StepSeconds(job)
-	if !(cached > 0 && uncached <= math.MaxFloat64) {
+	list := &j.jobs[job]
+	without, with := j.cfg.BatchSeconds(job, 0, list.probe), j.cfg.BatchSeconds(job, list.probe, 2*list.probe)
+	if !(with > 0 && without <= math.MaxFloat64) {
 		return false // not known
 	}
-	before := j.jobs[job].benefit
-	j.jobs[job].benefit = uncached / cached
-	return j.jobs[job].benefit != before
+	before := list.benefit
+	list.benefit = without / with
+	return list.benefit != before
 }
 
 // importance returns the importance of all samples: a single job's own, or else AIV.
