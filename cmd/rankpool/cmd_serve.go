@@ -131,9 +131,10 @@ type rankProcess struct {
 
 	readFile     func(name string) ([]byte, error) // of the kernel's, about memory
 	roomPatience time.Duration                     // started again, this rank waits so long for its memory
-	slabBytes    atomic.Int64                      // of all ranks here, now
-	noted        memoryNote                        // in the rank's folder; giveBack's once the node runs
-	freeBefore   int64                             // at giveBack's last look
+	sets         []openedSet
+	slabBytes    atomic.Int64 // of all ranks here, now
+	noted        memoryNote   // in the rank's folder; giveBack's once the node runs
+	freeBefore   int64        // at giveBack's last look
 
 	gpus       *gpuSampler                   // nil: there are none, or the first rank here reads them
 	stats      atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
@@ -143,6 +144,12 @@ type rankProcess struct {
 	endFinding []context.CancelFunc // of storage targets
 	node       *mpicache.Node
 	told       bool // the end was asked for at the door
+}
+
+// An openedSet is a data set as this rank sees it.
+type openedSet struct {
+	dataSet
+	manifest *staging.Manifest
 }
 
 // A setFetcher reads the samples of a data set.
@@ -305,6 +312,7 @@ func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slo
 	r.endFinding = append(r.endFinding, end)
 	go targets.find(find, log)
 	r.fetchers = append(r.fetchers, setFetcher{fetcher, set.name})
+	r.sets = append(r.sets, openedSet{set, m})
 	id := m.Identity()
 	return mpicache.DataSet{
 		Name: set.name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(), Root: m.Root(), IndexPath: index,

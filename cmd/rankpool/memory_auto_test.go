@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -267,10 +268,14 @@ func TestMemoryGather(t *testing.T) {
 	failed := make(chan error, ranks)
 	for i, transport := range group {
 		go func() {
-			got, numbers, err := gather(t.Context(), transport, int64(i)*7-3, nil, slog.New(slog.DiscardHandler))
-			if err != nil || !slices.Equal(numbers, []int64{-3, 4, 11, 18}) {
-				failed <- errors.Join(err, errors.New("other numbers"))
-				return
+			got := newGather(transport)
+			for round := range 3 {
+				note := fmt.Appendf(nil, "%d of %d", round, i)
+				notes, err := got.gather(t.Context(), note, nil, slog.New(slog.DiscardHandler))
+				if text := fmt.Sprintf("%s", notes); err != nil || text != fmt.Sprintf("[%[1]d of 0 %[1]d of 1 %[1]d of 2 %[1]d of 3]", round) {
+					failed <- errors.Join(err, errors.New("other notes: "+text))
+					return
+				}
 			}
 			if i > 0 {
 				for m := range messages { // before this rank's Start, and mostly before the others'
@@ -323,7 +328,7 @@ func TestMemoryGatherEnds(t *testing.T) {
 		}
 		cancel(gone)
 	}), nil))
-	if _, _, err := gather(ctx, group[0], 1, tick, log); !errors.Is(err, gone) {
+	if _, err := newGather(group[0]).gather(ctx, []byte("1"), tick, log); !errors.Is(err, gone) {
 		t.Errorf("gather without the other rank: %v", err)
 	}
 	for _, transport := range group {

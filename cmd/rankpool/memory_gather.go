@@ -1,60 +1,77 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"rankpool/mpicache"
 )
 
-// A gatherTransport tells the ranks each other's numbers before the node begins: the first message from each rank is its number, and all
-// later ones are the node's. They wait for the node's Start, since other ranks may be ahead of this one.
+// A gatherTransport tells the ranks each other's notes before the node begins, in rounds: the first message of each rank is its note of
+// the first round, and so on, and all later ones are the node's. They wait for the node's Start, since other ranks may be ahead of this one.
 type gatherTransport struct {
 	mpicache.Transport
-	numbers  []int64
-	there    atomic.Int64  // how many numbers have come
-	gathered chan struct{} // closed when the numbers are complete
+	came chan struct{} // holds a token when a message has come
 
-	mu   sync.Mutex // protects node; the rest is the transport's goroutine's
-	node func(from int, msg []byte)
-
-	known   []bool // by rank: its number has come
-	started bool   // the node is to have what comes
-	early   []earlyMessage
+	mu    sync.Mutex // protects the rest
+	early [][][]byte // by rank: what came and is not taken, in order
+	order []int      // whose messages these are, over all ranks
+	node  func(from int, msg []byte)
+	begun bool // the node has had what came early
 }
 
-type earlyMessage struct {
-	from int
-	msg  []byte
-}
-
-// gather sends this rank's number to all ranks and returns a transport for the node, and all numbers by rank. The transport t must not
-// have been started. It waits for all ranks, until ctx ends, and says so in log at every tick: a rank that dies is the launcher's to
-// notice, which ends the others.
-func gather(
-	ctx context.Context, t mpicache.Transport, number int64, tick <-chan time.Time, log *slog.Logger,
-) (mpicache.Transport, []int64, error) {
-	ranks := t.Size()
-	g := &gatherTransport{Transport: t, numbers: make([]int64, ranks), known: make([]bool, ranks), gathered: make(chan struct{})}
+// newGather starts t, which must not have been started.
+func newGather(t mpicache.Transport) *gatherTransport {
+	g := &gatherTransport{Transport: t, came: make(chan struct{}, 1), early: make([][][]byte, t.Size())}
 	t.Start(g.handle)
-	for r := range ranks {
-		t.Post(r, binary.LittleEndian.AppendUint64(nil, uint64(number)))
+	return g
+}
+
+// gather makes a round: it sends this rank's note, which must not be empty, to all ranks, and returns all notes by rank. All ranks must
+// make the same rounds. It waits for all, until ctx ends, and says so in log at every tick: a rank that dies is the launcher's to notice,
+// which ends the others.
+func (g *gatherTransport) gather(ctx context.Context, note []byte, tick <-chan time.Time, log *slog.Logger) ([][]byte, error) {
+	for r := range g.Size() {
+		g.Post(r, note)
 	}
 	for {
+		notes, there := g.take()
+		if notes != nil {
+			return notes, nil
+		}
 		select {
-		case <-g.gathered:
-			return g, g.numbers, nil
+		case <-g.came:
 		case <-tick:
-			log.Warn("waiting for the other ranks to begin", "there", g.there.Load(), "of", ranks)
+			log.Warn("waiting for the other ranks to begin", "there", there, "of", g.Size())
 		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("waiting for the other ranks: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("waiting for the other ranks: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// take returns the next note of each rank, nil when not all are there, and how many are.
+func (g *gatherTransport) take() (notes [][]byte, there int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, of := range g.early {
+		if len(of) > 0 {
+			there++
+		}
+	}
+	if there < len(g.early) {
+		return nil, there
+	}
+	for r := range g.early {
+		notes = append(notes, g.early[r][0])
+		g.early[r] = g.early[r][1:]
+		g.order = slices.Delete(g.order, slices.Index(g.order, r), slices.Index(g.order, r)+1)
+	}
+	return notes, there
 }
 
 // Start implements Transport. A message of this rank to itself has the transport's goroutine deliver what waits.
@@ -66,24 +83,28 @@ func (g *gatherTransport) Start(handle func(from int, msg []byte)) {
 }
 
 func (g *gatherTransport) handle(from int, msg []byte) {
-	switch {
-	case !g.known[from]:
-		g.known[from] = true
-		g.numbers[from] = int64(binary.LittleEndian.Uint64(msg)) // ranks run the same program
-		if g.there.Add(1) == int64(len(g.known)) {
-			close(g.gathered)
-		}
-	case g.started:
-		g.node(from, msg)
-	case from == g.Rank(): // from Start, before the node has sent anything
-		g.mu.Lock() // after Start's
-		g.started = true
+	g.mu.Lock()
+	if g.begun {
 		g.mu.Unlock()
-		for _, e := range g.early {
-			g.node(e.from, e.msg)
+		g.node(from, msg)
+		return
+	}
+	if g.node == nil || from != g.Rank() { // else it is from Start, before the node has sent anything
+		g.early[from] = append(g.early[from], bytes.Clone(msg))
+		g.order = append(g.order, from)
+		g.mu.Unlock()
+		select {
+		case g.came <- struct{}{}:
+		default:
 		}
-		g.early = nil
-	default:
-		g.early = append(g.early, earlyMessage{from, append([]byte(nil), msg...)})
+		return
+	}
+	g.begun = true
+	order := g.order
+	g.order = nil
+	g.mu.Unlock()
+	for _, r := range order {
+		g.node(r, g.early[r][0])
+		g.early[r] = g.early[r][1:]
 	}
 }

@@ -95,15 +95,14 @@ func (r *rankProcess) autoMemory(ctx context.Context) (own ownPlan, err error) {
 // gatherInterval paces what is said while this rank waits for the others, which may have to read a large index first.
 const gatherInterval = 30 * time.Second
 
-// gatherSlabs returns the sizes of all ranks' slabs.
+// gatherSlabs returns the sizes of all ranks' slabs. It returns an error when the ranks were not all started for the same run.
 func (r *rankProcess) gatherSlabs(ctx context.Context, cfg *mpicache.Config, own int64) ([]int64, error) {
 	tick := time.NewTicker(gatherInterval)
 	defer tick.Stop()
-	transport, slabs, err := gather(ctx, r.transport, own, tick.C, r.logger)
-	if err == nil {
-		r.transport, cfg.Transport = transport, transport
-	}
-	return slabs, err
+	g := newGather(r.transport)
+	r.transport, cfg.Transport = g, g
+	round := func(note any) ([][]byte, error) { return g.gather(ctx, encodeNote(note), tick.C, r.logger) }
+	return r.compare(r.intro(cfg, own), round)
 }
 
 // sayAuto says how this rank's slab got its size.
