@@ -11,6 +11,13 @@ def test_exit_code(train, ranks, script, code):
     assert train(ranks=ranks, command=["sh", "-c", script]).code == code
 
 
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_what_ends_well_ends_quietly(train, mpi):
+    result = train(ranks=4, mpi=mpi, command=["true"])
+    assert (result.code, result.stderr) == (0, "")
+    assert result.stdout == "rankpool: no epoch was finished; cache restarts: 0\n"
+
+
 def test_one_trainer_fails_and_the_others_are_ended(train):
     assert train(ranks=2, command=["sh", "-c", "[ $RANK = 1 ] && exit 9; exec sleep 1000"]).code == 9
 

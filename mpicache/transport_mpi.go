@@ -45,6 +45,9 @@ func NewMPI() (Transport, error) {
 	return &MPI{engine: e, rank: mpi.Rank(), size: mpi.Size()}, nil
 }
 
+// ExitMPI ends the process, when MPI has been finalized in it; else it returns. MPI's launcher takes another end for a crash.
+func ExitMPI(code int) { mpi.Exit(code) }
+
 // ThreadLevel names the thread level that MPI gave, as in the standard: MPI_THREAD_MULTIPLE, or MPI_THREAD_SERIALIZED, which is enough.
 func (t *MPI) ThreadLevel() string { return mpi.ThreadLevel() }
 

@@ -11,6 +11,15 @@ import (
 	"rankpool/mpicache/transporttest"
 )
 
+// TestMain ends as a rank ends: the launcher is told.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if os.Getenv("RANKPOOL_TEST_RANKS") != "" {
+		mpicache.ExitMPI(code)
+	}
+	os.Exit(code)
+}
+
 // TestMPIContract runs the contract with this process as one rank. Under mpirun (test-mpi.sh) it is one of a group, with the
 // launcher's library; else it is alone, with a library of the standard ABI, which no machine of ours has.
 func TestMPIContract(t *testing.T) {

@@ -2,9 +2,15 @@
 // memory into one cache, stages samples from storage ahead of their use, and serves the training processes.
 package main
 
-import "os"
+import (
+	"os"
+
+	"rankpool/mpicache"
+)
 
 func main() {
 	dropLeftovers()
-	os.Exit(run(os.Args[1:]))
+	code := run(os.Args[1:])
+	mpicache.ExitMPI(code)
+	os.Exit(code)
 }

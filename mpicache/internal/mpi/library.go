@@ -33,6 +33,7 @@ type functions struct {
 	setErrhandler, commDup, commRank, commSize, commGetAttr uintptr
 	isend, irecv, improbe, imrecv, cancel, requestFree      uintptr
 	test, testsome, getCount                                uintptr
+	exit                                                    uintptr // of the C library, which every MPI library needs
 }
 
 // names maps the functions to their names in C.
@@ -44,7 +45,7 @@ func (f *functions) names() map[*uintptr]string {
 		&f.commSize: "MPI_Comm_size", &f.commGetAttr: "MPI_Comm_get_attr",
 		&f.isend: "MPI_Isend", &f.irecv: "MPI_Irecv", &f.improbe: "MPI_Improbe", &f.imrecv: "MPI_Imrecv",
 		&f.cancel: "MPI_Cancel", &f.requestFree: "MPI_Request_free",
-		&f.test: "MPI_Test", &f.testsome: "MPI_Testsome", &f.getCount: "MPI_Get_count",
+		&f.test: "MPI_Test", &f.testsome: "MPI_Testsome", &f.getCount: "MPI_Get_count", &f.exit: "exit",
 	}
 }
 

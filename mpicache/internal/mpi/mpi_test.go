@@ -3,6 +3,8 @@ package mpi
 import (
 	"bytes"
 	"errors"
+	"os"
+	"os/exec"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -22,6 +24,42 @@ func start(t *testing.T, abi string) Library {
 		t.Fatal(err)
 	}
 	return library
+}
+
+// TestMain ends as a rank ends: with a real library the launcher is told.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if os.Getenv("RANKPOOL_TEST_LIBRARY") != "" {
+		Exit(code)
+	}
+	os.Exit(code)
+}
+
+// TestExit ends processes before and after MPI_Finalize.
+func TestExit(t *testing.T) {
+	if when := os.Getenv("RANKPOOL_TEST_EXIT"); when != "" {
+		start(t, "MPICH")
+		if when == "after" {
+			if err := Finalize(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		Exit(7)
+		os.Exit(8)
+	}
+	for when, want := range map[string]struct {
+		code int
+		said string
+	}{"before": {8, ""}, "after": {7, "told the launcher\n"}} {
+		command := exec.Command(os.Args[0], "-test.run=^TestExit$")
+		command.Env = append(os.Environ(), "RANKPOOL_TEST_EXIT="+when)
+		var said strings.Builder
+		command.Stderr = &said
+		err := command.Run()
+		if code := command.ProcessState.ExitCode(); code != want.code || said.String() != want.said {
+			t.Errorf("%s MPI_Finalize: exit code %d, %q, %v", when, code, said.String(), err)
+		}
+	}
 }
 
 // TestCalls makes the calls by each ABI.
