@@ -23,7 +23,21 @@ type Spec struct {
 }
 
 // maxWorld is the number of trainers that a plan can name (uint16).
-const maxWorld = 1 << 16
+const maxWorld = 1<<16 - 1
+
+// sampler describes the sampler that the spec asks for.
+func (spec *Spec) sampler(samples int) scheduler.SamplerConfig {
+	return scheduler.SamplerConfig{
+		Name: spec.Sampler, Samples: samples, Seed: spec.Seed, BatchSize: spec.BatchSize, World: spec.World,
+		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
+	}
+}
+
+// batches is the number of global batches in an epoch, at the most: some samplers draw fewer.
+func (spec *Spec) batches(samples int) int {
+	b := spec.BatchSize * spec.World
+	return (samples + b - 1) / b
+}
 
 // agreement is what the trainers of all ranks have opened so far.
 type agreement struct {
@@ -59,9 +73,6 @@ func differs(a, b Spec) string {
 func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	if a.conflict != nil {
 		return false, a.conflict
-	}
-	if spec.World < 1 || spec.World > maxWorld || spec.Trainer < 0 || spec.Trainer >= spec.World || spec.BatchSize < 1 {
-		return false, fmt.Errorf("trainer %d of %d with batch_size %d makes no sense", spec.Trainer, spec.World, spec.BatchSize)
 	}
 	if a.spec == nil {
 		a.spec = &spec
@@ -101,15 +112,6 @@ func (a *agreement) locals(rank int) []int {
 		}
 	}
 	return local
-}
-
-func (s *stream) batches() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.agreed.spec.BatchSize * s.agreed.spec.World; b > 0 {
-		return (s.data.Samples + b - 1) / b
-	}
-	return 0
 }
 
 // onOpen takes the spec of a trainer here and passes it on.
@@ -168,10 +170,7 @@ func (s *stream) makeStager() error {
 	spec, t := s.agreed.spec, s.node.cfg.Transport
 	setup := &record.Setup{
 		Data: s.data.Name, Rank: t.Rank(), Ranks: t.Size(), World: s.agreed.world,
-		Sampler: scheduler.SamplerConfig{
-			Name: spec.Sampler, Samples: s.data.Samples, Seed: spec.Seed, BatchSize: spec.BatchSize, World: spec.World,
-			DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
-		},
+		Sampler:    spec.sampler(s.data.Samples),
 		Assignment: s.node.cfg.Assignment, Policy: s.node.cfg.Policy,
 		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
 		Size: func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) },

@@ -112,7 +112,7 @@ func (c *Client) Send(kind Kind, payload []byte) error {
 }
 
 func (c *Client) read(kind Kind, ticket uint32) ([]byte, error) {
-	f, err := readFrame(c.r, &c.buf)
+	f, err := readFrame(c.r, &c.buf, func(Kind) (int, bool) { return maxReplyBytes, true })
 	if err != nil {
 		return nil, fmt.Errorf("mpicache: %w", err)
 	}

@@ -16,7 +16,7 @@ func TestClientRefusesNonsense(t *testing.T) {
 	for name, c := range map[string]struct{ reply, want string }{
 		"an error": {frame(99, "\x02\x00\x00\x00no such thing"), "the door says: no such thing"},
 		"a kind":   {frame(102, ""), "a reply of kind 102"},
-		"a length": {"\xff\xff\xff\xff\x65\x00\x00\x00\x00\x00\x00\x00", "a frame of 4294967295 bytes"},
+		"a length": {"\xff\xff\xff\xff\x65\x00\x00\x00\x00\x00\x00\x00", "a frame of kind 101 with 4294967295 bytes"},
 		"the end":  {"\x01", "EOF"},
 	} {
 		path := filepath.Join(t.TempDir(), "door")

@@ -78,7 +78,8 @@ func (s *stream) count(epoch int) *epochCount {
 	return e
 }
 
-// onTally takes a teller's running sums. One that has asked for nothing here yet tells what it counted with a rank that died.
+// onTally takes a teller's running sums. One that has asked for nothing here yet tells what it counted with a rank that
+// died. Sums that cannot be are left out: a count that is wrong harms no training.
 func (s *stream) onTally(from teller, t tally, asked bool) {
 	if t == (tally{stream: t.stream, epoch: t.epoch}) {
 		return
@@ -87,21 +88,36 @@ func (s *stream) onTally(from teller, t tally, asked bool) {
 		if s.closedEpochs[int(t.epoch)] {
 			return
 		}
+		var last tally
+		known := false
+		if e := s.epochs[int(t.epoch)]; e != nil {
+			last, known = e.tallies[from]
+		}
+		if !s.possible(t, last) {
+			s.node.cfg.Log.Warn("a tally that cannot be is not counted", "data", s.data.Name, "trainer", from.trainer, "epoch", t.epoch)
+			return
+		}
 		e := s.count(int(t.epoch))
-		if _, known := e.tallies[from]; !known && !asked {
+		if !known && !asked {
 			before := t
 			before.fallback, before.fallbackBytes = 0, 0 // most of them were made since that rank died
 			e.before[from] = before
+		} else if t.fell(last) {
+			delete(e.before, from) // it counts from the beginning again
 		}
 		e.tallies[from] = t
 		s.noteMoved() // it may be what a cache that was away missed
 	})
 }
 
-func (s *stream) onMetric(epoch int, name string, value float64) {
+// onMetric takes a value of an epoch. One of an epoch that nobody trains is left out.
+func (s *stream) onMetric(m metricFrame) (err error) {
 	s.locked(func() {
-		s.count(epoch).metrics[name] = value
+		if err = s.checkMetric(m); err == nil && s.countable(int(m.Epoch)) {
+			s.count(int(m.Epoch)).metrics[m.Name] = m.Value
+		}
 	})
+	return err
 }
 
 func (s *stream) sum(epoch int) *Count {

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +22,12 @@ type conn struct {
 	trainer uint32
 	world   uint32
 	worker  uint64
-	asked   bool // for a plan or a batch: what it counts from then on is of this rank; only serve's goroutine uses it
+
+	// Only serve's goroutine uses these.
+	streams   []bool   // that this connection has opened
+	batchSize int      // the largest of theirs, for one trainer
+	asked     bool     // for a plan or a batch: what it counts from then on is of this rank
+	numbers   []uint32 // a buffer for lists of leases
 
 	writeMu sync.Mutex // protects the next two
 	corked  bool       // more requests have been read: their replies leave together
@@ -56,6 +61,7 @@ func (n *Node) accept() {
 			continue
 		}
 		c := &conn{node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{}, waiting: map[uint64]*stream{}}
+		c.streams = make([]bool, len(n.streams))
 		n.connMu.Lock()
 		n.conns[c] = struct{}{}
 		n.connMu.Unlock()
@@ -68,35 +74,42 @@ func (c *conn) serve() {
 	defer c.close()
 	r := bufio.NewReaderSize(c.sock, 64<<10)
 	var buf []byte
-	var leases []uint32
 	if err := c.greet(r, &buf); err != nil {
-		c.refuse(err)
+		c.leave(err)
 		return
 	}
 	for {
-		f, err := readFrame(r, &buf)
+		f, err := readFrame(r, &buf, c.payloadLimit)
 		if err == nil {
 			c.cork(frameBuffered(r))
-			leases, err = c.handle(f, leases)
+			err = c.handle(f)
 			c.write(nil)
 		}
 		if err != nil {
 			c.cork(false)
-			c.refuse(err)
+			c.leave(err)
 			return
 		}
 	}
 }
 
-// refuse tells a client that talks nonsense why it is left; one that is gone is told nothing.
-func (c *conn) refuse(err error) {
-	if errors.Is(err, errFrame) {
-		c.node.cfg.Log.Warn("a client of the door was refused", "trainer", c.trainer, "error", err)
-		c.write(appendError(nil, 0, codeProtocol, err.Error()))
-		c.linger()
-	} else if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+// leave tells a client that breaks the rules why it is left; one that is gone is told nothing.
+func (c *conn) leave(err error) {
+	var no refusal
+	code := uint16(codeProtocol)
+	switch {
+	case errors.As(err, &no):
+		code = no.code
+	case errors.Is(err, errFrame):
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return
+	default:
 		c.node.cfg.Log.Debug("a client of the door is gone", "trainer", c.trainer, "error", err)
+		return
 	}
+	c.node.cfg.Log.Warn("a client of the door was refused", "trainer", int32(c.trainer), "error", err)
+	c.write(appendError(nil, 0, code, err.Error()))
+	c.linger()
 }
 
 // linger hangs up, and returns when the client has done so too: until then it may read what it has leased.
@@ -107,16 +120,16 @@ func (c *conn) linger() {
 
 // greet takes HELLO and answers with the slab and the data sets.
 func (c *conn) greet(r io.Reader, buf *[]byte) error {
-	f, err := readFrame(r, buf)
+	f, err := readFrame(r, buf, c.payloadLimit)
 	if err != nil {
 		return err
 	}
 	if f.kind != KindHello {
-		return fmt.Errorf("mpicache: a first frame of kind %d: %w", f.kind, errFrame)
+		return broken("a first frame of kind %d", f.kind)
 	}
 	h, err := parseHello(f.payload)
-	if err == nil && h.version != ProtocolVersion {
-		err = fmt.Errorf("mpicache: the client speaks version %d of the protocol, this rank version %d; use the client that this rankpool brings along: %w", h.version, ProtocolVersion, errFrame)
+	if err == nil {
+		err = h.check()
 	}
 	if err != nil {
 		return err
@@ -171,80 +184,140 @@ func (n *Node) description() any {
 	return map[string]any{"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion}
 }
 
-// handle does one frame; an error ends the connection. leases is a buffer that is used again.
-func (c *conn) handle(f frame, leases []uint32) ([]uint32, error) {
-	switch f.kind {
-	case KindGet:
-		g, err := parseGet(f.payload, leases)
-		if err != nil {
-			return leases, err
-		}
-		c.release(g)
-		c.asked = true
-		c.get(g, f.ticket)
-		return g.leases, nil
-	case KindRelease:
-		g, err := parseRelease(f.payload, leases)
-		if err != nil {
-			return leases, err
-		}
-		c.release(g)
-		return g.leases, nil
-	case KindReport:
-		r, err := parseReport(f.payload)
-		if err != nil {
-			return leases, err
-		}
-		if s := c.node.stream(r.stream); s != nil {
-			s.onReport(int(c.trainer), int(r.epoch), int(r.batch), r.losses)
-		}
-		return leases, nil
+// handle does what a frame asks for. An error ends the connection.
+func (c *conn) handle(f frame) error {
+	err := c.obey(f)
+	var no refusal
+	if errors.As(err, &no) {
+		c.write(appendError(nil, f.ticket, no.code, no.sentence))
+		return nil
 	}
-	return leases, c.handleRare(f)
+	return err
 }
 
-func (c *conn) handleRare(f frame) error {
+func (c *conn) obey(f frame) error {
 	switch f.kind {
+	case KindGet:
+		return c.get(f)
+	case KindRelease:
+		return c.onRelease(f)
+	case KindReport:
+		return c.report(f)
 	case KindOpen:
 		return c.open(f)
 	case KindPlan:
-		p := cursor{b: f.payload}
-		stream, epoch, from := p.u32(), p.u32(), p.u32()
-		if err := p.end(); err != nil {
-			return err
-		}
-		c.asked = true
-		if s := c.node.stream(stream); s != nil {
-			s.onPlan(c, f.ticket, int(epoch), int(from))
-		} else {
-			c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set number %d", stream))
-		}
-		return nil
+		return c.plan(f)
+	case KindSave:
+		return c.save(f)
 	case KindMetric:
 		return c.metric(f)
-	case KindSave:
-		p := cursor{b: f.payload}
-		stream, epoch, batch := p.u32(), p.u32(), p.u32()
-		if err := p.end(); err != nil {
-			return err
-		}
-		if s := c.node.stream(stream); s != nil {
-			s.onSave(c, f.ticket, int(epoch), int(batch))
-		} else {
-			c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set number %d", stream))
-		}
-		return nil
 	case KindWarm:
 		return c.warm(f)
 	case KindStatus:
-		c.answerJSON(f, c.node.Status())
-		return nil
+		c.write(appendJSON(nil, f.kind+replyTo, f.ticket, c.node.Status()))
 	case KindShutdown:
-		c.write(AppendBare(nil, KindShutdown+replyTo, f.ticket))
+		c.write(AppendBare(nil, f.kind+replyTo, f.ticket))
 		c.node.stopOnce.Do(func() { close(c.node.stopped) })
-		return nil
+	default:
+		return broken("a frame of kind %d", f.kind)
 	}
-	return fmt.Errorf("mpicache: a frame of kind %d: %w", f.kind, errFrame)
+	return nil
+}
+
+func (c *conn) get(f frame) error {
+	g, err := parseGet(f.payload, c.numbers)
+	c.numbers = g.leases
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(g.stream)
+	if err != nil {
+		return err
+	}
+	if err := c.release(g); err != nil {
+		return err
+	}
+	c.asked = true
+	return s.onGet(c, f.ticket, g)
+}
+
+func (c *conn) onRelease(f frame) error {
+	g, err := parseRelease(f.payload, c.numbers)
+	c.numbers = g.leases
+	if err != nil {
+		return err
+	}
+	return c.release(g)
+}
+
+func (c *conn) report(f frame) error {
+	r, err := parseReport(f.payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(r.stream)
+	if err != nil {
+		return err
+	}
+	return s.onReport(c, r)
+}
+
+func (c *conn) open(f frame) error {
+	var spec Spec
+	if err := json.Unmarshal(f.payload, &spec); err != nil {
+		return broken("OPEN: %s", err)
+	}
+	i := slices.IndexFunc(c.node.streams, func(s *stream) bool { return s.data.Name == spec.Data })
+	if i < 0 {
+		return refuse("there is no data set %q here", spec.Data)
+	}
+	s := c.node.streams[i]
+	if err := spec.check(c, s.data); err != nil {
+		return err
+	}
+	if err := s.onOpen(spec); err != nil {
+		return refuse("%s", err)
+	}
+	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
+	c.write(appendJSON(nil, f.kind+replyTo, f.ticket, map[string]int{"stream": i, "batches": spec.batches(s.data.Samples)}))
+	return nil
+}
+
+func (c *conn) plan(f frame) error {
+	p, err := parsePlace(f.payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(p.stream)
+	if err != nil {
+		return err
+	}
+	c.asked = true
+	return s.onPlan(c, f.ticket, p)
+}
+
+func (c *conn) save(f frame) error {
+	p, err := parsePlace(f.payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(p.stream)
+	if err != nil {
+		return err
+	}
+	return s.onSave(c, f.ticket, p)
+}
+
+func (c *conn) metric(f frame) error {
+	var m metricFrame
+	if err := json.Unmarshal(f.payload, &m); err != nil {
+		return broken("METRIC: %s", err)
+	}
+	s, err := c.opened(m.Stream)
+	if err != nil {
+		return err
+	}
+	return s.onMetric(m)
 }
 
 func (c *conn) warm(f frame) error {
@@ -252,62 +325,10 @@ func (c *conn) warm(f frame) error {
 	if err != nil {
 		return err
 	}
-	if s := c.node.stream(w.stream); s != nil {
-		s.onWarm(c, f.ticket, w.ids)
-	} else {
-		c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set number %d", w.stream))
+	if int64(w.stream) >= int64(len(c.node.streams)) {
+		return refuse("there is no data set number %d", w.stream)
 	}
-	return nil
-}
-
-func (c *conn) open(f frame) error {
-	var spec Spec
-	if err := json.Unmarshal(f.payload, &spec); err != nil {
-		return fmt.Errorf("mpicache: OPEN: %w: %w", errFrame, err)
-	}
-	if uint32(spec.Trainer) != c.trainer {
-		c.fail(f.ticket, codeRequest, fmt.Sprintf("trainer %d opens for trainer %d", c.trainer, spec.Trainer))
-		return nil
-	}
-	for _, s := range c.node.streams {
-		if s.data.Name != spec.Data {
-			continue
-		}
-		if spec.Identity != s.data.Identity {
-			c.fail(f.ticket, codeRequest, fmt.Sprintf("data set %s is not the one that trainer %d trains on: its identity is %s here, %s there; "+
-				"start the training anew", spec.Data, spec.Trainer, s.data.Identity, spec.Identity))
-			return nil
-		}
-		if err := s.onOpen(spec); err != nil {
-			c.fail(f.ticket, codeRequest, err.Error())
-			return nil
-		}
-		c.answerJSON(f, map[string]int{"stream": s.index, "batches": s.batches()})
-		return nil
-	}
-	c.fail(f.ticket, codeRequest, fmt.Sprintf("there is no data set %q here", spec.Data))
-	return nil
-}
-
-func (c *conn) metric(f frame) error {
-	var m struct {
-		Stream, Epoch int
-		Name          string
-		Value         float64
-	}
-	if err := json.Unmarshal(f.payload, &m); err != nil {
-		return fmt.Errorf("mpicache: METRIC: %w: %w", errFrame, err)
-	}
-	if s := c.node.stream(uint32(m.Stream)); s != nil {
-		s.onMetric(m.Epoch, m.Name, m.Value)
-	}
-	return nil
-}
-
-func (c *conn) answerJSON(f frame, v any) { c.write(appendJSON(nil, f.kind+replyTo, f.ticket, v)) }
-
-func (c *conn) fail(ticket uint32, code uint16, sentence string) {
-	c.write(appendError(nil, ticket, code, sentence))
+	return c.node.streams[w.stream].onWarm(c, f.ticket, w)
 }
 
 // frameBuffered reports whether a whole frame waits in r.
@@ -344,28 +365,30 @@ func (c *conn) write(b []byte) {
 	}
 }
 
-func (c *conn) get(g getFrame, ticket uint32) {
-	if s := c.node.stream(g.stream); s != nil {
-		s.onGet(c, ticket, int(g.epoch), int(g.batch))
-		return
-	}
-	c.fail(ticket, codeRequest, fmt.Sprintf("there is no data set number %d", g.stream))
-}
-
-// release ends leases and takes down the tally that comes with them.
-func (c *conn) release(g getFrame) {
+// release ends leases and takes down the tally that comes with them, if it is of a data set that is open here: one that
+// was opened before the connection was made again may be told without.
+func (c *conn) release(g getFrame) error {
 	for _, id := range g.leases {
 		c.mu.Lock()
 		ref, ok := c.leases[id]
 		delete(c.leases, id)
 		c.mu.Unlock()
-		if ok {
-			ref.stream.release(ref.lease)
+		if !ok {
+			return broken("the release of lease %d, which this connection has not", id)
 		}
+		ref.stream.release(ref.lease)
 	}
-	if s := c.node.stream(g.tally.stream); s != nil {
+	if s, err := c.opened(g.tally.stream); err == nil {
 		s.onTally(teller{c.trainer, c.worker}, g.tally, c.asked)
 	}
+	return nil
+}
+
+// held returns how many GETs of the client wait, and how many leases it has.
+func (c *conn) held() (gets, leases int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting), len(c.leases)
 }
 
 // lease gives the client a lease; false when it is gone.
@@ -395,6 +418,11 @@ func (c *conn) close() {
 	for ticket, s := range waiting {
 		s.withdraw(ticket)
 	}
+	for i, open := range c.streams {
+		if open {
+			c.node.streams[i].forget(c)
+		}
+	}
 	c.node.connMu.Lock()
 	delete(c.node.conns, c)
 	c.node.connMu.Unlock()
@@ -405,12 +433,4 @@ func (c *conn) whose() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trainer
-}
-
-// stream returns a data set's stream by its number, or nil.
-func (n *Node) stream(index uint32) *stream {
-	if index >= uint32(len(n.streams)) {
-		return nil
-	}
-	return n.streams[index]
 }

@@ -16,7 +16,8 @@ const (
 	ProtocolVersion = 2
 	hello           = "rankpool"
 	frameHeadBytes  = 12
-	maxFrameBytes   = 256 << 20
+	maxReplyBytes   = 256 << 20
+	tallyBytes      = 64
 	// ControlTrainer is the trainer number of a connection that trains nothing, such as the launcher's.
 	ControlTrainer = math.MaxUint32
 )
@@ -76,17 +77,21 @@ type frame struct {
 	payload []byte
 }
 
-// readFrame reads a frame, with its payload in buf, which grows as needed.
-func readFrame(r io.Reader, buf *[]byte) (frame, error) {
+// readFrame reads a frame, with its payload in buf, which grows as needed. limit says how many bytes a payload of a
+// kind may have; false: there is no such kind.
+func readFrame(r io.Reader, buf *[]byte, limit func(Kind) (bytes int, ok bool)) (frame, error) {
 	var head [frameHeadBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return frame{}, err
 	}
-	n := le.Uint32(head[:])
-	if n > maxFrameBytes {
-		return frame{}, fmt.Errorf("mpicache: a frame of %d bytes: %w", n, errFrame)
+	n, f := le.Uint32(head[:]), frame{kind: Kind(le.Uint16(head[4:])), ticket: le.Uint32(head[8:])}
+	most, ok := limit(f.kind)
+	if !ok {
+		return frame{}, fmt.Errorf("mpicache: a frame of kind %d: %w", f.kind, errFrame)
 	}
-	f := frame{kind: Kind(le.Uint16(head[4:])), ticket: le.Uint32(head[8:])}
+	if uint64(n) > uint64(most) {
+		return frame{}, fmt.Errorf("mpicache: a frame of kind %d with %d bytes, where %d are the most: %w", f.kind, n, most, errFrame)
+	}
 	if _, err := f.fill(r, buf, int(n)); err != nil {
 		return frame{}, err
 	}
@@ -261,6 +266,21 @@ func parseReport(p []byte) (reportFrame, error) {
 	r := reportFrame{stream: c.u32(), epoch: c.u32(), batch: c.u32()}
 	r.losses = c.f32s(c.u32())
 	return r, c.end()
+}
+
+// placeFrame is the payload of PLAN and SAVE: a batch of an epoch.
+type placeFrame struct{ stream, epoch, batch uint32 }
+
+func parsePlace(p []byte) (placeFrame, error) {
+	c := cursor{b: p}
+	return placeFrame{stream: c.u32(), epoch: c.u32(), batch: c.u32()}, c.end()
+}
+
+// metricFrame is METRIC's payload, JSON.
+type metricFrame struct {
+	Stream, Epoch uint32
+	Name          string
+	Value         float64
 }
 
 // warmFrame is WARM's payload.

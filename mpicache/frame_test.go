@@ -43,7 +43,7 @@ func goldenPayload(t *testing.T, name string) frame {
 		t.Fatalf("there is no golden frame %q", name)
 	}
 	var buf []byte
-	f, err := readFrame(bytes.NewReader(raw), &buf)
+	f, err := readFrame(bytes.NewReader(raw), &buf, func(Kind) (int, bool) { return maxReplyBytes, true })
 	if err != nil || len(f.payload) != len(raw)-frameHeadBytes {
 		t.Fatalf("%s: %d bytes of payload, %v", name, len(f.payload), err)
 	}
@@ -168,7 +168,7 @@ func FuzzFrame(f *testing.F) {
 		var buf []byte
 		r := bytes.NewReader(raw)
 		for {
-			fr, err := readFrame(r, &buf)
+			fr, err := readFrame(r, &buf, (&conn{batchSize: 1 << 20}).payloadLimit)
 			if err != nil {
 				return
 			}
@@ -180,6 +180,7 @@ func FuzzFrame(f *testing.F) {
 			_, _ = parseRelease(fr.payload, nil)
 			_, _ = parseReport(fr.payload)
 			_, _ = parseWarm(fr.payload)
+			_, _ = parsePlace(fr.payload)
 		}
 	})
 }

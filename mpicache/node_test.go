@@ -57,6 +57,8 @@ type cluster struct {
 	dirs    []string
 	records []any
 	mu      sync.Mutex
+	// between, if it is not nil, is called by trainer 0 before each batch, when all trainers have trained the one before.
+	between func(epoch, batch int)
 }
 
 func newCluster(t *testing.T, ranks, samples int, capacityBytes int64, edits ...func(*Config)) *cluster {
@@ -114,6 +116,7 @@ type trainer struct {
 	rank, world int
 	slab        []byte
 	tally       tally
+	between     func(epoch, batch int)
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
@@ -222,6 +225,9 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 	tr.tally = tally{epoch: uint32(epoch)}
 	var leases []uint32
 	for b, want := range parts {
+		if tr.between != nil {
+			tr.between(epoch, b)
+		}
 		ids, lease, _, err := tr.get(epoch, b, leases...)
 		if err != nil {
 			return nil, fmt.Errorf("batch %d: %w", b, err)
@@ -284,6 +290,9 @@ func (c *cluster) train(world, batchSize, epochs int, sampler string) []string {
 			tr, err := c.trainer(rank, world)
 			if err == nil {
 				err = tr.open(sampler, batchSize)
+			}
+			if err == nil && rank == 0 {
+				tr.between = c.between
 			}
 			for e := 0; e < epochs && err == nil; e++ {
 				var parts [][]uint32

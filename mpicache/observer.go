@@ -205,7 +205,14 @@ func (t tally) draws() int {
 	return int(t.hitsLocal) + int(t.hitsRemote) + int(t.storage) + int(t.fallback) + int(t.substituted)
 }
 
-// since is what was counted after an earlier tally of the same worker and epoch. Sums of a worker never fall.
+// fell reports whether a sum is less than it was.
+func (t tally) fell(last tally) bool {
+	return t.hitsLocal < last.hitsLocal || t.hitsRemote < last.hitsRemote || t.storage < last.storage || t.fallback < last.fallback ||
+		t.substituted < last.substituted || t.storageBytes < last.storageBytes || t.fallbackBytes < last.fallbackBytes ||
+		t.stallMicroseconds < last.stallMicroseconds || t.elapsedMicroseconds < last.elapsedMicroseconds
+}
+
+// since is what was counted after an earlier tally of the same worker and epoch, which has not fallen since.
 func (t tally) since(before tally) tally {
 	t.hitsLocal -= before.hitsLocal
 	t.hitsRemote -= before.hitsRemote

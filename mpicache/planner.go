@@ -27,7 +27,9 @@ type planner struct {
 	want      int           // an epoch that is wanted and not opened, or noEpoch
 	from      int           // its first batch
 	finish    map[int]int   // by trainer: the epoch it went on to
+	wishes    map[int]place // by trainer: where it wants to go, if it may not yet
 	held      []report      // reports of epochs that are not opened yet
+	heldBy    map[int]int   // how many, by trainer
 	outbox    []byte        // records for the other ranks
 	waiting   []waitingPlan // PLANs without reply
 	saves     []waitingSave // SAVEs without reply
@@ -58,7 +60,7 @@ type waitingPlan struct {
 
 func (p *planner) init() {
 	p.want = noEpoch
-	p.finish = map[int]int{}
+	p.finish, p.wishes, p.heldBy = map[int]int{}, map[int]place{}, map[int]int{}
 	p.moved = map[int]time.Time{}
 }
 
@@ -71,24 +73,16 @@ func (p *planner) weighted() bool { return p.cfg.Sampler.Weighted() }
 
 // onPlan answers PLAN when the plan is there. Asking for an epoch's plan says that the trainer's reports of earlier
 // epochs are final.
-func (s *stream) onPlan(c *conn, ticket uint32, epoch, from int) {
+func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 	s.locked(func() {
-		trainer := int(c.trainer)
-		if err := s.agreed.conflict; err != nil {
-			s.reply(c, appendError(nil, ticket, codeRequest, err.Error()))
+		if err = s.checkPlan(c, f); err != nil {
 			return
 		}
-		if !s.agreed.has(trainer, s.node.cfg.Transport.Rank()) {
-			s.reply(c, appendError(nil, ticket, codeRequest, "PLAN before OPEN"))
-			return
-		}
-		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
-		s.finishEpochs(trainer, epoch)
-		s.outRecord(trainer, epoch, finishRecord, nil)
-		s.flushReports()
-		s.want(epoch, from)
+		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, int(c.trainer), int(f.epoch)})
+		s.move(int(c.trainer), int(f.epoch), int(f.batch))
 		s.answerPlans()
 	})
+	return err
 }
 
 // want has epoch planned, beginning at batch from, unless it is.
@@ -96,6 +90,9 @@ func (s *stream) want(epoch, from int) {
 	p := &s.planner
 	if s.knows(epoch) {
 		return
+	}
+	if s.stager != nil && len(p.opened) > 0 && epoch == p.opened[len(p.opened)-1]+1 {
+		from = 0 // who comes first may be ahead of the others
 	}
 	if p.want != epoch {
 		p.want, p.from = epoch, from
@@ -168,7 +165,8 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 	p := &s.planner
 	from, trained := 0, plan.Batches()
 	if plan.Epoch == p.want {
-		from, trained = p.from, p.from
+		from = min(p.from, plan.Batches()) // an epoch may have fewer than the most
+		trained = from
 		p.want = noEpoch
 	}
 	if p.ahead == nil || p.ahead.plan != plan {
@@ -196,6 +194,7 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 		s.applyHeld()
 	}
 	s.answerPlans()
+	s.grant()
 	s.plan()
 	go debug.FreeOSMemory() // what making a plan took, once an epoch
 }
@@ -218,6 +217,15 @@ func (s *stream) planOf(epoch int) *scheduler.Plan {
 		return nil
 	}
 	return s.stager.Plan(epoch)
+}
+
+// forget lets go of what a client that is gone waits for.
+func (s *stream) forget(c *conn) {
+	s.locked(func() {
+		p := &s.planner
+		p.waiting = slices.DeleteFunc(p.waiting, func(w waitingPlan) bool { return w.conn == c })
+		p.saves = slices.DeleteFunc(p.saves, func(w waitingSave) bool { return w.conn == c })
+	})
 }
 
 func (s *stream) failPlans(err error) {

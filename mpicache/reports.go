@@ -7,32 +7,46 @@ import (
 	"rankpool/scheduler"
 )
 
-// finishRecord in place of a batch number says that the trainer went on to the epoch.
-const finishRecord = math.MaxUint32
+// Records of trainers for the other ranks: u32 what, u32 trainer, u32 epoch, u32 batch, u32 n, f32 loss[n].
+const (
+	recordReport = 1 // losses of a batch
+	recordFinish = 2 // the trainer went on to the epoch
+	recordWish   = 3 // it wants to, to the batch, and waits for the others
+)
 
 // outboxBytes is when reports leave without waiting for the tick.
 const outboxBytes = 64 << 10
 
-// onReport takes a report of a trainer here and passes it on.
-func (s *stream) onReport(trainer, epoch, batch int, losses []float32) {
+// onReport takes a report of a trainer here and passes it on, unless it is of an epoch that the trainer has left: its
+// reports of that are final.
+func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 	s.locked(func() {
 		if s.stager != nil && !s.planner.weighted() {
 			return
 		}
-		s.outRecord(trainer, epoch, uint32(batch), losses)
-		s.take(report{trainer, epoch, batch, losses})
+		if err = s.checkReport(c, f); err != nil {
+			return
+		}
+		r := report{int(c.trainer), int(f.epoch), int(f.batch), f.losses}
+		if at, ok := s.planner.finish[r.trainer]; ok && r.epoch < at {
+			return
+		}
+		s.outRecord(recordReport, r.trainer, r.epoch, r.batch, r.losses)
+		s.take(r)
 	})
+	return err
 }
 
-// take gives a report to the ledger, or keeps it until its epoch is opened.
+// take gives a report to the ledger, or keeps it until its epoch is opened, if that can be.
 func (s *stream) take(r report) {
 	p := &s.planner
-	if p.ledger == nil || !p.ledger.Opened(r.epoch) {
+	if p.ledger != nil && p.ledger.Opened(r.epoch) {
+		s.apply(r)
+		s.fold()
+	} else if len(p.opened) == 0 || r.epoch > p.opened[len(p.opened)-1] {
 		p.held = append(p.held, r)
-		return
+		p.heldBy[r.trainer]++
 	}
-	s.apply(r)
-	s.fold()
 }
 
 func (s *stream) apply(r report) {
@@ -55,20 +69,24 @@ func (s *stream) applyHeld() {
 		}
 	}
 	p.held = rest
+	clear(p.heldBy)
+	for _, r := range rest {
+		p.heldBy[r.trainer]++
+	}
 	for trainer, epoch := range p.finish {
 		p.ledger.Finish(trainer, epoch)
 	}
 	s.fold()
 }
 
-// outRecord adds a record for the other ranks: u32 trainer, u32 epoch, u32 batch or finishRecord, u32 n, f32 loss[n].
-func (s *stream) outRecord(trainer, epoch int, batch uint32, losses []float32) {
+// outRecord adds a record for the other ranks.
+func (s *stream) outRecord(what, trainer, epoch, batch int, losses []float32) {
 	if s.node.cfg.Transport.Size() == 1 {
 		return
 	}
 	b := s.planner.outbox
-	for _, v := range []uint32{uint32(trainer), uint32(epoch), batch, uint32(len(losses))} {
-		b = le.AppendUint32(b, v)
+	for _, v := range []int{what, trainer, epoch, batch, len(losses)} {
+		b = le.AppendUint32(b, uint32(v))
 	}
 	for _, loss := range losses {
 		b = le.AppendUint32(b, math.Float32bits(loss))
@@ -94,32 +112,35 @@ func (s *stream) flushReports() {
 	p.outbox = p.outbox[:0]
 }
 
-// onReports takes the records of another rank.
-func (s *stream) onReports(body []byte) {
+// onReports takes the records of another rank. What they hold was checked at its door.
+func (s *stream) onReports(from int, body []byte) {
 	s.locked(func() {
-		c := cursor{b: body}
-		for len(c.b) > 0 {
-			trainer, epoch, batch, n := int(c.u32()), int(c.u32()), c.u32(), c.u32()
-			losses := c.f32s(n)
-			if c.err != nil {
-				s.node.cfg.Log.Error("reports that make no sense")
+		for c := (cursor{b: body}); len(c.b) > 0; {
+			what := c.u32()
+			r := report{trainer: int(c.u32()), epoch: int(c.u32()), batch: int(c.u32())}
+			r.losses = c.f32s(c.u32())
+			if c.err != nil || !s.agreed.has(r.trainer, from) {
+				s.node.cfg.Log.Error("reports that make no sense", "from", from)
 				return
 			}
-			if s.stager != nil && !s.planner.weighted() {
-				if batch != finishRecord {
-					continue
-				}
-			}
-			if batch != finishRecord {
-				s.take(report{trainer, epoch, int(batch), losses})
-				continue
-			}
-			s.finishEpochs(trainer, epoch)
-			if s.stager != nil && len(s.agreed.locals(s.node.cfg.Transport.Rank())) == 0 {
-				s.want(epoch, 0) // no trainer here will: follow the others
-			}
+			s.onRecord(what, r)
 		}
 	})
+}
+
+func (s *stream) onRecord(what uint32, r report) {
+	switch what {
+	case recordReport:
+		if s.stager == nil || s.planner.weighted() {
+			s.take(r)
+		}
+	case recordFinish:
+		delete(s.planner.wishes, r.trainer)
+		s.finishEpochs(r.trainer, r.epoch)
+		s.grant()
+	case recordWish:
+		s.wish(r.trainer, place{r.epoch, r.batch})
+	}
 }
 
 // restore makes the ledger when the first epoch is wanted: from what this job left in the rank's folder, else from the

@@ -164,10 +164,13 @@ type waitingSave struct {
 const saveTimeout = 5 * time.Second
 
 // onSave answers SAVE when the reports of all trainers before the batch are in the state file.
-func (s *stream) onSave(c *conn, ticket uint32, epoch, batch int) {
+func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
 	s.locked(func() {
+		if err = s.checkSave(c, f); err != nil {
+			return
+		}
 		p := &s.planner
-		w := waitingSave{c, ticket, epoch, batch, time.Now().Add(saveTimeout)}
+		w := waitingSave{c, ticket, int(f.epoch), int(f.batch), time.Now().Add(saveTimeout)}
 		if s.userStatePath() == "" || s.node.cfg.Transport.Rank() != 0 || p.ledger == nil {
 			w.answer("")
 			return
@@ -176,6 +179,7 @@ func (s *stream) onSave(c *conn, ticket uint32, epoch, batch int) {
 		p.saves = append(p.saves, w)
 		s.answerSaves()
 	})
+	return err
 }
 
 func (s *stream) answerSaves() {

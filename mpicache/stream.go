@@ -27,10 +27,11 @@ type stream struct {
 	tape    *record.Tape // what the stager decides; nil: it is not recorded
 	warm    warming      // before there is a stager
 
-	place  []int64 // offset of each sample in the slab, or noPlace
-	queue  []scheduler.Event
-	hungry bool // something found no room
-	freed  bool // memory was freed since
+	place   []int64 // offset of each sample in the slab, or noPlace
+	largest int64   // bytes of a sample
+	queue   []scheduler.Event
+	hungry  bool // something found no room
+	freed   bool // memory was freed since
 
 	capacityBytes int64 // of the partition since memory was given back; -1: it never was
 
@@ -71,6 +72,7 @@ func newStream(n *Node, index int) *stream {
 	}
 	for i := range s.place {
 		s.place[i] = noPlace
+		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
 	}
 	s.planner.init()
 	return s
@@ -217,24 +219,23 @@ func (s *stream) deliver(c scheduler.Deliver) {
 }
 
 // onGet answers GET. A rank that has no plan for the epoch says so at once, so that the client reads storage, and
-// makes the plan meanwhile.
-func (s *stream) onGet(c *conn, ticket uint32, epoch, batch int) {
+// makes the plan meanwhile, if it is the one that comes next.
+func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
 	s.locked(func() {
-		trainer := int(c.trainer)
-		switch {
-		case s.agreed.conflict != nil:
-			s.reply(c, appendError(nil, ticket, codeRequest, s.agreed.conflict.Error()))
-		case !s.knows(epoch) || !s.agreed.has(trainer, s.node.cfg.Transport.Rank()):
-			if n := len(s.planner.opened); n == 0 || epoch > s.planner.opened[n-1] {
-				s.want(epoch, batch) // this rank was started again
-			}
-			s.reply(c, appendError(nil, ticket, codeNotReady, "this rank has no plan for that epoch yet"))
-		case batch >= s.stager.Plan(epoch).Batches():
-			s.reply(c, appendError(nil, ticket, codeRequest, "the epoch has no such batch"))
-		default:
-			s.request(c, ticket, trainer, epoch, batch)
+		if err = s.checkGet(c, g); err != nil {
+			return
 		}
+		epoch, batch := int(g.epoch), int(g.batch)
+		if s.knows(epoch) && s.agreed.has(int(c.trainer), s.node.cfg.Transport.Rank()) {
+			s.request(c, ticket, int(c.trainer), epoch, batch)
+			return
+		}
+		if s.isNext(epoch) {
+			s.want(epoch, batch)
+		}
+		err = refusal{codeNotReady, "this rank has no plan for that epoch yet"}
 	})
+	return err
 }
 
 func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {

@@ -67,7 +67,7 @@ func (n *Node) onMessage(from int, msg []byte) {
 	case messageOpened:
 		s.onOpened(from, body)
 	case messageReports:
-		s.onReports(body)
+		s.onReports(from, body)
 	case messageAsk:
 		s.onAsk(from, body)
 	case messageAnswer:

@@ -1,7 +1,6 @@
 package mpicache
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,11 +10,12 @@ import (
 // warming is what was staged into memory before training asked for it. It ends when all trainers have opened the data set: then the
 // stager gets what is here, and decides.
 type warming struct {
-	ids    []scheduler.SampleID        // here or coming, in the order in which they were asked for
-	bytes  int64                       // that they take of the partition
-	coming map[scheduler.SampleID]bool // being read
-	begun  bool                        // training has: nothing is taken any more
-	until  time.Time                   // if begun: when what is still coming is given up
+	ids      []scheduler.SampleID        // here or coming, in the order in which they were asked for
+	bytes    int64                       // that they take of the partition
+	coming   map[scheduler.SampleID]bool // being read
+	begun    bool                        // training has: nothing is taken any more
+	requests []*warmRequest              // without a reply
+	until    time.Time                   // if begun: when what is still coming is given up
 }
 
 // warmPatience is how long the beginning of training waits for reads that staging into memory has begun: they end sooner, unless
@@ -47,26 +47,20 @@ type warmRequest struct {
 }
 
 // onWarm reads the samples that this rank owns into memory, as far as its partition goes, and answers when they are here.
-func (s *stream) onWarm(c *conn, ticket uint32, ids []scheduler.SampleID) {
+func (s *stream) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
 	s.locked(func() {
-		switch {
-		case s.closed:
-			s.reply(c, appendError(nil, ticket, codeStopping, "the rank is stopping"))
-			return
-		case s.stager != nil || s.warm.begun:
-			s.reply(c, appendError(nil, ticket, codeBegun, "training has begun, and its plan decides what is in memory"))
-			return
-		case s.outOfRange(ids):
-			s.reply(c, appendError(nil, ticket, codeRequest, fmt.Sprintf("data set %s has %d samples", s.data.Name, s.data.Samples)))
+		if err = s.checkWarm(c, w); err != nil {
 			return
 		}
 		r := &warmRequest{conn: c, ticket: ticket}
 		r.Failures = []WarmFailure{}
-		for _, id := range ids {
+		s.warm.requests = append(s.warm.requests, r)
+		for _, id := range w.ids {
 			s.warmOne(r, id)
 		}
 		s.answerWarm(r)
 	})
+	return err
 }
 
 // warmOne begins to read a sample, if it may be in this rank's memory.
@@ -130,6 +124,7 @@ func (r *warmRequest) fail(id scheduler.SampleID, reason string) {
 // answerWarm answers when nothing is coming any more.
 func (s *stream) answerWarm(r *warmRequest) {
 	if r.coming == 0 {
+		s.warm.requests = slices.DeleteFunc(s.warm.requests, func(other *warmRequest) bool { return other == r })
 		s.reply(r.conn, appendJSON(nil, KindWarm+replyTo, r.ticket, r.Warmed))
 	}
 }
@@ -162,7 +157,7 @@ func (s *stream) giveUpWarm(now time.Time) {
 // takeWarm gives the new stager what was warmed.
 func (s *stream) takeWarm() {
 	here := s.warm.ids
-	s.warm = warming{begun: true}
+	s.warm = warming{begun: true, requests: s.warm.requests}
 	if len(here) > 0 {
 		s.node.cfg.Log.Info("training begins with samples that were staged into memory", "data", s.data.Name, "samples", len(here))
 		s.step(scheduler.Preloaded{IDs: here})

@@ -94,6 +94,18 @@ func (p *Plan) Part(dst []SampleID, b int, trainer int) []SampleID {
 	return dst
 }
 
+// PartLen is the number of samples of global batch b that trainer consumes.
+func (p *Plan) PartLen(b int, trainer int) int {
+	n := 0
+	lo, hi := p.Range(b)
+	for i := lo; i < hi; i++ {
+		if int(p.Consumer[i]) == trainer {
+			n++
+		}
+	}
+	return n
+}
+
 // time is the time of place i of this epoch, in epochs.
 func (p *Plan) time(i int32) float64 {
 	return float64(p.Epoch) + float64(i)/float64(len(p.IDs))

@@ -1,0 +1,235 @@
+package mpicache
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// Nothing that comes through the door is believed. readFrame takes no more bytes than the kind of a frame needs, the
+// parsers of frame.go see that its fields are there, and this file checks each number in them against what the sender
+// may say of itself and of what it was given: once, before anything is done with it. The rest of the package relies on
+// that.
+//
+// A frame that breaks the rules ends its connection, with a sentence that wraps errFrame. One that asks for what
+// cannot be had is answered with a refusal, and the connection goes on. Either harms its sender alone.
+
+// refusal is the error reply to a request that is well-formed.
+type refusal struct {
+	code     uint16
+	sentence string
+}
+
+func (r refusal) Error() string { return r.sentence }
+
+func refuse(format string, args ...any) error {
+	return refusal{codeRequest, fmt.Sprintf(format, args...)}
+}
+
+// broken is the error of a frame that the protocol does not allow.
+func broken(format string, args ...any) error {
+	return fmt.Errorf("mpicache: %s: %w", fmt.Sprintf(format, args...), errFrame)
+}
+
+// check returns an error unless h is a trainer's, or that of a client that trains nothing.
+func (h helloFrame) check() error {
+	switch {
+	case h.version != ProtocolVersion:
+		return broken("the client speaks version %d of the protocol, this rank version %d; use the client that this rankpool brings along", h.version, ProtocolVersion)
+	case h.trainer == ControlTrainer:
+		return nil
+	case h.world < 1 || h.world > maxWorld:
+		return refuse("WORLD_SIZE must be in [1, %d], not %d", maxWorld, h.world)
+	case h.trainer >= h.world:
+		return refuse("RANK must be in [0, %d), below WORLD_SIZE, not %d", h.world, h.trainer)
+	}
+	return nil
+}
+
+// check returns an error unless the spec is one that this client may ask for.
+func (spec *Spec) check(c *conn, d *DataSet) error {
+	if c.trainer == ControlTrainer {
+		return broken("OPEN from a client that trains nothing")
+	}
+	if uint64(spec.Trainer) != uint64(c.trainer) || uint64(spec.World) != uint64(c.world) {
+		return refuse("trainer %d of %d opens for trainer %d of %d", c.trainer, c.world, spec.Trainer, spec.World)
+	}
+	if spec.Identity != d.Identity {
+		return refuse("data set %s is not the one that trainer %d trains on: its identity is %s here, %s there; start the training anew", spec.Data, spec.Trainer, d.Identity, spec.Identity)
+	}
+	if _, err := scheduler.NewSampler(spec.sampler(d.Samples)); err != nil {
+		return refuse("%s", err)
+	}
+	return nil
+}
+
+// opened returns the stream that a frame names, if this connection has opened it.
+func (c *conn) opened(index uint32) (*stream, error) {
+	if uint64(index) >= uint64(len(c.streams)) || !c.streams[index] {
+		return nil, broken("data set number %d, which this connection has not opened", index)
+	}
+	return c.node.streams[index], nil
+}
+
+// checkPlace returns an error unless epoch and batch are such as the stream may have.
+func (s *stream) checkPlace(epoch, batch uint32) error {
+	if n := s.agreed.spec.batches(s.data.Samples); int64(batch) >= int64(n) {
+		return broken("batch %d, of %d in an epoch", batch, n)
+	}
+	return checkEpoch(epoch)
+}
+
+func checkEpoch(epoch uint32) error {
+	if epoch > maxEpoch {
+		return broken("epoch %d, where %d is the last", epoch, maxEpoch)
+	}
+	return nil
+}
+
+func (s *stream) checkGet(c *conn, g getFrame) error {
+	if err := s.checkPlace(g.epoch, g.batch); err != nil {
+		return err
+	}
+	gets, leases := c.held()
+	plan := s.planOf(int(g.epoch))
+	switch {
+	case gets >= maxGets:
+		return broken("GET, where %d of this connection wait", gets)
+	case s.agreed.conflict != nil:
+		return refuse("%s", s.agreed.conflict)
+	case plan != nil && int(g.batch) >= plan.Batches():
+		return refuse("epoch %d has %d batches: there is no batch %d", g.epoch, plan.Batches(), g.batch)
+	case leases >= maxLeases:
+		return refusal{codeNotReady, fmt.Sprintf("this connection has %d leases: let go of some batches", leases)}
+	}
+	return nil
+}
+
+// checkPlan allows the number of batches too: training ended there.
+func (s *stream) checkPlan(c *conn, p placeFrame) error {
+	n := 0
+	for _, w := range s.planner.waiting {
+		if w.conn == c {
+			n++
+		}
+	}
+	batches := s.agreed.spec.batches(s.data.Samples)
+	switch {
+	case n >= maxWaiting:
+		return broken("PLAN, where %d of this connection wait", n)
+	case s.agreed.conflict != nil:
+		return refuse("%s", s.agreed.conflict)
+	case int64(p.batch) > int64(batches):
+		return refuse("batch must be in [0, %d], not %d: an epoch has no more batches", batches, p.batch)
+	}
+	return checkEpoch(p.epoch)
+}
+
+func (s *stream) checkSave(c *conn, p placeFrame) error {
+	n := 0
+	for _, w := range s.planner.saves {
+		if w.conn == c {
+			n++
+		}
+	}
+	if n >= maxWaiting {
+		return broken("SAVE, where %d of this connection wait", n)
+	}
+	if n := s.agreed.spec.batches(s.data.Samples); int64(p.batch) > int64(n) {
+		return broken("SAVE of batch %d, of %d in an epoch", p.batch, n)
+	}
+	return checkEpoch(p.epoch)
+}
+
+// checkReport returns an error unless the losses are of the trainer's part of a batch of an epoch that it has the plan
+// of. A rank that was started again does not know that plan yet: it takes what can be.
+func (s *stream) checkReport(c *conn, r reportFrame) error {
+	if err := s.checkPlace(r.epoch, r.batch); err != nil {
+		return err
+	}
+	if at, ok := s.planner.finish[int(c.trainer)]; ok && int(r.epoch) > at {
+		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch, c.trainer, at)
+	}
+	plan := s.planOf(int(r.epoch))
+	if plan == nil {
+		spec := s.agreed.spec
+		if len(r.losses) > spec.BatchSize {
+			return broken("%d losses of a batch, of which a trainer has %d samples", len(r.losses), spec.BatchSize)
+		}
+		if n := s.planner.heldBy[int(c.trainer)]; n > maxHeldEpochs*spec.batches(s.data.Samples) {
+			return broken("losses of %d batches, before there is a plan", n)
+		}
+		return nil
+	}
+	if int(r.batch) >= plan.Batches() {
+		return broken("losses of batch %d, of %d in epoch %d", r.batch, plan.Batches(), r.epoch)
+	}
+	if n := plan.PartLen(int(r.batch), int(c.trainer)); n != len(r.losses) {
+		return broken("%d losses of batch %d of epoch %d, of which trainer %d has %d samples", len(r.losses), r.batch, r.epoch, c.trainer, n)
+	}
+	return nil
+}
+
+// possible reports whether a teller that told last can have counted t since: in an epoch that there is, samples that
+// there are, and seconds that have passed.
+func (s *stream) possible(t, last tally) bool {
+	if checkEpoch(t.epoch) != nil || t.stallMicroseconds > maxTalliedMicroseconds || t.elapsedMicroseconds > maxTalliedMicroseconds {
+		return false
+	}
+	if !s.countable(int(t.epoch)) {
+		return false
+	}
+	if t.fell(last) {
+		last = tally{}
+	}
+	more := t.since(last)
+	spec := s.agreed.spec
+	return more.draws() <= spec.batches(s.data.Samples)*spec.BatchSize &&
+		s.fits(more.storage, more.storageBytes) && s.fits(more.fallback, more.fallbackBytes)
+}
+
+// countable reports whether an epoch can have been trained: it was planned here, or before this rank was started again.
+func (s *stream) countable(epoch int) bool {
+	if opened := s.planner.opened; len(opened) > 0 {
+		return epoch <= slices.Max(opened)
+	}
+	return s.epochs[epoch] != nil || len(s.epochs) < maxToldEpochs
+}
+
+// fits reports whether n samples can have so many bytes.
+func (s *stream) fits(n uint32, size uint64) bool {
+	high, low := bits.Mul64(uint64(n), uint64(s.largest))
+	return high > 0 || size <= low
+}
+
+func (s *stream) checkMetric(m metricFrame) error {
+	switch {
+	case len(m.Name) > maxName:
+		return broken("METRIC with a name of %d bytes, where %d are the most", len(m.Name), maxName)
+	case s.epochs[int(m.Epoch)] != nil && len(s.epochs[int(m.Epoch)].metrics) >= maxMetrics:
+		return broken("METRIC, where epoch %d has %d", m.Epoch, maxMetrics)
+	}
+	return checkEpoch(m.Epoch)
+}
+
+func (s *stream) checkWarm(c *conn, w warmFrame) error {
+	n := 0
+	for _, r := range s.warm.requests {
+		if r.conn == c {
+			n++
+		}
+	}
+	switch {
+	case n >= maxWaiting:
+		return broken("WARM, where %d of this connection wait", n)
+	case s.outOfRange(w.ids):
+		return refuse("data set %s has %d samples", s.data.Name, s.data.Samples)
+	case s.closed:
+		return refusal{codeStopping, "the rank is stopping"}
+	case s.stager != nil || s.warm.begun:
+		return refusal{codeBegun, "training has begun, and its plan decides what is in memory"}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package mpicache
+
+import "math"
+
+// What a client may ask of a rank at the most: far more than two hundred trainers with all their workers need.
+const (
+	maxLeases  = 1024    // that a connection holds
+	maxGets    = 1024    // of a connection, without a reply
+	maxWaiting = 64      // of its other requests without a reply, each kind for itself
+	maxWarmIDs = 1 << 16 // in a request
+	maxName    = 256     // bytes of a metric's name
+	maxMetrics = 256     // of an epoch
+	maxEpoch   = math.MaxInt32 - 1
+
+	// A rank that was started again hears of the epochs that its trainers still know: with losses of three, counts and
+	// metrics of nine. What comes for more is nobody's.
+	maxHeldEpochs = 3
+	maxToldEpochs = 16
+
+	// maxTalliedMicroseconds is a year: no trainer waits for longer in an epoch, or trains it.
+	maxTalliedMicroseconds = 366 * 24 * 3600 * 1e6
+)
+
+// payloadLimit is the size of the largest payload of a kind that this client may need to send; false: there is no such
+// kind.
+func (c *conn) payloadLimit(kind Kind) (bytes int, ok bool) {
+	switch kind {
+	case KindHello: // of another version too, which is refused by its number
+		return 1 << 10, true
+	case KindOpen:
+		return 64 << 10, true
+	case KindPlan, KindSave:
+		return 12, true
+	case KindGet:
+		return 16 + 4*maxLeases + tallyBytes, true
+	case KindRelease:
+		return 4 + 4*maxLeases + tallyBytes, true
+	case KindReport:
+		return 16 + 4*c.batchSize, true
+	case KindMetric:
+		return 4 << 10, true
+	case KindWarm:
+		return 8 + 4*maxWarmIDs, true
+	case KindStatus, KindShutdown:
+		return 0, true
+	}
+	return 0, false
+}

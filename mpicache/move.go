@@ -1,0 +1,92 @@
+package mpicache
+
+import (
+	"maps"
+	"slices"
+)
+
+// A training goes from epoch to epoch together: two are open at a time, and a third takes the place of the older one.
+// No trainer can do that to the others: it goes to an epoch that is open, or to the one after, once no trainer here is
+// left behind (those of other ranks hold it up by the scores that are missing, if it is made of scores); to any other
+// epoch only all of them can go, when each has asked for it: without scores all of this rank, since a rank that is
+// silent is not waited for.
+
+// place is a batch of an epoch.
+type place struct{ epoch, batch int }
+
+// isNext reports whether training may go on to epoch.
+func (s *stream) isNext(epoch int) bool {
+	p := &s.planner
+	n := len(p.opened)
+	if n == 0 {
+		return true // a rank that has just begun follows who comes first
+	}
+	if epoch != p.opened[n-1]+1 {
+		return false
+	}
+	for _, t := range s.agreed.locals(s.node.cfg.Transport.Rank()) {
+		if at, ok := p.finish[t]; ok && n > 1 && at < p.opened[n-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// move takes a trainer here to an epoch, from a batch on, and tells the other ranks. Where it may not go yet, it waits.
+func (s *stream) move(trainer, epoch, batch int) {
+	p := &s.planner
+	if !s.knows(epoch) && !s.isNext(epoch) {
+		s.outRecord(recordWish, trainer, epoch, batch, nil)
+		s.flushReports()
+		s.wish(trainer, place{epoch, batch})
+		return
+	}
+	delete(p.wishes, trainer)
+	s.outRecord(recordFinish, trainer, epoch, 0, nil)
+	s.flushReports()
+	s.finishEpochs(trainer, epoch)
+	s.want(epoch, batch)
+	s.grant()
+}
+
+// wish notes where a trainer wants to go, and takes all there when they all want to.
+func (s *stream) wish(trainer int, to place) {
+	p := &s.planner
+	p.wishes[trainer] = to
+	for t, rank := range s.agreed.world {
+		if int(rank) != s.node.cfg.Transport.Rank() && s.stager != nil && !p.weighted() {
+			continue
+		}
+		w, ok := p.wishes[t]
+		if !ok || w.epoch != to.epoch {
+			return
+		}
+		to.batch = min(to.batch, w.batch)
+	}
+	for t := range p.wishes {
+		s.finishEpochs(t, to.epoch)
+	}
+	clear(p.wishes)
+	s.want(to.epoch, to.batch)
+}
+
+// grant has the trainers here go where they want to, if they may now. A rank without trainers follows the others.
+func (s *stream) grant() {
+	p, locals := &s.planner, s.agreed.locals(s.node.cfg.Transport.Rank())
+	for _, t := range locals {
+		if to, ok := p.wishes[t]; ok && (s.knows(to.epoch) || s.isNext(to.epoch)) {
+			s.move(t, to.epoch, to.batch)
+		}
+	}
+	if len(locals) > 0 || len(p.finish) == 0 {
+		return
+	}
+	ats := slices.Sorted(maps.Values(p.finish))
+	next := ats[0]
+	if n := len(p.opened); n > 0 {
+		next = p.opened[n-1] + 1
+	}
+	if next <= ats[len(ats)-1] && s.isNext(next) {
+		s.want(next, 0)
+	}
+}
