@@ -73,6 +73,22 @@ def test_another_mpirun_than_the_librarys(refused):
     before_training(refused(sentence, ranks=2, options=["--mpi-library", "libmpich.so.12"]))
 
 
+def test_launcher_that_tells_nothing(refused, tmp_path):
+    """It starts processes that each are alone in a world of their own, which nothing in their environment shows."""
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(
+        """#!/bin/sh
+[ "$1" = --version ] && exec echo "mpirun (Open MPI) 4.1.4"
+while [ "$1" != -n ]; do shift; done
+shift 2
+"$@" & "$@"
+"""
+    )
+    mpirun.chmod(0o755)
+    sentence = "rankpool run started 2 tasks, but MPI sees 1: the launcher and the MPI library .* do not fit"
+    before_training(refused(sentence, ranks=2, options=["--mpirun", mpirun]))
+
+
 @pytest.mark.parametrize(
     "library, patterns",
     [

@@ -32,6 +32,7 @@ type serveOptions struct {
 	session  string
 	launch   string // the name of run's launch; "": serve was called by hand
 	together bool   // end with the other ranks
+	world    int    // the ranks of run's launch
 }
 
 func newServeCommand() *cobra.Command {
@@ -61,7 +62,8 @@ and serves the node's training processes at its door, a socket in the session fo
 	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
 	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
 	cmd.Flags().StringVar(&o.launch, "launch", "", "what the ranks of one launch have in common")
-	for _, name := range []string{"end-together", "launch"} {
+	cmd.Flags().IntVar(&o.world, "world", 0, "how many ranks the launch has")
+	for _, name := range []string{"end-together", "launch", "world"} {
 		_ = cmd.Flags().MarkHidden(name) // it is there: the lines above
 	}
 	return cmd
@@ -80,7 +82,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
 	}
 	byHand := o.session == ""
-	transport, err := joinCache(o.mpi, byHand)
+	transport, err := joinCache(o.mpi, o.world, byHand)
 	if err != nil {
 		return err
 	}

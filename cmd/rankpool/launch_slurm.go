@@ -24,7 +24,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1",
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(get, slurmVersion()),
-		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+slurmMPI(o.library.Family, srunList()))
+		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+o.slurmMPI())
 	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: o.withLibrary(cacheStepEnv(env)), ours: true}
 	train := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
@@ -136,6 +136,14 @@ func slurmMPI(family mpilib.Family, list string) string {
 		}
 	}
 	return wishes[0]
+}
+
+// slurmMPI is how srun starts the ranks; one of them alone needs no MPI.
+func (o *runOptions) slurmMPI() string {
+	if o.library.Path == "" {
+		return "none"
+	}
+	return slurmMPI(o.library.Family, srunList())
 }
 
 // srunList returns what srun says of its ways to start MPI; "" when it cannot be had.

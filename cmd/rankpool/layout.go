@@ -54,7 +54,11 @@ type layout struct {
 
 // serveArgs returns the command line of a rank.
 func (o *runOptions) serveArgs(sessionDir string) []string {
-	return append([]string{o.serveCommand, "serve", "--session", sessionDir, "--launch", o.launched}, o.cache.args()...)
+	words := []string{o.serveCommand, "serve", "--session", sessionDir, "--launch", o.launched}
+	if o.ranks > 1 {
+		words = append(words, "--world", strconv.Itoa(o.ranks))
+	}
+	return append(words, o.cache.args()...)
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.

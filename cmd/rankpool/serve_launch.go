@@ -17,9 +17,13 @@ import (
 )
 
 // joinCache joins the other ranks of the cache, or stands alone. byHand says that no "rankpool run" started this rank, so that nobody else
-// says what is wrong with the launch.
-func joinCache(options mpiOptions, byHand bool) (mpicache.Transport, error) {
+// says what is wrong with the launch. world is the number of ranks that "rankpool run" has launched, 0 by hand: there are launchers that
+// tell a process nothing of its place.
+func joinCache(options mpiOptions, world int, byHand bool) (mpicache.Transport, error) {
 	at := findPlace(os.Getenv)
+	if at.tasks <= 1 && world > 1 {
+		at.tasks, at.by = world, byRun
+	}
 	if at.tasks <= 1 {
 		return mpicache.NewLocal(1)[0], nil
 	}
@@ -34,6 +38,9 @@ func joinCache(options mpiOptions, byHand bool) (mpicache.Transport, error) {
 		warnTask(at.task, "should MPI fail now: "+remedy) // it ends the process
 	}
 	transport, err := startMPI(at, library)
+	if err == nil && world > 1 {
+		err = checkWorld(world, byRun, transport.Size(), library)
+	}
 	if err != nil {
 		return nil, onceForAll(at, err)
 	}

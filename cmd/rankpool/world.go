@@ -22,6 +22,7 @@ const (
 	bySrunPMIx  = "srun --mpi=pmix"
 	bySrunPMI2  = "srun --mpi=pmi2"
 	bySrunPlain = "srun without --mpi"
+	byRun       = "rankpool run" // by a launcher that tells its tasks nothing
 )
 
 // findPlace reads the place from the environment that getenv gives.
@@ -91,6 +92,8 @@ func launcherOf(library mpicache.MPILibrary, by string) string {
 	own := library.Family
 	remedy := ""
 	switch {
+	case by == byRun:
+		return ""
 	case own == mpilib.MPICH && by == byOpenMPI:
 		remedy = "start it with MPICH's mpirun"
 	case own == mpilib.OpenMPI && by == byMPICH:
