@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from math import isfinite
+from operator import index
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import session, wire
@@ -84,7 +85,9 @@ class BatchSampler:
     # --- iteration ---
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration trains."""
+        """Says which epoch the next iteration trains; raises ValueError unless it is a number that an epoch can have."""
+        if not 0 <= epoch <= wire.MAX_EPOCH:
+            raise ValueError(f"rankpool: epoch must be in [0, {wire.MAX_EPOCH}], not {epoch}")
         if epoch != self.epoch:
             self._start = 0
         self.epoch, self._fresh = epoch, True
@@ -104,6 +107,8 @@ class BatchSampler:
         self._fresh = False
         self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
+        if first > plan.batches:  # the cache refuses what no epoch has; this one has fewer than the most
+            raise ValueError(f"rankpool: the saved state has batch = {first}, and epoch {plan.epoch} has {plan.batches}")
         self._consumed, self._start = first, 0
         self._reports.begin(plan.epoch, first)
         for number in range(first, plan.batches):
@@ -236,8 +241,9 @@ class BatchSampler:
         for field, ours in self._identity().items():
             if state.get(field) != ours:
                 raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")
-        self.set_epoch(int(state["epoch"]))
-        self._start = int(state["batch"])
+        epoch, batch = _place(state, "epoch", wire.MAX_EPOCH), _place(state, "batch", self._batches)
+        self.set_epoch(epoch)
+        self._start = batch
         self._plan = None  # the cache is told where this epoch begins
 
     def _identity(self) -> Dict[str, Any]:
@@ -272,6 +278,18 @@ class BatchSampler:
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS
             self._connection.send_tally(tally)
+
+
+def _place(state: Dict[str, Any], field: str, most: int) -> int:
+    """Returns a number of a saved state, which must be in [0, most]."""
+    value = state.get(field)
+    try:
+        number = index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise ValueError(f"rankpool: the saved state has {field} = {value!r}, which must be in [0, {most}]")
+    return number
 
 
 def _listed(values) -> List:

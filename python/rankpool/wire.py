@@ -16,6 +16,7 @@ if sys.byteorder != "little":
 VERSION = 2
 MAGIC = b"rankpool"
 MAX_PAYLOAD = 256 << 20
+MAX_EPOCH = (1 << 31) - 2
 
 HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN = range(1, 11)
 REPLY = 100  # a reply's kind is its request's kind + REPLY

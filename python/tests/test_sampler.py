@@ -1,4 +1,6 @@
 import pickle
+import re
+import struct
 import warnings
 
 import numpy
@@ -323,6 +325,48 @@ def test_a_state_of_another_stream_is_refused(door):
     for field, value in [("data", "test"), ("samples", 3), ("seed", 1), ("sampler", "torch"), ("global_batch", 8)]:
         with pytest.raises(ValueError, match=f"the saved state has {field} = {value!r}"):
             sampler.load_state_dict({**state, field: value})
+
+
+@pytest.mark.parametrize(
+    "field, value, most",
+    [
+        *(("batch", value, 5) for value in (-1, 6, 1_000_000, 1 << 32, None, "3", 2.5)),
+        *(("epoch", value, 2147483646) for value in (-1, 1 << 31, 1 << 64, None, "3")),
+    ],
+)
+def test_a_state_of_a_place_that_is_none_is_refused(door, field, value, most):
+    """The field is named, and the sampler stays where it was."""
+    _, sampler = make()
+    sampler.set_epoch(3)
+    state = {**sampler.state_dict(), field: value}
+    with pytest.raises(ValueError, match=re.escape(f"saved state has {field} = {value!r}, which must be in [0, {most}]")):
+        sampler.load_state_dict(state)
+    del state[field]
+    with pytest.raises(ValueError, match=f"saved state has {field} = None"):
+        sampler.load_state_dict(state)
+    assert (sampler.epoch, sampler.batch) == (3, 0) and len([list(b) for b in sampler]) == 5
+
+
+def test_a_state_at_the_end_of_an_epoch_has_no_batches_left(door):
+    """Of an epoch that turns out to be shorter it is refused: a sampler may draw fewer samples than there are."""
+    _, sampler = make()
+    state = sampler.state_dict()
+    for batch in (5, 4):
+        sampler.load_state_dict({**state, "batch": batch})
+        assert len(list(sampler)) == 5 - batch
+    answer = door._answer_3
+    door._answer_3 = lambda *a: (103, struct.pack("<4I4I16I", 0, 4, 16, 0, *[4] * 4, *range(16)))
+    sampler.load_state_dict({**state, "batch": 5})
+    with pytest.raises(ValueError, match="the saved state has batch = 5, and epoch 0 has 4"):
+        list(sampler)
+    door._answer_3 = answer
+
+
+@pytest.mark.parametrize("epoch", [-1, 1 << 31])
+def test_an_epoch_that_is_none_is_refused(door, epoch):
+    _, sampler = make()
+    with pytest.raises(ValueError, match=re.escape(f"epoch must be in [0, 2147483646], not {epoch}")):
+        sampler.set_epoch(epoch)
 
 
 def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
