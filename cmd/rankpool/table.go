@@ -93,14 +93,18 @@ func (l ranLog) print(w io.Writer, restarts int) error {
 	return err
 }
 
-// printEpochs prints a table of the epochs and a line of totals.
+// windowHits is the number of hits that nothing was kept for: draws that found their sample still held for another draw, in the window of
+// samples read ahead of their use. The window is a larger part of a small data set than of a large one; planned hits are the policy's own.
+func windowHits(r epochRow) int64 { return max(0, r.HitsLocal+r.HitsRemote-r.PlannedHits) }
+
+// printEpochs prints a table of the epochs and a line of totals. Of the hits, those that are planned are what the policy keeps.
 func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(w, "rankpool: no epoch was finished; cache restarts: %d\n", restarts)
 		return err
 	}
 	metrics := runlog.MetricNames(rows)
-	header := []string{"epoch", "draws", "node-local hits", "remote hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds"}
+	header := []string{"epoch", "draws", "node-local hits", "remote hits", "planned hits", "window hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds"}
 	named := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data })
 	if named {
 		header = append([]string{"data"}, header...)
@@ -118,7 +122,7 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	for _, r := range rows {
 		cells := []string{
 			fmt.Sprint(r.Epoch), humanize.Comma(r.Draws), humanize.Comma(r.HitsLocal), humanize.Comma(r.HitsRemote),
-			humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)), humanize.Comma(r.FallbackReads),
+			humanize.Comma(r.PlannedHits), humanize.Comma(windowHits(r)), humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)), humanize.Comma(r.FallbackReads),
 			fmt.Sprintf("%.2f", r.StallSeconds), fmt.Sprintf("%.1f", r.Seconds),
 		}
 		if named {
@@ -144,15 +148,16 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 		sum.Draws += r.Draws
 		sum.HitsLocal += r.HitsLocal
 		sum.HitsRemote += r.HitsRemote
+		sum.PlannedHits += r.PlannedHits
 		sum.StorageReads += r.StorageReads
 		sum.StorageBytes += r.StorageBytes
 		sum.FallbackReads += r.FallbackReads
 		sum.StallSeconds += r.StallSeconds
 		sum.Seconds += r.Seconds
 	}
-	hits := 100 * float64(sum.HitsLocal+sum.HitsRemote) / float64(max(1, sum.Draws))
-	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %.1f %%, storage reads %s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
-		len(rows), humanize.Comma(sum.Draws), hits, humanize.Comma(sum.StorageReads), humanize.IBytes(uint64(sum.StorageBytes)),
+	hits, planned := percent(float64(sum.HitsLocal+sum.HitsRemote), sum.Draws), percent(float64(sum.PlannedHits), sum.Draws)
+	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads %s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
+		len(rows), humanize.Comma(sum.Draws), hits, planned, humanize.Comma(sum.StorageReads), humanize.IBytes(uint64(sum.StorageBytes)),
 		humanize.Comma(sum.FallbackReads), sum.StallSeconds, sum.Seconds, restarts)
 	return err
 }

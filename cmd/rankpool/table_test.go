@@ -11,10 +11,10 @@ import (
 
 const runLog = `{"event":"start"}
 {"event":"epoch","data":"train","epoch":0,"draws":10,"hits_local":1,"storage_reads":9,"seconds":2,"metrics":{"accuracy":0.5}}
-{"event":"epoch","data":"train","epoch":0,"draws":100,"hits_local":40,"hits_remote":10,"storage_reads":50,"storage_bytes":2048,"seconds":2,"metrics":{"accuracy":0.5}}
+{"event":"epoch","data":"train","epoch":0,"draws":100,"hits_local":40,"hits_remote":10,"planned_hits":45,"storage_reads":50,"storage_bytes":2048,"seconds":2,"metrics":{"accuracy":0.5}}
 {"event":"pass","data":"test","epoch":0,"draws":7}
 not JSON
-{"event":"epoch","data":"train","epoch":1,"draws":100,"hits_local":100,"seconds":1.5}
+{"event":"epoch","data":"train","epoch":1,"draws":100,"hits_local":100,"planned_hits":101,"seconds":1.5}
 {"event":"epoch","data":"train","epoch":2,"dra`
 
 func TestEpochTable(t *testing.T) {
@@ -27,10 +27,10 @@ func TestEpochTable(t *testing.T) {
 	if err := printEpochs(&out, rows, 3); err != nil {
 		t.Fatal(err)
 	}
-	want := `  epoch  draws  node-local hits  remote hits  storage reads  storage bytes  fallback reads  stall s  seconds  accuracy
-      0    100               40           10             50        2.0 KiB               0     0.00      2.0    0.5000
-      1    100              100            0              0            0 B               0     0.00      1.5         -
-total: epochs 2, draws 200, hits 75.0 %, storage reads 50 (2.0 KiB), fallback reads 0, stall 0.00 s of 3.5 s, cache restarts 3
+	want := `  epoch  draws  node-local hits  remote hits  planned hits  window hits  storage reads  storage bytes  fallback reads  stall s  seconds  accuracy
+      0    100               40           10            45            5             50        2.0 KiB               0     0.00      2.0    0.5000
+      1    100              100            0           101            0              0            0 B               0     0.00      1.5         -
+total: epochs 2, draws 200, hits 75.0 %, planned hits 73.0 %, storage reads 50 (2.0 KiB), fallback reads 0, stall 0.00 s of 3.5 s, cache restarts 3
 `
 	if out.String() != want {
 		t.Errorf("table:\n%swant:\n%s", out.String(), want)
