@@ -38,3 +38,9 @@ type Gate interface {
 	// Keeps reports whether the newcomer may become a resident at all.
 	Keeps(newcomer Use) bool
 }
+
+// A LookAhead is a Policy that orders residents by Use.Next. What it keeps of a batch is decided when the batch's losses are known, since a
+// sample's own loss says most about its next draw; of other policies when the batch enters the window, by the scores of before.
+type LookAhead interface {
+	LooksAhead()
+}

@@ -15,6 +15,9 @@ type Clairvoyant struct {
 // NewClairvoyant returns a policy without residents.
 func NewClairvoyant() *Clairvoyant { return &Clairvoyant{} }
 
+// LooksAhead implements LookAhead.
+func (c *Clairvoyant) LooksAhead() {}
+
 // Admit implements Policy.
 func (c *Clairvoyant) Admit(p Place, u Use) {
 	for int(p) >= len(c.at) {

@@ -21,6 +21,7 @@ type Stager struct {
 	locals []int     // this rank's trainers
 
 	undecided []undecided // own draws in the window, in order
+	patient   bool        // the policy looks ahead, so that draws wait for their scores
 
 	plans    []*planned // oldest first
 	cur      *planned   // the plan the window's end is in
@@ -164,6 +165,7 @@ func NewStager(cfg StagerConfig) *Stager {
 		}
 	}
 	s.promises.byKey = map[promiseKey][]SampleID{}
+	_, s.patient = cfg.Policy.(LookAhead)
 	return s
 }
 

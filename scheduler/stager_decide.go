@@ -1,7 +1,8 @@
 package scheduler
 
-// What is kept is decided when a batch's losses have become scores, not when it enters the window: a sample's own loss says most about
-// its next draw. Until then a draw of an own sample holds the bytes that it found or brought in.
+// What a policy that looks ahead keeps is decided when a batch's losses have become scores, not when it enters the window: a sample's own
+// loss says most about its next draw. Until then a draw of an own sample holds the bytes that it found or brought in. Other policies
+// are asked when the batch enters the window: they look for a sample with the score of its last training, as their papers have it.
 
 // undecided is a draw of an own sample in the window, which has not passed the policy.
 type undecided struct {
@@ -11,14 +12,15 @@ type undecided struct {
 	held     bool  // the sample's copy is pinned for it
 }
 
-// hold lets a draw of the current batch wait for its scores; draws that do not depend on scores pass the policy now.
+// hold lets a draw of the current batch wait for its scores. Draws that do not depend on scores pass the policy now, and so do all draws
+// when the policy does not look ahead.
 func (s *Stager) hold(u undecided) {
 	id := s.cur.IDs[u.place]
 	if u.held = s.copies.get(id).state != absent; u.held {
 		s.copies.pin(id)
 	}
 	s.undecided = append(s.undecided, u)
-	if s.cur.total == 0 {
+	if s.cur.total == 0 || !s.patient {
 		s.decideUpTo(u.position)
 	}
 }

@@ -16,7 +16,7 @@ func NewPolicyPool(cfg PoolConfig, policy scheduler.Policy) *PolicyPool {
 	p := &PolicyPool{cfg: cfg, memory: cfg.Memory}
 	p.cache = scheduler.NewCache(policy, cfg.Memory.CapacityBytes(), cfg.Memory.Size)
 	p.gate, _ = policy.(interface{ Epoch(*Scores) })
-	_, p.looks = policy.(*scheduler.Clairvoyant)
+	_, p.looks = policy.(scheduler.LookAhead)
 	return p
 }
 
