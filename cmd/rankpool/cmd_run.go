@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -47,6 +48,7 @@ type runOptions struct {
 	serveCommand    string              // the program that is called with "serve …"
 	self            string              // this program
 	launched        string              // the name of this launch, which its ranks get
+	indexes         runIndexes          // of the data sets as they were when the run began
 	command         []string            // the training command
 }
 
@@ -205,13 +207,17 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 			err = fmt.Errorf("the session folder cannot be removed: %w", gone)
 		}
 	}()
+	if f != formSlurm || onFirstNode(job) {
+		o.indexes.dir = s.dir
+	}
+	defer o.indexes.close()
 	if err := o.indexData(parent); err != nil {
 		return err
 	}
 	return o.launch(f, job, at, s, again)
 }
 
-// indexData makes sure that every data set has its manifest, so that the ranks load it and need not walk.
+// indexData looks what every data set holds, so that the ranks need not walk, and keeps that for the whole run.
 func (o *runOptions) indexData(parent context.Context) error {
 	var more []os.Signal
 	if o.requeueOn != 0 {
@@ -225,15 +231,19 @@ func (o *runOptions) indexData(parent context.Context) error {
 	}
 	for _, set := range sets {
 		show := newScanProgress(stderr, o.progressSeconds == 0)
-		_, err := staging.Open(ctx, set.path, staging.OpenOptions{
+		m, err := staging.Open(ctx, set.path, staging.OpenOptions{
 			ScanOptions: staging.ScanOptions{Progress: show.update},
 			Log:         o.logVerbose,
 		})
 		show.end()
+		if err == nil {
+			err = o.indexes.keep(set.name, m)
+		}
 		if err != nil {
 			return err
 		}
 	}
+	debug.FreeOSMemory() // the manifests were read whole
 	return nil
 }
 
@@ -261,7 +271,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		fmt.Fprintf(stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
 	}
 	l := &launcher{
-		layout: plan, maxRestarts: o.restarts, verbose: o.cache.verbose,
+		layout: plan, indexes: &o.indexes, session: s.dir, maxRestarts: o.restarts, verbose: o.cache.verbose,
 		progress: newTrainProgress(stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),

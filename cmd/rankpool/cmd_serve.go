@@ -33,6 +33,8 @@ type serveOptions struct {
 	launch   string // the name of run's launch; "": serve was called by hand
 	together bool   // end with the other ranks
 	world    int    // the ranks of run's launch
+
+	identities []string // NAME=DIGEST of the data sets that run began with
 }
 
 func newServeCommand() *cobra.Command {
@@ -63,7 +65,8 @@ and serves the node's training processes at its door, a socket in the session fo
 	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
 	cmd.Flags().StringVar(&o.launch, "launch", "", "what the ranks of one launch have in common")
 	cmd.Flags().IntVar(&o.world, "world", 0, "how many ranks the launch has")
-	for _, name := range []string{"end-together", "launch", "world"} {
+	cmd.Flags().StringArrayVar(&o.identities, "identity", nil, "NAME=DIGEST of a data set that the run began with")
+	for _, name := range []string{"end-together", "identity", "launch", "world"} {
 		_ = cmd.Flags().MarkHidden(name) // it is there: the lines above
 	}
 	return cmd
@@ -295,15 +298,10 @@ func (r *rankProcess) openRecorder(cfg *mpicache.Config) (err error) {
 
 // openData opens a data set: its manifest, its fetcher, and the index that clients map.
 func (r *rankProcess) openData(ctx context.Context, i int, set dataSet, log *slog.Logger) (mpicache.DataSet, error) {
-	m, err := staging.Open(ctx, set.path, staging.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
+	m, index, err := r.openIndex(i, func() (*staging.Manifest, error) {
+		return staging.Open(ctx, set.path, staging.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
+	})
 	if err != nil {
-		return mpicache.DataSet{}, err
-	}
-	index := filepath.Join(r.dir, fmt.Sprintf("index-%d", i))
-	if err := staging.WriteIndex(index, m); err != nil {
-		return mpicache.DataSet{}, err
-	}
-	if m, err = staging.OpenIndex(index); err != nil { // one copy in memory serves this rank and its clients
 		return mpicache.DataSet{}, err
 	}
 	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}

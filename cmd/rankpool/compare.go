@@ -88,12 +88,17 @@ func (r *rankProcess) compare(own intro, round func(note any) ([][]byte, error))
 			}
 		}
 	}
+	if err := r.checkRun(); err != nil {
+		return nil, r.leave(err)
+	}
 	return slabs, nil
 }
 
-// leave has what this rank has told the others reach them before it ends with err, which rank 0 says.
+// leave has what this rank has told the others reach them before it ends with err, which rank 0 says. Starting the ranks again would not
+// help.
 func (r *rankProcess) leave(err error) error {
 	_ = r.transport.Close() // err says more
+	r.refuse(err)
 	if r.transport.Rank() == 0 {
 		return err
 	}

@@ -33,7 +33,9 @@ const (
 // it: the children's PDEATHSIG hangs on that thread.
 type launcher struct {
 	layout
-	maxRestarts int // -1: no limit
+	indexes     *runIndexes // of the data sets, which ranks that are started again get too
+	session     string      // its folder
+	maxRestarts int         // -1: no limit
 	verbose     bool
 	progress    *trainProgress
 	statusDoor  string // rank 0's, "" where it is on another machine
@@ -81,6 +83,9 @@ func (l *launcher) say(format string, args ...any) {
 }
 
 func (l *launcher) startCache() (err error) {
+	if err := l.indexes.putBack(); err != nil {
+		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
+	}
 	for _, folder := range l.folders {
 		if err := os.Remove(filepath.Join(folder, readyName)); err != nil && !os.IsNotExist(err) {
 			return err
@@ -228,6 +233,11 @@ func (l *launcher) cacheEnded() {
 	if l.asked || l.failure != 0 {
 		return
 	}
+	if why := refusal(l.session); why != "" {
+		l.say("the cache cannot come back, so training ends: %s", why)
+		l.fail(exitError)
+		return
+	}
 	if !l.restart {
 		l.say("the cache ended (%s); training reads storage from here on", how)
 		return
@@ -250,8 +260,13 @@ func (l *launcher) trainerEnded(p *process) {
 	if p.code() == 0 || l.failure != 0 {
 		return
 	}
-	l.failure = p.code()
 	l.say("%s ended (%s)", p.name, p.how())
+	l.fail(p.code())
+}
+
+// fail ends training, and with it the run, with an exit code.
+func (l *launcher) fail(code int) {
+	l.failure = code
 	l.signalTrainers(syscall.SIGTERM)
 	l.killNow = time.After(endPatience)
 }

@@ -58,6 +58,9 @@ func (o *runOptions) serveArgs(sessionDir string) []string {
 	if o.ranks > 1 {
 		words = append(words, "--world", strconv.Itoa(o.ranks))
 	}
+	for _, identity := range o.indexes.identities {
+		words = append(words, "--identity", identity)
+	}
 	return append(words, o.cache.args()...)
 }
 
