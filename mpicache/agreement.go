@@ -18,6 +18,7 @@ type Spec struct {
 	BatchSize       int    `json:"batch_size"`
 	DropLast        bool   `json:"drop_last"`
 	SamplerDropLast bool   `json:"sampler_drop_last"`
+	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
 }
@@ -63,6 +64,8 @@ func differs(a, b Spec) string {
 		return say("drop_last", a.DropLast, b.DropLast)
 	case a.SamplerDropLast != b.SamplerDropLast:
 		return say("sampler_drop_last", a.SamplerDropLast, b.SamplerDropLast)
+	case a.Assign != b.Assign:
+		return say("assign", a.Assign, b.Assign)
 	case a.World != b.World:
 		return say("world_size", a.World, b.World)
 	}
@@ -96,6 +99,19 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	}
 	a.conflict = fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every training process a RANK of its own", spec.Trainer, spec.Data, a.world[spec.Trainer], rank)
 	return false, a.conflict
+}
+
+// assignment is what the spec asks for, otherwise when it asks for nothing.
+func (s *Spec) assignment(otherwise scheduler.Assignment) (scheduler.Assignment, error) {
+	switch s.Assign {
+	case "":
+		return otherwise, nil
+	case "local":
+		return scheduler.AssignLocal, nil
+	case "sampler":
+		return scheduler.AssignSampler, nil
+	}
+	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", s.Trainer, s.Assign)
 }
 
 // has reports whether trainer opened the data set on rank.
@@ -168,10 +184,14 @@ func (s *stream) opened() {
 
 func (s *stream) makeStager() error {
 	spec, t := s.agreed.spec, s.node.cfg.Transport
+	assignment, err := spec.assignment(s.node.cfg.Assignment)
+	if err != nil {
+		return err
+	}
 	setup := &record.Setup{
 		Data: s.data.Name, Rank: t.Rank(), Ranks: t.Size(), World: s.agreed.world,
 		Sampler:    spec.sampler(s.data.Samples),
-		Assignment: s.node.cfg.Assignment, Policy: s.node.cfg.Policy,
+		Assignment: assignment, Policy: s.node.cfg.Policy,
 		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
 		Size: func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) },
 	}

@@ -62,6 +62,9 @@ func (spec *Spec) check(c *conn, d *DataSet) error {
 	if _, err := scheduler.NewSampler(spec.sampler(d.Samples)); err != nil {
 		return refuse("%s", err)
 	}
+	if _, err := spec.assignment(scheduler.AssignLocal); err != nil {
+		return refuse("%s", err)
+	}
 	return nil
 }
 

@@ -358,7 +358,13 @@ func appendBatch(b []byte, ticket, lease uint32, entries []batchEntry, errs map[
 	return endFrame(b, start)
 }
 
-// appendPlan appends the reply to PLAN: trainer's part of every batch from first on. weight may be nil.
+// Flags of the reply to PLAN: which columns follow the ids.
+const (
+	planWeights = 1 << iota
+	planRepeats
+)
+
+// appendPlan appends the reply to PLAN: trainer's part of every batch.
 func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte {
 	start := len(b)
 	b = appendFrame(b, KindPlan+replyTo, ticket)
@@ -367,7 +373,11 @@ func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte 
 	b = le.AppendUint32(b, uint32(len(p.IDs)))
 	flags := uint32(0)
 	if p.Weighted() {
-		flags = 1
+		flags = planWeights
+	}
+	repeats := p.Repeats(trainer)
+	if repeats != nil {
+		flags |= planRepeats
 	}
 	b = le.AppendUint32(b, flags)
 	var ids []scheduler.SampleID
@@ -379,10 +389,13 @@ func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte 
 	for _, id := range ids {
 		b = le.AppendUint32(b, uint32(id))
 	}
-	if flags != 0 {
+	if p.Weighted() {
 		for _, id := range ids {
 			b = le.AppendUint32(b, math.Float32bits(p.Weight(id)))
 		}
+	}
+	for _, k := range repeats {
+		b = le.AppendUint32(b, k)
 	}
 	return endFrame(b, start)
 }

@@ -1,5 +1,7 @@
 package scheduler
 
+import "slices"
+
 // Assignment says which trainer consumes a draw.
 type Assignment uint8
 
@@ -104,6 +106,28 @@ func (p *Plan) PartLen(b int, trainer int) int {
 		}
 	}
 	return n
+}
+
+// Repeats returns, for each draw of trainer in order, how often the epoch drew its sample before, by any trainer; nil when it
+// never did. Who consumes a draw is free, so this, and not the trainer's own count, tells two draws of a sample apart.
+func (p *Plan) Repeats(trainer int) []uint32 {
+	if len(p.IDs) == 0 {
+		return nil
+	}
+	drawn := make([]uint32, slices.Max(p.IDs)+1)
+	var repeats []uint32
+	some := false
+	for i, id := range p.IDs {
+		if int(p.Consumer[i]) == trainer {
+			repeats = append(repeats, drawn[id])
+			some = some || drawn[id] > 0
+		}
+		drawn[id]++
+	}
+	if !some {
+		return nil
+	}
+	return repeats
 }
 
 // time is the time of place i of this epoch, in epochs.

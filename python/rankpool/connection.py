@@ -45,6 +45,7 @@ class Spec(NamedTuple):
     batch_size: int
     drop_last: bool
     sampler_drop_last: bool
+    assign: str  # "sampler", "local", or "": as the cache was started
     trainer: int
     world: int
 

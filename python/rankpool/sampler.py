@@ -24,7 +24,8 @@ class BatchSampler:
     """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
 
     `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a sampler of the
-    cache, for example "pads", "torch" or "sequential". `rank` and `world_size` are RANK and WORLD_SIZE unless given.
+    cache, for example "pads", "torch" or "sequential". `assign` says which trainer gets which draw of a global batch: "local"
+    by where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was started. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
     RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache.
@@ -41,6 +42,7 @@ class BatchSampler:
         sampler_drop_last: bool = False,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
+        assign: Optional[str] = None,
     ) -> None:
         self.data = data
         self.spec = Spec(
@@ -51,6 +53,7 @@ class BatchSampler:
             batch_size,
             drop_last,
             sampler_drop_last,
+            assign or "",
             *session.seat(rank, world_size),
         )
         self.epoch = 0

@@ -145,11 +145,11 @@ def unpack_hello(payload: bytes) -> Welcome:
 class Plan:
     """This trainer's part of one epoch: which samples each global batch gives it, in order.
 
-    `ids` and `weights` are views of one column each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is None
-    when every weight is 1.
+    `ids`, `weights` and `repeats` are views of one column each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is
+    None when every weight is 1, `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0.
     """
 
-    __slots__ = ("epoch", "batches", "draws", "starts", "ids", "weights")
+    __slots__ = ("epoch", "batches", "draws", "starts", "ids", "weights", "repeats")
 
     def __init__(self, payload: bytes) -> None:
         self.epoch, self.batches, self.draws, flags = unpack_from("<4I", payload)
@@ -159,8 +159,13 @@ class Plan:
         width = 4 * self.starts[-1]
         self.ids = columns[at : at + width].cast("I")
         self.weights: Optional[memoryview] = None
+        self.repeats: Optional[memoryview] = None
         if flags & 1:
-            self.weights = columns[at + width : at + 2 * width].cast("f")
+            at += width
+            self.weights = columns[at : at + width].cast("f")
+        if flags & 2:
+            at += width
+            self.repeats = columns[at : at + width].cast("I")
 
     def batch(self, number: int) -> list:
         """Returns the ids of this trainer's part of global batch number."""

@@ -43,6 +43,7 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
             "batch_size": 4,
             "drop_last": True,
             "sampler_drop_last": False,
+            "assign": "",
             "trainer": 1,
             "world": 2,
         }

@@ -23,7 +23,7 @@ def tally():
 
 SENT = {
     "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF)),
-    "open": (wire.OPEN, 2, wire.compact(Spec("train", "5a" * 16, "pads", 7, 64, False, True, 2, 4)._asdict())),
+    "open": (wire.OPEN, 2, wire.compact(Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4)._asdict())),
     "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
@@ -72,6 +72,9 @@ def test_plan_reply():
     assert (plan.epoch, plan.batches, plan.draws) == (3, 2, 8)
     assert [plan.batch(0), plan.batch(1)] == [[4, 0], [4]]
     assert plan.weights.tolist() == [0.5, 1.25, 0.5]
+    assert plan.repeats is None
+    again = wire.Plan(received("plan_reply_repeats", 103, 16))
+    assert (again.ids.tolist(), again.weights.tolist(), again.repeats.tolist()) == ([4, 0, 4], [0.5, 1.25, 0.5], [0, 2, 1])
     plain = wire.Plan(received("plan_reply_unweighted", 103, 4))
     assert (plain.epoch, plain.ids.tolist(), plain.weights) == (0, [4, 0, 4], None)
 
@@ -100,7 +103,7 @@ def test_the_fake_door_reads_the_golden_frames():
 
 
 def test_every_frame_is_tested():
-    replies = {"hello_reply", "open_reply", "plan_reply", "plan_reply_unweighted", "batch", "batch_even"}
+    replies = {"hello_reply", "open_reply", "plan_reply", "plan_reply_unweighted", "plan_reply_repeats", "batch", "batch_even"}
     replies |= {"save_reply", "status_reply", "shutdown_reply", "error"}
     staging = {"warm", "warm_reply"}  # `rankpool stage` sends it, and no training process
     assert set(FRAMES) == replies | staging | set(SENT)

@@ -1,0 +1,78 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// TestAssignOfASpec has trainers that ask for the sampler's own assignment get it, whatever the rank was started with.
+func TestAssignOfASpec(t *testing.T) {
+	for _, started := range []scheduler.Assignment{scheduler.AssignLocal, scheduler.AssignSampler} {
+		c := newCluster(t, 2, 64, 1<<16, func(cfg *Config) { cfg.Assignment = started })
+		var trainers []*trainer
+		for rank := range 2 {
+			tr, err := c.trainer(rank, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trainers = append(trainers, tr)
+			text, err := json.Marshal(Spec{Data: "train", Sampler: "sequential", BatchSize: 4, Assign: "sampler", Trainer: rank, World: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tr.Call(KindOpen, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for rank, tr := range trainers {
+			parts, err := tr.plan(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for b, part := range parts {
+				want := []int{8*b + rank, 8*b + rank + 2, 8*b + rank + 4, 8*b + rank + 6}
+				if fmt.Sprint(part) != fmt.Sprint(want) {
+					t.Fatalf("trainer %d, batch %d: %v, want %v", rank, b, part, want)
+				}
+			}
+			if err := tr.close(); err != nil {
+				t.Error(err)
+			}
+		}
+		c.close()
+	}
+}
+
+func TestUnknownAssign(t *testing.T) {
+	c := newCluster(t, 1, 64, 1<<16)
+	defer c.close()
+	tr, err := c.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tr.Call(KindOpen, []byte(`{"data":"train","sampler":"torch","batch_size":4,"assign":"near","trainer":0,"world":1}`))
+	if want := `trainer 0 has assign "near"; it is local or sampler`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := tr.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAssignOfASpecIsCompared(t *testing.T) {
+	a := agreement{}
+	spec := Spec{Data: "train", Sampler: "torch", BatchSize: 4, World: 2}
+	for _, c := range []struct{ assign, want string }{
+		{"sampler", ""},
+		{"local", "the trainers disagree on data set train: trainer 0 has assign sampler, trainer 0 has local"},
+	} {
+		spec.Assign = c.assign
+		if _, err := a.open(spec, 0); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.assign, err, c.want)
+		}
+	}
+}
