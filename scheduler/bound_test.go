@@ -115,7 +115,7 @@ func TestClairvoyantAgainstMIN(t *testing.T) {
 		owners  int
 		atLeast float64 // of the bound
 	}{
-		{"pads", 1, 0.995}, {"pads", 4, 0.985}, {"torch", 1, 0.995}, {"uniform", 1, 0.995}, {"weighted-once", 1, 0.995}, {"subset", 1, 0.995},
+		{"pads", 1, 0.995}, {"pads", 4, 0.985}, {"torch", 1, 0.995}, {"uniform", 1, 0.995}, {"weighted-once", 1, 0.995}, {"subset", 1, 0.995}, {"selective", 1, 0.995},
 	} {
 		for _, capacity := range []float64{0.1, 0.2, 0.4} {
 			ids, hit, warm := drive(t, losses, c.sampler, "clairvoyant", capacity, c.owners, 64, 4)

@@ -146,6 +146,9 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 		return p.use(id, place)
 	}
 	p.cache.RefreshAll(use)
+	if l, ok := p.cache.policy.(Lister); ok && p.scored.Scores != nil {
+		l.Epoch(p.scored.Scores, p.scored.anyKnown())
+	}
 	p.tier.refreshAll(p.cache, func(id SampleID, _ float64) Use { return use(id) })
 	if v.rank != AllRanks {
 		v.first = nil
@@ -289,4 +292,14 @@ func (p *partition) refreshed(id SampleID, next float64) Use {
 		u.Next = next
 	}
 	return u
+}
+
+// anyKnown reports whether a sample was ever scored.
+func (e *Scored) anyKnown() bool {
+	for id := range e.Scores {
+		if e.Known(SampleID(id)) {
+			return true
+		}
+	}
+	return false
 }

@@ -44,3 +44,9 @@ type Gate interface {
 type LookAhead interface {
 	LooksAhead()
 }
+
+// A Lister is a Policy that chooses by the importance of all samples when an epoch begins.
+type Lister interface {
+	// Epoch tells the scores, one a sample, which must be left as they are, and whether any of them comes from a report.
+	Epoch(scores []float32, known bool)
+}

@@ -21,14 +21,16 @@ type Sampler interface {
 
 // SamplerConfig says which sampler, over what.
 type SamplerConfig struct {
-	Name            string // torch, uniform, sequential, pads, weighted, weighted-once, subset
+	Name            string // torch, uniform, sequential, pads, weighted, weighted-once, subset, selective
 	Samples         int    // N > 0
 	Seed            int64
 	BatchSize       int     // a trainer's; the global batch is BatchSize · World
 	World           int     // trainers
 	DropLast        bool    // drop the last global batch when it is not full (DataLoader's drop_last)
 	SamplerDropLast bool    // torch only: DistributedSampler's drop_last
-	Fraction        float64 // subset only: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
+	Fraction        float64 // subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
+	Beta            float64 // selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all samples are alike
+	WarmUp          int     // selective only: first epochs, which draw all samples; 0 means 1, -1 none
 }
 
 // makers has one entry a sampler.
@@ -40,6 +42,7 @@ var makers = map[string]func(SamplerConfig) Sampler{
 	"pads":          newWeightedSampler,
 	"weighted-once": newOnceSampler,
 	"subset":        newSubsetSampler,
+	"selective":     newSelectiveSampler,
 }
 
 // SamplerNames returns the names that NewSampler knows, sorted.
@@ -81,6 +84,8 @@ func (c SamplerConfig) check() error {
 			c.World, c.BatchSize)
 	case !(c.Fraction >= 0 && c.Fraction <= 1):
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
+	case !(c.Beta >= 0 && c.Beta <= maxBeta):
+		return fmt.Errorf("beta is %v, it must be in [0, %d]", c.Beta, maxBeta)
 	case c.Name != "torch" && c.SamplerDropLast:
 		return fmt.Errorf("DistributedSampler's drop_last belongs to the sampler torch")
 	case c.Name == "torch" && c.Samples >= torchSamplesMax:
@@ -138,3 +143,6 @@ func newRates(scores []float32, samples int, total float64) rates {
 func (r rates) of(score float32) float64 {
 	return r.equal + float64(r.perScore*float64(max(score, 0)))
 }
+
+// maxBeta bounds SamplerConfig.Beta, far above what leaves any but the largest score a weight.
+const maxBeta = 1 << 20

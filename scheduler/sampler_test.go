@@ -18,7 +18,7 @@ func TestNewSamplerErrors(t *testing.T) {
 	}{
 		{
 			"unknown", func(c *SamplerConfig) { c.Name = "random" },
-			`unknown sampler "random", the known ones are pads, sequential, subset, torch, uniform, weighted, weighted-once`,
+			`unknown sampler "random", the known ones are pads, selective, sequential, subset, torch, uniform, weighted, weighted-once`,
 		},
 		{"no samples", func(c *SamplerConfig) { c.Samples = 0 }, "samples is 0"},
 		{"too many samples", func(c *SamplerConfig) { c.Samples = 1 << 31 }, "2^31"},
@@ -27,6 +27,7 @@ func TestNewSamplerErrors(t *testing.T) {
 		{"too many trainers", func(c *SamplerConfig) { c.World = 1 << 16 }, "65535"},
 		{"huge batch", func(c *SamplerConfig) { c.BatchSize, c.World = 1<<20, 1<<11 }, "2^31 draws or more"},
 		{"fraction", func(c *SamplerConfig) { c.Fraction = 1.5 }, "fraction is 1.5"},
+		{"beta", func(c *SamplerConfig) { c.Name, c.Beta = "selective", -1 }, "beta is -1"},
 		{"NaN fraction", func(c *SamplerConfig) { c.Fraction = math.NaN() }, "fraction is NaN"},
 		{"drop last", func(c *SamplerConfig) { c.DropLast, c.BatchSize = true, 4 }, "fewer than one global batch of 12"},
 		{"sampler drop last", func(c *SamplerConfig) { c.SamplerDropLast = true }, "belongs to the sampler torch"},
@@ -137,7 +138,7 @@ func checkLength(t *rapid.T, cfg SamplerConfig, got int) {
 		}
 	case "sequential":
 		want = n
-	case "subset":
+	case "subset", "selective":
 		if got == 0 || got > want || got%batch != 0 {
 			t.Fatalf("%+v: %d draws", cfg, got)
 		}
@@ -163,7 +164,7 @@ func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
 	seen := make(map[SampleID]bool)
 	for i, id := range ids {
 		if seen[id] {
-			if !cfg.DropLast && cfg.Name != "subset" && len(seen) != cfg.Samples {
+			if !cfg.DropLast && cfg.Name != "subset" && cfg.Name != "selective" && len(seen) != cfg.Samples {
 				t.Fatalf("%+v: draw %d repeats sample %d before all were drawn", cfg, i, id)
 			}
 			for k := i; k < len(ids); k++ {

@@ -48,7 +48,7 @@ func DefaultScorer(sampler string) string {
 	switch sampler {
 	case "pads":
 		return "logrank"
-	case "weighted", "weighted-once", "subset":
+	case "weighted", "weighted-once", "subset", "selective":
 		return "loss"
 	}
 	return ""

@@ -137,7 +137,7 @@ func TestInitial(t *testing.T) {
 func TestDefaultScorer(t *testing.T) {
 	want := map[string]string{
 		"torch": "", "sequential": "", "uniform": "",
-		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss",
+		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss", "selective": "loss",
 	}
 	for _, name := range SamplerNames() {
 		got := DefaultScorer(name)

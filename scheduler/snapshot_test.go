@@ -12,6 +12,7 @@ import (
 // plansOfThisVersion has a digest of two epochs' draws and cut for every sampler.
 var plansOfThisVersion = map[string]string{
 	"pads":          "def13e200841505a",
+	"selective":     "99fa6784bacd4e45",
 	"sequential":    "bb228664129c9b08",
 	"subset":        "fdb09bf29c623c31",
 	"torch":         "f13aaeeffeaa3708",

@@ -117,7 +117,7 @@ func TestIMPACTFigure7(t *testing.T) {
 	same(t, "1: S is loaded and evaluated", evaluated, 2, 4)
 	b.scores[0].Of[2], b.scores[0].Of[4] = 0.5, 9
 	name, weights := b.pool.(Resampler).Resample(0, 3, b.scores[0].Of)
-	same(t, "2: the others count by their history", ranks(weights), 2, 5, 1, 4, 6, 3)
+	same(t, "2: the others count by their history", scheduler.Ranks(weights), 2, 5, 1, 4, 6, 3)
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1, Fraction: 0.5})
 	if err != nil {
 		t.Fatal(err)

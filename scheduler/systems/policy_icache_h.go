@@ -15,29 +15,20 @@ import (
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-B and Algorithm 1, lines 4 to 18.
 // Differs: the paper's thread that builds the shadow heap is a number of residents a draw here. The paper does not say which samples are
-// H: they are a share of draws. Where Epoch is called, the list has all samples and is pulled there. In a rank, where it is not, the list
-// is what was last reported of residents, pulled every listDraws draws, and H is the upper share of the draws since the last pull.
+// H: they are a share of all.
 type importanceHeap struct {
 	share     float64 // of the draws that are H-samples
 	perDraw   int     // places that the shadow heap takes in with a draw
-	told      bool    // Epoch is called
-	recent    []float32
 	threshold float32 // least importance of an H-sample
 
 	id         []scheduler.SampleID // by place
 	resident   []bool
-	reported   []float32
 	values     [2][]float32 // importance in the heaps
 	heaps      [2]*heap     // the H-heap and the shadow heap
 	current    int          // which one is the H-heap
 	rebuilding bool         // there is a shadow heap
 	cursor     int          // the places below are in it
 }
-
-// listDraws is the number of draws that a rank's H-list rests on.
-//
-// Source: the length of the loss history (his_len) in the code that iCACHE's authors published.
-const listDraws = 1024
 
 func newImportanceHeap(cfg PolicyConfig) *importanceHeap {
 	h := &importanceHeap{
@@ -57,24 +48,21 @@ func (h *importanceHeap) newHeap(k int) *heap {
 	})
 }
 
-// Epoch pulls the H-list of an epoch. As long as no sample was scored, all are H.
-func (h *importanceHeap) Epoch(s *Scores) {
-	h.told, h.threshold = true, float32(math.Inf(-1))
-	if slices.Contains(s.Known, true) {
-		h.threshold = leastOf(slices.Clone(s.Of), h.share)
+// Epoch implements scheduler.Lister: it pulls the H-list of an epoch. As long as no sample was scored, all are H.
+func (h *importanceHeap) Epoch(scores []float32, known bool) {
+	h.threshold = float32(math.Inf(-1))
+	if known {
+		h.threshold = leastOf(slices.Clone(scores), h.share)
 	}
-	h.pull(s.Of)
+	h.pull(scores)
 }
 
-// pull begins a shadow heap. The importance of residents is list's, by sample, or what was reported if list is nil.
+// pull begins a shadow heap. The importance of residents is list's, by sample.
 func (h *importanceHeap) pull(list []float32) {
 	shadow := 1 - h.current
 	h.heaps[shadow] = h.newHeap(shadow)
 	for p, id := range h.id {
-		h.values[shadow][p] = h.reported[p]
-		if list != nil {
-			h.values[shadow][p] = list[id]
-		}
+		h.values[shadow][p] = list[id]
 	}
 	h.rebuilding, h.cursor = true, 0
 }
@@ -96,42 +84,31 @@ func (h *importanceHeap) rebuild(places int) {
 	}
 }
 
-func (h *importanceHeap) drawn(score float32) {
-	if !h.told {
-		if h.recent = append(h.recent, score); len(h.recent) == listDraws {
-			h.threshold = leastOf(h.recent, h.share)
-			h.recent = h.recent[:0]
-			h.pull(nil)
-		}
-	}
-	h.rebuild(h.perDraw)
-}
-
 // Keeps implements scheduler.Gate; it is called with every draw of a sample that is no resident.
 func (h *importanceHeap) Keeps(u scheduler.Use) bool {
-	h.drawn(u.Score)
+	h.rebuild(h.perDraw)
 	return u.Score >= h.threshold
 }
 
 func (h *importanceHeap) Admit(p scheduler.Place, u scheduler.Use) {
 	for int(p) >= len(h.id) {
-		h.id, h.resident, h.reported = append(h.id, 0), append(h.resident, false), append(h.reported, 0)
+		h.id, h.resident = append(h.id, 0), append(h.resident, false)
 		h.values[0], h.values[1] = append(h.values[0], 0), append(h.values[1], 0)
 	}
 	k := h.current
 	if h.rebuilding {
 		k = 1 - k
 	}
-	h.id[p], h.resident[p], h.reported[p], h.values[k][p] = u.ID, true, u.Score, u.Score
+	h.id[p], h.resident[p], h.values[k][p] = u.ID, true, u.Score
 	h.heaps[k].Push(p)
 }
 
-func (h *importanceHeap) Touch(p scheduler.Place, u scheduler.Use) {
-	h.reported[p] = u.Score
-	h.drawn(u.Score)
+func (h *importanceHeap) Touch(scheduler.Place, scheduler.Use) {
+	h.rebuild(h.perDraw)
 }
 
-func (h *importanceHeap) Refresh(p scheduler.Place, u scheduler.Use) { h.reported[p] = u.Score }
+// Refresh implements scheduler.Policy: importance counts when the next H-list is pulled.
+func (h *importanceHeap) Refresh(scheduler.Place, scheduler.Use) {}
 
 func (h *importanceHeap) Remove(p scheduler.Place) {
 	h.resident[p] = false
@@ -172,7 +149,7 @@ var importanceHeapOptions = []Option{
 }
 
 var icacheHSystem = System{
-	Name: "icache-h", Scorer: "loss", Sampler: "subset", Policy: "icache-h",
+	Name: "icache-h", Scorer: "loss", Sampler: "selective", Policy: "icache-h",
 	NewPolicy: func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) },
 	NewPool:   newSelectivePool(func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) }),
 	About:     "iCACHE's importance cache alone: the most important samples, in a heap and a shadow heap",

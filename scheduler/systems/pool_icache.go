@@ -55,7 +55,6 @@ func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 	packageBytes := max(1, min(int64(cfg.Value("package_bytes")), initial))
 	c.leastLow = min(packageBytes+largest-1, capacityBytes)
 	c.heap = newImportanceHeap(PolicyConfig{System: cfg.System, Values: cfg.Values})
-	c.heap.told = true
 	lowBytes := max(initial, c.leastLow)
 	c.high = scheduler.NewCache(c.heap, capacityBytes-lowBytes, cfg.Memory.Size)
 	c.low = newLCache(cfg, newPackager(cfg, packageBytes, c.jobs.isLow), lowBytes)
@@ -167,7 +166,7 @@ var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Opt
 })
 
 var icacheSystem = System{
-	Name: "icache", Scorer: "loss", Sampler: "subset", Policy: "icache", Options: icacheOptions,
+	Name: "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions,
 	NewPool: func(cfg PoolConfig) Pool { return newICache(cfg, cfg.Memory.CapacityBytes(), newSelective(cfg)) },
 	About:   "the most important samples in a heap; the others by packages, and served for one another",
 	Source:  "Chen et al., iCACHE: An Importance-Sampling-Informed Cache for Accelerating I/O-Bound DNN Model Training, HPCA 2023",

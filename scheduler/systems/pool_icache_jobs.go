@@ -55,7 +55,7 @@ func (j *icacheJobs) pull(job int) {
 	list := &j.jobs[job]
 	list.values = append(list.values[:0], j.cfg.Scores[job].Of...)
 	if len(j.jobs) > 1 {
-		list.ranks = ranks(list.values)
+		list.ranks = scheduler.Ranks(list.values)
 	}
 }
 

@@ -1,29 +1,33 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
 
 // PolicyPool is a Pool of one region that a Policy orders.
 type PolicyPool struct {
 	cfg    PoolConfig
 	memory *Memory
 	cache  *scheduler.Cache
-	gate   interface{ Epoch(scores *Scores) } // the policy, if it wants to know when an epoch begins
-	looks  bool                               // the policy looks ahead, and at nothing else
+	lister scheduler.Lister // the policy, if it wants to know when an epoch begins
+	looks  bool             // the policy looks ahead, and at nothing else
 }
 
 // NewPolicyPool returns an empty pool.
 func NewPolicyPool(cfg PoolConfig, policy scheduler.Policy) *PolicyPool {
 	p := &PolicyPool{cfg: cfg, memory: cfg.Memory}
 	p.cache = scheduler.NewCache(policy, cfg.Memory.CapacityBytes(), cfg.Memory.Size)
-	p.gate, _ = policy.(interface{ Epoch(*Scores) })
+	p.lister, _ = policy.(scheduler.Lister)
 	_, p.looks = policy.(scheduler.LookAhead)
 	return p
 }
 
 // Begin implements Pool.
 func (p *PolicyPool) Begin(job, _ int, _ []scheduler.SampleID) {
-	if p.gate != nil {
-		p.gate.Epoch(p.cfg.Scores[job])
+	if s := p.cfg.Scores[job]; p.lister != nil {
+		p.lister.Epoch(s.Of, slices.Contains(s.Known, true))
 	}
 }
 

@@ -23,7 +23,7 @@ func newRankVariance(samples int) *rankVariance {
 // add takes in the importance of all samples at the end of an epoch.
 func (v *rankVariance) add(scores []float32) {
 	v.epochs++
-	for i, rank := range ranks(scores) {
+	for i, rank := range scheduler.Ranks(scores) {
 		r := uint64(rank)
 		v.sum[i] += r
 		v.squares[i] += r * r
