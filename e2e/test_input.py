@@ -64,7 +64,7 @@ def test_unknown_sampler(refused, ranks):
 
 
 def test_ranks_without_mpi(refused):
-    sentence = r"4 ranks need MPI, and no MPI library can be loaded \(there is no /no/libmpi.so, .*load an MPI module"
+    sentence = r"4 ranks need MPI, and no MPI library can be loaded \(no /no/libmpi.so is there, .*load an MPI module"
     before_training(refused(sentence, ranks=4, options=["--mpi-library", "/no/libmpi.so"]))
 
 

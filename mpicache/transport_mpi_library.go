@@ -3,6 +3,7 @@ package mpicache
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"rankpool/mpicache/internal/mpi"
@@ -36,20 +37,16 @@ func LoadMPI(choices []mpilib.Choice) (MPILibrary, error) {
 			}, nil
 		}
 		// The loader's own words for a name that it does not find.
-		if strings.HasPrefix(err.Error(), c.Name+": cannot open shared object file: No such file") {
-			missing = append(missing, c.Name)
-		} else {
+		if !strings.HasPrefix(err.Error(), c.Name+": cannot open shared object file: No such file") {
 			broken = append(broken, err.Error())
+		} else if !slices.Contains(missing, c.Name) {
+			missing = append(missing, c.Name)
 		}
 	}
-	return MPILibrary{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, or name a library with --mpi-library or %s",
-		ErrNoMPI, strings.Join(append(broken, tried(choices, missing)...), "; "), mpilib.Variable)
-}
-
-// tried says which libraries are not there, and why these were looked for.
-func tried(choices []mpilib.Choice, missing []string) []string {
-	if len(missing) == 0 {
-		return nil
+	looked := ""
+	if len(missing) > 0 {
+		looked = fmt.Sprintf("no %s is there, looked for since %s", strings.Join(missing, ", "), choices[0].Why)
 	}
-	return []string{fmt.Sprintf("there is no %s, which was looked for: %s", strings.Join(missing, ", no "), choices[0].Why)}
+	return MPILibrary{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, or name a library with --mpi-library or %s",
+		ErrNoMPI, strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
 }

@@ -13,7 +13,7 @@ const Variable = "RANKPOOL_MPI_LIBRARY"
 // A Choice is a library to try.
 type Choice struct {
 	Name string // a path, or a name that the loader looks for
-	Why  string // a clause: "mpirun in $PATH (/usr/bin/mpirun) is Open MPI's"
+	Why  string // a clause: "mpirun in $PATH (/usr/bin/mpirun) is of Open MPI's family"
 }
 
 // A Wish is what the user says; what is "" is left to the environment.
@@ -36,10 +36,10 @@ var (
 // Choices returns the libraries to try, the best first. getenv is os.Getenv.
 func (w Wish) Choices(getenv func(string) string) []Choice {
 	if w.Library != "" {
-		return []Choice{{w.Library, "--mpi-library"}}
+		return []Choice{{w.Library, "--mpi-library says so"}}
 	}
 	if name := getenv(Variable); name != "" {
-		return []Choice{{name, Variable}}
+		return []Choice{{name, Variable + " says so"}}
 	}
 	name, where := w.Mpirun, "--mpirun"
 	if name == "" {
@@ -56,17 +56,17 @@ func (w Wish) Choices(getenv func(string) string) []Choice {
 		}
 		return append(beside(path, launcher, why), named(launcher, why)...)
 	}
-	why := fmt.Sprintf("%s (%s) is %s's", where, path, family)
+	why := fmt.Sprintf("%s (%s) is of %s's family", where, path, family)
 	switch {
 	case err != nil:
-		return all("no " + name + " is in $PATH, and the loader finds it")
+		return all("no " + name + " is in $PATH")
 	case family == "":
-		return all(where + " (" + path + ") does not say whose it is, and the loader finds it")
+		return all(where + " (" + path + ") does not say whose it is")
 	case w.Mpirun != "":
 		return append(beside(path, family, why), named(family, why)...)
 	}
 	choices := append(beside(path, family, why), named(family, why)...)
-	return append(choices, all("the library of "+where+" is not there, and the loader finds it")...)
+	return append(choices, all("that of "+where+" ("+path+") is not there")...)
 }
 
 // startedBy returns the family of the launcher that started this process, and a clause that says so. PMIx alone

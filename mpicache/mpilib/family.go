@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,18 +35,21 @@ func FamilyOf(text, abi string) Family {
 	switch {
 	case abi == "Open MPI", strings.HasPrefix(text, "Open MPI"):
 		return OpenMPI
-	case abi == "MPICH", strings.Contains(text, "MPICH"):
+	case abi == "MPICH", slices.ContainsFunc(mpichTexts, func(name string) bool { return strings.Contains(text, name) }):
 		return MPICH
 	}
 	return Other
 }
 
-// launchers are the programs that start ranks of a family, the most telling name first, and what their
-// "--version" says: one of the words.
+// mpichTexts is what the version texts of MPICH and its descendants contain.
+var mpichTexts = []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"}
+
+// launchers are the programs that start ranks of a family, and what their "--version" says: one of the
+// words. mpirun comes first: it is that of the loaded module.
 var launchers = map[Family]struct{ names, words []string }{
-	OpenMPI: {[]string{"mpirun.openmpi", "mpirun"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
+	OpenMPI: {[]string{"mpirun", "mpirun.openmpi"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
 	MPICH: {
-		[]string{"mpirun.mpich", "mpirun", "mpiexec.hydra"},
+		[]string{"mpirun", "mpirun.mpich", "mpiexec.hydra"},
 		[]string{"HYDRA", "Hydra", "hydra", "Intel(R) MPI", "MVAPICH"},
 	},
 	Other: {[]string{"mpirun", "mpiexec"}, nil}, // any will have to do

@@ -50,18 +50,18 @@ func TestChoices(t *testing.T) {
 		want string // names
 		why  string // of the first
 	}{
-		{"the flag", Wish{Library: "x.so", Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so", open, "x.so", "--mpi-library"},
-		{"the variable", Wish{Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2", open, "y.so", "RANKPOOL_MPI_LIBRARY"},
+		{"the flag", Wish{Library: "x.so", Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so", open, "x.so", "--mpi-library says so"},
+		{"the variable", Wish{Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2", open, "y.so", "RANKPOOL_MPI_LIBRARY says so"},
 		{"Open MPI's launcher", Wish{}, "OMPI_COMM_WORLD_SIZE=2", mpich, openNames, "Open MPI's mpirun started"},
 		{"and its mpirun", Wish{}, "OMPI_COMM_WORLD_SIZE=2", open, dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started"},
 		{"Hydra", Wish{}, "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
 		{"PMI2", Wish{}, "PMI_SIZE=2", open, mpichNames, "started by PMI"},
-		{"PMIx says nothing", Wish{}, "PMIX_NAMESPACE=a PMIX_RANK=0", debian, mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is MPICH's"},
-		{"mpirun in $PATH", Wish{}, "", open, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is Open MPI's"},
-		{"a link", Wish{}, "", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is Open MPI's"},
+		{"PMIx says nothing", Wish{}, "PMIX_NAMESPACE=a PMIX_RANK=0", debian, mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is of MPICH's family"},
+		{"mpirun in $PATH", Wish{}, "", open, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is of Open MPI's family"},
+		{"a link", Wish{}, "", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is of Open MPI's family"},
 		{
 			"another mpirun", Wish{Mpirun: mpich}, "", open,
-			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames, "--mpirun (" + mpich + ") is MPICH's",
+			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames, "--mpirun (" + mpich + ") is of MPICH's family",
 		},
 		{"a strange mpirun", Wish{}, "", strange, allNames, "does not say whose it is"},
 		{"no mpirun", Wish{}, "", "", allNames, "no mpirun is in $PATH"},
@@ -123,6 +123,7 @@ func TestFamilyOf(t *testing.T) {
 		{"Intel(R) MPI Library 2021.10", "MPICH", MPICH},
 		{"MPICH Version: 5.0.0", "MPI 5", MPICH},
 		{"Open MPI v6.0.0", "MPI 5", OpenMPI},
+		{"Intel(R) MPI Library 2021.18", "MPI 5", MPICH},
 		{"Somebody's MPI", "MPI 5", Other},
 	} {
 		if got := FamilyOf(c.text, c.abi); got != c.want {

@@ -19,7 +19,7 @@ type abi struct {
 	anySource, tagUpperBound, errInStatus int32
 	serialized, multiple                  int32 // MPI_THREAD_…
 
-	world, byteType, errorsReturn, requestNull uintptr // handles
+	world, self, byteType, errorsReturn, requestNull uintptr // handles
 }
 
 // Constants of every ABI.
@@ -35,7 +35,7 @@ const (
 var mpichABI = abi{
 	name: "MPICH", handleBytes: 4, statusBytes: 20, sourceAt: 8, errorAt: 16,
 	anySource: -2, tagUpperBound: 0x64400001, errInStatus: 17, serialized: 2, multiple: 3,
-	world: 0x44000000, byteType: 0x4c00010d, errorsReturn: 0x54000001, requestNull: 0x2c000000,
+	world: 0x44000000, self: 0x44000001, byteType: 0x4c00010d, errorsReturn: 0x54000001, requestNull: 0x2c000000,
 }
 
 // openMPI lacks the handles: they are addresses of the library's variables.
@@ -52,7 +52,7 @@ var openMPI = abi{
 var standardABI = abi{
 	name: "MPI 5", handleBytes: 8, statusBytes: 32, sourceAt: 0, errorAt: 8,
 	anySource: -1, tagUpperBound: 501, errInStatus: 19, serialized: 2048, multiple: 4096,
-	world: 0x101, byteType: 0x247, errorsReturn: 0x143, requestNull: 0x180,
+	world: 0x101, self: 0x102, byteType: 0x247, errorsReturn: 0x143, requestNull: 0x180,
 }
 
 // detect returns the ABI of a library: file is its own path, path the one it was asked for by, text its version.
@@ -70,7 +70,7 @@ func detect(path, file, text string, symbol func(name string) uintptr) (abi, err
 	}
 	if world := symbol("ompi_mpi_comm_world"); world != 0 {
 		a := openMPI
-		a.world, a.byteType = world, symbol("ompi_mpi_byte")
+		a.world, a.self, a.byteType = world, symbol("ompi_mpi_comm_self"), symbol("ompi_mpi_byte")
 		a.errorsReturn, a.requestNull = symbol("ompi_mpi_errors_return"), symbol("ompi_request_null")
 		return a, nil
 	}

@@ -46,8 +46,11 @@ func Init() error {
 // join makes our communicator.
 func join() error {
 	l := &loaded
-	if err := fail("MPI_Comm_set_errhandler", call(l.setErrhandler, l.world, l.errorsReturn)); err != nil {
-		return err
+	// Errors of no communicator are those of MPI_COMM_SELF: MPI 4.0, §9.3.
+	for _, comm := range []uintptr{l.world, l.self} {
+		if err := fail("MPI_Comm_set_errhandler", call(l.setErrhandler, comm, l.errorsReturn)); err != nil {
+			return err
+		}
 	}
 	results.handle = 0
 	if err := fail("MPI_Comm_dup", call(l.commDup, l.world, out(&results.handle))); err != nil {

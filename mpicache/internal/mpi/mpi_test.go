@@ -199,3 +199,24 @@ func must(r Request, err error) Request {
 	}
 	return r
 }
+
+// BenchmarkTestsome is what a look at a receive under way costs: of RANKPOOL_TEST_LIBRARY in a world of one, else of the
+// false library.
+func BenchmarkTestsome(b *testing.B) {
+	path := os.Getenv("RANKPOOL_TEST_LIBRARY")
+	if path == "" {
+		path = mpitest.Build(b, "MPICH")
+	}
+	if _, err := Load(path); err != nil {
+		b.Fatal(err)
+	}
+	if err := Init(); err != nil {
+		b.Fatal(err)
+	}
+	var q Requests
+	q.Append(must(Irecv(make([]byte, 8), 0, 7)))
+	done := make([]Done, 0, 1)
+	for b.Loop() {
+		done, _ = q.Testsome(done[:0])
+	}
+}

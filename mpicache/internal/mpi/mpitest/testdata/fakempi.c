@@ -17,8 +17,9 @@ typedef void *Handle;
 typedef struct { int source, tag, error, cancelled; size_t count; } Status;
 enum { ANY_SOURCE = -1, TAG_UB = 0, ERR_IN_STATUS = 18, SERIALIZED = 2 };
 #define TEXT "Open MPI v4.9.9 (fake)\nsecond line"
-char ompi_mpi_comm_world[8], ompi_mpi_byte[8], ompi_mpi_errors_return[8], ompi_request_null[8];
+char ompi_mpi_comm_world[8], ompi_mpi_comm_self[8], ompi_mpi_byte[8], ompi_mpi_errors_return[8], ompi_request_null[8];
 #define WORLD ((Handle)ompi_mpi_comm_world)
+#define SELF ((Handle)ompi_mpi_comm_self)
 #define BYTE ((Handle)ompi_mpi_byte)
 #define ERRORS_RETURN ((Handle)ompi_mpi_errors_return)
 #define REQUEST_NULL ((Handle)ompi_request_null)
@@ -32,6 +33,7 @@ enum { ANY_SOURCE = -2, TAG_UB = 0x64400001, ERR_IN_STATUS = 17, SERIALIZED = 2 
 #define TEXT "Foreign MPI 1.0"
 #endif
 #define WORLD 0x44000000
+#define SELF 0x44000001
 #define BYTE 0x4c00010d
 #define ERRORS_RETURN 0x54000001
 #define REQUEST_NULL 0x2c000000
@@ -42,6 +44,7 @@ typedef struct { int source, tag, error, reserved[5]; } Status;
 enum { ANY_SOURCE = -1, TAG_UB = 501, ERR_IN_STATUS = 19, SERIALIZED = 2048 };
 #define TEXT "MPICH Version:\t5.9.9 (fake)\nsecond line"
 #define WORLD ((Handle)0x101)
+#define SELF ((Handle)0x102)
 #define BYTE ((Handle)0x247)
 #define ERRORS_RETURN ((Handle)0x143)
 #define REQUEST_NULL ((Handle)0x180)
@@ -61,7 +64,7 @@ static Message messages[ROOM];
 static int sent;
 
 static char ours[8]; // where our communicator is, for handles that are addresses
-static Handle comm_of(void) { return sizeof(Handle) == 4 ? (Handle)(intptr_t)0x44000001 : (Handle)(intptr_t)ours; }
+static Handle comm_of(void) { return sizeof(Handle) == 4 ? (Handle)(intptr_t)0x44000005 : (Handle)(intptr_t)ours; }
 static Handle handle_of(int i) { return (Handle)(intptr_t)(0x1000000 + i); }
 static int index_of(Handle h) { return (int)((intptr_t)h - 0x1000000); }
 
@@ -86,7 +89,7 @@ static void tell(void) { fputs("told the launcher\n", stderr); }
 int MPI_Finalize(void) { return atexit(tell); }
 
 int MPI_Comm_set_errhandler(Handle comm, Handle handler) {
-	need(comm == WORLD || comm == comm_of());
+	need(comm == WORLD || comm == SELF || comm == comm_of());
 	need(handler == ERRORS_RETURN);
 	return SUCCESS;
 }
