@@ -21,6 +21,13 @@ func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }
 
 // signalDescendants sends s to the processes that a process has started, and to those that these have started.
 func signalDescendants(pid int, s syscall.Signal) {
+	for _, child := range descendants(pid) {
+		_ = unix.Kill(child, s) // it may have ended
+	}
+}
+
+// descendants returns the living processes that a process has started, and those that these have started.
+func descendants(pid int) (all []int) {
 	children := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // without /proc there are none
 	for _, path := range stats {
@@ -32,12 +39,32 @@ func signalDescendants(pid int, s syscall.Signal) {
 		var state byte
 		_, err = fmt.Sscanf(filepath.Base(filepath.Dir(path)), "%d", &child)
 		after := text[bytes.LastIndexByte(text, ')')+1:] // a name may have brackets
-		if _, bad := fmt.Sscanf(string(after), " %c %d", &state, &parent); bad == nil && err == nil {
+		if _, bad := fmt.Sscanf(string(after), " %c %d", &state, &parent); bad == nil && err == nil && state != 'Z' {
 			children[parent] = append(children[parent], child)
 		}
 	}
-	for next := children[pid]; len(next) > 0; next = next[1:] {
-		_ = unix.Kill(next[0], s) // it may have ended
-		next = append(next, children[next[0]]...)
+	all = children[pid]
+	for at := 0; at < len(all); at++ {
+		all = append(all, children[all[at]]...)
 	}
+	return all
+}
+
+// hasChildren reports whether a process has a living child, or nobody knows.
+//
+// Source: Linux, proc(5), /proc/PID/task/TID/children.
+func hasChildren(pid int) bool {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well formed
+	known := false
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		known = known || err == nil
+		for child := range bytes.FieldsSeq(text) {
+			stat, err := os.ReadFile("/proc/" + string(child) + "/stat")
+			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; err == nil && !bytes.HasPrefix(after, []byte(" Z")) {
+				return true
+			}
+		}
+	}
+	return !known
 }

@@ -30,6 +30,7 @@ type cacheOptions struct {
 	state       string
 	record      string
 	peerTimeout time.Duration
+	rankTimeout time.Duration
 	verbose     bool
 	storage     storageOptions
 	logEvery    time.Duration // between two lines of the run log about each rank
@@ -61,6 +62,7 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.state, "state", "", "keep the importance scores in this file; a later run goes on from it")
 	flags.StringVar(&o.record, "record", "", "record what the ranks decide, for \"rankpool replay\": rank 0 writes this file, rank r this name and .r")
 	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
+	flags.DurationVar(&o.rankTimeout, "rank-timeout", 2*time.Minute, "how long a rank may show no sign of life before it is ended and the cache started again")
 	o.storage.register(flags)
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "say more on stderr")
 }
@@ -101,6 +103,9 @@ func (o *cacheOptions) check() error {
 	}
 	if o.peerTimeout <= 0 {
 		return usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
+	}
+	if o.rankTimeout <= 0 {
+		return usagef("--rank-timeout must be a positive time, not %v", o.rankTimeout)
 	}
 	for _, path := range []*string{&o.log, &o.state, &o.record} {
 		if *path == "" {
@@ -159,7 +164,8 @@ func (o *cacheOptions) args() []string {
 		args = append(args, "--data", data)
 	}
 	args = append(args, "--memory", o.memory, "--window", o.window, "--policy", o.policy, "--assign", o.assign,
-		"--peer-timeout", o.peerTimeout.String(), "--log-every", o.logEvery.String(), "--log-format", o.logFormat)
+		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.rankTimeout.String(),
+		"--log-every", o.logEvery.String(), "--log-format", o.logFormat)
 	if o.scorer != "" {
 		args = append(args, "--scorer", o.scorer)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/mpilib"
 	"rankpool/slurm"
 	"rankpool/staging"
@@ -41,6 +42,7 @@ type runOptions struct {
 	runtimeDir      string
 	progressSeconds float64
 	restarts        int
+	startTimeout    time.Duration
 	mpi             mpiOptions
 	library         mpicache.MPILibrary // of the ranks; none for one rank
 	requeue         string              // the name of the signal; "": the job is not requeued
@@ -74,6 +76,7 @@ func newRunCommand() *cobra.Command {
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of this run (default /dev/shm, else $TMPDIR, else /tmp)")
 	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
 	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
+	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may take to meet in MPI_Init; to take memory and disks ten times as long")
 	o.mpi.register(flags)
 	flags.StringVar(&o.mpi.wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
 	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
@@ -95,6 +98,8 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 		return usagef("--ranks: %d is no number of ranks", o.ranks)
 	case o.trainersPerRank < 1:
 		return usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
+	case o.startTimeout <= 0:
+		return usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
 	case o.progressSeconds < 0:
 		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
 	case f == formSlurm && o.ranks != 0 && o.ranks != job.Nodes:
@@ -271,10 +276,11 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		fmt.Fprintf(stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
 	}
 	l := &launcher{
-		layout: plan, indexes: &o.indexes, session: s.dir, maxRestarts: o.restarts, verbose: o.cache.verbose,
+		layout: plan, indexes: &o.indexes, session: s.dir, verbose: o.cache.verbose,
 		progress: newTrainProgress(stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
+		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.rankTimeout, Restarts: o.restarts},
 	}
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], doorName)
@@ -287,7 +293,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		log, err := readLogWithin(tablePatience, o.cache.log, logBegin)
 		if err != nil {
 			l.say("the run log cannot be read, so there is no table: %v", err)
-		} else if err := log.print(os.Stdout, l.restarts); err != nil {
+		} else if err := log.print(os.Stdout, l.keeper.Restarts()); err != nil {
 			return err
 		}
 	}

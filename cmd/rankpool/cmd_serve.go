@@ -260,7 +260,10 @@ func (r *rankProcess) openFolder() error {
 	if err := r.beginLife(job); err != nil {
 		return err
 	}
-	return noteJob(r.dir, job)
+	if err := noteJob(r.dir, job); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.dir, metName), nil, 0o600)
 }
 
 func (r *rankProcess) openLog(cfg *mpicache.Config) error {

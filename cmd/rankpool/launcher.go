@@ -6,20 +6,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"rankpool/mpicache/liveness"
 )
 
 const (
 	pollEvery = 20 * time.Millisecond // between two looks for a file of this machine's memory
-
-	// The pause before a dead cache is started again doubles from firstPause to lastPause, and is short again
-	// after the cache has lived for lifeProves.
-	firstPause = 200 * time.Millisecond
-	lastPause  = 5 * time.Second
-	lifeProves = 30 * time.Second
 
 	// endPatience is how long a process that was asked to end may take before it is killed.
 	// Source: a third of Slurm's KillWait (30 s by default), which all of a job's end must fit in.
@@ -33,24 +28,20 @@ const (
 // it: the children's PDEATHSIG hangs on that thread.
 type launcher struct {
 	layout
-	indexes     *runIndexes // of the data sets, which ranks that are started again get too
-	session     string      // its folder
-	maxRestarts int         // -1: no limit
-	verbose     bool
-	progress    *trainProgress
-	statusDoor  string // rank 0's, "" where it is on another machine
+	indexes    *runIndexes // of the data sets, which ranks that are started again get too
+	session    string      // its folder
+	bounds     liveness.Options
+	verbose    bool
+	progress   *trainProgress
+	statusDoor string // rank 0's, "" where it is on another machine
 
 	exits   chan *process
 	signals chan os.Signal
 	again   *requeue            // hears of the signals that come before training has ended
 	unheard chan syscall.Signal // those that Slurm did not pass on
 
-	running    *process // the cache; nil while it is down
-	restarts   int
-	pause      time.Duration
-	startAgain <-chan time.Time
-	clearing   *process // ends ranks of all nodes that outlived their launch, before the next one
-	asked      bool     // a signal asked for the end: a dead cache stays dead
+	cacheWatch
+	asked bool // a signal asked for the end: a dead cache stays dead
 
 	children []*process // the trainers
 	failure  int        // the exit code of the first trainer that failed
@@ -61,7 +52,8 @@ type launcher struct {
 func (l *launcher) run() (code int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l.pause = firstPause
+	l.beginWatch(l.bounds)
+	defer l.endWatch()
 	if err := l.startCache(); err != nil {
 		return exitError, err
 	}
@@ -82,41 +74,15 @@ func (l *launcher) say(format string, args ...any) {
 	fmt.Fprintf(stderr, "rankpool: "+format+"\n", args...)
 }
 
-func (l *launcher) startCache() (err error) {
-	if err := l.indexes.putBack(); err != nil {
-		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
-	}
-	for _, folder := range l.folders {
-		if err := os.Remove(filepath.Join(folder, readyName)); err != nil && !os.IsNotExist(err) {
-			return err
-		}
-	}
-	var more []syscall.Signal
-	if l.openMPI {
-		more = append(more, syscall.SIGTERM) // when all processes get it, the ranks have theirs
-	}
-	l.running, err = startSheltered("the cache", l.cache, l.exits, more...)
-	if err == nil && l.verbose {
-		l.say("started the cache: %s", strings.Join(l.cache.args, " "))
-	}
-	return err
-}
-
-// awaitDoors waits until every rank of this machine accepts. Errors: the cache ends before that, a signal.
+// awaitDoors waits until every rank of this machine accepts. Errors: the cache does not become ready, a signal.
 func (l *launcher) awaitDoors() error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	patience := time.After(30 * time.Second)
-	for {
+	for !l.keeper.Serving() {
 		select {
-		case <-l.exits:
-			l.running.over = true
-			if !l.running.shot() {
-				return l.notReady(l.running.how())
-			}
-			if err := l.startCache(); err != nil {
-				return err
-			}
+		case p := <-l.exits:
+			l.ended(p)
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); endsRun(s) || l.again.wants(s) {
 				return signalError{s}
@@ -124,11 +90,13 @@ func (l *launcher) awaitDoors() error {
 		case <-patience:
 			l.say("still waiting for the cache to be ready")
 		case <-tick.C:
-			if !slices.ContainsFunc(l.folders, func(folder string) bool { return !isReady(folder) }) {
-				return nil
-			}
+			l.lookAtCache()
+		}
+		if l.failed != "" {
+			return l.notReady(l.failed)
 		}
 	}
+	return nil
 }
 
 // notReady returns the error of a cache that ended before it was ready.
@@ -137,6 +105,9 @@ func (l *launcher) notReady(how string) error {
 		return firstSpeaks()
 	}
 	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
+	if short := shortages(); short != "" {
+		err = fmt.Errorf("%w: %s", err, short)
+	}
 	if l.hint != "" {
 		err = fmt.Errorf("%w: %s", err, l.hint)
 	}
@@ -172,12 +143,16 @@ func (l *launcher) watch() {
 		moving = watchStatus(l.statusDoor, done)
 	}
 	defer l.progress.end()
+	look := time.NewTimer(l.keeper.Wait())
+	defer look.Stop()
 	for slices.ContainsFunc(l.children, func(p *process) bool { return !p.over }) {
 		select {
 		case p := <-l.exits:
 			l.ended(p)
-		case <-l.startAgain:
-			l.restartCache()
+		case at := <-l.answers:
+			l.tell(liveness.Answered{At: at})
+		case <-look.C:
+			l.lookAtCache()
 		case s := <-l.signals:
 			l.again.note(s)
 			l.pass(s.(syscall.Signal))
@@ -188,6 +163,7 @@ func (l *launcher) watch() {
 		case s := <-moving:
 			l.progress.update(s)
 		}
+		look.Reset(l.keeper.Wait())
 	}
 }
 
@@ -200,59 +176,10 @@ func (l *launcher) ended(p *process) {
 		l.clearing = nil
 		l.tryCache()
 	default:
-		l.trainerEnded(p)
+		if slices.Contains(l.children, p) {
+			l.trainerEnded(p)
+		}
 	}
-}
-
-// restartCache starts the cache again, after it has ended ranks that outlived their mpirun or srun.
-func (l *launcher) restartCache() {
-	l.startAgain = nil
-	if l.endRanks == nil {
-		askToEnd(l.folders)
-		l.tryCache()
-		return
-	}
-	var err error
-	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
-	if err != nil {
-		l.say("%v; training reads storage", err)
-	}
-}
-
-func (l *launcher) tryCache() {
-	if err := l.startCache(); err != nil {
-		l.say("%v; training reads storage", err)
-	}
-}
-
-// cacheEnded plans the next start of the cache.
-func (l *launcher) cacheEnded() {
-	lived, how := time.Since(l.running.begin), l.running.how()
-	l.running.signal(syscall.SIGKILL) // what it left in its process group
-	l.running = nil
-	if l.asked || l.failure != 0 {
-		return
-	}
-	if why := refusal(l.session); why != "" {
-		l.say("the cache cannot come back, so training ends: %s", why)
-		l.fail(exitError)
-		return
-	}
-	if !l.restart {
-		l.say("the cache ended (%s); training reads storage from here on", how)
-		return
-	}
-	if l.maxRestarts >= 0 && l.restarts >= l.maxRestarts {
-		l.say("the cache ended (%s) and was started again %d times; training reads storage from here on", how, l.restarts)
-		return
-	}
-	if lived >= lifeProves {
-		l.pause = firstPause
-	}
-	l.restarts++
-	l.say("the cache ended (%s); training reads storage until it is there again: start %d in %v", how, l.restarts+1, l.pause)
-	l.startAgain = time.After(l.pause)
-	l.pause = min(2*l.pause, lastPause)
 }
 
 // trainerEnded notes the first failure; the other trainers would wait for the failed one for ever.
@@ -267,13 +194,17 @@ func (l *launcher) trainerEnded(p *process) {
 // fail ends training, and with it the run, with an exit code.
 func (l *launcher) fail(code int) {
 	l.failure = code
+	l.tell(liveness.Over{})
 	l.signalTrainers(syscall.SIGTERM)
 	l.killNow = time.After(endPatience)
 }
 
 // pass passes a signal to run on to the trainers.
 func (l *launcher) pass(s syscall.Signal) {
-	l.asked = l.asked || endsRun(s)
+	if endsRun(s) {
+		l.asked = true
+		l.tell(liveness.Over{})
+	}
 	switch {
 	case endsRun(s) && l.step != "":
 		go func() { // Slurm may take its time
@@ -330,7 +261,7 @@ func (l *launcher) endCache() {
 	}
 	l.running.signal(end)
 	if !l.awaitEnd(l.running, termPatience) {
-		l.running.signal(syscall.SIGKILL)
+		l.killCache()
 		l.awaitEnd(l.running, endPatience)
 	}
 }

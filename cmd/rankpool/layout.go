@@ -44,6 +44,7 @@ type layout struct {
 	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
 	endRanks []string // the same, but keeps the session; nil with end
 	reports  bool     // this launcher shows the progress and the table
+	byMpirun bool     // cache is an mpirun, whose children are the ranks
 	openMPI  bool     // cache is Open MPI's mpirun, which kills the ranks a moment after it gets SIGTERM
 	step     string   // the session folder, where training is a step of its own, whose number join notes there; else ""
 	agents   bool     // the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
@@ -95,7 +96,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 			args: mpirunArgs(mpirun, o.ranks, serve),
 			env:  o.withLibrary(mpirunEnv(env, os.Getuid(), o.library.Family, dir)), ours: true,
 		}
-		l.openMPI = o.library.Family == mpilib.OpenMPI
+		l.byMpirun, l.openMPI = true, o.library.Family == mpilib.OpenMPI
 	}
 	port, err := freePort()
 	if err != nil {

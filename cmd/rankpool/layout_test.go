@@ -49,7 +49,7 @@ func testOptions() *runOptions {
 
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
-	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --log-every 0s --log-format text --log /l --record /r"
+	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}

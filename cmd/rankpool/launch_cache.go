@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache/liveness"
+)
+
+// A cacheWatch is the launcher's part that starts the cache, looks after it, and ends it, as a liveness.Keeper decides.
+type cacheWatch struct {
+	keeper   *liveness.Keeper
+	begun    time.Time
+	running  *process // the cache; nil while it is down
+	clearing *process // ends ranks of all nodes that outlived their launch, before the next one
+	answers  chan int // places in folders, of ranks that have answered
+	done     chan struct{}
+	failed   string // why there will be no cache
+}
+
+// metName is the file in a rank's folder that says that the rank has joined the others.
+const metName = "met"
+
+// beginWatch makes the keeper of a cache that is being started, and has its ranks here asked for signs of life.
+func (l *launcher) beginWatch(o liveness.Options) {
+	o.EndWithin, o.Again = endPatience, l.restart
+	if l.restart { // else a rank that hangs is let be: its end might be the end of training
+		o.Ranks = l.ranksHere()
+	}
+	l.keeper, l.begun = liveness.NewKeeper(o), time.Now()
+	l.answers, l.done = make(chan int, len(l.folders)), make(chan struct{})
+	for at := range o.Ranks {
+		go askForLife(filepath.Join(l.folders[at], doorName), at, liveness.Every(o.AnswerWithin), l.answers, l.done)
+	}
+}
+
+func (l *launcher) endWatch() { close(l.done) }
+
+// ranksHere returns the numbers of the ranks whose folders are here.
+func (l *launcher) ranksHere() []int {
+	ranks := make([]int, len(l.folders))
+	for i, folder := range l.folders {
+		ranks[i], _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(folder), "r")) // rankFolder made it
+	}
+	return ranks
+}
+
+// askForLife greets at the door at path again and again until done is closed, and sends at when it is greeted back. A rank
+// greets whatever its storage, its plans and its disks are doing: nothing but its process is needed for that.
+func askForLife(path string, at int, every time.Duration, answers chan<- int, done <-chan struct{}) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		c, err := dialDoor(path)
+		if err != nil {
+			continue
+		}
+		_ = c.Close() // it has answered
+		select {
+		case answers <- at:
+		case <-done:
+			return
+		}
+	}
+}
+
+// tell tells the keeper what happened, and does what it says.
+func (l *launcher) tell(e liveness.Event) {
+	for _, c := range l.keeper.Step(time.Since(l.begun), e) {
+		switch c := c.(type) {
+		case liveness.Start:
+			l.restartCache()
+		case liveness.End:
+			l.killCache()
+		case liveness.Forget:
+			l.running, l.clearing = nil, nil
+		case liveness.Say:
+			l.say("%s", c.Text)
+		case liveness.Fail:
+			l.failed = c.Why
+		}
+	}
+}
+
+// lookAtCache tells the keeper what there is to see of the cache, and the time.
+func (l *launcher) lookAtCache() {
+	if l.running != nil && !l.keeper.Serving() {
+		if l.allHave(metName) {
+			l.tell(liveness.Met{})
+		}
+		if l.allHave(readyName) {
+			l.tell(liveness.Ready{})
+		}
+	}
+	if l.running != nil && l.byMpirun {
+		l.tell(liveness.Ranks{Any: hasChildren(l.running.pid)})
+	}
+	l.tell(liveness.Tick{})
+}
+
+// allHave reports whether every rank of this machine has a file in its folder.
+func (l *launcher) allHave(name string) bool {
+	return !slices.ContainsFunc(l.folders, func(folder string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err != nil
+	})
+}
+
+func (l *launcher) startCache() (err error) {
+	if err := l.indexes.putBack(); err != nil {
+		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
+	}
+	for _, folder := range l.folders {
+		for _, name := range []string{metName, readyName} {
+			if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
+				return err
+			}
+		}
+	}
+	var more []syscall.Signal
+	if l.openMPI {
+		more = append(more, syscall.SIGTERM) // when all processes get it, the ranks have theirs
+	}
+	l.running, err = startSheltered("the cache", l.cache, l.exits, more...)
+	if err != nil {
+		return err
+	}
+	l.tell(liveness.Started{})
+	if l.verbose {
+		l.say("started the cache: %s", strings.Join(l.cache.args, " "))
+	}
+	return nil
+}
+
+// restartCache starts the cache again, after it has ended ranks that outlived their mpirun or srun.
+func (l *launcher) restartCache() {
+	if l.endRanks == nil {
+		askToEnd(l.folders)
+		l.tryCache()
+		return
+	}
+	var err error
+	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
+	if err != nil {
+		l.tell(liveness.Ended{How: err.Error()})
+	}
+}
+
+func (l *launcher) tryCache() {
+	if err := l.startCache(); err != nil {
+		l.tell(liveness.Ended{How: err.Error()})
+	}
+}
+
+// cacheEnded tells the keeper that the cache has ended.
+func (l *launcher) cacheEnded() {
+	p := l.running
+	l.running = nil
+	p.signal(syscall.SIGKILL) // what it left in its process group
+	if why := refusal(l.session); why != "" && len(l.children) > 0 && !l.asked && l.failure == 0 {
+		l.say("the cache cannot come back, so training ends: %s", why)
+		l.fail(exitError)
+	}
+	l.tell(liveness.Ended{How: p.how(), Shot: p.shot()})
+}
+
+// killCache ends the cache by force, with the ranks that its mpirun has started here: one that is stopped hears nothing else.
+func (l *launcher) killCache() {
+	for _, p := range []*process{l.running, l.clearing} {
+		if p == nil || p.over {
+			continue
+		}
+		signalDescendants(p.pid, syscall.SIGKILL)
+		p.signal(syscall.SIGKILL)
+	}
+}
+
+// What MPI needs at the least of what is often short in containers: some MiB of shared memory a rank, and descriptors.
+const (
+	leastSharedMemory = 64 << 20
+	leastDescriptors  = 256
+)
+
+// shortages says what is short here that MPI may have failed for; "" where nothing is.
+func shortages() string {
+	var said []string
+	var fs unix.Statfs_t
+	if unix.Statfs("/dev/shm", &fs) == nil {
+		if free := int64(fs.Bavail) * fs.Bsize; free < leastSharedMemory {
+			said = append(said, fmt.Sprintf("/dev/shm has %s free, and MPI and the ranks need more: make it larger (a container's by --shm-size)", size(free)))
+		}
+	}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < leastDescriptors {
+		said = append(said, fmt.Sprintf("this shell lets a process open %d files, and MPI and the ranks need more: say \"ulimit -n 4096\"", limit.Cur))
+	}
+	return strings.Join(said, "; ")
+}

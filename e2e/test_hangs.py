@@ -1,0 +1,62 @@
+"""Whoever waits, waits for something that can end: ranks that hang, and starts that fail."""
+
+import signal
+import subprocess
+
+import pytest
+import run
+from dataset import BATCHES, EPOCHS, SAMPLES
+
+QUICK = ["--rank-timeout", "1s"]
+
+
+@pytest.fixture
+def disturbed(start, reference):
+    """disturbed(hurt, at, **way) trains with pads, and stands still after `at` batches while hurt(run) does harm;
+    returns the result, checked."""
+
+    def disturbed(hurt, at, args=(), options=(), **way):
+        args = ["--epochs", EPOCHS, "--sampler", "pads", "--stand-at", at, *args]
+        one = start(**way, torch=False, args=args, options=[*QUICK, *options])
+        one.wait_for_batches(at)
+        hurt(one)
+        (one.folder / "go").touch()
+        result = one.finish().check(EPOCHS, SAMPLES)
+        assert result.batches == reference("pads").batches
+        return result
+
+    return disturbed
+
+
+def stop_a_rank(run):
+    """Stops the last rank for good."""
+    run.kill(run.ranks()[-1:], signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("ranks, mpi", [(1, None), (2, "openmpi"), (2, "mpich")])
+@pytest.mark.parametrize("at", [5, BATCHES])
+def test_rank_that_hangs_for_good(disturbed, ranks, mpi, at):
+    result = disturbed(stop_a_rank, at, ranks=ranks, mpi=mpi)
+    assert "has not answered for 1s" in result.stderr
+    assert "cache restarts 1" in result.stdout
+
+
+def in_a_small_machine(limit, command):
+    """Returns a command in a namespace of its own, where something is short."""
+    return ["unshare", "--mount", "sh", "-c", f'{limit}; exec "$@"', "sh", *map(str, command)]
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize(
+    "limit, says",
+    [("mount -t tmpfs -o size=4m tmpfs /dev/shm", "/dev/shm has 3."), ("ulimit -n 24", "lets a process open 24 files")],
+)
+def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
+    command = [run.RANKPOOL, "run", "--mpirun", f"mpirun.{mpi}", "--ranks", 2, "--data", tree, "--", "touch", tmp_path / "trained"]
+    done = subprocess.run(
+        in_a_small_machine(limit, command), capture_output=True, text=True, timeout=run.PATIENCE_SECONDS, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert not (tmp_path / "trained").exists()
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("rankpool: the cache ended before it was ready (") and says in last, done.stderr

@@ -1,0 +1,265 @@
+package liveness
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// The pause before a dead cache is started again doubles from firstPause to lastPause, and is short again after the
+	// cache has lived for lifeProves.
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Second
+	lifeProves = 30 * time.Second
+
+	// aloneFor is how long a launcher of ranks may be without ranks before it counts as hung: it may be about to start
+	// them, or to end.
+	aloneFor = 5 * time.Second
+
+	// readyFactor times StartWithin may pass from the ranks' meeting until they are ready: taking memory and disks may
+	// be slow.
+	readyFactor = 10
+)
+
+// Options say what a Keeper may do, and its bounds.
+type Options struct {
+	Ranks        []int         // those whose signs of life the caller can hear
+	StartWithin  time.Duration // from the start until the ranks have met
+	AnswerWithin time.Duration // between two signs of life of a rank
+	EndWithin    time.Duration // from End until the cache is taken for one that cannot be ended
+	Again        bool          // a dead cache can be started again
+	Restarts     int           // how often; -1: as often as it takes
+}
+
+// An Event is what happened to the cache.
+type Event interface{ event() }
+
+// The events.
+type (
+	Started  struct{}           // the process that starts the ranks runs
+	Met      struct{}           // the ranks here have joined each other
+	Ready    struct{}           // and accept at their doors
+	Answered struct{ At int }   // the rank at this place of Options.Ranks has shown a sign of life
+	Ranks    struct{ Any bool } // whether the process that starts the ranks has any at this moment
+	Ended    struct {           // that process has ended
+		How  string
+		Shot bool // by a signal that it was not to get before it could look after it
+	}
+	Over struct{} // training has ended, or is to: nothing is started any more
+	Tick struct{} // time has passed
+)
+
+func (Started) event()  {}
+func (Met) event()      {}
+func (Ready) event()    {}
+func (Answered) event() {}
+func (Ranks) event()    {}
+func (Ended) event()    {}
+func (Over) event()     {}
+func (Tick) event()     {}
+
+// A Command is what the caller is to do.
+type Command interface{ command() }
+
+// The commands.
+type (
+	Start  struct{}              // start the cache, when what is left of an earlier one is ended
+	End    struct{}              // end the cache by force; Ended follows, if it can be ended
+	Forget struct{}              // it cannot be: leave it as it is, its Ended is no news any more
+	Say    struct{ Text string } // once
+	Fail   struct{ Why string }  // the first start failed: there will be no cache
+)
+
+func (Start) command()  {}
+func (End) command()    {}
+func (Forget) command() {}
+func (Say) command()    {}
+func (Fail) command()   {}
+
+type phase int
+
+const (
+	down     phase = iota // nothing runs
+	starting              // it was told to be started
+	met
+	serving
+	ending // it was told to be ended
+	failed
+)
+
+// A Keeper decides when a cache is ended and started again, from its first start on.
+type Keeper struct {
+	opt      Options
+	clock    clock
+	watch    *Watch
+	phase    phase
+	since    time.Duration // when the phase began
+	why      string        // it is being ended
+	alone    bool          // no rank was seen since aloneAt
+	aloneAt  time.Duration
+	served   bool // it was ready once
+	over     bool
+	restarts int
+	pause    time.Duration
+	startAt  time.Duration // in phase down; negative: never
+	lived    time.Duration // how long it had served before it was to end
+}
+
+// NewKeeper returns the keeper of a cache whose first start has been commanded.
+func NewKeeper(o Options) *Keeper {
+	return &Keeper{
+		opt: o, clock: clock{most: 2 * Every(o.AnswerWithin)}, watch: NewWatch(len(o.Ranks), o.AnswerWithin), phase: starting, pause: firstPause,
+	}
+}
+
+// Restarts is how often the cache was started again.
+func (k *Keeper) Restarts() int { return k.restarts }
+
+// Serving reports whether signs of life are expected.
+func (k *Keeper) Serving() bool { return k.phase == serving }
+
+// Wait is how long the caller may wait before it tells a Tick.
+func (k *Keeper) Wait() time.Duration {
+	every := Every(k.opt.AnswerWithin)
+	if k.phase == down && k.startAt >= 0 {
+		return min(every, max(0, k.startAt-k.clock.ran))
+	}
+	return every
+}
+
+// Step takes an event that happened at now, and returns what is to be done.
+func (k *Keeper) Step(now time.Duration, e Event) []Command {
+	ran := k.clock.at(now)
+	switch e := e.(type) {
+	case Started:
+		k.enter(starting)
+	case Met:
+		if k.phase == starting {
+			k.enter(met)
+		}
+	case Ready:
+		if k.phase == starting || k.phase == met {
+			k.enter(serving)
+			k.served = true
+			k.watch.restart()
+		}
+	case Answered:
+		k.watch.Heard(e.At)
+	case Ranks:
+		if k.alone == e.Any {
+			k.alone, k.aloneAt = !e.Any, ran
+		}
+	case Ended:
+		return k.ended(e)
+	case Over:
+		k.over = true
+		if k.phase == down {
+			k.startAt = -1
+		}
+	case Tick:
+		return k.tick(now)
+	}
+	return nil
+}
+
+func (k *Keeper) enter(p phase) {
+	if k.phase == serving {
+		k.lived = k.clock.ran - k.since
+	}
+	k.phase, k.since = p, k.clock.ran
+	if p == starting {
+		k.alone, k.aloneAt, k.lived, k.why = false, k.clock.ran, 0, ""
+	}
+}
+
+func (k *Keeper) tick(now time.Duration) []Command {
+	lasted := k.clock.ran - k.since
+	lost := k.watch.Tick(now)
+	switch k.phase {
+	case down:
+		if k.startAt >= 0 && k.clock.ran >= k.startAt {
+			k.enter(starting)
+			return []Command{Start{}}
+		}
+	case starting:
+		if lasted >= k.opt.StartWithin {
+			return k.end(fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init", k.opt.StartWithin))
+		}
+	case met:
+		if lasted >= readyFactor*k.opt.StartWithin {
+			return k.end(fmt.Sprintf("its ranks have met, but are not ready after %v", readyFactor*k.opt.StartWithin))
+		}
+	case serving:
+		if len(lost) > 0 {
+			return k.end(k.silence(lost))
+		}
+	case ending:
+		if lasted >= k.opt.EndWithin {
+			return append([]Command{Forget{}}, k.ended(Ended{How: k.why + ", and it cannot be ended"})...)
+		}
+	}
+	if k.alone && k.clock.ran-k.aloneAt >= aloneFor && k.phase != down && k.phase != ending && k.phase != failed {
+		return k.end("what starts its ranks hangs, and has none")
+	}
+	return nil
+}
+
+// silence says who does not answer.
+func (k *Keeper) silence(lost []int) string {
+	if len(lost) == 1 {
+		return fmt.Sprintf("rank %d has not answered for %v: its process is stopped or hangs", k.opt.Ranks[lost[0]], k.opt.AnswerWithin)
+	}
+	names := make([]string, len(lost))
+	for i, at := range lost {
+		names[i] = fmt.Sprint(k.opt.Ranks[at])
+	}
+	return fmt.Sprintf("ranks %s have not answered for %v: their processes are stopped or hang", strings.Join(names, ", "), k.opt.AnswerWithin)
+}
+
+func (k *Keeper) end(why string) []Command {
+	k.why = why
+	k.enter(ending)
+	return []Command{End{}}
+}
+
+// ended takes the end of the process, of itself or because it was told to end, or that it cannot be ended.
+func (k *Keeper) ended(e Ended) []Command {
+	if k.phase == down || k.phase == failed {
+		return nil
+	}
+	how, told := e.How, k.phase == ending
+	if told && !strings.HasPrefix(how, k.why) {
+		how = k.why
+	}
+	lived := k.lived
+	if k.phase == serving {
+		lived = k.clock.ran - k.since
+	}
+	if !k.served {
+		if e.Shot && !told && !k.over {
+			k.enter(starting)
+			return []Command{Start{}}
+		}
+		k.enter(failed)
+		return []Command{Fail{how}}
+	}
+	k.enter(down)
+	k.startAt = -1
+	switch {
+	case k.over:
+		return nil
+	case !k.opt.Again:
+		return []Command{Say{fmt.Sprintf("the cache ended (%s); training reads storage from here on", how)}}
+	case k.opt.Restarts >= 0 && k.restarts >= k.opt.Restarts:
+		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was started again %d times; training reads storage from here on", how, k.restarts)}}
+	}
+	if lived >= lifeProves {
+		k.pause = firstPause
+	}
+	k.restarts++
+	k.startAt = k.clock.ran + k.pause
+	said := fmt.Sprintf("the cache ended (%s); training reads storage until it is there again: start %d in %v", how, k.restarts+1, k.pause)
+	k.pause = min(2*k.pause, lastPause)
+	return []Command{Say{said}}
+}
