@@ -62,6 +62,10 @@ func (spec *Spec) check(c *conn, d *DataSet) error {
 	if _, err := scheduler.NewSampler(spec.sampler(d.Samples)); err != nil {
 		return refuse("%s", err)
 	}
+	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want && spec.Sampler != "sequential" {
+		return refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d draws with %s: give BatchSampler sampler=%q, "+
+			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler, want)
+	}
 	if _, err := spec.assignment(scheduler.AssignLocal); err != nil {
 		return refuse("%s", err)
 	}

@@ -59,6 +59,7 @@ type Config struct {
 	SlabBytes   int64
 	Policy      string
 	Scorer      string // of what training reports; "": the one that goes with the sampler
+	Sampler     string // that training must draw with, but for passes in order (sequential); "": any
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
 	Dir         string           // of this rank: door.sock, importance states

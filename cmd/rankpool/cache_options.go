@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,7 @@ type cacheOptions struct {
 	system      string
 	policy      string
 	scorer      string
+	sampler     string // that training must draw with; "": any
 	assign      string
 	log         string
 	state       string
@@ -50,10 +52,11 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	o.trainers.register(flags)
 	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
 	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
-	flags.StringVar(&o.system, "system", "rankpool", "published system whose policy and scorer to use, see \"rankpool simulate --list\"; training chooses the sampler")
+	flags.StringVar(&o.system, "system", "rankpool", "published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
 	flags.StringVar(&o.policy, "policy", "", "what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
 	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
-	flags.StringVar(&o.assign, "assign", assignments[0], "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says)")
+	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler (default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(), ", "))
+	flags.StringVar(&o.assign, "assign", "", "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says) (default: local, with --system the system's own)")
 	flags.StringVar(&o.log, "log", "", "write the run log, JSON lines, to this file")
 	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the run log about each rank, longer where that were more than ten lines a second; 0: only the epochs")
 	flags.StringVar(&o.logFormat, "log-format", logFormats[0], "format of the ranks' messages on stderr: "+strings.Join(logFormats, ", "))
@@ -133,16 +136,25 @@ func (o *cacheOptions) dropState() string {
 	return fmt.Sprintf("--state %s is %s, not a file: importance scores are not kept", o.state, kindOf(o.state))
 }
 
-// resolveSystem fills in the policy and the scorer that were not given. The system rankpool leaves the scorer to the sampler.
+// resolveSystem fills in the policy, the scorer, the sampler and the assignment that were not given. A system that is named as it is has all
+// of its own; rankpool goes with every sampler, and leaves the scorer to it.
 func (o *cacheOptions) resolveSystem() error {
 	system, err := systems.Find(o.system)
 	if err != nil {
 		return usagef("--system: %w", err)
 	}
-	if system.NewPolicy == nil {
-		return usagef("--system: %s substitutes samples or looks at the whole trace, which only \"rankpool simulate\" does; ranks can run the policies %s",
-			system.Name, strings.Join(systems.PolicyNames(), ", "))
+	if system.Simulated != "" {
+		hint := ""
+		if system.NewPolicy != nil {
+			hint = fmt.Sprintf("; its policy alone is --policy %s", system.Policy)
+		}
+		return usagef("--system: %s is simulated only (rankpool simulate): it %s%s", system.Name, system.Simulated, hint)
 	}
+	if o.policy == "" && o.scorer == "" && o.sampler == "" && system.Name != "rankpool" {
+		o.sampler = system.Sampler
+		o.assign = cmp.Or(o.assign, assignments[1]) // the published systems' samplers are DistributedSamplers
+	}
+	o.assign = cmp.Or(o.assign, assignments[0])
 	if o.policy == "" {
 		o.policy = system.Policy
 	}
@@ -151,6 +163,11 @@ func (o *cacheOptions) resolveSystem() error {
 	}
 	if o.scorer != "" {
 		if err := oneOf("scorer", o.scorer, scheduler.ScorerNames()); err != nil {
+			return err
+		}
+	}
+	if o.sampler != "" {
+		if err := oneOf("sampler", o.sampler, scheduler.SamplerNames()); err != nil {
 			return err
 		}
 	}
@@ -168,6 +185,9 @@ func (o *cacheOptions) args() []string {
 		"--log-every", o.logEvery.String(), "--log-format", o.logFormat)
 	if o.scorer != "" {
 		args = append(args, "--scorer", o.scorer)
+	}
+	if o.sampler != "" {
+		args = append(args, "--sampler", o.sampler)
 	}
 	if o.tier != "" {
 		args = append(args, "--tier", o.tier)

@@ -50,7 +50,7 @@ func newCompletionCommand() *cobra.Command {
 func completeFlags(root *cobra.Command) {
 	var ranked []string // systems that ranks can run
 	for _, s := range systems.All() {
-		if s.NewPolicy != nil {
+		if s.Simulated == "" {
 			ranked = append(ranked, s.Name)
 		}
 	}

@@ -81,7 +81,8 @@ func newAPP(PolicyConfig) scheduler.Policy { return newByImportance(true, true) 
 const shadeSource = "Khan et al., SHADE, FAST 2023"
 
 var shadeSystem = System{
-	Name: "shade", Scorer: "logrank", Sampler: "pads", Policy: "app",
+	Simulated: "draws by what is in memory (PADS), and ranks plan an epoch without that",
+	Name:      "shade", Scorer: "logrank", Sampler: "pads", Policy: "app",
 	About:   "keeps what has the highest loss rank in its mini-batch; draws by rank, and more often what it keeps",
 	Source:  shadeSource + ", §4",
 	Options: shadeOptions, NewPolicy: newAPP, NewPool: newShadePool,

@@ -166,7 +166,8 @@ var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Opt
 })
 
 var icacheSystem = System{
-	Name: "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions,
+	Simulated: "serves samples in the place of those drawn",
+	Name:      "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions,
 	NewPool: func(cfg PoolConfig) Pool { return newICache(cfg, cfg.Memory.CapacityBytes(), newSelective(cfg)) },
 	About:   "the most important samples in a heap; the others by packages, and served for one another",
 	Source:  "Chen et al., iCACHE: An Importance-Sampling-Informed Cache for Accelerating I/O-Bound DNN Model Training, HPCA 2023",

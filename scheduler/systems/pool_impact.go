@@ -118,7 +118,8 @@ func (p *impact) Batch(b *Batch, answers []Answer) {
 }
 
 var impactSystem = System{
-	Name: "impact", Scorer: "loss", Sampler: "selective", Policy: "impact",
+	Simulated: "serves samples in the place of those drawn",
+	Name:      "impact", Scorer: "loss", Sampler: "selective", Policy: "impact",
 	NewPool: func(cfg PoolConfig) Pool { return newIMPACT(cfg) },
 	About:   "iCACHE beside a buffer of the samples whose importance ranks vary most, which are evaluated before every epoch",
 	Source: "Chen et al., IMPACT: Importance-Informed Prefetching and Caching for I/O-Bound DNN Training, IEEE Transactions on " +

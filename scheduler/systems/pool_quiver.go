@@ -126,7 +126,8 @@ func (q *quiver) answer(j *quiverJob, b *Batch, answers []Answer) {
 }
 
 var quiverSystem = System{
-	Name: "quiver", Sampler: "torch", Policy: "quiver", NewPool: newQuiver,
+	Simulated: "serves samples in the place of those drawn",
+	Name:      "quiver", Sampler: "torch", Policy: "quiver", NewPool: newQuiver,
 	About:  "two chunks of the data set in memory; serves what is there in place of what was drawn; jobs share what each reads",
 	Source: "Kumar and Sivathanu, \"Quiver\", FAST 2020",
 	Options: []Option{

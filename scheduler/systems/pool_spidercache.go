@@ -189,14 +189,16 @@ var spiderGraphOptions = []Option{
 }
 
 var spiderCacheImpSystem = System{
-	Name: "spidercache-imp", Sampler: "weighted", Policy: "spidercache-imp", NewPool: newSpiderImpPool,
+	Simulated: "scores samples by their embeddings, which training does not report",
+	Name:      "spidercache-imp", Sampler: "weighted", Policy: "spidercache-imp", NewPool: newSpiderImpPool,
 	NeedsLabels: true, NeedsEmbeddings: true, Options: spiderGraphOptions,
 	About:  "SpiderCache's importance cache alone: the samples with the highest graph scores",
 	Source: "Wang et al., SpiderCache, ICPP 2025, §6.3",
 }
 
 var spiderCacheSystem = System{
-	Name: "spidercache", Sampler: "weighted", Policy: "spidercache", NewPool: newSpiderPool,
+	Simulated: "serves samples in the place of those drawn",
+	Name:      "spidercache", Sampler: "weighted", Policy: "spidercache", NewPool: newSpiderPool,
 	NeedsLabels: true, NeedsEmbeddings: true,
 	Options: append([]Option{
 		{Name: "r_start", Default: 0.9, Least: 0, Most: 1, About: "share of the importance cache at the start, in [0, 1]", Source: "§4.3, §6.5"},

@@ -13,7 +13,7 @@ import (
 
 // A System is a named triple of scorer, sampler and policy. Its mechanisms stand in one of two forms: a Policy, when they fit one
 // (NewPolicy is set), which ranks and simulator run alike, or a Pool (NewPool is set), when the system has several regions, brings
-// samples in by itself or substitutes; pools are simulated only.
+// samples in by itself, substitutes, or draws by what is in memory; pools are simulated only.
 type System struct {
 	Name    string
 	About   string // one line, for people
@@ -28,6 +28,9 @@ type System struct {
 
 	NewPolicy func(PolicyConfig) scheduler.Policy
 	NewPool   func(PoolConfig) Pool
+
+	// Simulated says why ranks cannot be this system, in the words that follow "it"; "": they can, with its policy, scorer and sampler.
+	Simulated string
 }
 
 // An Option is a number that a system can be tuned by.
