@@ -16,7 +16,7 @@ import (
 var remoteSection = section{
 	name: "remote",
 	about: "rank 1 of two on this machine reads batches of 64 samples of 110 KiB out of rank 0's slab into its own, four batches asked for ahead: " +
-		"through the transport of the ranks, and by bare MPI_Isend and MPI_Irecv of the same bytes. In turns, medians of eleven rounds; the middle one of seven such runs.",
+		"through the transport of the ranks, and by bare MPI_Isend and MPI_Irecv of the same bytes, called from Go. In turns, medians of eleven rounds; the middle one of seven such runs.",
 	measure: (*bench).remote,
 }
 

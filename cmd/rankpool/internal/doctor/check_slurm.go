@@ -83,14 +83,17 @@ func checkSrunMPI(env *Env) []Finding {
 	if err != nil {
 		return nil // check "slurm" says it
 	}
-	want := env.Launch.SrunMPI
+	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load another MPI"
+	if env.MPI.Flavour == "Open MPI" && want == "pmi2" {
+		return []Finding{warning("srun has no --mpi=pmix, and few builds of Open MPI speak PMI2; it has: "+strings.Join(strings.Fields(text), " "), advice)}
+	}
 	for word := range strings.FieldsSeq(strings.ReplaceAll(text, ",", " ")) {
 		if word == want || strings.HasPrefix(word, want+"_v") {
 			return []Finding{good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")}
 		}
 	}
 	return []Finding{bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+strings.Join(strings.Fields(text), " "),
-		"start the ranks with mpirun in the batch script, or load another MPI")}
+		advice)}
 }
 
 var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)

@@ -121,6 +121,7 @@ func TestChecks(t *testing.T) {
 
 		{"srun-mpi", none, Good, "--mpi=pmix", ""},
 		{"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmix_v3"), Good, "--mpi=pmix", ""},
+		{"srun-mpi", func(e *Env, _ *fakeMachine) { e.Launch.SrunMPI = "pmi2" }, Warning, "no --mpi=pmix, and few builds", "mpirun"},
 		{"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmi2"), Bad, "no --mpi=pmix", "mpirun"},
 
 		{"kill-wait", none, Good, "30 s", ""},
