@@ -40,42 +40,59 @@ func (spec *Spec) batches(samples int) int {
 	return (samples + b - 1) / b
 }
 
-// agreement is what the trainers of all ranks have opened so far.
+// agreement is what the trainers of all ranks have opened so far. Who comes with something else before all are there
+// ends the beginning for all: nobody knows who is right. After that, or in place of a trainer that is there, it is a
+// newcomer, and is refused alone.
 type agreement struct {
 	spec     *Spec
 	world    []int32 // rank of each trainer, -1: not opened yet
 	missing  int
 	conflict error
+	before   *Spec // of a training that this rank served before it was started again, and that lives
 }
 
-// differs returns a sentence that names the field in which b departs from a, or "".
-func differs(a, b Spec) string {
-	say := func(field string, x, y any) string {
-		return fmt.Sprintf("the trainers disagree on data set %s: trainer %d has %s %v, trainer %d has %v", a.Data, a.Trainer, field, x, b.Trainer, y)
-	}
+// difference returns the field in which b departs from a, with both values; "" for none.
+func difference(a, b Spec) (field string, x, y any) {
 	switch {
 	case a.Sampler != b.Sampler:
-		return say("sampler", a.Sampler, b.Sampler)
+		return "sampler", a.Sampler, b.Sampler
 	case a.Seed != b.Seed:
-		return say("seed", a.Seed, b.Seed)
+		return "seed", a.Seed, b.Seed
 	case a.BatchSize != b.BatchSize:
-		return say("batch_size", a.BatchSize, b.BatchSize)
+		return "batch_size", a.BatchSize, b.BatchSize
 	case a.DropLast != b.DropLast:
-		return say("drop_last", a.DropLast, b.DropLast)
+		return "drop_last", a.DropLast, b.DropLast
 	case a.SamplerDropLast != b.SamplerDropLast:
-		return say("sampler_drop_last", a.SamplerDropLast, b.SamplerDropLast)
+		return "sampler_drop_last", a.SamplerDropLast, b.SamplerDropLast
 	case a.Assign != b.Assign:
-		return say("assign", a.Assign, b.Assign)
+		return "assign", a.Assign, b.Assign
 	case a.World != b.World:
-		return say("world_size", a.World, b.World)
+		return "world_size", a.World, b.World
 	}
-	return ""
+	return "", nil, nil
 }
 
-// open takes the spec of a trainer on rank. It reports whether it is news.
+// newcomer returns an error when a training has begun, or a trainer has taken its place in it, with another spec.
+func (a *agreement) newcomer(spec Spec, rank int) error {
+	begun := a.before
+	if a.spec != nil && (a.missing == 0 || a.has(spec.Trainer, rank)) {
+		begun = a.spec
+	}
+	if begun == nil {
+		return nil
+	}
+	if field, x, y := difference(*begun, spec); field != "" {
+		return refuse("data set %s is being trained on with %s %v, and trainer %d asks for %v; give it a cache of its own, by a run of its own",
+			spec.Data, field, x, spec.Trainer, y)
+	}
+	return nil
+}
+
+// open takes the spec of a trainer on rank. It reports whether it is news. An error is a conflict of all, or the newcomer's
+// alone.
 func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	if a.conflict != nil {
-		return false, a.conflict
+		return false, refuse("%s", a.conflict)
 	}
 	if a.spec == nil {
 		a.spec = &spec
@@ -85,20 +102,27 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 			a.world[t] = -1
 		}
 	}
-	if text := differs(*a.spec, spec); text != "" {
-		a.conflict = fmt.Errorf("%s", text)
-		return false, a.conflict
+	if err := a.newcomer(spec, rank); err != nil {
+		return false, err
 	}
-	switch a.world[spec.Trainer] {
-	case int32(rank):
+	if field, x, y := difference(*a.spec, spec); field != "" {
+		a.conflict = fmt.Errorf("the trainers disagree on data set %s: trainer %d has %s %v, trainer %d has %v", spec.Data, a.spec.Trainer, field, x, spec.Trainer, y)
+		return false, refuse("%s", a.conflict)
+	}
+	switch at := a.world[spec.Trainer]; {
+	case at == int32(rank):
 		return false, nil
-	case -1:
+	case at == -1:
 		a.world[spec.Trainer] = int32(rank)
 		a.missing--
 		return true, nil
+	default:
+		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every training process a RANK of its own", spec.Trainer, spec.Data, at, rank)
+		if a.missing > 0 {
+			a.conflict = err
+		}
+		return false, refuse("%s", err)
 	}
-	a.conflict = fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every training process a RANK of its own", spec.Trainer, spec.Data, a.world[spec.Trainer], rank)
-	return false, a.conflict
 }
 
 // assignment is what the spec asks for, otherwise when it asks for nothing.
@@ -131,11 +155,21 @@ func (a *agreement) locals(rank int) []int {
 }
 
 // onOpen takes the spec of a trainer here and passes it on.
-func (s *stream) onOpen(spec Spec) (err error) {
+func (s *stream) onOpen(c *conn, spec Spec) (err error) {
 	s.locked(func() {
+		if s.agreed.before != nil && !s.livesOn() {
+			s.agreed.before = nil
+		}
+		if err = s.agreed.newcomer(spec, s.node.cfg.Transport.Rank()); err == nil {
+			err = s.checkSeat(c)
+		}
+		if err != nil {
+			return
+		}
+		conflict := s.agreed.conflict
 		var news bool
 		news, err = s.agreed.open(spec, s.node.cfg.Transport.Rank())
-		if !news && err == nil {
+		if !news && s.agreed.conflict == conflict {
 			return
 		}
 		text, jsonErr := json.Marshal(spec)
@@ -148,8 +182,8 @@ func (s *stream) onOpen(spec Spec) (err error) {
 			}
 		}
 		s.opened()
-		if err == nil {
-			err = s.agreed.conflict
+		if err == nil && s.agreed.conflict != nil {
+			err = refuse("%s", s.agreed.conflict)
 		}
 	})
 	return err
@@ -162,10 +196,14 @@ func (s *stream) onOpened(from int, text []byte) {
 		return
 	}
 	s.locked(func() {
-		if _, err := s.agreed.open(spec, from); err != nil && s.agreed.conflict == nil {
-			s.agreed.conflict = err
+		conflict := s.agreed.conflict
+		news, err := s.agreed.open(spec, from)
+		if err != nil {
+			s.node.cfg.Log.Info("a trainer was refused", "data", s.data.Name, "from", from, "error", err)
 		}
-		s.opened()
+		if news || s.agreed.conflict != conflict {
+			s.opened()
+		}
 	})
 }
 
@@ -206,6 +244,7 @@ func (s *stream) makeStager() error {
 		s.planner.placement = scheduler.PlacementFor(plans.Sampler, s.data.Samples, s.data.keptBytes(), setup.Size)
 	}
 	s.planner.cfg, s.stager = plans, stager
+	s.node.seatsChanged.Store(true)
 	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
 	s.takeWarm()
 	return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -39,23 +40,30 @@ type DoorError struct {
 
 func (e *DoorError) Error() string { return "mpicache: the door says: " + e.Sentence }
 
+// thisProcess is this process's number at doors, and its family's.
+var thisProcess = rand.Uint64()
+
 // Dial connects to the door at path as a trainer, or as ControlTrainer. timeout bounds every call; 0: none.
 func Dial(path string, trainer, world uint32, worker uint64, timeout time.Duration) (*Client, error) {
+	return dial(path, helloFrame{ProtocolVersion, trainer, world, worker, thisProcess, thisProcess}, timeout)
+}
+
+func dial(path string, h helloFrame, timeout time.Duration) (*Client, error) {
 	conn, err := net.DialTimeout("unix", path, timeout)
 	if err != nil {
 		return nil, fmt.Errorf("mpicache: %w", err)
 	}
 	c := &Client{sock: conn.(*net.UnixConn), timeout: timeout, SlabFD: -1}
-	if err := c.hello(trainer, world, worker); err != nil {
+	if err := c.hello(h); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
 // hello greets, and takes the descriptor that comes with the first bytes of the reply.
-func (c *Client) hello(trainer, world uint32, worker uint64) error {
+func (c *Client) hello(h helloFrame) error {
 	c.deadline()
-	if _, err := c.sock.Write(AppendHello(nil, 0, trainer, world, worker)); err != nil {
+	if _, err := c.sock.Write(appendHello(nil, 0, h)); err != nil {
 		return fmt.Errorf("mpicache: %w", err)
 	}
 	head, oob := make([]byte, frameHeadBytes), make([]byte, unix.CmsgSpace(4))

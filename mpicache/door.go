@@ -19,9 +19,12 @@ import (
 type conn struct {
 	node    *Node
 	sock    *net.UnixConn
+	pid     int32 // of the client, 0: it has PIDs of its own
 	trainer uint32
 	world   uint32
 	worker  uint64
+	process uint64
+	family  uint64
 
 	// Only serve's goroutine uses these.
 	streams   []bool   // that this connection has opened
@@ -72,6 +75,9 @@ func (n *Node) accept() {
 // serve reads frames until the client is gone or talks nonsense.
 func (c *conn) serve() {
 	defer c.close()
+	if cred, err := c.peer(); err == nil {
+		c.pid = cred.Pid
+	}
 	r := bufio.NewReaderSize(c.sock, 64<<10)
 	var buf []byte
 	if err := c.greet(r, &buf); err != nil {
@@ -135,7 +141,7 @@ func (c *conn) greet(r io.Reader, buf *[]byte) error {
 		return err
 	}
 	c.mu.Lock()
-	c.trainer, c.world, c.worker = h.trainer, h.world, h.worker
+	c.trainer, c.world, c.worker, c.process, c.family = h.trainer, h.world, h.worker, h.process, h.family
 	c.mu.Unlock()
 	b := appendFrame(nil, KindHello+replyTo, f.ticket)
 	b = le.AppendUint16(b, ProtocolVersion)
@@ -188,7 +194,7 @@ func (n *Node) description() any {
 func (c *conn) handle(f frame) error {
 	err := c.obey(f)
 	var no refusal
-	if errors.As(err, &no) {
+	if errors.As(err, &no) && f.kind != KindReport { // nobody waits for the answer to a REPORT
 		c.write(appendError(nil, f.ticket, no.code, no.sentence))
 		return nil
 	}
@@ -275,8 +281,8 @@ func (c *conn) open(f frame) error {
 	if err := spec.check(c, s.data); err != nil {
 		return err
 	}
-	if err := s.onOpen(spec); err != nil {
-		return refuse("%s", err)
+	if err := s.onOpen(c, spec); err != nil {
+		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
 	c.write(appendJSON(nil, f.kind+replyTo, f.ticket, map[string]int{"stream": i, "batches": spec.batches(s.data.Samples)}))
@@ -428,9 +434,10 @@ func (c *conn) close() {
 	c.node.connMu.Unlock()
 }
 
-// whose returns the number of the trainer that the client is or belongs to, ControlTrainer when it trains nothing or has not said so yet.
-func (c *conn) whose() uint32 {
+// whose returns the number of the trainer that the client is or belongs to, and its family; ControlTrainer when it trains
+// nothing or has not said so yet.
+func (c *conn) whose() (trainer uint32, family uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.trainer
+	return c.trainer, c.family
 }

@@ -58,6 +58,8 @@ var hostile = map[string]struct {
 	"PLAN from beyond":              {0, true, said{KindPlan, u32s(0, 1, 11), "batch must be in [0, 10], not 11", true}},
 	"PLAN from batch -1":            {1, true, said{KindPlan, u32s(0, 1, no), "batch must be in [0, 10], not 4294967295", true}},
 	"PLAN of epoch 2^32-1":          {1, true, said{KindPlan, u32s(0, no, 0), "epoch 4294967295", false}},
+	"PLAN of an epoch to come":      {1, true, said{KindPlan, u32s(0, 1000, 0), "", true}},
+	"PLAN of the epoch after next":  {0, true, said{KindPlan, u32s(0, 3, 0), "", true}},
 	"SAVE of a batch beyond":        {1, true, said{KindSave, u32s(0, 1, no), "SAVE of batch", false}},
 	"METRIC of an epoch to come":    {1, true, said{KindMetric, []byte(`{"stream":0,"epoch":99,"name":"a","value":1}`), "", true}},
 	"METRIC of a stream below 0":    {1, true, said{KindMetric, []byte(`{"stream":-1,"epoch":1,"name":"a","value":1}`), "METRIC", false}},

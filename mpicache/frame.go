@@ -181,9 +181,10 @@ func (c *cursor) end() error {
 
 // helloFrame is HELLO's payload.
 type helloFrame struct {
-	version        uint16
-	trainer, world uint32
-	worker         uint64
+	version         uint16
+	trainer, world  uint32
+	worker          uint64
+	process, family uint64
 }
 
 func parseHello(p []byte) (helloFrame, error) {
@@ -197,18 +198,22 @@ func parseHello(p []byte) (helloFrame, error) {
 	}
 	c.u16()
 	h.trainer, h.world, h.worker = c.u32(), c.u32(), c.u64()
+	h.process, h.family = c.u64(), c.u64()
 	return h, c.end()
 }
 
-// AppendHello appends the HELLO frame that opens a connection.
-func AppendHello(b []byte, ticket, trainer, world uint32, worker uint64) []byte {
+// appendHello appends the HELLO frame that opens a connection.
+func appendHello(b []byte, ticket uint32, h helloFrame) []byte {
 	start := len(b)
 	b = append(appendFrame(b, KindHello, ticket), hello...)
-	b = le.AppendUint16(b, ProtocolVersion)
+	b = le.AppendUint16(b, h.version)
 	b = le.AppendUint16(b, 0)
-	b = le.AppendUint32(b, trainer)
-	b = le.AppendUint32(b, world)
-	return endFrame(le.AppendUint64(b, worker), start)
+	b = le.AppendUint32(b, h.trainer)
+	b = le.AppendUint32(b, h.world)
+	for _, v := range []uint64{h.worker, h.process, h.family} {
+		b = le.AppendUint64(b, v)
+	}
+	return endFrame(b, start)
 }
 
 // AppendBare appends a frame without payload, such as STATUS and SHUTDOWN.

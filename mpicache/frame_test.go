@@ -50,6 +50,8 @@ func goldenPayload(t *testing.T, name string) frame {
 	return f
 }
 
+var goldenHello = helloFrame{2, 2, 4, 0x0123456789abcdef, 0x1111111111111111, 0x2222222222222222}
+
 var goldenTally = tally{
 	stream: 1, epoch: 3, hitsLocal: 60, hitsRemote: 2, storage: 1, fallback: 1,
 	storageBytes: 4096, fallbackBytes: 512, stallMicroseconds: 1500,
@@ -57,7 +59,7 @@ var goldenTally = tally{
 
 func TestParseGolden(t *testing.T) {
 	h, err := parseHello(goldenPayload(t, "hello").payload)
-	if want := (helloFrame{2, 2, 4, 0x0123456789abcdef}); err != nil || h != want {
+	if err != nil || h != goldenHello {
 		t.Errorf("hello: %+v, %v", h, err)
 	}
 	g, err := parseGet(goldenPayload(t, "get").payload, nil)
@@ -85,7 +87,7 @@ func TestParseGolden(t *testing.T) {
 func TestAppendGolden(t *testing.T) {
 	golden := goldenFrames(t)
 	for name, got := range map[string][]byte{
-		"hello":          AppendHello(nil, 1, 2, 4, 0x0123456789abcdef),
+		"hello":          appendHello(nil, 1, goldenHello),
 		"status":         AppendBare(nil, KindStatus, 12),
 		"shutdown_reply": AppendBare(nil, KindShutdown+replyTo, 13),
 		"error":          appendError(nil, 14, 3, "no plan for epoch 3"),

@@ -97,10 +97,12 @@ type Node struct {
 	bulk     atomic.Uint32
 	tickets  atomic.Uint64
 	stopping atomic.Bool
-	halted   chan struct{} // closed when stopping is set
-	stopped  chan struct{}
-	stopOnce sync.Once
-	ticking  sync.WaitGroup
+	// seatsChanged says that who trains is to be written down.
+	seatsChanged atomic.Bool
+	halted       chan struct{} // closed when stopping is set
+	stopped      chan struct{}
+	stopOnce     sync.Once
+	ticking      sync.WaitGroup
 
 	arenaMu sync.Mutex
 	arena   *Arena
@@ -130,6 +132,7 @@ func NewNode(cfg Config) (*Node, error) {
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
 	}
+	n.recall()
 	n.observer.init(n)
 	n.recordBegin()
 	if err := n.listen(); err != nil {
@@ -184,6 +187,7 @@ func (n *Node) tick() {
 		for _, s := range n.streams {
 			s.tick(now)
 		}
+		n.keep()
 		n.observer.tick(now)
 	}
 }
@@ -278,7 +282,7 @@ func (n *Node) trainers() int {
 	defer n.connMu.Unlock()
 	open := map[uint32]bool{}
 	for c := range n.conns {
-		if t := c.whose(); t != ControlTrainer {
+		if t, _ := c.whose(); t != ControlTrainer {
 			open[t] = true
 		}
 	}

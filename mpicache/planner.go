@@ -75,7 +75,10 @@ func (p *planner) weighted() bool { return p.cfg.Sampler.Weighted() }
 // epochs are final.
 func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 	s.locked(func() {
-		if err = s.checkPlan(c, f); err != nil {
+		if err = s.checkPlan(c, f); err == nil {
+			err = s.sit(c, true)
+		}
+		if err != nil {
 			return
 		}
 		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, int(c.trainer), int(f.epoch)})

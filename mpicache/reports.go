@@ -24,7 +24,10 @@ func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 		if s.stager != nil && !s.planner.weighted() {
 			return
 		}
-		if err = s.checkReport(c, f); err != nil {
+		if err = s.checkReport(c, f); err == nil {
+			err = s.sit(c, true)
+		}
+		if err != nil {
 			return
 		}
 		r := report{int(c.trainer), int(f.epoch), int(f.batch), f.losses}

@@ -166,7 +166,10 @@ const saveTimeout = 5 * time.Second
 // onSave answers SAVE when the reports of all trainers before the batch are in the state file.
 func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
 	s.locked(func() {
-		if err = s.checkSave(c, f); err != nil {
+		if err = s.checkSave(c, f); err == nil {
+			err = s.sit(c, true)
+		}
+		if err != nil {
 			return
 		}
 		p := &s.planner

@@ -22,6 +22,7 @@ type stream struct {
 	saving  chan struct{}  // closed when the newest state is written; nil: none
 
 	agreed  agreement
+	seats   map[int]*seat // by trainer, of this node
 	planner planner
 	stager  *scheduler.Stager
 	tape    *record.Tape // what the stager decides; nil: it is not recorded
@@ -68,7 +69,7 @@ func newStream(n *Node, index int) *stream {
 	s := &stream{
 		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
 		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
-		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{},
+		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
 	}
 	for i := range s.place {
 		s.place[i] = noPlace
@@ -222,7 +223,10 @@ func (s *stream) deliver(c scheduler.Deliver) {
 // makes the plan meanwhile, if it is the one that comes next.
 func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
 	s.locked(func() {
-		if err = s.checkGet(c, g); err != nil {
+		if err = s.checkGet(c, g); err == nil {
+			err = s.sit(c, false)
+		}
+		if err != nil {
 			return
 		}
 		epoch, batch := int(g.epoch), int(g.batch)

@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import wire
+from . import kin, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Lease
@@ -139,7 +139,8 @@ class Connection:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(HELLO_SECONDS)
         self._sock.connect(self.path)
-        self._sock.sendall(wire.frame(wire.HELLO, 0, wire.pack_hello(self.trainer, self.world, self.worker)))
+        hello = wire.pack_hello(self.trainer, self.world, self.worker, kin.process(), kin.family())
+        self._sock.sendall(wire.frame(wire.HELLO, 0, hello))
         fds: List[int] = []
         try:
             kind, _, payload = self._frame(fds)

@@ -6,7 +6,7 @@ from collections import deque
 from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
-from . import session
+from . import kin, session
 from .batch import Batch, Samples, ask, from_storage, take
 from .connection import Connection, connection
 from .errors import IdentityError, RankpoolError
@@ -62,7 +62,11 @@ class Dataset:
         self.members = self.index.has_members if members is None else members
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_index": None, "_classes": None}
+        return {**self.__dict__, "_index": None, "_classes": None, "_family": kin.family()}
+
+    def __setstate__(self, state: dict) -> None:
+        kin.adopt(state.pop("_family"))
+        self.__dict__.update(state)
 
     @property
     def index(self) -> Index:

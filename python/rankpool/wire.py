@@ -44,8 +44,8 @@ def compact(value: Any) -> bytes:
 # --- what a client sends ---
 
 
-def pack_hello(trainer: int, world: int, worker: int) -> bytes:
-    return pack("<8sHHIIQ", MAGIC, VERSION, 0, trainer, world, worker)
+def pack_hello(trainer: int, world: int, worker: int, process: int, family: int) -> bytes:
+    return pack("<8sHHIIQQQ", MAGIC, VERSION, 0, trainer, world, worker, process, family)
 
 
 def pack_plan(stream: int, epoch: int, first: int) -> bytes:

@@ -277,9 +277,9 @@ def torch_plan(n, spec, epoch):
 def decode(kind, payload):
     """Returns the values of a request's payload."""
     if kind == 1:
-        magic, version, _, trainer, world, worker = struct.unpack("<8sHHIIQ", payload)
+        magic, version, _, *who = struct.unpack("<8sHHIIQQQ", payload)
         assert magic == b"rankpool"
-        return version, trainer, world, worker
+        return (version, *who)
     if kind in (2, 7):
         return json.loads(payload)
     if kind in (3, 8):

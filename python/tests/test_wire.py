@@ -22,7 +22,7 @@ def tally():
 
 
 SENT = {
-    "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF)),
+    "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF, 0x1111111111111111, 0x2222222222222222)),
     "open": (wire.OPEN, 2, wire.compact(Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4)._asdict())),
     "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),

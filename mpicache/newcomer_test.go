@@ -1,0 +1,231 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stranger connects to a door as a process of its own.
+func stranger(t *testing.T, dir string, trainer, world uint32) *Client {
+	t.Helper()
+	c, err := dial(filepath.Join(dir, doorName), helloFrame{ProtocolVersion, trainer, world, 5, 5, 5}, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // the door may have closed it
+	return c
+}
+
+func (spec Spec) open(c *Client) error {
+	text, err := json.Marshal(spec)
+	if err == nil {
+		_, err = c.Call(KindOpen, text)
+	}
+	return err
+}
+
+// refused checks that err is a refusal with want in it.
+func refused(t *testing.T, err error, want string) {
+	t.Helper()
+	var door *DoorError
+	if !errors.As(err, &door) || !strings.Contains(door.Sentence, want) {
+		t.Errorf("the door says %v, want %q", err, want)
+	}
+}
+
+var agreed = Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, World: 2}
+
+// TestNewcomersAreRefusedAlone has a newcomer come in mid-training, to each rank of two, with another value of each field
+// of the spec, and with none. It hears one sentence, and the training gets the stream that it gets without.
+func TestNewcomersAreRefusedAlone(t *testing.T) {
+	const epochs, samples = 3, 120
+	undisturbed := newCluster(t, 2, samples, 3000)
+	want := undisturbed.train(2, 6, epochs, "pads")
+	undisturbed.close()
+	for name, n := range map[string]struct {
+		edit func(*Spec)
+		want string
+	}{
+		"sampler":           {func(s *Spec) { s.Sampler = "torch" }, "is being trained on with sampler pads, and trainer 0 asks for torch"},
+		"seed":              {func(s *Spec) { s.Seed = 2 }, "is being trained on with seed 1, and trainer 0 asks for 2"},
+		"batch_size":        {func(s *Spec) { s.BatchSize = 3 }, "is being trained on with batch_size 6, and trainer 0 asks for 3"},
+		"drop_last":         {func(s *Spec) { s.DropLast = true }, "is being trained on with drop_last false, and trainer 0 asks for true"},
+		"sampler_drop_last": {func(s *Spec) { s.Sampler, s.SamplerDropLast = "torch", true }, "is being trained on with sampler pads"},
+		"world_size":        {func(s *Spec) { s.World = 3 }, "is being trained on with world_size 2, and trainer 0 asks for 3"},
+		"identity":          {func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on"},
+		"data":              {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
+		"nothing":           {func(*Spec) {}, "trainer 0 is process"},
+		"trainer":           {func(s *Spec) { s.Trainer = 1 }, "trainer 1 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t, 2, samples, 3000)
+			cl.between = func(epoch, b int) {
+				if b != 0 && b != 4 && b != 9 {
+					return
+				}
+				for _, dir := range cl.dirs {
+					spec := agreed
+					n.edit(&spec)
+					c := stranger(t, dir, uint32(spec.Trainer), uint32(spec.World))
+					want := n.want
+					if dir != cl.dirs[0] && name == "nothing" {
+						want = "trainer 0 opened data set train on rank 0 and on rank 1"
+					}
+					refused(t, spec.open(c), want)
+					_, err := c.Call(KindGet, tally{}.append(u32s(0, 1, 4, 0)))
+					refused(t, err, "has not opened")
+				}
+			}
+			got := cl.train(2, 6, epochs, "pads")
+			cl.close()
+			if !slices.Equal(got, want) {
+				t.Error("the stream of the training changed")
+			}
+			cl.checkRecords(epochs, samples)
+		})
+	}
+}
+
+// TestNewcomerAfterARestart has a newcomer be the first to come to a rank that was started again under a training.
+func TestNewcomerAfterARestart(t *testing.T) {
+	first := newCluster(t, 1, 120, 3000)
+	tr := first.plan(t, 0)
+	first.nodes[0].keep()
+	first.kill()
+	again := newClusterIn(t, func() string { return first.dirs[0] }, 1, 120, 3000)
+	defer again.close()
+	spec := agreed
+	spec.World = 1
+	refused(t, spec.open(stranger(t, again.dirs[0], 0, 1)), "trainer 0 is process")
+	spec.Seed = 2
+	refused(t, spec.open(stranger(t, again.dirs[0], 0, 1)), "is being trained on with seed 1, and trainer 0 asks for 2")
+	_ = tr.close() // the door has closed it
+	if again.plan(t, 1).Close() != nil {
+		t.Error("the trainer has lost its seat")
+	}
+}
+
+// TestTrainerStartedAgain has a trainer be another process than before, which is gone; workers of that one have stayed.
+func TestTrainerStartedAgain(t *testing.T) {
+	cl := newCluster(t, 1, 120, 3000)
+	defer cl.close()
+	old := cl.plan(t, 1)
+	spec := agreed
+	spec.World = 1
+	next := stranger(t, cl.dirs[0], 0, 1)
+	refused(t, spec.open(next), "trainer 0 is process")
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	s := cl.nodes[0].streams[0]
+	s.locked(func() { s.seats[0].PID = int32(gone.ProcessState.Pid()) })
+	if err := spec.open(next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.Call(KindPlan, u32s(0, 0, 0)); err != nil {
+		t.Error(err)
+	}
+	if _, err := old.Call(KindStatus, nil); err == nil {
+		t.Error("what is left of the process before is still connected")
+	}
+	refused(t, spec.open(cl.connect(0, 1, 0)), "trainer 0 is process")
+}
+
+// TestOneProcessOfAFamilyActs checks that a child of a trainer reads batches, and can do nothing that changes the training.
+func TestOneProcessOfAFamilyActs(t *testing.T) {
+	cl := newCluster(t, 1, 120, 3000)
+	defer cl.close()
+	defer cl.plan(t, 1).close()
+	child, err := dial(filepath.Join(cl.dirs[0], doorName), helloFrame{ProtocolVersion, 0, 1, 1, 1, thisProcess}, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	spec := agreed
+	spec.World = 1
+	if err := spec.open(child); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := child.Call(KindGet, tally{}.append(u32s(0, 1, 0, 0))); err != nil {
+		t.Errorf("a child gets no batch: %v", err)
+	}
+	for kind, payload := range map[Kind][]byte{KindPlan: u32s(0, 2, 0), KindSave: u32s(0, 1, 1)} {
+		_, err := child.Call(kind, payload)
+		refused(t, err, "it may read batches, and no more")
+	}
+	if err := child.Send(KindReport, append(u32s(0, 1, 0, 6), make([]byte, 24)...)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = child.read(KindReport, child.ticket)
+	refused(t, err, "it may read batches, and no more")
+	if got := cl.nodes[0].streams[0].planner.ledger.Final(1); got != 0 {
+		t.Errorf("%d batches were reported by a child", got)
+	}
+}
+
+// TestTrainersGoElsewhereTogether checks that trainers go to an epoch that is neither open nor next when all have asked.
+func TestTrainersGoElsewhereTogether(t *testing.T) {
+	for _, sampler := range []string{"torch", "pads"} {
+		cl := newCluster(t, 2, 120, 3000)
+		both := make([]*trainer, 2)
+		for r := range both {
+			tr, err := cl.trainer(r, 2)
+			if err == nil {
+				err = tr.open(sampler, 6)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.close()
+			both[r] = tr
+		}
+		for _, epoch := range []int{0, 7, 8, 2} {
+			done := make(chan error, 2)
+			for _, tr := range both {
+				go func() {
+					_, err := tr.plan(epoch)
+					done <- err
+				}()
+			}
+			for range both {
+				if err := <-done; err != nil {
+					t.Errorf("%s, epoch %d: %v", sampler, epoch, err)
+				}
+			}
+		}
+		cl.close()
+	}
+}
+
+// plan has trainer 0 of 1 ask for the plan of an epoch.
+func (c *cluster) plan(t *testing.T, epoch int) *trainer {
+	t.Helper()
+	tr, err := c.trainer(0, 1)
+	if err == nil {
+		err = tr.open("pads", 6)
+	}
+	if err == nil {
+		_, err = tr.plan(epoch)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// kill ends the nodes as a signal does.
+func (c *cluster) kill() {
+	for _, n := range c.nodes {
+		if err := n.Abandon(); err != nil {
+			c.t.Error(err)
+		}
+		n.ticking.Wait()
+	}
+}

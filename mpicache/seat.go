@@ -1,0 +1,186 @@
+package mpicache
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A trainer of this node is one process, and its loader's workers. A second process that calls itself the same trainer
+// would take the first one's batches, and finish its epochs: it is refused as long as the first one lives. A trainer that
+// was started again is no second one: the first is gone.
+//
+// What can be checked decides. A process has a number of its own, and one that its children inherit, the family's; they
+// are random, so nobody has another's by accident. The kernel says which process is at the other end of the socket.
+
+// seat says which processes are a trainer. It outlives the rank, in the rank's folder.
+type seat struct {
+	Family  uint64 `json:"family"`
+	Process uint64 `json:"process"` // the one of the family that plans, reports and saves; 0: it has not come yet
+	PID     int32  `json:"pid"`     // its; 0: not known here, as when it has PIDs of its own
+	Started uint64 `json:"started"` // when PID began, in the kernel's ticks since boot
+}
+
+// checkSeat returns an error when the client's trainer is another process, which lives.
+func (s *stream) checkSeat(c *conn) error {
+	st := s.seats[int(c.trainer)]
+	if st == nil || st.Family == c.family || !c.node.lives(int(c.trainer), st) {
+		return nil
+	}
+	return refuse("trainer %d is process %d on this node already, and process %d is no other one of its; give every training process a RANK of its own",
+		c.trainer, st.PID, c.pid)
+}
+
+// sit gives the client the seat of its trainer, unless another process has it. If it acts, to plan, report or save, it
+// must be the one process of the family that does.
+func (s *stream) sit(c *conn, acts bool) error {
+	t := int(c.trainer)
+	st := s.seats[t]
+	if st != nil && st.Family == c.family && (!acts || st.Process == c.process) {
+		return nil
+	}
+	if err := s.checkSeat(c); err != nil {
+		return err
+	}
+	if st == nil || st.Family != c.family {
+		if st != nil {
+			c.node.hangUp(t, st.Family)
+		}
+		st = &seat{Family: c.family}
+		s.seats[t] = st
+		delete(s.planner.wishes, t)
+	}
+	if acts {
+		if st.Process != 0 && c.node.lives(t, st) {
+			return refuse("process %d trains as trainer %d, and process %d has come from it: it may read batches, and no more", st.PID, t, c.pid)
+		}
+		st.Process, st.PID, st.Started = c.process, c.pid, startOf(c.pid)
+		c.node.seatsChanged.Store(true)
+	}
+	return nil
+}
+
+// lives reports whether the process that has a seat does: the kernel knows, or, of one that it does not show, a
+// connection of its family is open.
+func (n *Node) lives(trainer int, st *seat) bool {
+	if st.PID != 0 {
+		return st.Started != 0 && startOf(st.PID) == st.Started
+	}
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	for c := range n.conns {
+		if t, family := c.whose(); int(t) == trainer && family == st.Family {
+			return true
+		}
+	}
+	return false
+}
+
+// hangUp ends the connections of what is left of a trainer's family, such as workers whose process was killed.
+func (n *Node) hangUp(trainer int, family uint64) {
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	for c := range n.conns {
+		if t, f := c.whose(); int(t) == trainer && f == family {
+			_ = c.sock.Close() // it may be closed
+		}
+	}
+}
+
+// startOf returns when a process began, 0 when it is gone.
+//
+// Source: proc(5), /proc/[pid]/stat: state is field 3, starttime field 22; field 2, in brackets, may have anything in it.
+func startOf(pid int32) uint64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if err != nil || len(fields) < 20 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
+		return 0
+	}
+	ticks, err := strconv.ParseUint(string(fields[19]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ticks
+}
+
+// peer returns the process at the other end, and whose it is.
+func (c *conn) peer() (*unix.Ucred, error) {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		return nil, e
+	}
+	return cred, err
+}
+
+// kept is what a rank that is started again knows of the training that it serves.
+type kept struct {
+	Spec  *Spec         `json:"spec"` // nil: the data set was not trained on
+	Seats map[int]*seat `json:"seats"`
+}
+
+func (n *Node) keptPath() string { return filepath.Join(n.cfg.Dir, "trainers") }
+
+// keep writes down who trains what, for a rank that is started again.
+func (n *Node) keep() {
+	if !n.seatsChanged.Swap(false) {
+		return
+	}
+	var text []byte
+	all := make([]kept, len(n.streams))
+	for i, s := range n.streams {
+		s.locked(func() {
+			all[i] = kept{s.agreed.spec, s.seats}
+			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
+		})
+	}
+	if err := writeFile(n.keptPath(), text); err != nil {
+		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first", "error", err)
+	}
+}
+
+// recall reads what an earlier life of this rank has kept. A file of something else counts as none.
+func (n *Node) recall() {
+	text, err := os.ReadFile(n.keptPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	var all []kept
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err == nil && len(all) != len(n.streams) {
+		err = fmt.Errorf("it is of %d data sets", len(all))
+	}
+	if err != nil {
+		n.cfg.Log.Warn("who trains was not kept", "error", err)
+		return
+	}
+	for i, s := range n.streams {
+		s.agreed.before = all[i].Spec
+		for t, st := range all[i].Seats {
+			if st != nil {
+				s.seats[t] = st
+			}
+		}
+	}
+}
+
+// livesOn reports whether a trainer that has a seat lives.
+func (s *stream) livesOn() bool {
+	for t, st := range s.seats {
+		if s.node.lives(t, st) {
+			return true
+		}
+	}
+	return false
+}
