@@ -75,9 +75,9 @@ func (p *Plan) Owner(i int) int {
 // Batches is the number of global batches.
 func (p *Plan) Batches() int { return (len(p.IDs) + p.Batch - 1) / p.Batch }
 
-// Range returns the places [lo, hi) of global batch b in IDs.
+// Range returns the places [lo, hi) of global batch b in IDs; behind the last batch there are none.
 func (p *Plan) Range(b int) (lo, hi int) {
-	lo = b * p.Batch
+	lo = min(b*p.Batch, len(p.IDs))
 	return lo, min(lo+p.Batch, len(p.IDs))
 }
 
