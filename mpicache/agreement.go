@@ -82,7 +82,7 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 		return nil
 	}
 	if field, x, y := difference(*begun, spec); field != "" {
-		return refuse("data set %s is being trained on with %s %v, and trainer %d asks for %v; give it a cache of its own, by a run of its own",
+		return refuse("data set %s is being trained on with %s %#v, and trainer %d asks for %#v; give it a cache of its own, by a run of its own",
 			spec.Data, field, x, spec.Trainer, y)
 	}
 	return nil

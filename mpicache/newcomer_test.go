@@ -52,11 +52,12 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 		edit func(*Spec)
 		want string
 	}{
-		"sampler":           {func(s *Spec) { s.Sampler = "torch" }, "is being trained on with sampler pads, and trainer 0 asks for torch"},
+		"sampler":           {func(s *Spec) { s.Sampler = "torch" }, "is being trained on with sampler \"pads\", and trainer 0 asks for \"torch\""},
 		"seed":              {func(s *Spec) { s.Seed = 2 }, "is being trained on with seed 1, and trainer 0 asks for 2"},
 		"batch_size":        {func(s *Spec) { s.BatchSize = 3 }, "is being trained on with batch_size 6, and trainer 0 asks for 3"},
 		"drop_last":         {func(s *Spec) { s.DropLast = true }, "is being trained on with drop_last false, and trainer 0 asks for true"},
-		"sampler_drop_last": {func(s *Spec) { s.Sampler, s.SamplerDropLast = "torch", true }, "is being trained on with sampler pads"},
+		"sampler_drop_last": {func(s *Spec) { s.Sampler, s.SamplerDropLast = "torch", true }, "is being trained on with sampler \"pads\""},
+		"assign":            {func(s *Spec) { s.Assign = "sampler" }, "is being trained on with assign \"\", and trainer 0 asks for \"sampler\""},
 		"world_size":        {func(s *Spec) { s.World = 3 }, "is being trained on with world_size 2, and trainer 0 asks for 3"},
 		"identity":          {func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on"},
 		"data":              {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
