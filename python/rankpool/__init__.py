@@ -16,6 +16,7 @@ drew, in order, whether the cache is there or not.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Callable, List, Optional
 
 from .batch import Batch, Samples
@@ -57,3 +58,19 @@ def loader(
     from .torch_loader import Loader
 
     return Loader(data, sampler, collate_fn, {"num_workers": num_workers, **options})
+
+
+# Not in __all__: a script without torch may import all the rest.
+_WITH_TORCH = {
+    "DatasetFolder": "folder",
+    "ImageFolder": "folder",
+    "DistributedSampler": "samplers",
+    "ImportanceSampler": "samplers",
+}
+
+
+def __getattr__(name: str):
+    """Imports what needs torch when it is first asked for."""
+    if name in _WITH_TORCH:
+        return getattr(import_module("." + _WITH_TORCH[name], __name__), name)
+    raise AttributeError(f"module 'rankpool' has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from . import wire
 from .connection import Connection, Spec
@@ -16,21 +16,47 @@ class Batch(list):
     """The ids of one trainer's part of a global batch, in the order of the plan.
 
     `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and `spec` lets a
-    worker ask for the batch by itself. It is small and can be pickled.
+    worker ask for the batch by itself. It is small and can be pickled. `repeats` says of each id how often the epoch
+    drew it before, None: never. A stream below 0 is none of the cache's.
     """
 
-    __slots__ = ("stream", "epoch", "number", "spec")
+    __slots__ = ("stream", "epoch", "number", "spec", "repeats")
 
-    def __init__(self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec) -> None:
+    def __init__(
+        self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec, repeats: Optional[List[int]] = None
+    ) -> None:
         super().__init__(ids)
-        self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec
+        self.stream, self.epoch, self.number, self.spec, self.repeats = stream, epoch, number, spec, repeats
 
     def __reduce__(self):
-        return _batch, (list(self), self.stream, self.epoch, self.number, tuple(self.spec))
+        return _batch, (list(self), self.stream, self.epoch, self.number, tuple(self.spec), self.repeats)
+
+    def indices(self) -> Iterator[Index]:
+        """Yields the ids as a sampler of torch does, each with the batch that it is of."""
+        for place, id in enumerate(self):
+            yield Index(id, self, place)
 
 
-def _batch(ids, stream, epoch, number, spec) -> Batch:
-    return Batch(ids, stream, epoch, number, Spec(*spec))
+def _batch(ids, stream, epoch, number, spec, repeats=None) -> Batch:
+    return Batch(ids, stream, epoch, number, Spec(*spec), repeats)
+
+
+class Index(int):
+    """An id that knows its batch and its place in it: a torch DataLoader hands ids over one by one.
+
+    The indices of one batch that are pickled together, as for a worker, come out with one Batch.
+    """
+
+    batch: Batch
+    place: int
+
+    def __new__(cls, id: int, batch: Batch, place: int) -> Index:
+        index = int.__new__(cls, id)
+        index.batch, index.place = batch, place
+        return index
+
+    def __reduce__(self):
+        return Index, (int(self), self.batch, self.place)
 
 
 class Samples:

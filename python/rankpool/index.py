@@ -105,7 +105,15 @@ class Index:
 
     def path(self, id: int) -> bytes:
         """Returns the path of the file that sample id lies in, as the file system has it."""
-        return os.path.join(self._root, self._folders[self._folder[id]], self._name(id))
+        return os.path.join(self._root, self.relative(id))
+
+    def relative(self, id: int) -> bytes:
+        """Returns that path below the root of the data set."""
+        return os.path.join(self._folders[self._folder[id]], self._name(id))
+
+    def is_file(self, id: int) -> bool:
+        """Returns whether sample id is a whole file."""
+        return self._format(id) == _FILE
 
     def _name(self, id: int) -> bytes:
         return bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])

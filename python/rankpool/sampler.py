@@ -117,7 +117,7 @@ class BatchSampler:
         for number in range(first, plan.batches):
             if self._loader_workers is None:
                 self._consumed = number + 1
-            yield Batch(plan.batch(number), self._stream, plan.epoch, number, self.spec)
+            yield Batch(plan.batch(number), self._stream, plan.epoch, number, self.spec, plan.again(number))
 
     def _plan_epoch(self) -> wire.Plan:
         if self._plan is None or self._plan.epoch != self.epoch:
@@ -127,13 +127,26 @@ class BatchSampler:
                 self._stalled(time.perf_counter_ns() - began)
         return self._plan
 
+    def _try_plan(self) -> None:
+        """Has this epoch planned if the cache is there: who knows the draws without it does not wait for one that is away."""
+        if self._plan is not None and self._plan.epoch == self.epoch:
+            return
+        try:
+            if self._connection.connect():
+                self._plan = self._planned(self.epoch)
+        except (Away, NotReady):
+            pass
+
+    def _planned(self, epoch: int) -> wire.Plan:
+        stream, _ = self._connection.open(self.spec)
+        return wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start)))
+
     def _ask_plan(self, epoch: int) -> wire.Plan:
         waiting = Waiting(f"to plan epoch {epoch}")
         while True:
             try:
                 if self._connection.connect():
-                    stream, _ = self._connection.open(self.spec)
-                    return wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start)))
+                    return self._planned(epoch)
             except (Away, NotReady):
                 pass
             waiting.pause()

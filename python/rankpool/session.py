@@ -11,6 +11,11 @@ MAX_WORLD = 1 << 16  # training processes that a plan can name
 _HINT = "start the script under `rankpool run … -- python …`"
 
 
+def launched() -> bool:
+    """Returns whether this process was started beside a cache."""
+    return bool(os.environ.get("RANKPOOL_SOCKET") or os.environ.get("RANKPOOL_SESSION") or _job_session())
+
+
 def door() -> str:
     """Returns the path of this node's door: RANKPOOL_SOCKET, else the door in folder RANKPOOL_SESSION, else in the Slurm job's."""
     path = os.environ.get("RANKPOOL_SOCKET")

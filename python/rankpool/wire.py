@@ -171,6 +171,13 @@ class Plan:
         """Returns the ids of this trainer's part of global batch number."""
         return self.ids[self.starts[number] : self.starts[number + 1]].tolist()
 
+    def again(self, number: int) -> Optional[list]:
+        """Returns how often the epoch drew each of these before, None when it drew none."""
+        if self.repeats is None:
+            return None
+        repeats = self.repeats[self.starts[number] : self.starts[number + 1]].tolist()
+        return repeats if any(repeats) else None
+
 
 class BatchReply:
     """The reply to GET; columns are taken out of its bytes when they are asked for."""

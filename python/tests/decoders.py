@@ -1,6 +1,7 @@
 """Transforms and collate functions of the tests, importable by spawned workers."""
 
 import os
+import random
 import signal
 
 import numpy
@@ -43,3 +44,37 @@ def as_dict(items):
 def say_hello(worker):
     """A worker_init_fn."""
     assert worker in (0, 1)
+
+
+# --- for the drop-in classes ---
+
+
+def is_sample(path):
+    return os.path.basename(path).startswith("s")
+
+
+def read_file(file):
+    """A loader that takes an open file, or a path: the sample's number and its bytes."""
+    if isinstance(file, str):
+        with open(file, "rb") as opened:
+            content = opened.read()
+    else:
+        content = file.read()
+        assert file.name.endswith(f"s{content[0]:03}")
+    return content
+
+
+def read_path(path):
+    """A loader that takes paths only."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def augment(content):
+    """A transform that asks every generator; its first number is the sample's."""
+    numbers = [random.random(), numpy.random.random(), torch.rand(1).item()]
+    return torch.tensor([float(content[0]), float(len(content)), *numbers], dtype=torch.float64)
+
+
+def augment_target(target):
+    return target, random.random()

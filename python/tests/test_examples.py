@@ -119,3 +119,26 @@ def test_plain_finds_the_files_that_the_cache_finds(images):
         sys.path.pop(0)
     assert files_of(str(root)) == images.data[0].files
     assert rankpool.Dataset().samples == len(images.data[0].files)
+
+
+def dropin(root, *args, **env):
+    process = python("dropin.py", root, "--epochs", 2, "--batch-size", 8, *args, **env)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def test_the_dropin_script_trains_the_same_beside_a_cache_and_without(images):
+    root = images.data[0].root
+    beside = dropin(root, "--workers", 2)
+    assert "storage" not in beside[1]
+    assert len(images.seen(4)) == 12
+    without = dropin(root, RANKPOOL_SOCKET="")
+    assert len(images.seen(4)) == 12
+    assert beside[0] == without[0]
+
+
+def test_the_dropin_script_reports_losses(images):
+    images.weights = True
+    dropin(images.data[0].root, "--importance")
+    assert [report[:3] for report in images.seen(REPORT)] == [(0, epoch, n) for epoch in range(2) for n in range(6)]

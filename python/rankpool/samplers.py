@@ -1,0 +1,325 @@
+"""Drop-in samplers for a plain torch DataLoader: ids one by one, which know the batch that they are of."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from math import ceil
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch.utils.data import BatchSampler as TorchBatchSampler
+from torch.utils.data import DistributedSampler as TorchDistributedSampler
+from torch.utils.data import Sampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from . import session
+from .batch import Batch, Index
+from .connection import Spec
+from .folder import DatasetFolder, say_once
+from .sampler import BatchSampler
+
+_UNASKED = 64  # ids in a batch where nobody says how many: they only carry seed and epoch
+_FRAMES = 12  # between a loader's iterator and its sampler there are three
+
+
+class _Asker(NamedTuple):
+    """Who iterates a sampler: the batches that it makes, and the loader's iterator, which counts those it hands out."""
+
+    batch_size: Optional[int]
+    drop_last: bool
+    handed: Any  # returns the number of batches handed out, None: nobody counts
+
+
+def _asker(sampler: Sampler) -> _Asker:
+    """Returns who iterates sampler. torch hands it no batch size: it is what the callers on the stack say."""
+    frame, batches = sys._getframe(2), None
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, TorchBatchSampler) and caller.sampler is sampler:
+            batches = caller
+        if isinstance(caller, _BaseDataLoaderIter) and batches is not None:
+            return _Asker(batches.batch_size, batches.drop_last, _Handed(caller))
+        frame = frame.f_back
+    return _Asker(None, False, None) if batches is None else _Asker(batches.batch_size, batches.drop_last, None)
+
+
+class _Handed:
+    """How many batches of this iteration a loader has handed to the training loop."""
+
+    def __init__(self, iterator: _BaseDataLoaderIter) -> None:
+        self._iterator = weakref.ref(iterator)
+        self.in_order = getattr(iterator, "_in_order", True)
+
+    def __call__(self) -> Optional[int]:
+        iterator = self._iterator()
+        return None if iterator is None else iterator._num_yielded
+
+
+def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
+    """Returns (rank, num_replicas): those given, else the process group's, else the environment's."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
+        rank = dist.get_rank() if rank is None else rank
+    return session.seat(rank, num_replicas)
+
+
+class DistributedSampler(TorchDistributedSampler):
+    """torch's DistributedSampler: the same ids in the same order, and under `rankpool run` from the cache.
+
+    The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`. assign="local" lets each
+    trainer of a global batch have the samples that are in its node's memory: the same global batches, other parts.
+    """
+
+    def __init__(
+        self,
+        dataset,
+        num_replicas: Optional[int] = None,
+        rank: Optional[int] = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        batch_size: Optional[int] = None,
+        assign: str = "sampler",
+    ) -> None:
+        if assign not in ("sampler", "local"):
+            raise ValueError(f'rankpool: assign must be "sampler" or "local", not {assign!r}')
+        if session.launched():
+            rank, num_replicas = _place(num_replicas, rank)
+        super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
+        self._batch_size, self._assign = batch_size, assign
+        self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
+
+    def __iter__(self) -> Iterator[int]:
+        ids = list(super().__iter__())
+        if not isinstance(self.dataset, DatasetFolder):
+            return iter(ids)
+        asker = _asker(self)
+        size = _agreed(self._batch_size, asker)
+        repeats = None
+        if self.total_size > len(self.dataset):  # some are drawn again, to make the parts of all trainers equal
+            repeats = [(self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))]
+        stream = self._stream(size, asker.drop_last) if size else None
+        if stream is None:
+            return _indices(_cut(ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED)))
+        if self._assign == "local":
+            return _indices(iter(stream))
+        return _indices(_cut(ids, repeats, size, stream._stream, self.epoch, stream.spec))
+
+    def _spec(self, size: int) -> Spec:
+        return Spec("", "", "torch", self.seed, size, False, self.drop_last, "sampler", self.rank, self.num_replicas)
+
+    def _stream(self, size: int, drop_last: bool) -> Optional[BatchSampler]:
+        """Returns the cache's stream, with this epoch planned if the cache is there; None when it serves nothing."""
+        if self.dataset._data is None:
+            return None
+        stream = self._streams.get((size, drop_last))
+        if stream is None:
+            stream = self._streams[size, drop_last] = BatchSampler(
+                self.dataset._data, size, self.seed, "torch" if self.shuffle else "sequential", drop_last=drop_last,
+                sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas, assign=self._assign,
+            )  # fmt: skip
+        stream.set_epoch(self.epoch)
+        if self._assign != "local":
+            stream._try_plan()  # the ids are known without it, but not where they are
+        return stream
+
+
+def _agreed(given: Optional[int], asker: _Asker) -> Optional[int]:
+    """Returns the size of the batches that a loader asks for; says when it is not the one that was given."""
+    if given and asker.batch_size and given != asker.batch_size:
+        say_once(
+            f"the sampler was told batch_size={given}, and the loader asks for batches of {asker.batch_size}: "
+            "the samples are right, but read more slowly"
+        )
+    return given or asker.batch_size
+
+
+def _cut(ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec) -> Iterator[Batch]:
+    for number, at in enumerate(range(0, len(ids), size)):
+        again = repeats[at : at + size] if repeats else None
+        yield Batch(ids[at : at + size], stream, epoch, number, spec, again if again and any(again) else None)
+
+
+def _indices(batches: Iterator[Batch]) -> Iterator[Index]:
+    for batch in batches:
+        yield from batch.indices()
+
+
+class ImportanceSampler(Sampler):
+    """Draws samples by their importance, as the losses say that training reports.
+
+        sampler = rankpool.ImportanceSampler(dataset, "pads")
+        loader = DataLoader(dataset, batch_size=64, sampler=sampler, num_workers=4)
+        for epoch in range(90):
+            sampler.set_epoch(epoch)
+            for images, targets in loader:
+                loss = sampler.update(cross_entropy(model(images), targets, reduction="none"))
+                loss.backward()
+
+    Each batch that the loader hands out is for one `update`, or one `skip`. `ahead` is how many batches something between
+    the loader and the loop fetches before they are trained: 1 for Accelerate and for prefetchers to the GPU.
+
+    Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by DistributedSampler, which
+    is said once, and `update` returns the mean.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetFolder,
+        sampler: str = "pads",
+        seed: int = 0,
+        num_replicas: Optional[int] = None,
+        rank: Optional[int] = None,
+        *,
+        batch_size: Optional[int] = None,
+        ahead: int = 0,
+    ) -> None:
+        if not isinstance(dataset, DatasetFolder):
+            raise TypeError(f"rankpool: ImportanceSampler draws from rankpool.ImageFolder or DatasetFolder, not {type(dataset)}")
+        self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
+        self.rank, self.num_replicas = _place(num_replicas, rank)
+        self.epoch = 0
+        self._batch_size = batch_size
+        self._stream: Optional[BatchSampler] = None
+        self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
+        self._handed: Any = None
+        self._batches: List[Batch] = []  # of this iteration that no update has come for, the oldest first
+        self._drawn = self._done = self._first = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration trains."""
+        self.epoch = epoch
+        if self._stream is not None:
+            self._stream.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        plan = self._stream._plan if self._stream is not None else None
+        if plan is not None and plan.epoch == self.epoch:
+            return plan.starts[_whole(plan, self._stream.spec)]
+        return ceil(len(self.dataset) / self.num_replicas)
+
+    def __iter__(self) -> Iterator[int]:
+        asker = _asker(self)
+        size = _agreed(self._batch_size, asker)
+        if size is None:
+            raise ValueError("rankpool: nobody says how large the batches are: give ImportanceSampler batch_size=")
+        self._handed = asker.handed
+        if self._handed is not None and not self._handed.in_order:
+            raise ValueError("rankpool: losses are attributed to batches in order, and the DataLoader has in_order=False")
+        self._batches, self._drawn, self._done, self._first = [], 0, 0, 0
+        return self._draw(iter(self._open(size)) if self.dataset._data is not None else self._plain(size))
+
+    def _open(self, size: int) -> BatchSampler:
+        if self._stream is None or self._stream.spec.batch_size != size:
+            self._stream = BatchSampler(
+                self.dataset._data, size, self.seed, self.sampler, rank=self.rank, world_size=self.num_replicas
+            )
+            self._stream._loader_workers = 1  # what it yields is ahead of training
+            self._stream.set_epoch(self.epoch)
+        if self._state is not None:
+            state, self._state = self._state, None
+            self._stream.load_state_dict(state)
+        self._first = self._stream._start
+        return self._stream
+
+    def _plain(self, size: int) -> Iterator[Batch]:
+        say_once(f"there is no cache for {self.dataset.root}: samples are drawn equally often, whatever their losses are")
+        plain = TorchDistributedSampler(self.dataset, self.num_replicas, self.rank, True, self.seed)
+        plain.set_epoch(self.epoch)
+        spec = Spec("", "", "torch", self.seed, size, False, False, "sampler", self.rank, self.num_replicas)
+        return _cut(list(plain), None, size, -1, self.epoch, spec)
+
+    def _draw(self, batches: Iterator[Batch]) -> Iterator[Index]:
+        for batch in batches:
+            if self._stream is not None:
+                if batch.number >= _whole(self._stream._plan, self._stream.spec):
+                    return
+            self._batches.append(batch)
+            for index in batch.indices():
+                if index.place == len(batch) - 1:
+                    self._drawn += 1
+                yield index
+
+    # --- what training tells ---
+
+    def update(self, losses: torch.Tensor) -> torch.Tensor:
+        """Reports the losses of the batch in hand, one a sample; returns their unbiased mean, to call backward on.
+
+        The mean over all trainers' results is an unbiased estimate of the mean loss over the data set.
+        Raises ValueError when it is not certain which batch the losses are of: one was skipped, reported before, or is
+        here in part.
+        """
+        batch = self._in_hand()
+        if losses.numel() != len(batch):
+            raise ValueError(f"rankpool: {losses.numel()} losses for batch {batch.number}, which has {len(batch)} samples")
+        self._take()
+        if self._stream is None:
+            return losses.mean()
+        plan, spec = self._stream._plan, self._stream.spec
+        flat = losses.reshape(-1)
+        self._stream._tell(self._stream._reports.add_batch(plan, batch.number, flat.detach().tolist()))
+        if plan.weights is not None:
+            weights = plan.weights[plan.starts[batch.number] : plan.starts[batch.number + 1]].tolist()
+            flat = flat * torch.tensor(weights, dtype=torch.float32, device=flat.device)
+        size = spec.batch_size * spec.world
+        drawn = min(size, plan.draws - batch.number * size)  # of the whole global batch: the last one may be smaller
+        return flat.sum() * (spec.world / drawn)
+
+    def skip(self) -> None:
+        """Says that the batch in hand is not trained: its losses count as not reported."""
+        self._waiting()
+        self._take()
+
+    def _waiting(self) -> int:
+        """Returns how many batches were handed out that neither update nor skip was called for, at least one."""
+        handed = self._handed() if self._handed is not None else None
+        waiting = (self._drawn if handed is None else handed) - self._done
+        if waiting < 1:
+            raise ValueError("rankpool: update or skip was called already for every batch that the loader handed out")
+        return waiting
+
+    def _in_hand(self) -> Batch:
+        waiting = self._waiting()
+        if waiting > 1 + self.ahead:
+            raise ValueError(
+                f"rankpool: the loader handed out {waiting} batches since the last update, and it is not known which one "
+                "the losses are of: call skip() for a batch that is not trained, or say ImportanceSampler(…, "
+                f"ahead={waiting - 1}) if something between the loader and the loop fetches batches ahead"
+            )
+        return self._batches[0]
+
+    def _take(self) -> None:
+        del self._batches[0]
+        self._done += 1
+        if self._stream is not None:
+            self._stream._consumed = self._first + self._done
+
+    def metric(self, name: str, value: float) -> None:
+        """Records a value of this epoch, such as "accuracy", with the run."""
+        if self._stream is not None:
+            self._stream.metric(name, value)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Returns where training is; see rankpool.BatchSampler.state_dict. Call it between two steps."""
+        if self._state is not None:
+            return self._state
+        return {"epoch": self.epoch, "batch": 0} if self._stream is None else self._stream.state_dict()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues where the state was taken, at the next iteration, which raises ValueError if it is another stream's."""
+        self._state, self.epoch = state if "sampler" in state else None, int(state["epoch"])
+
+
+def _whole(plan, spec: Spec) -> int:
+    """Returns the batches that every trainer has a part of: one that is missing would leave the others waiting."""
+    last = plan.draws - (plan.batches - 1) * spec.batch_size * spec.world
+    return plan.batches - (last < spec.world)
+
+
+__all__ = ["DistributedSampler", "ImportanceSampler"]

@@ -1,0 +1,44 @@
+"""The same tensors: random numbers of a transform that depend on nothing but (seed, epoch, sample, k)."""
+
+from __future__ import annotations
+
+import random
+import sys
+from hashlib import blake2b
+from struct import pack
+from typing import Any, Callable
+
+
+def number_of(seed: int, epoch: int, sample: int, k: int) -> int:
+    """Returns 64 bits for the k-th draw (from 0) of a sample in an epoch: BLAKE2b of the four numbers."""
+    key = pack("<4q", *(_signed(n) for n in (seed, epoch, sample, k)))
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
+
+
+def _signed(n: int) -> int:
+    return (n + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def seed_all(number: int) -> None:
+    """Seeds the generators of Python, and of NumPy and torch (CPU) where the process has them."""
+    random.seed(number)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(number >> 32)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.manual_seed(number & 0xFFFFFFFF)  # torch.manual_seed would seed GPUs too
+
+
+def kept(make: Callable[[], Any]) -> Any:
+    """Returns make(), and leaves the generators as they were: the script's own random numbers go on."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    states = random.getstate(), numpy and numpy.random.get_state(), torch and torch.default_generator.get_state()
+    try:
+        return make()
+    finally:
+        random.setstate(states[0])
+        if states[1] is not None:
+            numpy.random.set_state(states[1])
+        if states[2] is not None:
+            torch.default_generator.set_state(states[2])

@@ -1,0 +1,371 @@
+"""The drop-in classes with a plain torch DataLoader, beside a cache and without one."""
+
+import copy
+import os
+import pickle
+import random
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import DataLoader, RandomSampler, Subset
+from torch.utils.data import DistributedSampler as TorchSampler
+
+import rankpool
+from dataset_tree import make_tree
+from decoders import augment, augment_target, is_sample, read_file, read_path
+from rankpool import folder
+
+GET, PLAN, OPEN, REPORT = 4, 3, 2, 5
+WAYS = [
+    {"num_workers": 0},
+    {"num_workers": 1},
+    {"num_workers": 2, "multiprocessing_context": "fork"},
+    {"num_workers": 2, "persistent_workers": True},
+    {"num_workers": 2, "multiprocessing_context": "spawn", "persistent_workers": True},
+    {"num_workers": 1, "multiprocessing_context": "forkserver", "persistent_workers": True, "prefetch_factor": 4},
+]
+NAMES = ["none", "one", "fork", "persistent", "spawn", "forkserver"]
+EACH = [pytest.param(1, way, id=f"1-{name}") for way, name in zip(WAYS, NAMES)]
+EACH += [pytest.param(world, way, id=f"{world}-{name}") for world in (2, 4) for way, name in zip(WAYS[:3], NAMES)]
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch):
+    """Unless the fixture door brings one."""
+    monkeypatch.setattr(folder, "_said", set())
+    for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A root of 20 samples that no cache serves."""
+    make_tree(str(tmp_path / "tree"))
+    return str(tmp_path / "tree")
+
+
+def data_of(root, **options):
+    return rankpool.DatasetFolder(root, **{"loader": read_file, "is_valid_file": is_sample, "transform": augment, **options})
+
+
+def epochs_of(data, world=1, batch_size=4, epochs=2, sampler=None, **options):
+    """Returns, for each global batch of each epoch, the rows of all trainers, in the order of the sampler's draws."""
+    found = []
+    for rank in range(world):
+        draws = (sampler or rankpool.DistributedSampler)(data, world, rank, seed=3)
+        loader = DataLoader(data, batch_size=batch_size // world, sampler=draws, **options)
+        for epoch in range(epochs):
+            draws.set_epoch(epoch)
+            for number, (rows, _) in enumerate(loader):
+                found.append((epoch, number, range(rank, 100, world), rows))
+        del loader
+    return sorted((e, n, place, tuple(row.tolist())) for e, n, places, rows in found for place, row in zip(places, rows))
+
+
+# --- without a cache ---
+
+
+def test_a_folder_is_what_torchvision_finds(tree):
+    os.makedirs(os.path.join(tree, "c0", "deep"))
+    for name in ("c0/deep/s900", "c0/.s901", "c1/t"):
+        open(os.path.join(tree, name), "w").close()
+    data = data_of(tree, is_valid_file=lambda path: "t" != os.path.basename(path))
+    names = [f"c0/s{i:03}" for i in range(10)] + ["c0/deep/s900"] + [f"c1/s{i:03}" for i in range(10, 20)]
+    names.insert(0, "c0/.s901")
+    assert data.samples == [(os.path.join(tree, name), int(name[1])) for name in names]
+    assert data.targets == [0] * 12 + [1] * 10 and len(data) == 22
+    assert (data.classes, data.class_to_idx) == (["c0", "c1"], {"c0": 0, "c1": 1})
+
+
+def test_images(tree):
+    from PIL import Image
+
+    for i in range(3):
+        Image.new("L", (2 + i, 5), 100 + i).save(os.path.join(tree, "c1", f"{i}.PNG"))
+        Image.new("RGB", (2, 2)).save(os.path.join(tree, "c0", f"{i}.jpeg"))
+    data = rankpool.ImageFolder(tree, transform=lambda image: (image.mode, image.size, image.getpixel((0, 0))))
+    assert [data[i] for i in (3, 4, 5)] == [(("RGB", (2 + i, 5), (100 + i,) * 3), 1) for i in range(3)]
+    assert data.imgs == data.samples and len(data) == 6
+
+
+@pytest.mark.parametrize("wrong", [{"is_valid_file": None}, {"extensions": ".x"}, {"rng": "batch"}])
+def test_options_that_make_no_sense(tree, wrong):
+    with pytest.raises(ValueError):
+        data_of(tree, **wrong)
+
+
+def test_a_class_without_samples_is_an_error(tree):
+    os.makedirs(os.path.join(tree, "c2"))
+    with pytest.raises(FileNotFoundError, match="no valid file for the classes c2"):
+        data_of(tree)
+    assert data_of(tree, allow_empty=True).classes == ["c0", "c1", "c2"]
+
+
+@pytest.mark.parametrize("world, way", EACH)
+def test_tensors_depend_on_seed_epoch_and_sample_only(tree, way, world):
+    rows = epochs_of(data_of(tree), world, **way)
+    again = epochs_of(data_of(tree))
+    assert rows == again
+    assert len({row[3][2:] for row in rows}) == 40
+
+
+def test_a_sample_that_is_drawn_twice_is_another_one_each_time(tree):
+    """20 samples of 3 trainers: torch draws the first one again."""
+    rows = [row[3] for row in epochs_of(data_of(tree), 3, 3, epochs=1)]
+    assert len(rows) == 21 and len({row[0] for row in rows}) == 20 and len(set(rows)) == 21
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ids_and_order_are_those_of_torch(tree, workers):
+    data = data_of(tree)
+    for options in ({}, {"shuffle": False}, {"drop_last": True}, {"seed": 5}):
+        for rank in range(3):
+            ours, theirs = rankpool.DistributedSampler(data, 3, rank, **options), TorchSampler(data, 3, rank, **options)
+            for epoch in range(2):
+                ours.set_epoch(epoch), theirs.set_epoch(epoch)
+                assert list(ours) == list(theirs) and len(ours) == len(theirs)
+                loader = DataLoader(data, 2, sampler=ours, num_workers=workers)
+                assert [int(row[0]) for rows, _ in loader for row in rows] == list(theirs)
+
+
+def states():
+    return random.getstate(), str(numpy.random.get_state()[2]), torch.get_rng_state().tolist()
+
+
+def test_the_scripts_own_random_numbers_go_on(tree):
+    data = data_of(tree)
+    sampler = rankpool.DistributedSampler(data, 1, 0)
+    random.random(), numpy.random.random(), torch.rand(1)
+    before = states()
+    data[next(iter(sampler))]
+    data.__getitems__(list(sampler))
+    assert states() == before
+    data = data_of(tree, rng=None)
+    data[next(iter(sampler))]
+    assert all(a != b for a, b in zip(states(), before))
+
+
+def test_target_transforms_are_seeded_too(tree):
+    data = data_of(tree, target_transform=augment_target)
+    index = next(iter(rankpool.DistributedSampler(data, 1, 0)))
+    assert [str(data[index])] * 2 == [str(data[copy.copy(index)]), str(pickle.loads(pickle.dumps(data))[index])]
+
+
+def test_the_indices_of_a_message_know_one_batch(tree):
+    data = data_of(tree)
+    indices = list(rankpool.DistributedSampler(data, 1, 0))[:4]
+    again = pickle.loads(pickle.dumps(indices))
+    assert again == indices and len({id(index.batch) for index in again}) == 1
+    assert [again[0].batch[index.place] for index in again] == indices
+
+
+def test_subsets_and_other_samplers(tree):
+    data = data_of(tree, transform=None)
+    assert [x[0] for x, _ in Subset(data, [7, 3])] == [7, 3]
+    sampler = RandomSampler(data, generator=torch.Generator().manual_seed(1))
+    found = [x[0][0] for x, _ in DataLoader(data, 1, sampler=sampler, collate_fn=lambda items: (items[0], 0))]
+    assert sorted(found) == list(range(20)) and found != list(range(20))
+    part = Subset(data, [7, 3, 9, 1])
+    ids = list(rankpool.DistributedSampler(part, 2, 0))
+    assert ids == list(TorchSampler(part, 2, 0)) and {type(id) for id in ids} == {int}
+
+
+# --- beside a cache ---
+
+
+@pytest.fixture
+def served(door):
+    """The root that the door serves."""
+    return door.data[0].root
+
+
+@pytest.mark.parametrize("world, way", EACH)
+def test_batches_travel_as_batches(door, served, tree, way, world):
+    rows = epochs_of(data_of(served), world, **way)
+    assert rows == epochs_of(data_of(tree), world)
+    gets = door.seen(GET)
+    assert sorted(get[:3] for get in gets) == sorted([(0, epoch, n) for epoch in range(2) for n in range(5)] * world)
+    assert {spec["batch_size"] for spec in door.seen(OPEN)} == {4 // world}
+    assert {spec["assign"] for spec in door.seen(OPEN)} == {"sampler"}
+    assert len(door.seen(PLAN)) == 2 * world
+    door.wait(lambda: not door.leases)
+
+
+def test_batches_travel_as_batches_where_torch_asks_for_one_id_at_a_time(door, served, tree, monkeypatch):
+    """As torch 1.13 does."""
+    monkeypatch.delattr(rankpool.DatasetFolder, "__getitems__")
+    for way in WAYS[:3]:
+        door.requests.clear()
+        assert epochs_of(data_of(served), **way) == epochs_of(data_of(tree))
+        assert len(door.seen(GET)) == 10
+
+
+def test_the_list_of_samples_is_that_of_the_folder(door, served):
+    data = data_of(served)
+    assert data._data is not None
+    assert (len(data), data.classes, data.targets) == (20, ["c0", "c1"], [0] * 10 + [1] * 10)
+    assert data.samples == rankpool.DatasetFolder.make_dataset(served, data.class_to_idx, None, is_sample)
+    assert data[4][0][0] == 4 and data[-1][0][0] == 19
+    with pytest.raises(IndexError):
+        data[20]
+
+
+@pytest.mark.parametrize("way", WAYS[:2], ids=NAMES[:2])
+def test_the_cache_dies_in_mid_epoch(door, served, tree, way):
+    data = data_of(served)
+    sampler = rankpool.DistributedSampler(data, 1, 0, seed=3)
+    loader = DataLoader(data, batch_size=4, sampler=sampler, **way)
+    rows = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for number, (x, _) in enumerate(loader):
+            rows += [tuple(row.tolist()) for row in x]
+            if (epoch, number) == (0, 1):
+                door.kill()
+    door.start()  # to say that it does not serve the other tree
+    assert rows == [row[3] for row in epochs_of(data_of(tree))]
+
+
+def test_a_loader_that_asks_otherwise_gets_the_right_samples(door, served, capfd):
+    data = data_of(served)
+    sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=5)
+    ids = [int(row[0]) for rows, _ in DataLoader(data, batch_size=4, sampler=sampler) for row in rows]
+    assert ids == list(TorchSampler(data, 1, 0))
+    sentence = "told batch_size=5, and the loader asks for batches of 4: the samples are right, but read more slowly"
+    assert capfd.readouterr().err.count(sentence) == 1
+
+
+def test_a_root_that_is_not_served_is_read_from_storage(door, served, tmp_path, capfd):
+    make_tree(str(tmp_path / "other"))
+    for _ in range(2):
+        data = data_of(str(tmp_path / "other"))
+        assert [x[0][0] for x in data] == list(range(20))
+    assert capfd.readouterr().err.count("does not serve") == 1
+
+
+def test_other_samples_than_the_caches_are_read_from_storage(door, served, capfd):
+    data = data_of(served, is_valid_file=lambda path: "s003" not in path)
+    assert len(data) == 19 and [x[0][0] for x in data] == [0, 1, 2, *range(4, 20)]
+    assert "s003, which the cache serves, is no sample here" in capfd.readouterr().err
+    data = data_of(served)
+    data.samples = data.samples[5:7]
+    assert len(data) == 2 and [x[0][0] for x in data] == [5, 6]
+    assert "the script gave it other samples" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_takes_paths_reads_past_the_cache(door, served, tree, capfd, workers):
+    data = data_of(served, loader=read_path)
+    assert epochs_of(data, num_workers=workers) == epochs_of(data_of(tree))
+    assert "takes paths only: it reads storage, past the cache" in capfd.readouterr().err
+
+
+def test_ids_that_no_sampler_of_ours_drew_are_said_once(door, served, capfd):
+    data = data_of(served)
+    assert [int(x[0]) for x, _ in Subset(data, [3, 4])] == [3, 4]
+    assert capfd.readouterr().err.count("are read from storage one by one") == 1
+    assert not door.seen(GET)
+
+
+def test_trainers_may_have_what_is_in_their_memory(door, served):
+    """The cache decides who has which part of a global batch; the global batches are the same."""
+    data = data_of(served)
+    sampler = rankpool.DistributedSampler(data, 2, 1, assign="local")
+    loader = DataLoader(data, batch_size=2, sampler=sampler)
+    assert len([row for rows, _ in loader for row in rows]) == 10
+    assert {spec["assign"] for spec in door.seen(OPEN)} == {"local"}
+
+
+# --- importance ---
+
+
+def importance(door, served, **options):
+    data = data_of(served)
+    return data, rankpool.ImportanceSampler(data, "pads", **options)
+
+
+@pytest.mark.parametrize("way", WAYS[:3], ids=NAMES[:3])
+def test_update_reports_the_batch_in_hand(door, served, way):
+    door.weights, door.draws = True, "replacement"
+    data, sampler = importance(door, served, seed=7)
+    loader, told = DataLoader(data, batch_size=8, sampler=sampler, **way), []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for number, (rows, _) in enumerate(loader):
+            losses = (rows[:, 0].float() / 4).requires_grad_()
+            mean = sampler.update(losses)
+            weights = rows[:, 0] + 1  # as the door says
+            assert mean.item() == pytest.approx((losses * weights).mean().item())
+            mean.backward()
+            assert losses.grad.tolist() == pytest.approx((weights / len(rows)).tolist())
+            told.append((0, epoch, number, losses.tolist()))
+    door.wait(lambda: len(door.seen(REPORT)) == 6)
+    assert door.seen(REPORT) == told
+
+
+def test_what_is_not_certain_is_never_attributed(door, served):
+    data, sampler = importance(door, served)
+    batches = iter(DataLoader(data, batch_size=4, sampler=sampler))
+    with pytest.raises(ValueError, match="called already for every batch"):
+        sampler.update(torch.ones(4))
+    next(batches)
+    with pytest.raises(ValueError, match="3 losses for batch 0, which has 4 samples"):
+        sampler.update(torch.ones(3))
+    sampler.update(torch.ones(4))
+    with pytest.raises(ValueError, match="called already for every batch"):
+        sampler.update(torch.ones(4))
+    next(batches), next(batches)
+    with pytest.raises(ValueError, match="handed out 2 batches since the last update"):
+        sampler.update(torch.ones(4))
+    sampler.skip()
+    sampler.update(torch.full((4,), 3.0))
+    door.wait(lambda: len(door.seen(REPORT)) == 2)
+    assert [report[2:] for report in door.seen(REPORT)] == [(0, [1.0] * 4), (2, [3.0] * 4)]
+
+
+def test_batches_that_are_fetched_ahead(door, served):
+    data, sampler = importance(door, served, ahead=1)
+    coming = iter(DataLoader(data, batch_size=4, sampler=sampler, num_workers=1))
+    held = next(coming)
+    while held is not None:
+        following = next(coming, None)
+        sampler.update(held[0][:, 0])
+        held = following
+    door.wait(lambda: len(door.seen(REPORT)) == 5)
+    stream = sampler._stream
+    assert [report[3] for report in door.seen(REPORT)] == [stream._plan.batch(n) for n in range(5)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_importance_resumes_in_mid_epoch(door, served, workers):
+    data, sampler = importance(door, served, seed=7)
+    loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
+    whole, state = [], None
+    for number, (rows, _) in enumerate(loader):
+        sampler.update(rows[:, 0])
+        whole.append(rows.tolist())
+        if number == 1:
+            state = sampler.state_dict()
+    assert (state["epoch"], state["batch"]) == (0, 2)
+    data, sampler = importance(door, served, seed=7)
+    sampler.load_state_dict(state)
+    loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
+    assert [rows.tolist() for rows, _ in loader] == whole[2:]
+
+
+def test_importance_without_a_cache_draws_equally_often(tree, capfd):
+    data = data_of(tree)
+    sampler = rankpool.ImportanceSampler(data, "pads")
+    seen = []
+    for rows, _ in DataLoader(data, batch_size=4, sampler=sampler):
+        assert sampler.update(rows[:, 0].float()).item() == pytest.approx(rows[:, 0].mean().item())
+        seen += rows[:, 0].tolist()
+    assert sorted(seen) == list(range(20))
+    assert "drawn equally often" in capfd.readouterr().err
+
+
+def test_nobody_says_how_large_the_batches_are(door, served):
+    _, sampler = importance(door, served)
+    with pytest.raises(ValueError, match="give ImportanceSampler batch_size="):
+        iter(sampler)
