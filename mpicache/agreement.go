@@ -233,6 +233,8 @@ func (s *stream) makeStager() error {
 		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
 		Size: func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) },
 	}
+	setup.Values = s.node.cfg.Options
+	setup.Values.Sample(&setup.Sampler)
 	if s.data.Tier != nil {
 		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
 	}

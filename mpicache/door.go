@@ -187,7 +187,9 @@ func (n *Node) description() any {
 	for _, d := range n.cfg.Data {
 		sets = append(sets, data{d.Name, d.Samples, d.IndexPath, d.Root, d.Identity, d.Times})
 	}
-	return map[string]any{"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion}
+	return map[string]any{
+		"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion, "options": n.cfg.Options.String(),
+	}
 }
 
 // handle does what a frame asks for. An error ends the connection.

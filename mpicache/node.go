@@ -15,6 +15,7 @@ import (
 
 	"rankpool/mpicache/record"
 	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // Storage reads samples. It is declared here, by its consumer; staging has one.
@@ -58,8 +59,9 @@ type Config struct {
 	Data        []DataSet
 	SlabBytes   int64
 	Policy      string
-	Scorer      string // of what training reports; "": the one that goes with the sampler
-	Sampler     string // that training must draw with, but for passes in order (sequential); "": any
+	Options     systems.Values // of the system that policy and sampler are of
+	Scorer      string         // of what training reports; "": the one that goes with the sampler
+	Sampler     string         // that training must draw with, but for passes in order (sequential); "": any
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
 	Dir         string           // of this rank: door.sock, importance states

@@ -90,6 +90,7 @@ func (s *stream) saveLast() {
 func (s *stream) snapshot() *scheduler.Snapshot {
 	snap := s.planner.ledger.Snapshot(s.planner.base)
 	snap.Data, snap.Sampler, snap.Seed = s.data.Name, s.agreed.spec.Sampler, s.agreed.spec.Seed
+	snap.Options = s.node.cfg.Options.String()
 	return snap
 }
 
@@ -144,6 +145,9 @@ func (s *stream) readSnapshot(path string) *scheduler.Snapshot {
 	if err == nil && (snap.Data != s.data.Name || len(snap.Scores) != s.data.Samples || snap.Sampler != spec.Sampler ||
 		snap.Seed != spec.Seed || snap.Batch != spec.BatchSize*spec.World) {
 		err = fmt.Errorf("it is of data set %s with %d samples, sampler %s, seed %d, global batch %d", snap.Data, len(snap.Scores), snap.Sampler, snap.Seed, snap.Batch)
+	}
+	if options := s.node.cfg.Options.String(); err == nil && snap.Options != options {
+		err = fmt.Errorf("it was made with the options %q (--set), and the ranks have %q", snap.Options, options)
 	}
 	if err != nil {
 		s.node.cfg.Log.Warn("an importance state is not used", "path", path, "error", err)

@@ -1,8 +1,15 @@
 package mpicache
 
 import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // TestSamplerOfTheSystem has a cache that is a published system refuse training that draws with another sampler, and no pass in order.
@@ -21,6 +28,62 @@ func TestSamplerOfTheSystem(t *testing.T) {
 		}
 		if err := tr.close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestOptionsOfTheSystem has options reach the sampler, and be told to clients.
+func TestOptionsOfTheSystem(t *testing.T) {
+	draws := func(options systems.Values) int {
+		c := newCluster(t, 1, 100, 1<<20, func(cfg *Config) { cfg.Options = options })
+		tr, err := c.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := tr.close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if want := fmt.Sprintf(`"options":%q`, options.String()); !strings.Contains(string(tr.Hello), want) {
+			t.Errorf("HELLO is answered by %q, without %s", tr.Hello, want)
+		}
+		if err := tr.open("selective", 4); err != nil {
+			t.Fatal(err)
+		}
+		batches, err := tr.plan(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, b := range batches {
+			n += len(b)
+		}
+		return n
+	}
+	if n := draws(nil); n != 100 {
+		t.Errorf("epoch 0 has %d draws of 100 samples, nothing is known", n)
+	}
+	if n := draws(systems.Values{"warm_up_epochs": 0, "beta": 0.5}); n < 40 || n > 90 {
+		t.Errorf("without a warm-up, epoch 0 has %d draws, want about 70", n)
+	}
+}
+
+// TestStateOfOtherOptions has an importance state be left alone that was made with other options.
+func TestStateOfOtherOptions(t *testing.T) {
+	for _, c := range []struct {
+		options systems.Values
+		used    bool
+	}{{nil, false}, {systems.Values{"beta": 0.5}, true}} {
+		s := &stream{data: &DataSet{Name: "train", Samples: 2}, node: &Node{cfg: Config{Options: c.options, Log: slog.New(slog.DiscardHandler)}}}
+		s.agreed.spec = &Spec{Sampler: "selective", Seed: 1, BatchSize: 4, World: 1}
+		path := filepath.Join(t.TempDir(), "state")
+		snap := &scheduler.Snapshot{Plan: scheduler.PlanVersion, Data: "train", Sampler: "selective", Options: "beta=0.5", Seed: 1, Batch: 4, Scores: []float32{1, 2}}
+		if err := os.WriteFile(path, snap.Encode(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.readSnapshot(path); (got != nil) != c.used {
+			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, got != nil)
 		}
 	}
 }

@@ -15,6 +15,7 @@ type Snapshot struct {
 	Plan    int    // PlanVersion of the rankpool that made it
 	Data    string // the data set's name
 	Sampler string
+	Options string // of sampler and policy, as text; "": none
 	Seed    int64
 	Batch   int // draws in a global batch
 	Epoch   int
@@ -43,6 +44,7 @@ const snapshotMagic = "rpstate1"
 type snapshotHead struct {
 	Plan                            int `json:",omitempty"` // 0, in files of old: 1
 	Data, Sampler                   string
+	Options                         string `json:",omitempty"`
 	Seed                            int64
 	Batch, Epoch, Final             int
 	TailEpoch, TailBatch, TailDraws int
@@ -52,7 +54,7 @@ type snapshotHead struct {
 // Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
 func (s *Snapshot) Encode() []byte {
 	head, err := json.Marshal(snapshotHead{
-		Plan: s.Plan, Data: s.Data, Sampler: s.Sampler, Seed: s.Seed, Batch: s.Batch, Epoch: s.Epoch, Final: s.Final,
+		Plan: s.Plan, Data: s.Data, Sampler: s.Sampler, Options: s.Options, Seed: s.Seed, Batch: s.Batch, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
 	})
@@ -106,7 +108,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		return nil, ErrSnapshot
 	}
 	s := &Snapshot{
-		Plan: max(1, h.Plan), Data: h.Data, Sampler: h.Sampler, Seed: h.Seed, Batch: h.Batch, Epoch: h.Epoch, Final: h.Final,
+		Plan: max(1, h.Plan), Data: h.Data, Sampler: h.Sampler, Options: h.Options, Seed: h.Seed, Batch: h.Batch, Epoch: h.Epoch, Final: h.Final,
 		TailEpoch: h.TailEpoch, TailBatch: h.TailBatch, TailDraws: h.TailDraws,
 		Scores: make([]float32, h.NumScores), Losses: make([]float32, h.NumLosses),
 		TailIDs: make([]SampleID, h.NumTail), TailConsumer: make([]uint16, h.NumTail), TailLosses: make([]float32, h.NumTail),
@@ -121,7 +123,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 }
 
 // Snapshot describes the ledger as it is. planScores are the scores that the newest epoch's plan was made from.
-// The caller fills in Data, Sampler and Seed.
+// The caller fills in Data, Sampler, Options and Seed.
 func (l *Ledger) Snapshot(planScores []float32) *Snapshot {
 	if len(l.passes) == 0 {
 		return &Snapshot{Plan: PlanVersion, Scores: planScores}

@@ -27,6 +27,8 @@ type cacheOptions struct {
 	policy      string
 	scorer      string
 	sampler     string // that training must draw with; "": any
+	set         []string
+	values      systems.Values // of set
 	assign      string
 	log         string
 	state       string
@@ -53,6 +55,7 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
 	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
 	flags.StringVar(&o.system, "system", "rankpool", "published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
+	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see \"rankpool simulate --list\"; may be given several times")
 	flags.StringVar(&o.policy, "policy", "", "what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
 	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
 	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler (default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(), ", "))
@@ -171,7 +174,24 @@ func (o *cacheOptions) resolveSystem() error {
 			return err
 		}
 	}
-	return oneOf("policy", o.policy, systems.PolicyNames())
+	if err := oneOf("policy", o.policy, systems.PolicyNames()); err != nil {
+		return err
+	}
+	return o.parseSet(system)
+}
+
+// parseSet reads the options of a system, which must be itself: half of them would say nothing to another policy or sampler.
+func (o *cacheOptions) parseSet(system *systems.System) (err error) {
+	if len(o.set) == 0 {
+		return nil
+	}
+	if o.policy != system.Policy || o.scorer != system.Scorer || o.sampler != system.Sampler {
+		return usagef("--set: options are of a system as it is (--system %s without --policy, --scorer and --sampler)", system.Name)
+	}
+	if o.values, err = system.Parse(o.set); err != nil {
+		return usagef("--set: %w", err)
+	}
+	return nil
 }
 
 // args returns the options as flags of serve.
@@ -179,6 +199,12 @@ func (o *cacheOptions) args() []string {
 	var args []string
 	for _, data := range o.data {
 		args = append(args, "--data", data)
+	}
+	if len(o.set) > 0 { // they are the system's
+		args = append(args, "--system", o.system)
+	}
+	for _, word := range o.set {
+		args = append(args, "--set", word)
 	}
 	args = append(args, "--memory", o.memory, "--window", o.window, "--policy", o.policy, "--assign", o.assign,
 		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.rankTimeout.String(),

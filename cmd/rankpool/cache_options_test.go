@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"rankpool/scheduler/systems"
 )
 
@@ -43,5 +45,35 @@ func TestSystemIsItselfOrRefused(t *testing.T) {
 	mixed := cacheOptions{system: "lru", policy: "lfu"}
 	if err := mixed.resolveSystem(); err != nil || mixed.sampler != "" || mixed.assign != "local" || mixed.policy != "lfu" {
 		t.Errorf("a system with another policy asks for the sampler %q, consumers %s: %v", mixed.sampler, mixed.assign, err)
+	}
+}
+
+// TestSetOfARun has options of a system reach it, also through serve's flags, and be refused where they would say nothing.
+func TestSetOfARun(t *testing.T) {
+	o := cacheOptions{system: "icache-h", set: []string{"h_share=0.5", "beta=0.5"}}
+	if err := o.resolveSystem(); err != nil || o.values.String() != "beta=0.5,h_share=0.5" {
+		t.Fatalf("the options are %q: %v", o.values, err)
+	}
+	served := &cacheOptions{}
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	served.register(flags)
+	if err := flags.Parse(o.args()); err != nil {
+		t.Fatal(err)
+	}
+	if err := served.resolveSystem(); err != nil || served.values.String() != o.values.String() || served.sampler != "selective" || served.assign != "sampler" {
+		t.Errorf("serve has the options %q, sampler %s, consumers %s: %v", served.values, served.sampler, served.assign, err)
+	}
+	for want, wrong := range map[string]cacheOptions{
+		`it has h_share, rebuild_per_draw, beta, warm_up_epochs`: {system: "icache-h", set: []string{"bet=1"}},
+		`"beta" is not of the form OPTION=VALUE`:                 {system: "icache-h", set: []string{"beta"}},
+		`icache-h.beta is "x", which is no number`:               {system: "icache-h", set: []string{"beta=x"}},
+		`icache-h.h_share is 2, it must be in`:                   {system: "icache-h", set: []string{"h_share=2"}},
+		`icache-h.beta is NaN, it must be in`:                    {system: "icache-h", set: []string{"beta=NaN"}},
+		`lru has no options, so none is "x"`:                     {system: "lru", set: []string{"x=1"}},
+		`options are of a system as it is`:                       {system: "icache-h", policy: "lru", set: []string{"beta=1"}},
+	} {
+		if err := wrong.resolveSystem(); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
+			t.Errorf("%v of %s: %v, want %s", wrong.set, wrong.system, err, want)
+		}
 	}
 }

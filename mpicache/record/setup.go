@@ -22,9 +22,10 @@ type Setup struct {
 	World         []int32                 `json:"world"` // rank of each trainer
 	Sampler       scheduler.SamplerConfig `json:"sampler"`
 	Assignment    scheduler.Assignment    `json:"assignment"`
-	Policy        string                  `json:"policy"`         // name for systems.NewPolicy
-	CapacityBytes int64                   `json:"capacity_bytes"` // of this rank's partition
-	WindowBytes   int64                   `json:"window_bytes"`   // of samples that are not residents
+	Policy        string                  `json:"policy"`           // name for systems.NewPolicy
+	Values        systems.Values          `json:"values,omitempty"` // the policy's options; the sampler's are in Sampler
+	CapacityBytes int64                   `json:"capacity_bytes"`   // of this rank's partition
+	WindowBytes   int64                   `json:"window_bytes"`     // of samples that are not residents
 
 	TierBytes      int64 `json:"tier_bytes,omitempty"` // of this rank's tier
 	TierBlockBytes int64 `json:"tier_block_bytes,omitempty"`
@@ -41,7 +42,7 @@ func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
 		return scheduler.PlanConfig{}, nil, err
 	}
 	policy, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{
-		Samples: s.Sampler.Samples, Seed: s.Sampler.Seed, CapacityBytes: s.CapacityBytes, Size: s.Size,
+		Samples: s.Sampler.Samples, Seed: s.Sampler.Seed, CapacityBytes: s.CapacityBytes, Size: s.Size, Values: s.Values,
 	})
 	if err != nil {
 		return scheduler.PlanConfig{}, nil, err

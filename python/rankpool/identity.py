@@ -20,11 +20,12 @@ class Known(NamedTuple):
 
 
 class Identities:
-    """What this process knows of the data sets behind one door, and the version of their plans."""
+    """What this process knows of the data sets behind one door, the version of their plans, and the cache's options."""
 
     def __init__(self) -> None:
         self._data: Dict[str, Known] = {}
         self._plan_version: Optional[int] = None
+        self._options = ""
 
     def expect(self, name: str, identity: str, times: str, index: Optional[Index] = None) -> None:
         """Notes what training began with; what is known already stays."""
@@ -39,7 +40,12 @@ class Identities:
                 f"rankpool: the cache came back with plans of version {welcome.plan_version}, and training began with "
                 f"version {self._plan_version}: use one rankpool on all nodes"
             )
-        self._plan_version = welcome.plan_version
+        if self._plan_version is not None and self._options != welcome.options:
+            raise IdentityError(
+                f"rankpool: the cache came back with the options {welcome.options!r}, and training began with "
+                f"{self._options!r}: start it with the same --set"
+            )
+        self._plan_version, self._options = welcome.plan_version, welcome.options
         served = {data["name"]: data for data in welcome.data}
         for name, known in self._data.items():
             if name not in served:

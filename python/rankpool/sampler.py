@@ -68,6 +68,7 @@ class BatchSampler:
         self._tally_at = 0.0
         self._stream, self._batches = self._open()
         self._plan_version = self._connection.welcome.plan_version
+        self._options = self._connection.welcome.options
         self._connection.add_listener(self)
         watch_over(self._connection)
 
@@ -240,7 +241,8 @@ class BatchSampler:
             warnings.warn("rankpool: the cache is away and did not save its scores", stacklevel=2)
         if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
             epoch, batch = epoch + 1, 0
-        return {**self._identity(), "plan_version": self._plan_version, "epoch": epoch, "batch": batch}
+        made_by = {"plan_version": self._plan_version, "options": self._options}
+        return {**self._identity(), **made_by, "epoch": epoch, "batch": batch}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues at the place that state names, also with another number of trainers.
@@ -253,6 +255,12 @@ class BatchSampler:
             raise ValueError(
                 f"rankpool: the saved state is of plan version {theirs}, and this cache makes plans of version {ours}: "
                 "it would not go on with the same batches; use the rankpool that the state was saved with"
+            )
+        theirs, ours = state.get("options", ""), self._options
+        if theirs != ours:
+            raise ValueError(
+                f"rankpool: the saved state is of a cache with the options {theirs!r}, and this one has {ours!r}: "
+                "it would not go on with the same batches; start it with the same --set"
             )
         for field, ours in self._identity().items():
             if state.get(field) != ours:

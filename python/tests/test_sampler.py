@@ -304,6 +304,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
         "drop_last": False,
         "sampler_drop_last": False,
         "plan_version": 1,
+        "options": "",
         "epoch": 2,
         "batch": 3,
     }
@@ -368,6 +369,30 @@ def test_an_epoch_that_is_none_is_refused(door, epoch):
     _, sampler = make()
     with pytest.raises(ValueError, match=re.escape(f"epoch must be in [0, 2147483646], not {epoch}")):
         sampler.set_epoch(epoch)
+
+
+def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
+    """A cache that says none, and a state without any, have none."""
+    _, sampler = make()
+    state = sampler.state_dict()
+    del state["options"]
+    sampler.load_state_dict(state)
+    door.welcome = {"plan_version": 1, "options": "beta=0.5"}
+    door.kill()
+    door.start()
+    rankpool.connection._close_all()
+    monkeypatch.setattr(rankpool.identity, "_by_door", {})  # as another process
+    _, other = make()
+    with pytest.raises(ValueError, match="with the options '', and this one has 'beta=0.5': .* start it with the same --set"):
+        other.load_state_dict(state)
+    state["options"] = "beta=0.5"
+    other.load_state_dict(state)
+    assert other.state_dict()["options"] == "beta=0.5"
+    door.welcome["options"] = "beta=0.6"
+    door.kill()
+    door.start()
+    with pytest.raises(rankpool.IdentityError, match="came back with the options 'beta=0.6', and training began with 'beta=0.5'"):
+        list(other)
 
 
 def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):

@@ -2,8 +2,10 @@ package systems
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agext/levenshtein"
@@ -46,6 +48,55 @@ type Option struct {
 
 // Values are the options that differ from their defaults, by name.
 type Values map[string]float64
+
+// String returns the options as --set has them, sorted by name: `beta=0.5,h_share=0.6`; "" when there are none.
+func (v Values) String() string {
+	words := make([]string, 0, len(v))
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		words = append(words, name+"="+strconv.FormatFloat(v[name], 'g', -1, 64))
+	}
+	return strings.Join(words, ",")
+}
+
+// Parse returns the options that words, each `OPTION=VALUE`, give s. The error names what is wrong, and the nearest known option.
+func (s *System) Parse(words []string) (Values, error) {
+	known := make([]string, len(s.Options))
+	for i, o := range s.Options {
+		known[i] = o.Name
+	}
+	values := Values{}
+	for _, word := range words {
+		name, number, found := strings.Cut(word, "=")
+		value, err := strconv.ParseFloat(number, 64)
+		switch {
+		case !found:
+			return nil, fmt.Errorf("%q is not of the form OPTION=VALUE", word)
+		case len(known) == 0:
+			return nil, fmt.Errorf("%s has no options, so none is %q", s.Name, name)
+		case !slices.Contains(known, name):
+			return nil, fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name, Nearest(name, known), strings.Join(known, ", "))
+		case err != nil:
+			return nil, fmt.Errorf("%s.%s is %q, which is no number", s.Name, name, number)
+		}
+		values[name] = value
+	}
+	return values, s.Check(values)
+}
+
+// Sample tells a sampler that is part of a system its options.
+func (v Values) Sample(cfg *scheduler.SamplerConfig) {
+	if cfg.Name != "selective" {
+		return
+	}
+	if beta, given := v["beta"]; given {
+		cfg.Beta = max(beta, 1e-12) // 0 would mean the default
+	}
+	if epochs, given := v["warm_up_epochs"]; given {
+		if cfg.WarmUp = int(epochs); cfg.WarmUp == 0 {
+			cfg.WarmUp = -1
+		}
+	}
+}
 
 // Value returns the value of an option of s. It panics when s has no such option: the name is a constant of the caller.
 func (s *System) Value(values Values, name string) float64 {
