@@ -44,6 +44,7 @@ var arrows = map[string]map[string]string{
 	"staging/tier": {"scheduler": "SampleID"},
 	"mpicache": {
 		"scheduler":             "a rank drives its state machines",
+		"scheduler/systems":     "the options of a system",
 		"mpicache/record":       "--record",
 		"mpicache/internal/mpi": "the transport between ranks",
 		"mpicache/mpilib":       "the library to load",
