@@ -19,10 +19,12 @@ type MPILibrary struct {
 	Why     string // it was chosen: a clause
 }
 
-// ErrNoMPI says that no MPI library can be loaded; its text says what was looked for, and what to do.
+// ErrNoMPI says that no MPI library can be loaded; its text says what was looked for, and what to
+// do.
 var ErrNoMPI = errors.New("no MPI library can be loaded")
 
-// LoadMPI loads the first of the libraries that can be, for the life of the process. It starts nothing of MPI.
+// LoadMPI loads the first of the libraries that can be, for the life of the process. It starts
+// nothing of MPI.
 //
 // Errors: ErrNoMPI.
 func LoadMPI(choices []mpilib.Choice) (MPILibrary, error) {
@@ -47,6 +49,6 @@ func LoadMPI(choices []mpilib.Choice) (MPILibrary, error) {
 	if len(missing) > 0 {
 		looked = fmt.Sprintf("no %s is there, looked for since %s", strings.Join(missing, ", "), choices[0].Why)
 	}
-	return MPILibrary{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, or name a library with --mpi-library or %s",
-		ErrNoMPI, strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
+	return MPILibrary{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, "+
+		"or name a library with --mpi-library or %s", ErrNoMPI, strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
 }

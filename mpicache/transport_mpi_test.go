@@ -20,8 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestMPIContract runs the contract with this process as one rank. Under mpirun (test-mpi.sh) it is one of a group, with the
-// launcher's library; else it is alone, with a library of the standard ABI, which no machine of ours has.
+// TestMPIContract runs the contract with this process as one rank. Under mpirun (test-mpi.sh) it is
+// one of a group, with the launcher's library; else it is alone, with a library of the standard
+// ABI, which no machine of ours has.
 func TestMPIContract(t *testing.T) {
 	choices, ranks := mpilib.Wish{}.Choices(os.Getenv), 1
 	if text := os.Getenv("RANKPOOL_TEST_RANKS"); text == "" {

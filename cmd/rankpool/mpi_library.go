@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// loadPatience is how long a library may take to be loaded, from a file system that is busy too.
+	// loadPatience is how long a library may take to be loaded, from a file system that is busy
+	// too.
 	loadPatience = time.Minute
 	// aloneInit is how long MPI_Init may take in one process by itself.
 	aloneInit = 12 * time.Second
@@ -32,7 +33,8 @@ type mpiOptions struct {
 
 func (o *mpiOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.wish.Library, "mpi-library", "",
-		"the MPI library, a path or a name that the loader looks for (default: $"+mpilib.Variable+", else that of the launcher, of mpirun in $PATH, or the loader's)")
+		"the MPI library, a path or a name that the loader looks for (default: $"+mpilib.Variable+
+			", else that of the launcher, of mpirun in $PATH, or the loader's)")
 }
 
 // load loads the library into this process, which will be a rank.
@@ -62,8 +64,9 @@ type noMPIError struct{ text string }
 func (e *noMPIError) Error() string        { return e.text }
 func (e *noMPIError) Is(target error) bool { return target == mpicache.ErrNoMPI }
 
-// probe runs one of the hidden commands of this file in a process of its own, since a library may end the process that it does not like.
-// What this process is among the tasks of a launcher shows in the choices, and is none of the child's business.
+// probe runs one of the hidden commands of this file in a process of its own, since a library may
+// end the process that it does not like. What this process is among the tasks of a launcher shows
+// in the choices, and is none of the child's business.
 func (o mpiOptions) probe(patience time.Duration, command string) (found probe, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -76,7 +79,8 @@ func (o mpiOptions) probe(patience time.Duration, command string) (found probe, 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	child := exec.CommandContext(ctx, self, command)
-	child.Env, child.Stdin, child.WaitDelay = withoutLaunch(os.Environ(), "SLURM_"), bytes.NewReader(choices), time.Second
+	child.Env = withoutLaunch(os.Environ(), "SLURM_")
+	child.Stdin, child.WaitDelay = bytes.NewReader(choices), time.Second
 	out, err := child.Output()
 	var exit *exec.ExitError
 	switch {
@@ -91,7 +95,8 @@ func (o mpiOptions) probe(patience time.Duration, command string) (found probe, 
 	return found, json.Unmarshal(out, &found)
 }
 
-// newMPILibraryCommand is what a process starts to look for the MPI library: it reads mpilib.Choices and writes a probe.
+// newMPILibraryCommand is what a process starts to look for the MPI library: it reads
+// mpilib.Choices and writes a probe.
 func newMPILibraryCommand() *cobra.Command {
 	return hiddenProbe("mpi-library", func(choices []mpilib.Choice) (found probe, err error) {
 		found.MPILibrary, err = mpicache.LoadMPI(choices)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Variable names the library where no flag does.
@@ -24,13 +25,13 @@ type Wish struct {
 
 // Names that libraries of the families have.
 //
-// Source: Open MPI 3 to 5 (libmpi.so.40); MPICH's ABI Compatibility Initiative (libmpi.so.12), which Debian
-// calls libmpich.so.12; MPI 5.0, chapter 20 (libmpi_abi).
+// Source: Open MPI 3 to 5 (libmpi.so.40); MPICH's ABI Compatibility Initiative (libmpi.so.12),
+// which Debian calls libmpich.so.12; MPI 5.0, chapter 20 (libmpi_abi).
 var (
 	openMPINames  = []string{"libmpi.so.40"}
 	mpichNames    = []string{"libmpich.so.12", "libmpi.so.12"}
 	standardNames = []string{"libmpi_abi.so.1"}
-	anyNames      = append(append(append([]string{}, openMPINames...), mpichNames...), standardNames...)
+	anyNames      = slices.Concat(openMPINames, mpichNames, standardNames)
 )
 
 // Choices returns the libraries to try, the best first. getenv is os.Getenv.
@@ -69,8 +70,8 @@ func (w Wish) Choices(getenv func(string) string) []Choice {
 	return append(choices, all("that of "+where+" ("+path+") is not there")...)
 }
 
-// startedBy returns the family of the launcher that started this process, and a clause that says so. PMIx alone
-// says nothing: both families speak it.
+// startedBy returns the family of the launcher that started this process, and a clause that says
+// so. PMIx alone says nothing: both families speak it.
 func startedBy(getenv func(string) string) (family Family, why string) {
 	switch {
 	case getenv("OMPI_COMM_WORLD_SIZE") != "":
@@ -83,7 +84,8 @@ func startedBy(getenv func(string) string) (family Family, why string) {
 	return "", ""
 }
 
-// beside returns the libraries of a family in the installation that an mpirun belongs to; none for the path "".
+// beside returns the libraries of a family in the installation that an mpirun belongs to; none for
+// the path "".
 func beside(mpirun string, family Family, why string) (choices []Choice) {
 	if mpirun == "" {
 		return nil

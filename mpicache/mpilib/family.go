@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 )
@@ -35,8 +34,13 @@ func FamilyOf(text, abi string) Family {
 	switch {
 	case abi == "Open MPI", strings.HasPrefix(text, "Open MPI"):
 		return OpenMPI
-	case abi == "MPICH", slices.ContainsFunc(mpichTexts, func(name string) bool { return strings.Contains(text, name) }):
+	case abi == "MPICH":
 		return MPICH
+	}
+	for _, name := range mpichTexts {
+		if strings.Contains(text, name) {
+			return MPICH
+		}
 	}
 	return Other
 }
@@ -44,8 +48,8 @@ func FamilyOf(text, abi string) Family {
 // mpichTexts is what the version texts of MPICH and its descendants contain.
 var mpichTexts = []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"}
 
-// launchers are the programs that start ranks of a family, and what their "--version" says: one of the
-// words. mpirun comes first: it is that of the loaded module.
+// launchers are the programs that start ranks of a family, and what their "--version" says: one of
+// the words. mpirun comes first: it is that of the loaded module.
 var launchers = map[Family]struct{ names, words []string }{
 	OpenMPI: {[]string{"mpirun", "mpirun.openmpi"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
 	MPICH: {
@@ -75,8 +79,8 @@ func FamilyOfMpirun(path string) Family {
 	return ""
 }
 
-// FindMpirun returns the path of the mpirun that starts ranks of a family: the one the user named (""
-// for none), or one in $PATH whose version fits.
+// FindMpirun returns the path of the mpirun that starts ranks of a family: the one the user named
+// ("" for none), or one in $PATH whose version fits.
 //
 // Errors: there is none; the one that the user named is of another family.
 func FindMpirun(family Family, named string) (string, error) {
@@ -93,6 +97,7 @@ func FindMpirun(family Family, named string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no mpirun of %s, whose library was chosen, was found as %s: install it, name it with --mpirun, or choose "+
-		"another library with --mpi-library", family, strings.Join(names, ", "))
+	return "", fmt.Errorf("no mpirun of %s, whose library was chosen, was found as %s: "+
+		"install it, name it with --mpirun, or choose another library with --mpi-library",
+		family, strings.Join(names, ", "))
 }

@@ -60,7 +60,9 @@ func TestChoices(t *testing.T) {
 		{"mpirun in $PATH", Wish{}, "", open, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is of Open MPI's family"},
 		{"a link", Wish{}, "", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is of Open MPI's family"},
 		{
-			"another mpirun", Wish{Mpirun: mpich}, "", open,
+			"another mpirun",
+			Wish{Mpirun: mpich},
+			"", open,
 			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames, "--mpirun (" + mpich + ") is of MPICH's family",
 		},
 		{"a strange mpirun", Wish{}, "", strange, allNames, "does not say whose it is"},

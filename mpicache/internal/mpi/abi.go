@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// abi is what mpi.h says and differs between libraries. A handle is as wide as handleBytes; narrow ones
-// are the low bits of a word, which is little-endian on every machine that we build for.
+// abi is what mpi.h says and differs between libraries. A handle is as wide as handleBytes; narrow
+// ones are the low bits of a word, which is little-endian on every machine that we build for.
 type abi struct {
 	name        string
 	handleBytes int
@@ -29,13 +29,15 @@ const (
 	maxText   = 8192 // the longest version text of any ABI, and longer than any error's
 )
 
-// mpichABI is that of MPICH since 3.1, which Intel MPI, MVAPICH, ParaStation MPI and Cray MPICH share.
+// mpichABI is that of MPICH since 3.1, which Intel MPI, MVAPICH, ParaStation MPI and Cray MPICH
+// share.
 //
 // Source: mpi.h of MPICH 4.0; the MPICH ABI Compatibility Initiative, https://www.mpich.org/abi/.
 var mpichABI = abi{
 	name: "MPICH", handleBytes: 4, statusBytes: 20, sourceAt: 8, errorAt: 16,
 	anySource: -2, tagUpperBound: 0x64400001, errInStatus: 17, serialized: 2, multiple: 3,
-	world: 0x44000000, self: 0x44000001, byteType: 0x4c00010d, errorsReturn: 0x54000001, requestNull: 0x2c000000,
+	world: 0x44000000, self: 0x44000001, byteType: 0x4c00010d,
+	errorsReturn: 0x54000001, requestNull: 0x2c000000,
 }
 
 // openMPI lacks the handles: they are addresses of the library's variables.
@@ -48,14 +50,16 @@ var openMPI = abi{
 
 // standardABI is version 1 of the ABI that MPI 5 defines.
 //
-// Source: MPI Forum, MPI 5.0, chapter 20, and mpi.h of https://github.com/mpi-forum/mpi-abi-stubs 1.0.0.
+// Source: MPI Forum, MPI 5.0, chapter 20, and mpi.h of https://github.com/mpi-forum/mpi-abi-stubs
+// 1.0.0.
 var standardABI = abi{
 	name: "MPI 5", handleBytes: 8, statusBytes: 32, sourceAt: 0, errorAt: 8,
 	anySource: -1, tagUpperBound: 501, errInStatus: 19, serialized: 2048, multiple: 4096,
 	world: 0x101, self: 0x102, byteType: 0x247, errorsReturn: 0x143, requestNull: 0x180,
 }
 
-// detect returns the ABI of a library: file is its own path, path the one it was asked for by, text its version.
+// detect returns the ABI of a library: file is its own path, path the one it was asked for by, text
+// its version.
 //
 // Errors: the ABI is none of ours. Calling such a library would write where it should not.
 func detect(path, file, text string, symbol func(name string) uintptr) (abi, error) {
@@ -79,7 +83,8 @@ func detect(path, file, text string, symbol func(name string) uintptr) (abi, err
 			return mpichABI, nil
 		}
 	}
-	return abi{}, fmt.Errorf("%s (%s) is neither Open MPI, nor an MPI with MPICH's or MPI 5's ABI", path, about)
+	return abi{}, fmt.Errorf("%s (%s) is neither Open MPI, nor an MPI with MPICH's or MPI 5's ABI",
+		path, about)
 }
 
 // isStandard reports whether a library has the name that MPI 5 gives to those with its ABI.
@@ -108,4 +113,6 @@ func (a *abi) source(status []byte) int {
 }
 
 // code returns MPI_ERROR of a status.
-func (a *abi) code(status []byte) int32 { return int32(binary.LittleEndian.Uint32(status[a.errorAt:])) }
+func (a *abi) code(status []byte) int32 {
+	return int32(binary.LittleEndian.Uint32(status[a.errorAt:]))
+}

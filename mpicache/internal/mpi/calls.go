@@ -27,7 +27,8 @@ func fail(name string, code int32) error {
 	return &Error{Call: name, Code: int(code), Text: string(r.text[:r.b])}
 }
 
-// Init starts MPI, once in a process's life. Errors come back as codes from then on. Go keeps its signal handlers.
+// Init starts MPI, once in a process's life. Errors come back as codes from then on. Go keeps its
+// signal handlers.
 func Init() error {
 	if loaded.initThread == 0 {
 		return ErrNotLoaded
@@ -48,7 +49,8 @@ func join() error {
 	l := &loaded
 	// Errors of no communicator are those of MPI_COMM_SELF: MPI 4.0, §9.3.
 	for _, comm := range []uintptr{l.world, l.self} {
-		if err := fail("MPI_Comm_set_errhandler", call(l.setErrhandler, comm, l.errorsReturn)); err != nil {
+		code := call(l.setErrhandler, comm, l.errorsReturn)
+		if err := fail("MPI_Comm_set_errhandler", code); err != nil {
 			return err
 		}
 	}
@@ -70,7 +72,8 @@ func join() error {
 	}
 	w.size = int(results.a)
 	w.maxTag = 32767 // MPI 4.0, §9.1.2: the least upper bound
-	if call(l.commGetAttr, w.comm, uintptr(l.tagUpperBound), out(&results.bound), out(&results.a)) == success && results.a != 0 {
+	code := call(l.commGetAttr, w.comm, uintptr(l.tagUpperBound), out(&results.bound), out(&results.a))
+	if code == success && results.a != 0 {
 		w.maxTag = int(*results.bound)
 	}
 	results.bound = nil
@@ -83,7 +86,8 @@ func Rank() int { return world.rank }
 // Size is the number of ranks.
 func Size() int { return world.size }
 
-// ThreadLevel names the thread level that MPI gave to Init, as in the standard: MPI_THREAD_MULTIPLE.
+// ThreadLevel names the thread level that MPI gave to Init, as in the standard:
+// MPI_THREAD_MULTIPLE.
 func ThreadLevel() string {
 	if world.threadLevel >= loaded.multiple {
 		return "MPI_THREAD_MULTIPLE"
@@ -98,7 +102,8 @@ func MaxTag() int { return world.maxTag }
 func Isend(buf []byte, to, tag int) (Request, error) {
 	l := &loaded
 	results.handle = 0
-	code := call(l.isend, data(buf), uintptr(len(buf)), l.byteType, uintptr(to), uintptr(tag), world.comm, out(&results.handle))
+	code := call(l.isend, data(buf), uintptr(len(buf)), l.byteType,
+		uintptr(to), uintptr(tag), world.comm, out(&results.handle))
 	return begun("MPI_Isend", code)
 }
 
@@ -106,11 +111,13 @@ func Isend(buf []byte, to, tag int) (Request, error) {
 func Irecv(buf []byte, from, tag int) (Request, error) {
 	l := &loaded
 	results.handle = 0
-	code := call(l.irecv, data(buf), uintptr(len(buf)), l.byteType, uintptr(from), uintptr(tag), world.comm, out(&results.handle))
+	code := call(l.irecv, data(buf), uintptr(len(buf)), l.byteType,
+		uintptr(from), uintptr(tag), world.comm, out(&results.handle))
 	return begun("MPI_Irecv", code)
 }
 
-// begun returns the request of an operation that has begun, or the null request, which finishes at once.
+// begun returns the request of an operation that has begun, or the null request, which finishes at
+// once.
 func begun(name string, code int32) (Request, error) {
 	if code != success {
 		return Request(loaded.requestNull), fail(name, code)
@@ -118,11 +125,13 @@ func begun(name string, code int32) (Request, error) {
 	return Request(results.handle), nil
 }
 
-// Improbe matches the next message with the tag from any rank, if one is there; it must then be received by Imrecv.
+// Improbe matches the next message with the tag from any rank, if one is there; it must then be
+// received by Imrecv.
 func Improbe(tag int) (from, sizeBytes int, msg Message, ok bool, err error) {
 	l, r := &loaded, &results
 	r.a, r.handle = 0, 0
-	code := call(l.improbe, uintptr(l.anySource), uintptr(tag), world.comm, out(&r.a), out(&r.handle), out(&r.status))
+	code := call(l.improbe, uintptr(l.anySource), uintptr(tag), world.comm,
+		out(&r.a), out(&r.handle), out(&r.status))
 	if code != success || r.a == 0 {
 		return 0, 0, 0, false, fail("MPI_Improbe", code)
 	}
@@ -134,7 +143,8 @@ func Improbe(tag int) (from, sizeBytes int, msg Message, ok bool, err error) {
 func Imrecv(buf []byte, msg Message) (Request, error) {
 	l := &loaded
 	inOut.message, results.handle = uint64(msg), 0
-	code := call(l.imrecv, data(buf), uintptr(len(buf)), l.byteType, out(&inOut.message), out(&results.handle))
+	code := call(l.imrecv, data(buf), uintptr(len(buf)), l.byteType,
+		out(&inOut.message), out(&results.handle))
 	return begun("MPI_Imrecv", code)
 }
 
@@ -165,10 +175,12 @@ var finalized atomic.Bool
 // exitWait bounds Exit: what a library has registered may wait for a launcher that is gone.
 const exitWait = 2 * time.Second
 
-// Exit ends the process as a program in C ends, if MPI has been finalized; else it returns. Exit handlers run.
+// Exit ends the process as a program in C ends, if MPI has been finalized; else it returns. Exit
+// handlers run.
 //
-// Source: measured: MPICH 4.2 tells its launcher in an exit handler, and not in MPI_Finalize, that this process ends
-// well. When it ends as Go programs do, Hydra kills the other ranks, and prints a banner.
+// Source: measured: MPICH 4.2 tells its launcher in an exit handler, and not in MPI_Finalize, that
+// this process ends well. When it ends as Go programs do, Hydra kills the other ranks, and prints a
+// banner.
 func Exit(code int) {
 	if !finalized.Load() {
 		return

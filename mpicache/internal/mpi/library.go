@@ -49,8 +49,8 @@ func (f *functions) names() map[*uintptr]string {
 	}
 }
 
-// results is where C writes what it returns by pointers: not on a stack, which Go moves, and not allocated for
-// every call.
+// results is where C writes what it returns by pointers: not on a stack, which Go moves, and not
+// allocated for every call.
 var results struct {
 	a, b   int32
 	handle uint64
@@ -68,18 +68,20 @@ func out[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 // data is the address of a slice's bytes, which are not on a stack.
 func data(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// call calls a function of C that returns an int. Addresses among args are of memory that does not move.
+// call calls a function of C that returns an int. Addresses among args are of memory that does not
+// move.
 func call(function uintptr, args ...uintptr) int32 {
 	n := copy(arguments[:], args)
 	r, _, _ := purego.SyscallN(function, arguments[:n]...)
 	return int32(r)
 }
 
-// arguments are those of the call under way: a slice of the caller's would be allocated for every call.
+// arguments are those of the call under way: a slice of the caller's would be allocated for every
+// call.
 var arguments [7]uintptr // MPI_Isend has as many
 
-// Load loads the library at path, or of a name that the loader looks for, and finds out its ABI. It starts nothing
-// of MPI. A library that does not fit is left, and another one may be tried.
+// Load loads the library at path, or of a name that the loader looks for, and finds out its ABI. It
+// starts nothing of MPI. A library that does not fit is left, and another one may be tried.
 //
 // Errors: what the loader says; a function is missing; the ABI is unknown.
 func Load(path string) (Library, error) {
@@ -126,8 +128,9 @@ func bind(handle uintptr, path string) error {
 	return nil
 }
 
-// locate returns the absolute path of a library by the address of one of its functions, and the file itself. The
-// path has the name that was asked for, if that is in the same folder: what it links to may change with an update.
+// locate returns the absolute path of a library by the address of one of its functions, and the
+// file itself. The path has the name that was asked for, if that is in the same folder: what it
+// links to may change with an update.
 func locate(name string, address uintptr) (path, file string) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

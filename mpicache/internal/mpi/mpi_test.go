@@ -13,7 +13,8 @@ import (
 	"rankpool/mpicache/internal/mpi/mpitest"
 )
 
-// start loads a fake library and starts it. The process may do so again and again: nothing of a fake lives on.
+// start loads a fake library and starts it. The process may do so again and again: nothing of a
+// fake lives on.
 func start(t *testing.T, abi string) Library {
 	t.Helper()
 	library, err := Load(mpitest.Build(t, abi))
@@ -200,8 +201,8 @@ func must(r Request, err error) Request {
 	return r
 }
 
-// BenchmarkTestsome is what a look at a receive under way costs: of RANKPOOL_TEST_LIBRARY in a world of one, else of the
-// false library.
+// BenchmarkTestsome is what a look at a receive under way costs: of RANKPOOL_TEST_LIBRARY in a
+// world of one, else of the false library.
 func BenchmarkTestsome(b *testing.B) {
 	path := os.Getenv("RANKPOOL_TEST_LIBRARY")
 	if path == "" {

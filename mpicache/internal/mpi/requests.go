@@ -40,14 +40,16 @@ func (q *Requests) Remove(place int) {
 	copy(q.array[place*size:(place+1)*size], q.array[q.n*size:])
 }
 
-// Testsome appends to done those requests that have finished; their places hold no request then, until Set or Remove.
+// Testsome appends to done those requests that have finished; their places hold no request then,
+// until Set or Remove.
 func (q *Requests) Testsome(done []Done) ([]Done, error) {
 	if q.n == 0 {
 		return done, nil
 	}
 	l := &loaded
 	results.a = 0
-	code := call(l.testsome, uintptr(q.n), data(q.array), out(&results.a), out(&q.places[0]), data(q.statuses))
+	code := call(l.testsome, uintptr(q.n), data(q.array),
+		out(&results.a), out(&q.places[0]), data(q.statuses))
 	found := int(results.a)
 	if found == undefined {
 		found = 0

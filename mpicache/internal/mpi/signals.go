@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An action is the kernel's struct sigaction, of at most 32 bytes, as it is: what it holds is nobody's business here.
+// An action is the kernel's struct sigaction, of at most 32 bytes, as it is: what it holds is
+// nobody's business here.
 type action [4]uint64
 
 const (
@@ -18,9 +19,10 @@ const (
 
 // keepHandlers returns what puts the handlers of all signals back as they are now.
 //
-// Go needs its own handlers, and needs every handler to run on the alternate stack: it ends the process at a signal
-// whose handler does not. Source: measured: MPICH 4.0 with UCX 1.13 sets handlers of SIGHUP and SIGUSR1 without
-// SA_ONSTACK in MPI_Init, Open MPI 4.1 with UCX those of SIGABRT and faults.
+// Go needs its own handlers, and needs every handler to run on the alternate stack: it ends the
+// process at a signal whose handler does not. Source: measured: MPICH 4.0 with UCX 1.13 sets
+// handlers of SIGHUP and SIGUSR1 without SA_ONSTACK in MPI_Init, Open MPI 4.1 with UCX those of
+// SIGABRT and faults.
 func keepHandlers() (restore func()) {
 	before := readHandlers()
 	return func() {
@@ -38,12 +40,14 @@ func readHandlers() *[signals]action {
 	actions := new([signals]action)
 	for i := range actions {
 		// It cannot fail: the signals are there.
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(i+1), 0, uintptr(unsafe.Pointer(&actions[i])), maskBytes, 0, 0)
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION,
+			uintptr(i+1), 0, uintptr(unsafe.Pointer(&actions[i])), maskBytes, 0, 0)
 	}
 	return actions
 }
 
 // setHandler has no handler to refuse: SIGKILL's and SIGSTOP's never change.
 func setHandler(signal int, to *action) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(to)), 0, maskBytes, 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION,
+		uintptr(signal), uintptr(unsafe.Pointer(to)), 0, maskBytes, 0, 0)
 }

@@ -16,8 +16,9 @@ import (
 	"rankpool/mpicache/internal/mpi/mpitest"
 )
 
-// TestMPIUnderSignals sends messages while every thread of the process gets signals and memory is collected. Under mpirun
-// (test-mpi.sh) that is with a real library, whose handlers Go would not survive, and with its threads.
+// TestMPIUnderSignals sends messages while every thread of the process gets signals and memory is
+// collected. Under mpirun (test-mpi.sh) that is with a real library, whose handlers Go would not
+// survive, and with its threads.
 func TestMPIUnderSignals(t *testing.T) {
 	path := os.Getenv("RANKPOOL_TEST_LIBRARY")
 	if path == "" {
@@ -91,7 +92,8 @@ func litter(end <-chan struct{}) {
 	}
 }
 
-// signalThreads sends a signal to one thread after the other, also to those of C, and waits for each to arrive.
+// signalThreads sends a signal to one thread after the other, also to those of C, and waits for
+// each to arrive.
 func signalThreads(t *testing.T, end <-chan struct{}) {
 	arrived := make(chan os.Signal, 1)
 	signal.Notify(arrived, unix.SIGUSR1)
@@ -116,7 +118,8 @@ func signalThreads(t *testing.T, end <-chan struct{}) {
 	}
 }
 
-// threads are the numbers of this process's threads that take the signal: a library may have some that do not.
+// threads are the numbers of this process's threads that take the signal: a library may have some
+// that do not.
 func threads(t *testing.T) (numbers []int) {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
