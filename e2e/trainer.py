@@ -6,6 +6,7 @@ A sample's "loss" depends on its id and the epoch alone.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -38,6 +39,7 @@ def arguments():
     parser.add_argument("--checkpoint", metavar="FILE")
     parser.add_argument("--stop-after", type=int, metavar="BATCHES")
     parser.add_argument("--stand-at", type=int, metavar="BATCHES", help="wait then for a file `go` in the working folder")
+    parser.add_argument("--evaluate", action="store_true", help="read the training data in order too, in mid-epoch and after it")
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--digest-log", metavar="FILE")
     args = parser.parse_args()
@@ -51,7 +53,7 @@ class Group:
     """All trainers of the run."""
 
     def __init__(self, rank, world):
-        self.rank, self._peers = rank, []
+        self.rank, self.world, self._peers = rank, world, []
         if world == 1:
             return
         address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -101,6 +103,7 @@ class Trainer:
         drops = {"drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last}
         self.sampler = rankpool.BatchSampler(self.data, args.batch_size, args.seed, args.sampler, **drops)
         self.test = self.test_data()
+        self.beside = args.evaluate and rankpool.BatchSampler(self.data, args.batch_size, sampler="sequential")
         self.losses = recorded(args.losses) if args.losses else None
         self.trained = 0  # batches of this run
         if args.resume:
@@ -123,6 +126,10 @@ class Trainer:
             for samples in self.data.batches(self.sampler):
                 if self.step(epoch, samples):
                     return
+                if self.beside and self.sampler.batch == 3:
+                    self.evaluate()
+            if self.beside:
+                self.evaluate()
             if self.test:
                 data, sampler = self.test
                 sampler.set_epoch(epoch)
@@ -131,6 +138,16 @@ class Trainer:
                 self.group.tell()
             if self.args.save:
                 self.save()
+
+    def evaluate(self):
+        """Reads the training data in order, beside the training: of each global batch this trainer's part."""
+        whole = iter(range(self.data.samples))
+        lot = self.args.batch_size * self.group.world
+        for samples in self.data.batches(self.beside):
+            ids = list(itertools.islice(whole, lot))[self.group.rank :: self.group.world]
+            assert list(samples.ids) == ids, f"{list(samples.ids)} were evaluated in place of {ids}"
+            assert all(bytes(view) == self.data.index.read(id) for id, view in zip(ids, samples.views))
+        assert next(whole, None) is None
 
     def step(self, epoch, samples):
         """Takes a batch; returns whether it was the last one because training is to stop."""

@@ -21,6 +21,7 @@ type Spec struct {
 	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
+	Beside          bool   `json:"beside"` // it is not trained on: see beside
 }
 
 // maxWorld is the number of trainers that a plan can name (uint16).

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,9 @@ type conn struct {
 	batchSize int      // the largest of theirs, for one trainer
 	asked     bool     // for a plan or a batch: what it counts from then on is of this rank
 	numbers   []uint32 // a buffer for lists of leases
+	besides   map[uint32]*beside
+
+	plansBeside atomic.Int32 // without a reply
 
 	writeMu sync.Mutex // protects the next two
 	corked  bool       // more requests have been read: their replies leave together
@@ -204,6 +208,9 @@ func (c *conn) handle(f frame) error {
 }
 
 func (c *conn) obey(f frame) error {
+	if b := c.besideOf(f); b != nil {
+		return b.obey(c, f)
+	}
 	switch f.kind {
 	case KindGet:
 		return c.get(f)
@@ -222,7 +229,7 @@ func (c *conn) obey(f frame) error {
 	case KindWarm:
 		return c.warm(f)
 	case KindStatus:
-		c.write(appendJSON(nil, f.kind+replyTo, f.ticket, c.node.Status()))
+		c.answer(f, c.node.Status())
 	case KindShutdown:
 		c.write(AppendBare(nil, f.kind+replyTo, f.ticket))
 		c.node.stopOnce.Do(func() { close(c.node.stopped) })
@@ -231,6 +238,9 @@ func (c *conn) obey(f frame) error {
 	}
 	return nil
 }
+
+// answer replies with v as JSON.
+func (c *conn) answer(f frame, v any) { c.write(appendJSON(nil, f.kind+replyTo, f.ticket, v)) }
 
 func (c *conn) get(f frame) error {
 	g, err := parseGet(f.payload, c.numbers)
@@ -283,11 +293,14 @@ func (c *conn) open(f frame) error {
 	if err := spec.check(c, s.data); err != nil {
 		return err
 	}
+	if spec.Beside {
+		return c.openBeside(f, s, spec)
+	}
 	if err := s.onOpen(c, spec); err != nil {
 		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
-	c.write(appendJSON(nil, f.kind+replyTo, f.ticket, map[string]int{"stream": i, "batches": spec.batches(s.data.Samples)}))
+	c.answer(f, map[string]int{"stream": i, "batches": spec.batches(s.data.Samples)})
 	return nil
 }
 
@@ -320,6 +333,9 @@ func (c *conn) metric(f frame) error {
 	var m metricFrame
 	if err := json.Unmarshal(f.payload, &m); err != nil {
 		return broken("METRIC: %s", err)
+	}
+	if c.besides[m.Stream] != nil {
+		return nil
 	}
 	s, err := c.opened(m.Stream)
 	if err != nil {

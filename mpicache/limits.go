@@ -7,6 +7,7 @@ const (
 	maxLeases  = 1024    // that a connection holds
 	maxGets    = 1024    // of a connection, without a reply
 	maxWaiting = 64      // of its other requests without a reply, each kind for itself
+	maxBesides = 64      // streams beside a training, of a connection
 	maxWarmIDs = 1 << 16 // in a request
 	maxName    = 256     // bytes of a metric's name
 	maxMetrics = 256     // of an epoch

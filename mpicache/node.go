@@ -106,6 +106,8 @@ type Node struct {
 	stopOnce     sync.Once
 	ticking      sync.WaitGroup
 
+	besideMu sync.Mutex // held while a plan beside the training is made
+
 	arenaMu sync.Mutex
 	arena   *Arena
 

@@ -81,8 +81,15 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 		if err != nil {
 			return
 		}
-		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, int(c.trainer), int(f.epoch)})
-		s.move(int(c.trainer), int(f.epoch), int(f.batch))
+		trainer, epoch := int(c.trainer), int(f.epoch)
+		s.move(trainer, epoch, int(f.batch))
+		if _, waits := s.planner.wishes[trainer]; waits && s.stager != nil && !s.planner.weighted() {
+			cfg := s.planner.cfg
+			cfg.Samples = 0 // nothing is staged by it
+			err = s.node.planBeside(c, ticket, cfg, epoch, trainer)
+			return
+		}
+		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
 		s.answerPlans()
 	})
 	return err

@@ -48,6 +48,7 @@ class Spec(NamedTuple):
     assign: str  # "sampler", "local", or "": as the cache was started
     trainer: int
     world: int
+    beside: bool = False  # read in another order beside the training on it
 
 
 class Connection:

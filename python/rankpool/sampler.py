@@ -6,17 +6,19 @@ import time
 import warnings
 from math import isfinite
 from operator import index
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, NotReady
 from .reports import Reports, Told
+from .saying import say
 from .sentinel import watch_over
 from .waiting import Waiting
 
 STATE_VERSION = 1
+_SCORELESS = ("sequential", "torch", "uniform")
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
 
@@ -29,6 +31,11 @@ class BatchSampler:
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
     RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache.
+
+    The first sampler over a data set in a process trains on it. Another one over the same data set, that asks for
+    something else, is served beside it, for example to evaluate: it yields its own batches, read from storage, and
+    changes nothing of the training. It must be one that draws without scores. So is one of these for a trainer alone
+    (`rank=0, world_size=1`) in a training of several.
     """
 
     def __init__(
@@ -56,6 +63,9 @@ class BatchSampler:
             assign or "",
             *session.seat(rank, world_size),
         )
+        self.spec = _placed(data.door, self.spec)
+        if self.spec.beside:
+            say(f"sampler {sampler} over data set {data.name!r} is beside the training on it, and reads storage")
         self.epoch = 0
         self._start = 0  # where the next iteration begins: not 0 after load_state_dict
         self._fresh = True  # set_epoch was called since the last iteration
@@ -81,7 +91,10 @@ class BatchSampler:
         while True:
             try:
                 if self._connection.connect():
-                    return self._connection.open(self.spec)
+                    opened = self._connection.open(self.spec)
+                    if not self.spec.beside:
+                        _first.setdefault((self.data.door, self.spec.data), self.spec)
+                    return opened
             except (Away, NotReady):
                 pass
             waiting.pause()
@@ -302,6 +315,17 @@ class BatchSampler:
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS
             self._connection.send_tally(tally)
+
+
+# What this process trains on: the spec of its first sampler over each data set of a door.
+_first: Dict[Tuple[str, str], Spec] = {}
+
+
+def _placed(door: str, spec: Spec) -> Spec:
+    """Returns the spec as this process asks for it: beside its training, if it is of another stream of batches."""
+    first = _first.get((door, spec.data), spec)
+    alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
+    return spec._replace(beside=alone or first._replace(trainer=0) != spec._replace(trainer=0))
 
 
 def _place(state: Dict[str, Any], field: str, most: int) -> int:

@@ -15,6 +15,7 @@ from dataset_tree import make_tree, write_index
 
 HEADER = struct.Struct("<IHHI")
 SLAB_BYTES = 1 << 20
+BESIDE = 1 << 31  # in the number of a stream that is not trained on
 PLACE_BYTES = 1024  # of one sample in the slab; samples of the tests are smaller
 
 _doors = weakref.WeakSet()
@@ -165,12 +166,15 @@ class Door:
         stream = next((i for i, d in enumerate(self.data) if d.name == spec["data"]), None)
         if stream is None or spec["batch_size"] < 1:
             return 99, struct.pack("<HH", 2, 0) + b"trainer 0 has batch_size 64, trainer 1 batch_size 0"
+        batches = len(plan(self, stream, spec, 0))
+        if spec["beside"]:
+            stream |= BESIDE
         streams[stream] = spec
-        return 102, json.dumps({"stream": stream, "batches": len(plan(self, stream, spec, 0))}).encode()
+        return 102, json.dumps({"stream": stream, "batches": batches}).encode()
 
     def _answer_3(self, values, streams, who):
         stream, epoch, _ = values
-        batches = plan(self, stream, streams[stream], epoch)
+        batches = plan(self, stream & ~BESIDE, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         body = struct.pack("<4I", epoch, len(batches), len(ids), 1 if self.weights else 0)
         body += array("I", map(len, batches)).tobytes() + array("I", ids).tobytes()
@@ -180,6 +184,8 @@ class Door:
 
     def _answer_4(self, values, streams, who):
         stream, epoch, batch, _, _ = values
+        if stream & BESIDE:
+            return 99, struct.pack("<HH", 3, 0) + b"what is beside a training is read from storage"
         if (epoch, batch) in self.hang_up_at:
             self.hang_up_at.remove((epoch, batch))
             raise OSError("hang up")

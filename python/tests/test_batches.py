@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import rankpool
-from fakedoor import PLACE_BYTES, Door, plan
+from fakedoor import BESIDE, PLACE_BYTES, Door, plan
 from rankpool.sentinel import watch_over
 
 GET, REPORT, RELEASE = 4, 5, 6
@@ -249,6 +249,38 @@ def test_two_data_sets_share_one_connection(door):
         assert [content(b) for b in test.batches(in_order)] == expected(door, in_order, 0, stream=1)
     assert len(door.seen(1)) == 1
     assert [len(b) for b in expected(door, in_order, 0, stream=1)] == [4, 3]
+
+
+def test_a_second_sampler_is_beside_the_training(door, capsys):
+    """It yields its own batches, from storage; the first one's requests, counts and reports stay its own."""
+    data, sampler = make(door)
+    same, in_order = make(door, batch_size=3, sampler="sequential")
+    assert "sampler sequential over data set 'train' is beside the training on it" in capsys.readouterr().err
+    batches = data.batches(sampler)
+    got = [content(next(batches)) for _ in range(2)]
+    assert epoch_of(same, in_order, 0) == expected(door, in_order, 0)
+    got += [content(batch) for batch in batches]
+    assert got == expected(door, sampler, 0)
+    assert [spec["beside"] for spec in door.seen(2)] == [False, True] and len(door.seen(1)) == 1
+    door.wait(lambda: not door.leases)
+    tallies = {tally["stream"]: tally for _, tally in door.seen(RELEASE)}
+    assert tallies[0]["hits_local"] == tallies[BESIDE]["fallback_reads"] == 20
+
+
+@pytest.mark.parametrize("sampler, beside", [("sequential", True), ("torch", True), ("pads", False)])
+def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch, sampler, beside):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    make(door, sampler=sampler, rank=0, world_size=1)
+    make(door, split="test", rank=1)
+    assert [spec["beside"] for spec in door.seen(2)] == [beside, False]
+
+
+def test_samplers_of_one_stream_are_the_training(door):
+    """Also of several trainers in one process, and where the first sampler is gone."""
+    for rank in range(3):
+        make(door, batch_size=2, rank=rank, world_size=3)
+        make(door, batch_size=2, rank=rank, world_size=3)
+    assert not any(spec["beside"] for spec in door.seen(2))
 
 
 def test_several_trainers_divide_the_global_batch(door):

@@ -46,6 +46,7 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
             "assign": "",
             "trainer": 1,
             "world": 2,
+            "beside": False,
         }
     ]
     assert {hello[1:3] for hello in door.seen(1)} == {(1, 2)}

@@ -1,0 +1,61 @@
+"""A newcomer harms no training: a second process of the same RANK, another spec, a second sampler in the same process."""
+
+import subprocess
+import sys
+
+import pytest
+from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
+from run import ROOT
+from test_faults import kill_ranks
+
+TRAINER = ROOT / "e2e" / "trainer.py"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_evaluating_on_the_training_data(train, reference, ranks):
+    args = ["--epochs", EPOCHS, "--evaluate"]
+    result = train(ranks=ranks, torch=False, args=args).check(EPOCHS, SAMPLES)
+    assert result.batches == reference("pads").batches
+    assert "is beside the training on it" in result.stderr
+
+
+def test_evaluating_while_ranks_die(start, reference):
+    one = start(ranks=2, torch=False, args=["--epochs", EPOCHS, "--evaluate"])
+    kill_ranks(one, BATCHES + 5, 1)
+    assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    "args, sentence",
+    [
+        ("0, 'pads'", "trainer {rank} is process {pid} on this node already"),
+        ("5, 'pads'", "is being trained on with seed 0, and trainer {rank} asks for 5"),
+        ("0, 'sequential'", 'is being trained on with sampler "pads", and trainer {rank} asks for "sequential"'),
+    ],
+)
+def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentence):
+    """It comes in mid-epoch, hears why it cannot train, and the training goes on as if it had not come."""
+    one = start(ranks=2, torch=False, args=["--epochs", EPOCHS, "--stand-at", BATCHES + 5])
+    one.wait_for_batches(BATCHES + 5)
+    environments = {
+        pid: dict(v.split("=", 1) for v in env if "=" in v)
+        for pid, (env, argv) in one.processes().items()
+        if str(TRAINER) in argv and f"RANK={rank}" in env
+    }
+    ((pid, environment),) = environments.items()
+    script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // 2}, {args}))"
+    command = [sys.executable, "-c", script]
+    newcomer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert newcomer.returncode == 1 and sentence.format(rank=rank, pid=pid) in newcomer.stderr, newcomer.stderr
+    (one.folder / "go").touch()
+    assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
+
+
+def test_a_trainer_that_was_started_again(train, reference):
+    """As torchrun does it: another process of the same RANK, after the first was killed, with the cache as it is."""
+    again = f"{sys.executable} {TRAINER} --batch-size {GLOBAL_BATCH} --digest-log digest --epochs {EPOCHS} --checkpoint state"
+    command = ["sh", "-c", f"{again} --stop-after {BATCHES + 5} && {again}"]
+    result = train(command=command)
+    assert result.code == 0, result.stderr
+    assert result.batches == reference("pads").batches

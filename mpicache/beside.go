@@ -1,0 +1,112 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// A process may read a data set in another order beside its training on it, most often to evaluate. It has the plan of
+// any epoch, for draws that depend on no scores can be made at any time, and reads storage by the index. It takes no
+// memory, and nothing of the training changes by it: what it counts and reports is left out.
+
+// besideStreams is where the numbers of such streams begin. A number comes from the spec, so that it is the same for all
+// connections of a process and after a restart.
+const besideStreams = 1 << 31
+
+// beside is such a stream, of one connection.
+type beside struct {
+	spec Spec
+	plan scheduler.PlanConfig
+}
+
+// openBeside answers OPEN of a stream beside the training on s.
+func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
+	sampler, err := scheduler.NewSampler(spec.sampler(s.data.Samples))
+	if err != nil {
+		return refuse("%s", err)
+	}
+	if sampler.Weighted() {
+		return refuse("this process has opened data set %s with another sampler first; %s draws by scores, and only the first one has them: "+
+			"make it first, or use sequential, torch or uniform beside it", spec.Data, spec.Sampler)
+	}
+	number := spec.number()
+	if _, known := c.besides[number]; !known && len(c.besides) >= maxBesides {
+		return refuse("%d streams beside the training are open on this connection: one more is too many", len(c.besides))
+	}
+	if c.besides == nil {
+		c.besides = map[uint32]*beside{}
+	}
+	c.besides[number] = &beside{spec, scheduler.PlanConfig{
+		Sampler: sampler, BatchSize: spec.BatchSize, World: make([]int32, spec.World), Ranks: 1, Assignment: scheduler.AssignSampler,
+	}}
+	c.batchSize = max(c.batchSize, spec.BatchSize)
+	c.answer(f, map[string]any{"stream": number, "batches": spec.batches(s.data.Samples)})
+	return nil
+}
+
+// number is the stream's.
+func (spec Spec) number() uint32 {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		panic("mpicache: a spec is not JSON: " + err.Error())
+	}
+	h := fnv.New32a()
+	_, _ = h.Write(text) // a hash takes everything
+	return besideStreams | h.Sum32()
+}
+
+// besideOf returns the stream beside a training that a frame names, nil for none.
+func (c *conn) besideOf(f frame) *beside {
+	if !slices.Contains([]Kind{KindGet, KindPlan, KindReport, KindSave}, f.kind) || len(f.payload) < 4 {
+		return nil
+	}
+	return c.besides[le.Uint32(f.payload)]
+}
+
+func (b *beside) obey(c *conn, f frame) error {
+	switch f.kind {
+	case KindGet:
+		g, err := parseGet(f.payload, c.numbers)
+		c.numbers = g.leases
+		if err == nil {
+			err = c.release(g)
+		}
+		if err != nil {
+			return err
+		}
+		return refusal{codeNotReady, "what is beside a training is read from storage"}
+	case KindReport:
+		_, err := parseReport(f.payload)
+		return err
+	}
+	p, err := parsePlace(f.payload)
+	if err == nil {
+		err = checkEpoch(p.epoch)
+	}
+	if err != nil {
+		return err
+	}
+	if f.kind == KindSave {
+		c.answer(f, map[string]string{"saved": ""})
+		return nil
+	}
+	return c.node.planBeside(c, f.ticket, b.plan, int(p.epoch), b.spec.Trainer)
+}
+
+// planBeside makes a plan that is used by one client only, one at a time on this rank, and answers with it.
+func (n *Node) planBeside(c *conn, ticket uint32, cfg scheduler.PlanConfig, epoch, trainer int) error {
+	if waiting := c.plansBeside.Add(1); waiting > maxWaiting {
+		return broken("PLAN, where %d of this connection wait", waiting-1)
+	}
+	go func() {
+		n.besideMu.Lock()
+		reply := appendPlan(nil, ticket, scheduler.NewPlan(cfg, epoch, nil), trainer)
+		n.besideMu.Unlock()
+		c.plansBeside.Add(-1)
+		c.write(reply)
+	}()
+	return nil
+}

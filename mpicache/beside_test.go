@@ -1,0 +1,174 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// openBeside opens a stream beside the training and returns its number.
+func openBeside(c *Client, spec Spec) (uint32, error) {
+	spec.Beside = true
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := c.Call(KindOpen, text)
+	if err != nil {
+		return 0, err
+	}
+	var opened struct{ Stream uint32 }
+	return opened.Stream, json.Unmarshal(reply, &opened)
+}
+
+// TestBeside has the processes of a training evaluate on the same data in mid-epoch, in order, each its part or all of it.
+// They get their own ids, and the training gets the stream, and has the counts, that it has without.
+func TestBeside(t *testing.T) {
+	const epochs, samples = 3, 115
+	undisturbed := newCluster(t, 2, samples, 3000)
+	want := undisturbed.train(2, 6, epochs, "pads")
+	undisturbed.close()
+	cl := newCluster(t, 2, samples, 3000)
+	cl.between = func(epoch, b int) {
+		if b%3 != 0 {
+			return
+		}
+		for world := 1; world <= 2; world++ {
+			seen := make([]uint32, 0, samples)
+			for rank := range world {
+				seen = append(seen, evaluate(t, cl.dirs[rank], rank, world, epoch+b)...)
+			}
+			slices.Sort(seen)
+			if len(seen) != samples || seen[0] != 0 || !slices.Equal(slices.Compact(seen), seen) {
+				t.Errorf("%d of %d samples were evaluated", len(seen), samples)
+			}
+		}
+	}
+	got := cl.train(2, 6, epochs, "pads")
+	cl.close()
+	if !slices.Equal(got, want) {
+		t.Error("the stream of the training changed")
+	}
+	cl.checkRecords(epochs, 120) // of whole batches
+}
+
+// evaluate does all that a sampler beside a training does, and returns its ids.
+func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
+	c, err := Dial(filepath.Join(dir, doorName), uint32(rank), uint32(world), 9, 20*time.Second)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer c.Close()
+	number, err := openBeside(c, Spec{Data: "train", Sampler: "sequential", BatchSize: 7, Trainer: rank, World: world})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	reply, err := c.Call(KindPlan, u32s(number, uint32(epoch), 0))
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	p := cursor{b: reply}
+	p.u32()
+	batches := p.u32()
+	p.u32()
+	p.u32()
+	n := uint32(0)
+	for _, count := range p.u32s(nil, batches) {
+		n += count
+	}
+	ids := p.u32s(nil, n)
+	for i, id := range ids {
+		if lot := 7 * world; int(id)/lot != i/7 {
+			t.Errorf("sample %d is at %d", id, i)
+		}
+	}
+	_, err = c.Call(KindGet, tally{stream: number, hitsLocal: 7, epoch: 1}.append(u32s(number, uint32(epoch), 0, 0)))
+	refused(t, err, "read from storage")
+	if err := c.Send(KindReport, u32s(number, uint32(epoch), 0, 1, 0)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Send(KindMetric, fmt.Appendf(nil, `{"stream":%d,"epoch":%d,"name":"accuracy","value":1}`, number, epoch)); err != nil {
+		t.Error(err)
+	}
+	if reply, err := c.Call(KindSave, u32s(number, uint32(epoch), 1)); err != nil || string(reply) != `{"saved":""}` {
+		t.Errorf("SAVE: %s, %v", reply, err)
+	}
+	return ids
+}
+
+// TestBesideDrawsWithoutScores checks what is refused beside a training, and that numbers of streams are the same again.
+func TestBesideDrawsWithoutScores(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	c := cl.connect(0, 1, 0)
+	defer c.Close()
+	spec := Spec{Data: "train", Sampler: "pads", BatchSize: 4, World: 1}
+	_, err := openBeside(c, spec)
+	refused(t, err, "pads draws by scores, and only the first one has them")
+	numbers := map[uint32]bool{}
+	for seed := range int64(maxBesides) {
+		spec.Sampler, spec.Seed = "torch", seed
+		a, err := openBeside(c, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := openBeside(c, spec); err != nil || b != a || a < besideStreams {
+			t.Errorf("stream %d, then %d (%v)", a, b, err)
+		}
+		numbers[a] = true
+	}
+	if len(numbers) != maxBesides {
+		t.Errorf("%d numbers for %d streams", len(numbers), maxBesides)
+	}
+	spec.Seed = -1
+	_, err = openBeside(c, spec)
+	refused(t, err, "one more is too many")
+}
+
+// TestPlanElsewhereWithoutScores checks that a trainer that goes elsewhere alone has its plan at once, and the batches from
+// storage, where draws depend on no scores: the others stay where they are.
+func TestPlanElsewhereWithoutScores(t *testing.T) {
+	cl := newCluster(t, 1, 120, 3000)
+	defer cl.close()
+	var both [2]*trainer
+	for r := range both {
+		tr, err := cl.trainer(r, 2)
+		if err == nil {
+			err = tr.open("torch", 6)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		both[r] = tr
+	}
+	for _, tr := range both {
+		if _, err := tr.plan(3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead, err := both[0].plan(9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, _, err = both[0].get(9, 0)
+	refused(t, err, "no plan for that epoch")
+	if _, _, _, err := both[1].get(3, 0); err != nil {
+		t.Errorf("the other one has no batches any more: %v", err)
+	}
+	if _, err := both[1].plan(9); err != nil {
+		t.Fatal(err)
+	}
+	if together, err := both[0].plan(9); err != nil || fmt.Sprint(together) != fmt.Sprint(ahead) {
+		t.Errorf("the plan is another one when both are there (%v)", err)
+	}
+	if _, _, _, err := both[0].get(9, 0); err != nil {
+		t.Error(err)
+	}
+}
