@@ -8,6 +8,7 @@ Two lines differ from a script of torchvision and torch: the data set and the sa
 
 import argparse
 import hashlib
+import os
 
 import torch
 from model import network
@@ -15,6 +16,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import rankpool
+
+RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def transform(image):
@@ -30,18 +33,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", help="the folder that holds the class folders")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=24)
+    parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--importance", action="store_true", help="draw by the losses, with pads")
+    parser.add_argument("--start-method", help="of the workers: fork, spawn or forkserver")
     args = parser.parse_args()
 
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     data = rankpool.ImageFolder(args.root, transform)
     if args.importance:
         sampler = rankpool.ImportanceSampler(data, "pads")
     else:
-        sampler = rankpool.DistributedSampler(data, num_replicas=1, rank=0)
-    loader = DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers)
+        sampler = rankpool.DistributedSampler(data, num_replicas=WORLD, rank=RANK)
+    loader = DataLoader(
+        data, args.batch_size, sampler=sampler, num_workers=args.workers, multiprocessing_context=args.start_method
+    )
     model = network(len(data.classes))
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     seen = hashlib.sha256()
@@ -55,7 +62,7 @@ def main():
             loss.backward()
             optimizer.step()
         print(f"epoch {epoch} loss {loss.item():.4f}", flush=True)
-    print("digest", seen.hexdigest(), flush=True)
+    print("digest of trainer", RANK, seen.hexdigest(), flush=True)
 
 
 if __name__ == "__main__":
