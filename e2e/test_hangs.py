@@ -60,3 +60,27 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
     assert not (tmp_path / "trained").exists()
     last = done.stderr.splitlines()[-1]
     assert last.startswith("rankpool: the cache ended before it was ready (") and says in last, done.stderr
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_training_goes_on_without_a_rank_that_hangs(start, reference, losses, workers):
+    """The rank is not ended in time, and training needs no plan any more."""
+    args = ["--epochs", EPOCHS, "--sampler", "pads", "--workers", workers, *losses]
+    one = start(args=args, options=["--batch-timeout", "500ms", "--rank-timeout", "1h"])
+    one.wait_for_batches((EPOCHS - 1) * BATCHES + 1)
+    one.kill(one.ranks(), signal.SIGSTOP)
+    result = one.finish()
+    assert result.code == 0 and result.batches == reference("pads").batches, result.stderr
+    assert result.stderr.count("the cache has not answered for 0.5 s; reading storage until it does") == 1
+
+
+def test_no_plan_from_a_rank_that_hangs(start):
+    args = ["--epochs", EPOCHS, "--sampler", "pads", "--stand-at", BATCHES]
+    options = ["--batch-timeout", "200ms", "--plan-timeout", "1s", "--rank-timeout", "1h"]
+    one = start(torch=False, args=args, options=options)
+    one.wait_for_batches(BATCHES)
+    one.kill(one.ranks(), signal.SIGSTOP)
+    (one.folder / "go").touch()
+    result = one.finish()
+    assert result.code == 1
+    assert "rankpool: waited 1 s in vain for the cache to plan epoch 1" in result.stderr

@@ -33,8 +33,11 @@ Read, and, where it says so, set for the training command:
 **RANKPOOL_MPI_LIBRARY**
 :   The MPI library, where --mpi-library does not name one: a path, or a name that the loader looks for. Set by "run" for its ranks.
 
+**RANKPOOL_BATCH_TIMEOUT**
+:   Seconds that the Python client waits for a batch from the cache before it reads storage (30). "run --batch-timeout" sets it.
+
 **RANKPOOL_PLAN_TIMEOUT**
-:   Seconds that the Python client waits for the plan of an epoch while the cache is away (600).
+:   Seconds that the Python client waits for the plan of an epoch while the cache is away (600). "run --plan-timeout" sets it.
 
 **MASTER_ADDR**, **MASTER_PORT**
 :   Kept when they are set; otherwise set by "run", as are **RANK**, **WORLD_SIZE**, **LOCAL_RANK**, **LOCAL_WORLD_SIZE** and

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -34,6 +35,12 @@ srun's, the highest of all: when one fails the others are ended, and have 143.
 With --requeue a job that is at its end, as the signal of "sbatch --signal" or a preemption says, is started again
 by Slurm when the training command has ended; see docs/requeue.md.`
 
+// What trainers wait for at the most, unless they are told otherwise; those of python/rankpool/waiting.py.
+const (
+	defaultBatchTimeout = 30 * time.Second
+	defaultPlanTimeout  = 10 * time.Minute
+)
+
 // runOptions are the flags of run.
 type runOptions struct {
 	cache           cacheOptions
@@ -43,6 +50,8 @@ type runOptions struct {
 	progressSeconds float64
 	restarts        int
 	startTimeout    time.Duration
+	batchTimeout    time.Duration // the trainers'
+	planTimeout     time.Duration // the trainers'
 	mpi             mpiOptions
 	library         mpicache.MPILibrary // of the ranks; none for one rank
 	requeue         string              // the name of the signal; "": the job is not requeued
@@ -54,8 +63,10 @@ type runOptions struct {
 	command         []string            // the training command
 }
 
-func newRunCommand() *cobra.Command {
-	o := &runOptions{}
+func newRunCommand() *cobra.Command { return newRunCommandOf(&runOptions{}) }
+
+// newRunCommandOf returns the command that fills in o.
+func newRunCommandOf(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND…",
 		Short: "Run a training command with the cache beside it",
@@ -77,6 +88,8 @@ func newRunCommand() *cobra.Command {
 	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
 	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
 	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may take to meet in MPI_Init; to take memory and disks ten times as long")
+	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer waits for a batch from the cache before it reads storage (trainers: RANKPOOL_BATCH_TIMEOUT, in seconds)")
+	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer waits at the begin of an epoch for a cache that is away before it fails (trainers: RANKPOOL_PLAN_TIMEOUT, in seconds)")
 	o.mpi.register(flags)
 	flags.StringVar(&o.mpi.wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
 	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
@@ -98,6 +111,10 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 		return usagef("--ranks: %d is no number of ranks", o.ranks)
 	case o.trainersPerRank < 1:
 		return usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
+	case o.batchTimeout <= 0:
+		return usagef("--batch-timeout must be a positive time, not %v", o.batchTimeout)
+	case o.planTimeout < 0:
+		return usagef("--plan-timeout must not be negative, and is %v", o.planTimeout)
 	case o.startTimeout <= 0:
 		return usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
 	case o.progressSeconds < 0:
@@ -259,6 +276,19 @@ func (o *runOptions) logVerbose(msg string) {
 	}
 }
 
+// withTimeouts returns env with the bounds of what trainers wait for; those that the user has set there stay, unless a flag says otherwise.
+func (o *runOptions) withTimeouts(env []string) []string {
+	set := map[string]string{}
+	for name, bound := range map[string]struct{ is, otherwise time.Duration }{
+		"RANKPOOL_BATCH_TIMEOUT": {o.batchTimeout, defaultBatchTimeout}, "RANKPOOL_PLAN_TIMEOUT": {o.planTimeout, defaultPlanTimeout},
+	} {
+		if lookup(env)(name) == "" || bound.is != bound.otherwise {
+			set[name] = strconv.FormatFloat(bound.is.Seconds(), 'g', -1, 64)
+		}
+	}
+	return withEnv(env, set)
+}
+
 // launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
 func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *requeue) error {
 	if o.cache.log == "" {
@@ -268,7 +298,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 	if info, err := os.Stat(o.cache.log); err == nil {
 		logBegin = info.Size()
 	}
-	plan, err := o.layout(f, job, at, s, os.Environ())
+	plan, err := o.layout(f, job, at, s, o.withTimeouts(os.Environ()))
 	if err != nil {
 		return err
 	}

@@ -247,10 +247,13 @@ func (l *launcher) endCache() {
 	if l.openMPI {
 		end = syscall.SIGINT // which it is not sheltered from
 	}
+	patience := endPatience
 	if l.end == nil && askToEnd(l.folders) == 0 {
 		l.running.signal(end)
+		if l.keeper.Serving() && askToEnd(l.folders) == 0 {
+			patience = termPatience // no rank answers: all hang, or are ending
+		}
 	}
-	patience := endPatience
 	if l.patient && l.failure == 0 && !l.asked {
 		patience += othersPatience
 	} else if l.patient {

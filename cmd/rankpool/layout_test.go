@@ -403,3 +403,29 @@ func TestFreePort(t *testing.T) {
 		}
 	}
 }
+
+// TestTrainersTimeouts checks whose word counts on what trainers wait for: a flag's, else the environment's.
+func TestTrainersTimeouts(t *testing.T) {
+	for _, c := range []struct {
+		env   string
+		flags []string
+		want  string
+	}{
+		{"", nil, "30"},
+		{"7", nil, "7"},
+		{"7", []string{"--batch-timeout", "1500ms"}, "1.5"},
+	} {
+		var o runOptions
+		cmd := newRunCommandOf(&o)
+		if err := cmd.ParseFlags(c.flags); err != nil {
+			t.Fatal(err)
+		}
+		env := o.withTimeouts([]string{"RANKPOOL_BATCH_TIMEOUT=" + c.env})
+		if got := lookup(env)("RANKPOOL_BATCH_TIMEOUT"); got != c.want {
+			t.Errorf("%v: %s seconds", c, got)
+		}
+		if got := lookup(env)("RANKPOOL_PLAN_TIMEOUT"); got != "600" {
+			t.Errorf("%v: a plan is waited for %s seconds", c, got)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func TestTasksOfBatchScript(t *testing.T) {
 		f    form
 		want int
 	}{{job, formSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, formSlurm, 1}} {
-		o := &runOptions{trainersPerRank: 1, startTimeout: 1, command: []string{"true"}}
+		o := &runOptions{trainersPerRank: 1, startTimeout: 1, batchTimeout: 1, command: []string{"true"}}
 		o.cache.register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		o.cache.data = []string{"/d"}
 		if err := o.check(c.job, c.f, place{tasks: 1}); err != nil || o.cache.trainers.perRank != c.want {

@@ -8,6 +8,7 @@ import multiprocessing.util
 import os
 import random
 import socket
+import struct
 import sys
 import threading
 import time
@@ -20,10 +21,12 @@ from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Lease
 from .saying import say
-from .waiting import Waiting
+from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
+LATE_HELLO_SECONDS = 0.25  # and one that has hung: it is asked seldom, but training waits for the answer
+LATE_SECONDS = 1.0  # how long a batch is waited for after one that did not come in time, until one does
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
 CLOSE_SECONDS = 10.0  # and for a cache that is away, to tell it the counts: a restart takes a few seconds
 # Before its first read of storage since the cache went away a process waits at random up to so much, a process of the job:
@@ -70,7 +73,9 @@ class Connection:
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
         self._hesitated = False
-        self._retry_at = 0.0
+        self._retry_at, self._retry = 0.0, RETRY_SECONDS
+        self._bound = self._patience = batch_timeout()  # for a reply; the second is less after one that was late
+        self._greeted, self._door = False, 0
         self._ticket = 0
         self._tallies: Dict[int, wire.Tally] = {}
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
@@ -93,7 +98,10 @@ class Connection:
     # --- being connected ---
 
     def connect(self) -> bool:
-        """Returns whether the cache is there; tries to reach it at most once in RETRY_SECONDS."""
+        """Returns whether the cache is there; tries to reach it at most once in RETRY_SECONDS.
+
+        One that hangs, and accepts all the same, is tried less and less often.
+        """
         if self._sock is not None:
             return True
         with self._lock:
@@ -104,6 +112,10 @@ class Connection:
             again = self.generation > 0
             try:
                 self._hello()
+            except socket.timeout:
+                self._drop()
+                self._try_later()
+                return False
             except (OSError, NotReady):
                 self._drop()
                 return False
@@ -137,8 +149,9 @@ class Connection:
         return self._sock is not None
 
     def _hello(self) -> None:
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.settimeout(HELLO_SECONDS)
+        self._sock, self._greeted = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), False
+        self._sock.settimeout(HELLO_SECONDS if self._patience == self._bound else LATE_HELLO_SECONDS)
+        self._door = os.stat(self.path).st_ino
         self._sock.connect(self.path)
         hello = wire.pack_hello(self.trainer, self.world, self.worker, kin.process(), kin.family())
         self._sock.sendall(wire.frame(wire.HELLO, 0, hello))
@@ -157,6 +170,8 @@ class Connection:
             for fd in fds:
                 os.close(fd)
         self._sock.settimeout(None)
+        _bound_calls(self._sock, self._patience)
+        self._greeted = True
         self.generation += 1
         self._hesitated = False
 
@@ -182,10 +197,46 @@ class Connection:
 
     def _lost(self) -> Away:
         """Drops the connection and returns the error to raise."""
-        if self._sock is not None and self.generation:
+        if self._sock is not None and self._greeted:
             self._say("the cache went away; reading storage until it comes back")
         self._drop()
         return Away(f"rankpool: the cache at {self.path} is away")
+
+    # --- a cache that hangs ---
+
+    def _late(self) -> Away:
+        """Drops the connection to a cache that did not answer in time, and returns the error to raise."""
+        if self._patience == self._bound and (not self.in_worker or _is_first_worker()):
+            say(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
+        self._patience = min(self._bound, LATE_SECONDS)
+        self._drop()
+        self._try_later()
+        return Away(f"rankpool: the cache at {self.path} does not answer")
+
+    def _try_later(self) -> None:
+        """Puts off the next attempt to reach a cache that hangs, and what it is told again then, each time for longer."""
+        self._retry_at = time.monotonic() + self._retry
+        self._retry = min(2 * self._retry, self._bound)
+
+    def _in_time(self) -> None:
+        """Notes that a batch came in time."""
+        if self._patience != self._bound:
+            self._patience, self._retry = self._bound, RETRY_SECONDS
+            _bound_calls(self._sock, self._bound)
+
+    def _door_answers(self) -> bool:
+        """Returns whether the door that this connection was made to is still there, and greets another client: what has not
+        come then takes its time, as a plan does for which another trainer is missing."""
+        try:
+            if os.stat(self.path).st_ino != self._door:
+                return False
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.settimeout(HELLO_SECONDS)
+                probe.connect(self.path)
+                probe.sendall(wire.frame(wire.HELLO, 0, wire.pack_hello(wire.CONTROL, 0, 0)))
+                return bool(probe.recv(1))
+        except OSError:
+            return False
 
     def _say(self, what: str) -> None:
         if not self.in_worker:
@@ -199,7 +250,8 @@ class Connection:
         with self._lock:
             for listener in list(self.listeners):
                 listener._closing()
-            waiting = Waiting("to take the last counts", CLOSE_SECONDS)
+            hangs = self._patience != self._bound  # one that does will hardly be started again now
+            waiting = Waiting("to take the last counts", HANG_UP_SECONDS if hangs else CLOSE_SECONDS)
             try:
                 while not self._say_bye():
                     waiting.pause()
@@ -258,8 +310,8 @@ class Connection:
         self.post(wire.METRIC, self._metrics[-1])
 
     def request(self, kind: int, payload: bytes) -> bytes:
-        """Sends one request and returns the payload of its reply."""
-        return self.wait(self.send(kind, payload))
+        """Sends one request and returns the payload of its reply, for which it waits as long as the cache lives."""
+        return self.wait(self.send(kind, payload), patient=True)
 
     def _send(self, kind: int, payload: bytes) -> int:
         self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
@@ -271,26 +323,39 @@ class Connection:
             raise self._lost()
         try:
             self._sock.sendall(frames)
+        except (socket.timeout, BlockingIOError):
+            raise self._late() from None
         except OSError:
             raise self._lost() from None
 
-    def wait(self, ticket: int) -> bytes:
-        """Returns the payload of the reply to ticket.
+    def wait(self, ticket: int, patient: bool = False) -> bytes:
+        """Returns the payload of the reply to ticket; `patient` is for replies that may take any time.
 
-        Raises Away when the connection was lost since, NotReady and RequestError when the cache says so.
+        Raises Away when the connection was lost since, or when the cache does not answer for RANKPOOL_BATCH_TIMEOUT
+        seconds; NotReady and RequestError when the cache says so.
         """
         with self._lock:
-            kind, payload = self._early.pop(ticket, None) or self._await(ticket)
+            kind, payload = self._early.pop(ticket, None) or self._await(ticket, patient)
             self._asked.discard(ticket)
+            if not patient:
+                self._in_time()
             if kind == wire.ERROR:
                 raise self._error(payload)
             return payload
 
-    def _await(self, ticket: int) -> Tuple[int, bytes]:
+    def _await(self, ticket: int, patient: bool) -> Tuple[int, bytes]:
         if ticket not in self._asked:
             raise Away("rankpool: the connection was lost before the reply came")
+        until = time.monotonic() + self._patience
         while True:
-            kind, got, payload = self._frame()
+            try:
+                if not patient and time.monotonic() > until:
+                    raise socket.timeout
+                kind, got, payload = self._frame()
+            except socket.timeout:
+                if patient and self._door_answers():
+                    continue
+                raise self._late() from None
             if got == ticket:
                 return kind, payload
             if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
@@ -354,6 +419,8 @@ class Connection:
             try:
                 with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
                     got = self._sock.recv_into(free) if fds is None else _receive(self._sock, free, fds)
+            except (socket.timeout, BlockingIOError):
+                raise socket.timeout from None
             except OSError:
                 raise self._lost() from None
             if not got:
@@ -442,6 +509,19 @@ def _receive(sock: socket.socket, free: memoryview, fds: List[int]) -> int:
     free[: len(data)] = data
     fds.extend(got)
     return len(data)
+
+
+def _bound_calls(sock: socket.socket, seconds: float) -> None:
+    """Has calls of a blocking socket end after so long, with BlockingIOError; that of settimeout polls before each."""
+    bound = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
+
+
+def _is_first_worker() -> bool:
+    """Whether this process is the worker of a torch DataLoader that speaks for all of them."""
+    info = sys.modules["torch.utils.data"].get_worker_info()
+    return info is not None and info.id == 0
 
 
 def _in_worker() -> bool:

@@ -30,7 +30,8 @@ class BatchSampler:
     by where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was started. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
-    RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache.
+    RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache: a batch
+    that it does not give within RANKPOOL_BATCH_TIMEOUT seconds (default 30) is read from storage.
 
     The first sampler over a data set in a process trains on it. Another one over the same data set, that asks for
     something else, is served beside it, for example to evaluate: it yields its own batches, read from storage, and

@@ -10,7 +10,7 @@ import weakref
 
 from . import connection
 from .connection import Connection
-from .errors import RankpoolError
+from .errors import Away, RankpoolError
 
 
 class Sentinel(Connection):
@@ -39,11 +39,27 @@ class Sentinel(Connection):
         while self._main() is not None and not self._over.is_set():
             try:
                 if self.connect() and not self._over.is_set():
-                    self._sock.recv(1)  # returns when the door hangs up: it says nothing unasked
+                    self._hear_the_end()
             except (OSError, RankpoolError):  # a cache that refuses us refuses main too, which raises it
                 pass
             self._drop()
             self._over.wait(connection.RETRY_SECONDS)
+
+    def _hear_the_end(self) -> None:
+        """Returns when the door hangs up, which says nothing unasked, or when another one is in its place."""
+        while not self._over.is_set():
+            try:
+                self._sock.recv(1)
+                return
+            except BlockingIOError:  # it lives, or hangs
+                if os.stat(self.path).st_ino != self._door:
+                    return
+
+    def _late(self) -> Away:
+        """Says nothing: the training process does."""
+        self._drop()
+        self._try_later()
+        return Away(f"rankpool: the cache at {self.path} does not answer")
 
     def end(self) -> None:
         """Ends the thread: it must not wake up in an interpreter that is being taken down."""

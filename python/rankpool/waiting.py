@@ -11,7 +11,26 @@ from .saying import say
 
 SAY_SECONDS = 10.0
 DEFAULT_TIMEOUT_SECONDS = 600.0
+DEFAULT_BATCH_TIMEOUT_SECONDS = 30.0
+LEAST_BATCH_TIMEOUT_SECONDS = 0.01
 PAUSE_SECONDS = 0.1
+
+
+def batch_timeout() -> float:
+    """Returns how many seconds a trainer waits for a batch from the cache before it reads storage."""
+    return max(_seconds("RANKPOOL_BATCH_TIMEOUT", DEFAULT_BATCH_TIMEOUT_SECONDS), LEAST_BATCH_TIMEOUT_SECONDS)
+
+
+def _seconds(name: str, otherwise: float) -> float:
+    """Returns a variable as a number of seconds, 0 or more."""
+    text = os.environ.get(name)
+    try:
+        seconds = float(text) if text else otherwise
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise ValueError(f"rankpool: the variable {name} must be a number of seconds, 0 or more, not {text!r}")
+    return seconds
 
 
 class Waiting:
@@ -24,7 +43,7 @@ class Waiting:
     def pause(self) -> None:
         """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or at_most_seconds."""
         now = time.monotonic()
-        timeout = min(self._at_most, float(os.environ.get("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)))
+        timeout = min(self._at_most, _seconds("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS))
         if not self._until:
             self._until, self._say_at = now + timeout, now + SAY_SECONDS
         if now >= self._until:

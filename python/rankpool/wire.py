@@ -22,6 +22,8 @@ HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN = range(
 REPLY = 100  # a reply's kind is its request's kind + REPLY
 ERROR = 99
 
+CONTROL = 0xFFFFFFFF  # in place of a trainer: who asks for nothing that is trained on
+
 E_PROTOCOL, E_REQUEST, E_NOT_READY, E_STOPPING = 1, 2, 3, 4
 
 # Where a sample of a batch comes from.

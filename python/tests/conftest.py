@@ -39,6 +39,7 @@ def door(tmp_path, monkeypatch):
     monkeypatch.setattr(sampler, "watch_over", lambda link: None)  # what a door hears is counted
     served = Door(path, [train, test])
     yield served
+    served.goes.set()
     monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.0)
     connection._close_all()
     served.kill()

@@ -59,6 +59,8 @@ class Door:
         self.welcome = {"plan_version": 1}
         self.slab_bytes = SLAB_BYTES  # as it says
         self.listener, self.sockets, self.life = None, [], 0
+        self.goes = threading.Event()  # cleared: it hangs, as a process does that is stopped
+        self.goes.set()
         self.faults = []  # what a client did against the protocol
         _doors.add(self)
         self.start()
@@ -106,6 +108,7 @@ class Door:
                 sock, _ = listener.accept()
             except OSError:
                 return
+            self.goes.wait()
             with self.changed:
                 if self.life != life:
                     return _shut(sock)
@@ -118,6 +121,7 @@ class Door:
             while True:
                 length, kind, _, ticket = HEADER.unpack(_exactly(sock, HEADER.size))
                 payload = _exactly(sock, length)
+                self.goes.wait()
                 with self.changed:
                     if self.life != life:
                         return

@@ -1,0 +1,145 @@
+"""A cache that hangs holds up training for a bounded time, and comes back when it goes on."""
+
+import os
+import threading
+
+import pytest
+
+import rankpool
+from rankpool import connection, dataset, session
+from rankpool.errors import CacheAwayError
+
+BOUND = "0.2"  # seconds
+OPEN, PLAN, GET, REPORT = 2, 3, 4, 5
+
+
+@pytest.fixture
+def batches(door, monkeypatch):
+    """batches(hurt) takes an epoch, calls hurt(number) before each batch is taken, and returns the ids that came."""
+    monkeypatch.setenv("RANKPOOL_BATCH_TIMEOUT", BOUND)
+    monkeypatch.setattr(connection, "LATE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "LATE_HELLO_SECONDS", 0.02)
+    monkeypatch.setattr(connection, "HELLO_SECONDS", 0.2)
+    monkeypatch.setattr(dataset, "MAX_AHEAD", 1)
+    data = rankpool.Dataset("train")
+    sampler = rankpool.BatchSampler(data, 2)
+    want = [bytes(content) for content in door.data[0].bytes]
+
+    def batches(epoch, hurt):
+        seen = []
+        sampler.set_epoch(epoch)
+        taken = data.batches(sampler)
+        for number in range(len(sampler)):
+            hurt(number)
+            samples = next(taken)
+            assert [bytes(view) for view in samples.views] == [want[id] for id in samples.ids]
+            sampler.report(list(samples.ids), [1.0] * len(samples.ids))
+            seen += samples.ids
+        return seen
+
+    batches.sampler = sampler
+    return batches
+
+
+def test_a_cache_that_hangs_in_an_epoch(door, batches, capfd):
+    undisturbed = batches(0, lambda number: None)
+    link = batches.sampler._connection
+
+    def hurt(number):
+        if number == 3:
+            door.goes.clear()
+        if number == 8:
+            door.goes.set()
+            link._retry_at = 0.0
+
+    assert batches(0, hurt) == undisturbed
+    said = capfd.readouterr().err
+    assert said.count("the cache has not answered for 0.2 s; reading storage until it does") == 1
+    assert said.count("the cache is back") == 1
+    # It has every report, also those of the time when it hung, and batches come in time again.
+    assert {r[2] for r in door.seen(REPORT) if r[1] == 0} == set(range(10))
+    assert link._patience == link._bound == 0.2
+
+
+def test_a_cache_that_hangs_for_good_costs_little(door, batches, monkeypatch):
+    """Of many batches the first ones wait."""
+    waited = []
+    monkeypatch.setattr(connection.Connection, "_late", counted(connection.Connection._late, waited))
+    batches(0, lambda number: door.goes.clear() if number == 2 else None)
+    assert len(waited) == 1
+
+
+def counted(method, calls):
+    def count(self, *args):
+        calls.append(args)
+        return method(self, *args)
+
+    return count
+
+
+def test_reports_that_nobody_takes(door, batches):
+    """A trainer whose workers ask for the batches only sends: that ends too."""
+    link = batches.sampler._connection
+    batches(0, lambda number: None)
+    door.goes.clear()
+    sent = 0
+    while link.post(REPORT, bytes(60000)):
+        sent += 1
+    assert 0 < sent < 100
+
+
+def test_a_plan_that_takes_its_time(door, batches):
+    """A trainer that is behind the others is waited for, as long as the rank lives."""
+    answer, gate = door._answer_3, threading.Event()
+
+    def slow(values, streams, who):
+        door.changed.release()
+        gate.wait()
+        door.changed.acquire()
+        return answer(values, streams, who)
+
+    door._answer_3 = slow
+    probes = []
+    link = batches.sampler._connection
+
+    def probe():
+        probes.append(connection.Connection._door_answers(link))
+        if len(probes) == 3:
+            gate.set()
+        return probes[-1]
+
+    link._door_answers = probe
+    batches(0, lambda number: None)
+    assert probes == [True, True, True]
+    assert len(door.seen(PLAN)) == 1
+
+
+def test_a_plan_of_a_cache_that_hangs(door, batches, monkeypatch):
+    monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0.1")
+    door.goes.clear()
+    with pytest.raises(CacheAwayError, match="waited 0.1 s in vain for the cache to plan epoch 0"):
+        batches(0, lambda number: None)
+
+
+def test_a_plan_of_another_cache_in_its_place(door, batches):
+    """A rank that cannot be ended keeps its connections, and another one opens its door where the first had its."""
+    link = batches.sampler._connection
+    hung = door.goes
+    hung.clear()
+
+    def replaced():
+        if door.goes is hung:
+            os.unlink(door.path)
+            door.goes = threading.Event()
+            door.goes.set()
+            door.start()
+        return connection.Connection._door_answers(link)
+
+    link._door_answers = replaced
+    assert len(batches(0, lambda number: None)) == 20
+
+
+def test_seconds_that_are_none(door, monkeypatch):
+    monkeypatch.setenv("RANKPOOL_BATCH_TIMEOUT", "soon")
+    with pytest.raises(ValueError, match="the variable RANKPOOL_BATCH_TIMEOUT must be a number of seconds, 0 or more, not 'soon'"):
+        connection.Connection(session.door(), 0, 1)
