@@ -218,6 +218,7 @@ func (s *stream) opened() {
 		s.failPlans(s.agreed.conflict)
 		return
 	}
+	s.grant()
 	s.plan()
 }
 

@@ -78,7 +78,7 @@ func (s *stream) grant() {
 			s.move(t, to.epoch, to.batch)
 		}
 	}
-	if len(locals) > 0 || len(p.finish) == 0 {
+	if s.stager == nil || len(locals) > 0 || len(p.finish) == 0 { // before, a trainer here may yet open
 		return
 	}
 	ats := slices.Sorted(maps.Values(p.finish))
