@@ -233,7 +233,7 @@ class Connection:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
                 probe.settimeout(HELLO_SECONDS)
                 probe.connect(self.path)
-                probe.sendall(wire.frame(wire.HELLO, 0, wire.pack_hello(wire.CONTROL, 0, 0)))
+                probe.sendall(wire.frame(wire.HELLO, 0, wire.pack_hello(wire.CONTROL, 0, 0, 0, 0)))
                 return bool(probe.recv(1))
         except OSError:
             return False
