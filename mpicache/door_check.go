@@ -165,7 +165,8 @@ func (s *stream) checkReport(c *conn, r reportFrame) error {
 		if len(r.losses) > spec.BatchSize {
 			return broken("%d losses of a batch, of which a trainer has %d samples", len(r.losses), spec.BatchSize)
 		}
-		if n := s.planner.heldBy[int(c.trainer)]; n > maxHeldEpochs*spec.batches(s.data.Samples) {
+		held := s.planner.heldBy[int(c.trainer)]
+		if n := len(held); n >= maxHeldEpochs*spec.batches(s.data.Samples) && !held[place{int(r.epoch), int(r.batch)}] {
 			return broken("losses of %d batches, before there is a plan", n)
 		}
 		return nil

@@ -204,3 +204,43 @@ func TestPlanFromTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestReportsBeforeAPlan has a trainer tell a rank that was started again all that it knows, three times, as it does when its
+// connection is cut; each batch counts once. More epochs than it can know are refused.
+func TestReportsBeforeAPlan(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	const batches = 24 / 4
+	for range 3 {
+		tr, err := cl.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		if err := tr.open("pads", 4); err != nil {
+			t.Fatal(err)
+		}
+		for b := range maxHeldEpochs * batches {
+			if err := tr.Send(KindReport, u32s(0, uint32(5+b/batches), uint32(b%batches), 4, 0, 0, 0, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := tr.Call(KindStatus, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	if err := tr.open("pads", 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Send(KindReport, u32s(0, 5+maxHeldEpochs, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.read(KindReport, tr.ticket); err == nil || !strings.Contains(err.Error(), "losses of 18 batches, before there is a plan") {
+		t.Errorf("the door says %v", err)
+	}
+}

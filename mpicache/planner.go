@@ -23,16 +23,16 @@ type planner struct {
 	// placement gives samples their owners; nil when a hash does. outlook is what it was when cut was taken.
 	placement *scheduler.Placement
 	outlook   *scheduler.Outlook
-	ahead     *aheadPlan    // made before it was wanted
-	want      int           // an epoch that is wanted and not opened, or noEpoch
-	from      int           // its first batch
-	finish    map[int]int   // by trainer: the epoch it went on to
-	wishes    map[int]place // by trainer: where it wants to go, if it may not yet
-	held      []report      // reports of epochs that are not opened yet
-	heldBy    map[int]int   // how many, by trainer
-	outbox    []byte        // records for the other ranks
-	waiting   []waitingPlan // PLANs without reply
-	saves     []waitingSave // SAVEs without reply
+	ahead     *aheadPlan             // made before it was wanted
+	want      int                    // an epoch that is wanted and not opened, or noEpoch
+	from      int                    // its first batch
+	finish    map[int]int            // by trainer: the epoch it went on to
+	wishes    map[int]place          // by trainer: where it wants to go, if it may not yet
+	held      []report               // reports of epochs that are not opened yet
+	heldBy    map[int]map[place]bool // of which batches, by trainer
+	outbox    []byte                 // records for the other ranks
+	waiting   []waitingPlan          // PLANs without reply
+	saves     []waitingSave          // SAVEs without reply
 	// checkpointed: training says when to save, and the state file belongs to its checkpoint.
 	checkpointed bool
 	moved        map[int]time.Time // by epoch: when the last local trainer left it
@@ -60,7 +60,7 @@ type waitingPlan struct {
 
 func (p *planner) init() {
 	p.want = noEpoch
-	p.finish, p.wishes, p.heldBy = map[int]int{}, map[int]place{}, map[int]int{}
+	p.finish, p.wishes, p.heldBy = map[int]int{}, map[int]place{}, map[int]map[place]bool{}
 	p.moved = map[int]time.Time{}
 }
 

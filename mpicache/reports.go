@@ -47,8 +47,20 @@ func (s *stream) take(r report) {
 		s.apply(r)
 		s.fold()
 	} else if len(p.opened) == 0 || r.epoch > p.opened[len(p.opened)-1] {
+		p.hold(r)
+	}
+}
+
+// hold keeps a report for later. A trainer that connects again, before there is a plan, sends all that it knows once more.
+func (p *planner) hold(r report) {
+	held, at := p.heldBy[r.trainer], place{r.epoch, r.batch}
+	if held == nil {
+		held = map[place]bool{}
+		p.heldBy[r.trainer] = held
+	}
+	if !held[at] {
+		held[at] = true
 		p.held = append(p.held, r)
-		p.heldBy[r.trainer]++
 	}
 }
 
@@ -62,19 +74,16 @@ func (s *stream) apply(r report) {
 // trainers have finished.
 func (s *stream) applyHeld() {
 	p := &s.planner
-	var rest []report
+	held := p.held
+	p.held = nil
+	clear(p.heldBy)
 	newest := p.opened[len(p.opened)-1]
-	for _, r := range p.held {
+	for _, r := range held {
 		if p.ledger.Opened(r.epoch) {
 			s.apply(r)
 		} else if r.epoch > newest {
-			rest = append(rest, r)
+			p.hold(r)
 		}
-	}
-	p.held = rest
-	clear(p.heldBy)
-	for _, r := range rest {
-		p.heldBy[r.trainer]++
 	}
 	for trainer, epoch := range p.finish {
 		p.ledger.Finish(trainer, epoch)
