@@ -109,11 +109,34 @@ def _end_group() -> None:
     on a tensor that Python has seen, it waits for the interpreter's lock; and a thread that waits for it while Python
     ends aborts the process: "terminate called without an active exception". Here Python lets the threads have it.
 
-    It takes as long as the collectives that were begun, which exit would wait for too.
+    It takes as long as the collectives that were begun, which exit would wait for too. Where a group is not gloo's, or
+    PyTorch is not as we know it, the groups are left alone.
     """
     dist = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized() and dist.get_backend() == "gloo":
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return
+    try:
+        held = _gloo_backends(dist)
+    except AttributeError:
+        return
+    if held is not None:
         dist.destroy_process_group()
+        held.clear()
+
+
+def _gloo_backends(dist: Any) -> Optional[List[Any]]:
+    """Returns what has the threads of all process groups, None unless all are gloo's.
+
+    Up to PyTorch 2.6 at least, a group that goes waits for its threads with the interpreter's lock, and for ever if one
+    of them waits for the lock. A backend that Python lets go of last waits without it.
+    """
+    import torch
+
+    c10d = dist.distributed_c10d
+    groups = list(c10d._world.pg_map if hasattr(c10d, "_world") else c10d._pg_map)
+    if any(dist.get_backend(group) != "gloo" for group in groups):
+        return None
+    return [group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group for group in groups]
 
 
 os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))  # the threads are the parent's
