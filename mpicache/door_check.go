@@ -108,6 +108,8 @@ func (s *stream) checkGet(c *conn, g getFrame) error {
 		return refuse("%s", s.agreed.conflict)
 	case plan != nil && int(g.batch) >= plan.Batches():
 		return refuse("epoch %d has %d batches: there is no batch %d", g.epoch, plan.Batches(), g.batch)
+	case s.due[due{int(c.trainer), int(g.epoch), int(g.batch)}]:
+		return refusal{codeNotReady, "the same batch is being asked for already"}
 	case leases >= maxLeases:
 		return refusal{codeNotReady, fmt.Sprintf("this connection has %d leases: let go of some batches", leases)}
 	}

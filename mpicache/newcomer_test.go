@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rankpool/scheduler"
 )
 
 // stranger connects to a door as a process of its own.
@@ -228,5 +230,55 @@ func (c *cluster) kill() {
 			c.t.Error(err)
 		}
 		n.ticking.Wait()
+	}
+}
+
+// shutStorage is storage that gives nothing before open is closed.
+type shutStorage struct {
+	Storage
+	open chan struct{}
+}
+
+func (g shutStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+	go func() {
+		<-g.open
+		g.Storage.Fetch(id, into, need, done)
+	}()
+}
+
+// TestSameBatchTwice has two connections of a trainer ask for one batch, as threads with a sampler each do: the second has
+// an answer at once, and the first the batch.
+func TestSameBatchTwice(t *testing.T) {
+	open := make(chan struct{})
+	cl := newCluster(t, 1, 120, 3000, func(cfg *Config) { cfg.Data[0].Storage = shutStorage{cfg.Data[0].Storage, open} })
+	defer cl.close()
+	first := cl.plan(t, 0)
+	defer first.close()
+	second, err := cl.trainer(0, 1)
+	if err == nil {
+		err = second.open("pads", 6)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.close()
+	get := tally{}.append(u32s(0, 0, 0, 0))
+	if err := first.Send(KindGet, get); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Send(KindStatus, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.read(KindStatus, first.ticket); err != nil { // the GET before it was taken
+		t.Fatal(err)
+	}
+	_, err = second.Call(KindGet, get)
+	refused(t, err, "the same batch is being asked for already")
+	close(open)
+	if _, err := first.read(KindGet, first.ticket); err != nil {
+		t.Error(err)
+	}
+	if _, err := second.Call(KindGet, get); err != nil {
+		t.Error(err)
 	}
 }

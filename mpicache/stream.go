@@ -40,6 +40,7 @@ type stream struct {
 	tierOver bool  // it was given up
 
 	gets  map[uint64]pendingGet
+	due   map[due]bool // what they wait for
 	asks  map[uint32]*asking
 	lost  map[uint32]*asking // given up, but the peer may still write to their places
 	bulks map[asker]uint32   // the peer's ticket for the bytes of its question
@@ -56,7 +57,11 @@ const noPlace = -1
 type pendingGet struct {
 	conn   *conn
 	ticket uint32
+	due    due
 }
+
+// due is a trainer's part of a batch, which one GET at a time waits for.
+type due struct{ trainer, epoch, batch int }
 
 // reply is a frame for a client.
 type reply struct {
@@ -68,7 +73,7 @@ func newStream(n *Node, index int) *stream {
 	d := &n.cfg.Data[index]
 	s := &stream{
 		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
-		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
+		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
 	}
 	for i := range s.place {
@@ -198,7 +203,9 @@ func (s *stream) fetched(id scheduler.SampleID, err error) {
 func (s *stream) deliver(c scheduler.Deliver) {
 	g, ok := s.gets[c.Ticket]
 	delete(s.gets, c.Ticket)
-	if !ok {
+	if ok {
+		delete(s.due, g.due)
+	} else {
 		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
 		return
 	}
@@ -250,7 +257,8 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 		c.waiting[t] = s
 	}
 	c.mu.Unlock()
-	s.gets[t] = pendingGet{c, ticket}
+	d := due{trainer, epoch, batch}
+	s.gets[t], s.due[d] = pendingGet{c, ticket, d}, true
 	s.step(scheduler.Requested{Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t})
 	if d, ok := s.data.Storage.(Demander); ok {
 		d.Demand(s.stager.Demand())
@@ -259,7 +267,10 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 
 func (s *stream) withdraw(ticket uint64) {
 	s.locked(func() {
-		delete(s.gets, ticket)
+		if g, ok := s.gets[ticket]; ok {
+			delete(s.gets, ticket)
+			delete(s.due, g.due)
+		}
 		s.step(scheduler.Withdrawn{Ticket: ticket})
 	})
 }

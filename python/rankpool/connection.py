@@ -7,6 +7,7 @@ import mmap
 import multiprocessing.util
 import os
 import random
+import select
 import socket
 import struct
 import sys
@@ -27,6 +28,7 @@ RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attemp
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
 LATE_HELLO_SECONDS = 0.25  # and one that has hung: it is asked seldom, but training waits for the answer
 LATE_SECONDS = 1.0  # how long a batch is waited for after one that did not come in time, until one does
+READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
 CLOSE_SECONDS = 10.0  # and for a cache that is away, to tell it the counts: a restart takes a few seconds
 # Before its first read of storage since the cache went away a process waits at random up to so much, a process of the job:
@@ -72,6 +74,7 @@ class Connection:
         self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection; a set is never changed
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
+        self._ready = False  # greeted, and told what it may have forgotten: other threads may use it
         self._hesitated = False
         self._retry_at, self._retry = 0.0, RETRY_SECONDS
         self._bound = self._patience = batch_timeout()  # for a reply; the second is less after one that was late
@@ -102,7 +105,7 @@ class Connection:
 
         One that hangs, and accepts all the same, is tried less and less often.
         """
-        if self._sock is not None:
+        if self._ready:
             return True
         with self._lock:
             now = time.monotonic()
@@ -121,7 +124,8 @@ class Connection:
                 return False
             if again:
                 self._say("the cache is back")
-            return self._resume(again)
+            self._ready = self._resume(again)
+            return self._ready
 
     def hesitate(self) -> None:
         """Waits a moment, once after the cache went away, before storage is read: all processes of the job notice at once."""
@@ -193,6 +197,7 @@ class Connection:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
+        self._ready = False
         self._forget()
 
     def _lost(self) -> Away:
@@ -310,8 +315,31 @@ class Connection:
         self.post(wire.METRIC, self._metrics[-1])
 
     def request(self, kind: int, payload: bytes) -> bytes:
-        """Sends one request and returns the payload of its reply, for which it waits as long as the cache lives."""
-        return self.wait(self.send(kind, payload), patient=True)
+        """Sends one request and returns the payload of its reply, for which it waits as long as the cache lives.
+
+        It may come only when another thread has done its part: what comes meanwhile is for any of them.
+        """
+        ticket, since = self.send(kind, payload), time.monotonic()
+        while (sock := self._read_along(ticket)) is not None:
+            _readable(sock, READ_ALONG_SECONDS)
+            if time.monotonic() > since + self._patience:
+                if not self._door_answers():
+                    with self._lock:
+                        raise self._late()
+                since = time.monotonic()
+        return self.wait(ticket, patient=True)
+
+    def _read_along(self, ticket: int) -> Optional[socket.socket]:
+        """Takes what has come; returns the socket when nothing more has, None when wait need not wait any more."""
+        with self._lock:
+            while ticket not in self._early and ticket in self._asked:
+                if self._start == self._end and not _readable(self._sock, 0):
+                    return self._sock
+                try:
+                    self._sort()
+                except socket.timeout:  # it is not all there yet
+                    return self._sock
+        return None
 
     def _send(self, kind: int, payload: bytes) -> int:
         self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
@@ -347,23 +375,26 @@ class Connection:
         if ticket not in self._asked:
             raise Away("rankpool: the connection was lost before the reply came")
         until = time.monotonic() + self._patience
-        while True:
+        while ticket not in self._early:
             try:
                 if not patient and time.monotonic() > until:
                     raise socket.timeout
-                kind, got, payload = self._frame()
+                self._sort()
             except socket.timeout:
                 if patient and self._door_answers():
                     continue
                 raise self._late() from None
-            if got == ticket:
-                return kind, payload
-            if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
-                raise self._error(payload)
-            if got in self._abandoned:
-                self._let_go(got, kind, payload)
-            else:
-                self._early[got] = kind, payload
+        return self._early.pop(ticket)
+
+    def _sort(self) -> None:
+        """Reads a frame, for whoever waits for it."""
+        kind, got, payload = self._frame()
+        if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
+            raise self._error(payload)
+        if got in self._abandoned:
+            self._let_go(got, kind, payload)
+        else:
+            self._early[got] = kind, payload
 
     def _error(self, payload: bytes) -> Exception:
         code, text = wire.unpack_error(payload)
@@ -463,12 +494,13 @@ class Connection:
 
     def end(self, lease: Lease) -> None:
         """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still in use."""
-        if lease.generation != self.generation or self._sock is None:
-            lease.release()
-        elif lease.release():
-            self._due.append(lease.number)
-        else:
-            self._kept.append(lease)
+        with self._lock:
+            if lease.generation != self.generation or self._sock is None:
+                lease.release()
+            elif lease.release():
+                self._due.append(lease.number)
+            else:
+                self._kept.append(lease)
 
     def lost(self, lease: Lease) -> bool:
         """Returns whether the connection of a lease has ended, so that its bytes may have been others' since."""
@@ -493,15 +525,16 @@ class Connection:
             self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
 
     def _take_due(self) -> Sequence[int]:
-        due, self._due = self._due, []
-        if self._kept:
-            kept, self._kept = self._kept, []
-            for lease in kept:
-                if lease.release():
-                    due.append(lease.number)
-                else:
-                    self._kept.append(lease)
-        return due
+        with self._lock:
+            due, self._due = self._due, []
+            if self._kept:
+                kept, self._kept = self._kept, []
+                for lease in kept:
+                    if lease.release():
+                        due.append(lease.number)
+                    else:
+                        self._kept.append(lease)
+            return due
 
 
 def _receive(sock: socket.socket, free: memoryview, fds: List[int]) -> int:
@@ -522,6 +555,16 @@ def _is_first_worker() -> bool:
     """Whether this process is the worker of a torch DataLoader that speaks for all of them."""
     info = sys.modules["torch.utils.data"].get_worker_info()
     return info is not None and info.id == 0
+
+
+def _readable(sock: socket.socket, seconds: float) -> bool:
+    """Returns whether there is something to read, or the end, after at most so many seconds."""
+    poll = select.poll()
+    try:
+        poll.register(sock, select.POLLIN)
+    except ValueError:  # another thread has closed it
+        return True
+    return bool(poll.poll(1000 * seconds))
 
 
 def _in_worker() -> bool:
@@ -547,7 +590,8 @@ def connection(path: str, trainer: int, world: int) -> Connection:
     if found is None:
         if not _connections:
             multiprocessing.util.Finalize(None, _close_all, exitpriority=100)
-        found = _connections[path, trainer, world] = Connection(path, trainer, world)
+        # Of threads that come together one has its connection taken: reports and plans are told in order by one.
+        found = _connections.setdefault((path, trainer, world), Connection(path, trainer, world))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import contextmanager
 from math import isfinite
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -11,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
-from .errors import Away, NotReady
+from .errors import Away, NotReady, RankpoolError
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
@@ -123,6 +124,10 @@ class BatchSampler:
             self._warned = True
             warnings.warn(f"rankpool: set_epoch was not called; epoch {self.epoch} is trained again", stacklevel=2)
         self._fresh = False
+        with _iterating(self):
+            yield from self._train()
+
+    def _train(self) -> Iterator[Batch]:
         self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
         if first > plan.batches:  # the cache refuses what no epoch has; this one has fewer than the most
@@ -327,6 +332,25 @@ def _placed(door: str, spec: Spec) -> Spec:
     first = _first.get((door, spec.data), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return spec._replace(beside=alone or first._replace(trainer=0) != spec._replace(trainer=0))
+
+
+_iterated: Dict[Tuple[str, Spec], BatchSampler] = {}  # the samplers that draw by scores, while they are
+
+
+@contextmanager
+def _iterating(sampler: BatchSampler) -> Iterator[None]:
+    """Raises RankpoolError where another sampler trains on the same stream: the scores of one would be the other's."""
+    key = sampler.data.door, sampler.spec
+    if sampler.spec.sampler not in _SCORELESS and _iterated.setdefault(key, sampler) is not sampler:
+        raise RankpoolError(
+            f"rankpool: another sampler {sampler.spec.sampler} over data set {sampler.spec.data!r} is being iterated in this "
+            "process, and a training has one; end that iteration first"
+        )
+    try:
+        yield
+    finally:
+        if _iterated.get(key) is sampler:
+            _iterated.pop(key, None)
 
 
 def _place(state: Dict[str, Any], field: str, most: int) -> int:

@@ -275,6 +275,75 @@ def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch
     assert [spec["beside"] for spec in door.seen(2)] == [beside, False]
 
 
+def in_threads(count, work):
+    """Returns what work() gives in each of as many threads, which begin together; an exception is given too."""
+    begin, results = threading.Barrier(count), [None] * count
+
+    def run(number):
+        begin.wait()
+        try:
+            results[number] = work()
+        except Exception as error:
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@pytest.mark.parametrize("kind", ["sequential", "torch"])
+def test_samplers_of_one_stream_in_four_threads(door, kind):
+    def train():
+        data, sampler = make(door, batch_size=2, sampler=kind)
+        return sampler, [epoch_of(data, sampler, epoch) for epoch in range(5)]
+
+    for result in in_threads(4, train):
+        if isinstance(result, Exception):
+            raise result
+        sampler, epochs = result
+        assert epochs == [expected(door, sampler, epoch) for epoch in range(5)]
+
+
+def test_of_samplers_that_draw_by_scores_one_is_iterated_at_a_time(door):
+    data, sampler = make(door)
+    batches = iter(sampler)
+    next(batches)
+    for error in in_threads(4, lambda: list(make(door)[1])):
+        assert isinstance(error, rankpool.RankpoolError) and "another sampler pads over data set 'train' is being" in str(error)
+    assert len(list(batches)) == 4
+    assert len(list(make(door)[1])) == 5
+
+
+def test_a_thread_that_waits_for_a_plan_holds_up_no_other(door):
+    """Other trainers may need what that one has to do first."""
+    data, sampler = make(door)
+    train = iter(sampler)
+    batch = next(train)
+    test, in_order = make(door, split="test", sampler="sequential")
+    answer, go = door._answer_3, threading.Event()
+
+    def planned(values, streams, who):
+        assert values[0] == 0 or door.changed.wait_for(go.is_set, timeout=60)
+        return answer(values, streams, who)
+
+    door._answer_3 = planned
+    waits = threading.Thread(target=lambda: next(iter(in_order)))
+    waits.start()
+    door.wait(lambda: any(values[0] == 1 for values in door.seen(3)))
+    report = threading.Thread(target=sampler.report, args=(batch, [0.5] * 4), daemon=True)
+    report.start()
+    report.join(30)
+    held_up = report.is_alive()
+    with door.changed:
+        go.set()
+        door.changed.notify_all()
+    waits.join()
+    assert not held_up
+
+
 def test_samplers_of_one_stream_are_the_training(door):
     """Also of several trainers in one process, and where the first sampler is gone."""
     for rank in range(3):
