@@ -48,6 +48,7 @@ var arrows = map[string]map[string]string{
 		"mpicache/record":       "--record",
 		"mpicache/internal/mpi": "the transport between ranks",
 		"mpicache/mpilib":       "the library to load",
+		"mpicache/liveness":     "who has been silent for too long",
 	},
 	"mpicache/record": {
 		"scheduler":         "a replay drives the same state machines",

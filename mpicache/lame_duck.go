@@ -92,7 +92,10 @@ func (n *Node) onLife(from int, kind byte) bool {
 	switch kind {
 	case messageLives:
 		n.cfg.Transport.Post(from, []byte{messageLived})
+	case messageBeat:
+		n.pulse.heard(from, false)
 	case messageLived, messageLeaves:
+		n.pulse.heard(from, kind == messageLeaves)
 		n.life.note(from)
 	default:
 		return false

@@ -64,6 +64,10 @@ type Config struct {
 	Sampler     string         // that training must draw with, but for passes in order (sequential); "": any
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
+	// RankTimeout is how long another rank may show no sign of life until Lost is called, once, from a goroutine of the node's; 0: for
+	// ever. While a rank is lost, no plan is waited for.
+	RankTimeout time.Duration
+	Lost        func(rank int)
 	Dir         string           // of this rank: door.sock, importance states
 	StatePath   string           // where rank 0 saves importance; "": nowhere
 	Session     string           // told to clients
@@ -92,6 +96,7 @@ type Node struct {
 	streams  []*stream
 	peers    []peerHealth // protected by connMu
 	life     lifeSigns
+	pulse    pulse
 	report   *reporter // rank 0
 	observer observer
 	shrinker shrinker
@@ -142,9 +147,13 @@ func NewNode(cfg Config) (*Node, error) {
 	if err := n.listen(); err != nil {
 		return nil, errors.Join(err, slab.Close())
 	}
+	n.pulse.init(cfg.Transport.Rank(), cfg.Transport.Size(), cfg.RankTimeout)
 	cfg.Transport.Start(n.onMessage)
 	go n.accept()
 	n.ticking.Go(n.tick)
+	if cfg.RankTimeout > 0 && cfg.Transport.Size() > 1 {
+		n.ticking.Go(n.beats)
+	}
 	n.shrinker.init(n)
 	if cfg.GiveBack != nil && cfg.SlabBytes > 0 {
 		n.ticking.Go(n.shrinker.watch)

@@ -20,6 +20,7 @@ const (
 	messageLives  = 8  // does the receiver live?
 	messageLived  = 9  // yes
 	messageLeaves = 10 // the sender leaves of its own accord
+	messageBeat   = 11 // the sender lives
 )
 
 // peerHealth is what this rank has seen of another.
@@ -52,6 +53,7 @@ func (n *Node) message(kind byte, stream int) []byte { return []byte{kind, byte(
 
 func (n *Node) onMessage(from int, msg []byte) {
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
+		n.pulse.heard(from, true)
 		n.report.bye(from)
 		return
 	}

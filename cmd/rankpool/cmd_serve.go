@@ -91,7 +91,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	}
 	at := findPlace(os.Getenv)
 	rank := &rankProcess{
-		opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), parent: parent,
+		opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent,
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if o.together {
@@ -121,6 +121,7 @@ type rankProcess struct {
 	opt       *serveOptions
 	transport mpicache.Transport
 	ranksHere int          // ranks on this machine
+	lost      chan int     // gets the ranks that have been silent for too long
 	blocks    chan error   // gets an error when the training step would wait for this one
 	parent    int          // the process that started this one
 	together  *endTogether // the transport, where ranks end together; else nil
@@ -174,7 +175,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	cfg := mpicache.Config{
-		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, Dir: r.dir,
+		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
 		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
 	}

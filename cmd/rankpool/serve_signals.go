@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -34,6 +35,11 @@ func (r *rankProcess) serveUntilTold() error {
 			return node.Close()
 		case err := <-r.blocks:
 			return errors.Join(cancelStep(slurm.Detect(os.Getenv), err), node.Abandon())
+		case rank := <-r.lost:
+			if r.together == nil {
+				return errors.Join(r.silence(rank), node.Abandon())
+			}
+			r.logger.Error("another rank does not answer; training reads storage, and waits for its next plan until that rank goes on", "peer", rank)
 		case s := <-signals:
 			if endsRun(s) {
 				return r.endByAndBy(node)
@@ -41,6 +47,23 @@ func (r *rankProcess) serveUntilTold() error {
 			r.noteSignal(s.(syscall.Signal))
 		}
 	}
+}
+
+// rankTimeout is how long another rank may be silent. The launcher, which can end a rank on its machine and say so, comes first.
+func (r *rankProcess) rankTimeout() time.Duration { return r.opt.rankTimeout + r.opt.rankTimeout/8 }
+
+// lose takes a rank that has been silent for too long; the first one is enough.
+func (r *rankProcess) lose(rank int) {
+	select {
+	case r.lost <- rank:
+	default:
+	}
+}
+
+// silence is the error of a rank that ends because another one does not answer: so all ranks end, and can be started again.
+func (r *rankProcess) silence(rank int) error {
+	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or hangs, its node is lost, or the network to it is cut",
+		r.transport.Rank(), rank, r.rankTimeout())
 }
 
 // endByAndBy ends the rank after a signal: when training here has ended, soon if that takes long, and at once if another rank has died.

@@ -1,0 +1,101 @@
+package mpicache
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"rankpool/mpicache/liveness"
+)
+
+// pulse is what a rank hears of the others that it looks after: rank 0 after all, and they after it, by a message each
+// way every Every(Config.RankTimeout). MPI itself tells nothing of a rank that is stopped or hangs, whose node is lost or
+// whose network is cut, or after a quarter of an hour. Nothing but the transport is needed for a message: no storage, no
+// plan, no disk.
+type pulse struct {
+	mu    sync.Mutex
+	ranks []int // that are looked after
+	watch *liveness.Watch
+	seen  map[int]bool // those that have been heard of: one may take its memory for minutes while others serve
+	left  map[int]bool // those that have said that they leave
+}
+
+func (p *pulse) init(rank, size int, bound time.Duration) {
+	p.ranks = []int{0}
+	if rank == 0 {
+		p.ranks = nil
+		for r := 1; r < size; r++ {
+			p.ranks = append(p.ranks, r)
+		}
+	}
+	p.watch, p.seen, p.left = liveness.NewWatch(len(p.ranks), bound), map[int]bool{}, map[int]bool{}
+}
+
+// heard notes a sign of life of a rank, or that it leaves, and will show no more.
+func (p *pulse) heard(from int, leaves bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen[from], p.left[from] = true, p.left[from] || leaves
+	for at, r := range p.ranks {
+		if r == from {
+			p.watch.Heard(at)
+		}
+	}
+}
+
+// tick tells the time, and returns the ranks that have now been silent for too long, and all that are.
+func (p *pulse) tick(now time.Duration) (newly, all []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at, r := range p.ranks {
+		if p.left[r] || !p.seen[r] {
+			p.watch.Heard(at)
+		}
+	}
+	for _, at := range p.watch.Tick(now) {
+		newly = append(newly, p.ranks[at])
+	}
+	for at, r := range p.ranks {
+		if p.watch.Lost(at) {
+			all = append(all, r)
+		}
+	}
+	return newly, all
+}
+
+// beats shows this rank's signs of life, and misses those of the others, until the node ends.
+func (n *Node) beats() {
+	t := time.NewTicker(liveness.Every(n.cfg.RankTimeout))
+	defer t.Stop()
+	for {
+		select {
+		case <-n.halted:
+			return
+		case <-t.C:
+		}
+		if n.cfg.Transport.Rank() == 0 {
+			n.toPeers(messageBeat)
+		} else {
+			n.cfg.Transport.Post(0, []byte{messageBeat})
+		}
+		newly, all := n.pulse.tick(time.Since(n.started))
+		for _, rank := range newly {
+			n.cfg.Lost(rank)
+		}
+		if len(all) > 0 {
+			n.refusePlans(fmt.Sprintf("rank %d has not answered for %v, and a plan needs what its trainers report", all[0], n.cfg.RankTimeout))
+		}
+	}
+}
+
+// refusePlans answers the trainers that wait for a plan that there is none: they wait, but not for ever.
+func (n *Node) refusePlans(why string) {
+	for _, s := range n.streams {
+		s.locked(func() {
+			for _, w := range s.planner.waiting {
+				s.reply(w.conn, appendError(nil, w.ticket, codeNotReady, why))
+			}
+			s.planner.waiting = nil
+		})
+	}
+}

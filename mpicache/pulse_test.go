@@ -1,0 +1,120 @@
+package mpicache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rankpool/mpicache/liveness"
+)
+
+func TestPulse(t *testing.T) {
+	const bound = time.Minute
+	for name, c := range map[string]struct {
+		rank   int
+		hears  func(at time.Duration) (from int, leaves bool) // each second; -1: nobody
+		newly  string
+		atLast []int
+	}{
+		"nobody was heard of yet": {0, func(time.Duration) (int, bool) { return -1, false }, "", nil},
+		"one falls silent": {0, func(at time.Duration) (int, bool) {
+			if at > time.Minute {
+				return 1, false
+			}
+			return 1 + int(at/time.Second)%2, false
+		}, "2 at 1m59s", []int{2}},
+		"one leaves": {0, func(at time.Duration) (int, bool) {
+			if at == 10*time.Second {
+				return 2, true
+			}
+			return 1, false
+		}, "", nil},
+		"rank 0 falls silent": {2, func(at time.Duration) (int, bool) {
+			if at == 10*time.Second {
+				return 0, false
+			}
+			return 1, false // whom this rank does not look after
+		}, "0 at 1m10s", []int{0}},
+	} {
+		var p pulse
+		p.init(c.rank, 3, bound)
+		var lost []string
+		var all []int
+		for at := time.Duration(0); at < 10*time.Minute; at += time.Second {
+			if from, leaves := c.hears(at); from >= 0 {
+				p.heard(from, leaves)
+			}
+			var newly []int
+			newly, all = p.tick(at)
+			for _, r := range newly {
+				lost = append(lost, fmt.Sprint(r, " at ", at))
+			}
+		}
+		if got := strings.Join(lost, ", "); got != c.newly || !slices.Equal(all, c.atLast) {
+			t.Errorf("%s: lost %q and %v in the end, want %q and %v", name, got, all, c.newly, c.atLast)
+		}
+	}
+}
+
+// TestLostRank silences one of three ranks: the others tell, and a trainer that wants a plan is told, until then and not before.
+func TestLostRank(t *testing.T) {
+	const bound = 200 * time.Millisecond
+	var mu sync.Mutex
+	lost, told := map[string]bool{}, make(chan struct{})
+	c := newCluster(t, 3, 300, 1<<20, func(cfg *Config) {
+		cfg.RankTimeout = bound
+		cfg.Lost = func(rank int) {
+			mu.Lock()
+			defer mu.Unlock()
+			lost[fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)] = true
+			if len(lost) == 2 {
+				close(told)
+			}
+		}
+	})
+	tr, err := c.trainer(0, 3) // the other two do not open the data set, so that its plan is waited for
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.open("pads", 8); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	go func() {
+		_, err := tr.plan(0)
+		refused <- err
+	}()
+	for _, p := range []int{1, 2} { // rank 0 has heard of both
+		for seen := false; !seen; time.Sleep(liveness.Every(bound)) {
+			c.nodes[0].pulse.mu.Lock()
+			seen = c.nodes[0].pulse.seen[p]
+			c.nodes[0].pulse.mu.Unlock()
+		}
+	}
+	select {
+	case err := <-refused:
+		t.Errorf("the plan was not waited for: %v", err)
+	default:
+	}
+	c.nodes[2].cfg.Transport.(*Local).Silence()
+	<-told
+	var says *DoorError
+	if err := <-refused; !errors.As(err, &says) || says.Code != codeNotReady || !strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
+		t.Errorf("the trainer is told: %v", err)
+	}
+	mu.Lock()
+	if !lost["0 misses 2"] || !lost["2 misses 0"] {
+		t.Errorf("lost: %v", lost)
+	}
+	mu.Unlock()
+	if err := tr.close(); err != nil {
+		t.Error(err)
+	}
+	for _, n := range c.nodes {
+		_ = n.Abandon() // the silent one would be waited for
+	}
+}
