@@ -78,7 +78,7 @@ func join(session string, argv []string) (err error) {
 		return err
 	}
 	holdSession(session)
-	noteStep(session, job)
+	noteStep(session, stepName, job)
 	client, err := extractClient(session, os.Getenv)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -249,12 +248,7 @@ func (r *rankProcess) openFolder() error {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := lockFile(filepath.Join(r.dir, lockName))
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("another rank serves in %s: give every run a --session of its own", r.dir)
-	}
-	r.lock = lock
-	if err != nil {
+	if err := r.lockFolder(endPatience); err != nil {
 		return err
 	}
 	job := slurm.Detect(os.Getenv)
@@ -264,6 +258,7 @@ func (r *rankProcess) openFolder() error {
 	if err := noteJob(r.dir, job); err != nil {
 		return err
 	}
+	noteStep(r.opt.session, cacheStepName, job)
 	return os.WriteFile(filepath.Join(r.dir, metName), nil, 0o600)
 }
 

@@ -251,13 +251,23 @@ func aboutState(path string) string {
 	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch, s.Final)
 }
 
-// stepName is the file in the session folder that has the number of the training step.
-const stepName = "training-step"
+// The files in the session folder that have the numbers of the training step and of the cache's.
+const (
+	stepName      = "training-step"
+	cacheStepName = "cache-step"
+)
 
 // noteStep notes the step that this process is a task of, for the launcher.
-func noteStep(session string, job slurm.Job) {
+func noteStep(session, name string, job slurm.Job) {
 	if job.InStep() {
-		_ = os.WriteFile(filepath.Join(session, stepName), []byte(job.StepID), 0o600) // without it srun ends the step its own way
+		_ = os.WriteFile(filepath.Join(session, name), []byte(job.StepID), 0o600) // without it srun ends the step its own way
+	}
+}
+
+// killStep has Slurm kill the cache's step on all nodes: killing srun would leave its tasks where they are.
+func killStep(session string, job slurm.Job) {
+	if step, err := os.ReadFile(filepath.Join(session, cacheStepName)); err == nil {
+		_, _ = slurmCommand("scancel", "--signal=KILL", job.JobID+"."+string(step)) // what is not ended so is taken for what cannot be
 	}
 }
 
