@@ -67,3 +67,15 @@ def test_stderr_that_nobody_reads(start, reference, ranks):
     check(one.finish(), reference)
     os.close(read)
     os.close(write)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_stderr_that_nobody_has_open(start, reference, ranks):
+    """As behind a `| tee` that was killed."""
+    read, write = os.pipe()
+    os.close(read)
+    one = start(ranks=ranks, torch=False, args=ARGS, options=["-v"], stderr=write)
+    os.close(write)
+    one.wait_for_batches(BATCHES)
+    one.kill(one.ranks()[:1])
+    check(one.finish(), reference)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -187,6 +188,8 @@ func (o *runOptions) checkMachine(f form, at place) error {
 }
 
 func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
+	// Training goes on when nobody reads run's messages any more. The signal is caught: commands inherit that it is ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv)
 	f := chooseForm(job, at, ranksGiven)
 	if f == formTask {

@@ -33,6 +33,17 @@ def test_nobody_reads(monkeypatch):
     assert said == [f"rankpool: three {left_out}", "rankpool: four"]
 
 
+def test_nobody_has_it_open(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        saying._left_out = 0
+        saying.say("one")
+        assert saying._left_out == 1
+        saying._left_out = 0
+
+
 @pytest.mark.parametrize("stderr", [None, io.StringIO()])
 def test_stderr_without_a_descriptor(monkeypatch, stderr):
     monkeypatch.setattr(sys, "stderr", stderr)
