@@ -58,10 +58,10 @@ class BatchSampler:
             data.name,
             data.identity,
             sampler,
-            seed,
-            batch_size,
-            drop_last,
-            sampler_drop_last,
+            _whole("seed", seed, -(1 << 63), (1 << 63) - 1),
+            _whole("batch_size", batch_size, 1, (1 << 31) - 1),
+            bool(drop_last),
+            bool(sampler_drop_last),
             assign or "",
             *session.seat(rank, world_size),
         )
@@ -105,8 +105,7 @@ class BatchSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration trains; raises ValueError unless it is a number that an epoch can have."""
-        if not 0 <= epoch <= wire.MAX_EPOCH:
-            raise ValueError(f"rankpool: epoch must be in [0, {wire.MAX_EPOCH}], not {epoch}")
+        epoch = _whole("epoch", epoch, 0, wire.MAX_EPOCH)
         if epoch != self.epoch:
             self._start = 0
         self.epoch, self._fresh = epoch, True
@@ -351,6 +350,17 @@ def _iterating(sampler: BatchSampler) -> Iterator[None]:
     finally:
         if _iterated.get(key) is sampler:
             _iterated.pop(key, None)
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    """Returns a number that a script gives, NumPy's too, which must be in [least, most]; raises ValueError."""
+    try:
+        number = index(value)
+    except TypeError:
+        raise ValueError(f"rankpool: {name} must be a whole number, not {value!r}") from None
+    if not least <= number <= most:
+        raise ValueError(f"rankpool: {name} must be in [{least}, {most}], not {number}")
+    return number
 
 
 def _place(state: Dict[str, Any], field: str, most: int) -> int:

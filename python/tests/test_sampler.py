@@ -372,6 +372,32 @@ def test_an_epoch_that_is_none_is_refused(door, epoch):
         sampler.set_epoch(epoch)
 
 
+@pytest.mark.parametrize(
+    "given, sentence",
+    [
+        ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
+        ({"batch_size": "x"}, "batch_size must be a whole number, not 'x'"),
+        ({"batch_size": 0}, "batch_size must be in [1, 2147483647], not 0"),
+        ({"seed": None}, "seed must be a whole number, not None"),
+        ({"seed": 1 << 63}, "seed must be in [-9223372036854775808, 9223372036854775807], not 9223372036854775808"),
+    ],
+)
+def test_numbers_of_a_script_that_are_none_are_refused(door, given, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make(**given)
+    assert not door.seen(2)
+    _, sampler = make()
+    with pytest.raises(ValueError, match="epoch must be a whole number, not 1.5"):
+        sampler.set_epoch(1.5)
+
+
+def test_numbers_of_numpy_are_numbers(door):
+    _, sampler = make(batch_size=numpy.int64(4), seed=numpy.uint8(3), drop_last=numpy.bool_(True))
+    sampler.set_epoch(numpy.int32(1))
+    assert [len(b) for b in sampler] == [4] * 5
+    assert sampler.state_dict()["seed"] == 3
+
+
 def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     """A cache that says none, and a state without any, have none."""
     _, sampler = make()
