@@ -12,7 +12,8 @@ from pathlib import Path
 
 from dataset import GLOBAL_BATCH
 
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 EXAMPLES = ROOT / "python" / "examples"
 RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()  # one program for every MPI
 PATIENCE_SECONDS = 120  # for what takes a few seconds on an idle machine
@@ -90,6 +91,10 @@ class Watched:
     def wait_for_batches(self, n):
         self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
 
+    def go(self, batch):
+        """Lets a training go on that stands still after a batch."""
+        (self.folder / f"go-{batch}").touch()
+
     def kill(self, pids, number=signal.SIGKILL):
         for pid in pids:
             try:
@@ -140,7 +145,7 @@ class Run(Watched):
 
     def leftovers(self):
         """What came to /dev/shm since the run began and is no living process's."""
-        new = {name for name in os.listdir(SHM) if name not in self.shared_before}
+        new = {entry.name for entry in os.scandir(SHM) if entry.name not in self.shared_before and ours(entry)}
         own = {name for name in new if f"-pid{self.process.pid}-" in name}
         others = {name for name in new if name.startswith(("rankpool-", ".rankpool-"))} - own
         held = set()
@@ -163,12 +168,17 @@ class Run(Watched):
             time.sleep(0.005)
 
     def remains(self, allowed=()):
-        """Returns what stays of a run that has ended, but for what is allowed: processes, and names in /dev/shm."""
-        until = time.monotonic() + 20
+        """Returns what stays of a run that has ended, but for what is allowed: processes, and names in /dev/shm.
+
+        Other tests run beside it, whose names come and go: what is left is there every time.
+        """
+        until, left = time.monotonic() + 20, None
         while True:
-            found = [*self.processes().values(), *(name for name in self.leftovers() if name not in allowed)]
-            if not found or time.monotonic() > until:
-                return found
+            processes = self.processes()
+            names = set(self.leftovers()) - set(allowed)
+            left = names if processes or left is None else left & names
+            if not processes and not left or time.monotonic() > until:
+                return [*processes.values(), *sorted(left)]
             time.sleep(0.02)
 
     def finish(self):
@@ -183,6 +193,14 @@ class Run(Watched):
         return Result(self.process.returncode, self.text("stdout"), self.text("stderr"), events, self.batches())
 
 
+def ours(entry):
+    """Whether a file is this user's and still there."""
+    try:
+        return entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    except FileNotFoundError:
+        return False
+
+
 def plain(root, *args):
     """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
     command = [sys.executable, EXAMPLES / "plain.py", root, *args]
@@ -190,22 +208,23 @@ def plain(root, *args):
     return done.stdout.split()[1]
 
 
-def training(args=(), trainers=1, torch=True):
-    """Returns the command of python/examples/train.py, or of trainer.py, which does the same without torch and starts
-    in a tenth of a second, with the global batch that all tests have."""
-    program = EXAMPLES / "train.py" if torch else ROOT / "e2e" / "trainer.py"
+def training(args=(), trainers=1, torch=False, pause=()):
+    """Returns the command of trainer.py, or of python/examples/train.py, which does the same with PyTorch and starts in
+    seconds, with the global batch that all tests have. It stands still after the batches `pause`: see Watched.go."""
+    program = EXAMPLES / "train.py" if torch else HERE / "trainer.py"
+    paused = [HERE / "paused.py", ",".join(map(str, pause))] if pause else []
     return [
-        sys.executable, program, "--batch-size", GLOBAL_BATCH // trainers,
+        sys.executable, *paused, program, "--batch-size", GLOBAL_BATCH // trainers,
         "--digest", "--digest-log", "digest", *args,
     ]  # fmt: skip
 
 
 def start(
     folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(), trainers_per_rank=1, command=None,
-    torch=True, stderr=None,
+    torch=False, pause=(), stderr=None,
 ):  # fmt: skip
-    """Starts a training in folder; `args` are train.py's and trainer.py's, `options` rankpool's; `command` replaces both;
-    `stderr` is a descriptor in place of the file of that name."""
+    """Starts a training in folder; `args`, `torch` and `pause` are those of `training`, which `command` replaces, and
+    `options` rankpool's; `stderr` is a descriptor in place of the file of that name."""
     argv = [RANKPOOL, "run", "--ranks", ranks]
     if ranks > 1:
         argv += ["--mpirun", f"mpirun.{mpi or 'openmpi'}"]
@@ -213,5 +232,5 @@ def start(
     argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
-    command = training(args, ranks * trainers_per_rank, torch) if command is None else command
+    command = training(args, ranks * trainers_per_rank, torch, pause) if command is None else command
     return Run(folder, [*argv, *options, "--", *command], stderr)

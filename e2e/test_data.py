@@ -24,8 +24,18 @@ def parts(tree, tmp_path):
     return tmp_path / "both"
 
 
+def test_two_data_sets_and_accuracy(train, losses, reference, parts):
+    """PyTorch tests on the second one."""
+    args = ["--epochs", EPOCHS, "--sampler", "pads", *losses]
+    result = train(data=parts, ranks=2, args=args, torch=True).check(EPOCHS, SAMPLES)
+    assert result.digest == reference("pads").digest
+    assert len(accuracy_in_table(result)) == EPOCHS
+    tested = [round(a * 50) / 50 for a in accuracy_in_table(result)]
+    assert tested == pytest.approx(accuracy_in_table(result), abs=1e-4)  # of 50 samples
+
+
 @pytest.mark.parametrize("form", ["tree", "named", "manifests"])
-def test_two_data_sets(train, reference, losses, parts, form):
+def test_two_data_sets(train, reference, parts, form):
     data = parts
     if form == "named":
         data = [f"train={parts}/train", f"val={parts}/test"]
@@ -34,13 +44,10 @@ def test_two_data_sets(train, reference, losses, parts, form):
             index = [run.RANKPOOL, "index", "--quiet", parts / name, "-o", parts.parent / f"{name}.parquet"]
             subprocess.run(index, check=True)
         data = [f"{parts.parent}/train.parquet", f"{parts.parent}/test.parquet"]
-    result = train(data=data, ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads", *losses]).check(EPOCHS, SAMPLES)
+    result = train(data=data, ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads"]).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
     passes = [event for event in result.events if event["event"] == "pass"]
     assert [event["draws"] for event in passes] == [50] * EPOCHS
-    assert len(accuracy_in_table(result)) == EPOCHS
-    tested = [round(a * 50) / 50 for a in accuracy_in_table(result)]
-    assert tested == pytest.approx(accuracy_in_table(result), abs=1e-4)  # of 50 samples
 
 
 def test_names_of_files(train, tmp_path):
@@ -64,12 +71,17 @@ def loaded(train, mode, *names, **way):
     return [line.split()[1] for line in result.stdout.splitlines() if line.startswith("digest ")]
 
 
-@pytest.mark.parametrize("mode", ["in process", "fork", "spawn", "persistent", "persistent spawn"])
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "mode", ["in process", "spawn", *(pytest.param(m, marks=FULL) for m in ("fork", "persistent", "persistent spawn"))]
+)
 def test_loader(train, reference, mode):
     assert loaded(train, mode) == [reference("torch").digest]
 
 
-@pytest.mark.parametrize("mode", ["in process", "persistent"])
+@pytest.mark.parametrize("mode", [pytest.param("in process", marks=FULL), "persistent"])
 def test_two_loaders(train, reference, tree, mode):
     data = [f"train={tree}", f"val={tree}"]
     assert loaded(train, mode, "train", "val", data=data) == [reference("torch").digest] * 2

@@ -24,7 +24,7 @@ def test_one_trainer_fails_and_the_others_are_ended(train):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_training(start, number):
-    one = start(ranks=2, args=["--epochs", 1000])
+    one = start(ranks=2, args=["--epochs", 10**6])
     one.wait_for_batches(3)
     one.kill([one.process.pid], number)
     assert one.finish().code == 128 + number

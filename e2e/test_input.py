@@ -133,10 +133,11 @@ def spoil(path):
 
 @pytest.mark.parametrize("harm, why", [(spoil, r"has \d+ bytes"), (os.unlink, "is missing")])
 def test_file_changes_in_mid_run(start, copy, harm, why):
-    one = start(data=copy, ranks=2, memory="0", args=["--epochs", 100, "--sampler", "torch"])
+    one = start(data=copy, ranks=2, memory="0", args=["--epochs", 100, "--sampler", "torch"], pause=[3])
     one.wait_for_batches(3)
     victim = copy / "b" / "00031.png"  # the 11th of the second class
     harm(victim)
+    one.go(3)
     result = one.finish()
     assert result.code != 0
     said(result.stderr, rf"sample 130 \({victim}\)", why)

@@ -19,7 +19,7 @@ def check(result, reference):
 def test_log_on_a_full_device(train, reference, tmp_path, ranks):
     full = tmp_path / "full"
     os.mknod(full, 0o20666, os.makedev(1, 7))  # as /dev/full
-    result = train(ranks=ranks, torch=False, args=ARGS, options=["--log", full, "--log-every", "10ms"])
+    result = train(ranks=ranks, args=ARGS, options=["--log", full, "--log-every", "10ms"])
     check(result, reference)
     assert result.stderr.count("the run log cannot be written") == 1
     assert f"--log {full} is a device, not a file" in result.stderr
@@ -28,7 +28,7 @@ def test_log_on_a_full_device(train, reference, tmp_path, ranks):
 def test_log_to_a_fifo_that_nobody_reads(train, reference, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    result = train(torch=False, args=ARGS, options=["--log", fifo])
+    result = train(args=ARGS, options=["--log", fifo])
     check(result, reference)
     assert result.stderr.count("it is a FIFO that nobody reads") == 1
 
@@ -38,7 +38,7 @@ def test_log_to_a_fifo(start, reference, tmp_path):
     os.mkfifo(fifo)
     reader = threading.Thread(target=lambda: lines.extend(fifo.open()))
     reader.start()
-    check(start(torch=False, args=ARGS, options=["--log", fifo]).finish(), reference)
+    check(start(args=ARGS, options=["--log", fifo]).finish(), reference)
     reader.join()
     assert sum('"event":"epoch"' in line for line in lines) == EPOCHS
 
@@ -46,7 +46,7 @@ def test_log_to_a_fifo(start, reference, tmp_path):
 def test_state_that_is_no_file(train, reference, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    result = train(torch=False, args=ARGS, options=["--state", fifo])
+    result = train(args=ARGS, options=["--state", fifo])
     check(result, reference)
     assert result.stderr.count("is a FIFO, not a file: importance scores are not kept") == 1
 
@@ -61,9 +61,12 @@ def test_stderr_that_nobody_reads(start, reference, ranks):
             os.write(write, b"x" * 4096)
     except BlockingIOError:
         os.set_blocking(write, True)
-    one = start(ranks=ranks, torch=False, args=ARGS, options=["-v"], stderr=write)
+    one = start(ranks=ranks, args=ARGS, options=["-v"], stderr=write, pause=[BATCHES])
     one.wait_for_batches(BATCHES)
-    one.kill(one.ranks()[:1])
+    (victim, *_) = one.ranks()
+    one.kill([victim])
+    one.wait_for(lambda: victim not in one.ranks(), "the rank was dead")
+    one.go(BATCHES)
     check(one.finish(), reference)
     os.close(read)
     os.close(write)

@@ -19,8 +19,8 @@ def replay(one, code=0, name="run.rec"):
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 @pytest.mark.parametrize("sampler", ["torch", "pads"])
-def test_recorded_run(start, reference, losses, mpi, sampler):
-    args = ["--epochs", EPOCHS, "--sampler", sampler, *losses]
+def test_recorded_run(start, reference, mpi, sampler):
+    args = ["--epochs", EPOCHS, "--sampler", sampler]
     one = start(ranks=2, mpi=mpi, args=args, options=["--record", "run.rec"])
     assert one.finish().check(EPOCHS, SAMPLES).batches == reference(sampler).batches
     said, warnings = replay(one)
@@ -30,10 +30,10 @@ def test_recorded_run(start, reference, losses, mpi, sampler):
         assert row["epochs"] >= EPOCHS and row["events"] > EPOCHS * BATCHES and row["commands"] > EPOCHS * BATCHES
 
 
-def test_recorded_ranks_killed(start, losses):
+def test_recorded_ranks_killed(start):
     """Both lives of both ranks are replayed, the first as far as it was recorded."""
-    args = ["--epochs", EPOCHS, "--sampler", "pads", *losses]
-    one = start(ranks=2, args=args, options=["--record", "run.rec"])
+    args = ["--epochs", EPOCHS, "--sampler", "pads"]
+    one = start(ranks=2, args=args, options=["--record", "run.rec"], pause=[BATCHES + 5])
     kill_ranks(one, BATCHES + 5)
     one.finish().check(EPOCHS, SAMPLES)
     said, warnings = replay(one)

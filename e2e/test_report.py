@@ -73,8 +73,8 @@ def check(page, plots):
     return len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
 
 
-def test_report_of_a_training(start, losses, tmp_path):
-    one = start(ranks=2, args=["--epochs", EPOCHS, *losses], options=["--log-every", "1s"])
+def test_report_of_a_training(start, tmp_path):
+    one = start(ranks=2, args=["--epochs", EPOCHS], options=["--log-every", "1s"])
     result = one.finish().check(EPOCHS, SAMPLES)
     page = report(tmp_path, one.folder / "run.jsonl")
     one_each = dict.fromkeys(["sources", "stall", "pace", "throughput", "latency", "memory"], 1)
@@ -100,6 +100,7 @@ def cluster(tmp_path_factory):
     return log
 
 
+@pytest.mark.xdist_group("cluster")
 def test_report_of_a_cluster(cluster, tmp_path):
     page = report(tmp_path, cluster)
     assert check(page, {name: {"importance": 2, "balance": 3}.get(name, 1) for name in SECTIONS[2:]}) > 3
@@ -112,6 +113,7 @@ def test_report_of_a_cluster(cluster, tmp_path):
     assert {(0x16, 0x18, 0x1B), (0x86, 0xC5, 0xEC), (0x2F, 0x75, 0xB8)} <= colors(dark, 0.001)
 
 
+@pytest.mark.xdist_group("cluster")
 def test_report_of_half_a_log(cluster, tmp_path):
     """Neither nodes nor GPUs, and a last line that a killed rank has left: the page says what is missing."""
     old = tmp_path / "old.jsonl"
@@ -134,9 +136,14 @@ def test_picture(start, tmp_path):
     folder = os.environ.get("RANKPOOL_PICTURES")
     epochs, samples = (8, 6_000) if folder else (4, 720)
     tree = make_tree(tmp_path / "train", samples)
-    one = start(tree, ranks=4, memory="40%", args=["--epochs", epochs], options=["--log-every", "1s"])
-    one.wait_for_batches(samples // 24 * epochs // 2)
-    one.kill(one.ranks()[-1:])
+    middle, torch = samples // 24 * epochs // 2, bool(folder)  # the docs show a training that computes
+    options = ["--log-every", "1s"]
+    one = start(tree, ranks=4, memory="40%", args=["--epochs", epochs], options=options, torch=torch, pause=[middle])
+    one.wait_for_batches(middle)
+    (*_, victim) = one.ranks()
+    one.kill([victim])
+    one.wait_for(lambda: victim not in one.ranks() and len(one.ranks()) == 4 and one.ready(4), "the cache was back")
+    one.go(middle)
     one.finish().check(epochs, samples)
     page = report(tmp_path, one.folder / "run.jsonl")
     assert re.search(r"started again at 0:\d\d:\d\d, in epoch \d+\.", page.read_text(encoding="utf-8"))

@@ -4,21 +4,28 @@ import pytest
 from dataset import BATCHES, EPOCHS, SAMPLES
 
 
+WORKERS = dict(torch=True, args=["--workers", 2])
+
+
 @pytest.mark.parametrize(
     "sampler, stop, first, second",
     [
         ("torch", 20, dict(), dict(ranks=2)),
         ("pads", 5, dict(), dict()),
-        ("pads", 5, dict(ranks=4), dict(args=["--workers", 2])),
-        ("pads", BATCHES - 1, dict(ranks=2, args=["--workers", 2]), dict(ranks=4, mpi="mpich")),
+        ("pads", 5, dict(ranks=4), dict()),
+        ("pads", 5, dict(torch=True), dict(ranks=2, **WORKERS)),
+        pytest.param(
+            "pads", BATCHES - 1, dict(ranks=2, **WORKERS), dict(ranks=4, mpi="mpich", torch=True), marks=pytest.mark.full
+        ),
+        ("pads", BATCHES - 1, dict(ranks=2), dict(ranks=4, mpi="mpich")),
         ("pads", BATCHES, dict(), dict(ranks=2)),
         ("pads", BATCHES + 7, dict(ranks=2, mpi="mpich"), dict(ranks=2, trainers_per_rank=2)),
         ("pads", 2 * BATCHES, dict(ranks=2), dict()),
     ],
 )
-def test_stopped_and_resumed(train, reference, losses, tmp_path, sampler, stop, first, second):
+def test_stopped_and_resumed(train, reference, tmp_path, sampler, stop, first, second):
     state, checkpoint = ["--state", tmp_path / "state"], tmp_path / "checkpoint"
-    args = ["--epochs", EPOCHS, "--sampler", sampler, "--save", checkpoint, *losses]
+    args = ["--epochs", EPOCHS, "--sampler", sampler, "--save", checkpoint]
 
     def part(way, *more):
         result = train(**{**way, "args": [*args, *way.get("args", []), *more]}, options=state)
@@ -33,10 +40,10 @@ def test_stopped_and_resumed(train, reference, losses, tmp_path, sampler, stop, 
     assert drawn == EPOCHS * SAMPLES
 
 
-def test_resumed_from_the_checkpoint_of_an_epoch(train, reference, losses, tmp_path):
+def test_resumed_from_the_checkpoint_of_an_epoch(train, reference, tmp_path):
     """The first run goes on after its last checkpoint, as one does that is killed between two."""
     state, checkpoint = ["--state", tmp_path / "state"], tmp_path / "checkpoint"
-    args = ["--sampler", "pads", "--save", checkpoint, *losses]
+    args = ["--sampler", "pads", "--save", checkpoint]
     train(ranks=2, args=[*args, "--epochs", 1], options=state)
     result = train(ranks=2, args=[*args, "--epochs", EPOCHS, "--resume", checkpoint], options=state)
     assert result.code == 0, result.stderr

@@ -41,21 +41,22 @@ def write_records(path, files):
 
 
 @pytest.mark.parametrize("write", [write_tar, write_records])
-@pytest.mark.parametrize("ranks, args", [(1, ["--workers", 2]), (2, [])])
-def test_the_stream_is_that_of_the_files(train, reference, losses, tree, tmp_path, write, ranks, args):
+@pytest.mark.parametrize("ranks, workers", [(1, 0), (2, 0), pytest.param(1, 2, marks=pytest.mark.full)])
+def test_the_stream_is_that_of_the_files(train, reference, losses, tree, tmp_path, write, ranks, workers):
     data = shards_of(tree, tmp_path / "shards", write)
-    args = ["--epochs", EPOCHS, "--sampler", "pads", *losses, *args]
-    result = train(data=data, ranks=ranks, args=args).check(EPOCHS, SAMPLES)
+    args = ["--epochs", EPOCHS, "--sampler", "pads", *(["--workers", workers, *losses] if workers else [])]
+    result = train(data=data, ranks=ranks, args=args, torch=workers > 0).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
     assert result.summary["fallback_reads"] == 0
 
 
 @pytest.mark.parametrize("write", [write_tar, write_records])
-def test_without_a_rank_the_clients_read_the_same(start, reference, losses, tree, tmp_path, write):
+def test_without_a_rank_the_clients_read_the_same(start, reference, tree, tmp_path, write):
     data = shards_of(tree, tmp_path / "shards", write)
-    train = start(data=data, args=["--epochs", EPOCHS, "--sampler", "pads", *losses])
+    train = start(data=data, args=["--epochs", EPOCHS, "--sampler", "pads"], pause=[3])
     train.wait_for_batches(3)
     train.kill(train.ranks())
+    train.go(3)
     result = train.finish().check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
 

@@ -1,9 +1,5 @@
-"""A trainer that grows until its control group is full: the cache gives memory back, comes back smaller, and the job lives.
+"""A trainer that grows until its control group is full: the cache gives memory back, comes back smaller, and the job lives."""
 
-Where no control group can be made there is nothing that kills: then only the stream is compared, and the Go tests do the rest.
-"""
-
-import contextlib
 import os
 import signal
 import sys
@@ -11,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import run
-from test_memory import GROUP, MIB
+from test_memory import MIB, memory_group
 
+pytestmark = pytest.mark.xdist_group("memory")  # one data set, and one at a time
 SAMPLES, SAMPLE_BYTES = 1600, 150_000  # 229 MiB
 BATCHES = SAMPLES // 16  # of an epoch
 LIMIT, SLAB = 512 * MIB, 256 * MIB
@@ -48,7 +45,7 @@ def calm(tmp_path_factory, large_tree):
 
 
 def limited():
-    return GROUP.limited(LIMIT) if GROUP else contextlib.nullcontext()
+    return memory_group().limited(LIMIT)
 
 
 def noted(one):
@@ -67,11 +64,10 @@ def test_slab_shrinks_and_the_job_lives(hungry, calm):
     assert result.digest == calm
     fallback = sum(event["fallback_reads"] for event in result.epochs)
     assert fallback == 0, result.events
-    if GROUP is not None:
-        slab = [event["slab_bytes"] for event in result.events if event["event"] == "node"]
-        assert slab[-1] < SLAB * 3 // 4 and slab == sorted(slab, reverse=True), slab
-        assert "the cache gives some back" in result.stderr, result.stderr
-        assert result.epochs[2]["hits_local"] > 0
+    slab = [event["slab_bytes"] for event in result.events if event["event"] == "node"]
+    assert slab[-1] < SLAB * 3 // 4 and slab == sorted(slab, reverse=True), slab
+    assert "the cache gives some back" in result.stderr, result.stderr
+    assert result.epochs[2]["hits_local"] > 0
 
 
 def test_a_killed_rank_comes_back_smaller(hungry, calm):
@@ -90,8 +86,7 @@ def test_a_killed_rank_comes_back_smaller(hungry, calm):
         result = one.finish()
     assert result.code == 0 and "cache restarts 1" in result.stdout, result.stderr
     assert result.digest == calm
-    if GROUP is not None:
-        assert after <= before < SLAB * 3 // 4, result.stderr
+    assert after <= before < SLAB * 3 // 4, result.stderr
 
 
 def test_a_rank_waits_for_the_memory_of_the_one_before(hungry, calm):
@@ -101,8 +96,7 @@ def test_a_rank_waits_for_the_memory_of_the_one_before(hungry, calm):
         old, trainers = one.ranks(), one.trainers()
         one.kill(trainers, signal.SIGSTOP)  # while it maps the old memory
         one.kill(old)
-        if GROUP is not None:
-            one.wait_for(lambda: "waiting for memory" in one.text("stderr"), "the rank waited")
+        one.wait_for(lambda: "waiting for memory" in one.text("stderr"), "the rank waited")
         one.kill(trainers, signal.SIGCONT)
         wait_for_the_cache(one, old)
         after = noted(one)

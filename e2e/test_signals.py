@@ -41,11 +41,11 @@ def slurm(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def life(start, losses, tmp_path):
+def life(start, tmp_path):
     """life(**way) starts one life of a job that trains with pads and goes on from its checkpoint."""
 
     def life(args=(), options=(), **way):
-        args = ["--epochs", EPOCHS, "--sampler", "pads", "--checkpoint", tmp_path / "checkpoint", *losses, *args]
+        args = ["--epochs", EPOCHS, "--sampler", "pads", "--checkpoint", tmp_path / "checkpoint", *args]
         return start(args=args, options=["--requeue", "--state", tmp_path / "state", *options], **way)
 
     return life
@@ -61,12 +61,12 @@ def storm(run, pids):
     "batches, first, second",
     [
         (BATCHES + 4, dict(), dict(ranks=2)),
-        (BATCHES + 4, dict(ranks=2, args=["--workers", 1]), dict()),
+        (BATCHES + 4, dict(ranks=2, torch=True, args=["--workers", 1]), dict(torch=True)),
         (2 * BATCHES - 1, dict(ranks=2, mpi="mpich", trainers_per_rank=2), dict(ranks=2, mpi="mpich")),
     ],
 )
 def test_told_and_requeued(life, slurm, reference, monkeypatch, batches, first, second):
-    one = life(**first)
+    one = life(pause=[batches], **first)
     one.wait_for_batches(batches)
     storm(one, [one.process.pid])
     one.kill([one.process.pid], signal.SIGUSR1)
@@ -84,27 +84,31 @@ def test_told_and_requeued(life, slurm, reference, monkeypatch, batches, first, 
 @pytest.mark.parametrize(
     "job, requeued, way",
     [
-        ("JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", True, dict(ranks=2, args=["--workers", 1])),
+        ("JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", True, dict(ranks=2)),
+        pytest.param(
+            "JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", True,
+            dict(ranks=2, torch=True, args=["--workers", 1]), marks=pytest.mark.full,
+        ),
         ("JobState=COMPLETING Reason=TimeLimit Restarts=0", True, dict(ranks=2, mpi="mpich")),
         ("JobState=COMPLETING Reason=None Restarts=0", False, dict()),
     ],
-    ids=["preempted", "time limit", "cancelled"],
+    ids=["preempted", "preempted, workers", "time limit", "cancelled"],
 )
 def test_all_processes_are_told_to_end(life, slurm, reference, job, requeued, way):
     """Slurm sends SIGTERM to all processes at once, and SIGKILL after a while; the ranks stay for a checkpoint."""
     slurm.says(job)
-    one = life(**way)
+    one = life(pause=[BATCHES + 4], **way)
     one.wait_for_batches(BATCHES + 4)
     one.kill(one.processes(), signal.SIGTERM)
     told = one.finish()
     assert ("requeue" in slurm.calls(), told.code) == (requeued, 0), told.stderr
     assert "did not save its scores" not in told.stderr and "stopped in epoch" in told.stdout
     slurm.says(RUNNING)
-    assert told.batches + life().finish().batches == reference("pads").batches
+    assert told.batches + life(torch=way.get("torch")).finish().batches == reference("pads").batches
 
 
-def test_without_a_checkpoint_importance_is_saved(start, losses, tmp_path):
-    one = start(args=["--epochs", 1000, "--sampler", "pads", *losses], options=["--state", tmp_path / "state"])
+def test_without_a_checkpoint_importance_is_saved(start, tmp_path):
+    one = start(args=["--epochs", 10**6, "--sampler", "pads"], options=["--state", tmp_path / "state"])
     one.wait_for_batches(BATCHES + 4)
     before = (tmp_path / "state").read_bytes()
     one.kill(one.processes(), signal.SIGTERM)
@@ -114,7 +118,7 @@ def test_without_a_checkpoint_importance_is_saved(start, losses, tmp_path):
 
 def test_slurm_refuses(life, slurm):
     slurm.says(RUNNING, refusal="Requested operation is presently disabled for job 4711")
-    one = life()
+    one = life(pause=[3])
     one.wait_for_batches(3)
     one.kill([one.process.pid], signal.SIGUSR1)
     result = one.finish()
@@ -140,14 +144,16 @@ def test_told_before_training_hears(start, slurm, name):
 
 
 @pytest.mark.parametrize("way", [dict(), dict(ranks=2), dict(ranks=2, mpi="mpich")], ids=["alone", "openmpi", "mpich"])
-def test_ranks_live_through_user_signals(start, losses, reference, way):
+def test_ranks_live_through_user_signals(start, reference, way):
     """At every moment of their life, from the first on."""
-    one = start(args=["--epochs", EPOCHS, "--sampler", "pads", *losses], **way)
+    one = start(args=["--epochs", EPOCHS, "--sampler", "pads"], pause=[BATCHES], **way)
     shot = set()
     while one.process.poll() is None:
         ranks = one.ranks()
         storm(one, ranks)
         shot.update(ranks)
+        if len(one.batches()) == BATCHES:
+            one.go(BATCHES)
     result = one.finish()
     assert result.code == 0 and len(shot) >= way.get("ranks", 1), result.stderr
     assert "cache restarts 0" in result.stdout
@@ -156,7 +162,7 @@ def test_ranks_live_through_user_signals(start, losses, reference, way):
 
 def test_open_mpi_leaves_sigterm_to_the_ranks(start):
     """Its mpirun would kill them two seconds after it got one, which a slow checkpoint outlasts."""
-    one = start(ranks=2, args=["--epochs", 1000])
+    one = start(ranks=2, args=["--epochs", 10**6])
     one.wait_for_batches(1)
     (mpirun,) = [pid for pid, (_, argv) in one.processes().items() if "mpirun" in argv[0] or "prterun" in argv[0]]
     status = dict(line.split(":\t") for line in Path(f"/proc/{mpirun}/status").read_text().splitlines() if ":\t" in line)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import run
-from dataset import EPOCHS, SAMPLES
+from dataset import EPOCHS, GLOBAL_BATCH, SAMPLES
 
 SHARE = SAMPLES // 5
 
@@ -25,9 +25,9 @@ def important(tmp_path):
 
 
 @pytest.mark.parametrize("sampler, mpi", [("torch", "openmpi"), ("pads", "mpich")])
-def test_staged_before_training(start, train, reference, losses, important, tree, sampler, mpi):
+def test_staged_before_training(start, train, reference, important, tree, sampler, mpi):
     """Every trainer's command stages first; the cache is that of the run."""
-    args = ["--epochs", EPOCHS, "--sampler", sampler, *losses]
+    args = ["--epochs", EPOCHS, "--sampler", sampler]
     cold = train(ranks=2, mpi=mpi, memory="30%", args=args).check(EPOCHS, SAMPLES)
     stage = [run.RANKPOOL, "stage", "--mode", "pool", "--data", tree, "--ranks", 2, "--json", *important]
     script = 'while [ "$1" != -- ]; do words="$words $1"; shift; done; shift; $words > staged-$RANK || exit; exec "$@"'
@@ -43,7 +43,8 @@ def test_staged_before_training(start, train, reference, losses, important, tree
     hits = [e["hits_local"] + e["hits_remote"] for e in result.epochs]
     assert hits[0] > 0 and reads(result)[0] < reads(cold)[0]
     if sampler == "torch":
-        assert hits[0] == SHARE and result.epochs[0]["fallback_reads"] == 0
+        # What the next epoch draws first is staged for it while this one ends, and may be a hit here.
+        assert SHARE <= hits[0] <= SHARE + GLOBAL_BATCH and result.epochs[0]["fallback_reads"] == 0
     replay = subprocess.run(
         [str(run.RANKPOOL), "replay", str(one.folder / "run.rec"), "--json"], capture_output=True, text=True
     )

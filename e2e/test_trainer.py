@@ -6,15 +6,15 @@ from dataset import BATCHES, EPOCHS, SAMPLES
 ARGS = ["--epochs", EPOCHS, "--sampler", "pads"]
 
 
-@pytest.mark.parametrize("ranks, way", [(1, dict()), (2, dict(trainers_per_rank=2))])
-def test_same_stream_without_torch(train, reference, ranks, way):
-    result = train(ranks=ranks, torch=False, args=ARGS, **way).check(EPOCHS, SAMPLES)
+@pytest.mark.parametrize("way", [dict(), dict(ranks=2, trainers_per_rank=2)])
+def test_same_stream(train, reference, way):
+    result = train(torch=True, args=[*ARGS], **way).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest and result.batches == reference("pads").batches
 
 
-def test_stopped_and_resumed_without_torch(train, reference, losses, tmp_path):
+def test_stopped_and_resumed(train, reference, tmp_path):
     state, args = ["--state", tmp_path / "state"], [*ARGS, "--save", tmp_path / "checkpoint"]
-    one = train(ranks=2, torch=False, args=[*args, "--stop-after", BATCHES + 7], options=state)
-    two = train(ranks=4, torch=False, args=[*args, "--resume", tmp_path / "checkpoint"], options=state)
-    assert one.batches + two.batches == reference("pads").batches
+    one = train(ranks=2, args=[*args, "--stop-after", BATCHES + 7], options=state)
+    two = train(ranks=4, args=[*args, "--resume", tmp_path / "checkpoint"], options=state)
+    assert one.batches + two.batches == reference("pads").batches, one.stderr + two.stderr
     assert "stopped in epoch 1 after batch 6" in one.stdout

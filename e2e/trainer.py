@@ -34,6 +34,7 @@ def arguments():
     parser.add_argument("--drop-last", action="store_true")
     parser.add_argument("--sampler-drop-last", action="store_true")
     parser.add_argument("--losses", metavar="L.npy", help="report these instead (needs numpy)")
+    parser.add_argument("--ahead", type=int, help="batches asked for ahead (default: the client's, up to 8)")
     parser.add_argument("--save", metavar="FILE")
     parser.add_argument("--resume", metavar="FILE")
     parser.add_argument("--checkpoint", metavar="FILE")
@@ -43,6 +44,8 @@ def arguments():
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--digest-log", metavar="FILE")
     args = parser.parse_args()
+    if args.ahead:
+        rankpool.dataset.MAX_AHEAD = args.ahead
     if args.checkpoint:
         args.save = args.checkpoint
         args.resume = args.checkpoint if os.path.exists(args.checkpoint) else None

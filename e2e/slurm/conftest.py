@@ -53,7 +53,7 @@ def words(tree, losses):
     def words(trainers, **options):
         options = {"--data": tree, "--memory": "20%", "--window": "1MiB", "--log": "run.jsonl", **options}
         cache = [word for pair in options.items() for word in pair]
-        train = run.training(["--epochs", EPOCHS, "--sampler", "pads", *losses], trainers)
+        train = run.training(["--epochs", EPOCHS, "--sampler", "pads", *losses], trainers, torch=True)
         return shlex.join(map(str, cache)), shlex.join(map(str, train))
 
     return words

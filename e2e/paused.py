@@ -1,0 +1,50 @@
+"""Runs a training script that stands still after global batches of choice: paused.py N,N,… SCRIPT ARGUMENT…
+
+Once batch N of the run is in the digest, training waits for a file "go-N", or for a signal that the script handles. So a
+test harms a training where it wants to, however fast either is.
+"""
+
+import os
+import runpy
+import select
+import signal
+import sys
+
+STEP_SECONDS = 0.005  # between two looks for the file
+
+
+def main():
+    at, script = {int(word) for word in sys.argv[1].split(",")}, sys.argv[2]
+    sys.argv = sys.argv[2:]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples"))
+    import digest  # the first trainer's, which adds up what all have trained on
+
+    pause, add, added = Pause(), digest.Digest.add, 0
+
+    def add_and_pause(self, *batch):
+        nonlocal added
+        add(self, *batch)
+        added += 1
+        if added in at:
+            pause.until_told(f"go-{added}")
+
+    digest.Digest.add = add_and_pause
+    runpy.run_path(script, run_name="__main__")
+
+
+class Pause:
+    """Hears signals from the start on: one that comes before the pause ends it too."""
+
+    def __init__(self):
+        self._heard, told = os.pipe()
+        os.set_blocking(told, False)
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def until_told(self, file):
+        while not os.path.exists(file) and not select.select([self._heard], [], [], STEP_SECONDS)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    main()
