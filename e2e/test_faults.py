@@ -9,6 +9,9 @@ from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
 from run import ROOT
 
 
+ALONE = 2  # batches that are trained without the cache
+
+
 @pytest.fixture
 def disturbed(start, reference):
     """disturbed(hurt, pause, **way) trains with pads while hurt(run) does harm; returns the result, checked."""
@@ -26,10 +29,11 @@ def disturbed(start, reference):
 
 def kill_ranks(run, batch, count=None, back=True):
     """Kills ranks when global batch `batch` is trained, where training pauses. Its processes stand still until the ranks
-    are dead, and go on when the cache is back, or without it."""
+    are dead, and go on when the cache is back. Or, where it pauses again after ALONE batches, they go on without it, the
+    launcher standing still: the cache is started again after these (`back` False), or nobody waits for that (None)."""
     run.wait_for_batches(batch)
-    stopped = run.trainers()
-    run.kill(stopped, signal.SIGSTOP)
+    launcher, stopped = [] if back else [run.process.pid], run.trainers()
+    run.kill(launcher + stopped, signal.SIGSTOP)
     old = run.ranks()
     run.kill(old[:count])
     run.wait_for(lambda: not set(old) & set(run.ranks()), "the ranks were dead")
@@ -37,13 +41,20 @@ def kill_ranks(run, batch, count=None, back=True):
         run.wait_for(lambda: run.ranks() and run.ready(len(old)), "the cache was back")
     run.kill(stopped, signal.SIGCONT)
     run.go(batch)
+    if not back:
+        run.wait_for_batches(batch + ALONE)
+        run.kill(launcher, signal.SIGCONT)
+        if back is False:
+            run.wait_for(run.ranks, "the cache was started again")
+        run.go(batch + ALONE)
 
 
 @pytest.mark.parametrize("back", [True, False])
 @pytest.mark.parametrize("ranks, mpi, killed", [(1, None, 1), (2, "openmpi", 1), (2, "mpich", 1), (4, "openmpi", 4)])
 def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     at = BATCHES + 5
-    result = disturbed(lambda run: kill_ranks(run, at, killed, back), [at], ranks=ranks, mpi=mpi)
+    pause = [at] if back else [at, at + ALONE]
+    result = disturbed(lambda run: kill_ranks(run, at, killed, back), pause, ranks=ranks, mpi=mpi)
     assert result.summary["fallback_reads"] > 0 or back
     assert "cache restarts 1" in result.stdout
 
@@ -96,14 +107,15 @@ def test_killed_while_training_goes_on(disturbed, batch, torch):
 def test_killed_in_the_last_epoch(disturbed):
     """The cache does not come back before training has ended."""
     at = EPOCHS * BATCHES - 4
-    disturbed(lambda run: kill_ranks(run, at, back=False), [at])
+    disturbed(lambda run: kill_ranks(run, at, back=None), [at, at + ALONE])
 
 
 @pytest.mark.parametrize("back", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_workers_outlive_ranks(disturbed, back):
     at = BATCHES + 5
     workers = ["--workers", 2]
-    disturbed(lambda run: kill_ranks(run, at, back=back), [at], ranks=2, torch=True, args=workers)
+    pause = [at] if back else [at, at + ALONE]
+    disturbed(lambda run: kill_ranks(run, at, back=back), pause, ranks=2, torch=True, args=workers)
 
 
 def test_mpirun_killed(disturbed):

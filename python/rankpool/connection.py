@@ -83,6 +83,7 @@ class Connection:
         self._tallies: Dict[int, wire.Tally] = {}
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
         self._metrics: Deque[bytes] = deque(maxlen=KEPT)
+        self._specs: Dict[int, Spec] = {}  # by stream: the samplers may have ended before their sums are sent
         self._forget()
 
     def _forget(self) -> None:
@@ -144,6 +145,8 @@ class Connection:
             for listener in list(self.listeners):
                 listener._reconnected(self)
             if again:
+                for spec in self._specs.values():
+                    self.open(spec)  # a door counts for those who have opened
                 for metric in self._metrics:
                     self._send(wire.METRIC, metric)
                 for tally in (*self._ended, *self._tallies.values()):
@@ -466,6 +469,7 @@ class Connection:
         if opened is None:
             reply = json.loads(self.request(wire.OPEN, wire.compact(spec._asdict())))
             opened = self._streams[spec] = reply["stream"], reply["batches"]
+            self._specs[opened[0]] = spec
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:

@@ -224,6 +224,9 @@ class Door:
         pass
 
     def _answer_6(self, values, streams, who):
+        tally = values[-1]
+        if tally["stream"] not in streams and any(tally[sum] for sum in ("hits_local", "fallback_reads")):
+            self.faults.append(f"a tally of stream {tally['stream']}, which this connection has not opened")
         for lease in values[0]:
             self._end(lease)
 

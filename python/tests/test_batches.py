@@ -400,6 +400,17 @@ def test_the_end_of_the_process_waits_for_a_cache_that_is_away(door):
     assert last_tally(door, 0)["hits_local"] == 20
 
 
+def test_a_cache_that_came_back_is_told_what_a_sampler_counted_that_is_gone(door):
+    data, sampler = make(door)
+    epoch_of(data, sampler, 0)
+    door.kill()
+    del data, sampler
+    gc.collect()
+    door.start()
+    rankpool.connection._close_all()
+    assert last_tally(door, 0)["hits_local"] == 20 and not door.faults
+
+
 def test_a_forked_child_has_a_connection_of_its_own(door):
     data, sampler = make(door)
     batches = data.batches(sampler)
