@@ -54,6 +54,9 @@ func dial(path string, h helloFrame, timeout time.Duration) (*Client, error) {
 		return nil, fmt.Errorf("mpicache: %w", err)
 	}
 	c := &Client{sock: conn.(*net.UnixConn), timeout: timeout, SlabFD: -1}
+	if _, err := peerOf(c.sock); err != nil {
+		return nil, errors.Join(fmt.Errorf("mpicache: the door %s: %w", path, err), c.Close())
+	}
 	if err := c.hello(h); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

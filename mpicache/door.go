@@ -79,9 +79,12 @@ func (n *Node) accept() {
 // serve reads frames until the client is gone or talks nonsense.
 func (c *conn) serve() {
 	defer c.close()
-	if cred, err := c.peer(); err == nil {
-		c.pid = cred.Pid
+	cred, err := peerOf(c.sock)
+	if err != nil {
+		c.leave(refuse("%s", err))
+		return
 	}
+	c.pid = cred.Pid
 	r := bufio.NewReaderSize(c.sock, 64<<10)
 	var buf []byte
 	if err := c.greet(r, &buf); err != nil {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // A trainer of this node is one process, and its loader's workers. A second process that calls itself the same trainer
@@ -107,19 +105,6 @@ func startOf(pid int32) uint64 {
 		return 0
 	}
 	return ticks
-}
-
-// peer returns the process at the other end, and whose it is.
-func (c *conn) peer() (*unix.Ucred, error) {
-	raw, err := c.sock.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var cred *unix.Ucred
-	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
-		return nil, e
-	}
-	return cred, err
 }
 
 // kept is what a rank that is started again knows of the training that it serves.

@@ -77,6 +77,9 @@ func join(session string, argv []string) (err error) {
 	if err := os.MkdirAll(session, 0o700); err != nil {
 		return err
 	}
+	if err := checkFolder(session); err != nil {
+		return err
+	}
 	holdSession(session)
 	noteStep(session, stepName, job)
 	client, err := extractClient(session, os.Getenv)

@@ -245,7 +245,16 @@ func (r *rankProcess) openFolder() error {
 	if err := checkSocketPath(filepath.Join(r.dir, doorName)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+	if err := os.MkdirAll(r.opt.session, 0o700); err != nil {
+		return err
+	}
+	if err := checkFolder(r.opt.session); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := checkFolder(r.dir); err != nil {
 		return err
 	}
 	if err := r.lockFolder(endPatience); err != nil {

@@ -99,15 +99,29 @@ func openSession(base, name string, ranks int) (*session, error) {
 	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE); err != nil {
 		lock.Close()
 		_ = os.RemoveAll(fresh)
+		if unsafe := checkFolder(dir); unsafe != nil {
+			return nil, unsafe
+		}
 		return nil, fmt.Errorf("the session folder %s is in use by another rankpool: %w", dir, err)
+	}
+	if err := checkFolder(dir); err != nil {
+		return nil, errors.Join(err, (&session{dir, lock}).remove())
 	}
 	return &session{dir: dir, lock: lock}, nil
 }
 
-// jobSession returns the session folder of a Slurm job, whose name all its steps know.
+// jobSession returns the session folder of a Slurm job, whose name all its steps know. It may not be there yet; it is an
+// error when another user's is.
 func jobSession(job slurm.Job) (string, error) {
 	base, err := runtimeBase("")
-	return filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid())), err
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid()))
+	if err := checkFolder(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	return dir, nil
 }
 
 // noteJob keeps the Slurm job of a rank, or that there is none, in the rank's folder.

@@ -21,7 +21,7 @@ from typing import Any, Callable, List, Optional
 
 from .batch import Batch, Samples
 from .dataset import Dataset, data_sets
-from .errors import CacheAwayError, IdentityError, RankpoolError, RequestError, SampleError, VersionError
+from .errors import CacheAwayError, IdentityError, OwnerError, RankpoolError, RequestError, SampleError, VersionError
 from .sampler import BatchSampler
 from .stopping import Stop
 
@@ -31,6 +31,7 @@ __all__ = [
     "CacheAwayError",
     "Dataset",
     "IdentityError",
+    "OwnerError",
     "RankpoolError",
     "RequestError",
     "SampleError",

@@ -21,6 +21,7 @@ from . import kin, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Lease
+from .owner import check_folder, check_peer
 from .saying import say
 from .waiting import Waiting, batch_timeout
 
@@ -158,8 +159,14 @@ class Connection:
     def _hello(self) -> None:
         self._sock, self._greeted = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), False
         self._sock.settimeout(HELLO_SECONDS if self._patience == self._bound else LATE_HELLO_SECONDS)
-        self._door = os.stat(self.path).st_ino
-        self._sock.connect(self.path)
+        try:
+            check_folder(os.path.dirname(self.path))
+            self._door = os.stat(self.path).st_ino
+            self._sock.connect(self.path)
+            check_peer(self._sock, self.path)
+        except RankpoolError:
+            self._drop()
+            raise
         hello = wire.pack_hello(self.trainer, self.world, self.worker, kin.process(), kin.family())
         self._sock.sendall(wire.frame(wire.HELLO, 0, hello))
         fds: List[int] = []

@@ -11,6 +11,10 @@ class VersionError(RankpoolError):
     """The cache speaks another version of the door's protocol."""
 
 
+class OwnerError(RankpoolError):
+    """The cache is another user's, or could be: nothing of it is believed."""
+
+
 class RequestError(RankpoolError):
     """The cache refused a request: an unknown data set, or trainers that disagree."""
 

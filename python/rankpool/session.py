@@ -6,6 +6,7 @@ import glob
 import os
 
 from .errors import RankpoolError
+from .owner import check_folder
 
 MAX_WORLD = 1 << 16  # training processes that a plan can name
 _HINT = "start the script under `rankpool run … -- python …`"
@@ -41,6 +42,7 @@ def _job_session() -> str | None:
     for base in ("/dev/shm", os.environ.get("TMPDIR"), "/tmp"):
         folder = f"{base}/rankpool-{os.getuid()}-slurm{job}"
         if job and base and os.path.isdir(folder):
+            check_folder(folder)
             return folder
     return None
 

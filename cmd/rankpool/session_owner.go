@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A session folder has a name that anybody can guess, and lies where anybody may make folders. What is in it is obeyed:
+// sockets, states, the Python client. So nobody but this user, and root, may be able to put something in its place: both
+// sides check every part of its path, the client in python/rankpool/owner.py.
+
+// maxLinks is how many symbolic links a path may lead over.
+//
+// Source: Linux, path_resolution(7).
+const maxLinks = 40
+
+// checkFolder returns an error unless path is a folder of this user that nobody else can replace or write to. Symbolic
+// links may lead to it, but it is none.
+func checkFolder(path string) error {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	w := walk{user: os.Geteuid(), rest: parts(whole)}
+	defer w.close()
+	if err := w.toRoot(); err != nil {
+		return err
+	}
+	for len(w.rest) > 0 {
+		if err := w.step(); err != nil {
+			return fmt.Errorf("%s is not safe: %w; name another folder with --runtime-dir or --session", path, err)
+		}
+	}
+	return nil
+}
+
+// walk is on its way through a path, one part after the other, without leaving what it has checked.
+type walk struct {
+	user  int
+	fd    int
+	at    string   // where it is
+	rest  []string // of the path
+	links int
+}
+
+func parts(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" || part == "." })
+}
+
+func (w *walk) close() {
+	if w.fd > 0 {
+		_ = unix.Close(w.fd) // nothing was written
+	}
+}
+
+func (w *walk) toRoot() (err error) {
+	w.close()
+	w.at = "/"
+	w.fd, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return err
+}
+
+func (w *walk) step() error {
+	part, name := w.rest[0], filepath.Join(w.at, w.rest[0])
+	w.rest = w.rest[1:]
+	fd, err := unix.Openat(w.fd, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", name, err), unix.Close(fd))
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err := w.follow(fd, name, st)
+		return errors.Join(err, unix.Close(fd))
+	}
+	w.close()
+	w.fd, w.at = fd, name
+	return w.check(st)
+}
+
+// follow goes on where a symbolic link leads to.
+func (w *walk) follow(fd int, name string, link unix.Stat_t) error {
+	if !w.trusts(link) {
+		return fmt.Errorf("%s is a symbolic link of user %d, and you are user %d", name, link.Uid, w.user)
+	}
+	if w.links++; len(w.rest) == 0 || w.links > maxLinks {
+		return fmt.Errorf("%s is a symbolic link, not a folder", name)
+	}
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", target)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	w.rest = append(parts(string(target[:n])), w.rest...)
+	if target[0] == '/' {
+		return w.toRoot()
+	}
+	return nil
+}
+
+func (w *walk) check(st unix.Stat_t) error {
+	last := len(w.rest) == 0
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s is not a folder", w.at)
+	case !w.trusts(st) || last && int(st.Uid) != w.user:
+		return fmt.Errorf("%s belongs to user %d, and you are user %d", w.at, st.Uid, w.user)
+	case st.Mode&0o022 != 0 && (last || st.Mode&unix.S_ISVTX == 0):
+		return fmt.Errorf("%s can be written to by other users (mode %04o)", w.at, st.Mode&0o7777)
+	}
+	return nil
+}
+
+// trusts reports whether what has this state is this user's or root's. In a container that maps only some users, root
+// outside of it shows as the user for all others.
+func (w *walk) trusts(st unix.Stat_t) bool {
+	return int(st.Uid) == w.user || st.Uid == 0 || int(st.Uid) == unmappedUser()
+}
+
+// unmappedUser is the user that stands for those that this user namespace does not map; -1: it maps all.
+//
+// Source: user_namespaces(7).
+func unmappedUser() int {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil || slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"}) {
+		return -1
+	}
+	text, err = os.ReadFile("/proc/sys/kernel/overflowuid")
+	if err != nil {
+		return -1
+	}
+	uid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return -1
+	}
+	return uid
+}

@@ -1,0 +1,96 @@
+package mpicache
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// asNobody runs f on a thread that is another user's, which ends with it. Only root can.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test takes another user's place: run it as root")
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocks it
+		const nobody = 65534
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody) // of this thread only
+		if errno != 0 {
+			done <- errno
+			return
+		}
+		f()
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestClientOfAnotherUser has another user come to a door whose modes let everybody in.
+func TestClientOfAnotherUser(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	path := filepath.Join(cl.dirs[0], doorName)
+	for _, dir := range []string{cl.dirs[0], filepath.Dir(cl.dirs[0])} { // the two that t.TempDir has made
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 1<<10)
+	asNobody(t, func() {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		}
+		n := 0
+		if err == nil {
+			n, err = unix.Read(fd, got)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		got = got[:max(0, n)]
+		_ = unix.Close(fd) // it may not have been opened
+	})
+	if !strings.Contains(string(got), "the other end of the socket is user 65534, and this is user 0") {
+		t.Errorf("the door says %q", got)
+	}
+}
+
+// TestDoorOfAnotherUser has another user serve a door.
+func TestDoorOfAnotherUser(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the two that t.TempDir has made
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, doorName)
+	var door net.Listener
+	asNobody(t, func() {
+		var err error
+		if door, err = net.Listen("unix", path); err != nil {
+			t.Error(err)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	defer door.Close()
+	_, err := Dial(path, ControlTrainer, 0, 0, time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "the other end of the socket is user 65534") {
+		t.Errorf("the client takes it: %v", err)
+	}
+}

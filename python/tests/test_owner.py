@@ -1,0 +1,133 @@
+"""Whose a door is: other users' folders, links and sockets are refused."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import rankpool
+from rankpool.owner import check_folder
+
+NOBODY = 65534
+IS_ROOT = os.geteuid() == 0
+
+
+def folder(base, name, mode):
+    path = base / name
+    path.mkdir()
+    path.chmod(mode)
+    return path
+
+
+def link(base, to):
+    (base / "link").symlink_to(to)
+    return base / "link"
+
+
+def foreign(path):
+    """Makes path another user's; who is not root takes what there is of others."""
+    if not IS_ROOT:
+        return "/usr"
+    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda base: folder(base, "s", 0o700),
+        lambda base: folder(folder(base, "shm", 0o1777), "s", 0o755),
+        lambda base: folder(folder(base, "real", 0o755), "s", 0o700) and link(base, "real") / "s",
+        lambda base: folder(folder(base, "real", 0o755), "s", 0o700) and link(base, base / "real") / ".." / "real" / "s",
+    ],
+)
+def test_own_folders_are_taken(tmp_path, make):
+    check_folder(str(make(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (lambda base: folder(base, "s", 0o777), "can be written to by other users \\(mode 0777\\)"),
+        (lambda base: folder(base, "s", 0o1777), "can be written to by other users"),
+        (lambda base: folder(base, "s", 0o770), "can be written to by other users"),
+        (lambda base: folder(folder(base, "shm", 0o777), "s", 0o700), "shm can be written to by other users"),
+        (lambda base: folder(base, "s", 0o700) and link(base, "s"), "is a symbolic link, not a folder"),
+        (lambda base: link(base, "link") / "s", "is a symbolic link, not a folder"),
+        (lambda base: (base / "s").touch() or base / "s", "s is not a folder"),
+        (lambda base: foreign(folder(base, "s", 0o700)), f"belongs to user .*, and you are user {os.geteuid()}"),
+        (lambda base: os.path.join(foreign(folder(folder(base, "a", 0o700), "s", 0o700).parent), "s"), "belongs to user"),
+    ],
+)
+def test_others_may_not_be_able_to_take_its_place(tmp_path, make, sentence):
+    with pytest.raises((rankpool.OwnerError, FileNotFoundError), match=sentence if IS_ROOT else ""):
+        check_folder(str(make(tmp_path)))
+
+
+def test_a_link_of_another_user_is_not_followed(tmp_path):
+    assert IS_ROOT, "only root makes a link of another user"
+    folder(folder(tmp_path, "real", 0o755), "s", 0o700)
+    with pytest.raises(rankpool.OwnerError, match=f"link is a symbolic link of user {NOBODY}, and you are user 0"):
+        check_folder(str(foreign(link(tmp_path, "real")) / "s"))
+
+
+def test_a_door_in_another_users_folder_is_refused(door):
+    """Although it is the right one, and whenever it happens: the next connection is not made."""
+    folder = os.path.dirname(door.path)
+    os.chmod(folder, 0o777)
+    with pytest.raises(rankpool.OwnerError, match="is not safe: .* can be written to by other users"):
+        rankpool.Dataset()
+    os.chmod(folder, 0o700)
+    data = rankpool.Dataset()
+    sampler = rankpool.BatchSampler(data, batch_size=4)
+    door.kill()
+    os.chmod(folder, 0o777)
+    door.start()
+    with pytest.raises(rankpool.OwnerError):
+        list(sampler)
+    os.chmod(folder, 0o700)
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_a_jobs_session_that_another_user_made_is_refused(tmp_path, monkeypatch, kind):
+    assert IS_ROOT, "only root makes what is another user's"
+    for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_JOB_ID", f"{os.getpid()}-{kind}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    name = f"rankpool-0-slurm{os.getpid()}-{kind}"
+    if kind == "folder":
+        foreign(folder(tmp_path, name, 0o777))
+    else:
+        folder(tmp_path, "mine", 0o700)
+        (tmp_path / name).symlink_to("mine")
+        foreign(tmp_path / name)
+    with pytest.raises(rankpool.OwnerError, match=f"of user {NOBODY}" if kind == "link" else f"belongs to user {NOBODY}"):
+        rankpool.Dataset()
+
+
+SERVE = """
+import os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+os.setuid(65534)
+door.listen()
+print("listens", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_door_that_another_user_serves_is_refused(tmp_path, monkeypatch):
+    assert IS_ROOT, "only root becomes another user"
+    path = str(tmp_path / "door.sock")
+    monkeypatch.setenv("RANKPOOL_SOCKET", path)
+    served = subprocess.Popen([sys.executable, "-c", SERVE, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert served.stdout.readline() == b"listens\n"
+        with pytest.raises(rankpool.OwnerError, match=f"is served by user {NOBODY}, and you are user 0"):
+            rankpool.Dataset()
+    finally:
+        rankpool.connection._close_all()
+        served.communicate()
