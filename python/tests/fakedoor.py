@@ -168,8 +168,8 @@ class Door:
 
     def _answer_2(self, spec, streams, who):
         stream = next((i for i, d in enumerate(self.data) if d.name == spec["data"]), None)
-        if stream is None or spec["batch_size"] < 1:
-            return 99, struct.pack("<HH", 2, 0) + b"trainer 0 has batch_size 64, trainer 1 batch_size 0"
+        if stream is None or spec["batch_size"] == 13:
+            return 99, struct.pack("<HH", 2, 0) + b"trainer 0 has batch_size 64, trainer 1 batch_size 13"
         batches = len(plan(self, stream, spec, 0))
         if spec["beside"]:
             stream |= BESIDE

@@ -477,8 +477,8 @@ def test_state_dict_without_the_cache_warns(door):
 
 def test_refused_requests_are_sentences(door):
     data = rankpool.Dataset()
-    with pytest.raises(rankpool.RequestError, match="^rankpool: trainer 0 has batch_size 64, trainer 1 batch_size 0$"):
-        BatchSampler(data, batch_size=0)
+    with pytest.raises(rankpool.RequestError, match="^rankpool: trainer 0 has batch_size 64, trainer 1 batch_size 13$"):
+        BatchSampler(data, batch_size=13)
     with pytest.raises(rankpool.RankpoolError, match="serves no data set 'valid'; it serves 'train', 'test'"):
         rankpool.Dataset("valid")
 
