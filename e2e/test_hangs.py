@@ -16,11 +16,11 @@ def disturbed(start, reference):
     returns the result, checked."""
 
     def disturbed(hurt, at, args=(), options=(), **way):
-        args = ["--epochs", EPOCHS, "--sampler", "pads", "--stand-at", at, *args]
-        one = start(**way, torch=False, args=args, options=[*QUICK, *options])
+        args = ["--epochs", EPOCHS, "--sampler", "pads", *args]
+        one = start(**way, pause=[at], args=args, options=[*QUICK, *options])
         one.wait_for_batches(at)
         hurt(one)
-        (one.folder / "go").touch()
+        one.go(at)
         result = one.finish().check(EPOCHS, SAMPLES)
         assert result.batches == reference("pads").batches
         return result
@@ -63,24 +63,26 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_training_goes_on_without_a_rank_that_hangs(start, reference, losses, workers):
+def test_training_goes_on_without_a_rank_that_hangs(start, reference, workers):
     """The rank is not ended in time, and training needs no plan any more."""
-    args = ["--epochs", EPOCHS, "--sampler", "pads", "--workers", workers, *losses]
-    one = start(args=args, options=["--batch-timeout", "500ms", "--rank-timeout", "1h"])
-    one.wait_for_batches((EPOCHS - 1) * BATCHES + 1)
+    args = ["--epochs", EPOCHS, "--sampler", "pads", *(["--workers", workers] if workers else [])]
+    options, at = ["--batch-timeout", "500ms", "--rank-timeout", "1h"], (EPOCHS - 1) * BATCHES + 1
+    one = start(args=args, options=options, torch=workers > 0, pause=[at])
+    one.wait_for_batches(at)
     one.kill(one.ranks(), signal.SIGSTOP)
+    one.go(at)
     result = one.finish()
     assert result.code == 0 and result.batches == reference("pads").batches, result.stderr
     assert result.stderr.count("the cache has not answered for 0.5 s; reading storage until it does") == 1
 
 
 def test_no_plan_from_a_rank_that_hangs(start):
-    args = ["--epochs", EPOCHS, "--sampler", "pads", "--stand-at", BATCHES]
+    args = ["--epochs", EPOCHS, "--sampler", "pads"]
     options = ["--batch-timeout", "200ms", "--plan-timeout", "1s", "--rank-timeout", "1h"]
-    one = start(torch=False, args=args, options=options)
+    one = start(args=args, options=options, pause=[BATCHES])
     one.wait_for_batches(BATCHES)
     one.kill(one.ranks(), signal.SIGSTOP)
-    (one.folder / "go").touch()
+    one.go(BATCHES)
     result = one.finish()
     assert result.code == 1
     assert "rankpool: waited 1 s in vain for the cache to plan epoch 1" in result.stderr

@@ -28,9 +28,9 @@ def said(stderr, *patterns):
 
 
 def before_training(result):
-    """Asserts that training was not started; a rank's sentence may have the launcher's after it."""
+    """Asserts that training was not started; a rank's sentence, which each rank may say, may have the launcher's after it."""
     assert not result.batches and not result.events
-    assert len(result.stderr.splitlines()) <= 2, result.stderr
+    assert len(set(result.stderr.splitlines())) <= 2, result.stderr
 
 
 def test_empty_folder(refused, tmp_path):

@@ -14,13 +14,13 @@ TRAINER = ROOT / "e2e" / "trainer.py"
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_evaluating_on_the_training_data(train, reference, ranks):
     args = ["--epochs", EPOCHS, "--evaluate"]
-    result = train(ranks=ranks, torch=False, args=args).check(EPOCHS, SAMPLES)
+    result = train(ranks=ranks, args=args).check(EPOCHS, SAMPLES)
     assert result.batches == reference("pads").batches
     assert "is beside the training on it" in result.stderr
 
 
 def test_evaluating_while_ranks_die(start, reference):
-    one = start(ranks=2, torch=False, args=["--epochs", EPOCHS, "--evaluate"])
+    one = start(ranks=2, args=["--epochs", EPOCHS, "--evaluate"])
     kill_ranks(one, BATCHES + 5, 1)
     assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
 
@@ -36,7 +36,7 @@ def test_evaluating_while_ranks_die(start, reference):
 )
 def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentence):
     """It comes in mid-epoch, hears why it cannot train, and the training goes on as if it had not come."""
-    one = start(ranks=2, torch=False, args=["--epochs", EPOCHS, "--stand-at", BATCHES + 5])
+    one = start(ranks=2, args=["--epochs", EPOCHS], pause=[BATCHES + 5])
     one.wait_for_batches(BATCHES + 5)
     environments = {
         pid: dict(v.split("=", 1) for v in env if "=" in v)
@@ -48,7 +48,7 @@ def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentenc
     command = [sys.executable, "-c", script]
     newcomer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert newcomer.returncode == 1 and sentence.format(rank=rank, pid=pid) in newcomer.stderr, newcomer.stderr
-    (one.folder / "go").touch()
+    one.go(BATCHES + 5)
     assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
 
 

@@ -39,7 +39,6 @@ def arguments():
     parser.add_argument("--resume", metavar="FILE")
     parser.add_argument("--checkpoint", metavar="FILE")
     parser.add_argument("--stop-after", type=int, metavar="BATCHES")
-    parser.add_argument("--stand-at", type=int, metavar="BATCHES", help="wait then for a file `go` in the working folder")
     parser.add_argument("--evaluate", action="store_true", help="read the training data in order too, in mid-epoch and after it")
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--digest-log", metavar="FILE")
@@ -162,8 +161,6 @@ class Trainer:
         parts = self.group.gather((list(zip(ids, map(bytes, samples.views))) if kept else [], over))
         if self.digest:
             self.digest.add(epoch, number, [sample for part, _ in parts for sample in part])
-        while parts and self.trained == self.args.stand_at and not os.path.exists("go"):
-            time.sleep(0.005)
         if not self.group.tell(parts and any(over for _, over in parts)):
             return False
         self.save()

@@ -10,7 +10,7 @@ from dataset import BATCHES, EPOCHS, SAMPLES
 
 def script(tree, *options):
     """Returns a batch script that trains with one trainer a node on two nodes, and stands still after a few batches."""
-    train = run.training(["--epochs", EPOCHS, "--sampler", "pads", "--stand-at", BATCHES], 2, torch=False)
+    train = run.training(["--epochs", EPOCHS, "--sampler", "pads"], 2, pause=[BATCHES])
     words = ["rankpool", "run", "--data", tree, "--memory", "20%", "--window", "1MiB", "--log", "run.jsonl", *options, "--", *train]
     return shlex.join(map(str, words))
 
@@ -20,7 +20,7 @@ def test_rank_that_hangs_for_good_on_another_node(submit, tree, reference, mpi):
     job = submit(script(tree, "--rank-timeout", "2s"), mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"])
     job.wait_for_batches(BATCHES)
     job.kill(job.ranks("node2"), signal.SIGSTOP)
-    (job.folder / "go").touch()
+    job.go(BATCHES)
     result = job.finish().check(EPOCHS, SAMPLES)
     assert result.batches == reference("pads").batches
     assert "rank 0: rank 1 has not answered for 2.25s: its process is stopped or hangs" in result.stderr
