@@ -36,9 +36,7 @@ type conn struct {
 
 	plansBeside atomic.Int32 // without a reply
 
-	writeMu sync.Mutex // protects the next two
-	corked  bool       // more requests have been read: their replies leave together
-	out     []byte
+	replies outbox
 
 	mu        sync.Mutex // protects the rest
 	closed    bool
@@ -53,9 +51,6 @@ type leaseRef struct {
 	lease  uint32
 }
 
-// writeTimeout bounds how long a client that does not read can hold up whoever has a reply for it.
-const writeTimeout = 10 * time.Second
-
 func (n *Node) accept() {
 	for {
 		sock, err := n.door.AcceptUnix()
@@ -69,10 +64,10 @@ func (n *Node) accept() {
 		}
 		c := &conn{node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{}, waiting: map[uint64]*stream{}}
 		c.streams = make([]bool, len(n.streams))
-		n.connMu.Lock()
-		n.conns[c] = struct{}{}
-		n.connMu.Unlock()
-		go c.serve()
+		c.replies.sock = sock
+		if c.replies.raw, err = sock.SyscallConn(); err == nil { // it fails when it is closed
+			go c.serve()
+		}
 	}
 }
 
@@ -80,12 +75,18 @@ func (n *Node) accept() {
 func (c *conn) serve() {
 	defer c.close()
 	cred, err := peerOf(c.sock)
+	if err == nil {
+		c.pid = cred.Pid
+		err = c.node.enter(c)
+	}
 	if err != nil {
-		c.leave(refuse("%s", err))
+		c.node.cfg.Log.Warn("a client of the door was not let in", "error", err)
+		c.write(appendError(nil, 0, codeRequest, err.Error()))
+		_ = c.sock.SetReadDeadline(time.Now().Add(helloTimeout)) // fails when closed, and so does what follows
+		c.linger()
 		return
 	}
-	c.pid = cred.Pid
-	r := bufio.NewReaderSize(c.sock, 64<<10)
+	r := bufio.NewReaderSize(c.sock, 16<<10)
 	var buf []byte
 	if err := c.greet(r, &buf); err != nil {
 		c.leave(err)
@@ -94,12 +95,11 @@ func (c *conn) serve() {
 	for {
 		f, err := readFrame(r, &buf, c.payloadLimit)
 		if err == nil {
-			c.cork(frameBuffered(r))
+			c.replies.cork(frameBuffered(r))
 			err = c.handle(f)
-			c.write(nil)
+			c.replies.cork(false)
 		}
 		if err != nil {
-			c.cork(false)
 			c.leave(err)
 			return
 		}
@@ -133,7 +133,13 @@ func (c *conn) linger() {
 
 // greet takes HELLO and answers with the slab and the data sets.
 func (c *conn) greet(r io.Reader, buf *[]byte) error {
+	if err := c.sock.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
 	f, err := readFrame(r, buf, c.payloadLimit)
+	if err == nil {
+		err = c.sock.SetReadDeadline(time.Time{})
+	}
 	if err != nil {
 		return err
 	}
@@ -174,10 +180,10 @@ func (c *conn) sendWithSlab(b []byte) error {
 		return err
 	}
 	n, _, err := c.sock.WriteMsgUnix(b, oob, nil)
-	if err == nil && n < len(b) {
-		_, err = c.sock.Write(b[n:])
+	if err == nil {
+		c.write(b[n:])
 	}
-	return err
+	return errors.Join(err, c.sock.SetWriteDeadline(time.Time{}))
 }
 
 // description is the JSON of HELLO's reply.
@@ -358,6 +364,9 @@ func (c *conn) warm(f frame) error {
 	return c.node.streams[w.stream].onWarm(c, f.ticket, w)
 }
 
+// write sends whole frames, without waiting for the client.
+func (c *conn) write(b []byte) { c.replies.write(b) }
+
 // frameBuffered reports whether a whole frame waits in r.
 func frameBuffered(r *bufio.Reader) bool {
 	if r.Buffered() < frameHeadBytes {
@@ -365,31 +374,6 @@ func frameBuffered(r *bufio.Reader) bool {
 	}
 	head, err := r.Peek(frameHeadBytes)
 	return err == nil && r.Buffered()-frameHeadBytes >= int(le.Uint32(head))
-}
-
-// cork holds back replies until the last of several requests is handled.
-func (c *conn) cork(corked bool) {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
-	c.corked = corked
-}
-
-// write sends whole frames, and those that were held back. A client that cannot be written to is left.
-func (c *conn) write(b []byte) {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
-	if c.corked || len(c.out) > 0 {
-		c.out = append(c.out, b...)
-		b = c.out
-	}
-	if c.corked || len(b) == 0 {
-		return
-	}
-	c.out = c.out[:0]
-	_ = c.sock.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails when closed, and so does Write
-	if _, err := c.sock.Write(b); err != nil {
-		_ = c.sock.CloseWrite() // a client that reads again sees the end, and closes
-	}
 }
 
 // release ends leases and takes down the tally that comes with them, if it is of a data set that is open here: one that

@@ -4,6 +4,9 @@ import "math"
 
 // What a client may ask of a rank at the most: far more than two hundred trainers with all their workers need.
 const (
+	maxConns      = 8192 // of a rank
+	maxConnsOfOne = 2048 // of a process
+
 	maxLeases  = 1024    // that a connection holds
 	maxGets    = 1024    // of a connection, without a reply
 	maxWaiting = 64      // of its other requests without a reply, each kind for itself

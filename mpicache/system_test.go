@@ -36,6 +36,7 @@ func TestSamplerOfTheSystem(t *testing.T) {
 func TestOptionsOfTheSystem(t *testing.T) {
 	draws := func(options systems.Values) int {
 		c := newCluster(t, 1, 100, 1<<20, func(cfg *Config) { cfg.Options = options })
+		defer c.close()
 		tr, err := c.trainer(0, 1)
 		if err != nil {
 			t.Fatal(err)
