@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -127,8 +128,8 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 }
 
 // assignment is what the spec asks for, otherwise when it asks for nothing.
-func (s *Spec) assignment(otherwise scheduler.Assignment) (scheduler.Assignment, error) {
-	switch s.Assign {
+func (spec *Spec) assignment(otherwise scheduler.Assignment) (scheduler.Assignment, error) {
+	switch spec.Assign {
 	case "":
 		return otherwise, nil
 	case "local":
@@ -136,7 +137,7 @@ func (s *Spec) assignment(otherwise scheduler.Assignment) (scheduler.Assignment,
 	case "sampler":
 		return scheduler.AssignSampler, nil
 	}
-	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", s.Trainer, s.Assign)
+	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", spec.Trainer, spec.Assign)
 }
 
 // has reports whether trainer opened the data set on rank.
@@ -170,7 +171,7 @@ func (s *stream) onOpen(c *conn, spec Spec) (err error) {
 		conflict := s.agreed.conflict
 		var news bool
 		news, err = s.agreed.open(spec, s.node.cfg.Transport.Rank())
-		if !news && s.agreed.conflict == conflict {
+		if !news && errors.Is(s.agreed.conflict, conflict) {
 			return
 		}
 		text, jsonErr := json.Marshal(spec)
@@ -202,7 +203,7 @@ func (s *stream) onOpened(from int, text []byte) {
 		if err != nil {
 			s.node.cfg.Log.Info("a trainer was refused", "data", s.data.Name, "from", from, "error", err)
 		}
-		if news || s.agreed.conflict != conflict {
+		if news || !errors.Is(s.agreed.conflict, conflict) {
 			s.opened()
 		}
 	})

@@ -41,7 +41,7 @@ type DoorError struct {
 func (e *DoorError) Error() string { return "mpicache: the door says: " + e.Sentence }
 
 // thisProcess is this process's number at doors, and its family's.
-var thisProcess = rand.Uint64()
+var thisProcess = rand.Uint64() //nolint:forbidigo // nothing is decided by it, and no two processes may share it
 
 // Dial connects to the door at path as a trainer, or as ControlTrainer. timeout bounds every call; 0: none.
 func Dial(path string, trainer, world uint32, worker uint64, timeout time.Duration) (*Client, error) {

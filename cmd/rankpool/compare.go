@@ -54,8 +54,13 @@ func decodeNotes[T any](notes [][]byte) ([]T, error) {
 func (r *rankProcess) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	host, _ := os.Hostname() // it is for messages only
 	in := intro{Host: host, SlabBytes: slabBytes, Options: []option{
-		{"the version of rankpool", version}, {"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
-		{"--policy", cfg.Policy}, {"--scorer", cfg.Scorer}, {"--sampler", cfg.Sampler}, {"--set", cfg.Options.String()}, {"--assign", r.opt.assign},
+		{"the version of rankpool", version},
+		{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
+		{"--policy", cfg.Policy},
+		{"--scorer", cfg.Scorer},
+		{"--sampler", cfg.Sampler},
+		{"--set", cfg.Options.String()},
+		{"--assign", r.opt.assign},
 	}}
 	for _, set := range r.sets {
 		in.Data = append(in.Data, dataIntro{set.name, set.path, set.manifest.Identity()})

@@ -179,8 +179,8 @@ func (l *launcher) cacheEnded() {
 
 // killCache ends the cache by force, with the ranks that its mpirun has started here: one that is stopped hears nothing else.
 func (l *launcher) killCache() {
-	if l.layout.step != "" {
-		go killStep(l.layout.step, l.again.job) // Slurm may take its time
+	if l.step != "" {
+		go killStep(l.step, l.again.job) // Slurm may take its time
 	}
 	for _, p := range []*process{l.running, l.clearing} {
 		if p == nil || p.over {

@@ -37,17 +37,25 @@ type Event interface{ event() }
 
 // The events.
 type (
-	Started  struct{}           // the process that starts the ranks runs
-	Met      struct{}           // the ranks here have joined each other
-	Ready    struct{}           // and accept at their doors
-	Answered struct{ At int }   // the rank at this place of Options.Ranks has shown a sign of life
-	Ranks    struct{ Any bool } // whether the process that starts the ranks has any at this moment
-	Ended    struct {           // that process has ended
+	// Started says that the process that starts the ranks runs.
+	Started struct{}
+	// Met says that the ranks here have joined each other.
+	Met struct{}
+	// Ready says that the ranks accept at their doors.
+	Ready struct{}
+	// Answered says that the rank at this place of Options.Ranks has shown a sign of life.
+	Answered struct{ At int }
+	// Ranks says whether the process that starts the ranks has any at this moment.
+	Ranks struct{ Any bool }
+	// Ended says that that process has ended.
+	Ended struct {
 		How  string
 		Shot bool // by a signal that it was not to get before it could look after it
 	}
-	Over struct{} // training has ended, or is to: nothing is started any more
-	Tick struct{} // time has passed
+	// Over says that training has ended, or is to: nothing is started any more.
+	Over struct{}
+	// Tick says that time has passed.
+	Tick struct{}
 )
 
 func (Started) event()  {}
@@ -64,11 +72,16 @@ type Command interface{ command() }
 
 // The commands.
 type (
-	Start  struct{}              // start the cache, when what is left of an earlier one is ended
-	End    struct{}              // end the cache by force; Ended follows, if it can be ended
-	Forget struct{}              // it cannot be: leave it as it is, its Ended is no news any more
-	Say    struct{ Text string } // once
-	Fail   struct{ Why string }  // the first start failed: there will be no cache
+	// Start has the cache started, when what is left of an earlier one is ended.
+	Start struct{}
+	// End has the cache ended by force; Ended follows, if it can be ended.
+	End struct{}
+	// Forget has the cache left as it is, for it cannot be ended: its Ended is no news any more.
+	Forget struct{}
+	// Say has the text printed, once.
+	Say struct{ Text string }
+	// Fail says that the first start failed: there will be no cache.
+	Fail struct{ Why string }
 )
 
 func (Start) command()  {}

@@ -294,7 +294,6 @@ func TestICACHESelectiveBackpropagation(t *testing.T) {
 	if name, _ := s.Resample(0, 0, []float32{1, 1}); name != "uniform" {
 		t.Errorf("the sampler without history is %q, want uniform", name)
 	}
-
 }
 
 func TestICACHEMultiJobAIV(t *testing.T) {
