@@ -47,7 +47,7 @@ func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 	}
 	report, lost := s.conclude(err)
 	if err != nil && s.dest != nil && !s.opt.DryRun { // not earlier: another rank may only now look who writes here
-		_ = s.opt.Target.Remove(s.dest.token(s.g.Rank())) // the next run removes it otherwise
+		s.dest.letGo()
 	}
 	if err == nil { // another rank may have failed in its last steps: it said so before it reported
 		err = context.Cause(staging)

@@ -3,10 +3,12 @@ package copier
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,8 +22,9 @@ type destination struct {
 	plan   *Plan
 	sync   SyncPolicy
 	verify bool
-	made   bool // root was not there before
-	told   bool // by a token that this rank writes here
+	made   bool      // root was not there before
+	told   bool      // by a token that this rank writes here
+	lock   io.Closer // on the token, while this rank lives; nil where the file system has no locks
 
 	cutBytes int64 // of the pieces of large files
 	index    *sidecar
@@ -109,6 +112,12 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	if err := d.tell(); err != nil {
 		return nil, &DestinationError{d.root, err}
 	}
+	if err := d.claim(); err != nil {
+		return nil, err
+	}
+	if err := d.clear(d.root); err != nil {
+		return nil, &DestinationError{d.root, err}
+	}
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]
 		if item.Kind != Folder {
@@ -131,7 +140,55 @@ func (d *destination) tell() error {
 		return err
 	}
 	d.told = true
-	return token.Close()
+	if err := token.Close(); err != nil {
+		return err
+	}
+	if lock, err := d.fsys.Lock(d.token(d.rank)); err == nil {
+		d.lock = lock
+	}
+	return nil
+}
+
+// letGo says that this rank writes here no more.
+func (d *destination) letGo() {
+	_ = d.fsys.Remove(d.token(d.rank)) // the next run removes it otherwise
+	if d.lock != nil {
+		_ = d.lock.Close() // nothing was written to it
+		d.lock = nil
+	}
+}
+
+// claimPatience is how long a run waits for one that began at the same moment to give way.
+const claimPatience = 2 * time.Second
+
+// claim makes sure that no other run writes here: it would remove this one's temporaries, or this one its. Of several that begin
+// at the same moment one goes on, whose name is the least: the others see it.
+func (d *destination) claim() error {
+	for end := time.Now().Add(claimPatience); ; time.Sleep(20 * time.Millisecond) {
+		names, err := d.fsys.ReadNames(d.root)
+		if err != nil {
+			return &DestinationError{d.root, err}
+		}
+		at := slices.IndexFunc(names, d.isLiving)
+		if at < 0 {
+			return nil
+		}
+		if names[at] < tempPrefix+d.run || time.Now().After(end) {
+			return fmt.Errorf("copier: another \"rankpool stage\" writes to %s: wait until it has ended, or name another folder with --dest", d.root)
+		}
+	}
+}
+
+// isLiving reports whether a name is the token of another run that lives.
+func (d *destination) isLiving(name string) bool {
+	if !d.isLeft(name) || !strings.Contains(name, "-rank") {
+		return false
+	}
+	lock, err := d.fsys.Lock(join(d.root, name))
+	if err == nil {
+		_ = lock.Close() // it was only to be seen that nobody has it
+	}
+	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
 // room makes sure that so many bytes fit.
@@ -177,7 +234,7 @@ func (d *destination) makeRoot() error {
 		if info.Kind != Folder {
 			return fmt.Errorf("copier: %s is no folder: name another one with --dest", d.root)
 		}
-		return d.clear(d.root)
+		return nil
 	}
 	var missing []string
 	for dir := d.root; ; dir = path.Dir(dir) {
@@ -289,7 +346,7 @@ func (d *destination) giveUp(temp string, err error) error {
 
 // settle gives the folders their modes and times, those deep down first, when no rank writes any more.
 func (d *destination) settle() (failed []Failure) {
-	_ = d.fsys.Remove(d.token(d.rank)) // the next run removes it otherwise
+	d.letGo()
 	for i := len(d.plan.Items) - 1; i >= 0; i-- {
 		item := &d.plan.Items[i]
 		if item.Kind != Folder || item.Path == "" && !d.made {

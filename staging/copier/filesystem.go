@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"io"
 	"io/fs"
 
 	"rankpool/staging/layout"
@@ -33,6 +34,9 @@ type FileSystem interface {
 	Rename(old, path string) error
 	// Remove removes a name, or an empty folder.
 	Remove(path string) error
+	// Lock locks a file for whoever holds what it returns, until that is closed or the process ends. The error is unix.EWOULDBLOCK
+	// where another holds it.
+	Lock(path string) (io.Closer, error)
 	// Chmod and Chtime change a name's permission bits, and its modification time in nanoseconds since 1970.
 	Chmod(path string, mode fs.FileMode) error
 	Chtime(path string, modTime int64) error

@@ -2,6 +2,7 @@ package copier
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 
@@ -73,6 +74,19 @@ func (System) Rename(old, path string) error {
 
 // Remove implements FileSystem.
 func (System) Remove(path string) error { return os.Remove(path) }
+
+// Lock implements FileSystem.
+func (System) Lock(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close() // it was not written to
+		return nil, err
+	}
+	return f, nil
+}
 
 // Chmod implements FileSystem.
 func (System) Chmod(path string, mode fs.FileMode) error { return os.Chmod(path, mode) }
