@@ -112,9 +112,9 @@ const all = "*"
 var (
 	pure        = []string{"scheduler", "scheduler/systems", "scheduler/systems/hnsw"}
 	pureImports = []string{
-		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/json", "errors", "fmt",
+		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt",
 		"hash/crc32", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings",
-		"github.com/agext/levenshtein",
+		"github.com/agext/levenshtein", "github.com/zeebo/xxh3",
 	}
 )
 

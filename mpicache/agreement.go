@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"rankpool/mpicache/record"
@@ -23,6 +25,15 @@ type Spec struct {
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
 	Beside          bool   `json:"beside"` // it is not trained on: see beside
+
+	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
+}
+
+// openReply is the reply to OPEN.
+type openReply struct {
+	Stream  int64  `json:"stream"`
+	Batches int    `json:"batches"`
+	Scorer  string `json:"scorer"`
 }
 
 // maxWorld is the number of trainers that a plan can name (uint16).
@@ -46,11 +57,13 @@ func (spec *Spec) batches(samples int) int {
 // ends the beginning for all: nobody knows who is right. After that, or in place of a trainer that is there, it is a
 // newcomer, and is refused alone.
 type agreement struct {
-	spec     *Spec
-	world    []int32 // rank of each trainer, -1: not opened yet
-	missing  int
-	conflict error
-	before   *Spec // of a training that this rank served before it was started again, and that lives
+	spec    *Spec
+	world   []int32 // rank of each trainer, -1: not opened yet
+	missing int
+	// trainings are what the trainers say of themselves, nil for one that has not, as where only its workers have come.
+	trainings []*Training
+	conflict  error
+	before    *Spec // of a training that this rank served before it was started again, and that lives
 }
 
 // difference returns the field in which b departs from a, with both values; "" for none.
@@ -97,8 +110,10 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		return false, refuse("%s", a.conflict)
 	}
 	if a.spec == nil {
-		a.spec = &spec
-		a.world = make([]int32, spec.World)
+		first := spec
+		first.Training = nil
+		a.spec = &first
+		a.world, a.trainings = make([]int32, spec.World), make([]*Training, spec.World)
 		a.missing = spec.World
 		for t := range a.world {
 			a.world[t] = -1
@@ -113,10 +128,11 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	}
 	switch at := a.world[spec.Trainer]; {
 	case at == int32(rank):
-		return false, nil
+		return a.say(spec), nil
 	case at == -1:
 		a.world[spec.Trainer] = int32(rank)
 		a.missing--
+		a.say(spec)
 		return true, nil
 	default:
 		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every training process a RANK of its own", spec.Trainer, spec.Data, at, rank)
@@ -126,6 +142,18 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		return false, refuse("%s", err)
 	}
 }
+
+// say notes what a trainer says of its training, and reports whether that is news.
+func (a *agreement) say(spec Spec) bool {
+	if spec.Training == nil || reflect.DeepEqual(a.trainings[spec.Trainer], spec.Training) {
+		return false
+	}
+	a.trainings[spec.Trainer] = spec.Training
+	return true
+}
+
+// told reports whether all trainers have said what their training is.
+func (a *agreement) told() bool { return a.missing == 0 && !slices.Contains(a.trainings, nil) }
 
 // assignment is what the spec asks for, otherwise when it asks for nothing.
 func (spec *Spec) assignment(otherwise scheduler.Assignment) (scheduler.Assignment, error) {
@@ -209,8 +237,10 @@ func (s *stream) onOpened(from int, text []byte) {
 	})
 }
 
-// opened makes the stager when every trainer is there and nothing is being warmed, or tells those who wait what is wrong.
+// opened takes up that trainers said something new. It makes the stager when every trainer is there and nothing is being
+// warmed, or tells those who wait what is wrong.
 func (s *stream) opened() {
+	s.planner.refused = nil // they may have loaded another checkpoint, or put back what was lost
 	if s.agreed.conflict == nil && s.agreed.missing == 0 && s.stager == nil && s.cooled(time.Now()) {
 		s.agreed.conflict = s.makeStager()
 	}
@@ -245,11 +275,9 @@ func (s *stream) makeStager() error {
 	if err != nil {
 		return err
 	}
-	if setup.Policy == "clairvoyant" {
-		s.planner.placement = scheduler.PlacementFor(plans.Sampler, s.data.Samples, s.data.keptBytes(), setup.Size)
-	}
 	s.planner.cfg, s.stager = plans, stager
 	s.node.seatsChanged.Store(true)
+	s.planner.placement = s.newPlacement()
 	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
 	s.takeWarm()
 	return nil

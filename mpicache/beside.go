@@ -43,12 +43,13 @@ func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
 		Sampler: sampler, BatchSize: spec.BatchSize, World: make([]int32, spec.World), Ranks: 1, Assignment: scheduler.AssignSampler,
 	}}
 	c.batchSize = max(c.batchSize, spec.BatchSize)
-	c.answer(f, map[string]any{"stream": number, "batches": spec.batches(s.data.Samples)})
+	c.answer(f, openReply{Stream: int64(number), Batches: spec.batches(s.data.Samples)})
 	return nil
 }
 
 // number is the stream's.
 func (spec Spec) number() uint32 {
+	spec.Training = nil
 	text, err := json.Marshal(spec)
 	if err != nil {
 		panic("mpicache: a spec is not JSON: " + err.Error())
@@ -90,7 +91,7 @@ func (b *beside) obey(c *conn, f frame) error {
 		return err
 	}
 	if f.kind == KindSave {
-		c.answer(f, map[string]string{"saved": ""})
+		c.answer(f, saveAnswer{})
 		return nil
 	}
 	return c.node.planBeside(c, f.ticket, b.plan, int(p.epoch), b.spec.Trainer)
@@ -103,7 +104,7 @@ func (n *Node) planBeside(c *conn, ticket uint32, cfg scheduler.PlanConfig, epoc
 	}
 	go func() {
 		n.besideMu.Lock()
-		reply := appendPlan(nil, ticket, scheduler.NewPlan(cfg, epoch, nil), trainer)
+		reply := appendPlan(nil, ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
 		n.besideMu.Unlock()
 		c.plansBeside.Add(-1)
 		c.write(reply)

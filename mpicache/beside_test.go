@@ -96,7 +96,7 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 	if err := c.Send(KindMetric, fmt.Appendf(nil, `{"stream":%d,"epoch":%d,"name":"accuracy","value":1}`, number, epoch)); err != nil {
 		t.Error(err)
 	}
-	if reply, err := c.Call(KindSave, u32s(number, uint32(epoch), 1)); err != nil || string(reply) != `{"saved":""}` {
+	if reply, err := c.Call(KindSave, u32s(number, uint32(epoch), 1)); err != nil || string(reply) != `{"saved":"","state":""}` {
 		t.Errorf("SAVE: %s, %v", reply, err)
 	}
 	return ids

@@ -309,7 +309,7 @@ func (c *conn) open(f frame) error {
 		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
-	c.answer(f, map[string]int{"stream": i, "batches": spec.batches(s.data.Samples)})
+	c.answer(f, openReply{int64(i), spec.batches(s.data.Samples), s.scorerFor(spec)})
 	return nil
 }
 

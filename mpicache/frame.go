@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -367,10 +368,12 @@ func appendBatch(b []byte, ticket, lease uint32, entries []batchEntry, errs map[
 const (
 	planWeights = 1 << iota
 	planRepeats
+	planSource
 )
 
-// appendPlan appends the reply to PLAN: trainer's part of every batch.
-func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte {
+// appendPlan appends the reply to PLAN: trainer's part of every batch, and, if the plan was made from scores, their digest
+// and the file that has them.
+func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string) []byte {
 	start := len(b)
 	b = appendFrame(b, KindPlan+replyTo, ticket)
 	b = le.AppendUint32(b, uint32(p.Epoch))
@@ -383,6 +386,9 @@ func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte 
 	repeats := p.Repeats(trainer)
 	if repeats != nil {
 		flags |= planRepeats
+	}
+	if source != "" {
+		flags |= planSource
 	}
 	b = le.AppendUint32(b, flags)
 	var ids []scheduler.SampleID
@@ -401,6 +407,13 @@ func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int) []byte 
 	}
 	for _, k := range repeats {
 		b = le.AppendUint32(b, k)
+	}
+	if source != "" {
+		digest, err := hex.DecodeString(string(source))
+		if err != nil {
+			panic("mpicache: a digest is " + string(source))
+		}
+		b = append(append(b, digest...), path...)
 	}
 	return endFrame(b, start)
 }

@@ -3,6 +3,7 @@ package mpicache
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -79,6 +80,17 @@ func TestParseGolden(t *testing.T) {
 	if want := (warmFrame{1, []scheduler.SampleID{4, 0, 7}}); err != nil || !reflect.DeepEqual(w, want) {
 		t.Errorf("warm: %+v, %v", w, err)
 	}
+	var spec Spec
+	want := Spec{
+		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64, SamplerDropLast: true, Assign: "local",
+		Trainer: 2, World: 4, Training: &Training{
+			Life: 0x0123456789abcdef, Checkpoint: &Checkpoint{3, 5, scheduler.Digest(strings.Repeat("a5", 16))},
+			Planned: []Planned{{3, scheduler.Digest(strings.Repeat("5a", 16))}},
+		},
+	}
+	if err := json.Unmarshal(goldenPayload(t, "open").payload, &spec); err != nil || !reflect.DeepEqual(spec, want) {
+		t.Errorf("open: %+v, %v", spec, err)
+	}
 	if f := goldenPayload(t, "shutdown"); f.kind != KindShutdown || f.ticket != 13 {
 		t.Errorf("shutdown: %+v", f)
 	}
@@ -91,6 +103,8 @@ func TestAppendGolden(t *testing.T) {
 		"status":         AppendBare(nil, KindStatus, 12),
 		"shutdown_reply": AppendBare(nil, KindShutdown+replyTo, 13),
 		"error":          appendError(nil, 14, 3, "no plan for epoch 3"),
+		"open_reply":     appendJSON(nil, KindOpen+replyTo, 2, openReply{1, 20, "logrank"}),
+		"save_reply":     appendJSON(nil, KindSave+replyTo, 11, saveAnswer{"/run/s1/state", scheduler.Digest(strings.Repeat("5a", 16))}),
 		"warm_reply": appendJSON(nil, KindWarm+replyTo, 15, Warmed{
 			Staged: 2, Bytes: 300, Here: 1, NoRoom: 1, Failures: []WarmFailure{{9, "gone"}},
 		}),

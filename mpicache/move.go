@@ -67,6 +67,9 @@ func (s *stream) wish(trainer int, to place) {
 		s.finishEpochs(t, to.epoch)
 	}
 	clear(p.wishes)
+	if !s.knows(to.epoch) {
+		s.nextGeneration()
+	}
 	s.want(to.epoch, to.batch)
 }
 

@@ -230,6 +230,9 @@ func (c *cluster) kill() {
 			c.t.Error(err)
 		}
 		n.ticking.Wait()
+		for _, s := range n.streams {
+			s.awaitStates()
+		}
 	}
 }
 

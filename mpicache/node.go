@@ -68,12 +68,14 @@ type Config struct {
 	// ever. While a rank is lost, no plan is waited for.
 	RankTimeout time.Duration
 	Lost        func(rank int)
-	Dir         string           // of this rank: door.sock, importance states
-	StatePath   string           // where rank 0 saves importance; "": nowhere
-	Session     string           // told to clients
-	Launch      string           // names the start of the training in the run log: ranks started again in it have the same; "": none
-	Log         *slog.Logger     // one line a second at most in steady state
-	Record      func(record any) // called on rank 0 with each line of the run log
+	Dir         string // of this rank: door.sock, importance states
+	StatePath   string // where rank 0 saves importance; "": nowhere
+	// StateOptional has a training begin with the scores that there are, where the state file is not the one that it needs.
+	StateOptional bool
+	Session       string           // told to clients
+	Launch        string           // names the start of the training in the run log: ranks started again in it have the same; "": none
+	Log           *slog.Logger     // one line a second at most in steady state
+	Record        func(record any) // called on rank 0 with each line of the run log
 	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it. It is called while the slab is allocated.
 	Room func() int64
 	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the node should give back, because memory is
@@ -235,6 +237,9 @@ func (n *Node) halt() {
 // the memory, which therefore goes with the process.
 func (n *Node) Abandon() error {
 	n.halt()
+	for _, s := range n.streams {
+		s.locked(func() { s.closed = true })
+	}
 	return errors.Join(n.door.Close(), n.closeConns())
 }
 
@@ -267,6 +272,7 @@ func (n *Node) quiet() bool {
 				s.data.Tier.End()
 			}
 			s.reads.Wait()
+			s.awaitStates()
 		}
 		close(done)
 	}()

@@ -194,7 +194,7 @@ func TestRankStartsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.close()
-	dir := cl.dirs[0]
+	dir, training := cl.dirs[0], tr.training
 	cl.close() // leaves the states in the folder, as a killed rank does
 
 	again := newCluster(t, 1, 240, 5000)
@@ -206,6 +206,7 @@ func TestRankStartsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.close()
+	tr.training = training
 	if err := tr.open("pads", 12); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,6 +118,9 @@ type trainer struct {
 	slab        []byte
 	tally       tally
 	between     func(epoch, batch int)
+	training    Training // what it says when it opens the data set
+	from        int      // the batch that it begins its next epoch at
+	state       string   // the file with what its newest plan was made from
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
@@ -132,7 +136,10 @@ func (c *cluster) trainer(rank, world int) (*trainer, error) {
 func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.Close()) }
 
 func (tr *trainer) open(sampler string, batchSize int) error {
-	text, err := json.Marshal(Spec{Data: "train", Sampler: sampler, Seed: 1, BatchSize: batchSize, Trainer: tr.rank, World: tr.world})
+	spec := Spec{
+		Data: "train", Sampler: sampler, Seed: 1, BatchSize: batchSize, Trainer: tr.rank, World: tr.world, Training: &tr.training,
+	}
+	text, err := json.Marshal(spec)
 	if err == nil {
 		_, err = tr.Call(KindOpen, text)
 	}
@@ -149,19 +156,32 @@ func u32s(v ...uint32) []byte {
 
 // plan returns the trainer's ids by batch.
 func (tr *trainer) plan(epoch int) ([][]uint32, error) {
-	p, err := tr.Call(KindPlan, u32s(0, uint32(epoch), 0))
+	p, err := tr.Call(KindPlan, u32s(0, uint32(epoch), uint32(tr.from)))
 	if err != nil {
 		return nil, err
 	}
+	tr.from = 0
 	c := cursor{b: p}
 	c.u32()
 	batches := c.u32()
 	c.u32()
-	c.u32()
+	flags := c.u32()
 	counts := c.u32s(nil, batches)
 	var parts [][]uint32
+	draws := uint32(0)
 	for _, n := range counts {
 		parts = append(parts, c.u32s(nil, n))
+		draws += n
+	}
+	for _, column := range []uint32{planWeights, planRepeats} {
+		if flags&column != 0 {
+			c.list(draws)
+		}
+	}
+	if flags&planSource != 0 {
+		source := scheduler.Digest(hex.EncodeToString(c.take(16)))
+		planned := append(tr.training.Planned, Planned{epoch, source})
+		tr.training.Planned, tr.state = planned[max(0, len(planned)-2):], string(c.b)
 	}
 	return parts, c.err
 }

@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"fmt"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -15,6 +16,7 @@ type planner struct {
 	cfg      scheduler.PlanConfig
 	ledger   *scheduler.Ledger // nil until the first epoch is wanted, and if the sampler has no use for scores
 	restored *scheduler.Snapshot
+	refused  error     // why there is no ledger; nil: nobody has asked, or there is one
 	cut      []float32 // scores for the plan after the newest epoch; they do not change
 	haveCut  bool
 	making   bool
@@ -32,7 +34,13 @@ type planner struct {
 	heldBy    map[int]map[place]bool // of which batches, by trainer
 	outbox    []byte                 // records for the other ranks
 	waiting   []waitingPlan          // PLANs without reply
+	kept      map[int]bool           // by epoch: what its plan was made from is in the rank's folder
+	sources   sources                // the scores that ranks have made plans from
 	saves     []waitingSave          // SAVEs without reply
+	savesAt   map[int]place          // by trainer: where it has asked to save last
+	saved     *savedState            // the newest
+	joined    map[int]joined         // by trainer: those that have asked for a plan
+	anew      map[int]place          // by trainer: where it begins another life
 	// checkpointed: training says when to save, and the state file belongs to its checkpoint.
 	checkpointed bool
 	moved        map[int]time.Time // by epoch: when the last local trainer left it
@@ -61,13 +69,18 @@ type waitingPlan struct {
 func (p *planner) init() {
 	p.want = noEpoch
 	p.finish, p.wishes, p.heldBy = map[int]int{}, map[int]place{}, map[int]map[place]bool{}
-	p.moved = map[int]time.Time{}
+	p.moved, p.kept, p.savesAt = map[int]time.Time{}, map[int]bool{}, map[int]place{}
+	p.joined, p.anew = map[int]joined{}, map[int]place{}
 }
 
 // knows reports whether epoch is one that training is or was in a moment ago, and its plan is still there.
 func (s *stream) knows(epoch int) bool {
 	return slices.Contains(s.planner.opened, epoch) && s.stager.Knows(epoch)
 }
+
+// folds reports whether the ledger takes what trainers say. One that was restored does not before the plan that it was
+// restored at is open: what was reported meanwhile is held, and comes first.
+func (p *planner) folds() bool { return p.ledger != nil && p.restored == nil }
 
 func (p *planner) weighted() bool { return p.cfg.Sampler.Weighted() }
 
@@ -82,6 +95,17 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 			return
 		}
 		trainer, epoch := int(c.trainer), int(f.epoch)
+		if s.newLife(trainer) {
+			s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
+			s.outRecord(recordAnew, trainer, epoch, int(f.batch), nil)
+			s.flushReports()
+			s.beginAnew(trainer, place{epoch, int(f.batch)})
+			return
+		}
+		if err = s.join(trainer); err != nil {
+			err = refuse("%s", err)
+			return
+		}
 		s.move(trainer, epoch, int(f.batch))
 		if _, waits := s.planner.wishes[trainer]; waits && s.stager != nil && !s.planner.weighted() {
 			cfg := s.planner.cfg
@@ -90,6 +114,9 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 			return
 		}
 		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
+		if s.planner.refused != nil {
+			s.failPlans(s.planner.refused)
+		}
 		s.answerPlans()
 	})
 	return err
@@ -125,7 +152,17 @@ func (s *stream) plan() {
 		epoch = p.opened[len(p.opened)-1] + 1
 	}
 	if p.weighted() && p.ledger == nil {
-		epoch = s.restore(epoch)
+		if !s.agreed.told() {
+			return
+		}
+		first, err := s.restore(epoch, p.from)
+		if err != nil {
+			s.refusePlans(err)
+			return
+		}
+		if epoch = first; first > p.want {
+			p.want, p.from = first, 0 // what is wanted cannot be planned any more: training is ahead of it
+		}
 	}
 	if p.weighted() && !p.haveCut {
 		if !p.ledger.Ready() {
@@ -146,16 +183,34 @@ func (s *stream) plan() {
 	if p.placement != nil {
 		cfg.Place = p.outlook.Place
 	}
+	stream, generation := s.streamID(), p.sources.generation
 	go func() {
 		plan := scheduler.NewPlan(cfg, epoch, scores)
-		s.locked(func() { s.made(plan, scores) })
+		var source scheduler.Digest
+		if cfg.Sampler.Weighted() {
+			source = scheduler.ScoresDigest(stream, epoch, scores)
+		}
+		s.locked(func() {
+			p.making = false
+			if s.closed {
+				return
+			}
+			if generation == p.sources.generation {
+				s.made(plan, scores, source)
+			} else {
+				s.plan() // training is elsewhere by now
+			}
+		})
 	}()
 }
 
 // made takes a new plan: into use if it is wanted, else it waits and its first samples are staged.
-func (s *stream) made(plan *scheduler.Plan, base []float32) {
+func (s *stream) made(plan *scheduler.Plan, base []float32, source scheduler.Digest) {
 	p := &s.planner
-	p.making = false
+	if p.weighted() {
+		s.tellSource(plan.Epoch, source)
+		s.keepState(s.sourceOf(plan, base))
+	}
 	replaying := p.restored != nil && p.restored.Epoch == plan.Epoch
 	if plan.Epoch == p.want || replaying {
 		s.install(plan, base)
@@ -199,7 +254,9 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 		}
 		p.restored = nil
 		s.step(p.ledger.Scored(scheduler.Folded{Epoch: -1})) // after Open, which may have folded what was left of an old epoch
-		s.writeStates(restored)
+		if !p.checkpointed && !restored {
+			s.saveState(s.sourceOf(plan, base), false, func(string) {})
+		}
 		s.recordImportance(plan.Epoch, base)
 		s.applyHeld()
 	}
@@ -213,8 +270,12 @@ func (s *stream) install(plan *scheduler.Plan, base []float32) {
 func (s *stream) answerPlans() {
 	rest := s.planner.waiting[:0]
 	for _, w := range s.planner.waiting {
-		if plan := s.planOf(w.epoch); plan != nil {
-			s.reply(w.conn, appendPlan(nil, w.ticket, plan, w.trainer))
+		if _, waits := s.planner.anew[w.trainer]; waits {
+			rest = append(rest, w)
+			continue
+		}
+		if plan := s.planOf(w.epoch); plan != nil && s.sourced(w.epoch) {
+			s.reply(w.conn, s.planFrame(w, plan))
 		} else {
 			rest = append(rest, w)
 		}
@@ -229,6 +290,34 @@ func (s *stream) planOf(epoch int) *scheduler.Plan {
 	return s.stager.Plan(epoch)
 }
 
+// planFrame is the reply to PLAN.
+func (s *stream) planFrame(w waitingPlan, plan *scheduler.Plan) []byte {
+	var source scheduler.Digest
+	var path string
+	if s.planner.weighted() {
+		source, path = s.planner.sources.own(w.epoch), s.statePath(w.epoch)
+	}
+	return appendPlan(nil, w.ticket, plan, w.trainer, source, path)
+}
+
+// sourceOf returns the state that a plan was made from, or is replayed from.
+func (s *stream) sourceOf(plan *scheduler.Plan, base []float32) *scheduler.Snapshot {
+	p := &s.planner
+	if p.restored != nil && p.restored.Epoch == plan.Epoch {
+		again := *p.restored
+		return &again
+	}
+	snap := &scheduler.Snapshot{Epoch: plan.Epoch, Scores: base}
+	switch newest, ok := p.ledger.Newest(); {
+	case ok && newest == plan.Epoch:
+		snap = p.ledger.Snapshot(base, 0)
+	case ok && newest == plan.Epoch-1:
+		snap = p.ledger.SnapshotNext(base)
+	}
+	snap.Stream = s.streamID()
+	return snap
+}
+
 // forget lets go of what a client that is gone waits for.
 func (s *stream) forget(c *conn) {
 	s.locked(func() {
@@ -236,6 +325,26 @@ func (s *stream) forget(c *conn) {
 		p.waiting = slices.DeleteFunc(p.waiting, func(w waitingPlan) bool { return w.conn == c })
 		p.saves = slices.DeleteFunc(p.saves, func(w waitingSave) bool { return w.conn == c })
 	})
+}
+
+// refusePlans tells those who wait why there is no plan. They may ask again when trainers say something else.
+func (s *stream) refusePlans(err error) {
+	p, t := &s.planner, s.node.cfg.Transport
+	if p.refused == nil || p.refused.Error() != err.Error() {
+		s.node.cfg.Log.Error("there is no plan", "error", err)
+		for r := range t.Size() {
+			if r != t.Rank() {
+				t.Post(r, append(s.node.message(messageRefused, s.index), err.Error()...))
+			}
+		}
+	}
+	p.refused, p.want = err, noEpoch
+	s.failPlans(err)
+}
+
+// onRefused tells those who wait that another rank makes no plan, without which they get none.
+func (s *stream) onRefused(from int, sentence string) {
+	s.locked(func() { s.failPlans(fmt.Errorf("rank %d says: %s", from, sentence)) })
 }
 
 func (s *stream) failPlans(err error) {
@@ -249,7 +358,7 @@ func (s *stream) failPlans(err error) {
 func (s *stream) finishEpochs(trainer, epoch int) {
 	p := &s.planner
 	p.finish[trainer] = epoch
-	if p.ledger != nil {
+	if p.folds() {
 		p.ledger.Finish(trainer, epoch)
 		s.fold()
 	}

@@ -12,6 +12,8 @@ const (
 	recordReport = 1 // losses of a batch
 	recordFinish = 2 // the trainer went on to the epoch
 	recordWish   = 3 // it wants to, to the batch, and waits for the others
+	recordSave   = 4 // it saves a checkpoint of the place before the batch
+	recordAnew   = 5 // it begins another life there, and waits for the others
 )
 
 // outboxBytes is when reports leave without waiting for the tick.
@@ -43,7 +45,7 @@ func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 // take gives a report to the ledger, or keeps it until its epoch is opened, if that can be.
 func (s *stream) take(r report) {
 	p := &s.planner
-	if p.ledger != nil && p.ledger.Opened(r.epoch) {
+	if p.folds() && p.ledger.Opened(r.epoch) {
 		s.apply(r)
 		s.fold()
 	} else if len(p.opened) == 0 || r.epoch > p.opened[len(p.opened)-1] {
@@ -87,6 +89,9 @@ func (s *stream) applyHeld() {
 	}
 	for trainer, epoch := range p.finish {
 		p.ledger.Finish(trainer, epoch)
+	}
+	for trainer := range p.savesAt {
+		s.settle(trainer)
 	}
 	s.fold()
 }
@@ -148,42 +153,87 @@ func (s *stream) onRecord(what uint32, r report) {
 		}
 	case recordFinish:
 		delete(s.planner.wishes, r.trainer)
+		_ = s.join(r.trainer) // its rank has refused it otherwise, or this one refuses those here
 		s.finishEpochs(r.trainer, r.epoch)
 		s.grant()
 	case recordWish:
 		s.wish(r.trainer, place{r.epoch, r.batch})
+	case recordAnew:
+		s.beginAnew(r.trainer, place{r.epoch, r.batch})
+	case recordSave:
+		if s.stager == nil || s.planner.weighted() {
+			s.saves(r.trainer, place{r.epoch, r.batch})
+		}
 	}
 }
 
-// restore makes the ledger when the first epoch is wanted: from what this job left in the rank's folder, else from the
-// state file, else anew. It returns the epoch to plan first, from which the ledger gets to the wanted one.
-func (s *stream) restore(epoch int) int {
+// scorerName is the scorer that makes importance of what training reports.
+func (s *stream) scorerName() string {
+	return cmp.Or(s.node.cfg.Scorer, scheduler.DefaultScorer(s.agreed.spec.Sampler))
+}
+
+// scorerFor is the scorer that what a spec asks for depends on; "": its draws depend on no scores.
+func (s *stream) scorerFor(spec Spec) string {
+	sampler, err := scheduler.NewSampler(spec.sampler(s.data.Samples))
+	if err != nil || !sampler.Weighted() {
+		return ""
+	}
+	return cmp.Or(s.node.cfg.Scorer, scheduler.DefaultScorer(spec.Sampler))
+}
+
+// restore makes the ledger when the first epoch is wanted. It returns the epoch to plan first, from which the ledger gets to
+// the wanted one, or an error when training would not go on with the scores that it had.
+func (s *stream) restore(epoch, batch int) (first int, err error) {
 	p := &s.planner
+	if p.refused != nil {
+		return 0, p.refused // until trainers say something else
+	}
 	spec := s.agreed.spec
-	scorer, err := scheduler.NewScorer(cmp.Or(s.node.cfg.Scorer, scheduler.DefaultScorer(spec.Sampler)))
+	scorer, err := scheduler.NewScorer(s.scorerName())
 	if err != nil {
 		panic("mpicache: " + err.Error())
 	}
-	if snap := s.readState(epoch); snap != nil {
-		p.ledger = scheduler.RestoreLedger(scorer, snap, spec.World, true)
-		p.restored = snap
-		p.cut, p.haveCut = snap.Scores, true
-		return snap.Epoch
+	equal := func() []float32 {
+		return scheduler.EqualScores(s.data.Samples, scorer.Initial(spec.BatchSize*spec.World))
 	}
-	if snap := s.readStateFile(); snap != nil {
-		p.ledger = scheduler.RestoreLedger(scorer, snap, spec.World, false)
-		if snap.Epoch == epoch || snap.Epoch == epoch-1 {
-			p.restored = snap
-			p.cut, p.haveCut = snap.Scores, true
-			return snap.Epoch
-		}
-		s.node.cfg.Log.Warn("the importance state is of another epoch; training begins with its scores", "data", s.data.Name, "state", snap.Epoch, "epoch", epoch)
-		p.ledger = scheduler.NewLedger(scorer, p.ledger.FoldAll())
-		return epoch
+	from, err := s.origin(epoch, batch, equal)
+	if err != nil {
+		return 0, err
 	}
-	if epoch > 0 {
-		s.node.cfg.Log.Warn("there is no importance state for this epoch; training begins with equal scores", "data", s.data.Name, "epoch", epoch)
+	if from.warning != "" {
+		s.node.cfg.Log.Warn(from.warning, "data", s.data.Name)
 	}
-	p.ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(s.data.Samples, scorer.Initial(spec.BatchSize*spec.World)))
-	return epoch
+	switch {
+	case from.snap == nil:
+		p.ledger = scheduler.NewLedger(scorer, equal())
+		return epoch, nil
+	case from.alone:
+		p.ledger = scheduler.NewLedger(scorer, scheduler.RestoreLedger(scorer, from.snap, spec.World, false).FoldAll())
+		return epoch, nil
+	}
+	p.ledger = scheduler.RestoreLedger(scorer, from.snap, spec.World, from.sameTrainers)
+	p.restored = from.snap
+	p.cut, p.haveCut = from.snap.Scores, true
+	return from.snap.Epoch, nil
+}
+
+// origin finds out where the first plan's scores come from.
+func (s *stream) origin(epoch, batch int, equal func() []float32) (origin, error) {
+	n := need{
+		stream: s.streamID(), epoch: epoch, batch: batch, trainings: s.agreed.trainings, equal: equal,
+		path: s.userStatePath(), optional: s.node.cfg.StateOptional,
+	}
+	if n.begun() {
+		n.kept = s.readKept()
+	} else {
+		s.forgetStates(func(int) bool { return true }) // another training has left them
+	}
+	n.file, n.previous = keptState{err: errNoState}, keptState{err: errNoState}
+	if n.path != "" {
+		n.file, n.previous = s.readSnapshot(n.path), s.readSnapshot(previousState(n.path))
+	}
+	if c, err := n.checkpoint(); err == nil && c != nil {
+		s.planner.checkpointed = true // the state file is that checkpoint's until training makes another one
+	}
+	return n.decide()
 }

@@ -128,7 +128,7 @@ func (n *Node) keep() {
 			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
 		})
 	}
-	if err := writeFile(n.keptPath(), text); err != nil {
+	if err := writeState(n.keptPath(), text); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first", "error", err)
 	}
 }

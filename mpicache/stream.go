@@ -20,6 +20,7 @@ type stream struct {
 	closed  bool
 	reads   sync.WaitGroup // under way at storage, into the slab
 	saving  chan struct{}  // closed when the newest state is written; nil: none
+	keeping chan struct{}  // the same, of the rank's folder
 
 	agreed  agreement
 	seats   map[int]*seat // by trainer, of this node
@@ -81,6 +82,7 @@ func newStream(n *Node, index int) *stream {
 		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
 	}
 	s.planner.init()
+	s.planner.sources = newSources(n.cfg.Transport.Rank(), n.cfg.Transport.Size())
 	return s
 }
 

@@ -8,13 +8,15 @@ import (
 
 // Messages between ranks: a kind, the data set's number, then the payload. All ranks run the same build.
 const (
-	messageOpened  = 1 // Spec as JSON, of a trainer of the sender
-	messageReports = 2 // REPORT and FINISH records
-	messageAsk     = 3 // u32 ticket, u32 bulk, u32 epoch, u32 batch, u32 ids…
-	messageAnswer  = 4 // u32 ticket, u8 status…
-	messageCount   = 5 // what an epoch counted, as JSON
-	messageBye     = 6 // the sender has sent all counts
-	messageStats   = 7 // RankStats as JSON, to rank 0
+	messageOpened  = 1  // Spec as JSON, of a trainer of the sender
+	messageReports = 2  // REPORT and FINISH records
+	messageAsk     = 3  // u32 ticket, u32 bulk, u32 epoch, u32 batch, u32 ids…
+	messageAnswer  = 4  // u32 ticket, u8 status…
+	messageCount   = 5  // what an epoch counted, as JSON
+	messageBye     = 6  // the sender has sent all counts
+	messageStats   = 7  // RankStats as JSON, to rank 0
+	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores that its plan was made from
+	messageRefused = 13 // a sentence: the sender makes no plan
 
 	// One byte each, between ranks that are told to end.
 	messageLives  = 8  // does the receiver live?
@@ -74,6 +76,10 @@ func (n *Node) onMessage(from int, msg []byte) {
 		s.onAsk(from, body)
 	case messageAnswer:
 		s.onAnswer(from, body)
+	case messageSource:
+		s.onSource(from, body)
+	case messageRefused:
+		s.onRefused(from, string(body))
 	case messageCount:
 		n.report.onCount(from, s, body)
 	case messageStats:

@@ -79,12 +79,13 @@ func TestStateOfOtherOptions(t *testing.T) {
 		s := &stream{data: &DataSet{Name: "train", Samples: 2}, node: &Node{cfg: Config{Options: c.options, Log: slog.New(slog.DiscardHandler)}}}
 		s.agreed.spec = &Spec{Sampler: "selective", Seed: 1, BatchSize: 4, World: 1}
 		path := filepath.Join(t.TempDir(), "state")
-		snap := &scheduler.Snapshot{Plan: scheduler.PlanVersion, Data: "train", Sampler: "selective", Options: "beta=0.5", Seed: 1, Batch: 4, Scores: []float32{1, 2}}
+		snap := &scheduler.Snapshot{Stream: s.streamID(), Scores: []float32{1, 2}}
+		snap.Stream.Options = "beta=0.5"
 		if err := os.WriteFile(path, snap.Encode(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.readSnapshot(path); (got != nil) != c.used {
-			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, got != nil)
+		if got := s.readSnapshot(path); (got.snap != nil) != c.used {
+			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, got.err)
 		}
 	}
 }

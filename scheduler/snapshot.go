@@ -3,25 +3,26 @@ package scheduler
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
+	"slices"
+
+	"github.com/zeebo/xxh3"
 )
 
 // Snapshot is what a ledger needs to go on: the scores that an epoch's plan was made from, and the reports that
 // are not in them yet. It does not depend on the number of ranks or trainers, but for the consumers of the tail.
 type Snapshot struct {
-	Plan    int    // PlanVersion of the rankpool that made it
-	Data    string // the data set's name
-	Sampler string
-	Options string // of sampler and policy, as text; "": none
-	Seed    int64
-	Batch   int // draws in a global batch
-	Epoch   int
-	Scores  []float32 // that Epoch's plan was made from
-	Losses  []float32 // reported in Epoch, by place in its draws; NaN: none
-	Final   int       // batches of Epoch below are final for every trainer
+	Stream     StreamID
+	Checkpoint bool // it was saved for a checkpoint, and not by the way
+	Epoch      int
+	Scores     []float32 // that Epoch's plan was made from
+	Losses     []float32 // reported in Epoch, by place in its draws; NaN: none
+	Final      int       // batches of Epoch below are final for every trainer
 
 	TailEpoch    int        // the epoch before
 	TailBatch    int        // its cut: batches from here on are not in Scores
@@ -31,6 +32,46 @@ type Snapshot struct {
 	TailLosses   []float32
 }
 
+// StreamID is the identity of a stream of batches that importance is a part of: with the same one, and the same losses,
+// training gets the same batches.
+type StreamID struct {
+	Data            string // the data set's name, for messages: it does not count
+	Identity        string // the data set's digest
+	Samples         int
+	Sampler, Scorer string
+	Options         string // of sampler and policy, as text; "": none
+	Seed            int64
+	Batch           int // draws in a global batch
+	DropLast        bool
+	SamplerDropLast bool
+	Plan            int // PlanVersion of the rankpool that it is of
+}
+
+// Differs says in words in which field other is of another stream, with the field's value there and here; "" if it is of
+// the same.
+func (id StreamID) Differs(other StreamID) string {
+	for _, f := range []struct {
+		name        string
+		here, there any
+	}{
+		{"plan version", id.Plan, other.Plan},
+		{"samples", id.Samples, other.Samples},
+		{"data set", id.Identity, other.Identity},
+		{"sampler", id.Sampler, other.Sampler},
+		{"scorer", id.Scorer, other.Scorer},
+		{"options (--set)", id.Options, other.Options},
+		{"seed", id.Seed, other.Seed},
+		{"global batch", id.Batch, other.Batch},
+		{"drop_last", id.DropLast, other.DropLast},
+		{"sampler_drop_last", id.SamplerDropLast, other.SamplerDropLast},
+	} {
+		if f.here != f.there {
+			return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.there, f.here)
+		}
+	}
+	return ""
+}
+
 // ErrSnapshot is returned for bytes that are no whole snapshot.
 var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 
@@ -38,26 +79,31 @@ var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 // goes on with another version would not see the stream that it began with. TestPlansOfThisVersion has what they are.
 const PlanVersion = 1
 
-const snapshotMagic = "rpstate1"
+const (
+	snapshotMagic    = "rpstate2"
+	oldSnapshotMagic = "rpstate1" // without the data set's identity, the scorer and what is dropped
+)
 
 // snapshotHead is the part of a snapshot that is no array, with the arrays' lengths.
 type snapshotHead struct {
-	Plan                            int `json:",omitempty"` // 0, in files of old: 1
-	Data, Sampler                   string
-	Options                         string `json:",omitempty"`
-	Seed                            int64
-	Batch, Epoch, Final             int
+	Stream                          StreamID
+	Checkpoint                      bool
+	Epoch, Final                    int
 	TailEpoch, TailBatch, TailDraws int
 	NumScores, NumLosses, NumTail   int
 }
 
-// Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
-func (s *Snapshot) Encode() []byte {
-	head, err := json.Marshal(snapshotHead{
-		Plan: s.Plan, Data: s.Data, Sampler: s.Sampler, Options: s.Options, Seed: s.Seed, Batch: s.Batch, Epoch: s.Epoch, Final: s.Final,
+func (s *Snapshot) head() snapshotHead {
+	return snapshotHead{
+		Stream: s.Stream, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
-	})
+	}
+}
+
+// Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
+func (s *Snapshot) Encode() []byte {
+	head, err := json.Marshal(s.head())
 	if err != nil {
 		panic("scheduler: a snapshot's head: " + err.Error())
 	}
@@ -82,6 +128,9 @@ func write(b *bytes.Buffer, v any) {
 
 // DecodeSnapshot is the inverse of Encode. It returns ErrSnapshot, wrapped, for anything else.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
+	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
+		return nil, fmt.Errorf("%w of this version: an older rankpool wrote it, with which its training must go on", ErrSnapshot)
+	}
 	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
 		return nil, ErrSnapshot
 	}
@@ -108,7 +157,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		return nil, ErrSnapshot
 	}
 	s := &Snapshot{
-		Plan: max(1, h.Plan), Data: h.Data, Sampler: h.Sampler, Options: h.Options, Seed: h.Seed, Batch: h.Batch, Epoch: h.Epoch, Final: h.Final,
+		Stream: h.Stream, Checkpoint: h.Checkpoint, Epoch: h.Epoch, Final: h.Final,
 		TailEpoch: h.TailEpoch, TailBatch: h.TailBatch, TailDraws: h.TailDraws,
 		Scores: make([]float32, h.NumScores), Losses: make([]float32, h.NumLosses),
 		TailIDs: make([]SampleID, h.NumTail), TailConsumer: make([]uint16, h.NumTail), TailLosses: make([]float32, h.NumTail),
@@ -122,21 +171,106 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// Snapshot describes the ledger as it is. planScores are the scores that the newest epoch's plan was made from.
-// The caller fills in Data, Sampler, Options and Seed.
-func (l *Ledger) Snapshot(planScores []float32) *Snapshot {
+// Digest is a hash of scores or of a snapshot, as hexadecimal text; "": there are none.
+type Digest string
+
+// ScoresDigest returns the digest of the scores that the plan of an epoch of a stream is made from.
+func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
+	s := Snapshot{Stream: stream, Epoch: epoch, Scores: scores}
+	return s.Digest()
+}
+
+// Digest returns the digest of all that a training that goes on from the snapshot depends on. Who consumed the tail does
+// not count, nor what the data set is called, nor what it was saved for.
+func (s *Snapshot) Digest() Digest {
+	head := s.head()
+	head.Stream.Data, head.Checkpoint = "", false
+	text, err := json.Marshal(head)
+	if err != nil {
+		panic("scheduler: a snapshot's head: " + err.Error())
+	}
+	h := xxh3.New()
+	_, _ = h.Write(text) // a hash takes everything
+	buffer := make([]byte, 0, 4*hashedAtOnce)
+	for _, column := range [][]float32{s.Scores, s.Losses, s.TailLosses} {
+		for chunk := range slices.Chunk(column, hashedAtOnce) {
+			buffer = buffer[:0]
+			for _, v := range chunk {
+				bits := math.Float32bits(v)
+				if v != v {
+					bits = quietNaN
+				}
+				buffer = binary.LittleEndian.AppendUint32(buffer, bits)
+			}
+			_, _ = h.Write(buffer)
+		}
+	}
+	for chunk := range slices.Chunk(s.TailIDs, hashedAtOnce) {
+		buffer = buffer[:0]
+		for _, id := range chunk {
+			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(id))
+		}
+		_, _ = h.Write(buffer)
+	}
+	sum := h.Sum128().Bytes()
+	return Digest(hex.EncodeToString(sum[:]))
+}
+
+const (
+	hashedAtOnce = 1 << 14
+	quietNaN     = 0x7fc00000 // for all NaNs: what a NaN holds does not count
+)
+
+// Snapshot describes where training is before batch upTo of the newest epoch: its reports of later batches are left out.
+// planScores are the scores that the newest epoch's plan was made from. The caller fills in Stream. The arrays of losses are
+// the snapshot's own.
+func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
+	s := &Snapshot{Scores: planScores}
 	if len(l.passes) == 0 {
-		return &Snapshot{Plan: PlanVersion, Scores: planScores}
+		return s
 	}
 	p := l.passes[len(l.passes)-1]
-	s := &Snapshot{Plan: PlanVersion, Batch: p.batch, Epoch: p.epoch, Scores: planScores, Losses: p.losses, Final: p.final0()}
+	upTo = min(upTo, p.batches())
+	s.Epoch, s.Final = p.epoch, min(upTo, p.final0())
+	if upTo > 0 {
+		s.Losses = unreported(p.draws)
+		copy(s.Losses, p.losses[:min(upTo*p.batch, p.draws)])
+	}
 	if len(l.passes) > 1 {
-		t := l.passes[len(l.passes)-2]
-		lo := t.cut*t.batch - t.start
-		s.TailEpoch, s.TailBatch, s.TailDraws = t.epoch, t.cut, t.draws
-		s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], t.losses[lo:]
+		s.setTail(l.passes[len(l.passes)-2])
 	}
 	return s
+}
+
+// SnapshotNext describes where training is at the begin of the epoch after the newest, which is not opened yet; planScores
+// are the scores that Take has given for it. Else as Snapshot.
+func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
+	p := l.passes[len(l.passes)-1]
+	s := &Snapshot{Epoch: p.epoch + 1, Scores: planScores}
+	s.setTail(p)
+	return s
+}
+
+func (s *Snapshot) setTail(t *pass) {
+	lo := t.cut*t.batch - t.start
+	s.TailEpoch, s.TailBatch, s.TailDraws = t.epoch, t.cut, t.draws
+	s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], slices.Clone(t.losses[lo:])
+}
+
+// Newest is the epoch that was opened last, false when none was.
+func (l *Ledger) Newest() (epoch int, ok bool) {
+	if len(l.passes) == 0 {
+		return 0, false
+	}
+	return l.passes[len(l.passes)-1].epoch, true
+}
+
+// FinalOf is the number of batches of epoch that are final for trainer; of an epoch that is not open, none.
+func (l *Ledger) FinalOf(trainer, epoch int) int {
+	if p := l.find(epoch); p != nil {
+		return int(p.final[trainer])
+	}
+	return 0
 }
 
 // final0 is the number of batches that are final for every trainer.
@@ -166,7 +300,7 @@ func RestoreLedger(scorer Scorer, s *Snapshot, trainers int, sameTrainers bool) 
 	}
 	t := &pass{
 		epoch: s.TailEpoch, ids: s.TailIDs, consumer: s.TailConsumer, losses: append([]float32(nil), s.TailLosses...),
-		start: s.TailBatch * s.Batch, batch: s.Batch, draws: s.TailDraws, cut: s.TailBatch, taken: true,
+		start: s.TailBatch * s.Stream.Batch, batch: s.Stream.Batch, draws: s.TailDraws, cut: s.TailBatch, taken: true,
 		final: make([]int32, trainers), folded: s.TailBatch,
 	}
 	for i := range t.final {

@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"reflect"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,22 +60,137 @@ func planDigest(t *testing.T, name string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// TestSnapshotPlanVersion checks that a snapshot keeps the plan version, and that one without it is of version 1.
-func TestSnapshotPlanVersion(t *testing.T) {
-	s := &Snapshot{Plan: 7, Data: "train", Scores: []float32{1, 2}, Losses: []float32{}, TailIDs: []SampleID{}, TailConsumer: []uint16{}, TailLosses: []float32{}}
-	got, err := DecodeSnapshot(s.Encode())
-	if err != nil || !reflect.DeepEqual(got, s) {
+func someSnapshot() *Snapshot {
+	nan := float32(math.NaN())
+	return &Snapshot{
+		Stream: StreamID{
+			Data: "train", Identity: "5a", Samples: 3, Sampler: "pads", Scorer: "logrank", Seed: 7, Batch: 2, DropLast: true, Plan: PlanVersion,
+		},
+		Epoch: 4, Final: 1, Scores: []float32{1, 2, 3}, Losses: []float32{0.5, nan, nan, nan},
+		TailEpoch: 3, TailBatch: 1, TailDraws: 4,
+		TailIDs: []SampleID{2, 0}, TailConsumer: []uint16{0, 1}, TailLosses: []float32{nan, 4},
+	}
+}
+
+// TestSnapshotIsWhole checks that a snapshot is read as it was written, and that a flipped byte anywhere is found.
+func TestSnapshotIsWhole(t *testing.T) {
+	s := someSnapshot()
+	text := s.Encode()
+	got, err := DecodeSnapshot(text)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(s) || got.Digest() != s.Digest() {
 		t.Errorf("%+v became %+v, %v", s, got, err)
 	}
-	s.Plan = 0
-	old := s.Encode()
-	if strings.Contains(string(old), "Plan") {
-		t.Error("a snapshot without a version names one")
+	for i := range text {
+		flipped := slices.Clone(text)
+		flipped[i] ^= 1
+		if _, err := DecodeSnapshot(flipped); !errors.Is(err, ErrSnapshot) {
+			t.Fatalf("with byte %d flipped: %v", i, err)
+		}
+		if _, err := DecodeSnapshot(text[:i]); !errors.Is(err, ErrSnapshot) {
+			t.Fatalf("the first %d bytes: %v", i, err)
+		}
 	}
-	if got, err := DecodeSnapshot(old); err != nil || got.Plan != 1 {
-		t.Errorf("a snapshot without a version is of version %d, %v", got.Plan, err)
+	if _, err := DecodeSnapshot(append([]byte("rpstate1"), text[8:]...)); !errors.Is(err, ErrSnapshot) || !strings.Contains(err.Error(), "an older rankpool wrote it") {
+		t.Errorf("a file of before: %v", err)
 	}
-	if made := NewLedger(nil, nil).Snapshot(nil); made.Plan != PlanVersion {
-		t.Errorf("a ledger's snapshot is of plan version %d", made.Plan)
+}
+
+// TestSnapshotDigest checks that all that training depends on changes the digest, and nothing else does.
+func TestSnapshotDigest(t *testing.T) {
+	want := someSnapshot().Digest()
+	for name, edit := range map[string]func(s *Snapshot){
+		"name":      func(s *Snapshot) { s.Stream.Data = "imagenet" },
+		"purpose":   func(s *Snapshot) { s.Checkpoint = true },
+		"consumers": func(s *Snapshot) { s.TailConsumer = []uint16{3, 3} },
+		"NaNs":      func(s *Snapshot) { s.Losses[1] = math.Float32frombits(0xffc00001) },
+	} {
+		s := someSnapshot()
+		edit(s)
+		if s.Digest() != want {
+			t.Errorf("another %s, another digest", name)
+		}
+	}
+	seen := map[Digest]string{want: "nothing"}
+	for name, edit := range map[string]func(s *Snapshot){
+		"identity":    func(s *Snapshot) { s.Stream.Identity = "71" },
+		"sampler":     func(s *Snapshot) { s.Stream.Sampler = "weighted" },
+		"scorer":      func(s *Snapshot) { s.Stream.Scorer = "loss" },
+		"seed":        func(s *Snapshot) { s.Stream.Seed = 8 },
+		"batch":       func(s *Snapshot) { s.Stream.Batch = 4 },
+		"drop_last":   func(s *Snapshot) { s.Stream.DropLast = false },
+		"plan":        func(s *Snapshot) { s.Stream.Plan++ },
+		"epoch":       func(s *Snapshot) { s.Epoch++ },
+		"final":       func(s *Snapshot) { s.Final++ },
+		"a score":     func(s *Snapshot) { s.Scores[2] = 4 },
+		"a loss":      func(s *Snapshot) { s.Losses[0] = 1 },
+		"a tail's id": func(s *Snapshot) { s.TailIDs[1] = 1 },
+		"a tail loss": func(s *Snapshot) { s.TailLosses[0] = 1 },
+		"no losses":   func(s *Snapshot) { s.Losses = nil },
+	} {
+		s := someSnapshot()
+		edit(s)
+		if other, known := seen[s.Digest()]; known {
+			t.Errorf("with another %s the digest is that with another %s", name, other)
+		}
+		seen[s.Digest()] = name
+	}
+}
+
+// TestStreamIDDiffers checks that a difference is named, but for the data set's name.
+func TestStreamIDDiffers(t *testing.T) {
+	a, b := someSnapshot().Stream, someSnapshot().Stream
+	b.Data = "elsewhere"
+	if what := a.Differs(b); what != "" {
+		t.Errorf("copies differ: %s", what)
+	}
+	b.Seed, b.SamplerDropLast = 9, true
+	if what, want := a.Differs(b), "its seed is 9, and that of this training 7"; what != want {
+		t.Errorf("%q, want %q", what, want)
+	}
+}
+
+// TestSnapshotPlaces checks that the state at the end of an epoch is the one at the begin of the next, whether that is open
+// or not, and that a state in mid-epoch has no losses of later batches.
+func TestSnapshotPlaces(t *testing.T) {
+	const samples, batch = 64, 8
+	sampler, err := NewSampler(SamplerConfig{Name: "pads", Samples: samples, Seed: 7, BatchSize: batch, World: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func(epoch int, scores []float32) *Plan {
+		return NewPlan(PlanConfig{Sampler: sampler, BatchSize: batch, World: []int32{0}, Ranks: 1}, epoch, scores)
+	}
+	scorer, err := NewScorer(DefaultScorer("pads"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := EqualScores(samples, scorer.Initial(batch))
+	l := NewLedger(scorer, slices.Clone(base))
+	p := plan(0, base)
+	l.Open(p)
+	var at5 Digest
+	for b := range p.Batches() {
+		if b == 5 {
+			at5 = l.Snapshot(base, 5).Digest()
+		}
+		losses := make([]float32, p.PartLen(b, 0))
+		for i := range losses {
+			losses[i] = float32(b + i)
+		}
+		if err := l.Report(0, 0, b, losses); err != nil {
+			t.Fatal(err)
+		}
+		l.Fold(nil)
+	}
+	if got := l.Snapshot(base, 5).Digest(); got != at5 {
+		t.Error("reports of later batches changed the state before batch 5")
+	}
+	next := l.Take()
+	l.Fold(nil)
+	before := l.SnapshotNext(next)
+	l.Open(plan(1, next))
+	after := l.Snapshot(next, 0)
+	if before.Epoch != 1 || before.Digest() != after.Digest() || len(before.TailIDs) == 0 {
+		t.Errorf("before the epoch is open: %+v; after: %+v", before, after)
 	}
 }

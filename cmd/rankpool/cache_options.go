@@ -32,6 +32,7 @@ type cacheOptions struct {
 	assign      string
 	log         string
 	state       string
+	stateAny    bool // begin also where the state file is not the one that training needs
 	record      string
 	peerTimeout time.Duration
 	rankTimeout time.Duration
@@ -66,6 +67,7 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metrics, "metrics", "", "show each rank's metrics to Prometheus at this address, e.g. :10477")
 	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom file, or into this folder, for node_exporter's textfile collector")
 	flags.StringVar(&o.state, "state", "", "keep the importance scores in this file; a later run goes on from it")
+	flags.BoolVar(&o.stateAny, "state-optional", false, "begin with the scores that there are where --state is not the file that training goes on from; without it training ends there")
 	flags.StringVar(&o.record, "record", "", "record what the ranks decide, for \"rankpool replay\": rank 0 writes this file, rank r this name and .r")
 	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
 	flags.DurationVar(&o.rankTimeout, "rank-timeout", 2*time.Minute, "how long a rank may show no sign of life before it is ended and the cache started again")
@@ -229,6 +231,9 @@ func (o *cacheOptions) args() []string {
 	}
 	if o.state != "" {
 		args = append(args, "--state", o.state)
+	}
+	if o.stateAny {
+		args = append(args, "--state-optional")
 	}
 	if o.record != "" {
 		args = append(args, "--record", o.record)

@@ -176,7 +176,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	}
 	cfg := mpicache.Config{
 		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
-		StatePath: r.opt.state, Session: r.opt.session, Log: logger, Record: func(any) {},
+		StatePath: r.opt.state, StateOptional: r.opt.stateAny, Session: r.opt.session, Log: logger, Record: func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
 	}
 	if r.opt.assign == "sampler" {

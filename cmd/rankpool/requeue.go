@@ -228,7 +228,7 @@ func (o *runOptions) sayRestart(job slurm.Job) {
 	if job.RestartCount == 0 {
 		return
 	}
-	from := "there is no --state, so importance scores begin anew"
+	from := "there is no --state: importance scores are not kept"
 	if o.cache.state != "" {
 		from = aboutState(o.cache.state)
 	}
@@ -239,14 +239,14 @@ func (o *runOptions) sayRestart(job slurm.Job) {
 func aboutState(path string) string {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Sprintf("%s is not there yet, so importance scores begin anew", path)
+		return fmt.Sprintf("%s is not there yet", path)
 	}
 	var s *scheduler.Snapshot
 	if err == nil {
 		s, err = scheduler.DecodeSnapshot(data)
 	}
 	if err != nil {
-		return fmt.Sprintf("%s cannot be read, so importance scores begin anew: %v", path, err)
+		return fmt.Sprintf("%s cannot be used: %v", path, err)
 	}
 	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch, s.Final)
 }

@@ -149,11 +149,11 @@ func TestAboutState(t *testing.T) {
 			t.Errorf("%q does not say %q", got, want)
 		}
 	}
-	check("is not there yet, so importance scores begin anew")
+	check("is not there yet")
 	if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	check("cannot be read")
+	check("cannot be used")
 	s := &scheduler.Snapshot{Epoch: 3, Final: 7}
 	if err := os.WriteFile(path, s.Encode(), 0o600); err != nil {
 		t.Fatal(err)

@@ -85,12 +85,14 @@ class Connection:
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
         self._metrics: Deque[bytes] = deque(maxlen=KEPT)
         self._specs: Dict[int, Spec] = {}  # by stream: the samplers may have ended before their sums are sent
+        self.scorers: Dict[Spec, str] = {}  # what makes importance of losses, "" where nothing depends on it
         self._forget()
 
     def _forget(self) -> None:
         """Forgets all that one connection knew; the slab is unmapped when its last view is gone."""
         self.slab = b""
         self._streams: Dict[Spec, Tuple[int, int]] = {}
+        self._lives: Dict[Spec, Optional[int]] = {}  # of the trainings that the cache was told of
         self._asked: set = set()
         self._abandoned: set = set()
         self._early: Dict[int, Tuple[int, bytes]] = {}
@@ -470,13 +472,19 @@ class Connection:
 
     # --- streams, tallies, leases ---
 
-    def open(self, spec: Spec) -> Tuple[int, int]:
-        """Returns the stream's number and its batches in an epoch; asks once a connection."""
+    def open(self, spec: Spec, training: Optional[dict] = None) -> Tuple[int, int]:
+        """Returns the stream's number and its batches in an epoch; asks once a connection, and for each life of a training.
+
+        `training` is what the training process says of itself (Training.describe); a worker says nothing.
+        """
         opened = self._streams.get(spec)
-        if opened is None:
-            reply = json.loads(self.request(wire.OPEN, wire.compact(spec._asdict())))
+        life = training and training["life"]
+        if opened is None or life not in (None, self._lives.get(spec)):
+            reply = json.loads(self.request(wire.OPEN, wire.pack_open(spec, training)))
             opened = self._streams[spec] = reply["stream"], reply["batches"]
             self._specs[opened[0]] = spec
+            self._lives[spec] = life
+            self.scorers[spec] = reply["scorer"]
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 import warnings
 from contextlib import contextmanager
@@ -12,14 +14,17 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
-from .errors import Away, NotReady, RankpoolError
+from .errors import Away, CacheAwayError, NotReady, RankpoolError
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
+from .training import Training, training
 from .waiting import Waiting
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+SAVE_SECONDS = 10.0  # how long state_dict waits for a cache that is away: a restart takes a few seconds
 _SCORELESS = ("sequential", "torch", "uniform")
+_UNSAVED = ": a training that goes on from this checkpoint cannot go on with the same batches"
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
 
@@ -71,8 +76,9 @@ class BatchSampler:
         self.epoch = 0
         self._start = 0  # where the next iteration begins: not 0 after load_state_dict
         self._fresh = True  # set_epoch was called since the last iteration
-        self._warned = False
+        self._warned = self._unsaved = False
         self._plan: Optional[wire.Plan] = None
+        self._training: Training = training(data.door, self.spec)
         self._reports = Reports()
         self._consumed = 0
         # The workers of the loader that counts the batches handed out; None: the iteration itself counts.
@@ -93,13 +99,17 @@ class BatchSampler:
         while True:
             try:
                 if self._connection.connect():
-                    opened = self._connection.open(self.spec)
+                    opened = self._open_at(self._connection)
                     if not self.spec.beside:
                         _first.setdefault((self.data.door, self.spec.data), self.spec)
                     return opened
             except (Away, NotReady):
                 pass
             waiting.pause()
+
+    def _open_at(self, link: Connection) -> Tuple[int, int]:
+        """Returns the stream's number and batches; tells the cache what this training is, if it does not know."""
+        return link.open(self.spec, None if self.spec.beside else self._training.describe())
 
     # --- iteration ---
 
@@ -157,8 +167,10 @@ class BatchSampler:
             pass
 
     def _planned(self, epoch: int) -> wire.Plan:
-        stream, _ = self._connection.open(self.spec)
-        return wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start)))
+        stream, _ = self._open_at(self._connection)
+        plan = wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start)))
+        self._training.note(plan)
+        return plan
 
     def _ask_plan(self, epoch: int) -> wire.Plan:
         waiting = Waiting(f"to plan epoch {epoch}")
@@ -223,7 +235,8 @@ class BatchSampler:
 
     def _reconnected(self, link: Connection) -> None:
         """Tells a cache that came back what it may have forgotten."""
-        stream, _ = link.open(self.spec)
+        self._training.put_back(os.path.dirname(link.path))  # before anything that a rank may plan after
+        stream, _ = self._open_at(link)
         for epoch, number, losses in self._reports:
             link._send(wire.REPORT, wire.pack_report(stream, epoch, number, losses))
 
@@ -250,24 +263,51 @@ class BatchSampler:
         """
         epoch, batch = self.epoch, self.batch
         self._tell(self._reports.close())
-        try:
-            if self._connection.connect():
-                self._connection.request(wire.SAVE, wire.pack_save(self._stream, epoch, batch))
-            else:
-                raise Away
-        except (Away, NotReady):
-            warnings.warn("rankpool: the cache is away and did not save its scores", stacklevel=2)
+        state = self._save(epoch, batch) if self._scorer else ""
         if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
             epoch, batch = epoch + 1, 0
         made_by = {"plan_version": self._plan_version, "options": self._options}
-        return {**self._identity(), **made_by, "epoch": epoch, "batch": batch}
+        return {**self._identity(), **made_by, "epoch": epoch, "batch": batch, "state": state}
+
+    def _save(self, epoch: int, batch: int) -> Optional[str]:
+        """Has the cache save its importance scores; returns their digest, None when it cannot be had."""
+        waiting = Waiting("to save its importance scores", SAVE_SECONDS)
+        while True:
+            try:
+                if self._connection.connect():
+                    stream, _ = self._open_at(self._connection)
+                    saved = json.loads(self._connection.request(wire.SAVE, wire.pack_save(stream, epoch, batch)))
+                    break
+            except (Away, NotReady):
+                pass
+            try:
+                waiting.pause()
+            except CacheAwayError:
+                warnings.warn("rankpool: the cache is away and did not save its scores" + _UNSAVED, stacklevel=3)
+                return None
+        if not saved["state"]:
+            warnings.warn("rankpool: the cache lacks reports of other trainers, so its scores are not saved" + _UNSAVED, stacklevel=3)
+        elif not saved["saved"] and self._connection.welcome.rank == 0 and not self._unsaved:
+            self._unsaved = True
+            warnings.warn("rankpool: this run saves no importance scores (--state FILE)" + _UNSAVED, stacklevel=3)
+        return saved["state"] or None
+
+    @property
+    def _scorer(self) -> str:
+        return self._connection.scorers.get(self.spec, "")
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues at the place that state names, also with another number of trainers.
 
         Raises ValueError naming the field when the state is of another stream of batches; so it is when this version of
-        rankpool draws otherwise than the one that saved it.
+        rankpool draws otherwise than the one that saved it. The cache refuses to plan from other importance scores than
+        those that belong to the state (RequestError, at the first batch), unless it was started with --state-optional.
         """
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(
+                f"rankpool: the saved state has version = {state.get('version')!r}, and this rankpool reads version "
+                f"{STATE_VERSION}; go on with the rankpool that it was saved with"
+            )
         theirs, ours = state.get("plan_version", 1), self._plan_version
         if theirs != ours:
             raise ValueError(
@@ -287,15 +327,17 @@ class BatchSampler:
         self.set_epoch(epoch)
         self._start = batch
         self._plan = None  # the cache is told where this epoch begins
+        self._training.resume(epoch, batch, state.get("state"))
 
     def _identity(self) -> Dict[str, Any]:
         spec = self.spec
         return {
             "version": STATE_VERSION,
-            "data": spec.data,
+            "identity": spec.identity,
             "samples": len(self.data),
             "seed": spec.seed,
             "sampler": spec.sampler,
+            "scorer": self._scorer,
             "global_batch": spec.batch_size * spec.world,
             "drop_last": spec.drop_last,
             "sampler_drop_last": spec.sampler_drop_last,

@@ -50,6 +50,11 @@ def pack_hello(trainer: int, world: int, worker: int, process: int, family: int)
     return pack("<8sHHIIQQQ", MAGIC, VERSION, 0, trainer, world, worker, process, family)
 
 
+def pack_open(spec: Any, training: Optional[dict]) -> bytes:
+    """Packs a connection.Spec and what a training process says of itself, None of a worker."""
+    return compact({**spec._asdict(), "training": training})
+
+
 def pack_plan(stream: int, epoch: int, first: int) -> bytes:
     return pack("<III", stream, epoch, first)
 
@@ -148,11 +153,12 @@ def unpack_hello(payload: bytes) -> Welcome:
 class Plan:
     """This trainer's part of one epoch: which samples each global batch gives it, in order.
 
-    `ids`, `weights` and `repeats` are views of one column each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is
+    `source` is the digest of the importance scores that it was made from, "" if it depends on none, and `source_path` the
+    file that has them. `ids`, `weights` and `repeats` are views of one column each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is
     None when every weight is 1, `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0.
     """
 
-    __slots__ = ("epoch", "batches", "draws", "starts", "ids", "weights", "repeats")
+    __slots__ = ("epoch", "batches", "draws", "starts", "ids", "weights", "repeats", "source", "source_path")
 
     def __init__(self, payload: bytes) -> None:
         self.epoch, self.batches, self.draws, flags = unpack_from("<4I", payload)
@@ -169,6 +175,11 @@ class Plan:
         if flags & 2:
             at += width
             self.repeats = columns[at : at + width].cast("I")
+        self.source, self.source_path = "", ""
+        if flags & 4:
+            at += width
+            self.source = payload[at : at + 16].hex()
+            self.source_path = payload[at + 16 :].decode("utf-8", "surrogateescape")
 
     def batch(self, number: int) -> list:
         """Returns the ids of this trainer's part of global batch number."""

@@ -31,6 +31,8 @@ def _close_copies():
 
 os.register_at_fork(after_in_child=_close_copies)
 
+SCORERS = {"pads": "logrank"}  # of samplers that draw by scores
+
 Request = namedtuple("Request", "kind connection values")
 
 
@@ -57,6 +59,7 @@ class Door:
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
         self.version, self.refuse, self.weights = 2, None, False
         self.welcome = {"plan_version": 1}
+        self.saved = {"saved": "/state", "state": "5a" * 16}
         self.slab_bytes = SLAB_BYTES  # as it says
         self.listener, self.sockets, self.life = None, [], 0
         self.goes = threading.Event()  # cleared: it hangs, as a process does that is stopped
@@ -174,17 +177,28 @@ class Door:
         if spec["beside"]:
             stream |= BESIDE
         streams[stream] = spec
-        return 102, json.dumps({"stream": stream, "batches": batches}).encode()
+        scorer = SCORERS.get(spec["sampler"], "")
+        return 102, json.dumps({"stream": stream, "batches": batches, "scorer": scorer}).encode()
 
     def _answer_3(self, values, streams, who):
         stream, epoch, _ = values
         batches = plan(self, stream & ~BESIDE, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
-        body = struct.pack("<4I", epoch, len(batches), len(ids), 1 if self.weights else 0)
+        scored = streams[stream]["sampler"] in SCORERS
+        body = struct.pack("<4I", epoch, len(batches), len(ids), (1 if self.weights else 0) | (4 if scored else 0))
         body += array("I", map(len, batches)).tobytes() + array("I", ids).tobytes()
         if self.weights:
             body += array("f", [1 + id for id in ids]).tobytes()
+        if scored:
+            body += bytes([epoch]) * 16 + self._state(stream, epoch).encode()
         return 103, body
+
+    def _state(self, stream, epoch):
+        """Writes what the plan was made from into the door's folder."""
+        path = os.path.join(os.path.dirname(self.path), f"state-{stream}-{epoch}")
+        with open(path, "w") as file:
+            file.write(f"scores of epoch {epoch}")
+        return path
 
     def _answer_4(self, values, streams, who):
         stream, epoch, batch, _, _ = values
@@ -234,7 +248,7 @@ class Door:
         pass
 
     def _answer_8(self, values, streams, who):
-        return 108, b'{"saved":"/state"}'
+        return 108, json.dumps(self.saved).encode()
 
     def _end(self, lease):
         if lease not in self.leases:

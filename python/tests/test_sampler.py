@@ -34,7 +34,10 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     make(seed=3, sampler="torch", drop_last=True)
-    assert door.seen(2) == [
+    (opened,) = door.seen(2)
+    training = opened.pop("training")
+    assert training == {"life": training["life"], "checkpoint": None, "planned": []}
+    assert [opened] == [
         {
             "data": "train",
             "identity": door.data[0].identity,
@@ -296,11 +299,12 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
     seen = [list(next(coming).ids) for _ in range(3)]
     state = sampler.state_dict()
     assert state == {
-        "version": 1,
-        "data": "train",
+        "version": 2,
+        "identity": door.data[0].identity,
         "samples": 20,
         "seed": 0,
         "sampler": "pads",
+        "scorer": "logrank",
         "global_batch": 4,
         "drop_last": False,
         "sampler_drop_last": False,
@@ -308,6 +312,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
         "options": "",
         "epoch": 2,
         "batch": 3,
+        "state": "5a" * 16,
     }
     assert door.seen(SAVE) == [(0, 2, 3)]
     parts = []
@@ -325,7 +330,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
 def test_a_state_of_another_stream_is_refused(door):
     _, sampler = make()
     state = sampler.state_dict()
-    for field, value in [("data", "test"), ("samples", 3), ("seed", 1), ("sampler", "torch"), ("global_batch", 8)]:
+    for field, value in [("identity", "a5"), ("scorer", "loss"), ("samples", 3), ("seed", 1), ("sampler", "torch"), ("global_batch", 8)]:
         with pytest.raises(ValueError, match=f"the saved state has {field} = {value!r}"):
             sampler.load_state_dict({**state, field: value})
 

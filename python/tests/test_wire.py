@@ -21,9 +21,15 @@ def tally():
     return t.pack()
 
 
+TRAINING = {
+    "life": 0x0123456789ABCDEF,
+    "checkpoint": {"epoch": 3, "batch": 5, "state": "a5" * 16},
+    "planned": [{"epoch": 3, "scores": "5a" * 16}],
+}
+
 SENT = {
     "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF, 0x1111111111111111, 0x2222222222222222)),
-    "open": (wire.OPEN, 2, wire.compact(Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4)._asdict())),
+    "open": (wire.OPEN, 2, wire.pack_open(Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4), TRAINING)),
     "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
@@ -61,8 +67,8 @@ def test_hello_reply():
 
 
 def test_json_replies():
-    assert json.loads(received("open_reply", 102, 2)) == {"stream": 1, "batches": 20}
-    assert json.loads(received("save_reply", 108, 11)) == {"saved": "/run/s1/state"}
+    assert json.loads(received("open_reply", 102, 2)) == {"stream": 1, "batches": 20, "scorer": "logrank"}
+    assert json.loads(received("save_reply", 108, 11)) == {"saved": "/run/s1/state", "state": "5a" * 16}
     assert json.loads(received("status_reply", 109, 12)) == {"rank": 1}
     assert received("shutdown_reply", 110, 13) == b""
 
@@ -73,8 +79,10 @@ def test_plan_reply():
     assert [plan.batch(0), plan.batch(1)] == [[4, 0], [4]]
     assert plan.weights.tolist() == [0.5, 1.25, 0.5]
     assert plan.repeats is None
+    assert (plan.source, plan.source_path) == ("5a" * 16, "/run/s1/state-1-3")
     again = wire.Plan(received("plan_reply_repeats", 103, 16))
     assert (again.ids.tolist(), again.weights.tolist(), again.repeats.tolist()) == ([4, 0, 4], [0.5, 1.25, 0.5], [0, 2, 1])
+    assert again.source == ""
     plain = wire.Plan(received("plan_reply_unweighted", 103, 4))
     assert (plain.epoch, plain.ids.tolist(), plain.weights) == (0, [4, 0, 4], None)
 

@@ -1,0 +1,253 @@
+package mpicache
+
+import (
+	"errors"
+	"fmt"
+
+	"rankpool/scheduler"
+)
+
+// Where the scores of a rank's first plan come from. A rank begins without any, and three kinds of training come to it:
+// one that begins, one that goes on from a checkpoint, and one that is under way and whose ranks were started again. The
+// first begins with equal scores. The other two go on with the scores that they had, or not at all: a plan from other
+// scores would be another stream.
+//
+// This file decides and reads nothing.
+
+// Training is what a training process says of itself when it opens a data set (OPEN): what it goes on from, and which
+// plans it has had. A DataLoader's worker says nothing.
+type Training struct {
+	// Life is a number of the process, another one after each load_state_dict.
+	Life uint64 `json:"life"`
+	// Checkpoint is what it goes on from; nil: it begins.
+	Checkpoint *Checkpoint `json:"checkpoint"`
+	// Planned are the plans that it has had, of the last two epochs.
+	Planned []Planned `json:"planned"`
+}
+
+// Checkpoint is the place that a training goes on from, and the digest of the importance that was saved for it.
+type Checkpoint struct {
+	Epoch int              `json:"epoch"`
+	Batch int              `json:"batch"`
+	State scheduler.Digest `json:"state"` // "": it is not known
+}
+
+// Planned is an epoch that a trainer has the plan of, and the digest of the scores that the plan was made from.
+type Planned struct {
+	Epoch  int              `json:"epoch"`
+	Scores scheduler.Digest `json:"scores"`
+}
+
+// A need is the first plan of a rank, and all that is known about the scores that it may be made from.
+type need struct {
+	stream    scheduler.StreamID
+	epoch     int // that is wanted
+	batch     int // its first
+	trainings []*Training
+	equal     func() []float32 // scores that nothing is known about
+	kept      []keptState      // in the rank's folder
+	path      string           // of the state file; "": there is none
+	file      keptState        // the state file; its err is fs.ErrNotExist, wrapped, where there is none
+	previous  keptState        // the one that was saved before it
+	optional  bool             // a state file that does not fit is no reason not to begin
+}
+
+// keptState is an importance state, or why it cannot be used.
+type keptState struct {
+	snap *scheduler.Snapshot
+	err  error
+}
+
+// An origin is what the first plan is made from.
+type origin struct {
+	// snap is the state to go on from: its own epoch is planned first. With alone, only its scores are taken, for the epoch
+	// that is wanted. nil: equal scores.
+	snap  *scheduler.Snapshot
+	alone bool
+	// sameTrainers says that reports of the snapshot's tail may still come.
+	sameTrainers bool
+	warning      string
+}
+
+// begun reports whether some trainer has had a plan.
+func (n *need) begun() bool {
+	for _, t := range n.trainings {
+		if len(t.Planned) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// checkpoint returns what the training goes on from, nil if it begins. Trainers must go on from the same.
+func (n *need) checkpoint() (*Checkpoint, error) {
+	var found *Checkpoint
+	of := 0
+	for t, training := range n.trainings {
+		c := training.Checkpoint
+		if c == nil { // it may still have to load it
+			continue
+		}
+		if found != nil && *found != *c {
+			return nil, differentCheckpoints(of, found, t, c)
+		}
+		found, of = c, t
+	}
+	return found, nil
+}
+
+func differentCheckpoints(a int, x *Checkpoint, b int, y *Checkpoint) error {
+	return fmt.Errorf("trainer %d goes on from %s, and trainer %d from %s: give all trainers the same checkpoint", a, x, b, y)
+}
+
+func (c *Checkpoint) String() string {
+	switch {
+	case c == nil:
+		return "no checkpoint"
+	case c.State == "":
+		return fmt.Sprintf("epoch %d, batch %d", c.Epoch, c.Batch)
+	}
+	return fmt.Sprintf("epoch %d, batch %d, state %.8s", c.Epoch, c.Batch, c.State)
+}
+
+// planned returns the digest of the scores that an epoch was planned from, "" where no trainer has its plan.
+func (n *need) planned(epoch int) (scheduler.Digest, error) {
+	var found scheduler.Digest
+	of := 0
+	for t, training := range n.trainings {
+		for _, p := range training.Planned {
+			if p.Epoch != epoch {
+				continue
+			}
+			if found != "" && found != p.Scores {
+				return "", fmt.Errorf("trainers %d and %d have plans of epoch %d from different importance scores", of, t, epoch)
+			}
+			found, of = p.Scores, t
+		}
+	}
+	return found, nil
+}
+
+// decide returns the origin of the first plan, or a sentence that says why there can be none.
+func (n *need) decide() (origin, error) {
+	if n.begun() {
+		return n.goOn()
+	}
+	c, err := n.checkpoint()
+	switch {
+	case err != nil:
+		return origin{}, err
+	case c != nil:
+		return n.resume(c)
+	}
+	return n.begin()
+}
+
+// goOn decides for a training that is under way. What its ranks or trainers have kept must be what its plans were made from.
+func (n *need) goOn() (origin, error) {
+	newest := 0
+	for _, t := range n.trainings {
+		for _, p := range t.Planned {
+			newest = max(newest, p.Epoch)
+		}
+	}
+	for _, epoch := range []int{n.epoch, n.epoch - 1, newest} {
+		want, err := n.planned(epoch)
+		if err != nil {
+			return origin{}, err
+		}
+		for _, k := range n.candidates() {
+			if k.snap.Epoch != epoch || epoch < n.epoch-1 || want != "" && want != n.scores(k.snap) {
+				continue
+			}
+			return origin{snap: k.snap, sameTrainers: true}, nil
+		}
+		if equal := n.equalState(epoch); want != "" && epoch == 0 && n.epoch <= 1 && want == n.scores(equal) {
+			return origin{snap: equal, sameTrainers: true}, nil // the first epoch of a training that began with these
+		}
+	}
+	return origin{}, fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank has kept them, nor has a trainer; go on from a checkpoint",
+		n.epoch, n.stream.Data)
+}
+
+// candidates are the states that the training may have come from.
+func (n *need) candidates() []keptState {
+	var found []keptState
+	for _, k := range append(n.kept, n.file, n.previous) {
+		if k.snap != nil {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+func (n *need) scores(s *scheduler.Snapshot) scheduler.Digest {
+	return scheduler.ScoresDigest(n.stream, s.Epoch, s.Scores)
+}
+
+func (n *need) equalState(epoch int) *scheduler.Snapshot {
+	return &scheduler.Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
+}
+
+// resume decides for a training that goes on from a checkpoint, which names the state that belongs to it.
+func (n *need) resume(c *Checkpoint) (origin, error) {
+	for _, k := range []keptState{n.file, n.previous} {
+		if k.snap == nil || c.State == "" || k.snap.Digest() != c.State {
+			continue
+		}
+		if n.epoch != k.snap.Epoch && n.epoch != k.snap.Epoch+1 {
+			return n.misfit(fmt.Sprintf("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch, k.snap.Epoch))
+		}
+		return origin{snap: k.snap}, nil
+	}
+	switch {
+	case c.State == "":
+		return n.misfit("the checkpoint names no importance state: the cache was away when it was made")
+	case n.path == "":
+		return n.misfit("the checkpoint belongs to an importance state, and this run has no --state FILE")
+	case errors.Is(n.file.err, errNoState):
+		return n.misfit(fmt.Sprintf("the checkpoint's importance state is not there: there is no %s", n.path))
+	case n.file.err != nil:
+		return n.misfit(fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path, n.file.err))
+	}
+	return n.misfit(fmt.Sprintf("the checkpoint (%s) belongs to another importance state than %s holds: that is of epoch %d after %d batches, state %.8s",
+		c, n.path, n.file.snap.Epoch, n.file.snap.Final, n.file.snap.Digest()))
+}
+
+// begin decides for a training that brings no checkpoint. It may have one of its own making, and then goes on at a later
+// epoch with the state file.
+func (n *need) begin() (origin, error) {
+	f := n.file
+	switch {
+	case n.path == "" && n.epoch == 0, errors.Is(f.err, errNoState) && n.epoch == 0:
+		return origin{}, nil
+	case n.path == "":
+		return origin{warning: fmt.Sprintf("there is no importance state; training begins with equal scores at epoch %d", n.epoch)}, nil
+	case errors.Is(f.err, errNoState):
+		return n.misfit(fmt.Sprintf("training begins at epoch %d, and there is no %s", n.epoch, n.path))
+	case f.err != nil:
+		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.err))
+	case f.snap.Epoch == n.epoch && f.snap.Final >= n.batch:
+		return origin{snap: f.snap}, nil
+	case n.epoch == 0 && !f.snap.Checkpoint: // of a training that was ended before its first checkpoint
+		return origin{warning: fmt.Sprintf("%s is of epoch %d, and no checkpoint belongs to it; training begins anew", n.path, f.snap.Epoch)}, nil
+	}
+	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at epoch %d, batch %d, without a checkpoint; move it away to begin anew",
+		n.path, f.snap.Epoch, f.snap.Final, n.epoch, n.batch))
+}
+
+// misfit is the decision where the state file is not the one that training needs: it does not begin, unless the user has
+// said that it may. Then it takes the scores that there are.
+func (n *need) misfit(why string) (origin, error) {
+	if !n.optional {
+		return origin{}, fmt.Errorf("training on data set %s would not go on with the same batches: %s; or begin with the scores that there are by --state-optional",
+			n.stream.Data, why)
+	}
+	if s := n.file.snap; s != nil {
+		return origin{snap: s, alone: true, warning: why + "; training begins with the scores of its state file"}, nil
+	}
+	return origin{warning: why + "; training begins with equal scores"}, nil
+}
+
+// errNoState is the error of a state file that is not there.
+var errNoState = errors.New("there is no such file")

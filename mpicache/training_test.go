@@ -1,0 +1,677 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// A crew is the trainers of a training, step by step together, each as the Python client is: it keeps its reports of three
+// epochs and what its plans were made from, and tells a cache that was started again.
+type crew struct {
+	t        *testing.T
+	cluster  *cluster
+	ranks    int
+	batch    int // of one trainer
+	edit     func(*Config)
+	trainers []*trainer
+	told     [][]toldReport
+	held     [][]*os.File // by trainer: the files of its last two plans
+	forgets  bool         // it puts nothing back
+	stream   []string     // global batches
+	at       map[place]func()
+}
+
+type toldReport struct {
+	epoch   int
+	payload []byte
+}
+
+const crewSamples = 240
+
+// newCrew starts ranks, and trainers that have opened the data set.
+func newCrew(t *testing.T, ranks, world, globalBatch int, edit func(*Config)) *crew {
+	t.Helper()
+	if edit == nil {
+		edit = func(*Config) {}
+	}
+	c := &crew{t: t, ranks: ranks, batch: globalBatch / world, edit: edit, at: map[place]func(){}}
+	c.cluster = newClusterIn(t, t.TempDir, ranks, crewSamples, 3000, edit)
+	c.trainers = make([]*trainer, world)
+	c.told, c.held = make([][]toldReport, world), make([][]*os.File, world)
+	for r := range world {
+		c.trainers[r] = &trainer{rank: r, world: world, training: Training{Life: uint64(100 + r)}}
+	}
+	c.connect()
+	t.Cleanup(func() {
+		for r, tr := range c.trainers {
+			tr.close()
+			c.let(r, 0)
+		}
+		c.cluster.close()
+	})
+	return c
+}
+
+// all has every trainer do f at the same time.
+func (c *crew) all(f func(tr *trainer) error) error {
+	errs := make([]error, len(c.trainers))
+	var group sync.WaitGroup
+	for r, tr := range c.trainers {
+		group.Go(func() { errs[r] = f(tr) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// connect has every trainer come to the cluster, and tell what it has told another one.
+func (c *crew) connect() {
+	c.t.Helper()
+	err := c.all(func(tr *trainer) error {
+		fresh, err := c.cluster.trainer(tr.rank, tr.world)
+		if err != nil {
+			return err
+		}
+		tr.Client, tr.slab = fresh.Client, fresh.slab
+		if !c.forgets {
+			c.putBack(tr.rank)
+		}
+		if err := tr.open("pads", c.batch); err != nil {
+			return err
+		}
+		for _, r := range c.told[tr.rank] {
+			err = errors.Join(err, tr.Send(KindReport, r.payload))
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *crew) putBack(r int) {
+	for _, f := range c.held[r] {
+		path := filepath.Join(c.cluster.dirs[r%c.ranks], filepath.Base(f.Name()))
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err != nil {
+			c.t.Error(err)
+			continue
+		}
+		data := make([]byte, info.Size())
+		if _, err := f.ReadAt(data, 0); err != nil {
+			c.t.Error(err)
+		}
+		if err := writeState(path, data); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// let has a trainer keep the newest files only.
+func (c *crew) let(r, keep int) {
+	for len(c.held[r]) > keep {
+		c.held[r][0].Close()
+		c.held[r] = c.held[r][1:]
+	}
+}
+
+// restart ends the ranks as a signal does, has hurt do harm, and starts them again.
+func (c *crew) restart(hurt func(dirs []string)) {
+	c.t.Helper()
+	for _, tr := range c.trainers {
+		tr.close()
+	}
+	c.cluster.kill()
+	hurt(c.cluster.dirs)
+	dirs := slices.Values(c.cluster.dirs)
+	var next []string
+	for dir := range dirs {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			c.t.Fatal(err)
+		}
+		next = append(next, dir)
+	}
+	i := 0
+	c.cluster = newClusterIn(c.t, func() string { i++; return next[i-1] }, c.ranks, crewSamples, 3000, c.edit)
+	c.connect()
+}
+
+// train trains from a place up to another, and does what is due after each global batch; before the first of an epoch its
+// number is -1.
+func (c *crew) train(from, to place) error {
+	for e := from.epoch; e <= to.epoch; e++ {
+		first := 0
+		if e == from.epoch {
+			first = from.batch
+		}
+		if e == to.epoch && to.batch == 0 {
+			break
+		}
+		if err := c.epoch(e, first, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crew) epoch(epoch, first int, to place) error {
+	c.due(place{epoch, -1})
+	parts := make([][][]uint32, len(c.trainers))
+	if err := c.all(func(tr *trainer) (err error) {
+		tr.from, tr.tally = first, tally{epoch: uint32(epoch)}
+		parts[tr.rank], err = tr.plan(epoch)
+		if err == nil && tr.state != "" {
+			var f *os.File
+			if f, err = os.Open(tr.state); err == nil {
+				c.held[tr.rank] = append(c.held[tr.rank], f)
+				c.let(tr.rank, 2)
+			}
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("epoch %d: %w", epoch, err)
+	}
+	for b := first; b < len(parts[0]); b++ {
+		if (place{epoch, b}) == to {
+			return nil
+		}
+		var batch []uint32
+		for r := range parts {
+			batch = append(batch, parts[r][b]...)
+		}
+		c.stream = append(c.stream, fmt.Sprintf("%d %d %v", epoch, b, sorted(batch)))
+		if err := c.all(func(tr *trainer) error { return c.step(tr, epoch, b, parts[tr.rank][b]) }); err != nil {
+			return fmt.Errorf("epoch %d, batch %d: %w", epoch, b, err)
+		}
+		c.due(place{epoch, b})
+	}
+	return nil
+}
+
+// step takes a batch, from storage if the rank has no plan, and reports it.
+func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
+	ids, lease, _, err := tr.get(epoch, b)
+	var no *DoorError
+	switch {
+	case errors.As(err, &no) && no.Code == codeNotReady:
+	case err != nil:
+		return err
+	case !slices.Equal(ids, want):
+		return fmt.Errorf("got %v, want %v", ids, want)
+	default:
+		if err := tr.Send(KindRelease, tr.tally.append(u32s(1, lease))); err != nil {
+			return err
+		}
+	}
+	report := u32s(0, uint32(epoch), uint32(b), uint32(len(want)))
+	for _, id := range want {
+		report = append(report, u32s(0x3f000000+id<<8+uint32(epoch)<<17)...)
+	}
+	r := tr.rank
+	c.told[r] = append(slices.DeleteFunc(c.told[r], func(t toldReport) bool { return t.epoch < epoch-2 }), toldReport{epoch, report})
+	return tr.Send(KindReport, report)
+}
+
+func (c *crew) due(at place) {
+	if f := c.at[at]; f != nil {
+		f()
+	}
+}
+
+// save has every trainer save, and returns what they were told, which must be the same.
+func (c *crew) save(at place) (saveAnswer, error) {
+	answers := make([]saveAnswer, len(c.trainers))
+	err := c.all(func(tr *trainer) error {
+		reply, err := tr.Call(KindSave, u32s(0, uint32(at.epoch), uint32(at.batch)))
+		if err == nil {
+			err = json.Unmarshal(reply, &answers[tr.rank])
+		}
+		return err
+	})
+	for _, a := range answers {
+		if a.State != answers[0].State {
+			err = errors.Join(err, fmt.Errorf("trainers were told different digests: %+v", answers))
+		}
+	}
+	return answers[0], err
+}
+
+// reference is the stream of a training that nothing happens to, in global batches of 12.
+func reference(t *testing.T, epochs int) []string {
+	t.Helper()
+	c := newCrew(t, 1, 1, 12, nil)
+	if err := c.train(place{}, place{epochs, 0}); err != nil {
+		t.Fatal(err)
+	}
+	return c.stream
+}
+
+const batchesOf = crewSamples / 12
+
+func nothing([]string) {}
+
+func clear0(dirs []string)    { _ = os.RemoveAll(dirs[0]) }
+func clearLast(dirs []string) { _ = os.RemoveAll(dirs[len(dirs)-1]) }
+
+func clearAll(dirs []string) {
+	for _, dir := range dirs {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// TestScoresOutliveTheRanks kills all ranks at one moment or two, in the first epoch, in a later one, and between two, with
+// their folders or without: the stream is that of a training that nothing happens to, as the trainers hand back what is lost.
+func TestScoresOutliveTheRanks(t *testing.T) {
+	const epochs = 4
+	want := reference(t, epochs)
+	moments := map[string][]place{
+		"before the first batch":    {{0, -1}},
+		"epoch 0":                   {{0, 3}},
+		"the last batch of epoch 0": {{0, batchesOf - 1}},
+		"between epochs":            {{2, -1}},
+		"the first batch":           {{2, 0}},
+		"behind the cut":            {{1, batchesOf - 2}},
+		"twice in an epoch":         {{2, 3}, {2, 9}},
+		"in two epochs":             {{1, 9}, {2, 4}},
+		"at two boundaries":         {{2, -1}, {3, -1}},
+	}
+	harm := map[string]func([]string){"nothing else": nothing, "rank 0's folder": clear0, "a folder": clearLast, "all folders": clearAll}
+	for when, places := range moments {
+		for what, hurt := range harm {
+			for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
+				if n.ranks == 4 && len(places) > 1 || n.ranks == 1 && what == "a folder" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%d-%d", when, what, n.ranks, n.world), func(t *testing.T) {
+					t.Parallel()
+					c := newCrew(t, n.ranks, n.world, 12, nil)
+					for _, at := range places {
+						c.at[at] = func() { c.restart(hurt) }
+					}
+					if err := c.train(place{}, place{epochs, 0}); err != nil {
+						t.Fatal(err)
+					}
+					compareStreams(t, c.stream, want)
+				})
+			}
+		}
+	}
+}
+
+func compareStreams(t *testing.T, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			t.Errorf("the streams differ from global batch %d on, of %d and %d", i, len(got), len(want))
+			return
+		}
+	}
+}
+
+// TestFoldersClearedUnderRanks has somebody clear the ranks' folders while they run; they die an epoch later, or two.
+func TestFoldersClearedUnderRanks(t *testing.T) {
+	const epochs = 5
+	want := reference(t, epochs)
+	for _, later := range []int{1, 2, 3} {
+		for _, ranks := range []int{1, 2} {
+			c := newCrew(t, ranks, 2, 12, nil)
+			c.at[place{1, 5}] = func() { clearAll(c.cluster.dirs) }
+			c.at[place{1 + later, 7}] = func() { c.restart(clearAll) }
+			if err := c.train(place{}, place{epochs, 0}); err != nil {
+				t.Fatal(err)
+			}
+			compareStreams(t, c.stream, want)
+		}
+	}
+}
+
+// TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan: trainers hear a sentence at the
+// next epoch, and until then read storage.
+func TestLostScoresEndTraining(t *testing.T) {
+	want := reference(t, 4)
+	for _, ranks := range []int{1, 2} {
+		for _, at := range []place{{2, 5}, {2, -1}, {3, batchesOf - 1}} {
+			c := newCrew(t, ranks, 2, 12, nil)
+			c.forgets = true
+			c.at[at] = func() { c.restart(clearAll) }
+			err := c.train(place{}, place{5, 0})
+			if err == nil || !strings.Contains(err.Error(), "are lost: no rank has kept them, nor has a trainer; go on from a checkpoint") {
+				t.Errorf("after %v: %v", at, err)
+			}
+			compareStreams(t, c.stream, want[:min(len(want), len(c.stream))])
+			if last := (at.epoch + 1) * batchesOf; at.batch >= 0 && len(c.stream) != last {
+				t.Errorf("after %v training ended after %d batches, want %d", at, len(c.stream), last)
+			}
+		}
+	}
+}
+
+// TestOneRankLost checks that a rank that has lost what others have kept does not plan from something else.
+func TestOneRankLost(t *testing.T) {
+	c := newCrew(t, 2, 2, 12, nil)
+	c.forgets = true
+	c.at[place{2, 5}] = func() { c.restart(clearLast) }
+	if err := c.train(place{}, place{4, 0}); err == nil || !strings.Contains(err.Error(), "are lost") {
+		t.Errorf("%v", err)
+	}
+	compareStreams(t, c.stream, reference(t, 3))
+}
+
+// TestRanksComparePlans has a rank make a plan from other scores than the others: no trainer gets it.
+func TestRanksComparePlans(t *testing.T) {
+	c := newCrew(t, 2, 2, 12, nil)
+	c.at[place{1, 5}] = func() {
+		s := c.cluster.nodes[1].streams[0]
+		s.locked(func() {
+			for id := range s.planner.ledger.Scores() {
+				s.planner.ledger.Scores()[id] *= 2
+			}
+		})
+	}
+	err := c.train(place{}, place{4, 0})
+	if err == nil || !strings.Contains(err.Error(), "ranks 0 and 1 have planned epoch 2 from different importance scores") {
+		t.Errorf("%v", err)
+	}
+	compareStreams(t, c.stream, reference(t, 2))
+}
+
+// TestCheckpointsResume saves at a place, goes on a while as a training does that is killed later, and resumes on other
+// ranks and trainers, from the state file, or from the one that was saved before it.
+func TestCheckpointsResume(t *testing.T) {
+	const epochs = 4
+	want := reference(t, epochs)
+	for _, c := range []struct {
+		at    place
+		ranks [2]int
+		world [2]int
+		more  int   // batches trained after it
+		again bool  // another checkpoint is made, and lost
+		late  place // of that
+	}{
+		{at: place{0, 5}, ranks: [2]int{1, 2}, world: [2]int{1, 2}},
+		{at: place{1, 0}, ranks: [2]int{2, 1}, world: [2]int{2, 1}, more: 7},
+		{at: place{1, 7}, ranks: [2]int{2, 2}, world: [2]int{4, 2}, more: 30},
+		{at: place{2, batchesOf - 1}, ranks: [2]int{4, 2}, world: [2]int{4, 4}},
+		{at: place{2, 0}, ranks: [2]int{2, 2}, world: [2]int{2, 2}, again: true, late: place{2, 9}},
+		{at: place{1, 3}, ranks: [2]int{2, 4}, world: [2]int{2, 4}, again: true, late: place{3, 0}},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "state")
+			keep := func(cfg *Config) { cfg.StatePath = path }
+			first := newCrew(t, c.ranks[0], c.world[0], 12, keep)
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(first.train(place{}, c.at))
+			saved, err := first.save(c.at)
+			must(err)
+			onDisk, err := os.ReadFile(path)
+			must(err)
+			snap, err := scheduler.DecodeSnapshot(onDisk)
+			if err != nil || saved.Saved != path || snap.Digest() != saved.State {
+				t.Fatalf("the trainers were told %+v, and the file has %v (%v)", saved, snap.Digest(), err)
+			}
+			trained := len(first.stream)
+			end := place{c.at.epoch + (c.at.batch+c.more)/batchesOf, (c.at.batch + c.more) % batchesOf}
+			if c.again {
+				end = c.late
+			}
+			must(first.train(c.at, end))
+			if c.again {
+				_, err := first.save(c.late)
+				must(err)
+			}
+
+			second := newCrew(t, c.ranks[1], c.world[1], 12, keep)
+			for _, tr := range second.trainers {
+				tr.training = Training{Life: 7, Checkpoint: &Checkpoint{c.at.epoch, c.at.batch, saved.State}}
+				must(tr.open("pads", second.batch))
+			}
+			must(second.train(c.at, place{epochs, 0}))
+			compareStreams(t, append(first.stream[:trained:trained], second.stream...), want)
+		})
+	}
+}
+
+// TestCheckpointOutlivesKills resumes, is killed before another checkpoint is made, and resumes again.
+func TestCheckpointOutlivesKills(t *testing.T) {
+	want := reference(t, 4)
+	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
+	keep := func(cfg *Config) { cfg.StatePath = path }
+	first := newCrew(t, 2, 2, 12, keep)
+	if err := first.train(place{}, at); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := first.save(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ranks := range []int{1, 2, 1} {
+		again := newCrew(t, ranks, 2, 12, keep)
+		for _, tr := range again.trainers {
+			tr.training.Checkpoint = &Checkpoint{at.epoch, at.batch, saved.State}
+			if err := tr.open("pads", again.batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again.at[place{2, 3}] = func() { again.restart(clearAll) }
+		if err := again.train(at, place{4, 0}); err != nil {
+			t.Fatal(err)
+		}
+		compareStreams(t, again.stream, want[at.epoch*batchesOf+at.batch:])
+	}
+}
+
+// TestForeignStatesEndTraining resumes with a state file that was damaged, or is another training's, or is gone.
+func TestForeignStatesEndTraining(t *testing.T) {
+	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
+	keep := func(cfg *Config) { cfg.StatePath = path }
+	first := newCrew(t, 1, 1, 12, keep)
+	if err := first.train(place{}, at); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := first.save(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume := func(what, want string, optional bool) {
+		t.Helper()
+		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StatePath, cfg.StateOptional = path, optional })
+		for _, tr := range c.trainers {
+			tr.training.Checkpoint = &Checkpoint{at.epoch, at.batch, saved.State}
+			if err := tr.open("pads", c.batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := c.train(at, place{2, 0})
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+		if want != "" && len(c.stream) > 0 {
+			t.Errorf("%s: %d batches were trained", what, len(c.stream))
+		}
+	}
+	put := func(data []byte) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path, data, 0o600), os.RemoveAll(previousState(path))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const refused = "training on data set train would not go on with the same batches: "
+	for i := range 40 {
+		flipped := slices.Clone(whole)
+		flipped[(len(flipped)-1)*i/39] ^= 0x20
+		put(flipped)
+		resume(fmt.Sprint("flipped ", i), refused, false)
+	}
+	put(whole[:len(whole)/2])
+	resume("cut off", refused, false)
+	put(nil)
+	resume("empty", refused, false)
+	resume("empty, but optional", "", true)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	resume("missing", "there is no "+path, false)
+	resume("missing, but optional", "", true)
+
+	other := newCrew(t, 1, 1, 12, keep) // the same stream, other losses
+	put(nil)
+	_ = os.Remove(path)
+	other.told[0] = nil
+	other.at[place{0, 3}] = func() {
+		s := other.cluster.nodes[0].streams[0]
+		s.locked(func() {
+			for id := range s.planner.ledger.Scores() {
+				s.planner.ledger.Scores()[id] *= 2
+			}
+		})
+	}
+	if err := other.train(place{}, at); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.save(at); err != nil {
+		t.Fatal(err)
+	}
+	resume("another training's", "belongs to another importance state than", false)
+	resume("another training's, but optional", "", true)
+}
+
+// TestTrainersResumeFromTheSame has one trainer go on from another checkpoint than the others, or from none.
+func TestTrainersResumeFromTheSame(t *testing.T) {
+	for _, other := range []*Checkpoint{nil, {1, 3, "aa"}, {1, 7, "bb"}} {
+		c := newCrew(t, 2, 2, 12, nil)
+		c.trainers[0].training.Checkpoint = &Checkpoint{1, 7, "aa"}
+		c.trainers[1].training.Checkpoint = other
+		for _, tr := range c.trainers {
+			if err := tr.open("torch", 6); err == nil {
+				t.Error("another sampler was taken")
+			}
+			if err := tr.open("pads", 6); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := c.train(place{1, 7}, place{2, 0})
+		if err == nil || !strings.Contains(err.Error(), "goes on from") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestLivesOnOneCache trains, and then again on the same ranks: from the beginning, or from a checkpoint.
+func TestLivesOnOneCache(t *testing.T) {
+	want := reference(t, 3)
+	for _, ranks := range []int{1, 2} {
+		path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
+		c := newCrew(t, ranks, 2, 12, func(cfg *Config) { cfg.StatePath = path })
+		if err := c.train(place{}, at); err != nil {
+			t.Fatal(err)
+		}
+		saved, err := c.save(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.train(at, place{2, 5}); err != nil {
+			t.Fatal(err)
+		}
+		anew := func(life uint64, checkpoint *Checkpoint) {
+			t.Helper()
+			c.stream = nil
+			for _, tr := range c.trainers {
+				tr.training = Training{Life: life, Checkpoint: checkpoint}
+				if err := tr.open("pads", c.batch); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		anew(1, &Checkpoint{at.epoch, at.batch, saved.State})
+		if err := c.train(at, place{3, 0}); err != nil {
+			t.Fatal(err)
+		}
+		compareStreams(t, c.stream, want[at.epoch*batchesOf+at.batch:])
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		anew(2, nil)
+		if err := c.train(place{}, place{3, 0}); err != nil {
+			t.Fatal(err)
+		}
+		compareStreams(t, c.stream, want)
+	}
+}
+
+// TestBegunAnewBeforeACheckpoint ends a training before its first checkpoint, and begins it again with its state file.
+func TestBegunAnewBeforeACheckpoint(t *testing.T) {
+	want := reference(t, 3)
+	path := filepath.Join(t.TempDir(), "state")
+	keep := func(cfg *Config) { cfg.StatePath = path }
+	for _, end := range []place{{0, 5}, {2, 3}} {
+		first := newCrew(t, 2, 2, 12, keep)
+		if err := first.train(place{}, end); err != nil {
+			t.Fatal(err)
+		}
+		first.cluster.nodes[0].SaveImportance(t.Context())
+		again := newCrew(t, 1, 2, 12, keep)
+		if err := again.train(place{}, place{3, 0}); err != nil {
+			t.Fatal(err)
+		}
+		compareStreams(t, again.stream, want)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSaveAnswersDoNotDepend checks that a place has one digest, whatever the ranks and trainers, and that another training
+// has another.
+func TestSaveAnswersDoNotDepend(t *testing.T) {
+	seen := map[place]scheduler.Digest{}
+	for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
+		c := newCrew(t, n.ranks, n.world, 12, nil)
+		from := place{}
+		for _, at := range []place{{0, 1}, {0, batchesOf}, {1, 4}, {2, 0}, {2, batchesOf - 1}} {
+			if err := c.train(from, at); err != nil {
+				t.Fatal(err)
+			}
+			saved, err := c.save(at)
+			if err != nil || saved.State == "" || saved.Saved != "" {
+				t.Fatalf("%v: %+v, %v", at, saved, err)
+			}
+			if before, ok := seen[at]; ok && before != saved.State {
+				t.Errorf("%d ranks, %d trainers, %v: %s, and %s before", n.ranks, n.world, at, saved.State, before)
+			}
+			seen[at] = saved.State
+			if from = at; at.batch == batchesOf {
+				from = place{at.epoch + 1, 0}
+			}
+		}
+	}
+	if len(slices.Compact(slices.Sorted(func(yield func(scheduler.Digest) bool) {
+		for _, d := range seen {
+			if !yield(d) {
+				return
+			}
+		}
+	}))) != len(seen) {
+		t.Errorf("two places have one digest: %v", seen)
+	}
+}
