@@ -16,7 +16,7 @@ traces   = benchmarks/traces/fashion
 simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
 	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e test-slurm pictures lint fmt bench bench-staging install dist clean
+.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e test-slurm test-debian13 pictures lint fmt bench bench-staging install dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,10 @@ test-e2e: build ## run trainings end to end
 
 test-slurm: build ## run the trainings on a Slurm of four nodes, which comes up for it and goes away again
 	scripts/test-slurm.sh
+
+test-debian13: ## run "make run" and "make test" on Debian 13, in a root of its own (as root; docs/debian.md)
+	@$(deps) debian13
+	scripts/test-debian13.sh
 
 pictures: ## make the pictures in docs/pictures again, by the tests that look at them
 	@$(deps) test

@@ -5,6 +5,7 @@
 #   test    what "make test" needs: the above, and both MPIs, a C compiler, Slurm, pytest, Redis, a browser
 #   bench   what "make bench" needs: Python and Redis
 #   bench-staging  what "make bench-staging" needs: PyTorch, rsync, and to mount FUSE file systems
+#   debian13  what "make test-debian13" needs: debootstrap
 # Where it may not install, it prints the packages and fails.
 set -eu
 here=$(dirname "$0")
@@ -72,12 +73,14 @@ for_test() {
 	need iproute2 daemon ip
 }
 
+for_debian13() { need debootstrap daemon debootstrap; }
+
 "$here/go-version.sh"
 for target; do
 	case $target in
-	build | run | test | bench) "for_$target" ;;
+	build | run | test | bench | debian13) "for_$target" ;;
 	bench-staging) for_bench_staging ;;
-	*) echo "usage: deps.sh [build] [run] [test] [bench] [bench-staging]" >&2; exit 2 ;;
+	*) echo "usage: deps.sh [build] [run] [test] [bench] [bench-staging] [debian13]" >&2; exit 2 ;;
 	esac
 done
 missing=$(printf '%s\n' $missing | sort -u | xargs)
