@@ -59,8 +59,9 @@ func (t *endTogether) hear(from int) {
 	})
 }
 
-// await tells that this rank was told to end, and returns when all were, at a signal that ends a run, or after patience.
-func (t *endTogether) await(signals <-chan os.Signal, patience time.Duration) {
+// await tells that this rank was told to end, and returns when all were, at a signal that ends a run, when a rank is lost, which
+// cannot be told any more, or after patience.
+func (t *endTogether) await(signals <-chan os.Signal, lost <-chan int, patience time.Duration) {
 	t.Post(0, []byte{messageTold})
 	late := time.After(patience)
 	for {
@@ -71,6 +72,8 @@ func (t *endTogether) await(signals <-chan os.Signal, patience time.Duration) {
 			if endsRun(s) {
 				return
 			}
+		case <-lost:
+			return
 		case <-late:
 			return
 		}

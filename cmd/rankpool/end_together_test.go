@@ -31,8 +31,11 @@ func TestEndTogether(t *testing.T) {
 
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	group[1].await(signals, time.Hour) // a signal ends it, also when nobody else was told
-	group[1].await(nil, 0)             // and the end of patience; being told twice counts once
+	group[1].await(signals, nil, time.Hour) // a signal ends it, also when nobody else was told
+	group[1].await(nil, nil, 0)             // and the end of patience; being told twice counts once
+	lost := make(chan int, 1)
+	lost <- 2
+	group[1].await(nil, lost, time.Hour) // a rank that hangs is not waited for
 	for _, e := range group {
 		select {
 		case <-e.all:
@@ -42,7 +45,7 @@ func TestEndTogether(t *testing.T) {
 	}
 	var ended sync.WaitGroup
 	for _, e := range []*endTogether{group[0], group[2]} {
-		ended.Go(func() { e.await(nil, time.Hour) })
+		ended.Go(func() { e.await(nil, nil, time.Hour) })
 	}
 	ended.Wait()
 	<-group[1].all

@@ -25,12 +25,13 @@ func (r *rankProcess) serveUntilTold() error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	node := r.node
 	r.node = nil
+	missed := false // a rank that does not answer; it may again, but is not waited for
 	for {
 		select {
 		case <-node.Stopped():
 			r.told = true
-			if r.together != nil {
-				r.together.await(signals, othersPatience)
+			if r.together != nil && !missed {
+				r.together.await(signals, r.lost, othersPatience)
 			}
 			return node.Close()
 		case err := <-r.blocks:
@@ -39,6 +40,7 @@ func (r *rankProcess) serveUntilTold() error {
 			if r.together == nil {
 				return errors.Join(r.silence(rank), node.Abandon())
 			}
+			missed = true
 			r.logger.Error("another rank does not answer; training reads storage, and waits for its next plan until that rank goes on", "peer", rank)
 		case s := <-signals:
 			if endsRun(s) {
@@ -87,7 +89,7 @@ func (r *rankProcess) endByAndBy(node *mpicache.Node) error {
 		}
 	}
 	if end, _ := ctx.Deadline(); r.together != nil {
-		r.together.await(nil, time.Until(end))
+		r.together.await(nil, r.lost, time.Until(end))
 	}
 	r.endLaunch()
 	return node.Close()
