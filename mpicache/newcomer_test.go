@@ -168,9 +168,12 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	}
 	_, err = child.read(KindReport, child.ticket)
 	refused(t, err, "it may read batches, and no more")
-	if got := cl.nodes[0].streams[0].planner.ledger.Final(1); got != 0 {
-		t.Errorf("%d batches were reported by a child", got)
-	}
+	s := cl.nodes[0].streams[0]
+	s.locked(func() {
+		if got := s.planner.ledger.Final(1); got != 0 {
+			t.Errorf("%d batches were reported by a child", got)
+		}
+	})
 }
 
 // TestTrainersGoElsewhereTogether checks that trainers go to an epoch that is neither open nor next when all have asked.

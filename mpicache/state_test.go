@@ -66,9 +66,11 @@ func TestStateFileStaysUntilRead(t *testing.T) {
 	if err != nil || !bytes.Equal(now, saved) {
 		t.Errorf("the state file changed when its epoch was planned again (%v)", err)
 	}
-	if got := s.planner.ledger.Final(0); got != 0 {
-		t.Errorf("%d batches are final although training begins with the first", got)
-	}
+	s.locked(func() {
+		if got := s.planner.ledger.Final(0); got != 0 {
+			t.Errorf("%d batches are final although training begins with the first", got)
+		}
+	})
 	tr.close()
 	cl.close()
 }
