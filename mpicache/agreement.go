@@ -145,7 +145,11 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 
 // say notes what a trainer says of its training, and reports whether that is news.
 func (a *agreement) say(spec Spec) bool {
-	if spec.Training == nil || reflect.DeepEqual(a.trainings[spec.Trainer], spec.Training) {
+	before := a.trainings[spec.Trainer]
+	if spec.Training == nil || reflect.DeepEqual(before, spec.Training) {
+		return false
+	}
+	if before != nil && before.Life == spec.Training.Life && before.Turn > spec.Training.Turn {
 		return false
 	}
 	a.trainings[spec.Trainer] = spec.Training

@@ -14,6 +14,7 @@ import (
 // joined is how a trainer takes part in the life that is trained.
 type joined struct {
 	life       uint64
+	turn       uint32
 	begins     bool // it had no plan of it yet when it came
 	first      bool // no life of this trainer was before
 	checkpoint *Checkpoint
@@ -23,7 +24,7 @@ type joined struct {
 func (s *stream) newLife(trainer int) bool {
 	t := s.agreed.trainings[trainer]
 	j, ok := s.planner.joined[trainer]
-	return t != nil && ok && j.life != t.Life && s.planner.ledger != nil
+	return t != nil && ok && (j.life != t.Life || j.turn != t.Turn) && s.planner.ledger != nil
 }
 
 // join notes that a trainer takes part. Those that begin together must go on from the same checkpoint.
@@ -33,10 +34,10 @@ func (s *stream) join(trainer int) error {
 		return nil
 	}
 	was, again := s.planner.joined[trainer]
-	if again && was.life == t.Life {
+	if again && was.life == t.Life && was.turn == t.Turn {
 		return nil
 	}
-	j := joined{t.Life, len(t.Planned) == 0, !again, t.Checkpoint}
+	j := joined{t.Life, t.Turn, len(t.Planned) == 0, !again, t.Checkpoint}
 	for u, other := range s.planner.joined {
 		together := j.begins && j.first && other.begins && other.first
 		if together && !reflect.DeepEqual(j.checkpoint, other.checkpoint) {
@@ -84,7 +85,7 @@ func (s *stream) nextGeneration() {
 	clear(s.planner.kept)
 	s.inFolder(func() { s.forgetStates(func(int) bool { return true }) })
 	for _, err := range s.planner.sources.next() {
-		s.sourcesDiffer(err)
+		s.endTraining(err)
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 // Training is what a training process says of itself when it opens a data set (OPEN): what it goes on from, and which
 // plans it has had. A DataLoader's worker says nothing.
 type Training struct {
-	// Life is a number of the process, another one after each load_state_dict.
+	// Life is a random number of the process, and Turn counts the checkpoints that it has loaded: its connections may tell
+	// of an earlier one late.
 	Life uint64 `json:"life"`
+	Turn uint32 `json:"turn"`
 	// Checkpoint is what it goes on from; nil: it begins.
 	Checkpoint *Checkpoint `json:"checkpoint"`
 	// Planned are the plans that it has had, of the last two epochs.

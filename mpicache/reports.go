@@ -153,7 +153,9 @@ func (s *stream) onRecord(what uint32, r report) {
 		}
 	case recordFinish:
 		delete(s.planner.wishes, r.trainer)
-		_ = s.join(r.trainer) // its rank has refused it otherwise, or this one refuses those here
+		if err := s.join(r.trainer); err != nil { // its rank did not know yet of those here
+			s.endTraining(err)
+		}
 		s.finishEpochs(r.trainer, r.epoch)
 		s.grant()
 	case recordWish:

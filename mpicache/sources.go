@@ -121,13 +121,13 @@ func (s *stream) onSource(from int, body []byte) {
 
 func (s *stream) noteSource(told source) {
 	if err := s.planner.sources.take(told); err != nil {
-		s.sourcesDiffer(err)
+		s.endTraining(err)
 	}
 	s.answerPlans()
 }
 
-// sourcesDiffer ends the training: nobody knows which rank is right.
-func (s *stream) sourcesDiffer(err error) {
+// endTraining refuses all from now on, where ranks or trainers differ and nobody knows who is right.
+func (s *stream) endTraining(err error) {
 	if s.agreed.conflict == nil {
 		s.node.cfg.Log.Error("a data set cannot be served", "data", s.data.Name, "error", err)
 		s.agreed.conflict = err

@@ -559,7 +559,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 // TestTrainersResumeFromTheSame has one trainer go on from another checkpoint than the others, or from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
 	for _, other := range []*Checkpoint{nil, {1, 3, "aa"}, {1, 7, "bb"}} {
-		c := newCrew(t, 2, 2, 12, nil)
+		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StateOptional = true })
 		c.trainers[0].training.Checkpoint = &Checkpoint{1, 7, "aa"}
 		c.trainers[1].training.Checkpoint = other
 		for _, tr := range c.trainers {
@@ -674,4 +674,39 @@ func TestSaveAnswersDoNotDepend(t *testing.T) {
 	}))) != len(seen) {
 		t.Errorf("two places have one digest: %v", seen)
 	}
+}
+
+// TestLateOpenIsIgnored has another connection of a trainer tell late what it was before it loaded a checkpoint.
+func TestLateOpenIsIgnored(t *testing.T) {
+	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
+	keep := func(cfg *Config) { cfg.StatePath = path }
+	first := newCrew(t, 2, 2, 12, keep)
+	if err := first.train(place{}, at); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := first.save(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := newCrew(t, 2, 2, 12, keep)
+	before := second.trainers[0].training
+	for _, tr := range second.trainers {
+		tr.training.Turn, tr.training.Checkpoint = 1, &Checkpoint{at.epoch, at.batch, saved.State}
+		if err := tr.open("pads", second.batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sentinel, err := second.cluster.trainer(second.trainers[0].rank, second.trainers[0].world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sentinel.close()
+	sentinel.training = before
+	if err := sentinel.open("pads", second.batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.train(at, place{3, 0}); err != nil {
+		t.Fatal(err)
+	}
+	compareStreams(t, second.stream, reference(t, 3)[at.epoch*batchesOf+at.batch:])
 }

@@ -92,7 +92,7 @@ class Connection:
         """Forgets all that one connection knew; the slab is unmapped when its last view is gone."""
         self.slab = b""
         self._streams: Dict[Spec, Tuple[int, int]] = {}
-        self._lives: Dict[Spec, Optional[int]] = {}  # of the trainings that the cache was told of
+        self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}  # of the trainings that the cache was told of
         self._asked: set = set()
         self._abandoned: set = set()
         self._early: Dict[int, Tuple[int, bytes]] = {}
@@ -478,12 +478,12 @@ class Connection:
         `training` is what the training process says of itself (Training.describe); a worker says nothing.
         """
         opened = self._streams.get(spec)
-        life = training and training["life"]
+        life = training and (training["life"], training["turn"])
         if opened is None or life not in (None, self._lives.get(spec)):
             reply = json.loads(self.request(wire.OPEN, wire.pack_open(spec, training)))
             opened = self._streams[spec] = reply["stream"], reply["batches"]
             self._specs[opened[0]] = spec
-            self._lives[spec] = life
+            self._lives[spec] = life or self._lives.get(spec)
             self.scorers[spec] = reply["scorer"]
         return opened
 

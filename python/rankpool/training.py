@@ -29,15 +29,18 @@ class Training:
     """
 
     def __init__(self) -> None:
-        self.life = _number()
+        self.life, self.turn = _number(), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
         self._planned: List[_Planned] = []
         self._lock = threading.Lock()  # the sentinel's thread tells it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str]) -> None:
-        """Begins another life, which goes on from a checkpoint; `state` is the digest of its importance."""
+        """Begins another turn, which goes on from a checkpoint; `state` is the digest of its importance.
+
+        Turns are counted, because the sentinel may still be telling of the one before.
+        """
         with self._lock:
-            self.life = _number()
+            self.turn += 1
             self.checkpoint = {"epoch": epoch, "batch": batch, "state": state or ""}
             self._forget(len(self._planned))
 
@@ -63,7 +66,7 @@ class Training:
         """Returns what OPEN tells."""
         with self._lock:
             planned = [{"epoch": p.epoch, "scores": p.scores} for p in self._planned]
-            return {"life": self.life, "checkpoint": self.checkpoint, "planned": planned}
+            return {"life": self.life, "turn": self.turn, "checkpoint": self.checkpoint, "planned": planned}
 
     def put_back(self, folder: str) -> None:
         """Writes into a rank's folder what it had there, unless it has it; an error leaves it to the other trainers."""

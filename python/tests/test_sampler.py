@@ -36,7 +36,7 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
     make(seed=3, sampler="torch", drop_last=True)
     (opened,) = door.seen(2)
     training = opened.pop("training")
-    assert training == {"life": training["life"], "checkpoint": None, "planned": []}
+    assert training == {"life": training["life"], "turn": 0, "checkpoint": None, "planned": []}
     assert [opened] == [
         {
             "data": "train",

@@ -48,7 +48,7 @@ def test_plans_are_told_after_a_restart(door):
     restart(door, sampler)
     (again,) = door.seen(OPEN)
     assert again["training"].pop("planned") == [{"epoch": e, "scores": f"{e:02x}" * 16} for e in (1, 2)]
-    assert again["training"] == {"life": first["training"]["life"], "checkpoint": None}
+    assert again["training"] == {"life": first["training"]["life"], "turn": 0, "checkpoint": None}
 
 
 def test_what_plans_were_made_from_is_put_back(door, folder):
@@ -107,7 +107,8 @@ def test_a_checkpoint_begins_another_life(door):
     assert len(list(sampler)) == len(first) - 2
     before, after = (request["training"] for request in door.seen(OPEN))
     assert after["checkpoint"] == {"epoch": 3, "batch": 2, "state": "5a" * 16}
-    assert after["planned"] == [] and after["life"] != before["life"] and before["checkpoint"] is None
+    assert after["planned"] == [] and after["life"] == before["life"] and before["checkpoint"] is None
+    assert (before["turn"], after["turn"]) == (0, 1)
 
 
 def test_samplers_of_one_stream_are_one_training(door):

@@ -23,6 +23,7 @@ def tally():
 
 TRAINING = {
     "life": 0x0123456789ABCDEF,
+    "turn": 1,
     "checkpoint": {"epoch": 3, "batch": 5, "state": "a5" * 16},
     "planned": [{"epoch": 3, "scores": "5a" * 16}],
 }
