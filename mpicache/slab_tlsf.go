@@ -116,20 +116,6 @@ func (a *Arena) UsedBytes() int64 { return a.usedUnits * granuleBytes }
 // FreeBytes is the sum of the free blocks.
 func (a *Arena) FreeBytes() int64 { return (a.granules - a.goneUnits - a.usedUnits) * granuleBytes }
 
-// LargestFreeBytes is the size of the largest free block; it walks the list of one class.
-func (a *Arena) LargestFreeBytes() int64 {
-	if a.first == 0 {
-		return 0
-	}
-	l := bits.Len64(a.first) - 1
-	s := bits.Len32(a.second[l]) - 1
-	var largest int64
-	for b := a.heads[l][s]; b != none; b = a.blocks[b].next {
-		largest = max(largest, a.size(b))
-	}
-	return largest * granuleBytes
-}
-
 // size is a block's length in granules.
 func (a *Arena) size(b int32) int64 {
 	if n := a.blocks[b].after; n != none {

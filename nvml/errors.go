@@ -36,7 +36,6 @@ const (
 	NotSupported     Code = 3
 	NoPermission     Code = 4
 	NotFound         Code = 6
-	InsufficientSize Code = 7
 	DriverNotLoaded  Code = 9
 	LibraryNotFound  Code = 12
 	FunctionNotFound Code = 13

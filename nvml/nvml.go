@@ -36,22 +36,20 @@ type Library struct {
 
 // calls are the functions of NVML that this package knows. Those that an old driver does not have stay nil.
 type calls struct {
-	init, shutdown  func() Code
-	count           func(count *uint32) Code
-	handleByIndex   func(index uint32, device *uintptr) Code
-	uuid            func(device uintptr, text *byte, size uint32) Code
-	name            func(device uintptr, text *byte, size uint32) Code
-	driver          func(text *byte, size uint32) Code
-	utilisation     func(device uintptr, to *utilisation) Code
-	memory          func(device uintptr, to *memory) Code
-	power           func(device uintptr, milliwatts *uint32) Code
-	temperature     func(device uintptr, sensor uint32, celsius *uint32) Code
-	pcie            func(device uintptr, counter uint32, kilobytes *uint32) Code
-	migMode         func(device uintptr, current, pending *uint32) Code
-	migCount        func(device uintptr, count *uint32) Code
-	migHandle       func(device uintptr, index uint32, mig *uintptr) Code
-	processes       func(device uintptr, count *uint32, infos *uint64) Code
-	processesSymbol string
+	init, shutdown func() Code
+	count          func(count *uint32) Code
+	handleByIndex  func(index uint32, device *uintptr) Code
+	uuid           func(device uintptr, text *byte, size uint32) Code
+	name           func(device uintptr, text *byte, size uint32) Code
+	driver         func(text *byte, size uint32) Code
+	utilisation    func(device uintptr, to *utilisation) Code
+	memory         func(device uintptr, to *memory) Code
+	power          func(device uintptr, milliwatts *uint32) Code
+	temperature    func(device uintptr, sensor uint32, celsius *uint32) Code
+	pcie           func(device uintptr, counter uint32, kilobytes *uint32) Code
+	migMode        func(device uintptr, current, pending *uint32) Code
+	migCount       func(device uintptr, count *uint32) Code
+	migHandle      func(device uintptr, index uint32, mig *uintptr) Code
 }
 
 // Open loads the library at path ("": [DefaultPath], found as the loader finds it) and initialises it, which touches no
@@ -105,7 +103,6 @@ func (l *Library) bind() error {
 		}
 	}
 	l.lookup(&l.calls.name, "nvmlDeviceGetName")
-	l.lookup(&l.calls.driver, "nvmlSystemGetDriverVersion")
 	l.lookup(&l.calls.utilisation, "nvmlDeviceGetUtilizationRates")
 	l.lookup(&l.calls.memory, "nvmlDeviceGetMemoryInfo")
 	l.lookup(&l.calls.power, "nvmlDeviceGetPowerUsage")
@@ -114,12 +111,6 @@ func (l *Library) bind() error {
 	l.lookup(&l.calls.migMode, "nvmlDeviceGetMigMode")
 	l.lookup(&l.calls.migCount, "nvmlDeviceGetMaxMigDeviceCount")
 	l.lookup(&l.calls.migHandle, "nvmlDeviceGetMigDeviceHandleByIndex")
-	for _, suffix := range []string{"_v3", "_v2", ""} {
-		l.calls.processesSymbol = "nvmlDeviceGetComputeRunningProcesses" + suffix
-		if l.lookup(&l.calls.processes, l.calls.processesSymbol) {
-			break
-		}
-	}
 	return nil
 }
 
@@ -174,11 +165,6 @@ func (l *Library) Close() error {
 		ended = &Error{"nvmlShutdown", code}
 	}
 	return errors.Join(ended, purego.Dlclose(l.handle))
-}
-
-// Driver returns the version of the driver, as "550.54.15".
-func (l *Library) Driver() (string, error) {
-	return l.text("nvmlSystemGetDriverVersion", l.calls.driver != nil, l.calls.driver)
 }
 
 // Count returns the number of GPUs of the machine, also of those that this process may not use.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 
@@ -69,9 +70,6 @@ func TestReadings(t *testing.T) {
 	l := open(t, nvmltest.Build(t))
 	if n, err := l.Count(); n != nvmltest.GPUs || err != nil {
 		t.Fatalf("Count() = %d, %v", n, err)
-	}
-	if v, err := l.Driver(); v != "999.1" || err != nil {
-		t.Fatalf("Driver() = %q, %v", v, err)
 	}
 	full := Memory{TotalBytes: 141 << 30, UsedBytes: 5 << 30}
 	moved := Throughput{ReceiveBytes: 7e9, SendBytes: 2e6}
@@ -240,7 +238,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	for range 100 {
-		if _, err := d.Processes(); err != nil {
+		if _, err := d.Memory(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -308,12 +306,6 @@ func checkRanges(t *testing.T, d Device) {
 	check("temperature", c > 0 && c < 130, c, err)
 	moved, err := d.PCIe()
 	check("PCIe", moved.ReceiveBytes >= 0 && moved.SendBytes >= 0 && moved.ReceiveBytes < 1e12, moved, err)
-	processes, err := d.Processes()
-	good := true
-	for _, p := range processes {
-		good = good && p.PID > 0 && (p.UsedBytes == nil || *p.UsedBytes >= 0)
-	}
-	check("processes", good, len(processes), err)
 }
 
 // What one round of a GPU costs, apart from the driver's own work, which the fake library does not do.
@@ -326,3 +318,6 @@ func BenchmarkReadings(b *testing.B) {
 		_, _ = d.Temperature()
 	}
 }
+
+// readInt reads an int of C.
+func readInt(address uintptr) int32 { return **(**int32)(unsafe.Pointer(&address)) }

@@ -191,3 +191,13 @@ func TestSelectSmallest(t *testing.T) {
 		}
 	})
 }
+
+func mustPanic(t *testing.T, name string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s: no panic", name)
+		}
+	}()
+	f()
+}

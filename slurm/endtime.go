@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -16,15 +14,6 @@ var ErrNoEndTime = errors.New("slurm: the job's end is not known")
 
 // A Runner runs a command until it ends or the context does, and returns what it wrote to its standard output.
 type Runner func(ctx context.Context, name string, args ...string) (string, error)
-
-// Run is the Runner for commands of Slurm: they find their times in the standard format.
-func Run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=standard")
-	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open
-	out, err := cmd.Output()
-	return string(out), err
-}
 
 // squeueTimeout bounds how long the controller may take; it answers within milliseconds, or not for minutes under load.
 const squeueTimeout = 5 * time.Second

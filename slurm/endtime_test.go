@@ -70,15 +70,3 @@ func TestEndTime(t *testing.T) {
 		}
 	}
 }
-
-func TestRun(t *testing.T) {
-	t.Setenv("SLURM_TIME_FORMAT", "relative")
-	if out, err := Run(t.Context(), "sh", "-c", "echo $SLURM_TIME_FORMAT"); err != nil || out != "standard\n" {
-		t.Errorf("Run = %q, %v", out, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Run(ctx, "sleep", "1000"); err == nil {
-		t.Error("Run goes on after the end of its context")
-	}
-}

@@ -17,9 +17,6 @@ type Device struct {
 	GPUInstance, ComputeInstance int
 }
 
-// MIG reports whether the device is an instance of a partitioned GPU.
-func (d Device) MIG() bool { return strings.HasPrefix(d.UUID, "MIG-") || d.GPUInstance != Absent }
-
 // String returns the entry as it stands in CUDA_VISIBLE_DEVICES.
 func (d Device) String() string {
 	switch {

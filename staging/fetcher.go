@@ -90,7 +90,6 @@ type Fetcher struct {
 	mu       sync.Mutex
 	queues   queues
 	seq      uint64                // reads ever asked for
-	asked    readsByID             // not done
 	paused   map[*read]*time.Timer // waiting for their next try
 	demand   uint64                // what training waits for has this need or less
 	demanded bool                  // demand is known
@@ -106,8 +105,8 @@ type Fetcher struct {
 func NewFetcher(m *Manifest, opt FetchOptions) *Fetcher {
 	f := &Fetcher{
 		manifest: m, opt: opt.withDefaults(), queues: newQueues(),
-		asked: make(readsByID), paused: make(map[*read]*time.Timer),
-		limit: newConcurrency(DefaultFetchConcurrency, MaxFetchConcurrency, false),
+		paused: make(map[*read]*time.Timer),
+		limit:  newConcurrency(DefaultFetchConcurrency, MaxFetchConcurrency, false),
 	}
 	if opt.Concurrency > 0 {
 		f.limit = newConcurrency(opt.Concurrency, opt.Concurrency, true)
@@ -147,21 +146,7 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 	if f.manifest.Format(id) != FormatFile {
 		r.shard = f.queues.join(f.manifest.RelPath(id))
 	}
-	f.asked.add(r)
 	f.queues.push(r)
-	f.begin()
-}
-
-// Promote makes all reads of sample id that have not begun as urgent as need, if they were less so. A sample that
-// nobody asked for is ignored.
-func (f *Fetcher) Promote(id scheduler.SampleID, need uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for r := f.asked[id]; r != nil; r = r.sameID {
-		if need < r.need {
-			f.queues.promote(r, need)
-		}
-	}
 	f.begin()
 }
 
@@ -218,7 +203,6 @@ func (f *Fetcher) Close() {
 
 // forget ends the Fetcher's knowledge of a read. f.mu is held.
 func (f *Fetcher) forget(r *read) {
-	f.asked.remove(r)
 	if r.shard != nil {
 		f.queues.leave(r.shard)
 	}

@@ -304,35 +304,6 @@ func TestFetchEqualNeedInOrderOfAsking(t *testing.T) {
 	})
 }
 
-func TestPromote(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 60
-		a := newAsking(n + 1)
-		for id := scheduler.SampleID(1); id <= n; id++ {
-			a.ask(id, uint64(1000+id))
-		}
-		a.ask(n, 5000) // twice: both are promoted
-		want := []string{"0"}
-		for id := scheduler.SampleID(n); id > n/2; id-- {
-			a.Promote(id, uint64(n-id))
-			want = append(want, fmt.Sprint(id))
-		}
-		for id := 1; id <= n/2; id++ {
-			want = append(want, fmt.Sprint(id))
-		}
-		want = slices.Insert(want, 1, fmt.Sprint(n))
-		a.Promote(1, 7000)  // less urgent than it is: nothing happens
-		a.Promote(0, 0)     // under way
-		a.Promote(7777, 77) // nobody asked
-		if got := a.order(t); !slices.Equal(got, want) {
-			t.Errorf("order %q, want %q", got, want)
-		}
-		if len(a.asked) != 0 {
-			t.Errorf("%d reads are not forgotten", len(a.asked))
-		}
-	})
-}
-
 // TestRetryHoldsUpNobody has one reader; while a read waits for its next try the others are read, and a promotion
 // meanwhile counts.
 func TestRetryHoldsUpNobody(t *testing.T) {
@@ -430,7 +401,6 @@ func fetchAll(t *testing.T, m *Manifest, want func(scheduler.SampleID) string) {
 				t.Errorf("sample %d is %q, %v, want %q", id, into, err, want(id))
 			}
 		})
-		f.Promote(id, 0)
 	}
 	group.Wait()
 	if got, want := sampleCounts(f.Stats()), (Stats{Reads: int64(m.Len()), Bytes: m.TotalBytes()}); got != want {

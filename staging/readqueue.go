@@ -20,8 +20,7 @@ type read struct {
 	shard    *shard // nil when the sample is a whole file
 	tries    int    // so far; a read that failed is not tried in company
 
-	place  int   // in the target's queue; -1: not there
-	sameID *read // the next read of the same sample
+	place int // in the target's queue; -1: not there
 }
 
 // A target is what one storage target (a Lustre OST, a BeeGFS target) has to read: the reads that wait, and how many
@@ -112,14 +111,6 @@ func inFile(a, b *read) int {
 	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.seq, b.seq))
 }
 
-// promote makes r as urgent as need.
-func (q *queues) promote(r *read, need uint64) {
-	r.need = need
-	if r.place >= 0 {
-		heap.Fix(&r.target.queue, r.place)
-	}
-}
-
 // first returns the read that comes first, or nil: the most urgent one whose target has less than perTarget reads
 // under way. Among reads of equal need those of the target with the fewest under way come first, so that the reads
 // of a batch spread over its targets, then those asked for first. mostUrgent is the least need of all that wait;
@@ -183,30 +174,4 @@ func (q *readQueue) Pop() any {
 	*q = (*q)[:last]
 	r.place = -1
 	return r
-}
-
-// readsByID finds reads by their sample. Almost always there is one; more hang on its sameID.
-type readsByID map[scheduler.SampleID]*read
-
-func (b readsByID) add(r *read) {
-	r.sameID = b[r.id]
-	b[r.id] = r
-}
-
-// remove takes r out, if it is there.
-func (b readsByID) remove(r *read) {
-	if b[r.id] == r {
-		if r.sameID == nil {
-			delete(b, r.id)
-		} else {
-			b[r.id] = r.sameID
-		}
-		return
-	}
-	for before := b[r.id]; before != nil; before = before.sameID {
-		if before.sameID == r {
-			before.sameID = r.sameID
-			return
-		}
-	}
 }

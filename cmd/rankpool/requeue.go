@@ -207,7 +207,7 @@ func slurmCommand(args ...string) (string, error) {
 
 // jobName returns how to name the job to scontrol: the number of an array's first task is that of the whole array.
 func jobName(job slurm.Job) string {
-	if job.ArrayJobID != "" && job.ArrayTaskID != slurm.Absent {
+	if job.InArray() {
 		return fmt.Sprintf("%s_%d", job.ArrayJobID, job.ArrayTaskID)
 	}
 	return job.JobID

@@ -118,15 +118,6 @@ func TestQuiverAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestQuiverSection43 checks that equal content has one entry.
-func TestQuiverSection43(t *testing.T) {
-	a, b, c := Digest{1}, Digest{2}, Digest{3}
-	got := Entries([]Digest{a, b, a, c, b, a})
-	if want := []scheduler.SampleID{0, 1, 0, 3, 1, 0}; !slices.Equal(got, want) {
-		t.Errorf("entries %v, want %v", got, want)
-	}
-}
-
 // TestQuiverSection47 checks the share of look-ups that hit: with the first tenth of the data set in memory, ten-fold look-ups fill a
 // batch; with another tenth in the second pass, one in nine hits.
 func TestQuiverSection47(t *testing.T) {

@@ -39,14 +39,3 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/files, "ns/file")
 }
-
-func BenchmarkInterleave(b *testing.B) {
-	order := make([]scheduler.SampleID, 1<<16)
-	for i := range order {
-		order[i] = scheduler.SampleID(i * 7919 % 65521)
-	}
-	for b.Loop() {
-		Interleave(order, func(id scheduler.SampleID) int { return int(id % 32) }, 256)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(order)), "ns/sample")
-}

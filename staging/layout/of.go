@@ -49,9 +49,7 @@ func onBeeGFS(sys system, path string) (bool, error) {
 // Source: Lustre, include/uapi/linux/lustre/lustre_user.h, LL_IOC_GETOBDCOUNT; lustre/llite/dir.c, ll_dir_ioctl.
 const requestTargetCount = 2<<30 | 8<<16 | 'f'<<8 | 168
 
-// TargetCount returns how many OSTs the Lustre file system of the folder at path has, 0 where that is not known.
-func TargetCount(folder string) int { return targetCount(systemCalls{}, folder) }
-
+// targetCount returns how many OSTs the Lustre file system of the folder at path has, 0 where that is not known.
 func targetCount(sys system, folder string) int {
 	dir, err := sys.open(folder)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestOfThisMachine(t *testing.T) {
 	if l, err := Of(path); err != nil || !reflect.DeepEqual(l, Layout{}) {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if n := TargetCount(filepath.Dir(path)); n != 0 {
+	if n := targetCount(systemCalls{}, filepath.Dir(path)); n != 0 {
 		t.Errorf("%d targets", n)
 	}
 	if _, err := Of(path + "y"); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "layout: ") {

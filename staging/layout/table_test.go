@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +55,7 @@ func TestBuild(t *testing.T) {
 	if want := []int{3, 4, 3, 5, MDT, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget, 3}; !slices.Equal(targets, want) {
 		t.Errorf("targets %v, want %v", targets, want)
 	}
-	if want := []scheduler.SampleID{5, 9}; !slices.Equal(table.Offline(), want) || !table.IsOffline(9) || table.IsOffline(8) {
+	if want := []scheduler.SampleID{5, 9}; !slices.Equal(table.Offline(), want) {
 		t.Errorf("offline %v, want %v", table.Offline(), want)
 	}
 	if n, err := table.Problem(); n != 2 || err == nil || !strings.Contains(err.Error(), "/d/bad") {
@@ -64,20 +63,6 @@ func TestBuild(t *testing.T) {
 	}
 	if want := []int64{11}; !slices.Equal(told, want) {
 		t.Errorf("progress %v, want %v", told, want)
-	}
-	if len(table.striped) != 3 || table.striped[0].layout != table.striped[2].layout {
-		t.Errorf("%d files of several stripes; equal layouts are kept once: %v", len(table.striped), table.striped)
-	}
-	for id, want := range map[scheduler.SampleID][]Piece{
-		2:  {{1<<20 - 5, 5, 3}, {1 << 20, 10, 4}}, // a coalesced read of the shard
-		3:  {{1<<20 - 5, 15, 5}},
-		4:  {{1<<20 - 5, 5, 5}, {1 << 20, 10, 5}},
-		8:  {{1<<20 - 5, 15, NoTarget}},
-		10: {{1<<20 - 5, 5, 3}, {1 << 20, 10, 4}},
-	} {
-		if got := slices.Collect(table.Pieces(id, 1<<20-5, 15)); !reflect.DeepEqual(got, want) {
-			t.Errorf("pieces of %d: %v, want %v", id, got, want)
-		}
 	}
 }
 
@@ -156,9 +141,7 @@ func TestBuildWithoutLayout(t *testing.T) {
 	}
 	// A nil table answers.
 	n, problem := table.Problem()
-	pieces := slices.Collect(table.Pieces(1, 2, 3))
-	if table.TargetOf(1) != NoTarget || table.IsOffline(1) || table.Offline() != nil || n != 0 || problem != nil ||
-		!slices.Equal(pieces, []Piece{{2, 3, NoTarget}}) || slices.Collect(table.Pieces(1, 2, 0)) != nil {
+	if table.TargetOf(1) != NoTarget || table.Offline() != nil || n != 0 || problem != nil {
 		t.Error("a nil table says something")
 	}
 }
@@ -198,11 +181,6 @@ func TestBuilderSorts(t *testing.T) {
 	if !slices.Equal(table.Offline(), []scheduler.SampleID{1, 3}) {
 		t.Errorf("offline %v", table.Offline())
 	}
-	for id := range scheduler.SampleID(4) {
-		if found := table.stripedLayout(id) != nil; found != (id%2 == 0) {
-			t.Errorf("file %d has several stripes: %v", id, found)
-		}
-	}
 	if n, err := table.Problem(); n != 2 || err == nil || err.Error() != "of 1" {
 		t.Errorf("%d problems, first: %v", n, err)
 	}
@@ -232,9 +210,6 @@ func TestBuildIsThatOfEachFile(t *testing.T) {
 			}
 			if got := table.TargetOf(scheduler.SampleID(i)); got != l.TargetAt(s.offset) {
 				t.Fatalf("sample %d is on %d, its file says %d", i, got, l.TargetAt(s.offset))
-			}
-			if got, want := slices.Collect(table.Pieces(scheduler.SampleID(i), s.offset, s.size)), slices.Collect(l.Pieces(s.offset, s.size)); !slices.Equal(got, want) {
-				t.Fatalf("sample %d has pieces %v, its file %v", i, got, want)
 			}
 		}
 	})

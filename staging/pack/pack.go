@@ -252,34 +252,3 @@ func (r *packing) tell(shards, bytes int64) {
 	default:
 	}
 }
-
-// Package writes the first of ids, as many as have minBytes bytes of samples together or all of them, as one tar file
-// in the order of ids, and returns how many those are, and a manifest of the package: its sample i is ids[i]. Such
-// packages of samples that matter little, in an order of chance, are what iCACHE reads instead of the samples.
-//
-// The package is written under a temporary name, read back, and renamed to path, which is absolute. Errors: those of
-// Run that concern samples and the destination.
-//
-// Source: Chen et al., iCACHE, HPCA 2023, §III-C; scheduler/systems/pool_icache_packages.go decides which ids those are.
-func Package(ctx context.Context, m *staging.Manifest, ids []scheduler.SampleID, minBytes int64, path string) (
-	n int, packed *staging.Manifest, err error,
-) {
-	total := int64(0)
-	for n < len(ids) && (n == 0 || total < minBytes) {
-		total += m.Size(ids[n])
-		n++
-	}
-	p, err := NewPlan(m, ids[:n:n], 1<<62)
-	if err != nil {
-		return 0, nil, err
-	}
-	dir, name := filepath.Split(path)
-	w := newWorker(p, filepath.Clean(dir), copier.SyncNever, 0, nil)
-	defer w.close()
-	got, err := w.write(ctx, 0, name)
-	if err != nil {
-		return 0, nil, err
-	}
-	packed, err = p.built(w.dest, 0, 1, func(int) string { return name }, []int64{got.ModTime}, got.Sums)
-	return n, packed, err
-}

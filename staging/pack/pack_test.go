@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -291,30 +290,6 @@ func TestAPackMayMove(t *testing.T) {
 	pack(t, m, Options{Dest: filepath.Join(base, "a")})
 	must(t, os.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")))
 	checkPack(t, by, m, AsIs(m.Len()), filepath.Join(base, "b"))
-}
-
-func TestPackageHasAtLeastSoManyBytes(t *testing.T) {
-	m := scan(t, numbered(t, 30))
-	ids := Shuffled(m.Len(), 3)
-	dir := t.TempDir()
-	for i := 0; len(ids) > 0; i++ {
-		n, packed, err := Package(context.Background(), m, ids, 500, filepath.Join(dir, fmt.Sprintf("package%d.tar", i)))
-		must(t, err)
-		if n < len(ids) && (packed.TotalBytes() < 500 || packed.TotalBytes()-m.Size(ids[n-1]) >= 500) {
-			t.Errorf("a package of %d samples has %d bytes", n, packed.TotalBytes())
-		}
-		fetcher := staging.NewFetcher(packed, staging.FetchOptions{})
-		for j, id := range ids[:n] {
-			if got, want := read(t, packed, fetcher, scheduler.SampleID(j)), plain(t, m, id); got != want {
-				t.Errorf("sample %d of package %d is %.20q, want %.20q", j, i, got, want)
-			}
-		}
-		fetcher.Close()
-		ids = ids[n:]
-	}
-	if found := files(t, dir); len(found) < 5 {
-		t.Errorf("packages are %v", slices.Sorted(maps.Keys(found)))
-	}
 }
 
 func TestMeasureIsExact(t *testing.T) {

@@ -6,9 +6,6 @@
 // Written from the NVML API reference. Built with -D…:
 //   INIT=N         nvmlInit_v2 returns N
 //   HANG="FILE"    nvmlInit_v2 does not return before somebody writes to the FIFO
-//   LAYOUT=16|24|32   bytes a process in the list of processes
-//   PROCESSES(f)   name of the function that lists processes
-//   PROCESS_COUNT=N   processes on GPU 0
 //   WITHOUT_COUNT, WITHOUT_POWER   leave a function out
 //   HIDDEN=N       this process may not use GPU N
 #include <fcntl.h>
@@ -22,15 +19,6 @@ enum {
 
 #ifndef INIT
 #define INIT SUCCESS
-#endif
-#ifndef LAYOUT
-#define LAYOUT 24
-#endif
-#ifndef PROCESSES
-#define PROCESSES nvmlDeviceGetComputeRunningProcesses_v3
-#endif
-#ifndef PROCESS_COUNT
-#define PROCESS_COUNT 2
 #endif
 #ifndef HIDDEN
 #define HIDDEN -1
@@ -206,28 +194,5 @@ int nvmlDeviceGetMigDeviceHandleByIndex(struct gpu *g, unsigned index, struct gp
 	if (index >= 3 || !migs[index].uuid)
 		return NOT_FOUND;
 	*mig = &migs[index];
-	return SUCCESS;
-}
-
-int PROCESSES(struct gpu *g, unsigned *count, char *infos) {
-	unsigned long long protected = 0;
-	unsigned n = g == &gpus[0] ? PROCESS_COUNT : 0, room = *count, no_instance = 0xffffffff;
-
-	CHECK(g);
-	*count = n;
-	if (room < n)
-		return INSUFFICIENT_SIZE;
-	for (unsigned i = 0; i < n; i++, infos += LAYOUT) {
-		unsigned pid = 4000 + i;
-		unsigned long long used = i == 1 ? ~0ull : (i + 1ull) << 30; // the second's memory is not known
-		memcpy(infos, &pid, 4);
-		memcpy(infos + 8, &used, 8);
-		if (LAYOUT > 16) {
-			memcpy(infos + 16, &no_instance, 4);
-			memcpy(infos + 20, &no_instance, 4);
-		}
-		if (LAYOUT > 24)
-			memcpy(infos + 24, &protected, 8);
-	}
 	return SUCCESS;
 }
