@@ -48,6 +48,7 @@ var checks = []struct {
 }{
 	{"line-ends", (*job).checkLineEnds},
 	{"shebang", (*job).checkShebang},
+	{"syntax", (*job).checkSyntax},
 	{"late-directive", (*job).checkLateDirectives},
 	{"directive", (*job).checkDirectives},
 	{"directive-variable", (*job).checkDirectiveVariables},

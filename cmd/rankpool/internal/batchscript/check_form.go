@@ -2,6 +2,7 @@ package batchscript
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,21 @@ func (j *job) checkShebang() {
 	if j.script.shebang == "" {
 		j.warn(1, "the script does not begin with #!, and sbatch refuses it", "write #!/bin/bash in the first line")
 	}
+}
+
+// checkSyntax looks for text that is not bash, behind which all other checks read nothing.
+func (j *job) checkSyntax() {
+	if j.script.syntax == nil || !inBash(j.script.shebang) {
+		return
+	}
+	line, text := syntaxError(j.script.syntax)
+	j.warn(line, "this is not bash: "+shorten(text), "try \"bash -n SCRIPT\"; nothing from here on was checked")
+}
+
+// inBash reports whether the first line of a script names bash or sh; without one it may be either.
+func inBash(shebang string) bool {
+	words := strings.Fields(strings.TrimPrefix(shebang, "#!"))
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains([]string{"bash", "sh"}, path.Base(word)) })
 }
 
 func (j *job) checkLateDirectives() {

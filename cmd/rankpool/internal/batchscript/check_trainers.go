@@ -15,7 +15,8 @@ func launcherOf(command []string) (name string, call []string) {
 	if name = launchers.Of(command); name != "" {
 		return name, command
 	}
-	for _, c := range readCommands(shellText(command)) {
+	commands, _ := readCommands(shellText(command)) // those before an error count
+	for _, c := range commands {
 		if name = launchers.Of(c.Words); name != "" {
 			return name, c.Words
 		}

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// MaxBytes is the size of the largest script that Parse reads.
-//
-// Source: SchedMD, slurm.conf(5), SchedulerParameters, max_script_size: 4 MiB unless an administrator says otherwise.
-const MaxBytes = 4 << 20
+// MaxBytes is the size of the largest script that Parse reads. The parser goes as deep as brackets nest, which takes
+// up to 5 KB of stack each; Go ends a program whose stack would grow beyond 512 MiB.
+const MaxBytes = 64 << 10
 
 // maxDirectives bounds what the checks look at; a script has a dozen.
 const maxDirectives = 1000
@@ -27,6 +26,7 @@ type Script struct {
 	dosLine    int    // the first line that ends in a carriage return, 0: none
 	malformed  []line // comments that look like directives
 	stray      []line // words of directives that are no options
+	syntax     error  // what makes bash read no further than Commands; nil: nothing
 	hetJob     bool   // there are several components, and Directives are the first one's
 }
 
@@ -41,7 +41,7 @@ type line struct {
 // The error says that the text is longer than MaxBytes or holds zero bytes.
 func Parse(text string) (*Script, error) {
 	if len(text) > MaxBytes {
-		return nil, fmt.Errorf("batchscript: the script has %d bytes, and Slurm takes no more than %d", len(text), MaxBytes)
+		return nil, fmt.Errorf("batchscript: the script has %d bytes, and at most %d can be checked", len(text), MaxBytes)
 	}
 	if strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("batchscript: this is no script: it holds zero bytes")
@@ -59,7 +59,7 @@ func Parse(text string) (*Script, error) {
 		s.shebang = s.lines[0]
 	}
 	s.readDirectives()
-	s.Commands = readCommands(strings.Join(s.lines, "\n"))
+	s.Commands, s.syntax = readCommands(strings.Join(s.lines, "\n"))
 	return s, nil
 }
 

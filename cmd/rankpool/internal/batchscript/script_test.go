@@ -15,7 +15,7 @@ func TestParseCommands(t *testing.T) {
 		"a && b || c; d | e & f":                 {{"a"}, {"b"}, {"c"}, {"d"}, {"e"}, {"f"}},
 		"a >out 2>&1 <in &>all b":                {{"a", "b"}},
 		"a $(b \")\" $(c)) d `e f`":              {{"a", "$(b \")\" $(c))", "d", "`e f`"}},
-		"a <<END b\ntext $(\nEND\nc":             {{"a", "b"}, {"c"}},
+		"a <<END b\ntext (\nEND\nc":              {{"a", "b"}, {"c"}},
 		"a <<-'END'\n\tx\n\tEND\nb <<<here c":    {{"a"}, {"b", "c"}},
 		"if a; then b; else c; fi":               {{"a"}, {"b"}, {"c"}},
 		"for x in 1 2; do a $x; done":            {{"a", "$x"}},
@@ -26,15 +26,16 @@ func TestParseCommands(t *testing.T) {
 		"case x in\n(a|b) c | d ;;\n@(e|f)) (g) ;&\nh) ;;& *) case y in i) j ;; esac\nk\nesac\nl": {{"c"}, {"d"}, {"g"}, {"j"}, {"k"}, {"l"}},
 		"a case x in; (b)":                       {{"a", "case", "x", "in"}, {"b"}},
 		"a() b; c":                               {{"b"}, {"c"}},
-		"list=(a b) x=1 a":                       {{"a"}},
+		"list=(a b); x=1 a":                      {{"a"}},
 		"a ${x#y} $# b#c ''":                     {{"a", "${x#y}", "$#", "b#c", ""}},
 		"a \"b \\\"c\\\" \\d\" \"$(e \"f g\")\"": {{"a", "b \"c\" \\d", "$(e \"f g\")"}},
-		"time ! a":                               {{"a"}},
-		"a 'unclosed":                            {{"a", "unclosed"}},
-		"diff <(a b) c":                          {{"diff", "c"}},
+		"! time a":                               {{"a"}},
+		"a\nb 'unclosed\nc":                      {{"a"}},
+		"diff <(a b) c":                          {{"diff", "<(a b)", "c"}},
+		"export A=1 B; [[ -d $x ]]; ((x++))":     {{"export", "A=1", "B"}, {"[[", "-d", "$x", "]]"}, {"((x++))"}},
 	} {
 		var got [][]string
-		for _, c := range readCommands(text) {
+		for _, c := range commandsOf(text) {
 			if len(c.Words) > 0 {
 				got = append(got, c.Words)
 			}
@@ -45,8 +46,14 @@ func TestParseCommands(t *testing.T) {
 	}
 }
 
+// commandsOf returns the commands of a text, up to an error in it.
+func commandsOf(text string) []Command {
+	commands, _ := readCommands(text)
+	return commands
+}
+
 func TestParseCommandAttributes(t *testing.T) {
-	commands := readCommands("A=1 B=2\nC=3 a | b &\nc || d\n\ne \\\n f\n")
+	commands := commandsOf("A=1 B=2\nC=3 a | b &\nc || d\n\ne \\\n f\n")
 	type attributes struct {
 		line                int
 		env                 int
