@@ -3,8 +3,6 @@ package record
 import (
 	"fmt"
 	"strings"
-
-	"rankpool/scheduler"
 )
 
 // Bounds of what a difference shows: commands, and letters of each.
@@ -21,7 +19,19 @@ func describe(event any) string {
 	case scored:
 		return fmt.Sprintf("Scored{Epoch:%d Batch:%d IDs:%s Total:%v}", e.Epoch, e.Batch, short(fmt.Sprint(e.IDs)), e.Total)
 	}
-	return short(strings.ReplaceAll(fmt.Sprintf("%T%+v", event, event), "scheduler.", ""))
+	return short(text(event))
+}
+
+// text says all that an event or a command is: two are equal when their texts are.
+func text(v any) string { return strings.ReplaceAll(fmt.Sprintf("%T%+v", v, v), "scheduler.", "") }
+
+// texts returns the texts of commands, as they came or as they were recorded.
+func texts[C any](commands []C) []string {
+	all := make([]string, len(commands))
+	for i, c := range commands {
+		all[i] = text(unbare(c))
+	}
+	return all
 }
 
 func short(text string) string {
@@ -32,21 +42,15 @@ func short(text string) string {
 }
 
 // describeCommands lists two series of commands from the first that differs on.
-func describeCommands(a, b []scheduler.Command) (first, second []string) {
+func describeCommands(a, b []string) (first, second []string) {
 	same := 0
-	for same < min(len(a), len(b)) && wire(a[same]) == wire(b[same]) {
+	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
 	}
 	return lines(a, same), lines(b, same)
 }
 
-func wire(command scheduler.Command) string {
-	var c coder
-	writeCommand(&c, command)
-	return string(c.b)
-}
-
-func lines(commands []scheduler.Command, same int) []string {
+func lines(commands []string, same int) []string {
 	var all []string
 	if same > 0 {
 		all = append(all, fmt.Sprintf("%d commands that are the same", same))
@@ -55,7 +59,7 @@ func lines(commands []scheduler.Command, same int) []string {
 		if i == commandsShown {
 			return append(all, fmt.Sprintf("%d more", len(commands)-same-i))
 		}
-		all = append(all, describe(command))
+		all = append(all, short(command))
 	}
 	if len(commands) == same {
 		all = append(all, "no more commands")

@@ -4,27 +4,18 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 )
 
-// A recording is its magic line and chunks: u32 length, and so many bytes of gzip, which hold whole records.
-const magic = "rankpool recording 1\n"
+// A recording is its magic line and chunks: u32 length, and so many bytes of gzip, which hold a gob stream of entries.
+const magic = "rankpool recording 2\n"
 
 // magicAnyFormat is what the recordings of all formats begin with.
 const magicAnyFormat = "rankpool recording "
-
-// The kinds of records.
-const (
-	recordBegin byte = iota + 1 // Begin as JSON
-	recordSetup                 // stream, Setup as JSON, sizes: one for all samples, or one each
-	recordBase                  // stream, the scores that plans are made from, from here on
-	recordEvent                 // stream, event, commands
-	recordEnd                   // why; "": the rank ended
-)
 
 // Path is the file of a rank, of a recording that was asked for as path: path itself for rank 0, path.r for rank r.
 func Path(path string, rank int) string {
@@ -34,22 +25,7 @@ func Path(path string, rank int) string {
 	return fmt.Sprintf("%s.%d", path, rank)
 }
 
-func codeJSON(c *coder, v any) {
-	var text string
-	if !c.reading {
-		b, err := json.Marshal(v)
-		if err != nil {
-			panic("record: a header is not JSON: " + err.Error())
-		}
-		text = string(b)
-	}
-	c.text(&text)
-	if c.reading && json.Unmarshal([]byte(text), v) != nil {
-		c.fail()
-	}
-}
-
-// appendChunk appends the records in b as a chunk.
+// appendChunk appends the gob stream in b as a chunk.
 func appendChunk(dst *bytes.Buffer, zip *gzip.Writer, b []byte) {
 	at := dst.Len()
 	dst.Write(make([]byte, 4))
@@ -82,12 +58,12 @@ func (c *chunks) open() error {
 	case err != nil && err != io.EOF && err != io.ErrUnexpectedEOF:
 		return err
 	case bytes.HasPrefix(line[:n], []byte(magicAnyFormat)):
-		return fmt.Errorf("it is a recording of another format, %q; this rankpool reads %q", bytes.TrimSpace(line[:n]), magic[:len(magic)-1])
+		return fmt.Errorf("it is a recording of another format, %q, and this rankpool reads %q: replay it with the one that wrote it", bytes.TrimSpace(line[:n]), magic[:len(magic)-1])
 	}
 	return errors.New("it is no recording of rankpool")
 }
 
-// next returns the records of the next chunk, valid until the next call: io.EOF at the end, io.ErrUnexpectedEOF when the last
+// next returns the gob stream of the next chunk, valid until the next call: io.EOF at the end, io.ErrUnexpectedEOF when the last
 // chunk is cut off, another error when a chunk is damaged or cannot be read.
 func (c *chunks) next() ([]byte, error) {
 	if err := c.skip(&c.bytes); err != nil {
@@ -165,17 +141,15 @@ func whole(f *os.File, begin Begin) (int64, error) {
 		}
 		return 0, fmt.Errorf("there is something else in it: %w", err)
 	}
-	records, err := c.next()
+	stream, err := c.next()
 	if err != nil {
 		return 0, nil //nolint:nilerr // nothing in it is of use
 	}
-	var before Begin
-	first := coder{b: records, reading: true}
-	if first.fixed(1)[0] != recordBegin {
+	var first entry
+	if gob.NewDecoder(bytes.NewReader(stream)).Decode(&first) != nil || first.Begin == nil {
 		return 0, nil
 	}
-	codeJSON(&first, &before)
-	if first.err != nil || before.Session != begin.Session || before.Rank != begin.Rank {
+	if first.Begin.Session != begin.Session || first.Begin.Rank != begin.Rank {
 		return 0, nil
 	}
 	for err == nil {

@@ -3,7 +3,10 @@ package record
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
+	"encoding/gob"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -263,14 +266,18 @@ func TestReplayOfABeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range split(t, records) {
-		chunked(one)
+	for _, e := range entries(t, records) {
+		var one bytes.Buffer
+		if err := gob.NewEncoder(&one).Encode(e); err != nil {
+			t.Fatal(err)
+		}
+		chunked(one.Bytes())
 	}
 	whole := b.Bytes()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, len(whole)-1).Draw(t, "bytes")
 		result, err := Replay(bytes.NewReader(whole[:n]))
-		first := len(magic) + 4 + int(whole[len(magic)])
+		first := len(magic) + 4 + int(binary.LittleEndian.Uint32(whole[len(magic):]))
 		if (err != nil) != (n < first) {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
@@ -280,51 +287,20 @@ func TestReplayOfABeginning(t *testing.T) {
 	})
 }
 
-// split returns the records of a chunk one by one.
-func split(t testing.TB, records []byte) [][]byte {
-	var all [][]byte
-	p := &player{drawsMax: 1 << 20}
-	for begin := 0; begin < len(records); {
-		for end := begin + 1; ; end++ {
-			if end > len(records) {
-				t.Fatal("the records cannot be told apart")
-			}
-			if length(records[begin:]) == end-begin {
-				all = append(all, records[begin:end])
-				begin = end
-				break
-			}
+// entries returns the entries of a chunk.
+func entries(t testing.TB, stream []byte) []entry {
+	var all []entry
+	for d := gob.NewDecoder(bytes.NewReader(stream)); ; {
+		var e entry
+		err := d.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return all
 		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
 	}
-	if err := p.play(slices.Concat(all...)); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// length is the number of bytes of the first record.
-func length(records []byte) int {
-	c := &coder{b: records, reading: true}
-	var n int
-	var text string
-	switch c.fixed(1)[0] {
-	case recordBegin, recordEnd:
-		c.text(&text)
-	case recordSetup:
-		num(c, &n)
-		c.text(&text)
-		var sizes []int64
-		list(c, &sizes)
-	case recordBase:
-		num(c, &n)
-		var scores []float32
-		c.f32s(&scores)
-	case recordEvent:
-		num(c, &n)
-		readEvent(c)
-		readCommands(c)
-	}
-	return len(records) - len(c.b)
 }
 
 func TestReplayOfDamage(t *testing.T) {
@@ -337,7 +313,7 @@ func TestReplayOfDamage(t *testing.T) {
 	}{
 		{"empty", "it is no recording of rankpool", nil},
 		{"text", "it is no recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
-		{"format", `it is a recording of another format, "rankpool recording 2"; this rankpool reads "rankpool recording 1"`, []byte("rankpool recording 2\n")},
+		{"format", `it is a recording of another format, "rankpool recording 1", and this rankpool reads "rankpool recording 2": replay it with`, []byte("rankpool recording 1\n")},
 		{"headless", "nothing was recorded", []byte(magic)},
 		{"flipped", "is damaged", flipped},
 	} {
@@ -363,7 +339,7 @@ func TestSlowStorage(t *testing.T) {
 	s := &slow{may: make(chan struct{})}
 	s.WriteString(magic)
 	var log bytes.Buffer
-	r := newRecorder(s, begin(), slog.New(slog.NewTextHandler(&log, nil)), 1000)
+	r := newRecorder(s, begin(), slog.New(slog.NewTextHandler(&log, nil)), 3000)
 	drive(t, testSetup("clairvoyant", "pads"), r.Tape(0, testSetup("clairvoyant", "pads")), nil)
 	if n := strings.Count(log.String(), "the recording ends here, training goes on"); n != 1 {
 		t.Errorf("logged %d times: %s", n, &log)
@@ -483,33 +459,46 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCodes checks that events and commands are read as they were written.
-func TestCodes(t *testing.T) {
+// TestEntries checks that events and commands, of all types, are read as they were written.
+func TestEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.Uint32()
+		id := scheduler.SampleID(number.Draw(t, "id"))
 		ids := rapid.SliceOf(rapid.Custom(func(t *rapid.T) scheduler.SampleID { return scheduler.SampleID(number.Draw(t, "id")) })).Draw(t, "ids")
-		want := []scheduler.Command{
-			scheduler.Fetch{ID: scheduler.SampleID(number.Draw(t, "id")), Need: rapid.Uint64().Draw(t, "need")},
-			scheduler.Ask{Peer: rapid.Int().Draw(t, "peer"), Ticket: number.Draw(t, "ticket"), Epoch: rapid.Int().Draw(t, "epoch"), Batch: 3, IDs: ids},
-			scheduler.Send{Peer: 1, Ticket: number.Draw(t, "ticket"), IDs: ids, Status: []scheduler.Status{scheduler.Staged}},
+		failed := errors.New(rapid.String().Draw(t, "error"))
+		big, small := rapid.Uint64().Draw(t, "big"), rapid.Int().Draw(t, "small")
+		want := []any{
+			scheduler.Requested{Trainer: small, Epoch: 1, Ticket: big}, scheduler.Withdrawn{Ticket: big}, scheduler.Released{Lease: 1},
+			scheduler.Fetched{ID: id, Err: failed}, scheduler.Fetched{ID: id}, scheduler.Starved{ID: id}, scheduler.Room{},
+			scheduler.Received{Ticket: 7, Status: []scheduler.Status{scheduler.Present}}, scheduler.PeerLost{Ticket: 7},
+			scheduler.Asked{Peer: 1, Ticket: 7, Epoch: small, IDs: ids}, scheduler.Sent{Peer: 1}, scheduler.Ended{},
+			scheduler.Stored{ID: id, Busy: true, Err: failed}, scheduler.Recalled{ID: id, Err: failed},
+			scheduler.Preloaded{IDs: ids}, scheduler.Shrunk{CapacityBytes: 1 << 40, IDs: ids},
+			scheduler.Fetch{ID: id, Need: big}, scheduler.Ask{Peer: small, Batch: 3, IDs: ids}, scheduler.Free{ID: 4},
+			scheduler.Send{Peer: 1, Ticket: 2, IDs: ids, Status: []scheduler.Status{scheduler.Staged}},
 			scheduler.Deliver{
-				Ticket: rapid.Uint64().Draw(t, "ticket"), IDs: ids, Source: []scheduler.Source{scheduler.Unreadable},
-				Errs: map[int]error{0: errors.New(rapid.String().Draw(t, "error")), 4: errors.New("b")},
+				Ticket: big, IDs: ids, Source: []scheduler.Source{scheduler.Unreadable}, Errs: map[int]error{0: failed, 4: errors.New("b")},
 			},
-			scheduler.Free{ID: 4},
+			scheduler.Store{ID: id}, scheduler.Recall{ID: id, Need: big}, scheduler.Erase{ID: id}, scheduler.EndTier{},
 		}
-		var w coder
-		writeCommands(&w, want)
-		r := coder{b: w.b, reading: true}
-		got := readCommands(&r)
-		var again coder
-		writeCommands(&again, got)
-		if r.err != nil || len(r.b) > 0 || !bytes.Equal(w.b, again.b) {
-			t.Fatalf("%+v became %+v, %v", want, got, r.err)
+		var written entry
+		for _, v := range want {
+			written.Commands = append(written.Commands, portable(v, false))
 		}
-		short := coder{b: w.b[:rapid.IntRange(0, len(w.b)-1).Draw(t, "cut")], reading: true}
-		if readCommands(&short); short.err == nil {
-			t.Fatal("commands that are cut off were read")
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(written); err != nil {
+			t.Fatal(err)
+		}
+		short := b.Bytes()[:rapid.IntRange(0, b.Len()-1).Draw(t, "cut")]
+		var read entry
+		if err := gob.NewDecoder(&b).Decode(&read); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := texts(read.Commands), texts(want); !slices.Equal(got, want) {
+			t.Fatalf("%q became %q", want, got)
+		}
+		if err := gob.NewDecoder(bytes.NewReader(short)).Decode(&read); err == nil {
+			t.Fatal("an entry that is cut off was read")
 		}
 	})
 }

@@ -2,7 +2,9 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -25,10 +27,11 @@ type Recorder struct {
 	done chan struct{} // closed when the writer has ended
 
 	mu      sync.Mutex
-	pending []byte // records that wait
-	spare   []byte
-	over    bool   // no record is taken any more
-	why     string // it is over; "": the rank has ended
+	pending *bytes.Buffer // the gob stream of the entries that wait
+	gob     *gob.Encoder  // to pending
+	spare   *bytes.Buffer // nil: there is none
+	over    bool          // no entry is taken any more
+	why     string        // it is over; "": the rank has ended
 }
 
 const (
@@ -55,7 +58,8 @@ func Create(path string, begin Begin, log *slog.Logger) (*Recorder, error) {
 
 func newRecorder(out io.WriteCloser, begin Begin, log *slog.Logger, bound int) *Recorder {
 	r := &Recorder{out: out, log: log, bound: bound, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	r.add(recordBegin, func(c *coder) { codeJSON(c, begin) })
+	r.restart()
+	r.add(&entry{Begin: &begin})
 	go r.write()
 	return r
 }
@@ -96,22 +100,33 @@ func (r *Recorder) kick() {
 	}
 }
 
-// add takes a record, if the recording is not over.
-func (r *Recorder) add(kind byte, code func(*coder)) {
+// restart begins a gob stream. Each chunk has one of its own, so that it is read without those before.
+func (r *Recorder) restart() {
+	r.pending, r.spare = cmp.Or(r.spare, new(bytes.Buffer)), nil
+	r.pending.Reset()
+	r.gob = gob.NewEncoder(r.pending)
+}
+
+// add takes an entry, if the recording is not over.
+func (r *Recorder) add(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
 		return
 	}
-	if len(r.pending) > r.bound { // a record itself may be larger: the scores of all samples
+	if r.pending.Len() > r.bound { // an entry itself may be larger: the scores of all samples
 		r.stopLocked("storage takes it more slowly than it comes")
 		return
 	}
-	c := coder{b: append(r.pending, kind)}
-	code(&c)
-	r.pending = c.b
-	if len(r.pending) >= chunkBytes {
+	r.encode(e)
+	if r.pending.Len() >= chunkBytes {
 		r.kick()
+	}
+}
+
+func (r *Recorder) encode(e *entry) {
+	if err := r.gob.Encode(e); err != nil {
+		panic(fmt.Sprintf("record: an entry cannot be written: %v", err)) // its types are ours
 	}
 }
 
@@ -130,10 +145,10 @@ func (r *Recorder) write() {
 		case <-tick.C:
 		case <-r.wake:
 		}
-		records, last := r.take()
-		if len(records) > 0 {
+		entries, last := r.take()
+		if entries != nil {
 			chunk.Reset()
-			appendChunk(&chunk, zip, records)
+			appendChunk(&chunk, zip, entries.Bytes())
 			_, err = r.out.Write(chunk.Bytes())
 		}
 		if last {
@@ -147,31 +162,32 @@ func (r *Recorder) write() {
 		if last {
 			return
 		}
-		r.give(records)
+		r.give(entries)
 	}
 }
 
-// take returns the records that wait, and whether they are the last.
-func (r *Recorder) take() (records []byte, last bool) {
+// take returns the entries that wait, nil for none, and whether they are the last.
+func (r *Recorder) take() (entries *bytes.Buffer, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	records, r.pending, r.spare = r.pending, r.spare[:0], nil
 	if r.over {
-		c := coder{b: append(records, recordEnd)}
-		c.text(&r.why)
-		records = c.b
+		r.encode(&entry{End: &end{r.why}})
 	}
-	return records, r.over
+	if r.pending.Len() > 0 {
+		entries = r.pending
+		r.restart()
+	}
+	return entries, r.over
 }
 
-// give takes back the memory of records that are written, unless it is that of a burst.
-func (r *Recorder) give(records []byte) {
-	if cap(records) > 4*chunkBytes {
+// give takes back the memory of entries that are written, unless it is that of a burst.
+func (r *Recorder) give(entries *bytes.Buffer) {
+	if entries == nil || entries.Cap() > 4*chunkBytes {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.spare = records
+	r.spare = entries
 }
 
 // Tape is the part of a recording that is about one data set. All methods of a nil Tape do nothing: nothing is recorded.
@@ -187,12 +203,7 @@ func (r *Recorder) Tape(stream int, setup *Setup) *Tape {
 	if r == nil {
 		return nil
 	}
-	r.add(recordSetup, func(c *coder) {
-		num(c, &stream)
-		codeJSON(c, setup)
-		sizes := setup.sizes()
-		list(c, &sizes)
-	})
+	r.add(&entry{Stream: stream, Setup: setup, Sizes: setup.sizes()})
 	return &Tape{r: r, stream: stream}
 }
 
@@ -214,32 +225,22 @@ func (t *Tape) Base(scores []float32) {
 	if t == nil || scores == nil {
 		return
 	}
-	t.r.add(recordBase, func(c *coder) {
-		num(c, &t.stream)
-		c.f32s(&scores)
-	})
+	t.r.add(&entry{Stream: t.stream, Base: scores})
 }
 
 // Step tells an event and the commands that came of it.
 func (t *Tape) Step(e scheduler.Event, commands []scheduler.Command) {
-	if t != nil {
-		t.step(e, commands)
+	if t == nil {
+		return
 	}
-}
-
-func (t *Tape) step(e scheduler.Event, commands []scheduler.Command) {
-	t.r.add(recordEvent, func(c *coder) {
-		num(c, &t.stream)
-		switch e := e.(type) {
-		case scheduler.Planned:
-			p := planned{Epoch: e.Plan.Epoch, From: e.From, Placed: e.Plan.Home != nil, Home: e.Plan.Home, Digest: digest(e.Plan)}
-			put(c, kindPlanned, codePlanned, p)
-		case scheduler.Scored:
-			put(c, kindScored, codeScored, newScored(e, len(e.IDs) == 0 || !t.told))
-			t.told = true
-		default:
-			writeEvent(c, e)
-		}
-		writeCommands(c, commands)
-	})
+	whole := false
+	if scored, is := e.(scheduler.Scored); is {
+		whole = len(scored.IDs) == 0 || !t.told
+		t.told = true
+	}
+	told := make([]any, len(commands))
+	for i, c := range commands {
+		told[i] = portable(c, false)
+	}
+	t.r.add(&entry{Stream: t.stream, Event: portable(e, whole), Commands: told})
 }

@@ -2,10 +2,12 @@ package record
 
 import (
 	"bytes"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"rankpool/scheduler"
 )
@@ -59,12 +61,12 @@ func replay(recording io.Reader, drawsMax int) (*Result, error) {
 		return &p.Result, fmt.Errorf("record: %w", err)
 	}
 	for p.Difference == nil {
-		records, err := c.next()
+		stream, err := c.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
 		if err == nil {
-			err = p.play(records)
+			err = p.play(stream)
 		}
 		if err != nil {
 			return &p.Result, fmt.Errorf("record: %w", err)
@@ -94,39 +96,49 @@ type replayed struct {
 	row    int // in Rows
 }
 
-// play plays the records of a chunk.
-func (p *player) play(records []byte) error {
-	c := &coder{b: records, reading: true}
-	for len(c.b) > 0 && p.Difference == nil {
-		kind := c.fixed(1)[0]
-		if kind != recordBegin && len(p.Lives) == 0 {
-			return errors.New("it does not begin with its header")
+// play plays the entries of a chunk.
+func (p *player) play(stream []byte) error {
+	d := gob.NewDecoder(bytes.NewReader(stream))
+	for p.Difference == nil {
+		var e entry
+		err := d.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		var err error
-		switch kind {
-		case recordBegin:
-			var b Begin
-			codeJSON(c, &b)
-			p.Lives = append(p.Lives, Life{Begin: b})
-			p.streams = map[int]*replayed{}
-		case recordSetup:
-			err = p.setUp(c)
-		case recordBase:
-			if s := p.stream(c); s != nil {
-				c.f32s(&s.base)
-			}
-		case recordEvent:
-			err = p.event(c)
-		case recordEnd:
-			life := &p.Lives[len(p.Lives)-1]
-			c.text(&life.Why)
-			life.Ended = true
-		default:
-			c.fail()
+		if err == nil {
+			err = p.entry(&e)
 		}
-		if err = errors.Join(err, c.err); err != nil {
-			return fmt.Errorf("%s: %w", p.where(), err)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.where(), noEOF(err))
 		}
+	}
+	return nil
+}
+
+var errNoSense = errors.New("an entry makes no sense")
+
+func (p *player) entry(e *entry) error {
+	if e.Begin == nil && len(p.Lives) == 0 {
+		return errors.New("it does not begin with its header")
+	}
+	s := p.streams[e.Stream]
+	switch {
+	case e.Begin != nil:
+		p.Lives = append(p.Lives, Life{Begin: *e.Begin})
+		p.streams = map[int]*replayed{}
+	case e.End != nil:
+		life := &p.Lives[len(p.Lives)-1]
+		life.Why, life.Ended = e.End.Why, true
+	case e.Setup != nil:
+		return p.setUp(e.Stream, e.Setup, e.Sizes)
+	case s == nil:
+		return errNoSense
+	case e.Base != nil:
+		s.base = e.Base
+	case e.Event != nil:
+		return p.event(s, e)
+	default:
+		return errNoSense
 	}
 	return nil
 }
@@ -140,28 +152,7 @@ func (p *player) where() string {
 	return fmt.Sprintf("after %d events", events)
 }
 
-func (p *player) stream(c *coder) *replayed {
-	var n int
-	num(c, &n)
-	s := p.streams[n]
-	if s == nil {
-		c.fail()
-	}
-	return s
-}
-
-func (p *player) setUp(c *coder) error {
-	var (
-		n     int
-		setup Setup
-		sizes []int64
-	)
-	num(c, &n)
-	codeJSON(c, &setup)
-	list(c, &sizes)
-	if c.err != nil {
-		return nil // the caller sees it
-	}
+func (p *player) setUp(stream int, setup *Setup, sizes []int64) error {
 	setup.Size = func(id scheduler.SampleID) int64 {
 		if len(sizes) == 1 {
 			return sizes[0]
@@ -176,7 +167,7 @@ func (p *player) setUp(c *coder) error {
 	if err != nil {
 		return fmt.Errorf("the header of data set %q: %w", setup.Data, err)
 	}
-	p.streams[n] = s
+	p.streams[stream] = s
 	p.Rows = append(p.Rows, Row{Rank: setup.Rank, Start: len(p.Lives), Data: setup.Data})
 	return nil
 }
@@ -204,16 +195,9 @@ func (s *Setup) check(sizes []int64, drawsMax int) error {
 	return nil
 }
 
-// event replays one event. Its recorded commands are compared as they were written.
-func (p *player) event(c *coder) error {
-	s := p.stream(c)
-	read := readEvent(c)
-	before := c.b
-	recorded := readCommands(c)
-	if c.err != nil {
-		return nil // the caller sees it
-	}
-	before = before[:len(before)-len(c.b)]
+// event replays one event.
+func (p *player) event(s *replayed, e *entry) error {
+	read := unbare(e.Event)
 	row := &p.Rows[s.row]
 	row.Events++
 	commands, note, err := s.step(read)
@@ -222,13 +206,12 @@ func (p *player) event(c *coder) error {
 	}
 	row.Commands += int64(len(commands))
 	row.Epochs = len(s.epochs)
-	again := coder{}
-	writeCommands(&again, commands)
-	if note == "" && bytes.Equal(again.b, before) {
+	recorded, replayed := texts(e.Commands), texts(commands)
+	if note == "" && slices.Equal(recorded, replayed) {
 		return nil
 	}
 	p.Difference = &Difference{Rank: row.Rank, Start: row.Start, Data: row.Data, Number: row.Events, Event: describe(read)}
-	p.Difference.Recorded, p.Difference.Replayed = describeCommands(recorded, commands)
+	p.Difference.Recorded, p.Difference.Replayed = describeCommands(recorded, replayed)
 	if note != "" {
 		p.Difference.Replayed = append([]string{note}, p.Difference.Replayed...)
 	}
@@ -264,7 +247,7 @@ func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 	case scored:
 		return s.rescored(r), true
 	}
-	return read.(scheduler.Event), true
+	return read.(scheduler.Event), true // of another type: step makes an error of the panic
 }
 
 // rescored brings the scores up to date.

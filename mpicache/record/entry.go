@@ -1,0 +1,172 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/gob"
+
+	"rankpool/scheduler"
+)
+
+// An entry is one thing in a recording. Of the fields from Begin to End one is set; Setup and what follows are about data
+// set Stream.
+type entry struct {
+	Stream   int
+	Begin    *Begin
+	End      *end
+	Setup    *Setup
+	Sizes    []int64   // with Setup, what the samples take in bytes: one for all, or one each
+	Base     []float32 // the scores that plans are made from, from here on
+	Event    any       // what portable returns of an event
+	Commands []any     // what portable returns of the commands that came of it
+}
+
+// end is the end of a recording. Why is empty when it is the rank's.
+type end struct{ Why string }
+
+// planned stands for scheduler.Planned: what it takes to make the plan again, and a digest to compare the result by.
+type planned struct {
+	Epoch, From int
+	Placed      bool
+	Home        []uint16 // of each draw, if Placed
+	Digest      uint64
+}
+
+// scored stands for scheduler.Scored: the scores that changed, or with Whole those of all samples.
+type scored struct {
+	Epoch, Batch int
+	IDs          []scheduler.SampleID
+	Total        float64
+	Whole        bool
+	Values       []float32 // of IDs, or of all samples
+	Known        []byte    // as Values; 1: it was ever scored
+}
+
+// failure stands for an error, of which the text counts.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// bare stands for events and commands without a field, which gob does not write.
+type bare uint8
+
+const (
+	bareRoom bare = iota + 1
+	bareEnded
+	bareEndTier
+)
+
+func init() {
+	for name, value := range map[string]any{
+		"planned": planned{}, "scored": scored{}, "failure": failure(""), "bare": bare(0),
+		"Requested": scheduler.Requested{}, "Withdrawn": scheduler.Withdrawn{}, "Released": scheduler.Released{},
+		"Fetched": scheduler.Fetched{}, "Starved": scheduler.Starved{}, "Received": scheduler.Received{},
+		"PeerLost": scheduler.PeerLost{}, "Asked": scheduler.Asked{}, "Sent": scheduler.Sent{}, "Stored": scheduler.Stored{},
+		"Recalled": scheduler.Recalled{}, "Preloaded": scheduler.Preloaded{}, "Shrunk": scheduler.Shrunk{},
+		"Fetch": scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{}, "Deliver": scheduler.Deliver{},
+		"Free": scheduler.Free{}, "Store": scheduler.Store{}, "Recall": scheduler.Recall{}, "Erase": scheduler.Erase{},
+	} {
+		gob.RegisterName(name, value)
+	}
+}
+
+// portable returns what gob writes for an event or a command. whole says that of Scored all scores are to be written.
+func portable(v any, whole bool) any {
+	switch v := v.(type) {
+	case scheduler.Planned:
+		return planned{Epoch: v.Plan.Epoch, From: v.From, Placed: v.Plan.Home != nil, Home: v.Plan.Home, Digest: digest(v.Plan)}
+	case scheduler.Scored:
+		return newScored(v, whole)
+	case scheduler.Fetched:
+		v.Err = textOnly(v.Err)
+		return v
+	case scheduler.Stored:
+		v.Err = textOnly(v.Err)
+		return v
+	case scheduler.Recalled:
+		v.Err = textOnly(v.Err)
+		return v
+	case scheduler.Deliver:
+		errs := v.Errs
+		v.Errs = nil
+		for place, err := range errs {
+			if v.Errs == nil {
+				v.Errs = map[int]error{}
+			}
+			v.Errs[place] = textOnly(err)
+		}
+		return v
+	case scheduler.Room:
+		return bareRoom
+	case scheduler.Ended:
+		return bareEnded
+	case scheduler.EndTier:
+		return bareEndTier
+	}
+	return v
+}
+
+func textOnly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure(err.Error())
+}
+
+// unbare returns the event or command that a bare one stands for, and others as they are.
+func unbare(v any) any {
+	switch v {
+	case bareRoom:
+		return scheduler.Room{}
+	case bareEnded:
+		return scheduler.Ended{}
+	case bareEndTier:
+		return scheduler.EndTier{}
+	}
+	return v
+}
+
+// digest tells plans apart: by draws and consumers.
+//
+// Source: SHA-256, of which 64 bits do against accidents.
+func digest(p *scheduler.Plan) uint64 {
+	h := sha256.New()
+	b := make([]byte, 0, 1<<12)
+	for i, id := range p.IDs {
+		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+		b = binary.LittleEndian.AppendUint16(b, p.Consumer[i])
+		if len(b) > cap(b)-6 || i == len(p.IDs)-1 {
+			h.Write(b) // a hash takes everything
+			b = b[:0]
+		}
+	}
+	return binary.LittleEndian.Uint64(h.Sum(nil))
+}
+
+func newScored(e scheduler.Scored, whole bool) scored {
+	n := len(e.IDs)
+	if whole {
+		n = len(e.Scores)
+	}
+	s := scored{
+		Epoch: e.Epoch, Batch: e.Batch, IDs: e.IDs, Total: e.Total, Whole: whole,
+		Values: make([]float32, 0, n), Known: make([]byte, 0, n),
+	}
+	add := func(id scheduler.SampleID) {
+		known := byte(0)
+		if e.Known(id) {
+			known = 1
+		}
+		s.Values, s.Known = append(s.Values, e.Scores[id]), append(s.Known, known)
+	}
+	if !whole {
+		for _, id := range e.IDs {
+			add(id)
+		}
+		return s
+	}
+	for id := range e.Scores {
+		add(scheduler.SampleID(id))
+	}
+	return s
+}
