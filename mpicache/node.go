@@ -284,6 +284,12 @@ func (n *Node) quiet() bool {
 	}
 }
 
+// TrainersLeave gives trainers that are ending a moment, and reports whether none is connected any more.
+func (n *Node) TrainersLeave() bool {
+	n.waitForTrainers()
+	return !n.Training()
+}
+
 // waitForTrainers gives connections whose client is gone the time to be read to their end.
 func (n *Node) waitForTrainers() {
 	for range 50 {

@@ -29,6 +29,10 @@ func (r *rankProcess) serveUntilTold() error {
 	for {
 		select {
 		case <-node.Stopped():
+			if r.opt.launch != "" && !node.TrainersLeave() { // not run has said so: it starts the rank again
+				r.logger.Warn("this rank was told to end in the midst of training")
+				return node.Abandon()
+			}
 			r.told = true
 			if r.together != nil && !missed {
 				r.together.await(signals, r.lost, othersPatience)

@@ -1,0 +1,216 @@
+"""Training goes on with what it began with, its data and its importance scores, whatever becomes of files and ranks, or ends."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+from dataset import BATCHES, EPOCHS, SAMPLES, make_tree
+from run import RANKPOOL
+
+
+def back(run, old):
+    """Waits until other ranks than the old ones serve."""
+    run.wait_for(lambda: not set(old) & set(run.ranks()), "the ranks were gone")
+    run.wait_for(lambda: run.ranks() and run.ready(len(old)), "the cache was back")
+
+
+def end(run):
+    """Ends the cache as somebody does who takes it for a leftover."""
+    old = run.ranks()
+    subprocess.run([RANKPOOL, "end", "--session", run.session()], check=True)
+    back(run, old)
+
+
+def kill(run):
+    old = run.ranks()
+    run.kill(old)
+    back(run, old)
+
+
+def clear_and_kill(run):
+    shutil.rmtree(run.session())
+    kill(run)
+
+
+def clear_rank_0_and_kill(run):
+    shutil.rmtree(run.session() / "r0")
+    kill(run)
+
+
+def clear_states_and_kill_one(run):
+    for path in run.session().glob("r*/state-*"):
+        path.unlink()
+    old = run.ranks()
+    run.kill(old[-1:])
+    back(run, old)
+
+
+def trained(run, hurts):
+    """Returns the batches of a run that ends well. A rank whose folder is gone may log an epoch a second time."""
+    result = run.finish()
+    if any("clear" in hurt.__name__ for hurt in hurts):
+        assert result.code == 0, result.stderr
+        return result.batches
+    return result.check(EPOCHS, SAMPLES).batches
+
+
+FULL = pytest.mark.full
+MOMENTS = [
+    *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, 2 * BATCHES)),  # in epoch 0, behind its cut, at the last epoch
+    BATCHES, BATCHES + 7,  # between epochs, and in an epoch that was planned from importance
+]  # fmt: skip
+WAYS = [
+    pytest.param(1, None, False, marks=FULL),
+    (2, "openmpi", True),
+    pytest.param(4, "mpich", False, marks=FULL),
+]
+
+
+@pytest.mark.parametrize("hurt", [end, kill, clear_and_kill, clear_rank_0_and_kill, clear_states_and_kill_one])
+@pytest.mark.parametrize("ranks, mpi, state", WAYS)
+@pytest.mark.parametrize("at", MOMENTS)
+def test_scores_outlive_the_cache(start, reference, tmp_path, hurt, ranks, mpi, state, at):
+    options = ["--state", tmp_path / "state"] if state else []
+    args = ["--epochs", EPOCHS, "--sampler", "pads"]
+    one = start(ranks=ranks, mpi=mpi, options=options, args=args, pause=[at])
+    one.wait_for_batches(at)
+    hurt(one)
+    one.go(at)
+    assert trained(one, [hurt]) == reference("pads").batches
+
+
+def test_harm_in_every_epoch(start, reference):
+    at = [5, BATCHES + 5, 2 * BATCHES + 5]
+    one = start(ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads"], pause=at)
+    hurts = clear_and_kill, end, clear_and_kill
+    for batch, hurt in zip(at, hurts):
+        one.wait_for_batches(batch)
+        hurt(one)
+        one.go(batch)
+    assert trained(one, hurts) == reference("pads").batches
+
+
+def add(tree):
+    (tree / "a" / "0.png").write_bytes(b"a new file")
+
+
+def add_class(tree):
+    (tree / "aa").mkdir()
+    (tree / "aa" / "0.png").write_bytes(b"a new class")
+
+
+def swap(tree):
+    """A manifest takes the place of the folder's files for whoever looks now."""
+    index = [RANKPOOL, "index", tree / "a", "-o", tree / "rankpool.parquet"]
+    subprocess.run(index, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("change", [add, pytest.param(add_class, marks=FULL), swap])
+@pytest.mark.parametrize(
+    "ranks, hurt", [pytest.param(1, kill, marks=FULL), (2, clear_and_kill), pytest.param(2, end, marks=FULL)]
+)
+@pytest.mark.parametrize("sampler", [pytest.param("torch", marks=FULL), "pads"])
+def test_data_that_came_meanwhile(start, reference, tmp_path, change, ranks, hurt, sampler):
+    tree = make_tree(tmp_path / "tree", SAMPLES)
+    at = BATCHES + 4
+    one = start(data=tree, ranks=ranks, args=["--epochs", EPOCHS, "--sampler", sampler], pause=[at])
+    one.wait_for_batches(at)
+    change(tree)
+    hurt(one)
+    one.go(at)
+    assert trained(one, [hurt]) == reference(sampler).batches
+
+
+def test_data_that_went_meanwhile(start, reference, tmp_path):
+    """The samples that are still there are the same; training ends at the one that is not, and names it."""
+    tree = make_tree(tmp_path / "tree", SAMPLES)
+    at = BATCHES + 4
+    one = start(data=tree, ranks=2, memory="0", args=["--epochs", EPOCHS, "--sampler", "torch"], pause=[at])
+    one.wait_for_batches(at)
+    gone = tree / "b" / "00001.png"
+    gone.unlink()
+    clear_and_kill(one)
+    one.go(at)
+    result = one.finish()
+    assert result.code != 0 and str(gone) in result.stderr and "missing" in result.stderr or "No such file" in result.stderr
+    assert result.batches == reference("torch").batches[: len(result.batches)] and len(result.batches) >= at
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, tree):
+    """A folder with the checkpoint and the state of a training that was stopped in its second epoch."""
+    import run
+
+    folder = tmp_path_factory.mktemp("stopped")
+    args = ["--epochs", EPOCHS, "--sampler", "pads", "--save", folder / "checkpoint", "--stop-after", BATCHES + 4]
+    assert run.start(folder, tree, ranks=2, args=args, options=["--state", folder / "state"]).finish().code == 0
+    return folder
+
+
+def resumed(train, folder, *options, **way):
+    args = ["--epochs", EPOCHS, "--sampler", "pads", "--resume", folder / "checkpoint"]
+    return train(**way, args=args, options=options)
+
+
+def cut(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def of_another(path, tree, tmp_path):
+    import run
+
+    args = ["--epochs", 1, "--sampler", "pads", "--seed", 7, "--save", tmp_path / "other"]
+    folder = tmp_path / "another"
+    folder.mkdir()
+    path.unlink()
+    assert run.start(folder, tree, args=args, options=["--state", path]).finish().code == 0
+
+
+@pytest.mark.parametrize("harm, says", [
+    (os.unlink, "there is no"), pytest.param(cut, "not a whole importance state", marks=FULL), (flip, "not a whole importance state"),
+    (of_another, "its seed is 7, and that of this training 0"), (None, "this run has no --state FILE"),
+])  # fmt: skip
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=FULL), 2])
+def test_a_state_that_does_not_fit(train, stopped, tree, tmp_path, harm, says, ranks):
+    folder = shutil.copytree(stopped, tmp_path / "copy")
+    state = folder / "state"
+    if harm is of_another:
+        harm(state, tree, tmp_path)
+    elif harm:
+        harm(state)
+    options = ["--state", state] if harm else []
+    result = resumed(train, folder, *options, ranks=ranks)
+    assert result.code != 0 and result.batches == []
+    assert "would not go on with the same batches" in result.stderr and says in result.stderr
+    result = resumed(train, folder, *options, "--state-optional", ranks=ranks)
+    assert result.code == 0 and len(result.batches) == (EPOCHS - 1) * BATCHES - 4
+
+
+def test_a_data_set_that_was_copied_is_the_same(train, stopped, reference, tree, tmp_path):
+    """Under another name, with other modification times, the checkpoint goes on; a file more, and it does not."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(tree, copy, copy_function=shutil.copyfile)
+    options = ["--state", shutil.copy(stopped / "state", tmp_path)]
+    result = resumed(train, stopped, *options, data=copy)
+    assert result.code == 0 and result.batches == reference("pads").batches[BATCHES + 4 :]
+    (copy / "a" / "0.png").write_bytes(b"one more")
+    result = resumed(train, stopped, *options, data=copy)
+    assert result.code != 0 and "the saved state has identity = " in result.stderr
+
+
+def test_a_requeued_training_without_a_checkpoint_begins_anew(start, reference, tmp_path):
+    options, args = ["--state", tmp_path / "state"], ["--epochs", EPOCHS, "--sampler", "pads"]
+    one = start(ranks=2, options=options, args=args, pause=[2 * BATCHES + 3])
+    one.wait_for_batches(2 * BATCHES + 3)
+    one.kill(one.processes(), signal.SIGKILL)
+    one.process.wait()
+    result = start(options=options, args=args).finish().check(EPOCHS, SAMPLES)
+    assert result.batches == reference("pads").batches and "training begins anew" in result.stderr
