@@ -17,16 +17,18 @@ class Batch(list):
 
     `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and `spec` lets a
     worker ask for the batch by itself. It is small and can be pickled. `repeats` says of each id how often the epoch
-    drew it before, None: never. A stream below 0 is none of the cache's.
+    drew it before, None: never. A stream below 0 is none of the cache's. `together` tells that a DataLoader asks for all of
+    it in one go, if one by one; a worker does not hear that.
     """
 
-    __slots__ = ("stream", "epoch", "number", "spec", "repeats")
+    __slots__ = ("stream", "epoch", "number", "spec", "repeats", "together")
 
     def __init__(
         self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec, repeats: Optional[List[int]] = None
     ) -> None:
         super().__init__(ids)
         self.stream, self.epoch, self.number, self.spec, self.repeats = stream, epoch, number, spec, repeats
+        self.together = False
 
     def __reduce__(self):
         return _batch, (list(self), self.stream, self.epoch, self.number, tuple(self.spec), self.repeats)

@@ -14,7 +14,7 @@ from . import session
 from .batch import Batch, Index, ask, take
 from .connection import connection
 from .dataset import Dataset, data_sets
-from .seeding import kept, number_of, seed_all
+from .seeding import keep, number_of, seed_all
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -73,6 +73,7 @@ class DatasetFolder(TorchDataset):
         self.transform, self.target_transform = transform, target_transform
         self._by_path = False  # the loader takes nothing else
         self._reader: Optional[_Reader] = None
+        self._restore: Optional[Callable[[], None]] = None  # puts the script's generators back: not yet
         self.classes, self.class_to_idx = self.find_classes(self.root)
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._targets: Optional[List[int]] = None
@@ -168,24 +169,41 @@ class DatasetFolder(TorchDataset):
         return len(self._data) if self._data is not None else len(self._samples)
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_reader": None}
+        return {**self.__dict__, "_reader": None, "_restore": None}
 
     # --- items ---
 
     def __getitem__(self, index: int) -> Tuple[Any, Any]:
-        if self._seeds(index) and get_worker_info() is None:
-            return kept(lambda: self._item(index))
-        return self._item(index)
+        if not self._restores(index):
+            return self._item(index)
+        self._restore = self._restore or keep()
+        last = not index.batch.together or index.place == len(index.batch) - 1
+        try:
+            return self._item(index)
+        except BaseException:
+            last = True
+            raise
+        finally:
+            if last:
+                self._end()
 
     def __getitems__(self, indices: List[int]) -> List[Tuple[Any, Any]]:
         """Returns the items of a batch, as torch 2 asks for them."""
-
-        def items() -> List[Tuple[Any, Any]]:
+        if any(map(self._restores, indices)):
+            self._restore = self._restore or keep()
+        try:
             return [self._item(index) for index in indices]
+        finally:
+            self._end()
 
-        if any(map(self._seeds, indices)) and get_worker_info() is None:
-            return kept(items)
-        return items()
+    def _restores(self, index: int) -> bool:
+        """Returns whether the generators are put back after this item: no others' are in a worker."""
+        return self._seeds(index) and get_worker_info() is None
+
+    def _end(self) -> None:
+        restore, self._restore = self._restore, None
+        if restore is not None:
+            restore()
 
     def _seeds(self, index: int) -> bool:
         return self.rng is not None and isinstance(index, Index)

@@ -30,6 +30,10 @@ class _Asker(NamedTuple):
     drop_last: bool
     handed: Any  # returns the number of batches handed out, None: nobody counts
 
+    def fetches(self, size: Optional[int]) -> bool:
+        """Returns whether it is a loader that asks for a batch of this size in one go."""
+        return self.handed is not None and self.batch_size == size
+
 
 def _asker(sampler: Sampler) -> _Asker:
     """Returns who iterates sampler. torch hands it no batch size: it is what the callers on the stack say."""
@@ -106,10 +110,12 @@ class DistributedSampler(TorchDistributedSampler):
             repeats = [(self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))]
         stream = self._stream(size, asker.drop_last) if size else None
         if stream is None:
-            return _indices(_cut(ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED)))
-        if self._assign == "local":
-            return _indices(iter(stream))
-        return _indices(_cut(ids, repeats, size, stream._stream, self.epoch, stream.spec))
+            batches = _cut(ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED))
+        elif self._assign == "local":
+            batches = iter(stream)
+        else:
+            batches = _cut(ids, repeats, size, stream._stream, self.epoch, stream.spec)
+        return _indices(batches, asker.fetches(size))
 
     def _spec(self, size: int) -> Spec:
         return Spec("", "", "torch", self.seed, size, False, self.drop_last, "sampler", self.rank, self.num_replicas)
@@ -146,8 +152,9 @@ def _cut(ids: List[int], repeats: Optional[List[int]], size: int, stream: int, e
         yield Batch(ids[at : at + size], stream, epoch, number, spec, again if again and any(again) else None)
 
 
-def _indices(batches: Iterator[Batch]) -> Iterator[Index]:
+def _indices(batches: Iterator[Batch], together: bool) -> Iterator[Index]:
     for batch in batches:
+        batch.together = together
         yield from batch.indices()
 
 
@@ -189,6 +196,7 @@ class ImportanceSampler(Sampler):
         self._stream: Optional[BatchSampler] = None
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
         self._handed: Any = None
+        self._together = False
         self._batches: List[Batch] = []  # of this iteration that no update has come for, the oldest first
         self._drawn = self._done = self._first = 0
 
@@ -209,7 +217,7 @@ class ImportanceSampler(Sampler):
         size = _agreed(self._batch_size, asker)
         if size is None:
             raise ValueError("rankpool: nobody says how large the batches are: give ImportanceSampler batch_size=")
-        self._handed = asker.handed
+        self._handed, self._together = asker.handed, asker.fetches(size)
         if self._handed is not None and not self._handed.in_order:
             raise ValueError("rankpool: losses are attributed to batches in order, and the DataLoader has in_order=False")
         self._batches, self._drawn, self._done, self._first = [], 0, 0, 0
@@ -241,6 +249,7 @@ class ImportanceSampler(Sampler):
                 if batch.number >= _whole(self._stream._plan, self._stream.spec):
                     return
             self._batches.append(batch)
+            batch.together = self._together
             for index in batch.indices():
                 if index.place == len(batch) - 1:
                     self._drawn += 1

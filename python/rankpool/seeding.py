@@ -6,17 +6,16 @@ import random
 import sys
 from hashlib import blake2b
 from struct import pack
-from typing import Any, Callable
+from typing import Callable
 
 
 def number_of(seed: int, epoch: int, sample: int, k: int) -> int:
     """Returns 64 bits for the k-th draw (from 0) of a sample in an epoch: BLAKE2b of the four numbers."""
-    key = pack("<4q", *(_signed(n) for n in (seed, epoch, sample, k)))
+    key = pack("<4Q", seed & _WORD, epoch & _WORD, sample & _WORD, k & _WORD)
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
 
 
-def _signed(n: int) -> int:
-    return (n + (1 << 63)) % (1 << 64) - (1 << 63)
+_WORD = (1 << 64) - 1
 
 
 def seed_all(number: int) -> None:
@@ -30,15 +29,16 @@ def seed_all(number: int) -> None:
         torch.default_generator.manual_seed(number & 0xFFFFFFFF)  # torch.manual_seed would seed GPUs too
 
 
-def kept(make: Callable[[], Any]) -> Any:
-    """Returns make(), and leaves the generators as they were: the script's own random numbers go on."""
+def keep() -> Callable[[], None]:
+    """Returns what puts the generators back as they are now: the script's own random numbers go on."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     states = random.getstate(), numpy and numpy.random.get_state(), torch and torch.default_generator.get_state()
-    try:
-        return make()
-    finally:
+
+    def restore() -> None:
         random.setstate(states[0])
         if states[1] is not None:
             numpy.random.set_state(states[1])
         if states[2] is not None:
             torch.default_generator.set_state(states[2])
+
+    return restore

@@ -76,5 +76,10 @@ def augment(content):
     return torch.tensor([float(content[0]), float(len(content)), *numbers], dtype=torch.float64)
 
 
+def augment_normal(content):
+    """Leaves the second one of a pair of numbers in NumPy's generator."""
+    return numpy.random.normal()
+
+
 def augment_target(target):
     return target, random.random()

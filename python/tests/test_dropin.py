@@ -13,8 +13,8 @@ from torch.utils.data import DistributedSampler as TorchSampler
 
 import rankpool
 from dataset_tree import make_tree
-from decoders import augment, augment_target, is_sample, read_file, read_path
-from rankpool import folder
+from decoders import augment, augment_normal, augment_target, is_sample, read_file, read_path
+from rankpool import folder, seeding
 
 GET, PLAN, OPEN, REPORT = 4, 3, 2, 5
 WAYS = [
@@ -130,20 +130,60 @@ def test_ids_and_order_are_those_of_torch(tree, workers):
 
 
 def states():
-    return random.getstate(), str(numpy.random.get_state()[2]), torch.get_rng_state().tolist()
+    return random.getstate(), str(numpy.random.get_state(legacy=False)), torch.get_rng_state().tolist()
 
 
-def test_the_scripts_own_random_numbers_go_on(tree):
+@pytest.mark.parametrize("normal", [0, 1, 2])
+def test_the_scripts_own_random_numbers_go_on(tree, normal):
+    """NumPy makes normal numbers in pairs, and may have one left."""
     data = data_of(tree)
     sampler = rankpool.DistributedSampler(data, 1, 0)
-    random.random(), numpy.random.random(), torch.rand(1)
+    random.random(), numpy.random.random(), torch.rand(1), numpy.random.normal(size=normal)
     before = states()
     data[next(iter(sampler))]
     data.__getitems__(list(sampler))
     assert states() == before
+    data_of(tree, transform=augment_normal)[next(iter(sampler))]
+    assert states() == before
     data = data_of(tree, rng=None)
     data[next(iter(sampler))]
     assert all(a != b for a, b in zip(states(), before))
+
+
+@pytest.mark.parametrize("by_batches", [True, False])
+def test_the_scripts_random_numbers_go_on_between_batches(tree, monkeypatch, by_batches):
+    """The generators are kept once a batch, also where torch asks for samples one by one."""
+    if not by_batches:
+        monkeypatch.delattr(rankpool.DatasetFolder, "__getitems__")
+    kept = []
+    monkeypatch.setattr(folder, "keep", lambda: kept.append(1) or seeding.keep())
+    data = data_of(tree)
+    loader = iter(DataLoader(data, batch_size=8, sampler=rankpool.DistributedSampler(data, 1, 0)))
+    before = states()
+    for number, _ in enumerate(loader):
+        assert states() == before
+        random.random(), numpy.random.random(), torch.rand(1)
+        before = states()
+    assert (number, len(kept)) == (2, 3)
+
+
+def fails_in_the_middle(content):
+    random.random(), numpy.random.random(), torch.rand(1)
+    if content[0] == 7:
+        raise KeyError("decode")
+    return content[0]
+
+
+def test_a_transform_that_fails_leaves_the_scripts_random_numbers(tree, monkeypatch):
+    monkeypatch.delattr(rankpool.DatasetFolder, "__getitems__")
+    data = data_of(tree, transform=fails_in_the_middle)
+    sampler = rankpool.DistributedSampler(data, 1, 0, shuffle=False)
+    random.random(), numpy.random.random(), torch.rand(1)
+    loader = iter(DataLoader(data, batch_size=20, sampler=sampler))
+    before = states()
+    with pytest.raises(KeyError):
+        next(loader)
+    assert states() == before
 
 
 def test_target_transforms_are_seeded_too(tree):
