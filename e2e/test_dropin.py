@@ -5,64 +5,91 @@ import subprocess
 import sys
 
 import pytest
-from run import EXAMPLES, ROOT
+from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
+from run import EXAMPLES, HERE, ROOT
 
-EPOCHS = 3
-
-
-def script(tree, trainers, *args):
-    program = EXAMPLES / "dropin.py"
-    return [sys.executable, program, tree, "--epochs", EPOCHS, "--batch-size", 24 // trainers, *args]
+SCRIPT = EXAMPLES / "dropin.py"
+STOP = BATCHES + 7  # in mid-epoch
 
 
-def digests(text):
-    return sorted(line for line in text.splitlines() if line.startswith("digest of trainer"))
+def script(tree, trainers=1, workers=0, method=None, *args):
+    """Returns the command of a trainer with so many workers, which the method starts."""
+    method = ["--start-method", method] if workers and method else []
+    size = GLOBAL_BATCH // trainers
+    return [SCRIPT, tree, "--epochs", EPOCHS, "--batch-size", size, "--workers", workers, *method, *args]
+
+
+def rows(folder):
+    """Returns the lines `EPOCH BATCH PLACE HEX` of all trainers, in the order of the draws."""
+    found = [line.split() for log in folder.glob("digest.*") for line in log.read_text().splitlines()]
+    return sorted((int(epoch), int(batch), int(place), digest) for epoch, batch, place, digest in found)
 
 
 @pytest.fixture(scope="session")
-def from_files(tree):
-    """from_files(trainers) is what the script prints without rankpool."""
-    known = {}
-
-    def from_files(trainers):
-        if trainers not in known:
-            env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "WORLD_SIZE": str(trainers)}
-            command = [str(word) for word in script(tree, trainers)]
-            runs = [
-                subprocess.run(command, env={**env, "RANK": str(rank)}, capture_output=True, text=True, check=True)
-                for rank in range(trainers)
-            ]
-            known[trainers] = digests("".join(run.stdout for run in runs))
-            assert len(known[trainers]) == trainers
-        return known[trainers]
-
-    return from_files
+def from_files(tree, tmp_path_factory):
+    """What the script was given by one process, without rankpool."""
+    folder = tmp_path_factory.mktemp("files")
+    command = [sys.executable, *script(tree, 1, 0, None, "--digest-log", folder / "digest")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run([str(word) for word in command], env=env, capture_output=True, check=True)
+    found = rows(folder)
+    assert len(found) == EPOCHS * SAMPLES
+    assert len({row[3] for row in found}) > 2 * SAMPLES  # the small images have few crops
+    return found
 
 
-@pytest.mark.parametrize("ranks, args", [(1, ["--workers", 2]), (2, []), (2, ["--workers", 1, "--start-method", "spawn"])])
-def test_the_same_tensors_as_from_files(start, tree, from_files, ranks, args):
-    result = start(ranks=ranks, command=script(tree, ranks, *args)).finish()
-    assert result.code == 0, result.stderr
-    assert digests(result.stdout) == from_files(ranks)
-    assert result.summary["draws"] == EPOCHS * 360 and result.summary["fallback_reads"] == 0, result.summary
-    assert "storage one by one" not in result.stderr
+@pytest.fixture
+def trained(start, tree):
+    """trained(world, workers, method, *args) trains to the end, and returns what came of it and the lines it wrote."""
 
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_same_tensors_when_ranks_die(start, tree, from_files, workers):
-    one = start(ranks=2, command=script(tree, 2, "--workers", workers))
-    one.wait_for(lambda: "epoch 0" in one.text("stdout"), "an epoch was trained")
-    one.kill(one.ranks()[:1])
-    result = one.finish()
-    assert result.code == 0, result.stderr
-    assert digests(result.stdout) == from_files(2)
-
-
-def test_importance_gives_the_same_tensors_with_other_workers(start, tree):
-    """Draws depend on the losses, which depend on the tensors."""
-    found = []
-    for args in ([], ["--workers", 2]):
-        result = start(command=script(tree, 1, "--importance", *args)).finish()
+    def trained(world, workers, method, *args, kill=False):
+        pause = [HERE / "paused.py", BATCHES] if kill else []
+        command = [sys.executable, *pause, *script(tree, world, workers, method, "--digest-log", "digest", *args)]
+        one = start(ranks=world, command=command)
+        if kill:
+            draws = BATCHES * GLOBAL_BATCH
+            one.wait_for(lambda: len(rows(one.folder)) == draws, "the first epoch was trained")
+            ranks = one.ranks()
+            assert len(ranks) == world
+            one.kill(ranks)
+            one.wait_for(lambda: not set(ranks) & set(one.ranks()), "the ranks were dead")
+            one.go(BATCHES)
+        result = one.finish()
         assert result.code == 0, result.stderr
-        found.append(digests(result.stdout))
-    assert found[0] == found[1]
+        assert "storage one by one" not in result.stderr
+        return result, rows(one.folder)
+
+    return trained
+
+
+def matrix(combinations, default):
+    """Returns parameters; those that are not in the default suite are marked full."""
+    return [pytest.param(*one, marks=() if one in default else pytest.mark.full) for one in combinations]
+
+
+UNHARMED = [(world, workers, how) for world in (1, 2, 4) for workers in (0, 1, 8) for how in ("fork", "spawn")]
+HARMED = [(workers, how, then) for workers in (0, 1, 8) for how, then in (("fork", 1), ("spawn", 4))]
+
+
+@pytest.mark.parametrize("world, workers, method", matrix(UNHARMED, [(2, 0, "fork"), (1, 8, "fork"), (2, 1, "spawn")]))
+def test_the_same_tensors_as_from_files(trained, from_files, world, workers, method):
+    result, found = trained(world, workers, method)
+    assert found == from_files
+    assert result.summary["draws"] == EPOCHS * SAMPLES and result.summary["fallback_reads"] == 0, result.summary
+
+
+@pytest.mark.parametrize("workers, method, then", matrix(HARMED, [(0, "fork", 1), (1, "spawn", 4)]))
+def test_the_same_tensors_when_ranks_die_and_training_is_requeued(trained, from_files, tmp_path, workers, method, then):
+    """On another number of nodes."""
+    saved = "--checkpoint", tmp_path / "checkpoint"
+    _, first = trained(2, workers, method, *saved, "--stop-after", STOP, kill=True)
+    _, second = trained(then, workers, method, *saved)
+    assert (len(first), len(second)) == (STOP * GLOBAL_BATCH, EPOCHS * SAMPLES - STOP * GLOBAL_BATCH)
+    assert first + second == from_files
+
+
+def test_importance_gives_the_same_tensors_with_other_workers(trained):
+    """Draws depend on the losses, which depend on the tensors."""
+    _, here = trained(1, 0, None, "--importance")
+    _, workers = trained(1, 2, None, "--importance")
+    assert here == workers

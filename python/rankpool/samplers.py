@@ -51,15 +51,19 @@ def _asker(sampler: Sampler) -> _Asker:
 
 
 class _Handed:
-    """How many batches of this iteration a loader has handed to the training loop."""
+    """How many batches of an iteration a loader has handed to the training loop, also when it has ended."""
 
     def __init__(self, iterator: _BaseDataLoaderIter) -> None:
-        self._iterator = weakref.ref(iterator)
         self.in_order = getattr(iterator, "_in_order", True)
+        self._count = 0
+        self._fields = vars(iterator)  # not the iterator itself, which ends its workers when the loop lets it go
+        self._alive = weakref.ref(iterator, self._ended)
 
-    def __call__(self) -> Optional[int]:
-        iterator = self._iterator()
-        return None if iterator is None else iterator._num_yielded
+    def _ended(self, _) -> None:
+        self._count, self._fields = self._fields["_num_yielded"], None
+
+    def __call__(self) -> int:
+        return self._count if self._fields is None else self._fields["_num_yielded"]
 
 
 def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
@@ -77,6 +81,8 @@ class DistributedSampler(TorchDistributedSampler):
 
     The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`. assign="local" lets each
     trainer of a global batch have the samples that are in its node's memory: the same global batches, other parts.
+
+    state_dict() and load_state_dict() resume in mid-epoch, also with another number of trainers, at the next iteration.
     """
 
     def __init__(
@@ -98,30 +104,41 @@ class DistributedSampler(TorchDistributedSampler):
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
         self._batch_size, self._assign = batch_size, assign
         self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
+        self._asker = _Asker(None, False, None)  # of the iteration under way, which began at batch _first
+        self._first = 0
+        self._state: Optional[Dict[str, Any]] = None  # that the next iteration begins at
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration trains."""
+        if epoch != self.epoch:
+            self._state = None
+        super().set_epoch(epoch)
 
     def __iter__(self) -> Iterator[int]:
         ids = list(super().__iter__())
         if not isinstance(self.dataset, DatasetFolder):
             return iter(ids)
-        asker = _asker(self)
+        asker = self._asker = _asker(self)
         size = _agreed(self._batch_size, asker)
+        first = self._first = self._resumed(size)
         repeats = None
         if self.total_size > len(self.dataset):  # some are drawn again, to make the parts of all trainers equal
             repeats = [(self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))]
-        stream = self._stream(size, asker.drop_last) if size else None
+        stream = self._stream(size, asker.drop_last, first) if size else None
         if stream is None:
-            batches = _cut(ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED))
+            batches = _cut(ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED), first)
         elif self._assign == "local":
             batches = iter(stream)
         else:
-            batches = _cut(ids, repeats, size, stream._stream, self.epoch, stream.spec)
+            batches = _cut(ids, repeats, size, stream._stream, self.epoch, stream.spec, first)
         return _indices(batches, asker.fetches(size))
 
     def _spec(self, size: int) -> Spec:
         return Spec("", "", "torch", self.seed, size, False, self.drop_last, "sampler", self.rank, self.num_replicas)
 
-    def _stream(self, size: int, drop_last: bool) -> Optional[BatchSampler]:
-        """Returns the cache's stream, with this epoch planned if the cache is there; None when it serves nothing."""
+    def _stream(self, size: int, drop_last: bool, first: int) -> Optional[BatchSampler]:
+        """Returns the cache's stream, with this epoch planned from batch `first` if the cache is there; None when it serves
+        nothing."""
         if self.dataset._data is None:
             return None
         stream = self._streams.get((size, drop_last))
@@ -131,9 +148,59 @@ class DistributedSampler(TorchDistributedSampler):
                 sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas, assign=self._assign,
             )  # fmt: skip
         stream.set_epoch(self.epoch)
+        if first:
+            stream._start, stream._plan = first, None
+            stream._training.resume(self.epoch, first, None)
         if self._assign != "local":
             stream._try_plan()  # the ids are known without it, but not where they are
+            stream._start = 0
         return stream
+
+    # --- checkpoints ---
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Returns where training is, the same on every trainer: the epoch and its first batch that the loop was not handed.
+
+        Call it between two steps, or after an epoch, which is the beginning of the next. Raises ValueError where no
+        DataLoader has iterated the sampler.
+        """
+        if self._state is not None:
+            return dict(self._state)
+        asker = self._asker
+        if asker.handed is None or not asker.batch_size:
+            raise ValueError(
+                "rankpool: state_dict says how far a DataLoader has come, and none with batches iterates this sampler"
+            )
+        batch = self._first + asker.handed()
+        ended = batch == self._batches(asker)
+        place = {"epoch": self.epoch + 1, "batch": 0} if ended else {"epoch": self.epoch, "batch": batch}
+        return {**place, **self._identity(asker.batch_size)}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues where the state was taken, at the next iteration, which raises ValueError if it is another stream's."""
+        self._state, self.epoch = dict(state), int(state["epoch"])
+
+    def _resumed(self, size: Optional[int]) -> int:
+        """Returns the batch that this iteration begins with."""
+        state, self._state = self._state, None
+        if state is None or not state["batch"]:
+            return 0
+        for field, ours in self._identity(size).items():
+            if state.get(field) != ours:
+                raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")
+        return state["batch"]
+
+    def _identity(self, size: Optional[int]) -> Dict[str, Any]:
+        return {
+            "samples": len(self.dataset),
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "global_batch": size and size * self.num_replicas,
+            "sampler_drop_last": self.drop_last,
+        }
+
+    def _batches(self, asker: _Asker) -> int:
+        return self.num_samples // asker.batch_size if asker.drop_last else ceil(self.num_samples / asker.batch_size)
 
 
 def _agreed(given: Optional[int], asker: _Asker) -> Optional[int]:
@@ -146,8 +213,12 @@ def _agreed(given: Optional[int], asker: _Asker) -> Optional[int]:
     return given or asker.batch_size
 
 
-def _cut(ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec) -> Iterator[Batch]:
-    for number, at in enumerate(range(0, len(ids), size)):
+def _cut(
+    ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec, first: int = 0
+) -> Iterator[Batch]:
+    """Yields the batches of a size that ids are, from the batch of number `first` on."""
+    for number in range(first, ceil(len(ids) / size)):
+        at = number * size
         again = repeats[at : at + size] if repeats else None
         yield Batch(ids[at : at + size], stream, epoch, number, spec, again if again and any(again) else None)
 

@@ -317,6 +317,56 @@ def test_trainers_may_have_what_is_in_their_memory(door, served):
     assert {spec["assign"] for spec in door.seen(OPEN)} == {"local"}
 
 
+# --- checkpoints ---
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_resumes_in_mid_epoch(request, tree, workers, cached):
+    """The state is that of the loop, however far the workers are ahead; another number of trainers goes on."""
+    door = request.getfixturevalue("door") if cached else None
+    data = data_of(door.data[0].root if cached else tree)
+    whole = epochs_of(data, batch_size=4, num_workers=workers)
+    sampler = rankpool.DistributedSampler(data, 1, 0, seed=3)
+    loader, states = DataLoader(data, 4, sampler=sampler, num_workers=workers), []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for _ in loader:
+            states.append(sampler.state_dict())
+    states.append(sampler.state_dict())
+    places = [(state["epoch"], state["batch"]) for state in states]
+    assert places == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 0), (2, 0)]
+    for _ in loader:
+        break
+    assert sampler.state_dict() == states[5]
+    rows = []
+    for rank in range(2):
+        other = rankpool.DistributedSampler(data, 2, rank, seed=3)
+        other.load_state_dict(states[2])
+        assert other.state_dict() == states[2]
+        loader = DataLoader(data, 2, sampler=other, num_workers=workers)
+        for epoch in range(other.epoch, 2):
+            other.set_epoch(epoch)
+            for number, (part, _) in enumerate(loader, 3 if epoch == 0 else 0):
+                rows += [(epoch, number, place, tuple(row.tolist())) for place, row in zip(range(rank, 4, 2), part)]
+    assert sorted(rows) == [row for row in whole if row[:2] >= (0, 3)]
+    if cached:
+        assert {plan[2] for plan in door.seen(PLAN) if plan[1] == 0} == {0, 3}
+
+
+def test_a_state_of_another_stream_is_refused(tree):
+    data = data_of(tree)
+    sampler = rankpool.DistributedSampler(data, 1, 0)
+    with pytest.raises(ValueError, match="none with batches iterates this sampler"):
+        sampler.state_dict()
+    next(iter(DataLoader(data, 4, sampler=sampler)))
+    state = sampler.state_dict()
+    other = rankpool.DistributedSampler(data, 1, 0)
+    other.load_state_dict(state)
+    with pytest.raises(ValueError, match="the saved state has global_batch = 4, this sampler 5"):
+        next(iter(DataLoader(data, 5, sampler=other)))
+
+
 # --- importance ---
 
 
