@@ -6,6 +6,12 @@ EPOCHS ?= 3
 PREFIX ?= /usr/local
 GOLANGCI_VERSION = v2.15.0
 
+# How far "make test-nightly" goes.
+SEEDS    ?= 5000
+CHECKS   ?= 2000
+KILLS    ?= 300
+FUZZTIME ?= 3m
+
 version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tags --always --dirty 2>/dev/null || echo unknown))
 go_build = CGO_ENABLED=0 go build -trimpath
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -16,7 +22,15 @@ traces   = benchmarks/traces/fashion
 simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
 	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-.PHONY: help build deps run simulate test check test-go test-mpi test-python test-e2e test-slurm test-debian13 pictures lint fmt bench bench-staging install dist clean
+# Packages in which no goroutine is, their tests included: the race detector finds nothing there, and makes them five times as slow.
+one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm staging/shards benchmarks/clusters \
+	benchmarks/npy benchmarks/planning benchmarks/plots benchmarks/simulator cmd/rankpool/internal/batchscript \
+	cmd/rankpool/internal/launchers cmd/rankpool/internal/report cmd/rankpool/internal/runlog contrib docs)
+packages      = $(shell go list ./...)
+with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
+	awk '/pgregory.net.rapid/ { print $$1 }')
+
+.PHONY: help build deps run simulate test test-full test-nightly check test-go test-mpi test-python test-e2e test-slurm test-debian13 pictures lint fmt bench bench-staging install dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +39,9 @@ help: ## list the targets
 	@echo "  EPOCHS=N     epochs of \"make run\" (default: 3)"
 	@echo "  PREFIX=DIR   where \"make install\" puts things (default: /usr/local; DESTDIR is put before it)"
 	@echo "  VERSION=V    the version that \"rankpool version\" says and \"make dist\" puts into its file's name (default: the file VERSION, or what git describes)"
+	@echo "  SEEDS=N CHECKS=N KILLS=N FUZZTIME=T   simulated worlds, tries of a property, runs with kills, and time of a fuzz test in"
+	@echo "               \"make test-nightly\" (default: $(SEEDS), $(CHECKS), $(KILLS), $(FUZZTIME))"
+	@echo "  WORKERS=N    tests at once in test-e2e and test-slurm (default: 4 and 3)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
 build: ## build bin/rankpool, which loads the MPI library that it finds when it runs
@@ -53,24 +70,40 @@ simulate: ## compare all systems on a recorded trace, as a table and plots in bu
 	$(simulate) --plot build/simulate/own
 	$(simulate) --sampler pads --plot build/simulate/pads
 
-test: ## install what is missing, then run all tests
+test: ## install what is missing, then run the tests, in ten minutes
 	@$(deps) test
 	@$(MAKE) --no-print-directory check test-go test-mpi test-python test-e2e test-slurm
+
+test-full: ## run the long matrix, which "make test" leaves out
+	@$(deps) test
+	@$(MAKE) --no-print-directory build
+	CGO_ENABLED=1 go test -race -p 4 ./...
+	go test ./scheduler -run UnderFaults -seeds 1000
+	scripts/test-e2e.sh -m full
+
+test-nightly: ## run many seeds, many kills, and the fuzz tests, for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
+	@$(deps) test
+	@$(MAKE) --no-print-directory build
+	go test ./scheduler -run UnderFaults -seeds $(SEEDS) -timeout 0
+	go test $(with_rapid) -rapid.checks $(CHECKS) -timeout 0
+	RANKPOOL_KILLS=$(KILLS) scripts/test-e2e.sh -m nightly
+	scripts/fuzz.sh $(FUZZTIME)
 
 check: ## check formatting, and what go vet sees
 	@scripts/go-version.sh
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
 	go vet ./...
 
-test-go: ## run the Go tests under the race detector
-	CGO_ENABLED=1 go test -race ./...
+test-go: ## run the Go tests, those with goroutines under the race detector
+	go test -short -p 4 $(one_goroutine)
+	CGO_ENABLED=1 go test -short -race -p 4 $(filter-out $(one_goroutine),$(packages))
 
 test-mpi: build ## run the ranks' tests under Open MPI and MPICH
 	mpicache/test-mpi.sh
 	scripts/test-stage.sh
 
 test-python: ## run the Python client's tests
-	$(PYTHON) -m pytest -q python/tests
+	$(PYTHON) -m pytest -q -n 4 python/tests
 
 test-e2e: build ## run trainings end to end
 	scripts/test-e2e.sh

@@ -45,7 +45,7 @@ def kill_ranks(run, batch, count=None, back=True):
         run.wait_for_batches(batch + ALONE)
         run.kill(launcher, signal.SIGCONT)
         if back is False:
-            run.wait_for(run.ranks, "the cache was started again")
+            run.wait_for(lambda: run.ranks() and run.ready(len(old)), "the cache was back")
         run.go(batch + ALONE)
 
 

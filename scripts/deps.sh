@@ -60,6 +60,7 @@ for_test() {
 	for_bench
 	for_fuse
 	need python3-pytest module pytest
+	need python3-pytest-xdist module xdist
 	need chromium-headless-shell program chromium-headless-shell
 	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 	need "gcc libc6-dev" program gcc # the race detector is C, and so are the libraries that tests make up
