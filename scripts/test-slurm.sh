@@ -1,8 +1,8 @@
 #!/bin/sh
 # Brings up a Slurm of four nodes on this machine, runs the trainings of e2e/slurm/ on it with both MPIs, and takes it down again.
-# Usage: scripts/test-slurm.sh [PYTEST ARGUMENT…]. It fails when a component is missing.
+# Usage: scripts/test-slurm.sh [PYTEST ARGUMENT…]. It fails when a component is missing. WORKERS=N: tests at once.
 set -eu
 cd "$(dirname "$0")/.."
 tools="munged slurmctld slurmd srun sbatch"
 . scripts/test-tools.sh
-"$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" --durations 10 e2e/slurm "$@"
+"$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" --durations 10 -n "${WORKERS:-3}" --dist loadgroup e2e/slurm "$@"

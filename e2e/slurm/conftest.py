@@ -48,12 +48,14 @@ def submit(bed, tmp_path):
 
 @pytest.fixture
 def words(tree, losses):
-    """words(trainers) returns, for a script, the options of the cache and the training command with its digest."""
+    """words(trainers) returns, for a script, the options of the cache and the training command with its digest; `torch`
+    and `pause` are those of run.training."""
 
-    def words(trainers, **options):
+    def words(trainers, torch=False, pause=(), **options):
         options = {"--data": tree, "--memory": "20%", "--window": "1MiB", "--log": "run.jsonl", **options}
         cache = [word for pair in options.items() for word in pair]
-        train = run.training(["--epochs", EPOCHS, "--sampler", "pads", *losses], trainers, torch=True)
+        args = ["--epochs", EPOCHS, "--sampler", "pads", *(losses if torch else [])]
+        train = run.training(args, trainers, torch, pause)
         return shlex.join(map(str, cache)), shlex.join(map(str, train))
 
     return words

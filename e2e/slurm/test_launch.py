@@ -8,6 +8,7 @@ import pytest
 from dataset import BATCHES
 from testbed import HERE
 
+FULL = pytest.mark.full
 MPI = {"openmpi": "pmix", "mpich": "pmi2"}
 PYTHON = sys.executable
 SAY = "sh -c 'echo trainer $RANK of $WORLD_SIZE'"
@@ -28,7 +29,9 @@ def test_run_in_the_batch_script(submit, words, same_stream, mpi, nodes, tasks):
     assert result.stdout.count("gpus 0,1,2,3\n") == nodes * tasks
 
 
-@pytest.mark.parametrize("gpus", ["--gres=gpu:4", "--gpus-per-task=1", "--gpus=8", "--mem-per-gpu=300 --gpus-per-node=2"])
+@pytest.mark.parametrize("gpus", [
+    "--gpus-per-task=1", *(pytest.param(g, marks=FULL) for g in ("--gres=gpu:4", "--gpus=8", "--mem-per-gpu=300 --gpus-per-node=2")),
+])  # fmt: skip
 def test_ways_to_ask_for_gpus(submit, words, gpus):
     """A training step that has its share of GPUs beside a cache that does not keep them."""
     cache, _ = words(4)
@@ -38,7 +41,7 @@ def test_ways_to_ask_for_gpus(submit, words, gpus):
     assert result.stdout.count("gpus 0") >= 2 and "gpus \n" not in result.stdout
 
 
-@pytest.mark.parametrize("mpi", MPI)
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=FULL)])
 def test_two_steps_by_hand(submit, words, same_stream, mpi):
     cache, train = words(4)
     script = f"""
@@ -49,6 +52,7 @@ def test_two_steps_by_hand(submit, words, same_stream, mpi):
     same_stream(submit(script, mpi=mpi, options=["--nodes=2", "--ntasks-per-node=2"]))
 
 
+@FULL
 def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
     """A client that Python finds by itself finds the door and its own number too."""
     cache, train = words(2)
@@ -62,7 +66,7 @@ def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
     same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
 
 
-@pytest.mark.parametrize("mpi, nodes", [("openmpi", 2), ("mpich", 2), ("openmpi", 1)])
+@pytest.mark.parametrize("mpi, nodes", [pytest.param("openmpi", 2, marks=FULL), ("mpich", 2), pytest.param("openmpi", 1, marks=FULL)])
 def test_one_step(submit, words, same_stream, mpi, nodes):
     cache, train = words(2 * nodes)
     script = f"srun --mpi={MPI[mpi]} rankpool run --trainers-per-rank 2 {cache} -- {train}"
@@ -72,8 +76,8 @@ def test_one_step(submit, words, same_stream, mpi, nodes):
 
 @pytest.mark.parametrize("mpi, launch", [
     ("mpich", "mpirun.openmpi -n 2 --map-by node"),
-    ("openmpi", "mpirun.mpich -n 2 -ppn 1"),
-    ("openmpi", "srun --mpi=pmi2"),
+    pytest.param("openmpi", "mpirun.mpich -n 2 -ppn 1", marks=FULL),
+    pytest.param("openmpi", "srun --mpi=pmi2", marks=FULL),
 ])  # fmt: skip
 def test_the_launcher_decides(submit, words, mpi, launch):
     """The ranks load the library of the launcher that started them, whatever module is loaded."""
@@ -83,7 +87,9 @@ def test_the_launcher_decides(submit, words, mpi, launch):
     assert trainers(result.stdout) == "trainer 0 of 2, trainer 1 of 2"
 
 
-@pytest.mark.parametrize("mpirun", ["mpirun.openmpi -n 4 --map-by node --bind-to none", "mpirun.mpich -n 4 -ppn 1"])
+@pytest.mark.parametrize("mpirun", [
+    "mpirun.openmpi -n 4 --map-by node --bind-to none", pytest.param("mpirun.mpich -n 4 -ppn 1", marks=FULL),
+])  # fmt: skip
 def test_mpirun_in_an_allocation(submit, words, same_stream, mpirun):
     cache, train = words(4)
     script = f"{mpirun} rankpool run {cache} -- {train}"
@@ -91,7 +97,7 @@ def test_mpirun_in_an_allocation(submit, words, same_stream, mpirun):
 
 
 def test_torchrun(submit, words, same_stream):
-    cache, train = words(4)
+    cache, train = words(4, torch=True)
     command = train.split(" ", 1)[1]  # without python
     script = f"rankpool run {cache} -- {PYTHON} {HERE / 'torchrun.py'} --nproc_per_node 2 {command}"
     same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
@@ -113,16 +119,18 @@ def test_job_array(bed, submit, words, reference):
 
 
 def test_two_jobs_on_a_node(submit, words, same_stream):
-    cache, train = words(2, **{"--memory": "10%"})
+    cache, train = words(2, pause=[1], **{"--memory": "10%"})
     options = ["--nodes=1", "--ntasks-per-node=2", "--mem=1500", "--nodelist=node3"]
     jobs = [submit(f"rankpool run {cache} -- {train}", options=options) for _ in range(2)]
     for job in jobs:
         job.wait_for_batches(1)
-    assert all(job.trainers() for job in jobs), "the jobs did not run at once"
+    for job in jobs:  # which stood still until both ran
+        job.go(1)
     for job in jobs:
         same_stream(job)
 
 
+@FULL
 def test_two_torchruns_on_a_node(submit, words, tmp_path):
     """Each has a port of its own."""
     cache, _ = words(1, **{"--memory": "10%"})
@@ -136,10 +144,10 @@ def test_two_torchruns_on_a_node(submit, words, tmp_path):
         assert result.code == 0, result.stderr
 
 
-@pytest.mark.parametrize("mpi, node", [("openmpi", None), ("mpich", "node2")])
+@pytest.mark.parametrize("mpi, node", [pytest.param("openmpi", None, marks=FULL), ("mpich", "node2")])
 def test_cache_is_killed(submit, words, same_stream, mpi, node):
     """Training stands still until the ranks of all nodes, or of one, are dead, and the cache is back."""
-    cache, train = words(2)
+    cache, train = words(2, pause=[BATCHES + 5])
     job = submit(f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"])
     job.wait_for_batches(BATCHES + 5)
     stopped = job.trainers()
@@ -150,9 +158,11 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
     job.wait_for(lambda: not set(old) & set(job.ranks()), "the ranks were dead")
     job.wait_for(lambda: len(job.ranks()) == 2 and job.ready(2), "the cache was back")
     job.kill(stopped, signal.SIGCONT)
+    job.go(BATCHES + 5)
     assert "cache restarts 1" in same_stream(job).stdout
 
 
+@FULL
 def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
     """The tasks agree on the host of task 0, which is not the allocation's first.
 
@@ -163,6 +173,7 @@ def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
     same_stream(submit(script, mpi="mpich", options=["--nodes=4", "--ntasks-per-node=1"]))
 
 
+@FULL
 def test_shell_of_salloc(bed, words, tmp_path):
     """The launcher may run on none of the allocation's nodes."""
     cache, _ = words(2)
@@ -182,7 +193,7 @@ def test_shell_on_the_first_node(bed, words, tmp_path):
     assert "no rank is ready" not in out
 
 
-@pytest.mark.parametrize("step", ["--nodes=1 --ntasks=1", "--nodes=2 --ntasks=2"])
+@pytest.mark.parametrize("step", ["--nodes=1 --ntasks=1", pytest.param("--nodes=2 --ntasks=2", marks=FULL)])
 def test_job_from_inside_a_step(bed, words, tmp_path, step):
     """It inherits the variables of the step, which may be one of as many tasks."""
     cache, _ = words(2)

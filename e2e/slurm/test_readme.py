@@ -14,7 +14,7 @@ def replaced(script, pattern, by):
 
 def test_batch_script(submit, words, same_stream, tree):
     (script,) = re.findall(r"^```bash\n(#!/bin/bash\n.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    _, train = words(4)
+    _, train = words(4, torch=True)
     script = replaced(script, r"--ntasks-per-node=\d+", "--ntasks-per-node=1")
     script = replaced(script, r"--cpus-per-task=\d+", "--cpus-per-task=2")
     script = replaced(script, r"--mem=\S+", "--mem=3500M")

@@ -2,11 +2,10 @@
 
 import shlex
 import signal
-import sys
 
 import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH
-from run import EXAMPLES
+import run
 from testbed import HERE, pending
 
 SBATCH = ["--ntasks-per-node=1", "--requeue", "--open-mode=append"]
@@ -14,11 +13,15 @@ SBATCH = ["--ntasks-per-node=1", "--requeue", "--open-mode=append"]
 
 @pytest.fixture
 def job(bed, submit, tree, losses):
-    """job(python=…, options=[…]) submits a job that requeues itself and goes on from its checkpoint, with the global batch of all tests."""
+    """job(pause=…, options=[…]) submits a job that requeues itself and goes on from its checkpoint, with the global batch of all tests.
 
-    def job(nodes=2, trainers=1, python=(sys.executable,), requeue="--requeue", args=(), options=(), **way):
-        train = [*python, EXAMPLES / "train.py", "--epochs", EPOCHS, "--sampler", "pads", *losses]
-        train += ["--checkpoint", "checkpoint", "--digest", "--digest-log", "digest", *args]
+    Training stands still after batch `pause` until a signal comes; `torchrun` are words to start it with.
+    """
+
+    def job(nodes=2, trainers=1, torchrun=(), requeue="--requeue", args=(), options=(), torch=False, pause=BATCHES + 4, **way):
+        args = ["--epochs", EPOCHS, "--sampler", "pads", "--checkpoint", "checkpoint", *(losses if torch else []), *args]
+        python, *train = run.training(args, torch=torch, pause=[pause])
+        train = [python, *torchrun, *train]
         script = f"""
             exec rankpool run {requeue} --data {tree} --memory 20% --window 1MiB --state state --log run.jsonl -- \\
             {shlex.join(map(str, train))} --batch-size $(({GLOBAL_BATCH} / SLURM_NTASKS / {trainers}))"""
@@ -41,6 +44,7 @@ def goes_on(bed, reference):
         job.wait_for(lambda: job.state()["Restarts"] == "1" and job.state()["JobState"] == "PENDING", "it was requeued")
         told = job.batches()
         assert BATCHES <= len(told) < EPOCHS * BATCHES, job.text("stderr")
+        job.go(BATCHES + 4)  # its next life does not pause
         if nodes:
             bed.call("scontrol", "update", f"JobId={job.id}", f"NumNodes={nodes}", f"NumTasks={nodes}")
         result = job.finish()
@@ -62,8 +66,9 @@ def preempt(submit, job):
     submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
 
 
-def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on):
-    one = job(mpi="mpich", options=["--signal=B:USR1@60"], args=["--workers", 2])
+@pytest.mark.parametrize("workers", [[], pytest.param(["--workers", 2], marks=pytest.mark.full)])
+def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on, workers):
+    one = job(mpi="mpich", options=["--signal=B:USR1@60"], torch=bool(workers), args=workers)
     preempt(submit, one)
     one.wait_for(lambda: any(pending(pid, signal.SIGUSR1) for pid in one.trainers()), "run passed the signal on")
     one.kill(one.trainers(), signal.SIGCONT)
@@ -71,21 +76,24 @@ def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on):
     assert result.stderr.count(f"job {one.id} is requeued") == 1
 
 
+@pytest.mark.full
 def test_preempted_by_sigterm_to_the_steps(submit, job, goes_on):
     """Without --signal the steps get SIGTERM, after a SIGCONT, and the batch script nothing, until the time of grace is over."""
-    one = job(args=["--workers", 1])
+    one = job(torch=True, args=["--workers", 1])
     preempt(submit, one)
     assert f"job {one.id} is requeued" in goes_on(one, preempted=True).stderr
 
 
+@pytest.mark.full
 def test_torchrun_and_signals_to_all_steps(bed, job, goes_on):
     """As by --signal=USR1@60, without B:."""
-    one = job(python=[sys.executable, HERE / "torchrun.py", "--nproc_per_node", "2"], trainers=2)
+    one = job(torchrun=[HERE / "torchrun.py", "--nproc_per_node", "2"], torch=True, trainers=2)
     one.wait_for_batches(BATCHES + 4)
     bed.call("scancel", "--signal=USR1", one.id)
     goes_on(one)
 
 
+@pytest.mark.full
 def test_time_limit(bed, job, goes_on):
     """SIGTERM, and SIGKILL after KillWait: the job is requeued in between."""
     one = job()
@@ -106,8 +114,9 @@ def test_cancelled(bed, job):
     assert "is requeued" not in one.text("stderr")
 
 
+@pytest.mark.full
 def test_requeue_is_forbidden(bed, job):
-    one = job(nodes=1, options=["--no-requeue"])
+    one = job(nodes=1, options=["--no-requeue"], pause=3)
     one.wait_for_batches(3)
     bed.call("scancel", "--batch", "--signal=USR1", one.id)
     result = one.finish()

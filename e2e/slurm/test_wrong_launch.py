@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+FULL = pytest.mark.full  # wrong_launch_test.go has the sentences; here is what Slurm and the MPIs make of them
 SECONDS = 30  # of a machine that does much else; each takes two or three
 
 
@@ -31,16 +32,16 @@ OPENMPI, MPICH = "RANKPOOL_MPI_LIBRARY=libmpi.so.40", "RANKPOOL_MPI_LIBRARY=libm
 
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
-    ("openmpi", f"srun {RUN}", r'type "srun -K --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun'),
-    ("openmpi", "srun rankpool serve {cache}", r'type "srun -K --mpi=pmix rankpool serve …"'),
-    ("openmpi", f"{OPENMPI} srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"'),
-    ("openmpi", OPENMPI + " srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"'),
+    pytest.param("openmpi", f"srun {RUN}", r'type "srun -K --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun', marks=FULL),
+    pytest.param("openmpi", "srun rankpool serve {cache}", r'type "srun -K --mpi=pmix rankpool serve …"', marks=FULL),
+    pytest.param("openmpi", f"{OPENMPI} srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"', marks=FULL),
+    pytest.param("openmpi", OPENMPI + " srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"', marks=FULL),
     ("mpich", f"srun --mpi=pmix {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
-    ("mpich", f"srun {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
-    ("mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"'),
-    ("mpich", f"{MPICH} mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun"),
-    (None, RUN, "2 ranks need MPI, and no MPI library can be loaded"),
-    (None, f"srun --mpi=pmix {RUN}", "2 ranks need MPI, and no MPI library can be loaded"),
+    pytest.param("mpich", f"srun {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"', marks=FULL),
+    pytest.param("mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"', marks=FULL),
+    pytest.param("mpich", f"{MPICH} mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun", marks=FULL),
+    pytest.param(None, RUN, "2 ranks need MPI, and no MPI library can be loaded", marks=FULL),
+    pytest.param(None, f"srun --mpi=pmix {RUN}", "2 ranks need MPI, and no MPI library can be loaded", marks=FULL),
 ])  # fmt: skip
 def test_ranks_that_do_not_find_each_other(wrong, mpi, launch, sentence):
     wrong(launch, sentence, mpi)
@@ -48,9 +49,9 @@ def test_ranks_that_do_not_find_each_other(wrong, mpi, launch, sentence):
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
     ("openmpi", f"srun {RUN}", r'type "rankpool run …" in the batch script, without srun, which starts 2 trainers a node, or "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool run --trainers-per-rank 2 …"'),
-    ("openmpi", "srun --mpi=pmix rankpool serve {cache}", r'type "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool serve …"'),
-    ("openmpi", f"mpirun.openmpi -n 4 {RUN}", r'type "mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 2 …"'),
-    ("mpich", f"mpirun.mpich -n 4 {RUN}", r'type "mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …"'),
+    pytest.param("openmpi", "srun --mpi=pmix rankpool serve {cache}", r'type "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool serve …"', marks=FULL),
+    pytest.param("openmpi", f"mpirun.openmpi -n 4 {RUN}", r'type "mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 2 …"', marks=FULL),
+    pytest.param("mpich", f"mpirun.mpich -n 4 {RUN}", r'type "mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …"', marks=FULL),
 ])  # fmt: skip
 def test_two_ranks_on_a_node(wrong, mpi, launch, sentence):
     wrong(launch, sentence, mpi, options=["--nodes=2", "--ntasks-per-node=2"])
@@ -58,12 +59,13 @@ def test_two_ranks_on_a_node(wrong, mpi, launch, sentence):
 
 @pytest.mark.parametrize("tasks, command, sentence", [
     (1, "srun {train}", r"leave srun out, as in \"rankpool run … -- python train.py\""),
-    (2, "torchrun --nproc-per-node 2 {train}", "say #SBATCH --ntasks-per-node=1"),
+    pytest.param(2, "torchrun --nproc-per-node 2 {train}", "say #SBATCH --ntasks-per-node=1", marks=FULL),
 ])  # fmt: skip
 def test_training_command_that_starts_tasks_itself(wrong, tasks, command, sentence):
     wrong(f"rankpool run {{cache}} -- {command}", sentence, options=["--nodes=2", f"--ntasks-per-node={tasks}"])
 
 
+@FULL
 def test_step_that_training_would_wait_for(wrong):
     """Neither step says --overlap: training would begin when the cache has ended."""
     launch = "srun --mpi=pmix rankpool serve {cache} & sleep 1; srun -K rankpool join -- {train}; code=$?; wait; exit $code"
@@ -80,6 +82,7 @@ def test_tasks_without_gpus(submit, words):
     assert result.stderr.count('the training tasks have none: start their step with "srun --gpus-per-node=N"') == 1
 
 
+@FULL
 def test_a_users_own_step_does_not_keep_the_cache_waiting(submit, words):
     """One that runs beside, without --overlap, holds all of the job's resources."""
     cache, _ = words(2)

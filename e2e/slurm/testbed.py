@@ -21,7 +21,7 @@ class Testbed:
     def __init__(self):
         self.number, self._claim = claim()
         self.env = {**os.environ, "RANKPOOL_TESTBED": str(self.number)}
-        self.folder = None
+        self.folder = self._end = None
 
     def up(self):
         done = subprocess.run([HERE / "testbed/up.sh"], env=self.env, capture_output=True, text=True, check=False)
@@ -30,6 +30,9 @@ class Testbed:
         self.env[name] = path
         self.folder = Path(path).parent
         self.shared = (self.folder / "mode").read_text().strip() == "shared"
+        # It comes down when this process ends, however it does.
+        down = ["sh", "-c", 'cat >/dev/null; exec "$0"', HERE / "testbed/down.sh"]
+        self._end = subprocess.Popen(down, env=self.env, stdin=subprocess.PIPE, start_new_session=True)
 
     def user(self, mpi):
         """The environment of a user who has loaded the module of an MPI, or has none, and has rankpool in $PATH."""
@@ -51,7 +54,9 @@ class Testbed:
         return folder
 
     def down(self):
-        subprocess.run([HERE / "testbed/down.sh"], env=self.env, check=True)
+        if self._end:
+            self._end.stdin.close()
+            assert self._end.wait() == 0, "the testbed did not come down"
         self._claim.close()
 
     def call(self, *argv, env=None, cwd=None):
