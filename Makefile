@@ -80,6 +80,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	CGO_ENABLED=1 go test -race -p 4 ./...
 	go test ./scheduler -run UnderFaults -seeds 1000
 	scripts/test-e2e.sh -m full
+	scripts/test-slurm.sh -m full
 
 test-nightly: ## run many seeds, many kills, and the fuzz tests, for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
 	@$(deps) test
