@@ -73,7 +73,8 @@ func (s *stream) wish(trainer int, to place) {
 	s.want(to.epoch, to.batch)
 }
 
-// grant has the trainers here go where they want to, if they may now. A rank without trainers follows the others.
+// grant has the trainers here go where they want to, if they may now. A rank whose trainers have nothing to ask for
+// follows the others.
 func (s *stream) grant() {
 	p, locals := &s.planner, s.agreed.locals(s.node.cfg.Transport.Rank())
 	for _, t := range locals {
@@ -81,7 +82,7 @@ func (s *stream) grant() {
 			s.move(t, to.epoch, to.batch)
 		}
 	}
-	if s.stager == nil || len(locals) > 0 || len(p.finish) == 0 { // before, a trainer here may yet open
+	if s.stager == nil || len(p.finish) == 0 || len(locals) > 0 && !s.startedAgain(locals) { // before, a trainer here may yet open
 		return
 	}
 	ats := slices.Sorted(maps.Values(p.finish))
@@ -92,4 +93,13 @@ func (s *stream) grant() {
 	if next <= ats[len(ats)-1] && s.isNext(next) {
 		s.want(next, 0)
 	}
+}
+
+// startedAgain reports whether this rank has no plan although its trainers have had one: they may be waiting for the
+// trainers of other ranks, which get no plan before this rank has made it too.
+func (s *stream) startedAgain(locals []int) bool {
+	return len(s.planner.opened) == 0 && s.planner.want == noEpoch && !slices.ContainsFunc(locals, func(t int) bool {
+		training := s.agreed.trainings[t]
+		return training == nil || len(training.Planned) == 0
+	})
 }
