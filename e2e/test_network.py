@@ -62,7 +62,7 @@ def test_link_cut_for_good(nodes, tree, tmp_path):
         "plm": "rsh", "plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "btl": "tcp,self",
         "oob_tcp_if_include": f"{net}.0/24", "btl_tcp_if_include": f"{net}.0/24",
     }  # fmt: skip
-    argv = ["mpirun.openmpi", *(word for pair in mca.items() for word in ("--mca", *pair)), "--bind-to", "none"]
+    argv = ["mpirun.openmpi", "--allow-run-as-root", *(word for pair in mca.items() for word in ("--mca", *pair)), "--bind-to", "none"]
     for name in ("RANKPOOL_E2E", f"MASTER_ADDR={net}.1", "MASTER_PORT=29400"):
         argv += ["-x", name]
     argv += ["-H", f"{net}.1:1,{net}.2:1", run.RANKPOOL, "run", "--data", tree, "--memory", "100%", "--rank-timeout", "1s"]
