@@ -51,6 +51,7 @@ type need struct {
 	path      string           // of the state file; "": there is none
 	file      keptState        // the state file; its err is fs.ErrNotExist, wrapped, where there is none
 	previous  keptState        // the one that was saved before it
+	own       []keptState      // those that were saved in the rank's folder, where there is no state file
 	optional  bool             // a state file that does not fit is no reason not to begin
 }
 
@@ -193,7 +194,7 @@ func (n *need) equalState(epoch int) *scheduler.Snapshot {
 
 // resume decides for a training that goes on from a checkpoint, which names the state that belongs to it.
 func (n *need) resume(c *Checkpoint) (origin, error) {
-	for _, k := range []keptState{n.file, n.previous} {
+	for _, k := range append(n.own, n.file, n.previous) {
 		if k.snap == nil || c.State == "" || k.snap.Digest() != c.State {
 			continue
 		}

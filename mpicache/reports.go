@@ -233,6 +233,8 @@ func (s *stream) origin(epoch, batch int, equal func() []float32) (origin, error
 	n.file, n.previous = keptState{err: errNoState}, keptState{err: errNoState}
 	if n.path != "" {
 		n.file, n.previous = s.readSnapshot(n.path), s.readSnapshot(previousState(n.path))
+	} else {
+		n.own = []keptState{s.readSnapshot(s.ownStatePath()), s.readSnapshot(previousState(s.ownStatePath()))}
 	}
 	if c, err := n.checkpoint(); err == nil && c != nil {
 		s.planner.checkpointed = true // the state file is that checkpoint's until training makes another one

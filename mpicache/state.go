@@ -30,6 +30,12 @@ func (s *stream) userStatePath() string {
 	return path
 }
 
+// ownStatePath is the file in the rank's folder for the state that belongs to a checkpoint, where there is no state file: of
+// the trainings on this cache, one that is started again goes on from it.
+func (s *stream) ownStatePath() string {
+	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("saved-%d", s.index))
+}
+
 // previousState is the file that holds the state that was saved before the one in the state file: a checkpoint is written
 // after its state, and until it is there the one before it counts.
 func previousState(path string) string { return path + ".previous" }
@@ -107,12 +113,16 @@ func writeState(path string, data []byte) error {
 
 // saveState writes the state file, on rank 0, without holding up the stream, and then calls saved with its path, or with
 // "" when there is none or it cannot be written. Later states are written after earlier ones. The state that training saved
-// before is kept beside it.
+// before is kept beside it. Without a state file every rank writes the state of a checkpoint into its folder.
 func (s *stream) saveState(snap *scheduler.Snapshot, keepPrevious bool, saved func(path string)) {
-	path := s.userStatePath()
-	if path == "" || s.node.cfg.Transport.Rank() != 0 {
+	path, write := s.userStatePath(), writeFile
+	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !snap.Checkpoint {
 		saved("")
 		return
+	}
+	told := path
+	if path == "" {
+		path, write = s.ownStatePath(), writeState
 	}
 	before, done := s.saving, make(chan struct{})
 	s.saving = done
@@ -126,14 +136,14 @@ func (s *stream) saveState(snap *scheduler.Snapshot, keepPrevious bool, saved fu
 			err = setAside(path)
 		}
 		if err == nil {
-			err = writeFile(path, snap.Encode())
+			err = write(path, snap.Encode())
 		}
 		if err != nil {
 			s.node.cfg.Log.Error("the importance state is not saved", "error", err)
 			saved("")
 			return
 		}
-		saved(path)
+		saved(told)
 	}()
 }
 

@@ -289,7 +289,10 @@ class BatchSampler:
             warnings.warn("rankpool: the cache lacks reports of other trainers, so its scores are not saved" + _UNSAVED, stacklevel=3)
         elif not saved["saved"] and self._connection.welcome.rank == 0 and not self._unsaved:
             self._unsaved = True
-            warnings.warn("rankpool: this run saves no importance scores (--state FILE)" + _UNSAVED, stacklevel=3)
+            warnings.warn(
+                "rankpool: this run saves no importance scores (--state FILE): another run that goes on from this "
+                "checkpoint cannot go on with the same batches", stacklevel=3,
+            )
         return saved["state"] or None
 
     @property

@@ -153,7 +153,7 @@ def test_what_was_not_saved_is_said(door, monkeypatch):
     with pytest.warns(UserWarning, match="lacks reports of other trainers, so its scores are not saved: a training that"):
         assert sampler.state_dict()["state"] is None
     door.saved = {"saved": "", "state": "5a" * 16}
-    with pytest.warns(UserWarning, match=r"saves no importance scores \(--state FILE\): a training that"):
+    with pytest.warns(UserWarning, match=r"saves no importance scores \(--state FILE\): another run that"):
         assert sampler.state_dict()["state"] == "5a" * 16
     assert sampler.state_dict()["state"] == "5a" * 16  # said once
     monkeypatch.setattr(sampler_module, "SAVE_SECONDS", 0.0)
