@@ -12,7 +12,7 @@ func (f *Fetcher) begin() {
 // next takes the reads of the next request out of the queues, and returns it; nil when nothing may begin now.
 // f.mu is held.
 func (f *Fetcher) next() *flight {
-	if f.closed || f.waiting || f.flights.requests >= f.limit.limit {
+	if f.closed || f.waiting || len(f.flights.all) >= f.limit.limit {
 		return nil
 	}
 	r, mostUrgent := f.queues.first(f.opt.TargetConcurrency)
@@ -45,9 +45,6 @@ func (f *Fetcher) next() *flight {
 		f.queues.remove(r)
 	}
 	f.counters.coalesced.Add(int64(len(reads) - 1))
-	if f.patrol.armed(f.flights.begun) {
-		fl.memory.Store(private)
-	}
 	f.flights.add(fl)
 	f.keepWatch()
 	return fl

@@ -258,7 +258,7 @@ func (r *roughReader) ask(id scheduler.SampleID, need uint64) {
 	})
 }
 
-// end waits for all, closes, waits until the last stuck operation has ended, and returns what is wrong.
+// end waits for all, closes, waits until what is late has ended, and returns what is wrong.
 func (r *roughReader) end() string {
 	r.pending.Wait()
 	r.Close()
@@ -295,9 +295,6 @@ func TestFetchRandomFaults(t *testing.T) {
 		wrong := ""
 		synctest.Test(t, func(*testing.T) {
 			r := newRoughReader(s, opt)
-			if rapid.Bool().Draw(rt, "all can be overtaken") {
-				r.patrol.armedTo = 1 << 40
-			}
 			random := rand.New(rand.NewPCG(5, 6))
 			for i := range asks {
 				r.ask(scheduler.SampleID(random.IntN(s.m.Len())), uint64(random.IntN(50)))
@@ -328,53 +325,6 @@ func TestFetchRandomFaults(t *testing.T) {
 			rt.Errorf("%d bytes at a time, the bound is %d", s.mostBytes, opt.Bytes)
 		}
 	})
-}
-
-// TestHedge has one operation in 500 stuck for two seconds: nearly all of these are overtaken.
-func TestHedge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hedged, slow := stuckReads(t, FetchOptions{NoHedges: true})
-		if hedged != 0 || slow < 20 {
-			t.Errorf("without second requests: %d, %d samples were slow", hedged, slow)
-		}
-		hedged, slow = stuckReads(t, FetchOptions{})
-		if hedged < 10 || hedged > 100 || slow > 6 {
-			t.Errorf("%d second requests, %d samples were slow", hedged, slow)
-		}
-	})
-}
-
-// stuckReads reads 5,000 samples, 500 a second. It returns how many second requests there were, and how many samples
-// took more than a second.
-func stuckReads(t *testing.T, opt FetchOptions) (hedged int64, slow int) {
-	s := rough(1, 1, 100, 2000)
-	operations := 0
-	s.delay = func(string) time.Duration { // the storage's lock is held
-		if operations++; operations%500 == 0 {
-			return 2 * time.Second
-		}
-		return time.Millisecond
-	}
-	opt.Concurrency, opt.TargetConcurrency, opt.CoalesceBytes = 32, 32, -1
-	r := newRoughReader(s, opt)
-	var mu sync.Mutex
-	for i := range 5000 {
-		began, id := time.Now(), scheduler.SampleID(i%s.m.Len())
-		r.pending.Add(1)
-		r.Fetch(id, make([]byte, s.m.Size(id)), 0, func(error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if time.Since(began) > time.Second {
-				slow++
-			}
-			r.pending.Done()
-		})
-		time.Sleep(2 * time.Millisecond)
-	}
-	if wrong := r.end(); wrong != "" {
-		t.Error(wrong)
-	}
-	return r.Stats().Hedged, slow
 }
 
 // TestStallReport has storage stuck: there is a line that names file and target, and not one a request.

@@ -140,35 +140,6 @@ func TestAheadShare(t *testing.T) {
 	}
 }
 
-func TestLatencies(t *testing.T) {
-	var l latencies
-	if _, known := l.percentile(95); known {
-		t.Error("a percentile of nothing")
-	}
-	for i := range 1000 {
-		l.add(time.Duration(i) * time.Millisecond)
-	}
-	for _, p := range []int{50, 95, 99} {
-		want := time.Duration(10*p) * time.Millisecond
-		if got, known := l.percentile(p); !known || got < want-time.Millisecond || float64(got) > 1.25*float64(want) {
-			t.Errorf("percentile %d is %v, %v", p, got, known)
-		}
-	}
-	for range 20_000 {
-		l.add(time.Millisecond)
-	}
-	if got, _ := l.percentile(99); got > 2*time.Millisecond {
-		t.Errorf("percentile 99 is still %v", got)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		d := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "d")).Truncate(time.Microsecond)
-		b := latencyBucket(d)
-		if latencyBound(b) <= d || b > 0 && latencyBound(b-1) > d {
-			t.Errorf("%v is in bucket %d, which ends at %v", d, b, latencyBound(b))
-		}
-	})
-}
-
 // TestRateLimit has random requests at random times: over every interval no more is taken than the limit says.
 func TestRateLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -208,26 +179,6 @@ func TestRateLimit(t *testing.T) {
 	var none *RateLimit
 	if none.Take(time.Time{}, 1e9, 1) != 0 || NewRateLimit(0, -1).Take(time.Unix(1, 0), 1<<60, 9) != 0 {
 		t.Error("no limit is one")
-	}
-}
-
-// TestPatrolIsPatient has the patrol come late: for a while nothing counts as late.
-func TestPatrolIsPatient(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	p := patrol{due: now}
-	for range latenciesNeeded {
-		p.latencies.add(time.Second)
-	}
-	p.starved(now.Add(patrolEvery))
-	if after, known := p.lateAfter(now); !known || after < 3*time.Second || after > 4*time.Second {
-		t.Errorf("late after %v, %v", after, known)
-	}
-	p.starved(now.Add(patrolEvery + 1))
-	if _, known := p.lateAfter(now.Add(hedgeFloor)); known {
-		t.Error("something is late on a machine that has no time")
-	}
-	if _, known := p.lateAfter(now.Add(2 * hedgeFloor)); !known {
-		t.Error("it stays patient")
 	}
 }
 

@@ -39,7 +39,6 @@ type FetchOptions struct {
 	CoalesceBytes     int64                           // neighbours are read at once up to so many bytes; 0: DefaultCoalesceBytes, negative: never
 	TargetOf          func(id scheduler.SampleID) int // the storage target of a sample's file, < 0 if it is not known; nil: of none
 	TargetConcurrency int                             // requests under way at a time on one target; 0: DefaultTargetConcurrency
-	NoHedges          bool                            // do not read again what takes unusually long
 	Limit             *RateLimit                      // shared with other Fetchers; nil: none
 	StallAfter        time.Duration                   // when a request is reported; 0: DefaultStallAfter
 	Log               func(msg string)                // told in one sentence about requests that do not end; nil: nobody is
@@ -76,9 +75,9 @@ func (o FetchOptions) withDefaults() FetchOptions {
 // A Fetcher reads samples from storage into memory that the caller provides, the sample needed first first.
 //
 // Its parts, a file each: what comes next (readqueue.go, fetch_begin.go), neighbours that are read at once
-// (fetch_coalesce.go), requests and who owns their memory (fetch_flight.go), how many are under way
-// (fetch_concurrency.go), limits (fetch_rate.go), second reads of what is late, and the report of what does not end
-// (fetch_patrol.go), files kept open (fetch_files.go), tries after an error (fetch_retry.go).
+// (fetch_coalesce.go), requests (fetch_flight.go), how many are under way (fetch_concurrency.go), limits
+// (fetch_rate.go), the report of what does not end (fetch_patrol.go), files kept open (fetch_files.go), tries after an
+// error (fetch_retry.go).
 //
 // All methods are safe for concurrent use.
 type Fetcher struct {
@@ -166,13 +165,12 @@ func (f *Fetcher) Stats() Stats {
 	s := f.counters.read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.UnderWay, s.Concurrency = f.flights.requests, f.limit.limit
+	s.UnderWay, s.Concurrency = len(f.flights.all), f.limit.limit
 	return s
 }
 
 // Close ends the Fetcher: reads under way end, all others get ErrClosed. It returns when the done of every read asked
-// for before has returned. A request that was overtaken by a second one may end later, and touches nobody's memory.
-// Closing again does nothing but wait.
+// for before has returned. Closing again does nothing but wait.
 func (f *Fetcher) Close() {
 	f.mu.Lock()
 	f.closed = true

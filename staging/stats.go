@@ -18,7 +18,6 @@ type Stats struct {
 	Requests     int64 // of storage that have ended
 	Nanoseconds  int64 // that they took, summed: divided by Requests the mean latency
 	Coalesced    int64 // samples that were read along with another one, without a request of their own
-	Hedged       int64 // second requests for what was late
 	Stalls       int64 // requests that took longer than FetchOptions.StallAfter
 	UnderWay     int   // requests at this moment
 	Concurrency  int   // how many are allowed at this moment
@@ -26,9 +25,9 @@ type Stats struct {
 
 // counters are Stats that many goroutines count.
 type counters struct {
-	reads, bytes, retries, errors, inFlight        atomic.Int64
-	storageBytes, opens, coalesced, hedged, stalls atomic.Int64
-	requests, nanoseconds                          atomic.Int64
+	reads, bytes, retries, errors, inFlight atomic.Int64
+	storageBytes, opens, coalesced, stalls  atomic.Int64
+	requests, nanoseconds                   atomic.Int64
 }
 
 // count counts the end of one read of n bytes.
@@ -47,7 +46,7 @@ func (c *counters) count(n int, err error) {
 func (c *counters) read() Stats {
 	return Stats{
 		Reads: c.reads.Load(), Bytes: c.bytes.Load(), Retries: c.retries.Load(), Errors: c.errors.Load(), InFlight: c.inFlight.Load(),
-		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(), Hedged: c.hedged.Load(), Stalls: c.stalls.Load(),
+		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(), Stalls: c.stalls.Load(),
 		Requests: c.requests.Load(), Nanoseconds: c.nanoseconds.Load(),
 	}
 }

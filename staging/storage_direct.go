@@ -3,7 +3,9 @@ package staging
 import (
 	"errors"
 	"io"
+	"math/bits"
 	"os"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -102,4 +104,25 @@ func alignedBuffer(size int) (buffer, pages []byte) {
 	buffer = buffers.get(size + directAlign)
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(buffer))) & (directAlign - 1))
 	return buffer, buffer[skip : skip+size]
+}
+
+// buffers are what is read into, in powers of two. They are kept between requests, but the collector may take them.
+var buffers bufferPools
+
+type bufferPools [48]sync.Pool
+
+// get returns a buffer of n bytes.
+func (p *bufferPools) get(n int) []byte {
+	class := bits.Len(uint(max(n, 1) - 1))
+	if kept, ok := p[class].Get().(*[]byte); ok {
+		return (*kept)[:n]
+	}
+	return make([]byte, n, 1<<class)
+}
+
+// put takes back a buffer that get returned, or nil.
+func (p *bufferPools) put(buffer []byte) {
+	if cap(buffer) > 0 {
+		p[bits.Len(uint(cap(buffer)-1))].Put(&buffer)
+	}
 }

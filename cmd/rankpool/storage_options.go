@@ -97,5 +97,5 @@ func (o *storageOptions) fetchOptions(limit *staging.RateLimit, log *slog.Logger
 // logStorage says with -v what a rank has read from storage so far.
 func logStorage(log *slog.Logger, set string, s staging.Stats) {
 	log.Debug("read from storage", "data", set, "samples", s.Reads, "bytes", humanize.IBytes(uint64(s.StorageBytes)), "opens", s.Opens,
-		"coalesced", s.Coalesced, "hedged", s.Hedged, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors, "concurrency", s.Concurrency)
+		"coalesced", s.Coalesced, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors, "concurrency", s.Concurrency)
 }
