@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 EXAMPLES = ROOT / "python" / "examples"
 RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()  # one program for every MPI
-PATIENCE_SECONDS = 120  # for what takes a few seconds on an idle machine
+PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 SHM = Path("/dev/shm")
 
 
