@@ -41,7 +41,6 @@ type calls struct {
 	handleByIndex  func(index uint32, device *uintptr) Code
 	uuid           func(device uintptr, text *byte, size uint32) Code
 	name           func(device uintptr, text *byte, size uint32) Code
-	driver         func(text *byte, size uint32) Code
 	utilisation    func(device uintptr, to *utilisation) Code
 	memory         func(device uintptr, to *memory) Code
 	power          func(device uintptr, milliwatts *uint32) Code

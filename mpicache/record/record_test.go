@@ -468,18 +468,33 @@ func TestEntries(t *testing.T) {
 		failed := errors.New(rapid.String().Draw(t, "error"))
 		big, small := rapid.Uint64().Draw(t, "big"), rapid.Int().Draw(t, "small")
 		want := []any{
-			scheduler.Requested{Trainer: small, Epoch: 1, Ticket: big}, scheduler.Withdrawn{Ticket: big}, scheduler.Released{Lease: 1},
-			scheduler.Fetched{ID: id, Err: failed}, scheduler.Fetched{ID: id}, scheduler.Starved{ID: id}, scheduler.Room{},
-			scheduler.Received{Ticket: 7, Status: []scheduler.Status{scheduler.Present}}, scheduler.PeerLost{Ticket: 7},
-			scheduler.Asked{Peer: 1, Ticket: 7, Epoch: small, IDs: ids}, scheduler.Sent{Peer: 1}, scheduler.Ended{},
-			scheduler.Stored{ID: id, Busy: true, Err: failed}, scheduler.Recalled{ID: id, Err: failed},
-			scheduler.Preloaded{IDs: ids}, scheduler.Shrunk{CapacityBytes: 1 << 40, IDs: ids},
-			scheduler.Fetch{ID: id, Need: big}, scheduler.Ask{Peer: small, Batch: 3, IDs: ids}, scheduler.Free{ID: 4},
+			scheduler.Requested{Trainer: small, Epoch: 1, Ticket: big},
+			scheduler.Withdrawn{Ticket: big},
+			scheduler.Released{Lease: 1},
+			scheduler.Fetched{ID: id, Err: failed},
+			scheduler.Fetched{ID: id},
+			scheduler.Starved{ID: id},
+			scheduler.Room{},
+			scheduler.Received{Ticket: 7, Status: []scheduler.Status{scheduler.Present}},
+			scheduler.PeerLost{Ticket: 7},
+			scheduler.Asked{Peer: 1, Ticket: 7, Epoch: small, IDs: ids},
+			scheduler.Sent{Peer: 1},
+			scheduler.Ended{},
+			scheduler.Stored{ID: id, Busy: true, Err: failed},
+			scheduler.Recalled{ID: id, Err: failed},
+			scheduler.Preloaded{IDs: ids},
+			scheduler.Shrunk{CapacityBytes: 1 << 40, IDs: ids},
+			scheduler.Fetch{ID: id, Need: big},
+			scheduler.Ask{Peer: small, Batch: 3, IDs: ids},
+			scheduler.Free{ID: 4},
 			scheduler.Send{Peer: 1, Ticket: 2, IDs: ids, Status: []scheduler.Status{scheduler.Staged}},
 			scheduler.Deliver{
 				Ticket: big, IDs: ids, Source: []scheduler.Source{scheduler.Unreadable}, Errs: map[int]error{0: failed, 4: errors.New("b")},
 			},
-			scheduler.Store{ID: id}, scheduler.Recall{ID: id, Need: big}, scheduler.Erase{ID: id}, scheduler.EndTier{},
+			scheduler.Store{ID: id},
+			scheduler.Recall{ID: id, Need: big},
+			scheduler.Erase{ID: id},
+			scheduler.EndTier{},
 		}
 		var written entry
 		for _, v := range want {
