@@ -28,12 +28,14 @@ var arrows = map[string]map[string]string{
 	},
 	"staging": {
 		"scheduler":      "SampleID",
+		"staging/posix":  "system calls on files",
 		"staging/shards": "samples within tar, TFRecord and .npy files",
 	},
-	"staging/layout": {"scheduler": "SampleID"},
+	"staging/layout": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
 	"staging/copier": {
 		"staging":        "the files of a data set, and how storage is read",
 		"staging/layout": "files are read target by target",
+		"staging/posix":  "system calls on files",
 	},
 	"staging/pack": {
 		"scheduler":      "SampleID",
@@ -41,7 +43,7 @@ var arrows = map[string]map[string]string{
 		"staging/copier": "ranks share the work, and write, as they do to copy",
 		"staging/shards": "the shards that it writes",
 	},
-	"staging/tier": {"scheduler": "SampleID"},
+	"staging/tier": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
 	"mpicache": {
 		"scheduler":             "a rank drives its state machines",
 		"scheduler/systems":     "the options of a system",
@@ -65,6 +67,7 @@ var arrows = map[string]map[string]string{
 		"slurm":          "the job",
 		"staging":        "the data",
 		"staging/layout": "storage targets",
+		"staging/posix":  "the numbers of file systems",
 	},
 	"cmd/rankpool/internal/metrics": {"mpicache": "a rank's statistics"},
 	"cmd/rankpool/internal/report": {

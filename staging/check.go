@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // spotChecks is how many samples of a manifest are compared with the file system before it is trusted: a tree of
@@ -61,7 +62,7 @@ func (m *Manifest) checkSample(id scheduler.SampleID) error {
 // statFile returns a file's size and modification time (ns), or what is wrong in words that follow its name.
 func statFile(path string) (size, modTime int64, problem string) {
 	var st unix.Stat_t
-	err := retryEINTR(func() error { return unix.Stat(path, &st) })
+	err := posix.Retry(func() error { return unix.Stat(path, &st) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, 0, "is missing"

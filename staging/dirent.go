@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // direntBytes is how much of a folder one system call reads: about 4,000 entries, where the C library's 32 KiB hold
@@ -32,7 +34,7 @@ func (d dirent) hidden() bool {
 func readDirents(fd int, buffer []byte, use func(dirent)) error {
 	for {
 		var n int
-		err := retryEINTR(func() (err error) { n, err = unix.ReadDirent(fd, buffer); return err })
+		err := posix.Retry(func() (err error) { n, err = unix.ReadDirent(fd, buffer); return err })
 		if err != nil || n == 0 {
 			return err
 		}
@@ -71,7 +73,7 @@ const statxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME
 
 // statx looks at the file whose zero-ended name is name in the folder fd. unix.Statx would copy the name each time.
 func statx(fd int, name string, flags int, st *unix.Statx_t) error {
-	return retryEINTR(func() error {
+	return posix.Retry(func() error {
 		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(unsafe.StringData(name))),
 			uintptr(flags), statxMask, uintptr(unsafe.Pointer(st)), 0)
 		if errno != 0 {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // A Journal keeps what an index has found so far in a file, so that an index that was interrupted goes on where it
@@ -60,7 +61,7 @@ func OpenJournal(path, root string, sync bool) (*Journal, error) {
 		return fail(err)
 	}
 	j := &Journal{file: file, folders: map[string]*listing{}, sums: map[sumKey]sumRecord{}}
-	err = retryEINTR(func() error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	err = posix.Retry(func() error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("another index writes to %s: wait for its end", path)
 	} else if err == nil || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) { // Lustre mounted without locks

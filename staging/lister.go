@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // A lister lists folders. It is safe for concurrent use.
@@ -201,7 +203,7 @@ func settle(dir *os.File) (modTime int64, err error) {
 	const tick, coarse = 20 * time.Millisecond, time.Second + 20*time.Millisecond
 	var st unix.Stat_t
 	look := func() error {
-		if err := retryEINTR(func() error { return unix.Fstat(int(dir.Fd()), &st) }); err != nil {
+		if err := posix.Retry(func() error { return unix.Fstat(int(dir.Fd()), &st) }); err != nil {
 			return &fs.PathError{Op: "stat", Path: dir.Name(), Err: err}
 		}
 		return nil
@@ -228,7 +230,7 @@ type folderID struct{ device, inode uint64 }
 // statFolder returns a folder's identity and its modification time as the file system's servers have it.
 func statFolder(path string) (id folderID, modTime int64, err error) {
 	var st unix.Stat_t
-	err = retryEINTR(func() error { return unix.Stat(path, &st) })
+	err = posix.Retry(func() error { return unix.Stat(path, &st) })
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		err = unix.ENOTDIR
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 const (
@@ -36,7 +37,7 @@ type vectorReader interface {
 
 // ReadVector reads into the buffers, one after the other, from offset off on.
 func (f systemFile) ReadVector(buffers [][]byte, off int64) (n int, err error) {
-	err = retryEINTR(func() (err error) {
+	err = posix.Retry(func() (err error) {
 		n, err = unix.Preadv(int(f), buffers, off)
 		return err
 	})

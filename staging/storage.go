@@ -1,13 +1,14 @@
 package staging
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // Storage is the file operations that a Fetcher needs, so that tests and emulated file systems can stand in for the
@@ -43,7 +44,7 @@ func (SystemStorage) Open(path string) (StorageFile, error) {
 
 // openFile opens the file at path for reading, with more flags.
 func openFile(path string, flags int) (fd int, err error) {
-	err = retryEINTR(func() (err error) {
+	err = posix.Retry(func() (err error) {
 		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block for ever.
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0)
 		return err
@@ -54,7 +55,7 @@ func openFile(path string, flags int) (fd int, err error) {
 type systemFile int
 
 func (f systemFile) ReadAt(p []byte, off int64) (n int, err error) {
-	err = retryEINTR(func() (err error) {
+	err = posix.Retry(func() (err error) {
 		n, err = unix.Pread(int(f), p, off)
 		return err
 	})
@@ -69,7 +70,7 @@ func (f systemFile) ReadAt(p []byte, off int64) (n int, err error) {
 
 func (f systemFile) Stat() (sizeBytes, modTime int64, err error) {
 	var st unix.Stat_t
-	if err := retryEINTR(func() error { return unix.Fstat(int(f), &st) }); err != nil {
+	if err := posix.Retry(func() error { return unix.Fstat(int(f), &st) }); err != nil {
 		return 0, 0, os.NewSyscallError("stat", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -83,16 +84,6 @@ func (f systemFile) Forget(off, length int64) {
 }
 
 func (f systemFile) Close() error { return os.NewSyscallError("close", unix.Close(int(f))) }
-
-// retryEINTR runs a system call until a signal does not interrupt it. The Go runtime sends itself signals, and file
-// systems in user space and on networks let them through.
-func retryEINTR(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
 
 // timeText writes a modification time, in nanoseconds since 1970, for an error.
 func timeText(modTime int64) string { return time.Unix(0, modTime).UTC().Format(time.RFC3339Nano) }

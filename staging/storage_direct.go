@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 const (
@@ -53,7 +55,7 @@ func (f *directFile) ReadAt(p []byte, off int64) (n int, err error) {
 	size := (min(off-from+int64(len(p)), directPieceBytes) + directAlign - 1) &^ (directAlign - 1)
 	buffer, pages := alignedBuffer(int(size))
 	defer buffers.put(buffer)
-	err = retryEINTR(func() (err error) {
+	err = posix.Retry(func() (err error) {
 		n, err = f.pread(int(f.systemFile), pages, from)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/slurm"
+	"rankpool/staging/posix"
 )
 
 // autoScratch as the folder of --tier is the node's scratch folder, which may have another name on every node.
@@ -19,8 +20,7 @@ func findScratch() (dir, rule string, err error) {
 
 // File systems that are no disk of the node: memory, or storage of all nodes.
 //
-// Source: Linux, uapi/linux/magic.h; Lustre, lustre_user.h, LL_SUPER_MAGIC; BeeGFS, FhgfsOpsSuper.h, BEEGFS_MAGIC; IBM Storage Scale,
-// gpfs.h.
+// Source: Linux, uapi/linux/magic.h.
 var notLocal = map[int64]string{
 	unix.TMPFS_MAGIC:      "memory (tmpfs)",
 	unix.RAMFS_MAGIC:      "memory (ramfs)",
@@ -28,9 +28,9 @@ var notLocal = map[int64]string{
 	unix.CEPH_SUPER_MAGIC: "shared storage (Ceph)",
 	unix.SMB2_SUPER_MAGIC: "shared storage (SMB)",
 	unix.CIFS_SUPER_MAGIC: "shared storage (CIFS)",
-	0x0bd00bd0:            "shared storage (Lustre)",
-	0x19830326:            "shared storage (BeeGFS)",
-	0x47504653:            "shared storage (GPFS)",
+	posix.LustreMagic:     "shared storage (Lustre)",
+	posix.BeeGFSMagic:     "shared storage (BeeGFS)",
+	posix.GPFSMagic:       "shared storage (GPFS)",
 }
 
 // localDisk returns nil for a folder on a disk of this node that this process may write to.

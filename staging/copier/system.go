@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/staging/layout"
+	"rankpool/staging/posix"
 )
 
 // System is the file system of this machine.
@@ -18,14 +19,14 @@ type System struct{}
 // Lstat implements FileSystem.
 func (System) Lstat(path string) (Info, error) {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Lstat(path, &st) })
+	err := posix.Retry(func() error { return unix.Lstat(path, &st) })
 	return infoOf(&st), pathError("lstat", path, err)
 }
 
 // Stat implements FileSystem.
 func (System) Stat(path string) (Info, error) {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Stat(path, &st) })
+	err := posix.Retry(func() error { return unix.Stat(path, &st) })
 	return infoOf(&st), pathError("stat", path, err)
 }
 
@@ -69,7 +70,7 @@ func (System) Symlink(text, path string) error { return os.Symlink(text, path) }
 
 // Rename implements FileSystem.
 func (System) Rename(old, path string) error {
-	return pathError("rename", path, again(func() error { return unix.Rename(old, path) }))
+	return pathError("rename", path, posix.Retry(func() error { return unix.Rename(old, path) }))
 }
 
 // Remove implements FileSystem.
@@ -94,7 +95,7 @@ func (System) Chmod(path string, mode fs.FileMode) error { return os.Chmod(path,
 // Chtime implements FileSystem.
 func (System) Chtime(path string, modTime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modTime)}
-	return pathError("utimensat", path, again(func() error {
+	return pathError("utimensat", path, posix.Retry(func() error {
 		return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
 	}))
 }
@@ -102,17 +103,10 @@ func (System) Chtime(path string, modTime int64) error {
 // Attribute implements FileSystem.
 func (System) Attribute(path, name string) ([]byte, error) { return xattr.LGet(path, name) }
 
-// The types of file systems that tell where a file lies.
-// Source: Lustre, lustre_user.h, LL_SUPER_MAGIC; BeeGFS, FhgfsOpsSuper.h.
-const (
-	lustreMagic = 0x0BD00BD0
-	beegfsMagic = 0x19830326
-)
-
 // Layouts implements FileSystem.
 func (System) Layouts(root string) func(path string) (layout.Layout, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(root, &st); err != nil || st.Type != lustreMagic && st.Type != beegfsMagic {
+	if err := unix.Statfs(root, &st); err != nil || st.Type != posix.LustreMagic && st.Type != posix.BeeGFSMagic {
 		return nil
 	}
 	return layout.Of
@@ -121,7 +115,7 @@ func (System) Layouts(root string) func(path string) (layout.Layout, error) {
 // FreeBytes implements FileSystem.
 func (System) FreeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
-	err := again(func() error { return unix.Statfs(path, &st) })
+	err := posix.Retry(func() error { return unix.Statfs(path, &st) })
 	return int64(st.Bavail) * st.Bsize, pathError("statfs", path, err)
 }
 
@@ -132,7 +126,7 @@ func (System) SyncAll(path string) error {
 		return err
 	}
 	defer dir.Close()
-	return pathError("syncfs", path, again(func() error { return unix.Syncfs(int(dir.Fd())) }))
+	return pathError("syncfs", path, posix.Retry(func() error { return unix.Syncfs(int(dir.Fd())) }))
 }
 
 // systemFile is an open file of System.
@@ -149,7 +143,7 @@ func openFile(path string, flags int) (File, error) {
 
 func (f systemFile) Info() (Info, error) {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Fstat(int(f.Fd()), &st) })
+	err := posix.Retry(func() error { return unix.Fstat(int(f.Fd()), &st) })
 	return infoOf(&st), pathError("fstat", f.Name(), err)
 }
 
@@ -172,7 +166,7 @@ func (f systemFile) SetAttribute(name string, value []byte) error {
 
 func (f systemFile) Chtime(modTime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modTime)}
-	err := again(func() error { return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH) })
+	err := posix.Retry(func() error { return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH) })
 	if err != nil { // AT_EMPTY_PATH is Linux 5.8's
 		return System{}.Chtime(f.Name(), modTime)
 	}
@@ -214,15 +208,6 @@ func modeOf(mode uint32) fs.FileMode {
 		m |= fs.ModeSticky
 	}
 	return m
-}
-
-// again runs a system call until a signal does not interrupt it.
-func again(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }
 
 func pathError(op, path string, err error) error {

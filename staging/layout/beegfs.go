@@ -13,11 +13,8 @@ import (
 // the size of its structure, so that the two versions of GET_STRIPETARGET differ by it.
 //
 // Source: BeeGFS, client_module/include/uapi/beegfs_client.h: struct BeegfsIoctl_GetStripeInfo_Arg,
-// BeegfsIoctl_GetStripeTarget_Arg, BeegfsIoctl_GetStripeTargetV2_Arg; BEEGFS_IOC_*; client_module/source/filesystem/
-// FhgfsOpsSuper.h, BEEGFS_MAGIC.
+// BeegfsIoctl_GetStripeTarget_Arg, BeegfsIoctl_GetStripeTargetV2_Arg; BEEGFS_IOC_*.
 const (
-	magicBeeGFS = 0x19830326 // of statfs
-
 	stripeInfoBytes     = 12        // u32 pattern, u32 chunk size, u16 targets, 2 bytes of padding
 	stripeTargetV1Bytes = 3*2 + 256 // u16 place (in), u16 target, u16 node, the node's name
 	stripeTargetV2Bytes = 6*4 + 512 // u32 place (in), u32 target or group, u32 primary and secondary target, u32 nodes; two names

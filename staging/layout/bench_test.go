@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // manyFiles is a data set of n files, each of one sample; file i is on target i mod 32.
@@ -22,7 +23,7 @@ type instantLustre struct{ values [32][]byte }
 func (s *instantLustre) getxattr(path, _ string) ([]byte, error) {
 	return s.values[path[len(path)-1]%32], nil
 }
-func (s *instantLustre) magic(string) (int64, error) { return magicLustre, nil }
+func (s *instantLustre) magic(string) (int64, error) { return posix.LustreMagic, nil }
 func (s *instantLustre) open(string) (device, error) { return nil, context.Canceled }
 
 // BenchmarkBuild measures what a table costs beyond the file system's own time.

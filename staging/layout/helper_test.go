@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // golden returns the bytes of testdata/name.hex: hexadecimal digits, and comments from # on.
@@ -77,7 +78,7 @@ func (s *fakeSystem) getxattr(path, name string) ([]byte, error) {
 		return f.value, nil
 	case f.attrErr != nil:
 		return nil, &os.PathError{Op: "getxattr", Path: path, Err: f.attrErr}
-	case f.magic == magicLustre:
+	case f.magic == posix.LustreMagic:
 		return nil, &os.PathError{Op: "getxattr", Path: path, Err: unix.ENODATA}
 	}
 	return nil, &os.PathError{Op: "getxattr", Path: path, Err: unix.EOPNOTSUPP}
@@ -171,9 +172,9 @@ func plainValue(pattern, stripeBytes uint32, targets ...uint32) []byte {
 }
 
 func lustreFile(targets ...uint32) fakeFile {
-	return fakeFile{magic: magicLustre, value: plainValue(1, 1<<20, targets...)}
+	return fakeFile{magic: posix.LustreMagic, value: plainValue(1, 1<<20, targets...)}
 }
 
 func released() fakeFile {
-	return fakeFile{magic: magicLustre, value: plainValue(patternReleased|1, 1<<20)}
+	return fakeFile{magic: posix.LustreMagic, value: plainValue(patternReleased|1, 1<<20)}
 }

@@ -15,11 +15,6 @@ import (
 // Source: Lustre, lustre/llite/xattr.c, ll_getxattr_lov.
 const lovAttribute = "lustre.lov"
 
-// magicLustre is the f_type of statfs.
-//
-// Source: Lustre, include/uapi/linux/lustre/lustre_user.h, LL_SUPER_MAGIC.
-const magicLustre = 0x0BD00BD0
-
 // What the attribute's structures are made of. Numbers are little-endian.
 //
 // Source: Lustre, include/uapi/linux/lustre/lustre_user.h: struct lov_user_md_v1, lov_user_md_v3,

@@ -3,6 +3,8 @@ package layout
 import (
 	"encoding/binary"
 	"fmt"
+
+	"rankpool/staging/posix"
 )
 
 // Of returns the layout of the regular file at path; links are followed. On a file system that tells none it is the
@@ -40,7 +42,7 @@ func of(sys system, path string, askBeeGFS func(system, string) (bool, error)) (
 
 func onBeeGFS(sys system, path string) (bool, error) {
 	magic, err := sys.magic(path)
-	return magic == magicBeeGFS, err
+	return magic == posix.BeeGFSMagic, err
 }
 
 // requestTargetCount asks a Lustre client for the number of OSTs; the argument, a C long of which 32 bits are used,

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // beegfsFile is a file over targets in chunks of 512 KiB, as a client of version 6 and later tells it.
@@ -18,7 +20,7 @@ func beegfsFile(targets ...uint32) fakeFile {
 	binary.NativeEndian.PutUint32(info, patternRAID0)
 	binary.NativeEndian.PutUint32(info[4:], 512<<10)
 	binary.NativeEndian.PutUint16(info[8:], uint16(len(targets)))
-	return fakeFile{magic: magicBeeGFS, stripes: info, target: func(request uint, arg []byte) error {
+	return fakeFile{magic: posix.BeeGFSMagic, stripes: info, target: func(request uint, arg []byte) error {
 		if request != requestStripeTargetV2 {
 			return unix.ENOTTY
 		}
@@ -29,7 +31,7 @@ func beegfsFile(targets ...uint32) fakeFile {
 
 // The images of testdata are little-endian, as BeeGFS's machines are; the test needs one too.
 func TestBeeGFSGolden(t *testing.T) {
-	file := fakeFile{magic: magicBeeGFS, stripes: golden(t, "beegfs_stripeinfo"), target: func(request uint, arg []byte) error {
+	file := fakeFile{magic: posix.BeeGFSMagic, stripes: golden(t, "beegfs_stripeinfo"), target: func(request uint, arg []byte) error {
 		switch place := binary.NativeEndian.Uint32(arg); {
 		case request == requestStripeTargetV1: // the client is old: it knows the first version only
 			image := golden(t, "beegfs_stripetarget_v1")
@@ -62,7 +64,7 @@ func TestOf(t *testing.T) {
 		f.stripes = []byte{pattern, 0, 0, 0, 0, 0, chunk, 0, targets, 0, 0, 0}
 		return f
 	}
-	stub := fakeFile{magic: magicBeeGFS, openErr: unix.EWOULDBLOCK}
+	stub := fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EWOULDBLOCK}
 	failing := beegfsFile(1)
 	failing.target = func(uint, []byte) error { return unix.EIO }
 	two := []Component{{0, eof, 512 << 10, []int{1, 2}}}
@@ -72,9 +74,9 @@ func TestOf(t *testing.T) {
 		err  string
 	}{
 		"lustre":            {file: lustreFile(7), want: Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 1 << 20, []int{7}}}}},
-		"lustre, empty":     {file: fakeFile{magic: magicLustre}},
+		"lustre, empty":     {file: fakeFile{magic: posix.LustreMagic}},
 		"lustre, released":  {file: released(), want: Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Released: true}},
-		"lustre, nonsense":  {file: fakeFile{magic: magicLustre, value: []byte("nonsense")}, err: "layout: /f: the layout has the unknown magic"},
+		"lustre, nonsense":  {file: fakeFile{magic: posix.LustreMagic, value: []byte("nonsense")}, err: "layout: /f: the layout has the unknown magic"},
 		"no namespace":      {file: fakeFile{magic: unix.TMPFS_MAGIC}},
 		"no such attribute": {file: fakeFile{magic: unix.NFS_SUPER_MAGIC, attrErr: unix.ENODATA}},
 		"FUSE without":      {file: fakeFile{magic: unix.FUSE_SUPER_MAGIC, attrErr: unix.ENOSYS}},
@@ -86,10 +88,10 @@ func TestOf(t *testing.T) {
 		"no chunk":          {file: pattern(1, 0, 2), err: "layout: /f: a chunk of 0 bytes is less than 64 KiB"},
 		"no targets":        {file: pattern(1, 8, 0), err: "layout: /f: it has no targets"},
 		"stub":              {file: stub, want: Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}},
-		"not to be read":    {file: fakeFile{magic: magicBeeGFS, openErr: unix.EACCES}, err: "layout: open /f: permission denied"},
-		"BeeGFS without":    {file: fakeFile{magic: magicBeeGFS}},
+		"not to be read":    {file: fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EACCES}, err: "layout: open /f: permission denied"},
+		"BeeGFS without":    {file: fakeFile{magic: posix.BeeGFSMagic}},
 		"target fails":      {file: failing, err: "layout: /f: its target 0: input/output error"},
-		"neither version":   {file: fakeFile{magic: magicBeeGFS, stripes: pattern(1, 8, 1).stripes}, err: "layout: /f: its target 0: inappropriate ioctl"},
+		"neither version":   {file: fakeFile{magic: posix.BeeGFSMagic, stripes: pattern(1, 8, 1).stripes}, err: "layout: /f: its target 0: inappropriate ioctl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := newFake(map[string]fakeFile{"/f": test.file})
@@ -158,7 +160,7 @@ func FuzzBeeGFS(f *testing.F) {
 	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v2"), false)
 	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v1"), true)
 	f.Fuzz(func(t *testing.T, info, target []byte, old bool) {
-		file := fakeFile{magic: magicBeeGFS, stripes: append(info, 0), target: func(request uint, arg []byte) error {
+		file := fakeFile{magic: posix.BeeGFSMagic, stripes: append(info, 0), target: func(request uint, arg []byte) error {
 			if old && request == requestStripeTargetV2 {
 				return unix.ENOTTY
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // A system is the calls by which a file system tells its layout, so that tests can stand in for Lustre and BeeGFS.
@@ -36,7 +38,7 @@ func (systemCalls) getxattr(path, name string) ([]byte, error) { return xattr.Ge
 
 func (systemCalls) magic(path string) (int64, error) {
 	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Statfs(path, &st) }); err != nil {
+	if err := posix.Retry(func() error { return unix.Statfs(path, &st) }); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	return int64(st.Type), nil //nolint:unconvert // int64 on amd64 and arm64, narrower elsewhere
@@ -45,7 +47,7 @@ func (systemCalls) magic(path string) (int64, error) {
 func (systemCalls) open(path string) (device, error) {
 	fd := -1
 	// With O_NONBLOCK the client of BeeGFS does not wait for the content of a stub, and a pipe does not block.
-	err := retryEINTR(func() (err error) {
+	err := posix.Retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -58,7 +60,7 @@ func (systemCalls) open(path string) (device, error) {
 type descriptor int
 
 func (d descriptor) ioctl(request uint, arg []byte) error {
-	return retryEINTR(func() error {
+	return posix.Retry(func() error {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d), uintptr(request), uintptr(unsafe.Pointer(unsafe.SliceData(arg))))
 		runtime.KeepAlive(arg)
 		if errno != 0 {
@@ -79,12 +81,4 @@ func saysNothing(err error) bool {
 		}
 	}
 	return false
-}
-
-func retryEINTR(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

@@ -12,18 +12,19 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // mixed is a data set on Lustre: shards of several samples, small files, DoM, released, unreadable and lost ones.
 func mixed(t testing.TB) (*fakeSystem, dataSet) {
 	sys := newFake(map[string]fakeFile{
-		"/d":       {magic: magicLustre, targets: 32},
+		"/d":       {magic: posix.LustreMagic, targets: 32},
 		"/d/shard": lustreFile(3, 4),
 		"/d/small": lustreFile(5),
-		"/d/dom":   {magic: magicLustre, value: golden(t, "dom")},
+		"/d/dom":   {magic: posix.LustreMagic, value: golden(t, "dom")},
 		"/d/tape":  released(),
-		"/d/bad":   {magic: magicLustre, value: []byte("bad value")},
-		"/d/empty": {magic: magicLustre},
+		"/d/bad":   {magic: posix.LustreMagic, value: []byte("bad value")},
+		"/d/empty": {magic: posix.LustreMagic},
 		"/d/large": lustreFile(3, 4),
 	})
 	return sys, dataSet{
@@ -94,7 +95,7 @@ func TestBuildLooksOnceAFile(t *testing.T) {
 
 func TestBuildOnBeeGFS(t *testing.T) {
 	sys := newFake(map[string]fakeFile{
-		"/1": beegfsFile(7, 8), "/2": {magic: magicBeeGFS, openErr: unix.EWOULDBLOCK}, "/3": {magic: unix.TMPFS_MAGIC},
+		"/1": beegfsFile(7, 8), "/2": {magic: posix.BeeGFSMagic, openErr: unix.EWOULDBLOCK}, "/3": {magic: unix.TMPFS_MAGIC},
 	})
 	data := dataSet{{"/1", 0, 1 << 20}, {"/1", 1 << 19, 3}, {"/2", 0, 10}, {"/3", 0, 10}}
 	table, err := build(context.Background(), sys, data, Options{})

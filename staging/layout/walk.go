@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // DefaultConcurrency is how many layouts are read at a time when Options does not say: as staging scans, since each
@@ -140,9 +141,9 @@ func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beeg
 		}
 		path := samples.Path(scheduler.SampleID(i * n / min(n, spread)))
 		switch magic, _ := sys.magic(path); magic { // a file that is gone tells nothing; the others do
-		case magicBeeGFS:
+		case posix.BeeGFSMagic:
 			beegfs = true
-		case magicLustre:
+		case posix.LustreMagic:
 			lustre = true
 		default: // a file system in between that passes the attribute on
 			l, _ := of(sys, path, onBeeGFS)

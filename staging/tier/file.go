@@ -8,6 +8,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // FileSystem makes a disk's file. It is an interface so that tests can stand in for a file system that is full, slow or broken.
@@ -76,10 +78,7 @@ func createNameless(dir string) (*os.File, error) {
 
 // allocate takes the space; on a file system that cannot, writes take it, and may find none.
 func allocate(f *os.File, sizeBytes int64) error {
-	err := error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Fallocate(int(f.Fd()), 0, 0, sizeBytes)
-	}
+	err := posix.Retry(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, sizeBytes) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return f.Truncate(sizeBytes)
 	}

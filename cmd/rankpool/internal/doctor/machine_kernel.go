@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // Calls implements Machine: it tries them on two pages.
@@ -51,27 +53,27 @@ type mount struct {
 
 // mounts are the types that data and scratch lie on.
 //
-// Source: Linux, include/uapi/linux/magic.h; Lustre, lustre_user.h; BeeGFS, FhgfsOpsSuper.h; IBM, gpfs.h; WekaFS, statfs of its client.
+// Source: Linux, include/uapi/linux/magic.h; WekaFS, statfs of its client.
 var mounts = map[int64]mount{
-	0x0BD00BD0: {"lustre", Shared},
-	0x19830326: {"beegfs", Shared},
-	0x47504653: {"gpfs", Shared},
-	0x00006969: {"nfs", Shared},
-	0x00C36400: {"ceph", Shared},
-	0xFF534D42: {"cifs", Shared},
-	0xFE534D42: {"smb2", Shared},
-	0x5346414F: {"afs", Shared},
-	0x01021997: {"9p", Shared},
-	0x01021994: {"tmpfs", Local},
-	0x0000EF53: {"ext4", Local},
-	0x58465342: {"xfs", Local},
-	0x9123683E: {"btrfs", Local},
-	0x2FC12FC1: {"zfs", Local},
-	0xF2F52010: {"f2fs", Local},
-	0x794C7630: {"overlayfs", Unknown},
-	0x73717368: {"squashfs", Local},
-	0x65735546: {"fuse", Unknown},
-	0x858458F6: {"ramfs", Local},
+	posix.LustreMagic: {"lustre", Shared},
+	posix.BeeGFSMagic: {"beegfs", Shared},
+	posix.GPFSMagic:   {"gpfs", Shared},
+	0x00006969:        {"nfs", Shared},
+	0x00C36400:        {"ceph", Shared},
+	0xFF534D42:        {"cifs", Shared},
+	0xFE534D42:        {"smb2", Shared},
+	0x5346414F:        {"afs", Shared},
+	0x01021997:        {"9p", Shared},
+	0x01021994:        {"tmpfs", Local},
+	0x0000EF53:        {"ext4", Local},
+	0x58465342:        {"xfs", Local},
+	0x9123683E:        {"btrfs", Local},
+	0x2FC12FC1:        {"zfs", Local},
+	0xF2F52010:        {"f2fs", Local},
+	0x794C7630:        {"overlayfs", Unknown},
+	0x73717368:        {"squashfs", Local},
+	0x65735546:        {"fuse", Unknown},
+	0x858458F6:        {"ramfs", Local},
 }
 
 // FileSystem implements Machine.
