@@ -57,22 +57,6 @@ func checkScratch(env *Env) []Finding {
 	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
 }
 
-// checkFUSE looks for what mounting without root takes. Nothing that training does needs it.
-func checkFUSE(env *Env) []Finding {
-	device := env.Machine.Access("/dev/fuse", readable)
-	_, program := env.Machine.LookPath("fusermount3")
-	const need = "; only the emulated storage of rankpool's benchmarks needs it"
-	switch {
-	case device != nil:
-		return []Finding{good("no FUSE: /dev/fuse cannot be opened" + need)}
-	case program == nil:
-		return []Finding{good("/dev/fuse and fusermount3 are there")}
-	case env.Machine.Root():
-		return []Finding{good("/dev/fuse is there, and root mounts without fusermount3")}
-	}
-	return []Finding{{Status: Good, Detail: "/dev/fuse is there, but no fusermount3" + need, Advice: "to mount, install fuse3"}}
-}
-
 // jobGPUs returns what the environment says of this process's GPUs, and the variable that says it; "" when it speaks of none.
 func jobGPUs(env *Env) (job slurm.GPUs, given string) {
 	job = slurm.DetectGPUs(env.Machine.LookupEnv)

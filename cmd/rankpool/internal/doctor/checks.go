@@ -33,7 +33,6 @@ func Checks() []Check {
 		{Name: "open-files", About: "limit on open files", Scope: EachNode, find: checkOpenFiles},
 		{Name: "runtime", About: "folder of sessions, and the length of its sockets' paths", Scope: EachNode, find: checkRuntime},
 		{Name: "scratch", About: "node-local folder: space, extended attributes", Scope: EachNode, find: checkScratch},
-		{Name: "fuse", About: "whether file systems can be mounted without root", Scope: EachNode, find: checkFUSE},
 
 		{Name: "data", About: "the data can be read, and its file system", Scope: EachNode, Data: true, find: checkData},
 		{Name: "index", About: "a manifest of the data, so that no start scans it", Scope: EachNode, Data: true, find: checkIndex},

@@ -215,11 +215,6 @@ func TestChecks(t *testing.T) {
 		{"scratch", func(_ *Env, m *fakeMachine) { m.mounts["/scratch"] = FileSystem{Type: "xfs", FreeBytes: 5} }, Warning, "room for", "$TMPDIR"},
 		{"scratch", func(_ *Env, m *fakeMachine) { m.denied["/scratch"], m.denied["/tmp"] = boom, boom }, Warning, "boom", "$TMPDIR"},
 
-		{"fuse", none, Good, "fusermount3 are there", ""},
-		{"fuse", func(_ *Env, m *fakeMachine) { m.denied["/dev/fuse"] = boom }, Good, "no FUSE", ""},
-		{"fuse", func(_ *Env, m *fakeMachine) { delete(m.programs, "fusermount3") }, Good, "no fusermount3", "fuse3"},
-		{"fuse", func(_ *Env, m *fakeMachine) { delete(m.programs, "fusermount3"); m.root = true }, Good, "root mounts", ""},
-
 		{"data", none, Good, "/data is on lustre", ""},
 		{"data", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/data") }, Bad, "/data: file does not exist", "mounted"},
 		{"data", func(_ *Env, m *fakeMachine) { m.denied["/data"] = fs.ErrPermission }, Bad, "may not be read", "permissions"},

@@ -149,7 +149,7 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 		programs: map[string]string{
 			"srun --version": "slurm 23.11.4\n", "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
 			"scontrol show config": "Configuration data\nKillOnBadExit           = 0\nKillWait                = 30 sec\n",
-			"sh":                   "1024\n524288\n", "python3": healthyPython + "\n", "fusermount3": "",
+			"sh":                   "1024\n524288\n", "python3": healthyPython + "\n",
 		},
 		failing: map[string]error{}, denied: map[string]error{}, memlock: math.MaxUint64, threads: 8,
 		samples: []Sample{{"/data/a", 100}, {"/data/b", 100}}, index: "/data/rankpool.parquet", took: time.Millisecond,
