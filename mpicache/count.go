@@ -155,11 +155,11 @@ func (s *stream) noteMoved() {
 	p := &s.planner
 	used := map[int]bool{}
 	for _, t := range s.agreed.locals(s.node.cfg.Transport.Rank()) {
-		e, ok := p.finish[t]
+		at, ok := p.finish[t]
 		if !ok {
 			return
 		}
-		used[e] = true
+		used[at.epoch] = true
 	}
 	for e := range s.epochs {
 		if _, noted := p.moved[e]; !used[e] && !noted {

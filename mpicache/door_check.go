@@ -158,8 +158,8 @@ func (s *stream) checkReport(c *conn, r reportFrame) error {
 	if err := s.checkPlace(r.epoch, r.batch); err != nil {
 		return err
 	}
-	if at, ok := s.planner.finish[int(c.trainer)]; ok && int(r.epoch) > at {
-		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch, c.trainer, at)
+	if at, ok := s.planner.finish[int(c.trainer)]; ok && int(r.epoch) > at.epoch {
+		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch, c.trainer, at.epoch)
 	}
 	plan := s.planOf(int(r.epoch))
 	if plan == nil {

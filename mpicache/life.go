@@ -64,7 +64,7 @@ func (s *stream) beginAnew(trainer int, at place) {
 			s.refusePlans(err)
 			return
 		}
-		s.finishEpochs(t, at.epoch)
+		s.finishEpochs(t, at)
 	}
 	s.want(at.epoch, at.batch)
 }

@@ -1,7 +1,7 @@
 package mpicache
 
 import (
-	"maps"
+	"math"
 	"slices"
 )
 
@@ -25,7 +25,7 @@ func (s *stream) isNext(epoch int) bool {
 		return false
 	}
 	for _, t := range s.agreed.locals(s.node.cfg.Transport.Rank()) {
-		if at, ok := p.finish[t]; ok && n > 1 && at < p.opened[n-1] {
+		if at, ok := p.finish[t]; ok && n > 1 && at.epoch < p.opened[n-1] {
 			return false
 		}
 	}
@@ -42,9 +42,9 @@ func (s *stream) move(trainer, epoch, batch int) {
 		return
 	}
 	delete(p.wishes, trainer)
-	s.outRecord(recordFinish, trainer, epoch, 0, nil)
+	s.outRecord(recordFinish, trainer, epoch, batch, nil)
 	s.flushReports()
-	s.finishEpochs(trainer, epoch)
+	s.finishEpochs(trainer, place{epoch, batch})
 	s.want(epoch, batch)
 	s.grant()
 }
@@ -64,7 +64,7 @@ func (s *stream) wish(trainer int, to place) {
 		to.batch = min(to.batch, w.batch)
 	}
 	for t := range p.wishes {
-		s.finishEpochs(t, to.epoch)
+		s.finishEpochs(t, to)
 	}
 	clear(p.wishes)
 	if !s.knows(to.epoch) {
@@ -85,13 +85,15 @@ func (s *stream) grant() {
 	if s.stager == nil || len(p.finish) == 0 || len(locals) > 0 && !s.startedAgain(locals) { // before, a trainer here may yet open
 		return
 	}
-	ats := slices.Sorted(maps.Values(p.finish))
-	next := ats[0]
+	next, newest := math.MaxInt, 0
+	for _, at := range p.finish {
+		next, newest = min(next, at.epoch), max(newest, at.epoch)
+	}
 	if n := len(p.opened); n > 0 {
 		next = p.opened[n-1] + 1
 	}
-	if next <= ats[len(ats)-1] && s.isNext(next) {
-		s.want(next, 0)
+	if next <= newest && s.isNext(next) {
+		s.want(next, p.first(next))
 	}
 }
 
@@ -102,4 +104,18 @@ func (s *stream) startedAgain(locals []int) bool {
 		training := s.agreed.trainings[t]
 		return training == nil || len(training.Planned) == 0
 	})
+}
+
+// first is the batch that training begins an epoch at.
+func (p *planner) first(epoch int) int {
+	first := math.MaxInt
+	for _, at := range p.finish {
+		if at.epoch == epoch {
+			first = min(first, at.batch)
+		}
+	}
+	if first == math.MaxInt { // those who are ahead have been through it
+		return 0
+	}
+	return first
 }

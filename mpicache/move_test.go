@@ -47,6 +47,41 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 
 // heard reports whether a rank knows that a trainer went on to an epoch.
 func (s *stream) heard(trainer, epoch int) (yes bool) {
-	s.locked(func() { yes = s.planner.finish[trainer] == epoch })
+	s.locked(func() { yes = s.planner.finish[trainer].epoch == epoch })
+	return yes
+}
+
+// TestResumeWhereARankHasNoTrainer has a training go on in mid-epoch. A rank without trainers stages what is still to come.
+func TestResumeWhereARankHasNoTrainer(t *testing.T) {
+	const epoch, batch = 1, 7
+	for _, sampler := range []string{"pads", "torch"} {
+		cl := newCluster(t, 2, 240, 5000)
+		defer cl.close()
+		tr, err := cl.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		if err := tr.open(sampler, 8); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Call(KindPlan, u32s(0, epoch, batch)); err != nil {
+			t.Fatal(err)
+		}
+		last := cl.nodes[1].streams[0]
+		for !last.went(epoch) {
+			time.Sleep(time.Millisecond)
+		}
+		last.locked(func() {
+			if from := last.planner.from; from != batch {
+				t.Errorf("%s: the rank without trainers goes on from batch %d, not %d", sampler, from, batch)
+			}
+		})
+	}
+}
+
+// went reports whether a rank has planned an epoch.
+func (s *stream) went(epoch int) (yes bool) {
+	s.locked(func() { yes = s.stager != nil && s.knows(epoch) })
 	return yes
 }

@@ -28,7 +28,7 @@ type planner struct {
 	ahead     *aheadPlan             // made before it was wanted
 	want      int                    // an epoch that is wanted and not opened, or noEpoch
 	from      int                    // its first batch
-	finish    map[int]int            // by trainer: the epoch it went on to
+	finish    map[int]place          // by trainer: where it went on to
 	wishes    map[int]place          // by trainer: where it wants to go, if it may not yet
 	held      []report               // reports of epochs that are not opened yet
 	heldBy    map[int]map[place]bool // of which batches, by trainer
@@ -68,7 +68,7 @@ type waitingPlan struct {
 
 func (p *planner) init() {
 	p.want = noEpoch
-	p.finish, p.wishes, p.heldBy = map[int]int{}, map[int]place{}, map[int]map[place]bool{}
+	p.finish, p.wishes, p.heldBy = map[int]place{}, map[int]place{}, map[int]map[place]bool{}
 	p.moved, p.kept, p.savesAt = map[int]time.Time{}, map[int]bool{}, map[int]place{}
 	p.joined, p.anew = map[int]joined{}, map[int]place{}
 }
@@ -354,12 +354,12 @@ func (s *stream) failPlans(err error) {
 	s.planner.waiting = nil
 }
 
-// finishEpochs notes that trainer went on to epoch.
-func (s *stream) finishEpochs(trainer, epoch int) {
+// finishEpochs notes that trainer went on to another epoch.
+func (s *stream) finishEpochs(trainer int, to place) {
 	p := &s.planner
-	p.finish[trainer] = epoch
+	p.finish[trainer] = to
 	if p.folds() {
-		p.ledger.Finish(trainer, epoch)
+		p.ledger.Finish(trainer, to.epoch)
 		s.fold()
 	}
 	s.noteMoved()

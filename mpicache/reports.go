@@ -10,7 +10,7 @@ import (
 // Records of trainers for the other ranks: u32 what, u32 trainer, u32 epoch, u32 batch, u32 n, f32 loss[n].
 const (
 	recordReport = 1 // losses of a batch
-	recordFinish = 2 // the trainer went on to the epoch
+	recordFinish = 2 // the trainer went on to the epoch, from the batch on
 	recordWish   = 3 // it wants to, to the batch, and waits for the others
 	recordSave   = 4 // it saves a checkpoint of the place before the batch
 	recordAnew   = 5 // it begins another life there, and waits for the others
@@ -33,7 +33,7 @@ func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 			return
 		}
 		r := report{int(c.trainer), int(f.epoch), int(f.batch), f.losses}
-		if at, ok := s.planner.finish[r.trainer]; ok && r.epoch < at {
+		if at, ok := s.planner.finish[r.trainer]; ok && r.epoch < at.epoch {
 			return
 		}
 		s.outRecord(recordReport, r.trainer, r.epoch, r.batch, r.losses)
@@ -87,8 +87,8 @@ func (s *stream) applyHeld() {
 			p.hold(r)
 		}
 	}
-	for trainer, epoch := range p.finish {
-		p.ledger.Finish(trainer, epoch)
+	for trainer, at := range p.finish {
+		p.ledger.Finish(trainer, at.epoch)
 	}
 	for trainer := range p.savesAt {
 		s.settle(trainer)
@@ -156,7 +156,7 @@ func (s *stream) onRecord(what uint32, r report) {
 		if err := s.join(r.trainer); err != nil { // its rank did not know yet of those here
 			s.endTraining(err)
 		}
-		s.finishEpochs(r.trainer, r.epoch)
+		s.finishEpochs(r.trainer, place{r.epoch, r.batch})
 		s.grant()
 	case recordWish:
 		s.wish(r.trainer, place{r.epoch, r.batch})

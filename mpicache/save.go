@@ -134,7 +134,7 @@ func (s *stream) complete(at place) bool {
 	case at.epoch == newest:
 		for t := range s.agreed.world {
 			finished, known := p.finish[t]
-			here := p.ledger.FinalOf(t, newest) >= at.batch && (at.batch > 0 || known && finished >= newest)
+			here := p.ledger.FinalOf(t, newest) >= at.batch && (at.batch > 0 || known && finished.epoch >= newest)
 			if told, ok := p.savesAt[t]; !here && (!ok || s.canonical(told) != at) {
 				return false
 			}

@@ -710,3 +710,36 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	}
 	compareStreams(t, second.stream, reference(t, 3)[at.epoch*batchesOf+at.batch:])
 }
+
+// TestAnotherTrainerHasThePlan has the ranks be started again where one trainer has the plan of the next epoch, and waits in a
+// step for the other, which has yet to get it.
+func TestAnotherTrainerHasThePlan(t *testing.T) {
+	for name, hurt := range map[string]func([]string){
+		"as it was": func([]string) {},
+		"cleared": func(dirs []string) {
+			for _, dir := range dirs {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrew(t, 2, 2, 12, nil)
+			if err := c.train(place{}, place{1, 0}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.trainers[1].plan(1); err != nil {
+				t.Fatal(err)
+			}
+			c.restart(hurt)
+			if _, err := c.trainers[0].plan(1); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.train(place{1, 0}, place{3, 0}); err != nil {
+				t.Fatal(err)
+			}
+			compareStreams(t, c.stream, reference(t, 3))
+		})
+	}
+}
