@@ -63,7 +63,8 @@ type agreement struct {
 	// trainings are what the trainers say of themselves, nil for one that has not, as where only its workers have come.
 	trainings []*Training
 	conflict  error
-	before    *Spec // of a training that this rank served before it was started again, and that lives
+	before    *Spec   // of a training that this rank served before it was started again, and that lives
+	ranks     []int32 // of its trainers then; nil: not all had come
 }
 
 // difference returns the field in which b departs from a, with both values; "" for none.
@@ -101,6 +102,16 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 			spec.Data, field, x, spec.Trainer, y)
 	}
 	return nil
+}
+
+// stranger returns an error when a training lives that this rank served before it was started again, and the trainer was
+// another rank's. Of that rank nothing is believed here: ranks that are left out may have given others their numbers.
+func (a *agreement) stranger(spec Spec, rank int) error {
+	if spec.Trainer >= len(a.ranks) || a.ranks[spec.Trainer] == int32(rank) {
+		return nil
+	}
+	return refuse("trainer %d of the training on data set %s is on rank %d, and this is rank %d; give every training process a RANK of its own",
+		spec.Trainer, spec.Data, a.ranks[spec.Trainer], rank)
 }
 
 // open takes the spec of a trainer on rank. It reports whether it is news. An error is a conflict of all, or the newcomer's
@@ -192,10 +203,13 @@ func (a *agreement) locals(rank int) []int {
 func (s *stream) onOpen(c *conn, spec Spec) (err error) {
 	s.locked(func() {
 		if s.agreed.before != nil && !s.livesOn() {
-			s.agreed.before = nil
+			s.agreed.before, s.agreed.ranks = nil, nil
 		}
 		if err = s.agreed.newcomer(spec, s.node.cfg.Transport.Rank()); err == nil {
 			err = s.checkSeat(c)
+		}
+		if err == nil {
+			err = s.agreed.stranger(spec, s.node.cfg.Transport.Rank())
 		}
 		if err != nil {
 			return

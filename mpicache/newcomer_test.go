@@ -3,6 +3,7 @@ package mpicache
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,34 @@ func TestNewcomerAfterARestart(t *testing.T) {
 	if again.plan(t, 1).Close() != nil {
 		t.Error("the trainer has lost its seat")
 	}
+}
+
+// TestNewcomerBeforeTheTrainers has newcomers be the first to come to two ranks that were started again under a training.
+func TestNewcomerBeforeTheTrainers(t *testing.T) {
+	c := newCrew(t, 2, 2, 12, nil)
+	at := place{1, 4}
+	if err := c.train(place{}, at); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.cluster.nodes {
+		n.keep()
+	}
+	c.first = func() {
+		for rank, dir := range c.cluster.dirs {
+			spec := agreed
+			spec.Trainer, spec.Seed = rank, 2
+			refused(t, spec.open(stranger(t, dir, uint32(rank), 2)), "is being trained on with seed 1")
+			spec.Seed = 1
+			refused(t, spec.open(stranger(t, dir, uint32(rank), 2)), "is process")
+			spec.Trainer = 1 - rank
+			refused(t, spec.open(stranger(t, dir, uint32(1-rank), 2)), fmt.Sprintf("is on rank %d, and this is rank %d", 1-rank, rank))
+		}
+	}
+	c.restart(func([]string) {})
+	if err := c.train(at, place{3, 0}); err != nil {
+		t.Fatal(err)
+	}
+	compareStreams(t, c.stream, reference(t, 3))
 }
 
 // TestTrainerStartedAgain has a trainer be another process than before, which is gone; workers of that one have stayed.

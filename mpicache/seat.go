@@ -109,7 +109,8 @@ func startOf(pid int32) uint64 {
 
 // kept is what a rank that is started again knows of the training that it serves.
 type kept struct {
-	Spec  *Spec         `json:"spec"` // nil: the data set was not trained on
+	Spec  *Spec         `json:"spec"`  // nil: the data set was not trained on
+	Ranks []int32       `json:"ranks"` // of all trainers; nil: some had not come
 	Seats map[int]*seat `json:"seats"`
 }
 
@@ -124,7 +125,10 @@ func (n *Node) keep() {
 	all := make([]kept, len(n.streams))
 	for i, s := range n.streams {
 		s.locked(func() {
-			all[i] = kept{s.agreed.spec, s.seats}
+			all[i] = kept{s.agreed.spec, nil, s.seats}
+			if s.agreed.missing == 0 {
+				all[i].Ranks = s.agreed.world
+			}
 			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
 		})
 	}
@@ -151,7 +155,7 @@ func (n *Node) recall() {
 		return
 	}
 	for i, s := range n.streams {
-		s.agreed.before = all[i].Spec
+		s.agreed.before, s.agreed.ranks = all[i].Spec, all[i].Ranks
 		for t, st := range all[i].Seats {
 			if st != nil {
 				s.seats[t] = st

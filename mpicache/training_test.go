@@ -28,6 +28,7 @@ type crew struct {
 	forgets  bool         // it puts nothing back
 	stream   []string     // global batches
 	at       map[place]func()
+	first    func() // before trainers connect to ranks that were started again; nil: nothing
 }
 
 type toldReport struct {
@@ -144,6 +145,9 @@ func (c *crew) restart(hurt func(dirs []string)) {
 	}
 	i := 0
 	c.cluster = newClusterIn(c.t, func() string { i++; return next[i-1] }, c.ranks, crewSamples, 3000, c.edit)
+	if c.first != nil {
+		c.first()
+	}
 	c.connect()
 }
 
