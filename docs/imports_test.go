@@ -79,6 +79,7 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool/internal/runlog/runlogtest": "writes its log",
 	},
 	"benchmarks":            {all: "it measures everything"},
+	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
 	"benchmarks/planning":   {"scheduler": "the plans that it measures"},
 	"benchmarks/slowfs/cmd": {"benchmarks/slowfs": "mounts it"},
 	"benchmarks/slowfs/slowstorage": {

@@ -2,14 +2,15 @@
 package npy
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"rankpool/staging/shards"
 )
 
 // An Array is what a file holds. It is not changed after Read, and may be used concurrently.
@@ -23,16 +24,6 @@ type Array struct {
 
 // maxDimensions is what a trace needs: embeddings are [epoch][sample][dimension].
 const maxDimensions = 3
-
-// magic begins every file; two bytes with the version of the format follow.
-const magic = "\x93NUMPY"
-
-var (
-	descrField   = regexp.MustCompile(`'descr': *'([^']*)'`)
-	structField  = regexp.MustCompile(`'descr': *\[`)
-	fortranField = regexp.MustCompile(`'fortran_order': *(True|False)\b`)
-	shapeField   = regexp.MustCompile(`'shape': *\(([0-9, ]*)\)`)
-)
 
 // Read reads a file of the format's versions 1 to 3.
 //
@@ -54,17 +45,24 @@ func Read(path string) (*Array, error) {
 
 // parse returns the array of a file; it keeps a reference to the file's bytes. Errors go on after the file's name.
 func parse(file []byte) (*Array, error) {
-	header, data, err := split(file)
+	header, err := shards.ReadNPYHeader(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		return nil, err
 	}
+	data := file[header.Data:]
 	a := &Array{data: data}
-	if a.kind, err = parseType(header); err != nil {
+	if a.kind, err = kindOf(header.Type); err != nil {
 		return nil, err
 	}
 	a.Type = a.kind.name
-	if a.Shape, err = parseShape(header); err != nil {
-		return nil, err
+	switch {
+	case len(header.Shape) == 0 || len(header.Shape) > maxDimensions:
+		return nil, fmt.Errorf("has %d dimensions, not 1 to %d", len(header.Shape), maxDimensions)
+	case header.Fortran:
+		return nil, errors.New("is in Fortran's order; write it with numpy.ascontiguousarray")
+	}
+	for _, length := range header.Shape {
+		a.Shape = append(a.Shape, int(length))
 	}
 	if want, ok := product(a.Shape, a.kind.bytes); !ok || want != len(data) {
 		return nil, fmt.Errorf("has %d bytes of data, which is not what shape %s of %s takes: it is cut off or damaged", len(data), a.shape(), a.Type)
@@ -72,66 +70,16 @@ func parse(file []byte) (*Array, error) {
 	return a, nil
 }
 
-// split divides a file into its header, a Python dictionary, and its data.
-func split(file []byte) (header string, data []byte, err error) {
-	begin := len(magic) + 2
-	if len(file) < begin || string(file[:len(magic)]) != magic {
-		return "", nil, errors.New("is no file of NumPy's .npy format")
-	}
-	length := 0
-	switch version := file[len(magic)]; {
-	case version == 1 && len(file) >= begin+2:
-		length = int(binary.LittleEndian.Uint16(file[begin:]))
-		begin += 2
-	case (version == 2 || version == 3) && len(file) >= begin+4:
-		length = int(binary.LittleEndian.Uint32(file[begin:]))
-		begin += 4
-	case version < 1 || version > 3:
-		return "", nil, fmt.Errorf("is of version %d of NumPy's format; 1 to 3 are known", version)
-	}
-	if length == 0 || length > len(file)-begin {
-		return "", nil, errors.New("is cut off in its header")
-	}
-	return string(file[begin : begin+length]), file[begin+length:], nil
-}
-
-func parseType(header string) (kind, error) {
-	if structField.MatchString(header) {
+func kindOf(descr string) (kind, error) {
+	if strings.HasPrefix(descr, "[") {
 		return kind{}, errors.New("holds records, not numbers of one type")
 	}
-	descr := descrField.FindStringSubmatch(header)
-	if descr == nil {
-		return kind{}, errors.New("has a header without a type")
-	}
 	for _, k := range kinds {
-		if k.descr == descr[1] {
+		if k.descr == descr {
 			return k, nil
 		}
 	}
-	return kind{}, fmt.Errorf("holds numbers of NumPy's type %q; known are %s", descr[1], known())
-}
-
-func parseShape(header string) ([]int, error) {
-	fortran := fortranField.FindStringSubmatch(header)
-	field := shapeField.FindStringSubmatch(header)
-	if fortran == nil || field == nil {
-		return nil, errors.New("has a header without a shape")
-	}
-	var shape []int
-	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(field[1]), ","), ",") {
-		length, err := strconv.Atoi(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("has the shape (%s), which is no array of 1 to %d dimensions", field[1], maxDimensions)
-		}
-		shape = append(shape, length)
-	}
-	if len(shape) > maxDimensions {
-		return nil, fmt.Errorf("has %d dimensions, more than %d", len(shape), maxDimensions)
-	}
-	if fortran[1] == "True" {
-		return nil, errors.New("is in Fortran's order; write it with numpy.ascontiguousarray")
-	}
-	return shape, nil
+	return kind{}, fmt.Errorf("holds numbers of NumPy's type %q; known are %s", descr, known())
 }
 
 // product multiplies lengths and the bytes of an element; ok is false when that does not fit.

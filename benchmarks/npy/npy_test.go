@@ -19,6 +19,8 @@ func file(version byte, descr, shape, data string) string {
 	return magic + string([]byte{version, 0}) + string(binary.LittleEndian.AppendUint32(nil, uint32(len(header)))) + header + data
 }
 
+const magic = "\x93NUMPY"
+
 const two = "\x00\x00\x80\x3f\x00\x00\x00\x40" // float32 1, 2
 
 func TestReadFloats(t *testing.T) {
@@ -93,23 +95,23 @@ func TestHalf(t *testing.T) {
 func TestErrors(t *testing.T) {
 	good := file(1, "'<f4'", "(1, 2)", two)
 	for bad, want := range map[string]string{
-		"":                                    "no file of NumPy",
+		"":                                    "is no .npy file",
 		"no magic, no magic":                  "no file of NumPy",
-		magic + "\x01\x00":                    "cut off in its header",
-		magic + "\x02\x00\x10":                "cut off in its header",
-		magic + "\x04\x00\x10":                "version 4",
-		good[:30]:                             "cut off in its header",
+		magic + "\x01\x00":                    "truncated in its header",
+		magic + "\x02\x00\x10":                "truncated in its header",
+		magic + "\x04\x00\x10\x00":            "version 4",
+		good[:30]:                             "truncated in its header",
 		good[:len(good)-1]:                    "has 7 bytes of data, which is not what shape (1, 2) of float32 takes",
 		good + "x":                            "has 9 bytes of data",
-		file(1, "'<f4'", "()", two[:4]):       "no array of 1 to 3 dimensions",
-		file(1, "'<f4'", "(1, , 2)", two):     "no array of 1 to 3 dimensions",
+		file(1, "'<f4'", "()", two[:4]):       "has 0 dimensions, not 1 to 3",
+		file(1, "'<f4'", "(1, , 2)", two):     "which is no shape",
 		file(1, "'<f4'", "(1, 1, 1, 2)", two): "4 dimensions",
 		file(1, "'<f4'", "(4294967296, 4294967296)", two):  "cut off or damaged",
-		file(1, "'<f4'", "(99999999999999999999,)", two):   "no array of 1 to 3 dimensions",
+		file(1, "'<f4'", "(99999999999999999999,)", two):   "which is no shape",
 		file(1, "'>f4'", "(2,)", two):                      `type ">f4"; known are float16, float32, float64, uint8, int32, int64`,
 		file(1, "[('a', '<f4')]", "(2,)", two):             "holds records",
-		strings.Replace(good, "'descr'", "'desks'", 1):     "without a type",
-		strings.Replace(good, "'shape'", "'shade'", 1):     "without a shape",
+		strings.Replace(good, "'descr'", "'desks'", 1):     "says no type, order or shape",
+		strings.Replace(good, "'shape'", "'shade'", 1):     "says no type, order or shape",
 		strings.Replace(good, "r': False", "r': True ", 1): "Fortran's order",
 	} {
 		if a, err := parse([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {

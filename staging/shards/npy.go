@@ -22,30 +22,55 @@ const (
 )
 
 var (
-	npyType    = regexp.MustCompile(`^\s*\{.*'descr': *(?:'([<>|=]?)([?bBiufcmMSUVO])([0-9]*)(?:\[[^']*\])?'|(\[))`)
+	npyDescr   = regexp.MustCompile(`^\s*\{.*'descr': *(?:'([^']*)'|(\[.*\]))`)
+	npyType    = regexp.MustCompile(`^[<>|=]?([?bBiufcmMSUVO])([0-9]*)(?:\[.*\])?$`)
 	npyObject  = regexp.MustCompile(`'[<>|=]?O[0-9]*'`)
 	npyFortran = regexp.MustCompile(`'fortran_order': *(True|False)\b`)
 	npyShape   = regexp.MustCompile(`'shape': *\(([0-9, ]*)\)`)
 )
 
-// NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a sample.
+// An NPYHeader is what the header of a .npy file says.
+type NPYHeader struct {
+	Type    string // of an element, as NumPy's descr: <f4; of records it begins with [
+	Fortran bool   // columns lie one after the other
+	Shape   []int64
+	Data    int64 // where the data begins, in bytes
+}
+
+// ReadNPYHeader reads the header of a .npy file of sizeBytes bytes.
 //
-// Errors, which go on after the file's name: it is no .npy file of version 1 to 3, is longer or shorter than its
-// shape says, holds one number only, Python objects, rows without bytes, or columns one after the other
-// (fortran_order).
+// Errors, which go on after the file's name: it is no .npy file of version 1 to 3, or its header is damaged.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
-func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
+func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 	w := newWindow(in, sizeBytes)
-	header, err := npyHeader(w)
+	text, err := npyHeader(w)
+	if err != nil {
+		return NPYHeader{}, err
+	}
+	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text), npyShape.FindStringSubmatch(text)
+	if descr == nil || fortran == nil || shape == nil {
+		return NPYHeader{}, errors.New("has a header that says no type, order or shape")
+	}
+	h := NPYHeader{Type: descr[1] + descr[2], Fortran: fortran[1] == "True", Data: w.pos}
+	h.Shape, err = parseShape(shape[1])
+	return h, err
+}
+
+// NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a sample.
+//
+// Errors, which go on after the file's name: those of ReadNPYHeader; it is longer or shorter than its shape says, holds
+// one number only, Python objects, rows without bytes, or columns one after the other (fortran_order).
+func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
+	header, err := ReadNPYHeader(in, sizeBytes)
 	if err != nil {
 		return nil, err
 	}
-	rows, inRow, itemBytes, err := parseNPY(header)
+	rows, inRow, itemBytes, err := header.rows()
 	if err != nil {
 		return nil, err
 	}
-	data := sizeBytes - w.pos
+	data := sizeBytes - header.Data
 	rowBytes := inRow * itemBytes
 	switch {
 	case rows == 0 && data == 0:
@@ -60,7 +85,7 @@ func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	}
 	c := &Contents{Samples: make([]Range, rows)}
 	for i := range c.Samples {
-		c.Samples[i] = Range{w.pos + int64(i)*rowBytes, rowBytes}
+		c.Samples[i] = Range{header.Data + int64(i)*rowBytes, rowBytes}
 	}
 	return c, nil
 }
@@ -104,33 +129,31 @@ func npyError(err error) error {
 	return err
 }
 
-// parseNPY returns the number of rows, of elements in a row, and the bytes of an element, 0 when they are records.
-func parseNPY(header string) (rows, inRow, itemBytes int64, err error) {
-	kind, fortran, shape := npyType.FindStringSubmatch(header), npyFortran.FindStringSubmatch(header), npyShape.FindStringSubmatch(header)
+// rows returns the number of rows, of elements in a row, and the bytes of an element, 0 when they are records.
+func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
+	records := strings.HasPrefix(h.Type, "[")
+	kind := npyType.FindStringSubmatch(h.Type)
 	switch {
-	case kind == nil || fortran == nil || shape == nil:
-		return 0, 0, 0, errors.New("has a header that says no type, order or shape")
-	case kind[2] == "O" || kind[4] != "" && npyObject.MatchString(header):
+	case records && npyObject.MatchString(h.Type) || kind != nil && kind[1] == "O":
 		return 0, 0, 0, errors.New("holds Python objects, which have no fixed size")
-	}
-	lengths, err := parseShape(shape[1])
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	if fortran[1] == "True" && len(lengths) > 1 {
+	case kind == nil && !records:
+		return 0, 0, 0, fmt.Errorf("holds elements of type %q, whose size is not known", h.Type)
+	case len(h.Shape) == 0:
+		return 0, 0, 0, errors.New("holds one element and no rows")
+	case h.Fortran && len(h.Shape) > 1:
 		return 0, 0, 0, errors.New("holds columns one after the other (fortran_order), so that its rows cannot be read in place")
 	}
 	inRow = 1
-	for _, length := range lengths[1:] {
+	for _, length := range h.Shape[1:] {
 		if length > 0 && inRow > maxInRow/length {
-			return 0, 0, 0, fmt.Errorf("has the shape (%s), which is too large", shape[1])
+			return 0, 0, 0, fmt.Errorf("has the shape %v, which is too large", h.Shape)
 		}
 		inRow *= length
 	}
-	if kind[4] == "" {
-		itemBytes, err = itemSize(kind[2], kind[3])
+	if !records {
+		itemBytes, err = itemSize(kind[1], kind[2])
 	}
-	return lengths[0], inRow, itemBytes, err
+	return h.Shape[0], inRow, itemBytes, err
 }
 
 // itemSize returns the bytes of one element; text of n letters (U) has 4 bytes a letter.
@@ -149,18 +172,15 @@ func itemSize(kind, digits string) (int64, error) {
 
 func parseShape(text string) ([]int64, error) {
 	var shape []int64
+	if text = strings.TrimSuffix(strings.TrimSpace(text), ","); text == "" {
+		return nil, nil
+	}
 	for field := range strings.SplitSeq(text, ",") {
-		if field = strings.TrimSpace(field); field == "" {
-			continue
-		}
-		length, err := strconv.ParseInt(field, 10, 64)
+		length, err := strconv.ParseInt(strings.TrimSpace(field), 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("has the shape (%s), which is no shape", text)
 		}
 		shape = append(shape, length)
-	}
-	if len(shape) == 0 {
-		return nil, errors.New("holds one element and no rows")
 	}
 	return shape, nil
 }
