@@ -30,7 +30,7 @@ packages      = $(shell go list ./...)
 with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly check test-go test-mpi test-python test-e2e test-slurm test-debian13 pictures lint fmt bench bench-staging install dist clean
+.PHONY: help build deps run simulate test test-full test-nightly check test-go test-mpi test-python test-e2e test-slurm test-debian13 pictures lint fmt bench bench-staging install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -147,6 +147,15 @@ install: build ## install the program, man pages, completions and the Python cli
 	bin/rankpool completion bash | install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/rankpool
 	bin/rankpool completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_rankpool
 	bin/rankpool completion fish | install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
+
+wheel: build ## write build/rankpool-….whl, the Python client with the program inside (pip fetches setuptools)
+	rm -rf build/wheel build/rankpool-*.whl
+	mkdir -p build/wheel/rankpool/bin
+	cp python/pyproject.toml build/wheel
+	cp python/rankpool/*.py python/rankpool/py.typed build/wheel/rankpool
+	cp bin/rankpool build/wheel/rankpool/bin
+	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir build --config-settings=--build-option=--plat-name=linux_$$(uname -m) build/wheel
+	rm -rf build/wheel
 
 dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network (VERSION=0.1.0, as the recipes of contrib want it)
 	rm -rf build/rankpool-$(version) build/rankpool-$(version).tar.gz

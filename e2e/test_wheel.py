@@ -1,0 +1,52 @@
+"""The wheel of `make wheel`, installed by pip where there is neither compiler nor MPI in the PATH."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import run
+from dataset import SAMPLES
+from run import EXAMPLES, ROOT
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder of a virtual environment's programs, which has rankpool, and PyTorch of the system's Python."""
+    subprocess.run(["make", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
+    (wheel,) = (ROOT / "build").glob("rankpool-*.whl")
+    folder = tmp_path_factory.mktemp("wheel") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", folder], check=True)
+    pip = [folder / "bin" / "pip", "install", "-q", "--no-index", "--no-deps", wheel]
+    subprocess.run(pip, env={"PATH": f"{folder}/bin"}, check=True)
+    return folder / "bin"
+
+
+@pytest.mark.full
+def test_pip_is_all_that_it_takes(installed, tree, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(installed))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    command = ["rankpool", "run", "--data", tree, "--log", "run.jsonl", "--progress", 0, "--"]
+    one = run.Run(tmp_path, [*command, "python", EXAMPLES / "train.py", "--epochs", 2, "--sampler", "torch"])
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    assert result.summary["draws"] == 2 * SAMPLES
+    assert "epoch 1 accuracy" in result.stdout
+    assert one.argv[0] == "rankpool"
+
+
+@pytest.mark.full
+def test_the_client_of_the_wheel_is_importable_alone(installed):
+    where = [installed / "python", "-c", "import rankpool; print(rankpool.__file__)"]
+    found = subprocess.run(where, env={"PATH": str(installed)}, capture_output=True, text=True, check=True).stdout
+    assert found.startswith(str(installed.parent))
+
+
+@pytest.mark.full
+def test_sources_without_the_program_say_so(tmp_path):
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    command = [sys.executable, "-c", "from rankpool.program import main; main()"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "there is no program at" in done.stderr and "make wheel" in done.stderr
