@@ -57,7 +57,12 @@ def main():
     else:
         sampler = rankpool.DistributedSampler(data, num_replicas=WORLD, rank=RANK)
     loader = DataLoader(
-        data, args.batch_size, sampler=sampler, num_workers=args.workers, multiprocessing_context=args.start_method
+        data,
+        args.batch_size,
+        sampler=sampler,
+        num_workers=args.workers,
+        multiprocessing_context=args.start_method,
+        persistent_workers=args.workers > 0,
     )
     model = network(len(data.classes))
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
