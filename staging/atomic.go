@@ -3,23 +3,19 @@ package staging
 import (
 	"bufio"
 	"io"
-	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 // writeAtomic writes a file by write so that path names either what it named before or the whole new file: it
 // writes beside it, syncs, and renames. The folder of path must exist. Everybody may read the file.
-func writeAtomic(path string, write func(io.Writer) error) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+func writeAtomic(path string, write func(io.Writer) error) error {
+	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = file.Close() // err is being reported
-			_ = os.Remove(file.Name())
-		}
-	}()
+	defer func() { _ = file.Cleanup() }() // after an error, which is being returned
 	buffered := bufio.NewWriterSize(file, 1<<20)
 	if err := write(buffered); err != nil {
 		return err
@@ -27,14 +23,5 @@ func writeAtomic(path string, write func(io.Writer) error) (err error) {
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
-	if err := file.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := file.Sync(); err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+	return file.CloseAtomicallyReplace()
 }
