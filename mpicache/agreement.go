@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"rankpool/mpicache/record"
@@ -165,6 +167,21 @@ func (a *agreement) say(spec Spec) bool {
 	}
 	a.trainings[spec.Trainer] = spec.Training
 	return true
+}
+
+// whoIsMissing names trainers that have not opened the data set.
+func (a *agreement) whoIsMissing() string {
+	const most = 8
+	var names []string
+	for t, rank := range a.world {
+		if rank < 0 && len(names) < most {
+			names = append(names, strconv.Itoa(t))
+		}
+	}
+	if len(names) < a.missing {
+		names = append(names, "...")
+	}
+	return fmt.Sprintf("of %d trainers (WORLD_SIZE) %d have not come: RANK %s", len(a.world), a.missing, strings.Join(names, ", "))
 }
 
 // told reports whether all trainers have said what their training is.

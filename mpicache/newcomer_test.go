@@ -317,3 +317,46 @@ func TestSameBatchTwice(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMissingTrainersAreNamed has trainers wait for a plan, and others not come. The reply says which, and asked again, when all
+// are there, it is the plan.
+func TestMissingTrainersAreNamed(t *testing.T) {
+	cl := newCluster(t, 1, 120, 3000)
+	defer cl.close()
+	first, err := cl.trainer(0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.close()
+	if err := first.open("pads", 6); err != nil {
+		t.Fatal(err)
+	}
+	s, answer := cl.nodes[0].streams[0], make(chan error, 1)
+	go func() {
+		_, err := first.plan(0)
+		answer <- err
+	}()
+	for waits := false; !waits; {
+		s.locked(func() { waits = len(s.planner.waiting) > 0 })
+	}
+	s.tick(time.Now().Add(missedAfter))
+	var door *DoorError
+	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady || door.Sentence != "of 2 trainers (WORLD_SIZE) 1 have not come: RANK 1" {
+		t.Errorf("the door says %v", err)
+	}
+	second, err := cl.trainer(1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.close()
+	if err := second.open("pads", 6); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.plan(0); err != nil {
+		t.Error(err)
+	}
+	many := agreement{world: slices.Repeat([]int32{-1}, 12), missing: 12}
+	if got, want := many.whoIsMissing(), "of 12 trainers (WORLD_SIZE) 12 have not come: RANK 0, 1, 2, 3, 4, 5, 6, 7, ..."; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

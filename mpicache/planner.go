@@ -64,7 +64,11 @@ type waitingPlan struct {
 	ticket  uint32
 	trainer int
 	epoch   int
+	since   time.Time
 }
+
+// missedAfter is for how long a PLAN waits for trainers that have not come until it is said which. The client asks again.
+const missedAfter = 10 * time.Second
 
 func (p *planner) init() {
 	p.want = noEpoch
@@ -96,7 +100,7 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 		}
 		trainer, epoch := int(c.trainer), int(f.epoch)
 		if s.newLife(trainer) {
-			s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
+			s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch, time.Now()})
 			s.outRecord(recordAnew, trainer, epoch, int(f.batch), nil)
 			s.flushReports()
 			s.beginAnew(trainer, place{epoch, int(f.batch)})
@@ -113,7 +117,7 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 			err = s.node.planBeside(c, ticket, cfg, epoch, trainer)
 			return
 		}
-		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch})
+		s.planner.waiting = append(s.planner.waiting, waitingPlan{c, ticket, trainer, epoch, time.Now()})
 		if s.planner.refused != nil {
 			s.failPlans(s.planner.refused)
 		}
@@ -378,6 +382,22 @@ func (s *stream) fold() {
 		s.plan()
 	}
 	s.answerSaves()
+}
+
+// tellMissing answers PLANs that have waited for trainers that have not come: their clients say so, and bound the wait.
+func (s *stream) tellMissing(now time.Time) {
+	if s.agreed.missing == 0 {
+		return
+	}
+	rest := s.planner.waiting[:0]
+	for _, w := range s.planner.waiting {
+		if now.Sub(w.since) < missedAfter {
+			rest = append(rest, w)
+			continue
+		}
+		s.reply(w.conn, appendError(nil, w.ticket, codeNotReady, s.agreed.whoIsMissing()))
+	}
+	s.planner.waiting = rest
 }
 
 // tick answers SAVEs that have waited long enough.

@@ -286,6 +286,7 @@ func (s *stream) tick(now time.Time) {
 	s.locked(func() {
 		s.flushReports()
 		if s.stager == nil {
+			s.tellMissing(now)
 			s.giveUpWarm(now)
 			return
 		}

@@ -178,8 +178,11 @@ class BatchSampler:
             try:
                 if self._connection.connect():
                     return self._planned(epoch)
-            except (Away, NotReady):
-                pass
+                waiting.reason = ""
+            except Away:
+                waiting.reason = ""
+            except NotReady as why:  # other trainers are missing
+                waiting.reason = str(why)
             waiting.pause()
 
     # --- what training tells ---

@@ -39,6 +39,7 @@ class Waiting:
     def __init__(self, purpose: str, at_most_seconds: float = inf) -> None:
         self.purpose, self._at_most = purpose, at_most_seconds
         self._until = self._say_at = 0.0
+        self.reason = ""  # what the cache says of it; "": it is away
 
     def pause(self) -> None:
         """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or at_most_seconds."""
@@ -47,8 +48,12 @@ class Waiting:
         if not self._until:
             self._until, self._say_at = now + timeout, now + SAY_SECONDS
         if now >= self._until:
-            raise CacheAwayError(f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}")
+            reason = self.reason and f": {self.reason}"
+            raise CacheAwayError(f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}{reason}")
         if now >= self._say_at:
             self._say_at = now + SAY_SECONDS
-            say(f"waiting for the cache to come back {self.purpose}")
+            if self.reason:
+                say(f"the cache waits {self.purpose}: {self.reason}")
+            else:
+                say(f"waiting for the cache to come back {self.purpose}")
         time.sleep(PAUSE_SECONDS)

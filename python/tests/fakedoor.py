@@ -58,6 +58,7 @@ class Door:
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
         self.version, self.refuse, self.weights = 2, None, False
+        self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}
         self.saved = {"saved": "/state", "state": "5a" * 16}
         self.slab_bytes = SLAB_BYTES  # as it says
@@ -182,6 +183,8 @@ class Door:
 
     def _answer_3(self, values, streams, who):
         stream, epoch, _ = values
+        if self.missing:
+            return 99, struct.pack("<HH", 3, 0) + self.missing.encode()
         batches = plan(self, stream & ~BESIDE, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         scored = streams[stream]["sampler"] in SCORERS

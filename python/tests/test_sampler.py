@@ -473,6 +473,17 @@ def test_planning_gives_up(door, monkeypatch):
         list(sampler)
 
 
+def test_trainers_that_do_not_come_are_named(door, monkeypatch):
+    _, sampler = make()
+    door.missing = "of 2 trainers (WORLD_SIZE) 1 have not come: RANK 1"
+    monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0")
+    with pytest.raises(rankpool.CacheAwayError, match="to plan epoch 0: of 2 trainers .* not come: RANK 1$"):
+        list(sampler)
+    door.missing = None
+    sampler.set_epoch(0)
+    assert list(sampler)
+
+
 def test_state_dict_without_the_cache_warns(door):
     _, sampler = make()
     door.kill()

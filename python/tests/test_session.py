@@ -19,7 +19,7 @@ def bare(monkeypatch):
         ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4)),
         ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4"}, (3, 4)),
         ({"SLURM_PROCID": "3"}, (0, 1)),
-        ({"RANK": "65535", "WORLD_SIZE": "65536"}, (65535, 65536)),
+        ({"RANK": "65534", "WORLD_SIZE": "65535"}, (65534, 65535)),
     ],
 )
 def test_seat(monkeypatch, env, seat):
@@ -34,9 +34,10 @@ def test_seat(monkeypatch, env, seat):
         ({"RANK": "-1"}, "RANK must be from 0 to 0, since there are 1 training processes, not -1"),
         ({"RANK": "5", "WORLD_SIZE": "4"}, "RANK must be from 0 to 3, since there are 4 training processes, not 5"),
         ({"RANK": "x"}, "the variable RANK must be a number, not 'x'"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE must be from 1 to 65536, the number of training processes, not 0"),
-        ({"WORLD_SIZE": "-3"}, "WORLD_SIZE must be from 1 to 65536, the number of training processes, not -3"),
-        ({"WORLD_SIZE": "99999999999"}, "WORLD_SIZE must be from 1 to 65536, the number of training processes, not 99999999999"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE must be from 1 to 65535, the number of training processes, not 0"),
+        ({"WORLD_SIZE": "65536"}, "WORLD_SIZE must be from 1 to 65535, the number of training processes, not 65536"),
+        ({"WORLD_SIZE": "-3"}, "WORLD_SIZE must be from 1 to 65535, the number of training processes, not -3"),
+        ({"WORLD_SIZE": "99999999999"}, "WORLD_SIZE must be from 1 to 65535, the number of training processes, not 99999999999"),
         ({"SLURM_PROCID": "?", "SLURM_STEP_NUM_TASKS": "4"}, "the variable SLURM_PROCID must be a number, not '?'"),
     ],
 )
