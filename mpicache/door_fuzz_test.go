@@ -1,0 +1,268 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// script reads what a hostile client does from the fuzzer's bytes; behind their end it reads zeros.
+type script struct{ b []byte }
+
+func (s *script) byte() byte {
+	if len(s.b) == 0 {
+		return 0
+	}
+	v := s.b[0]
+	s.b = s.b[1:]
+	return v
+}
+
+// number is one that a field may have: most often a small one, else one near a limit, or any.
+func (s *script) number() uint32 {
+	limits := []uint32{
+		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, maxEpoch, maxEpoch + 1, 1 << 31, besideStreams + 1, math.MaxUint32 - 1, math.MaxUint32,
+	}
+	switch k := int(s.byte()); {
+	case k < 90:
+		return 0
+	case k < 200:
+		return uint32(k-90) / 10
+	case k < 240:
+		return limits[k%len(limits)]
+	default:
+		return le.Uint32([]byte{s.byte(), s.byte(), s.byte(), s.byte()})
+	}
+}
+
+func (s *script) numbers(n int) []byte {
+	var b []byte
+	for range n {
+		b = le.AppendUint32(b, s.number())
+	}
+	return b
+}
+
+// frame is a frame of any kind, most often with the fields that its kind has, of which some lie.
+func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
+	kinds := []Kind{KindOpen, KindOpen, KindOpen, KindGet, KindReport, KindReport, KindPlan, KindPlan, KindRelease, KindMetric, KindSave, KindWarm, KindStatus, KindHello}
+	kind := kinds[int(s.byte())%len(kinds)]
+	var p []byte
+	switch kind {
+	case KindGet:
+		p = s.leases(s.numbers(3))
+	case KindRelease:
+		p = s.leases(nil)
+	case KindReport:
+		p = s.counted(s.numbers(3), []int{4, 4, 4, 0, 1, 9}[s.byte()%6])
+	case KindPlan, KindSave:
+		p = s.numbers(3)
+	case KindWarm:
+		p = s.counted(s.numbers(1), int(s.byte())%9)
+	case KindHello:
+		p = append([]byte(hello), s.numbers(9)...)
+	case KindOpen:
+		p = s.spec(trainer)
+	case KindMetric:
+		p = fmt.Appendf(nil, `{"stream":%d,"epoch":%d,"name":"n%d","value":%d}`, s.number(), s.number(), s.byte(), int8(s.byte()))
+	}
+	b := endFrame(append(appendFrame(nil, kind, s.number()), p...), 0)
+	switch s.byte() {
+	case 1: // a length that lies
+		le.PutUint32(b, s.number())
+	case 2: // one that is cut off
+		b = b[:int(s.byte())%(len(b)+1)]
+	case 3: // any byte
+		b[int(s.byte())%len(b)] = s.byte()
+	default:
+		return b, true
+	}
+	return b, false
+}
+
+// counted appends a number, which may lie, and as many numbers as it should say.
+func (s *script) counted(b []byte, n int) []byte {
+	count := uint32(n)
+	if s.byte() == 1 {
+		count = s.number()
+	}
+	return append(le.AppendUint32(b, count), s.numbers(n)...)
+}
+
+func (s *script) leases(b []byte) []byte {
+	return append(s.counted(b, int(s.byte())%3), s.numbers(16)...)
+}
+
+// spec is that of the training, unless a field of it is another.
+func (s *script) spec(trainer uint32) []byte {
+	samplers := []string{"sequential", "torch", "subset", "", "none"}
+	spec := Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2, Trainer: int(trainer)}
+	for k := s.byte(); k >= 128; k = s.byte() {
+		switch k % 9 {
+		case 0:
+			spec.Sampler = samplers[int(s.byte())%len(samplers)]
+		case 1:
+			spec.BatchSize = int(int32(s.number()))
+		case 2:
+			spec.World = int(int32(s.number()))
+		case 3:
+			spec.Seed = int64(s.number())
+		case 4:
+			spec.DropLast = true
+		case 5:
+			spec.Identity = "x"
+		case 6:
+			spec.Trainer = int(int32(s.number()))
+		default:
+			spec.Beside = true
+		}
+	}
+	text, _ := json.Marshal(spec) // it is text and numbers
+	return text
+}
+
+// hello is who a hostile client says it is, of a training of two: a process of its own, a child of a trainer, or a
+// launcher. Most often it comes to the rank of its trainer.
+func (s *script) hello() (rank int, h helloFrame) {
+	who := s.byte()
+	h = helloFrame{ProtocolVersion, uint32(who & 1), 2, uint64(who & 15), 5, 5}
+	rank = int(who & 1)
+	switch who >> 1 & 7 {
+	case 0:
+		h.trainer, h.world = ControlTrainer, 0
+	case 1, 2:
+		h.family = thisProcess
+	case 3:
+		rank = 1 - rank
+	}
+	return rank, h
+}
+
+// hostiles are the connections of a script.
+type hostiles struct {
+	t     *testing.T
+	dirs  []string
+	opens bool // the data set, first thing
+	conns map[helloFrame]*net.UnixConn
+}
+
+// say sends frames by the connection of who says them, on one rank, and returns when they were taken, or the client was
+// left. A frame that is not whole is the connection's last.
+func (h *hostiles) say(rank int, who helloFrame, frames []byte, whole bool) {
+	key := who
+	key.worker |= uint64(rank) << 32
+	c := h.conns[key]
+	if c == nil {
+		dialled, err := net.Dial("unix", filepath.Join(h.dirs[rank], doorName))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		c = dialled.(*net.UnixConn)
+		h.conns[key] = c
+		begin := appendHello(nil, 0, who)
+		if who.trainer != ControlTrainer && h.opens {
+			text, _ := json.Marshal(Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2, Trainer: int(who.trainer)})
+			begin = endFrame(append(appendFrame(begin, KindOpen, 1), text...), len(begin))
+		}
+		frames = append(begin, frames...)
+	}
+	if whole {
+		frames = append(frames, AppendBare(nil, KindStatus, math.MaxUint32)...)
+	}
+	_, err := c.Write(frames)
+	if err == nil && !whole {
+		err = c.CloseWrite()
+	}
+	var buf []byte
+	for err == nil {
+		var f frame
+		f, err = readFrame(c, &buf, func(Kind) (int, bool) { return maxReplyBytes, true })
+		if f.kind == KindStatus+replyTo && f.ticket == math.MaxUint32 {
+			return
+		}
+	}
+	_ = c.Close() // it was left
+	delete(h.conns, key)
+}
+
+func (h *hostiles) end() {
+	for _, c := range h.conns {
+		_ = c.Close() // it may have been left
+	}
+}
+
+// addScripts gives the fuzzer long scripts to begin with.
+func addScripts(f *testing.F) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 12 {
+		b := make([]byte, 200+rng.IntN(1800))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+}
+
+// FuzzDoor has hostile clients say anything to two ranks, at any moment of a training beside them. No rank panics, and the
+// training gets the stream that it gets without them.
+func FuzzDoor(f *testing.F) {
+	addScripts(f)
+	const epochs, samples = 2, 48
+	want := func(t *testing.T) []string {
+		cl := newCluster(t, 2, samples, 1500)
+		defer cl.close()
+		return cl.train(2, 4, epochs, "pads")
+	}
+	var once sync.Once
+	var stream []string
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		once.Do(func() { stream = want(t) })
+		s := &script{raw}
+		cl := newCluster(t, 2, samples, 1500)
+		h := &hostiles{t: t, dirs: cl.dirs, conns: map[helloFrame]*net.UnixConn{}}
+		cl.between = func(int, int) {
+			for range s.byte() % 8 {
+				rank, who := s.hello()
+				h.opens = s.byte() > 50
+				frame, whole := s.frame(who.trainer)
+				h.say(rank, who, frame, whole)
+			}
+		}
+		got := cl.train(2, 4, epochs, "pads")
+		h.end()
+		cl.close()
+		if !slices.Equal(got, stream) {
+			t.Errorf("the stream of the training changed:\n%v\n%v", got, stream)
+		}
+	})
+}
+
+// FuzzTrainers has the trainers of two ranks themselves say anything: no rank panics, and all end.
+func FuzzTrainers(f *testing.F) {
+	addScripts(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s := &script{raw}
+		cl := newCluster(t, 2, 48, 1500)
+		h := &hostiles{t: t, dirs: cl.dirs, conns: map[helloFrame]*net.UnixConn{}}
+		samplers := []string{"pads", "torch", "subset", "sequential"}
+		sampler := samplers[int(s.byte())%len(samplers)]
+		for frames := 0; len(s.b) > 0 && frames < 100; frames++ {
+			rank := int(s.byte()) % 2
+			who := helloFrame{ProtocolVersion, uint32(rank), 2, 1, thisProcess, thisProcess}
+			if s.byte()%8 == 0 {
+				text, _ := json.Marshal(Spec{Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2, Trainer: rank})
+				h.say(rank, who, endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0), true)
+			}
+			frame, whole := s.frame(who.trainer)
+			h.say(rank, who, frame, whole)
+		}
+		h.end()
+		cl.close()
+	})
+}
