@@ -30,7 +30,7 @@ packages      = $(shell go list ./...)
 with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly check test-go test-mpi test-python test-e2e test-slurm test-debian13 pictures lint fmt bench bench-staging install wheel dist clean
+.PHONY: help build deps run simulate test test-full test-nightly check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-frameworks pictures lint fmt bench bench-staging install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,11 @@ test-slurm: build ## run the trainings on a Slurm of four nodes, which comes up 
 test-debian13: ## run "make run" and "make test" on Debian 13, in a root of its own (as root; docs/debian.md)
 	@$(deps) debian13
 	scripts/test-debian13.sh
+
+test-frameworks: build ## train with PyTorch's imagenet example and Lightning, from PyPI (IMAGENET=…/imagenet/main.py; 6 GB)
+	$(PYTHON) -m venv build/frameworks
+	build/frameworks/bin/pip install -q torch torchvision lightning pytest
+	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks --imagenet "$(IMAGENET)"
 
 pictures: ## make the pictures in docs/pictures again, by the tests that look at them
 	@$(deps) test

@@ -1,9 +1,8 @@
-"""The wheel of `make wheel`, installed by pip where there is neither compiler nor MPI in the PATH."""
+"""The wheel of `make wheel`, installed by pip; neither compiler nor MPI is in the PATH."""
 
 import os
 import subprocess
 import sys
-import zipfile
 
 import pytest
 import run
@@ -13,7 +12,7 @@ from run import EXAMPLES, ROOT
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The folder of a virtual environment's programs, which has rankpool, and PyTorch of the system's Python."""
+    """The programs of a virtual environment, which has rankpool, and the system's PyTorch."""
     subprocess.run(["make", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
     (wheel,) = (ROOT / "build").glob("rankpool-*.whl")
     folder = tmp_path_factory.mktemp("wheel") / "venv"
@@ -28,7 +27,9 @@ def test_pip_is_all_that_it_takes(installed, tree, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(installed))
     monkeypatch.delenv("PYTHONPATH", raising=False)
     command = ["rankpool", "run", "--data", tree, "--log", "run.jsonl", "--progress", 0, "--"]
-    one = run.Run(tmp_path, [*command, "python", EXAMPLES / "train.py", "--epochs", 2, "--sampler", "torch"])
+    one = run.Run(
+        tmp_path, [*command, "python", EXAMPLES / "train.py", "--epochs", 2, "--sampler", "torch"]
+    )
     result = one.finish()
     assert result.code == 0, result.stderr
     assert result.summary["draws"] == 2 * SAMPLES
@@ -39,7 +40,9 @@ def test_pip_is_all_that_it_takes(installed, tree, tmp_path, monkeypatch):
 @pytest.mark.full
 def test_the_client_of_the_wheel_is_importable_alone(installed):
     where = [installed / "python", "-c", "import rankpool; print(rankpool.__file__)"]
-    found = subprocess.run(where, env={"PATH": str(installed)}, capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        where, env={"PATH": str(installed)}, capture_output=True, text=True, check=True
+    ).stdout
     assert found.startswith(str(installed.parent))
 
 
