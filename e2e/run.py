@@ -135,6 +135,11 @@ class Run(Watched):
         """The processes that are ranks of the cache."""
         return [pid for pid, (_, argv) in self.processes().items() if argv[:2] == [self.argv[0], "serve"]]
 
+    def mpiruns(self):
+        """The processes that are an mpirun; Open MPI 5's calls itself prterun."""
+        names = ("mpirun", "mpiexec", "prterun")
+        return [pid for pid, (_, argv) in self.processes().items() if Path(argv[0]).name.startswith(names)]
+
     def session(self):
         """The session folder in /dev/shm, None when there is none."""
         return next(SHM.glob(f"rankpool-{os.getuid()}-pid{self.process.pid}-*"), None)

@@ -164,7 +164,7 @@ def test_open_mpi_leaves_sigterm_to_the_ranks(start):
     """Its mpirun would kill them two seconds after it got one, which a slow checkpoint outlasts."""
     one = start(ranks=2, args=["--epochs", 10**6])
     one.wait_for_batches(1)
-    (mpirun,) = [pid for pid, (_, argv) in one.processes().items() if "mpirun" in argv[0] or "prterun" in argv[0]]
+    (mpirun,) = one.mpiruns()
     status = dict(line.split(":\t") for line in Path(f"/proc/{mpirun}/status").read_text().splitlines() if ":\t" in line)
     assert int(status["SigBlk"], 16) >> signal.SIGTERM - 1 & 1
     one.kill([one.process.pid], signal.SIGTERM)
