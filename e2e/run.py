@@ -19,6 +19,12 @@ RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()
 PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 SHM = Path("/dev/shm")
 
+# For mpirun by hand. That of Open MPI 5 has no --quiet, and speaks of interfaces that TCP cannot match.
+MPIRUN_ENV = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_orte_execute_quiet": "1",
+    "OMPI_MCA_btl": "^tcp,uct,openib,ofi",
+}  # fmt: skip
+
 
 @dataclass
 class Result:

@@ -11,7 +11,7 @@ import pytest
 import run
 
 LAUNCH = {
-    "openmpi": ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none"],
+    "openmpi": ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none"],
     "mpich": ["mpirun.mpich"],
 }
 LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
@@ -22,7 +22,7 @@ def doctor(mpi, ranks, *args, command=None, launch=None):
     """Runs doctor, with no ranks by hand, and returns the ended process."""
     launch = [*(launch or LAUNCH[mpi]), "-n", ranks] if ranks else []
     argv = [*launch, *(command or [run.RANKPOOL]), "doctor", *args]
-    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {**os.environ, **run.MPIRUN_ENV}
     return subprocess.run(
         [str(word) for word in argv], env=env, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS
     )
@@ -129,7 +129,7 @@ exec {run.RANKPOOL} "$@"
     python.write_text("#!/bin/sh\nkill -KILL $PPID\n")
     for program in (rank, python):
         program.chmod(0o755)
-    survive = ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none", "--enable-recovery"]
+    survive = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "--enable-recovery"]
     done = doctor("openmpi", 2, "--only", "ranks,ping,python", "--runtime-dir", tmp_path, command=[rank], launch=survive)
     named = re.search(r"(?m)^bad +ranks +rank 1 on \S+ has not reported, .* the last that it looked at is \"python\"$", done.stdout)
     assert named, done.stdout + done.stderr  # with recovery, mpirun's exit code tells nothing

@@ -7,9 +7,9 @@ import time
 import pytest
 import run
 
-ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+ENV = {**os.environ, **run.MPIRUN_ENV}
 LAUNCH = {
-    "openmpi": ["mpirun.openmpi", "--quiet", "--oversubscribe", "--bind-to", "none"],
+    "openmpi": ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none"],
     "mpich": ["mpirun.mpich"],
 }
 
@@ -83,12 +83,11 @@ def test_killed(tmp_path, mpi):
         (root / str(i)).mkdir()
         (root / str(i) / "1").touch()
     manifest, journal = tmp_path / "m.parquet", tmp_path / "m.parquet.partial"
-    allow = [f"{name}=1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")]
+    here = ("OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory", "PRTE_MCA_prte_tmpdir_base")
+    env = {**run.MPIRUN_ENV, **dict.fromkeys(here, tmp_path)}  # what it leaves behind when it is killed
     options = ["index", root, "-o", manifest, "--concurrency", "1"]
-    launch = [*LAUNCH[mpi]]
-    if mpi == "openmpi":  # what it leaves behind when it is killed
-        launch += ["--mca", "orte_tmpdir_base", tmp_path, "--mca", "btl_vader_backing_directory", tmp_path]
-    first = run.Run(tmp_path, ["env", *allow, *launch, "-n", "2", run.RANKPOOL, *options])
+    setting = [f"{name}={value}" for name, value in env.items()]
+    first = run.Run(tmp_path, ["env", *setting, *LAUNCH[mpi], "-n", "2", run.RANKPOOL, *options])
     deadline = time.monotonic() + run.PATIENCE_SECONDS
     while not (journal.exists() and journal.stat().st_size > 10000):
         assert time.monotonic() < deadline and first.process.poll() is None, first.text("stderr")

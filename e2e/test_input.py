@@ -101,7 +101,7 @@ shift 2
     ],
 )
 def test_silent_singletons(tree, tmp_path, library, patterns):
-    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {**os.environ, **run.MPIRUN_ENV}
     env["RANKPOOL_MPI_LIBRARY"] = library
     serve = [run.RANKPOOL, "serve", "--data", tree, "--session", tmp_path]
     done = subprocess.run(

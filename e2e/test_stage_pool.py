@@ -53,7 +53,7 @@ def test_staged_before_training(start, train, reference, important, tree, sample
 
 def test_ranks_started_by_hand(tree, tmp_path):
     """Two ranks under mpirun, and stage beside them; memory that is full is no failure."""
-    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {**os.environ, **run.MPIRUN_ENV}
     session = tmp_path / "s"
     serve = [run.RANKPOOL, "serve", "--data", tree, "--session", session, "--memory", "20%", "--window", "1MiB"]
     launch = ["mpirun.openmpi", "--oversubscribe", "-n", "2", *serve]

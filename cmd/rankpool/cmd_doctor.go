@@ -116,8 +116,8 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at place) error {
 	env, library := o.environment(at)
 	transport := joinDoctors(env, at, library)
 	alone := transport == nil || transport.Size() == 1
-	if alone && at.task > 0 { // the first task says what is wrong
-		return &statusError{code: exitError}
+	if alone && at.task > 0 {
+		return nil // the first task says what is wrong, unless mpirun ends it because another one has failed
 	}
 	if transport != nil {
 		env.Rank = transport.Rank()
