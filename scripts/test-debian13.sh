@@ -23,6 +23,7 @@ enter() {
 	unshare --mount --pid --ipc --uts --fork --kill-child $1 bash -c '
 		set -eu
 		root=$1 clone=$2 tmp=$3 command=$4
+		mount --bind "$root" "$root" # tests change the propagation of /, which has to be a mount
 		mount --rbind /dev "$root/dev"
 		mount -t tmpfs tmpfs "$root/dev/shm"
 		mount -t tmpfs tmpfs "$root/run"
