@@ -49,7 +49,7 @@ def in_a_small_machine(limit, command):
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 @pytest.mark.parametrize(
     "limit, says",
-    [("mount -t tmpfs -o size=4m tmpfs /dev/shm", "/dev/shm has "), ("ulimit -n 24", "lets a process open 24 files")],
+    [("mount -t tmpfs -o size=1m tmpfs /dev/shm", "/dev/shm has "), ("ulimit -n 24", "lets a process open 24 files")],
 )
 def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
     command = [run.RANKPOOL, "run", "--mpirun", f"mpirun.{mpi}", "--ranks", 2, "--data", tree, "--", "touch", tmp_path / "trained"]
@@ -58,7 +58,7 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
     )
     assert done.returncode == 1, done.stderr
     assert not (tmp_path / "trained").exists()
-    last = done.stderr.splitlines()[-1]
+    last = done.stderr.replace("\0", "").splitlines()[-1]  # Open MPI 5 ends what it says with one
     assert last.startswith("rankpool: the cache ended before it was ready (") and says in last, done.stderr
 
 

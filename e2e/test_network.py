@@ -59,7 +59,7 @@ def test_link_cut_for_good(nodes, tree, tmp_path):
     agent.chmod(0o755)
     (tmp_path / "train.py").write_text(SCRIPT)
     mca = {
-        "plm": "rsh", "plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "btl": "tcp,self",
+        "plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "btl": "tcp,self",
         "oob_tcp_if_include": f"{net}.0/24", "btl_tcp_if_include": f"{net}.0/24",
     }  # fmt: skip
     argv = ["mpirun.openmpi", "--allow-run-as-root", *(word for pair in mca.items() for word in ("--mca", *pair)), "--bind-to", "none"]

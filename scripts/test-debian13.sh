@@ -36,12 +36,12 @@ enter() {
 			mount --bind "$folder" "$root$folder"
 		done
 		PATH=$PATH:/usr/sbin:/sbin
-		ip link set lo up
+		[ -z "$5" ] || { ip link set lo up && ip link add eth0 type veth peer name eth1; } # UCX takes devices that /sys shows; nodes call theirs eth0
 		env -i TERM=dumb HOME=/root LANG=C.UTF-8 PATH="$(go env GOROOT)/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
 			http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
 			GOMODCACHE="$(go env GOMODCACHE)" GOCACHE="$(go env GOCACHE)" GOPROXY=off \
 			chroot "$root" bash -c "cd \"\$1\" && $command" - "$clone"
-	' - "$root" "$cache/work/clone" "$cache/work/tmp" "$2"
+	' - "$root" "$cache/work/clone" "$cache/work/tmp" "$2" "$1"
 }
 
 rm -rf "$cache/work"
