@@ -30,7 +30,7 @@ packages      = $(shell go list ./...)
 with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-frameworks pictures lint fmt bench bench-staging install wheel dist clean
+.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-frameworks pictures lint fmt bench bench-staging install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	go test ./scheduler -run UnderFaults -seeds 1000
 	scripts/test-e2e.sh -m full
 	scripts/test-slurm.sh -m full
+	scripts/fuzz-door.sh 1m
 
 test-nightly: ## run many seeds, many kills, and the fuzz tests, for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
 	@$(deps) test
@@ -89,6 +90,10 @@ test-nightly: ## run many seeds, many kills, and the fuzz tests, for hours (SEED
 	go test $(with_rapid) -rapid.checks $(CHECKS) -timeout 0
 	RANKPOOL_KILLS=$(KILLS) scripts/test-e2e.sh -m nightly
 	scripts/fuzz.sh $(FUZZTIME)
+
+fuzz: FUZZTIME = 10m
+fuzz: ## have hostile clients say anything to two ranks beside a training (FUZZTIME=10m)
+	scripts/fuzz-door.sh $(FUZZTIME)
 
 check: ## check formatting, and what go vet sees
 	@scripts/go-version.sh

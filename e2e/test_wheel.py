@@ -9,11 +9,13 @@ import run
 from dataset import SAMPLES
 from run import EXAMPLES, ROOT
 
+pytestmark = pytest.mark.xdist_group("wheel")
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The programs of a virtual environment, which has rankpool, and the system's PyTorch."""
-    subprocess.run(["make", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
+    subprocess.run(["make", "-o", "build", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
     (wheel,) = (ROOT / "build").glob("rankpool-*.whl")
     folder = tmp_path_factory.mktemp("wheel") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", folder], check=True)
