@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 
 import numpy
 import pytest
@@ -13,7 +12,6 @@ from losses import loss
 
 
 def pytest_configure(config):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     if not any("slurm" in word for word in config.args):  # whose testbed has namespaces of its own
         own_shared_memory()
 
