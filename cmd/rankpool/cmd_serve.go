@@ -84,6 +84,9 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
 	}
+	// Heard before MPI starts threads: Go ends a process that gets a signal it has no use for on a thread of C.
+	signals := make(chan os.Signal, 16) // what comes while nobody listens
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	byHand := o.session == ""
 	transport, err := joinCache(o.mpi, o.world, byHand)
 	if err != nil {
@@ -91,7 +94,7 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	}
 	at := findPlace(os.Getenv)
 	rank := &rankProcess{
-		opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent,
+		opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if o.together {
@@ -120,7 +123,8 @@ func endWithParent() {
 type rankProcess struct {
 	opt       *serveOptions
 	transport mpicache.Transport
-	ranksHere int          // ranks on this machine
+	ranksHere int // ranks on this machine
+	signals   chan os.Signal
 	lost      chan int     // gets the ranks that have been silent for too long
 	blocks    chan error   // gets an error when the training step would wait for this one
 	parent    int          // the process that started this one

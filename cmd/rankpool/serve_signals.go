@@ -21,8 +21,8 @@ const lameDuckPatience = 8 * time.Second
 
 // serveUntilTold serves until the door is told to end, or a signal comes.
 func (r *rankProcess) serveUntilTold() error {
-	signals := make(chan os.Signal, 16) // what comes while nobody listens
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	signals := r.signals
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	node := r.node
 	r.node = nil
 	missed := false // a rank that does not answer; it may again, but is not waited for

@@ -17,6 +17,10 @@ const (
 	// them, or to end.
 	aloneFor = 5 * time.Second
 
+	// aloneTries is how often a first start is tried whose launcher hangs without ranks: Open MPI's mpirun does when a signal
+	// ends a rank that is just reporting to it.
+	aloneTries = 3
+
 	// readyFactor times StartWithin may pass from the ranks' meeting until they are ready: taking memory and disks may
 	// be slow.
 	readyFactor = 10
@@ -101,6 +105,8 @@ const (
 	failed
 )
 
+const hangsAlone = "what starts its ranks hangs, and has none"
+
 // A Keeper decides when a cache is ended and started again, from its first start on.
 type Keeper struct {
 	opt      Options
@@ -112,6 +118,7 @@ type Keeper struct {
 	alone    bool          // no rank was seen since aloneAt
 	aloneAt  time.Duration
 	served   bool // it was ready once
+	tries    int  // first starts whose launcher hung without ranks
 	over     bool
 	restarts int
 	pause    time.Duration
@@ -213,7 +220,8 @@ func (k *Keeper) tick(now time.Duration) []Command {
 		}
 	}
 	if k.alone && k.clock.ran-k.aloneAt >= aloneFor && k.phase != down && k.phase != ending && k.phase != failed {
-		return k.end("what starts its ranks hangs, and has none")
+		k.tries++
+		return k.end(hangsAlone)
 	}
 	return nil
 }
@@ -253,6 +261,10 @@ func (k *Keeper) ended(e Ended) []Command {
 		if e.Shot && !told && !k.over {
 			k.enter(starting)
 			return []Command{Start{}}
+		}
+		if told && k.why == hangsAlone && k.tries < aloneTries && !k.over {
+			k.enter(starting)
+			return []Command{Say{"the cache did not start: " + how + "; it is started again"}, Start{}}
 		}
 		k.enter(failed)
 		return []Command{Fail{how}}

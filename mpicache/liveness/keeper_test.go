@@ -203,9 +203,16 @@ func TestKeeper(t *testing.T) {
 			s.hangs = true
 			s.start()
 			s.pass(time.Second)
-			s.step(Ranks{false})
+			for range 3 {
+				s.step(Ranks{false})
+				s.pass(5 * time.Second)
+			}
 			s.pass(time.Hour)
-		}, []string{"6s end", "6s fail: what starts its ranks hangs, and has none"}},
+		}, []string{
+			"6s end", "6s say: the cache did not start: what starts its ranks hangs, and has none; it is started again", "6s start",
+			"11s end", "11s say: the cache did not start: what starts its ranks hangs, and has none; it is started again", "11s start",
+			"16s end", "16s fail: what starts its ranks hangs, and has none",
+		}},
 		"mpirun takes its time to start ranks": {-1, func(s *scene) {
 			s.hangs = true
 			s.start()
