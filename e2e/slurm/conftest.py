@@ -3,7 +3,6 @@
 import itertools
 import shlex
 import shutil
-import signal
 
 import pytest
 import run
@@ -13,7 +12,6 @@ from testbed import Job, Testbed
 
 def pytest_sessionstart(session):
     missing = [tool for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun") if not shutil.which(tool)]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the testbed comes down then too
     if missing:
         raise pytest.UsageError(f"{', '.join(missing)} missing: run scripts/deps.sh test")
 

@@ -68,7 +68,8 @@ def test_training_command_that_starts_tasks_itself(wrong, tasks, command, senten
 @FULL
 def test_step_that_training_would_wait_for(wrong):
     """Neither step says --overlap: training would begin when the cache has ended."""
-    launch = "srun --mpi=pmix rankpool serve {cache} & sleep 1; srun -K rankpool join -- {train}; code=$?; wait; exit $code"
+    join = "srun -K --error=join-%t rankpool join -- {train}"  # srun -K may end before it has passed on what its tasks said
+    launch = "srun --mpi=pmix rankpool serve {cache} & sleep 1; " + join + "; code=$?; wait; cat join-* >&2; exit $code"
     result = wrong(launch, 'this step keeps the training step waiting: start both with "srun --overlap"')
     assert 'no rank serves on node 0: start the cache before, with "srun --overlap' in result.stderr
 
