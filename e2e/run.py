@@ -174,7 +174,8 @@ class Run(Watched):
         """Returns when condition() holds; fails when the run ends before that."""
         until = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            assert self.process.poll() is None, f"the run ended before {what}\n{self.text('stderr')}"
+            code = self.process.poll()
+            assert code is None, f"the run ended before {what}, code {code}\n{self.text('stdout')}\n{self.text('stderr')}"
             assert time.monotonic() < until, f"waited in vain for {what}, after {len(self.batches())} batches\n{self.stacks()}"
             time.sleep(0.005)
 

@@ -24,7 +24,7 @@ type MPI struct {
 
 var (
 	started atomic.Bool // MPI forbids a second MPI_Init
-	running *engine     //nolint:unused // keeps what MPI may still write to, and its pins, from the garbage collector
+	running *engine     // keeps what MPI may still write to, and its pins, from the garbage collector
 )
 
 // NewMPI starts the MPI library that LoadMPI has loaded, and joins all ranks of the launch; without a launcher the group is this process
@@ -45,8 +45,17 @@ func NewMPI() (Transport, error) {
 	return &MPI{engine: e, rank: mpi.Rank(), size: mpi.Size()}, nil
 }
 
+// lastWords is for how long a rank that fails lives on after it has said why: Open MPI 5's mpirun ends all ranks when one
+// fails, and drops what it has not yet read from them.
+const lastWords = 300 * time.Millisecond
+
 // ExitMPI ends the process, when MPI has been finalized in it; else it returns. MPI's launcher takes another end for a crash.
-func ExitMPI(code int) { mpi.Exit(code) }
+func ExitMPI(code int) {
+	if code != 0 && running != nil && len(running.peers) > 1 {
+		time.Sleep(lastWords)
+	}
+	mpi.Exit(code)
+}
 
 // ThreadLevel names the thread level that MPI gave, as in the standard: MPI_THREAD_MULTIPLE, or MPI_THREAD_SERIALIZED, which is enough.
 func (t *MPI) ThreadLevel() string { return mpi.ThreadLevel() }
