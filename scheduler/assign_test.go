@@ -59,7 +59,7 @@ func TestAssignLocalByHand(t *testing.T) {
 }
 
 // TestAssignLocal checks, batch by batch, that every trainer gets its places, that as many draws as can stay with
-// their owners do, and that these are the preferred ones.
+// their owners do, and that of an owner's first few these are the preferred ones.
 func TestAssignLocal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 6).Draw(t, "ranks")
@@ -103,7 +103,10 @@ func checkAssigned(t *rapid.T, ids []SampleID, consumer []uint16, world []int32,
 		}
 		space[world[tr]] += n
 	}
-	owned, kept := make([]int, ranks), make([]int, ranks)
+	owned, kept, looked := make([]int, ranks), make([]int, ranks), make([]int, ranks)
+	for _, id := range ids {
+		owned[Owner(id, ranks)]++
+	}
 	best := make([]float64, ranks) // the most preferred draw that left
 	worst := make([]float64, ranks)
 	for r := range ranks {
@@ -111,16 +114,22 @@ func checkAssigned(t *rapid.T, ids []SampleID, consumer []uint16, world []int32,
 	}
 	for i, id := range ids {
 		r := Owner(id, ranks)
-		owned[r]++
 		like := float64(likes[id])
 		if like != like {
 			like = math.Inf(-1)
 		}
-		if int(world[consumer[i]]) == r {
+		first := looked[r] < int(candidates(int32(owned[r]), int32(space[r]))) // those that may leave
+		looked[r]++
+		switch stays := int(world[consumer[i]]) == r; {
+		case stays && first:
 			kept[r]++
 			worst[r] = min(worst[r], like)
-		} else {
+		case stays:
+			kept[r]++
+		case first:
 			best[r] = max(best[r], like)
+		default:
+			t.Fatalf("rank %d gives away a draw that is not among the first of the %d that it owns", r, owned[r])
 		}
 	}
 	for r := range ranks {
