@@ -30,12 +30,12 @@ def kill(run):
 
 
 def clear_and_kill(run):
-    shutil.rmtree(run.session())
+    shutil.rmtree(run.session(), ignore_errors=True)  # as rm -rf: a rank may be writing there
     kill(run)
 
 
 def clear_rank_0_and_kill(run):
-    shutil.rmtree(run.session() / "r0")
+    shutil.rmtree(run.session() / "r0", ignore_errors=True)
     kill(run)
 
 
