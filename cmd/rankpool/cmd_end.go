@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +22,16 @@ func newEndCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end [--session DIR]",
 		Short: "End the cache that \"serve\" started on this node",
-		Long: `end asks the ranks of this node to finish, waits for them, and removes the session folder. The ranks of all nodes finish together,
-so it is started on all of them:
+		Long: `end asks the ranks of this node to finish, waits for them, and removes the session folder. It is for a cache that was started by
+"rankpool serve", and for what is left of a job whose launcher was killed. The ranks of all nodes finish together, so it is started on
+all of them:
 
-  srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
+  srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
+
+It does not end a training under "rankpool run", which starts its ranks again, as after any other end of theirs: training goes on, on
+the same samples. To end that, end the job (scancel), or send SIGTERM to "rankpool run", which ends its ranks itself.
+
+A folder that is not a session's is refused, and nothing in it is touched.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) (err error) {
 			if session == "" {
@@ -40,18 +48,30 @@ so it is started on all of them:
 	return cmd
 }
 
-// endRanks ends the ranks of a session on this machine and, unless it is to be kept, removes the session.
+// endRanks ends the ranks of a session on this machine and, unless it is to be kept, removes the session. Errors: a folder that
+// is not a session's, and ranks that have not ended within endPatience.
 func endRanks(session string, keep bool) error {
+	if !exists(session) {
+		fmt.Fprintf(stderr, "rankpool: there is no session %s on this node: no cache was ended\n", session)
+		return nil
+	}
+	if err := checkSession(session); err != nil {
+		return err
+	}
 	folders := rankFolders(session)
 	askToEnd(folders)
 	serves := func(folder string) bool { return locked(filepath.Join(folder, lockName)) }
 	for end := time.Now().Add(endPatience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
 		time.Sleep(pollEvery)
 	}
-	if keep || launcherHolds(session) { // the launcher has still to read the run log
-		return nil
+	var err error
+	if hung := slices.DeleteFunc(folders, func(folder string) bool { return !serves(folder) }); len(hung) > 0 {
+		err = fmt.Errorf("the cache has not ended within %v: the processes of %s hang; kill them", endPatience, strings.Join(hung, ", "))
 	}
-	return os.RemoveAll(session)
+	if keep || launcherHolds(session) { // the launcher has still to read the run log
+		return err
+	}
+	return errors.Join(err, removeSession(session))
 }
 
 // launcherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers

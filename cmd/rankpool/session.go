@@ -157,6 +157,49 @@ func (s *session) remove() error {
 	return errors.Join(err, s.lock.Close())
 }
 
+// checkSession returns an error unless dir is a session folder of this user: it has a session's name, or the lock of a launcher or of a
+// rank, where "serve" was given another one.
+func checkSession(dir string) error {
+	if err := checkFolder(dir); err != nil {
+		return err
+	}
+	hasLock := func(folder string) bool { return exists(filepath.Join(folder, lockName)) }
+	if hasSessionName(dir) || hasLock(dir) || slices.ContainsFunc(rankFolders(dir), hasLock) {
+		return nil
+	}
+	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)", dir)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func hasSessionName(dir string) bool {
+	return strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("rankpool-%d-", os.Getuid()))
+}
+
+// removeSession removes a session folder that no process holds. Of one that somebody has named it takes what a session makes, and
+// leaves what else is there.
+func removeSession(dir string) error {
+	if hasSessionName(dir) {
+		return os.RemoveAll(dir)
+	}
+	paths := rankFolders(dir)
+	for _, name := range []string{lockName, "python", refusedName, stepName, cacheStepName} {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	for _, path := range paths {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	return nil
+}
+
 // lockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the process ends.
 // The error is unix.EWOULDBLOCK when another process holds it.
 func lockFile(path string) (*os.File, error) {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rankpool/slurm"
+)
+
+// makeFiles makes empty files, and the folders that they are in, below a new folder of this user's.
+func makeFiles(t *testing.T, folder string, names ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), folder)
+	for _, name := range append(names, "") {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if name == "" {
+			continue
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A mistyped --session must cost nobody a folder.
+func TestEndTouchesOnlySessions(t *testing.T) {
+	dir := makeFiles(t, "results", "model.pt", "r0/notes", "lock.old")
+	if err := endRanks(dir, false); err == nil || !strings.Contains(err.Error(), dir+" is not the folder of a session") {
+		t.Errorf("another folder: %v", err)
+	}
+	for _, name := range []string{"model.pt", "r0/notes", "lock.old"} {
+		if !exists(filepath.Join(dir, name)) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+
+	dir = makeFiles(t, "mine", "r0/lock", "r1/lock", "python/rankpool/batch.py", refusedName, "model.pt")
+	if err := endRanks(dir, false); err != nil {
+		t.Error(err)
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 1 || entries[0].Name() != "model.pt" {
+		t.Errorf("of a folder that serve was given there is %v", entries)
+	}
+
+	for _, dir := range []string{
+		makeFiles(t, "mine", "r0/lock"), makeFiles(t, sessionName(formLocal, os.Getuid(), slurm.Job{}, 7), "left"), filepath.Join(t.TempDir(), "none"),
+	} {
+		if err := endRanks(dir, false); err != nil || exists(dir) {
+			t.Errorf("%s: %v, there is still one: %v", dir, err, exists(dir))
+		}
+	}
+}
+
+func TestEndKeeps(t *testing.T) {
+	dir := makeFiles(t, "mine", "r0/lock", "r0/state-0-1")
+	if err := endRanks(dir, true); err != nil || !exists(filepath.Join(dir, "r0/state-0-1")) {
+		t.Errorf("%v", err)
+	}
+}
