@@ -105,7 +105,7 @@ test-go: ## run the Go tests, those with goroutines under the race detector
 	CGO_ENABLED=1 go test -short -race -p 4 $(filter-out $(one_goroutine),$(packages))
 
 test-mpi: build ## run the ranks' tests under Open MPI and MPICH
-	mpicache/test-mpi.sh
+	mpicache/transport/test-mpi.sh
 	scripts/test-stage.sh
 
 test-python: ## run the Python client's tests

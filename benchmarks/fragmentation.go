@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
 )
 
 var fragmentationSection = section{
@@ -22,7 +22,7 @@ func (b *bench) fragmentation() ([]row, error) {
 	}
 	var rows []row
 	for _, gib := range []int64{4, 1} {
-		f := mpicache.MeasureFragmentation(gib<<30, smallest, largest, fill, churn, rounds, seed)
+		f := slab.MeasureFragmentation(gib<<30, smallest, largest, fill, churn, rounds, seed)
 		rows = append(rows,
 			share(fmt.Sprintf("slab of %d GiB: free at the first failure", gib), f.Free),
 			share(fmt.Sprintf("slab of %d GiB: never filled", gib), f.Unusable))

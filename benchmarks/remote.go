@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 var remoteSection = section{
@@ -29,14 +29,14 @@ func (b *bench) remote() ([]row, error) {
 	if b.quick {
 		batches, rounds, runs = 2, 1, 1
 	}
-	all := make([]mpicache.RemoteRates, runs)
+	all := make([]transport.RemoteRates, runs)
 	for i := range all {
 		if err := inChild(launcher, &all[i], "remote", strconv.Itoa(batches), strconv.Itoa(rounds)); err != nil {
 			return nil, err
 		}
 	}
-	ratio := func(r mpicache.RemoteRates) float64 { return r.Transport / r.RawMPI }
-	slices.SortFunc(all, func(a, b mpicache.RemoteRates) int { return cmp.Compare(ratio(a), ratio(b)) })
+	ratio := func(r transport.RemoteRates) float64 { return r.Transport / r.RawMPI }
+	slices.SortFunc(all, func(a, b transport.RemoteRates) int { return cmp.Compare(ratio(a), ratio(b)) })
 	middle := all[runs/2]
 	return []row{ratioRow(fmt.Sprintf("110 KiB remote reads / raw MPI transfer (%s)", family),
 		rateText(middle.Transport), rateText(middle.RawMPI), ratio(middle), atLeast, 0.9)}, nil
@@ -65,18 +65,18 @@ func remoteChild(args []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := mpicache.LoadMPI(mpilib.Wish{}.Choices(os.Getenv)); err != nil {
+	if _, err := transport.Load(mpilib.Wish{}.Choices(os.Getenv)); err != nil {
 		return nil, err
 	}
-	t, err := mpicache.NewMPI()
+	t, err := transport.NewMPI()
 	if err != nil {
 		return nil, err
 	}
-	rates, err := mpicache.MeasureRemote(t, mpicache.RemoteRead{SampleBytes: 110 << 10, Batch: 64, Ahead: 4, Batches: batches, Rounds: rounds})
+	rates, err := transport.MeasureRemote(t, transport.RemoteRead{SampleBytes: 110 << 10, Batch: 64, Ahead: 4, Batches: batches, Rounds: rounds})
 	if err := errors.Join(err, t.Close()); err != nil {
 		return nil, err
 	}
-	if rates == (mpicache.RemoteRates{}) {
+	if rates == (transport.RemoteRates{}) {
 		return nil, nil
 	}
 	return rates, nil

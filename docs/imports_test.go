@@ -45,19 +45,24 @@ var arrows = map[string]map[string]string{
 	},
 	"staging/tier": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
 	"mpicache": {
-		"scheduler":             "a rank drives its state machines",
-		"scheduler/systems":     "the options of a system",
-		"mpicache/record":       "--record",
-		"mpicache/internal/mpi": "the transport between ranks",
-		"mpicache/mpilib":       "the library to load",
-		"mpicache/liveness":     "who has been silent for too long",
+		"scheduler":          "a rank drives its state machines",
+		"scheduler/systems":  "the options of a system",
+		"mpicache/liveness":  "who has been silent for too long",
+		"mpicache/record":    "--record",
+		"mpicache/slab":      "the memory for samples",
+		"mpicache/transport": "the exchange with other ranks",
 	},
 	"mpicache/record": {
 		"scheduler":         "a replay drives the same state machines",
 		"scheduler/systems": "of the system that was recorded",
 	},
-	"mpicache/transporttest": {"mpicache": "the contract of its Transport"},
-	"cmd/rankpool":           {all: "it wires everything"},
+	"mpicache/transport": {
+		"mpicache/slab":                   "MeasureRemote sends from one",
+		"mpicache/transport/internal/mpi": "the calls of MPI",
+		"mpicache/transport/mpilib":       "the library to load",
+	},
+	"mpicache/transport/transporttest": {"mpicache/transport": "the contract that it tests"},
+	"cmd/rankpool":                     {all: "it wires everything"},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
 	},
@@ -97,15 +102,15 @@ var arrows = map[string]map[string]string{
 // inTests has what only the tests of a package import besides.
 var inTests = map[string]map[string]string{
 	"cmd/rankpool":                 {"nvml/nvmltest": "a false driver"},
-	"cmd/rankpool/internal/doctor": {"mpicache": "ranks in one process"},
+	"cmd/rankpool/internal/doctor": {"mpicache/transport": "ranks in one process"},
 	"cmd/rankpool/internal/report": {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
 	"cmd/rankpool/internal/runlog": {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
-	"mpicache": {
-		"mpicache/internal/mpi/mpitest": "a false MPI",
-		"mpicache/transporttest":        "the contract",
+	"mpicache/transport": {
+		"mpicache/transport/internal/mpi/mpitest": "a false MPI",
+		"mpicache/transport/transporttest":        "the contract",
 	},
-	"mpicache/internal/mpi": {"mpicache/internal/mpi/mpitest": "a false MPI"},
-	"nvml":                  {"nvml/nvmltest": "a false driver"},
+	"mpicache/transport/internal/mpi": {"mpicache/transport/internal/mpi/mpitest": "a false MPI"},
+	"nvml":                            {"nvml/nvmltest": "a false driver"},
 }
 
 // all stands for every package but cmd/rankpool, which nobody imports.
@@ -188,8 +193,8 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 	used := map[arrow]bool{}
 	for _, file := range sources(t) {
 		for _, name := range file.imports() {
-			if name == "C" && file.pkg != "mpicache/internal/mpi" {
-				t.Errorf("%s imports C: the calls of C are in mpicache/internal/mpi", file.path)
+			if name == "C" && file.pkg != "mpicache/transport/internal/mpi" {
+				t.Errorf("%s imports C: the calls of C are in mpicache/transport/internal/mpi", file.path)
 			}
 			to := ours(name)
 			if to == "" || to == file.pkg {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/record"
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -299,7 +300,7 @@ func (s *stream) makeStager() error {
 		Sampler:    spec.sampler(s.data.Samples),
 		Assignment: assignment, Policy: s.node.cfg.Policy,
 		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
-		Size: func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) },
+		Size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
 	}
 	setup.Values = s.node.cfg.Options
 	setup.Values.Sample(&setup.Sampler)

@@ -2,7 +2,7 @@
 // scores with the other ranks, and the door at which the node's training processes are served.
 //
 //	Node       a rank; it drives one stager (package scheduler) a data set and does what it says
-//	Slab       the memory, an Arena of places in a memfd
-//	Transport  messages and bytes between ranks: Local in a process, MPI
 //	Client     a connection to a door, from Go
+//
+// Package slab has the memory, package transport what ranks send each other.
 package mpicache

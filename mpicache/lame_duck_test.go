@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"rankpool/mpicache/transport"
 )
 
 // muted is a transport that loses the messages of one byte that it should send.
-type muted struct{ Transport }
+type muted struct{ transport.Transport }
 
 func (m muted) Post(to int, msg []byte) {
 	if len(msg) > 1 {

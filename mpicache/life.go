@@ -3,6 +3,7 @@ package mpicache
 import (
 	"reflect"
 
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -94,6 +95,6 @@ func (s *stream) newPlacement() *scheduler.Placement {
 	if s.node.cfg.Policy != "clairvoyant" {
 		return nil
 	}
-	size := func(id scheduler.SampleID) int64 { return Footprint(s.data.Size(id)) }
+	size := func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) }
 	return scheduler.PlacementFor(s.planner.cfg.Sampler, s.data.Samples, s.data.keptBytes(), size)
 }

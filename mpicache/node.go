@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/record"
+	"rankpool/mpicache/slab"
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -55,7 +57,7 @@ type DataSet struct {
 
 // Config says what a node is made of. The node closes none of it.
 type Config struct {
-	Transport   Transport
+	Transport   transport.Transport
 	Data        []DataSet
 	SlabBytes   int64
 	Policy      string
@@ -92,7 +94,7 @@ type Config struct {
 // All its methods may be called concurrently.
 type Node struct {
 	cfg      Config
-	slab     *Slab
+	slab     *slab.Slab
 	slabFD   int
 	door     *net.UnixListener
 	streams  []*stream
@@ -116,7 +118,7 @@ type Node struct {
 	besideMu sync.Mutex // held while a plan beside the training is made
 
 	arenaMu sync.Mutex
-	arena   *Arena
+	arena   *slab.Arena
 
 	connMu sync.Mutex
 	conns  map[*conn]struct{}
@@ -128,13 +130,13 @@ const doorName = "door.sock"
 // NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves nothing behind, when
 // the memory or the socket cannot be had.
 func NewNode(cfg Config) (*Node, error) {
-	slab, err := allocateSlab(cfg.SlabBytes, cfg.Room)
+	memory, err := slab.New(cfg.SlabBytes, cfg.Room)
 	if err != nil {
 		return nil, err
 	}
-	cfg.SlabBytes = slab.SizeBytes() // whole pages: clients map as much as samples are put into
+	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients map as much as samples are put into
 	n := &Node{
-		cfg: cfg, slab: slab, slabFD: -1, arena: slab.Arena, conns: map[*conn]struct{}{},
+		cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena, conns: map[*conn]struct{}{},
 		peers: make([]peerHealth, cfg.Transport.Size()), halted: make(chan struct{}), stopped: make(chan struct{}), started: time.Now(),
 	}
 	for i := range cfg.Data {
@@ -147,7 +149,7 @@ func NewNode(cfg Config) (*Node, error) {
 	n.observer.init(n)
 	n.recordBegin()
 	if err := n.listen(); err != nil {
-		return nil, errors.Join(err, slab.Close())
+		return nil, errors.Join(err, memory.Close())
 	}
 	n.pulse.init(cfg.Transport.Rank(), cfg.Transport.Size(), cfg.RankTimeout)
 	cfg.Transport.Start(n.onMessage)

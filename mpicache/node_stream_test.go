@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"rankpool/mpicache/transport"
 )
 
 func sorted(ids []uint32) []uint32 { return slices.Sorted(slices.Values(ids)) }
@@ -84,7 +86,7 @@ func TestSilentPeer(t *testing.T) {
 	for cl.opened() < 3 { // all must agree first
 		runtime.Gosched()
 	}
-	cl.nodes[2].cfg.Transport.(*Local).Silence()
+	cl.nodes[2].cfg.Transport.(*transport.Local).Silence()
 	stream := <-done
 	healthy := newCluster(t, 3, 240, 1<<20)
 	want := healthy.train(3, 4, 3, "uniform")

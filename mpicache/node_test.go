@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 )
 
@@ -70,7 +71,7 @@ func newCluster(t *testing.T, ranks, samples int, capacityBytes int64, edits ...
 func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capacityBytes int64, edits ...func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, storage: &fakeStorage{reads: map[scheduler.SampleID]int{}, bad: map[scheduler.SampleID]bool{}}}
-	for _, transport := range NewLocal(ranks) {
+	for _, transport := range transport.NewLocal(ranks) {
 		dir := tempDir()
 		cfg := Config{
 			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond, Dir: dir, Log: slog.New(slog.DiscardHandler),

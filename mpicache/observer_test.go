@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 )
 
@@ -288,7 +289,7 @@ func TestSlowestTrainer(t *testing.T) {
 
 // lateTransport says when it begins, and checks that nothing is posted before.
 type lateTransport struct {
-	Transport
+	transport.Transport
 	t     *testing.T
 	begun *atomic.Bool
 	begin func()

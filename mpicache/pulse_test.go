@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/transport"
 )
 
 func TestPulse(t *testing.T) {
@@ -100,7 +101,7 @@ func TestLostRank(t *testing.T) {
 		t.Errorf("the plan was not waited for: %v", err)
 	default:
 	}
-	c.nodes[2].cfg.Transport.(*Local).Silence()
+	c.nodes[2].cfg.Transport.(*transport.Local).Silence()
 	<-told
 	var says *DoorError
 	if err := <-refused; !errors.As(err, &says) || says.Code != codeNotReady || !strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -121,7 +122,7 @@ func (s *stream) shrink(endBytes int64, share float64) {
 		}
 		e := scheduler.Shrunk{CapacityBytes: int64(share * float64(s.data.PartitionBytes[s.node.cfg.Transport.Rank()]))}
 		for id, off := range s.place {
-			if id := scheduler.SampleID(id); off != noPlace && off+Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
+			if id := scheduler.SampleID(id); off != noPlace && off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
 				e.IDs = append(e.IDs, id)
 			}
 		}

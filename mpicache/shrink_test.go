@@ -12,8 +12,13 @@ import (
 // allocated is the memory that the slab's file has.
 func allocated(t *testing.T, n *Node) int64 {
 	t.Helper()
+	fd, err := n.slab.ReadOnlyFD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(n.slab.fd, &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		t.Fatal(err)
 	}
 	return st.Blocks * 512
@@ -123,4 +128,18 @@ func TestHalt(t *testing.T) {
 	n.halt()
 	n.ticking.Wait()
 	cl.close()
+}
+
+// TestClientsMapAllThatSamplesAreIn checks a slab that is not made of whole pages.
+func TestClientsMapAllThatSamplesAreIn(t *testing.T) {
+	cl := newCluster(t, 1, 10, 1<<14, func(c *Config) { c.SlabBytes = 4352 })
+	defer cl.close()
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	if mapped, used := len(tr.slab), cl.nodes[0].arena.SizeBytes(); int64(mapped) != used {
+		t.Errorf("clients map %d bytes, and samples are put into %d", mapped, used)
+	}
 }

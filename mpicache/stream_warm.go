@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -66,7 +67,7 @@ func (s *stream) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
 // warmOne begins to read a sample, if it may be in this rank's memory.
 func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
 	w, t := &s.warm, s.node.cfg.Transport
-	bytes := Footprint(s.data.Size(id))
+	bytes := slab.Footprint(s.data.Size(id))
 	switch {
 	case scheduler.Owner(id, t.Size()) != t.Rank():
 		r.Elsewhere++
@@ -105,7 +106,7 @@ func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, err 
 	if err != nil {
 		s.vacate(id)
 		w.ids = slices.DeleteFunc(w.ids, func(other scheduler.SampleID) bool { return other == id })
-		w.bytes -= Footprint(s.data.Size(id))
+		w.bytes -= slab.Footprint(s.data.Size(id))
 		r.fail(id, err.Error())
 	} else {
 		r.Staged++

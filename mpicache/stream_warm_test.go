@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -219,7 +220,7 @@ func TestWarmGivenUp(t *testing.T) {
 	}
 	want := int64(0)
 	for id := range scheduler.SampleID(60) {
-		want += Footprint(sampleSize(id))
+		want += slab.Footprint(sampleSize(id))
 	}
 	if used := cl.nodes[0].arena.UsedBytes(); used != want {
 		t.Errorf("%d bytes of memory are used at the end, of samples %d", used, want)

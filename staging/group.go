@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Transport moves messages between the ranks of an index: what Group needs of mpicache.Transport, which describes
+// A Transport moves messages between the ranks of an index: what Group needs of transport.Transport, which describes
 // the methods.
 type Transport interface {
 	Rank() int

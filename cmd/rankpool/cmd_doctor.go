@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/doctor"
-	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/nvml"
 	"rankpool/slurm"
 )
@@ -207,7 +207,7 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 }
 
 // environment is what is known before MPI is started, and the library.
-func (o *doctorOptions) environment(at place) (*doctor.Env, mpicache.MPILibrary) {
+func (o *doctorOptions) environment(at place) (*doctor.Env, transport.Library) {
 	job := slurm.Detect(os.Getenv)
 	find := o.mpi.ask
 	if at.tasks > 0 {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 	"rankpool/staging"
 )
@@ -54,14 +54,14 @@ type runOptions struct {
 	batchTimeout    time.Duration // the trainers'
 	planTimeout     time.Duration // the trainers'
 	mpi             mpiOptions
-	library         mpicache.MPILibrary // of the ranks; none for one rank
-	requeue         string              // the name of the signal; "": the job is not requeued
-	requeueOn       syscall.Signal      // the same
-	serveCommand    string              // the program that is called with "serve …"
-	self            string              // this program
-	launched        string              // the name of this launch, which its ranks get
-	indexes         runIndexes          // of the data sets as they were when the run began
-	command         []string            // the training command
+	library         transport.Library // of the ranks; none for one rank
+	requeue         string            // the name of the signal; "": the job is not requeued
+	requeueOn       syscall.Signal    // the same
+	serveCommand    string            // the program that is called with "serve …"
+	self            string            // this program
+	launched        string            // the name of this launch, which its ranks get
+	indexes         runIndexes        // of the data sets as they were when the run began
+	command         []string          // the training command
 }
 
 func newRunCommand() *cobra.Command { return newRunCommandOf(&runOptions{}) }

@@ -19,6 +19,7 @@ import (
 
 	"rankpool/mpicache"
 	"rankpool/mpicache/record"
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 	"rankpool/staging"
@@ -122,7 +123,7 @@ func endWithParent() {
 // rankProcess is what a serving process holds.
 type rankProcess struct {
 	opt       *serveOptions
-	transport mpicache.Transport
+	transport transport.Transport
 	ranksHere int // ranks on this machine
 	signals   chan os.Signal
 	lost      chan int     // gets the ranks that have been silent for too long

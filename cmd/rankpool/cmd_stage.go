@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 	"rankpool/staging/copier"
 )
@@ -194,28 +194,28 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 }
 
 // joinRanks returns the transports of this process's ranks: its own as a task of a launcher, else n in this process.
-func joinRanks(options mpiOptions, n int) ([]mpicache.Transport, error) {
+func joinRanks(options mpiOptions, n int) ([]transport.Transport, error) {
 	if tasks, _ := launchedAs(os.Getenv); tasks == 0 {
-		return mpicache.NewLocal(max(1, n)), nil
+		return transport.NewLocal(max(1, n)), nil
 	}
-	transport, err := openTransport(options)
-	return []mpicache.Transport{transport}, err
+	own, err := openTransport(options)
+	return []transport.Transport{own}, err
 }
 
 // rank is one rank's staging.
-func (o *stageOptions) rank(ctx context.Context, transport mpicache.Transport) (*copier.Report, error) {
+func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*copier.Report, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
 	rate, _ := o.limits.rate() // checked before
 	opt := copier.Options{
-		Dest: o.folder(transport.Rank(), host), Mode: copier.Mode(o.mode), Host: host,
+		Dest: o.folder(ranks.Rank(), host), Mode: copier.Mode(o.mode), Host: host,
 		Sync: copier.SyncPolicy(o.sync), NoVerify: !o.verify, Checksum: o.checksum, DryRun: o.dryRun,
 		Readers: o.concurrency, PeerTicks: o.peerSeconds,
 		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.maxOpens, Prune: o.prune,
 	}
-	if transport.Rank() == 0 {
+	if ranks.Rank() == 0 {
 		show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)
 		defer show.end()
 		opt.Progress = show.update
@@ -223,7 +223,7 @@ func (o *stageOptions) rank(ctx context.Context, transport mpicache.Transport) (
 			return o.part.plan(ctx, o.data, copier.WalkOptions{Links: copier.LinkPolicy(o.links), Concurrency: o.concurrency, Progress: show.walked})
 		}
 	}
-	return copier.Run(ctx, transport, opt)
+	return copier.Run(ctx, ranks, opt)
 }
 
 // silence is the exit of a rank other than 0, which says nothing unless rank 0 is gone.

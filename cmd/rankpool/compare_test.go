@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 	"rankpool/staging"
 )
 
@@ -37,7 +38,7 @@ func compareRanks(t *testing.T, sets [][]openedSet, edit func(rank int, r *rankP
 	t.Helper()
 	found := make([]string, len(sets))
 	var all sync.WaitGroup
-	for rank, transport := range mpicache.NewLocal(len(sets)) {
+	for rank, transport := range transport.NewLocal(len(sets)) {
 		r := &rankProcess{opt: &serveOptions{session: t.TempDir()}, transport: transport, sets: sets[rank], logger: slog.New(slog.DiscardHandler)}
 		cfg := mpicache.Config{Policy: "clairvoyant"}
 		edit(rank, r, &cfg)

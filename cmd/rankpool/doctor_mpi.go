@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/doctor"
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 )
 
 // initPatience is how long MPI_Init may take on all nodes: seconds on thousands, or for ever when a rank is missing.
@@ -14,7 +14,7 @@ const initPatience = time.Minute
 
 // joinDoctors starts MPI where a launcher started this process, and returns the transport of all ranks; nil when this process stays
 // alone. What went wrong is in env.
-func joinDoctors(env *doctor.Env, at place, library mpicache.MPILibrary) mpicache.Transport {
+func joinDoctors(env *doctor.Env, at place, library transport.Library) transport.Transport {
 	if at.tasks > 1 && env.MPI.Missing != nil {
 		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.by, at.tasks, env.MPI.Missing)
 		return nil
@@ -25,12 +25,12 @@ func joinDoctors(env *doctor.Env, at place, library mpicache.MPILibrary) mpicach
 		return nil
 	}
 	type joined struct {
-		transport mpicache.Transport
+		transport transport.Transport
 		err       error
 	}
 	done := make(chan joined, 1)
 	go func() {
-		transport, err := mpicache.NewMPI()
+		transport, err := transport.NewMPI()
 		done <- joined{transport, err}
 	}()
 	select {
@@ -39,7 +39,7 @@ func joinDoctors(env *doctor.Env, at place, library mpicache.MPILibrary) mpicach
 			env.MPI.Failure = j.err
 			return nil
 		}
-		if m, ok := j.transport.(*mpicache.MPI); ok {
+		if m, ok := j.transport.(*transport.MPI); ok {
 			env.MPI.Level = m.ThreadLevel()
 		}
 		env.Launch.Failure = checkWorld(at.tasks, at.by, j.transport.Size(), library)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 )
 
 // othersPatience is how long a rank whose training is over waits for the others': one of them may still write its last checkpoint, and
@@ -17,14 +17,14 @@ const messageTold = 0xff
 
 // endTogether is the transport of ranks that each have a launcher of their own, which tells only its rank to end: they end together.
 type endTogether struct {
-	mpicache.Transport
+	transport.Transport
 	mu    sync.Mutex
 	told  map[int]bool  // on rank 0: who was
 	all   chan struct{} // closed when all were
 	ended sync.Once
 }
 
-func newEndTogether(t mpicache.Transport) *endTogether {
+func newEndTogether(t transport.Transport) *endTogether {
 	return &endTogether{Transport: t, told: map[int]bool{}, all: make(chan struct{})}
 }
 

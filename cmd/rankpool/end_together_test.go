@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 )
 
 func TestEndTogether(t *testing.T) {
@@ -15,7 +15,7 @@ func TestEndTogether(t *testing.T) {
 	var group []*endTogether
 	var passed sync.WaitGroup // messages that are the node's own
 	passed.Add(1)
-	for _, transport := range mpicache.NewLocal(ranks) {
+	for _, transport := range transport.NewLocal(ranks) {
 		e := newEndTogether(transport)
 		e.Start(func(_ int, msg []byte) {
 			if len(msg) != 2 || msg[0] != messageTold {

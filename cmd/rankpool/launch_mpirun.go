@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 // mpirunArgs returns the command line that starts ranks ranks of serve on this machine.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 

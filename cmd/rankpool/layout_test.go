@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 

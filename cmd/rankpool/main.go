@@ -5,12 +5,12 @@ package main
 import (
 	"os"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 )
 
 func main() {
 	dropLeftovers()
 	code := run(os.Args[1:])
-	mpicache.ExitMPI(code)
+	transport.ExitMPI(code)
 	os.Exit(code)
 }

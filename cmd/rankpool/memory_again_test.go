@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -90,7 +91,7 @@ func TestMemoryIsLessAfterADeath(t *testing.T) {
 func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, want int64) {
 	const ranks = 2
 	partitions, failed := make([][]int64, ranks), make(chan error, ranks)
-	for i, transport := range mpicache.NewLocal(ranks) {
+	for i, transport := range transport.NewLocal(ranks) {
 		r := newTestRank(t, memory)
 		r.transport, r.roomPatience, r.opt.trainers.memory = transport, 0, "1MiB"
 		own, err := r.ownMemory(t.Context(), largeSets())

@@ -16,7 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -192,7 +193,7 @@ func TestMemoryIsDivided(t *testing.T) {
 
 // newTestRank returns a rank alone.
 func newTestRank(t *testing.T, memory string) *rankProcess {
-	transport := mpicache.NewLocal(1)[0]
+	transport := transport.NewLocal(1)[0]
 	t.Cleanup(func() { transport.Close() })
 	opt := &serveOptions{cacheOptions: cacheOptions{memory: memory, window: autoWindow}}
 	opt.session = t.TempDir()
@@ -232,7 +233,7 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 	} {
 		errs := make([]error, ranks)
 		var all sync.WaitGroup
-		for i, transport := range mpicache.NewLocal(ranks) {
+		for i, transport := range transport.NewLocal(ranks) {
 			r := newTestRank(t, memory)
 			r.transport = transport
 			if i > 0 { // the node is too small for two of them
@@ -264,7 +265,7 @@ func TestMemoryLimitsReachRanks(t *testing.T) {
 // TestGather has ranks that begin their nodes at any time after the others, while messages of the others come.
 func TestMemoryGather(t *testing.T) {
 	const ranks, messages = 4, 50
-	group := mpicache.NewLocal(ranks)
+	group := transport.NewLocal(ranks)
 	failed := make(chan error, ranks)
 	for i, transport := range group {
 		go func() {
@@ -317,7 +318,7 @@ func (f writerFunc) Write(line []byte) (int, error) {
 }
 
 func TestMemoryGatherEnds(t *testing.T) {
-	group := mpicache.NewLocal(2)
+	group := transport.NewLocal(2)
 	gone := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tick := make(chan time.Time, 1)

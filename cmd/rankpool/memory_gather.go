@@ -9,13 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 )
 
 // A gatherTransport tells the ranks each other's notes before the node begins, in rounds: the first message of each rank is its note of
 // the first round, and so on, and all later ones are the node's. They wait for the node's Start, since other ranks may be ahead of this one.
 type gatherTransport struct {
-	mpicache.Transport
+	transport.Transport
 	came chan struct{} // holds a token when a message has come
 
 	mu    sync.Mutex // protects the rest
@@ -26,7 +26,7 @@ type gatherTransport struct {
 }
 
 // newGather starts t, which must not have been started.
-func newGather(t mpicache.Transport) *gatherTransport {
+func newGather(t transport.Transport) *gatherTransport {
 	g := &gatherTransport{Transport: t, came: make(chan struct{}, 1), early: make([][][]byte, t.Size())}
 	t.Start(g.handle)
 	return g

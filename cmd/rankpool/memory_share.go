@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -69,7 +70,7 @@ func (o *cacheOptions) demands(data []mpicache.DataSet, ranks int) ([]demand, er
 	for i, d := range data {
 		owned, window, largest := make([]int64, ranks), make([]int64, ranks), int64(0)
 		for id := range scheduler.SampleID(d.Samples) {
-			size := mpicache.Footprint(d.Size(id))
+			size := slab.Footprint(d.Size(id))
 			largest = max(largest, size)
 			owned[scheduler.Owner(id, ranks)] += size
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 const (
@@ -38,31 +38,31 @@ func (o *mpiOptions) register(flags *pflag.FlagSet) {
 }
 
 // load loads the library into this process, which will be a rank.
-func (o mpiOptions) load() (mpicache.MPILibrary, error) {
-	return mpicache.LoadMPI(o.wish.Choices(os.Getenv))
+func (o mpiOptions) load() (transport.Library, error) {
+	return transport.Load(o.wish.Choices(os.Getenv))
 }
 
 // A probe is what a process of its own finds out about the library.
 type probe struct {
-	mpicache.MPILibrary
+	transport.Library
 	Level   string // the thread level, where MPI was started
 	Failure string // "" for a library that was found
 }
 
 // ask looks for the library without loading it into this process: a child does, and ends.
-func (o mpiOptions) ask() (mpicache.MPILibrary, error) {
+func (o mpiOptions) ask() (transport.Library, error) {
 	found, err := o.probe(loadPatience, "mpi-library")
 	if err == nil && found.Failure != "" {
 		err = &noMPIError{found.Failure}
 	}
-	return found.MPILibrary, err
+	return found.Library, err
 }
 
 // A noMPIError is mpicache.ErrNoMPI in the words of a child.
 type noMPIError struct{ text string }
 
 func (e *noMPIError) Error() string        { return e.text }
-func (e *noMPIError) Is(target error) bool { return target == mpicache.ErrNoMPI }
+func (e *noMPIError) Is(target error) bool { return target == transport.ErrNoLibrary }
 
 // probe runs one of the hidden commands of this file in a process of its own, since a library may
 // end the process that it does not like. What this process is among the tasks of a launcher shows
@@ -99,7 +99,7 @@ func (o mpiOptions) probe(patience time.Duration, command string) (found probe, 
 // mpilib.Choices and writes a probe.
 func newMPILibraryCommand() *cobra.Command {
 	return hiddenProbe("mpi-library", func(choices []mpilib.Choice) (found probe, err error) {
-		found.MPILibrary, err = mpicache.LoadMPI(choices)
+		found.Library, err = transport.Load(choices)
 		return found, err
 	})
 }
@@ -107,15 +107,15 @@ func newMPILibraryCommand() *cobra.Command {
 // newMPIStartCommand is what doctor starts to see whether MPI starts.
 func newMPIStartCommand() *cobra.Command {
 	return hiddenProbe("mpi-start", func(choices []mpilib.Choice) (found probe, err error) {
-		if found.MPILibrary, err = mpicache.LoadMPI(choices); err != nil {
+		if found.Library, err = transport.Load(choices); err != nil {
 			return found, err
 		}
-		transport, err := mpicache.NewMPI()
+		world, err := transport.NewMPI()
 		if err != nil {
 			return found, err
 		}
-		found.Level = transport.(*mpicache.MPI).ThreadLevel()
-		return found, transport.Close()
+		found.Level = world.(*transport.MPI).ThreadLevel()
+		return found, world.Close()
 	})
 }
 

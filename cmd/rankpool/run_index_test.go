@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 	"rankpool/staging"
 )
 
@@ -35,7 +35,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		opt := &serveOptions{launch: launch, session: session, identities: kept.identities}
-		return &rankProcess{opt: opt, dir: dir, transport: mpicache.NewLocal(1)[0], logger: slog.New(slog.DiscardHandler)}
+		return &rankProcess{opt: opt, dir: dir, transport: transport.NewLocal(1)[0], logger: slog.New(slog.DiscardHandler)}
 	}
 	check := func(what string, r *rankProcess, wantLook bool, refused string) {
 		t.Helper()

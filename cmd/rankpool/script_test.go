@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 func TestMain(m *testing.M) {

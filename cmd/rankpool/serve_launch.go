@@ -11,21 +11,21 @@ import (
 	"strings"
 	"time"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 
 // joinCache joins the other ranks of the cache, or stands alone. byHand says that no "rankpool run" started this rank, so that nobody else
 // says what is wrong with the launch. world is the number of ranks that "rankpool run" has launched, 0 by hand: there are launchers that
 // tell a process nothing of its place.
-func joinCache(options mpiOptions, world int, byHand bool) (mpicache.Transport, error) {
+func joinCache(options mpiOptions, world int, byHand bool) (transport.Transport, error) {
 	at := findPlace(os.Getenv)
 	if at.tasks <= 1 && world > 1 {
 		at.tasks, at.by = world, byRun
 	}
 	if at.tasks <= 1 {
-		return mpicache.NewLocal(1)[0], nil
+		return transport.NewLocal(1)[0], nil
 	}
 	library, err := options.load()
 	if err == nil {
@@ -49,10 +49,10 @@ func joinCache(options mpiOptions, world int, byHand bool) (mpicache.Transport, 
 
 // openTransport joins the other tasks, or stands alone: a task alone needs no MPI, and Open MPI would end it where srun does not offer
 // the PMI that it wants.
-func openTransport(options mpiOptions) (mpicache.Transport, error) {
+func openTransport(options mpiOptions) (transport.Transport, error) {
 	at := findPlace(os.Getenv)
 	if at.tasks <= 1 {
-		return mpicache.NewLocal(1)[0], nil
+		return transport.NewLocal(1)[0], nil
 	}
 	library, err := options.load()
 	if err != nil {
@@ -62,8 +62,8 @@ func openTransport(options mpiOptions) (mpicache.Transport, error) {
 }
 
 // startMPI starts the loaded library, and checks that it sees the tasks of the launch.
-func startMPI(at place, library mpicache.MPILibrary) (mpicache.Transport, error) {
-	transport, err := mpicache.NewMPI()
+func startMPI(at place, library transport.Library) (transport.Transport, error) {
+	transport, err := transport.NewMPI()
 	if err != nil {
 		return nil, err
 	}

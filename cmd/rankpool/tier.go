@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 	"rankpool/staging/tier"
 )
@@ -129,7 +130,7 @@ func (p tierPlace) part(owned, total int64) int64 {
 func ownedBytes(d *mpicache.DataSet, ranks int, blockBytes int64) []int64 {
 	owned := make([]int64, ranks)
 	for id := range scheduler.SampleID(d.Samples) {
-		owned[scheduler.Owner(id, ranks)] += (mpicache.Footprint(d.Size(id)) + blockBytes - 1) / blockBytes * blockBytes
+		owned[scheduler.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) + blockBytes - 1) / blockBytes * blockBytes
 	}
 	return owned
 }

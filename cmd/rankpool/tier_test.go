@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
@@ -59,7 +60,7 @@ func TestTierIsDivided(t *testing.T) {
 		var owned [3]int64
 		for id := range scheduler.SampleID(d.Samples) {
 			block := d.TierBlockBytes
-			owned[scheduler.Owner(id, 3)] += (mpicache.Footprint(d.Size(id)) + block - 1) / block * block
+			owned[scheduler.Owner(id, 3)] += (slab.Footprint(d.Size(id)) + block - 1) / block * block
 		}
 		if [3]int64(d.TierBytes) != owned || d.TierBlockBytes != []int64{512, 16 << 10}[i] {
 			t.Errorf("data set %d: tiers of %v in blocks of %d, owned are %v", i, d.TierBytes, d.TierBlockBytes, owned)

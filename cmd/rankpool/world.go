@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 
@@ -69,7 +69,7 @@ func launchedAs(getenv func(string) string) (tasks int, by string) {
 
 // checkWorld compares what the launcher started with what MPI sees: tasks that each see a world of one are the accident of silent
 // singletons. The error names the remedy.
-func checkWorld(tasks int, by string, mpiSize int, library mpicache.MPILibrary) error {
+func checkWorld(tasks int, by string, mpiSize int, library transport.Library) error {
 	if tasks <= 1 || tasks == mpiSize {
 		return nil
 	}
@@ -81,14 +81,14 @@ func checkWorld(tasks int, by string, mpiSize int, library mpicache.MPILibrary) 
 }
 
 // about names a library, and why it was taken.
-func about(library mpicache.MPILibrary) string {
+func about(library transport.Library) string {
 	return fmt.Sprintf("%s: %s, since %s", library.Version, library.Path, library.Why)
 }
 
 // launcherOf says how to launch ranks that were launched in a way that does not fit their library; "" where it may.
 //
 // Source: as for slurmMPI.
-func launcherOf(library mpicache.MPILibrary, by string) string {
+func launcherOf(library transport.Library, by string) string {
 	own := library.Family
 	remedy := ""
 	switch {

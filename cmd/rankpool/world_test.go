@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 func env(lines ...string) func(string) string { return lookup(lines) }
@@ -58,7 +58,7 @@ func TestCheckWorld(t *testing.T) {
 		{4, bySrunPMIx, 2, "openmpi", "do not fit"},
 		{4, bySrunPMIx, 1, "other", "do not fit"},
 	} {
-		library := mpicache.MPILibrary{Path: "/lib/libmpi.so", Family: c.family, Why: "of a test"}
+		library := transport.Library{Path: "/lib/libmpi.so", Family: c.family, Why: "of a test"}
 		err := checkWorld(c.tasks, c.by, c.mpiSize, library)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("checkWorld(%d, %q, %d, %q) = %v, want %q", c.tasks, c.by, c.mpiSize, c.family, err, c.want)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/launchers"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 

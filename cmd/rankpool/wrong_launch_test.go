@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 func TestWrongLaunch(t *testing.T) {

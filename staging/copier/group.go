@@ -9,7 +9,7 @@ import (
 )
 
 // Peers is what staging needs of the ranks' transport: control messages in order, and bytes by a Put and a Take of the same ticket.
-// mpicache.Transport implements it, and says more. Callbacks (handle, done) come one at a time and must not block.
+// transport.Transport implements it, and says more. Callbacks (handle, done) come one at a time and must not block.
 type Peers interface {
 	Rank() int
 	Size() int

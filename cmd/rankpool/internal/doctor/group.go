@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Transport is how ranks talk: a mpicache.Transport.
+// Transport is how ranks talk: a transport.Transport.
 type Transport interface {
 	Rank() int
 	Size() int

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 )
 
@@ -25,7 +25,7 @@ func TestGroup(t *testing.T) {
 		return []Finding{f}
 	}
 	groups := make([]*Group, n)
-	for r, transport := range mpicache.NewLocal(n) {
+	for r, transport := range transport.NewLocal(n) {
 		opt := GroupOptions{Host: hosts[r], Tick: make(chan time.Time)} // nobody is silent
 		if r == 2 {
 			opt.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
@@ -100,7 +100,7 @@ func checkWays(t *testing.T, ways []Way, n int) {
 
 // TestLostRank: a rank that says once where it is and then is silent is lost, and the others' list is made.
 func TestLostRank(t *testing.T) {
-	transports := mpicache.NewLocal(3)
+	transports := transport.NewLocal(3)
 	ticks := make(chan time.Time)
 	root := Join(transports[0], GroupOptions{Host: "n1", Tick: ticks, Late: never})
 	defer root.Close()
@@ -142,7 +142,7 @@ func TestLostRank(t *testing.T) {
 
 // TestSilentRootEndsAssist: a rank does not wait for ever for rank 0.
 func TestSilentRootEndsAssist(t *testing.T) {
-	transports := mpicache.NewLocal(2)
+	transports := transport.NewLocal(2)
 	ticks := make(chan time.Time)
 	g := Join(transports[1], GroupOptions{Tick: ticks})
 	defer g.Close()
@@ -163,7 +163,7 @@ func TestSilentRootEndsAssist(t *testing.T) {
 
 // TestSilentWay: a peer that does not answer a ping is a failure of the way, not a wait without end.
 func TestSilentWay(t *testing.T) {
-	transports := mpicache.NewLocal(2)
+	transports := transport.NewLocal(2)
 	expired := make(chan time.Time)
 	close(expired)
 	root := Join(transports[0], GroupOptions{Host: "n1", Tick: make(chan time.Time), Late: func() (<-chan time.Time, func()) { return expired, func() {} }})
@@ -188,7 +188,7 @@ func TestSilentWay(t *testing.T) {
 
 // TestGatherEndsWithContext returns what has come, and the cause.
 func TestGatherEndsWithContext(t *testing.T) {
-	transports := mpicache.NewLocal(2)
+	transports := transport.NewLocal(2)
 	root := Join(transports[0], GroupOptions{Tick: make(chan time.Time)})
 	defer root.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -201,7 +201,7 @@ func TestGatherEndsWithContext(t *testing.T) {
 
 // TestGroupTakesAnyBytes: what another version of rankpool might send changes nothing.
 func TestGroupTakesAnyBytes(t *testing.T) {
-	transports := mpicache.NewLocal(2)
+	transports := transport.NewLocal(2)
 	g := Join(transports[0], GroupOptions{Tick: make(chan time.Time)})
 	defer g.Close()
 	for _, msg := range []string{"", "?", "p", "q1", "b", "m{", `m{"to":99}`, `m{"to":-1}`, "d", "r", "r[]", "a", "q0123456789abcdef"} {

@@ -1,11 +1,11 @@
-package mpicache
+package transport
 
 import (
 	"fmt"
 	"runtime"
 	"time"
 
-	"rankpool/mpicache/internal/mpi"
+	"rankpool/mpicache/transport/internal/mpi"
 )
 
 const (
@@ -155,7 +155,7 @@ func (e *engine) put(to, tag int, messages []message, done func(error)) {
 func (e *engine) take(from, tag int, messages []message, done func(error)) {
 	key := pairKey{from, uint32(tag)}
 	if e.takes[key] {
-		done(fmt.Errorf("mpicache: a Take from rank %d with this ticket is not done", from))
+		done(fmt.Errorf("transport: a Take from rank %d with this ticket is not done", from))
 		return
 	}
 	if len(messages) == 0 {
@@ -250,5 +250,5 @@ func (e *engine) missing() error {
 	if len(ranks) == 0 {
 		return nil
 	}
-	return fmt.Errorf("mpicache: closed, but ranks %v have not within %v", ranks, closeWait)
+	return fmt.Errorf("transport: closed, but ranks %v have not within %v", ranks, closeWait)
 }

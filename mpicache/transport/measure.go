@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import (
 	"errors"
@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"rankpool/mpicache/internal/mpi"
+	"rankpool/mpicache/slab"
+	"rankpool/mpicache/transport/internal/mpi"
 )
 
 // RemoteRead sets MeasureRemote: rank 1 reads batches of samples out of rank 0's slab into its own.
@@ -30,14 +31,14 @@ type RemoteRates struct {
 func MeasureRemote(t Transport, r RemoteRead) (RemoteRates, error) {
 	m, ok := t.(*MPI)
 	if !ok || t.Size() != 2 {
-		return RemoteRates{}, errors.New("mpicache: MeasureRemote wants two ranks under MPI")
+		return RemoteRates{}, errors.New("transport: MeasureRemote wants two ranks under MPI")
 	}
-	slab, err := NewSlab(r.SampleBytes * int64(r.Batch) * int64(max(8, r.Ahead)))
+	memory, err := slab.New(r.SampleBytes*int64(r.Batch)*int64(max(8, r.Ahead)), nil)
 	if err != nil {
 		return RemoteRates{}, err
 	}
 	// The slab is not closed: it holds what MPI may still look at.
-	run := &remoteRun{RemoteRead: r, MPI: m, slab: slab, asked: make(chan struct{}, r.Batches), barrier: make(chan struct{}, 1)}
+	run := &remoteRun{RemoteRead: r, MPI: m, slab: memory, asked: make(chan struct{}, r.Batches), barrier: make(chan struct{}, 1)}
 	t.Start(run.handle)
 	var through, raw []float64
 	volume := float64(r.SampleBytes) * float64(r.Batch) * float64(r.Batches)
@@ -67,7 +68,7 @@ func MeasureRemote(t Transport, r RemoteRead) (RemoteRates, error) {
 type remoteRun struct {
 	RemoteRead
 	*MPI
-	slab    *Slab
+	slab    *slab.Slab
 	ticket  uint32
 	asked   chan struct{}
 	barrier chan struct{}
@@ -198,7 +199,7 @@ func wait(requests []mpi.Request) error {
 		done := mpi.Test(requests, nil)
 		for _, d := range done {
 			if d.Err != nil {
-				return fmt.Errorf("mpicache: bare MPI: %w", d.Err)
+				return fmt.Errorf("transport: bare MPI: %w", d.Err)
 			}
 		}
 		requests = requests[len(done):]

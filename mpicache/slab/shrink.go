@@ -1,4 +1,4 @@
-package mpicache
+package slab
 
 // Shrink takes everything from sizeBytes on (≥ 0, rounded down to 64) out of use: what is free there at once, live blocks when they are
 // freed. It does nothing when so much is out of use already. It walks all blocks.

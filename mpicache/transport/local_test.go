@@ -1,24 +1,24 @@
-package mpicache_test
+package transport_test
 
 import (
 	"fmt"
 	"testing"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/transporttest"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/transporttest"
 )
 
 func TestLocalContract(t *testing.T) {
 	for _, ranks := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("%d ranks", ranks), func(t *testing.T) {
-			transporttest.Run(t, mpicache.NewLocal(ranks))
+			transporttest.Run(t, transport.NewLocal(ranks))
 		})
 	}
 }
 
 // TestLocalSilence has a silent rank: nothing arrives from it or at it, and the others go on.
 func TestLocalSilence(t *testing.T) {
-	group := mpicache.NewLocal(3)
+	group := transport.NewLocal(3)
 	defer func() {
 		for _, g := range group {
 			if err := g.Close(); err != nil {
@@ -34,7 +34,7 @@ func TestLocalSilence(t *testing.T) {
 	for _, g := range group {
 		g.Start(func(from int, msg []byte) { arrivals <- arrival{g.Rank(), from, string(msg)} })
 	}
-	group[1].(*mpicache.Local).Silence()
+	group[1].(*transport.Local).Silence()
 	never := func(error) { t.Error("a transfer with a silent rank was done") }
 	group[0].Take(1, 1, [][]byte{make([]byte, 10)}, never)
 	group[1].Put(0, 1, [][]byte{make([]byte, 10)}, never)
@@ -53,7 +53,7 @@ func TestLocalSilence(t *testing.T) {
 
 // TestLocalWaitsForStart has messages sent before the receiver starts.
 func TestLocalWaitsForStart(t *testing.T) {
-	group := mpicache.NewLocal(2)
+	group := transport.NewLocal(2)
 	group[0].Post(1, []byte("early"))
 	got := make(chan string)
 	group[1].Start(func(_ int, msg []byte) { got <- string(msg) })
@@ -68,14 +68,14 @@ func TestLocalWaitsForStart(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
-	local := mpicache.NewLocal(1)[0]
+	local := transport.NewLocal(1)[0]
 	defer local.Close()
 	for name, misuse := range map[string]func(){
 		"post to no rank":   func() { local.Post(1, nil) },
 		"post too large":    func() { local.Post(0, make([]byte, 64<<20+1)) },
 		"put to no rank":    func() { local.Put(-1, 0, nil, nil) },
 		"take from no rank": func() { local.Take(1, 0, nil, nil) },
-		"a group of none":   func() { mpicache.NewLocal(0) },
+		"a group of none":   func() { transport.NewLocal(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -1,10 +1,10 @@
-package mpicache
+package transport
 
 import (
 	"math/bits"
 	"runtime"
 
-	"rankpool/mpicache/internal/mpi"
+	"rankpool/mpicache/transport/internal/mpi"
 )
 
 const (

@@ -1,15 +1,15 @@
 #!/bin/sh
 # Runs the transport contract under mpirun with each MPI that is asked for (default: Open MPI and MPICH) and 1, 2 and 4 ranks, and
 # messages under signals. One test program runs under all.
-# Usage: mpicache/test-mpi.sh [openmpi] [mpich]. It fails when a launcher or a library is missing.
+# Usage: mpicache/transport/test-mpi.sh [openmpi] [mpich]. It fails when a launcher or a library is missing.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || set -- openmpi mpich
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # containers of CI run as root
-CGO_ENABLED=0 go test -c -o "$dir/contract" ./mpicache
-CGO_ENABLED=0 go test -c -o "$dir/signals" ./mpicache/internal/mpi
+CGO_ENABLED=0 go test -c -o "$dir/contract" ./mpicache/transport
+CGO_ENABLED=0 go test -c -o "$dir/signals" ./mpicache/transport/internal/mpi
 sha256sum "$dir/contract" "$dir/signals"
 for mpi; do
 	command -v "mpirun.$mpi" >/dev/null || { echo "test-mpi.sh: mpirun.$mpi is missing" >&2; exit 1; }

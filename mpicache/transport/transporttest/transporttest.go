@@ -1,4 +1,4 @@
-// Package transporttest is the contract of mpicache.Transport as a test: one text that every transport must pass, run with all
+// Package transporttest is the contract of transport.Transport as a test: one text that every transport must pass, run with all
 // ranks in one process, or with one rank a process under mpirun.
 package transporttest
 
@@ -9,12 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
 )
 
 // Run checks the contract. members are the ranks of one group that live in this process; the other ranks' processes call Run as well.
 // It starts the transports, and closes them at its end. Every case is a program that all ranks run; a barrier separates cases.
-func Run(t *testing.T, members []mpicache.Transport) {
+func Run(t *testing.T, members []transport.Transport) {
 	ranks := make([]*rank, len(members))
 	for i, m := range members {
 		ranks[i] = &rank{Transport: m, inbox: make([][][]byte, m.Size())}
@@ -52,7 +52,7 @@ func Run(t *testing.T, members []mpicache.Transport) {
 
 // rank is a transport with what a test program needs.
 type rank struct {
-	mpicache.Transport
+	transport.Transport
 	testing.TB
 	mu      sync.Mutex
 	arrived *sync.Cond

@@ -1,4 +1,4 @@
-package mpicache
+package slab
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ type block struct {
 // NewArena returns an arena of sizeBytes (≥ 0, rounded down to 64), all of it free.
 func NewArena(sizeBytes int64) *Arena {
 	if sizeBytes < 0 || sizeBytes >= granuleBytes<<(levels+subBits-1) {
-		panic(fmt.Sprintf("mpicache: an arena of %d bytes is out of range", sizeBytes))
+		panic(fmt.Sprintf("slab: an arena of %d bytes is out of range", sizeBytes))
 	}
 	a := &Arena{granules: sizeBytes / granuleBytes, limit: sizeBytes / granuleBytes, blocks: make([]block, 1, 64), buckets: make([]int32, 64)}
 	if a.granules > 0 {
@@ -69,7 +69,7 @@ func NewArena(sizeBytes int64) *Arena {
 // Alloc returns the offset of a free block of at least sizeBytes (≥ 0), or false when no free block is large enough.
 func (a *Arena) Alloc(sizeBytes int64) (off int64, ok bool) {
 	if sizeBytes < 0 {
-		panic(fmt.Sprintf("mpicache: Alloc of %d bytes", sizeBytes))
+		panic(fmt.Sprintf("slab: Alloc of %d bytes", sizeBytes))
 	}
 	if sizeBytes > a.granules*granuleBytes {
 		return 0, false
@@ -262,5 +262,5 @@ func (a *Arena) forget(off int64) int32 {
 			return b
 		}
 	}
-	panic(fmt.Sprintf("mpicache: Free of offset %d, which is not allocated", off))
+	panic(fmt.Sprintf("slab: Free of offset %d, which is not allocated", off))
 }

@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import "sync"
 

@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func meet(key pairKey, mine half, ours, theirs map[pairKey]half, both func(mine,
 		return
 	}
 	if _, ok := ours[key]; ok {
-		mine.done(fmt.Errorf("mpicache: ticket %d from rank %d is in use", key.ticket, key.from))
+		mine.done(fmt.Errorf("transport: ticket %d from rank %d is in use", key.ticket, key.from))
 		return
 	}
 	ours[key] = mine
@@ -67,11 +67,11 @@ func copyOver(put, take half) {
 
 func sameLengths(put, take [][]byte) error {
 	if len(put) != len(take) {
-		return fmt.Errorf("mpicache: a Put of %d segments met a Take of %d", len(put), len(take))
+		return fmt.Errorf("transport: a Put of %d segments met a Take of %d", len(put), len(take))
 	}
 	for i := range put {
 		if len(put[i]) != len(take[i]) {
-			return fmt.Errorf("mpicache: segment %d of a Put has %d bytes, of its Take %d", i, len(put[i]), len(take[i]))
+			return fmt.Errorf("transport: segment %d of a Put has %d bytes, of its Take %d", i, len(put[i]), len(take[i]))
 		}
 	}
 	return nil

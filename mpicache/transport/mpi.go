@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rankpool/mpicache/internal/mpi"
+	"rankpool/mpicache/transport/internal/mpi"
 )
 
 // closeWait bounds each of Close's two waits: for the peers' farewells, and for MPI_Finalize, which hung in 3 of 10 runs of MPICH 4.0
@@ -31,10 +31,10 @@ var (
 // alone. It can be called once in a process's life.
 func NewMPI() (Transport, error) {
 	if started.Swap(true) {
-		return nil, errors.New("mpicache: MPI was started before in this process")
+		return nil, errors.New("transport: MPI was started before in this process")
 	}
 	if err := mpi.Init(); err != nil {
-		return nil, fmt.Errorf("mpicache: %w", err)
+		return nil, fmt.Errorf("transport: %w", err)
 	}
 	e, err := newEngine(mpi.Rank(), mpi.Size())
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *MPI) Close() error {
 		case <-t.ended:
 			t.closed = t.missing()
 		case <-time.After(closeWait + time.Second):
-			t.closed = errors.New("mpicache: closed while MPI was silent")
+			t.closed = errors.New("transport: closed while MPI was silent")
 		}
 		if t.closed != nil {
 			return

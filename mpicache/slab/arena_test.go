@@ -1,4 +1,4 @@
-package mpicache
+package slab
 
 import (
 	"math"

@@ -1,4 +1,6 @@
-package mpicache
+// Package transport moves control messages and sample bytes between ranks: between goroutines of one
+// process (Local), or between processes by an MPI library that is loaded at run time (MPI).
+package transport
 
 import "fmt"
 
@@ -41,7 +43,7 @@ type Transport interface {
 // checkPeer panics when rank is none of the group's.
 func checkPeer(rank, size int) {
 	if rank < 0 || rank >= size {
-		panic(fmt.Sprintf("mpicache: rank %d in a group of %d", rank, size))
+		panic(fmt.Sprintf("transport: rank %d in a group of %d", rank, size))
 	}
 }
 
@@ -49,6 +51,6 @@ func checkPeer(rank, size int) {
 func checkPost(to, size int, msg []byte) {
 	checkPeer(to, size)
 	if len(msg) > maxPostBytes {
-		panic(fmt.Sprintf("mpicache: a control message of %d bytes, at most %d are allowed", len(msg), maxPostBytes))
+		panic(fmt.Sprintf("transport: a control message of %d bytes, at most %d are allowed", len(msg), maxPostBytes))
 	}
 }

@@ -1,4 +1,4 @@
-package mpicache
+package slab
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 func newSlab(t *testing.T, sizeBytes int64) *Slab {
 	t.Helper()
-	s, err := NewSlab(sizeBytes)
+	s, err := New(sizeBytes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestEmptySlab(t *testing.T) {
 }
 
 func TestSlabTooLarge(t *testing.T) {
-	_, err := NewSlab(1 << 48)
+	_, err := New(1<<48, nil)
 	if err == nil {
 		t.Fatal("a slab of 256 TiB was allocated")
 	}
@@ -95,32 +95,18 @@ func TestSlabTooLarge(t *testing.T) {
 // TestSlabStopsWhereMemoryEnds checks that a slab looks before each part of itself whether there is memory for it.
 func TestSlabStopsWhereMemoryEnds(t *testing.T) {
 	left := int64(populateBytes) // for the first part
-	_, err := allocateSlab(populateBytes+1<<20, func() int64 {
+	_, err := New(populateBytes+1<<20, func() int64 {
 		defer func() { left = 1<<20 - 1 }()
 		return left
 	})
 	if err == nil || !strings.HasSuffix(err.Error(), "the node ran out of memory when 256 MiB of it were allocated") {
 		t.Errorf("memory for 256 MiB of a slab of 257: %v", err)
 	}
-	s, err := allocateSlab(1<<20, func() int64 { return 1 << 20 })
+	s, err := New(1<<20, func() int64 { return 1 << 20 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestClientsMapAllThatSamplesAreIn checks a slab that is not made of whole pages.
-func TestClientsMapAllThatSamplesAreIn(t *testing.T) {
-	cl := newCluster(t, 1, 10, 1<<14, func(c *Config) { c.SlabBytes = 4352 })
-	defer cl.close()
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.close()
-	if mapped, used := len(tr.slab), cl.nodes[0].arena.SizeBytes(); int64(mapped) != used {
-		t.Errorf("clients map %d bytes, and samples are put into %d", mapped, used)
 	}
 }

@@ -1,10 +1,10 @@
-package mpicache
+package transport
 
 import (
 	"fmt"
 	"runtime"
 
-	"rankpool/mpicache/internal/mpi"
+	"rankpool/mpicache/transport/internal/mpi"
 )
 
 // flow is a series of MPI messages with one peer that begin, and are seen to finish, in order. Only its first unfinished
@@ -68,7 +68,7 @@ func (e *flows) adopt(f *flow, m message, r mpi.Request, err error) {
 		e.bulk++
 	}
 	if err != nil {
-		m.part.fail(fmt.Errorf("mpicache: rank %d: %w", f.peer, err))
+		m.part.fail(fmt.Errorf("transport: rank %d: %w", f.peer, err))
 		if len(f.begun) == 0 {
 			e.end(f, &m, mpi.Done{})
 			return
@@ -130,9 +130,9 @@ func (e *flows) end(f *flow, m *message, d mpi.Done) {
 	}
 	switch {
 	case d.Err != nil:
-		m.part.fail(fmt.Errorf("mpicache: rank %d: %w", f.peer, d.Err))
+		m.part.fail(fmt.Errorf("transport: rank %d: %w", f.peer, d.Err))
 	case f.receives && d.Bytes != m.bytes:
-		m.part.fail(fmt.Errorf("mpicache: %d bytes came from rank %d, %d were expected", d.Bytes, f.peer, m.bytes))
+		m.part.fail(fmt.Errorf("transport: %d bytes came from rank %d, %d were expected", d.Bytes, f.peer, m.bytes))
 	case f.receives:
 		rest := m.buf
 		for _, s := range m.pack {

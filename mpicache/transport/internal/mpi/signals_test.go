@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/mpicache/internal/mpi/mpitest"
+	"rankpool/mpicache/transport/internal/mpi/mpitest"
 )
 
 // TestMPIUnderSignals sends messages while every thread of the process gets signals and memory is

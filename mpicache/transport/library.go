@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import (
 	"errors"
@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"rankpool/mpicache/internal/mpi"
-	"rankpool/mpicache/mpilib"
+	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport/mpilib"
 )
 
 // MPILibrary is an MPI library that can be loaded.
-type MPILibrary struct {
+type Library struct {
 	Path    string // absolute
 	Version string // the first line of its version text
 	ABI     string // Open MPI, MPICH, MPI 5
@@ -21,19 +21,19 @@ type MPILibrary struct {
 
 // ErrNoMPI says that no MPI library can be loaded; its text says what was looked for, and what to
 // do.
-var ErrNoMPI = errors.New("no MPI library can be loaded")
+var ErrNoLibrary = errors.New("no MPI library can be loaded")
 
 // LoadMPI loads the first of the libraries that can be, for the life of the process. It starts
 // nothing of MPI.
 //
 // Errors: ErrNoMPI.
-func LoadMPI(choices []mpilib.Choice) (MPILibrary, error) {
+func Load(choices []mpilib.Choice) (Library, error) {
 	var missing, broken []string
 	for _, c := range choices {
 		library, err := mpi.Load(c.Name)
 		if err == nil {
 			version, _, _ := strings.Cut(library.Text, "\n")
-			return MPILibrary{
+			return Library{
 				Path: library.Path, Version: strings.Join(strings.Fields(version), " "), ABI: library.ABI,
 				Family: mpilib.FamilyOf(library.Text, library.ABI), Why: c.Why,
 			}, nil
@@ -49,6 +49,6 @@ func LoadMPI(choices []mpilib.Choice) (MPILibrary, error) {
 	if len(missing) > 0 {
 		looked = fmt.Sprintf("no %s is there, looked for since %s", strings.Join(missing, ", "), choices[0].Why)
 	}
-	return MPILibrary{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, "+
-		"or name a library with --mpi-library or %s", ErrNoMPI, strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
+	return Library{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, "+
+		"or name a library with --mpi-library or %s", ErrNoLibrary, strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
 }

@@ -1,4 +1,5 @@
-package mpicache
+// Package slab is a rank's memory for samples: a sealed memfd that clients map, and an Arena of places in it.
+package slab
 
 import (
 	"errors"
@@ -28,13 +29,11 @@ type Slab struct {
 // NewSlab allocates a slab of sizeBytes (≥ 0, rounded up to a page). A slab of 0 bytes has no file, and every Alloc fails.
 //
 // The memory is there when NewSlab returns, so that no later write can die of its lack. It is in huge pages where the system
-// gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. An error says the size that could not be had.
-func NewSlab(sizeBytes int64) (*Slab, error) { return allocateSlab(sizeBytes, nil) }
-
-// allocateSlab allocates a slab. room says how much may be taken; nil: what the machine has.
-func allocateSlab(sizeBytes int64, room func() int64) (*Slab, error) {
+// gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. room returns how
+// many bytes may be taken; nil means what the machine has. An error says the size that could not be allocated.
+func New(sizeBytes int64, room func() int64) (*Slab, error) {
 	if sizeBytes < 0 {
-		panic(fmt.Sprintf("mpicache: a slab of %d bytes", sizeBytes))
+		panic(fmt.Sprintf("slab: a slab of %d bytes", sizeBytes))
 	}
 	page := int64(unix.Getpagesize())
 	sizeBytes = (sizeBytes + page - 1) / page * page
@@ -43,7 +42,7 @@ func allocateSlab(sizeBytes int64, room func() int64) (*Slab, error) {
 		return s, nil
 	}
 	if err := s.open(sizeBytes, room); err != nil {
-		return nil, errors.Join(fmt.Errorf("mpicache: slab of %s (%d bytes): %w", humanize.IBytes(uint64(sizeBytes)), sizeBytes, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("slab of %s (%d bytes): %w", humanize.IBytes(uint64(sizeBytes)), sizeBytes, err), s.Close())
 	}
 	return s, nil
 }
@@ -124,7 +123,7 @@ func (s *Slab) Release(off, n int64) error {
 		return nil
 	}
 	if err := unix.Fallocate(s.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, begin, end-begin); err != nil {
-		return fmt.Errorf("mpicache: giving memory back: %w", err)
+		return fmt.Errorf("giving memory back: %w", err)
 	}
 	return nil
 }
@@ -136,7 +135,7 @@ func (s *Slab) ReadOnlyFD() (int, error) {
 	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", s.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("mpicache: opening the slab for reading: %w", err)
+		return -1, fmt.Errorf("opening the slab for reading: %w", err)
 	}
 	return fd, nil
 }
@@ -158,7 +157,7 @@ func (s *Slab) Close() error {
 	err = errors.Join(err, unix.Close(s.fd))
 	s.fd, s.memory = -1, nil
 	if err != nil {
-		return fmt.Errorf("mpicache: closing the slab: %w", err)
+		return fmt.Errorf("closing the slab: %w", err)
 	}
 	return nil
 }

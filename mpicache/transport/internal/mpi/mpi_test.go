@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache/internal/mpi/mpitest"
+	"rankpool/mpicache/transport/internal/mpi/mpitest"
 )
 
 // start loads a fake library and starts it. The process may do so again and again: nothing of a

@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ type Local struct {
 // NewLocal returns the n (≥ 1) ranks of a group, each a *Local.
 func NewLocal(n int) []Transport {
 	if n < 1 {
-		panic("mpicache: a group of no ranks")
+		panic("transport: a group of no ranks")
 	}
 	peers := make([]*Local, n)
 	group := make([]Transport, n)

@@ -1,21 +1,21 @@
-package mpicache_test
+package transport_test
 
 import (
 	"os"
 	"strconv"
 	"testing"
 
-	"rankpool/mpicache"
-	"rankpool/mpicache/internal/mpi/mpitest"
-	"rankpool/mpicache/mpilib"
-	"rankpool/mpicache/transporttest"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/internal/mpi/mpitest"
+	"rankpool/mpicache/transport/mpilib"
+	"rankpool/mpicache/transport/transporttest"
 )
 
 // TestMain ends as a rank ends: the launcher is told.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("RANKPOOL_TEST_RANKS") != "" {
-		mpicache.ExitMPI(code)
+		transport.ExitMPI(code)
 	}
 	os.Exit(code)
 }
@@ -30,23 +30,23 @@ func TestMPIContract(t *testing.T) {
 	} else if n, err := strconv.Atoi(text); err == nil {
 		ranks = n
 	}
-	library, err := mpicache.LoadMPI(choices)
+	library, err := transport.Load(choices)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := os.Getenv("RANKPOOL_TEST_MPI"); want != "" && string(library.Family) != want {
 		t.Errorf("%+v under the mpirun of %s", library, want)
 	}
-	rank, err := mpicache.NewMPI()
+	rank, err := transport.NewMPI()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mpicache.NewMPI(); err == nil {
+	if _, err := transport.NewMPI(); err == nil {
 		t.Error("MPI was started twice")
 	}
 	if rank.Size() != ranks {
 		t.Fatalf("a group of %d, not %d", rank.Size(), ranks)
 	}
 	t.Logf("rank %d of %d, %+v", rank.Rank(), rank.Size(), library)
-	transporttest.Run(t, []mpicache.Transport{rank})
+	transporttest.Run(t, []transport.Transport{rank})
 }

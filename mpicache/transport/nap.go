@@ -1,4 +1,4 @@
-package mpicache
+package transport
 
 import (
 	"encoding/binary"
@@ -54,7 +54,7 @@ const (
 func newNapper() (*napper, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("mpicache: eventfd: %w", err)
+		return nil, fmt.Errorf("transport: eventfd: %w", err)
 	}
 	timer := time.NewTimer(0)
 	timer.Stop()
