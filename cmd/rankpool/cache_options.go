@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -78,14 +79,14 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 // check validates what can be told without the data and the machine, and makes paths absolute.
 func (o *cacheOptions) check() error {
 	if _, err := parseMemory(o.memory); err != nil && o.memory != autoMemory {
-		return usagef("--memory: %w, nor a share such as 20%%, nor %s", err, autoMemory)
+		return exit.Usagef("--memory: %w, nor a share such as 20%%, nor %s", err, autoMemory)
 	}
 	if err := o.trainers.check(); err != nil {
 		return err
 	}
 	if o.window != autoWindow {
 		if size, err := parseSize(o.window); err != nil || size == 0 {
-			return usagef("--window: %q is neither %q nor a size such as 512MiB", o.window, autoWindow)
+			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.window, autoWindow)
 		}
 	}
 	if err := o.checkTier(); err != nil {
@@ -107,13 +108,13 @@ func (o *cacheOptions) check() error {
 		return err
 	}
 	if o.logEvery < 0 {
-		return usagef("--log-every: %v is no time", o.logEvery)
+		return exit.Usagef("--log-every: %v is no time", o.logEvery)
 	}
 	if o.peerTimeout <= 0 {
-		return usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
+		return exit.Usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
 	}
 	if o.rankTimeout <= 0 {
-		return usagef("--rank-timeout must be a positive time, not %v", o.rankTimeout)
+		return exit.Usagef("--rank-timeout must be a positive time, not %v", o.rankTimeout)
 	}
 	for _, path := range []*string{&o.log, &o.state, &o.record} {
 		if *path == "" {
@@ -146,14 +147,14 @@ func (o *cacheOptions) dropState() string {
 func (o *cacheOptions) resolveSystem() error {
 	system, err := systems.Find(o.system)
 	if err != nil {
-		return usagef("--system: %w", err)
+		return exit.Usagef("--system: %w", err)
 	}
 	if system.Simulated != "" {
 		hint := ""
 		if system.NewPolicy != nil {
 			hint = fmt.Sprintf("; its policy alone is --policy %s", system.Policy)
 		}
-		return usagef("--system: %s is simulated only (rankpool simulate): it %s%s", system.Name, system.Simulated, hint)
+		return exit.Usagef("--system: %s is simulated only (rankpool simulate): it %s%s", system.Name, system.Simulated, hint)
 	}
 	if o.policy == "" && o.scorer == "" && o.sampler == "" && system.Name != "rankpool" {
 		o.sampler = system.Sampler
@@ -188,10 +189,10 @@ func (o *cacheOptions) parseSet(system *systems.System) (err error) {
 		return nil
 	}
 	if o.policy != system.Policy || o.scorer != system.Scorer || o.sampler != system.Sampler {
-		return usagef("--set: options are of a system as it is (--system %s without --policy, --scorer and --sampler)", system.Name)
+		return exit.Usagef("--set: options are of a system as it is (--system %s without --policy, --scorer and --sampler)", system.Name)
 	}
 	if o.values, err = system.Parse(o.set); err != nil {
-		return usagef("--set: %w", err)
+		return exit.Usagef("--set: %w", err)
 	}
 	return nil
 }
@@ -250,7 +251,7 @@ func oneOf(flag, value string, allowed []string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return usagef("--%s: %q is not one of %s", flag, value, strings.Join(allowed, ", "))
+	return exit.Usagef("--%s: %q is not one of %s", flag, value, strings.Join(allowed, ", "))
 }
 
 // pathless returns the error inside a path error, for sentences that name the path themselves.

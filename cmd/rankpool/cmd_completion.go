@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/doctor"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -41,7 +42,7 @@ func newCompletionCommand() *cobra.Command {
 			case "fish":
 				return root.GenFishCompletion(out, true)
 			}
-			return usagef("there is no completion for %q: bash, zsh and fish are known", args[0])
+			return exit.Usagef("there is no completion for %q: bash, zsh and fish are known", args[0])
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/doctor"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/nvml"
@@ -63,7 +64,7 @@ func newDoctorCommand() *cobra.Command {
 			err := o.check()
 			switch {
 			case err != nil && at.task > 0: // the first task says it
-				return &statusError{code: exitCode(err)}
+				return &exit.Status{Code: exit.Code(err)}
 			case err != nil:
 				return err
 			case o.list && at.task > 0:
@@ -91,12 +92,12 @@ func newDoctorCommand() *cobra.Command {
 func (o *doctorOptions) check() (err error) {
 	if o.memory != "" && o.memory != autoMemory {
 		if o.size, err = parseMemory(o.memory); err != nil {
-			return usagef("--memory: %w", err)
+			return exit.Usagef("--memory: %w", err)
 		}
 	}
 	o.checks, err = doctor.Select(o.only, o.list || len(o.data) > 0)
 	if err != nil {
-		return usagef("--only: %w", err)
+		return exit.Usagef("--only: %w", err)
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func listChecks(w io.Writer, checks []doctor.Check) error {
 
 // examine makes the checks, with the other ranks where there are any.
 func (o *doctorOptions) examine(cmd *cobra.Command, at place) error {
-	ctx, stop := interruptible(cmd.Context())
+	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	env, library := o.environment(at)
 	transport := joinDoctors(env, at, library)
@@ -132,7 +133,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at place) error {
 		case err != nil:
 			return err
 		case !slices.ContainsFunc(o.checks, func(c doctor.Check) bool { return c.Scope != doctor.Between }):
-			return usagef("--only: these checks are between ranks, and this is one rank: start one a node with srun or mpirun")
+			return exit.Usagef("--only: these checks are between ranks, and this is one rank: start one a node with srun or mpirun")
 		}
 		return o.conclude(cmd, doctor.Combine([]doctor.Report{{Findings: found}}))
 	}
@@ -201,7 +202,7 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 		return err
 	}
 	if worst := doctor.Worst(findings); worst == doctor.Bad || o.strict && worst == doctor.Warning {
-		return &statusError{code: exitError}
+		return &exit.Status{Code: exit.Failure}
 	}
 	return nil
 }

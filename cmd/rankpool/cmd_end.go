@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/slurm"
 )
 
@@ -52,7 +53,7 @@ A folder that is not a session's is refused, and nothing in it is touched.`,
 // is not a session's, and ranks that have not ended within endPatience.
 func endRanks(session string, keep bool) error {
 	if !exists(session) {
-		fmt.Fprintf(stderr, "rankpool: there is no session %s on this node: no cache was ended\n", session)
+		fmt.Fprintf(outlet.Stderr, "rankpool: there is no session %s on this node: no cache was ended\n", session)
 		return nil
 	}
 	if err := checkSession(session); err != nil {

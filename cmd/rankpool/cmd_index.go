@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/staging"
 )
 
@@ -77,13 +78,13 @@ Started by mpirun or srun, all ranks list and read, and rank 0 writes.`,
 func (o *indexOptions) check() error {
 	switch {
 	case o.output == "" && o.verify == "":
-		return usagef("where should the manifest go? name it with -o MANIFEST")
+		return exit.Usagef("where should the manifest go? name it with -o MANIFEST")
 	case o.output != "" && o.verify != "":
-		return usagef("--verify writes no manifest: leave -o or --verify out")
+		return exit.Usagef("--verify writes no manifest: leave -o or --verify out")
 	case o.format != "auto" && o.format != "files":
-		return usagef("--format is %q, it is auto or files", o.format)
+		return exit.Usagef("--format is %q, it is auto or files", o.format)
 	case o.concurrency < 1:
-		return usagef("--concurrency is %d, at least 1 is needed", o.concurrency)
+		return exit.Usagef("--concurrency is %d, at least 1 is needed", o.concurrency)
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 			err = closeErr
 		}
 	}()
-	ctx, stop := interruptible(ctx)
+	ctx, stop := exit.Interruptible(ctx)
 	defer stop()
 	group := staging.NewGroup(transport)
 	if group.Rank() > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/slurm"
 )
 
@@ -48,7 +49,7 @@ PET_MASTER_PORT.`,
 // join becomes the training command argv; it returns only when that fails.
 func join(session string, argv []string) (err error) {
 	if len(argv) == 0 {
-		return usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
+		return exit.Usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
 	}
 	job, byHand := slurm.Detect(os.Getenv), session == ""
 	if byHand {
@@ -61,7 +62,7 @@ func join(session string, argv []string) (err error) {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
 	told := make(chan os.Signal, 1)
-	notify(told, unix.SIGUSR1, unix.SIGUSR2)
+	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
 	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
 	nodes := allocatedNodes(os.Getenv)
 	folder, ready := awaitRank(session, job, nodes, cacheBegins)
@@ -88,7 +89,7 @@ func join(session string, argv []string) (err error) {
 	}
 	select {
 	case s := <-told:
-		return signalError{s.(syscall.Signal)} // training's time is over before it began
+		return exit.Signaled{Signal: s.(syscall.Signal)} // training's time is over before it began
 	default:
 	}
 	if isAgent(argv) {
@@ -107,7 +108,7 @@ func noOtherStep(job slurm.Job) bool {
 // ownJobSession returns the session folder of the job that this process is in.
 func ownJobSession(job slurm.Job, verb string) (string, error) {
 	if !job.InJob() {
-		return "", usagef("%s outside Slurm needs --session DIR, the folder that serve was given", verb)
+		return "", exit.Usagef("%s outside Slurm needs --session DIR, the folder that serve was given", verb)
 	}
 	return jobSession(job)
 }

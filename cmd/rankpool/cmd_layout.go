@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/staging"
 	storage "rankpool/staging/layout"
 )
@@ -31,7 +32,7 @@ It changes nothing and needs no privilege. Other file systems tell no layout; th
 		Example: "  rankpool layout /lustre/imagenet/train\n  rankpool layout imagenet.parquet --json",
 		Args:    exactly(1, "one folder or manifest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd.Context())
+			ctx, stop := exit.Interruptible(cmd.Context())
 			defer stop()
 			m, survey, err := surveyData(ctx, args[0], opt, quiet)
 			if err != nil {

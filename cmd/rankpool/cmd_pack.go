@@ -15,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler"
 	"rankpool/staging"
 	"rankpool/staging/copier"
@@ -54,7 +55,7 @@ func newPackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack --data SRC --dest DEST [flags]",
 		Short: "Write a data set as tar shards, the most important samples first",
-		Long:  aboutPack + "\n\n" + exitTable,
+		Long:  aboutPack + "\n\n" + exit.Table,
 		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool pack --data /lustre/imagenet/train --dest /lustre/imagenet-packed --order random\n" +
 			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy --shard-size 1GiB",
 		Args: exactly(0, "no arguments"),
@@ -62,7 +63,7 @@ func newPackCommand() *cobra.Command {
 			at := findPlace(os.Getenv)
 			err := o.check(at)
 			if err != nil && at.task > 0 { // the first task says it
-				return &statusError{code: exitCode(err)}
+				return &exit.Status{Code: exit.Code(err)}
 			}
 			if err != nil {
 				return err
@@ -99,26 +100,26 @@ func (o *packOptions) check(at place) (err error) {
 	}
 	switch {
 	case o.data == "":
-		return usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
 	case o.dest == "":
-		return usagef("where should it go? name a folder with --dest DEST")
+		return exit.Usagef("where should it go? name a folder with --dest DEST")
 	case !slices.Contains([]string{"importance", "random", "manifest"}, o.order):
-		return usagef("--order: %q is not one of importance, random, manifest", o.order)
+		return exit.Usagef("--order: %q is not one of importance, random, manifest", o.order)
 	case (o.order == "importance") != (o.importance != ""):
-		return usagef("--order importance and --importance go together, as in: --order importance --importance losses.npy")
+		return exit.Usagef("--order importance and --importance go together, as in: --order importance --importance losses.npy")
 	case !slices.Contains([]string{"never", "end", "file"}, o.sync):
-		return usagef("--fsync: %q is not one of never, end, file", o.sync)
+		return exit.Usagef("--fsync: %q is not one of never, end, file", o.sync)
 	case o.ranks < 0:
-		return usagef("--ranks: %d is no number of ranks", o.ranks)
+		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
 	case at.tasks > 0 && o.ranks != 0 && o.ranks != at.tasks:
-		return usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
 	case o.progressSeconds < 0:
-		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
+		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
 	case o.concurrency < 0:
-		return usagef("--concurrency: %d is no number of reads", o.concurrency)
+		return exit.Usagef("--concurrency: %d is no number of reads", o.concurrency)
 	}
 	if o.shardBytes, err = parseSize(o.shardSize); err != nil || o.shardBytes == 0 {
-		return usagef("--shard-size: %q is no size such as 256MiB or 1GiB", o.shardSize)
+		return exit.Usagef("--shard-size: %q is no size such as 256MiB or 1GiB", o.shardSize)
 	}
 	for _, path := range []*string{&o.data, &o.dest} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -126,7 +127,7 @@ func (o *packOptions) check(at place) (err error) {
 		}
 	}
 	if inside(o.dest, o.data) || inside(o.data, o.dest) {
-		return usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
+		return exit.Usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (o *packOptions) check(at place) (err error) {
 // pack joins the other ranks, and packs; rank 0 speaks for all. The others end well in any case: mpirun would kill rank 0
 // in the middle of its last sentence.
 func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
-	ctx, stop := interruptible(ctx)
+	ctx, stop := exit.Interruptible(ctx)
 	defer stop()
 	transports, err := joinRanks(o.mpi, o.ranks)
 	if err != nil {

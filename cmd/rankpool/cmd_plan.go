@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/benchmarks/planning"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler"
 )
 
@@ -63,7 +64,7 @@ this machine, and prints the time (the best of three) and the memory that it too
 
 func checkPlan(cfg planning.Config) error {
 	if cfg.Samples < 1 {
-		return usagef("--samples: %d is no number of samples; name one, at least 1", cfg.Samples)
+		return exit.Usagef("--samples: %d is no number of samples; name one, at least 1", cfg.Samples)
 	}
 	if err := checkTrainers(cfg.Ranks, cfg.BatchSize); err != nil {
 		return err

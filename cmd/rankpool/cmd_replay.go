@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/record"
 )
 
@@ -38,7 +39,7 @@ At the first event from which other commands come it prints both and ends with e
 				err = r.print(cmd.OutOrStdout())
 			}
 			if err == nil && !r.Identical {
-				return &statusError{code: exitError}
+				return &exit.Status{Code: exit.Failure}
 			}
 			return err
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	page "rankpool/cmd/rankpool/internal/report"
 	"rankpool/cmd/rankpool/internal/runlog"
 )
@@ -35,13 +36,13 @@ trainings in it gives a page of the last one. A log that is still written gives 
 			"  rankpool report run.jsonl -o report.html",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("which run log? name the file that --log of run or serve wrote; see \"%s --help\"", cmd.CommandPath())
+				return exit.Usagef("which run log? name the file that --log of run or serve wrote; see \"%s --help\"", cmd.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.output == "" {
-				return usagef("where should the page go? name it with -o REPORT.html, or -o - for stdout")
+				return exit.Usagef("where should the page go? name it with -o REPORT.html, or -o - for stdout")
 			}
 			return o.report(args, cmd.OutOrStdout())
 		},
@@ -56,7 +57,7 @@ func (o *reportOptions) report(paths []string, stdout io.Writer) error {
 	page, err := os.Stat(o.output)
 	for _, path := range paths {
 		if log, logErr := os.Stat(path); err == nil && logErr == nil && page.Mode().IsRegular() && os.SameFile(page, log) {
-			return usagef("-o %s is the log itself: the page needs a name of its own", o.output)
+			return exit.Usagef("-o %s is the log itself: the page needs a name of its own", o.output)
 		}
 	}
 	return o.write(paths, stdout)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -71,7 +73,7 @@ func newRunCommandOf(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND…",
 		Short: "Run a training command with the cache beside it",
-		Long:  aboutRun + "\n\n" + exitTable,
+		Long:  aboutRun + "\n\n" + exit.Table,
 		Example: "  rankpool run --data /lustre/imagenet --memory 64GiB -- torchrun --nproc-per-node 4 train.py\n" +
 			"  rankpool run --ranks 4 --data images/ -- python train.py",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -107,25 +109,25 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 	}
 	switch {
 	case len(o.command) == 0:
-		return usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
+		return exit.Usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
 	case o.ranks < 0:
-		return usagef("--ranks: %d is no number of ranks", o.ranks)
+		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
 	case o.trainersPerRank < 1:
-		return usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
+		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
 	case o.batchTimeout <= 0:
-		return usagef("--batch-timeout must be a positive time, not %v", o.batchTimeout)
+		return exit.Usagef("--batch-timeout must be a positive time, not %v", o.batchTimeout)
 	case o.planTimeout < 0:
-		return usagef("--plan-timeout must not be negative, and is %v", o.planTimeout)
+		return exit.Usagef("--plan-timeout must not be negative, and is %v", o.planTimeout)
 	case o.startTimeout <= 0:
-		return usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
+		return exit.Usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
 	case o.progressSeconds < 0:
-		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
+		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
 	case f == formSlurm && o.ranks != 0 && o.ranks != job.Nodes:
-		return usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
+		return exit.Usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
 	case f == formSlurm && o.trainersPerRank != 1:
-		return usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
+		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
 	case f == formTask && o.ranks != 0 && o.ranks != at.tasks:
-		return usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
 	}
 	switch f {
 	case formSlurm:
@@ -217,7 +219,7 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 		return err
 	}
 	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
-	notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	exit.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask || at.task == 0, signals: signals}
 	defer func() { err = again.conclude(err) }() // when all is closed
 	if again.here {
@@ -248,14 +250,14 @@ func (o *runOptions) indexData(parent context.Context) error {
 	if o.requeueOn != 0 {
 		more = append(more, o.requeueOn)
 	}
-	ctx, stop := interruptible(parent, more...)
+	ctx, stop := exit.Interruptible(parent, more...)
 	defer stop()
 	sets, err := resolveData(o.cache.data)
 	if err != nil {
 		return err
 	}
 	for _, set := range sets {
-		show := newScanProgress(stderr, o.progressSeconds == 0)
+		show := newScanProgress(outlet.Stderr, o.progressSeconds == 0)
 		m, err := staging.Open(ctx, set.path, staging.OpenOptions{
 			ScanOptions: staging.ScanOptions{Progress: show.update},
 			Log:         o.logVerbose,
@@ -275,7 +277,7 @@ func (o *runOptions) indexData(parent context.Context) error {
 // logVerbose prints what is only of interest with --verbose.
 func (o *runOptions) logVerbose(msg string) {
 	if o.cache.verbose {
-		fmt.Fprintln(stderr, "rankpool:", msg)
+		fmt.Fprintln(outlet.Stderr, "rankpool:", msg)
 	}
 }
 
@@ -306,11 +308,11 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		return err
 	}
 	if f == formTask && at.task == 0 {
-		fmt.Fprintf(stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
+		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
 	}
 	l := &launcher{
 		layout: plan, indexes: &o.indexes, session: s.dir, verbose: o.cache.verbose,
-		progress: newTrainProgress(stderr, time.Duration(o.progressSeconds*float64(time.Second))),
+		progress: newTrainProgress(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
 		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.rankTimeout, Restarts: o.restarts},
@@ -331,7 +333,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		}
 	}
 	if code != 0 {
-		return &statusError{code: code}
+		return &exit.Status{Code: code}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/batchscript"
+	"rankpool/cmd/rankpool/internal/exit"
 )
 
 const aboutSbatch = `sbatch prints a batch script of Slurm that runs a training command under "rankpool run": ready to submit, with a
@@ -109,18 +110,18 @@ func (g *gpusFlag) Set(text string) error {
 func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	switch {
 	case len(o.Command) == 0:
-		return usagef("which training command? give it after --, as in: rankpool sbatch --data DIR -- python train.py")
+		return exit.Usagef("which training command? give it after --, as in: rankpool sbatch --data DIR -- python train.py")
 	case len(o.Data) == 0:
-		return usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
 	case o.json:
-		return usagef("--json prints the warnings of --check")
+		return exit.Usagef("--json prints the warnings of --check")
 	case cmd.Flags().Changed("cpus-per-task") && cmd.Flags().Changed("cpus-per-gpu"):
-		return usagef("--cpus-per-task and --cpus-per-gpu say the same: leave one out")
+		return exit.Usagef("--cpus-per-task and --cpus-per-gpu say the same: leave one out")
 	case cmd.Flags().Changed("signal-seconds") && !o.Requeue:
-		return usagef("--signal-seconds is for --requeue: add that")
+		return exit.Usagef("--signal-seconds is for --requeue: add that")
 	}
 	if _, err := memoryBytes(o.Memory); err != nil {
-		return usagef("--memory: %w", err)
+		return exit.Usagef("--memory: %w", err)
 	}
 	if err := wrongCommand(o.Command, o.TasksPerNode()); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	}
 	text, err := batchscript.Generate(o.Options)
 	if err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	warnings, err := warningsOf(text, cmd.Root())
 	if err != nil {
@@ -149,15 +150,15 @@ func (o *sbatchOptions) write(cmd *cobra.Command) error {
 // runCheck reads a script and prints what will go wrong.
 func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("--check takes one script, and no training command")
+		return exit.Usagef("--check takes one script, and no training command")
 	}
 	text, err := readScript(o.check, cmd.InOrStdin())
 	if err != nil {
-		return usagef("script %s cannot be read: %w", o.check, pathless(err))
+		return exit.Usagef("script %s cannot be read: %w", o.check, pathless(err))
 	}
 	warnings, err := warningsOf(text, cmd.Root())
 	if err != nil {
-		return usagef("script %s cannot be read: %w", o.check, err)
+		return exit.Usagef("script %s cannot be read: %w", o.check, err)
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -170,7 +171,7 @@ func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if err == nil && len(warnings) > 0 {
-		return &statusError{code: exitError}
+		return &exit.Status{Code: exit.Failure}
 	}
 	return err
 }

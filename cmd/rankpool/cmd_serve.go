@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/mpicache"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/transport"
@@ -133,7 +135,7 @@ type rankProcess struct {
 	dir       string
 	life      life
 	lock      *os.File
-	log       *outlet
+	log       *outlet.Outlet
 	recorder  *record.Recorder
 	fetchers  []setFetcher
 	limit     *staging.RateLimit // this rank's share
@@ -239,7 +241,7 @@ func (r *rankProcess) openFolder() error {
 	if r.opt.session == "" {
 		job := slurm.Detect(os.Getenv)
 		if job.JobID == "" {
-			return usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
+			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
 		}
 		session, err := jobSession(job)
 		if err != nil {
@@ -351,7 +353,7 @@ func (r *rankProcess) close() {
 		f.Close()
 		logStorage(r.logger, f.set, f.Stats())
 	}
-	if r.log != nil && !r.log.close(logPatience) {
+	if r.log != nil && !r.log.Close(logPatience) {
 		r.logger.Warn("the end of the run log is lost: storage does not take it", "path", r.opt.log)
 	}
 	if r.recorder != nil {

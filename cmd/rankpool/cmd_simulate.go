@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/benchmarks/simulator"
+	"rankpool/cmd/rankpool/internal/exit"
 )
 
 const aboutSimulate = `Simulate trains in thought: it draws samples as each system's sampler would, tells the system the losses that were
@@ -48,7 +49,7 @@ func newSimulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate --losses LOSSES.npy",
 		Short: "Compare published caches on recorded losses",
-		Long:  aboutSimulate + "\n\n" + exitTable,
+		Long:  aboutSimulate + "\n\n" + exit.Table,
 		Example: "  rankpool simulate --losses L.npy --systems all --capacity 0.1,0.2,0.4 --ranks 4 --batch-size 64\n" +
 			"  rankpool simulate --losses L.npy --systems lru,shade,rankpool,min --sampler pads --plot plots/\n" +
 			"  rankpool simulate --list",
@@ -88,7 +89,7 @@ func newSimulateCommand() *cobra.Command {
 
 func (o *simulateOptions) run(cmd *cobra.Command) error {
 	if o.asJSON && o.asCSV {
-		return usagef("--json and --csv: which one?")
+		return exit.Usagef("--json and --csv: which one?")
 	}
 	if o.list {
 		return o.printList(cmd.OutOrStdout())
@@ -97,7 +98,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(cmd.Context())
+	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	results, err := simulateAll(ctx, study.configs(o.ranks, study.capacities))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 	"rankpool/staging/copier"
@@ -61,7 +62,7 @@ func newStageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stage --data SRC {--dest DEST | --mode pool} [flags]",
 		Short: "Bring a data set to the memory or NVMe of the nodes",
-		Long:  aboutStage + "\n\n" + exitTable,
+		Long:  aboutStage + "\n\n" + exit.Table,
 		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet --dest /dev/shm/imagenet --mode replicate\n" +
 			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% --importance losses.npy\n" +
 			"  rankpool run --data imagenet.parquet -- sh -c 'rankpool stage --mode pool --data imagenet && python train.py'",
@@ -70,7 +71,7 @@ func newStageCommand() *cobra.Command {
 			at := findPlace(os.Getenv)
 			err := o.check(at)
 			if err != nil && at.task > 0 { // the first task says it
-				return &statusError{code: exitCode(err)}
+				return &exit.Status{Code: exit.Code(err)}
 			}
 			if err != nil {
 				return err
@@ -112,33 +113,33 @@ func newStageCommand() *cobra.Command {
 func (o *stageOptions) check(at place) (err error) {
 	switch {
 	case o.data == "":
-		return usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
 	case o.ranks < 0:
-		return usagef("--ranks: %d is no number of ranks", o.ranks)
+		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
 	case o.progressSeconds < 0:
-		return usagef("--progress: %v is no number of seconds", o.progressSeconds)
+		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
 	case o.prune && o.mode != string(copier.Partition):
-		return usagef("--prune removes copies that are another rank's after a new partition: use it with --mode partition")
+		return exit.Usagef("--prune removes copies that are another rank's after a new partition: use it with --mode partition")
 	case o.mode == poolMode && (o.limits.maxRate != "" || o.limits.maxOpens != 0):
-		return usagef("--max-storage-rate and --max-opens: a running cache has its own, give them to \"rankpool run\"")
+		return exit.Usagef("--max-storage-rate and --max-opens: a running cache has its own, give them to \"rankpool run\"")
 	case o.mode == poolMode:
 		return o.checkPool()
 	case o.dest == "":
-		return usagef("where should it go? name a folder with --dest DEST")
+		return exit.Usagef("where should it go? name a folder with --dest DEST")
 	case o.session != "":
-		return usagef("--session names a running cache, which gets samples with --mode pool")
+		return exit.Usagef("--session names a running cache, which gets samples with --mode pool")
 	case at.tasks > 0 && o.ranks != 0 && o.ranks != at.tasks:
-		return usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
 	case o.concurrency < 1:
-		return usagef("--concurrency: %d is no number of files", o.concurrency)
+		return exit.Usagef("--concurrency: %d is no number of files", o.concurrency)
 	case o.peerSeconds < 2:
-		return usagef("--peer-timeout: %d s is too short: ranks say every second that they live", o.peerSeconds)
+		return exit.Usagef("--peer-timeout: %d s is too short: ranks say every second that they live", o.peerSeconds)
 	}
 	for _, f := range []struct{ name, value, known string }{
 		{"mode", o.mode, "partition, replicate, pool"}, {"links", o.links, "copy, follow, skip"}, {"fsync", o.sync, "never, end, file"},
 	} {
 		if !strings.Contains(", "+f.known+",", ", "+f.value+",") || f.value == "" {
-			return usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
+			return exit.Usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
 		}
 	}
 	if err := cmp.Or(o.part.check(), o.limits.check()); err != nil {
@@ -150,7 +151,7 @@ func (o *stageOptions) check(at place) (err error) {
 		}
 	}
 	if inside(o.dest, o.data) || inside(o.data, o.dest) {
-		return usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
+		return exit.Usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
 	}
 	return nil
 }
@@ -167,7 +168,7 @@ func (o *stageOptions) folder(rank int, host string) string {
 
 // stage joins the other ranks, and stages; rank 0 speaks for all.
 func (o *stageOptions) stage(cmd *cobra.Command) error {
-	ctx, stop := interruptible(cmd.Context())
+	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	if job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv); at.tasks == 0 && job.InJob() && job.Nodes > 1 {
 		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it with srun to stage on all\n", job.Nodes)
@@ -229,12 +230,12 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*co
 // silence is the exit of a rank other than 0, which says nothing unless rank 0 is gone.
 func (o *stageOptions) silence(rank int, report *copier.Report, err error) error {
 	var silent *copier.SilentError
-	var ended signalError
+	var ended exit.Signaled
 	switch {
 	case errors.As(err, &silent) && silent.Rank == 0, errors.As(err, &ended):
 		return fmt.Errorf("rank %d: %w", rank, err)
 	case err != nil || report.Failed > 0:
-		return &statusError{code: exitError}
+		return &exit.Status{Code: exit.Failure}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankpool/benchmarks/npy"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler"
 	"rankpool/staging"
 	"rankpool/staging/copier"
@@ -49,11 +50,11 @@ func (p *stagePart) check() error {
 	}
 	switch {
 	case named > 1:
-		return usagef("--list, --rows and --top name different parts: give one of them")
+		return exit.Usagef("--list, --rows and --top name different parts: give one of them")
 	case (p.top == "") != (p.importance == ""):
-		return usagef("--top and --importance go together, as in: --top 20%% --importance losses.npy")
+		return exit.Usagef("--top and --importance go together, as in: --top 20%% --importance losses.npy")
 	case p.nul && p.list == "":
-		return usagef("--null says how --list is written: name a file with --list")
+		return exit.Usagef("--null says how --list is written: name a file with --list")
 	}
 	return nil
 }
@@ -67,7 +68,7 @@ func (p *stagePart) plan(ctx context.Context, data string, opt copier.WalkOption
 	manifest := !info.IsDir() && filepath.Ext(data) == ".parquet"
 	switch {
 	case p.list != "" && manifest:
-		return nil, usagef("--list names paths of a folder, and %s is a manifest: use --rows", data)
+		return nil, exit.Usagef("--list names paths of a folder, and %s is a manifest: use --rows", data)
 	case p.list != "":
 		return p.listed(ctx, data, opt)
 	case manifest || p.rows != "" || p.top != "":
@@ -118,7 +119,7 @@ func (p *stagePart) samples(m *staging.Manifest) ([]int, error) {
 		begin, err1 := strconv.Atoi(cmp.Or(from, "0"))
 		end, err2 := strconv.Atoi(cmp.Or(to, strconv.Itoa(m.Len())))
 		if !found || err1 != nil || err2 != nil || begin < 0 || end < begin || end > m.Len() {
-			return nil, usagef("--rows: %q is no range FROM:TO in 0:%d", p.rows, m.Len())
+			return nil, exit.Usagef("--rows: %q is no range FROM:TO in 0:%d", p.rows, m.Len())
 		}
 		return ids[begin:end], nil
 	case p.top == "":
@@ -143,7 +144,7 @@ func topCount(top string, m *staging.Manifest, ids []int) (int, error) {
 	}
 	limit, err := parseMemory(top)
 	if err != nil {
-		return 0, usagef("--top: %q is no share (20%%), number (1000) or size (64GiB)", top)
+		return 0, exit.Usagef("--top: %q is no share (20%%), number (1000) or size (64GiB)", top)
 	}
 	if limit.isShare {
 		return int(math.Ceil(limit.share * float64(len(ids)))), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 	"rankpool/staging"
@@ -31,11 +32,11 @@ const (
 func (o *stageOptions) checkPool() error {
 	switch {
 	case o.dest != "":
-		return usagef("--dest: --mode pool stages into the memory of a cache that runs; leave --dest out")
+		return exit.Usagef("--dest: --mode pool stages into the memory of a cache that runs; leave --dest out")
 	case o.dryRun:
-		return usagef("--dry-run: --mode pool has none: what fits is known by the ranks alone")
+		return exit.Usagef("--dry-run: --mode pool has none: what fits is known by the ranks alone")
 	case o.waitSeconds < 0:
-		return usagef("--wait: %v is no number of seconds", o.waitSeconds)
+		return exit.Usagef("--wait: %v is no number of seconds", o.waitSeconds)
 	}
 	return o.part.check()
 }
@@ -74,7 +75,7 @@ type poolReport struct {
 
 // stagePool stages into the ranks of this machine; of several tasks on it, each takes its share of the ranks.
 func (o *stageOptions) stagePool(cmd *cobra.Command, at place) error {
-	ctx, stop := interruptible(cmd.Context())
+	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	if err := o.findSession(); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (o *stageOptions) findSession() (err error) {
 	}
 	job := slurm.Detect(os.Getenv)
 	if job.JobID == "" {
-		return usagef("which cache? name its folder with --session DIR, as it was given to \"rankpool serve\"")
+		return exit.Usagef("which cache? name its folder with --session DIR, as it was given to \"rankpool serve\"")
 	}
 	o.session, err = jobSession(job)
 	return err
@@ -205,9 +206,9 @@ func (r *poolRank) find(data string) error {
 	}
 	switch len(found) {
 	case 0:
-		return usagef("--data: the cache serves no data set %q, but %q", data, known)
+		return exit.Usagef("--data: the cache serves no data set %q, but %q", data, known)
 	case 1:
 		return nil
 	}
-	return usagef("--data: %q stands for the data sets %q of the cache: name one of them", data, found)
+	return exit.Usagef("--data: %q stands for the data sets %q of the cache: name one of them", data, found)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"rankpool/cmd/rankpool/internal/exit"
 )
 
 const aboutTop = `top shows what the nodes of a running cache do: where the samples come from, how fast and how soon storage
@@ -78,16 +80,16 @@ func newTopCommand() *cobra.Command {
 
 func (o *topOptions) check() error {
 	if o.interval < leastInterval {
-		return usagef("--interval: %v is too short: the least is %v", o.interval, leastInterval)
+		return exit.Usagef("--interval: %v is too short: the least is %v", o.interval, leastInterval)
 	}
 	if o.session != "" && o.job != "" {
-		return usagef("--session and --job name the same thing: give one of them")
+		return exit.Usagef("--session and --job name the same thing: give one of them")
 	}
 	return oneOf("color", o.color, colorChoices)
 }
 
 func (o *topOptions) top(parent context.Context, flags *pflag.FlagSet) error {
-	ctx, stop := interruptible(parent)
+	ctx, stop := exit.Interruptible(parent)
 	defer stop()
 	place := hereTop()
 	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/staging"
 )
 
@@ -27,7 +28,7 @@ var (
 // is not there, a name given twice.
 func resolveData(flags []string) ([]dataSet, error) {
 	if len(flags) == 0 {
-		return nil, usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return nil, exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
 	}
 	var sets []dataSet
 	for _, flag := range flags {
@@ -40,7 +41,7 @@ func resolveData(flags []string) ([]dataSet, error) {
 	seen := map[string]string{}
 	for _, set := range sets {
 		if other, found := seen[set.name]; found {
-			return nil, usagef("two data sets are called %q (%s and %s): give one a name of its own with --data NAME=PATH",
+			return nil, exit.Usagef("two data sets are called %q (%s and %s): give one a name of its own with --data NAME=PATH",
 				set.name, other, set.path)
 		}
 		seen[set.name] = set.path
@@ -54,7 +55,7 @@ func resolveOne(flag string) ([]dataSet, error) {
 		name, path = m[1], m[2]
 	}
 	if path == "" {
-		return nil, usagef("--data %q names no folder and no manifest", flag)
+		return nil, exit.Usagef("--data %q names no folder and no manifest", flag)
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

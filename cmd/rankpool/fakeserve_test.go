@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache"
 )
 
@@ -21,11 +22,11 @@ import (
 func fakeServe() {
 	if os.Getenv("FAKESERVE") == "fail" {
 		fmt.Fprintln(os.Stderr, "rankpool: the fake cache has no memory")
-		os.Exit(exitUsage)
+		os.Exit(exit.Misuse)
 	}
 	if err := serveFakeDoor(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "fakeserve:", err)
-		os.Exit(exitError)
+		os.Exit(exit.Failure)
 	}
 }
 
@@ -99,10 +100,10 @@ func endFake(rank int, log string) {
 		if err := appendLine(log, fmt.Sprintf(`{"event":"epoch","data":"train","epoch":%d,"draws":1000,"hits_local":500,`+
 			`"hits_remote":100,"storage_reads":400,"storage_bytes":1048576,"substituted":0,"fallback_reads":%d,`+
 			`"stall_seconds":0.25,"seconds":2.5,"planned_hits":600,"metrics":{"accuracy":0.8%d}}`, epoch, epoch, epoch)); err != nil {
-			os.Exit(exitError)
+			os.Exit(exit.Failure)
 		}
 	}
-	os.Exit(exitOK)
+	os.Exit(exit.OK)
 }
 
 func appendLine(path, line string) error {

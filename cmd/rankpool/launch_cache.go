@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/liveness"
 )
 
@@ -172,7 +173,7 @@ func (l *launcher) cacheEnded() {
 	p.signal(syscall.SIGKILL) // what it left in its process group
 	if why := refusal(l.session); why != "" && len(l.children) > 0 && !l.asked && l.failure == 0 {
 		l.say("the cache cannot come back, so training ends: %s", why)
-		l.fail(exitError)
+		l.fail(exit.Failure)
 	}
 	l.tell(liveness.Ended{How: p.how(), Shot: p.shot()})
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/mpicache/liveness"
 )
 
@@ -55,15 +57,15 @@ func (l *launcher) run() (code int, err error) {
 	l.beginWatch(l.bounds)
 	defer l.endWatch()
 	if err := l.startCache(); err != nil {
-		return exitError, err
+		return exit.Failure, err
 	}
 	defer l.endCache()
 	if err := l.awaitDoors(); err != nil {
-		return exitError, err
+		return exit.Failure, err
 	}
 	defer l.killTrainers() // what trainers left in their process groups
 	if err := l.startTrainers(); err != nil {
-		return exitError, err
+		return exit.Failure, err
 	}
 	l.watch()
 	l.again.noteMarks(l.folders)
@@ -71,7 +73,7 @@ func (l *launcher) run() (code int, err error) {
 }
 
 func (l *launcher) say(format string, args ...any) {
-	fmt.Fprintf(stderr, "rankpool: "+format+"\n", args...)
+	fmt.Fprintf(outlet.Stderr, "rankpool: "+format+"\n", args...)
 }
 
 // awaitDoors waits until every rank of this machine accepts. Errors: the cache does not become ready, a signal.
@@ -85,7 +87,7 @@ func (l *launcher) awaitDoors() error {
 			l.ended(p)
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); endsRun(s) || l.again.wants(s) {
-				return signalError{s}
+				return exit.Signaled{Signal: s}
 			}
 		case <-patience:
 			l.say("still waiting for the cache to be ready")

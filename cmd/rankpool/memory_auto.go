@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/slurm"
 )
 
@@ -48,13 +49,13 @@ func (t *trainerOptions) register(flags *pflag.FlagSet) {
 
 func (t *trainerOptions) check() error {
 	if t.perRank < 0 {
-		return usagef("--trainers-per-rank: %d is no number of training processes", t.perRank)
+		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", t.perRank)
 	}
 	if t.memory == "" {
 		return nil
 	}
 	if _, err := parseSize(t.memory); err != nil {
-		return usagef("--trainer-memory: %w", err)
+		return exit.Usagef("--trainer-memory: %w", err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -247,7 +248,7 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 		}
 		for _, i := range []int{0, 2} {
 			var said strings.Builder
-			if report(&said, errs[i]); exitCode(errs[i]) != exitError || said.String() != "" {
+			if exit.Print(&said, errs[i]); exit.Code(errs[i]) != exit.Failure || said.String() != "" {
 				t.Errorf("--memory %s: rank %d says %q", memory, i, said.String())
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache"
 )
 
@@ -31,7 +32,7 @@ func (r *rankProcess) planMemory(ctx context.Context, cfg *mpicache.Config) (mem
 		if first == r.transport.Rank() {
 			return own.plan, errors.New(tooMuch.sentence)
 		}
-		return own.plan, &statusError{code: exitError}
+		return own.plan, &exit.Status{Code: exit.Failure}
 	}
 	if slices.Max(slabs) > 0 {
 		if own.plan, err = r.opt.divide(cfg.Data, slabs, r.transport.Rank(), r.transport.Size()); err != nil {

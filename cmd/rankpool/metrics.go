@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/mpicache"
 	"rankpool/slurm"
@@ -24,7 +25,7 @@ func checkMetrics(addr string, path *string) error {
 	if addr != "" {
 		_, port, err := net.SplitHostPort(addr)
 		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-			return usagef("--metrics: %q is no address such as :10477 or 127.0.0.1:10477", addr)
+			return exit.Usagef("--metrics: %q is no address such as :10477 or 127.0.0.1:10477", addr)
 		}
 	}
 	if *path == "" {
@@ -32,7 +33,7 @@ func checkMetrics(addr string, path *string) error {
 	}
 	folder := namesFolder(*path)
 	if !folder && !strings.HasSuffix(*path, textfileSuffix) {
-		return usagef("--metrics-file: %s is neither a folder nor a name that ends in %s, and node_exporter reads no others", *path, textfileSuffix)
+		return exit.Usagef("--metrics-file: %s is neither a folder nor a name that ends in %s, and node_exporter reads no others", *path, textfileSuffix)
 	}
 	abs, err := filepath.Abs(*path)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/mpicache"
 	"rankpool/slurm"
@@ -35,8 +36,8 @@ func TestCheckMetrics(t *testing.T) {
 		if (err == nil) != (tc.complaint == "") || err != nil && !strings.HasPrefix(err.Error(), tc.complaint) {
 			t.Errorf("%q, %q: %v, want %q…", tc.addr, tc.file, err, tc.complaint)
 		}
-		var status *statusError
-		if err != nil && (!errors.As(err, &status) || status.code != exitUsage) {
+		var status *exit.Status
+		if err != nil && (!errors.As(err, &status) || status.Code != exit.Misuse) {
 			t.Errorf("%q, %q: not an error of usage", tc.addr, tc.file)
 		}
 	}

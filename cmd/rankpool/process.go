@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 )
 
 // lastWords is how long what a part of the cache has left behind may hold up the news of its end: it may print still.
@@ -59,7 +62,7 @@ func startMasked(how int, name string, c command, exits chan<- *process, more ..
 	}
 	cmd.Stderr = os.Stderr
 	if c.ours { // an mpirun that waits for stderr would not see that a rank is dead
-		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stderr, stderr, lastWords
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = outlet.Stderr, outlet.Stderr, lastWords
 	}
 	end := syscall.SIGTERM
 	if slices.Contains(more, end) {
@@ -97,7 +100,7 @@ func (p *process) signal(s syscall.Signal) { _ = unix.Kill(-p.pid, s) } // no su
 func (p *process) code() int {
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
-		return exitSignal + int(status.Signal())
+		return exit.BySignal + int(status.Signal())
 	}
 	return status.ExitStatus()
 }

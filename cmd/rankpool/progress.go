@@ -9,6 +9,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"rankpool/cmd/rankpool/internal/outlet"
 )
 
 // scanLineEvery is the pause between two progress lines of a scan where stderr is a file: a scan of a million
@@ -20,8 +22,8 @@ func isTerminal(w io.Writer) bool {
 	switch w := w.(type) {
 	case *os.File:
 		return term.IsTerminal(int(w.Fd()))
-	case *outlet:
-		return isTerminal(w.to)
+	case *outlet.Outlet:
+		return isTerminal(w.Target())
 	}
 	return false
 }

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -51,7 +53,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 	if s := unix.SignalNum(name); s != 0 {
 		return s, nil
 	}
-	return 0, usagef("--requeue: %q is no signal; write USR1 or USR2, as in #SBATCH --signal=B:USR1@120", text)
+	return 0, exit.Usagef("--requeue: %q is no signal; write USR1 or USR2, as in #SBATCH --signal=B:USR1@120", text)
 }
 
 // checkRequeue reads the flag.
@@ -61,7 +63,7 @@ func (o *runOptions) checkRequeue() (err error) {
 	}
 	o.requeueOn, err = parseSignal(o.requeue)
 	if err == nil && o.requeueOn != unix.SIGUSR1 && o.requeueOn != unix.SIGUSR2 {
-		return usagef("--requeue: it must be USR1 or USR2: %s ends a run", unix.SignalName(o.requeueOn))
+		return exit.Usagef("--requeue: it must be USR1 or USR2: %s ends a run", unix.SignalName(o.requeueOn))
 	}
 	return err
 }
@@ -90,13 +92,13 @@ func (q *requeue) conclude(err error) error {
 	if q.signal == 0 || !q.here {
 		return err
 	}
-	var ended signalError
+	var ended exit.Signaled
 	if errors.As(err, &ended) {
-		q.note(ended.signal) // nothing was trained yet
+		q.note(ended.Signal) // nothing was trained yet
 	}
 	if !q.job.InJob() {
 		if q.told {
-			fmt.Fprintf(stderr, "rankpool: this is no job of Slurm, so it cannot be requeued; start the same command again\n")
+			fmt.Fprintf(outlet.Stderr, "rankpool: this is no job of Slurm, so it cannot be requeued; start the same command again\n")
 		}
 		return err
 	}
@@ -105,16 +107,16 @@ func (q *requeue) conclude(err error) error {
 		return err
 	}
 	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin && diedOfUserSignal(trainingCode(err)) {
-		fmt.Fprintf(stderr, "rankpool: job %s is not requeued: training died of the signal that it was to save a checkpoint at, and this job "+
+		fmt.Fprintf(outlet.Stderr, "rankpool: job %s is not requeued: training died of the signal that it was to save a checkpoint at, and this job "+
 			"was requeued before; give the training script a handler (rankpool.Stop)\n", jobName(q.job))
 		return err
 	}
 	drain(q.signals)
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
-		fmt.Fprintf(stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
+		fmt.Fprintf(outlet.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
 		return err
 	}
-	fmt.Fprintf(stderr, "rankpool: job %s is requeued%s\n", jobName(q.job), outlook(trainingCode(err)))
+	fmt.Fprintf(outlet.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job), outlook(trainingCode(err)))
 	select {
 	case <-q.signals:
 	case <-time.After(endedBySlurmWithin):
@@ -124,17 +126,17 @@ func (q *requeue) conclude(err error) error {
 
 // trainingCode returns the exit code of training, 0 where run ends by err before training began.
 func trainingCode(err error) int {
-	var status *statusError
-	if !errors.As(err, &status) || status.cause != nil {
+	var status *exit.Status
+	if !errors.As(err, &status) || status.Cause != nil {
 		return 0
 	}
-	return status.code
+	return status.Code
 }
 
 // diedOfUserSignal reports whether code is that of a training that SIGUSR1 or SIGUSR2 ended. It had no handler yet, or has none: then the
 // job would begin anew in every life, for ever.
 func diedOfUserSignal(code int) bool {
-	return code == exitSignal+int(unix.SIGUSR1) || code == exitSignal+int(unix.SIGUSR2)
+	return code == exit.BySignal+int(unix.SIGUSR1) || code == exit.BySignal+int(unix.SIGUSR2)
 }
 
 // outlook says in words what the next life of the job begins with.
@@ -232,7 +234,7 @@ func (o *runOptions) sayRestart(job slurm.Job) {
 	if o.cache.state != "" {
 		from = aboutState(o.cache.state)
 	}
-	fmt.Fprintf(stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
+	fmt.Fprintf(outlet.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
 }
 
 // aboutState says in words what a state file holds.

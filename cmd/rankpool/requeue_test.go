@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -67,17 +69,17 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 func stderrOf(t *testing.T, f func()) string {
 	t.Helper()
 	var text logBuffer
-	defer func(before *outlet) { stderr = before }(stderr)
-	stderr = newOutlet(&text, stderrBytes, nil)
+	defer func(before *outlet.Outlet) { outlet.Stderr = before }(outlet.Stderr)
+	outlet.Stderr = outlet.New(&text, outlet.StderrBytes, nil)
 	f()
-	stderr.close(time.Minute)
+	outlet.Stderr.Close(time.Minute)
 	return text.String()
 }
 
 // TestConclude checks what becomes of a job whose time is over, by how its training ended.
 func TestConclude(t *testing.T) {
 	onward, missing := "is requeued, and will go on where training left off\n", ": its checkpoint may be missing\n"
-	training := func(code int) error { return &statusError{code: code} }
+	training := func(code int) error { return &exit.Status{Code: code} }
 	for _, c := range []struct {
 		how      string
 		err      error
@@ -94,7 +96,7 @@ func TestConclude(t *testing.T) {
 		{"it has none", training(138), 1, false, "job 7 is not requeued: training died of the signal"},
 		{"it has none", training(140), 2, false, "job 7 is not requeued: training died of the signal"},
 		{"others did not end in time", training(137), 1, true, "training ended with code 137"},
-		{"it had not begun", signalError{syscall.SIGUSR1}, 1, true, onward},
+		{"it had not begun", exit.Signaled{Signal: syscall.SIGUSR1}, 1, true, onward},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			t.Setenv("SLURM_RESTART_COUNT", strconv.Itoa(c.restarts))
@@ -125,7 +127,7 @@ func TestParseSignal(t *testing.T) {
 	}
 	for requeue, want := range map[string]string{"TERM": "ends a run", "KILL": "must be USR1 or USR2", "tomorrow": "is no signal"} {
 		o := runOptions{requeue: requeue}
-		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
+		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != exit.Misuse {
 			t.Errorf("%s: %v", requeue, err)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 )
 
 const aboutRankpool = `rankpool feeds deep-learning training on supercomputers.
@@ -19,16 +22,16 @@ func run(args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
-	report(stderr, err)
-	stderr.close(stderrPatience)
-	return exitCode(err)
+	exit.Print(outlet.Stderr, err)
+	outlet.Stderr.Close(outlet.Patience)
+	return exit.Code(err)
 }
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "rankpool",
 		Short:         "Feed deep-learning training from the memory of all nodes",
-		Long:          aboutRankpool + "\n\n" + exitTable,
+		Long:          aboutRankpool + "\n\n" + exit.Table,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -45,7 +48,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
+		return exit.Usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
 	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newReportCommand(), newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
 		newJoinCommand(), newEndCommand(), newMPILibraryCommand(), newMPIStartCommand())
@@ -58,7 +61,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	if near := root.SuggestionsFor(name); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
-	return usagef("%q is no command%s; see \"rankpool --help\"", name, hint)
+	return exit.Usagef("%q is no command%s; see \"rankpool --help\"", name, hint)
 }
 
 // exactly returns a check that a command gets n arguments, what they are called in the message.
@@ -67,6 +70,6 @@ func exactly(n int, what string) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+		return exit.Usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(), what, len(args), cmd.CommandPath())
 	}
 }

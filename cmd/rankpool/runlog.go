@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/outlet"
 )
 
 const (
@@ -21,12 +23,12 @@ const (
 
 // openRunLog returns what writes the run log at path, in which earlier lines stay. A log that cannot be written at
 // first is an error, but a FIFO that nobody reads; what fails later is told once, and training goes on.
-func openRunLog(path string, log *slog.Logger) (*outlet, error) {
+func openRunLog(path string, log *slog.Logger) (*outlet.Outlet, error) {
 	f := &logFile{path: path}
 	if err := f.open(); err != nil && !errors.Is(err, errNobodyReads) {
 		return nil, err
 	}
-	return newOutlet(f, logBytes, func(lost int64, err error) {
+	return outlet.New(f, logBytes, func(lost int64, err error) {
 		if err != nil {
 			log.Error("the run log cannot be written; training goes on, and its lines are lost", "path", path, "error", pathless(err))
 		} else {

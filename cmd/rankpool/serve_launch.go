@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
@@ -105,9 +106,9 @@ func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 // cancelStep says why and ends this step, all its ranks, since without it they would end with the job. The error is bare: Slurm may
 // end this process before it can say anything more.
 func cancelStep(job slurm.Job, why error) error {
-	report(os.Stderr, why)
+	exit.Print(os.Stderr, why)
 	_ = exec.Command("scancel", job.JobID+"."+job.StepID).Run() // the step is ended by hand where it fails
-	return &statusError{code: exitError}
+	return &exit.Status{Code: exit.Failure}
 }
 
 // otherSteps reports whether the job has a running step besides this one, or may have.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/outlet"
 )
 
 // lockFolder locks the rank's own folder, so that no other rank serves there.
@@ -51,7 +53,7 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if lock, err := awaitLock(path, patience); !errors.Is(err, unix.EWOULDBLOCK) {
 		return lock, err
 	}
-	fmt.Fprintf(stderr, "rankpool: the rank before, %s, cannot be ended: the cache goes on without the memory that it has\n", holder)
+	fmt.Fprintf(outlet.Stderr, "rankpool: the rank before, %s, cannot be ended: the cache goes on without the memory that it has\n", holder)
 	if err := os.Remove(path); err != nil {
 		return nil, err
 	}

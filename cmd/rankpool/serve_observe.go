@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/metrics"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 )
@@ -15,7 +16,7 @@ import (
 
 func (r *rankProcess) newLogger() *slog.Logger {
 	job := slurm.Detect(os.Getenv)
-	return newLogger(stderr, logOptions{
+	return newLogger(outlet.Stderr, logOptions{
 		format: r.opt.logFormat, level: r.opt.level(), job: job.JobID, step: job.StepID, rank: r.transport.Rank(), host: hostname(),
 	})
 }

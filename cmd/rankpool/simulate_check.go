@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rankpool/benchmarks/simulator"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -15,23 +16,23 @@ import (
 func (o *simulateOptions) checkNumbers() error {
 	switch {
 	case o.jobs < 1:
-		return usagef("--jobs: %d is no number of jobs", o.jobs)
+		return exit.Usagef("--jobs: %d is no number of jobs", o.jobs)
 	case len(o.jobSteps) > 0 && len(o.jobSteps) != o.jobs:
-		return usagef("--job-steps: %d for %d jobs (--jobs)", len(o.jobSteps), o.jobs)
+		return exit.Usagef("--job-steps: %d for %d jobs (--jobs)", len(o.jobSteps), o.jobs)
 	case len(o.jobSteps) > 0 && slices.Min(o.jobSteps) <= 0:
-		return usagef("--job-steps: %v is no time that a step takes", slices.Min(o.jobSteps))
+		return exit.Usagef("--job-steps: %v is no time that a step takes", slices.Min(o.jobSteps))
 	case len(o.jobLosses) > 0 && len(o.jobLosses) != o.jobs:
-		return usagef("--job-losses: %d files for %d jobs (--jobs)", len(o.jobLosses), o.jobs)
+		return exit.Usagef("--job-losses: %d files for %d jobs (--jobs)", len(o.jobLosses), o.jobs)
 	case o.epochs < 0:
-		return usagef("--epochs: %d is no number of epochs", o.epochs)
+		return exit.Usagef("--epochs: %d is no number of epochs", o.epochs)
 	case o.skipEpochs < 0:
-		return usagef("--skip-epochs: %d is no number of epochs", o.skipEpochs)
+		return exit.Usagef("--skip-epochs: %d is no number of epochs", o.skipEpochs)
 	}
 	if err := checkTrainers(o.ranks, o.batchSize); err != nil {
 		return err
 	}
 	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 || o.trainers > most {
-		return usagef("--trainers-per-rank: %d is no number of trainers from 1 to %d, with %d ranks and a batch size of %d", o.trainers, most, o.ranks, o.batchSize)
+		return exit.Usagef("--trainers-per-rank: %d is no number of trainers from 1 to %d, with %d ranks and a batch size of %d", o.trainers, most, o.ranks, o.batchSize)
 	}
 	return nil
 }
@@ -40,9 +41,9 @@ func (o *simulateOptions) checkNumbers() error {
 func checkTrainers(ranks, batchSize int) error {
 	switch {
 	case ranks < 1 || ranks > math.MaxUint16:
-		return usagef("--ranks: %d is no number of ranks from 1 to %d", ranks, math.MaxUint16)
+		return exit.Usagef("--ranks: %d is no number of ranks from 1 to %d", ranks, math.MaxUint16)
 	case batchSize < 1 || batchSize > math.MaxInt32/ranks:
-		return usagef("--batch-size: %d is no batch size from 1 to %d", batchSize, math.MaxInt32/ranks)
+		return exit.Usagef("--batch-size: %d is no batch size from 1 to %d", batchSize, math.MaxInt32/ranks)
 	}
 	return nil
 }
@@ -71,7 +72,7 @@ func checkName(flag, name string, known []string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	return usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name, systems.Nearest(name, known), strings.Join(known, ", "))
+	return exit.Usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name, systems.Nearest(name, known), strings.Join(known, ", "))
 }
 
 func knownSamplers() string { return strings.Join(scheduler.SamplerNames(), ", ") }
@@ -83,15 +84,15 @@ func parseCapacities(words []string) ([]float64, error) {
 	for _, word := range words {
 		c, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil || !(c > 0 && c <= 1) {
-			return nil, usagef("--capacity: %q is no share of the data above 0 and up to 1", word)
+			return nil, exit.Usagef("--capacity: %q is no share of the data above 0 and up to 1", word)
 		}
 		if slices.Contains(capacities, c) {
-			return nil, usagef("--capacity: %v is there twice", c)
+			return nil, exit.Usagef("--capacity: %v is there twice", c)
 		}
 		capacities = append(capacities, c)
 	}
 	if len(capacities) == 0 {
-		return nil, usagef("--capacity: which ones? name shares of the data above 0 and up to 1")
+		return nil, exit.Usagef("--capacity: which ones? name shares of the data above 0 and up to 1")
 	}
 	return capacities, nil
 }
@@ -103,28 +104,28 @@ func (o *simulateOptions) parseValues(chosen []*systems.System) (map[string]syst
 		place, number, found := strings.Cut(text, "=")
 		name, option, dotted := strings.Cut(place, ".")
 		if !found || !dotted {
-			return nil, usagef("--set: %q is not of the form SYSTEM.OPTION=VALUE", text)
+			return nil, exit.Usagef("--set: %q is not of the form SYSTEM.OPTION=VALUE", text)
 		}
 		s, err := systems.Find(name)
 		if err != nil {
-			return nil, usagef("--set: %w", err)
+			return nil, exit.Usagef("--set: %w", err)
 		}
 		if name != policyOwner(o.policy) && !slices.ContainsFunc(chosen, func(c *systems.System) bool { return c.Name == name }) {
-			return nil, usagef("--set: %s is not among the systems that are simulated", name)
+			return nil, exit.Usagef("--set: %s is not among the systems that are simulated", name)
 		}
 		known := make([]string, len(s.Options))
 		for i, o := range s.Options {
 			known[i] = o.Name
 		}
 		if len(known) == 0 {
-			return nil, usagef("--set: %s has no options", name)
+			return nil, exit.Usagef("--set: %s has no options", name)
 		}
 		if err := checkName("--set: option of "+name, option, known); err != nil {
 			return nil, err
 		}
 		value, err := strconv.ParseFloat(number, 64)
 		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
-			return nil, usagef("--set: %q is no number", number)
+			return nil, exit.Usagef("--set: %q is no number", number)
 		}
 		if values[name] == nil {
 			values[name] = systems.Values{}
@@ -142,9 +143,9 @@ func (o *simulateOptions) countedEpochs(recorded int) (epochs, skip int, err err
 	}
 	switch {
 	case epochs > recorded:
-		return 0, 0, usagef("--epochs: %d, but the losses are of %d epochs", epochs, recorded)
+		return 0, 0, exit.Usagef("--epochs: %d, but the losses are of %d epochs", epochs, recorded)
 	case skip >= epochs && o.skipGiven:
-		return 0, 0, usagef("--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted", epochs, skip)
+		return 0, 0, exit.Usagef("--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted", epochs, skip)
 	case skip >= epochs:
 		skip = epochs - 1
 		note("there are %d epochs, so %d instead of %d are skipped (--skip-epochs)", epochs, skip, defaultSkip)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler/systems"
 )
 
@@ -45,7 +46,7 @@ func (o *simulateOptions) printList(w io.Writer) error {
 		return printJSONLines(w, listed)
 	}
 	if o.asCSV {
-		return usagef("--list prints a text, or JSON with --json, but no CSV")
+		return exit.Usagef("--list prints a text, or JSON with --json, but no CSV")
 	}
 	var text strings.Builder
 	for _, s := range listed {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rankpool/benchmarks/simulator"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/scheduler/systems"
 )
 
@@ -39,7 +40,7 @@ func (o *simulateOptions) study() (*study, error) {
 		return nil, err
 	}
 	if o.files.Losses == "" {
-		return nil, usagef("which losses? name them with --losses L.npy")
+		return nil, exit.Usagef("which losses? name them with --losses L.npy")
 	}
 	cluster, err := simulator.LoadCluster(o.cluster)
 	if err != nil {
@@ -119,20 +120,20 @@ func (o *simulateOptions) chosenSystems() ([]*systems.System, error) {
 		}
 		s, err := systems.Find(name)
 		if err != nil {
-			return nil, usagef("--systems: %w", err)
+			return nil, exit.Usagef("--systems: %w", err)
 		}
 		if missing := o.missing(s); missing != "" {
-			return nil, usagef("--systems: %s needs %s", name, missing)
+			return nil, exit.Usagef("--systems: %s needs %s", name, missing)
 		}
 		chosen = append(chosen, s)
 	}
 	for i, s := range chosen {
 		if slices.ContainsFunc(chosen[:i], func(other *systems.System) bool { return other.Name == s.Name }) {
-			return nil, usagef("--systems: %s is there twice", s.Name)
+			return nil, exit.Usagef("--systems: %s is there twice", s.Name)
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, usagef("--systems: which ones? the known ones are all, %s", strings.Join(systemNames(), ", "))
+		return nil, exit.Usagef("--systems: which ones? the known ones are all, %s", strings.Join(systemNames(), ", "))
 	}
 	return chosen, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/staging"
 )
 
@@ -31,10 +32,10 @@ func (o *storageOptions) registerLimits(flags *pflag.FlagSet) {
 
 func (o *storageOptions) check() error {
 	if _, err := o.rate(); err != nil {
-		return usagef("--max-storage-rate: %w", err)
+		return exit.Usagef("--max-storage-rate: %w", err)
 	}
 	if !(o.maxOpens >= 0) {
-		return usagef("--max-opens: %v is no number of files a second", o.maxOpens)
+		return exit.Usagef("--max-opens: %v is no number of files a second", o.maxOpens)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
@@ -39,7 +40,7 @@ func parseTier(text string) (tierPlace, error) {
 func (o *cacheOptions) checkTier() error {
 	place, err := parseTier(o.tier)
 	if err != nil {
-		return usagef("--tier: %w", err)
+		return exit.Usagef("--tier: %w", err)
 	}
 	if place.dir == "" || place.dir == autoScratch {
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/slurm"
 )
 
@@ -69,7 +70,7 @@ func only(live []string) (string, error) {
 	case 1:
 		return live[0], nil
 	}
-	return "", usagef("several caches run here; say which one with --session:\n  %s", strings.Join(live, "\n  "))
+	return "", exit.Usagef("several caches run here; say which one with --session:\n  %s", strings.Join(live, "\n  "))
 }
 
 // live returns the sessions of this user in which a rank serves, of the jobs that are wanted; the job is "" outside Slurm.

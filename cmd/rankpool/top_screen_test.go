@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/exit"
 )
 
 // A pseudoTerminal is the two ends of a terminal, and what has come out of it.
@@ -166,7 +168,7 @@ func TestTopOnATerminal(t *testing.T) {
 	p.wait(t, ended, has("nodes 1 to 5 of 40"))
 	p.press(t, "q")
 	<-ended
-	if code := cmd.ProcessState.ExitCode(); code != exitOK {
+	if code := cmd.ProcessState.ExitCode(); code != exit.OK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	wantRestored(t, p, before)
@@ -183,8 +185,8 @@ func TestTopGivesTheTerminalBackAfterASignal(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ended
-		if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(s) {
-			t.Errorf("%v: exit code %d, want %d", s, code, exitSignal+int(s))
+		if code := cmd.ProcessState.ExitCode(); code != exit.BySignal+int(s) {
+			t.Errorf("%v: exit code %d, want %d", s, code, exit.BySignal+int(s))
 		}
 		wantRestored(t, p, before)
 	}
@@ -232,7 +234,7 @@ func TestTopEndsWithTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	if code := cmd.ProcessState.ExitCode(); code != exitOK {
+	if code := cmd.ProcessState.ExitCode(); code != exit.OK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	wantRestored(t, p, before)

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/launchers"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -64,7 +66,7 @@ func onceForAll(at place, err error) error {
 // mpirun ends all tasks, and drops what they have said, when one fails.
 func firstSpeaks() error {
 	time.Sleep(2 * time.Second)
-	return &statusError{code: exitError}
+	return &exit.Status{Code: exit.Failure}
 }
 
 // onlineCPUs returns the number of the machine's CPUs, also of those that this process may not use.
@@ -106,9 +108,9 @@ func wrongCommand(command []string, tasksPerNode int) error {
 	name, launcher := filepath.Base(command[0]), launchers.Of(command)
 	switch {
 	case launchers.StartsTasks(name):
-		return usagef("run starts the training command by srun itself: leave %s out, as in \"rankpool run … -- python train.py\"; what it was to be told belongs into #SBATCH lines", name)
+		return exit.Usagef("run starts the training command by srun itself: leave %s out, as in \"rankpool run … -- python train.py\"; what it was to be told belongs into #SBATCH lines", name)
 	case tasksPerNode > 1 && launcher != "":
-		return usagef("the batch script asks for %d tasks a node, and %s starts the node's trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
+		return exit.Usagef("the batch script asks for %d tasks a node, and %s starts the node's trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
 	}
 	return nil
 }
@@ -177,7 +179,7 @@ func allocatedNodes(getenv func(string) string) int {
 func warnTask(task int, warnings ...string) {
 	for _, w := range warnings {
 		if task == 0 && w != "" {
-			fmt.Fprintln(stderr, "rankpool:", w)
+			fmt.Fprintln(outlet.Stderr, "rankpool:", w)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/transport/mpilib"
 )
 
@@ -60,7 +61,7 @@ func TestWrongCommand(t *testing.T) {
 		{"python train.py -m torch.distributed.run", 2, ""},
 	} {
 		err := wrongCommand(strings.Fields(c.command), c.tasks)
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage) {
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Misuse) {
 			t.Errorf("%s, %d tasks: %v, want %q", c.command, c.tasks, err, c.want)
 		}
 	}

@@ -1,4 +1,5 @@
-package main
+// Package outlet writes lines to files that may block or fail, and never makes their writers wait.
+package outlet
 
 import (
 	"bytes"
@@ -9,10 +10,10 @@ import (
 	"time"
 )
 
-// An outlet hands lines on to a writer that may not take them, as a pipe that nobody reads or a hung file system:
+// An Outlet hands lines on to a writer that may not take them, as a pipe that nobody reads or a hung file system:
 // whoever writes to the outlet never waits. Lines that find no room are left out and counted. All its methods may be
 // called concurrently.
-type outlet struct {
+type Outlet struct {
 	to    io.Writer
 	bound int // of bytes that wait; what is being written comes on top of it, and is bounded alike
 	// told hears from the outlet's goroutine how many lines were left out when lines get through
@@ -30,22 +31,25 @@ type outlet struct {
 }
 
 const (
-	// stderrBytes bounds the messages that wait: some ten thousand.
-	stderrBytes = 1 << 20
-	// stderrPatience is how long the end of a process waits for stderr to take its last messages.
-	stderrPatience = time.Second
+	// StderrBytes bounds the messages that wait: some ten thousand.
+	StderrBytes = 1 << 20
+	// Patience is how long the end of a process waits for stderr to take its last messages.
+	Patience = time.Second
 )
 
-// stderr is where run and the ranks write their messages: a launcher that waits for stderr would start no dead cache
+// Stderr is where run and the ranks write their messages: a launcher that waits for stderr would start no dead cache
 // again, and a rank would serve nobody.
-var stderr = newOutlet(os.Stderr, stderrBytes, nil)
+var Stderr = New(os.Stderr, StderrBytes, nil)
 
-func newOutlet(to io.Writer, bound int, told func(lost int64, err error)) *outlet {
-	return &outlet{to: to, bound: bound, told: told, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+func New(to io.Writer, bound int, told func(lost int64, err error)) *Outlet {
+	return &Outlet{to: to, bound: bound, told: told, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
+// Target returns the writer that lines are handed on to.
+func (o *Outlet) Target() io.Writer { return o.to }
+
 // Write takes one line or several, whole ones.
-func (o *outlet) Write(lines []byte) (int, error) {
+func (o *Outlet) Write(lines []byte) (int, error) {
 	o.begin.Do(func() { go o.run() })
 	o.mu.Lock()
 	if o.over || len(o.waiting)+len(lines) > o.bound {
@@ -58,7 +62,7 @@ func (o *outlet) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-func (o *outlet) kick() {
+func (o *Outlet) kick() {
 	select {
 	case o.wake <- struct{}{}:
 	default: // it has been woken
@@ -66,7 +70,7 @@ func (o *outlet) kick() {
 }
 
 // run is the life of the outlet's goroutine.
-func (o *outlet) run() {
+func (o *Outlet) run() {
 	defer close(o.ended)
 	failing := false
 	for {
@@ -94,7 +98,7 @@ func (o *outlet) run() {
 }
 
 // take returns the lines that wait, how many were left out so far, and whether no more will come.
-func (o *outlet) take() (lines []byte, lost int64, over bool) {
+func (o *Outlet) take() (lines []byte, lost int64, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lines, lost, over = o.waiting, o.lost, o.over
@@ -102,13 +106,13 @@ func (o *outlet) take() (lines []byte, lost int64, over bool) {
 	return lines, lost, over
 }
 
-func (o *outlet) miss(lines int64) {
+func (o *Outlet) miss(lines int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lost += lines
 }
 
-func (o *outlet) tell(lost int64, err error) {
+func (o *Outlet) tell(lost int64, err error) {
 	switch {
 	case o.told != nil:
 		o.told(lost, err)
@@ -117,8 +121,8 @@ func (o *outlet) tell(lost int64, err error) {
 	}
 }
 
-// close has what waits written, for at most patience, and reports whether that was done. Nothing is taken any more.
-func (o *outlet) close(patience time.Duration) bool {
+// Close has what waits written, for at most patience, and reports whether that was done. Nothing is taken any more.
+func (o *Outlet) Close(patience time.Duration) bool {
 	o.begin.Do(func() { close(o.ended) })
 	o.mu.Lock()
 	o.over = true

@@ -1,6 +1,7 @@
-package main
+package outlet
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // A slowWriter takes what it is given when its gate lets it, and fails where it is told to.
 type slowWriter struct {
-	logBuffer
+	bytes.Buffer
 	gate chan struct{} // nil: open
 	err  error
 }
@@ -23,19 +24,19 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	return w.logBuffer.Write(p)
+	return w.Buffer.Write(p)
 }
 
 // TestOutletNobodyReads: what finds no room is left out, counted, and told when somebody reads again.
 func TestOutletNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{gate: make(chan struct{})}
-		o := newOutlet(to, 20, nil)
+		o := New(to, 20, nil)
 		for i := range 10 {
 			fmt.Fprintf(o, "line %d\n", i) // returns although nobody reads
 			synctest.Wait()
 		}
-		if o.close(time.Hour) {
+		if o.Close(time.Hour) {
 			t.Error("closed, and all was written, although nobody read")
 		}
 		close(to.gate)
@@ -52,7 +53,7 @@ func TestOutletFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{err: errors.New("the disk is full")}
 		var told []string
-		o := newOutlet(to, 1000, func(lost int64, err error) { told = append(told, fmt.Sprint(lost, " ", err)) })
+		o := New(to, 1000, func(lost int64, err error) { told = append(told, fmt.Sprint(lost, " ", err)) })
 		write := func(text string) {
 			fmt.Fprintln(o, text)
 			synctest.Wait()
@@ -63,7 +64,7 @@ func TestOutletFails(t *testing.T) {
 		write("four")
 		to.err = errors.New("it is full again")
 		write("five")
-		if !o.close(time.Second) {
+		if !o.Close(time.Second) {
 			t.Error("it does not end")
 		}
 		write("six") // nobody is there any more
@@ -77,7 +78,7 @@ func TestOutletFails(t *testing.T) {
 }
 
 func TestOutletUnused(t *testing.T) {
-	if !newOutlet(nil, 0, nil).close(time.Hour) {
+	if !New(nil, 0, nil).Close(time.Hour) {
 		t.Error("an outlet that nobody used does not end")
 	}
 }

@@ -1,0 +1,108 @@
+// Package exit has the exit codes of every subcommand, the errors that carry them, and the signals that end one.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit codes of every subcommand but run, which passes on the training command's. They stay below 64,
+// because srun reports the highest code of all tasks and keeps 253 for "out of memory".
+//
+// Source: SchedMD, srun(1), RETURN VALUE.
+const (
+	OK       = 0
+	Failure  = 1
+	Misuse   = 2
+	BySignal = 128 // plus the number of the signal
+)
+
+// Table explains the exit codes in help texts.
+const Table = `Exit codes:
+  0      done
+  1      an error; one sentence on stderr says which
+  2      wrong usage
+  128+n  ended by signal n
+  "rankpool run" returns the training command's own code, of several tasks of Slurm srun's; 253 is never ours.`
+
+// A Status is an error that names the process's exit code. Without a cause nothing is printed.
+type Status struct {
+	Code  int
+	Cause error
+}
+
+func (e *Status) Error() string {
+	if e.Cause == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Cause.Error()
+}
+
+func (e *Status) Unwrap() error { return e.Cause }
+
+// Usagef returns an error of wrong usage.
+func Usagef(format string, args ...any) error {
+	return &Status{Code: Misuse, Cause: fmt.Errorf(format, args...)}
+}
+
+// Signaled is the cause of a context that a signal ended.
+type Signaled struct{ Signal syscall.Signal }
+
+func (e Signaled) Error() string { return "ended by signal: " + e.Signal.String() }
+
+// Interruptible returns a context that SIGINT, SIGTERM, SIGHUP and more end, with a Signaled as its cause.
+// stop gives the signals back.
+func Interruptible(parent context.Context, more ...os.Signal) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(Signaled{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// Notify relays those of the signals that the process was not started to ignore (nohup ignores SIGHUP).
+func Notify(to chan<- os.Signal, signals ...os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(to, s)
+		}
+	}
+}
+
+// Code returns the exit code that err stands for.
+func Code(err error) int {
+	var status *Status
+	var ended Signaled
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &status):
+		return status.Code
+	case errors.As(err, &ended):
+		return BySignal + int(ended.Signal)
+	}
+	return Failure
+}
+
+// Print prints err as one sentence to w, unless it is a bare exit status.
+func Print(w io.Writer, err error) {
+	var status *Status
+	if err == nil || errors.As(err, &status) && status.Cause == nil {
+		return
+	}
+	fmt.Fprintln(w, "rankpool:", err)
+}
