@@ -83,6 +83,10 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/runlog/logmaker": {
 		"cmd/rankpool/internal/runlog/runlogtest": "writes its log",
 	},
+	"cmd/rankpool/internal/session": {
+		"slurm":   "a session of a job has the job's name",
+		"staging": "the index that the run's ranks share",
+	},
 	"benchmarks":            {all: "it measures everything"},
 	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
 	"benchmarks/planning":   {"scheduler": "the plans that it measures"},

@@ -15,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/nvml"
@@ -251,13 +252,13 @@ func (o *doctorOptions) environment(at place) (*doctor.Env, transport.Library) {
 			env.Data = append(env.Data, set.path)
 		}
 	}
-	base, err := runtimeBase(o.runtimeDir)
+	base, err := session.Base(o.runtimeDir)
 	form := formLocal
 	if job.InJob() {
 		form = formSlurm
 	}
-	longest := rankFolder(filepath.Join(base, sessionName(form, os.Getuid(), job, 1<<22)), max(9, at.tasks-1)) // a pid has at most 22 bits
-	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, doorName), Failure: err}
+	longest := session.RankFolder(filepath.Join(base, session.Name(form == formSlurm, os.Getuid(), job, 1<<22)), max(9, at.tasks-1)) // a pid has at most 22 bits
+	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, session.DoorName), Failure: err}
 	return env, library
 }
 

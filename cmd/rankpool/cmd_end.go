@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
@@ -51,17 +52,17 @@ A folder that is not a session's is refused, and nothing in it is touched.`,
 
 // endRanks ends the ranks of a session on this machine and, unless it is to be kept, removes the session. Errors: a folder that
 // is not a session's, and ranks that have not ended within endPatience.
-func endRanks(session string, keep bool) error {
-	if !exists(session) {
-		fmt.Fprintf(outlet.Stderr, "rankpool: there is no session %s on this node: no cache was ended\n", session)
+func endRanks(folder string, keep bool) error {
+	if !session.Exists(folder) {
+		fmt.Fprintf(outlet.Stderr, "rankpool: there is no session %s on this node: no cache was ended\n", folder)
 		return nil
 	}
-	if err := checkSession(session); err != nil {
+	if err := session.Check(folder); err != nil {
 		return err
 	}
-	folders := rankFolders(session)
+	folders := session.RankFolders(folder)
 	askToEnd(folders)
-	serves := func(folder string) bool { return locked(filepath.Join(folder, lockName)) }
+	serves := func(folder string) bool { return session.Locked(filepath.Join(folder, session.LockName)) }
 	for end := time.Now().Add(endPatience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
 		time.Sleep(pollEvery)
 	}
@@ -69,16 +70,16 @@ func endRanks(session string, keep bool) error {
 	if hung := slices.DeleteFunc(folders, func(folder string) bool { return !serves(folder) }); len(hung) > 0 {
 		err = fmt.Errorf("the cache has not ended within %v: the processes of %s hang; kill them", endPatience, strings.Join(hung, ", "))
 	}
-	if keep || launcherHolds(session) { // the launcher has still to read the run log
+	if keep || launcherHolds(folder) { // the launcher has still to read the run log
 		return err
 	}
-	return errors.Join(err, removeSession(session))
+	return errors.Join(err, session.Remove(folder))
 }
 
 // launcherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers
 // share their locks.
 func launcherHolds(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir, session.LockName), os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
@@ -35,12 +36,12 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 		t.Errorf("another folder: %v", err)
 	}
 	for _, name := range []string{"model.pt", "r0/notes", "lock.old"} {
-		if !exists(filepath.Join(dir, name)) {
+		if !session.Exists(filepath.Join(dir, name)) {
 			t.Errorf("%s is gone", name)
 		}
 	}
 
-	dir = makeFiles(t, "mine", "r0/lock", "r1/lock", "python/rankpool/batch.py", refusedName, "model.pt")
+	dir = makeFiles(t, "mine", "r0/lock", "r1/lock", "python/rankpool/batch.py", session.RefusedName, "model.pt")
 	if err := endRanks(dir, false); err != nil {
 		t.Error(err)
 	}
@@ -50,17 +51,17 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 	}
 
 	for _, dir := range []string{
-		makeFiles(t, "mine", "r0/lock"), makeFiles(t, sessionName(formLocal, os.Getuid(), slurm.Job{}, 7), "left"), filepath.Join(t.TempDir(), "none"),
+		makeFiles(t, "mine", "r0/lock"), makeFiles(t, session.Name(false, os.Getuid(), slurm.Job{}, 7), "left"), filepath.Join(t.TempDir(), "none"),
 	} {
-		if err := endRanks(dir, false); err != nil || exists(dir) {
-			t.Errorf("%s: %v, there is still one: %v", dir, err, exists(dir))
+		if err := endRanks(dir, false); err != nil || session.Exists(dir) {
+			t.Errorf("%s: %v, there is still one: %v", dir, err, session.Exists(dir))
 		}
 	}
 }
 
 func TestEndKeeps(t *testing.T) {
 	dir := makeFiles(t, "mine", "r0/lock", "r0/state-0-1")
-	if err := endRanks(dir, true); err != nil || !exists(filepath.Join(dir, "r0/state-0-1")) {
+	if err := endRanks(dir, true); err != nil || !session.Exists(filepath.Join(dir, "r0/state-0-1")) {
 		t.Errorf("%v", err)
 	}
 }

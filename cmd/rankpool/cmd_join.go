@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
@@ -47,13 +48,13 @@ PET_MASTER_PORT.`,
 }
 
 // join becomes the training command argv; it returns only when that fails.
-func join(session string, argv []string) (err error) {
+func join(folder string, argv []string) (err error) {
 	if len(argv) == 0 {
 		return exit.Usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
 	}
-	job, byHand := slurm.Detect(os.Getenv), session == ""
+	job, byHand := slurm.Detect(os.Getenv), folder == ""
 	if byHand {
-		if session, err = ownJobSession(job, "join"); err != nil {
+		if folder, err = ownJobSession(job, "join"); err != nil {
 			return err
 		}
 	}
@@ -65,9 +66,9 @@ func join(session string, argv []string) (err error) {
 	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
 	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
 	nodes := allocatedNodes(os.Getenv)
-	folder, ready := awaitRank(session, job, nodes, cacheBegins)
+	folder, ready := awaitRank(folder, job, nodes, cacheBegins)
 	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
-		folder, ready = awaitRank(session, job, nodes, doorPatience-cacheBegins)
+		folder, ready = awaitRank(folder, job, nodes, doorPatience-cacheBegins)
 	}
 	switch {
 	case !ready && byHand:
@@ -75,15 +76,15 @@ func join(session string, argv []string) (err error) {
 	case !ready:
 		fmt.Fprintf(os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage until it is\n", job.NodeID, doorPatience)
 	}
-	if err := os.MkdirAll(session, 0o700); err != nil {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	if err := checkFolder(session); err != nil {
+	if err := session.CheckFolder(folder); err != nil {
 		return err
 	}
-	holdSession(session)
-	noteStep(session, stepName, job)
-	client, err := extractClient(session, os.Getenv)
+	holdSession(folder)
+	session.NoteStep(folder, session.StepName, job)
+	client, err := extractClient(folder, os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func join(session string, argv []string) (err error) {
 	if isAgent(argv) {
 		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
 	}
-	return unix.Exec(path, argv, joinEnv(os.Environ(), job, session, folder, client))
+	return unix.Exec(path, argv, joinEnv(os.Environ(), job, folder, folder, client))
 }
 
 // noOtherStep reports whether this job runs no step but this one, so that no cache can come.
@@ -110,7 +111,7 @@ func ownJobSession(job slurm.Job, verb string) (string, error) {
 	if !job.InJob() {
 		return "", exit.Usagef("%s outside Slurm needs --session DIR, the folder that serve was given", verb)
 	}
-	return jobSession(job)
+	return session.OfJob(job)
 }
 
 // joinEnv returns the environment of one task of the training step. torchrun gives its children a RANK of
@@ -150,10 +151,10 @@ func withTorchrun(env []string, job string, nodes, node int) []string {
 
 // awaitRank waits until this node's rank accepts, and returns its folder and whether it does. A step on all nodes of the allocation has
 // the ranks' order; of one on fewer nodes only the folder that is there tells.
-func awaitRank(session string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
-	folder = rankFolder(session, max(0, job.NodeID))
+func awaitRank(dir string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
+	folder = session.RankFolder(dir, max(0, job.NodeID))
 	for end := time.Now().Add(patience); !accepts(folder); time.Sleep(pollEvery) {
-		here := slices.DeleteFunc(rankFolders(session), func(folder string) bool { return !accepts(folder) })
+		here := slices.DeleteFunc(session.RankFolders(dir), func(folder string) bool { return !accepts(folder) })
 		if job.Nodes < nodes && len(here) == 1 {
 			return here[0], true
 		}
@@ -169,14 +170,14 @@ func accepts(folder string) bool {
 	if !isReady(folder) {
 		return false
 	}
-	c, err := dialDoor(filepath.Join(folder, doorName))
+	c, err := dialDoor(filepath.Join(folder, session.DoorName))
 	return err == nil && c.Close() == nil
 }
 
 // holdSession keeps the session folder from being taken for a stale one as long as this process, or what it
 // becomes by exec, lives. On the launcher's node the launcher's lock does that, and this one fails.
 func holdSession(dir string) {
-	fd, err := unix.Open(filepath.Join(dir, lockName), unix.O_CREAT|unix.O_RDWR, 0o600) // without O_CLOEXEC, on purpose
+	fd, err := unix.Open(filepath.Join(dir, session.LockName), unix.O_CREAT|unix.O_RDWR, 0o600) // without O_CLOEXEC, on purpose
 	if err == nil {
 		_ = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
 	}

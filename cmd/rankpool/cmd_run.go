@@ -16,6 +16,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -62,7 +63,7 @@ type runOptions struct {
 	serveCommand    string            // the program that is called with "serve …"
 	self            string            // this program
 	launched        string            // the name of this launch, which its ranks get
-	indexes         runIndexes        // of the data sets as they were when the run began
+	indexes         session.Indexes   // of the data sets as they were when the run began
 	command         []string          // the training command
 }
 
@@ -214,7 +215,7 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 		o.serveCommand = o.self
 	}
 	o.launched = newLaunch()
-	base, err := runtimeBase(o.runtimeDir)
+	base, err := session.Base(o.runtimeDir)
 	if err != nil {
 		return err
 	}
@@ -225,19 +226,19 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	if again.here {
 		o.sayRestart(job)
 	}
-	s, err := openSession(base, sessionName(f, os.Getuid(), job, os.Getpid()), o.ranks)
+	s, err := session.Open(base, session.Name(f == formSlurm, os.Getuid(), job, os.Getpid()), o.ranks)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if gone := s.remove(); gone != nil && err == nil {
+		if gone := s.Remove(); gone != nil && err == nil {
 			err = fmt.Errorf("the session folder cannot be removed: %w", gone)
 		}
 	}()
 	if f != formSlurm || onFirstNode(job) {
-		o.indexes.dir = s.dir
+		o.indexes.Dir = s.Dir
 	}
-	defer o.indexes.close()
+	defer o.indexes.Close()
 	if err := o.indexData(parent); err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (o *runOptions) indexData(parent context.Context) error {
 		})
 		show.end()
 		if err == nil {
-			err = o.indexes.keep(set.name, m)
+			err = o.indexes.Keep(set.name, m)
 		}
 		if err != nil {
 			return err
@@ -295,9 +296,9 @@ func (o *runOptions) withTimeouts(env []string) []string {
 }
 
 // launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
-func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *requeue) error {
+func (o *runOptions) launch(f form, job slurm.Job, at place, s *session.Session, again *requeue) error {
 	if o.cache.log == "" {
-		o.cache.log = filepath.Join(s.dir, "run.jsonl")
+		o.cache.log = filepath.Join(s.Dir, "run.jsonl")
 	}
 	logBegin := int64(0)
 	if info, err := os.Stat(o.cache.log); err == nil {
@@ -311,14 +312,14 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session, again *
 		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
 	}
 	l := &launcher{
-		layout: plan, indexes: &o.indexes, session: s.dir, verbose: o.cache.verbose,
+		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.verbose,
 		progress: newTrainProgress(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
 		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.rankTimeout, Restarts: o.restarts},
 	}
 	if plan.reports && len(plan.folders) > 0 {
-		l.statusDoor = filepath.Join(plan.folders[0], doorName)
+		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
 	}
 	code, err := l.run()
 	if err != nil {

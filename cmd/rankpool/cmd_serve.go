@@ -19,6 +19,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/transport"
@@ -226,7 +227,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	r.stats.Store(r.node)
-	return os.WriteFile(filepath.Join(r.dir, readyName), nil, 0o600)
+	return os.WriteFile(filepath.Join(r.dir, session.ReadyName), nil, 0o600)
 }
 
 func (o *cacheOptions) level() slog.Level {
@@ -243,26 +244,26 @@ func (r *rankProcess) openFolder() error {
 		if job.JobID == "" {
 			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
 		}
-		session, err := jobSession(job)
+		session, err := session.OfJob(job)
 		if err != nil {
 			return err
 		}
 		r.opt.session = session
 	}
-	r.dir = rankFolder(r.opt.session, r.transport.Rank())
-	if err := checkSocketPath(filepath.Join(r.dir, doorName)); err != nil {
+	r.dir = session.RankFolder(r.opt.session, r.transport.Rank())
+	if err := session.CheckSocketPath(filepath.Join(r.dir, session.DoorName)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(r.opt.session, 0o700); err != nil {
 		return err
 	}
-	if err := checkFolder(r.opt.session); err != nil {
+	if err := session.CheckFolder(r.opt.session); err != nil {
 		return err
 	}
 	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := checkFolder(r.dir); err != nil {
+	if err := session.CheckFolder(r.dir); err != nil {
 		return err
 	}
 	if err := r.lockFolder(endPatience); err != nil {
@@ -272,10 +273,10 @@ func (r *rankProcess) openFolder() error {
 	if err := r.beginLife(job); err != nil {
 		return err
 	}
-	if err := noteJob(r.dir, job); err != nil {
+	if err := session.NoteJob(r.dir, job); err != nil {
 		return err
 	}
-	noteStep(r.opt.session, cacheStepName, job)
+	session.NoteStep(r.opt.session, session.CacheStepName, job)
 	return os.WriteFile(filepath.Join(r.dir, metName), nil, 0o600)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 	"rankpool/staging"
@@ -110,7 +111,7 @@ func (o *stageOptions) findSession() (err error) {
 	if job.JobID == "" {
 		return exit.Usagef("which cache? name its folder with --session DIR, as it was given to \"rankpool serve\"")
 	}
-	o.session, err = jobSession(job)
+	o.session, err = session.OfJob(job)
 	return err
 }
 
@@ -150,7 +151,7 @@ func (e *awaitError) Error() string { return e.sentence }
 // connect connects to each of the ranks here whose number among them is task, modulo tasks. The error is a *awaitError when some rank
 // here does not accept.
 func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
-	folders := rankFolders(o.session)
+	folders := session.RankFolders(o.session)
 	if len(folders) < max(1, o.ranks) {
 		return nil, &awaitError{fmt.Sprintf("%s holds %d ranks on this machine; start them with \"rankpool serve\", "+
 			"or name another folder with --session", o.session, len(folders))}
@@ -170,7 +171,7 @@ func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
 		if i%tasks != task {
 			continue
 		}
-		client, err := dialDoor(filepath.Join(folder, doorName))
+		client, err := dialDoor(filepath.Join(folder, session.DoorName))
 		if err != nil {
 			return ranks, &awaitError{fmt.Sprintf("the rank in %s does not answer: %v", folder, err)}
 		}

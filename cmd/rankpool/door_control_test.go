@@ -4,12 +4,14 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+
+	"rankpool/cmd/rankpool/internal/session"
 )
 
 // door serves a fake rank's door and returns its path.
 func door(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), doorName)
+	path := filepath.Join(t.TempDir(), session.DoorName)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/python"
 )
 
@@ -72,7 +73,7 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 		"LOCAL_RANK":       strconv.Itoa(s.localRank),
 		"LOCAL_WORLD_SIZE": strconv.Itoa(s.localWorld),
 		"RANKPOOL_SESSION": sessionDir,
-		"RANKPOOL_SOCKET":  filepath.Join(folder, doorName),
+		"RANKPOOL_SOCKET":  filepath.Join(folder, session.DoorName),
 	}
 	for name, value := range map[string]string{"MASTER_ADDR": s.host, "MASTER_PORT": strconv.Itoa(s.port)} {
 		if get(name) == "" {

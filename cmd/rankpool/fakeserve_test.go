@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 )
 
@@ -32,22 +33,22 @@ func fakeServe() {
 
 func serveFakeDoor(args []string) error {
 	at := findPlace(os.Getenv)
-	folder := rankFolder(flagValue(args, "--session"), at.task)
+	folder := session.RankFolder(flagValue(args, "--session"), at.task)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	if _, err := lockFile(filepath.Join(folder, lockName)); err != nil {
+	if _, err := session.LockFile(filepath.Join(folder, session.LockName)); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Join(folder, doorName))
-	door, err := net.Listen("unix", filepath.Join(folder, doorName))
+	_ = os.Remove(filepath.Join(folder, session.DoorName))
+	door, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
 	if err != nil {
 		return err
 	}
 	if err := appendLine(os.Getenv("FAKESERVE_STARTS"), strconv.Itoa(os.Getpid())); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, readyName), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, session.ReadyName), nil, 0o600); err != nil {
 		return err
 	}
 	if os.Getenv("FAKESERVE") == "deaf" {

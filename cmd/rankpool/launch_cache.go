@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/liveness"
 )
 
@@ -39,7 +40,7 @@ func (l *launcher) beginWatch(o liveness.Options) {
 	l.keeper, l.begun = liveness.NewKeeper(o), time.Now()
 	l.answers, l.done = make(chan int, len(l.folders)), make(chan struct{})
 	for at := range o.Ranks {
-		go askForLife(filepath.Join(l.folders[at], doorName), at, liveness.Every(o.AnswerWithin), l.answers, l.done)
+		go askForLife(filepath.Join(l.folders[at], session.DoorName), at, liveness.Every(o.AnswerWithin), l.answers, l.done)
 	}
 }
 
@@ -102,7 +103,7 @@ func (l *launcher) lookAtCache() {
 		if l.allHave(metName) {
 			l.tell(liveness.Met{})
 		}
-		if l.allHave(readyName) {
+		if l.allHave(session.ReadyName) {
 			l.tell(liveness.Ready{})
 		}
 	}
@@ -121,11 +122,11 @@ func (l *launcher) allHave(name string) bool {
 }
 
 func (l *launcher) startCache() (err error) {
-	if err := l.indexes.putBack(); err != nil {
+	if err := l.indexes.PutBack(); err != nil {
 		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
 	}
 	for _, folder := range l.folders {
-		for _, name := range []string{metName, readyName} {
+		for _, name := range []string{metName, session.ReadyName} {
 			if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
 				return err
 			}
@@ -171,7 +172,7 @@ func (l *launcher) cacheEnded() {
 	p := l.running
 	l.running = nil
 	p.signal(syscall.SIGKILL) // what it left in its process group
-	if why := refusal(l.session); why != "" && len(l.children) > 0 && !l.asked && l.failure == 0 {
+	if why := session.Refusal(l.session); why != "" && len(l.children) > 0 && !l.asked && l.failure == 0 {
 		l.say("the cache cannot come back, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -34,7 +35,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 	l.end = slices.Clone(l.endRanks)
 	l.endRanks = append(l.endRanks, "--keep")
 	if onFirstNode(job) {
-		l.folders = []string{rankFolder(dir, 0)}
+		l.folders = []string{session.RankFolder(dir, 0)}
 	}
 	return l
 }

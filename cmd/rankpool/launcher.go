@@ -12,6 +12,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/liveness"
 )
 
@@ -30,8 +31,8 @@ const (
 // it: the children's PDEATHSIG hangs on that thread.
 type launcher struct {
 	layout
-	indexes    *runIndexes // of the data sets, which ranks that are started again get too
-	session    string      // its folder
+	indexes    *session.Indexes // of the data sets, which ranks that are started again get too
+	session    string           // its folder
 	bounds     liveness.Options
 	verbose    bool
 	progress   *trainProgress
@@ -117,7 +118,7 @@ func (l *launcher) notReady(how string) error {
 }
 
 func isReady(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, readyName))
+	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
 	return err == nil
 }
 
@@ -307,7 +308,7 @@ func askToEnd(folders []string) int {
 	took := make([]bool, len(folders))
 	var all sync.WaitGroup
 	for i, folder := range folders {
-		all.Go(func() { took[i] = shutdownDoor(filepath.Join(folder, doorName)) == nil })
+		all.Go(func() { took[i] = shutdownDoor(filepath.Join(folder, session.DoorName)) == nil })
 	}
 	all.Wait()
 	n := 0

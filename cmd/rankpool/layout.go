@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -59,26 +60,26 @@ func (o *runOptions) serveArgs(sessionDir string) []string {
 	if o.ranks > 1 {
 		words = append(words, "--world", strconv.Itoa(o.ranks))
 	}
-	for _, identity := range o.indexes.identities {
+	for _, identity := range o.indexes.Identities {
 		words = append(words, "--identity", identity)
 	}
 	return append(words, o.cache.args()...)
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.
-func (o *runOptions) layout(f form, job slurm.Job, at place, s *session, env []string) (l layout, err error) {
+func (o *runOptions) layout(f form, job slurm.Job, at place, s *session.Session, env []string) (l layout, err error) {
 	defer func() { l.agents = f != formSlurm && isAgent(o.command) }()
 	if f == formSlurm {
-		return o.slurmLayout(job, s.dir, env), nil
+		return o.slurmLayout(job, s.Dir, env), nil
 	}
-	client, err := extractClient(s.dir, lookup(env))
+	client, err := extractClient(s.Dir, lookup(env))
 	if err != nil {
 		return layout{}, err
 	}
 	if f == formTask {
-		return o.taskLayout(job, at, s.dir, client, env), nil
+		return o.taskLayout(job, at, s.Dir, client, env), nil
 	}
-	return o.localLayout(s.dir, client, env)
+	return o.localLayout(s.Dir, client, env)
 }
 
 // localLayout puts all ranks and trainers on this machine.
@@ -104,7 +105,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 	}
 	trainers := o.ranks * o.trainersPerRank
 	for i := range trainers {
-		folder := rankFolder(dir, i/o.trainersPerRank)
+		folder := session.RankFolder(dir, i/o.trainersPerRank)
 		at := seat{
 			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
 			threads: max(1, runtime.NumCPU()/trainers),
@@ -116,14 +117,14 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 		l.trainers = append(l.trainers, o.trainer(i == 0, trainer))
 	}
 	for r := range o.ranks {
-		l.folders = append(l.folders, rankFolder(dir, r))
+		l.folders = append(l.folders, session.RankFolder(dir, r))
 	}
 	return l, nil
 }
 
 // taskLayout puts one rank, which inherits this task's place in MPI's world, and its trainers on this node.
 func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env []string) layout {
-	folder := rankFolder(dir, at.task)
+	folder := session.RankFolder(dir, at.task)
 	l := layout{
 		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env), ours: true},
 		folders: []string{folder},

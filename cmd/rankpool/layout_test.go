@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -330,12 +331,12 @@ func TestJoinEnv(t *testing.T) {
 func TestAwaitRank(t *testing.T) {
 	dir := t.TempDir()
 	for _, rank := range []int{1, 3} { // rank 1 has died
-		folder := rankFolder(dir, rank)
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, readyName), nil, 0o600)); err != nil {
+		folder := session.RankFolder(dir, rank)
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, session.ReadyName), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	door, err := net.Listen("unix", filepath.Join(rankFolder(dir, 3), doorName))
+	door, err := net.Listen("unix", filepath.Join(session.RankFolder(dir, 3), session.DoorName))
 	if err != nil {
 		t.Fatal(err)
 	}

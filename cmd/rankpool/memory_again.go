@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
@@ -73,7 +74,7 @@ func (r *rankProcess) slabBefore(asked string) (slabBytes int64, again bool) {
 // the size before. None of them takes anything before all ranks have said what they will.
 func (r *rankProcess) slabAgain(ctx context.Context, beforeBytes int64) (int64, error) {
 	all := int64(0)
-	for _, folder := range rankFolders(r.opt.session) {
+	for _, folder := range session.RankFolders(r.opt.session) {
 		if n, err := readMemoryNote(folder); err == nil {
 			all += n.slabBytes
 		}

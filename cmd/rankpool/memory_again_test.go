@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
@@ -133,7 +134,7 @@ func TestRoomIsAwaited(t *testing.T) {
 	var said strings.Builder
 	r.logger = slog.New(slog.NewTextHandler(&said, nil))
 	for i, bytes := range []int64{slab, slab / 2} {
-		folder := rankFolder(r.opt.session, i)
+		folder := session.RankFolder(r.opt.session, i)
 		if err := errors.Join(os.MkdirAll(folder, 0o700), memoryNote{bytes, ""}.write(folder)); err != nil {
 			t.Fatal(err)
 		}

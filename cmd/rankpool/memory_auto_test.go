@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -199,7 +200,7 @@ func newTestRank(t *testing.T, memory string) *rankProcess {
 	opt := &serveOptions{cacheOptions: cacheOptions{memory: memory, window: autoWindow}}
 	opt.session = t.TempDir()
 	r := &rankProcess{
-		opt: opt, transport: transport, ranksHere: 1, dir: rankFolder(opt.session, transport.Rank()), logger: slog.New(slog.DiscardHandler),
+		opt: opt, transport: transport, ranksHere: 1, dir: session.RankFolder(opt.session, transport.Rank()), logger: slog.New(slog.DiscardHandler),
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if err := os.Mkdir(r.dir, 0o700); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -253,22 +254,9 @@ func aboutState(path string) string {
 	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch, s.Final)
 }
 
-// The files in the session folder that have the numbers of the training step and of the cache's.
-const (
-	stepName      = "training-step"
-	cacheStepName = "cache-step"
-)
-
-// noteStep notes the step that this process is a task of, for the launcher.
-func noteStep(session, name string, job slurm.Job) {
-	if job.InStep() {
-		_ = os.WriteFile(filepath.Join(session, name), []byte(job.StepID), 0o600) // without it srun ends the step its own way
-	}
-}
-
 // killStep has Slurm kill the cache's step on all nodes: killing srun would leave its tasks where they are.
-func killStep(session string, job slurm.Job) {
-	if step, err := os.ReadFile(filepath.Join(session, cacheStepName)); err == nil {
+func killStep(folder string, job slurm.Job) {
+	if step, err := os.ReadFile(filepath.Join(folder, session.CacheStepName)); err == nil {
 		_, _ = slurmCommand("scancel", "--signal=KILL", job.JobID+"."+string(step)) // what is not ended so is taken for what cannot be
 	}
 }
@@ -277,8 +265,8 @@ func killStep(session string, job slurm.Job) {
 // a signal that ends it by killing its tasks at once, and a job that Slurm ends has had its steps signalled.
 //
 // Source: measured with Slurm 22.05.
-func signalStep(session string, job slurm.Job, s syscall.Signal) bool {
-	step, err := os.ReadFile(filepath.Join(session, stepName))
+func signalStep(folder string, job slurm.Job, s syscall.Signal) bool {
+	step, err := os.ReadFile(filepath.Join(folder, session.StepName))
 	if err != nil {
 		return false // it has not begun
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport"
 	"rankpool/staging"
 )
@@ -15,12 +16,12 @@ import (
 // TestRankOpensTheRunsIndex checks which index a rank serves by, whatever became of the files since the run began.
 func TestRankOpensTheRunsIndex(t *testing.T) {
 	set := folderSet(t, "a/1.png", "a/2.png", "b/1.png")
-	session := t.TempDir()
-	kept := runIndexes{dir: session}
-	if err := kept.keep("train", set.manifest); err != nil {
+	folder := t.TempDir()
+	kept := session.Indexes{Dir: folder}
+	if err := kept.Keep("train", set.manifest); err != nil {
 		t.Fatal(err)
 	}
-	defer kept.close()
+	defer kept.Close()
 	if err := os.Remove(filepath.Join(set.path, "a/2.png")); err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +31,11 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 		return staging.Scan(t.Context(), set.path, staging.ScanOptions{})
 	}
 	rank := func(launch string) *rankProcess {
-		dir := filepath.Join(session, "r0")
+		dir := filepath.Join(folder, "r0")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		opt := &serveOptions{launch: launch, session: session, identities: kept.identities}
+		opt := &serveOptions{launch: launch, session: folder, identities: kept.Identities}
 		return &rankProcess{opt: opt, dir: dir, transport: transport.NewLocal(1)[0], logger: slog.New(slog.DiscardHandler)}
 	}
 	check := func(what string, r *rankProcess, wantLook bool, refused string) {
@@ -54,14 +55,14 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 	}
 	const other = "is not the one that this run began with: its identity is"
 	check("as run left it", rank("launch"), false, "")
-	if err := os.RemoveAll(session); err != nil {
+	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
-	if err := kept.putBack(); err != nil {
+	if err := kept.PutBack(); err != nil {
 		t.Fatal(err)
 	}
 	check("put back", rank("launch"), false, "")
-	if err := os.WriteFile(sessionIndex(session, 0), []byte("no index"), 0o644); err != nil {
+	if err := os.WriteFile(session.IndexPath(folder, 0), []byte("no index"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	check("damaged", rank("launch"), true, other)
@@ -70,7 +71,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 	check("by hand", byHand, true, "")
 
 	// A node without the launcher: the rank's own folder has the index.
-	session = t.TempDir()
+	folder = t.TempDir()
 	r := rank("launch")
 	if err := staging.WriteIndex(filepath.Join(r.dir, "index-0"), set.manifest); err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 	check("by hand, over a folder of before", byHand, true, "")
 
 	r.refuse(errors.New("no way"))
-	if why := refusal(session); why != "no way" {
+	if why := session.Refusal(folder); why != "no way" {
 		t.Errorf("the launcher hears %q", why)
 	}
 }

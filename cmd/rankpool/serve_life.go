@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
@@ -36,7 +37,7 @@ func (r *rankProcess) beginLife(job slurm.Job) error {
 	if before, known := readLife(r.dir); known && before.key == r.life.key && before.launch != "" {
 		r.life.launch = before.launch
 	}
-	for _, folder := range rankFolders(r.opt.session) {
+	for _, folder := range session.RankFolders(r.opt.session) {
 		if before, known := readLife(folder); known && before.key != r.life.key {
 			if err := r.clear(folder); err != nil {
 				return err
@@ -67,7 +68,7 @@ func (r *rankProcess) clear(folder string) error {
 	if folder == r.dir {
 		return emptyFolder(folder)
 	}
-	if locked(filepath.Join(folder, lockName)) {
+	if session.Locked(filepath.Join(folder, session.LockName)) {
 		return nil
 	}
 	return os.RemoveAll(folder)
@@ -77,7 +78,7 @@ func (r *rankProcess) clear(folder string) error {
 func emptyFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
-		if entry.Name() != lockName && err == nil {
+		if entry.Name() != session.LockName && err == nil {
 			err = os.RemoveAll(filepath.Join(folder, entry.Name()))
 		}
 	}
@@ -86,8 +87,8 @@ func emptyFolder(folder string) error {
 
 // leaveNothing removes the session from a node where nobody else will: the job ends, and Slurm starts no step in it any more.
 func (r *rankProcess) leaveNothing() {
-	for _, folder := range rankFolders(r.opt.session) {
-		if folder != r.dir && locked(filepath.Join(folder, lockName)) {
+	for _, folder := range session.RankFolders(r.opt.session) {
+		if folder != r.dir && session.Locked(filepath.Join(folder, session.LockName)) {
 			return // the last rank does
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
 // lifeFolder makes a rank's folder with an importance state, as a rank of a life left it.
-func lifeFolder(t *testing.T, session string, rank int, l life) string {
+func lifeFolder(t *testing.T, folder string, rank int, l life) string {
 	t.Helper()
-	dir := rankFolder(session, rank)
+	dir := session.RankFolder(folder, rank)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +35,14 @@ func TestBeginLife(t *testing.T) {
 		"run was killed, run again": {"a", "b", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			session := t.TempDir()
+			folder := t.TempDir()
 			begin := func(launch string, restarts int, want ...string) life {
 				t.Helper()
-				r := &rankProcess{opt: &serveOptions{session: session, launch: launch}, dir: rankFolder(session, 1)}
+				r := &rankProcess{opt: &serveOptions{session: folder, launch: launch}, dir: session.RankFolder(folder, 1)}
 				if err := r.beginLife(slurm.Job{RestartCount: restarts}); err != nil {
 					t.Fatal(err)
 				}
-				found, err := filepath.Glob(filepath.Join(session, "r*", "state-*"))
+				found, err := filepath.Glob(filepath.Join(folder, "r*", "state-*"))
 				for i := range found {
 					found[i] = filepath.Base(filepath.Dir(found[i]))
 				}
@@ -50,19 +51,19 @@ func TestBeginLife(t *testing.T) {
 				}
 				return r.life
 			}
-			lifeFolder(t, session, 1, life{key: "before"})
+			lifeFolder(t, folder, 1, life{key: "before"})
 			old := begin(c.before, 0)
-			lifeFolder(t, session, 1, old)
-			lifeFolder(t, session, 2, old)
-			living := lifeFolder(t, session, 3, old)
-			lock, err := lockFile(filepath.Join(living, lockName))
+			lifeFolder(t, folder, 1, old)
+			lifeFolder(t, folder, 2, old)
+			living := lifeFolder(t, folder, 3, old)
+			lock, err := session.LockFile(filepath.Join(living, session.LockName))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer lock.Close()
 			next := begin(c.now, c.restarts, "r3")
-			lifeFolder(t, session, 1, next)
-			lifeFolder(t, session, 4, next)
+			lifeFolder(t, folder, 1, next)
+			lifeFolder(t, folder, 4, next)
 			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next || next.launch == old.launch || next.launch == "" {
 				t.Errorf("the life was %+v, is %+v, and of a rank that is started again %+v", old, next, again)
 			}
@@ -73,10 +74,10 @@ func TestBeginLife(t *testing.T) {
 // TestEndLaunch checks that a training after the end of another has a name of its own in the run log, where serve is called by hand.
 func TestEndLaunch(t *testing.T) {
 	for _, launch := range []string{"", "a"} {
-		session := t.TempDir()
-		lifeFolder(t, session, 0, life{key: "before"})
+		folder := t.TempDir()
+		lifeFolder(t, folder, 0, life{key: "before"})
 		begin := func() *rankProcess {
-			r := &rankProcess{opt: &serveOptions{session: session, launch: launch}, dir: rankFolder(session, 0)}
+			r := &rankProcess{opt: &serveOptions{session: folder, launch: launch}, dir: session.RankFolder(folder, 0)}
 			if err := r.beginLife(slurm.Job{}); err != nil {
 				t.Fatal(err)
 			}
@@ -93,19 +94,19 @@ func TestEndLaunch(t *testing.T) {
 
 // TestLeaveNothing checks who removes the session of a job that Slurm ends.
 func TestLeaveNothing(t *testing.T) {
-	session := filepath.Join(t.TempDir(), "session")
-	r := &rankProcess{opt: &serveOptions{session: session}, dir: rankFolder(session, 0)}
-	other := rankFolder(session, 1)
+	folder := filepath.Join(t.TempDir(), "session")
+	r := &rankProcess{opt: &serveOptions{session: folder}, dir: session.RankFolder(folder, 0)}
+	other := session.RankFolder(folder, 1)
 	if err := os.MkdirAll(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, holder := range []string{filepath.Join(other, lockName), filepath.Join(session, lockName)} {
-		lock, err := lockFile(holder)
+	for _, holder := range []string{filepath.Join(other, session.LockName), filepath.Join(folder, session.LockName)} {
+		lock, err := session.LockFile(holder)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.leaveNothing()
-		if !isFolder(session) {
+		if !isFolder(folder) {
 			t.Fatalf("the session was removed although %s is held", holder)
 		}
 		if err := lock.Close(); err != nil {
@@ -113,7 +114,7 @@ func TestLeaveNothing(t *testing.T) {
 		}
 	}
 	r.leaveNothing()
-	if isFolder(session) {
+	if isFolder(folder) {
 		t.Error("the session is left")
 	}
 }

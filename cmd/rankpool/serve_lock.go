@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 )
 
 // lockFolder locks the rank's own folder, so that no other rank serves there.
@@ -19,8 +20,8 @@ import (
 // then. One that even that does not end, since it waits within the kernel for a device or a server that does not answer,
 // keeps the lock that it has, and its memory: this rank makes a lock of its own, and takes what memory is left.
 func (r *rankProcess) lockFolder(patience time.Duration) error {
-	path := filepath.Join(r.dir, lockName)
-	lock, err := lockFile(path)
+	path := filepath.Join(r.dir, session.LockName)
+	lock, err := session.LockFile(path)
 	if before, known := readLife(r.dir); errors.Is(err, unix.EWOULDBLOCK) && known && before.key == r.opt.launch && r.opt.launch != "" {
 		lock, err = takeLock(path, patience)
 	}
@@ -57,13 +58,13 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if err := os.Remove(path); err != nil {
 		return nil, err
 	}
-	return lockFile(path)
+	return session.LockFile(path)
 }
 
 // awaitLock is lockFile for a lock that may become free within patience.
 func awaitLock(path string, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(pollEvery) {
-		lock, err := lockFile(path)
+		lock, err := session.LockFile(path)
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
 			return lock, err
 		}

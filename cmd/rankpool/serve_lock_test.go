@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rankpool/cmd/rankpool/internal/session"
 )
 
 // lockedFolder makes a rank's folder of a launch, whose lock another process has, and returns the rank and that process.
@@ -18,7 +20,7 @@ func lockedFolder(t *testing.T, launch string) (*rankProcess, *exec.Cmd) {
 	if err := (life{key: launch}).write(r.dir); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := lockFile(filepath.Join(r.dir, lockName))
+	lock, err := session.LockFile(filepath.Join(r.dir, session.LockName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func lockedFolder(t *testing.T, launch string) (*rankProcess, *exec.Cmd) {
 
 func (r *rankProcess) lockText(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.dir, lockName))
+	text, err := os.ReadFile(filepath.Join(r.dir, session.LockName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func (r *rankProcess) lockText(t *testing.T) string {
 
 func noteHolder(t *testing.T, r *rankProcess, pid int) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, lockName), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.dir, session.LockName), []byte(strconv.Itoa(pid)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,7 +75,7 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 	if !strings.Contains(said, "cannot be ended: the cache goes on without the memory that it has") {
 		t.Errorf("it says %q", said)
 	}
-	if !locked(filepath.Join(r.dir, lockName)) {
+	if !session.Locked(filepath.Join(r.dir, session.LockName)) {
 		t.Error("the folder is not locked")
 	}
 }

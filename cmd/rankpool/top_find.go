@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
@@ -79,7 +80,7 @@ func (p topPlace) live(wanted func(job string) bool) []string {
 	for _, base := range p.bases {
 		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid))) // the pattern is well formed
 		for _, dir := range dirs {
-			if info, err := os.Stat(dir); err == nil && ownedBy(info, p.uid) && wanted(jobOf(dir)) && doorAnswers(dir) {
+			if info, err := os.Stat(dir); err == nil && session.OwnedBy(info, p.uid) && wanted(session.JobOf(dir)) && doorAnswers(dir) {
 				found = append(found, dir)
 			}
 		}
@@ -104,7 +105,7 @@ func doorAnswers(dir string) bool {
 // firstDoor returns the door of the least rank that has a folder in a session.
 func firstDoor(dir string) (string, error) {
 	least := -1
-	for _, folder := range rankFolders(dir) {
+	for _, folder := range session.RankFolders(dir) {
 		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil && (least < 0 || r < least) {
 			least = r
 		}
@@ -112,7 +113,7 @@ func firstDoor(dir string) (string, error) {
 	if least < 0 {
 		return "", fmt.Errorf("%s is no folder of a running cache: no rank serves there", dir)
 	}
-	return filepath.Join(rankFolder(dir, least), doorName), nil
+	return filepath.Join(session.RankFolder(dir, least), session.DoorName), nil
 }
 
 // A topJob is a Slurm job that top reaches by a step of its own.

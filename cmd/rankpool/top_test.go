@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 )
@@ -30,11 +31,11 @@ type nodesDoor struct {
 func openNodesDoor(t *testing.T, base, name string, rank int, nodes func(asked int) nodesStatus) *nodesDoor {
 	t.Helper()
 	d := &nodesDoor{dir: filepath.Join(base, name), nodes: nodes}
-	folder := rankFolder(d.dir, rank)
+	folder := session.RankFolder(d.dir, rank)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	door, err := net.Listen("unix", filepath.Join(folder, doorName))
+	door, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func running(n int) func(int) nodesStatus {
 func topOf(d *nodesDoor, rank int, out io.Writer) *topRun {
 	return &topRun{
 		topOptions: topOptions{interval: time.Millisecond}, dir: d.dir, out: out,
-		door: topDoor{path: filepath.Join(rankFolder(d.dir, rank), doorName)}, view: topView{title: sessionTitle(d.dir)},
+		door: topDoor{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)}, view: topView{title: sessionTitle(d.dir)},
 	}
 }
 
@@ -247,7 +248,7 @@ func TestFindTopSession(t *testing.T) {
 	two := openNodesDoor(t, bases[0], name("slurm77"), 0, running(1))
 	note := func(dir, id string) {
 		t.Helper()
-		if err := noteJob(rankFolder(dir, 0), slurm.Job{JobID: id}); err != nil {
+		if err := session.NoteJob(session.RankFolder(dir, 0), slurm.Job{JobID: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -286,7 +287,7 @@ func TestFirstDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := firstDoor(dir); err != nil || got != filepath.Join(dir, "r9", doorName) {
+	if got, err := firstDoor(dir); err != nil || got != filepath.Join(dir, "r9", session.DoorName) {
 		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"errors"
@@ -17,10 +17,10 @@ import (
 
 func TestSessionName(t *testing.T) {
 	job := slurm.Job{JobID: "12", StepID: "0"}
-	if got := sessionName(formSlurm, 1000, job, 7); got != "rankpool-1000-slurm12" {
+	if got := Name(true, 1000, job, 7); got != "rankpool-1000-slurm12" {
 		t.Errorf("in a batch script: %q", got)
 	}
-	first, second := sessionName(formLocal, 1000, job, 7), sessionName(formTask, 1000, job, 7)
+	first, second := Name(false, 1000, job, 7), Name(false, 1000, job, 7)
 	if !strings.HasPrefix(first, "rankpool-1000-pid7-") || first == second {
 		t.Errorf("elsewhere: %q and %q", first, second)
 	}
@@ -28,29 +28,29 @@ func TestSessionName(t *testing.T) {
 
 func TestOpenSession(t *testing.T) {
 	base := t.TempDir()
-	s, err := openSession(base, "s", 1)
+	s, err := Open(base, "s", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(s.dir)
+	info, err := os.Stat(s.Dir)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder: %v, %v", info.Mode(), err)
 	}
-	if _, err := openSession(base, "s", 1); err == nil || !strings.Contains(err.Error(), "in use by another rankpool") {
+	if _, err := Open(base, "s", 1); err == nil || !strings.Contains(err.Error(), "in use by another rankpool") {
 		t.Errorf("a second launcher: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "left"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Dir, "left"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.lock.Close() // as if it was killed
-	again, err := openSession(base, "s", 1)
+	again, err := Open(base, "s", 1)
 	if err != nil {
 		t.Fatalf("after a launcher was killed: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(again.dir, "left")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(again.Dir, "left")); !os.IsNotExist(err) {
 		t.Errorf("a dead run's file is still there: %v", err)
 	}
-	if err := again.remove(); err != nil {
+	if err := again.Remove(); err != nil {
 		t.Error(err)
 	}
 	if entries, _ := os.ReadDir(base); len(entries) != 0 {
@@ -60,10 +60,10 @@ func TestOpenSession(t *testing.T) {
 
 func TestSocketPathLimit(t *testing.T) {
 	fits := "/" + strings.Repeat("x", maxSocketPath-1)
-	if err := checkSocketPath(fits); err != nil {
+	if err := CheckSocketPath(fits); err != nil {
 		t.Errorf("%d bytes: %v", len(fits), err)
 	}
-	err := checkSocketPath(fits + "x")
+	err := CheckSocketPath(fits + "x")
 	if err == nil {
 		t.Fatal("108 bytes fit")
 	}
@@ -72,7 +72,7 @@ func TestSocketPathLimit(t *testing.T) {
 			t.Errorf("%q does not name %s", err, part)
 		}
 	}
-	if _, err := openSession("/tmp", strings.Repeat("x", 100), 1); err == nil {
+	if _, err := Open("/tmp", strings.Repeat("x", 100), 1); err == nil {
 		t.Error("a session with a path too long was made")
 	}
 }
@@ -93,7 +93,7 @@ func TestReclaimSessions(t *testing.T) {
 		return dir
 	}
 	hold := func(path string) {
-		f, err := lockFile(path)
+		f, err := LockFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func TestReclaimSessions(t *testing.T) {
 	folder(prefix+fmt.Sprintf("pid%d-2", os.Getpid()), now)           // its launcher lives
 	folder("rankpool-99999-slurm1", old)                              // another user's, by name
 	folder("else", old)                                               // not ours at all
-	hold(filepath.Join(folder(prefix+"slurm3", old), lockName))       // a launcher holds it
-	hold(filepath.Join(folder(prefix+"slurm4", old), "r0", lockName)) // a rank holds it
+	hold(filepath.Join(folder(prefix+"slurm3", old), LockName))       // a launcher holds it
+	hold(filepath.Join(folder(prefix+"slurm4", old), "r0", LockName)) // a rank holds it
 	for _, held := range []string{"slurm3", "slurm4"} {               // locking has touched the folder
 		if err := os.Chtimes(filepath.Join(base, prefix+held), old, old); err != nil {
 			t.Fatal(err)
@@ -132,19 +132,19 @@ func TestReclaimSessions(t *testing.T) {
 }
 
 func TestLockFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), lockName)
-	first, err := lockFile(path)
+	path := filepath.Join(t.TempDir(), LockName)
+	first, err := LockFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockFile(path); !errors.Is(err, unix.EWOULDBLOCK) {
+	if _, err := LockFile(path); !errors.Is(err, unix.EWOULDBLOCK) {
 		t.Errorf("a second lock: %v", err)
 	}
-	if !locked(path) {
+	if !Locked(path) {
 		t.Error("the lock is not seen")
 	}
 	first.Close()
-	if locked(path) {
+	if Locked(path) {
 		t.Error("the lock outlives its file")
 	}
 }

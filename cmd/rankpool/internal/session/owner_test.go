@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"os"
@@ -65,7 +65,7 @@ func TestCheckFolder(t *testing.T) {
 			if os.Geteuid() != 0 && strings.Contains(name, "nother") {
 				path, c.want = "/usr", "belongs to user 0" // what there is of others
 			}
-			err := checkFolder(path)
+			err := CheckFolder(path)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -116,7 +116,7 @@ func TestSessionOfAnotherUser(t *testing.T) {
 	job := slurm.Job{JobID: "4711"}
 	for _, kind := range []string{"folder", "link"} {
 		base := t.TempDir()
-		name := sessionName(formSlurm, os.Getuid(), job, 1)
+		name := Name(true, os.Getuid(), job, 1)
 		if kind == "folder" {
 			foreign(t, folder(t, base, name, 0o777))
 		} else {
@@ -126,7 +126,7 @@ func TestSessionOfAnotherUser(t *testing.T) {
 			}
 			foreign(t, filepath.Join(base, name))
 		}
-		err := checkFolder(filepath.Join(base, name))
+		err := CheckFolder(filepath.Join(base, name))
 		if err == nil || !strings.Contains(err.Error(), "is not safe") {
 			t.Errorf("%s: %v", kind, err)
 		}

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A session folder has a name that anybody can guess, and lies where anybody may make folders. What is in it is obeyed:
+// A Session folder has a name that anybody can guess, and lies where anybody may make folders. What is in it is obeyed:
 // sockets, states, the Python client. So nobody but this user, and root, may be able to put something in its place: both
 // sides check every part of its path, the client in python/rankpool/owner.py.
 
@@ -21,9 +21,9 @@ import (
 // Source: Linux, path_resolution(7).
 const maxLinks = 40
 
-// checkFolder returns an error unless path is a folder of this user that nobody else can replace or write to. Symbolic
+// CheckFolder returns an error unless path is a folder of this user that nobody else can replace or write to. Symbolic
 // links may lead to it, but it is none.
-func checkFolder(path string) error {
+func CheckFolder(path string) error {
 	whole, err := filepath.Abs(path)
 	if err != nil {
 		return err

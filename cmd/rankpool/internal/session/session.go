@@ -1,4 +1,6 @@
-package main
+// Package session is the folder of a run on a machine: its name, its lock, who owns it, and the files by which launcher, ranks and
+// trainers find each other.
+package session
 
 import (
 	"errors"
@@ -18,10 +20,10 @@ import (
 	"rankpool/slurm"
 )
 
-// A session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a folder a rank
+// A Session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a folder a rank
 // (r<rank>: lock, door.sock, ready, job) and the Python client, and is locked while its launcher lives.
-type session struct {
-	dir  string
+type Session struct {
+	Dir  string
 	lock *os.File // nil where another process holds the session
 }
 
@@ -35,26 +37,26 @@ const (
 	// takes from making its folder to locking it.
 	staleAfter = 10 * time.Minute
 
-	lockName  = "lock"
-	doorName  = "door.sock"
-	readyName = "ready"
+	LockName  = "lock"
+	DoorName  = "door.sock"
+	ReadyName = "ready"
 	jobNote   = "job"
 )
 
-// rankFolder returns the folder of a rank.
-func rankFolder(sessionDir string, rank int) string {
+// RankFolder returns the folder of a rank.
+func RankFolder(sessionDir string, rank int) string {
 	return filepath.Join(sessionDir, "r"+strconv.Itoa(rank))
 }
 
-// runtimeBase returns the folder for session folders: what the user named, else the first of /dev/shm, $TMPDIR
+// Base returns the folder for session folders: what the user named, else the first of /dev/shm, $TMPDIR
 // and /tmp that can be written to.
-func runtimeBase(named string) (string, error) {
+func Base(named string) (string, error) {
 	candidates := []string{named}
 	if named == "" {
 		candidates = []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"}
 	}
 	for _, base := range candidates {
-		if base != "" && isFolder(base) && unix.Access(base, unix.W_OK|unix.X_OK) == nil {
+		if info, err := os.Stat(base); err == nil && info.IsDir() && unix.Access(base, unix.W_OK|unix.X_OK) == nil {
 			return filepath.Abs(base)
 		}
 	}
@@ -64,23 +66,23 @@ func runtimeBase(named string) (string, error) {
 	return "", errors.New("neither /dev/shm nor $TMPDIR nor /tmp can be written to: name a folder with --runtime-dir")
 }
 
-// sessionName returns the name of this job's session folder.
+// Name returns the name of this job's session folder.
 //
 // The launcher of a batch script has the job's name, which all nodes know; any other has a name of its own.
-func sessionName(f form, uid int, job slurm.Job, pid int) string {
-	if f == formSlurm {
+func Name(ofJob bool, uid int, job slurm.Job, pid int) string {
+	if ofJob {
 		return fmt.Sprintf("rankpool-%d-slurm%s", uid, job.JobID)
 	}
 	return fmt.Sprintf("rankpool-%d-pid%d-%08x", uid, pid, rand.Uint32())
 }
 
-// openSession makes the session folder base/name, empty and locked by this process, after it has removed what dead
+// Open makes the session folder base/name, empty and locked by this process, after it has removed what dead
 // runs of the same user left in base. ranks is the number of rank folders it will hold.
 //
 // Errors: a socket path that is too long, and a session of that name that is in use.
-func openSession(base, name string, ranks int) (*session, error) {
+func Open(base, name string, ranks int) (*Session, error) {
 	dir := filepath.Join(base, name)
-	if err := checkSocketPath(filepath.Join(rankFolder(dir, max(0, ranks-1)), doorName)); err != nil {
+	if err := CheckSocketPath(filepath.Join(RankFolder(dir, max(0, ranks-1)), DoorName)); err != nil {
 		return nil, err
 	}
 	reclaimSessions(base, os.Getuid(), time.Now())
@@ -89,7 +91,7 @@ func openSession(base, name string, ranks int) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the session folder cannot be made: %w", err)
 	}
-	lock, err := lockFile(filepath.Join(fresh, lockName))
+	lock, err := LockFile(filepath.Join(fresh, LockName))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(fresh))
 	}
@@ -99,39 +101,39 @@ func openSession(base, name string, ranks int) (*session, error) {
 	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE); err != nil {
 		lock.Close()
 		_ = os.RemoveAll(fresh)
-		if unsafe := checkFolder(dir); unsafe != nil {
+		if unsafe := CheckFolder(dir); unsafe != nil {
 			return nil, unsafe
 		}
 		return nil, fmt.Errorf("the session folder %s is in use by another rankpool: %w", dir, err)
 	}
-	if err := checkFolder(dir); err != nil {
-		return nil, errors.Join(err, (&session{dir, lock}).remove())
+	if err := CheckFolder(dir); err != nil {
+		return nil, errors.Join(err, (&Session{dir, lock}).Remove())
 	}
-	return &session{dir: dir, lock: lock}, nil
+	return &Session{Dir: dir, lock: lock}, nil
 }
 
-// jobSession returns the session folder of a Slurm job, whose name all its steps know. It may not be there yet; it is an
+// OfJob returns the session folder of a Slurm job, whose name all its steps know. It may not be there yet; it is an
 // error when another user's is.
-func jobSession(job slurm.Job) (string, error) {
-	base, err := runtimeBase("")
+func OfJob(job slurm.Job) (string, error) {
+	base, err := Base("")
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(base, sessionName(formSlurm, os.Getuid(), job, os.Getpid()))
-	if err := checkFolder(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+	dir := filepath.Join(base, Name(true, os.Getuid(), job, os.Getpid()))
+	if err := CheckFolder(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	return dir, nil
 }
 
-// noteJob keeps the Slurm job of a rank, or that there is none, in the rank's folder.
-func noteJob(dir string, job slurm.Job) error {
+// NoteJob keeps the Slurm job of a rank, or that there is none, in the rank's folder.
+func NoteJob(dir string, job slurm.Job) error {
 	return os.WriteFile(filepath.Join(dir, jobNote), []byte(job.JobID), 0o600)
 }
 
-// jobOf returns the Slurm job of a session that has ranks here, "" for none.
-func jobOf(sessionDir string) string {
-	for _, folder := range rankFolders(sessionDir) {
+// JobOf returns the Slurm job of a session that has ranks here, "" for none.
+func JobOf(sessionDir string) string {
+	for _, folder := range RankFolders(sessionDir) {
 		if id, err := os.ReadFile(filepath.Join(folder, jobNote)); err == nil {
 			return string(id)
 		}
@@ -139,7 +141,7 @@ func jobOf(sessionDir string) string {
 	return ""
 }
 
-func checkSocketPath(path string) error {
+func CheckSocketPath(path string) error {
 	if len(path) <= maxSocketPath {
 		return nil
 	}
@@ -147,30 +149,30 @@ func checkSocketPath(path string) error {
 		path, len(path), maxSocketPath)
 }
 
-// remove removes the folder and gives up its lock.
-func (s *session) remove() error {
-	err := os.RemoveAll(s.dir)
+// Remove removes the folder and gives up its lock.
+func (s *Session) Remove() error {
+	err := os.RemoveAll(s.Dir)
 	for tries := 0; err != nil && tries < 20; tries++ { // a process that is just ending may have made a file
 		time.Sleep(50 * time.Millisecond)
-		err = os.RemoveAll(s.dir)
+		err = os.RemoveAll(s.Dir)
 	}
 	return errors.Join(err, s.lock.Close())
 }
 
-// checkSession returns an error unless dir is a session folder of this user: it has a session's name, or the lock of a launcher or of a
+// Check returns an error unless dir is a session folder of this user: it has a session's name, or the lock of a launcher or of a
 // rank, where "serve" was given another one.
-func checkSession(dir string) error {
-	if err := checkFolder(dir); err != nil {
+func Check(dir string) error {
+	if err := CheckFolder(dir); err != nil {
 		return err
 	}
-	hasLock := func(folder string) bool { return exists(filepath.Join(folder, lockName)) }
-	if hasSessionName(dir) || hasLock(dir) || slices.ContainsFunc(rankFolders(dir), hasLock) {
+	hasLock := func(folder string) bool { return Exists(filepath.Join(folder, LockName)) }
+	if hasSessionName(dir) || hasLock(dir) || slices.ContainsFunc(RankFolders(dir), hasLock) {
 		return nil
 	}
 	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)", dir)
 }
 
-func exists(path string) bool {
+func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
@@ -179,14 +181,14 @@ func hasSessionName(dir string) bool {
 	return strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("rankpool-%d-", os.Getuid()))
 }
 
-// removeSession removes a session folder that no process holds. Of one that somebody has named it takes what a session makes, and
+// Remove removes a session folder that no process holds. Of one that somebody has named it takes what a session makes, and
 // leaves what else is there.
-func removeSession(dir string) error {
+func Remove(dir string) error {
 	if hasSessionName(dir) {
 		return os.RemoveAll(dir)
 	}
-	paths := rankFolders(dir)
-	for _, name := range []string{lockName, "python", refusedName, stepName, cacheStepName} {
+	paths := RankFolders(dir)
+	for _, name := range []string{LockName, "python", RefusedName, StepName, CacheStepName} {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	for _, path := range paths {
@@ -200,9 +202,9 @@ func removeSession(dir string) error {
 	return nil
 }
 
-// lockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the process ends.
+// LockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the process ends.
 // The error is unix.EWOULDBLOCK when another process holds it.
-func lockFile(path string) (*os.File, error) {
+func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -216,15 +218,15 @@ func lockFile(path string) (*os.File, error) {
 
 // inUse reports whether a launcher, a rank or a trainer holds a lock in the session folder.
 func inUse(dir string) bool {
-	locks := []string{filepath.Join(dir, lockName)}
-	for _, folder := range rankFolders(dir) {
-		locks = append(locks, filepath.Join(folder, lockName))
+	locks := []string{filepath.Join(dir, LockName)}
+	for _, folder := range RankFolders(dir) {
+		locks = append(locks, filepath.Join(folder, LockName))
 	}
-	return slices.ContainsFunc(locks, locked)
+	return slices.ContainsFunc(locks, Locked)
 }
 
-// locked reports whether a process holds the lock file at path.
-func locked(path string) bool {
+// Locked reports whether a process holds the lock file at path.
+func Locked(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return false
@@ -233,8 +235,8 @@ func locked(path string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// rankFolders returns the folders of ranks that are in a session folder.
-func rankFolders(dir string) []string {
+// RankFolders returns the folders of ranks that are in a session folder.
+func RankFolders(dir string) []string {
 	entries, _ := os.ReadDir(dir) // without the folder there are none
 	var folders []string
 	for _, entry := range entries {
@@ -256,7 +258,7 @@ func reclaimSessions(base string, uid int, now time.Time) {
 	for _, entry := range entries {
 		job, ours := strings.CutPrefix(strings.TrimPrefix(entry.Name(), "."), prefix)
 		info, err := entry.Info()
-		if !ours || err != nil || !info.IsDir() || !ownedBy(info, uid) {
+		if !ours || err != nil || !info.IsDir() || !OwnedBy(info, uid) {
 			continue
 		}
 		dir := filepath.Join(base, entry.Name())
@@ -266,7 +268,7 @@ func reclaimSessions(base string, uid int, now time.Time) {
 	}
 }
 
-func ownedBy(info fs.FileInfo, uid int) bool {
+func OwnedBy(info fs.FileInfo, uid int) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == uid
 }
