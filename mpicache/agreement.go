@@ -170,19 +170,26 @@ func (a *agreement) say(spec Spec) bool {
 	return true
 }
 
-// whoIsMissing names trainers that have not opened the data set.
+// whoIsMissing names trainers that have not opened the data set or, where all have, those of which only a loader's workers have come.
 func (a *agreement) whoIsMissing() string {
 	const most = 8
+	missing, what := 0, "have not come"
+	if a.missing == 0 {
+		what = "have not come themselves, only their DataLoader's workers have"
+	}
 	var names []string
 	for t, rank := range a.world {
-		if rank < 0 && len(names) < most {
+		if a.missing > 0 && rank >= 0 || a.missing == 0 && a.trainings[t] != nil {
+			continue
+		}
+		if missing++; missing <= most {
 			names = append(names, strconv.Itoa(t))
 		}
 	}
-	if len(names) < a.missing {
+	if missing > most {
 		names = append(names, "...")
 	}
-	return fmt.Sprintf("of %d trainers (WORLD_SIZE) %d have not come: RANK %s", len(a.world), a.missing, strings.Join(names, ", "))
+	return fmt.Sprintf("of %d trainers (WORLD_SIZE) %d %s: RANK %s", len(a.world), missing, what, strings.Join(names, ", "))
 }
 
 // told reports whether all trainers have said what their training is.

@@ -318,6 +318,52 @@ func TestSameBatchTwice(t *testing.T) {
 	}
 }
 
+// missed has a trainer ask for the first plan, in vain for as long as it waits, and checks what it is told.
+func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
+	t.Helper()
+	s, answer := cl.nodes[0].streams[0], make(chan error, 1)
+	go func() {
+		_, err := tr.plan(0)
+		answer <- err
+	}()
+	for waits := false; !waits; {
+		s.locked(func() { waits = len(s.planner.waiting) > 0 })
+	}
+	s.tick(time.Now().Add(missedAfter))
+	var door *DoorError
+	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady || door.Sentence != want {
+		t.Errorf("the door says %v, want %q", err, want)
+	}
+}
+
+// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan, where the other one's workers have opened the data set and
+// it has not itself: nobody knows what it goes on from.
+func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
+	cl := newCluster(t, 1, 120, 3000)
+	defer cl.close()
+	both := make([]*trainer, 2)
+	for r := range both {
+		tr, err := cl.trainer(r, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		both[r] = tr
+	}
+	spec := agreed
+	spec.Trainer = 1
+	if err := errors.Join(both[0].open("pads", 6), spec.open(both[1].Client)); err != nil {
+		t.Fatal(err)
+	}
+	missed(t, cl, both[0], "of 2 trainers (WORLD_SIZE) 1 have not come themselves, only their DataLoader's workers have: RANK 1")
+	if err := both[1].open("pads", 6); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := both[0].plan(0); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMissingTrainersAreNamed has trainers wait for a plan, and others not come. The reply says which, and asked again, when all
 // are there, it is the plan.
 func TestMissingTrainersAreNamed(t *testing.T) {
@@ -331,19 +377,7 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 	if err := first.open("pads", 6); err != nil {
 		t.Fatal(err)
 	}
-	s, answer := cl.nodes[0].streams[0], make(chan error, 1)
-	go func() {
-		_, err := first.plan(0)
-		answer <- err
-	}()
-	for waits := false; !waits; {
-		s.locked(func() { waits = len(s.planner.waiting) > 0 })
-	}
-	s.tick(time.Now().Add(missedAfter))
-	var door *DoorError
-	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady || door.Sentence != "of 2 trainers (WORLD_SIZE) 1 have not come: RANK 1" {
-		t.Errorf("the door says %v", err)
-	}
+	missed(t, cl, first, "of 2 trainers (WORLD_SIZE) 1 have not come: RANK 1")
 	second, err := cl.trainer(1, 2)
 	if err != nil {
 		t.Fatal(err)

@@ -386,7 +386,7 @@ func (s *stream) fold() {
 
 // tellMissing answers PLANs that have waited for trainers that have not come: their clients say so, and bound the wait.
 func (s *stream) tellMissing(now time.Time) {
-	if s.agreed.missing == 0 {
+	if s.agreed.missing == 0 && !s.waitsForTelling() {
 		return
 	}
 	rest := s.planner.waiting[:0]
@@ -398,6 +398,11 @@ func (s *stream) tellMissing(now time.Time) {
 		s.reply(w.conn, appendError(nil, w.ticket, codeNotReady, s.agreed.whoIsMissing()))
 	}
 	s.planner.waiting = rest
+}
+
+// waitsForTelling reports whether the first plan waits for what trainers have to say, of which only workers have come.
+func (s *stream) waitsForTelling() bool {
+	return s.stager != nil && s.planner.weighted() && s.planner.ledger == nil && !s.agreed.told()
 }
 
 // tick answers SAVEs that have waited long enough.

@@ -285,8 +285,8 @@ func (s *stream) release(lease uint32) {
 func (s *stream) tick(now time.Time) {
 	s.locked(func() {
 		s.flushReports()
+		s.tellMissing(now)
 		if s.stager == nil {
-			s.tellMissing(now)
 			s.giveUpWarm(now)
 			return
 		}
