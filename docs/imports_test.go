@@ -66,6 +66,11 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
 	},
+	"cmd/rankpool/internal/control": {
+		"cmd/rankpool/internal/session": "where the doors are",
+		"mpicache":                      "the client of a door",
+	},
+	"cmd/rankpool/internal/control/doortest": {"mpicache": "the kinds of frames"},
 	"cmd/rankpool/internal/doctor": {
 		"nvml":           "GPUs",
 		"scheduler":      "SampleID",
@@ -87,6 +92,13 @@ var arrows = map[string]map[string]string{
 		"slurm":   "a session of a job has the job's name",
 		"staging": "the index that the run's ranks share",
 	},
+	"cmd/rankpool/internal/top": {
+		"cmd/rankpool/internal/control": "asks a door",
+		"cmd/rankpool/internal/exit":    "ended by a signal, or used wrongly",
+		"cmd/rankpool/internal/session": "finds the cache's folder",
+		"slurm":                         "the job to look at",
+		"mpicache":                      "a rank's statistics",
+	},
 	"benchmarks":            {all: "it measures everything"},
 	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
 	"benchmarks/planning":   {"scheduler": "the plans that it measures"},
@@ -105,7 +117,10 @@ var arrows = map[string]map[string]string{
 
 // inTests has what only the tests of a package import besides.
 var inTests = map[string]map[string]string{
-	"cmd/rankpool":                 {"nvml/nvmltest": "a false driver"},
+	"cmd/rankpool": {"nvml/nvmltest": "a false driver"},
+	"cmd/rankpool/internal/control": {
+		"cmd/rankpool/internal/control/doortest": "a door",
+	},
 	"cmd/rankpool/internal/doctor": {"mpicache/transport": "ranks in one process"},
 	"cmd/rankpool/internal/report": {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
 	"cmd/rankpool/internal/runlog": {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},

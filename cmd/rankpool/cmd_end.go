@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
@@ -61,7 +62,7 @@ func endRanks(folder string, keep bool) error {
 		return err
 	}
 	folders := session.RankFolders(folder)
-	askToEnd(folders)
+	control.EndAll(folders)
 	serves := func(folder string) bool { return session.Locked(filepath.Join(folder, session.LockName)) }
 	for end := time.Now().Add(endPatience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
 		time.Sleep(pollEvery)

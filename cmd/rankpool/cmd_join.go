@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
@@ -170,7 +171,7 @@ func accepts(folder string) bool {
 	if !isReady(folder) {
 		return false
 	}
-	c, err := dialDoor(filepath.Join(folder, session.DoorName))
+	c, err := control.Dial(filepath.Join(folder, session.DoorName))
 	return err == nil && c.Close() == nil
 }
 

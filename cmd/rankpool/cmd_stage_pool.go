@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
@@ -171,7 +172,7 @@ func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
 		if i%tasks != task {
 			continue
 		}
-		client, err := dialDoor(filepath.Join(folder, session.DoorName))
+		client, err := control.Dial(filepath.Join(folder, session.DoorName))
 		if err != nil {
 			return ranks, &awaitError{fmt.Sprintf("the rank in %s does not answer: %v", folder, err)}
 		}

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -12,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"rankpool/cmd/rankpool/internal/control/doortest"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
@@ -63,36 +61,22 @@ func serveFakeDoor(args []string) error {
 	}
 }
 
+// answer answers as the rank of a training would.
 func answer(conn net.Conn, rank int, log string) {
-	head := make([]byte, 12)
-	for {
-		if _, err := io.ReadFull(conn, head); err != nil {
-			return
+	deaf := os.Getenv("FAKESERVE") == "deaf"
+	doortest.Answer(conn, func(kind mpicache.Kind) ([]byte, bool) {
+		switch kind {
+		case mpicache.KindStatus:
+			return []byte(doortest.Status), true
+		case mpicache.KindShutdown:
+			return nil, !deaf
 		}
-		payload := make([]byte, binary.LittleEndian.Uint32(head))
-		if _, err := io.ReadFull(conn, payload); err != nil {
-			return
-		}
-		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
-		var reply []byte
-		switch {
-		case kind == mpicache.KindHello && !bytes.HasPrefix(payload, []byte("rankpool")):
-			conn.Close()
-			return
-		case kind == mpicache.KindStatus:
-			reply = []byte(`{"data":[{"name":"train","epoch":1,"batch":3,"batches":10,"hits":30,"draws":40}]}`)
-		case kind == mpicache.KindShutdown && os.Getenv("FAKESERVE") == "deaf":
-			continue
-		}
-		binary.LittleEndian.PutUint32(head, uint32(len(reply)))
-		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
-		if _, err := conn.Write(append(bytes.Clone(head), reply...)); err != nil {
-			return
-		}
+		return nil, true
+	}, func(kind mpicache.Kind) {
 		if kind == mpicache.KindShutdown {
 			endFake(rank, log)
 		}
-	}
+	})
 }
 
 // endFake logs what training would have been, and ends the process.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/liveness"
@@ -66,7 +67,7 @@ func askForLife(path string, at int, every time.Duration, answers chan<- int, do
 			return
 		case <-tick.C:
 		}
-		c, err := dialDoor(path)
+		c, err := control.Dial(path)
 		if err != nil {
 			continue
 		}
@@ -150,7 +151,7 @@ func (l *launcher) startCache() (err error) {
 // restartCache starts the cache again, after it has ended ranks that outlived their mpirun or srun.
 func (l *launcher) restartCache() {
 	if l.endRanks == nil {
-		askToEnd(l.folders)
+		control.EndAll(l.folders)
 		l.tryCache()
 		return
 	}

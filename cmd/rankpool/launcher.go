@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
@@ -141,9 +141,9 @@ func (l *launcher) startTrainers() error {
 func (l *launcher) watch() {
 	done := make(chan struct{})
 	defer close(done)
-	var moving <-chan dataStatus
+	var moving <-chan control.DataStatus
 	if l.statusDoor != "" && l.progress.every > 0 {
-		moving = watchStatus(l.statusDoor, done)
+		moving = control.Watch(l.statusDoor, done)
 	}
 	defer l.progress.end()
 	look := time.NewTimer(l.keeper.Wait())
@@ -251,9 +251,9 @@ func (l *launcher) endCache() {
 		end = syscall.SIGINT // which it is not sheltered from
 	}
 	patience := endPatience
-	if l.end == nil && askToEnd(l.folders) == 0 {
+	if l.end == nil && control.EndAll(l.folders) == 0 {
 		l.running.signal(end)
-		if l.keeper.Serving() && askToEnd(l.folders) == 0 {
+		if l.keeper.Serving() && control.EndAll(l.folders) == 0 {
 			patience = termPatience // no rank answers: all hang, or are ending
 		}
 	}
@@ -301,21 +301,4 @@ func (l *launcher) awaitEnd(p *process, patience time.Duration) bool {
 		}
 	}
 	return true
-}
-
-// askToEnd sends SHUTDOWN to the doors of the ranks' folders and returns how many took it.
-func askToEnd(folders []string) int {
-	took := make([]bool, len(folders))
-	var all sync.WaitGroup
-	for i, folder := range folders {
-		all.Go(func() { took[i] = shutdownDoor(filepath.Join(folder, session.DoorName)) == nil })
-	}
-	all.Wait()
-	n := 0
-	for _, t := range took {
-		if t {
-			n++
-		}
-	}
-	return n
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/outlet"
 )
 
@@ -114,7 +115,7 @@ func newTrainProgress(to io.Writer, every time.Duration) *trainProgress {
 }
 
 // update shows one status of rank 0.
-func (p *trainProgress) update(s dataStatus) {
+func (p *trainProgress) update(s control.DataStatus) {
 	if p.every <= 0 || s.Batches <= 0 {
 		return
 	}
@@ -130,7 +131,7 @@ func (p *trainProgress) update(s dataStatus) {
 		p.bar.Reset()
 		p.bar.ChangeMax(s.Batches)
 	}
-	p.bar.Describe(fmt.Sprintf("%s epoch %d, hits %.1f %%", s.Name, s.Epoch, s.hitPercent()))
+	p.bar.Describe(fmt.Sprintf("%s epoch %d, hits %.1f %%", s.Name, s.Epoch, s.HitPercent()))
 	_ = p.bar.Set(min(s.Batch, s.Batches-1)) // a full bar would end itself
 }
 

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"rankpool/cmd/rankpool/internal/control"
 )
 
 // TestProgressLines: where stderr is a file there are plain lines, and no carriage returns.
@@ -14,10 +16,10 @@ func TestProgressLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := dataStatus{Name: "train", Epoch: 2, Batch: 10, Batches: 100, Hits: 3, Draws: 4}
+	s := control.DataStatus{Name: "train", Epoch: 2, Batch: 10, Batches: 100, Hits: 3, Draws: 4}
 	train := newTrainProgress(f, time.Nanosecond)
 	train.update(s)
-	train.update(dataStatus{}) // nothing is known yet
+	train.update(control.DataStatus{}) // nothing is known yet
 	train.end()
 	newTrainProgress(f, 0).update(s)         // switched off
 	newTrainProgress(f, time.Hour).update(s) // not due

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"context"
@@ -119,8 +119,8 @@ func splitKeys(typed string) []string {
 }
 
 // readings asks the door until ctx ends, and closes the channel then.
-func (t *topRun) readings(ctx context.Context) <-chan topReading {
-	to := make(chan topReading)
+func (t *run) readings(ctx context.Context) <-chan reading {
+	to := make(chan reading)
 	go func() {
 		defer close(to)
 		defer t.door.close()
@@ -130,7 +130,7 @@ func (t *topRun) readings(ctx context.Context) <-chan topReading {
 			case <-ctx.Done():
 				return
 			}
-			if pause(ctx, t.interval) != nil {
+			if pause(ctx, t.Interval) != nil {
 				return
 			}
 		}
@@ -139,7 +139,7 @@ func (t *topRun) readings(ctx context.Context) <-chan topReading {
 }
 
 // live draws on a terminal until somebody ends it or the run ends.
-func (t *topRun) live(parent context.Context, in, out *os.File) (err error) {
+func (t *run) live(parent context.Context, in, out *os.File) (err error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	first := t.door.read()
@@ -181,7 +181,7 @@ func (t *topRun) live(parent context.Context, in, out *os.File) (err error) {
 }
 
 // withKeys returns the frame and, if there is room, what the keys do.
-func (v *topView) withKeys() []line {
+func (v *view) withKeys() []line {
 	keys := say(faint, "%s", topKeys).cut(v.width)
 	v.height -= 2
 	defer func() { v.height += 2 }()
@@ -189,7 +189,7 @@ func (v *topView) withKeys() []line {
 }
 
 // obey does what a key says; quit: the end.
-func (v *topView) obey(key string) (quit bool) {
+func (v *view) obey(key string) (quit bool) {
 	page := max(1, v.height-10)
 	switch key {
 	case "q", "Q", "\x03", "\x04": // the last two: Ctrl-C, Ctrl-D

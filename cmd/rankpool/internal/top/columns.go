@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ const (
 )
 
 // columns returns the columns of the table of nodes. A tier has one when there is any.
-func (v *topView) columns() []topColumn {
-	columns := []topColumn{
+func (v *view) columns() []column {
+	columns := []column{
 		{
 			title: "rank node", left: true,
 			row:   func(r nodeRow) line { return say(plainText, "%4d %s", r.Rank, r.Host) },
@@ -51,22 +51,22 @@ func (v *topView) columns() []topColumn {
 		rateColumn("read/s", 5, func(r nodeRates) line { return say(plainText, "%s", bytesText(r.StorageBytesPerSecond)) }),
 		rateColumn("latency", 9, func(r nodeRates) line { return say(plainText, "%s", latencyText(r.StorageLatencySeconds)) }),
 		rateColumn("peers/s", 12, func(r nodeRates) line { return say(plainText, "%s", bytesText(r.PeerBytesPerSecond)) }),
-		topColumn{
+		column{
 			title: "ready", order: 8,
 			row:   func(r nodeRow) line { return say(plainText, "%s", shareText(readyOf(r))) },
 			total: func(t nodeTotal) line { return say(plainText, "%s", shareText(t.Ready)) },
 		},
-		topColumn{
+		column{
 			title: "next", order: 10,
 			row:   func(r nodeRow) line { return nextCell(r.NextPlanned) },
 			total: func(t nodeTotal) line { return nextCell(t.NextPlanned) },
 		},
-		topColumn{
+		column{
 			title: "memory", order: 7,
 			row:   func(r nodeRow) line { return v.memoryCell(r.UsedBytes, r.SlabBytes) },
 			total: func(t nodeTotal) line { return v.memoryCell(t.UsedBytes, t.SlabBytes) },
 		},
-		topColumn{
+		column{
 			title: "free", order: 11,
 			row: func(r nodeRow) line {
 				if r.Machine.MemoryLimit == "" {
@@ -76,7 +76,7 @@ func (v *topView) columns() []topColumn {
 			},
 			total: func(t nodeTotal) line { return freeCell(t.MemoryFreeBytes) },
 		},
-		topColumn{
+		column{
 			title: "GPU", order: 3,
 			row:   func(r nodeRow) line { return gpuCell(r.GPU) },
 			total: func(t nodeTotal) line { return gpuCell(t.GPU) },
@@ -84,14 +84,14 @@ func (v *topView) columns() []topColumn {
 }
 
 // rateColumn is a column of what the ranks do in a second; "-" where that is not known.
-func rateColumn(title string, order int, cell func(nodeRates) line) topColumn {
+func rateColumn(title string, order int, cell func(nodeRates) line) column {
 	known := func(r *nodeRates) line {
 		if r == nil {
 			return say(plainText, "-")
 		}
 		return cell(*r)
 	}
-	return topColumn{
+	return column{
 		title: title, order: order,
 		row:   func(r nodeRow) line { return known(r.Rates) },
 		total: func(t nodeTotal) line { return known(t.Rates) },
@@ -125,7 +125,7 @@ func stallCell(share *float64) line {
 	return say(s, "%s", shareText(share))
 }
 
-func (v *topView) memoryCell(used, size int64) line {
+func (v *view) memoryCell(used, size int64) line {
 	text := fmt.Sprintf("%s/%s", bytesText(float64(used)), bytesText(float64(size)))
 	if !v.bars {
 		return say(plainText, "%s", text)

@@ -1,13 +1,15 @@
-package main
+package top
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/mpicache"
 )
 
@@ -30,7 +32,7 @@ func doorNodes(c *mpicache.Client) (nodesStatus, error) {
 		return s, fmt.Errorf("door: status: %w", err)
 	}
 	if len(s.Nodes) == 0 {
-		return s, fmt.Errorf("the rank tells nothing about its node: it is another version of rankpool than this one (%s)", version)
+		return s, errors.New("the rank tells nothing about its node: it is another version of rankpool than this one")
 	}
 	return s, nil
 }
@@ -77,23 +79,23 @@ func someOf(numbers []int) string {
 	return strings.Join(texts, ", ")
 }
 
-// A topReading is what the door said at a time, or why it did not.
-type topReading struct {
+// A reading is what the door said at a time, or why it did not.
+type reading struct {
 	at     time.Time
 	status nodesStatus
 	err    error
 }
 
-// A topDoor asks a door again and again, also one that was closed and opened anew.
-type topDoor struct {
+// A door asks a door again and again, also one that was closed and opened anew.
+type door struct {
 	path   string
 	client *mpicache.Client // nil while there is no connection
 }
 
-func (d *topDoor) read() topReading {
-	r := topReading{at: time.Now()}
+func (d *door) read() reading {
+	r := reading{at: time.Now()}
 	if d.client == nil {
-		if d.client, r.err = dialDoor(d.path); r.err != nil {
+		if d.client, r.err = control.Dial(d.path); r.err != nil {
 			d.client = nil
 			return r
 		}
@@ -104,7 +106,7 @@ func (d *topDoor) read() topReading {
 	return r
 }
 
-func (d *topDoor) close() {
+func (d *door) close() {
 	if d.client != nil {
 		_ = d.client.Close() // nothing was written that could be lost
 		d.client = nil

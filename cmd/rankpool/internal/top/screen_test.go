@@ -1,6 +1,8 @@
-package main
+package top
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,12 +117,30 @@ func (p *pseudoTerminal) press(t *testing.T, keys string) {
 	}
 }
 
-// onTerminal starts "rankpool top" on a terminal of its own; ended is closed when it has ended.
+// TestMain is top itself where a test has started this program on a terminal.
+func TestMain(m *testing.M) {
+	if os.Getenv("RANKPOOL_TEST_TOP") == "" {
+		os.Exit(m.Run())
+	}
+	o := Options{Color: "auto"}
+	flag.StringVar(&o.Session, "session", "", "")
+	flag.DurationVar(&o.Interval, "interval", time.Second, "")
+	flag.Parse()
+	err := o.Run(context.Background())
+	exit.Print(os.Stderr, err)
+	os.Exit(exit.Code(err))
+}
+
+// onTerminal starts top on a terminal of its own; ended is closed when it has ended.
 func onTerminal(t *testing.T, p *pseudoTerminal, env []string, args ...string) (cmd *exec.Cmd, ended chan struct{}) {
 	t.Helper()
-	cmd = exec.Command("rankpool", append([]string{"top"}, args...)...)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(self, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.program, p.program, p.program
-	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "LC_ALL=C.UTF-8", "NO_COLOR=")
+	cmd.Env = append(os.Environ(), "RANKPOOL_TEST_TOP=1", "TERM=xterm-256color", "LC_ALL=C.UTF-8", "NO_COLOR=")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	caught := make(chan os.Signal, 1) // a signal that this process was started to ignore, as by nohup, top would ignore too

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"bytes"
@@ -93,10 +93,10 @@ func running(n int) func(int) nodesStatus {
 	return func(asked int) nodesStatus { return nodesStatus{0, n, someNodes(n, 100+float64(asked))} }
 }
 
-func topOf(d *nodesDoor, rank int, out io.Writer) *topRun {
-	return &topRun{
-		topOptions: topOptions{interval: time.Millisecond}, dir: d.dir, out: out,
-		door: topDoor{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)}, view: topView{title: sessionTitle(d.dir)},
+func topOf(d *nodesDoor, rank int, out io.Writer) *run {
+	return &run{
+		Options: Options{Interval: time.Millisecond}, dir: d.dir, out: out,
+		door: door{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)}, view: view{title: sessionTitle(d.dir)},
 	}
 }
 
@@ -123,7 +123,7 @@ func TestTopOnceJSON(t *testing.T) {
 	})
 	var out bytes.Buffer
 	run := topOf(d, 0, &out)
-	run.json = true
+	run.JSON = true
 	if err := run.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestTopStream(t *testing.T) {
 	})
 	var out bytes.Buffer
 	run := topOf(d, 0, &out)
-	run.json = true
+	run.JSON = true
 	if err := run.stream(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +222,8 @@ func TestNotes(t *testing.T) {
 func TestFindTopSession(t *testing.T) {
 	bases := []string{shortDir(t), shortDir(t)}
 	const uid = 4321
-	place := func(env map[string]string) topPlace {
-		return topPlace{func(name string) string { return env[name] }, bases, os.Getuid()}
+	place := func(env map[string]string) place {
+		return place{func(name string) string { return env[name] }, bases, os.Getuid()}
 	}
 	name := func(job string) string { return fmt.Sprintf("rankpool-%d-%s", os.Getuid(), job) }
 	want := func(env map[string]string, named, dir, complaint string) {
@@ -314,18 +314,18 @@ func TestTopJob(t *testing.T) {
 		{slurm.Job{}, "echo oh dear >&2; exit 1", "", "", "squeue does not know job 77_3: oh dear"},
 	} {
 		squeue(tc.script)
-		id, host, err := topJob{id: "77_3"}.find(tc.own)
+		id, host, err := job{id: "77_3"}.find(tc.own)
 		if id != tc.id || host != tc.host || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%q: %s, %s, %v", tc.script, id, host, err)
 		}
 	}
-	got := strings.Join(topJob{args: []string{"--once=true"}}.command("80", "nid010", "/bin/rankpool"), " ")
+	got := strings.Join(job{args: []string{"--once=true"}}.command("80", "nid010", "/bin/rankpool"), " ")
 	want := "srun --overlap --jobid=80 --nodes=1 --ntasks=1 --nodelist=nid010 --mpi=none --gres=none --cpu-bind=none --job-name=rankpool-top " +
 		"--input=none /bin/rankpool top --once=true"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := (topJob{live: true}).command("80", "n", "r"); !strings.Contains(strings.Join(got, " "), " --pty r top") {
+	if got := (job{live: true}).command("80", "n", "r"); !strings.Contains(strings.Join(got, " "), " --pty r top") {
 		t.Errorf("no terminal in %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A topView is everything that a picture of top depends on.
-type topView struct {
+// A view is everything that a picture of top depends on.
+type view struct {
 	title   string // what is looked at: the job or the session
 	at      time.Time
 	ranks   int
@@ -22,8 +22,8 @@ type topView struct {
 	glyphs  glyphs
 }
 
-// A topColumn is a column of the table of nodes.
-type topColumn struct {
+// A column is a column of the table of nodes.
+type column struct {
 	title string
 	left  bool
 	// order says what goes first where the table is too wide: the greatest.
@@ -34,7 +34,7 @@ type topColumn struct {
 
 // frame returns the lines of a picture: what is looked at, the nodes, all of them together, and what there is to say. It takes back
 // what skip has too much.
-func (v *topView) frame() []line {
+func (v *view) frame() []line {
 	rows := v.sorted()
 	total := totalOf(rows)
 	head := []line{v.head(total)}
@@ -72,7 +72,7 @@ func (v *topView) frame() []line {
 	return lines
 }
 
-func (v *topView) sorted() []nodeRow {
+func (v *view) sorted() []nodeRow {
 	rows := slices.Clone(v.rows)
 	if v.byStall {
 		stall := func(r nodeRow) float64 {
@@ -86,7 +86,7 @@ func (v *topView) sorted() []nodeRow {
 	return rows
 }
 
-func (v *topView) head(t nodeTotal) line {
+func (v *view) head(t nodeTotal) line {
 	l := line{{"rankpool top", strong}, {"  " + v.title + "  ", plainText}}
 	l = append(l, span{fmt.Sprintf("%d of %d ranks", t.Nodes, v.ranks), plainText})
 	if t.Epoch >= 0 {
@@ -101,7 +101,7 @@ func (v *topView) head(t nodeTotal) line {
 	return append(l, span{"  " + v.at.Format(time.TimeOnly), faint})
 }
 
-func (v *topView) legend() line {
+func (v *view) legend() line {
 	var l line
 	for i, name := range []string{"local: the node's memory", "remote: another node's", "storage", "fallback: storage, unplanned"} {
 		l = append(l, span{v.glyphs.sources[i], sourceStyles[i]}, span{" " + name + "   ", faint})
@@ -109,7 +109,7 @@ func (v *topView) legend() line {
 	return l
 }
 
-func (v *topView) gpuLine(t nodeTotal) line {
+func (v *view) gpuLine(t nodeTotal) line {
 	text := "GPUs idle " + shareText(t.GPUIdle) + " of the time"
 	if t.GPUWaited != nil {
 		text += "; in " + shareText(t.GPUWaited) + " of that, training waited for samples"
@@ -118,7 +118,7 @@ func (v *topView) gpuLine(t nodeTotal) line {
 }
 
 // table returns the nodes and the total, in the columns for which there is room.
-func (v *topView) table(rows []nodeRow, total nodeTotal) []line {
+func (v *view) table(rows []nodeRow, total nodeTotal) []line {
 	columns := v.columns()
 	lines := make([]line, len(rows)+2)
 	var widths []int
@@ -154,7 +154,7 @@ func embolden(l line) line {
 }
 
 // fitting returns the places of the columns that fit, with two spaces between them; the first always does.
-func fitting(columns []topColumn, widths []int, width int) []int {
+func fitting(columns []column, widths []int, width int) []int {
 	var places []int
 	sum := -2
 	for i := range columns {

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"flag"
@@ -15,10 +15,10 @@ import (
 	"rankpool/mpicache"
 )
 
-var updateTop = flag.Bool("update-top", false, "write testdata/top anew")
+var updateTop = flag.Bool("update-top", false, "write testdata anew")
 
-func viewOf(nodes int) topView {
-	return topView{
+func viewOf(nodes int) view {
+	return view{
 		title: "job 4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC), ranks: nodes,
 		rows: rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)), glyphs: blockGlyphs,
 	}
@@ -29,26 +29,26 @@ func TestFrames(t *testing.T) {
 		name   string
 		colors bool
 		nodes  int
-		change func(*topView)
+		change func(*view)
 	}{
-		{"plain", false, 4, func(*topView) {}},
-		{"color", true, 4, func(v *topView) { v.bars = true }},
-		{"ascii", false, 4, func(v *topView) { v.bars, v.glyphs = true, asciiGlyphs }},
-		{"narrow", false, 4, func(v *topView) { v.bars, v.width, v.height = true, 80, 24 }},
-		{"many", false, 64, func(v *topView) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 }},
-		{"by_stall", false, 4, func(v *topView) { v.byStall, v.width = true, 100 }},
-		{"one_reading", false, 2, func(v *topView) { v.rows = rowsOf(someNodes(2, 100)) }},
-		{"before_training", false, 1, func(v *topView) {
+		{"plain", false, 4, func(*view) {}},
+		{"color", true, 4, func(v *view) { v.bars = true }},
+		{"ascii", false, 4, func(v *view) { v.bars, v.glyphs = true, asciiGlyphs }},
+		{"narrow", false, 4, func(v *view) { v.bars, v.width, v.height = true, 80, 24 }},
+		{"many", false, 64, func(v *view) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 }},
+		{"by_stall", false, 4, func(v *view) { v.byStall, v.width = true, 100 }},
+		{"one_reading", false, 2, func(v *view) { v.rows = rowsOf(someNodes(2, 100)) }},
+		{"before_training", false, 1, func(v *view) {
 			begin := mpicache.RankStats{Host: "here", Epoch: -1, SlabBytes: 1 << 20}
 			later := begin
 			later.Seconds = 1
 			v.title, v.rows = "rankpool-0-pid12-00ab", rowsOf([]mpicache.RankStats{begin}, []mpicache.RankStats{later})
 		}},
-		{"silent", false, 4, func(v *topView) {
+		{"silent", false, 4, func(v *view) {
 			v.rows = slices.Delete(v.rows, 2, 3)
 			v.notes = nodesStatus{Rank: 0, Ranks: 4, Nodes: []mpicache.RankStats{{Rank: 0}, {Rank: 1}, {Rank: 3}}}.notes()
 		}},
-		{"another_rank", false, 4, func(v *topView) {
+		{"another_rank", false, 4, func(v *view) {
 			v.rows = v.rows[2:3]
 			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []mpicache.RankStats{{Rank: 2}}}.notes()
 		}},
@@ -60,7 +60,7 @@ func TestFrames(t *testing.T) {
 			for _, l := range v.frame() {
 				got.WriteString(l.text(tc.colors) + "\n")
 			}
-			golden := filepath.Join("testdata", "top", tc.name+".txt")
+			golden := filepath.Join("testdata", tc.name+".txt")
 			if *updateTop {
 				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
 					t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"cmp"
@@ -13,32 +13,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
 
-// A topPlace is where top looks for running caches.
-type topPlace struct {
+// A place is where top looks for running caches.
+type place struct {
 	getenv func(string) string
 	bases  []string // folders of session folders
 	uid    int
 }
 
-// hereTop is this machine, for this user.
-func hereTop() topPlace {
+// here is this machine, for this user.
+func here() place {
 	var bases []string
 	for _, base := range []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"} {
 		if base != "" && !slices.Contains(bases, filepath.Clean(base)) {
 			bases = append(bases, filepath.Clean(base))
 		}
 	}
-	return topPlace{os.Getenv, bases, os.Getuid()}
+	return place{os.Getenv, bases, os.Getuid()}
 }
 
-// session returns the folder to look at: the one that was named, else $RANKPOOL_SESSION, else the Slurm job's on this node, else
+// Session returns the folder to look at: the one that was named, else $RANKPOOL_SESSION, else the Slurm job's on this node, else
 // the only one of this user in which a rank serves, in a job not that of another job.
-func (p topPlace) session(named string) (string, error) {
+func (p place) session(named string) (string, error) {
 	if dir := cmp.Or(named, p.getenv("RANKPOOL_SESSION")); dir != "" {
 		return dir, nil
 	}
@@ -59,7 +60,7 @@ func (p topPlace) session(named string) (string, error) {
 }
 
 // jobSession returns the session of a Slurm job here, "" when none serves. A job that has several is an error.
-func (p topPlace) jobSession(id string) (string, error) {
+func (p place) jobSession(id string) (string, error) {
 	return only(p.live(func(job string) bool { return job == id }))
 }
 
@@ -75,7 +76,7 @@ func only(live []string) (string, error) {
 }
 
 // live returns the sessions of this user in which a rank serves, of the jobs that are wanted; the job is "" outside Slurm.
-func (p topPlace) live(wanted func(job string) bool) []string {
+func (p place) live(wanted func(job string) bool) []string {
 	var found []string
 	for _, base := range p.bases {
 		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid))) // the pattern is well formed
@@ -94,7 +95,7 @@ func doorAnswers(dir string) bool {
 	if err != nil {
 		return false
 	}
-	c, err := dialDoor(path)
+	c, err := control.Dial(path)
 	if err != nil {
 		return false
 	}
@@ -116,15 +117,15 @@ func firstDoor(dir string) (string, error) {
 	return filepath.Join(session.RankFolder(dir, least), session.DoorName), nil
 }
 
-// A topJob is a Slurm job that top reaches by a step of its own.
-type topJob struct {
+// A Job is a Slurm job that top reaches by a step of its own.
+type job struct {
 	id   string // may be of a job array, as in 77_3
 	args []string
 	live bool // on a terminal
 }
 
 // exec replaces this process by srun, which runs top on the job's first node, where rank 0 is. It returns when it fails.
-func (j topJob) exec(getenv func(string) string, self string) error {
+func (j job) exec(getenv func(string) string, self string) error {
 	byHand := fmt.Sprintf("; on the first node of job %s call: rankpool top", j.id)
 	srun, err := exec.LookPath("srun")
 	if err != nil {
@@ -139,7 +140,7 @@ func (j topJob) exec(getenv func(string) string, self string) error {
 }
 
 // command returns the step that runs top in a job, on host.
-func (j topJob) command(id, host, self string) []string {
+func (j job) command(id, host, self string) []string {
 	terminal := "--input=none"
 	if j.live {
 		terminal = "--pty"
@@ -152,7 +153,7 @@ func (j topJob) command(id, host, self string) []string {
 }
 
 // find returns the job's number and its first node: of the job that this process is in, else as squeue says.
-func (j topJob) find(own slurm.Job) (id, host string, err error) {
+func (j job) find(own slurm.Job) (id, host string, err error) {
 	if own.JobID == j.id && own.FirstHost() != "" {
 		return own.JobID, own.FirstHost(), nil
 	}

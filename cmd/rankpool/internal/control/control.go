@@ -1,0 +1,120 @@
+// Package control calls the doors of ranks as one that trains nothing: status, and the end.
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache"
+)
+
+// controlDeadline bounds each call of the launcher at a door.
+const controlDeadline = 2 * time.Second
+
+// Dial connects to the door at path as one that trains nothing.
+func Dial(path string) (*mpicache.Client, error) {
+	return mpicache.Dial(path, mpicache.ControlTrainer, 0, 0, controlDeadline)
+}
+
+// A DataStatus says how far training is with one data set.
+type DataStatus mpicache.DataStatus
+
+func (s DataStatus) String() string {
+	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch, s.Batches, s.HitPercent())
+}
+
+func (s DataStatus) HitPercent() float64 {
+	if s.Draws == 0 {
+		return 0
+	}
+	return 100 * float64(s.Hits) / float64(s.Draws)
+}
+
+// Status returns the state of every data set in training.
+func Status(c *mpicache.Client) ([]DataStatus, error) {
+	reply, err := c.Call(mpicache.KindStatus, nil)
+	if err != nil {
+		return nil, err
+	}
+	var status struct {
+		Data []DataStatus `json:"data"`
+	}
+	if err := json.Unmarshal(reply, &status); err != nil {
+		return nil, fmt.Errorf("door: status: %w", err)
+	}
+	return status.Data, nil
+}
+
+// Shutdown asks the rank behind the door at path to finish.
+func Shutdown(path string) error {
+	c, err := Dial(path)
+	if err != nil {
+		return err
+	}
+	_, err = c.Call(mpicache.KindShutdown, nil)
+	return errors.Join(err, c.Close())
+}
+
+// Watch asks the door at path once a second until done is closed, and sends the data set that moves on.
+// A rank that is gone is asked again: it may come back.
+func Watch(path string, done <-chan struct{}) <-chan DataStatus {
+	moving := make(chan DataStatus, 1)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		var c *mpicache.Client
+		last := map[string]DataStatus{}
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if c == nil {
+				c, _ = Dial(path)
+			}
+			if c == nil {
+				continue
+			}
+			all, err := Status(c)
+			if err != nil {
+				_ = c.Close() // the error before it is the news
+				c = nil
+				continue
+			}
+			for _, s := range all {
+				if s == last[s.Name] {
+					continue
+				}
+				last[s.Name] = s
+				select {
+				case moving <- s:
+				default: // the last one was not shown yet
+				}
+			}
+		}
+	}()
+	return moving
+}
+
+// EndAll sends SHUTDOWN to the doors of the ranks' folders and returns how many took it.
+func EndAll(folders []string) int {
+	took := make([]bool, len(folders))
+	var all sync.WaitGroup
+	for i, folder := range folders {
+		all.Go(func() { took[i] = Shutdown(filepath.Join(folder, session.DoorName)) == nil })
+	}
+	all.Wait()
+	n := 0
+	for _, t := range took {
+		if t {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,69 @@
+// Package doortest is a rank's door for tests of those who call it.
+package doortest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"rankpool/mpicache"
+)
+
+// Status is what a rank answers that is in the second of its epochs.
+const Status = `{"data":[{"name":"train","epoch":1,"batch":3,"batches":10,"hits":30,"draws":40}]}`
+
+// Listen calls serve for each connection to a door, and returns the door's path.
+func Listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "door.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return path
+}
+
+// Answer answers the frames of a connection until it ends: reply returns a frame's payload, and whether there is an answer.
+// answered, if not nil, is called after each answer.
+func Answer(conn net.Conn, reply func(mpicache.Kind) ([]byte, bool), answered func(mpicache.Kind)) {
+	head := make([]byte, 12)
+	for {
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		payload := make([]byte, binary.LittleEndian.Uint32(head))
+		if _, err := io.ReadFull(conn, payload); err != nil {
+			return
+		}
+		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
+		if kind == mpicache.KindHello && !bytes.HasPrefix(payload, []byte("rankpool")) {
+			conn.Close()
+			return
+		}
+		body, ok := reply(kind)
+		if !ok {
+			continue
+		}
+		binary.LittleEndian.PutUint32(head, uint32(len(body)))
+		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
+		if _, err := conn.Write(append(bytes.Clone(head), body...)); err != nil {
+			return
+		}
+		if answered != nil {
+			answered(kind)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+// Package top shows what the nodes of a running cache do: on a terminal, as a table, or as JSON.
+package top
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"rankpool/cmd/rankpool/internal/exit"
+)
+
+// onceReadings is how many readings are taken at most for one table: a rank that tells nothing new for five seconds is
+// silent.
+const onceReadings = 6
+
+// Options say which cache to show, and how.
+type Options struct {
+	Session  string        // folder; "" looks for the only one
+	Job      string        // of Slurm; looked for on this machine first
+	Args     []string      // of top, for its step on another machine of the job
+	Once     bool          // one table
+	JSON     bool          // an object a reading
+	Interval time.Duration // between two readings
+	Color    string        // auto, always or never
+}
+
+// Run shows the cache until it ends, or the user does.
+func (o *Options) Run(parent context.Context) error {
+	ctx, stop := exit.Interruptible(parent)
+	defer stop()
+	place := here()
+	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+	live := onTerminal && !o.Once && !o.JSON
+	if o.Job != "" {
+		var err error
+		if o.Session, err = place.jobSession(o.Job); err != nil {
+			return err
+		}
+		if o.Session == "" {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			step := job{id: o.Job, args: o.Args, live: live && term.IsTerminal(int(os.Stdin.Fd()))}
+			return step.exec(os.Getenv, self)
+		}
+	}
+	dir, err := place.session(o.Session)
+	if err != nil {
+		return err
+	}
+	path, err := firstDoor(dir)
+	if err != nil {
+		return err
+	}
+	t := &run{
+		Options: *o, dir: dir, door: door{path: path}, out: os.Stdout,
+		colors: o.Color == "always" || o.Color == "auto" && live && os.Getenv("NO_COLOR") == "",
+		view:   view{title: sessionTitle(dir), bars: live && o.Color != "never" || o.Color == "always", glyphs: glyphsFor(os.Getenv)},
+	}
+	switch {
+	case o.Once:
+		return t.once(ctx)
+	case live:
+		return t.live(ctx, os.Stdin, os.Stdout)
+	}
+	return t.stream(ctx)
+}
+
+// sessionTitle says in a word or two which run a session is.
+func sessionTitle(dir string) string {
+	name := filepath.Base(dir)
+	if _, id, found := strings.Cut(name, "-slurm"); found {
+		return "job " + id
+	}
+	return name
+}
+
+// A run looks at one cache.
+type run struct {
+	Options
+	dir     string // of the session
+	door    door
+	out     io.Writer
+	colors  bool
+	history nodeHistory
+	status  nodesStatus // the last one
+	view    view
+}
+
+// take takes a reading in. over: the run has ended.
+func (t *run) take(r reading) (over bool) {
+	t.view.at = r.at
+	if r.err != nil {
+		t.view.notes = []string{fmt.Sprintf("the rank does not answer, and is asked again: %v", r.err)}
+		_, err := os.Stat(t.dir)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	t.status = r.status
+	t.history.add(r.status.Nodes)
+	t.view.rows, t.view.ranks, t.view.notes = t.history.rows(), r.status.Ranks, r.status.notes()
+	return false
+}
+
+// Once prints what happened between two readings.
+func (t *run) once(ctx context.Context) error {
+	defer t.door.close()
+	for n := range onceReadings {
+		if n > 0 {
+			if err := pause(ctx, t.Interval); err != nil {
+				return err
+			}
+		}
+		r := t.door.read()
+		if r.err != nil {
+			return r.err
+		}
+		t.take(r)
+		if t.history.complete() {
+			break
+		}
+	}
+	return t.print()
+}
+
+// stream prints what happens until the run ends.
+func (t *run) stream(ctx context.Context) error {
+	defer t.door.close()
+	for first := true; ; first = false {
+		r := t.door.read()
+		switch over := t.take(r); {
+		case first && r.err != nil:
+			return r.err
+		case over:
+			return nil
+		case r.err != nil:
+			fmt.Fprintln(os.Stderr, "rankpool:", t.view.notes[0])
+		case !first:
+			if err := t.print(); err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx, t.Interval); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, and returns why ctx ended when it does before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A jsonReport is what --json prints.
+type jsonReport struct {
+	Time    time.Time `json:"time"`
+	Session string    `json:"session"`
+	Rank    int       `json:"rank"` // that was asked
+	Ranks   int       `json:"ranks"`
+	Silent  []int     `json:"silent"` // ranks that rank 0 has not heard of for a while
+	Total   nodeTotal `json:"total"`
+	Nodes   []nodeRow `json:"nodes"`
+}
+
+// print prints the last readings as a table or as JSON.
+func (t *run) print() error {
+	out := bufio.NewWriter(t.out)
+	if t.JSON {
+		silent := append([]int{}, t.status.silent()...)
+		report := jsonReport{t.view.at, t.dir, t.status.Rank, t.status.Ranks, silent, totalOf(t.view.rows), t.view.rows}
+		if err := json.NewEncoder(out).Encode(report); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	for _, l := range t.view.frame() {
+		fmt.Fprintln(out, l.text(t.colors))
+	}
+	return out.Flush()
+}
