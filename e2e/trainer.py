@@ -15,7 +15,7 @@ from multiprocessing.connection import Client, Listener
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples"))
 
-from digest import Digest
+from digest import Digest, IdsDigest
 from losses import loss
 
 import rankpool
@@ -42,6 +42,7 @@ def arguments():
     parser.add_argument("--evaluate", action="store_true", help="read the training data in order too, in mid-epoch and after it")
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--digest-log", metavar="FILE")
+    parser.add_argument("--ids-digest", action="store_true")
     args = parser.parse_args()
     if args.ahead:
         rankpool.dataset.MAX_AHEAD = args.ahead
@@ -101,6 +102,7 @@ class Trainer:
         self.digest = None
         if group.rank == 0 and (args.digest or args.digest_log):
             self.digest = Digest(open(args.digest_log, "a" if args.resume else "w") if args.digest_log else None)
+        self.ids = IdsDigest() if args.ids_digest else None
         self.data = rankpool.Dataset(args.data_name)
         drops = {"drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last}
         self.sampler = rankpool.BatchSampler(self.data, args.batch_size, args.seed, args.sampler, **drops)
@@ -110,7 +112,10 @@ class Trainer:
         self.trained = 0  # batches of this run
         if args.resume:
             with open(args.resume) as file:
-                self.sampler.load_state_dict(json.load(file))
+                state = json.load(file)
+            if self.ids:
+                self.ids = IdsDigest(bytes.fromhex(state.pop("ids")))
+            self.sampler.load_state_dict(state)
 
     def test_data(self):
         """Returns the data set "test" or "val" and a sampler of it, None when neither is served."""
@@ -156,9 +161,12 @@ class Trainer:
         ids, number = list(samples.ids), self.sampler.batch - 1
         self.sampler.report(ids, self.losses[epoch][ids] if self.losses is not None else [loss(epoch, i) for i in ids])
         kept = self.args.digest or self.args.digest_log
+        views = samples.views if kept else [b""] * len(ids)
         self.trained += 1
         over = self.trained == self.args.stop_after or bool(self.stop and self.stop.signal)
-        parts = self.group.gather((list(zip(ids, map(bytes, samples.views))) if kept else [], over))
+        parts = self.group.gather((list(zip(ids, map(bytes, views))), over))
+        if self.ids and parts:
+            self.ids.add([id for part, _ in parts for id, _ in part])
         if self.digest:
             self.digest.add(epoch, number, [sample for part, _ in parts for sample in part])
         if not self.group.tell(parts and any(over for _, over in parts)):
@@ -171,6 +179,8 @@ class Trainer:
     def save(self):
         """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its cache."""
         state = self.sampler.state_dict()
+        if self.ids:
+            state["ids"] = self.ids.ids.hex()
         if self.group.rank == 0 and self.args.save:
             with open(self.args.save + ".new", "w") as file:
                 json.dump(state, file)
@@ -196,6 +206,8 @@ def main():
         sys.exit("another trainer has ended")
     if trainer.digest:
         print("digest", trainer.digest.hex(), flush=True)
+    if trainer.ids and trainer.group.rank == 0:
+        print("ids-digest", trainer.ids.hex(), flush=True)
 
 
 if __name__ == "__main__":

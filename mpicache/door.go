@@ -202,6 +202,7 @@ func (n *Node) description() any {
 	}
 	return map[string]any{
 		"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion, "options": n.cfg.Options.String(),
+		"sampler": n.systemSampler(),
 	}
 }
 

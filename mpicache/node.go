@@ -60,6 +60,7 @@ type Config struct {
 	Transport   transport.Transport
 	Data        []DataSet
 	SlabBytes   int64
+	System      string // that the ranks are, for systems.Find; "": rankpool
 	Policy      string
 	Options     systems.Values // of the system that policy and sampler are of
 	Scorer      string         // of what training reports; "": the one that goes with the sampler

@@ -42,6 +42,8 @@ type Config struct {
 	Jobs            int // that train on the data set at the same time and share the memory; job j has seed Seed + j
 	Seed            int64
 	Cluster         *Cluster
+	// IDsDigest asks for Result.IDsDigest.
+	IDsDigest bool
 	// JobSteps are what a step of each job takes, in the place of the cluster's; nil: all take that. In the simulated time all jobs take
 	// their steps side by side, as fast as the slowest; what a job gains from caching is measured with its own.
 	JobSteps []time.Duration
@@ -72,6 +74,9 @@ type Result struct {
 	EpochSeconds    float64 `json:"epoch_seconds"`    // mean over epochs, by the time model of Cluster
 	BoundSeconds    float64 `json:"bound_seconds"`    // the larger of computing and of the distinct bytes read over the storage's bandwidth
 	PlanSeconds     float64 `json:"plan_seconds"`     // an epoch's plan on one core, by the time model
+	// IDsDigest is the SHA-256 over all global batches of all epochs, in order, of the ids served, ascending, as little-endian int64;
+	// "" unless Config asks for it. Of several jobs it is the first one's.
+	IDsDigest string `json:"ids_digest,omitempty"`
 
 	Epochs []EpochResult `json:"-"` // all epochs, those not counted included
 }

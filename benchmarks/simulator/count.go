@@ -14,6 +14,7 @@ type count struct {
 	clock    *Clock // nil: no time
 	result   Result
 	coverage []*coverage // by job
+	digest   *idsDigest  // of the first job
 	alone    []*jobClock // by job; nil: there is one job, or no time
 
 	epoch    int
@@ -33,7 +34,7 @@ func newCount(s *setup, memory *systems.Memory) *count {
 	n := s.Trace.Samples()
 	c := &count{
 		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks), here: make([]bool, n),
-		movedAt: make([]int32, n), servedAt: make([]int32, n), readIn: make([]int32, n),
+		movedAt: make([]int32, n), servedAt: make([]int32, n), readIn: make([]int32, n), digest: newIDsDigest(s.IDsDigest),
 	}
 	for job := range s.Jobs {
 		c.coverage = append(c.coverage, newCoverage(n, s.SkipEpochs))
@@ -228,7 +229,7 @@ func (c *count) finish() *Result {
 	s, r := c.setup, c.result
 	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, s.scorer, s.policy
 	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = s.Capacity, s.Ranks, s.TrainersPerRank, s.Jobs
-	r.Distinct = distinct(c.coverage)
+	r.Distinct, r.IDsDigest = distinct(c.coverage), c.digest.hex()
 	for _, job := range c.coverage {
 		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))
 	}

@@ -11,6 +11,8 @@ import (
 type feed interface {
 	// begin draws an epoch, one after the other from 0 on.
 	begin(epoch int) (*scheduler.Plan, error)
+	// cut says that the epoch under way has come to its cut, and another will follow.
+	cut(epoch int) error
 	// report tells the losses that training had for the samples drawn in a global batch of the epoch begun last.
 	report(number int, losses []float32)
 	// score is the importance that is known of a sample now, for predictions.
@@ -114,6 +116,9 @@ func (f *plannedFeed) report(number int, losses []float32) {
 	f.planAhead()
 }
 
+// cut implements feed: the ledger knows when an epoch is at its cut.
+func (f *plannedFeed) cut(int) error { return nil }
+
 func (f *plannedFeed) score(id scheduler.SampleID) float32 {
 	if f.ledger == nil {
 		return 0
@@ -121,18 +126,36 @@ func (f *plannedFeed) score(id scheduler.SampleID) float32 {
 	return f.ledger.Scores()[id]
 }
 
-// ownFeed draws as a published system does: an epoch is drawn when it begins, from all that the system knows by then, and the system
-// may choose sampler and weights itself. Scores come from the losses of the samples that are served.
+// ownFeed draws as a published system does, which may choose sampler and weights itself, from what it knows at the cut of the epoch
+// before, as ranks do. Scores come from the losses of the samples that are served.
 type ownFeed struct {
 	setup    *setup
 	job      int
 	scores   *systems.Scores
 	pool     systems.Pool
 	samplers map[string]scheduler.Sampler
+	ahead    *scheduler.Plan // of the epoch that comes next, once it is drawn
 }
 
 func (f *ownFeed) begin(epoch int) (*scheduler.Plan, error) {
-	name, weights := f.setup.sampler, slices.Clone(f.scores.Of)
+	if f.ahead == nil {
+		if err := f.cut(epoch - 1); err != nil {
+			return nil, err
+		}
+	}
+	p := f.ahead
+	f.ahead = nil
+	return p, nil
+}
+
+// cut implements feed: it draws the next epoch.
+func (f *ownFeed) cut(epoch int) (err error) {
+	f.ahead, err = f.draw(epoch + 1)
+	return err
+}
+
+func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
+	name, weights := f.setup.sampler, slices.Clone(f.scores.Cut)
 	if d, ok := f.pool.(systems.Drawer); ok {
 		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(d.Draw(f.job, epoch, weights))), epoch, nil), nil
 	}

@@ -47,6 +47,7 @@ func newPooled(s *setup) (*pooled, error) {
 			initial = j.scorer.Initial(s.globalBatch())
 		}
 		j.scores = &systems.Scores{Of: scheduler.EqualScores(n, initial), Known: make([]bool, n)}
+		j.scores.TakeCut()
 		scores = append(scores, j.scores)
 		p.jobs = append(p.jobs, j)
 	}
@@ -89,6 +90,11 @@ func (p *pooled) epoch(epoch int) error {
 			if number < j.plan.Batches() {
 				p.batch(j, epoch, number)
 			}
+			if number+1 == j.plan.Cut() && epoch+1 < p.Epochs {
+				if err := p.cut(j, epoch); err != nil {
+					return err
+				}
+			}
 		}
 		p.count.step()
 	}
@@ -96,14 +102,20 @@ func (p *pooled) epoch(epoch int) error {
 	return nil
 }
 
-// begin evaluates and draws a job's epoch.
-func (p *pooled) begin(j *pooledJob, epoch int) error {
+// cut has a job choose the epoch after the one under way: the pool may have samples evaluated before, with the losses that they have now.
+func (p *pooled) cut(j *pooledJob, epoch int) error {
 	if e, ok := p.pool.(systems.Evaluator); ok {
-		if ids := e.Evaluate(j.number, epoch); len(ids) > 0 {
+		if ids := e.Evaluate(j.number, epoch+1); len(ids) > 0 {
 			p.count.evaluated(ids)
 			j.learn(p.traceOf(j.number), epoch, ids)
 		}
 	}
+	j.scores.TakeCut()
+	return j.feed.cut(epoch)
+}
+
+// begin begins a job's epoch.
+func (p *pooled) begin(j *pooledJob, epoch int) error {
 	plan, err := j.feed.begin(epoch)
 	if err != nil {
 		return err
@@ -140,6 +152,9 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	served := make([]scheduler.SampleID, hi-lo)
 	for i, a := range answers {
 		served[i] = a.Served
+	}
+	if j.number == 0 {
+		p.count.digest.add(served)
 	}
 	trace := p.traceOf(j.number)
 	j.learn(trace, epoch, served)

@@ -33,6 +33,7 @@ type stagers struct {
 	readIn   []int32        // by sample: 1 + the last epoch that it was read for
 	epoch    int            // under way
 	missed   []int64        // by epoch: bytes of the samples that were read, each once
+	digest   *idsDigest
 }
 
 // StagersResult is Result, and what only the real schedulers have.
@@ -87,7 +88,7 @@ func newStagers(s *setup) (*stagers, error) {
 	}
 	p := &stagers{
 		setup: s, opened: -1, holder: make([]uint16, n), readIn: make([]int32, n), loads: map[int][]Load{},
-		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(), planCfg: s.planConfig(sampler),
+		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(), digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
 	}
 	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks, scheduler.AssignLocal
 	if sampler.Weighted() {
@@ -214,6 +215,7 @@ func (p *stagers) report(plan *scheduler.Plan, batch int) {
 	for _, id := range plan.IDs[lo:hi] {
 		p.coverage.trained(plan.Epoch, id)
 	}
+	p.digest.add(plan.IDs[lo:hi])
 	if p.ledger == nil {
 		return
 	}
@@ -353,6 +355,7 @@ func (p *stagers) finish() *StagersResult {
 	r.Distinct = distinct([]*coverage{p.coverage})
 	r.CoverageGapMax = p.coverage.gapMax(p.Epochs)
 	r.Plans = p.plans
+	r.IDsDigest = p.digest.hex()
 	return r
 }
 

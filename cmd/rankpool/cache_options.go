@@ -203,9 +203,7 @@ func (o *cacheOptions) args() []string {
 	for _, data := range o.data {
 		args = append(args, "--data", data)
 	}
-	if len(o.set) > 0 { // they are the system's
-		args = append(args, "--system", o.system)
-	}
+	args = append(args, "--system", o.system)
 	for _, word := range o.set {
 		args = append(args, "--set", word)
 	}

@@ -183,7 +183,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	cfg := mpicache.Config{
-		Transport: r.transport, Policy: r.opt.policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
+		Transport: r.transport, System: r.opt.system, Policy: r.opt.policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
 		StatePath: r.opt.state, StateOptional: r.opt.stateAny, Session: r.opt.session, Log: logger, Record: func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
 	}

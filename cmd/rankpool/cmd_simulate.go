@@ -34,6 +34,7 @@ type simulateOptions struct {
 	jobLosses                []string
 	plotDir                  string
 	asJSON, asCSV, list      bool
+	idsDigest                bool
 
 	skipGiven bool // --skip-epochs was
 }
@@ -81,6 +82,7 @@ func newSimulateCommand() *cobra.Command {
 	flags.StringVar(&o.cluster, "cluster", defaultCluster, "the machine of the time model: a TOML file, or the name of one that is built in")
 	flags.StringArrayVar(&o.set, "set", nil, "SYSTEM.OPTION=VALUE: an option of a system, see --list; may be given several times")
 	flags.StringVar(&o.plotDir, "plot", "", "folder for plots, SVG and PNG")
+	flags.BoolVar(&o.idsDigest, "ids-digest", false, "with --json or --csv: a digest of the ids that training was served in all epochs, as train.py --ids-digest prints it")
 	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, an object a system and capacity")
 	flags.BoolVar(&o.asCSV, "csv", false, "print comma-separated values")
 	flags.BoolVar(&o.list, "list", false, "print the systems and their options, and simulate nothing")
@@ -90,6 +92,9 @@ func newSimulateCommand() *cobra.Command {
 func (o *simulateOptions) run(cmd *cobra.Command) error {
 	if o.asJSON && o.asCSV {
 		return exit.Usagef("--json and --csv: which one?")
+	}
+	if o.idsDigest && !o.asJSON && !o.asCSV {
+		return exit.Usagef("--ids-digest: add --json or --csv, the table has no room for it")
 	}
 	if o.list {
 		return o.printList(cmd.OutOrStdout())

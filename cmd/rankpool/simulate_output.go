@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -44,9 +45,12 @@ func printResultsCSV(w io.Writer, results []*simulator.Result) error {
 	var header []string
 	var fields []int
 	for i := range kind.NumField() {
-		if name := kind.Field(i).Tag.Get("json"); name != "-" {
-			header, fields = append(header, name), append(fields, i)
+		name, rest, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+		absent := func(r *simulator.Result) bool { return reflect.ValueOf(*r).Field(i).IsZero() }
+		if name == "-" || rest == "omitempty" && !slices.ContainsFunc(results, func(r *simulator.Result) bool { return !absent(r) }) {
+			continue
 		}
+		header, fields = append(header, name), append(fields, i)
 	}
 	table := csv.NewWriter(w)
 	if err := table.Write(header); err != nil {

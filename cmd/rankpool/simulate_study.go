@@ -62,7 +62,7 @@ func (o *simulateOptions) study() (*study, error) {
 	s.base = simulator.Config{
 		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks, TrainersPerRank: o.trainers, BatchSize: o.batchSize,
 		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
-		JobSteps: o.jobSteps, JobLosses: losses,
+		JobSteps: o.jobSteps, JobLosses: losses, IDsDigest: o.idsDigest,
 	}
 	return s, nil
 }

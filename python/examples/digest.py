@@ -4,6 +4,9 @@ The bytes of a global batch are its ids in ascending order, each a little-endian
 bytes in that order; a sample that was drawn twice is there twice. `digest` is the SHA-256 of the bytes of all global
 batches of the run, in order. A line of the digest log is "EPOCH BATCH HEX", HEX the SHA-256 of that batch's bytes:
 the logs of a run that stopped and of the run that resumed it are together the log of a run that did not stop.
+
+The bytes of a global batch of the digest of ids are its ids alone, in that form. `rankpool simulate --ids-digest` prints the
+same. It goes on over a resume: `ids`, all that was added, belongs into the checkpoint.
 """
 
 import hashlib
@@ -28,3 +31,18 @@ class Digest:
     def hex(self):
         """Returns the digest of all that was added."""
         return self._all.hexdigest()
+
+
+class IdsDigest:
+    """Adds up the ids of global batches, in any order each, after those of `ids`, which an earlier one had."""
+
+    def __init__(self, ids=b""):
+        self.ids = bytearray(ids)
+
+    def add(self, ids):
+        """Adds a global batch."""
+        self.ids += struct.pack(f"<{len(ids)}q", *sorted(ids))
+
+    def hex(self):
+        """Returns the digest of all that was added."""
+        return hashlib.sha256(self.ids).hexdigest()

@@ -11,7 +11,7 @@ import sys
 import numpy
 import torch
 import torch.distributed as dist
-from digest import Digest
+from digest import Digest, IdsDigest
 from model import decode, decode_and_keep, network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -26,7 +26,7 @@ def arguments():
     parser.add_argument("--data-name", help="the data set to train on (default: the first that rankpool serves)")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64, help="of one trainer")
-    parser.add_argument("--sampler", default="pads")
+    parser.add_argument("--sampler", default="pads", help='"system": the one that goes with `rankpool run --system`')
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drop-last", action="store_true", help="leave out a last, smaller global batch")
     parser.add_argument("--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)")
@@ -60,6 +60,12 @@ def arguments():
         help="the same, and a line `EPOCH BATCH HEX` for each global batch, HEX the SHA-256 of its bytes; "
         "with --resume lines are appended",
     )
+    parser.add_argument(
+        "--ids-digest",
+        action="store_true",
+        help="print at the end, on trainer 0, `ids-digest HEX`: the SHA-256 over all global batches, in order, also those "
+        "before --resume, of the ids in ascending order as little-endian int64, as `rankpool simulate --ids-digest` has it",
+    )
     args = parser.parse_args()
     if args.checkpoint:
         args.save = args.checkpoint
@@ -78,6 +84,7 @@ class Trainer:
         if args.digest or args.digest_log:
             log = args.digest_log and RANK == 0 and open(args.digest_log, "a" if args.resume else "w")
             self.digest = Digest(log or None)
+        self.ids = IdsDigest() if args.ids_digest else None
         self.data = rankpool.Dataset(args.data_name, transform=decode_and_keep if self.digest else decode)
         self.sampler = rankpool.BatchSampler(
             self.data,
@@ -125,6 +132,8 @@ class Trainer:
             right, seen = right + hits, seen + len(ids)
             if self.digest:
                 self.add_to_digest(epoch, self.sampler.batch - 1, ids.tolist(), raw[0])
+            if self.ids:
+                self.ids.add([id for part in gathered(ids.tolist()) for id in part])
             self.trained += 1
             if self.trained == self.args.stop_after or self.stop and self.stop():
                 self.save(self.args.save)
@@ -168,10 +177,7 @@ class Trainer:
         return right, seen
 
     def add_to_digest(self, epoch, number, ids, raw):
-        parts = [list(zip(ids, raw))]
-        if WORLD > 1:
-            mine, parts = parts[0], [None] * WORLD if RANK == 0 else None
-            dist.gather_object(mine, parts)
+        parts = gathered(list(zip(ids, raw)))
         if RANK == 0:
             self.digest.add(epoch, number, [sample for part in parts for sample in part])
 
@@ -180,6 +186,8 @@ class Trainer:
         state = {"sampler": self.sampler.state_dict()}
         if RANK == 0 and path:
             state |= {"model": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+            if self.ids:
+                state["ids"] = bytes(self.ids.ids)
             torch.save(state, path + ".new")
             os.replace(path + ".new", path)
 
@@ -188,6 +196,17 @@ class Trainer:
         self.network.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.sampler.load_state_dict(state["sampler"])
+        if self.ids:
+            self.ids = IdsDigest(state["ids"])
+
+
+def gathered(mine):
+    """Returns what all trainers have, on the first one; nothing on the others."""
+    if WORLD == 1:
+        return [mine]
+    parts = [None] * WORLD if RANK == 0 else None
+    dist.gather_object(mine, parts)
+    return parts or []
 
 
 def summed(*counts):
@@ -222,6 +241,8 @@ def main():
         sys.exit(str(error))
     if RANK == 0 and trainer.digest:
         print("digest", trainer.digest.hex(), flush=True)
+    if RANK == 0 and trainer.ids:
+        print("ids-digest", trainer.ids.hex(), flush=True)
     if WORLD > 1:
         # A thread of the group that lets go of a tensor while Python ends would abort the process. The group ends its
         # threads when nothing holds it any more, and the model does.

@@ -25,7 +25,7 @@ class Identities:
     def __init__(self) -> None:
         self._data: Dict[str, Known] = {}
         self._plan_version: Optional[int] = None
-        self._options = ""
+        self._options = self.sampler = ""
 
     def expect(self, name: str, identity: str, times: str, index: Optional[Index] = None) -> None:
         """Notes what training began with; what is known already stays."""
@@ -45,7 +45,7 @@ class Identities:
                 f"rankpool: the cache came back with the options {welcome.options!r}, and training began with "
                 f"{self._options!r}: start it with the same --set"
             )
-        self._plan_version, self._options = welcome.plan_version, welcome.options
+        self._plan_version, self._options, self.sampler = welcome.plan_version, welcome.options, welcome.sampler
         served = {data["name"]: data for data in welcome.data}
         for name, known in self._data.items():
             if name not in served:

@@ -15,6 +15,7 @@ from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, CacheAwayError, NotReady, RankpoolError
+from .identity import identities
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
@@ -32,7 +33,7 @@ class BatchSampler:
     """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
 
     `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a sampler of the
-    cache, for example "pads", "torch" or "sequential". `assign` says which trainer gets which draw of a global batch: "local"
+    cache, for example "pads", "torch" or "sequential"; "system" is the one that goes with `run --system`. `assign` says which trainer gets which draw of a global batch: "local"
     by where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was started. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
@@ -59,6 +60,8 @@ class BatchSampler:
         assign: Optional[str] = None,
     ) -> None:
         self.data = data
+        if sampler == "system":
+            sampler = identities(data.door).sampler
         self.spec = Spec(
             data.name,
             data.identity,

@@ -140,14 +140,15 @@ class Welcome(NamedTuple):
     session: str
     plan_version: int
     options: str  # of the system that the cache is, as text; empty: none
+    sampler: str  # that goes with the system that the cache is
 
 
 def unpack_hello(payload: bytes) -> Welcome:
     version, _, rank, ranks, slab = unpack_from("<HHIIQ", payload)
     if version != VERSION:  # what follows may have another layout
-        return Welcome(version, rank, ranks, slab, [], "", 0, "")
+        return Welcome(version, rank, ranks, slab, [], "", 0, "", "")
     rest = json.loads(payload[calcsize("<HHIIQ") :])
-    return Welcome(version, rank, ranks, slab, rest["data"], rest["session"], rest.get("plan_version", 1), rest.get("options", ""))
+    return Welcome(version, rank, ranks, slab, rest["data"], rest["session"], rest.get("plan_version", 1), rest.get("options", ""), rest.get("sampler", ""))
 
 
 class Plan:

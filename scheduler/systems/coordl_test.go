@@ -13,7 +13,7 @@ func TestCoorDLMinIO(t *testing.T) {
 	for _, ranks := range []int{1, 4} {
 		for _, capacity := range []int64{4, 24, 96, 240} {
 			memory := NewMemory(samples, ranks, capacity, func(scheduler.SampleID) int64 { return 1 })
-			cfg := PoolConfig{Samples: samples, Jobs: 1, Ranks: ranks, Memory: memory, Scores: []*Scores{{make([]float32, samples), make([]bool, samples)}}}
+			cfg := PoolConfig{Samples: samples, Jobs: 1, Ranks: ranks, Memory: memory, Scores: []*Scores{{Of: make([]float32, samples), Known: make([]bool, samples)}}}
 			pool := NewPolicyPool(cfg, minIO{})
 			sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: "torch", Samples: samples, Seed: 3, BatchSize: globalBatch / ranks, World: ranks})
 			if err != nil {

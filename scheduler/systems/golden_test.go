@@ -122,6 +122,9 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 	for range trace.jobs {
 		d.scores = append(d.scores, &Scores{Of: scheduler.EqualScores(trace.samples, initial), Known: make([]bool, trace.samples)})
 	}
+	for _, s := range d.scores {
+		s.TakeCut()
+	}
 	cfg := PoolConfig{
 		System: s, Values: trace.values, Samples: trace.samples, Jobs: trace.jobs, Ranks: trace.ranks, Epochs: trace.epochs,
 		GlobalBatch: trace.globalBatch, Seed: 1, Memory: d.memory, Scores: d.scores, Labels: d.labels, Dimensions: goldenDimensions,
@@ -197,6 +200,7 @@ func (d *goldenDriver) draw(job, epoch int) *scheduler.Draws {
 			fmt.Fprintf(&d.out, "%d.%d evaluates %d of %d, loads %d/%d\n", job, epoch, len(ids), d.trace.samples, bytes, requests)
 		}
 	}
+	d.scores[job].TakeCut()
 	name, weights := d.sampler, append([]float32(nil), d.scores[job].Of...)
 	if r, ok := d.pool.(Drawer); ok {
 		return scheduler.Listed(r.Draw(job, epoch, weights)).Draw(epoch, nil)

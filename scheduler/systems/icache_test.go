@@ -28,6 +28,9 @@ func newBench(s *System, samples, capacity, jobs int, values Values, change func
 	for range jobs {
 		b.scores = append(b.scores, &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)})
 	}
+	for _, s := range b.scores {
+		s.TakeCut()
+	}
 	b.cfg = PoolConfig{
 		System: s, Values: values, Samples: samples, Jobs: jobs, Ranks: 1, Epochs: 10, GlobalBatch: 4, Seed: 1, Memory: b.memory, Scores: b.scores,
 	}
@@ -47,6 +50,7 @@ func (b *bench) score(job int, of ...float32) {
 
 // begin begins the next epoch of a job.
 func (b *bench) begin(job int, ids ...scheduler.SampleID) {
+	b.scores[job].TakeCut()
 	b.pool.Begin(job, b.epochs[job], ids)
 	b.epochs[job]++
 	b.number[job] = 0
@@ -301,6 +305,9 @@ func TestICACHEMultiJobAIV(t *testing.T) {
 	j := b.icache().jobs
 	b.score(0, 4, 3, 2, 1)
 	b.score(1, 10, 20, 30, 40)
+	for _, s := range b.scores {
+		s.TakeCut()
+	}
 	all := []scheduler.SampleID{0, 1, 2, 3}
 	j.begin(0, all)
 	j.begin(1, all)

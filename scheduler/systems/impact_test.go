@@ -8,7 +8,7 @@ import (
 )
 
 // newWarm returns a bench of IMPACT with six samples, a memory of eight and room for two in S, and scores of as many epochs as
-// are given, each taken in as the one before Evaluate. It returns what the last Evaluate did.
+// are given, each taken in as the one before Evaluate. It returns what the last Evaluate did; the epoch after it begins with begin.
 func newWarm(values Values, epochs ...[]float32) (*bench, []scheduler.SampleID) {
 	b := newBench(&impactSystem, 6, 8, 1, values, nil)
 	var evaluated []scheduler.SampleID
@@ -50,11 +50,11 @@ func TestIMPACTWarmUp(t *testing.T) {
 
 	changing := [][]float32{restless[0], restless[1], {6, 5, 2, 4, 1, 3}, {6, 1, 2, 3, 4, 5}, {1, 6, 2, 3, 4, 5}}
 	b, _ = newWarm(Values{"max_warm_up_epochs": 4}, changing[:3]...)
-	if !b.pool.(*impact).warm {
+	if b.pool.(*impact).ending {
 		t.Error("the warm-up ended with other sets")
 	}
 	b, _ = newWarm(Values{"max_warm_up_epochs": 4}, changing[:4]...)
-	if b.pool.(*impact).warm {
+	if !b.pool.(*impact).ending {
 		t.Error("the warm-up did not end at its limit")
 	}
 }
@@ -81,6 +81,8 @@ func TestIMPACTStaticCaching(t *testing.T) {
 // S has its own memory: it is served whatever the caches hold, and they have the rest of the memory.
 func TestIMPACTStaticBuffer(t *testing.T) {
 	b, _ := newWarm(nil, restless...)
+	same(t, "before the warm-up has ended, nothing of S is brought in", b.has())
+	b.begin(0, 0, 1, 2, 3, 4, 5)
 	if got := b.has(); !slices.Contains(got, 2) || !slices.Contains(got, 4) {
 		t.Fatalf("memory has %v, not S", got)
 	}
@@ -91,7 +93,6 @@ func TestIMPACTStaticBuffer(t *testing.T) {
 	if c.capacityBytes != 6 {
 		t.Errorf("the caches have %d bytes of 8 beside an S of a quarter", c.capacityBytes)
 	}
-	b.begin(0, 0, 1, 2, 3, 4, 5)
 	same(t, "S is in memory", b.draw(0, 2, 4, 2), "2", "4", "2")
 	if c.high.Resident(2) || c.low.in[4] || c.seen[0] != (frequency{}) {
 		t.Error("S is in the caches' books")
@@ -107,6 +108,7 @@ func TestIMPACTAfterWarmUp(t *testing.T) {
 		b.score(0, scores...)
 		b.pool.(Evaluator).Evaluate(0, e+1)
 	}
+	b.begin(0, 0, 1, 2, 3, 4, 5)
 	same(t, "S, and the most important one of 0, 1, 3 and 5", b.has(), 1, 2, 4) // H-cache 1, L-cache 1
 }
 
@@ -114,7 +116,7 @@ func TestIMPACTAfterWarmUp(t *testing.T) {
 // they get a new loss by training that is not S's.
 func TestIMPACTFigure7(t *testing.T) {
 	b, evaluated := newWarm(Values{"beta": 40}, restless...) // so steep that the three most important samples are drawn
-	same(t, "1: S is loaded and evaluated", evaluated, 2, 4)
+	same(t, "1: S is evaluated", evaluated, 2, 4)
 	b.scores[0].Of[2], b.scores[0].Of[4] = 0.5, 9
 	name, weights := b.pool.(Resampler).Resample(0, 3, b.scores[0].Of)
 	same(t, "2: the others count by their history", scheduler.Ranks(weights), 2, 5, 1, 4, 6, 3)

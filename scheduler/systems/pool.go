@@ -1,6 +1,10 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
 
 // A Pool is a system's memory as a whole, of all ranks together: it answers draws, batch by batch, in the order in which training takes
 // them. It keeps what it holds in a Memory, which counts and enforces the capacity. It is not safe for concurrent use, and the same
@@ -20,19 +24,20 @@ type Pool interface {
 
 // An Evaluator is a Pool that has some samples' losses measured before an epoch, by a forward pass without training.
 type Evaluator interface {
-	// Evaluate returns the samples, and brings them into memory if it keeps them. It is called before the epoch is drawn and before Begin.
+	// Evaluate returns the samples. It is called at the cut of the epoch before, before TakeCut: their losses enter the scores that the
+	// epoch is drawn from. It brings nothing into memory.
 	Evaluate(job, epoch int) []scheduler.SampleID
 }
 
 // A Resampler is a Pool that changes the draws of an epoch before they are drawn. It is not asked when the user chose the sampler.
 type Resampler interface {
-	// Resample returns the name of the sampler for the epoch, and the scores to draw it with; scores itself must not be changed.
+	// Resample is called at the cut of the epoch before. It returns the name of the sampler for the epoch, and the scores to draw it with; scores itself must not be changed.
 	Resample(job, epoch int, scores []float32) (sampler string, weights []float32)
 }
 
 // A Drawer is a Pool that draws an epoch itself. It is not asked when the user chose the sampler.
 type Drawer interface {
-	// Draw returns the draws of an epoch in order, from scores, which must not be changed. Place j is of trainer j mod W, of W trainers.
+	// Draw is called at the cut of the epoch before. It returns the draws of an epoch in order, from scores, which must not be changed. Place j is of trainer j mod W, of W trainers.
 	Draw(job, epoch int, scores []float32) []scheduler.SampleID
 }
 
@@ -60,6 +65,15 @@ type Answer struct {
 type Scores struct {
 	Of    []float32
 	Known []bool // false: never scored, Of is the scorer's initial score
+	// Cut is Of as it was at the cut of the epoch before, see scheduler.Plan.Cut: what the epoch that begins is chosen by. It is a copy.
+	// AnyKnown says whether a sample was scored by then.
+	Cut      []float32
+	AnyKnown bool
+}
+
+// TakeCut has the epoch that comes next chosen by the scores as they are now.
+func (s *Scores) TakeCut() {
+	s.Cut, s.AnyKnown = slices.Clone(s.Of), slices.Contains(s.Known, true)
 }
 
 // PoolConfig is what a pool is made from.

@@ -53,7 +53,7 @@ func newICacheJobs(cfg PoolConfig) *icacheJobs {
 // pull copies a job's importance.
 func (j *icacheJobs) pull(job int) {
 	list := &j.jobs[job]
-	list.values = append(list.values[:0], j.cfg.Scores[job].Of...)
+	list.values = append(list.values[:0], j.cfg.Scores[job].Cut...)
 	if len(j.jobs) > 1 {
 		list.ranks = scheduler.Ranks(list.values)
 	}
@@ -65,7 +65,7 @@ func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
 	list := &j.jobs[job]
 	had = list.listed
 	j.pull(job)
-	if list.listed = slices.Contains(j.cfg.Scores[job].Known, true) && len(ids) > 0; list.listed {
+	if list.listed = j.cfg.Scores[job].AnyKnown && len(ids) > 0; list.listed {
 		drawn := make([]float32, len(ids))
 		for i, id := range ids {
 			drawn[i] = list.values[id]

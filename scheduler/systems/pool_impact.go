@@ -19,6 +19,7 @@ type impact struct {
 	maxWarm  int
 	variance *rankVariance
 	warm     bool // in the warm-up
+	ending   bool // which ends with the epoch under way
 	unstable []scheduler.SampleID
 	buffer   int64 // bytes that S may have
 }
@@ -38,19 +39,17 @@ func newIMPACT(cfg PoolConfig) *impact {
 	return p
 }
 
-// Evaluate implements Evaluator. It takes in the first job's epoch before; after the warm-up it returns S, brought into memory.
+// Evaluate implements Evaluator. It takes in the first job's epoch under way; after the warm-up it returns S.
 func (p *impact) Evaluate(job, epoch int) []scheduler.SampleID {
-	if p.warm && job == 0 && epoch > 0 {
+	if p.warm && !p.ending && job == 0 && epoch > 0 {
 		p.variance.add(p.cfg.Scores[0].Of)
 		last := p.unstable
 		if p.variance.epochs > 1 {
 			p.unstable = p.variance.top(p.buffer, p.cfg.Memory.Size)
 		}
-		if p.warm = epoch < p.maxWarm && !stable(last, p.unstable); !p.warm {
-			p.begin()
-		}
+		p.ending = epoch >= p.maxWarm || stable(last, p.unstable)
 	}
-	if p.warm {
+	if p.warm && !p.ending {
 		return nil
 	}
 	return slices.Clone(p.unstable)
@@ -90,7 +89,7 @@ func (p *impact) begin() {
 
 // Resample implements Resampler.
 func (p *impact) Resample(job, epoch int, scores []float32) (string, []float32) {
-	if p.warm {
+	if p.warm && !p.ending {
 		return "uniform", scores
 	}
 	return p.icache.Resample(job, epoch, scores)
@@ -98,6 +97,10 @@ func (p *impact) Resample(job, epoch int, scores []float32) (string, []float32) 
 
 // Begin implements Pool.
 func (p *impact) Begin(job, epoch int, ids []scheduler.SampleID) {
+	if p.ending {
+		p.warm, p.ending = false, false
+		p.begin()
+	}
 	if !p.warm {
 		p.icache.Begin(job, epoch, ids)
 	}

@@ -1,0 +1,46 @@
+package simulator
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// idsDigest is the digest of a stream of global batches by their ids; nil: nobody asks for it.
+type idsDigest struct {
+	sum   hash.Hash
+	ids   []scheduler.SampleID
+	bytes []byte
+}
+
+func newIDsDigest(wanted bool) *idsDigest {
+	if !wanted {
+		return nil
+	}
+	return &idsDigest{sum: sha256.New()}
+}
+
+// add takes the ids that a global batch was served, in any order.
+func (d *idsDigest) add(ids []scheduler.SampleID) {
+	if d == nil {
+		return
+	}
+	d.ids, d.bytes = append(d.ids[:0], ids...), d.bytes[:0]
+	slices.Sort(d.ids)
+	for _, id := range d.ids {
+		d.bytes = binary.LittleEndian.AppendUint64(d.bytes, uint64(id))
+	}
+	_, _ = d.sum.Write(d.bytes) // a hash takes everything
+}
+
+// hex returns the digest of all that was added, "" where nobody asks for it.
+func (d *idsDigest) hex() string {
+	if d == nil {
+		return ""
+	}
+	return hex.EncodeToString(d.sum.Sum(nil))
+}
