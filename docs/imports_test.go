@@ -99,6 +99,13 @@ var arrows = map[string]map[string]string{
 		"slurm":                         "the job to look at",
 		"mpicache":                      "a rank's statistics",
 	},
+	"cmd/rankpool/internal/world": {
+		"cmd/rankpool/internal/exit":   "a wrong launch ends the command",
+		"cmd/rankpool/internal/outlet": "warnings",
+		"mpicache/transport":           "joins the tasks",
+		"mpicache/transport/mpilib":    "which library",
+		"slurm":                        "the job",
+	},
 	"benchmarks":            {all: "it measures everything"},
 	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
 	"benchmarks/planning":   {"scheduler": "the plans that it measures"},

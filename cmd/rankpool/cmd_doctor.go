@@ -16,6 +16,7 @@ import (
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/nvml"
@@ -36,7 +37,7 @@ const doctorExits = `Exit codes:
 
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
-	mpi        mpiOptions
+	mpi        world.MPIOptions
 	data       []string
 	memory     string
 	python     string
@@ -61,14 +62,14 @@ func newDoctorCommand() *cobra.Command {
 			"  srun --mpi=pmix --ntasks-per-node=1 rankpool doctor --data /lustre/imagenet/train",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at := findPlace(os.Getenv)
+			at := world.Find(os.Getenv)
 			err := o.check()
 			switch {
-			case err != nil && at.task > 0: // the first task says it
+			case err != nil && at.Task > 0: // the first task says it
 				return &exit.Status{Code: exit.Code(err)}
 			case err != nil:
 				return err
-			case o.list && at.task > 0:
+			case o.list && at.Task > 0:
 				return nil
 			case o.list:
 				return listChecks(cmd.OutOrStdout(), o.checks)
@@ -78,7 +79,7 @@ func newDoctorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.data, "data", nil, "data set to look at: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	o.mpi.register(flags)
+	o.mpi.Register(flags)
 	flags.StringVar(&o.memory, "memory", "", "what \"run\" will be given for each node (64GiB, auto): is there room for it?")
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sessions, as \"run\" will be given it (default: /dev/shm, $TMPDIR or /tmp)")
@@ -112,13 +113,13 @@ func listChecks(w io.Writer, checks []doctor.Check) error {
 }
 
 // examine makes the checks, with the other ranks where there are any.
-func (o *doctorOptions) examine(cmd *cobra.Command, at place) error {
+func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	env, library := o.environment(at)
 	transport := joinDoctors(env, at, library)
 	alone := transport == nil || transport.Size() == 1
-	if alone && at.task > 0 {
+	if alone && at.Task > 0 {
 		return nil // the first task says what is wrong, unless mpirun ends it because another one has failed
 	}
 	if transport != nil {
@@ -209,11 +210,11 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 }
 
 // environment is what is known before MPI is started, and the library.
-func (o *doctorOptions) environment(at place) (*doctor.Env, transport.Library) {
+func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Library) {
 	job := slurm.Detect(os.Getenv)
-	find := o.mpi.ask
-	if at.tasks > 0 {
-		find = o.mpi.load // it is a rank
+	find := o.mpi.Ask
+	if at.Tasks > 0 {
+		find = o.mpi.Load // it is a rank
 	}
 	library, missing := find()
 	env := &doctor.Env{
@@ -222,10 +223,10 @@ func (o *doctorOptions) environment(at place) (*doctor.Env, transport.Library) {
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing, Flavour: library.Family.String(),
 			Mpirun: func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
 		},
-		Launch: doctor.Launch{Tasks: at.tasks, By: at.by, LocalTasks: at.localTasks, SrunMPI: slurmMPI(library.Family, srunList())},
+		Launch: doctor.Launch{Tasks: at.Tasks, By: at.By, LocalTasks: at.LocalTasks, SrunMPI: world.SlurmMPI(library.Family, world.SrunList())},
 		Python: doctor.Python{Command: o.python, Given: o.python != ""},
 	}
-	if at.tasks == 0 && missing == nil {
+	if at.Tasks == 0 && missing == nil {
 		env.MPI.Probe = o.probeMPI
 	}
 	if !env.Python.Given {
@@ -257,7 +258,7 @@ func (o *doctorOptions) environment(at place) (*doctor.Env, transport.Library) {
 	if job.InJob() {
 		form = formSlurm
 	}
-	longest := session.RankFolder(filepath.Join(base, session.Name(form == formSlurm, os.Getuid(), job, 1<<22)), max(9, at.tasks-1)) // a pid has at most 22 bits
+	longest := session.RankFolder(filepath.Join(base, session.Name(form == formSlurm, os.Getuid(), job, 1<<22)), max(9, at.Tasks-1)) // a pid has at most 22 bits
 	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, session.DoorName), Failure: err}
 	return env, library
 }

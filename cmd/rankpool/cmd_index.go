@@ -14,12 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/staging"
 )
 
 // indexOptions are the flags of index.
 type indexOptions struct {
-	mpi         mpiOptions
+	mpi         world.MPIOptions
 	output      string
 	verify      string
 	format      string
@@ -64,7 +65,7 @@ Started by mpirun or srun, all ranks list and read, and rank 0 writes.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.mpi.register(flags)
+	o.mpi.Register(flags)
 	flags.StringVarP(&o.output, "output", "o", "", "the manifest to write")
 	flags.StringVar(&o.verify, "verify", "", "the manifest to compare DIR with, by checksums; nothing is written")
 	flags.StringVar(&o.format, "format", "auto", "files: a .tar, .tfrecord or .npy file is one sample, as any other; auto: it holds samples")
@@ -92,7 +93,7 @@ func (o *indexOptions) check() error {
 // share shares the work among the ranks that a launcher started: rank 0 has the command, the others help it. They end
 // well in any case: mpirun would kill rank 0 in the middle of its last sentence.
 func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (err error) {
-	transport, err := openTransport(o.mpi)
+	transport, err := world.Open(o.mpi)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
 )
 
@@ -65,8 +66,8 @@ func join(folder string, argv []string) (err error) {
 	}
 	told := make(chan os.Signal, 1)
 	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
-	warnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
-	nodes := allocatedNodes(os.Getenv)
+	world.WarnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
+	nodes := world.AllocatedNodes(os.Getenv)
 	folder, ready := awaitRank(folder, job, nodes, cacheBegins)
 	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
 		folder, ready = awaitRank(folder, job, nodes, doorPatience-cacheBegins)
@@ -104,7 +105,7 @@ func join(folder string, argv []string) (err error) {
 func noOtherStep(job slurm.Job) bool {
 	ctx, end := context.WithTimeout(context.Background(), doorPatience)
 	defer end()
-	return job.InStep() && !otherSteps(ctx, job)
+	return job.InStep() && !world.OtherSteps(ctx, job)
 }
 
 // ownJobSession returns the session folder of the job that this process is in.
@@ -118,9 +119,9 @@ func ownJobSession(job slurm.Job, verb string) (string, error) {
 // joinEnv returns the environment of one task of the training step. torchrun gives its children a RANK of
 // their own; a plain "python train.py" a task is a trainer itself.
 func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
-	at := findPlace(lookup(env))
-	s := seat{rank: at.task, world: max(1, at.tasks), localRank: at.localTask, localWorld: max(1, at.localTasks)}
-	s.host, s.port = firstHost(at, job, lookup(env)), agreedPort(job.JobID)
+	at := world.Find(world.Lookup(env))
+	s := seat{rank: at.Task, world: max(1, at.Tasks), localRank: at.LocalTask, localWorld: max(1, at.LocalTasks)}
+	s.host, s.port = firstHost(at, job, world.Lookup(env)), agreedPort(job.JobID)
 	env = trainerEnv(env, s, dir, folder, client)
 	if s.localWorld > 1 {
 		return env
@@ -134,14 +135,14 @@ func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
 // Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so all others. Of MASTER_PORT torchrun
 // takes no notice.
 func withTorchrun(env []string, job string, nodes, node int) []string {
-	get := lookup(env)
+	get := world.Lookup(env)
 	switch {
 	case get("PET_NNODES") != "", nodes < 2 && get("PET_MASTER_PORT") != "":
 		return env
 	case nodes < 2:
-		return withEnv(env, map[string]string{"PET_MASTER_PORT": get("MASTER_PORT")})
+		return world.WithEnv(env, map[string]string{"PET_MASTER_PORT": get("MASTER_PORT")})
 	}
-	return withEnv(env, map[string]string{
+	return world.WithEnv(env, map[string]string{
 		"PET_NNODES":        strconv.Itoa(nodes),
 		"PET_NODE_RANK":     strconv.Itoa(node),
 		"PET_RDZV_ID":       "rankpool" + job,

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/scheduler"
 	"rankpool/staging"
 	"rankpool/staging/copier"
@@ -35,7 +36,7 @@ Started by srun or mpirun, all ranks read and write, and rank 0 writes the manif
 
 // packOptions are the flags of pack.
 type packOptions struct {
-	mpi               mpiOptions
+	mpi               world.MPIOptions
 	data, dest, root  string
 	order, importance string
 	seed              uint64
@@ -60,9 +61,9 @@ func newPackCommand() *cobra.Command {
 			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy --shard-size 1GiB",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at := findPlace(os.Getenv)
+			at := world.Find(os.Getenv)
 			err := o.check(at)
-			if err != nil && at.task > 0 { // the first task says it
+			if err != nil && at.Task > 0 { // the first task says it
 				return &exit.Status{Code: exit.Code(err)}
 			}
 			if err != nil {
@@ -73,7 +74,7 @@ func newPackCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.data, "data", "", "what to pack: a folder, or a manifest (.parquet)")
-	o.mpi.register(flags)
+	o.mpi.Register(flags)
 	flags.StringVar(&o.dest, "dest", "", "where to: a new folder, or one with a pack that was begun")
 	flags.StringVar(&o.root, "root", "", "where the data is now, when a manifest names another folder")
 	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or manifest (default importance with --importance, else manifest)")
@@ -91,7 +92,7 @@ func newPackCommand() *cobra.Command {
 }
 
 // check validates the flags, and makes the paths absolute.
-func (o *packOptions) check(at place) (err error) {
+func (o *packOptions) check(at world.Place) (err error) {
 	if o.order == "" {
 		o.order = "manifest"
 		if o.importance != "" {
@@ -111,8 +112,8 @@ func (o *packOptions) check(at place) (err error) {
 		return exit.Usagef("--fsync: %q is not one of never, end, file", o.sync)
 	case o.ranks < 0:
 		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
-	case at.tasks > 0 && o.ranks != 0 && o.ranks != at.tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
 	case o.progressSeconds < 0:
 		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
 	case o.concurrency < 0:

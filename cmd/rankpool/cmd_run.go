@@ -17,6 +17,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -56,7 +57,7 @@ type runOptions struct {
 	startTimeout    time.Duration
 	batchTimeout    time.Duration // the trainers'
 	planTimeout     time.Duration // the trainers'
-	mpi             mpiOptions
+	mpi             world.MPIOptions
 	library         transport.Library // of the ranks; none for one rank
 	requeue         string            // the name of the signal; "": the job is not requeued
 	requeueOn       syscall.Signal    // the same
@@ -94,8 +95,8 @@ func newRunCommandOf(o *runOptions) *cobra.Command {
 	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may take to meet in MPI_Init; to take memory and disks ten times as long")
 	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer waits for a batch from the cache before it reads storage (trainers: RANKPOOL_BATCH_TIMEOUT, in seconds)")
 	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer waits at the begin of an epoch for a cache that is away before it fails (trainers: RANKPOOL_PLAN_TIMEOUT, in seconds)")
-	o.mpi.register(flags)
-	flags.StringVar(&o.mpi.wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
+	o.mpi.Register(flags)
+	flags.StringVar(&o.mpi.Wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
 	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
 	flags.Lookup("requeue").NoOptDefVal = requeueSignal
 	flags.StringVar(&o.serveCommand, "serve-command", "", "the program to call as \"serve\" (for tests)")
@@ -104,7 +105,7 @@ func newRunCommandOf(o *runOptions) *cobra.Command {
 }
 
 // check validates the flags and settles how many ranks there are.
-func (o *runOptions) check(job slurm.Job, f form, at place) error {
+func (o *runOptions) check(job slurm.Job, f form, at world.Place) error {
 	if err := o.checkLaunch(job, f, at); err != nil {
 		return err
 	}
@@ -127,14 +128,14 @@ func (o *runOptions) check(job slurm.Job, f form, at place) error {
 		return exit.Usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
 	case f == formSlurm && o.trainersPerRank != 1:
 		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
-	case f == formTask && o.ranks != 0 && o.ranks != at.tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+	case f == formTask && o.ranks != 0 && o.ranks != at.Tasks:
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
 	}
 	switch f {
 	case formSlurm:
 		o.ranks = max(1, job.Nodes)
 	case formTask:
-		o.ranks = at.tasks
+		o.ranks = at.Tasks
 	case formLocal:
 		o.ranks = max(1, o.ranks)
 	}
@@ -150,10 +151,10 @@ func (o *runOptions) findLibrary() (err error) {
 	if o.ranks <= 1 || o.library.Path != "" {
 		return nil
 	}
-	if o.library, err = o.mpi.ask(); err != nil {
+	if o.library, err = o.mpi.Ask(); err != nil {
 		return fmt.Errorf("%d ranks need MPI, and %w", o.ranks, err)
 	}
-	o.logVerbose("the MPI library is " + about(o.library))
+	o.logVerbose("the MPI library is " + world.About(o.library))
 	return nil
 }
 
@@ -162,11 +163,11 @@ func (o *runOptions) withLibrary(env []string) []string {
 	if o.library.Path == "" {
 		return env
 	}
-	return withEnv(env, map[string]string{mpilib.Variable: o.library.Path})
+	return world.WithEnv(env, map[string]string{mpilib.Variable: o.library.Path})
 }
 
 // checkMachine validates what needs a look at the machine: the command, MPI, the data.
-func (o *runOptions) checkMachine(f form, at place) error {
+func (o *runOptions) checkMachine(f form, at world.Place) error {
 	// In a batch script the command may be one of the nodes' alone.
 	if _, err := exec.LookPath(o.command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
@@ -175,7 +176,7 @@ func (o *runOptions) checkMachine(f form, at place) error {
 		return err
 	}
 	if f == formLocal && o.ranks > 1 {
-		if _, err := mpilib.FindMpirun(o.library.Family, o.mpi.wish.Mpirun); err != nil {
+		if _, err := mpilib.FindMpirun(o.library.Family, o.mpi.Wish.Mpirun); err != nil {
 			return err
 		}
 	}
@@ -193,12 +194,12 @@ func (o *runOptions) checkMachine(f form, at place) error {
 func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	// Training goes on when nobody reads run's messages any more. The signal is caught: commands inherit that it is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv)
+	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
 	f := chooseForm(job, at, ranksGiven)
 	if f == formTask {
-		o.ranks = at.tasks
+		o.ranks = at.Tasks
 		if err := o.findLibrary(); err != nil {
-			return onceForAll(at, err)
+			return world.OnceForAll(at, err)
 		}
 	}
 	if err := o.check(job, f, at); err != nil {
@@ -207,7 +208,7 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.checkMachine(f, at); err != nil {
 		return err
 	}
-	warnTask(at.task, o.cache.dropState())
+	world.WarnTask(at.Task, o.cache.dropState())
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	}
 	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
 	exit.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask || at.task == 0, signals: signals}
+	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask || at.Task == 0, signals: signals}
 	defer func() { err = again.conclude(err) }() // when all is closed
 	if again.here {
 		o.sayRestart(job)
@@ -288,15 +289,15 @@ func (o *runOptions) withTimeouts(env []string) []string {
 	for name, bound := range map[string]struct{ is, otherwise time.Duration }{
 		"RANKPOOL_BATCH_TIMEOUT": {o.batchTimeout, defaultBatchTimeout}, "RANKPOOL_PLAN_TIMEOUT": {o.planTimeout, defaultPlanTimeout},
 	} {
-		if lookup(env)(name) == "" || bound.is != bound.otherwise {
+		if world.Lookup(env)(name) == "" || bound.is != bound.otherwise {
 			set[name] = strconv.FormatFloat(bound.is.Seconds(), 'g', -1, 64)
 		}
 	}
-	return withEnv(env, set)
+	return world.WithEnv(env, set)
 }
 
 // launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
-func (o *runOptions) launch(f form, job slurm.Job, at place, s *session.Session, again *requeue) error {
+func (o *runOptions) launch(f form, job slurm.Job, at world.Place, s *session.Session, again *requeue) error {
 	if o.cache.log == "" {
 		o.cache.log = filepath.Join(s.Dir, "run.jsonl")
 	}
@@ -308,8 +309,8 @@ func (o *runOptions) launch(f form, job slurm.Job, at place, s *session.Session,
 	if err != nil {
 		return err
 	}
-	if f == formTask && at.task == 0 {
-		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.by)
+	if f == formTask && at.Task == 0 {
+		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.By)
 	}
 	l := &launcher{
 		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.verbose,

@@ -14,6 +14,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/batchscript"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/world"
 )
 
 const aboutSbatch = `sbatch prints a batch script of Slurm that runs a training command under "rankpool run": ready to submit, with a
@@ -208,8 +209,8 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 		}
 	}
 	mpi := ""
-	if library, err := (mpiOptions{}).ask(); err == nil { // a login node may have none
-		mpi = slurmMPI(library.Family, srunList())
+	if library, err := (world.MPIOptions{}).Ask(); err == nil { // a login node may have none
+		mpi = world.SlurmMPI(library.Family, world.SrunList())
 	}
 	return batchscript.Check(script, batchscript.Facts{
 		MPI:         mpi,

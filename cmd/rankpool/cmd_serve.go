@@ -20,6 +20,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/transport"
@@ -32,7 +33,7 @@ import (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	cacheOptions
-	mpi      mpiOptions
+	mpi      world.MPIOptions
 	session  string
 	launch   string // the name of run's launch; "": serve was called by hand
 	together bool   // end with the other ranks
@@ -63,7 +64,7 @@ and serves the node's training processes at its door, a socket in the session fo
 		},
 	}
 	o.register(cmd.Flags())
-	o.mpi.register(cmd.Flags())
+	o.mpi.Register(cmd.Flags())
 	cmd.Flags().IntVar(&o.trainers.perRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
 	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
 	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
@@ -92,13 +93,13 @@ func (o *serveOptions) serve(ctx context.Context) error {
 	signals := make(chan os.Signal, 16) // what comes while nobody listens
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	byHand := o.session == ""
-	transport, err := joinCache(o.mpi, o.world, byHand)
+	transport, err := world.JoinCache(o.mpi, o.world, byHand)
 	if err != nil {
 		return err
 	}
-	at := findPlace(os.Getenv)
+	at := world.Find(os.Getenv)
 	rank := &rankProcess{
-		opt: o, transport: transport, ranksHere: max(1, at.localTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
+		opt: o, transport: transport, ranksHere: max(1, at.LocalTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if o.together {
@@ -178,7 +179,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	}
 	logger := r.newLogger()
 	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
-	warnTask(r.transport.Rank(), r.opt.dropState())
+	world.WarnTask(r.transport.Rank(), r.opt.dropState())
 	if err := r.opt.storage.tellReaders(r.dir, r.transport.Size()); err != nil {
 		return err
 	}

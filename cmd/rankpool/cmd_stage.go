@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 	"rankpool/staging/copier"
@@ -38,7 +39,7 @@ from are in the extended attributes user.rankpool.xxh3 and user.rankpool.source.
 
 // stageOptions are the flags of stage.
 type stageOptions struct {
-	mpi              mpiOptions
+	mpi              world.MPIOptions
 	data, dest, mode string
 	ranks            int
 	part             stagePart
@@ -68,9 +69,9 @@ func newStageCommand() *cobra.Command {
 			"  rankpool run --data imagenet.parquet -- sh -c 'rankpool stage --mode pool --data imagenet && python train.py'",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at := findPlace(os.Getenv)
+			at := world.Find(os.Getenv)
 			err := o.check(at)
-			if err != nil && at.task > 0 { // the first task says it
+			if err != nil && at.Task > 0 { // the first task says it
 				return &exit.Status{Code: exit.Code(err)}
 			}
 			if err != nil {
@@ -91,7 +92,7 @@ func newStageCommand() *cobra.Command {
 	o.part.register(flags)
 	o.limits.registerLimits(flags)
 	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs from DEST that are not this rank's any more")
-	o.mpi.register(flags)
+	o.mpi.Register(flags)
 	flags.StringVar(&o.links, "links", string(copier.CopyLinks), "symbolic links: copy, follow or skip")
 	flags.StringVar(&o.sync, "fsync", string(copier.SyncEnd), "what is made durable: never, end (the file system, once) or file (each)")
 	flags.BoolVar(&o.verify, "verify", true, "read back what was written, and compare its checksum")
@@ -110,7 +111,7 @@ func newStageCommand() *cobra.Command {
 }
 
 // check validates the flags, and makes the paths absolute.
-func (o *stageOptions) check(at place) (err error) {
+func (o *stageOptions) check(at world.Place) (err error) {
 	switch {
 	case o.data == "":
 		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
@@ -128,8 +129,8 @@ func (o *stageOptions) check(at place) (err error) {
 		return exit.Usagef("where should it go? name a folder with --dest DEST")
 	case o.session != "":
 		return exit.Usagef("--session names a running cache, which gets samples with --mode pool")
-	case at.tasks > 0 && o.ranks != 0 && o.ranks != at.tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.by, at.tasks)
+	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
 	case o.concurrency < 1:
 		return exit.Usagef("--concurrency: %d is no number of files", o.concurrency)
 	case o.peerSeconds < 2:
@@ -170,7 +171,7 @@ func (o *stageOptions) folder(rank int, host string) string {
 func (o *stageOptions) stage(cmd *cobra.Command) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
-	if job, at := slurm.Detect(os.Getenv), findPlace(os.Getenv); at.tasks == 0 && job.InJob() && job.Nodes > 1 {
+	if job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv); at.Tasks == 0 && job.InJob() && job.Nodes > 1 {
 		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it with srun to stage on all\n", job.Nodes)
 	}
 	group, err := joinRanks(o.mpi, o.ranks)
@@ -195,11 +196,11 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 }
 
 // joinRanks returns the transports of this process's ranks: its own as a task of a launcher, else n in this process.
-func joinRanks(options mpiOptions, n int) ([]transport.Transport, error) {
-	if tasks, _ := launchedAs(os.Getenv); tasks == 0 {
+func joinRanks(options world.MPIOptions, n int) ([]transport.Transport, error) {
+	if tasks, _ := world.LaunchedAs(os.Getenv); tasks == 0 {
 		return transport.NewLocal(max(1, n)), nil
 	}
-	own, err := openTransport(options)
+	own, err := world.Open(options)
 	return []transport.Transport{own}, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 	"rankpool/staging"
@@ -76,7 +77,7 @@ type poolReport struct {
 }
 
 // stagePool stages into the ranks of this machine; of several tasks on it, each takes its share of the ranks.
-func (o *stageOptions) stagePool(cmd *cobra.Command, at place) error {
+func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	if err := o.findSession(); err != nil {
@@ -117,13 +118,13 @@ func (o *stageOptions) findSession() (err error) {
 }
 
 // awaitRanks connects to this task's share of the ranks of this machine when all of them accept.
-func (o *stageOptions) awaitRanks(ctx context.Context, at place) ([]*poolRank, error) {
+func (o *stageOptions) awaitRanks(ctx context.Context, at world.Place) ([]*poolRank, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(o.waitSeconds*float64(time.Second)), errRanksAwaited)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for said := false; ; said = true {
-		ranks, err := o.connect(max(1, at.localTasks), at.localTask)
+		ranks, err := o.connect(max(1, at.LocalTasks), at.LocalTask)
 		var missing *awaitError
 		if !errors.As(err, &missing) {
 			return ranks, err
@@ -136,7 +137,7 @@ func (o *stageOptions) awaitRanks(ctx context.Context, at place) ([]*poolRank, e
 			return nil, err
 		case <-tick.C:
 		}
-		if !said && !o.quiet && at.localTask == 0 {
+		if !said && !o.quiet && at.LocalTask == 0 {
 			fmt.Fprintf(os.Stderr, "rankpool: waiting for the cache: %v\n", err)
 		}
 	}

@@ -5,20 +5,22 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"rankpool/cmd/rankpool/internal/world"
 )
 
 // version is what "git describe" said when the binary was built (set by the linker, see Makefile).
 var version = "unknown"
 
 func newVersionCommand() *cobra.Command {
-	var options mpiOptions
+	var options world.MPIOptions
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, Go's, and the MPI library that would be loaded, and why",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			library, err := options.ask()
-			mpi := about(library)
+			library, err := options.Ask()
+			mpi := world.About(library)
 			if err != nil {
 				mpi = "none, so one rank only: " + err.Error()
 			}
@@ -27,6 +29,6 @@ func newVersionCommand() *cobra.Command {
 			return err
 		},
 	}
-	options.register(cmd.Flags())
+	options.Register(cmd.Flags())
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/scheduler"
 	"rankpool/staging"
@@ -107,7 +108,7 @@ func (r *rankProcess) leave(err error) error {
 	if r.transport.Rank() == 0 {
 		return err
 	}
-	return firstSpeaks()
+	return world.FirstSpeaks()
 }
 
 // compareIntros compares what can be told without looking into the data.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/doctor"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 )
 
@@ -14,14 +15,14 @@ const initPatience = time.Minute
 
 // joinDoctors starts MPI where a launcher started this process, and returns the transport of all ranks; nil when this process stays
 // alone. What went wrong is in env.
-func joinDoctors(env *doctor.Env, at place, library transport.Library) transport.Transport {
-	if at.tasks > 1 && env.MPI.Missing != nil {
-		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.by, at.tasks, env.MPI.Missing)
+func joinDoctors(env *doctor.Env, at world.Place, library transport.Library) transport.Transport {
+	if at.Tasks > 1 && env.MPI.Missing != nil {
+		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.By, at.Tasks, env.MPI.Missing)
 		return nil
 	}
-	if at.tasks == 0 || env.MPI.Missing != nil || at.by == bySrunPlain {
+	if at.Tasks == 0 || env.MPI.Missing != nil || at.By == world.BySrunPlain {
 		// Open MPI ends a task of a srun without --mpi in MPI_Init, so that is not tried.
-		env.Launch.Failure = checkWorld(at.tasks, at.by, 1, library)
+		env.Launch.Failure = world.CheckWorld(at.Tasks, at.By, 1, library)
 		return nil
 	}
 	type joined struct {
@@ -42,7 +43,7 @@ func joinDoctors(env *doctor.Env, at place, library transport.Library) transport
 		if m, ok := j.transport.(*transport.MPI); ok {
 			env.MPI.Level = m.ThreadLevel()
 		}
-		env.Launch.Failure = checkWorld(at.tasks, at.by, j.transport.Size(), library)
+		env.Launch.Failure = world.CheckWorld(at.Tasks, at.By, j.transport.Size(), library)
 		return j.transport
 	case <-time.After(initPatience):
 		env.MPI.Failure = fmt.Errorf("MPI_Init has not returned in %v", initPatience)
@@ -52,7 +53,7 @@ func joinDoctors(env *doctor.Env, at place, library transport.Library) transport
 
 // probeMPI starts MPI in a process of its own, since a library that does not like its environment ends the process.
 func (o *doctorOptions) probeMPI() (level string, err error) {
-	found, err := o.mpi.probe(aloneInit, "mpi-start")
+	found, err := o.mpi.Probe(world.AloneInit, "mpi-start")
 	switch {
 	case err != nil:
 		return "", err

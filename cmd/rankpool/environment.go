@@ -5,53 +5,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/python"
 )
-
-// withEnv returns env with the variables set, in order of name; env stays as it is.
-func withEnv(env []string, set map[string]string) []string {
-	out := slices.DeleteFunc(slices.Clone(env), func(line string) bool {
-		name, _, _ := strings.Cut(line, "=")
-		_, replaced := set[name]
-		return replaced
-	})
-	begin := len(out)
-	for name, value := range set {
-		out = append(out, name+"="+value)
-	}
-	slices.Sort(out[begin:])
-	return out
-}
-
-// lookup returns a function like os.Getenv over env; the last of several lines counts.
-func lookup(env []string) func(string) string {
-	return func(name string) string {
-		for _, line := range slices.Backward(env) {
-			if value, found := strings.CutPrefix(line, name+"="); found {
-				return value
-			}
-		}
-		return ""
-	}
-}
-
-// withoutLaunch returns env without what mpirun or srun told this process about its place among its tasks, so that
-// a child is nobody's task. What the user set (OMPI_MCA_btl, MPIR_CVAR_…) stays, except where Open MPI's mpirun has
-// set variables of the same names.
-func withoutLaunch(env []string, prefixes ...string) []string {
-	prefixes = append(prefixes, "OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_", "HYDI_", "MPI_LOCAL")
-	if lookup(env)("OMPI_COMM_WORLD_SIZE") != "" {
-		prefixes = append(prefixes, "OMPI_")
-	}
-	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
-		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
-	})
-}
 
 // A seat is the place of one trainer.
 type seat struct {
@@ -66,7 +25,7 @@ type seat struct {
 // folder is the folder of the trainer's rank in the session; pythonPath is "" when the client was not extracted.
 // A MASTER_ADDR and MASTER_PORT that the user has set stay.
 func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []string {
-	get := lookup(env)
+	get := world.Lookup(env)
 	set := map[string]string{
 		"RANK":             strconv.Itoa(s.rank),
 		"WORLD_SIZE":       strconv.Itoa(s.world),
@@ -89,7 +48,7 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 			set["PYTHONPATH"] = pythonPath + string(filepath.ListSeparator) + more
 		}
 	}
-	return withEnv(env, set)
+	return world.WithEnv(env, set)
 }
 
 // extractClient writes the Python client into the session folder, once for all trainers of the machine, and returns

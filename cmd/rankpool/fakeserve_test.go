@@ -12,6 +12,7 @@ import (
 	"rankpool/cmd/rankpool/internal/control/doortest"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 )
 
@@ -30,8 +31,8 @@ func fakeServe() {
 }
 
 func serveFakeDoor(args []string) error {
-	at := findPlace(os.Getenv)
-	folder := session.RankFolder(flagValue(args, "--session"), at.task)
+	at := world.Find(os.Getenv)
+	folder := session.RankFolder(flagValue(args, "--session"), at.Task)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func serveFakeDoor(args []string) error {
 		if err != nil {
 			return err
 		}
-		go answer(conn, at.task, flagValue(args, "--log"))
+		go answer(conn, at.Task, flagValue(args, "--log"))
 	}
 }
 

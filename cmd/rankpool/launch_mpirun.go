@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport/mpilib"
 )
 
@@ -19,19 +20,19 @@ func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) [
 	set := map[string]string{}
 	if family == mpilib.OpenMPI {
 		set = openMPIEnv(sessionDir)
-		if own := lookup(env)("OMPI_MCA_btl"); own != "" {
+		if own := world.Lookup(env)("OMPI_MCA_btl"); own != "" {
 			set["OMPI_MCA_btl"] = own
 		}
 	}
 	for _, name := range jobLimits {
-		if value := lookup(env)(name); value != "" {
+		if value := world.Lookup(env)(name); value != "" {
 			set[name] = value
 		}
 	}
 	if uid == 0 {
 		set["OMPI_ALLOW_RUN_AS_ROOT"], set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1", "1"
 	}
-	return withEnv(withoutLaunch(env, "SLURM_"), set)
+	return world.WithEnv(world.WithoutLaunch(env, "SLURM_"), set)
 }
 
 // openMPIEnv returns the settings of Open MPI's mpirun, of version 4 (ORTE) and of version 5 (PRRTE), whose options

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/mpicache/transport/mpilib"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
 )
 
@@ -19,7 +18,7 @@ import (
 // --mem=0 lets a step share the job's memory: without it a step of the user's that runs beside holds it all.
 func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
-	get := lookup(env)
+	get := world.Lookup(env)
 	everyNode := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--input=none", "--cpu-bind=none",
 		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1",
@@ -30,7 +29,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 	train := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
 	}
-	l.trainers = []command{{args: append(train, o.command...), env: withEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout}}
+	l.trainers = []command{{args: append(train, o.command...), env: world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout}}
 	l.endRanks = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end", "--session", dir)
 	l.end = slices.Clone(l.endRanks)
 	l.endRanks = append(l.endRanks, "--keep")
@@ -86,57 +85,11 @@ func slurmVersion() string {
 // Open MPI 4.1 on two nodes: by default ("mixed") 4 of 1,000 starts died in MPI_Init, where a message came before its receiver was ready;
 // by ring or tree 0 of 1,200, but by tree a step hangs that is not on the allocation's first node.
 func cacheStepEnv(env []string) []string {
-	env = withoutTaskOptions(env)
-	if lookup(env)("SLURM_PMIX_FENCE") != "" {
+	env = world.WithoutTaskOptions(env)
+	if world.Lookup(env)("SLURM_PMIX_FENCE") != "" {
 		return env
 	}
-	return withEnv(env, map[string]string{"SLURM_PMIX_FENCE": "ring"})
-}
-
-// withoutTaskOptions returns env without the batch script's options for its tasks, which srun would take for steps of one task a node.
-func withoutTaskOptions(env []string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
-		name, _, _ := strings.Cut(line, "=")
-		return slices.Contains(taskOptions, name)
-	})
-}
-
-// taskOptions are what sbatch and users set and srun reads.
-//
-// Source: SchedMD, srun(1), INPUT ENVIRONMENT VARIABLES.
-var taskOptions = []string{
-	"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_GPU_FREQ",
-	"SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_CORE", "SLURM_TRES_PER_TASK",
-	"SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU", "SLURM_THREADS_PER_CORE", "SLURM_HINT", "SLURM_DISTRIBUTION",
-	"SLURM_CPU_BIND", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_GRES", "SLURM_STEP_GRES",
-}
-
-// slurmMPI returns srun's name for how to start ranks of a family, of those that list, the answer to "srun --mpi=list", has; the one to
-// wish for where it has none, or is "". Without a library it is "none".
-//
-// Source: measured with Slurm 22.05, Open MPI 4.1 and MPICH 4.0: MPICH does not speak PMIx, Open MPI as Debian builds it does not speak
-// PMI2, and each silently starts worlds of one under the other's. Builds differ: the world's size is checked.
-func slurmMPI(family mpilib.Family, list string) string {
-	var wishes []string
-	switch family {
-	case mpilib.OpenMPI, mpilib.Other: // PMIx is the one that others have in common
-		wishes = []string{"pmix", "pmi2"}
-	case mpilib.MPICH:
-		wishes = []string{"pmi2", "cray_shasta", "pmix"}
-	default:
-		return "none"
-	}
-	offered := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
-	for _, wish := range wishes {
-		if slices.Contains(offered, wish) {
-			return wish
-		}
-		versions := slices.DeleteFunc(slices.Clone(offered), func(name string) bool { return !strings.HasPrefix(name, wish+"_v") })
-		if len(versions) > 0 {
-			return slices.Max(versions)
-		}
-	}
-	return wishes[0]
+	return world.WithEnv(env, map[string]string{"SLURM_PMIX_FENCE": "ring"})
 }
 
 // slurmMPI is how srun starts the ranks; one of them alone needs no MPI.
@@ -144,13 +97,7 @@ func (o *runOptions) slurmMPI() string {
 	if o.library.Path == "" {
 		return "none"
 	}
-	return slurmMPI(o.library.Family, srunList())
-}
-
-// srunList returns what srun says of its ways to start MPI; "" when it cannot be had.
-func srunList() string {
-	text, _ := exec.Command("srun", "--mpi=list").CombinedOutput() // Slurm before 22 wrote it to stderr
-	return string(text)
+	return world.SlurmMPI(o.library.Family, world.SrunList())
 }
 
 // onFirstNode reports whether this process runs on the first node of the allocation, where rank 0 is. The shell of

@@ -13,6 +13,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/liveness"
 )
 
@@ -105,7 +106,7 @@ func (l *launcher) awaitDoors() error {
 // notReady returns the error of a cache that ended before it was ready.
 func (l *launcher) notReady(how string) error {
 	if l.quiet {
-		return firstSpeaks()
+		return world.FirstSpeaks()
 	}
 	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
 	if short := shortages(); short != "" {

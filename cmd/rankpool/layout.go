@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -26,9 +27,9 @@ const (
 
 // chooseForm decides how to launch. ranksGiven says that the user has set --ranks or --trainers-per-rank, which
 // on one node asks for the local form also inside Slurm.
-func chooseForm(job slurm.Job, at place, ranksGiven bool) form {
+func chooseForm(job slurm.Job, at world.Place, ranksGiven bool) form {
 	switch {
-	case at.tasks > 1:
+	case at.Tasks > 1:
 		return formTask
 	case job.InJob() && !job.InStep() && (job.Nodes > 1 || !ranksGiven):
 		return formSlurm
@@ -67,12 +68,12 @@ func (o *runOptions) serveArgs(sessionDir string) []string {
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.
-func (o *runOptions) layout(f form, job slurm.Job, at place, s *session.Session, env []string) (l layout, err error) {
+func (o *runOptions) layout(f form, job slurm.Job, at world.Place, s *session.Session, env []string) (l layout, err error) {
 	defer func() { l.agents = f != formSlurm && isAgent(o.command) }()
 	if f == formSlurm {
 		return o.slurmLayout(job, s.Dir, env), nil
 	}
-	client, err := extractClient(s.Dir, lookup(env))
+	client, err := extractClient(s.Dir, world.Lookup(env))
 	if err != nil {
 		return layout{}, err
 	}
@@ -87,9 +88,9 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 	l := layout{restart: true, reports: true}
 	serve := o.serveArgs(dir)
 	if o.ranks == 1 {
-		l.cache = command{args: serve, env: withoutLaunch(env), ours: true}
+		l.cache = command{args: serve, env: world.WithoutLaunch(env), ours: true}
 	} else {
-		mpirun, err := mpilib.FindMpirun(o.library.Family, o.mpi.wish.Mpirun)
+		mpirun, err := mpilib.FindMpirun(o.library.Family, o.mpi.Wish.Mpirun)
 		if err != nil {
 			return layout{}, err
 		}
@@ -110,7 +111,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
 			threads: max(1, runtime.NumCPU()/trainers),
 		}
-		trainer := trainerEnv(withoutLaunch(env), at, dir, folder, client)
+		trainer := trainerEnv(world.WithoutLaunch(env), at, dir, folder, client)
 		if trainers == 1 {
 			trainer = withTorchrun(trainer, "", 1, 0)
 		}
@@ -123,30 +124,30 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 }
 
 // taskLayout puts one rank, which inherits this task's place in MPI's world, and its trainers on this node.
-func (o *runOptions) taskLayout(job slurm.Job, at place, dir, client string, env []string) layout {
-	folder := session.RankFolder(dir, at.task)
+func (o *runOptions) taskLayout(job slurm.Job, at world.Place, dir, client string, env []string) layout {
+	folder := session.RankFolder(dir, at.Task)
 	l := layout{
 		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env), ours: true},
 		folders: []string{folder},
 		patient: true,
-		reports: at.task == 0,
-		quiet:   at.task > 0,
-		hint:    launcherOf(o.library, at.by),
+		reports: at.Task == 0,
+		quiet:   at.Task > 0,
+		hint:    world.LauncherOf(o.library, at.By),
 	}
 	host := "127.0.0.1"
-	if first := firstHost(at, job, lookup(env)); at.localTasks < at.tasks && first != "" {
+	if first := firstHost(at, job, world.Lookup(env)); at.LocalTasks < at.Tasks && first != "" {
 		host = first
 	}
 	for g := range o.trainersPerRank {
 		s := seat{
-			rank: at.task*o.trainersPerRank + g, world: at.tasks * o.trainersPerRank,
-			localRank: at.localTask*o.trainersPerRank + g, localWorld: max(1, at.localTasks) * o.trainersPerRank,
-			host: host, port: agreedPort(launchKey(at, job, lookup(env))),
+			rank: at.Task*o.trainersPerRank + g, world: at.Tasks * o.trainersPerRank,
+			localRank: at.LocalTask*o.trainersPerRank + g, localWorld: max(1, at.LocalTasks) * o.trainersPerRank,
+			host: host, port: agreedPort(launchKey(at, job, world.Lookup(env))),
 		}
 		s.threads = max(1, runtime.NumCPU()/s.localWorld)
-		trainer := trainerEnv(withoutLaunch(env), s, dir, folder, client)
-		if o.trainersPerRank == 1 && at.localTasks <= 1 {
-			trainer = withTorchrun(trainer, job.JobID, at.tasks, at.task)
+		trainer := trainerEnv(world.WithoutLaunch(env), s, dir, folder, client)
+		if o.trainersPerRank == 1 && at.LocalTasks <= 1 {
+			trainer = withTorchrun(trainer, job.JobID, at.Tasks, at.Task)
 		}
 		l.trainers = append(l.trainers, o.trainer(false, trainer))
 	}
@@ -163,19 +164,19 @@ func otherComponents(job slurm.Job) string {
 }
 
 // checkRendezvous returns an error where the tasks are on several machines and nothing tells them the first one's name: outside Slurm.
-func checkRendezvous(at place, job slurm.Job, getenv func(string) string) error {
+func checkRendezvous(at world.Place, job slurm.Job, getenv func(string) string) error {
 	told := job.InJob() || getenv("MASTER_ADDR") != "" && getenv("MASTER_PORT") != ""
-	if told || at.localTasks >= at.tasks {
+	if told || at.LocalTasks >= at.Tasks {
 		return nil
 	}
 	return fmt.Errorf("%s started tasks on several machines, and outside Slurm nothing tells them where the first one is: set MASTER_ADDR "+
-		"to the name of its machine and MASTER_PORT to a free port there, for all tasks (Open MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.by)
+		"to the name of its machine and MASTER_PORT to a free port there, for all tasks (Open MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.By)
 }
 
 // firstHost returns the machine of task 0: a step may run on a part of the allocation. mpirun begins with the allocation's first node,
 // and its daemons are tasks of a step on the others.
-func firstHost(at place, job slurm.Job, getenv func(string) string) string {
-	if list := getenv("SLURM_STEP_NODELIST"); at.bySrun() && list != "" {
+func firstHost(at world.Place, job slurm.Job, getenv func(string) string) string {
+	if list := getenv("SLURM_STEP_NODELIST"); at.BySrun() && list != "" {
 		return slurm.Job{NodeList: list}.FirstHost()
 	}
 	return job.FirstHost()
@@ -192,11 +193,11 @@ func (o *runOptions) trainer(first bool, env []string) command {
 
 // launchKey returns what names a launch and is the same for all its tasks: the job's and step's number, with mpirun the name that it gave
 // its ranks (its daemons are of no step or of one of their own), outside Slurm the process that started them all on this machine.
-func launchKey(at place, job slurm.Job, getenv func(string) string) string {
+func launchKey(at world.Place, job slurm.Job, getenv func(string) string) string {
 	switch {
 	case !job.InJob():
 		return strconv.Itoa(os.Getppid())
-	case at.bySrun():
+	case at.BySrun():
 		return job.JobID + "." + job.StepID
 	}
 	return job.JobID + "." + getenv("PMIX_NAMESPACE")

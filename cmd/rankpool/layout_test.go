@@ -11,9 +11,13 @@ import (
 	"testing"
 
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
+
+// env returns a function like os.Getenv over lines.
+func env(lines ...string) func(string) string { return world.Lookup(lines) }
 
 func TestChooseForm(t *testing.T) {
 	batch := slurm.Job{JobID: "1", Nodes: 2}
@@ -22,18 +26,18 @@ func TestChooseForm(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		job   slurm.Job
-		at    place
+		at    world.Place
 		given bool
 		want  form
 	}{
-		{"by hand", slurm.Job{}, place{}, false, formLocal},
-		{"batch script", batch, place{}, false, formSlurm},
-		{"batch script, --ranks", batch, place{}, true, formSlurm},
-		{"one node", small, place{}, false, formSlurm},
-		{"one node, --ranks", small, place{}, true, formLocal},
-		{"a task alone", step, place{tasks: 1}, false, formLocal},
-		{"one of many tasks", step, place{tasks: 4}, false, formTask},
-		{"mpirun", slurm.Job{}, place{tasks: 4}, true, formTask},
+		{"by hand", slurm.Job{}, world.Place{}, false, formLocal},
+		{"batch script", batch, world.Place{}, false, formSlurm},
+		{"batch script, --ranks", batch, world.Place{}, true, formSlurm},
+		{"one node", small, world.Place{}, false, formSlurm},
+		{"one node, --ranks", small, world.Place{}, true, formLocal},
+		{"a task alone", step, world.Place{Tasks: 1}, false, formLocal},
+		{"one of many tasks", step, world.Place{Tasks: 4}, false, formTask},
+		{"mpirun", slurm.Job{}, world.Place{Tasks: 4}, true, formTask},
 	} {
 		if got := chooseForm(c.job, c.at, c.given); got != c.want {
 			t.Errorf("%s: form %d, want %d", c.name, got, c.want)
@@ -76,46 +80,23 @@ func TestSlurmLayout(t *testing.T) {
 	if !strings.HasPrefix(train, "srun --overlap ") || !strings.HasSuffix(train, " /bin/rankpool join --session /s -- python train.py") {
 		t.Errorf("training step: %q", train)
 	}
-	get := lookup(l.trainers[0].env)
+	get := world.Lookup(l.trainers[0].env)
 	if get("A") != "1" || get("MASTER_ADDR") != "n1" || get("MASTER_PORT") == "" || get("RANKPOOL_SESSION") != "/s" {
 		t.Errorf("training step's environment: %q", l.trainers[0].env)
 	}
 }
 
-func TestSlurmMPI(t *testing.T) {
-	const debian = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n"
-	for _, c := range []struct {
-		family     mpilib.Family
-		list, want string
-	}{
-		{"", debian, "none"},
-		{mpilib.OpenMPI, "", "pmix"},
-		{mpilib.OpenMPI, debian, "pmix"},
-		{mpilib.OpenMPI, "none pmix_v3 pmix_v4", "pmix_v4"},
-		{mpilib.OpenMPI, "none pmi2", "pmi2"},
-		{mpilib.MPICH, "", "pmi2"},
-		{mpilib.MPICH, debian, "pmi2"},
-		{mpilib.MPICH, "none, cray_shasta, pmix", "cray_shasta"},
-		{mpilib.MPICH, "none, pmix", "pmix"},
-		{mpilib.Other, debian, "pmix"},
-	} {
-		if got := slurmMPI(c.family, c.list); got != c.want {
-			t.Errorf("slurmMPI(%q, %q) = %q, want %q", c.family, c.list, got, c.want)
-		}
-	}
-}
-
 func TestTaskLayout(t *testing.T) {
 	job := slurm.Job{JobID: "7", StepID: "1", NodeList: "n[1-2]"}
-	at := place{tasks: 2, task: 1, localTasks: 1, localTask: 0, by: bySrunPMIx}
+	at := world.Place{Tasks: 2, Task: 1, LocalTasks: 1, LocalTask: 0, By: world.BySrunPMIx}
 	l := testOptions().taskLayout(job, at, "/s", "", []string{"PMIX_RANK=1", "SLURM_PROCID=1", "MASTER_PORT=99"})
-	if got := lookup(l.cache.env)("PMIX_RANK"); got != "1" {
+	if got := world.Lookup(l.cache.env)("PMIX_RANK"); got != "1" {
 		t.Errorf("the rank has PMIX_RANK=%q", got)
 	}
 	if l.restart || l.reports || !slices.Equal(l.folders, []string{"/s/r1"}) || len(l.trainers) != 2 {
 		t.Errorf("layout %+v", l)
 	}
-	get := lookup(l.trainers[1].env)
+	get := world.Lookup(l.trainers[1].env)
 	for name, want := range map[string]string{
 		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "99",
 		"RANKPOOL_SOCKET": "/s/r1/door.sock", "PMIX_RANK": "", "SLURM_PROCID": "1", "PYTHONPATH": "",
@@ -136,7 +117,7 @@ func TestLocalTorchrun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if get := lookup(l.trainers[0].env); (get("PET_MASTER_PORT") == get("MASTER_PORT")) != own {
+		if get := world.Lookup(l.trainers[0].env); (get("PET_MASTER_PORT") == get("MASTER_PORT")) != own {
 			t.Errorf("%d trainers: PET_MASTER_PORT=%s, MASTER_PORT=%s", trainers, get("PET_MASTER_PORT"), get("MASTER_PORT"))
 		}
 	}
@@ -159,10 +140,10 @@ func TestOtherComponents(t *testing.T) {
 }
 
 func TestRendezvous(t *testing.T) {
-	several, one := place{tasks: 4, localTasks: 1, by: byOpenMPI}, place{tasks: 4, localTasks: 4, by: byOpenMPI}
+	several, one := world.Place{Tasks: 4, LocalTasks: 1, By: world.ByOpenMPI}, world.Place{Tasks: 4, LocalTasks: 4, By: world.ByOpenMPI}
 	for _, c := range []struct {
 		name string
-		at   place
+		at   world.Place
 		job  slurm.Job
 		env  []string
 		fine bool
@@ -173,7 +154,7 @@ func TestRendezvous(t *testing.T) {
 		{"told by Slurm", several, slurm.Job{JobID: "1"}, nil, true},
 		{"one machine", one, slurm.Job{}, nil, true},
 	} {
-		if err := checkRendezvous(c.at, c.job, env(c.env...)); (err == nil) != c.fine {
+		if err := checkRendezvous(c.at, c.job, world.Lookup(c.env)); (err == nil) != c.fine {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -181,25 +162,15 @@ func TestRendezvous(t *testing.T) {
 
 func TestTrainerEnv(t *testing.T) {
 	base := []string{"PYTHONPATH=/mine", "OMP_NUM_THREADS=3", "RANK=9"}
-	get := lookup(trainerEnv(base, seat{rank: 1, world: 2, threads: 8}, "/s", "/s/r1", "/s/python"))
+	get := world.Lookup(trainerEnv(base, seat{rank: 1, world: 2, threads: 8}, "/s", "/s/r1", "/s/python"))
 	for name, want := range map[string]string{"PYTHONPATH": "/s/python:/mine", "OMP_NUM_THREADS": "3", "RANK": "1"} {
 		if got := get(name); got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
 		}
 	}
-	get = lookup(trainerEnv(nil, seat{threads: 8}, "/s", "/s/r1", "/s/python"))
+	get = world.Lookup(trainerEnv(nil, seat{threads: 8}, "/s", "/s/r1", "/s/python"))
 	if get("PYTHONPATH") != "/s/python" || get("OMP_NUM_THREADS") != "8" {
 		t.Errorf("from nothing: %q, %q", get("PYTHONPATH"), get("OMP_NUM_THREADS"))
-	}
-}
-
-func TestWithoutLaunch(t *testing.T) {
-	env := []string{"OMPI_MCA_btl=tcp,self", "PMI_RANK=1", "PMIX_RANK=1", "SLURM_PROCID=1", "MPIR_CVAR_X=1", "HOME=/"}
-	if got, want := withoutLaunch(env), []string{"OMPI_MCA_btl=tcp,self", "SLURM_PROCID=1", "MPIR_CVAR_X=1", "HOME=/"}; !slices.Equal(got, want) {
-		t.Errorf("withoutLaunch = %q, want %q", got, want)
-	}
-	if got, want := withoutLaunch(append(env, "OMPI_COMM_WORLD_SIZE=2"), "SLURM_"), []string{"MPIR_CVAR_X=1", "HOME=/"}; !slices.Equal(got, want) {
-		t.Errorf("under mpirun: %q, want %q", got, want)
 	}
 }
 
@@ -224,8 +195,8 @@ func TestExtractClient(t *testing.T) {
 }
 
 func TestAgreedPort(t *testing.T) {
-	step := place{tasks: 2, by: bySrunPMIx}
-	mpirun := place{tasks: 2, by: byOpenMPI}
+	step := world.Place{Tasks: 2, By: world.BySrunPMIx}
+	mpirun := world.Place{Tasks: 2, By: world.ByOpenMPI}
 	a, b := slurm.Job{JobID: "1", StepID: "0"}, slurm.Job{JobID: "2", StepID: "0"}
 	batch := slurm.Job{JobID: "1"}
 	for _, c := range []struct {
@@ -253,11 +224,11 @@ func TestAgreedPort(t *testing.T) {
 func TestFirstHost(t *testing.T) {
 	job := slurm.Job{JobID: "1", NodeList: "n[1-4]"}
 	for _, c := range []struct{ by, list, want string }{
-		{bySrunPMIx, "n[3-4]", "n3"},
-		{bySrunPMIx, "", "n1"},
-		{byOpenMPI, "n[2-4]", "n1"}, // the step is that of mpirun's daemons
+		{world.BySrunPMIx, "n[3-4]", "n3"},
+		{world.BySrunPMIx, "", "n1"},
+		{world.ByOpenMPI, "n[2-4]", "n1"}, // the step is that of mpirun's daemons
 	} {
-		if got := firstHost(place{tasks: 2, by: c.by}, job, env("SLURM_STEP_NODELIST="+c.list)); got != c.want {
+		if got := firstHost(world.Place{Tasks: 2, By: c.by}, job, env("SLURM_STEP_NODELIST="+c.list)); got != c.want {
 			t.Errorf("%s with the step's list %q: %q, want %q", c.by, c.list, got, c.want)
 		}
 	}
@@ -265,11 +236,11 @@ func TestFirstHost(t *testing.T) {
 
 func TestCacheStep(t *testing.T) {
 	batch := []string{"A=1", "SLURM_GPUS_PER_NODE=a100:4", "SLURM_CPUS_PER_TASK=8", "SLURM_MEM_PER_GPU=9", "SLURM_NTASKS_PER_NODE=4"}
-	if got := withoutTaskOptions(batch); !slices.Equal(got, []string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
+	if got := world.WithoutTaskOptions(batch); !slices.Equal(got, []string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
 		t.Errorf("without the tasks' options: %q", got)
 	}
 	for _, c := range []struct{ set, want string }{{"SLURM_CPUS_PER_TASK=8", "ring"}, {"SLURM_PMIX_FENCE=tree", "tree"}} {
-		get := lookup(cacheStepEnv([]string{c.set}))
+		get := world.Lookup(cacheStepEnv([]string{c.set}))
 		if get("SLURM_PMIX_FENCE") != c.want || get("SLURM_CPUS_PER_TASK") != "" {
 			t.Errorf("%s: the cache's step has SLURM_PMIX_FENCE=%s", c.set, get("SLURM_PMIX_FENCE"))
 		}
@@ -319,7 +290,7 @@ func TestJoinEnv(t *testing.T) {
 		{"one node, and torchrun was told", append(slices.Clone(alone), "PET_MASTER_PORT=98"), map[string]string{"PET_MASTER_PORT": "98"}},
 		{"torchrun was told", append(slices.Clone(one), "PET_NNODES=1"), map[string]string{"PET_NNODES": "1", "PET_RDZV_ENDPOINT": ""}},
 	} {
-		get := lookup(joinEnv(c.env, slurm.Detect(lookup(c.env)), "/s", "/s/r1", ""))
+		get := world.Lookup(joinEnv(c.env, slurm.Detect(world.Lookup(c.env)), "/s", "/s/r1", ""))
 		for name, want := range c.want {
 			if got := get(name); got != want {
 				t.Errorf("%s: %s=%q, want %q", c.name, name, got, want)
@@ -374,7 +345,7 @@ func TestMPIRun(t *testing.T) {
 	if env := mpirunEnv(nil, 1000, mpilib.MPICH, "/dev/shm/s"); len(env) != 0 {
 		t.Errorf("MPICH, as a user: %q", env)
 	}
-	get := lookup(mpirunEnv([]string{"OMPI_MCA_hwloc_base_binding_policy=core", "OMPI_MCA_btl=self,vader"}, 0, mpilib.OpenMPI, "/dev/shm/s"))
+	get := world.Lookup(mpirunEnv([]string{"OMPI_MCA_hwloc_base_binding_policy=core", "OMPI_MCA_btl=self,vader"}, 0, mpilib.OpenMPI, "/dev/shm/s"))
 	for name, want := range map[string]string{
 		"OMPI_ALLOW_RUN_AS_ROOT":                "1",
 		"OMPI_MCA_btl":                          "self,vader",
@@ -390,7 +361,7 @@ func TestMPIRun(t *testing.T) {
 			t.Errorf("Open MPI: %s=%q, want %q", name, got, want)
 		}
 	}
-	disk := lookup(mpirunEnv(nil, 1000, mpilib.OpenMPI, "/tmp/s"))
+	disk := world.Lookup(mpirunEnv(nil, 1000, mpilib.OpenMPI, "/tmp/s"))
 	if got := disk("OMPI_MCA_btl_vader_backing_directory"); got != "" {
 		t.Errorf("Open MPI's shared memory is on disk, in %q", got)
 	}
@@ -422,10 +393,10 @@ func TestTrainersTimeouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := o.withTimeouts([]string{"RANKPOOL_BATCH_TIMEOUT=" + c.env})
-		if got := lookup(env)("RANKPOOL_BATCH_TIMEOUT"); got != c.want {
+		if got := world.Lookup(env)("RANKPOOL_BATCH_TIMEOUT"); got != c.want {
 			t.Errorf("%v: %s seconds", c, got)
 		}
-		if got := lookup(env)("RANKPOOL_PLAN_TIMEOUT"); got != "600" {
+		if got := world.Lookup(env)("RANKPOOL_PLAN_TIMEOUT"); got != "600" {
 			t.Errorf("%v: a plan is waited for %s seconds", c, got)
 		}
 	}

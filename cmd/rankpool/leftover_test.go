@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"testing"
+
+	"rankpool/cmd/rankpool/internal/world"
 )
 
 // TestDropLeftovers checks that the environment is that of the batch script again. Nothing above this process is a slurmstepd of that job.
@@ -17,7 +19,7 @@ func TestDropLeftovers(t *testing.T) {
 	if step, found := os.LookupEnv("SLURM_STEP_NUM_TASKS"); found || os.Getenv("SLURM_NTASKS") != "2" {
 		t.Errorf("SLURM_STEP_NUM_TASKS=%q (%v), SLURM_NTASKS=%q", step, found, os.Getenv("SLURM_NTASKS"))
 	}
-	if at := findPlace(os.Getenv); at.tasks != 0 {
+	if at := world.Find(os.Getenv); at.Tasks != 0 {
 		t.Errorf("the batch script has the place of a task: %+v", at)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -36,7 +37,7 @@ func TestTrainersHere(t *testing.T) {
 		{1, 1, "SLURM_GPUS_ON_NODE=0 SLURM_GPUS_PER_NODE=a100:8", 8},
 		{8, 1, "SLURM_GPUS_ON_NODE=4", 8},
 	} {
-		env := lookup(strings.Fields(c.env))
+		env := world.Lookup(strings.Fields(c.env))
 		if got := (&trainerOptions{perRank: c.perRank}).trainersHere(c.ranksHere, env); got != c.want {
 			t.Errorf("%+v: %d trainers", c, got)
 		}
@@ -54,7 +55,7 @@ func TestTasksOfBatchScript(t *testing.T) {
 		o := &runOptions{trainersPerRank: 1, startTimeout: 1, batchTimeout: 1, command: []string{"true"}}
 		o.cache.register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		o.cache.data = []string{"/d"}
-		if err := o.check(c.job, c.f, place{tasks: 1}); err != nil || o.cache.trainers.perRank != c.want {
+		if err := o.check(c.job, c.f, world.Place{Tasks: 1}); err != nil || o.cache.trainers.perRank != c.want {
 			t.Errorf("%+v: %d trainers, %v", c, o.cache.trainers.perRank, err)
 		}
 	}
@@ -114,7 +115,7 @@ func TestMemoryAutoFits(t *testing.T) {
 		o := trainerOptions{
 			perRank: rapid.IntRange(0, 16).Draw(t, "trainers"), memory: rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
 		}
-		p, err := newAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"}, ranks, lookup(nil))
+		p, err := newAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"}, ranks, world.Lookup(nil))
 		if err != nil {
 			t.Fatal(err)
 		}

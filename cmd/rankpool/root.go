@@ -9,6 +9,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/world"
 )
 
 const aboutRankpool = `rankpool feeds deep-learning training on supercomputers.
@@ -51,7 +52,7 @@ func newRootCommand() *cobra.Command {
 		return exit.Usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
 	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newReportCommand(), newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
-		newJoinCommand(), newEndCommand(), newMPILibraryCommand(), newMPIStartCommand())
+		newJoinCommand(), newEndCommand(), world.NewLibraryCommand(), world.NewStartCommand())
 	completeFlags(root)
 	return root
 }

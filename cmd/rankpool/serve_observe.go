@@ -8,6 +8,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/slurm"
 )
@@ -30,7 +31,7 @@ func hostname() string {
 func (r *rankProcess) startObserving() (err error) {
 	ctx, end := context.WithCancel(context.Background())
 	r.endGPUs = end
-	if findPlace(os.Getenv).localTask == 0 {
+	if world.Find(os.Getenv).LocalTask == 0 {
 		r.gpus = startGPUSampler(ctx, r.logger)
 	}
 	labels := metrics.Labels{Job: metricsJob(slurm.Detect(os.Getenv), r.opt.session), Rank: r.transport.Rank(), Host: hostname()}

@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"bytes"
@@ -22,36 +22,36 @@ const (
 	// loadPatience is how long a library may take to be loaded, from a file system that is busy
 	// too.
 	loadPatience = time.Minute
-	// aloneInit is how long MPI_Init may take in one process by itself.
-	aloneInit = 12 * time.Second
+	// AloneInit is how long MPI_Init may take in one process by itself.
+	AloneInit = 12 * time.Second
 )
 
-// mpiOptions say which MPI library to load.
-type mpiOptions struct {
-	wish mpilib.Wish
+// MPIOptions say which MPI library to load.
+type MPIOptions struct {
+	Wish mpilib.Wish
 }
 
-func (o *mpiOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.wish.Library, "mpi-library", "",
+func (o *MPIOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Wish.Library, "mpi-library", "",
 		"the MPI library, a path or a name that the loader looks for (default: $"+mpilib.Variable+
 			", else that of the launcher, of mpirun in $PATH, or the loader's)")
 }
 
-// load loads the library into this process, which will be a rank.
-func (o mpiOptions) load() (transport.Library, error) {
-	return transport.Load(o.wish.Choices(os.Getenv))
+// Load loads the library into this process, which will be a rank.
+func (o MPIOptions) Load() (transport.Library, error) {
+	return transport.Load(o.Wish.Choices(os.Getenv))
 }
 
-// A probe is what a process of its own finds out about the library.
+// A Probe is what a process of its own finds out about the library.
 type probe struct {
 	transport.Library
 	Level   string // the thread level, where MPI was started
 	Failure string // "" for a library that was found
 }
 
-// ask looks for the library without loading it into this process: a child does, and ends.
-func (o mpiOptions) ask() (transport.Library, error) {
-	found, err := o.probe(loadPatience, "mpi-library")
+// Ask looks for the library without loading it into this process: a child does, and ends.
+func (o MPIOptions) Ask() (transport.Library, error) {
+	found, err := o.Probe(loadPatience, "mpi-library")
 	if err == nil && found.Failure != "" {
 		err = &noMPIError{found.Failure}
 	}
@@ -64,22 +64,22 @@ type noMPIError struct{ text string }
 func (e *noMPIError) Error() string        { return e.text }
 func (e *noMPIError) Is(target error) bool { return target == transport.ErrNoLibrary }
 
-// probe runs one of the hidden commands of this file in a process of its own, since a library may
+// Probe runs one of the hidden commands of this file in a process of its own, since a library may
 // end the process that it does not like. What this process is among the tasks of a launcher shows
 // in the choices, and is none of the child's business.
-func (o mpiOptions) probe(patience time.Duration, command string) (found probe, err error) {
+func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return found, err
 	}
-	choices, err := json.Marshal(o.wish.Choices(os.Getenv))
+	choices, err := json.Marshal(o.Wish.Choices(os.Getenv))
 	if err != nil {
 		return found, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	child := exec.CommandContext(ctx, self, command)
-	child.Env = withoutLaunch(os.Environ(), "SLURM_")
+	child.Env = WithoutLaunch(os.Environ(), "SLURM_")
 	child.Stdin, child.WaitDelay = bytes.NewReader(choices), time.Second
 	out, err := child.Output()
 	var exit *exec.ExitError
@@ -95,17 +95,17 @@ func (o mpiOptions) probe(patience time.Duration, command string) (found probe, 
 	return found, json.Unmarshal(out, &found)
 }
 
-// newMPILibraryCommand is what a process starts to look for the MPI library: it reads
+// NewLibraryCommand is what a process starts to look for the MPI library: it reads
 // mpilib.Choices and writes a probe.
-func newMPILibraryCommand() *cobra.Command {
+func NewLibraryCommand() *cobra.Command {
 	return hiddenProbe("mpi-library", func(choices []mpilib.Choice) (found probe, err error) {
 		found.Library, err = transport.Load(choices)
 		return found, err
 	})
 }
 
-// newMPIStartCommand is what doctor starts to see whether MPI starts.
-func newMPIStartCommand() *cobra.Command {
+// NewStartCommand is what doctor starts to see whether MPI starts.
+func NewStartCommand() *cobra.Command {
 	return hiddenProbe("mpi-start", func(choices []mpilib.Choice) (found probe, err error) {
 		if found.Library, err = transport.Load(choices); err != nil {
 			return found, err

@@ -1,0 +1,46 @@
+package world
+
+import (
+	"slices"
+	"strings"
+)
+
+// WithEnv returns env with the variables set, in order of name; env stays as it is.
+func WithEnv(env []string, set map[string]string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(line string) bool {
+		name, _, _ := strings.Cut(line, "=")
+		_, replaced := set[name]
+		return replaced
+	})
+	begin := len(out)
+	for name, value := range set {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out[begin:])
+	return out
+}
+
+// Lookup returns a function like os.Getenv over env; the last of several lines counts.
+func Lookup(env []string) func(string) string {
+	return func(name string) string {
+		for _, line := range slices.Backward(env) {
+			if value, found := strings.CutPrefix(line, name+"="); found {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+// WithoutLaunch returns env without what mpirun or srun told this process about its place among its tasks, so that
+// a child is nobody's task. What the user set (OMPI_MCA_btl, MPIR_CVAR_…) stays, except where Open MPI's mpirun has
+// set variables of the same names.
+func WithoutLaunch(env []string, prefixes ...string) []string {
+	prefixes = append(prefixes, "OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_", "HYDI_", "MPI_LOCAL")
+	if Lookup(env)("OMPI_COMM_WORLD_SIZE") != "" {
+		prefixes = append(prefixes, "OMPI_")
+	}
+	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+	})
+}

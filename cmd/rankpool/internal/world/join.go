@@ -1,0 +1,62 @@
+package world
+
+import (
+	"os"
+
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
+)
+
+// JoinCache joins the other ranks of the cache, or stands alone. byHand says that no "rankpool run" started this rank, so that nobody else
+// says what is wrong with the launch. world is the number of ranks that "rankpool run" has launched, 0 by hand: there are launchers that
+// tell a process nothing of its place.
+func JoinCache(options MPIOptions, world int, byHand bool) (transport.Transport, error) {
+	at := Find(os.Getenv)
+	if at.Tasks <= 1 && world > 1 {
+		at.Tasks, at.By = world, byRun
+	}
+	if at.Tasks <= 1 {
+		return transport.NewLocal(1)[0], nil
+	}
+	library, err := options.Load()
+	if err == nil {
+		err = WrongLaunch(at, AllocatedNodes(os.Getenv), library.Family, "serve")
+	}
+	if err != nil {
+		return nil, OnceForAll(at, err)
+	}
+	if remedy := LauncherOf(library, at.By); byHand && library.Family == mpilib.OpenMPI && remedy != "" {
+		WarnTask(at.Task, "should MPI fail now: "+remedy) // it ends the process
+	}
+	transport, err := startMPI(at, library)
+	if err == nil && world > 1 {
+		err = CheckWorld(world, byRun, transport.Size(), library)
+	}
+	if err != nil {
+		return nil, OnceForAll(at, err)
+	}
+	return transport, nil
+}
+
+// Open joins the other tasks, or stands alone: a task alone needs no MPI, and Open MPI would end it where srun does not offer
+// the PMI that it wants.
+func Open(options MPIOptions) (transport.Transport, error) {
+	at := Find(os.Getenv)
+	if at.Tasks <= 1 {
+		return transport.NewLocal(1)[0], nil
+	}
+	library, err := options.Load()
+	if err != nil {
+		return nil, OnceForAll(at, err)
+	}
+	return startMPI(at, library)
+}
+
+// startMPI starts the loaded library, and checks that it sees the tasks of the launch.
+func startMPI(at Place, library transport.Library) (transport.Transport, error) {
+	transport, err := transport.NewMPI()
+	if err != nil {
+		return nil, err
+	}
+	return transport, CheckWorld(at.Tasks, at.By, transport.Size(), library)
+}

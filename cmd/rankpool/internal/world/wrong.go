@@ -1,0 +1,91 @@
+package world
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/mpicache/transport/mpilib"
+	"rankpool/slurm"
+)
+
+// WrongLaunch returns what is wrong with the launch of "rankpool run" or "rankpool serve" (verb), with the line to type, as far as that is
+// known before MPI is started; nil where nothing is. nodes is the size of the allocation, 0 outside Slurm.
+//
+// Two ranks on one machine are wrong only where there are several machines, or where Slurm has started them: elsewhere it is a way to try.
+func WrongLaunch(at Place, nodes int, family mpilib.Family, verb string) error {
+	switch {
+	case at.Tasks <= 1:
+		return nil
+	case at.LocalTasks > 1 && (at.BySrun() || nodes > 1 || at.LocalTasks < at.Tasks):
+		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.By, at.LocalTasks, oneRank(at, nodes, family, verb))
+	case family == mpilib.OpenMPI && at.By == BySrunPlain:
+		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun -K --mpi=pmix rankpool %s …\"%s",
+			at.By, at.Tasks, verb, orWithoutSrun(verb))
+	}
+	return nil
+}
+
+// OnceForAll returns the error of all tasks at the first one, and leaves it to that at the others.
+func OnceForAll(at Place, err error) error {
+	if at.Task > 0 {
+		return FirstSpeaks()
+	}
+	return err
+}
+
+// FirstSpeaks returns the error of a task that leaves it to the first one to say what is wrong with all. It gives that one time:
+// mpirun ends all tasks, and drops what they have said, when one fails.
+func FirstSpeaks() error {
+	time.Sleep(2 * time.Second)
+	return &exit.Status{Code: exit.Failure}
+}
+
+// oneRank returns the line to type for one rank a node.
+func oneRank(at Place, nodes int, family mpilib.Family, verb string) string {
+	line := ""
+	switch at.By {
+	case ByOpenMPI:
+		line = fmt.Sprintf("mpirun --map-by ppr:1:node --bind-to none rankpool %s", verb)
+	case ByMPICH:
+		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.Tasks/at.LocalTasks), verb)
+	default:
+		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", SlurmMPI(family, ""), max(1, nodes), verb)
+	}
+	if verb == "run" {
+		line += fmt.Sprintf(" --trainers-per-rank %d", at.LocalTasks)
+	}
+	if !at.BySrun() || verb != "run" {
+		return fmt.Sprintf("type %q", line+" …")
+	}
+	return fmt.Sprintf("type \"rankpool run …\" in the batch script, without srun, which starts %d trainers a node, or %q", at.LocalTasks, line+" …")
+}
+
+func orWithoutSrun(verb string) string {
+	if verb != "run" {
+		return ""
+	}
+	return ", or in the batch script \"rankpool run …\" without srun"
+}
+
+// AllocatedNodes returns the size of the allocation, also within a smaller step, 0 outside Slurm.
+func AllocatedNodes(getenv func(string) string) int {
+	withoutStep := func(name string) string {
+		if strings.HasPrefix(name, "SLURM_STEP_") {
+			return ""
+		}
+		return getenv(name)
+	}
+	return max(0, slurm.Detect(withoutStep).Nodes)
+}
+
+// WarnTask says what the first task's environment shows to be amiss, once for all tasks.
+func WarnTask(task int, warnings ...string) {
+	for _, w := range warnings {
+		if task == 0 && w != "" {
+			fmt.Fprintln(outlet.Stderr, "rankpool:", w)
+		}
+	}
+}
