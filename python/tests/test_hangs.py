@@ -13,13 +13,41 @@ BOUND = "0.2"  # seconds
 OPEN, PLAN, GET, REPORT = 2, 3, 4, 5
 
 
+class Bounds:
+    """The client's time-outs: short while the door hangs, longer than any load of the machine needs while it goes."""
+
+    def __init__(self, door, monkeypatch):
+        self.door, self.set, self.call = door, monkeypatch.setattr, connection._bound_calls
+        self.set(connection, "_bound_calls", lambda sock, seconds: self.call(sock, seconds if self.short else 60.0))
+        self.go()
+
+    def hang(self, link=None):
+        """Stops the door, and shortens the time-outs of link, too, if it is connected."""
+        self.door.goes.clear()
+        self._choose(short=True)
+        if link is not None and link._sock is not None:
+            self.call(link._sock, link._patience)
+
+    def go(self):
+        self._choose(short=False)
+        self.door.goes.set()
+
+    def _choose(self, short):
+        self.short = short
+        self.set(connection, "LATE_SECONDS", 0.05)
+        self.set(connection, "LATE_HELLO_SECONDS", 0.02 if short else 60.0)
+        self.set(connection, "HELLO_SECONDS", 0.2 if short else 60.0)
+
+
 @pytest.fixture
-def batches(door, monkeypatch):
-    """batches(hurt) takes an epoch, calls hurt(number) before each batch is taken, and returns the ids that came."""
+def bounds(door, monkeypatch):
     monkeypatch.setenv("RANKPOOL_BATCH_TIMEOUT", BOUND)
-    monkeypatch.setattr(connection, "LATE_SECONDS", 0.05)
-    monkeypatch.setattr(connection, "LATE_HELLO_SECONDS", 0.02)
-    monkeypatch.setattr(connection, "HELLO_SECONDS", 0.2)
+    return Bounds(door, monkeypatch)
+
+
+@pytest.fixture
+def batches(door, bounds, monkeypatch):
+    """batches(hurt) takes an epoch, calls hurt(number) before each batch is taken, and returns the ids that came."""
     monkeypatch.setattr(dataset, "MAX_AHEAD", 1)
     data = rankpool.Dataset("train")
     sampler = rankpool.BatchSampler(data, 2)
@@ -41,15 +69,15 @@ def batches(door, monkeypatch):
     return batches
 
 
-def test_a_cache_that_hangs_in_an_epoch(door, batches, capfd):
+def test_a_cache_that_hangs_in_an_epoch(door, bounds, batches, capfd):
     undisturbed = batches(0, lambda number: None)
     link = batches.sampler._connection
 
     def hurt(number):
         if number == 3:
-            door.goes.clear()
+            bounds.hang(link)
         if number == 8:
-            door.goes.set()
+            bounds.go()
             link._retry_at = 0.0
 
     assert batches(0, hurt) == undisturbed
@@ -61,11 +89,12 @@ def test_a_cache_that_hangs_in_an_epoch(door, batches, capfd):
     assert link._patience == link._bound == 0.2
 
 
-def test_a_cache_that_hangs_for_good_costs_little(door, batches, monkeypatch):
+def test_a_cache_that_hangs_for_good_costs_little(bounds, batches, monkeypatch):
     """Of many batches the first ones wait."""
     waited = []
     monkeypatch.setattr(connection.Connection, "_late", counted(connection.Connection._late, waited))
-    batches(0, lambda number: door.goes.clear() if number == 2 else None)
+    link = batches.sampler._connection
+    batches(0, lambda number: bounds.hang(link) if number == 2 else None)
     assert len(waited) == 1
 
 
@@ -77,18 +106,18 @@ def counted(method, calls):
     return count
 
 
-def test_reports_that_nobody_takes(door, batches):
+def test_reports_that_nobody_takes(bounds, batches):
     """A trainer whose workers ask for the batches only sends: that ends too."""
     link = batches.sampler._connection
     batches(0, lambda number: None)
-    door.goes.clear()
+    bounds.hang(link)
     sent = 0
     while link.post(REPORT, bytes(60000)):
         sent += 1
     assert 0 < sent < 100
 
 
-def test_a_plan_that_takes_its_time(door, batches):
+def test_a_plan_that_takes_its_time(door, bounds, batches):
     """A trainer that is behind the others is waited for, as long as the rank lives."""
     answer, gate = door._answer_3, threading.Event()
 
@@ -101,6 +130,7 @@ def test_a_plan_that_takes_its_time(door, batches):
     door._answer_3 = slow
     probes = []
     link = batches.sampler._connection
+    bounds.call(link._sock, float(BOUND))  # each time that the plan has not come so soon, the door is asked
 
     def probe():
         probes.append(connection.Connection._door_answers(link))
@@ -114,24 +144,24 @@ def test_a_plan_that_takes_its_time(door, batches):
     assert len(door.seen(PLAN)) == 1
 
 
-def test_a_plan_of_a_cache_that_hangs(door, batches, monkeypatch):
+def test_a_plan_of_a_cache_that_hangs(bounds, batches, monkeypatch):
     monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0.1")
-    door.goes.clear()
+    bounds.hang(batches.sampler._connection)
     with pytest.raises(CacheAwayError, match="waited 0.1 s in vain for the cache to plan epoch 0"):
         batches(0, lambda number: None)
 
 
-def test_a_plan_of_another_cache_in_its_place(door, batches):
+def test_a_plan_of_another_cache_in_its_place(door, bounds, batches):
     """A rank that cannot be ended keeps its connections, and another one opens its door where the first had its."""
     link = batches.sampler._connection
     hung = door.goes
-    hung.clear()
+    bounds.hang(link)
 
     def replaced():
         if door.goes is hung:
             os.unlink(door.path)
             door.goes = threading.Event()
-            door.goes.set()
+            bounds.go()
             door.start()
         return connection.Connection._door_answers(link)
 
