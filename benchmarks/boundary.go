@@ -9,7 +9,8 @@ import (
 
 var boundarySection = section{
 	name: "boundary",
-	about: "one trainer trains 20,000 samples of 3 KB, 20 % in memory, pads, batches of 64, with steps of 10 ms that only sleep: the waits from an epoch's last step to the next epoch's " +
+	about: "one trainer trains 20,000 samples of 3 KB, 20 % in memory, pads, batches of 64, with " +
+		"steps of 10 ms that only sleep: the waits from an epoch's last step to the next epoch's " +
 		"first batch, next to a step; the median of eight is judged.",
 	measure: (*bench).boundary,
 }
@@ -38,6 +39,9 @@ func (b *bench) boundary() ([]row, error) {
 	ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", 1000*seconds) }
 	return []row{
 		ratioRow("stall at an epoch boundary / a step", ms(stall), ms(r.Step), stall/r.Step, atMost, 1),
-		{what: "the longest one / the median wait for a batch inside an epoch", ours: ms(slices.Max(r.Boundaries)) + " / " + ms(median(r.Between))},
+		{
+			what: "the longest one / the median wait for a batch inside an epoch",
+			ours: ms(slices.Max(r.Boundaries)) + " / " + ms(median(r.Between)),
+		},
 	}, nil
 }

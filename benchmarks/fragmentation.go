@@ -8,8 +8,10 @@ import (
 
 var fragmentationSection = section{
 	name: "fragmentation",
-	about: "samples of 1 KiB to 16 MiB, log-uniform, replaced at random for long in a slab that is kept 95 % full; then it is filled: the share that is free " +
-		"when a sample first finds no place, and what stays free when 1,000 more have been tried. With 64 of the largest samples in a slab (1 GiB) no allocator that " +
+	about: "samples of 1 KiB to 16 MiB, log-uniform, replaced at random for long in a slab that is " +
+		"kept 95 % full; then it is filled: the share that is free " +
+		"when a sample first finds no place, and what stays free when 1,000 more have been tried. With " +
+		"64 of the largest samples in a slab (1 GiB) no allocator that " +
 		"was simulated stays below 12 % at the first failure; with 256 (4 GiB) it is possible.",
 	measure: (*bench).fragmentation,
 }

@@ -10,10 +10,15 @@ import (
 
 var hitsSection = section{
 	name: "hits",
-	about: "the real schedulers of all ranks, simulated without faults, on losses recorded from training (8,000 samples, 10 epochs; the first three warm up), " +
-		"next to Bélády's MIN with bypass on the same draws, which knows the future; each row is the worst of 10, 20 and 40 % capacity. With 64 owners a partition is 12 to 50 samples, and the plan places them; " +
-		"\"32,000 samples\" has every recorded sample four times, for partitions of 50 to 200. Node-local: hits in the consumer's own rank, of all hits. " +
-		"Reads: reads of storage by all ranks, for each sample that had to be read in an epoch; pads draws a sample several times an epoch.",
+	about: "the real schedulers of all ranks, simulated without faults, on losses recorded from " +
+		"training (8,000 samples, 10 epochs; the first three warm up), " +
+		"next to Bélády's MIN with bypass on the same draws, which knows the future; each row is the " +
+		"worst of 10, 20 and 40 % capacity. With 64 owners a partition is 12 to 50 samples, and the " +
+		"plan places them; " +
+		"\"32,000 samples\" has every recorded sample four times, for partitions of 50 to 200. " +
+		"Node-local: hits in the consumer's own rank, of all hits. " +
+		"Reads: reads of storage by all ranks, for each sample that had to be read in an epoch; pads " +
+		"draws a sample several times an epoch.",
 	measure: (*bench).hits,
 }
 
@@ -72,17 +77,20 @@ func (b *bench) hits() ([]row, error) {
 		return nil, err
 	}
 	o := worst(outcomes, "", func(o outcome) float64 { return o.local })
-	rows = append(rows, ratioRow(fmt.Sprintf("node-local share of hits, %s, %s at %.0f %%", fewOwners.title, o.sampler, 100*o.capacity),
+	rows = append(rows, ratioRow(fmt.Sprintf("node-local share of hits, %s, %s at %.0f %%",
+		fewOwners.title, o.sampler, 100*o.capacity),
 		percent(o.local), "", o.local, atLeast, 0.95))
 	for _, sampler := range samplers {
 		o := worst(outcomes, sampler, func(o outcome) float64 { return -o.reads })
-		rows = append(rows, ratioRow(fmt.Sprintf("storage reads / samples missed, %s, %s at %.0f %%", fewOwners.title, sampler, 100*o.capacity),
+		rows = append(rows, ratioRow(fmt.Sprintf("storage reads / samples missed, %s, %s at %.0f %%",
+			fewOwners.title, sampler, 100*o.capacity),
 			"", "", o.reads, atMost, 1))
 	}
 	return rows, nil
 }
 
-// rows compares the job with MIN, a row a sampler; and pads, which partitions cost most, also with MIN in each partition.
+// rows compares the job with MIN, a row a sampler; and pads, which partitions cost most, also with
+// MIN in each partition.
 func (j job) rows(outcomes []outcome) []row {
 	limit := 0.98
 	if j.ranks == 1 {
@@ -91,12 +99,14 @@ func (j job) rows(outcomes []outcome) []row {
 	var rows []row
 	for _, sampler := range samplers {
 		o := worst(outcomes, sampler, func(o outcome) float64 { return o.hits / o.most })
-		rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN, %s, %s at %.0f %%", j.title, o.sampler, 100*o.capacity),
+		rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN, %s, %s at %.0f %%", j.title, o.sampler,
+			100*o.capacity),
 			percent(o.hits), percent(o.most), o.hits/o.most, atLeast, limit))
 	}
 	if j.ranks > 1 {
 		o := worst(outcomes, "pads", func(o outcome) float64 { return o.hits / o.parted })
-		rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN in each hash partition, %s, %s at %.0f %%", j.title, o.sampler, 100*o.capacity),
+		rows = append(rows, ratioRow(fmt.Sprintf("hits / MIN in each hash partition, %s, %s at %.0f %%",
+			j.title, o.sampler, 100*o.capacity),
 			percent(o.hits), percent(o.parted), o.hits/o.parted, none, 0))
 	}
 	return rows
@@ -112,7 +122,8 @@ func (j job) simulate(losses [][]float32, capacities []float64) ([]outcome, erro
 	for range 2 {
 		workers.Go(func() {
 			for i := range places {
-				outcomes[i], errs[i] = j.compare(losses, samplers[i/len(capacities)], capacities[i%len(capacities)])
+				outcomes[i], errs[i] = j.compare(losses, samplers[i/len(capacities)],
+					capacities[i%len(capacities)])
 			}
 		})
 	}
@@ -136,7 +147,8 @@ func (j job) compare(losses [][]float32, sampler string, capacity float64) (outc
 		return outcome{}, err
 	}
 	r, err := simulator.RunStagers(simulator.Config{
-		Trace: &simulator.Trace{Losses: losses}, System: system, Sampler: sampler, Capacity: capacity, Ranks: j.ranks, BatchSize: j.batchSize,
+		Trace: &simulator.Trace{Losses: losses}, System: system, Sampler: sampler, Capacity: capacity,
+		Ranks: j.ranks, BatchSize: j.batchSize,
 		SkipEpochs: warmEpochs, Seed: 1,
 	})
 	if err != nil {
@@ -145,7 +157,10 @@ func (j job) compare(losses [][]float32, sampler string, capacity float64) (outc
 	memory := int64(capacity * float64(len(losses[0])))
 	warm := r.Begin[warmEpochs]
 	draws := float64(len(r.IDs) - warm)
-	o := outcome{sampler: sampler, capacity: capacity, reads: float64(r.Reads) / float64(r.Missed), local: r.LocalShare()}
+	o := outcome{
+		sampler: sampler, capacity: capacity, reads: float64(r.Reads) / float64(r.Missed),
+		local: r.LocalShare(),
+	}
 	for _, hits := range r.Hits[warmEpochs:] {
 		o.hits += float64(hits) / draws
 	}

@@ -8,7 +8,8 @@ import (
 
 var idleSection = section{
 	name: "idle",
-	about: "a rank of two under MPI whose trainers are connected, were given a batch, and wait: the processor time of its process, as a share of one core. " +
+	about: "a rank of two under MPI whose trainers are connected, were given a batch, and wait: the " +
+		"processor time of its process, as a share of one core. " +
 		"It polls MPI, measures itself once a second, and looks at the memory ten times a second.",
 	measure: (*bench).idle,
 }
@@ -24,7 +25,8 @@ func (b *bench) idle() ([]row, error) {
 		return nil, err
 	}
 	flags := []string{"--data", dir, "--memory", "20%", "--ranks", "2"}
-	if err := b.runTool(flags, "idle.py", "--out", out, "--seconds", strconv.Itoa(seconds)); err != nil {
+	if err := b.runTool(flags, "idle.py", "--out", out, "--seconds",
+		strconv.Itoa(seconds)); err != nil {
 		return nil, err
 	}
 	var result struct{ Spent, Seconds float64 }
@@ -32,5 +34,6 @@ func (b *bench) idle() ([]row, error) {
 		return nil, err
 	}
 	share := result.Spent / result.Seconds
-	return []row{plainRow("a rank with idle trainers, share of a core", fmt.Sprintf("%.2f %%", 100*share), "", share, 0.03, "3 %")}, nil
+	return []row{plainRow("a rank with idle trainers, share of a core",
+		fmt.Sprintf("%.2f %%", 100*share), "", share, 0.03, "3 %")}, nil
 }

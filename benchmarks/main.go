@@ -1,5 +1,6 @@
-// Command benchmarks measures rankpool side by side with what it is to be compared with, in one run on one machine, and prints a table
-// of ratios and their bars. "make bench" builds and runs it; README.md says what each row means.
+// Command benchmarks measures rankpool side by side with what it is to be compared with, in one run
+// on one machine, and prints a table of ratios and their bars. "make bench" builds and runs it;
+// README.md says what each row means.
 package main
 
 import (
@@ -36,7 +37,8 @@ type section struct {
 }
 
 var sections = []section{
-	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection, boundarySection, idleSection,
+	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
+	boundarySection, idleSection,
 	stagingSection, pfsSection,
 }
 
@@ -53,13 +55,17 @@ func main() {
 		return
 	}
 	var b bench
-	only := flag.String("only", "", "sections to run, separated by commas (default: all but staging and pfs)")
-	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells nothing about speed")
+	only := flag.String("only", "", "sections to run, separated by commas (default: all but "+
+		"staging and pfs)")
+	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells "+
+		"nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")
-	flag.StringVar(&b.dir, "dir", "/dev/shm", "a folder in memory, for data sets and results (1 GiB, 5 GiB for staging and pfs; 100 MiB, 300 MiB for a quick run)")
+	flag.StringVar(&b.dir, "dir", "/dev/shm", "a folder in memory, for data sets and results (1 "+
+		"GiB, 5 GiB for staging and pfs; 100 MiB, 300 MiB for a quick run)")
 	flag.StringVar(&b.python, "python", "/usr/bin/python3", "a Python with redis and hiredis")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of the repository")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of "+
+			"the repository")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -95,8 +101,8 @@ func choose(names string) ([]section, error) {
 	return chosen, nil
 }
 
-// run measures the sections one after the other; ok is false when one could not be measured. A bar that is missed is no failure: the
-// machine may be busy.
+// run measures the sections one after the other; ok is false when one could not be measured. A bar
+// that is missed is no failure: the machine may be busy.
 func (b *bench) run(chosen []section) (rows []row, ok bool) {
 	dir, err := os.MkdirTemp(b.dir, "rankpool-bench-")
 	if err != nil {
@@ -139,7 +145,8 @@ func (b *bench) print(chosen []section, rows []row) {
 	}
 }
 
-// runChild runs a child and prints its result as JSON; ranks other than the one with the result print nothing.
+// runChild runs a child and prints its result as JSON; ranks other than the one with the result
+// print nothing.
 func runChild(name string, args []string) {
 	child, ok := children[name]
 	if !ok {

@@ -7,8 +7,10 @@ import (
 
 var memorySection = section{
 	name: "memory",
-	about: "a real rank that serves a million samples (links to few files; names of 12 bytes) and plans three epochs with pads, one trainer: the most of its process's anonymous memory " +
-		"(sampled every 20 ms; Go's garbage and the scan included), and its files in the session folder, which are memory too; less the same of a thousand samples.",
+	about: "a real rank that serves a million samples (links to few files; names of 12 bytes) and " +
+		"plans three epochs with pads, one trainer: the most of its process's anonymous memory " +
+		"(sampled every 20 ms; Go's garbage and the scan included), and its files in the session " +
+		"folder, which are memory too; less the same of a thousand samples.",
 	measure: (*bench).memory,
 }
 
@@ -37,8 +39,12 @@ func (b *bench) memory() ([]row, error) {
 	const bar = 64 << 20
 	mib := func(bytes float64) string { return fmt.Sprintf("%.0f MiB", bytes/(1<<20)) }
 	return []row{
-		plainRow("memory beyond the slab, a million samples and rank", mib(process+files), "", process+files, bar, "64 MiB"),
-		{what: "of it, the process at its most / at the end / files in /dev/shm", ours: mib(process) + " / " + mib(end) + " / " + mib(files)},
+		plainRow("memory beyond the slab, a million samples and rank", mib(process+files), "",
+			process+files, bar, "64 MiB"),
+		{
+			what: "of it, the process at its most / at the end / files in /dev/shm",
+			ours: mib(process) + " / " + mib(end) + " / " + mib(files),
+		},
 	}, nil
 }
 

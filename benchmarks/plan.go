@@ -9,8 +9,10 @@ import (
 
 var planSection = section{
 	name: "plan",
-	about: "scheduler.NewPlan, all of an epoch's draws and their consumers, with 1,024 ranks of batch size 32 in a process that runs on one core: the median of five, and the most memory " +
-		"that the process took for it beyond what it is made from, garbage not yet collected included (VmHWM).",
+	about: "scheduler.NewPlan, all of an epoch's draws and their consumers, with 1,024 ranks of " +
+		"batch size 32 in a process that runs on one core: the median of five, and the most memory " +
+		"that the process took for it beyond what it is made from, garbage not yet collected " +
+		"included (VmHWM).",
 	measure: (*bench).plan,
 }
 
@@ -27,17 +29,22 @@ func (b *bench) plan() ([]row, error) {
 		}
 		seconds, bytes := median(result.Seconds), float64(result.PeakBytes)/float64(samples)
 		rows = append(rows,
-			plainRow("plan of "+title+", one core, "+sampler, fmt.Sprintf("%.2f s", seconds), "", seconds, 1.5, "1.5 s"),
+			plainRow("plan of "+title+", one core, "+sampler, fmt.Sprintf("%.2f s", seconds), "", seconds,
+				1.5, "1.5 s"),
 			plainRow("the same, memory a sample", fmt.Sprintf("%.1f B", bytes), "", bytes, 32, "32 B"))
 	}
 	return rows, nil
 }
 
-// planChild measures in a process of its own, because the most memory that was taken is known of processes only.
+// planChild measures in a process of its own, because the most memory that was taken is known of
+// processes only.
 func planChild(args []string) (any, error) {
 	samples, err := strconv.Atoi(args[1])
 	if err != nil {
 		return nil, err
 	}
-	return planning.Measure(planning.Config{Sampler: args[0], Samples: samples, Ranks: 1024, BatchSize: 32, Rounds: 5})
+	return planning.Measure(planning.Config{
+		Sampler: args[0], Samples: samples, Ranks: 1024,
+		BatchSize: 32, Rounds: 5,
+	})
 }

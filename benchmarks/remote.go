@@ -15,8 +15,10 @@ import (
 
 var remoteSection = section{
 	name: "remote",
-	about: "rank 1 of two on this machine reads batches of 64 samples of 110 KiB out of rank 0's slab into its own, four batches asked for ahead: " +
-		"through the transport of the ranks, and by bare MPI_Isend and MPI_Irecv of the same bytes, called from Go. In turns, medians of eleven rounds; the middle one of seven such runs.",
+	about: "rank 1 of two on this machine reads batches of 64 samples of 110 KiB out of rank 0's " +
+		"slab into its own, four batches asked for ahead: " +
+		"through the transport of the ranks, and by bare MPI_Isend and MPI_Irecv of the same bytes, " +
+		"called from Go. In turns, medians of eleven rounds; the middle one of seven such runs.",
 	measure: (*bench).remote,
 }
 
@@ -31,18 +33,22 @@ func (b *bench) remote() ([]row, error) {
 	}
 	all := make([]transport.RemoteRates, runs)
 	for i := range all {
-		if err := inChild(launcher, &all[i], "remote", strconv.Itoa(batches), strconv.Itoa(rounds)); err != nil {
+		if err := inChild(launcher, &all[i], "remote", strconv.Itoa(batches),
+			strconv.Itoa(rounds)); err != nil {
 			return nil, err
 		}
 	}
 	ratio := func(r transport.RemoteRates) float64 { return r.Transport / r.RawMPI }
-	slices.SortFunc(all, func(a, b transport.RemoteRates) int { return cmp.Compare(ratio(a), ratio(b)) })
+	slices.SortFunc(all, func(a, b transport.RemoteRates) int {
+		return cmp.Compare(ratio(a), ratio(b))
+	})
 	middle := all[runs/2]
 	return []row{ratioRow(fmt.Sprintf("110 KiB remote reads / raw MPI transfer (%s)", family),
 		rateText(middle.Transport), rateText(middle.RawMPI), ratio(middle), atLeast, 0.9)}, nil
 }
 
-// mpirun returns the words that start two ranks under the MPI of mpirun in $PATH, and whose that is.
+// mpirun returns the words that start two ranks under the MPI of mpirun in $PATH, and whose that
+// is.
 func mpirun() ([]string, mpilib.Family, error) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -72,7 +78,9 @@ func remoteChild(args []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rates, err := transport.MeasureRemote(t, transport.RemoteRead{SampleBytes: 110 << 10, Batch: 64, Ahead: 4, Batches: batches, Rounds: rounds})
+	rates, err := transport.MeasureRemote(t, transport.RemoteRead{
+		SampleBytes: 110 << 10, Batch: 64, Ahead: 4, Batches: batches, Rounds: rounds,
+	})
 	if err := errors.Join(err, t.Close()); err != nil {
 		return nil, err
 	}

@@ -10,13 +10,17 @@ import (
 
 var servedSection = section{
 	name: "served",
-	about: "one Python process reads all samples in a new random order each pass, by batches of 64, warm: from rankpool (rankpool run, one rank), " +
-		"from a Redis of our own (mget or a pipeline of 64 GETs, TCP or Unix socket: the best one is shown) and from one packed file, mapped. " +
-		"In turns, seven rounds, medians of MB/s. Served are lists of 64 buffers; \"copied\" means bytes(view).",
+	about: "one Python process reads all samples in a new random order each pass, by batches of 64, " +
+		"warm: from rankpool (rankpool run, one rank), " +
+		"from a Redis of our own (mget or a pipeline of 64 GETs, TCP or Unix socket: the best one is " +
+		"shown) and from one packed file, mapped. " +
+		"In turns, seven rounds, medians of MB/s. Served are lists of 64 buffers; \"copied\" means " +
+		"bytes(view).",
 	measure: (*bench).served,
 }
 
-// servedResult is what serve.py writes: the rates of each contender, in bytes a second, one a round.
+// servedResult is what serve.py writes: the rates of each contender, in bytes a second, one a
+// round.
 type servedResult struct {
 	Samples int
 	Rates   map[string][]float64
@@ -38,7 +42,8 @@ func (b *bench) served() ([]row, error) {
 	redis, best := large.bestRedis()
 	rows := []row{
 		large.compare("110 KiB views / best of Redis ("+redis+")", "rankpool views", best, 10),
-		large.compare("110 KiB copied / copied out of a packed mmap", "rankpool copies", "packed copies", 0.85),
+		large.compare("110 KiB copied / copied out of a packed mmap", "rankpool copies", "packed copies",
+			0.85),
 		large.compare("110 KiB views / views of a packed mmap", "rankpool views", "packed views", 0),
 	}
 	redis, best = small.bestRedis()
@@ -50,7 +55,8 @@ func (b *bench) served() ([]row, error) {
 	), nil
 }
 
-// race runs serve.py over a new data set, and checks that rankpool read storage in the first epoch only.
+// race runs serve.py over a new data set, and checks that rankpool read storage in the first epoch
+// only.
 func (b *bench) race(samples, sampleBytes, rounds int) (*servedResult, error) {
 	dir := filepath.Join(b.dir, "data")
 	defer remove(dir)
@@ -64,7 +70,8 @@ func (b *bench) race(samples, sampleBytes, rounds int) (*servedResult, error) {
 	}
 	for _, e := range epochs {
 		if e.FallbackReads > 0 || e.Epoch > 0 && e.StorageReads > 0 {
-			return nil, fmt.Errorf("epoch %d has %d reads of storage and %d fallback reads, so it was not warm", e.Epoch, e.StorageReads, e.FallbackReads)
+			return nil, fmt.Errorf("epoch %d has %d reads of storage and %d fallback reads, so it "+
+				"was not warm", e.Epoch, e.StorageReads, e.FallbackReads)
 		}
 	}
 	if result.Samples != samples {

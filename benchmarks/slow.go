@@ -57,14 +57,17 @@ func (b *bench) unmount() {
 // bytes returns the size of the data set.
 func (e *emulated) bytes() int64 { return int64(e.samples) * int64(e.sampleBytes) }
 
-// readOnce returns an error unless every file was opened once and every byte read once since the last ResetStats.
+// readOnce returns an error unless every file was opened once and every byte read once since the
+// last ResetStats.
 func (e *emulated) readOnce() error {
 	stats := e.Stats()
 	if twice := stats.ReadTwice(); twice != nil {
-		return fmt.Errorf("%d of %d files were read twice, %s among them", len(twice), e.samples, twice[0])
+		return fmt.Errorf("%d of %d files were read twice, %s among them", len(twice), e.samples,
+			twice[0])
 	}
 	if stats.Opens != int64(e.samples) || len(stats.Files) != e.samples {
-		return fmt.Errorf("%d files were opened, %d times, and the data set has %d", len(stats.Files), stats.Opens, e.samples)
+		return fmt.Errorf("%d files were opened, %d times, and the data set has %d", len(stats.Files),
+			stats.Opens, e.samples)
 	}
 	if stats.Bytes != e.bytes() {
 		return fmt.Errorf("%d bytes were read, and the data set has %d", stats.Bytes, e.bytes())
@@ -80,13 +83,17 @@ type epochResult struct {
 	Steps        int
 }
 
-// epoch trains one cold epoch on emulated storage by ranks with a trainer each, checks that every sample was read once, and returns how
-// long it took, from the first trainer's beginning to the last one's end, and of that from the first read of storage to the last.
-func (b *bench) epoch(e *emulated, ranks int, step time.Duration) (took, reading time.Duration, err error) {
+// epoch trains one cold epoch on emulated storage by ranks with a trainer each, checks that every
+// sample was read once, and returns how long it took, from the first trainer's beginning to the
+// last one's end, and of that from the first read of storage to the last.
+func (b *bench) epoch(e *emulated, ranks int, step time.Duration) (
+	took, reading time.Duration, err error,
+) {
 	out := filepath.Join(b.dir, "result")
 	e.ResetStats()
 	flags := []string{"--data", e.Dir(), "--memory", "100%", "--ranks", fmt.Sprint(ranks)}
-	if err := b.runTool(flags, "epoch.py", "--out", out, "--step-seconds", fmt.Sprint(step.Seconds())); err != nil {
+	if err := b.runTool(flags, "epoch.py", "--out", out, "--step-seconds",
+		fmt.Sprint(step.Seconds())); err != nil {
 		return 0, 0, err
 	}
 	var all epochResult
@@ -103,11 +110,13 @@ func (b *bench) epoch(e *emulated, ranks int, step time.Duration) (took, reading
 		all.Bytes += r.Bytes
 	}
 	if all.Samples != e.samples || all.Bytes != e.bytes() {
-		return 0, 0, fmt.Errorf("the trainers had %d samples of %d bytes, and the data set has %d of %d", all.Samples, all.Bytes, e.samples, e.bytes())
+		return 0, 0, fmt.Errorf("the trainers had %d samples of %d bytes, and the data set has %d of %d",
+			all.Samples, all.Bytes, e.samples, e.bytes())
 	}
 	if err := e.readOnce(); err != nil {
 		return 0, 0, fmt.Errorf("rankpool has not read each sample once: %w", err)
 	}
 	stats := e.Stats()
-	return time.Duration((all.Ended - all.Began) * float64(time.Second)), stats.LastRead - stats.FirstRead, nil
+	return time.Duration((all.Ended - all.Began) * float64(time.Second)),
+		stats.LastRead - stats.FirstRead, nil
 }

@@ -22,8 +22,8 @@ const (
 	pfsBatch     = 64    // of one trainer, as in epoch.py
 )
 
-// slowPFS is a parallel file system whose clients keep names, attributes and pages of open files, and read ahead, as those of Lustre do
-// under their locks.
+// slowPFS is a parallel file system whose clients keep names, attributes and pages of open files,
+// and read ahead, as those of Lustre do under their locks.
 var slowPFS = slowfs.Config{
 	Bandwidth: pfsBandwidth, OpenLatency: 2 * time.Millisecond,
 	EntryTimeout: time.Minute, AttrTimeout: time.Minute, PageCache: true,
@@ -31,16 +31,20 @@ var slowPFS = slowfs.Config{
 
 var stagingSection = section{
 	name: "staging",
-	about: "a cold epoch of 20,000 files of 110 KB over slowfs, set to 200 MB/s and 2 ms an open, by 4 ranks with a trainer each that takes batches as fast as they come, " +
-		"next to the set bandwidth; the same files by cp -r, rsync, tar | tar (into memory) and one DataLoader with 8 workers. slowfs' own counts must say that " +
-		"every file was opened once and every byte read once by rankpool. The first row is what slowfs can do without limits, with 64 threads.",
+	about: "a cold epoch of 20,000 files of 110 KB over slowfs, set to 200 MB/s and 2 ms an open, " +
+		"by 4 ranks with a trainer each that takes batches as fast as they come, " +
+		"next to the set bandwidth; the same files by cp -r, rsync, tar | tar (into memory) and one " +
+		"DataLoader with 8 workers. slowfs' own counts must say that " +
+		"every file was opened once and every byte read once by rankpool. The first row is what slowfs " +
+		"can do without limits, with 64 threads.",
 	named:   true,
 	measure: (*bench).staging,
 }
 
 var pfsSection = section{
 	name: "pfs",
-	about: "a cold epoch of the same files on the same storage by 4 trainers whose steps only sleep, next to the larger of the steps' time and the files' bytes over the bandwidth; " +
+	about: "a cold epoch of the same files on the same storage by 4 trainers whose steps only " +
+		"sleep, next to the larger of the steps' time and the files' bytes over the bandwidth; " +
 		"with steps that take as long as the bytes, and 1.5 times as long.",
 	named:   true,
 	measure: (*bench).pfs,
@@ -78,14 +82,18 @@ func (b *bench) staging() ([]row, error) {
 	what := fmt.Sprintf("cold epoch, %d × 110 KB, 4 ranks / set bandwidth", samples)
 	rows = append(rows,
 		ratioRow(what, rateText(got), rateText(pfsBandwidth), got/pfsBandwidth, atLeast, 0.95),
-		ratioRow("the same, from the first read to the last", rateText(gotReading), rateText(pfsBandwidth), gotReading/pfsBandwidth, none, 0))
+		ratioRow("the same, from the first read to the last", rateText(gotReading),
+			rateText(pfsBandwidth), gotReading/pfsBandwidth, none, 0))
 	for _, other := range others {
 		took, err := other.read(b, e)
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", other.name, err)
 		}
 		got := float64(e.bytes()) / took.Seconds()
-		rows = append(rows, row{what: "the same, " + other.name + " / set bandwidth", other: rateText(got), ratio: ratioText(got / pfsBandwidth)})
+		rows = append(rows, row{
+			what:  "the same, " + other.name + " / set bandwidth",
+			other: rateText(got), ratio: ratioText(got / pfsBandwidth),
+		})
 	}
 	return rows, nil
 }
@@ -96,14 +104,21 @@ var others = []struct {
 	read func(*bench, *emulated) (time.Duration, error)
 }{
 	{"cp -r", func(b *bench, e *emulated) (time.Duration, error) {
-		return b.copied(func(into string) error { return runAll(exec.Command("cp", "-r", e.Dir(), into)) })
+		return b.copied(func(into string) error {
+			return runAll(
+				exec.Command("cp", "-r", e.Dir(), into))
+		})
 	}},
 	{"rsync -a", func(b *bench, e *emulated) (time.Duration, error) {
-		return b.copied(func(into string) error { return runAll(exec.Command("rsync", "-a", e.Dir(), into)) })
+		return b.copied(func(into string) error {
+			return runAll(
+				exec.Command("rsync", "-a", e.Dir(), into))
+		})
 	}},
 	{"tar | tar", func(b *bench, e *emulated) (time.Duration, error) {
 		return b.copied(func(into string) error {
-			pack, unpack := exec.Command("tar", "cf", "-", "-C", e.Dir(), "."), exec.Command("tar", "xf", "-", "-C", into)
+			pack, unpack := exec.Command("tar", "cf", "-", "-C", e.Dir(), "."),
+				exec.Command("tar", "xf", "-", "-C", into)
 			between, err := pack.StdoutPipe()
 			if err != nil {
 				return err
@@ -112,7 +127,9 @@ var others = []struct {
 			return runAll(pack, unpack)
 		})
 	}},
-	{"DataLoader, 8 workers", func(b *bench, e *emulated) (time.Duration, error) { return b.dataLoader(e) }},
+	{"DataLoader, 8 workers", func(b *bench, e *emulated) (time.Duration, error) {
+		return b.dataLoader(e)
+	}},
 }
 
 // copied measures a copy into a new folder in memory, and removes it.
@@ -185,7 +202,8 @@ func (b *bench) pfs() ([]row, error) {
 			return rows, err
 		}
 		what := fmt.Sprintf("cold epoch, steps %v × the reading / max(steps, reading)", times)
-		rows = append(rows, ratioRow(what, secondsText(took), secondsText(bound), took.Seconds()/bound.Seconds(), atMost, 1.05))
+		rows = append(rows, ratioRow(what, secondsText(took), secondsText(bound),
+			took.Seconds()/bound.Seconds(), atMost, 1.05))
 	}
 	return rows, nil
 }
@@ -245,5 +263,6 @@ func readThrough(path string) (int64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, make([]byte, 128<<10))
+	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f},
+		make([]byte, 128<<10))
 }

@@ -26,7 +26,8 @@ func TestTable(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	usual, err := choose("")
-	if err != nil || len(usual) != len(sections)-2 || slices.ContainsFunc(usual, func(s section) bool { return s.named }) {
+	if err != nil || len(usual) != len(sections)-2 ||
+		slices.ContainsFunc(usual, func(s section) bool { return s.named }) {
 		t.Errorf("%d sections, %v", len(usual), err)
 	}
 	if named, err := choose("staging,pfs"); err != nil || len(named) != 2 {

@@ -19,8 +19,11 @@ type counted struct {
 	FallbackReads int64 `json:"fallback_reads"`
 }
 
-// train runs a Python script of this folder under "rankpool run", reads its result, and returns what the run log says.
-func (b *bench) train(dataDir, memory, script string, result any, args ...string) ([]counted, error) {
+// train runs a Python script of this folder under "rankpool run", reads its result, and returns
+// what the run log says.
+func (b *bench) train(dataDir, memory, script string, result any, args ...string) (
+	[]counted, error,
+) {
 	out, log := filepath.Join(b.dir, "result.json"), filepath.Join(b.dir, "run.jsonl")
 	_ = os.Remove(log) // The log of an earlier run, if there was one.
 	flags := []string{"--data", dataDir, "--memory", memory, "--log", log}
@@ -78,15 +81,18 @@ func readLog(path string) ([]counted, error) {
 	return epochs, lines.Err()
 }
 
-// inChild runs one of the children, behind the words of a launcher if there are any, and reads its result.
+// inChild runs one of the children, behind the words of a launcher if there are any, and reads its
+// result.
 func inChild(launcher []string, result any, name string, args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	command := append(append([]string{}, launcher...), append([]string{self, "child", name}, args...)...)
+	command := append(append([]string{}, launcher...),
+		append([]string{self, "child", name}, args...)...)
 	child := exec.Command(command[0], command[1:]...)
-	child.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1") // Containers run as root.
+	// Containers run as root.
+	child.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 	var said bytes.Buffer
 	child.Stderr = &said
 	text, err := child.Output()

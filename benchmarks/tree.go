@@ -20,7 +20,8 @@ func makeTree(dir string, samples, sampleBytes int) error {
 	})
 }
 
-// makeLinks makes a data set that has many names and few files: each class has one file, and links to it.
+// makeLinks makes a data set that has many names and few files: each class has one file, and links
+// to it.
 func makeLinks(dir string, samples, sampleBytes int) error {
 	first := make([]string, classes)
 	return eachFile(dir, samples, func(path string, i int) error {

@@ -2,8 +2,8 @@ package nvml
 
 import "errors"
 
-// A Device is a GPU or a MIG device of an open [Library]. Its methods fail with an *Error; it is ErrNotAvailable when the
-// GPU, its driver or its administrator does not tell.
+// A Device is a GPU or a MIG device of an open [Library]. Its methods fail with an *Error; it is
+// ErrNotAvailable when the GPU, its driver or its administrator does not tell.
 type Device struct {
 	library *Library
 	handle  uintptr
@@ -35,27 +35,31 @@ const (
 	migEnabled     = 1
 )
 
-// UUID returns the GPU's identity, as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or that of a MIG device, "MIG-…".
+// UUID returns the GPU's identity, as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or that of a MIG
+// device, "MIG-…".
 func (d Device) UUID() (string, error) {
 	c := d.library.calls
-	return d.library.text("nvmlDeviceGetUUID", true, func(text *byte, size uint32) Code { return c.uuid(d.handle, text, size) })
+	return d.library.text("nvmlDeviceGetUUID", true,
+		func(text *byte, size uint32) Code { return c.uuid(d.handle, text, size) })
 }
 
 // Name returns the product, as "NVIDIA A100-SXM4-40GB".
 func (d Device) Name() (string, error) {
 	c := d.library.calls
-	return d.library.text("nvmlDeviceGetName", c.name != nil, func(text *byte, size uint32) Code { return c.name(d.handle, text, size) })
+	return d.library.text("nvmlDeviceGetName", c.name != nil,
+		func(text *byte, size uint32) Code { return c.name(d.handle, text, size) })
 }
 
-// Utilisation returns the share of the last sampling period in which a kernel ran, in [0, 1]. The period is the GPU's: between
-// 1/6 s and 1 s. A kernel that fills a small part of the GPU counts as much as one that fills it. It is not available for
-// MIG devices, nor for GPUs in MIG mode.
+// Utilisation returns the share of the last sampling period in which a kernel ran, in [0, 1]. The
+// period is the GPU's: between 1/6 s and 1 s. A kernel that fills a small part of the GPU counts as
+// much as one that fills it. It is not available for MIG devices, nor for GPUs in MIG mode.
 //
 // Source: NVML API Reference Guide, nvmlUtilization_t and nvmlDeviceGetUtilizationRates.
 func (d Device) Utilisation() (float64, error) {
 	var u utilisation
 	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetUtilizationRates", c.utilisation != nil, func() Code { return c.utilisation(d.handle, &u) })
+	err := d.library.do("nvmlDeviceGetUtilizationRates", c.utilisation != nil,
+		func() Code { return c.utilisation(d.handle, &u) })
 	return float64(min(u.gpu, 100)) / 100, err
 }
 
@@ -63,7 +67,8 @@ func (d Device) Utilisation() (float64, error) {
 func (d Device) Memory() (Memory, error) {
 	var m memory
 	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetMemoryInfo", c.memory != nil, func() Code { return c.memory(d.handle, &m) })
+	err := d.library.do("nvmlDeviceGetMemoryInfo", c.memory != nil,
+		func() Code { return c.memory(d.handle, &m) })
 	return Memory{TotalBytes: int64(m.total), UsedBytes: int64(m.used)}, err
 }
 
@@ -71,7 +76,8 @@ func (d Device) Memory() (Memory, error) {
 func (d Device) Power() (float64, error) {
 	var milliwatts uint32
 	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetPowerUsage", c.power != nil, func() Code { return c.power(d.handle, &milliwatts) })
+	err := d.library.do("nvmlDeviceGetPowerUsage", c.power != nil,
+		func() Code { return c.power(d.handle, &milliwatts) })
 	return float64(milliwatts) / 1000, err
 }
 
@@ -84,9 +90,11 @@ func (d Device) Temperature() (float64, error) {
 	return float64(int32(celsius)), err
 }
 
-// PCIe returns the throughput over PCIe in 20 ms of the call, for each direction: it takes 40 ms. Call it sparsely.
+// PCIe returns the throughput over PCIe in 20 ms of the call, for each direction: it takes 40 ms.
+// Call it sparsely.
 //
-// Source: NVML API Reference Guide, nvmlDeviceGetPcieThroughput: "querying a byte counter over a 20ms interval", in KB/s.
+// Source: NVML API Reference Guide, nvmlDeviceGetPcieThroughput: "querying a byte counter over a
+// 20ms interval", in KB/s.
 func (d Device) PCIe() (Throughput, error) {
 	receive, err := d.pcie(pcieReceive)
 	if err != nil {
@@ -102,19 +110,23 @@ func (d Device) PCIe() (Throughput, error) {
 func (d Device) pcie(counter uint32) (bytesPerSecond float64, err error) {
 	var kilobytes uint32
 	c := d.library.calls
-	err = d.library.do("nvmlDeviceGetPcieThroughput", c.pcie != nil, func() Code { return c.pcie(d.handle, counter, &kilobytes) })
+	err = d.library.do("nvmlDeviceGetPcieThroughput", c.pcie != nil,
+		func() Code { return c.pcie(d.handle, counter, &kilobytes) })
 	return float64(kilobytes) * 1000, err
 }
 
-// MIG reports whether the GPU is divided into MIG devices. It is not available for GPUs that cannot be.
+// MIG reports whether the GPU is divided into MIG devices. It is not available for GPUs that cannot
+// be.
 func (d Device) MIG() (enabled bool, err error) {
 	var current, pending uint32
 	c := d.library.calls
-	err = d.library.do("nvmlDeviceGetMigMode", c.migMode != nil, func() Code { return c.migMode(d.handle, &current, &pending) })
+	err = d.library.do("nvmlDeviceGetMigMode", c.migMode != nil,
+		func() Code { return c.migMode(d.handle, &current, &pending) })
 	return current == migEnabled, err
 }
 
-// MIGDevices returns the GPU's MIG devices in order of their index; none for a GPU that is not or cannot be divided.
+// MIGDevices returns the GPU's MIG devices in order of their index; none for a GPU that is not or
+// cannot be divided.
 func (d Device) MIGDevices() ([]Device, error) {
 	var most uint32
 	c := d.library.calls
@@ -129,7 +141,8 @@ func (d Device) MIGDevices() ([]Device, error) {
 	var devices []Device
 	for i := range most {
 		mig := Device{library: d.library}
-		err := d.library.do("nvmlDeviceGetMigDeviceHandleByIndex", true, func() Code { return c.migHandle(d.handle, i, &mig.handle) })
+		err := d.library.do("nvmlDeviceGetMigDeviceHandleByIndex", true,
+			func() Code { return c.migHandle(d.handle, i, &mig.handle) })
 		var failed *Error
 		switch {
 		case err == nil:

@@ -5,11 +5,12 @@ import (
 	"fmt"
 )
 
-// ErrNotFound says that there is no NVML here, or no driver below it: a normal state of a machine without GPUs.
+// ErrNotFound says that there is no NVML here, or no driver below it: a normal state of a machine
+// without GPUs.
 var ErrNotFound = errors.New("nvml: no usable NVIDIA driver library")
 
-// ErrNotAvailable says that a value is not to be had: the GPU or its driver does not know it (in MIG mode, say), or this
-// user may not.
+// ErrNotAvailable says that a value is not to be had: the GPU or its driver does not know it (in
+// MIG mode, say), or this user may not.
 var ErrNotAvailable = errors.New("not available")
 
 // An Error is a call of NVML that failed. It is ErrNotAvailable when its code says so.
@@ -45,7 +46,8 @@ const (
 	GPUNotFound      Code = 28
 )
 
-// notAvailable reports whether the code says that there is no such value here, rather than that something is broken.
+// notAvailable reports whether the code says that there is no such value here, rather than that
+// something is broken.
 func (c Code) notAvailable() bool {
 	switch c {
 	case NotSupported, NoPermission, FunctionNotFound, NoData, Deprecated:
@@ -55,11 +57,16 @@ func (c Code) notAvailable() bool {
 }
 
 var codeNames = map[Code]string{
-	0: "SUCCESS", 1: "UNINITIALIZED", 2: "INVALID_ARGUMENT", 3: "NOT_SUPPORTED", 4: "NO_PERMISSION", 5: "ALREADY_INITIALIZED",
-	6: "NOT_FOUND", 7: "INSUFFICIENT_SIZE", 8: "INSUFFICIENT_POWER", 9: "DRIVER_NOT_LOADED", 10: "TIMEOUT", 11: "IRQ_ISSUE",
-	12: "LIBRARY_NOT_FOUND", 13: "FUNCTION_NOT_FOUND", 14: "CORRUPTED_INFOROM", 15: "GPU_IS_LOST", 16: "RESET_REQUIRED",
-	17: "OPERATING_SYSTEM", 18: "LIB_RM_VERSION_MISMATCH", 19: "IN_USE", 20: "MEMORY", 21: "NO_DATA", 22: "VGPU_ECC_NOT_SUPPORTED",
-	23: "INSUFFICIENT_RESOURCES", 24: "FREQ_NOT_SUPPORTED", 25: "ARGUMENT_VERSION_MISMATCH", 26: "DEPRECATED", 27: "NOT_READY",
+	0: "SUCCESS", 1: "UNINITIALIZED", 2: "INVALID_ARGUMENT", 3: "NOT_SUPPORTED", 4: "NO_PERMISSION",
+	5: "ALREADY_INITIALIZED",
+	6: "NOT_FOUND", 7: "INSUFFICIENT_SIZE", 8: "INSUFFICIENT_POWER", 9: "DRIVER_NOT_LOADED",
+	10: "TIMEOUT", 11: "IRQ_ISSUE",
+	12: "LIBRARY_NOT_FOUND", 13: "FUNCTION_NOT_FOUND", 14: "CORRUPTED_INFOROM", 15: "GPU_IS_LOST",
+	16: "RESET_REQUIRED",
+	17: "OPERATING_SYSTEM", 18: "LIB_RM_VERSION_MISMATCH", 19: "IN_USE", 20: "MEMORY", 21: "NO_DATA",
+	22: "VGPU_ECC_NOT_SUPPORTED",
+	23: "INSUFFICIENT_RESOURCES", 24: "FREQ_NOT_SUPPORTED", 25: "ARGUMENT_VERSION_MISMATCH",
+	26: "DEPRECATED", 27: "NOT_READY",
 	28: "GPU_NOT_FOUND", 29: "INVALID_STATE", 30: "RESET_TYPE_NOT_SUPPORTED", 999: "UNKNOWN",
 }
 

@@ -1,8 +1,10 @@
-// Package nvml reads the state of NVIDIA GPUs through the driver's management library (NVML), which it loads at run time:
-// nothing of CUDA is needed to build, and a machine without the library is a normal state ([ErrNotFound]).
+// Package nvml reads the state of NVIDIA GPUs through the driver's management library (NVML), which
+// it loads at run time: nothing of CUDA is needed to build, and a machine without the library is a
+// normal state ([ErrNotFound]).
 //
-// What a GPU, its driver or its administrator does not tell is an error that is [ErrNotAvailable], never 0.
-// A [Library] and its Devices may be used from several goroutines; NVML itself is thread-safe.
+// What a GPU, its driver or its administrator does not tell is an error that is [ErrNotAvailable],
+// never 0. A [Library] and its Devices may be used from several goroutines; NVML itself is
+// thread-safe.
 //
 // Source: NVIDIA, NVML API Reference Guide, and nvml.h of NVML 13 for names, numbers and layouts.
 package nvml
@@ -34,7 +36,8 @@ type Library struct {
 	calls  calls
 }
 
-// calls are the functions of NVML that this package knows. Those that an old driver does not have stay nil.
+// calls are the functions of NVML that this package knows. Those that an old driver does not have
+// stay nil.
 type calls struct {
 	init, shutdown func() Code
 	count          func(count *uint32) Code
@@ -51,11 +54,12 @@ type calls struct {
 	migHandle      func(device uintptr, index uint32, mig *uintptr) Code
 }
 
-// Open loads the library at path ("": [DefaultPath], found as the loader finds it) and initialises it, which touches no
-// GPU yet. The caller closes what it returns.
+// Open loads the library at path ("": [DefaultPath], found as the loader finds it) and initialises
+// it, which touches no GPU yet. The caller closes what it returns.
 //
-// Errors: ErrNotFound when there is no such library, when it lacks a function that every driver since 2013 has, or when
-// no driver is loaded or no GPU is there; an *Error when NVML does not begin for another reason.
+// Errors: ErrNotFound when there is no such library, when it lacks a function that every driver
+// since 2013 has, or when no driver is loaded or no GPU is there; an *Error when NVML does not
+// begin for another reason.
 func Open(path string) (*Library, error) {
 	if path == "" {
 		path = DefaultPath
@@ -141,7 +145,9 @@ func (l *Library) do(symbol string, there bool, call func() Code) error {
 }
 
 // text reads a string that call writes into a buffer.
-func (l *Library) text(symbol string, there bool, call func(text *byte, size uint32) Code) (string, error) {
+func (l *Library) text(symbol string, there bool, call func(text *byte, size uint32) Code) (
+	string, error,
+) {
 	var buffer [textBytes]byte
 	if err := l.do(symbol, there, func() Code { return call(&buffer[0], textBytes) }); err != nil {
 		return "", err
@@ -150,8 +156,8 @@ func (l *Library) text(symbol string, there bool, call func(text *byte, size uin
 	return string(text), nil
 }
 
-// Close ends NVML and unloads the library, after the calls that are under way. Calls after it fail with Uninitialized;
-// a second Close does nothing.
+// Close ends NVML and unloads the library, after the calls that are under way. Calls after it fail
+// with Uninitialized; a second Close does nothing.
 func (l *Library) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,9 +181,11 @@ func (l *Library) Count() (int, error) {
 
 // Device returns GPU index, in [0, Count). NVML counts the GPUs in order of their PCI addresses.
 //
-// Errors: ErrNotAvailable when this process may not use the GPU; an *Error with GPUIsLost when it does not answer.
+// Errors: ErrNotAvailable when this process may not use the GPU; an *Error with GPUIsLost when it
+// does not answer.
 func (l *Library) Device(index int) (Device, error) {
 	d := Device{library: l}
-	err := l.do("nvmlDeviceGetHandleByIndex_v2", true, func() Code { return l.calls.handleByIndex(uint32(index), &d.handle) })
+	err := l.do("nvmlDeviceGetHandleByIndex_v2", true,
+		func() Code { return l.calls.handleByIndex(uint32(index), &d.handle) })
 	return d, err
 }

@@ -15,7 +15,8 @@ import (
 	"rankpool/nvml/nvmltest"
 )
 
-var realPath = flag.String("nvml", "", "a real library, such as libnvidia-ml.so.1, to test as well, on a machine with a GPU")
+var realPath = flag.String("nvml", "", "a real library, such as libnvidia-ml.so.1, to test as "+
+	"well, on a machine with a GPU")
 
 func open(t testing.TB, path string) *Library {
 	t.Helper()
@@ -59,9 +60,11 @@ func readings(d Device) map[string]any {
 	pcie, pcieErr := d.PCIe()
 	mig, migErr := d.MIG()
 	return map[string]any{
-		"uuid": text(uuid, uuidErr), "name": text(name, nameErr), "utilisation": text(utilisation, utilisationErr),
-		"memory": text(memory, memoryErr), "power": text(power, powerErr), "temperature": text(celsius, celsiusErr),
-		"pcie": text(pcie, pcieErr), "mig": text(mig, migErr),
+		"uuid": text(uuid, uuidErr), "name": text(name, nameErr),
+		"utilisation": text(utilisation, utilisationErr),
+		"memory":      text(memory, memoryErr), "power": text(power, powerErr),
+		"temperature": text(celsius, celsiusErr),
+		"pcie":        text(pcie, pcieErr), "mig": text(mig, migErr),
 	}
 }
 
@@ -75,19 +78,23 @@ func TestReadings(t *testing.T) {
 	moved := Throughput{ReceiveBytes: 7e9, SendBytes: 2e6}
 	tests := []map[string]any{
 		0: {
-			"uuid": "GPU-00000000-aaaa-0000-0000-000000000000", "name": "Fake H200", "utilisation": 0.75, "memory": full, "power": 312.5,
+			"uuid": "GPU-00000000-aaaa-0000-0000-000000000000", "name": "Fake H200", "utilisation": 0.75,
+			"memory": full, "power": 312.5,
 			"temperature": 41.0, "pcie": moved, "mig": NotSupported,
 		},
 		1: {
-			"uuid": "GPU-11111111-bbbb-0000-0000-000000000000", "name": "Fake H200", "utilisation": 0.0, "memory": full,
-			"power": NoPermission, "temperature": 41.0, "pcie": moved, "mig": false,
+			"uuid": "GPU-11111111-bbbb-0000-0000-000000000000", "name": "Fake H200", "utilisation": 0.0,
+			"memory": full,
+			"power":  NoPermission, "temperature": 41.0, "pcie": moved, "mig": false,
 		},
 		2: {
-			"uuid": "GPU-22222222-cccc-0000-0000-000000000000", "name": "Fake A100", "utilisation": NotSupported, "memory": full,
+			"uuid": "GPU-22222222-cccc-0000-0000-000000000000", "name": "Fake A100",
+			"utilisation": NotSupported, "memory": full,
 			"power": 312.5, "temperature": 41.0, "pcie": moved, "mig": true,
 		},
 		3: {
-			"uuid": GPUIsLost, "name": GPUIsLost, "utilisation": GPUIsLost, "memory": GPUIsLost, "power": GPUIsLost,
+			"uuid": GPUIsLost, "name": GPUIsLost, "utilisation": GPUIsLost, "memory": GPUIsLost,
+			"power":       GPUIsLost,
 			"temperature": GPUIsLost, "pcie": GPUIsLost, "mig": GPUIsLost,
 		},
 	}
@@ -116,7 +123,10 @@ func TestMIGDevices(t *testing.T) {
 		t.Errorf("GPU 3: %v, want GPU_IS_LOST", err)
 	}
 	devices, _ := device(t, l, 2).MIGDevices()
-	for i, uuid := range []string{"MIG-aaaaaaaa-0000-0000-0000-000000000000", "MIG-bbbbbbbb-0000-0000-0000-000000000000"} {
+	for i, uuid := range []string{
+		"MIG-aaaaaaaa-0000-0000-0000-000000000000",
+		"MIG-bbbbbbbb-0000-0000-0000-000000000000",
+	} {
 		got := readings(devices[i])
 		want := map[string]any{
 			"uuid": uuid, "utilisation": NotSupported, "power": NotSupported, "pcie": NotSupported,
@@ -132,14 +142,20 @@ func TestMIGDevices(t *testing.T) {
 
 // What an error is decides whether a caller shows "not available" or says that something is broken.
 func TestErrors(t *testing.T) {
-	notAvailable := map[Code]bool{NotSupported: true, NoPermission: true, FunctionNotFound: true, GPUIsLost: false, 999: false, 1: false}
+	notAvailable := map[Code]bool{
+		NotSupported: true, NoPermission: true, FunctionNotFound: true,
+		GPUIsLost: false, 999: false, 1: false,
+	}
 	for code, want := range notAvailable {
 		err := error(&Error{"nvmlDeviceGetPowerUsage", code})
 		if errors.Is(err, ErrNotAvailable) != want {
 			t.Errorf("%v is ErrNotAvailable: %v, want %v", err, !want, want)
 		}
 	}
-	if got := (&Error{"nvmlDeviceGetPowerUsage", NoPermission}).Error(); got != "nvml: nvmlDeviceGetPowerUsage: NO_PERMISSION" {
+	if got := (&Error{
+		"nvmlDeviceGetPowerUsage",
+		NoPermission,
+	}).Error(); got != "nvml: nvmlDeviceGetPowerUsage: NO_PERMISSION" {
 		t.Error(got)
 	}
 	if got := Code(77).String(); got != "code 77" {
@@ -168,7 +184,8 @@ func TestOpenWithout(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := Open(tt.path)
-			if l != nil || errors.Is(err, ErrNotFound) != tt.notFound || err == nil || !strings.Contains(err.Error(), tt.says) {
+			if l != nil || errors.Is(err, ErrNotFound) != tt.notFound || err == nil ||
+				!strings.Contains(err.Error(), tt.says) {
 				t.Errorf("Open = %v, %v; want ErrNotFound: %v, and %q in it", l, err, tt.notFound, tt.says)
 			}
 		})
@@ -248,7 +265,8 @@ func TestConcurrent(t *testing.T) {
 	group.Wait()
 }
 
-// Any library, also a real one (-nvml), tells values in their ranges or that they are not available.
+// Any library, also a real one (-nvml), tells values in their ranges or that they are not
+// available.
 func TestAnyLibrary(t *testing.T) {
 	libraries := map[string]string{"fake": nvmltest.Build(t)}
 	if *realPath != "" {
@@ -305,10 +323,12 @@ func checkRanges(t *testing.T, d Device) {
 	c, err := d.Temperature()
 	check("temperature", c > 0 && c < 130, c, err)
 	moved, err := d.PCIe()
-	check("PCIe", moved.ReceiveBytes >= 0 && moved.SendBytes >= 0 && moved.ReceiveBytes < 1e12, moved, err)
+	check("PCIe", moved.ReceiveBytes >= 0 && moved.SendBytes >= 0 && moved.ReceiveBytes < 1e12, moved,
+		err)
 }
 
-// What one round of a GPU costs, apart from the driver's own work, which the fake library does not do.
+// What one round of a GPU costs, apart from the driver's own work, which the fake library does not
+// do.
 func BenchmarkReadings(b *testing.B) {
 	d := device(b, open(b, nvmltest.Build(b)), 0)
 	for b.Loop() {

@@ -9,20 +9,27 @@ import (
 	"time"
 )
 
-// ErrNoEndTime says that the job has no end that is known: there is no job, or its time is not limited.
+// ErrNoEndTime says that the job has no end that is known: there is no job, or its time is not
+// limited.
 var ErrNoEndTime = errors.New("slurm: the job's end is not known")
 
-// A Runner runs a command until it ends or the context does, and returns what it wrote to its standard output.
+// A Runner runs a command until it ends or the context does, and returns what it wrote to its
+// standard output.
 type Runner func(ctx context.Context, name string, args ...string) (string, error)
 
-// squeueTimeout bounds how long the controller may take; it answers within milliseconds, or not for minutes under load.
+// squeueTimeout bounds how long the controller may take; it answers within milliseconds, or not for
+// minutes under load.
 const squeueTimeout = 5 * time.Second
 
-// EndTime returns when Slurm will end the job: what SLURM_JOB_END_TIME says (Slurm 22.05 and later), else what squeue says within 5 s. A
-// time limit that was changed after the job began counts with squeue only. Local is the node's time zone (time.Local), in which squeue
-// writes. The error is ErrNoEndTime, or wraps what made squeue fail.
-func EndTime(ctx context.Context, getenv func(string) string, run Runner, local *time.Location) (time.Time, error) {
-	if seconds, err := strconv.ParseInt(getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil && seconds > 0 && seconds < 1<<32-2 {
+// EndTime returns when Slurm will end the job: what SLURM_JOB_END_TIME says (Slurm 22.05 and
+// later), else what squeue says within 5 s. A time limit that was changed after the job began
+// counts with squeue only. Local is the node's time zone (time.Local), in which squeue writes. The
+// error is ErrNoEndTime, or wraps what made squeue fail.
+func EndTime(ctx context.Context, getenv func(string) string, run Runner, local *time.Location) (
+	time.Time, error,
+) {
+	if seconds, err := strconv.ParseInt(getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil &&
+		seconds > 0 && seconds < 1<<32-2 {
 		return time.Unix(seconds, 0), nil
 	}
 	job := first(getenv, "SLURM_JOB_ID", "SLURM_JOBID")
@@ -36,7 +43,8 @@ func EndTime(ctx context.Context, getenv func(string) string, run Runner, local 
 		return time.Time{}, fmt.Errorf("slurm: squeue does not tell when job %s ends: %w", job, err)
 	}
 	end, err := time.Time{}, ErrNoEndTime
-	for line := range strings.Lines(out) { // of a heterogeneous job one a component, which end together
+	// of a heterogeneous job one a component, which end together
+	for line := range strings.Lines(out) {
 		if t, err2 := ParseTime(line, local); err2 == nil && (err != nil || t.Before(end)) {
 			end, err = t, nil
 		}
@@ -44,8 +52,8 @@ func EndTime(ctx context.Context, getenv func(string) string, run Runner, local 
 	return end, err
 }
 
-// ParseTime reads a time as Slurm writes it, "2026-11-20T17:00:00", in the zone local. The error is ErrNoEndTime for "N/A", "NONE",
-// "Unknown" and "UNLIMITED", else it says what is malformed.
+// ParseTime reads a time as Slurm writes it, "2026-11-20T17:00:00", in the zone local. The error is
+// ErrNoEndTime for "N/A", "NONE", "Unknown" and "UNLIMITED", else it says what is malformed.
 func ParseTime(text string, local *time.Location) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	switch strings.ToUpper(text) {

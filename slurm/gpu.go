@@ -6,14 +6,18 @@ import (
 	"strings"
 )
 
-// A Device is one entry of CUDA_VISIBLE_DEVICES or of a list of Slurm: an index, a GPU's UUID, or an instance of a GPU that is partitioned
-// (MIG).
+// A Device is one entry of CUDA_VISIBLE_DEVICES or of a list of Slurm: an index, a GPU's UUID, or
+// an instance of a GPU that is partitioned (MIG).
 type Device struct {
-	Index int // Index counts the GPUs that the driver shows, from 0; Absent for a device that is named otherwise.
-	// UUID is as CUDA takes it: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or an abbreviation, of which CUDA takes the first GPU that it
-	// fits; "MIG-" and a UUID for a MIG instance of today's drivers; the GPU's for an instance of a driver before 470.
+	// Index counts the GPUs that the driver shows, from 0; Absent for a device that is named
+	// otherwise.
+	Index int
+	// UUID is as CUDA takes it: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or an abbreviation, of
+	// which CUDA takes the first GPU that it fits; "MIG-" and a UUID for a MIG instance of today's
+	// drivers; the GPU's for an instance of a driver before 470.
 	UUID string
-	// GPUInstance and ComputeInstance tell the MIG instance apart with a driver before 470 (MIG-GPU-UUID/1/0); else they are Absent.
+	// GPUInstance and ComputeInstance tell the MIG instance apart with a driver before 470
+	// (MIG-GPU-UUID/1/0); else they are Absent.
 	GPUInstance, ComputeInstance int
 }
 
@@ -30,23 +34,30 @@ func (d Device) String() string {
 
 // GPUs says which GPUs a process may use, as far as its environment tells.
 type GPUs struct {
-	// Count is the number of GPUs that the process may use; Absent where nothing limits it, so that it sees all of the node.
+	// Count is the number of GPUs that the process may use; Absent where nothing limits it, so that it
+	// sees all of the node.
 	Count int
-	// OnNode is the number of GPUs of the job on this node, which the tasks there share; Absent where Slurm says none.
+	// OnNode is the number of GPUs of the job on this node, which the tasks there share; Absent where
+	// Slurm says none.
 	OnNode int
-	// Visible names them where the environment does. Slurm's own lists count the GPUs of the node, CUDA_VISIBLE_DEVICES those of the
-	// control group.
+	// Visible names them where the environment does. Slurm's own lists count the GPUs of the node,
+	// CUDA_VISIBLE_DEVICES those of the control group.
 	Visible []Device
 	Source  string // Source is the variable that Count is from; "" for none.
 }
 
-// What limits a process first: the variable of its vendor's library, then what Slurm has given to the step and to the job.
+// What limits a process first: the variable of its vendor's library, then what Slurm has given to
+// the step and to the job.
 //
-// Source: CUDA C++ Programming Guide, CUDA environment variables; ROCm, GPU isolation techniques; srun(1) and sbatch(1).
-var deviceVariables = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}
+// Source: CUDA C++ Programming Guide, CUDA environment variables; ROCm, GPU isolation techniques;
+// srun(1) and sbatch(1).
+var deviceVariables = []string{
+	"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+	"HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS",
+}
 
-// DetectGPUs reads the GPUs of this process from the environment that lookup gives (os.LookupEnv, or a test's). A variable that is set
-// and empty means no GPU; one that is not set, no limit.
+// DetectGPUs reads the GPUs of this process from the environment that lookup gives (os.LookupEnv,
+// or a test's). A variable that is set and empty means no GPU; one that is not set, no limit.
 func DetectGPUs(lookup func(string) (string, bool)) GPUs {
 	getenv := func(name string) string {
 		value, _ := lookup(name)
@@ -70,7 +81,8 @@ func DetectGPUs(lookup func(string) (string, bool)) GPUs {
 	return gpus
 }
 
-// gpusOnNode is the most that any variable says: a step may have been given fewer than its job, or none.
+// gpusOnNode is the most that any variable says: a step may have been given fewer than its job, or
+// none.
 func gpusOnNode(getenv func(string) string) int {
 	gpus := number(getenv, "SLURM_GPUS_ON_NODE")
 	for _, name := range []string{"SLURM_JOB_GPUS", "SLURM_STEP_GPUS"} {
@@ -89,8 +101,9 @@ func gpusOnNode(getenv func(string) string) int {
 	return max(gpus, asked)
 }
 
-// ParseDevices reads a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…". As for CUDA, the list ends before the first entry
-// that is malformed or names no device ("-1", "NoDevFiles", "none"), and before one that is there already. It is nil for the empty list.
+// ParseDevices reads a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…". As for CUDA, the
+// list ends before the first entry that is malformed or names no device ("-1", "NoDevFiles",
+// "none"), and before one that is there already. It is nil for the empty list.
 func ParseDevices(list string) []Device {
 	var devices []Device
 	seen := map[string]bool{}

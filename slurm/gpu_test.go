@@ -13,7 +13,8 @@ func uuid(id string) Device {
 }
 
 func TestParseDevices(t *testing.T) {
-	const gpu, mig = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "MIG-0a3c1f22-5b6d-5c7e-9d11-2f3a4b5c6d7e"
+	const gpu, mig = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6",
+		"MIG-0a3c1f22-5b6d-5c7e-9d11-2f3a4b5c6d7e"
 	for list, want := range map[string][]Device{
 		"":                         nil,
 		"0":                        {index(0)},
@@ -56,14 +57,30 @@ func TestDetectGPUs(t *testing.T) {
 		{"", Absent, Absent, nil, ""},
 		{"CUDA_VISIBLE_DEVICES=", 0, Absent, nil, "CUDA_VISIBLE_DEVICES"},
 		{"CUDA_VISIBLE_DEVICES=NoDevFiles", 0, Absent, nil, "CUDA_VISIBLE_DEVICES"},
-		{"CUDA_VISIBLE_DEVICES=1 SLURM_GPUS_ON_NODE=4 SLURM_STEP_GPUS=4,5,6,7", 1, 4, []Device{index(1)}, "CUDA_VISIBLE_DEVICES"},
-		{"SLURM_STEP_GPUS=2,3 SLURM_JOB_GPUS=0,1,2,3 SLURM_GPUS_ON_NODE=2", 2, 4, []Device{index(2), index(3)}, "SLURM_STEP_GPUS"},
-		{"SLURM_STEP_GPUS= SLURM_JOB_GPUS=0-3", 4, 4, []Device{index(0), index(1), index(2), index(3)}, "SLURM_JOB_GPUS"},
+		{
+			"CUDA_VISIBLE_DEVICES=1 SLURM_GPUS_ON_NODE=4 SLURM_STEP_GPUS=4,5,6,7", 1, 4,
+			[]Device{index(1)},
+			"CUDA_VISIBLE_DEVICES",
+		},
+		{
+			"SLURM_STEP_GPUS=2,3 SLURM_JOB_GPUS=0,1,2,3 SLURM_GPUS_ON_NODE=2", 2, 4,
+			[]Device{index(2), index(3)},
+			"SLURM_STEP_GPUS",
+		},
+		{
+			"SLURM_STEP_GPUS= SLURM_JOB_GPUS=0-3", 4, 4,
+			[]Device{index(0), index(1), index(2), index(3)},
+			"SLURM_JOB_GPUS",
+		},
 		{"SLURM_GPUS_ON_NODE=3", 3, 3, nil, "SLURM_GPUS_ON_NODE"},
 		{"SLURM_GPUS_PER_NODE=a100:4", 4, 4, nil, "SLURM_GPUS_PER_NODE"},
 		{"SLURM_GPUS_PER_NODE=a100:3,v100:1 SLURM_GPUS_ON_NODE=0", 0, 4, nil, "SLURM_GPUS_ON_NODE"},
 		{"SLURM_GPUS_PER_NODE=many", Absent, Absent, nil, ""},
-		{"ROCR_VISIBLE_DEVICES=0,1 SLURM_GPUS_ON_NODE=8", 2, 8, []Device{index(0), index(1)}, "ROCR_VISIBLE_DEVICES"},
+		{
+			"ROCR_VISIBLE_DEVICES=0,1 SLURM_GPUS_ON_NODE=8", 2, 8,
+			[]Device{index(0), index(1)},
+			"ROCR_VISIBLE_DEVICES",
+		},
 	} {
 		env := map[string]string{}
 		for _, line := range strings.Fields(c.env) {
@@ -71,7 +88,8 @@ func TestDetectGPUs(t *testing.T) {
 			env[name] = value
 		}
 		got := DetectGPUs(func(name string) (string, bool) { v, set := env[name]; return v, set })
-		if got.Count != c.count || got.OnNode != c.onNode || got.Source != c.source || !slices.Equal(got.Visible, c.visible) {
+		if got.Count != c.count || got.OnNode != c.onNode || got.Source != c.source ||
+			!slices.Equal(got.Visible, c.visible) {
 			t.Errorf("DetectGPUs(%s) = %+v", c.env, got)
 		}
 	}
@@ -83,7 +101,10 @@ func TestDetectGPUs(t *testing.T) {
 }
 
 func FuzzParseDevices(f *testing.F) {
-	for _, seed := range []string{"0,1", "0-3", "GPU-8932f937", "MIG-GPU-8932f937/1/0", "NoDevFiles", "1,-1", "MIG-1-2/,"} {
+	for _, seed := range []string{
+		"0,1", "0-3", "GPU-8932f937", "MIG-GPU-8932f937/1/0", "NoDevFiles",
+		"1,-1", "MIG-1-2/,",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, list string) {
@@ -93,7 +114,8 @@ func FuzzParseDevices(f *testing.F) {
 		}
 		var entries []string
 		for _, d := range devices {
-			if (d.Index == Absent) == (d.UUID == "") || (d.GPUInstance == Absent) != (d.ComputeInstance == Absent) {
+			if (d.Index == Absent) == (d.UUID == "") ||
+				(d.GPUInstance == Absent) != (d.ComputeInstance == Absent) {
 				t.Fatalf("%+v is neither an index nor a name", d)
 			}
 			entries = append(entries, d.String())

@@ -23,14 +23,16 @@ const (
 // ErrTooManyHosts says that a list names more than 65,536 hosts.
 var ErrTooManyHosts = errors.New("slurm: the list names more than 65,536 hosts")
 
-// ParseHostlist returns the hosts that a list in Slurm's syntax names, in its order: gpu01, gpu02 and gpu07 for "gpu[01-02,07]".
+// ParseHostlist returns the hosts that a list in Slurm's syntax names, in its order: gpu01, gpu02
+// and gpu07 for "gpu[01-02,07]".
 //
-// Elements are separated by commas or white space; empty ones count for nothing. An element may have several brackets, of which the last
-// runs fastest ("rack[1-2]node[01-40]"), and text after them. The width of a range is that of its lower end ("[08-10]", "[001-3]").
-// A host that is named twice is there twice. The error is ErrTooManyHosts, or says what is malformed.
+// Elements are separated by commas or white space; empty ones count for nothing. An element may
+// have several brackets, of which the last runs fastest ("rack[1-2]node[01-40]"), and text after
+// them. The width of a range is that of its lower end ("[08-10]", "[001-3]"). A host that is named
+// twice is there twice. The error is ErrTooManyHosts, or says what is malformed.
 //
-// Source: "scontrol show hostnames" of Slurm 22.05, which has another order where an element has three brackets, a feature of machines
-// that are no more, and takes no text after the last.
+// Source: "scontrol show hostnames" of Slurm 22.05, which has another order where an element has
+// three brackets, a feature of machines that are no more, and takes no text after the last.
 func ParseHostlist(text string) ([]string, error) {
 	var hosts []string
 	for rest := text; rest != ""; {
@@ -92,7 +94,8 @@ func appendElement(hosts []string, element string) ([]string, error) {
 		}
 	}
 	if length > maxNameBytes {
-		return nil, fmt.Errorf("slurm: a name of more than %d bytes in the list of hosts %q", maxNameBytes, clip(element))
+		return nil, fmt.Errorf("slurm: a name of more than %d bytes in the list of hosts %q",
+			maxNameBytes, clip(element))
 	}
 	names := []string{""}
 	for _, part := range parts {
@@ -157,8 +160,9 @@ func pad(n int64, width int) string {
 	return strings.Repeat("0", max(0, width-len(digits))) + digits
 }
 
-// FormatHostlist returns a short list that names the hosts in their order, with brackets for the numbers at the end of names that stand
-// together: "gpu[01-02,07]". ParseHostlist returns the hosts again if they are names: 1 to 255 bytes without comma, bracket or white space.
+// FormatHostlist returns a short list that names the hosts in their order, with brackets for the
+// numbers at the end of names that stand together: "gpu[01-02,07]". ParseHostlist returns the hosts
+// again if they are names: 1 to 255 bytes without comma, bracket or white space.
 func FormatHostlist(hosts []string) string {
 	var elements []string
 	for len(hosts) > 0 {
@@ -202,7 +206,8 @@ func consecutive(hosts []string, prefix, low string) int {
 	return len(hosts)
 }
 
-// splitName cuts a name before the digits that it ends with, of which it takes maxDigits at the most.
+// splitName cuts a name before the digits that it ends with, of which it takes maxDigits at the
+// most.
 func splitName(host string) (prefix, digits string) {
 	at := len(host)
 	for at > 0 && len(host)-at < maxDigits && host[at-1] >= '0' && host[at-1] <= '9' {

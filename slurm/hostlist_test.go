@@ -9,37 +9,42 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestParseHostlist has lists and what "scontrol show hostnames" of Slurm 22.05 made of them, but for those marked.
+// TestParseHostlist has lists and what "scontrol show hostnames" of Slurm 22.05 made of them, but
+// for those marked.
 func TestParseHostlist(t *testing.T) {
 	for list, want := range map[string]string{
-		"":                        "",
-		",":                       "",
-		"login":                   "login",
-		"gpu[01-04,07]":           "gpu01 gpu02 gpu03 gpu04 gpu07",
-		"rack[1-2]node[01-03]":    "rack1node01 rack1node02 rack1node03 rack2node01 rack2node02 rack2node03",
-		"n[1,3-4]a[1-2],m":        "n1a1 n1a2 n3a1 n3a2 n4a1 n4a2 m",
-		"n[9-11]":                 "n9 n10 n11",
-		"n[09-11]":                "n09 n10 n11",
-		"n[99-101]":               "n99 n100 n101",
-		"n[001-3]":                "n001 n002 n003",
-		"n[1-02]":                 "n1 n2",
-		"n[00-02]":                "n00 n01 n02",
-		"n[0-1][0-1]":             "n00 n01 n10 n11",
-		"n[1-2]3[4-5]":            "n134 n135 n234 n235",
-		"n[01,1,001]":             "n01 n1 n001",
-		"n[1,1]":                  "n1 n1",
-		"a,b,a":                   "a b a",
-		" n1 , n2":                "n1 n2",
-		"n1,,n2":                  "n1 n2",
-		",n1":                     "n1",
-		"n1 n2":                   "n1 n2",
-		"[1-3]":                   "1 2 3",
-		"3":                       "3",
-		"1-3":                     "1-3",
-		"n[1-3]-ib":               "n1-ib n2-ib n3-ib",                                       // Slurm 22.05 refuses it, and later ones take it
-		"n[1-2]m,x[08-10]y[1-2]z": "n1m n2m x08y1z x08y2z x09y1z x09y2z x10y1z x10y2z",       // as above
-		"n[1-2]x[3-4]y[5-6]":      "n1x3y5 n1x3y6 n1x4y5 n1x4y6 n2x3y5 n2x3y6 n2x4y5 n2x4y6", // Slurm's order is another one
-		"n[00000000000000000000001-00000000000000000000002]": "n00000000000000000000001 n00000000000000000000002",
+		"":              "",
+		",":             "",
+		"login":         "login",
+		"gpu[01-04,07]": "gpu01 gpu02 gpu03 gpu04 gpu07",
+		"rack[1-2]node[01-03]": "rack1node01 rack1node02 rack1node03 rack2node01 rack2node02 " +
+			"rack2node03",
+		"n[1,3-4]a[1-2],m": "n1a1 n1a2 n3a1 n3a2 n4a1 n4a2 m",
+		"n[9-11]":          "n9 n10 n11",
+		"n[09-11]":         "n09 n10 n11",
+		"n[99-101]":        "n99 n100 n101",
+		"n[001-3]":         "n001 n002 n003",
+		"n[1-02]":          "n1 n2",
+		"n[00-02]":         "n00 n01 n02",
+		"n[0-1][0-1]":      "n00 n01 n10 n11",
+		"n[1-2]3[4-5]":     "n134 n135 n234 n235",
+		"n[01,1,001]":      "n01 n1 n001",
+		"n[1,1]":           "n1 n1",
+		"a,b,a":            "a b a",
+		" n1 , n2":         "n1 n2",
+		"n1,,n2":           "n1 n2",
+		",n1":              "n1",
+		"n1 n2":            "n1 n2",
+		"[1-3]":            "1 2 3",
+		"3":                "3",
+		"1-3":              "1-3",
+		// Slurm 22.05 refuses it, and later ones take it
+		"n[1-3]-ib":               "n1-ib n2-ib n3-ib",
+		"n[1-2]m,x[08-10]y[1-2]z": "n1m n2m x08y1z x08y2z x09y1z x09y2z x10y1z x10y2z", // as above
+		// Slurm's order is another one
+		"n[1-2]x[3-4]y[5-6]": "n1x3y5 n1x3y6 n1x4y5 n1x4y6 n2x3y5 n2x3y6 n2x4y5 n2x4y6",
+		"n[00000000000000000000001-00000000000000000000002]": "n00000000000000000000001 " +
+			"n00000000000000000000002",
 	} {
 		got, err := ParseHostlist(list)
 		if err != nil || strings.Join(got, " ") != want {
@@ -78,7 +83,8 @@ func TestParseHostlistRefuses(t *testing.T) {
 		"n[" + strings.Repeat("1-40000,", 2) + "1-40000]": true,
 	} {
 		hosts, err := ParseHostlist(list)
-		if err == nil || hosts != nil || errors.Is(err, ErrTooManyHosts) != tooMany || len(err.Error()) > 200 {
+		if err == nil || hosts != nil || errors.Is(err, ErrTooManyHosts) != tooMany ||
+			len(err.Error()) > 200 {
 			t.Errorf("ParseHostlist(%q) = %d hosts, %v", clip(list), len(hosts), err)
 		}
 	}
@@ -121,11 +127,13 @@ func TestFormatHostlist(t *testing.T) {
 
 func TestHostlistRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// Few prefixes and numbers, so that there is something to fold; widths, ends of decades and long numbers.
+		// Few prefixes and numbers, so that there is something to fold; widths, ends of decades and long
+		// numbers.
 		name := rapid.Custom(func(t *rapid.T) string {
 			return rapid.SampledFrom([]string{"n", "gpu", "r1n", "a-", ""}).Draw(t, "prefix") +
 				rapid.SampledFrom([]string{
-					"0", "00", "1", "2", "3", "01", "02", "9", "10", "09", "99", "100", "099", "999999999999999999", "1000000000000000000",
+					"0", "00", "1", "2", "3", "01", "02", "9", "10", "09", "99", "100", "099",
+					"999999999999999999", "1000000000000000000",
 				}).Draw(t, "number") +
 				rapid.SampledFrom([]string{"", "", "", "-ib"}).Draw(t, "suffix")
 		})
@@ -150,7 +158,8 @@ func TestHostlistFolds(t *testing.T) {
 		for i := range count {
 			hosts = append(hosts, "n"+pad(from+int64(i), width))
 		}
-		if got, want := FormatHostlist(hosts), "n["+pad(from, width)+"-"+pad(from+int64(count)-1, width)+"]"; got != want {
+		if got, want := FormatHostlist(hosts), "n["+pad(from, width)+"-"+pad(
+			from+int64(count)-1, width)+"]"; got != want {
 			t.Fatalf("FormatHostlist = %q, want %q", got, want)
 		}
 	})
@@ -158,7 +167,8 @@ func TestHostlistFolds(t *testing.T) {
 
 func FuzzHostlist(f *testing.F) {
 	for _, seed := range []string{
-		"gpu[01-04,07]", "rack[1-2]node[01-40]-ib,login1", "n[001-3", "n[9-11] m,,", "[1-65536][1-2]", "a]b[", "n[00-1]",
+		"gpu[01-04,07]", "rack[1-2]node[01-40]-ib,login1", "n[001-3", "n[9-11] m,,", "[1-65536][1-2]",
+		"a]b[", "n[00-1]",
 	} {
 		f.Add(seed)
 	}

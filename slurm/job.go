@@ -1,7 +1,8 @@
-// Package slurm reads the job that Slurm describes in a process's environment, and what binds the process on its node: GPUs, memory,
-// time, scratch space.
+// Package slurm reads the job that Slurm describes in a process's environment, and what binds the
+// process on its node: GPUs, memory, time, scratch space.
 //
-// It is pure: environment, files and commands are functions that the caller gives, and what is missing or malformed is told by the result.
+// It is pure: environment, files and commands are functions that the caller gives, and what is
+// missing or malformed is told by the result.
 package slurm
 
 import (
@@ -21,38 +22,51 @@ const firstReservedStep = 0xfffffff0
 
 // A Job is what the environment says about the Slurm job a process runs in.
 //
-// The zero JobID is a process outside Slurm. Numbers are Absent where the variable is missing or no number.
+// The zero JobID is a process outside Slurm. Numbers are Absent where the variable is missing or no
+// number.
 type Job struct {
-	JobID        string // JobID is SLURM_JOB_ID; for a task of a job array the number of the task's own job.
-	Name         string // Name is SLURM_JOB_NAME.
-	Cluster      string // Cluster is SLURM_CLUSTER_NAME.
-	StepID       string // StepID is SLURM_STEP_ID; empty in a batch script.
-	NodeID       int    // NodeID is the node's place in the allocation or the step, from 0.
-	NodeName     string // NodeName is SLURMD_NODENAME, the name of this node in node lists.
-	Nodes        int    // Nodes is the number of nodes of the step, or of the allocation outside a step.
-	Tasks        int    // Tasks is the number of tasks of the step, or what the batch script asked for.
-	ProcID       int    // ProcID is the task's place in the step, from 0; 0 in a batch script as well.
-	LocalID      int    // LocalID is the task's place on its node, from 0.
-	LocalTasks   int    // LocalTasks is the number of tasks on this node, from SLURM_STEP_TASKS_PER_NODE or what the batch script asked for.
-	TasksPerNode string // TasksPerNode is the list of LocalTasks of all nodes as it is, e.g. "4(x2),3"; see TaskCounts.
-	CPUsPerTask  int    // CPUsPerTask is SLURM_CPUS_PER_TASK, Absent unless --cpus-per-task was given.
-	CPUsHere     int    // CPUsHere is the number of the job's CPUs on this node; where the node is not known, of the step's.
+	// JobID is SLURM_JOB_ID; for a task of a job array the number of the task's own job.
+	JobID    string
+	Name     string // Name is SLURM_JOB_NAME.
+	Cluster  string // Cluster is SLURM_CLUSTER_NAME.
+	StepID   string // StepID is SLURM_STEP_ID; empty in a batch script.
+	NodeID   int    // NodeID is the node's place in the allocation or the step, from 0.
+	NodeName string // NodeName is SLURMD_NODENAME, the name of this node in node lists.
+	// Nodes is the number of nodes of the step, or of the allocation outside a step.
+	Nodes int
+	// Tasks is the number of tasks of the step, or what the batch script asked for.
+	Tasks   int
+	ProcID  int // ProcID is the task's place in the step, from 0; 0 in a batch script as well.
+	LocalID int // LocalID is the task's place on its node, from 0.
+	// LocalTasks is the number of tasks on this node, from SLURM_STEP_TASKS_PER_NODE or what the batch
+	// script asked for.
+	LocalTasks int
+	// TasksPerNode is the list of LocalTasks of all nodes as it is, e.g. "4(x2),3"; see TaskCounts.
+	TasksPerNode string
+	CPUsPerTask  int // CPUsPerTask is SLURM_CPUS_PER_TASK, Absent unless --cpus-per-task was given.
+	// CPUsHere is the number of the job's CPUs on this node; where the node is not known, of the
+	// step's.
+	CPUsHere     int
 	RestartCount int    // RestartCount says how often the job was requeued; 0 at the first start.
 	NodeList     string // NodeList is SLURM_JOB_NODELIST as it is, e.g. "gpu[01-04,07]"; see Hosts.
 
-	ArrayJobID     string // ArrayJobID is the number that the tasks of a job array have in common; empty outside one.
-	ArrayTaskID    int    // ArrayTaskID is the task's index in the array.
-	ArrayTaskCount int    // ArrayTaskCount is the number of tasks of the array.
+	// ArrayJobID is the number that the tasks of a job array have in common; empty outside one.
+	ArrayJobID     string
+	ArrayTaskID    int // ArrayTaskID is the task's index in the array.
+	ArrayTaskCount int // ArrayTaskCount is the number of tasks of the array.
 
-	HetSize  int // HetSize is the number of components of a heterogeneous job; Absent in a job of one kind.
-	HetGroup int // HetGroup is the component that this process is in, from 0; Absent where that cannot be told.
+	// HetSize is the number of components of a heterogeneous job; Absent in a job of one kind.
+	HetSize int
+	// HetGroup is the component that this process is in, from 0; Absent where that cannot be told.
+	HetGroup int
 }
 
 // Detect reads the job from the environment that getenv gives (os.Getenv, or a test's).
 // It is pure, and never fails: what is missing or malformed is Absent or empty.
 //
-// The shell of an interactive step has the variables of a step of one task, and the job is what it launches on. A step of another job,
-// in which this one was submitted, is taken for a step of this one; see Leftovers.
+// The shell of an interactive step has the variables of a step of one task, and the job is what it
+// launches on. A step of another job, in which this one was submitted, is taken for a step of this
+// one; see Leftovers.
 func Detect(getenv func(string) string) Job {
 	if id := (Job{JobID: jobID(getenv), StepID: stepID(getenv)}); !id.InStep() {
 		getenv = withoutStep(getenv)
@@ -88,9 +102,13 @@ func Detect(getenv func(string) string) Job {
 	return job
 }
 
-func jobID(getenv func(string) string) string { return first(getenv, "SLURM_JOB_ID", "SLURM_JOBID") }
+func jobID(getenv func(string) string) string {
+	return first(getenv, "SLURM_JOB_ID", "SLURM_JOBID")
+}
 
-func stepID(getenv func(string) string) string { return first(getenv, "SLURM_STEP_ID", "SLURM_STEPID") }
+func stepID(getenv func(string) string) string {
+	return first(getenv, "SLURM_STEP_ID", "SLURM_STEPID")
+}
 
 // withoutStep returns getenv without the variables of a step, but for its number.
 func withoutStep(getenv func(string) string) func(string) string {
@@ -102,7 +120,8 @@ func withoutStep(getenv func(string) string) func(string) string {
 	}
 }
 
-// cpusHere looks the node up in the job's list: what SLURM_CPUS_ON_NODE counts in a step is the step's.
+// cpusHere looks the node up in the job's list: what SLURM_CPUS_ON_NODE counts in a step is the
+// step's.
 func (j Job) cpusHere(getenv func(string) string) int {
 	if hosts, err := j.Hosts(); err == nil {
 		if n := entry(getenv("SLURM_JOB_CPUS_PER_NODE"), slices.Index(hosts, j.NodeName)); n != Absent {
@@ -150,15 +169,16 @@ func (j Job) InStep() bool {
 // InArray reports whether the job is a task of a job array.
 func (j Job) InArray() bool { return j.ArrayJobID != "" && j.ArrayTaskID != Absent }
 
-// InHet reports whether the job is heterogeneous: several components, each with nodes of its own and its own variables
-// (NAME_HET_GROUP_n). NodeList and the numbers of tasks and nodes are those of one component.
+// InHet reports whether the job is heterogeneous: several components, each with nodes of its own
+// and its own variables (NAME_HET_GROUP_n). NodeList and the numbers of tasks and nodes are those
+// of one component.
 func (j Job) InHet() bool { return j.HetSize > 0 }
 
 // Hosts returns the names of the nodes of NodeList; the errors are those of ParseHostlist.
 func (j Job) Hosts() ([]string, error) { return ParseHostlist(j.NodeList) }
 
-// FirstHost returns the name of the first node of NodeList, "" when there is none or the list is malformed:
-// "gpu01" for "gpu[01-04,07],login1".
+// FirstHost returns the name of the first node of NodeList, "" when there is none or the list is
+// malformed: "gpu01" for "gpu[01-04,07],login1".
 func (j Job) FirstHost() string {
 	if hosts, err := j.Hosts(); err == nil && len(hosts) > 0 {
 		return hosts[0]
@@ -166,8 +186,8 @@ func (j Job) FirstHost() string {
 	return ""
 }
 
-// TaskCounts returns the number of tasks of each node of TasksPerNode: 4, 4, 3 for "4(x2),3". It is nil where the list is missing,
-// malformed, or longer than 65,536 nodes.
+// TaskCounts returns the number of tasks of each node of TasksPerNode: 4, 4, 3 for "4(x2),3". It is
+// nil where the list is missing, malformed, or longer than 65,536 nodes.
 func (j Job) TaskCounts() []int {
 	var counts []int
 	for part := range strings.SplitSeq(j.TasksPerNode, ",") {
@@ -195,7 +215,8 @@ func entry(list string, node int) int {
 	return Absent
 }
 
-// run reads "4(x2)" or "4": a number, and how often it stands. It is Absent, no times, where that is malformed.
+// run reads "4(x2)" or "4": a number, and how often it stands. It is Absent, no times, where that
+// is malformed.
 func run(part string) (count, times int) {
 	digits, repeat, repeated := strings.Cut(part, "(x")
 	times = 1

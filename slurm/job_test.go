@@ -31,7 +31,8 @@ func TestDetect(t *testing.T) {
 	const no = Absent
 	// None is what the environment of no job gives.
 	none := Job{
-		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, CPUsPerTask: no, CPUsHere: no, ArrayTaskID: no,
+		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, CPUsPerTask: no,
+		CPUsHere: no, ArrayTaskID: no,
 		ArrayTaskCount: no, HetSize: no, HetGroup: no,
 	}
 	job := func(id string, set func(*Job)) Job {
@@ -49,17 +50,23 @@ func TestDetect(t *testing.T) {
 	}{
 		{"none", none, false, "", nil},
 		{"batch", job("412", func(j *Job) {
-			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.RestartCount = 0, 2, 8, 0, 0, 4, 1
+			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.RestartCount = 0, 2, 8, 0, 0, 4,
+				1
 			j.TasksPerNode, j.NodeList = "4(x2)", "gpu[01-02]"
 		}), false, "gpu01", []int{4, 4}},
 		{"interactive", job("413", func(j *Job) {
-			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.NodeList = "4294967290", 0, 1, 1, 0, 0, "gpu07"
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.NodeList = "4294967290", 0, 1, 1, 0,
+				0, "gpu07"
 		}), false, "gpu07", nil},
 		{"shell", job("400015", func(j *Job) {
-			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "4294967290", 0, 2, 4, 0, 0, 2
+			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "4294967290", 0, 2, 4,
+				0, 0, 2
 			j.TasksPerNode, j.NodeList, j.NodeName, j.CPUsHere = "2(x2)", "node[1-2]", "node1", 2
 		}), false, "node1", []int{2, 2}},
-		{"salloc", job("414", func(j *Job) { j.Nodes, j.NodeList = 4, "gpu[03,05-07]" }), false, "gpu03", nil},
+		{
+			"salloc", job("414", func(j *Job) { j.Nodes, j.NodeList = 4, "gpu[03,05-07]" }), false, "gpu03",
+			nil,
+		},
 		{"step", job("412", func(j *Job) {
 			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "3", 1, 2, 2, 1, 0, 3
 			j.TasksPerNode, j.NodeList = "1,3", "gpu[01-02]"
@@ -69,8 +76,10 @@ func TestDetect(t *testing.T) {
 			j.TasksPerNode, j.NodeList, j.NodeName, j.CPUsHere = "1(x3)", "n[08-10]", "n10", 36
 		}), true, "n08", []int{1, 1, 1}},
 		{"array", job("5013", func(j *Job) {
-			j.Name, j.Cluster, j.ArrayJobID, j.ArrayTaskID, j.ArrayTaskCount = "sweep", "aurora", "5011", 7, 4
-			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.CPUsPerTask, j.CPUsHere = 0, 1, 4, 0, 0, 4, 8, 32
+			j.Name, j.Cluster, j.ArrayJobID, j.ArrayTaskID, j.ArrayTaskCount = "sweep", "aurora", "5011", 7,
+				4
+			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.CPUsPerTask, j.CPUsHere = 0, 1,
+				4, 0, 0, 4, 8, 32
 			j.TasksPerNode, j.NodeList, j.NodeName = "4", "gpu07", "gpu07"
 		}), false, "gpu07", []int{4}},
 		{"het", job("700", func(j *Job) {
@@ -103,7 +112,8 @@ func TestDetect(t *testing.T) {
 		}
 		inJob, inArray, inHet := c.want.JobID != "", c.file == "array", strings.HasPrefix(c.file, "het")
 		if got.InJob() != inJob || got.InArray() != inArray || got.InHet() != inHet {
-			t.Errorf("%s: InJob, InArray, InHet = %v, %v, %v", c.file, got.InJob(), got.InArray(), got.InHet())
+			t.Errorf("%s: InJob, InArray, InHet = %v, %v, %v", c.file, got.InJob(), got.InArray(),
+				got.InHet())
 		}
 	}
 }
@@ -111,7 +121,8 @@ func TestDetect(t *testing.T) {
 // TestComponentByNumber checks that a component is found where the name of the node is not known.
 func TestComponentByNumber(t *testing.T) {
 	env := map[string]string{
-		"SLURM_JOB_ID": "701", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "700", "SLURM_JOB_ID_HET_GROUP_1": "701",
+		"SLURM_JOB_ID": "701", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "700",
+		"SLURM_JOB_ID_HET_GROUP_1": "701",
 	}
 	if got := Detect(func(name string) string { return env[name] }); got.HetGroup != 1 {
 		t.Errorf("HetGroup = %d, want 1", got.HetGroup)
@@ -169,7 +180,10 @@ func TestRunLengthLists(t *testing.T) {
 
 func TestDetectNeverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		job := Detect(func(string) string { return rapid.StringMatching(`[a-z0-9\[\],-]{0,12}`).Draw(t, "value") })
+		job := Detect(func(string) string {
+			return rapid.StringMatching(`[a-z0-9\[\],-]{0,12}`).Draw(
+				t, "value")
+		})
 		job.InStep()
 		if host := job.FirstHost(); strings.ContainsAny(host, ",[") {
 			t.Fatalf("FirstHost(%q) = %q is no name", job.NodeList, host)

@@ -7,17 +7,20 @@ import (
 	"strings"
 )
 
-// Leftovers returns what to change in the environment of a job that was submitted, or allocated, from inside a step of another job: sbatch
-// and salloc pass on the variables of that step, by which this process looks like a task of it. It maps names to the values they should
-// have, "" for none, and is nil where the environment has no step, or one of this job.
+// Leftovers returns what to change in the environment of a job that was submitted, or allocated,
+// from inside a step of another job: sbatch and salloc pass on the variables of that step, by which
+// this process looks like a task of it. It maps names to the values they should have, "" for none,
+// and is nil where the environment has no step, or one of this job.
 //
-// What tells is the slurmstepd that this process descends from, which has the job and the step in its title. Where it cannot be seen (a
-// /proc that hides others' processes, a container), the variables tell, as far as they contradict each other.
+// What tells is the slurmstepd that this process descends from, which has the job and the step in
+// its title. Where it cannot be seen (a /proc that hides others' processes, a container), the
+// variables tell, as far as they contradict each other.
 //
-// environ is as os.Environ gives it, and files of /proc are read by readFile (os.ReadFile, or a test's); it is pure otherwise.
+// environ is as os.Environ gives it, and files of /proc are read by readFile (os.ReadFile, or a
+// test's); it is pure otherwise.
 //
-// Source: measured with Slurm 22.05 (testdata/leak*.env): of these variables sbatch sets SLURM_TASKS_PER_NODE always, SLURM_NTASKS only
-// where the script asks for tasks.
+// Source: measured with Slurm 22.05 (testdata/leak*.env): of these variables sbatch sets
+// SLURM_TASKS_PER_NODE always, SLURM_NTASKS only where the script asks for tasks.
 func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[string]string {
 	env := map[string]string{}
 	for _, line := range environ {
@@ -35,8 +38,12 @@ func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[stri
 			change[name] = ""
 		}
 	}
-	if hosts, err := job.Hosts(); err == nil && job.NodeName != "" && !slices.Contains(hosts, job.NodeName) {
-		for _, name := range []string{"SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_CPUS_ON_NODE"} {
+	if hosts, err := job.Hosts(); err == nil && job.NodeName != "" &&
+		!slices.Contains(hosts, job.NodeName) {
+		for _, name := range []string{
+			"SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID",
+			"SLURM_CPUS_ON_NODE",
+		} {
 			change[name] = ""
 		}
 	}
@@ -44,7 +51,8 @@ func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[stri
 	return change
 }
 
-// ofStep reports whether srun alone sets a variable. SLURM_STEPMGR is none of them, and belongs to the job.
+// ofStep reports whether srun alone sets a variable. SLURM_STEPMGR is none of them, and belongs to
+// the job.
 func ofStep(name string) bool {
 	return strings.HasPrefix(name, "SLURM_STEP_") || name == "SLURM_STEPID"
 }
@@ -53,8 +61,8 @@ func ofPMI(name string) bool {
 	return strings.HasPrefix(name, "PMI_") || strings.HasPrefix(name, "PMIX_")
 }
 
-// byMPIRun reports whether the process is a rank of an mpirun, which has a PMI of its own and mixes its variables with those of the step
-// of its daemons.
+// byMPIRun reports whether the process is a rank of an mpirun, which has a PMI of its own and mixes
+// its variables with those of the step of its daemons.
 func byMPIRun(getenv func(string) string) bool {
 	return first(getenv, "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS") != ""
 }
@@ -88,7 +96,8 @@ func (j Job) foreignStep(getenv func(string) string, readFile func(string) ([]by
 	return step == "batch" || job != j.JobID && !j.InHet()
 }
 
-// contradicts reports whether the variables of the step do not fit the job's, of which srun sets some anew for its tasks.
+// contradicts reports whether the variables of the step do not fit the job's, of which srun sets
+// some anew for its tasks.
 func (j Job) contradicts(getenv func(string) string) bool {
 	if byMPIRun(getenv) {
 		return false
@@ -113,8 +122,8 @@ func (j Job) contradicts(getenv func(string) string) bool {
 // maxAncestors is how far up stepDaemon looks: shells and wrappers are a handful.
 const maxAncestors = 64
 
-// stepDaemon returns the job and the step ("batch", "interactive", "0") of the slurmstepd that this process descends from, and whether one
-// can be seen and has a title of that form.
+// stepDaemon returns the job and the step ("batch", "interactive", "0") of the slurmstepd that this
+// process descends from, and whether one can be seen and has a title of that form.
 func stepDaemon(readFile func(string) ([]byte, error)) (job, step string, found bool) {
 	for pid, n := "self", 0; n < maxAncestors && pid != "0"; n++ {
 		title, err := readFile(path.Join("/proc", pid, "cmdline"))
@@ -131,7 +140,8 @@ func stepDaemon(readFile func(string) ([]byte, error)) (job, step string, found 
 	return "", "", false
 }
 
-// parseStep reads the title's "412.batch]" or "412.0]"; of "412+1.0+1]" only the first numbers count.
+// parseStep reads the title's "412.batch]" or "412.0]"; of "412+1.0+1]" only the first numbers
+// count.
 func parseStep(title string) (job, step string, found bool) {
 	words, _, closed := strings.Cut(title, "]")
 	job, step, dotted := strings.Cut(words, ".")
@@ -143,7 +153,8 @@ func parseStep(title string) (job, step string, found bool) {
 
 // parent returns the number of a process's parent, "" where it cannot be read.
 //
-// Source: Linux, proc_pid_stat(5): "pid (name) state parent …", of which the name may hold anything.
+// Source: Linux, proc_pid_stat(5): "pid (name) state parent …", of which the name may hold
+// anything.
 func parent(readFile func(string) ([]byte, error), pid string) string {
 	stat, err := readFile(path.Join("/proc", pid, "stat"))
 	if err != nil {

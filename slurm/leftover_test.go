@@ -21,10 +21,12 @@ func environ(t *testing.T, name string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// below returns the /proc of a process whose ancestors have the titles, the nearest first; the last one's parent is 1.
+// below returns the /proc of a process whose ancestors have the titles, the nearest first; the last
+// one's parent is 1.
 func below(titles ...string) files {
 	proc := files{
-		"/proc/self/cmdline": "rankpool\x00run", "/proc/self/stat": "900 (ra) 0 (l) S 100 1", "/proc/1/cmdline": "init", "/proc/1/stat": "1 (init) S 0 1",
+		"/proc/self/cmdline": "rankpool\x00run", "/proc/self/stat": "900 (ra) 0 (l) S 100 1",
+		"/proc/1/cmdline": "init", "/proc/1/stat": "1 (init) S 0 1",
 	}
 	for i, title := range titles {
 		pid, parent := strconv.Itoa(100+i), strconv.Itoa(101+i)
@@ -48,11 +50,25 @@ func TestLeftovers(t *testing.T) {
 	}{
 		{"leak", "400006.batch", map[string]string{"PMIX_RANK": ""}, 2, 4},
 		{"leak", "", map[string]string{"PMIX_RANK": ""}, 2, 4},
-		{"leaknodes", "400008.batch", map[string]string{"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "PMIX_RANK": ""}, 2, 2},
-		{"leakpmi2", "400014.batch", map[string]string{"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "PMI_SIZE": ""}, 2, 2},
-		{"leakpmi2", "", map[string]string{"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "PMI_SIZE": ""}, 2, 2},
-		{"leaksalloc", "400019.0", map[string]string{"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_NODEID": "", "SLURMD_NODENAME": ""}, 2, 2},
-		{"leaksalloc", "", map[string]string{"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_NODEID": "", "SLURMD_NODENAME": ""}, 2, 2},
+		{"leaknodes", "400008.batch", map[string]string{
+			"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "PMIX_RANK": "",
+		}, 2, 2},
+		{"leakpmi2", "400014.batch", map[string]string{
+			"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "PMI_SIZE": "",
+		}, 2, 2},
+		{
+			"leakpmi2", "",
+			map[string]string{"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "PMI_SIZE": ""},
+			2,
+			2,
+		},
+		{"leaksalloc", "400019.0", map[string]string{
+			"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_NODEID": "", "SLURMD_NODENAME": "",
+		}, 2, 2},
+		{"leaksalloc", "", map[string]string{
+			"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_NODEID": "",
+			"SLURMD_NODENAME": "",
+		}, 2, 2},
 		{"leakshell", "400017.batch", map[string]string{}, 2, Absent},
 		{"shell", "400015.interactive", nil, 2, 4},
 		{"shell", "", nil, 2, 4},
@@ -81,19 +97,23 @@ func TestLeftovers(t *testing.T) {
 			}
 		}
 		after := Detect(changed(env, got))
-		if c.want != nil && (after.InStep() || after.StepID != "" || Leftovers(lines(env, got), proc.read) != nil) {
+		if c.want != nil && (after.InStep() || after.StepID != "" ||
+			Leftovers(lines(env, got), proc.read) != nil) {
 			t.Errorf("%s below %q: still in a step: %v", c.file, c.daemon, got)
 		}
 		if after.Nodes != c.nodes || after.Tasks != c.tasks {
-			t.Errorf("%s below %q: %d nodes, %d tasks, want %d, %d", c.file, c.daemon, after.Nodes, after.Tasks, c.nodes, c.tasks)
+			t.Errorf("%s below %q: %d nodes, %d tasks, want %d, %d", c.file, c.daemon, after.Nodes,
+				after.Tasks, c.nodes, c.tasks)
 		}
 	}
 }
 
-// TestLeftoversOfSameShape checks what only the slurmstepd tells: a job that its predecessor has submitted, on as many nodes.
+// TestLeftoversOfSameShape checks what only the slurmstepd tells: a job that its predecessor has
+// submitted, on as many nodes.
 func TestLeftoversOfSameShape(t *testing.T) {
 	env := append(environ(t, "steppmix"), "SLURM_STEP_GPUS=0", "SLURM_STEPMGR=node1")
-	if got := Leftovers(env, below("sh", "slurmstepd: [400021.batch]").read); got["SLURM_STEP_ID"] != "" || len(got) == 0 {
+	if got := Leftovers(env, below("sh",
+		"slurmstepd: [400021.batch]").read); got["SLURM_STEP_ID"] != "" || len(got) == 0 {
 		t.Errorf("in the batch script: %v", got)
 	} else if _, found := got["SLURM_STEPMGR"]; found {
 		t.Error("the job's SLURM_STEPMGR is dropped")
@@ -108,7 +128,8 @@ func TestLeftoversOfSameShape(t *testing.T) {
 	if Leftovers(foreign, below().read) == nil {
 		t.Error("another job's PMIx namespace is not seen")
 	}
-	proxy := append(environ(t, "stephydra"), "SLURM_STEP_NODELIST=node2") // mpirun's own SLURMD_NODENAME is node1
+	// mpirun's own SLURMD_NODENAME is node1
+	proxy := append(environ(t, "stephydra"), "SLURM_STEP_NODELIST=node2")
 	if got := Leftovers(proxy, below().read); got != nil {
 		t.Errorf("a rank of mpirun on another node than its own: %v", got)
 	}
@@ -152,10 +173,15 @@ func TestStepDaemon(t *testing.T) {
 func TestLeftoversNeverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		env := []string{"SLURM_JOB_ID=1", "SLURM_STEP_ID=0"}
-		for _, name := range []string{"SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_JOB_NODELIST"} {
+		for _, name := range []string{
+			"SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS",
+			"SLURM_JOB_NODELIST",
+		} {
 			env = append(env, name+"="+rapid.StringMatching(`[0-9a-z(x),\[\]-]{0,12}`).Draw(t, name))
 		}
-		Leftovers(env, func(string) ([]byte, error) { return []byte(rapid.String().Draw(t, "file")), nil })
+		Leftovers(env, func(string) ([]byte, error) {
+			return []byte(rapid.String().Draw(t, "file")), nil
+		})
 	})
 }
 

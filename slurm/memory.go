@@ -8,22 +8,29 @@ import (
 	"strings"
 )
 
-// Memory is a limit on how much memory the processes of a job may use on this node, and what is left of it.
+// Memory is a limit on how much memory the processes of a job may use on this node, and what is
+// left of it.
 type Memory struct {
-	LimitBytes int64  // LimitBytes is the limit, math.MaxInt64 for none.
-	FreeBytes  int64  // FreeBytes is what is left until the limit, in [0, LimitBytes].
-	Limit      string // Limit says which limit it is, in words that follow a size: "the memory limit of control group /job_7".
+	LimitBytes int64 // LimitBytes is the limit, math.MaxInt64 for none.
+	FreeBytes  int64 // FreeBytes is what is left until the limit, in [0, LimitBytes].
+	// Limit says which limit it is, in words that follow a size: "the memory limit of control group
+	// /job_7".
+	Limit string
 }
 
 // UsedBytes returns what is in use of the limit.
 func (m Memory) UsedBytes() int64 { return m.LimitBytes - m.FreeBytes }
 
-// GiveBack returns how many bytes must be given back now so that reserveBytes are free until the limit, 0 when they are.
+// GiveBack returns how many bytes must be given back now so that reserveBytes are free until the
+// limit, 0 when they are.
 func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m.FreeBytes) }
 
-// ReadMemory returns the limit of this process of which the least is left; see ReadMemoryLimits. Without any it has LimitBytes and
-// FreeBytes of math.MaxInt64. It reads a handful of small files, cheap enough for once a second.
-func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) string, usedBytes int64) Memory {
+// ReadMemory returns the limit of this process of which the least is left; see ReadMemoryLimits.
+// Without any it has LimitBytes and FreeBytes of math.MaxInt64. It reads a handful of small files,
+// cheap enough for once a second.
+func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) string,
+	usedBytes int64,
+) Memory {
 	least := Memory{math.MaxInt64, math.MaxInt64, "no limit found"}
 	for _, m := range ReadMemoryLimits(readFile, getenv, usedBytes) {
 		if m.FreeBytes < least.FreeBytes {
@@ -33,15 +40,20 @@ func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) strin
 	return least
 }
 
-// ReadMemoryLimits returns all memory limits of this process: those of its control group and of the groups above it, what Slurm has given
-// to the job (getenv), and what the machine has. It reads files by readFile (os.ReadFile, or a test's) of /proc and /sys/fs/cgroup.
+// ReadMemoryLimits returns all memory limits of this process: those of its control group and of the
+// groups above it, what Slurm has given to the job (getenv), and what the machine has. It reads
+// files by readFile (os.ReadFile, or a test's) of /proc and /sys/fs/cgroup.
 //
-// Free is what is not in use, and what file pages would give up at once. Pages of shared memory (tmpfs, memfd) are in use: they count
-// against the control group of the process that touched them first. What the job uses of Slurm's number is told by the job's control
-// group; where it has none, usedBytes must say it, of which the caller knows its own.
+// Free is what is not in use, and what file pages would give up at once. Pages of shared memory
+// (tmpfs, memfd) are in use: they count against the control group of the process that touched them
+// first. What the job uses of Slurm's number is told by the job's control group; where it has none,
+// usedBytes must say it, of which the caller knows its own.
 //
-// Source: Linux, admin-guide/cgroup-v2, "Memory Interface Files"; cgroup-v1/memory; sbatch(1), output environment variables.
-func ReadMemoryLimits(readFile func(string) ([]byte, error), getenv func(string) string, usedBytes int64) []Memory {
+// Source: Linux, admin-guide/cgroup-v2, "Memory Interface Files"; cgroup-v1/memory; sbatch(1),
+// output environment variables.
+func ReadMemoryLimits(readFile func(string) ([]byte, error), getenv func(string) string,
+	usedBytes int64,
+) []Memory {
 	p := probe{readFile}
 	limits, jobUsed := p.controlGroups(getenv("SLURM_JOB_ID"))
 	if granted, name := slurmMemory(getenv); granted > 0 {
@@ -59,8 +71,9 @@ func memory(limit, used int64, name string) Memory {
 	return Memory{limit, min(limit, max(0, limit-used)), name}
 }
 
-// slurmMemory returns what Slurm has given to the job, or the step, on this node, and the variable that says so; 0 where it does not
-// say. Its sizes are in MiB; 0 MiB, from --mem=0, is all of the node.
+// slurmMemory returns what Slurm has given to the job, or the step, on this node, and the variable
+// that says so; 0 where it does not say. Its sizes are in MiB; 0 MiB, from --mem=0, is all of the
+// node.
 func slurmMemory(getenv func(string) string) (bytes int64, name string) {
 	for _, v := range []struct {
 		name  string
@@ -86,7 +99,8 @@ type probe struct {
 	readFile func(string) ([]byte, error)
 }
 
-// controlGroups returns the limits of the control groups of this process, and what the job's group uses, 0 where there is none.
+// controlGroups returns the limits of the control groups of this process, and what the job's group
+// uses, 0 where there is none.
 func (p probe) controlGroups(job string) (limits []Memory, jobUsed int64) {
 	for line := range strings.Lines(p.text("/proc/self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -101,8 +115,8 @@ func (p probe) controlGroups(job string) (limits []Memory, jobUsed int64) {
 	return limits, jobUsed
 }
 
-// The files of a memory control group: its limits, its use, and in memory.stat the parts of the use that are pages of files, and of those
-// the ones that must be written before they can be given up.
+// The files of a memory control group: its limits, its use, and in memory.stat the parts of the use
+// that are pages of files, and of those the ones that must be written before they can be given up.
 type cgroupFiles struct {
 	limits []string
 	usage  string
@@ -126,11 +140,14 @@ var (
 	}
 )
 
-// unlimited is the least number that stands for no limit in version 1, which writes the largest multiple of the page size.
+// unlimited is the least number that stands for no limit in version 1, which writes the largest
+// multiple of the page size.
 const unlimited = 1 << 62
 
 // climb appends the limits of the control group and of all its parents.
-func (p probe) climb(limits []Memory, jobUsed int64, job, mount, group string, files cgroupFiles) ([]Memory, int64) {
+func (p probe) climb(limits []Memory, jobUsed int64, job, mount, group string, files cgroupFiles) (
+	[]Memory, int64,
+) {
 	for at := path.Join("/", group); ; at = path.Dir(at) {
 		dir := path.Join(mount, at)
 		if usage, ok := p.number(path.Join(dir, files.usage)); ok {
@@ -150,8 +167,9 @@ func (p probe) climb(limits []Memory, jobUsed int64, job, mount, group string, f
 	}
 }
 
-// reclaimable returns how many bytes of a group's use are pages of files that the kernel would give up before it ends a process. The
-// kernel counts the machine's available memory the same way, all file pages but a few.
+// reclaimable returns how many bytes of a group's use are pages of files that the kernel would give
+// up before it ends a process. The kernel counts the machine's available memory the same way, all
+// file pages but a few.
 //
 // Source: Linux, mm/show_mem.c, si_mem_available.
 func (p probe) reclaimable(dir string, files cgroupFiles) int64 {

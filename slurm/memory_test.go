@@ -41,16 +41,23 @@ func TestReadMemory(t *testing.T) {
 		want  Memory
 	}{
 		{"nothing known", files{}, "", 0, Memory{none, none, "no limit found"}},
-		{"no control groups", files{"/proc/meminfo": meminfo}, "", 0, Memory{9000 << 10, 4000 << 10, "the machine's available memory"}},
+		{
+			"no control groups",
+			files{"/proc/meminfo": meminfo},
+			"", 0,
+			Memory{9000 << 10, 4000 << 10, "the machine's available memory"},
+		},
 		{
 			"v2, a parent binds", files{"/proc/meminfo": meminfo, "/proc/self/cgroup": "0::/job/step\n"}.
-				group("/job/step", "max", "700", "").group("/job", "100000", "30000", "anon 1\ninactive_file 10000\nshmem 9\n"),
+				group("/job/step", "max", "700", "").group(
+				"/job", "100000", "30000", "anon 1\ninactive_file 10000\nshmem 9\n"),
 			"", 0,
 			Memory{100000, 80000, "the memory limit of control group /job"},
 		},
 		{
 			"v2, file pages that are clean count as free", files{"/proc/self/cgroup": "0::/\n"}.
-				group("", "1000", "900", "file 600\nshmem 100\nfile_dirty 40\nfile_writeback 10\ninactive_file 300\nactive_file 200\n"),
+				group("", "1000", "900", "file 600\nshmem 100\nfile_dirty 40\nfile_writeback "+
+					"10\ninactive_file 300\nactive_file 200\n"),
 			"", 0,
 			Memory{1000, 550, "the memory limit of control group /"},
 		},
@@ -70,9 +77,10 @@ func TestReadMemory(t *testing.T) {
 			"/proc/self/cgroup": "5:cpu,cpuacct:/job\n4:hugetlb,memory:/job\n0::/\n",
 			"/sys/fs/cgroup/memory/job/memory.limit_in_bytes": "2000000\n",
 			"/sys/fs/cgroup/memory/job/memory.usage_in_bytes": "500000\n",
-			"/sys/fs/cgroup/memory/job/memory.stat":           "inactive_file 1\ntotal_inactive_file 300000\ntotal_active_file 110000\ntotal_dirty 10000\n",
-			"/sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
-			"/sys/fs/cgroup/memory/memory.usage_in_bytes":     "500000\n",
+			"/sys/fs/cgroup/memory/job/memory.stat": "inactive_file 1\ntotal_inactive_file " +
+				"300000\ntotal_active_file 110000\ntotal_dirty 10000\n",
+			"/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+			"/sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n",
 		}, "", 0, Memory{2000000, 1900000, "the memory limit of control group /job"}},
 		{"v1 without a limit", files{
 			"/proc/self/cgroup":                           "4:memory:/\n",
@@ -80,7 +88,8 @@ func TestReadMemory(t *testing.T) {
 			"/sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n",
 		}, "", 0, Memory{none, none, "no limit found"}},
 		{
-			"the machine binds", files{"/proc/meminfo": meminfo, "/proc/self/cgroup": "0::/job\n"}.group("/job", "100000000", "0", ""), "", 0,
+			"the machine binds", files{"/proc/meminfo": meminfo, "/proc/self/cgroup": "0::/job\n"}.group(
+				"/job", "100000000", "0", ""), "", 0,
 			Memory{9000 << 10, 4000 << 10, "the machine's available memory"},
 		},
 		{
@@ -91,7 +100,8 @@ func TestReadMemory(t *testing.T) {
 		},
 		{
 			"Slurm, with the job's control group", files{"/proc/self/cgroup": "0::/s/job_7/step_0/user\n"}.
-				group("/s/job_7/step_0/user", "max", "100", "").group("/s/job_7", "max", "3000", "inactive_file 1000\n").group("/s", "max", "99999", ""),
+				group("/s/job_7/step_0/user", "max", "100", "").group(
+				"/s/job_7", "max", "3000", "inactive_file 1000\n").group("/s", "max", "99999", ""),
 			"SLURM_JOB_ID=7 SLURM_MEM_PER_NODE=2", 500,
 			Memory{2 << 20, 2<<20 - 2000, "SLURM_MEM_PER_NODE"},
 		},
@@ -101,13 +111,36 @@ func TestReadMemory(t *testing.T) {
 			"SLURM_MEM_PER_NODE=0", 0,
 			Memory{9000 << 10, 4000 << 10, "the machine's available memory"},
 		},
-		{"for each CPU", files{}, "SLURM_MEM_PER_CPU=3 SLURM_CPUS_ON_NODE=4", 0, Memory{12 << 20, 12 << 20, "SLURM_MEM_PER_CPU"}},
-		{"for each GPU", files{}, "SLURM_MEM_PER_GPU=3 SLURM_GPUS_ON_NODE=2", 0, Memory{6 << 20, 6 << 20, "SLURM_MEM_PER_GPU"}},
-		{"for each of an unknown number", files{}, "SLURM_MEM_PER_GPU=3", 0, Memory{none, none, "no limit found"}},
-		{"overflow", files{}, "SLURM_MEM_PER_CPU=9223372036854775807 SLURM_CPUS_ON_NODE=4", 0, Memory{none, none, "no limit found"}},
+		{
+			"for each CPU",
+			files{},
+			"SLURM_MEM_PER_CPU=3 SLURM_CPUS_ON_NODE=4", 0,
+			Memory{12 << 20, 12 << 20, "SLURM_MEM_PER_CPU"},
+		},
+		{
+			"for each GPU",
+			files{},
+			"SLURM_MEM_PER_GPU=3 SLURM_GPUS_ON_NODE=2", 0,
+			Memory{6 << 20, 6 << 20, "SLURM_MEM_PER_GPU"},
+		},
+		{
+			"for each of an unknown number",
+			files{},
+			"SLURM_MEM_PER_GPU=3", 0,
+			Memory{none, none, "no limit found"},
+		},
+		{
+			"overflow",
+			files{},
+			"SLURM_MEM_PER_CPU=9223372036854775807 SLURM_CPUS_ON_NODE=4", 0,
+			Memory{none, none, "no limit found"},
+		},
 		{
 			"garbage",
-			files{"/proc/meminfo": "MemTotal: 9 kB\nMemAvailable: lots\nMemAvailable\n", "/proc/self/cgroup": "x\n0:\n::\n"},
+			files{
+				"/proc/meminfo":     "MemTotal: 9 kB\nMemAvailable: lots\nMemAvailable\n",
+				"/proc/self/cgroup": "x\n0:\n::\n",
+			},
 			"SLURM_MEM_PER_NODE=lots", 0,
 			Memory{none, none, "no limit found"},
 		},
@@ -123,16 +156,19 @@ func TestReadMemory(t *testing.T) {
 			name, value, _ := strings.Cut(line, "=")
 			env[name] = value
 		}
-		if got := ReadMemory(c.files.read, func(name string) string { return env[name] }, c.used); got != c.want {
+		if got := ReadMemory(c.files.read, func(name string) string { return env[name] },
+			c.used); got != c.want {
 			t.Errorf("%s: ReadMemory = %+v, want %+v", c.name, got, c.want)
 		}
 	}
-	if m := ReadMemory(os.ReadFile, func(string) string { return "" }, 0); m.FreeBytes <= 0 || m.UsedBytes() <= 0 || m.Limit == "no limit found" {
+	if m := ReadMemory(os.ReadFile, func(string) string { return "" }, 0); m.FreeBytes <= 0 ||
+		m.UsedBytes() <= 0 || m.Limit == "no limit found" {
 		t.Errorf("ReadMemory = %+v on this machine", m)
 	}
 }
 
-// TestMemoryOfUnevenNodes checks that a node gets the memory of its own CPUs, not those of its step.
+// TestMemoryOfUnevenNodes checks that a node gets the memory of its own CPUs, not those of its
+// step.
 func TestMemoryOfUnevenNodes(t *testing.T) {
 	if got := ReadMemory(files{}.read, environment(t, "uneven"), 0); got.LimitBytes != 36*1000<<20 {
 		t.Errorf("ReadMemory = %+v, want 36 times 1000 MiB", got)
@@ -141,10 +177,16 @@ func TestMemoryOfUnevenNodes(t *testing.T) {
 
 // TestReadMemoryLimits checks that every limit is there, not only the one with the least left.
 func TestReadMemoryLimits(t *testing.T) {
-	f := files{"/proc/self/cgroup": "0::/a/b\n", "/proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 5 kB\n"}.
+	f := files{
+		"/proc/self/cgroup": "0::/a/b\n",
+		"/proc/meminfo":     "MemTotal: 9 kB\nMemAvailable: 5 kB\n",
+	}.
 		group("/a/b", "500", "100", "").group("/a", "400", "300", "").group("", "max", "300", "")
-	got := ReadMemoryLimits(f.read, func(name string) string { return map[string]string{"SLURM_MEM_PER_NODE": "1"}[name] }, 0)
-	want := "[{500 400 the memory limit of control group /a/b} {400 100 the memory limit of control group /a} " +
+	got := ReadMemoryLimits(f.read, func(name string) string {
+		return map[string]string{"SLURM_MEM_PER_NODE": "1"}[name]
+	}, 0)
+	want := "[{500 400 the memory limit of control group /a/b} {400 100 the memory limit of " +
+		"control group /a} " +
 		"{1048576 1048576 SLURM_MEM_PER_NODE} {9216 5120 the machine's available memory}]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("ReadMemoryLimits = %v, want %s", got, want)
@@ -167,17 +209,20 @@ func TestGiveBack(t *testing.T) {
 
 // TestMemoryIsWithinBounds feeds any text as any file and variable.
 func TestMemoryIsWithinBounds(t *testing.T) {
-	number := rapid.OneOf(rapid.Just("max"), rapid.StringMatching(`-?[0-9]{0,20}`), rapid.Just("9223372036854775807"))
+	number := rapid.OneOf(rapid.Just("max"), rapid.StringMatching(`-?[0-9]{0,20}`),
+		rapid.Just("9223372036854775807"))
 	rapid.Check(t, func(t *rapid.T) {
 		read := func(name string) ([]byte, error) {
 			switch name {
 			case "/proc/self/cgroup":
 				return []byte(rapid.StringMatching(`(0:|4:memory):/[a-z./]{0,9}\n?`).Draw(t, name)), nil
 			case "/proc/meminfo":
-				return []byte("MemTotal: " + number.Draw(t, name) + " kB\nMemAvailable: " + number.Draw(t, name) + " kB\n"), nil
+				return []byte("MemTotal: " + number.Draw(t, name) + " kB\nMemAvailable: " +
+					number.Draw(t, name) + " kB\n"), nil
 			}
 			if strings.HasSuffix(name, "stat") {
-				return []byte("inactive_file " + number.Draw(t, name) + "\nfile_dirty " + number.Draw(t, name)), nil
+				return []byte("inactive_file " + number.Draw(t, name) + "\nfile_dirty " + number.Draw(t, name)),
+					nil
 			}
 			return []byte(number.Draw(t, name)), nil
 		}

@@ -6,15 +6,18 @@ import (
 	"path/filepath"
 )
 
-// Scratch returns the folder for data of this node alone and the rule that chose it, such as "$SLURM_TMPDIR".
+// Scratch returns the folder for data of this node alone and the rule that chose it, such as
+// "$SLURM_TMPDIR".
 //
-// flag is the user's choice, and counts as it is. Else the first of $SLURM_TMPDIR, $LOCAL_SCRATCH, /mnt/bb/$USER, $TMPDIR and /tmp that
-// is an absolute path and that usable takes; usable returns nil, or why the folder will not do. Where none will, the error says why, by
-// folder.
+// flag is the user's choice, and counts as it is. Else the first of $SLURM_TMPDIR, $LOCAL_SCRATCH,
+// /mnt/bb/$USER, $TMPDIR and /tmp that is an absolute path and that usable takes; usable returns
+// nil, or why the folder will not do. Where none will, the error says why, by folder.
 //
-// Source: SLURM_TMPDIR is set at sites of the Digital Research Alliance of Canada, LOCAL_SCRATCH at CSC; /mnt/bb/$USER is the node's NVMe
-// on Frontier and Summit, with "#SBATCH -C nvme".
-func Scratch(flag string, getenv func(string) string, usable func(dir string) error) (dir, rule string, err error) {
+// Source: SLURM_TMPDIR is set at sites of the Digital Research Alliance of Canada, LOCAL_SCRATCH at
+// CSC; /mnt/bb/$USER is the node's NVMe on Frontier and Summit, with "#SBATCH -C nvme".
+func Scratch(flag string, getenv func(string) string, usable func(dir string) error) (
+	dir, rule string, err error,
+) {
 	if flag != "" {
 		return flag, "as asked", nil
 	}
@@ -35,7 +38,8 @@ func Scratch(flag string, getenv func(string) string, usable func(dir string) er
 		}
 		refused = append(refused, fmt.Errorf("%s (%s): %w", c.dir, c.rule, err))
 	}
-	return "", "", fmt.Errorf("slurm: no folder of this node will do for scratch data: %w", errors.Join(refused...))
+	return "", "", fmt.Errorf("slurm: no folder of this node will do for scratch data: %w",
+		errors.Join(refused...))
 }
 
 func burstBuffer(user string) string {

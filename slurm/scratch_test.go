@@ -12,8 +12,14 @@ func TestScratch(t *testing.T) {
 		dir, rule         string
 	}{
 		{"/nvme", "SLURM_TMPDIR=/a", "/a", "/nvme", "as asked"},
-		{"", "SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/a /b /mnt/bb/ada /c /tmp", "/a", "$SLURM_TMPDIR"},
-		{"", "SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/b /mnt/bb/ada /c /tmp", "/b", "$LOCAL_SCRATCH"},
+		{
+			"", "SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/a /b /mnt/bb/ada /c /tmp", "/a",
+			"$SLURM_TMPDIR",
+		},
+		{
+			"", "SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/b /mnt/bb/ada /c /tmp", "/b",
+			"$LOCAL_SCRATCH",
+		},
 		{"", "SLURM_TMPDIR=/a USER=ada TMPDIR=/c", "/mnt/bb/ada /c /tmp", "/mnt/bb/ada", "/mnt/bb/$USER"},
 		{"", "USER=ada TMPDIR=/c", "/c /tmp", "/c", "$TMPDIR"},
 		{"", "USER=ada TMPDIR=c", "c /tmp", "/tmp", "/tmp"},
@@ -26,18 +32,20 @@ func TestScratch(t *testing.T) {
 			env[name] = value
 		}
 		full := errors.New("is full")
-		dir, rule, err := Scratch(c.flag, func(name string) string { return env[name] }, func(dir string) error {
-			for _, u := range strings.Fields(c.usable) {
-				if u == dir {
-					return nil
+		dir, rule, err := Scratch(c.flag, func(name string) string { return env[name] },
+			func(dir string) error {
+				for _, u := range strings.Fields(c.usable) {
+					if u == dir {
+						return nil
+					}
 				}
-			}
-			return full
-		})
+				return full
+			})
 		if dir != c.dir || rule != c.rule || (err != nil) != (dir == "") {
 			t.Errorf("%+v: Scratch = %q, %q, %v", c, dir, rule, err)
 		}
-		if err != nil && (!errors.Is(err, full) || !strings.Contains(err.Error(), "/tmp (/tmp): is full")) {
+		if err != nil && (!errors.Is(err, full) ||
+			!strings.Contains(err.Error(), "/tmp (/tmp): is full")) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

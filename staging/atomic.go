@@ -8,10 +8,12 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// writeAtomic writes a file by write so that path names either what it named before or the whole new file: it
-// writes beside it, syncs, and renames. The folder of path must exist. Everybody may read the file.
+// writeAtomic writes a file by write so that path names either what it named before or the whole
+// new file: it writes beside it, syncs, and renames. The folder of path must exist. Everybody may
+// read the file.
 func writeAtomic(path string, write func(io.Writer) error) error {
-	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
+	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// synthetic returns a manifest like ImageNet's: classes folders with perClass files each, named n01440764_10026.JPEG.
+// synthetic returns a manifest like ImageNet's: classes folders with perClass files each, named
+// n01440764_10026.JPEG.
 func synthetic(classes, perClass int) *Manifest {
 	m := &Manifest{root: "/data/imagenet/train", folders: []folder{{"", 1}}}
 	m.reserve(classes*perClass, 0)
@@ -21,14 +22,15 @@ func synthetic(classes, perClass int) *Manifest {
 		m.folders = append(m.folders, folder{class, 1_700_000_000_123_456_789 + int64(label)})
 		for i := range perClass {
 			name := fmt.Sprintf("%s_%05d.JPEG", class, i)
-			m.add(uint32(label+1), name, uint32(label), int64(100_000+(i*7919)%50_000), 1_600_000_000_000_000_000+int64(i)*1_000_003)
+			m.add(uint32(label+1), name, uint32(label), int64(100_000+(i*7919)%50_000),
+				1_600_000_000_000_000_000+int64(i)*1_000_003)
 		}
 	}
 	return m
 }
 
-// BenchmarkReadParquet loads a manifest of ImageNet's size: 1.3 M samples in 1,000 classes. The bar is 2 s on one
-// core, and 100 bytes a sample in memory.
+// BenchmarkReadParquet loads a manifest of ImageNet's size: 1.3 M samples in 1,000 classes. The bar
+// is 2 s on one core, and 100 bytes a sample in memory.
 func BenchmarkReadParquet(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "m.parquet")
 	if err := WriteParquet(path, synthetic(1000, 1300)); err != nil {
@@ -67,8 +69,8 @@ func heapBytes() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// BenchmarkScan scans 1 M files of a few bytes in 1,000 folders. The bar is 150,000 files a second on two cores and
-// tmpfs: set TMPDIR to one, of which it takes about 6 GB until it ends.
+// BenchmarkScan scans 1 M files of a few bytes in 1,000 folders. The bar is 150,000 files a second
+// on two cores and tmpfs: set TMPDIR to one, of which it takes about 6 GB until it ends.
 func BenchmarkScan(b *testing.B) {
 	root := b.TempDir()
 	growMany(b, root, 1000, 1000)
@@ -91,7 +93,8 @@ func growMany(b *testing.B, root string, folders, each int) {
 			b.Fatal(err)
 		}
 		for i := range each {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("n%08d_%05d.JPEG", class, i)), []byte("JPEG"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("n%08d_%05d.JPEG", class, i)),
+				[]byte("JPEG"), 0o644); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -136,13 +139,14 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// BenchmarkFetch reads files of 110 KiB, in a new tree: TMPDIR should be a tmpfs, so that it measures the Fetcher. 256
-// samples are asked for at a time.
+// BenchmarkFetch reads files of 110 KiB, in a new tree: TMPDIR should be a tmpfs, so that it
+// measures the Fetcher. 256 samples are asked for at a time.
 func BenchmarkFetch(b *testing.B) {
 	const files, sizeBytes = 500, 110 << 10
 	root := b.TempDir()
 	for i := range files {
-		if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i)), make([]byte, sizeBytes), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i)), make([]byte, sizeBytes),
+			0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -22,11 +22,13 @@ type Sample struct {
 	Members  []Member // none: the sample is one range of bytes
 }
 
-// Build returns the manifest of n samples below root, an absolute path; next(i) is called for i from 0 to n-1 and
-// returns sample i, whose Members may be reused by the next call. It takes the same memory as a scan's manifest.
+// Build returns the manifest of n samples below root, an absolute path; next(i) is called for i
+// from 0 to n-1 and returns sample i, whose Members may be reused by the next call. It takes the
+// same memory as a scan's manifest.
 //
-// Errors: no samples or too many, a root that is not absolute, and a sample that no manifest can hold: a path that
-// leads out of the root, a label without class, a negative size or offset, members that do not add up.
+// Errors: no samples or too many, a root that is not absolute, and a sample that no manifest can
+// hold: a path that leads out of the root, a label without class, a negative size or offset,
+// members that do not add up.
 func Build(root string, classes []string, n int, next func(i int) Sample) (*Manifest, error) {
 	m := &Manifest{root: root, classes: classes}
 	err := checkRoot(root)
@@ -71,7 +73,8 @@ func (b *builder) add(s Sample) error {
 		return fmt.Errorf("format %d is not known", s.Format)
 	case s.Label < 0 || s.Label >= len(m.classes):
 		return fmt.Errorf("label %d is none of the %d classes", s.Label, len(m.classes))
-	case s.Size < 0 || s.Offset < 0 || s.Offset > math.MaxInt64-crcBytes-s.Size || s.Format == FormatFile && s.Offset > 0:
+	case s.Size < 0 || s.Offset < 0 || s.Offset > math.MaxInt64-crcBytes-s.Size ||
+		s.Format == FormatFile && s.Offset > 0:
 		return fmt.Errorf("it cannot have %d bytes at offset %d", s.Size, s.Offset)
 	}
 	m.add(b.folder(dir), name, uint32(s.Label), s.Size, s.ModTime)

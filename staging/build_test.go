@@ -18,7 +18,10 @@ func TestBuildMakesAnyManifest(t *testing.T) {
 		got, err := Build(want.Root(), want.Classes(), want.Len(), func(i int) Sample {
 			id := scheduler.SampleID(i)
 			sum, _ := want.Checksum(id)
-			s := Sample{want.RelPath(id), want.Format(id), want.Offset(id), want.Size(id), want.Label(id), want.ModTime(id), sum, nil}
+			s := Sample{
+				want.RelPath(id), want.Format(id), want.Offset(id), want.Size(id), want.Label(id),
+				want.ModTime(id), sum, nil,
+			}
 			if first, last := want.members.span(id); first < last {
 				s.Members = want.Members(id)
 			}
@@ -69,7 +72,8 @@ func TestBuildRefuses(t *testing.T) {
 	wantError(t, err, "the manifest of another rank: is not a parquet file")
 }
 
-// TestFolderWithItsManifest opens a folder by the manifest in it, wherever the folder is, and scans it without that.
+// TestFolderWithItsManifest opens a folder by the manifest in it, wherever the folder is, and scans
+// it without that.
 func TestFolderWithItsManifest(t *testing.T) {
 	root := tree(t, "a/1", "a/2", "b/3")
 	m := scan(t, root)

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// openFolder returns the cached manifest of the folder root if it still holds, else scans root and caches.
+// openFolder returns the cached manifest of the folder root if it still holds, else scans root and
+// caches.
 func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, error) {
 	cached, err := cacheFile(root, opt)
 	if err != nil {
@@ -31,7 +32,8 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 	}
 	if before != nil {
 		changes := Compare(before, m, 1)
-		opt.Log(fmt.Sprintf("staging: %s is not as it was when it was scanned before: %s%s", root, changes, changes.first()))
+		opt.Log(fmt.Sprintf("staging: %s is not as it was when it was scanned before: %s%s", root,
+			changes, changes.first()))
 	}
 	if err := writeCached(cached, m); err != nil {
 		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
@@ -39,7 +41,8 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 	return m, nil
 }
 
-// CachedManifest returns where Open keeps the manifest of the folder dir, whether it is there or not, and why it would not be kept.
+// CachedManifest returns where Open keeps the manifest of the folder dir, whether it is there or
+// not, and why it would not be kept.
 func CachedManifest(dir string, opt OpenOptions) (string, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -65,8 +68,8 @@ func cacheFile(root string, opt OpenOptions) (string, error) {
 	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
 }
 
-// readCached returns the cached manifest of root, with an error if it no longer describes it. The error wraps
-// fs.ErrNotExist if there is no cached manifest.
+// readCached returns the cached manifest of root, with an error if it no longer describes it. The
+// error wraps fs.ErrNotExist if there is no cached manifest.
 func readCached(ctx context.Context, cached, root string, concurrency int) (*Manifest, error) {
 	if _, err := os.Stat(cached); err != nil {
 		return nil, err
@@ -78,12 +81,14 @@ func readCached(ctx context.Context, cached, root string, concurrency int) (*Man
 	if m.root != root {
 		return nil, fmt.Errorf("manifest %s is of %s", cached, m.root)
 	}
-	err = inParallel(ctx, len(m.folders), concurrency, func(i int) error { return m.checkFolderTime(m.folders[i]) })
+	err = inParallel(ctx, len(m.folders), concurrency,
+		func(i int) error { return m.checkFolderTime(m.folders[i]) })
 	if err == nil {
 		err = m.checkSpread(ctx, concurrency)
 	}
 	if err != nil {
-		return m, fmt.Errorf("its cached manifest is out of date: %s", err.Error()) // not wrapped: a missing file is no missing cache
+		// not wrapped: a missing file is no missing cache
+		return m, fmt.Errorf("its cached manifest is out of date: %s", err.Error())
 	}
 	return m, nil
 }

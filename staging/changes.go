@@ -10,11 +10,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// Changes is how a data set differs from an earlier manifest of it. Samples are the same when path and offset are.
+// Changes is how a data set differs from an earlier manifest of it. Samples are the same when path
+// and offset are.
 type Changes struct {
 	Added, Removed, Changed int // numbers of samples
-	// The first few of each, by path: paths relative to the root, quoted where they are not printable; those of
-	// changed samples are followed by what changed, in brackets.
+	// The first few of each, by path: paths relative to the root, quoted where they are not printable;
+	// those of changed samples are followed by what changed, in brackets.
 	AddedNames, RemovedNames, ChangedNames []string
 
 	shown int
@@ -45,9 +46,9 @@ func (c *Changes) first() string {
 	return ""
 }
 
-// Compare returns how after differs from before; at most shown changes of each kind are named. Their roots do not
-// count. A sample has changed when its size, its modification time or its members' places differ, or its checksum
-// where both manifests have one.
+// Compare returns how after differs from before; at most shown changes of each kind are named.
+// Their roots do not count. A sample has changed when its size, its modification time or its
+// members' places differ, or its checksum where both manifests have one.
 func Compare(before, after *Manifest, shown int) *Changes {
 	c := &Changes{shown: shown}
 	old, now := before.byPath(), after.byPath()
@@ -68,7 +69,9 @@ func Compare(before, after *Manifest, shown int) *Changes {
 			c.note(&c.Added, &c.AddedNames, func() string { return printable(after.RelPath(now[0])) })
 		default:
 			if what := compareSample(before, old[0], after, now[0]); what != "" {
-				c.note(&c.Changed, &c.ChangedNames, func() string { return printable(after.RelPath(now[0])) + " (" + what + ")" })
+				c.note(&c.Changed, &c.ChangedNames, func() string {
+					return printable(after.RelPath(now[0])) + " (" + what + ")"
+				})
 			}
 		}
 		if order <= 0 {
@@ -88,7 +91,8 @@ func (c *Changes) note(count *int, names *[]string, name func() string) {
 	}
 }
 
-// byPath returns the ids in the order of comparePlaces, which is that of ids unless another program made them.
+// byPath returns the ids in the order of comparePlaces, which is that of ids unless another program
+// made them.
 func (m *Manifest) byPath() []scheduler.SampleID {
 	ids := make([]scheduler.SampleID, m.Len())
 	for i := range ids {
@@ -132,7 +136,8 @@ func compareSample(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.S
 // printable returns a path as it is, or quoted when it would not show as one word of a line.
 func printable(path string) string {
 	quoted := fmt.Sprintf("%q", path)
-	if quoted[1:len(quoted)-1] == path && !strings.HasPrefix(path, " ") && !strings.HasSuffix(path, " ") {
+	if quoted[1:len(quoted)-1] == path && !strings.HasPrefix(path, " ") &&
+		!strings.HasSuffix(path, " ") {
 		return path
 	}
 	return quoted

@@ -67,11 +67,13 @@ func TestCompare(t *testing.T) {
 			c.change(t, root)
 			changes := Compare(before, checksums(t, scan(t, root)), 5)
 			names := slices.Concat(changes.AddedNames, changes.RemovedNames, changes.ChangedNames)
-			if changes.String() != c.want || !slices.Equal(names, c.names) || changes.Any() != (c.names != nil) {
+			if changes.String() != c.want || !slices.Equal(names, c.names) ||
+				changes.Any() != (c.names != nil) {
 				t.Errorf("%s: %q, want %s: %q", changes, names, c.want, c.names)
 			}
 			shown := Compare(before, checksums(t, scan(t, root)), 1)
-			if shown.String() != c.want || max(len(shown.AddedNames), len(shown.RemovedNames), len(shown.ChangedNames)) > 1 {
+			if shown.String() != c.want || max(len(shown.AddedNames), len(shown.RemovedNames),
+				len(shown.ChangedNames)) > 1 {
 				t.Errorf("not more than one name of each kind: %+v", shown)
 			}
 		})
@@ -104,8 +106,10 @@ func TestCompareOrder(t *testing.T) {
 				added++
 			}
 		}
-		if want := fmt.Sprint(added, removed, changed); fmt.Sprint(changes.Added, changes.Removed, changes.Changed) != want ||
-			len(changes.AddedNames) != added || len(changes.RemovedNames) != removed || len(changes.ChangedNames) != changed {
+		if want := fmt.Sprint(added, removed, changed); fmt.Sprint(
+			changes.Added, changes.Removed, changes.Changed) != want ||
+			len(changes.AddedNames) != added || len(changes.RemovedNames) != removed ||
+			len(changes.ChangedNames) != changed {
 			t.Fatalf("%+v, want %s", changes, want)
 		}
 	})
@@ -113,13 +117,19 @@ func TestCompareOrder(t *testing.T) {
 
 // anyFiles draws a manifest of a few files of folders, each once, in any order.
 func anyFiles(t *rapid.T, label string) *Manifest {
-	m := &Manifest{root: "/" + label, classes: []string{"c"}, folders: []folder{{"b", 1}, {"a/x", 1}, {"a-b", 1}, {"a", 1}}}
+	m := &Manifest{
+		root: "/" + label, classes: []string{"c"},
+		folders: []folder{{"b", 1}, {"a/x", 1}, {"a-b", 1}, {"a", 1}},
+	}
 	type place struct {
 		in   uint32
 		name string
 	}
 	places := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) place {
-		return place{rapid.Uint32Range(0, 3).Draw(t, "in"), rapid.SampledFrom([]string{"1", "2", "\xff", "ä", "a"}).Draw(t, "name")}
+		return place{
+			rapid.Uint32Range(0, 3).Draw(t, "in"),
+			rapid.SampledFrom([]string{"1", "2", "\xff", "ä", "a"}).Draw(t, "name"),
+		}
 	}), 1, 12, rapid.ID).Draw(t, label)
 	for _, p := range places {
 		m.add(p.in, p.name, 0, rapid.Int64Range(0, 1).Draw(t, "size"), 7)

@@ -14,8 +14,8 @@ import (
 	"rankpool/staging/posix"
 )
 
-// spotChecks is how many samples of a manifest are compared with the file system before it is trusted: a tree of
-// which a share s has changed passes with probability (1-s)^64, 4 % for 5 %.
+// spotChecks is how many samples of a manifest are compared with the file system before it is
+// trusted: a tree of which a share s has changed passes with probability (1-s)^64, 4 % for 5 %.
 const spotChecks = 64
 
 func (m *Manifest) checkFolderTime(in folder) error {
@@ -30,7 +30,8 @@ func (m *Manifest) checkFolderTime(in folder) error {
 	return nil
 }
 
-// checkSpread compares up to spotChecks samples, spread evenly and with both ends, with the file system.
+// checkSpread compares up to spotChecks samples, spread evenly and with both ends, with the file
+// system.
 func (m *Manifest) checkSpread(ctx context.Context, concurrency int) error {
 	n := min(m.Len(), spotChecks)
 	return inParallel(ctx, n, concurrency, func(i int) error {
@@ -54,12 +55,14 @@ func (m *Manifest) checkSample(id scheduler.SampleID) error {
 	case !m.sizeFits(id, size):
 		return fmt.Errorf("%s has size %d, less than %d", path, size, m.Offset(id)+m.Size(id))
 	case modTime != m.ModTime(id):
-		return fmt.Errorf("%s was modified at %s, not %s", path, timeText(modTime), timeText(m.ModTime(id)))
+		return fmt.Errorf("%s was modified at %s, not %s", path, timeText(modTime),
+			timeText(m.ModTime(id)))
 	}
 	return nil
 }
 
-// statFile returns a file's size and modification time (ns), or what is wrong in words that follow its name.
+// statFile returns a file's size and modification time (ns), or what is wrong in words that follow
+// its name.
 func statFile(path string) (size, modTime int64, problem string) {
 	var st unix.Stat_t
 	err := posix.Retry(func() error { return unix.Stat(path, &st) })
@@ -72,8 +75,8 @@ func statFile(path string) (size, modTime int64, problem string) {
 	return st.Size, st.Mtim.Nano(), ""
 }
 
-// inParallel calls check(i) for i in [0, n) by a few goroutines, and returns the error of the least i that it knows
-// of. After an error, or ctx's end, it starts no more.
+// inParallel calls check(i) for i in [0, n) by a few goroutines, and returns the error of the least
+// i that it knows of. After an error, or ctx's end, it starts no more.
 func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
 	if concurrency <= 0 {
 		concurrency = DefaultScanConcurrency

@@ -15,8 +15,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// The samples whose checksums one goroutine makes before another may take over: so many, or so many bytes. They are
-// neighbours, so that a shard is opened once for many, and few enough that all goroutines end at about the same time.
+// The samples whose checksums one goroutine makes before another may take over: so many, or so many
+// bytes. They are neighbours, so that a shard is opened once for many, and few enough that all
+// goroutines end at about the same time.
 const (
 	sumBatchSamples = 256
 	sumBatchBytes   = 16 << 20
@@ -30,22 +31,25 @@ const sumTries = 3
 
 // ChecksumOptions says how to make checksums. The zero value is ready to use.
 type ChecksumOptions struct {
-	Concurrency   int               // files read at a time, of each rank; 0: DefaultScanConcurrency
-	Progress      func(bytes int64) // told the number of bytes that are done, never by two goroutines at a time
-	Journal       *Journal          // keeps the checksums, for the next try; nil: nothing is kept
-	Group         *Group            // the ranks that share the work, this one being rank 0; nil: this process alone
-	Storage       Storage           // of this rank; nil: SystemStorage
-	KeepPageCache bool              // leave what this rank has read in the page cache
+	Concurrency int // files read at a time, of each rank; 0: DefaultScanConcurrency
+	// told the number of bytes that are done, never by two goroutines at a time
+	Progress func(bytes int64)
+	Journal  *Journal // keeps the checksums, for the next try; nil: nothing is kept
+	// the ranks that share the work, this one being rank 0; nil: this process alone
+	Group         *Group
+	Storage       Storage // of this rank; nil: SystemStorage
+	KeepPageCache bool    // leave what this rank has read in the page cache
 
-	// Unreadable is told each sample that cannot be read or is not what the manifest says, never by two goroutines at
-	// a time; the sample then has no checksum. nil: the first one ends the work.
+	// Unreadable is told each sample that cannot be read or is not what the manifest says, never by
+	// two goroutines at a time; the sample then has no checksum. nil: the first one ends the work.
 	Unreadable func(*SampleError)
 }
 
-// Checksums reads all samples of m in parallel and returns a manifest of them with their checksums. It takes 1 MiB of
-// memory a file that is read at a time, and 8 bytes a sample.
+// Checksums reads all samples of m in parallel and returns a manifest of them with their checksums.
+// It takes 1 MiB of memory a file that is read at a time, and 8 bytes a sample.
 //
-// Errors: a SampleError, unless opt.Unreadable takes it; a journal that cannot be written; ctx's end.
+// Errors: a SampleError, unless opt.Unreadable takes it; a journal that cannot be written; ctx's
+// end.
 func Checksums(ctx context.Context, m *Manifest, opt ChecksumOptions) (*Manifest, error) {
 	if opt.Storage == nil {
 		opt.Storage = SystemStorage{}
@@ -117,7 +121,8 @@ func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	bytes := int64(0)
-	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && ready < sumBatchSamples && bytes < sumBatchBytes; s.next++ {
+	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && ready < sumBatchSamples &&
+		bytes < sumBatchBytes; s.next++ {
 		id := scheduler.SampleID(s.next)
 		if sum, found := s.opt.Journal.sum(s.m, id); found {
 			s.sums[id] = sum
@@ -177,7 +182,10 @@ type sumResult struct {
 
 func (s *summing) task(id scheduler.SampleID) sumTask {
 	m := s.m
-	t := sumTask{path: m.Path(id), whole: m.Format(id) == FormatFile, fileSize: m.end(id), modTime: m.ModTime(id)}
+	t := sumTask{
+		path: m.Path(id), whole: m.Format(id) == FormatFile, fileSize: m.end(id),
+		modTime: m.ModTime(id),
+	}
 	if !m.HasMembers() {
 		t.parts = []sumPart{{m.Offset(id), m.Size(id)}}
 		return t
@@ -197,7 +205,8 @@ type summer struct {
 
 var sumBuffers = sync.Pool{New: func() any { buffer := make([]byte, sumBuffer); return &buffer }}
 
-// sum makes the checksums of tasks, those of one file after the other by one opening. The error is ctx's.
+// sum makes the checksums of tasks, those of one file after the other by one opening. The error is
+// ctx's.
 func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -231,8 +240,8 @@ func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) 
 	return results, nil
 }
 
-// sumFile makes the checksums of samples of one file. Its size and modification time are looked at after the read,
-// so a change of the file before or during the read is seen that changes them.
+// sumFile makes the checksums of samples of one file. Its size and modification time are looked at
+// after the read, so a change of the file before or during the read is seen that changes them.
 func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *failure) {
 	file, err := s.storage.Open(tasks[0].path)
 	if err != nil {
@@ -269,13 +278,19 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *failure)
 	for i, t := range tasks {
 		switch {
 		case t.whole && size != t.fileSize:
-			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.fileSize) + indexAgain
+			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.fileSize) +
+				indexAgain
 		case size < t.fileSize:
-			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size, t.fileSize) + indexAgain
+			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,
+				t.fileSize) + indexAgain
 		case modTime != t.modTime:
-			results[i].reason = fmt.Sprintf("was modified at %s, the manifest says %s", timeText(modTime), timeText(t.modTime)) + indexAgain
+			results[i].reason = fmt.Sprintf("was modified at %s, the manifest says %s", timeText(modTime),
+				timeText(t.modTime)) + indexAgain
 		case short:
-			return nil, &failure{reason: "ends early", err: errors.New("a read ended before the file's size"), mayPass: true}
+			return nil, &failure{
+				reason: "ends early",
+				err:    errors.New("a read ended before the file's size"), mayPass: true,
+			}
 		}
 	}
 	return results, nil
@@ -346,7 +361,8 @@ func parseTasks(data []byte) (tasks []sumTask, err error) {
 		t.parts = make([]sumPart, in.count())
 		for i := range t.parts {
 			t.parts[i] = sumPart{in.signed(), in.signed()}
-			if t.parts[i].offset < 0 || t.parts[i].size < 0 || t.parts[i].offset > math.MaxInt64-t.parts[i].size {
+			if t.parts[i].offset < 0 || t.parts[i].size < 0 ||
+				t.parts[i].offset > math.MaxInt64-t.parts[i].size {
 				in.bad = true
 			}
 		}

@@ -39,10 +39,14 @@ func TestChecksums(t *testing.T) {
 			group = testGroup(t, ranks)
 		}
 		var seen []int64
-		summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group, Progress: func(n int64) { seen = append(seen, n) }})
+		summed, err := Checksums(context.Background(), m,
+			ChecksumOptions{Group: group, Progress: func(n int64) { seen = append(seen, n) }})
 		must(t, err)
 		// XXH3 of nothing, Source: xxHash, the reference's sanity checks (seed 0).
-		for id, want := range []uint64{xxh3.HashString("a/1"), 0x2d06800538d394c2, xxh3.HashString(large)} {
+		for id, want := range []uint64{
+			xxh3.HashString("a/1"), 0x2d06800538d394c2,
+			xxh3.HashString(large),
+		} {
 			if got, known := summed.Checksum(scheduler.SampleID(id)); !known || got != want {
 				t.Errorf("%d ranks, sample %d: %x, %t, want %x", ranks, id, got, known, want)
 			}
@@ -81,11 +85,13 @@ func TestChecksumsOfParts(t *testing.T) {
 	root := tree(t, "s/0123456789")
 	m := scan(t, root)
 	m.sizes, m.modTimes = []int64{4, 5}, []int64{m.modTimes[0], m.modTimes[0]}
-	m.labels, m.inFolder, m.nameEnds = []uint32{0, 0}, []uint32{m.inFolder[0], m.inFolder[0]}, []uint32{10, 20}
+	m.labels, m.inFolder, m.nameEnds = []uint32{0, 0}, []uint32{m.inFolder[0], m.inFolder[0]},
+		[]uint32{10, 20}
 	m.names = []byte("01234567890123456789")
 	m.offsets, m.formats = []int64{2, 3}, []Format{FormatPart, FormatTar}
 	m.members = memberTable{
-		kinds: []string{"x"}, ends: []uint32{0, 2}, offsets: []int64{3, 10}, sizes: []int64{3, 2}, kind: []uint32{0, 0},
+		kinds: []string{"x"}, ends: []uint32{0, 2}, offsets: []int64{3, 10}, sizes: []int64{3, 2},
+		kind: []uint32{0, 0},
 	}
 	for _, group := range []*Group{nil, testGroup(t, 2)} {
 		storage := &countingStorage{opened: map[string]int{}}
@@ -129,10 +135,22 @@ func TestChecksumErrors(t *testing.T) {
 		want   string
 	}{
 		{"missing", os.Remove, "is missing; index the data set again"},
-		{"shorter", func(path string) error { return os.Truncate(path, 1) }, "has 1 bytes, the manifest says 3; index the data set again"},
-		{"longer", func(path string) error { return os.Truncate(path, 9) }, "has 9 bytes, the manifest says 3; index the data set again"},
-		{"written again", func(path string) error { return os.WriteFile(path, []byte("new"), 0o644) }, "was modified at"},
-		{"a folder", func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o755)) }, "is a directory"},
+		{
+			"shorter", func(path string) error { return os.Truncate(path, 1) },
+			"has 1 bytes, the manifest says 3; index the data set again",
+		},
+		{
+			"longer", func(path string) error { return os.Truncate(path, 9) },
+			"has 9 bytes, the manifest says 3; index the data set again",
+		},
+		{
+			"written again", func(path string) error { return os.WriteFile(path, []byte("new"), 0o644) },
+			"was modified at",
+		},
+		{"a folder", func(path string) error {
+			return errors.Join(
+				os.Remove(path), os.Mkdir(path, 0o755))
+		}, "is a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := tree(t, "a/1", "a/2", "a/3")
@@ -182,7 +200,8 @@ func TestChecksumRetries(t *testing.T) {
 	}
 }
 
-// TestChecksumJournal goes on after an end in the middle: no sample is read twice, but those that changed meanwhile.
+// TestChecksumJournal goes on after an end in the middle: no sample is read twice, but those that
+// changed meanwhile.
 func TestChecksumJournal(t *testing.T) {
 	root := t.TempDir()
 	for i := range 3 * sumBatchSamples {
@@ -198,7 +217,8 @@ func TestChecksumJournal(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := Checksums(context.Background(), m, ChecksumOptions{Storage: storage, Concurrency: 1, Journal: j})
+	_, err := Checksums(context.Background(), m,
+		ChecksumOptions{Storage: storage, Concurrency: 1, Journal: j})
 	wantError(t, err, "cannot be read: permission denied")
 	must(t, j.Close())
 
@@ -210,9 +230,11 @@ func TestChecksumJournal(t *testing.T) {
 	}
 	storage = &countingStorage{opened: map[string]int{}}
 	last := int64(0)
-	summed, err := Checksums(context.Background(), m, ChecksumOptions{Storage: storage, Journal: j, Progress: func(n int64) { last = n }})
+	summed, err := Checksums(context.Background(), m,
+		ChecksumOptions{Storage: storage, Journal: j, Progress: func(n int64) { last = n }})
 	must(t, err)
-	if len(storage.opened) != 2*sumBatchSamples+1 || storage.opened[root+"/c/0003"] != 1 || last != m.TotalBytes() {
+	if len(storage.opened) != 2*sumBatchSamples+1 || storage.opened[root+"/c/0003"] != 1 ||
+		last != m.TotalBytes() {
 		t.Errorf("%d files were read, %d bytes are done", len(storage.opened), last)
 	}
 	if c := Compare(checksums(t, m), summed, 3); c.Any() {
@@ -221,7 +243,10 @@ func TestChecksumJournal(t *testing.T) {
 }
 
 func FuzzParseTasks(f *testing.F) {
-	f.Add(appendTasks(nil, []sumTask{{"/a", true, 3, 4, []sumPart{{0, 3}}}, {"/b", false, 9, -1, []sumPart{{1, 2}, {5, 4}}}}))
+	f.Add(appendTasks(nil, []sumTask{
+		{"/a", true, 3, 4, []sumPart{{0, 3}}},
+		{"/b", false, 9, -1, []sumPart{{1, 2}, {5, 4}}},
+	}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tasks, err := parseTasks(data)
 		if err != nil {

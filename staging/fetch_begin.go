@@ -9,8 +9,8 @@ func (f *Fetcher) begin() {
 	}
 }
 
-// next takes the reads of the next request out of the queues, and returns it; nil when nothing may begin now.
-// f.mu is held.
+// next takes the reads of the next request out of the queues, and returns it; nil when nothing may
+// begin now. f.mu is held.
 func (f *Fetcher) next() *flight {
 	if f.closed || f.waiting || len(f.flights.all) >= f.limit.limit {
 		return nil
@@ -20,7 +20,8 @@ func (f *Fetcher) next() *flight {
 		return nil
 	}
 	demanded := f.demanded && r.need <= f.demand
-	if f.demanded && !demanded && f.flights.ahead >= aheadShare(f.limit.limit, mostUrgent <= f.demand) {
+	if f.demanded && !demanded && f.flights.ahead >= aheadShare(
+		f.limit.limit, mostUrgent <= f.demand) {
 		return nil
 	}
 	room := f.opt.Bytes - f.flights.bytes
@@ -50,8 +51,9 @@ func (f *Fetcher) next() *flight {
 	return fl
 }
 
-// aheadShare returns how many of limit requests may be for reads ahead of their use: all but an eighth, so that what
-// training waits for rarely finds all taken, and half while training waits for something that cannot begin.
+// aheadShare returns how many of limit requests may be for reads ahead of their use: all but an
+// eighth, so that what training waits for rarely finds all taken, and half while training waits for
+// something that cannot begin.
 func aheadShare(limit int, waits bool) int {
 	if waits {
 		return limit / 2

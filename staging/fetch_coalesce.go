@@ -3,8 +3,8 @@ package staging
 import "slices"
 
 const (
-	// DefaultCoalesceBytes bounds a joined read when FetchOptions does not say: the size of a Lustre RPC, and of a
-	// stripe by default.
+	// DefaultCoalesceBytes bounds a joined read when FetchOptions does not say: the size of a Lustre
+	// RPC, and of a stripe by default.
 	//
 	// Source: Lustre 2.16, LOV_DESC_STRIPE_SIZE_DEFAULT; max_pages_per_rpc of 1,024 pages.
 	DefaultCoalesceBytes = 4 << 20
@@ -13,9 +13,10 @@ const (
 	maxJoined = 64
 )
 
-// company returns r and the waiting reads that are to be done by the same request, in the order of their places in
-// the file: neighbours in the same shard with at most maxGapBytes in between, coalesce bytes in all at most. A
-// read that training waits for (demanded) takes along only what is needed as soon, so it is never held up for others.
+// company returns r and the waiting reads that are to be done by the same request, in the order of
+// their places in the file: neighbours in the same shard with at most maxGapBytes in between,
+// coalesce bytes in all at most. A read that training waits for (demanded) takes along only what is
+// needed as soon, so it is never held up for others.
 func company(r *read, demanded bool, coalesce int64) []*read {
 	if r.shard == nil || r.tries > 0 || coalesce <= 0 {
 		return []*read{r}
@@ -28,10 +29,12 @@ func company(r *read, demanded bool, coalesce int64) []*read {
 			to-from <= coalesce && last-first+1 < maxJoined
 	}
 	near := func(gap int64) bool { return gap >= 0 && gap <= maxGapBytes }
-	for last+1 < len(all) && joins(last+1, r.from, all[last+1].to) && near(all[last+1].from-all[last].to) {
+	for last+1 < len(all) && joins(last+1, r.from, all[last+1].to) &&
+		near(all[last+1].from-all[last].to) {
 		last++
 	}
-	for first > 0 && joins(first-1, all[first-1].from, all[last].to) && near(all[first].from-all[first-1].to) {
+	for first > 0 && joins(first-1, all[first-1].from, all[last].to) &&
+		near(all[first].from-all[first-1].to) {
 		first--
 	}
 	return slices.Clone(all[first : last+1])

@@ -2,34 +2,41 @@ package staging
 
 import "time"
 
-// The rule of the concurrency. Its constants are chosen; TestConcurrency shows what they do on simulated storages.
+// The rule of the concurrency. Its constants are chosen; TestConcurrency shows what they do on
+// simulated storages.
 const (
-	// DefaultFetchConcurrency is how many requests a Fetcher has under way at first when FetchOptions does not say.
+	// DefaultFetchConcurrency is how many requests a Fetcher has under way at first when FetchOptions
+	// does not say.
 	DefaultFetchConcurrency = 16
 
-	// MaxFetchConcurrency bounds the requests that a Fetcher has under way on its own: each holds a thread.
+	// MaxFetchConcurrency bounds the requests that a Fetcher has under way on its own: each holds a
+	// thread.
 	MaxFetchConcurrency = 256
 
-	windowReads  = 64                     // a window has so many ends of reads, and four a request under way
-	windowTime   = 100 * time.Millisecond // and lasts so long, so that one delay of the scheduler does not decide
-	probeUp      = 1.5
-	probeDown    = 0.75
-	gainShare    = 0.25 // more requests must bring a quarter of what they would if nobody queued
-	lossAllowed  = 0.03 // fewer requests may cost so much: no more than windows differ
-	latencyRise  = 3    // so many times the latency of quiet storage: requests mostly queue
-	quietDrift   = 1.01 // a window: storage that became slower for good is quiet again after some 100 windows
-	firstHolding = 4    // windows between a probe in vain and the next; doubled each time
+	// a window has so many ends of reads, and four a request under way
+	windowReads = 64
+	// and lasts so long, so that one delay of the scheduler does not decide
+	windowTime  = 100 * time.Millisecond
+	probeUp     = 1.5
+	probeDown   = 0.75
+	gainShare   = 0.25 // more requests must bring a quarter of what they would if nobody queued
+	lossAllowed = 0.03 // fewer requests may cost so much: no more than windows differ
+	latencyRise = 3    // so many times the latency of quiet storage: requests mostly queue
+	// a window: storage that became slower for good is quiet again after some 100 windows
+	quietDrift   = 1.01
+	firstHolding = 4 // windows between a probe in vain and the next; doubled each time
 	lastHolding  = 32
 )
 
-// A concurrency finds out how many requests to have under way: more while that brings throughput, fewer when they
-// only queue.
+// A concurrency finds out how many requests to have under way: more while that brings throughput,
+// fewer when they only queue.
 //
-// It looks at windows of reads in which requests were always waiting for the limit; others tell nothing. After a
-// window at the limit it tries another limit for one window (a probe): half as much again, or a quarter less when the
-// mean latency is three times that of quiet storage. More is kept when throughput rises by a quarter of the
-// proportional gain or better, fewer when throughput stays within 3 %. A probe in vain is taken back, and the next
-// one waits longer. Throughput counts every request as maxGapBytes more than it has, so that small reads count too.
+// It looks at windows of reads in which requests were always waiting for the limit; others tell
+// nothing. After a window at the limit it tries another limit for one window (a probe): half as
+// much again, or a quarter less when the mean latency is three times that of quiet storage. More is
+// kept when throughput rises by a quarter of the proportional gain or better, fewer when throughput
+// stays within 3 %. A probe in vain is taken back, and the next one waits longer. Throughput counts
+// every request as maxGapBytes more than it has, so that small reads count too.
 //
 // It has no clock of its own and draws nothing; it is not safe for concurrent use.
 type concurrency struct {
@@ -55,8 +62,8 @@ func newConcurrency(limit, most int, fixed bool) concurrency {
 	return concurrency{limit: limit, max: most, fixed: fixed, patience: firstHolding}
 }
 
-// ended counts a request of sizeBytes bytes that took latency and ended now; held says whether others waited only
-// because limit were under way.
+// ended counts a request of sizeBytes bytes that took latency and ended now; held says whether
+// others waited only because limit were under way.
 func (c *concurrency) ended(now time.Time, latency time.Duration, sizeBytes int64, held bool) {
 	if c.fixed {
 		return
@@ -127,7 +134,8 @@ func (c *concurrency) worthIt(rate float64) bool {
 	return rate >= c.rate*(1+gainShare*(float64(c.limit)/float64(c.kept)-1))
 }
 
-// set changes the limit and ends a probe; the requests that are under way by then say nothing about it.
+// set changes the limit and ends a probe; the requests that are under way by then say nothing about
+// it.
 func (c *concurrency) set(limit int) {
 	c.skip = max(c.limit, limit)
 	c.limit, c.kept = limit, 0

@@ -18,8 +18,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// A roughStorage is a storage in memory with random delays and faults. It knows what a Fetcher may do to it, and notes
-// what it must not do. It is used in a synctest bubble.
+// A roughStorage is a storage in memory with random delays and faults. It knows what a Fetcher may
+// do to it, and notes what it must not do. It is used in a synctest bubble.
 type roughStorage struct {
 	m       *Manifest
 	sizes   map[string]int64
@@ -53,12 +53,14 @@ func (s *roughStorage) sample(id scheduler.SampleID) []byte {
 	return data
 }
 
-// rough returns a storage of shards with a number of samples each, and of as many whole files as shards; shard and
-// file i lie on target i mod 3, the last ones on none.
+// rough returns a storage of shards with a number of samples each, and of as many whole files as
+// shards; shard and file i lie on target i mod 3, the last ones on none.
 func rough(seed uint64, shards, perShard, maxBytes int) *roughStorage {
 	s := &roughStorage{
-		m: &Manifest{root: "/r", classes: []string{"c"}, folders: []folder{{"", 0}}}, sizes: map[string]int64{},
-		targets: map[string]int{}, random: rand.New(rand.NewPCG(seed, 1)), requests: map[string]int{}, mostOn: map[int]int{},
+		m:       &Manifest{root: "/r", classes: []string{"c"}, folders: []folder{{"", 0}}},
+		sizes:   map[string]int64{},
+		targets: map[string]int{}, random: rand.New(rand.NewPCG(seed, 1)), requests: map[string]int{},
+		mostOn: map[int]int{},
 	}
 	var offsets []int64
 	for i := range shards {
@@ -149,9 +151,12 @@ type roughFile struct {
 	user sync.Mutex // a file has one user at a time
 }
 
-func (f *roughFile) ReadAt(p []byte, off int64) (int, error) { return f.ReadVector([][]byte{p}, off) }
+func (f *roughFile) ReadAt(p []byte, off int64) (int, error) {
+	return f.ReadVector([][]byte{p}, off)
+}
 
-// ReadVector writes only after its delay, and then all at once, as a system call that was stuck does.
+// ReadVector writes only after its delay, and then all at once, as a system call that was stuck
+// does.
 func (f *roughFile) ReadVector(into [][]byte, off int64) (n int, err error) {
 	if !f.user.TryLock() {
 		panic("a file has two users")
@@ -208,8 +213,8 @@ func (f *roughFile) Close() error {
 	return nil
 }
 
-// A reader asks a Fetcher for samples of a rough storage. When done is called it checks the sample, gives its memory
-// another content, and looks at the end whether that is still there.
+// A reader asks a Fetcher for samples of a rough storage. When done is called it checks the sample,
+// gives its memory another content, and looks at the end whether that is still there.
 type roughReader struct {
 	*Fetcher
 	s       *roughStorage
@@ -272,23 +277,29 @@ func (r *roughReader) end() string {
 			r.broken = append(r.broken, "memory that was given back has been written to")
 		}
 	}
-	if stats := r.Stats(); stats.InFlight != 0 || stats.UnderWay != 0 || len(r.queues.shards) != 0 || r.s.opened != 0 {
-		r.broken = append(r.broken, fmt.Sprintf("at the end %+v, %d shards, %d files", stats, len(r.queues.shards), r.s.opened))
+	if stats := r.Stats(); stats.InFlight != 0 || stats.UnderWay != 0 || len(r.queues.shards) != 0 ||
+		r.s.opened != 0 {
+		r.broken = append(r.broken, fmt.Sprintf("at the end %+v, %d shards, %d files", stats,
+			len(r.queues.shards), r.s.opened))
 	}
 	return strings.Join(r.broken, "; ")
 }
 
-// TestFetchRandomFaults checks what must hold whatever storage does: one done a Fetch, right bytes or an error,
-// nothing written after that, and the bounds on requests and bytes.
+// TestFetchRandomFaults checks what must hold whatever storage does: one done a Fetch, right bytes
+// or an error, nothing written after that, and the bounds on requests and bytes.
 func TestFetchRandomFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := rough(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 6).Draw(rt, "shards"), rapid.IntRange(1, 60).Draw(rt, "samples"), 3000)
+		s := rough(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 6).Draw(rt, "shards"),
+			rapid.IntRange(1, 60).Draw(rt, "samples"), 3000)
 		s.faulty = rapid.SampledFrom([]float64{0, 0.01, 0.2}).Draw(rt, "faulty")
 		s.stuck = rapid.SampledFrom([]float64{0, 0.003, 0.03}).Draw(rt, "stuck")
 		opt := FetchOptions{
-			Concurrency: rapid.IntRange(0, 12).Draw(rt, "concurrency"), Bytes: rapid.SampledFrom([]int64{0, 1, 10_000}).Draw(rt, "bytes"),
-			TargetConcurrency: rapid.IntRange(1, 8).Draw(rt, "on a target"), CoalesceBytes: rapid.SampledFrom([]int64{-1, 0, 5000}).Draw(rt, "coalesce"),
-			Limit: rapid.SampledFrom([]*RateLimit{nil, NewRateLimit(1e6, 500)}).Draw(rt, "limit"),
+			Concurrency:       rapid.IntRange(0, 12).Draw(rt, "concurrency"),
+			Bytes:             rapid.SampledFrom([]int64{0, 1, 10_000}).Draw(rt, "bytes"),
+			TargetConcurrency: rapid.IntRange(1, 8).Draw(rt, "on a target"),
+			CoalesceBytes:     rapid.SampledFrom([]int64{-1, 0, 5000}).Draw(rt, "coalesce"),
+			Limit: rapid.SampledFrom([]*RateLimit{nil, NewRateLimit(1e6, 500)}).Draw(
+				rt, "limit"),
 		}
 		early := rapid.Bool().Draw(rt, "closed early")
 		asks := rapid.IntRange(0, 500).Draw(rt, "asks")
@@ -318,7 +329,8 @@ func TestFetchRandomFaults(t *testing.T) {
 		}
 		for target, most := range s.mostOn {
 			if target >= 0 && most > opt.TargetConcurrency+1 {
-				rt.Errorf("%d requests at a time on target %d, the bound is %d", most, target, opt.TargetConcurrency)
+				rt.Errorf("%d requests at a time on target %d, the bound is %d", most, target,
+					opt.TargetConcurrency)
 			}
 		}
 		if opt.Bytes > 0 && s.mostBytes > max(opt.Bytes, 3000) {
@@ -327,7 +339,8 @@ func TestFetchRandomFaults(t *testing.T) {
 	})
 }
 
-// TestStallReport has storage stuck: there is a line that names file and target, and not one a request.
+// TestStallReport has storage stuck: there is a line that names file and target, and not one a
+// request.
 func TestStallReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 2, 10, 2000)
@@ -338,14 +351,18 @@ func TestStallReport(t *testing.T) {
 			return time.Millisecond
 		}
 		var lines []string
-		r := newRoughReader(s, FetchOptions{CoalesceBytes: -1, Log: func(msg string) { lines = append(lines, msg) }})
+		r := newRoughReader(s, FetchOptions{
+			CoalesceBytes: -1,
+			Log:           func(msg string) { lines = append(lines, msg) },
+		})
 		for id := range scheduler.SampleID(20) {
 			r.ask(id, 1)
 		}
 		if wrong := r.end(); wrong != "" {
 			t.Error(wrong)
 		}
-		want := "staging: reading /r/shard0 on storage target 0 has not ended after 30s, nor have 7 others; storage may be stuck"
+		want := "staging: reading /r/shard0 on storage target 0 has not ended after 30s, nor have 7 " +
+			"others; storage may be stuck"
 		if len(lines) < 2 || lines[0] != want || len(lines) > 20 {
 			t.Errorf("%d lines: %q", len(lines), lines)
 		}
@@ -405,7 +422,8 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// TestCoalesced has a shard's samples asked for in any order: they are read by few requests from one open file.
+// TestCoalesced has a shard's samples asked for in any order: they are read by few requests from
+// one open file.
 func TestCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 1, 200, 2000)
@@ -431,7 +449,8 @@ func TestCoalesced(t *testing.T) {
 	})
 }
 
-// TestDemand has reads ahead take all but an eighth of the requests, so that what training waits for is read at once.
+// TestDemand has reads ahead take all but an eighth of the requests, so that what training waits
+// for is read at once.
 func TestDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 3, 200, 2000)
@@ -476,7 +495,8 @@ func TestSharedLimit(t *testing.T) {
 		for _, r := range readers {
 			r.pending.Wait()
 		}
-		if took, want := time.Since(began).Seconds(), float64(bytes)/100_000; took < 0.9*want || took > 1.3*want {
+		if took, want := time.Since(began).Seconds(),
+			float64(bytes)/100_000; took < 0.9*want || took > 1.3*want {
 			t.Errorf("%d bytes took %.2f s, want %.2f s", bytes, took, want)
 		}
 		for _, r := range readers {

@@ -3,16 +3,17 @@ package staging
 import "time"
 
 const (
-	// maxIdleFiles bounds the files that a Fetcher keeps open for the next read; processes may have 1,024 open.
+	// maxIdleFiles bounds the files that a Fetcher keeps open for the next read; processes may have
+	// 1,024 open.
 	maxIdleFiles = 32
 
-	// idleTime is how long a file stays open without a read. Chosen: the next samples of a shard come within seconds
-	// or not before the next epoch.
+	// idleTime is how long a file stays open without a read. Chosen: the next samples of a shard come
+	// within seconds or not before the next epoch.
 	idleTime = 5 * time.Second
 )
 
-// idleFiles are open files of shards that nobody reads at the moment, the one used last last. A shard that several
-// requests read at a time is open as often: an open file has one user.
+// idleFiles are open files of shards that nobody reads at the moment, the one used last last. A
+// shard that several requests read at a time is open as often: an open file has one user.
 type idleFiles struct{ files []idleFile }
 
 type idleFile struct {
@@ -21,7 +22,8 @@ type idleFile struct {
 	since time.Time
 }
 
-// take returns an open file of a shard, for the caller to use and to put back or close; nil if there is none.
+// take returns an open file of a shard, for the caller to use and to put back or close; nil if
+// there is none.
 func (s *idleFiles) take(from *shard) StorageFile {
 	for i := len(s.files) - 1; i >= 0; i-- {
 		if s.files[i].path == from.path {

@@ -2,7 +2,8 @@ package staging
 
 import "time"
 
-// A flight is a request to storage for one sample, or for neighbours in one shard. It reads into the callers' memory.
+// A flight is a request to storage for one sample, or for neighbours in one shard. It reads into
+// the callers' memory.
 type flight struct {
 	reads    []*read // in the order of their places in the file
 	from, to int64
@@ -18,7 +19,8 @@ type flight struct {
 
 func newFlight(reads []*read, ahead bool) *flight {
 	return &flight{
-		reads: reads, from: reads[0].from, to: reads[len(reads)-1].to, ahead: ahead, tries: reads[0].tries + 1,
+		reads: reads, from: reads[0].from, to: reads[len(reads)-1].to, ahead: ahead,
+		tries: reads[0].tries + 1,
 	}
 }
 

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// burstSeconds is how much of a limit may be taken at once after a pause: short enough that no server notices, long
-// enough that a late timer loses nothing.
+// burstSeconds is how much of a limit may be taken at once after a pause: short enough that no
+// server notices, long enough that a late timer loses nothing.
 const burstSeconds = 0.1
 
-// A RateLimit bounds how fast those that share it read, such as Fetchers: bytes and opened files a second. Over any time t they
-// read at most rate·t, a tenth of a second's worth, and one request, and so for opens. A job's limit is divided
-// evenly over its ranks, and what one rank does not use no other rank gets. It is safe for concurrent use.
+// A RateLimit bounds how fast those that share it read, such as Fetchers: bytes and opened files a
+// second. Over any time t they read at most rate·t, a tenth of a second's worth, and one request,
+// and so for opens. A job's limit is divided evenly over its ranks, and what one rank does not use
+// no other rank gets. It is safe for concurrent use.
 type RateLimit struct {
 	mu           sync.Mutex
 	bytes, opens bucket
@@ -22,8 +23,8 @@ func NewRateLimit(bytesPerSecond, opensPerSecond float64) *RateLimit {
 	return &RateLimit{bytes: newBucket(bytesPerSecond), opens: newBucket(opensPerSecond)}
 }
 
-// Take takes a request's bytes and opens at time now and returns 0, or takes nothing and returns for how long the
-// limit is used up. A nil limit is none.
+// Take takes a request's bytes and opens at time now and returns 0, or takes nothing and returns
+// for how long the limit is used up. A nil limit is none.
 func (l *RateLimit) Take(now time.Time, bytes int64, opens int) time.Duration {
 	if l == nil {
 		return 0
@@ -41,9 +42,9 @@ func (l *RateLimit) Take(now time.Time, bytes int64, opens int) time.Duration {
 	return wait
 }
 
-// A bucket holds tokens: rate more a second, burst at most. Whoever finds none missing takes as many as are needed,
-// more than there are if it must be, and the next one waits until that is paid: a request larger than burst needs no
-// rule of its own.
+// A bucket holds tokens: rate more a second, burst at most. Whoever finds none missing takes as
+// many as are needed, more than there are if it must be, and the next one waits until that is paid:
+// a request larger than burst needs no rule of its own.
 type bucket struct {
 	rate, burst float64
 	tokens      float64

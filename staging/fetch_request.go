@@ -19,7 +19,8 @@ func (g *result) of(i int) *failure {
 // failedAny reports whether some sample could not be read.
 func (g *result) failedAny() bool { return g.failed != nil || g.failures != nil }
 
-// request does a flight's request: it opens the file unless it is open, reads, and checks what was read.
+// request does a flight's request: it opens the file unless it is open, reads, and checks what was
+// read.
 func (f *Fetcher) request(fl *flight) (got result) {
 	file := fl.file
 	if file == nil {

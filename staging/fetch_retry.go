@@ -6,8 +6,9 @@ const (
 	// DefaultRetries is how often a read is tried again when FetchOptions does not say.
 	DefaultRetries = 4
 
-	// firstDelay is the wait before the first retry; each next one is four times as long, at most maxDelay. The
-	// default retries wait 1.7 s in all: chosen, so that a short fail-over passes and training is not held up long.
+	// firstDelay is the wait before the first retry; each next one is four times as long, at most
+	// maxDelay. The default retries wait 1.7 s in all: chosen, so that a short fail-over passes and
+	// training is not held up long.
 	firstDelay = 20 * time.Millisecond
 	maxDelay   = 2 * time.Second
 )

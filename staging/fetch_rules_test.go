@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A simulated storage has a latency, in which it serves any number of requests, and then one line of a bandwidth,
-// which loses by every request beyond crowd. It runs in virtual time.
+// A simulated storage has a latency, in which it serves any number of requests, and then one line
+// of a bandwidth, which loses by every request beyond crowd. It runs in virtual time.
 type simulated struct {
 	latency   time.Duration
 	bandwidth float64 // bytes a second
@@ -75,9 +75,18 @@ func TestConcurrency(t *testing.T) {
 		share       float64 // of the bandwidth
 	}{
 		{"latency only", simulated{latency: 20 * time.Millisecond, bandwidth: 100e9}, 256, 256, 0.01},
-		{"some hundred are worth it", simulated{latency: 10 * time.Millisecond, bandwidth: 1e9}, 81, 182, 0.85},
+		{
+			"some hundred are worth it",
+			simulated{latency: 10 * time.Millisecond, bandwidth: 1e9},
+			81, 182,
+			0.85,
+		},
 		{"bandwidth is short", simulated{latency: 2 * time.Millisecond, bandwidth: 50e6}, 2, 24, 0.97},
-		{"from 119 on more is less", simulated{latency: 20 * time.Millisecond, bandwidth: 2e9, crowd: 40}, 81, 182, 0.25},
+		{
+			"from 119 on more is less",
+			simulated{latency: 20 * time.Millisecond, bandwidth: 2e9, crowd: 40},
+			81, 182, 0.25,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.storage
@@ -90,16 +99,21 @@ func TestConcurrency(t *testing.T) {
 				at = limit.kept
 			}
 			if at < c.least || at > c.most || got < c.share*s.bandwidth {
-				t.Errorf("limit %d with %.0f MB/s, want %d to %d with %.0f MB/s", at, got/1e6, c.least, c.most, c.share*s.bandwidth/1e6)
+				t.Errorf("limit %d with %.0f MB/s, want %d to %d with %.0f MB/s", at, got/1e6, c.least, c.most,
+					c.share*s.bandwidth/1e6)
 			}
 		})
 	}
 }
 
-// TestConcurrencyBacksOff has a storage lose nearly all its bandwidth when 256 requests are under way, and get it back.
-// In between 44 requests would do; three times the latency of quiet storage is 133.
+// TestConcurrencyBacksOff has a storage lose nearly all its bandwidth when 256 requests are under
+// way, and get it back. In between 44 requests would do; three times the latency of quiet storage
+// is 133.
 func TestConcurrencyBacksOff(t *testing.T) {
-	s := simulated{latency: 50 * time.Millisecond, bandwidth: 100e9, random: rand.New(rand.NewPCG(3, 4)), now: time.Unix(1e9, 0)}
+	s := simulated{
+		latency: 50 * time.Millisecond, bandwidth: 100e9,
+		random: rand.New(rand.NewPCG(3, 4)), now: time.Unix(1e9, 0),
+	}
 	c := newConcurrency(DefaultFetchConcurrency, MaxFetchConcurrency, false)
 	s.run(&c, 30*time.Second)
 	if c.limit != MaxFetchConcurrency {
@@ -133,14 +147,23 @@ func TestAheadShare(t *testing.T) {
 		limit       int
 		waits       bool
 		wantRequest int
-	}{{1, false, 1}, {7, false, 7}, {8, false, 7}, {16, false, 14}, {256, false, 224}, {1, true, 0}, {16, true, 8}} {
+	}{
+		{1, false, 1},
+		{7, false, 7},
+		{8, false, 7},
+		{16, false, 14},
+		{256, false, 224},
+		{1, true, 0},
+		{16, true, 8},
+	} {
 		if got := aheadShare(c.limit, c.waits); got != c.wantRequest {
 			t.Errorf("aheadShare(%d, %v) = %d, want %d", c.limit, c.waits, got, c.wantRequest)
 		}
 	}
 }
 
-// TestRateLimit has random requests at random times: over every interval no more is taken than the limit says.
+// TestRateLimit has random requests at random times: over every interval no more is taken than the
+// limit says.
 func TestRateLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Float64Range(1, 1e6).Draw(t, "rate")
@@ -177,13 +200,14 @@ func TestRateLimit(t *testing.T) {
 		}
 	})
 	var none *RateLimit
-	if none.Take(time.Time{}, 1e9, 1) != 0 || NewRateLimit(0, -1).Take(time.Unix(1, 0), 1<<60, 9) != 0 {
+	if none.Take(time.Time{}, 1e9, 1) != 0 || NewRateLimit(0, -1).Take(
+		time.Unix(1, 0), 1<<60, 9) != 0 {
 		t.Error("no limit is one")
 	}
 }
 
-// TestCompany asks for the company of the read at place 5 among reads of one shard, written "from-to" or
-// "from-to@need".
+// TestCompany asks for the company of the read at place 5 among reads of one shard, written
+// "from-to" or "from-to@need".
 func TestCompany(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -193,14 +217,34 @@ func TestCompany(t *testing.T) {
 		want     []string
 	}{
 		{"alone", []string{"5-9"}, false, 1 << 20, []string{"5-9"}},
-		{"on both sides", []string{"0-4", "5-9", "10-20"}, false, 1 << 20, []string{"0-4", "5-9", "10-20"}},
+		{
+			"on both sides",
+			[]string{"0-4", "5-9", "10-20"},
+			false, 1 << 20,
+			[]string{"0-4", "5-9", "10-20"},
+		},
 		{"too far", []string{"5-9", "70000-70001"}, false, 1 << 20, []string{"5-9"}},
-		{"just near enough", []string{"5-9", "65545-65546"}, false, 1 << 20, []string{"5-9", "65545-65546"}},
+		{
+			"just near enough",
+			[]string{"5-9", "65545-65546"},
+			false, 1 << 20,
+			[]string{"5-9", "65545-65546"},
+		},
 		{"too many bytes", []string{"0-4", "5-9", "10-20", "21-25"}, false, 15, []string{"5-9", "10-20"}},
 		{"overlapping", []string{"5-9", "8-12", "13-20"}, false, 1 << 20, []string{"5-9"}},
 		{"never", []string{"0-4", "5-9", "10-20"}, false, -1, []string{"5-9"}},
-		{"less urgent", []string{"0-4@8", "5-9@7", "10-20@7", "21-22@8"}, true, 1 << 20, []string{"5-9@7", "10-20@7"}},
-		{"ahead", []string{"0-4@8", "5-9@7", "10-20@7"}, false, 1 << 20, []string{"0-4@8", "5-9@7", "10-20@7"}},
+		{
+			"less urgent",
+			[]string{"0-4@8", "5-9@7", "10-20@7", "21-22@8"},
+			true, 1 << 20,
+			[]string{"5-9@7", "10-20@7"},
+		},
+		{
+			"ahead",
+			[]string{"0-4@8", "5-9@7", "10-20@7"},
+			false, 1 << 20,
+			[]string{"0-4@8", "5-9@7", "10-20@7"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, names := newQueues(), map[*read]string{}
@@ -234,12 +278,15 @@ func TestIdleFiles(t *testing.T) {
 	s, start := faulty(1), time.Unix(1e9, 0)
 	var idle idleFiles
 	for i := range maxIdleFiles + 3 {
-		idle.put(&shard{path: fmt.Sprint(i % 2)}, &faultyFile{s: s, path: fmt.Sprint(i)}, start.Add(time.Duration(i)*time.Millisecond))
+		idle.put(&shard{path: fmt.Sprint(i % 2)}, &faultyFile{s: s, path: fmt.Sprint(i)},
+			start.Add(time.Duration(i)*time.Millisecond))
 	}
-	if old := idle.takeOld(start.Add(time.Second)); len(old) != 3 || old[0].file.(*faultyFile).path != "0" {
+	if old := idle.takeOld(start.Add(time.Second)); len(old) != 3 ||
+		old[0].file.(*faultyFile).path != "0" {
 		t.Errorf("%d files are too many", len(old))
 	}
-	if file := idle.take(&shard{path: "1"}); file.(*faultyFile).path != "33" || idle.take(&shard{path: "2"}) != nil {
+	if file := idle.take(&shard{path: "1"}); file.(*faultyFile).path != "33" ||
+		idle.take(&shard{path: "2"}) != nil {
 		t.Errorf("took %v", file)
 	}
 	if old := idle.takeOld(start.Add(idleTime + 5*time.Millisecond)); len(old) != 3 {

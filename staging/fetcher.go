@@ -10,18 +10,21 @@ import (
 )
 
 const (
-	// DefaultFetchBytes bounds the bytes that a Fetcher has under way when FetchOptions does not say. Chosen: 16
-	// samples of 16 MiB; a smaller bound would hold up 256 joined reads only on storage beyond 50 GB/s a node.
+	// DefaultFetchBytes bounds the bytes that a Fetcher has under way when FetchOptions does not say.
+	// Chosen: 16 samples of 16 MiB; a smaller bound would hold up 256 joined reads only on storage
+	// beyond 50 GB/s a node.
 	DefaultFetchBytes = 256 << 20
 
-	// DefaultTargetConcurrency is how many requests a storage target has to serve at a time for one Fetcher when
-	// FetchOptions does not say: as many as a Lustre client sends it; more would queue in the client.
+	// DefaultTargetConcurrency is how many requests a storage target has to serve at a time for one
+	// Fetcher when FetchOptions does not say: as many as a Lustre client sends it; more would queue in
+	// the client.
 	//
 	// Source: Lustre 2.16, OBD_MAX_RIF_DEFAULT.
 	DefaultTargetConcurrency = 8
 
-	// DefaultStallAfter is how long a request may take before it is reported when FetchOptions does not say: longer
-	// than a busy server needs, shorter than the 100 s after which a Lustre client gives a server up.
+	// DefaultStallAfter is how long a request may take before it is reported when FetchOptions does
+	// not say: longer than a busy server needs, shorter than the 100 s after which a Lustre client
+	// gives a server up.
 	DefaultStallAfter = 30 * time.Second
 )
 
@@ -30,18 +33,26 @@ var ErrClosed = errors.New("staging: the fetcher is closed")
 
 // FetchOptions says how to fetch. The zero value is ready to use.
 type FetchOptions struct {
-	Concurrency   int     // requests under way at a time; 0: found out, from DefaultFetchConcurrency on
-	Bytes         int64   // bytes under way at a time, or one request if that has more; 0: DefaultFetchBytes
-	Retries       int     // how often a read is tried again; 0: DefaultRetries, negative: never
-	KeepPageCache bool    // leave what was read in the page cache; else it is dropped, because the slab holds it
+	// requests under way at a time; 0: found out, from DefaultFetchConcurrency on
+	Concurrency int
+	// bytes under way at a time, or one request if that has more; 0: DefaultFetchBytes
+	Bytes   int64
+	Retries int // how often a read is tried again; 0: DefaultRetries, negative: never
+	// leave what was read in the page cache; else it is dropped, because the slab holds it
+	KeepPageCache bool
 	Storage       Storage // nil: SystemStorage
 
-	CoalesceBytes     int64                           // neighbours are read at once up to so many bytes; 0: DefaultCoalesceBytes, negative: never
-	TargetOf          func(id scheduler.SampleID) int // the storage target of a sample's file, < 0 if it is not known; nil: of none
-	TargetConcurrency int                             // requests under way at a time on one target; 0: DefaultTargetConcurrency
-	Limit             *RateLimit                      // shared with other Fetchers; nil: none
-	StallAfter        time.Duration                   // when a request is reported; 0: DefaultStallAfter
-	Log               func(msg string)                // told in one sentence about requests that do not end; nil: nobody is
+	// neighbours are read at once up to so many bytes; 0: DefaultCoalesceBytes, negative: never
+	CoalesceBytes int64
+	// the storage target of a sample's file, < 0 if it is not known; nil: of none
+	TargetOf func(id scheduler.SampleID) int
+	// requests under way at a time on one target; 0: DefaultTargetConcurrency
+	TargetConcurrency int
+	Limit             *RateLimit // shared with other Fetchers; nil: none
+	// when a request is reported; 0: DefaultStallAfter
+	StallAfter time.Duration
+	// told in one sentence about requests that do not end; nil: nobody is
+	Log func(msg string)
 }
 
 func (o FetchOptions) withDefaults() FetchOptions {
@@ -72,12 +83,13 @@ func (o FetchOptions) withDefaults() FetchOptions {
 	return o
 }
 
-// A Fetcher reads samples from storage into memory that the caller provides, the sample needed first first.
+// A Fetcher reads samples from storage into memory that the caller provides, the sample needed
+// first first.
 //
-// Its parts, a file each: what comes next (readqueue.go, fetch_begin.go), neighbours that are read at once
-// (fetch_coalesce.go), requests (fetch_flight.go), how many are under way (fetch_concurrency.go), limits
-// (fetch_rate.go), the report of what does not end (fetch_patrol.go), files kept open (fetch_files.go), tries after an
-// error (fetch_retry.go).
+// Its parts, a file each: what comes next (readqueue.go, fetch_begin.go), neighbours that are read
+// at once (fetch_coalesce.go), requests (fetch_flight.go), how many are under way
+// (fetch_concurrency.go), limits (fetch_rate.go), the report of what does not end
+// (fetch_patrol.go), files kept open (fetch_files.go), tries after an error (fetch_retry.go).
 //
 // All methods are safe for concurrent use.
 type Fetcher struct {
@@ -113,12 +125,14 @@ func NewFetcher(m *Manifest, opt FetchOptions) *Fetcher {
 	return f
 }
 
-// Fetch asks for sample id, needed at time need (any measure that orders uses; the least is read first, equal ones
-// in the order of asking on every storage target). len(into) must be the sample's size. It returns at once.
+// Fetch asks for sample id, needed at time need (any measure that orders uses; the least is read
+// first, equal ones in the order of asking on every storage target). len(into) must be the sample's
+// size. It returns at once.
 //
-// done is called exactly once, on another goroutine, with nil when into holds the sample. It must not block for
-// long, as it holds up a reader, and must not call Close. Until then into belongs to the Fetcher; after an error its
-// content is undefined; nothing is written to it once done is called. Errors: a *SampleError, or ErrClosed.
+// done is called exactly once, on another goroutine, with nil when into holds the sample. It must
+// not block for long, as it holds up a reader, and must not call Close. Until then into belongs to
+// the Fetcher; after an error its content is undefined; nothing is written to it once done is
+// called. Errors: a *SampleError, or ErrClosed.
 //
 // It panics when id is not in the manifest or into has another size.
 func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
@@ -126,7 +140,8 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 		panic(fmt.Sprintf("staging: Fetch of sample %d, the manifest has %d", id, f.manifest.Len()))
 	}
 	if size := f.manifest.Size(id); int64(len(into)) != size {
-		panic(fmt.Sprintf("staging: Fetch of sample %d into %d bytes, its size is %d", id, len(into), size))
+		panic(fmt.Sprintf("staging: Fetch of sample %d into %d bytes, its size is %d", id, len(into),
+			size))
 	}
 	f.counters.inFlight.Add(1)
 	r := &read{id: id, into: into, need: need, done: done, place: -1}
@@ -149,8 +164,9 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 	f.begin()
 }
 
-// Demand says that training waits for everything that is needed at need or before; what is needed later is read
-// ahead, and leaves room for the other. A need below the last one changes nothing. Without Demand all reads are alike.
+// Demand says that training waits for everything that is needed at need or before; what is needed
+// later is read ahead, and leaves room for the other. A need below the last one changes nothing.
+// Without Demand all reads are alike.
 func (f *Fetcher) Demand(need uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,8 +185,8 @@ func (f *Fetcher) Stats() Stats {
 	return s
 }
 
-// Close ends the Fetcher: reads under way end, all others get ErrClosed. It returns when the done of every read asked
-// for before has returned. Closing again does nothing but wait.
+// Close ends the Fetcher: reads under way end, all others get ErrClosed. It returns when the done
+// of every read asked for before has returned. Closing again does nothing but wait.
 func (f *Fetcher) Close() {
 	f.mu.Lock()
 	f.closed = true

@@ -29,8 +29,8 @@ type fault struct {
 	piece            int // reads return at most so many bytes
 }
 
-// A faultyStorage is a Storage in memory with one fault a try; when its list is used up there are no more. Its
-// methods are safe for concurrent use.
+// A faultyStorage is a Storage in memory with one fault a try; when its list is used up there are
+// no more. Its methods are safe for concurrent use.
 type faultyStorage struct {
 	mu     sync.Mutex
 	m      *Manifest
@@ -108,12 +108,16 @@ func faulty(n int) *faultyStorage {
 // sampleCounts returns what stats say of samples.
 func sampleCounts(stats Stats) Stats {
 	return Stats{
-		Reads: stats.Reads, Bytes: stats.Bytes, Retries: stats.Retries, Errors: stats.Errors, InFlight: stats.InFlight,
+		Reads: stats.Reads, Bytes: stats.Bytes, Retries: stats.Retries, Errors: stats.Errors,
+		InFlight: stats.InFlight,
 	}
 }
 
-// fetch reads one sample with a Fetcher of its own, and returns the bytes, the error and the counters.
-func fetch(s *faultyStorage, id scheduler.SampleID, opt FetchOptions) (into []byte, stats Stats, err error) {
+// fetch reads one sample with a Fetcher of its own, and returns the bytes, the error and the
+// counters.
+func fetch(s *faultyStorage, id scheduler.SampleID, opt FetchOptions) (
+	into []byte, stats Stats, err error,
+) {
 	opt.Storage = s
 	f := NewFetcher(s.m, opt)
 	defer f.Close()
@@ -148,22 +152,47 @@ func TestFetchFaults(t *testing.T) {
 			4, "", nil,
 		},
 		{"short reads that pass", again(2, fault{cut: 3}), 2, "", nil},
-		{"short reads for ever", again(99, fault{cut: 3}), 4, "ends after 19 of 22 bytes (tried 5 times)", io.ErrUnexpectedEOF},
-		{"vanished", []fault{{open: sys("open", unix.ENOENT)}}, 0, "is missing; index the data set again", fs.ErrNotExist},
-		{"forbidden", []fault{{open: sys("open", unix.EACCES)}}, 0, "cannot be read: open: permission denied", fs.ErrPermission},
-		{"shrunk", []fault{{cut: 5, grown: -5}}, 0, "has 17 bytes, the manifest says 22; index the data set again", nil},
-		{"grown", []fault{{grown: 1}}, 0, "has 23 bytes, the manifest says 22; index the data set again", nil},
+		{
+			"short reads for ever", again(99, fault{cut: 3}), 4, "ends after 19 of 22 bytes (tried 5 times)",
+			io.ErrUnexpectedEOF,
+		},
+		{
+			"vanished",
+			[]fault{{open: sys("open", unix.ENOENT)}},
+			0, "is missing; index the data set again",
+			fs.ErrNotExist,
+		},
+		{
+			"forbidden",
+			[]fault{{open: sys("open", unix.EACCES)}},
+			0,
+			"cannot be read: open: permission denied", fs.ErrPermission,
+		},
+		{
+			"shrunk",
+			[]fault{{cut: 5, grown: -5}},
+			0,
+			"has 17 bytes, the manifest says 22; index the data set again", nil,
+		},
+		{
+			"grown",
+			[]fault{{grown: 1}},
+			0, "has 23 bytes, the manifest says 22; index the data set again",
+			nil,
+		},
 		{
 			"changed",
 			[]fault{{newer: 1}},
 			0,
-			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says 1970-01-01T00:00:00.000000007Z; index", nil,
+			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says " +
+				"1970-01-01T00:00:00.000000007Z; index", nil,
 		},
 		{
 			"changed after an error that passed",
 			[]fault{{read: unix.EIO}, {newer: 1}},
 			1,
-			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says 1970-01-01T00:00:00.000000007Z" +
+			"was modified at 1970-01-01T00:00:00.000000008Z, the manifest says " +
+				"1970-01-01T00:00:00.000000007Z" +
 				"; index the data set again (tried 2 times)", nil,
 		},
 	} {
@@ -187,7 +216,8 @@ func TestFetchFaults(t *testing.T) {
 				}
 				wantError(t, err, "staging: sample 7 (c/7): "+c.want)
 				var sample *SampleError
-				if !errors.As(err, &sample) || sample.ID != 7 || sample.Path != "c/7" || c.is != nil && !errors.Is(err, c.is) {
+				if !errors.As(err, &sample) || sample.ID != 7 || sample.Path != "c/7" ||
+					c.is != nil && !errors.Is(err, c.is) {
 					t.Errorf("error %#v", err)
 				}
 			})
@@ -229,7 +259,8 @@ func TestFetchDelays(t *testing.T) {
 	})
 }
 
-// asking is a Fetcher with one reader that is held up in its first read, so that the queue can be filled.
+// asking is a Fetcher with one reader that is held up in its first read, so that the queue can be
+// filled.
 type asking struct {
 	*Fetcher
 	s    *faultyStorage
@@ -304,8 +335,8 @@ func TestFetchEqualNeedInOrderOfAsking(t *testing.T) {
 	})
 }
 
-// TestRetryHoldsUpNobody has one reader; while a read waits for its next try the others are read, and a promotion
-// meanwhile counts.
+// TestRetryHoldsUpNobody has one reader; while a read waits for its next try the others are read,
+// and a promotion meanwhile counts.
 func TestRetryHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(4)
@@ -381,7 +412,10 @@ func TestFetchFiles(t *testing.T) {
 	for id := range m.offsets {
 		m.offsets[id], m.sizes[id] = 1, m.sizes[id]-2
 	}
-	fetchAll(t, m, func(id scheduler.SampleID) string { path := whole(id); return path[1 : len(path)-1] })
+	fetchAll(t, m, func(id scheduler.SampleID) string {
+		path := whole(id)
+		return path[1 : len(path)-1]
+	})
 }
 
 func fetchAll(t *testing.T, m *Manifest, want func(scheduler.SampleID) string) {
@@ -415,11 +449,15 @@ func TestFetchChangedFiles(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, "a/0")))
 	must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("a"), 0o644))
 	must(t, os.Remove(filepath.Join(root, "a/2")))
-	must(t, unix.Mkfifo(filepath.Join(root, "a/2"), 0o644)) // nobody writes: a blocking open would not return
+	// nobody writes: a blocking open would not return
+	must(t, unix.Mkfifo(filepath.Join(root, "a/2"), 0o644))
 	must(t, os.WriteFile(filepath.Join(root, "a/3"), []byte("a/X"), 0o644))
 	f := NewFetcher(m, FetchOptions{})
 	defer f.Close()
-	for id, want := range []string{"is missing", "has 1 bytes, the manifest says 3", "cannot be read", "was modified at", ""} {
+	for id, want := range []string{
+		"is missing", "has 1 bytes, the manifest says 3", "cannot be read",
+		"was modified at", "",
+	} {
 		done := make(chan error)
 		f.Fetch(scheduler.SampleID(id), make([]byte, 3), 0, func(err error) { done <- err })
 		switch err := <-done; {

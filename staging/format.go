@@ -11,11 +11,14 @@ type Format uint8
 
 // The formats. Their numbers are part of the sample index.
 const (
-	FormatFile     Format = iota // the sample is the whole file
-	FormatPart                   // the sample is a range of bytes of a file of any format; no scan makes these
-	FormatTar                    // the sample is one or several members of a tar shard, as WebDataset groups them
-	FormatTFRecord               // the sample is the data of a record of a TFRecord file, a checksum of 4 bytes behind it
-	FormatNPY                    // the sample is a row of the array in a .npy file
+	FormatFile Format = iota // the sample is the whole file
+	// the sample is a range of bytes of a file of any format; no scan makes these
+	FormatPart
+	// the sample is one or several members of a tar shard, as WebDataset groups them
+	FormatTar
+	// the sample is the data of a record of a TFRecord file, a checksum of 4 bytes behind it
+	FormatTFRecord
+	FormatNPY // the sample is a row of the array in a .npy file
 	formats
 )
 
@@ -43,8 +46,8 @@ type FormatCount struct {
 	Samples, Files int
 }
 
-// Formats counts the samples of each format that occurs, in the order of the formats' numbers. Samples of one file
-// are taken to have ids in a row, as they have after a scan.
+// Formats counts the samples of each format that occurs, in the order of the formats' numbers.
+// Samples of one file are taken to have ids in a row, as they have after a scan.
 func (m *Manifest) Formats() []FormatCount {
 	var counts [formats]FormatCount
 	for i := range m.Len() {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A Transport moves messages between the ranks of an index: what Group needs of transport.Transport, which describes
-// the methods.
+// A Transport moves messages between the ranks of an index: what Group needs of
+// transport.Transport, which describes the methods.
 type Transport interface {
 	Rank() int
 	Size() int
@@ -17,8 +17,8 @@ type Transport interface {
 	Post(to int, msg []byte)
 }
 
-// A Group is the ranks that index a data set together. Rank 0 asks (Scan, Checksums), the others Serve until rank 0
-// dismisses them. A nil Group is this process alone.
+// A Group is the ranks that index a data set together. Rank 0 asks (Scan, Checksums), the others
+// Serve until rank 0 dismisses them. A nil Group is this process alone.
 //
 // A rank that dies is the launcher's to notice: mpirun and srun end the other ranks then.
 type Group struct {
@@ -44,9 +44,11 @@ type request struct {
 	data   []byte
 }
 
-// A message is a call's number (u32), a kind, and data. What is longer than replyBytes comes in several.
+// A message is a call's number (u32), a kind, and data. What is longer than replyBytes comes in
+// several.
 const (
-	askList    = 'l' // concurrency is the sender's: flags (a byte: 1 sync, 2 known), known time (varint), path
+	// concurrency is the sender's: flags (a byte: 1 sync, 2 known), known time (varint), path
+	askList    = 'l'
 	askSums    = 's' // see sumBatch.append
 	askWork    = 'w' // see Group.Work
 	dismiss    = 'd'
@@ -58,16 +60,18 @@ const (
 	replyBytes  = 16 << 20 // of the 64 MiB that a transport takes
 )
 
-// requestsAhead is how many requests a rank has waiting at most; rank 0 asks no more than that at a time.
+// requestsAhead is how many requests a rank has waiting at most; rank 0 asks no more than that at a
+// time.
 const requestsAhead = 4096
 
-// NewGroup makes the group of t's ranks and begins delivery (Transport.Start). It returns nil, the lone process, when
-// there is one rank.
+// NewGroup makes the group of t's ranks and begins delivery (Transport.Start). It returns nil, the
+// lone process, when there is one rank.
 func NewGroup(t Transport) *Group {
 	if t.Size() == 1 {
 		return nil
 	}
-	g := &Group{transport: t, calls: map[uint32]*call{}, requests: make(chan request, requestsAhead+1)} // and the dismissal
+	// and the dismissal
+	g := &Group{transport: t, calls: map[uint32]*call{}, requests: make(chan request, requestsAhead+1)}
 	t.Start(g.handle)
 	return g
 }
@@ -88,7 +92,8 @@ func (g *Group) Size() int {
 	return g.transport.Size()
 }
 
-// handle takes a message in; it never blocks, because rank 0 asks for no more than the channel holds.
+// handle takes a message in; it never blocks, because rank 0 asks for no more than the channel
+// holds.
 func (g *Group) handle(from int, msg []byte) {
 	if len(msg) < messageHead {
 		return
@@ -155,18 +160,23 @@ func (g *Group) Dismiss() {
 	}
 }
 
-// Serve does what rank 0 asks for, concurrency requests to the storage at a time (0: DefaultScanConcurrency), until
-// it dismisses this rank. After ctx's end every answer is an error.
+// Serve does what rank 0 asks for, concurrency requests to the storage at a time (0:
+// DefaultScanConcurrency), until it dismisses this rank. After ctx's end every answer is an error.
 func (g *Group) Serve(ctx context.Context, concurrency int) { g.ServeWork(ctx, concurrency, nil) }
 
-// ServeWork is Serve, and also answers what rank 0 asks for by Work: answer is called by many goroutines, with a
-// context that ends when the rank is dismissed; it returns when all calls have.
-func (g *Group) ServeWork(ctx context.Context, concurrency int, answer func(ctx context.Context, request []byte) ([]byte, error)) {
+// ServeWork is Serve, and also answers what rank 0 asks for by Work: answer is called by many
+// goroutines, with a context that ends when the rank is dismissed; it returns when all calls have.
+func (g *Group) ServeWork(ctx context.Context, concurrency int,
+	answer func(ctx context.Context, request []byte) ([]byte, error),
+) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // work that nobody waits for any more
-	s := &server{[2]*systemLister{newSystemLister(concurrency, false), newSystemLister(concurrency, true)}, nil, nil}
+	s := &server{[2]*systemLister{
+		newSystemLister(concurrency, false),
+		newSystemLister(concurrency, true),
+	}, nil, nil}
 	s.listers[1].places = s.listers[0].places
 	s.sums = &summer{storage: SystemStorage{}, places: s.listers[0].places}
 	s.work = answer
@@ -185,8 +195,9 @@ func (g *Group) ServeWork(ctx context.Context, concurrency int, answer func(ctx 
 	}
 }
 
-// Work has rank do what its ServeWork's answer does with request (at most 16 MiB), and returns the reply. Only rank 0
-// calls it, any number of goroutines at a time, at most 4,096 requests of a rank. The error of another rank names it.
+// Work has rank do what its ServeWork's answer does with request (at most 16 MiB), and returns the
+// reply. Only rank 0 calls it, any number of goroutines at a time, at most 4,096 requests of a
+// rank. The error of another rank names it.
 func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, error) {
 	return g.ask(ctx, rank, askWork, request)
 }
@@ -234,7 +245,8 @@ func (g *Group) reply(number uint32, data []byte, err error) {
 	g.post(0, number, replyLast, data)
 }
 
-// listers returns the listers of the other ranks, several a rank, so that it always has a next folder.
+// listers returns the listers of the other ranks, several a rank, so that it always has a next
+// folder.
 func (g *Group) listers(concurrency int, sync bool) []lister {
 	var all []lister
 	each := min(2*concurrency, requestsAhead)

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A testTransport is a rank of a group in this process: messages are handed over by a goroutine a rank.
+// A testTransport is a rank of a group in this process: messages are handed over by a goroutine a
+// rank.
 type testTransport struct {
 	rank  int
 	peers []*testTransport
@@ -84,7 +85,8 @@ func testGroupOf(t *testing.T, ctx context.Context, ranks int) *Group {
 
 func TestGroupAlone(t *testing.T) {
 	var none *Group
-	if NewGroup(testTransports(1)[0]) != nil || none.Rank() != 0 || none.Size() != 1 || none.listers(3, true) != nil {
+	if NewGroup(testTransports(1)[0]) != nil || none.Rank() != 0 || none.Size() != 1 ||
+		none.listers(3, true) != nil {
 		t.Error("one rank is no process alone")
 	}
 	none.Dismiss()
@@ -150,7 +152,8 @@ func TestGroupLongReplies(t *testing.T) {
 func TestGroupScanErrors(t *testing.T) {
 	root := tree(t, "a/1", "b/2 -> gone", "c/3")
 	for _, ranks := range []int{2, 4} {
-		m, err := Scan(context.Background(), root, ScanOptions{Group: testGroup(t, ranks), Concurrency: 1})
+		m, err := Scan(context.Background(), root,
+			ScanOptions{Group: testGroup(t, ranks), Concurrency: 1})
 		wantError(t, err, "staging: scan of "+root, root+"/b/2: no such file")
 		if m != nil {
 			t.Error("there is a partial manifest")
@@ -172,7 +175,8 @@ func TestGroupScanErrors(t *testing.T) {
 	}
 }
 
-// TestGroupSameBytes writes the manifests that 1, 2 and 4 ranks make of one tree, and compares the files.
+// TestGroupSameBytes writes the manifests that 1, 2 and 4 ranks make of one tree, and compares the
+// files.
 func TestGroupSameBytes(t *testing.T) {
 	root := t.TempDir()
 	for i := range 40 {

@@ -18,8 +18,8 @@ import (
 // modTime is the modification time of every file that tree makes.
 var modTime = time.Date(2024, 2, 29, 12, 30, 0, 123_456_789, time.UTC)
 
-// tree makes files below a new folder and returns it. An entry is a path; "path -> target" is a symbolic link,
-// "path/" an empty folder. A file holds its own path.
+// tree makes files below a new folder and returns it. An entry is a path; "path -> target" is a
+// symbolic link, "path/" an empty folder. A file holds its own path.
 func tree(t testing.TB, entries ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -93,14 +93,21 @@ func samples(m *Manifest) []string {
 	return list
 }
 
-// differ returns the first way in which two manifests differ, "" if none. An index keeps no times of folders.
+// differ returns the first way in which two manifests differ, "" if none. An index keeps no times
+// of folders.
 func differ(a, b *Manifest, isIndex bool) string {
 	if a.Len() != b.Len() || a.Root() != b.Root() {
 		return fmt.Sprintf("%d samples of %q, %d of %q", a.Len(), a.Root(), b.Len(), b.Root())
 	}
 	for id := range scheduler.SampleID(a.Len()) {
-		x := []any{a.Path(id), a.Size(id), a.Offset(id), a.Label(id), a.ModTime(id), a.Format(id), a.Members(id)}
-		y := []any{b.Path(id), b.Size(id), b.Offset(id), b.Label(id), b.ModTime(id), b.Format(id), b.Members(id)}
+		x := []any{
+			a.Path(id), a.Size(id), a.Offset(id), a.Label(id), a.ModTime(id), a.Format(id),
+			a.Members(id),
+		}
+		y := []any{
+			b.Path(id), b.Size(id), b.Offset(id), b.Label(id), b.ModTime(id), b.Format(id),
+			b.Members(id),
+		}
 		if fmt.Sprintf("%q", x) != fmt.Sprintf("%q", y) {
 			return fmt.Sprintf("sample %d is %q and %q", id, x, y)
 		}
@@ -111,18 +118,24 @@ func differ(a, b *Manifest, isIndex bool) string {
 		}
 	}
 	if !slices.Equal(a.classes, b.classes) || a.Identity() != b.Identity() {
-		return fmt.Sprintf("classes %q, %v; classes %q, %v", a.classes, a.Identity(), b.classes, b.Identity())
+		return fmt.Sprintf("classes %q, %v; classes %q, %v", a.classes, a.Identity(), b.classes,
+			b.Identity())
 	}
 	if !isIndex && !slices.Equal(a.folders, b.folders) {
-		return fmt.Sprintf("classes %q, folders %v; classes %q, folders %v", a.classes, a.folders, b.classes, b.folders)
+		return fmt.Sprintf("classes %q, folders %v; classes %q, folders %v", a.classes, a.folders,
+			b.classes, b.folders)
 	}
 	return ""
 }
 
-// anyManifest draws manifests with odd names: line feeds, quotes, bytes that are no UTF-8, half letters.
+// anyManifest draws manifests with odd names: line feeds, quotes, bytes that are no UTF-8, half
+// letters.
 func anyManifest() *rapid.Generator[*Manifest] {
 	name := rapid.Custom(func(t *rapid.T) string {
-		letter := rapid.SampledFrom([]string{"a", "b", ".", "-", "\n", `"`, `\`, "ä", "\U0001F600", "\xff", "\xc3", "\xa4", "\ufffd"})
+		letter := rapid.SampledFrom([]string{
+			"a", "b", ".", "-", "\n", `"`, `\`, "ä", "\U0001F600",
+			"\xff", "\xc3", "\xa4", "\ufffd",
+		})
 		name := strings.Join(rapid.SliceOfN(letter, 1, 6).Draw(t, "letters"), "")
 		if strings.Trim(name, ".") == "" {
 			name += "x"
@@ -151,13 +164,15 @@ func anyManifest() *rapid.Generator[*Manifest] {
 			if m.offsets == nil {
 				continue
 			}
-			if m.formats[i] = Format(rapid.IntRange(0, int(formats)-1).Draw(t, "format")); m.formats[i] != FormatFile {
+			if m.formats[i] = Format(rapid.IntRange(0, int(formats)-1).Draw(
+				t, "format")); m.formats[i] != FormatFile {
 				m.offsets[i] = rapid.Int64Range(0, 1<<40).Draw(t, "offset")
 			}
 			if m.formats[i] == FormatTar && m.members.ends != nil {
 				for m.sizes[i] = 0; m.sizes[i] == 0 || rapid.Bool().Draw(t, "more"); {
 					size := rapid.Int64Range(1, 1<<40).Draw(t, "member size")
-					m.members.add(m.members.kindNumber(name.Draw(t, "kind")), rapid.Int64Range(0, 1<<40).Draw(t, "place"), size)
+					m.members.add(m.members.kindNumber(name.Draw(t, "kind")),
+						rapid.Int64Range(0, 1<<40).Draw(t, "place"), size)
 					m.sizes[i] += size
 				}
 				m.members.ends[i] = uint32(len(m.members.kind))

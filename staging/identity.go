@@ -17,15 +17,17 @@ import (
 	"rankpool/scheduler"
 )
 
-// An Identity tells data sets apart: two with the same identity give a training the same samples under the same ids.
+// An Identity tells data sets apart: two with the same identity give a training the same samples
+// under the same ids.
 type Identity struct {
-	// Digest is of the class names and of each sample's path below the root, place in its file, size, label and members,
-	// in the order of ids. A data set that was copied, staged or indexed again has the same digest, whatever its root, its
-	// modification times and the kind of its manifest.
+	// Digest is of the class names and of each sample's path below the root, place in its file, size,
+	// label and members, in the order of ids. A data set that was copied, staged or indexed again has
+	// the same digest, whatever its root, its modification times and the kind of its manifest.
 	Digest Digest
 	// Contents is of all checksums; zero unless each sample has one.
 	Contents Digest
-	// Times is of the modification times: two indexes with the same times are of the same files, untouched in between.
+	// Times is of the modification times: two indexes with the same times are of the same files,
+	// untouched in between.
 	Times Digest
 }
 
@@ -40,15 +42,16 @@ func (d Digest) String() string {
 	return hex.EncodeToString(d[:])
 }
 
-// Differs reports whether two identities are of different data sets. Modification times do not count, and contents only
-// where both are known.
+// Differs reports whether two identities are of different data sets. Modification times do not
+// count, and contents only where both are known.
 func (id Identity) Differs(other Identity) bool {
 	none := Digest{}
-	return id.Digest != other.Digest || id.Contents != other.Contents && id.Contents != none && other.Contents != none
+	return id.Digest != other.Digest || id.Contents != other.Contents && id.Contents != none &&
+		other.Contents != none
 }
 
-// blockSamples is how many samples are hashed together: so few that a difference is found by listing one block, so
-// many that the digests of the blocks of 14 M samples take 56 KiB.
+// blockSamples is how many samples are hashed together: so few that a difference is found by
+// listing one block, so many that the digests of the blocks of 14 M samples take 56 KiB.
 const blockSamples = 4096
 
 // Identity returns the data set's identity. It takes some 50 ms a million samples and core.
@@ -62,7 +65,10 @@ func (m *Manifest) Identity() Identity {
 	for _, class := range m.classes {
 		text = appendText(text, class)
 	}
-	id := Identity{Digest: digestOf(text, m.BlockDigests()), Times: digestOf(nil, m.blocks(m.appendTimes))}
+	id := Identity{
+		Digest: digestOf(text, m.BlockDigests()),
+		Times:  digestOf(nil, m.blocks(m.appendTimes)),
+	}
 	if m.allSummed() {
 		id.Contents = digestOf(nil, m.ContentDigests())
 	}
@@ -70,7 +76,9 @@ func (m *Manifest) Identity() Identity {
 }
 
 // allSummed reports whether each sample has a checksum.
-func (m *Manifest) allSummed() bool { return m.checksums != nil && !slices.Contains(m.checksums, 0) }
+func (m *Manifest) allSummed() bool {
+	return m.checksums != nil && !slices.Contains(m.checksums, 0)
+}
 
 // digestOf returns the digest of a text and of digests.
 func digestOf(text []byte, blocks []Digest) Digest {
@@ -80,11 +88,13 @@ func digestOf(text []byte, blocks []Digest) Digest {
 	return xxh3.Hash128(text).Bytes()
 }
 
-// BlockDigests returns the digest of each block of samples, in order, which Identity.Digest is of. Two data sets that
-// differ in them differ first in the first block that differs, or behind the last one of the shorter.
+// BlockDigests returns the digest of each block of samples, in order, which Identity.Digest is of.
+// Two data sets that differ in them differ first in the first block that differs, or behind the
+// last one of the shorter.
 func (m *Manifest) BlockDigests() []Digest { return m.blocks(m.appendBlock) }
 
-// ContentDigests returns the digest of each block's checksums, in order, which Identity.Contents is of.
+// ContentDigests returns the digest of each block's checksums, in order, which Identity.Contents is
+// of.
 func (m *Manifest) ContentDigests() []Digest {
 	return m.blocks(func(to []byte, first, last int) []byte {
 		for i := first; i < last && m.checksums != nil; i++ {
@@ -101,7 +111,8 @@ func (m *Manifest) appendTimes(to []byte, first, last int) []byte {
 	return to
 }
 
-// blocks returns the digest of what appended appends for each block, the samples from first up to last.
+// blocks returns the digest of what appended appends for each block, the samples from first up to
+// last.
 func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Digest {
 	blocks := make([]Digest, (m.Len()+blockSamples-1)/blockSamples)
 	var next atomic.Int64
@@ -119,7 +130,8 @@ func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Di
 	return blocks
 }
 
-// appendBlock appends what the samples are. One whose folder is that of the sample before it says so.
+// appendBlock appends what the samples are. One whose folder is that of the sample before it says
+// so.
 func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 	var before string
 	for i := first; i < last; i++ {
@@ -180,8 +192,9 @@ func (m *Manifest) List(b int) Listing {
 	return l
 }
 
-// FirstDifference says in words how there, the same block of another data set, differs first from here; "" if it does
-// not. Modification times do not count. The words follow the name of who sees there: "lacks a/1.png".
+// FirstDifference says in words how there, the same block of another data set, differs first from
+// here; "" if it does not. Modification times do not count. The words follow the name of who sees
+// there: "lacks a/1.png".
 func FirstDifference(here, there Listing) string {
 	for i := range max(len(here.Listed), len(there.Listed)) {
 		switch {
@@ -201,7 +214,8 @@ func FirstDifference(here, there Listing) string {
 		case i >= len(here.Classes):
 			return "has class " + printable(there.Classes[i]) + " too"
 		case here.Classes[i] != there.Classes[i]:
-			return fmt.Sprintf("has %s for class %s", printable(there.Classes[i]), printable(here.Classes[i]))
+			return fmt.Sprintf("has %s for class %s", printable(there.Classes[i]),
+				printable(here.Classes[i]))
 		}
 	}
 	return ""
@@ -224,7 +238,8 @@ func sampleDifference(here, there Listing, i int) string {
 	case !slices.Equal(a.Members, b.Members):
 		return fmt.Sprintf("has %s with other members", b.place())
 	case a.Checksum != b.Checksum && a.Checksum != 0 && b.Checksum != 0:
-		return fmt.Sprintf("has %s with checksum %016x, which should be %016x", b.place(), b.Checksum, a.Checksum)
+		return fmt.Sprintf("has %s with checksum %016x, which should be %016x", b.place(), b.Checksum,
+			a.Checksum)
 	}
 	return ""
 }
@@ -233,12 +248,15 @@ func sampleDifference(here, there Listing, i int) string {
 func comparePaths(a, b ListedSample) int {
 	dirA, nameA := path.Split(a.Path)
 	dirB, nameB := path.Split(b.Path)
-	return cmp.Or(compareFolders(strings.TrimSuffix(dirA, "/"), strings.TrimSuffix(dirB, "/")), compareNames(nameA, nameB), cmp.Compare(a.Offset, b.Offset))
+	return cmp.Or(compareFolders(strings.TrimSuffix(dirA, "/"), strings.TrimSuffix(dirB, "/")),
+		compareNames(nameA, nameB), cmp.Compare(a.Offset, b.Offset))
 }
 
 // has reports whether the block has a sample in the place of s.
 func (l *Listing) has(s ListedSample) bool {
-	return slices.ContainsFunc(l.Listed, func(t ListedSample) bool { return t.Path == s.Path && t.Offset == s.Offset })
+	return slices.ContainsFunc(l.Listed, func(t ListedSample) bool {
+		return t.Path == s.Path && t.Offset == s.Offset
+	})
 }
 
 // place names the sample.
@@ -249,7 +267,8 @@ func (s ListedSample) place() string {
 	return fmt.Sprintf("%s from byte %d on", printable(s.Path), s.Offset)
 }
 
-// FirstBlock returns the first block in which two data sets differ, by their BlockDigests; the last one when none does.
+// FirstBlock returns the first block in which two data sets differ, by their BlockDigests; the last
+// one when none does.
 func FirstBlock(here, there []Digest) int {
 	n := min(len(here), len(there))
 	for b := range n {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestIdentityIsOfTheData checks that a data set that was copied, and each kind of manifest of it, has the same digest.
+// TestIdentityIsOfTheData checks that a data set that was copied, and each kind of manifest of it,
+// has the same digest.
 func TestIdentityIsOfTheData(t *testing.T) {
 	files := []string{"a/1.png", "a/deep/2.png", "b/1.png", "empty/"}
 	m := scan(t, tree(t, files...))
@@ -36,12 +37,14 @@ func TestIdentityIsOfTheData(t *testing.T) {
 		}
 	}
 	summed := m.WithChecksums([]uint64{1, 2, 3})
-	if id := summed.Identity(); id.Differs(m.Identity()) || !id.Differs(m.WithChecksums([]uint64{1, 2, 4}).Identity()) {
+	if id := summed.Identity(); id.Differs(m.Identity()) ||
+		!id.Differs(m.WithChecksums([]uint64{1, 2, 4}).Identity()) {
 		t.Error("checksums count where both manifests have them, and only there")
 	}
 }
 
-// TestDifferencesAreNamed checks that every difference that training could see makes another data set, and is named.
+// TestDifferencesAreNamed checks that every difference that training could see makes another data
+// set, and is named.
 func TestDifferencesAreNamed(t *testing.T) {
 	files := []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"}
 	m := scan(t, tree(t, files...))
@@ -75,7 +78,8 @@ func TestDifferencesAreNamed(t *testing.T) {
 	}
 	a, b := m.WithChecksums([]uint64{1, 2, 3, 4}), m.WithChecksums([]uint64{1, 2, 7, 4})
 	want := "has b/1.png with checksum 0000000000000007, which should be 0000000000000003"
-	if what := FirstDifference(a.List(0), b.List(0)); what != want || !a.Identity().Differs(b.Identity()) {
+	if what := FirstDifference(a.List(0), b.List(0)); what != want ||
+		!a.Identity().Differs(b.Identity()) {
 		t.Errorf("%q, want %q", what, want)
 	}
 }
@@ -98,21 +102,28 @@ func TestBlocksFindTheDifference(t *testing.T) {
 		block int
 		want  string
 	}{
-		{build(n, func(i int, s *Sample) { s.Size += int64(i / 8000) }), 1, "has a/008000 with 8001 bytes, which should be 8000"},
-		{build(n, func(i int, s *Sample) { s.Label = i / (n - 1) }), 2, "has a/012286 with label 1, which should be 0"},
+		{
+			build(n, func(i int, s *Sample) { s.Size += int64(i / 8000) }), 1,
+			"has a/008000 with 8001 bytes, which should be 8000",
+		},
+		{
+			build(n, func(i int, s *Sample) { s.Label = i / (n - 1) }), 2,
+			"has a/012286 with label 1, which should be 0",
+		},
 		{build(n-1, func(int, *Sample) {}), 2, "lacks a/012286"},
 		{build(blockSamples, func(int, *Sample) {}), 1, "lacks a/004096"},
 		{build(n+2, func(int, *Sample) {}), 2, "has a/012287 too"},
 	} {
 		block := FirstBlock(m.BlockDigests(), c.there.BlockDigests())
-		if what := FirstDifference(m.List(block), c.there.List(block)); block != c.block || what != c.want {
+		if what := FirstDifference(m.List(block), c.there.List(block)); block != c.block ||
+			what != c.want {
 			t.Errorf("block %d: %q, want block %d: %q", block, what, c.block, c.want)
 		}
 	}
 }
 
-// TestDamagedIndexIsFound flips each byte of an index in turn: it is refused, or CheckIdentity says so, but for bytes that
-// no identity is of (the root, what fills up columns, formats).
+// TestDamagedIndexIsFound flips each byte of an index in turn: it is refused, or CheckIdentity says
+// so, but for bytes that no identity is of (the root, what fills up columns, formats).
 func TestDamagedIndexIsFound(t *testing.T) {
 	var built bytes.Buffer
 	must(t, writeIndex(&built, scan(t, tree(t, "a/1.png", "a/2.png", "b/1.png"))))

@@ -15,9 +15,10 @@ import (
 	"rankpool/staging/posix"
 )
 
-// A Journal keeps what an index has found so far in a file, so that an index that was interrupted goes on where it
-// was: every folder's listing, and every checksum. Each record is written at once, so a killed process loses none.
-// A nil Journal keeps nothing. All methods are safe for concurrent use.
+// A Journal keeps what an index has found so far in a file, so that an index that was interrupted
+// goes on where it was: every folder's listing, and every checksum. Each record is written at once,
+// so a killed process loses none. A nil Journal keeps nothing. All methods are safe for concurrent
+// use.
 type Journal struct {
 	file *os.File
 
@@ -39,19 +40,21 @@ type (
 	}
 )
 
-// The file starts with the magic, the length of the rest of its head (u32), a byte that is 1 for ScanOptions.Sync, and
-// the root. Each record is its length (u32), its XXH3 hash (u64), its kind (a byte), and data. All integers are
-// little-endian.
+// The file starts with the magic, the length of the rest of its head (u32), a byte that is 1 for
+// ScanOptions.Sync, and the root. Each record is its length (u32), its XXH3 hash (u64), its kind (a
+// byte), and data. All integers are little-endian.
 const (
-	journalMagic      = "rpjourn1"
-	journalFolder     = 'f' // the length of the path (varint), the path, the listing
-	journalSum        = 's' // the length of the path (varint), the path, offset, size, modification time (varints), sum
+	journalMagic  = "rpjourn1"
+	journalFolder = 'f' // the length of the path (varint), the path, the listing
+	// the length of the path (varint), the path, offset, size, modification time (varints), sum
+	journalSum        = 's'
 	journalRecordHead = 4 + 8
 )
 
-// OpenJournal opens or makes the journal of an index of the folder root, an absolute path, in the file path, and reads
-// what is there. What another root's index, or one with another Sync, or a crash of the machine left there is dropped.
-// The caller closes it, and removes it when the index is complete.
+// OpenJournal opens or makes the journal of an index of the folder root, an absolute path, in the
+// file path, and reads what is there. What another root's index, or one with another Sync, or a
+// crash of the machine left there is dropped. The caller closes it, and removes it when the index
+// is complete.
 //
 // Errors: the file cannot be read or written, and another process writes to it.
 func OpenJournal(path, root string, sync bool) (*Journal, error) {
@@ -64,7 +67,8 @@ func OpenJournal(path, root string, sync bool) (*Journal, error) {
 	err = posix.Retry(func() error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("another index writes to %s: wait for its end", path)
-	} else if err == nil || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) { // Lustre mounted without locks
+		// Lustre mounted without locks
+	} else if err == nil || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) {
 		err = j.load(root, sync)
 	}
 	if err != nil {

@@ -23,8 +23,8 @@ func openJournal(t testing.TB, path, root string) *Journal {
 	return j
 }
 
-// TestJournalKilled kills an index with signal 9 in the middle, twice, and goes on: nothing is listed twice, and the
-// manifest is that of a scan without interruption.
+// TestJournalKilled kills an index with signal 9 in the middle, twice, and goes on: nothing is
+// listed twice, and the manifest is that of a scan without interruption.
 func TestJournalKilled(t *testing.T) {
 	const variable = "RANKPOOL_TEST_JOURNAL"
 	if job := os.Getenv(variable); job != "" {
@@ -106,7 +106,8 @@ func TestJournalOutOfDate(t *testing.T) {
 	f := newFakeLister()
 	m, err := f.scan(root, ScanOptions{Journal: openJournal(t, path, root)})
 	must(t, err)
-	if got, want := samples(m), []string{"0 a/1", "1 b/2", "1 b/5", "1 b/c/3", "2 e/6"}; !slices.Equal(got, want) {
+	if got, want := samples(m), []string{"0 a/1", "1 b/2", "1 b/5", "1 b/c/3", "2 e/6"}; !slices.Equal(
+		got, want) {
 		t.Errorf("samples %q, want %q", got, want)
 	}
 	want := map[string]int{root: 1, root + "/b": 1, root + "/e": 1}
@@ -168,7 +169,8 @@ func TestJournalFull(t *testing.T) {
 	}
 }
 
-// TestJournalDamaged cuts a journal anywhere, or changes a byte: what is left is right, and can be gone on with.
+// TestJournalDamaged cuts a journal anywhere, or changes a byte: what is left is right, and can be
+// gone on with.
 func TestJournalDamaged(t *testing.T) {
 	root := tree(t, "a/1", "a/\xff\n2", "b/c/3", "b/l -> ../a", "d/")
 	dir := t.TempDir()
@@ -216,20 +218,25 @@ func TestListingRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &listing{modTime: rapid.Int64().Draw(t, "time")}
 		for _, name := range rapid.SliceOfN(oddName(), 0, 8).Draw(t, "files") {
-			l.files = append(l.files, scannedFile{name, rapid.Int64Range(0, 1<<62).Draw(t, "size"), rapid.Int64().Draw(t, "time")})
+			l.files = append(l.files, scannedFile{
+				name, rapid.Int64Range(0, 1<<62).Draw(t, "size"),
+				rapid.Int64().Draw(t, "time"),
+			})
 		}
 		for _, name := range rapid.SliceOfN(oddName(), 0, 8).Draw(t, "folders") {
 			l.folders = append(l.folders, subFolder{name, rapid.Bool().Draw(t, "link")})
 		}
 		got, err := parseListing(l.append(nil))
-		if err != nil || got.modTime != l.modTime || !slices.Equal(got.files, l.files) || !slices.Equal(got.folders, l.folders) {
+		if err != nil || got.modTime != l.modTime || !slices.Equal(got.files, l.files) ||
+			!slices.Equal(got.folders, l.folders) {
 			t.Fatalf("%+v became %+v, %v", l, got, err)
 		}
 	})
 }
 
 func FuzzParseListing(f *testing.F) {
-	f.Add((&listing{5, []scannedFile{{"a", 1, 2}, {"\xff", 0, -1}}, []subFolder{{"b", true}}}).append(nil))
+	f.Add((&listing{5, []scannedFile{{"a", 1, 2}, {"\xff", 0, -1}}, []subFolder{{"b", true}}}).append(
+		nil))
 	f.Add([]byte{0, 1, 200, 1, 1, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, err := parseListing(data)

@@ -18,13 +18,14 @@ import (
 
 // A lister lists folders. It is safe for concurrent use.
 type lister interface {
-	// list lists the folder at an absolute path. It returns nil and no error when known is not nil and is the
-	// folder's modification time now. The error is a vanishedError when something went away meanwhile.
+	// list lists the folder at an absolute path. It returns nil and no error when known is not nil and
+	// is the folder's modification time now. The error is a vanishedError when something went away
+	// meanwhile.
 	list(ctx context.Context, path string, known *int64) (*listing, error)
 }
 
-// A vanishedError says that a folder, or a file of one that is being listed, went away during the scan. The folder
-// that it was in has changed, and is listed again.
+// A vanishedError says that a folder, or a file of one that is being listed, went away during the
+// scan. The folder that it was in has changed, and is listed again.
 type vanishedError struct{ err error }
 
 func (e *vanishedError) Error() string { return e.err.Error() }
@@ -87,7 +88,8 @@ func vanishedOr(err error) error {
 	return err
 }
 
-// An unseen is an entry that must be looked at: a file, a link, or what the file system does not say.
+// An unseen is an entry that must be looked at: a file, a link, or what the file system does not
+// say.
 type unseen struct {
 	name string // ends with a zero byte
 	kind uint8
@@ -109,7 +111,9 @@ func (l *systemLister) entries(dir *os.File) (entries []unseen, subs []subFolder
 }
 
 // look looks at all entries of the folder dir, in chunks side by side as far as there are places.
-func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen, found *listing) (err error) {
+func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen, found *listing) (
+	err error,
+) {
 	var (
 		group sync.WaitGroup
 		mu    sync.Mutex
@@ -144,7 +148,9 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 }
 
 // lookAt looks at entries of the folder fd; its error starts with the name.
-func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (files []scannedFile, subs []subFolder, err error) {
+func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
+	files []scannedFile, subs []subFolder, err error,
+) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -166,11 +172,12 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (fi
 	return files, subs, nil
 }
 
-// attributes sets *st to what the entry is in the end, and reports whether it is a link to that. An entry that went
-// away is a vanishedError; a link that leads nowhere is not.
+// attributes sets *st to what the entry is in the end, and reports whether it is a link to that. An
+// entry that went away is a vanishedError; a link that leads nowhere is not.
 //
-// The file system need not ask its servers for attributes that it holds. A size of 0 is asked for once more with
-// them: Lustre's metadata server does not know the sizes of files whose data lie elsewhere.
+// The file system need not ask its servers for attributes that it holds. A size of 0 is asked for
+// once more with them: Lustre's metadata server does not know the sizes of files whose data lie
+// elsewhere.
 func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link bool, err error) {
 	relaxed := unix.AT_STATX_DONT_SYNC
 	if l.sync {
@@ -188,17 +195,19 @@ func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link 
 	if errors.Is(err, unix.EINVAL) || err == nil && st.Size == 0 && relaxed != 0 {
 		err = statx(fd, entry.name, 0, st)
 	}
-	if errors.Is(err, unix.ENOENT) && (!link || statx(fd, entry.name, unix.AT_SYMLINK_NOFOLLOW, st) != nil) {
+	if errors.Is(err, unix.ENOENT) && (!link ||
+		statx(fd, entry.name, unix.AT_SYMLINK_NOFOLLOW, st) != nil) {
 		return link, &vanishedError{err}
 	}
 	return link, err
 }
 
-// settle waits until a change of the folder from now on must show in its modification time, and returns that time.
+// settle waits until a change of the folder from now on must show in its modification time, and
+// returns that time.
 //
-// Time stamps advance in steps: 1 to 10 ms in Linux (its tick), a second on file systems that keep whole seconds. A
-// folder listed in the step in which it changed could change again unseen. So a folder that changed less than a
-// step ago is waited for: once, and at most a second.
+// Time stamps advance in steps: 1 to 10 ms in Linux (its tick), a second on file systems that keep
+// whole seconds. A folder listed in the step in which it changed could change again unseen. So a
+// folder that changed less than a step ago is waited for: once, and at most a second.
 func settle(dir *os.File) (modTime int64, err error) {
 	const tick, coarse = 20 * time.Millisecond, time.Second + 20*time.Millisecond
 	var st unix.Stat_t
@@ -227,7 +236,8 @@ func settle(dir *os.File) (modTime int64, err error) {
 // A folderID tells folders of this machine apart.
 type folderID struct{ device, inode uint64 }
 
-// statFolder returns a folder's identity and its modification time as the file system's servers have it.
+// statFolder returns a folder's identity and its modification time as the file system's servers
+// have it.
 func statFolder(path string) (id folderID, modTime int64, err error) {
 	var st unix.Stat_t
 	err = posix.Retry(func() error { return unix.Stat(path, &st) })

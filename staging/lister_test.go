@@ -15,7 +15,8 @@ import (
 // A fakeLister lists through the system's lister, and lets a test do something before and after.
 type fakeLister struct {
 	lister
-	before, after func(path string, listed int) error // listed counts the real listings of path, from 1
+	// listed counts the real listings of path, from 1
+	before, after func(path string, listed int) error
 
 	mu     sync.Mutex
 	listed map[string]int
@@ -61,7 +62,8 @@ func (f *fakeLister) total() (n int) {
 	return n
 }
 
-// TestScanChanges changes folders at the worst moments: what the manifest says is what is there in the end.
+// TestScanChanges changes folders at the worst moments: what the manifest says is what is there in
+// the end.
 func TestScanChanges(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -157,7 +159,8 @@ func TestScanNeverStill(t *testing.T) {
 	}
 	m, err := f.scan(root, ScanOptions{})
 	wantError(t, err, "staging: scan of "+root, root+"/b keeps changing")
-	if m != nil || f.listed[filepath.Join(root, "b")] != scanPasses || f.listed[filepath.Join(root, "a")] != 1 {
+	if m != nil || f.listed[filepath.Join(root, "b")] != scanPasses ||
+		f.listed[filepath.Join(root, "a")] != 1 {
 		t.Errorf("manifest %v, listed %v", m, f.listed)
 	}
 
@@ -187,17 +190,19 @@ func TestScanUnreadableFolder(t *testing.T) {
 			return nil
 		}
 		m, err := f.scan(root, ScanOptions{})
-		wantError(t, err, "staging: scan of "+root, "open "+filepath.Join(root, folder)+": permission denied")
+		wantError(t, err, "staging: scan of "+root,
+			"open "+filepath.Join(root, folder)+": permission denied")
 		if m != nil {
 			t.Error("there is a partial manifest")
 		}
 	}
 }
 
-// TestSystemLister checks what one folder holds, with every kind of entry, and where the file system does not say
-// which.
+// TestSystemLister checks what one folder holds, with every kind of entry, and where the file
+// system does not say which.
 func TestSystemLister(t *testing.T) {
-	root := tree(t, "x/file", "x/empty", "x/folder/", "x/link -> file", "x/to -> folder", "x/.hidden", "x/.d/1", "x/out -> ../y", "y/1")
+	root := tree(t, "x/file", "x/empty", "x/folder/", "x/link -> file", "x/to -> folder", "x/.hidden",
+		"x/.d/1", "x/out -> ../y", "y/1")
 	must(t, os.Truncate(filepath.Join(root, "x/empty"), 0))
 	must(t, os.Chtimes(filepath.Join(root, "x/empty"), modTime, modTime))
 	must(t, unix.Mkfifo(filepath.Join(root, "x/pipe"), 0o600))
@@ -257,16 +262,19 @@ func TestVanished(t *testing.T) {
 		{"none", unix.DT_REG, true},
 		{"none", unix.DT_UNKNOWN, true},
 	} {
-		err := newSystemLister(1, false).look(context.Background(), in, []unseen{{c.name + "\x00", c.kind}}, &listing{})
+		err := newSystemLister(1, false).look(context.Background(), in,
+			[]unseen{{c.name + "\x00", c.kind}}, &listing{})
 		wantError(t, err, root+"/x/"+c.name+": no such file")
-		if _, vanished := err.(*vanishedError); vanished != c.vanished { //nolint:errorlint // it must be the outermost
+		//nolint:errorlint // it must be the outermost error
+		if _, vanished := err.(*vanishedError); vanished != c.vanished {
 			t.Errorf("%s of kind %d: vanished is %t", c.name, c.kind, vanished)
 		}
 	}
 }
 
 func FuzzCutDirent(f *testing.F) {
-	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x18\x00\x08name\x00"))
+	f.Add([]byte(
+		"\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x18\x00\x08name\x00"))
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\xff\xff\x08n\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for rest := data; len(rest) > 0; {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A listing is what one folder holds: its files and sub-folders, each sorted by name, and the modification time that
-// it had before it was read. A listing is never changed once it is made.
+// A listing is what one folder holds: its files and sub-folders, each sorted by name, and the
+// modification time that it had before it was read. A listing is never changed once it is made.
 type listing struct {
 	modTime int64
 	files   []scannedFile
@@ -29,9 +29,10 @@ func (l *listing) sort() {
 	slices.SortFunc(l.folders, func(a, b subFolder) int { return compareNames(a.name, b.name) })
 }
 
-// append writes the listing after data, for the journal and for other ranks: varints of its modification time, the
-// number of files, for each the length of its name, its size and its modification time; the number of sub-folders,
-// for each twice the length of its name, plus 1 for a link; and all names in that order.
+// append writes the listing after data, for the journal and for other ranks: varints of its
+// modification time, the number of files, for each the length of its name, its size and its
+// modification time; the number of sub-folders, for each twice the length of its name, plus 1 for a
+// link; and all names in that order.
 func (l *listing) append(data []byte) []byte {
 	data = binary.AppendVarint(data, l.modTime)
 	data = binary.AppendUvarint(data, uint64(len(l.files)))

@@ -10,21 +10,22 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Manifest is the index of a data set: for each sample its file, its place in the file, its size, its label and
-// its modification time.
+// A Manifest is the index of a data set: for each sample its file, its place in the file, its size,
+// its label and its modification time.
 //
-// It holds dense columns and no pointer per sample: 28 bytes and the file's name; 9 more when some sample is part of
-// a file, 8 when there are checksums, and 4 and 20 a member when there are members. Sizes and offsets are in bytes,
-// modification times in nanoseconds since 1970. Names are the bytes that the file system has, in any encoding. A
-// Manifest never changes once it is made, so any number of goroutines may read it. Every method that takes an id
-// panics when the id is not in [0, Len()).
+// It holds dense columns and no pointer per sample: 28 bytes and the file's name; 9 more when some
+// sample is part of a file, 8 when there are checksums, and 4 and 20 a member when there are
+// members. Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are
+// the bytes that the file system has, in any encoding. A Manifest never changes once it is made, so
+// any number of goroutines may read it. Every method that takes an id panics when the id is not in
+// [0, Len()).
 //
-// The order of the samples is ImageFolder's: classes by name; in a class, folders by path, and in a folder, files
-// by name; names as Python sorts them (compareNames).
+// The order of the samples is ImageFolder's: classes by name; in a class, folders by path, and in a
+// folder, files by name; names as Python sorts them (compareNames).
 //
 // Source: torchvision, datasets/folder.py, find_classes and make_dataset.
-// Differs: all regular files count, not only images; hidden files and folders (".…") do not count; a class folder
-// without samples keeps its label.
+// Differs: all regular files count, not only images; hidden files and folders (".…") do not count;
+// a class folder without samples keeps its label.
 type Manifest struct {
 	root    string
 	classes []string
@@ -45,8 +46,8 @@ type Manifest struct {
 	known *Identity // as a sample index has it; nil: it is computed
 }
 
-// A folder is one row of the folder table: every folder that was visited, also one without files, because a change
-// of its modification time tells that the manifest is out of date.
+// A folder is one row of the folder table: every folder that was visited, also one without files,
+// because a change of its modification time tells that the manifest is out of date.
 type folder struct {
 	path    string // relative to the root; "" is the root
 	modTime int64
@@ -58,8 +59,8 @@ func (m *Manifest) Len() int { return len(m.sizes) }
 // Root returns the absolute path of the folder that the samples' paths are relative to.
 func (m *Manifest) Root() string { return m.root }
 
-// Classes returns the names of the classes in the order of their labels. A data set without class folders has the
-// one class "". The caller must not change the slice.
+// Classes returns the names of the classes in the order of their labels. A data set without class
+// folders has the one class "". The caller must not change the slice.
 func (m *Manifest) Classes() []string { return m.classes }
 
 // Path returns the absolute path of the file that holds sample id.
@@ -98,7 +99,8 @@ func (m *Manifest) Format(id scheduler.SampleID) Format {
 	return m.formats[id]
 }
 
-// Checksum returns the XXH3 hash (64 bits, seed 0) of the bytes of sample id, and whether it is known.
+// Checksum returns the XXH3 hash (64 bits, seed 0) of the bytes of sample id, and whether it is
+// known.
 func (m *Manifest) Checksum(id scheduler.SampleID) (uint64, bool) {
 	if m.checksums == nil {
 		return 0, false
@@ -110,7 +112,8 @@ func (m *Manifest) Checksum(id scheduler.SampleID) (uint64, bool) {
 // Label returns the label of sample id: its place in Classes.
 func (m *Manifest) Label(id scheduler.SampleID) int { return int(m.labels[id]) }
 
-// ModTime returns the modification time of the file that holds sample id, in nanoseconds since 1970.
+// ModTime returns the modification time of the file that holds sample id, in nanoseconds since
+// 1970.
 func (m *Manifest) ModTime(id scheduler.SampleID) int64 { return m.modTimes[id] }
 
 // TotalBytes returns the sum of all samples' sizes.
@@ -122,16 +125,17 @@ func (m *Manifest) TotalBytes() int64 {
 	return total
 }
 
-// WithRoot returns a manifest of the same samples under another root, an absolute path. It shares all columns.
+// WithRoot returns a manifest of the same samples under another root, an absolute path. It shares
+// all columns.
 func (m *Manifest) WithRoot(root string) *Manifest {
 	moved := *m
 	moved.root = root
 	return &moved
 }
 
-// WithChecksums returns a manifest of the same samples with the XXH3 hash of each, 0 for one that is not known; nil
-// takes all checksums away. It shares all columns, and sums, which the caller must not change any more. It panics
-// when there is not one a sample.
+// WithChecksums returns a manifest of the same samples with the XXH3 hash of each, 0 for one that
+// is not known; nil takes all checksums away. It shares all columns, and sums, which the caller
+// must not change any more. It panics when there is not one a sample.
 func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
 	if sums != nil && len(sums) != m.Len() {
 		panic(fmt.Sprintf("staging: %d checksums for %d samples", len(sums), m.Len()))
@@ -149,8 +153,8 @@ func (m *Manifest) name(id scheduler.SampleID) []byte {
 	return m.names[start:m.nameEnds[id]]
 }
 
-// sizeFits reports whether a file of sizeBytes bytes can hold sample id where the manifest says: exactly when the
-// sample is a whole file, else with anything around it.
+// sizeFits reports whether a file of sizeBytes bytes can hold sample id where the manifest says:
+// exactly when the sample is a whole file, else with anything around it.
 func (m *Manifest) sizeFits(id scheduler.SampleID, sizeBytes int64) bool {
 	if m.Format(id) == FormatFile {
 		return sizeBytes == m.sizes[id]
@@ -180,7 +184,8 @@ func (m *Manifest) reserve(n, nameBytes int) {
 	m.names = make([]byte, 0, nameBytes)
 }
 
-// add appends a whole file. The caller has checked that the names stay below 4 GiB and the samples below 2³².
+// add appends a whole file. The caller has checked that the names stay below 4 GiB and the samples
+// below 2³².
 func (m *Manifest) add(in uint32, name string, label uint32, sizeBytes, modTime int64) {
 	m.sizes = append(m.sizes, sizeBytes)
 	m.modTimes = append(m.modTimes, modTime)
@@ -205,13 +210,14 @@ func checkLimits(samples, nameBytes int64) error {
 	case samples > math.MaxUint32:
 		return fmt.Errorf("%d samples, at most %d are possible", samples, uint32(math.MaxUint32))
 	case nameBytes > math.MaxUint32:
-		return fmt.Errorf("the file names take %d bytes, at most %d are possible", nameBytes, uint32(math.MaxUint32))
+		return fmt.Errorf("the file names take %d bytes, at most %d are possible", nameBytes,
+			uint32(math.MaxUint32))
 	}
 	return nil
 }
 
-// checkName returns an error when name cannot be the name of a file in a folder, so that no manifest leads outside
-// its root.
+// checkName returns an error when name cannot be the name of a file in a folder, so that no
+// manifest leads outside its root.
 func checkName(name []byte) error {
 	if len(name) == 0 || string(name) == "." || string(name) == ".." ||
 		bytes.IndexByte(name, '/') >= 0 || bytes.IndexByte(name, 0) >= 0 {

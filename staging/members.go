@@ -9,16 +9,19 @@ import (
 	"rankpool/staging/shards"
 )
 
-// A Member is one file of a sample. The bytes of a sample are those of its members, one after the other.
+// A Member is one file of a sample. The bytes of a sample are those of its members, one after the
+// other.
 type Member struct {
 	Kind   string // its extension in small letters, without the dot in front: "jpg", "seg.png", "cls"
 	Offset int64  // where in the sample's file it starts, in bytes
 	Size   int64  // in bytes
 }
 
-// A memberTable is the members of all samples of a manifest, in columns; without any, all columns are nil.
+// A memberTable is the members of all samples of a manifest, in columns; without any, all columns
+// are nil.
 //
-// Sample i has the members ends[i-1] to ends[i], or none in the table when it is one range of bytes.
+// Sample i has the members ends[i-1] to ends[i], or none in the table when it is one range of
+// bytes.
 type memberTable struct {
 	kinds   []string // the extensions that occur
 	ends    []uint32 // a sample
@@ -29,9 +32,9 @@ type memberTable struct {
 	numbers map[string]uint32 // places in kinds, while the table is made; else nil
 }
 
-// Members returns the members of sample id in the order of its bytes; the slice is the caller's. A sample that is a
-// whole file has one, named by the file's extension; a record of a TFRecord file has one, "tfrecord", a row of an
-// array one, "npy".
+// Members returns the members of sample id in the order of its bytes; the slice is the caller's. A
+// sample that is a whole file has one, named by the file's extension; a record of a TFRecord file
+// has one, "tfrecord", a row of an array one, "npy".
 func (m *Manifest) Members(id scheduler.SampleID) []Member {
 	first, last := m.members.span(id)
 	if first == last {
@@ -39,7 +42,10 @@ func (m *Manifest) Members(id scheduler.SampleID) []Member {
 	}
 	found := make([]Member, 0, last-first)
 	for i := first; i < last; i++ {
-		found = append(found, Member{m.members.kinds[m.members.kind[i]], m.members.offsets[i], m.members.sizes[i]})
+		found = append(found, Member{
+			m.members.kinds[m.members.kind[i]], m.members.offsets[i],
+			m.members.sizes[i],
+		})
 	}
 	return found
 }
@@ -100,10 +106,12 @@ func (t *memberTable) kindNumber(kind string) uint32 {
 
 // add appends a member; the caller sets the end of its sample.
 func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
-	t.kind, t.offsets, t.sizes = append(t.kind, kind), append(t.offsets, offset), append(t.sizes, sizeBytes)
+	t.kind, t.offsets, t.sizes = append(t.kind, kind), append(t.offsets, offset),
+		append(t.sizes, sizeBytes)
 }
 
-// check returns an error when sample i of sizeBytes bytes cannot have the members that the table says.
+// check returns an error when sample i of sizeBytes bytes cannot have the members that the table
+// says.
 func (t *memberTable) check(i int, sizeBytes int64) error {
 	if t.ends == nil {
 		return nil

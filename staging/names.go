@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// encodeNames returns names as a JSON array of strings. A byte that is not part of valid UTF-8 becomes \udcXX, as in
-// Python, so that [os.fsencode(s) for s in json.loads(text)] has the file system's bytes again.
+// encodeNames returns names as a JSON array of strings. A byte that is not part of valid UTF-8
+// becomes \udcXX, as in Python, so that [os.fsencode(s) for s in json.loads(text)] has the file
+// system's bytes again.
 //
 // Source: PEP 383 (surrogateescape).
 func encodeNames(names []string) string {
@@ -64,8 +65,8 @@ func decodeNames(text string) ([]string, error) {
 	return names, nil
 }
 
-// decodeName decodes the inside of a JSON string in which \udc80 to \udcff stand for single bytes. encoding/json
-// would lose them.
+// decodeName decodes the inside of a JSON string in which \udc80 to \udcff stand for single bytes.
+// encoding/json would lose them.
 func decodeName(quoted []byte) (string, error) {
 	var name []byte
 	start := 0
@@ -98,7 +99,8 @@ func decodeName(quoted []byte) (string, error) {
 	return string(name), err
 }
 
-// escapedUnit returns the UTF-16 unit of the \uXXXX that quoted starts with, -1 if it starts with none.
+// escapedUnit returns the UTF-16 unit of the \uXXXX that quoted starts with, -1 if it starts with
+// none.
 func escapedUnit(quoted []byte) int {
 	if len(quoted) < 6 || quoted[0] != '\\' || quoted[1] != 'u' {
 		return -1

@@ -10,24 +10,28 @@ import (
 // OpenOptions says how to open a data set. The zero value is ready to use.
 type OpenOptions struct {
 	ScanOptions
-	Root     string           // where the data is now, when a manifest file names another root; "": where it says
-	CacheDir string           // the folder of cached manifests; "": rankpool in os.UserCacheDir
-	NoCache  bool             // neither use nor write a cached manifest
-	Log      func(msg string) // told in one sentence what went wrong without harm, and why a cache was not used
+	// where the data is now, when a manifest file names another root; "": where it says
+	Root     string
+	CacheDir string // the folder of cached manifests; "": rankpool in os.UserCacheDir
+	NoCache  bool   // neither use nor write a cached manifest
+	// told in one sentence what went wrong without harm, and why a cache was not used
+	Log func(msg string)
 }
 
-// ManifestName is the name of a manifest in the folder that it describes, as pack writes it; it is never a sample.
+// ManifestName is the name of a manifest in the folder that it describes, as pack writes it; it is
+// never a sample.
 const ManifestName = "rankpool.parquet"
 
 // Open returns the manifest of a data set: a folder, or a manifest file that WriteParquet wrote.
 //
-// A folder is scanned, unless the manifest of an earlier scan is cached and every folder still has its modification
-// time and a spread of 64 samples their size and modification time. A change of a file's content in place, in a
-// folder that did not change, can pass that check; reading the sample then is an error (SampleError). The cache
-// file is named by the folder's absolute path. A failure to read or write it is only logged.
+// A folder is scanned, unless the manifest of an earlier scan is cached and every folder still has
+// its modification time and a spread of 64 samples their size and modification time. A change of a
+// file's content in place, in a folder that did not change, can pass that check; reading the sample
+// then is an error (SampleError). The cache file is named by the folder's absolute path. A failure
+// to read or write it is only logged.
 //
-// A manifest file is checked in the same spread of 64 samples. A folder that holds one of the name ManifestName is
-// opened by that, wherever the folder is now.
+// A manifest file is checked in the same spread of 64 samples. A folder that holds one of the name
+// ManifestName is opened by that, wherever the folder is now.
 //
 // Errors: those of Scan, of ReadParquet, and a manifest file that does not describe its root.
 func Open(ctx context.Context, dataPath string, opt OpenOptions) (*Manifest, error) {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A session opens data sets with one cache folder, and keeps what was logged and how often a scan was begun.
+// A session opens data sets with one cache folder, and keeps what was logged and how often a scan
+// was begun.
 type session struct {
 	opt   OpenOptions
 	log   []string
@@ -74,22 +75,33 @@ func TestOpenNoticesChanges(t *testing.T) {
 			"1 sample added, 0 removed, 0 changed (added: aa/0)",
 		},
 		{
-			"a file in an empty folder", func(t *testing.T, root string) { grow(t, root, "e/5") }, "/e has changed",
+			"a file in an empty folder", func(t *testing.T, root string) { grow(t, root, "e/5") },
+			"/e has changed",
 			[]string{"0 a/1", "1 b/2", "1 b/c/3", "2 e/5"},
 			"(added: e/5)",
 		},
 		{
-			"a folder less", func(t *testing.T, root string) { must(t, os.RemoveAll(filepath.Join(root, "b/c"))) },
+			"a folder less", func(t *testing.T, root string) {
+				must(t, os.RemoveAll(filepath.Join(root, "b/c")))
+			},
 			"/b",
 			[]string{"0 a/1", "1 b/2"},
 			"0 samples added, 1 removed, 0 changed (removed: b/c/3)",
 		},
-		{"another size", func(t *testing.T, root string) {
-			must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("longer"), 0o644))
-		}, "/a/1 has size 6, not 3", []string{"0 a/1", "1 b/2", "1 b/c/3"}, "1 changed (changed: a/1 (6 bytes, were 3))"},
-		{"another time", func(t *testing.T, root string) {
-			must(t, os.Chtimes(filepath.Join(root, "b/c/3"), later, later))
-		}, "/b/c/3 was modified at", []string{"0 a/1", "1 b/2", "1 b/c/3"}, "1 changed (changed: b/c/3 (modified at "},
+		{
+			"another size", func(t *testing.T, root string) {
+				must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("longer"), 0o644))
+			}, "/a/1 has size 6, not 3",
+			[]string{"0 a/1", "1 b/2", "1 b/c/3"},
+			"1 changed (changed: a/1 (6 bytes, were 3))",
+		},
+		{
+			"another time", func(t *testing.T, root string) {
+				must(t, os.Chtimes(filepath.Join(root, "b/c/3"), later, later))
+			}, "/b/c/3 was modified at",
+			[]string{"0 a/1", "1 b/2", "1 b/c/3"},
+			"1 changed (changed: b/c/3 (modified at ",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSession(t)
@@ -104,7 +116,8 @@ func TestOpenNoticesChanges(t *testing.T) {
 				t.Fatalf("log %q", s.log)
 			}
 			wantError(t, fmt.Errorf("%s", s.log[0]), root+" is scanned again", c.log)
-			wantError(t, fmt.Errorf("%s", s.log[1]), root+" is not as it was when it was scanned before: ", c.changes)
+			wantError(t, fmt.Errorf("%s", s.log[1]), root+" is not as it was when it was scanned before: ",
+				c.changes)
 			if _, scanned := s.open(t, root); scanned {
 				t.Error("the new manifest was not cached")
 			}
@@ -213,7 +226,10 @@ func TestSplits(t *testing.T) {
 		tree, want []string
 	}{
 		{[]string{"train/a/1", "val/a/1", "test/a/1"}, []string{"train", "test", "val"}},
-		{[]string{"train/a/1", "validation/a/1", "valid/a/1", ".git/x", "README"}, []string{"train", "valid", "validation"}},
+		{
+			[]string{"train/a/1", "validation/a/1", "valid/a/1", ".git/x", "README"},
+			[]string{"train", "valid", "validation"},
+		},
 		{[]string{"train/a/1"}, []string{"train"}},
 		{[]string{"train -> x/data", "x/data/1"}, nil},
 		{[]string{".x/data/1", "train -> .x/data"}, []string{"train"}},

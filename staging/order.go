@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// compareNames orders two names as Python orders the strings that os.listdir returns: by code point, where each byte
-// that is not part of valid UTF-8 counts as the code point U+DC00 + byte. For valid UTF-8 that is the order of bytes.
+// compareNames orders two names as Python orders the strings that os.listdir returns: by code
+// point, where each byte that is not part of valid UTF-8 counts as the code point U+DC00 + byte.
+// For valid UTF-8 that is the order of bytes.
 //
 // Source: PEP 383 (surrogateescape).
 func compareNames(a, b string) int {
@@ -33,8 +34,8 @@ func codePoint(s string) (rune, int) {
 	return r, n
 }
 
-// compareFolders orders folders as ImageFolder visits them: by class, then by whole path. The two differ: "a/x"
-// comes before "a-b", though '-' sorts before '/'.
+// compareFolders orders folders as ImageFolder visits them: by class, then by whole path. The two
+// differ: "a/x" comes before "a-b", though '-' sorts before '/'.
 func compareFolders(a, b string) int {
 	return cmp.Or(compareNames(classOf(a), classOf(b)), compareNames(a, b))
 }

@@ -14,7 +14,8 @@ func TestComparePython(t *testing.T) {
 	for _, sorted := range [][]string{
 		{"", "A", "B", "_", "a", "a-b", "a.b", "ab", "b"},
 		{"10", "2", "9"},
-		{"z", "ä", "\u20ac", "\ud7ff", "\x80", "\xff", "\ue000", "\uffff", "\U00010000"}, // an odd byte is U+DC80…U+DCFF
+		// an odd byte is U+DC80…U+DCFF
+		{"z", "ä", "\u20ac", "\ud7ff", "\x80", "\xff", "\ue000", "\uffff", "\U00010000"},
 		{"a\xe2\x82", "a\xe2\x82a", "a\xff", "b"},
 		{"\xed\xa0\x80", "\xf0\x9f"}, // a surrogate in UTF-8 is three odd bytes
 	} {
@@ -39,7 +40,8 @@ func TestCompareCodePoints(t *testing.T) {
 		}
 		return points
 	}
-	letters := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "ä", "\ufffd", "\xc3", "\xa4", "\xff", "\U0001F600"}), 0, 4)
+	letters := rapid.SliceOfN(rapid.SampledFrom(
+		[]string{"a", "b", "ä", "\ufffd", "\xc3", "\xa4", "\xff", "\U0001F600"}), 0, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		join := func(label string) (s string) {
 			for _, letter := range letters.Draw(t, label) {
@@ -51,7 +53,8 @@ func TestCompareCodePoints(t *testing.T) {
 		if got, want := compareNames(a, b), slices.Compare(decode(a), decode(b)); got != want {
 			t.Fatalf("%q and %q: got %d, want %d", a, b, got, want)
 		}
-		if compareNames(a, b) != -compareNames(b, a) || (compareNames(a, b) == 0) != (cmp.Compare(a, b) == 0) {
+		if compareNames(a, b) != -compareNames(b, a) ||
+			(compareNames(a, b) == 0) != (cmp.Compare(a, b) == 0) {
 			t.Fatalf("%q and %q: no order", a, b)
 		}
 	})

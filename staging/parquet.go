@@ -12,8 +12,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// The keys of a manifest file's metadata. Classes and folders are JSON arrays of strings (encodeNames), folder times
-// a JSON array of integers.
+// The keys of a manifest file's metadata. Classes and folders are JSON arrays of strings
+// (encodeNames), folder times a JSON array of integers.
 const (
 	keyVersion     = "rankpool.version"
 	keyRoot        = "rankpool.root"
@@ -25,12 +25,12 @@ const (
 	filesVersion    = "1" // of manifests without the columns of a shardedRow
 )
 
-// rowsPerGroup is how many samples a row group holds: enough that its columns are long runs, few enough that one
-// group of 60-byte paths stays below 32 MiB in a reader.
+// rowsPerGroup is how many samples a row group holds: enough that its columns are long runs, few
+// enough that one group of 60-byte paths stays below 32 MiB in a reader.
 const rowsPerGroup = 1 << 19
 
-// A row is one sample in a manifest file. Text is string when all paths are valid UTF-8, so that other readers see
-// strings, and []byte when they are not.
+// A row is one sample in a manifest file. Text is string when all paths are valid UTF-8, so that
+// other readers see strings, and []byte when they are not.
 type row[Text string | []byte] struct {
 	ID      int64 `parquet:"id"`
 	Path    Text  `parquet:"path"`
@@ -41,7 +41,8 @@ type row[Text string | []byte] struct {
 	ModTime int64 `parquet:"mtime,timestamp(nanosecond)"`
 }
 
-// A shardedRow is a row with the columns that a data set of whole files without checksums does not have.
+// A shardedRow is a row with the columns that a data set of whole files without checksums does not
+// have.
 type shardedRow[Text string | []byte] struct {
 	ID       int64       `parquet:"id"`
 	Path     Text        `parquet:"path"`
@@ -63,11 +64,12 @@ type memberRow struct {
 
 // WriteParquet writes m to the file path, whole or not at all (writeAtomic).
 //
-// Columns, one row a sample in the order of ids: id, path (relative to the root; string, or binary when some path is
-// not UTF-8), offset and size (bytes), label, class (the label's name), mtime (a UTC timestamp of nanoseconds); when
-// some sample is part of a file or has a checksum also format (its name), xxh3 (the checksum, 0: not known) and
-// members (a list of kind, offset and size; empty: the sample is one range of bytes). The metadata hold the root, the
-// classes, and all folders with their modification times.
+// Columns, one row a sample in the order of ids: id, path (relative to the root; string, or binary
+// when some path is not UTF-8), offset and size (bytes), label, class (the label's name), mtime (a
+// UTC timestamp of nanoseconds); when some sample is part of a file or has a checksum also format
+// (its name), xxh3 (the checksum, 0: not known) and members (a list of kind, offset and size;
+// empty: the sample is one range of bytes). The metadata hold the root, the classes, and all
+// folders with their modification times.
 func WriteParquet(path string, m *Manifest) error {
 	err := writeAtomic(path, m.encode)
 	if err != nil {
@@ -101,7 +103,8 @@ func (m *Manifest) isText() bool {
 			return false
 		}
 	}
-	for id := range m.Len() { // name by name: half a letter at the end of one and at the start of the next is no letter
+	// name by name: half a letter at the end of one and at the start of the next is no letter
+	for id := range m.Len() {
 		if !utf8.Valid(m.name(scheduler.SampleID(id))) {
 			return false
 		}
@@ -136,7 +139,9 @@ func shardedRowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) shar
 	return r
 }
 
-func writeRows[Row any](out io.Writer, m *Manifest, rowOf func(*Manifest, scheduler.SampleID) Row) error {
+func writeRows[Row any](out io.Writer, m *Manifest,
+	rowOf func(*Manifest, scheduler.SampleID) Row,
+) error {
 	w := parquet.NewGenericWriter[Row](out, append(m.metadata(),
 		parquet.Compression(&zstd.Codec{}),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup))...)

@@ -99,7 +99,9 @@ func foreignRows(m *Manifest) (rows []foreignRow) {
 }
 
 // writeForeign writes rows with the metadata of m, some of it replaced.
-func writeForeign[R any](t *testing.T, m *Manifest, rows []R, options ...parquet.WriterOption) string {
+func writeForeign[R any](t *testing.T, m *Manifest, rows []R,
+	options ...parquet.WriterOption,
+) string {
 	t.Helper()
 	var out bytes.Buffer
 	w := parquet.NewGenericWriter[R](&out, append(m.metadata(), options...)...)
@@ -115,7 +117,8 @@ func TestParquetForeign(t *testing.T) {
 	m := scan(t, tree(t, "a/1", "a/b/2", "a/b/3", "c/4", "c/5"))
 	m.setParts(0, 5, 0, 7, 1)
 	for _, version := range []int{1, 2} {
-		path := writeForeign(t, m, foreignRows(m), parquet.MaxRowsPerRowGroup(2), parquet.DataPageVersion(version))
+		path := writeForeign(t, m, foreignRows(m), parquet.MaxRowsPerRowGroup(2),
+			parquet.DataPageVersion(version))
 		got, err := ReadParquet(path)
 		must(t, err)
 		if difference := differ(m, got, false); difference != "" {
@@ -135,23 +138,44 @@ func TestParquetInconsistent(t *testing.T) {
 		meta   []parquet.WriterOption
 		want   string
 	}{
-		{"ids from 1", func(r []foreignRow) { *r[0].ID, *r[1].ID, *r[2].ID = 1, 2, 3 }, nil, "id 1 stands in row 0"},
+		{
+			"ids from 1", func(r []foreignRow) { *r[0].ID, *r[1].ID, *r[2].ID = 1, 2, 3 }, nil,
+			"id 1 stands in row 0",
+		},
 		{"ids twice", func(r []foreignRow) { *r[2].ID = 1 }, nil, "ids must be 0 to N-1"},
 		{"null", func(r []foreignRow) { r[1].Size = nil }, nil, "column size has no value in row 1"},
-		{"negative size", func(r []foreignRow) { *r[1].Size = -1 }, nil, "column size, row 1: -1 is less than 0"},
+		{
+			"negative size", func(r []foreignRow) { *r[1].Size = -1 }, nil,
+			"column size, row 1: -1 is less than 0",
+		},
 		{"negative offset", func(r []foreignRow) { *r[1].Offset = -1 }, nil, "column offset, row 1"},
-		{"offset and size", func(r []foreignRow) { *r[1].Offset, *r[1].Size = 1, math.MaxInt64 }, nil, "offset 1 is too large"},
-		{"no such label", func(r []foreignRow) { *r[2].Label = 2 }, nil, "label 2 is none of the 2 classes"},
+		{
+			"offset and size", func(r []foreignRow) { *r[1].Offset, *r[1].Size = 1, math.MaxInt64 }, nil,
+			"offset 1 is too large",
+		},
+		{
+			"no such label", func(r []foreignRow) { *r[2].Label = 2 }, nil,
+			"label 2 is none of the 2 classes",
+		},
 		{"no name", func(r []foreignRow) { *r[2].Path = "b/" }, nil, `row 2: "" is no file name`},
 		{"upwards", func(r []foreignRow) { *r[2].Path = "b/.." }, nil, `".." is no file name`},
-		{"no such folder", func(r []foreignRow) { *r[2].Path = "/etc/passwd" }, nil, `folder "/etc" is missing`},
-		{"no such folder, again the empty one", func(r []foreignRow) { *r[0].Path = "../x" }, nil, `folder ".." is missing`},
+		{
+			"no such folder", func(r []foreignRow) { *r[2].Path = "/etc/passwd" }, nil,
+			`folder "/etc" is missing`,
+		},
+		{
+			"no such folder, again the empty one", func(r []foreignRow) { *r[0].Path = "../x" }, nil,
+			`folder ".." is missing`,
+		},
 		{"version", nil, meta(keyVersion, "3"), `has version "3", only 1 and 2 are known`},
 		{"not ours", nil, meta(keyVersion, ""), "is a parquet file but not a rankpool manifest"},
 		{"relative root", nil, meta(keyRoot, "data"), `root "data" is no absolute path`},
 		{"classes", nil, meta(keyClasses, "a,b"), "has no list of classes"},
 		{"folders", nil, meta(keyFolders, "[1]"), "has no list of folders"},
-		{"folder outside", nil, meta(keyFolders, `["","a","../b"]`), `"../b" is no folder below the root`},
+		{
+			"folder outside", nil, meta(keyFolders, `["","a","../b"]`),
+			`"../b" is no folder below the root`,
+		},
 		{"folder times", nil, meta(keyFolderTimes, `["x"]`), "has no list of folder times"},
 		{"folder time missing", nil, meta(keyFolderTimes, `[1]`), "has 3 folders and 1 folder times"},
 	} {
@@ -169,7 +193,8 @@ func TestParquetInconsistent(t *testing.T) {
 	wantError(t, err, "holds no sample")
 }
 
-// TestParquetForeignMembers reads formats, checksums and members that another program wrote, which may not agree.
+// TestParquetForeignMembers reads formats, checksums and members that another program wrote, which
+// may not agree.
 func TestParquetForeignMembers(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "s.tar", tarFile(t, "a.jpg=123", "a.cls=1", "b.cls=0"))
@@ -180,12 +205,30 @@ func TestParquetForeignMembers(t *testing.T) {
 		want   string
 	}{
 		{"nothing", func([]shardedRow[string]) {}, ""},
-		{"format", func(r []shardedRow[string]) { r[1].Format = "zip" }, `column format, row 1: format "zip" is not known`},
-		{"whole file", func(r []shardedRow[string]) { r[1].Format = "file" }, "a sample that is a whole file has the offset"},
-		{"size", func(r []shardedRow[string]) { r[0].Size++ }, "sample 0 has 5 bytes, its members have 4"},
-		{"member size", func(r []shardedRow[string]) { r[0].Members[1].Size = -1 }, "sample 0 has an impossible member"},
-		{"member offset", func(r []shardedRow[string]) { r[0].Members[1].Offset = math.MaxInt64 }, "sample 0 has an impossible member"},
-		{"member missing", func(r []shardedRow[string]) { r[0].Members = r[0].Members[:1] }, "sample 0 has 4 bytes, its members have 3"},
+		{
+			"format", func(r []shardedRow[string]) { r[1].Format = "zip" },
+			`column format, row 1: format "zip" is not known`,
+		},
+		{
+			"whole file", func(r []shardedRow[string]) { r[1].Format = "file" },
+			"a sample that is a whole file has the offset",
+		},
+		{
+			"size", func(r []shardedRow[string]) { r[0].Size++ },
+			"sample 0 has 5 bytes, its members have 4",
+		},
+		{
+			"member size", func(r []shardedRow[string]) { r[0].Members[1].Size = -1 },
+			"sample 0 has an impossible member",
+		},
+		{
+			"member offset", func(r []shardedRow[string]) { r[0].Members[1].Offset = math.MaxInt64 },
+			"sample 0 has an impossible member",
+		},
+		{
+			"member missing", func(r []shardedRow[string]) { r[0].Members = r[0].Members[:1] },
+			"sample 0 has 4 bytes, its members have 3",
+		},
 	} {
 		var rows []shardedRow[string]
 		for id := range scheduler.SampleID(m.Len()) {
@@ -264,8 +307,9 @@ func TestParquetDamaged(t *testing.T) {
 	wantError(t, err, "staging: write manifest ", "no such file")
 }
 
-// TestParquetFlippedBits damages one byte after the other: reading must give an error, or a manifest that holds
-// together. (Not a fuzz target: the library counts to 2³¹ at some damaged footers.)
+// TestParquetFlippedBits damages one byte after the other: reading must give an error, or a
+// manifest that holds together. (Not a fuzz target: the library counts to 2³¹ at some damaged
+// footers.)
 func TestParquetFlippedBits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.parquet")
 	must(t, WriteParquet(path, goldenIndex()))
@@ -287,11 +331,14 @@ func TestParquetFlippedBits(t *testing.T) {
 	}
 }
 
-// FuzzParquet reads manifests of any values: that must give an error, or a manifest that holds together.
+// FuzzParquet reads manifests of any values: that must give an error, or a manifest that holds
+// together.
 func FuzzParquet(f *testing.F) {
 	m := &Manifest{classes: []string{"a"}, folders: []folder{{"a", 1}}}
-	f.Add(uint32(0), "a/1", int64(5), int32(0), int64(0), int64(7), "/data", encodeNames(m.classes), `["a"]`, `[1]`)
-	f.Add(uint32(1), "../1", int64(-5), int32(-1), int64(9), int64(-7), "data", `["\udcff"]`, `["", "a/b"]`, `[1,2]`)
+	f.Add(uint32(0), "a/1", int64(5), int32(0), int64(0), int64(7), "/data", encodeNames(m.classes),
+		`["a"]`, `[1]`)
+	f.Add(uint32(1), "../1", int64(-5), int32(-1), int64(9), int64(-7), "data", `["\udcff"]`,
+		`["", "a/b"]`, `[1,2]`)
 	f.Fuzz(func(t *testing.T, id uint32, path string, size int64, offset int32, label, time int64,
 		root, classes, folders, times string,
 	) {
@@ -308,7 +355,8 @@ func FuzzParquet(f *testing.F) {
 // checkWhole calls every method of m for every sample.
 func checkWhole(t *testing.T, m *Manifest) {
 	for id := range scheduler.SampleID(m.Len()) {
-		if !strings.HasPrefix(m.Path(id), m.Root()) || m.Size(id) < 0 || m.Offset(id) < 0 || m.Label(id) < 0 {
+		if !strings.HasPrefix(m.Path(id), m.Root()) || m.Size(id) < 0 || m.Offset(id) < 0 ||
+			m.Label(id) < 0 {
 			t.Errorf("sample %d: %s", id, fmt.Sprint(m.Path(id), m.Size(id), m.Offset(id), m.Label(id)))
 		}
 		m.ModTime(id)

@@ -23,8 +23,8 @@ func isInteger(t parquet.Type) bool {
 	return t.Kind() == parquet.Int32 || t.Kind() == parquet.Int64
 }
 
-// readInts gives each of the values of an integer column to use, in the order of rows. A value below least is an
-// error.
+// readInts gives each of the values of an integer column to use, in the order of rows. A value
+// below least is an error.
 func readInts(file *parquet.File, name string, least int64, use func(int64) error) error {
 	return readColumn(file, name, isInteger, func(v parquet.Value) error {
 		n := int64(v.Int32())
@@ -38,9 +38,11 @@ func readInts(file *parquet.File, name string, least int64, use func(int64) erro
 	})
 }
 
-// readColumn gives each of the values of a column to use, in the order of rows; a value's bytes are only good during
-// the call. The column's length must be the file's.
-func readColumn(file *parquet.File, name string, fits func(parquet.Type) bool, use func(parquet.Value) error) error {
+// readColumn gives each of the values of a column to use, in the order of rows; a value's bytes are
+// only good during the call. The column's length must be the file's.
+func readColumn(file *parquet.File, name string, fits func(parquet.Type) bool,
+	use func(parquet.Value) error,
+) error {
 	leaf, found := file.Schema().Lookup(name)
 	if !found {
 		return fmt.Errorf("has no column %s", name)
@@ -72,9 +74,11 @@ func readColumn(file *parquet.File, name string, fits func(parquet.Type) bool, u
 	return nil
 }
 
-// readList gives each of the values of a column of lists to use, in the order of rows, and calls endRow after those of
-// each row. The column's length must be the file's; path leads to the values.
-func readList(file *parquet.File, fits func(parquet.Type) bool, use func(parquet.Value) error, endRow func() error, path ...string) error {
+// readList gives each of the values of a column of lists to use, in the order of rows, and calls
+// endRow after those of each row. The column's length must be the file's; path leads to the values.
+func readList(file *parquet.File, fits func(parquet.Type) bool, use func(parquet.Value) error,
+	endRow func() error, path ...string,
+) error {
 	name := strings.Join(path, ".")
 	leaf, found := file.Schema().Lookup(path...)
 	if !found {

@@ -14,11 +14,13 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ReadParquet reads a manifest that WriteParquet wrote, or another program wrote with the same columns and metadata.
+// ReadParquet reads a manifest that WriteParquet wrote, or another program wrote with the same
+// columns and metadata.
 //
-// Errors, one sentence each that names the file: it cannot be read, is no parquet file, is truncated or damaged, is
-// no rankpool manifest, has another version, lacks a column, columns that do not agree, ids other than 0 … N-1 in
-// order, a label without class, a path that leads out of the root.
+// Errors, one sentence each that names the file: it cannot be read, is no parquet file, is
+// truncated or damaged, is no rankpool manifest, has another version, lacks a column, columns that
+// do not agree, ids other than 0 … N-1 in order, a label without class, a path that leads out of
+// the root.
 func ReadParquet(path string) (*Manifest, error) {
 	m, err := readParquet(path)
 	if err != nil {
@@ -71,8 +73,9 @@ func parseParquet(in io.ReaderAt, sizeBytes int64) (m *Manifest, err error) {
 	return m, nil
 }
 
-// checkEnds tells apart what the library calls by one name, and keeps it from taking memory for a footer that cannot
-// be. A parquet file starts with "PAR1" and ends with a footer, the footer's length (u32) and "PAR1".
+// checkEnds tells apart what the library calls by one name, and keeps it from taking memory for a
+// footer that cannot be. A parquet file starts with "PAR1" and ends with a footer, the footer's
+// length (u32) and "PAR1".
 //
 // Source: Apache Parquet, README, "File format".
 func checkEnds(in io.ReaderAt, sizeBytes int64) error {
@@ -105,7 +108,8 @@ func readMetadata(file *parquet.File) (*Manifest, error) {
 	case "":
 		return nil, errors.New("is a parquet file but not a rankpool manifest")
 	default:
-		return nil, fmt.Errorf("has version %q, only %s and %s are known", version, filesVersion, manifestVersion)
+		return nil, fmt.Errorf("has version %q, only %s and %s are known", version, filesVersion,
+			manifestVersion)
 	}
 	m := &Manifest{root: filepath.Clean(lookup(keyRoot))}
 	if err := checkRoot(m.root); err != nil {
@@ -135,7 +139,8 @@ func readMetadata(file *parquet.File) (*Manifest, error) {
 	return m, nil
 }
 
-// readColumns reads the columns one after the other, and checks each value against what is known by then.
+// readColumns reads the columns one after the other, and checks each value against what is known by
+// then.
 func (m *Manifest) readColumns(file *parquet.File) error {
 	ids := int64(0)
 	err := readInts(file, "id", 0, func(id int64) error {
@@ -177,8 +182,8 @@ func (m *Manifest) readColumns(file *parquet.File) error {
 	return m.readSharded(file)
 }
 
-// readExtents reads sizes and offsets; a column of zero offsets is not kept. Without a column of formats, samples of
-// a manifest that has offsets are parts of files.
+// readExtents reads sizes and offsets; a column of zero offsets is not kept. Without a column of
+// formats, samples of a manifest that has offsets are parts of files.
 func (m *Manifest) readExtents(file *parquet.File) error {
 	err := readInts(file, "size", 0, func(size int64) error {
 		m.sizes = append(m.sizes, size)

@@ -11,7 +11,8 @@ import (
 
 var errMembers = errors.New("the columns of the members do not agree")
 
-// readSharded reads the columns that a manifest of whole files lacks: formats, checksums and members.
+// readSharded reads the columns that a manifest of whole files lacks: formats, checksums and
+// members.
 func (m *Manifest) readSharded(file *parquet.File) error {
 	has := func(path ...string) bool { _, found := file.Schema().Lookup(path...); return found }
 	if has("format") {
@@ -30,7 +31,8 @@ func (m *Manifest) readSharded(file *parquet.File) error {
 	return nil
 }
 
-// readFormats reads the formats; the columns of offsets and formats are not kept when all samples are whole files.
+// readFormats reads the formats; the columns of offsets and formats are not kept when all samples
+// are whole files.
 func (m *Manifest) readFormats(file *parquet.File) error {
 	row, other := 0, false
 	read := make([]Format, 0, m.Len())
@@ -40,7 +42,8 @@ func (m *Manifest) readFormats(file *parquet.File) error {
 			return fmt.Errorf("format %q is not known", v.ByteArray())
 		}
 		if format == FormatFile && m.Offset(scheduler.SampleID(row)) != 0 {
-			return fmt.Errorf("a sample that is a whole file has the offset %d", m.Offset(scheduler.SampleID(row)))
+			return fmt.Errorf("a sample that is a whole file has the offset %d",
+				m.Offset(scheduler.SampleID(row)))
 		}
 		read, other = append(read, format), other || format != FormatFile
 		row++

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// maxGapBytes is how much may lie between two pieces that one request reads: reading 64 KiB along at 1 GB/s takes
-	// 65 µs, less than a round trip to a storage server. The header of a tar shard's member has 512 to 2,048 bytes.
+	// maxGapBytes is how much may lie between two pieces that one request reads: reading 64 KiB along
+	// at 1 GB/s takes 65 µs, less than a round trip to a storage server. The header of a tar shard's
+	// member has 512 to 2,048 bytes.
 	maxGapBytes = 64 << 10
 
 	// maxVector is how many buffers one request may have: Linux takes 1,024 (IOV_MAX).
@@ -29,8 +30,8 @@ type piece struct {
 
 func (p piece) end() int64 { return p.offset + int64(len(p.into)) }
 
-// A vectorReader is a StorageFile that reads a range of the file into several buffers by one request. Like ReadAt it
-// may read less than all, and returns 0 and io.EOF at the file's end.
+// A vectorReader is a StorageFile that reads a range of the file into several buffers by one
+// request. Like ReadAt it may read less than all, and returns 0 and io.EOF at the file's end.
 type vectorReader interface {
 	ReadVector(buffers [][]byte, off int64) (int, error)
 }
@@ -50,9 +51,11 @@ func (f systemFile) ReadVector(buffers [][]byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// appendPieces appends the pieces that make up sample id: its members, which follow each other in into, and of a
-// TFRecord file the checksum behind the data, which goes into tail.
-func (m *Manifest) appendPieces(pieces []piece, id scheduler.SampleID, into []byte, tail *[crcBytes]byte) []piece {
+// appendPieces appends the pieces that make up sample id: its members, which follow each other in
+// into, and of a TFRecord file the checksum behind the data, which goes into tail.
+func (m *Manifest) appendPieces(pieces []piece, id scheduler.SampleID, into []byte,
+	tail *[crcBytes]byte,
+) []piece {
 	first, last := m.members.span(id)
 	if first == last {
 		pieces = append(pieces, piece{m.Offset(id), into})
@@ -68,8 +71,9 @@ func (m *Manifest) appendPieces(pieces []piece, id scheduler.SampleID, into []by
 	return pieces
 }
 
-// readPieces reads all pieces, by one request for those that follow each other in the file with small gaps between
-// them. It returns how many of their bytes it has read: less than all when the file ends early.
+// readPieces reads all pieces, by one request for those that follow each other in the file with
+// small gaps between them. It returns how many of their bytes it has read: less than all when the
+// file ends early.
 func readPieces(file StorageFile, pieces []piece) (got int, err error) {
 	for len(pieces) > 0 {
 		n := 1
@@ -110,8 +114,8 @@ func neighbours(pieces []piece) int {
 // gapBuffers hold what lies between pieces, which nobody looks at.
 var gapBuffers = sync.Pool{New: func() any { return new([maxGapBytes]byte) }}
 
-// readNeighbours reads pieces with small gaps between them. It returns how many of their bytes it has read, and
-// whether that is all.
+// readNeighbours reads pieces with small gaps between them. It returns how many of their bytes it
+// has read, and whether that is all.
 func readNeighbours(file vectorReader, pieces []piece) (got int, all bool, err error) {
 	scratch := gapBuffers.Get().(*[maxGapBytes]byte)
 	defer gapBuffers.Put(scratch)

@@ -38,9 +38,13 @@ type failure struct {
 	mayPass bool // the next try may succeed
 }
 
-// passing are the errors that may pass: signals, a busy server, and what NFS, Lustre and BeeGFS answer while a
-// server fails over, has evicted this client, or has replaced a file that is looked up again then.
-var passing = []error{unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ESHUTDOWN}
+// passing are the errors that may pass: signals, a busy server, and what NFS, Lustre and BeeGFS
+// answer while a server fails over, has evicted this client, or has replaced a file that is looked
+// up again then.
+var passing = []error{
+	unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT,
+	unix.ESHUTDOWN,
+}
 
 func systemFailure(err error) *failure {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -62,16 +66,20 @@ func (failed *failure) sampleError(m *Manifest, r *read) error {
 	return &SampleError{ID: r.id, Path: m.RelPath(r.id), Reason: reason, Err: failed.err}
 }
 
-// check returns why what was read is not sample id as the manifest has it: got of want bytes were read into sample and
-// tail (see verify), in the tries-th try, of a file that has sizeBytes bytes and was modified at modTime. When size and
-// time are looked at after the read, no change of the file before or during the read goes unseen that changes its
-// modification time.
-func (m *Manifest) check(id scheduler.SampleID, sample []byte, tail *[crcBytes]byte, got, want, tries int, sizeBytes, modTime int64) *failure {
+// check returns why what was read is not sample id as the manifest has it: got of want bytes were
+// read into sample and tail (see verify), in the tries-th try, of a file that has sizeBytes bytes
+// and was modified at modTime. When size and time are looked at after the read, no change of the
+// file before or during the read goes unseen that changes its modification time.
+func (m *Manifest) check(id scheduler.SampleID, sample []byte, tail *[crcBytes]byte, got, want,
+	tries int, sizeBytes, modTime int64,
+) *failure {
 	switch {
 	case !m.sizeFits(id, sizeBytes) && m.Format(id) == FormatFile:
-		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says %d", sizeBytes, m.Size(id)) + indexAgain}
+		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says %d", sizeBytes, m.Size(id)) +
+			indexAgain}
 	case !m.sizeFits(id, sizeBytes):
-		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says at least %d", sizeBytes, m.end(id)) + indexAgain}
+		return &failure{reason: fmt.Sprintf("has %d bytes, the manifest says at least %d", sizeBytes,
+			m.end(id)) + indexAgain}
 	case modTime != m.ModTime(id):
 		return &failure{reason: fmt.Sprintf("was modified at %s, the manifest says %s",
 			timeText(modTime), timeText(m.ModTime(id))) + indexAgain}

@@ -12,13 +12,15 @@ import (
 // readersLimitName is the file in a rank's folder that client and rank know it by.
 const readersLimitName = "storage-limit"
 
-// WriteReadersLimit tells the trainers of a node which share of the job's limits, bytes and opened files a second, is
-// theirs when they read storage themselves, because the rank is gone; 0 is no limit. The file is theirs to write to from
-// then on (docs/wire/README.md). One that says the same is left as it is: a rank that is started again finds the trainers reading.
+// WriteReadersLimit tells the trainers of a node which share of the job's limits, bytes and opened
+// files a second, is theirs when they read storage themselves, because the rank is gone; 0 is no
+// limit. The file is theirs to write to from then on (docs/wire/README.md). One that says the same
+// is left as it is: a rank that is started again finds the trainers reading.
 func WriteReadersLimit(folder string, bytesPerSecond, opensPerSecond float64) error {
 	content := appendReadersLimit(nil, bytesPerSecond, opensPerSecond)
 	path := filepath.Join(folder, readersLimitName)
-	if old, err := os.ReadFile(path); err == nil && len(old) == len(content) && string(old[:24]) == string(content[:24]) {
+	if old, err := os.ReadFile(path); err == nil && len(old) == len(content) &&
+		string(old[:24]) == string(content[:24]) {
 		return nil
 	}
 	temporary := path + ".tmp"
@@ -32,7 +34,8 @@ func WriteReadersLimit(folder string, bytesPerSecond, opensPerSecond float64) er
 	return nil
 }
 
-// appendReadersLimit appends the file: magic, bytes a second, opens a second, and until when what was read so far takes.
+// appendReadersLimit appends the file: magic, bytes a second, opens a second, and until when what
+// was read so far takes.
 func appendReadersLimit(b []byte, bytesPerSecond, opensPerSecond float64) []byte {
 	b = append(b, "rplimit1"...)
 	for _, rate := range []float64{bytesPerSecond, opensPerSecond} {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestWriteReadersLimit writes the file that the Python tests read, docs/wire/storage_limit_golden.bin.
+// TestWriteReadersLimit writes the file that the Python tests read,
+// docs/wire/storage_limit_golden.bin.
 func TestWriteReadersLimit(t *testing.T) {
 	golden, err := os.ReadFile("../docs/wire/storage_limit_golden.bin")
 	must(t, err)

@@ -23,8 +23,8 @@ type read struct {
 	place int // in the target's queue; -1: not there
 }
 
-// A target is what one storage target (a Lustre OST, a BeeGFS target) has to read: the reads that wait, and how many
-// are under way.
+// A target is what one storage target (a Lustre OST, a BeeGFS target) has to read: the reads that
+// wait, and how many are under way.
 type target struct {
 	id       int // -1: not known
 	queue    readQueue
@@ -111,10 +111,11 @@ func inFile(a, b *read) int {
 	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.seq, b.seq))
 }
 
-// first returns the read that comes first, or nil: the most urgent one whose target has less than perTarget reads
-// under way. Among reads of equal need those of the target with the fewest under way come first, so that the reads
-// of a batch spread over its targets, then those asked for first. mostUrgent is the least need of all that wait;
-// what is not known to lie on a target is bound by none.
+// first returns the read that comes first, or nil: the most urgent one whose target has less than
+// perTarget reads under way. Among reads of equal need those of the target with the fewest under
+// way come first, so that the reads of a batch spread over its targets, then those asked for first.
+// mostUrgent is the least need of all that wait; what is not known to lie on a target is bound by
+// none.
 func (q *queues) first(perTarget int) (r *read, mostUrgent uint64) {
 	mostUrgent = ^uint64(0)
 	for _, t := range q.waiting {
@@ -142,7 +143,8 @@ func (r *read) before(s *read) bool {
 	}
 }
 
-// A readQueue is a heap of reads (container/heap): the least need first, equal ones in the order of asking.
+// A readQueue is a heap of reads (container/heap): the least need first, equal ones in the order of
+// asking.
 type readQueue []*read
 
 func (q readQueue) Len() int { return len(q) }

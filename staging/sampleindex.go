@@ -8,8 +8,9 @@ import (
 	"math"
 )
 
-// The sample index is the file that training processes map, to find labels, and to read storage without a rank.
-// docs/wire/README.md, "The sample index", describes it. All integers are little-endian.
+// The sample index is the file that training processes map, to find labels, and to read storage
+// without a rank. docs/wire/README.md, "The sample index", describes it. All integers are
+// little-endian.
 const (
 	indexMagic        = "rpindex3"
 	indexHasOffsets   = 1 // flags: columns of offsets and formats
@@ -19,7 +20,8 @@ const (
 	indexHeaderBytes  = 128
 )
 
-// An indexHeader is the first 128 bytes of an index; places and sizes are in bytes from the file's start.
+// An indexHeader is the first 128 bytes of an index; places and sizes are in bytes from the file's
+// start.
 type indexHeader struct {
 	Magic       [8]byte
 	Samples     uint64
@@ -93,7 +95,8 @@ func writeIndex(w io.Writer, m *Manifest) error {
 	return nil
 }
 
-// indexColumns returns the columns of an index in their order, and the flags that say which there are.
+// indexColumns returns the columns of an index in their order, and the flags that say which there
+// are.
 func (m *Manifest) indexColumns() (columns []any, flags uint32) {
 	columns = []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
 	if m.offsets != nil {
@@ -131,11 +134,13 @@ func writeColumn(w io.Writer, column any) error {
 
 func align8(n uint64) uint64 { return (n + 7) &^ 7 }
 
-// OpenIndex maps a sample index that WriteIndex wrote: its columns take no memory beside the file's, and stay mapped
-// as long as the process lives. What an index does not keep is missing in the manifest: its folders have no modification
-// times. The manifest's Identity is the one that the index says; CheckIdentity compares it with the columns.
+// OpenIndex maps a sample index that WriteIndex wrote: its columns take no memory beside the
+// file's, and stay mapped as long as the process lives. What an index does not keep is missing in
+// the manifest: its folders have no modification times. The manifest's Identity is the one that the
+// index says; CheckIdentity compares it with the columns.
 //
-// Errors, one sentence each that names the file: it cannot be read, is no sample index, is truncated or damaged.
+// Errors, one sentence each that names the file: it cannot be read, is no sample index, is
+// truncated or damaged.
 func OpenIndex(path string) (*Manifest, error) {
 	data, err := mapFile(path)
 	if err != nil {
@@ -159,7 +164,8 @@ func parseIndex(data []byte) (*Manifest, error) {
 	if header.Flags >= 2*indexManyMembers {
 		return nil, fmt.Errorf("has flags %#x, which are not known", header.Flags)
 	}
-	if n := header.Samples; n > math.MaxUint32 || n*28 > uint64(len(data)) { // 28 bytes of columns a sample
+	// 28 bytes of columns a sample
+	if n := header.Samples; n > math.MaxUint32 || n*28 > uint64(len(data)) {
 		return nil, errors.New("is truncated")
 	}
 	m := &Manifest{}
@@ -226,7 +232,8 @@ func (m *Manifest) parseTexts(data []byte, header indexHeader) (err error) {
 			return err
 		}
 	}
-	if _, err := readTexts(data, header.ClassPlace, header.Classes, func(c string) { m.classes = append(m.classes, c) }); err != nil {
+	if _, err := readTexts(data, header.ClassPlace, header.Classes,
+		func(c string) { m.classes = append(m.classes, c) }); err != nil {
 		return err
 	}
 	root, err := cut(data, header.RootPlace, header.RootBytes)
@@ -264,7 +271,8 @@ func cut(data []byte, place, sizeBytes uint64) ([]byte, error) {
 	return data[place : place+sizeBytes], nil
 }
 
-// CheckIdentity returns an error when what an index holds is not what its header says: it was damaged.
+// CheckIdentity returns an error when what an index holds is not what its header says: it was
+// damaged.
 func (m *Manifest) CheckIdentity() error {
 	now := *m
 	now.known = nil
@@ -291,7 +299,8 @@ func (m *Manifest) checkIndex() error {
 			return fmt.Errorf("the name of sample %d ends outside the names", i)
 		case m.inFolder[i] >= uint32(len(m.folders)):
 			return fmt.Errorf("sample %d is in folder %d, there are %d", i, m.inFolder[i], len(m.folders))
-		case m.sizes[i] < 0, m.offsets != nil && (m.offsets[i] < 0 || m.offsets[i] > math.MaxInt64-crcBytes-m.sizes[i]):
+		case m.sizes[i] < 0, m.offsets != nil &&
+			(m.offsets[i] < 0 || m.offsets[i] > math.MaxInt64-crcBytes-m.sizes[i]):
 			return fmt.Errorf("sample %d has an impossible size or offset", i)
 		case m.formats != nil && m.formats[i] >= formats:
 			return fmt.Errorf("sample %d has format %d, which is not known", i, m.formats[i])

@@ -68,8 +68,9 @@ type goldenMember struct {
 	Size   int64  `json:"size"`
 }
 
-// goldenIndex is the content of docs/wire/index_golden.bin: odd names, an empty file, sizes above 4 GiB, an odd number
-// of samples and of members (so that 32-bit columns need filling), each format, checksums.
+// goldenIndex is the content of docs/wire/index_golden.bin: odd names, an empty file, sizes above 4
+// GiB, an odd number of samples and of members (so that 32-bit columns need filling), each format,
+// checksums.
 func goldenIndex() *Manifest {
 	m := &Manifest{
 		root:    "/data/golden ä",
@@ -91,8 +92,11 @@ func goldenIndex() *Manifest {
 			{Range: shards.Range{Offset: 512, Size: 3}, Kind: 2},
 		},
 	})
-	m.addShard(0, "r.tfrecord-00000-of-00001", 0, 5, FormatTFRecord, &shards.Contents{Samples: []shards.Range{{Offset: 12, Size: 7}}})
-	m.addShard(1, "a.npy", 0, 6, FormatNPY, &shards.Contents{Samples: []shards.Range{{Offset: 128, Size: 8}, {Offset: 136, Size: 8}}})
+	m.addShard(0, "r.tfrecord-00000-of-00001", 0, 5, FormatTFRecord,
+		&shards.Contents{Samples: []shards.Range{{Offset: 12, Size: 7}}})
+	m.addShard(1, "a.npy", 0, 6, FormatNPY, &shards.Contents{
+		Samples: []shards.Range{{Offset: 128, Size: 8}, {Offset: 136, Size: 8}},
+	})
 	m.members.numbers = nil
 	return m.WithChecksums([]uint64{1, 0, 0, 1<<64 - 1, 0x0123456789abcdef, 0, 2, 3, 4})
 }
@@ -113,7 +117,8 @@ func goldenText(t *testing.T, m *Manifest) []byte {
 	}
 	for id := range scheduler.SampleID(m.Len()) {
 		sample := goldenSample{
-			ID: int(id), Path: jsonText(m.Path(id)), Size: m.Size(id), Offset: m.Offset(id), Label: m.Label(id),
+			ID: int(id), Path: jsonText(m.Path(id)), Size: m.Size(id), Offset: m.Offset(id),
+			Label:   m.Label(id),
 			MTimeNs: m.ModTime(id), Format: m.Format(id).String(),
 		}
 		if sum, known := m.Checksum(id); known {
@@ -129,7 +134,8 @@ func goldenText(t *testing.T, m *Manifest) []byte {
 	return append(text, '\n')
 }
 
-// TestIndexGolden compares with the files that the Python tests read. go test -update writes them anew.
+// TestIndexGolden compares with the files that the Python tests read. go test -update writes them
+// anew.
 func TestIndexGolden(t *testing.T) {
 	const binaryPath, textPath = "../docs/wire/index_golden.bin", "../docs/wire/index_golden.json"
 	m := goldenIndex()

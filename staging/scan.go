@@ -8,50 +8,60 @@ import (
 	"sync"
 )
 
-// DefaultScanConcurrency is how many requests a scan has under way when ScanOptions does not say: chosen to hide most
-// of a metadata server's latency and still be gentle to it.
+// DefaultScanConcurrency is how many requests a scan has under way when ScanOptions does not say:
+// chosen to hide most of a metadata server's latency and still be gentle to it.
 const DefaultScanConcurrency = 16
 
-// statChunk is how many files one goroutine looks at before another may take over. Measured on tmpfs: a scan takes
-// 4 µs of a core per file, so a chunk is about 1 ms, far more than it costs to hand it to a goroutine.
+// statChunk is how many files one goroutine looks at before another may take over. Measured on
+// tmpfs: a scan takes 4 µs of a core per file, so a chunk is about 1 ms, far more than it costs to
+// hand it to a goroutine.
 const statChunk = 256
 
-// scanPasses is how often a scan goes over the folders until none has changed since it was listed: once for all,
-// once to see that none has, and a few times more for a data set of which somebody still moves the last files.
+// scanPasses is how often a scan goes over the folders until none has changed since it was listed:
+// once for all, once to see that none has, and a few times more for a data set of which somebody
+// still moves the last files.
 const scanPasses = 5
 
 // ScanOptions says how to scan. The zero value is ready to use.
 type ScanOptions struct {
-	Concurrency int               // requests under way at a time, of each rank; 0: DefaultScanConcurrency
-	Progress    func(files int64) // told the number of files found so far, never by two goroutines at a time
-	Journal     *Journal          // keeps what was listed, for the next try; nil: nothing is kept
-	Group       *Group            // the ranks that share the work, this one being rank 0; nil: this process alone
+	// requests under way at a time, of each rank; 0: DefaultScanConcurrency
+	Concurrency int
+	// told the number of files found so far, never by two goroutines at a time
+	Progress func(files int64)
+	Journal  *Journal // keeps what was listed, for the next try; nil: nothing is kept
+	// the ranks that share the work, this one being rank 0; nil: this process alone
+	Group *Group
 
-	// Sync asks the file system's servers for every file's size and time. Without it a file system may answer from
-	// what this machine holds, and Lustre by a size that its metadata server keeps lazily; that is faster by a request
-	// per file, and right for files that were written some time ago. A read checks size and time in any case.
+	// Sync asks the file system's servers for every file's size and time. Without it a file system may
+	// answer from what this machine holds, and Lustre by a size that its metadata server keeps lazily;
+	// that is faster by a request per file, and right for files that were written some time ago. A
+	// read checks size and time in any case.
 	Sync bool
 
-	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file. Without it each
-	// sample in them is one (package shards says which), and the file is read through for its headers.
+	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file.
+	// Without it each sample in them is one (package shards says which), and the file is read through
+	// for its headers.
 	WholeFiles bool
 
 	lister lister // for tests; nil: the system's
 }
 
-// Scan indexes the data set in folder root: its class folders and, in them at any depth, all regular files.
+// Scan indexes the data set in folder root: its class folders and, in them at any depth, all
+// regular files.
 //
-// Hidden files and folders (their name starts with '.') and what is neither file nor folder are left out. Symbolic
-// links are followed. A root that holds files and no folder is a data set of the one class ""; the manifest's root
-// is root made absolute, links kept. The order of the samples depends on names only (see Manifest), neither on
-// Concurrency nor on the ranks of the Group.
+// Hidden files and folders (their name starts with '.') and what is neither file nor folder are
+// left out. Symbolic links are followed. A root that holds files and no folder is a data set of the
+// one class ""; the manifest's root is root made absolute, links kept. The order of the samples
+// depends on names only (see Manifest), neither on Concurrency nor on the ranks of the Group.
 //
-// A folder that changes while the scan runs is listed again, and a folder that a Journal has is only listed when its
-// modification time is another one. At the end no folder has changed since it was listed.
+// A folder that changes while the scan runs is listed again, and a folder that a Journal has is
+// only listed when its modification time is another one. At the end no folder has changed since it
+// was listed.
 //
-// Errors: a folder that cannot be read, a file that cannot be looked at, a link that leads nowhere or back to a
-// folder it lies in, a file beside class folders, a folder that keeps changing, a tree without samples, a journal
-// that cannot be written, and ctx's end. Each names the path; there is never a partial manifest.
+// Errors: a folder that cannot be read, a file that cannot be looked at, a link that leads nowhere
+// or back to a folder it lies in, a file beside class folders, a folder that keeps changing, a tree
+// without samples, a journal that cannot be written, and ctx's end. Each names the path; there is
+// never a partial manifest.
 func Scan(ctx context.Context, root string, opt ScanOptions) (*Manifest, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
@@ -229,7 +239,10 @@ func (s *scanner) found(in *scannedFolder, fresh bool) {
 		if in.path != "" {
 			path = in.path + "/" + sub.name
 		}
-		s.queue = append(s.queue, &scannedFolder{path: path, parent: in, underLink: in.underLink || sub.link})
+		s.queue = append(s.queue, &scannedFolder{
+			path: path, parent: in,
+			underLink: in.underLink || sub.link,
+		})
 	}
 	if len(in.folders) > 0 {
 		s.changed.Broadcast()
@@ -239,8 +252,9 @@ func (s *scanner) found(in *scannedFolder, fresh bool) {
 	}
 }
 
-// checkLoop returns an error when in is a folder that it lies in, which only a link can bring about. Folders are told
-// apart on this machine: other ranks may know the same file system by another device number.
+// checkLoop returns an error when in is a folder that it lies in, which only a link can bring
+// about. Folders are told apart on this machine: other ranks may know the same file system by
+// another device number.
 func (s *scanner) checkLoop(in *scannedFolder) error {
 	if !in.underLink {
 		return nil

@@ -45,7 +45,8 @@ func (s *scanner) manifest() (*Manifest, error) {
 			case sh != nil && sh.contents.Labels != nil:
 				labels.number(sh.contents.Labels)
 			case i == 0 && len(s.folders) > 1:
-				return nil, fmt.Errorf("staging: %s lies beside class folders and belongs to no class", s.abs(file.name))
+				return nil, fmt.Errorf("staging: %s lies beside class folders and belongs to no class",
+					s.abs(file.name))
 			default:
 				labels.byFolder = true
 			}
@@ -60,9 +61,9 @@ func (s *scanner) manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// A labelling gives the classes their labels: a folder's samples the place of its class among the class folders, and
-// the samples of a shard with class numbers those. A class that has a number and no folder is named by the number;
-// when all samples have numbers, the folders are no classes.
+// A labelling gives the classes their labels: a folder's samples the place of its class among the
+// class folders, and the samples of a shard with class numbers those. A class that has a number and
+// no folder is named by the number; when all samples have numbers, the folders are no classes.
 type labelling struct {
 	classes  []string // of the folders so far
 	byFolder bool     // some sample has its folder's class
@@ -77,7 +78,8 @@ func (l *labelling) enter(path string, alone bool) {
 	}
 }
 
-// folder returns the label of the folder that was entered last; 0 in the root, which has none beside other folders.
+// folder returns the label of the folder that was entered last; 0 in the root, which has none
+// beside other folders.
 func (l *labelling) folder() uint32 { return uint32(max(0, len(l.classes)-1)) }
 
 // number notes class numbers that samples have.

@@ -86,9 +86,11 @@ func TestScanColumns(t *testing.T) {
 	}
 	for id, want := range []string{"cat/1.png", "dog/12.png"} {
 		id := scheduler.SampleID(id)
-		if m.Path(id) != filepath.Join(root, want) || m.Size(id) != int64(len(want)) || m.Offset(id) != 0 ||
+		if m.Path(id) != filepath.Join(root, want) || m.Size(id) != int64(len(want)) ||
+			m.Offset(id) != 0 ||
 			m.ModTime(id) != modTime.UnixNano() {
-			t.Errorf("sample %d: %s, %d bytes at %d, %d", id, m.Path(id), m.Size(id), m.Offset(id), m.ModTime(id))
+			t.Errorf("sample %d: %s, %d bytes at %d, %d", id, m.Path(id), m.Size(id), m.Offset(id),
+				m.ModTime(id))
 		}
 	}
 	if slash := m.WithRoot("/"); slash.Path(0) != "/cat/1.png" || m.Root() != root {
@@ -105,7 +107,11 @@ func TestScanErrors(t *testing.T) {
 		{"empty", nil, []string{"holds no sample"}},
 		{"only empty folders", []string{"a/", "b/c/"}, []string{"holds no sample"}},
 		{"only hidden files", []string{".a", "a/.b"}, []string{"holds no sample"}},
-		{"a file beside classes", []string{"a/1", "README"}, []string{"/README lies beside class folders"}},
+		{
+			"a file beside classes",
+			[]string{"a/1", "README"},
+			[]string{"/README lies beside class folders"},
+		},
 		{"a link to nowhere", []string{"a/1", "a/2 -> gone"}, []string{"/a/2: no such file"}},
 		{"a link to itself", []string{"a/1", "a/2 -> 2"}, []string{"/a/2: too many levels"}},
 		{"a loop", []string{"a/1", "a/b/c -> ../../a"}, []string{"/a/b/c leads back to ", "/a, so"}},
@@ -164,15 +170,16 @@ func TestScanCancelled(t *testing.T) {
 func TestScanProgress(t *testing.T) {
 	var seen []int64
 	root := tree(t, "a/1", "a/2", "b/1", "c/d/1", "c/d/2")
-	_, err := Scan(context.Background(), root, ScanOptions{Progress: func(n int64) { seen = append(seen, n) }})
+	_, err := Scan(context.Background(), root,
+		ScanOptions{Progress: func(n int64) { seen = append(seen, n) }})
 	must(t, err)
 	if !slices.IsSorted(seen) || len(seen) != 3 || seen[2] != 5 {
 		t.Errorf("progress %d", seen)
 	}
 }
 
-// TestScanSettles checks that a folder which changed just now is listed later than the step of its time stamp, by
-// the clock of a synctest bubble.
+// TestScanSettles checks that a folder which changed just now is listed later than the step of its
+// time stamp, by the clock of a synctest bubble.
 func TestScanSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ age, wait time.Duration }{

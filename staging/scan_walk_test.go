@@ -15,7 +15,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// oddName draws file names of any bytes that a file system takes; few letters, so that names share their starts.
+// oddName draws file names of any bytes that a file system takes; few letters, so that names share
+// their starts.
 func oddName() *rapid.Generator[string] {
 	letter := rapid.SampledFrom([]string{"a", "b", "-", "\n", " ", `"`, "ä", "\xff", "\xc3", "."})
 	return rapid.Map(rapid.SliceOfN(letter, 1, 5), func(letters []string) string {
@@ -67,7 +68,8 @@ func TestScanLikeWalkDir(t *testing.T) {
 		var first *Manifest
 		for _, ranks := range []int{1, 2, 4} {
 			m, err := Scan(context.Background(), root, ScanOptions{
-				Concurrency: rapid.IntRange(1, 5).Draw(t, "concurrency"), Group: groups[ranks], Sync: rapid.Bool().Draw(t, "sync"),
+				Concurrency: rapid.IntRange(1, 5).Draw(t, "concurrency"), Group: groups[ranks],
+				Sync: rapid.Bool().Draw(t, "sync"),
 			})
 			if len(want) == 0 {
 				if err == nil || !strings.Contains(err.Error(), "holds no sample") {
@@ -82,7 +84,8 @@ func TestScanLikeWalkDir(t *testing.T) {
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
-				t.Fatalf("%d ranks found\n%s, want\n%s", ranks, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				t.Fatalf("%d ranks found\n%s, want\n%s", ranks, strings.Join(got, "\n"),
+					strings.Join(want, "\n"))
 			}
 			if first == nil {
 				first = m

@@ -15,8 +15,8 @@ import (
 	"rankpool/staging/shards"
 )
 
-// tfRecordName tells TFRecord files by their names: x.tfrecord, x.tfrecords, x.tfrec, each also as one of a set,
-// x.tfrecord-00001-of-00128.
+// tfRecordName tells TFRecord files by their names: x.tfrecord, x.tfrecords, x.tfrec, each also as
+// one of a set, x.tfrecord-00001-of-00128.
 var tfRecordName = regexp.MustCompile(`\.(tfrecords?|tfrec)(-[0-9]+-of-[0-9]+)?$`)
 
 // formatByName returns the format of the samples in a file of this name.
@@ -40,7 +40,8 @@ type shardFile struct {
 	contents *shards.Contents
 }
 
-// shards finds the samples in all shards of the scanned folders; the result is by folder and by place in its files.
+// shards finds the samples in all shards of the scanned folders; the result is by folder and by
+// place in its files.
 func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	found := make(map[*scannedFile]*shardFile)
 	if s.opt.WholeFiles {
@@ -99,7 +100,8 @@ func (f *shardFile) read(ctx context.Context) error {
 	case problem != "":
 		return fmt.Errorf("%s %s", f.path, problem)
 	case size != f.size || modTime != f.modTime:
-		return fmt.Errorf("%s changes while it is indexed: index it when nothing writes to it any more", f.path)
+		return fmt.Errorf("%s changes while it is indexed: index it when nothing writes to it any more",
+			f.path)
 	case err != nil:
 		return fmt.Errorf("%s %w", f.path, err)
 	}
@@ -119,8 +121,11 @@ func (c *cancellable) ReadAt(p []byte, off int64) (int, error) {
 	return c.file.ReadAt(p, off)
 }
 
-// addShard appends the samples of a shard in folder row in; label is theirs unless the shard has labels of its own.
-func (m *Manifest) addShard(in uint32, name string, label uint32, modTime int64, format Format, c *shards.Contents) {
+// addShard appends the samples of a shard in folder row in; label is theirs unless the shard has
+// labels of its own.
+func (m *Manifest) addShard(in uint32, name string, label uint32, modTime int64, format Format,
+	c *shards.Contents,
+) {
 	if m.offsets == nil {
 		m.addFormats()
 	}

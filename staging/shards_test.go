@@ -26,7 +26,10 @@ func tarFile(t testing.TB, members ...string) []byte {
 	w := tar.NewWriter(&out)
 	for _, member := range members {
 		name, content, _ := strings.Cut(member, "=")
-		must(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644, Typeflag: tar.TypeReg}))
+		must(t, w.WriteHeader(&tar.Header{
+			Name: name, Size: int64(len(content)), Mode: 0o644,
+			Typeflag: tar.TypeReg,
+		}))
 		_, err := w.Write([]byte(content))
 		must(t, err)
 	}
@@ -46,7 +49,8 @@ func recordFile(records ...string) (out []byte) {
 
 // arrayFile makes a .npy file of bytes, in rows of two.
 func arrayFile(data string) []byte {
-	header := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 2), }\n", len(data)/2)
+	header := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 2), }\n",
+		len(data)/2)
 	return append(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), 0), header+data...)
 }
 
@@ -61,7 +65,9 @@ func put(t testing.TB, root, name string, data []byte) string {
 }
 
 // fetched fetches sample id.
-func fetched(t testing.TB, m *Manifest, id scheduler.SampleID, opt FetchOptions) (string, Stats, error) {
+func fetched(t testing.TB, m *Manifest, id scheduler.SampleID, opt FetchOptions) (
+	string, Stats, error,
+) {
 	t.Helper()
 	f := NewFetcher(m, opt)
 	defer f.Close()
@@ -100,7 +106,8 @@ func TestScanShards(t *testing.T) {
 			"dog/r.tfrecord": recordFile("R", "", "SS"), "dog/t.tfrec-00000-of-00001": recordFile("T"),
 			"dog/rows.npy": arrayFile("1122"), "dog/empty.tar": tarFile(t), "emu/9": nil,
 		}, []string{
-			"0 file jpg=one", "0 tar jpg=A json={}", "0 tar jpg=B", "1 tfrecord tfrecord=R", "1 tfrecord tfrecord=",
+			"0 file jpg=one", "0 tar jpg=A json={}", "0 tar jpg=B", "1 tfrecord tfrecord=R",
+			"1 tfrecord tfrecord=",
 			"1 tfrecord tfrecord=SS", "1 npy npy=11", "1 npy npy=22", "1 tfrecord tfrecord=T", "2 file =",
 		}, []string{"cat", "dog", "emu"}},
 		{
@@ -115,7 +122,12 @@ func TestScanShards(t *testing.T) {
 			[]string{"1 tar jpg=A cls=1", "3 tar jpg=B cls=3", "0 file =c", "1 file =d"},
 			[]string{"cat", "dog", "2", "3"},
 		},
-		{"no classes", map[string][]byte{"s.tar": tarFile(t, "a.jpg=A")}, []string{"0 tar jpg=A"}, []string{""}},
+		{
+			"no classes",
+			map[string][]byte{"s.tar": tarFile(t, "a.jpg=A")},
+			[]string{"0 tar jpg=A"},
+			[]string{""},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -123,7 +135,8 @@ func TestScanShards(t *testing.T) {
 				put(t, root, name, data)
 			}
 			m := scan(t, root)
-			if got := described(t, m); !slices.Equal(got, c.samples) || !slices.Equal(m.Classes(), c.classes) {
+			if got := described(t, m); !slices.Equal(got, c.samples) ||
+				!slices.Equal(m.Classes(), c.classes) {
 				t.Errorf("classes %q, samples\n%q, want %q\n%q", m.Classes(), got, c.classes, c.samples)
 			}
 			whole, err := Scan(t.Context(), root, ScanOptions{WholeFiles: true})
@@ -143,7 +156,10 @@ func TestScanShardErrors(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{"s.tar", whole[:600], `s.tar is truncated: its next header or end mark at byte 1024 needs 1536 bytes of the file, which has 600`},
+		{
+			"s.tar", whole[:600],
+			`s.tar is truncated: its next header or end mark at byte 1024 needs 1536 bytes of the file, which has 600`,
+		},
 		{"s.tar", nil, "s.tar is truncated"},
 		{"s.tfrecord", recordFile("R")[:10], "s.tfrecord is truncated: record 0 at byte 0"},
 		{"s.npy", []byte("PK"), "s.npy is truncated in its header, or is no .npy file"},
@@ -159,7 +175,10 @@ func TestScanShardErrors(t *testing.T) {
 	put(t, root, "cat/1", nil)
 	_, err := Scan(t.Context(), root, ScanOptions{})
 	wantError(t, err, "s.tar lies beside class folders and belongs to no class")
-	f := shardFile{scannedFile{"s.tar", int64(len(whole)), modTime.UnixNano() - 1}, filepath.Join(root, "s.tar"), FormatTar, nil}
+	f := shardFile{
+		scannedFile{"s.tar", int64(len(whole)), modTime.UnixNano() - 1},
+		filepath.Join(root, "s.tar"), FormatTar, nil,
+	}
 	wantError(t, f.read(t.Context()), "s.tar changes while it is indexed")
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -171,12 +190,14 @@ func TestScanShardErrors(t *testing.T) {
 func TestFormats(t *testing.T) {
 	root := t.TempDir()
 	for name, data := range map[string][]byte{
-		"a/1": nil, "a/2": nil, "a/x.npy": arrayFile("112233"), "a/s.tar": tarFile(t, "a.x=", "b.x="), "b/s.tar": tarFile(t, "a.x="),
+		"a/1": nil, "a/2": nil, "a/x.npy": arrayFile("112233"), "a/s.tar": tarFile(t, "a.x=", "b.x="),
+		"b/s.tar": tarFile(t, "a.x="),
 	} {
 		put(t, root, name, data)
 	}
 	got := scan(t, root).Formats()
-	if want := []FormatCount{{FormatFile, 2, 2}, {FormatTar, 3, 2}, {FormatNPY, 3, 1}}; !slices.Equal(got, want) {
+	if want := []FormatCount{{FormatFile, 2, 2}, {FormatTar, 3, 2}, {FormatNPY, 3, 1}}; !slices.Equal(
+		got, want) {
 		t.Errorf("formats %v, want %v", got, want)
 	}
 }
@@ -184,9 +205,12 @@ func TestFormats(t *testing.T) {
 // TestFormatByName checks which names are shards.
 func TestFormatByName(t *testing.T) {
 	for name, want := range map[string]Format{
-		"a.tar": FormatTar, "A.TAR": FormatTar, "a.tar.gz": FormatFile, "tar": FormatFile, "a.npy": FormatNPY, "a.npz": FormatFile,
-		"a.tfrecord": FormatTFRecord, "a.tfrecords": FormatTFRecord, "a.tfrec": FormatTFRecord, "a.tfrecx": FormatFile,
-		"a.tfrecord-00001-of-00010": FormatTFRecord, "a.tfrecord-1": FormatFile, "train-00001-of-00010": FormatFile,
+		"a.tar": FormatTar, "A.TAR": FormatTar, "a.tar.gz": FormatFile, "tar": FormatFile,
+		"a.npy": FormatNPY, "a.npz": FormatFile,
+		"a.tfrecord": FormatTFRecord, "a.tfrecords": FormatTFRecord, "a.tfrec": FormatTFRecord,
+		"a.tfrecx":                  FormatFile,
+		"a.tfrecord-00001-of-00010": FormatTFRecord, "a.tfrecord-1": FormatFile,
+		"train-00001-of-00010": FormatFile,
 	} {
 		if got := formatByName(name); got != want {
 			t.Errorf("%s is of format %s, want %s", name, got, want)
@@ -194,7 +218,8 @@ func TestFormatByName(t *testing.T) {
 	}
 }
 
-// TestReadRecordChecksum damages each byte of a record after the scan: its data are never delivered.
+// TestReadRecordChecksum damages each byte of a record after the scan: its data are never
+// delivered.
 func TestReadRecordChecksum(t *testing.T) {
 	root := t.TempDir()
 	data := recordFile("0123456789", "next")
@@ -206,7 +231,8 @@ func TestReadRecordChecksum(t *testing.T) {
 		data[i] ^= 1
 		_, stats, err := fetched(t, m, 0, FetchOptions{})
 		wantError(t, err, "staging: sample 0 (r.tfrecord): holds a damaged record", "(tried 2 times)")
-		if sample := (*SampleError)(nil); !errors.Is(err, ErrChecksum) || !errors.As(err, &sample) || stats.Retries != 1 {
+		if sample := (*SampleError)(nil); !errors.Is(err, ErrChecksum) || !errors.As(err, &sample) ||
+			stats.Retries != 1 {
 			t.Errorf("%v after %d retries", err, stats.Retries)
 		}
 		next, _, err := fetched(t, m, 1, FetchOptions{})
@@ -217,7 +243,8 @@ func TestReadRecordChecksum(t *testing.T) {
 	must(t, os.Truncate(path, int64(len(data)-2)))
 	must(t, os.Chtimes(path, modTime, modTime))
 	_, _, err := fetched(t, m, 1, FetchOptions{})
-	wantError(t, err, fmt.Sprintf("has %d bytes, the manifest says at least %d", len(data)-2, len(data)))
+	wantError(t, err, fmt.Sprintf("has %d bytes, the manifest says at least %d", len(data)-2,
+		len(data)))
 }
 
 // TestReadChecksums changes bytes behind the back of size and modification time.
@@ -236,7 +263,8 @@ func TestReadChecksums(t *testing.T) {
 	put(t, root, "s.tar", tarFile(t, "a.jpg=good", "a.cls=y"))
 	for id := range scheduler.SampleID(2) {
 		_, stats, err := fetched(t, m, id, FetchOptions{})
-		wantError(t, err, fmt.Sprintf("staging: sample %d ", id), "has other bytes than the manifest says: their checksum is wrong; index")
+		wantError(t, err, fmt.Sprintf("staging: sample %d ", id),
+			"has other bytes than the manifest says: their checksum is wrong; index")
 		if !errors.Is(err, ErrChecksum) || stats.Retries != 1 || stats.Reads != 0 {
 			t.Errorf("%v, counters %+v", err, stats)
 		}
@@ -285,7 +313,8 @@ func (f *vectorMemory) ReadVector(buffers [][]byte, off int64) (n int, err error
 	return n, nil
 }
 
-// TestReadPieces reads random pieces of a file that gives any number of bytes at a time, and may be too short.
+// TestReadPieces reads random pieces of a file that gives any number of bytes at a time, and may be
+// too short.
 func TestReadPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 300_000).Draw(t, "size")
@@ -303,7 +332,10 @@ func TestReadPieces(t *testing.T) {
 			want += len(p.into)
 		}
 		most := rapid.SampledFrom([]int{999, 70_000, size}).Draw(t, "most")
-		for _, file := range []StorageFile{&memory{data: data, most: most}, &vectorMemory{memory{data: data, most: most}}} {
+		for _, file := range []StorageFile{
+			&memory{data: data, most: most},
+			&vectorMemory{memory{data: data, most: most}},
+		} {
 			for _, p := range pieces {
 				clear(p.into)
 			}

@@ -45,8 +45,10 @@ func (c *counters) count(n int, err error) {
 
 func (c *counters) read() Stats {
 	return Stats{
-		Reads: c.reads.Load(), Bytes: c.bytes.Load(), Retries: c.retries.Load(), Errors: c.errors.Load(), InFlight: c.inFlight.Load(),
-		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(), Stalls: c.stalls.Load(),
+		Reads: c.reads.Load(), Bytes: c.bytes.Load(), Retries: c.retries.Load(), Errors: c.errors.Load(),
+		InFlight:     c.inFlight.Load(),
+		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(),
+		Stalls:   c.stalls.Load(),
 		Requests: c.requests.Load(), Nanoseconds: c.nanoseconds.Load(),
 	}
 }

@@ -11,16 +11,18 @@ import (
 	"rankpool/staging/posix"
 )
 
-// Storage is the file operations that a Fetcher needs, so that tests and emulated file systems can stand in for the
-// real one. It is safe for concurrent use.
+// Storage is the file operations that a Fetcher needs, so that tests and emulated file systems can
+// stand in for the real one. It is safe for concurrent use.
 type Storage interface {
 	// Open opens the file at an absolute path for reading.
 	Open(path string) (StorageFile, error)
 }
 
-// A StorageFile is an open file, used by one goroutine at a time. Errors are, or wrap, system error numbers.
+// A StorageFile is an open file, used by one goroutine at a time. Errors are, or wrap, system error
+// numbers.
 type StorageFile interface {
-	// ReadAt reads up to len(p) bytes at offset off into p. At the end of the file it returns 0 and io.EOF.
+	// ReadAt reads up to len(p) bytes at offset off into p. At the end of the file it returns 0 and
+	// io.EOF.
 	ReadAt(p []byte, off int64) (int, error)
 	// Stat returns the file's size in bytes and its modification time in nanoseconds since 1970.
 	Stat() (sizeBytes, modTime int64, err error)
@@ -45,7 +47,8 @@ func (SystemStorage) Open(path string) (StorageFile, error) {
 // openFile opens the file at path for reading, with more flags.
 func openFile(path string, flags int) (fd int, err error) {
 	err = posix.Retry(func() (err error) {
-		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block for ever.
+		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
+		// for ever.
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0)
 		return err
 	})

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// directAlign is what O_DIRECT wants of offsets, sizes and memory: the page size, the largest of what Linux file
-	// systems want where pages have 4 KiB.
+	// directAlign is what O_DIRECT wants of offsets, sizes and memory: the page size, the largest of
+	// what Linux file systems want where pages have 4 KiB.
 	directAlign = 4096
 
 	// directPieceBytes bounds one request, so that a buffer stays small.
 	directPieceBytes = 4 << 20
 )
 
-// DirectStorage is the file system of this machine, read past the page cache (O_DIRECT) where it lets itself. It
-// reads whole pages into memory of its own and copies what was asked for. A file system that refuses is read as
-// SystemStorage reads it. On Lustre this is often slower: only a measurement justifies it.
+// DirectStorage is the file system of this machine, read past the page cache (O_DIRECT) where it
+// lets itself. It reads whole pages into memory of its own and copies what was asked for. A file
+// system that refuses is read as SystemStorage reads it. On Lustre this is often slower: only a
+// measurement justifies it.
 type DirectStorage struct{}
 
 // Open opens the file at path for reading.
@@ -108,7 +109,8 @@ func alignedBuffer(size int) (buffer, pages []byte) {
 	return buffer, buffer[skip : skip+size]
 }
 
-// buffers are what is read into, in powers of two. They are kept between requests, but the collector may take them.
+// buffers are what is read into, in powers of two. They are kept between requests, but the
+// collector may take them.
 var buffers bufferPools
 
 type bufferPools [48]sync.Pool

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirectStorage reads ranges of a file at any places, past the page cache if the file system of the test lets it.
+// TestDirectStorage reads ranges of a file at any places, past the page cache if the file system of
+// the test lets it.
 func TestDirectStorage(t *testing.T) {
 	data := make([]byte, directPieceBytes+3*directAlign+7)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -32,7 +33,10 @@ func TestDirectStorage(t *testing.T) {
 			if direct, ok := file.(*directFile); ok && refused {
 				direct.pread = func(int, []byte, int64) (int, error) { return 0, unix.EINVAL }
 			}
-			for _, size := range []int{1, directAlign - 1, directAlign, directAlign + 1, 3 * directAlign, len(data)} {
+			for _, size := range []int{
+				1, directAlign - 1, directAlign, directAlign + 1, 3 * directAlign,
+				len(data),
+			} {
 				for _, offset := range []int{0, 1, directAlign - 1, directAlign, len(data) - size} {
 					got := make([]byte, size)
 					n, err := readFull(file, got, int64(offset))
@@ -47,7 +51,8 @@ func TestDirectStorage(t *testing.T) {
 			}
 			a, b := make([]byte, 10), make([]byte, 9000)
 			n, err := file.(vectorReader).ReadVector([][]byte{a, b}, 4000)
-			if err != nil || n != 9010 || !bytes.Equal(a, data[4000:4010]) || !bytes.Equal(b, data[4010:13010]) {
+			if err != nil || n != 9010 || !bytes.Equal(a, data[4000:4010]) ||
+				!bytes.Equal(b, data[4010:13010]) {
 				t.Errorf("a vector: %d, %v", n, err)
 			}
 			if size, _, err := file.Stat(); err != nil || size != int64(len(data)) {

@@ -1,4 +1,5 @@
-// Package clusters holds the cluster files of the simulator's time model; docs/time-model.md says what their values mean.
+// Package clusters holds the cluster files of the simulator's time model; docs/time-model.md says
+// what their values mean.
 package clusters
 
 import "embed"

@@ -16,14 +16,22 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{descr: "<f2", name: "float16", bytes: 2, float: func(b []byte) float64 { return half(binary.LittleEndian.Uint16(b)) }},
+	{descr: "<f2", name: "float16", bytes: 2, float: func(b []byte) float64 {
+		return half(binary.LittleEndian.Uint16(b))
+	}},
 	{descr: "<f4", name: "float32", bytes: 4, float: func(b []byte) float64 {
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	}},
-	{descr: "<f8", name: "float64", bytes: 8, float: func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }},
+	{descr: "<f8", name: "float64", bytes: 8, float: func(b []byte) float64 {
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	}},
 	{descr: "|u1", name: "uint8", bytes: 1, integer: func(b []byte) int64 { return int64(b[0]) }},
-	{descr: "<i4", name: "int32", bytes: 4, integer: func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }},
-	{descr: "<i8", name: "int64", bytes: 8, integer: func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }},
+	{descr: "<i4", name: "int32", bytes: 4, integer: func(b []byte) int64 {
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	}},
+	{descr: "<i8", name: "int64", bytes: 8, integer: func(b []byte) int64 {
+		return int64(binary.LittleEndian.Uint64(b))
+	}},
 }
 
 // known names the types.
@@ -53,8 +61,8 @@ func half(bits uint16) float64 {
 	return value
 }
 
-// Float32s returns the numbers in the file's order; float64 is rounded. The slice is the caller's. It returns an error when the type is
-// one of integers.
+// Float32s returns the numbers in the file's order; float64 is rounded. The slice is the caller's.
+// It returns an error when the type is one of integers.
 func (a *Array) Float32s() ([]float32, error) {
 	if a.kind.float == nil {
 		return nil, fmt.Errorf("npy: %s are no floating-point numbers", a.Type)
@@ -66,7 +74,8 @@ func (a *Array) Float32s() ([]float32, error) {
 	return numbers, nil
 }
 
-// Int64s returns the numbers in the file's order. The slice is the caller's. It returns an error when the type is one of floating point.
+// Int64s returns the numbers in the file's order. The slice is the caller's. It returns an error
+// when the type is one of floating point.
 func (a *Array) Int64s() ([]int64, error) {
 	if a.kind.integer == nil {
 		return nil, fmt.Errorf("npy: %s are no integers", a.Type)

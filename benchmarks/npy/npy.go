@@ -27,8 +27,9 @@ const maxDimensions = 3
 
 // Read reads a file of the format's versions 1 to 3.
 //
-// It returns an error when the file cannot be read, is damaged, longer or shorter than its shape says, or holds another type than float16,
-// float32, float64, uint8, int32 and int64, another byte order than little-endian, another order than C's, or more than 3 dimensions.
+// It returns an error when the file cannot be read, is damaged, longer or shorter than its shape
+// says, or holds another type than float16, float32, float64, uint8, int32 and int64, another byte
+// order than little-endian, another order than C's, or more than 3 dimensions.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
 func Read(path string) (*Array, error) {
@@ -43,7 +44,8 @@ func Read(path string) (*Array, error) {
 	return a, nil
 }
 
-// parse returns the array of a file; it keeps a reference to the file's bytes. Errors go on after the file's name.
+// parse returns the array of a file; it keeps a reference to the file's bytes. Errors go on after
+// the file's name.
 func parse(file []byte) (*Array, error) {
 	header, err := shards.ReadNPYHeader(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
@@ -65,7 +67,8 @@ func parse(file []byte) (*Array, error) {
 		a.Shape = append(a.Shape, int(length))
 	}
 	if want, ok := product(a.Shape, a.kind.bytes); !ok || want != len(data) {
-		return nil, fmt.Errorf("has %d bytes of data, which is not what shape %s of %s takes: it is cut off or damaged", len(data), a.shape(), a.Type)
+		return nil, fmt.Errorf("has %d bytes of data, which is not what shape %s of %s takes: it is "+
+			"cut off or damaged", len(data), a.shape(), a.Type)
 	}
 	return a, nil
 }

@@ -14,9 +14,11 @@ import (
 func file(version byte, descr, shape, data string) string {
 	header := "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + ", }\n"
 	if version == 1 {
-		return magic + "\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(header)))) + header + data
+		return magic + "\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(header)))) +
+			header + data
 	}
-	return magic + string([]byte{version, 0}) + string(binary.LittleEndian.AppendUint32(nil, uint32(len(header)))) + header + data
+	return magic + string([]byte{version, 0}) +
+		string(binary.LittleEndian.AppendUint32(nil, uint32(len(header)))) + header + data
 }
 
 const magic = "\x93NUMPY"
@@ -32,8 +34,16 @@ func TestReadFloats(t *testing.T) {
 		{"float32, version 1", file(1, "'<f4'", "(1, 2)", two), []int{1, 2}, []float32{1, 2}},
 		{"version 2", file(2, "'<f4'", "(2,)", two), []int{2}, []float32{1, 2}},
 		{"version 3", file(3, "'<f4'", "(2, 1, 1)", two), []int{2, 1, 1}, []float32{1, 2}},
-		{"float16", file(1, "'<f2'", "(4,)", "\x00\x3c\x00\xc0\x01\x00\x00\x7c"), []int{4}, []float32{1, -2, 0x1p-24, float32(math.Inf(1))}},
-		{"float64", file(1, "'<f8'", "(1,)", "\x00\x00\x00\x00\x00\x00\xe0\x3f"), []int{1}, []float32{0.5}},
+		{
+			"float16", file(1, "'<f2'", "(4,)", "\x00\x3c\x00\xc0\x01\x00\x00\x7c"),
+			[]int{4},
+			[]float32{1, -2, 0x1p-24, float32(math.Inf(1))},
+		},
+		{
+			"float64", file(1, "'<f8'", "(1,)", "\x00\x00\x00\x00\x00\x00\xe0\x3f"),
+			[]int{1},
+			[]float32{0.5},
+		},
 		{"nothing", file(1, "'<f4'", "(0, 3)", ""), []int{0, 3}, []float32{}},
 	} {
 		path := filepath.Join(t.TempDir(), "a.npy")
@@ -81,7 +91,8 @@ func TestReadIntegers(t *testing.T) {
 // TestHalf knows binary16's limits, and that rounding is none.
 func TestHalf(t *testing.T) {
 	for bits, want := range map[uint16]float64{
-		0x0000: 0, 0x03ff: 1023 * 0x1p-24, 0x0400: 0x1p-14, 0x3555: 0.333251953125, 0x7bff: 65504, 0xfbff: -65504, 0xfc00: math.Inf(-1),
+		0x0000: 0, 0x03ff: 1023 * 0x1p-24, 0x0400: 0x1p-14, 0x3555: 0.333251953125, 0x7bff: 65504,
+		0xfbff: -65504, 0xfc00: math.Inf(-1),
 	} {
 		if got := half(bits); got != want {
 			t.Errorf("%#04x is %v, want %v", bits, got, want)
@@ -95,20 +106,22 @@ func TestHalf(t *testing.T) {
 func TestErrors(t *testing.T) {
 	good := file(1, "'<f4'", "(1, 2)", two)
 	for bad, want := range map[string]string{
-		"":                                    "is no .npy file",
-		"no magic, no magic":                  "no file of NumPy",
-		magic + "\x01\x00":                    "truncated in its header",
-		magic + "\x02\x00\x10":                "truncated in its header",
-		magic + "\x04\x00\x10\x00":            "version 4",
-		good[:30]:                             "truncated in its header",
-		good[:len(good)-1]:                    "has 7 bytes of data, which is not what shape (1, 2) of float32 takes",
-		good + "x":                            "has 9 bytes of data",
-		file(1, "'<f4'", "()", two[:4]):       "has 0 dimensions, not 1 to 3",
-		file(1, "'<f4'", "(1, , 2)", two):     "which is no shape",
-		file(1, "'<f4'", "(1, 1, 1, 2)", two): "4 dimensions",
-		file(1, "'<f4'", "(4294967296, 4294967296)", two):  "cut off or damaged",
-		file(1, "'<f4'", "(99999999999999999999,)", two):   "which is no shape",
-		file(1, "'>f4'", "(2,)", two):                      `type ">f4"; known are float16, float32, float64, uint8, int32, int64`,
+		"":                         "is no .npy file",
+		"no magic, no magic":       "no file of NumPy",
+		magic + "\x01\x00":         "truncated in its header",
+		magic + "\x02\x00\x10":     "truncated in its header",
+		magic + "\x04\x00\x10\x00": "version 4",
+		good[:30]:                  "truncated in its header",
+		good[:len(good)-1]: "has 7 bytes of data, which is not what shape (1, 2) of " +
+			"float32 takes",
+		good + "x":                                        "has 9 bytes of data",
+		file(1, "'<f4'", "()", two[:4]):                   "has 0 dimensions, not 1 to 3",
+		file(1, "'<f4'", "(1, , 2)", two):                 "which is no shape",
+		file(1, "'<f4'", "(1, 1, 1, 2)", two):             "4 dimensions",
+		file(1, "'<f4'", "(4294967296, 4294967296)", two): "cut off or damaged",
+		file(1, "'<f4'", "(99999999999999999999,)", two):  "which is no shape",
+		file(1, "'>f4'", "(2,)",
+			two): `type ">f4"; known are float16, float32, float64, uint8, int32, int64`,
 		file(1, "[('a', '<f4')]", "(2,)", two):             "holds records",
 		strings.Replace(good, "'descr'", "'desks'", 1):     "says no type, order or shape",
 		strings.Replace(good, "'shape'", "'shade'", 1):     "says no type, order or shape",
@@ -118,7 +131,8 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q: %v, %v; want an error with %q", bad, a, err, want)
 		}
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "none.npy")); err == nil || !strings.HasPrefix(err.Error(), "npy: open ") {
+	if _, err := Read(filepath.Join(t.TempDir(), "none.npy")); err == nil ||
+		!strings.HasPrefix(err.Error(), "npy: open ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

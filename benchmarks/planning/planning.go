@@ -29,22 +29,29 @@ type Config struct {
 type Result struct {
 	Draws, Batches int
 	Seconds        []float64 // of each round
-	PeakBytes      int64     // the most memory that a plan took beyond the scores that it is made from, garbage that is not yet collected included
+	// the most memory that a plan took beyond the scores that it is made from, garbage that is not yet
+	// collected included
+	PeakBytes int64
 }
 
-// Measure makes the plans of one rank, all of an epoch's draws and their consumers, one after the other on one core (it sets GOMAXPROCS,
-// and sets it back). Memory is the whole process's, so nothing else should run in it.
+// Measure makes the plans of one rank, all of an epoch's draws and their consumers, one after the
+// other on one core (it sets GOMAXPROCS, and sets it back). Memory is the whole process's, so
+// nothing else should run in it.
 //
 // It returns an error when the configuration is out of range or Linux does not tell the memory.
 func Measure(cfg Config) (*Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
-		Name: cfg.Sampler, Samples: cfg.Samples, Seed: cfg.Seed, BatchSize: cfg.BatchSize, World: cfg.Ranks,
+		Name: cfg.Sampler, Samples: cfg.Samples, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
+		World: cfg.Ranks,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
 	}
-	planCfg := scheduler.PlanConfig{Sampler: sampler, Samples: cfg.Samples, BatchSize: cfg.BatchSize, Ranks: cfg.Ranks}
+	planCfg := scheduler.PlanConfig{
+		Sampler: sampler, Samples: cfg.Samples, BatchSize: cfg.BatchSize,
+		Ranks: cfg.Ranks,
+	}
 	for rank := range cfg.Ranks {
 		planCfg.World = append(planCfg.World, int32(rank))
 	}

@@ -11,7 +11,8 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Draws != 10_000 || r.Batches != 100 || len(r.Seconds) != 2 || r.Seconds[0] <= 0 || r.PeakBytes < 0 {
+	if r.Draws != 10_000 || r.Batches != 100 || len(r.Seconds) != 2 || r.Seconds[0] <= 0 ||
+		r.PeakBytes < 0 {
 		t.Errorf("%+v", r)
 	}
 	if now := runtime.GOMAXPROCS(0); now != before {

@@ -21,8 +21,8 @@ type Curve struct {
 	Bound  bool // nothing is better: a thick line without marks
 }
 
-// Hits draws hits, in percent of the draws, over capacity, in percent of the data, into path.svg and path.png. There must be a curve, and
-// each must have a point.
+// Hits draws hits, in percent of the draws, over capacity, in percent of the data, into path.svg
+// and path.png. There must be a curve, and each must have a point.
 func Hits(path string, title Title, curves []Curve) error {
 	p := newPlot("", "capacity of all ranks together (% of the data set's bytes)", "hits (% of draws)")
 	xs, _, most := ranges(curves)
@@ -33,10 +33,12 @@ func Hits(path string, title Title, curves []Curve) error {
 	return title.saveCurves(path, p, curves)
 }
 
-// EpochSeconds draws the seconds of an epoch over the number of ranks, both on logarithmic axes, into path.svg and path.png. There must
-// be a curve, and each must have a point; all numbers must be above 0.
+// EpochSeconds draws the seconds of an epoch over the number of ranks, both on logarithmic axes,
+// into path.svg and path.png. There must be a curve, and each must have a point; all numbers must
+// be above 0.
 func EpochSeconds(path string, title Title, curves []Curve) error {
-	p := newPlot("", "ranks (each with one trainer of the same batch size)", "time of an epoch (s, in the time model)")
+	p := newPlot("", "ranks (each with one trainer of the same batch size)",
+		"time of an epoch (s, in the time model)")
 	xs, least, most := ranges(curves)
 	p.X.Min, p.X.Max = math.Log10(xs[0]/1.1), math.Log10(xs[len(xs)-1]*1.1)
 	p.X.Tick.Marker = ticksAt(xs, math.Log10)
@@ -52,7 +54,8 @@ func EpochSeconds(path string, title Title, curves []Curve) error {
 	return title.saveCurves(path, p, logarithms(curves))
 }
 
-// logarithms returns the curves in powers of ten. The library's own logarithmic axes leave room at the top for a label that is not there.
+// logarithms returns the curves in powers of ten. The library's own logarithmic axes leave room at
+// the top for a label that is not there.
 func logarithms(curves []Curve) []Curve {
 	all := slices.Clone(curves)
 	for i, c := range all {
@@ -121,7 +124,8 @@ func roundNumbers(least, most float64) []float64 {
 }
 
 var (
-	// lineColors are those of Okabe and Ito, "Color Universal Design", 2008, that are dark enough on white, and a grey.
+	// lineColors are those of Okabe and Ito, "Color Universal Design", 2008, that are dark enough on
+	// white, and a grey.
 	lineColors = []color.Color{
 		color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
 		color.RGBA{R: 0xd5, G: 0x5e, A: 0xff},
@@ -147,23 +151,34 @@ var (
 // boundStyle is the thick line under all others.
 var boundStyle = draw.LineStyle{Color: color.Gray{Y: 0xb0}, Width: vg.Points(6)}
 
-// draw returns the curve's line and marks. The numbers of colours, marks and dashes have no common divisor, so all are distinct.
+// draw returns the curve's line and marks. The numbers of colours, marks and dashes have no common
+// divisor, so all are distinct.
 func (c Curve) draw(place int) (*plotter.Line, *plotter.Scatter, error) {
 	line, points, err := plotter.NewLinePoints(c.Points)
 	if err != nil {
 		return nil, nil, fmt.Errorf("plots: curve %s: %w", c.Name, err)
 	}
 	ink := lineColors[place%len(lineColors)]
-	line.LineStyle = draw.LineStyle{Color: ink, Width: vg.Points(1.1), Dashes: dashes[place%len(dashes)]}
-	points.GlyphStyle = draw.GlyphStyle{Color: ink, Radius: vg.Points(2.8), Shape: marks[place%len(marks)]}
+	line.LineStyle = draw.LineStyle{
+		Color: ink, Width: vg.Points(1.1),
+		Dashes: dashes[place%len(dashes)],
+	}
+	points.GlyphStyle = draw.GlyphStyle{
+		Color: ink, Radius: vg.Points(2.8),
+		Shape: marks[place%len(marks)],
+	}
 	if c.Bound {
 		line.LineStyle = boundStyle
-		points.GlyphStyle = draw.GlyphStyle{Color: boundStyle.Color, Radius: boundStyle.Width / 2, Shape: draw.CircleGlyph{}}
+		points.GlyphStyle = draw.GlyphStyle{
+			Color: boundStyle.Color, Radius: boundStyle.Width / 2,
+			Shape: draw.CircleGlyph{},
+		}
 	}
 	return line, points, nil
 }
 
-// saveCurves draws the curves, the bound below all others, and their legend in the order in which they end at the right.
+// saveCurves draws the curves, the bound below all others, and their legend in the order in which
+// they end at the right.
 func (t Title) saveCurves(path string, p *plot.Plot, curves []Curve) error {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
@@ -186,7 +201,10 @@ func (t Title) saveCurves(path string, p *plot.Plot, curves []Curve) error {
 			}
 			p.Add(line, points)
 			names = append(names, c.Name)
-			entries = append(entries, entry{c.Name, c.Points[len(c.Points)-1].Y, []plot.Thumbnailer{line, points}})
+			entries = append(entries, entry{
+				c.Name, c.Points[len(c.Points)-1].Y,
+				[]plot.Thumbnailer{line, points},
+			})
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int { return -cmp.Compare(a.last, b.last) })

@@ -1,5 +1,6 @@
-// Package plots draws what the simulator found, as SVG and PNG. Curves can be told apart in grey by their dashes and marks, and legends
-// stand beside the data. The bytes of an SVG depend on the arguments alone.
+// Package plots draws what the simulator found, as SVG and PNG. Curves can be told apart in grey by
+// their dashes and marks, and legends stand beside the data. The bytes of an SVG depend on the
+// arguments alone.
 package plots
 
 import (
@@ -36,7 +37,8 @@ type Title struct {
 	What, Circumstances string
 }
 
-// save draws a figure into path.svg and path.png. The title is drawn above the canvas that paint gets, which is at least as large as said.
+// save draws a figure into path.svg and path.png. The title is drawn above the canvas that paint
+// gets, which is at least as large as said.
 func (t Title) save(path string, width, height vg.Length, paint func(draw.Canvas)) error {
 	head, below := newPlot("", "", "").Title.TextStyle, newLegend().TextStyle
 	head.XAlign, head.YAlign, below.YAlign = draw.XLeft, draw.YTop, draw.YTop
@@ -50,10 +52,13 @@ func (t Title) save(path string, width, height vg.Length, paint func(draw.Canvas
 		io.WriterTo
 	}{".svg": svg, ".png": png} {
 		whole := draw.New(canvas)
-		whole.FillPolygon(color.White, []vg.Point{whole.Min, {X: whole.Max.X, Y: whole.Min.Y}, whole.Max, {X: whole.Min.X, Y: whole.Max.Y}})
+		whole.FillPolygon(color.White, []vg.Point{
+			whole.Min, {X: whole.Max.X, Y: whole.Min.Y}, whole.Max, {X: whole.Min.X, Y: whole.Max.Y},
+		})
 		c := draw.Crop(whole, margin, -margin, margin, -margin)
 		c.FillText(head, vg.Point{X: c.Min.X, Y: c.Max.Y}, t.What)
-		c.FillText(below, vg.Point{X: c.Min.X, Y: c.Max.Y - head.Height(t.What) - vg.Points(3)}, t.Circumstances)
+		c.FillText(below, vg.Point{X: c.Min.X, Y: c.Max.Y - head.Height(t.What) - vg.Points(3)},
+			t.Circumstances)
 		paint(draw.Crop(c, 0, 0, 0, -above))
 		var file bytes.Buffer
 		if _, err := canvas.WriteTo(&file); err != nil {

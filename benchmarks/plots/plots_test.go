@@ -15,10 +15,16 @@ import (
 
 // many returns curves that rise, and the bound above them.
 func many(n int) []Curve {
-	curves := []Curve{{Name: "min (bound)", Bound: true, Points: plotter.XYs{{X: 10, Y: 60}, {X: 20, Y: 75}, {X: 40, Y: 90}}}}
+	curves := []Curve{{
+		Name: "min (bound)", Bound: true,
+		Points: plotter.XYs{{X: 10, Y: 60}, {X: 20, Y: 75}, {X: 40, Y: 90}},
+	}}
 	for i := range n {
 		y := float64(58 - 2*i)
-		curves = append(curves, Curve{Name: fmt.Sprintf("system-%d", i), Points: plotter.XYs{{X: 10, Y: y}, {X: 20, Y: y + 14}, {X: 40, Y: y + 28}}})
+		curves = append(curves, Curve{
+			Name:   fmt.Sprintf("system-%d", i),
+			Points: plotter.XYs{{X: 10, Y: y}, {X: 20, Y: y + 14}, {X: 40, Y: y + 28}},
+		})
 	}
 	return curves
 }
@@ -30,14 +36,18 @@ func areas(n int) []Area {
 		area := Area{Name: fmt.Sprintf("system-%d: 50 %% hits", i)}
 		for k := range 10 {
 			x := float64(k) / 10
-			area.Parts = append(area.Parts, Shares{Local: x / 2, Remote: x / 4, Substituted: x / 8, Storage: 1 - x*7/8})
+			area.Parts = append(area.Parts, Shares{
+				Local: x / 2, Remote: x / 4, Substituted: x / 8,
+				Storage: 1 - x*7/8,
+			})
 		}
 		all = append(all, area)
 	}
 	return all
 }
 
-// TestFigures has each figure there in both formats, and say what it should. Some are drawn twice: the SVG has the same bytes.
+// TestFigures has each figure there in both formats, and say what it should. Some are drawn twice:
+// the SVG has the same bytes.
 func TestFigures(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -45,13 +55,35 @@ func TestFigures(t *testing.T) {
 		says  []string
 		twice bool
 	}{
-		{"hits", func(path string) error { return Hits(path, Title{"Hits", "somehow"}, many(9)) }, []string{"min (bound)", "system-8", "hits (% of draws)", ">40<"}, true},
+		{
+			"hits", func(path string) error { return Hits(path, Title{"Hits", "somehow"}, many(9)) },
+			[]string{"min (bound)", "system-8", "hits (% of draws)", ">40<"},
+			true,
+		},
 		{"one point", func(path string) error {
-			return Hits(path, Title{"Hits", "somehow"}, []Curve{{Name: "lru", Points: plotter.XYs{{X: 100, Y: 100}}}})
+			return Hits(path, Title{"Hits", "somehow"},
+				[]Curve{{Name: "lru", Points: plotter.XYs{{X: 100, Y: 100}}}})
 		}, []string{"lru", ">100<"}, false},
-		{"seconds", func(path string) error { return EpochSeconds(path, Title{"Time", "somehow"}, many(3)) }, []string{"system-2", "ranks", "(s, in the time model)", ">50<"}, false},
-		{"sources", func(path string) error { return Sources(path, Title{"Sources", "somehow"}, areas(7)) }, []string{"system-6: 50 % hits", "substituted", "draws (%)"}, true},
-		{"one source", func(path string) error { return Sources(path, Title{"Sources", "somehow"}, areas(1)) }, []string{"system-0: 50 % hits"}, false},
+		{
+			"seconds", func(path string) error {
+				return EpochSeconds(
+					path, Title{"Time", "somehow"}, many(3))
+			},
+			[]string{"system-2", "ranks", "(s, in the time model)", ">50<"},
+			false,
+		},
+		{
+			"sources", func(path string) error {
+				return Sources(
+					path, Title{"Sources", "somehow"}, areas(7))
+			},
+			[]string{"system-6: 50 % hits", "substituted", "draws (%)"},
+			true,
+		},
+		{"one source", func(path string) error {
+			return Sources(
+				path, Title{"Sources", "somehow"}, areas(1))
+		}, []string{"system-0: 50 % hits"}, false},
 	} {
 		svgs := make([][]byte, 1, 2)
 		if c.twice {
@@ -86,7 +118,8 @@ func TestFigures(t *testing.T) {
 }
 
 func TestFiguresErrors(t *testing.T) {
-	if err := Hits(filepath.Join(t.TempDir(), "none", "figure"), Title{"Hits", ""}, many(1)); err == nil || !strings.HasPrefix(err.Error(), "plots: ") {
+	if err := Hits(filepath.Join(t.TempDir(), "none", "figure"), Title{"Hits", ""},
+		many(1)); err == nil || !strings.HasPrefix(err.Error(), "plots: ") {
 		t.Errorf("in a folder that is not there: %v", err)
 	}
 }
@@ -108,12 +141,14 @@ func TestRoundNumbers(t *testing.T) {
 
 // TestEdges stacks the four areas.
 func TestEdges(t *testing.T) {
-	if got, want := (Shares{Local: 0.5, Remote: 0.25, Substituted: 0.125, Storage: 0.125}).edges(), [4]float64{50, 75, 87.5, 100}; got != want {
+	if got, want := (Shares{Local: 0.5, Remote: 0.25, Substituted: 0.125, Storage: 0.125}).edges(),
+		[4]float64{50, 75, 87.5, 100}; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-// TestCurvesAreDistinct has no two of many systems share colour, mark and dashes, nor mark and dashes alone: in grey they differ too.
+// TestCurvesAreDistinct has no two of many systems share colour, mark and dashes, nor mark and
+// dashes alone: in grey they differ too.
 func TestCurvesAreDistinct(t *testing.T) {
 	seen := map[string]int{}
 	for place := range 30 {

@@ -20,9 +20,13 @@ type Area struct {
 	Parts []Shares
 }
 
-// sourceNames and sourceColors are in the order in which areas are stacked; the colours get lighter.
+// sourceNames and sourceColors are in the order in which areas are stacked; the colours get
+// lighter.
 var (
-	sourceNames  = [4]string{"memory of the consumer's rank", "memory of another rank", "another sample (substituted)", "storage"}
+	sourceNames = [4]string{
+		"memory of the consumer's rank", "memory of another rank",
+		"another sample (substituted)", "storage",
+	}
 	sourceColors = [4]color.Color{
 		color.RGBA{R: 0x0b, G: 0x3c, B: 0x6f, A: 0xff},
 		color.RGBA{R: 0x4a, G: 0x98, B: 0xc9, A: 0xff},
@@ -41,8 +45,8 @@ func (s Shares) edges() [4]float64 {
 // maxColumns of small plots stand side by side.
 const maxColumns = 6
 
-// Sources draws where draws came from in the course of an epoch, a small plot a system, into path.svg and path.png. There must be an
-// area, and each must have a part.
+// Sources draws where draws came from in the course of an epoch, a small plot a system, into
+// path.svg and path.png. There must be an area, and each must have a part.
 func Sources(path string, title Title, areas []Area) error {
 	columns := min(maxColumns, len(areas))
 	for columns > 1 && (len(areas)+columns-2)/(columns-1) == (len(areas)+columns-1)/columns {
@@ -93,7 +97,11 @@ func newPanel(area Area, left, bottom bool) (*plot.Plot, error) {
 }
 
 func percentTicks(labels bool) plot.ConstantTicks {
-	ticks := plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 50, Label: "50"}, {Value: 100, Label: "100"}}
+	ticks := plot.ConstantTicks{
+		{Value: 0, Label: "0"},
+		{Value: 50, Label: "50"},
+		{Value: 100, Label: "100"},
+	}
 	for i := range ticks {
 		if !labels {
 			ticks[i].Label = " " // not "", which would be a small mark
@@ -109,7 +117,8 @@ func paintPanels(c draw.Canvas, panels [][]*plot.Plot, columns int) {
 	axis := newPlot("", "", "").X.Label.TextStyle
 	axis.XAlign, axis.YAlign = draw.XCenter, draw.YBottom
 	inner := draw.Crop(c, vg.Points(18), 0, vg.Points(18), -vg.Points(22))
-	c.FillText(axis, vg.Point{X: (inner.Min.X + inner.Max.X) / 2, Y: c.Min.Y}, "course of the epoch (% of its global batches)")
+	c.FillText(axis, vg.Point{X: (inner.Min.X + inner.Max.X) / 2, Y: c.Min.Y},
+		"course of the epoch (% of its global batches)")
 	axis.Rotation, axis.YAlign = 1.5707963267948966, draw.YTop // a quarter turn
 	c.FillText(axis, vg.Point{X: c.Min.X, Y: (inner.Min.Y + inner.Max.Y) / 2}, "draws (%)")
 
@@ -130,7 +139,12 @@ func paintKey(c draw.Canvas) {
 	box, gap := vg.Points(10), vg.Points(5)
 	x, y := c.Min.X, c.Max.Y-box/2
 	for k, name := range sourceNames {
-		corners := []vg.Point{{X: x, Y: y - box/2}, {X: x + box, Y: y - box/2}, {X: x + box, Y: y + box/2}, {X: x, Y: y + box/2}}
+		corners := []vg.Point{
+			{X: x, Y: y - box/2},
+			{X: x + box, Y: y - box/2},
+			{X: x + box, Y: y + box/2},
+			{X: x, Y: y + box/2},
+		}
 		c.FillPolygon(sourceColors[k], corners)
 		c.StrokeLines(draw.LineStyle{Color: black, Width: vg.Points(0.4)}, append(corners, corners[0]))
 		c.FillText(style, vg.Point{X: x + box + gap, Y: y}, name)

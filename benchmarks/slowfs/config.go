@@ -13,39 +13,52 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Config says how slow and how broken the storage is. The zero value is as fast as the machine. Keys of the TOML file are in the tags;
-// durations are written "2ms", sizes and rates "200MB", "1MiB" or a number.
+// Config says how slow and how broken the storage is. The zero value is as fast as the machine.
+// Keys of the TOML file are in the tags; durations are written "2ms", sizes and rates "200MB",
+// "1MiB" or a number.
 type Config struct {
 	Seed uint64 `toml:"seed"` // of everything random
 
-	OpenLatency  time.Duration `toml:"open_latency"`  // of each open of a file
-	ReadLatency  time.Duration `toml:"read_latency"`  // of each read; the kernel splits reads of more than 1 MiB
+	OpenLatency time.Duration `toml:"open_latency"` // of each open of a file
+	// of each read; the kernel splits reads of more than 1 MiB
+	ReadLatency  time.Duration `toml:"read_latency"`
 	EntryLatency time.Duration `toml:"entry_latency"` // of each entry of a listed folder
-	StatLatency  time.Duration `toml:"stat_latency"`  // of each look at a name or its attributes that the kernel's caches do not answer
+	// of each look at a name or its attributes that the kernel's caches do not answer
+	StatLatency time.Duration `toml:"stat_latency"`
 
-	Bandwidth       Bytes   `toml:"bandwidth"`        // of all targets together, in bytes a second; 0: unlimited
-	TargetBandwidth Bytes   `toml:"target_bandwidth"` // of each target, in bytes a second; 0: unlimited
-	Targets         int     `toml:"targets"`          // how many there are; 0: one
-	Stripe          Bytes   `toml:"stripe"`           // files are cut into such pieces, the next one on the next target; 0: a file has one target
-	OpenRate        float64 `toml:"open_rate"`        // opens a second of the metadata server; 0: unlimited
+	// of all targets together, in bytes a second; 0: unlimited
+	Bandwidth Bytes `toml:"bandwidth"`
+	// of each target, in bytes a second; 0: unlimited
+	TargetBandwidth Bytes `toml:"target_bandwidth"`
+	Targets         int   `toml:"targets"` // how many there are; 0: one
+	// files are cut into such pieces, the next one on the next target; 0: a file has one target
+	Stripe Bytes `toml:"stripe"`
+	// opens a second of the metadata server; 0: unlimited
+	OpenRate float64 `toml:"open_rate"`
 
-	EntryTimeout time.Duration `toml:"entry_timeout"` // how long the kernel may keep names; 0: it asks each time
-	AttrTimeout  time.Duration `toml:"attr_timeout"`  // how long the kernel may keep attributes; 0: it asks each time
-	PageCache    bool          `toml:"page_cache"`    // keep pages while a file is open; false: every read comes here as it was asked for (direct I/O)
+	// how long the kernel may keep names; 0: it asks each time
+	EntryTimeout time.Duration `toml:"entry_timeout"`
+	// how long the kernel may keep attributes; 0: it asks each time
+	AttrTimeout time.Duration `toml:"attr_timeout"`
+	// keep pages while a file is open; false: every read comes here as it was asked for (direct I/O)
+	PageCache bool `toml:"page_cache"`
 
 	Rules []Rule `toml:"rules"` // all that match an access apply; the first error counts
 }
 
-// Rule makes some accesses fail or stall. Conditions that are left out hold always. Linux itself looks a path up and opens it again after
-// ESTALE, once, so a program sees that error when two accesses in a row have it.
+// Rule makes some accesses fail or stall. Conditions that are left out hold always. Linux itself
+// looks a path up and opens it again after ESTALE, once, so a program sees that error when two
+// accesses in a row have it.
 type Rule struct {
-	Match   string        `toml:"match"`   // a glob (path.Match) of the path below the root, or without a slash of the last name
+	// a glob (path.Match) of the path below the root, or without a slash of the last name
+	Match   string        `toml:"match"`
 	Op      Op            `toml:"op"`      // "open", "read", "list" or "stat"
 	Targets []int         `toml:"targets"` // reads that touch one of these targets, counted from 0
 	After   time.Duration `toml:"after"`   // from so long after the start on
 	During  time.Duration `toml:"during"`  // so long from then on; 0: for ever
 
-	Nth         int     `toml:"nth"`         // from the nth such access of each file on; 0 is 1, the first
+	// from the nth such access of each file on; 0 is 1, the first
+	Nth         int     `toml:"nth"`
 	Times       int     `toml:"times"`       // so many of these accesses of each file; 0: all
 	Probability float64 `toml:"probability"` // each of these with this probability; 0 is 1
 
@@ -53,7 +66,8 @@ type Rule struct {
 	Stall time.Duration `toml:"stall"` // how much later it is answered
 }
 
-// Bytes is a size, or a rate a second, in bytes; its text is a number or what humanize reads, such as 200MB or 1MiB.
+// Bytes is a size, or a rate a second, in bytes; its text is a number or what humanize reads, such
+// as 200MB or 1MiB.
 type Bytes int64
 
 // UnmarshalText reads "200MB", "1MiB" or "4096".
@@ -78,8 +92,9 @@ func (b *Bytes) UnmarshalTOML(value any) error {
 	return fmt.Errorf("%v is no size such as \"200MB\" or 4096", value)
 }
 
-// Load reads the TOML file at path, if path is not "", and then each line of settings, such as `bandwidth = "200MB"`, which replace what
-// the file says. It fails for unknown keys and for values that make no sense.
+// Load reads the TOML file at path, if path is not "", and then each line of settings, such as
+// `bandwidth = "200MB"`, which replace what the file says. It fails for unknown keys and for values
+// that make no sense.
 func Load(path string, settings ...string) (Config, error) {
 	var c Config
 	if path != "" {
@@ -116,9 +131,12 @@ func (c *Config) decode(text string) error {
 // Check returns an error that says what makes no sense, or nil.
 func (c Config) Check() error {
 	numbers := map[string]int64{
-		"open_latency": int64(c.OpenLatency), "read_latency": int64(c.ReadLatency), "entry_latency": int64(c.EntryLatency),
-		"stat_latency": int64(c.StatLatency), "entry_timeout": int64(c.EntryTimeout), "attr_timeout": int64(c.AttrTimeout),
-		"bandwidth": int64(c.Bandwidth), "target_bandwidth": int64(c.TargetBandwidth), "targets": int64(c.Targets), "stripe": int64(c.Stripe),
+		"open_latency": int64(c.OpenLatency), "read_latency": int64(c.ReadLatency),
+		"entry_latency": int64(c.EntryLatency),
+		"stat_latency":  int64(c.StatLatency), "entry_timeout": int64(c.EntryTimeout),
+		"attr_timeout": int64(c.AttrTimeout),
+		"bandwidth":    int64(c.Bandwidth), "target_bandwidth": int64(c.TargetBandwidth),
+		"targets": int64(c.Targets), "stripe": int64(c.Stripe),
 	}
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		if numbers[name] < 0 {

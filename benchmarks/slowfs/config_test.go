@@ -62,7 +62,8 @@ func TestLoad(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, everything) {
 		t.Errorf("a file: %+v, %v", got, err)
 	}
-	got, err = Load(path, `bandwidth = "1GB"`, `rules = [{match = "x/*", op = "open", error = "ENOENT"}]`)
+	got, err = Load(path, `bandwidth = "1GB"`,
+		`rules = [{match = "x/*", op = "open", error = "ENOENT"}]`)
 	want := everything
 	want.Bandwidth, want.Rules = 1e9, []Rule{{Match: "x/*", Op: Open, Error: "ENOENT"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -98,7 +99,8 @@ func TestLoadRefusesNonsense(t *testing.T) {
 		`rules = [{error = "EIO", op = "open", targets = [0]}]`:       "never applies",
 		`rules = [{error = "EIO"}, {error = "EIO", color = "green"}]`: "no setting",
 	} {
-		if _, err := Load("", setting); err == nil || !strings.Contains(err.Error(), says) || !strings.HasPrefix(err.Error(), "slowfs: ") {
+		if _, err := Load("", setting); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.HasPrefix(err.Error(), "slowfs: ") {
 			t.Errorf("%s: %v, want an error with %q", setting, err, says)
 		}
 	}

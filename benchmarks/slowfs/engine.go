@@ -8,8 +8,9 @@ import (
 
 // Engine decides when each access is answered and whether it fails, and counts.
 //
-// It is pure: time is what callers say it is, as the time since its start, and must not go back by more than accesses overlap. The same
-// calls in the same order get the same answers. Safe for concurrent use.
+// It is pure: time is what callers say it is, as the time since its start, and must not go back by
+// more than accesses overlap. The same calls in the same order get the same answers. Safe for
+// concurrent use.
 type Engine struct {
 	config Config
 	rules  []*rule
@@ -28,7 +29,8 @@ type Verdict struct {
 	Err syscall.Errno // how it fails then; 0: not at all
 }
 
-// NewEngine returns an engine at time 0. It panics when config.Check fails, which the caller should have asked.
+// NewEngine returns an engine at time 0. It panics when config.Check fails, which the caller should
+// have asked.
 func NewEngine(config Config) *Engine {
 	if err := config.Check(); err != nil {
 		panic("slowfs: NewEngine with a config that Check refuses: " + err.Error())
@@ -59,8 +61,9 @@ func (e *Engine) Open(now time.Duration, path string) Verdict {
 	return v
 }
 
-// Read decides a read of sizeBytes bytes at offset of the file at path; the caller has cut it at the file's end. A read of nothing is
-// free: the client of a parallel file system knows where a file ends.
+// Read decides a read of sizeBytes bytes at offset of the file at path; the caller has cut it at
+// the file's end. A read of nothing is free: the client of a parallel file system knows where a
+// file ends.
 func (e *Engine) Read(now time.Duration, path string, offset, sizeBytes int64) Verdict {
 	if sizeBytes <= 0 {
 		return Verdict{Due: now}

@@ -22,7 +22,10 @@ func wantVerdict(t *testing.T, what string, got Verdict, due time.Duration, errn
 }
 
 func TestLatencies(t *testing.T) {
-	e := NewEngine(Config{OpenLatency: 2 * ms, ReadLatency: 3 * ms, EntryLatency: ms, StatLatency: 5 * ms})
+	e := NewEngine(Config{
+		OpenLatency: 2 * ms, ReadLatency: 3 * ms, EntryLatency: ms,
+		StatLatency: 5 * ms,
+	})
 	wantVerdict(t, "open", e.Open(10*ms, "a"), 12*ms, 0)
 	wantVerdict(t, "open beside it", e.Open(10*ms, "b"), 12*ms, 0)
 	wantVerdict(t, "read", e.Read(10*ms, "a", 0, 1<<20), 13*ms, 0)
@@ -99,23 +102,85 @@ func TestRules(t *testing.T) {
 		want string // the accesses' results: x failed, . not
 	}{
 		{"all", Rule{Error: "EIO"}, func(e *Engine) syscall.Errno { return read(e, "a") }, "xxxx"},
-		{"nth and all that follow", Rule{Error: "EIO", Nth: 3}, func(e *Engine) syscall.Errno { return read(e, "a") }, "..xx"},
-		{"the first so many", Rule{Error: "EIO", Times: 2}, func(e *Engine) syscall.Errno { return read(e, "a") }, "xx.."},
-		{"only the nth", Rule{Error: "EIO", Nth: 2, Times: 1}, func(e *Engine) syscall.Errno { return read(e, "a") }, ".x.."},
-		{"op that is", Rule{Error: "EIO", Op: Read}, func(e *Engine) syscall.Errno { return read(e, "a") }, "xxxx"},
-		{"op that is not", Rule{Error: "EIO", Op: Open}, func(e *Engine) syscall.Errno { return read(e, "a") }, "...."},
-		{"open", Rule{Error: "EIO", Op: Open}, func(e *Engine) syscall.Errno { return e.Open(0, "a").Err }, "xxxx"},
-		{"list", Rule{Error: "EIO", Op: List}, func(e *Engine) syscall.Errno { return e.List(0, "a", 1).Err }, "xxxx"},
-		{"stat", Rule{Error: "EIO", Op: Stat}, func(e *Engine) syscall.Errno { return e.Stat(0, "a").Err }, "xxxx"},
-		{"glob of the last name", Rule{Error: "EIO", Match: "*.bin"}, func(e *Engine) syscall.Errno { return read(e, "x/y.bin") }, "xxxx"},
-		{"glob of another last name", Rule{Error: "EIO", Match: "*.bin"}, func(e *Engine) syscall.Errno { return read(e, "x/y.tar") }, "...."},
-		{"glob of the path", Rule{Error: "EIO", Match: "x/*"}, func(e *Engine) syscall.Errno { return read(e, "x/y") }, "xxxx"},
-		{"glob of another path", Rule{Error: "EIO", Match: "x/*"}, func(e *Engine) syscall.Errno { return read(e, "z/y") }, "...."},
-		{"target", Rule{Error: "EIO", Targets: []int{0}}, func(e *Engine) syscall.Errno { return read(e, nameOn(e, 0)) }, "xxxx"},
-		{"another target", Rule{Error: "EIO", Targets: []int{0}}, func(e *Engine) syscall.Errno { return read(e, nameOn(e, 1)) }, "...."},
-		{"an open has no target", Rule{Error: "EIO", Targets: []int{0, 1}}, func(e *Engine) syscall.Errno { return e.Open(0, "a").Err }, "...."},
-		{"never by chance", Rule{Error: "EIO", Probability: 1e-300}, func(e *Engine) syscall.Errno { return read(e, "a") }, "...."},
-		{"always by chance", Rule{Error: "EIO", Probability: 1}, func(e *Engine) syscall.Errno { return read(e, "a") }, "xxxx"},
+		{
+			"nth and all that follow",
+			Rule{Error: "EIO", Nth: 3},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, "..xx",
+		},
+		{
+			"the first so many",
+			Rule{Error: "EIO", Times: 2},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, "xx..",
+		},
+		{
+			"only the nth",
+			Rule{Error: "EIO", Nth: 2, Times: 1},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, ".x..",
+		},
+		{
+			"op that is",
+			Rule{Error: "EIO", Op: Read},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, "xxxx",
+		},
+		{
+			"op that is not",
+			Rule{Error: "EIO", Op: Open},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, "....",
+		},
+		{"open", Rule{Error: "EIO", Op: Open}, func(e *Engine) syscall.Errno {
+			return e.Open(0, "a").Err
+		}, "xxxx"},
+		{"list", Rule{Error: "EIO", Op: List}, func(e *Engine) syscall.Errno {
+			return e.List(0, "a", 1).Err
+		}, "xxxx"},
+		{"stat", Rule{Error: "EIO", Op: Stat}, func(e *Engine) syscall.Errno {
+			return e.Stat(0, "a").Err
+		}, "xxxx"},
+		{
+			"glob of the last name",
+			Rule{Error: "EIO", Match: "*.bin"},
+			func(e *Engine) syscall.Errno { return read(e, "x/y.bin") }, "xxxx",
+		},
+		{
+			"glob of another last name",
+			Rule{Error: "EIO", Match: "*.bin"},
+			func(e *Engine) syscall.Errno { return read(e, "x/y.tar") }, "....",
+		},
+		{
+			"glob of the path",
+			Rule{Error: "EIO", Match: "x/*"},
+			func(e *Engine) syscall.Errno { return read(e, "x/y") }, "xxxx",
+		},
+		{
+			"glob of another path",
+			Rule{Error: "EIO", Match: "x/*"},
+			func(e *Engine) syscall.Errno { return read(e, "z/y") }, "....",
+		},
+		{
+			"target",
+			Rule{Error: "EIO", Targets: []int{0}},
+			func(e *Engine) syscall.Errno { return read(e, nameOn(e, 0)) }, "xxxx",
+		},
+		{
+			"another target",
+			Rule{Error: "EIO", Targets: []int{0}},
+			func(e *Engine) syscall.Errno { return read(e, nameOn(e, 1)) }, "....",
+		},
+		{
+			"an open has no target",
+			Rule{Error: "EIO", Targets: []int{0, 1}},
+			func(e *Engine) syscall.Errno { return e.Open(0, "a").Err }, "....",
+		},
+		{
+			"never by chance",
+			Rule{Error: "EIO", Probability: 1e-300},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, "....",
+		},
+		{
+			"always by chance",
+			Rule{Error: "EIO", Probability: 1},
+			func(e *Engine) syscall.Errno { return read(e, "a") }, "xxxx",
+		},
 	} {
 		e := NewEngine(Config{Targets: 2, Rules: []Rule{test.rule}})
 		var got strings.Builder
@@ -143,7 +208,8 @@ func TestRulesOfTime(t *testing.T) {
 		{After: 30 * ms, Stall: time.Second},
 	}})
 	for now, want := range map[time.Duration]Verdict{
-		9 * ms: {10 * ms, 0}, 10 * ms: {11 * ms, syscall.ESTALE}, 19 * ms: {20 * ms, syscall.ESTALE}, 20 * ms: {21 * ms, 0},
+		9 * ms: {10 * ms, 0}, 10 * ms: {11 * ms, syscall.ESTALE}, 19 * ms: {20 * ms, syscall.ESTALE},
+		20 * ms: {21 * ms, 0},
 		29 * ms: {30 * ms, 0}, 30 * ms: {1031 * ms, 0},
 	} {
 		wantVerdict(t, fmt.Sprint("at ", now), e.Read(now, "a", 0, 1), want.Due, want.Err)
@@ -163,7 +229,8 @@ func TestAllRulesThatMatchApply(t *testing.T) {
 func TestFilesAreCountedEachForItself(t *testing.T) {
 	e := NewEngine(Config{Rules: []Rule{{Error: "EIO", Times: 1}}})
 	for _, path := range []string{"a", "b"} {
-		if first, second := e.Open(0, path).Err, e.Open(0, path).Err; first != syscall.EIO || second != 0 {
+		if first, second := e.Open(0, path).Err, e.Open(0, path).Err; first != syscall.EIO ||
+			second != 0 {
 			t.Errorf("%s: %v, %v", path, first, second)
 		}
 	}
@@ -182,7 +249,9 @@ func TestAReadThatFailsTakesNoBandwidth(t *testing.T) {
 // TestChanceDependsOnSeedAndAccessOnly asks in two orders, and with two seeds.
 func TestChanceDependsOnSeedAndAccessOnly(t *testing.T) {
 	const files, times = 40, 25
-	failures := func(seed uint64, each func(do func(file, time int))) (failed [files][times]bool, n int) {
+	failures := func(seed uint64, each func(do func(file, time int))) (
+		failed [files][times]bool, n int,
+	) {
 		e := NewEngine(Config{Seed: seed, Rules: []Rule{{Probability: 0.3, Error: "EIO"}}})
 		each(func(file, time int) {
 			if e.Open(0, fmt.Sprint(file)).Err != 0 {
@@ -226,7 +295,8 @@ func TestReadTwice(t *testing.T) {
 	}
 	e.Read(0, "twice", 150, 100)
 	s := e.Stats()
-	if got := s.ReadTwice(); !slices.Equal(got, []string{"twice"}) || s.Twice != 50 || s.Files["twice"].Twice != 50 {
+	if got := s.ReadTwice(); !slices.Equal(got, []string{"twice"}) || s.Twice != 50 ||
+		s.Files["twice"].Twice != 50 {
 		t.Errorf("read twice: %q, %d bytes, of it %d of the file", got, s.Twice, s.Files["twice"].Twice)
 	}
 }
@@ -240,7 +310,8 @@ func TestTimesOfReads(t *testing.T) {
 	}
 	e.ResetStats()
 	e.Read(20*ms, "b", 0, 1)
-	if s := e.Stats(); s.FirstRead != 20*ms || s.LastRead != 22*ms || s.Bytes != 1 || len(s.Files) != 1 {
+	if s := e.Stats(); s.FirstRead != 20*ms || s.LastRead != 22*ms || s.Bytes != 1 ||
+		len(s.Files) != 1 {
 		t.Errorf("after ResetStats: %+v", s)
 	}
 }
@@ -287,7 +358,8 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// TestBandwidthIsNeverExceeded reads at random times and compares with what could have flowed since a read was asked for.
+// TestBandwidthIsNeverExceeded reads at random times and compares with what could have flowed since
+// a read was asked for.
 func TestBandwidthIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		targets := rapid.IntRange(1, 4).Draw(t, "targets")

@@ -26,9 +26,10 @@ type Server struct {
 	close   func() error
 }
 
-// Mount shows the folder source, read-only, at the folder dir until the Server is closed. Accesses from this process work, but a test
-// that leaves files open must close them before it closes the Server. It fails when config.Check does, when source cannot be read, and
-// when the system has no FUSE or does not allow to mount.
+// Mount shows the folder source, read-only, at the folder dir until the Server is closed. Accesses
+// from this process work, but a test that leaves files open must close them before it closes the
+// Server. It fails when config.Check does, when source cannot be read, and when the system has no
+// FUSE or does not allow to mount.
 func Mount(source, dir string, config Config) (*Server, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -44,12 +45,17 @@ func Mount(source, dir string, config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("slowfs: %s: %w", source, err)
 	}
-	s := &Server{engine: NewEngine(config), dir: dir, config: config, began: time.Now(), closing: make(chan struct{})}
+	s := &Server{
+		engine: NewEngine(config), dir: dir, config: config, began: time.Now(),
+		closing: make(chan struct{}),
+	}
 	s.close = sync.OnceValue(s.unmount)
-	top := &node{LoopbackNode: root.(*fs.LoopbackNode), server: s} // NewLoopbackRoot's documentation says so.
+	// NewLoopbackRoot's documentation says so.
+	top := &node{LoopbackNode: root.(*fs.LoopbackNode), server: s}
 	top.RootData.RootNode = top
 	if s.fuse, err = fs.Mount(dir, top, s.options()); err != nil {
-		return nil, fmt.Errorf("slowfs: mount at %s (this needs /dev/fuse, and root or fusermount3): %w", dir, err)
+		return nil, fmt.Errorf("slowfs: mount at %s (this needs /dev/fuse, and root or fusermount3): %w",
+			dir, err)
 	}
 	return s, nil
 }
@@ -57,7 +63,8 @@ func Mount(source, dir string, config Config) (*Server, error) {
 func (s *Server) options() *fs.Options {
 	forgotten := time.Duration(0)
 	return &fs.Options{
-		EntryTimeout: &s.config.EntryTimeout, AttrTimeout: &s.config.AttrTimeout, NegativeTimeout: &forgotten,
+		EntryTimeout: &s.config.EntryTimeout, AttrTimeout: &s.config.AttrTimeout,
+		NegativeTimeout: &forgotten,
 		NullPermissions: true,
 		MountOptions: fuse.MountOptions{
 			FsName: "slowfs", Name: "slowfs",
@@ -81,9 +88,10 @@ func (s *Server) ResetStats() { s.engine.ResetStats() }
 // Wait returns when the file system is no longer mounted.
 func (s *Server) Wait() { s.fuse.Wait() }
 
-// Close unmounts the file system. Accesses that wait are answered at once, with EIO. When files are still open, or the file system is
-// some process's current folder, it is taken away from under them, and Close returns an error that wraps EBUSY. Closing again does
-// nothing and returns the same.
+// Close unmounts the file system. Accesses that wait are answered at once, with EIO. When files are
+// still open, or the file system is some process's current folder, it is taken away from under
+// them, and Close returns an error that wraps EBUSY. Closing again does nothing and returns the
+// same.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) unmount() error {
@@ -103,14 +111,16 @@ func (s *Server) unmount() error {
 	return fmt.Errorf("slowfs: %s was unmounted while in use: %w", s.dir, unix.EBUSY)
 }
 
-// timerGrain is how late Go's timers are on an idle machine: the runtime waits whole milliseconds. What is shorter sleeps in the kernel.
+// timerGrain is how late Go's timers are on an idle machine: the runtime waits whole milliseconds.
+// What is shorter sleeps in the kernel.
 const timerGrain = time.Millisecond
 
 // now returns the engine's time.
 func (s *Server) now() time.Duration { return time.Since(s.began) }
 
-// wait sleeps until an access is to be answered, and returns how it fails. An interrupt does not end it: storage does not forget a
-// request because the client got a signal, and programs that are written in Go get many.
+// wait sleeps until an access is to be answered, and returns how it fails. An interrupt does not
+// end it: storage does not forget a request because the client got a signal, and programs that are
+// written in Go get many.
 func (s *Server) wait(v Verdict) error {
 	if left := v.Due - s.now(); left > 2*timerGrain {
 		timer := time.NewTimer(left - timerGrain)
@@ -140,8 +150,8 @@ type testingT interface {
 	Error(...any)
 }
 
-// MountFor mounts source at a temporary folder for a test, and unmounts it when the test ends, also after a failure. The test fails when
-// it cannot be mounted, and when it is in use at the end.
+// MountFor mounts source at a temporary folder for a test, and unmounts it when the test ends, also
+// after a failure. The test fails when it cannot be mounted, and when it is in use at the end.
 func MountFor(t testingT, source string, config Config) *Server {
 	t.Helper()
 	s, err := Mount(source, t.TempDir(), config)

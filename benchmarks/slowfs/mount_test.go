@@ -26,7 +26,8 @@ func makeTree(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, size := range map[string]int{
-		"empty": 0, "a/one": 1, "a/page": 4096, "a/b/large": 3<<20 + 17, "a/b/new\nline": 100, "a/b/\xff\xfe": 100_000, "ü": 5,
+		"empty": 0, "a/one": 1, "a/page": 4096, "a/b/large": 3<<20 + 17, "a/b/new\nline": 100,
+		"a/b/\xff\xfe": 100_000, "ü": 5,
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -93,8 +94,12 @@ func describe(t *testing.T, root string) map[string]string {
 func TestTheTreeIsTheSame(t *testing.T) {
 	source := makeTree(t)
 	for name, config := range map[string]Config{
-		"direct": {}, "page cache": {PageCache: true}, "timeouts": {EntryTimeout: time.Hour, AttrTimeout: time.Hour},
-		"striped": {Targets: 3, Stripe: 1000, Bandwidth: 1e9, TargetBandwidth: 1e9, ReadLatency: time.Microsecond},
+		"direct": {}, "page cache": {PageCache: true},
+		"timeouts": {EntryTimeout: time.Hour, AttrTimeout: time.Hour},
+		"striped": {
+			Targets: 3, Stripe: 1000, Bandwidth: 1e9, TargetBandwidth: 1e9,
+			ReadLatency: time.Microsecond,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := MountFor(t, source, config)
@@ -106,8 +111,9 @@ func TestTheTreeIsTheSame(t *testing.T) {
 func TestCopyThroughItHasTheSameBytes(t *testing.T) {
 	source, copied := makeTree(t), filepath.Join(t.TempDir(), "copied")
 	s := MountFor(t, source, Config{
-		OpenLatency: time.Millisecond, ReadLatency: time.Microsecond, EntryLatency: time.Microsecond, StatLatency: time.Microsecond,
-		Bandwidth: 1e9, OpenRate: 1e5, Seed: 1,
+		OpenLatency: time.Millisecond, ReadLatency: time.Microsecond, EntryLatency: time.Microsecond,
+		StatLatency: time.Microsecond,
+		Bandwidth:   1e9, OpenRate: 1e5, Seed: 1,
 	})
 	if said, err := exec.Command("cp", "-a", s.Dir(), copied).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v\n%s", err, said)
@@ -159,7 +165,8 @@ func TestErrorsReachTheProgram(t *testing.T) {
 		{Match: "empty", Op: Stat, Error: "ENOENT"},
 	}})
 	read := func(name string) error {
-		fd, err := unix.Open(filepath.Join(s.Dir(), name), unix.O_RDONLY, 0) // os.ReadFile would hide errors that pass.
+		// os.ReadFile would hide errors that pass.
+		fd, err := unix.Open(filepath.Join(s.Dir(), name), unix.O_RDONLY, 0)
 		if err != nil {
 			return err
 		}
@@ -172,7 +179,8 @@ func TestErrorsReachTheProgram(t *testing.T) {
 		return err
 	}
 	// The kernel itself opens again after ESTALE, once.
-	if err := read("a/one"); err != nil || s.Stats().Errors != 1 || s.Stats().Files["a/one"].Opens != 2 {
+	if err := read("a/one"); err != nil || s.Stats().Errors != 1 ||
+		s.Stats().Files["a/one"].Opens != 2 {
 		t.Errorf("open after ESTALE: %v, %+v", err, s.Stats())
 	}
 	if err := read("a/page"); !errors.Is(err, syscall.EIO) {
@@ -192,8 +200,8 @@ func TestErrorsReachTheProgram(t *testing.T) {
 	}
 }
 
-// TestBandwidthIsKept reads more than the rate gives in 50 ms, and finds that it took at least that long; how much longer depends on the
-// machine.
+// TestBandwidthIsKept reads more than the rate gives in 50 ms, and finds that it took at least that
+// long; how much longer depends on the machine.
 func TestBandwidthIsKept(t *testing.T) {
 	s := MountFor(t, makeTree(t), Config{Bandwidth: 40e6})
 	began := time.Now()
@@ -231,10 +239,12 @@ func TestMountRefusesNonsense(t *testing.T) {
 	if _, err := Mount(t.TempDir(), t.TempDir(), Config{Targets: -1}); err == nil {
 		t.Error("a configuration that makes no sense")
 	}
-	if _, err := Mount(filepath.Join(t.TempDir(), "x"), t.TempDir(), Config{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Mount(filepath.Join(t.TempDir(), "x"), t.TempDir(), Config{}); !errors.Is(
+		err, fs.ErrNotExist) {
 		t.Errorf("a source that is not there: %v", err)
 	}
-	if _, err := Mount(t.TempDir(), filepath.Join(t.TempDir(), "x"), Config{}); err == nil || !strings.HasPrefix(err.Error(), "slowfs: ") {
+	if _, err := Mount(t.TempDir(), filepath.Join(t.TempDir(), "x"), Config{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "slowfs: ") {
 		t.Errorf("a mount point that is not there: %v", err)
 	}
 }
@@ -291,7 +301,9 @@ func TestCloseWhileAFileIsOpen(t *testing.T) {
 
 // TestCloseEndsStalls reads a file that answers after an hour.
 func TestCloseEndsStalls(t *testing.T) {
-	s, err := Mount(makeTree(t), t.TempDir(), Config{Rules: []Rule{{Match: "page", Op: Read, Stall: time.Hour}}})
+	s, err := Mount(makeTree(t), t.TempDir(), Config{
+		Rules: []Rule{{Match: "page", Op: Read, Stall: time.Hour}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +343,8 @@ func TestProgram(t *testing.T) {
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // It has no effect unless the test fails.
+	// It has no effect unless the test fails.
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	if _, err := out.Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}

@@ -38,11 +38,14 @@ func (n *node) OnAdd(ctx context.Context) {
 	}
 	folder := n.NewPersistentInode(ctx, &fs.Inode{}, fs.StableAttr{Mode: syscall.S_IFDIR})
 	n.AddChild(statsFolder, folder, false)
-	folder.AddChild("stats", folder.NewPersistentInode(ctx, &statsFile{engine: n.server.engine}, fs.StableAttr{Mode: syscall.S_IFREG}), false)
+	folder.AddChild("stats", folder.NewPersistentInode(
+		ctx, &statsFile{engine: n.server.engine}, fs.StableAttr{Mode: syscall.S_IFREG}), false)
 }
 
 // Lookup finds a name in a folder.
-func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
+	*fs.Inode, syscall.Errno,
+) {
 	if name == statsFolder && n.IsRoot() {
 		out.Mode = 0o555
 		return n.GetChild(statsFolder), fs.OK
@@ -99,7 +102,9 @@ type file struct {
 func (f *file) PassthroughFd() (int, bool) { return 0, false }
 
 // Read reads up to len(dest) bytes at an offset.
-func (f *file) Read(ctx context.Context, dest []byte, offset int64) (fuse.ReadResult, syscall.Errno) {
+func (f *file) Read(ctx context.Context, dest []byte, offset int64) (
+	fuse.ReadResult, syscall.Errno,
+) {
 	var attr fuse.AttrOut
 	if errno := f.Getattr(ctx, &attr); errno != fs.OK {
 		return nil, errno
@@ -113,7 +118,8 @@ func (f *file) Read(ctx context.Context, dest []byte, offset int64) (fuse.ReadRe
 
 // OpendirHandle opens a folder.
 func (n *node) OpendirHandle(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	fd, err := unix.Open(n.RootData.Path+"/"+n.name(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := unix.Open(n.RootData.Path+"/"+n.name(),
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, fs.ToErrno(err)
 	}
@@ -194,7 +200,9 @@ func (s *statsFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscal
 type statsText []byte
 
 // Read reads up to len(dest) bytes at an offset.
-func (s statsText) Read(_ context.Context, dest []byte, offset int64) (fuse.ReadResult, syscall.Errno) {
+func (s statsText) Read(_ context.Context, dest []byte, offset int64) (
+	fuse.ReadResult, syscall.Errno,
+) {
 	from := min(offset, int64(len(s)))
 	return fuse.ReadResultData(s[from:min(from+int64(len(dest)), int64(len(s)))]), fs.OK
 }

@@ -59,7 +59,10 @@ type rule struct {
 
 func newRule(r Rule, index int, seed uint64) *rule {
 	r.Nth = max(1, r.Nth)
-	return &rule{Rule: r, index: index, seed: seed, errno: errnoOf(r.Error), seen: make(map[string]int)}
+	return &rule{
+		Rule: r, index: index, seed: seed, errno: errnoOf(r.Error),
+		seen: make(map[string]int),
+	}
 }
 
 // hits says whether the rule applies to an access, and counts it.
@@ -81,14 +84,15 @@ func (r *rule) concerns(a access) bool {
 	case r.Op != Any && r.Op != a.op,
 		a.now < r.After,
 		r.During > 0 && a.now >= r.After+r.During,
-		len(r.Targets) > 0 && !slices.ContainsFunc(a.targets, func(t int) bool { return slices.Contains(r.Targets, t) }):
+		len(r.Targets) > 0 && !slices.ContainsFunc(
+			a.targets, func(t int) bool { return slices.Contains(r.Targets, t) }):
 		return false
 	}
 	return r.Match == "" || matches(r.Match, a.path)
 }
 
-// draw returns a number in [0, 1) that depends on the seed, the rule, the path, and which access of the file it is, and on nothing else:
-// other files and the order of threads do not change it.
+// draw returns a number in [0, 1) that depends on the seed, the rule, the path, and which access of
+// the file it is, and on nothing else: other files and the order of threads do not change it.
 func (r *rule) draw(a access, nth int) float64 {
 	return rand.New(rand.NewPCG(r.seed^hash(a.path), uint64(r.index)<<32^uint64(nth))).Float64()
 }
@@ -106,7 +110,8 @@ func matches(glob, name string) bool {
 func hash(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // It never fails.
-	// FNV leaves names that differ in the last letter close together; a round of multiply and shift, as in splitmix64, spreads them.
+	// FNV leaves names that differ in the last letter close together; a round of multiply and shift,
+	// as in splitmix64, spreads them.
 	x := h.Sum64()
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	return x ^ x>>31

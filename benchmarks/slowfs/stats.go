@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Stats are counts since the start or the last ResetStats. An access counts when it comes, also if it fails later; bytes are those of
-// reads that do not fail.
+// Stats are counts since the start or the last ResetStats. An access counts when it comes, also if
+// it fails later; bytes are those of reads that do not fail.
 type Stats struct {
 	Opens   int64 `json:"opens"`
 	Reads   int64 `json:"reads"`   // of at least one byte, those that failed too
@@ -88,7 +88,9 @@ func (e *Engine) file(path string) *fileCount {
 }
 
 // countRead counts a read. e.mu is held.
-func (e *Engine) countRead(now time.Duration, path string, offset, sizeBytes int64, pieces []piece, failed bool) {
+func (e *Engine) countRead(now time.Duration, path string, offset, sizeBytes int64, pieces []piece,
+	failed bool,
+) {
 	f := e.file(path)
 	if e.count.Reads == 0 {
 		e.count.FirstRead = now
@@ -116,7 +118,8 @@ type span struct{ begin, end int64 }
 // add puts [begin, end) into the set and returns how many of its bytes were there.
 func (s *spans) add(begin, end int64) (known int64) {
 	// [first, last) are those that overlap or touch the new one.
-	first, _ := slices.BinarySearchFunc(*s, begin, func(have span, begin int64) int { return cmp.Compare(have.end, begin) })
+	first, _ := slices.BinarySearchFunc(*s, begin,
+		func(have span, begin int64) int { return cmp.Compare(have.end, begin) })
 	last := first
 	merged := span{begin, end}
 	for ; last < len(*s) && (*s)[last].begin <= end; last++ {

@@ -12,11 +12,13 @@ import (
 //go:embed testdata/fakenvml.c
 var source []byte
 
-// GPUs is the number of GPUs of the library; what each is like is at the head of testdata/fakenvml.c.
+// GPUs is the number of GPUs of the library; what each is like is at the head of
+// testdata/fakenvml.c.
 const GPUs = 4
 
-// Build compiles the library with the C compiler's flags (-DNAME or -DNAME=VALUE, see testdata/fakenvml.c) and returns its
-// path, whose last part is the name that the loader looks for. The test fails without a C compiler.
+// Build compiles the library with the C compiler's flags (-DNAME or -DNAME=VALUE, see
+// testdata/fakenvml.c) and returns its path, whose last part is the name that the loader looks for.
+// The test fails without a C compiler.
 func Build(t testing.TB, flags ...string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -25,7 +27,8 @@ func Build(t testing.TB, flags ...string) (path string) {
 	if err := os.WriteFile(c, source, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-shared", "-fPIC", "-std=c11", "-Wall", "-Werror", "-o", path, c}, flags...)
+	args := append([]string{"-shared", "-fPIC", "-std=c11", "-Wall", "-Werror", "-o", path, c},
+		flags...)
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestHardLinkFollowsItsFile changes a file of two names between two runs: the second name gets the new bytes too.
+// TestHardLinkFollowsItsFile changes a file of two names between two runs: the second name gets the
+// new bytes too.
 func TestHardLinkFollowsItsFile(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	mustDo(t, os.Link(filepath.Join(src, "large"), filepath.Join(src, "sub", "other-name")))
@@ -26,7 +27,8 @@ func TestHardLinkFollowsItsFile(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnotherClient checks that the device, which every client numbers differently, does not make a copy old, and all else does.
+// TestRecordOfAnotherClient checks that the device, which every client numbers differently, does
+// not make a copy old, and all else does.
 func TestRecordOfAnotherClient(t *testing.T) {
 	plan := &Plan{Root: "/data", Items: []Item{{Path: "a b", Size: 1, ModTime: 2, Dev: 3, Inode: 4}}}
 	r, ok := parseRecord("00000000000000ff", recordOf(plan, &plan.Items[0], 255, 9).source())
@@ -34,8 +36,10 @@ func TestRecordOfAnotherClient(t *testing.T) {
 		t.Fatalf("%+v, %v", r, ok)
 	}
 	for name, change := range map[string]func(p *Plan, i *Item){
-		"device": func(_ *Plan, i *Item) { i.Dev++ }, "size": func(_ *Plan, i *Item) { i.Size++ }, "time": func(_ *Plan, i *Item) { i.ModTime++ },
-		"inode": func(_ *Plan, i *Item) { i.Inode++ }, "path": func(_ *Plan, i *Item) { i.Path += "c" }, "root": func(p *Plan, _ *Item) { p.Root += "c" },
+		"device": func(_ *Plan, i *Item) { i.Dev++ }, "size": func(_ *Plan, i *Item) { i.Size++ },
+		"time":  func(_ *Plan, i *Item) { i.ModTime++ },
+		"inode": func(_ *Plan, i *Item) { i.Inode++ }, "path": func(_ *Plan, i *Item) { i.Path += "c" },
+		"root": func(p *Plan, _ *Item) { p.Root += "c" },
 	} {
 		p, item := *plan, plan.Items[0]
 		change(&p, &item)
@@ -58,7 +62,8 @@ func (d doneTold) Post(to int, msg []byte) {
 	d.memory.Post(to, msg)
 }
 
-// TestFoldersWaitForAllRanks has rank 0 place files after rank 1 is through, in one destination: the folders' times are the source's.
+// TestFoldersWaitForAllRanks has rank 0 place files after rank 1 is through, in one destination:
+// the folders' times are the source's.
 func TestFoldersWaitForAllRanks(t *testing.T) {
 	src, dest := smallTree(t), filepath.Join(t.TempDir(), "all")
 	group := newMemory(2)
@@ -71,9 +76,14 @@ func TestFoldersWaitForAllRanks(t *testing.T) {
 	})
 	errs := make([]error, 2)
 	var all sync.WaitGroup
-	for rank, peers := range []Peers{group[0], doneTold{group[1], sync.OnceFunc(func() { close(through) })}} {
+	for rank, peers := range []Peers{
+		group[0],
+		doneTold{group[1], sync.OnceFunc(func() { close(through) })},
+	} {
 		opt := Options{
-			Plan: func(ctx context.Context) (*Plan, error) { return Walk(ctx, System{}, src, WalkOptions{}) },
+			Plan: func(ctx context.Context) (*Plan, error) {
+				return Walk(ctx, System{}, src, WalkOptions{})
+			},
 			Dest: dest, Sync: SyncNever,
 		}
 		if rank == 0 {
@@ -86,7 +96,8 @@ func TestFoldersWaitForAllRanks(t *testing.T) {
 	checkSame(t, describe(t, src), describe(t, dest))
 }
 
-// TestCollectHearsEveryRank sends twice from one rank, as one does that was taken for dead and is not.
+// TestCollectHearsEveryRank sends twice from one rank, as one does that was taken for dead and is
+// not.
 func TestCollectHearsEveryRank(t *testing.T) {
 	ranks := newMemory(3)
 	groups := make([]*group, 3)
@@ -102,7 +113,8 @@ func TestCollectHearsEveryRank(t *testing.T) {
 	}
 }
 
-// TestToldToEnd ends all ranks from outside in mid-stage: each gives that as its reason, and leaves no temporary.
+// TestToldToEnd ends all ranks from outside in mid-stage: each gives that as its reason, and leaves
+// no temporary.
 func TestToldToEnd(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	told := errors.New("told to end")
@@ -119,8 +131,11 @@ func TestToldToEnd(t *testing.T) {
 		})
 		all.Go(func() {
 			_, errs[rank] = Run(ctx, peers, Options{
-				Plan: func(ctx context.Context) (*Plan, error) { return Walk(ctx, System{}, src, WalkOptions{}) },
-				Dest: filepath.Join(base, strconv.Itoa(rank)), Mode: Replicate, ChunkBytes: 4096, Target: target,
+				Plan: func(ctx context.Context) (*Plan, error) {
+					return Walk(ctx, System{}, src, WalkOptions{})
+				},
+				Dest: filepath.Join(base, strconv.Itoa(rank)), Mode: Replicate, ChunkBytes: 4096,
+				Target: target,
 			})
 		})
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestTwoRunsIntoOneDestination has several runs begin at once: one of them stages, and the others say why they do not.
+// TestTwoRunsIntoOneDestination has several runs begin at once: one of them stages, and the others
+// say why they do not.
 func TestTwoRunsIntoOneDestination(t *testing.T) {
 	src, base := wideTree(t), t.TempDir()
 	const runs = 4
@@ -20,7 +21,8 @@ func TestTwoRunsIntoOneDestination(t *testing.T) {
 		all.Go(func() {
 			began.Done()
 			began.Wait()
-			reports, failed := stageAll(1, src, base, func(_ int, o *Options) { o.Mode, o.Dest = Replicate, filepath.Join(base, "all") })
+			reports, failed := stageAll(1, src, base,
+				func(_ int, o *Options) { o.Mode, o.Dest = Replicate, filepath.Join(base, "all") })
 			errs[run] = failed[0]
 			if failed[0] == nil && reports[0].Failed > 0 {
 				t.Errorf("%d items failed, as %v", reports[0].Failed, reports[0].Failures[0])
@@ -33,14 +35,17 @@ func TestTwoRunsIntoOneDestination(t *testing.T) {
 		switch {
 		case err == nil:
 			staged++ // one after another is another matter
-		case !strings.Contains(err.Error(), "another \"rankpool stage\" writes to "+filepath.Join(base, "all")):
+		case !strings.Contains(err.Error(), "another \"rankpool "+
+			"stage\" writes to "+filepath.Join(base, "all")):
 			t.Error(err)
 		}
 	}
 	if staged == 0 {
 		t.Errorf("nobody has staged: %v", errs)
 	}
-	if _, failed := stageAll(1, src, base, func(_ int, o *Options) { o.Mode, o.Dest = Replicate, filepath.Join(base, "all") }); failed[0] != nil {
+	if _, failed := stageAll(1, src, base, func(_ int, o *Options) {
+		o.Mode, o.Dest = Replicate, filepath.Join(base, "all")
+	}); failed[0] != nil {
 		t.Errorf("afterwards: %v", failed[0])
 	}
 }

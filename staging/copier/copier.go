@@ -15,19 +15,22 @@ import (
 	"rankpool/staging"
 )
 
-// Run stages; all ranks of peers call it, each with its own destination, and the other options alike. It returns the same report on all
-// ranks. Items that could not be staged are in the report, and are no error of Run.
+// Run stages; all ranks of peers call it, each with its own destination, and the other options
+// alike. It returns the same report on all ranks. Items that could not be staged are in the report,
+// and are no error of Run.
 //
-// Errors: what ended it before its end, one sentence: the source cannot be walked, a destination that takes nothing more
-// (*DestinationError), two ranks of a replication with one destination, a rank that fell silent, ctx's cause. The error of another rank
-// begins with that rank's number. What was staged until then stays, and the report says how much that is.
+// Errors: what ended it before its end, one sentence: the source cannot be walked, a destination
+// that takes nothing more (*DestinationError), two ranks of a replication with one destination, a
+// rank that fell silent, ctx's cause. The error of another rank begins with that rank's number.
+// What was staged until then stays, and the report says how much that is.
 //
 // peers must not be used for anything else, before or after, except to be closed.
 func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
 		panic(fmt.Sprintf("copier: the destination %q is no absolute path", opt.Dest))
 	}
-	life, die := context.WithCancelCause(context.WithoutCancel(ctx)) // ends when the other ranks are gone
+	// ends when the other ranks are gone
+	life, die := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer die(nil)
 	staging, abort := context.WithCancelCause(life)
 	defer abort(nil)
@@ -46,7 +49,8 @@ func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 		s.g.tell(err)
 	}
 	report, lost := s.conclude(err)
-	if err != nil && s.dest != nil && !s.opt.DryRun { // not earlier: another rank may only now look who writes here
+	// not earlier: another rank may only now look who writes here
+	if err != nil && s.dest != nil && !s.opt.DryRun {
 		s.dest.letGo()
 	}
 	if err == nil { // another rank may have failed in its last steps: it said so before it reported
@@ -55,7 +59,8 @@ func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 	if err == nil {
 		err = lost
 	}
-	if cause := context.Cause(ctx); err != nil && cause != nil { // not what another rank says that was told to end too
+	// not what another rank says that was told to end too
+	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	return report, err
@@ -145,7 +150,8 @@ func (s *session) transfer(lacks []lack) error {
 	hand := readers(s.plan, needs, s.g.Rank(), s.opt.CutBytes)
 	s.t.plan, s.t.dest, s.t.need = s.plan, s.dest, s.need
 	s.t.layoutOf = s.opt.Source.Layouts(s.plan.Root)
-	s.t.limit = staging.NewRateLimit(s.opt.MaxBytesPerSecond*hand.bytesShare, s.opt.MaxOpensPerSecond*hand.opensShare)
+	s.t.limit = staging.NewRateLimit(s.opt.MaxBytesPerSecond*hand.bytesShare,
+		s.opt.MaxOpensPerSecond*hand.opensShare)
 	return s.t.run(hand)
 }
 
@@ -166,7 +172,8 @@ func (s *session) survey(ctx context.Context) error {
 	}
 	s.plan = c.Plan
 	s.dest = &destination{
-		fsys: s.opt.Target, root: s.opt.Dest, run: c.Run, rank: s.g.Rank(), plan: c.Plan, sync: s.opt.Sync, verify: !s.opt.NoVerify,
+		fsys: s.opt.Target, root: s.opt.Dest, run: c.Run, rank: s.g.Rank(), plan: c.Plan,
+		sync: s.opt.Sync, verify: !s.opt.NoVerify,
 		cutBytes: s.opt.CutBytes,
 	}
 	s.owned = owned(c.Plan, s.opt.Mode, s.g.Rank(), s.g.Size())
@@ -214,7 +221,8 @@ func (s *session) alone() error {
 		return &DestinationError{s.dest.root, err}
 	}
 	if len(others) > 0 {
-		return fmt.Errorf("copier: rank %d writes to %s too: give every rank a folder of its own with {rank} or {host} in --dest, "+
+		return fmt.Errorf("copier: rank %d writes to %s too: give every rank a folder of its own with "+
+			"{rank} or {host} in --dest, "+
 			"as in --dest %s/{rank}", others[0], s.dest.root, s.dest.root)
 	}
 	return nil
@@ -262,7 +270,8 @@ func (s *session) makeDurable() error {
 	return nil
 }
 
-// conclude brings the ranks' reports together. It returns an error when rank 0 is gone, or ranks are.
+// conclude brings the ranks' reports together. It returns an error when rank 0 is gone, or ranks
+// are.
 func (s *session) conclude(err error) (*Report, error) {
 	own := s.ownReport(err)
 	all, lost := collect(s.life, s.g, kindReport, own)
@@ -280,13 +289,16 @@ func (s *session) conclude(err error) (*Report, error) {
 	return report, lost
 }
 
-// ownReport counts at this rank. After an error what is left of its files was not reached, and has failed.
+// ownReport counts at this rank. After an error what is left of its files was not reached, and has
+// failed.
 func (s *session) ownReport(err error) RankReport {
 	stats := &s.t.stats
 	r := RankReport{
-		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest, Copied: stats.copied.Load(), Failed: stats.failed.Load(),
-		Bytes: stats.bytes.Load(), StorageReads: stats.storageReads.Load(), StorageBytes: stats.storageBytes.Load(),
-		Released: stats.released.Load(), Stale: int64(len(s.stale)), Pruned: s.pruned,
+		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest, Copied: stats.copied.Load(),
+		Failed: stats.failed.Load(),
+		Bytes:  stats.bytes.Load(), StorageReads: stats.storageReads.Load(),
+		StorageBytes: stats.storageBytes.Load(),
+		Released:     stats.released.Load(), Stale: int64(len(s.stale)), Pruned: s.pruned,
 		StalePaths: s.stale[:min(len(s.stale), shownStale)],
 	}
 	s.t.mu.Lock()
@@ -358,6 +370,7 @@ func (s *session) total(ranks []RankReport) *Report {
 		}
 	}
 	slices.SortStableFunc(sum.Failures, func(a, b Failure) int { return cmp.Compare(a.Path, b.Path) })
-	sum.Failures = slices.CompactFunc(sum.Failures, func(a, b Failure) bool { return a.Path == b.Path })
+	sum.Failures = slices.CompactFunc(sum.Failures,
+		func(a, b Failure) bool { return a.Path == b.Path })
 	return sum
 }

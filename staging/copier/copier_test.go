@@ -21,13 +21,18 @@ func stageAll(n int, src, base string, change func(rank int, o *Options)) ([]*Re
 	return stageOver(newMemory(n), src, base, change)
 }
 
-func stageOver(group []*memory, src, base string, change func(rank int, o *Options)) ([]*Report, []error) {
+func stageOver(group []*memory, src, base string, change func(rank int, o *Options)) (
+	[]*Report, []error,
+) {
 	reports, errs := make([]*Report, len(group)), make([]error, len(group))
 	var all sync.WaitGroup
 	for rank, peer := range group {
 		opt := Options{
-			Plan: func(ctx context.Context) (*Plan, error) { return Walk(ctx, System{}, src, WalkOptions{}) },
-			Dest: filepath.Join(base, fmt.Sprint(rank)), Sync: SyncNever, ChunkBytes: 4 << 10, CutBytes: 10 << 10, Buffers: 2, Readers: 3, Writers: 2,
+			Plan: func(ctx context.Context) (*Plan, error) {
+				return Walk(ctx, System{}, src, WalkOptions{})
+			},
+			Dest: filepath.Join(base, fmt.Sprint(rank)), Sync: SyncNever, ChunkBytes: 4 << 10,
+			CutBytes: 10 << 10, Buffers: 2, Readers: 3, Writers: 2,
 			pause: func(context.Context, time.Duration) {},
 		}
 		if change != nil {
@@ -39,7 +44,8 @@ func stageOver(group []*memory, src, base string, change func(rank int, o *Optio
 	return reports, errs
 }
 
-// describe is an independent walk: of every name below root its kind, mode, time, size, content, link text and, for hard links, the group.
+// describe is an independent walk: of every name below root its kind, mode, time, size, content,
+// link text and, for hard links, the group.
 func describe(t fatal, root string) map[string]string {
 	tree := map[string]string{}
 	groups := map[uint64]string{}
@@ -75,7 +81,8 @@ func describe(t fatal, root string) map[string]string {
 			if groups[st.Ino] == "" {
 				groups[st.Ino] = rel
 			}
-			tree[rel] = fmt.Sprintf("file %o %d %x %q", st.Mode, st.Mtim.Nano(), sha256.Sum256(data), groups[st.Ino])
+			tree[rel] = fmt.Sprintf("file %o %d %x %q", st.Mode, st.Mtim.Nano(), sha256.Sum256(data),
+				groups[st.Ino])
 		}
 		return nil
 	})
@@ -89,10 +96,14 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// drawTree makes a random tree: empty and sparse files, names with newlines and without UTF-8, links of both kinds, empty folders.
+// drawTree makes a random tree: empty and sparse files, names with newlines and without UTF-8,
+// links of both kinds, empty folders.
 func drawTree(t *rapid.T, root string) {
 	folders := []string{root}
-	name := rapid.SampledFrom([]string{"a", "b-", "b", "\n", "\xff\xfe", " x ", ".hidden", "#c", `"q"`, strings.Repeat("n", 255), "日本"})
+	name := rapid.SampledFrom([]string{
+		"a", "b-", "b", "\n", "\xff\xfe", " x ", ".hidden", "#c", `"q"`,
+		strings.Repeat("n", 255), "日本",
+	})
 	var files []string
 	mustDo(t, os.Mkdir(root, 0o755))
 	for range rapid.IntRange(0, 25).Draw(t, "names") {
@@ -102,7 +113,8 @@ func drawTree(t *rapid.T, root string) {
 			continue
 		}
 		mode := rapid.SampledFrom([]os.FileMode{0o644, 0o600, 0o755, 0o444}).Draw(t, "mode")
-		when := time.Unix(rapid.Int64Range(1, 2e9).Draw(t, "time"), rapid.Int64Range(0, 1e9-1).Draw(t, "ns"))
+		when := time.Unix(rapid.Int64Range(1, 2e9).Draw(t, "time"),
+			rapid.Int64Range(0, 1e9-1).Draw(t, "ns"))
 		switch kind := rapid.IntRange(0, 9).Draw(t, "kind"); {
 		case kind < 3 && len(folders) < 6 && len(path) < 2000:
 			mustDo(t, os.Mkdir(path, 0o755))
@@ -110,7 +122,8 @@ func drawTree(t *rapid.T, root string) {
 		case kind == 3 && len(files) > 0:
 			mustDo(t, os.Link(rapid.SampledFrom(files).Draw(t, "old"), path))
 		case kind == 4:
-			mustDo(t, os.Symlink(rapid.SampledFrom([]string{"a", "../nowhere", "/", "\n\xff"}).Draw(t, "text"), path))
+			mustDo(t, os.Symlink(rapid.SampledFrom([]string{"a", "../nowhere", "/", "\n\xff"}).Draw(
+				t, "text"), path))
 		case kind == 5:
 			f, err := os.Create(path)
 			mustDo(t, err)
@@ -154,7 +167,8 @@ func checkSame(t fatal, want, got map[string]string) {
 	}
 }
 
-// TestReplicateIsTheSameTree stages random trees to every rank: equal trees, everything read once, and nothing the second time.
+// TestReplicateIsTheSameTree stages random trees to every rank: equal trees, everything read once,
+// and nothing the second time.
 func TestReplicateIsTheSameTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)
@@ -177,19 +191,25 @@ func TestReplicateIsTheSameTree(t *testing.T) {
 			checkSame(t, want, describe(t, filepath.Join(dir, fmt.Sprint(rank))))
 		}
 		r := reports[0]
-		if r.Failed != 0 || r.Skipped != 0 || r.Copied != int64(n)*r.TotalItems || r.StorageReads != files || r.StorageBytes > bytesOnce {
+		if r.Failed != 0 || r.Skipped != 0 || r.Copied != int64(n)*r.TotalItems ||
+			r.StorageReads != files || r.StorageBytes > bytesOnce {
 			t.Fatalf("%+v of %d files and %d bytes", r, files, bytesOnce)
 		}
-		reports, errs = stageAll(n, src, dir, func(_ int, o *Options) { o.Mode = Replicate; o.Checksum = true })
+		reports, errs = stageAll(n, src, dir, func(_ int, o *Options) {
+			o.Mode = Replicate
+			o.Checksum = true
+		})
 		mustDo(t, errs[0])
-		if r := reports[0]; r.Copied != 0 || r.Failed != 0 || r.Skipped != int64(n)*r.TotalItems || r.StorageReads != 0 {
+		if r := reports[0]; r.Copied != 0 || r.Failed != 0 || r.Skipped != int64(n)*r.TotalItems ||
+			r.StorageReads != 0 {
 			t.Fatalf("the second run: %+v", r)
 		}
 		checkSame(t, want, describe(t, filepath.Join(dir, fmt.Sprint(n-1))))
 	})
 }
 
-// TestPartitionCoversTheTree stages random trees in shares: their union is the tree, no file is twice there, and shares are balanced.
+// TestPartitionCoversTheTree stages random trees in shares: their union is the tree, no file is
+// twice there, and shares are balanced.
 func TestPartitionCoversTheTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)

@@ -52,8 +52,9 @@ func owned(plan *Plan, mode Mode, rank, ranks int) set {
 
 // owners returns the rank that gets each item of a partition, -1 for folders.
 //
-// A share is a range in the order of the plan, so that few files change owners when the data set changes, and differs from the others'
-// by at most the weight of a file. The names of an inode stay together.
+// A share is a range in the order of the plan, so that few files change owners when the data set
+// changes, and differs from the others' by at most the weight of a file. The names of an inode stay
+// together.
 func owners(plan *Plan, ranks int) []int32 {
 	total := int64(0)
 	for i := range plan.Items {
@@ -78,7 +79,8 @@ func owners(plan *Plan, ranks int) []int32 {
 	return all
 }
 
-// share returns which of ranks equal parts of [0, total) at lies in, 0 ≤ at ≤ total; in integers, so that all machines agree.
+// share returns which of ranks equal parts of [0, total) at lies in, 0 ≤ at ≤ total; in integers,
+// so that all machines agree.
 func share(at, total int64, ranks int) int32 {
 	high, low := bits.Mul64(uint64(at), uint64(ranks))
 	part, _ := bits.Div64(high, low, uint64(total))
@@ -95,7 +97,8 @@ type piece struct {
 // weight is what a piece costs in dealing, as item.weight.
 func (p piece) weight() int64 { return p.bytes + openBytes }
 
-// cut returns the pieces of item i: of cutBytes, the last one shorter. A sparse file stays whole, since only its reader knows its holes.
+// cut returns the pieces of item i: of cutBytes, the last one shorter. A sparse file stays whole,
+// since only its reader knows its holes.
 func cut(plan *Plan, i int, cutBytes int64) []piece {
 	item := &plan.Items[i]
 	if item.Size <= cutBytes || item.Sparse {
@@ -110,19 +113,21 @@ func cut(plan *Plan, i int, cutBytes int64) []piece {
 	return all
 }
 
-// A hand is what one rank reads: pieces in the order of the plan, with the ranks after this one in the chain of each.
+// A hand is what one rank reads: pieces in the order of the plan, with the ranks after this one in
+// the chain of each.
 type hand struct {
 	pieces                 []piece
 	chains                 [][]int32
 	bytesShare, opensShare float64 // of what all ranks read, 0 to 1
 }
 
-// readers deals the files that anybody lacks to those that lack them, those larger than cutBytes in pieces, balanced by bytes; it
-// returns rank's hand. needs are by rank.
+// readers deals the files that anybody lacks to those that lack them, those larger than cutBytes in
+// pieces, balanced by bytes; it returns rank's hand. needs are by rank.
 func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
 	var wanted []piece
 	for i := range plan.Items {
-		if plan.Items[i].Kind == Regular && slices.ContainsFunc(needs, func(s set) bool { return s.has(i) }) {
+		if plan.Items[i].Kind == Regular && slices.ContainsFunc(
+			needs, func(s set) bool { return s.has(i) }) {
 			wanted = append(wanted, cut(plan, i, cutBytes)...)
 		}
 	}
@@ -144,7 +149,9 @@ func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
 			own += p.bytes
 		}
 	}
-	slices.SortFunc(h.pieces, func(a, b piece) int { return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.offset, b.offset)) })
+	slices.SortFunc(h.pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.offset, b.offset))
+	})
 	for _, p := range h.pieces {
 		h.chains = append(h.chains, chain(needs, p.item, rank))
 	}
@@ -153,7 +160,8 @@ func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
 	return h
 }
 
-// chain returns the other ranks that lack item i, in the order of a ring from rank on: each passes it to the next.
+// chain returns the other ranks that lack item i, in the order of a ring from rank on: each passes
+// it to the next.
 func chain(needs []set, i, rank int) []int32 {
 	var after []int32
 	for step := 1; step < len(needs); step++ {
@@ -164,7 +172,8 @@ func chain(needs []set, i, rank int) []int32 {
 	return after
 }
 
-// A unit is what one goroutine reads at a time: one large piece, or neighbours that fit into a chunk together and have the same chain.
+// A unit is what one goroutine reads at a time: one large piece, or neighbours that fit into a
+// chunk together and have the same chain.
 type unit struct {
 	pieces  []piece
 	layouts []*layout.Layout // of each; nil where they are not known
@@ -173,7 +182,8 @@ type unit struct {
 	late    bool // its content is in an archive, from which reading brings it back
 }
 
-// bundleFiles bounds the files of a unit, so that storage's latency, paid one by one inside it, does not hold up a chunk for long.
+// bundleFiles bounds the files of a unit, so that storage's latency, paid one by one inside it,
+// does not hold up a chunk for long.
 const bundleFiles = 64
 
 func units(plan *Plan, h hand, chunkBytes int) []unit {
@@ -191,7 +201,8 @@ func units(plan *Plan, h hand, chunkBytes int) []unit {
 			all = append(all, unit{pieces: []piece{p}, chain: h.chains[k], large: true})
 			continue
 		}
-		if filled+p.bytes > int64(chunkBytes) || len(bundle.pieces) == bundleFiles || !slices.Equal(bundle.chain, h.chains[k]) {
+		if filled+p.bytes > int64(chunkBytes) || len(bundle.pieces) == bundleFiles ||
+			!slices.Equal(bundle.chain, h.chains[k]) {
 			flush()
 		}
 		bundle.chain = h.chains[k]

@@ -54,8 +54,9 @@ func (d *destination) survey(owned set, checksum bool) (need set, needBytes int6
 	return need, needBytes
 }
 
-// isCurrent says whether the destination has the item as the source has it now: for a file, that this program put it there, and that
-// neither end has changed since; with checksum also that its bytes still have their checksum.
+// isCurrent says whether the destination has the item as the source has it now: for a file, that
+// this program put it there, and that neither end has changed since; with checksum also that its
+// bytes still have their checksum.
 func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	info, err := d.fsys.Lstat(d.path(item))
 	if err != nil {
@@ -73,7 +74,8 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	if !found || !r.fits(d.plan, item) {
 		return false
 	}
-	if info.Kind != Regular || info.Size != item.Size || info.ModTime != r.placed || info.Mode != item.Mode {
+	if info.Kind != Regular || info.Size != item.Size || info.ModTime != r.placed ||
+		info.Mode != item.Mode {
 		return false
 	}
 	if !checksum {
@@ -127,7 +129,10 @@ func (d *destination) prepare() (failed []Failure, err error) {
 		case isFatal(err):
 			return nil, &DestinationError{d.root, err}
 		case err != nil:
-			failed = append(failed, Failure{item.Path, d.rank, "cannot be made at the destination: " + reasonOf(err)})
+			failed = append(failed, Failure{
+				item.Path, d.rank,
+				"cannot be made at the destination: " + reasonOf(err),
+			})
 		}
 	}
 	return failed, nil
@@ -161,8 +166,9 @@ func (d *destination) letGo() {
 // claimPatience is how long a run waits for one that began at the same moment to give way.
 const claimPatience = 2 * time.Second
 
-// claim makes sure that no other run writes here: it would remove this one's temporaries, or this one its. Of several that begin
-// at the same moment one goes on, whose name is the least: the others see it.
+// claim makes sure that no other run writes here: it would remove this one's temporaries, or this
+// one its. Of several that begin at the same moment one goes on, whose name is the least: the
+// others see it.
 func (d *destination) claim() error {
 	for end := time.Now().Add(claimPatience); ; time.Sleep(20 * time.Millisecond) {
 		names, err := d.fsys.ReadNames(d.root)
@@ -174,7 +180,8 @@ func (d *destination) claim() error {
 			return nil
 		}
 		if names[at] < tempPrefix+d.run || time.Now().After(end) {
-			return fmt.Errorf("copier: another \"rankpool stage\" writes to %s: wait until it has ended, or name another folder with --dest", d.root)
+			return fmt.Errorf("copier: another \"rankpool stage\" writes to %s: wait until it has ended, "+
+				"or name another folder with --dest", d.root)
 		}
 	}
 }
@@ -197,7 +204,8 @@ func (d *destination) room(needBytes int64) error {
 		return nil
 	}
 	if free, err := d.fsys.FreeBytes(d.root); err == nil && needBytes > free {
-		return fmt.Errorf("copier: %s has room for %d bytes, and %d are to be staged: free some, or stage a part of the data set",
+		return fmt.Errorf("copier: %s has room for %d bytes, and %d are to be staged: free some, or "+
+			"stage a part of the data set",
 			d.root, free, needBytes)
 	}
 	return nil
@@ -299,7 +307,8 @@ func (d *destination) clear(dir string) error {
 
 func (d *destination) token(rank int) string { return d.temp("", fmt.Sprintf("rank%d", rank)) }
 
-// sharers returns the other ranks that write to this folder. All ranks have prepared, and none has settled.
+// sharers returns the other ranks that write to this folder. All ranks have prepared, and none has
+// settled.
 func (d *destination) sharers(ranks int) (others []int, err error) {
 	names, err := d.fsys.ReadNames(d.root)
 	if err != nil {
@@ -308,7 +317,8 @@ func (d *destination) sharers(ranks int) (others []int, err error) {
 	for _, name := range names {
 		var rank int
 		if rest, found := strings.CutPrefix(name, tempPrefix+d.run+"-rank"); found {
-			if _, err := fmt.Sscanf(rest, "%d"+tempSuffix, &rank); err == nil && rank != d.rank && rank < ranks {
+			if _, err := fmt.Sscanf(rest, "%d"+tempSuffix, &rank); err == nil && rank != d.rank &&
+				rank < ranks {
 				others = append(others, rank)
 			}
 		}
@@ -344,7 +354,8 @@ func (d *destination) giveUp(temp string, err error) error {
 	return err
 }
 
-// settle gives the folders their modes and times, those deep down first, when no rank writes any more.
+// settle gives the folders their modes and times, those deep down first, when no rank writes any
+// more.
 func (d *destination) settle() (failed []Failure) {
 	d.letGo()
 	for i := len(d.plan.Items) - 1; i >= 0; i-- {
@@ -353,7 +364,10 @@ func (d *destination) settle() (failed []Failure) {
 			continue
 		}
 		if err := d.finishFolder(item); err != nil {
-			failed = append(failed, Failure{item.Path, d.rank, "did not get its mode and time: " + reasonOf(err)})
+			failed = append(failed, Failure{
+				item.Path, d.rank,
+				"did not get its mode and time: " + reasonOf(err),
+			})
 		}
 	}
 	return failed

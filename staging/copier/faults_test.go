@@ -18,7 +18,8 @@ import (
 	"rankpool/staging/layout"
 )
 
-// faulty is a file system that asks before each call; an error of ask is the call's. It counts what is read.
+// faulty is a file system that asks before each call; an error of ask is the call's. It counts what
+// is read.
 type faulty struct {
 	System
 	ask func(op, path string) error
@@ -135,14 +136,16 @@ func smallTree(t *testing.T) string {
 	src := filepath.Join(t.TempDir(), "src")
 	mustDo(t, os.MkdirAll(filepath.Join(src, "sub", "empty"), 0o755))
 	for i := range 5 {
-		mustDo(t, os.WriteFile(filepath.Join(src, "sub", fmt.Sprint("file", i)), bytes.Repeat([]byte{byte(i)}, 1000*i), 0o644))
+		mustDo(t, os.WriteFile(filepath.Join(src, "sub", fmt.Sprint("file", i)),
+			bytes.Repeat([]byte{byte(i)}, 1000*i), 0o644))
 	}
 	mustDo(t, os.WriteFile(filepath.Join(src, "large"), bytes.Repeat([]byte("large"), 5000), 0o644))
 	mustDo(t, os.Symlink("large", filepath.Join(src, "link")))
 	return src
 }
 
-// on returns a fault: err for op on paths that have part in them, the first times times (0: always).
+// on returns a fault: err for op on paths that have part in them, the first times times (0:
+// always).
 func on(op, part string, err error, times int) func(string, string) error {
 	var mu sync.Mutex
 	seen := 0
@@ -159,7 +162,8 @@ func on(op, part string, err error, times int) func(string, string) error {
 
 func nothing(string, string) error { return nil }
 
-// noPartOf fails when a destination has a file under its final name that is not the source's, or a temporary.
+// noPartOf fails when a destination has a file under its final name that is not the source's, or a
+// temporary.
 func noPartOf(t *testing.T, src, dest string) {
 	t.Helper()
 	want := describe(t, src)
@@ -167,7 +171,8 @@ func noPartOf(t *testing.T, src, dest string) {
 		return
 	}
 	for path, entry := range describe(t, dest) {
-		if strings.HasPrefix(path, ".rankpool/") || path == ".rankpool" || strings.HasPrefix(entry, "folder") {
+		if strings.HasPrefix(path, ".rankpool/") || path == ".rankpool" ||
+			strings.HasPrefix(entry, "folder") {
 			continue
 		}
 		if want[path] != entry {
@@ -182,14 +187,32 @@ func TestFaultsOfOneFile(t *testing.T) {
 		source, target func(op, path string) error
 		failed         int64 // on two ranks
 	}{
-		{"storage's error", "cannot be read: permission denied", on("open", "file3", unix.EACCES, 0), nothing, 2},
-		{"an error in the middle", "cannot be read: input/output error", on("read", "large", unix.EIO, 0), nothing, 2},
+		{
+			"storage's error", "cannot be read: permission denied", on("open", "file3", unix.EACCES, 0),
+			nothing, 2,
+		},
+		{
+			"an error in the middle", "cannot be read: input/output error", on("read", "large", unix.EIO, 0),
+			nothing, 2,
+		},
 		{"an error that passes", "", on("read", "large", unix.EIO, 2), nothing, 0},
 		{"a stale handle that passes", "", on("open", "file3", unix.ESTALE, 3), nothing, 0},
-		{"a write error", "cannot be written to the destination: input/output error", nothing, on("write", "sub", unix.EIO, 1), 1},
-		{"a disk that lies", "reads back with another checksum", nothing, on("flip", "sub", errFlip, 1), 1},
-		{"no rename", "cannot be written to the destination: operation not permitted", nothing, on("rename", "file2", unix.EPERM, 0), 2},
-		{"no link", "cannot be written to the destination: operation not permitted", nothing, on("symlink", "", unix.EPERM, 1), 1},
+		{
+			"a write error", "cannot be written to the destination: input/output error", nothing,
+			on("write", "sub", unix.EIO, 1), 1,
+		},
+		{
+			"a disk that lies", "reads back with another checksum", nothing, on("flip", "sub", errFlip, 1),
+			1,
+		},
+		{
+			"no rename", "cannot be written to the destination: operation not permitted", nothing,
+			on("rename", "file2", unix.EPERM, 0), 2,
+		},
+		{
+			"no link", "cannot be written to the destination: operation not permitted", nothing,
+			on("symlink", "", unix.EPERM, 1), 1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			src, base := smallTree(t), t.TempDir()
@@ -205,13 +228,15 @@ func TestFaultsOfOneFile(t *testing.T) {
 			if r.Failed != test.failed || r.Copied != 14-test.failed {
 				t.Errorf("failed %d, copied %d of 14, want %d failed", r.Failed, r.Copied, test.failed)
 			}
-			if test.failed > 0 && (len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Reason, test.want)) {
+			if test.failed > 0 && (len(r.Failures) != 1 ||
+				!strings.Contains(r.Failures[0].Reason, test.want)) {
 				t.Errorf("failures %+v, want one with %q", r.Failures, test.want)
 			}
 			reports, errs = stageAll(2, src, base, func(_ int, o *Options) { o.Mode = Replicate })
 			mustDo(t, errs[0])
 			if r := reports[0]; r.Copied != test.failed || r.Failed != 0 {
-				t.Errorf("the next run copies %d and fails %d, want %d and none", r.Copied, r.Failed, test.failed)
+				t.Errorf("the next run copies %d and fails %d, want %d and none", r.Copied, r.Failed,
+					test.failed)
 			}
 		})
 	}
@@ -227,14 +252,21 @@ func TestFaultsOfADestination(t *testing.T) {
 		{"full for links", "copier: no space is left at", on("symlink", "1/", unix.ENOSPC, 0)},
 		{"quota", "copier: the quota at", on("create", "/sub/", unix.EDQUOT, 0)},
 		{"read-only", "is on a read-only file system: name a folder", on("create", "", unix.EROFS, 0)},
-		{"no folder may be made", "cannot be written to: mkdir: permission denied", on("mkdir", "1", unix.EACCES, 0)},
+		{
+			"no folder may be made", "cannot be written to: mkdir: permission denied",
+			on("mkdir", "1", unix.EACCES, 0),
+		},
 		{"too small", "has room for 1 bytes, and 35000 are to be staged", on("statfs", "", unix.EIO, 0)},
 		{"no sync", "cannot be written to: input/output error", on("syncfs", "", unix.EIO, 0)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			src, base := smallTree(t), t.TempDir()
-			target := newFaulty(func(op, path string) error { return test.fault(op, strings.TrimPrefix(path, base)) })
-			reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode, o.Target, o.Sync = Replicate, target, SyncEnd })
+			target := newFaulty(func(op, path string) error {
+				return test.fault(op, strings.TrimPrefix(path, base))
+			})
+			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+				o.Mode, o.Target, o.Sync = Replicate, target, SyncEnd
+			})
 			for rank, err := range errs {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("rank %d: %v, want %q", rank, err, test.want)
@@ -263,9 +295,13 @@ func TestSourceChanges(t *testing.T) {
 			}
 			return err
 		},
-		"is touched": func(path string) error { return os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)) },
+		"is touched": func(path string) error {
+			return os.Chtimes(
+				path, time.Unix(1, 0), time.Unix(1, 0))
+		},
 		"is replaced": func(path string) error {
-			return errors.Join(os.WriteFile(path+"~", bytes.Repeat([]byte("other"), 5000), 0o644), os.Rename(path+"~", path))
+			return errors.Join(os.WriteFile(path+"~", bytes.Repeat([]byte("other"), 5000), 0o644),
+				os.Rename(path+"~", path))
 		},
 	}
 	for what, do := range change {
@@ -282,10 +318,13 @@ func TestSourceChanges(t *testing.T) {
 					}
 					return err
 				})
-				reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode, o.Source = Replicate, source })
+				reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+					o.Mode, o.Source = Replicate, source
+				})
 				mustDo(t, errs[0])
 				r := reports[0]
-				if r.Failed != 2 || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Reason, "changed while the data set was staged") {
+				if r.Failed != 2 || len(r.Failures) != 1 ||
+					!strings.Contains(r.Failures[0].Reason, "changed while the data set was staged") {
 					t.Errorf("%+v, %+v", r, r.Failures)
 				}
 				for rank := range 2 {
@@ -302,7 +341,9 @@ func TestSourceChanges(t *testing.T) {
 func TestReadOnce(t *testing.T) {
 	src := smallTree(t)
 	source := newFaulty(nothing)
-	_, errs := stageAll(4, src, t.TempDir(), func(_ int, o *Options) { o.Mode, o.Source, o.CutBytes = Replicate, source, 0 })
+	_, errs := stageAll(4, src, t.TempDir(), func(_ int, o *Options) {
+		o.Mode, o.Source, o.CutBytes = Replicate, source, 0
+	})
 	mustDo(t, errs[0])
 	if len(source.opens) != 6 {
 		t.Errorf("%d files were opened, want 6", len(source.opens))
@@ -325,7 +366,9 @@ func TestSidecar(t *testing.T) {
 		return nil
 	})
 	for run, want := range []int64{16, 0} {
-		reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode, o.Target = Replicate, target })
+		reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+			o.Mode, o.Target = Replicate, target
+		})
 		mustDo(t, errs[0])
 		if r := reports[0]; r.Copied != want || r.Failed != 0 {
 			t.Errorf("run %d copied %d, want %d; failed %d", run, r.Copied, want, r.Failed)
@@ -338,7 +381,9 @@ func TestSidecar(t *testing.T) {
 	mustDo(t, f.Close())
 	mustDo(t, os.WriteFile(filepath.Join(src, "large"), []byte("smaller"), 0o644))
 	for run, want := range []int64{2, 0} {
-		reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode, o.Target = Replicate, target })
+		reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+			o.Mode, o.Target = Replicate, target
+		})
 		mustDo(t, errs[0])
 		if r := reports[0]; r.Copied != want {
 			t.Errorf("run %d after the change copied %d, want %d", run, r.Copied, want)
@@ -359,8 +404,12 @@ func TestSecondRunCopiesWhatIsMissingOrChanged(t *testing.T) {
 		{"a link is another", func(_, dest string) error {
 			return errors.Join(os.Remove(dest+"/link"), os.Symlink("x", dest+"/link"))
 		}, false, 1},
-		{"the source is changed", func(src, _ string) error { return os.WriteFile(src+"/large", []byte("x"), 0o644) }, false, 2},
-		{"a copy is changed", func(_, dest string) error { return os.WriteFile(dest+"/large", []byte("x"), 0o644) }, false, 1},
+		{"the source is changed", func(src, _ string) error {
+			return os.WriteFile(src+"/large", []byte("x"), 0o644)
+		}, false, 2},
+		{"a copy is changed", func(_, dest string) error {
+			return os.WriteFile(dest+"/large", []byte("x"), 0o644)
+		}, false, 1},
 		{"a copy is another file", func(_, dest string) error {
 			return errors.Join(os.Remove(dest+"/large"), os.WriteFile(dest+"/large", []byte("x"), 0o644))
 		}, false, 1},
@@ -373,10 +422,13 @@ func TestSecondRunCopiesWhatIsMissingOrChanged(t *testing.T) {
 			mustDo(t, errs[0])
 			mustDo(t, test.do(src, filepath.Join(base, "1")))
 			source := newFaulty(nothing)
-			reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode, o.Checksum, o.Source = Replicate, test.checksum, source })
+			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+				o.Mode, o.Checksum, o.Source = Replicate, test.checksum, source
+			})
 			mustDo(t, errs[0])
 			if r := reports[0]; r.Copied != test.want || r.Failed != 0 || len(source.opens) > 1 {
-				t.Errorf("copied %d, want %d; failed %d; opened %v", r.Copied, test.want, r.Failed, source.opens)
+				t.Errorf("copied %d, want %d; failed %d; opened %v", r.Copied, test.want, r.Failed,
+					source.opens)
 			}
 			if test.want > 0 {
 				checkSame(t, describe(t, src), describe(t, filepath.Join(base, "1")))
@@ -399,7 +451,8 @@ func damage(_, dest string) error {
 	return errors.Join(err, f.Close(), System{}.Chtime(dest+"/large", info.ModTime))
 }
 
-// TestSharedReplica refuses to write two replicas into one folder, also when one rank looks only after the other has given up.
+// TestSharedReplica refuses to write two replicas into one folder, also when one rank looks only
+// after the other has given up.
 func TestSharedReplica(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	gaveUp := make(chan struct{})
@@ -421,7 +474,9 @@ func TestSharedReplica(t *testing.T) {
 	}
 	for rank, err := range errs {
 		own := fmt.Sprintf("copier: rank %d writes to", 1-rank) // not what the other one says
-		if err == nil || !strings.HasPrefix(err.Error(), own) || !strings.Contains(err.Error(), "give every rank a folder of its own with {rank} or {host} in --dest") {
+		if err == nil || !strings.HasPrefix(err.Error(), own) ||
+			!strings.Contains(err.Error(), "give every rank a folder of its own with {rank} or "+
+				"{host} in --dest") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
@@ -432,7 +487,8 @@ func TestSharedReplica(t *testing.T) {
 	}
 }
 
-// lateLooker waits before it lists a folder with a token of rank 0, but for the two looks with which that rank prepares.
+// lateLooker waits before it lists a folder with a token of rank 0, but for the two looks with
+// which that rank prepares.
 type lateLooker struct {
 	System
 	wait   chan struct{}
@@ -450,7 +506,8 @@ func (l *lateLooker) ReadNames(path string) ([]string, error) {
 	return l.System.ReadNames(path)
 }
 
-// TestDeadRank silences a rank in mid-stage: the others end with a sentence that names it, and say so to no one else.
+// TestDeadRank silences a rank in mid-stage: the others end with a sentence that names it, and say
+// so to no one else.
 func TestDeadRank(t *testing.T) {
 	for dead := range 3 {
 		t.Run(fmt.Sprint("rank ", dead), func(t *testing.T) {
@@ -494,8 +551,11 @@ func TestDeadRank(t *testing.T) {
 				})
 				one := func() {
 					reports[rank], errs[rank] = Run(ctx, peer, Options{
-						Plan: func(ctx context.Context) (*Plan, error) { return Walk(ctx, System{}, src, WalkOptions{}) },
-						Dest: filepath.Join(base, fmt.Sprint(rank)), Mode: Replicate, ChunkBytes: 4096, Buffers: 1, Readers: 1, Writers: 1,
+						Plan: func(ctx context.Context) (*Plan, error) {
+							return Walk(ctx, System{}, src, WalkOptions{})
+						},
+						Dest: filepath.Join(base, fmt.Sprint(rank)), Mode: Replicate, ChunkBytes: 4096, Buffers: 1,
+						Readers: 1, Writers: 1,
 						Target: target, Ticks: ticks[rank], PeerTicks: 5, Sync: SyncNever,
 					})
 					go func() { // a rank that has ended takes no ticks

@@ -7,10 +7,12 @@ import (
 	"rankpool/staging/layout"
 )
 
-// FileSystem is the calls that staging makes, at both ends, so that tests and emulated file systems can stand in for the real one.
+// FileSystem is the calls that staging makes, at both ends, so that tests and emulated file systems
+// can stand in for the real one.
 //
-// Paths are absolute, bytes as the file system has them; nothing follows a symbolic link in a path's last name, except Stat.
-// Errors are, or wrap, system error numbers. It is safe for concurrent use.
+// Paths are absolute, bytes as the file system has them; nothing follows a symbolic link in a
+// path's last name, except Stat. Errors are, or wrap, system error numbers. It is safe for
+// concurrent use.
 type FileSystem interface {
 	// Lstat looks at a name, Stat at what it leads to.
 	Lstat(path string) (Info, error)
@@ -22,7 +24,8 @@ type FileSystem interface {
 	// Open opens a file for reading, Follow the same where the last name may be a link.
 	Open(path string) (File, error)
 	Follow(path string) (File, error)
-	// Create makes a file that is not there yet, for reading and writing, for this user only. Append opens or makes one to write at its end.
+	// Create makes a file that is not there yet, for reading and writing, for this user only. Append
+	// opens or makes one to write at its end.
 	Create(path string) (File, error)
 	Append(path string) (File, error)
 	// Mkdir makes a folder for this user only.
@@ -34,15 +37,17 @@ type FileSystem interface {
 	Rename(old, path string) error
 	// Remove removes a name, or an empty folder.
 	Remove(path string) error
-	// Lock locks a file for whoever holds what it returns, until that is closed or the process ends. The error is unix.EWOULDBLOCK
-	// where another holds it.
+	// Lock locks a file for whoever holds what it returns, until that is closed or the process ends.
+	// The error is unix.EWOULDBLOCK where another holds it.
 	Lock(path string) (io.Closer, error)
-	// Chmod and Chtime change a name's permission bits, and its modification time in nanoseconds since 1970.
+	// Chmod and Chtime change a name's permission bits, and its modification time in nanoseconds since
+	// 1970.
 	Chmod(path string, mode fs.FileMode) error
 	Chtime(path string, modTime int64) error
 	// Attribute returns an extended attribute; an error where there is none.
 	Attribute(path, name string) ([]byte, error)
-	// Layouts returns what tells the layout of a file below root, nil where its file system has none to tell.
+	// Layouts returns what tells the layout of a file below root, nil where its file system has none
+	// to tell.
 	Layouts(root string) func(path string) (layout.Layout, error)
 	// FreeBytes returns how many bytes a plain user may still write below path.
 	FreeBytes(path string) (int64, error)
@@ -57,7 +62,8 @@ type File interface {
 	// Write writes at the end of a file that Append has opened.
 	Write(p []byte) (int, error)
 	Info() (Info, error)
-	// NextData returns the first stretch [start, end) of data at or after off, and found = false when there is none.
+	// NextData returns the first stretch [start, end) of data at or after off, and found = false when
+	// there is none.
 	NextData(off int64) (start, end int64, found bool, err error)
 	Truncate(size int64) error
 	SetAttribute(name string, value []byte) error

@@ -27,7 +27,8 @@ type head struct {
 	Bytes    int
 }
 
-// A frame is a chunk of bytes under way: in a buffer, until it is written here and the next rank has it.
+// A frame is a chunk of bytes under way: in a buffer, until it is written here and the next rank
+// has it.
 type frame struct {
 	head
 	buf     []byte // its capacity is a chunk

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// Peers is what staging needs of the ranks' transport: control messages in order, and bytes by a Put and a Take of the same ticket.
-// transport.Transport implements it, and says more. Callbacks (handle, done) come one at a time and must not block.
+// Peers is what staging needs of the ranks' transport: control messages in order, and bytes by a
+// Put and a Take of the same ticket. transport.Transport implements it, and says more. Callbacks
+// (handle, done) come one at a time and must not block.
 type Peers interface {
 	Rank() int
 	Size() int
@@ -19,7 +20,8 @@ type Peers interface {
 	Take(from int, ticket uint32, segs [][]byte, done func(error))
 }
 
-// partBytes is how large a piece of a long message is; a transport's control messages have at most 64 MiB.
+// partBytes is how large a piece of a long message is; a transport's control messages have at most
+// 64 MiB.
 const partBytes = 8 << 20
 
 // The kinds of messages.
@@ -60,8 +62,11 @@ type letterKey struct {
 	kind byte
 }
 
-// newGroup starts listening; direct handlers must be there from the beginning. abort is called with what another rank says.
-func newGroup(peers Peers, abort context.CancelCauseFunc, direct map[byte]func(from int, body []byte)) *group {
+// newGroup starts listening; direct handlers must be there from the beginning. abort is called with
+// what another rank says.
+func newGroup(peers Peers, abort context.CancelCauseFunc,
+	direct map[byte]func(from int, body []byte),
+) *group {
 	g := &group{Peers: peers, abort: abort, parts: map[letterKey][]byte{}}
 	for kind := range g.arrived {
 		g.arrived[kind] = make(chan struct{}, 1)

@@ -12,7 +12,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// The extended attributes of a staged file: the XXH3 checksum of its bytes (16 hexadecimal digits), and where it came from.
+// The extended attributes of a staged file: the XXH3 checksum of its bytes (16 hexadecimal digits),
+// and where it came from.
 const (
 	SumAttribute    = "user.rankpool.xxh3"
 	SourceAttribute = "user.rankpool.source"
@@ -29,12 +30,15 @@ type record struct {
 	path    string
 }
 
-// longestPath bounds the source's path in an attribute: ext4 keeps all attributes of a file in one block of 4 KiB. A longer path is
-// kept as its checksum.
+// longestPath bounds the source's path in an attribute: ext4 keeps all attributes of a file in one
+// block of 4 KiB. A longer path is kept as its checksum.
 const longestPath = 1024
 
 func recordOf(plan *Plan, item *Item, sum uint64, placed int64) record {
-	return record{sum, item.Size, item.ModTime, item.Dev, item.Inode, placed, recordedPath(plan.Root, item.Path)}
+	return record{
+		sum, item.Size, item.ModTime, item.Dev, item.Inode, placed,
+		recordedPath(plan.Root, item.Path),
+	}
 }
 
 // recordedPath is how a record names the file rel of the source root.
@@ -75,21 +79,24 @@ func parseRecord(sum, source string) (r record, ok bool) {
 		return n
 	}
 	r = record{
-		sum: unsigned(sum, 16), size: number(fields[1]), modTime: number(fields[2]), dev: unsigned(fields[3], 10),
+		sum: unsigned(sum, 16), size: number(fields[1]), modTime: number(fields[2]),
+		dev:   unsigned(fields[3], 10),
 		inode: unsigned(fields[4], 10), placed: number(fields[5]), path: fields[6],
 	}
 	return r, err == nil
 }
 
-// fits says whether r is of a copy of what item is now. The device does not count: clients and boots number it differently.
+// fits says whether r is of a copy of what item is now. The device does not count: clients and
+// boots number it differently.
 func (r record) fits(plan *Plan, item *Item) bool {
 	want := recordOf(plan, item, r.sum, r.placed)
 	want.dev = r.dev
 	return r == want
 }
 
-// A sidecar keeps the records where the destination has no extended attributes: lines in a file of this rank, written behind each
-// other; the last line of a path counts. It is safe for concurrent use.
+// A sidecar keeps the records where the destination has no extended attributes: lines in a file of
+// this rank, written behind each other; the last line of a path counts. It is safe for concurrent
+// use.
 type sidecar struct {
 	fsys    FileSystem
 	dir     string // stateName in the destination
@@ -101,7 +108,8 @@ type sidecar struct {
 
 const sidecarPrefix = "index-"
 
-// openSidecar reads what all ranks have written in the destination dest; nothing is there the first time.
+// openSidecar reads what all ranks have written in the destination dest; nothing is there the first
+// time.
 func openSidecar(fsys FileSystem, dest string, rank int) *sidecar {
 	s := &sidecar{fsys: fsys, dir: join(dest, stateName), rank: rank, records: map[string]record{}}
 	names, err := fsys.ReadNames(s.dir)
@@ -116,7 +124,8 @@ func openSidecar(fsys FileSystem, dest string, rank int) *sidecar {
 	return s
 }
 
-// load reads a file's lines; a damaged one, such as the last of a run that was killed, is no record.
+// load reads a file's lines; a damaged one, such as the last of a run that was killed, is no
+// record.
 func (s *sidecar) load(path string) {
 	file, err := s.fsys.Open(path)
 	if err != nil {
@@ -172,7 +181,8 @@ func (s *sidecar) add(rel string, r record) error {
 	return err
 }
 
-// forget replaces a record that an older run has kept here, of a file that has its own attributes now.
+// forget replaces a record that an older run has kept here, of a file that has its own attributes
+// now.
 func (s *sidecar) forget(rel string, r record) error {
 	if _, found := s.find(rel); !found {
 		return nil

@@ -18,7 +18,8 @@ import (
 // killVariable has a victim in JSON: this test program then is one.
 const killVariable = "COPIER_TEST_VICTIM"
 
-// A victim is a staging in a process of its own that kills itself, as by kill -9, before a call of its file system.
+// A victim is a staging in a process of its own that kills itself, as by kill -9, before a call of
+// its file system.
 type victim struct {
 	Src, Base string
 	Ranks     int
@@ -44,7 +45,8 @@ func TestMain(m *testing.M) {
 		}
 		return nil
 	})
-	_, errs := stageAll(v.Ranks, v.Src, v.Base, func(_ int, o *Options) { o.Mode, o.Target = v.Mode, target })
+	_, errs := stageAll(v.Ranks, v.Src, v.Base,
+		func(_ int, o *Options) { o.Mode, o.Target = v.Mode, target })
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
@@ -85,8 +87,8 @@ func sums(t fatal, root string) map[string]string {
 	return tree
 }
 
-// TestKilledAndRunAgain kills a staging at a random call, and runs it again: the same trees, by an independent look, nothing that was
-// there is copied again, and no temporary is left.
+// TestKilledAndRunAgain kills a staging at a random call, and runs it again: the same trees, by an
+// independent look, nothing that was there is copied again, and no temporary is left.
 func TestKilledAndRunAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)
@@ -95,7 +97,8 @@ func TestKilledAndRunAgain(t *testing.T) {
 		drawTree(t, src)
 		v := victim{
 			Src: src, Base: dir, Ranks: rapid.IntRange(1, 3).Draw(t, "ranks"), Mode: Replicate,
-			Op:  rapid.SampledFrom([]string{"create", "write", "rename", "setxattr", "mkdir"}).Draw(t, "call"),
+			Op: rapid.SampledFrom([]string{"create", "write", "rename", "setxattr", "mkdir"}).Draw(
+				t, "call"),
 			Nth: rapid.Int64Range(1, 20).Draw(t, "nth"),
 		}
 		killed := v.run(t)

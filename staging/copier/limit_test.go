@@ -29,8 +29,9 @@ func (c *clock) pause(_ context.Context, d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// TestLimits stages random trees with limits, each rank with a clock of its own. No rank reads more than its part of the limits
-// allows, which together are the job's; and the job takes as long as its limits say, so that no part of them is lost.
+// TestLimits stages random trees with limits, each rank with a clock of its own. No rank reads more
+// than its part of the limits allows, which together are the job's; and the job takes as long as
+// its limits say, so that no part of them is lost.
 func TestLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)
@@ -45,7 +46,8 @@ func TestLimits(t *testing.T) {
 		reports, errs := stageAll(n, src, dir, func(rank int, o *Options) {
 			clocks[rank], sources[rank] = &clock{at: time.Unix(1, 0)}, newFaulty(nothing)
 			o.Mode, o.MaxBytesPerSecond, o.MaxOpensPerSecond = mode, rate, opens
-			o.now, o.pause, o.Source, o.Readers = clocks[rank].now, clocks[rank].pause, sources[rank], 1 // one waits at a time
+			// one waits at a time
+			o.now, o.pause, o.Source, o.Readers = clocks[rank].now, clocks[rank].pause, sources[rank], 1
 		})
 		r := reports[0]
 		mustDo(t, errs[0])
@@ -59,18 +61,20 @@ func TestLimits(t *testing.T) {
 		if r.StorageBytes == 0 {
 			return
 		}
-		// A rank's part is its part of the bytes, holes included, so all are through at the same time: that is what the limit asks for,
-		// less a burst of 0.1 s and less the last chunk.
+		// A rank's part is its part of the bytes, holes included, so all are through at the same time:
+		// that is what the limit asks for, less a burst of 0.1 s and less the last chunk.
 		atLeast, atMost := 0.0, 0.2
 		if rate > 0 {
-			atLeast, atMost = float64(r.StorageBytes-int64(n)*4096)/rate-0.1, atMost+float64(r.TotalBytes)/rate
+			atLeast, atMost = float64(r.StorageBytes-int64(n)*4096)/rate-0.1,
+				atMost+float64(r.TotalBytes)/rate
 		}
 		if opens > 0 {
 			atLeast, atMost = max(atLeast, float64(allOpens-n)/opens-0.1), atMost+float64(allOpens)/opens
 		}
 		holes := r.StorageBytes < r.TotalBytes
 		if !holes && longest < atLeast-1e-6 || longest > atMost {
-			t.Fatalf("%d bytes and %d opens took %v s, want between %v and %v", r.StorageBytes, allOpens, longest, atLeast, atMost)
+			t.Fatalf("%d bytes and %d opens took %v s, want between %v and %v", r.StorageBytes, allOpens,
+				longest, atLeast, atMost)
 		}
 	})
 }
@@ -84,7 +88,8 @@ func TestLimitOfTheOneThatReads(t *testing.T) {
 	clocks := make([]*clock, 4)
 	_, errs = stageAll(4, src, base, func(rank int, o *Options) {
 		clocks[rank] = &clock{at: time.Unix(1, 0)}
-		o.Mode, o.MaxBytesPerSecond, o.now, o.pause, o.Readers = Replicate, 1000, clocks[rank].now, clocks[rank].pause, 1
+		o.Mode, o.MaxBytesPerSecond, o.now, o.pause, o.Readers = Replicate, 1000, clocks[rank].now,
+			clocks[rank].pause, 1
 	})
 	mustDo(t, errs[0])
 	for rank, c := range clocks {

@@ -10,11 +10,13 @@ import (
 	"strings"
 )
 
-// A list file names items, one a line, by paths relative to the source. A path that begins with a quotation mark or #, or has a line
-// feed in it, is written in quotation marks, as a Go string; lines that begin with # are remarks, and empty lines nothing.
+// A list file names items, one a line, by paths relative to the source. A path that begins with a
+// quotation mark or #, or has a line feed in it, is written in quotation marks, as a Go string;
+// lines that begin with # are remarks, and empty lines nothing.
 
-// ReadList reads a list file. With nul it has paths that end with a NUL byte instead of a line feed, nothing quoted and no remarks, as
-// "find -print0" writes them. Absolute paths must lie in root, and become relative.
+// ReadList reads a list file. With nul it has paths that end with a NUL byte instead of a line
+// feed, nothing quoted and no remarks, as "find -print0" writes them. Absolute paths must lie in
+// root, and become relative.
 //
 // Errors name the line: a path that leads out of root, a damaged quotation.
 func ReadList(from io.Reader, root string, nul bool) ([]Selected, error) {

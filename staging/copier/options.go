@@ -6,22 +6,26 @@ import (
 	"time"
 )
 
-// SyncPolicy says what is made durable, against the loss of a node; a process that is killed loses nothing.
+// SyncPolicy says what is made durable, against the loss of a node; a process that is killed loses
+// nothing.
 type SyncPolicy string
 
-// The policies: nothing; the destination's file system once, at the end; or each file before it gets its name, and all at the end.
+// The policies: nothing; the destination's file system once, at the end; or each file before it
+// gets its name, and all at the end.
 const (
 	SyncNever SyncPolicy = "never"
 	SyncEnd   SyncPolicy = "end"
 	SyncFiles SyncPolicy = "file"
 )
 
-// Options says what to stage, and how. Dest and Plan must be there; of the rest the zero value is ready to use.
+// Options says what to stage, and how. Dest and Plan must be there; of the rest the zero value is
+// ready to use.
 type Options struct {
 	Plan func(context.Context) (*Plan, error) // called on rank 0 only
-	Dest string                               // absolute path of this rank's folder; it and those above it are made
-	Mode Mode                                 // "": Partition
-	Host string                               // this rank's machine, for the report
+	// absolute path of this rank's folder; it and those above it are made
+	Dest string
+	Mode Mode   // "": Partition
+	Host string // this rank's machine, for the report
 
 	Sync     SyncPolicy // "": SyncEnd
 	NoVerify bool       // do not read back what was written
@@ -36,10 +40,12 @@ type Options struct {
 	Readers    int // files read at a time; 0: 16
 	Writers    int // frames written at a time; 0: 8
 
-	CutBytes int64 // a file larger than this is read in pieces of so many bytes, by all ranks that lack it; 0: 256 MiB
+	// a file larger than this is read in pieces of so many bytes, by all ranks that lack it; 0: 256
+	// MiB
+	CutBytes int64
 
-	// What is read from storage is limited to so many bytes and opened files a second, over all ranks; 0: no limit. A rank's part of the
-	// limits is its part of what is to be read.
+	// What is read from storage is limited to so many bytes and opened files a second, over all ranks;
+	// 0: no limit. A rank's part of the limits is its part of what is to be read.
 	MaxBytesPerSecond, MaxOpensPerSecond float64
 
 	Prune bool // of a partition: remove the stale copies, see Report
@@ -48,15 +54,17 @@ type Options struct {
 	PeerTicks int              // ticks after which a rank that has said nothing is dead; 0: 30
 	Progress  func(Progress)   // called on rank 0 at every tick, by one goroutine
 
-	pause func(ctx context.Context, d time.Duration) // between tries, and for the limits; a test's does not wait
-	now   func() time.Time                           // the clock of the limits
+	// between tries, and for the limits; a test's does not wait
+	pause func(ctx context.Context, d time.Duration)
+	now   func() time.Time // the clock of the limits
 }
 
 // defaults fills in what the caller left out.
 //
-// Chunks of 2 MiB are 17 ms of a 1 Gbit link and 0.2 ms of a 100 Gbit one, each far more than a message's latency, and so few that a
-// chain of a thousand ranks is filled in seconds. With 40 of them a rank needs 80 MiB. Pieces of 256 MiB are a tenth of a second of a
-// 20 Gbit link: one more or less makes no rank late.
+// Chunks of 2 MiB are 17 ms of a 1 Gbit link and 0.2 ms of a 100 Gbit one, each far more than a
+// message's latency, and so few that a chain of a thousand ranks is filled in seconds. With 40 of
+// them a rank needs 80 MiB. Pieces of 256 MiB are a tenth of a second of a 20 Gbit link: one more
+// or less makes no rank late.
 func (o Options) defaults() *Options {
 	set := func(n *int, to int) {
 		if *n <= 0 {
@@ -100,33 +108,40 @@ func (o Options) defaults() *Options {
 
 // Progress is how far all ranks together are.
 type Progress struct {
-	Items, AllItems int64 // files settled and to be copied, over all ranks; AllItems is 0 until that is known
+	// files settled and to be copied, over all ranks; AllItems is 0 until that is known
+	Items, AllItems int64
 	Bytes, AllBytes int64 // written under final names, and to be
 	StorageBytes    int64 // read from storage
 }
 
-// A Report is what became of it. Items are files and links, counted once for each rank that gets them; folders do not count.
+// A Report is what became of it. Items are files and links, counted once for each rank that gets
+// them; folders do not count.
 type Report struct {
-	Copied       int64            `json:"copied"`  // placed by this run; in a dry run: that would be
-	Skipped      int64            `json:"skipped"` // there already
-	Failed       int64            `json:"failed"`
-	Bytes        int64            `json:"bytes"` // of the copied files, over all ranks
-	Seconds      float64          `json:"seconds"`
-	DryRun       bool             `json:"dry_run"`
-	Mode         Mode             `json:"mode"`
-	StorageReads int64            `json:"storage_reads"` // files opened at the source; one in pieces counts once
+	Copied  int64   `json:"copied"`  // placed by this run; in a dry run: that would be
+	Skipped int64   `json:"skipped"` // there already
+	Failed  int64   `json:"failed"`
+	Bytes   int64   `json:"bytes"` // of the copied files, over all ranks
+	Seconds float64 `json:"seconds"`
+	DryRun  bool    `json:"dry_run"`
+	Mode    Mode    `json:"mode"`
+	// files opened at the source; one in pieces counts once
+	StorageReads int64            `json:"storage_reads"`
 	StorageBytes int64            `json:"storage_bytes"` // bytes read there
 	Ranks        []RankReport     `json:"ranks"`
-	Targets      map[string]int64 `json:"targets,omitempty"`     // bytes read from each storage target
-	Released     int64            `json:"released"`              // files read that were in an archive, after all others
-	Stale        int64            `json:"stale"`                 // copies of an earlier partition that are not this one's, at all ranks
-	Pruned       int64            `json:"pruned"`                // of these: removed
-	StalePaths   []string         `json:"stale_paths,omitempty"` // the first of each rank, relative to its destination
-	FailedList   string           `json:"failed_list"`           // "" when nothing failed; filled in by who writes it
-	Failures     []Failure        `json:"-"`                     // in order of path, each path once
-	TotalItems   int64            `json:"total_items"`           // of the plan, counted once
-	TotalBytes   int64            `json:"total_bytes"`
-	SourceFolder string           `json:"source"`
+	Targets      map[string]int64 `json:"targets,omitempty"` // bytes read from each storage target
+	// files read that were in an archive, after all others
+	Released int64 `json:"released"`
+	// copies of an earlier partition that are not this one's, at all ranks
+	Stale  int64 `json:"stale"`
+	Pruned int64 `json:"pruned"` // of these: removed
+	// the first of each rank, relative to its destination
+	StalePaths []string `json:"stale_paths,omitempty"`
+	// "" when nothing failed; filled in by who writes it
+	FailedList   string    `json:"failed_list"`
+	Failures     []Failure `json:"-"`           // in order of path, each path once
+	TotalItems   int64     `json:"total_items"` // of the plan, counted once
+	TotalBytes   int64     `json:"total_bytes"`
+	SourceFolder string    `json:"source"`
 }
 
 // A RankReport is one rank's part of it.

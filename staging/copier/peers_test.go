@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// memory is a rank of a group inside the test, as a transport would be: one goroutine makes all its callbacks.
+// memory is a rank of a group inside the test, as a transport would be: one goroutine makes all its
+// callbacks.
 type memory struct {
 	rank   int
 	group  []*memory
@@ -30,7 +31,10 @@ type half struct {
 func newMemory(n int) []*memory {
 	group := make([]*memory, n)
 	for i := range group {
-		group[i] = &memory{rank: i, calls: make(chan func(), 1<<16), puts: map[string]half{}, takes: map[string]half{}}
+		group[i] = &memory{
+			rank: i, calls: make(chan func(), 1<<16), puts: map[string]half{},
+			takes: map[string]half{},
+		}
 	}
 	for _, m := range group {
 		m.group = group
@@ -76,7 +80,8 @@ func (m *memory) Put(to int, ticket uint32, segs [][]byte, done func(error)) {
 	if m.silent.Load() {
 		return
 	}
-	m.group[to].meet(m.rank, ticket, half{segs, func(err error) { m.calls <- func() { done(err) } }}, true)
+	m.group[to].meet(m.rank, ticket, half{segs, func(err error) { m.calls <- func() { done(err) } }},
+		true)
 }
 
 func (m *memory) Take(from int, ticket uint32, segs [][]byte, done func(error)) {

@@ -16,7 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPieceSums writes a file in random portions: the sums are those of its pieces and of all of it.
+// TestPieceSums writes a file in random portions: the sums are those of its pieces and of all of
+// it.
 func TestPieceSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		data := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "data")
@@ -54,12 +55,15 @@ func bigTree(t *testing.T) (src string, sum uint64) {
 	return src, xxh3.Hash(data)
 }
 
-// TestPiecesAreReadByAll stages one large file to four ranks: each reads a quarter of it, and the copies have its checksum.
+// TestPiecesAreReadByAll stages one large file to four ranks: each reads a quarter of it, and the
+// copies have its checksum.
 func TestPiecesAreReadByAll(t *testing.T) {
 	src, sum := bigTree(t)
 	for _, verify := range []bool{true, false} {
 		base := t.TempDir()
-		reports, errs := stageAll(4, src, base, func(_ int, o *Options) { o.Mode, o.CutBytes, o.NoVerify = Replicate, 50_000, !verify })
+		reports, errs := stageAll(4, src, base, func(_ int, o *Options) {
+			o.Mode, o.CutBytes, o.NoVerify = Replicate, 50_000, !verify
+		})
 		mustDo(t, errors.Join(errs...))
 		r := reports[0]
 		if r.StorageBytes != 1_000_003 || r.StorageReads != 1 || r.Copied != 4 {
@@ -77,7 +81,8 @@ func TestPiecesAreReadByAll(t *testing.T) {
 	}
 }
 
-// TestFaultsOfPieces damages one piece of many: the file fails, at the ranks that it is damaged at, and the next run brings it.
+// TestFaultsOfPieces damages one piece of many: the file fails, at the ranks that it is damaged at,
+// and the next run brings it.
 func TestFaultsOfPieces(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -99,13 +104,16 @@ func TestFaultsOfPieces(t *testing.T) {
 				return nil
 			})
 		}, 3},
-		{"another checksum in the index", "its index says 0000000000000001", func(o *Options, src string) {
-			o.Plan = func(ctx context.Context) (*Plan, error) {
-				plan, err := Walk(ctx, System{}, src, WalkOptions{})
-				plan.Items[1].Sum = 1
-				return plan, err
-			}
-		}, 3},
+		{
+			"another checksum in the index", "its index says 0000000000000001",
+			func(o *Options, src string) {
+				o.Plan = func(ctx context.Context) (*Plan, error) {
+					plan, err := Walk(ctx, System{}, src, WalkOptions{})
+					plan.Items[1].Sum = 1
+					return plan, err
+				}
+			}, 3,
+		},
 		{"a change in the middle", "changed while the data set was staged", func(o *Options, src string) {
 			change := sync.OnceValue(func() error { return os.Truncate(filepath.Join(src, "big"), 999_999) })
 			o.Source = newFaulty(func(op, _ string) error {
@@ -124,13 +132,16 @@ func TestFaultsOfPieces(t *testing.T) {
 				test.fault(o, src)
 			})
 			mustDo(t, errors.Join(errs...))
-			if r := reports[0]; r.Failed != test.failed || len(r.Failures) != 1 || !strings.Contains(r.Failures[0].Reason, test.want) {
+			if r := reports[0]; r.Failed != test.failed || len(r.Failures) != 1 ||
+				!strings.Contains(r.Failures[0].Reason, test.want) {
 				t.Errorf("%+v, %+v", r, r.Failures)
 			}
 			for rank := range 3 {
 				noPartOf(t, src, filepath.Join(base, fmt.Sprint(rank)))
 			}
-			_, errs = stageAll(3, src, base, func(_ int, o *Options) { o.Mode, o.CutBytes = Replicate, 50_000 })
+			_, errs = stageAll(3, src, base, func(_ int, o *Options) {
+				o.Mode, o.CutBytes = Replicate, 50_000
+			})
 			mustDo(t, errors.Join(errs...))
 			checkSame(t, describe(t, src), describe(t, filepath.Join(base, "1")))
 		})

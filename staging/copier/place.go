@@ -164,7 +164,8 @@ func (p *placing) complete(d *destination, item *Item) error {
 	return nil
 }
 
-// verify reads the file back, compares it with what was read, piece by piece, and returns its checksum.
+// verify reads the file back, compares it with what was read, piece by piece, and returns its
+// checksum.
 func (p *placing) verify(d *destination, item *Item) (uint64, error) {
 	if !d.verify { // then there is one piece
 		return p.ends[0].Sum, nil
@@ -197,7 +198,8 @@ func (p *placing) verify(d *destination, item *Item) (uint64, error) {
 type diskError struct{ got, want uint64 }
 
 func (e diskError) Error() string {
-	return fmt.Sprintf("reads back with another checksum (%016x) than it was read with (%016x); check the destination's disk", e.got, e.want)
+	return fmt.Sprintf("reads back with another checksum (%016x) than it was read with (%016x); "+
+		"check the destination's disk", e.got, e.want)
 }
 
 // keep stores a record with the file, or in the sidecar where it cannot have extended attributes.
@@ -209,8 +211,12 @@ func (d *destination) keep(file File, item *Item, r record) error {
 	if err == nil {
 		return d.index.forget(item.Path, r)
 	}
-	// EPERM and EACCES: a mount that forbids them. ENOSPC, E2BIG, ERANGE: no room beside the file's other metadata.
-	for _, none := range []error{unix.ENOTSUP, unix.EPERM, unix.EACCES, unix.ENOSPC, unix.E2BIG, unix.ERANGE, unix.ENOSYS} {
+	// EPERM and EACCES: a mount that forbids them. ENOSPC, E2BIG, ERANGE: no room beside the file's
+	// other metadata.
+	for _, none := range []error{
+		unix.ENOTSUP, unix.EPERM, unix.EACCES, unix.ENOSPC, unix.E2BIG,
+		unix.ERANGE, unix.ENOSYS,
+	} {
 		if errors.Is(err, none) {
 			return d.index.add(item.Path, r)
 		}

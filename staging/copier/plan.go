@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Plan is what is to be staged: the items in order of their paths' bytes, so that a folder comes before what is in it.
-// It does not change once it is made.
+// A Plan is what is to be staged: the items in order of their paths' bytes, so that a folder comes
+// before what is in it. It does not change once it is made.
 type Plan struct {
 	Root   string // absolute path of the source
 	Items  []Item
@@ -38,8 +38,8 @@ type Failure struct {
 	Reason string
 }
 
-// tempPrefix begins the names that staging uses at a destination and removes again; stateName is the folder of what it keeps there.
-// Neither is ever staged.
+// tempPrefix begins the names that staging uses at a destination and removes again; stateName is
+// the folder of what it keeps there. Neither is ever staged.
 const (
 	tempPrefix = ".rankpool-"
 	tempSuffix = ".tmp"
@@ -53,13 +53,16 @@ func isTemp(name string) bool {
 	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
 
-// smallestSparse is from which size in bytes on holes are looked for: file systems that keep tiny files with their metadata allocate
-// nothing for them.
+// smallestSparse is from which size in bytes on holes are looked for: file systems that keep tiny
+// files with their metadata allocate nothing for them.
 const smallestSparse = 64 << 10
 
 // itemOf makes an item of what the file system says.
 func itemOf(rel string, info Info) Item {
-	item := Item{Path: rel, Kind: info.Kind, Mode: info.Mode, ModTime: info.ModTime, Dev: info.Dev, Inode: info.Inode, Primary: -1}
+	item := Item{
+		Path: rel, Kind: info.Kind, Mode: info.Mode, ModTime: info.ModTime, Dev: info.Dev,
+		Inode: info.Inode, Primary: -1,
+	}
 	if info.Kind == Regular {
 		item.Size = info.Size
 		item.Sparse = info.Size >= smallestSparse && info.Blocks < info.Size
@@ -108,8 +111,8 @@ func parent(rel string) string {
 	return ""
 }
 
-// openBytes is how much storage could have read in the time that an open takes: 1 ms of a stream of 16 MB/s, one of the many that a
-// rank has under way.
+// openBytes is how much storage could have read in the time that an open takes: 1 ms of a stream of
+// 16 MB/s, one of the many that a rank has under way.
 const openBytes = 16 << 10
 
 // weight is what an item costs in dealing: its bytes, and its open.

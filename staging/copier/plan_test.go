@@ -32,14 +32,18 @@ func TestWalkLinks(t *testing.T) {
 	mustDo(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
 	mustDo(t, os.Mkdir(filepath.Join(src, stateName), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(src, tempPrefix+"x"+tempSuffix), nil, 0o600))
-	sub := []string{"1:sub", "1:sub/empty", "0:sub/file0", "0:sub/file1", "0:sub/file2", "0:sub/file3", "0:sub/file4"}
+	sub := []string{
+		"1:sub", "1:sub/empty", "0:sub/file0", "0:sub/file1", "0:sub/file2", "0:sub/file3",
+		"0:sub/file4",
+	}
 	for _, test := range []struct {
 		links  LinkPolicy
 		items  []string
 		failed []string
 	}{
 		{
-			CopyLinks, append([]string{"1:", "2:broken", "0:large", "2:link"}, append(slices.Clone(sub), "2:sub/loop", "2:to-sub")...),
+			CopyLinks, append([]string{"1:", "2:broken", "0:large", "2:link"},
+				append(slices.Clone(sub), "2:sub/loop", "2:to-sub")...),
 			[]string{"pipe"},
 		},
 		{SkipLinks, append([]string{"1:", "0:large"}, sub...), []string{"pipe"}},
@@ -60,7 +64,8 @@ func TestWalkLinks(t *testing.T) {
 	}
 }
 
-// TestFollowedTree stages what links lead to: a tree without links, in which "cp -rL" has made the same.
+// TestFollowedTree stages what links lead to: a tree without links, in which "cp -rL" has made the
+// same.
 func TestFollowedTree(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	mustDo(t, os.Symlink("sub", filepath.Join(src, "to-sub")))
@@ -97,7 +102,10 @@ func TestSelect(t *testing.T) {
 		{Path: "missing"},
 	}, WalkOptions{})
 	mustDo(t, err)
-	if got, want := paths(plan), []string{"1:", "0:large", "0:link", "1:sub", "1:sub/empty", "0:sub/file3"}; !slices.Equal(got, want) {
+	if got, want := paths(plan), []string{
+		"1:", "0:large", "0:link", "1:sub", "1:sub/empty",
+		"0:sub/file3",
+	}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	var reasons []string
@@ -116,12 +124,14 @@ func TestSelect(t *testing.T) {
 		o.Plan = func(context.Context) (*Plan, error) { return plan, nil }
 	})
 	mustDo(t, errs[0])
-	if r := reports[0]; r.Failed != 4 || r.Copied != 2 || !strings.Contains(r.Failures[0].Reason, "its index says 0000000000000007") {
+	if r := reports[0]; r.Failed != 4 || r.Copied != 2 ||
+		!strings.Contains(r.Failures[0].Reason, "its index says 0000000000000007") {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestDealing checks both ways of dealing on random plans: every file has one owner or reader, and the shares are balanced.
+// TestDealing checks both ways of dealing on random plans: every file has one owner or reader, and
+// the shares are balanced.
 func TestDealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 9).Draw(t, "ranks")
@@ -169,12 +179,14 @@ func TestDealing(t *testing.T) {
 		for i := range plan.Items {
 			want := max(1, (plan.Items[i].Size+cutBytes-1)/cutBytes)
 			if owners[i] != 1 || read[i] != plan.Items[i].Size || pieces[i] != want {
-				t.Fatalf("item %d has %d owners, and %d bytes are read in %d pieces", i, owners[i], read[i], pieces[i])
+				t.Fatalf("item %d has %d owners, and %d bytes are read in %d pieces", i, owners[i], read[i],
+					pieces[i])
 			}
 			all += pieces[i] * openBytes
 			all += read[i]
 		}
-		if len(plan.Items) > 0 && (math.Abs(opensShare-1) > 1e-9 || total > int64(len(plan.Items))*openBytes && math.Abs(bytesShare-1) > 1e-9) {
+		if len(plan.Items) > 0 && (math.Abs(opensShare-1) > 1e-9 ||
+			total > int64(len(plan.Items))*openBytes && math.Abs(bytesShare-1) > 1e-9) {
 			t.Fatalf("the shares of the limits are %v and %v in total", bytesShare, opensShare)
 		}
 		for rank := range needs {
@@ -182,13 +194,15 @@ func TestDealing(t *testing.T) {
 				t.Fatalf("rank %d gets %d, fair is %d, the largest file %d", rank, load[rank], fair, largest)
 			}
 			if fair := all / int64(ranks); readLoad[rank] > fair+largestPiece {
-				t.Fatalf("rank %d reads %d, fair is %d, the largest piece %d", rank, readLoad[rank], fair, largestPiece)
+				t.Fatalf("rank %d reads %d, fair is %d, the largest piece %d", rank, readLoad[rank], fair,
+					largestPiece)
 			}
 		}
 	})
 }
 
-// TestChainCrossesOnce checks what the buffers' classes rest on: a chain goes from a higher rank to a lower one at most once.
+// TestChainCrossesOnce checks what the buffers' classes rest on: a chain goes from a higher rank to
+// a lower one at most once.
 func TestChainCrossesOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		needs := make([]set, rapid.IntRange(1, 12).Draw(t, "ranks"))
@@ -314,7 +328,9 @@ func TestSparseStaysSparse(t *testing.T) {
 
 func TestDryRun(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
-	reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode, o.DryRun = Replicate, true })
+	reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+		o.Mode, o.DryRun = Replicate, true
+	})
 	mustDo(t, errs[0])
 	if r := reports[0]; r.Copied != 14 || r.Bytes != 70000 || r.StorageReads != 0 {
 		t.Errorf("%+v", r)
@@ -348,7 +364,8 @@ func TestTargets(t *testing.T) {
 		o.Mode, o.Source = Replicate, source
 	})
 	mustDo(t, errs[0])
-	if got := reports[0].Targets; got["OST0001"] != 16384 || got["OST0002"] != 25000-16384 || got["OST0003"] != 6000 || len(got) != 3 {
+	if got := reports[0].Targets; got["OST0001"] != 16384 || got["OST0002"] != 25000-16384 ||
+		got["OST0003"] != 6000 || len(got) != 3 {
 		t.Errorf("%v", got)
 	}
 }

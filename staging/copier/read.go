@@ -9,7 +9,8 @@ import (
 	"rankpool/staging/layout"
 )
 
-// readAll reads this rank's units from storage, and those that had to be put off when all others are through.
+// readAll reads this rank's units from storage, and those that had to be put off when all others
+// are through.
 func (t *transfer) readAll(todo []unit) {
 	for len(todo) > 0 {
 		work := make(chan unit, len(todo))
@@ -45,8 +46,8 @@ func (t *transfer) read(ctx context.Context, work <-chan unit) {
 	}
 }
 
-// putOff asks for the layouts of a unit's files where there are any, and leaves those whose content is in an archive to the end: an
-// archive is slow, and what storage has need not wait for it.
+// putOff asks for the layouts of a unit's files where there are any, and leaves those whose content
+// is in an archive to the end: an archive is slow, and what storage has need not wait for it.
 func (t *transfer) putOff(u unit) unit {
 	if t.layoutOf == nil || u.late {
 		return u
@@ -56,7 +57,10 @@ func (t *transfer) putOff(u unit) unit {
 		l := t.layout(p)
 		if l != nil && l.Offline() {
 			t.mu.Lock()
-			t.late = append(t.late, unit{pieces: []piece{p}, layouts: []*layout.Layout{l}, chain: u.chain, large: true, late: true})
+			t.late = append(t.late, unit{
+				pieces: []piece{p}, layouts: []*layout.Layout{l}, chain: u.chain,
+				large: true, late: true,
+			})
 			t.mu.Unlock()
 			if p.number == 0 {
 				t.stats.released.Add(1)
@@ -101,7 +105,8 @@ func (t *transfer) readBundle(ctx context.Context, u unit) {
 	t.dispatch(f)
 }
 
-// readLarge reads one piece, a chunk a frame, leaving out its holes. The last frame has the end only.
+// readLarge reads one piece, a chunk a frame, leaving out its holes. The last frame has the end
+// only.
 func (t *transfer) readLarge(ctx context.Context, u unit) {
 	p := u.pieces[0]
 	item := &t.plan.Items[p.item]

@@ -25,7 +25,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// A DestinationError says why nothing more can be written to a destination; it ends staging on all ranks.
+// A DestinationError says why nothing more can be written to a destination; it ends staging on all
+// ranks.
 type DestinationError struct {
 	Dest string
 	Err  error
@@ -35,12 +36,15 @@ type DestinationError struct {
 func (e *DestinationError) Error() string {
 	switch {
 	case errors.Is(e.Err, unix.ENOSPC):
-		return fmt.Sprintf("copier: no space is left at %s: free some, or stage a part of the data set, then run the same command again", e.Dest)
+		return fmt.Sprintf("copier: no space is left at %s: free some, or stage a part of the data "+
+			"set, then run the same command again", e.Dest)
 	case errors.Is(e.Err, unix.EDQUOT):
-		return fmt.Sprintf("copier: the quota at %s is used up: free some, or stage a part of the data set, then run the same command again",
+		return fmt.Sprintf("copier: the quota at %s is used up: free some, or stage a part of the data "+
+			"set, then run the same command again",
 			e.Dest)
 	case errors.Is(e.Err, unix.EROFS):
-		return fmt.Sprintf("copier: %s is on a read-only file system: name a folder that can be written to with --dest", e.Dest)
+		return fmt.Sprintf("copier: %s is on a read-only file system: name a folder that can be "+
+			"written to with --dest", e.Dest)
 	}
 	return fmt.Sprintf("copier: %s cannot be written to: %s", e.Dest, reasonOf(e.Err))
 }
@@ -53,8 +57,9 @@ func isFatal(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 }
 
-// passing are errors of storage that may pass: a busy server, and what NFS, Lustre and BeeGFS answer while a server fails over, has
-// evicted this client, or has replaced a file that is looked up again then.
+// passing are errors of storage that may pass: a busy server, and what NFS, Lustre and BeeGFS
+// answer while a server fails over, has evicted this client, or has replaced a file that is looked
+// up again then.
 var passing = []error{unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ESHUTDOWN}
 
 func mayPass(err error) bool {
@@ -62,7 +67,8 @@ func mayPass(err error) bool {
 }
 
 // tries is how often a read is tried, firstPause the wait before the second try; it doubles.
-// Source: the fetcher's; a Lustre target fails over in tens of seconds, which the client itself waits for.
+// Source: the fetcher's; a Lustre target fails over in tens of seconds, which the client itself
+// waits for.
 const (
 	tries      = 4
 	firstPause = 250 * time.Millisecond

@@ -12,7 +12,8 @@ import (
 	"rankpool/staging/layout"
 )
 
-// A source is a file that is being read from storage. An error that may pass is met by opening the file again.
+// A source is a file that is being read from storage. An error that may pass is met by opening the
+// file again.
 type source struct {
 	t      *transfer
 	item   *Item
@@ -32,11 +33,15 @@ func newSource(t *transfer, u unit, k int) *source {
 	return s
 }
 
-// begin opens the file. One that is late is brought back from its archive by reading a byte, before anybody asks for its holes and targets.
+// begin opens the file. One that is late is brought back from its archive by reading a byte, before
+// anybody asks for its holes and targets.
 func (s *source) begin(ctx context.Context, late bool) error {
 	err := s.try(ctx, s.unchanged)
 	if err == nil && late {
-		err = s.try(ctx, func() error { return readAll(s.file, make([]byte, min(1, s.piece.bytes)), s.piece.offset) })
+		err = s.try(ctx, func() error {
+			return readAll(
+				s.file, make([]byte, min(1, s.piece.bytes)), s.piece.offset)
+		})
 		s.layout = s.t.layout(s.piece)
 	}
 	if late && errors.Is(err, unix.EAGAIN) { // how BeeGFS says that a stub has no content
@@ -49,7 +54,8 @@ func (s *source) begin(ctx context.Context, late bool) error {
 type archivedError struct{}
 
 func (archivedError) Error() string {
-	return "is only on a remote storage target or in an archive; restore it, and run the same command again"
+	return "is only on a remote storage target or in an archive; restore it, and run the same " +
+		"command again"
 }
 
 // wait waits until this rank may read so many bytes and open so many files.
@@ -67,7 +73,8 @@ func (s *source) wait(ctx context.Context, bytes int64, opens int) {
 type changedError struct{ what string }
 
 func (e changedError) Error() string {
-	return "changed while the data set was staged (" + e.what + "); run the same command again when nobody writes to it"
+	return "changed while the data set was staged (" + e.what +
+		"); run the same command again when nobody writes to it"
 }
 
 // try runs one step until it succeeds, or fails for good; each further try opens the file again.
@@ -127,8 +134,8 @@ func (s *source) unchanged() error {
 	return nil
 }
 
-// through is called after a piece's last byte: nothing may have changed while it was read. The index's checksum of a file in pieces
-// is compared when it has been put together.
+// through is called after a piece's last byte: nothing may have changed while it was read. The
+// index's checksum of a file in pieces is compared when it has been put together.
 func (s *source) through(ctx context.Context, sum uint64) error {
 	if err := s.try(ctx, s.unchanged); err != nil {
 		return err
@@ -146,7 +153,8 @@ func (s *source) through(ctx context.Context, sum uint64) error {
 type sumError struct{ want, got uint64 }
 
 func (e sumError) Error() string {
-	return fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or index the data set again", e.got, e.want)
+	return fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or index the "+
+		"data set again", e.got, e.want)
 }
 
 // fill reads all of p at offset off.
@@ -202,7 +210,8 @@ func readReason(err error) string {
 // nextData finds data as File.NextData does.
 type nextData func(off int64) (start, end int64, found bool, err error)
 
-// extents calls each for every stretch [start, end) of data in a file of size bytes; a file that is not sparse is one stretch.
+// extents calls each for every stretch [start, end) of data in a file of size bytes; a file that is
+// not sparse is one stretch.
 func extents(next nextData, size int64, sparse bool, each func(start, end int64) error) error {
 	if !sparse {
 		if size == 0 {

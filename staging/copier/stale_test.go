@@ -14,15 +14,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestStaleAfterAnotherPartition stages a random tree to more or fewer ranks than before. What rankpool has staged and is another
-// rank's now is stale, and goes with Prune; what a user has put there, or has changed, stays.
+// TestStaleAfterAnotherPartition stages a random tree to more or fewer ranks than before. What
+// rankpool has staged and is another rank's now is stale, and goes with Prune; what a user has put
+// there, or has changed, stays.
 func TestStaleAfterAnotherPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)
 		defer removeAll(dir)
 		src, base := filepath.Join(dir, "src"), filepath.Join(dir, "dest")
 		drawTree(t, src)
-		before, after := rapid.IntRange(1, 4).Draw(t, "ranks before"), rapid.IntRange(1, 4).Draw(t, "ranks after")
+		before, after := rapid.IntRange(1, 4).Draw(t, "ranks before"),
+			rapid.IntRange(1, 4).Draw(t, "ranks after")
 		sidecars := rapid.Bool().Draw(t, "no extended attributes")
 		target := newFaulty(func(op, _ string) error {
 			if sidecars && strings.HasSuffix(op, "xattr") {
@@ -31,7 +33,9 @@ func TestStaleAfterAnotherPartition(t *testing.T) {
 			return nil
 		})
 		stage := func(n int, prune, dry bool) *Report {
-			reports, errs := stageAll(n, src, base, func(_ int, o *Options) { o.Target, o.Prune, o.DryRun = target, prune, dry })
+			reports, errs := stageAll(n, src, base, func(_ int, o *Options) {
+				o.Target, o.Prune, o.DryRun = target, prune, dry
+			})
 			mustDo(t, errors.Join(errs...))
 			return reports[0]
 		}
@@ -41,9 +45,11 @@ func TestStaleAfterAnotherPartition(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(base, "0", "users"), []byte("mine"), 0o644))
 		dry, listed := stage(after, false, true), stage(after, false, false)
 		if dry.Stale != listed.Stale || listed.Pruned != 0 {
-			t.Fatalf("a dry run finds %d stale, the run %d, which removes %d", dry.Stale, listed.Stale, listed.Pruned)
+			t.Fatalf("a dry run finds %d stale, the run %d, which removes %d", dry.Stale, listed.Stale,
+				listed.Pruned)
 		}
-		if r := stage(after, true, false); r.Stale != listed.Stale || r.Pruned != r.Stale || r.Copied != 0 {
+		if r := stage(after, true, false); r.Stale != listed.Stale || r.Pruned != r.Stale ||
+			r.Copied != 0 {
 			t.Fatalf("found %d, then %+v", listed.Stale, r)
 		}
 		if r := stage(after, true, false); r.Stale != 0 || r.Copied != 0 {
@@ -84,39 +90,50 @@ func TestPruneKeeps(t *testing.T) {
 	mustDo(t, errs[0])
 	dest := filepath.Join(base, "0")
 	mustDo(t, errors.Join(
-		os.Remove(filepath.Join(src, "gone")), os.Remove(filepath.Join(src, "changed")), os.Remove(filepath.Join(src, "unlisted", "gone")),
+		os.Remove(filepath.Join(src, "gone")), os.Remove(filepath.Join(src, "changed")),
+		os.Remove(filepath.Join(src, "unlisted", "gone")),
 		os.WriteFile(filepath.Join(dest, "changed"), []byte("altered"), 0o644),
 		os.WriteFile(filepath.Join(dest, "users"), []byte("own"), 0o644),
-		os.Link(filepath.Join(dest, "large"), filepath.Join(dest, "users link")), // has the attributes of large
+		// has the attributes of large
+		os.Link(filepath.Join(dest, "large"), filepath.Join(dest, "users link")),
 		os.Mkdir(filepath.Join(dest, "users folder"), 0o755),
 	))
 	reports, errs := stageAll(1, src, base, func(_ int, o *Options) {
 		o.Prune = true
 		o.Plan = func(ctx context.Context) (*Plan, error) {
 			plan, err := Walk(ctx, System{}, src, WalkOptions{})
-			plan.Failed = append(plan.Failed, Failure{Path: "unlisted/gone", Reason: "could not be looked at"})
+			plan.Failed = append(plan.Failed, Failure{
+				Path: "unlisted/gone", Reason: "could not be looked at",
+			})
 			return plan, err
 		}
 	})
 	mustDo(t, errs[0])
-	if r := reports[0]; r.Stale != 1 || r.Pruned != 1 || !slices.Equal(r.StalePaths, []string{"gone"}) {
+	if r := reports[0]; r.Stale != 1 || r.Pruned != 1 ||
+		!slices.Equal(r.StalePaths, []string{"gone"}) {
 		t.Errorf("%+v", r)
 	}
-	for _, kept := range []string{"changed", "users", "users link", "users folder", "unlisted/gone", "large", "link"} {
+	for _, kept := range []string{
+		"changed", "users", "users link", "users folder", "unlisted/gone",
+		"large", "link",
+	} {
 		if _, err := os.Lstat(filepath.Join(dest, kept)); err != nil {
 			t.Errorf("%v", err)
 		}
 	}
 }
 
-// TestPruneOfSharedDestination stages a partition of several ranks to one folder, again and again: nothing in it is stale.
+// TestPruneOfSharedDestination stages a partition of several ranks to one folder, again and again:
+// nothing in it is stale.
 func TestPruneOfSharedDestination(t *testing.T) {
 	for _, dry := range []bool{false, true} {
 		t.Run(fmt.Sprint("dry ", dry), func(t *testing.T) {
 			src, base := smallTree(t), t.TempDir()
 			all := filepath.Join(base, "all")
 			for run := range 3 {
-				reports, errs := stageAll(3, src, base, func(_ int, o *Options) { o.Dest, o.Prune, o.DryRun = all, run > 0, run > 0 && dry })
+				reports, errs := stageAll(3, src, base, func(_ int, o *Options) {
+					o.Dest, o.Prune, o.DryRun = all, run > 0, run > 0 && dry
+				})
 				mustDo(t, errors.Join(errs...))
 				if r := reports[0]; r.Stale != 0 {
 					t.Errorf("run %d finds %q stale", run, r.StalePaths)
@@ -127,7 +144,8 @@ func TestPruneOfSharedDestination(t *testing.T) {
 	}
 }
 
-// TestStaleWithoutTokens has a rank that cannot write its token: nobody knows where it writes, so what it owns is nobody's stale copy.
+// TestStaleWithoutTokens has a rank that cannot write its token: nobody knows where it writes, so
+// what it owns is nobody's stale copy.
 func TestStaleWithoutTokens(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	all := filepath.Join(base, "all")

@@ -106,7 +106,8 @@ func (System) Attribute(path, name string) ([]byte, error) { return xattr.LGet(p
 // Layouts implements FileSystem.
 func (System) Layouts(root string) func(path string) (layout.Layout, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(root, &st); err != nil || st.Type != posix.LustreMagic && st.Type != posix.BeeGFSMagic {
+	if err := unix.Statfs(root, &st); err != nil ||
+		st.Type != posix.LustreMagic && st.Type != posix.BeeGFSMagic {
 		return nil
 	}
 	return layout.Of
@@ -132,7 +133,8 @@ func (System) SyncAll(path string) error {
 // systemFile is an open file of System.
 type systemFile struct{ *os.File }
 
-// openFile opens path; O_NONBLOCK has no effect on regular files, and keeps a pipe in a file's place from blocking for ever.
+// openFile opens path; O_NONBLOCK has no effect on regular files, and keeps a pipe in a file's
+// place from blocking for ever.
 func openFile(path string, flags int) (File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -166,7 +168,10 @@ func (f systemFile) SetAttribute(name string, value []byte) error {
 
 func (f systemFile) Chtime(modTime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modTime)}
-	err := posix.Retry(func() error { return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH) })
+	err := posix.Retry(func() error {
+		return unix.UtimesNanoAt(
+			int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
+	})
 	if err != nil { // AT_EMPTY_PATH is Linux 5.8's
 		return System{}.Chtime(f.Name(), modTime)
 	}
@@ -180,7 +185,8 @@ func (f systemFile) Forget() {
 func infoOf(st *unix.Stat_t) Info {
 	return Info{
 		Kind: kindOf(st.Mode), Mode: modeOf(st.Mode), Size: st.Size, Blocks: st.Blocks * 512,
-		ModTime: st.Mtim.Nano(), Dev: st.Dev, Inode: st.Ino, Links: uint64(st.Nlink), //nolint:unconvert // 32 bits on arm64
+		ModTime: st.Mtim.Nano(), Dev: st.Dev, Inode: st.Ino,
+		Links: uint64(st.Nlink), //nolint:unconvert // 32 bits on arm64
 	}
 }
 

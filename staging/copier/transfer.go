@@ -14,12 +14,14 @@ import (
 
 // A transfer brings to this rank what it lacks, and to others what this rank reads for them.
 //
-// A frame goes from the rank that reads it along its chain: each rank hands it to the next as soon as it is there, and writes it
-// meanwhile. The ranks of a chain are in the order of a ring, so every link of the ring carries (n-1)/n of all bytes at the same time.
+// A frame goes from the rank that reads it along its chain: each rank hands it to the next as soon
+// as it is there, and writes it meanwhile. The ranks of a chain are in the order of a ring, so
+// every link of the ring carries (n-1)/n of all bytes at the same time.
 //
-// Memory is bounded: a frame is sent when the next rank has a buffer for it, and keeps its own until then. Waiting in a ring could
-// stand still, so buffers come in two classes: a frame needs one of class 0, and one of class 1 from where it has gone from a higher
-// rank to a lower one, which it does at most once. No buffer ever waits, over any number of ranks, for itself.
+// Memory is bounded: a frame is sent when the next rank has a buffer for it, and keeps its own
+// until then. Waiting in a ring could stand still, so buffers come in two classes: a frame needs
+// one of class 0, and one of class 1 from where it has gone from a higher rank to a lower one,
+// which it does at most once. No buffer ever waits, over any number of ranks, for itself.
 type transfer struct {
 	g    *group
 	plan *Plan
@@ -74,8 +76,9 @@ type arrived struct {
 
 func newTransfer(ctx context.Context, opt *Options) *transfer {
 	t := &transfer{
-		opt: opt, own: make(chan []byte, opt.Readers+opt.Buffers), writes: make(chan *frame, opt.Readers+3*opt.Buffers),
-		over: make(chan struct{}), spare: [2]int{opt.Buffers, opt.Buffers},
+		opt: opt, own: make(chan []byte, opt.Readers+opt.Buffers),
+		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
+		over:   make(chan struct{}), spare: [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
 	}
@@ -88,7 +91,8 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 	return t
 }
 
-// run transfers until this rank has all it lacks, and the others have what this one reads. Errors: ctx's cause.
+// run transfers until this rank has all it lacks, and the others have what this one reads. Errors:
+// ctx's cause.
 func (t *transfer) run(h hand) error {
 	for i := range t.plan.Items {
 		if t.plan.Items[i].Kind == Regular && t.need.has(i) {
@@ -173,7 +177,10 @@ func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 			buf = make([]byte, t.opt.ChunkBytes)
 		}
 		t.work.Add(1)
-		f := &frame{head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: buf, release: func(buf []byte) { t.own <- buf }}
+		f := &frame{
+			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: buf,
+			release: func(buf []byte) { t.own <- buf },
+		}
 		return f
 	case <-ctx.Done():
 		return nil
@@ -249,8 +256,9 @@ func (t *transfer) announced(from int, body []byte) {
 	t.pump(a.Class)
 }
 
-// pump takes in what waits, as far as there are buffers, by turns of the ranks that have read it: the neighbour's own frames would else
-// fill all buffers, and the links would wait for each other (1.7 times the time, measured with 4 ranks). t.mu is held.
+// pump takes in what waits, as far as there are buffers, by turns of the ranks that have read it:
+// the neighbour's own frames would else fill all buffers, and the links would wait for each other
+// (1.7 times the time, measured with 4 ranks). t.mu is held.
 func (t *transfer) pump(class uint8) {
 	for len(t.waiting[class]) > 0 {
 		var buf []byte

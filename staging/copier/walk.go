@@ -20,15 +20,17 @@ const (
 
 // WalkOptions says how to walk.
 type WalkOptions struct {
-	Links       LinkPolicy        // "": CopyLinks
-	Concurrency int               // requests under way at a time; 0: 16
-	Progress    func(items int64) // told the number of items found so far, never by two goroutines at a time
+	Links       LinkPolicy // "": CopyLinks
+	Concurrency int        // requests under way at a time; 0: 16
+	// told the number of items found so far, never by two goroutines at a time
+	Progress func(items int64)
 }
 
-// Walk makes the plan of all of the folder root (absolute): folders, files, and links by policy. A root that is a file is a plan of
-// that file alone.
+// Walk makes the plan of all of the folder root (absolute): folders, files, and links by policy. A
+// root that is a file is a plan of that file alone.
 //
-// What cannot be looked at, and what is neither file, folder nor link, becomes a failure of the plan. Errors: root itself, and ctx's end.
+// What cannot be looked at, and what is neither file, folder nor link, becomes a failure of the
+// plan. Errors: root itself, and ctx's end.
 func Walk(ctx context.Context, fsys FileSystem, root string, opt WalkOptions) (*Plan, error) {
 	w := newWalker(ctx, fsys, root, opt)
 	info, err := fsys.Stat(root)
@@ -58,9 +60,12 @@ type Selected struct {
 	Sum     uint64 // XXH3 of the file; 0: not known
 }
 
-// Select makes the plan of a part of the folder root (absolute): the named files, all of the named folders, and the folders above them.
-// A file that has another size or time than was said, or is missing, becomes a failure. Errors: root itself, and ctx's end.
-func Select(ctx context.Context, fsys FileSystem, root string, part []Selected, opt WalkOptions) (*Plan, error) {
+// Select makes the plan of a part of the folder root (absolute): the named files, all of the named
+// folders, and the folders above them. A file that has another size or time than was said, or is
+// missing, becomes a failure. Errors: root itself, and ctx's end.
+func Select(ctx context.Context, fsys FileSystem, root string, part []Selected, opt WalkOptions) (
+	*Plan, error,
+) {
 	w := newWalker(ctx, fsys, root, opt)
 	info, err := fsys.Stat(root)
 	if err != nil {
@@ -107,7 +112,10 @@ func newWalker(ctx context.Context, fsys FileSystem, root string, opt WalkOption
 	if opt.Concurrency <= 0 {
 		opt.Concurrency = 16
 	}
-	return &walker{ctx: ctx, fsys: fsys, root: root, opt: opt, places: make(chan struct{}, opt.Concurrency-1), links: map[uint64]uint64{}}
+	return &walker{
+		ctx: ctx, fsys: fsys, root: root, opt: opt,
+		places: make(chan struct{}, opt.Concurrency-1), links: map[uint64]uint64{},
+	}
 }
 
 func (w *walker) plan() (*Plan, error) {
@@ -174,7 +182,8 @@ func (w *walker) folder(rel string, info Info, up *above) {
 	}
 }
 
-// name looks at one name. want is what is known of a selected one; alone leaves out what is below a folder.
+// name looks at one name. want is what is known of a selected one; alone leaves out what is below a
+// folder.
 func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 	if w.ctx.Err() != nil {
 		return
@@ -201,7 +210,8 @@ func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 	case indexed && info.Kind != Regular:
 		w.fail(rel, "is no file any more; index the data set again")
 	case indexed && want.Size >= 0 && info.Size != want.Size:
-		w.fail(rel, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", info.Size, want.Size))
+		w.fail(rel, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", info.Size,
+			want.Size))
 	case indexed && info.ModTime != want.ModTime:
 		w.fail(rel, "was modified since it was indexed; index the data set again")
 	case info.Kind == Other:

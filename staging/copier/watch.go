@@ -13,8 +13,9 @@ type beat struct {
 	AllItems, AllBytes         int64 // 0 until the rank knows
 }
 
-// A watch finds ranks that are gone: rank 0 hears from every rank at every tick, and every rank from rank 0. It counts ticks, not
-// seconds, so that a process that was stopped for a while does not take the others for dead.
+// A watch finds ranks that are gone: rank 0 hears from every rank at every tick, and every rank
+// from rank 0. It counts ticks, not seconds, so that a process that was stopped for a while does
+// not take the others for dead.
 type watch struct {
 	mu        sync.Mutex
 	beats     []beat // the last of each rank
@@ -53,7 +54,10 @@ func (s *session) startBeating() (stop func()) {
 // tick tells the others that this rank lives, and looks who has not said so.
 func (s *session) tick() {
 	stats := &s.t.stats
-	b := beat{stats.settled.Load(), stats.bytes.Load(), stats.storageBytes.Load(), s.allItems.Load(), s.allBytes.Load()}
+	b := beat{
+		stats.settled.Load(), stats.bytes.Load(), stats.storageBytes.Load(), s.allItems.Load(),
+		s.allBytes.Load(),
+	}
 	s.mu.Lock()
 	s.beats[s.g.Rank()] = b
 	var dead []int
@@ -108,7 +112,8 @@ type SilentError struct{ Rank, Ticks int }
 
 // Error is one sentence that says what to do.
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("copier: rank %d has been silent for %d s and is taken for dead: run the same command again to stage the rest",
+	return fmt.Sprintf("copier: rank %d has been silent for %d s and is taken for dead: run the "+
+		"same command again to stage the rest",
 		e.Rank, e.Ticks)
 }
 

@@ -12,10 +12,12 @@ import (
 // manyFiles is a data set of n files, each of one sample; file i is on target i mod 32.
 type manyFiles int
 
-func (n manyFiles) Len() int                          { return int(n) }
-func (n manyFiles) Path(id scheduler.SampleID) string { return fmt.Sprintf("/lustre/train/%08d", id) }
-func (n manyFiles) Offset(scheduler.SampleID) int64   { return 0 }
-func (n manyFiles) Size(scheduler.SampleID) int64     { return 110_000 }
+func (n manyFiles) Len() int { return int(n) }
+func (n manyFiles) Path(id scheduler.SampleID) string {
+	return fmt.Sprintf("/lustre/train/%08d", id)
+}
+func (n manyFiles) Offset(scheduler.SampleID) int64 { return 0 }
+func (n manyFiles) Size(scheduler.SampleID) int64   { return 110_000 }
 
 // instantLustre answers without a request.
 type instantLustre struct{ values [32][]byte }

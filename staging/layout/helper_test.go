@@ -125,7 +125,8 @@ func (d fakeDevice) ioctl(request uint, arg []byte) error {
 	case request == requestStripeInfo && d.file.stripes != nil:
 		copy(arg, d.file.stripes)
 		return nil
-	case (request == requestStripeTargetV1 || request == requestStripeTargetV2) && d.file.target != nil:
+	case (request == requestStripeTargetV1 || request == requestStripeTargetV2) &&
+		d.file.target != nil:
 		return d.file.target(request, arg)
 	case request == requestTargetCount && d.file.targets > 0:
 		if binary.NativeEndian.Uint64(arg) != 0 {

@@ -8,24 +8,27 @@ import (
 
 // When a hint is worth its line.
 const (
-	// imbalanced is the ratio of the fullest target to the mean from which on reading all takes visibly longer than
-	// it must.
+	// imbalanced is the ratio of the fullest target to the mean from which on reading all takes
+	// visibly longer than it must.
 	imbalanced = 1.5
-	// manySmall is the share of small files, and their number, from which on requests bound the rate, not bytes.
+	// manySmall is the share of small files, and their number, from which on requests bound the rate,
+	// not bytes.
 	manySmall      = 0.5
 	manySmallFiles = 1000
-	// filesPerTarget is how many files a target it takes until the places of the files alone spread the load.
+	// filesPerTarget is how many files a target it takes until the places of the files alone spread
+	// the load.
 	filesPerTarget = 4
 )
 
-// Hints returns what would make the data set faster to read, one sentence each, what must be done first in front.
-// It is a pure function of the survey.
+// Hints returns what would make the data set faster to read, one sentence each, what must be done
+// first in front. It is a pure function of the survey.
 func (s *Survey) Hints() []string {
 	var hints []string
 	say := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
 	if s.Released > 0 {
 		say("%s released to the archive, and a read waits for a tape: bring them back first, with "+
-			"\"lfs find DIR --layout released -print0 | xargs -0 lfs hsm_restore\".", are(s.Released, "file"))
+			"\"lfs find DIR --layout released -print0 | xargs -0 lfs hsm_restore\".",
+			are(s.Released, "file"))
 	}
 	if s.Stubs > 0 {
 		say("%s only on a remote storage target, and cannot be opened: restore them first, "+
@@ -39,7 +42,8 @@ func (s *Survey) Hints() []string {
 	}
 	if ratio := s.MaxOverMean(); ratio >= imbalanced && s.Files >= int64(filesPerTarget*len(s.Loads)) {
 		most := s.fullest()
-		say("%s holds %.1f times the mean of the targets in use, and reading everything waits for it: %s.",
+		say("%s holds %.1f times the mean of the targets in use, and reading everything waits "+
+			"for it: %s.",
 			TargetName(s.FileSystem, most.Target), ratio, s.rebalance())
 	}
 	if s.SmallOnOST >= manySmallFiles && float64(s.SmallOnOST) >= manySmall*float64(s.Files) {
@@ -47,7 +51,8 @@ func (s *Survey) Hints() []string {
 			smaller(s.SmallOnOST), humanize.IBytes(SmallFileBytes), s.onMDTInstead())
 	}
 	if s.SmallWide >= manySmallFiles && float64(s.SmallWide) >= manySmall*float64(s.Files) {
-		say("%s than a stripe and yet have several targets, which all are asked for their part of the size: "+
+		say("%s than a stripe and yet have several targets, which all are asked for their part "+
+			"of the size: "+
 			"stripe count 1 is better for new ones.", smaller(s.SmallWide))
 	}
 	return hints
@@ -90,7 +95,8 @@ func (s *Survey) fullest() Load {
 
 func (s *Survey) rebalance() string {
 	if s.FileSystem == Lustre {
-		return "\"lfs migrate\" moves files to others, and \"lfs setstripe -i -1 DIR\" lets new files start anywhere"
+		return "\"lfs migrate\" moves files to others, and \"lfs setstripe -i -1 DIR\" lets new files " +
+			"start anywhere"
 	}
 	return "copying its files again spreads them"
 }

@@ -1,8 +1,9 @@
-// Package layout tells over which storage targets files lie: the OSTs and the MDT of Lustre, the targets of BeeGFS.
+// Package layout tells over which storage targets files lie: the OSTs and the MDT of Lustre, the
+// targets of BeeGFS.
 //
-// It reads only what a plain user may read: the extended attribute lustre.lov, and the ioctls of the BeeGFS client. A
-// layout is advice. Where there is none, on every other file system, reading works as before, only without a notion
-// of targets.
+// It reads only what a plain user may read: the extended attribute lustre.lov, and the ioctls of
+// the BeeGFS client. A layout is advice. Where there is none, on every other file system, reading
+// works as before, only without a notion of targets.
 package layout
 
 import (
@@ -15,14 +16,18 @@ import (
 // The targets that are no numbered ones.
 const (
 	NoTarget = -1 // not known, or on no target
-	MDT      = -2 // Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say which MDT
+	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say
+	// which MDT
+	MDT = -2
 )
 
-// maxTarget is the highest target number that counts as one. Targets are kept in 16 bits, of which the two highest
-// values stand for MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS numbers targets from 1.
+// maxTarget is the highest target number that counts as one. Targets are kept in 16 bits, of which
+// the two highest values stand for MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS
+// numbers targets from 1.
 const maxTarget = 0xFFFD
 
-// targetNumber returns NoTarget for a number that is none: that of a lost object, or of hostile bytes.
+// targetNumber returns NoTarget for a number that is none: that of a lost object, or of hostile
+// bytes.
 func targetNumber(raw uint32) int {
 	if raw > maxTarget {
 		return NoTarget
@@ -41,8 +46,9 @@ type Kind string
 
 // The kinds of layouts.
 const (
-	KindNone        Kind = ""            // the file system tells none
-	KindRAID0       Kind = "raid0"       // stripes, round robin over the targets; with one target all of the file
+	KindNone Kind = "" // the file system tells none
+	// stripes, round robin over the targets; with one target all of the file
+	KindRAID0       Kind = "raid0"
 	KindComposite   Kind = "composite"   // Lustre: other stripes in other parts of the file (PFL, SEL)
 	KindDoM         Kind = "dom"         // Lustre: a composite whose first bytes are on the MDT
 	KindMirrored    Kind = "mirrored"    // Lustre: several copies (FLR)
@@ -51,23 +57,27 @@ const (
 	KindBuddyMirror Kind = "buddymirror" // BeeGFS: stripes, each on a mirror group
 )
 
-// A Layout says over which targets a file lies. The zero value is the layout of a file of which nothing is known.
-// It is read-only once made.
+// A Layout says over which targets a file lies. The zero value is the layout of a file of which
+// nothing is known. It is read-only once made.
 type Layout struct {
 	FileSystem string      // Lustre, BeeGFS, or "" where the file system tells none
 	Kind       Kind        //
 	Pool       string      // Lustre: the OST pool of the first component that names one
 	Mirrors    int         // copies of the file; 1 unless Kind is KindMirrored
 	Components []Component // in order of Start, without overlap; those that hold no data are left out
-	Released   bool        // Lustre: the content is only in the archive (HSM); a read waits until it has been brought back
-	Stub       bool        // BeeGFS: the content is only on a remote storage target; opening fails until it has been restored
+	// Lustre: the content is only in the archive (HSM); a read waits until it has been brought back
+	Released bool
+	// BeeGFS: the content is only on a remote storage target; opening fails until it has been restored
+	Stub bool
 }
 
-// A Component is a part of a file, [Start, End) in bytes, in stripes of one size over one list of targets.
+// A Component is a part of a file, [Start, End) in bytes, in stripes of one size over one list of
+// targets.
 type Component struct {
 	Start, End  int64 // End is math.MaxInt64 where the component has none
 	StripeBytes int64 // at least 64 KiB
-	Targets     []int // OST indices, BeeGFS target ids, or MDT; stripe s of the file is on Targets[s % len(Targets)]
+	// OST indices, BeeGFS target ids, or MDT; stripe s of the file is on Targets[s % len(Targets)]
+	Targets []int
 }
 
 // A Piece is a range of a file, [Offset, Offset+Length) in bytes, that lies on one target.
@@ -76,10 +86,12 @@ type Piece struct {
 	Target         int // NoTarget where the layout does not say
 }
 
-// Offline reports whether the content must be brought back from an archive before the file can be read.
+// Offline reports whether the content must be brought back from an archive before the file can be
+// read.
 func (l Layout) Offline() bool { return l.Released || l.Stub }
 
-// Targets returns all targets of the file, each once, in the order of the file's bytes. The slice is the caller's.
+// Targets returns all targets of the file, each once, in the order of the file's bytes. The slice
+// is the caller's.
 func (l Layout) Targets() []int {
 	var all []int
 	seen := map[int]bool{}
@@ -94,7 +106,8 @@ func (l Layout) Targets() []int {
 	return all
 }
 
-// StripeBytes returns the stripe size of the component that holds offset, 0 where the layout does not say.
+// StripeBytes returns the stripe size of the component that holds offset, 0 where the layout does
+// not say.
 func (l Layout) StripeBytes(offset int64) int64 {
 	if c, _ := l.at(offset); c != nil {
 		return c.StripeBytes
@@ -102,7 +115,8 @@ func (l Layout) StripeBytes(offset int64) int64 {
 	return 0
 }
 
-// TargetAt returns the target that holds the byte at offset, NoTarget where the layout does not say.
+// TargetAt returns the target that holds the byte at offset, NoTarget where the layout does not
+// say.
 func (l Layout) TargetAt(offset int64) int {
 	if c, _ := l.at(offset); c != nil {
 		return c.targetAt(offset)
@@ -110,8 +124,9 @@ func (l Layout) TargetAt(offset int64) int {
 	return NoTarget
 }
 
-// Pieces yields the parts of [offset, offset+length) in order, cut where a stripe ends, each with its target. Where
-// the layout does not say, one piece covers all of it. It panics when the range is not one of a file.
+// Pieces yields the parts of [offset, offset+length) in order, cut where a stripe ends, each with
+// its target. Where the layout does not say, one piece covers all of it. It panics when the range
+// is not one of a file.
 func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
 	checkRange(offset, length)
 	return func(yield func(Piece) bool) {
@@ -131,8 +146,8 @@ func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
 	}
 }
 
-// BytesOn calls add with how many bytes of [offset, offset+length) each target holds, a target once or more. Its cost
-// grows with the targets, not with the length.
+// BytesOn calls add with how many bytes of [offset, offset+length) each target holds, a target once
+// or more. Its cost grows with the targets, not with the length.
 func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int64)) {
 	checkRange(offset, length)
 	for at, end := offset, offset+length; at < end; {
@@ -174,10 +189,11 @@ func (l Layout) at(offset int64) (c *Component, end int64) {
 	return &l.Components[after], l.Components[after].End
 }
 
-// targetAt returns the target of a byte of the component. Stripes count from the start of the file, also in a
-// component that begins later.
+// targetAt returns the target of a byte of the component. Stripes count from the start of the file,
+// also in a component that begins later.
 //
-// Source: Lustre, lustre/lov/lov_offset.c, lov_stripe_number; BeeGFS, StripePattern.h, getStripeTargetIndex.
+// Source: Lustre, lustre/lov/lov_offset.c, lov_stripe_number; BeeGFS, StripePattern.h,
+// getStripeTargetIndex.
 func (c *Component) targetAt(offset int64) int {
 	return c.Targets[offset/c.StripeBytes%int64(len(c.Targets))]
 }

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkLayout checks what holds for every layout and range: pieces cover the range, each on the target of all of its
-// bytes, none longer than a stripe; and BytesOn is their sum.
+// checkLayout checks what holds for every layout and range: pieces cover the range, each on the
+// target of all of its bytes, none longer than a stripe; and BytesOn is their sum.
 func checkLayout(t interface{ Fatalf(string, ...any) }, l Layout, offset, length int64) {
 	if offset > math.MaxInt64-length {
 		offset = math.MaxInt64 - length
@@ -49,7 +49,9 @@ func drawLayout(t *rapid.T) Layout {
 		start := at + int64(rapid.IntRange(0, 3).Draw(t, "gap"))*minStripeBytes
 		end := start + int64(rapid.IntRange(1, 40).Draw(t, "stripes"))*minStripeBytes
 		targets := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 5).Draw(t, "targets")
-		l.Components = append(l.Components, Component{start, end, minStripeBytes * int64(rapid.IntRange(1, 3).Draw(t, "size")), targets})
+		l.Components = append(l.Components, Component{
+			start, end, minStripeBytes * int64(rapid.IntRange(1, 3).Draw(t, "size")), targets,
+		})
 		at = end
 	}
 	return l
@@ -84,7 +86,8 @@ func TestTargetAt(t *testing.T) {
 		{dom, 64*m - 1, 5},
 		{dom, 64 * m, NoTarget}, // not written to yet
 		{Layout{}, 0, NoTarget},
-		// Stripes count from the start of the file: byte 3 MiB is in stripe 3, though it is the component's first.
+		// Stripes count from the start of the file: byte 3 MiB is in stripe 3, though it is the
+		// component's first.
 		{Layout{Components: []Component{{3 * m, eof, m, []int{0, 1}}}}, 3 * m, 1},
 	} {
 		if got := test.l.TargetAt(test.offset); got != test.want {
@@ -100,16 +103,26 @@ func TestPieces(t *testing.T) {
 		offset, length int64
 		want           []Piece
 	}{
-		"none":           {Layout{}, 5, 10, []Piece{{5, 10, NoTarget}}},
-		"empty":          {lustreGolden["v1"], 5, 0, nil},
-		"in one stripe":  {lustreGolden["v1"], m + 1, 10, []Piece{{m + 1, 10, 10}}},
-		"two and a half": {lustreGolden["v1"], m / 2, 2*m + 5, []Piece{{m / 2, m / 2, 3}, {m, m, 10}, {2 * m, m/2 + 5, 3}}},
-		"dom":            {lustreGolden["dom"], 0, 2 * m, []Piece{{0, 256 * k, MDT}, {256 * k, 768 * k, 5}, {m, m, 5}}},
-		"behind all":     {lustreGolden["dom"], 64*m - 1, 10, []Piece{{64*m - 1, 1, 5}, {64 * m, 9, NoTarget}}},
-		"last byte":      {lustreGolden["v1"], eof - 1, 1, []Piece{{eof - 1, 1, 10}}},
+		"none":          {Layout{}, 5, 10, []Piece{{5, 10, NoTarget}}},
+		"empty":         {lustreGolden["v1"], 5, 0, nil},
+		"in one stripe": {lustreGolden["v1"], m + 1, 10, []Piece{{m + 1, 10, 10}}},
+		"two and a half": {
+			lustreGolden["v1"], m / 2, 2*m + 5,
+			[]Piece{{m / 2, m / 2, 3}, {m, m, 10}, {2 * m, m/2 + 5, 3}},
+		},
+		"dom": {
+			lustreGolden["dom"], 0, 2 * m,
+			[]Piece{{0, 256 * k, MDT}, {256 * k, 768 * k, 5}, {m, m, 5}},
+		},
+		"behind all": {
+			lustreGolden["dom"], 64*m - 1, 10,
+			[]Piece{{64*m - 1, 1, 5}, {64 * m, 9, NoTarget}},
+		},
+		"last byte": {lustreGolden["v1"], eof - 1, 1, []Piece{{eof - 1, 1, 10}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := slices.Collect(test.l.Pieces(test.offset, test.length)); !reflect.DeepEqual(got, test.want) {
+			if got := slices.Collect(test.l.Pieces(test.offset, test.length)); !reflect.DeepEqual(
+				got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 			for range test.l.Pieces(test.offset, test.length) {
@@ -129,7 +142,11 @@ func TestBytesOnOfHugeFile(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	l := Layout{Components: []Component{{0, 10, 10, []int{MDT}}, {10, 20, 10, []int{4, 2}}, {20, 30, 10, []int{2, 9}}}}
+	l := Layout{Components: []Component{
+		{0, 10, 10, []int{MDT}},
+		{10, 20, 10, []int{4, 2}},
+		{20, 30, 10, []int{2, 9}},
+	}}
 	if got := l.Targets(); !slices.Equal(got, []int{MDT, 4, 2, 9}) {
 		t.Error(got)
 	}

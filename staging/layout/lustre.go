@@ -18,7 +18,8 @@ const lovAttribute = "lustre.lov"
 // What the attribute's structures are made of. Numbers are little-endian.
 //
 // Source: Lustre, include/uapi/linux/lustre/lustre_user.h: struct lov_user_md_v1, lov_user_md_v3,
-// lov_user_ost_data_v1, lov_comp_md_v1, lov_comp_md_entry_v1; enum lov_pattern, lov_comp_md_entry_flags, lcme_id.
+// lov_user_ost_data_v1, lov_comp_md_v1, lov_comp_md_entry_v1; enum lov_pattern,
+// lov_comp_md_entry_flags, lcme_id.
 const (
 	magicV1       = 0x0BD10BD0
 	magicV3       = 0x0BD30BD0 // V1 and a pool
@@ -40,8 +41,9 @@ const (
 
 	entryStale     = 0x1
 	entryPreferred = 0x2
-	entryInit      = 0x10 // never with LCME_FL_EXTENSION, the room that a self-extending layout may still take
-	entryParity    = 0x80
+	// never with LCME_FL_EXTENSION, the room that a self-extending layout may still take
+	entryInit   = 0x10
+	entryParity = 0x80
 
 	mirrorShift = 16 // of the mirror's number in a component's id
 	mirrorMask  = 0x7FFF
@@ -54,15 +56,17 @@ var errShort = errors.New("the layout ends too early")
 
 // parseLustre reads the value of lustre.lov of a regular file.
 //
-// A component that was never written to has no targets yet and is left out, as are parity and stale mirrors; of
-// several mirrors the one to read counts: one that is preferred, else the first. Errors: a value that is no
-// layout. It takes memory in proportion to the value, whatever the value says.
+// A component that was never written to has no targets yet and is left out, as are parity and stale
+// mirrors; of several mirrors the one to read counts: one that is preferred, else the first.
+// Errors: a value that is no layout. It takes memory in proportion to the value, whatever the value
+// says.
 func parseLustre(value []byte) (Layout, error) {
 	l := Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1}
 	if len(value) < 4 {
 		return Layout{}, errShort
 	}
-	objects := len(value) / objectBytes // parts may overlap in a hostile value; in a true one they do not
+	// parts may overlap in a hostile value; in a true one they do not
+	objects := len(value) / objectBytes
 	switch magic := binary.LittleEndian.Uint32(value); magic {
 	case magicV1, magicV3, magicSpecific:
 		p, err := parsePlain(value, true, &objects)
@@ -127,7 +131,9 @@ func parseComposite(l Layout, value []byte, objects *int) (Layout, error) {
 	if mirrors > 1 {
 		l.Kind = KindMirrored
 	}
-	slices.SortStableFunc(l.Components, func(a, b Component) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(l.Components, func(a, b Component) int {
+		return cmp.Compare(a.Start, b.Start)
+	})
 	for i := 1; i < len(l.Components); i++ {
 		if l.Components[i].Start < l.Components[i-1].End {
 			return Layout{}, fmt.Errorf("two components hold byte %d", l.Components[i].Start)
@@ -153,7 +159,8 @@ func parseEntries(value []byte) (entries []entry, mirrors int, err error) {
 			start:  position(binary.LittleEndian.Uint64(row[8:])),
 			end:    position(binary.LittleEndian.Uint64(row[16:])),
 		}
-		offset, size := uint64(binary.LittleEndian.Uint32(row[24:])), uint64(binary.LittleEndian.Uint32(row[28:]))
+		offset, size := uint64(binary.LittleEndian.Uint32(row[24:])),
+			uint64(binary.LittleEndian.Uint32(row[28:]))
 		if offset+size > uint64(len(value)) {
 			return nil, 0, fmt.Errorf("component %d: %w", i, errShort)
 		}
@@ -170,8 +177,9 @@ func parseEntries(value []byte) (entries []entry, mirrors int, err error) {
 // position returns an offset in a file; "no end" is all ones.
 func position(raw uint64) int64 { return int64(min(raw, math.MaxInt64)) }
 
-// mirrorToRead returns the number of the mirror that a client reads: of those without a stale component one that has
-// a preferred component, else the lowest; the lowest of all when all are stale.
+// mirrorToRead returns the number of the mirror that a client reads: of those without a stale
+// component one that has a preferred component, else the lowest; the lowest of all when all are
+// stale.
 func mirrorToRead(entries []entry) int {
 	stale, preferred := map[int]bool{}, map[int]bool{}
 	var mirrors []int
@@ -192,7 +200,9 @@ func mirrorToRead(entries []entry) int {
 		}
 		return 1
 	}
-	return slices.MinFunc(mirrors, func(a, b int) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	return slices.MinFunc(mirrors, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
 }
 
 // A plain is a layout of one component.
@@ -203,8 +213,8 @@ type plain struct {
 	targets                  []int
 }
 
-// parsePlain reads a V1 or V3 layout. One that is not made yet, or whose content is released, has no objects.
-// objects is how many objects may still come.
+// parsePlain reads a V1 or V3 layout. One that is not made yet, or whose content is released, has
+// no objects. objects is how many objects may still come.
 func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	if len(blob) < 4 {
 		return plain{}, errShort
@@ -245,7 +255,8 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	}
 	*objects -= count
 	for i := range count {
-		p.targets = append(p.targets, targetNumber(binary.LittleEndian.Uint32(blob[head+i*objectBytes+20:])))
+		p.targets = append(p.targets, targetNumber(
+			binary.LittleEndian.Uint32(blob[head+i*objectBytes+20:])))
 	}
 	return p, nil
 }

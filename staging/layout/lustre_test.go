@@ -13,16 +13,31 @@ const eof = math.MaxInt64
 
 // lustreGolden is what the byte images of testdata mean.
 var lustreGolden = map[string]Layout{
-	"v1":       {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 1 << 20, []int{3, 10}}}},
-	"v3":       {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Pool: "flash", Components: []Component{{0, eof, 4 << 20, []int{258}}}},
+	"v1": {
+		FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1,
+		Components: []Component{{0, eof, 1 << 20, []int{3, 10}}},
+	},
+	"v3": {
+		FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Pool: "flash",
+		Components: []Component{{0, eof, 4 << 20, []int{258}}},
+	},
 	"released": {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Released: true},
-	"hole":     {FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 1 << 20, []int{1, NoTarget}}}},
-	"foreign":  {FileSystem: Lustre, Kind: KindForeign, Mirrors: 1},
+	"hole": {
+		FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1,
+		Components: []Component{{0, eof, 1 << 20, []int{1, NoTarget}}},
+	},
+	"foreign": {FileSystem: Lustre, Kind: KindForeign, Mirrors: 1},
 	"dom": {FileSystem: Lustre, Kind: KindDoM, Mirrors: 1, Pool: "flash", Components: []Component{
 		{0, 256 << 10, 256 << 10, []int{MDT}}, {256 << 10, 64 << 20, 1 << 20, []int{5}},
 	}},
-	"sel":      {FileSystem: Lustre, Kind: KindComposite, Mirrors: 1, Components: []Component{{0, 128 << 20, 1 << 20, []int{7}}}},
-	"mirrored": {FileSystem: Lustre, Kind: KindMirrored, Mirrors: 3, Components: []Component{{0, eof, 1 << 20, []int{3}}}},
+	"sel": {
+		FileSystem: Lustre, Kind: KindComposite, Mirrors: 1,
+		Components: []Component{{0, 128 << 20, 1 << 20, []int{7}}},
+	},
+	"mirrored": {
+		FileSystem: Lustre, Kind: KindMirrored, Mirrors: 3,
+		Components: []Component{{0, eof, 1 << 20, []int{3}}},
+	},
 }
 
 func TestParseLustreGolden(t *testing.T) {
@@ -51,7 +66,8 @@ func TestParseLustreNotMade(t *testing.T) {
 	}
 }
 
-// A composite's size field is not needed for reading, but a wrong one in a golden image would be a wrong image.
+// A composite's size field is not needed for reading, but a wrong one in a golden image would be a
+// wrong image.
 func TestGoldenSizes(t *testing.T) {
 	for _, name := range []string{"dom", "sel", "mirrored"} {
 		value := golden(t, name)
@@ -61,7 +77,8 @@ func TestGoldenSizes(t *testing.T) {
 	}
 }
 
-// Where an image is cut off, reading is an error, or the layout was complete: never a panic, never another layout.
+// Where an image is cut off, reading is an error, or the layout was complete: never a panic, never
+// another layout.
 func TestParseLustreCutOff(t *testing.T) {
 	for name, want := range lustreGolden {
 		value := golden(t, name)
@@ -87,15 +104,21 @@ func TestParseLustreErrors(t *testing.T) {
 		value []byte
 		want  string
 	}{
-		"nothing":           {nil, "too early"},
-		"other magic":       {change("v1", 0, 0xd0, 0x0b, 0xd2), "unknown magic 0x0bd20bd0"},
-		"other byte order":  {change("v1", 0, 0x0b, 0xd1, 0x0b, 0xd0), "unknown magic 0xd00bd10b"},
-		"no stripe":         {change("v1", 24, 0, 0, 0, 0), "0 bytes"},
-		"odd stripe":        {change("v1", 24, 1, 0, 1, 0), "65537 bytes"},
-		"many objects":      {change("v1", 28, 0xff, 0xff), "too early"},
-		"many entries":      {change("dom", 14, 0xff, 0xff), "too early"},
-		"blob behind end":   {change("dom", 32+24, 0xff, 0xff, 0xff, 0xff), "component 0: the layout ends too early"},
-		"blob is composite": {change("dom", 32+24, 0, 0, 0, 0, 0x20), "component 0: the layout has the unknown magic"},
+		"nothing":          {nil, "too early"},
+		"other magic":      {change("v1", 0, 0xd0, 0x0b, 0xd2), "unknown magic 0x0bd20bd0"},
+		"other byte order": {change("v1", 0, 0x0b, 0xd1, 0x0b, 0xd0), "unknown magic 0xd00bd10b"},
+		"no stripe":        {change("v1", 24, 0, 0, 0, 0), "0 bytes"},
+		"odd stripe":       {change("v1", 24, 1, 0, 1, 0), "65537 bytes"},
+		"many objects":     {change("v1", 28, 0xff, 0xff), "too early"},
+		"many entries":     {change("dom", 14, 0xff, 0xff), "too early"},
+		"blob behind end": {
+			change("dom", 32+24, 0xff, 0xff, 0xff, 0xff),
+			"component 0: the layout ends too early",
+		},
+		"blob is composite": {
+			change("dom", 32+24, 0, 0, 0, 0, 0x20),
+			"component 0: the layout has the unknown magic",
+		},
 		"ends before start": {change("dom", 32+48+16, 0, 0, 0, 0), "component 1 ends before"},
 		"overlap":           {change("dom", 32+48+8, 0, 0, 0, 0), "two components hold byte 0"},
 	} {
@@ -108,7 +131,8 @@ func TestParseLustreErrors(t *testing.T) {
 	}
 }
 
-// In a hostile value many components may claim the same objects; memory must stay in proportion to the value.
+// In a hostile value many components may claim the same objects; memory must stay in proportion to
+// the value.
 func TestParseLustreBoundsMemory(t *testing.T) {
 	const entries, objects = 700, 1200
 	blob := plainValue(1, 1<<20, make([]uint32, objects)...)

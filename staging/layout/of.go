@@ -7,8 +7,8 @@ import (
 	"rankpool/staging/posix"
 )
 
-// Of returns the layout of the regular file at path; links are followed. On a file system that tells none it is the
-// zero Layout, without an error.
+// Of returns the layout of the regular file at path; links are followed. On a file system that
+// tells none it is the zero Layout, without an error.
 //
 // Errors: a file that is not there or may not be looked at, and a layout that makes no sense.
 func Of(path string) (Layout, error) { return of(systemCalls{}, path, onBeeGFS) }
@@ -45,13 +45,15 @@ func onBeeGFS(sys system, path string) (bool, error) {
 	return magic == posix.BeeGFSMagic, err
 }
 
-// requestTargetCount asks a Lustre client for the number of OSTs; the argument, a C long of which 32 bits are used,
-// is 0 on the way in.
+// requestTargetCount asks a Lustre client for the number of OSTs; the argument, a C long of which
+// 32 bits are used, is 0 on the way in.
 //
-// Source: Lustre, include/uapi/linux/lustre/lustre_user.h, LL_IOC_GETOBDCOUNT; lustre/llite/dir.c, ll_dir_ioctl.
+// Source: Lustre, include/uapi/linux/lustre/lustre_user.h, LL_IOC_GETOBDCOUNT; lustre/llite/dir.c,
+// ll_dir_ioctl.
 const requestTargetCount = 2<<30 | 8<<16 | 'f'<<8 | 168
 
-// targetCount returns how many OSTs the Lustre file system of the folder at path has, 0 where that is not known.
+// targetCount returns how many OSTs the Lustre file system of the folder at path has, 0 where that
+// is not known.
 func targetCount(sys system, folder string) int {
 	dir, err := sys.open(folder)
 	if err != nil {

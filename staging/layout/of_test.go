@@ -14,42 +14,52 @@ import (
 	"rankpool/staging/posix"
 )
 
-// beegfsFile is a file over targets in chunks of 512 KiB, as a client of version 6 and later tells it.
+// beegfsFile is a file over targets in chunks of 512 KiB, as a client of version 6 and later tells
+// it.
 func beegfsFile(targets ...uint32) fakeFile {
 	info := make([]byte, stripeInfoBytes)
 	binary.NativeEndian.PutUint32(info, patternRAID0)
 	binary.NativeEndian.PutUint32(info[4:], 512<<10)
 	binary.NativeEndian.PutUint16(info[8:], uint16(len(targets)))
-	return fakeFile{magic: posix.BeeGFSMagic, stripes: info, target: func(request uint, arg []byte) error {
-		if request != requestStripeTargetV2 {
-			return unix.ENOTTY
-		}
-		binary.NativeEndian.PutUint32(arg[4:], targets[binary.NativeEndian.Uint32(arg)])
-		return nil
-	}}
+	return fakeFile{
+		magic: posix.BeeGFSMagic, stripes: info,
+		target: func(request uint, arg []byte) error {
+			if request != requestStripeTargetV2 {
+				return unix.ENOTTY
+			}
+			binary.NativeEndian.PutUint32(arg[4:], targets[binary.NativeEndian.Uint32(arg)])
+			return nil
+		},
+	}
 }
 
 // The images of testdata are little-endian, as BeeGFS's machines are; the test needs one too.
 func TestBeeGFSGolden(t *testing.T) {
-	file := fakeFile{magic: posix.BeeGFSMagic, stripes: golden(t, "beegfs_stripeinfo"), target: func(request uint, arg []byte) error {
-		switch place := binary.NativeEndian.Uint32(arg); {
-		case request == requestStripeTargetV1: // the client is old: it knows the first version only
-			image := golden(t, "beegfs_stripetarget_v1")
-			copy(arg, image)
-			return nil
-		case place == 1:
-			copy(arg, golden(t, "beegfs_stripetarget_v2"))
-			return nil
-		case place == 2:
-			return unix.ENOTTY
-		default:
-			binary.NativeEndian.PutUint32(arg[4:], 100+place)
-			return nil
-		}
-	}}
+	file := fakeFile{
+		magic: posix.BeeGFSMagic, stripes: golden(t, "beegfs_stripeinfo"),
+		target: func(request uint, arg []byte) error {
+			switch place := binary.NativeEndian.Uint32(arg); {
+			case request == requestStripeTargetV1: // the client is old: it knows the first version only
+				image := golden(t, "beegfs_stripetarget_v1")
+				copy(arg, image)
+				return nil
+			case place == 1:
+				copy(arg, golden(t, "beegfs_stripetarget_v2"))
+				return nil
+			case place == 2:
+				return unix.ENOTTY
+			default:
+				binary.NativeEndian.PutUint32(arg[4:], 100+place)
+				return nil
+			}
+		},
+	}
 	sys := newFake(map[string]fakeFile{"/b/x": file})
 	got, err := of(sys, "/b/x", onBeeGFS)
-	want := Layout{FileSystem: BeeGFS, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 512 << 10, []int{100, 201, 259, 103}}}}
+	want := Layout{
+		FileSystem: BeeGFS, Kind: KindRAID0, Mirrors: 1,
+		Components: []Component{{0, eof, 512 << 10, []int{100, 201, 259, 103}}},
+	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -73,25 +83,57 @@ func TestOf(t *testing.T) {
 		want Layout
 		err  string
 	}{
-		"lustre":            {file: lustreFile(7), want: Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Components: []Component{{0, eof, 1 << 20, []int{7}}}}},
-		"lustre, empty":     {file: fakeFile{magic: posix.LustreMagic}},
-		"lustre, released":  {file: released(), want: Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Released: true}},
-		"lustre, nonsense":  {file: fakeFile{magic: posix.LustreMagic, value: []byte("nonsense")}, err: "layout: /f: the layout has the unknown magic"},
+		"lustre": {
+			file: lustreFile(7),
+			want: Layout{
+				FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1,
+				Components: []Component{{0, eof, 1 << 20, []int{7}}},
+			},
+		},
+		"lustre, empty": {file: fakeFile{magic: posix.LustreMagic}},
+		"lustre, released": {file: released(), want: Layout{
+			FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Released: true,
+		}},
+		"lustre, nonsense": {
+			file: fakeFile{magic: posix.LustreMagic, value: []byte("nonsense")},
+			err:  "layout: /f: the layout has the unknown magic",
+		},
 		"no namespace":      {file: fakeFile{magic: unix.TMPFS_MAGIC}},
 		"no such attribute": {file: fakeFile{magic: unix.NFS_SUPER_MAGIC, attrErr: unix.ENODATA}},
 		"FUSE without":      {file: fakeFile{magic: unix.FUSE_SUPER_MAGIC, attrErr: unix.ENOSYS}},
-		"attribute EIO":     {file: fakeFile{attrErr: unix.EIO}, err: "layout: getxattr /f: input/output error"},
-		"statfs EIO":        {file: fakeFile{statfsed: unix.EIO}, err: "layout: input/output error"},
-		"raid10":            {file: pattern(2, 8, 2), want: Layout{FileSystem: BeeGFS, Kind: KindRAID10, Mirrors: 1, Components: two}},
-		"buddymirror":       {file: pattern(3, 8, 2), want: Layout{FileSystem: BeeGFS, Kind: KindBuddyMirror, Mirrors: 1, Components: two}},
-		"other pattern":     {file: pattern(9, 8, 2), err: "layout: /f: it has the unknown stripe pattern 9"},
-		"no chunk":          {file: pattern(1, 0, 2), err: "layout: /f: a chunk of 0 bytes is less than 64 KiB"},
-		"no targets":        {file: pattern(1, 8, 0), err: "layout: /f: it has no targets"},
-		"stub":              {file: stub, want: Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}},
-		"not to be read":    {file: fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EACCES}, err: "layout: open /f: permission denied"},
-		"BeeGFS without":    {file: fakeFile{magic: posix.BeeGFSMagic}},
-		"target fails":      {file: failing, err: "layout: /f: its target 0: input/output error"},
-		"neither version":   {file: fakeFile{magic: posix.BeeGFSMagic, stripes: pattern(1, 8, 1).stripes}, err: "layout: /f: its target 0: inappropriate ioctl"},
+		"attribute EIO": {
+			file: fakeFile{attrErr: unix.EIO},
+			err:  "layout: getxattr /f: input/output error",
+		},
+		"statfs EIO": {file: fakeFile{statfsed: unix.EIO}, err: "layout: input/output error"},
+		"raid10": {
+			file: pattern(2, 8, 2),
+			want: Layout{FileSystem: BeeGFS, Kind: KindRAID10, Mirrors: 1, Components: two},
+		},
+		"buddymirror": {
+			file: pattern(3, 8, 2),
+			want: Layout{FileSystem: BeeGFS, Kind: KindBuddyMirror, Mirrors: 1, Components: two},
+		},
+		"other pattern": {
+			file: pattern(9, 8, 2),
+			err:  "layout: /f: it has the unknown stripe pattern 9",
+		},
+		"no chunk": {
+			file: pattern(1, 0, 2),
+			err:  "layout: /f: a chunk of 0 bytes is less than 64 KiB",
+		},
+		"no targets": {file: pattern(1, 8, 0), err: "layout: /f: it has no targets"},
+		"stub":       {file: stub, want: Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}},
+		"not to be read": {
+			file: fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EACCES},
+			err:  "layout: open /f: permission denied",
+		},
+		"BeeGFS without": {file: fakeFile{magic: posix.BeeGFSMagic}},
+		"target fails":   {file: failing, err: "layout: /f: its target 0: input/output error"},
+		"neither version": {
+			file: fakeFile{magic: posix.BeeGFSMagic, stripes: pattern(1, 8, 1).stripes},
+			err:  "layout: /f: its target 0: inappropriate ioctl",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := newFake(map[string]fakeFile{"/f": test.file})
@@ -109,7 +151,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// On the file system of the test, which is neither, the true system calls say that there is no layout.
+// On the file system of the test, which is neither, the true system calls say that there is no
+// layout.
 func TestOfThisMachine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
@@ -121,10 +164,12 @@ func TestOfThisMachine(t *testing.T) {
 	if n := targetCount(systemCalls{}, filepath.Dir(path)); n != 0 {
 		t.Errorf("%d targets", n)
 	}
-	if _, err := Of(path + "y"); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "layout: ") {
+	if _, err := Of(path + "y"); !errors.Is(err, os.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "layout: ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	// The ioctls of BeeGFS reach the kernel, and another file system answers that it does not know them.
+	// The ioctls of BeeGFS reach the kernel, and another file system answers that it does not know
+	// them.
 	if l, err := readBeeGFS(systemCalls{}, path); err != nil || !reflect.DeepEqual(l, Layout{}) {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -160,13 +205,16 @@ func FuzzBeeGFS(f *testing.F) {
 	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v2"), false)
 	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v1"), true)
 	f.Fuzz(func(t *testing.T, info, target []byte, old bool) {
-		file := fakeFile{magic: posix.BeeGFSMagic, stripes: append(info, 0), target: func(request uint, arg []byte) error {
-			if old && request == requestStripeTargetV2 {
-				return unix.ENOTTY
-			}
-			copy(arg, target)
-			return nil
-		}}
+		file := fakeFile{
+			magic: posix.BeeGFSMagic, stripes: append(info, 0),
+			target: func(request uint, arg []byte) error {
+				if old && request == requestStripeTargetV2 {
+					return unix.ENOTTY
+				}
+				copy(arg, target)
+				return nil
+			},
+		}
 		l, err := of(newFake(map[string]fakeFile{"/f": file}), "/f", onBeeGFS)
 		if err == nil {
 			checkLayout(t, l, 1<<20, 1<<24)

@@ -12,14 +12,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// SmallFileBytes is the size below which a file counts as small: what sites put on their metadata targets.
+// SmallFileBytes is the size below which a file counts as small: what sites put on their metadata
+// targets.
 //
 // Source: OLCF, Orion's default layout: the first 256 KiB on the MDT.
 const SmallFileBytes = 256 << 10
 
 // A Survey is how a data set lies over targets.
 type Survey struct {
-	FileSystem string   // Lustre, BeeGFS, both with " and " between them, or "" when it tells no layout
+	// Lustre, BeeGFS, both with " and " between them, or "" when it tells no layout
+	FileSystem string
 	Files      int64    // of the data set; 0 when the file system tells no layout
 	Bytes      int64    // of all samples
 	Groups     []Group  // in order of files, most first
@@ -28,12 +30,13 @@ type Survey struct {
 	Known      int      // targets that the file system has; 0: not known
 	OnMDT      Load     // what lies on metadata targets
 	Unplaced   Load     // what the layouts do not say the target of: released, stubs, no layout
-	SmallOnOST int64    // files of less than SmallFileBytes, not empty, that start on a numbered target
-	SmallWide  int64    // files of less than a stripe with more than one target
-	Released   int64    // files whose content is only in the archive
-	Stubs      int64    // files whose content is only on a remote storage target
-	Unread     int64    // files whose layout could not be read
-	Problem    error    // why the first of these could not be read
+	// files of less than SmallFileBytes, not empty, that start on a numbered target
+	SmallOnOST int64
+	SmallWide  int64 // files of less than a stripe with more than one target
+	Released   int64 // files whose content is only in the archive
+	Stubs      int64 // files whose content is only on a remote storage target
+	Unread     int64 // files whose layout could not be read
+	Problem    error // why the first of these could not be read
 }
 
 // A Group is the files of one kind of layout with as many targets.
@@ -51,15 +54,18 @@ type Load struct {
 	Bytes  int64
 }
 
-// Take reads the layouts of all files of a data set and adds up what they say; root is a folder of it, which tells
-// how many targets there are. Its Files are 0 when the file system tells no layout, as Build judges.
+// Take reads the layouts of all files of a data set and adds up what they say; root is a folder of
+// it, which tells how many targets there are. Its Files are 0 when the file system tells no layout,
+// as Build judges.
 //
 // Errors: ctx's end, as its cause.
 func Take(ctx context.Context, root string, samples Samples, opt Options) (*Survey, error) {
 	return take(ctx, systemCalls{}, root, samples, opt)
 }
 
-func take(ctx context.Context, sys system, root string, samples Samples, opt Options) (*Survey, error) {
+func take(ctx context.Context, sys system, root string, samples Samples, opt Options) (
+	*Survey, error,
+) {
 	t := &taking{survey: &Survey{}, samples: samples, groups: map[Group]int64{}, loads: map[int]Load{}}
 	found, err := walkFiles(ctx, sys, samples, opt, t.add)
 	if err != nil || !found {
@@ -72,7 +78,8 @@ func take(ctx context.Context, sys system, root string, samples Samples, opt Opt
 	return t.survey, nil
 }
 
-// MaxOverMean returns how many times the mean the fullest of the numbered targets in use holds; 0 without any.
+// MaxOverMean returns how many times the mean the fullest of the numbered targets in use holds; 0
+// without any.
 func (s *Survey) MaxOverMean() float64 {
 	var most, sum int64
 	for _, load := range s.Loads {
@@ -165,7 +172,8 @@ func (t *taking) finish() {
 		}
 	}
 	slices.SortFunc(s.Groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Files, a.Files), cmp.Compare(a.FileSystem, b.FileSystem), cmp.Compare(a.Kind, b.Kind),
+		return cmp.Or(cmp.Compare(b.Files, a.Files), cmp.Compare(a.FileSystem, b.FileSystem),
+			cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Stripes, b.Stripes))
 	})
 	slices.Sort(s.Pools)

@@ -22,7 +22,11 @@ func TestTake(t *testing.T) {
 	want := &Survey{
 		FileSystem: Lustre, Files: 9, Bytes: 2<<20 + 10 + 100 + 1<<20 + 4*5 + 3<<20,
 		Groups: []Group{
-			{"", KindNone, 0, 3}, {Lustre, KindRAID0, 0, 2}, {Lustre, KindRAID0, 2, 2}, {Lustre, KindDoM, 2, 1}, {Lustre, KindRAID0, 1, 1},
+			{"", KindNone, 0, 3},
+			{Lustre, KindRAID0, 0, 2},
+			{Lustre, KindRAID0, 2, 2},
+			{Lustre, KindDoM, 2, 1},
+			{Lustre, KindRAID0, 1, 1},
 		},
 		Pools: []string{"flash"},
 		Loads: []Load{{3, 2, 1<<20 + 10 + 2<<20}, {4, 2, 2 << 20}, {5, 2, 100 + 768<<10}},
@@ -42,9 +46,16 @@ func TestTake(t *testing.T) {
 
 // A file that fills one stripe needs no second target; one that starts a second does.
 func TestTakeCountsSmallAndWide(t *testing.T) {
-	sys := newFake(map[string]fakeFile{"/1": lustreFile(1, 2), "/2": lustreFile(1, 2), "/3": lustreFile(1), "/4": lustreFile(1), "/5": lustreFile(1, 2)})
+	sys := newFake(map[string]fakeFile{
+		"/1": lustreFile(1, 2), "/2": lustreFile(1, 2),
+		"/3": lustreFile(1), "/4": lustreFile(1), "/5": lustreFile(1, 2),
+	})
 	s, err := take(context.Background(), sys, "/", dataSet{
-		{"/1", 0, 1 << 20}, {"/2", 0, 1<<20 + 1}, {"/3", 0, SmallFileBytes}, {"/4", 0, SmallFileBytes - 1}, {"/5", 0, 0},
+		{"/1", 0, 1 << 20},
+		{"/2", 0, 1<<20 + 1},
+		{"/3", 0, SmallFileBytes},
+		{"/4", 0, SmallFileBytes - 1},
+		{"/5", 0, 0},
 	}, Options{})
 	if err != nil || s.SmallWide != 1 || s.SmallOnOST != 1 {
 		t.Errorf("%+v, %v", s, err)
@@ -59,7 +70,8 @@ func TestTakeWithoutLayout(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := take(ctx, sys, "/", dataSet{{"/f", 0, 1}}, Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := take(ctx, sys, "/", dataSet{{"/f", 0, 1}}, Options{}); !errors.Is(
+		err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -89,7 +101,10 @@ func TestHints(t *testing.T) {
 			Survey{FileSystem: Lustre, Files: 4, Groups: four, Loads: loads(5, 5, 5, 5), Known: 32},
 			[]string{"Stripe count 1 over 4 of 32 targets: \"lfs migrate -c 8 FILE\""},
 		},
-		"one shard": {Survey{FileSystem: Lustre, Files: 1, Groups: four, Loads: loads(5), Known: 3}, []string{"lfs migrate -c 3 FILE"}},
+		"one shard": {
+			Survey{FileSystem: Lustre, Files: 1, Groups: four, Loads: loads(5), Known: 3},
+			[]string{"lfs migrate -c 3 FILE"},
+		},
 		"one pool": {
 			Survey{FileSystem: Lustre, Files: 5000, Pools: []string{"flash"}, Loads: loads(5, 5), Known: 32},
 			[]string{"5,000 files, but on only 2 of 32 targets (pool flash)"},
@@ -102,12 +117,19 @@ func TestHints(t *testing.T) {
 		"on BeeGFS": {
 			Survey{FileSystem: BeeGFS, Files: 5000, Loads: loads(10, 40, 10), SmallOnOST: 4000},
 			[]string{
-				"target 1 holds 2.0 times the mean of the targets in use, and reading everything waits for it: copying",
+				"target 1 holds 2.0 times the mean of the targets in use, and reading everything waits for " +
+					"it: copying",
 				"4,000 files are smaller than 256 KiB: pack them",
 			},
 		},
-		"small files":   {Survey{FileSystem: Lustre, Files: 5000, Loads: loads(10, 10), SmallOnOST: 4000}, []string{"-E 256K -L mdt"}},
-		"few are small": {Survey{FileSystem: Lustre, Files: 50000, Loads: loads(10, 10), SmallOnOST: 4000, SmallWide: 4000}, nil},
+		"small files": {
+			Survey{FileSystem: Lustre, Files: 5000, Loads: loads(10, 10), SmallOnOST: 4000},
+			[]string{"-E 256K -L mdt"},
+		},
+		"few are small": {Survey{
+			FileSystem: Lustre, Files: 50000, Loads: loads(10, 10), SmallOnOST: 4000,
+			SmallWide: 4000,
+		}, nil},
 		"small wide": {
 			Survey{FileSystem: Lustre, Files: 5000, Loads: loads(10, 10), SmallWide: 4000},
 			[]string{"4,000 files are smaller than a stripe and yet have several targets"},
@@ -128,8 +150,10 @@ func TestHints(t *testing.T) {
 }
 
 func TestTargetName(t *testing.T) {
-	got := fmt.Sprint(TargetName(Lustre, 0x1f), TargetName(BeeGFS, 31), TargetName(Lustre, MDT), TargetName("", NoTarget))
-	if want := "OST001f" + "target 31" + "MDT" + "none"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+	got := fmt.Sprint(TargetName(Lustre, 0x1f), TargetName(BeeGFS, 31), TargetName(Lustre, MDT),
+		TargetName("", NoTarget))
+	if want := "OST001f" + "target 31" + "MDT" +
+		"none"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Error(got)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"rankpool/staging/posix"
 )
 
-// A system is the calls by which a file system tells its layout, so that tests can stand in for Lustre and BeeGFS.
-// It is safe for concurrent use. Errors are, or wrap, system error numbers, and name the path.
+// A system is the calls by which a file system tells its layout, so that tests can stand in for
+// Lustre and BeeGFS. It is safe for concurrent use. Errors are, or wrap, system error numbers, and
+// name the path.
 type system interface {
 	// getxattr returns an extended attribute of the file at path; links are followed.
 	getxattr(path, name string) ([]byte, error)
@@ -46,7 +47,8 @@ func (systemCalls) magic(path string) (int64, error) {
 
 func (systemCalls) open(path string) (device, error) {
 	fd := -1
-	// With O_NONBLOCK the client of BeeGFS does not wait for the content of a stub, and a pipe does not block.
+	// With O_NONBLOCK the client of BeeGFS does not wait for the content of a stub, and a pipe does
+	// not block.
 	err := posix.Retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		return err
@@ -61,7 +63,8 @@ type descriptor int
 
 func (d descriptor) ioctl(request uint, arg []byte) error {
 	return posix.Retry(func() error {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d), uintptr(request), uintptr(unsafe.Pointer(unsafe.SliceData(arg))))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d), uintptr(request),
+			uintptr(unsafe.Pointer(unsafe.SliceData(arg))))
 		runtime.KeepAlive(arg)
 		if errno != 0 {
 			return errno
@@ -72,10 +75,13 @@ func (d descriptor) ioctl(request uint, arg []byte) error {
 
 func (d descriptor) Close() { _ = unix.Close(int(d)) } // it was only asked; nothing can be lost
 
-// saysNothing reports whether err is how a file system, its namespace of attributes or its driver says that it has
-// no such thing as a layout.
+// saysNothing reports whether err is how a file system, its namespace of attributes or its driver
+// says that it has no such thing as a layout.
 func saysNothing(err error) bool {
-	for _, number := range []unix.Errno{unix.ENODATA, unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS, unix.EINVAL, unix.EPERM} {
+	for _, number := range []unix.Errno{
+		unix.ENODATA, unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS,
+		unix.EINVAL, unix.EPERM,
+	} {
 		if errors.Is(err, number) {
 			return true
 		}

@@ -16,8 +16,9 @@ const (
 
 // A Table tells for every sample of a data set on which target it starts, in 2 bytes a sample.
 //
-// A nil Table is that of a data set of which nothing is known; every method works on it. A Table never changes once
-// it is made, so any number of goroutines may use it. A method that takes an id panics when the id is not in the data set.
+// A nil Table is that of a data set of which nothing is known; every method works on it. A Table
+// never changes once it is made, so any number of goroutines may use it. A method that takes an id
+// panics when the id is not in the data set.
 type Table struct {
 	targets []uint16
 	offline []scheduler.SampleID // ascending
@@ -25,8 +26,8 @@ type Table struct {
 	problem error
 }
 
-// Build reads the layouts of all files of a data set. It returns nil when the data set, judged by 64 files spread
-// over it, lies on a file system that tells none.
+// Build reads the layouts of all files of a data set. It returns nil when the data set, judged by
+// 64 files spread over it, lies on a file system that tells none.
 //
 // A file whose layout cannot be read only has none; Problem tells. Errors: ctx's end, as its cause.
 func Build(ctx context.Context, samples Samples, opt Options) (*Table, error) {
@@ -42,7 +43,8 @@ func build(ctx context.Context, sys system, samples Samples, opt Options) (*Tabl
 	return b.finish(), nil
 }
 
-// A builder makes a Table. Targets of different files are written without a lock, all else under mu.
+// A builder makes a Table. Targets of different files are written without a lock, all else under
+// mu.
 type builder struct {
 	samples Samples
 
@@ -86,7 +88,8 @@ func (b *builder) finish() *Table {
 	return t
 }
 
-// TargetOf returns the target on which sample id starts: an OST's index, a BeeGFS target's id, MDT or NoTarget.
+// TargetOf returns the target on which sample id starts: an OST's index, a BeeGFS target's id, MDT
+// or NoTarget.
 func (t *Table) TargetOf(id scheduler.SampleID) int {
 	if t == nil {
 		return NoTarget
@@ -101,8 +104,9 @@ func (t *Table) TargetOf(id scheduler.SampleID) int {
 	}
 }
 
-// Offline returns the samples whose content must be brought back from an archive first: HSM-released on Lustre, stubs
-// on BeeGFS; ascending. Reading one may wait for a tape, or fail. The caller must not change the slice.
+// Offline returns the samples whose content must be brought back from an archive first:
+// HSM-released on Lustre, stubs on BeeGFS; ascending. Reading one may wait for a tape, or fail. The
+// caller must not change the slice.
 func (t *Table) Offline() []scheduler.SampleID {
 	if t == nil {
 		return nil
@@ -110,8 +114,8 @@ func (t *Table) Offline() []scheduler.SampleID {
 	return t.offline
 }
 
-// Problem returns how many files have a layout that could not be read, and why the first of them could not; nil
-// when all could.
+// Problem returns how many files have a layout that could not be read, and why the first of them
+// could not; nil when all could.
 func (t *Table) Problem() (files int64, first error) {
 	if t == nil {
 		return 0, nil

@@ -15,7 +15,8 @@ import (
 	"rankpool/staging/posix"
 )
 
-// mixed is a data set on Lustre: shards of several samples, small files, DoM, released, unreadable and lost ones.
+// mixed is a data set on Lustre: shards of several samples, small files, DoM, released, unreadable
+// and lost ones.
 func mixed(t testing.TB) (*fakeSystem, dataSet) {
 	sys := newFake(map[string]fakeFile{
 		"/d":       {magic: posix.LustreMagic, targets: 32},
@@ -45,7 +46,8 @@ func mixed(t testing.TB) (*fakeSystem, dataSet) {
 func TestBuild(t *testing.T) {
 	sys, data := mixed(t)
 	var told []int64
-	table, err := build(context.Background(), sys, data, Options{Concurrency: 4, Progress: func(n int64) { told = append(told, n) }})
+	table, err := build(context.Background(), sys, data,
+		Options{Concurrency: 4, Progress: func(n int64) { told = append(told, n) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,10 @@ func TestBuild(t *testing.T) {
 	for id := range data.Len() {
 		targets = append(targets, table.TargetOf(scheduler.SampleID(id)))
 	}
-	if want := []int{3, 4, 3, 5, MDT, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget, 3}; !slices.Equal(targets, want) {
+	if want := []int{
+		3, 4, 3, 5, MDT, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget,
+		3,
+	}; !slices.Equal(targets, want) {
 		t.Errorf("targets %v, want %v", targets, want)
 	}
 	if want := []scheduler.SampleID{5, 9}; !slices.Equal(table.Offline(), want) {
@@ -79,14 +84,17 @@ func TestBuildLooksOnceAFile(t *testing.T) {
 		data = append(data, sample{path, int64(i), 1})
 	}
 	var last int64
-	table, err := build(context.Background(), sys, data, Options{Concurrency: 3, Progress: func(n int64) { last = n }})
+	table, err := build(context.Background(), sys, data,
+		Options{Concurrency: 3, Progress: func(n int64) { last = n }})
 	if err != nil || last != int64(len(data)) {
 		t.Fatalf("%v after %d samples", err, last)
 	}
 	if sys.calls["getxattr /a"] != 1 || sys.calls["getxattr /b"] != 1 {
 		t.Errorf("calls: %v", sys.calls)
 	}
-	for i, want := range map[scheduler.SampleID]int{0: 1, chunkSamples + 2: 1, chunkSamples + 3: 2, 5 * chunkSamples: 2} {
+	for i, want := range map[scheduler.SampleID]int{
+		0: 1, chunkSamples + 2: 1, chunkSamples + 3: 2, 5 * chunkSamples: 2,
+	} {
 		if got := table.TargetOf(i); got != want {
 			t.Errorf("sample %d is on %d, want %d", i, got, want)
 		}
@@ -95,14 +103,18 @@ func TestBuildLooksOnceAFile(t *testing.T) {
 
 func TestBuildOnBeeGFS(t *testing.T) {
 	sys := newFake(map[string]fakeFile{
-		"/1": beegfsFile(7, 8), "/2": {magic: posix.BeeGFSMagic, openErr: unix.EWOULDBLOCK}, "/3": {magic: unix.TMPFS_MAGIC},
+		"/1": beegfsFile(7, 8), "/2": {magic: posix.BeeGFSMagic, openErr: unix.EWOULDBLOCK},
+		"/3": {magic: unix.TMPFS_MAGIC},
 	})
 	data := dataSet{{"/1", 0, 1 << 20}, {"/1", 1 << 19, 3}, {"/2", 0, 10}, {"/3", 0, 10}}
 	table, err := build(context.Background(), sys, data, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []int{table.TargetOf(0), table.TargetOf(1), table.TargetOf(2), table.TargetOf(3)}; !slices.Equal(got, []int{7, 8, NoTarget, NoTarget}) {
+	if got := []int{
+		table.TargetOf(0), table.TargetOf(1), table.TargetOf(2),
+		table.TargetOf(3),
+	}; !slices.Equal(got, []int{7, 8, NoTarget, NoTarget}) {
 		t.Errorf("targets %v", got)
 	}
 	if !slices.Equal(table.Offline(), []scheduler.SampleID{2}) || sys.opened != 0 {
@@ -118,7 +130,8 @@ func TestBuildOnBeeGFS(t *testing.T) {
 func TestBuildThroughAnotherFileSystem(t *testing.T) {
 	passed := lustreFile(9)
 	passed.magic = unix.FUSE_SUPER_MAGIC
-	table, err := build(context.Background(), newFake(map[string]fakeFile{"/f": passed}), dataSet{{"/f", 0, 1}}, Options{})
+	table, err := build(context.Background(), newFake(map[string]fakeFile{"/f": passed}),
+		dataSet{{"/f", 0, 1}}, Options{})
 	if err != nil || table.TargetOf(0) != 9 {
 		t.Errorf("target %d, %v", table.TargetOf(0), err)
 	}
@@ -130,14 +143,16 @@ func TestBuildWithoutLayout(t *testing.T) {
 	for range 10000 {
 		data = append(data, sample{"/f", 0, 1})
 	}
-	table, err := build(context.Background(), sys, data, Options{Progress: func(int64) { t.Error("progress of nothing") }})
+	table, err := build(context.Background(), sys, data,
+		Options{Progress: func(int64) { t.Error("progress of nothing") }})
 	if table != nil || err != nil {
 		t.Errorf("%v, %v", table, err)
 	}
 	if sys.calls["getxattr /f"] != spread {
 		t.Errorf("%d files were asked, want %d", sys.calls["getxattr /f"], spread)
 	}
-	if table, err := build(context.Background(), sys, dataSet{}, Options{}); table != nil || err != nil {
+	if table, err := build(context.Background(), sys, dataSet{}, Options{}); table != nil ||
+		err != nil {
 		t.Errorf("no samples: %v, %v", table, err)
 	}
 	// A nil table answers.
@@ -187,7 +202,8 @@ func TestBuilderSorts(t *testing.T) {
 	}
 }
 
-// Any number of goroutines gives the same table, and each sample's target is that of a look at its file alone.
+// Any number of goroutines gives the same table, and each sample's target is that of a look at its
+// file alone.
 func TestBuildIsThatOfEachFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		files := map[string]fakeFile{}
@@ -200,7 +216,8 @@ func TestBuildIsThatOfEachFile(t *testing.T) {
 				data = append(data, sample{path, rapid.Int64Range(0, 4<<20).Draw(t, "offset"), 10})
 			}
 		}
-		table, err := build(context.Background(), newFake(files), data, Options{Concurrency: rapid.IntRange(1, 8).Draw(t, "goroutines")})
+		table, err := build(context.Background(), newFake(files), data,
+			Options{Concurrency: rapid.IntRange(1, 8).Draw(t, "goroutines")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,19 +10,21 @@ import (
 	"rankpool/staging/posix"
 )
 
-// DefaultConcurrency is how many layouts are read at a time when Options does not say: as staging scans, since each
-// is a request to the metadata server when the client does not have the file's attributes yet.
+// DefaultConcurrency is how many layouts are read at a time when Options does not say: as staging
+// scans, since each is a request to the metadata server when the client does not have the file's
+// attributes yet.
 const DefaultConcurrency = 16
 
 const (
 	// spread is how many files, evenly spread over the data set, tell which file systems it lies on.
 	spread = 64
-	// chunkSamples is how many samples a goroutine takes at a time: some milliseconds of work on a local file system.
+	// chunkSamples is how many samples a goroutine takes at a time: some milliseconds of work on a
+	// local file system.
 	chunkSamples = 1024
 )
 
-// Samples is a data set: N samples, each a range of a file. Samples of one file that follow each other share one
-// look at its layout. *staging.Manifest is one. It is safe for concurrent use.
+// Samples is a data set: N samples, each a range of a file. Samples of one file that follow each
+// other share one look at its layout. *staging.Manifest is one. It is safe for concurrent use.
 type Samples interface {
 	Len() int
 	// Path returns the absolute path of the file that holds sample id.
@@ -35,11 +37,13 @@ type Samples interface {
 
 // Options says how to read the layouts of a data set. The zero value is ready to use.
 type Options struct {
-	Concurrency int                 // layouts read at a time; 0: DefaultConcurrency
-	Progress    func(samples int64) // told the number of samples done so far, never by two goroutines at a time
+	Concurrency int // layouts read at a time; 0: DefaultConcurrency
+	// told the number of samples done so far, never by two goroutines at a time
+	Progress func(samples int64)
 }
 
-// A file is one file of a data set: the samples [first, end), and the file's layout or why there is none.
+// A file is one file of a data set: the samples [first, end), and the file's layout or why there is
+// none.
 type file struct {
 	first, end int
 	path       string
@@ -59,11 +63,14 @@ type walk struct {
 	progress func(int64)
 }
 
-// walkFiles calls visit with every file of the data set, from several goroutines at a time. Before that it looks at
-// a spread of 64 files; when none of them has a layout it returns false and visits no file.
+// walkFiles calls visit with every file of the data set, from several goroutines at a time. Before
+// that it looks at a spread of 64 files; when none of them has a layout it returns false and visits
+// no file.
 //
 // Errors: ctx's end, as its cause. A file whose layout cannot be read is visited with its error.
-func walkFiles(ctx context.Context, sys system, samples Samples, opt Options, visit func(file)) (found bool, err error) {
+func walkFiles(ctx context.Context, sys system, samples Samples, opt Options, visit func(file)) (
+	found bool, err error,
+) {
 	lustre, beegfs := fileSystems(ctx, sys, samples)
 	if !lustre && !beegfs || ctx.Err() != nil {
 		return false, endOf(ctx)

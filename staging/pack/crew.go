@@ -12,7 +12,8 @@ import (
 	"rankpool/staging/copier"
 )
 
-// shardsAtOnce is how many shards a rank has under way: while one is read back the other is written.
+// shardsAtOnce is how many shards a rank has under way: while one is read back the other is
+// written.
 const shardsAtOnce = 2
 
 // partBytes is how large a piece of the set-up is; a request of a group has at most 16 MiB.
@@ -77,7 +78,9 @@ func (c *crew) all(ctx context.Context, do func(ctx context.Context, rank int) e
 }
 
 // several is all, n times for each rank.
-func (c *crew) several(ctx context.Context, n int, do func(ctx context.Context, rank int) error) error {
+func (c *crew) several(ctx context.Context, n int,
+	do func(ctx context.Context, rank int) error,
+) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var ranks sync.WaitGroup
@@ -92,9 +95,11 @@ func (c *crew) several(ctx context.Context, n int, do func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
-// each has the tasks done, in their order as far as that is possible, by whichever rank is free; finish is told of each, by
-// one goroutine at a time.
-func (c *crew) each(ctx context.Context, tasks []task, finish func(rank int, t task, r result) error) error {
+// each has the tasks done, in their order as far as that is possible, by whichever rank is free;
+// finish is told of each, by one goroutine at a time.
+func (c *crew) each(ctx context.Context, tasks []task,
+	finish func(rank int, t task, r result) error,
+) error {
 	var mu sync.Mutex
 	next := 0
 	take := func() (t task, found bool) {
@@ -153,8 +158,9 @@ func (w *worker) syncAll() error {
 	return nil
 }
 
-// Serve does what the rank 0 that calls Run asks for, and returns when it is dismissed. It also lists folders for a
-// scan, as Group.Serve does; concurrency is that of Group.Serve. After ctx's end every answer is an error.
+// Serve does what the rank 0 that calls Run asks for, and returns when it is dismissed. It also
+// lists folders for a scan, as Group.Serve does; concurrency is that of Group.Serve. After ctx's
+// end every answer is an error.
 func Serve(ctx context.Context, group *staging.Group, concurrency int) {
 	s := &server{}
 	group.ServeWork(ctx, concurrency, s.answer)

@@ -25,11 +25,14 @@ type DestinationError struct {
 func (e *DestinationError) Error() string {
 	switch {
 	case errors.Is(e.Err, unix.ENOSPC):
-		return fmt.Sprintf("pack: no space is left at %s: free some, then run the same command again", e.Dest)
+		return fmt.Sprintf("pack: no space is left at %s: free some, then run the same command again",
+			e.Dest)
 	case errors.Is(e.Err, unix.EDQUOT):
-		return fmt.Sprintf("pack: the quota at %s is used up: free some, then run the same command again", e.Dest)
+		return fmt.Sprintf("pack: the quota at %s is used up: free some, then run the same command again",
+			e.Dest)
 	case errors.Is(e.Err, unix.EROFS):
-		return fmt.Sprintf("pack: %s is on a read-only file system: name a folder that can be written to with --dest", e.Dest)
+		return fmt.Sprintf("pack: %s is on a read-only file system: name a folder that can be written "+
+			"to with --dest", e.Dest)
 	}
 	reason := e.Err
 	if at := (*fs.PathError)(nil); errors.As(e.Err, &at) {
@@ -50,17 +53,19 @@ type output interface {
 	Close() error
 }
 
-// createTemp makes a file beside the one of this name, under a name that begins with a dot, so that it is no sample.
+// createTemp makes a file beside the one of this name, under a name that begins with a dot, so that
+// it is no sample.
 func createTemp(dir, name string) (output, error) { return os.CreateTemp(dir, "."+name+".*") }
 
-// isTemp says whether a name is one that createTemp makes, here or for the manifest, of a run that was killed.
+// isTemp says whether a name is one that createTemp makes, here or for the manifest, of a run that
+// was killed.
 func isTemp(name string) bool {
 	shard, _ := path.Match(".pack-*.tar.*", name) // the patterns are good
 	return shard || strings.HasPrefix(name, "."+staging.ManifestName+".")
 }
 
-// prepare makes the folder dest, or looks that it holds nothing but a pack, and removes what a killed run has left. The
-// caller holds the journal's lock; begun says that there was a journal.
+// prepare makes the folder dest, or looks that it holds nothing but a pack, and removes what a
+// killed run has left. The caller holds the journal's lock; begun says that there was a journal.
 func prepare(dest string, begun bool) error {
 	entries, err := os.ReadDir(dest)
 	if err != nil {
@@ -74,7 +79,8 @@ func prepare(dest string, begun bool) error {
 				return &DestinationError{dest, err}
 			}
 		case !begun && !strings.HasPrefix(name, "."):
-			return fmt.Errorf("pack: %s holds %q, and is no pack that was begun: name a new folder", dest, name)
+			return fmt.Errorf("pack: %s holds %q, and is no pack that was begun: name a new folder", dest,
+				name)
 		}
 	}
 	return nil
@@ -82,7 +88,8 @@ func prepare(dest string, begun bool) error {
 
 // removeManifest makes sure that an incomplete pack has no manifest.
 func removeManifest(dest string) error {
-	if err := os.Remove(filepath.Join(dest, staging.ManifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dest, staging.ManifestName)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return &DestinationError{dest, err}
 	}
 	return nil

@@ -43,13 +43,15 @@ func packAndDie(src, dest string) {
 		panic(err)
 	}
 	var made atomic.Int64
-	_, err = Run(context.Background(), m, Options{Dest: dest, ShardBytes: 10 << 10, create: func(dir, name string) (output, error) {
-		file, err := os.CreateTemp(dir, "."+name+".*")
-		if made.Add(1) == 6 {
-			return dyingFile{file}, err
-		}
-		return file, err
-	}})
+	_, err = Run(context.Background(), m, Options{
+		Dest: dest, ShardBytes: 10 << 10, create: func(dir, name string) (output, error) {
+			file, err := os.CreateTemp(dir, "."+name+".*")
+			if made.Add(1) == 6 {
+				return dyingFile{file}, err
+			}
+			return file, err
+		},
+	})
 	panic(err) // it should not come so far
 }
 
@@ -76,7 +78,8 @@ func TestKilledPackGoesOn(t *testing.T) {
 		t.Error("a dry run has changed the folder")
 	}
 	report := pack(t, m, opt)
-	if report.Kept < 4 || report.Packed < 1 || report.Kept+report.Packed != report.Shards || looked.Kept != report.Kept {
+	if report.Kept < 4 || report.Packed < 1 || report.Kept+report.Packed != report.Shards ||
+		looked.Kept != report.Kept {
 		t.Errorf("report %+v, of the dry run %+v", report, looked)
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -165,11 +168,14 @@ func (f lossyFile) Write(p []byte) (int, error) {
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	m := scan(t, numbered(t, 3))
 	dest := filepath.Join(t.TempDir(), "dest")
-	_, err := Run(context.Background(), m, Options{Dest: dest, create: func(dir, name string) (output, error) {
-		file, err := os.CreateTemp(dir, "."+name+".*")
-		return lossyFile{file}, err
-	}})
-	wantError(t, err, "pack-000000.tar was written to ", "reads back otherwise: the checksum of sample 000000000 is wrong")
+	_, err := Run(context.Background(), m, Options{
+		Dest: dest, create: func(dir, name string) (output, error) {
+			file, err := os.CreateTemp(dir, "."+name+".*")
+			return lossyFile{file}, err
+		},
+	})
+	wantError(t, err, "pack-000000.tar was written to ",
+		"reads back otherwise: the checksum of sample 000000000 is wrong")
 	if found := shardsOf(t, dest); len(found) > 0 {
 		t.Errorf("there is %v", found)
 	}
@@ -242,7 +248,8 @@ func TestDamagedShardIsWrittenAgain(t *testing.T) {
 		opt.create = func(dir, name string) (output, error) { return nil, unix.ENOSPC }
 		_, err := Run(context.Background(), m, opt)
 		wantError(t, err, "no space is left")
-		if _, err := os.Stat(filepath.Join(opt.Dest, staging.ManifestName)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(opt.Dest, staging.ManifestName)); !errors.Is(
+			err, fs.ErrNotExist) {
 			t.Errorf("%s: an incomplete pack has a manifest (%v)", name, err)
 		}
 		opt.create = nil
@@ -303,7 +310,8 @@ func TestWhatNoShardCanHold(t *testing.T) {
 	members := []staging.Member{{Kind: "a", Size: 1}, {Kind: "b", Size: 1}}
 	sample := staging.Sample{Path: "f", Format: staging.FormatPart, Size: 2, Members: members}
 	for kind, sentence := range map[string]string{
-		"a/../../x": "which is no file extension", "\x00": "which is no file extension", "B": `two members of the kind "b"`,
+		"a/../../x": "which is no file extension", "\x00": "which is no file extension",
+		"B": `two members of the kind "b"`,
 	} {
 		sample.Members[0].Kind = kind
 		m, err := staging.Build("/data", []string{""}, 1, func(int) staging.Sample { return sample })
@@ -337,11 +345,14 @@ func TestClassMembersHoldTheLabel(t *testing.T) {
 		wantError(t, err, "sample 0 (", "give that member another extension")
 	}
 	src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
-	grow(t, src, map[string]string{"s.tar": tarOf(t, "x.jpg", "X", "x.cls", "3\n", "y.cls", "0", "y.jpg", "Y")})
+	grow(t, src, map[string]string{"s.tar": tarOf(
+		t, "x.jpg", "X", "x.cls", "3\n", "y.cls", "0", "y.jpg", "Y")})
 	pack(t, scan(t, src), Options{Dest: dest})
 	packed := open(t, dest)
-	if packed.Label(0) != 3 || packed.Label(1) != 0 || plain(t, packed, 0) != "X3\n" || len(packed.Classes()) != 4 {
-		t.Errorf("labels %d, %d of classes %q, sample %q", packed.Label(0), packed.Label(1), packed.Classes(), plain(t, packed, 0))
+	if packed.Label(0) != 3 || packed.Label(1) != 0 || plain(t, packed, 0) != "X3\n" ||
+		len(packed.Classes()) != 4 {
+		t.Errorf("labels %d, %d of classes %q, sample %q", packed.Label(0), packed.Label(1),
+			packed.Classes(), plain(t, packed, 0))
 	}
 }
 
@@ -358,7 +369,8 @@ func TestJournalEndsWhereItIsDamaged(t *testing.T) {
 		case at < head && err == nil:
 			t.Errorf("a bad byte %d in the head is no error", at)
 		case at >= head && (err != nil || len(sums) != wantShards || good != head+wantShards*record):
-			t.Errorf("a bad byte %d leaves %d shards in %d bytes (%v), want %d", at, len(sums), good, err, wantShards)
+			t.Errorf("a bad byte %d leaves %d shards in %d bytes (%v), want %d", at, len(sums), good, err,
+				wantShards)
 		}
 	}
 }
@@ -366,7 +378,8 @@ func TestJournalEndsWhereItIsDamaged(t *testing.T) {
 // journalOf returns a plan of three shards, and a journal of them.
 func journalOf(t testing.TB) (*Plan, []byte) {
 	t.Helper()
-	m, err := staging.Build("/data", []string{""}, 5, func(int) staging.Sample { return staging.Sample{Path: "f", Size: 700} })
+	m, err := staging.Build("/data", []string{""}, 5,
+		func(int) staging.Sample { return staging.Sample{Path: "f", Size: 700} })
 	must(t, err)
 	p, err := NewPlan(m, AsIs(5), 5000)
 	must(t, err)

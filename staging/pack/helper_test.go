@@ -144,7 +144,8 @@ func shardsOf(t testing.TB, dir string) map[string]string {
 	return found
 }
 
-// A testTransport is a rank of a group in this process: messages are handed over by a goroutine a rank.
+// A testTransport is a rank of a group in this process: messages are handed over by a goroutine a
+// rank.
 type testTransport struct {
 	rank  int
 	peers []*testTransport

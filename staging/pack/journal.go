@@ -14,12 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journalName is the file that says which shards of a pack are there. It begins with a dot, so that it is no sample.
+// journalName is the file that says which shards of a pack are there. It begins with a dot, so that
+// it is no sample.
 const journalName = ".rankpool-pack"
 
-// A journal is a head, the plan's identity (16 bytes), and a record a shard: its number (u32), the number of its samples
-// (u32), their checksums (u64 each), and the record's XXH3 (u64); all little-endian. Half a record at its end, of a run
-// that was killed, does not count. That a shard is there is only believed when it has been read.
+// A journal is a head, the plan's identity (16 bytes), and a record a shard: its number (u32), the
+// number of its samples (u32), their checksums (u64 each), and the record's XXH3 (u64); all
+// little-endian. Half a record at its end, of a run that was killed, does not count. That a shard
+// is there is only believed when it has been read.
 const journalHead = "rankpool pack 1\n"
 
 type journal struct {
@@ -27,8 +29,8 @@ type journal struct {
 	sums map[int][]uint64 // of the shards
 }
 
-// openJournal opens or makes the journal of p in the folder dest, which it makes too, and locks it against other
-// packers. begun says that there was one.
+// openJournal opens or makes the journal of p in the folder dest, which it makes too, and locks it
+// against other packers. begun says that there was one.
 //
 // Errors: another pack's journal, one that is in use, a *DestinationError.
 func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
@@ -54,7 +56,8 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 	}
 	sums, good, err := parseJournal(data, p)
 	if err != nil {
-		return nil, false, fmt.Errorf("pack: %s holds %w: name another folder, or remove that one", dest, err)
+		return nil, false, fmt.Errorf("pack: %s holds %w: name another folder, or remove that one", dest,
+			err)
 	}
 	j = &journal{file, sums}
 	if err := j.cut(good); err != nil {
@@ -63,7 +66,8 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 	return j, good > 0, nil
 }
 
-// peekJournal returns how many shards of p the journal in dest names, for a dry run. Errors: as openJournal.
+// peekJournal returns how many shards of p the journal in dest names, for a dry run. Errors: as
+// openJournal.
 func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
 	data, err := os.ReadFile(filepath.Join(dest, journalName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +82,8 @@ func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
 	return shards, nil
 }
 
-// cut cuts off what is behind the good part of the journal, and writes its head in place of nothing.
+// cut cuts off what is behind the good part of the journal, and writes its head in place of
+// nothing.
 func (j *journal) cut(good int) error {
 	if err := j.file.Truncate(int64(good)); err != nil {
 		return err
@@ -94,7 +99,8 @@ func (j *journal) begin(p *Plan) error {
 	return err
 }
 
-// add notes that a shard is there. The record is one write, so that a killed run leaves it whole or not.
+// add notes that a shard is there. The record is one write, so that a killed run leaves it whole or
+// not.
 func (j *journal) add(shard int, sums []uint64) error {
 	record := binary.LittleEndian.AppendUint32(nil, uint32(shard))
 	record = binary.LittleEndian.AppendUint32(record, uint32(len(sums)))
@@ -105,14 +111,17 @@ func (j *journal) add(shard int, sums []uint64) error {
 	return err
 }
 
-var errOtherPack = errors.New("another pack (of other data, or data that has changed since, or in another order or shard size)")
+var errOtherPack = errors.New("another pack (of other data, or data that has changed since, or " +
+	"in another order or shard size)")
 
-// parseJournal returns the checksums of the shards that a journal of p names, and how long its good part is.
+// parseJournal returns the checksums of the shards that a journal of p names, and how long its good
+// part is.
 func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err error) {
 	sums = map[int][]uint64{}
 	identity := p.identity()
 	head := append([]byte(journalHead), identity[:]...)
-	if len(data) < len(head) && bytes.HasPrefix([]byte(journalHead), data[:min(len(data), len(journalHead))]) {
+	if len(data) < len(head) && bytes.HasPrefix(
+		[]byte(journalHead), data[:min(len(data), len(journalHead))]) {
 		return sums, 0, nil // it was killed before it packed anything
 	}
 	if !bytes.HasPrefix(data, head) {
@@ -122,7 +131,8 @@ func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err er
 	for rest := data[good:]; len(rest) >= 16; rest = data[good:] {
 		shard, count := binary.LittleEndian.Uint32(rest), int64(binary.LittleEndian.Uint32(rest[4:]))
 		length := 8 + 8*count
-		if length+8 > int64(len(rest)) || xxh3.Hash(rest[:length]) != binary.LittleEndian.Uint64(rest[length:]) || int(shard) >= p.Shards() {
+		if length+8 > int64(len(rest)) || xxh3.Hash(rest[:length]) != binary.LittleEndian.Uint64(
+			rest[length:]) || int(shard) >= p.Shards() {
 			break
 		}
 		from, to := p.span(int(shard))

@@ -6,11 +6,14 @@ import (
 	"rankpool/staging"
 )
 
-// built returns the manifest of shards [from, to), which lie in root under the names that name gives and were modified
-// at modTimes. sums are the checksums of their samples, nil: not known.
+// built returns the manifest of shards [from, to), which lie in root under the names that name
+// gives and were modified at modTimes. sums are the checksums of their samples, nil: not known.
 //
-// The files "cls" that the plan has added are no members of a sample: its bytes are those of the source.
-func (p *Plan) built(root string, from, to int, name func(shard int) string, modTimes []int64, sums []uint64) (*staging.Manifest, error) {
+// The files "cls" that the plan has added are no members of a sample: its bytes are those of the
+// source.
+func (p *Plan) built(root string, from, to int, name func(shard int) string, modTimes []int64,
+	sums []uint64,
+) (*staging.Manifest, error) {
 	first, _ := p.span(from)
 	_, last := p.span(to - 1)
 	shard, at := from-1, int64(0)
@@ -29,7 +32,8 @@ func (p *Plan) built(root string, from, to int, name func(shard int) string, mod
 		id := p.order[place]
 		members = members[:0]
 		sample := staging.Sample{
-			Path: path, Format: staging.FormatTar, Size: p.manifest.Size(id), Label: p.manifest.Label(id), ModTime: modTimes[shard-from],
+			Path: path, Format: staging.FormatTar, Size: p.manifest.Size(id), Label: p.manifest.Label(id),
+			ModTime: modTimes[shard-from],
 		}
 		for i := range files {
 			f := &files[i]

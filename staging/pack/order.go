@@ -17,10 +17,13 @@ func AsIs(n int) []scheduler.SampleID {
 	return ids
 }
 
-// ByImportance returns the ids of the samples that scores are of, the highest score first, NaN last, equal ones by id.
+// ByImportance returns the ids of the samples that scores are of, the highest score first, NaN
+// last, equal ones by id.
 func ByImportance(scores []float32) []scheduler.SampleID {
 	ids := AsIs(len(scores))
-	slices.SortStableFunc(ids, func(a, b scheduler.SampleID) int { return cmp.Compare(scores[b], scores[a]) })
+	slices.SortStableFunc(ids, func(a, b scheduler.SampleID) int {
+		return cmp.Compare(scores[b], scores[a])
+	})
 	return ids
 }
 

@@ -14,25 +14,31 @@ import (
 	"rankpool/staging/copier"
 )
 
-// DefaultShardBytes is the size of a shard when Options does not say: with a billion bytes a second a shard is read in a
-// quarter of a second, far longer than it takes to open it, and a data set of 150 GB has 600.
+// DefaultShardBytes is the size of a shard when Options does not say: with a billion bytes a second
+// a shard is read in a quarter of a second, far longer than it takes to open it, and a data set of
+// 150 GB has 600.
 const DefaultShardBytes = 256 << 20
 
-// Options says where and how to pack. Dest must be there; of the rest the zero value is ready to use.
+// Options says where and how to pack. Dest must be there; of the rest the zero value is ready to
+// use.
 type Options struct {
-	Dest        string               // absolute path of the folder for the shards, which all ranks see
-	Order       []scheduler.SampleID // the samples in the order in which they are packed; nil: all, as the manifest has them
-	ShardBytes  int64                // a shard's largest size; 0: DefaultShardBytes
-	Sync        copier.SyncPolicy    // what is made durable before the manifest is written; "": copier.SyncEnd
-	Concurrency int                  // reads of each rank under way at a time; 0: found out
-	DryRun      bool                 // only look what there is to do
-	Group       *staging.Group       // the ranks that share the work, this one being rank 0; nil: this process alone
-	Progress    func(Progress)       // told how far it is, never by two goroutines at a time
+	Dest string // absolute path of the folder for the shards, which all ranks see
+	// the samples in the order in which they are packed; nil: all, as the manifest has them
+	Order      []scheduler.SampleID
+	ShardBytes int64 // a shard's largest size; 0: DefaultShardBytes
+	// what is made durable before the manifest is written; "": copier.SyncEnd
+	Sync        copier.SyncPolicy
+	Concurrency int  // reads of each rank under way at a time; 0: found out
+	DryRun      bool // only look what there is to do
+	// the ranks that share the work, this one being rank 0; nil: this process alone
+	Group    *staging.Group
+	Progress func(Progress) // told how far it is, never by two goroutines at a time
 
 	create func(dir, name string) (output, error) // a test's
 }
 
-// Progress is how far packing is; bytes are those of shards. What another rank does counts when its shard is there.
+// Progress is how far packing is; bytes are those of shards. What another rank does counts when its
+// shard is there.
 type Progress struct {
 	Shards, AllShards int
 	Bytes, AllBytes   int64
@@ -53,16 +59,18 @@ type Report struct {
 	Manifest    string  `json:"manifest"` // its path
 }
 
-// Run packs samples of m into opt.Dest, as the shards of a Plan and the manifest staging.ManifestName. The other ranks of
-// opt.Group must be in Serve; Run does not dismiss them. The same arguments give the same shards, whatever the ranks.
+// Run packs samples of m into opt.Dest, as the shards of a Plan and the manifest
+// staging.ManifestName. The other ranks of opt.Group must be in Serve; Run does not dismiss them.
+// The same arguments give the same shards, whatever the ranks.
 //
-// The folder is new, empty but for hidden names, or holds a pack that the same arguments began: shards that are there
-// are read, and kept when they are whole. The manifest is written last, and taken away before a shard is written again, so
-// a pack that has a manifest is complete.
+// The folder is new, empty but for hidden names, or holds a pack that the same arguments began:
+// shards that are there are read, and kept when they are whole. The manifest is written last, and
+// taken away before a shard is written again, so a pack that has a manifest is complete.
 //
-// Errors, one sentence each: those of NewPlan; a *staging.SampleError for a sample that cannot be read, or has changed
-// since m was made; a *DestinationError; a folder that holds something else, or that another process packs into; a
-// shard that reads back otherwise than it was written; another rank's, which is named; ctx's cause.
+// Errors, one sentence each: those of NewPlan; a *staging.SampleError for a sample that cannot be
+// read, or has changed since m was made; a *DestinationError; a folder that holds something else,
+// or that another process packs into; a shard that reads back otherwise than it was written;
+// another rank's, which is named; ctx's cause.
 func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
 		panic(fmt.Sprintf("pack: the destination %q is no absolute path", opt.Dest))
@@ -82,7 +90,10 @@ func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &packing{plan: p, opt: opt, modTimes: make([]int64, p.Shards()), sums: make([]uint64, p.Len())}
+	r := &packing{
+		plan: p, opt: opt, modTimes: make([]int64, p.Shards()),
+		sums: make([]uint64, p.Len()),
+	}
 	r.report = Report{
 		Samples: p.Len(), Shards: p.Shards(), DryRun: opt.DryRun, Ranks: opt.Group.Size(),
 		Manifest: filepath.Join(opt.Dest, staging.ManifestName),
@@ -159,7 +170,8 @@ func (r *packing) run(ctx context.Context) error {
 	own.wrote = func(bytes int64) { r.tell(0, bytes) }
 	r.crew = crew{r.opt.Group, own}
 	err = r.crew.hire(ctx, setup{
-		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest, Sync: r.opt.Sync, Concurrency: r.opt.Concurrency,
+		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest, Sync: r.opt.Sync,
+		Concurrency: r.opt.Concurrency,
 	})
 	if err != nil {
 		return err

@@ -19,9 +19,13 @@ import (
 	"rankpool/staging"
 )
 
-// drawName draws names with line feeds, quotes, dots, bytes that are no UTF-8, and of more than a tar header holds.
+// drawName draws names with line feeds, quotes, dots, bytes that are no UTF-8, and of more than a
+// tar header holds.
 func drawName(t *rapid.T, label string) string {
-	letter := rapid.SampledFrom([]string{"a", "B", ".", ".", "-", "\n", `"`, "ä", "\U0001F600", "\xff", "\xc3", " "})
+	letter := rapid.SampledFrom([]string{
+		"a", "B", ".", ".", "-", "\n", `"`, "ä", "\U0001F600", "\xff",
+		"\xc3", " ",
+	})
 	name := strings.Join(rapid.SliceOfN(letter, 1, 8).Draw(t, label), "")
 	if rapid.IntRange(0, 9).Draw(t, label+" is long") == 0 {
 		name += strings.Repeat("x", 120)
@@ -46,7 +50,8 @@ func drawData(t *rapid.T, tb testing.TB, root string) {
 			continue
 		}
 		size := rapid.SampledFrom([]int{0, 1, 511, 512, 513, 3000}).Draw(t, "size")
-		tree[filepath.Join(rapid.SampledFrom(classes).Draw(t, "in"), name)] = strings.Repeat(fmt.Sprint(i), size)[:size]
+		tree[filepath.Join(rapid.SampledFrom(classes).Draw(t, "in"), name)] = strings.Repeat(
+			fmt.Sprint(i), size)[:size]
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "shards") {
 		tree[filepath.Join(classes[0], fmt.Sprintf("s%d.tar", i))] = tarOf(tb,
@@ -59,7 +64,8 @@ func drawData(t *rapid.T, tb testing.TB, root string) {
 func TestPackGivesTheSameSamples(t *testing.T) {
 	by := startPython(t)
 	rapid.Check(t, func(r *rapid.T) {
-		base, err := os.MkdirTemp(t.TempDir(), "") //nolint:usetesting // one a draw, which would all be kept until the end
+		//nolint:usetesting // one per draw; t.TempDir would keep them all until the end
+		base, err := os.MkdirTemp(t.TempDir(), "")
 		must(t, err)
 		defer os.RemoveAll(base)
 		src, dest := filepath.Join(base, "src"), filepath.Join(base, "dest")
@@ -67,7 +73,8 @@ func TestPackGivesTheSameSamples(t *testing.T) {
 		m := scan(t, src)
 		order := rapid.Permutation(AsIs(m.Len())).Draw(r, "order")
 		order = order[:rapid.IntRange(1, len(order)).Draw(r, "samples")]
-		opt := Options{Dest: dest, Order: order, ShardBytes: rapid.Int64Range(1, 20_000).Draw(r, "shard size")}
+		opt := Options{Dest: dest, Order: order, ShardBytes: rapid.Int64Range(1, 20_000).Draw(
+			r, "shard size")}
 		report := pack(t, m, opt)
 		checkPack(t, by, m, order, dest)
 		if report.Packed != report.Shards || report.Samples != len(order) {
@@ -81,12 +88,16 @@ func TestPackGivesTheSameSamples(t *testing.T) {
 	})
 }
 
-// checkPack compares a pack with its source, read by three readers: the manifest's, the scan's, and Python's tarfile.
-func checkPack(t testing.TB, by *python, m *staging.Manifest, order []scheduler.SampleID, dest string) {
+// checkPack compares a pack with its source, read by three readers: the manifest's, the scan's, and
+// Python's tarfile.
+func checkPack(t testing.TB, by *python, m *staging.Manifest, order []scheduler.SampleID,
+	dest string,
+) {
 	t.Helper()
 	packed, scanned := open(t, dest), scan(t, dest)
 	if packed.Len() != len(order) || scanned.Len() != len(order) {
-		t.Fatalf("%d samples by the manifest, %d by a scan, want %d", packed.Len(), scanned.Len(), len(order))
+		t.Fatalf("%d samples by the manifest, %d by a scan, want %d", packed.Len(), scanned.Len(),
+			len(order))
 	}
 	byPython := by.read(t, dest)
 	fetcher := staging.NewFetcher(packed, staging.FetchOptions{})
@@ -99,10 +110,12 @@ func checkPack(t testing.TB, by *python, m *staging.Manifest, order []scheduler.
 		at := scheduler.SampleID(place)
 		want := plain(t, m, id)
 		if got := read(t, packed, fetcher, at); got != want || packed.Label(at) != m.Label(id) {
-			t.Fatalf("sample %d of %q is %.20q with label %d, want %.20q with %d", place, m.RelPath(id), got, packed.Label(at), want, m.Label(id))
+			t.Fatalf("sample %d of %q is %.20q with label %d, want %.20q with %d", place, m.RelPath(id), got,
+				packed.Label(at), want, m.Label(id))
 		}
 		if labelled && scanned.Label(at) != m.Label(id) {
-			t.Fatalf("sample %d has the label %d in its shard, want %d", place, scanned.Label(at), m.Label(id))
+			t.Fatalf("sample %d has the label %d in its shard, want %d", place, scanned.Label(at),
+				m.Label(id))
 		}
 		wantFiles, text := map[string]string{}, want
 		for i, member := range m.Members(id) {
@@ -118,7 +131,8 @@ func checkPack(t testing.TB, by *python, m *staging.Manifest, order []scheduler.
 		if labelled {
 			wantFiles["cls"] = fmt.Sprint(m.Label(id))
 		}
-		if got := byPython[place]; got.Key != fmt.Sprintf("%09d", place) || !maps.Equal(got.files(t), wantFiles) {
+		if got := byPython[place]; got.Key != fmt.Sprintf("%09d", place) ||
+			!maps.Equal(got.files(t), wantFiles) {
 			t.Fatalf("sample %d is %q with %q for Python, want %q", place, got.Key, got.files(t), wantFiles)
 		}
 	}
@@ -142,9 +156,10 @@ func (s pythonSample) files(t testing.TB) map[string]string {
 	return decoded
 }
 
-// pythonReader groups the members of tar files as WebDataset's group_by_keys does: neighbours with the same path up to the
-// first dot of the base name. It fails on what no packer may write: owners, times, and a missing end. It reads lines with
-// the names of tar files, and answers each with a line of samples.
+// pythonReader groups the members of tar files as WebDataset's group_by_keys does: neighbours with
+// the same path up to the first dot of the base name. It fails on what no packer may write: owners,
+// times, and a missing end. It reads lines with the names of tar files, and answers each with a
+// line of samples.
 const pythonReader = `
 import json, os, sys, tarfile
 for line in sys.stdin:
@@ -204,9 +219,10 @@ func TestPackOfEveryFormat(t *testing.T) {
 	by := startPython(t)
 	src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
 	grow(t, src, map[string]string{
-		"rows.npy": "\x93NUMPY\x01\x00\x46\x00{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }" + strings.Repeat(" ", 10) + "\nabcdef",
-		"s.tar":    tarOf(t, "x.cls", "text", "x.jpg", "J"),
-		"README":   "read",
+		"rows.npy": "\x93NUMPY\x01\x00\x46\x00{'descr': '|u1', 'fortran_order': False, " +
+			"'shape': (2, 3), }" + strings.Repeat(" ", 10) + "\nabcdef",
+		"s.tar":  tarOf(t, "x.cls", "text", "x.jpg", "J"),
+		"README": "read",
 	})
 	m := scan(t, src)
 	pack(t, m, Options{Dest: dest, ShardBytes: 3 << 10})
@@ -214,7 +230,10 @@ func TestPackOfEveryFormat(t *testing.T) {
 	for _, s := range by.read(t, dest) {
 		got = append(got, fmt.Sprintf("%q", s.files(t)))
 	}
-	want := []string{`map["bin":"read"]`, `map["bin":"abc"]`, `map["bin":"def"]`, `map["cls":"text" "jpg":"J"]`}
+	want := []string{
+		`map["bin":"read"]`, `map["bin":"abc"]`, `map["bin":"def"]`,
+		`map["cls":"text" "jpg":"J"]`,
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("samples %v, want %v", got, want)
 	}
@@ -263,7 +282,8 @@ func TestImportantSamplesComeFirst(t *testing.T) {
 	packed := open(t, dest)
 	for i := range packed.Len() {
 		id := slices.Index(scores, float32(m.Len()-1-i))
-		if got, want := plain(t, packed, scheduler.SampleID(i)), plain(t, m, scheduler.SampleID(id)); got != want {
+		if got, want := plain(t, packed, scheduler.SampleID(i)),
+			plain(t, m, scheduler.SampleID(id)); got != want {
 			t.Errorf("place %d holds %.20q, want %.20q", i, got, want)
 		}
 		if i > 0 && packed.RelPath(scheduler.SampleID(i)) < packed.RelPath(scheduler.SampleID(i-1)) {
@@ -294,7 +314,10 @@ func TestAPackMayMove(t *testing.T) {
 
 func TestMeasureIsExact(t *testing.T) {
 	src := t.TempDir()
-	grow(t, src, map[string]string{"a/1.jpg": "x", "a/2.jpg": "y", "b/" + strings.Repeat("n", 9) + "." + strings.Repeat("long", 50): "z"})
+	grow(t, src, map[string]string{
+		"a/1.jpg": "x", "a/2.jpg": "y",
+		"b/" + strings.Repeat("n", 9) + "." + strings.Repeat("long", 50): "z",
+	})
 	large, err := os.Create(filepath.Join(src, "b", "large.jpg"))
 	must(t, err)
 	must(t, large.Truncate(9<<30))
@@ -312,7 +335,8 @@ func TestMeasureIsExact(t *testing.T) {
 			want += int64(len(head)) + (f.size+511)/512*512
 		}
 		if got := p.Bytes(place); got != want {
-			t.Errorf("shard %d (%s) is planned with %d bytes, and has %d", place, m.RelPath(scheduler.SampleID(place)), got, want)
+			t.Errorf("shard %d (%s) is planned with %d bytes, and has %d", place,
+				m.RelPath(scheduler.SampleID(place)), got, want)
 		}
 	}
 }

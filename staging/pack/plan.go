@@ -12,10 +12,12 @@ import (
 	"rankpool/staging"
 )
 
-// MaxLabels is how many classes a data set may have whose labels go into shards. Source: shards.MaxClasses.
+// MaxLabels is how many classes a data set may have whose labels go into shards. Source:
+// shards.MaxClasses.
 const MaxLabels = 1 << 20
 
-// A Plan says which samples each shard holds; it never changes, so any number of goroutines may use it.
+// A Plan says which samples each shard holds; it never changes, so any number of goroutines may use
+// it.
 type Plan struct {
 	manifest *staging.Manifest
 	order    []scheduler.SampleID
@@ -31,18 +33,20 @@ type Plan struct {
 	identity func() [16]byte // see hash; computed once
 }
 
-// NewPlan plans shards of at most shardBytes bytes each, or of one sample that is larger, that hold the samples of m in
-// the order of ids. An id may come several times; its place in the order is its key. It keeps ids, which the caller
-// must not change any more. The labels of a data set with classes go into the shards as .cls files.
+// NewPlan plans shards of at most shardBytes bytes each, or of one sample that is larger, that hold
+// the samples of m in the order of ids. An id may come several times; its place in the order is its
+// key. It keeps ids, which the caller must not change any more. The labels of a data set with
+// classes go into the shards as .cls files.
 //
-// Errors: no ids, a sample that no tar shard can hold, more than MaxLabels classes. It panics on an id that m does not
-// have and on a size below 1.
+// Errors: no ids, a sample that no tar shard can hold, more than MaxLabels classes. It panics on an
+// id that m does not have and on a size below 1.
 func NewPlan(m *staging.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
 	if shardBytes < 1 {
 		panic(fmt.Sprintf("pack: shards of %d bytes", shardBytes))
 	}
 	p := &Plan{
-		manifest: m, order: ids, digits: max(keyDigits, len(fmt.Sprint(len(ids)-1))), headers: map[string]int64{}, target: shardBytes,
+		manifest: m, order: ids, digits: max(keyDigits, len(fmt.Sprint(len(ids)-1))),
+		headers: map[string]int64{}, target: shardBytes,
 	}
 	p.identity = sync.OnceValue(p.hash)
 	p.label = len(m.Classes()) > 1 || len(m.Classes()) == 1 && m.Classes()[0] != ""
@@ -50,7 +54,8 @@ func NewPlan(m *staging.Manifest, ids []scheduler.SampleID, shardBytes int64) (*
 	case len(ids) == 0:
 		return nil, fmt.Errorf("pack: no sample of %s is to be packed", m.Root())
 	case len(m.Classes()) > MaxLabels:
-		return nil, fmt.Errorf("pack: %s has %d classes, the labels of a tar shard are below %d", m.Root(), len(m.Classes()), MaxLabels)
+		return nil, fmt.Errorf("pack: %s has %d classes, the labels of a tar shard are below %d",
+			m.Root(), len(m.Classes()), MaxLabels)
 	}
 	var files []file
 	var err error
@@ -105,7 +110,8 @@ func (p *Plan) shardOf(place int) int { return sort.SearchInts(p.ends, place+1) 
 // key returns the key of the sample at a place of the order.
 func (p *Plan) key(place int) string { return fmt.Sprintf("%0*d", p.digits, place) }
 
-// hash returns a hash of all that decides what the shards hold: equal plans of unchanged data have equal ones.
+// hash returns a hash of all that decides what the shards hold: equal plans of unchanged data have
+// equal ones.
 func (p *Plan) hash() [16]byte {
 	hash := xxh3.New()
 	var buf []byte
@@ -119,7 +125,10 @@ func (p *Plan) hash() [16]byte {
 	for _, id := range p.order {
 		m := p.manifest
 		text(m.RelPath(id))
-		for _, n := range []int64{int64(m.Format(id)), m.Offset(id), m.Size(id), int64(m.Label(id)), m.ModTime(id)} {
+		for _, n := range []int64{
+			int64(m.Format(id)), m.Offset(id), m.Size(id), int64(m.Label(id)),
+			m.ModTime(id),
+		} {
 			number(n)
 		}
 		for _, member := range m.Members(id) {

@@ -7,10 +7,12 @@ import (
 )
 
 const (
-	// windowBytes bounds the samples of a shard that are read ahead: 64 MiB are 64 ms of 1 GB/s, enough to hide a slow
-	// read, so that a rank with two shards under way needs 128 MiB, or its two largest samples.
+	// windowBytes bounds the samples of a shard that are read ahead: 64 MiB are 64 ms of 1 GB/s,
+	// enough to hide a slow read, so that a rank with two shards under way needs 128 MiB, or its two
+	// largest samples.
 	windowBytes = 64 << 20
-	// windowSamples is how many samples are read ahead: as many as a Fetcher may join to a few requests.
+	// windowSamples is how many samples are read ahead: as many as a Fetcher may join to a few
+	// requests.
 	windowSamples = 1024
 )
 
@@ -21,15 +23,18 @@ type pending struct {
 	done  chan error
 }
 
-// readInOrder reads the samples at places [from, to) of p's order, many at a time, and gives them to use one after the
-// other. The bytes are good during the call only.
+// readInOrder reads the samples at places [from, to) of p's order, many at a time, and gives them
+// to use one after the other. The bytes are good during the call only.
 //
 // Errors: a *staging.SampleError, what use returns, ctx's cause.
-func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, to int, use func(place int, sample []byte) error) error {
+func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, to int,
+	use func(place int, sample []byte) error,
+) error {
 	var queue []pending
 	ahead, next := int64(0), from
 	for place := from; place < to; place++ {
-		for next < to && (len(queue) == 0 || len(queue) < windowSamples && ahead+p.size(next) <= windowBytes) {
+		for next < to && (len(queue) == 0 || len(queue) < windowSamples &&
+			ahead+p.size(next) <= windowBytes) {
 			queue = append(queue, begin(p, fetcher, next))
 			ahead += p.size(next)
 			next++

@@ -17,9 +17,11 @@ const (
 	endBytes   = 2 * blockBytes // of zeros at the end
 	// keyDigits is the least width of a sample's key: the same for all data sets below 10⁹ samples.
 	keyDigits = 9
-	// largeBytes is from where on a size needs a pax header. Source: POSIX.1, pax, ustar: 11 octal digits.
+	// largeBytes is from where on a size needs a pax header. Source: POSIX.1, pax, ustar: 11 octal
+	// digits.
 	largeBytes = 1 << 33
-	// classKind is the extension of the file that holds a sample's label. Source: WebDataset's conventions.
+	// classKind is the extension of the file that holds a sample's label. Source: WebDataset's
+	// conventions.
 	classKind = "cls"
 )
 
@@ -40,14 +42,15 @@ func (f *file) data(at int64) int64 { return at + f.headBytes }
 // padding returns how many bytes follow size bytes up to the next block.
 func padding(sizeBytes int64) int64 { return -sizeBytes & (blockBytes - 1) }
 
-// files appends to list what the sample at a place of the order becomes: its members, and a file for its label unless it
-// has one.
+// files appends to list what the sample at a place of the order becomes: its members, and a file
+// for its label unless it has one.
 //
 // Errors: a member that cannot be a file of a tar shard.
 func (p *Plan) files(list []file, place int) ([]file, error) {
 	id := p.order[place]
 	fail := func(format string, args ...any) ([]file, error) {
-		return nil, fmt.Errorf("pack: sample %d (%s) %w", id, p.manifest.RelPath(id), fmt.Errorf(format, args...))
+		return nil, fmt.Errorf("pack: sample %d (%s) %w", id, p.manifest.RelPath(id),
+			fmt.Errorf(format, args...))
 	}
 	if size := p.manifest.Size(id); size > math.MaxInt64/8 {
 		return fail("cannot have %d bytes", size)
@@ -78,8 +81,8 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 	return list, nil
 }
 
-// kind returns the extension of a member in a shard. A tar file's readers know no member without one, and a row of an
-// array is no .npy file.
+// kind returns the extension of a member in a shard. A tar file's readers know no member without
+// one, and a row of an array is no .npy file.
 func (p *Plan) kind(id scheduler.SampleID, member staging.Member) string {
 	if member.Kind == "" || p.manifest.Format(id) == staging.FormatNPY {
 		return "bin"
@@ -90,8 +93,8 @@ func (p *Plan) kind(id scheduler.SampleID, member staging.Member) string {
 // labelText returns what the label's file holds.
 func (p *Plan) labelText(id scheduler.SampleID) string { return fmt.Sprint(p.manifest.Label(id)) }
 
-// measure fills in the size of a file's header, which depends on its kind, and on its size if that is large. NewPlan has
-// met every kind, so that the table does not change any more.
+// measure fills in the size of a file's header, which depends on its kind, and on its size if that
+// is large. NewPlan has met every kind, so that the table does not change any more.
 func (p *Plan) measure(f *file, place int) error {
 	var known bool
 	if f.headBytes, known = p.headers[f.kind]; known && f.size < largeBytes {
@@ -105,10 +108,12 @@ func (p *Plan) measure(f *file, place int) error {
 	return err
 }
 
-// header returns the header of a file of the sample at a place of the order: ustar, or pax where the name or the size
-// needs it. All times are 0, and all owners root.
+// header returns the header of a file of the sample at a place of the order: ustar, or pax where
+// the name or the size needs it. All times are 0, and all owners root.
 func (p *Plan) header(f *file, place int) ([]byte, error) {
 	var out bytes.Buffer
-	err := tar.NewWriter(&out).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: p.key(place) + "." + f.kind, Size: f.size, Mode: 0o644})
+	err := tar.NewWriter(&out).WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: p.key(place) + "." + f.kind, Size: f.size, Mode: 0o644,
+	})
 	return out.Bytes(), err
 }

@@ -16,7 +16,8 @@ import (
 	"rankpool/staging/shards"
 )
 
-// verifyConcurrency is how many reads of a shard are under way when it is read back; two shards are at a time.
+// verifyConcurrency is how many reads of a shard are under way when it is read back; two shards are
+// at a time.
 const verifyConcurrency = 4
 
 // A worker writes shards at one rank. Its methods may be called by many goroutines.
@@ -30,7 +31,9 @@ type worker struct {
 }
 
 // newWorker makes a worker; it must be closed.
-func newWorker(p *Plan, dest string, sync copier.SyncPolicy, concurrency int, create func(dir, name string) (output, error)) *worker {
+func newWorker(p *Plan, dest string, sync copier.SyncPolicy, concurrency int,
+	create func(dir, name string) (output, error),
+) *worker {
 	if create == nil {
 		create = createTemp
 	}
@@ -48,8 +51,8 @@ type task struct {
 	Sums  []uint64 // nil: write it
 }
 
-// A result is what became of a task. There is none (Sums nil) when a shard was looked at that is not there, or is not
-// what it should be.
+// A result is what became of a task. There is none (Sums nil) when a shard was looked at that is
+// not there, or is not what it should be.
 type result struct {
 	Sums    []uint64
 	ModTime int64
@@ -163,7 +166,8 @@ func (w *worker) add(out *bufio.Writer, place int, sample []byte) error {
 	return nil
 }
 
-// checkClass returns an error when a sample's own file "cls" would give it another label for a reader of the shard alone.
+// checkClass returns an error when a sample's own file "cls" would give it another label for a
+// reader of the shard alone.
 func (p *Plan) checkClass(place int, text []byte) error {
 	id := p.order[place]
 	label, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
@@ -171,15 +175,19 @@ func (p *Plan) checkClass(place int, text []byte) error {
 	if p.label == isNumber && (!isNumber || int(label) == p.manifest.Label(id)) {
 		return nil
 	}
-	return fmt.Errorf("pack: sample %d (%s) has a member .cls that does not hold its label, %d: give that member another extension",
+	return fmt.Errorf("pack: sample %d (%s) has a member .cls that does not hold its label, %d: "+
+		"give that member another extension",
 		id, p.manifest.RelPath(id), p.manifest.Label(id))
 }
 
 // maxClassBytes is how long a class number may be. Source: shards.Tar, maxClassBytes.
 const maxClassBytes = 16
 
-// verify reads a shard, which has this name now, with the readers that training uses, and returns its modification time.
-func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint64) (modTime int64, err error) {
+// verify reads a shard, which has this name now, with the readers that training uses, and returns
+// its modification time.
+func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint64) (
+	modTime int64, err error,
+) {
 	in, err := os.Open(filepath.Join(w.dest, name))
 	if err != nil {
 		return 0, &DestinationError{w.dest, err}
@@ -190,13 +198,15 @@ func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint
 		return 0, &DestinationError{w.dest, err}
 	}
 	damaged := func(why any) error {
-		return fmt.Errorf("pack: %s was written to %s, but reads back otherwise: %v; look at that file system", w.plan.Name(shard), w.dest, why)
+		return fmt.Errorf("pack: %s was written to %s, but reads back otherwise: %v; look at that "+
+			"file system", w.plan.Name(shard), w.dest, why)
 	}
 	if info.Size() != w.plan.Bytes(shard) {
 		return 0, damaged(fmt.Sprintf("it has %d bytes instead of %d", info.Size(), w.plan.Bytes(shard)))
 	}
 	modTime = info.ModTime().UnixNano()
-	m, err := w.plan.built(w.dest, shard, shard+1, func(int) string { return name }, []int64{modTime}, nil)
+	m, err := w.plan.built(w.dest, shard, shard+1, func(int) string { return name }, []int64{modTime},
+		nil)
 	if err != nil {
 		return 0, err
 	}
@@ -238,10 +248,12 @@ func (p *Plan) compare(shard int, found *shards.Contents) error {
 		}
 		members := found.Members[first:end]
 		first = end
-		good := len(members) == len(files) && (!p.label || found.Labels != nil && int(found.Labels[i]) == p.manifest.Label(p.order[from+i]))
+		good := len(members) == len(files) && (!p.label ||
+			found.Labels != nil && int(found.Labels[i]) == p.manifest.Label(p.order[from+i]))
 		for j := range files {
 			f := &files[j]
-			good = good && members[j].Range == (shards.Range{Offset: f.data(at), Size: f.size}) && found.Kinds[members[j].Kind] == f.kind
+			good = good && members[j].Range == (shards.Range{Offset: f.data(at), Size: f.size}) &&
+				found.Kinds[members[j].Kind] == f.kind
 			at = f.end(at)
 		}
 		if !good {

@@ -9,15 +9,16 @@ import (
 
 // The types of parallel file systems, as statfs returns them.
 //
-// Source: Lustre, lustre_user.h, LL_SUPER_MAGIC; BeeGFS, FhgfsOpsSuper.h, BEEGFS_MAGIC; IBM Storage Scale, gpfs.h.
+// Source: Lustre, lustre_user.h, LL_SUPER_MAGIC; BeeGFS, FhgfsOpsSuper.h, BEEGFS_MAGIC; IBM Storage
+// Scale, gpfs.h.
 const (
 	LustreMagic = 0x0BD00BD0
 	BeeGFSMagic = 0x19830326
 	GPFSMagic   = 0x47504653
 )
 
-// Retry makes a system call until a signal does not interrupt it. The Go runtime sends itself signals, and file systems
-// in user space and on networks let them through.
+// Retry makes a system call until a signal does not interrupt it. The Go runtime sends itself
+// signals, and file systems in user space and on networks let them through.
 func Retry(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

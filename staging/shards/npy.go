@@ -12,10 +12,12 @@ import (
 
 const npyMagic = "\x93NUMPY"
 
-// maxHeaderBytes is the longest header that is read: NumPy itself refuses more than 10,000 bytes unless told to.
+// maxHeaderBytes is the longest header that is read: NumPy itself refuses more than 10,000 bytes
+// unless told to.
 const maxHeaderBytes = 1 << 20
 
-// maxInRow is how many elements a row may have, and maxItemBytes how large one may be, so that their product is a size.
+// maxInRow is how many elements a row may have, and maxItemBytes how large one may be, so that
+// their product is a size.
 const (
 	maxInRow     = 1 << 40
 	maxItemBytes = 1 << 20
@@ -39,7 +41,8 @@ type NPYHeader struct {
 
 // ReadNPYHeader reads the header of a .npy file of sizeBytes bytes.
 //
-// Errors, which go on after the file's name: it is no .npy file of version 1 to 3, or its header is damaged.
+// Errors, which go on after the file's name: it is no .npy file of version 1 to 3, or its header is
+// damaged.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
 func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
@@ -48,7 +51,8 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 	if err != nil {
 		return NPYHeader{}, err
 	}
-	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text), npyShape.FindStringSubmatch(text)
+	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text),
+		npyShape.FindStringSubmatch(text)
 	if descr == nil || fortran == nil || shape == nil {
 		return NPYHeader{}, errors.New("has a header that says no type, order or shape")
 	}
@@ -57,10 +61,12 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 	return h, err
 }
 
-// NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a sample.
+// NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a
+// sample.
 //
-// Errors, which go on after the file's name: those of ReadNPYHeader; it is longer or shorter than its shape says, holds
-// one number only, Python objects, rows without bytes, or columns one after the other (fortran_order).
+// Errors, which go on after the file's name: those of ReadNPYHeader; it is longer or shorter than
+// its shape says, holds one number only, Python objects, rows without bytes, or columns one after
+// the other (fortran_order).
 func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	header, err := ReadNPYHeader(in, sizeBytes)
 	if err != nil {
@@ -78,7 +84,8 @@ func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	case itemBytes == 0 && rows > 0 && data%rows == 0: // records; their size follows from the file's
 		rowBytes = data / rows
 	case itemBytes == 0 || data/max(rowBytes, 1) != rows || data%max(rowBytes, 1) != 0:
-		return nil, fmt.Errorf("is truncated or damaged: it has %d bytes of data, not what %d rows of its type take", data, rows)
+		return nil, fmt.Errorf("is truncated or damaged: it has %d bytes of data, not what %d rows of "+
+			"its type take", data, rows)
 	}
 	if rowBytes == 0 {
 		return nil, errors.New("has rows without bytes")
@@ -129,7 +136,8 @@ func npyError(err error) error {
 	return err
 }
 
-// rows returns the number of rows, of elements in a row, and the bytes of an element, 0 when they are records.
+// rows returns the number of rows, of elements in a row, and the bytes of an element, 0 when they
+// are records.
 func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
 	records := strings.HasPrefix(h.Type, "[")
 	kind := npyType.FindStringSubmatch(h.Type)
@@ -141,7 +149,8 @@ func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
 	case len(h.Shape) == 0:
 		return 0, 0, 0, errors.New("holds one element and no rows")
 	case h.Fortran && len(h.Shape) > 1:
-		return 0, 0, 0, errors.New("holds columns one after the other (fortran_order), so that its rows cannot be read in place")
+		return 0, 0, 0, errors.New("holds columns one after the other (fortran_order), so that its " +
+			"rows cannot be read in place")
 	}
 	inRow = 1
 	for _, length := range h.Shape[1:] {

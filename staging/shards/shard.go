@@ -1,5 +1,6 @@
-// Package shards finds the samples in files that hold many: tar shards as WebDataset writes them, TFRecord files, and
-// arrays in NumPy's .npy files. It reads headers only, by offset, so that the samples can be read in place later.
+// Package shards finds the samples in files that hold many: tar shards as WebDataset writes them,
+// TFRecord files, and arrays in NumPy's .npy files. It reads headers only, by offset, so that the
+// samples can be read in place later.
 package shards
 
 import (
@@ -10,7 +11,8 @@ import (
 
 // Contents is the samples of one shard in the order in which they lie there.
 type Contents struct {
-	Samples []Range  // of a sample with several members: Offset is the first one's, Size the sum of theirs
+	// of a sample with several members: Offset is the first one's, Size the sum of theirs
+	Samples []Range
 	Labels  []uint32 // one a sample, in [0, MaxClasses); nil when the shard does not say
 
 	// The members of the samples; Ends is nil when every sample is one range of bytes without a name.
@@ -28,16 +30,16 @@ type Member struct {
 	Kind uint32
 }
 
-// MaxClasses is how many classes the labels of shards may name: far more than any data set has, so that a file with
-// other numbers in it is no list of a million classes.
+// MaxClasses is how many classes the labels of shards may name: far more than any data set has, so
+// that a file with other numbers in it is no list of a million classes.
 const MaxClasses = 1 << 20
 
-// windowBytes is how much a window reads at a time: one page more than the headers and small members between two
-// large members of a tar shard take.
+// windowBytes is how much a window reads at a time: one page more than the headers and small
+// members between two large members of a tar shard take.
 const windowBytes = 8 << 10
 
-// A window reads a file of size bytes by position, through a buffer that holds a little of it. Its errors go on after
-// the file's name.
+// A window reads a file of size bytes by position, through a buffer that holds a little of it. Its
+// errors go on after the file's name.
 type window struct {
 	in     io.ReaderAt
 	size   int64
@@ -108,7 +110,9 @@ func (e *readError) Error() string { return "cannot be read: " + e.err.Error() }
 
 func (e *readError) Unwrap() error { return e.err }
 
-// truncated says that a file of size bytes ends too early: what, which begins at offset, needs bytes up to end.
+// truncated says that a file of size bytes ends too early: what, which begins at offset, needs
+// bytes up to end.
 func truncated(what string, offset, end, size int64) error {
-	return fmt.Errorf("is truncated: %s at byte %d needs %d bytes of the file, which has %d", what, offset, end, size)
+	return fmt.Errorf("is truncated: %s at byte %d needs %d bytes of the file, which has %d", what,
+		offset, end, size)
 }

@@ -35,7 +35,9 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 type find func(io.ReaderAt, int64) (*Contents, error)
 
-func parse(f find, data []byte) (*Contents, error) { return f(bytes.NewReader(data), int64(len(data))) }
+func parse(f find, data []byte) (*Contents, error) {
+	return f(bytes.NewReader(data), int64(len(data)))
+}
 
 // A place is a member as make_shards.py lists it.
 type place struct {
@@ -89,7 +91,8 @@ func TestAsPython(t *testing.T) {
 			t.Errorf("%s %v", name, err)
 			continue
 		}
-		if got := c.places(kind); len(got) != len(want[name]) || !slices.EqualFunc(got, want[name], slices.Equal) {
+		if got := c.places(kind); len(got) != len(want[name]) ||
+			!slices.EqualFunc(got, want[name], slices.Equal) {
 			t.Errorf("%s has\n%v, want\n%v", name, got, want[name])
 		}
 		samples += len(c.Samples)

@@ -18,13 +18,15 @@ const maxClassBytes = 16
 
 // Tar finds the samples of a tar file of sizeBytes bytes: ustar, pax and GNU headers.
 //
-// A member's key is its path up to the first dot of its base name, its kind what follows that dot. Members of one key
-// are one sample, wherever they lie; samples come in the order of their first members. As in WebDataset, members
-// whose base name has no dot or begins with one, names as __x__, and what is no regular file are left out. When the
-// .cls members hold numbers they are the samples' labels.
+// A member's key is its path up to the first dot of its base name, its kind what follows that dot.
+// Members of one key are one sample, wherever they lie; samples come in the order of their first
+// members. As in WebDataset, members whose base name has no dot or begins with one, names as __x__,
+// and what is no regular file are left out. When the .cls members hold numbers they are the
+// samples' labels.
 //
-// Errors, which go on after the file's name: it is truncated (its end mark is missing too), damaged, has a sparse
-// member, a sample with two members of one kind, or a class number for some of its samples only.
+// Errors, which go on after the file's name: it is truncated (its end mark is missing too),
+// damaged, has a sparse member, a sample with two members of one kind, or a class number for some
+// of its samples only.
 //
 // Source: WebDataset, tariterators.py, base_plus_ext, tar_file_iterator and group_by_keys.
 // Differs: group_by_keys takes neighbours only.
@@ -42,7 +44,8 @@ func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 			return nil, tarError(err, next, sizeBytes)
 		}
 		if isSparse(header) {
-			return nil, fmt.Errorf("has the sparse member %q, which cannot be read in place; write it without --sparse", header.Name)
+			return nil, fmt.Errorf("has the sparse member %q, which cannot be read in place; write it "+
+				"without --sparse", header.Name)
 		}
 		at := w.pos
 		if isHeaderOnly(header.Typeflag) {
@@ -76,7 +79,8 @@ func tarError(err error, at, sizeBytes int64) error {
 // isHeaderOnly reports whether a member of this type has no data, whatever its size says.
 func isHeaderOnly(kind byte) bool {
 	return slices.Contains([]byte{
-		tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo, tar.TypeXGlobalHeader,
+		tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo,
+		tar.TypeXGlobalHeader,
 	}, kind)
 }
 
@@ -89,7 +93,8 @@ func isSparse(header *tar.Header) bool {
 	return header.Typeflag == tar.TypeGNUSparse
 }
 
-// splitName divides a member's path into the key of its sample and its kind; ok is false when it is of no sample.
+// splitName divides a member's path into the key of its sample and its kind; ok is false when it is
+// of no sample.
 func splitName(path string) (key, kind string, ok bool) {
 	base := strings.LastIndexByte(path, '/') + 1
 	dot := strings.IndexByte(path[base:], '.')
@@ -162,7 +167,10 @@ func (g *grouping) add(path string, place Range, w *window) error {
 // contents puts the members in the order of their samples.
 func (g *grouping) contents() (*Contents, error) {
 	slices.SortStableFunc(g.members, func(a, b grouped) int { return int(a.sample) - int(b.sample) })
-	c := &Contents{Kinds: g.names, Samples: make([]Range, len(g.keys)), Ends: make([]uint32, len(g.keys))}
+	c := &Contents{
+		Kinds: g.names, Samples: make([]Range, len(g.keys)),
+		Ends: make([]uint32, len(g.keys)),
+	}
 	c.Members = make([]Member, 0, len(g.members))
 	for _, m := range g.members {
 		s := &c.Samples[m.sample]
@@ -195,12 +203,14 @@ func (g *grouping) label(c *Contents) error {
 			c.Labels[i] = uint32(class)
 		}
 	case slices.ContainsFunc(g.classes, func(class int32) bool { return class != noClass }):
-		return fmt.Errorf("has no class number in a .cls member of the sample %q, though others have one", g.keys[without])
+		return fmt.Errorf("has no class number in a .cls member of the sample %q, though others have one",
+			g.keys[without])
 	}
 	return nil
 }
 
-// classNumber returns the number in a member "cls" of size bytes, at whose data w is; noClass when it is none.
+// classNumber returns the number in a member "cls" of size bytes, at whose data w is; noClass when
+// it is none.
 func classNumber(w *window, size int64) (int32, error) {
 	if size > maxClassBytes {
 		return noClass, nil

@@ -26,7 +26,10 @@ func writeTar(t testing.TB, entries ...entry) []byte {
 		if kind == 0 {
 			kind = tar.TypeReg
 		}
-		must(t, w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.content)), Mode: 0o644, Typeflag: kind}))
+		must(t, w.WriteHeader(&tar.Header{
+			Name: e.name, Size: int64(len(e.content)), Mode: 0o644,
+			Typeflag: kind,
+		}))
 		_, err := w.Write([]byte(e.content))
 		must(t, err)
 	}
@@ -40,13 +43,21 @@ func TestTarLabels(t *testing.T) {
 		want    []uint32
 		err     string
 	}{
-		{[]entry{{name: "a.jpg"}, {name: "a.cls", content: "3"}, {name: "b.cls", content: " 12\n"}}, []uint32{3, 12}, ""},
+		{
+			[]entry{{name: "a.jpg"}, {name: "a.cls", content: "3"}, {name: "b.cls", content: " 12\n"}},
+			[]uint32{3, 12},
+			"",
+		},
 		{[]entry{{name: "a.jpg"}, {name: "b.jpg"}}, nil, ""},
 		{[]entry{{name: "a.cls", content: "cat"}, {name: "b.cls", content: "-1"}}, nil, ""},
 		{[]entry{{name: "a.cls", content: "1048576"}}, nil, ""},
 		{[]entry{{name: "a.cls", content: "1048575"}}, []uint32{1048575}, ""},
 		{[]entry{{name: "a.cls", content: strings.Repeat(" ", 16) + "1"}}, nil, ""},
-		{[]entry{{name: "a.cls", content: "1"}, {name: "x/b.jpg"}}, nil, `no class number in a .cls member of the sample "x/b"`},
+		{
+			[]entry{{name: "a.cls", content: "1"}, {name: "x/b.jpg"}},
+			nil,
+			`no class number in a .cls member of the sample "x/b"`,
+		},
 		{[]entry{{name: "a.cls", content: "1"}, {name: "b.cls", content: "cat"}}, nil, `sample "b"`},
 		{nil, nil, ""},
 	} {
@@ -63,8 +74,10 @@ func TestTarLabels(t *testing.T) {
 }
 
 func TestTarSamples(t *testing.T) {
-	data := writeTar(t, entry{name: "b.JPG", content: "b"}, entry{name: "x.y/", kind: tar.TypeDir}, entry{name: "__meta.json__"},
-		entry{name: "README"}, entry{name: ".hidden.jpg"}, entry{name: "x.y/a.seg.PNG", content: "aa"}, entry{name: "x.y/__s__.jpg"},
+	data := writeTar(t, entry{name: "b.JPG", content: "b"}, entry{name: "x.y/", kind: tar.TypeDir},
+		entry{name: "__meta.json__"},
+		entry{name: "README"}, entry{name: ".hidden.jpg"}, entry{name: "x.y/a.seg.PNG", content: "aa"},
+		entry{name: "x.y/__s__.jpg"},
 		entry{name: "b.txt", content: strings.Repeat("b", 600)})
 	contents, err := parse(Tar, data)
 	must(t, err)
@@ -82,8 +95,10 @@ func TestTarSamples(t *testing.T) {
 }
 
 func TestTarErrors(t *testing.T) {
-	whole := writeTar(t, entry{name: "a.jpg", content: strings.Repeat("a", 700)}, entry{name: "b.jpg", content: "b"})
-	// A header and two blocks of data, a header and one, and the end mark of two blocks, of which one would do.
+	whole := writeTar(t, entry{name: "a.jpg", content: strings.Repeat("a", 700)},
+		entry{name: "b.jpg", content: "b"})
+	// A header and two blocks of data, a header and one, and the end mark of two blocks, of which one
+	// would do.
 	const b, end = 1536, 2560
 	for n := range len(whole) {
 		_, err := parse(Tar, whole[:n])
@@ -91,7 +106,8 @@ func TestTarErrors(t *testing.T) {
 		case n < 512:
 			wantError(t, err, "is truncated", "header or end mark at byte 0")
 		case n < 512+700:
-			wantError(t, err, fmt.Sprintf(`is truncated: its member "a.jpg" at byte 0 needs 1212 bytes of the file, which has %d`, n))
+			wantError(t, err, fmt.Sprintf(
+				`is truncated: its member "a.jpg" at byte 0 needs 1212 bytes of the file, which has %d`, n))
 		case n < b+512:
 			wantError(t, err, "is truncated", "header or end mark at byte 1536")
 		case n < b+513:
@@ -137,7 +153,8 @@ func writeTarHeader(name string, kind byte) []byte {
 // TestTarRandom writes members of random samples in any order, and finds each where its bytes are.
 func TestTarRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		names := rapid.SliceOfNDistinct(rapid.StringMatching(`([a-c.]{1,3}/)?[ab]{1,2}\.[A-C.]{0,3}`), 0, 20,
+		names := rapid.SliceOfNDistinct(rapid.StringMatching(`([a-c.]{1,3}/)?[ab]{1,2}\.[A-C.]{0,3}`), 0,
+			20,
 			strings.ToLower).Draw(rt, "names")
 		var entries []entry
 		for i, name := range names {
@@ -176,7 +193,8 @@ func TestTarRandom(t *testing.T) {
 }
 
 func FuzzTar(f *testing.F) {
-	f.Add(writeTar(f, entry{name: "a.jpg", content: "aa"}, entry{name: "a.cls", content: "1"}, entry{name: strings.Repeat("l", 150) + ".x"}))
+	f.Add(writeTar(f, entry{name: "a.jpg", content: "aa"}, entry{name: "a.cls", content: "1"},
+		entry{name: strings.Repeat("l", 150) + ".x"}))
 	f.Add(sparseHeader())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := parse(Tar, data); err == nil {

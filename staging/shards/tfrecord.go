@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// A record of a TFRecord file: the length of its data (u64), the checksum of the length (u32), the data, and the
-// checksum of the data (u32), all little-endian.
+// A record of a TFRecord file: the length of its data (u64), the checksum of the length (u32), the
+// data, and the checksum of the data (u32), all little-endian.
 //
 // Source: TensorFlow, core/lib/io/record_writer.h.
 const (
@@ -20,7 +20,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// MaskedCRC returns the checksum that TFRecord files have of p: CRC-32C, rotated right by 15 bits, plus a constant.
+// MaskedCRC returns the checksum that TFRecord files have of p: CRC-32C, rotated right by 15 bits,
+// plus a constant.
 //
 // Source: TensorFlow, core/lib/hash/crc32c.h, Mask.
 func MaskedCRC(p []byte) uint32 {
@@ -28,8 +29,8 @@ func MaskedCRC(p []byte) uint32 {
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 
-// TFRecord finds the records of a TFRecord file of sizeBytes bytes, each a sample, and checks their lengths'
-// checksums, not their data's.
+// TFRecord finds the records of a TFRecord file of sizeBytes bytes, each a sample, and checks their
+// lengths' checksums, not their data's.
 //
 // Errors, which go on after the file's name: it is truncated, or a length's checksum is wrong.
 func TFRecord(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
@@ -45,13 +46,15 @@ func TFRecord(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 			return nil, err
 		}
 		if MaskedCRC(head[:8]) != binary.LittleEndian.Uint32(head[8:]) {
-			return nil, fmt.Errorf("is damaged, compressed, or no TFRecord file: the checksum of the length of %s at byte %d is wrong",
+			return nil, fmt.Errorf("is damaged, compressed, or no TFRecord file: the checksum of the "+
+				"length of %s at byte %d is wrong",
 				what, at)
 		}
 		size := binary.LittleEndian.Uint64(head[:8])
 		data := at + recordHeadBytes
 		if room := sizeBytes - data - RecordTailBytes; room < 0 || size > uint64(room) {
-			return nil, fmt.Errorf("is truncated: %s at byte %d has %d bytes of data, the file has %d bytes", what, at, size, sizeBytes)
+			return nil, fmt.Errorf("is truncated: %s at byte %d has %d bytes of data, the file has %d bytes",
+				what, at, size, sizeBytes)
 		}
 		c.Samples = append(c.Samples, Range{data, int64(size)})
 		at = data + int64(size) + RecordTailBytes

@@ -23,7 +23,8 @@ func newBlocks(n int) *blocks {
 	return b
 }
 
-// take takes n blocks, in as many pieces as the next free ones are. It returns false when there are not as many.
+// take takes n blocks, in as many pieces as the next free ones are. It returns false when there are
+// not as many.
 func (b *blocks) take(n int) ([]extent, bool) {
 	if n > b.left {
 		return nil, false

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// readers keep a node-local NVMe device busy with samples of 100 KB: it has some 100 µs of latency and 3 to 7 GB/s.
+	// readers keep a node-local NVMe device busy with samples of 100 KB: it has some 100 µs of latency
+	// and 3 to 7 GB/s.
 	readers = 8
 	// writers are fewer, so that writing does not hold up reading, which somebody waits for.
 	writers = 2
@@ -19,7 +20,8 @@ const (
 	queuedWrites = 256
 	// readTimeout is as long as another rank is waited for (--peer-timeout): then storage is read.
 	readTimeout = 2 * time.Second
-	// writeTimeout is longer: a device that collects its garbage stalls writes for a second or more, and nobody waits for them.
+	// writeTimeout is longer: a device that collects its garbage stalls writes for a second or more,
+	// and nobody waits for them.
 	writeTimeout = 10 * time.Second
 	// openTimeout bounds how long a folder that does not answer holds up the start.
 	openTimeout = 30 * time.Second
@@ -42,8 +44,9 @@ type Options struct {
 	After func(d time.Duration, f func()) (stop func() bool)
 }
 
-// BlockBytes returns a size of blocks that suits a disk of sizeBytes and samples of meanBytes: a power of two of which a sample
-// takes about sixteen, so that half a block each, which is lost, is 3 % of the disk.
+// BlockBytes returns a size of blocks that suits a disk of sizeBytes and samples of meanBytes: a
+// power of two of which a sample takes about sixteen, so that half a block each, which is lost, is
+// 3 % of the disk.
 func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	block := int64(512) // the smallest unit of a device
 	for block < 64<<10 && 32*block <= meanBytes || sizeBytes/block > maxBlocks {
@@ -52,8 +55,9 @@ func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	return block
 }
 
-// A Disk holds samples in a file. All its methods may be called concurrently, and none of them waits for the file, nor calls done
-// itself: that is called exactly once, on another goroutine, and must not block for long.
+// A Disk holds samples in a file. All its methods may be called concurrently, and none of them
+// waits for the file, nor calls done itself: that is called exactly once, on another goroutine, and
+// must not block for long.
 type Disk struct {
 	opt  Options
 	file File
@@ -79,8 +83,8 @@ type record struct {
 	erased bool
 }
 
-// Open makes a Disk in a folder. The caller must End it. It returns an error when the folder cannot be written to, has not
-// as much space, or does not give back what was written.
+// Open makes a Disk in a folder. The caller must End it. It returns an error when the folder cannot
+// be written to, has not as much space, or does not give back what was written.
 func Open(dir string, opt Options) (*Disk, error) {
 	if opt.FileSystem == nil {
 		opt.FileSystem = SystemFileSystem{}
@@ -88,8 +92,10 @@ func Open(dir string, opt Options) (*Disk, error) {
 	if opt.After == nil {
 		opt.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 	}
-	if opt.BlockBytes < 1 || opt.SizeBytes < opt.BlockBytes || opt.SizeBytes/opt.BlockBytes > maxBlocks {
-		return nil, fmt.Errorf("tier: %d bytes in blocks of %d are no tier", opt.SizeBytes, opt.BlockBytes)
+	if opt.BlockBytes < 1 || opt.SizeBytes < opt.BlockBytes ||
+		opt.SizeBytes/opt.BlockBytes > maxBlocks {
+		return nil, fmt.Errorf("tier: %d bytes in blocks of %d are no tier", opt.SizeBytes,
+			opt.BlockBytes)
 	}
 	file, err := create(dir, opt)
 	if err != nil {
@@ -159,8 +165,9 @@ func probe(file File, opt Options) error {
 	return nil
 }
 
-// Store writes a sample that is not there. It reports false, and does nothing, when there is no room or too many wait already. The
-// bytes must stay as they are until done is called; with nil, the sample is there.
+// Store writes a sample that is not there. It reports false, and does nothing, when there is no
+// room or too many wait already. The bytes must stay as they are until done is called; with nil,
+// the sample is there.
 func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +191,8 @@ func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
 	return true
 }
 
-// Recall reads a sample into into, which must have its size and belongs to the Disk until done is called. Smaller needs are read first.
-// After an error into is as it was.
+// Recall reads a sample into into, which must have its size and belongs to the Disk until done is
+// called. Smaller needs are read first. After an error into is as it was.
 func (d *Disk) Recall(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,7 +214,8 @@ func (d *Disk) Erase(id scheduler.SampleID) {
 	d.drop(id)
 }
 
-// End gives the Disk and its file up. What is under way, and what is asked for later, ends with an error. Ending again does nothing.
+// End gives the Disk and its file up. What is under way, and what is asked for later, ends with an
+// error. Ending again does nothing.
 func (d *Disk) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -126,7 +126,10 @@ func sample(id scheduler.SampleID, size int) []byte {
 func open(t testing.TB, sizeBytes int64) (*Disk, *memoryFile, *clock) {
 	t.Helper()
 	f, c := &memoryFile{}, &clock{}
-	d, err := Open("nowhere", Options{SizeBytes: sizeBytes, BlockBytes: 512, FileSystem: f, After: c.after})
+	d, err := Open("nowhere", Options{
+		SizeBytes: sizeBytes, BlockBytes: 512, FileSystem: f,
+		After: c.after,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +168,8 @@ func (d *Disk) used() int {
 	return int(d.opt.SizeBytes/d.opt.BlockBytes) - d.blocks.left
 }
 
-// TestDiskGivesBackWhatWasStored compares the disk with a map, with samples of all sizes that come and go.
+// TestDiskGivesBackWhatWasStored compares the disk with a map, with samples of all sizes that come
+// and go.
 func TestDiskGivesBackWhatWasStored(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d, _, _ := open(t, 64*512)
@@ -212,14 +216,16 @@ func TestDiskThatFails(t *testing.T) {
 		}
 	}
 	f.set(func() { f.fail = syscall.EIO })
-	if _, err := d.recall(0, 1000); !errors.Is(err, syscall.EIO) || !strings.HasPrefix(err.Error(), "tier: ") {
+	if _, err := d.recall(0, 1000); !errors.Is(err, syscall.EIO) ||
+		!strings.HasPrefix(err.Error(), "tier: ") {
 		t.Errorf("a read that fails: %v", err)
 	}
 	if err := d.store(3, sample(3, 1000)); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a write that fails: %v", err)
 	}
 	f.set(func() { f.fail, f.rot = nil, true })
-	if b, err := d.recall(1, 1000); !errors.Is(err, errChanged) || !bytes.Equal(b, make([]byte, 1000)) {
+	if b, err := d.recall(1, 1000); !errors.Is(err, errChanged) ||
+		!bytes.Equal(b, make([]byte, 1000)) {
 		t.Errorf("other bytes than were written: %v", err)
 	}
 	f.set(func() { f.rot = false })
@@ -234,7 +240,8 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
-// TestDiskThatHangs checks that what hangs is given up, does not touch memory later, and does not keep others from being read.
+// TestDiskThatHangs checks that what hangs is given up, does not touch memory later, and does not
+// keep others from being read.
 func TestDiskThatHangs(t *testing.T) {
 	d, f, c := open(t, 64*512)
 	if err := d.store(1, sample(1, 1000)); err != nil {
@@ -426,14 +433,18 @@ func TestOpenDoesNotWaitForEver(t *testing.T) {
 		<-f.busy
 		c.timeOut()
 	}()
-	_, err := Open("nowhere", Options{SizeBytes: 1 << 20, BlockBytes: 512, FileSystem: f, After: c.after})
+	_, err := Open("nowhere", Options{
+		SizeBytes: 1 << 20, BlockBytes: 512, FileSystem: f,
+		After: c.after,
+	})
 	if err == nil || !strings.Contains(err.Error(), "nowhere does not answer") {
 		t.Errorf("got %v", err)
 	}
 	close(f.stall)
 }
 
-// TestSystemFileSystem stores in a real folder, in which nothing is to be seen, and which is cleaned of what earlier ranks left.
+// TestSystemFileSystem stores in a real folder, in which nothing is to be seen, and which is
+// cleaned of what earlier ranks left.
 func TestSystemFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, ".rankpool-tier-123"), nil, 0o600); err != nil {
@@ -462,7 +473,11 @@ func TestSystemFileSystem(t *testing.T) {
 
 func TestBlockBytes(t *testing.T) {
 	for _, c := range []struct{ size, mean, want int64 }{
-		{1 << 30, 784, 512}, {1 << 40, 110_000, 4096}, {1 << 40, 16 << 20, 64 << 10}, {1 << 40, 100, 4096}, {1 << 20, 0, 512},
+		{1 << 30, 784, 512},
+		{1 << 40, 110_000, 4096},
+		{1 << 40, 16 << 20, 64 << 10},
+		{1 << 40, 100, 4096},
+		{1 << 20, 0, 512},
 	} {
 		if got := BlockBytes(c.size, c.mean); got != c.want || c.size/got > maxBlocks {
 			t.Errorf("%d bytes with samples of %d: blocks of %d, want %d", c.size, c.mean, got, c.want)

@@ -12,10 +12,11 @@ import (
 	"rankpool/staging/posix"
 )
 
-// FileSystem makes a disk's file. It is an interface so that tests can stand in for a file system that is full, slow or broken.
+// FileSystem makes a disk's file. It is an interface so that tests can stand in for a file system
+// that is full, slow or broken.
 type FileSystem interface {
-	// Create makes a file of sizeBytes in a folder, which is gone when it is closed or this process ends. It returns an error when
-	// the folder cannot be written to or has less space.
+	// Create makes a file of sizeBytes in a folder, which is gone when it is closed or this process
+	// ends. It returns an error when the folder cannot be written to or has less space.
 	Create(dir string, sizeBytes int64) (File, error)
 }
 
@@ -34,8 +35,8 @@ type File interface {
 // SystemFileSystem is the file system of this machine.
 type SystemFileSystem struct{}
 
-// leftoverPattern matches the names that files have for the moment between their making and the removal of the name, where the file
-// system cannot make them without one.
+// leftoverPattern matches the names that files have for the moment between their making and the
+// removal of the name, where the file system cannot make them without one.
 const leftoverPattern = ".rankpool-tier-*"
 
 // Create implements FileSystem.
@@ -48,7 +49,8 @@ func (SystemFileSystem) Create(dir string, sizeBytes int64) (File, error) {
 		return nil, fmt.Errorf("%s has %s free, and the tier is to have %s",
 			dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(sizeBytes)))
 	}
-	leftovers, _ := filepath.Glob(filepath.Join(dir, leftoverPattern)) // a folder with odd letters in its name keeps them
+	// a folder with odd letters in its name keeps them
+	leftovers, _ := filepath.Glob(filepath.Join(dir, leftoverPattern))
 	for _, path := range leftovers {
 		_ = os.Remove(path) // another rank may have been faster
 	}

@@ -41,7 +41,8 @@ type request struct {
 	done   func(error)
 }
 
-// end tells who asked, unless that was done, and reports whether it was not. With the memory still its own it calls with before.
+// end tells who asked, unless that was done, and reports whether it was not. With the memory still
+// its own it calls with before.
 func (q *request) end(err error, with func()) bool {
 	q.mu.Lock()
 	if q.over {
@@ -57,7 +58,8 @@ func (q *request) end(err error, with func()) bool {
 	return true
 }
 
-// copyOut copies a sample that is to be written out of memory. It reports false when the request is over.
+// copyOut copies a sample that is to be written out of memory. It reports false when the request is
+// over.
 func (q *request) copyOut(into []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,8 +95,9 @@ func (q *requests) Pop() any {
 	return r
 }
 
-// work does requests of a kind until the end. A worker that a request keeps for too long is replaced by another one, and ends when the
-// file lets it go: so a file that answers nothing is known for it after a few time-outs, and there are never more workers than those.
+// work does requests of a kind until the end. A worker that a request keeps for too long is
+// replaced by another one, and ends when the file lets it go: so a file that answers nothing is
+// known for it after a few time-outs, and there are never more workers than those.
 func (d *Disk) work(k kind) {
 	var buffer []byte
 	for {
@@ -126,8 +129,8 @@ func (d *Disk) take(k kind) *request {
 	return q
 }
 
-// run does a request by way of a buffer, so that nothing reads or writes the memory of a request that is over. It reports whether the
-// worker is to go on.
+// run does a request by way of a buffer, so that nothing reads or writes the memory of a request
+// that is over. It reports whether the worker is to go on.
 func (d *Disk) run(q *request, buffer []byte) bool {
 	stop := d.opt.After(q.kind.timeout(), func() { d.giveUp(q) })
 	var err error

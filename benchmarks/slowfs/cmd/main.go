@@ -1,4 +1,5 @@
-// Command slowfs shows a folder as slow storage would serve it, until it gets SIGINT or SIGTERM. Package slowfs says more.
+// Command slowfs shows a folder as slow storage would serve it, until it gets SIGINT or SIGTERM.
+// Package slowfs says more.
 package main
 
 import (
@@ -14,12 +15,15 @@ import (
 func main() {
 	var settings []string
 	config := flag.String("config", "", "a TOML file of settings")
-	flag.Func("set", `a setting as in the file, such as 'bandwidth = "200MB"'; may be given several times`, func(line string) error {
-		settings = append(settings, line)
-		return nil
-	})
+	flag.Func("set",
+		`a setting as in the file, such as 'bandwidth = "200MB"'; may be given several times`,
+		func(line string) error {
+			settings = append(settings, line)
+			return nil
+		})
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: slowfs [-config FILE] [-set KEY=VALUE]… SOURCE MOUNTPOINT")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: slowfs [-config FILE] [-set KEY=VALUE]… "+
+			"SOURCE MOUNTPOINT")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

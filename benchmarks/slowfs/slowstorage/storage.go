@@ -1,5 +1,5 @@
-// Package slowstorage is package slowfs without a file system: a staging.Storage with the same model, rules and counters, over another
-// one, by a clock that tests may replace.
+// Package slowstorage is package slowfs without a file system: a staging.Storage with the same
+// model, rules and counters, over another one, by a clock that tests may replace.
 package slowstorage
 
 import (
@@ -23,7 +23,8 @@ type Clock interface {
 	Sleep(d time.Duration)
 }
 
-// SystemClock is the machine's clock. Inside a testing/synctest bubble it is the bubble's, so that nothing really waits.
+// SystemClock is the machine's clock. Inside a testing/synctest bubble it is the bubble's, so that
+// nothing really waits.
 type SystemClock struct{}
 
 // Now is time.Now.
@@ -32,7 +33,8 @@ func (SystemClock) Now() time.Time { return time.Now() }
 // Sleep is time.Sleep.
 func (SystemClock) Sleep(d time.Duration) { time.Sleep(d) }
 
-// Storage is storage that is slow and fails as its configuration says. It is safe for concurrent use if the one below is.
+// Storage is storage that is slow and fails as its configuration says. It is safe for concurrent
+// use if the one below is.
 type Storage struct {
 	engine *slowfs.Engine
 	below  staging.Storage
@@ -41,13 +43,17 @@ type Storage struct {
 	began  time.Time
 }
 
-// New returns a Storage over below. Rules and counters see paths without the folder root; "" leaves absolute paths as they are, less the
-// first slash. A nil clock is SystemClock. It panics when config.Check fails.
+// New returns a Storage over below. Rules and counters see paths without the folder root; "" leaves
+// absolute paths as they are, less the first slash. A nil clock is SystemClock. It panics when
+// config.Check fails.
 func New(below staging.Storage, root string, config slowfs.Config, clock Clock) *Storage {
 	if clock == nil {
 		clock = SystemClock{}
 	}
-	return &Storage{engine: slowfs.NewEngine(config), below: below, root: root, clock: clock, began: clock.Now()}
+	return &Storage{
+		engine: slowfs.NewEngine(config), below: below, root: root, clock: clock,
+		began: clock.Now(),
+	}
 }
 
 // Stats returns the counts so far.
@@ -95,7 +101,8 @@ func (f *file) ReadAt(p []byte, offset int64) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return n, err
 	}
-	if failed := f.storage.wait("read", f.storage.engine.Read(f.storage.now(), f.name, offset, int64(n))); failed != nil {
+	if failed := f.storage.wait("read", f.storage.engine.Read(
+		f.storage.now(), f.name, offset, int64(n))); failed != nil {
 		return 0, failed
 	}
 	return n, err
@@ -109,7 +116,8 @@ func (f *file) Stat() (sizeBytes, modTime int64, err error) {
 	return f.StorageFile.Stat()
 }
 
-// Memory is storage in memory: the contents of files by absolute path, all modified at time 0. Nobody may change it while it is read.
+// Memory is storage in memory: the contents of files by absolute path, all modified at time 0.
+// Nobody may change it while it is read.
 type Memory map[string][]byte
 
 // Open opens a file; one that is not there fails with ENOENT.

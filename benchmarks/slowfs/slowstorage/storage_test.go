@@ -23,7 +23,8 @@ func (c *manualClock) Sleep(d time.Duration) { c.now = c.now.Add(d) }
 func TestAccessesTakeTheirTimeByTheGivenClock(t *testing.T) {
 	clock := &manualClock{}
 	s := New(Memory{"/data/a": make([]byte, 1000)}, "/data", slowfs.Config{
-		OpenLatency: 2 * time.Millisecond, ReadLatency: time.Millisecond, StatLatency: 3 * time.Millisecond, Bandwidth: 1e6,
+		OpenLatency: 2 * time.Millisecond, ReadLatency: time.Millisecond,
+		StatLatency: 3 * time.Millisecond, Bandwidth: 1e6,
 	}, clock)
 	began := clock.now
 	at := func(want time.Duration, what string) {
@@ -92,8 +93,8 @@ func TestErrorsAreSystemErrors(t *testing.T) {
 	}
 }
 
-// TestManyReadersFillTheBandwidth reads by 16 goroutines in virtual time: 100 files of 10,000 bytes at 1 MB/s take a second, though each
-// open takes 10 ms.
+// TestManyReadersFillTheBandwidth reads by 16 goroutines in virtual time: 100 files of 10,000 bytes
+// at 1 MB/s take a second, though each open takes 10 ms.
 func TestManyReadersFillTheBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := make(Memory)

@@ -18,11 +18,14 @@ type Warning struct {
 
 // Facts is what Check has to know besides the script. All fields must be set.
 type Facts struct {
-	MPI         string                                       // how srun starts ranks with this machine's MPI library: pmix, pmi2; "" where it has none
-	Subcommands []string                                     // of rankpool
-	Flags       func(subcommand string) *pflag.FlagSet       // of a subcommand; nil: there is no such one
-	Exists      func(path string) bool                       // whether a file or folder is there
-	Size        func(memory string) (bytes int64, err error) // reads --memory; 0 for shares and auto, an error for what run refuses
+	// how srun starts ranks with this machine's MPI library: pmix, pmi2; "" where it has none
+	MPI         string
+	Subcommands []string // of rankpool
+	// of a subcommand; nil: there is no such one
+	Flags  func(subcommand string) *pflag.FlagSet
+	Exists func(path string) bool // whether a file or folder is there
+	// reads --memory; 0 for shares and auto, an error for what run refuses
+	Size func(memory string) (bytes int64, err error)
 }
 
 // A job is what the checks look at.
@@ -86,8 +89,9 @@ func Checks() []string {
 	return names
 }
 
-// Check returns what will go wrong when the script is submitted, in order of the lines. A warning may be wrong where a
-// script does what cannot be told from its text; a script without warnings may still fail.
+// Check returns what will go wrong when the script is submitted, in order of the lines. A warning
+// may be wrong where a script does what cannot be told from its text; a script without warnings may
+// still fail.
 func Check(script *Script, facts Facts) []Warning {
 	j := &job{script: script, request: newRequest(script.Directives), facts: facts}
 	j.steps = findSteps(script.Commands, facts)
@@ -118,7 +122,9 @@ func assignedVariables(commands []Command) map[string]bool {
 }
 
 // directive returns the last directive of a name.
-func (j *job) directive(names ...string) (Option, bool) { return find(j.script.Directives, names...) }
+func (j *job) directive(names ...string) (Option, bool) {
+	return find(j.script.Directives, names...)
+}
 
 // firstLine is the line of the first directive, for what is missing among them.
 func (j *job) firstLine() int {

@@ -27,12 +27,15 @@ func (j *job) checkMemory() {
 		have := j.request.memoryBytes
 		switch {
 		case err != nil:
-			j.warn(s.Line, fmt.Sprintf("rankpool refuses --memory: %v", err), "write a size such as 64GiB, a share such as 20%, or auto")
+			j.warn(s.Line, fmt.Sprintf("rankpool refuses --memory: %v", err),
+				"write a size such as 64GiB, a share such as 20%, or auto")
 		case bytes > 0 && have > 0 && bytes >= have:
-			j.warn(s.Line, fmt.Sprintf("--memory %s leaves nothing of the job's memory, %s a node, to training", memory, gib(have)),
+			j.warn(s.Line, fmt.Sprintf("--memory %s leaves nothing of the job's memory, %s a node, "+
+				"to training", memory, gib(have)),
 				"raise #SBATCH --mem, or ask for less with --memory")
 		case (bytes > 0 || memory == "auto") && !j.request.memoryGiven:
-			j.warn(s.Line, fmt.Sprintf("--memory %s without #SBATCH --mem: the job has the partition's default%s", memory, alsoExclusive(j)),
+			j.warn(s.Line, fmt.Sprintf("--memory %s without #SBATCH --mem: the job has the "+
+				"partition's default%s", memory, alsoExclusive(j)),
 				"add #SBATCH --mem=SIZE, or --mem=0 for all of a node's")
 		}
 	}
@@ -40,7 +43,8 @@ func (j *job) checkMemory() {
 
 // alsoExclusive is what to say where a script takes whole nodes, but not their memory.
 //
-// Source: SchedMD, sbatch(1), --exclusive: the job "is only allocated as much memory as it requested".
+// Source: SchedMD, sbatch(1), --exclusive: the job "is only allocated as much memory as it
+// requested".
 func alsoExclusive(j *job) string {
 	if _, found := j.directive("exclusive"); found {
 		return ", also with --exclusive"
@@ -50,7 +54,8 @@ func alsoExclusive(j *job) string {
 
 func gib(bytes int64) string { return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30)) }
 
-// checkData looks for data sets that are not there. What depends on variables or on another folder cannot be told.
+// checkData looks for data sets that are not there. What depends on variables or on another folder
+// cannot be told.
 func (j *job) checkData() {
 	_, moves := j.directive("chdir")
 	for _, c := range j.script.Commands {
@@ -64,7 +69,8 @@ func (j *job) checkData() {
 			if name, rest, found := strings.Cut(data, "="); found && !strings.Contains(name, "/") {
 				data = rest
 			}
-			if data == "" || strings.ContainsAny(data, "$`~*?[") || moves && !path.IsAbs(data) || j.facts.Exists(data) {
+			if data == "" || strings.ContainsAny(data, "$`~*?[") || moves && !path.IsAbs(data) ||
+				j.facts.Exists(data) {
 				continue
 			}
 			j.warn(s.Line, fmt.Sprintf("--data %s is not there on this machine", shorten(data)),
@@ -82,22 +88,30 @@ var nodeLocal = []string{
 	"$SLURM_TMPDIR", "${SLURM_TMPDIR", "$LOCAL_SCRATCH", "${LOCAL_SCRATCH",
 }
 
-// checkLostFiles looks for files on a node's own disk or memory, unless the script copies them away.
+// checkLostFiles looks for files on a node's own disk or memory, unless the script copies them
+// away.
 func (j *job) checkLostFiles() {
 	j.eachFile(func(s *step, flag, file string) {
-		local := slices.ContainsFunc(nodeLocal, func(begin string) bool { return strings.HasPrefix(file, begin) })
+		local := slices.ContainsFunc(nodeLocal, func(begin string) bool {
+			return strings.HasPrefix(file, begin)
+		})
 		saved := slices.ContainsFunc(j.script.Commands, func(c Command) bool {
-			return len(c.Words) > 1 && slices.Contains([]string{"cp", "mv", "rsync"}, c.Words[0]) && slices.Contains(c.Words[1:], file)
+			return len(c.Words) > 1 && slices.Contains([]string{"cp", "mv", "rsync"}, c.Words[0]) &&
+				slices.Contains(c.Words[1:], file)
 		})
 		if local && !saved {
-			j.warn(s.Line, fmt.Sprintf("--%s %s is lost when the job ends, and a requeued job does not find it", flag, shorten(file)),
+			j.warn(s.Line, fmt.Sprintf("--%s %s is lost when the job ends, and a requeued job does "+
+				"not find it", flag, shorten(file)),
 				"name a file on shared storage")
 		}
 	})
 }
 
 // ofArray are variables that all tasks of an array have in common.
-var ofArray = []string{"SLURM_ARRAY_JOB_ID", "SLURM_SUBMIT_DIR", "USER", "HOME", "PWD", "SCRATCH", "WORK"}
+var ofArray = []string{
+	"SLURM_ARRAY_JOB_ID", "SLURM_SUBMIT_DIR", "USER", "HOME", "PWD", "SCRATCH",
+	"WORK",
+}
 
 // checkArrayFiles looks for files that all tasks of a job array would write.
 func (j *job) checkArrayFiles() {
@@ -109,7 +123,8 @@ func (j *job) checkArrayFiles() {
 			file = strings.ReplaceAll(strings.ReplaceAll(file, "${"+name+"}", ""), "$"+name, "")
 		}
 		if !strings.ContainsAny(file, "$`") {
-			j.warn(s.Line, fmt.Sprintf("all tasks of the array write --%s %s", flag, shorten(s.tool.value(flag))),
+			j.warn(s.Line, fmt.Sprintf("all tasks of the array write --%s %s", flag,
+				shorten(s.tool.value(flag))),
 				"put $SLURM_ARRAY_TASK_ID into its name")
 		}
 	})

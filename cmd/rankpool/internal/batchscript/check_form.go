@@ -10,14 +10,16 @@ import (
 
 func (j *job) checkLineEnds() {
 	if j.script.dosLine > 0 {
-		j.warn(j.script.dosLine, "the line ends in a carriage return, as on Windows, and sbatch refuses such a script",
+		j.warn(j.script.dosLine, "the line ends in a carriage return, as on Windows, and sbatch "+
+			"refuses such a script",
 			"convert it with: sed -i 's/\\r$//' SCRIPT")
 	}
 }
 
 func (j *job) checkShebang() {
 	if j.script.shebang == "" {
-		j.warn(1, "the script does not begin with #!, and sbatch refuses it", "write #!/bin/bash in the first line")
+		j.warn(1, "the script does not begin with #!, and sbatch refuses it",
+			"write #!/bin/bash in the first line")
 	}
 }
 
@@ -27,38 +29,46 @@ func (j *job) checkSyntax() {
 		return
 	}
 	line, text := syntaxError(j.script.syntax)
-	j.warn(line, "this is not bash: "+shorten(text), "try \"bash -n SCRIPT\"; nothing from here on was checked")
+	j.warn(line, "this is not bash: "+shorten(text),
+		"try \"bash -n SCRIPT\"; nothing from here on was checked")
 }
 
 // inBash reports whether the first line of a script names bash or sh; without one it may be either.
 func inBash(shebang string) bool {
 	words := strings.Fields(strings.TrimPrefix(shebang, "#!"))
-	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains([]string{"bash", "sh"}, path.Base(word)) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains([]string{"bash", "sh"}, path.Base(word))
+	})
 }
 
 func (j *job) checkLateDirectives() {
 	last := 0
 	for _, o := range j.script.Late {
 		if o.Line != last {
-			j.warn(o.Line, fmt.Sprintf("sbatch does not read #SBATCH --%s here, because a command stands before it", o.Name),
+			j.warn(o.Line, fmt.Sprintf("sbatch does not read #SBATCH --%s here, because a command "+
+				"stands before it", o.Name),
 				"move the line up, before the first command")
 		}
 		last = o.Line
 	}
 }
 
-// checkDirectives looks for options that sbatch does not have. Sites add their own, so only what looks misspelt counts.
+// checkDirectives looks for options that sbatch does not have. Sites add their own, so only what
+// looks misspelt counts.
 func (j *job) checkDirectives() {
 	for _, m := range j.script.malformed {
-		j.warn(m.number, fmt.Sprintf("sbatch takes %q for a comment", shorten(m.text)), "begin the line with \"#SBATCH \", in capitals")
+		j.warn(m.number, fmt.Sprintf("sbatch takes %q for a comment", shorten(m.text)),
+			"begin the line with \"#SBATCH \", in capitals")
 	}
 	for _, m := range j.script.stray {
-		j.warn(m.number, fmt.Sprintf("%q is no option, and sbatch reads nothing behind it on this line", shorten(m.text)),
+		j.warn(m.number, fmt.Sprintf("%q is no option, and sbatch reads nothing behind it on this line",
+			shorten(m.text)),
 			"write options as --name=value")
 	}
 	for _, o := range j.script.Directives {
 		if name := near(o.Name, sbatchTable.names); o.unknown && len(o.Name) > 2 && name != "" {
-			j.warn(o.Line, fmt.Sprintf("sbatch has no option --%s", shorten(o.Name)), "did you mean --"+name+"?")
+			j.warn(o.Line, fmt.Sprintf("sbatch has no option --%s", shorten(o.Name)),
+				"did you mean --"+name+"?")
 		}
 	}
 }
@@ -66,7 +76,8 @@ func (j *job) checkDirectives() {
 func (j *job) checkDirectiveVariables() {
 	for _, o := range j.script.Directives {
 		if strings.Contains(o.Value, "$") {
-			j.warn(o.Line, fmt.Sprintf("sbatch does not replace variables, so --%s is literally %q", o.Name, shorten(o.Value)),
+			j.warn(o.Line, fmt.Sprintf("sbatch does not replace variables, so --%s is literally %q", o.Name,
+				shorten(o.Value)),
 				"write the value itself, or in names of files %j (job) and %a (array task)")
 		}
 	}
@@ -102,10 +113,13 @@ func (j *job) checkTime() {
 	_, isTime := timeSeconds(o.Value)
 	switch {
 	case !found:
-		j.warn(j.firstLine(), "no --time: the partition's default counts, often an hour or less, or sbatch refuses the job",
+		j.warn(j.firstLine(), "no --time: the partition's default counts, often an hour or less, or "+
+			"sbatch refuses the job",
 			"add #SBATCH --time=HH:MM:SS")
-	case !isTime && !strings.EqualFold(o.Value, "unlimited") && !strings.EqualFold(o.Value, "infinite"):
-		j.warn(o.Line, fmt.Sprintf("--time=%s is no time", shorten(o.Value)), "write minutes, HH:MM:SS or D-HH:MM:SS")
+	case !isTime && !strings.EqualFold(o.Value, "unlimited") &&
+		!strings.EqualFold(o.Value, "infinite"):
+		j.warn(o.Line, fmt.Sprintf("--time=%s is no time", shorten(o.Value)),
+			"write minutes, HH:MM:SS or D-HH:MM:SS")
 	}
 }
 
@@ -125,14 +139,16 @@ func (j *job) checkErrexit() {
 		switch {
 		case c.Line >= last:
 			return
-		case len(c.Words) == 0 || c.Guarded || c.Background || slices.Contains(harmless, c.Words[0]) && !setsErrexit(c):
+		case len(c.Words) == 0 || c.Guarded || c.Background ||
+			slices.Contains(harmless, c.Words[0]) && !setsErrexit(c):
 			continue
 		case c.function || i+1 < len(j.script.Commands) && j.script.Commands[i+1].asksStatus():
 			continue
 		case setsErrexit(c):
 			return
 		}
-		j.warn(c.Line, fmt.Sprintf("when %q fails, the script goes on without it", shorten(strings.Join(c.Words, " "))),
+		j.warn(c.Line, fmt.Sprintf("when %q fails, the script goes on without it",
+			shorten(strings.Join(c.Words, " "))),
 			"write \"set -e\" above it (set -euo pipefail catches more)")
 		return
 	}
@@ -164,7 +180,8 @@ func (j *job) checkFlags() {
 			if name := near(strings.TrimLeft(flag, "-"), names); name != "" && len(flag) > 4 {
 				advice = "did you mean --" + name + "?"
 			}
-			j.warn(s.Line, fmt.Sprintf("rankpool %s has no flag %s", s.tool.Subcommand, shorten(flag)), advice)
+			j.warn(s.Line, fmt.Sprintf("rankpool %s has no flag %s", s.tool.Subcommand, shorten(flag)),
+				advice)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// checkRefused looks for calls of rankpool that it answers with a sentence, at once and on every node.
+// checkRefused looks for calls of rankpool that it answers with a sentence, at once and on every
+// node.
 func (j *job) checkRefused() {
 	for _, s := range j.steps {
 		switch {
@@ -25,19 +26,22 @@ func (j *job) checkRefused() {
 	}
 }
 
-// checkCall looks for what a call of a subcommand lacks, or has too much. Flags may be in variables, whose values the text
-// does not say.
+// checkCall looks for what a call of a subcommand lacks, or has too much. Flags may be in
+// variables, whose values the text does not say.
 func (j *job) checkCall(s *step) {
 	command := s.tool.Command
 	if s.is("run", "serve", "stage", "pack") && s.tool.value("data") == "" && !mayBeFlags(command) {
-		j.warn(s.Line, fmt.Sprintf("rankpool %s has no --data", s.tool.Subcommand), "name the data set with --data DIR or --data MANIFEST")
+		j.warn(s.Line, fmt.Sprintf("rankpool %s has no --data", s.tool.Subcommand),
+			"name the data set with --data DIR or --data MANIFEST")
 	}
 	switch {
 	case !s.is("run", "join"):
 	case len(command) == 0:
-		j.warn(s.Line, fmt.Sprintf("rankpool %s has no training command", s.tool.Subcommand), "write it behind --, as in: -- python train.py")
+		j.warn(s.Line, fmt.Sprintf("rankpool %s has no training command", s.tool.Subcommand),
+			"write it behind --, as in: -- python train.py")
 	case s.is("run") && s.launcher == "" && launchers.StartsTasks(command[0]):
-		j.warn(s.Line, "rankpool run starts the training command by srun itself, and refuses one that begins with "+path.Base(command[0]),
+		j.warn(s.Line, "rankpool run starts the training command by srun itself, and refuses one that "+
+			"begins with "+path.Base(command[0]),
 			"leave "+path.Base(command[0])+" out; what it was told belongs into #SBATCH lines")
 	}
 }

@@ -20,11 +20,13 @@ const (
 	//
 	// Source: SchedMD, sbatch(1), --signal.
 	signalEarlySeconds = 60
-	// signalSeconds is how long before the end it comes where the script does not say. The same source.
+	// signalSeconds is how long before the end it comes where the script does not say. The same
+	// source.
 	signalSeconds = 60
 )
 
-// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 is none.
+// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 is
+// none.
 func comesAtOnce(limitSeconds, signalSeconds int64) bool {
 	return limitSeconds > 0 && limitSeconds <= signalSeconds+signalEarlySeconds
 }
@@ -42,13 +44,17 @@ func (j *job) signal() (earlySignal, bool) {
 	if err != nil {
 		seconds = signalSeconds
 	}
-	return earlySignal{o.Line, signalName(name), targeted && strings.Contains(target, "B"), seconds}, found
+	return earlySignal{o.Line, signalName(name), targeted && strings.Contains(target, "B"), seconds},
+		found
 }
 
 // signalName returns a signal's name as trap and sbatch may write it, in one way.
 func signalName(name string) string {
 	name = strings.TrimPrefix(strings.ToUpper(name), "SIG")
-	if common, found := map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}[name]; found {
+	if common, found := map[string]string{
+		"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2",
+		"15": "TERM",
+	}[name]; found {
 		return common
 	}
 	return name
@@ -60,7 +66,9 @@ func (j *job) trap(signal string) int {
 		if len(c.Words) < 3 || c.Words[0] != "trap" {
 			continue
 		}
-		if slices.ContainsFunc(c.Words[2:], func(word string) bool { return signalName(word) == signal }) {
+		if slices.ContainsFunc(c.Words[2:], func(word string) bool {
+			return signalName(word) == signal
+		}) {
 			return c.Line
 		}
 	}
@@ -74,7 +82,8 @@ func (j *job) checkSignal() {
 	if !found {
 		for _, s := range runs {
 			if requeues(s) {
-				j.warn(s.Line, "rankpool run --requeue waits for a signal before the job ends, and the script asks for none",
+				j.warn(s.Line, "rankpool run --requeue waits for a signal before the job ends, and the "+
+					"script asks for none",
 					"add #SBATCH --signal=B:USR1@120")
 			}
 		}
@@ -86,22 +95,28 @@ func (j *job) checkSignal() {
 	case !sig.toShell: // training gets it, and so do the ranks, which tell run
 	case trap > 0:
 		j.checkTrapped(trap)
-	case slices.ContainsFunc(j.steps, func(s *step) bool { return s.exec }) || slices.ContainsFunc(j.script.Commands, isExec):
+	case slices.ContainsFunc(j.steps, func(s *step) bool { return s.exec }) ||
+		slices.ContainsFunc(j.script.Commands, isExec):
 	case len(runs) > 0:
-		j.warn(runs[0].Line, fmt.Sprintf("the batch shell gets SIG%s (B:) and ends of it, and rankpool does not get it", sig.name),
+		j.warn(runs[0].Line, fmt.Sprintf("the batch shell gets SIG%s (B:) and ends of it, and rankpool "+
+			"does not get it", sig.name),
 			"write exec before rankpool run, as the script's last line")
 	case len(j.steps) > 0:
-		j.warn(sig.line, fmt.Sprintf("the batch shell gets SIG%s (B:), ends of it, and training with it", sig.name),
+		j.warn(sig.line, fmt.Sprintf("the batch shell gets SIG%s (B:), ends of it, and training with it",
+			sig.name),
 			"handle it with trap, or leave B: out, so that training gets it")
 	}
 }
 
-// checkSignalTime looks for jobs that are told to end when they begin, and so are requeued for ever.
+// checkSignalTime looks for jobs that are told to end when they begin, and so are requeued for
+// ever.
 func (j *job) checkSignalTime(sig earlySignal) {
 	limit, _ := j.directive("time")
 	if seconds, ok := timeSeconds(limit.Value); ok && comesAtOnce(seconds, sig.seconds) {
-		j.warn(sig.line, fmt.Sprintf("a job of %d s gets SIG%s as soon as it begins, which comes %d s before the end and up to %d s earlier",
-			seconds, sig.name, sig.seconds, signalEarlySeconds), "raise --time, or the job ends, or is requeued, without training")
+		j.warn(sig.line, fmt.Sprintf("a job of %d s gets SIG%s as soon as it begins, which comes %d s "+
+			"before the end and up to %d s earlier",
+			seconds, sig.name, sig.seconds, signalEarlySeconds),
+			"raise --time, or the job ends, or is requeued, without training")
 	}
 }
 
@@ -116,11 +131,13 @@ func requeues(s *step) bool {
 
 // checkTrapped looks for commands in the foreground that keep bash from running a trap.
 //
-// Source: GNU Bash manual, Signals: a trap waits until the command in the foreground has ended; the builtin wait does not.
+// Source: GNU Bash manual, Signals: a trap waits until the command in the foreground has ended; the
+// builtin wait does not.
 func (j *job) checkTrapped(trap int) {
 	for _, s := range j.steps {
 		if s.Line > trap && !s.Background && !s.exec && !s.is("index", "stage", "pack") {
-			j.warn(s.Line, fmt.Sprintf("bash runs the trap of line %d only when this command has ended", trap),
+			j.warn(s.Line, fmt.Sprintf("bash runs the trap of line %d only when this command has ended",
+				trap),
 				"put & at its end and \"wait $!\" into the next line")
 			return
 		}
@@ -140,7 +157,8 @@ func (j *job) checkRequeue() {
 			j.warn(s.Line, "rankpool run refuses --requeue=false: the flag takes a signal", "leave it out")
 		}
 		if s.is("run") && requeues(s) && !asked {
-			j.warn(s.Line, "rankpool run --requeue asks Slurm to start the job again, which the script does not allow", "add #SBATCH --requeue")
+			j.warn(s.Line, "rankpool run --requeue asks Slurm to start the job again, which the script "+
+				"does not allow", "add #SBATCH --requeue")
 		}
 		asked = asked || s.is("run") && requeues(s)
 		cache, state = s, state || s.tool.value("state") != ""
@@ -149,10 +167,12 @@ func (j *job) checkRequeue() {
 		return
 	}
 	if !state {
-		j.warn(cache.Line, "a requeued job begins without the importance scores, because there is no --state",
+		j.warn(cache.Line, "a requeued job begins without the importance scores, because there "+
+			"is no --state",
 			"add --state FILE, on shared storage")
 	}
 	if mode, found := j.directive("open-mode"); !found || !strings.HasPrefix(mode.Value, "a") {
-		j.warn(max(directive.Line, mode.Line), "a requeued job overwrites its output", "add #SBATCH --open-mode=append")
+		j.warn(max(directive.Line, mode.Line), "a requeued job overwrites its output",
+			"add #SBATCH --open-mode=append")
 	}
 }

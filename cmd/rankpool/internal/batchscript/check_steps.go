@@ -19,7 +19,8 @@ func (s *step) toolFlags(facts Facts, each func(name string)) {
 // option returns the step's own option.
 func (s *step) option(names ...string) (Option, bool) { return find(s.options, names...) }
 
-// tasksPerNode is how many tasks of a step start on a node, unless that depends on what the text does not say.
+// tasksPerNode is how many tasks of a step start on a node, unless that depends on what the text
+// does not say.
 func (j *job) tasksPerNode(s *step) (tasks int, known bool) {
 	tasks = max(1, j.request.tasksPerNode)
 	if s.launcher == "" {
@@ -36,7 +37,8 @@ func (j *job) tasksPerNode(s *step) (tasks int, known bool) {
 	return (all + nodes - 1) / nodes, known && knownAll
 }
 
-// stepNumber returns a number that srun is given, or else the default. It is not known where it is in a variable of the script.
+// stepNumber returns a number that srun is given, or else the default. It is not known where it is
+// in a variable of the script.
 func (j *job) stepNumber(s *step, option string, otherwise int) (n int, given, known bool) {
 	o, given := s.option(option)
 	switch strings.Trim(o.Value, "${}") {
@@ -53,7 +55,8 @@ func (j *job) stepNumber(s *step, option string, otherwise int) (n int, given, k
 	return otherwise, given, !strings.ContainsAny(o.Value, "$`")
 }
 
-// severalTasks is how many tasks of a step start on a node where they are known to be several, else 0.
+// severalTasks is how many tasks of a step start on a node where they are known to be several, else
+// 0.
 func (j *job) severalTasks(s *step) int {
 	if n, known := j.tasksPerNode(s); known && n > 1 {
 		return n
@@ -75,7 +78,8 @@ func (j *job) checkMPI() {
 			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone",
 				"write srun --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH")
 		case !given && !j.assigned["SLURM_MPI_TYPE"]:
-			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone", "write srun --mpi="+want)
+			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone",
+				"write srun --mpi="+want)
 		case given && want != "" && kind != want:
 			j.warn(s.Line, fmt.Sprintf("--mpi=%s does not fit this machine's MPI library", shorten(o.Value)),
 				"write srun --mpi="+want+", or load the MPI that it is for")
@@ -95,9 +99,11 @@ func (j *job) checkRanksPerNode() {
 		}
 		advice := "write srun --ntasks-per-node=1"
 		if s.is("run") {
-			advice += fmt.Sprintf(" and rankpool run --trainers-per-rank %d, or call rankpool run without srun", n)
+			advice += fmt.Sprintf(" and rankpool run --trainers-per-rank %d, or call rankpool run "+
+				"without srun", n)
 		}
-		j.warn(s.Line, fmt.Sprintf("%s starts %d ranks on a node, and one is meant to be there", s.title(), n), advice)
+		j.warn(s.Line, fmt.Sprintf("%s starts %d ranks on a node, and one is meant to be there",
+			s.title(), n), advice)
 	}
 }
 
@@ -109,7 +115,8 @@ func (j *job) checkJoin() {
 	}
 	for _, s := range j.steps {
 		if s.tool == nil && trains(s.program) {
-			j.warn(s.Line, s.title()+" does not know where the cache is", "write rankpool join -- before its command")
+			j.warn(s.Line, s.title()+" does not know where the cache is",
+				"write rankpool join -- before its command")
 		}
 	}
 }
@@ -130,11 +137,13 @@ func (j *job) checkOverlap() {
 			continue
 		}
 		together := append(slices.Clone(running), c.step)
-		if len(together) > 1 && slices.ContainsFunc(together, func(s *step) bool { return s.is("serve") }) {
+		if len(together) > 1 && slices.ContainsFunc(
+			together, func(s *step) bool { return s.is("serve") }) {
 			for _, s := range together {
 				if _, found := s.option("overlap"); !found && !warned[s] {
 					warned[s] = true
-					j.warn(s.Line, s.title()+" has no --overlap, so it and the other step wait for each other", "write srun --overlap in both steps")
+					j.warn(s.Line, s.title()+" has no --overlap, so it and the other step wait for each other",
+						"write srun --overlap in both steps")
 				}
 			}
 		}
@@ -174,7 +183,8 @@ func (j *job) checkCacheGPUs() {
 	}
 	for _, s := range j.steps {
 		if o, _ := s.option("gres"); o.Value == "none" && s.is("serve", "stage", "end") {
-			j.warn(s.Line, "srun refuses --gres=none beside #SBATCH --gpus-per-node", "leave it out: steps with --overlap share the GPUs")
+			j.warn(s.Line, "srun refuses --gres=none beside #SBATCH --gpus-per-node",
+				"leave it out: steps with --overlap share the GPUs")
 		}
 	}
 }
@@ -191,7 +201,8 @@ func (j *job) checkCPUs() {
 		_, given := s.option("cpus-per-task", "cpus-per-gpu", "exclusive", "exact", "whole")
 		training := s.is("run", "join") || s.tool == nil && trains(s.program)
 		if training && !given && s.launcher == "srun" {
-			j.warn(s.Line, fmt.Sprintf("since Slurm 22.05 srun does not take over --cpus-per-task=%d, so each task may get one CPU",
+			j.warn(s.Line, fmt.Sprintf("since Slurm 22.05 srun does not take over --cpus-per-task=%d, so "+
+				"each task may get one CPU",
 				j.request.cpusPerTask),
 
 				"write srun --cpus-per-task=$SLURM_CPUS_PER_TASK")
@@ -204,13 +215,16 @@ func (j *job) checkCPUs() {
 // Source: SchedMD, sbatch(1), --cpus-per-task: by default one CPU a task is allocated.
 func (j *job) checkOneCPU() {
 	memory, _ := j.directive("mem")
-	_, given := j.directive("cpus-per-task", "cpus-per-gpu", "mincpus", "exclusive", "ntasks-per-core", "extra-node-info", "tres-per-task")
-	if memory.Value != "0" || given || j.request.gpusPerNode > 0 || j.request.tasksPerNode > 1 || j.script.hetJob {
+	_, given := j.directive("cpus-per-task", "cpus-per-gpu", "mincpus", "exclusive", "ntasks-per-core",
+		"extra-node-info", "tres-per-task")
+	if memory.Value != "0" || given || j.request.gpusPerNode > 0 || j.request.tasksPerNode > 1 ||
+		j.script.hetJob {
 		return
 	}
 	for _, s := range j.steps {
 		if s.is("run") {
-			j.warn(memory.Line, "the job takes all memory of its nodes, and one CPU, for the cache, training and its DataLoader workers",
+			j.warn(memory.Line, "the job takes all memory of its nodes, and one CPU, for the cache, "+
+				"training and its DataLoader workers",
 				"add #SBATCH --cpus-per-task=N")
 			return
 		}
@@ -219,7 +233,8 @@ func (j *job) checkOneCPU() {
 
 // checkBinding looks for ranks that mpirun ties to one core each.
 //
-// Source: measured with Open MPI 4.1: Go then sees one CPU, and all threads of the rank share the core.
+// Source: measured with Open MPI 4.1: Go then sees one CPU, and all threads of the rank share the
+// core.
 func (j *job) checkBinding() {
 	if j.facts.MPI != "pmix" || j.assigned["OMPI_MCA_hwloc_base_binding_policy"] {
 		return
@@ -229,10 +244,12 @@ func (j *job) checkBinding() {
 			continue
 		}
 		binds := func(word string) bool {
-			return strings.Contains(word, "bind-to") || strings.Contains(word, "map-by") || strings.Contains(word, "binding_policy")
+			return strings.Contains(word, "bind-to") || strings.Contains(word, "map-by") ||
+				strings.Contains(word, "binding_policy")
 		}
 		if !slices.ContainsFunc(s.program, binds) {
-			j.warn(s.Line, s.launcher+" of Open MPI ties every rank to one core", "write "+s.launcher+" --bind-to none")
+			j.warn(s.Line, s.launcher+" of Open MPI ties every rank to one core",
+				"write "+s.launcher+" --bind-to none")
 		}
 	}
 }
@@ -257,7 +274,8 @@ func (j *job) checkWait() {
 		return len(c.Words) > 0 && (c.Words[0] == "wait" || !slices.Contains(harmless, c.Words[0]))
 	})
 	if last.Background && !goesOn {
-		j.warn(last.Line, last.title()+" runs in the background, and the job ends with the script", "write \"wait\" after it")
+		j.warn(last.Line, last.title()+" runs in the background, and the job ends with the script",
+			"write \"wait\" after it")
 	}
 }
 
@@ -268,7 +286,8 @@ func (j *job) checkAfterExec() {
 		}
 		for _, c := range j.script.Commands[s.at+1:] {
 			if len(c.Words) > 0 {
-				j.warn(c.Line, fmt.Sprintf("this does not run: exec in line %d has put %s in the shell's place", s.Line, s.title()),
+				j.warn(c.Line, fmt.Sprintf("this does not run: exec in line %d has put %s in the shell's place",
+					s.Line, s.title()),
 					"move it up, or leave exec out")
 				return
 			}

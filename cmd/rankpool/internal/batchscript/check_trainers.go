@@ -9,8 +9,8 @@ import (
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// launcherOf returns the launcher that a command calls to start all training processes of a node, itself or in the text of
-// sh -c, and the words of that call; "" where there is none.
+// launcherOf returns the launcher that a command calls to start all training processes of a node,
+// itself or in the text of sh -c, and the words of that call; "" where there is none.
 func launcherOf(command []string) (name string, call []string) {
 	if name = launchers.Of(command); name != "" {
 		return name, command
@@ -48,10 +48,12 @@ func opaque(command []string) bool {
 		return false
 	}
 	name := path.Base(command[0])
-	return slices.Contains([]string{"sh", "bash", "dash", "zsh"}, name) || strings.HasSuffix(name, ".sh")
+	return slices.Contains([]string{"sh", "bash", "dash", "zsh"}, name) ||
+		strings.HasSuffix(name, ".sh")
 }
 
-// trains reports whether a command looks like training: a launcher of training processes, or Python.
+// trains reports whether a command looks like training: a launcher of training processes, or
+// Python.
 func trains(command []string) bool {
 	if name, _ := launcherOf(command); name != "" {
 		return true
@@ -74,22 +76,27 @@ func (j *job) checkTrainersPerNode() {
 		switch {
 		case !known || !node && opaque(launchers.Unwrap(s.tool.Command)):
 		case node && tasks > 1:
-			j.warn(s.Line, fmt.Sprintf("%s starts all training processes of a node, and would be started %d times on each", launcher, tasks),
+			j.warn(s.Line, fmt.Sprintf("%s starts all training processes of a node, and would be started "+
+				"%d times on each", launcher, tasks),
 				"write #SBATCH --ntasks-per-node=1")
-		case launcher == "torchrun" && gpus > 1 && !hasFlag(call, "nproc-per-node") && !j.assigned["PET_NPROC_PER_NODE"]:
-			j.warn(s.Line, fmt.Sprintf("torchrun without --nproc-per-node starts one training process a node, beside %d GPUs", gpus),
+		case launcher == "torchrun" && gpus > 1 && !hasFlag(call, "nproc-per-node") &&
+			!j.assigned["PET_NPROC_PER_NODE"]:
+			j.warn(s.Line, fmt.Sprintf("torchrun without --nproc-per-node starts one training process a "+
+				"node, beside %d GPUs", gpus),
 				fmt.Sprintf("write torchrun --nproc-per-node=%d", gpus))
 		case !node && tasks <= 1 && gpus > 1:
 			j.warn(s.Line, fmt.Sprintf("one training process a node would start, beside %d GPUs", gpus),
 				fmt.Sprintf("add #SBATCH --ntasks-per-node=%d, or start them with torchrun", gpus))
 		case !node && gpus > 0 && tasks > gpus:
-			j.warn(s.Line, fmt.Sprintf("%d training processes a node would start, and share %d GPUs", tasks, gpus),
+			j.warn(s.Line, fmt.Sprintf("%d training processes a node would start, and share %d GPUs", tasks,
+				gpus),
 				fmt.Sprintf("write #SBATCH --ntasks-per-node=%d", gpus))
 		}
 	}
 }
 
-// hasFlag reports whether a command has one of several flags, however their words are joined (--a-b, --a_b).
+// hasFlag reports whether a command has one of several flags, however their words are joined
+// (--a-b, --a_b).
 func hasFlag(command []string, flags ...string) bool {
 	return slices.ContainsFunc(command, func(word string) bool {
 		name, _, _ := strings.Cut(word, "=")
@@ -97,8 +104,8 @@ func hasFlag(command []string, flags ...string) bool {
 	})
 }
 
-// checkRendezvous looks for launchers that would train on every node for themselves. For torchrun, "rankpool run" in the
-// batch shell and "rankpool join" see to that.
+// checkRendezvous looks for launchers that would train on every node for themselves. For torchrun,
+// "rankpool run" in the batch shell and "rankpool join" see to that.
 func (j *job) checkRendezvous() {
 	if j.request.nodes < 2 {
 		return

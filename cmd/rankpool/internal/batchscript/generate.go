@@ -11,18 +11,20 @@ import (
 	"unicode"
 )
 
-// Options say what a batch script is for. Empty strings and zeros leave a line out, unless the field says otherwise.
+// Options say what a batch script is for. Empty strings and zeros leave a line out, unless the
+// field says otherwise.
 type Options struct {
-	Nodes         int      // at least 1
-	GPUsPerNode   int      // 0: no GPUs, and one training process a node
-	GPUType       string   // of these, as sbatch names it (a100)
-	CPUsPerTask   int      // CPU cores of a task, see TasksPerNode
-	Data          []string // as rankpool run --data has them; at least one
-	Memory        string   // of the cache on each node, as rankpool run --memory has it
-	Mem           string   // the job's memory on each node, as sbatch --mem has it; "0" is all of a node's
-	Time          string   // as sbatch --time has it
-	Requeue       bool     // the job goes on after its end, or a preemption, in a new one
-	SignalSeconds int      // with Requeue: how long before the end training is told; 1 to 65535
+	Nodes       int      // at least 1
+	GPUsPerNode int      // 0: no GPUs, and one training process a node
+	GPUType     string   // of these, as sbatch names it (a100)
+	CPUsPerTask int      // CPU cores of a task, see TasksPerNode
+	Data        []string // as rankpool run --data has them; at least one
+	Memory      string   // of the cache on each node, as rankpool run --memory has it
+	// the job's memory on each node, as sbatch --mem has it; "0" is all of a node's
+	Mem           string
+	Time          string // as sbatch --time has it
+	Requeue       bool   // the job goes on after its end, or a preemption, in a new one
+	SignalSeconds int    // with Requeue: how long before the end training is told; 1 to 65535
 	Partition     string
 	Account       string
 	JobName       string
@@ -31,8 +33,9 @@ type Options struct {
 	Command       []string // the training command; its words reach it as they are
 }
 
-// TasksPerNode returns how many training processes srun starts on a node: one for each GPU, or a single one where the
-// training command starts the others itself (torchrun, accelerate launch, deepspeed), also within sh -c.
+// TasksPerNode returns how many training processes srun starts on a node: one for each GPU, or a
+// single one where the training command starts the others itself (torchrun, accelerate launch,
+// deepspeed), also within sh -c.
 func (o Options) TasksPerNode() int {
 	if o.Launcher() != "" {
 		return 1
@@ -40,7 +43,8 @@ func (o Options) TasksPerNode() int {
 	return max(1, o.GPUsPerNode)
 }
 
-// Launcher returns what starts the training processes of a node in srun's place, "" where srun starts them.
+// Launcher returns what starts the training processes of a node in srun's place, "" where srun
+// starts them.
 func (o Options) Launcher() string {
 	name, _ := launcherOf(o.Command)
 	return name
@@ -54,7 +58,8 @@ func (o Options) GPUs() string {
 	return o.GPUType + ":" + strconv.Itoa(o.GPUsPerNode)
 }
 
-// Generate returns a batch script that is ready to submit, with a comment wherever the reason for a line is not plain.
+// Generate returns a batch script that is ready to submit, with a comment wherever the reason for a
+// line is not plain.
 //
 // The error names the option that no batch script can have.
 func Generate(o Options) (string, error) {
@@ -93,16 +98,20 @@ func (o Options) check() error {
 	case o.Time != "" && !isTime:
 		return fmt.Errorf("%q is no time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
 	case o.Mem != "" && !memory.MatchString(o.Mem):
-		return fmt.Errorf("%q is no size of memory as Slurm has it: write 400G, or 0 for all of a node's", o.Mem)
+		return fmt.Errorf("%q is no size of memory as Slurm has it: write 400G, or 0 for all of a node's",
+			o.Mem)
 	case o.Array != "" && !tasks.MatchString(o.Array):
 		return fmt.Errorf("%q is no job array such as 0-9%%2", o.Array)
 	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
 		return fmt.Errorf("a signal %d s before the end cannot be had: write 1 to 65535", o.SignalSeconds)
 	case o.Requeue && comesAtOnce(limitSeconds, int64(o.SignalSeconds)):
-		return fmt.Errorf("a job of %d s is told to end as soon as it begins, since the signal comes %d s before its end and up to %d s earlier: "+
-			"it would be requeued for ever; give it more time, or the signal less", limitSeconds, o.SignalSeconds, signalEarlySeconds)
+		return fmt.Errorf("a job of %d s is told to end as soon as it begins, since the signal comes "+
+			"%d s before its end and up to %d s earlier: "+
+			"it would be requeued for ever; give it more time, or the signal less", limitSeconds,
+			o.SignalSeconds, signalEarlySeconds)
 	}
-	for _, text := range slices.Concat(o.Data, o.Modules, o.Command, []string{o.Memory, o.Partition, o.Account, o.JobName}) {
+	for _, text := range slices.Concat(o.Data, o.Modules, o.Command,
+		[]string{o.Memory, o.Partition, o.Account, o.JobName}) {
 		if strings.ContainsRune(text, 0) {
 			return fmt.Errorf("%q has a zero byte", text)
 		}

@@ -19,30 +19,38 @@ var update = flag.Bool("update", false, "write the golden scripts anew")
 // goldenOptions are the scripts of ../../testdata/sbatch, by name.
 var goldenOptions = map[string]Options{
 	"plain": {
-		Nodes: 4, GPUsPerNode: 4, CPUsPerTask: 8, Data: []string{"/lustre/datasets/imagenet"}, Memory: "auto", Mem: "0",
-		Time: "04:00:00", Modules: []string{"openmpi", "rankpool"}, Command: []string{"python", "train.py"},
+		Nodes: 4, GPUsPerNode: 4, CPUsPerTask: 8, Data: []string{"/lustre/datasets/imagenet"},
+		Memory: "auto", Mem: "0",
+		Time: "04:00:00", Modules: []string{"openmpi", "rankpool"},
+		Command: []string{"python", "train.py"},
 	},
 	"requeue": {
-		Nodes: 2, GPUsPerNode: 4, CPUsPerTask: 16, Data: []string{"train=/lustre/train", "val=/lustre/val.parquet"},
-		Memory: "200GiB", Mem: "480G", Time: "1-00:00:00", Requeue: true, SignalSeconds: 120, Partition: "gpu", Account: "ab0123",
+		Nodes: 2, GPUsPerNode: 4, CPUsPerTask: 16,
+		Data:   []string{"train=/lustre/train", "val=/lustre/val.parquet"},
+		Memory: "200GiB", Mem: "480G", Time: "1-00:00:00", Requeue: true, SignalSeconds: 120,
+		Partition: "gpu", Account: "ab0123",
 		JobName: "my training", Modules: []string{"openmpi/4.1.4", "rankpool"},
 		Command: []string{"python", "train.py", "--name", "it's a \"test\" of $HOME", "--empty", ""},
 	},
 	"torchrun": {
-		Nodes: 4, GPUsPerNode: 4, CPUsPerTask: 32, Data: []string{"/lustre/imagenet"}, Memory: "auto", Mem: "0", Time: "600",
+		Nodes: 4, GPUsPerNode: 4, CPUsPerTask: 32, Data: []string{"/lustre/imagenet"}, Memory: "auto",
+		Mem: "0", Time: "600",
 		Command: []string{"torchrun", "--nproc-per-node", "4", "train.py", "--lr", "0.1"},
 	},
 	"array": {
-		Nodes: 1, CPUsPerTask: 4, Data: []string{"images"}, Memory: "20%", Mem: "16G", Time: "30", Array: "0-9%2",
+		Nodes: 1, CPUsPerTask: 4, Data: []string{"images"}, Memory: "20%", Mem: "16G", Time: "30",
+		Array:   "0-9%2",
 		Command: []string{"sh", "-c", "exec python train.py --seed \"$SLURM_ARRAY_TASK_ID\""},
 	},
 	"array_requeue": {
-		Nodes: 1, GPUsPerNode: 1, Data: []string{"images"}, Memory: "auto", Mem: "32G", Time: "30", Array: "1,3", Requeue: true,
+		Nodes: 1, GPUsPerNode: 1, Data: []string{"images"}, Memory: "auto", Mem: "32G", Time: "30",
+		Array: "1,3", Requeue: true,
 		SignalSeconds: 90, Command: []string{"python", "-u", "train.py"},
 	},
 }
 
-// TestGenerate compares generated scripts with those that a person has read, which bash must take and Check must like.
+// TestGenerate compares generated scripts with those that a person has read, which bash must take
+// and Check must like.
 func TestGenerate(t *testing.T) {
 	for name, options := range goldenOptions {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +107,8 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// TestDocumentedScripts checks the scripts that the documentation shows, of which nothing may be said.
+// TestDocumentedScripts checks the scripts that the documentation shows, of which nothing may be
+// said.
 func TestDocumentedScripts(t *testing.T) {
 	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
 	for _, name := range []string{"README.md", "docs/slurm.md", "docs/requeue.md", "docs/sbatch.md"} {
@@ -148,7 +157,8 @@ func TestTasks(t *testing.T) {
 	}
 	o := goldenOptions["plain"]
 	o.Command = []string{"sh", "-c", "exec torchrun --rdzv-endpoint $MASTER_ADDR t.py"}
-	if script, err := Generate(o); err != nil || !strings.Contains(script, "# One task a node: torchrun starts") {
+	if script, err := Generate(o); err != nil ||
+		!strings.Contains(script, "# One task a node: torchrun starts") {
 		t.Errorf("%v:\n%s", err, script)
 	}
 }
@@ -180,11 +190,12 @@ func TestGenerateRefuses(t *testing.T) {
 
 // wordOf draws a word with everything that a shell may trip over.
 func wordOf() *rapid.Generator[string] {
-	return rapid.StringOf(rapid.OneOf(rapid.RuneFrom([]rune("ab -$`'\"\\\n;&|<>(){}*?#!~=\t")), rapid.RuneFrom([]rune("é✓"))))
+	return rapid.StringOf(rapid.OneOf(rapid.RuneFrom([]rune("ab -$`'\"\\\n;&|<>(){}*?#!~=\t")),
+		rapid.RuneFrom([]rune("é✓"))))
 }
 
-// TestWordsArrive draws training commands, and has this package and bash read what Generate writes: both must see
-// the command as it was given.
+// TestWordsArrive draws training commands, and has this package and bash read what Generate writes:
+// both must see the command as it was given.
 func TestWordsArrive(t *testing.T) {
 	dir := t.TempDir()
 	show := "#!/bin/sh\nprintf '%s\\0' \"$@\" >" + filepath.Join(dir, "words") + "\n"
@@ -194,7 +205,10 @@ func TestWordsArrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		command := append([]string{"python"}, rapid.SliceOfN(wordOf(), 0, 4).Draw(t, "words")...)
 		data := wordOf().Draw(t, "data")
-		text, err := Generate(Options{Nodes: 1, Data: []string{data}, Memory: "auto", Mem: "0", Time: "10", Command: command})
+		text, err := Generate(Options{
+			Nodes: 1, Data: []string{data}, Memory: "auto", Mem: "0",
+			Time: "10", Command: command,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +231,8 @@ func TestWordsArrive(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := strings.Split(string(bytes.TrimSuffix(words, []byte{0})), "\x00")
-		want := append([]string{"run", "--data", data, "--memory", "auto", "--log", "run-1.jsonl", "--"}, command...)
+		want := append([]string{"run", "--data", data, "--memory", "auto", "--log", "run-1.jsonl", "--"},
+			command...)
 		if !slices.Equal(seen, want) {
 			t.Fatalf("bash sees %q, want %q", seen, want)
 		}

@@ -43,24 +43,28 @@ func newOptionTable(list string) optionTable {
 
 // What sbatch and srun both have, and what each has alone.
 //
-// Source: SchedMD, sbatch(1) and srun(1) of Slurm 22.05, and the release notes up to 25.05 for the names that came later.
+// Source: SchedMD, sbatch(1) and srun(1) of Slurm 22.05, and the release notes up to 25.05 for the
+// names that came later.
 const (
-	sharedOptions = `A:account= acctg-freq= bb= bbf= b:begin= D:chdir= cluster-constraint= M:clusters= comment= C:constraint=
-		container= container-id= contiguous S:core-spec= cores-per-socket= cpu-freq= cpus-per-gpu= c:cpus-per-task= deadline=
-		delay-boot= d:dependency= m:distribution= e:error= x:exclude= exclusive? export= extra= B:extra-node-info= gid= gpu-bind=
-		gpu-freq= G:gpus= gpus-per-node= gpus-per-socket= gpus-per-task= gres= gres-flags= h:help hint= H:hold i:input=
-		J:job-name= L:licenses= mail-type= mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= network=
-		nice? k:no-kill? F:nodefile= w:nodelist= N:nodes= n:ntasks= tasks= ntasks-per-core= ntasks-per-gpu= ntasks-per-node=
-		tasks-per-node= ntasks-per-socket= oom-kill-step? open-mode= o:output= O:overcommit s:oversubscribe p:partition= power=
-		prefer= priority= profile= propagate? q:qos= Q:quiet reboot reservation= resv-ports? segment= signal=
-		sockets-per-node= spread-job stepmgr switches= test-only thread-spec= threads-per-core= t:time= time-min= tmp=
-		tres-bind= tres-per-task= uid= usage use-min-nodes v:verbose V:version wckey=`
-	sbatchOptions = `a:array= batch= export-file= get-user-env? ignore-pbs kill-on-invalid-dep= no-requeue parsable requeue
-		W:wait wait-all-nodes= wrap=`
-	srunOptions = `accel-bind= async bcast? bcast-exclude= compress? cpu-bind= X:disable-status epilog= exact external het-group=
-		I:immediate? interactive jobid= K:kill-on-bad-exit? l:label mpi= msg-timeout= multi-prog Z:no-allocate overlap
-		E:preserve-env prolog= pty? quit-on-interrupt r:relative= send-libs? slurmd-debug= task-epilog= task-prolog=
-		T:threads= treewidth= u:unbuffered W:wait= whole x11?`
+	sharedOptions = `A:account= acctg-freq= bb= bbf= b:begin= D:chdir= cluster-constraint= M:clusters=
+		comment= C:constraint= container= container-id= contiguous S:core-spec= cores-per-socket=
+		cpu-freq= cpus-per-gpu= c:cpus-per-task= deadline= delay-boot= d:dependency= m:distribution=
+		e:error= x:exclude= exclusive? export= extra= B:extra-node-info= gid= gpu-bind= gpu-freq= G:gpus=
+		gpus-per-node= gpus-per-socket= gpus-per-task= gres= gres-flags= h:help hint= H:hold i:input=
+		J:job-name= L:licenses= mail-type= mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu=
+		mincpus= network= nice? k:no-kill? F:nodefile= w:nodelist= N:nodes= n:ntasks= tasks=
+		ntasks-per-core= ntasks-per-gpu= ntasks-per-node= tasks-per-node= ntasks-per-socket=
+		oom-kill-step? open-mode= o:output= O:overcommit s:oversubscribe p:partition= power= prefer=
+		priority= profile= propagate? q:qos= Q:quiet reboot reservation= resv-ports? segment= signal=
+		sockets-per-node= spread-job stepmgr switches= test-only thread-spec= threads-per-core= t:time=
+		time-min= tmp= tres-bind= tres-per-task= uid= usage use-min-nodes v:verbose V:version wckey=`
+	sbatchOptions = `a:array= batch= export-file= get-user-env? ignore-pbs kill-on-invalid-dep=
+		no-requeue parsable requeue W:wait wait-all-nodes= wrap=`
+	srunOptions = `accel-bind= async bcast? bcast-exclude= compress? cpu-bind= X:disable-status
+		epilog= exact external het-group= I:immediate? interactive jobid= K:kill-on-bad-exit? l:label
+		mpi= msg-timeout= multi-prog Z:no-allocate overlap E:preserve-env prolog= pty? quit-on-interrupt
+		r:relative= send-libs? slurmd-debug= task-epilog= task-prolog= T:threads= treewidth= u:unbuffered
+		W:wait= whole x11?`
 )
 
 var (
@@ -71,7 +75,8 @@ var (
 // aliases are second names of options.
 var aliases = map[string]string{"tasks": "ntasks", "tasks-per-node": "ntasks-per-node"}
 
-// resolve returns the option that a long name means: itself, or the only one that begins so, as getopt has it.
+// resolve returns the option that a long name means: itself, or the only one that begins so, as
+// getopt has it.
 func (t optionTable) resolve(name string) (string, bool) {
 	if _, found := t.arity[name]; !found {
 		at, _ := slices.BinarySearch(t.names, name)
@@ -87,7 +92,8 @@ func (t optionTable) resolve(name string) (string, bool) {
 	return name, true
 }
 
-// parseOptions reads the options that words begin with, as getopt does, and returns the words behind them.
+// parseOptions reads the options that words begin with, as getopt does, and returns the words
+// behind them.
 func parseOptions(words []string, at int, table optionTable) (options []Option, rest []string) {
 	for len(words) > 0 {
 		word := words[0]
@@ -153,7 +159,8 @@ func find(options []Option, names ...string) (Option, bool) {
 	return Option{}, false
 }
 
-// near returns the one of names that a misspelt word was meant to be, "" when none is within two letters.
+// near returns the one of names that a misspelt word was meant to be, "" when none is within two
+// letters.
 func near(word string, names []string) string {
 	best, bestDistance := "", 3
 	for _, name := range names {

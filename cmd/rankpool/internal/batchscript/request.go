@@ -33,7 +33,8 @@ func newRequest(options []Option) request {
 	return r
 }
 
-// readMemory reads the memory of a node. Under --exclusive a node's CPUs are the job's, whose number the script does not say.
+// readMemory reads the memory of a node. Under --exclusive a node's CPUs are the job's, whose
+// number the script does not say.
 func (r *request) readMemory() {
 	cpus := max(1, r.cpusPerTask) * max(1, r.tasksPerNode)
 	if perGPU := number(r.options, "cpus-per-gpu"); perGPU > 0 {
@@ -129,7 +130,8 @@ func slurmSize(text string) (bytes int64, ok bool) {
 	return n * unit, err == nil && n >= 0 && n <= math.MaxInt64/unit
 }
 
-// timeSeconds reads a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no limit.
+// timeSeconds reads a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no
+// limit.
 //
 // Source: SchedMD, sbatch(1), --time.
 func timeSeconds(text string) (seconds int64, ok bool) {

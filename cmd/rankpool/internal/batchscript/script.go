@@ -1,5 +1,5 @@
-// Package batchscript writes batch scripts of Slurm that run a training with rankpool, and reads existing ones to tell
-// what will go wrong in them. It is pure: no file, process or environment.
+// Package batchscript writes batch scripts of Slurm that run a training with rankpool, and reads
+// existing ones to tell what will go wrong in them. It is pure: no file, process or environment.
 package batchscript
 
 import (
@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// MaxBytes is the size of the largest script that Parse reads. The parser goes as deep as brackets nest, which takes
-// up to 5 KB of stack each; Go ends a program whose stack would grow beyond 512 MiB.
+// MaxBytes is the size of the largest script that Parse reads. The parser goes as deep as brackets
+// nest, which takes up to 5 KB of stack each; Go ends a program whose stack would grow beyond 512
+// MiB.
 const MaxBytes = 64 << 10
 
 // maxDirectives bounds what the checks look at; a script has a dozen.
@@ -36,12 +37,14 @@ type line struct {
 	text   string
 }
 
-// Parse reads a batch script. Text that is no shell script gives a Script without sense, and never a panic.
+// Parse reads a batch script. Text that is no shell script gives a Script without sense, and never
+// a panic.
 //
 // The error says that the text is longer than MaxBytes or holds zero bytes.
 func Parse(text string) (*Script, error) {
 	if len(text) > MaxBytes {
-		return nil, fmt.Errorf("batchscript: the script has %d bytes, and at most %d can be checked", len(text), MaxBytes)
+		return nil, fmt.Errorf("batchscript: the script has %d bytes, and at most %d can be checked",
+			len(text), MaxBytes)
 	}
 	if strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("batchscript: this is no script: it holds zero bytes")
@@ -65,7 +68,8 @@ func Parse(text string) (*Script, error) {
 
 // readDirectives reads the lines that begin with #SBATCH.
 //
-// Source: SchedMD, sbatch(1), DESCRIPTION: sbatch stops at the first line that is neither empty nor a comment.
+// Source: SchedMD, sbatch(1), DESCRIPTION: sbatch stops at the first line that is neither empty nor
+// a comment.
 func (s *Script) readDirectives() {
 	late := false
 	for i, text := range s.lines {
@@ -101,16 +105,18 @@ func (s *Script) readDirectives() {
 	}
 }
 
-// nearlyDirective reports whether a comment was meant as a directive: in small letters, after blanks, or without a
-// blank before the option. "##SBATCH" and "# SBATCH" are how people switch a directive off.
+// nearlyDirective reports whether a comment was meant as a directive: in small letters, after
+// blanks, or without a blank before the option. "##SBATCH" and "# SBATCH" are how people switch a
+// directive off.
 func nearlyDirective(comment string) bool {
 	const mark = "#SBATCH"
 	return len(comment) > len(mark) && strings.EqualFold(comment[:len(mark)], mark) &&
 		strings.HasPrefix(strings.TrimLeft(comment[len(mark):], " \t"), "-")
 }
 
-// directiveWords splits the text of a directive as sbatch does: blanks separate, quotes keep together, a backslash keeps
-// the next character, and # at the beginning of a word begins a comment.
+// directiveWords splits the text of a directive as sbatch does: blanks separate, quotes keep
+// together, a backslash keeps the next character, and # at the beginning of a word begins a
+// comment.
 //
 // Source: Slurm, src/sbatch/opt.c, _get_argument.
 func directiveWords(text string) []string {

@@ -23,7 +23,8 @@ func TestParseCommands(t *testing.T) {
 		"case $x in a) b ;; esac":                {{"b"}},
 		"f() { a; }; (b; c)":                     {{"a"}, {"b"}, {"c"}},
 		"function f { a; }; function g() { b; }": {{"a"}, {"b"}},
-		"case x in\n(a|b) c | d ;;\n@(e|f)) (g) ;&\nh) ;;& *) case y in i) j ;; esac\nk\nesac\nl": {{"c"}, {"d"}, {"g"}, {"j"}, {"k"}, {"l"}},
+		"case x in\n(a|b) c | d ;;\n@(e|f)) (g) ;&\nh) ;;& *) case y in i) j ;; " +
+			"esac\nk\nesac\nl": {{"c"}, {"d"}, {"g"}, {"j"}, {"k"}, {"l"}},
 		"a case x in; (b)":                       {{"a", "case", "x", "in"}, {"b"}},
 		"a() b; c":                               {{"b"}, {"c"}},
 		"list=(a b); x=1 a":                      {{"a"}},
@@ -32,7 +33,9 @@ func TestParseCommands(t *testing.T) {
 		"! time a":                               {{"a"}},
 		"a\nb 'unclosed\nc":                      {{"a"}},
 		"diff <(a b) c":                          {{"diff", "<(a b)", "c"}},
-		"export A=1 B; [[ -d $x ]]; ((x++))":     {{"export", "A=1", "B"}, {"[[", "-d", "$x", "]]"}, {"((x++))"}},
+		"export A=1 B; [[ -d $x ]]; ((x++))": {
+			{"export", "A=1", "B"}, {"[[", "-d", "$x", "]]"}, {"((x++))"},
+		},
 	} {
 		var got [][]string
 		for _, c := range commandsOf(text) {
@@ -63,7 +66,14 @@ func TestParseCommandAttributes(t *testing.T) {
 	for _, c := range commands {
 		got = append(got, attributes{c.Line, len(c.Env), c.Background, c.Guarded})
 	}
-	want := []attributes{{1, 2, false, false}, {2, 1, true, false}, {2, 0, true, false}, {3, 0, false, true}, {3, 0, false, true}, {5, 0, false, false}}
+	want := []attributes{
+		{1, 2, false, false},
+		{2, 1, true, false},
+		{2, 0, true, false},
+		{3, 0, false, true},
+		{3, 0, false, true},
+		{5, 0, false, false},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -100,13 +110,27 @@ func TestParseOptions(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	for text, want := range map[string]request{
-		"-N 2-4 -n 8 --gpus=a100:8 --mem=2G":                                      {nodes: 2, tasksPerNode: 4, gpusPerNode: 4, memoryBytes: 2 << 30, memoryGiven: true},
-		"--gpus-per-task=1 --ntasks-per-node=3 --mem=0":                           {nodes: 1, tasksPerNode: 3, gpusPerNode: 3, memoryGiven: true},
-		"-N2 -n8 --gpus-per-task=1":                                               {nodes: 2, tasksPerNode: 4, gpusPerNode: 4},
-		"--mem-per-cpu=4G --cpus-per-gpu=8 --gpus-per-node=4 --ntasks-per-node=4": {nodes: 1, tasksPerNode: 4, gpusPerNode: 4, memoryBytes: 128 << 30, memoryGiven: true},
-		"--gres=gpu --mem-per-gpu=3":                                              {nodes: 1, gpusPerNode: 1, memoryBytes: 3 << 20, memoryGiven: true},
-		"--gres=gpu:v100:2,gpu:a100:1 --mem=99999999999T":                         {nodes: 1, gpusPerNode: 3, memoryGiven: true},
-		"--nodes=many --ntasks=99999999999999999999 --gpus=-1":                    {nodes: 1},
+		"-N 2-4 -n 8 --gpus=a100:8 --mem=2G": {
+			nodes: 2, tasksPerNode: 4, gpusPerNode: 4, memoryBytes: 2 << 30, memoryGiven: true,
+		},
+		"--gpus-per-task=1 --ntasks-per-node=3 --mem=0": {
+			nodes: 1, tasksPerNode: 3, gpusPerNode: 3, memoryGiven: true,
+		},
+		"-N2 -n8 --gpus-per-task=1": {
+			nodes: 2, tasksPerNode: 4, gpusPerNode: 4,
+		},
+		"--mem-per-cpu=4G --cpus-per-gpu=8 --gpus-per-node=4 " +
+			"--ntasks-per-node=4": {
+			nodes: 1, tasksPerNode: 4, gpusPerNode: 4, memoryBytes: 128 << 30,
+			memoryGiven: true,
+		},
+		"--gres=gpu --mem-per-gpu=3": {
+			nodes: 1, gpusPerNode: 1, memoryBytes: 3 << 20, memoryGiven: true,
+		},
+		"--gres=gpu:v100:2,gpu:a100:1 --mem=99999999999T": {
+			nodes: 1, gpusPerNode: 3, memoryGiven: true,
+		},
+		"--nodes=many --ntasks=99999999999999999999 --gpus=-1": {nodes: 1},
 	} {
 		options, _ := parseOptions(strings.Fields(text), 1, sbatchTable)
 		got := newRequest(options)
@@ -119,8 +143,9 @@ func TestRequest(t *testing.T) {
 
 func TestTimeSeconds(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "10": 600, "1:30": 90, "1:0:1": 3601, "1-12": 36 * 3600, "1-0:1": 24*3600 + 60, "2-1:1:1": 49*3600 + 61,
-		"": -1, "4h": -1, "1:1:1:1": -1, "-1": -1, "1-": -1, "1-1:1:1:1": -1, "99999-1": -1,
+		"0": 0, "10": 600, "1:30": 90, "1:0:1": 3601, "1-12": 36 * 3600, "1-0:1": 24*3600 + 60,
+		"2-1:1:1": 49*3600 + 61,
+		"":        -1, "4h": -1, "1:1:1:1": -1, "-1": -1, "1-": -1, "1-1:1:1:1": -1, "99999-1": -1,
 	} {
 		got, ok := timeSeconds(text)
 		if !ok {

@@ -8,7 +8,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A Command is one simple command of a script: words without their quotes, substitutions ($x, $(…)) as they are written.
+// A Command is one simple command of a script: words without their quotes, substitutions ($x, $(…))
+// as they are written.
 type Command struct {
 	Line       int      // where it begins
 	Env        []string // the assignments before its words, or all there is
@@ -26,8 +27,9 @@ func (c Command) asksStatus() bool {
 	})
 }
 
-// readCommands returns the simple commands of a bash script in the order of the text, without those in substitutions.
-// Where the text is not bash it returns those before that place, and an error for syntaxError.
+// readCommands returns the simple commands of a bash script in the order of the text, without those
+// in substitutions. Where the text is not bash it returns those before that place, and an error for
+// syntaxError.
 func readCommands(text string) ([]Command, error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	r := reader{text: text}
@@ -179,7 +181,8 @@ func (r *reader) part(b *strings.Builder, part syntax.WordPart) {
 // unescape writes text without the backslashes before the characters of escaped, "": before any.
 func unescape(b *strings.Builder, text, escaped string) {
 	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) && (escaped == "" || strings.IndexByte(escaped, text[i+1]) >= 0) {
+		if text[i] == '\\' && i+1 < len(text) &&
+			(escaped == "" || strings.IndexByte(escaped, text[i+1]) >= 0) {
 			i++
 		}
 		b.WriteByte(text[i])

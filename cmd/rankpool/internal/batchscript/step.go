@@ -111,7 +111,8 @@ func (s *step) unwrap() {
 	}
 }
 
-// findTool finds rankpool and a subcommand among words: other programs (a container's) may stand before it.
+// findTool finds rankpool and a subcommand among words: other programs (a container's) may stand
+// before it.
 func findTool(words []string, facts Facts) *Tool {
 	for i := range len(words) - 1 {
 		if path.Base(words[i]) != "rankpool" {
@@ -126,17 +127,19 @@ func findTool(words []string, facts Facts) *Tool {
 	return nil
 }
 
-// noSubcommand returns the word that a call of rankpool has in the place of a subcommand; "" where it is no such call.
+// noSubcommand returns the word that a call of rankpool has in the place of a subcommand; "" where
+// it is no such call.
 func noSubcommand(words []string) string {
 	words = launchers.Unwrap(words)
-	if len(words) < 2 || path.Base(words[0]) != "rankpool" || strings.HasPrefix(words[1], "-") || strings.ContainsAny(words[1], "$`") {
+	if len(words) < 2 || path.Base(words[0]) != "rankpool" || strings.HasPrefix(words[1], "-") ||
+		strings.ContainsAny(words[1], "$`") {
 		return ""
 	}
 	return words[1]
 }
 
-// read reads the flags of a subcommand, up to the training command. Flags that do not exist are taken for those without
-// a value.
+// read reads the flags of a subcommand, up to the training command. Flags that do not exist are
+// taken for those without a value.
 func (t *Tool) read(words []string, flags *pflag.FlagSet) {
 	for len(words) > 0 {
 		word := words[0]

@@ -21,7 +21,8 @@ const (
 	kept            = "{\x00}" // stands for "{}" itself: no path has a zero byte
 )
 
-// An Amount is a number of a finding that differs between nodes without a difference in what is found.
+// An Amount is a number of a finding that differs between nodes without a difference in what is
+// found.
 type Amount struct {
 	Value float64 `json:"value"`
 	Unit  Unit    `json:"unit"`
@@ -59,11 +60,12 @@ func shortly(d time.Duration) string {
 	return fmt.Sprintf("%.3g µs", d.Seconds()*1e6)
 }
 
-// verbatim keeps a "{}" in text that is put into a Detail, as a path may have one, from being taken for an amount's place.
+// verbatim keeps a "{}" in text that is put into a Detail, as a path may have one, from being taken
+// for an amount's place.
 func verbatim(text string) string { return strings.ReplaceAll(text, nothingYet, kept) }
 
-// fill returns detail with its amounts, each as the range over those of all nodes. amounts holds a list a node; lists of other
-// lengths than the first are left out.
+// fill returns detail with its amounts, each as the range over those of all nodes. amounts holds a
+// list a node; lists of other lengths than the first are left out.
 func fill(detail string, amounts [][]Amount) string {
 	for i := range amounts[0] {
 		low, high := amounts[0][i], amounts[0][i]

@@ -17,7 +17,8 @@ const (
 	readBytes  = 1 << 20 // of each file
 	slowRead   = 100 * time.Millisecond
 	slowest    = time.Second
-	largeFile  = 1 << 30 // from here on a file should lie on several targets. Source: NERSC, Lustre striping: 1 GB and up.
+	// from here on a file should lie on several targets. Source: NERSC, Lustre striping: 1 GB and up.
+	largeFile = 1 << 30
 )
 
 // eachData makes a check of every data set; with several, the detail begins with its name.
@@ -36,7 +37,8 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 
 // missing says that a data set is not there.
 func missing(err error) Finding {
-	return bad(err.Error(), "look whether the file system is mounted on this node, and whether the name is right")
+	return bad(err.Error(), "look whether the file system is mounted on this node, and whether the "+
+		"name is right")
 }
 
 // checkData looks whether the data set is there, and on what.
@@ -60,7 +62,8 @@ func checkData(env *Env) []Finding {
 		}
 		if env.Rank == 0 && fs.Reach == Local && env.Job.Nodes > 1 {
 			return []Finding{warning(fmt.Sprintf("%s is on %s, which is of this node alone", data, fs.Type),
-				"all ranks must see the same files: put the data on a shared file system, or the same copy on each node")}
+				"all ranks must see the same files: put the data on a shared file system, or the same copy "+
+					"on each node")}
 		}
 		return []Finding{good(fmt.Sprintf("%s is on %s", data, fs.Type))}
 	})
@@ -113,16 +116,20 @@ func checkLayout(env *Env) []Finding {
 	})
 }
 
-func layoutFindings(data string, looked, known, offline, narrow int, kinds map[string]int) []Finding {
+func layoutFindings(data string, looked, known, offline, narrow int,
+	kinds map[string]int,
+) []Finding {
 	see := "see all files with: rankpool layout " + data
 	var found []Finding
 	if offline > 0 {
 		found = append(found, bad(
-			fmt.Sprintf("%d of %d files that were looked at are only in the archive: a read waits for a tape", offline, looked),
+			fmt.Sprintf("%d of %d files that were looked at are only in the archive: a read "+
+				"waits for a tape", offline, looked),
 			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"; "+see))
 	}
 	if narrow > 0 {
-		found = append(found, warning(fmt.Sprintf("%d of %d files that were looked at have 1 GiB or more on one storage target", narrow, looked),
+		found = append(found, warning(fmt.Sprintf(
+			"%d of %d files that were looked at have 1 GiB or more on one storage target", narrow, looked),
 			"spread them: \"lfs migrate -c 8 FILE\"; "+see))
 	}
 	switch {
@@ -146,12 +153,14 @@ func layoutFindings(data string, looked, known, offline, narrow int, kinds map[s
 	return []Finding{good(fmt.Sprintf("of %d files: %s", looked, text))}
 }
 
-// checkRead reads a few files, but none that is only in the archive. It is a look, not a measurement: caches may hold them.
+// checkRead reads a few files, but none that is only in the archive. It is a look, not a
+// measurement: caches may hold them.
 func checkRead(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		samples, err := env.Machine.Samples(data, fewSamples)
 		if err != nil {
-			return []Finding{bad(fmt.Sprintf("no file can be found: %v", err), "look whether the data is complete and may be read on this node")}
+			return []Finding{bad(fmt.Sprintf("no file can be found: %v", err),
+				"look whether the data is complete and may be read on this node")}
 		}
 		var took []time.Duration
 		for _, s := range samples {
@@ -160,19 +169,23 @@ func checkRead(env *Env) []Finding {
 			}
 			d, err := env.Machine.TimeRead(s.Path, readBytes)
 			if err != nil {
-				return []Finding{bad(fmt.Sprintf("a file cannot be read: %v", err), "look whether the data is complete and may be read on this node")}
+				return []Finding{bad(fmt.Sprintf("a file cannot be read: %v", err),
+					"look whether the data is complete and may be read on this node")}
 			}
 			took = append(took, d)
 		}
 		if len(took) == 0 {
-			return []Finding{warning("no file to read was found: the first folders hold none, or all are only in the archive",
+			return []Finding{warning("no file to read was found: the first folders hold none, or all are "+
+				"only in the archive",
 				"look whether --data names the right folder")}
 		}
 		slices.Sort(took)
 		median, last := took[len(took)/2], took[len(took)-1]
-		detail := fmt.Sprintf("opening and reading %d files took {}, the slowest {} (their first MiB, caches included)", len(took))
+		detail := fmt.Sprintf("opening and reading %d files took {}, the slowest {} (their first MiB, "+
+			"caches included)", len(took))
 		if median > slowRead || last > slowest {
-			return []Finding{warning(detail, "the file system is slow now: see what else uses it; \"rankpool pack\" makes fewer files of many, "+
+			return []Finding{warning(detail, "the file system is slow now: see what else uses it; "+
+				"\"rankpool pack\" makes fewer files of many, "+
 				"\"rankpool stage\" brings them to the nodes", lasting(median), lasting(last))}
 		}
 		return []Finding{good(detail, lasting(median), lasting(last))}
@@ -187,7 +200,8 @@ func checkXattr(env *Env) []Finding {
 		case errors.Is(err, fs.ErrNotExist):
 			return []Finding{missing(err)}
 		case err != nil:
-			return []Finding{good(fmt.Sprintf("no extended attributes (%v), which nothing needs here, but Lustre's layouts are then unknown", err))}
+			return []Finding{good(fmt.Sprintf("no extended attributes (%v), which nothing needs here, but "+
+				"Lustre's layouts are then unknown", err))}
 		}
 		return []Finding{good("extended attributes can be read")}
 	})

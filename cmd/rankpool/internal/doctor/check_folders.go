@@ -20,22 +20,27 @@ func checkRuntime(env *Env) []Finding {
 	r := env.Runtime
 	switch {
 	case r.Failure != nil:
-		return []Finding{bad(r.Failure.Error(), "name a folder that can be written to with --runtime-dir")}
+		return []Finding{bad(r.Failure.Error(), "name a folder that can be written to with "+
+			"--runtime-dir")}
 	case len(r.SocketPath) > maxSocket:
-		return []Finding{bad(fmt.Sprintf("a socket's path in %s would have %d bytes, and %d are possible", r.Base, len(r.SocketPath), maxSocket),
+		return []Finding{bad(fmt.Sprintf("a socket's path in %s would have %d bytes, and %d are possible",
+			r.Base, len(r.SocketPath), maxSocket),
 			"name a shorter folder with --runtime-dir")}
 	}
 	if fs, err := env.Machine.FileSystem(r.Base); err == nil && fs.Reach == Shared {
-		return []Finding{warning(fmt.Sprintf("sessions are in %s, which is on %s: sockets and locks are slow or fail there", r.Base, fs.Type),
+		return []Finding{warning(fmt.Sprintf("sessions are in %s, which is on %s: sockets and locks "+
+			"are slow or fail there", r.Base, fs.Type),
 			"name a node-local folder with --runtime-dir")}
 	}
-	return []Finding{good(fmt.Sprintf("sessions are in %s, a socket's path has at most %d of %d bytes", r.Base, len(r.SocketPath), maxSocket))}
+	return []Finding{good(fmt.Sprintf("sessions are in %s, a socket's path has at most %d of %d bytes",
+		r.Base, len(r.SocketPath), maxSocket))}
 }
 
 // checkScratch looks at the folder that staging and the tier would use.
 func checkScratch(env *Env) []Finding {
 	const advice = "name another node-local folder in $TMPDIR"
-	dir, rule, err := slurm.Scratch("", env.getenv, func(dir string) error { return env.Machine.Access(dir, writable) })
+	dir, rule, err := slurm.Scratch("", env.getenv,
+		func(dir string) error { return env.Machine.Access(dir, writable) })
 	if err != nil {
 		return []Finding{warning(err.Error(), advice)}
 	}
@@ -48,16 +53,20 @@ func checkScratch(env *Env) []Finding {
 	case fs.Reach == Shared:
 		return []Finding{warning(where+" is not node-local: staging there gains nothing", advice)}
 	case fs.FreeBytes < littleDisk, fs.FilesTotal > 0 && fs.FilesFree == 0:
-		return []Finding{warning(where+" has room for {} in {} files", "make room, or "+advice, bytesOf(fs.FreeBytes), count(int(fs.FilesFree)))}
+		return []Finding{warning(where+" has room for {} in {} files", "make room, or "+advice,
+			bytesOf(fs.FreeBytes), count(int(fs.FilesFree)))}
 	}
 	if err := env.Machine.SetXattr(dir); err != nil {
-		return []Finding{warning(fmt.Sprintf("%s has {} free, but no extended attributes: %s", where, verbatim(err.Error())),
-			"\"rankpool stage\" keeps checksums in them; without, a second run compares sizes and times only", bytesOf(fs.FreeBytes))}
+		return []Finding{warning(fmt.Sprintf("%s has {} free, but no extended attributes: %s", where,
+			verbatim(err.Error())),
+			"\"rankpool stage\" keeps checksums in them; without, a second run compares sizes "+
+				"and times only", bytesOf(fs.FreeBytes))}
 	}
 	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
 }
 
-// jobGPUs returns what the environment says of this process's GPUs, and the variable that says it; "" when it speaks of none.
+// jobGPUs returns what the environment says of this process's GPUs, and the variable that says it;
+// "" when it speaks of none.
 func jobGPUs(env *Env) (job slurm.GPUs, given string) {
 	job = slurm.DetectGPUs(env.Machine.LookupEnv)
 	if job.Count > 0 {
@@ -66,23 +75,29 @@ func jobGPUs(env *Env) (job slurm.GPUs, given string) {
 	return job, given
 }
 
-// checkGPU looks for the GPUs that the rank's statistics are about, without which rankpool works. A GPU of the job that does not answer
-// ends training, though.
+// checkGPU looks for the GPUs that the rank's statistics are about, without which rankpool works. A
+// GPU of the job that does not answer ends training, though.
 func checkGPU(env *Env) []Finding {
 	gpus, err := env.GPUs()
 	job, given := jobGPUs(env)
 	switch {
-	case errors.Is(err, nvml.ErrNotFound) && (job.Source == "ROCR_VISIBLE_DEVICES" || job.Source == "HIP_VISIBLE_DEVICES"):
-		return []Finding{good(fmt.Sprintf("the job's GPUs (%s) are AMD's, whose statistics are not read", given))}
+	case errors.Is(err, nvml.ErrNotFound) &&
+		(job.Source == "ROCR_VISIBLE_DEVICES" || job.Source == "HIP_VISIBLE_DEVICES"):
+		return []Finding{good(fmt.Sprintf("the job's GPUs (%s) are AMD's, whose statistics are not read",
+			given))}
 	case err != nil && given != "":
-		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library does not tell of them: %v", given, err),
-			"training may still see them; their use is missing in \"rankpool top\" and the report. In a container, start it with its GPU option")}
+		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library does not "+
+			"tell of them: %v", given, err),
+			"training may still see them; their use is missing in \"rankpool top\" and the report. In a "+
+				"container, start it with its GPU option")}
 	case errors.Is(err, nvml.ErrNotFound):
 		return []Finding{good("no NVIDIA library: statistics of GPUs are off")}
 	case err != nil:
-		return []Finding{warning(fmt.Sprintf("NVIDIA's library does not answer: %v", err), "see whether nvidia-smi works on this node")}
+		return []Finding{warning(fmt.Sprintf("NVIDIA's library does not answer: %v", err),
+			"see whether nvidia-smi works on this node")}
 	case len(gpus.Names)+len(gpus.Lost) == 0 && given != "":
-		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library sees none", given),
+		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library sees none",
+			given),
 			"ask for them in the step too: srun --gpus-per-node=N")}
 	case len(gpus.Names)+len(gpus.Lost) == 0:
 		return []Finding{good("NVIDIA's library is there, and no GPU for this process")}
@@ -93,7 +108,8 @@ func checkGPU(env *Env) []Finding {
 	}
 	for _, lost := range gpus.Lost {
 		if given == "" {
-			found = append(found, warning(lost.Error(), "see what nvidia-smi says of it; a job that gets it fails"))
+			found = append(found, warning(lost.Error(),
+				"see what nvidia-smi says of it; a job that gets it fails"))
 			continue
 		}
 		found = append(found, bad(fmt.Sprintf("%v, and the job has it (%s)", lost, given),

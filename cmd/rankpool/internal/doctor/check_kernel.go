@@ -14,16 +14,20 @@ func checkKernel(env *Env) []Finding {
 	switch {
 	case calls.Memfd != nil:
 		return []Finding{bad(fmt.Sprintf("%s: memfd_create fails: %v", release, calls.Memfd),
-			"the shared memory needs Linux 3.17, and no filter of system calls (seccomp of a container) that forbids it")}
+			"the shared memory needs Linux 3.17, and no filter of system calls (seccomp of a container) "+
+				"that forbids it")}
 	case calls.Seal != nil:
-		return []Finding{bad(fmt.Sprintf("%s: a memfd cannot be sealed: %v", release, calls.Seal), "use another kernel: the shared memory needs it")}
+		return []Finding{bad(fmt.Sprintf("%s: a memfd cannot be sealed: %v", release, calls.Seal),
+			"use another kernel: the shared memory needs it")}
 	}
 	var without []string
 	if calls.SealWrite != nil {
-		without = append(without, "no seal against writing (Linux 5.1), so trainers are trusted not to write to the cache")
+		without = append(without, "no seal against writing (Linux 5.1), so trainers are trusted not to "+
+			"write to the cache")
 	}
 	if calls.Populate != nil {
-		without = append(without, "no MADV_POPULATE_WRITE (Linux 5.14), so filling the memory at the start is slower")
+		without = append(without, "no MADV_POPULATE_WRITE (Linux 5.14), so filling the memory at the "+
+			"start is slower")
 	}
 	if len(without) > 0 {
 		return []Finding{good(release + ": works, with " + strings.Join(without, "; "))}
@@ -31,8 +35,8 @@ func checkKernel(env *Env) []Finding {
 	return []Finding{good(release + ": sealed shared memory works")}
 }
 
-// checkCMA looks at process_vm_readv between processes, by which MPI copies once inside a node. With one rank a node
-// it is not used.
+// checkCMA looks at process_vm_readv between processes, by which MPI copies once inside a node.
+// With one rank a node it is not used.
 //
 // Source: Linux, admin-guide/LSM/Yama: ptrace_scope.
 func checkCMA(env *Env) []Finding {
@@ -44,9 +48,11 @@ func checkCMA(env *Env) []Finding {
 	case free:
 		return []Finding{good("ranks of one node may read each other's memory")}
 	case env.Launch.LocalTasks > 1 && err != nil:
-		return []Finding{warning(fmt.Sprintf("%s: %v", detail, err), "start one rank a node, or allow process_vm_readv in the container")}
+		return []Finding{warning(fmt.Sprintf("%s: %v", detail, err),
+			"start one rank a node, or allow process_vm_readv in the container")}
 	case env.Launch.LocalTasks > 1:
-		return []Finding{warning(detail+": kernel.yama.ptrace_scope is "+scope, "start one rank a node, or have an administrator set it to 0")}
+		return []Finding{warning(detail+": kernel.yama.ptrace_scope is "+scope,
+			"start one rank a node, or have an administrator set it to 0")}
 	}
 	return []Finding{good(detail + ", which matters only with several ranks a node")}
 }
@@ -58,12 +64,15 @@ func checkCPUs(env *Env) []Finding {
 		return []Finding{good("/proc does not tell which CPUs may be used")}
 	}
 	threads := env.Machine.Threads()
-	const advice = "give the ranks CPUs: mpirun --bind-to none, or srun --cpus-per-task=N --cpu-bind=none"
+	const advice = "give the ranks CPUs: mpirun --bind-to none, or srun --cpus-per-task=N " +
+		"--cpu-bind=none"
 	switch {
 	case allowed == 1 && online > 1:
-		return []Finding{warning("bound to one of {} CPUs, on which MPI's polling and the reads of storage take turns", advice, count(online))}
+		return []Finding{warning("bound to one of {} CPUs, on which MPI's polling and the reads of "+
+			"storage take turns", advice, count(online))}
 	case threads < min(2, allowed):
-		return []Finding{warning("{} of {} CPUs may be used, but the control group or GOMAXPROCS gives Go one at a time", advice,
+		return []Finding{warning("{} of {} CPUs may be used, but the control group or GOMAXPROCS gives "+
+			"Go one at a time", advice,
 			count(allowed), count(online))}
 	}
 	return []Finding{good("{} of {} CPUs may be used", count(allowed), count(online))}
@@ -97,10 +106,13 @@ func checkMemlock(env *Env) []Finding {
 	}
 	device := fabric(env)
 	if device == "" {
-		return []Finding{good("locked memory is limited to {}, and no RDMA device here needs it", bytesOf(limit))}
+		return []Finding{good("locked memory is limited to {}, and no RDMA device here needs it",
+			bytesOf(limit))}
 	}
-	return []Finding{warning("locked memory is limited to {}, but "+device+" pins what it sends", "have an administrator set "+
-		"LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))}
+	return []Finding{warning("locked memory is limited to {}, but "+device+" pins what it sends",
+		"have an administrator set "+
+			"LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and "+
+			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))}
 }
 
 // firstLine returns the first line of a small file, "" where it cannot be read.

@@ -12,11 +12,11 @@ import (
 const (
 	// littleMemory is what a rank needs beside its samples, and a training process for starting.
 	littleMemory = 2 << 30
-	// littleShm is what DataLoader workers pass their batches through: containers give 64 MiB by default, and a worker
-	// is then killed by SIGBUS.
+	// littleShm is what DataLoader workers pass their batches through: containers give 64 MiB by
+	// default, and a worker is then killed by SIGBUS.
 	littleShm = 1 << 30
-	// The limits on open files: of a process with few of them PyTorch's workers fail, since each batch under way has a descriptor;
-	// a rank has 16 reads under way by default, and a connection a worker.
+	// The limits on open files: of a process with few of them PyTorch's workers fail, since each batch
+	// under way has a descriptor; a rank has 16 reads under way by default, and a connection a worker.
 	//
 	// Source: PyTorch, Multiprocessing best practices, "Sharing strategies": file_descriptor.
 	fewFiles    = 1024
@@ -38,16 +38,20 @@ func checkMemory(env *Env) []Finding {
 	switch {
 	case env.MemoryBytes*ranks > free:
 		return []Finding{bad("{} may still be used ("+from+"), less than the {} asked for",
-			"give --memory a smaller size, or the job more with --mem", left, bytesOf(env.MemoryBytes*ranks))}
+			"give --memory a smaller size, or the job more with --mem", left,
+			bytesOf(env.MemoryBytes*ranks))}
 	case env.MemoryBytes*ranks > free-littleMemory:
-		return []Finding{warning("{} may still be used ("+from+"), hardly more than the {} asked for: training needs some too",
-			"give --memory a smaller size, or the job more with --mem", left, bytesOf(env.MemoryBytes*ranks))}
+		return []Finding{warning("{} may still be used ("+from+"), hardly more than the {} asked for: "+
+			"training needs some too",
+			"give --memory a smaller size, or the job more with --mem", left,
+			bytesOf(env.MemoryBytes*ranks))}
 	case free < littleMemory:
 		return []Finding{warning("{} may still be used ("+from+")", "give the job more with --mem", left)}
 	}
 	detail := "{} may still be used (" + from + ")"
 	if env.MemoryShare != "" {
-		detail += "; whether " + env.MemoryShare + " of the data fits is not checked, the ranks do when they start"
+		detail += "; whether " + env.MemoryShare +
+			" of the data fits is not checked, the ranks do when they start"
 	}
 	return []Finding{good(detail, left)}
 }
@@ -55,10 +59,13 @@ func checkMemory(env *Env) []Finding {
 // judgeAuto judges what --memory auto takes of what is left.
 func judgeAuto(bytes int64, left Amount, from string) Finding {
 	if bytes <= 0 {
-		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left for the cache",
-			"give the job more with --mem, or give \"run\" --trainer-memory, if training needs less than is estimated", left)
+		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left "+
+			"for the cache",
+			"give the job more with --mem, or give \"run\" --trainer-memory, if training needs less than "+
+				"is estimated", left)
 	}
-	return good("{} may still be used ("+from+"), of which --memory auto takes {}", left, bytesOf(bytes))
+	return good("{} may still be used ("+from+"), of which --memory auto takes {}", left,
+		bytesOf(bytes))
 }
 
 // checkHugePages tells whether the slab will be in huge pages.
@@ -73,28 +80,33 @@ func checkHugePages(env *Env) []Finding {
 		return []Finding{good("this kernel has no huge pages for shared memory")}
 	case mode == "never" || mode == "deny":
 		f := good("shared memory has no huge pages (" + mode + "), as on most systems")
-		f.Advice = "an administrator can write advise to /sys/kernel/mm/transparent_hugepage/shmem_enabled: large memories are then filled faster"
+		f.Advice = "an administrator can write advise to " +
+			"/sys/kernel/mm/transparent_hugepage/shmem_enabled: large memories are then filled faster"
 		return []Finding{f}
 	}
 	return []Finding{good("shared memory has huge pages (" + mode + ")")}
 }
 
-// checkShm looks at /dev/shm, which is not where the cache's memory is: a memfd has no limit but memory.
+// checkShm looks at /dev/shm, which is not where the cache's memory is: a memfd has no limit but
+// memory.
 func checkShm(env *Env) []Finding {
 	fs, err := env.Machine.FileSystem("/dev/shm")
 	switch {
 	case err != nil:
-		return []Finding{warning(fmt.Sprintf("/dev/shm cannot be used: %v", err), "mount a tmpfs there: PyTorch's DataLoader workers need it")}
+		return []Finding{warning(fmt.Sprintf("/dev/shm cannot be used: %v", err),
+			"mount a tmpfs there: PyTorch's DataLoader workers need it")}
 	case fs.Bytes < littleShm:
 		return []Finding{warning("/dev/shm has {}, which DataLoader workers fill quickly",
 			"give the container more: --shm-size=8g, or --ipc=host", bytesOf(fs.Bytes))}
 	case fs.FreeBytes < fs.Bytes/10:
-		return []Finding{warning("{} of /dev/shm's {} are free", "remove what dead jobs left there", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
+		return []Finding{warning("{} of /dev/shm's {} are free", "remove what dead jobs left there",
+			bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
 	}
 	return []Finding{good("{} of /dev/shm's {} are free", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
 }
 
-// checkOpenFiles asks a shell, since Go raises its own limit when it starts, but not its children's.
+// checkOpenFiles asks a shell, since Go raises its own limit when it starts, but not its
+// children's.
 func checkOpenFiles(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "sh", "-c", "ulimit -Sn; ulimit -Hn")
 	limits := strings.Fields(text)
@@ -102,12 +114,15 @@ func checkOpenFiles(env *Env) []Finding {
 		return []Finding{good("the limit on open files is not known")}
 	}
 	soft, hard := fileLimit(limits[0]), fileLimit(limits[1])
-	detail := fmt.Sprintf("a process may have %s open files, and raise that to %s", limits[0], limits[1])
+	detail := fmt.Sprintf("a process may have %s open files, and raise that to %s", limits[0],
+		limits[1])
 	switch {
 	case hard < tooFewFiles:
-		return []Finding{bad(detail, "have an administrator raise nofile in limits.conf, or LimitNOFILE of slurmd")}
+		return []Finding{bad(detail, "have an administrator raise nofile in limits.conf, or "+
+			"LimitNOFILE of slurmd")}
 	case soft < fewFiles:
-		return []Finding{warning(detail, "run \"ulimit -n "+limits[1]+"\" before training: DataLoader workers need many")}
+		return []Finding{warning(detail, "run \"ulimit -n "+limits[1]+"\" before training: DataLoader "+
+			"workers need many")}
 	}
 	return []Finding{good(detail)}
 }

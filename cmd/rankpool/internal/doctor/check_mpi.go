@@ -6,11 +6,13 @@ import (
 	"rankpool/slurm"
 )
 
-// checkMPI looks at the library and at the thread level: one goroutine at a time makes MPI's calls, from any thread.
+// checkMPI looks at the library and at the thread level: one goroutine at a time makes MPI's calls,
+// from any thread.
 func checkMPI(env *Env) []Finding {
 	m := env.MPI
 	if m.Library == "" {
-		const advice = "load an MPI module, install Open MPI or MPICH, or name a library with --mpi-library"
+		const advice = "load an MPI module, install Open MPI or MPICH, or name a library with " +
+			"--mpi-library"
 		if env.Launch.Tasks > 1 || env.Job.Nodes > 1 {
 			return []Finding{bad(fmt.Sprintf("ranks cannot find each other: %v", m.Missing), advice)}
 		}
@@ -22,7 +24,8 @@ func checkMPI(env *Env) []Finding {
 	}
 	if err != nil {
 		return []Finding{bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
-			"see whether a small MPI program runs, or choose another library: load its module, or use --mpi-library")}
+			"see whether a small MPI program runs, or choose another library: load its module, or use "+
+				"--mpi-library")}
 	}
 	f := good(fmt.Sprintf("rankpool %s with %s (%s, since %s)", env.Version, m.Library, m.Path, m.Why))
 	if level != "" {
@@ -38,17 +41,21 @@ func checkLauncher(env *Env) []Finding {
 	advice := "run it on all nodes: srun --mpi=" + l.SrunMPI + " --ntasks-per-node=1 rankpool doctor"
 	switch {
 	case l.Failure != nil:
-		return []Finding{bad(l.Failure.Error(), "start one rank a node as the sentence says; this list is of one node only")}
+		return []Finding{bad(l.Failure.Error(), "start one rank a node as the sentence says; this list "+
+			"is of one node only")}
 	case l.Tasks > 0:
-		return []Finding{good(fmt.Sprintf("%s started {} ranks, and MPI sees as many", l.By), count(l.Tasks))}
+		return []Finding{good(fmt.Sprintf("%s started {} ranks, and MPI sees as many", l.By),
+			count(l.Tasks))}
 	case env.Job.InJob() && env.Job.Nodes > 1:
-		return []Finding{warning(fmt.Sprintf("started by hand, so this list is of one of the job's %d nodes", env.Job.Nodes), advice)}
+		return []Finding{warning(fmt.Sprintf("started by hand, so this list is of one of the "+
+			"job's %d nodes", env.Job.Nodes), advice)}
 	case env.Job.InJob() || env.MPI.Library == "" || env.MPI.Mpirun == nil:
 		return []Finding{good("started by hand")}
 	}
 	path, err := env.MPI.Mpirun()
 	if err != nil {
-		return []Finding{warning(fmt.Sprintf("started by hand; outside Slurm there can be one rank only: %v", err),
+		return []Finding{warning(fmt.Sprintf("started by hand; outside Slurm there can be one "+
+			"rank only: %v", err),
 			"put the mpirun of this MPI into $PATH")}
 	}
 	return []Finding{good("started by hand; outside Slurm the ranks are started by " + path)}

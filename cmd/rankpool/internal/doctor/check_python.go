@@ -33,14 +33,17 @@ func (r pythonReport) version() string {
 	return fmt.Sprintf("%d.%d.%d", r.Version[0], r.Version[1], r.Version[2])
 }
 
-// checkPython starts the Python of training, imports what training imports, and says which client it gets.
+// checkPython starts the Python of training, imports what training imports, and says which client
+// it gets.
 func checkPython(env *Env) []Finding {
 	p := env.Python
 	if p.Failure != nil {
-		return []Finding{bad(p.Failure.Error(), "name a folder that can be written to with --runtime-dir")}
+		return []Finding{bad(p.Failure.Error(), "name a folder that can be written to with "+
+			"--runtime-dir")}
 	}
 	if _, err := env.Machine.LookPath(p.Command); err != nil {
-		f := warning(fmt.Sprintf("there is no %s: %v", p.Command, err), "name the Python of training with --python, or load its module first")
+		f := warning(fmt.Sprintf("there is no %s: %v", p.Command, err),
+			"name the Python of training with --python, or load its module first")
 		if p.Given {
 			f.Status = Bad
 		}
@@ -56,7 +59,8 @@ func checkPython(env *Env) []Finding {
 	}
 	text, err := env.Machine.Output(pythonPatience, vars, p.Command, "-c", probe)
 	var r pythonReport
-	at := strings.LastIndex(strings.TrimSpace(text), "\n") + 1 // before it may be what modules print when they are imported
+	// before it may be what modules print when they are imported
+	at := strings.LastIndex(strings.TrimSpace(text), "\n") + 1
 	if malformed := json.Unmarshal([]byte(strings.TrimSpace(text)[at:]), &r); malformed != nil {
 		if err == nil {
 			err = fmt.Errorf("it printed %.80q", text)
@@ -70,13 +74,16 @@ func checkPython(env *Env) []Finding {
 	return found
 }
 
-// judgePython judges what Python has said. gpus is the variable that gives the job its GPUs, "" where there are none.
+// judgePython judges what Python has said. gpus is the variable that gives the job its GPUs, ""
+// where there are none.
 func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	what := fmt.Sprintf("Python %s (%s)", r.version(), r.Executable)
 	var found []Finding
 	switch {
-	case r.Version[0] < oldestPython[0] || r.Version[0] == oldestPython[0] && r.Version[1] < oldestPython[1]:
-		found = append(found, bad(fmt.Sprintf("%s is older than %d.%d", what, oldestPython[0], oldestPython[1]), "name a newer one with --python"))
+	case r.Version[0] < oldestPython[0] || r.Version[0] == oldestPython[0] &&
+		r.Version[1] < oldestPython[1]:
+		found = append(found, bad(fmt.Sprintf("%s is older than %d.%d", what, oldestPython[0],
+			oldestPython[1]), "name a newer one with --python"))
 	case r.ClientError != "":
 		found = append(found, bad(fmt.Sprintf("%s cannot import rankpool: %s", what, r.ClientError),
 			"unset RANKPOOL_PYTHON, so that rankpool hands out its own client, or install the package"))
@@ -86,7 +93,8 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 		found = append(found, warning(fmt.Sprintf("%s cannot import torch: %s", what, r.TorchError),
 			"load the module or the environment that training uses, or name its Python with --python"))
 	case !r.Distributed:
-		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer would be alone", r.Torch),
+		found = append(found, warning(fmt.Sprintf(
+			"PyTorch %s has no torch.distributed, so each trainer would be alone", r.Torch),
 			"install a PyTorch that was built with it"))
 	case gpus != "" && !r.CUDA:
 		found = append(found, blind(r, gpus))
@@ -107,17 +115,21 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	case r.CUDA: // ROCm's stands for CUDA
 		cuda = ", with GPUs"
 	}
-	return []Finding{good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda, client))}
+	return []Finding{good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda,
+		client))}
 }
 
 // blind says that PyTorch does not see the job's GPUs: training would run on the CPUs, or fail.
 func blind(r pythonReport, gpus string) Finding {
 	if r.CUDACompiled == "" {
 		return warning(
-			fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, or for others", gpus, r.Torch, r.Executable),
+			fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, or for others",
+				gpus, r.Torch, r.Executable),
 			"load the module or the environment that training uses, or name its Python with --python")
 	}
-	return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s with CUDA %s sees none", gpus, r.Torch, r.CUDACompiled),
-		"see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often the driver is older than that CUDA, "+
+	return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s with CUDA %s sees none", gpus,
+		r.Torch, r.CUDACompiled),
+		"see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often the driver is older "+
+			"than that CUDA, "+
 			"or a container was started without its GPU option")
 }

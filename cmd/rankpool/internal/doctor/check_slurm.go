@@ -16,7 +16,8 @@ const (
 	commandWithin = 8 * time.Second
 	// shortLeft is how long a job should have left when somebody looks at it.
 	shortLeft = 10 * time.Minute
-	// neededKillWait is the least time between SIGTERM and SIGKILL: what rankpool keeps is on disk within 10 s.
+	// neededKillWait is the least time between SIGTERM and SIGKILL: what rankpool keeps is on disk
+	// within 10 s.
 	neededKillWait = 15
 )
 
@@ -34,7 +35,8 @@ func checkSlurm(env *Env) []Finding {
 		if !env.Job.InJob() {
 			return []Finding{good("no Slurm on this machine: ranks are started by mpirun")}
 		}
-		return []Finding{warning(fmt.Sprintf("this is job %s, but srun cannot be run here: %v", env.Job.JobID, err),
+		return []Finding{warning(fmt.Sprintf("this is job %s, but srun cannot be run here: %v",
+			env.Job.JobID, err),
 			"put srun into $PATH; in a container, bind it and Slurm's configuration into it")}
 	}
 	version := strings.TrimSpace(text)
@@ -42,7 +44,8 @@ func checkSlurm(env *Env) []Finding {
 		major, _ := strconv.Atoi(m[1])
 		minor, _ := strconv.Atoi(m[2])
 		if major < 20 || major == 20 && minor < 11 {
-			return []Finding{warning(version+" does not know --overlap, with which the cache runs beside training",
+			return []Finding{warning(version+" does not know --overlap, with which the cache runs "+
+				"beside training",
 				"use the form of one step: srun rankpool run …")}
 		}
 	}
@@ -53,10 +56,12 @@ func checkSlurm(env *Env) []Finding {
 	ask := func(_ context.Context, name string, args ...string) (string, error) {
 		return env.Machine.Output(commandWithin, []string{"SLURM_TIME_FORMAT=standard"}, name, args...)
 	}
-	if end, err := slurm.EndTime(context.Background(), env.getenv, ask, time.Local); err == nil && !end.IsZero() {
+	if end, err := slurm.EndTime(context.Background(), env.getenv, ask, time.Local); err == nil &&
+		!end.IsZero() {
 		left := end.Sub(env.Now())
 		if left < shortLeft {
-			found = append(found, warning("the job ends in {}", "ask for more with --time, if training takes longer", lasting(max(0, left))))
+			found = append(found, warning("the job ends in {}",
+				"ask for more with --time, if training takes longer", lasting(max(0, left))))
 		} else {
 			found = append(found, good("the job ends in {}", lasting(left)))
 		}
@@ -83,16 +88,20 @@ func checkSrunMPI(env *Env) []Finding {
 	if err != nil {
 		return nil // check "slurm" says it
 	}
-	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load another MPI"
+	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load "+
+		"another MPI"
 	if env.MPI.Flavour == "Open MPI" && want == "pmi2" {
-		return []Finding{warning("srun has no --mpi=pmix, and few builds of Open MPI speak PMI2; it has: "+strings.Join(strings.Fields(text), " "), advice)}
+		return []Finding{warning("srun has no --mpi=pmix, and few builds of Open MPI speak "+
+			"PMI2; it has: "+strings.Join(strings.Fields(text), " "), advice)}
 	}
 	for word := range strings.FieldsSeq(strings.ReplaceAll(text, ",", " ")) {
 		if word == want || strings.HasPrefix(word, want+"_v") {
 			return []Finding{good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")}
 		}
 	}
-	return []Finding{bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+strings.Join(strings.Fields(text), " "),
+	return []Finding{bad(
+		"srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+strings.Join(
+			strings.Fields(text), " "),
 		advice)}
 }
 
@@ -114,7 +123,8 @@ func checkKillWait(env *Env) []Finding {
 	}
 	seconds, _ := strconv.Atoi(m[1])
 	if seconds < neededKillWait {
-		return []Finding{warning(fmt.Sprintf("KillWait is %d s: the job may be killed before all is on disk, which takes up to 10 s", seconds),
+		return []Finding{warning(fmt.Sprintf("KillWait is %d s: the job may be killed before all is on "+
+			"disk, which takes up to 10 s", seconds),
 			"have the warning come earlier: sbatch --signal=B:TERM@120")}
 	}
 	return []Finding{good(fmt.Sprintf("KillWait is %d s; rankpool needs 10 s", seconds))}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A hurtful is a variable of the environment that makes rankpool slow or stops it, when its value is a certain one.
+// A hurtful is a variable of the environment that makes rankpool slow or stops it, when its value
+// is a certain one.
 type hurtful struct {
 	name           string
 	when           func(value string, env *Env) bool
@@ -15,16 +16,23 @@ type hurtful struct {
 
 // hurtfuls is the table of them.
 //
-// Source: SchedMD, srun(1), INPUT ENVIRONMENT VARIABLES; measured with UCX 1.13, Open MPI 4.1 and MPICH 4.0: a progress thread of MPI's
-// own spins on a core, and UCX's handlers of signals end a process whose signals Go or the launcher wants.
+// Source: SchedMD, srun(1), INPUT ENVIRONMENT VARIABLES; measured with UCX 1.13, Open MPI 4.1 and
+// MPICH 4.0: a progress thread of MPI's own spins on a core, and UCX's handlers of signals end a
+// process whose signals Go or the launcher wants.
 var hurtfuls = []hurtful{
 	{
 		"SLURM_EXCLUSIVE", isSet,
-		"makes every srun wait for CPUs of its own, so the training step waits for the cache's", "unset it, or give srun --overlap",
+		"makes every srun wait for CPUs of its own, so the training step waits for the cache's",
+		"unset it, or give srun --overlap",
 	},
-	{"SLURM_MPI_TYPE", otherMPI, "has srun start ranks in a way that does not fit this MPI", "give srun --mpi as \"launcher\" says"},
 	{
-		"SLURM_CPU_BIND", func(v string, _ *Env) bool { return strings.Contains(v, "rank") && !strings.Contains(v, "none") },
+		"SLURM_MPI_TYPE", otherMPI, "has srun start ranks in a way that does not fit this MPI",
+		"give srun --mpi as \"launcher\" says",
+	},
+	{
+		"SLURM_CPU_BIND", func(v string, _ *Env) bool {
+			return strings.Contains(v, "rank") && !strings.Contains(v, "none")
+		},
 		"binds each task to one CPU", "give the cache's srun --cpu-bind=none",
 	},
 	{
@@ -42,10 +50,16 @@ var hurtfuls = []hurtful{
 	},
 	{
 		"OMPI_MCA_hwloc_base_binding_policy",
-		func(v string, _ *Env) bool { return strings.HasPrefix(v, "core") || strings.HasPrefix(v, "hwthread") },
+		func(v string, _ *Env) bool {
+			return strings.HasPrefix(v, "core") ||
+				strings.HasPrefix(v, "hwthread")
+		},
 		"binds each rank to one core", "set it to none, or give mpirun --bind-to none",
 	},
-	{"MPIR_CVAR_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself", "unset it"},
+	{
+		"MPIR_CVAR_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself",
+		"unset it",
+	},
 	{"MPICH_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself", "unset it"},
 	{
 		"GOMAXPROCS", func(v string, env *Env) bool { return v == "1" && allowedCPUs(env) > 1 },
@@ -63,7 +77,8 @@ func isTrue(v string, _ *Env) bool {
 }
 
 func otherMPI(v string, env *Env) bool {
-	return env.MPI.Library != "" && v != "" && v != env.Launch.SrunMPI && !strings.HasPrefix(v, env.Launch.SrunMPI+"_v")
+	return env.MPI.Library != "" && v != "" && v != env.Launch.SrunMPI &&
+		!strings.HasPrefix(v, env.Launch.SrunMPI+"_v")
 }
 
 func containsAny(v string, words ...string) bool {
@@ -75,7 +90,8 @@ func containsAny(v string, words ...string) bool {
 	return false
 }
 
-// onlyTCP says whether a list of transports has no fast one: all of it are TCP and what is inside a node.
+// onlyTCP says whether a list of transports has no fast one: all of it are TCP and what is inside a
+// node.
 func onlyTCP(list string) bool {
 	if list == "" || strings.HasPrefix(list, "^") {
 		return false
@@ -120,7 +136,8 @@ var toCatch = []struct {
 	number uint
 }{{"SIGINT", 2}, {"SIGTERM", 15}, {"SIGUSR1", 10}, {"SIGUSR2", 12}}
 
-// checkSignals looks for signals that the process that started this one ignores: children inherit that.
+// checkSignals looks for signals that the process that started this one ignores: children inherit
+// that.
 func checkSignals(env *Env) []Finding {
 	mask, err := strconv.ParseUint(statusField(env, "SigIgn:"), 16, 64)
 	if err != nil {
@@ -135,8 +152,10 @@ func checkSignals(env *Env) []Finding {
 	if ignored == nil {
 		return []Finding{good("none of SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 is ignored")}
 	}
-	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so training will not see it",
-		"look at how it was started: \"command &\" in a script that is no interactive shell ignores SIGINT, trap '' SIGNAL any")}
+	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
+		"training will not see it",
+		"look at how it was started: \"command &\" in a script that is no interactive shell ignores "+
+			"SIGINT, trap '' SIGNAL any")}
 }
 
 // statusField returns a field of /proc/self/status, "" where there is none.

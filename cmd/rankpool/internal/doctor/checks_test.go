@@ -59,10 +59,21 @@ func TestOnceIsAtRankZero(t *testing.T) {
 func TestChecks(t *testing.T) {
 	boom, absent := errors.New("boom"), &fs.PathError{Op: "stat", Path: "/data", Err: fs.ErrNotExist}
 	type change = func(env *Env, m *fakeMachine)
-	file := func(path, text string) change { return func(_ *Env, m *fakeMachine) { m.files[path] = text } }
-	variable := func(name, value string) change { return func(_ *Env, m *fakeMachine) { m.vars[name] = value } }
-	program := func(line, text string) change { return func(_ *Env, m *fakeMachine) { m.programs[line] = text } }
-	python := func(from, to string) change { return program("python3", strings.Replace(healthyPython, from, to, 1)) }
+	file := func(path, text string) change {
+		return func(_ *Env, m *fakeMachine) {
+			m.files[path] = text
+		}
+	}
+	variable := func(name, value string) change {
+		return func(_ *Env, m *fakeMachine) { m.vars[name] = value }
+	}
+	program := func(line, text string) change {
+		return func(_ *Env, m *fakeMachine) { m.programs[line] = text }
+	}
+	python := func(from, to string) change {
+		return program(
+			"python3", strings.Replace(healthyPython, from, to, 1))
+	}
 	none := func(*Env, *fakeMachine) {}
 	unset := func(name string) change { return func(_ *Env, m *fakeMachine) { delete(m.vars, name) } }
 	gpus := func(g GPUs, err error) change {
@@ -87,10 +98,20 @@ func TestChecks(t *testing.T) {
 		want           Status
 		detail, advice string // parts
 	}{
-		{"mpi", none, Good, "rankpool 1.0 with Open MPI v4.1.4 (/lib/libmpi.so.40, since mpirun is Open MPI's), thread level MPI_THREAD_SERIALIZED", ""},
-		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI = MPI{Missing: boom} }, Bad, "ranks cannot find each other: boom", "load an MPI module"},
-		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI, e.Launch.Tasks, e.Job.Nodes = MPI{Missing: boom}, 0, 1 }, Warning, "one rank only: boom", "load an MPI module"},
-		{"mpi", func(e *Env, _ *fakeMachine) { e.MPI.Failure = boom }, Bad, "does not start: boom", "module"},
+		{"mpi", none, Good, "rankpool 1.0 with Open MPI v4.1.4 (/lib/libmpi.so.40, since mpirun is " +
+			"Open MPI's), thread level MPI_THREAD_SERIALIZED", ""},
+		{
+			"mpi", func(e *Env, _ *fakeMachine) { e.MPI = MPI{Missing: boom} }, Bad,
+			"ranks cannot find each other: boom", "load an MPI module",
+		},
+		{"mpi", func(e *Env, _ *fakeMachine) {
+			e.MPI, e.Launch.Tasks, e.Job.Nodes = MPI{Missing: boom}, 0,
+				1
+		}, Warning, "one rank only: boom", "load an MPI module"},
+		{
+			"mpi", func(e *Env, _ *fakeMachine) { e.MPI.Failure = boom }, Bad, "does not start: boom",
+			"module",
+		},
 		{"mpi", func(e *Env, _ *fakeMachine) {
 			e.MPI.Level, e.MPI.Probe = "", func() (string, error) { return "", boom }
 		}, Bad, "does not start: boom", "module"},
@@ -99,8 +120,14 @@ func TestChecks(t *testing.T) {
 		}, Good, "MPI_THREAD_MULTIPLE", ""},
 
 		{"launcher", none, Good, "srun --mpi=pmix started {} ranks", ""},
-		{"launcher", func(e *Env, _ *fakeMachine) { e.Launch.Failure = boom }, Bad, "boom", "one node only"},
-		{"launcher", func(e *Env, _ *fakeMachine) { e.Launch.Tasks = 0 }, Warning, "one of the job's 4 nodes", "srun --mpi=pmix --ntasks-per-node=1 rankpool doctor"},
+		{
+			"launcher", func(e *Env, _ *fakeMachine) { e.Launch.Failure = boom }, Bad, "boom",
+			"one node only",
+		},
+		{
+			"launcher", func(e *Env, _ *fakeMachine) { e.Launch.Tasks = 0 }, Warning,
+			"one of the job's 4 nodes", "srun --mpi=pmix --ntasks-per-node=1 rankpool doctor",
+		},
 		{"launcher", func(e *Env, _ *fakeMachine) {
 			e.Launch.Tasks, e.Job.JobID = 0, ""
 			e.MPI.Mpirun = func() (string, error) { return "", boom }
@@ -111,21 +138,48 @@ func TestChecks(t *testing.T) {
 		}, Good, "/opt/mpirun", ""},
 
 		{"slurm", none, Good, "slurm 23.11.4, job 7 on 4 nodes", ""},
-		{"slurm", program("srun --version", "slurm 20.02.7"), Warning, "does not know --overlap", "one step"},
-		{"slurm", program("srun --version", "slurm 20.10.1"), Warning, "does not know --overlap", "one step"},
+		{
+			"slurm", program("srun --version", "slurm 20.02.7"), Warning, "does not know --overlap",
+			"one step",
+		},
+		{
+			"slurm", program("srun --version", "slurm 20.10.1"), Warning, "does not know --overlap",
+			"one step",
+		},
 		{"slurm", program("srun --version", "slurm 20.11.9"), Good, "20.11", ""},
-		{"slurm", func(_ *Env, m *fakeMachine) { delete(m.programs, "srun --version") }, Warning, "srun cannot be run", "$PATH"},
-		{"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.failing["srun --version"] = boom }, Good, "knows no cluster", ""},
-		{"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.programs = nil }, Good, "no Slurm", ""},
+		{
+			"slurm", func(_ *Env, m *fakeMachine) { delete(m.programs, "srun --version") }, Warning,
+			"srun cannot be run", "$PATH",
+		},
+		{
+			"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.failing["srun --version"] = boom },
+			Good, "knows no cluster", "",
+		},
+		{
+			"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.programs = nil }, Good, "no Slurm",
+			"",
+		},
 		{"slurm", variable("SLURM_JOB_END_TIME", "1800000120"), Warning, "the job ends in {}", "--time"},
 
 		{"srun-mpi", none, Good, "--mpi=pmix", ""},
-		{"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmix_v3"), Good, "--mpi=pmix", ""},
-		{"srun-mpi", func(e *Env, _ *fakeMachine) { e.Launch.SrunMPI = "pmi2" }, Warning, "no --mpi=pmix, and few builds", "mpirun"},
-		{"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmi2"), Bad, "no --mpi=pmix", "mpirun"},
+		{
+			"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmix_v3"), Good,
+			"--mpi=pmix", "",
+		},
+		{
+			"srun-mpi", func(e *Env, _ *fakeMachine) { e.Launch.SrunMPI = "pmi2" }, Warning,
+			"no --mpi=pmix, and few builds", "mpirun",
+		},
+		{
+			"srun-mpi", program("srun --mpi=list", "MPI plugin types are...\n none pmi2"), Bad,
+			"no --mpi=pmix", "mpirun",
+		},
 
 		{"kill-wait", none, Good, "30 s", ""},
-		{"kill-wait", program("scontrol show config", "KillWait = 5 sec"), Warning, "KillWait is 5 s", "--signal"},
+		{
+			"kill-wait", program("scontrol show config", "KillWait = 5 sec"), Warning, "KillWait is 5 s",
+			"--signal",
+		},
 		{"kill-wait", func(_ *Env, m *fakeMachine) {
 			m.failing["scontrol show config"] = boom
 			m.programs["scontrol show config"] = ""
@@ -135,66 +189,132 @@ func TestChecks(t *testing.T) {
 		{"variables", variable("SLURM_EXCLUSIVE", "1"), Warning, "SLURM_EXCLUSIVE=1", "--overlap"},
 		{"variables", variable("SLURM_MPI_TYPE", "pmi2"), Warning, "does not fit", "--mpi"},
 		{"variables", variable("SLURM_MPI_TYPE", "pmix_v4"), Good, "none", ""},
-		{"variables", variable("UCX_ERROR_SIGNALS", "SIGTERM,SIGUSR1"), Warning, "save its state", "unset"},
+		{
+			"variables", variable("UCX_ERROR_SIGNALS", "SIGTERM,SIGUSR1"), Warning, "save its state",
+			"unset",
+		},
 		{"variables", variable("UCX_ERROR_SIGNALS", "SIGILL,SIGSEGV"), Good, "none", ""},
 		{"variables", variable("UCX_TLS", "tcp,self,sm"), Warning, "off the fabric", "unset"},
-		{"variables", func(_ *Env, m *fakeMachine) { m.vars["UCX_TLS"], m.dirs = "tcp,self", nil }, Good, "none", ""},
+		{
+			"variables", func(_ *Env, m *fakeMachine) { m.vars["UCX_TLS"], m.dirs = "tcp,self", nil }, Good,
+			"none", "",
+		},
 		{"variables", variable("UCX_TLS", "rc,tcp"), Good, "none", ""},
 		{"variables", variable("OMPI_MCA_btl", "^openib"), Good, "none", ""},
 		{"variables", variable("OMPI_MCA_btl", "tcp,self"), Warning, "off the fabric", "ucx"},
-		{"variables", variable("OMPI_MCA_hwloc_base_binding_policy", "core"), Warning, "one core", "none"},
+		{
+			"variables", variable("OMPI_MCA_hwloc_base_binding_policy", "core"), Warning, "one core",
+			"none",
+		},
 		{"variables", variable("MPIR_CVAR_ASYNC_PROGRESS", "1"), Warning, "spin", "unset"},
 		{"variables", variable("GOMAXPROCS", "1"), Warning, "one CPU", "unset"},
 		{"variables", variable("GOMAXPROCS", "4"), Good, "none", ""},
 
-		{"signals", file("/proc/self/status", "SigIgn:\t0000000000000002\n"), Warning, "SIGINT was ignored", "interactive"},
-		{"signals", file("/proc/self/status", "SigIgn:\t0000000000004001\n"), Warning, "SIGTERM was", "trap"}, // SIGHUP too, as of nohup
-		{"signals", file("/proc/self/status", "SigIgn:\t0000000000000a00\n"), Warning, "SIGUSR1, SIGUSR2", "trap"},
+		{
+			"signals", file("/proc/self/status", "SigIgn:\t0000000000000002\n"), Warning,
+			"SIGINT was ignored", "interactive",
+		},
+		// SIGHUP too, as of nohup
+		{
+			"signals", file("/proc/self/status", "SigIgn:\t0000000000004001\n"), Warning, "SIGTERM was",
+			"trap",
+		},
+		{
+			"signals", file("/proc/self/status", "SigIgn:\t0000000000000a00\n"), Warning, "SIGUSR1, SIGUSR2",
+			"trap",
+		},
 		{"signals", file("/proc/self/status", "SigIgn:\t0000000000001001\n"), Good, "none", ""},
 
 		{"kernel", none, Good, "Linux 6.1.0: sealed", ""},
-		{"kernel", func(_ *Env, m *fakeMachine) { m.calls.Memfd = boom }, Bad, "memfd_create fails: boom", "seccomp"},
-		{"kernel", func(_ *Env, m *fakeMachine) { m.calls.Seal = boom }, Bad, "cannot be sealed", "kernel"},
-		{"kernel", func(_ *Env, m *fakeMachine) { m.calls.SealWrite, m.calls.Populate = boom, boom }, Good, "Linux 5.14", ""},
+		{
+			"kernel", func(_ *Env, m *fakeMachine) { m.calls.Memfd = boom }, Bad, "memfd_create fails: boom",
+			"seccomp",
+		},
+		{
+			"kernel", func(_ *Env, m *fakeMachine) { m.calls.Seal = boom }, Bad, "cannot be sealed",
+			"kernel",
+		},
+		{
+			"kernel", func(_ *Env, m *fakeMachine) { m.calls.SealWrite, m.calls.Populate = boom, boom },
+			Good, "Linux 5.14", "",
+		},
 
 		{"cma", func(e *Env, m *fakeMachine) {
 			m.files["/proc/sys/kernel/yama/ptrace_scope"] = "1"
 			e.Launch.LocalTasks = 2
 		}, Warning, "ptrace_scope is 1", "one rank a node"},
 		{"cma", file("/proc/sys/kernel/yama/ptrace_scope", "1"), Good, "matters only", ""},
-		{"cma", func(_ *Env, m *fakeMachine) { m.files["/proc/sys/kernel/yama/ptrace_scope"], m.root = "1", true }, Good, "may read", ""},
-		{"cma", func(e *Env, m *fakeMachine) { m.calls.ReadOtherProcess, e.Launch.LocalTasks = boom, 2 }, Warning, "boom", "process_vm_readv"},
+		{"cma", func(_ *Env, m *fakeMachine) {
+			m.files["/proc/sys/kernel/yama/ptrace_scope"],
+				m.root = "1", true
+		}, Good, "may read", ""},
+		{
+			"cma", func(e *Env, m *fakeMachine) { m.calls.ReadOtherProcess, e.Launch.LocalTasks = boom, 2 },
+			Warning, "boom", "process_vm_readv",
+		},
 
 		{"cpus", none, Good, "{} of {} CPUs", ""},
-		{"cpus", file("/proc/self/status", "Cpus_allowed_list:\t3\n"), Warning, "bound to one", "--bind-to none"},
-		{"cpus", func(_ *Env, m *fakeMachine) { m.threads = 1 }, Warning, "GOMAXPROCS", "--cpus-per-task"},
+		{
+			"cpus", file("/proc/self/status", "Cpus_allowed_list:\t3\n"), Warning, "bound to one",
+			"--bind-to none",
+		},
+		{
+			"cpus", func(_ *Env, m *fakeMachine) { m.threads = 1 }, Warning, "GOMAXPROCS",
+			"--cpus-per-task",
+		},
 		{"cpus", func(_ *Env, m *fakeMachine) {
-			m.threads, m.files["/sys/devices/system/cpu/online"], m.files["/proc/self/status"] = 1, "0", "Cpus_allowed_list:\t0\n"
+			m.threads, m.files["/sys/devices/system/cpu/online"], m.files["/proc/self/status"] = 1, "0",
+				"Cpus_allowed_list:\t0\n"
 		}, Good, "{} of {}", ""},
 
 		{"memory", none, Good, "the machine's available memory", ""},
 		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes = 61 << 30 }, Bad, "less than", "--mem"},
-		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes = 59 << 30 }, Warning, "hardly more", "--mem"},
+		{
+			"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes = 59 << 30 }, Warning, "hardly more",
+			"--mem",
+		},
 		{"memory", func(e *Env, _ *fakeMachine) { e.Launch.LocalTasks = 2 }, Bad, "less than", "--mem"},
 		{"memory", variable("SLURM_MEM_PER_NODE", "16384"), Bad, "SLURM_MEM_PER_NODE", "--mem"},
 		{"memory", func(e *Env, m *fakeMachine) {
 			e.MemoryBytes, m.files["/proc/meminfo"] = 0, "MemTotal: 67108864 kB\nMemAvailable: 1000000 kB\n"
 		}, Warning, "may still be used", "--mem"},
-		{"memory", auto(7 << 30), Good, "the machine's available memory), of which --memory auto takes {}", ""},
+		{"memory", auto(7 << 30), Good, "the machine's available memory), of which --memory " +
+			"auto takes {}", ""},
 		{"memory", auto(0), Bad, "nothing left for the cache", "--trainer-memory"},
-		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes, e.MemoryShare = 0, "20%" }, Good, "20% of the data fits is not checked", ""},
+		{
+			"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes, e.MemoryShare = 0, "20%" }, Good,
+			"20% of the data fits is not checked", "",
+		},
 
-		{"huge-pages", file("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force"), Good, "(never)", "administrator"},
+		{"huge-pages", file("/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+			"always within_size advise [never] deny force"), Good, "(never)", "administrator"},
 		{"huge-pages", func(_ *Env, m *fakeMachine) { m.files = nil }, Good, "this kernel", ""},
 
 		{"memlock", none, Good, "no limit", ""},
-		{"memlock", func(_ *Env, m *fakeMachine) { m.memlock = 64 << 10 }, Warning, "mlx5_0", "LimitMEMLOCK"},
-		{"memlock", func(_ *Env, m *fakeMachine) { m.memlock, m.dirs = 64<<10, nil }, Good, "no RDMA device", ""},
+		{
+			"memlock", func(_ *Env, m *fakeMachine) { m.memlock = 64 << 10 }, Warning, "mlx5_0",
+			"LimitMEMLOCK",
+		},
+		{
+			"memlock", func(_ *Env, m *fakeMachine) { m.memlock, m.dirs = 64<<10, nil }, Good,
+			"no RDMA device", "",
+		},
 
 		{"shm", none, Good, "are free", ""},
-		{"shm", func(_ *Env, m *fakeMachine) { m.mounts["/dev/shm"] = FileSystem{Bytes: 64 << 20, FreeBytes: 64 << 20} }, Warning, "DataLoader", "--shm-size"},
-		{"shm", func(_ *Env, m *fakeMachine) { m.mounts["/dev/shm"] = FileSystem{Bytes: 64 << 30, FreeBytes: 1 << 30} }, Warning, "are free", "dead jobs"},
-		{"shm", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/dev/shm") }, Warning, "cannot be used", "tmpfs"},
+		{"shm", func(_ *Env, m *fakeMachine) {
+			m.mounts["/dev/shm"] = FileSystem{
+				Bytes: 64 << 20, FreeBytes: 64 << 20,
+			}
+		}, Warning, "DataLoader", "--shm-size"},
+		{"shm", func(_ *Env, m *fakeMachine) {
+			m.mounts["/dev/shm"] = FileSystem{
+				Bytes: 64 << 30, FreeBytes: 1 << 30,
+			}
+		}, Warning, "are free", "dead jobs"},
+		{
+			"shm", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/dev/shm") }, Warning, "cannot be used",
+			"tmpfs",
+		},
 
 		{"open-files", none, Good, "1024", ""},
 		{"open-files", program("sh", "unlimited\nunlimited\n"), Good, "unlimited", ""},
@@ -202,38 +322,89 @@ func TestChecks(t *testing.T) {
 		{"open-files", program("sh", "128\n128\n"), Bad, "128", "nofile"},
 
 		{"runtime", none, Good, "at most 39 of 107 bytes", ""},
-		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.Failure = boom }, Bad, "boom", "--runtime-dir"},
-		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.SocketPath = strings.Repeat("x", 108) }, Bad, "108 bytes", "shorter"},
-		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.SocketPath = strings.Repeat("x", 107) }, Good, "107", ""},
-		{"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.Base = "/data" }, Warning, "lustre", "node-local"},
+		{
+			"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.Failure = boom }, Bad, "boom",
+			"--runtime-dir",
+		},
+		{
+			"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.SocketPath = strings.Repeat("x", 108) }, Bad,
+			"108 bytes", "shorter",
+		},
+		{
+			"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.SocketPath = strings.Repeat("x", 107) },
+			Good, "107", "",
+		},
+		{
+			"runtime", func(e *Env, _ *fakeMachine) { e.Runtime.Base = "/data" }, Warning, "lustre",
+			"node-local",
+		},
 
 		{"scratch", none, Good, "/scratch ($TMPDIR, xfs)", ""},
-		{"scratch", func(_ *Env, m *fakeMachine) { m.noSet = boom }, Warning, "no extended attributes: boom", "checksums"},
+		{
+			"scratch", func(_ *Env, m *fakeMachine) { m.noSet = boom }, Warning,
+			"no extended attributes: boom", "checksums",
+		},
 		{"scratch", func(_ *Env, m *fakeMachine) {
 			m.mounts["/scratch"] = FileSystem{Type: "nfs", Reach: Shared, FreeBytes: 1 << 40}
 		}, Warning, "not node-local", "$TMPDIR"},
-		{"scratch", func(_ *Env, m *fakeMachine) { m.mounts["/scratch"] = FileSystem{Type: "xfs", FreeBytes: 5} }, Warning, "room for", "$TMPDIR"},
-		{"scratch", func(_ *Env, m *fakeMachine) { m.denied["/scratch"], m.denied["/tmp"] = boom, boom }, Warning, "boom", "$TMPDIR"},
+		{"scratch", func(_ *Env, m *fakeMachine) {
+			m.mounts["/scratch"] = FileSystem{Type: "xfs", FreeBytes: 5}
+		}, Warning, "room for", "$TMPDIR"},
+		{
+			"scratch", func(_ *Env, m *fakeMachine) { m.denied["/scratch"], m.denied["/tmp"] = boom, boom },
+			Warning, "boom", "$TMPDIR",
+		},
 
 		{"data", none, Good, "/data is on lustre", ""},
-		{"data", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/data") }, Bad, "/data: file does not exist", "mounted"},
-		{"data", func(_ *Env, m *fakeMachine) { m.denied["/data"] = fs.ErrPermission }, Bad, "may not be read", "permissions"},
-		{"data", func(_ *Env, m *fakeMachine) { m.mounts["/data"] = FileSystem{Type: "ext4", Reach: Local} }, Warning, "this node alone", "shared"},
+		{
+			"data", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/data") }, Bad,
+			"/data: file does not exist", "mounted",
+		},
+		{
+			"data", func(_ *Env, m *fakeMachine) { m.denied["/data"] = fs.ErrPermission }, Bad,
+			"may not be read", "permissions",
+		},
+		{"data", func(_ *Env, m *fakeMachine) {
+			m.mounts["/data"] = FileSystem{
+				Type: "ext4", Reach: Local,
+			}
+		}, Warning, "this node alone", "shared"},
 
 		{"index", none, Good, "/data/rankpool.parquet", ""},
-		{"index", func(_ *Env, m *fakeMachine) { m.index = "" }, Warning, "scans all folders", "rankpool index /data -o data.parquet"},
-		{"index", func(_ *Env, m *fakeMachine) { m.noIndex = boom }, Bad, "cannot be used: boom", "--data takes a folder, or a manifest"},
-		{"index", func(_ *Env, m *fakeMachine) { m.noIndex = absent }, Bad, "stat /data: file does not exist", "mounted"},
+		{
+			"index", func(_ *Env, m *fakeMachine) { m.index = "" }, Warning, "scans all folders",
+			"rankpool index /data -o data.parquet",
+		},
+		{
+			"index", func(_ *Env, m *fakeMachine) { m.noIndex = boom }, Bad, "cannot be used: boom",
+			"--data takes a folder, or a manifest",
+		},
+		{
+			"index", func(_ *Env, m *fakeMachine) { m.noIndex = absent }, Bad,
+			"stat /data: file does not exist", "mounted",
+		},
 		{"index", func(_ *Env, m *fakeMachine) { m.index = "/data" }, Good, "named by its manifest", ""},
 
 		{"layout", none, Good, "of 2 files: 2 lustre raid0 over 1", ""},
-		{"layout", func(_ *Env, m *fakeMachine) { m.layouts["/data/b"] = stripes(0, true) }, Bad, "1 of 2 files", "hsm_restore"},
-		{"layout", func(_ *Env, m *fakeMachine) { m.samples[0].Bytes = 1 << 30 }, Warning, "one storage target", "lfs migrate"},
-		{"layout", func(_ *Env, m *fakeMachine) { m.samples[0].Bytes, m.layouts["/data/a"] = 1<<30, stripes(4, false) }, Good, "over 4", ""},
+		{
+			"layout", func(_ *Env, m *fakeMachine) { m.layouts["/data/b"] = stripes(0, true) }, Bad,
+			"1 of 2 files", "hsm_restore",
+		},
+		{
+			"layout", func(_ *Env, m *fakeMachine) { m.samples[0].Bytes = 1 << 30 }, Warning,
+			"one storage target", "lfs migrate",
+		},
+		{"layout", func(_ *Env, m *fakeMachine) {
+			m.samples[0].Bytes, m.layouts["/data/a"] = 1<<30,
+				stripes(4, false)
+		}, Good, "over 4", ""},
 		{"layout", func(_ *Env, m *fakeMachine) { m.layouts = nil }, Good, "no layout", ""},
 
 		{"read", none, Good, "2 files took {}", ""},
-		{"read", func(_ *Env, m *fakeMachine) { m.took = 200 * time.Millisecond }, Warning, "2 files took {}", "slow"},
+		{
+			"read", func(_ *Env, m *fakeMachine) { m.took = 200 * time.Millisecond }, Warning,
+			"2 files took {}", "slow",
+		},
 		{"read", func(_ *Env, m *fakeMachine) { m.noRead = boom }, Bad, "boom", "complete"},
 		{"read", func(_ *Env, m *fakeMachine) { m.noSample = boom }, Bad, "boom", "complete"},
 		{"read", func(_ *Env, m *fakeMachine) { m.samples = nil }, Warning, "no file to read", "--data"},
@@ -243,42 +414,106 @@ func TestChecks(t *testing.T) {
 		}, Warning, "no file to read", ""},
 
 		{"xattr", none, Good, "can be read", ""},
-		{"xattr", func(_ *Env, m *fakeMachine) { m.noList = boom }, Good, "boom), which nothing needs", ""},
-		{"xattr", func(_ *Env, m *fakeMachine) { m.noList = absent }, Bad, "file does not exist", "mounted"},
+		{
+			"xattr", func(_ *Env, m *fakeMachine) { m.noList = boom }, Good, "boom), which nothing needs",
+			"",
+		},
+		{
+			"xattr", func(_ *Env, m *fakeMachine) { m.noList = absent }, Bad, "file does not exist",
+			"mounted",
+		},
 
 		{"gpu", none, Good, "2 × H100", ""},
 		{"gpu", gpus(GPUs{}, errNVML), Warning, "CUDA_VISIBLE_DEVICES=0,1", "container"},
-		{"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(GPUs{}, errNVML)), Good, "statistics of GPUs are off", ""},
-		{"gpu", both(variable("CUDA_VISIBLE_DEVICES", ""), gpus(GPUs{}, errNVML)), Good, "statistics of GPUs are off", ""},
 		{
-			"gpu", both(unset("CUDA_VISIBLE_DEVICES"), variable("ROCR_VISIBLE_DEVICES", "0,1"), gpus(GPUs{}, errNVML)),
+			"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(GPUs{}, errNVML)), Good,
+			"statistics of GPUs are off", "",
+		},
+		{
+			"gpu", both(variable("CUDA_VISIBLE_DEVICES", ""), gpus(GPUs{}, errNVML)), Good,
+			"statistics of GPUs are off", "",
+		},
+		{
+			"gpu", both(unset("CUDA_VISIBLE_DEVICES"), variable("ROCR_VISIBLE_DEVICES", "0,1"),
+				gpus(GPUs{}, errNVML)),
 			Good, "the job's GPUs (ROCR_VISIBLE_DEVICES=0,1) are AMD's", "",
 		},
-		{"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(GPUs{}, boom)), Warning, "does not answer: boom", "nvidia-smi"},
+		{
+			"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(GPUs{}, boom)), Warning, "does not answer: boom",
+			"nvidia-smi",
+		},
 		{"gpu", gpus(GPUs{}, nil), Warning, "sees none", "--gpus-per-node"},
-		{"gpu", both(variable("CUDA_VISIBLE_DEVICES", ""), gpus(GPUs{}, nil)), Good, "no GPU for this process", ""},
+		{
+			"gpu", both(variable("CUDA_VISIBLE_DEVICES", ""), gpus(GPUs{}, nil)), Good,
+			"no GPU for this process", "",
+		},
 		{"gpu", gpus(GPUs{Names: []string{"A", "B", "B"}}, nil), Good, "1 × A, 2 × B", ""},
-		{"gpu", gpus(oneLost, nil), Bad, "GPU 3: boom, and the job has it (CUDA_VISIBLE_DEVICES=0,1)", "--exclude"},
+		{
+			"gpu", gpus(oneLost, nil), Bad, "GPU 3: boom, and the job has it (CUDA_VISIBLE_DEVICES=0,1)",
+			"--exclude",
+		},
 		{"gpu", gpus(GPUs{Lost: oneLost.Lost}, nil), Bad, "GPU 3: boom", "--exclude"},
-		{"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(oneLost, nil)), Warning, "GPU 3: boom", "nvidia-smi"},
+		{
+			"gpu", both(unset("CUDA_VISIBLE_DEVICES"), gpus(oneLost, nil)), Warning, "GPU 3: boom",
+			"nvidia-smi",
+		},
 
-		{"python", none, Good, "Python 3.11.2 (/usr/bin/python3), PyTorch 2.4.0, CUDA 12.4; training uses its own client", ""},
-		{"python", func(e *Env, _ *fakeMachine) { e.Python.Path = "" }, Good, "the client in /dev/shm/x/python/rankpool", ""},
+		{"python", none, Good, "Python 3.11.2 (/usr/bin/python3), PyTorch 2.4.0, CUDA 12.4; training " +
+			"uses its own client", ""},
+		{
+			"python", func(e *Env, _ *fakeMachine) { e.Python.Path = "" }, Good,
+			"the client in /dev/shm/x/python/rankpool", "",
+		},
 		{"python", program("python3", "a module says hello\n"+healthyPython), Good, "3.11.2", ""},
-		{"python", python(`"cuda": true`, `"cuda": false`), Warning, "(CUDA_VISIBLE_DEVICES=0,1), but PyTorch 2.4.0 with CUDA 12.4 sees none", "torch.cuda.init"},
-		{"python", python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false, "cuda_compiled": ""`), Warning, "built without CUDA", "--python"},
-		{"python", python(`"cuda_compiled": "12.4"`, `"cuda_compiled": ""`), Good, "PyTorch 2.4.0, with GPUs", ""}, // ROCm
-		{"python", both(unset("CUDA_VISIBLE_DEVICES"), python(`"cuda": true`, `"cuda": false`)), Good, "CUDA 12.4 and no GPU", ""},
-		{"python", both(unset("CUDA_VISIBLE_DEVICES"), python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false`)), Good, "without CUDA", ""},
-		{"python", python(`"torch": "2.4.0"`, `"torch_error": "ModuleNotFoundError: torch"`), Warning, "cannot import torch", "module"},
-		{"python", python(`"distributed": true`, `"distributed": false`), Warning, "no torch.distributed", "install"},
-		{"python", python(`"client":`, `"client_error":`), Bad, "cannot import rankpool", "RANKPOOL_PYTHON"},
+		{
+			"python", python(`"cuda": true`, `"cuda": false`), Warning,
+			"(CUDA_VISIBLE_DEVICES=0,1), but PyTorch 2.4.0 with CUDA 12.4 sees none", "torch.cuda.init",
+		},
+		{
+			"python", python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false, "cuda_compiled": ""`),
+			Warning, "built without CUDA", "--python",
+		},
+		// ROCm
+		{
+			"python", python(`"cuda_compiled": "12.4"`, `"cuda_compiled": ""`), Good,
+			"PyTorch 2.4.0, with GPUs", "",
+		},
+		{
+			"python", both(unset("CUDA_VISIBLE_DEVICES"), python(`"cuda": true`, `"cuda": false`)), Good,
+			"CUDA 12.4 and no GPU", "",
+		},
+		{"python", both(unset("CUDA_VISIBLE_DEVICES"),
+			python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false`)), Good, "without CUDA", ""},
+		{
+			"python", python(`"torch": "2.4.0"`, `"torch_error": "ModuleNotFoundError: torch"`), Warning,
+			"cannot import torch", "module",
+		},
+		{
+			"python", python(`"distributed": true`, `"distributed": false`), Warning, "no torch.distributed",
+			"install",
+		},
+		{
+			"python", python(`"client":`, `"client_error":`), Bad, "cannot import rankpool",
+			"RANKPOOL_PYTHON",
+		},
 		{"python", python("[3, 11, 2]", "[3, 8, 1]"), Bad, "older than 3.9", "--python"},
 		{"python", program("python3", "Illegal instruction"), Bad, "Illegal", "by hand"},
-		{"python", func(_ *Env, m *fakeMachine) { m.failing["python3"], m.programs["python3"] = boom, "" }, Bad, "boom", "by hand"},
-		{"python", func(e *Env, _ *fakeMachine) { e.Python.Command = "python9" }, Warning, "no python9", "--python"},
-		{"python", func(e *Env, _ *fakeMachine) { e.Python = Python{Command: "python9", Given: true} }, Bad, "no python9", "--python"},
-		{"python", func(e *Env, _ *fakeMachine) { e.Python.Failure = boom }, Bad, "boom", "--runtime-dir"},
+		{"python", func(_ *Env, m *fakeMachine) {
+			m.failing["python3"], m.programs["python3"] = boom,
+				""
+		}, Bad, "boom", "by hand"},
+		{
+			"python", func(e *Env, _ *fakeMachine) { e.Python.Command = "python9" }, Warning, "no python9",
+			"--python",
+		},
+		{
+			"python", func(e *Env, _ *fakeMachine) { e.Python = Python{Command: "python9", Given: true} },
+			Bad, "no python9", "--python",
+		},
+		{
+			"python", func(e *Env, _ *fakeMachine) { e.Python.Failure = boom }, Bad, "boom",
+			"--runtime-dir",
+		},
 	} {
 		env, m := healthy(t)
 		c.change(env, m)
@@ -291,7 +526,8 @@ func TestChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if Worst(found) != c.want || !slices.ContainsFunc(found, func(f Finding) bool {
-			return f.Status == c.want && strings.Contains(f.Detail, c.detail) && strings.Contains(f.Advice, c.advice) &&
+			return f.Status == c.want && strings.Contains(f.Detail, c.detail) &&
+				strings.Contains(f.Advice, c.advice) &&
 				(c.want == Good || f.Advice != "")
 		}) {
 			t.Errorf("%s: %+v, want %s with %q and %q", c.check, found, c.want, c.detail, c.advice)
@@ -304,7 +540,8 @@ func TestDataSetsAreNamed(t *testing.T) {
 	m.mounts["/more/val"] = FileSystem{Type: "nfs", Reach: Shared}
 	env.Data = []string{"/data", "/more/val"}
 	found := checkData(env)
-	if len(found) != 2 || found[0].Detail != "data: /data is on lustre" || found[1].Detail != "val: /more/val is on nfs" {
+	if len(found) != 2 || found[0].Detail != "data: /data is on lustre" ||
+		found[1].Detail != "val: /more/val is on nfs" {
 		t.Errorf("%+v", found)
 	}
 }
@@ -321,7 +558,8 @@ func TestVerbatim(t *testing.T) {
 	}
 	for i, want := range []string{
 		"/a{}b ($TMPDIR, xfs) has 3.0 GiB free, and extended attributes",
-		"data: opening and reading 2 files took 1 ms, the slowest 1 ms (their first MiB, caches included)",
+		"data: opening and reading 2 files took 1 ms, the slowest 1 ms (their first MiB, " +
+			"caches included)",
 		"x{}: opening and reading 2 files took 1 ms, the slowest 1 ms (their first MiB, caches included)",
 	} {
 		if i >= len(got) || got[i] != want {
@@ -331,14 +569,18 @@ func TestVerbatim(t *testing.T) {
 }
 
 func TestListed(t *testing.T) {
-	for list, want := range map[string]int{"0": 1, "0-7": 8, "0-1,7": 3, "": 0, "x": 0, "3-1": 0, "0-3,8-11\n": 8} {
+	for list, want := range map[string]int{
+		"0": 1, "0-7": 8, "0-1,7": 3, "": 0, "x": 0, "3-1": 0,
+		"0-3,8-11\n": 8,
+	} {
 		if got := listed(list); got != want {
 			t.Errorf("listed(%q) = %d, want %d", list, got, want)
 		}
 	}
 }
 
-// TestHangingCheck: a check that does not come back is told, left behind, and a bad finding; the next one runs.
+// TestHangingCheck: a check that does not come back is told, left behind, and a bad finding; the
+// next one runs.
 func TestHangingCheck(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -364,11 +606,14 @@ func TestHangingCheck(t *testing.T) {
 			}
 		},
 	})
-	if err != nil || len(found) != 2 || found[1].Check != "next" || found[0].Status != Bad || found[0].Check != "data" ||
-		!strings.Contains(found[0].Detail, "has not answered in 15s") || !strings.Contains(found[0].Advice, "ls") {
+	if err != nil || len(found) != 2 || found[1].Check != "next" || found[0].Status != Bad ||
+		found[0].Check != "data" ||
+		!strings.Contains(found[0].Detail, "has not answered in 15s") ||
+		!strings.Contains(found[0].Advice, "ls") {
 		t.Fatal(found, err)
 	}
-	if want := []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}; !slices.Equal(told, want) {
+	if want := []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}; !slices.Equal(
+		told, want) {
 		t.Errorf("told at %v, want %v", told, want)
 	}
 }
@@ -386,10 +631,12 @@ func TestSelect(t *testing.T) {
 	if err != nil || slices.ContainsFunc(without, func(c Check) bool { return c.Data }) {
 		t.Error(checkNames(without), err)
 	}
-	if _, err := Select([]string{"nonsense"}, true); err == nil || !strings.Contains(err.Error(), "choose from mpi, ") {
+	if _, err := Select([]string{"nonsense"}, true); err == nil ||
+		!strings.Contains(err.Error(), "choose from mpi, ") {
 		t.Error(err)
 	}
-	if _, err := Select([]string{"layout"}, false); err == nil || !strings.Contains(err.Error(), "--data") {
+	if _, err := Select([]string{"layout"}, false); err == nil ||
+		!strings.Contains(err.Error(), "--data") {
 		t.Error(err)
 	}
 }

@@ -14,8 +14,9 @@ type Report struct {
 	Findings []Finding
 }
 
-// Combine returns one list of the findings of all ranks, in the order of Checks, with their amounts filled in. Findings that differ in
-// nothing but amounts are one. With several ranks each names its nodes, but for those of scope Once and Between.
+// Combine returns one list of the findings of all ranks, in the order of Checks, with their amounts
+// filled in. Findings that differ in nothing but amounts are one. With several ranks each names its
+// nodes, but for those of scope Once and Between.
 //
 // reports are in order of rank. The result is deterministic.
 func Combine(reports []Report) []Finding {
@@ -42,7 +43,10 @@ func Combine(reports []Report) []Finding {
 		}
 	}
 	checks := Checks()
-	place := func(g *group) int { return slices.IndexFunc(checks, func(c Check) bool { return c.Name == g.Check }) }
+	place := func(g *group) int {
+		return slices.IndexFunc(
+			checks, func(c Check) bool { return c.Name == g.Check })
+	}
 	slices.SortStableFunc(groups, func(a, b *group) int { return place(a) - place(b) })
 	out := make([]Finding, 0, len(groups))
 	for _, g := range groups {
@@ -90,7 +94,8 @@ func compareFacts(reports []Report) []Finding {
 		}
 		slices.Sort(parts)
 		found = append(found, warning(name+" is not the same everywhere: "+strings.Join(parts, "; "),
-			"load the same modules on all nodes; an environment on a shared file system is the same for all"))
+			"load the same modules on all nodes; an environment on a shared file system is the "+
+				"same for all"))
 	}
 	if found == nil && len(names) > 0 {
 		found = []Finding{good("the same on all nodes: " + strings.Join(names, ", "))}

@@ -1,8 +1,9 @@
-// Package doctor checks whether a node, or all nodes of an allocation, are fit for rankpool: "rankpool doctor".
+// Package doctor checks whether a node, or all nodes of an allocation, are fit for rankpool:
+// "rankpool doctor".
 //
-// A check is a small function of an Env, which holds what the command knows and the Machine that it may look at. It
-// returns findings: what was found, whether that is good, and what to do. A Group gathers the findings of all ranks at
-// rank 0 and measures the ways between them.
+// A check is a small function of an Env, which holds what the command knows and the Machine that it
+// may look at. It returns findings: what was found, whether that is good, and what to do. A Group
+// gathers the findings of all ranks at rank 0 and measures the ways between them.
 package doctor
 
 import (
@@ -23,8 +24,8 @@ const (
 
 // A Finding is one line of the list: what a check found.
 //
-// Detail may hold "{}" for each of Amounts, in order; Combine fills them in, so that the same finding with other
-// numbers on each node stays one line. Advice is "" when there is nothing to do.
+// Detail may hold "{}" for each of Amounts, in order; Combine fills them in, so that the same
+// finding with other numbers on each node stays one line. Advice is "" when there is nothing to do.
 type Finding struct {
 	Check   string   `json:"check"`
 	Status  Status   `json:"status"`
@@ -55,8 +56,10 @@ type Scope string
 // The scopes.
 const (
 	EachNode Scope = "each node"
-	Once     Scope = "once"      // at rank 0: the answer is the same everywhere, or a server is asked
-	Between  Scope = "all ranks" // at rank 0, from what all ranks said, or between ranks; not for one alone
+	Once     Scope = "once" // at rank 0: the answer is the same everywhere, or a server is asked
+	// Between checks run on rank 0, on all ranks' results or by messages between them. A lone rank has
+	// none.
+	Between Scope = "all ranks"
 )
 
 // A Check is one thing that is looked at. Its name is what --only takes.
@@ -71,11 +74,11 @@ type Check struct {
 }
 
 const (
-	// usualPatience is how long a check may take: far longer than a file system that works, and less than what makes
-	// people press Ctrl-C.
+	// usualPatience is how long a check may take: far longer than a file system that works, and less
+	// than what makes people press Ctrl-C.
 	usualPatience = 15 * time.Second
-	// pythonPatience is for starting Python with PyTorch from a file system that is not cached: half a minute is
-	// usual on Lustre.
+	// pythonPatience is for starting Python with PyTorch from a file system that is not cached: half a
+	// minute is usual on Lustre.
 	pythonPatience = 90 * time.Second
 	// tellAfter is when a check that takes its time is told to Progress again.
 	tellAfter = 5 * time.Second
@@ -83,14 +86,17 @@ const (
 
 // Options says how Run works. The zero value is ready to use.
 type Options struct {
-	Progress func(check string, index int, passed time.Duration) // told when a check begins, and every 5 s of it; one goroutine
-	After    func(time.Duration) <-chan time.Time                // nil: time.After
+	// told when a check begins, and every 5 s of it; one goroutine
+	Progress func(check string, index int, passed time.Duration)
+	After    func(time.Duration) <-chan time.Time // nil: time.After
 }
 
-// Run makes those of the checks that look at this machine, one after the other, and returns their findings in order.
+// Run makes those of the checks that look at this machine, one after the other, and returns their
+// findings in order.
 //
-// A check that does not answer in its time is left behind, and is a bad finding itself: a process cannot give up a system call
-// that hangs. When ctx ends, Run returns what it has found so far, and ctx's cause.
+// A check that does not answer in its time is left behind, and is a bad finding itself: a process
+// cannot give up a system call that hangs. When ctx ends, Run returns what it has found so far, and
+// ctx's cause.
 func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding, error) {
 	if opt.After == nil {
 		opt.After = time.After

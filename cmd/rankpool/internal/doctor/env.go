@@ -17,11 +17,14 @@ type Env struct {
 	MPI     MPI
 	Launch  Launch
 
-	Data        []string // folders and manifests, absolute
-	MemoryBytes int64    // that the user wants for samples on each node; 0: not said, or one of the next two
-	MemoryShare string   // "20%", when the user wants a share of the data; what that is in bytes is known when the cache starts
-	// AutoMemory returns how many bytes all ranks of a node take for samples with --memory auto, 0 or less where nothing is left; nil: the
-	// user wants no such size.
+	Data []string // folders and manifests, absolute
+	// that the user wants for samples on each node; 0: not said, or one of the next two
+	MemoryBytes int64
+	// "20%", when the user wants a share of the data; what that is in bytes is known when the cache
+	// starts
+	MemoryShare string
+	// AutoMemory returns how many bytes all ranks of a node take for samples with --memory auto, 0 or
+	// less where nothing is left; nil: the user wants no such size.
 	AutoMemory func(node slurm.Memory, ranks int) int64
 	Python     Python
 	Runtime    Runtime
@@ -67,9 +70,10 @@ type Launch struct {
 // Python is the Python that training would use.
 type Python struct {
 	Command string
-	Given   bool   // by the user
-	Path    string // of the client that rankpool hands out, for PYTHONPATH; "": Python finds one by itself
-	Failure error  // why there is no such client
+	Given   bool // by the user
+	// of the client that rankpool hands out, for PYTHONPATH; "": Python finds one by itself
+	Path    string
+	Failure error // why there is no such client
 }
 
 // Runtime is the folder for sessions.
@@ -79,13 +83,15 @@ type Runtime struct {
 	Failure    error
 }
 
-// A Machine is what checks may look at. The real one is System; a test has its own. It is safe for concurrent use.
+// A Machine is what checks may look at. The real one is System; a test has its own. It is safe for
+// concurrent use.
 type Machine interface {
 	LookupEnv(name string) (value string, set bool)
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) (names []string, err error)
 	Stat(path string) (fs.FileInfo, error)
-	// Access returns why the process may not use the file for read (4), write (2) and search (1), or their sum.
+	// Access returns why the process may not use the file for read (4), write (2) and search (1), or
+	// their sum.
 	Access(path string, mode uint32) error
 	FileSystem(path string) (FileSystem, error)
 	MemoryLock() (bytes uint64) // the limit on locked memory; math.MaxUint64: none
@@ -94,20 +100,22 @@ type Machine interface {
 	Root() bool
 
 	LookPath(name string) (string, error)
-	// Output runs a program with variables added to the environment, and returns what it wrote, also with an error. It ends the program
-	// after the time.
+	// Output runs a program with variables added to the environment, and returns what it wrote, also
+	// with an error. It ends the program after the time.
 	Output(within time.Duration, env []string, name string, args ...string) (string, error)
 
 	// Samples returns up to n files of a data set, spread over it as far as that is quick to tell.
 	Samples(data string, n int) ([]Sample, error)
-	// Index returns the manifest that stands for a data set, and whether there is one; or why it cannot be used.
+	// Index returns the manifest that stands for a data set, and whether there is one; or why it
+	// cannot be used.
 	Index(data string) (path string, found bool, err error)
 	Layout(path string) (layout.Layout, error)
 	// TimeRead returns how long opening a file and reading its first bytes takes.
 	TimeRead(path string, bytes int64) (time.Duration, error)
 	// ListXattr returns why the extended attributes of a file cannot be read.
 	ListXattr(path string) error
-	// SetXattr returns why files in a folder cannot have the attribute user.rankpool.doctor: it makes a file, and removes it.
+	// SetXattr returns why files in a folder cannot have the attribute user.rankpool.doctor: it makes
+	// a file, and removes it.
 	SetXattr(folder string) error
 }
 

@@ -92,7 +92,9 @@ func (m *fakeMachine) LookPath(name string) (string, error) {
 	return "", errors.New("executable file not found in $PATH")
 }
 
-func (m *fakeMachine) Output(_ time.Duration, env []string, name string, args ...string) (string, error) {
+func (m *fakeMachine) Output(_ time.Duration, env []string, name string, args ...string) (
+	string, error,
+) {
 	m.lastEnv = env
 	line := name
 	if len(args) > 0 && args[0] != "-c" {
@@ -120,7 +122,8 @@ func (m *fakeMachine) TimeRead(string, int64) (time.Duration, error) { return m.
 func (m *fakeMachine) ListXattr(string) error                        { return m.noList }
 func (m *fakeMachine) SetXattr(string) error                         { return m.noSet }
 
-const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3", "torch": "2.4.0", "cuda": true, "cuda_compiled": "12.4", ` +
+const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3", ` +
+	`"torch": "2.4.0", "cuda": true, "cuda_compiled": "12.4", ` +
 	`"distributed": true, "client": "/dev/shm/x/python/rankpool"}`
 
 var now = time.Unix(1_800_000_000, 0)
@@ -130,15 +133,18 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 	t.Helper()
 	m := &fakeMachine{
 		vars: map[string]string{
-			"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1800007200", "CUDA_VISIBLE_DEVICES": "0,1", "TMPDIR": "/scratch",
+			"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1800007200", "CUDA_VISIBLE_DEVICES": "0,1",
+			"TMPDIR": "/scratch",
 		},
 		files: map[string]string{
-			"/proc/self/status":                                 "Name:\trankpool\nSigIgn:\t0000000000000000\nCpus_allowed_list:\t0-7\n",
-			"/sys/devices/system/cpu/online":                    "0-15\n",
-			"/proc/sys/kernel/osrelease":                        "6.1.0\n",
-			"/proc/meminfo":                                     "MemTotal: 67108864 kB\nMemAvailable: 62914560 kB\n",
-			"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never deny force\n",
-			"/proc/sys/kernel/yama/ptrace_scope":                "0\n",
+			"/proc/self/status":              "Name:\trankpool\nSigIgn:\t0000000000000000\nCpus_allowed_list:\t0-7\n",
+			"/sys/devices/system/cpu/online": "0-15\n",
+			"/proc/sys/kernel/osrelease":     "6.1.0\n",
+			"/proc/meminfo": "MemTotal: 67108864 kB\nMemAvailable: " +
+				"62914560 kB\n",
+			"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never " +
+				"deny force\n",
+			"/proc/sys/kernel/yama/ptrace_scope": "0\n",
 		},
 		dirs: map[string][]string{"/sys/class/infiniband": {"mlx5_0"}},
 		mounts: map[string]FileSystem{
@@ -147,27 +153,38 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 			"/data":    {Type: "lustre", Bytes: 1 << 50, FreeBytes: 1 << 49, Reach: Shared},
 		},
 		programs: map[string]string{
-			"srun --version": "slurm 23.11.4\n", "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
-			"scontrol show config": "Configuration data\nKillOnBadExit           = 0\nKillWait                = 30 sec\n",
-			"sh":                   "1024\n524288\n", "python3": healthyPython + "\n",
+			"srun --version": "slurm 23.11.4\n", "srun --mpi=list": "MPI plugin types " +
+				"are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
+			"scontrol show config": "Configuration data\nKillOnBadExit           = 0\nKillWait            " +
+				"    = 30 sec\n",
+			"sh": "1024\n524288\n", "python3": healthyPython + "\n",
 		},
 		failing: map[string]error{}, denied: map[string]error{}, memlock: math.MaxUint64, threads: 8,
-		samples: []Sample{{"/data/a", 100}, {"/data/b", 100}}, index: "/data/rankpool.parquet", took: time.Millisecond,
+		samples: []Sample{{"/data/a", 100}, {"/data/b", 100}}, index: "/data/rankpool.parquet",
+		took:    time.Millisecond,
 		layouts: map[string]layout.Layout{"/data/a": stripes(1, false), "/data/b": stripes(1, false)},
 	}
 	return &Env{
 		Machine: m, Version: "1.0", Job: slurm.Job{JobID: "7", StepID: "0", Nodes: 4, Tasks: 4},
-		MPI:    MPI{Library: "Open MPI v4.1.4", Path: "/lib/libmpi.so.40", Why: "mpirun is Open MPI's", Flavour: "Open MPI", Level: "MPI_THREAD_SERIALIZED"},
+		MPI: MPI{
+			Library: "Open MPI v4.1.4", Path: "/lib/libmpi.so.40", Why: "mpirun is Open MPI's",
+			Flavour: "Open MPI", Level: "MPI_THREAD_SERIALIZED",
+		},
 		Launch: Launch{Tasks: 4, By: "srun --mpi=pmix", LocalTasks: 1, SrunMPI: "pmix"},
-		Data:   []string{"/data"}, MemoryBytes: 32 << 30, Python: Python{Command: "python3", Path: "/dev/shm/x/python"},
+		Data:   []string{"/data"}, MemoryBytes: 32 << 30,
+		Python:  Python{Command: "python3", Path: "/dev/shm/x/python"},
 		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},
-		GPUs:    func() (GPUs, error) { return GPUs{Names: []string{"H100", "H100"}}, nil }, Now: func() time.Time { return now },
+		GPUs:    func() (GPUs, error) { return GPUs{Names: []string{"H100", "H100"}}, nil },
+		Now:     func() time.Time { return now },
 	}, m
 }
 
 // stripes returns a Lustre layout of n targets.
 func stripes(n int, released bool) layout.Layout {
-	l := layout.Layout{FileSystem: layout.Lustre, Kind: layout.KindRAID0, Mirrors: 1, Released: released}
+	l := layout.Layout{
+		FileSystem: layout.Lustre, Kind: layout.KindRAID0, Mirrors: 1,
+		Released: released,
+	}
 	if released {
 		return l
 	}

@@ -23,8 +23,10 @@ type Transport interface {
 }
 
 const (
-	lifeEvery   = time.Second // between two signs of life
-	silentTicks = 15          // without one, after which a rank counts as lost: ranks that start Python on few cores may be late
+	lifeEvery = time.Second // between two signs of life
+	// A rank that is silent for so many ticks counts as lost: one that starts Python on few cores may
+	// be late.
+	silentTicks = 15
 )
 
 // The first byte of a message is its kind.
@@ -42,13 +44,15 @@ const (
 // GroupOptions says how a Group tells the time. The zero value is ready to use.
 type GroupOptions struct {
 	Host string
-	Now  func() time.Time                  // nil: time.Now; its wall clock is what is compared, its monotonic one measures
+	// nil: time.Now; its wall clock is what is compared, its monotonic one measures
+	Now  func() time.Time
 	Tick <-chan time.Time                  // nil: every second
 	Late func() (<-chan time.Time, func()) // nil: 10 s: when a way between two ranks has not answered
 }
 
-// A Group is one rank's side of the talk of all ranks. Rank 0 gathers the reports, has ways measured, and ends it; the others report and
-// wait for the end. No wait is without bound: a rank that gives no sign of life for 15 s counts as lost.
+// A Group is one rank's side of the talk of all ranks. Rank 0 gathers the reports, has ways
+// measured, and ends it; the others report and wait for the end. No wait is without bound: a rank
+// that gives no sign of life for 15 s counts as lost.
 //
 // Its methods may be called by several goroutines.
 type Group struct {
@@ -80,7 +84,8 @@ func (p *other) lost() bool { return p.quiet > silentTicks }
 func Join(transport Transport, opt GroupOptions) *Group {
 	g := &Group{
 		transport: transport, opt: opt, stop: make(chan struct{}),
-		peers: make([]other, transport.Size()), measured: map[[2]int]Way{}, waiting: map[uint64]chan pong{},
+		peers: make([]other, transport.Size()), measured: map[[2]int]Way{},
+		waiting: map[uint64]chan pong{},
 	}
 	g.changed = sync.NewCond(&g.mu)
 	if g.opt.Now == nil {
@@ -156,13 +161,15 @@ func (g *Group) handle(from int, msg []byte) {
 	kind, body := msg[0], msg[1:]
 	switch { // first what is measured
 	case kind == kindPing && len(body) == 8:
-		g.transport.Post(from, binary.LittleEndian.AppendUint64(append([]byte{kindPong}, body...), uint64(g.opt.Now().UnixNano())))
+		g.transport.Post(from, binary.LittleEndian.AppendUint64(
+			append([]byte{kindPong}, body...), uint64(g.opt.Now().UnixNano())))
 		return
 	case kind == kindPong && len(body) == 16:
 		g.ponged(body)
 		return
 	case kind == kindBulk && len(body) == 4:
-		g.transport.Put(from, binary.LittleEndian.Uint32(body), bulk(true), func(error) {}) // the taker tells
+		// the taker tells
+		g.transport.Put(from, binary.LittleEndian.Uint32(body), bulk(true), func(error) {})
 		return
 	}
 	g.mu.Lock()
@@ -225,14 +232,18 @@ type Lost struct {
 	Check string // that it was last at
 }
 
-// Gather returns the reports of all ranks, with this rank's own findings, in order of rank, and the ranks that are lost. It is rank 0's.
-// The error is the cause of ctx's end; what has come until then is returned with it.
-func (g *Group) Gather(ctx context.Context, own []Finding) (reports []Report, lost []Lost, err error) {
+// Gather returns the reports of all ranks, with this rank's own findings, in order of rank, and the
+// ranks that are lost. It is rank 0's. The error is the cause of ctx's end; what has come until
+// then is returned with it.
+func (g *Group) Gather(ctx context.Context, own []Finding) (
+	reports []Report, lost []Lost, err error,
+) {
 	g.mu.Lock()
 	g.peers[0].report = &Report{0, g.opt.Host, own}
 	g.mu.Unlock()
 	err = g.await(ctx, func() (bool, error) {
-		return !slices.ContainsFunc(g.peers, func(p other) bool { return p.report == nil && !p.lost() }), nil
+		return !slices.ContainsFunc(g.peers, func(p other) bool { return p.report == nil && !p.lost() }),
+			nil
 	})
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,7 +257,8 @@ func (g *Group) Gather(ctx context.Context, own []Finding) (reports []Report, lo
 	return reports, lost, err
 }
 
-// await waits until done, which is called under the lock whenever something has changed, or ctx ends.
+// await waits until done, which is called under the lock whenever something has changed, or ctx
+// ends.
 func (g *Group) await(ctx context.Context, done func() (bool, error)) error {
 	stop := context.AfterFunc(ctx, func() {
 		g.mu.Lock()
@@ -286,7 +298,9 @@ func encodeReport(host string, findings []Finding) []byte {
 	}
 	data, err := json.Marshal(w)
 	if err != nil { // an amount that is no number
-		data, _ = json.Marshal(wireReport{host, []wireFinding{{Finding: bad(fmt.Sprintf("the findings cannot be sent: %v", err), "")}}})
+		data, _ = json.Marshal(wireReport{host, []wireFinding{
+			{Finding: bad(fmt.Sprintf("the findings cannot be sent: %v", err), "")},
+		}})
 	}
 	return data
 }

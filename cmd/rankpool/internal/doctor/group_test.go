@@ -21,7 +21,9 @@ func TestGroup(t *testing.T) {
 	hosts := []string{"n1", "n2", "n3", "n3"}
 	own := func(r int) []Finding {
 		f := good("{} free", bytesOf(int64(r+1)<<30))
-		f.Check, f.Facts = "memory", map[string]string{"rankpool": "1.0", "PyTorch": []string{"2.4", "2.4", "2.4", "2.5"}[r]}
+		f.Check, f.Facts = "memory", map[string]string{
+			"rankpool": "1.0", "PyTorch": []string{"2.4", "2.4", "2.4", "2.5"}[r],
+		}
 		return []Finding{f}
 	}
 	groups := make([]*Group, n)
@@ -74,7 +76,8 @@ func TestGroup(t *testing.T) {
 		{"bandwidth", "", "inside nodes"},
 	} {
 		if !slices.ContainsFunc(found, func(f Finding) bool {
-			return f.Check == want.check && (want.status == "" || f.Status == want.status) && strings.Contains(f.Detail, want.detail)
+			return f.Check == want.check && (want.status == "" || f.Status == want.status) &&
+				strings.Contains(f.Detail, want.detail)
 		}) {
 			t.Errorf("no %+v in %+v", want, found)
 		}
@@ -98,7 +101,8 @@ func checkWays(t *testing.T, ways []Way, n int) {
 	}
 }
 
-// TestLostRank: a rank that says once where it is and then is silent is lost, and the others' list is made.
+// TestLostRank: a rank that says once where it is and then is silent is lost, and the others' list
+// is made.
 func TestLostRank(t *testing.T) {
 	transports := transport.NewLocal(3)
 	ticks := make(chan time.Time)
@@ -127,7 +131,8 @@ func TestLostRank(t *testing.T) {
 			ended = true
 		}
 	}
-	if got.err != nil || len(got.reports) != 2 || !reflect.DeepEqual(got.lost, []Lost{{2, "n3", "python"}}) {
+	if got.err != nil || len(got.reports) != 2 ||
+		!reflect.DeepEqual(got.lost, []Lost{{2, "n3", "python"}}) {
 		t.Fatalf("%+v", got)
 	}
 	ways := root.Measure(t.Context(), func(int, int) {})
@@ -135,7 +140,9 @@ func TestLostRank(t *testing.T) {
 		t.Errorf("measured %+v", ways)
 	}
 	found := checkRanks(World{Reports: got.reports, Lost: got.lost})
-	if len(found) != 1 || found[0].Status != Bad || !strings.Contains(found[0].Detail, `rank 2 on n3 has not reported, and gives no sign of life; the last that it looked at is "python"`) {
+	if len(found) != 1 || found[0].Status != Bad ||
+		!strings.Contains(found[0].Detail,
+			`rank 2 on n3 has not reported, and gives no sign of life; the last that it looked at is "python"`) {
 		t.Errorf("%+v", found)
 	}
 }
@@ -161,12 +168,16 @@ func TestSilentRootEndsAssist(t *testing.T) {
 	}
 }
 
-// TestSilentWay: a peer that does not answer a ping is a failure of the way, not a wait without end.
+// TestSilentWay: a peer that does not answer a ping is a failure of the way, not a wait without
+// end.
 func TestSilentWay(t *testing.T) {
 	transports := transport.NewLocal(2)
 	expired := make(chan time.Time)
 	close(expired)
-	root := Join(transports[0], GroupOptions{Host: "n1", Tick: make(chan time.Time), Late: func() (<-chan time.Time, func()) { return expired, func() {} }})
+	root := Join(transports[0], GroupOptions{
+		Host: "n1", Tick: make(chan time.Time),
+		Late: func() (<-chan time.Time, func()) { return expired, func() {} },
+	})
 	defer root.Close()
 	transports[1].Start(func(int, []byte) {}) // it takes messages, and answers none
 	transports[1].Post(0, append([]byte("r"), encodeReport("n2", nil)...))
@@ -178,7 +189,8 @@ func TestSilentWay(t *testing.T) {
 		t.Fatalf("%+v", ways)
 	}
 	world := World{Reports: []Report{{0, "n1", nil}, {1, "n2", nil}}, Ways: ways}
-	if found := checkPing(world); len(found) != 1 || found[0].Status != Bad || !strings.Contains(found[0].Detail, "rank 0 (n1) to rank 1 (n2)") {
+	if found := checkPing(world); len(found) != 1 || found[0].Status != Bad ||
+		!strings.Contains(found[0].Detail, "rank 0 (n1) to rank 1 (n2)") {
 		t.Errorf("%+v", found)
 	}
 	if offsets := root.Clocks(t.Context()); len(offsets) != 1 {
@@ -204,7 +216,10 @@ func TestGroupTakesAnyBytes(t *testing.T) {
 	transports := transport.NewLocal(2)
 	g := Join(transports[0], GroupOptions{Tick: make(chan time.Time)})
 	defer g.Close()
-	for _, msg := range []string{"", "?", "p", "q1", "b", "m{", `m{"to":99}`, `m{"to":-1}`, "d", "r", "r[]", "a", "q0123456789abcdef"} {
+	for _, msg := range []string{
+		"", "?", "p", "q1", "b", "m{", `m{"to":99}`, `m{"to":-1}`, "d", "r",
+		"r[]", "a", "q0123456789abcdef",
+	} {
 		g.handle(1, []byte(msg))
 	}
 	if g.peers[1].report != nil || len(g.measured) > 1 {
@@ -221,7 +236,8 @@ func TestRounds(t *testing.T) {
 			for _, round := range rounds(n) {
 				busy := map[int]bool{}
 				for _, w := range round {
-					if w.From < 0 || w.From >= n || w.To < 0 || w.To >= n || w.From == w.To || busy[w.From] || busy[w.To] {
+					if w.From < 0 || w.From >= n || w.To < 0 || w.To >= n || w.From == w.To || busy[w.From] ||
+						busy[w.To] {
 						t.Fatalf("%+v in %+v", w, round)
 					}
 					busy[w.From], busy[w.To] = true, true

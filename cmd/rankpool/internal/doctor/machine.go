@@ -92,9 +92,12 @@ func (*System) LookPath(name string) (string, error) { return exec.LookPath(name
 // maxOutput bounds what is kept of what a program writes.
 const maxOutput = 1 << 20
 
-// Output implements Machine. The program has no terminal, all that it started is killed with it, and it does not outlive this process: it
-// inherits mpirun's descriptors, and mpirun would wait for it.
-func (*System) Output(within time.Duration, env []string, name string, args ...string) (string, error) {
+// Output implements Machine. The program has no terminal, all that it started is killed with it,
+// and it does not outlive this process: it inherits mpirun's descriptors, and mpirun would wait for
+// it.
+func (*System) Output(within time.Duration, env []string, name string, args ...string) (
+	string, error,
+) {
 	runtime.LockOSThread() // the signal comes when the thread that started the program ends
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -116,7 +119,8 @@ func (*System) Output(within time.Duration, env []string, name string, args ...s
 	return out.String() + tail(&errs, out.Len() == 0), err
 }
 
-// tail returns what a program wrote to stderr when it wrote nothing else: "srun --mpi=list" of Slurm before 22 did.
+// tail returns what a program wrote to stderr when it wrote nothing else: "srun --mpi=list" of
+// Slurm before 22 did.
 func tail(errs *limited, all bool) string {
 	if all {
 		return errs.String()

@@ -35,7 +35,8 @@ func (*System) Calls() Calls {
 	return c
 }
 
-// readProcess reads this process's own memory as it would another's: a container's filter of system calls forbids that too.
+// readProcess reads this process's own memory as it would another's: a container's filter of system
+// calls forbids that too.
 func readProcess(memory []byte) error {
 	from := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(unsafe.SliceData(memory))), Len: 8}}
 	into := make([]byte, 8)
@@ -89,7 +90,8 @@ func (*System) FileSystem(path string) (FileSystem, error) {
 	}
 	block := cmp.Or(st.Frsize, st.Bsize)
 	return FileSystem{
-		Type: m.name, Reach: m.reach, Bytes: int64(st.Blocks) * block, FreeBytes: int64(st.Bavail) * block,
+		Type: m.name, Reach: m.reach, Bytes: int64(st.Blocks) * block,
+		FreeBytes:  int64(st.Bavail) * block,
 		FilesTotal: int64(st.Files), FilesFree: int64(st.Ffree),
 	}, nil
 }

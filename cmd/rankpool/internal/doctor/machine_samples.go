@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	fewFolders = 64  // that are opened in search of files
-	fewEntries = 512 // that are read of each: a look into a folder of a million files costs one request then
+	fewFolders = 64 // that are opened in search of files
+	// Entries read per folder: listing a folder of a million files then costs one request.
+	fewEntries = 512
 )
 
 var errNoSample = errors.New("it holds no sample")
 
-// Samples implements Machine: of a manifest they are spread over it, of a folder over those of its folders that come first. A data set
-// that is known to be empty is an error.
+// Samples implements Machine: of a manifest they are spread over it, of a folder over those of its
+// folders that come first. A data set that is known to be empty is an error.
 func (s *System) Samples(data string, n int) ([]Sample, error) {
 	info, err := os.Stat(data)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"rankpool/staging"
 )
 
-// TestSystem makes every check on the machine that runs the test: none may hang or panic, whatever it finds.
+// TestSystem makes every check on the machine that runs the test: none may hang or panic, whatever
+// it finds.
 func TestSystem(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
 	for i := range 3 {
@@ -37,7 +38,9 @@ func TestSystem(t *testing.T) {
 	for _, f := range found {
 		status[f.Check] = f.Status
 	}
-	for check, want := range map[string]Status{"kernel": Good, "layout": Good, "read": Good, "index": Warning, "python": Bad} {
+	for check, want := range map[string]Status{
+		"kernel": Good, "layout": Good, "read": Good, "index": Warning, "python": Bad,
+	} {
 		if status[check] != want {
 			t.Errorf("%s is %q, want %q: %+v", check, status[check], want, found)
 		}
@@ -77,7 +80,8 @@ func TestIndexAndSamples(t *testing.T) {
 	if err := staging.WriteParquet(filepath.Join(root, staging.ManifestName), m); err != nil {
 		t.Fatal(err)
 	}
-	if path, found, err := s.Index(root); !found || err != nil || filepath.Base(path) != staging.ManifestName {
+	if path, found, err := s.Index(root); !found || err != nil ||
+		filepath.Base(path) != staging.ManifestName {
 		t.Error(path, found, err)
 	}
 	broken := filepath.Join(t.TempDir(), "broken.parquet")
@@ -107,7 +111,8 @@ func TestIndexAndSamples(t *testing.T) {
 	}
 }
 
-// TestNoSamples: a folder that is known to hold nothing is an error, one that is too large for a look is not.
+// TestNoSamples: a folder that is known to hold nothing is an error, one that is too large for a
+// look is not.
 func TestNoSamples(t *testing.T) {
 	s, root := &System{}, t.TempDir()
 	add := func(name string) {
@@ -117,7 +122,8 @@ func TestNoSamples(t *testing.T) {
 	}
 	for _, name := range []string{"", "a/b", ".hidden"} {
 		add(name)
-		if _, err := s.Samples(root, 1); err == nil || !strings.Contains(err.Error(), root+": it holds no sample") {
+		if _, err := s.Samples(root, 1); err == nil ||
+			!strings.Contains(err.Error(), root+": it holds no sample") {
 			t.Errorf("with %q: %v", name, err)
 		}
 	}
@@ -129,29 +135,38 @@ func TestNoSamples(t *testing.T) {
 	}
 }
 
-// TestOutput: a program that does not end is ended, with what it started, and its last words are in the error.
+// TestOutput: a program that does not end is ended, with what it started, and its last words are in
+// the error.
 func TestOutput(t *testing.T) {
 	s := &System{}
-	if out, err := s.Output(time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; echo no >&2"); out != "hello\n" || err != nil {
+	if out, err := s.Output(time.Minute, []string{"WORD=hello"}, "sh", "-c",
+		"echo $WORD; echo no >&2"); out != "hello\n" || err != nil {
 		t.Errorf("%q, %v", out, err)
 	}
-	if _, err := s.Output(time.Minute, nil, "sh", "-c", "echo first >&2; echo last >&2; exit 3"); err == nil || !strings.HasSuffix(err.Error(), ": last") {
+	if _, err := s.Output(time.Minute, nil, "sh", "-c",
+		"echo first >&2; echo last >&2; exit 3"); err == nil ||
+		!strings.HasSuffix(err.Error(), ": last") {
 		t.Error(err)
 	}
-	if _, err := s.Output(time.Millisecond, nil, "sh", "-c", "sleep 1000 & wait"); err == nil || !strings.Contains(err.Error(), "sh has not ended in 1ms") {
+	if _, err := s.Output(time.Millisecond, nil, "sh", "-c", "sleep 1000 & wait"); err == nil ||
+		!strings.Contains(err.Error(), "sh has not ended in 1ms") {
 		t.Error(err)
 	}
-	if out, err := s.Output(time.Minute, nil, "sh", "-c", "yes | head -c 3000000"); len(out) != maxOutput || err != nil {
+	if out, err := s.Output(time.Minute, nil, "sh", "-c", "yes | head -c 3000000"); len(
+		out) != maxOutput || err != nil {
 		t.Error(len(out), err)
 	}
 }
 
-// TestProbe: the program that Python is given prints what check "python" reads, with and without modules.
+// TestProbe: the program that Python is given prints what check "python" reads, with and without
+// modules.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"rankpool.py": "", "torch/__init__.py": "from . import cuda, version, distributed\n__version__ = '9.9'", "torch/version.py": "cuda = None",
-		"torch/cuda.py": "def is_available(): return False", "torch/distributed.py": "def is_available(): return True",
+		"rankpool.py": "", "torch/__init__.py": "from . import cuda, version, " +
+			"distributed\n__version__ = '9.9'", "torch/version.py": "cuda = None",
+		"torch/cuda.py":        "def is_available(): return False",
+		"torch/distributed.py": "def is_available(): return True",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -170,14 +185,17 @@ func TestProbe(t *testing.T) {
 		!strings.HasSuffix(found[0].Detail, "PyTorch 9.9, without CUDA; training uses its own client") {
 		t.Errorf("%+v", found)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "torch/__init__.py"), []byte("raise ImportError('libtorch.so')"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "torch/__init__.py"),
+		[]byte("raise ImportError('libtorch.so')"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "rankpool.py"), []byte("print('hello')\nexit(3)"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "rankpool.py"), []byte("print('hello')\nexit(3)"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	found = checkPython(env)
-	if Worst(found) != Bad || len(found) != 2 || !strings.Contains(found[1].Detail, "ImportError: libtorch.so") {
+	if Worst(found) != Bad || len(found) != 2 ||
+		!strings.Contains(found[1].Detail, "ImportError: libtorch.so") {
 		t.Errorf("%+v", found)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Print writes the list for people: a line a finding, below it what to do, and at the end how many there are of each state.
+// Print writes the list for people: a line a finding, below it what to do, and at the end how many
+// there are of each state.
 func Print(w io.Writer, findings []Finding) error {
 	wide := 0
 	for _, f := range findings {
@@ -28,7 +29,8 @@ func Print(w io.Writer, findings []Finding) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d good, %s, %d bad\n", number[Good], plural(number[Warning], "warning"), number[Bad])
+	_, err := fmt.Fprintf(w, "%d good, %s, %d bad\n", number[Good], plural(number[Warning], "warning"),
+		number[Bad])
 	return err
 }
 
@@ -52,7 +54,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// PrintJSON writes the list for programs: one array of {check, status, detail, advice}, with several ranks also node.
+// PrintJSON writes the list for programs: one array of {check, status, detail, advice}, with
+// several ranks also node.
 func PrintJSON(w io.Writer, findings []Finding) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

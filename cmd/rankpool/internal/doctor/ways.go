@@ -12,8 +12,10 @@ import (
 
 const (
 	wayPatience = 10 * time.Second // for one answer on a way
-	wayTicks    = 40               // that rank 0 waits for the measurement of a way: longer than all its answers' patience
-	warmPings   = 20               // before the first that counts: ranks that nap between messages must wake
+	// that rank 0 waits for the measurement of a way: longer than all its answers' patience
+	wayTicks = 40
+	// before the first that counts: ranks that nap between messages must wake
+	warmPings   = 20
 	pings       = 100
 	clockPings  = 8
 	bulkBytes   = 8 << 20 // of a segment: at 10 GB/s 0.8 ms, some hundred times the latency
@@ -32,8 +34,9 @@ type Way struct {
 	Failure   string        `json:"failure"`   // "": none
 }
 
-// rounds returns the ways to measure among n ranks: a ring of neighbours, and rank 0 to at most 32 others, spread over all. Those of one
-// round have no rank in common, so they can be measured at the same time.
+// rounds returns the ways to measure among n ranks: a ring of neighbours, and rank 0 to at most 32
+// others, spread over all. Those of one round have no rank in common, so they can be measured at
+// the same time.
 func rounds(n int) [][]Way {
 	var even, odd, last []Way
 	for r := 0; r+1 < n; r++ {
@@ -63,8 +66,9 @@ func rounds(n int) [][]Way {
 	return all
 }
 
-// Measure measures the ways between ranks, and returns them with their results. It is rank 0's. Ways to ranks that are lost are left out;
-// tell is called before each round. It ends early with ctx.
+// Measure measures the ways between ranks, and returns them with their results. It is rank 0's.
+// Ways to ranks that are lost are left out; tell is called before each round. It ends early with
+// ctx.
 func (g *Group) Measure(ctx context.Context, tell func(round, rounds int)) []Way {
 	var all []Way
 	plan := rounds(g.transport.Size())
@@ -249,7 +253,8 @@ type Offset struct {
 	Error  time.Duration // half of the round trip that told
 }
 
-// Clocks asks all ranks that have reported for their clocks. It is rank 0's. Ranks that do not answer are left out.
+// Clocks asks all ranks that have reported for their clocks. It is rank 0's. Ranks that do not
+// answer are left out.
 func (g *Group) Clocks(ctx context.Context) []Offset {
 	offsets := make([]*Offset, g.transport.Size())
 	offsets[0] = &Offset{}

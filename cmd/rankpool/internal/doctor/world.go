@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// Between nodes. A message takes 1 to 3 µs over a fabric and 10 to 50 µs over Ethernet; rankpool's own loop, which
-	// sleeps a little when idle, adds some tens. 10 Gb/s are 1.25 GB/s.
+	// Between nodes. A message takes 1 to 3 µs over a fabric and 10 to 50 µs over Ethernet; rankpool's
+	// own loop, which sleeps a little when idle, adds some tens. 10 Gb/s are 1.25 GB/s.
 	slowPing      = time.Millisecond
 	slowBandwidth = 1e9
 	// A way is slow when it is so many times worse than the median of its kind.
 	slowerPing      = 4
 	slowerBandwidth = 3
-	pingNoise       = 200 * time.Microsecond // below this above the median no ping is slow: a rank that shares its core is late
-	namedWays       = 5
+	// below this above the median no ping is slow: a rank that shares its core is late
+	pingNoise = 200 * time.Microsecond
+	namedWays = 5
 
 	clockWarning = 50 * time.Millisecond
 	clockBad     = time.Second
@@ -40,7 +41,8 @@ var between = map[string]func(World) []Finding{
 	"versions": func(w World) []Finding { return compareFacts(w.Reports) },
 }
 
-// Findings returns the findings of those of the checks that are of scope Between. It is a pure function.
+// Findings returns the findings of those of the checks that are of scope Between. It is a pure
+// function.
 func (w World) Findings(checks []Check) []Finding {
 	var all []Finding
 	for _, check := range checks {
@@ -91,9 +93,11 @@ func checkRanks(w World) []Finding {
 	case len(crowded) > 0:
 		slices.Sort(crowded)
 		found = append(found, warning("several ranks share a node: "+slurm.FormatHostlist(crowded),
-			"start one a node: srun --ntasks-per-node=1, or mpirun --map-by ppr:1:node (Open MPI), -ppn 1 (MPICH)"))
+			"start one a node: srun --ntasks-per-node=1, or mpirun --map-by ppr:1:node (Open MPI), "+
+				"-ppn 1 (MPICH)"))
 	case placed(w.Job.Nodes) && len(hosts)+len(w.Lost) < w.Job.Nodes:
-		found = append(found, warning(fmt.Sprintf("there are ranks on %d of %d nodes", len(hosts), w.Job.Nodes),
+		found = append(found, warning(fmt.Sprintf(
+			"there are ranks on %d of %d nodes", len(hosts), w.Job.Nodes),
 			"start one on each: srun --ntasks-per-node=1"))
 	case len(found) == 0:
 		found = append(found, good("one rank on each of {} nodes", count(len(hosts))))
@@ -101,12 +105,14 @@ func checkRanks(w World) []Finding {
 	return found
 }
 
-// kinds parts the ways: those inside a node are faster than those between nodes, and some have failed.
+// kinds parts the ways: those inside a node are faster than those between nodes, and some have
+// failed.
 func (w World) kinds() (inside, across []Way, failed []Finding) {
 	for _, way := range w.Ways {
 		switch {
 		case way.Failure != "":
-			between := fmt.Sprintf("rank %d (%s) to rank %d (%s)", way.From, w.host(way.From), way.To, w.host(way.To))
+			between := fmt.Sprintf("rank %d (%s) to rank %d (%s)", way.From, w.host(way.From), way.To,
+				w.host(way.To))
 			failed = append(failed, bad(between+": "+way.Failure,
 				"look whether a firewall lets MPI through between these nodes, and which network MPI uses"))
 		case w.host(way.From) == w.host(way.To):
@@ -129,11 +135,15 @@ func checkPing(w World) []Finding {
 			continue
 		}
 		low, median, high := spread(kind.ways, value)
-		slow := w.slow(kind.ways, value, Seconds, func(v float64) float64 { return v / max(slowerPing*median, median+pingNoise.Seconds()) })
-		detail, amounts := wayDetail("round trips "+kind.name+" take {}", len(kind.ways), Seconds, low, median, high)
+		slow := w.slow(kind.ways, value, Seconds, func(v float64) float64 {
+			return v / max(slowerPing*median, median+pingNoise.Seconds())
+		})
+		detail, amounts := wayDetail("round trips "+kind.name+" take {}", len(kind.ways), Seconds, low,
+			median, high)
 		switch {
 		case kind.name == "between nodes" && median > slowPing.Seconds():
-			found = append(found, warning(detail, "see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include", amounts...))
+			found = append(found, warning(detail, "see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, "+
+				"OMPI_MCA_btl_tcp_if_include", amounts...))
 		case slow != "":
 			found = append(found, warning(detail+"; slow are "+slow,
 				"see whether something else runs on these nodes, and their place in the network", amounts...))
@@ -156,14 +166,18 @@ func checkBandwidth(w World) []Finding {
 			continue
 		}
 		low, median, high := spread(kind.ways, value)
-		slow := w.slow(kind.ways, value, PerSecond, func(v float64) float64 { return median / (v * slowerBandwidth) })
-		detail, amounts := wayDetail("large messages "+kind.name+" move at {}", len(kind.ways), PerSecond, low, median, high)
+		slow := w.slow(kind.ways, value, PerSecond,
+			func(v float64) float64 { return median / (v * slowerBandwidth) })
+		detail, amounts := wayDetail("large messages "+kind.name+" move at {}", len(kind.ways), PerSecond,
+			low, median, high)
 		switch {
 		case kind.name == "between nodes" && median < slowBandwidth:
 			found = append(found, warning(detail+", less than 10 Gb/s Ethernet",
-				"see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include", amounts...))
+				"see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include",
+				amounts...))
 		case slow != "":
-			found = append(found, warning(detail+"; slow are "+slow, "see whether something else uses these nodes' links", amounts...))
+			found = append(found, warning(detail+"; slow are "+slow,
+				"see whether something else uses these nodes' links", amounts...))
 		default:
 			found = append(found, good(detail, amounts...))
 		}
@@ -176,7 +190,8 @@ func wayDetail(sentence string, n int, unit Unit, low, median, high float64) (st
 	if n == 1 {
 		return sentence + " (1 way)", []Amount{{median, unit}}
 	}
-	return fmt.Sprintf("%s, from {} to {} (%d ways)", sentence, n), []Amount{{median, unit}, {low, unit}, {high, unit}}
+	return fmt.Sprintf("%s, from {} to {} (%d ways)", sentence, n),
+		[]Amount{{median, unit}, {low, unit}, {high, unit}}
 }
 
 // spread returns the least, the median and the largest value of ways, which are not empty.
@@ -190,12 +205,18 @@ func spread(ways []Way, value func(Way) float64) (low, median, high float64) {
 }
 
 // slow names the ways whose value is worse than 1, the worst first, up to five of them.
-func (w World) slow(ways []Way, value func(Way) float64, unit Unit, worse func(float64) float64) string {
-	found := slices.DeleteFunc(slices.Clone(ways), func(way Way) bool { return worse(value(way)) <= 1 })
-	slices.SortStableFunc(found, func(a, b Way) int { return cmp.Compare(worse(value(b)), worse(value(a))) })
+func (w World) slow(ways []Way, value func(Way) float64, unit Unit,
+	worse func(float64) float64,
+) string {
+	found := slices.DeleteFunc(slices.Clone(ways),
+		func(way Way) bool { return worse(value(way)) <= 1 })
+	slices.SortStableFunc(found, func(a, b Way) int {
+		return cmp.Compare(worse(value(b)), worse(value(a)))
+	})
 	var names []string
 	for _, way := range found[:min(len(found), namedWays)] {
-		names = append(names, fmt.Sprintf("%s-%s (%s)", w.host(way.From), w.host(way.To), Amount{value(way), unit}))
+		names = append(names, fmt.Sprintf("%s-%s (%s)", w.host(way.From), w.host(way.To),
+			Amount{value(way), unit}))
 	}
 	if more := len(found) - namedWays; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
@@ -203,12 +224,14 @@ func (w World) slow(ways []Way, value func(Way) float64, unit Unit, worse func(f
 	return strings.Join(names, ", ")
 }
 
-// checkClock compares clocks with their median, so that one clock that is wrong is named, also when it is rank 0's.
+// checkClock compares clocks with their median, so that one clock that is wrong is named, also when
+// it is rank 0's.
 func checkClock(w World) []Finding {
 	if len(w.Offsets) < 2 {
 		return nil
 	}
-	sorted := slices.SortedFunc(slices.Values(w.Offsets), func(a, b Offset) int { return cmp.Compare(a.Offset, b.Offset) })
+	sorted := slices.SortedFunc(slices.Values(w.Offsets),
+		func(a, b Offset) int { return cmp.Compare(a.Offset, b.Offset) })
 	median := sorted[(len(sorted)-1)/2].Offset
 	var most time.Duration
 	var off []string
@@ -223,9 +246,11 @@ func checkClock(w World) []Finding {
 	switch slices.Sort(off); {
 	case most > clockBad:
 		return []Finding{bad(detail+": "+slurm.FormatHostlist(off),
-			"have the clocks of these nodes set (chronyd, ntpd): times of logs and files cannot be compared", lasting(most))}
+			"have the clocks of these nodes set (chronyd, ntpd): times of logs and files cannot be compared",
+			lasting(most))}
 	case most > clockWarning:
-		return []Finding{warning(detail+": "+slurm.FormatHostlist(off), "have the clocks of these nodes set (chronyd, ntpd)", lasting(most))}
+		return []Finding{warning(detail+": "+slurm.FormatHostlist(off),
+			"have the clocks of these nodes set (chronyd, ntpd)", lasting(most))}
 	}
 	return []Finding{good(detail, lasting(most))}
 }

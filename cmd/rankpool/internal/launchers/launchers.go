@@ -1,5 +1,6 @@
-// Package launchers knows commands that start others: PyTorch's launchers, which start the training processes of a node,
-// the programs that start the tasks of a job, and those that only stand before a command. It is pure: it reads words.
+// Package launchers knows commands that start others: PyTorch's launchers, which start the training
+// processes of a node, the programs that start the tasks of a job, and those that only stand before
+// a command. It is pure: it reads words.
 package launchers
 
 import (
@@ -16,9 +17,10 @@ var modules = map[string]string{
 	"deepspeed.launcher.runner":  "deepspeed",
 }
 
-// Of returns the launcher that a training command calls, which starts all training processes of a node itself: "torchrun",
-// "accelerate", "deepspeed" or "horovodrun", also where python or a container runs it; "" for any other command. Neither
-// the arguments of other programs count, nor the text of a shell.
+// Of returns the launcher that a training command calls, which starts all training processes of a
+// node itself: "torchrun", "accelerate", "deepspeed" or "horovodrun", also where python or a
+// container runs it; "" for any other command. Neither the arguments of other programs count, nor
+// the text of a shell.
 func Of(command []string) string {
 	command = Unwrap(command)
 	if len(command) == 0 {
@@ -74,7 +76,9 @@ func script(arguments []string) (name string, rest []string, module bool) {
 	return "", nil, false
 }
 
-// StartsTasks reports whether a program starts the tasks of a job, or a job: srun, mpirun and the like.
+// StartsTasks reports whether a program starts the tasks of a job, or a job: srun, mpirun and the
+// like.
 func StartsTasks(program string) bool {
-	return slices.Contains([]string{"srun", "mpirun", "mpiexec", "prun", "aprun", "sbatch", "salloc"}, path.Base(program))
+	return slices.Contains([]string{"srun", "mpirun", "mpiexec", "prun", "aprun", "sbatch", "salloc"},
+		path.Base(program))
 }

@@ -7,7 +7,8 @@ import (
 
 func TestOf(t *testing.T) {
 	for command, want := range map[string]string{
-		"": "", "python": "", "python -m": "", "python -W": "", "env": "", "apptainer exec": "", "nice -n": "",
+		"": "", "python": "", "python -m": "", "python -W": "", "env": "", "apptainer exec": "",
+		"nice -n":                                                                       "",
 		"torchrun --nproc_per_node 4 train.py":                                          "torchrun",
 		"/opt/venv/bin/torchrun train.py":                                               "torchrun",
 		"python3 -u -m torch.distributed.run train.py":                                  "torchrun",
@@ -65,7 +66,9 @@ func TestUnwrap(t *testing.T) {
 }
 
 func TestStartsTasks(t *testing.T) {
-	for program, want := range map[string]bool{"srun": true, "/usr/bin/mpirun": true, "salloc": true, "python": false, "torchrun": false} {
+	for program, want := range map[string]bool{
+		"srun": true, "/usr/bin/mpirun": true, "salloc": true, "python": false, "torchrun": false,
+	} {
 		if got := StartsTasks(program); got != want {
 			t.Errorf("%s: %v", program, got)
 		}

@@ -21,29 +21,31 @@ type wrapper struct {
 // Source: Apptainer 1.3, apptainer exec --help.
 var apptainer = wrapper{
 	verbs: []string{"exec", "run"}, words: 1,
-	valued: strings.Fields(`--add-caps --app --apply-cgroups -B --bind --blkio-weight --cpu-shares --cpus --cpuset-cpus --cwd
-		--dns --drop-caps --env --env-file --fusemount -H --home --hostname --memory --mount --network --network-args -o --overlay
-		--pwd -S --scratch --security --shell -W --workdir`),
+	valued: strings.Fields(`--add-caps --app --apply-cgroups -B --bind --blkio-weight --cpu-shares
+		--cpus --cpuset-cpus --cwd --dns --drop-caps --env --env-file --fusemount -H --home --hostname
+		--memory --mount --network --network-args -o --overlay --pwd -S --scratch --security --shell -W
+		--workdir`),
 }
 
 // wrappers are the programs that a training command may stand behind.
 var wrappers = map[string]wrapper{
 	"apptainer":   apptainer,
 	"singularity": apptainer,
-	"shifter":     {valued: strings.Fields("-i --image -V --volume -e --env --env-file -m --module -w --workdir")},
-	"conda":       {verbs: []string{"run"}, valued: strings.Fields("-n --name -p --prefix --cwd")},
-	"env":         {valued: strings.Fields("-u --unset -C --chdir")},
-	"numactl":     {valued: strings.Fields("-i -p -m -N -C")},
-	"taskset":     {words: 1},
-	"nice":        {valued: strings.Fields("-n --adjustment")},
-	"nohup":       {},
-	"exec":        {},
-	"command":     {},
-	"time":        {},
+	"shifter": {valued: strings.Fields("-i --image -V --volume -e --env --env-file -m --module " +
+		"-w --workdir")},
+	"conda":   {verbs: []string{"run"}, valued: strings.Fields("-n --name -p --prefix --cwd")},
+	"env":     {valued: strings.Fields("-u --unset -C --chdir")},
+	"numactl": {valued: strings.Fields("-i -p -m -N -C")},
+	"taskset": {words: 1},
+	"nice":    {valued: strings.Fields("-n --adjustment")},
+	"nohup":   {},
+	"exec":    {},
+	"command": {},
+	"time":    {},
 }
 
-// Unwrap returns the part of a command that runs behind containers, env, numactl and the like, nil where nothing does. It
-// returns a command without them as it is.
+// Unwrap returns the part of a command that runs behind containers, env, numactl and the like, nil
+// where nothing does. It returns a command without them as it is.
 func Unwrap(command []string) []string {
 	for len(command) > 0 {
 		w, found := wrappers[path.Base(command[0])]

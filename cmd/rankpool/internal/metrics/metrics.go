@@ -1,6 +1,7 @@
 // Package metrics shows what a rank has done and holds as Prometheus metrics.
 //
-// Names begin with rankpool_, units are base units, and what is not available has no series: 0 always means 0.
+// Names begin with rankpool_, units are base units, and what is not available has no series: 0
+// always means 0.
 //
 // Source: Prometheus, "Metric and label naming" and "Writing exporters".
 package metrics
@@ -16,22 +17,24 @@ import (
 
 // Labels are on every metric of a rank.
 type Labels struct {
-	// Job tells the runs on a machine apart: the batch job's id, outside one any name. Its label is hpc_job, as
-	// dcgm-exporter names it: Prometheus keeps the label job for itself.
+	// Job tells the runs on a machine apart: the batch job's id, outside one any name. Its label is
+	// hpc_job, as dcgm-exporter names it: Prometheus keeps the label job for itself.
 	Job  string
 	Rank int
 	Host string
 }
 
-// constant returns the labels. Two textfiles on a machine must not have a series in common: node_exporter would
-// refuse both.
+// constant returns the labels. Two textfiles on a machine must not have a series in common:
+// node_exporter would refuse both.
 func (l Labels) constant() prometheus.Labels {
 	return prometheus.Labels{"hpc_job": l.Job, "rank": strconv.Itoa(l.Rank), "host": l.Host}
 }
 
-// NewRegistry returns a registry of its own with the metrics of one rank. It calls stats once for every collection; calls
-// may overlap. version is rankpool's.
-func NewRegistry(labels Labels, version string, stats func() mpicache.RankStats) *prometheus.Registry {
+// NewRegistry returns a registry of its own with the metrics of one rank. It calls stats once for
+// every collection; calls may overlap. version is rankpool's.
+func NewRegistry(labels Labels, version string,
+	stats func() mpicache.RankStats,
+) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := labels.constant()
 	build["version"], build["goversion"] = version, runtime.Version()

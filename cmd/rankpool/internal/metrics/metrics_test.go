@@ -28,16 +28,20 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // full is a rank of which everything is known; its numbers are all different.
 func full() mpicache.RankStats {
 	return mpicache.RankStats{
-		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4, Data: "train", Epoch: 3, Batch: 120, Batches: 600,
-		HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004, StorageBytes: 1005, FallbackReads: 1006,
+		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4, Data: "train", Epoch: 3, Batch: 120,
+		Batches:   600,
+		HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004, StorageBytes: 1005,
+		FallbackReads: 1006,
 		FallbackBytes: 1007, Substituted: 1008, StallSeconds: 10.25, TrainSeconds: 380.5, PeerBytes: 1009,
-		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75, NextPlanned: true,
+		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75,
+		NextPlanned: true,
 		Machine: mpicache.Machine{
 			StorageReads: 3001, StorageBytes: 3002, StorageErrors: 3003, StorageSeconds: 3.5,
 			MemoryFreeBytes: 3004, MemoryLimit: "the job's control group",
 			GPUs: []mpicache.GPU{
 				{
-					UUID: "GPU-a", Name: "H200", Index: 0, Utilisation: new(0.5), MemoryUsedBytes: new(int64(4001)), MemoryTotalBytes: new(int64(4002)),
+					UUID: "GPU-a", Name: "H200", Index: 0, Utilisation: new(0.5),
+					MemoryUsedBytes: new(int64(4001)), MemoryTotalBytes: new(int64(4002)),
 					PowerWatts: new(400.5), Celsius: new(55.0), ReceiveBytes: new(4003.0), SendBytes: new(4004.0),
 					SampledSeconds: 90, IdleSeconds: 30, WaitedSeconds: 20,
 				},
@@ -119,13 +123,17 @@ func withoutGoVersion(t *testing.T, path string) string {
 
 // Two ranks on a machine write two textfiles, which node_exporter gathers together.
 func TestRanksHaveNoSeriesInCommon(t *testing.T) {
-	all := prometheus.Gatherers{registry(labels, full()), registry(metrics.Labels{Job: "4242", Rank: 2, Host: "nid2"}, full())}
+	all := prometheus.Gatherers{
+		registry(labels, full()),
+		registry(metrics.Labels{Job: "4242", Rank: 2, Host: "nid2"}, full()),
+	}
 	if _, err := all.Gather(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A GPU that is listed twice must not end the collection: Prometheus refuses two series with the same labels.
+// A GPU that is listed twice must not end the collection: Prometheus refuses two series with the
+// same labels.
 func TestTheSameGPUTwice(t *testing.T) {
 	s := full()
 	s.Machine.GPUs = append(s.Machine.GPUs, s.Machine.GPUs...)
@@ -141,7 +149,10 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	for path, want := range map[string]int{"/metrics": http.StatusOK, "/debug/pprof/": http.StatusNotFound} {
+	for path, want := range map[string]int{
+		"/metrics":      http.StatusOK,
+		"/debug/pprof/": http.StatusNotFound,
+	} {
 		reply, err := http.Get("http://" + s.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +167,8 @@ func TestServe(t *testing.T) {
 			t.Errorf("no %s in\n%s", series, text)
 		}
 	}
-	if _, err := metrics.Serve(s.Addr().String(), prometheus.NewRegistry()); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := metrics.Serve(s.Addr().String(), prometheus.NewRegistry()); !errors.Is(
+		err, syscall.EADDRINUSE) {
 		t.Errorf("a taken port: %v, want one that wraps EADDRINUSE", err)
 	}
 	if err := s.Close(); err != nil {
@@ -174,7 +186,8 @@ func TestTextfile(t *testing.T) {
 		var now atomic.Pointer[mpicache.RankStats]
 		now.Store(new(full()))
 		var errs []error
-		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(labels, "v1", func() mpicache.RankStats { return *now.Load() }),
+		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(
+			labels, "v1", func() mpicache.RankStats { return *now.Load() }),
 			func(err error) { errs = append(errs, err) })
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +226,8 @@ func TestTextfile(t *testing.T) {
 			t.Error("the file is there after Close")
 		}
 	})
-	if _, err := metrics.WriteTextfile(filepath.Join(dir, "no", "x.prom"), registry(labels, full()), nil); err == nil {
+	if _, err := metrics.WriteTextfile(filepath.Join(dir, "no", "x.prom"), registry(labels, full()),
+		nil); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
 }

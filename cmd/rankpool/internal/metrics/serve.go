@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Times of the HTTP server. A scrape takes milliseconds, and Prometheus gives up after 10 s unless told otherwise.
+// Times of the HTTP server. A scrape takes milliseconds, and Prometheus gives up after 10 s unless
+// told otherwise.
 //
 // Source: Prometheus, Configuration, scrape_timeout.
 const (
@@ -29,7 +30,8 @@ type Server struct {
 	done chan struct{}
 }
 
-// Serve answers with what gatherer has, on a TCP address such as ":10477"; port 0 takes a free one, see Addr.
+// Serve answers with what gatherer has, on a TCP address such as ":10477"; port 0 takes a free one,
+// see Addr.
 //
 // The error wraps syscall.EADDRINUSE when another process has the port.
 func Serve(addr string, gatherer prometheus.Gatherer) (*Server, error) {
@@ -38,11 +40,13 @@ func Serve(addr string, gatherer prometheus.Gatherer) (*Server, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: answerTimeout}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(
+		gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: answerTimeout}))
 	s := &Server{
 		http: &http.Server{
 			Handler: mux, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
-			WriteTimeout: readTimeout + answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeadBytes,
+			WriteTimeout: readTimeout + answerTimeout, IdleTimeout: idleTimeout,
+			MaxHeaderBytes: maxHeadBytes,
 		},
 		addr: listener.Addr(), done: make(chan struct{}),
 	}

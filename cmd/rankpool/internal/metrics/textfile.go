@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TextfileEvery is the pause between two writings of a textfile: node_exporter is scraped every 15 s or more seldom.
+// TextfileEvery is the pause between two writings of a textfile: node_exporter is scraped every 15
+// s or more seldom.
 const TextfileEvery = 15 * time.Second
 
 // A Textfile is a file for node_exporter's textfile collector, written again and again.
@@ -20,14 +21,16 @@ type Textfile struct {
 	done chan struct{}
 }
 
-// WriteTextfile writes what gatherer has to path, whose name must end in ".prom", now and every TextfileEvery. The file
-// appears under its name when it is whole, and everybody may read it. Writings that fail after the first go to failed; the next
-// one may do better.
+// WriteTextfile writes what gatherer has to path, whose name must end in ".prom", now and every
+// TextfileEvery. The file appears under its name when it is whole, and everybody may read it.
+// Writings that fail after the first go to failed; the next one may do better.
 //
 // The error is the first writing's.
 //
 // Source: node_exporter, README, Textfile Collector.
-func WriteTextfile(path string, gatherer prometheus.Gatherer, failed func(error)) (*Textfile, error) {
+func WriteTextfile(path string, gatherer prometheus.Gatherer, failed func(error)) (
+	*Textfile, error,
+) {
 	write := func() error {
 		if err := prometheus.WriteToTextfile(path, gatherer); err != nil {
 			return fmt.Errorf("metrics: %w", err)

@@ -29,7 +29,14 @@ type unit struct {
 // Units of the same thing, the small ones first.
 var (
 	rates = []unit{{"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}
-	sizes = []unit{{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"PiB", 1 << 50}}
+	sizes = []unit{
+		{"B", 1},
+		{"KiB", 1 << 10},
+		{"MiB", 1 << 20},
+		{"GiB", 1 << 30},
+		{"TiB", 1 << 40},
+		{"PiB", 1 << 50},
+	}
 	times = []unit{{"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}}
 	paces = []unit{{"samples/s", 1}, {"thousand samples/s", 1e3}, {"million samples/s", 1e6}}
 	share = []unit{{"%", 0.01}}
@@ -71,7 +78,8 @@ func niceStep(x float64) float64 {
 }
 
 var timeSteps = []float64{
-	0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600,
+	0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600,
+	6 * 3600, 12 * 3600,
 }
 
 // timeAxis is an axis of seconds since the run began, at most nine ticks.

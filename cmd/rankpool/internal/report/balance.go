@@ -17,7 +17,8 @@ const (
 func balance(run *runlog.Run) *Figure {
 	f := &Figure{
 		ID: "balance", Title: "Nodes side by side",
-		Caption: "Bars of equal height are a balanced run. A node that waits longer than the others holds them all up in each step.",
+		Caption: "Bars of equal height are a balanced run. A node that waits longer than the others " +
+			"holds them all up in each step.",
 	}
 	switch {
 	case len(run.Nodes) == 0:
@@ -26,7 +27,8 @@ func balance(run *runlog.Run) *Figure {
 	case len(run.Nodes) == 1:
 		f.Caption = "One node: there is nothing to compare."
 	case len(run.Nodes) > nodeBars:
-		f.Caption += fmt.Sprintf(" Each bar is of %d nodes or one more: their mean, of waiting the worst of them.", len(run.Nodes)/nodeBars)
+		f.Caption += fmt.Sprintf(" Each bar is of %d nodes or one more: their mean, of waiting the "+
+			"worst of them.", len(run.Nodes)/nodeBars)
 	}
 	for _, k := range sourceKeys {
 		if all := run.Totals(); all[k.quantity] > 0 || k.always {
@@ -44,22 +46,39 @@ func balance(run *runlog.Run) *Figure {
 	}
 	var samples, bytes, waits []stackPart
 	for _, k := range sourceKeys {
-		samples = append(samples, stackPart{k.key.Class, k.key.Name, func(s *runlog.Sums) float64 { return source(s, k.quantity) }, false})
+		samples = append(samples, stackPart{
+			k.key.Class, k.key.Name,
+			func(s *runlog.Sums) float64 { return source(s, k.quantity) }, false,
+		})
 	}
 	bytes = []stackPart{
-		{"storage", "storage", func(s *runlog.Sums) float64 { return cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes]) }, false},
+		{"storage", "storage", func(s *runlog.Sums) float64 {
+			return cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes])
+		}, false},
 		{"remote", "peers", func(s *runlog.Sums) float64 { return s[runlog.PeerBytes] }, false},
 	}
-	waits = []stackPart{{"wait", "waiting", func(s *runlog.Sums) float64 { return min(1, or0(s.Share(runlog.StallSeconds, runlog.TrainSeconds))) }, true}}
+	waits = []stackPart{{"wait", "waiting", func(s *runlog.Sums) float64 {
+		return min(1, or0(s.Share(runlog.StallSeconds, runlog.TrainSeconds)))
+	}, true}}
 	counts := []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
-	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", counts, samples)
-	f.bars(run, groups, names, "bytes", "Bytes that each node read from storage and from peers", decimalSizes, bytes)
-	f.bars(run, groups, names, "waiting", "Share of the time that each node's trainers waited", share, waits)
+	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", counts,
+		samples)
+	f.bars(run, groups, names, "bytes", "Bytes that each node read from storage and from peers",
+		decimalSizes, bytes)
+	f.bars(run, groups, names, "waiting", "Share of the time that each node's trainers waited", share,
+		waits)
 	f.Tables, f.Open = append(f.Tables, nodeTable(run)), true
 	return f
 }
 
-var decimalSizes = []unit{{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}}
+var decimalSizes = []unit{
+	{"B", 1},
+	{"kB", 1e3},
+	{"MB", 1e6},
+	{"GB", 1e9},
+	{"TB", 1e12},
+	{"PB", 1e15},
+}
 
 // A stackPart is one of the parts of which a node's bar is made.
 type stackPart struct {
@@ -82,7 +101,9 @@ func (p *stackPart) ofGroup(nodes []runlog.NodeRun) float64 {
 }
 
 // bars adds a chart with a bar for each group of nodes.
-func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, title string, units []unit, parts []stackPart) {
+func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, title string,
+	units []unit, parts []stackPart,
+) {
 	values, top := make([][]float64, len(groups)), 0.0
 	for i, g := range groups {
 		sum := 0.0
@@ -112,7 +133,8 @@ func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, ti
 			high := low + values[i][k]/u.factor
 			if values[i][k] > 0 {
 				c.bars = append(c.bars, bar{
-					part.class, names[i] + ": " + part.name + " " + in(units, values[i][k]), float64(i) + 0.12, float64(i) + 0.88, low, high,
+					part.class, names[i] + ": " + part.name + " " + in(units, values[i][k]), float64(i) + 0.12,
+					float64(i) + 0.88, low, high,
 				})
 			}
 			low = high
@@ -131,7 +153,10 @@ func nodeName(n *runlog.NodeRun) string {
 func nodeTable(run *runlog.Run) *Table {
 	t := &Table{
 		Name: "Over the run",
-		Head: []string{"node", "host", "samples", "hits", "from storage", "from peers", "fallback reads", "waited", "of its time", "mean read", "GPUs idle", "restarts"},
+		Head: []string{
+			"node", "host", "samples", "hits", "from storage", "from peers", "fallback reads",
+			"waited", "of its time", "mean read", "GPUs idle", "restarts",
+		},
 	}
 	shown := make([]*runlog.NodeRun, len(run.Nodes))
 	for i := range shown {
@@ -148,9 +173,11 @@ func nodeTable(run *runlog.Run) *Table {
 		s := &n.Sums
 		t.Rows = append(t.Rows, []string{
 			fmt.Sprint(n.Rank), n.Host, count(s.Draws()), percent(runlog.Ratio(s.Hits(), s.Draws())),
-			in(decimalSizes, cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes])), in(decimalSizes, s[runlog.PeerBytes]), count(s[runlog.FallbackReads]),
+			in(decimalSizes, cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes])),
+			in(decimalSizes, s[runlog.PeerBytes]), count(s[runlog.FallbackReads]),
 			span(s[runlog.StallSeconds]), percent(s.Share(runlog.StallSeconds, runlog.TrainSeconds)),
-			in(times, s.Share(runlog.ReadSeconds, runlog.ReadCount)), percent(s.Share(runlog.GPUIdle, runlog.GPUSampled)), fmt.Sprint(n.Restarts),
+			in(times, s.Share(runlog.ReadSeconds, runlog.ReadCount)),
+			percent(s.Share(runlog.GPUIdle, runlog.GPUSampled)), fmt.Sprint(n.Restarts),
 		})
 	}
 	return t

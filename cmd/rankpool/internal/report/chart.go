@@ -19,7 +19,8 @@ const (
 	marginBelow = 40.0
 )
 
-// A chart is what a plot shows. What is drawn has a class of the page's style sheet, which says its colour in light, in dark and in print.
+// A chart is what a plot shows. What is drawn has a class of the page's style sheet, which says its
+// colour in light, in dark and in print.
 type chart struct {
 	id, title, desc string
 	width, height   float64 // 0: the usual ones
@@ -64,8 +65,10 @@ func (c *chart) svg() template.HTML {
 		c.width, c.height = chartWidth, chartHeight
 	}
 	p := &painter{c: c}
-	p.f(`<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %s-d">`, xy(c.width), xy(c.height), c.id, c.id)
-	p.f(`<title id="%s-t">%s</title><desc id="%s-d">%s</desc>`, c.id, escape(c.title), c.id, escape(c.desc))
+	p.f(`<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %s-d">`, xy(c.width), xy(c.height),
+		c.id, c.id)
+	p.f(`<title id="%s-t">%s</title><desc id="%s-d">%s</desc>`, c.id, escape(c.title), c.id,
+		escape(c.desc))
 	p.grid()
 	for _, a := range c.areas {
 		p.area(a)
@@ -104,7 +107,8 @@ func place(a *axis, x float64) float64 {
 }
 
 func (p *painter) text(class, anchor string, x, y float64, s string) {
-	p.f(`<text class="%s" text-anchor="%s" x="%s" y="%s">%s</text>`, class, anchor, xy(x), xy(y), escape(s))
+	p.f(`<text class="%s" text-anchor="%s" x="%s" y="%s">%s</text>`, class, anchor, xy(x), xy(y),
+		escape(s))
 }
 
 func (p *painter) grid() {
@@ -127,7 +131,8 @@ func (p *painter) axes() {
 	}
 	p.text("name", "middle", (marginLeft+p.c.width-marginRight)/2, p.c.height-5, p.c.x.name)
 	middle := (marginTop + bottom) / 2
-	p.f(`<text class="name" text-anchor="middle" transform="translate(13 %s) rotate(-90)">%s</text>`, xy(middle), escape(p.c.y.name))
+	p.f(`<text class="name" text-anchor="middle" transform="translate(13 %s) rotate(-90)">%s</text>`,
+		xy(middle), escape(p.c.y.name))
 }
 
 // area draws a run of values as one shape with steps.
@@ -181,7 +186,8 @@ func (p *painter) curve(l curve) {
 // charWidth is more than a letter of a flag takes.
 const charWidth = 6.2
 
-// flags draws the vertical lines, and the names that find room: epochs above the plot, what happened in it.
+// flags draws the vertical lines, and the names that find room: epochs above the plot, what
+// happened in it.
 func (p *painter) flags() {
 	var free [2]float64
 	for _, m := range p.c.marks {
@@ -189,8 +195,10 @@ func (p *painter) flags() {
 		if m.class != epochFlag {
 			row, y = 1, marginTop+11
 		}
-		p.f(`<path class="mark %s" d="M%s %sV%s"/>`, m.class, xy(x), xy(marginTop-4), xy(p.c.height-marginBelow))
-		if width := charWidth * float64(utf8.RuneCountInString(m.text)); x >= free[row] && x+width < p.c.width {
+		p.f(`<path class="mark %s" d="M%s %sV%s"/>`, m.class, xy(x), xy(marginTop-4),
+			xy(p.c.height-marginBelow))
+		if width := charWidth * float64(utf8.RuneCountInString(m.text)); x >= free[row] &&
+			x+width < p.c.width {
 			p.text("flag "+m.class, "start", x+3, y, m.text)
 			free[row] = x + width + 8
 		}

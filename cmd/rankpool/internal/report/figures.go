@@ -8,14 +8,18 @@ import (
 
 // Why a plot may be missing.
 const (
-	noNodeLines  = "The log has no lines about nodes: it is of an older rankpool, or was written with --log-every 0."
-	noMeasuring  = "The log does not say what storage did: the ranks of this run did not measure it."
-	noMemory     = "The log does not say how much memory the nodes used."
-	noGPUs       = "No GPU was seen: the nodes have none, the driver's library was not found, or it may not be asked."
-	silentGPUs   = "The nodes' GPUs do not tell their utilisation: they are divided (MIG), or may not be asked."
-	noImportance = "The log has no distribution of importance: it is of an older rankpool, was written with --log-every 0, or the sampler has no scores."
-	noEpochs     = "No epoch was finished, and the log has no lines about nodes."
-	noTraining   = "No trainer has asked for a sample."
+	noNodeLines = "The log has no lines about nodes: it is of an older rankpool, or was written " +
+		"with --log-every 0."
+	noMeasuring = "The log does not say what storage did: the ranks of this run did not measure it."
+	noMemory    = "The log does not say how much memory the nodes used."
+	noGPUs      = "No GPU was seen: the nodes have none, the driver's library was not found, or it " +
+		"may not be asked."
+	silentGPUs = "The nodes' GPUs do not tell their utilisation: they are divided (MIG), or may " +
+		"not be asked."
+	noImportance = "The log has no distribution of importance: it is of an older rankpool, was " +
+		"written with --log-every 0, or the sampler has no scores."
+	noEpochs   = "No epoch was finished, and the log has no lines about nodes."
+	noTraining = "No trainer has asked for a sample."
 )
 
 // figures makes the page's plots.
@@ -30,7 +34,8 @@ func figures(run *runlog.Run) []*Figure {
 	}
 	return []*Figure{
 		sources(byEpoch, byEpochs), stall(byEpoch, byEpochs), pace(fine, coarse), gpus(run, fine, coarse),
-		throughput(fine, coarse), latency(fine, coarse), memory(fine, coarse), importance(run), balance(run),
+		throughput(fine, coarse), latency(fine, coarse), memory(fine, coarse), importance(run),
+		balance(run),
 	}
 }
 
@@ -38,7 +43,8 @@ func figures(run *runlog.Run) []*Figure {
 func sources(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "sources", Title: "Where samples came from",
-		Caption: "Of the samples that trainers were given, the part from each source. The more blue, the less storage was waited for.",
+		Caption: "Of the samples that trainers were given, the part from each source. The more blue, " +
+			"the less storage was waited for.",
 	}
 	if t == nil {
 		f.Missing = noEpochs
@@ -55,7 +61,8 @@ func sources(t, coarse *track) *Figure {
 		return f
 	}
 	if all[runlog.TierHits] > 0 {
-		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in proportion."
+		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in " +
+			"proportion."
 	}
 	f.Caption += t.note()
 	f.drawStack(t, coarse, "samples", sourceSeries(&all))
@@ -65,7 +72,9 @@ func sources(t, coarse *track) *Figure {
 // sourceSeries are the sources that gave any sample, as shares of the draws.
 func sourceSeries(all *runlog.Sums) []series {
 	of := func(q runlog.Quantity) func(*runlog.Bin, float64) float64 {
-		return func(b *runlog.Bin, _ float64) float64 { return runlog.Ratio(source(&b.Sums, q), b.Draws()) }
+		return func(b *runlog.Bin, _ float64) float64 {
+			return runlog.Ratio(source(&b.Sums, q), b.Draws())
+		}
 	}
 	var list []series
 	for _, s := range sourceKeys {
@@ -86,7 +95,11 @@ var sourceKeys = []struct {
 	{runlog.TierHits, Key{Class: "tier", Name: "a node's disk (tier)"}, false},
 	{runlog.Substituted, Key{Class: "substituted", Name: "another sample instead"}, false},
 	{runlog.StorageReads, Key{Class: "storage", Name: "storage, ahead of use"}, true},
-	{runlog.FallbackReads, Key{Class: "fallback", Name: "storage, by the trainer itself (fallback)"}, true},
+	{
+		runlog.FallbackReads,
+		Key{Class: "fallback", Name: "storage, by the trainer itself (fallback)"},
+		true,
+	},
 }
 
 // source is how many samples came from a source. Ranks count hits of a tier among the other hits.
@@ -130,9 +143,12 @@ func stall(t, coarse *track) *Figure {
 	}}
 	if worst {
 		f.Caption += " The worst node holds up all others in each step."
-		lines = append(lines, series{Key: Key{Class: "b", Name: "the worst node", Line: true}, value: func(b *runlog.Bin, _ float64) float64 {
-			return min(1, most(&b.Levels[runlog.StallShare]))
-		}})
+		lines = append(lines, series{
+			Key: Key{Class: "b", Name: "the worst node", Line: true},
+			value: func(b *runlog.Bin, _ float64) float64 {
+				return min(1, most(&b.Levels[runlog.StallShare]))
+			},
+		})
 	}
 	f.Caption += t.note()
 	f.drawLines(t, coarse, "waiting", share, lines)
@@ -143,14 +159,16 @@ func stall(t, coarse *track) *Figure {
 func pace(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "pace", Title: "Samples a second",
-		Caption: "What all trainers together were given. Training is limited by its slowest part; a dip here with a peak in the plot above is a data stall.",
+		Caption: "What all trainers together were given. Training is limited by its slowest part; a " +
+			"dip here with a peak in the plot above is a data stall.",
 	}
 	if t == nil {
 		f.Missing = noNodeLines
 		return f
 	}
 	f.drawLines(t, coarse, "pace", paces, []series{{
-		Key: Key{Class: "a", Name: "all trainers", Line: true}, value: func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Draws()/seconds) },
+		Key:   Key{Class: "a", Name: "all trainers", Line: true},
+		value: func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Draws()/seconds) },
 	}})
 	return f
 }
@@ -159,7 +177,8 @@ func pace(t, coarse *track) *Figure {
 func throughput(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "throughput", Title: "Throughput of storage and of peers",
-		Caption: "Bytes that all ranks together read from storage, mostly ahead of use, and that they got from each other's memory.",
+		Caption: "Bytes that all ranks together read from storage, mostly ahead of use, and that they " +
+			"got from each other's memory.",
 	}
 	if t == nil {
 		f.Missing = noNodeLines
@@ -174,12 +193,23 @@ func throughput(t, coarse *track) *Figure {
 		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
 	}
 	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(runlog.ReadBytes)}
-	if read == 0 { // an old rank, or one that does not measure: what trainers got is less, as nothing that was read ahead and kept is in it
-		storage = series{Key: Key{Class: "b", Name: "storage, as trainers saw it", Line: true}, value: rate(runlog.GivenBytes)}
+	// an old rank, or one that does not measure: what trainers got is less, as nothing that was read
+	// ahead and kept is in it
+	if read == 0 {
+		storage = series{
+			Key:   Key{Class: "b", Name: "storage, as trainers saw it", Line: true},
+			value: rate(runlog.GivenBytes),
+		}
 	}
-	lines := []series{storage, {Key: Key{Class: "a", Name: "peers' memory", Line: true}, value: rate(runlog.PeerBytes)}}
+	lines := []series{storage, {
+		Key:   Key{Class: "a", Name: "peers' memory", Line: true},
+		value: rate(runlog.PeerBytes),
+	}}
 	if fell > 0 {
-		lines = append(lines, series{Key: Key{Class: "c", Name: "fallback, by trainers", Line: true}, value: rate(runlog.FallbackBytes)})
+		lines = append(lines, series{
+			Key:   Key{Class: "c", Name: "fallback, by trainers", Line: true},
+			value: rate(runlog.FallbackBytes),
+		})
 	}
 	f.drawLines(t, coarse, "throughput", rates, lines)
 	return f
@@ -189,7 +219,8 @@ func throughput(t, coarse *track) *Figure {
 func latency(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "latency", Title: "Latency of storage",
-		Caption: "Mean time of a read of one sample. The worst node far above the others points at that node's link or at one storage target.",
+		Caption: "Mean time of a read of one sample. The worst node far above the others points at " +
+			"that node's link or at one storage target.",
 	}
 	if t == nil {
 		f.Missing = noNodeLines
@@ -204,8 +235,16 @@ func latency(t, coarse *track) *Figure {
 		return f
 	}
 	f.drawLines(t, coarse, "latency", times, []series{
-		{Key: Key{Class: "a", Name: "all nodes", Line: true}, value: func(b *runlog.Bin, _ float64) float64 { return b.Share(runlog.ReadSeconds, runlog.ReadCount) }},
-		{Key: Key{Class: "b", Name: "the worst node", Line: true}, value: func(b *runlog.Bin, _ float64) float64 { return most(&b.Levels[runlog.ReadLatency]) }},
+		{
+			Key: Key{Class: "a", Name: "all nodes", Line: true},
+			value: func(b *runlog.Bin, _ float64) float64 {
+				return b.Share(runlog.ReadSeconds, runlog.ReadCount)
+			},
+		},
+		{
+			Key:   Key{Class: "b", Name: "the worst node", Line: true},
+			value: func(b *runlog.Bin, _ float64) float64 { return most(&b.Levels[runlog.ReadLatency]) },
+		},
 	})
 	return f
 }
@@ -214,7 +253,8 @@ func latency(t, coarse *track) *Figure {
 func memory(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "memory", Title: "Memory of a node",
-		Caption: "Means over the nodes: the slab is the memory for samples, residents are the samples that stay. Free is what the poorest node has until its limit.",
+		Caption: "Means over the nodes: the slab is the memory for samples, residents are the samples " +
+			"that stay. Free is what the poorest node has until its limit.",
 	}
 	if t == nil {
 		f.Missing = noNodeLines
@@ -238,9 +278,12 @@ func memory(t, coarse *track) *Figure {
 		{Key: Key{Class: "c", Name: "residents", Line: true}, value: mean(runlog.ResidentBytes)},
 	}
 	if free {
-		lines = append(lines, series{Key: Key{Class: "b", Name: "free, the poorest node", Line: true}, value: func(b *runlog.Bin, _ float64) float64 {
-			return least(&b.Levels[runlog.FreeBytes])
-		}})
+		lines = append(lines, series{
+			Key: Key{Class: "b", Name: "free, the poorest node", Line: true},
+			value: func(b *runlog.Bin, _ float64) float64 {
+				return least(&b.Levels[runlog.FreeBytes])
+			},
+		})
 	}
 	f.drawLines(t, coarse, "memory", sizes, lines)
 	return f
@@ -250,7 +293,8 @@ func memory(t, coarse *track) *Figure {
 func gpus(run *runlog.Run, t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "gpu", Title: "GPU utilisation and waiting for samples",
-		Caption: "Where utilisation falls while waiting rises, the GPUs starve. Where it falls alone, something else holds them up: the CPU, communication, checkpoints.",
+		Caption: "Where utilisation falls while waiting rises, the GPUs starve. Where it falls alone, " +
+			"something else holds them up: the CPU, communication, checkpoints.",
 	}
 	seen, there := false, false
 	for i := range run.Nodes {
@@ -265,15 +309,24 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 	case !seen:
 		f.Missing = noGPUs
 	default:
-		band := series{Key: Key{Class: "band", Name: "the nodes' range"}, value: func(b *runlog.Bin, _ float64) float64 {
-			return least(&b.Levels[runlog.Utilisation])
-		}, high: func(b *runlog.Bin) float64 { return most(&b.Levels[runlog.Utilisation]) }}
+		band := series{
+			Key: Key{Class: "band", Name: "the nodes' range"},
+			value: func(b *runlog.Bin, _ float64) float64 {
+				return least(&b.Levels[runlog.Utilisation])
+			}, high: func(b *runlog.Bin) float64 { return most(&b.Levels[runlog.Utilisation]) },
+		}
 		f.drawLines(t, coarse, "share of time", share, []series{
-			{Key: Key{Class: "c", Name: "GPU utilisation, mean", Line: true}, value: func(b *runlog.Bin, _ float64) float64 { return b.Levels[runlog.Utilisation].Mean() }},
+			{
+				Key:   Key{Class: "c", Name: "GPU utilisation, mean", Line: true},
+				value: func(b *runlog.Bin, _ float64) float64 { return b.Levels[runlog.Utilisation].Mean() },
+			},
 			band,
-			{Key: Key{Class: "b", Name: "waiting for samples", Line: true}, value: func(b *runlog.Bin, _ float64) float64 {
-				return min(1, b.Share(runlog.StallSeconds, runlog.TrainSeconds))
-			}},
+			{
+				Key: Key{Class: "b", Name: "waiting for samples", Line: true},
+				value: func(b *runlog.Bin, _ float64) float64 {
+					return min(1, b.Share(runlog.StallSeconds, runlog.TrainSeconds))
+				},
+			},
 		})
 		f.Tables = append(f.Tables, gpuTable(run))
 	}

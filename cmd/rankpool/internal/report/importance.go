@@ -11,7 +11,8 @@ import (
 func importance(run *runlog.Run) *Figure {
 	f := &Figure{
 		ID: "importance", Title: "Importance of samples",
-		Caption: "The scores by which an epoch was drawn. A long tail is what makes a small cache useful: few samples take many of the draws.",
+		Caption: "The scores by which an epoch was drawn. A long tail is what makes a small cache " +
+			"useful: few samples take many of the draws.",
 	}
 	if len(run.Importance) == 0 {
 		f.Missing = noImportance
@@ -23,7 +24,10 @@ func importance(run *runlog.Run) *Figure {
 	} else {
 		f.bandChart(run)
 	}
-	t := &Table{Name: f.Title, Head: []string{"epoch", "samples", "5 %", "25 %", "median", "75 %", "95 %", "mean", "the top tenth's share of the sum"}}
+	t := &Table{Name: f.Title, Head: []string{
+		"epoch", "samples", "5 %", "25 %", "median", "75 %", "95 %", "mean",
+		"the top tenth's share of the sum",
+	}}
 	for _, g := range groupsOf(len(run.Importance), tableRows) {
 		d := &run.Importance[g[1]-1]
 		row := []string{fmt.Sprint(d.Epoch), count(d.Samples)}
@@ -63,7 +67,10 @@ func (f *Figure) histogramChart(run *runlog.Run) {
 		}
 		l.add(h.Edges[len(values)], 0)
 		c.lines = append(c.lines, l)
-		f.Legend = append(f.Legend, Key{Class: l.class, Name: fmt.Sprintf("epoch %d", h.Epoch), Line: true})
+		f.Legend = append(f.Legend, Key{
+			Class: l.class, Name: fmt.Sprintf("epoch %d", h.Epoch),
+			Line: true,
+		})
 	}
 	c.x, c.y = rangeAxis("score", low, high), valueAxis("samples in a class", share[0], top)
 	f.Charts = append(f.Charts, c.svg())
@@ -107,7 +114,8 @@ func (f *Figure) bandChart(run *runlog.Run) {
 	low, top := 0.0, 0.0
 	for _, g := range groups {
 		d := &all[g[1]-1]
-		edges, mid = append(edges, float64(all[g[0]].Epoch)), append(mid, float64(all[g[0]].Epoch+d.Epoch+1)/2)
+		edges, mid = append(edges, float64(all[g[0]].Epoch)),
+			append(mid, float64(all[g[0]].Epoch+d.Epoch+1)/2)
 		for k, v := range d.Quantiles {
 			q[k] = append(q[k], v)
 			low, top = min(low, v), max(top, v)
@@ -116,8 +124,9 @@ func (f *Figure) bandChart(run *runlog.Run) {
 	last := all[len(all)-1].Epoch + 1
 	edges = append(edges, float64(last))
 	c := chart{
-		id: f.ID + "-epochs", title: "The scores over the epochs", desc: "Half of the samples are in the dark band, nine of ten in the light one.",
-		x: indexAxis("epoch", all[0].Epoch, last), y: valueAxis("", unit{"score", 1}, top),
+		id: f.ID + "-epochs", title: "The scores over the epochs",
+		desc: "Half of the samples are in the dark band, nine of ten in the light one.",
+		x:    indexAxis("epoch", all[0].Epoch, last), y: valueAxis("", unit{"score", 1}, top),
 		areas: []area{{"wide", edges, q[0], q[4]}, {"narrow", edges, q[1], q[3]}},
 		lines: []curve{{"a", mid, q[2]}},
 	}
@@ -125,5 +134,6 @@ func (f *Figure) bandChart(run *runlog.Run) {
 		c.y = rangeAxis("score", low, top)
 	}
 	f.Charts = append(f.Charts, c.svg())
-	f.Legend = append(f.Legend, Key{Class: "wide", Name: "below: nine of ten samples"}, Key{Class: "narrow", Name: "half of the samples"})
+	f.Legend = append(f.Legend, Key{Class: "wide", Name: "below: nine of ten samples"},
+		Key{Class: "narrow", Name: "half of the samples"})
 }

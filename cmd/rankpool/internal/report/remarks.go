@@ -29,11 +29,14 @@ type Remark struct {
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, find := range []func(*runlog.Run) []Remark{
-		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks, memoryRemarks, storageRemarks, silentRemarks,
+		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks,
+		memoryRemarks, storageRemarks, silentRemarks,
 	} {
 		found := find(run)
 		if more := len(found) - maxRemarks; more > 0 {
-			found = append(found[:maxRemarks], Remark{found[0].Bad, fmt.Sprintf("… and %d more like the last.", more)})
+			found = append(found[:maxRemarks], Remark{
+				found[0].Bad, fmt.Sprintf("… and %d more like the last.", more),
+			})
 		}
 		all = append(all, found...)
 	}
@@ -56,20 +59,24 @@ func note(format string, args ...any) Remark { return Remark{false, fmt.Sprintf(
 func logRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	if run.Broken > 0 {
-		all = append(all, note("%s of the log could not be read, as when a rank is killed while it writes. Counts may be a little too low.", plural(run.Broken, "line")))
+		all = append(all, note("%s of the log could not be read, as when a rank is killed while it "+
+			"writes. Counts may be a little too low.", plural(run.Broken, "line")))
 	}
 	if run.Earlier > 0 {
-		all = append(all, note("The log also has %s before this one, which this page leaves out.", plural(int64(run.Earlier), "training")))
+		all = append(all, note("The log also has %s before this one, which this page leaves out.",
+			plural(int64(run.Earlier), "training")))
 	}
 	if !run.Ended && run.Events > 0 {
 		all = append(all, note("The log has no summary at its end: training still runs, or was killed."))
 	}
 	if run.Jobs > 1 {
-		all = append(all, note("The training went over %d jobs; what an epoch counted in each is added up.", run.Jobs))
+		all = append(all, note("The training went over %d jobs; what an epoch counted in each "+
+			"is added up.", run.Jobs))
 	}
 	for _, m := range run.Marks {
 		if m.Kind == runlog.Paused {
-			all = append(all, note("Nothing ran for %s at %s; the plots leave that time out.", span(m.Seconds), moment(m.At)))
+			all = append(all, note("Nothing ran for %s at %s; the plots leave that time out.",
+				span(m.Seconds), moment(m.At)))
 		}
 	}
 	return all
@@ -78,7 +85,8 @@ func logRemarks(run *runlog.Run) []Remark {
 func restartRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, m := range run.Restarts() {
-		all = append(all, bad("%s started again at %s, in epoch %d. What was in memory there was lost.", upper(restarted(&m, run)), moment(m.At), m.Epoch))
+		all = append(all, bad("%s started again at %s, in epoch %d. What was in memory there was lost.",
+			upper(restarted(&m, run)), moment(m.At), m.Epoch))
 	}
 	return all
 }
@@ -98,7 +106,8 @@ func fallbackRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for i := range run.Epochs {
 		if e := &run.Epochs[i]; e.FallbackReads > 0 {
-			all = append(all, bad("Fallback reads in epoch %d: trainers read %s of %s samples from storage themselves (%s).",
+			all = append(all, bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
+				"storage themselves (%s).",
 				e.Epoch, count(float64(e.FallbackReads)), count(float64(e.Draws)), whyFallback(run, e.Epoch)))
 		}
 	}
@@ -122,14 +131,20 @@ func slowNodeRemarks(run *runlog.Run) []Remark {
 	if len(run.Nodes) < 2 {
 		return nil
 	}
-	waits := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 { return n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds) })
-	reads := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 { return n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount) })
+	waits := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 {
+		return n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds)
+	})
+	reads := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 {
+		return n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount)
+	})
 	var all []Remark
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
-		wait, read := n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds), n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount)
+		wait, read := n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds),
+			n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount)
 		slow := read > slowFactor*reads && reads > 0
-		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read), in(times, reads))
+		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read),
+			in(times, reads))
 		switch {
 		case wait > slowFactor*waits && wait > stallWorth:
 			why := "its storage reads are as fast as theirs, so look at its CPU and its network"
@@ -138,9 +153,11 @@ func slowNodeRemarks(run *runlog.Run) []Remark {
 			} else if math.IsNaN(read) {
 				why = "the log does not say how fast its storage was"
 			}
-			all = append(all, bad("%s waited for samples %s of its time, the median node %s: %s.", upper(nodeName(n)), percent(wait), percent(waits), why))
+			all = append(all, bad("%s waited for samples %s of its time, the median node %s: %s.",
+				upper(nodeName(n)), percent(wait), percent(waits), why))
 		case slow:
-			all = append(all, note("%s has slow storage: %s. Its trainers did not wait longer for it.", upper(nodeName(n)), reading))
+			all = append(all, note("%s has slow storage: %s. Its trainers did not wait longer for it.",
+				upper(nodeName(n)), reading))
 		}
 	}
 	return all
@@ -158,10 +175,13 @@ func slowEpochRemarks(run *runlog.Run) []Remark {
 		e := &warm[i]
 		if e.Seconds > slowFactor*median {
 			waited := "it did not wait for samples more than the others"
-			if usual := medianOf(warm, func(e *runlog.Epoch) float64 { return e.StallSeconds }); e.StallSeconds > slowFactor*usual {
+			if usual := medianOf(warm, func(e *runlog.Epoch) float64 {
+				return e.StallSeconds
+			}); e.StallSeconds > slowFactor*usual {
 				waited = fmt.Sprintf("of it %s waiting for samples", span(e.StallSeconds))
 			}
-			all = append(all, bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds), span(median), waited))
+			all = append(all, bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds),
+				span(median), waited))
 		}
 	}
 	return all
@@ -173,8 +193,10 @@ func planRemarks(run *runlog.Run) []Remark {
 		e := &run.Epochs[i]
 		missed := e.PlannedHits - e.HitsLocal - e.HitsRemote
 		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
-			all = append(all, bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory when they were due.",
-				e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)), percent(float64(e.HitsLocal+e.HitsRemote)/float64(e.Draws))))
+			all = append(all, bad("In epoch %d the plan promised %s hits and training got %s: samples "+
+				"were not in memory when they were due.",
+				e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)),
+				percent(float64(e.HitsLocal+e.HitsRemote)/float64(e.Draws))))
 		}
 	}
 	return all
@@ -190,10 +212,12 @@ func memoryRemarks(run *runlog.Run) []Remark {
 		}
 		free, slab := &n.Levels[runlog.FreeBytes], &n.Levels[runlog.SlabBytes]
 		if s := n.Shrink; s != nil {
-			all = append(all, bad("The slab of %s shrank from %s to %s, the first time at %s: memory was short%s.",
+			all = append(all, bad("The slab of %s shrank from %s to %s, the first time at %s: memory "+
+				"was short%s.",
 				nodeName(n), in(sizes, float64(s.From)), in(sizes, float64(s.To)), moment(s.At), limit))
 		} else if free.Seen() && free.Min < fullShare*slab.Max {
-			all = append(all, bad("%s had only %s of memory left before its limit%s; give the cache less with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit))
+			all = append(all, bad("%s had only %s of memory left before its limit%s; give the cache less "+
+				"with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit))
 		}
 	}
 	return all
@@ -203,7 +227,8 @@ func storageRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Sums[runlog.ReadErrors] > 0 {
-			all = append(all, bad("On %s %s of storage failed.", nodeName(n), plural(int64(n.Sums[runlog.ReadErrors]), "read")))
+			all = append(all, bad("On %s %s of storage failed.", nodeName(n),
+				plural(int64(n.Sums[runlog.ReadErrors]), "read")))
 		}
 	}
 	return all
@@ -212,7 +237,8 @@ func storageRemarks(run *runlog.Run) []Remark {
 func silentRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	if missing := run.Ranks - len(run.Nodes); missing > 0 && len(run.Nodes) > 0 {
-		all = append(all, bad("The log has no line about %s of %d.", plural(int64(missing), "node"), run.Ranks))
+		all = append(all, bad("The log has no line about %s of %d.", plural(int64(missing), "node"),
+			run.Ranks))
 	}
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Silent > silentSeconds {

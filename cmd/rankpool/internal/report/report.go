@@ -1,4 +1,5 @@
-// Package report makes a page of a run: one HTML file that needs nothing else, with plots as SVG, tables and remarks.
+// Package report makes a page of a run: one HTML file that needs nothing else, with plots as SVG,
+// tables and remarks.
 package report
 
 import (
@@ -18,8 +19,9 @@ import (
 type Options struct {
 	Names   []string // of the logs
 	Version string   // of rankpool
-	// Bound judges seconds in which GPUs were sampled, of those idle, of those waiting for samples, means over the GPUs: a verdict and a
-	// sentence, both empty when there is nothing to tell. nil: no verdict.
+	// Bound judges seconds in which GPUs were sampled, of those idle, of those waiting for samples,
+	// means over the GPUs: a verdict and a sentence, both empty when there is nothing to tell. nil: no
+	// verdict.
 	Bound func(sampled, idle, waited float64) (verdict, sentence string)
 }
 
@@ -31,10 +33,12 @@ var styleText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// Write writes the page of a run to w. The same run and options give the same bytes. The error is w's.
+// Write writes the page of a run to w. The same run and options give the same bytes. The error is
+// w's.
 func Write(w io.Writer, run *runlog.Run, o Options) error {
 	p := page{
-		Title: "rankpool: " + strings.Join(o.Names, ", "), Style: template.CSS(styleText), //nolint:gosec // our own file
+		Title:   "rankpool: " + strings.Join(o.Names, ", "),
+		Style:   template.CSS(styleText), //nolint:gosec // our own file
 		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: count(float64(run.Events)),
 		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run), Passes: passTable(run),
 		Remarks: remarks(run), Figures: figures(run),
@@ -61,7 +65,8 @@ type page struct {
 // A fact is a number that one looks for first.
 type fact struct{ Name, Value string }
 
-// totals are the sums over the run: over its epochs if it finished any, else over what the nodes said.
+// totals are the sums over the run: over its epochs if it finished any, else over what the nodes
+// said.
 func totals(run *runlog.Run) (t runlog.Sums, trainSeconds float64) {
 	if len(run.Epochs) == 0 {
 		t = run.Totals()
@@ -89,16 +94,20 @@ func summary(run *runlog.Run) []string {
 	if run.Data != "" {
 		on = " on " + run.Data
 	}
-	text := fmt.Sprintf("%s trained%s: %s finished in %s.", what, on, plural(int64(len(run.Epochs)), "epoch"), span(run.WallSeconds()))
+	text := fmt.Sprintf("%s trained%s: %s finished in %s.", what, on,
+		plural(int64(len(run.Epochs)), "epoch"), span(run.WallSeconds()))
 	if !run.Begin.IsZero() {
 		text += " It began on " + run.Begin.UTC().Format("2 January 2006 at 15:04:05") + " UTC."
 	}
 	all := []string{text}
 	if t.Draws() > 0 {
-		text = fmt.Sprintf("Of %s samples, %s came from the nodes' memory (%s from the node's own), and %s from storage.", count(t.Draws()),
-			percent(t.Hits()/t.Draws()), percent(t[runlog.HitsLocal]/t.Draws()), percent((t[runlog.StorageReads]+t[runlog.FallbackReads])/t.Draws()))
+		text = fmt.Sprintf("Of %s samples, %s came from the nodes' memory (%s from the node's own), "+
+			"and %s from storage.", count(t.Draws()),
+			percent(t.Hits()/t.Draws()), percent(t[runlog.HitsLocal]/t.Draws()),
+			percent((t[runlog.StorageReads]+t[runlog.FallbackReads])/t.Draws()))
 		if trained > 0 {
-			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(min(1, t[runlog.StallSeconds]/trained)))
+			text += fmt.Sprintf(" Training waited for samples in %s of its time.",
+				percent(min(1, t[runlog.StallSeconds]/trained)))
 		}
 		all = append(all, text)
 	}
@@ -122,7 +131,9 @@ func facts(run *runlog.Run) []fact {
 }
 
 // verdict says what bound the run.
-func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (string, string) {
+func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (
+	string, string,
+) {
 	if sampled, idle, waited, gpus := run.GPUSeconds(); bound != nil && gpus > 0 {
 		if verdict, sentence := bound(sampled, idle, waited); verdict != "" {
 			return upper(verdict), strings.TrimSuffix(sentence, ": "+verdict) + "."
@@ -132,7 +143,8 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 	if trained == 0 {
 		return "", "Whether GPUs were idle, and why, is not in the log."
 	}
-	return "", fmt.Sprintf("GPUs were not observed, so the log cannot say whether they were idle. Training waited for samples in %s of its time; a faster "+
+	return "", fmt.Sprintf("GPUs were not observed, so the log cannot say whether they were idle. "+
+		"Training waited for samples in %s of its time; a faster "+
 		"input could have saved that much at most.", percent(min(1, t[runlog.StallSeconds]/trained)))
 }
 
@@ -147,7 +159,9 @@ func epochTable(run *runlog.Run) *Table {
 	return t
 }
 
-func passTable(run *runlog.Run) *Table { return countTable("Passes over other data sets", run.Passes) }
+func passTable(run *runlog.Run) *Table {
+	return countTable("Passes over other data sets", run.Passes)
+}
 
 // countTable is a row an epoch, with what training measured in it; nil without epochs.
 func countTable(name string, epochs []runlog.Epoch) *Table {
@@ -155,7 +169,10 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 		return nil
 	}
 	metrics := runlog.MetricNames(epochs)
-	head := []string{"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes", "fallback", "waited", "seconds"}
+	head := []string{
+		"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes",
+		"fallback", "waited", "seconds",
+	}
 	t := &Table{Name: name, Head: append(head, metrics...)}
 	named := false
 	for i := range epochs {
@@ -169,9 +186,13 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 			epoch += " " + e.Data
 		}
 		row := []string{
-			epoch, count(draws), percent(runlog.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)), percent(runlog.Ratio(float64(e.HitsLocal), draws)),
-			percent(runlog.Ratio(float64(e.HitsRemote), draws)), percent(runlog.Ratio(float64(e.StorageReads), draws)), in(decimalSizes, float64(e.StorageBytes)),
-			count(float64(e.FallbackReads)), percent(min(1, runlog.Ratio(e.StallSeconds, e.Seconds))), number(e.Seconds),
+			epoch, count(draws), percent(runlog.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
+			percent(runlog.Ratio(float64(e.HitsLocal), draws)),
+			percent(runlog.Ratio(float64(e.HitsRemote), draws)),
+			percent(runlog.Ratio(float64(e.StorageReads), draws)),
+			in(decimalSizes, float64(e.StorageBytes)),
+			count(float64(e.FallbackReads)), percent(min(1, runlog.Ratio(e.StallSeconds, e.Seconds))),
+			number(e.Seconds),
 		}
 		for _, metric := range metrics {
 			value, found := e.Metrics[metric]
@@ -189,7 +210,10 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 const gpuRows = 32
 
 func gpuTable(run *runlog.Run) *Table {
-	t := &Table{Name: "GPUs", Head: []string{"node", "GPU", "name", "utilisation", "idle", "of it waiting for samples"}}
+	t := &Table{Name: "GPUs", Head: []string{
+		"node", "GPU", "name", "utilisation", "idle",
+		"of it waiting for samples",
+	}}
 	gpus := 0
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
@@ -197,7 +221,8 @@ func gpuTable(run *runlog.Run) *Table {
 			g := &n.GPUs[k]
 			if gpus++; gpus <= gpuRows {
 				t.Rows = append(t.Rows, []string{
-					nodeName(n), fmt.Sprint(g.Index), g.Name, percent(g.Utilisation.Mean()), percent(runlog.Ratio(g.Idle, g.Sampled)), percent(runlog.Ratio(g.Waited, g.Idle)),
+					nodeName(n), fmt.Sprint(g.Index), g.Name, percent(g.Utilisation.Mean()),
+					percent(runlog.Ratio(g.Idle, g.Sampled)), percent(runlog.Ratio(g.Waited, g.Idle)),
 				})
 			}
 		}

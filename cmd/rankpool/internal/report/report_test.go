@@ -21,7 +21,8 @@ import (
 
 // sections are what a page always has, in order.
 var sections = []string{
-	"summary", "remarks", "epochs", "sources", "stall", "pace", "gpu", "throughput", "latency", "memory", "importance", "balance",
+	"summary", "remarks", "epochs", "sources", "stall", "pace", "gpu", "throughput", "latency",
+	"memory", "importance", "balance",
 }
 
 func runOf(t testing.TB, log string) *runlog.Run {
@@ -48,9 +49,13 @@ func pageOf(t testing.TB, run *runlog.Run) string {
 	t.Helper()
 	var page bytes.Buffer
 	bound := func(sampled, idle, waited float64) (string, string) {
-		return "I/O-bound", fmt.Sprintf("idle %.0f of %.0f, %.0f waiting: I/O-bound", idle, sampled, waited)
+		return "I/O-bound", fmt.Sprintf("idle %.0f of %.0f, %.0f waiting: I/O-bound", idle, sampled,
+			waited)
 	}
-	if err := Write(&page, run, Options{Names: []string{"run.jsonl"}, Version: "test", Bound: bound}); err != nil {
+	if err := Write(&page, run, Options{
+		Names: []string{"run.jsonl"}, Version: "test",
+		Bound: bound,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	checkPage(t, page.String())
@@ -63,7 +68,8 @@ var (
 	notANumber = regexp.MustCompile(`NaN|Inf|ZgotmplZ|%!`)
 )
 
-// checkPage says what holds for every page: it is well-formed, needs nothing else, has all sections, each id once, and no number that is none.
+// checkPage says what holds for every page: it is well-formed, needs nothing else, has all
+// sections, each id once, and no number that is none.
 func checkPage(t testing.TB, page string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
@@ -103,12 +109,16 @@ func checkPage(t testing.TB, page string) {
 func TestPageOfACluster(t *testing.T) {
 	page := pageOf(t, runOf(t, logOf(t, runlogtest.Cluster())))
 	for _, want := range []string{
-		"8 nodes trained on train: 6 epochs finished in 1 h 6 min.", "Of 71,066,216 samples, 48.6 % came from",
+		"8 nodes trained on train: 6 epochs finished in 1 h 6 min.",
+		"Of 71,066,216 samples, 48.6 % came from",
 		"<strong>I/O-bound.</strong> idle 338 of 3959, 258 waiting.<",
 		"Node 2 was started again at 0:30:55, in epoch 2.",
-		"Fallback reads in epoch 2: trainers read 304,460 of 10,966,217 samples from storage themselves (a rank died in it; node 2 was started again).",
-		"Node 3 (nid001003) waited for samples 15.7 % of its time, the median node 5.2 %: a read of storage took it 13.7 ms, the median node 4.58 ms.",
-		"The slab of node 5 (nid001005) shrank from 64 GiB to 48 GiB, the first time at 0:41:10: memory was short (cgroup memory.max).",
+		"Fallback reads in epoch 2: trainers read 304,460 of 10,966,217 samples from storage " +
+			"themselves (a rank died in it; node 2 was started again).",
+		"Node 3 (nid001003) waited for samples 15.7 % of its time, the median node 5.2 %: a read of " +
+			"storage took it 13.7 ms, the median node 4.58 ms.",
+		"The slab of node 5 (nid001005) shrank from 64 GiB to 48 GiB, the first time at 0:41:10: " +
+			"memory was short (cgroup memory.max).",
 		"accuracy", `class="area fallback"`, "3,182 events",
 	} {
 		if !strings.Contains(page, want) {
@@ -132,7 +142,8 @@ func TestPageOfACluster(t *testing.T) {
 func TestQuietRun(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.SlowNode, training.ShrinkNode, training.DeadNode = -1, -1, -1
-	if page := pageOf(t, runOf(t, logOf(t, training))); !strings.Contains(page, "Nothing out of the ordinary.") {
+	if page := pageOf(t, runOf(t, logOf(t, training))); !strings.Contains(
+		page, "Nothing out of the ordinary.") {
 		t.Errorf("remarks: %v", remarks(runOf(t, logOf(t, training))))
 	}
 }
@@ -151,32 +162,60 @@ func TestMissing(t *testing.T) {
 		missing map[string]string
 		says    []string
 	}{
-		"nothing": {"", map[string]string{"sources": noEpochs, "stall": noEpochs, "pace": noNodeLines, "balance": noNodeLines}, []string{
-			"The log has no event.", "No epoch was finished.", "Whether GPUs were idle, and why, is not in the log.",
+		"nothing": {"", map[string]string{
+			"sources": noEpochs, "stall": noEpochs, "pace": noNodeLines,
+			"balance": noNodeLines,
+		}, []string{
+			"The log has no event.", "No epoch was finished.",
+			"Whether GPUs were idle, and why, is not in the log.",
 		}},
-		"an old log of one epoch": {old, map[string]string{"pace": noNodeLines, "gpu": noNodeLines, "memory": noNodeLines, "importance": noImportance}, []string{
-			"4 nodes trained on train: one epoch finished in 12 s.", "so there is one value.", "<dd>not in the log</dd>", "GPUs were not observed",
-		}},
-		"an old log": {strings.Replace(old, "\n", "\n"+second, 1), map[string]string{"latency": noNodeLines}, []string{"so there is one value an epoch."}},
-		"no GPUs, nothing measured": {bare, map[string]string{"gpu": noGPUs, "latency": noMeasuring}, []string{
-			"GPUs were not observed", "storage, as trainers saw it",
-		}},
+		"an old log of one epoch": {
+			old,
+			map[string]string{
+				"pace": noNodeLines, "gpu": noNodeLines, "memory": noNodeLines, "importance": noImportance,
+			},
+			[]string{
+				"4 nodes trained on train: one epoch finished in 12 s.", "so there is one value.",
+				"<dd>not in the log</dd>", "GPUs were not observed",
+			},
+		},
+		"an old log": {
+			strings.Replace(old, "\n", "\n"+second, 1),
+			map[string]string{"latency": noNodeLines},
+			[]string{"so there is one value an epoch."},
+		},
+		"no GPUs, nothing measured": {
+			bare,
+			map[string]string{"gpu": noGPUs, "latency": noMeasuring},
+			[]string{
+				"GPUs were not observed", "storage, as trainers saw it",
+			},
+		},
 		"GPUs that tell nothing": {
 			`{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"seconds":10,"epoch":0,"machine":{"gpus":[{"uuid":"u","utilisation":null}]}}`,
 			map[string]string{"gpu": silentGPUs},
 			nil,
 		},
-		"one epoch": {logOf(t, runlogtest.Training{Nodes: 1, Epochs: 1, EpochSeconds: 20, EverySeconds: 10, SlowNode: -1, ShrinkNode: -1, DeadNode: -1}), map[string]string{"gpu": noGPUs}, []string{
-			"One node trained", "One node: there is nothing to compare.", "The log has one epoch&#39;s scores",
+		"one epoch": {logOf(t, runlogtest.Training{
+			Nodes: 1, Epochs: 1, EpochSeconds: 20, EverySeconds: 10, SlowNode: -1, ShrinkNode: -1,
+			DeadNode: -1,
+		}), map[string]string{"gpu": noGPUs}, []string{
+			"One node trained", "One node: there is nothing to compare.",
+			"The log has one epoch&#39;s scores",
 		}},
-		"no trainer": {`{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"seconds":10,"epoch":-1}`, map[string]string{
-			"sources": noTraining, "stall": noTraining, "memory": noMemory,
-		}, []string{"The log has no summary at its end"}},
+		"no trainer": {
+			`{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"seconds":10,"epoch":-1}`,
+			map[string]string{
+				"sources": noTraining, "stall": noTraining, "memory": noMemory,
+			},
+			[]string{"The log has no summary at its end"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := pageOf(t, runOf(t, c.log))
 			for id, why := range c.missing {
-				if section := sectionOf(page, id); !strings.Contains(html.UnescapeString(section), why) || strings.Contains(section, "<figure") {
+				if section := sectionOf(page, id); !strings.Contains(html.UnescapeString(section), why) ||
+					strings.Contains(section, "<figure") {
 					t.Errorf("section %s: %s", id, section)
 				}
 			}
@@ -195,10 +234,12 @@ func sectionOf(page, id string) string {
 	return section
 }
 
-// TestSources says that what is stacked is all of the draws, with a tier's hits taken off both kinds.
+// TestSources says that what is stacked is all of the draws, with a tier's hits taken off both
+// kinds.
 func TestSources(t *testing.T) {
 	var s runlog.Sums
-	s[runlog.HitsLocal], s[runlog.HitsRemote], s[runlog.TierHits], s[runlog.StorageReads], s[runlog.Substituted] = 60, 20, 40, 15, 5
+	s[runlog.HitsLocal], s[runlog.HitsRemote], s[runlog.TierHits], s[runlog.StorageReads],
+		s[runlog.Substituted] = 60, 20, 40, 15, 5
 	want := []float64{30, 10, 40, 5, 15, 0}
 	for i, k := range sourceKeys {
 		if got := source(&s, k.quantity); got != want[i] {
@@ -213,9 +254,12 @@ func TestSources(t *testing.T) {
 // TestNamesAreEscaped puts markup where a log has names.
 func TestNamesAreEscaped(t *testing.T) {
 	evil := `</style><script>alert(1)</script>\"'`
-	log := `{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"host":"` + evil + `","seconds":10,"epoch":0,"data":"` + evil + `","hits_local":5,"train_seconds":9,` +
-		`"machine":{"memory_limit":"` + evil + `","gpus":[{"uuid":"u","name":"` + evil + `","utilisation":0.5,"sampled_seconds":5}]}}` + "\n" +
-		`{"event":"epoch","data":"` + evil + `","epoch":0,"draws":5,"hits_local":5,"fallback_reads":1,"metrics":{"` + evil + `":1}}` + "\n"
+	log := `{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"host":"` + evil +
+		`","seconds":10,"epoch":0,"data":"` + evil + `","hits_local":5,"train_seconds":9,` +
+		`"machine":{"memory_limit":"` + evil + `","gpus":[{"uuid":"u","name":"` + evil +
+		`","utilisation":0.5,"sampled_seconds":5}]}}` + "\n" +
+		`{"event":"epoch","data":"` + evil +
+		`","epoch":0,"draws":5,"hits_local":5,"fallback_reads":1,"metrics":{"` + evil + `":1}}` + "\n"
 	run := runOf(t, log)
 	if run.Broken > 0 {
 		t.Fatal("the log is broken")
@@ -230,12 +274,16 @@ func TestNamesAreEscaped(t *testing.T) {
 // TestManyNodes groups nodes that have no room beside each other.
 func TestManyNodes(t *testing.T) {
 	training := runlogtest.Cluster()
-	training.Nodes, training.Epochs, training.EpochSeconds, training.EverySeconds, training.GPUs = 300, 1, 30, 10, 0
+	training.Nodes, training.Epochs, training.EpochSeconds, training.EverySeconds, training.GPUs = 300,
+		1, 30, 10, 0
 	page := pageOf(t, runOf(t, logOf(t, training)))
 	if bars := strings.Count(page, `<rect class="area wait"`); bars != nodeBars+1 {
 		t.Errorf("%d bars of waiting and its legend", bars)
 	}
-	for _, want := range []string{"The 24 of 300 nodes that waited longest", "Each bar is of 2 nodes or one more:", "node 2 (nid001002) to 3: waiting 2"} {
+	for _, want := range []string{
+		"The 24 of 300 nodes that waited longest",
+		"Each bar is of 2 nodes or one more:", "node 2 (nid001002) to 3: waiting 2",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -252,21 +300,28 @@ func TestAnyLog(t *testing.T) {
 			epoch := rapid.OneOf(rapid.IntRange(-1, 3), rapid.IntRange(-1, 1<<24-1)).Draw(t, "epoch")
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
 			case 0:
-				fmt.Fprintf(&log, `{"event":"node","time":"2026-03-%02dT10:00:%02dZ","rank":%d,"seconds":%g,"epoch":%d,"hits_local":%d,"tier_hits":%d,`+
-					`"storage_reads":%d,"stall_seconds":%g,"train_seconds":%g,"slab_bytes":%d,"peer_bytes":%d,"machine":{"storage_reads":%d,"storage_seconds":%g,`+
-					`"memory_limit":"x","gpus":[{"utilisation":%g,"sampled_seconds":%g,"idle_seconds":%g}]}}`+"\n",
-					rapid.IntRange(1, 28).Draw(t, "day"), rapid.IntRange(0, 59).Draw(t, "second"), rapid.IntRange(0, 1<<20-1).Draw(t, "rank"), big.Draw(t, "seconds"), epoch,
-					whole.Draw(t, "hits"), whole.Draw(t, "tier"), whole.Draw(t, "reads"), big.Draw(t, "stall"), big.Draw(t, "train"), whole.Draw(t, "slab"),
-					whole.Draw(t, "peer"), whole.Draw(t, "storage"), big.Draw(t, "latency"), big.Draw(t, "utilisation"), big.Draw(t, "sampled"), big.Draw(t, "idle"))
+				fmt.Fprintf(&log,
+					`{"event":"node","time":"2026-03-%02dT10:00:%02dZ","rank":%d,"seconds":%g,"epoch":%d,"hits_local":%d,"tier_hits":%d,`+
+						`"storage_reads":%d,"stall_seconds":%g,"train_seconds":%g,"slab_bytes":%d,"peer_bytes":%d,"machine":{"storage_reads":%d,"storage_seconds":%g,`+
+						`"memory_limit":"x","gpus":[{"utilisation":%g,"sampled_seconds":%g,"idle_seconds":%g}]}}`+"\n",
+					rapid.IntRange(1, 28).Draw(t, "day"), rapid.IntRange(0, 59).Draw(t, "second"),
+					rapid.IntRange(0, 1<<20-1).Draw(t, "rank"), big.Draw(t, "seconds"), epoch,
+					whole.Draw(t, "hits"), whole.Draw(t, "tier"), whole.Draw(t, "reads"), big.Draw(t, "stall"),
+					big.Draw(t, "train"), whole.Draw(t, "slab"),
+					whole.Draw(t, "peer"), whole.Draw(t, "storage"), big.Draw(t, "latency"),
+					big.Draw(t, "utilisation"), big.Draw(t, "sampled"), big.Draw(t, "idle"))
 			case 1:
-				fmt.Fprintf(&log, `{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d,"planned_hits":%d,"fallback_reads":%d,"stall_seconds":%g,"seconds":%g}`+"\n",
-					epoch, whole.Draw(t, "draws"), whole.Draw(t, "hits"), whole.Draw(t, "planned"), whole.Draw(t, "fallback"), big.Draw(t, "stall"), big.Draw(t, "seconds"))
+				fmt.Fprintf(&log,
+					`{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d,"planned_hits":%d,"fallback_reads":%d,"stall_seconds":%g,"seconds":%g}`+"\n",
+					epoch, whole.Draw(t, "draws"), whole.Draw(t, "hits"), whole.Draw(t, "planned"),
+					whole.Draw(t, "fallback"), big.Draw(t, "stall"), big.Draw(t, "seconds"))
 			case 2:
 				low := rapid.Float64Range(-1e30, 1e30).Draw(t, "low")
 				fmt.Fprintf(&log, `{"event":"importance","epoch":%d,"edges":[%g,%g],"counts":[%d]}`+"\n",
 					epoch, low, low+rapid.Float64Range(0, 1e29).Draw(t, "width"), whole.Draw(t, "count"))
 			case 3:
-				fmt.Fprintf(&log, `{"event":"summary","ranks":%d,"wall_seconds":%g}`+"\n", rapid.IntRange(0, 9).Draw(t, "ranks"), big.Draw(t, "wall"))
+				fmt.Fprintf(&log, `{"event":"summary","ranks":%d,"wall_seconds":%g}`+"\n",
+					rapid.IntRange(0, 9).Draw(t, "ranks"), big.Draw(t, "wall"))
 			}
 		}
 		var page bytes.Buffer

@@ -152,7 +152,8 @@ func indexAxis(name string, low, high int) axis {
 	return a
 }
 
-// groupsOf divides n things into at most so many groups [from, to) of neighbours, of nearly the same size.
+// groupsOf divides n things into at most so many groups [from, to) of neighbours, of nearly the
+// same size.
 func groupsOf(n, most int) [][2]int {
 	groups := min(n, most)
 	all := make([][2]int, groups)
@@ -203,7 +204,10 @@ func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []se
 	if u.name == "%" && top > 0.5 {
 		top = max(top, 1)
 	}
-	c := chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: valueAxis(what, u, top/u.factor), marks: t.marks}
+	c := chart{
+		id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x,
+		y: valueAxis(what, u, top/u.factor), marks: t.marks,
+	}
 	for i := range all {
 		s := &all[i]
 		f.Legend = append(f.Legend, s.Key)
@@ -219,7 +223,10 @@ func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []se
 
 // drawStack fills a figure with shares that add up to 1.
 func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
-	c := chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: valueAxis(what, share[0], 100), marks: t.marks}
+	c := chart{
+		id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x,
+		y: valueAxis(what, share[0], 100), marks: t.marks,
+	}
 	low := make([]float64, len(t.bins))
 	for i := range all {
 		values := scaled(all[i].values(t), share[0])

@@ -10,12 +10,14 @@ import (
 // maxMarks of a kind are kept: more are no plot any more.
 const maxMarks = 512
 
-// A Builder makes a Run of events, which come in the order of the log. The zero Builder is ready. It keeps no event, but an
-// entry for each rank, each epoch and each bin of the timeline. Not for concurrent use.
+// A Builder makes a Run of events, which come in the order of the log. The zero Builder is ready.
+// It keeps no event, but an entry for each rank, each epoch and each bin of the timeline. Not for
+// concurrent use.
 //
-// Logs are appended to, so there may be several jobs and trainings in one. A job is over with its summary, a new file, or the begin
-// of another launch. The next one is another training if its first epoch is 0 or earlier than the newest one; else it goes on with
-// the training. Within a job lines may come late and in any order of epochs. Only the last training is kept.
+// Logs are appended to, so there may be several jobs and trainings in one. A job is over with its
+// summary, a new file, or the begin of another launch. The next one is another training if its
+// first epoch is 0 or earlier than the newest one; else it goes on with the training. Within a job
+// lines may come late and in any order of epochs. Only the last training is kept.
 type Builder struct {
 	run    Run
 	clock  clock
@@ -96,8 +98,8 @@ func (b *Builder) adopt() {
 	}
 }
 
-// epochOf returns the training's epoch that a rank's line tells of, -1 for none: before the first epoch ranks tell of passes over another
-// data set, which have numbers of their own.
+// epochOf returns the training's epoch that a rank's line tells of, -1 for none: before the first
+// epoch ranks tell of passes over another data set, which have numbers of their own.
 func (b *Builder) epochOf(n *Node) int {
 	trained := b.data
 	if b.begin != nil {
@@ -135,7 +137,8 @@ func (b *Builder) nextJob(epoch int) {
 		run := b.run
 		*b = Builder{begin: b.begin, held: b.held}
 		b.open()
-		b.run.Events, b.run.Broken, b.run.Unknown, b.run.Earlier = run.Events, run.Broken, run.Unknown, run.Earlier+1
+		b.run.Events, b.run.Broken, b.run.Unknown, b.run.Earlier = run.Events, run.Broken, run.Unknown,
+			run.Earlier+1
 	} else {
 		b.over, b.run.Ended = false, false
 		b.jobs++
@@ -143,11 +146,13 @@ func (b *Builder) nextJob(epoch int) {
 	b.adopt()
 }
 
-// maxHeld events are kept of a job that has told no epoch yet: plans are made for two epochs, and there are few passes before training.
+// maxHeld events are kept of a job that has told no epoch yet: plans are made for two epochs, and
+// there are few passes before training.
 const maxHeld = 8
 
-// beside takes a pass or a distribution. They may come before the first epoch of their job, so that it is not known yet of which training
-// they are: scores are told when an epoch is planned, and a pass may go before all training.
+// beside takes a pass or a distribution. They may come before the first epoch of their job, so that
+// it is not known yet of which training they are: scores are told when an epoch is planned, and a
+// pass may go before all training.
 func (b *Builder) beside(e Event) {
 	b.open()
 	if b.over || e.Importance != nil && b.run.Newest < 0 {
@@ -268,7 +273,10 @@ func (b *Builder) Run() *Run {
 			r.Epochs = append(r.Epochs, e)
 		}
 	}
-	byEpoch := func(a, b Epoch) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Data, b.Data)) }
+	byEpoch := func(a, b Epoch) int {
+		return cmp.Or(
+			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Data, b.Data))
+	}
 	slices.SortFunc(r.Epochs, byEpoch)
 	slices.SortFunc(r.Passes, byEpoch)
 	slices.SortStableFunc(r.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })

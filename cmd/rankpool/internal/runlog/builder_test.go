@@ -16,7 +16,9 @@ type script struct {
 func (s *script) line(format string, values ...any) { fmt.Fprintf(s, format+"\n", values...) }
 
 func (s *script) begin(launch string) {
-	s.line(`{"event":"begin","time":"2026-03-14T10:00:00Z","launch":%q,"ranks":3,"data":["train","val"]}`, launch)
+	s.line(
+		`{"event":"begin","time":"2026-03-14T10:00:00Z","launch":%q,"ranks":3,"data":["train","val"]}`,
+		launch)
 }
 
 // epoch writes 100 draws of an epoch of the first data set, pass 10 of the other.
@@ -40,14 +42,18 @@ func (s *script) scores(n int) {
 	s.line(`{"event":"importance","data":"train","epoch":%d,"edges":[0,1],"counts":[100]}`, n)
 }
 
-func (s *script) summary() { s.line(`{"event":"summary","data":"train","ranks":3,"wall_seconds":30}`) }
+func (s *script) summary() {
+	s.line(`{"event":"summary","data":"train","ranks":3,"wall_seconds":30}`)
+}
 
 // checkRun asserts how many epochs and passes a log has, and of what.
 func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run {
 	t.Helper()
 	run := read(t, log.String())
-	if len(run.Epochs) != epochs || len(run.Passes) != passes || run.Jobs != jobs || run.Earlier != earlier || run.Data != "train" || run.Broken != 0 {
-		t.Errorf("%d epochs, %d passes, %d jobs, %d earlier, data %s, %d broken; want %d, %d, %d, %d", len(run.Epochs), len(run.Passes), run.Jobs,
+	if len(run.Epochs) != epochs || len(run.Passes) != passes || run.Jobs != jobs ||
+		run.Earlier != earlier || run.Data != "train" || run.Broken != 0 {
+		t.Errorf("%d epochs, %d passes, %d jobs, %d earlier, data %s, %d broken; want %d, %d, %d, %d",
+			len(run.Epochs), len(run.Passes), run.Jobs,
 			run.Earlier, run.Data, run.Broken, epochs, passes, jobs, earlier)
 	}
 	for _, e := range run.Epochs {
@@ -58,7 +64,8 @@ func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run
 	return run
 }
 
-// TestPassesAreLate validates after every third epoch: a pass is told when the next one begins, and has a number of its own.
+// TestPassesAreLate validates after every third epoch: a pass is told when the next one begins, and
+// has a number of its own.
 func TestPassesAreLate(t *testing.T) {
 	for _, begin := range []bool{true, false} {
 		var log script
@@ -103,13 +110,16 @@ func TestShortEpochs(t *testing.T) {
 		}
 		log.node("train", 57, 61)
 		log.summary()
-		if run := checkRun(t, &log, 60, 0, 1, 0); run.Newest != 59 || len(run.Restarts()) != 0 || len(run.Importance) != 60 {
-			t.Errorf("newest %d, restarts %v, %d importance", run.Newest, run.Restarts(), len(run.Importance))
+		if run := checkRun(t, &log, 60, 0, 1, 0); run.Newest != 59 || len(run.Restarts()) != 0 ||
+			len(run.Importance) != 60 {
+			t.Errorf("newest %d, restarts %v, %d importance", run.Newest, run.Restarts(),
+				len(run.Importance))
 		}
 	}
 }
 
-// TestRequeuedPasses goes on in epoch 4 of a job that was killed or ended, with passes that have begun at 0 again, one of them before training.
+// TestRequeuedPasses goes on in epoch 4 of a job that was killed or ended, with passes that have
+// begun at 0 again, one of them before training.
 func TestRequeuedPasses(t *testing.T) {
 	for _, killed := range []bool{true, false} {
 		var log script
@@ -131,8 +141,10 @@ func TestRequeuedPasses(t *testing.T) {
 		log.epoch(4)
 		log.pass(1)
 		run := checkRun(t, &log, 5, 4, 2, 0)
-		if run.Ended || run.Passes[0].Draws != 20 || run.Totals()[HitsLocal] != 4+3 || len(run.Restarts()) != 0 || len(run.Importance) != 1 {
-			t.Errorf("ended %v, passes %+v, %v hits, restarts %v", run.Ended, run.Passes, run.Totals()[HitsLocal], run.Restarts())
+		if run.Ended || run.Passes[0].Draws != 20 || run.Totals()[HitsLocal] != 4+3 ||
+			len(run.Restarts()) != 0 || len(run.Importance) != 1 {
+			t.Errorf("ended %v, passes %+v, %v hits, restarts %v", run.Ended, run.Passes,
+				run.Totals()[HitsLocal], run.Restarts())
 		}
 	}
 }
@@ -156,15 +168,18 @@ func TestLaunches(t *testing.T) {
 	log.scores(0)
 	log.pass(0)
 	log.node("val", 9, 1)
-	if run := read(t, log.String()); run.Newest != 7 || run.Earlier != 0 || len(run.Epochs) != 1 || len(run.Passes) != 0 {
-		t.Errorf("before the first epoch: newest %d, earlier %d, epochs %v, passes %v", run.Newest, run.Earlier, run.Epochs, run.Passes)
+	if run := read(t, log.String()); run.Newest != 7 || run.Earlier != 0 || len(run.Epochs) != 1 ||
+		len(run.Passes) != 0 {
+		t.Errorf("before the first epoch: newest %d, earlier %d, epochs %v, passes %v", run.Newest,
+			run.Earlier, run.Epochs, run.Passes)
 	}
 	log.node("train", 0, 2)
 	log.epoch(0)
 	log.epoch(1)
 	run := checkRun(t, &log, 2, 1, 1, 1)
 	if run.Ranks != 3 || run.Newest != 1 || run.Totals()[HitsLocal] != 2 || len(run.Marks) != 1 {
-		t.Errorf("ranks %d, newest %d, %v hits, marks %v", run.Ranks, run.Newest, run.Totals()[HitsLocal], run.Marks)
+		t.Errorf("ranks %d, newest %d, %v hits, marks %v", run.Ranks, run.Newest, run.Totals()[HitsLocal],
+			run.Marks)
 	}
 	if len(run.Importance) != 1 || run.Importance[0].Epoch != 0 {
 		t.Errorf("importance %+v", run.Importance)
@@ -173,7 +188,9 @@ func TestLaunches(t *testing.T) {
 
 // TestFirstEpochOfAJob says which jobs go on.
 func TestFirstEpochOfAJob(t *testing.T) {
-	for first, want := range map[int]struct{ epochs, earlier int }{0: {1, 1}, 2: {1, 1}, 4: {2, 0}, 5: {2, 0}, 9: {2, 0}} {
+	for first, want := range map[int]struct{ epochs, earlier int }{
+		0: {1, 1}, 2: {1, 1}, 4: {2, 0}, 5: {2, 0}, 9: {2, 0},
+	} {
 		var log script
 		log.begin("a")
 		log.node("train", 4, 1)
@@ -195,7 +212,8 @@ func TestWhatIsTrained(t *testing.T) {
 	log.epoch(0)
 	log.line(`{"event":"begin","launch":"b","ranks":1,"data":["other"]}`)
 	log.node("other", 0, 1)
-	if run := read(t, log.String()); run.Data != "other" || run.Ranks != 1 || run.Earlier != 1 || len(run.Epochs) != 0 {
+	if run := read(t, log.String()); run.Data != "other" || run.Ranks != 1 || run.Earlier != 1 ||
+		len(run.Epochs) != 0 {
 		t.Errorf("another data set: ranks %d, data %s, earlier %d", run.Ranks, run.Data, run.Earlier)
 	}
 	log.Reset()
@@ -207,7 +225,8 @@ func TestWhatIsTrained(t *testing.T) {
 	}
 }
 
-// TestSameLaunch is a cache that was started again under running training: trainers tell again what they counted.
+// TestSameLaunch is a cache that was started again under running training: trainers tell again what
+// they counted.
 func TestSameLaunch(t *testing.T) {
 	var log script
 	log.begin("a")
@@ -221,7 +240,8 @@ func TestSameLaunch(t *testing.T) {
 	log.node("train", 3, 2)
 	log.summary()
 	run := checkRun(t, &log, 2, 0, 1, 0)
-	if restarts := run.Restarts(); len(restarts) != 1 || restarts[0].Epoch != 3 || run.Totals()[HitsLocal] != 6+2 || !run.Ended {
+	if restarts := run.Restarts(); len(restarts) != 1 || restarts[0].Epoch != 3 ||
+		run.Totals()[HitsLocal] != 6+2 || !run.Ended {
 		t.Errorf("restarts %v, %v hits", restarts, run.Totals()[HitsLocal])
 	}
 }

@@ -2,7 +2,8 @@ package runlog
 
 import "time"
 
-// pauseAfter is how long nothing may run before the time is left out: a requeued job may have waited for hours.
+// pauseAfter is how long nothing may run before the time is left out: a requeued job may have
+// waited for hours.
 const pauseAfter = 2 * time.Minute
 
 // A clock turns times into seconds of the run, without the time in which no rank ran.
@@ -11,8 +12,9 @@ type clock struct {
 	cut         time.Duration
 }
 
-// advance takes a line of the time at, which tells of a span that began at from; fresh: nothing of that rank's life is known
-// from before. It returns the seconds that the run paused before it, mostly 0.
+// advance takes a line of the time at, which tells of a span that began at from; fresh: nothing of
+// that rank's life is known from before. It returns the seconds that the run paused before it,
+// mostly 0.
 func (c *clock) advance(from, at time.Time, fresh bool) (pause float64) {
 	if c.begin.IsZero() {
 		c.begin, c.last = from, from

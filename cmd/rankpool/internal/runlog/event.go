@@ -1,5 +1,5 @@
-// Package runlog reads run logs: files of one JSON event a line, which "rankpool run --log" writes, and makes of them one
-// Run, whose size does not grow with the log's.
+// Package runlog reads run logs: files of one JSON event a line, which "rankpool run --log" writes,
+// and makes of them one Run, whose size does not grow with the log's.
 //
 //	Read      the events of a log, in order
 //	Builder   takes events and makes a Run
@@ -19,8 +19,8 @@ import (
 	"rankpool/mpicache"
 )
 
-// An Event is one line of a run log. At most one of the pointers is not nil; all are nil in an event of a name that this
-// package does not know.
+// An Event is one line of a run log. At most one of the pointers is not nil; all are nil in an
+// event of a name that this package does not know.
 type Event struct {
 	Name       string
 	Begin      *Begin
@@ -30,7 +30,8 @@ type Event struct {
 	Summary    *Summary
 }
 
-// A Begin is the start of rank 0. A rank 0 that is started again under running training has the launch of the one before.
+// A Begin is the start of rank 0. A rank 0 that is started again under running training has the
+// launch of the one before.
 type Begin struct {
 	Launch string   `json:"launch"`
 	Ranks  int      `json:"ranks"`
@@ -43,7 +44,8 @@ type Node struct {
 	mpicache.RankStats
 }
 
-// An Epoch is the count of an epoch over all trainers. In an event "pass" it is one of a data set beside the first.
+// An Epoch is the count of an epoch over all trainers. In an event "pass" it is one of a data set
+// beside the first.
 type Epoch struct {
 	Time  time.Time `json:"time"` // zero where the log does not say it
 	Data  string    `json:"data"`
@@ -51,8 +53,8 @@ type Epoch struct {
 	mpicache.Count
 }
 
-// Importance is the distribution of a data set's scores after an epoch: Counts[i] samples have a score in
-// [Edges[i], Edges[i+1]).
+// Importance is the distribution of a data set's scores after an epoch: Counts[i] samples have a
+// score in [Edges[i], Edges[i+1]).
 type Importance struct {
 	Data   string    `json:"data"`
 	Epoch  int       `json:"epoch"`
@@ -83,8 +85,8 @@ const (
 
 var errSenseless = errors.New("runlog: an event that makes no sense")
 
-// Parse reads one line. It returns an error for what is no JSON object, lacks the event's name, or has values that no
-// rank can have counted.
+// Parse reads one line. It returns an error for what is no JSON object, lacks the event's name, or
+// has values that no rank can have counted.
 func Parse(line []byte) (e Event, err error) {
 	if e.Name, err = eventName(line); err != nil {
 		return e, err
@@ -108,10 +110,12 @@ func Parse(line []byte) (e Event, err error) {
 	return e, err
 }
 
-// eventName returns the event's name. Ranks write it first, where it is found without reading the line twice.
+// eventName returns the event's name. Ranks write it first, where it is found without reading the
+// line twice.
 func eventName(line []byte) (string, error) {
 	if rest, found := bytes.CutPrefix(line, []byte(`{"event":"`)); found {
-		if name, _, found := bytes.Cut(rest[:min(len(rest), 32)], []byte{'"'}); found && !bytes.ContainsRune(name, '\\') {
+		if name, _, found := bytes.Cut(rest[:min(len(rest), 32)], []byte{'"'}); found &&
+			!bytes.ContainsRune(name, '\\') {
 			return string(name), nil
 		}
 	}
@@ -143,7 +147,8 @@ func (b *Begin) check() bool {
 }
 
 func (n *Node) check() bool {
-	if year := n.Time.Year(); year < 2000 || year > 2200 || n.Rank < 0 || n.Rank >= maxRank || len(n.Machine.GPUs) > maxGPUs {
+	if year := n.Time.Year(); year < 2000 || year > 2200 || n.Rank < 0 || n.Rank >= maxRank ||
+		len(n.Machine.GPUs) > maxGPUs {
 		return false
 	}
 	for _, gauge := range gaugesOf(&n.RankStats) {
@@ -157,7 +162,8 @@ func (n *Node) check() bool {
 		}
 	}
 	for _, g := range n.Machine.GPUs {
-		if !between(g.SampledSeconds, maxSeconds) || !between(g.IdleSeconds, maxSeconds) || !between(g.WaitedSeconds, maxSeconds) {
+		if !between(g.SampledSeconds, maxSeconds) || !between(g.IdleSeconds, maxSeconds) ||
+			!between(g.WaitedSeconds, maxSeconds) {
 			return false
 		}
 	}
@@ -165,16 +171,19 @@ func (n *Node) check() bool {
 }
 
 func (e *Epoch) check() bool {
-	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkCount(&e.Count) && between(float64(e.Draws), maxCount)
+	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkCount(&e.Count) &&
+		between(float64(e.Draws), maxCount)
 }
 
 func (s *Summary) check() bool {
-	return checkCount(&s.Count) && between(float64(s.Draws), maxCount) && between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 && s.Ranks <= maxRank
+	return checkCount(&s.Count) && between(float64(s.Draws), maxCount) &&
+		between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 && s.Ranks <= maxRank
 }
 
 func checkCount(c *mpicache.Count) bool {
 	for _, n := range []int64{
-		c.HitsLocal, c.HitsRemote, c.StorageReads, c.StorageBytes, c.Substituted, c.FallbackReads, c.FallbackBytes, c.PlannedHits, c.TierHits,
+		c.HitsLocal, c.HitsRemote, c.StorageReads, c.StorageBytes, c.Substituted, c.FallbackReads,
+		c.FallbackBytes, c.PlannedHits, c.TierHits,
 	} {
 		if !between(float64(n), maxCount) {
 			return false
@@ -185,7 +194,8 @@ func checkCount(c *mpicache.Count) bool {
 
 func (i *Importance) check() bool {
 	n := len(i.Counts)
-	if i.Epoch < 0 || i.Epoch >= maxEpoch || n == 0 || n > maxEdges || len(i.Edges) != n+1 || !slices.IsSorted(i.Edges) {
+	if i.Epoch < 0 || i.Epoch >= maxEpoch || n == 0 || n > maxEdges || len(i.Edges) != n+1 ||
+		!slices.IsSorted(i.Edges) {
 		return false
 	}
 	for _, count := range i.Counts {

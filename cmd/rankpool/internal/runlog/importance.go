@@ -7,11 +7,13 @@ var Quantiles = [...]float64{0.05, 0.25, 0.5, 0.75, 0.95}
 
 // A Distribution is how scores lie after an epoch.
 type Distribution struct {
-	Epoch     int
-	Samples   float64
-	Quantiles [len(Quantiles)]float64 // the score below which that part of the samples is; straight lines in a class
+	Epoch   int
+	Samples float64
+	// the score below which that part of the samples is; straight lines in a class
+	Quantiles [len(Quantiles)]float64
 	Mean      float64
-	TopShare  float64 // of the sum of scores that the highest tenth of the samples has, NaN where the sum is 0
+	// of the sum of scores that the highest tenth of the samples has, NaN where the sum is 0
+	TopShare float64
 }
 
 // maxHistograms are kept, thinned out when there are more.
@@ -21,7 +23,8 @@ const maxHistograms = 32
 type scores struct {
 	distributions []Distribution
 	histograms    []Importance
-	every         int // of the distributions that also have a histogram, as a power of two; the newest always has
+	// of the distributions that also have a histogram, as a power of two; the newest always has
+	every int
 }
 
 // add takes an event. One of the newest epoch again, after a restart, replaces it.

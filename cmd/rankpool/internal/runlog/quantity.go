@@ -9,8 +9,8 @@ import (
 // A Quantity is something that ranks sum up.
 type Quantity int
 
-// What ranks sum up: samples that trainers were given, by source; seconds; bytes; reads of storage, ahead of use too; and
-// seconds of GPUs, summed over a node's.
+// What ranks sum up: samples that trainers were given, by source; seconds; bytes; reads of storage,
+// ahead of use too; and seconds of GPUs, summed over a node's.
 const (
 	HitsLocal Quantity = iota
 	HitsRemote
@@ -76,10 +76,12 @@ func (s *Sums) add(d *Sums, share float64) {
 func sumsOf(r *mpicache.RankStats) Sums {
 	s := Sums{
 		HitsLocal: float64(r.HitsLocal), HitsRemote: float64(r.HitsRemote), TierHits: float64(r.TierHits),
-		StorageReads: float64(r.StorageReads), FallbackReads: float64(r.FallbackReads), Substituted: float64(r.Substituted),
+		StorageReads: float64(r.StorageReads), FallbackReads: float64(r.FallbackReads),
+		Substituted:  float64(r.Substituted),
 		StallSeconds: r.StallSeconds, TrainSeconds: r.TrainSeconds,
-		PeerBytes: float64(r.PeerBytes), FallbackBytes: float64(r.FallbackBytes), GivenBytes: float64(r.StorageBytes),
-		ReadCount: float64(r.Machine.StorageReads), ReadBytes: float64(r.Machine.StorageBytes),
+		PeerBytes: float64(r.PeerBytes), FallbackBytes: float64(r.FallbackBytes),
+		GivenBytes: float64(r.StorageBytes),
+		ReadCount:  float64(r.Machine.StorageReads), ReadBytes: float64(r.Machine.StorageBytes),
 		ReadSeconds: r.Machine.StorageSeconds, ReadErrors: float64(r.Machine.StorageErrors),
 	}
 	for _, g := range r.Machine.GPUs {
@@ -106,12 +108,14 @@ const (
 	levels
 )
 
-// gaugesOf returns a node's levels, NaN for what is not known; StallShare and ReadLatency are not known from one line.
+// gaugesOf returns a node's levels, NaN for what is not known; StallShare and ReadLatency are not
+// known from one line.
 func gaugesOf(r *mpicache.RankStats) [levels]float64 {
 	nan := math.NaN()
 	l := [levels]float64{
-		SlabBytes: float64(r.SlabBytes), UsedBytes: float64(r.UsedBytes), ResidentBytes: float64(r.ResidentBytes),
-		FreeBytes: nan, Ready: r.Ready, StallShare: nan, ReadLatency: nan, Utilisation: nan,
+		SlabBytes: float64(r.SlabBytes), UsedBytes: float64(r.UsedBytes),
+		ResidentBytes: float64(r.ResidentBytes),
+		FreeBytes:     nan, Ready: r.Ready, StallShare: nan, ReadLatency: nan, Utilisation: nan,
 	}
 	if r.Machine.MemoryLimit != "" || r.Machine.MemoryFreeBytes != 0 {
 		l[FreeBytes] = float64(r.Machine.MemoryFreeBytes)

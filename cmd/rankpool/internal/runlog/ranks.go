@@ -29,7 +29,8 @@ func (b *Builder) node(n *Node, epoch int) {
 		job++ // its first lines come before its first epoch
 	}
 	now := sumsOf(&n.RankStats)
-	from, delta, fresh := k.at, now, !known || job != k.job || n.Seconds < k.seconds || fell(&k.sums, &now)
+	from, delta, fresh := k.at, now, !known || job != k.job || n.Seconds < k.seconds ||
+		fell(&k.sums, &now)
 	if fresh {
 		from = n.Time.Add(-time.Duration(n.Seconds * float64(time.Second)))
 		k.slab = n.SlabBytes
@@ -50,7 +51,8 @@ func (b *Builder) node(n *Node, epoch int) {
 		b.epochBegun(epoch, end)
 	}
 	level := gaugesOf(&n.RankStats)
-	level[StallShare], level[ReadLatency] = delta.Share(StallSeconds, TrainSeconds), delta.Share(ReadSeconds, ReadCount)
+	level[StallShare], level[ReadLatency] = delta.Share(StallSeconds, TrainSeconds),
+		delta.Share(ReadSeconds, ReadCount)
 	b.run.Timeline.cover(begin, end, &delta, &level)
 	k.run.take(n, &delta, &level, end-begin, fresh)
 	if n.SlabBytes < k.slab {
@@ -60,9 +62,11 @@ func (b *Builder) node(n *Node, epoch int) {
 	k.at, k.seconds, k.sums, k.epoch, k.slab, k.job = n.Time, n.Seconds, now, epoch, n.SlabBytes, job
 }
 
-// fell says whether a sum is less than it was, which a rank's never is while it lives. A log may have sums that were rounded twice.
+// fell says whether a sum is less than it was, which a rank's never is while it lives. A log may
+// have sums that were rounded twice.
 func fell(before, now *Sums) bool {
-	const rounding = 1e-9 // of the sum: a million times what float64 rounds by; who begins anew falls by all of it
+	// of the sum: a million times what float64 rounds by; who begins anew falls by all of it
+	const rounding = 1e-9
 	for q := range now {
 		if before[q]-now[q] > rounding*before[q] && !Quantity(q).ofGPU() {
 			return true
@@ -80,7 +84,9 @@ func (r *NodeRun) take(n *Node, delta *Sums, level *[levels]float64, seconds flo
 	}
 	for i := range n.Machine.GPUs {
 		g := &n.Machine.GPUs[i]
-		at := slices.IndexFunc(r.GPUs, func(k GPURun) bool { return k.UUID == g.UUID && k.Index == g.Index })
+		at := slices.IndexFunc(r.GPUs, func(k GPURun) bool {
+			return k.UUID == g.UUID && k.Index == g.Index
+		})
 		if at < 0 {
 			if len(r.GPUs) == maxGPUs {
 				continue

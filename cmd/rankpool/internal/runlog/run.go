@@ -21,7 +21,8 @@ type Run struct {
 	Wall    float64   // seconds, the sum of what the jobs' summaries say
 	Newest  int       // the highest epoch that anything tells of, -1 without any
 
-	Epochs     []Epoch // of the first data set, in order; a job's last event of an epoch counts, and jobs' are added
+	// of the first data set, in order; a job's last event of an epoch counts, and jobs' are added
+	Epochs     []Epoch
 	Passes     []Epoch // of the other data sets
 	Nodes      []NodeRun
 	Timeline   Timeline // empty without node lines
@@ -91,8 +92,8 @@ func (r *Run) Totals() Sums {
 	return t
 }
 
-// GPUSeconds are the seconds in which GPUs were sampled, of those idle, and of those in which training waited for samples: means over the
-// GPUs that were sampled, of which there are so many.
+// GPUSeconds are the seconds in which GPUs were sampled, of those idle, and of those in which
+// training waited for samples: means over the GPUs that were sampled, of which there are so many.
 func (r *Run) GPUSeconds() (sampled, idle, waited float64, gpus int) {
 	for i := range r.Nodes {
 		for k := range r.Nodes[i].GPUs {
@@ -116,8 +117,8 @@ func (r *Run) Restarts() []Mark {
 	return all
 }
 
-// WallSeconds is how long the run took, as well as the log tells: by its node lines, else by its summaries, else by the
-// epochs that it finished.
+// WallSeconds is how long the run took, as well as the log tells: by its node lines, else by its
+// summaries, else by the epochs that it finished.
 func (r *Run) WallSeconds() float64 {
 	if known := cmp.Or(r.Seconds, r.Wall); known > 0 {
 		return known

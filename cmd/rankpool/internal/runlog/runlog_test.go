@@ -42,7 +42,8 @@ func logOf(t testing.TB, training runlogtest.Training) string {
 
 func small() runlogtest.Training {
 	training := runlogtest.Cluster()
-	training.Nodes, training.GPUs, training.EpochSeconds, training.SlowNode, training.ShrinkNode, training.DeadNode = 2, 1, 100, -1, -1, -1
+	training.Nodes, training.GPUs, training.EpochSeconds, training.SlowNode, training.ShrinkNode,
+		training.DeadNode = 2, 1, 100, -1, -1, -1
 	return training
 }
 
@@ -50,33 +51,43 @@ func small() runlogtest.Training {
 func TestGolden(t *testing.T) {
 	run := read(t, logOf(t, runlogtest.Cluster()))
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "data %s, ranks %d, jobs %d, ended %v, events %d, broken %d, begin %v, seconds %.0f, bins %d of %g s\n", run.Data, run.Ranks, run.Jobs,
-		run.Ended, run.Events, run.Broken, run.Begin, run.Seconds, len(run.Timeline.Bins), run.Timeline.BinSeconds)
+	fmt.Fprintf(&out, "data %s, ranks %d, jobs %d, ended %v, events %d, broken %d, begin %v, "+
+		"seconds %.0f, bins %d of %g s\n", run.Data, run.Ranks, run.Jobs,
+		run.Ended, run.Events, run.Broken, run.Begin, run.Seconds, len(run.Timeline.Bins),
+		run.Timeline.BinSeconds)
 	for _, m := range run.Marks {
 		fmt.Fprintf(&out, "mark %+v\n", m)
 	}
 	w := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "epoch\tdraws\tlocal\tremote\tstorage\tfallback\tstall\tseconds\t")
 	for _, e := range run.Epochs {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.0f\t\n", e.Epoch, e.Draws, e.HitsLocal, e.HitsRemote, e.StorageReads, e.FallbackReads, e.StallSeconds, e.Seconds)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.0f\t\n", e.Epoch, e.Draws, e.HitsLocal,
+			e.HitsRemote, e.StorageReads, e.FallbackReads, e.StallSeconds, e.Seconds)
 	}
-	fmt.Fprintln(w, "node\tdraws\thits\tpeer bytes\tread bytes\tstall\ttrained\tlatency\tutilisation\tGPU idle\twaited\tslab min\trestarts\t")
+	fmt.Fprintln(w, "node\tdraws\thits\tpeer bytes\tread "+
+		"bytes\tstall\ttrained\tlatency\tutilisation\tGPU idle\twaited\tslab min\trestarts\t")
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
-		fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.5f\t%.4f\t%.1f\t%.1f\t%.0f\t%d\t\n", n.Rank, n.Sums.Draws(), n.Sums.Hits(), n.Sums[PeerBytes],
-			n.Sums[ReadBytes], n.Sums[StallSeconds], n.Sums[TrainSeconds], n.Sums.Share(ReadSeconds, ReadCount), n.Levels[Utilisation].Mean(),
+		fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.5f\t%.4f\t%.1f\t%.1f\t%.0f\t%d\t\n",
+			n.Rank, n.Sums.Draws(), n.Sums.Hits(), n.Sums[PeerBytes],
+			n.Sums[ReadBytes], n.Sums[StallSeconds], n.Sums[TrainSeconds],
+			n.Sums.Share(ReadSeconds, ReadCount), n.Levels[Utilisation].Mean(),
 			n.Sums[GPUIdle], n.Sums[GPUWaited], n.Levels[SlabBytes].Min, n.Restarts)
 	}
-	fmt.Fprintln(w, "from second\tdraws\thits\tfallback\tstall share\tthe worst\tfree min\tutilisation\t")
+	fmt.Fprintln(w, "from second\tdraws\thits\tfallback\tstall share\tthe worst\tfree "+
+		"min\tutilisation\t")
 	slices := run.Timeline.Slices(12)
 	for i := range slices.Bins {
 		b := &slices.Bins[i]
-		fmt.Fprintf(w, "%g\t%.0f\t%.0f\t%.0f\t%.4f\t%.4f\t%.0f\t%.4f\t\n", float64(i)*slices.BinSeconds, b.Draws(), b.Hits(), b.Sums[FallbackReads],
-			b.Share(StallSeconds, TrainSeconds), b.Levels[StallShare].Max, b.Levels[FreeBytes].Min, b.Levels[Utilisation].Mean())
+		fmt.Fprintf(w, "%g\t%.0f\t%.0f\t%.0f\t%.4f\t%.4f\t%.0f\t%.4f\t\n", float64(i)*slices.BinSeconds,
+			b.Draws(), b.Hits(), b.Sums[FallbackReads],
+			b.Share(StallSeconds, TrainSeconds), b.Levels[StallShare].Max, b.Levels[FreeBytes].Min,
+			b.Levels[Utilisation].Mean())
 	}
 	fmt.Fprintln(w, "importance\tsamples\t5 %\tmedian\t95 %\tmean\ttop tenth\t")
 	for _, d := range run.Importance {
-		fmt.Fprintf(w, "%d\t%.0f\t%.4f\t%.4f\t%.4f\t%.4f\t%.4f\t\n", d.Epoch, d.Samples, d.Quantiles[0], d.Quantiles[2], d.Quantiles[4], d.Mean, d.TopShare)
+		fmt.Fprintf(w, "%d\t%.0f\t%.4f\t%.4f\t%.4f\t%.4f\t%.4f\t\n", d.Epoch, d.Samples, d.Quantiles[0],
+			d.Quantiles[2], d.Quantiles[4], d.Mean, d.TopShare)
 	}
 	w.Flush()
 	const path = "testdata/cluster.golden"
@@ -121,20 +132,27 @@ func TestBrokenLines(t *testing.T) {
 	want := read(t, whole)
 	half := lines[3][:len(lines[3])/2]
 	for name, log := range map[string]string{
-		"half a line at the end":      whole + half,
-		"half a line before a line":   strings.Join(lines[:5], "") + half + strings.Join(lines[5:], ""),
-		"half a line and its newline": strings.Join(lines[:5], "") + half + "\n" + strings.Join(lines[5:], ""),
-		"a line that never ends":      strings.Join(lines[:5], "") + strings.Repeat("x", 3*maxLineBytes) + "\n" + strings.Join(lines[5:], ""),
-		"no JSON":                     whole + "\nmpirun has lost contact\n",
-		"negative counts":             whole + "\n" + `{"event":"epoch","epoch":1,"draws":10,"hits_local":-1}`,
-		"a number that is too large":  whole + "\n" + `{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"seconds":1e300}`,
-		"no time":                     whole + "\n" + `{"event":"node","rank":0,"seconds":1}`,
-		"edges that do not fit":       whole + "\n" + `{"event":"importance","epoch":7,"edges":[0,1],"counts":[1,2]}`,
-		"an array":                    whole + "\n[]",
+		"half a line at the end":    whole + half,
+		"half a line before a line": strings.Join(lines[:5], "") + half + strings.Join(lines[5:], ""),
+		"half a line and its newline": strings.Join(lines[:5], "") + half + "\n" +
+			strings.Join(lines[5:], ""),
+		"a line that never ends": strings.Join(lines[:5], "") + strings.Repeat("x", 3*maxLineBytes) +
+			"\n" + strings.Join(lines[5:], ""),
+		"no JSON": whole + "\nmpirun has lost contact\n",
+		"negative counts": whole + "\n" +
+			`{"event":"epoch","epoch":1,"draws":10,"hits_local":-1}`,
+		"a number that is too large": whole + "\n" +
+			`{"event":"node","time":"2026-03-14T09:27:03Z","rank":0,"seconds":1e300}`,
+		"no time": whole + "\n" + `{"event":"node","rank":0,"seconds":1}`,
+		"edges that do not fit": whole + "\n" +
+			`{"event":"importance","epoch":7,"edges":[0,1],"counts":[1,2]}`,
+		"an array": whole + "\n[]",
 	} {
 		got := read(t, log)
-		if got.Broken != 1 || got.Events != want.Events || got.Totals() != want.Totals() || len(got.Epochs) != len(want.Epochs) {
-			t.Errorf("%s: %d broken, %d events of %d, %d epochs", name, got.Broken, got.Events, want.Events, len(got.Epochs))
+		if got.Broken != 1 || got.Events != want.Events || got.Totals() != want.Totals() ||
+			len(got.Epochs) != len(want.Epochs) {
+			t.Errorf("%s: %d broken, %d events of %d, %d epochs", name, got.Broken, got.Events, want.Events,
+				len(got.Epochs))
 		}
 	}
 	if got := read(t, "\n\n"+whole+"\r\n  \n"); got.Broken != 0 || got.Events != want.Events {
@@ -151,15 +169,18 @@ func TestTrainingsInOneLog(t *testing.T) {
 	alone := read(t, two)
 
 	again := read(t, one+two)
-	if again.Earlier != 1 || again.Ranks != 3 || again.Totals() != alone.Totals() || len(again.Importance) != len(alone.Importance) || again.Jobs != 1 {
-		t.Errorf("after a whole training: earlier %d, ranks %d, jobs %d, importance %d", again.Earlier, again.Ranks, again.Jobs, len(again.Importance))
+	if again.Earlier != 1 || again.Ranks != 3 || again.Totals() != alone.Totals() ||
+		len(again.Importance) != len(alone.Importance) || again.Jobs != 1 {
+		t.Errorf("after a whole training: earlier %d, ranks %d, jobs %d, importance %d", again.Earlier,
+			again.Ranks, again.Jobs, len(again.Importance))
 	}
 	files := read(t, one, two)
 	if files.Earlier != 1 || files.Totals() != alone.Totals() {
 		t.Errorf("two files of two trainings: earlier %d", files.Earlier)
 	}
 	cut := one[:strings.LastIndex(strings.TrimSpace(one), "\n")+1]
-	if killed := read(t, cut+two); killed.Earlier != 1 || killed.Totals() != alone.Totals() || !killed.Ended {
+	if killed := read(t, cut+two); killed.Earlier != 1 || killed.Totals() != alone.Totals() ||
+		!killed.Ended {
 		t.Errorf("after one that was killed: earlier %d, ended %v", killed.Earlier, killed.Ended)
 	}
 }
@@ -167,23 +188,34 @@ func TestTrainingsInOneLog(t *testing.T) {
 // TestRequeue ends a job in an epoch; the next goes on in it, hours later.
 func TestRequeue(t *testing.T) {
 	epoch := func(n, draws int) string {
-		return fmt.Sprintf(`{"event":"epoch","data":"d","epoch":%d,"draws":%d,"hits_local":%d,"seconds":10}`+"\n", n, draws, draws)
+		return fmt.Sprintf(
+			`{"event":"epoch","data":"d","epoch":%d,"draws":%d,"hits_local":%d,"seconds":10}`+"\n", n, draws,
+			draws)
 	}
 	node := func(time string, seconds, epoch, hits int) string {
-		return fmt.Sprintf(`{"event":"node","time":"2026-03-14T%sZ","rank":0,"seconds":%d,"epoch":%d,"hits_local":%d,"train_seconds":%d}`+"\n",
+		return fmt.Sprintf(
+			`{"event":"node","time":"2026-03-14T%sZ","rank":0,"seconds":%d,"epoch":%d,"hits_local":%d,"train_seconds":%d}`+"\n",
 			time, seconds, epoch, hits, seconds)
 	}
 	scores := func(epoch int) string {
-		return fmt.Sprintf(`{"event":"importance","data":"d","epoch":%d,"edges":[0,1,2],"counts":[1,1]}`+"\n", epoch)
+		return fmt.Sprintf(
+			`{"event":"importance","data":"d","epoch":%d,"edges":[0,1,2],"counts":[1,1]}`+"\n", epoch)
 	}
 	end := `{"event":"summary","data":"d","ranks":1,"wall_seconds":30}` + "\n"
-	job1 := scores(0) + node("10:00:10", 10, 0, 100) + scores(1) + epoch(0, 100) + node("10:00:20", 20, 1, 150) + scores(2) + epoch(1, 50) + end
-	job2 := node("14:00:05", 5, -1, 0) + scores(1) + node("14:00:10", 10, 1, 50) + epoch(1, 50) + scores(2) + node("14:00:20", 20, 2, 150) + epoch(2, 100) + end
-	for name, run := range map[string]*Run{"one file": read(t, job1+job2), "two files": read(t, job1, job2)} {
-		if run.Jobs != 2 || run.Earlier != 0 || len(run.Epochs) != 3 || run.Epochs[1].Draws != 100 || run.Epochs[1].HitsLocal != 100 || run.Epochs[1].Seconds != 20 {
+	job1 := scores(0) + node("10:00:10", 10, 0, 100) + scores(1) + epoch(0, 100) +
+		node("10:00:20", 20, 1, 150) + scores(2) + epoch(1, 50) + end
+	job2 := node("14:00:05", 5, -1, 0) + scores(1) + node("14:00:10", 10, 1, 50) + epoch(1, 50) +
+		scores(2) + node("14:00:20", 20, 2, 150) + epoch(2, 100) + end
+	for name, run := range map[string]*Run{
+		"one file":  read(t, job1+job2),
+		"two files": read(t, job1, job2),
+	} {
+		if run.Jobs != 2 || run.Earlier != 0 || len(run.Epochs) != 3 || run.Epochs[1].Draws != 100 ||
+			run.Epochs[1].HitsLocal != 100 || run.Epochs[1].Seconds != 20 {
 			t.Errorf("%s: jobs %d, earlier %d, epochs %+v", name, run.Jobs, run.Earlier, run.Epochs)
 		}
-		if all := run.Totals(); all[HitsLocal] != 300 || len(run.Restarts()) != 0 || run.Nodes[0].Restarts != 0 {
+		if all := run.Totals(); all[HitsLocal] != 300 || len(run.Restarts()) != 0 ||
+			run.Nodes[0].Restarts != 0 {
 			t.Errorf("%s: hits %v, restarts %v", name, all[HitsLocal], run.Restarts())
 		}
 		pause := run.Marks[len(run.Marks)-2]
@@ -196,13 +228,16 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// TestJobsOfOneEpoch adds up three jobs in an epoch beyond 0; in epoch 0 another job is another training.
+// TestJobsOfOneEpoch adds up three jobs in an epoch beyond 0; in epoch 0 another job is another
+// training.
 func TestJobsOfOneEpoch(t *testing.T) {
 	job := func(epoch, draws int) string {
-		return fmt.Sprintf(`{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d}`+"\n"+`{"event":"summary","ranks":1}`+"\n", epoch, draws, draws)
+		return fmt.Sprintf(
+			`{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d}`+"\n"+`{"event":"summary","ranks":1}`+"\n", epoch, draws, draws)
 	}
 	run := read(t, job(4, 10)+job(4, 20)+job(4, 30))
-	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 60 || run.Epochs[0].HitsLocal != 60 || run.Jobs != 3 || run.Earlier != 0 {
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 60 || run.Epochs[0].HitsLocal != 60 ||
+		run.Jobs != 3 || run.Earlier != 0 {
 		t.Errorf("in epoch 4: %+v, jobs %d, earlier %d", run.Epochs, run.Jobs, run.Earlier)
 	}
 	run = read(t, job(0, 10)+job(0, 20)+job(0, 30))
@@ -222,14 +257,16 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// TestEpochTwice is a cache that was started again: trainers tell the epoch again, with draws that were missing.
+// TestEpochTwice is a cache that was started again: trainers tell the epoch again, with draws that
+// were missing.
 func TestEpochTwice(t *testing.T) {
 	run := read(t, `{"event":"epoch","data":"d","epoch":0,"draws":10,"hits_local":10}
 {"event":"pass","data":"test","epoch":0,"draws":5,"storage_reads":5}
 {"event":"epoch","data":"d","epoch":0,"draws":100,"hits_local":100}
 {"event":"something new","x":1}
 `)
-	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 100 || len(run.Passes) != 1 || run.Unknown != 1 || run.Ended || run.Data != "d" {
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 100 || len(run.Passes) != 1 ||
+		run.Unknown != 1 || run.Ended || run.Data != "d" {
 		t.Errorf("%+v", run)
 	}
 }
@@ -243,13 +280,16 @@ func TestRestartOfAll(t *testing.T) {
 			since -= 45
 		}
 		for rank := range 4 {
-			fmt.Fprintf(&log, `{"event":"node","time":"2026-03-14T10:%02d:%02dZ","rank":%d,"seconds":%d,"epoch":3,"hits_local":%d}`+"\n",
+			fmt.Fprintf(&log,
+				`{"event":"node","time":"2026-03-14T10:%02d:%02dZ","rank":%d,"seconds":%d,"epoch":3,"hits_local":%d}`+"\n",
 				second/60, second%60, rank, since, since)
 		}
 	}
 	run := read(t, log.String())
 	restarts := run.Restarts()
-	if len(restarts) != 1 || restarts[0] != (Mark{Kind: Restarted, At: 45, Epoch: 3, Rank: 0, Nodes: 4}) {
+	if len(restarts) != 1 || restarts[0] != (Mark{
+		Kind: Restarted, At: 45, Epoch: 3, Rank: 0, Nodes: 4,
+	}) {
 		t.Errorf("restarts %+v", restarts)
 	}
 	if all := run.Totals(); all[HitsLocal] != 4*(50+55) {
@@ -260,7 +300,8 @@ func TestRestartOfAll(t *testing.T) {
 // TestRoundedSums tells sums that fall by what is rounded from those of a rank that begins anew.
 func TestRoundedSums(t *testing.T) {
 	node := func(second int, stall float64) string {
-		return fmt.Sprintf(`{"event":"node","time":"2026-03-14T10:00:%02dZ","rank":0,"seconds":%d,"epoch":1,"stall_seconds":%.17g}`+"\n", second, second, stall)
+		return fmt.Sprintf(
+			`{"event":"node","time":"2026-03-14T10:00:%02dZ","rank":0,"seconds":%d,"epoch":1,"stall_seconds":%.17g}`+"\n", second, second, stall)
 	}
 	stall := 22.222918999999997
 	run := read(t, node(10, stall)+node(20, math.Nextafter(stall, 0))+node(30, stall))
@@ -300,7 +341,10 @@ func TestTimelineStaysSmall(t *testing.T) {
 }
 
 func TestDistribution(t *testing.T) {
-	d := (&Importance{Epoch: 3, Edges: []float64{0, 1, 2, 4}, Counts: []int64{50, 0, 50}}).distribution()
+	d := (&Importance{
+		Epoch: 3, Edges: []float64{0, 1, 2, 4},
+		Counts: []int64{50, 0, 50},
+	}).distribution()
 	want := [...]float64{0.1, 0.5, 1, 3, 3.8}
 	for i, q := range d.Quantiles {
 		if math.Abs(q-want[i]) > 1e-9 {
@@ -323,12 +367,15 @@ func TestHistogramsAreThinned(t *testing.T) {
 			}
 		}
 		last := len(s.histograms) - 1
-		if len(s.distributions) != epochs || last >= maxHistograms || s.histograms[0].Epoch != 0 || s.histograms[last].Epoch != epochs-1 {
-			t.Errorf("%d epochs: %d distributions, %d histograms", epochs, len(s.distributions), len(s.histograms))
+		if len(s.distributions) != epochs || last >= maxHistograms || s.histograms[0].Epoch != 0 ||
+			s.histograms[last].Epoch != epochs-1 {
+			t.Errorf("%d epochs: %d distributions, %d histograms", epochs, len(s.distributions),
+				len(s.histograms))
 		}
 		for i := 1; i <= last; i++ {
 			if step := s.histograms[i].Epoch - s.histograms[i-1].Epoch; step <= 0 || step > s.every {
-				t.Errorf("%d epochs: epoch %d after %d, every %d", epochs, s.histograms[i].Epoch, s.histograms[i-1].Epoch, s.every)
+				t.Errorf("%d epochs: epoch %d after %d, every %d", epochs, s.histograms[i].Epoch,
+					s.histograms[i-1].Epoch, s.every)
 			}
 		}
 	}
@@ -341,9 +388,11 @@ func FuzzRead(f *testing.F) {
 	log := logOf(f, training)
 	f.Add([]byte(log))
 	f.Add([]byte(log[:len(log)/2] + log))
-	f.Add([]byte(`{"event":"node","time":"2026-03-14T09:27:03Z","rank":1048575,"seconds":1e10,"stall_seconds":1e10,"slab_bytes":9}` + "\n" +
-		`{"event":"node","time":"2199-03-14T09:27:03Z","rank":0,"seconds":0}`))
-	f.Add([]byte(`{"event":"importance","epoch":1,"edges":[-1e30,1e30],"counts":[1000000000000000000]}`))
+	f.Add([]byte(
+		`{"event":"node","time":"2026-03-14T09:27:03Z","rank":1048575,"seconds":1e10,"stall_seconds":1e10,"slab_bytes":9}` + "\n" +
+			`{"event":"node","time":"2199-03-14T09:27:03Z","rank":0,"seconds":0}`))
+	f.Add([]byte(
+		`{"event":"importance","epoch":1,"edges":[-1e30,1e30],"counts":[1000000000000000000]}`))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		var b Builder
 		broken, err := Read(bytes.NewReader(log), b.Add)

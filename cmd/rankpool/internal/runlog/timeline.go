@@ -3,7 +3,8 @@ package runlog
 import "math"
 
 const (
-	// maxBins is what a plot of a page's width can show; a timeline has half as many or more, unless it is very short.
+	// maxBins is what a plot of a page's width can show; a timeline has half as many or more, unless
+	// it is very short.
 	maxBins = 256
 	// firstBinSeconds is the width that bins begin with.
 	firstBinSeconds = 0.25
@@ -22,14 +23,15 @@ func (b *Bin) merge(o *Bin) {
 	}
 }
 
-// A Timeline is the run's time in bins of equal width, [0, BinSeconds), [BinSeconds, 2 BinSeconds), …. When the run gets longer
-// than 256 bins, they become twice as wide.
+// A Timeline is the run's time in bins of equal width, [0, BinSeconds), [BinSeconds, 2 BinSeconds),
+// …. When the run gets longer than 256 bins, they become twice as wide.
 type Timeline struct {
 	BinSeconds float64
 	Bins       []Bin
 }
 
-// cover adds what was summed up in [from, to) seconds, in equal shares over the time, and the levels that held then.
+// cover adds what was summed up in [from, to) seconds, in equal shares over the time, and the
+// levels that held then.
 func (t *Timeline) cover(from, to float64, sums *Sums, level *[levels]float64) {
 	to = max(to, from+1e-3) // two lines at one moment
 	t.reach(to)
@@ -70,7 +72,8 @@ func pairs(bins []Bin) []Bin {
 	return half
 }
 
-// Slices returns the timeline in at most n wider bins, for a table. A Timeline without bins has none.
+// Slices returns the timeline in at most n wider bins, for a table. A Timeline without bins has
+// none.
 func (t *Timeline) Slices(n int) Timeline {
 	width := max(1, (len(t.Bins)+n-1)/n)
 	s := Timeline{BinSeconds: t.BinSeconds * float64(width)}

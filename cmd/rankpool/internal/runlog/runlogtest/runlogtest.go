@@ -13,8 +13,8 @@ import (
 	"rankpool/mpicache"
 )
 
-// A Training is what is logged. Each node has a GPU share of four and a slab of 64 GiB; the first epoch reads storage, in the
-// others 0.62 of the draws are hits.
+// A Training is what is logged. Each node has a GPU share of four and a slab of 64 GiB; the first
+// epoch reads storage, in the others 0.62 of the draws are hits.
 type Training struct {
 	Nodes        int
 	Epochs       int
@@ -29,7 +29,8 @@ type Training struct {
 	DeadNode   int // dies in the middle of epoch 2 and is started again; -1: none
 }
 
-// Cluster is a training of a size as it is seen: 8 nodes with 4 GPUs each, 6 epochs, 65 minutes, and all of the troubles.
+// Cluster is a training of a size as it is seen: 8 nodes with 4 GPUs each, 6 epochs, 65 minutes,
+// and all of the troubles.
 func Cluster() Training {
 	return Training{
 		Nodes: 8, Epochs: 6, EpochSeconds: 600, EverySeconds: 10, GPUs: 4, Machine: true, Seed: 1,
@@ -48,7 +49,10 @@ const (
 
 // Write writes the log. It is the same for the same Training.
 func (t Training) Write(w io.Writer) error {
-	out := &writer{Training: t, to: bufio.NewWriterSize(w, 1<<20), random: rand.New(rand.NewPCG(t.Seed, 0))}
+	out := &writer{
+		Training: t, to: bufio.NewWriterSize(w, 1<<20),
+		random: rand.New(rand.NewPCG(t.Seed, 0)),
+	}
 	for n := range t.Nodes {
 		out.nodes = append(out.nodes, &node{rank: n, slab: 64 * gibibyte})
 	}
@@ -69,8 +73,10 @@ func (t Training) Write(w io.Writer) error {
 		second += length
 	}
 	out.line(map[string]any{
-		"event": "summary", "data": "train", "ranks": t.Nodes, "epochs": t.Epochs, "draws": out.total.Draws(), "wall_seconds": second,
-		"hits_local": out.total.HitsLocal, "hits_remote": out.total.HitsRemote, "storage_reads": out.total.StorageReads,
+		"event": "summary", "data": "train", "ranks": t.Nodes, "epochs": t.Epochs,
+		"draws": out.total.Draws(), "wall_seconds": second,
+		"hits_local": out.total.HitsLocal, "hits_remote": out.total.HitsRemote,
+		"storage_reads": out.total.StorageReads,
 	})
 	if out.err == nil {
 		out.err = out.to.Flush()
@@ -112,7 +118,10 @@ func (w *writer) epoch(e int, second, length float64) {
 		for _, n := range w.nodes {
 			died := e == 2 && n.rank == w.DeadNode && at-second >= length/2 && n.began == 0
 			if died {
-				*n = node{rank: n.rank, slab: n.slab, began: at - w.EverySeconds/2, latest: at - w.EverySeconds/2}
+				*n = node{
+					rank: n.rank, slab: n.slab, began: at - w.EverySeconds/2,
+					latest: at - w.EverySeconds/2,
+				}
 			}
 			w.advance(n, &sum, e, (at-second)/length, at, died)
 			w.line(struct {
@@ -232,6 +241,7 @@ func (w *writer) importance(e int) {
 		edges, counts = append(edges, high), append(counts, int64(samples*mass))
 	}
 	w.line(map[string]any{
-		"event": "importance", "time": begin, "data": "train", "epoch": e, "edges": edges, "counts": counts,
+		"event": "importance", "time": begin, "data": "train", "epoch": e, "edges": edges,
+		"counts": counts,
 	})
 }
