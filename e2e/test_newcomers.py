@@ -1,5 +1,6 @@
 """A newcomer harms no training: a second process of the same RANK, another spec, a second sampler in the same process."""
 
+import signal
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
 from run import ROOT
 from test_faults import kill_ranks
+from test_identity import clear_and_kill, kill, trained
 
 TRAINER = ROOT / "e2e" / "trainer.py"
 
@@ -25,6 +27,16 @@ def test_evaluating_while_ranks_die(start, reference):
     assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
 
 
+def trainer_of(one, rank):
+    """Returns the process of a trainer, and its environment."""
+    (found,) = (
+        (pid, dict(v.split("=", 1) for v in env if "=" in v))
+        for pid, (env, argv) in one.processes().items()
+        if str(TRAINER) in argv and f"RANK={rank}" in env
+    )
+    return found
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
     "args, sentence",
@@ -38,12 +50,7 @@ def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentenc
     """It comes in mid-epoch, hears why it cannot train, and the training goes on as if it had not come."""
     one = start(ranks=2, args=["--epochs", EPOCHS], pause=[BATCHES + 5])
     one.wait_for_batches(BATCHES + 5)
-    environments = {
-        pid: dict(v.split("=", 1) for v in env if "=" in v)
-        for pid, (env, argv) in one.processes().items()
-        if str(TRAINER) in argv and f"RANK={rank}" in env
-    }
-    ((pid, environment),) = environments.items()
+    pid, environment = trainer_of(one, rank)
     script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // 2}, {args}))"
     command = [sys.executable, "-c", script]
     newcomer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
@@ -59,3 +66,26 @@ def test_a_trainer_that_was_started_again(train, reference):
     result = train(command=command)
     assert result.code == 0, result.stderr
     assert result.batches == reference("pads").batches
+
+
+@pytest.mark.parametrize(
+    "ranks, mpi", [(1, None), (2, "openmpi"), pytest.param(4, "mpich", marks=pytest.mark.full)]
+)
+@pytest.mark.parametrize("sampler", ["pads", pytest.param("torch", marks=pytest.mark.full)])
+def test_a_newcomer_that_comes_first_to_ranks_that_forgot(start, reference, ranks, mpi, sampler):
+    """The session's folder is cleared and the ranks die. Who comes first asks for another training, from a node of the first one's."""
+    at = BATCHES + 5
+    one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS, "--sampler", sampler], pause=[at])
+    one.wait_for_batches(at)
+    one.wait_for(lambda: len(list(one.session().glob("r*/trainers"))) == ranks, "all ranks had written down who trains")
+    kill(one)  # when the launcher starts them again it looks who trains
+    _, environment = trainer_of(one, ranks - 1)
+    trainers = one.trainers()
+    one.kill(trainers, signal.SIGSTOP)
+    clear_and_kill(one)
+    script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // ranks}, 5, '{sampler}'))"
+    newcomer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=100)
+    one.kill(trainers, signal.SIGCONT)
+    assert newcomer.returncode == 1 and "is being trained on with seed 0, and trainer" in newcomer.stderr, newcomer.stderr
+    one.go(at)
+    assert trained(one, [clear_and_kill]) == reference(sampler).batches

@@ -227,9 +227,7 @@ func (a *agreement) locals(rank int) []int {
 // onOpen takes the spec of a trainer here and passes it on.
 func (s *stream) onOpen(c *conn, spec Spec) (err error) {
 	s.locked(func() {
-		if s.agreed.before != nil && !s.livesOn() {
-			s.agreed.before, s.agreed.ranks = nil, nil
-		}
+		s.forgetBefore()
 		if err = s.agreed.newcomer(spec, s.node.cfg.Transport.Rank()); err == nil {
 			err = s.checkSeat(c)
 		}
@@ -269,6 +267,9 @@ func (s *stream) onOpened(from int, text []byte) {
 		return
 	}
 	s.locked(func() {
+		if s.agreed.before != nil && !s.livesHere() { // the rank that took it knows of the training before as well
+			s.agreed.before = nil
+		}
 		conflict := s.agreed.conflict
 		news, err := s.agreed.open(spec, from)
 		if err != nil {

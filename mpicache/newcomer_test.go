@@ -394,3 +394,86 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// before is what ranks that are started again in the folders of others would tell each other.
+func before(dirs []string) [][]Before {
+	known := make([][]Before, len(dirs))
+	for rank, dir := range dirs {
+		known[rank] = ReadBefore(dir, rank)
+	}
+	return known
+}
+
+// TestNewcomerAtARankThatForgot has newcomers be the first to come to ranks that were started again: to one without trainers,
+// and to one whose folder was cleared. What another rank knows keeps the training, as long as one of its trainers lives.
+func TestNewcomerAtARankThatForgot(t *testing.T) {
+	for name, n := range map[string]struct {
+		trainers int // the first ranks have one each
+		hurt     func(dirs []string)
+	}{
+		"a rank without trainers":     {1, func([]string) {}},
+		"the folder of one":           {2, clearLast},
+		"a rank without, and cleared": {1, clearLast},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrew(t, 2, n.trainers, 12, nil)
+			at := place{1, 4}
+			if err := c.train(place{}, at); err != nil {
+				t.Fatal(err)
+			}
+			for _, node := range c.cluster.nodes {
+				node.keep()
+			}
+			edit := c.edit
+			c.edit = func(cfg *Config) {
+				edit(cfg)
+				cfg.Before = before(c.cluster.dirs)
+			}
+			c.first = func() {
+				for trainer := range n.trainers {
+					spec := agreed
+					spec.BatchSize, spec.World, spec.Trainer, spec.Seed = 12/n.trainers, n.trainers, trainer, 2
+					refused(t, spec.open(stranger(t, c.cluster.dirs[1], uint32(trainer), uint32(n.trainers))), "is being trained on with seed 1")
+				}
+				spec := agreed
+				spec.BatchSize, spec.World, spec.Trainer = 12/n.trainers, n.trainers, 0
+				refused(t, spec.open(stranger(t, c.cluster.dirs[1], 0, uint32(n.trainers))), "trainer 0 of the training on data set train is on rank 0, and this is rank 1")
+			}
+			c.restart(n.hurt)
+			if err := c.train(at, place{3, 0}); err != nil {
+				t.Fatal(err)
+			}
+			compareStreams(t, c.stream, reference(t, 3))
+		})
+	}
+}
+
+// TestTrainingBeforeThatEnds has the trainers of the training before end on one rank: then another one may begin on any.
+func TestTrainingBeforeThatEnds(t *testing.T) {
+	first := newCluster(t, 2, 120, 3000)
+	_ = first.plan(t, 0).close() // of rank 0
+	for _, node := range first.nodes {
+		node.keep()
+	}
+	first.kill()
+	rank := 0
+	again := newClusterIn(t, func() string { rank++; return first.dirs[rank-1] }, 2, 120, 3000, func(cfg *Config) { cfg.Before = before(first.dirs) })
+	defer again.close()
+	other := agreed
+	other.World, other.Seed = 1, 2
+	newcomer := stranger(t, again.dirs[1], 0, 1)
+	refused(t, other.open(newcomer), "is being trained on with seed 1")
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	here, there := again.nodes[0].streams[0], again.nodes[1].streams[0]
+	here.locked(func() { here.seats[0].PID = int32(gone.ProcessState.Pid()) })
+	here.tick(time.Now())
+	for over := false; !over; {
+		there.locked(func() { over = there.agreed.before == nil })
+	}
+	if err := other.open(newcomer); err != nil {
+		t.Error(err)
+	}
+}

@@ -76,6 +76,7 @@ type Config struct {
 	// StateOptional has a training begin with the scores that there are, where the state file is not the one that it needs.
 	StateOptional bool
 	Session       string           // told to clients
+	Before        [][]Before       // by rank, of each data set: what ranks that were started again know; nil: nothing
 	Launch        string           // names the start of the training in the run log: ranks started again in it have the same; "": none
 	Log           *slog.Logger     // one line a second at most in steady state
 	Record        func(record any) // called on rank 0 with each line of the run log

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 )
 
@@ -68,7 +69,7 @@ func (s *stream) sit(c *conn, acts bool) error {
 // connection of its family is open.
 func (n *Node) lives(trainer int, st *seat) bool {
 	if st.PID != 0 {
-		return st.Started != 0 && startOf(st.PID) == st.Started
+		return st.runs()
 	}
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
@@ -79,6 +80,9 @@ func (n *Node) lives(trainer int, st *seat) bool {
 	}
 	return false
 }
+
+// runs reports whether the process of a seat that has a PID does.
+func (st *seat) runs() bool { return st.Started != 0 && startOf(st.PID) == st.Started }
 
 // hangUp ends the connections of what is left of a trainer's family, such as workers whose process was killed.
 func (n *Node) hangUp(trainer int, family uint64) {
@@ -114,7 +118,8 @@ type kept struct {
 	Seats map[int]*seat `json:"seats"`
 }
 
-func (n *Node) keptPath() string { return filepath.Join(n.cfg.Dir, "trainers") }
+// KeptName is the file in a rank's folder that says who trains. The launcher puts back what somebody has cleared.
+const KeptName = "trainers"
 
 // keep writes down who trains what, for a rank that is started again.
 func (n *Node) keep() {
@@ -132,44 +137,124 @@ func (n *Node) keep() {
 			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
 		})
 	}
-	if err := writeState(n.keptPath(), text); err != nil {
+	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), text); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first", "error", err)
 	}
 }
 
-// recall reads what an earlier life of this rank has kept. A file of something else counts as none.
-func (n *Node) recall() {
-	text, err := os.ReadFile(n.keptPath())
-	if errors.Is(err, os.ErrNotExist) {
-		return
+// Before is what a rank that was started again knows of the training that it served. Ranks tell each other before their doors open: one
+// has no trainers, and another one's folder was cleared.
+type Before struct {
+	Spec  *Spec   // nil: nothing
+	Ranks []int32 // of its trainers, from the first ranks, which know as much of it as the others; nil: some had not come
+	Lives bool    // one of the rank's own trainers does
+}
+
+const tellRanks = 8 // ranks that tell Before.Ranks: some may have forgotten it
+
+// ReadBefore returns, by data set, what an earlier life of a rank has left in its folder; nil for nothing.
+func ReadBefore(dir string, rank int) []Before {
+	all, _ := readKept(dir) // an error is that of NewNode, which reads it too
+	known := make([]Before, len(all))
+	for i, k := range all {
+		known[i].Spec = k.Spec
+		if rank < tellRanks {
+			known[i].Ranks = k.Ranks
+		}
+		for _, st := range k.Seats {
+			known[i].Lives = known[i].Lives || st != nil && st.PID != 0 && st.runs()
+		}
 	}
-	var all []kept
+	return known
+}
+
+func readKept(dir string) (all []kept, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, KeptName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
-	if err == nil && len(all) != len(n.streams) {
+	return all, err
+}
+
+// recall takes up what an earlier life of this rank has kept, and what other ranks know. A file of something else counts as none.
+func (n *Node) recall() {
+	all, err := readKept(n.cfg.Dir)
+	if err == nil && all != nil && len(all) != len(n.streams) {
 		err = fmt.Errorf("it is of %d data sets", len(all))
 	}
 	if err != nil {
 		n.cfg.Log.Warn("who trains was not kept", "error", err)
-		return
+		all = nil
 	}
-	for i, s := range n.streams {
-		s.agreed.before, s.agreed.ranks = all[i].Spec, all[i].Ranks
-		for t, st := range all[i].Seats {
+	for i, k := range all {
+		s := n.streams[i]
+		s.agreed.before, s.agreed.ranks = k.Spec, k.Ranks
+		for t, st := range k.Seats {
 			if st != nil {
 				s.seats[t] = st
+			}
+		}
+		s.livedHere = s.livesHere()
+	}
+	for rank, known := range n.cfg.Before {
+		for i, b := range known {
+			if rank != n.cfg.Transport.Rank() && i < len(n.streams) && b.Spec != nil {
+				n.streams[i].hearBefore(rank, b)
 			}
 		}
 	}
 }
 
-// livesOn reports whether a trainer that has a seat lives.
-func (s *stream) livesOn() bool {
+// hearBefore takes up what another rank knows of the training before.
+func (s *stream) hearBefore(rank int, b Before) {
+	if b.Lives {
+		s.livesAt[rank] = true
+	}
+	if s.agreed.before == nil || b.Lives && !s.livedHere {
+		s.agreed.before = b.Spec
+	}
+	if s.agreed.ranks == nil && reflect.DeepEqual(s.agreed.before, b.Spec) {
+		s.agreed.ranks = b.Ranks
+	}
+}
+
+// livesHere reports whether a trainer that has a seat on this rank lives.
+func (s *stream) livesHere() bool {
 	for t, st := range s.seats {
 		if s.node.lives(t, st) {
 			return true
 		}
 	}
 	return false
+}
+
+// forgetBefore forgets the training that ranks served before they were started again, when none of its trainers lives, and tells the
+// others when the last one here has ended.
+func (s *stream) forgetBefore() {
+	if s.agreed.before == nil || s.agreed.spec != nil && s.agreed.missing == 0 || s.livesHere() {
+		return
+	}
+	if s.livedHere {
+		s.livedHere = false
+		t := s.node.cfg.Transport
+		for r := range t.Size() {
+			if r != t.Rank() {
+				t.Post(r, s.node.message(messageOver, s.index))
+			}
+		}
+	}
+	if len(s.livesAt) == 0 {
+		s.agreed.before, s.agreed.ranks = nil, nil
+	}
+}
+
+// onOver takes that no trainer of the training before lives on a rank any more.
+func (s *stream) onOver(from int) {
+	s.locked(func() {
+		delete(s.livesAt, from)
+		s.forgetBefore()
+	})
 }

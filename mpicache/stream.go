@@ -24,10 +24,13 @@ type stream struct {
 
 	agreed  agreement
 	seats   map[int]*seat // by trainer, of this node
-	planner planner
-	stager  *scheduler.Stager
-	tape    *record.Tape // what the stager decides; nil: it is not recorded
-	warm    warming      // before there is a stager
+	livesAt map[int]bool  // the other ranks where a trainer lives of the training before, which ranks served that were started again
+	// livedHere says that one has lived here.
+	livedHere bool
+	planner   planner
+	stager    *scheduler.Stager
+	tape      *record.Tape // what the stager decides; nil: it is not recorded
+	warm      warming      // before there is a stager
 
 	place   []int64 // offset of each sample in the slab, or noPlace
 	largest int64   // bytes of a sample
@@ -75,7 +78,7 @@ func newStream(n *Node, index int) *stream {
 	s := &stream{
 		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
 		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
-		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
+		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{}, livesAt: map[int]bool{},
 	}
 	for i := range s.place {
 		s.place[i] = noPlace
@@ -284,6 +287,7 @@ func (s *stream) release(lease uint32) {
 // tick does what is due.
 func (s *stream) tick(now time.Time) {
 	s.locked(func() {
+		s.forgetBefore()
 		s.flushReports()
 		s.tellMissing(now)
 		if s.stager == nil {

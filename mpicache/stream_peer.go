@@ -17,6 +17,7 @@ const (
 	messageStats   = 7  // RankStats as JSON, to rank 0
 	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores that its plan was made from
 	messageRefused = 13 // a sentence: the sender makes no plan
+	messageOver    = 14 // no trainer of the sender's lives of the training before the ranks were started again
 
 	// One byte each, between ranks that are told to end.
 	messageLives  = 8  // does the receiver live?
@@ -80,6 +81,8 @@ func (n *Node) onMessage(from int, msg []byte) {
 		s.onSource(from, body)
 	case messageRefused:
 		s.onRefused(from, string(body))
+	case messageOver:
+		s.onOver(from)
 	case messageCount:
 		n.report.onCount(from, s, body)
 	case messageStats:

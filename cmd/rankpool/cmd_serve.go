@@ -147,9 +147,10 @@ type rankProcess struct {
 	readFile     func(name string) ([]byte, error) // of the kernel's, about memory
 	roomPatience time.Duration                     // started again, this rank waits so long for its memory
 	sets         []openedSet
-	slabBytes    atomic.Int64 // of all ranks here, now
-	noted        memoryNote   // in the rank's folder; giveBack's once the node runs
-	freeBefore   int64        // at giveBack's last look
+	before       [][]mpicache.Before // by rank: the training that was served before they were started again
+	slabBytes    atomic.Int64        // of all ranks here, now
+	noted        memoryNote          // in the rank's folder; giveBack's once the node runs
+	freeBefore   int64               // at giveBack's last look
 
 	gpus       *gpuSampler                   // nil: there are none, or the first rank here reads them
 	stats      atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
@@ -211,7 +212,7 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 	if err := checkSlab(memory.slabBytes); err != nil {
 		return err
 	}
-	cfg.SlabBytes = memory.slabBytes
+	cfg.SlabBytes, cfg.Before = memory.slabBytes, r.before
 	r.slabBytes.Store(memory.slabBytes * int64(r.ranksHere))
 	if r.transport.Rank() == 0 {
 		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))

@@ -19,6 +19,7 @@ type intro struct {
 	SlabBytes int64
 	Options   []option
 	Data      []dataIntro
+	Before    []mpicache.Before // by data set, of a rank that was started again
 }
 
 // An option is one that what is trained on, or who has it, depends on.
@@ -54,7 +55,7 @@ func decodeNotes[T any](notes [][]byte) ([]T, error) {
 // intro returns what this rank tells the others.
 func (r *rankProcess) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	host, _ := os.Hostname() // it is for messages only
-	in := intro{Host: host, SlabBytes: slabBytes, Options: []option{
+	in := intro{Host: host, SlabBytes: slabBytes, Before: mpicache.ReadBefore(r.dir, r.transport.Rank()), Options: []option{
 		{"the version of rankpool", version},
 		{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
 		{"--policy", cfg.Policy},
@@ -81,8 +82,9 @@ func (r *rankProcess) compare(own intro, round func(note any) ([][]byte, error))
 		return nil, r.leave(err)
 	}
 	slabs := make([]int64, len(intros))
+	r.before = make([][]mpicache.Before, len(intros))
 	for rank, in := range intros {
-		slabs[rank] = in.SlabBytes
+		slabs[rank], r.before[rank] = in.SlabBytes, in.Before
 		if err := compareIntros(intros[0], in, rank); err != nil {
 			return nil, r.leave(err)
 		}

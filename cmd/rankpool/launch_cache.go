@@ -10,11 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
 )
 
@@ -26,7 +28,37 @@ type cacheWatch struct {
 	clearing *process // ends ranks of all nodes that outlived their launch, before the next one
 	answers  chan int // places in folders, of ranks that have answered
 	done     chan struct{}
-	failed   string // why there will be no cache
+	failed   string     // why there will be no cache
+	seats    []keptFile // of the ranks' folders: who trains
+}
+
+// A keptFile is a file of a session that the launcher knows the content of, so that it can put it back.
+type keptFile struct {
+	path string
+	seen os.FileInfo // nil: it was never there
+	text []byte
+}
+
+// look reads the file if it has changed. One that is gone, or cannot be read, is known as it was.
+func (f *keptFile) look() {
+	info, err := os.Stat(f.path)
+	if err != nil || f.seen != nil && os.SameFile(info, f.seen) && info.ModTime().Equal(f.seen.ModTime()) {
+		return // a rank replaces the file, and never writes to it
+	}
+	if text, err := os.ReadFile(f.path); err == nil {
+		f.seen, f.text = info, text
+	}
+}
+
+// putBack writes the file, and makes its folder, if it is not there.
+func (f *keptFile) putBack() error {
+	if f.seen == nil || session.Exists(f.path) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return err
+	}
+	return renameio.WriteFile(f.path, f.text, 0o600)
 }
 
 // metName is the file in a rank's folder that says that the rank has joined the others.
@@ -40,6 +72,9 @@ func (l *launcher) beginWatch(o liveness.Options) {
 	}
 	l.keeper, l.begun = liveness.NewKeeper(o), time.Now()
 	l.answers, l.done = make(chan int, len(l.folders)), make(chan struct{})
+	for _, folder := range l.folders {
+		l.seats = append(l.seats, keptFile{path: filepath.Join(folder, mpicache.KeptName)})
+	}
 	for at := range o.Ranks {
 		go askForLife(filepath.Join(l.folders[at], session.DoorName), at, liveness.Every(o.AnswerWithin), l.answers, l.done)
 	}
@@ -100,6 +135,9 @@ func (l *launcher) tell(e liveness.Event) {
 
 // lookAtCache tells the keeper what there is to see of the cache, and the time.
 func (l *launcher) lookAtCache() {
+	for i := range l.seats {
+		l.seats[i].look()
+	}
 	if l.running != nil && !l.keeper.Serving() {
 		if l.allHave(metName) {
 			l.tell(liveness.Met{})
@@ -125,6 +163,17 @@ func (l *launcher) allHave(name string) bool {
 func (l *launcher) startCache() (err error) {
 	if err := l.indexes.PutBack(); err != nil {
 		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
+	}
+	if l.keeper.Restarts() > 0 { // training processes may be started again too, and import it
+		if _, err := extractClient(l.session, os.Getenv); err != nil {
+			l.say("%v", err)
+		}
+	}
+	for i := range l.seats {
+		l.seats[i].look()
+		if err := l.seats[i].putBack(); err != nil {
+			l.say("who trains is not kept: %v", err)
+		}
 	}
 	for _, folder := range l.folders {
 		for _, name := range []string{metName, session.ReadyName} {
