@@ -79,6 +79,13 @@ var arrows = map[string]map[string]string{
 		"staging/layout": "storage targets",
 		"staging/posix":  "the numbers of file systems",
 	},
+	"cmd/rankpool/internal/memory": {
+		"cmd/rankpool/internal/exit": "wrong sizes",
+		"mpicache":                   "the data sets' parts",
+		"mpicache/slab":              "what a sample takes",
+		"scheduler":                  "who owns a sample",
+		"slurm":                      "the node's limits",
+	},
 	"cmd/rankpool/internal/metrics": {"mpicache": "a rank's statistics"},
 	"cmd/rankpool/internal/report": {
 		"cmd/rankpool/internal/runlog": "a report is made of a run log",

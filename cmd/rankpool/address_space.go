@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/memory"
 )
 
 // leastAddressSpace is what a rank without samples needs. Go's runtime alone reserves 1.2 GiB, and below some 1.5 GiB
@@ -32,7 +34,7 @@ func addressSpaceError(limit, needBytes uint64) error {
 		return nil
 	}
 	return fmt.Errorf("this shell limits a process to %s of address space (ulimit -v), and it needs %s: "+
-		"say \"ulimit -v unlimited\", or limit what is in memory by other means", size(int64(limit)), size(int64(needBytes)))
+		"say \"ulimit -v unlimited\", or limit what is in memory by other means", memory.Text(int64(limit)), memory.Text(int64(needBytes)))
 }
 
 // checkSlab returns an error where a slab would not fit below the limit of "ulimit -v", which kills a process at any later time.

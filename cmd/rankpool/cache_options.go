@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -21,7 +22,7 @@ import (
 type cacheOptions struct {
 	data        []string
 	memory      string
-	trainers    trainerOptions
+	trainers    memory.Trainers
 	window      string
 	tier        string
 	system      string
@@ -47,14 +48,14 @@ type cacheOptions struct {
 
 var assignments = []string{"local", "sampler"}
 
-// autoWindow lets the rank choose the size of its staging window.
-const autoWindow = "auto"
+// asks returns the memory that the options ask for.
+func (o *cacheOptions) asks() memory.Request { return memory.Request{Memory: o.memory, Window: o.window} }
 
 func (o *cacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), 0, or auto: what the node can spare")
-	o.trainers.register(flags)
-	flags.StringVar(&o.window, "window", autoWindow, "memory of each node for samples read ahead of their use: a size")
+	o.trainers.Register(flags)
+	flags.StringVar(&o.window, "window", memory.AutoWindow, "memory of each node for samples read ahead of their use: a size")
 	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
 	flags.StringVar(&o.system, "system", "rankpool", "published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
 	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see \"rankpool simulate --list\"; may be given several times")
@@ -78,15 +79,15 @@ func (o *cacheOptions) register(flags *pflag.FlagSet) {
 
 // check validates what can be told without the data and the machine, and makes paths absolute.
 func (o *cacheOptions) check() error {
-	if _, err := parseMemory(o.memory); err != nil && o.memory != autoMemory {
-		return exit.Usagef("--memory: %w, nor a share such as 20%%, nor %s", err, autoMemory)
+	if _, err := memory.Parse(o.memory); err != nil && o.memory != memory.Auto {
+		return exit.Usagef("--memory: %w, nor a share such as 20%%, nor %s", err, memory.Auto)
 	}
-	if err := o.trainers.check(); err != nil {
+	if err := o.trainers.Check(); err != nil {
 		return err
 	}
-	if o.window != autoWindow {
-		if size, err := parseSize(o.window); err != nil || size == 0 {
-			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.window, autoWindow)
+	if o.window != memory.AutoWindow {
+		if size, err := memory.ParseSize(o.window); err != nil || size == 0 {
+			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.window, memory.AutoWindow)
 		}
 	}
 	if err := o.checkTier(); err != nil {
@@ -237,7 +238,7 @@ func (o *cacheOptions) args() []string {
 	if o.record != "" {
 		args = append(args, "--record", o.record)
 	}
-	args = append(args, o.trainers.args()...)
+	args = append(args, o.trainers.Args()...)
 	args = append(args, o.storage.args()...)
 	if o.verbose {
 		args = append(args, "--verbose")

@@ -15,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
@@ -48,7 +49,7 @@ type doctorOptions struct {
 	list       bool
 	quiet      bool
 
-	size   memorySize // that memory says, where it is not auto
+	size   memory.Amount // that memory says, where it is not auto
 	checks []doctor.Check
 }
 
@@ -92,8 +93,8 @@ func newDoctorCommand() *cobra.Command {
 }
 
 func (o *doctorOptions) check() (err error) {
-	if o.memory != "" && o.memory != autoMemory {
-		if o.size, err = parseMemory(o.memory); err != nil {
+	if o.memory != "" && o.memory != memory.Auto {
+		if o.size, err = memory.Parse(o.memory); err != nil {
 			return exit.Usagef("--memory: %w", err)
 		}
 	}
@@ -218,7 +219,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	library, missing := find()
 	env := &doctor.Env{
-		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version,
+		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.Bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version,
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing, Flavour: library.Family.String(),
 			Mpirun: func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
@@ -233,9 +234,9 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		env.Python.Command = "python3"
 	}
 	switch {
-	case o.memory == autoMemory:
+	case o.memory == memory.Auto:
 		env.AutoMemory = autoOfNode
-	case o.size.isShare:
+	case o.size.IsShare:
 		env.MemoryShare = o.memory
 	}
 	for _, flag := range o.data {
@@ -265,11 +266,11 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 
 // autoOfNode is doctor.Env.AutoMemory.
 func autoOfNode(node slurm.Memory, ranks int) int64 {
-	plan, err := newAutoPlan(trainerOptions{}, node, ranks, os.Getenv)
+	plan, err := memory.NewAutoPlan(memory.Trainers{}, node, ranks, os.Getenv)
 	if err != nil {
 		panic("rankpool: without --trainer-memory nothing is parsed: " + err.Error())
 	}
-	return plan.slabBytes() * int64(ranks)
+	return plan.SlabBytes() * int64(ranks)
 }
 
 // hostName is the node's name in Slurm's lists, else the machine's.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/scheduler"
 	"rankpool/staging"
@@ -119,7 +120,7 @@ func (o *packOptions) check(at world.Place) (err error) {
 	case o.concurrency < 0:
 		return exit.Usagef("--concurrency: %d is no number of reads", o.concurrency)
 	}
-	if o.shardBytes, err = parseSize(o.shardSize); err != nil || o.shardBytes == 0 {
+	if o.shardBytes, err = memory.ParseSize(o.shardSize); err != nil || o.shardBytes == 0 {
 		return exit.Usagef("--shard-size: %q is no size such as 256MiB or 1GiB", o.shardSize)
 	}
 	for _, path := range []*string{&o.data, &o.dest} {

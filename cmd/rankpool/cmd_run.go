@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
@@ -139,7 +140,7 @@ func (o *runOptions) check(job slurm.Job, f form, at world.Place) error {
 	case formLocal:
 		o.ranks = max(1, o.ranks)
 	}
-	o.cache.trainers.perRank = max(o.trainersPerRank, tasksANode(job, f))
+	o.cache.trainers.PerRank = max(o.trainersPerRank, memory.TasksANode(job, f == formSlurm))
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}

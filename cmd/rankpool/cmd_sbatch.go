@@ -14,6 +14,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/batchscript"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/world"
 )
 
@@ -234,9 +235,9 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 
 // memoryBytes reads --memory; it returns 0 for a share and for auto, which the nodes decide.
 func memoryBytes(text string) (int64, error) {
-	if text == autoMemory {
+	if text == memory.Auto {
 		return 0, nil
 	}
-	size, err := parseMemory(text)
-	return size.bytes, err
+	size, err := memory.Parse(text)
+	return size.Bytes, err
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
@@ -65,7 +66,7 @@ and serves the node's training processes at its door, a socket in the session fo
 	}
 	o.register(cmd.Flags())
 	o.mpi.Register(cmd.Flags())
-	cmd.Flags().IntVar(&o.trainers.perRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
+	cmd.Flags().IntVar(&o.trainers.PerRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
 	cmd.Flags().StringVar(&o.session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
 	cmd.Flags().BoolVar(&o.together, "end-together", false, "told to end, wait until all ranks were")
 	cmd.Flags().StringVar(&o.launch, "launch", "", "what the ranks of one launch have in common")
@@ -205,17 +206,17 @@ func (r *rankProcess) open(ctx context.Context, sets []dataSet) error {
 		}
 		cfg.Data = append(cfg.Data, data)
 	}
-	memory, err := r.planMemory(ctx, &cfg)
+	plan, err := r.planMemory(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	if err := checkSlab(memory.slabBytes); err != nil {
+	if err := checkSlab(plan.SlabBytes); err != nil {
 		return err
 	}
-	cfg.SlabBytes, cfg.Before = memory.slabBytes, r.before
-	r.slabBytes.Store(memory.slabBytes * int64(r.ranksHere))
+	cfg.SlabBytes, cfg.Before = plan.SlabBytes, r.before
+	r.slabBytes.Store(plan.SlabBytes * int64(r.ranksHere))
 	if r.transport.Rank() == 0 {
-		logger.Info("memory of each rank", "slab", size(memory.slabBytes), "cache", size(memory.cacheBytes), "window", size(memory.windowBytes))
+		logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache", memory.Text(plan.CacheBytes), "window", memory.Text(plan.WindowBytes))
 	}
 	if err := r.openTiers(cfg.Data, logger); err != nil {
 		return err

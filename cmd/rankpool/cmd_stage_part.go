@@ -16,6 +16,7 @@ import (
 
 	"rankpool/benchmarks/npy"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/scheduler"
 	"rankpool/staging"
 	"rankpool/staging/copier"
@@ -142,14 +143,14 @@ func topCount(top string, m *staging.Manifest, ids []int) (int, error) {
 	if n, err := strconv.Atoi(top); err == nil && n >= 0 {
 		return min(n, len(ids)), nil
 	}
-	limit, err := parseMemory(top)
+	limit, err := memory.Parse(top)
 	if err != nil {
 		return 0, exit.Usagef("--top: %q is no share (20%%), number (1000) or size (64GiB)", top)
 	}
-	if limit.isShare {
-		return int(math.Ceil(limit.share * float64(len(ids)))), nil
+	if limit.IsShare {
+		return int(math.Ceil(limit.Share * float64(len(ids)))), nil
 	}
-	left := limit.bytes
+	left := limit.Bytes
 	for n, id := range ids {
 		if left -= m.Size(scheduler.SampleID(id)); left < 0 {
 			return n, nil

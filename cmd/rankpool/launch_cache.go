@@ -15,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
@@ -255,7 +256,7 @@ func shortages() string {
 	var fs unix.Statfs_t
 	if unix.Statfs("/dev/shm", &fs) == nil {
 		if free := int64(fs.Bavail) * fs.Bsize; free < leastSharedMemory {
-			said = append(said, fmt.Sprintf("/dev/shm has %s free, and MPI and the ranks need more: make it larger (a container's by --shm-size)", size(free)))
+			said = append(said, fmt.Sprintf("/dev/shm has %s free, and MPI and the ranks need more: make it larger (a container's by --shm-size)", memory.Text(free)))
 		}
 	}
 	var limit unix.Rlimit

@@ -48,13 +48,13 @@ func TestChooseForm(t *testing.T) {
 func testOptions() *runOptions {
 	return &runOptions{
 		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool", self: "/bin/rankpool", command: []string{"python", "train.py"},
-		cache: cacheOptions{data: []string{"train=/d"}, memory: "20%", window: "auto", policy: "lru", assign: "local", logFormat: "text", log: "/l", record: "/r"},
+		cache: cacheOptions{data: []string{"train=/d"}, system: "rankpool", memory: "20%", window: "auto", policy: "lru", assign: "local", logFormat: "text", log: "/l", record: "/r"},
 	}
 }
 
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
-	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
+	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --system rankpool --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
@@ -21,7 +22,7 @@ const (
 	roomPatience = 30 * time.Second
 	roomLook     = 100 * time.Millisecond
 	// leastAgain is what a rank takes at any rate, if it had so much: a window.
-	leastAgain = usualWindowBytes
+	leastAgain = memory.UsualWindowBytes
 )
 
 // memoryName is a file in the rank's folder: the size that its slab has, and what it was asked for.
@@ -86,7 +87,7 @@ func (r *rankProcess) slabAgain(ctx context.Context, beforeBytes int64) (int64, 
 	}
 	slab := int64(float64(max(0, room)) / float64(all) * float64(beforeBytes))
 	slab = max(slab, min(beforeBytes, leastAgain))
-	r.logger.Warn("the node has less memory than before: the cache comes back smaller", "slab before", size(beforeBytes), "slab now", size(slab))
+	r.logger.Warn("the node has less memory than before: the cache comes back smaller", "slab before", memory.Text(beforeBytes), "slab now", memory.Text(slab))
 	return slab, nil
 }
 
@@ -95,21 +96,21 @@ func (r *rankProcess) awaitRoom(ctx context.Context, bytes int64) (int64, error)
 	look := time.NewTicker(roomLook)
 	defer look.Stop()
 	over := time.After(r.roomPatience)
-	memory := r.readMemory()
-	if room := memory.FreeBytes - reserveOf(memory); room < bytes {
-		notice(r.logger, "waiting for memory that training holds of the cache before, or has taken", "needed", size(bytes+reserveOf(memory)),
-			"free", size(memory.FreeBytes), "limit", memory.Limit)
+	free := r.readMemory()
+	if room := free.FreeBytes - reserveOf(free); room < bytes {
+		notice(r.logger, "waiting for memory that training holds of the cache before, or has taken", "needed", memory.Text(bytes+reserveOf(free)),
+			"free", memory.Text(free.FreeBytes), "limit", free.Limit)
 	}
 	for {
-		if room := memory.FreeBytes - reserveOf(memory); room >= bytes {
+		if room := free.FreeBytes - reserveOf(free); room >= bytes {
 			return room, nil
 		}
 		select {
 		case <-look.C:
-			memory = r.readMemory()
+			free = r.readMemory()
 		case <-over:
-			memory = r.readMemory()
-			return memory.FreeBytes - reserveOf(memory), nil
+			free = r.readMemory()
+			return free.FreeBytes - reserveOf(free), nil
 		case <-ctx.Done():
 			return 0, fmt.Errorf("waiting for memory: %w", context.Cause(ctx))
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
@@ -51,7 +52,7 @@ func TestMemoryStaysAfterADeath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.noteSlab(first.slabBytes + 4095) // whole pages
+		r.noteSlab(first.SlabBytes + 4095) // whole pages
 		again := startedAgain(t, r, memory)
 		again.readFile = machine(2 << 30)
 		if second, err := again.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil || second != first {
@@ -76,7 +77,7 @@ func largeSets() []mpicache.DataSet {
 // TestMemoryIsLessAfterADeath checks that a rank takes no more than it had at last, and no more than is free, that all ranks agree on it, and
 // that a note says it for the next time.
 func TestMemoryIsLessAfterADeath(t *testing.T) {
-	for _, memory := range []string{"64MiB", "100%", autoMemory} {
+	for _, memory := range []string{"64MiB", "100%", memory.Auto} {
 		for name, c := range map[string]struct{ before, free, want int64 }{
 			"there is room":              {32 << 20, 2 << 30, 32 << 20},
 			"training has grown":         {64 << 20, reserve4GiB + 20<<20, 20 << 20},
@@ -94,7 +95,7 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 	partitions, failed := make([][]int64, ranks), make(chan error, ranks)
 	for i, transport := range transport.NewLocal(ranks) {
 		r := newTestRank(t, memory)
-		r.transport, r.roomPatience, r.opt.trainers.memory = transport, 0, "1MiB"
+		r.transport, r.roomPatience, r.opt.trainers.Memory = transport, 0, "1MiB"
 		own, err := r.ownMemory(t.Context(), largeSets())
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +110,7 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 			sets := largeSets()
 			plan, err := r.planMemory(t.Context(), &mpicache.Config{Data: sets})
 			note, _ := readMemoryNote(r.dir)
-			if i == 0 && plan.slabBytes != want || note != (memoryNote{plan.slabBytes, own.asked}) || plan.cacheBytes+plan.windowBytes > plan.slabBytes {
+			if i == 0 && plan.SlabBytes != want || note != (memoryNote{plan.SlabBytes, own.asked}) || plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
 				err = errors.Join(err, fmt.Errorf("rank %d: %+v, note %+v", i, plan, note))
 			}
 			partitions[i] = slices.Concat(sets[0].PartitionBytes, sets[1].PartitionBytes)
@@ -129,7 +130,7 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 // TestRoomIsAwaited checks that a rank waits until training has let go of its memory, and shares what there is with the other ranks here.
 func TestRoomIsAwaited(t *testing.T) {
 	const slab = 100 << 20
-	r := newTestRank(t, autoMemory)
+	r := newTestRank(t, memory.Auto)
 	r.ranksHere = 2
 	var said strings.Builder
 	r.logger = slog.New(slog.NewTextHandler(&said, nil))
@@ -159,7 +160,7 @@ func TestRoomIsAwaited(t *testing.T) {
 }
 
 func TestMemoryNote(t *testing.T) {
-	r := newTestRank(t, autoMemory)
+	r := newTestRank(t, memory.Auto)
 	for text, want := range map[string]int64{"5242880 as now": 5 << 20, "5242880 as then": 0, "5242880": 0, "lots as now": 0, "-1 as now": 0, "": 0} {
 		if err := os.WriteFile(filepath.Join(r.dir, memoryName), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"pgregory.net/rapid"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
@@ -24,25 +24,6 @@ import (
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
-
-func TestTrainersHere(t *testing.T) {
-	for _, c := range []struct {
-		perRank, ranksHere int
-		env                string
-		want               int
-	}{
-		{0, 1, "", 1},
-		{3, 2, "", 6},
-		{1, 1, "SLURM_GPUS_ON_NODE=4", 4},
-		{1, 1, "SLURM_GPUS_ON_NODE=0 SLURM_GPUS_PER_NODE=a100:8", 8},
-		{8, 1, "SLURM_GPUS_ON_NODE=4", 8},
-	} {
-		env := world.Lookup(strings.Fields(c.env))
-		if got := (&trainerOptions{perRank: c.perRank}).trainersHere(c.ranksHere, env); got != c.want {
-			t.Errorf("%+v: %d trainers", c, got)
-		}
-	}
-}
 
 // TestTasksOfBatchScript checks that ranks are told of the trainers that srun starts beside them.
 func TestTasksOfBatchScript(t *testing.T) {
@@ -55,78 +36,10 @@ func TestTasksOfBatchScript(t *testing.T) {
 		o := &runOptions{trainersPerRank: 1, startTimeout: 1, batchTimeout: 1, command: []string{"true"}}
 		o.cache.register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		o.cache.data = []string{"/d"}
-		if err := o.check(c.job, c.f, world.Place{Tasks: 1}); err != nil || o.cache.trainers.perRank != c.want {
-			t.Errorf("%+v: %d trainers, %v", c, o.cache.trainers.perRank, err)
+		if err := o.check(c.job, c.f, world.Place{Tasks: 1}); err != nil || o.cache.trainers.PerRank != c.want {
+			t.Errorf("%+v: %d trainers, %v", c, o.cache.trainers.PerRank, err)
 		}
 	}
-}
-
-func TestMemoryAutoPlan(t *testing.T) {
-	const gib = 1 << 30
-	cgroup := func(limit, free int64) slurm.Memory {
-		return slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "the memory limit of control group /job_7"}
-	}
-	for _, c := range []struct {
-		plan autoPlan
-		want string
-		slab int64
-	}{
-		{
-			autoPlan{memory: cgroup(500*gib, 498*gib), trainers: 4, eachBytes: 24 * gib, reserveBytes: 25 * gib, ranksHere: 1},
-			"498 GiB free of 500 GiB (the memory limit of control group /job_7), less 96 GiB for 4 trainers (24 GiB each, --trainer-memory), " +
-				"less 25 GiB in reserve = 377 GiB for the cache",
-			377 * gib,
-		},
-		{
-			autoPlan{memory: cgroup(100*gib, 100*gib), trainers: 1, eachBytes: 8 * gib, estimated: true, reserveBytes: 5 * gib, ranksHere: 2},
-			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 8.0 GiB for 1 trainer (an estimate, see --trainer-memory), " +
-				"less 5.0 GiB in reserve, for 2 ranks = 44 GiB for the cache",
-			43*gib + gib/2,
-		},
-		{
-			autoPlan{memory: cgroup(100*gib, 100*gib), trainers: 1, sharedBytes: 20 * gib, ranksHere: 1},
-			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 0 B for 1 trainer (--trainer-memory), " +
-				"less 0 B in reserve, and no more than /dev/shm holds (20 GiB) = 19 GiB for the cache",
-			19 * gib,
-		},
-		{
-			autoPlan{memory: cgroup(4*gib, 3*gib), trainers: 4, eachBytes: gib, reserveBytes: gib / 2, ranksHere: 1},
-			"3.0 GiB free of 4.0 GiB (the memory limit of control group /job_7), less 4.0 GiB for 4 trainers (1.0 GiB each, --trainer-memory), " +
-				"less 512 MiB in reserve, leaves nothing for the cache",
-			-gib - gib/2,
-		},
-	} {
-		if got := c.plan.String(); got != c.want {
-			t.Errorf("the plan says\n%s, want\n%s", got, c.want)
-		}
-		if got := c.plan.slabBytes(); got != c.slab {
-			t.Errorf("%s: the slab has %d bytes, want %d", c.want, got, c.slab)
-		}
-	}
-}
-
-// TestMemoryAutoFits checks that trainers, reserve and slabs are within what is free, and that without a --trainer-memory there is always a
-// slab where half of the limit is free.
-func TestMemoryAutoFits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.Int64Range(1<<20, 1<<62).Draw(t, "limit")
-		free := rapid.Int64Range(0, limit).Draw(t, "free")
-		ranks := rapid.IntRange(1, 8).Draw(t, "ranks")
-		o := trainerOptions{
-			perRank: rapid.IntRange(0, 16).Draw(t, "trainers"), memory: rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
-		}
-		p, err := newAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"}, ranks, world.Lookup(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		slab := p.slabBytes()
-		if slab > 0 && slab*int64(ranks)+int64(p.trainers)*p.eachBytes+p.reserveBytes > free {
-			t.Fatalf("%s: more than %d", p, free)
-		}
-		if o.memory == "" && free > limit/2+limit/1000 && slab < 1 {
-			t.Fatalf("%s: no slab", p)
-		}
-	})
 }
 
 // twoSets returns data sets of small and of large samples.
@@ -139,9 +52,9 @@ func twoSets() []mpicache.DataSet {
 
 func TestMemoryIsDivided(t *testing.T) {
 	const ranks = 3
-	auto, half := cacheOptions{memory: autoMemory, window: autoWindow}, cacheOptions{memory: "50%", window: autoWindow}
+	auto, half := memory.Request{Memory: memory.Auto, Window: memory.AutoWindow}, memory.Request{Memory: "50%", Window: memory.AutoWindow}
 	whole := twoSets()
-	all, err := (&cacheOptions{memory: "100%", window: autoWindow}).divide(whole, nil, 1, ranks)
+	all, err := memory.Request{Memory: "100%", Window: memory.AutoWindow}.Divide(whole, nil, 1, ranks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,19 +64,19 @@ func TestMemoryIsDivided(t *testing.T) {
 		}
 	}
 	halves := twoSets()
-	if _, err := half.divide(halves, nil, 1, ranks); err != nil || halves[1].PartitionBytes[2] != whole[1].PartitionBytes[2]/2 {
+	if _, err := half.Divide(halves, nil, 1, ranks); err != nil || halves[1].PartitionBytes[2] != whole[1].PartitionBytes[2]/2 {
 		t.Errorf("50 %%: %d, %v, and 100 %% is %d", halves[1].PartitionBytes, err, whole[1].PartitionBytes)
 	}
 	// A rank with little memory, one with more than it needs, and one with plenty: all agree on all.
-	slabs := []int64{4 << 20, all.slabBytes, 1 << 50}
+	slabs := []int64{4 << 20, all.SlabBytes, 1 << 50}
 	var agreed [2][]int64
 	for rank := range ranks {
 		data := twoSets()
-		plan, err := auto.divide(data, slabs, rank, ranks)
+		plan, err := auto.Divide(data, slabs, rank, ranks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum := plan.cacheBytes + plan.windowBytes; plan.slabBytes > slabs[rank] || sum+sum/20 > plan.slabBytes || sum < plan.slabBytes/10*9 {
+		if sum := plan.CacheBytes + plan.WindowBytes; plan.SlabBytes > slabs[rank] || sum+sum/20 > plan.SlabBytes || sum < plan.SlabBytes/10*9 {
 			t.Errorf("rank %d: %+v of %d", rank, plan, slabs[rank])
 		}
 		for i := range data {
@@ -184,21 +97,21 @@ func TestMemoryIsDivided(t *testing.T) {
 		}
 	}
 	// A size that was asked for is the slab, also where the data needs less.
-	fixed := cacheOptions{memory: "1GiB", window: autoWindow}
-	if plan, err := fixed.divide(twoSets(), []int64{1 << 30, 1 << 30, 1 << 30}, 0, ranks); err != nil || plan.slabBytes != 1<<30 {
+	fixed := memory.Request{Memory: "1GiB", Window: memory.AutoWindow}
+	if plan, err := fixed.Divide(twoSets(), []int64{1 << 30, 1 << 30, 1 << 30}, 0, ranks); err != nil || plan.SlabBytes != 1<<30 {
 		t.Errorf("1GiB: %+v, %v", plan, err)
 	}
-	none := cacheOptions{memory: "0", window: autoWindow}
-	if plan, err := none.divide(twoSets(), []int64{0, 0, 0}, 0, ranks); err != nil || plan.cacheBytes != 0 || plan.windowBytes == 0 || plan.slabBytes < plan.windowBytes {
+	none := memory.Request{Memory: "0", Window: memory.AutoWindow}
+	if plan, err := none.Divide(twoSets(), []int64{0, 0, 0}, 0, ranks); err != nil || plan.CacheBytes != 0 || plan.WindowBytes == 0 || plan.SlabBytes < plan.WindowBytes {
 		t.Errorf("0: %+v, %v", plan, err)
 	}
 }
 
 // newTestRank returns a rank alone.
-func newTestRank(t *testing.T, memory string) *rankProcess {
+func newTestRank(t *testing.T, amount string) *rankProcess {
 	transport := transport.NewLocal(1)[0]
 	t.Cleanup(func() { transport.Close() })
-	opt := &serveOptions{cacheOptions: cacheOptions{memory: memory, window: autoWindow}}
+	opt := &serveOptions{cacheOptions: cacheOptions{memory: amount, window: memory.AutoWindow}}
 	opt.session = t.TempDir()
 	r := &rankProcess{
 		opt: opt, transport: transport, ranksHere: 1, dir: session.RankFolder(opt.session, transport.Rank()), logger: slog.New(slog.DiscardHandler),
@@ -211,14 +124,14 @@ func newTestRank(t *testing.T, memory string) *rankProcess {
 }
 
 func TestMemoryAutoIsPlanned(t *testing.T) {
-	r := newTestRank(t, autoMemory)
-	r.opt.trainers.memory = "1MiB"
+	r := newTestRank(t, memory.Auto)
+	r.opt.trainers.Memory = "1MiB"
 	cfg := mpicache.Config{Transport: r.transport, Data: twoSets()}
 	plan, err := r.planMemory(t.Context(), &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := r.opt.divide(twoSets(), []int64{1 << 60}, 0, 1)
+	whole, err := r.opt.asks().Divide(twoSets(), []int64{1 << 60}, 0, 1)
 	if err != nil || plan != whole {
 		t.Errorf("planMemory = %+v, %v, want what the data needs, %+v", plan, err, whole)
 	}
@@ -231,8 +144,8 @@ func TestMemoryAutoIsPlanned(t *testing.T) {
 func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 	const ranks = 3
 	for memory, sentence := range map[string]string{
-		autoMemory: "leaves nothing for the cache: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less",
-		"1GiB":     "the 9000000 ranks on this node would need 8.6 PiB of memory, and there are ",
+		memory.Auto: "leaves nothing for the cache: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less",
+		"1GiB":      "the 9000000 ranks on this node would need 8.6 PiB of memory, and there are ",
 	} {
 		errs := make([]error, ranks)
 		var all sync.WaitGroup
@@ -240,7 +153,7 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 			r := newTestRank(t, memory)
 			r.transport = transport
 			if i > 0 { // the node is too small for two of them
-				r.opt.trainers.memory, r.ranksHere = "900TiB", 9_000_000
+				r.opt.trainers.Memory, r.ranksHere = "900TiB", 9_000_000
 			}
 			all.Go(func() { _, errs[i] = r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}) })
 		}

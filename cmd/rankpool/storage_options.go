@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/staging"
 )
 
@@ -45,7 +46,7 @@ func (o *storageOptions) rate() (int64, error) {
 	if o.maxRate == "" {
 		return 0, nil
 	}
-	return parseSize(strings.TrimSuffix(o.maxRate, "/s"))
+	return memory.ParseSize(strings.TrimSuffix(o.maxRate, "/s"))
 }
 
 // args returns the options that were given as flags of serve.

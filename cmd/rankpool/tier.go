@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
@@ -16,7 +17,7 @@ import (
 // A tierPlace is where each rank keeps what leaves its memory, autoScratch for the node's scratch folder, and how much of it.
 type tierPlace struct {
 	dir  string
-	size memorySize
+	size memory.Amount
 }
 
 // parseTier reads "/nvme:800GiB" (a size of each node), "/nvme:30%" (a share of the data over all nodes) or "auto:800GiB" (in the node's
@@ -29,8 +30,8 @@ func parseTier(text string) (tierPlace, error) {
 	if at <= 0 {
 		return tierPlace{}, fmt.Errorf("%q is not DIR:SIZE, such as /local/scratch:800GiB or /local/scratch:30%%", text)
 	}
-	size, err := parseMemory(text[at+1:])
-	if err == nil && size.share == 0 && size.bytes == 0 {
+	size, err := memory.Parse(text[at+1:])
+	if err == nil && size.Share == 0 && size.Bytes == 0 {
 		err = fmt.Errorf("%q has no size: leave --tier out for none", text)
 	}
 	return tierPlace{dir: text[:at], size: size}, err
@@ -84,7 +85,7 @@ func (r *rankProcess) openTiers(data []mpicache.DataSet, log *slog.Logger) error
 		}
 		r.disks = append(r.disks, disk)
 		d.Tier = disk
-		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size", size(bytes), "blocks", size(d.TierBlockBytes))
+		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size", memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func (p tierPlace) divide(data []mpicache.DataSet, ranks int) {
 		inBlocks := ownedBytes(d, ranks, d.TierBlockBytes)
 		for r, owned := range d.TierBytes {
 			bytes := p.part(owned, total[r])
-			if p.size.isShare {
+			if p.size.IsShare {
 				bytes = p.part(inBlocks[r], 0)
 			}
 			d.TierBytes[r] = bytes / d.TierBlockBytes * d.TierBlockBytes
@@ -121,10 +122,10 @@ func (p tierPlace) divide(data []mpicache.DataSet, ranks int) {
 
 // part is how much of a rank's tier a data set gets, of which the rank owns so many bytes.
 func (p tierPlace) part(owned, total int64) int64 {
-	if p.size.isShare {
-		return int64(p.size.share * float64(owned))
+	if p.size.IsShare {
+		return int64(p.size.Share * float64(owned))
 	}
-	return int64(float64(p.size.bytes) * float64(owned) / float64(max(total, 1)))
+	return int64(float64(p.size.Bytes) * float64(owned) / float64(max(total, 1)))
 }
 
 // ownedBytes is what the samples that each rank owns take in whole blocks.

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
@@ -11,10 +12,10 @@ import (
 func TestParseTier(t *testing.T) {
 	for text, want := range map[string]tierPlace{
 		"":                     {},
-		"/nvme:800GiB":         {"/nvme", memorySize{bytes: 800 << 30}},
-		"scratch:30%":          {"scratch", memorySize{share: 0.3, isShare: true}},
-		"auto:30%":             {"auto", memorySize{share: 0.3, isShare: true}},
-		"/of:job:7 /x:2000000": {"/of:job:7 /x", memorySize{bytes: 2e6}},
+		"/nvme:800GiB":         {"/nvme", memory.Amount{Bytes: 800 << 30}},
+		"scratch:30%":          {"scratch", memory.Amount{Share: 0.3, IsShare: true}},
+		"auto:30%":             {"auto", memory.Amount{Share: 0.3, IsShare: true}},
+		"/of:job:7 /x:2000000": {"/of:job:7 /x", memory.Amount{Bytes: 2e6}},
 	} {
 		if got, err := parseTier(text); err != nil || got != want {
 			t.Errorf("parseTier(%q) = %+v, %v, want %+v", text, got, err, want)
@@ -54,7 +55,7 @@ func TestTierIsDivided(t *testing.T) {
 		}
 	}
 	data := sets()
-	tierPlace{size: memorySize{share: 1, isShare: true}}.divide(data, 3)
+	tierPlace{size: memory.Amount{Share: 1, IsShare: true}}.divide(data, 3)
 	for i := range data {
 		d := &data[i]
 		var owned [3]int64
@@ -67,7 +68,7 @@ func TestTierIsDivided(t *testing.T) {
 		}
 	}
 	data = sets()
-	tierPlace{size: memorySize{bytes: 10 << 20}}.divide(data, 2)
+	tierPlace{size: memory.Amount{Bytes: 10 << 20}}.divide(data, 2)
 	for r := range 2 {
 		if sum := data[0].TierBytes[r] + data[1].TierBytes[r]; sum > 10<<20 || sum < 10<<20-64<<10 || data[0].TierBytes[r] < 200<<10 {
 			t.Errorf("rank %d: %d and %d bytes", r, data[0].TierBytes[r], data[1].TierBytes[r])

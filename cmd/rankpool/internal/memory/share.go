@@ -1,4 +1,5 @@
-package main
+// Package memory divides a node's memory: sizes as users write them, what --memory auto comes to, and each data set's part.
+package memory
 
 import (
 	"fmt"
@@ -11,15 +12,21 @@ import (
 	"rankpool/scheduler"
 )
 
-// memoryPlan is how a rank divides its memory.
-type memoryPlan struct {
-	slabBytes, cacheBytes, windowBytes int64
+// AutoWindow lets the rank choose the size of its staging window.
+const AutoWindow = "auto"
+
+// A Request is what --memory and --window ask for.
+type Request struct{ Memory, Window string }
+
+// Plan is how a rank divides its memory.
+type Plan struct {
+	SlabBytes, CacheBytes, WindowBytes int64
 }
 
 const (
 	// Bounds of a window that nobody set: a batch of 64 samples of 250 KB, if that is no more than half the data, and
 	// ten seconds of 100 MB/s.
-	usualWindowBytes = 16 << 20
+	UsualWindowBytes = 16 << 20
 	minWindowBytes   = 1 << 20
 	maxWindowBytes   = 1 << 30
 	// The slab has a sixteenth more than cache and window hold, for what lies between samples of different sizes.
@@ -29,35 +36,35 @@ const (
 // A demand is what a data set takes on each rank: the samples that the rank owns, and its window.
 type demand struct{ owned, window []int64 }
 
-// divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. slabs are the sizes of the ranks' slabs; where
+// Divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. slabs are the sizes of the ranks' slabs; where
 // one is 0, or slabs is nil, it is what --memory says: a size, or a share of the data, which counts the bytes that a rank owns, so that
 // 100 % hold all of them. A slab that was chosen automatically becomes no larger than that.
-func (o *cacheOptions) divide(data []mpicache.DataSet, slabs []int64, rank, ranks int) (memoryPlan, error) {
-	var memory memorySize
-	if o.memory != autoMemory {
+func (r Request) Divide(data []mpicache.DataSet, slabs []int64, rank, ranks int) (Plan, error) {
+	var memory Amount
+	if r.Memory != Auto {
 		var err error
-		if memory, err = parseMemory(o.memory); err != nil {
-			return memoryPlan{}, err
+		if memory, err = Parse(r.Memory); err != nil {
+			return Plan{}, err
 		}
 	}
-	demands, err := o.demands(data, ranks)
+	demands, err := r.demands(data, ranks)
 	if err != nil {
-		return memoryPlan{}, err
+		return Plan{}, err
 	}
-	var plan memoryPlan
-	for r := range ranks {
-		of, slab := memory.share, memory.bytes
-		if slabs != nil && slabs[r] > 0 {
-			of, slab = 0, slabs[r]
+	var plan Plan
+	for at := range ranks {
+		of, slab := memory.Share, memory.Bytes
+		if slabs != nil && slabs[at] > 0 {
+			of, slab = 0, slabs[at]
 		}
-		if whole := withSlack(wants(demands, r)); o.memory == autoMemory && slab >= whole {
+		if whole := withSlack(wants(demands, at)); r.Memory == Auto && slab >= whole {
 			of, slab = 1, 0
 		}
-		here := divideRank(data, demands, r, of, slab)
-		if r == rank {
+		here := divideRank(data, demands, at, of, slab)
+		if at == rank {
 			plan = here
 			for i := range data {
-				data[i].WindowBytes = demands[i].window[r]
+				data[i].WindowBytes = demands[i].window[at]
 			}
 		}
 	}
@@ -65,7 +72,7 @@ func (o *cacheOptions) divide(data []mpicache.DataSet, slabs []int64, rank, rank
 }
 
 // demands counts what the data sets take on each rank.
-func (o *cacheOptions) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
+func (r Request) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
 	demands := make([]demand, len(data))
 	for i, d := range data {
 		owned, window, largest := make([]int64, ranks), make([]int64, ranks), int64(0)
@@ -74,9 +81,9 @@ func (o *cacheOptions) demands(data []mpicache.DataSet, ranks int) ([]demand, er
 			largest = max(largest, size)
 			owned[scheduler.Owner(id, ranks)] += size
 		}
-		for r := range ranks {
+		for at := range ranks {
 			var err error
-			if window[r], err = o.windowBytes(owned[r], largest); err != nil {
+			if window[at], err = r.windowBytes(owned[at], largest); err != nil {
 				return nil, err
 			}
 		}
@@ -99,8 +106,8 @@ func withSlack(bytes int64) int64 { return bytes + bytes/slackShare }
 
 // divideRank sets the PartitionBytes of a rank, whose windows become smaller where the slab is: a share of what the rank owns, or its part
 // of a slab.
-func divideRank(data []mpicache.DataSet, demands []demand, rank int, share float64, slab int64) memoryPlan {
-	var plan memoryPlan
+func divideRank(data []mpicache.DataSet, demands []demand, rank int, share float64, slab int64) Plan {
+	var plan Plan
 	total := int64(0)
 	for _, d := range demands {
 		total += d.owned[rank]
@@ -117,29 +124,29 @@ func divideRank(data []mpicache.DataSet, demands []demand, rank int, share float
 			cache = part - d.window[rank]
 		}
 		data[i].PartitionBytes[rank] = cache
-		plan.cacheBytes += cache
-		plan.windowBytes += d.window[rank]
+		plan.CacheBytes += cache
+		plan.WindowBytes += d.window[rank]
 	}
-	plan.slabBytes = withSlack(plan.cacheBytes + plan.windowBytes)
+	plan.SlabBytes = withSlack(plan.CacheBytes + plan.WindowBytes)
 	if slab > 0 {
-		plan.slabBytes = slab
+		plan.SlabBytes = slab
 	}
 	return plan
 }
 
-// windowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds. A batch that is
+// WindowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds. A batch that is
 // due comes in even when it is larger.
-func (o *cacheOptions) windowBytes(owned, largest int64) (int64, error) {
-	if o.window == autoWindow {
-		return max(min(owned/8, maxWindowBytes), min(owned/2, usualWindowBytes), minWindowBytes, 4*largest), nil
+func (r Request) windowBytes(owned, largest int64) (int64, error) {
+	if r.Window == AutoWindow {
+		return max(min(owned/8, maxWindowBytes), min(owned/2, UsualWindowBytes), minWindowBytes, 4*largest), nil
 	}
-	return parseSize(o.window)
+	return ParseSize(r.Window)
 }
 
-// check compares the slabs of all ranks here with what the machine gives.
-func (m memoryPlan) check(ranksHere int) error {
-	need := m.slabBytes * int64(ranksHere)
-	memory := memoryAvailable()
+// Check compares the slabs of all ranks here with what the machine gives.
+func (m Plan) Check(ranksHere int) error {
+	need := m.SlabBytes * int64(ranksHere)
+	memory := Available()
 	have, from := memory.FreeBytes, memory.Limit
 	if shm, ok := sharedMemoryFree(); ok && shm < have {
 		have, from = shm, "what /dev/shm holds"
@@ -151,13 +158,13 @@ func (m memoryPlan) check(ranksHere int) error {
 	if ranksHere > 1 {
 		ranks = fmt.Sprintf("the %d ranks on this node", ranksHere)
 	}
-	return &memoryError{fmt.Sprintf("%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks, size(need), size(have), from)}
+	return &TooSmallError{fmt.Sprintf("%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks, Text(need), Text(have), from)}
 }
 
-// A memoryError says that the ranks of a node ask for too much; it is the same for all of them.
-type memoryError struct{ sentence string }
+// A TooSmallError says that the ranks of a node ask for too much; it is the same for all of them.
+type TooSmallError struct{ Sentence string }
 
-func (e *memoryError) Error() string { return e.sentence }
+func (e *TooSmallError) Error() string { return e.Sentence }
 
 // sharedMemoryFree is the free space of /dev/shm. A memfd is not bound by it, but an administrator who limits
 // /dev/shm means shared memory, and DataLoader workers need some too.
@@ -169,4 +176,4 @@ func sharedMemoryFree() (int64, bool) {
 	return int64(st.Bavail) * st.Bsize, true
 }
 
-func size(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
+func Text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"fmt"
@@ -13,37 +13,37 @@ import (
 	"rankpool/slurm"
 )
 
-// A memorySize is how much memory the user gives to samples: bytes of each node, or a share of the data over
+// A Amount is how much memory the user gives to samples: bytes of each node, or a share of the data over
 // all nodes.
-type memorySize struct {
-	bytes   int64   // of each node; counts where isShare is false
-	share   float64 // of the data's bytes, in [0, 1]
-	isShare bool
+type Amount struct {
+	Bytes   int64   // of each node; counts where isShare is false
+	Share   float64 // of the data's bytes, in [0, 1]
+	IsShare bool
 }
 
-// parseMemory reads a size as parseSize does, or "20%" (a share of the data).
+// Parse reads a size as parseSize does, or "20%" (a share of the data).
 //
 // Shares are in [0, 100].
-func parseMemory(text string) (memorySize, error) {
+func Parse(text string) (Amount, error) {
 	if number, found := strings.CutSuffix(strings.TrimSpace(text), "%"); found {
 		percent, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 		if err != nil || !(percent >= 0 && percent <= 100) {
-			return memorySize{}, fmt.Errorf("%q is no share of memory: it must be between 0%% and 100%%", text)
+			return Amount{}, fmt.Errorf("%q is no share of memory: it must be between 0%% and 100%%", text)
 		}
-		return memorySize{share: percent / 100, isShare: true}, nil
+		return Amount{Share: percent / 100, IsShare: true}, nil
 	}
-	bytes, err := parseSize(text)
-	return memorySize{bytes: bytes}, err
+	bytes, err := ParseSize(text)
+	return Amount{Bytes: bytes}, err
 }
 
 // minUnitless is the least number, but for 0, that is bytes where it has no unit: below it somebody meant another unit, as in "64".
 const minUnitless = 1 << 20
 
-// parseSize reads "64GiB" or "0": a number of bytes in [0, 2⁶³).
+// ParseSize reads "64GiB" or "0": a number of bytes in [0, 2⁶³).
 //
 // Units are binary (KiB, MiB, GiB, TiB) or decimal (KB, MB, GB, TB), or B. A number without a unit is bytes; one below 1 MiB that is not 0
 // is an error, which says which units there are.
-func parseSize(text string) (int64, error) {
+func ParseSize(text string) (int64, error) {
 	bytes, err := humanize.ParseBytes(strings.TrimSpace(text))
 	if err != nil || bytes > math.MaxInt64 {
 		return 0, fmt.Errorf("%q is no size such as 64GiB, 20GB or 0", text)
@@ -54,7 +54,7 @@ func parseSize(text string) (int64, error) {
 	return int64(bytes), nil
 }
 
-// memoryAvailable returns the limit that leaves this process the least memory.
+// Available returns the limit that leaves this process the least memory.
 //
 // The size of /dev/shm is no part of it: the kernel does not bind a memfd by that mount's limit.
-func memoryAvailable() slurm.Memory { return slurm.ReadMemory(os.ReadFile, os.Getenv, 0) }
+func Available() slurm.Memory { return slurm.ReadMemory(os.ReadFile, os.Getenv, 0) }

@@ -1,0 +1,156 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/slurm"
+)
+
+// Auto lets each rank choose the size of its slab.
+const Auto = "auto"
+
+const (
+	// usualTrainerBytes is what a training process is taken to use with its DataLoader workers, where --trainer-memory does not say: some
+	// 4 GiB for PyTorch with CUDA and the pinned batches, and half a GiB for each of eight workers. It is an estimate, since the trainers
+	// have not begun. One that is too small costs performance, not the job: the slab shrinks when memory runs short.
+	usualTrainerBytes = 8 << 30
+	// trainerShare of what is free goes to the trainers at the most where only the estimate speaks for them.
+	trainerShare = 2
+
+	// The reserve is for what nobody counts: the rank's own tables (157 MiB for a million samples, see "make bench"), MPI's buffers, the
+	// shell and the daemons of the job, checkpoints that are being written. It is a 20th of the limit and this, at most a quarter. Training
+	// may use most of it before the slab shrinks.
+	autoReserveShare      = 20
+	autoReserveBytes      = 256 << 20
+	autoReserveLargeShare = 4
+)
+
+// autoReserve is how much of a memory limit --memory auto leaves free.
+func autoReserve(limitBytes int64) int64 {
+	return min(autoReserveBytes+limitBytes/autoReserveShare, limitBytes/autoReserveLargeShare)
+}
+
+// Trainers are the flags that say what trainers need, for --memory auto.
+type Trainers struct {
+	Memory  string // of each trainer: a size; "": an estimate
+	PerRank int    // how many trainers a rank has; 0: not known
+}
+
+func (t *Trainers) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&t.Memory, "trainer-memory", "",
+		"for --memory auto: what each training process uses with its DataLoader workers (default 8GiB, and all no more than half of the memory)")
+}
+
+func (t *Trainers) Check() error {
+	if t.PerRank < 0 {
+		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", t.PerRank)
+	}
+	if t.Memory == "" {
+		return nil
+	}
+	if _, err := ParseSize(t.Memory); err != nil {
+		return exit.Usagef("--trainer-memory: %w", err)
+	}
+	return nil
+}
+
+// Args returns the options as flags of serve.
+func (t *Trainers) Args() []string {
+	var args []string
+	if t.Memory != "" {
+		args = append(args, "--trainer-memory", t.Memory)
+	}
+	if t.PerRank > 0 {
+		args = append(args, "--trainers-per-rank", strconv.Itoa(t.PerRank))
+	}
+	return args
+}
+
+// trainersHere estimates how many trainers this node will have: the most that any sign speaks for.
+func (t *Trainers) trainersHere(ranksHere int, getenv func(string) string) int {
+	gpus := slurm.DetectGPUs(func(name string) (string, bool) { v := getenv(name); return v, v != "" })
+	return max(1, t.PerRank*ranksHere, gpus.OnNode)
+}
+
+// TasksANode returns the most tasks that a batch script asks for on a node, where run starts a training process in each; else 0. The ranks
+// cannot know: in their step Slurm's variables tell of the ranks alone.
+//
+// Source: measured with Slurm 22.05: SLURM_TASKS_PER_NODE is then "1(x2)" in a step of a task a node, also where the job has more.
+func TasksANode(job slurm.Job, ofJob bool) int {
+	if counts := job.TaskCounts(); ofJob && len(counts) > 0 {
+		return slices.Max(counts)
+	}
+	return 0
+}
+
+// An AutoPlan is how --memory auto came to the size of a rank's slab.
+type AutoPlan struct {
+	memory       slurm.Memory // of the node
+	sharedBytes  int64        // free in /dev/shm; 0: not known
+	Trainers     int
+	eachBytes    int64 // for a trainer
+	estimated    bool  // eachBytes is
+	reserveBytes int64
+	RanksHere    int
+	Before       int64 // the slab of this rank before it was started again; 0: it was not
+}
+
+// NewAutoPlan measures the node's memory.
+func NewAutoPlan(t Trainers, memory slurm.Memory, ranksHere int, getenv func(string) string) (*AutoPlan, error) {
+	p := &AutoPlan{
+		memory: memory, Trainers: t.trainersHere(ranksHere, getenv), estimated: t.Memory == "", eachBytes: usualTrainerBytes,
+		reserveBytes: autoReserve(memory.LimitBytes), RanksHere: ranksHere,
+	}
+	p.sharedBytes, _ = sharedMemoryFree()
+	if p.estimated {
+		p.eachBytes = min(p.eachBytes, memory.FreeBytes/trainerShare/int64(p.Trainers))
+		return p, nil
+	}
+	var err error
+	p.eachBytes, err = ParseSize(t.Memory)
+	p.eachBytes = min(p.eachBytes, math.MaxInt64/int64(p.Trainers))
+	return p, err
+}
+
+// SlabBytes is what a rank gets; 0 or less: nothing is left.
+func (p *AutoPlan) SlabBytes() int64 {
+	if p.Before > 0 {
+		return p.Before
+	}
+	left := p.memory.FreeBytes - p.reserveBytes
+	left -= int64(p.Trainers) * p.eachBytes
+	if p.sharedBytes > 0 {
+		left = min(left, p.sharedBytes-p.sharedBytes/autoReserveShare)
+	}
+	return left / int64(p.RanksHere)
+}
+
+// String says in a sentence how the slab got its size.
+func (p *AutoPlan) String() string {
+	text := fmt.Sprintf("%s free of %s (%s)", Text(p.memory.FreeBytes), Text(p.memory.LimitBytes), p.memory.Limit)
+	trainers, flag := "1 trainer (", "--trainer-memory"
+	if p.Trainers > 1 {
+		trainers = fmt.Sprintf("%d trainers (%s each, ", p.Trainers, Text(p.eachBytes))
+	}
+	if p.estimated {
+		flag = "an estimate, see --trainer-memory"
+	}
+	text += fmt.Sprintf(", less %s for %s%s), less %s in reserve", Text(int64(p.Trainers)*p.eachBytes), trainers, flag, Text(p.reserveBytes))
+	slab := p.SlabBytes()
+	switch {
+	case slab <= 0:
+		return text + ", leaves nothing for the cache"
+	case p.RanksHere > 1:
+		text += fmt.Sprintf(", for %d ranks", p.RanksHere)
+	}
+	if p.sharedBytes > 0 && slab == (p.sharedBytes-p.sharedBytes/autoReserveShare)/int64(p.RanksHere) {
+		text += fmt.Sprintf(", and no more than /dev/shm holds (%s)", Text(p.sharedBytes))
+	}
+	return text + " = " + Text(slab) + " for the cache"
+}
