@@ -2,8 +2,8 @@ package nvml
 
 import "errors"
 
-// A Device is a GPU or a MIG device of an open [Library]. Its methods fail with an *Error; it is
-// ErrNotAvailable when the GPU, its driver or its administrator does not tell.
+// A Device is a GPU or a MIG device of an open [Library]. Its methods fail with an *Error, which is
+// ErrNotAvailable when the GPU, its driver or its administrator does not provide the value.
 type Device struct {
 	library *Library
 	handle  uintptr
@@ -11,8 +11,8 @@ type Device struct {
 
 // The layouts of nvmlUtilization_t and nvmlMemory_t.
 type (
-	utilisation struct{ gpu, _ uint32 }         // percent, of time; _ is that of the memory
-	memory      struct{ total, _, used uint64 } // bytes; _ is what is free
+	utilisation struct{ gpu, _ uint32 }         // percent of the time; _ is the memory's
+	memory      struct{ total, _, used uint64 } // bytes; _ is free memory
 )
 
 // Memory is the memory of a GPU.
@@ -35,15 +35,15 @@ const (
 	migEnabled     = 1
 )
 
-// UUID returns the GPU's identity, as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or that of a MIG
-// device, "MIG-…".
+// UUID returns the GPU's identity, such as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or that of a
+// MIG device, "MIG-…".
 func (d Device) UUID() (string, error) {
 	c := d.library.calls
 	return d.library.text("nvmlDeviceGetUUID", true,
 		func(text *byte, size uint32) Code { return c.uuid(d.handle, text, size) })
 }
 
-// Name returns the product, as "NVIDIA A100-SXM4-40GB".
+// Name returns the product name, such as "NVIDIA A100-SXM4-40GB".
 func (d Device) Name() (string, error) {
 	c := d.library.calls
 	return d.library.text("nvmlDeviceGetName", c.name != nil,
@@ -51,8 +51,8 @@ func (d Device) Name() (string, error) {
 }
 
 // Utilisation returns the share of the last sampling period in which a kernel ran, in [0, 1]. The
-// period is the GPU's: between 1/6 s and 1 s. A kernel that fills a small part of the GPU counts as
-// much as one that fills it. It is not available for MIG devices, nor for GPUs in MIG mode.
+// GPU chooses the period, between 1/6 s and 1 s. A kernel that fills a small part of the GPU counts
+// as much as one that fills it. It is not available for MIG devices, nor for GPUs in MIG mode.
 //
 // Source: NVML API Reference Guide, nvmlUtilization_t and nvmlDeviceGetUtilizationRates.
 func (d Device) Utilisation() (float64, error) {
@@ -72,7 +72,7 @@ func (d Device) Memory() (Memory, error) {
 	return Memory{TotalBytes: int64(m.total), UsedBytes: int64(m.used)}, err
 }
 
-// Power returns what the GPU's board draws, in watts.
+// Power returns the power draw of the GPU's board, in watts.
 func (d Device) Power() (float64, error) {
 	var milliwatts uint32
 	c := d.library.calls
@@ -81,7 +81,7 @@ func (d Device) Power() (float64, error) {
 	return float64(milliwatts) / 1000, err
 }
 
-// Temperature returns that of the GPU's die, in °C.
+// Temperature returns the temperature of the GPU's die, in °C.
 func (d Device) Temperature() (float64, error) {
 	var celsius uint32
 	c := d.library.calls
@@ -90,8 +90,8 @@ func (d Device) Temperature() (float64, error) {
 	return float64(int32(celsius)), err
 }
 
-// PCIe returns the throughput over PCIe in 20 ms of the call, for each direction: it takes 40 ms.
-// Call it sparsely.
+// PCIe measures the throughput over PCIe, for 20 ms in each direction, so it takes 40 ms. Call it
+// sparingly.
 //
 // Source: NVML API Reference Guide, nvmlDeviceGetPcieThroughput: "querying a byte counter over a
 // 20ms interval", in KB/s.
@@ -115,8 +115,8 @@ func (d Device) pcie(counter uint32) (bytesPerSecond float64, err error) {
 	return float64(kilobytes) * 1000, err
 }
 
-// MIG reports whether the GPU is divided into MIG devices. It is not available for GPUs that cannot
-// be.
+// MIG reports whether the GPU is partitioned into MIG devices. It is not available for GPUs that do
+// not support MIG.
 func (d Device) MIG() (enabled bool, err error) {
 	var current, pending uint32
 	c := d.library.calls
@@ -125,8 +125,8 @@ func (d Device) MIG() (enabled bool, err error) {
 	return current == migEnabled, err
 }
 
-// MIGDevices returns the GPU's MIG devices in order of their index; none for a GPU that is not or
-// cannot be divided.
+// MIGDevices returns the GPU's MIG devices in order of index; none if the GPU is not or cannot be
+// partitioned.
 func (d Device) MIGDevices() ([]Device, error) {
 	var most uint32
 	c := d.library.calls
@@ -148,7 +148,7 @@ func (d Device) MIGDevices() ([]Device, error) {
 		case err == nil:
 			devices = append(devices, mig)
 		case errors.As(err, &failed) && failed.Code == NotFound, errors.Is(err, ErrNotAvailable):
-			// Indices have gaps, and not every MIG device is this process's.
+			// Indices have gaps, and this process may not use every MIG device.
 		default:
 			return devices, err
 		}

@@ -5,32 +5,32 @@ import (
 	"fmt"
 )
 
-// ErrNotFound says that there is no NVML here, or no driver below it: a normal state of a machine
-// without GPUs.
+// ErrNotFound means that this machine has no NVML, or no driver beneath it, which is normal on a
+// machine without GPUs.
 var ErrNotFound = errors.New("nvml: no usable NVIDIA driver library")
 
-// ErrNotAvailable says that a value is not to be had: the GPU or its driver does not know it (in
-// MIG mode, say), or this user may not.
+// ErrNotAvailable means that a value cannot be read: the GPU or its driver does not provide it (for
+// example in MIG mode), or this user lacks permission.
 var ErrNotAvailable = errors.New("not available")
 
-// An Error is a call of NVML that failed. It is ErrNotAvailable when its code says so.
+// An Error is a failed NVML call. It is ErrNotAvailable when its code means that.
 type Error struct {
-	Call string // the function of NVML
+	Call string // the NVML function
 	Code Code
 }
 
-// Error names the call and the code.
+// Error returns the call and the code.
 func (e *Error) Error() string { return fmt.Sprintf("nvml: %s: %s", e.Call, e.Code) }
 
-// Is reports whether target is ErrNotAvailable and the code says so.
+// Is reports whether target is ErrNotAvailable and the code means that.
 func (e *Error) Is(target error) bool { return target == ErrNotAvailable && e.Code.notAvailable() }
 
-// A Code is what a call of NVML returns, with NVML's numbers.
+// A Code is the result of an NVML call, with NVML's numbers.
 //
 // Source: nvml.h, nvmlReturn_t.
 type Code uint32
 
-// The codes that this package or its callers tell apart.
+// The codes that this package or its callers distinguish.
 const (
 	Success          Code = 0
 	Uninitialized    Code = 1
@@ -46,7 +46,7 @@ const (
 	GPUNotFound      Code = 28
 )
 
-// notAvailable reports whether the code says that there is no such value here, rather than that
+// notAvailable reports whether the code means that the value does not exist here, rather than that
 // something is broken.
 func (c Code) notAvailable() bool {
 	switch c {
@@ -70,7 +70,7 @@ var codeNames = map[Code]string{
 	28: "GPU_NOT_FOUND", 29: "INVALID_STATE", 30: "RESET_TYPE_NOT_SUPPORTED", 999: "UNKNOWN",
 }
 
-// String returns NVML's name of the code without its prefix, as "GPU_IS_LOST".
+// String returns NVML's name of the code without its prefix, such as "GPU_IS_LOST".
 func (c Code) String() string {
 	if name, known := codeNames[c]; known {
 		return name

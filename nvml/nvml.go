@@ -1,10 +1,10 @@
-// Package nvml reads the state of NVIDIA GPUs through the driver's management library (NVML), which
-// it loads at run time: nothing of CUDA is needed to build, and a machine without the library is a
-// normal state ([ErrNotFound]).
+// Package nvml reads the state of NVIDIA GPUs through the driver's management library (NVML). It
+// loads the library at run time: building needs nothing of CUDA, and a machine without the library
+// is normal ([ErrNotFound]).
 //
-// What a GPU, its driver or its administrator does not tell is an error that is [ErrNotAvailable],
-// never 0. A [Library] and its Devices may be used from several goroutines; NVML itself is
-// thread-safe.
+// A value that a GPU, its driver or its administrator does not provide is an error that is
+// [ErrNotAvailable], never 0. A [Library] and its Devices may be used by several goroutines; NVML
+// itself is thread-safe.
 //
 // Source: NVIDIA, NVML API Reference Guide, and nvml.h of NVML 13 for names, numbers and layouts.
 package nvml
@@ -19,25 +19,24 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// DefaultPath is the library's name, as the driver installs it where the loader looks.
+// DefaultPath is the library's name, which the driver installs in the loader's search path.
 const DefaultPath = "libnvidia-ml.so.1"
 
-// Buffers that hold the longest UUID and name with their final zero byte.
+// textBytes is the size of a buffer for the longest UUID or name, with the final zero byte.
 //
 // Source: nvml.h, NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE 96,
 // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80.
 const textBytes = 96
 
-// A Library is NVML, loaded and initialised. Close ends it.
+// A Library is NVML, loaded and initialised. Close it after use.
 type Library struct {
-	mu     sync.RWMutex // held to read during a call of C
+	mu     sync.RWMutex // held for reading during C calls
 	handle uintptr
 	open   bool
 	calls  calls
 }
 
-// calls are the functions of NVML that this package knows. Those that an old driver does not have
-// stay nil.
+// calls are the NVML functions that this package uses. Those that an old driver lacks are nil.
 type calls struct {
 	init, shutdown func() Code
 	count          func(count *uint32) Code
@@ -54,17 +53,17 @@ type calls struct {
 	migHandle      func(device uintptr, index uint32, mig *uintptr) Code
 }
 
-// Open loads the library at path ("": [DefaultPath], found as the loader finds it) and initialises
-// it, which touches no GPU yet. The caller closes what it returns.
+// Open loads the library at path ("": [DefaultPath], from the loader's search path) and initialises
+// it, which does not touch any GPU yet. The caller must close it.
 //
 // Errors: ErrNotFound when there is no such library, when it lacks a function that every driver
-// since 2013 has, or when no driver is loaded or no GPU is there; an *Error when NVML does not
-// begin for another reason.
+// since 2013 has, or when there is no loaded driver or no GPU; an *Error when NVML fails to
+// initialise for another reason.
 func Open(path string) (*Library, error) {
 	if path == "" {
 		path = DefaultPath
 	}
-	// The text of an error of the loader belongs to the thread.
+	// The loader keeps its error text per thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
@@ -73,7 +72,7 @@ func Open(path string) (*Library, error) {
 	}
 	l := &Library{handle: handle, open: true}
 	if err := l.bind(); err != nil {
-		_ = purego.Dlclose(handle) // what failed before is the error
+		_ = purego.Dlclose(handle) // report the earlier error
 		return nil, err
 	}
 	if code := l.calls.init(); code != Success {
@@ -117,7 +116,8 @@ func (l *Library) bind() error {
 	return nil
 }
 
-// lookup makes to, a pointer to a function, call symbol, or leaves it nil.
+// lookup makes to, a pointer to a function, call symbol, or leaves it nil if there is no such
+// symbol.
 func (l *Library) lookup(to any, symbol string) bool {
 	address, err := purego.Dlsym(l.handle, symbol)
 	if err != nil {
@@ -127,7 +127,7 @@ func (l *Library) lookup(to any, symbol string) bool {
 	return true
 }
 
-// do runs call, a call of symbol, unless the library is closed or lacks it.
+// do runs call, which calls symbol, unless the library is closed or lacks symbol.
 func (l *Library) do(symbol string, there bool, call func() Code) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -156,7 +156,7 @@ func (l *Library) text(symbol string, there bool, call func(text *byte, size uin
 	return string(text), nil
 }
 
-// Close ends NVML and unloads the library, after the calls that are under way. Calls after it fail
+// Close shuts NVML down and unloads the library, after the calls in progress. Calls after it fail
 // with Uninitialized; a second Close does nothing.
 func (l *Library) Close() error {
 	l.mu.Lock()
@@ -172,14 +172,14 @@ func (l *Library) Close() error {
 	return errors.Join(ended, purego.Dlclose(l.handle))
 }
 
-// Count returns the number of GPUs of the machine, also of those that this process may not use.
+// Count returns the number of GPUs of the machine, including those that this process may not use.
 func (l *Library) Count() (int, error) {
 	var count uint32
 	err := l.do("nvmlDeviceGetCount_v2", true, func() Code { return l.calls.count(&count) })
 	return int(count), err
 }
 
-// Device returns GPU index, in [0, Count). NVML counts the GPUs in order of their PCI addresses.
+// Device returns GPU index, in [0, Count). NVML orders GPUs by PCI address.
 //
 // Errors: ErrNotAvailable when this process may not use the GPU; an *Error with GPUIsLost when it
 // does not answer.

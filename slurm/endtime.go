@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// ErrNoEndTime says that the job has no end that is known: there is no job, or its time is not
-// limited.
-var ErrNoEndTime = errors.New("slurm: the job's end is not known")
+// ErrNoEndTime means that the job has no known end: there is no job, or its time is unlimited.
+var ErrNoEndTime = errors.New("slurm: the end of the job is unknown")
 
 // A Runner runs a command until it ends or the context does, and returns what it wrote to its
 // standard output.
 type Runner func(ctx context.Context, name string, args ...string) (string, error)
 
-// squeueTimeout bounds how long the controller may take; it answers within milliseconds, or not for
-// minutes under load.
+// squeueTimeout bounds the wait for the controller, which answers within milliseconds or, under
+// load, not for minutes.
 const squeueTimeout = 5 * time.Second
 
-// EndTime returns when Slurm will end the job: what SLURM_JOB_END_TIME says (Slurm 22.05 and
-// later), else what squeue says within 5 s. A time limit that was changed after the job began
-// counts with squeue only. Local is the node's time zone (time.Local), in which squeue writes. The
-// error is ErrNoEndTime, or wraps what made squeue fail.
+// EndTime returns when Slurm will end the job, from SLURM_JOB_END_TIME (Slurm 22.05 and later),
+// else from squeue, within 5 s. Only squeue knows of a time limit that was changed after the job
+// began. Local is the node's time zone (time.Local), which squeue uses. The error is ErrNoEndTime,
+// or wraps squeue's failure.
 func EndTime(ctx context.Context, getenv func(string) string, run Runner, local *time.Location) (
 	time.Time, error,
 ) {
@@ -40,10 +39,10 @@ func EndTime(ctx context.Context, getenv func(string) string, run Runner, local 
 	defer cancel()
 	out, err := run(ctx, "squeue", "--noheader", "--jobs="+job, "--format=%e")
 	if err != nil {
-		return time.Time{}, fmt.Errorf("slurm: squeue does not tell when job %s ends: %w", job, err)
+		return time.Time{}, fmt.Errorf("slurm: squeue does not print the end of job %s: %w", job, err)
 	}
 	end, err := time.Time{}, ErrNoEndTime
-	// of a heterogeneous job one a component, which end together
+	// one line per component of a heterogeneous job; all end together
 	for line := range strings.Lines(out) {
 		if t, err2 := ParseTime(line, local); err2 == nil && (err != nil || t.Before(end)) {
 			end, err = t, nil
@@ -52,8 +51,8 @@ func EndTime(ctx context.Context, getenv func(string) string, run Runner, local 
 	return end, err
 }
 
-// ParseTime reads a time as Slurm writes it, "2026-11-20T17:00:00", in the zone local. The error is
-// ErrNoEndTime for "N/A", "NONE", "Unknown" and "UNLIMITED", else it says what is malformed.
+// ParseTime parses a time in Slurm's format, "2026-11-20T17:00:00", in the zone local. The error is
+// ErrNoEndTime for "N/A", "NONE", "Unknown" and "UNLIMITED", else it describes what is malformed.
 func ParseTime(text string, local *time.Location) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	switch strings.ToUpper(text) {
@@ -62,7 +61,8 @@ func ParseTime(text string, local *time.Location) (time.Time, error) {
 	}
 	t, err := time.ParseInLocation("2006-01-02T15:04:05", text, local)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("slurm: %q is no time such as 2026-11-20T17:00:00", clip(text))
+		return time.Time{}, fmt.Errorf("slurm: invalid time %q, want one such as 2026-11-20T17:00:00",
+			clip(text))
 	}
 	return t, nil
 }

@@ -7,21 +7,21 @@ import (
 )
 
 // A Device is one entry of CUDA_VISIBLE_DEVICES or of a list of Slurm: an index, a GPU's UUID, or
-// an instance of a GPU that is partitioned (MIG).
+// an instance of a partitioned GPU (MIG).
 type Device struct {
-	// Index counts the GPUs that the driver shows, from 0; Absent for a device that is named
-	// otherwise.
+	// Index is the GPU's position among those that the driver shows, from 0; Absent for a device with
+	// another kind of name.
 	Index int
-	// UUID is as CUDA takes it: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or an abbreviation, of
-	// which CUDA takes the first GPU that it fits; "MIG-" and a UUID for a MIG instance of today's
-	// drivers; the GPU's for an instance of a driver before 470.
+	// UUID is in CUDA's form: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or a prefix, which stands for
+	// the first GPU that it matches; "MIG-" and a UUID for a MIG instance; for an instance with a
+	// driver before 470, the GPU's UUID.
 	UUID string
-	// GPUInstance and ComputeInstance tell the MIG instance apart with a driver before 470
+	// GPUInstance and ComputeInstance identify the MIG instance with a driver before 470
 	// (MIG-GPU-UUID/1/0); else they are Absent.
 	GPUInstance, ComputeInstance int
 }
 
-// String returns the entry as it stands in CUDA_VISIBLE_DEVICES.
+// String returns the entry as it appears in CUDA_VISIBLE_DEVICES.
 func (d Device) String() string {
 	switch {
 	case d.Index != Absent:
@@ -32,22 +32,22 @@ func (d Device) String() string {
 	return d.UUID
 }
 
-// GPUs says which GPUs a process may use, as far as its environment tells.
+// GPUs describes which GPUs a process may use, according to its environment.
 type GPUs struct {
-	// Count is the number of GPUs that the process may use; Absent where nothing limits it, so that it
-	// sees all of the node.
+	// Count is the number of GPUs that the process may use; Absent if nothing limits it, so that it
+	// sees all GPUs of the node.
 	Count int
-	// OnNode is the number of GPUs of the job on this node, which the tasks there share; Absent where
-	// Slurm says none.
+	// OnNode is the number of the job's GPUs on this node, which its tasks share; Absent if Slurm does
+	// not say.
 	OnNode int
-	// Visible names them where the environment does. Slurm's own lists count the GPUs of the node,
+	// Visible lists them if the environment does. Slurm's own lists count the GPUs of the node,
 	// CUDA_VISIBLE_DEVICES those of the control group.
 	Visible []Device
-	Source  string // Source is the variable that Count is from; "" for none.
+	Source  string // Source is the variable that Count comes from; "" for none.
 }
 
-// What limits a process first: the variable of its vendor's library, then what Slurm has given to
-// the step and to the job.
+// The variables that limit a process, in order: those of its vendor's library, then what Slurm gave
+// to the step and to the job.
 //
 // Source: CUDA C++ Programming Guide, CUDA environment variables; ROCm, GPU isolation techniques;
 // srun(1) and sbatch(1).
@@ -56,8 +56,8 @@ var deviceVariables = []string{
 	"HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS",
 }
 
-// DetectGPUs reads the GPUs of this process from the environment that lookup gives (os.LookupEnv,
-// or a test's). A variable that is set and empty means no GPU; one that is not set, no limit.
+// DetectGPUs reads the GPUs of this process from the environment that lookup returns (os.LookupEnv,
+// or a test's). A variable that is set and empty means no GPU; one that is not set means no limit.
 func DetectGPUs(lookup func(string) (string, bool)) GPUs {
 	getenv := func(name string) string {
 		value, _ := lookup(name)
@@ -66,7 +66,7 @@ func DetectGPUs(lookup func(string) (string, bool)) GPUs {
 	gpus := GPUs{Count: Absent, OnNode: gpusOnNode(getenv)}
 	for i, name := range deviceVariables {
 		list, set := lookup(name)
-		if !set || i >= 3 && list == "" { // Slurm names no GPU where there is none to name
+		if !set || i >= 3 && list == "" { // Slurm leaves its lists empty if it has no names
 			continue
 		}
 		gpus.Visible, gpus.Source = ParseDevices(list), name
@@ -81,7 +81,7 @@ func DetectGPUs(lookup func(string) (string, bool)) GPUs {
 	return gpus
 }
 
-// gpusOnNode is the most that any variable says: a step may have been given fewer than its job, or
+// gpusOnNode is the largest number in any variable: a step may have fewer GPUs than its job, or
 // none.
 func gpusOnNode(getenv func(string) string) int {
 	gpus := number(getenv, "SLURM_GPUS_ON_NODE")
@@ -90,7 +90,7 @@ func gpusOnNode(getenv func(string) string) int {
 			gpus = max(gpus, len(ParseDevices(list)))
 		}
 	}
-	asked := 0 // by --gpus-per-node: "4", "a100:4", or several kinds
+	asked := 0 // from --gpus-per-node: "4", "a100:4", or several kinds
 	for part := range strings.SplitSeq(getenv("SLURM_GPUS_PER_NODE"), ",") {
 		n, err := strconv.Atoi(part[strings.LastIndexByte(part, ':')+1:])
 		if err != nil || n < 0 || n > math.MaxInt32 {
@@ -101,9 +101,9 @@ func gpusOnNode(getenv func(string) string) int {
 	return max(gpus, asked)
 }
 
-// ParseDevices reads a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…". As for CUDA, the
-// list ends before the first entry that is malformed or names no device ("-1", "NoDevFiles",
-// "none"), and before one that is there already. It is nil for the empty list.
+// ParseDevices parses a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…". As for CUDA, the
+// list ends before the first entry that is malformed, names no device ("-1", "NoDevFiles", "none"),
+// or is a duplicate. It is nil for the empty list.
 func ParseDevices(list string) []Device {
 	var devices []Device
 	seen := map[string]bool{}
@@ -126,7 +126,7 @@ func ParseDevices(list string) []Device {
 // maxDevices bounds a range of indices; Linux has 256 minor numbers of /dev/nvidia.
 const maxDevices = 256
 
-// parseDevice reads one entry, nil for none. A range, which only Slurm writes, is several devices.
+// parseDevice parses one entry, nil for none. A range, which only Slurm writes, is several devices.
 func parseDevice(entry string) []Device {
 	low, high, isRange := strings.Cut(entry, "-")
 	if from, err := strconv.ParseUint(low, 10, 16); err == nil {
@@ -165,7 +165,7 @@ func parseDevice(entry string) []Device {
 	return nil
 }
 
-// isUUID reports whether text is a UUID or the beginning of one.
+// isUUID reports whether text is a UUID or a prefix of one.
 func isUUID(text string) bool {
 	return text != "" && len(text) <= 36 && strings.Trim(text, "0123456789abcdefABCDEF-") == ""
 }

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// maxHosts is what a list may name at the most; Slurm refuses a range of more.
+	// maxHosts is the maximum number of hosts in a list; Slurm refuses a larger range.
 	//
 	// Source: scontrol 22.05, "Too many hosts in range".
 	maxHosts = 64 << 10
-	// maxNameBytes is the longest name of a host.
+	// maxNameBytes is the maximum length of a host name.
 	//
 	// Source: RFC 1035, 2.3.4.
 	maxNameBytes = 255
@@ -20,19 +20,20 @@ const (
 	maxDigits = 18
 )
 
-// ErrTooManyHosts says that a list names more than 65,536 hosts.
+// ErrTooManyHosts means that a list names more than 65,536 hosts.
 var ErrTooManyHosts = errors.New("slurm: the list names more than 65,536 hosts")
 
-// ParseHostlist returns the hosts that a list in Slurm's syntax names, in its order: gpu01, gpu02
-// and gpu07 for "gpu[01-02,07]".
+// ParseHostlist expands a list in Slurm's syntax, in order: gpu01, gpu02 and gpu07 for
+// "gpu[01-02,07]".
 //
-// Elements are separated by commas or white space; empty ones count for nothing. An element may
-// have several brackets, of which the last runs fastest ("rack[1-2]node[01-40]"), and text after
-// them. The width of a range is that of its lower end ("[08-10]", "[001-3]"). A host that is named
-// twice is there twice. The error is ErrTooManyHosts, or says what is malformed.
+// Elements are separated by commas or white space; empty ones are ignored. An element may have
+// several brackets, of which the last varies fastest ("rack[1-2]node[01-40]"), and text after them.
+// The width of a range is that of its lower end ("[08-10]", "[001-3]"). A host that is named twice
+// appears twice. The error is ErrTooManyHosts, or describes what is malformed.
 //
-// Source: "scontrol show hostnames" of Slurm 22.05, which has another order where an element has
-// three brackets, a feature of machines that are no more, and takes no text after the last.
+// Source: "scontrol show hostnames" of Slurm 22.05, which orders an element with three brackets
+// differently, a feature of machines that no longer exist, and accepts no text after the last
+// bracket.
 func ParseHostlist(text string) ([]string, error) {
 	var hosts []string
 	for rest := text; rest != ""; {
@@ -61,20 +62,20 @@ func cutElement(list string) (element, rest string, err error) {
 		case c == ']' && open >= 0:
 			open = -1
 		case c == '[' || c == ']':
-			return "", "", fmt.Errorf("slurm: brackets do not pair in the list of hosts %q", clip(list))
+			return "", "", fmt.Errorf("slurm: unmatched ] in the host list %q", clip(list))
 		case open < 0 && (c == ',' || c == ' ' || c == '\t' || c == '\n'):
 			return list[:i], list[i+1:], nil
 		}
 	}
 	if open >= 0 {
-		return "", "", fmt.Errorf("slurm: a bracket is open in the list of hosts %q", clip(list))
+		return "", "", fmt.Errorf("slurm: unclosed [ in the host list %q", clip(list))
 	}
 	return list, "", nil
 }
 
-// appendElement appends the hosts of an element, whose brackets pair.
+// appendElement appends the hosts of an element with balanced brackets.
 func appendElement(hosts []string, element string) ([]string, error) {
-	parts := [][]string{} // of the names: what each may be
+	parts := [][]string{} // the alternatives for each part of the names
 	count, length := 1, 0
 	for rest := element; rest != ""; {
 		literal, more, found := strings.Cut(rest, "[")
@@ -94,7 +95,7 @@ func appendElement(hosts []string, element string) ([]string, error) {
 		}
 	}
 	if length > maxNameBytes {
-		return nil, fmt.Errorf("slurm: a name of more than %d bytes in the list of hosts %q",
+		return nil, fmt.Errorf("slurm: a name is longer than %d bytes in the host list %q",
 			maxNameBytes, clip(element))
 	}
 	names := []string{""}
@@ -118,7 +119,7 @@ func longest(texts []string) int {
 	return n
 }
 
-// parseRanges returns the numbers of what is inside brackets, such as "01-04,07".
+// parseRanges returns the numbers inside brackets, such as "01-04,07".
 func parseRanges(inside string) ([]string, error) {
 	var numbers []string
 	for part := range strings.SplitSeq(inside, ",") {
@@ -129,7 +130,8 @@ func parseRanges(inside string) ([]string, error) {
 		from, err1 := parseNumber(low)
 		to, err2 := parseNumber(high)
 		if err1 != nil || err2 != nil || to < from || len(low) > maxNameBytes {
-			return nil, fmt.Errorf("slurm: %q is no range of hosts such as 01-04", clip(part))
+			return nil, fmt.Errorf("slurm: invalid range %q in a host list, want one such as 01-04",
+				clip(part))
 		}
 		if to-from >= maxHosts-int64(len(numbers)) {
 			return nil, ErrTooManyHosts
@@ -141,7 +143,7 @@ func parseRanges(inside string) ([]string, error) {
 	return numbers, nil
 }
 
-// parseNumber reads digits, at most maxDigits after leading zeros.
+// parseNumber parses digits, at most maxDigits after leading zeros.
 func parseNumber(digits string) (int64, error) {
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return 0, strconv.ErrSyntax
@@ -154,15 +156,15 @@ func parseNumber(digits string) (int64, error) {
 	return n, nil
 }
 
-// pad returns n with zeros before it, so that it is width wide at least.
+// pad returns n with leading zeros, at least width digits wide.
 func pad(n int64, width int) string {
 	digits := strconv.FormatInt(n, 10)
 	return strings.Repeat("0", max(0, width-len(digits))) + digits
 }
 
-// FormatHostlist returns a short list that names the hosts in their order, with brackets for the
-// numbers at the end of names that stand together: "gpu[01-02,07]". ParseHostlist returns the hosts
-// again if they are names: 1 to 255 bytes without comma, bracket or white space.
+// FormatHostlist returns a short list of the hosts, in order, with brackets for the numbers at the
+// end of adjacent names: "gpu[01-02,07]". ParseHostlist reverses it if the hosts are names: 1 to
+// 255 bytes without comma, bracket or white space.
 func FormatHostlist(hosts []string) string {
 	var elements []string
 	for len(hosts) > 0 {
@@ -182,7 +184,7 @@ func FormatHostlist(hosts []string) string {
 			begin = end
 		}
 		switch {
-		case begin <= 1: // a name alone
+		case begin <= 1: // a single name
 			elements, begin = append(elements, hosts[0]), 1
 		default:
 			elements = append(elements, prefix+"["+strings.Join(ranges, ",")+"]")
@@ -192,22 +194,21 @@ func FormatHostlist(hosts []string) string {
 	return strings.Join(elements, ",")
 }
 
-// consecutive returns how many of hosts, from the first one, prefix+low, count up.
+// consecutive returns how many of hosts, starting with the first, prefix+low, count up.
 func consecutive(hosts []string, prefix, low string) int {
 	n, _ := parseNumber(low)
 	for i := 1; i < len(hosts); i++ {
 		if hosts[i] != prefix+pad(n+int64(i), len(low)) {
 			return i
 		}
-		if p, _ := splitName(hosts[i]); p != prefix { // more digits than a number may have
+		if p, _ := splitName(hosts[i]); p != prefix { // more digits than maxDigits
 			return i
 		}
 	}
 	return len(hosts)
 }
 
-// splitName cuts a name before the digits that it ends with, of which it takes maxDigits at the
-// most.
+// splitName cuts a name before its final digits, at most maxDigits of them.
 func splitName(host string) (prefix, digits string) {
 	at := len(host)
 	for at > 0 && len(host)-at < maxDigits && host[at-1] >= '0' && host[at-1] <= '9' {

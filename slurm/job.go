@@ -1,8 +1,8 @@
-// Package slurm reads the job that Slurm describes in a process's environment, and what binds the
-// process on its node: GPUs, memory, time, scratch space.
+// Package slurm reads the Slurm job from a process's environment, and the limits on the process on
+// its node: GPUs, memory, time, scratch space.
 //
-// It is pure: environment, files and commands are functions that the caller gives, and what is
-// missing or malformed is told by the result.
+// It is pure: callers pass environment, files and commands as functions, and the results show what
+// is missing or malformed.
 package slurm
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Absent is the value of a number that the environment does not give.
+// Absent is the value of a number that the environment does not contain.
 const Absent = -1
 
 // Step numbers from firstReservedStep up are not srun's: interactive 0xfffffffa, batch 0xfffffffb,
@@ -20,12 +20,12 @@ const Absent = -1
 // Source: Slurm, slurm.h, SLURM_INTERACTIVE_STEP and the names beside it.
 const firstReservedStep = 0xfffffff0
 
-// A Job is what the environment says about the Slurm job a process runs in.
+// A Job is the Slurm job that a process runs in, according to its environment.
 //
-// The zero JobID is a process outside Slurm. Numbers are Absent where the variable is missing or no
-// number.
+// An empty JobID means a process outside Slurm. Numbers are Absent if the variable is missing or
+// not a number.
 type Job struct {
-	// JobID is SLURM_JOB_ID; for a task of a job array the number of the task's own job.
+	// JobID is SLURM_JOB_ID; for a task of a job array, the number of the task's own job.
 	JobID    string
 	Name     string // Name is SLURM_JOB_NAME.
 	Cluster  string // Cluster is SLURM_CLUSTER_NAME.
@@ -41,32 +41,31 @@ type Job struct {
 	// LocalTasks is the number of tasks on this node, from SLURM_STEP_TASKS_PER_NODE or what the batch
 	// script asked for.
 	LocalTasks int
-	// TasksPerNode is the list of LocalTasks of all nodes as it is, e.g. "4(x2),3"; see TaskCounts.
+	// TasksPerNode is the unparsed list of LocalTasks of all nodes, such as "4(x2),3"; see TaskCounts.
 	TasksPerNode string
 	CPUsPerTask  int // CPUsPerTask is SLURM_CPUS_PER_TASK, Absent unless --cpus-per-task was given.
-	// CPUsHere is the number of the job's CPUs on this node; where the node is not known, of the
-	// step's.
+	// CPUsHere is the number of the job's CPUs on this node, or of the step's if the node is unknown.
 	CPUsHere     int
-	RestartCount int    // RestartCount says how often the job was requeued; 0 at the first start.
-	NodeList     string // NodeList is SLURM_JOB_NODELIST as it is, e.g. "gpu[01-04,07]"; see Hosts.
+	RestartCount int    // RestartCount is how often the job was requeued; 0 at the first start.
+	NodeList     string // NodeList is SLURM_JOB_NODELIST unparsed, such as "gpu[01-04,07]"; see Hosts.
 
-	// ArrayJobID is the number that the tasks of a job array have in common; empty outside one.
+	// ArrayJobID is the number that the tasks of a job array share; empty outside one.
 	ArrayJobID     string
 	ArrayTaskID    int // ArrayTaskID is the task's index in the array.
 	ArrayTaskCount int // ArrayTaskCount is the number of tasks of the array.
 
-	// HetSize is the number of components of a heterogeneous job; Absent in a job of one kind.
+	// HetSize is the number of components of a heterogeneous job; Absent in other jobs.
 	HetSize int
-	// HetGroup is the component that this process is in, from 0; Absent where that cannot be told.
+	// HetGroup is the component that this process is in, from 0; Absent if unknown.
 	HetGroup int
 }
 
-// Detect reads the job from the environment that getenv gives (os.Getenv, or a test's).
-// It is pure, and never fails: what is missing or malformed is Absent or empty.
+// Detect reads the job from the environment that getenv returns (os.Getenv, or a test's). It is
+// pure, and never fails: what is missing or malformed is Absent or empty.
 //
-// The shell of an interactive step has the variables of a step of one task, and the job is what it
-// launches on. A step of another job, in which this one was submitted, is taken for a step of this
-// one; see Leftovers.
+// In the shell of an interactive step, which has the variables of a step of one task, it returns
+// the job that the shell launches on. It mistakes a step of another job, from which this job was
+// submitted, for a step of this one; see Leftovers.
 func Detect(getenv func(string) string) Job {
 	if id := (Job{JobID: jobID(getenv), StepID: stepID(getenv)}); !id.InStep() {
 		getenv = withoutStep(getenv)
@@ -110,7 +109,7 @@ func stepID(getenv func(string) string) string {
 	return first(getenv, "SLURM_STEP_ID", "SLURM_STEPID")
 }
 
-// withoutStep returns getenv without the variables of a step, but for its number.
+// withoutStep returns getenv without the variables of a step, except its number.
 func withoutStep(getenv func(string) string) func(string) string {
 	return func(name string) string {
 		if strings.HasPrefix(name, "SLURM_STEP_") && name != "SLURM_STEP_ID" {
@@ -120,8 +119,7 @@ func withoutStep(getenv func(string) string) func(string) string {
 	}
 }
 
-// cpusHere looks the node up in the job's list: what SLURM_CPUS_ON_NODE counts in a step is the
-// step's.
+// cpusHere looks the node up in the job's list, since in a step SLURM_CPUS_ON_NODE is the step's.
 func (j Job) cpusHere(getenv func(string) string) int {
 	if hosts, err := j.Hosts(); err == nil {
 		if n := entry(getenv("SLURM_JOB_CPUS_PER_NODE"), slices.Index(hosts, j.NodeName)); n != Absent {
@@ -131,12 +129,12 @@ func (j Job) cpusHere(getenv func(string) string) int {
 	return number(getenv, "SLURM_CPUS_ON_NODE")
 }
 
-// maxComponents is how many components a heterogeneous job may have.
+// maxComponents is the maximum number of components of a heterogeneous job.
 //
 // Source: Slurm, slurm.h, MAX_HET_JOB_COMPS.
 const maxComponents = 128
 
-// hetGroup finds the component by the node, which is of one component, or by the number of the job.
+// hetGroup finds the component by the node, which belongs to one component, or by the job's number.
 func (j Job) hetGroup(getenv func(string) string) int {
 	for i := range min(j.HetSize, maxComponents) {
 		suffix := "_HET_GROUP_" + strconv.Itoa(i)
@@ -156,8 +154,8 @@ func (j Job) hetGroup(getenv func(string) string) int {
 // InJob reports whether the process runs inside a Slurm allocation.
 func (j Job) InJob() bool { return j.JobID != "" }
 
-// InStep reports whether srun started the process (or an ancestor of it) as a task of a step.
-// The shell of a batch script or of an interactive step is no such task.
+// InStep reports whether srun started the process (or an ancestor of it) as a task of a step. The
+// shell of a batch script or of an interactive step is not such a task.
 func (j Job) InStep() bool {
 	if !j.InJob() || j.StepID == "" {
 		return false
@@ -169,9 +167,9 @@ func (j Job) InStep() bool {
 // InArray reports whether the job is a task of a job array.
 func (j Job) InArray() bool { return j.ArrayJobID != "" && j.ArrayTaskID != Absent }
 
-// InHet reports whether the job is heterogeneous: several components, each with nodes of its own
-// and its own variables (NAME_HET_GROUP_n). NodeList and the numbers of tasks and nodes are those
-// of one component.
+// InHet reports whether the job is heterogeneous: several components, each with its own nodes and
+// variables (NAME_HET_GROUP_n). NodeList and the numbers of tasks and nodes are those of one
+// component.
 func (j Job) InHet() bool { return j.HetSize > 0 }
 
 // Hosts returns the names of the nodes of NodeList; the errors are those of ParseHostlist.
@@ -186,8 +184,8 @@ func (j Job) FirstHost() string {
 	return ""
 }
 
-// TaskCounts returns the number of tasks of each node of TasksPerNode: 4, 4, 3 for "4(x2),3". It is
-// nil where the list is missing, malformed, or longer than 65,536 nodes.
+// TaskCounts returns the number of tasks of each node in TasksPerNode: 4, 4, 3 for "4(x2),3". It is
+// nil if the list is missing, malformed, or longer than 65,536 nodes.
 func (j Job) TaskCounts() []int {
 	var counts []int
 	for part := range strings.SplitSeq(j.TasksPerNode, ",") {
@@ -200,7 +198,7 @@ func (j Job) TaskCounts() []int {
 	return counts
 }
 
-// entry returns the entry of a node in one of Slurm's run-length lists: 3 for "2(x2),3" and node 2.
+// entry returns a node's entry in one of Slurm's run-length lists: 3 for "2(x2),3" and node 2.
 func entry(list string, node int) int {
 	if node < 0 {
 		return Absent
@@ -215,7 +213,7 @@ func entry(list string, node int) int {
 	return Absent
 }
 
-// run reads "4(x2)" or "4": a number, and how often it stands. It is Absent, no times, where that
+// run parses "4(x2)" or "4": a number, and how often it is repeated. It returns Absent, 0 if that
 // is malformed.
 func run(part string) (count, times int) {
 	digits, repeat, repeated := strings.Cut(part, "(x")

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Leftovers returns what to change in the environment of a job that was submitted, or allocated,
-// from inside a step of another job: sbatch and salloc pass on the variables of that step, by which
-// this process looks like a task of it. It maps names to the values they should have, "" for none,
-// and is nil where the environment has no step, or one of this job.
+// Leftovers returns the changes to make to the environment of a job that was submitted, or
+// allocated, from inside a step of another job: sbatch and salloc pass that step's variables on,
+// which make this process look like a task of it. It maps names to their correct values, "" for
+// none, and is nil if the environment has no step, or one of this job.
 //
-// What tells is the slurmstepd that this process descends from, which has the job and the step in
-// its title. Where it cannot be seen (a /proc that hides others' processes, a container), the
-// variables tell, as far as they contradict each other.
+// The evidence is the slurmstepd that this process descends from, which has the job and the step in
+// its title. Where it cannot be seen (a /proc that hides others' processes, a container), Leftovers
+// relies on contradictions among the variables.
 //
-// environ is as os.Environ gives it, and files of /proc are read by readFile (os.ReadFile, or a
-// test's); it is pure otherwise.
+// environ is in the form of os.Environ, and readFile reads files of /proc (os.ReadFile, or a
+// test's); otherwise it is pure.
 //
-// Source: measured with Slurm 22.05 (testdata/leak*.env): of these variables sbatch sets
-// SLURM_TASKS_PER_NODE always, SLURM_NTASKS only where the script asks for tasks.
+// Source: measured with Slurm 22.05 (testdata/leak*.env): of these variables sbatch always sets
+// SLURM_TASKS_PER_NODE, but SLURM_NTASKS only if the script asks for tasks.
 func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[string]string {
 	env := map[string]string{}
 	for _, line := range environ {
@@ -51,8 +51,8 @@ func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[stri
 	return change
 }
 
-// ofStep reports whether srun alone sets a variable. SLURM_STEPMGR is none of them, and belongs to
-// the job.
+// ofStep reports whether only srun sets a variable. SLURM_STEPMGR is not one of these: it belongs
+// to the job.
 func ofStep(name string) bool {
 	return strings.HasPrefix(name, "SLURM_STEP_") || name == "SLURM_STEPID"
 }
@@ -61,13 +61,13 @@ func ofPMI(name string) bool {
 	return strings.HasPrefix(name, "PMI_") || strings.HasPrefix(name, "PMIX_")
 }
 
-// byMPIRun reports whether the process is a rank of an mpirun, which has a PMI of its own and mixes
-// its variables with those of the step of its daemons.
+// byMPIRun reports whether the process is a rank of an mpirun, which has its own PMI and mixes its
+// variables with those of the step of its daemons.
 func byMPIRun(getenv func(string) string) bool {
 	return first(getenv, "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS") != ""
 }
 
-// correctTasks makes the numbers of tasks, which srun takes for options, those of the job.
+// correctTasks sets the numbers of tasks, which srun reads as options, to those of the job.
 func correctTasks(change map[string]string, getenv func(string) string) {
 	counts, all := (Job{TasksPerNode: getenv("SLURM_TASKS_PER_NODE")}).TaskCounts(), 0
 	if len(counts) == 0 {
@@ -86,18 +86,18 @@ func correctTasks(change map[string]string, getenv func(string) string) {
 	}
 }
 
-// foreignStep reports whether the step of the environment is another job's.
+// foreignStep reports whether the step in the environment is another job's.
 func (j Job) foreignStep(getenv func(string) string, readFile func(string) ([]byte, error)) bool {
 	job, step, found := stepDaemon(readFile)
 	if !found {
 		return j.InStep() && j.contradicts(getenv)
 	}
-	// The components of a heterogeneous job have numbers of their own, and tasks have the first one's.
+	// The components of a heterogeneous job have their own numbers, and tasks have the first one's.
 	return step == "batch" || job != j.JobID && !j.InHet()
 }
 
-// contradicts reports whether the variables of the step do not fit the job's, of which srun sets
-// some anew for its tasks.
+// contradicts reports whether the variables of the step contradict the job's, some of which srun
+// sets again for its tasks.
 func (j Job) contradicts(getenv func(string) string) bool {
 	if byMPIRun(getenv) {
 		return false
@@ -119,11 +119,11 @@ func (j Job) contradicts(getenv func(string) string) bool {
 	return false
 }
 
-// maxAncestors is how far up stepDaemon looks: shells and wrappers are a handful.
+// maxAncestors is how far up stepDaemon looks; shells and wrappers are a handful.
 const maxAncestors = 64
 
 // stepDaemon returns the job and the step ("batch", "interactive", "0") of the slurmstepd that this
-// process descends from, and whether one can be seen and has a title of that form.
+// process descends from, and whether it found one with a title of that form.
 func stepDaemon(readFile func(string) ([]byte, error)) (job, step string, found bool) {
 	for pid, n := "self", 0; n < maxAncestors && pid != "0"; n++ {
 		title, err := readFile(path.Join("/proc", pid, "cmdline"))
@@ -140,8 +140,8 @@ func stepDaemon(readFile func(string) ([]byte, error)) (job, step string, found 
 	return "", "", false
 }
 
-// parseStep reads the title's "412.batch]" or "412.0]"; of "412+1.0+1]" only the first numbers
-// count.
+// parseStep parses the title's "412.batch]" or "412.0]"; of "412+1.0+1]" it uses only the first
+// numbers.
 func parseStep(title string) (job, step string, found bool) {
 	words, _, closed := strings.Cut(title, "]")
 	job, step, dotted := strings.Cut(words, ".")
@@ -151,10 +151,10 @@ func parseStep(title string) (job, step string, found bool) {
 	return job, step, closed && dotted && err == nil
 }
 
-// parent returns the number of a process's parent, "" where it cannot be read.
+// parent returns the process ID of a process's parent, "" if it cannot be read.
 //
-// Source: Linux, proc_pid_stat(5): "pid (name) state parent …", of which the name may hold
-// anything.
+// Source: Linux, proc_pid_stat(5): "pid (name) state parent …", where the name may contain any
+// character.
 func parent(readFile func(string) ([]byte, error), pid string) string {
 	stat, err := readFile(path.Join("/proc", pid, "stat"))
 	if err != nil {

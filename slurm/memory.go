@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// Memory is a limit on how much memory the processes of a job may use on this node, and what is
-// left of it.
+// Memory is a limit on how much memory the processes of a job may use on this node, and what
+// remains of it.
 type Memory struct {
 	LimitBytes int64 // LimitBytes is the limit, math.MaxInt64 for none.
-	FreeBytes  int64 // FreeBytes is what is left until the limit, in [0, LimitBytes].
-	// Limit says which limit it is, in words that follow a size: "the memory limit of control group
-	// /job_7".
+	FreeBytes  int64 // FreeBytes is what remains until the limit, in [0, LimitBytes].
+	// Limit names the limit, in words that follow a size: "the memory limit of control group /job_7".
 	Limit string
 }
 
-// UsedBytes returns what is in use of the limit.
+// UsedBytes returns how much of the limit is in use.
 func (m Memory) UsedBytes() int64 { return m.LimitBytes - m.FreeBytes }
 
-// GiveBack returns how many bytes must be given back now so that reserveBytes are free until the
-// limit, 0 when they are.
+// GiveBack returns how many bytes must be returned to the system now so that reserveBytes remain
+// free until the limit; 0 if they do.
 func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m.FreeBytes) }
 
-// ReadMemory returns the limit of this process of which the least is left; see ReadMemoryLimits.
-// Without any it has LimitBytes and FreeBytes of math.MaxInt64. It reads a handful of small files,
+// ReadMemory returns the limit of this process with the least memory left; see ReadMemoryLimits.
+// Without any limit, LimitBytes and FreeBytes are math.MaxInt64. It reads a handful of small files,
 // cheap enough for once a second.
 func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) string,
 	usedBytes int64,
@@ -40,14 +39,14 @@ func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) strin
 	return least
 }
 
-// ReadMemoryLimits returns all memory limits of this process: those of its control group and of the
-// groups above it, what Slurm has given to the job (getenv), and what the machine has. It reads
-// files by readFile (os.ReadFile, or a test's) of /proc and /sys/fs/cgroup.
+// ReadMemoryLimits returns all memory limits of this process: those of its control group and the
+// groups above it, of Slurm's allocation (getenv), and of the machine. It reads files of /proc and
+// /sys/fs/cgroup with readFile (os.ReadFile, or a test's).
 //
-// Free is what is not in use, and what file pages would give up at once. Pages of shared memory
-// (tmpfs, memfd) are in use: they count against the control group of the process that touched them
-// first. What the job uses of Slurm's number is told by the job's control group; where it has none,
-// usedBytes must say it, of which the caller knows its own.
+// Free memory is what is not in use, plus file pages that can be dropped at once. Pages of shared
+// memory (tmpfs, memfd) are in use: they count against the control group of the process that
+// touched them first. The job's use of Slurm's allocation is that of its control group; if it has
+// none, usedBytes must return it, since only the caller knows its own.
 //
 // Source: Linux, admin-guide/cgroup-v2, "Memory Interface Files"; cgroup-v1/memory; sbatch(1),
 // output environment variables.
@@ -71,9 +70,9 @@ func memory(limit, used int64, name string) Memory {
 	return Memory{limit, min(limit, max(0, limit-used)), name}
 }
 
-// slurmMemory returns what Slurm has given to the job, or the step, on this node, and the variable
-// that says so; 0 where it does not say. Its sizes are in MiB; 0 MiB, from --mem=0, is all of the
-// node.
+// slurmMemory returns Slurm's allocation for the job, or the step, on this node, and the variable
+// that it comes from; 0 if there is none. Slurm's sizes are in MiB; 0 MiB, from --mem=0, is all of
+// the node.
 func slurmMemory(getenv func(string) string) (bytes int64, name string) {
 	for _, v := range []struct {
 		name  string
@@ -94,13 +93,13 @@ func slurmMemory(getenv func(string) string) (bytes int64, name string) {
 	return 0, ""
 }
 
-// A probe reads what the kernel says.
+// A probe reads the kernel's files.
 type probe struct {
 	readFile func(string) ([]byte, error)
 }
 
-// controlGroups returns the limits of the control groups of this process, and what the job's group
-// uses, 0 where there is none.
+// controlGroups returns the limits of the control groups of this process, and the memory in use by
+// the job's group, 0 if there is none.
 func (p probe) controlGroups(job string) (limits []Memory, jobUsed int64) {
 	for line := range strings.Lines(p.text("/proc/self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -115,8 +114,8 @@ func (p probe) controlGroups(job string) (limits []Memory, jobUsed int64) {
 	return limits, jobUsed
 }
 
-// The files of a memory control group: its limits, its use, and in memory.stat the parts of the use
-// that are pages of files, and of those the ones that must be written before they can be given up.
+// The files of a memory control group: its limits, its use, and the fields of memory.stat that
+// count file pages, and those of them that must be written back before they can be dropped.
 type cgroupFiles struct {
 	limits []string
 	usage  string
@@ -124,7 +123,7 @@ type cgroupFiles struct {
 	dirty  []string
 }
 
-// The version 2's memory.high does not end a job, but slows it down to a crawl. Slurm sets both.
+// Version 2's memory.high does not end a job, but slows it to a crawl. Slurm sets both.
 var (
 	cgroupV2 = cgroupFiles{
 		[]string{"memory.max", "memory.high"},
@@ -140,11 +139,11 @@ var (
 	}
 )
 
-// unlimited is the least number that stands for no limit in version 1, which writes the largest
+// unlimited is the smallest number that means no limit in version 1, which writes the largest
 // multiple of the page size.
 const unlimited = 1 << 62
 
-// climb appends the limits of the control group and of all its parents.
+// climb appends the limits of the control group and all its parents.
 func (p probe) climb(limits []Memory, jobUsed int64, job, mount, group string, files cgroupFiles) (
 	[]Memory, int64,
 ) {
@@ -167,8 +166,8 @@ func (p probe) climb(limits []Memory, jobUsed int64, job, mount, group string, f
 	}
 }
 
-// reclaimable returns how many bytes of a group's use are pages of files that the kernel would give
-// up before it ends a process. The kernel counts the machine's available memory the same way, all
+// reclaimable returns how many bytes of a group's use are file pages that the kernel would drop
+// before it kills a process. The kernel computes the machine's available memory the same way: all
 // file pages but a few.
 //
 // Source: Linux, mm/show_mem.c, si_mem_available.
@@ -186,13 +185,13 @@ func (p probe) reclaimable(dir string, files cgroupFiles) int64 {
 	return max(0, sum)
 }
 
-// number reads a file of one number; "max" is none.
+// number reads a file that holds one number; "max" is no limit.
 func (p probe) number(name string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(p.text(name)), 10, 64)
 	return n, err == nil && n >= 0
 }
 
-// field reads the number after a name in a file of lines "name number …".
+// field reads the number after a name in a file with lines "name number …".
 func (p probe) field(name, key string) (int64, bool) { return field(p.text(name), key) }
 
 func field(text, key string) (int64, bool) {
@@ -206,7 +205,7 @@ func field(text, key string) (int64, bool) {
 	return 0, false
 }
 
-// text returns a file's content, "" where it cannot be read: another kernel has other files.
+// text returns a file's content, "" if it cannot be read: kernels have different files.
 func (p probe) text(name string) string {
 	content, err := p.readFile(name)
 	if err != nil {

@@ -6,12 +6,13 @@ import (
 	"path/filepath"
 )
 
-// Scratch returns the folder for data of this node alone and the rule that chose it, such as
+// Scratch returns the folder for node-local data and the rule that chose it, such as
 // "$SLURM_TMPDIR".
 //
-// flag is the user's choice, and counts as it is. Else the first of $SLURM_TMPDIR, $LOCAL_SCRATCH,
-// /mnt/bb/$USER, $TMPDIR and /tmp that is an absolute path and that usable takes; usable returns
-// nil, or why the folder will not do. Where none will, the error says why, by folder.
+// flag is the user's choice, and is used unchecked. Otherwise Scratch chooses the first of
+// $SLURM_TMPDIR, $LOCAL_SCRATCH, /mnt/bb/$USER, $TMPDIR and /tmp that is an absolute path and
+// usable; usable returns nil, or why the folder is unsuitable. If none is usable, the error gives
+// the reason for each folder.
 //
 // Source: SLURM_TMPDIR is set at sites of the Digital Research Alliance of Canada, LOCAL_SCRATCH at
 // CSC; /mnt/bb/$USER is the node's NVMe on Frontier and Summit, with "#SBATCH -C nvme".
@@ -38,7 +39,7 @@ func Scratch(flag string, getenv func(string) string, usable func(dir string) er
 		}
 		refused = append(refused, fmt.Errorf("%s (%s): %w", c.dir, c.rule, err))
 	}
-	return "", "", fmt.Errorf("slurm: no folder of this node will do for scratch data: %w",
+	return "", "", fmt.Errorf("slurm: no node-local folder is usable for scratch data: %w",
 		errors.Join(refused...))
 }
 

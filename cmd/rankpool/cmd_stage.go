@@ -106,7 +106,7 @@ func newStageCommand() *cobra.Command {
 	flags.StringVar(&o.session, "session", "",
 		"pool: the session folder of the cache on this machine (default: $RANKPOOL_SESSION, else the Slurm job's)")
 	flags.Float64Var(&o.waitSeconds, "wait", 60, "pool: seconds to wait for the ranks of this machine")
-	flags.IntVar(&o.peerSeconds, "peer-timeout", 30, "seconds after which a silent rank is taken for dead")
+	flags.IntVar(&o.peerSeconds, "peer-timeout", 30, "seconds after which a silent rank is assumed dead")
 	return cmd
 }
 

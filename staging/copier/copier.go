@@ -15,19 +15,19 @@ import (
 	"rankpool/staging"
 )
 
-// Run stages; all ranks of peers call it, each with its own destination, and the other options
-// alike. It returns the same report on all ranks. Items that could not be staged are in the report,
-// and are no error of Run.
+// Run stages; all ranks of peers call it, each with its own destination, and otherwise with the
+// same options. It returns the same report on all ranks. Items that could not be staged are in the
+// report; they are not an error of Run.
 //
-// Errors: what ended it before its end, one sentence: the source cannot be walked, a destination
-// that takes nothing more (*DestinationError), two ranks of a replication with one destination, a
-// rank that fell silent, ctx's cause. The error of another rank begins with that rank's number.
-// What was staged until then stays, and the report says how much that is.
+// Errors are one sentence about what ended it early: the source cannot be walked, a destination
+// cannot be written to any more (*DestinationError), two ranks of a replication have the same
+// destination, a rank fell silent, ctx's cause. An error of another rank begins with that rank's
+// number. What was staged by then stays, and the report says how much that is.
 //
 // peers must not be used for anything else, before or after, except to be closed.
 func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
-		panic(fmt.Sprintf("copier: the destination %q is no absolute path", opt.Dest))
+		panic(fmt.Sprintf("copier: the destination must be an absolute path, not %q", opt.Dest))
 	}
 	// ends when the other ranks are gone
 	life, die := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -49,24 +49,25 @@ func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 		s.g.tell(err)
 	}
 	report, lost := s.conclude(err)
-	// not earlier: another rank may only now look who writes here
+	// not earlier: another rank may only now be checking who writes here
 	if err != nil && s.dest != nil && !s.opt.DryRun {
 		s.dest.letGo()
 	}
-	if err == nil { // another rank may have failed in its last steps: it said so before it reported
+	// another rank may have failed in its last steps, and sent its error before its report
+	if err == nil {
 		err = context.Cause(staging)
 	}
 	if err == nil {
 		err = lost
 	}
-	// not what another rank says that was told to end too
+	// rather than the error of another rank that was told to stop too
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	return report, err
 }
 
-// A session is one run of staging at a rank.
+// A session is one run of staging on a rank.
 type session struct {
 	opt   *Options
 	g     *group
@@ -81,27 +82,27 @@ type session struct {
 	need  set
 	extra []Failure // of folders and links
 
-	stale  []string // copies that are not this partition's
+	stale  []string // copies that do not belong to this partition
 	pruned int64
 
 	watch
 }
 
-// A call is what rank 0 tells the others to begin with.
+// A call is rank 0's first message to the others.
 type call struct {
 	Run  string
 	Plan *Plan
 }
 
-// lack is what a rank says it needs.
+// lack is a rank's list of what it is missing.
 type lack struct {
 	Need  set
 	Bytes int64
 	Dest  string
-	Told  bool // by a token in Dest that it writes there
+	Told  bool // by a token that it wrote to Dest
 }
 
-// stage does it all but the end.
+// stage does everything but the end.
 func (s *session) stage(ctx context.Context) error {
 	if err := s.survey(ctx); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (s *session) stage(ctx context.Context) error {
 	return s.makeDurable()
 }
 
-// transfer brings the files.
+// transfer copies the files.
 func (s *session) transfer(lacks []lack) error {
 	needs := make([]set, len(lacks))
 	for rank, l := range lacks {
@@ -155,7 +156,7 @@ func (s *session) transfer(lacks []lack) error {
 	return s.t.run(hand)
 }
 
-// survey gets the plan, and looks what this rank has of it.
+// survey gets the plan, and finds out what this rank already has of it.
 func (s *session) survey(ctx context.Context) error {
 	var c call
 	if s.g.Rank() == 0 {
@@ -164,7 +165,7 @@ func (s *session) survey(ctx context.Context) error {
 			return err
 		}
 		id := make([]byte, 6)
-		_, _ = rand.Read(id) // never fails, as its documentation says
+		_, _ = rand.Read(id) // never fails, as documented
 		c = call{hex.EncodeToString(id), plan}
 	}
 	if err := spread(ctx, s.g, kindPlan, &c); err != nil {
@@ -188,14 +189,14 @@ func (s *session) prepare() ([]Failure, error) {
 	}
 	if s.need.count() == 0 && !s.opt.Prune && s.dest.isReady() {
 		if s.opt.Mode == Partition && s.g.Size() > 1 {
-			_ = s.dest.tell() // the others are told that it is not there
+			_ = s.dest.tell() // the other ranks see that the token is missing
 		}
 		return nil, nil
 	}
 	return s.dest.prepare()
 }
 
-// exchange tells all ranks what each lacks.
+// exchange distributes what each rank is missing to all ranks.
 func (s *session) exchange(ctx context.Context) ([]lack, error) {
 	all, err := collect(ctx, s.g, kindNeed, lack{s.need, s.needBytes, s.opt.Dest, s.dest.told})
 	if err != nil {
@@ -211,7 +212,7 @@ func (s *session) exchange(ctx context.Context) ([]lack, error) {
 	return all, nil
 }
 
-// alone makes sure that a replica is not written by two ranks.
+// alone makes sure that no two ranks write the same replica.
 func (s *session) alone() error {
 	if s.opt.Mode != Replicate || s.need.count() == 0 {
 		return nil
@@ -221,14 +222,13 @@ func (s *session) alone() error {
 		return &DestinationError{s.dest.root, err}
 	}
 	if len(others) > 0 {
-		return fmt.Errorf("copier: rank %d writes to %s too: give every rank a folder of its own with "+
-			"{rank} or {host} in --dest, "+
-			"as in --dest %s/{rank}", others[0], s.dest.root, s.dest.root)
+		return fmt.Errorf("copier: rank %d writes to %s too: give every rank its own folder with "+
+			"{rank} or {host} in --dest, as in --dest %s/{rank}", others[0], s.dest.root, s.dest.root)
 	}
 	return nil
 }
 
-// placeLinks makes the symbolic links, and the further names of files.
+// placeLinks creates the symbolic links and the hard links.
 func (s *session) placeLinks(ctx context.Context) error {
 	for i := range s.plan.Items {
 		item := &s.plan.Items[i]
@@ -270,8 +270,7 @@ func (s *session) makeDurable() error {
 	return nil
 }
 
-// conclude brings the ranks' reports together. It returns an error when rank 0 is gone, or ranks
-// are.
+// conclude merges the ranks' reports. It returns an error if rank 0 or other ranks are gone.
 func (s *session) conclude(err error) (*Report, error) {
 	own := s.ownReport(err)
 	all, lost := collect(s.life, s.g, kindReport, own)
@@ -289,8 +288,7 @@ func (s *session) conclude(err error) (*Report, error) {
 	return report, lost
 }
 
-// ownReport counts at this rank. After an error what is left of its files was not reached, and has
-// failed.
+// ownReport counts this rank's items. After an error, files that were not reached have failed.
 func (s *session) ownReport(err error) RankReport {
 	stats := &s.t.stats
 	r := RankReport{
@@ -332,7 +330,7 @@ func (s *session) ownReport(err error) RankReport {
 	return r
 }
 
-// total adds the ranks' reports up.
+// total adds up the ranks' reports.
 func (s *session) total(ranks []RankReport) *Report {
 	sum := &Report{DryRun: s.opt.DryRun, Mode: s.opt.Mode, Ranks: ranks}
 	for i := range ranks {

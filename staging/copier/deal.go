@@ -8,7 +8,7 @@ import (
 	"rankpool/staging/layout"
 )
 
-// Mode says which ranks get a file.
+// Mode determines which ranks get a file.
 type Mode string
 
 // The modes: each rank its share, balanced by bytes, or each rank everything.
@@ -17,7 +17,7 @@ const (
 	Replicate Mode = "replicate"
 )
 
-// A set is a set of items, a bit each.
+// A set is a bit set of items.
 type set []uint64
 
 func newSet(n int) set       { return make(set, (n+63)/64) }
@@ -31,7 +31,7 @@ func (s set) count() (n int64) {
 	return n
 }
 
-// owned returns the files and links that rank gets, out of ranks. Folders are every rank's.
+// owned returns the files and links that rank gets, out of ranks. Every rank gets all folders.
 func owned(plan *Plan, mode Mode, rank, ranks int) set {
 	mine := newSet(len(plan.Items))
 	if mode == Replicate {
@@ -52,9 +52,8 @@ func owned(plan *Plan, mode Mode, rank, ranks int) set {
 
 // owners returns the rank that gets each item of a partition, -1 for folders.
 //
-// A share is a range in the order of the plan, so that few files change owners when the data set
-// changes, and differs from the others' by at most the weight of a file. The names of an inode stay
-// together.
+// A share is a range of the plan, so that few files change owners when the data set changes. Shares
+// differ by at most the weight of a file. The names of an inode stay together.
 func owners(plan *Plan, ranks int) []int32 {
 	total := int64(0)
 	for i := range plan.Items {
@@ -79,7 +78,7 @@ func owners(plan *Plan, ranks int) []int32 {
 	return all
 }
 
-// share returns which of ranks equal parts of [0, total) at lies in, 0 ≤ at ≤ total; in integers,
+// share returns which of ranks equal parts of [0, total) contains at, 0 ≤ at ≤ total; in integers,
 // so that all machines agree.
 func share(at, total int64, ranks int) int32 {
 	high, low := bits.Mul64(uint64(at), uint64(ranks))
@@ -87,14 +86,14 @@ func share(at, total int64, ranks int) int32 {
 	return int32(min(int(part), ranks-1))
 }
 
-// A piece is a stretch of a file that is read in one go: all of it, unless the file is cut.
+// A piece is a stretch of a file that is read in one go: the whole file, unless the file is cut.
 type piece struct {
 	item          int
 	offset, bytes int64
 	number, of    int // of the pieces of the file
 }
 
-// weight is what a piece costs in dealing, as item.weight.
+// weight is the cost of a piece for balancing, as item.weight.
 func (p piece) weight() int64 { return p.bytes + openBytes }
 
 // cut returns the pieces of item i: of cutBytes, the last one shorter. A sparse file stays whole,
@@ -113,16 +112,16 @@ func cut(plan *Plan, i int, cutBytes int64) []piece {
 	return all
 }
 
-// A hand is what one rank reads: pieces in the order of the plan, with the ranks after this one in
-// the chain of each.
+// A hand is what one rank reads: pieces in the order of the plan, each with the chain of ranks
+// after this one.
 type hand struct {
 	pieces                 []piece
 	chains                 [][]int32
 	bytesShare, opensShare float64 // of what all ranks read, 0 to 1
 }
 
-// readers deals the files that anybody lacks to those that lack them, those larger than cutBytes in
-// pieces, balanced by bytes; it returns rank's hand. needs are by rank.
+// readers assigns the files that any rank is missing to ranks that miss them, those larger than
+// cutBytes in pieces, balanced by bytes; it returns rank's part. needs are by rank.
 func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
 	var wanted []piece
 	for i := range plan.Items {
@@ -160,8 +159,8 @@ func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
 	return h
 }
 
-// chain returns the other ranks that lack item i, in the order of a ring from rank on: each passes
-// it to the next.
+// chain returns the other ranks that miss item i, in the order of a ring starting at rank: each
+// forwards it to the next.
 func chain(needs []set, i, rank int) []int32 {
 	var after []int32
 	for step := 1; step < len(needs); step++ {
@@ -176,14 +175,14 @@ func chain(needs []set, i, rank int) []int32 {
 // chunk together and have the same chain.
 type unit struct {
 	pieces  []piece
-	layouts []*layout.Layout // of each; nil where they are not known
+	layouts []*layout.Layout // of each; nil if unknown
 	chain   []int32
 	large   bool
-	late    bool // its content is in an archive, from which reading brings it back
+	late    bool // its content is in an archive; reading it brings it back
 }
 
-// bundleFiles bounds the files of a unit, so that storage's latency, paid one by one inside it,
-// does not hold up a chunk for long.
+// bundleFiles bounds the files of a unit, so that storage's latency, paid once per file, does not
+// delay a chunk for long.
 const bundleFiles = 64
 
 func units(plan *Plan, h hand, chunkBytes int) []unit {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A destination is the folder of a rank.
+// A destination is a rank's folder.
 type destination struct {
 	fsys   FileSystem
 	root   string
@@ -22,9 +22,9 @@ type destination struct {
 	plan   *Plan
 	sync   SyncPolicy
 	verify bool
-	made   bool      // root was not there before
-	told   bool      // by a token that this rank writes here
-	lock   io.Closer // on the token, while this rank lives; nil where the file system has no locks
+	made   bool      // root did not exist
+	told   bool      // by a token that this rank wrote here
+	lock   io.Closer // on the token, while this rank lives; nil if the file system has no locks
 
 	cutBytes int64 // of the pieces of large files
 	index    *sidecar
@@ -37,7 +37,7 @@ func (d *destination) temp(rel, what string) string {
 	return join(join(d.root, parent(rel)), tempPrefix+d.run+"-"+what+tempSuffix)
 }
 
-// survey says what of owned is not there, and how many bytes that is. It changes nothing.
+// survey returns which items of owned are missing, and their bytes. It changes nothing.
 func (d *destination) survey(owned set, checksum bool) (need set, needBytes int64) {
 	d.index = openSidecar(d.fsys, d.root, d.rank)
 	need = newSet(len(d.plan.Items))
@@ -54,9 +54,9 @@ func (d *destination) survey(owned set, checksum bool) (need set, needBytes int6
 	return need, needBytes
 }
 
-// isCurrent says whether the destination has the item as the source has it now: for a file, that
-// this program put it there, and that neither end has changed since; with checksum also that its
-// bytes still have their checksum.
+// isCurrent reports whether the destination has the item as the source has it now: for a file, that
+// this program placed it there, and that neither end has changed since; with checksum, also that
+// its bytes still have their checksum.
 func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	info, err := d.fsys.Lstat(d.path(item))
 	if err != nil {
@@ -85,12 +85,12 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = file.Close() }() // it is only read
+	defer func() { _ = file.Close() }() // it was only read
 	sum, err := sumFile(file, info.Size)
 	return err == nil && sum == r.sum
 }
 
-// record returns what is kept with the copy at rel, which was placed as first.
+// record returns the record of the copy at rel, which was placed as first.
 func (d *destination) record(rel, first string) (record, bool) {
 	if r, found := d.index.find(first); found {
 		return r, true
@@ -106,7 +106,7 @@ func (d *destination) record(rel, first string) (record, bool) {
 	return parseRecord(string(sum), string(source))
 }
 
-// prepare makes all folders, and removes what an interrupted run has left in those that were there.
+// prepare creates all folders, and removes what an interrupted run left in those that existed.
 func (d *destination) prepare() (failed []Failure, err error) {
 	if err := d.makeRoot(); err != nil {
 		return nil, err
@@ -131,14 +131,14 @@ func (d *destination) prepare() (failed []Failure, err error) {
 		case err != nil:
 			failed = append(failed, Failure{
 				item.Path, d.rank,
-				"cannot be made at the destination: " + reasonOf(err),
+				"cannot be created at the destination: " + reasonOf(err),
 			})
 		}
 	}
 	return failed, nil
 }
 
-// tell tells other ranks by a token that this one writes here too.
+// tell writes a token that shows other ranks that this one writes here too.
 func (d *destination) tell() error {
 	token, err := d.fsys.Create(d.token(d.rank))
 	if err != nil {
@@ -154,9 +154,9 @@ func (d *destination) tell() error {
 	return nil
 }
 
-// letGo says that this rank writes here no more.
+// letGo ends that: this rank no longer writes here.
 func (d *destination) letGo() {
-	_ = d.fsys.Remove(d.token(d.rank)) // the next run removes it otherwise
+	_ = d.fsys.Remove(d.token(d.rank)) // otherwise the next run removes it
 	if d.lock != nil {
 		_ = d.lock.Close() // nothing was written to it
 		d.lock = nil
@@ -166,9 +166,9 @@ func (d *destination) letGo() {
 // claimPatience is how long a run waits for one that began at the same moment to give way.
 const claimPatience = 2 * time.Second
 
-// claim makes sure that no other run writes here: it would remove this one's temporaries, or this
-// one its. Of several that begin at the same moment one goes on, whose name is the least: the
-// others see it.
+// claim makes sure that no other run writes here, since each would remove the other's temporaries.
+// Of several that begin at the same moment, the one with the least name continues: the others see
+// it.
 func (d *destination) claim() error {
 	for end := time.Now().Add(claimPatience); ; time.Sleep(20 * time.Millisecond) {
 		names, err := d.fsys.ReadNames(d.root)
@@ -186,14 +186,14 @@ func (d *destination) claim() error {
 	}
 }
 
-// isLiving reports whether a name is the token of another run that lives.
+// isLiving reports whether a name is the token of another run that is still running.
 func (d *destination) isLiving(name string) bool {
 	if !d.isLeft(name) || !strings.Contains(name, "-rank") {
 		return false
 	}
 	lock, err := d.fsys.Lock(join(d.root, name))
 	if err == nil {
-		_ = lock.Close() // it was only to be seen that nobody has it
+		_ = lock.Close() // it was only locked to see that nobody else holds it
 	}
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
@@ -204,14 +204,14 @@ func (d *destination) room(needBytes int64) error {
 		return nil
 	}
 	if free, err := d.fsys.FreeBytes(d.root); err == nil && needBytes > free {
-		return fmt.Errorf("copier: %s has room for %d bytes, and %d are to be staged: free some, or "+
+		return fmt.Errorf("copier: %s has room for %d bytes, but %d are to be staged: free some, or "+
 			"stage a part of the data set",
 			d.root, free, needBytes)
 	}
 	return nil
 }
 
-// isReady says whether all folders of the plan are there, and none has what another run left.
+// isReady reports whether all folders of the plan exist, and none has what another run left.
 func (d *destination) isReady() bool {
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]
@@ -230,17 +230,17 @@ func (d *destination) isReady() bool {
 	return true
 }
 
-// isLeft says whether a name is a temporary of another run.
+// isLeft reports whether a name is a temporary of another run.
 func (d *destination) isLeft(name string) bool {
 	return isTemp(name) && !strings.HasPrefix(name, tempPrefix+d.run)
 }
 
-// makeRoot makes the destination's own folder and those above it.
+// makeRoot creates the destination's own folder and its parents.
 func (d *destination) makeRoot() error {
 	info, err := d.fsys.Stat(d.root)
 	if err == nil {
 		if info.Kind != Folder {
-			return fmt.Errorf("copier: %s is no folder: name another one with --dest", d.root)
+			return fmt.Errorf("copier: %s is not a folder: name another one with --dest", d.root)
 		}
 		return nil
 	}
@@ -260,7 +260,7 @@ func (d *destination) makeRoot() error {
 	return nil
 }
 
-// makeFolder makes a folder, which another rank may have made meanwhile.
+// makeFolder creates a folder, unless another rank has created it meanwhile.
 func makeFolder(fsys FileSystem, dir string) error {
 	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -268,7 +268,7 @@ func makeFolder(fsys FileSystem, dir string) error {
 	return nil
 }
 
-// folder makes one folder of the plan, open to this user until the end.
+// folder creates one folder of the plan, writable by this user until the end.
 func (d *destination) folder(item *Item) error {
 	dir := d.path(item)
 	info, err := d.fsys.Lstat(dir)
@@ -307,8 +307,8 @@ func (d *destination) clear(dir string) error {
 
 func (d *destination) token(rank int) string { return d.temp("", fmt.Sprintf("rank%d", rank)) }
 
-// sharers returns the other ranks that write to this folder. All ranks have prepared, and none has
-// settled.
+// sharers returns the other ranks that write to this folder. It is called when all ranks have
+// prepared, and none has settled.
 func (d *destination) sharers(ranks int) (others []int, err error) {
 	names, err := d.fsys.ReadNames(d.root)
 	if err != nil {
@@ -326,7 +326,7 @@ func (d *destination) sharers(ranks int) (others []int, err error) {
 	return others, nil
 }
 
-// symlink and hardLink place one item each; so does place for files.
+// symlink and hardLink place one item each, as place does for files.
 func (d *destination) symlink(i int, item *Item) error {
 	temp := d.temp(item.Path, fmt.Sprintf("%d-%d", d.rank, i))
 	if err := d.fsys.Symlink(item.Text, temp); err != nil {
@@ -354,8 +354,7 @@ func (d *destination) giveUp(temp string, err error) error {
 	return err
 }
 
-// settle gives the folders their modes and times, those deep down first, when no rank writes any
-// more.
+// settle sets the modes and times of the folders, deepest first, when no rank writes any more.
 func (d *destination) settle() (failed []Failure) {
 	d.letGo()
 	for i := len(d.plan.Items) - 1; i >= 0; i-- {

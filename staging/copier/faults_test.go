@@ -256,7 +256,7 @@ func TestFaultsOfADestination(t *testing.T) {
 			"no folder may be made", "cannot be written to: mkdir: permission denied",
 			on("mkdir", "1", unix.EACCES, 0),
 		},
-		{"too small", "has room for 1 bytes, and 35000 are to be staged", on("statfs", "", unix.EIO, 0)},
+		{"too small", "has room for 1 bytes, but 35000 are to be staged", on("statfs", "", unix.EIO, 0)},
 		{"no sync", "cannot be written to: input/output error", on("syncfs", "", unix.EIO, 0)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestSharedReplica(t *testing.T) {
 	for rank, err := range errs {
 		own := fmt.Sprintf("copier: rank %d writes to", 1-rank) // not what the other one says
 		if err == nil || !strings.HasPrefix(err.Error(), own) ||
-			!strings.Contains(err.Error(), "give every rank a folder of its own with {rank} or "+
+			!strings.Contains(err.Error(), "give every rank its own folder with {rank} or "+
 				"{host} in --dest") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
@@ -580,7 +580,7 @@ func TestDeadRank(t *testing.T) {
 			close(stop)
 			beating.Wait()
 			for rank, err := range errs {
-				want := fmt.Sprintf("rank %d has been silent for 5 s and is taken for dead", dead)
+				want := fmt.Sprintf("rank %d has been silent for 5 s and is assumed dead", dead)
 				if rank != dead && (err == nil || !strings.Contains(err.Error(), want)) {
 					t.Errorf("rank %d: %v, want %q", rank, err, want)
 				}

@@ -7,62 +7,62 @@ import (
 	"rankpool/staging/layout"
 )
 
-// FileSystem is the calls that staging makes, at both ends, so that tests and emulated file systems
-// can stand in for the real one.
+// FileSystem holds the calls that staging makes, at both ends, so that tests and emulated file
+// systems can replace the real one.
 //
-// Paths are absolute, bytes as the file system has them; nothing follows a symbolic link in a
-// path's last name, except Stat. Errors are, or wrap, system error numbers. It is safe for
-// concurrent use.
+// Paths are absolute, in the file system's bytes; no call but Stat follows a symbolic link in the
+// last component of a path. Errors are, or wrap, system error numbers. It is safe for concurrent
+// use.
 type FileSystem interface {
-	// Lstat looks at a name, Stat at what it leads to.
+	// Lstat describes a name, Stat what it points to.
 	Lstat(path string) (Info, error)
 	Stat(path string) (Info, error)
-	// ReadNames returns the names in a folder, in any order, and all of them or an error.
+	// ReadNames returns all names in a folder, in any order, or an error.
 	ReadNames(path string) ([]string, error)
-	// Readlink returns the text of a symbolic link.
+	// Readlink returns the target of a symbolic link.
 	Readlink(path string) (string, error)
-	// Open opens a file for reading, Follow the same where the last name may be a link.
+	// Open opens a file for reading; Follow does the same, and the last component may be a link.
 	Open(path string) (File, error)
 	Follow(path string) (File, error)
-	// Create makes a file that is not there yet, for reading and writing, for this user only. Append
-	// opens or makes one to write at its end.
+	// Create creates a new file, for reading and writing, for this user only. Append opens or creates
+	// one for writing at its end.
 	Create(path string) (File, error)
 	Append(path string) (File, error)
-	// Mkdir makes a folder for this user only.
+	// Mkdir creates a folder for this user only.
 	Mkdir(path string) error
-	// Link gives a file another name; Symlink makes a link with that text.
+	// Link creates a hard link to a file; Symlink creates a symbolic link with that target.
 	Link(old, path string) error
 	Symlink(text, path string) error
-	// Rename moves a name, over a name that is no folder.
+	// Rename renames a file, replacing any name that is not a folder.
 	Rename(old, path string) error
 	// Remove removes a name, or an empty folder.
 	Remove(path string) error
-	// Lock locks a file for whoever holds what it returns, until that is closed or the process ends.
-	// The error is unix.EWOULDBLOCK where another holds it.
+	// Lock locks a file until what it returns is closed or the process ends. The error is
+	// unix.EWOULDBLOCK if another process holds the lock.
 	Lock(path string) (io.Closer, error)
 	// Chmod and Chtime change a name's permission bits, and its modification time in nanoseconds since
 	// 1970.
 	Chmod(path string, mode fs.FileMode) error
 	Chtime(path string, modTime int64) error
-	// Attribute returns an extended attribute; an error where there is none.
+	// Attribute returns an extended attribute, or an error if there is none.
 	Attribute(path, name string) ([]byte, error)
-	// Layouts returns what tells the layout of a file below root, nil where its file system has none
-	// to tell.
+	// Layouts returns a function for the layout of files below root, nil if its file system has no
+	// layouts.
 	Layouts(root string) func(path string) (layout.Layout, error)
-	// FreeBytes returns how many bytes a plain user may still write below path.
+	// FreeBytes returns how many bytes an unprivileged user may still write below path.
 	FreeBytes(path string) (int64, error)
-	// SyncAll makes durable what was written to the file system of path.
+	// SyncAll flushes what was written to the file system of path.
 	SyncAll(path string) error
 }
 
-// A File is an open file. Its methods may be called by many goroutines, as those of os.File.
+// A File is an open file. Like those of os.File, its methods may be called by many goroutines.
 type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
-	// Write writes at the end of a file that Append has opened.
+	// Write appends to a file that Append opened.
 	Write(p []byte) (int, error)
 	Info() (Info, error)
-	// NextData returns the first stretch [start, end) of data at or after off, and found = false when
+	// NextData returns the first stretch [start, end) of data at or after off, and found = false if
 	// there is none.
 	NextData(off int64) (start, end int64, found bool, err error)
 	Truncate(size int64) error
@@ -70,27 +70,27 @@ type File interface {
 	Chmod(mode fs.FileMode) error
 	Chtime(modTime int64) error
 	Sync() error
-	// Forget tells the system that the file's pages will not be read again soon.
+	// Forget advises the system that the file's pages will not be read again soon.
 	Forget()
 	Close() error
 }
 
-// Info is what the file system says of a name.
+// Info describes a name in the file system.
 type Info struct {
 	Kind    Kind
-	Mode    fs.FileMode // permission bits, and setuid, setgid and sticky as fs has them
+	Mode    fs.FileMode // permission bits, and setuid, setgid and sticky as in package fs
 	Size    int64       // bytes
-	Blocks  int64       // bytes that are allocated; less than Size for a sparse file
+	Blocks  int64       // allocated bytes; less than Size for a sparse file
 	ModTime int64       // nanoseconds since 1970
 	Dev     uint64
 	Inode   uint64
 	Links   uint64 // names of this inode
 }
 
-// Kind is what a name stands for.
+// Kind is the type of a file.
 type Kind uint8
 
-// The kinds. Other is what cannot be staged: sockets, pipes, devices.
+// The kinds. Items of kind Other cannot be staged: sockets, pipes, devices.
 const (
 	Regular Kind = iota
 	Folder

@@ -9,8 +9,8 @@ import (
 )
 
 // Peers is what staging needs of the ranks' transport: control messages in order, and bytes by a
-// Put and a Take of the same ticket. transport.Transport implements it, and says more. Callbacks
-// (handle, done) come one at a time and must not block.
+// Put and a Take of the same ticket; see transport.Transport. Callbacks (handle, done) are called
+// one at a time and must not block.
 type Peers interface {
 	Rank() int
 	Size() int
@@ -20,23 +20,23 @@ type Peers interface {
 	Take(from int, ticket uint32, segs [][]byte, done func(error))
 }
 
-// partBytes is how large a piece of a long message is; a transport's control messages have at most
-// 64 MiB.
+// partBytes is the size of a part of a long message; a transport's control messages have at most 64
+// MiB.
 const partBytes = 8 << 20
 
 // The kinds of messages.
 const (
 	kindPlan   byte = iota // rank 0 to all: the plan
-	kindNeed               // to rank 0: what a rank lacks
-	kindNeeds              // rank 0 to all: what every rank lacks
-	kindHead               // to the next of a chain: a frame that comes
-	kindTaken              // back: its bytes are there
-	kindBeat               // between rank 0 and every rank: alive, and how far
+	kindNeed               // to rank 0: what a rank is missing
+	kindNeeds              // rank 0 to all: what every rank is missing
+	kindHead               // to the next of a chain: announces a frame
+	kindTaken              // back: the frame has arrived
+	kindBeat               // between rank 0 and every rank: alive, and progress
 	kindDone               // to rank 0: all files are placed
 	kindSettle             // rank 0 to all: no rank writes any more
-	kindReport             // to rank 0: what became of it
+	kindReport             // to rank 0: the rank's report
 	kindEnd                // rank 0 to all: the end
-	kindAbort              // to rank 0 and from it to all: a sentence
+	kindAbort              // to rank 0 and from it to all: an error
 	kinds
 )
 
@@ -47,9 +47,9 @@ type group struct {
 
 	mu      sync.Mutex
 	boxes   [kinds][]letter
-	arrived [kinds]chan struct{} // holds a token when its box may be non-empty
+	arrived [kinds]chan struct{} // holds a token if its box may be non-empty
 	parts   map[letterKey][]byte
-	direct  [kinds]func(from int, body []byte) // called at once, instead of the box
+	direct  [kinds]func(from int, body []byte) // called at once, instead of using the box
 }
 
 type letter struct {
@@ -62,8 +62,8 @@ type letterKey struct {
 	kind byte
 }
 
-// newGroup starts listening; direct handlers must be there from the beginning. abort is called with
-// what another rank says.
+// newGroup starts to receive; direct handlers must be passed here. abort is called with another
+// rank's error.
 func newGroup(peers Peers, abort context.CancelCauseFunc,
 	direct map[byte]func(from int, body []byte),
 ) *group {
@@ -110,7 +110,7 @@ func (g *group) deliver(from int, kind byte, body []byte) {
 	}
 }
 
-// sendRaw posts a message of any length.
+// sendRaw sends a message of any length.
 func (g *group) sendRaw(to int, kind byte, body []byte) {
 	for len(body) > partBytes {
 		g.Post(to, append([]byte{kind, 1}, body[:partBytes]...))
@@ -121,7 +121,7 @@ func (g *group) sendRaw(to int, kind byte, body []byte) {
 
 func (g *group) send(to int, kind byte, v any) { g.sendRaw(to, kind, encode(v)) }
 
-// receive waits for a message of that kind. It returns ctx's cause when that ends.
+// receive waits for a message of that kind. It returns ctx's cause when ctx ends.
 func (g *group) receive(ctx context.Context, kind byte) (letter, error) {
 	for {
 		g.mu.Lock()
@@ -139,7 +139,7 @@ func (g *group) receive(ctx context.Context, kind byte) (letter, error) {
 	}
 }
 
-// spread brings rank 0's v to all ranks, down a binary tree; elsewhere it fills in v.
+// spread sends rank 0's v to all ranks, down a binary tree; elsewhere it fills in v.
 func spread[T any](ctx context.Context, g *group, kind byte, v *T) error {
 	var body []byte
 	if g.Rank() == 0 {
@@ -160,7 +160,7 @@ func spread[T any](ctx context.Context, g *group, kind byte, v *T) error {
 	return decode(body, v)
 }
 
-// collect brings every rank's v to rank 0, which gets them by rank; the others get nil.
+// collect sends every rank's v to rank 0, which returns them by rank; the others return nil.
 func collect[T any](ctx context.Context, g *group, kind byte, v T) ([]T, error) {
 	if g.Rank() != 0 {
 		g.send(0, kind, &v)
@@ -174,7 +174,7 @@ func collect[T any](ctx context.Context, g *group, kind byte, v T) ([]T, error) 
 		if err != nil {
 			return all, err
 		}
-		if came[l.from] { // it was taken for dead, and is not
+		if came[l.from] { // it was taken for dead, but is alive
 			continue
 		}
 		came[l.from] = true
@@ -207,7 +207,7 @@ func (g *group) tellAll(body []byte) {
 	}
 }
 
-// aborted hears of another rank's end; rank 0 passes it on.
+// aborted handles another rank's error; rank 0 forwards it.
 func (g *group) aborted(_ int, body []byte) {
 	g.abort(abortError{string(body)})
 	if g.Rank() == 0 {
@@ -225,7 +225,7 @@ func encode(v any) []byte {
 
 func decode(body []byte, v any) error {
 	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(v); err != nil {
-		return fmt.Errorf("copier: a message of another rank is damaged: %w", err)
+		return fmt.Errorf("copier: a message from another rank is damaged: %w", err)
 	}
 	return nil
 }

@@ -13,25 +13,25 @@ import (
 )
 
 // The extended attributes of a staged file: the XXH3 checksum of its bytes (16 hexadecimal digits),
-// and where it came from.
+// and its origin.
 const (
 	SumAttribute    = "user.rankpool.xxh3"
 	SourceAttribute = "user.rankpool.source"
 )
 
-// A record is what is kept with a staged file.
+// A record describes a staged file and its origin.
 type record struct {
 	sum     uint64 // XXH3 of 64 bits, without seed
-	size    int64  // the source's, as all that follows but placed
+	size    int64  // of the source, like all that follows except placed
 	modTime int64
 	dev     uint64
 	inode   uint64
-	placed  int64 // modification time of the copy as its file system keeps it
+	placed  int64 // modification time of the copy in its file system
 	path    string
 }
 
 // longestPath bounds the source's path in an attribute: ext4 keeps all attributes of a file in one
-// block of 4 KiB. A longer path is kept as its checksum.
+// block of 4 KiB. A longer path is replaced by its checksum.
 const longestPath = 1024
 
 func recordOf(plan *Plan, item *Item, sum uint64, placed int64) record {
@@ -41,7 +41,7 @@ func recordOf(plan *Plan, item *Item, sum uint64, placed int64) record {
 	}
 }
 
-// recordedPath is how a record names the file rel of the source root.
+// recordedPath returns the path that a record has for the file rel of the source root.
 func recordedPath(root, rel string) string {
 	path := join(root, rel)
 	if len(path) > longestPath {
@@ -50,14 +50,14 @@ func recordedPath(root, rel string) string {
 	return path
 }
 
-// source is the text of SourceAttribute.
+// source returns the text of SourceAttribute.
 func (r record) source() string {
 	return fmt.Sprintf("1 %d %d %d %d %d %s", r.size, r.modTime, r.dev, r.inode, r.placed, r.path)
 }
 
 func (r record) checksum() string { return fmt.Sprintf("%016x", r.sum) }
 
-// parseRecord reads both attributes' texts.
+// parseRecord parses the texts of both attributes.
 func parseRecord(sum, source string) (r record, ok bool) {
 	fields := strings.SplitN(source, " ", 7)
 	if len(fields) != 7 || fields[0] != "1" || len(sum) != 16 {
@@ -86,17 +86,16 @@ func parseRecord(sum, source string) (r record, ok bool) {
 	return r, err == nil
 }
 
-// fits says whether r is of a copy of what item is now. The device does not count: clients and
-// boots number it differently.
+// fits reports whether r is of a copy of the item as it is now. The device does not count: it
+// differs between clients and boots.
 func (r record) fits(plan *Plan, item *Item) bool {
 	want := recordOf(plan, item, r.sum, r.placed)
 	want.dev = r.dev
 	return r == want
 }
 
-// A sidecar keeps the records where the destination has no extended attributes: lines in a file of
-// this rank, written behind each other; the last line of a path counts. It is safe for concurrent
-// use.
+// A sidecar keeps the records if the destination has no extended attributes: lines appended to a
+// file of this rank; the last line of a path counts. It is safe for concurrent use.
 type sidecar struct {
 	fsys    FileSystem
 	dir     string // stateName in the destination
@@ -108,8 +107,8 @@ type sidecar struct {
 
 const sidecarPrefix = "index-"
 
-// openSidecar reads what all ranks have written in the destination dest; nothing is there the first
-// time.
+// openSidecar reads what all ranks have written in the destination dest; the first time there is
+// nothing.
 func openSidecar(fsys FileSystem, dest string, rank int) *sidecar {
 	s := &sidecar{fsys: fsys, dir: join(dest, stateName), rank: rank, records: map[string]record{}}
 	names, err := fsys.ReadNames(s.dir)
@@ -124,14 +123,13 @@ func openSidecar(fsys FileSystem, dest string, rank int) *sidecar {
 	return s
 }
 
-// load reads a file's lines; a damaged one, such as the last of a run that was killed, is no
-// record.
+// load reads a file's lines, and skips damaged ones, such as the last of a run that was killed.
 func (s *sidecar) load(path string) {
 	file, err := s.fsys.Open(path)
 	if err != nil {
 		return
 	}
-	defer func() { _ = file.Close() }() // it is only read
+	defer func() { _ = file.Close() }() // it was only read
 	lines := bufio.NewReader(io.NewSectionReader(file, 0, math.MaxInt64))
 	for {
 		line, err := lines.ReadString('\n')
@@ -157,7 +155,7 @@ func (s *sidecar) find(rel string) (record, bool) {
 	return r, ok
 }
 
-// add keeps a record.
+// add appends a record.
 func (s *sidecar) add(rel string, r record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +168,7 @@ func (s *sidecar) add(rel string, r record) error {
 			return err
 		}
 		s.file = file
-		if _, err := file.Write([]byte("\n")); err != nil { // ends a line that a killed run has begun
+		if _, err := file.Write([]byte("\n")); err != nil { // ends a line that a killed run began
 			return err
 		}
 	}
@@ -181,8 +179,7 @@ func (s *sidecar) add(rel string, r record) error {
 	return err
 }
 
-// forget replaces a record that an older run has kept here, of a file that has its own attributes
-// now.
+// forget overrides a record that an older run wrote, of a file that now has its own attributes.
 func (s *sidecar) forget(rel string, r record) error {
 	if _, found := s.find(rel); !found {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// A list file names items, one a line, by paths relative to the source. A path that begins with a
-// quotation mark or #, or has a line feed in it, is written in quotation marks, as a Go string;
-// lines that begin with # are remarks, and empty lines nothing.
+// A list file names items, one per line, by paths relative to the source. A path that begins with a
+// quotation mark or #, or contains a line feed, is quoted as a Go string; lines that begin with #
+// are comments, and empty lines are ignored.
 
-// ReadList reads a list file. With nul it has paths that end with a NUL byte instead of a line
-// feed, nothing quoted and no remarks, as "find -print0" writes them. Absolute paths must lie in
-// root, and become relative.
+// ReadList reads a list file. With nul, paths end with a NUL byte instead of a line feed, as "find
+// -print0" writes them, and there are no quotes or comments. Absolute paths must be in root, and
+// become relative.
 //
-// Errors name the line: a path that leads out of root, a damaged quotation.
+// Errors name the line: a path that leads out of root, an invalid quotation.
 func ReadList(from io.Reader, root string, nul bool) ([]Selected, error) {
 	in, end := bufio.NewReader(from), byte('\n')
 	if nul {
@@ -44,19 +44,19 @@ func ReadList(from io.Reader, root string, nul bool) ([]Selected, error) {
 	}
 }
 
-// listed returns the path that a line stands for.
+// listed returns the path on a line.
 func listed(name, root string, nul bool) (string, error) {
 	if !nul && name[0] == '"' {
 		unquoted, err := strconv.Unquote(name)
 		if err != nil {
-			return "", fmt.Errorf("%s is no quoted path", name)
+			return "", fmt.Errorf("%s is not a quoted path", name)
 		}
 		name = unquoted
 	}
 	if path.IsAbs(name) {
 		inside, found := strings.CutPrefix(path.Clean(name)+"/", strings.TrimSuffix(root, "/")+"/")
 		if !found {
-			return "", fmt.Errorf("%q does not lie in %s", name, root)
+			return "", fmt.Errorf("%q is not in %s", name, root)
 		}
 		name = strings.TrimSuffix(inside, "/")
 	}
@@ -70,7 +70,7 @@ func listed(name, root string, nul bool) (string, error) {
 	return name, nil
 }
 
-// FormatFailures writes failures as a list file, each with a remark that says why.
+// FormatFailures writes failures as a list file, each with a comment that gives the reason.
 func FormatFailures(failures []Failure) []byte {
 	var out bytes.Buffer
 	for _, f := range failures {

@@ -6,52 +6,50 @@ import (
 	"time"
 )
 
-// SyncPolicy says what is made durable, against the loss of a node; a process that is killed loses
-// nothing.
+// SyncPolicy says what survives the loss of a node; a process that is killed loses nothing.
 type SyncPolicy string
 
-// The policies: nothing; the destination's file system once, at the end; or each file before it
-// gets its name, and all at the end.
+// The policies: flush nothing; the destination's file system once, at the end; or each file before
+// it gets its name, and everything at the end.
 const (
 	SyncNever SyncPolicy = "never"
 	SyncEnd   SyncPolicy = "end"
 	SyncFiles SyncPolicy = "file"
 )
 
-// Options says what to stage, and how. Dest and Plan must be there; of the rest the zero value is
-// ready to use.
+// Options says what to stage, and how. Dest and Plan are required; the zero value of the others is
+// a default.
 type Options struct {
 	Plan func(context.Context) (*Plan, error) // called on rank 0 only
-	// absolute path of this rank's folder; it and those above it are made
+	// absolute path of this rank's folder, which is created with its parents
 	Dest string
 	Mode Mode   // "": Partition
 	Host string // this rank's machine, for the report
 
 	Sync     SyncPolicy // "": SyncEnd
 	NoVerify bool       // do not read back what was written
-	Checksum bool       // read what is there already, and compare its checksum too
-	DryRun   bool       // only look what there is to do
+	Checksum bool       // read existing copies, and compare their checksums too
+	DryRun   bool       // only find out what there is to do
 
 	Source FileSystem // nil: System
 	Target FileSystem // nil: System
 
 	ChunkBytes int // of a frame; 0: 2 MiB
-	Buffers    int // chunks under way in each of three directions, at least 1; 0: 8
+	Buffers    int // chunks in transit in each of three directions, at least 1; 0: 8
 	Readers    int // files read at a time; 0: 16
 	Writers    int // frames written at a time; 0: 8
 
-	// a file larger than this is read in pieces of so many bytes, by all ranks that lack it; 0: 256
-	// MiB
+	// larger files are read in pieces of this size, by all ranks that miss them; 0: 256 MiB
 	CutBytes int64
 
-	// What is read from storage is limited to so many bytes and opened files a second, over all ranks;
-	// 0: no limit. A rank's part of the limits is its part of what is to be read.
+	// Limits, for all ranks together, on bytes read from storage and files opened there per second; 0:
+	// no limit. A rank's part of the limits is its part of what is to be read.
 	MaxBytesPerSecond, MaxOpensPerSecond float64
 
-	Prune bool // of a partition: remove the stale copies, see Report
+	Prune bool // in Partition mode: remove the stale copies, see Report
 
-	Ticks     <-chan time.Time // when ranks tell each other that they live; nil: every second
-	PeerTicks int              // ticks after which a rank that has said nothing is dead; 0: 30
+	Ticks     <-chan time.Time // when ranks send a sign of life; nil: every second
+	PeerTicks int              // ticks after which a silent rank is dead; 0: 30
 	Progress  func(Progress)   // called on rank 0 at every tick, by one goroutine
 
 	// between tries, and for the limits; a test's does not wait
@@ -61,10 +59,10 @@ type Options struct {
 
 // defaults fills in what the caller left out.
 //
-// Chunks of 2 MiB are 17 ms of a 1 Gbit link and 0.2 ms of a 100 Gbit one, each far more than a
-// message's latency, and so few that a chain of a thousand ranks is filled in seconds. With 40 of
-// them a rank needs 80 MiB. Pieces of 256 MiB are a tenth of a second of a 20 Gbit link: one more
-// or less makes no rank late.
+// Chunks of 2 MiB take 17 ms on a 1 Gbit link and 0.2 ms on a 100 Gbit one, each far more than a
+// message's latency, and are small enough to fill a chain of a thousand ranks in seconds. With 40
+// of them a rank needs 80 MiB. Pieces of 256 MiB take a tenth of a second on a 20 Gbit link: one
+// more or less makes no rank late.
 func (o Options) defaults() *Options {
 	set := func(n *int, to int) {
 		if *n <= 0 {
@@ -106,19 +104,19 @@ func (o Options) defaults() *Options {
 	return &o
 }
 
-// Progress is how far all ranks together are.
+// Progress is the progress of all ranks together.
 type Progress struct {
-	// files settled and to be copied, over all ranks; AllItems is 0 until that is known
+	// files settled and to be copied, over all ranks; AllItems is 0 until it is known
 	Items, AllItems int64
-	Bytes, AllBytes int64 // written under final names, and to be
+	Bytes, AllBytes int64 // written under final names, and to be written
 	StorageBytes    int64 // read from storage
 }
 
-// A Report is what became of it. Items are files and links, counted once for each rank that gets
-// them; folders do not count.
+// A Report is the outcome. Items are files and links, counted once for each rank that gets them;
+// folders do not count.
 type Report struct {
-	Copied  int64   `json:"copied"`  // placed by this run; in a dry run: that would be
-	Skipped int64   `json:"skipped"` // there already
+	Copied  int64   `json:"copied"`  // placed by this run; in a dry run: to be placed
+	Skipped int64   `json:"skipped"` // already there
 	Failed  int64   `json:"failed"`
 	Bytes   int64   `json:"bytes"` // of the copied files, over all ranks
 	Seconds float64 `json:"seconds"`
@@ -131,12 +129,12 @@ type Report struct {
 	Targets      map[string]int64 `json:"targets,omitempty"` // bytes read from each storage target
 	// files read that were in an archive, after all others
 	Released int64 `json:"released"`
-	// copies of an earlier partition that are not this one's, at all ranks
+	// copies of an earlier partition that do not belong to this one, at all ranks
 	Stale  int64 `json:"stale"`
-	Pruned int64 `json:"pruned"` // of these: removed
+	Pruned int64 `json:"pruned"` // stale copies removed
 	// the first of each rank, relative to its destination
 	StalePaths []string `json:"stale_paths,omitempty"`
-	// "" when nothing failed; filled in by who writes it
+	// "" if nothing failed; filled in by whoever writes it
 	FailedList   string    `json:"failed_list"`
 	Failures     []Failure `json:"-"`           // in order of path, each path once
 	TotalItems   int64     `json:"total_items"` // of the plan, counted once
@@ -144,7 +142,7 @@ type Report struct {
 	SourceFolder string    `json:"source"`
 }
 
-// A RankReport is one rank's part of it.
+// A RankReport is one rank's part of the report.
 type RankReport struct {
 	Rank         int    `json:"rank"`
 	Host         string `json:"host"`
@@ -158,7 +156,7 @@ type RankReport struct {
 	Released     int64  `json:"released"`
 	Stale        int64  `json:"stale"`
 	Pruned       int64  `json:"pruned"`
-	Dead         bool   `json:"dead,omitempty"` // it fell silent, and what it did is not known
+	Dead         bool   `json:"dead,omitempty"` // it fell silent, and what it did is unknown
 
 	Failures   []Failure        `json:"-"`
 	Targets    map[string]int64 `json:"-"`

@@ -11,16 +11,16 @@ import (
 
 // A placing is a file that is being written under its temporary name.
 type placing struct {
-	mu    sync.Mutex // held while the file is made, not while it is written
+	mu    sync.Mutex // held while the file is created, not while it is written
 	file  File
 	temp  string
 	err   error // the first
-	wrote int64 // bytes of segments that are through
-	data  int64 // bytes that the ended pieces have
+	wrote int64 // bytes of finished segments
+	data  int64 // bytes of finished pieces
 	ends  []end // of pieces, in any order
 }
 
-// placings are those under way at a rank.
+// placings are those in progress on a rank.
 type placings struct {
 	mu   sync.Mutex
 	open map[int32]*placing
@@ -60,7 +60,7 @@ func (t *transfer) write(ctx context.Context) {
 	}
 }
 
-// place writes one segment, and finishes the file whose last one it is.
+// place writes one segment, and finishes the file with its last one.
 func (t *transfer) place(s segment, data []byte) {
 	item := &t.plan.Items[s.Item]
 	p := t.placings.get(s.Item)
@@ -86,7 +86,7 @@ func (t *transfer) place(s segment, data []byte) {
 	t.settleItem(int(s.Item), p.finish(t.dest, item))
 }
 
-// begin makes the file, once.
+// begin creates the file, once.
 func (p *placing) begin(d *destination, i int32, item *Item) (File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *placing) begin(d *destination, i int32, item *Item) (File, error) {
 	return p.file, p.err
 }
 
-// A readError is why a file could not be read, as its reader says.
+// A readError is the reader's reason why a file could not be read.
 type readError string
 
 func (e readError) Error() string { return string(e) }
@@ -131,7 +131,7 @@ func (p *placing) finish(d *destination, item *Item) error {
 	return err
 }
 
-// complete brings the open file into its last state.
+// complete brings the open file into its final state.
 func (p *placing) complete(d *destination, item *Item) error {
 	if p.data != item.Size { // it ends in a hole, or is one
 		if err := p.file.Truncate(item.Size); err != nil {
@@ -194,7 +194,7 @@ func (p *placing) verify(d *destination, item *Item) (uint64, error) {
 	return sum, nil
 }
 
-// diskError is why a copy is not kept that is not what was read.
+// diskError reports a copy that differs from what was read.
 type diskError struct{ got, want uint64 }
 
 func (e diskError) Error() string {
@@ -202,7 +202,8 @@ func (e diskError) Error() string {
 		"check the destination's disk", e.got, e.want)
 }
 
-// keep stores a record with the file, or in the sidecar where it cannot have extended attributes.
+// keep stores a record with the file, or in the sidecar if the file cannot have extended
+// attributes.
 func (d *destination) keep(file File, item *Item, r record) error {
 	err := file.SetAttribute(SumAttribute, []byte(r.checksum()))
 	if err == nil {
@@ -231,7 +232,7 @@ func (p *placings) clear(d *destination) {
 	for _, f := range p.open {
 		if f.file != nil {
 			_ = f.file.Close()        // it is given up
-			_ = d.fsys.Remove(f.temp) // the next run removes it otherwise
+			_ = d.fsys.Remove(f.temp) // otherwise the next run removes it
 		}
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// A Plan is what is to be staged: the items in order of their paths' bytes, so that a folder comes
-// before what is in it. It does not change once it is made.
+// A Plan is what is to be staged: the items in byte order of their paths, so that a folder precedes
+// its content. A Plan is immutable.
 type Plan struct {
 	Root   string // absolute path of the source
 	Items  []Item
-	Failed []Failure // what could not be looked at
+	Failed []Failure // what could not be examined
 }
 
 // An Item is a name of the tree.
 type Item struct {
-	Path    string // relative to the root, bytes as the file system has them; "" is the root itself
+	Path    string // relative to the root, in the file system's bytes; "" is the root itself
 	Kind    Kind
 	Mode    fs.FileMode
 	Size    int64 // bytes; 0 unless Kind is Regular or HardLink
@@ -26,38 +26,38 @@ type Item struct {
 	Sparse  bool  // fewer bytes are allocated than Size
 	Dev     uint64
 	Inode   uint64
-	Sum     uint64 // XXH3 that an index says it has; 0: not known
+	Sum     uint64 // XXH3 from an index; 0: unknown
 	Text    string // of a symbolic link
-	Primary int32  // of a hard link: the place of the inode's first name in Items
+	Primary int32  // of a hard link: the index in Items of the inode's first name
 }
 
 // A Failure is an item that was not staged, and why, in words that follow the path.
 type Failure struct {
 	Path   string // relative to the source
-	Rank   int    // where it failed; 0 for what could not be looked at
+	Rank   int    // where it failed; 0 for what could not be examined
 	Reason string
 }
 
 // tempPrefix begins the names that staging uses at a destination and removes again; stateName is
-// the folder of what it keeps there. Neither is ever staged.
+// the folder of its state there. Neither is ever staged.
 const (
 	tempPrefix = ".rankpool-"
 	tempSuffix = ".tmp"
 	stateName  = ".rankpool"
 )
 
-// isOurs says whether a name in the folder dir (relative to a root) is staging's own.
+// isOurs reports whether a name in the folder dir (relative to a root) is staging's own.
 func isOurs(dir, name string) bool { return dir == "" && name == stateName || isTemp(name) }
 
 func isTemp(name string) bool {
 	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
 
-// smallestSparse is from which size in bytes on holes are looked for: file systems that keep tiny
-// files with their metadata allocate nothing for them.
+// smallestSparse is the size in bytes from which files are searched for holes: file systems that
+// keep tiny files with their metadata allocate nothing for them.
 const smallestSparse = 64 << 10
 
-// itemOf makes an item of what the file system says.
+// itemOf makes an item from the file system's information.
 func itemOf(rel string, info Info) Item {
 	item := Item{
 		Path: rel, Kind: info.Kind, Mode: info.Mode, ModTime: info.ModTime, Dev: info.Dev,
@@ -70,7 +70,7 @@ func itemOf(rel string, info Info) Item {
 	return item
 }
 
-// newPlan sorts the items, drops repeated paths, and finds the names that one inode has among them.
+// newPlan sorts the items, drops repeated paths, and finds the names that share an inode.
 func newPlan(root string, items []Item, links map[uint64]uint64, failed []Failure) *Plan {
 	slices.SortFunc(items, func(a, b Item) int { return cmp.Compare(a.Path, b.Path) })
 	items = slices.CompactFunc(items, func(a, b Item) bool { return a.Path == b.Path })
@@ -111,9 +111,9 @@ func parent(rel string) string {
 	return ""
 }
 
-// openBytes is how much storage could have read in the time that an open takes: 1 ms of a stream of
-// 16 MB/s, one of the many that a rank has under way.
+// openBytes is how much storage could read in the time that an open takes: 1 ms of a stream of 16
+// MB/s, one of the many that a rank has in progress.
 const openBytes = 16 << 10
 
-// weight is what an item costs in dealing: its bytes, and its open.
+// weight is the cost of an item for balancing: its bytes, and its open.
 func (item *Item) weight() int64 { return item.Size + openBytes }

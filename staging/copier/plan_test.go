@@ -113,7 +113,7 @@ func TestSelect(t *testing.T) {
 		reasons = append(reasons, f.Path+" "+f.Reason)
 	}
 	want := []string{
-		"missing cannot be looked at: lstat: no such file or directory",
+		"missing cannot be examined: lstat: no such file or directory",
 		"sub/file1 has 1000 bytes, its index says 999; index the data set again",
 		"sub/file2 was modified since it was indexed; index the data set again",
 	}
@@ -243,8 +243,8 @@ func TestReadList(t *testing.T) {
 		{"/data/set/a\n/data/set\n.", false, []string{"a", "", ""}, ""},
 		{"a\nb\x00#c\x00\"\x00", true, []string{"a\nb", "#c", `"`}, ""},
 		{"ok\n../x", false, nil, `list, line 2: "../x" leads out of /data/set`},
-		{"/data/settled", false, nil, `"/data/settled" does not lie in /data/set`},
-		{"\"x", false, nil, `"x is no quoted path`},
+		{"/data/settled", false, nil, `"/data/settled" is not in /data/set`},
+		{"\"x", false, nil, `"x is not a quoted path`},
 		{`"a\x00"`, false, nil, "leads out"},
 	} {
 		part, err := ReadList(strings.NewReader(test.text), "/data/set", test.nul)

@@ -9,8 +9,7 @@ import (
 	"rankpool/staging/layout"
 )
 
-// readAll reads this rank's units from storage, and those that had to be put off when all others
-// are through.
+// readAll reads this rank's units from storage, and at the end those that had to be deferred.
 func (t *transfer) readAll(todo []unit) {
 	for len(todo) > 0 {
 		work := make(chan unit, len(todo))
@@ -46,8 +45,8 @@ func (t *transfer) read(ctx context.Context, work <-chan unit) {
 	}
 }
 
-// putOff asks for the layouts of a unit's files where there are any, and leaves those whose content
-// is in an archive to the end: an archive is slow, and what storage has need not wait for it.
+// putOff reads the layouts of a unit's files, if there are any, and defers those whose content is
+// in an archive: an archive is slow, and what storage has need not wait for it.
 func (t *transfer) putOff(u unit) unit {
 	if t.layoutOf == nil || u.late {
 		return u
@@ -72,7 +71,7 @@ func (t *transfer) putOff(u unit) unit {
 	return here
 }
 
-// layout returns the layout of a piece's file, nil where it cannot be had: it is advice.
+// layout returns the layout of a piece's file, nil if it is unknown: it is advice.
 func (t *transfer) layout(p piece) *layout.Layout {
 	l, err := t.layoutOf(join(t.plan.Root, t.plan.Items[p.item].Path))
 	if err != nil {
@@ -105,8 +104,7 @@ func (t *transfer) readBundle(ctx context.Context, u unit) {
 	t.dispatch(f)
 }
 
-// readLarge reads one piece, a chunk a frame, leaving out its holes. The last frame has the end
-// only.
+// readLarge reads one piece, a chunk per frame, without its holes. The last frame has only the end.
 func (t *transfer) readLarge(ctx context.Context, u unit) {
 	p := u.pieces[0]
 	item := &t.plan.Items[p.item]
@@ -125,7 +123,7 @@ func (t *transfer) readLarge(ctx context.Context, u unit) {
 				t.drop(f)
 				return err
 			}
-			_, _ = h.Write(into) // a hasher has no error
+			_, _ = h.Write(into) // a hasher returns no error
 			f.add(p.item, done, len(into), nil)
 			t.dispatch(f)
 			done += int64(len(into))

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reasonOf says in words what went wrong, without the path that the words will follow.
+// reasonOf describes what went wrong, in words that follow the path.
 func reasonOf(err error) string {
 	var inPath *fs.PathError
 	var inLink *os.LinkError
@@ -25,14 +25,14 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// A DestinationError says why nothing more can be written to a destination; it ends staging on all
-// ranks.
+// A DestinationError means that nothing more can be written to a destination; it ends staging on
+// all ranks.
 type DestinationError struct {
 	Dest string
 	Err  error
 }
 
-// Error is one sentence that says what to do.
+// Error returns one sentence that says what to do.
 func (e *DestinationError) Error() string {
 	switch {
 	case errors.Is(e.Err, unix.ENOSPC):
@@ -52,14 +52,14 @@ func (e *DestinationError) Error() string {
 // Unwrap returns the system's error.
 func (e *DestinationError) Unwrap() error { return e.Err }
 
-// isFatal says whether an error at the destination would meet every file after it too.
+// isFatal reports whether an error at the destination would affect every file after it too.
 func isFatal(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 }
 
-// passing are errors of storage that may pass: a busy server, and what NFS, Lustre and BeeGFS
-// answer while a server fails over, has evicted this client, or has replaced a file that is looked
-// up again then.
+// passing are storage errors that may be temporary: a busy server, and what NFS, Lustre and BeeGFS
+// return while a server fails over, has evicted this client, or has replaced a file, which is then
+// looked up again.
 var passing = []error{unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ESHUTDOWN}
 
 func mayPass(err error) bool {
@@ -67,14 +67,14 @@ func mayPass(err error) bool {
 }
 
 // tries is how often a read is tried, firstPause the wait before the second try; it doubles.
-// Source: the fetcher's; a Lustre target fails over in tens of seconds, which the client itself
+// Source: as in the fetcher; a Lustre target fails over in tens of seconds, which the client itself
 // waits for.
 const (
 	tries      = 4
 	firstPause = 250 * time.Millisecond
 )
 
-// pause waits for d, or for ctx's end.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,13 +12,13 @@ import (
 	"rankpool/staging/layout"
 )
 
-// A source is a file that is being read from storage. An error that may pass is met by opening the
-// file again.
+// A source is a file that is being read from storage. After an error that may be temporary, the
+// file is opened again.
 type source struct {
 	t      *transfer
 	item   *Item
 	piece  piece
-	layout *layout.Layout // nil: not known
+	layout *layout.Layout // nil: unknown
 	file   File
 	pause  time.Duration
 	tries  int
@@ -33,8 +33,8 @@ func newSource(t *transfer, u unit, k int) *source {
 	return s
 }
 
-// begin opens the file. One that is late is brought back from its archive by reading a byte, before
-// anybody asks for its holes and targets.
+// begin opens the file. A late one is brought back from its archive by reading a byte, before
+// anything asks for its holes and targets.
 func (s *source) begin(ctx context.Context, late bool) error {
 	err := s.try(ctx, s.unchanged)
 	if err == nil && late {
@@ -44,13 +44,13 @@ func (s *source) begin(ctx context.Context, late bool) error {
 		})
 		s.layout = s.t.layout(s.piece)
 	}
-	if late && errors.Is(err, unix.EAGAIN) { // how BeeGFS says that a stub has no content
+	if late && errors.Is(err, unix.EAGAIN) { // BeeGFS's error for a stub without content
 		err = archivedError{}
 	}
 	return err
 }
 
-// archivedError is why a file is not staged whose content does not come back.
+// archivedError reports a file whose content does not come back from an archive.
 type archivedError struct{}
 
 func (archivedError) Error() string {
@@ -69,7 +69,7 @@ func (s *source) wait(ctx context.Context, bytes int64, opens int) {
 	}
 }
 
-// changedError is why a file is not staged that is another one than the plan says.
+// changedError reports a file that is no longer the one in the plan.
 type changedError struct{ what string }
 
 func (e changedError) Error() string {
@@ -134,8 +134,8 @@ func (s *source) unchanged() error {
 	return nil
 }
 
-// through is called after a piece's last byte: nothing may have changed while it was read. The
-// index's checksum of a file in pieces is compared when it has been put together.
+// through is called after a piece's last byte, and checks that nothing has changed while it was
+// read. The index's checksum of a file in pieces is compared when the file is complete.
 func (s *source) through(ctx context.Context, sum uint64) error {
 	if err := s.try(ctx, s.unchanged); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *source) through(ctx context.Context, sum uint64) error {
 	return nil
 }
 
-// sumError is why a file is not staged whose bytes are not those that were indexed.
+// sumError reports a file whose bytes are not those that were indexed.
 type sumError struct{ want, got uint64 }
 
 func (e sumError) Error() string {
@@ -169,7 +169,7 @@ func (s *source) fill(ctx context.Context, p []byte, off int64) error {
 	})
 }
 
-// nextData is File's, with further tries.
+// nextData is File.NextData, with retries.
 func (s *source) nextData(ctx context.Context) nextData {
 	return func(off int64) (start, end int64, found bool, err error) {
 		err = s.try(ctx, func() (err error) {
@@ -196,7 +196,7 @@ func readAll(file File, p []byte, off int64) error {
 	return nil
 }
 
-// readReason says why a file could not be read.
+// readReason describes why a file could not be read.
 func readReason(err error) string {
 	var changed changedError
 	var sum sumError
@@ -235,11 +235,11 @@ func extents(next nextData, size int64, sparse bool, each func(start, end int64)
 	return nil
 }
 
-// zeros is what a hole reads as.
+// zeros is the content of a hole.
 var zeros [64 << 10]byte
 
 func hashZeros(h io.Writer, n int64) {
 	for ; n > 0; n -= int64(len(zeros)) {
-		_, _ = h.Write(zeros[:min(n, int64(len(zeros)))]) // a hasher has no error
+		_, _ = h.Write(zeros[:min(n, int64(len(zeros)))]) // a hasher returns no error
 	}
 }

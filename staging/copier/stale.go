@@ -12,9 +12,9 @@ import (
 // shownStale is how many stale copies of a rank a report names.
 const shownStale = 10
 
-// sweep finds this rank's stale copies, and removes them when that is asked for: what an earlier
-// run has staged from the same source into the plan's folders, and no rank that has this
-// destination gets any more. Room for what is to come is made before that comes.
+// sweep finds this rank's stale copies, and removes them if asked to: what an earlier run staged
+// from the same source into the plan's folders, and no rank with this destination gets any more.
+// This makes room before anything is copied.
 func (s *session) sweep(ctx context.Context, lacks []lack) error {
 	if s.opt.Mode != Partition {
 		return nil
@@ -40,9 +40,9 @@ func (s *session) sweep(ctx context.Context, lacks []lack) error {
 	return nil
 }
 
-// sharing returns the ranks that may have this rank's destination, itself among them: those whose
-// tokens are there. Where nothing is written there are no tokens, and it is those that call their
-// destination the same; where a rank could not write its own, it is all.
+// sharing returns the ranks that may have this rank's destination, itself included: those whose
+// tokens are there. If nothing is written, there are no tokens, and it returns those whose
+// destination has the same name; if a rank could not write its own, it returns all.
 func (s *session) sharing(lacks []lack) []int {
 	ranks := []int{s.g.Rank()}
 	told := !slices.ContainsFunc(lacks, func(l lack) bool { return !l.Told })
@@ -64,9 +64,9 @@ func (s *session) sharing(lacks []lack) []int {
 	return ranks
 }
 
-// stale returns the paths in the plan's folders of the copies that this program has placed here
-// from the plan's source, that have not been changed since, and of which keep does not say that
-// they stay. What could not be looked at at the source stays.
+// stale returns the copies in the plan's folders that this program placed there from the plan's
+// source, that have not changed since, and that keep does not report. Copies whose source could not
+// be examined stay.
 func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale []string) {
 	failed := map[string]bool{}
 	for _, f := range d.plan.Failed {
@@ -101,14 +101,14 @@ func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale [
 	return stale
 }
 
-// find returns the place of a path in the plan.
+// find returns the index of a path in the plan.
 func (d *destination) find(rel string) (int, bool) {
 	return slices.BinarySearchFunc(d.plan.Items, rel,
 		func(item Item, rel string) int { return cmp.Compare(item.Path, rel) })
 }
 
-// isPlaced says whether the file at rel is one that this program placed there from the plan's
-// source, and nobody changed since.
+// isPlaced reports whether the file at rel was placed there by this program from the plan's source,
+// and has not changed since.
 func (d *destination) isPlaced(rel string, i int, planned bool, info Info) bool {
 	first := rel
 	if planned && d.plan.Items[i].Kind == HardLink {

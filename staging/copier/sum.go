@@ -31,7 +31,7 @@ func hashFile(file File, size int64, h io.Writer) error {
 			if err := readAll(file, piece, done); err != nil {
 				return err
 			}
-			_, _ = h.Write(piece) // a hasher has no error
+			_, _ = h.Write(piece) // a hasher returns no error
 			done += int64(len(piece))
 		}
 		return nil
@@ -53,12 +53,12 @@ func newPieceSums(cutBytes int64) *pieceSums {
 	return &pieceSums{cutBytes: cutBytes, whole: xxh3.New(), piece: xxh3.New()}
 }
 
-// Write takes the next bytes of the file.
+// Write adds the next bytes of the file.
 func (s *pieceSums) Write(p []byte) (int, error) {
-	_, _ = s.whole.Write(p) // a hasher has no error
+	_, _ = s.whole.Write(p) // a hasher returns no error
 	for rest := p; len(rest) > 0; {
 		n := min(int64(len(rest)), s.cutBytes-s.done)
-		_, _ = s.piece.Write(rest[:n]) // a hasher has no error
+		_, _ = s.piece.Write(rest[:n]) // a hasher returns no error
 		rest, s.done = rest[n:], s.done+n
 		if s.done == s.cutBytes {
 			s.end()
@@ -67,7 +67,7 @@ func (s *pieceSums) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end ends a piece, unless nothing of it has come.
+// end ends a piece, unless it is empty.
 func (s *pieceSums) end() {
 	if s.done > 0 {
 		s.sums, s.done = append(s.sums, s.piece.Sum64()), 0

@@ -172,7 +172,7 @@ func (f systemFile) Chtime(modTime int64) error {
 		return unix.UtimesNanoAt(
 			int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
 	})
-	if err != nil { // AT_EMPTY_PATH is Linux 5.8's
+	if err != nil { // AT_EMPTY_PATH needs Linux 5.8
 		return System{}.Chtime(f.Name(), modTime)
 	}
 	return nil

@@ -12,16 +12,17 @@ import (
 	"rankpool/staging/layout"
 )
 
-// A transfer brings to this rank what it lacks, and to others what this rank reads for them.
+// A transfer copies to this rank the files that it is missing, and to others the files that this
+// rank reads for them.
 //
-// A frame goes from the rank that reads it along its chain: each rank hands it to the next as soon
-// as it is there, and writes it meanwhile. The ranks of a chain are in the order of a ring, so
-// every link of the ring carries (n-1)/n of all bytes at the same time.
+// A frame travels from the rank that reads it along its chain: each rank forwards it to the next as
+// soon as it has arrived, and writes it meanwhile. The ranks of a chain are in the order of a ring,
+// so every link of the ring carries (n-1)/n of all bytes at the same time.
 //
 // Memory is bounded: a frame is sent when the next rank has a buffer for it, and keeps its own
-// until then. Waiting in a ring could stand still, so buffers come in two classes: a frame needs
-// one of class 0, and one of class 1 from where it has gone from a higher rank to a lower one,
-// which it does at most once. No buffer ever waits, over any number of ranks, for itself.
+// until then. Waiting in a ring could deadlock, so buffers come in two classes: a frame needs one
+// of class 0, and one of class 1 once it has gone from a higher rank to a lower one, which it does
+// at most once. So no buffer ever waits, over any number of ranks, for itself.
 type transfer struct {
 	g    *group
 	plan *Plan
@@ -33,24 +34,24 @@ type transfer struct {
 
 	own    chan []byte // buffers for reading
 	writes chan *frame
-	work   atomic.Int64  // items not settled, frames not released, and 1 while this rank reads
+	work   atomic.Int64  // unsettled items, unreleased frames, and 1 while this rank reads
 	over   chan struct{} // closed when work is 0
 	stats  stats
 
 	mu       sync.Mutex
 	waiting  [2][]arrival // heads without a buffer
 	free     [2][][]byte
-	served   [2]map[int32]int   // frames taken in, by the rank that read them
-	spare    [2]int             // buffers that may still be made
-	sent     map[int]uint32     // frames to each rank
-	came     map[int]uint32     // frames from each rank
-	untaken  map[arrived]*frame // sent, and not known to be there
+	served   [2]map[int32]int   // frames accepted, by the rank that read them
+	spare    [2]int             // buffers that may still be allocated
+	sent     map[int]uint32     // frames sent to each rank
+	came     map[int]uint32     // frames received from each rank
+	untaken  map[arrived]*frame // sent, but not acknowledged
 	failures []Failure
 	targets  map[string]int64 // bytes read from each
-	late     []unit           // put off to the end
+	late     []unit           // deferred to the end
 
-	layoutOf func(path string) (layout.Layout, error) // nil where the source has no layouts
-	limit    *staging.RateLimit                       // this rank's share; nil is none
+	layoutOf func(path string) (layout.Layout, error) // nil if the source has no layouts
+	limit    *staging.RateLimit                       // this rank's share; nil: no limit
 
 	placings placings
 }
@@ -58,11 +59,11 @@ type transfer struct {
 // stats are counted while it runs.
 type stats struct {
 	storageReads, storageBytes     atomic.Int64
-	released                       atomic.Int64 // files read that were in an archive
+	released                       atomic.Int64 // files read from an archive
 	copied, failed, bytes, settled atomic.Int64
 }
 
-// An arrival is a head that has come.
+// An arrival is a head that has arrived.
 type arrival struct {
 	head
 	arrived
@@ -83,7 +84,7 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
 	}
 	for range cap(t.own) {
-		t.own <- nil // made when it is first used
+		t.own <- nil // allocated on first use
 	}
 	t.ctx, t.stop = context.WithCancelCause(ctx)
 	t.placings.open = map[int32]*placing{}
@@ -91,8 +92,8 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 	return t
 }
 
-// run transfers until this rank has all it lacks, and the others have what this one reads. Errors:
-// ctx's cause.
+// run transfers until this rank has all that it was missing, and the others have what this one
+// reads. Errors: ctx's cause.
 func (t *transfer) run(h hand) error {
 	for i := range t.plan.Items {
 		if t.plan.Items[i].Kind == Regular && t.need.has(i) {
@@ -109,7 +110,7 @@ func (t *transfer) run(h hand) error {
 	}()
 	select {
 	case <-t.over:
-	case <-t.ctx.Done(): // readers may hang in storage: they are left alone, and write nothing
+	case <-t.ctx.Done(): // readers may hang in storage: they are abandoned, and write nothing
 	}
 	t.stop(nil)
 	writing.Wait()
@@ -122,7 +123,7 @@ func (t *transfer) run(h hand) error {
 	}
 }
 
-// done takes n off the work that is left.
+// done subtracts n from the remaining work.
 func (t *transfer) done(n int64) {
 	if t.work.Add(-n) == 0 {
 		close(t.over)
@@ -142,7 +143,8 @@ func (t *transfer) settleItem(i int, err error) {
 	t.done(1)
 }
 
-// fail notes why an item is not staged; a destination that takes nothing more ends it all.
+// fail records why an item is not staged; if the destination cannot be written to any more, it ends
+// staging.
 func (t *transfer) fail(item *Item, err error) {
 	t.stats.failed.Add(1)
 	reason := "cannot be written to the destination: " + reasonOf(err)
@@ -157,7 +159,7 @@ func (t *transfer) fail(item *Item, err error) {
 	t.failures = append(t.failures, Failure{item.Path, t.g.Rank(), reason})
 }
 
-// onTargets counts the bytes of a piece that was read on the storage targets that it lies on.
+// onTargets counts the bytes of a piece that was read, by storage target.
 func (t *transfer) onTargets(p piece, l *layout.Layout) {
 	l.BytesOn(p.offset, p.bytes, func(target int, sizeBytes int64) {
 		t.mu.Lock()
@@ -169,7 +171,7 @@ func (t *transfer) onTargets(p piece, l *layout.Layout) {
 	})
 }
 
-// newFrame waits for a buffer for reading; nil at ctx's end.
+// newFrame waits for a buffer for reading; it returns nil when ctx ends.
 func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 	select {
 	case buf := <-t.own:
@@ -187,17 +189,17 @@ func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 	}
 }
 
-// drop gives back a frame that was not dispatched.
+// drop releases a frame that was not dispatched.
 func (t *transfer) drop(f *frame) {
 	f.release(f.buf)
 	t.done(1)
 }
 
-// dispatch has a frame written here and sent on.
+// dispatch has a frame written here and forwarded.
 func (t *transfer) dispatch(f *frame) {
 	uses := int32(1)
 	if len(f.Chain) > 0 {
-		uses = 3 // written, sent, taken
+		uses = 3 // written, sent, acknowledged
 	}
 	f.uses.Store(uses)
 	if len(f.Chain) > 0 {
@@ -213,7 +215,7 @@ func (t *transfer) used(f *frame) {
 	}
 }
 
-// forward sends a frame to the next of its chain. It does not wait.
+// forward sends a frame to the next rank of its chain. It does not wait.
 func (t *transfer) forward(f *frame) {
 	next := int(f.Chain[0])
 	h := f.head
@@ -241,7 +243,7 @@ func (t *transfer) forward(f *frame) {
 	})
 }
 
-// announced hears of a frame that comes.
+// announced handles the announcement of a frame.
 func (t *transfer) announced(from int, body []byte) {
 	a := arrival{arrived: arrived{from: from}}
 	if err := decode(body, &a.head); err != nil {
@@ -256,9 +258,9 @@ func (t *transfer) announced(from int, body []byte) {
 	t.pump(a.Class)
 }
 
-// pump takes in what waits, as far as there are buffers, by turns of the ranks that have read it:
-// the neighbour's own frames would else fill all buffers, and the links would wait for each other
-// (1.7 times the time, measured with 4 ranks). t.mu is held.
+// pump accepts waiting frames, as far as there are buffers, in turn for the ranks that read them:
+// otherwise the neighbour's own frames would fill all buffers, and the links would wait for each
+// other (1.7 times the time, measured with 4 ranks). t.mu is held.
 func (t *transfer) pump(class uint8) {
 	for len(t.waiting[class]) > 0 {
 		var buf []byte
@@ -271,7 +273,7 @@ func (t *transfer) pump(class uint8) {
 		default:
 			return
 		}
-		next := 0 // the oldest of the rank that was served least
+		next := 0 // the oldest from the rank that was served least
 		for i, a := range t.waiting[class] {
 			if t.served[class][a.Origin] < t.served[class][t.waiting[class][next].Origin] {
 				next = i
@@ -309,7 +311,7 @@ func (t *transfer) take(a arrival, buf []byte) {
 	t.g.Take(a.from, a.seq, [][]byte{buf[:f.Bytes]}, there)
 }
 
-// taken hears that a frame is where it was sent.
+// taken handles the acknowledgement of a frame.
 func (t *transfer) taken(from int, body []byte) {
 	key := arrived{from, binary.LittleEndian.Uint32(body)}
 	t.mu.Lock()

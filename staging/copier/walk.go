@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// LinkPolicy says what becomes of symbolic links.
+// LinkPolicy determines how symbolic links are staged.
 type LinkPolicy string
 
-// The policies: a link with the same text, what it leads to in its place, or nothing.
+// The policies: copy the link, replace it by its target, or skip it.
 const (
 	CopyLinks   LinkPolicy = "copy"
 	FollowLinks LinkPolicy = "follow"
@@ -21,16 +21,16 @@ const (
 // WalkOptions says how to walk.
 type WalkOptions struct {
 	Links       LinkPolicy // "": CopyLinks
-	Concurrency int        // requests under way at a time; 0: 16
-	// told the number of items found so far, never by two goroutines at a time
+	Concurrency int        // requests in flight; 0: 16
+	// called with the number of items found so far, never by two goroutines at a time
 	Progress func(items int64)
 }
 
-// Walk makes the plan of all of the folder root (absolute): folders, files, and links by policy. A
-// root that is a file is a plan of that file alone.
+// Walk makes the plan of everything in the folder root (absolute): folders, files, and links by
+// policy. If root is a file, the plan holds only that file.
 //
-// What cannot be looked at, and what is neither file, folder nor link, becomes a failure of the
-// plan. Errors: root itself, and ctx's end.
+// What cannot be examined, and what is neither a file, a folder nor a link, becomes a failure of
+// the plan. Errors: root itself cannot be examined, ctx ends.
 func Walk(ctx context.Context, fsys FileSystem, root string, opt WalkOptions) (*Plan, error) {
 	w := newWalker(ctx, fsys, root, opt)
 	info, err := fsys.Stat(root)
@@ -54,15 +54,15 @@ func Walk(ctx context.Context, fsys FileSystem, root string, opt WalkOptions) (*
 // A Selected is a file of a part of the data set.
 type Selected struct {
 	Path    string // relative to the root
-	Indexed bool   // by an index that follows links and says the following
-	Size    int64  // in bytes; -1: not known
+	Indexed bool   // from an index that follows links and has the fields below
+	Size    int64  // in bytes; -1: unknown
 	ModTime int64  // in nanoseconds since 1970
-	Sum     uint64 // XXH3 of the file; 0: not known
+	Sum     uint64 // XXH3 of the file; 0: unknown
 }
 
-// Select makes the plan of a part of the folder root (absolute): the named files, all of the named
-// folders, and the folders above them. A file that has another size or time than was said, or is
-// missing, becomes a failure. Errors: root itself, and ctx's end.
+// Select makes the plan of a part of the folder root (absolute): the named files, everything in the
+// named folders, and the folders above them. A file that is missing, or has another size or time
+// than named, becomes a failure. Errors: root itself cannot be examined, ctx ends.
 func Select(ctx context.Context, fsys FileSystem, root string, part []Selected, opt WalkOptions) (
 	*Plan, error,
 ) {
@@ -84,22 +84,22 @@ func Select(ctx context.Context, fsys FileSystem, root string, part []Selected, 
 	return w.plan()
 }
 
-// A walker is one walk under way.
+// A walker is one walk in progress.
 type walker struct {
 	ctx     context.Context
 	fsys    FileSystem
 	root    string
 	opt     WalkOptions
-	places  chan struct{} // one element a goroutine beyond the first
+	places  chan struct{} // one element per goroutine beyond the first
 	running sync.WaitGroup
 
 	mu     sync.Mutex
 	items  []Item
-	links  map[uint64]uint64 // names of the inodes that have several
+	links  map[uint64]uint64 // inodes with several names
 	failed []Failure
 }
 
-// above leads from a folder to the root, for finding loops.
+// above leads from a folder to the root, to find loops.
 type above struct {
 	dev, inode uint64
 	parent     *above
@@ -125,7 +125,7 @@ func (w *walker) plan() (*Plan, error) {
 	return newPlan(w.root, w.items, w.links, w.failed), nil
 }
 
-// spawn runs f on a goroutine of its own when there is a place for one, else right here.
+// spawn runs f on another goroutine if there is a place for one, else right here.
 func (w *walker) spawn(f func()) {
 	select {
 	case w.places <- struct{}{}:
@@ -156,14 +156,14 @@ func (w *walker) fail(rel, reason string) {
 	w.failed = append(w.failed, Failure{Path: rel, Reason: reason})
 }
 
-// folder looks at all that is in a folder.
+// folder examines everything in a folder.
 func (w *walker) folder(rel string, info Info, up *above) {
 	if w.ctx.Err() != nil {
 		return
 	}
 	for a := up; a != nil; a = a.parent {
 		if a.dev == info.Dev && a.inode == info.Inode {
-			w.fail(rel, "leads back to a folder above it, so the tree has no end")
+			w.fail(rel, "leads back to a folder above it, so the tree is infinite")
 			return
 		}
 	}
@@ -182,7 +182,7 @@ func (w *walker) folder(rel string, info Info, up *above) {
 	}
 }
 
-// name looks at one name. want is what is known of a selected one; alone leaves out what is below a
+// name examines one name. want is what is known of a selected one; alone leaves out what is below a
 // folder.
 func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 	if w.ctx.Err() != nil {
@@ -199,7 +199,7 @@ func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 		info, err = w.fsys.Stat(full)
 	}
 	if err != nil {
-		w.fail(rel, "cannot be looked at: "+reasonOf(err))
+		w.fail(rel, "cannot be examined: "+reasonOf(err))
 		return
 	}
 	item := itemOf(rel, info)
@@ -208,7 +208,7 @@ func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 	}
 	switch {
 	case indexed && info.Kind != Regular:
-		w.fail(rel, "is no file any more; index the data set again")
+		w.fail(rel, "is no longer a file; index the data set again")
 	case indexed && want.Size >= 0 && info.Size != want.Size:
 		w.fail(rel, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", info.Size,
 			want.Size))
@@ -219,7 +219,7 @@ func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 	case info.Kind == Symlink && w.opt.Links == SkipLinks:
 	case info.Kind == Symlink:
 		if item.Text, err = w.fsys.Readlink(full); err != nil {
-			w.fail(rel, "cannot be looked at: "+reasonOf(err))
+			w.fail(rel, "cannot be examined: "+reasonOf(err))
 			return
 		}
 		w.add(item, 1)

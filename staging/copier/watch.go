@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A beat says that a rank lives, and how far it is.
+// A beat is a rank's sign of life, and its progress.
 type beat struct {
 	Items, Bytes, StorageBytes int64
 	AllItems, AllBytes         int64 // 0 until the rank knows
 }
 
-// A watch finds ranks that are gone: rank 0 hears from every rank at every tick, and every rank
-// from rank 0. It counts ticks, not seconds, so that a process that was stopped for a while does
-// not take the others for dead.
+// A watch finds ranks that are gone: rank 0 gets a message from every rank at every tick, and every
+// rank from rank 0. It counts ticks, not seconds, so that a process that was stopped for a while
+// does not declare the others dead.
 type watch struct {
 	mu        sync.Mutex
 	beats     []beat // the last of each rank
@@ -25,7 +25,7 @@ type watch struct {
 	allBytes  atomic.Int64
 }
 
-// startBeating starts the watch; the returned function ends it.
+// startBeating starts the watch; the returned function stops it.
 func (s *session) startBeating() (stop func()) {
 	ticks, end := s.opt.Ticks, func() {}
 	if ticks == nil {
@@ -51,7 +51,7 @@ func (s *session) startBeating() (stop func()) {
 	}
 }
 
-// tick tells the others that this rank lives, and looks who has not said so.
+// tick sends a sign of life, and looks for ranks that sent none.
 func (s *session) tick() {
 	stats := &s.t.stats
 	b := beat{
@@ -85,7 +85,7 @@ func (s *session) tick() {
 	}
 }
 
-// heard notes a beat.
+// heard records a beat.
 func (s *session) heard(from int, body []byte) {
 	var b beat
 	if decode(body, &b) != nil {
@@ -96,7 +96,7 @@ func (s *session) heard(from int, body []byte) {
 	s.beats[from], s.silent[from] = b, 0
 }
 
-// progress adds up what the ranks have said. s.mu is held.
+// progress adds up what the ranks have reported. s.mu is held.
 func (s *session) progress() Progress {
 	p := Progress{AllItems: s.allItems.Load(), AllBytes: s.allBytes.Load()}
 	for _, b := range s.beats {
@@ -107,13 +107,13 @@ func (s *session) progress() Progress {
 	return p
 }
 
-// A SilentError says that a rank is taken for dead.
+// A SilentError means that a rank is taken for dead.
 type SilentError struct{ Rank, Ticks int }
 
-// Error is one sentence that says what to do.
+// Error returns one sentence that says what to do.
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("copier: rank %d has been silent for %d s and is taken for dead: run the "+
-		"same command again to stage the rest",
+	return fmt.Sprintf("copier: rank %d has been silent for %d s and is assumed dead: run the same "+
+		"command again to stage the rest",
 		e.Rank, e.Ticks)
 }
 
