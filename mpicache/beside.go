@@ -24,7 +24,7 @@ type beside struct {
 
 // openBeside answers OPEN of a stream beside the training on s.
 func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
-	sampler, err := scheduler.NewSampler(spec.sampler(s.data.Samples))
+	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil {
 		return refuse("%s", err)
 	}
@@ -32,7 +32,7 @@ func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
 		return refuse("this process has opened data set %s with another sampler first; %s draws by scores, and only the first one has them: "+
 			"make it first, or use sequential, torch or uniform beside it", spec.Data, spec.Sampler)
 	}
-	number := spec.number()
+	number := numberOf(spec)
 	if _, known := c.besides[number]; !known && len(c.besides) >= maxBesides {
 		return refuse("%d streams beside the training are open on this connection: one more is too many", len(c.besides))
 	}
@@ -43,12 +43,12 @@ func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
 		Sampler: sampler, BatchSize: spec.BatchSize, World: make([]int32, spec.World), Ranks: 1, Assignment: scheduler.AssignSampler,
 	}}
 	c.batchSize = max(c.batchSize, spec.BatchSize)
-	c.answer(f, openReply{Stream: int64(number), Batches: spec.batches(s.data.Samples)})
+	c.answer(f, openReply{Stream: int64(number), Batches: spec.Batches(s.data.Samples)})
 	return nil
 }
 
-// number is the stream's.
-func (spec Spec) number() uint32 {
+// numberOf is the number of the stream of a spec.
+func numberOf(spec Spec) uint32 {
 	spec.Training = nil
 	text, err := json.Marshal(spec)
 	if err != nil {

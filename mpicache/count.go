@@ -136,8 +136,8 @@ func (s *stream) sum(epoch int) *Count {
 		c.Seconds = max(c.Seconds, float64(t.elapsedMicroseconds)/1e6)
 	}
 	c.StallSeconds = float64(stallMicroseconds) / 1e6
-	if s.agreed.spec != nil {
-		c.StallSeconds /= float64(s.agreed.spec.World)
+	if spec := s.coordinator.Spec(); spec != nil {
+		c.StallSeconds /= float64(spec.World)
 	}
 	if s.stager != nil {
 		hits, _ := s.stager.PlannedHits(epoch)
@@ -152,25 +152,24 @@ const lingerAfterMove = 300 * time.Millisecond
 
 // noteMoved notes the epochs that no trainer here is in any more.
 func (s *stream) noteMoved() {
-	p := &s.planner
 	used := map[int]bool{}
-	for _, t := range s.agreed.locals(s.node.cfg.Transport.Rank()) {
-		at, ok := p.finish[t]
+	for _, t := range s.coordinator.Locals() {
+		epoch, ok := s.coordinator.In(t)
 		if !ok {
 			return
 		}
-		used[at.epoch] = true
+		used[epoch] = true
 	}
 	for e := range s.epochs {
-		if _, noted := p.moved[e]; !used[e] && !noted {
-			p.moved[e] = time.Now()
+		if _, noted := s.moved[e]; !used[e] && !noted {
+			s.moved[e] = time.Now()
 		}
 	}
 }
 
 func (s *stream) closeEpochs(now time.Time) {
-	for _, e := range slices.Sorted(maps.Keys(s.planner.moved)) {
-		if now.Sub(s.planner.moved[e]) > lingerAfterMove {
+	for _, e := range slices.Sorted(maps.Keys(s.moved)) {
+		if now.Sub(s.moved[e]) > lingerAfterMove {
 			s.closeEpoch(e)
 		}
 	}
@@ -178,7 +177,7 @@ func (s *stream) closeEpochs(now time.Time) {
 
 // closeEpoch sends the epoch's count to rank 0.
 func (s *stream) closeEpoch(epoch int) {
-	delete(s.planner.moved, epoch)
+	delete(s.moved, epoch)
 	if s.epochs[epoch] == nil {
 		return
 	}
@@ -187,7 +186,8 @@ func (s *stream) closeEpoch(epoch int) {
 	delete(s.epochs, epoch)
 	s.closedEpochs[epoch] = true
 	if r := s.node.report; r != nil {
-		r.add(s.node.cfg.Transport.Rank(), s.index, s.ranksWithTrainers(), c)
+		expected := s.ranksWithTrainers()
+		s.later(func() { r.add(s.node.cfg.Transport.Rank(), s.index, expected, c) })
 		return
 	}
 	text, err := json.Marshal(c)
@@ -205,9 +205,10 @@ func (s *stream) finish() {
 		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
 			s.closeEpoch(e)
 		}
-		s.saveLast()
+		s.coordinate(scheduler.Finished{})
 		saving = s.saving
 	})
+	s.recording.Wait()
 	if saving != nil {
 		<-saving
 	}
@@ -257,7 +258,7 @@ func (r *reporter) onCount(from int, s *stream, text []byte) {
 
 func (s *stream) ranksWithTrainers() map[int]bool {
 	ranks := map[int]bool{}
-	for _, rank := range s.agreed.world {
+	for _, rank := range s.coordinator.World() {
 		ranks[int(rank)] = true
 	}
 	return ranks
@@ -409,7 +410,7 @@ func (s *stream) status() DataStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := DataStatus{Name: s.data.Name, Epoch: -1}
-	for _, e := range s.planner.opened {
+	for _, e := range s.coordinator.Open() {
 		if c := s.epochs[e]; c != nil {
 			sum := s.sum(e)
 			plan := s.stager.Plan(e)
@@ -428,13 +429,14 @@ func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 	for from, t := range c.tallies {
 		draws[int(from.trainer)] += t.draws()
 	}
-	locals := s.agreed.locals(s.node.cfg.Transport.Rank())
+	locals := s.coordinator.Locals()
 	if len(locals) == 0 {
 		return 0
 	}
 	least, last := plan.Batches(), plan.Batches()-1
 	for _, trainer := range locals {
-		batches := (draws[trainer] + s.agreed.spec.BatchSize - 1) / s.agreed.spec.BatchSize
+		batch := s.coordinator.Spec().BatchSize
+		batches := (draws[trainer] + batch - 1) / batch
 		if batches == last && len(plan.Part(nil, last, trainer)) == 0 {
 			batches++ // there was none for it in the last one
 		}

@@ -300,7 +300,7 @@ func (c *conn) open(f frame) error {
 		return refuse("there is no data set %q here", spec.Data)
 	}
 	s := c.node.streams[i]
-	if err := spec.check(c, s.data); err != nil {
+	if err := c.checkSpec(&spec, s.data); err != nil {
 		return err
 	}
 	if spec.Beside {
@@ -310,7 +310,7 @@ func (c *conn) open(f frame) error {
 		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
-	c.answer(f, openReply{int64(i), spec.batches(s.data.Samples), s.scorerFor(spec)})
+	c.answer(f, openReply{int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec)})
 	return nil
 }
 

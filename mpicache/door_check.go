@@ -48,8 +48,8 @@ func (h helloFrame) check() error {
 	return nil
 }
 
-// check returns an error unless the spec is one that this client may ask for.
-func (spec *Spec) check(c *conn, d *DataSet) error {
+// checkSpec returns an error unless the spec is one that this client may ask for.
+func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 	if c.trainer == ControlTrainer {
 		return broken("OPEN from a client that trains nothing")
 	}
@@ -59,14 +59,14 @@ func (spec *Spec) check(c *conn, d *DataSet) error {
 	if spec.Identity != d.Identity {
 		return refuse("data set %s is not the one that trainer %d trains on: its identity is %s here, %s there; start the training anew", spec.Data, spec.Trainer, d.Identity, spec.Identity)
 	}
-	if _, err := scheduler.NewSampler(spec.sampler(d.Samples)); err != nil {
+	if _, err := scheduler.NewSampler(spec.SamplerConfig(d.Samples)); err != nil {
 		return refuse("%s", err)
 	}
 	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want && spec.Sampler != "sequential" {
 		return refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d draws with %s: give BatchSampler sampler=%q, "+
 			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler, want)
 	}
-	if _, err := spec.assignment(scheduler.AssignLocal); err != nil {
+	if _, err := spec.Assignment(scheduler.AssignLocal); err != nil {
 		return refuse("%s", err)
 	}
 	return nil
@@ -82,7 +82,7 @@ func (c *conn) opened(index uint32) (*stream, error) {
 
 // checkPlace returns an error unless epoch and batch are such as the stream may have.
 func (s *stream) checkPlace(epoch, batch uint32) error {
-	if n := s.agreed.spec.batches(s.data.Samples); int64(batch) >= int64(n) {
+	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(batch) >= int64(n) {
 		return broken("batch %d, of %d in an epoch", batch, n)
 	}
 	return checkEpoch(epoch)
@@ -100,12 +100,12 @@ func (s *stream) checkGet(c *conn, g getFrame) error {
 		return err
 	}
 	gets, leases := c.held()
-	plan := s.planOf(int(g.epoch))
+	plan := s.coordinator.Plan(int(g.epoch))
 	switch {
 	case gets >= maxGets:
 		return broken("GET, where %d of this connection wait", gets)
-	case s.agreed.conflict != nil:
-		return refuse("%s", s.agreed.conflict)
+	case s.coordinator.Conflict() != nil:
+		return refuse("%s", s.coordinator.Conflict())
 	case plan != nil && int(g.batch) >= plan.Batches():
 		return refuse("epoch %d has %d batches: there is no batch %d", g.epoch, plan.Batches(), g.batch)
 	case s.due[due{int(c.trainer), int(g.epoch), int(g.batch)}]:
@@ -118,18 +118,13 @@ func (s *stream) checkGet(c *conn, g getFrame) error {
 
 // checkPlan allows the number of batches too: training ended there.
 func (s *stream) checkPlan(c *conn, p placeFrame) error {
-	n := 0
-	for _, w := range s.planner.waiting {
-		if w.conn == c {
-			n++
-		}
-	}
-	batches := s.agreed.spec.batches(s.data.Samples)
+	n := s.requested(c, KindPlan)
+	batches := s.coordinator.Spec().Batches(s.data.Samples)
 	switch {
 	case n >= maxWaiting:
 		return broken("PLAN, where %d of this connection wait", n)
-	case s.agreed.conflict != nil:
-		return refuse("%s", s.agreed.conflict)
+	case s.coordinator.Conflict() != nil:
+		return refuse("%s", s.coordinator.Conflict())
 	case int64(p.batch) > int64(batches):
 		return refuse("batch must be in [0, %d], not %d: an epoch has no more batches", batches, p.batch)
 	}
@@ -137,16 +132,10 @@ func (s *stream) checkPlan(c *conn, p placeFrame) error {
 }
 
 func (s *stream) checkSave(c *conn, p placeFrame) error {
-	n := 0
-	for _, w := range s.planner.saves {
-		if w.conn == c {
-			n++
-		}
-	}
-	if n >= maxWaiting {
+	if n := s.requested(c, KindSave); n >= maxWaiting {
 		return broken("SAVE, where %d of this connection wait", n)
 	}
-	if n := s.agreed.spec.batches(s.data.Samples); int64(p.batch) > int64(n) {
+	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(p.batch) > int64(n) {
 		return broken("SAVE of batch %d, of %d in an epoch", p.batch, n)
 	}
 	return checkEpoch(p.epoch)
@@ -158,17 +147,17 @@ func (s *stream) checkReport(c *conn, r reportFrame) error {
 	if err := s.checkPlace(r.epoch, r.batch); err != nil {
 		return err
 	}
-	if at, ok := s.planner.finish[int(c.trainer)]; ok && int(r.epoch) > at.epoch {
-		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch, c.trainer, at.epoch)
+	if epoch, ok := s.coordinator.In(int(c.trainer)); ok && int(r.epoch) > epoch {
+		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch, c.trainer, epoch)
 	}
-	plan := s.planOf(int(r.epoch))
+	plan := s.coordinator.Plan(int(r.epoch))
 	if plan == nil {
-		spec := s.agreed.spec
+		spec := s.coordinator.Spec()
 		if len(r.losses) > spec.BatchSize {
 			return broken("%d losses of a batch, of which a trainer has %d samples", len(r.losses), spec.BatchSize)
 		}
-		held := s.planner.heldBy[int(c.trainer)]
-		if n := len(held); n >= maxHeldEpochs*spec.batches(s.data.Samples) && !held[place{int(r.epoch), int(r.batch)}] {
+		n, held := s.coordinator.Held(int(c.trainer), int(r.epoch), int(r.batch))
+		if n >= maxHeldEpochs*spec.Batches(s.data.Samples) && !held {
 			return broken("losses of %d batches, before there is a plan", n)
 		}
 		return nil
@@ -195,14 +184,14 @@ func (s *stream) possible(t, last tally) bool {
 		last = tally{}
 	}
 	more := t.since(last)
-	spec := s.agreed.spec
-	return more.draws() <= spec.batches(s.data.Samples)*spec.BatchSize &&
+	spec := s.coordinator.Spec()
+	return more.draws() <= spec.Batches(s.data.Samples)*spec.BatchSize &&
 		s.fits(more.storage, more.storageBytes) && s.fits(more.fallback, more.fallbackBytes)
 }
 
 // countable reports whether an epoch can have been trained: it was planned here, or before this rank was started again.
 func (s *stream) countable(epoch int) bool {
-	if opened := s.planner.opened; len(opened) > 0 {
+	if opened := s.coordinator.Open(); len(opened) > 0 {
 		return epoch <= slices.Max(opened)
 	}
 	return s.epochs[epoch] != nil || len(s.epochs) < maxToldEpochs

@@ -84,8 +84,8 @@ func TestParseGolden(t *testing.T) {
 	want := Spec{
 		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64, SamplerDropLast: true, Assign: "local",
 		Trainer: 2, World: 4, Training: &Training{
-			Life: 0x0123456789abcdef, Turn: 1, Checkpoint: &Checkpoint{3, 5, scheduler.Digest(strings.Repeat("a5", 16))},
-			Planned: []Planned{{3, scheduler.Digest(strings.Repeat("5a", 16))}},
+			Life: 0x0123456789abcdef, Turn: 1, Checkpoint: &Checkpoint{Epoch: 3, Batch: 5, State: scheduler.Digest(strings.Repeat("a5", 16))},
+			Planned: []scheduler.PlanSource{{Epoch: 3, Scores: scheduler.Digest(strings.Repeat("5a", 16))}},
 		},
 	}
 	if err := json.Unmarshal(goldenPayload(t, "open").payload, &spec); err != nil || !reflect.DeepEqual(spec, want) {

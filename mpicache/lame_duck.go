@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"rankpool/scheduler"
 )
 
 // A node that is told to end in the midst of training is a lame duck for a while, if the whole job ends: training may write a last
@@ -46,7 +48,7 @@ func (n *Node) SaveImportance(ctx context.Context) {
 	for _, s := range n.streams {
 		var saving chan struct{}
 		s.locked(func() {
-			s.saveLast()
+			s.coordinate(scheduler.Finished{})
 			saving = s.saving
 		})
 		if saving == nil {

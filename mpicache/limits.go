@@ -4,6 +4,8 @@ import "math"
 
 // What a client may ask of a rank at the most: far more than two hundred trainers with all their workers need.
 const (
+	maxWorld = 1<<16 - 1 // trainers that a plan can name (uint16)
+
 	maxConns      = 8192 // of a rank
 	maxConnsOfOne = 2048 // of a process
 

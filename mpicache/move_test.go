@@ -38,7 +38,7 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 	}
 	for rank, n := range cl.nodes {
 		n.streams[0].locked(func() {
-			if from := n.streams[0].planner.from; from != batch {
+			if from := n.streams[0].coordinator.First(); from != batch {
 				t.Errorf("rank %d goes on from batch %d, not %d", rank, from, batch)
 			}
 		})
@@ -47,7 +47,10 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 
 // heard reports whether a rank knows that a trainer went on to an epoch.
 func (s *stream) heard(trainer, epoch int) (yes bool) {
-	s.locked(func() { yes = s.planner.finish[trainer].epoch == epoch })
+	s.locked(func() {
+		at, ok := s.coordinator.In(trainer)
+		yes = ok && at == epoch
+	})
 	return yes
 }
 
@@ -73,7 +76,7 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		last.locked(func() {
-			if from := last.planner.from; from != batch {
+			if from := last.coordinator.First(); from != batch {
 				t.Errorf("%s: the rank without trainers goes on from batch %d, not %d", sampler, from, batch)
 			}
 		})
@@ -82,6 +85,6 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 
 // went reports whether a rank has planned an epoch.
 func (s *stream) went(epoch int) (yes bool) {
-	s.locked(func() { yes = s.stager != nil && s.knows(epoch) })
+	s.locked(func() { yes = s.stager != nil && s.coordinator.Knows(epoch) })
 	return yes
 }

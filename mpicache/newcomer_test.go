@@ -25,7 +25,7 @@ func stranger(t *testing.T, dir string, trainer, world uint32) *Client {
 	return c
 }
 
-func (spec Spec) open(c *Client) error {
+func openSpec(c *Client, spec Spec) error {
 	text, err := json.Marshal(spec)
 	if err == nil {
 		_, err = c.Call(KindOpen, text)
@@ -81,7 +81,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 					if dir != cl.dirs[0] && name == "nothing" {
 						want = "trainer 0 opened data set train on rank 0 and on rank 1"
 					}
-					refused(t, spec.open(c), want)
+					refused(t, openSpec(c, spec), want)
 					_, err := c.Call(KindGet, tally{}.append(u32s(0, 1, 4, 0)))
 					refused(t, err, "has not opened")
 				}
@@ -106,9 +106,9 @@ func TestNewcomerAfterARestart(t *testing.T) {
 	defer again.close()
 	spec := agreed
 	spec.World = 1
-	refused(t, spec.open(stranger(t, again.dirs[0], 0, 1)), "trainer 0 is process")
+	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec), "trainer 0 is process")
 	spec.Seed = 2
-	refused(t, spec.open(stranger(t, again.dirs[0], 0, 1)), "is being trained on with seed 1, and trainer 0 asks for 2")
+	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec), "is being trained on with seed 1, and trainer 0 asks for 2")
 	_ = tr.close() // the door has closed it
 	if again.plan(t, 1).Close() != nil {
 		t.Error("the trainer has lost its seat")
@@ -129,11 +129,11 @@ func TestNewcomerBeforeTheTrainers(t *testing.T) {
 		for rank, dir := range c.cluster.dirs {
 			spec := agreed
 			spec.Trainer, spec.Seed = rank, 2
-			refused(t, spec.open(stranger(t, dir, uint32(rank), 2)), "is being trained on with seed 1")
+			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec), "is being trained on with seed 1")
 			spec.Seed = 1
-			refused(t, spec.open(stranger(t, dir, uint32(rank), 2)), "is process")
+			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec), "is process")
 			spec.Trainer = 1 - rank
-			refused(t, spec.open(stranger(t, dir, uint32(1-rank), 2)), fmt.Sprintf("is on rank %d, and this is rank %d", 1-rank, rank))
+			refused(t, openSpec(stranger(t, dir, uint32(1-rank), 2), spec), fmt.Sprintf("is on rank %d, and this is rank %d", 1-rank, rank))
 		}
 	}
 	c.restart(func([]string) {})
@@ -151,14 +151,14 @@ func TestTrainerStartedAgain(t *testing.T) {
 	spec := agreed
 	spec.World = 1
 	next := stranger(t, cl.dirs[0], 0, 1)
-	refused(t, spec.open(next), "trainer 0 is process")
+	refused(t, openSpec(next, spec), "trainer 0 is process")
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
 	s := cl.nodes[0].streams[0]
 	s.locked(func() { s.seats[0].PID = int32(gone.ProcessState.Pid()) })
-	if err := spec.open(next); err != nil {
+	if err := openSpec(next, spec); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := next.Call(KindPlan, u32s(0, 0, 0)); err != nil {
@@ -167,7 +167,7 @@ func TestTrainerStartedAgain(t *testing.T) {
 	if _, err := old.Call(KindStatus, nil); err == nil {
 		t.Error("what is left of the process before is still connected")
 	}
-	refused(t, spec.open(cl.connect(0, 1, 0)), "trainer 0 is process")
+	refused(t, openSpec(cl.connect(0, 1, 0), spec), "trainer 0 is process")
 }
 
 // TestOneProcessOfAFamilyActs checks that a child of a trainer reads batches, and can do nothing that changes the training.
@@ -182,7 +182,7 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	defer child.Close()
 	spec := agreed
 	spec.World = 1
-	if err := spec.open(child); err != nil {
+	if err := openSpec(child, spec); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := child.Call(KindGet, tally{}.append(u32s(0, 1, 0, 0))); err != nil {
@@ -199,7 +199,7 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	refused(t, err, "it may read batches, and no more")
 	s := cl.nodes[0].streams[0]
 	s.locked(func() {
-		if got := s.planner.ledger.Final(1); got != 0 {
+		if got := s.coordinator.Ledger().Final(1); got != 0 {
 			t.Errorf("%d batches were reported by a child", got)
 		}
 	})
@@ -327,9 +327,9 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 		answer <- err
 	}()
 	for waits := false; !waits; {
-		s.locked(func() { waits = len(s.planner.waiting) > 0 })
+		s.locked(func() { waits = s.coordinator.Waiting() > 0 })
 	}
-	s.tick(time.Now().Add(missedAfter))
+	s.tick(time.Now().Add(time.Minute))
 	var door *DoorError
 	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady || door.Sentence != want {
 		t.Errorf("the door says %v, want %q", err, want)
@@ -352,7 +352,7 @@ func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	}
 	spec := agreed
 	spec.Trainer = 1
-	if err := errors.Join(both[0].open("pads", 6), spec.open(both[1].Client)); err != nil {
+	if err := errors.Join(both[0].open("pads", 6), openSpec(both[1].Client, spec)); err != nil {
 		t.Fatal(err)
 	}
 	missed(t, cl, both[0], "of 2 trainers (WORLD_SIZE) 1 have not come themselves, only their DataLoader's workers have: RANK 1")
@@ -388,10 +388,6 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 	}
 	if _, err := first.plan(0); err != nil {
 		t.Error(err)
-	}
-	many := agreement{world: slices.Repeat([]int32{-1}, 12), missing: 12}
-	if got, want := many.whoIsMissing(), "of 12 trainers (WORLD_SIZE) 12 have not come: RANK 0, 1, 2, 3, 4, 5, 6, 7, ..."; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -433,11 +429,11 @@ func TestNewcomerAtARankThatForgot(t *testing.T) {
 				for trainer := range n.trainers {
 					spec := agreed
 					spec.BatchSize, spec.World, spec.Trainer, spec.Seed = 12/n.trainers, n.trainers, trainer, 2
-					refused(t, spec.open(stranger(t, c.cluster.dirs[1], uint32(trainer), uint32(n.trainers))), "is being trained on with seed 1")
+					refused(t, openSpec(stranger(t, c.cluster.dirs[1], uint32(trainer), uint32(n.trainers)), spec), "is being trained on with seed 1")
 				}
 				spec := agreed
 				spec.BatchSize, spec.World, spec.Trainer = 12/n.trainers, n.trainers, 0
-				refused(t, spec.open(stranger(t, c.cluster.dirs[1], 0, uint32(n.trainers))), "trainer 0 of the training on data set train is on rank 0, and this is rank 1")
+				refused(t, openSpec(stranger(t, c.cluster.dirs[1], 0, uint32(n.trainers)), spec), "trainer 0 of the training on data set train is on rank 0, and this is rank 1")
 			}
 			c.restart(n.hurt)
 			if err := c.train(at, place{3, 0}); err != nil {
@@ -462,7 +458,7 @@ func TestTrainingBeforeThatEnds(t *testing.T) {
 	other := agreed
 	other.World, other.Seed = 1, 2
 	newcomer := stranger(t, again.dirs[1], 0, 1)
-	refused(t, other.open(newcomer), "is being trained on with seed 1")
+	refused(t, openSpec(newcomer, other), "is being trained on with seed 1")
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
@@ -471,9 +467,9 @@ func TestTrainingBeforeThatEnds(t *testing.T) {
 	here.locked(func() { here.seats[0].PID = int32(gone.ProcessState.Pid()) })
 	here.tick(time.Now())
 	for over := false; !over; {
-		there.locked(func() { over = there.agreed.before == nil })
+		there.locked(func() { over = !there.coordinator.Remembers() })
 	}
-	if err := other.open(newcomer); err != nil {
+	if err := openSpec(newcomer, other); err != nil {
 		t.Error(err)
 	}
 }

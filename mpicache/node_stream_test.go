@@ -221,6 +221,6 @@ func TestRankStartsAgain(t *testing.T) {
 		text += fmt.Sprintln(sorted(p))
 	}
 	if fmt.Sprint(got) != fmt.Sprint(parts) || text != want[2] {
-		t.Errorf("the third epoch's plan differs after the rank started again (%d epochs open)", len(s.planner.opened))
+		t.Errorf("the third epoch's plan differs after the rank started again (%d epochs open)", len(s.coordinator.Open()))
 	}
 }

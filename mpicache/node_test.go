@@ -181,7 +181,7 @@ func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 	}
 	if flags&planSource != 0 {
 		source := scheduler.Digest(hex.EncodeToString(c.take(16)))
-		planned := append(tr.training.Planned, Planned{epoch, source})
+		planned := append(tr.training.Planned, scheduler.PlanSource{Epoch: epoch, Scores: source})
 		tr.training.Planned, tr.state = planned[max(0, len(planned)-2):], string(c.b)
 	}
 	return parts, c.err

@@ -170,7 +170,7 @@ func (s *stream) addStats(st *RankStats, sum *given) {
 	st.ResidentBytes += cache.UsedBytes()
 	if s.index == 0 {
 		st.Ready = s.stager.Ready()
-		st.NextPlanned = len(s.planner.opened) > 0 && s.stager.Knows(slices.Max(s.planner.opened)+1)
+		st.NextPlanned = len(s.coordinator.Open()) > 0 && s.stager.Knows(slices.Max(s.coordinator.Open())+1)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *stream) addEpoch(sum *given, epoch int) {
 		})
 		longest = max(longest, t.elapsedMicroseconds)
 	}
-	sum.trainMicroseconds += int64(longest) * int64(len(s.agreed.locals(s.node.cfg.Transport.Rank())))
+	sum.trainMicroseconds += int64(longest) * int64(len(s.coordinator.Locals()))
 	if s.stager != nil {
 		sum.tierHits += int64(s.stager.TierHits(epoch))
 	}
@@ -261,11 +261,15 @@ type importanceRecord struct {
 	Counts []int64   `json:"counts"`
 }
 
-// recordImportance writes the distribution of the scores that epoch's plan was made from.
+// recordImportance has the distribution of the scores written that epoch's plan was made from.
 func (s *stream) recordImportance(epoch int, scores []float32) {
 	if s.node.report == nil || len(scores) == 0 || s.node.cfg.NodeEvery <= 0 {
 		return
 	}
+	s.recording.Go(func() { s.node.cfg.Record(s.importance(epoch, scores)) })
+}
+
+func (s *stream) importance(epoch int, scores []float32) importanceRecord {
 	low, high := slices.Min(scores), slices.Max(scores)
 	rec := importanceRecord{
 		Event: "importance", Time: time.Now().UTC(), Data: s.data.Name, Epoch: epoch,
@@ -281,5 +285,5 @@ func (s *stream) recordImportance(epoch int, scores []float32) {
 	for _, v := range scores {
 		rec.Counts[min(importanceBins-1, int((float64(v)-float64(low))/width))]++
 	}
-	s.node.cfg.Record(rec)
+	return rec
 }

@@ -113,7 +113,10 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 }
 
 // agree has rank 0 believe that its trainers, who do not come, have opened the data set.
-func (c *cluster) agree(spec Spec) { c.nodes[0].streams[0].agreed.spec = &spec }
+func (c *cluster) agree(spec Spec) {
+	s := c.nodes[0].streams[0]
+	s.locked(func() { s.coordinate(scheduler.Opened{Spec: spec}) })
+}
 
 // connect makes a connection to rank 0's door; the test closes it.
 func (c *cluster) connect(trainer, world uint32, worker uint64) *Client {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"rankpool/mpicache/liveness"
+
+	"rankpool/scheduler"
 )
 
 // pulse is what a rank hears of the others that it looks after: rank 0 after all, and they after it, by a message each
@@ -91,11 +93,6 @@ func (n *Node) beats() {
 // refusePlans answers the trainers that wait for a plan that there is none: they wait, but not for ever.
 func (n *Node) refusePlans(why string) {
 	for _, s := range n.streams {
-		s.locked(func() {
-			for _, w := range s.planner.waiting {
-				s.reply(w.conn, appendError(nil, w.ticket, codeNotReady, why))
-			}
-			s.planner.waiting = nil
-		})
+		s.locked(func() { s.coordinate(scheduler.Hung{Why: why}) })
 	}
 }

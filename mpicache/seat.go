@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strconv"
+
+	"rankpool/scheduler"
 )
 
 // A trainer of this node is one process, and its loader's workers. A second process that calls itself the same trainer
@@ -53,7 +55,7 @@ func (s *stream) sit(c *conn, acts bool) error {
 		}
 		st = &seat{Family: c.family}
 		s.seats[t] = st
-		delete(s.planner.wishes, t)
+		s.coordinate(scheduler.Replaced{Trainer: t})
 	}
 	if acts {
 		if st.Process != 0 && c.node.lives(t, st) {
@@ -130,9 +132,9 @@ func (n *Node) keep() {
 	all := make([]kept, len(n.streams))
 	for i, s := range n.streams {
 		s.locked(func() {
-			all[i] = kept{s.agreed.spec, nil, s.seats}
-			if s.agreed.missing == 0 {
-				all[i].Ranks = s.agreed.world
+			all[i] = kept{s.coordinator.Spec(), nil, s.seats}
+			if s.coordinator.Complete() {
+				all[i].Ranks = s.coordinator.World()
 			}
 			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
 		})
@@ -189,9 +191,10 @@ func (n *Node) recall() {
 		n.cfg.Log.Warn("who trains was not kept", "error", err)
 		all = nil
 	}
+	before := make([]Before, len(n.streams))
 	for i, k := range all {
 		s := n.streams[i]
-		s.agreed.before, s.agreed.ranks = k.Spec, k.Ranks
+		before[i] = Before{Spec: k.Spec, Ranks: k.Ranks}
 		for t, st := range k.Seats {
 			if st != nil {
 				s.seats[t] = st
@@ -202,22 +205,27 @@ func (n *Node) recall() {
 	for rank, known := range n.cfg.Before {
 		for i, b := range known {
 			if rank != n.cfg.Transport.Rank() && i < len(n.streams) && b.Spec != nil {
-				n.streams[i].hearBefore(rank, b)
+				n.streams[i].hearBefore(&before[i], rank, b)
 			}
+		}
+	}
+	for i, b := range before {
+		if b.Spec != nil {
+			n.streams[i].coordinate(scheduler.Remembered{Spec: *b.Spec, Ranks: b.Ranks})
 		}
 	}
 }
 
-// hearBefore takes up what another rank knows of the training before.
-func (s *stream) hearBefore(rank int, b Before) {
+// hearBefore takes up what another rank knows of the training before, beside what is known here.
+func (s *stream) hearBefore(known *Before, rank int, b Before) {
 	if b.Lives {
 		s.livesAt[rank] = true
 	}
-	if s.agreed.before == nil || b.Lives && !s.livedHere {
-		s.agreed.before = b.Spec
+	if known.Spec == nil || b.Lives && !s.livedHere {
+		known.Spec = b.Spec
 	}
-	if s.agreed.ranks == nil && reflect.DeepEqual(s.agreed.before, b.Spec) {
-		s.agreed.ranks = b.Ranks
+	if known.Ranks == nil && reflect.DeepEqual(known.Spec, b.Spec) {
+		known.Ranks = b.Ranks
 	}
 }
 
@@ -234,20 +242,15 @@ func (s *stream) livesHere() bool {
 // forgetBefore forgets the training that ranks served before they were started again, when none of its trainers lives, and tells the
 // others when the last one here has ended.
 func (s *stream) forgetBefore() {
-	if s.agreed.before == nil || s.agreed.spec != nil && s.agreed.missing == 0 || s.livesHere() {
+	if !s.coordinator.Remembers() || s.coordinator.Complete() || s.livesHere() {
 		return
 	}
 	if s.livedHere {
 		s.livedHere = false
-		t := s.node.cfg.Transport
-		for r := range t.Size() {
-			if r != t.Rank() {
-				t.Post(r, s.node.message(messageOver, s.index))
-			}
-		}
+		s.post(s.node.message(messageOver, s.index))
 	}
 	if len(s.livesAt) == 0 {
-		s.agreed.before, s.agreed.ranks = nil, nil
+		s.coordinate(scheduler.Vanished{})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -40,35 +39,14 @@ func (s *stream) ownStatePath() string {
 // after its state, and until it is there the one before it counts.
 func previousState(path string) string { return path + ".previous" }
 
-// streamID returns the identity of the stream that importance is kept for.
-func (s *stream) streamID() scheduler.StreamID {
-	spec := s.agreed.spec
-	return scheduler.StreamID{
-		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples, Sampler: spec.Sampler, Scorer: s.scorerName(), Seed: spec.Seed,
-		Options: s.node.cfg.Options.String(), Batch: spec.BatchSize * spec.World, DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast, Plan: scheduler.PlanVersion,
-	}
-}
-
-// keepState writes the state that a plan was made from into the rank's folder, beside the stream, and then lets trainers have
-// the plan: they must not know a plan that cannot be made again.
-func (s *stream) keepState(snap *scheduler.Snapshot) {
-	p := &s.planner
-	snap.Stream = s.streamID()
-	generation := p.sources.generation
+// keepState writes the state that a plan was made from into the rank's folder, beside the stream.
+// Trainers get the plan when it is there: they must not know a plan that cannot be made again.
+func (s *stream) keepState(c scheduler.KeepState) {
 	s.inFolder(func() {
-		err := writeState(s.statePath(snap.Epoch), snap.Encode())
-		s.locked(func() {
-			if err != nil {
-				s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot plan this epoch again", "error", err)
-			}
-			if generation == p.sources.generation {
-				p.kept[snap.Epoch] = true
-				s.answerPlans()
-			}
-		})
-		oldest := snap.Epoch
-		s.locked(func() { oldest = min(oldest, slices.Min(append(p.opened, oldest))) })
-		s.forgetStates(func(epoch int) bool { return epoch < oldest })
+		if err := writeState(s.statePath(c.Snap.Epoch), c.Snap.Encode()); err != nil {
+			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot plan this epoch again", "error", err)
+		}
+		s.locked(func() { s.coordinate(scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation}) })
 	})
 }
 
@@ -85,10 +63,11 @@ func (s *stream) inFolder(f func()) {
 	}()
 }
 
-// forgetStates removes the states of some epochs from the rank's folder. They would be taken for those of this training.
-func (s *stream) forgetStates(which func(epoch int) bool) {
+// forgetStates removes the states of epochs before one from the rank's folder. They would be taken
+// for those of this training.
+func (s *stream) forgetStates(before int) {
 	for _, path := range s.statePaths() {
-		if epoch, err := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); err != nil || which(epoch) {
+		if epoch, err := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); err != nil || epoch < before {
 			_ = os.Remove(path) // a trainer may have put it back
 		}
 	}
@@ -111,19 +90,10 @@ func writeState(path string, data []byte) error {
 	return writeFile(path, data)
 }
 
-// saveState writes the state file, on rank 0, without holding up the stream, and then calls saved with its path, or with
-// "" when there is none or it cannot be written. Later states are written after earlier ones. The state that training saved
-// before is kept beside it. Without a state file every rank writes the state of a checkpoint into its folder.
-func (s *stream) saveState(snap *scheduler.Snapshot, keepPrevious bool, saved func(path string)) {
-	path, write := s.userStatePath(), writeFile
-	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !snap.Checkpoint {
-		saved("")
-		return
-	}
-	told := path
-	if path == "" {
-		path, write = s.ownStatePath(), writeState
-	}
+// saveState writes the state file, on rank 0, beside the stream, and says when it is there. Later
+// states are written after earlier ones. Without a state file every rank writes the state of a
+// checkpoint into its folder.
+func (s *stream) saveState(c scheduler.SaveState) {
 	before, done := s.saving, make(chan struct{})
 	s.saving = done
 	go func() {
@@ -131,20 +101,36 @@ func (s *stream) saveState(snap *scheduler.Snapshot, keepPrevious bool, saved fu
 		if before != nil {
 			<-before
 		}
-		var err error
-		if keepPrevious {
-			err = setAside(path)
+		path := s.writeUserState(c)
+		if c.ID != 0 {
+			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: c.Snap.Digest()}
+			s.locked(func() { s.coordinate(e) })
 		}
-		if err == nil {
-			err = write(path, snap.Encode())
-		}
-		if err != nil {
-			s.node.cfg.Log.Error("the importance state is not saved", "error", err)
-			saved("")
-			return
-		}
-		saved(told)
 	}()
+}
+
+// writeUserState returns the path of the state file, "" when there is none or it cannot be written.
+func (s *stream) writeUserState(c scheduler.SaveState) string {
+	path, write := s.userStatePath(), writeFile
+	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !c.Snap.Checkpoint {
+		return ""
+	}
+	told := path
+	if path == "" {
+		path, write = s.ownStatePath(), writeState
+	}
+	var err error
+	if c.Previous {
+		err = setAside(path)
+	}
+	if err == nil {
+		err = write(path, c.Snap.Encode())
+	}
+	if err != nil {
+		s.node.cfg.Log.Error("the importance state is not saved", "error", err)
+		return ""
+	}
+	return told
 }
 
 // setAside keeps a state file under the name of the previous one too.
@@ -173,17 +159,6 @@ func (s *stream) awaitStates() {
 	}
 }
 
-// saveLast writes the state file as training leaves it, unless it belongs to a checkpoint.
-func (s *stream) saveLast() {
-	p := &s.planner
-	if p.ledger != nil && len(p.opened) > 0 && !p.checkpointed {
-		newest := p.opened[len(p.opened)-1]
-		snap := p.ledger.Snapshot(p.base, p.ledger.Final(newest))
-		snap.Stream = s.streamID()
-		s.saveState(snap, false, func(string) {})
-	}
-}
-
 // writeFile replaces path by a whole file, which is on disk when it returns, or leaves it as it is.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".state-")
@@ -205,35 +180,40 @@ func writeFile(path string, data []byte) error {
 	return nil
 }
 
-// readKept returns the states in the rank's folder that are of this stream.
-func (s *stream) readKept() []keptState {
-	var kept []keptState
-	for _, path := range s.statePaths() {
-		k := s.readSnapshot(path)
-		if k.err != nil {
-			s.node.cfg.Log.Warn("an importance state is not used", "path", path, "error", k.err)
-			continue
+// readStates reads all states that a training of this stream may go on from, beside the stream.
+func (s *stream) readStates(stream scheduler.StreamID) {
+	s.inFolder(func() {
+		var e scheduler.StatesRead
+		for _, path := range s.statePaths() {
+			e.Kept = append(e.Kept, readState(path, stream))
 		}
-		kept = append(kept, k)
-	}
-	return kept
+		if path := s.userStatePath(); path != "" {
+			e.File, e.Previous = readState(path, stream), readState(previousState(path), stream)
+		} else {
+			path := s.ownStatePath()
+			e.Own = []scheduler.StateFile{readState(path, stream), readState(previousState(path), stream)}
+		}
+		s.locked(func() { s.coordinate(e) })
+	})
 }
 
-// readSnapshot returns the state in a file, if it is of this stream.
-func (s *stream) readSnapshot(path string) keptState {
+// readState returns the state in a file, if it is of this stream.
+func readState(path string, stream scheduler.StreamID) scheduler.StateFile {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return keptState{err: errNoState}
+		return scheduler.StateFile{}
 	}
 	var snap *scheduler.Snapshot
 	if err == nil {
 		snap, err = scheduler.DecodeSnapshot(data)
 	}
+	if err == nil {
+		if what := stream.Differs(snap.Stream); what != "" {
+			err = fmt.Errorf("it is of another training: %s", what)
+		}
+	}
 	if err != nil {
-		return keptState{err: err}
+		return scheduler.StateFile{Path: path, Err: err}
 	}
-	if what := s.streamID().Differs(snap.Stream); what != "" {
-		return keptState{err: fmt.Errorf("it is of another training: %s", what)}
-	}
-	return keptState{snap: snap}
+	return scheduler.StateFile{Path: path, Snap: snap}
 }

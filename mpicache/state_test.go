@@ -12,8 +12,7 @@ import (
 func TestStateFileStaysUntilRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	begin := func() (*cluster, *trainer) {
-		cl := newCluster(t, 1, 240, 5000)
-		cl.nodes[0].cfg.StatePath = path
+		cl := newCluster(t, 1, 240, 5000, func(cfg *Config) { cfg.StatePath = path })
 		tr, err := cl.trainer(0, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +66,7 @@ func TestStateFileStaysUntilRead(t *testing.T) {
 		t.Errorf("the state file changed when its epoch was planned again (%v)", err)
 	}
 	s.locked(func() {
-		if got := s.planner.ledger.Final(0); got != 0 {
+		if got := s.coordinator.Ledger().Final(0); got != 0 {
 			t.Errorf("%d batches are final although training begins with the first", got)
 		}
 	})

@@ -15,22 +15,36 @@ type stream struct {
 	index int
 	data  *DataSet
 
-	mu      sync.Mutex
-	replies []reply
-	closed  bool
-	reads   sync.WaitGroup // under way at storage, into the slab
-	saving  chan struct{}  // closed when the newest state is written; nil: none
-	keeping chan struct{}  // the same, of the rank's folder
+	mu        sync.Mutex
+	replies   []reply
+	deferred  []func() // what may wait, to be done when mu is let go
+	closed    bool
+	reads     sync.WaitGroup // under way at storage, into the slab
+	recording sync.WaitGroup // lines of the run log under way
+	saving    chan struct{}  // closed when the newest state is written; nil: none
+	keeping   chan struct{}  // the same, of the rank's folder
 
-	agreed  agreement
-	seats   map[int]*seat // by trainer, of this node
-	livesAt map[int]bool  // the other ranks where a trainer lives of the training before, which ranks served that were started again
-	// livedHere says that one has lived here.
+	coordinator  *scheduler.Coordinator
+	command      func(scheduler.CoordinatorCommand) // obey
+	events       []scheduler.CoordinatorEvent       // for the coordinator
+	coordinating bool
+	requests     map[uint64]*request // by number
+	lastRequest  uint64
+	begins       bool                 // the stager is to be made
+	plans        scheduler.PlanConfig // what plans are made from, once there is a stager
+	outbox       []byte               // records for the other ranks
+	moved        map[int]time.Time    // by epoch: when the last local trainer left it
+
+	seats map[int]*seat // by trainer, of this node
+	// livesAt are the other ranks where a trainer lives of the training that ranks served before they
+	// were started again; livedHere says that one has lived here.
+	livesAt   map[int]bool
 	livedHere bool
-	planner   planner
-	stager    *scheduler.Stager
-	tape      *record.Tape // what the stager decides; nil: it is not recorded
-	warm      warming      // before there is a stager
+
+	stager   *scheduler.Stager
+	plansHad int          // that the stager had let go of when it was looked at last
+	tape     *record.Tape // what the stager decides; nil: it is not recorded
+	warm     warming      // before there is a stager
 
 	place   []int64 // offset of each sample in the slab, or noPlace
 	largest int64   // bytes of a sample
@@ -79,27 +93,35 @@ func newStream(n *Node, index int) *stream {
 		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
 		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{}, livesAt: map[int]bool{},
+		requests: map[uint64]*request{}, moved: map[int]time.Time{},
 	}
 	for i := range s.place {
 		s.place[i] = noPlace
 		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
 	}
-	s.planner.init()
-	s.planner.sources = newSources(n.cfg.Transport.Rank(), n.cfg.Transport.Size())
+	s.command = s.obey
+	s.coordinator = newCoordinator(s)
 	return s
 }
 
-// locked runs f with the stream locked, and then writes the replies that came of it.
+// locked runs f with the stream locked, and then writes the replies that came of it and does what
+// was put off.
 func (s *stream) locked(f func()) {
 	s.mu.Lock()
 	f()
-	replies := s.replies
-	s.replies = nil
+	replies, deferred := s.replies, s.deferred
+	s.replies, s.deferred = nil, nil
 	s.mu.Unlock()
 	for _, r := range replies {
 		r.conn.write(r.frame)
 	}
+	for _, do := range deferred {
+		do()
+	}
 }
+
+// later has f called when the stream is not locked any more: it may wait, or take long.
+func (s *stream) later(f func()) { s.deferred = append(s.deferred, f) }
 
 func (s *stream) reply(c *conn, frame []byte) {
 	s.replies = append(s.replies, reply{c, frame})
@@ -130,6 +152,14 @@ func (s *stream) drain() {
 		s.freed = false
 	}
 	s.queue = nil
+	if n := s.stager.PlansLeft(); n != s.plansHad {
+		s.plansHad = n
+		for _, epoch := range s.coordinator.Open() {
+			if s.coordinator.Knows(epoch) && !s.stager.Knows(epoch) {
+				s.coordinate(scheduler.Left{Epoch: epoch})
+			}
+		}
+	}
 }
 
 func (s *stream) do(c scheduler.Command) {
@@ -242,13 +272,11 @@ func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
 			return
 		}
 		epoch, batch := int(g.epoch), int(g.batch)
-		if s.knows(epoch) && s.agreed.has(int(c.trainer), s.node.cfg.Transport.Rank()) {
+		if s.coordinator.Knows(epoch) && s.coordinator.Has(int(c.trainer), s.node.cfg.Transport.Rank()) {
 			s.request(c, ticket, int(c.trainer), epoch, batch)
 			return
 		}
-		if s.isNext(epoch) {
-			s.want(epoch, batch)
-		}
+		s.coordinate(scheduler.BatchWanted{Epoch: epoch, Batch: batch})
 		err = refusal{codeNotReady, "this rank has no plan for that epoch yet"}
 	})
 	return err
@@ -289,7 +317,7 @@ func (s *stream) tick(now time.Time) {
 	s.locked(func() {
 		s.forgetBefore()
 		s.flushReports()
-		s.tellMissing(now)
+		s.coordinate(scheduler.Ticked{Now: now.Sub(s.node.started)})
 		if s.stager == nil {
 			s.giveUpWarm(now)
 			return
@@ -299,7 +327,6 @@ func (s *stream) tick(now time.Time) {
 			s.hungry = false
 			s.step(scheduler.Room{})
 		}
-		s.planner.tick(s, now)
 		s.closeEpochs(now)
 	})
 }

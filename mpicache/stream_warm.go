@@ -114,7 +114,7 @@ func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, err 
 	}
 	s.answerWarm(r)
 	if w.begun && len(w.coming) == 0 && !s.closed {
-		s.opened()
+		s.begin()
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *stream) giveUpWarm(now time.Time) {
 	}
 	w.ids = slices.DeleteFunc(w.ids, func(id scheduler.SampleID) bool { return w.coming[id] })
 	w.coming = nil
-	s.opened()
+	s.begin()
 }
 
 // takeWarm gives the new stager what was warmed.

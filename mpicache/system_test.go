@@ -2,7 +2,6 @@ package mpicache
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,16 +75,27 @@ func TestStateOfOtherOptions(t *testing.T) {
 		options systems.Values
 		used    bool
 	}{{nil, false}, {systems.Values{"beta": 0.5}, true}} {
-		s := &stream{data: &DataSet{Name: "train", Samples: 2}, node: &Node{cfg: Config{Options: c.options, Log: slog.New(slog.DiscardHandler)}}}
-		s.agreed.spec = &Spec{Sampler: "selective", Seed: 1, BatchSize: 4, World: 1}
 		path := filepath.Join(t.TempDir(), "state")
-		snap := &scheduler.Snapshot{Stream: s.streamID(), Scores: []float32{1, 2}}
-		snap.Stream.Options = "beta=0.5"
+		snap := &scheduler.Snapshot{Scores: scheduler.EqualScores(100, 1), Stream: scheduler.StreamID{
+			Data: "train", Samples: 100, Sampler: "selective", Scorer: "loss", Options: "beta=0.5", Seed: 1, Batch: 4,
+			Plan: scheduler.PlanVersion,
+		}}
 		if err := os.WriteFile(path, snap.Encode(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.readSnapshot(path); (got.snap != nil) != c.used {
-			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, got.err)
+		cl := newCluster(t, 1, 100, 1<<20, func(cfg *Config) { cfg.Options, cfg.StatePath = c.options, path })
+		defer cl.close()
+		tr, err := cl.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		if err := tr.open("selective", 4); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tr.plan(0)
+		if (err == nil) != c.used || err != nil && !strings.Contains(err.Error(), "its options (--set) is beta=0.5") {
+			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, err)
 		}
 	}
 }

@@ -36,6 +36,9 @@ type toldReport struct {
 	payload []byte
 }
 
+// place is a batch of an epoch.
+type place struct{ epoch, batch int }
+
 const crewSamples = 240
 
 // newCrew starts ranks, and trainers that have opened the data set.
@@ -378,8 +381,8 @@ func TestRanksComparePlans(t *testing.T) {
 	c.at[place{1, 5}] = func() {
 		s := c.cluster.nodes[1].streams[0]
 		s.locked(func() {
-			for id := range s.planner.ledger.Scores() {
-				s.planner.ledger.Scores()[id] *= 2
+			for id := range s.coordinator.Ledger().Scores() {
+				s.coordinator.Ledger().Scores()[id] *= 2
 			}
 		})
 	}
@@ -443,7 +446,7 @@ func TestCheckpointsResume(t *testing.T) {
 
 			second := newCrew(t, c.ranks[1], c.world[1], 12, keep)
 			for _, tr := range second.trainers {
-				tr.training = Training{Life: 7, Checkpoint: &Checkpoint{c.at.epoch, c.at.batch, saved.State}}
+				tr.training = Training{Life: 7, Checkpoint: &Checkpoint{Epoch: c.at.epoch, Batch: c.at.batch, State: saved.State}}
 				must(tr.open("pads", second.batch))
 			}
 			must(second.train(c.at, place{epochs, 0}))
@@ -468,7 +471,7 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 	for _, ranks := range []int{1, 2, 1} {
 		again := newCrew(t, ranks, 2, 12, keep)
 		for _, tr := range again.trainers {
-			tr.training.Checkpoint = &Checkpoint{at.epoch, at.batch, saved.State}
+			tr.training.Checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
 			if err := tr.open("pads", again.batch); err != nil {
 				t.Fatal(err)
 			}
@@ -501,7 +504,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 		t.Helper()
 		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StatePath, cfg.StateOptional = path, optional })
 		for _, tr := range c.trainers {
-			tr.training.Checkpoint = &Checkpoint{at.epoch, at.batch, saved.State}
+			tr.training.Checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
 			if err := tr.open("pads", c.batch); err != nil {
 				t.Fatal(err)
 			}
@@ -545,8 +548,8 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	other.at[place{0, 3}] = func() {
 		s := other.cluster.nodes[0].streams[0]
 		s.locked(func() {
-			for id := range s.planner.ledger.Scores() {
-				s.planner.ledger.Scores()[id] *= 2
+			for id := range s.coordinator.Ledger().Scores() {
+				s.coordinator.Ledger().Scores()[id] *= 2
 			}
 		})
 	}
@@ -562,9 +565,9 @@ func TestForeignStatesEndTraining(t *testing.T) {
 
 // TestTrainersResumeFromTheSame has one trainer go on from another checkpoint than the others, or from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
-	for _, other := range []*Checkpoint{nil, {1, 3, "aa"}, {1, 7, "bb"}} {
+	for _, other := range []*Checkpoint{nil, {Epoch: 1, Batch: 3, State: "aa"}, {Epoch: 1, Batch: 7, State: "bb"}} {
 		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StateOptional = true })
-		c.trainers[0].training.Checkpoint = &Checkpoint{1, 7, "aa"}
+		c.trainers[0].training.Checkpoint = &Checkpoint{Epoch: 1, Batch: 7, State: "aa"}
 		c.trainers[1].training.Checkpoint = other
 		for _, tr := range c.trainers {
 			if err := tr.open("torch", 6); err == nil {
@@ -607,7 +610,7 @@ func TestLivesOnOneCache(t *testing.T) {
 				}
 			}
 		}
-		anew(1, &Checkpoint{at.epoch, at.batch, saved.State})
+		anew(1, &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State})
 		if err := c.train(at, place{3, 0}); err != nil {
 			t.Fatal(err)
 		}
@@ -695,7 +698,7 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	second := newCrew(t, 2, 2, 12, keep)
 	before := second.trainers[0].training
 	for _, tr := range second.trainers {
-		tr.training.Turn, tr.training.Checkpoint = 1, &Checkpoint{at.epoch, at.batch, saved.State}
+		tr.training.Turn, tr.training.Checkpoint = 1, &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
 		if err := tr.open("pads", second.batch); err != nil {
 			t.Fatal(err)
 		}

@@ -152,6 +152,38 @@ func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 	return nil
 }
 
+// ReportAll records the losses of a whole global batch, in the plan's order, for all trainers. It is
+// Report otherwise, with the same errors.
+func (l *Ledger) ReportAll(epoch, batch int, losses []float32) error {
+	p := l.find(epoch)
+	if p == nil {
+		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)
+	}
+	if batch < 0 || batch >= p.batches() {
+		return fmt.Errorf("scheduler: a report of batch %d, of %d batches", batch, p.batches())
+	}
+	lo := batch*p.batch - p.start
+	if lo < 0 || batch < p.final0() {
+		return nil
+	}
+	if n := min(p.batch, len(p.ids)-lo); n != len(losses) {
+		return fmt.Errorf("scheduler: a report of %d losses for batch %d of epoch %d, which has %d draws", len(losses), batch, epoch, n)
+	}
+	copy(p.losses[lo:], losses)
+	for t := range p.final {
+		p.final[t] = max(p.final[t], int32(batch+1))
+	}
+	return nil
+}
+
+// settle makes the newest epoch's batches before upTo final for every trainer.
+func (l *Ledger) settle(upTo int) {
+	p := l.passes[len(l.passes)-1]
+	for t := range p.final {
+		p.final[t] = max(p.final[t], int32(min(upTo, p.batches())))
+	}
+}
+
 // Finish says that trainer has gone on to epoch: all its batches of the epochs opened before are final.
 func (l *Ledger) Finish(trainer, epoch int) {
 	for _, p := range l.passes {

@@ -30,6 +30,8 @@ type Snapshot struct {
 	TailIDs      []SampleID // draws from TailBatch on
 	TailConsumer []uint16   // trainer of each
 	TailLosses   []float32
+
+	draws int // entries that Losses is to have; the missing ones are NaN
 }
 
 // StreamID is the identity of a stream of batches that importance is a part of: with the same one, and the same losses,
@@ -103,6 +105,7 @@ func (s *Snapshot) head() snapshotHead {
 
 // Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
 func (s *Snapshot) Encode() []byte {
+	s = s.complete()
 	head, err := json.Marshal(s.head())
 	if err != nil {
 		panic("scheduler: a snapshot's head: " + err.Error())
@@ -183,6 +186,7 @@ func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 // Digest returns the digest of all that a training that goes on from the snapshot depends on. Who consumed the tail does
 // not count, nor what the data set is called, nor what it was saved for.
 func (s *Snapshot) Digest() Digest {
+	s = s.complete()
 	head := s.head()
 	head.Stream.Data, head.Checkpoint = "", false
 	text, err := json.Marshal(head)
@@ -221,10 +225,20 @@ const (
 	quietNaN     = 0x7fc00000 // for all NaNs: what a NaN holds does not count
 )
 
-// Snapshot describes where training is before batch upTo of the newest epoch: its reports of later batches are left out.
-// planScores are the scores that the newest epoch's plan was made from. The caller fills in Stream. The arrays of losses are
-// the snapshot's own.
+// Snapshot describes where training is before batch upTo of the newest epoch: its reports of later
+// batches are left out. planScores are the scores that the newest epoch's plan was made from. The
+// caller fills in Stream. The arrays of losses are the snapshot's own.
 func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
+	s := l.shared(planScores, upTo)
+	s.Losses = slices.Clone(s.complete().Losses)
+	s.TailLosses = slices.Clone(s.TailLosses)
+	s.draws = 0
+	return s
+}
+
+// shared is Snapshot, but its losses are the ledger's own as far as they are final, so that it takes
+// no time. Those before upTo must be final.
+func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 	s := &Snapshot{Scores: planScores}
 	if len(l.passes) == 0 {
 		return s
@@ -233,8 +247,8 @@ func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
 	upTo = min(upTo, p.batches())
 	s.Epoch, s.Final = p.epoch, min(upTo, p.final0())
 	if upTo > 0 {
-		s.Losses = unreported(p.draws)
-		copy(s.Losses, p.losses[:min(upTo*p.batch, p.draws)])
+		n := min(upTo*p.batch, p.draws)
+		s.Losses, s.draws = p.losses[:n:n], p.draws
 	}
 	if len(l.passes) > 1 {
 		s.setTail(l.passes[len(l.passes)-2])
@@ -242,8 +256,19 @@ func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
 	return s
 }
 
-// SnapshotNext describes where training is at the begin of the epoch after the newest, which is not opened yet; planScores
-// are the scores that Take has given for it. Else as Snapshot.
+// complete returns the snapshot with losses of all draws, NaN behind those that it has.
+func (s *Snapshot) complete() *Snapshot {
+	if s.draws <= len(s.Losses) {
+		return s
+	}
+	whole := *s
+	whole.Losses, whole.draws = unreported(s.draws), 0
+	copy(whole.Losses, s.Losses)
+	return &whole
+}
+
+// SnapshotNext describes where training is at the begin of the epoch after the newest, which is not
+// opened yet; planScores are the scores that Take has given for it. The caller fills in Stream.
 func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 	p := l.passes[len(l.passes)-1]
 	s := &Snapshot{Epoch: p.epoch + 1, Scores: planScores}
@@ -254,7 +279,10 @@ func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 func (s *Snapshot) setTail(t *pass) {
 	lo := t.cut*t.batch - t.start
 	s.TailEpoch, s.TailBatch, s.TailDraws = t.epoch, t.cut, t.draws
-	s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], slices.Clone(t.losses[lo:])
+	s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], t.losses[lo:]
+	if t.final0() < t.batches() { // reports may still come
+		s.TailLosses = slices.Clone(s.TailLosses)
+	}
 }
 
 // Newest is the epoch that was opened last, false when none was.

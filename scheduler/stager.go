@@ -23,12 +23,13 @@ type Stager struct {
 	undecided []undecided // own draws in the window, in order
 	patient   bool        // the policy looks ahead, so that draws wait for their scores
 
-	plans    []*planned // oldest first
-	cur      *planned   // the plan the window's end is in
-	batch    int        // the next batch of cur to enter the window
-	progress []int64    // by trainer: position of the furthest batch requested, -1 before the first
-	demand   int64      // furthest position that a local trainer waits for
-	asked    int64      // furthest position that a peer asked for
+	plans     []*planned // oldest first
+	plansLeft int        // that are there no more
+	cur       *planned   // the plan the window's end is in
+	batch     int        // the next batch of cur to enter the window
+	progress  []int64    // by trainer: position of the furthest batch requested, -1 before the first
+	demand    int64      // furthest position that a local trainer waits for
+	asked     int64      // furthest position that a peer asked for
 
 	copies      copyTable
 	windowBytes int64 // of the copies that are not residents
@@ -227,8 +228,12 @@ func (s *Stager) forget() {
 	}
 	for s.plans[0] != s.cur && pos >= s.plans[1].base {
 		s.plans = slices.Delete(s.plans, 0, 1)
+		s.plansLeft++
 	}
 }
+
+// PlansLeft is how many plans it has let go of since it was made.
+func (s *Stager) PlansLeft() int { return s.plansLeft }
 
 // Knows reports whether the plan of epoch is there.
 func (s *Stager) Knows(epoch int) bool { return s.plan(epoch) != nil }

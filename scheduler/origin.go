@@ -1,10 +1,7 @@
-package mpicache
+package scheduler
 
 import (
-	"errors"
 	"fmt"
-
-	"rankpool/scheduler"
 )
 
 // Where the scores of a rank's first plan come from. A rank begins without any, and three kinds of training come to it:
@@ -24,48 +21,53 @@ type Training struct {
 	// Checkpoint is what it goes on from; nil: it begins.
 	Checkpoint *Checkpoint `json:"checkpoint"`
 	// Planned are the plans that it has had, of the last two epochs.
-	Planned []Planned `json:"planned"`
+	Planned []PlanSource `json:"planned"`
 }
 
 // Checkpoint is the place that a training goes on from, and the digest of the importance that was saved for it.
 type Checkpoint struct {
-	Epoch int              `json:"epoch"`
-	Batch int              `json:"batch"`
-	State scheduler.Digest `json:"state"` // "": it is not known
+	Epoch int    `json:"epoch"`
+	Batch int    `json:"batch"`
+	State Digest `json:"state"` // "": it is not known
 }
 
-// Planned is an epoch that a trainer has the plan of, and the digest of the scores that the plan was made from.
-type Planned struct {
-	Epoch  int              `json:"epoch"`
-	Scores scheduler.Digest `json:"scores"`
+// PlanSource is an epoch that a trainer has the plan of, and the digest of the scores that the plan
+// was made from.
+type PlanSource struct {
+	Epoch  int    `json:"epoch"`
+	Scores Digest `json:"scores"`
 }
 
 // A need is the first plan of a rank, and all that is known about the scores that it may be made from.
 type need struct {
-	stream    scheduler.StreamID
+	stream    StreamID
 	epoch     int // that is wanted
 	batch     int // its first
 	trainings []*Training
 	equal     func() []float32 // scores that nothing is known about
-	kept      []keptState      // in the rank's folder
+	kept      []StateFile      // in the rank's folder
 	path      string           // of the state file; "": there is none
-	file      keptState        // the state file; its err is fs.ErrNotExist, wrapped, where there is none
-	previous  keptState        // the one that was saved before it
-	own       []keptState      // those that were saved in the rank's folder, where there is no state file
+	file      StateFile        // the state file; its err is fs.ErrNotExist, wrapped, where there is none
+	previous  StateFile        // the one that was saved before it
+	own       []StateFile      // those that were saved in the rank's folder, where there is no state file
 	optional  bool             // a state file that does not fit is no reason not to begin
 }
 
-// keptState is an importance state, or why it cannot be used.
-type keptState struct {
-	snap *scheduler.Snapshot
-	err  error
+// StateFile is what a file with an importance state holds, or why it cannot be used. It is the zero
+// StateFile when there is no such file.
+type StateFile struct {
+	Path string // for messages
+	Snap *Snapshot
+	Err  error
 }
+
+func (f StateFile) missing() bool { return f.Snap == nil && f.Err == nil }
 
 // An origin is what the first plan is made from.
 type origin struct {
 	// snap is the state to go on from: its own epoch is planned first. With alone, only its scores are taken, for the epoch
 	// that is wanted. nil: equal scores.
-	snap  *scheduler.Snapshot
+	snap  *Snapshot
 	alone bool
 	// sameTrainers says that reports of the snapshot's tail may still come.
 	sameTrainers bool
@@ -114,8 +116,8 @@ func (c *Checkpoint) String() string {
 }
 
 // planned returns the digest of the scores that an epoch was planned from, "" where no trainer has its plan.
-func (n *need) planned(epoch int) (scheduler.Digest, error) {
-	var found scheduler.Digest
+func (n *need) planned(epoch int) (Digest, error) {
+	var found Digest
 	of := 0
 	for t, training := range n.trainings {
 		for _, p := range training.Planned {
@@ -160,10 +162,10 @@ func (n *need) goOn() (origin, error) {
 			return origin{}, err
 		}
 		for _, k := range n.candidates() {
-			if k.snap.Epoch != epoch || epoch < n.epoch-1 || want != "" && want != n.scores(k.snap) {
+			if k.Snap.Epoch != epoch || epoch < n.epoch-1 || want != "" && want != n.scores(k.Snap) {
 				continue
 			}
-			return origin{snap: k.snap, sameTrainers: true}, nil
+			return origin{snap: k.Snap, sameTrainers: true}, nil
 		}
 		if equal := n.equalState(epoch); want != "" && epoch == 0 && n.epoch <= 1 && want == n.scores(equal) {
 			return origin{snap: equal, sameTrainers: true}, nil // the first epoch of a training that began with these
@@ -174,47 +176,47 @@ func (n *need) goOn() (origin, error) {
 }
 
 // candidates are the states that the training may have come from.
-func (n *need) candidates() []keptState {
-	var found []keptState
+func (n *need) candidates() []StateFile {
+	var found []StateFile
 	for _, k := range append(n.kept, n.file, n.previous) {
-		if k.snap != nil {
+		if k.Snap != nil {
 			found = append(found, k)
 		}
 	}
 	return found
 }
 
-func (n *need) scores(s *scheduler.Snapshot) scheduler.Digest {
-	return scheduler.ScoresDigest(n.stream, s.Epoch, s.Scores)
+func (n *need) scores(s *Snapshot) Digest {
+	return ScoresDigest(n.stream, s.Epoch, s.Scores)
 }
 
-func (n *need) equalState(epoch int) *scheduler.Snapshot {
-	return &scheduler.Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
+func (n *need) equalState(epoch int) *Snapshot {
+	return &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
 }
 
 // resume decides for a training that goes on from a checkpoint, which names the state that belongs to it.
 func (n *need) resume(c *Checkpoint) (origin, error) {
 	for _, k := range append(n.own, n.file, n.previous) {
-		if k.snap == nil || c.State == "" || k.snap.Digest() != c.State {
+		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
 			continue
 		}
-		if n.epoch != k.snap.Epoch && n.epoch != k.snap.Epoch+1 {
-			return n.misfit(fmt.Sprintf("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch, k.snap.Epoch))
+		if n.epoch != k.Snap.Epoch && n.epoch != k.Snap.Epoch+1 {
+			return n.misfit(fmt.Sprintf("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch, k.Snap.Epoch))
 		}
-		return origin{snap: k.snap}, nil
+		return origin{snap: k.Snap}, nil
 	}
 	switch {
 	case c.State == "":
 		return n.misfit("the checkpoint names no importance state: the cache was away when it was made")
 	case n.path == "":
 		return n.misfit("the checkpoint belongs to an importance state, and this run has no --state FILE")
-	case errors.Is(n.file.err, errNoState):
+	case n.file.missing():
 		return n.misfit(fmt.Sprintf("the checkpoint's importance state is not there: there is no %s", n.path))
-	case n.file.err != nil:
-		return n.misfit(fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path, n.file.err))
+	case n.file.Err != nil:
+		return n.misfit(fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path, n.file.Err))
 	}
 	return n.misfit(fmt.Sprintf("the checkpoint (%s) belongs to another importance state than %s holds: that is of epoch %d after %d batches, state %.8s",
-		c, n.path, n.file.snap.Epoch, n.file.snap.Final, n.file.snap.Digest()))
+		c, n.path, n.file.Snap.Epoch, n.file.Snap.Final, n.file.Snap.Digest()))
 }
 
 // begin decides for a training that brings no checkpoint. It may have one of its own making, and then goes on at a later
@@ -222,21 +224,21 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 func (n *need) begin() (origin, error) {
 	f := n.file
 	switch {
-	case n.path == "" && n.epoch == 0, errors.Is(f.err, errNoState) && n.epoch == 0:
+	case n.path == "" && n.epoch == 0, f.missing() && n.epoch == 0:
 		return origin{}, nil
 	case n.path == "":
 		return origin{warning: fmt.Sprintf("there is no importance state; training begins with equal scores at epoch %d", n.epoch)}, nil
-	case errors.Is(f.err, errNoState):
+	case f.missing():
 		return n.misfit(fmt.Sprintf("training begins at epoch %d, and there is no %s", n.epoch, n.path))
-	case f.err != nil:
-		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.err))
-	case f.snap.Epoch == n.epoch && f.snap.Final >= n.batch:
-		return origin{snap: f.snap}, nil
-	case n.epoch == 0 && !f.snap.Checkpoint: // of a training that was ended before its first checkpoint
-		return origin{warning: fmt.Sprintf("%s is of epoch %d, and no checkpoint belongs to it; training begins anew", n.path, f.snap.Epoch)}, nil
+	case f.Err != nil:
+		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.Err))
+	case f.Snap.Epoch == n.epoch && f.Snap.Final >= n.batch:
+		return origin{snap: f.Snap}, nil
+	case n.epoch == 0 && !f.Snap.Checkpoint: // of a training that was ended before its first checkpoint
+		return origin{warning: fmt.Sprintf("%s is of epoch %d, and no checkpoint belongs to it; training begins anew", n.path, f.Snap.Epoch)}, nil
 	}
 	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at epoch %d, batch %d, without a checkpoint; move it away to begin anew",
-		n.path, f.snap.Epoch, f.snap.Final, n.epoch, n.batch))
+		n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch))
 }
 
 // misfit is the decision where the state file is not the one that training needs: it does not begin, unless the user has
@@ -246,11 +248,8 @@ func (n *need) misfit(why string) (origin, error) {
 		return origin{}, fmt.Errorf("training on data set %s would not go on with the same batches: %s; or begin with the scores that there are by --state-optional",
 			n.stream.Data, why)
 	}
-	if s := n.file.snap; s != nil {
+	if s := n.file.Snap; s != nil {
 		return origin{snap: s, alone: true, warning: why + "; training begins with the scores of its state file"}, nil
 	}
 	return origin{warning: why + "; training begins with equal scores"}, nil
 }
-
-// errNoState is the error of a state file that is not there.
-var errNoState = errors.New("there is no such file")

@@ -1,46 +1,44 @@
-package mpicache
+package scheduler
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-
-	"rankpool/scheduler"
 )
 
-var originStream = scheduler.StreamID{Data: "train", Identity: "5a", Samples: 4, Sampler: "pads", Seed: 1, Batch: 2, Plan: scheduler.PlanVersion}
+var originStream = StreamID{Data: "train", Identity: "5a", Samples: 4, Sampler: "pads", Seed: 1, Batch: 2, Plan: PlanVersion}
 
 // stateOf is a state of an epoch, with scores that n tells apart.
-func stateOf(epoch, final, n int) *scheduler.Snapshot {
-	s := &scheduler.Snapshot{Stream: originStream, Epoch: epoch, Final: final, Scores: []float32{float32(n), 1, 2, 3}}
+func stateOf(epoch, final, n int) *Snapshot {
+	s := &Snapshot{Stream: originStream, Epoch: epoch, Final: final, Scores: []float32{float32(n), 1, 2, 3}}
 	if final > 0 {
 		s.Losses = []float32{1, 1, 1, 1}
 	}
 	return s
 }
 
-func checkpointState(epoch, final, n int) *scheduler.Snapshot {
+func checkpointState(epoch, final, n int) *Snapshot {
 	s := stateOf(epoch, final, n)
 	s.Checkpoint = true
 	return s
 }
 
-func sourceOf(s *scheduler.Snapshot) scheduler.Digest {
-	return scheduler.ScoresDigest(originStream, s.Epoch, s.Scores)
+func sourceOf(s *Snapshot) Digest {
+	return ScoresDigest(originStream, s.Epoch, s.Scores)
 }
 
 func equalScores() []float32 { return []float32{9, 9, 9, 9} }
 
-func had(states ...*scheduler.Snapshot) *Training {
+func had(states ...*Snapshot) *Training {
 	t := &Training{}
 	for _, s := range states {
-		t.Planned = append(t.Planned, Planned{s.Epoch, sourceOf(s)})
+		t.Planned = append(t.Planned, PlanSource{s.Epoch, sourceOf(s)})
 	}
 	return t
 }
 
-func from(epoch, batch int, s *scheduler.Snapshot) *Training {
+func from(epoch, batch int, s *Snapshot) *Training {
 	c := &Checkpoint{Epoch: epoch, Batch: batch}
 	if s != nil {
 		c.State = s.Digest()
@@ -48,19 +46,19 @@ func from(epoch, batch int, s *scheduler.Snapshot) *Training {
 	return &Training{Checkpoint: c}
 }
 
-func file(s *scheduler.Snapshot) keptState { return keptState{snap: s} }
+func file(s *Snapshot) StateFile { return StateFile{Snap: s} }
 
 var (
-	noFile  = keptState{err: errNoState}
-	damaged = keptState{err: errors.New("not a whole importance state: the checksum differs")}
-	foreign = keptState{err: errors.New("it is of another training: its seed is 2, and that of this training 1")}
+	noFile  = StateFile{}
+	damaged = StateFile{Err: errors.New("not a whole importance state: the checksum differs")}
+	foreign = StateFile{Err: errors.New("it is of another training: its seed is 2, and that of this training 1")}
 	begins  = &Training{}
 )
 
 // TestOrigin checks where the scores of a first plan come from. want is the state, nil for equal scores, or refused what the
 // sentence must have in it.
 func TestOrigin(t *testing.T) {
-	s0 := &scheduler.Snapshot{Stream: originStream, Scores: equalScores()}
+	s0 := &Snapshot{Stream: originStream, Scores: equalScores()}
 	s2, s3, s4 := stateOf(2, 0, 2), stateOf(3, 0, 3), stateOf(4, 0, 4)
 	other3 := stateOf(3, 0, 33)
 	saved := checkpointState(3, 1, 5)
@@ -69,16 +67,16 @@ func TestOrigin(t *testing.T) {
 		epoch     int
 		batch     int
 		trainings []*Training
-		kept      []*scheduler.Snapshot
+		kept      []*Snapshot
 		path      bool
-		file      keptState
-		previous  keptState
-		want      *scheduler.Snapshot
+		file      StateFile
+		previous  StateFile
+		want      *Snapshot
 		refused   string
 		warned    string
 	}{
 		{what: "begins", trainings: []*Training{begins, begins}},
-		{what: "begins, and an earlier training has left states", trainings: []*Training{begins}, kept: []*scheduler.Snapshot{s0, s2}},
+		{what: "begins, and an earlier training has left states", trainings: []*Training{begins}, kept: []*Snapshot{s0, s2}},
 		{what: "begins, with a state file to be", trainings: []*Training{begins}, path: true, file: noFile},
 		{what: "begins late, by itself", epoch: 3, trainings: []*Training{begins}, warned: "training begins with equal scores at epoch 3"},
 		{what: "begins late, no file", epoch: 3, trainings: []*Training{begins}, path: true, file: noFile, refused: "there is no /s"},
@@ -102,21 +100,21 @@ func TestOrigin(t *testing.T) {
 		{what: "resumes elsewhere", epoch: 7, trainings: []*Training{from(3, 1, saved)}, path: true, file: file(saved), refused: "training goes to epoch 7, and its checkpoint is of epoch 3"},
 		{what: "resumes from two checkpoints", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved), from(3, 0, s3)}, path: true, file: file(saved), refused: "trainer 0 goes on from epoch 3, batch 1, state "},
 
-		{what: "goes on, in mid-epoch", epoch: 3, trainings: []*Training{had(s2, s3), had(s2, s3)}, kept: []*scheduler.Snapshot{s2, s3, s4}, want: s3},
-		{what: "goes on, at a boundary", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*scheduler.Snapshot{s3, s2}, want: s3},
-		{what: "goes on, at a boundary, planned ahead", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*scheduler.Snapshot{s4, s3}, want: s4},
-		{what: "goes on, one trainer is ahead", epoch: 3, trainings: []*Training{had(s3, s4), had(s2, s3)}, kept: []*scheduler.Snapshot{s4}, want: s4},
-		{what: "goes on, one trainer had no plan yet", epoch: 3, trainings: []*Training{had(s3), begins}, kept: []*scheduler.Snapshot{s3}, want: s3},
+		{what: "goes on, in mid-epoch", epoch: 3, trainings: []*Training{had(s2, s3), had(s2, s3)}, kept: []*Snapshot{s2, s3, s4}, want: s3},
+		{what: "goes on, at a boundary", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s3, s2}, want: s3},
+		{what: "goes on, at a boundary, planned ahead", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s4, s3}, want: s4},
+		{what: "goes on, one trainer is ahead", epoch: 3, trainings: []*Training{had(s3, s4), had(s2, s3)}, kept: []*Snapshot{s4}, want: s4},
+		{what: "goes on, one trainer had no plan yet", epoch: 3, trainings: []*Training{had(s3), begins}, kept: []*Snapshot{s3}, want: s3},
 		{what: "goes on, all is lost", epoch: 3, trainings: []*Training{had(s2, s3)}, refused: "the importance scores of epoch 3 of data set train are lost"},
-		{what: "goes on, only older ones are there", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*scheduler.Snapshot{s2}, refused: "are lost"},
-		{what: "goes on, what is there is another's", epoch: 3, trainings: []*Training{had(s2, s3)}, kept: []*scheduler.Snapshot{other3}, refused: "are lost"},
+		{what: "goes on, only older ones are there", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s2}, refused: "are lost"},
+		{what: "goes on, what is there is another's", epoch: 3, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{other3}, refused: "are lost"},
 		{what: "goes on by the state file", epoch: 3, trainings: []*Training{had(s2, s3)}, path: true, file: file(s3), want: s3},
 		{what: "goes on by the state file of before", epoch: 3, trainings: []*Training{had(s2, s3)}, path: true, file: damaged, previous: file(s3), want: s3},
-		{what: "goes on, a damaged file does not matter", epoch: 3, trainings: []*Training{had(s3)}, kept: []*scheduler.Snapshot{s3}, path: true, file: damaged, want: s3},
+		{what: "goes on, a damaged file does not matter", epoch: 3, trainings: []*Training{had(s3)}, kept: []*Snapshot{s3}, path: true, file: damaged, want: s3},
 		{what: "goes on in epoch 0", trainings: []*Training{had(s0)}, want: s0},
 		{what: "goes on from epoch 0 to 1", epoch: 1, trainings: []*Training{had(s0)}, want: s0},
 		{what: "goes on in epoch 0, which began with other scores", trainings: []*Training{had(stateOf(0, 0, 7))}, refused: "are lost"},
-		{what: "goes on, trainers had different plans", epoch: 3, trainings: []*Training{had(s3), had(other3)}, kept: []*scheduler.Snapshot{s3}, refused: "trainers 0 and 1 have plans of epoch 3 from different importance scores"},
+		{what: "goes on, trainers had different plans", epoch: 3, trainings: []*Training{had(s3), had(other3)}, kept: []*Snapshot{s3}, refused: "trainers 0 and 1 have plans of epoch 3 from different importance scores"},
 	} {
 		n := need{stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings, equal: equalScores, file: c.file, previous: c.previous}
 		for _, s := range c.kept {
@@ -150,9 +148,9 @@ func TestOrigin(t *testing.T) {
 // TestSources checks what ranks make of each other's digests.
 func TestSources(t *testing.T) {
 	s := newSources(0, 3)
-	tell := func(rank int, generation uint32, epoch int, digest scheduler.Digest, want string) {
+	tell := func(rank int, generation uint32, epoch int, digest Digest, want string) {
 		t.Helper()
-		if err := s.take(source{rank, generation, epoch, digest}); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := s.take(Sourced{rank, generation, epoch, digest}); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d, epoch %d: %v, want %q", rank, epoch, err, want)
 		}
 	}

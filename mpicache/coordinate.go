@@ -1,0 +1,409 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"runtime/debug"
+	"time"
+
+	"rankpool/mpicache/record"
+	"rankpool/mpicache/slab"
+	"rankpool/scheduler"
+)
+
+// The data set's coordinator decides which training this is, when plans are made and who gets them.
+// This file gives it events and does what it commands. Nothing here waits while the stream is
+// locked: plans are made, and files read and written, by goroutines whose end is another event.
+
+// Spec is what a trainer asks for when it opens a data set (OPEN).
+type Spec = scheduler.Spec
+
+// Training is what a training process says of itself when it opens a data set (OPEN).
+type Training = scheduler.Training
+
+// Checkpoint is what a training goes on from.
+type Checkpoint = scheduler.Checkpoint
+
+// openReply is the reply to OPEN.
+type openReply struct {
+	Stream  int64  `json:"stream"`
+	Batches int    `json:"batches"`
+	Scorer  string `json:"scorer"`
+}
+
+// saveAnswer is the reply to SAVE.
+type saveAnswer struct {
+	Saved string           `json:"saved"` // the state file; "": there is none
+	State scheduler.Digest `json:"state"` // "": nothing depends on importance, or not all reports came
+}
+
+// request is an OPEN, PLAN or SAVE without reply. The coordinator knows it by a number.
+type request struct {
+	conn   *conn
+	kind   Kind
+	ticket uint32
+	err    error // why it is refused, if that is known before the frame is handled
+}
+
+func newCoordinator(s *stream) *scheduler.Coordinator {
+	cfg := &s.node.cfg
+	return scheduler.NewCoordinator(scheduler.CoordinatorConfig{
+		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(),
+		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
+		Options: cfg.Options.String(), Scorer: cfg.Scorer,
+		StatePath: s.userStatePath(), StateOptional: cfg.StateOptional,
+		Placement: s.newPlacement,
+	})
+}
+
+// newPlacement returns the placement of samples for a training that begins.
+func (s *stream) newPlacement() *scheduler.Placement {
+	if s.node.cfg.Policy != "clairvoyant" {
+		return nil
+	}
+	size := func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) }
+	return scheduler.PlacementFor(s.plans.Sampler, s.data.Samples, s.data.keptBytes(), size)
+}
+
+// coordinate gives the coordinator an event, does what it commands, and goes on with the events that
+// follow from that.
+func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
+	s.events = append(s.events, e)
+	if s.coordinating {
+		return
+	}
+	s.coordinating = true
+	for len(s.events) > 0 {
+		e := s.events[0]
+		s.events = s.events[1:]
+		s.coordinator.Step(e, s.command)
+	}
+	s.events, s.coordinating = nil, false
+}
+
+// now is the time as the coordinator knows it.
+func (s *stream) now() time.Duration { return time.Since(s.node.started) }
+
+// register numbers a request.
+func (s *stream) register(c *conn, kind Kind, ticket uint32) (number uint64, r *request) {
+	s.lastRequest++
+	r = &request{conn: c, kind: kind, ticket: ticket}
+	s.requests[s.lastRequest] = r
+	return s.lastRequest, r
+}
+
+// requested is how many requests of a kind a client has without reply.
+func (s *stream) requested(c *conn, kind Kind) int {
+	n := 0
+	for _, r := range s.requests {
+		if r.conn == c && r.kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// respond ends a request with a frame, which is made when the stream is not locked any more.
+func (s *stream) respond(number uint64, frame func(ticket uint32) []byte) {
+	r := s.requests[number]
+	if r == nil {
+		return
+	}
+	delete(s.requests, number)
+	s.later(func() { r.conn.write(frame(r.ticket)) })
+}
+
+// forget lets go of what a client that is gone waits for.
+func (s *stream) forget(c *conn) {
+	s.locked(func() {
+		for number, r := range s.requests {
+			if r.conn == c {
+				delete(s.requests, number)
+				s.coordinate(scheduler.Canceled{Ticket: number})
+			}
+		}
+	})
+}
+
+// onOpen takes the spec of a trainer here.
+func (s *stream) onOpen(c *conn, spec Spec) (err error) {
+	s.locked(func() {
+		s.forgetBefore()
+		e := scheduler.Opened{Rank: s.node.cfg.Transport.Rank(), Spec: spec}
+		if err := s.checkSeat(c); err != nil {
+			e.Taken = err.Error()
+		}
+		var r *request
+		e.Ticket, r = s.register(c, KindOpen, 0)
+		s.coordinate(e)
+		err = r.err
+	})
+	return err
+}
+
+// onPlan answers PLAN when the plan is there.
+func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
+	s.locked(func() {
+		if err = s.checkPlan(c, f); err == nil {
+			err = s.sit(c, true)
+		}
+		if err != nil {
+			return
+		}
+		number, r := s.register(c, KindPlan, ticket)
+		s.coordinate(scheduler.PlanWanted{
+			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number, Now: s.now(),
+		})
+		err = r.err
+	})
+	return err
+}
+
+// onSave answers SAVE when the reports of all trainers before the batch are in the state, and the
+// state is on disk.
+func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
+	s.locked(func() {
+		if err = s.checkSave(c, f); err == nil {
+			err = s.sit(c, true)
+		}
+		if err != nil {
+			return
+		}
+		number, _ := s.register(c, KindSave, ticket)
+		s.coordinate(scheduler.SaveWanted{
+			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number, Now: s.now(),
+		})
+	})
+	return err
+}
+
+// onReport takes a report of a trainer here.
+func (s *stream) onReport(c *conn, f reportFrame) (err error) {
+	s.locked(func() {
+		if s.stager != nil && !s.coordinator.Weighted() {
+			return
+		}
+		if err = s.checkReport(c, f); err == nil {
+			err = s.sit(c, true)
+		}
+		if err != nil {
+			return
+		}
+		s.coordinate(scheduler.Trained{
+			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Losses: f.losses,
+		})
+	})
+	return err
+}
+
+// obey does what the coordinator commands.
+func (s *stream) obey(c scheduler.CoordinatorCommand) {
+	switch c := c.(type) {
+	case scheduler.Accept:
+		delete(s.requests, c.Ticket)
+	case scheduler.Refuse:
+		s.refuse(c)
+	case scheduler.Begin:
+		s.begins = true
+		s.begin()
+	case scheduler.Tell:
+		s.tell(c.Event)
+	case scheduler.Went:
+		s.noteMoved()
+	case scheduler.MakePlan:
+		s.makePlan(c)
+	case scheduler.Drive:
+		s.tape.Base(c.Base)
+		s.step(c.Event)
+	case scheduler.Train:
+		delete(s.closedEpochs, c.Epoch) // it may be trained once more
+		s.recordImportance(c.Epoch, c.Scores)
+	case scheduler.AnswerPlan:
+		path := ""
+		if s.coordinator.Weighted() {
+			path = s.statePath(c.Plan.Epoch)
+		}
+		s.respond(c.Ticket, func(ticket uint32) []byte {
+			return appendPlan(nil, ticket, c.Plan, c.Trainer, c.Scores, path)
+		})
+	case scheduler.PlanBeside:
+		s.planBeside(c)
+	case scheduler.AnswerSave:
+		s.respond(c.Ticket, func(ticket uint32) []byte {
+			return appendJSON(nil, KindSave+replyTo, ticket, saveAnswer{c.Path, c.State})
+		})
+	case scheduler.ReadStates:
+		s.readStates(c.Stream)
+	case scheduler.KeepState:
+		s.keepState(c)
+	case scheduler.ForgetStates:
+		s.inFolder(func() { s.forgetStates(c.Before) })
+	case scheduler.SaveState:
+		s.saveState(c)
+	case scheduler.Log:
+		s.log(c)
+	}
+}
+
+func (s *stream) refuse(c scheduler.Refuse) {
+	no := refusal{codeRequest, c.Why}
+	if c.Retry {
+		no.code = codeNotReady
+	}
+	if r := s.requests[c.Ticket]; r != nil && r.kind == KindOpen {
+		delete(s.requests, c.Ticket)
+		r.err = no
+		return
+	}
+	s.respond(c.Ticket, func(ticket uint32) []byte { return appendError(nil, ticket, no.code, no.sentence) })
+}
+
+func (s *stream) log(c scheduler.Log) {
+	args := []any{"data", s.data.Name}
+	if c.Rank >= 0 {
+		args = append(args, "rank", c.Rank)
+	}
+	if c.Err != nil {
+		args = append(args, "error", c.Err)
+	}
+	log := s.node.cfg.Log
+	write := map[scheduler.LogLevel]func(string, ...any){
+		scheduler.LogInfo: log.Info, scheduler.LogWarning: log.Warn, scheduler.LogError: log.Error,
+	}[c.Level]
+	s.later(func() { write(c.Text, args...) })
+}
+
+// begin makes the stager when every trainer has come and nothing is being warmed.
+func (s *stream) begin() {
+	if !s.begins || s.coordinator.Conflict() != nil || !s.cooled(time.Now()) {
+		return
+	}
+	s.begins = false
+	err := s.makeStager()
+	s.coordinate(scheduler.Begun{Weighted: err == nil && s.plans.Sampler.Weighted(), Err: err})
+}
+
+func (s *stream) makeStager() error {
+	spec, t := s.coordinator.Spec(), s.node.cfg.Transport
+	assignment, err := spec.Assignment(s.node.cfg.Assignment)
+	if err != nil {
+		return err
+	}
+	setup := &record.Setup{
+		Data: s.data.Name, Rank: t.Rank(), Ranks: t.Size(), World: s.coordinator.World(),
+		Sampler:    spec.SamplerConfig(s.data.Samples),
+		Assignment: assignment, Policy: s.node.cfg.Policy,
+		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
+		Size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
+	}
+	setup.Values = s.node.cfg.Options
+	setup.Values.Sample(&setup.Sampler)
+	if s.data.Tier != nil {
+		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
+	}
+	plans, stager, err := setup.New()
+	if err != nil {
+		return err
+	}
+	s.plans, s.stager = plans, stager
+	s.node.seatsChanged.Store(true)
+	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
+	s.takeWarm()
+	return nil
+}
+
+// makePlan makes a plan beside the stream.
+func (s *stream) makePlan(c scheduler.MakePlan) {
+	cfg := s.plans
+	cfg.Place = c.Place
+	go func() {
+		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
+		if cfg.Sampler.Weighted() {
+			e.Scores = scheduler.ScoresDigest(c.Stream, c.Epoch, c.Scores)
+		}
+		s.locked(func() {
+			if !s.closed {
+				s.coordinate(e)
+			}
+		})
+		debug.FreeOSMemory() // what making a plan took, once an epoch
+	}()
+}
+
+// planBeside makes a plan that nothing is staged by.
+func (s *stream) planBeside(c scheduler.PlanBeside) {
+	r := s.requests[c.Ticket]
+	if r == nil {
+		return
+	}
+	delete(s.requests, c.Ticket)
+	cfg := s.plans
+	cfg.Samples = 0
+	r.err = s.node.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
+}
+
+// tell sends an event to all other ranks.
+func (s *stream) tell(e scheduler.CoordinatorEvent) {
+	switch e := e.(type) {
+	case scheduler.Opened:
+		text, err := json.Marshal(e.Spec)
+		if err != nil {
+			panic("mpicache: a spec is not JSON: " + err.Error())
+		}
+		s.post(append(s.node.message(messageOpened, s.index), text...))
+	case scheduler.Sourced:
+		msg := le.AppendUint32(s.node.message(messageSource, s.index), e.Generation)
+		s.post(append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
+	case scheduler.Declined:
+		s.post(append(s.node.message(messageRefused, s.index), e.Why...))
+	default:
+		s.tellRecord(e)
+	}
+}
+
+// post sends a message to all other ranks.
+func (s *stream) post(msg []byte) {
+	t := s.node.cfg.Transport
+	for r := range t.Size() {
+		if r != t.Rank() {
+			t.Post(r, msg)
+		}
+	}
+}
+
+func (s *stream) onOpened(from int, text []byte) {
+	e := scheduler.Opened{Rank: from}
+	if err := json.Unmarshal(text, &e.Spec); err != nil {
+		s.node.cfg.Log.Error("a spec that makes no sense", "from", from, "error", err)
+		return
+	}
+	s.locked(func() {
+		if s.coordinator.Remembers() && !s.livesHere() { // the sender remembers that training as well
+			s.coordinate(scheduler.Vanished{Here: true})
+		}
+		s.coordinate(e)
+	})
+}
+
+func (s *stream) onSource(from int, body []byte) {
+	c := cursor{b: body}
+	e := scheduler.Sourced{Rank: from, Generation: c.u32(), Epoch: int(c.u32())}
+	e.Scores = scheduler.Digest(c.take(len(c.b)))
+	s.locked(func() { s.coordinate(e) })
+}
+
+// onRefused hears that another rank makes no plan, without which trainers here get none.
+func (s *stream) onRefused(from int, sentence string) {
+	s.locked(func() { s.coordinate(scheduler.Declined{Rank: from, Why: sentence}) })
+}
+
+// scorerFor is the scorer that what a spec asks for depends on; "": its draws depend on no scores.
+func (s *stream) scorerFor(spec Spec) string {
+	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
+	if err != nil || !sampler.Weighted() {
+		return ""
+	}
+	if s.node.cfg.Scorer != "" {
+		return s.node.cfg.Scorer
+	}
+	return scheduler.DefaultScorer(spec.Sampler)
+}

@@ -1,0 +1,216 @@
+package scheduler
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Spec is what a trainer asks for when it opens a data set. All trainers must ask for the same,
+// but for Trainer, Beside and Training.
+type Spec struct {
+	Data            string `json:"data"`
+	Identity        string `json:"identity"` // of the data set, as the trainer knows it
+	Sampler         string `json:"sampler"`
+	Seed            int64  `json:"seed"`
+	BatchSize       int    `json:"batch_size"`
+	DropLast        bool   `json:"drop_last"`
+	SamplerDropLast bool   `json:"sampler_drop_last"`
+	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
+	Trainer         int    `json:"trainer"`
+	World           int    `json:"world"`
+	Beside          bool   `json:"beside"` // read beside the training, and not trained on
+
+	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
+}
+
+// SamplerConfig describes the sampler that the spec asks for, without a system's options.
+func (spec *Spec) SamplerConfig(samples int) SamplerConfig {
+	return SamplerConfig{
+		Name: spec.Sampler, Samples: samples, Seed: spec.Seed,
+		BatchSize: spec.BatchSize, World: spec.World,
+		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
+	}
+}
+
+// Batches is the largest number of global batches in an epoch: some samplers draw fewer.
+func (spec *Spec) Batches(samples int) int {
+	b := spec.BatchSize * spec.World
+	return (samples + b - 1) / b
+}
+
+// agreement is what the trainers of all ranks have opened so far. A trainer that asks for something
+// else before all have come stops all of them: nobody knows who is right. Later, or in the place of
+// a trainer that has come, it is a newcomer and is refused alone.
+type agreement struct {
+	spec    *Spec
+	world   []int32 // rank of each trainer, -1: it has not opened the data set
+	missing int     // trainers that have not
+	// trainings are what the trainers say of themselves; nil where only workers have come.
+	trainings []*Training
+	conflict  error
+	before    *Spec   // of the training that this rank served in its life before, and that lives
+	ranks     []int32 // of its trainers then; nil: not all had come
+}
+
+// difference returns the field in which b departs from a, with both values; "" for none.
+func difference(a, b Spec) (field string, x, y any) {
+	switch {
+	case a.Sampler != b.Sampler:
+		return "sampler", a.Sampler, b.Sampler
+	case a.Seed != b.Seed:
+		return "seed", a.Seed, b.Seed
+	case a.BatchSize != b.BatchSize:
+		return "batch_size", a.BatchSize, b.BatchSize
+	case a.DropLast != b.DropLast:
+		return "drop_last", a.DropLast, b.DropLast
+	case a.SamplerDropLast != b.SamplerDropLast:
+		return "sampler_drop_last", a.SamplerDropLast, b.SamplerDropLast
+	case a.Assign != b.Assign:
+		return "assign", a.Assign, b.Assign
+	case a.World != b.World:
+		return "world_size", a.World, b.World
+	}
+	return "", nil, nil
+}
+
+// newcomer returns an error when training with another spec has begun, or another trainer has this
+// one's place in it.
+func (a *agreement) newcomer(spec Spec, rank int) error {
+	begun := a.before
+	if a.spec != nil && (a.missing == 0 || a.has(spec.Trainer, rank)) {
+		begun = a.spec
+	}
+	if begun == nil {
+		return nil
+	}
+	if field, x, y := difference(*begun, spec); field != "" {
+		return fmt.Errorf("data set %s is being trained on with %s %#v, and trainer %d asks for %#v; "+
+			"give it a cache of its own, by a run of its own", spec.Data, field, x, spec.Trainer, y)
+	}
+	return nil
+}
+
+// stranger returns an error when a training lives that this rank served before it was started again,
+// and the trainer was another rank's.
+func (a *agreement) stranger(spec Spec, rank int) error {
+	if spec.Trainer >= len(a.ranks) || a.ranks[spec.Trainer] == int32(rank) {
+		return nil
+	}
+	return fmt.Errorf("trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
+		"give every training process a RANK of its own", spec.Trainer, spec.Data, a.ranks[spec.Trainer], rank)
+}
+
+// open takes the spec of a trainer on rank and reports whether it is new. An error is a conflict of
+// all trainers, or the newcomer's alone.
+func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
+	if a.conflict != nil {
+		return false, a.conflict
+	}
+	if a.spec == nil {
+		first := spec
+		first.Training = nil
+		a.spec = &first
+		a.world, a.trainings = make([]int32, spec.World), make([]*Training, spec.World)
+		a.missing = spec.World
+		for t := range a.world {
+			a.world[t] = -1
+		}
+	}
+	if err := a.newcomer(spec, rank); err != nil {
+		return false, err
+	}
+	if field, x, y := difference(*a.spec, spec); field != "" {
+		a.conflict = fmt.Errorf("the trainers disagree on data set %s: trainer %d has %s %v, trainer %d has %v",
+			spec.Data, a.spec.Trainer, field, x, spec.Trainer, y)
+		return false, a.conflict
+	}
+	switch at := a.world[spec.Trainer]; {
+	case at == int32(rank):
+		return a.note(spec), nil
+	case at == -1:
+		a.world[spec.Trainer] = int32(rank)
+		a.missing--
+		a.note(spec)
+		return true, nil
+	default:
+		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every training process a RANK of its own",
+			spec.Trainer, spec.Data, at, rank)
+		if a.missing > 0 {
+			a.conflict = err
+		}
+		return false, err
+	}
+}
+
+// note keeps what a trainer says of its training, and reports whether that is new.
+func (a *agreement) note(spec Spec) bool {
+	before := a.trainings[spec.Trainer]
+	if spec.Training == nil || reflect.DeepEqual(before, spec.Training) {
+		return false
+	}
+	if before != nil && before.Life == spec.Training.Life && before.Turn > spec.Training.Turn {
+		return false
+	}
+	a.trainings[spec.Trainer] = spec.Training
+	return true
+}
+
+// whoIsMissing names trainers that have not opened the data set or, where all have, those of which
+// only a loader's workers have.
+func (a *agreement) whoIsMissing() string {
+	const most = 8
+	missing, what := 0, "have not come"
+	if a.missing == 0 {
+		what = "have not come themselves, only their DataLoader's workers have"
+	}
+	var names []string
+	for t, rank := range a.world {
+		if a.missing > 0 && rank >= 0 || a.missing == 0 && a.trainings[t] != nil {
+			continue
+		}
+		if missing++; missing <= most {
+			names = append(names, strconv.Itoa(t))
+		}
+	}
+	if missing > most {
+		names = append(names, "...")
+	}
+	return fmt.Sprintf("of %d trainers (WORLD_SIZE) %d %s: RANK %s",
+		len(a.world), missing, what, strings.Join(names, ", "))
+}
+
+// known reports whether all trainers have said what their training is.
+func (a *agreement) known() bool { return a.missing == 0 && !slices.Contains(a.trainings, nil) }
+
+// Assignment is what the spec asks for, or otherwise when it asks for nothing. It returns an error
+// for an unknown name.
+func (spec *Spec) Assignment(otherwise Assignment) (Assignment, error) {
+	switch spec.Assign {
+	case "":
+		return otherwise, nil
+	case "local":
+		return AssignLocal, nil
+	case "sampler":
+		return AssignSampler, nil
+	}
+	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", spec.Trainer, spec.Assign)
+}
+
+// has reports whether trainer opened the data set on rank.
+func (a *agreement) has(trainer, rank int) bool {
+	return trainer >= 0 && trainer < len(a.world) && a.world[trainer] == int32(rank)
+}
+
+// locals returns the trainers of rank.
+func (a *agreement) locals(rank int) []int {
+	var local []int
+	for t, r := range a.world {
+		if int(r) == rank {
+			local = append(local, t)
+		}
+	}
+	return local
+}

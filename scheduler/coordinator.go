@@ -1,0 +1,1231 @@
+package scheduler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Coordinator is one rank's part in the training on a data set, above its Stager, as a state
+// machine: which training it is, what was reported of it, when a plan is made and from which
+// scores, who may have it, and what is kept for a rank that is started again and for a checkpoint.
+// Events go in, commands come out; it does nothing itself, and the same events give the same
+// commands. It is not safe for concurrent use.
+//
+//   - Opening: the trainers of all ranks open the data set, and must ask for the same.
+//   - Planning: the plan of an epoch is made when a trainer asks for it, and ahead of time once the
+//     scores up to the cut of the epoch before are there. Every rank makes it for itself. A trainer
+//     gets it when it can be made again (its state is kept) and every rank has made it from the
+//     same scores.
+//   - Moving: two epochs are open at a time. A trainer goes to an open one or to the next; to any
+//     other, and to another life, trainers go together.
+//   - Reporting: losses go to every rank's Ledger, which folds them in order of global batch.
+//   - Saving: a checkpoint names the digest of the state that belongs to it.
+//
+// What ranks tell each other are events too: Tell has one happen at all other ranks.
+type Coordinator struct {
+	cfg CoordinatorConfig
+	do  func(CoordinatorCommand) // of the Step under way
+	now time.Duration            // the newest time that an event had
+
+	agreed    agreement
+	beginning bool // the stager has been commanded
+	begun     bool // it is there
+	weighted  bool // the sampler draws by importance
+
+	waiting  []waitingPlan // PlanWanted without an answer
+	saves    []waitingSave // SaveWanted that waits for reports
+	saving   map[int]*savedState
+	lastSave int
+	making   *making // the plan that is being made; nil: none
+	reading  bool    // states are being read
+	readFor  uint32  // the generation that they are read for
+	sources  sources // the scores that ranks have made plans from
+
+	life
+}
+
+// life is what a Coordinator knows of one life of the training. Trainers that load a checkpoint in
+// mid-training, or are started again, begin another.
+type life struct {
+	ledger    *Ledger // nil until the first epoch is wanted, and if the sampler has no use for scores
+	restored  *Snapshot
+	states    *StatesRead // for the first plan
+	refused   error       // why there is no ledger; nil: nobody has asked, or there is one
+	cut       []float32   // scores for the plan after the newest epoch; they do not change
+	haveCut   bool
+	base      []float32 // scores that the newest epoch's plan was made from
+	placement *Placement
+	outlook   *Outlook // of placement, when cut was taken
+
+	opened []int         // epochs that training is or was in, the newest last, at most two
+	plans  map[int]*Plan // of them, as far as the stager has them
+	ahead  *aheadPlan    // made before it was wanted
+	want   int           // an epoch that is wanted and not opened, or noEpoch
+	from   int           // its first batch
+	kept   map[int]bool  // by epoch: the state that its plan was made from is on disk
+
+	finish map[int]place  // by trainer: where it went on to
+	wishes map[int]place  // by trainer: where it wants to go, if it may not yet
+	joined map[int]joined // by trainer: those that have asked for a plan
+	anew   map[int]place  // by trainer: where it begins another life
+
+	held   []Trained              // reports of epochs that are not open yet
+	heldBy map[int]map[place]bool // of which batches, by trainer
+
+	savesAt      map[int]place // by trainer: where it asked to save last
+	saved        *savedState   // the newest
+	checkpointed bool          // the state file belongs to a checkpoint
+}
+
+// place is a batch of an epoch.
+type place struct{ epoch, batch int }
+
+const noEpoch = math.MinInt
+
+// joined is how a trainer takes part in the life that is trained.
+type joined struct {
+	life       uint64
+	turn       uint32
+	begins     bool // it had no plan of it when it came
+	first      bool // it had no life before
+	checkpoint *Checkpoint
+}
+
+type making struct {
+	epoch      int
+	scores     []float32
+	generation uint32
+}
+
+type aheadPlan struct {
+	plan *Plan
+	base []float32
+}
+
+type waitingPlan struct {
+	ticket  uint64
+	trainer int
+	epoch   int
+	since   time.Duration
+}
+
+// waitingSave is a SaveWanted that waits for the reports that its state is to hold.
+type waitingSave struct {
+	ticket   uint64
+	at       place // as training says it
+	deadline time.Duration
+}
+
+// savedState is the importance of one place, which is or will be saved.
+type savedState struct {
+	at      place
+	done    bool
+	path    string
+	digest  Digest
+	waiting []uint64 // tickets
+}
+
+const (
+	// missedAfter is for how long a plan's request waits for trainers that have not come before it
+	// is told which. The client asks again.
+	missedAfter = 10 * time.Second
+	// saveTimeout bounds how long a save waits for reports of other trainers, which are within a
+	// step of each other.
+	saveTimeout = 30 * time.Second
+)
+
+// CoordinatorConfig says whose coordinator it is, and of which data set.
+type CoordinatorConfig struct {
+	Rank, Ranks int
+	Data        string // the data set's name
+	Identity    string // its digest
+	Samples     int
+	Options     string // of the system that policy and sampler are of, as text
+	Scorer      string // of what training reports; "": the one that goes with the sampler
+	StatePath   string // of the state file, which rank 0 writes; "": there is none
+	// StateOptional has a training begin with the scores that there are, where the state file is
+	// not the one that it needs.
+	StateOptional bool
+	// Placement returns the placement for a training that begins. Every rank's must be the same.
+	// nil: owners by hash.
+	Placement func() *Placement
+}
+
+// NewCoordinator returns a coordinator of a data set that nobody has opened.
+func NewCoordinator(cfg CoordinatorConfig) *Coordinator {
+	return &Coordinator{
+		cfg: cfg, sources: newSources(cfg.Rank, cfg.Ranks), saving: map[int]*savedState{}, life: noLife(),
+	}
+}
+
+func noLife() life {
+	return life{
+		plans: map[int]*Plan{}, want: noEpoch, kept: map[int]bool{},
+		finish: map[int]place{}, wishes: map[int]place{}, joined: map[int]joined{}, anew: map[int]place{},
+		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{},
+	}
+}
+
+// Step takes an event and hands the commands that follow from it to do, one by one: the scores in a
+// Drive are those of that moment, and the next batch changes them. do must not call Step; what
+// follows from a command is another event, later.
+func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
+	c.do = do
+	switch e := e.(type) {
+	case Remembered:
+		c.agreed.before, c.agreed.ranks = &e.Spec, e.Ranks
+	case Vanished:
+		c.agreed.before = nil
+		if !e.Here {
+			c.agreed.ranks = nil
+		}
+	case Opened:
+		c.onOpened(e)
+	case Replaced:
+		delete(c.wishes, e.Trainer)
+	case Begun:
+		c.onBegun(e)
+	case PlanWanted:
+		c.now = max(c.now, e.Now)
+		c.onPlanWanted(e)
+	case BatchWanted:
+		if c.isNext(e.Epoch) {
+			c.wantPlan(e.Epoch, e.Batch)
+		}
+	case Trained:
+		c.onTrained(e)
+	case SaveWanted:
+		c.now = max(c.now, e.Now)
+		c.onSaveWanted(e)
+	case Canceled:
+		c.cancel(e.Ticket)
+	case Moved, Wished, Restarted, Saving:
+		c.onTold(e)
+	case Sourced:
+		c.onSourced(e)
+	case Declined:
+		c.failPlans(fmt.Sprintf("rank %d says: %s", e.Rank, e.Why), false)
+	case Hung:
+		c.failPlans(e.Why, true)
+	case PlanMade:
+		c.onPlanMade(e)
+	case Left:
+		delete(c.plans, e.Epoch)
+	case StatesRead:
+		c.onStatesRead(e)
+	case StateKept:
+		c.onStateKept(e)
+	case StateSaved:
+		c.onStateSaved(e)
+	case Ticked:
+		c.now = max(c.now, e.Now)
+		c.onTicked()
+	case Finished:
+		c.onFinished()
+	}
+	c.do = nil
+}
+
+// Opening
+
+func (c *Coordinator) onOpened(e Opened) {
+	here := e.Rank == c.cfg.Rank
+	if here {
+		if err := c.mayOpen(e); err != nil {
+			c.refuse(e.Ticket, err)
+			return
+		}
+	}
+	before := c.agreed.conflict
+	isNew, err := c.agreed.open(e.Spec, e.Rank)
+	if isNew || !errors.Is(c.agreed.conflict, before) {
+		if here {
+			c.tell(Opened{Rank: e.Rank, Spec: e.Spec})
+		}
+		c.agree()
+	}
+	switch {
+	case !here && err != nil:
+		c.do(Log{LogInfo, "a trainer was refused", e.Rank, err})
+	case !here:
+	case err != nil:
+		c.refuse(e.Ticket, err)
+	case c.agreed.conflict != nil:
+		c.refuse(e.Ticket, c.agreed.conflict)
+	default:
+		c.do(Accept{e.Ticket})
+	}
+}
+
+func (c *Coordinator) mayOpen(e Opened) error {
+	if err := c.agreed.newcomer(e.Spec, e.Rank); err != nil {
+		return err
+	}
+	if e.Taken != "" {
+		return errors.New(e.Taken)
+	}
+	return c.agreed.stranger(e.Spec, e.Rank)
+}
+
+// agree goes on when trainers have said something new: with the stager once all are there, with
+// plans, or with telling those who wait what is wrong.
+func (c *Coordinator) agree() {
+	c.refused = nil // they may have loaded another checkpoint, or put back what was lost
+	if c.agreed.conflict == nil && c.agreed.missing == 0 && !c.beginning {
+		c.beginning = true
+		c.do(Begin{})
+	}
+	if c.agreed.conflict != nil {
+		c.do(Log{LogInfo, "a data set cannot be served", -1, c.agreed.conflict})
+		c.failPlans(c.agreed.conflict.Error(), false)
+		return
+	}
+	c.grant()
+	c.plan()
+}
+
+func (c *Coordinator) onBegun(e Begun) {
+	if e.Err != nil {
+		c.agreed.conflict = e.Err
+		c.do(Log{LogInfo, "a data set cannot be served", -1, e.Err})
+		c.failPlans(e.Err.Error(), false)
+		return
+	}
+	c.begun, c.weighted = true, e.Weighted
+	c.place()
+	c.grant()
+	c.plan()
+}
+
+func (c *Coordinator) place() {
+	if c.cfg.Placement != nil {
+		c.placement = c.cfg.Placement()
+	}
+}
+
+// endTraining refuses all from now on, where ranks or trainers differ and nobody knows who is
+// right.
+func (c *Coordinator) endTraining(err error) {
+	if c.agreed.conflict == nil {
+		c.do(Log{LogError, "a data set cannot be served", -1, err})
+		c.agreed.conflict = err
+		c.failPlans(err.Error(), false)
+	}
+}
+
+// Asking for a plan
+
+func (c *Coordinator) onPlanWanted(e PlanWanted) {
+	if c.agreed.conflict != nil {
+		c.refuse(e.Ticket, c.agreed.conflict)
+		return
+	}
+	to, w := place{e.Epoch, e.Batch}, waitingPlan{e.Ticket, e.Trainer, e.Epoch, c.now}
+	if c.newLife(e.Trainer) {
+		c.waiting = append(c.waiting, w)
+		c.tell(Restarted{c.cfg.Rank, e.Trainer, e.Epoch, e.Batch})
+		c.beginAnew(e.Trainer, to)
+		return
+	}
+	if err := c.join(e.Trainer); err != nil {
+		c.refuse(e.Ticket, err)
+		return
+	}
+	c.move(e.Trainer, to)
+	if _, waits := c.wishes[e.Trainer]; waits && c.begun && !c.weighted {
+		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch})
+		return
+	}
+	c.waiting = append(c.waiting, w)
+	if c.refused != nil {
+		c.failPlans(c.refused.Error(), false)
+	}
+	c.answerPlans()
+}
+
+// answerPlans answers every PlanWanted whose plan is there.
+func (c *Coordinator) answerPlans() {
+	rest := c.waiting[:0]
+	for _, w := range c.waiting {
+		plan := c.Plan(w.epoch)
+		if _, waits := c.anew[w.trainer]; waits || plan == nil || !c.mayHave(w.epoch) {
+			rest = append(rest, w)
+			continue
+		}
+		a := AnswerPlan{Ticket: w.ticket, Trainer: w.trainer, Plan: plan}
+		if c.weighted {
+			a.Scores = c.sources.own(w.epoch)
+		}
+		c.do(a)
+	}
+	c.waiting = rest
+}
+
+// mayHave reports whether trainers may have the plan of an epoch: it can be made again, and all
+// ranks have the same.
+func (c *Coordinator) mayHave(epoch int) bool {
+	return !c.weighted || c.kept[epoch] && c.sources.agreed(epoch)
+}
+
+// failPlans answers all who wait for a plan with why they get none.
+func (c *Coordinator) failPlans(why string, retry bool) {
+	waiting := c.waiting
+	c.waiting = nil
+	for _, w := range waiting {
+		c.do(Refuse{w.ticket, retry, why})
+	}
+}
+
+// refusePlans tells those who wait why there is no plan. They may ask again when trainers say
+// something else.
+func (c *Coordinator) refusePlans(err error) {
+	if c.refused == nil || c.refused.Error() != err.Error() {
+		c.do(Log{LogError, "there is no plan", -1, err})
+		c.tell(Declined{c.cfg.Rank, err.Error()})
+	}
+	c.refused, c.want = err, noEpoch
+	c.failPlans(err.Error(), false)
+}
+
+func (c *Coordinator) refuse(ticket uint64, err error) {
+	c.do(Refuse{Ticket: ticket, Why: err.Error()})
+}
+
+func (c *Coordinator) cancel(ticket uint64) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(w waitingPlan) bool { return w.ticket == ticket })
+	c.saves = slices.DeleteFunc(c.saves, func(w waitingSave) bool { return w.ticket == ticket })
+}
+
+func (c *Coordinator) tell(e CoordinatorEvent) {
+	if c.cfg.Ranks > 1 {
+		c.do(Tell{e})
+	}
+}
+
+func (c *Coordinator) onTicked() {
+	// Without all trainers there is no stager, and without what each says of its training no ledger.
+	if c.agreed.missing > 0 || c.begun && c.weighted && c.ledger == nil && !c.agreed.known() {
+		rest := c.waiting[:0]
+		for _, w := range c.waiting {
+			if c.now-w.since < missedAfter {
+				rest = append(rest, w)
+				continue
+			}
+			c.do(Refuse{w.ticket, true, c.agreed.whoIsMissing()})
+		}
+		c.waiting = rest
+	}
+	if len(c.saves) > 0 && c.now > c.saves[0].deadline {
+		c.answerSaves()
+	}
+}
+
+// Moving from epoch to epoch. Two are open at a time, and a third takes the place of the older one.
+// No trainer can do that to the others: it goes to an epoch that is open, or to the one after, once
+// no trainer here is left behind (those of other ranks hold it up by the scores that are missing, if
+// it is made of scores). To any other epoch only all can go, when each has asked for it: without
+// scores all of this rank, since a rank that is silent is not waited for.
+
+// Knows reports whether epoch is one that training is or was in a moment ago, and its plan is still
+// there.
+func (c *Coordinator) Knows(epoch int) bool { return c.plans[epoch] != nil }
+
+// Plan returns the plan of an epoch that it knows, or nil.
+func (c *Coordinator) Plan(epoch int) *Plan { return c.plans[epoch] }
+
+// isNext reports whether training may go on to epoch.
+func (c *Coordinator) isNext(epoch int) bool {
+	n := len(c.opened)
+	if n == 0 {
+		return true // a rank that has just begun follows who comes first
+	}
+	if epoch != c.opened[n-1]+1 {
+		return false
+	}
+	for _, t := range c.agreed.locals(c.cfg.Rank) {
+		if at, ok := c.finish[t]; ok && n > 1 && at.epoch < c.opened[n-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// move takes a trainer here to a place, and tells the other ranks. Where it may not go yet, it waits.
+func (c *Coordinator) move(trainer int, to place) {
+	if !c.Knows(to.epoch) && !c.isNext(to.epoch) {
+		c.tell(Wished{c.cfg.Rank, trainer, to.epoch, to.batch})
+		c.wish(trainer, to)
+		return
+	}
+	delete(c.wishes, trainer)
+	c.tell(Moved{c.cfg.Rank, trainer, to.epoch, to.batch})
+	c.finishEpochs(trainer, to)
+	c.wantPlan(to.epoch, to.batch)
+	c.grant()
+}
+
+// wish notes where a trainer wants to go, and takes all there when they all want to.
+func (c *Coordinator) wish(trainer int, to place) {
+	c.wishes[trainer] = to
+	for t, rank := range c.agreed.world {
+		if int(rank) != c.cfg.Rank && c.begun && !c.weighted {
+			continue
+		}
+		w, ok := c.wishes[t]
+		if !ok || w.epoch != to.epoch {
+			return
+		}
+		to.batch = min(to.batch, w.batch)
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.wishes)) {
+		c.finishEpochs(t, to)
+	}
+	clear(c.wishes)
+	if !c.Knows(to.epoch) {
+		c.nextGeneration()
+	}
+	c.wantPlan(to.epoch, to.batch)
+}
+
+// grant has the trainers here go where they want to, if they may now. A rank whose trainers have
+// nothing to ask for follows the others.
+func (c *Coordinator) grant() {
+	locals := c.agreed.locals(c.cfg.Rank)
+	for _, t := range locals {
+		if to, ok := c.wishes[t]; ok && (c.Knows(to.epoch) || c.isNext(to.epoch)) {
+			c.move(t, to)
+		}
+	}
+	if !c.begun || len(c.finish) == 0 || len(locals) > 0 && !c.startedAgain(locals) {
+		return // before, a trainer here may yet open
+	}
+	next, newest := math.MaxInt, 0
+	for _, at := range c.finish {
+		next, newest = min(next, at.epoch), max(newest, at.epoch)
+	}
+	if n := len(c.opened); n > 0 {
+		next = c.opened[n-1] + 1
+	}
+	if next <= newest && c.isNext(next) {
+		c.wantPlan(next, c.first(next))
+	}
+}
+
+// startedAgain reports whether this rank has no plan although its trainers have had one: they may be
+// waiting for the trainers of other ranks, which get no plan before this rank has made it too.
+func (c *Coordinator) startedAgain(locals []int) bool {
+	return len(c.opened) == 0 && c.want == noEpoch && !slices.ContainsFunc(locals, func(t int) bool {
+		training := c.agreed.trainings[t]
+		return training == nil || len(training.Planned) == 0
+	})
+}
+
+// first is the batch that training begins an epoch at.
+func (c *Coordinator) first(epoch int) int {
+	first := math.MaxInt
+	for _, at := range c.finish {
+		if at.epoch == epoch {
+			first = min(first, at.batch)
+		}
+	}
+	if first == math.MaxInt { // those who are ahead have been through it
+		return 0
+	}
+	return first
+}
+
+// finishEpochs notes that a trainer went on to another epoch.
+func (c *Coordinator) finishEpochs(trainer int, to place) {
+	c.finish[trainer] = to
+	if c.folds() {
+		c.ledger.Finish(trainer, to.epoch)
+		c.fold()
+	}
+	c.do(Went{trainer, to.epoch})
+}
+
+// onTold takes what another rank tells of a trainer of its own.
+func (c *Coordinator) onTold(e CoordinatorEvent) {
+	var rank, trainer int
+	var at place
+	switch e := e.(type) {
+	case Moved:
+		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
+	case Wished:
+		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
+	case Restarted:
+		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
+	case Saving:
+		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
+	}
+	if !c.theirs(trainer, rank) {
+		return
+	}
+	switch e.(type) {
+	case Moved:
+		delete(c.wishes, trainer)
+		if err := c.join(trainer); err != nil { // its rank did not know yet of those here
+			c.endTraining(err)
+		}
+		c.finishEpochs(trainer, at)
+		c.grant()
+	case Wished:
+		c.wish(trainer, at)
+	case Restarted:
+		c.beginAnew(trainer, at)
+	case Saving:
+		if !c.begun || c.weighted {
+			c.savesThere(trainer, at)
+		}
+	}
+}
+
+// theirs reports whether a trainer is on the rank that tells of it.
+func (c *Coordinator) theirs(trainer, rank int) bool {
+	if c.agreed.has(trainer, rank) {
+		return true
+	}
+	c.do(Log{LogError, "a rank reports for a trainer that is not its own", rank, nil})
+	return false
+}
+
+// Lives. A data set may be trained more than once: trainers load a checkpoint in mid-training, or
+// torchrun starts them again, or another training comes to the same ranks. When all trainers have
+// begun a new life, what was known of the one before, most of all its importance, is forgotten on
+// all ranks, and the first plan is decided on as at the start. Until then who begins anew waits.
+
+// newLife reports whether a trainer asks for its first plan in another life than the one that is
+// trained.
+func (c *Coordinator) newLife(trainer int) bool {
+	t := c.agreed.trainings[trainer]
+	j, ok := c.joined[trainer]
+	return t != nil && ok && (j.life != t.Life || j.turn != t.Turn) && c.ledger != nil
+}
+
+// join notes that a trainer takes part. Those that begin together must go on from the same
+// checkpoint.
+func (c *Coordinator) join(trainer int) error {
+	t := c.agreed.trainings[trainer]
+	if t == nil {
+		return nil
+	}
+	was, again := c.joined[trainer]
+	if again && was.life == t.Life && was.turn == t.Turn {
+		return nil
+	}
+	j := joined{t.Life, t.Turn, len(t.Planned) == 0, !again, t.Checkpoint}
+	for _, u := range slices.Sorted(maps.Keys(c.joined)) {
+		other := c.joined[u]
+		together := j.begins && j.first && other.begins && other.first
+		if together && !reflect.DeepEqual(j.checkpoint, other.checkpoint) {
+			return differentCheckpoints(u, other.checkpoint, trainer, j.checkpoint)
+		}
+	}
+	c.joined[trainer] = j
+	return nil
+}
+
+// beginAnew notes that a trainer begins a new life at a place, and begins it when all do.
+func (c *Coordinator) beginAnew(trainer int, at place) {
+	c.anew[trainer] = at
+	if len(c.anew) < len(c.agreed.world) {
+		return
+	}
+	for _, other := range c.anew {
+		at.epoch, at.batch = max(at.epoch, other.epoch), min(at.batch, other.batch)
+	}
+	c.life = noLife()
+	c.place()
+	c.nextGeneration()
+	for t := range c.agreed.world {
+		if err := c.join(t); err != nil {
+			c.refusePlans(err)
+			return
+		}
+		c.finishEpochs(t, at)
+	}
+	c.wantPlan(at.epoch, at.batch)
+}
+
+// nextGeneration forgets what plans were made from: the same epochs are planned again from something
+// else.
+func (c *Coordinator) nextGeneration() {
+	clear(c.kept)
+	c.do(ForgetStates{Before: math.MaxInt})
+	for _, err := range c.sources.next() {
+		c.endTraining(err)
+	}
+}
+
+// Reporting
+
+func (c *Coordinator) onTrained(r Trained) {
+	if c.begun && !c.weighted {
+		return
+	}
+	if r.Rank != c.cfg.Rank {
+		if c.theirs(r.Trainer, r.Rank) {
+			c.take(r)
+		}
+		return
+	}
+	if at, ok := c.finish[r.Trainer]; ok && r.Epoch < at.epoch {
+		return // the trainer has left the epoch: its reports of that are final
+	}
+	c.tell(r)
+	c.take(r)
+}
+
+// folds reports whether the ledger takes what trainers say. One that was restored does not before
+// the plan that it was restored at is open: what was reported meanwhile is held, and comes first.
+func (c *Coordinator) folds() bool { return c.ledger != nil && c.restored == nil }
+
+// take gives a report to the ledger, or keeps it until its epoch is open, if that can be.
+func (c *Coordinator) take(r Trained) {
+	if c.folds() && c.ledger.Opened(r.Epoch) {
+		c.report(r)
+		c.fold()
+	} else if len(c.opened) == 0 || r.Epoch > c.newest() {
+		c.hold(r)
+	}
+}
+
+func (c *Coordinator) newest() int { return c.opened[len(c.opened)-1] }
+
+// hold keeps a report for later. A trainer that connects again, before there is a plan, sends all
+// that it knows once more.
+func (c *Coordinator) hold(r Trained) {
+	held, at := c.heldBy[r.Trainer], place{r.Epoch, r.Batch}
+	if held == nil {
+		held = map[place]bool{}
+		c.heldBy[r.Trainer] = held
+	}
+	if !held[at] {
+		held[at] = true
+		c.held = append(c.held, r)
+	}
+}
+
+func (c *Coordinator) report(r Trained) {
+	var err error
+	if r.Trainer == AllTrainers {
+		err = c.ledger.ReportAll(r.Epoch, r.Batch, r.Losses)
+	} else {
+		err = c.ledger.Report(r.Trainer, r.Epoch, r.Batch, r.Losses)
+	}
+	if err != nil {
+		c.do(Log{LogError, "a report was not taken", r.Rank, err})
+	}
+}
+
+// fold folds what is final, refreshes predictions, and goes on to plan when the cut is reached.
+func (c *Coordinator) fold() {
+	ready := c.ledger.Fold(func(f Folded) {
+		scored := c.ledger.Scored(f)
+		if c.placement != nil {
+			c.placement.Fold(scored)
+		}
+		c.do(Drive{Event: scored})
+	})
+	if ready && !c.haveCut {
+		c.plan()
+	}
+	c.answerSaves()
+}
+
+// Planning
+
+// wantPlan has epoch planned, beginning at batch from, unless it is.
+func (c *Coordinator) wantPlan(epoch, from int) {
+	if c.Knows(epoch) {
+		return
+	}
+	if c.begun && len(c.opened) > 0 && epoch == c.newest()+1 {
+		from = 0 // who comes first may be ahead of the others
+	}
+	if c.want != epoch {
+		c.want, c.from = epoch, from
+	}
+	c.from = min(c.from, from)
+	c.plan()
+}
+
+// plan makes the plan that is due, if its scores are there: the one that is wanted, else the one
+// after the newest.
+func (c *Coordinator) plan() {
+	if !c.begun || c.making != nil || c.reading {
+		return
+	}
+	epoch := c.want
+	if epoch == noEpoch {
+		if len(c.opened) == 0 || c.ahead != nil {
+			return
+		}
+		epoch = c.newest() + 1
+	}
+	if c.weighted && c.ledger == nil {
+		if !c.agreed.known() {
+			return
+		}
+		first, ok := c.restore(epoch)
+		if !ok {
+			return
+		}
+		if epoch = first; first > c.want {
+			c.want, c.from = first, 0 // what is wanted cannot be planned any more: training is ahead of it
+		}
+	}
+	if c.weighted && !c.haveCut {
+		if !c.ledger.Ready() {
+			return
+		}
+		c.cut, c.haveCut = c.ledger.Take(), true
+		c.outlook = nil
+	}
+	m := MakePlan{Epoch: epoch, Scores: c.cut, Stream: c.streamID()}
+	if c.placement != nil {
+		if c.outlook == nil {
+			c.outlook = c.placement.Outlook()
+		}
+		m.Place = c.outlook.Place
+	}
+	if a := c.ahead; a != nil && a.plan.Epoch == epoch {
+		c.install(a.plan, a.base)
+		return
+	}
+	c.making = &making{epoch, c.cut, c.sources.generation}
+	c.do(m)
+}
+
+// onPlanMade takes a new plan: into use if it is wanted, else it waits and its first samples are
+// staged.
+func (c *Coordinator) onPlanMade(e PlanMade) {
+	m := c.making
+	c.making = nil
+	if m.generation != c.sources.generation {
+		c.plan() // training is elsewhere by now
+		return
+	}
+	epoch, base := m.epoch, m.scores
+	if c.weighted {
+		told := Sourced{c.cfg.Rank, c.sources.generation, epoch, e.Scores}
+		c.tell(told)
+		c.onSourced(told)
+		c.do(KeepState{c.sourceOf(epoch, base), c.sources.generation})
+	}
+	switch {
+	case epoch == c.want, c.restored != nil && c.restored.Epoch == epoch:
+		c.install(e.Plan, base)
+	case c.want == noEpoch:
+		c.ahead = &aheadPlan{e.Plan, base}
+		c.do(Drive{Planned{Plan: e.Plan}, base})
+	default:
+		c.plan() // another epoch is wanted meanwhile
+	}
+}
+
+// install makes plan the newest epoch: reports refer to it from now on, and trainers get it.
+func (c *Coordinator) install(plan *Plan, base []float32) {
+	from, trained := 0, plan.Batches()
+	if plan.Epoch == c.want {
+		from = min(c.from, plan.Batches()) // an epoch may have fewer than the most
+		trained = from
+		c.want = noEpoch
+	}
+	if c.ahead == nil || c.ahead.plan != plan {
+		c.do(Drive{Planned{Plan: plan, From: from}, base})
+	}
+	c.ahead = nil
+	c.open(plan)
+	c.base, c.cut, c.haveCut, c.outlook = base, nil, false, nil
+	train := Train{Epoch: plan.Epoch}
+	if c.weighted {
+		train.Scores = base
+		c.ledger.Open(plan)
+		if c.placement != nil {
+			c.placement.Open(plan)
+		}
+		restored := c.restored != nil && c.restored.Epoch == plan.Epoch
+		if restored {
+			c.ledger.Resume(c.restored, trained)
+		}
+		c.restored = nil
+		// After Open, which may have folded what was left of an old epoch.
+		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
+		if !c.checkpointed && !restored && c.savesFiles() {
+			c.do(SaveState{Snap: c.sourceOf(plan.Epoch, base)})
+		}
+	}
+	c.do(train)
+	if c.weighted {
+		c.takeHeld()
+	}
+	c.answerPlans()
+	c.grant()
+	c.plan()
+}
+
+// open adds an epoch to those that are open, of which it keeps two.
+func (c *Coordinator) open(plan *Plan) {
+	c.opened = append(c.opened, plan.Epoch)
+	c.opened = c.opened[max(0, len(c.opened)-2):]
+	c.plans[plan.Epoch] = plan
+	maps.DeleteFunc(c.plans, func(epoch int, _ *Plan) bool {
+		return !slices.Contains(c.opened, epoch)
+	})
+}
+
+// takeHeld takes the reports that waited for an epoch, in the order in which they came, and only
+// then what trainers have finished.
+func (c *Coordinator) takeHeld() {
+	held := c.held
+	c.held = nil
+	clear(c.heldBy)
+	for _, r := range held {
+		if c.ledger.Opened(r.Epoch) {
+			c.report(r)
+		} else if r.Epoch > c.newest() {
+			c.hold(r)
+		}
+	}
+	for trainer, at := range c.finish {
+		c.ledger.Finish(trainer, at.epoch)
+	}
+	for trainer := range c.savesAt {
+		c.settle(trainer)
+	}
+	c.fold()
+}
+
+// onSourced takes what a rank made a plan from.
+func (c *Coordinator) onSourced(e Sourced) {
+	if err := c.sources.take(e); err != nil {
+		c.endTraining(err)
+	}
+	c.answerPlans()
+}
+
+// sourceOf returns the state that an epoch's plan was made from, or is replayed from.
+func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
+	snap := &Snapshot{Epoch: epoch, Scores: base}
+	if c.restored != nil && c.restored.Epoch == epoch {
+		again := *c.restored
+		snap = &again
+	} else {
+		switch newest, ok := c.ledger.Newest(); {
+		case ok && newest == epoch:
+			snap = c.ledger.shared(base, 0)
+		case ok && newest == epoch-1:
+			snap = c.ledger.SnapshotNext(base)
+		}
+	}
+	snap.Stream = c.streamID()
+	return snap
+}
+
+func (c *Coordinator) onStateKept(e StateKept) {
+	if e.Generation == c.sources.generation {
+		c.kept[e.Epoch] = true
+		c.answerPlans()
+	}
+	c.do(ForgetStates{Before: slices.Min(append(slices.Clone(c.opened), e.Epoch))})
+}
+
+// Restoring. What a rank has kept is read when the first epoch is wanted: until then all trainers
+// may not have said what they go on from.
+
+// restore makes the ledger. It returns the epoch to plan first, from which the ledger gets to the
+// wanted one; false while states are being read, and when training would not go on with the scores
+// that it had.
+func (c *Coordinator) restore(epoch int) (first int, ok bool) {
+	if c.refused != nil {
+		c.refusePlans(c.refused) // until trainers say something else
+		return 0, false
+	}
+	if c.states == nil {
+		c.reading, c.readFor = true, c.sources.generation
+		c.do(ReadStates{c.streamID()})
+		return 0, false
+	}
+	spec := c.agreed.spec
+	scorer, err := NewScorer(c.scorer())
+	if err != nil {
+		panic("scheduler: " + err.Error())
+	}
+	equal := func() []float32 {
+		return EqualScores(c.cfg.Samples, scorer.Initial(spec.BatchSize*spec.World))
+	}
+	from, err := c.origin(place{epoch, c.from}, equal)
+	if err != nil {
+		c.refusePlans(err)
+		return 0, false
+	}
+	if from.warning != "" {
+		c.do(Log{LogWarning, from.warning, -1, nil})
+	}
+	switch {
+	case from.snap == nil:
+		c.ledger = NewLedger(scorer, equal())
+		return epoch, true
+	case from.alone:
+		c.ledger = NewLedger(scorer, RestoreLedger(scorer, from.snap, spec.World, false).FoldAll())
+		return epoch, true
+	}
+	c.ledger = RestoreLedger(scorer, from.snap, spec.World, from.sameTrainers)
+	c.restored = from.snap
+	c.cut, c.haveCut = from.snap.Scores, true
+	return from.snap.Epoch, true
+}
+
+func (c *Coordinator) onStatesRead(e StatesRead) {
+	c.reading = false
+	if c.readFor == c.sources.generation {
+		c.states = &e
+	}
+	c.plan()
+}
+
+// origin decides where the first plan's scores come from.
+func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
+	states := c.states
+	c.states = nil
+	n := need{
+		stream: c.streamID(), epoch: at.epoch, batch: at.batch,
+		trainings: c.agreed.trainings, equal: equal,
+		path: c.cfg.StatePath, optional: c.cfg.StateOptional,
+		file: states.File, previous: states.Previous, own: states.Own,
+	}
+	if n.begun() {
+		for _, k := range states.Kept {
+			if k.Err != nil {
+				c.do(Log{LogWarning, "an importance state is not used: " + k.Path, -1, k.Err})
+			}
+			n.kept = append(n.kept, k)
+		}
+	} else {
+		c.do(ForgetStates{Before: math.MaxInt}) // another training has left them
+	}
+	if checkpoint, err := n.checkpoint(); err == nil && checkpoint != nil {
+		c.checkpointed = true // the state file is that checkpoint's until training makes another one
+	}
+	return n.decide()
+}
+
+// scorer is the name of what makes importance of what training reports.
+func (c *Coordinator) scorer() string {
+	return cmp.Or(c.cfg.Scorer, DefaultScorer(c.agreed.spec.Sampler))
+}
+
+// streamID returns the identity of the stream that importance is kept for.
+func (c *Coordinator) streamID() StreamID {
+	spec := c.agreed.spec
+	return StreamID{
+		Data: c.cfg.Data, Identity: c.cfg.Identity, Samples: c.cfg.Samples,
+		Sampler: spec.Sampler, Scorer: c.scorer(), Options: c.cfg.Options,
+		Seed: spec.Seed, Batch: spec.BatchSize * spec.World,
+		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast, Plan: PlanVersion,
+	}
+}
+
+// Saving. A training that makes a checkpoint asks each rank to save, each trainer its own. All ranks
+// come to the digest of the importance as it is at that place, which the checkpoint will name; rank
+// 0 writes it to the state file. The place at the end of an epoch is the beginning of the next:
+// there the state is the same, whether the next epoch is open or not.
+
+func (c *Coordinator) onSaveWanted(e SaveWanted) {
+	if c.begun && !c.weighted {
+		c.do(AnswerSave{Ticket: e.Ticket})
+		return
+	}
+	if err := c.join(e.Trainer); err != nil {
+		c.refuse(e.Ticket, err)
+		return
+	}
+	at := place{e.Epoch, e.Batch}
+	c.saves = append(c.saves, waitingSave{e.Ticket, at, c.now + saveTimeout})
+	c.tell(Saving{c.cfg.Rank, e.Trainer, e.Epoch, e.Batch})
+	c.savesThere(e.Trainer, at)
+	if c.ledger == nil && c.isNext(at.epoch) {
+		c.wantPlan(at.epoch, at.batch) // this rank was started again
+	}
+}
+
+// savesThere notes that a trainer is to save at a place: what it has not reported before that it
+// never will.
+func (c *Coordinator) savesThere(trainer int, at place) {
+	c.checkpointed = true
+	c.savesAt[trainer] = at
+	if c.folds() {
+		c.settle(trainer)
+		c.fold()
+	}
+	c.answerSaves()
+}
+
+// settle ends the epoch of a trainer that saves at its end.
+func (c *Coordinator) settle(trainer int) {
+	newest, ok := c.ledger.Newest()
+	if at, told := c.savesAt[trainer]; ok && told && c.canonical(at) == (place{newest + 1, 0}) {
+		c.ledger.Finish(trainer, newest+1)
+	}
+}
+
+// canonical returns the place by the epoch that begins there.
+func (c *Coordinator) canonical(at place) place {
+	if plan := c.Plan(at.epoch); plan != nil && at.batch >= plan.Batches() {
+		return place{at.epoch + 1, 0}
+	}
+	return at
+}
+
+// answerSaves answers every SaveWanted whose state is complete, or that has waited too long.
+func (c *Coordinator) answerSaves() {
+	rest := c.saves[:0]
+	for _, w := range c.saves {
+		at := c.canonical(w.at)
+		switch {
+		case c.saved != nil && c.saved.at == at:
+			c.attach(c.saved, w.ticket)
+		case c.folds() && c.complete(at):
+			c.saved = &savedState{at: at, waiting: []uint64{w.ticket}}
+			c.saveAt(c.saved)
+		case c.now > w.deadline:
+			c.do(AnswerSave{Ticket: w.ticket})
+		default:
+			rest = append(rest, w)
+		}
+	}
+	c.saves = rest
+}
+
+func (c *Coordinator) attach(s *savedState, ticket uint64) {
+	if s.done {
+		c.do(AnswerSave{ticket, s.path, s.digest})
+		return
+	}
+	s.waiting = append(s.waiting, ticket)
+}
+
+// complete reports whether all reports before a place are in the ledger, and the place is one that
+// it can describe.
+func (c *Coordinator) complete(at place) bool {
+	newest, ok := c.ledger.Newest()
+	if !ok {
+		return false
+	}
+	switch {
+	case at.epoch == newest:
+		for t := range c.agreed.world {
+			finished, known := c.finish[t]
+			here := c.ledger.FinalOf(t, newest) >= at.batch &&
+				(at.batch > 0 || known && finished.epoch >= newest)
+			if told, ok := c.savesAt[t]; !here && (!ok || c.canonical(told) != at) {
+				return false
+			}
+		}
+		return true
+	case at == place{newest + 1, 0}:
+		plan := c.Plan(newest)
+		return plan != nil && c.haveCut && c.ledger.Final(newest) == plan.Batches()
+	}
+	return false
+}
+
+// saveAt has the state of a place written, and those who wait for it answered then.
+func (c *Coordinator) saveAt(s *savedState) {
+	var snap *Snapshot
+	if newest, _ := c.ledger.Newest(); s.at.epoch == newest {
+		c.ledger.settle(s.at.batch)
+		snap = c.ledger.shared(c.base, s.at.batch)
+		snap.Final = s.at.batch // also of trainers that report nothing
+	} else {
+		snap = c.ledger.SnapshotNext(c.cut)
+	}
+	snap.Stream, snap.Checkpoint = c.streamID(), true
+	c.lastSave++
+	c.saving[c.lastSave] = s
+	c.do(SaveState{ID: c.lastSave, Snap: snap, Previous: true})
+}
+
+func (c *Coordinator) onStateSaved(e StateSaved) {
+	s := c.saving[e.ID]
+	if s == nil {
+		return
+	}
+	delete(c.saving, e.ID)
+	s.done, s.path, s.digest = true, e.Path, e.Digest
+	waiting := s.waiting
+	s.waiting = nil
+	for _, ticket := range waiting {
+		c.attach(s, ticket)
+	}
+}
+
+// savesFiles reports whether this rank writes the state file.
+func (c *Coordinator) savesFiles() bool { return c.cfg.StatePath != "" && c.cfg.Rank == 0 }
+
+// onFinished saves the state as training leaves it, unless the state file belongs to a checkpoint.
+func (c *Coordinator) onFinished() {
+	if c.ledger != nil && len(c.opened) > 0 && !c.checkpointed && c.savesFiles() {
+		final := c.ledger.Final(c.newest())
+		snap := c.ledger.shared(c.base, final)
+		snap.Stream = c.streamID()
+		c.do(SaveState{Snap: snap})
+	}
+}
+
+// What a rank asks of its coordinator, between events
+
+// Spec is what the trainers have agreed on, or what the first has asked for; nil: nobody has.
+func (c *Coordinator) Spec() *Spec { return c.agreed.spec }
+
+// World is the rank of each trainer, -1 for one that has not come. It must not be changed.
+func (c *Coordinator) World() []int32 { return c.agreed.world }
+
+// Complete reports whether all trainers have opened the data set.
+func (c *Coordinator) Complete() bool { return c.agreed.spec != nil && c.agreed.missing == 0 }
+
+// Remembers reports whether it counts on a training of this rank's life before.
+func (c *Coordinator) Remembers() bool { return c.agreed.before != nil }
+
+// Conflict is why nothing is served, or nil.
+func (c *Coordinator) Conflict() error { return c.agreed.conflict }
+
+// Has reports whether trainer opened the data set on rank.
+func (c *Coordinator) Has(trainer, rank int) bool { return c.agreed.has(trainer, rank) }
+
+// Locals returns the trainers of this rank.
+func (c *Coordinator) Locals() []int { return c.agreed.locals(c.cfg.Rank) }
+
+// Open returns the epochs that training is or was in, the newest last. It must not be changed.
+func (c *Coordinator) Open() []int { return c.opened }
+
+// First is the batch that the epoch wanted last begins at.
+func (c *Coordinator) First() int { return c.from }
+
+// In returns the epoch that a trainer went on to last.
+func (c *Coordinator) In(trainer int) (epoch int, ok bool) {
+	at, ok := c.finish[trainer]
+	return at.epoch, ok
+}
+
+// Held is how many reports of a trainer wait for their epoch, and whether one of this batch does.
+func (c *Coordinator) Held(trainer, epoch, batch int) (held int, this bool) {
+	by := c.heldBy[trainer]
+	return len(by), by[place{epoch, batch}]
+}
+
+// Weighted reports whether the stager is there and its sampler draws by importance.
+func (c *Coordinator) Weighted() bool { return c.weighted }
+
+// Waiting is how many plans are asked for and not answered.
+func (c *Coordinator) Waiting() int { return len(c.waiting) }
+
+// Ledger has what was reported, for reading; nil before the first plan.
+func (c *Coordinator) Ledger() *Ledger { return c.ledger }

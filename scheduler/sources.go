@@ -1,0 +1,87 @@
+package scheduler
+
+import "fmt"
+
+// Ranks make the same plans, each for itself, from the same scores. They tell each other the digest of the scores that they
+// made a plan from, and no trainer gets a plan before all ranks have made it from the same ones.
+
+// sources are the digests of the scores that plans were made from. When training goes elsewhere, or begins anew, all ranks
+// begin another generation of them.
+type sources struct {
+	told       []map[int]Digest // by rank, by epoch
+	newest     []int            // by rank: the newest epoch, noEpoch before the first
+	rank       int              // this one
+	generation uint32
+	early      []Sourced // of ranks that are a generation ahead
+}
+
+func newSources(rank, ranks int) sources {
+	s := sources{told: make([]map[int]Digest, ranks), newest: make([]int, ranks), rank: rank}
+	s.clear()
+	return s
+}
+
+func (s *sources) clear() {
+	for r := range s.told {
+		s.told[r], s.newest[r] = map[int]Digest{}, noEpoch
+	}
+}
+
+// next begins another generation, with what was told of it already, and returns the errors of that.
+func (s *sources) next() (errs []error) {
+	s.clear()
+	s.generation++
+	early := s.early
+	s.early = nil
+	for _, e := range early {
+		if err := s.take(e); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// take notes what a rank tells, now or when its generation begins here.
+func (s *sources) take(e Sourced) error {
+	switch {
+	case e.Generation > s.generation:
+		s.early = append(s.early, e)
+		return nil
+	case e.Generation < s.generation:
+		return nil
+	}
+	return s.tell(e.Rank, e.Epoch, e.Scores)
+}
+
+// keptSources is for how many epochs before a rank's newest its digests are kept: others may be so far behind.
+const keptSources = 3
+
+// tell notes the digest of a rank, and returns an error when it is not that of another.
+func (s *sources) tell(rank, epoch int, digest Digest) error {
+	s.told[rank][epoch], s.newest[rank] = digest, max(s.newest[rank], epoch)
+	for e := range s.told[rank] {
+		if e < s.newest[rank]-keptSources {
+			delete(s.told[rank], e)
+		}
+	}
+	for r, told := range s.told {
+		if other, ok := told[epoch]; ok && other != digest {
+			return fmt.Errorf("ranks %d and %d have planned epoch %d from different importance scores (%.8s, %.8s): go on from a checkpoint",
+				min(r, rank), max(r, rank), epoch, s.told[min(r, rank)][epoch], s.told[max(r, rank)][epoch])
+		}
+	}
+	return nil
+}
+
+// agreed reports whether all ranks have planned an epoch, or have gone on to a later one.
+func (s *sources) agreed(epoch int) bool {
+	for r, told := range s.told {
+		if _, ok := told[epoch]; !ok && s.newest[r] <= epoch {
+			return false
+		}
+	}
+	return true
+}
+
+// own is this rank's digest for an epoch.
+func (s *sources) own(epoch int) Digest { return s.told[s.rank][epoch] }
