@@ -46,7 +46,7 @@ help: ## list the targets
 
 build: ## build bin/rankpool, which loads the MPI library that it finds when it runs
 	@scripts/go-version.sh
-	$(go_build) -ldflags '-X main.version=$(version)' -o bin/rankpool ./cmd/rankpool
+	$(go_build) -ldflags '-X rankpool/cmd/rankpool/internal/version.Text=$(version)' -o bin/rankpool ./cmd/rankpool
 
 deps: ## install the Debian packages that run and test need
 	@$(deps) run test

@@ -86,7 +86,9 @@ var arrows = map[string]map[string]string{
 		"scheduler":                  "who owns a sample",
 		"slurm":                      "the node's limits",
 	},
-	"cmd/rankpool/internal/metrics": {"mpicache": "a rank's statistics"},
+	"cmd/rankpool/internal/metrics":           {"mpicache": "a rank's statistics"},
+	"cmd/rankpool/internal/outlet/outlettest": {"cmd/rankpool/internal/outlet": "what it reads"},
+	"cmd/rankpool/internal/rank":              {all: "it wires a rank"},
 	"cmd/rankpool/internal/report": {
 		"cmd/rankpool/internal/runlog": "a report is made of a run log",
 	},

@@ -8,6 +8,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -57,8 +58,8 @@ func completeFlags(root *cobra.Command) {
 	}
 	values := map[string][]string{
 		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(), "sampler": scheduler.SamplerNames(),
-		"assign": assignments, "memory": {"auto", "20%", "64GiB"}, "links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
-		"mode": {"partition", "replicate", "pool"}, "log-format": logFormats,
+		"assign": rank.Assignments, "memory": {"auto", "20%", "64GiB"}, "links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
+		"mode": {"partition", "replicate", "pool"}, "log-format": rank.LogFormats,
 	}
 	for _, cmd := range root.Commands() {
 		for name, list := range values {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/version"
 )
 
 // aboutEnvironment is a section of rankpool(1).
@@ -107,7 +109,7 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	c.DisableAutoGenTag = true // it has the date
 	c.InitDefaultHelpFlag()
 	c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = escapeMarkdown(f.Usage) })
-	header := &doc.GenManHeader{Section: "1", Source: "rankpool " + version, Manual: "rankpool", Date: &time.Time{}}
+	header := &doc.GenManHeader{Section: "1", Source: "rankpool " + version.Text, Manual: "rankpool", Date: &time.Time{}}
 	var page bytes.Buffer
 	if err := doc.GenMan(c, header, &page); err != nil {
 		return nil, fmt.Errorf("man page of %s: %w", c.CommandPath(), err)

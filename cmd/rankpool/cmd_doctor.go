@@ -16,7 +16,9 @@ import (
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -219,7 +221,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	library, missing := find()
 	env := &doctor.Env{
-		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.Bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version,
+		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.Bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version.Text,
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing, Flavour: library.Family.String(),
 			Mpirun: func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
@@ -240,9 +242,9 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		env.MemoryShare = o.memory
 	}
 	for _, flag := range o.data {
-		sets, err := resolveData([]string{flag})
+		sets, err := rank.ResolveData([]string{flag})
 		if err != nil { // a check says it
-			if m := namedData.FindStringSubmatch(flag); m != nil {
+			if m := rank.NamedData.FindStringSubmatch(flag); m != nil {
 				flag = m[2]
 			}
 			if abs, err := filepath.Abs(flag); err == nil {
@@ -251,7 +253,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 			env.Data = append(env.Data, flag)
 		}
 		for _, set := range sets {
-			env.Data = append(env.Data, set.path)
+			env.Data = append(env.Data, set.Path)
 		}
 	}
 	base, err := session.Base(o.runtimeDir)
@@ -311,9 +313,9 @@ func findDoctorGPUs() (doctor.GPUs, error) {
 		return doctor.GPUs{}, err
 	}
 	var gpus doctor.GPUs
-	found, lost := findGPUs(library, slurm.DetectGPUs(os.LookupEnv))
+	found, lost := rank.FindGPUs(library, slurm.DetectGPUs(os.LookupEnv))
 	for _, g := range found {
-		gpus.Names = append(gpus.Names, cmp.Or(g.state.Name, "GPU without a name"))
+		gpus.Names = append(gpus.Names, cmp.Or(g.State.Name, "GPU without a name"))
 	}
 	if each, ok := lost.(interface{ Unwrap() []error }); ok { // as errors.Join makes it
 		gpus.Lost = each.Unwrap()

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/control"
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
@@ -52,7 +52,7 @@ A folder that is not a session's is refused, and nothing in it is touched.`,
 }
 
 // endRanks ends the ranks of a session on this machine and, unless it is to be kept, removes the session. Errors: a folder that
-// is not a session's, and ranks that have not ended within endPatience.
+// is not a session's, and ranks that have not ended within exit.Patience.
 func endRanks(folder string, keep bool) error {
 	if !session.Exists(folder) {
 		fmt.Fprintf(outlet.Stderr, "rankpool: there is no session %s on this node: no cache was ended\n", folder)
@@ -64,26 +64,15 @@ func endRanks(folder string, keep bool) error {
 	folders := session.RankFolders(folder)
 	control.EndAll(folders)
 	serves := func(folder string) bool { return session.Locked(filepath.Join(folder, session.LockName)) }
-	for end := time.Now().Add(endPatience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
-		time.Sleep(pollEvery)
+	for end := time.Now().Add(exit.Patience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
+		time.Sleep(session.PollEvery)
 	}
 	var err error
 	if hung := slices.DeleteFunc(folders, func(folder string) bool { return !serves(folder) }); len(hung) > 0 {
-		err = fmt.Errorf("the cache has not ended within %v: the processes of %s hang; kill them", endPatience, strings.Join(hung, ", "))
+		err = fmt.Errorf("the cache has not ended within %v: the processes of %s hang; kill them", exit.Patience, strings.Join(hung, ", "))
 	}
-	if keep || launcherHolds(folder) { // the launcher has still to read the run log
+	if keep || session.LauncherHolds(folder) { // the launcher has still to read the run log
 		return err
 	}
 	return errors.Join(err, session.Remove(folder))
-}
-
-// launcherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers
-// share their locks.
-func launcherHolds(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, session.LockName), os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

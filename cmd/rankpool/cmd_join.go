@@ -155,7 +155,7 @@ func withTorchrun(env []string, job string, nodes, node int) []string {
 // the ranks' order; of one on fewer nodes only the folder that is there tells.
 func awaitRank(dir string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
 	folder = session.RankFolder(dir, max(0, job.NodeID))
-	for end := time.Now().Add(patience); !accepts(folder); time.Sleep(pollEvery) {
+	for end := time.Now().Add(patience); !accepts(folder); time.Sleep(session.PollEvery) {
 		here := slices.DeleteFunc(session.RankFolders(dir), func(folder string) bool { return !accepts(folder) })
 		if job.Nodes < nodes && len(here) == 1 {
 			return here[0], true

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
+	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/mpicache/record"
 )
 
@@ -66,8 +68,8 @@ func replayRanks(path string, w io.Writer) (*replayReport, error) {
 	begin := first.Lives[0].Begin
 	r := &replayReport{Ranks: begin.Ranks}
 	r.add(path, first, w)
-	if begin.Version != version {
-		fmt.Fprintf(w, "rankpool: %s was recorded by rankpool %s; this is %s, which may decide otherwise on purpose\n", path, begin.Version, version)
+	if begin.Version != version.Text {
+		fmt.Fprintf(w, "rankpool: %s was recorded by rankpool %s; this is %s, which may decide otherwise on purpose\n", path, begin.Version, version.Text)
 	}
 	for rank := 1; begin.Rank == 0 && rank < begin.Ranks && r.Difference == nil; rank++ {
 		other := record.Path(path, rank)
@@ -90,7 +92,7 @@ func replayRanks(path string, w io.Writer) (*replayReport, error) {
 func replayFile(path string) (*record.Result, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("the recording %s cannot be read: %w", path, pathless(err))
+		return nil, fmt.Errorf("the recording %s cannot be read: %w", path, rank.Pathless(err))
 	}
 	defer f.Close()
 	result, err := record.Replay(f)

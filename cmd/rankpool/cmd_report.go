@@ -13,6 +13,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	page "rankpool/cmd/rankpool/internal/report"
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/cmd/rankpool/internal/version"
 )
 
 // reportOptions are the flags of report.
@@ -69,7 +70,7 @@ func (o *reportOptions) write(paths []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	options := page.Options{Version: version, Bound: bound}
+	options := page.Options{Version: version.Text, Bound: bound}
 	for _, path := range paths {
 		options.Names = append(options.Names, filepath.Base(path))
 	}

@@ -17,6 +17,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/liveness"
@@ -49,7 +50,7 @@ const (
 
 // runOptions are the flags of run.
 type runOptions struct {
-	cache           cacheOptions
+	cache           rank.CacheOptions
 	ranks           int // 0 until it is decided
 	trainersPerRank int
 	runtimeDir      string
@@ -89,7 +90,7 @@ func newRunCommandOf(o *runOptions) *cobra.Command {
 	flags.SetInterspersed(false)
 	flags.IntVar(&o.ranks, "ranks", 0, "ranks of the cache (default: 1; in a Slurm allocation one a node)")
 	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1, "training processes a rank; in a Slurm batch script srun's own flags say that")
-	o.cache.register(flags)
+	o.cache.Register(flags)
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of this run (default /dev/shm, else $TMPDIR, else /tmp)")
 	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
 	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
@@ -140,11 +141,11 @@ func (o *runOptions) check(job slurm.Job, f form, at world.Place) error {
 	case formLocal:
 		o.ranks = max(1, o.ranks)
 	}
-	o.cache.trainers.PerRank = max(o.trainersPerRank, memory.TasksANode(job, f == formSlurm))
+	o.cache.Trainers.PerRank = max(o.trainersPerRank, memory.TasksANode(job, f == formSlurm))
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}
-	return o.cache.check()
+	return o.cache.Check()
 }
 
 // findLibrary decides which MPI library the ranks load; one rank needs none.
@@ -181,13 +182,13 @@ func (o *runOptions) checkMachine(f form, at world.Place) error {
 			return err
 		}
 	}
-	sets, err := resolveData(o.cache.data)
+	sets, err := rank.ResolveData(o.cache.Data)
 	if err != nil {
 		return err
 	}
-	o.cache.data = nil
+	o.cache.Data = nil
 	for _, set := range sets {
-		o.cache.data = append(o.cache.data, set.String())
+		o.cache.Data = append(o.cache.Data, set.String())
 	}
 	return nil
 }
@@ -209,14 +210,14 @@ func (o *runOptions) run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.checkMachine(f, at); err != nil {
 		return err
 	}
-	world.WarnTask(at.Task, o.cache.dropState())
+	world.WarnTask(at.Task, o.cache.DropState())
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}
 	if o.serveCommand == "" {
 		o.serveCommand = o.self
 	}
-	o.launched = newLaunch()
+	o.launched = rank.NewLaunch()
 	base, err := session.Base(o.runtimeDir)
 	if err != nil {
 		return err
@@ -255,19 +256,19 @@ func (o *runOptions) indexData(parent context.Context) error {
 	}
 	ctx, stop := exit.Interruptible(parent, more...)
 	defer stop()
-	sets, err := resolveData(o.cache.data)
+	sets, err := rank.ResolveData(o.cache.Data)
 	if err != nil {
 		return err
 	}
 	for _, set := range sets {
 		show := newScanProgress(outlet.Stderr, o.progressSeconds == 0)
-		m, err := staging.Open(ctx, set.path, staging.OpenOptions{
+		m, err := staging.Open(ctx, set.Path, staging.OpenOptions{
 			ScanOptions: staging.ScanOptions{Progress: show.update},
 			Log:         o.logVerbose,
 		})
 		show.end()
 		if err == nil {
-			err = o.indexes.Keep(set.name, m)
+			err = o.indexes.Keep(set.Name, m)
 		}
 		if err != nil {
 			return err
@@ -279,7 +280,7 @@ func (o *runOptions) indexData(parent context.Context) error {
 
 // logVerbose prints what is only of interest with --verbose.
 func (o *runOptions) logVerbose(msg string) {
-	if o.cache.verbose {
+	if o.cache.Verbose {
 		fmt.Fprintln(outlet.Stderr, "rankpool:", msg)
 	}
 }
@@ -299,11 +300,11 @@ func (o *runOptions) withTimeouts(env []string) []string {
 
 // launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
 func (o *runOptions) launch(f form, job slurm.Job, at world.Place, s *session.Session, again *requeue) error {
-	if o.cache.log == "" {
-		o.cache.log = filepath.Join(s.Dir, "run.jsonl")
+	if o.cache.Log == "" {
+		o.cache.Log = filepath.Join(s.Dir, "run.jsonl")
 	}
 	logBegin := int64(0)
-	if info, err := os.Stat(o.cache.log); err == nil {
+	if info, err := os.Stat(o.cache.Log); err == nil {
 		logBegin = info.Size()
 	}
 	plan, err := o.layout(f, job, at, s, o.withTimeouts(os.Environ()))
@@ -314,11 +315,11 @@ func (o *runOptions) launch(f form, job slurm.Job, at world.Place, s *session.Se
 		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.By)
 	}
 	l := &launcher{
-		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.verbose,
+		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.Verbose,
 		progress: newTrainProgress(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
-		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.rankTimeout, Restarts: o.restarts},
+		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout, Restarts: o.restarts},
 	}
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
@@ -328,7 +329,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at world.Place, s *session.Se
 		return err
 	}
 	if plan.reports {
-		log, err := readLogWithin(tablePatience, o.cache.log, logBegin)
+		log, err := readLogWithin(tablePatience, o.cache.Log, logBegin)
 		if err != nil {
 			l.say("the run log cannot be read, so there is no table: %v", err)
 		} else if err := log.print(os.Stdout, l.keeper.Restarts()); err != nil {

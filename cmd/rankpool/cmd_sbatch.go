@@ -15,6 +15,7 @@ import (
 	"rankpool/cmd/rankpool/internal/batchscript"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 )
 
@@ -156,7 +157,7 @@ func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 	}
 	text, err := readScript(o.check, cmd.InOrStdin())
 	if err != nil {
-		return exit.Usagef("script %s cannot be read: %w", o.check, pathless(err))
+		return exit.Usagef("script %s cannot be read: %w", o.check, rank.Pathless(err))
 	}
 	warnings, err := warningsOf(text, cmd.Root())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/slurm"
@@ -52,7 +53,7 @@ type stageOptions struct {
 	failed           string
 	concurrency      int
 	peerSeconds      int
-	limits           storageOptions
+	limits           rank.StorageOptions
 	prune            bool
 	session          string
 	waitSeconds      float64
@@ -90,7 +91,7 @@ func newStageCommand() *cobra.Command {
 	flags.IntVar(&o.ranks, "ranks", 0,
 		"ranks in this process (default 1); under srun or mpirun every task is one. Pool: the ranks of this machine to wait for")
 	o.part.register(flags)
-	o.limits.registerLimits(flags)
+	o.limits.RegisterLimits(flags)
 	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs from DEST that are not this rank's any more")
 	o.mpi.Register(flags)
 	flags.StringVar(&o.links, "links", string(copier.CopyLinks), "symbolic links: copy, follow or skip")
@@ -121,7 +122,7 @@ func (o *stageOptions) check(at world.Place) (err error) {
 		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
 	case o.prune && o.mode != string(copier.Partition):
 		return exit.Usagef("--prune removes copies that are another rank's after a new partition: use it with --mode partition")
-	case o.mode == poolMode && (o.limits.maxRate != "" || o.limits.maxOpens != 0):
+	case o.mode == poolMode && (o.limits.MaxRate != "" || o.limits.MaxOpens != 0):
 		return exit.Usagef("--max-storage-rate and --max-opens: a running cache has its own, give them to \"rankpool run\"")
 	case o.mode == poolMode:
 		return o.checkPool()
@@ -143,7 +144,7 @@ func (o *stageOptions) check(at world.Place) (err error) {
 			return exit.Usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
 		}
 	}
-	if err := cmp.Or(o.part.check(), o.limits.check()); err != nil {
+	if err := cmp.Or(o.part.check(), o.limits.Check()); err != nil {
 		return err
 	}
 	for _, path := range []*string{&o.data, &o.dest} {
@@ -210,12 +211,12 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*co
 	if err != nil {
 		host = "localhost"
 	}
-	rate, _ := o.limits.rate() // checked before
+	rate, _ := o.limits.Rate() // checked before
 	opt := copier.Options{
 		Dest: o.folder(ranks.Rank(), host), Mode: copier.Mode(o.mode), Host: host,
 		Sync: copier.SyncPolicy(o.sync), NoVerify: !o.verify, Checksum: o.checksum, DryRun: o.dryRun,
 		Readers: o.concurrency, PeerTicks: o.peerSeconds,
-		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.maxOpens, Prune: o.prune,
+		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.MaxOpens, Prune: o.prune,
 	}
 	if ranks.Rank() == 0 {
 		show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)

@@ -17,6 +17,7 @@ import (
 	"rankpool/benchmarks/npy"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/scheduler"
 	"rankpool/staging"
 	"rankpool/staging/copier"
@@ -64,7 +65,7 @@ func (p *stagePart) check() error {
 func (p *stagePart) plan(ctx context.Context, data string, opt copier.WalkOptions) (*copier.Plan, error) {
 	info, err := os.Stat(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", pathless(err), data)
+		return nil, fmt.Errorf("%w: %s", rank.Pathless(err), data)
 	}
 	manifest := !info.IsDir() && filepath.Ext(data) == ".parquet"
 	switch {

@@ -14,6 +14,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
@@ -194,9 +195,9 @@ func (r *poolRank) find(data string) error {
 	}
 	r.Rank, r.ranks = welcome.Rank, welcome.Ranks
 	names := []string{data}
-	if sets, err := resolveData([]string{data}); err == nil {
+	if sets, err := rank.ResolveData([]string{data}); err == nil {
 		for _, set := range sets {
-			names = append(names, set.name, set.path)
+			names = append(names, set.Name, set.Path)
 		}
 	}
 	var known, found []string

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/top"
 )
 
@@ -61,7 +62,7 @@ func checkTop(o *top.Options) error {
 	if o.Session != "" && o.Job != "" {
 		return exit.Usagef("--session and --job name the same thing: give one of them")
 	}
-	return oneOf("color", o.Color, colorChoices)
+	return rank.OneOf("color", o.Color, colorChoices)
 }
 
 // topArgs returns the flags that were given, without the job, for top on another node.

@@ -6,11 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 )
-
-// version is what "git describe" said when the binary was built (set by the linker, see Makefile).
-var version = "unknown"
 
 func newVersionCommand() *cobra.Command {
 	var options world.MPIOptions
@@ -25,7 +23,7 @@ func newVersionCommand() *cobra.Command {
 				mpi = "none, so one rank only: " + err.Error()
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rankpool %s\ngo: %s %s/%s\nmpi: %s\n",
-				version, runtime.Version(), runtime.GOOS, runtime.GOARCH, mpi)
+				version.Text, runtime.Version(), runtime.GOOS, runtime.GOARCH, mpi)
 			return err
 		},
 	}

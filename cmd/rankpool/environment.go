@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/python"
@@ -58,7 +59,7 @@ func extractClient(sessionDir string, getenv func(string) string) (string, error
 		return "", nil
 	}
 	dir := filepath.Join(sessionDir, "python")
-	if isFolder(dir) {
+	if rank.IsFolder(dir) {
 		return dir, nil
 	}
 	fresh, err := os.MkdirTemp(sessionDir, ".python-")
@@ -68,7 +69,7 @@ func extractClient(sessionDir string, getenv func(string) string) (string, error
 	if err := os.CopyFS(fresh, python.Files); err != nil {
 		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
 	}
-	if err := os.Rename(fresh, dir); err != nil && !isFolder(dir) { // another task of the node may have been faster
+	if err := os.Rename(fresh, dir); err != nil && !rank.IsFolder(dir) { // another task of the node may have been faster
 		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
 	}
 	return dir, nil

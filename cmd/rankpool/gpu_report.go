@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
@@ -28,4 +29,28 @@ func gpuSentence(run *runlog.Run) string {
 		sentence = fmt.Sprintf("%d %s", gpus, sentence)
 	}
 	return sentence
+}
+
+// bound says what held training back in so many seconds in which GPUs were sampled, idle for idle of them, and in waited of those
+// training waited for samples: boundByIO when it waited for a tenth of the time or more; else boundByCompute when the GPUs were idle for
+// less than a tenth; else boundByOther. For several GPUs the seconds are means over them. Both results are empty when sampled is 0:
+// there is nothing to tell.
+func bound(sampled, idle, waited float64) (verdict, sentence string) {
+	if !(sampled > 0) {
+		return "", ""
+	}
+	switch {
+	case waited >= rank.BoundShare*sampled:
+		verdict = rank.BoundByIO
+	case idle < rank.BoundShare*sampled:
+		verdict = rank.BoundByCompute
+	default:
+		verdict = rank.BoundByOther
+	}
+	waiting := 0.0
+	if idle > 0 {
+		waiting = waited / idle
+	}
+	return verdict, fmt.Sprintf("GPUs idle %.0f %% of %.0f s, %.0f %% of it waiting for data: %s",
+		100*idle/sampled, sampled, 100*waiting, verdict)
 }

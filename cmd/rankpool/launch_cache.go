@@ -62,12 +62,9 @@ func (f *keptFile) putBack() error {
 	return renameio.WriteFile(f.path, f.text, 0o600)
 }
 
-// metName is the file in a rank's folder that says that the rank has joined the others.
-const metName = "met"
-
 // beginWatch makes the keeper of a cache that is being started, and has its ranks here asked for signs of life.
 func (l *launcher) beginWatch(o liveness.Options) {
-	o.EndWithin, o.Again = endPatience, l.restart
+	o.EndWithin, o.Again = exit.Patience, l.restart
 	if l.restart { // else a rank that hangs is let be: its end might be the end of training
 		o.Ranks = l.ranksHere()
 	}
@@ -140,7 +137,7 @@ func (l *launcher) lookAtCache() {
 		l.seats[i].look()
 	}
 	if l.running != nil && !l.keeper.Serving() {
-		if l.allHave(metName) {
+		if l.allHave(session.MetName) {
 			l.tell(liveness.Met{})
 		}
 		if l.allHave(session.ReadyName) {
@@ -177,7 +174,7 @@ func (l *launcher) startCache() (err error) {
 		}
 	}
 	for _, folder := range l.folders {
-		for _, name := range []string{metName, session.ReadyName} {
+		for _, name := range []string{session.MetName, session.ReadyName} {
 			if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
 				return err
 			}

@@ -12,18 +12,13 @@ import (
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/liveness"
 )
 
 const (
-	pollEvery = 20 * time.Millisecond // between two looks for a file of this machine's memory
-
-	// endPatience is how long a process that was asked to end may take before it is killed.
-	// Source: a third of Slurm's KillWait (30 s by default), which all of a job's end must fit in.
-	endPatience = 10 * time.Second
-
 	// termPatience is how long a rank may take to obey SIGTERM after it did not finish by itself.
 	termPatience = 2 * time.Second
 )
@@ -80,7 +75,7 @@ func (l *launcher) say(format string, args ...any) {
 
 // awaitDoors waits until every rank of this machine accepts. Errors: the cache does not become ready, a signal.
 func (l *launcher) awaitDoors() error {
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(session.PollEvery)
 	defer tick.Stop()
 	patience := time.After(30 * time.Second)
 	for !l.keeper.Serving() {
@@ -88,7 +83,7 @@ func (l *launcher) awaitDoors() error {
 		case p := <-l.exits:
 			l.ended(p)
 		case s := <-l.signals:
-			if s := s.(syscall.Signal); endsRun(s) || l.again.wants(s) {
+			if s := s.(syscall.Signal); exit.EndsRun(s) || l.again.wants(s) {
 				return exit.Signaled{Signal: s}
 			}
 		case <-patience:
@@ -121,10 +116,6 @@ func (l *launcher) notReady(how string) error {
 func isReady(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
 	return err == nil
-}
-
-func endsRun(s os.Signal) bool {
-	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP
 }
 
 func (l *launcher) startTrainers() error {
@@ -200,23 +191,23 @@ func (l *launcher) fail(code int) {
 	l.failure = code
 	l.tell(liveness.Over{})
 	l.signalTrainers(syscall.SIGTERM)
-	l.killNow = time.After(endPatience)
+	l.killNow = time.After(exit.Patience)
 }
 
 // pass passes a signal to run on to the trainers.
 func (l *launcher) pass(s syscall.Signal) {
-	if endsRun(s) {
+	if exit.EndsRun(s) {
 		l.asked = true
 		l.tell(liveness.Over{})
 	}
 	switch {
-	case endsRun(s) && l.step != "":
+	case exit.EndsRun(s) && l.step != "":
 		go func() { // Slurm may take its time
 			if !signalStep(l.step, l.again.job, s) {
 				l.unheard <- s
 			}
 		}()
-	case !endsRun(s) && l.agents:
+	case !exit.EndsRun(s) && l.agents:
 		for _, p := range l.children {
 			signalDescendants(p.pid, s)
 		}
@@ -239,7 +230,7 @@ func (l *launcher) killTrainers() {
 	}
 }
 
-// endCache asks the ranks to finish, and after endPatience makes them. A signal shortens the wait.
+// endCache asks the ranks to finish, and after exit.Patience makes them. A signal shortens the wait.
 func (l *launcher) endCache() {
 	if l.end != nil {
 		l.endNodes()
@@ -251,7 +242,7 @@ func (l *launcher) endCache() {
 	if l.openMPI {
 		end = syscall.SIGINT // which it is not sheltered from
 	}
-	patience := endPatience
+	patience := exit.Patience
 	if l.end == nil && control.EndAll(l.folders) == 0 {
 		l.running.signal(end)
 		if l.keeper.Serving() && control.EndAll(l.folders) == 0 {
@@ -259,7 +250,7 @@ func (l *launcher) endCache() {
 		}
 	}
 	if l.patient && l.failure == 0 && !l.asked {
-		patience += othersPatience
+		patience += rank.OthersPatience
 	} else if l.patient {
 		l.running.signal(syscall.SIGTERM) // the others' training may go on for ever
 	}
@@ -269,7 +260,7 @@ func (l *launcher) endCache() {
 	l.running.signal(end)
 	if !l.awaitEnd(l.running, termPatience) {
 		l.killCache()
-		l.awaitEnd(l.running, endPatience)
+		l.awaitEnd(l.running, exit.Patience)
 	}
 }
 
@@ -280,7 +271,7 @@ func (l *launcher) endNodes() {
 		l.say("%v", err)
 		return
 	}
-	if !l.awaitEnd(p, 2*endPatience) {
+	if !l.awaitEnd(p, 2*exit.Patience) {
 		p.signal(syscall.SIGTERM)
 		l.awaitEnd(p, termPatience)
 	}
@@ -294,7 +285,7 @@ func (l *launcher) awaitEnd(p *process, patience time.Duration) bool {
 		case other := <-l.exits:
 			other.over = true
 		case s := <-l.signals:
-			if endsRun(s) {
+			if exit.EndsRun(s) {
 				return false
 			}
 		case <-late:

@@ -64,7 +64,7 @@ func (o *runOptions) serveArgs(sessionDir string) []string {
 	for _, identity := range o.indexes.Identities {
 		words = append(words, "--identity", identity)
 	}
-	return append(words, o.cache.args()...)
+	return append(words, o.cache.Args()...)
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport/mpilib"
@@ -48,7 +49,7 @@ func TestChooseForm(t *testing.T) {
 func testOptions() *runOptions {
 	return &runOptions{
 		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool", self: "/bin/rankpool", command: []string{"python", "train.py"},
-		cache: cacheOptions{data: []string{"train=/d"}, system: "rankpool", memory: "20%", window: "auto", policy: "lru", assign: "local", logFormat: "text", log: "/l", record: "/r"},
+		cache: rank.CacheOptions{Data: []string{"train=/d"}, System: "rankpool", Memory: "20%", Window: "auto", Policy: "lru", Assign: "local", LogFormat: "text", Log: "/l", Record: "/r"},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 )
@@ -25,7 +26,7 @@ func writeRecording(ts *testscript.TestScript, neg bool, args []string) {
 		wrong, err = strconv.Atoi(args[4])
 		ts.Check(err)
 	}
-	r, err := record.Create(ts.MkAbs(args[0]), record.Begin{Version: version, Session: args[3], Rank: rank, Ranks: ranks}, slog.New(slog.DiscardHandler))
+	r, err := record.Create(ts.MkAbs(args[0]), record.Begin{Version: version.Text, Session: args[3], Rank: rank, Ranks: ranks}, slog.New(slog.DiscardHandler))
 	ts.Check(err)
 	setup := &record.Setup{
 		Data: "train", Rank: rank, Ranks: ranks, World: []int32{int32(rank)}, Policy: "lru", CapacityBytes: 1000, WindowBytes: 1000,

@@ -16,6 +16,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/scheduler"
 	"rankpool/slurm"
@@ -81,7 +82,7 @@ func (q *requeue) note(s os.Signal) {
 // noteMarks takes the signals that Slurm sent to the steps and not to run, as ranks of this machine noted them.
 func (q *requeue) noteMarks(folders []string) {
 	for _, folder := range folders {
-		if _, err := os.Stat(signalMark(folder, q.signal)); err == nil {
+		if _, err := os.Stat(rank.SignalMark(folder, q.signal)); err == nil {
 			q.note(q.signal)
 		}
 	}
@@ -232,8 +233,8 @@ func (o *runOptions) sayRestart(job slurm.Job) {
 		return
 	}
 	from := "there is no --state: importance scores are not kept"
-	if o.cache.state != "" {
-		from = aboutState(o.cache.state)
+	if o.cache.State != "" {
+		from = aboutState(o.cache.State)
 	}
 	fmt.Fprintf(outlet.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
 }

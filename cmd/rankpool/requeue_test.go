@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/outlet/outlettest"
+
 	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -65,17 +66,6 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 	}
 }
 
-// stderrOf returns what f writes to stderr.
-func stderrOf(t *testing.T, f func()) string {
-	t.Helper()
-	var text logBuffer
-	defer func(before *outlet.Outlet) { outlet.Stderr = before }(outlet.Stderr)
-	outlet.Stderr = outlet.New(&text, outlet.StderrBytes, nil)
-	f()
-	outlet.Stderr.Close(time.Minute)
-	return text.String()
-}
-
 // TestConclude checks what becomes of a job whose time is over, by how its training ended.
 func TestConclude(t *testing.T) {
 	onward, missing := "is requeued, and will go on where training left off\n", ": its checkpoint may be missing\n"
@@ -108,7 +98,7 @@ func TestConclude(t *testing.T) {
 			q.signals = make(chan os.Signal, 4)
 			requeued := fakeScontrol(t, q.signals)
 			var err error
-			text := stderrOf(t, func() { err = q.conclude(c.err) })
+			text := outlettest.Stderr(t, func() { err = q.conclude(c.err) })
 			if !errors.Is(err, c.err) || requeued() != c.requeued || !strings.Contains(text, c.says) {
 				t.Errorf("requeued: %v; %v; it says %q", requeued(), err, text)
 			}

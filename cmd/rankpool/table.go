@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
@@ -45,8 +46,8 @@ func readLogWithin(patience time.Duration, path string, offset int64) (ranLog, e
 
 // readLog reads what a run log says since byte offset of the file (0 when the file has become shorter).
 func readLog(path string, offset int64) (ranLog, error) {
-	if regular, err := isRegular(path); err == nil && !regular { // a device may have no end
-		return ranLog{}, fmt.Errorf("--log %s is %s, not a file", path, kindOf(path))
+	if regular, err := rank.IsRegular(path); err == nil && !regular { // a device may have no end
+		return ranLog{}, fmt.Errorf("--log %s is %s, not a file", path, rank.KindOf(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {

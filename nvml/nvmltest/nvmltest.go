@@ -3,10 +3,14 @@ package nvmltest
 
 import (
 	_ "embed"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 //go:embed testdata/fakenvml.c
@@ -33,4 +37,24 @@ func Build(t testing.TB, flags ...string) (path string) {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
 	return path
+}
+
+// BuildHanging compiles a library whose start hangs until release is called.
+func BuildHanging(t *testing.T) (path string, release func()) {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() {
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reader
+		if err == nil {
+			_, err = f.WriteString("x")
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return Build(t, `-DHANG="`+fifo+`"`), release
 }

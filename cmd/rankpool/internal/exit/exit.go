@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // The exit codes of every subcommand but run, which passes on the training command's. They stay below 64,
@@ -21,6 +22,11 @@ const (
 	Misuse   = 2
 	BySignal = 128 // plus the number of the signal
 )
+
+// Patience is how long a process that was asked to end may take before it is killed.
+//
+// Source: a third of Slurm's KillWait (30 s by default), which all of a job's end must fit in.
+const Patience = 10 * time.Second
 
 // Table explains the exit codes in help texts.
 const Table = `Exit codes:
@@ -105,4 +111,9 @@ func Print(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintln(w, "rankpool:", err)
+}
+
+// EndsRun reports whether s is a signal that ends a run.
+func EndsRun(s os.Signal) bool {
+	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP
 }

@@ -37,9 +37,13 @@ const (
 	// takes from making its folder to locking it.
 	staleAfter = 10 * time.Minute
 
+	// PollEvery is the pause between two looks for a file of a session, which is in this machine's memory.
+	PollEvery = 20 * time.Millisecond
+
 	LockName  = "lock"
 	DoorName  = "door.sock"
 	ReadyName = "ready"
+	MetName   = "met" // the rank has joined the others
 	jobNote   = "job"
 )
 
@@ -233,6 +237,16 @@ func Locked(path string) bool {
 	}
 	defer f.Close()
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// LauncherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers share their locks.
+func LauncherHolds(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, LockName), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // RankFolders returns the folders of ranks that are in a session folder.

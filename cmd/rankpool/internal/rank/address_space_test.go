@@ -1,0 +1,27 @@
+package rank
+
+import (
+	"math"
+	"testing"
+)
+
+func TestAddressSpace(t *testing.T) {
+	const limited = "this shell limits a process to 1.0 GiB of address space (ulimit -v), and it needs 2.0 GiB: " +
+		"say \"ulimit -v unlimited\", or limit what is in memory by other means"
+	for _, c := range []struct {
+		limit, need uint64
+		want        string
+	}{
+		{math.MaxUint64, 1 << 40, ""},
+		{LeastAddressSpace, LeastAddressSpace, ""},
+		{1 << 30, LeastAddressSpace, limited},
+	} {
+		got := ""
+		if err := addressSpaceError(c.limit, c.need); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("limit %d: %q, want %q", c.limit, got, c.want)
+		}
+	}
+}

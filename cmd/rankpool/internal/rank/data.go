@@ -1,0 +1,97 @@
+package rank
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/staging"
+)
+
+// A dataSet is one data set of a run: the name that training opens it by, and a folder or a manifest.
+type dataSet struct{ Name, Path string }
+
+func (d dataSet) String() string { return d.Name + "=" + d.Path }
+
+var (
+	NamedData = regexp.MustCompile(`(?s)^([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)$`)
+	notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+)
+
+// ResolveData reads the --data flags, each [NAME=]DIR or [NAME=]MANIFEST.
+//
+// A folder without a name that holds splits (staging.Splits) stands for them, each under its own name. Else the
+// Name is the folder's or the file's, without extension, and with _ for what a name may not have. Paths become absolute. Errors: nothing named, a path that
+// is not there, a name given twice.
+func ResolveData(flags []string) ([]dataSet, error) {
+	if len(flags) == 0 {
+		return nil, exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
+	}
+	var sets []dataSet
+	for _, flag := range flags {
+		more, err := resolveOne(flag)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, more...)
+	}
+	seen := map[string]string{}
+	for _, set := range sets {
+		if other, found := seen[set.Name]; found {
+			return nil, exit.Usagef("two data sets are called %q (%s and %s): give one a name of its own with --data NAME=PATH",
+				set.Name, other, set.Path)
+		}
+		seen[set.Name] = set.Path
+	}
+	return sets, nil
+}
+
+func resolveOne(flag string) ([]dataSet, error) {
+	name, path := "", flag
+	if m := NamedData.FindStringSubmatch(flag); m != nil {
+		name, path = m[1], m[2]
+	}
+	if path == "" {
+		return nil, exit.Usagef("--data %q names no folder and no manifest", flag)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("data set %s cannot be read: %w", flag, Pathless(err))
+	}
+	if name != "" {
+		return []dataSet{{name, path}}, nil
+	}
+	splits, err := staging.Splits(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(splits) > 0 {
+		sets := make([]dataSet, len(splits))
+		for i, split := range splits {
+			sets[i] = dataSet{split, filepath.Join(path, split)}
+		}
+		return sets, nil
+	}
+	name = filepath.Base(path)
+	if !info.IsDir() {
+		name = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	// The ranks get it as NAME=PATH.
+	name = strings.TrimLeft(notInName.ReplaceAllString(name, "_"), "_.-")
+	if name == "" {
+		name = "data"
+	}
+	return []dataSet{{name, path}}, nil
+}
+
+func IsFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

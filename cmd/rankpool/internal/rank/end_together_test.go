@@ -1,0 +1,52 @@
+package rank
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rankpool/mpicache/transport"
+)
+
+func TestEndTogether(t *testing.T) {
+	const ranks = 3
+	var group []*endTogether
+	var passed sync.WaitGroup // messages that are the node's own
+	passed.Add(1)
+	for _, transport := range transport.NewLocal(ranks) {
+		e := newEndTogether(transport)
+		e.Start(func(_ int, msg []byte) {
+			if len(msg) != 2 || msg[0] != messageTold {
+				t.Errorf("the node got %v", msg)
+			}
+			passed.Done()
+		})
+		defer e.Close()
+		group = append(group, e)
+	}
+	group[1].Post(0, []byte{messageTold, 0})
+	passed.Wait()
+
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGTERM
+	group[1].await(signals, nil, time.Hour) // a signal ends it, also when nobody else was told
+	group[1].await(nil, nil, 0)             // and the end of patience; being told twice counts once
+	lost := make(chan int, 1)
+	lost <- 2
+	group[1].await(nil, lost, time.Hour) // a rank that hangs is not waited for
+	for _, e := range group {
+		select {
+		case <-e.all:
+			t.Fatal("all were told, says a rank before they were")
+		default:
+		}
+	}
+	var ended sync.WaitGroup
+	for _, e := range []*endTogether{group[0], group[2]} {
+		ended.Go(func() { e.await(nil, nil, time.Hour) })
+	}
+	ended.Wait()
+	<-group[1].all
+}

@@ -1,0 +1,77 @@
+package rank
+
+// An idleInterval is a time in which GPUs were sampled.
+type idleInterval struct {
+	seconds float64   // its length
+	stalled float64   // of those training waited for samples, mean over the trainers
+	sampled []float64 // seconds, a GPU: the length, or less where its utilisation was not available
+	idle    []float64 // seconds, a GPU, in [0, sampled]
+}
+
+func newIdleInterval(gpus int) idleInterval {
+	return idleInterval{sampled: make([]float64, gpus), idle: make([]float64, gpus)}
+}
+
+// idleSums are seconds of one GPU: 0 ≤ waited ≤ idle ≤ sampled.
+type idleSums struct{ sampled, idle, waited float64 }
+
+// idleHistory is how many intervals are remembered. Training says at least once a second how long it waited, and at the end
+// of a wait, so a minute covers a wait of a minute.
+const idleHistory = 64
+
+// An idleJoin adds up how long GPUs were idle, and how much of it while training waited for samples. In an interval a GPU was
+// idle, and training waited, for so many seconds, not when: of the shorter of the two all is counted as both.
+//
+// A wait is known when it has ended. What does not fit into the interval in which it becomes known is laid over the ones before it,
+// from the newest back.
+//
+// Source: the question, which part of the idle time is a data stall, is DS-Analyzer's: Mohan et al., "Analyzing and Mitigating Data
+// Stalls in DNN Training", VLDB 2021, section 4.
+// Differs: DS-Analyzer runs training several times, with synthetic and with cached data; here one run is observed.
+type idleJoin struct {
+	sums []idleSums // a GPU
+	past []idleInterval
+}
+
+func newIdleJoin(gpus int) idleJoin { return idleJoin{sums: make([]idleSums, gpus)} }
+
+// add takes in the next interval, whose stalled may be longer than it is. It keeps now's slices.
+func (j *idleJoin) add(now idleInterval) {
+	rest := now.stalled
+	now.stalled = 0
+	for g := range j.sums {
+		j.sums[g].sampled += now.sampled[g]
+		j.sums[g].idle += now.idle[g]
+	}
+	if len(j.past) == idleHistory {
+		copy(j.past, j.past[1:])
+		j.past = j.past[:idleHistory-1]
+	}
+	j.past = append(j.past, now)
+	for i := len(j.past) - 1; i >= 0 && rest > 0; i-- {
+		rest -= j.stall(&j.past[i], rest)
+	}
+}
+
+// stall has training wait in interval for up to seconds more, and returns for how many it can.
+func (j *idleJoin) stall(interval *idleInterval, seconds float64) float64 {
+	before := interval.stalled
+	interval.stalled = min(interval.seconds, before+seconds)
+	for g, idle := range interval.idle {
+		j.sums[g].waited += min(idle, interval.stalled) - min(idle, before)
+	}
+	return interval.stalled - before
+}
+
+// Verdicts of bound.
+const (
+	BoundByIO      = "I/O-bound"
+	BoundByCompute = "compute-bound"
+	BoundByOther   = "bound by something else (CPU, communication)"
+)
+
+// BoundShare is the share of the time from which waiting for data, or being idle, counts: storage that keeps its accelerators busy for
+// 90 % of the time is fast enough for MLPerf Storage.
+//
+// Source: MLCommons, MLPerf Storage submission guidelines, accelerator utilisation of 3D U-Net and ResNet-50.
+const BoundShare = 0.1

@@ -1,0 +1,60 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/staging"
+)
+
+// refuse leaves word for the launcher that starting the ranks again would not help.
+func (r *process) refuse(why error) {
+	if r.transport.Rank() == 0 {
+		_ = os.WriteFile(filepath.Join(r.opt.Session, session.RefusedName), []byte(why.Error()), 0o600) // without it they are started again
+	}
+}
+
+// checkRun returns an error unless the data sets are those that the run began with, as its launcher said.
+func (r *process) checkRun() error {
+	for _, set := range r.sets {
+		digest := set.manifest.Identity().Digest.String()
+		for _, said := range r.opt.Identities {
+			if name, want, _ := strings.Cut(said, "="); name == set.Name && want != digest {
+				return fmt.Errorf("data set %s in %s is not the one that this run began with: its identity is %s, and was %s; start the training anew",
+					name, set.Path, digest, want)
+			}
+		}
+	}
+	return nil
+}
+
+// openIndex returns a data set's index, and the file that has it: the run's own, or what an earlier rank of this launch left in the rank's
+// folder; else the data set is looked at, and its index written there.
+func (r *process) openIndex(i int, open func() (*staging.Manifest, error)) (m *staging.Manifest, path string, err error) {
+	own := filepath.Join(r.dir, fmt.Sprintf("index-%d", i))
+	if r.opt.Launch != "" {
+		for _, path := range []string{session.IndexPath(r.opt.Session, i), own} {
+			if m, err = staging.OpenIndex(path); err == nil {
+				err = m.CheckIdentity()
+			}
+			if err == nil {
+				return m, path, nil
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				r.logger.Warn("an index of this run is not used", "error", err)
+			}
+		}
+	}
+	if m, err = open(); err != nil {
+		return nil, "", err
+	}
+	if err := staging.WriteIndex(own, m); err != nil {
+		return nil, "", err
+	}
+	m, err = staging.OpenIndex(own) // one copy in memory serves this rank and its clients
+	return m, own, err
+}

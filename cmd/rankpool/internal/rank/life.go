@@ -1,0 +1,98 @@
+package rank
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/slurm"
+)
+
+// lifeName is the file in a rank's folder that says in which life the folder was made.
+const lifeName = "life"
+
+// A life is one launch of the ranks, with all times that they are started again in it.
+type life struct {
+	key    string // which one it is, on all ranks alike: what --launch says, else how often the job was requeued
+	launch string // the name of it in the run log
+}
+
+// NewLaunch returns a name for a launch that no other has.
+func NewLaunch() string {
+	return fmt.Sprintf("%s-%08x", time.Now().UTC().Format("20060102T150405Z"), rand.Uint32())
+}
+
+// beginLife clears what an earlier launch left on this node when it was killed: states of epochs that the other ranks do not have, and
+// folders of ranks that are elsewhere now. The rank's own folder is locked; what an earlier rank of this life left there stays.
+func (r *process) beginLife(job slurm.Job) error {
+	r.life = life{key: r.opt.Launch, launch: r.opt.Launch}
+	if r.life.key == "" { // started by hand
+		r.life = life{key: strconv.Itoa(job.RestartCount), launch: NewLaunch()}
+	}
+	if before, known := readLife(r.dir); known && before.key == r.life.key && before.launch != "" {
+		r.life.launch = before.launch
+	}
+	for _, folder := range session.RankFolders(r.opt.Session) {
+		if before, known := readLife(folder); known && before.key != r.life.key {
+			if err := r.clear(folder); err != nil {
+				return err
+			}
+		}
+	}
+	return r.life.write(r.dir)
+}
+
+// endLaunch forgets the launch's name, where training has ended but the folder may stay: what is started in it by hand is another training.
+func (r *process) endLaunch() {
+	r.life.launch = ""
+	_ = r.life.write(r.dir) // the next training is called as this one then
+}
+
+func readLife(folder string) (l life, known bool) {
+	text, err := os.ReadFile(filepath.Join(folder, lifeName))
+	l.key, l.launch, _ = strings.Cut(string(text), " ")
+	return l, err == nil
+}
+
+func (l life) write(folder string) error {
+	return os.WriteFile(filepath.Join(folder, lifeName), []byte(l.key+" "+l.launch), 0o600)
+}
+
+// clear empties the rank's own folder, or removes another's that no process holds.
+func (r *process) clear(folder string) error {
+	if folder == r.dir {
+		return emptyFolder(folder)
+	}
+	if session.Locked(filepath.Join(folder, session.LockName)) {
+		return nil
+	}
+	return os.RemoveAll(folder)
+}
+
+// emptyFolder removes all that is in a rank's folder but the lock.
+func emptyFolder(folder string) error {
+	entries, err := os.ReadDir(folder)
+	for _, entry := range entries {
+		if entry.Name() != session.LockName && err == nil {
+			err = os.RemoveAll(filepath.Join(folder, entry.Name()))
+		}
+	}
+	return err
+}
+
+// leaveNothing removes the session from a node where nobody else will: the job ends, and Slurm starts no step in it any more.
+func (r *process) leaveNothing() {
+	for _, folder := range session.RankFolders(r.opt.Session) {
+		if folder != r.dir && session.Locked(filepath.Join(folder, session.LockName)) {
+			return // the last rank does
+		}
+	}
+	if !session.LauncherHolds(r.opt.Session) {
+		_ = os.RemoveAll(r.opt.Session) // else the next run does
+	}
+}

@@ -1,0 +1,120 @@
+package rank
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/slurm"
+)
+
+// lifeFolder makes a rank's folder with an importance state, as a rank of a life left it.
+func lifeFolder(t *testing.T, folder string, rank int, l life) string {
+	t.Helper()
+	dir := session.RankFolder(folder, rank)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.write(dir), os.WriteFile(filepath.Join(dir, "state-0-3"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestBeginLife has rank 1 find folders of an earlier life, of this life, and of another rank that lives.
+func TestBeginLife(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now string // of run's launch
+		restarts    int
+	}{
+		"started by hand, requeued": {"", "", 1},
+		"requeued":                  {"a", "b", 1},
+		"run was killed, run again": {"a", "b", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			begin := func(launch string, restarts int, want ...string) life {
+				t.Helper()
+				r := &process{opt: &Options{Session: folder, Launch: launch}, dir: session.RankFolder(folder, 1)}
+				if err := r.beginLife(slurm.Job{RestartCount: restarts}); err != nil {
+					t.Fatal(err)
+				}
+				found, err := filepath.Glob(filepath.Join(folder, "r*", "state-*"))
+				for i := range found {
+					found[i] = filepath.Base(filepath.Dir(found[i]))
+				}
+				if err != nil || !slices.Equal(found, want) {
+					t.Errorf("states of %v are there, not of %v", found, want)
+				}
+				return r.life
+			}
+			lifeFolder(t, folder, 1, life{key: "before"})
+			old := begin(c.before, 0)
+			lifeFolder(t, folder, 1, old)
+			lifeFolder(t, folder, 2, old)
+			living := lifeFolder(t, folder, 3, old)
+			lock, err := session.LockFile(filepath.Join(living, session.LockName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			next := begin(c.now, c.restarts, "r3")
+			lifeFolder(t, folder, 1, next)
+			lifeFolder(t, folder, 4, next)
+			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next || next.launch == old.launch || next.launch == "" {
+				t.Errorf("the life was %+v, is %+v, and of a rank that is started again %+v", old, next, again)
+			}
+		})
+	}
+}
+
+// TestEndLaunch checks that a training after the end of another has a name of its own in the run log, where serve is called by hand.
+func TestEndLaunch(t *testing.T) {
+	for _, launch := range []string{"", "a"} {
+		folder := t.TempDir()
+		lifeFolder(t, folder, 0, life{key: "before"})
+		begin := func() *process {
+			r := &process{opt: &Options{Session: folder, Launch: launch}, dir: session.RankFolder(folder, 0)}
+			if err := r.beginLife(slurm.Job{}); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		first := begin()
+		name := first.life.launch
+		first.endLaunch()
+		if next := begin().life.launch; next == "" || (next == name) != (launch != "") {
+			t.Errorf("--launch %q: the launches are called %s and %s", launch, name, next)
+		}
+	}
+}
+
+// TestLeaveNothing checks who removes the session of a job that Slurm ends.
+func TestLeaveNothing(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "session")
+	r := &process{opt: &Options{Session: folder}, dir: session.RankFolder(folder, 0)}
+	other := session.RankFolder(folder, 1)
+	if err := os.MkdirAll(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, holder := range []string{filepath.Join(other, session.LockName), filepath.Join(folder, session.LockName)} {
+		lock, err := session.LockFile(holder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.leaveNothing()
+		if !IsFolder(folder) {
+			t.Fatalf("the session was removed although %s is held", holder)
+		}
+		if err := lock.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.leaveNothing()
+	if IsFolder(folder) {
+		t.Error("the session is left")
+	}
+}

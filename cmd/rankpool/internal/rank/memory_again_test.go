@@ -1,0 +1,227 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache"
+	"rankpool/mpicache/transport"
+	"rankpool/scheduler"
+	"rankpool/slurm"
+)
+
+// machine is a readFile of a machine of 4 GiB without control groups that has so many bytes free at each look, the last for ever.
+func machine(freeBytes ...int64) func(string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		if name != "/proc/meminfo" {
+			return nil, fs.ErrNotExist
+		}
+		free := freeBytes[0]
+		if len(freeBytes) > 1 {
+			freeBytes = freeBytes[1:]
+		}
+		return fmt.Appendf(nil, "MemTotal: %d kB\nMemAvailable: %d kB\n", 4<<20, free>>10), nil
+	}
+}
+
+const reserve4GiB = 64 << 20 // of 4 GiB
+
+// startedAgain returns a rank that finds what rank r has left.
+func startedAgain(t *testing.T, r *process, memory string) *process {
+	again := newTestRank(t, memory)
+	again.dir, again.opt.Session = r.dir, r.opt.Session
+	return again
+}
+
+// TestMemoryStaysAfterADeath checks that a rank that is started again keeps its size when there is room, whatever the first check would say.
+func TestMemoryStaysAfterADeath(t *testing.T) {
+	for _, memory := range []string{"64MiB", "50%"} {
+		r := newTestRank(t, memory)
+		first, err := r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.noteSlab(first.SlabBytes + 4095) // whole pages
+		again := startedAgain(t, r, memory)
+		again.readFile = machine(2 << 30)
+		if second, err := again.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil || second != first {
+			t.Errorf("--memory %s, started again: %+v, %v, want %+v", memory, second, err, first)
+		}
+		t.Setenv("SLURM_MEM_PER_NODE", "1")
+		other := startedAgain(t, r, "65MiB")
+		if _, err := other.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err == nil || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
+			t.Errorf("another size than before: %v", err)
+		}
+		t.Setenv("SLURM_MEM_PER_NODE", "")
+	}
+}
+
+// largeSets returns data sets of which each of two ranks owns some 150 MB.
+func largeSets() []mpicache.DataSet {
+	sets := twoSets()
+	sets[1].Size = func(scheduler.SampleID) int64 { return 3_000_000 }
+	return sets
+}
+
+// TestMemoryIsLessAfterADeath checks that a rank takes no more than it had at last, and no more than is free, that all ranks agree on it, and
+// that a note says it for the next time.
+func TestMemoryIsLessAfterADeath(t *testing.T) {
+	for _, memory := range []string{"64MiB", "100%", memory.Auto} {
+		for name, c := range map[string]struct{ before, free, want int64 }{
+			"there is room":              {32 << 20, 2 << 30, 32 << 20},
+			"training has grown":         {64 << 20, reserve4GiB + 20<<20, 20 << 20},
+			"there is nearly nothing":    {64 << 20, 1 << 20, leastAgain},
+			"nothing, but it had little": {8 << 20, 0, 8 << 20},
+		} {
+			t.Run(memory+" "+name, func(t *testing.T) { testMemoryAfterADeath(t, memory, c.before, c.free, c.want) })
+		}
+	}
+}
+
+// testMemoryAfterADeath starts two ranks, of which the first is started again.
+func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, want int64) {
+	const ranks = 2
+	partitions, failed := make([][]int64, ranks), make(chan error, ranks)
+	for i, transport := range transport.NewLocal(ranks) {
+		r := newTestRank(t, memory)
+		r.transport, r.roomPatience, r.opt.Trainers.Memory = transport, 0, "1MiB"
+		own, err := r.ownMemory(t.Context(), largeSets())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			r.readFile = machine(freeBytes)
+			if err := (memoryNote{beforeBytes, own.asked}).write(r.dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() {
+			sets := largeSets()
+			plan, err := r.planMemory(t.Context(), &mpicache.Config{Data: sets})
+			note, _ := readMemoryNote(r.dir)
+			if i == 0 && plan.SlabBytes != want || note != (memoryNote{plan.SlabBytes, own.asked}) || plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
+				err = errors.Join(err, fmt.Errorf("rank %d: %+v, note %+v", i, plan, note))
+			}
+			partitions[i] = slices.Concat(sets[0].PartitionBytes, sets[1].PartitionBytes)
+			failed <- err
+		}()
+	}
+	for range ranks {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(partitions[0], partitions[1]) {
+		t.Errorf("rank 0 takes the partitions for %d, rank 1 for %d", partitions[0], partitions[1])
+	}
+}
+
+// TestRoomIsAwaited checks that a rank waits until training has let go of its memory, and shares what there is with the other ranks here.
+func TestRoomIsAwaited(t *testing.T) {
+	const slab = 100 << 20
+	r := newTestRank(t, memory.Auto)
+	r.ranksHere = 2
+	var said strings.Builder
+	r.logger = slog.New(slog.NewTextHandler(&said, nil))
+	for i, bytes := range []int64{slab, slab / 2} {
+		folder := session.RankFolder(r.opt.Session, i)
+		if err := errors.Join(os.MkdirAll(folder, 0o700), memoryNote{bytes, ""}.write(folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enough := int64(reserve4GiB + slab + slab/2)
+	r.readFile = machine(0, enough-1<<10, enough)
+	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab || strings.Count(said.String(), "waiting for memory") != 1 {
+		t.Errorf("with room at the third look: %d, %v; it says %s", got, err, &said)
+	}
+	r.roomPatience = 0
+	r.readFile = machine(enough - slab/2)
+	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 || !strings.Contains(said.String(), "comes back smaller") {
+		t.Errorf("with two thirds of the room: %d, %v; it says %s", got, err, &said)
+	}
+	gone := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	r.roomPatience, r.readFile = time.Hour, machine(0)
+	if _, err := r.slabAgain(ctx, slab); !errors.Is(err, gone) {
+		t.Errorf("told to end: %v", err)
+	}
+}
+
+func TestMemoryNote(t *testing.T) {
+	r := newTestRank(t, memory.Auto)
+	for text, want := range map[string]int64{"5242880 as now": 5 << 20, "5242880 as then": 0, "5242880": 0, "lots as now": 0, "-1 as now": 0, "": 0} {
+		if err := os.WriteFile(filepath.Join(r.dir, memoryName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, again := r.slabBefore("as now"); again != (want > 0) || again && got != want {
+			t.Errorf("slabBefore of %q = %d, %v, want %d", text, got, again, want)
+		}
+	}
+	r.noted = memoryNote{1, "as now"}
+	r.noteSlab(1 << 20)
+	if got, again := r.slabBefore("as now"); !again || got != 1<<20 {
+		t.Errorf("a slab of 1 MiB was noted as %d, %v", got, again)
+	}
+}
+
+func TestGiveBack(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		limit, free int64
+		filled      int64
+		ranks       int
+		bytes       int64
+		again       time.Duration
+	}{
+		{512 * mib, 512 * mib, 0, 1, 0, 54687500},
+		{512 * mib, 64 * mib, 0, 1, 0, calmLook},
+		{512 * mib, 64 * mib, -mib, 1, 0, calmLook},
+		{512 * mib, 64 * mib, mib, 1, 0, leastLook},
+		{512 * mib, 200 * mib, mib, 1, 0, 16601562},
+		{512 * mib, 60 * mib, 0, 1, 36 * mib, leastLook},
+		{512 * mib, 0, mib, 2, 48 * mib, leastLook},
+		{1 << 40, 500 << 30, 1 << 30, 1, 0, mostLook},
+		{1 << 40, 1 << 30, mib, 4, mib << 9, leastLook},
+	} {
+		bytes, again := giveBack(slurm.Memory{LimitBytes: c.limit, FreeBytes: c.free}, c.filled, c.ranks)
+		if bytes != c.bytes || again != c.again {
+			t.Errorf("%+v: %d bytes, again after %v", c, bytes, again)
+		}
+	}
+}
+
+// TestGiveBackKnowsTheSlab checks that a slab which was given back does not count as used any more, where only Slurm's number limits.
+func TestGiveBackKnowsTheSlab(t *testing.T) {
+	t.Setenv("SLURM_MEM_PER_NODE", "300")
+	r := newTestRank(t, "250MiB")
+	r.readFile = machine(4 << 30)
+	const slab = 250 << 20
+	bytes, _ := r.giveBack(slab)
+	if bytes != 14<<20+32<<20 {
+		t.Fatalf("of 250 MiB in 300 it gives %d bytes back", bytes)
+	}
+	if more, _ := r.giveBack(slab - bytes); more != 0 {
+		t.Errorf("then it gives %d bytes more", more)
+	}
+	if now := r.readMemory(); now.FreeBytes != 300<<20-slab+bytes {
+		t.Errorf("then there are %+v", now)
+	}
+	if n, err := readMemoryNote(r.dir); err != nil || n.slabBytes != slab-bytes {
+		t.Errorf("the slab of %d bytes was noted as %+v, %v", slab-bytes, n, err)
+	}
+	if room := r.room(); room != 300<<20 {
+		t.Errorf("a slab that is not there has room of %d bytes", room)
+	}
+}

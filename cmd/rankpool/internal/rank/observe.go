@@ -1,0 +1,122 @@
+package rank
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"rankpool/cmd/rankpool/internal/metrics"
+	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache"
+	"rankpool/slurm"
+)
+
+// What a rank tells about itself: messages, metrics, and the state of its machine.
+
+func (r *process) newLogger() *slog.Logger {
+	job := slurm.Detect(os.Getenv)
+	return newLogger(outlet.Stderr, logOptions{
+		format: r.opt.LogFormat, level: r.opt.level(), job: job.JobID, step: job.StepID, rank: r.transport.Rank(), host: hostname(),
+	})
+}
+
+func hostname() string {
+	name, _ := os.Hostname() // "" where it has none
+	return name
+}
+
+// startObserving begins to read the node's GPUs, in the first rank of the node, and to show metrics.
+func (r *process) startObserving() (err error) {
+	ctx, end := context.WithCancel(context.Background())
+	r.endGPUs = end
+	if world.Find(os.Getenv).LocalTask == 0 {
+		r.gpus = startGPUSampler(ctx, r.logger)
+	}
+	labels := metrics.Labels{Job: metricsJob(slurm.Detect(os.Getenv), r.opt.Session), Rank: r.transport.Rank(), Host: hostname()}
+	r.endMetrics, err = startMetrics(r.opt.metrics, r.opt.metricsFile, labels, func() mpicache.RankStats {
+		if n := r.stats.Load(); n != nil {
+			return n.Stats()
+		}
+		return mpicache.RankStats{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
+	}, r.logger)
+	return err
+}
+
+func (r *process) endObserving() {
+	if r.endMetrics != nil {
+		r.endMetrics()
+	}
+	if r.endGPUs != nil {
+		r.endGPUs()
+	}
+}
+
+// observe is mpicache.Config.Observe.
+func (r *process) observe(stallSeconds float64, trainers int) mpicache.Machine {
+	var m mpicache.Machine
+	for _, f := range r.fetchers {
+		s := f.Stats()
+		m.StorageReads += s.Requests
+		m.StorageBytes += s.StorageBytes
+		m.StorageErrors += s.Errors
+		m.StorageSeconds += float64(s.Nanoseconds) / 1e9
+	}
+	memory := r.readMemory()
+	m.MemoryFreeBytes, m.MemoryLimit = memory.FreeBytes, memory.Limit
+	m.GPUs = r.gpus.Snapshot(stallSeconds, trainers)
+	return m
+}
+
+func (r *process) readMemory() slurm.Memory {
+	return slurm.ReadMemory(r.readFile, os.Getenv, r.slabBytes.Load())
+}
+
+// Bounds of the memory that is kept free while training runs, a 64th of the limit: what a process can fill until the next look, and not so
+// much that the cache misses it.
+const (
+	reserveShare    = 64
+	leastReserve    = 64 << 20
+	greatestReserve = 2 << 30
+)
+
+// reserveOf is how much of a limit is kept free while training runs.
+func reserveOf(memory slurm.Memory) int64 {
+	return min(max(memory.LimitBytes/reserveShare, leastReserve), greatestReserve)
+}
+
+const (
+	// fillRate is how many bytes a second the processes of a node are taken to fill at the most. Memory that is far from its limit need not
+	// be looked at before it can be full. Chosen: a core of today fills 1 to 3 GB/s of new pages.
+	fillRate = 8 << 30
+	// Bounds of the time between two looks at the memory: a process fills 10 to 30 MB in the least. Near the limit, but with nobody filling,
+	// it is longer, since a look takes 0.2 to 0.5 ms of a core: then the first look after a process begins to fill comes after 50 MB at 1 GB/s,
+	// of the reserve of 64 MiB at least.
+	leastLook, calmLook, mostLook = 10 * time.Millisecond, 50 * time.Millisecond, time.Second
+	calmBytes                     = 1 << 20 // are filled between two looks by nobody who matters
+)
+
+// giveBack is mpicache.Config.GiveBack.
+func (r *process) giveBack(slabBytes int64) (bytes int64, again time.Duration) {
+	r.noteSlab(slabBytes)
+	r.slabBytes.Store(slabBytes * int64(r.ranksHere))
+	memory := r.readMemory()
+	filled := r.freeBefore - memory.FreeBytes
+	r.freeBefore = memory.FreeBytes
+	return giveBack(memory, filled, r.ranksHere)
+}
+
+// giveBack returns what each of the ranks here should give back, and when to look again. filledBytes were filled since the last look.
+func giveBack(memory slurm.Memory, filledBytes int64, ranksHere int) (bytes int64, again time.Duration) {
+	reserve := reserveOf(memory)
+	if missing := slurm.GiveBack(memory, reserve); missing > 0 {
+		return max(1, (missing+reserve/2)/int64(ranksHere)), leastLook // a half more, so that it need not come again at once
+	}
+	least := leastLook
+	if filledBytes < calmBytes {
+		least = calmLook
+	}
+	far := time.Duration(float64(memory.FreeBytes-reserve) / fillRate * float64(time.Second))
+	return 0, min(max(far, least), mostLook)
+}

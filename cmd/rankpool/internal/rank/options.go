@@ -1,0 +1,265 @@
+package rank
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// CacheOptions are the flags that run and serve share: run hands them to every rank as they are.
+type CacheOptions struct {
+	Data        []string
+	Memory      string
+	Trainers    memory.Trainers
+	Window      string
+	tier        string
+	System      string
+	Policy      string
+	scorer      string
+	sampler     string // that training must draw with; "": any
+	set         []string
+	values      systems.Values // of set
+	Assign      string
+	Log         string
+	State       string
+	stateAny    bool // begin also where the state file is not the one that training needs
+	Record      string
+	peerTimeout time.Duration
+	RankTimeout time.Duration
+	Verbose     bool
+	storage     StorageOptions
+	logEvery    time.Duration // between two lines of the run log about each rank
+	LogFormat   string
+	metrics     string // address
+	metricsFile string
+}
+
+var Assignments = []string{"local", "sampler"}
+
+// asks returns the memory that the options ask for.
+func (o *CacheOptions) asks() memory.Request {
+	return memory.Request{Memory: o.Memory, Window: o.Window}
+}
+
+func (o *CacheOptions) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.Data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), 0, or auto: what the node can spare")
+	o.Trainers.Register(flags)
+	flags.StringVar(&o.Window, "window", memory.AutoWindow, "memory of each node for samples read ahead of their use: a size")
+	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
+	flags.StringVar(&o.System, "system", "rankpool", "published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
+	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see \"rankpool simulate --list\"; may be given several times")
+	flags.StringVar(&o.Policy, "policy", "", "what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
+	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
+	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler (default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(), ", "))
+	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says) (default: local, with --system the system's own)")
+	flags.StringVar(&o.Log, "log", "", "write the run log, JSON lines, to this file")
+	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the run log about each rank, longer where that were more than ten lines a second; 0: only the epochs")
+	flags.StringVar(&o.LogFormat, "log-format", LogFormats[0], "format of the ranks' messages on stderr: "+strings.Join(LogFormats, ", "))
+	flags.StringVar(&o.metrics, "metrics", "", "show each rank's metrics to Prometheus at this address, e.g. :10477")
+	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom file, or into this folder, for node_exporter's textfile collector")
+	flags.StringVar(&o.State, "state", "", "keep the importance scores in this file; a later run goes on from it")
+	flags.BoolVar(&o.stateAny, "state-optional", false, "begin with the scores that there are where --state is not the file that training goes on from; without it training ends there")
+	flags.StringVar(&o.Record, "record", "", "record what the ranks decide, for \"rankpool replay\": rank 0 writes this file, rank r this name and .r")
+	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
+	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute, "how long a rank may show no sign of life before it is ended and the cache started again")
+	o.storage.register(flags)
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "say more on stderr")
+}
+
+// Check validates what can be told without the data and the machine, and makes paths absolute.
+func (o *CacheOptions) Check() error {
+	if _, err := memory.Parse(o.Memory); err != nil && o.Memory != memory.Auto {
+		return exit.Usagef("--memory: %w, nor a share such as 20%%, nor %s", err, memory.Auto)
+	}
+	if err := o.Trainers.Check(); err != nil {
+		return err
+	}
+	if o.Window != memory.AutoWindow {
+		if size, err := memory.ParseSize(o.Window); err != nil || size == 0 {
+			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.Window, memory.AutoWindow)
+		}
+	}
+	if err := o.checkTier(); err != nil {
+		return err
+	}
+	if err := o.resolveSystem(); err != nil {
+		return err
+	}
+	if err := o.storage.Check(); err != nil {
+		return err
+	}
+	if err := OneOf("assign", o.Assign, Assignments); err != nil {
+		return err
+	}
+	if err := OneOf("log-format", o.LogFormat, LogFormats); err != nil {
+		return err
+	}
+	if err := checkMetrics(o.metrics, &o.metricsFile); err != nil {
+		return err
+	}
+	if o.logEvery < 0 {
+		return exit.Usagef("--log-every: %v is no time", o.logEvery)
+	}
+	if o.peerTimeout <= 0 {
+		return exit.Usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
+	}
+	if o.RankTimeout <= 0 {
+		return exit.Usagef("--rank-timeout must be a positive time, not %v", o.RankTimeout)
+	}
+	for _, path := range []*string{&o.Log, &o.State, &o.Record} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	return nil
+}
+
+// DropState leaves out a state file that is none, since reading a device or a FIFO may have no end, and returns what to
+// say about it; "" where there is nothing to say.
+func (o *CacheOptions) DropState() string {
+	if o.State == "" {
+		return ""
+	}
+	if regular, err := IsRegular(o.State); err != nil || regular { // an error is told where the file is used
+		return ""
+	}
+	defer func() { o.State = "" }()
+	return fmt.Sprintf("--state %s is %s, not a file: importance scores are not kept", o.State, KindOf(o.State))
+}
+
+// resolveSystem fills in the policy, the scorer, the sampler and the assignment that were not given. A system that is named as it is has all
+// of its own; rankpool goes with every sampler, and leaves the scorer to it.
+func (o *CacheOptions) resolveSystem() error {
+	system, err := systems.Find(o.System)
+	if err != nil {
+		return exit.Usagef("--system: %w", err)
+	}
+	if system.Simulated != "" {
+		hint := ""
+		if system.NewPolicy != nil {
+			hint = fmt.Sprintf("; its policy alone is --policy %s", system.Policy)
+		}
+		return exit.Usagef("--system: %s is simulated only (rankpool simulate): it %s%s", system.Name, system.Simulated, hint)
+	}
+	if o.Policy == "" && o.scorer == "" && o.sampler == "" && system.Name != "rankpool" {
+		o.sampler = system.Sampler
+		o.Assign = cmp.Or(o.Assign, Assignments[1]) // the published systems' samplers are DistributedSamplers
+	}
+	o.Assign = cmp.Or(o.Assign, Assignments[0])
+	if o.Policy == "" {
+		o.Policy = system.Policy
+	}
+	if o.scorer == "" && system.Name != "rankpool" {
+		o.scorer = system.Scorer
+	}
+	if o.scorer != "" {
+		if err := OneOf("scorer", o.scorer, scheduler.ScorerNames()); err != nil {
+			return err
+		}
+	}
+	if o.sampler != "" {
+		if err := OneOf("sampler", o.sampler, scheduler.SamplerNames()); err != nil {
+			return err
+		}
+	}
+	if err := OneOf("policy", o.Policy, systems.PolicyNames()); err != nil {
+		return err
+	}
+	return o.parseSet(system)
+}
+
+// parseSet reads the options of a system, which must be itself: half of them would say nothing to another policy or sampler.
+func (o *CacheOptions) parseSet(system *systems.System) (err error) {
+	if len(o.set) == 0 {
+		return nil
+	}
+	if o.Policy != system.Policy || o.scorer != system.Scorer || o.sampler != system.Sampler {
+		return exit.Usagef("--set: options are of a system as it is (--system %s without --policy, --scorer and --sampler)", system.Name)
+	}
+	if o.values, err = system.Parse(o.set); err != nil {
+		return exit.Usagef("--set: %w", err)
+	}
+	return nil
+}
+
+// Args returns the options as flags of serve.
+func (o *CacheOptions) Args() []string {
+	var args []string
+	for _, data := range o.Data {
+		args = append(args, "--data", data)
+	}
+	args = append(args, "--system", o.System)
+	for _, word := range o.set {
+		args = append(args, "--set", word)
+	}
+	args = append(args, "--memory", o.Memory, "--window", o.Window, "--policy", o.Policy, "--assign", o.Assign,
+		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.RankTimeout.String(),
+		"--log-every", o.logEvery.String(), "--log-format", o.LogFormat)
+	if o.scorer != "" {
+		args = append(args, "--scorer", o.scorer)
+	}
+	if o.sampler != "" {
+		args = append(args, "--sampler", o.sampler)
+	}
+	if o.tier != "" {
+		args = append(args, "--tier", o.tier)
+	}
+	if o.Log != "" {
+		args = append(args, "--log", o.Log)
+	}
+	if o.metrics != "" {
+		args = append(args, "--metrics", o.metrics)
+	}
+	if o.metricsFile != "" {
+		args = append(args, "--metrics-file", o.metricsFile)
+	}
+	if o.State != "" {
+		args = append(args, "--state", o.State)
+	}
+	if o.stateAny {
+		args = append(args, "--state-optional")
+	}
+	if o.Record != "" {
+		args = append(args, "--record", o.Record)
+	}
+	args = append(args, o.Trainers.Args()...)
+	args = append(args, o.storage.args()...)
+	if o.Verbose {
+		args = append(args, "--verbose")
+	}
+	return args
+}
+
+func OneOf(flag, value string, allowed []string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return exit.Usagef("--%s: %q is not one of %s", flag, value, strings.Join(allowed, ", "))
+}
+
+// Pathless returns the error inside a path error, for sentences that name the path themselves.
+func Pathless(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}

@@ -1,0 +1,331 @@
+// Package rank is the process of "rankpool serve": one rank of the cache, its options, its folder, its memory, and what it reports.
+package rank
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/version"
+	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache"
+	"rankpool/mpicache/record"
+	"rankpool/mpicache/transport"
+	"rankpool/scheduler"
+	"rankpool/slurm"
+	"rankpool/staging"
+	"rankpool/staging/tier"
+)
+
+// Serve is a rank from its start to its end.
+func (o *Options) Serve(ctx context.Context) error {
+	sets, err := ResolveData(o.Data)
+	if err != nil {
+		return err
+	}
+	parent := os.Getppid()
+	endWithParent()
+	signal.Ignore(syscall.SIGPIPE) // a launcher that died reads stderr no more, and the state is still to be saved
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
+	}
+	// Heard before MPI starts threads: Go ends a process that gets a signal it has no use for on a thread of C.
+	signals := make(chan os.Signal, 16) // what comes while nobody listens
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	byHand := o.Session == ""
+	transport, err := world.JoinCache(o.MPI, o.World, byHand)
+	if err != nil {
+		return err
+	}
+	at := world.Find(os.Getenv)
+	rank := &process{
+		opt: o, transport: transport, ranksHere: max(1, at.LocalTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
+		readFile: os.ReadFile, roomPatience: roomPatience,
+	}
+	if o.Together {
+		rank.together = newEndTogether(transport)
+		rank.transport = rank.together
+	}
+	defer rank.close()
+	if err := rank.open(ctx, sets); err != nil {
+		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
+	}
+	if byHand && transport.Rank() == 0 {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		go watchForBlock(ctx, slurm.Detect(os.Getenv), rank.blocks)
+	}
+	return rank.serveUntilTold()
+}
+
+// endWithParent has the kernel end this process when the one that started it dies, so that a killed launcher leaves
+// nothing behind.
+func endWithParent() {
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0) // a kernel without it leaves cleaning up to the next run
+}
+
+// process is what a serving process holds.
+type process struct {
+	opt       *Options
+	transport transport.Transport
+	ranksHere int // ranks on this machine
+	signals   chan os.Signal
+	lost      chan int     // gets the ranks that have been silent for too long
+	blocks    chan error   // gets an error when the training step would wait for this one
+	parent    int          // the process that started this one
+	together  *endTogether // the transport, where ranks end together; else nil
+	dir       string
+	life      life
+	lock      *os.File
+	log       *outlet.Outlet
+	recorder  *record.Recorder
+	fetchers  []setFetcher
+	limit     *staging.RateLimit // this rank's share
+	logger    *slog.Logger
+	disks     []*tier.Disk
+
+	readFile     func(name string) ([]byte, error) // of the kernel's, about memory
+	roomPatience time.Duration                     // started again, this rank waits so long for its memory
+	sets         []openedSet
+	before       [][]mpicache.Before // by rank: the training that was served before they were started again
+	slabBytes    atomic.Int64        // of all ranks here, now
+	noted        memoryNote          // in the rank's folder; giveBack's once the node runs
+	freeBefore   int64               // at giveBack's last look
+
+	gpus       *gpuSampler                   // nil: there are none, or the first rank here reads them
+	stats      atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
+	endMetrics func()
+	endGPUs    context.CancelFunc
+
+	endFinding []context.CancelFunc // of storage targets
+	node       *mpicache.Node
+	told       bool // the end was asked for at the door
+}
+
+// An openedSet is a data set as this rank sees it.
+type openedSet struct {
+	dataSet
+	manifest *staging.Manifest
+}
+
+// A setFetcher reads the samples of a data set.
+type setFetcher struct {
+	*staging.Fetcher
+	set string
+}
+
+func (r *process) open(ctx context.Context, sets []dataSet) error {
+	if err := r.openFolder(); err != nil {
+		return err
+	}
+	logger := r.newLogger()
+	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
+	world.WarnTask(r.transport.Rank(), r.opt.DropState())
+	if err := r.opt.storage.tellReaders(r.dir, r.transport.Size()); err != nil {
+		return err
+	}
+	cfg := mpicache.Config{
+		Transport: r.transport, System: r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
+		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger, Record: func(any) {},
+		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
+	}
+	if r.opt.Assign == "sampler" {
+		cfg.Assignment = scheduler.AssignSampler
+	}
+	if err := r.openLog(&cfg); err != nil {
+		return err
+	}
+	if err := r.openRecorder(&cfg); err != nil {
+		return err
+	}
+	for i, set := range sets {
+		data, err := r.openData(ctx, i, set, logger)
+		if err != nil {
+			return err
+		}
+		cfg.Data = append(cfg.Data, data)
+	}
+	plan, err := r.planMemory(ctx, &cfg)
+	if err != nil {
+		return err
+	}
+	if err := checkSlab(plan.SlabBytes); err != nil {
+		return err
+	}
+	cfg.SlabBytes, cfg.Before = plan.SlabBytes, r.before
+	r.slabBytes.Store(plan.SlabBytes * int64(r.ranksHere))
+	if r.transport.Rank() == 0 {
+		logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache", memory.Text(plan.CacheBytes), "window", memory.Text(plan.WindowBytes))
+	}
+	if err := r.openTiers(cfg.Data, logger); err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // the manifests were read whole
+	if err := r.startObserving(); err != nil {
+		return err
+	}
+	r.node, err = mpicache.NewNode(cfg)
+	if err != nil {
+		return err
+	}
+	r.stats.Store(r.node)
+	return os.WriteFile(filepath.Join(r.dir, session.ReadyName), nil, 0o600)
+}
+
+func (o *CacheOptions) level() slog.Level {
+	if o.Verbose {
+		return slog.LevelDebug
+	}
+	return levelNotice
+}
+
+// openFolder makes the rank's folder, and owns it: a rank that died before left its importance states there.
+func (r *process) openFolder() error {
+	if r.opt.Session == "" {
+		job := slurm.Detect(os.Getenv)
+		if job.JobID == "" {
+			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
+		}
+		session, err := session.OfJob(job)
+		if err != nil {
+			return err
+		}
+		r.opt.Session = session
+	}
+	r.dir = session.RankFolder(r.opt.Session, r.transport.Rank())
+	if err := session.CheckSocketPath(filepath.Join(r.dir, session.DoorName)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.opt.Session, 0o700); err != nil {
+		return err
+	}
+	if err := session.CheckFolder(r.opt.Session); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := session.CheckFolder(r.dir); err != nil {
+		return err
+	}
+	if err := r.lockFolder(exit.Patience); err != nil {
+		return err
+	}
+	job := slurm.Detect(os.Getenv)
+	if err := r.beginLife(job); err != nil {
+		return err
+	}
+	if err := session.NoteJob(r.dir, job); err != nil {
+		return err
+	}
+	session.NoteStep(r.opt.Session, session.CacheStepName, job)
+	return os.WriteFile(filepath.Join(r.dir, session.MetName), nil, 0o600)
+}
+
+func (r *process) openLog(cfg *mpicache.Config) error {
+	if r.opt.Log == "" || r.transport.Rank() != 0 {
+		return nil
+	}
+	log, err := openRunLog(r.opt.Log, cfg.Log)
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	r.log, cfg.Launch = log, r.life.launch
+	cfg.Record = func(event any) {
+		line, err := json.Marshal(event)
+		if err != nil {
+			cfg.Log.Error("a line of the run log is lost", "error", err)
+			return
+		}
+		_, _ = log.Write(append(line, '\n')) // the outlet takes or counts it
+	}
+	return nil
+}
+
+func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
+	if r.opt.Record == "" {
+		return nil
+	}
+	begin := record.Begin{Version: version.Text, Session: r.opt.Session, Rank: r.transport.Rank(), Ranks: r.transport.Size()}
+	r.recorder, err = record.Create(r.opt.Record, begin, cfg.Log)
+	if err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	cfg.Recorder = r.recorder
+	return nil
+}
+
+// openData opens a data set: its manifest, its fetcher, and the index that clients map.
+func (r *process) openData(ctx context.Context, i int, set dataSet, log *slog.Logger) (mpicache.DataSet, error) {
+	m, index, err := r.openIndex(i, func() (*staging.Manifest, error) {
+		return staging.Open(ctx, set.Path, staging.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
+	})
+	if err != nil {
+		return mpicache.DataSet{}, err
+	}
+	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
+	options := r.opt.storage.fetchOptions(r.limit, log)
+	options.TargetOf = targets.of
+	fetcher := staging.NewFetcher(m, options)
+	find, end := context.WithCancel(context.Background())
+	r.endFinding = append(r.endFinding, end)
+	go targets.find(find, log)
+	r.fetchers = append(r.fetchers, setFetcher{fetcher, set.Name})
+	r.sets = append(r.sets, openedSet{set, m})
+	id := m.Identity()
+	return mpicache.DataSet{
+		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(), Root: m.Root(), IndexPath: index,
+		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
+	}, nil
+}
+
+// close gives everything back. The folder stays after a signal: it has what the rank needs to go on when it is
+// started again.
+func (r *process) close() {
+	if r.node != nil {
+		_ = r.node.Close() // an error before this one is being reported
+	}
+	for _, end := range r.endFinding {
+		end()
+	}
+	r.endObserving()
+	for _, d := range r.disks {
+		d.End()
+	}
+	for _, f := range r.fetchers {
+		f.Close()
+		logStorage(r.logger, f.set, f.Stats())
+	}
+	if r.log != nil && !r.log.Close(logPatience) {
+		r.logger.Warn("the end of the run log is lost: storage does not take it", "path", r.opt.Log)
+	}
+	if r.recorder != nil {
+		if err := r.recorder.Close(); err != nil {
+			r.logger.Error("the recording cannot be ended", "error", err)
+		}
+	}
+	if r.told {
+		_ = os.RemoveAll(r.dir) // the launcher removes what is left
+	}
+	if r.logger != nil {
+		flushLog(r.logger)
+	}
+	if r.lock != nil {
+		_ = r.lock.Close() // ends the lock
+	}
+}

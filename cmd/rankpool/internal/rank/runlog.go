@@ -1,0 +1,98 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/outlet"
+)
+
+const (
+	// logBytes bounds the lines of the run log that wait: a minute's of 100 ranks.
+	logBytes = 4 << 20
+	// logPatience is how long the end of a rank waits for storage to take the last lines of the run log.
+	logPatience = 5 * time.Second
+)
+
+// openRunLog returns what writes the run log at path, in which earlier lines stay. A log that cannot be written at
+// first is an error, but a FIFO that nobody reads; what fails later is told once, and training goes on.
+func openRunLog(path string, log *slog.Logger) (*outlet.Outlet, error) {
+	f := &logFile{path: path}
+	if err := f.open(); err != nil && !errors.Is(err, errNobodyReads) {
+		return nil, err
+	}
+	return outlet.New(f, logBytes, func(lost int64, err error) {
+		if err != nil {
+			log.Error("the run log cannot be written; training goes on, and its lines are lost", "path", path, "error", Pathless(err))
+		} else {
+			log.Warn("the run log is written again; lines are missing before this one", "path", path, "lost", lost)
+		}
+	}), nil
+}
+
+// errNobodyReads is the error of a FIFO without a reader.
+var errNobodyReads = errors.New("it is a FIFO that nobody reads")
+
+// A logFile is a file that is appended to: a regular one, a device or a FIFO, whose readers may come and go.
+type logFile struct {
+	path string
+	file *os.File // nil: not opened yet
+}
+
+func (f *logFile) open() (err error) {
+	// Without O_NONBLOCK the opening of a FIFO waits for its reader.
+	f.file, err = os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NONBLOCK, 0o644)
+	if errors.Is(err, syscall.ENXIO) {
+		return errNobodyReads
+	}
+	return err
+}
+
+// Write writes all of lines, and opens the file where it is not open. A FIFO whose reader has gone is opened again.
+func (f *logFile) Write(lines []byte) (int, error) {
+	if f.file == nil {
+		if err := f.open(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.file.Write(lines)
+	if errors.Is(err, syscall.EPIPE) {
+		_ = f.file.Close() // nothing waits in it
+		f.file, err = nil, errNobodyReads
+	}
+	return n, err
+}
+
+// IsRegular reports whether a regular file is at path, or none.
+func IsRegular(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return err == nil && info.Mode().IsRegular(), err
+}
+
+// KindOf names what is at path in a sentence: "a device".
+func KindOf(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("nothing that can be looked at (%v)", Pathless(err))
+	case info.IsDir():
+		return "a folder"
+	case info.Mode()&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case info.Mode()&fs.ModeDevice != 0:
+		return "a device"
+	case info.Mode()&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a file"
+}

@@ -1,0 +1,103 @@
+package rank
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/staging"
+)
+
+// StorageOptions are the flags that say how samples are read from storage.
+type StorageOptions struct {
+	MaxRate  string
+	MaxOpens float64
+	direct   bool
+}
+
+func (o *StorageOptions) register(flags *pflag.FlagSet) {
+	o.RegisterLimits(flags)
+	flags.BoolVar(&o.direct, "direct", false, "read storage past the page cache (O_DIRECT) where the file system takes it")
+}
+
+// RegisterLimits registers those that hold for every reader of storage. A rank's share is an equal one, or what it reads of all.
+func (o *StorageOptions) RegisterLimits(flags *pflag.FlagSet) {
+	flags.StringVar(&o.MaxRate, "max-storage-rate", "", "read at most so much a second from storage, all ranks together: a size (10GB); each rank gets a share, and its trainers when it is gone")
+	flags.Float64Var(&o.MaxOpens, "max-opens", 0, "open at most so many files a second on storage, all ranks together; 0 is no limit")
+}
+
+func (o *StorageOptions) Check() error {
+	if _, err := o.Rate(); err != nil {
+		return exit.Usagef("--max-storage-rate: %w", err)
+	}
+	if !(o.MaxOpens >= 0) {
+		return exit.Usagef("--max-opens: %v is no number of files a second", o.MaxOpens)
+	}
+	return nil
+}
+
+// Rate returns --max-storage-rate in bytes a second; 0 is no limit. "10GB/s" is understood, too.
+func (o *StorageOptions) Rate() (int64, error) {
+	if o.MaxRate == "" {
+		return 0, nil
+	}
+	return memory.ParseSize(strings.TrimSuffix(o.MaxRate, "/s"))
+}
+
+// Args returns the options that were given as flags of serve.
+func (o *StorageOptions) args() []string {
+	var args []string
+	if o.MaxRate != "" {
+		args = append(args, "--max-storage-rate", o.MaxRate)
+	}
+	if o.MaxOpens > 0 {
+		args = append(args, "--max-opens", strconv.FormatFloat(o.MaxOpens, 'g', -1, 64))
+	}
+	if o.direct {
+		args = append(args, "--direct")
+	}
+	return args
+}
+
+// limit returns one rank's share of the limits, for all its data sets together; nil when there are none.
+func (o *StorageOptions) limit(ranks int) *staging.RateLimit {
+	if bytes, opens := o.share(ranks); bytes > 0 || opens > 0 {
+		return staging.NewRateLimit(bytes, opens)
+	}
+	return nil
+}
+
+// share returns one rank's share of the limits, bytes and opens a second; 0 is no limit.
+func (o *StorageOptions) share(ranks int) (bytes, opens float64) {
+	rate, _ := o.Rate() // checked before
+	return float64(rate) / float64(ranks), o.MaxOpens / float64(ranks)
+}
+
+// tellReaders writes the share into the rank's folder, for trainers that read storage themselves when the rank is gone.
+func (o *StorageOptions) tellReaders(folder string, ranks int) error {
+	bytes, opens := o.share(ranks)
+	if bytes == 0 && opens == 0 {
+		return nil
+	}
+	return staging.WriteReadersLimit(folder, bytes, opens)
+}
+
+// fetchOptions returns how to read a data set.
+func (o *StorageOptions) fetchOptions(limit *staging.RateLimit, log *slog.Logger) staging.FetchOptions {
+	options := staging.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
+	if o.direct {
+		options.Storage = staging.DirectStorage{}
+	}
+	return options
+}
+
+// logStorage says with -v what a rank has read from storage so far.
+func logStorage(log *slog.Logger, set string, s staging.Stats) {
+	log.Debug("read from storage", "data", set, "samples", s.Reads, "bytes", humanize.IBytes(uint64(s.StorageBytes)), "opens", s.Opens,
+		"coalesced", s.Coalesced, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors, "concurrency", s.Concurrency)
+}

@@ -1,0 +1,80 @@
+package rank
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"rankpool/scheduler"
+	"rankpool/staging"
+	storage "rankpool/staging/layout"
+)
+
+// ownTargets are the storage targets of the samples that a rank owns. A rank reads few others, so all ranks together ask for the layout
+// of a file about once. They are read in the background: until they are there, and on file systems that tell none, no target is known.
+type ownTargets struct {
+	manifest    *staging.Manifest
+	rank, ranks int
+	table       atomic.Pointer[storage.Table]
+}
+
+// Len implements layout.Samples: entry k is the k-th sample that the rank owns.
+func (t *ownTargets) Len() int {
+	n := t.manifest.Len() / t.ranks
+	if n*t.ranks+t.rest() < t.manifest.Len() {
+		n++
+	}
+	return n
+}
+
+// rest is the rank's offset in the last block of ids; every block has one sample of each rank.
+func (t *ownTargets) rest() int {
+	block := t.manifest.Len() / t.ranks * t.ranks
+	for i := range t.ranks {
+		if scheduler.Owner(scheduler.SampleID(block+i), t.ranks) == t.rank {
+			return i
+		}
+	}
+	return 0
+}
+
+func (t *ownTargets) id(k scheduler.SampleID) scheduler.SampleID {
+	first := int(k) * t.ranks
+	for i := range t.ranks {
+		if id := scheduler.SampleID(first + i); scheduler.Owner(id, t.ranks) == t.rank {
+			return id
+		}
+	}
+	return k
+}
+
+// Path implements layout.Samples.
+func (t *ownTargets) Path(k scheduler.SampleID) string { return t.manifest.Path(t.id(k)) }
+
+// Offset implements layout.Samples.
+func (t *ownTargets) Offset(k scheduler.SampleID) int64 { return t.manifest.Offset(t.id(k)) }
+
+// Size implements layout.Samples.
+func (t *ownTargets) Size(k scheduler.SampleID) int64 { return t.manifest.Size(t.id(k)) }
+
+// find reads the layouts, and says which files the file system has moved away.
+func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
+	table, err := storage.Build(ctx, t, storage.Options{})
+	if err != nil || table == nil {
+		return
+	}
+	t.table.Store(table)
+	if gone := table.Offline(); len(gone) > 0 {
+		log.Warn("files are not on disk: reading them brings them back first, which is slow; restore them before the job",
+			"samples", len(gone), "first", t.Path(gone[0]))
+	}
+}
+
+// of returns the target of a sample, below 0 if it is not known.
+func (t *ownTargets) of(id scheduler.SampleID) int {
+	table := t.table.Load()
+	if table == nil || scheduler.Owner(id, t.ranks) != t.rank {
+		return storage.NoTarget
+	}
+	return table.TargetOf(id / scheduler.SampleID(t.ranks))
+}

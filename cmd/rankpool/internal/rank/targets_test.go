@@ -1,0 +1,47 @@
+package rank
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"rankpool/scheduler"
+	"rankpool/staging"
+)
+
+// TestOwnTargets has every sample be one rank's, under the number that of asks for.
+func TestOwnTargets(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 23 {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, i+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := staging.Scan(t.Context(), dir, staging.ScanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ranks := range []int{1, 2, 3, 8, 30} {
+		seen := map[scheduler.SampleID]bool{}
+		for rank := range ranks {
+			own := &ownTargets{manifest: m, rank: rank, ranks: ranks}
+			for k := range own.Len() {
+				id := own.id(scheduler.SampleID(k))
+				if scheduler.Owner(id, ranks) != rank || seen[id] || int(id) >= m.Len() || int(id)/ranks != k {
+					t.Fatalf("%d ranks: sample %d is entry %d of rank %d", ranks, id, k, rank)
+				}
+				if own.Path(scheduler.SampleID(k)) != m.Path(id) || own.Size(scheduler.SampleID(k)) != m.Size(id) {
+					t.Fatalf("%d ranks: entry %d of rank %d is not sample %d", ranks, k, rank, id)
+				}
+				if own.of(id) >= 0 {
+					t.Fatalf("sample %d has target %d before any is known", id, own.of(id))
+				}
+				seen[id] = true
+			}
+		}
+		if len(seen) != m.Len() {
+			t.Fatalf("%d ranks own %d of %d samples", ranks, len(seen), m.Len())
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package rank
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
+	"rankpool/scheduler"
+	"rankpool/staging/tier"
+)
+
+// A tierPlace is where each rank keeps what leaves its memory, autoScratch for the node's scratch folder, and how much of it.
+type tierPlace struct {
+	dir  string
+	size memory.Amount
+}
+
+// parseTier reads "/nvme:800GiB" (a size of each node), "/nvme:30%" (a share of the data over all nodes) or "auto:800GiB" (in the node's
+// scratch folder; a folder of that name is "./auto"). The folder may have colons in its name. "" is no tier.
+func parseTier(text string) (tierPlace, error) {
+	if text == "" {
+		return tierPlace{}, nil
+	}
+	at := strings.LastIndexByte(text, ':')
+	if at <= 0 {
+		return tierPlace{}, fmt.Errorf("%q is not DIR:SIZE, such as /local/scratch:800GiB or /local/scratch:30%%", text)
+	}
+	size, err := memory.Parse(text[at+1:])
+	if err == nil && size.Share == 0 && size.Bytes == 0 {
+		err = fmt.Errorf("%q has no size: leave --tier out for none", text)
+	}
+	return tierPlace{dir: text[:at], size: size}, err
+}
+
+// checkTier validates --tier and makes its folder absolute.
+func (o *CacheOptions) checkTier() error {
+	place, err := parseTier(o.tier)
+	if err != nil {
+		return exit.Usagef("--tier: %w", err)
+	}
+	if place.dir == "" || place.dir == autoScratch {
+		return nil
+	}
+	abs, err := filepath.Abs(place.dir)
+	if err != nil {
+		return err
+	}
+	o.tier = abs + o.tier[len(place.dir):]
+	return nil
+}
+
+// openTiers gives each data set its part of the ranks' tiers, by the bytes that they own, and opens this rank's. A folder that cannot be
+// used is a warning: training goes on without.
+func (r *process) openTiers(data []mpicache.DataSet, log *slog.Logger) error {
+	place, err := parseTier(r.opt.tier)
+	if err != nil || place.dir == "" {
+		return err
+	}
+	place.divide(data, r.transport.Size()) // on all ranks alike, also on one without a folder
+	rule := "as asked"
+	if place.dir == autoScratch {
+		if place.dir, rule, err = findScratch(); err != nil {
+			log.Warn("there is no tier on this node; training goes on without it", "error", err)
+			return nil
+		}
+		if r.transport.Rank() == 0 {
+			notice(log, "tier auto", "folder", place.dir, "rule", rule)
+		}
+	}
+	for i := range data {
+		d := &data[i]
+		bytes := d.TierBytes[r.transport.Rank()]
+		if bytes == 0 {
+			continue
+		}
+		disk, err := tier.Open(place.dir, tier.Options{SizeBytes: bytes, BlockBytes: d.TierBlockBytes})
+		if err != nil {
+			log.Warn("there is no tier on this node; training goes on without it", "data", d.Name, "error", err)
+			continue
+		}
+		r.disks = append(r.disks, disk)
+		d.Tier = disk
+		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size", memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
+	}
+	return nil
+}
+
+// divide sets the data sets' TierBytes and TierBlockBytes. A share counts the bytes that a rank owns in whole blocks, so that 100 % hold
+// all of them.
+func (p tierPlace) divide(data []mpicache.DataSet, ranks int) {
+	total := make([]int64, ranks)
+	for i := range data {
+		d := &data[i]
+		d.TierBytes = ownedBytes(d, ranks, 1)
+		for r, owned := range d.TierBytes {
+			total[r] += owned
+		}
+	}
+	for i := range data {
+		d := &data[i]
+		all, largest := int64(0), int64(0)
+		for r, owned := range d.TierBytes {
+			all += owned
+			largest = max(largest, p.part(owned, total[r]))
+		}
+		d.TierBlockBytes = tier.BlockBytes(largest, all/int64(max(d.Samples, 1)))
+		inBlocks := ownedBytes(d, ranks, d.TierBlockBytes)
+		for r, owned := range d.TierBytes {
+			bytes := p.part(owned, total[r])
+			if p.size.IsShare {
+				bytes = p.part(inBlocks[r], 0)
+			}
+			d.TierBytes[r] = bytes / d.TierBlockBytes * d.TierBlockBytes
+		}
+	}
+}
+
+// part is how much of a rank's tier a data set gets, of which the rank owns so many bytes.
+func (p tierPlace) part(owned, total int64) int64 {
+	if p.size.IsShare {
+		return int64(p.size.Share * float64(owned))
+	}
+	return int64(float64(p.size.Bytes) * float64(owned) / float64(max(total, 1)))
+}
+
+// ownedBytes is what the samples that each rank owns take in whole blocks.
+func ownedBytes(d *mpicache.DataSet, ranks int, blockBytes int64) []int64 {
+	owned := make([]int64, ranks)
+	for id := range scheduler.SampleID(d.Samples) {
+		owned[scheduler.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) + blockBytes - 1) / blockBytes * blockBytes
+	}
+	return owned
+}
