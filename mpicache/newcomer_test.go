@@ -395,7 +395,7 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 func before(dirs []string) [][]Before {
 	known := make([][]Before, len(dirs))
 	for rank, dir := range dirs {
-		known[rank] = ReadBefore(dir, rank)
+		known[rank] = ReadBefore(dir, rank, len(dirs))
 	}
 	return known
 }

@@ -117,6 +117,7 @@ func startOf(pid int32) uint64 {
 type kept struct {
 	Spec  *Spec         `json:"spec"`  // nil: the data set was not trained on
 	Ranks []int32       `json:"ranks"` // of all trainers; nil: some had not come
+	Of    int           `json:"of"`    // ranks: when the cache goes on with fewer, they have other numbers
 	Seats map[int]*seat `json:"seats"`
 }
 
@@ -132,7 +133,7 @@ func (n *Node) keep() {
 	all := make([]kept, len(n.streams))
 	for i, s := range n.streams {
 		s.locked(func() {
-			all[i] = kept{s.coordinator.Spec(), nil, s.seats}
+			all[i] = kept{s.coordinator.Spec(), nil, n.cfg.Transport.Size(), s.seats}
 			if s.coordinator.Complete() {
 				all[i].Ranks = s.coordinator.World()
 			}
@@ -155,8 +156,8 @@ type Before struct {
 const tellRanks = 8 // ranks that tell Before.Ranks: some may have forgotten it
 
 // ReadBefore returns, by data set, what an earlier life of a rank has left in its folder; nil for nothing.
-func ReadBefore(dir string, rank int) []Before {
-	all, _ := readKept(dir) // an error is that of NewNode, which reads it too
+func ReadBefore(dir string, rank, ranks int) []Before {
+	all, _ := readKept(dir, ranks) // an error is that of NewNode, which reads it too
 	known := make([]Before, len(all))
 	for i, k := range all {
 		known[i].Spec = k.Spec
@@ -170,7 +171,8 @@ func ReadBefore(dir string, rank int) []Before {
 	return known
 }
 
-func readKept(dir string) (all []kept, err error) {
+// readKept returns what is in a rank's folder. Ranks that are fewer now, or more, have other numbers than it says.
+func readKept(dir string, ranks int) (all []kept, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, KeptName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -178,12 +180,17 @@ func readKept(dir string) (all []kept, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
+	for i := range all {
+		if all[i].Of != ranks {
+			all[i].Ranks = nil
+		}
+	}
 	return all, err
 }
 
 // recall takes up what an earlier life of this rank has kept, and what other ranks know. A file of something else counts as none.
 func (n *Node) recall() {
-	all, err := readKept(n.cfg.Dir)
+	all, err := readKept(n.cfg.Dir, n.cfg.Transport.Size())
 	if err == nil && all != nil && len(all) != len(n.streams) {
 		err = fmt.Errorf("it is of %d data sets", len(all))
 	}

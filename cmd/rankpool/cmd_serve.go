@@ -35,7 +35,8 @@ and serves the node's training processes at its door, a socket in the session fo
 	cmd.Flags().StringVar(&o.Launch, "launch", "", "what the ranks of one launch have in common")
 	cmd.Flags().IntVar(&o.World, "world", 0, "how many ranks the launch has")
 	cmd.Flags().StringArrayVar(&o.Identities, "identity", nil, "NAME=DIGEST of a data set that the run began with")
-	for _, name := range []string{"end-together", "identity", "launch", "world"} {
+	cmd.Flags().StringVar(&o.Hosts, "hosts", "", "the nodes that the job began with, where it has lost some: folders keep their numbers")
+	for _, name := range []string{"end-together", "hosts", "identity", "launch", "world"} {
 		_ = cmd.Flags().MarkHidden(name) // it is there: the lines above
 	}
 	return cmd

@@ -202,6 +202,7 @@ func (l *launcher) restartCache() {
 		l.tryCache()
 		return
 	}
+	l.goAround()
 	var err error
 	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
 	if err != nil {

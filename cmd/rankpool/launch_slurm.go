@@ -19,24 +19,65 @@ import (
 func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
 	get := world.Lookup(env)
-	everyNode := []string{
-		"srun", "--overlap", "--mem=0", "--export=ALL", "--input=none", "--cpu-bind=none",
-		"--nodes=" + strconv.Itoa(job.Nodes), "--ntasks=" + strconv.Itoa(job.Nodes), "--ntasks-per-node=1",
+	hosts, err := job.Hosts()
+	o.slurmCache(&l, job, dir, env, nil)
+	if err == nil && len(hosts) > 1 {
+		l.around = func(l *layout, living []string) { o.slurmCache(l, job, dir, env, living) }
+		l.hosts = hosts
 	}
-	cache := append(slices.Clone(everyNode), cacheGPUs(get, slurmVersion()),
-		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+o.slurmMPI())
-	l.cache = command{args: append(cache, o.serveArgs(dir)...), env: o.withLibrary(cacheStepEnv(env)), ours: true}
 	train := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
 	}
 	l.trainers = []command{{args: append(train, o.command...), env: world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout}}
-	l.endRanks = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end", "--session", dir)
-	l.end = slices.Clone(l.endRanks)
-	l.endRanks = append(l.endRanks, "--keep")
 	if onFirstNode(job) {
 		l.folders = []string{session.RankFolder(dir, 0)}
 	}
 	return l
+}
+
+// slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, where some are lost, on the living ones.
+func (o *runOptions) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
+	nodes, start, serve := job.Nodes, o.slurmMPI, o.serveArgs(dir)
+	if living != nil {
+		fewer := *o
+		fewer.ranks, nodes = len(living), len(living)
+		serve = append(fewer.serveArgs(dir), "--hosts", job.NodeList)
+		if nodes == 1 {
+			start = func() string { return "none" }
+		}
+	}
+	everyNode := []string{
+		"srun", "--overlap", "--mem=0", "--export=ALL", "--input=none", "--cpu-bind=none",
+		"--nodes=" + strconv.Itoa(nodes), "--ntasks=" + strconv.Itoa(nodes), "--ntasks-per-node=1",
+	}
+	if living != nil {
+		everyNode = append(everyNode, "--nodelist="+strings.Join(living, ","))
+	}
+	cache := append(slices.Clone(everyNode), cacheGPUs(world.Lookup(env), slurmVersion()),
+		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+start())
+	l.cache = command{args: append(cache, serve...), env: o.withLibrary(cacheStepEnv(env)), ours: true}
+	l.endRanks = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end", "--session", dir)
+	l.end = slices.Clone(l.endRanks)
+	l.endRanks = append(l.endRanks, "--keep")
+}
+
+// goAround has the cache go on without the nodes that Slurm has taken from the job, which lives without them (sbatch --no-kill).
+func (l *launcher) goAround() {
+	if l.around == nil {
+		return
+	}
+	state, known := askJob(l.again.job)
+	has, err := slurm.ParseHostlist(state.nodes)
+	if !known || err != nil || len(has) == 0 {
+		return
+	}
+	lost := slices.DeleteFunc(slices.Clone(l.hosts), func(host string) bool { return slices.Contains(has, host) })
+	if len(lost) == 0 || len(lost) == len(l.hosts) {
+		return
+	}
+	l.hosts = slices.DeleteFunc(l.hosts, func(host string) bool { return slices.Contains(lost, host) })
+	l.say("%s of this job is lost: the cache goes on without its memory, on %s", slurm.FormatHostlist(lost), slurm.FormatHostlist(l.hosts))
+	l.around(&l.layout, l.hosts)
 }
 
 // trainingStep returns what the environment of the training step's srun gets.

@@ -48,11 +48,14 @@ type layout struct {
 	reports  bool     // this launcher shows the progress and the table
 	byMpirun bool     // cache is an mpirun, whose children are the ranks
 	openMPI  bool     // cache is Open MPI's mpirun, which kills the ranks a moment after it gets SIGTERM
-	step     string   // the session folder, where training is a step of its own, whose number join notes there; else ""
-	agents   bool     // the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
-	patient  bool     // the cache ends when all launchers have ended their training
-	quiet    bool     // the launcher of task 0 says what is the same for all
-	hint     string   // why a cache that does not become ready may have been launched wrongly; "" where nothing tells
+	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are those that it has.
+	around  func(l *layout, living []string)
+	hosts   []string
+	step    string // the session folder, where training is a step of its own, whose number join notes there; else ""
+	agents  bool   // the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
+	patient bool   // the cache ends when all launchers have ended their training
+	quiet   bool   // the launcher of task 0 says what is the same for all
+	hint    string // why a cache that does not become ready may have been launched wrongly; "" where nothing tells
 }
 
 // serveArgs returns the command line of a rank.

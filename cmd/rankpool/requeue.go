@@ -152,6 +152,7 @@ func outlook(code int) string {
 // jobState is what Slurm says about a job.
 type jobState struct {
 	state, reason string // JobState and Reason, as in RUNNING and TimeLimit
+	nodes         string // NodeList: those that it has still
 	preempted     bool   // the job is being preempted: its grace time runs
 	restarts      int
 }
@@ -190,6 +191,8 @@ func parseJob(line string) (s jobState) {
 		switch key, value, _ := strings.Cut(field, "="); key {
 		case "JobState":
 			s.state = value
+		case "NodeList":
+			s.nodes = value
 		case "Reason":
 			s.reason = value
 		case "PreemptTime":

@@ -56,7 +56,7 @@ func decodeNotes[T any](notes [][]byte) ([]T, error) {
 // intro returns what this rank tells the others.
 func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	host, _ := os.Hostname() // it is for messages only
-	in := intro{Host: host, SlabBytes: slabBytes, Before: mpicache.ReadBefore(r.dir, r.transport.Rank()), Options: []option{
+	in := intro{Host: host, SlabBytes: slabBytes, Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()), Options: []option{
 		{"the version of rankpool", version.Text},
 		{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
 		{"--policy", cfg.Policy},

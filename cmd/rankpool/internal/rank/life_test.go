@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 )
 
@@ -116,5 +117,18 @@ func TestLeaveNothing(t *testing.T) {
 	r.leaveNothing()
 	if IsFolder(folder) {
 		t.Error("the session is left")
+	}
+}
+
+func TestFolderOfARankWhoseJobLostNodes(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "7")
+	t.Setenv("SLURMD_NODENAME", "n3")
+	r := &process{opt: &Options{Hosts: "n[1-3]"}, transport: transport.NewLocal(2)[1]}
+	if got := r.folderNumber(); got != 2 {
+		t.Errorf("folder %d of the third node", got)
+	}
+	r.opt.Hosts = ""
+	if got := r.folderNumber(); got != 1 {
+		t.Errorf("folder %d of rank 1", got)
 	}
 }

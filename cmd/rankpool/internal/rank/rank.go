@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -194,6 +195,15 @@ func (o *CacheOptions) level() slog.Level {
 	return levelNotice
 }
 
+// folderNumber is this rank's number, or the one that its node had before the job lost others: trainers know that folder.
+func (r *process) folderNumber() int {
+	hosts, err := slurm.ParseHostlist(r.opt.Hosts)
+	if at := slices.Index(hosts, slurm.Detect(os.Getenv).NodeName); err == nil && at >= 0 {
+		return at
+	}
+	return r.transport.Rank()
+}
+
 // openFolder makes the rank's folder, and owns it: a rank that died before left its importance states there.
 func (r *process) openFolder() error {
 	if r.opt.Session == "" {
@@ -207,7 +217,7 @@ func (r *process) openFolder() error {
 		}
 		r.opt.Session = session
 	}
-	r.dir = session.RankFolder(r.opt.Session, r.transport.Rank())
+	r.dir = session.RankFolder(r.opt.Session, r.folderNumber())
 	if err := session.CheckSocketPath(filepath.Join(r.dir, session.DoorName)); err != nil {
 		return err
 	}

@@ -1,0 +1,41 @@
+"""A node of the job is lost, and the job lives without it (sbatch --no-kill): so does the cache."""
+
+import os
+import signal
+
+import pytest
+import testbed
+from dataset import BATCHES
+
+
+@pytest.fixture
+def own_bed():
+    """A testbed that only this test has: it loses a node."""
+    bed = testbed.Testbed()
+    try:
+        bed.up()
+        yield bed
+    finally:
+        bed.down()
+
+
+def lose(bed, job, node):
+    """Nothing runs on a node any more, and nothing starts there."""
+    os.kill(int((bed.folder / f"slurmd.{node}.pid").read_text()), signal.SIGKILL)
+    job.kill([pid for pid, (env, _) in job.processes().items() if f"SLURMD_NODENAME={node}" in env])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mpi, nodes, left", [("openmpi", 3, "node[1,3]"), ("mpich", 3, "node[1,3]"), ("openmpi", 2, "node1")])
+def test_the_cache_goes_on_without_a_lost_node(own_bed, words, same_stream, tmp_path, mpi, nodes, left):
+    """Training runs on the first node, and stands still until Slurm has given the other one up, and the cache is back."""
+    cache, train = words(1, pause=[BATCHES + 5], **{"--rank-timeout": "2s", "--start-timeout": "15s"})
+    script = f"export SLURM_NTASKS=1\nunset SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE\nrankpool run {cache} -- {train}"
+    job = testbed.Job(own_bed, tmp_path, script, mpi=mpi, options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--no-kill"])
+    job.wait_for_batches(BATCHES + 5)
+    lose(own_bed, job, "node2")
+    sentence = f"node2 of this job is lost: the cache goes on without its memory, on {left}"
+    job.wait_for(lambda: sentence in job.text("stderr"), "the cache was started around the node")
+    job.wait_for(lambda: len(job.ranks()) == nodes - 1, "the other ranks were back")
+    job.go(BATCHES + 5)
+    same_stream(job)
