@@ -88,7 +88,11 @@ var arrows = map[string]map[string]string{
 	},
 	"cmd/rankpool/internal/metrics":           {"mpicache": "a rank's statistics"},
 	"cmd/rankpool/internal/outlet/outlettest": {"cmd/rankpool/internal/outlet": "what it reads"},
-	"cmd/rankpool/internal/rank":              {all: "it wires a rank"},
+	"cmd/rankpool/internal/progress": {
+		"cmd/rankpool/internal/control": "how far training is",
+		"cmd/rankpool/internal/outlet":  "stderr, on a terminal or not",
+	},
+	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
 	"cmd/rankpool/internal/report": {
 		"cmd/rankpool/internal/runlog": "a report is made of a run log",
 	},
@@ -100,6 +104,11 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/session": {
 		"slurm":   "a session of a job has the job's name",
 		"staging": "the index that the run's ranks share",
+	},
+	"cmd/rankpool/internal/summary": {
+		"cmd/rankpool/internal/rank":   "what kind of file a run log is",
+		"cmd/rankpool/internal/runlog": "a table is made of a run log",
+		"mpicache":                     "a rank's statistics",
 	},
 	"cmd/rankpool/internal/top": {
 		"cmd/rankpool/internal/control": "asks a door",

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/staging"
 )
@@ -181,21 +182,21 @@ func readOutput(path string) (*staging.Manifest, error) {
 // index scans the folder, and reads the samples if that is asked for. scanned is how long the scan took.
 func (x *indexing) index(ctx context.Context, unreadable func(*staging.SampleError)) (m *staging.Manifest, scanned time.Duration, err error) {
 	begin := time.Now()
-	show := newScanProgress(os.Stderr, x.quiet)
+	show := progress.NewScan(os.Stderr, x.quiet)
 	m, err = staging.Scan(ctx, x.dir, staging.ScanOptions{
-		Concurrency: x.concurrency, Progress: show.update, Journal: x.journal, Group: x.group, Sync: x.sync,
+		Concurrency: x.concurrency, Progress: show.Update, Journal: x.journal, Group: x.group, Sync: x.sync,
 		WholeFiles: x.format == "files",
 	})
-	show.end()
+	show.End()
 	scanned = time.Since(begin)
 	if err != nil || !x.checksum && x.verify == "" {
 		return m, scanned, err
 	}
-	reading := newReadProgress(os.Stderr, x.quiet, m.TotalBytes())
+	reading := progress.NewRead(os.Stderr, x.quiet, m.TotalBytes())
 	m, err = staging.Checksums(ctx, m, staging.ChecksumOptions{
-		Concurrency: x.concurrency, Progress: reading.update, Journal: x.journal, Group: x.group, Unreadable: unreadable,
+		Concurrency: x.concurrency, Progress: reading.Update, Journal: x.journal, Group: x.group, Unreadable: unreadable,
 	})
-	reading.end()
+	reading.End()
 	return m, scanned, err
 }
 

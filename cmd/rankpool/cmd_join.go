@@ -50,13 +50,13 @@ PET_MASTER_PORT.`,
 }
 
 // join becomes the training command argv; it returns only when that fails.
-func join(folder string, argv []string) (err error) {
+func join(dir string, argv []string) (err error) {
 	if len(argv) == 0 {
 		return exit.Usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
 	}
-	job, byHand := slurm.Detect(os.Getenv), folder == ""
+	job, byHand := slurm.Detect(os.Getenv), dir == ""
 	if byHand {
-		if folder, err = ownJobSession(job, "join"); err != nil {
+		if dir, err = ownJobSession(job, "join"); err != nil {
 			return err
 		}
 	}
@@ -68,9 +68,9 @@ func join(folder string, argv []string) (err error) {
 	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
 	world.WarnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
 	nodes := world.AllocatedNodes(os.Getenv)
-	folder, ready := awaitRank(folder, job, nodes, cacheBegins)
+	folder, ready := awaitRank(dir, job, nodes, cacheBegins)
 	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
-		folder, ready = awaitRank(folder, job, nodes, doorPatience-cacheBegins)
+		folder, ready = awaitRank(dir, job, nodes, doorPatience-cacheBegins)
 	}
 	switch {
 	case !ready && byHand:
@@ -78,15 +78,15 @@ func join(folder string, argv []string) (err error) {
 	case !ready:
 		fmt.Fprintf(os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage until it is\n", job.NodeID, doorPatience)
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := session.CheckFolder(folder); err != nil {
+	if err := session.CheckFolder(dir); err != nil {
 		return err
 	}
-	holdSession(folder)
-	session.NoteStep(folder, session.StepName, job)
-	client, err := extractClient(folder, os.Getenv)
+	holdSession(dir)
+	session.NoteStep(dir, session.StepName, job)
+	client, err := extractClient(dir, os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func join(folder string, argv []string) (err error) {
 	if isAgent(argv) {
 		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
 	}
-	return unix.Exec(path, argv, joinEnv(os.Environ(), job, folder, folder, client))
+	return unix.Exec(path, argv, joinEnv(os.Environ(), job, dir, folder, client))
 }
 
 // noOtherStep reports whether this job runs no step but this one, so that no cache can come.

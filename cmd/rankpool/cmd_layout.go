@@ -8,14 +8,12 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/staging"
 	storage "rankpool/staging/layout"
 )
@@ -54,45 +52,17 @@ It changes nothing and needs no privilege. Other file systems tell no layout; th
 
 // surveyData opens a data set and reads the layouts of its files.
 func surveyData(ctx context.Context, path string, opt staging.OpenOptions, quiet bool) (*staging.Manifest, *storage.Survey, error) {
-	indexing := newScanProgress(os.Stderr, quiet)
-	opt.Progress = indexing.update
+	indexing := progress.NewScan(os.Stderr, quiet)
+	opt.Progress = indexing.Update
 	m, err := staging.Open(ctx, path, opt)
-	indexing.end()
+	indexing.End()
 	if err != nil {
 		return nil, nil, err
 	}
-	reading := newLayoutProgress(os.Stderr, quiet, int64(m.Len()))
-	survey, err := storage.Take(ctx, m.Root(), m, storage.Options{Progress: reading.update})
-	reading.end()
+	reading := progress.NewLayout(os.Stderr, quiet, int64(m.Len()))
+	survey, err := storage.Take(ctx, m.Root(), m, storage.Options{Progress: reading.Update})
+	reading.End()
 	return m, survey, err
-}
-
-// A layoutProgress shows of how many samples the layout is known: a bar on a terminal, else a line now and then.
-type layoutProgress struct {
-	scanProgress
-	total int64
-}
-
-func newLayoutProgress(to *os.File, quiet bool, total int64) *layoutProgress {
-	p := &layoutProgress{scanProgress{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, total}
-	if !quiet && term.IsTerminal(int(to.Fd())) {
-		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading layouts"),
-			progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	}
-	return p
-}
-
-// update tells the number of samples done so far. Calls must not overlap.
-func (p *layoutProgress) update(samples int64) {
-	switch {
-	case p.quiet:
-	case p.bar != nil:
-		_ = p.bar.Set64(min(samples, p.total-1)) // a full bar would end itself; a terminal that cannot be written to changes nothing
-	case time.Since(p.last) >= scanLineEvery:
-		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: read the layouts of %s of %s samples in %.0f s\n", humanize.Comma(samples),
-			humanize.Comma(p.total), time.Since(p.begin).Seconds())
-	}
 }
 
 // A layoutJSON is what "rankpool layout --json" prints.

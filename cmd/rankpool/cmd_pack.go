@@ -17,6 +17,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/scheduler"
 	"rankpool/staging"
@@ -201,10 +202,10 @@ func (o *packOptions) open(ctx context.Context, group *staging.Group) (*staging.
 		return nil, fmt.Errorf("%s holds the data sets %s: pack one at a time, as in --data %s",
 			o.data, strings.Join(splits, ", "), filepath.Join(o.data, splits[0]))
 	}
-	show := newScanProgress(os.Stderr, o.quiet || o.progressSeconds == 0)
-	defer show.end()
+	show := progress.NewScan(os.Stderr, o.quiet || o.progressSeconds == 0)
+	defer show.End()
 	return staging.Open(ctx, o.data, staging.OpenOptions{
-		ScanOptions: staging.ScanOptions{Group: group, Progress: show.update}, Root: o.root, NoCache: true,
+		ScanOptions: staging.ScanOptions{Group: group, Progress: show.Update}, Root: o.root, NoCache: true,
 	})
 }
 

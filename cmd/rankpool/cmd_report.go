@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/progress"
 	page "rankpool/cmd/rankpool/internal/report"
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/cmd/rankpool/internal/summary"
 	"rankpool/cmd/rankpool/internal/version"
 )
 
@@ -70,7 +72,7 @@ func (o *reportOptions) write(paths []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	options := page.Options{Version: version.Text, Bound: bound}
+	options := page.Options{Version: version.Text, Bound: summary.Bound}
 	for _, path := range paths {
 		options.Names = append(options.Names, filepath.Base(path))
 	}
@@ -90,8 +92,8 @@ func readRunLogs(paths []string, quiet bool) (*runlog.Run, error) {
 		}
 		total += info.Size()
 	}
-	progress := newReadProgress(os.Stderr, quiet, total)
-	defer progress.end()
+	progress := progress.NewRead(os.Stderr, quiet, total)
+	defer progress.End()
 	var builder runlog.Builder
 	read := int64(0)
 	for _, path := range paths {
@@ -102,7 +104,7 @@ func readRunLogs(paths []string, quiet bool) (*runlog.Run, error) {
 		builder.NextFile()
 		broken, err := runlog.Read(watchedReader{f, func(n int) {
 			read += int64(n)
-			progress.update(read)
+			progress.Update(read)
 		}}, builder.Add)
 		f.Close()
 		builder.AddBroken(broken)

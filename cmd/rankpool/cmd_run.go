@@ -17,8 +17,10 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/summary"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
@@ -261,12 +263,12 @@ func (o *runOptions) indexData(parent context.Context) error {
 		return err
 	}
 	for _, set := range sets {
-		show := newScanProgress(outlet.Stderr, o.progressSeconds == 0)
+		show := progress.NewScan(outlet.Stderr, o.progressSeconds == 0)
 		m, err := staging.Open(ctx, set.Path, staging.OpenOptions{
-			ScanOptions: staging.ScanOptions{Progress: show.update},
+			ScanOptions: staging.ScanOptions{Progress: show.Update},
 			Log:         o.logVerbose,
 		})
-		show.end()
+		show.End()
 		if err == nil {
 			err = o.indexes.Keep(set.Name, m)
 		}
@@ -316,7 +318,7 @@ func (o *runOptions) launch(f form, job slurm.Job, at world.Place, s *session.Se
 	}
 	l := &launcher{
 		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.Verbose,
-		progress: newTrainProgress(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
+		progress: progress.NewTrain(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
 		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
 		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout, Restarts: o.restarts},
@@ -329,10 +331,10 @@ func (o *runOptions) launch(f form, job slurm.Job, at world.Place, s *session.Se
 		return err
 	}
 	if plan.reports {
-		log, err := readLogWithin(tablePatience, o.cache.Log, logBegin)
+		log, err := summary.Read(summary.Patience, o.cache.Log, logBegin)
 		if err != nil {
 			l.say("the run log cannot be read, so there is no table: %v", err)
-		} else if err := log.print(os.Stdout, l.keeper.Restarts()); err != nil {
+		} else if err := log.Print(os.Stdout, l.keeper.Restarts()); err != nil {
 			return err
 		}
 	}

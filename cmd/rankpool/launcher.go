@@ -12,6 +12,7 @@ import (
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
@@ -31,7 +32,7 @@ type launcher struct {
 	session    string           // its folder
 	bounds     liveness.Options
 	verbose    bool
-	progress   *trainProgress
+	progress   *progress.Train
 	statusDoor string // rank 0's, "" where it is on another machine
 
 	exits   chan *process
@@ -134,10 +135,10 @@ func (l *launcher) watch() {
 	done := make(chan struct{})
 	defer close(done)
 	var moving <-chan control.DataStatus
-	if l.statusDoor != "" && l.progress.every > 0 {
+	if l.statusDoor != "" && l.progress.Every > 0 {
 		moving = control.Watch(l.statusDoor, done)
 	}
-	defer l.progress.end()
+	defer l.progress.End()
 	look := time.NewTimer(l.keeper.Wait())
 	defer look.Stop()
 	for slices.ContainsFunc(l.children, func(p *process) bool { return !p.over }) {
@@ -156,7 +157,7 @@ func (l *launcher) watch() {
 		case <-l.killNow:
 			l.signalTrainers(syscall.SIGKILL)
 		case s := <-moving:
-			l.progress.update(s)
+			l.progress.Update(s)
 		}
 		look.Reset(l.keeper.Wait())
 	}

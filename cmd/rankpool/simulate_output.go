@@ -90,9 +90,9 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	fmt.Fprintf(table, names+"\tcapacity\thits\tof min\tlocal\tsubstituted\tread\tfor others\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
 	for _, r := range results {
 		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System, r.Sampler, r.Policy,
-			percent(r.Capacity, 1), percent(float64(r.Hits), r.Draws), s.ofMin(r, results), percent(float64(r.HitsLocal), r.Draws),
-			percent(float64(r.Substituted), r.Draws), percent(float64(r.StorageReads), r.Draws),
-			percent(float64(r.SubstituteReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
+			percentOf(r.Capacity, 1), percentOf(float64(r.Hits), r.Draws), s.ofMin(r, results), percentOf(float64(r.HitsLocal), r.Draws),
+			percentOf(float64(r.Substituted), r.Draws), percentOf(float64(r.StorageReads), r.Draws),
+			percentOf(float64(r.SubstituteReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
 			r.CoverageGapMax, r.EpochSeconds, r.BoundSeconds)
 	}
 	if err := table.Flush(); err != nil {
@@ -130,7 +130,7 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-func percent[N int | int64](part float64, whole N) string {
+func percentOf[N int | int64](part float64, whole N) string {
 	return fmt.Sprintf("%.1f %%", 100*part/float64(max(whole, 1)))
 }
 
@@ -138,7 +138,7 @@ func percent[N int | int64](part float64, whole N) string {
 func (s *study) ofMin(r *simulator.Result, all []*simulator.Result) string {
 	for _, best := range all {
 		if best.System == "min" && cmp.Compare(best.Capacity, r.Capacity) == 0 && best.Hits > 0 && s.sameDraws(r, best) {
-			return percent(float64(r.Hits), best.Hits)
+			return percentOf(float64(r.Hits), best.Hits)
 		}
 	}
 	return "-"

@@ -147,7 +147,7 @@ func (s *study) areas(results []*simulator.Result, capacity float64) []plots.Are
 				}
 			}
 		}
-		area := plots.Area{Name: fmt.Sprintf("%s: %s hits", r.System, percent(float64(r.Hits), r.Draws))}
+		area := plots.Area{Name: fmt.Sprintf("%s: %s hits", r.System, percentOf(float64(r.Hits), r.Draws))}
 		for _, sum := range sums {
 			whole := float64(max(sum[0]+sum[1]+sum[2]+sum[3], 1))
 			area.Parts = append(area.Parts, plots.Shares{

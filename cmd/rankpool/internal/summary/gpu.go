@@ -1,4 +1,4 @@
-package main
+package summary
 
 import (
 	"fmt"
@@ -24,18 +24,18 @@ func gpuSentence(run *runlog.Run) string {
 		}
 		return "GPUs: their utilisation is not available (MIG, or no permission)"
 	}
-	_, sentence := bound(sampled, idle, waited)
+	_, sentence := Bound(sampled, idle, waited)
 	if gpus > 1 {
 		sentence = fmt.Sprintf("%d %s", gpus, sentence)
 	}
 	return sentence
 }
 
-// bound says what held training back in so many seconds in which GPUs were sampled, idle for idle of them, and in waited of those
+// Bound says what held training back in so many seconds in which GPUs were sampled, idle for idle of them, and in waited of those
 // training waited for samples: boundByIO when it waited for a tenth of the time or more; else boundByCompute when the GPUs were idle for
 // less than a tenth; else boundByOther. For several GPUs the seconds are means over them. Both results are empty when sampled is 0:
 // there is nothing to tell.
-func bound(sampled, idle, waited float64) (verdict, sentence string) {
+func Bound(sampled, idle, waited float64) (verdict, sentence string) {
 	if !(sampled > 0) {
 		return "", ""
 	}

@@ -1,4 +1,4 @@
-package main
+package summary
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ type ranLog struct {
 	run    *runlog.Run
 }
 
-// tablePatience is how long a run whose training has ended waits for storage to give the run log back.
-const tablePatience = 10 * time.Second
+// Patience is how long a run whose training has ended waits for storage to give the run log back.
+const Patience = 10 * time.Second
 
-// readLogWithin is readLog with an end, also where storage hangs.
-func readLogWithin(patience time.Duration, path string, offset int64) (ranLog, error) {
+// Read is readLog with an end, also where storage hangs.
+func Read(patience time.Duration, path string, offset int64) (ranLog, error) {
 	var log ranLog
 	read := make(chan error, 1)
 	go func() {
@@ -81,8 +81,8 @@ func parseLog(text io.Reader) (ranLog, error) {
 	return log, err
 }
 
-// print prints the table of the epochs and, where there were GPUs, what they did.
-func (l ranLog) print(w io.Writer, restarts int) error {
+// Print prints the table of the epochs and, where there were GPUs, what they did.
+func (l ranLog) Print(w io.Writer, restarts int) error {
 	if err := printEpochs(w, l.epochs, restarts); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 		sum.StallSeconds += r.StallSeconds
 		sum.Seconds += r.Seconds
 	}
-	hits, planned := percent(float64(sum.HitsLocal+sum.HitsRemote), sum.Draws), percent(float64(sum.PlannedHits), sum.Draws)
+	hits, planned := percent(sum.HitsLocal+sum.HitsRemote, sum.Draws), percent(sum.PlannedHits, sum.Draws)
 	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads %s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
 		len(rows), humanize.Comma(sum.Draws), hits, planned, humanize.Comma(sum.StorageReads), humanize.IBytes(uint64(sum.StorageBytes)),
 		humanize.Comma(sum.FallbackReads), sum.StallSeconds, sum.Seconds, restarts)
@@ -173,4 +173,8 @@ func measured(r epochRow, names []string) []string {
 		cells = append(cells, cell)
 	}
 	return cells
+}
+
+func percent(part, whole int64) string {
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(whole, 1)))
 }

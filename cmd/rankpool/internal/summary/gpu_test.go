@@ -1,4 +1,4 @@
-package main
+package summary
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func TestBound(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		verdict, sentence := bound(tt.sampled, tt.idle, tt.waited)
+		verdict, sentence := Bound(tt.sampled, tt.idle, tt.waited)
 		if verdict != tt.verdict || sentence != tt.sentence {
 			t.Errorf("bound(%v, %v, %v) = %q, %q; want %q, %q", tt.sampled, tt.idle, tt.waited, verdict, sentence, tt.verdict, tt.sentence)
 		}

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"fmt"
@@ -29,8 +29,8 @@ func isTerminal(w io.Writer) bool {
 	return false
 }
 
-// A scanProgress shows how far a scan is: a counter on a terminal, else a line now and then.
-type scanProgress struct {
+// A Scan shows how far a scan is: a counter on a terminal, else a line now and then.
+type Scan struct {
 	to    io.Writer
 	bar   *progressbar.ProgressBar // nil where to is no terminal
 	quiet bool
@@ -38,8 +38,8 @@ type scanProgress struct {
 	last  time.Time
 }
 
-func newScanProgress(to io.Writer, quiet bool) *scanProgress {
-	p := &scanProgress{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}
+func NewScan(to io.Writer, quiet bool) *Scan {
+	p := &Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}
 	if !quiet && isTerminal(to) {
 		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("indexing"),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("files"),
@@ -48,8 +48,8 @@ func newScanProgress(to io.Writer, quiet bool) *scanProgress {
 	return p
 }
 
-// update tells the number of files found so far. Calls must not overlap.
-func (p *scanProgress) update(files int64) {
+// Update tells the number of files found so far. Calls must not overlap.
+func (p *Scan) Update(files int64) {
 	switch {
 	case p.quiet:
 	case p.bar != nil:
@@ -61,21 +61,21 @@ func (p *scanProgress) update(files int64) {
 	}
 }
 
-// end removes the counter from the terminal.
-func (p *scanProgress) end() {
+// End removes the counter from the terminal.
+func (p *Scan) End() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// A readProgress shows how much of a data set has been read: a bar on a terminal, else a line now and then.
-type readProgress struct {
-	scanProgress
+// A Read shows how much of a data set has been read: a bar on a terminal, else a line now and then.
+type Read struct {
+	Scan
 	total int64 // bytes
 }
 
-func newReadProgress(to io.Writer, quiet bool, totalBytes int64) *readProgress {
-	p := &readProgress{scanProgress{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
+func NewRead(to io.Writer, quiet bool, totalBytes int64) *Read {
+	p := &Read{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
 	if !quiet && totalBytes > 0 && isTerminal(to) {
 		p.bar = progressbar.NewOptions64(totalBytes, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading"),
 			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
@@ -83,8 +83,8 @@ func newReadProgress(to io.Writer, quiet bool, totalBytes int64) *readProgress {
 	return p
 }
 
-// update tells the number of bytes read so far. Calls must not overlap.
-func (p *readProgress) update(bytes int64) {
+// Update tells the number of bytes read so far. Calls must not overlap.
+func (p *Read) Update(bytes int64) {
 	switch {
 	case p.quiet:
 	case p.bar != nil:
@@ -96,17 +96,17 @@ func (p *readProgress) update(bytes int64) {
 	}
 }
 
-// A trainProgress shows how far training is: a bar on a terminal, else a line every so often.
-type trainProgress struct {
+// A Train shows how far training is: a bar on a terminal, else a line every so often.
+type Train struct {
 	to    io.Writer
 	bar   *progressbar.ProgressBar // nil where to is no terminal
-	every time.Duration            // between two lines; 0: show nothing
+	Every time.Duration            // between two lines; 0: show nothing
 	last  time.Time
 	epoch string // what the bar counts now
 }
 
-func newTrainProgress(to io.Writer, every time.Duration) *trainProgress {
-	p := &trainProgress{to: to, every: every, last: time.Now()}
+func NewTrain(to io.Writer, every time.Duration) *Train {
+	p := &Train{to: to, Every: every, last: time.Now()}
 	if every > 0 && isTerminal(to) {
 		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(20),
 			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
@@ -114,13 +114,13 @@ func newTrainProgress(to io.Writer, every time.Duration) *trainProgress {
 	return p
 }
 
-// update shows one status of rank 0.
-func (p *trainProgress) update(s control.DataStatus) {
-	if p.every <= 0 || s.Batches <= 0 {
+// Update shows one status of rank 0.
+func (p *Train) Update(s control.DataStatus) {
+	if p.Every <= 0 || s.Batches <= 0 {
 		return
 	}
 	if p.bar == nil {
-		if time.Since(p.last) >= p.every {
+		if time.Since(p.last) >= p.Every {
 			p.last = time.Now()
 			fmt.Fprintln(p.to, "rankpool:", s)
 		}
@@ -135,9 +135,37 @@ func (p *trainProgress) update(s control.DataStatus) {
 	_ = p.bar.Set(min(s.Batch, s.Batches-1)) // a full bar would end itself
 }
 
-// end removes the bar from the terminal.
-func (p *trainProgress) end() {
+// End removes the bar from the terminal.
+func (p *Train) End() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
+	}
+}
+
+// A Layout shows of how many samples the layout is known: a bar on a terminal, else a line now and then.
+type Layout struct {
+	Scan
+	total int64
+}
+
+func NewLayout(to *os.File, quiet bool, total int64) *Layout {
+	p := &Layout{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, total}
+	if !quiet && term.IsTerminal(int(to.Fd())) {
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading layouts"),
+			progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	return p
+}
+
+// Update tells the number of samples done so far. Calls must not overlap.
+func (p *Layout) Update(samples int64) {
+	switch {
+	case p.quiet:
+	case p.bar != nil:
+		_ = p.bar.Set64(min(samples, p.total-1)) // a full bar would end itself; a terminal that cannot be written to changes nothing
+	case time.Since(p.last) >= scanLineEvery:
+		p.last = time.Now()
+		fmt.Fprintf(p.to, "rankpool: read the layouts of %s of %s samples in %.0f s\n", humanize.Comma(samples),
+			humanize.Comma(p.total), time.Since(p.begin).Seconds())
 	}
 }

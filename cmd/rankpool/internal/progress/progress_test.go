@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"os"
@@ -17,18 +17,18 @@ func TestProgressLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := control.DataStatus{Name: "train", Epoch: 2, Batch: 10, Batches: 100, Hits: 3, Draws: 4}
-	train := newTrainProgress(f, time.Nanosecond)
-	train.update(s)
-	train.update(control.DataStatus{}) // nothing is known yet
-	train.end()
-	newTrainProgress(f, 0).update(s)         // switched off
-	newTrainProgress(f, time.Hour).update(s) // not due
-	scan := newScanProgress(f, false)
+	train := NewTrain(f, time.Nanosecond)
+	train.Update(s)
+	train.Update(control.DataStatus{}) // nothing is known yet
+	train.End()
+	NewTrain(f, 0).Update(s)         // switched off
+	NewTrain(f, time.Hour).Update(s) // not due
+	scan := NewScan(f, false)
 	scan.begin, scan.last = scan.begin.Add(-time.Hour), scan.last.Add(-time.Hour)
-	scan.update(7300)
-	scan.update(7301) // not due
-	scan.end()
-	newScanProgress(f, true).update(9000)
+	scan.Update(7300)
+	scan.Update(7301) // not due
+	scan.End()
+	NewScan(f, true).Update(9000)
 	got, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
