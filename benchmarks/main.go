@@ -38,7 +38,7 @@ type section struct {
 
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
-	boundarySection, idleSection,
+	boundarySection, saveSection, idleSection,
 	stagingSection, pfsSection,
 }
 
@@ -47,6 +47,7 @@ var children = map[string]func(args []string) (any, error){
 	"plan":   planChild,
 	"read":   readChild,
 	"remote": remoteChild,
+	"save":   saveChild,
 }
 
 func main() {

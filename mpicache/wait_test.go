@@ -1,0 +1,39 @@
+package mpicache
+
+import "testing"
+
+// TestGetsDoNotWaitForTheRunLog has the run log take nothing, when an epoch's line is written to it:
+// batches are served meanwhile.
+func TestGetsDoNotWaitForTheRunLog(t *testing.T) {
+	written, open := make(chan struct{}), make(chan struct{})
+	cl := newCluster(t, 1, 120, 3000, func(cfg *Config) {
+		record := cfg.Record
+		cfg.Record = func(r any) {
+			if e, ok := r.(epochRecord); ok && e.Epoch == 0 {
+				close(written)
+				<-open
+			}
+			record(r)
+		}
+	})
+	defer cl.close()
+	tr := cl.plan(t, 0)
+	defer tr.close()
+	tr.tally = tally{epoch: 0, hitsLocal: 1}
+	if _, _, _, err := tr.get(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	s := cl.nodes[0].streams[0]
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.locked(func() { s.closeEpoch(0) })
+	}()
+	<-written
+	_, _, _, err := tr.get(0, 1)
+	close(open)
+	<-done
+	if err != nil {
+		t.Errorf("a batch while an epoch's line is written: %v", err)
+	}
+}
