@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
-from run import EXAMPLES, HERE, ROOT
+from run import EXAMPLES, HERE, RANKPOOL, ROOT
 
 SCRIPT = EXAMPLES / "dropin.py"
 STOP = BATCHES + 7  # in mid-epoch
@@ -87,6 +87,21 @@ def test_the_same_tensors_when_ranks_die_and_training_is_requeued(trained, from_
     _, second = trained(then, workers, method, *saved)
     assert (len(first), len(second)) == (STOP * GLOBAL_BATCH, EPOCHS * SAMPLES - STOP * GLOBAL_BATCH)
     assert first + second == from_files
+
+
+def test_shards_give_the_same_tensors_from_the_cache(start, tree, tmp_path):
+    """WebDataset over what rankpool pack wrote."""
+    packed = tmp_path / "packed"
+    subprocess.run([RANKPOOL, "pack", "--data", tree, "--dest", packed], capture_output=True, check=True)
+    train = script(packed, 1, 1, None, "--shards")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    command = [sys.executable, *train, "--digest-log", tmp_path / "digest"]
+    subprocess.run([str(word) for word in command], env=env, capture_output=True, check=True)
+    one = start(data=packed, command=[sys.executable, *train, "--digest-log", "digest"])
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    assert result.summary["draws"] == EPOCHS * SAMPLES and "read from storage" not in result.stderr
+    assert rows(one.folder) == rows(tmp_path) and len(rows(tmp_path)) == EPOCHS * SAMPLES
 
 
 def test_importance_gives_the_same_tensors_with_other_workers(trained):

@@ -12,6 +12,7 @@ import hashlib
 import os
 
 import torch
+from augment import augment
 from digest import Digest
 from model import network
 from torch import nn
@@ -22,18 +23,11 @@ import rankpool
 RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
-def transform(image):
-    """Crops at random, and turns: what torchvision's transforms do, without torchvision."""
-    image = image.convert("L")
-    left, top = (int(torch.randint(image.size[side] // 4 + 1, ())) for side in (0, 1))
-    image = image.resize((28, 28), box=(left, top, *image.size))
-    pixels = torch.tensor(list(image.getdata()), dtype=torch.float32).reshape(1, 28, 28) / 255
-    return pixels.flip(2) if torch.rand(()) < 0.5 else pixels
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", help="the folder that holds the class folders")
+    parser.add_argument("--shards", action="store_true", help="the folder holds tar shards, as rankpool pack writes them")
+    parser.add_argument("--classes", type=int, default=10, help="how many classes the shards have")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
@@ -51,7 +45,12 @@ def main():
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    data = rankpool.ImageFolder(args.root, transform)
+    if args.shards:
+        data = rankpool.WebDataset(args.root).decode("pil").to_tuple("jpg;png;pgm", "cls").map_tuple(augment, None)
+        classes = args.classes
+    else:
+        data = rankpool.ImageFolder(args.root, augment)
+        classes = len(data.classes)
     if args.importance:
         sampler = rankpool.ImportanceSampler(data, "pads")
     else:
@@ -64,7 +63,7 @@ def main():
         multiprocessing_context=args.start_method,
         persistent_workers=args.workers > 0,
     )
-    model = network(len(data.classes))
+    model = network(classes)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     first = 0
     if args.checkpoint and os.path.exists(args.checkpoint):

@@ -8,6 +8,7 @@ import os
 
 import lightning
 import torch
+from augment import augment
 from lightning.fabric.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from model import network
@@ -17,20 +18,12 @@ from torch.utils.data import DataLoader
 import rankpool
 
 
-def transform(image):
-    """Crops at random, and turns: what torchvision's transforms do."""
-    image = image.convert("L")
-    left, top = (int(torch.randint(image.size[side] // 4 + 1, ())) for side in (0, 1))
-    image = image.resize((28, 28), box=(left, top, *image.size))
-    return torch.tensor(list(image.getdata()), dtype=torch.float32).reshape(1, 28, 28) / 255
-
-
 class Data(lightning.LightningDataModule):
     """The images. The sampler's state is in every checkpoint: training goes on in mid-epoch."""
 
     def __init__(self, args):
         super().__init__()
-        self.data = rankpool.ImageFolder(args.root, transform)
+        self.data = rankpool.ImageFolder(args.root, augment)
         self.sampler = rankpool.DistributedSampler(self.data, *seat())
         self.loader = DataLoader(
             self.data, args.batch_size, sampler=self.sampler, num_workers=args.workers

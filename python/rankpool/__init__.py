@@ -67,6 +67,7 @@ _WITH_TORCH = {
     "ImageFolder": "folder",
     "DistributedSampler": "samplers",
     "ImportanceSampler": "samplers",
+    "WebDataset": "webdataset",
 }
 
 

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from torch.utils.data import Dataset as TorchDataset
-from torch.utils.data import get_worker_info
-
-from . import session
-from .batch import Batch, Index, ask, take
-from .connection import connection
-from .dataset import Dataset, data_sets
-from .seeding import keep, number_of, seed_all
+from .dataset import Dataset
+from .served import Served, say_once
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-
-_said = set()
-
-
-def say_once(text: str) -> None:
-    """Prints a sentence on stderr, once a trainer."""
-    worker = get_worker_info()
-    if text not in _said and (worker is None or worker.id == 0):
-        print(f"rankpool: {text}", file=sys.stderr, flush=True)
-    _said.add(text)
-
 
 def pil_loader(file) -> Any:
     """Returns the image in a file, or at a path, as torchvision's default loader does."""
@@ -39,7 +21,7 @@ def pil_loader(file) -> Any:
     return Image.open(file).convert("RGB")
 
 
-class DatasetFolder(TorchDataset):
+class DatasetFolder(Served):
     """torchvision's DatasetFolder, with its signature, attributes and items (sample, target).
 
     Under `rankpool run --data ROOT` samples come from the cache, a batch at a time, when a sampler of rankpool draws them;
@@ -66,18 +48,15 @@ class DatasetFolder(TorchDataset):
     ) -> None:
         if (extensions is None) == (is_valid_file is None):
             raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
-        if rng not in ("sample", None):
-            raise ValueError(f'rankpool: rng must be "sample" or None, not {rng!r}')
-        self.root = os.path.expanduser(root) if isinstance(root, str) else root
-        self.loader, self.extensions, self.rng = _known(loader), extensions, rng
+        super().__init__(os.path.expanduser(root) if isinstance(root, str) else root, rng)
+        self.loader, self.extensions = _known(loader), extensions
         self.transform, self.target_transform = transform, target_transform
         self._by_path = False  # the loader takes nothing else
-        self._reader: Optional[_Reader] = None
-        self._restore: Optional[Callable[[], None]] = None  # puts the script's generators back: not yet
         self.classes, self.class_to_idx = self.find_classes(self.root)
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._targets: Optional[List[int]] = None
-        self._data = self._find_served(_validity(extensions, is_valid_file))
+        valid = _validity(extensions, is_valid_file)
+        self._data = self._find_served(lambda data: self._difference(data, valid))
         if self._data is None:
             self._samples = self.make_dataset(self.root, self.class_to_idx, extensions, is_valid_file, allow_empty)
 
@@ -106,23 +85,6 @@ class DatasetFolder(TorchDataset):
         return found
 
     # --- what the cache serves ---
-
-    def _find_served(self, valid: Callable[[str], bool]) -> Optional[Dataset]:
-        """Returns the cache's data set that has exactly these samples, None when there is none."""
-        if not session.launched():
-            return None
-        door = session.door()
-        root = os.path.realpath(self.root)
-        names = [d["name"] for d in data_sets(door) if os.path.realpath(d["root"]) == root]
-        if not names:
-            say_once(f"the cache does not serve {self.root}: it is read from storage (give it to `rankpool run --data`)")
-            return None
-        data = Dataset(names[0])
-        reason = self._difference(data, valid)
-        if reason:
-            say_once(f"{self.root} is read from storage: {reason}")
-            return None
-        return data
 
     def _difference(self, data: Dataset, valid: Callable[[str], bool]) -> str:
         """Says why the cache's samples are not those that torchvision would find, "" when they are."""
@@ -168,54 +130,13 @@ class DatasetFolder(TorchDataset):
     def __len__(self) -> int:
         return len(self._data) if self._data is not None else len(self._samples)
 
-    def __getstate__(self) -> dict:
-        return {**self.__dict__, "_reader": None, "_restore": None}
-
     # --- items ---
-
-    def __getitem__(self, index: int) -> Tuple[Any, Any]:
-        if not self._restores(index):
-            return self._item(index)
-        self._restore = self._restore or keep()
-        last = not index.batch.together or index.place == len(index.batch) - 1
-        try:
-            return self._item(index)
-        except BaseException:
-            last = True
-            raise
-        finally:
-            if last:
-                self._end()
-
-    def __getitems__(self, indices: List[int]) -> List[Tuple[Any, Any]]:
-        """Returns the items of a batch, as torch 2 asks for them."""
-        if any(map(self._restores, indices)):
-            self._restore = self._restore or keep()
-        try:
-            return [self._item(index) for index in indices]
-        finally:
-            self._end()
-
-    def _restores(self, index: int) -> bool:
-        """Returns whether the generators are put back after this item: no others' are in a worker."""
-        return self._seeds(index) and get_worker_info() is None
-
-    def _end(self) -> None:
-        restore, self._restore = self._restore, None
-        if restore is not None:
-            restore()
-
-    def _seeds(self, index: int) -> bool:
-        return self.rng is not None and isinstance(index, Index)
 
     def _item(self, index: int) -> Tuple[Any, Any]:
         sample, target = self._load(index)
         if self.transform is None and self.target_transform is None:
             return sample, target
-        if self._seeds(index):
-            batch = index.batch
-            k = batch.repeats[index.place] if batch.repeats else 0
-            seed_all(number_of(batch.spec.seed, batch.epoch, int(index), k))
+        self._seed(index)
         if self.transform is not None:
             sample = self.transform(sample)
         if self.target_transform is not None:
@@ -249,17 +170,6 @@ class DatasetFolder(TorchDataset):
             raise IndexError(f"rankpool: no sample {index} among {len(self)}")
         return os.path.join(self.root, os.fsdecode(self._data.index.relative(index)))
 
-    def _bytes(self, index: int) -> bytes:
-        if isinstance(index, Index) and index.batch.stream >= 0 and index.batch.spec.data == self._data.name:
-            if self._reader is None or self._reader.pid != os.getpid():
-                self._reader = _Reader(self._data)
-            return self._reader.read(index.batch, index.place)
-        say_once(
-            f"samples of {self.root} are read from storage one by one, because no sampler of rankpool draws them "
-            "in whole batches"
-        )
-        return self._data.index.read(int(index) % len(self))
-
 
 class ImageFolder(DatasetFolder):
     """torchvision's ImageFolder: images in class folders; see DatasetFolder."""
@@ -284,38 +194,6 @@ class ImageFolder(DatasetFolder):
     def imgs(self) -> List[Tuple[str, int]]:
         """The (path, class) of each sample."""
         return self.samples
-
-
-class _Reader:
-    """The batch that this process reads: asked for at once, its samples given one by one."""
-
-    def __init__(self, data: Dataset) -> None:
-        self._data, self._batch, self._samples, self._left = data, None, None, 0
-        self.pid = os.getpid()  # a forked worker begins with its own
-
-    def read(self, batch: Batch, place: int) -> bytes:
-        """Returns the bytes of the sample at a place of a batch; raises SampleError when it cannot be read."""
-        if batch is not self._batch:
-            self._close()
-            link = self._data._connection(batch)
-            self._samples = take(link, self._data.index, batch, ask(link, [batch])[0])
-            self._batch, self._left = batch, len(batch)
-        content = bytes(self._samples.views[place])
-        if self._samples.lost():  # the cache went away meanwhile: they may be other bytes
-            content = self._data.index.read(batch[place])
-        self._left -= 1
-        if not self._left:
-            self._close()
-        return content
-
-    def _close(self) -> None:
-        """Gives the lease back, and tells what was counted."""
-        if self._batch is not None:
-            batch, self._batch = self._batch, None
-            self._samples.close()
-            self._samples = None
-            link = connection(self._data.door, batch.spec.trainer, batch.spec.world)
-            link.send_tally(link.tally(batch.stream, batch.epoch))
 
 
 class _File(io.BytesIO):

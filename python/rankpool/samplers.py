@@ -16,19 +16,23 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from . import session
 from .batch import Batch, Index
 from .connection import Spec
-from .folder import DatasetFolder, say_once
 from .sampler import BatchSampler
+from .served import Served, say_once
 
 _UNASKED = 64  # ids in a batch where nobody says how many: they only carry seed and epoch
 _FRAMES = 12  # between a loader's iterator and its sampler there are three
+# Classes of Accelerate and timm that hand out a batch when they have fetched the next one.
+_PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
 
 
 class _Asker(NamedTuple):
     """Who iterates a sampler: the batches that it makes, and the loader's iterator, which counts those it hands out."""
 
-    batch_size: Optional[int]
-    drop_last: bool
-    handed: Any  # returns the number of batches handed out, None: nobody counts
+    batch_size: Optional[int] = None
+    drop_last: bool = False
+    handed: Any = None  # returns the number of batches handed out, None: nobody counts
+    between: Any = None  # makes batches of the batches: Accelerate's BatchSamplerShard or SkipBatchSampler
+    prefetcher: str = ""  # iterates the loader, and has fetched more than the loop has
 
     def fetches(self, size: Optional[int]) -> bool:
         """Returns whether it is a loader that asks for a batch of this size in one go."""
@@ -37,17 +41,22 @@ class _Asker(NamedTuple):
 
 def _asker(sampler: Sampler) -> _Asker:
     """Returns who iterates sampler. torch hands it no batch size: it is what the callers on the stack say."""
-    frame, batches = sys._getframe(2), None
+    frame, asker = sys._getframe(2), _Asker()
     for _ in range(_FRAMES):
         if frame is None:
             break
         caller = frame.f_locals.get("self")
-        if isinstance(caller, TorchBatchSampler) and caller.sampler is sampler:
-            batches = caller
-        if isinstance(caller, _BaseDataLoaderIter) and batches is not None:
-            return _Asker(batches.batch_size, batches.drop_last, _Handed(caller))
+        if isinstance(caller, TorchBatchSampler):
+            if getattr(caller, "sampler", None) is sampler:
+                asker = _Asker(caller.batch_size, caller.drop_last)
+            elif asker.batch_size and asker.handed is None:
+                asker = asker._replace(between=caller)
+        elif isinstance(caller, _BaseDataLoaderIter) and asker.batch_size and asker.handed is None:
+            asker = asker._replace(handed=_Handed(caller))
+        elif type(caller).__name__ in _PREFETCHERS and asker.handed is not None:
+            asker = asker._replace(prefetcher=type(caller).__name__)
         frame = frame.f_back
-    return _Asker(None, False, None) if batches is None else _Asker(batches.batch_size, batches.drop_last, None)
+    return asker
 
 
 class _Handed:
@@ -104,7 +113,7 @@ class DistributedSampler(TorchDistributedSampler):
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
         self._batch_size, self._assign = batch_size, assign
         self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
-        self._asker = _Asker(None, False, None)  # of the iteration under way, which began at batch _first
+        self._asker = _Asker()  # of the iteration under way, which began at batch _first
         self._first = 0
         self._state: Optional[Dict[str, Any]] = None  # that the next iteration begins at
 
@@ -116,9 +125,14 @@ class DistributedSampler(TorchDistributedSampler):
 
     def __iter__(self) -> Iterator[int]:
         ids = list(super().__iter__())
-        if not isinstance(self.dataset, DatasetFolder):
+        if not isinstance(self.dataset, Served):
             return iter(ids)
         asker = self._asker = _asker(self)
+        if self.num_replicas > 1 and getattr(asker.between, "num_processes", 1) > 1:
+            raise ValueError(
+                f"rankpool: {type(asker.between).__name__} gives each process a part of the part that DistributedSampler "
+                "gives it: leave the DataLoader out of Accelerate's prepare()"
+            )
         size = _agreed(self._batch_size, asker)
         first = self._first = self._resumed(size)
         repeats = None
@@ -158,11 +172,13 @@ class DistributedSampler(TorchDistributedSampler):
 
     # --- checkpoints ---
 
-    def state_dict(self) -> Dict[str, Any]:
+    def state_dict(self, batch: Optional[int] = None) -> Dict[str, Any]:
         """Returns where training is, the same on every trainer: the epoch and its first batch that the loop was not handed.
 
-        Call it between two steps, or after an epoch, which is the beginning of the next. Raises ValueError where no
-        DataLoader has iterated the sampler.
+        Call it between two steps, or after an epoch, which is the beginning of the next. Where something between the
+        DataLoader and the loop fetches batches ahead or leaves some out, say in `batch` how many of the epoch were trained,
+        those before a resume included. Raises ValueError where it has to be said, and where no DataLoader has iterated the
+        sampler.
         """
         if self._state is not None:
             return dict(self._state)
@@ -171,9 +187,18 @@ class DistributedSampler(TorchDistributedSampler):
             raise ValueError(
                 "rankpool: state_dict says how far a DataLoader has come, and none with batches iterates this sampler"
             )
-        batch = self._first + asker.handed()
-        ended = batch == self._batches(asker)
-        place = {"epoch": self.epoch + 1, "batch": 0} if ended else {"epoch": self.epoch, "batch": batch}
+        batches = self._batches(asker)
+        if batch is None:
+            other = asker.prefetcher or (asker.between and type(asker.between).__name__)
+            if other:
+                raise ValueError(
+                    f"rankpool: {other} is between the DataLoader and the loop: say how many batches of the epoch were "
+                    "trained, as state_dict(batch=…)"
+                )
+            batch = self._first + asker.handed()
+        if not 0 <= batch <= batches:
+            raise ValueError(f"rankpool: batch must be from 0 to {batches}, the batches of an epoch, not {batch}")
+        place = {"epoch": self.epoch + 1, "batch": 0} if batch == batches else {"epoch": self.epoch, "batch": batch}
         return {**place, **self._identity(asker.batch_size)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -249,7 +274,7 @@ class ImportanceSampler(Sampler):
 
     def __init__(
         self,
-        dataset: DatasetFolder,
+        dataset: Served,
         sampler: str = "pads",
         seed: int = 0,
         num_replicas: Optional[int] = None,
@@ -258,8 +283,8 @@ class ImportanceSampler(Sampler):
         batch_size: Optional[int] = None,
         ahead: int = 0,
     ) -> None:
-        if not isinstance(dataset, DatasetFolder):
-            raise TypeError(f"rankpool: ImportanceSampler draws from rankpool.ImageFolder or DatasetFolder, not {type(dataset)}")
+        if not isinstance(dataset, Served):
+            raise TypeError(f"rankpool: ImportanceSampler draws from rankpool.ImageFolder, DatasetFolder or WebDataset, not {type(dataset)}")
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0
@@ -285,6 +310,11 @@ class ImportanceSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         asker = _asker(self)
+        if asker.between is not None:
+            raise ValueError(
+                f"rankpool: losses are attributed to batches, and {type(asker.between).__name__} leaves some out: leave the "
+                "DataLoader out of Accelerate's prepare(), and resume by load_state_dict()"
+            )
         size = _agreed(self._batch_size, asker)
         if size is None:
             raise ValueError("rankpool: nobody says how large the batches are: give ImportanceSampler batch_size=")

@@ -19,11 +19,11 @@ def make_tree(root, samples=20, classes=2, size=lambda i: 100 + i):
     return files
 
 
-def write_index(path, root, files, offsets=None, sizes=None, formats=None, members=None):
+def write_index(path, root, files, offsets=None, sizes=None, formats=None, members=None, labels=None):
     """Writes the index of files (in order of ids) as docs/wire/README.md says, and returns its identity and times.
 
     formats are those of samples that have offsets; members are for each sample a list of (kind, offset, size). The
-    digests are of their own kind: clients only compare them.
+    digests are of their own kind: clients only compare them. labels are the folders' numbers unless they are given.
     """
     root, names, ends = os.fsencode(root), b"", []
     relative = [os.fsencode(os.path.relpath(f, os.fsdecode(root))) for f in files]
@@ -41,8 +41,9 @@ def write_index(path, root, files, offsets=None, sizes=None, formats=None, membe
 
     column("Q", sizes or [s.st_size for s in stats])
     column("q", [s.st_mtime_ns for s in stats])
-    column("I", [folders.index(os.path.dirname(r)) for r in relative])
-    column("I", [folders.index(os.path.dirname(r)) for r in relative])
+    in_folder = [folders.index(os.path.dirname(r)) for r in relative]
+    column("I", labels or in_folder)
+    column("I", in_folder)
     column("I", ends)
     if offsets:
         column("Q", offsets)

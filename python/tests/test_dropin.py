@@ -8,13 +8,14 @@ import random
 import numpy
 import pytest
 import torch
-from torch.utils.data import DataLoader, RandomSampler, Subset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset
 from torch.utils.data import DistributedSampler as TorchSampler
 
 import rankpool
 from dataset_tree import make_tree
 from decoders import augment, augment_normal, augment_target, is_sample, read_file, read_path
-from rankpool import folder, seeding
+from rankpool import seeding
+from rankpool.served import Served
 
 GET, PLAN, OPEN, REPORT = 4, 3, 2, 5
 WAYS = [
@@ -33,7 +34,7 @@ EACH += [pytest.param(world, way, id=f"{world}-{name}") for world in (2, 4) for 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """Unless the fixture door brings one."""
-    monkeypatch.setattr(folder, "_said", set())
+    monkeypatch.setattr("rankpool.served._said", set())
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
 
@@ -154,9 +155,9 @@ def test_the_scripts_own_random_numbers_go_on(tree, normal):
 def test_the_scripts_random_numbers_go_on_between_batches(tree, monkeypatch, by_batches):
     """The generators are kept once a batch, also where torch asks for samples one by one."""
     if not by_batches:
-        monkeypatch.delattr(rankpool.DatasetFolder, "__getitems__")
+        monkeypatch.delattr(Served, "__getitems__")
     kept = []
-    monkeypatch.setattr(folder, "keep", lambda: kept.append(1) or seeding.keep())
+    monkeypatch.setattr("rankpool.served.keep", lambda: kept.append(1) or seeding.keep())
     data = data_of(tree)
     loader = iter(DataLoader(data, batch_size=8, sampler=rankpool.DistributedSampler(data, 1, 0)))
     before = states()
@@ -175,7 +176,7 @@ def fails_in_the_middle(content):
 
 
 def test_a_transform_that_fails_leaves_the_scripts_random_numbers(tree, monkeypatch):
-    monkeypatch.delattr(rankpool.DatasetFolder, "__getitems__")
+    monkeypatch.delattr(Served, "__getitems__")
     data = data_of(tree, transform=fails_in_the_middle)
     sampler = rankpool.DistributedSampler(data, 1, 0, shuffle=False)
     random.random(), numpy.random.random(), torch.rand(1)
@@ -234,7 +235,7 @@ def test_batches_travel_as_batches(door, served, tree, way, world):
 
 def test_batches_travel_as_batches_where_torch_asks_for_one_id_at_a_time(door, served, tree, monkeypatch):
     """As torch 1.13 does."""
-    monkeypatch.delattr(rankpool.DatasetFolder, "__getitems__")
+    monkeypatch.delattr(Served, "__getitems__")
     for way in WAYS[:3]:
         door.requests.clear()
         assert epochs_of(data_of(served), **way) == epochs_of(data_of(tree))
@@ -367,6 +368,75 @@ def test_a_state_of_another_stream_is_refused(tree):
         next(iter(DataLoader(data, 5, sampler=other)))
 
 
+class PrefetchLoader:
+    """Hands out a batch when it has fetched the next one, as timm's class of this name and Accelerate's loaders do."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        held = None
+        for fetched in self.loader:
+            if held is not None:
+                yield held
+            held = fetched
+        yield held
+
+
+class SkipBatchSampler(BatchSampler):
+    """Leaves out the first batches, as Accelerate's class of this name does."""
+
+    def __init__(self, batches, skipped):
+        self.batch_sampler, self.skipped = batches, skipped
+
+    def __iter__(self):
+        return (batch for number, batch in enumerate(self.batch_sampler) if number >= self.skipped)
+
+    def __len__(self):
+        return len(self.batch_sampler) - self.skipped
+
+
+class BatchSamplerShard(SkipBatchSampler):
+    """Gives each process a part of the batches, as Accelerate's class of this name does."""
+
+    num_processes = 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_beside_a_prefetcher_needs_the_number_of_batches(tree, workers):
+    data = data_of(tree)
+    sampler = rankpool.DistributedSampler(data, 1, 0)
+    loader = PrefetchLoader(DataLoader(data, 4, sampler=sampler, num_workers=workers))
+    for trained, _ in enumerate(loader, 1):
+        with pytest.raises(ValueError, match=r"PrefetchLoader is between .* state_dict\(batch=…\)"):
+            sampler.state_dict()
+        state = sampler.state_dict(batch=trained)
+        assert (state["epoch"], state["batch"]) == ((0, trained) if trained < 5 else (1, 0))
+    with pytest.raises(ValueError, match="batch must be from 0 to 5, the batches of an epoch, not 6"):
+        sampler.state_dict(batch=6)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_something_leaves_out_are_not_read(door, served, tree, workers):
+    data = data_of(served)
+    sampler = rankpool.DistributedSampler(data, 1, 0, seed=3)
+    some = SkipBatchSampler(BatchSampler(sampler, 4, False), 2)
+    loader = DataLoader(data, batch_sampler=some, num_workers=workers)
+    found = [tuple(row.tolist()) for rows, _ in loader for row in rows]
+    assert found == [row for _, number, _, row in epochs_of(data_of(tree), epochs=1) if number >= 2]
+    assert sorted(get[2] for get in door.seen(GET)) == [2, 3, 4]
+    with pytest.raises(ValueError, match="SkipBatchSampler is between"):
+        sampler.state_dict()
+
+
+def test_a_part_of_a_part_is_refused(tree):
+    data = data_of(tree)
+    sampler = rankpool.DistributedSampler(data, 2, 0)
+    some = BatchSamplerShard(BatchSampler(sampler, 4, False), 0)
+    with pytest.raises(ValueError, match="BatchSamplerShard gives each process a part of the part"):
+        next(iter(DataLoader(data, batch_sampler=some)))
+
+
 # --- importance ---
 
 
@@ -453,6 +523,13 @@ def test_importance_without_a_cache_draws_equally_often(tree, capfd):
         seen += rows[:, 0].tolist()
     assert sorted(seen) == list(range(20))
     assert "drawn equally often" in capfd.readouterr().err
+
+
+def test_losses_are_not_attributed_where_batches_are_left_out(door, served):
+    data, sampler = importance(door, served)
+    some = SkipBatchSampler(BatchSampler(sampler, 4, False), 1)
+    with pytest.raises(ValueError, match="attributed to batches, and SkipBatchSampler leaves some out"):
+        next(iter(DataLoader(data, batch_sampler=some)))
 
 
 def test_nobody_says_how_large_the_batches_are(door, served):

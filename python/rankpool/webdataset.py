@@ -1,0 +1,207 @@
+"""Drop-in for WebDataset's pipelines over tar shards, as far as they are about the members of a sample."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+from .dataset import Dataset
+from .served import Served
+from .tarfiles import Shards, expand
+
+_IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm")
+_MODES = {"pil": "RGB", "pilrgb": "RGB", "pill": "L", "pilrgba": "RGBA"}
+_SAMPLERS = ("shuffle", "batched", "repeat", "with_epoch", "with_length", "slice", "select", "split_by_node")
+
+Stage = Callable[[Any], Any]
+
+
+class WebDataset(Served):
+    """The samples of tar shards, as dicts of their members by extension: {"jpg": b"…", "cls": b"7"}.
+
+        data = rankpool.WebDataset("packed/pack-{000000..000146}.tar").decode("pil").to_tuple("jpg", "cls")
+        data = data.map_tuple(transform, None)
+        loader = DataLoader(data, batch_size=64, sampler=rankpool.DistributedSampler(data), num_workers=4)
+
+    `urls` is a pattern with braces, a list of them, or a folder; paths on storage only. Ids are in the order of the sorted paths, and
+    in a shard in that of the samples. Unlike WebDataset's it is a map-style data set: a sampler draws from all samples, one by one,
+    and there is no `__key__`. decode, to_tuple, map, map_tuple and map_dict each return a new data set with one more stage.
+
+    Under `rankpool run --data FOLDER`, the folder of the shards, samples come from the cache. Elsewhere the headers of all shards are
+    read first, and samples one by one. `rng` is that of rankpool.DatasetFolder.
+    """
+
+    def __init__(self, urls: Union[str, os.PathLike, List[str]], *, rng: Optional[str] = "sample") -> None:
+        paths = expand(urls)
+        folder = isinstance(urls, (str, os.PathLike)) and os.path.isdir(urls)
+        super().__init__(os.fspath(urls) if folder else os.path.commonpath(list(map(os.path.dirname, paths))), rng)
+        self._stages: Tuple[Tuple[Stage, bool], ...] = ()  # (stage, whether it may draw random numbers)
+        self._data = self._find_served(lambda data: self._difference(data, paths))
+        self._shards = Shards(paths) if self._data is None else None
+
+    def _difference(self, data: Dataset, paths: List[str]) -> str:
+        """Says why the cache's samples are not those of the shards, "" when they are."""
+        index, files = data.index, []
+        for id in range(len(index)):
+            if index.is_file(id):
+                return f"sample {id} of the cache is the whole file {os.fsdecode(index.relative(id))}"
+            if not files or files[-1] != index.relative(id):
+                files.append(index.relative(id))
+        wanted = [os.fsencode(os.path.relpath(path, self.root)) for path in paths]
+        if files != wanted:
+            return f"the cache serves {len(files)} shards there, and the script names {len(wanted)}, or others"
+        return ""
+
+    def __len__(self) -> int:
+        return len(self._data) if self._data is not None else len(self._shards)
+
+    def __getattr__(self, name: str):
+        if name in _SAMPLERS:
+            raise AttributeError(
+                f"rankpool: WebDataset has no {name}: rankpool.DistributedSampler draws the samples, and a DataLoader "
+                "makes batches of them"
+            )
+        raise AttributeError(f"'WebDataset' object has no attribute {name!r}")
+
+    # --- the pipeline ---
+
+    def _then(self, stage: Stage, draws: bool = True) -> WebDataset:
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__getstate__(), _stages=(*self._stages, (stage, draws)))
+        return other
+
+    def decode(self, *handlers: Union[str, Callable[[str, bytes], Any]]) -> WebDataset:
+        """Decodes members by their extensions, and leaves others as bytes.
+
+        `handlers` are "pil", "pilrgb", "pill" and "pilrgba", for images, or functions of (extension, bytes) that return None for what they
+        leave alone. Then texts (txt, text, transcript), numbers (cls, cls2, index, inx, id), json and npy are decoded.
+        """
+        return self._then(_Decode(handlers))
+
+    def to_tuple(self, *names: str) -> WebDataset:
+        """Makes a tuple of members; a name may be of several, "jpg;png": the first that the sample has.
+
+        Raises KeyError, at the sample, where it has none of them.
+        """
+        wanted = [name for text in names for name in text.split()]
+        return self._then(_ToTuple(wanted), draws=False)
+
+    def map(self, function: Callable[[Any], Any]) -> WebDataset:
+        """Applies a function to each item."""
+        return self._then(function)
+
+    def map_tuple(self, *functions: Optional[Callable[[Any], Any]]) -> WebDataset:
+        """Applies the functions to the fields of each item, in order; None leaves one as it is."""
+        return self._then(_MapTuple(functions))
+
+    def map_dict(self, **functions: Callable[[Any], Any]) -> WebDataset:
+        """Applies functions to members of each sample."""
+        return self._then(_MapDict(functions))
+
+    # --- items ---
+
+    def _item(self, index: int) -> Any:
+        item: Any = self._members(index)
+        if any(draws for _, draws in self._stages):
+            self._seed(index)
+        for stage, _ in self._stages:
+            item = stage(item)
+        return item
+
+    def _members(self, index: int) -> Dict[str, bytes]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"rankpool: no sample {int(index)} among {len(self)}")
+        if self._data is None:
+            return self._shards.read(index)
+        id = int(index) % len(self)
+        members = dict(self._data.index.split(id, self._bytes(index)))
+        if "cls" not in members and self._data.classes:  # rankpool pack adds it to the shard, not to the sample
+            members["cls"] = b"%d" % self._data.labels[id]
+        return members
+
+
+class _Decode:
+    def __init__(self, handlers: Tuple[Any, ...]) -> None:
+        for handler in handlers:
+            if not callable(handler) and handler not in _MODES:
+                raise ValueError(f"rankpool: decode knows {', '.join(_MODES)} and functions, not {handler!r}")
+        self._handlers = [handler if callable(handler) else _Image(_MODES[handler]) for handler in handlers]
+
+    def __call__(self, members: Dict[str, bytes]) -> Dict[str, Any]:
+        return {name: self._decoded(name, content) for name, content in members.items()}
+
+    def _decoded(self, name: str, content: bytes) -> Any:
+        for handler in (*self._handlers, _basic):
+            found = handler(name, content)
+            if found is not None:
+                return found
+        return content
+
+
+class _Image:
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+
+    def __call__(self, name: str, content: bytes) -> Any:
+        if name.rpartition(".")[2] not in _IMAGES:
+            return None
+        from PIL import Image
+
+        return Image.open(io.BytesIO(content)).convert(self._mode)
+
+
+def _basic(name: str, content: bytes) -> Any:
+    """Returns what WebDataset makes of an extension, None for one that is not among those of decode."""
+    kind = name.rpartition(".")[2]
+    if kind in ("txt", "text", "transcript"):
+        return content.decode("utf-8")
+    if kind in ("cls", "cls2", "index", "inx", "id"):
+        return int(content)
+    if kind in ("json", "jsn"):
+        return json.loads(content)
+    if kind == "npy":
+        import numpy
+
+        return numpy.load(io.BytesIO(content), allow_pickle=False)
+    return None
+
+
+class _ToTuple:
+    def __init__(self, names: List[str]) -> None:
+        self._names = [name.split(";") for name in names]
+
+    def __call__(self, members: Dict[str, Any]) -> Tuple[Any, ...]:
+        return tuple(self._first(members, names) for names in self._names)
+
+    @staticmethod
+    def _first(members: Dict[str, Any], names: List[str]) -> Any:
+        for name in names:
+            if name in members:
+                return members[name]
+        raise KeyError(f"rankpool: a sample has the members {sorted(members)}, and none of {names}")
+
+
+class _MapTuple:
+    def __init__(self, functions: Tuple[Optional[Callable], ...]) -> None:
+        self._functions = functions
+
+    def __call__(self, fields: Tuple[Any, ...]) -> Tuple[Any, ...]:
+        functions = (*self._functions, *[None] * (len(fields) - len(self._functions)))
+        return tuple(field if function is None else function(field) for function, field in zip(functions, fields))
+
+
+class _MapDict:
+    def __init__(self, functions: Dict[str, Callable]) -> None:
+        self._functions = functions
+
+    def __call__(self, members: Dict[str, Any]) -> Dict[str, Any]:
+        return {name: self._functions.get(name, _as_it_is)(member) for name, member in members.items()}
+
+
+def _as_it_is(member: Any) -> Any:
+    return member
+
+
+__all__ = ["WebDataset"]
