@@ -14,6 +14,8 @@ FUZZTIME ?= 3m
 
 version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tags --always --dirty 2>/dev/null || echo unknown))
 go_build = CGO_ENABLED=0 go build -trimpath
+# Where the program begins: see cmd/rankpool/internal/entry.
+entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS GOARCH | paste -sd /)),-E rankpool_entry)
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 deps     = PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
@@ -46,7 +48,7 @@ help: ## list the targets
 
 build: ## build bin/rankpool, which loads the MPI library that it finds when it runs
 	@scripts/go-version.sh
-	$(go_build) -ldflags '-X rankpool/cmd/rankpool/internal/version.Text=$(version)' -o bin/rankpool ./cmd/rankpool
+	$(go_build) -ldflags '$(entry) -X rankpool/cmd/rankpool/internal/version.Text=$(version)' -o bin/rankpool ./cmd/rankpool
 
 deps: ## install the Debian packages that run and test need
 	@$(deps) run test

@@ -11,12 +11,6 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 )
 
-// LeastAddressSpace is what a rank without samples needs. Go's runtime alone reserves 1.2 GiB, and below some 1.5 GiB
-// it often ends the process itself, before it can say why in one sentence.
-//
-// Source: measured, with Go 1.26, Open MPI 4.1 and MPICH 4.0: VmPeak is 1.8 to 2.0 GiB.
-const LeastAddressSpace = 2 << 30
-
 // addressSpaceSlack is what a rank needs beside what it has when its slab is taken: manifests, stacks, the heap.
 const addressSpaceSlack = 512 << 20
 

@@ -3,6 +3,8 @@ package rank
 import (
 	"math"
 	"testing"
+
+	"rankpool/cmd/rankpool/internal/entry"
 )
 
 func TestAddressSpace(t *testing.T) {
@@ -13,8 +15,8 @@ func TestAddressSpace(t *testing.T) {
 		want        string
 	}{
 		{math.MaxUint64, 1 << 40, ""},
-		{LeastAddressSpace, LeastAddressSpace, ""},
-		{1 << 30, LeastAddressSpace, limited},
+		{entry.Least, entry.Least, ""},
+		{1 << 30, entry.Least, limited},
 	} {
 		got := ""
 		if err := addressSpaceError(c.limit, c.need); err != nil {
