@@ -79,6 +79,7 @@ var arrows = map[string]map[string]string{
 		"staging/layout": "storage targets",
 		"staging/posix":  "the numbers of file systems",
 	},
+	"cmd/rankpool/internal/launch": {all: "it starts, watches and ends everything"},
 	"cmd/rankpool/internal/memory": {
 		"cmd/rankpool/internal/exit": "wrong sizes",
 		"mpicache":                   "the data sets' parts",

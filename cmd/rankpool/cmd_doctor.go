@@ -15,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
@@ -257,11 +258,11 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		}
 	}
 	base, err := session.Base(o.runtimeDir)
-	form := formLocal
+	form := launch.FormLocal
 	if job.InJob() {
-		form = formSlurm
+		form = launch.FormSlurm
 	}
-	longest := session.RankFolder(filepath.Join(base, session.Name(form == formSlurm, os.Getuid(), job, 1<<22)), max(9, at.Tasks-1)) // a pid has at most 22 bits
+	longest := session.RankFolder(filepath.Join(base, session.Name(form == launch.FormSlurm, os.Getuid(), job, 1<<22)), max(9, at.Tasks-1)) // a pid has at most 22 bits
 	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, session.DoorName), Failure: err}
 	return env, library
 }
@@ -298,7 +299,7 @@ func (o *doctorOptions) handOutClient(env *doctor.Env) (remove func()) {
 		env.Python.Failure = fmt.Errorf("the Python client cannot be extracted: %w", err)
 		return remove
 	}
-	env.Python.Path, env.Python.Failure = extractClient(dir, os.Getenv)
+	env.Python.Path, env.Python.Failure = launch.ExtractClient(dir, os.Getenv)
 	return func() { _ = os.RemoveAll(dir) } // the next run removes what is left
 }
 

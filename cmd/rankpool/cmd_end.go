@@ -13,6 +13,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
@@ -38,7 +39,7 @@ A folder that is not a session's is refused, and nothing in it is touched.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) (err error) {
 			if session == "" {
-				if session, err = ownJobSession(slurm.Detect(os.Getenv), "end"); err != nil {
+				if session, err = launch.OwnJobSession(slurm.Detect(os.Getenv), "end"); err != nil {
 					return err
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/batchscript"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
@@ -126,7 +127,7 @@ func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	if _, err := memoryBytes(o.Memory); err != nil {
 		return exit.Usagef("--memory: %w", err)
 	}
-	if err := wrongCommand(o.Command, o.TasksPerNode()); err != nil {
+	if err := launch.WrongCommand(o.Command, o.TasksPerNode()); err != nil {
 		return err
 	}
 	if o.CPUsPerTask == 0 {

@@ -27,17 +27,6 @@ and serves the node's training processes at its door, a socket in the session fo
 			return o.Serve(cmd.Context())
 		},
 	}
-	o.Register(cmd.Flags())
-	o.MPI.Register(cmd.Flags())
-	cmd.Flags().IntVar(&o.Trainers.PerRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
-	cmd.Flags().StringVar(&o.Session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
-	cmd.Flags().BoolVar(&o.Together, "end-together", false, "told to end, wait until all ranks were")
-	cmd.Flags().StringVar(&o.Launch, "launch", "", "what the ranks of one launch have in common")
-	cmd.Flags().IntVar(&o.World, "world", 0, "how many ranks the launch has")
-	cmd.Flags().StringArrayVar(&o.Identities, "identity", nil, "NAME=DIGEST of a data set that the run began with")
-	cmd.Flags().StringVar(&o.Hosts, "hosts", "", "the nodes that the job began with, where it has lost some: folders keep their numbers")
-	for _, name := range []string{"end-together", "hosts", "identity", "launch", "world"} {
-		_ = cmd.Flags().MarkHidden(name) // it is there: the lines above
-	}
+	o.RegisterServe(cmd.Flags())
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
@@ -168,7 +169,7 @@ func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
 		}
 	}()
 	for i, folder := range folders {
-		if !isReady(folder) {
+		if !launch.IsReady(folder) {
 			return ranks, &awaitError{fmt.Sprintf("the rank in %s is not ready", folder)}
 		}
 		if i%tasks != task {

@@ -1,7 +1,7 @@
 """Whose a door is: nobody but this user, and root, may be able to put another one in its place.
 
 A session folder has a name that anybody can guess, and lies where anybody may make folders. So every part of its path
-is checked, one after the other, and the user at the other end of the socket (cmd/rankpool/session_owner.go does the same
+is checked, one after the other, and the user at the other end of the socket (cmd/rankpool/internal/session/owner.go does the same
 on the other side).
 """
 

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 // lastWords is how long what a part of the cache has left behind may hold up the news of its end: it may print still.
 const lastWords = 200 * time.Millisecond
 
-// A command is a process to start.
+// A Command is a process to start.
 type command struct {
 	args   []string // args[0] is a path, or a name in $PATH
 	env    []string

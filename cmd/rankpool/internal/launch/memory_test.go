@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"slices"
@@ -18,8 +18,8 @@ func TestTasksOfBatchScript(t *testing.T) {
 		job  slurm.Job
 		f    form
 		want int
-	}{{job, formSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, formSlurm, 1}} {
-		o := &runOptions{trainersPerRank: 1, startTimeout: 1, batchTimeout: 1, command: []string{"true"}}
+	}{{job, FormSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, FormSlurm, 1}} {
+		o := &Options{trainersPerRank: 1, startTimeout: 1, batchTimeout: 1, Command: []string{"true"}}
 		o.cache.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		o.cache.Data = []string{"/d"}
 		if err := o.check(c.job, c.f, world.Place{Tasks: 1}); err != nil || o.cache.Trainers.PerRank != c.want {

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -48,8 +48,8 @@ type launcher struct {
 	killNow  <-chan time.Time
 }
 
-// run starts everything, waits for the trainers' end, ends the cache, and returns the trainers' exit code.
-func (l *launcher) run() (code int, err error) {
+// Run starts everything, waits for the trainers' end, ends the cache, and returns the trainers' exit code.
+func (l *launcher) Run() (code int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l.beginWatch(l.bounds)
@@ -114,7 +114,7 @@ func (l *launcher) notReady(how string) error {
 	return err
 }
 
-func isReady(folder string) bool {
+func IsReady(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
 	return err == nil
 }

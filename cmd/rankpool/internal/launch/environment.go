@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -52,9 +52,9 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 	return world.WithEnv(env, set)
 }
 
-// extractClient writes the Python client into the session folder, once for all trainers of the machine, and returns
+// ExtractClient writes the Python client into the session folder, once for all trainers of the machine, and returns
 // the folder for PYTHONPATH; "" when RANKPOOL_PYTHON=no asks for the client that Python finds by itself.
-func extractClient(sessionDir string, getenv func(string) string) (string, error) {
+func ExtractClient(sessionDir string, getenv func(string) string) (string, error) {
 	if getenv("RANKPOOL_PYTHON") == "no" {
 		return "", nil
 	}

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"errors"
@@ -10,9 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/control/doortest"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -31,12 +35,12 @@ func TestChooseForm(t *testing.T) {
 		given bool
 		want  form
 	}{
-		{"by hand", slurm.Job{}, world.Place{}, false, formLocal},
-		{"batch script", batch, world.Place{}, false, formSlurm},
-		{"batch script, --ranks", batch, world.Place{}, true, formSlurm},
-		{"one node", small, world.Place{}, false, formSlurm},
-		{"one node, --ranks", small, world.Place{}, true, formLocal},
-		{"a task alone", step, world.Place{Tasks: 1}, false, formLocal},
+		{"by hand", slurm.Job{}, world.Place{}, false, FormLocal},
+		{"batch script", batch, world.Place{}, false, FormSlurm},
+		{"batch script, --ranks", batch, world.Place{}, true, FormSlurm},
+		{"one node", small, world.Place{}, false, FormSlurm},
+		{"one node, --ranks", small, world.Place{}, true, FormLocal},
+		{"a task alone", step, world.Place{Tasks: 1}, false, FormLocal},
 		{"one of many tasks", step, world.Place{Tasks: 4}, false, formTask},
 		{"mpirun", slurm.Job{}, world.Place{Tasks: 4}, true, formTask},
 	} {
@@ -46,9 +50,9 @@ func TestChooseForm(t *testing.T) {
 	}
 }
 
-func testOptions() *runOptions {
-	return &runOptions{
-		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool", self: "/bin/rankpool", command: []string{"python", "train.py"},
+func testOptions() *Options {
+	return &Options{
+		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool", self: "/bin/rankpool", Command: []string{"python", "train.py"},
 		cache: rank.CacheOptions{Data: []string{"train=/d"}, System: "rankpool", Memory: "20%", Window: "auto", Policy: "lru", Assign: "local", LogFormat: "text", Log: "/l", Record: "/r"},
 	}
 }
@@ -59,8 +63,9 @@ func TestServeArgs(t *testing.T) {
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}
-	cmd := newServeCommand()
-	if err := cmd.ParseFlags(testOptions().serveArgs("/s")[2:]); err != nil {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(rank.Options).RegisterServe(flags)
+	if err := flags.Parse(testOptions().serveArgs("/s")[2:]); err != nil {
 		t.Errorf("serve does not take them: %v", err)
 	}
 }
@@ -103,8 +108,9 @@ func TestSlurmLayoutAroundLostNodes(t *testing.T) {
 	if !strings.Contains(end, " --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ") || !slices.Contains(l.endRanks, "--keep") {
 		t.Errorf("the end: %q, %q", end, l.endRanks)
 	}
-	cmd := newServeCommand()
-	if err := cmd.ParseFlags(l.cache.args[slices.Index(l.cache.args, "serve")+1:]); err != nil {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(rank.Options).RegisterServe(flags)
+	if err := flags.Parse(l.cache.args[slices.Index(l.cache.args, "serve")+1:]); err != nil {
 		t.Errorf("serve does not take them: %v", err)
 	}
 	l.around(&l, []string{"n1"})
@@ -203,20 +209,20 @@ func TestTrainerEnv(t *testing.T) {
 
 func TestExtractClient(t *testing.T) {
 	dir := t.TempDir()
-	path, err := extractClient(dir, env())
+	path, err := ExtractClient(dir, env())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path + "/rankpool/__init__.py"); err != nil || info.Size() == 0 {
 		t.Errorf("the client's __init__.py: %v", err)
 	}
-	if again, err := extractClient(dir, env()); err != nil || again != path {
+	if again, err := ExtractClient(dir, env()); err != nil || again != path {
 		t.Errorf("a second time: %q, %v", again, err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
 	}
-	if path, err := extractClient(t.TempDir(), env("RANKPOOL_PYTHON=no")); path != "" || err != nil {
+	if path, err := ExtractClient(t.TempDir(), env("RANKPOOL_PYTHON=no")); path != "" || err != nil {
 		t.Errorf("switched off: %q, %v", path, err)
 	}
 }
@@ -341,7 +347,7 @@ func TestAwaitRank(t *testing.T) {
 	defer door.Close()
 	go func() {
 		for conn, err := door.Accept(); err == nil; conn, err = door.Accept() {
-			go answer(conn, 3, "")
+			go doortest.Answer(conn, func(mpicache.Kind) ([]byte, bool) { return nil, true }, nil)
 		}
 	}()
 	for _, c := range []struct {
@@ -414,9 +420,10 @@ func TestTrainersTimeouts(t *testing.T) {
 		{"7", nil, "7"},
 		{"7", []string{"--batch-timeout", "1500ms"}, "1.5"},
 	} {
-		var o runOptions
-		cmd := newRunCommandOf(&o)
-		if err := cmd.ParseFlags(c.flags); err != nil {
+		var o Options
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.Register(flags)
+		if err := flags.Parse(c.flags); err != nil {
 			t.Fatal(err)
 		}
 		env := o.withTimeouts([]string{"RANKPOOL_BATCH_TIMEOUT=" + c.env})

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"bytes"
@@ -59,7 +59,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 }
 
 // checkRequeue reads the flag.
-func (o *runOptions) checkRequeue() (err error) {
+func (o *Options) checkRequeue() (err error) {
 	if o.requeue == "" {
 		return nil
 	}
@@ -231,7 +231,7 @@ func drain(signals chan os.Signal) {
 }
 
 // sayRestart tells which life of a requeued job this is, and what it goes on from.
-func (o *runOptions) sayRestart(job slurm.Job) {
+func (o *Options) sayRestart(job slurm.Job) {
 	if job.RestartCount == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -16,13 +16,13 @@ import (
 )
 
 // checkLaunch validates how run was launched, and what it is to launch. One task speaks for all.
-func (o *runOptions) checkLaunch(job slurm.Job, f form, at world.Place) error {
+func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	err := world.WrongLaunch(at, world.AllocatedNodes(os.Getenv), o.library.Family, "run")
 	if err == nil && f == formTask {
 		err = checkRendezvous(at, job, os.Getenv)
 	}
-	if err == nil && f == formSlurm && len(o.command) > 0 {
-		err = wrongCommand(o.command, job.LocalTasks)
+	if err == nil && f == FormSlurm && len(o.Command) > 0 {
+		err = WrongCommand(o.Command, job.LocalTasks)
 	}
 	if err != nil {
 		return world.OnceForAll(at, err)
@@ -40,9 +40,9 @@ func onlineCPUs() int {
 	return len(cpus)
 }
 
-// wrongCommand returns what is wrong with the training command of a batch script, which the launcher itself starts by srun, once a task;
+// WrongCommand returns what is wrong with the training command of a batch script, which the launcher itself starts by srun, once a task;
 // nil where nothing is known to be.
-func wrongCommand(command []string, tasksPerNode int) error {
+func WrongCommand(command []string, tasksPerNode int) error {
 	name, launcher := filepath.Base(command[0]), launchers.Of(command)
 	switch {
 	case launchers.StartsTasks(name):

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ import (
 type form int
 
 const (
-	formLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
-	formSlurm             // in a batch script: two overlapping steps
+	FormLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
+	FormSlurm             // in a batch script: two overlapping steps
 	formTask              // the launcher is itself one of several tasks of srun or mpirun, one a node
 )
 
@@ -32,9 +32,9 @@ func chooseForm(job slurm.Job, at world.Place, ranksGiven bool) form {
 	case at.Tasks > 1:
 		return formTask
 	case job.InJob() && !job.InStep() && (job.Nodes > 1 || !ranksGiven):
-		return formSlurm
+		return FormSlurm
 	}
-	return formLocal
+	return FormLocal
 }
 
 // A layout is what a launcher starts and waits for.
@@ -59,7 +59,7 @@ type layout struct {
 }
 
 // serveArgs returns the command line of a rank.
-func (o *runOptions) serveArgs(sessionDir string) []string {
+func (o *Options) serveArgs(sessionDir string) []string {
 	words := []string{o.serveCommand, "serve", "--session", sessionDir, "--launch", o.launched}
 	if o.ranks > 1 {
 		words = append(words, "--world", strconv.Itoa(o.ranks))
@@ -71,12 +71,12 @@ func (o *runOptions) serveArgs(sessionDir string) []string {
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.
-func (o *runOptions) layout(f form, job slurm.Job, at world.Place, s *session.Session, env []string) (l layout, err error) {
-	defer func() { l.agents = f != formSlurm && isAgent(o.command) }()
-	if f == formSlurm {
+func (o *Options) layout(f form, job slurm.Job, at world.Place, s *session.Session, env []string) (l layout, err error) {
+	defer func() { l.agents = f != FormSlurm && isAgent(o.Command) }()
+	if f == FormSlurm {
 		return o.slurmLayout(job, s.Dir, env), nil
 	}
-	client, err := extractClient(s.Dir, world.Lookup(env))
+	client, err := ExtractClient(s.Dir, world.Lookup(env))
 	if err != nil {
 		return layout{}, err
 	}
@@ -87,13 +87,13 @@ func (o *runOptions) layout(f form, job slurm.Job, at world.Place, s *session.Se
 }
 
 // localLayout puts all ranks and trainers on this machine.
-func (o *runOptions) localLayout(dir, client string, env []string) (layout, error) {
+func (o *Options) localLayout(dir, client string, env []string) (layout, error) {
 	l := layout{restart: true, reports: true}
 	serve := o.serveArgs(dir)
 	if o.ranks == 1 {
 		l.cache = command{args: serve, env: world.WithoutLaunch(env), ours: true}
 	} else {
-		mpirun, err := mpilib.FindMpirun(o.library.Family, o.mpi.Wish.Mpirun)
+		mpirun, err := mpilib.FindMpirun(o.library.Family, o.MPI.Wish.Mpirun)
 		if err != nil {
 			return layout{}, err
 		}
@@ -127,7 +127,7 @@ func (o *runOptions) localLayout(dir, client string, env []string) (layout, erro
 }
 
 // taskLayout puts one rank, which inherits this task's place in MPI's world, and its trainers on this node.
-func (o *runOptions) taskLayout(job slurm.Job, at world.Place, dir, client string, env []string) layout {
+func (o *Options) taskLayout(job slurm.Job, at world.Place, dir, client string, env []string) layout {
 	folder := session.RankFolder(dir, at.Task)
 	l := layout{
 		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env), ours: true},
@@ -185,8 +185,8 @@ func firstHost(at world.Place, job slurm.Job, getenv func(string) string) string
 	return job.FirstHost()
 }
 
-func (o *runOptions) trainer(first bool, env []string) command {
-	c := command{args: o.command, env: env, stdout: os.Stdout}
+func (o *Options) trainer(first bool, env []string) command {
+	c := command{args: o.Command, env: env, stdout: os.Stdout}
 	// A process group in the background that reads a terminal is stopped, so only a pipe or a file is passed on.
 	if first && !term.IsTerminal(int(os.Stdin.Fd())) {
 		c.stdin = os.Stdin

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"errors"
@@ -116,7 +116,7 @@ func TestParseSignal(t *testing.T) {
 		}
 	}
 	for requeue, want := range map[string]string{"TERM": "ends a run", "KILL": "must be USR1 or USR2", "tomorrow": "is no signal"} {
-		o := runOptions{requeue: requeue}
+		o := Options{requeue: requeue}
 		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != exit.Misuse {
 			t.Errorf("%s: %v", requeue, err)
 		}

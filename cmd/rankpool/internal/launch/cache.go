@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -163,7 +163,7 @@ func (l *launcher) startCache() (err error) {
 		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
 	}
 	if l.keeper.Restarts() > 0 { // training processes may be started again too, and import it
-		if _, err := extractClient(l.session, os.Getenv); err != nil {
+		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
 			l.say("%v", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 // that the batch script asked for. They are two, because a rank that dies takes its step with it.
 //
 // --mem=0 lets a step share the job's memory: without it a step of the user's that runs beside holds it all.
-func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout {
+func (o *Options) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
 	get := world.Lookup(env)
 	hosts, err := job.Hosts()
@@ -28,7 +28,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 	train := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
 	}
-	l.trainers = []command{{args: append(train, o.command...), env: world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout}}
+	l.trainers = []command{{args: append(train, o.Command...), env: world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout}}
 	if onFirstNode(job) {
 		l.folders = []string{session.RankFolder(dir, 0)}
 	}
@@ -36,7 +36,7 @@ func (o *runOptions) slurmLayout(job slurm.Job, dir string, env []string) layout
 }
 
 // slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, where some are lost, on the living ones.
-func (o *runOptions) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
+func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
 	nodes, start, serve := job.Nodes, o.slurmMPI, o.serveArgs(dir)
 	if living != nil {
 		fewer := *o
@@ -134,7 +134,7 @@ func cacheStepEnv(env []string) []string {
 }
 
 // slurmMPI is how srun starts the ranks; one of them alone needs no MPI.
-func (o *runOptions) slurmMPI() string {
+func (o *Options) slurmMPI() string {
 	if o.library.Path == "" {
 		return "none"
 	}

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func TestWrongCommand(t *testing.T) {
 		{"accelerate config", 2, ""},
 		{"python train.py -m torch.distributed.run", 2, ""},
 	} {
-		err := wrongCommand(strings.Fields(c.command), c.tasks)
+		err := WrongCommand(strings.Fields(c.command), c.tasks)
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Misuse) {
 			t.Errorf("%s, %d tasks: %v, want %q", c.command, c.tasks, err, c.want)
 		}

@@ -1,0 +1,165 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/cmd/rankpool/internal/control"
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/slurm"
+)
+
+// doorPatience is how long a task of the training step waits for its node's rank before it begins without it: the
+// client reads storage until the rank comes.
+const doorPatience = time.Minute
+
+// cacheBegins is how long a cache that is started by hand may take to show itself, before it is asked whether it was started.
+const cacheBegins = 10 * time.Second
+
+// Join becomes the training command argv; it returns only when that fails.
+func Join(dir string, argv []string) (err error) {
+	if len(argv) == 0 {
+		return exit.Usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
+	}
+	job, byHand := slurm.Detect(os.Getenv), dir == ""
+	if byHand {
+		if dir, err = OwnJobSession(job, "join"); err != nil {
+			return err
+		}
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return fmt.Errorf("the training command cannot be started: %w", err)
+	}
+	told := make(chan os.Signal, 1)
+	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
+	world.WarnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
+	nodes := world.AllocatedNodes(os.Getenv)
+	folder, ready := awaitRank(dir, job, nodes, cacheBegins)
+	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
+		folder, ready = awaitRank(dir, job, nodes, doorPatience-cacheBegins)
+	}
+	switch {
+	case !ready && byHand:
+		return fmt.Errorf("no rank serves on node %d: start the cache before, with \"srun --overlap … rankpool serve … &\"", job.NodeID)
+	case !ready:
+		fmt.Fprintf(os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage until it is\n", job.NodeID, doorPatience)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := session.CheckFolder(dir); err != nil {
+		return err
+	}
+	holdSession(dir)
+	session.NoteStep(dir, session.StepName, job)
+	client, err := ExtractClient(dir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	select {
+	case s := <-told:
+		return exit.Signaled{Signal: s.(syscall.Signal)} // training's time is over before it began
+	default:
+	}
+	if isAgent(argv) {
+		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
+	}
+	return unix.Exec(path, argv, joinEnv(os.Environ(), job, dir, folder, client))
+}
+
+// noOtherStep reports whether this job runs no step but this one, so that no cache can come.
+func noOtherStep(job slurm.Job) bool {
+	ctx, end := context.WithTimeout(context.Background(), doorPatience)
+	defer end()
+	return job.InStep() && !world.OtherSteps(ctx, job)
+}
+
+// OwnJobSession returns the session folder of the job that this process is in.
+func OwnJobSession(job slurm.Job, verb string) (string, error) {
+	if !job.InJob() {
+		return "", exit.Usagef("%s outside Slurm needs --session DIR, the folder that serve was given", verb)
+	}
+	return session.OfJob(job)
+}
+
+// joinEnv returns the environment of one task of the training step. torchrun gives its children a RANK of
+// their own; a plain "python train.py" a task is a trainer itself.
+func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
+	at := world.Find(world.Lookup(env))
+	s := seat{rank: at.Task, world: max(1, at.Tasks), localRank: at.LocalTask, localWorld: max(1, at.LocalTasks)}
+	s.host, s.port = firstHost(at, job, world.Lookup(env)), agreedPort(job.JobID)
+	env = trainerEnv(env, s, dir, folder, client)
+	if s.localWorld > 1 {
+		return env
+	}
+	return withTorchrun(env, job.JobID, job.Nodes, job.NodeID)
+}
+
+// withTorchrun adds the defaults of torchrun's options for nodes of which each has one task. On one node that is a port which no other
+// job's torchrun takes.
+//
+// Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so all others. Of MASTER_PORT torchrun
+// takes no notice.
+func withTorchrun(env []string, job string, nodes, node int) []string {
+	get := world.Lookup(env)
+	switch {
+	case get("PET_NNODES") != "", nodes < 2 && get("PET_MASTER_PORT") != "":
+		return env
+	case nodes < 2:
+		return world.WithEnv(env, map[string]string{"PET_MASTER_PORT": get("MASTER_PORT")})
+	}
+	return world.WithEnv(env, map[string]string{
+		"PET_NNODES":        strconv.Itoa(nodes),
+		"PET_NODE_RANK":     strconv.Itoa(node),
+		"PET_RDZV_ID":       "rankpool" + job,
+		"PET_RDZV_BACKEND":  "c10d",
+		"PET_RDZV_ENDPOINT": get("MASTER_ADDR") + ":" + get("MASTER_PORT"),
+	})
+}
+
+// awaitRank waits until this node's rank accepts, and returns its folder and whether it does. A step on all nodes of the allocation has
+// the ranks' order; of one on fewer nodes only the folder that is there tells.
+func awaitRank(dir string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
+	folder = session.RankFolder(dir, max(0, job.NodeID))
+	for end := time.Now().Add(patience); !accepts(folder); time.Sleep(session.PollEvery) {
+		here := slices.DeleteFunc(session.RankFolders(dir), func(folder string) bool { return !accepts(folder) })
+		if job.Nodes < nodes && len(here) == 1 {
+			return here[0], true
+		}
+		if time.Now().After(end) {
+			return folder, false
+		}
+	}
+	return folder, true
+}
+
+// accepts reports whether a rank serves in a folder: one that died has left its mark.
+func accepts(folder string) bool {
+	if !IsReady(folder) {
+		return false
+	}
+	c, err := control.Dial(filepath.Join(folder, session.DoorName))
+	return err == nil && c.Close() == nil
+}
+
+// holdSession keeps the session folder from being taken for a stale one as long as this process, or what it
+// becomes by exec, lives. On the launcher's node the launcher's lock does that, and this one fails.
+func holdSession(dir string) {
+	fd, err := unix.Open(filepath.Join(dir, session.LockName), unix.O_CREAT|unix.O_RDWR, 0o600) // without O_CLOEXEC, on purpose
+	if err == nil {
+		_ = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
+	}
+}

@@ -1,0 +1,315 @@
+// Package launch starts a run's cache and its training command, watches both, and starts a dead cache again ("rankpool run"); join is
+// one task of its training step.
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/progress"
+	"rankpool/cmd/rankpool/internal/rank"
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/summary"
+	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpilib"
+	"rankpool/slurm"
+	"rankpool/staging"
+)
+
+// What trainers wait for at the most, unless they are told otherwise; those of python/rankpool/waiting.py.
+const (
+	defaultBatchTimeout = 30 * time.Second
+	defaultPlanTimeout  = 10 * time.Minute
+)
+
+// Options are the flags of run.
+type Options struct {
+	cache           rank.CacheOptions
+	ranks           int // 0 until it is decided
+	trainersPerRank int
+	runtimeDir      string
+	progressSeconds float64
+	restarts        int
+	startTimeout    time.Duration
+	batchTimeout    time.Duration // the trainers'
+	planTimeout     time.Duration // the trainers'
+	MPI             world.MPIOptions
+	library         transport.Library // of the ranks; none for one rank
+	requeue         string            // the name of the signal; "": the job is not requeued
+	requeueOn       syscall.Signal    // the same
+	serveCommand    string            // the program that is called with "serve …"
+	self            string            // this program
+	launched        string            // the name of this launch, which its ranks get
+	indexes         session.Indexes   // of the data sets as they were when the run began
+	Command         []string          // the training command
+}
+
+// Register adds the flags of run.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	flags.IntVar(&o.ranks, "ranks", 0, "ranks of the cache (default: 1; in a Slurm allocation one a node)")
+	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1, "training processes a rank; in a Slurm batch script srun's own flags say that")
+	o.cache.Register(flags)
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of this run (default /dev/shm, else $TMPDIR, else /tmp)")
+	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
+	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
+	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may take to meet in MPI_Init; to take memory and disks ten times as long")
+	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer waits for a batch from the cache before it reads storage (trainers: RANKPOOL_BATCH_TIMEOUT, in seconds)")
+	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer waits at the begin of an epoch for a cache that is away before it fails (trainers: RANKPOOL_PLAN_TIMEOUT, in seconds)")
+	o.MPI.Register(flags)
+	flags.StringVar(&o.MPI.Wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
+	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
+	flags.Lookup("requeue").NoOptDefVal = requeueSignal
+	flags.StringVar(&o.serveCommand, "serve-command", "", "the program to call as \"serve\" (for tests)")
+	_ = flags.MarkHidden("serve-command") // it is there: the line above
+}
+
+// check validates the flags and settles how many ranks there are.
+func (o *Options) check(job slurm.Job, f form, at world.Place) error {
+	if err := o.checkLaunch(job, f, at); err != nil {
+		return err
+	}
+	switch {
+	case len(o.Command) == 0:
+		return exit.Usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
+	case o.ranks < 0:
+		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
+	case o.trainersPerRank < 1:
+		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
+	case o.batchTimeout <= 0:
+		return exit.Usagef("--batch-timeout must be a positive time, not %v", o.batchTimeout)
+	case o.planTimeout < 0:
+		return exit.Usagef("--plan-timeout must not be negative, and is %v", o.planTimeout)
+	case o.startTimeout <= 0:
+		return exit.Usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
+	case o.progressSeconds < 0:
+		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
+	case f == FormSlurm && o.ranks != 0 && o.ranks != job.Nodes:
+		return exit.Usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
+	case f == FormSlurm && o.trainersPerRank != 1:
+		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
+	case f == formTask && o.ranks != 0 && o.ranks != at.Tasks:
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
+	}
+	switch f {
+	case FormSlurm:
+		o.ranks = max(1, job.Nodes)
+	case formTask:
+		o.ranks = at.Tasks
+	case FormLocal:
+		o.ranks = max(1, o.ranks)
+	}
+	o.cache.Trainers.PerRank = max(o.trainersPerRank, memory.TasksANode(job, f == FormSlurm))
+	if err := o.checkRequeue(); err != nil {
+		return err
+	}
+	return o.cache.Check()
+}
+
+// findLibrary decides which MPI library the ranks load; one rank needs none.
+func (o *Options) findLibrary() (err error) {
+	if o.ranks <= 1 || o.library.Path != "" {
+		return nil
+	}
+	if o.library, err = o.MPI.Ask(); err != nil {
+		return fmt.Errorf("%d ranks need MPI, and %w", o.ranks, err)
+	}
+	o.logVerbose("the MPI library is " + world.About(o.library))
+	return nil
+}
+
+// withLibrary returns env with the path of the library for the ranks.
+func (o *Options) withLibrary(env []string) []string {
+	if o.library.Path == "" {
+		return env
+	}
+	return world.WithEnv(env, map[string]string{mpilib.Variable: o.library.Path})
+}
+
+// checkMachine validates what needs a look at the machine: the command, MPI, the data.
+func (o *Options) checkMachine(f form, at world.Place) error {
+	// In a batch script the command may be one of the nodes' alone.
+	if _, err := exec.LookPath(o.Command[0]); err != nil && f != FormSlurm {
+		return fmt.Errorf("the training command cannot be started: %w", err)
+	}
+	if err := o.findLibrary(); err != nil {
+		return err
+	}
+	if f == FormLocal && o.ranks > 1 {
+		if _, err := mpilib.FindMpirun(o.library.Family, o.MPI.Wish.Mpirun); err != nil {
+			return err
+		}
+	}
+	sets, err := rank.ResolveData(o.cache.Data)
+	if err != nil {
+		return err
+	}
+	o.cache.Data = nil
+	for _, set := range sets {
+		o.cache.Data = append(o.cache.Data, set.String())
+	}
+	return nil
+}
+
+func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
+	// Training goes on when nobody reads run's messages any more. The signal is caught: commands inherit that it is ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
+	f := chooseForm(job, at, ranksGiven)
+	if f == formTask {
+		o.ranks = at.Tasks
+		if err := o.findLibrary(); err != nil {
+			return world.OnceForAll(at, err)
+		}
+	}
+	if err := o.check(job, f, at); err != nil {
+		return err
+	}
+	if err := o.checkMachine(f, at); err != nil {
+		return err
+	}
+	world.WarnTask(at.Task, o.cache.DropState())
+	if o.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if o.serveCommand == "" {
+		o.serveCommand = o.self
+	}
+	o.launched = rank.NewLaunch()
+	base, err := session.Base(o.runtimeDir)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
+	exit.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask || at.Task == 0, signals: signals}
+	defer func() { err = again.conclude(err) }() // when all is closed
+	if again.here {
+		o.sayRestart(job)
+	}
+	s, err := session.Open(base, session.Name(f == FormSlurm, os.Getuid(), job, os.Getpid()), o.ranks)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if gone := s.Remove(); gone != nil && err == nil {
+			err = fmt.Errorf("the session folder cannot be removed: %w", gone)
+		}
+	}()
+	if f != FormSlurm || onFirstNode(job) {
+		o.indexes.Dir = s.Dir
+	}
+	defer o.indexes.Close()
+	if err := o.indexData(parent); err != nil {
+		return err
+	}
+	return o.launch(f, job, at, s, again)
+}
+
+// indexData looks what every data set holds, so that the ranks need not walk, and keeps that for the whole run.
+func (o *Options) indexData(parent context.Context) error {
+	var more []os.Signal
+	if o.requeueOn != 0 {
+		more = append(more, o.requeueOn)
+	}
+	ctx, stop := exit.Interruptible(parent, more...)
+	defer stop()
+	sets, err := rank.ResolveData(o.cache.Data)
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		show := progress.NewScan(outlet.Stderr, o.progressSeconds == 0)
+		m, err := staging.Open(ctx, set.Path, staging.OpenOptions{
+			ScanOptions: staging.ScanOptions{Progress: show.Update},
+			Log:         o.logVerbose,
+		})
+		show.End()
+		if err == nil {
+			err = o.indexes.Keep(set.Name, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	debug.FreeOSMemory() // the manifests were read whole
+	return nil
+}
+
+// logVerbose prints what is only of interest with --verbose.
+func (o *Options) logVerbose(msg string) {
+	if o.cache.Verbose {
+		fmt.Fprintln(outlet.Stderr, "rankpool:", msg)
+	}
+}
+
+// withTimeouts returns env with the bounds of what trainers wait for; those that the user has set there stay, unless a flag says otherwise.
+func (o *Options) withTimeouts(env []string) []string {
+	set := map[string]string{}
+	for name, bound := range map[string]struct{ is, otherwise time.Duration }{
+		"RANKPOOL_BATCH_TIMEOUT": {o.batchTimeout, defaultBatchTimeout}, "RANKPOOL_PLAN_TIMEOUT": {o.planTimeout, defaultPlanTimeout},
+	} {
+		if world.Lookup(env)(name) == "" || bound.is != bound.otherwise {
+			set[name] = strconv.FormatFloat(bound.is.Seconds(), 'g', -1, 64)
+		}
+	}
+	return world.WithEnv(env, set)
+}
+
+// launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
+func (o *Options) launch(f form, job slurm.Job, at world.Place, s *session.Session, again *requeue) error {
+	if o.cache.Log == "" {
+		o.cache.Log = filepath.Join(s.Dir, "run.jsonl")
+	}
+	logBegin := int64(0)
+	if info, err := os.Stat(o.cache.Log); err == nil {
+		logBegin = info.Size()
+	}
+	plan, err := o.layout(f, job, at, s, o.withTimeouts(os.Environ()))
+	if err != nil {
+		return err
+	}
+	if f == formTask && at.Task == 0 {
+		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.By)
+	}
+	l := &launcher{
+		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.Verbose,
+		progress: progress.NewTrain(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
+		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
+		unheard: make(chan syscall.Signal, cap(again.signals)),
+		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout, Restarts: o.restarts},
+	}
+	if plan.reports && len(plan.folders) > 0 {
+		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
+	}
+	code, err := l.Run()
+	if err != nil {
+		return err
+	}
+	if plan.reports {
+		log, err := summary.Read(summary.Patience, o.cache.Log, logBegin)
+		if err != nil {
+			l.say("the run log cannot be read, so there is no table: %v", err)
+		} else if err := log.Print(os.Stdout, l.keeper.Restarts()); err != nil {
+			return err
+		}
+	}
+	if code != 0 {
+		return &exit.Status{Code: code}
+	}
+	return nil
+}
