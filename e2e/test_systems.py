@@ -56,15 +56,50 @@ def served(result):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("system", ["lru", "coordl", "icache-h", "rankpool"])
+@pytest.mark.parametrize("system", ["lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs"])
 def test_live_is_simulated(train, tree, trace, system, ranks):
     result = train(data=tree, ranks=ranks, options=["--system", system], args=training(trace, ranks))
     assert served(result) == simulated(trace, system, 0.2, ranks)
 
 
+def test_substitutes_are_announced_and_counted(train, tree, trace):
+    result = train(data=tree, options=["--system", "quiver"], args=training(trace, 1))
+    assert "--system quiver serves other samples than those drawn" in result.stderr
+    for e in result.epochs:
+        sources = "hits_local", "hits_remote", "substituted", "storage_reads", "fallback_reads"
+        assert sum(e[source] for source in sources) == e["draws"] == SAMPLES, e
+    assert sum(e["substituted"] for e in result.epochs) > 0
+
+
 def test_with_pytorch(train, tree, trace):
     result = train(data=tree, torch=True, options=["--system", "icache-h"], args=training(trace, 1))
     assert served(result) == simulated(trace, "icache-h", 0.2, 1)
+
+
+CHOOSERS = ["quiver", "nopfs"]
+
+
+@pytest.mark.parametrize("system", CHOOSERS)
+def test_a_killed_rank_changes_nothing(start, tree, trace, system):
+    one = start(data=tree, ranks=2, options=["--system", system], args=training(trace, 2), pause=[27])
+    one.wait_for_batches(27)
+    old = one.ranks()
+    one.kill(old[-1:])
+    one.wait_for(lambda: not set(old) & set(one.ranks()), "the ranks were gone")
+    one.wait_for(lambda: one.ranks() and one.ready(2), "the cache was back")
+    one.go(27)
+    assert served(one.finish()) == simulated(trace, system, 0.2, 2)
+
+
+@pytest.mark.parametrize("system", CHOOSERS)
+def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
+    options = ["--system", system, "--state", tmp_path / "state"]
+    checkpoint = tmp_path / "checkpoint"
+    train(data=tree, ranks=2, options=options, args=training(trace, 2, "--save", checkpoint, "--stop-after", 27))
+    result = train(data=tree, options=options, args=training(trace, 1, "--resume", checkpoint))
+    assert served(result) == simulated(trace, system, 0.2, 2)
+    other = train(data=tree, memory="10%", options=options, args=training(trace, 1, "--resume", checkpoint))
+    assert other.code != 0 and "and --memory as a share" in other.stderr
 
 
 def test_the_digest_goes_on_over_a_resume(train, tree, trace, tmp_path):

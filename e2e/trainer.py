@@ -104,7 +104,7 @@ class Trainer:
             self.digest = Digest(open(args.digest_log, "a" if args.resume else "w") if args.digest_log else None)
         self.ids = IdsDigest() if args.ids_digest else None
         self.data = rankpool.Dataset(args.data_name)
-        drops = {"drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last}
+        drops = {"drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last, "epochs": args.epochs}
         self.sampler = rankpool.BatchSampler(self.data, args.batch_size, args.seed, args.sampler, **drops)
         self.test = self.test_data()
         self.beside = args.evaluate and rankpool.BatchSampler(self.data, args.batch_size, sampler="sequential")

@@ -28,6 +28,7 @@ type openReply struct {
 	Stream  int64  `json:"stream"`
 	Batches int    `json:"batches"`
 	Scorer  string `json:"scorer"`
+	Choice  string `json:"choice,omitempty"` // what the served samples depend on besides spec and options
 }
 
 // saveAnswer is the reply to SAVE.
@@ -297,12 +298,16 @@ func (s *stream) makeStager() error {
 	}
 	setup.Values = s.node.cfg.Options
 	setup.Values.Sample(&setup.Sampler)
+	setup.Book = s.book(spec)
 	if s.data.Tier != nil {
 		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
 	}
 	plans, stager, err := setup.New()
 	if err != nil {
 		return err
+	}
+	if setup.Book != nil {
+		plans.Sampler = &sharedSampler{Sampler: plans.Sampler}
 	}
 	s.plans, s.stager = plans, stager
 	s.node.seatsChanged.Store(true)
@@ -398,7 +403,7 @@ func (s *stream) onRefused(from int, sentence string) {
 
 // scorerFor is the scorer that what a spec asks for depends on; "": its draws depend on no scores.
 func (s *stream) scorerFor(spec Spec) string {
-	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
+	sampler, err := s.node.cfg.system().NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil || !sampler.Weighted() {
 		return ""
 	}

@@ -306,11 +306,16 @@ func (c *conn) open(f frame) error {
 	if spec.Beside {
 		return c.openBeside(f, s, spec)
 	}
+	if system := c.node.cfg.system(); !system.NeedsEpochs {
+		spec.Epochs = 0
+	} else if spec.Sampler == system.LiveSampler() && spec.Epochs < 1 {
+		return refuse("%s chooses by how many epochs will be trained: say BatchSampler(…, epochs=E)", system.Name)
+	}
 	if err := s.onOpen(c, spec); err != nil {
 		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
-	c.answer(f, openReply{int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec)})
+	c.answer(f, openReply{int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec)})
 	return nil
 }
 

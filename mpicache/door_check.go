@@ -59,7 +59,7 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 	if spec.Identity != d.Identity {
 		return refuse("data set %s is not the one that trainer %d trains on: its identity is %s here, %s there; start the training anew", spec.Data, spec.Trainer, d.Identity, spec.Identity)
 	}
-	if _, err := scheduler.NewSampler(spec.SamplerConfig(d.Samples)); err != nil {
+	if _, err := c.node.cfg.system().NewSampler(spec.SamplerConfig(d.Samples)); err != nil {
 		return refuse("%s", err)
 	}
 	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want && spec.Sampler != "sequential" {

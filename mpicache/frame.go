@@ -326,7 +326,11 @@ type batchEntry struct {
 	id, label, length uint32
 	offset            uint64
 	source            scheduler.Source
+	substitute        bool // served in the place of another sample
 }
+
+// substituteBit says, in the source of a sample, that it is served in the place of another one.
+const substituteBit = 0x80
 
 // appendBatch appends the reply to GET.
 func appendBatch(b []byte, ticket, lease uint32, entries []batchEntry, errs map[int]error) []byte {
@@ -350,7 +354,11 @@ func appendBatch(b []byte, ticket, lease uint32, entries []batchEntry, errs map[
 		b = le.AppendUint64(b, entries[i].offset)
 	}
 	for i := range entries {
-		b = append(b, byte(entries[i].source))
+		source := byte(entries[i].source)
+		if entries[i].substitute {
+			source |= substituteBit
+		}
+		b = append(b, source)
 	}
 	b = le.AppendUint32(b, uint32(len(errs)))
 	for i := range entries {

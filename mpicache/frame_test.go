@@ -103,15 +103,15 @@ func TestAppendGolden(t *testing.T) {
 		"status":         AppendBare(nil, KindStatus, 12),
 		"shutdown_reply": AppendBare(nil, KindShutdown+replyTo, 13),
 		"error":          appendError(nil, 14, 3, "no plan for epoch 3"),
-		"open_reply":     appendJSON(nil, KindOpen+replyTo, 2, openReply{1, 20, "logrank"}),
+		"open_reply":     appendJSON(nil, KindOpen+replyTo, 2, openReply{Stream: 1, Batches: 20, Scorer: "logrank"}),
 		"save_reply":     appendJSON(nil, KindSave+replyTo, 11, saveAnswer{"/run/s1/state", scheduler.Digest(strings.Repeat("5a", 16))}),
 		"warm_reply": appendJSON(nil, KindWarm+replyTo, 15, Warmed{
 			Staged: 2, Bytes: 300, Here: 1, NoRoom: 1, Failures: []WarmFailure{{9, "gone"}},
 		}),
 		"batch": appendBatch(nil, 5, 13, []batchEntry{
-			{4, 1, 100, 0, scheduler.FromLocal}, {0, 0, 200, 4096, scheduler.NotHere}, {4, 1, 100, 0, scheduler.Unreadable},
+			{4, 1, 100, 0, scheduler.FromLocal, false}, {0, 0, 200, 4096, scheduler.NotHere, false}, {4, 1, 100, 0, scheduler.Unreadable, false},
 		}, map[int]error{2: errors.New("file changed")}),
-		"batch_even": appendBatch(nil, 6, 14, []batchEntry{{4, 1, 100, 8, scheduler.FromPeer}, {0, 0, 200, 8589934592, scheduler.FromStorage}}, nil),
+		"batch_even": appendBatch(nil, 6, 14, []batchEntry{{4, 1, 100, 8, scheduler.FromPeer, false}, {0, 0, 200, 8589934592, scheduler.FromStorage, false}}, nil),
 	} {
 		if !bytes.Equal(got, golden[name]) {
 			t.Errorf("%s:\n got %x\nwant %x", name, got, golden[name])

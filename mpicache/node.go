@@ -46,7 +46,9 @@ type DataSet struct {
 	Storage   Storage
 
 	PartitionBytes []int64 // capacity of every rank's partition; all ranks must be given the same
-	WindowBytes    int64   // staged ahead, or in use, beyond this rank's partition
+	// BookBytes is the memory of all ranks together as a system counts it that ranks are by its plans, in bytes of Size.
+	BookBytes   int64
+	WindowBytes int64 // staged ahead, or in use, beyond this rank's partition
 
 	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes; all ranks must be given the same. nil: there
 	// are none.

@@ -250,9 +250,14 @@ func (s *stream) deliver(c scheduler.Deliver) {
 		return
 	}
 	entries := make([]batchEntry, len(c.IDs))
+	var places []int32 // in the plan, where a draw may be served by another sample
+	if plan := s.stager.Plan(g.due.epoch); plan != nil && plan.Chosen() {
+		places = plan.Places(g.due.batch, g.due.trainer)
+	}
 	for i, id := range c.IDs {
 		entries[i] = batchEntry{
 			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)), source: c.Source[i],
+			substitute: i < len(places) && s.stager.Plan(g.due.epoch).Substituted(int(places[i])),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
 			entries[i].offset = uint64(s.place[id])

@@ -2,7 +2,11 @@ package mpicache
 
 import (
 	"cmp"
+	"fmt"
+	"sync"
 
+	"rankpool/mpicache/record"
+	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
 
@@ -16,4 +20,62 @@ func (c *Config) system() *systems.System {
 }
 
 // systemSampler is the sampler that goes with the system.
-func (n *Node) systemSampler() string { return cmp.Or(n.cfg.Sampler, n.cfg.system().Sampler) }
+func (n *Node) systemSampler() string { return cmp.Or(n.cfg.Sampler, n.cfg.system().LiveSampler()) }
+
+// book is what the system's choices depend on, nil when it makes none, or none for what spec draws with.
+func (s *stream) book(spec *Spec) *record.Book {
+	system := s.node.cfg.system()
+	if !system.Chooses() || spec.Sampler != system.LiveSampler() {
+		return nil
+	}
+	b := &record.Book{System: system.Name, CapacityBytes: s.data.BookBytes, Epochs: spec.Epochs}
+	for id := range scheduler.SampleID(s.data.Samples) {
+		b.SizesBytes = append(b.SizesBytes, s.data.Size(id))
+	}
+	if equal(b.SizesBytes) {
+		b.SizesBytes = b.SizesBytes[:1]
+	}
+	if name := s.scorerFor(*spec); name != "" {
+		scorer, err := scheduler.NewScorer(name)
+		if err != nil {
+			panic("mpicache: " + err.Error())
+		}
+		b.Initial = scorer.Initial(spec.BatchSize * spec.World)
+	}
+	return b
+}
+
+func equal(sizes []int64) bool {
+	for _, size := range sizes {
+		if size != sizes[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// choice is what the system's choices depend on, besides the spec and the options, in words; "" when it makes none.
+func (s *stream) choice(spec *Spec) string {
+	system := s.node.cfg.system()
+	if !system.Chooses() || spec.Sampler != system.LiveSampler() {
+		return ""
+	}
+	text := fmt.Sprintf("%s with %d bytes", system.Name, s.data.BookBytes)
+	if system.NeedsEpochs {
+		text += fmt.Sprintf(", %d epochs", spec.Epochs)
+	}
+	return text
+}
+
+// sharedSampler is a Sampler that may be called concurrently: plans beside the training are made of the same one.
+type sharedSampler struct {
+	scheduler.Sampler
+	mu sync.Mutex
+}
+
+// Draw implements scheduler.Sampler.
+func (s *sharedSampler) Draw(epoch int, scores []float32) *scheduler.Draws {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Sampler.Draw(epoch, scores)
+}

@@ -21,7 +21,8 @@ type Spec struct {
 	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
-	Beside          bool   `json:"beside"` // read beside the training, and not trained on
+	Beside          bool   `json:"beside"`           // read beside the training, and not trained on
+	Epochs          int    `json:"epochs,omitempty"` // that will be trained; 0: not said, or of no use to the system
 
 	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
 }
@@ -72,6 +73,8 @@ func difference(a, b Spec) (field string, x, y any) {
 		return "assign", a.Assign, b.Assign
 	case a.World != b.World:
 		return "world_size", a.World, b.World
+	case a.Epochs != b.Epochs:
+		return "epochs", a.Epochs, b.Epochs
 	}
 	return "", nil, nil
 }

@@ -11,6 +11,7 @@ type Draws struct {
 	IDs   []SampleID // in order; draws b·B … (b+1)·B-1 are global batch b, and only the last batch may have fewer
 
 	total    float64 // of the scores that it was drawn with; 0: they do not matter
+	choice   *Choice // nil: a policy decides what is kept, and every draw is served as drawn
 	forecast forecast
 }
 

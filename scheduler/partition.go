@@ -103,7 +103,7 @@ func newView(p *Plan, samples, rank int) *view {
 			if j := v.first[id]; j >= 0 && p.Owner(int(j)) != p.Owner(i) {
 				v.next[i] = elsewhere
 			}
-			v.first[id] = int32(i)
+			v.first[id] = p.stays(i)
 		}
 		return v
 	}
@@ -119,7 +119,7 @@ func newView(p *Plan, samples, rank int) *view {
 		if p.Owner(i) == rank {
 			own--
 			v.next[own] = v.first[id]
-			v.first[id] = int32(i)
+			v.first[id] = p.stays(i)
 		} else if p.Home != nil {
 			v.first[id] = elsewhere
 		}

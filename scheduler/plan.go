@@ -49,7 +49,10 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		World:    cfg.World,
 		Ranks:    cfg.Ranks,
 	}
-	if cfg.Place != nil {
+	switch {
+	case draws.choice != nil:
+		p.Home = draws.choice.Home
+	case cfg.Place != nil:
 		p.Home = cfg.Place(draws, scores)
 	}
 	var prefer func(SampleID) float32
@@ -94,6 +97,18 @@ func (p *Plan) Part(dst []SampleID, b int, trainer int) []SampleID {
 		}
 	}
 	return dst
+}
+
+// Places returns the places in IDs of what Part returns.
+func (p *Plan) Places(b int, trainer int) []int32 {
+	var places []int32
+	lo, hi := p.Range(b)
+	for i := lo; i < hi; i++ {
+		if int(p.Consumer[i]) == trainer {
+			places = append(places, int32(i))
+		}
+	}
+	return places
 }
 
 // PartLen is the number of samples of global batch b that trainer consumes.

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"fmt"
+
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -27,6 +29,8 @@ type Setup struct {
 	CapacityBytes int64                   `json:"capacity_bytes"`   // of this rank's partition
 	WindowBytes   int64                   `json:"window_bytes"`     // of samples that are not residents
 
+	Book *Book `json:"book,omitempty"` // of a system that ranks are by its plans; nil: the policy decides
+
 	TierBytes      int64 `json:"tier_bytes,omitempty"` // of this rank's tier
 	TierBlockBytes int64 `json:"tier_block_bytes,omitempty"`
 
@@ -34,10 +38,42 @@ type Setup struct {
 	Size func(scheduler.SampleID) int64 `json:"-"`
 }
 
+// Book is what the choices of a system depend on that makes plans, see systems.Chooser, besides the rest of Setup.
+type Book struct {
+	System        string  `json:"system"`
+	CapacityBytes int64   `json:"capacity_bytes"` // of all ranks together
+	Epochs        int     `json:"epochs,omitempty"`
+	SizesBytes    []int64 `json:"sizes_bytes"` // one for all samples, or one each
+	Initial       float32 `json:"initial,omitempty"`
+}
+
+// size is the bytes of a sample, as the system counts them.
+func (b *Book) size(id scheduler.SampleID) int64 {
+	return b.SizesBytes[min(int(id), len(b.SizesBytes)-1)]
+}
+
+// sampler returns the sampler of the plans.
+func (s *Setup) sampler() (scheduler.Sampler, error) {
+	if s.Book == nil {
+		return scheduler.NewSampler(s.Sampler)
+	}
+	system, err := systems.Find(s.Book.System)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Book.SizesBytes) == 0 || s.Ranks < 1 || len(s.World) == 0 {
+		return nil, fmt.Errorf("record: a book of %d sizes, %d ranks and %d trainers", len(s.Book.SizesBytes), s.Ranks, len(s.World))
+	}
+	return systems.NewChooser(systems.ChooserConfig{
+		System: system, Values: s.Values, Sampler: s.Sampler, World: s.World, Ranks: s.Ranks, Epochs: s.Book.Epochs,
+		CapacityBytes: s.Book.CapacityBytes, Size: s.Book.size, Initial: s.Book.Initial,
+	})
+}
+
 // New returns what plans are made from, without Place, and a stager that has nothing. It returns an error when the sampler
 // or the policy is unknown, or cannot be had for so many samples and trainers.
 func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
-	sampler, err := scheduler.NewSampler(s.Sampler)
+	sampler, err := s.sampler()
 	if err != nil {
 		return scheduler.PlanConfig{}, nil, err
 	}

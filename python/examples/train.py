@@ -93,6 +93,7 @@ class Trainer:
             args.sampler,
             drop_last=args.drop_last,
             sampler_drop_last=args.sampler_drop_last,
+            epochs=args.epochs,
         )
         self.loader = rankpool.loader(self.data, self.sampler, args.workers)
         self.test = self.test_loader()

@@ -177,7 +177,7 @@ def _from_cache(
 def _cut_off(reply: wire.BatchReply, views: List[memoryview]) -> bool:
     """Whether a sample that the cache says to have is not all in its memory."""
     here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
-    return any(len(v) != n and s in here for v, n, s in zip(views, reply.lengths, reply.sources))
+    return any(len(v) != n and s & ~wire.SUBSTITUTE in here for v, n, s in zip(views, reply.lengths, reply.sources))
 
 
 def _mixed(
@@ -186,10 +186,13 @@ def _mixed(
     """Returns the views of a batch whose samples are not all local hits, and counts them."""
     views = list(views)
     for place, source in enumerate(sources):
+        substitute, source = source & wire.SUBSTITUTE, source & ~wire.SUBSTITUTE
         if source == wire.UNREADABLE:
             path = index.path(batch[place]).decode("utf-8", "replace")
             raise SampleError(batch[place], path, reply.failures.get(place, "the cache could not read it"))
-        if source == wire.REMOTE:
+        if substitute and source in (wire.LOCAL, wire.REMOTE):
+            tally.substituted += 1
+        elif source == wire.REMOTE:
             tally.hits_remote += 1
         elif source == wire.STORAGE:
             tally.storage_reads += 1

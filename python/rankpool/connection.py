@@ -55,6 +55,7 @@ class Spec(NamedTuple):
     trainer: int
     world: int
     beside: bool = False  # read in another order beside the training on it
+    epochs: int = 0  # that will be trained; 0: not said
 
 
 class Connection:
@@ -85,6 +86,7 @@ class Connection:
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
         self._metrics: Deque[bytes] = deque(maxlen=KEPT)
         self._specs: Dict[int, Spec] = {}  # by stream: the samplers may have ended before their sums are sent
+        self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
         self.scorers: Dict[Spec, str] = {}  # what makes importance of losses, "" where nothing depends on it
         self._forget()
 
@@ -485,6 +487,7 @@ class Connection:
             self._specs[opened[0]] = spec
             self._lives[spec] = life or self._lives.get(spec)
             self.scorers[spec] = reply["scorer"]
+            self.choices[spec] = reply.get("choice", "")
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:

@@ -24,7 +24,7 @@ from .waiting import Waiting
 
 STATE_VERSION = 2
 SAVE_SECONDS = 10.0  # how long state_dict waits for a cache that is away: a restart takes a few seconds
-_SCORELESS = ("sequential", "torch", "uniform")
+_SCORELESS = ("quiver", "sequential", "torch", "uniform")
 _UNSAVED = ": a training that goes on from this checkpoint cannot go on with the same batches"
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
@@ -34,7 +34,8 @@ class BatchSampler:
 
     `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a sampler of the
     cache, for example "pads", "torch" or "sequential"; "system" is the one that goes with `run --system`. `assign` says which trainer gets which draw of a global batch: "local"
-    by where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was started. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
+    by where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was started.
+    `epochs`, how many will be trained, is for systems that choose by it, such as NoPFS. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
     RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache: a batch
@@ -58,6 +59,7 @@ class BatchSampler:
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
         assign: Optional[str] = None,
+        epochs: Optional[int] = None,
     ) -> None:
         self.data = data
         if sampler == "system":
@@ -72,6 +74,7 @@ class BatchSampler:
             bool(sampler_drop_last),
             assign or "",
             *session.seat(rank, world_size),
+            epochs=0 if epochs is None else _whole("epochs", epochs, 1, wire.MAX_EPOCH),
         )
         self.spec = _placed(data.door, self.spec)
         if self.spec.beside:
@@ -272,7 +275,7 @@ class BatchSampler:
         state = self._save(epoch, batch) if self._scorer else ""
         if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
             epoch, batch = epoch + 1, 0
-        made_by = {"plan_version": self._plan_version, "options": self._options}
+        made_by = {"plan_version": self._plan_version, "options": self._options, "choice": self._choice}
         return {**self._identity(), **made_by, "epoch": epoch, "batch": batch, "state": state}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
@@ -302,6 +305,10 @@ class BatchSampler:
         return saved["state"] or None
 
     @property
+    def _choice(self) -> str:
+        return self._connection.choices.get(self.spec, "")
+
+    @property
     def _scorer(self) -> str:
         return self._connection.scorers.get(self.spec, "")
 
@@ -328,6 +335,12 @@ class BatchSampler:
             raise ValueError(
                 f"rankpool: the saved state is of a cache with the options {theirs!r}, and this one has {ours!r}: "
                 "it would not go on with the same batches; start it with the same --set"
+            )
+        theirs, ours = state.get("choice", ""), self._choice
+        if theirs != ours:
+            raise ValueError(
+                f"rankpool: the saved state is of {theirs or 'a cache that chooses nothing'!r}, and this one is of {ours!r}: "
+                "it would not go on with the same batches; start the cache with the same --system, and --memory as a share"
             )
         for field, ours in self._identity().items():
             if state.get(field) != ours:

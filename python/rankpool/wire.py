@@ -28,6 +28,7 @@ E_PROTOCOL, E_REQUEST, E_NOT_READY, E_STOPPING = 1, 2, 3, 4
 
 # Where a sample of a batch comes from.
 LOCAL, REMOTE, STORAGE, FALLBACK, ELSEWHERE, UNREADABLE = range(6)
+SUBSTITUTE = 0x80  # a bit beside these: it is served in the place of another one
 
 HEADER = Struct("<IHHI")
 _TALLY = Struct("<8I4Q")
@@ -52,7 +53,10 @@ def pack_hello(trainer: int, world: int, worker: int, process: int, family: int)
 
 def pack_open(spec: Any, training: Optional[dict]) -> bytes:
     """Packs a connection.Spec and what a training process says of itself, None of a worker."""
-    return compact({**spec._asdict(), "training": training})
+    asked = {**spec._asdict(), "training": training}
+    if not spec.epochs:
+        del asked["epochs"]
+    return compact(asked)
 
 
 def pack_plan(stream: int, epoch: int, first: int) -> bytes:
@@ -77,20 +81,22 @@ def pack_save(stream: int, epoch: int, batch: int) -> bytes:
     return pack("<III", stream, epoch, batch)
 
 
-_COUNTED = ("hits_local", "hits_remote", "storage_reads", "fallback_reads", "storage_bytes", "fallback_bytes")
+_COUNTED = (
+    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted", "storage_bytes", "fallback_bytes",
+)  # fmt: skip
 
 
 class Tally:
     """What one connection owner did in one epoch of one stream: running sums since the epoch began."""
 
     __slots__ = (
-        "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
+        "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
         "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns",
     )  # fmt: skip
 
     def __init__(self, stream: int, epoch: int) -> None:
         self.stream, self.epoch = stream, epoch
-        self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = 0
+        self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = self.substituted = 0
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
 
@@ -119,9 +125,10 @@ class Tally:
         self.elapsed_ns = now_ns - self.began_ns
 
     def pack(self) -> bytes:
-        """Returns the 64 bytes of a tally on the wire; no sample is ever substituted on this side."""
+        """Returns the 64 bytes of a tally on the wire."""
         return _TALLY.pack(
-            self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads, self.fallback_reads, 0, 0,
+            self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads, self.fallback_reads,
+            self.substituted, 0,
             self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, self.elapsed_ns // 1000,
         )  # fmt: skip
 

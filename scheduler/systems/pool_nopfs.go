@@ -112,8 +112,7 @@ func (p *nopfs) take(id scheduler.SampleID, rank int32) {
 }
 
 var nopfsSystem = System{
-	Simulated: "places samples by how often each rank reads them in all epochs, and ranks are not told how many there will be",
-	Name:      "nopfs", Sampler: "torch", Policy: "nopfs", NewPool: newNoPFS,
+	Name: "nopfs", Sampler: "torch", Policy: "nopfs", NewPool: newNoPFS, Live: livePlaced, NeedsEpochs: true,
 	About:  "knows all shuffles: each rank keeps the samples that it will read most over all epochs, and never evicts",
 	Source: "Dryden et al., \"Clairvoyant Prefetching for Distributed Machine Learning I/O\", SC 2021",
 	Options: []Option{

@@ -126,8 +126,7 @@ func (q *quiver) answer(j *quiverJob, b *Batch, answers []Answer) {
 }
 
 var quiverSystem = System{
-	Simulated: "serves samples in the place of those drawn",
-	Name:      "quiver", Sampler: "torch", Policy: "quiver", NewPool: newQuiver,
+	Name: "quiver", Sampler: "torch", Policy: "quiver", NewPool: newQuiver, Live: liveServed,
 	About:  "two chunks of the data set in memory; serves what is there in place of what was drawn; jobs share what each reads",
 	Source: "Kumar and Sivathanu, \"Quiver\", FAST 2020",
 	Options: []Option{

@@ -15,7 +15,7 @@ import (
 
 // A System is a named triple of scorer, sampler and policy. Its mechanisms stand in one of two forms: a Policy, when they fit one
 // (NewPolicy is set), which ranks and simulator run alike, or a Pool (NewPool is set), when the system has several regions, brings
-// samples in by itself, substitutes, or draws by what is in memory; pools are simulated only.
+// samples in by itself, substitutes, or draws by what is in memory; ranks run pools by a Chooser.
 type System struct {
 	Name    string
 	About   string // one line, for people
@@ -31,9 +31,22 @@ type System struct {
 	NewPolicy func(PolicyConfig) scheduler.Policy
 	NewPool   func(PoolConfig) Pool
 
+	// Live says how ranks are the system. NeedsEpochs: they must know how many epochs will be trained.
+	Live        live
+	NeedsEpochs bool
+
 	// Simulated says why ranks cannot be this system, in the words that follow "it"; "": they can, with its policy, scorer and sampler.
 	Simulated string
 }
+
+// live is how ranks are a system.
+type live uint8
+
+const (
+	liveParts  live = iota // by its policy, scorer and sampler
+	livePlaced             // by a Chooser, which says where samples lie and serves what was drawn
+	liveServed             // by a Chooser, which serves other samples than were drawn
+)
 
 // An Option is a number that a system can be tuned by.
 type Option struct {

@@ -183,6 +183,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 		return err
 	}
 	world.WarnTask(at.Task, o.cache.DropState())
+	world.WarnTask(at.Task, o.cache.Substitutes())
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}

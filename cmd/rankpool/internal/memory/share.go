@@ -10,6 +10,7 @@ import (
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // AutoWindow lets the rank choose the size of its staging window.
@@ -68,7 +69,22 @@ func (r Request) Divide(data []mpicache.DataSet, slabs []int64, rank, ranks int)
 			}
 		}
 	}
+	for i := range data {
+		data[i].BookBytes = bookBytes(&data[i], memory)
+	}
 	return plan, nil
+}
+
+// bookBytes is the memory of all ranks as a published system counts it: a share of the data, or what the ranks have, in bytes of samples.
+func bookBytes(d *mpicache.DataSet, memory Amount) int64 {
+	if memory.IsShare {
+		return systems.BookBytes(memory.Share, d.Samples, d.Size)
+	}
+	bytes := int64(0)
+	for _, part := range d.PartitionBytes {
+		bytes += part
+	}
+	return min(bytes, systems.BookBytes(1, d.Samples, d.Size))
 }
 
 // demands counts what the data sets take on each rank.

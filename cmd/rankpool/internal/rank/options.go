@@ -159,6 +159,9 @@ func (o *CacheOptions) resolveSystem() error {
 		}
 		return exit.Usagef("--system: %s is simulated only (rankpool simulate): it %s%s", system.Name, system.Simulated, hint)
 	}
+	if system.Chooses() {
+		return o.resolveChooser(system)
+	}
 	if o.Policy == "" && o.scorer == "" && o.sampler == "" && system.Name != "rankpool" {
 		o.sampler = system.Sampler
 		o.Assign = cmp.Or(o.Assign, Assignments[1]) // the published systems' samplers are DistributedSamplers
@@ -184,6 +187,31 @@ func (o *CacheOptions) resolveSystem() error {
 		return err
 	}
 	return o.parseSet(system)
+}
+
+// resolveChooser fills in the parts of a system that ranks are by its plans: memory holds what these say.
+func (o *CacheOptions) resolveChooser(system *systems.System) (err error) {
+	const policy = "clairvoyant"
+	if o.Policy != "" && o.Policy != policy || o.scorer != "" && o.scorer != system.Scorer || o.sampler != "" && o.sampler != system.LiveSampler() {
+		return exit.Usagef("--system: %s says itself what is drawn and kept: leave --policy, --scorer and --sampler out", system.Name)
+	}
+	if o.Memory == memory.Auto {
+		return exit.Usagef("--memory %s: what %s chooses depends on the size of the memory: say one, best a share of the data", memory.Auto, system.Name)
+	}
+	o.Policy, o.scorer, o.sampler, o.Assign = policy, system.Scorer, system.LiveSampler(), cmp.Or(o.Assign, Assignments[1])
+	if o.values, err = system.Parse(o.set); err != nil {
+		return exit.Usagef("--set: %w", err)
+	}
+	return nil
+}
+
+// Substitutes says that training is served other samples than were drawn, "" where it is not.
+func (o *CacheOptions) Substitutes() string {
+	system, err := systems.Find(o.System)
+	if err != nil || !system.Substitutes() {
+		return ""
+	}
+	return fmt.Sprintf("--system %s serves other samples than those drawn, as published; they are counted as substituted", system.Name)
 }
 
 // parseSet reads the options of a system, which must be itself: half of them would say nothing to another policy or sampler.

@@ -1,0 +1,128 @@
+package simulator
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// chosen are the draws of all epochs as ranks plan them, with the losses of cfg's trace, in the order of epochs.
+func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
+	t.Helper()
+	var world []int32
+	for trainer := range cfg.trainers() {
+		world = append(world, cfg.rankOf(trainer))
+	}
+	size := func(scheduler.SampleID) int64 { return cfg.Cluster.SampleBytes }
+	n, batch := cfg.Trace.Samples(), cfg.BatchSize*len(world)
+	var ledger *scheduler.Ledger
+	initial := float32(0)
+	if cfg.System.Scorer != "" {
+		scorer, err := scheduler.NewScorer(cfg.System.Scorer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		initial = scorer.Initial(batch)
+		ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(n, initial))
+	}
+	chooser, err := systems.NewChooser(systems.ChooserConfig{
+		System: cfg.System, Values: cfg.Values, World: world, Ranks: cfg.Ranks, Epochs: cfg.Epochs, Size: size, Initial: initial,
+		CapacityBytes: systems.BookBytes(cfg.Capacity, n, size),
+		Sampler:       scheduler.SamplerConfig{Samples: n, Seed: cfg.Seed, BatchSize: cfg.BatchSize, World: len(world)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := scheduler.PlanConfig{Sampler: chooser, BatchSize: cfg.BatchSize, World: world, Ranks: cfg.Ranks, Assignment: scheduler.AssignSampler}
+	var all []*scheduler.Draws
+	var scores []float32
+	if ledger != nil {
+		scores = ledger.Take()
+	}
+	for epoch := range cfg.Epochs {
+		plan := scheduler.NewPlan(plans, epoch, scores)
+		all = append(all, plan.Draws)
+		if ledger == nil {
+			continue
+		}
+		ledger.Open(&scheduler.Plan{Draws: plan.Draws, Batch: batch, Consumer: make([]uint16, len(plan.IDs)), World: []int32{0}})
+		for b := range plan.Batches() {
+			lo, hi := plan.Range(b)
+			var r scheduler.Report
+			cfg.Trace.train(epoch, plan.IDs[lo:hi], &r)
+			if err := ledger.Report(0, epoch, b, r.Losses); err != nil {
+				t.Fatal(err)
+			}
+			if ledger.Fold(nil); b+1 == plan.Cut() {
+				scores = ledger.Take()
+			}
+		}
+		ledger.Finish(0, epoch+1)
+		ledger.Fold(nil)
+	}
+	return all
+}
+
+// TestChosenIsSimulated has every system that ranks are by a Chooser serve the ids that the simulator serves, and find as many in memory.
+func TestChosenIsSimulated(t *testing.T) {
+	trace := loadShipped(t)
+	for _, system := range systems.All() {
+		if !system.Chooses() {
+			continue
+		}
+		for _, ranks := range []int{1, 2, 4} {
+			for _, capacity := range []float64{0.1, 0.2, 0.4} {
+				t.Run(fmt.Sprintf("%s/%d/%v", system.Name, ranks, capacity), func(t *testing.T) {
+					t.Parallel()
+					cluster, err := LoadCluster("mlperf-resnet50")
+					if err != nil {
+						t.Fatal(err)
+					}
+					cfg := Config{
+						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks, BatchSize: 64 / ranks, Epochs: len(trace.Losses),
+						Cluster: cluster, IDsDigest: true,
+					}
+					want, err := Run(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					digest, hits, substituted := newIDsDigest(true), int64(0), int64(0)
+					for _, d := range chosen(t, &cfg) {
+						for lo := 0; lo < len(d.IDs); lo += 64 {
+							digest.add(d.IDs[lo:min(lo+64, len(d.IDs))])
+						}
+						for i := range d.IDs {
+							switch {
+							case !d.Found(i):
+							case d.Substituted(i):
+								substituted++
+							default:
+								hits++
+							}
+						}
+					}
+					if got := digest.hex(); got != want.IDsDigest {
+						t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got, want.IDsDigest)
+					}
+					if hits != want.Hits || substituted != want.Substituted {
+						t.Errorf("%d hits and %d substitutions, simulated %d and %d", hits, substituted, want.Hits, want.Substituted)
+					}
+				})
+			}
+		}
+	}
+}
+
+// loadShipped returns the trace of the repository.
+func loadShipped(t *testing.T) *Trace {
+	t.Helper()
+	file := func(what string) string { return filepath.Join("..", "traces", "fashion-"+what+".npy") }
+	trace, err := LoadTrace(TraceFiles{Losses: file("losses"), Labels: file("labels"), Embeddings: file("embeddings")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}

@@ -1,0 +1,215 @@
+package systems
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// A Chooser is the sampler of a system that ranks are by its plans: of every epoch it says which samples are served, where each lies, and
+// which draws find their sample in memory. It runs the system's pool through the epoch at the cut of the epoch before, when all that the
+// pool's answers depend on is known. So what is served is decided when an epoch is planned, on every rank alike, and never at delivery.
+//
+// The memory that it fills is a book: it holds no bytes, and its capacity is that of all ranks together. What ranks have may be less; that
+// costs reads, and changes nothing that is served.
+//
+// It is not safe for concurrent use.
+type Chooser struct {
+	cfg      ChooserConfig
+	weighted bool
+	samplers map[string]scheduler.Sampler
+	memory   *Memory
+	scores   *Scores
+	pool     Pool
+	next     int                      // the first epoch that was not chosen
+	cuts     map[int][]float32        // by epoch that was chosen: the scores, where draws depend on them
+	made     map[int]*scheduler.Draws // the newest two, where they do not depend on scores
+}
+
+// ChooserConfig is what a Chooser is made from. All ranks must be given the same.
+type ChooserConfig struct {
+	System  *System
+	Values  Values
+	Sampler scheduler.SamplerConfig // seed, sizes of batches; its name does not count
+	World   []int32                 // rank of each trainer
+	Ranks   int
+	Epochs  int // that will be trained; 0: not known
+	// CapacityBytes is the memory of all ranks together, see BookBytes.
+	CapacityBytes int64
+	Size          func(scheduler.SampleID) int64
+	Initial       float32 // score of a sample that was never scored
+}
+
+// BookBytes is the memory of all ranks together when it is a share of the data: with samples of one size a whole number of them.
+func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) int64 {
+	total, first, equal := int64(0), size(0), true
+	for id := range scheduler.SampleID(samples) {
+		total += size(id)
+		equal = equal && size(id) == first
+	}
+	if equal {
+		return int64(share*float64(samples)) * first
+	}
+	return int64(share * float64(total))
+}
+
+// Chooses reports whether ranks are the system by a Chooser, for training that draws with its LiveSampler.
+func (s *System) Chooses() bool { return s.Live != liveParts }
+
+// Substitutes reports whether ranks that are the system serve other samples than those that were drawn.
+func (s *System) Substitutes() bool { return s.Live == liveServed }
+
+// LiveSampler is the sampler that training draws with when ranks are the system. One that serves other samples than it draws has its own name.
+func (s *System) LiveSampler() string {
+	if s.Substitutes() {
+		return s.Name
+	}
+	return s.Sampler
+}
+
+// NewSampler returns the sampler that cfg describes, for ranks that are s. Of a system that chooses it draws what the Chooser begins with:
+// it says whether draws depend on scores, and what is wrong with cfg.
+func (s *System) NewSampler(cfg scheduler.SamplerConfig) (scheduler.Sampler, error) {
+	if s.Chooses() && cfg.Name == s.LiveSampler() {
+		cfg.Name = s.Sampler
+	}
+	return scheduler.NewSampler(cfg)
+}
+
+// NewChooser returns the chooser of cfg's system. It returns an error when the sampler cannot be had, or when something is not known
+// without which the system cannot choose.
+func NewChooser(cfg ChooserConfig) (*Chooser, error) {
+	cfg.Sampler.Name = cfg.System.LiveSampler()
+	sampler, err := cfg.System.NewSampler(cfg.Sampler)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.System.NeedsEpochs && cfg.Epochs < 1 {
+		return nil, fmt.Errorf("systems: %s must know how many epochs will be trained: give BatchSampler epochs=E", cfg.System.Name)
+	}
+	c := &Chooser{cfg: cfg, weighted: sampler.Weighted()}
+	c.begin()
+	return c, nil
+}
+
+// begin forgets everything.
+func (c *Chooser) begin() {
+	cfg := &c.cfg
+	c.samplers, c.made, c.next, c.cuts = map[string]scheduler.Sampler{}, map[int]*scheduler.Draws{}, 0, map[int][]float32{}
+	c.memory = NewMemory(cfg.Sampler.Samples, cfg.Ranks, cfg.CapacityBytes, cfg.Size)
+	c.scores = &Scores{Of: scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial), Known: make([]bool, cfg.Sampler.Samples)}
+	c.scores.TakeCut()
+	epochs := cfg.Epochs
+	if epochs == 0 {
+		epochs = math.MaxInt32
+	}
+	c.pool = cfg.System.NewPool(PoolConfig{
+		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1, Ranks: cfg.Ranks,
+		TrainersPerRank: max(len(cfg.World)/cfg.Ranks, 1), Epochs: epochs, GlobalBatch: c.globalBatch(), Seed: cfg.Sampler.Seed,
+		Memory: c.memory, Scores: []*Scores{c.scores},
+	})
+}
+
+func (c *Chooser) globalBatch() int { return c.cfg.Sampler.BatchSize * len(c.cfg.World) }
+
+// Weighted implements scheduler.Sampler.
+func (c *Chooser) Weighted() bool { return c.weighted }
+
+// Draw implements scheduler.Sampler. The samples of the Draws are those that are served. An epoch is chosen by what was chosen for
+// the epochs before; one that was chosen already is chosen anew, and those after it are forgotten.
+func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
+	if d := c.made[epoch]; d != nil {
+		return d
+	}
+	if epoch < c.next {
+		c.rewind(epoch)
+	}
+	if c.weighted {
+		c.cuts[epoch] = scores
+		return c.choose(epoch, scores)
+	}
+	for c.next < epoch {
+		c.choose(c.next, nil)
+	}
+	delete(c.made, epoch-2)
+	c.made[epoch] = c.choose(epoch, nil)
+	return c.made[epoch]
+}
+
+// rewind goes back to where an epoch was to be chosen.
+func (c *Chooser) rewind(epoch int) {
+	cuts := c.cuts
+	c.begin()
+	for _, e := range slices.Sorted(maps.Keys(cuts)) {
+		if e < epoch {
+			c.cuts[e] = cuts[e]
+			c.choose(e, cuts[e])
+		}
+	}
+}
+
+// choose runs the pool through an epoch.
+func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
+	if c.weighted {
+		c.scores.Cut = scores
+		c.scores.AnyKnown = slices.ContainsFunc(scores, func(s float32) bool { return s != c.cfg.Initial })
+	}
+	drawn := c.draw(epoch, scores)
+	c.pool.Begin(0, epoch, drawn)
+	choice := scheduler.Choice{
+		Epoch: epoch, Drawn: drawn, Served: make([]scheduler.SampleID, len(drawn)), Found: make([]bool, len(drawn)),
+		Home: make([]uint16, len(drawn)), Held: make([]bool, c.cfg.Sampler.Samples),
+	}
+	for b := 0; b*c.globalBatch() < len(drawn); b++ {
+		c.batch(&choice, b)
+	}
+	for id := range choice.Held {
+		choice.Held[id] = c.memory.Has(scheduler.SampleID(id)) && !c.memory.Fresh(scheduler.SampleID(id))
+	}
+	c.next = epoch + 1
+	return choice.Draws()
+}
+
+// draw draws an epoch, as the system's pool has it.
+func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
+	name := c.cfg.System.Sampler
+	if r, ok := c.pool.(Resampler); ok {
+		name, scores = r.Resample(0, epoch, scores)
+	}
+	sampler := c.samplers[name]
+	if sampler == nil {
+		cfg := c.cfg.Sampler
+		cfg.Name = name
+		var err error
+		if sampler, err = scheduler.NewSampler(cfg); err != nil {
+			panic("systems: " + c.cfg.System.Name + " cannot draw: " + err.Error() + ".")
+		}
+		c.samplers[name] = sampler
+	}
+	return sampler.Draw(epoch, scores).IDs
+}
+
+// batch has the pool answer a global batch. Place j of a batch is of trainer j mod W, as of DistributedSampler.
+func (c *Chooser) batch(choice *scheduler.Choice, number int) {
+	lo := number * c.globalBatch()
+	hi := min(lo+c.globalBatch(), len(choice.Drawn))
+	b := &Batch{Epoch: choice.Epoch, Number: number, IDs: choice.Drawn[lo:hi], Rank: make([]int32, hi-lo), Next: make([]float64, hi-lo)}
+	for i := range b.Rank {
+		b.Rank[i] = c.cfg.World[i%len(c.cfg.World)]
+	}
+	answers := make([]Answer, hi-lo)
+	c.pool.Batch(b, answers)
+	c.memory.Moved(func(scheduler.SampleID) {})
+	c.memory.Loaded()
+	for i, a := range answers {
+		first := c.memory.Served(a.Served)
+		choice.Served[lo+i], choice.Found[lo+i] = a.Served, !a.Read && !first
+		choice.Home[lo+i] = uint16(b.Rank[i])
+		if !a.Read || c.memory.Has(a.Served) {
+			choice.Home[lo+i] = uint16(c.memory.Home(a.Served))
+		}
+	}
+}
