@@ -162,13 +162,17 @@ var inTests = map[string]map[string]string{
 const all = "*"
 
 // pure are the packages that only decide; pureImports is what they may import of others, which has
-// no clock, file, lock or random number.
+// no clock, file, lock or random number, and pureUses what they may use of packages that have more.
 var (
 	pure        = []string{"scheduler", "scheduler/systems", "scheduler/systems/hnsw"}
 	pureImports = []string{
 		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt",
-		"hash/crc32", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings",
+		"hash/crc32", "iter", "maps", "math", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "time",
 		"github.com/agext/levenshtein", "github.com/zeebo/xxh3",
+	}
+	pureUses = map[string][]string{
+		"reflect": {"DeepEqual"},
+		"time":    {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	}
 )
 
@@ -280,9 +284,17 @@ func TestSchedulerIsPure(t *testing.T) {
 			}
 		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
-			switch node.(type) {
+			switch node := node.(type) {
 			case *ast.GoStmt, *ast.SelectStmt, *ast.ChanType:
 				t.Errorf("%s has a goroutine or a channel: %s has one caller", file.path, file.pkg)
+			case *ast.SelectorExpr:
+				of, ok := node.X.(*ast.Ident)
+				if !ok {
+					break
+				}
+				if uses, partly := pureUses[of.Name]; partly && !slices.Contains(uses, node.Sel.Name) {
+					t.Errorf("%s uses %s.%s: %s only decides", file.path, of.Name, node.Sel.Name, file.pkg)
+				}
 			}
 			return true
 		})
