@@ -15,31 +15,42 @@ import (
 
 func TestPulse(t *testing.T) {
 	const bound = time.Minute
+	both := func(at time.Duration) (int, bool) { return 1 + int(at/time.Second)%2, false }
 	for name, c := range map[string]struct {
 		rank   int
 		hears  func(at time.Duration) (from int, leaves bool) // each second; -1: nobody
 		newly  string
 		atLast []int
+		jump   time.Duration // of the clock, after two minutes, as when this process was stopped
 	}{
-		"nobody was heard of yet": {0, func(time.Duration) (int, bool) { return -1, false }, "", nil},
+		"nobody was heard of yet": {0, func(time.Duration) (int, bool) { return -1, false }, "", nil, 0},
 		"one falls silent": {0, func(at time.Duration) (int, bool) {
 			if at > time.Minute {
 				return 1, false
 			}
 			return 1 + int(at/time.Second)%2, false
-		}, "2 at 1m59s", []int{2}},
+		}, "2 at 1m59s", []int{2}, 0},
+		"this rank is stopped for an hour": {0, both, "", nil, time.Hour},
+		"the clock jumps back by an hour":  {0, both, "", nil, -time.Hour},
+		"the clock jumps on by a year":     {2, func(time.Duration) (int, bool) { return 0, false }, "", nil, 365 * 24 * time.Hour},
+		"stopped, and then one falls silent": {0, func(at time.Duration) (int, bool) {
+			if at > 3*time.Minute {
+				return 1, false
+			}
+			return both(at)
+		}, "2 at 1h3m59s", []int{2}, time.Hour},
 		"one leaves": {0, func(at time.Duration) (int, bool) {
 			if at == 10*time.Second {
 				return 2, true
 			}
 			return 1, false
-		}, "", nil},
+		}, "", nil, 0},
 		"rank 0 falls silent": {2, func(at time.Duration) (int, bool) {
 			if at == 10*time.Second {
 				return 0, false
 			}
 			return 1, false // whom this rank does not look after
-		}, "0 at 1m10s", []int{0}},
+		}, "0 at 1m10s", []int{0}, 0},
 	} {
 		var p pulse
 		p.init(c.rank, 3, bound)
@@ -50,9 +61,13 @@ func TestPulse(t *testing.T) {
 				p.heard(from, leaves)
 			}
 			var newly []int
-			newly, all = p.tick(at)
+			now := at
+			if at > 2*time.Minute {
+				now += c.jump
+			}
+			newly, all = p.tick(now)
 			for _, r := range newly {
-				lost = append(lost, fmt.Sprint(r, " at ", at))
+				lost = append(lost, fmt.Sprint(r, " at ", now))
 			}
 		}
 		if got := strings.Join(lost, ", "); got != c.newly || !slices.Equal(all, c.atLast) {
