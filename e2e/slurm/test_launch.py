@@ -163,6 +163,22 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
 
 
 @FULL
+@pytest.mark.parametrize("mpi, node", [("openmpi", "node2"), ("mpich", "node2"), ("openmpi", "node1"), ("mpich", "node1")])
+def test_a_rank_hangs(submit, words, same_stream, mpi, node):
+    """A rank of two is stopped for good, on the launcher's node or on the other one: the cache is started again without that process."""
+    cache, train = words(2, pause=[BATCHES + 5], **{"--rank-timeout": "2s"})
+    job = submit(f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"])
+    job.wait_for_batches(BATCHES + 5)
+    (hung,) = job.ranks(node)
+    job.kill([hung], signal.SIGSTOP)
+    job.wait_for(lambda: hung not in job.ranks(), "the rank was ended")
+    job.wait_for(lambda: len(job.ranks()) == 2 and job.ready(2), "the cache was back")
+    job.go(BATCHES + 5)
+    result = same_stream(job)
+    assert "has not answered for 2" in result.stderr and "cache restarts 1" in result.stdout
+
+
+@FULL
 def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
     """The tasks agree on the host of task 0, which is not the allocation's first.
 

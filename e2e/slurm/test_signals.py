@@ -103,6 +103,17 @@ def test_time_limit(bed, job, goes_on):
     goes_on(one)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("mpi, node", [("openmpi", "node2"), ("mpich", "node1")])
+def test_a_rank_dies_while_the_job_is_requeued(bed, job, goes_on, mpi, node):
+    """The checkpoint is made while the cache is away: its scores are saved when it is back."""
+    one = job(mpi=mpi)
+    one.wait_for_batches(BATCHES + 4)
+    one.kill(one.ranks(node))
+    bed.call("scancel", "--batch", "--signal=USR1", one.id)
+    goes_on(one)
+
+
 def test_cancelled(bed, job):
     one = job()
     one.wait_for_batches(BATCHES + 4)
