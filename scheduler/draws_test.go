@@ -73,7 +73,7 @@ func TestNext(t *testing.T) {
 func TestNextOrder(t *testing.T) {
 	const samples = 8000
 	scores := loadLosses(t)[3]
-	for _, name := range []string{"uniform", "weighted-once", "torch"} {
+	for _, name := range []string{"uniform", "weighted-once", "torch", "chunks"} {
 		s := mustSampler(t, SamplerConfig{Name: name, Samples: samples, BatchSize: 16, World: 5})
 		d := s.Draw(0, scores)
 		order := s.Draw(1, scores).IDs

@@ -21,7 +21,7 @@ type Sampler interface {
 
 // SamplerConfig says which sampler, over what.
 type SamplerConfig struct {
-	Name            string // torch, uniform, sequential, pads, weighted, weighted-once, subset, selective
+	Name            string // torch, uniform, chunks, sequential, pads, weighted, weighted-once, subset, selective
 	Samples         int    // N > 0
 	Seed            int64
 	BatchSize       int     // a trainer's; the global batch is BatchSize · World
@@ -38,6 +38,7 @@ var makers = map[string]func(SamplerConfig) Sampler{
 	"torch":         newTorchSampler,
 	"sequential":    newSequentialSampler,
 	"uniform":       newUniformSampler,
+	"chunks":        newChunksSampler,
 	"weighted":      newWeightedSampler,
 	"pads":          newWeightedSampler,
 	"weighted-once": newOnceSampler,

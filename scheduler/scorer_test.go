@@ -136,7 +136,7 @@ func TestInitial(t *testing.T) {
 
 func TestDefaultScorer(t *testing.T) {
 	want := map[string]string{
-		"torch": "", "sequential": "", "uniform": "",
+		"torch": "", "sequential": "", "uniform": "", "chunks": "",
 		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss", "selective": "loss",
 	}
 	for _, name := range SamplerNames() {

@@ -14,6 +14,7 @@ import (
 
 // plansOfThisVersion has a digest of two epochs' draws and cut for every sampler.
 var plansOfThisVersion = map[string]string{
+	"chunks":        "00b79b43e73c4cfb",
 	"pads":          "def13e200841505a",
 	"selective":     "99fa6784bacd4e45",
 	"sequential":    "bb228664129c9b08",

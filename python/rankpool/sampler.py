@@ -24,7 +24,7 @@ from .waiting import Waiting
 
 STATE_VERSION = 2
 SAVE_SECONDS = 10.0  # how long state_dict waits for a cache that is away: a restart takes a few seconds
-_SCORELESS = ("quiver", "sequential", "torch", "uniform")
+_SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
 _UNSAVED = ": a training that goes on from this checkpoint cannot go on with the same batches"
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 

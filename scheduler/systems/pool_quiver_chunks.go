@@ -2,32 +2,17 @@ package systems
 
 import "rankpool/scheduler"
 
-// quiverPartitions is the number of contiguous parts of the data set that each chunk has a stripe unit of.
-//
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
-const quiverPartitions = 10
-
 // quiverChunks is a data set in chunks.
 type quiverChunks struct {
 	of      []int32                // by sample: its chunk
 	members [][]scheduler.SampleID // by chunk: its samples, in order of id
 }
 
-// quiverStripe makes chunk c of the c-th stripe unit of each partition. Partitions are contiguous and equal, and so are the units of a
-// partition, up to one sample.
-//
-// Source: §5.1.
-// Differs: a data set of less than a sample a unit has fewer partitions.
+// quiverStripe makes so many chunks.
 func quiverStripe(samples, chunks int) quiverChunks {
-	s := quiverChunks{make([]int32, samples), make([][]scheduler.SampleID, chunks)}
-	parts := max(min(quiverPartitions, samples/chunks), 1)
-	for p := range parts {
-		begin, end := p*samples/parts, (p+1)*samples/parts
-		for id := begin; id < end; id++ {
-			c := (id - begin) * chunks / (end - begin)
-			s.of[id] = int32(c)
-			s.members[c] = append(s.members[c], scheduler.SampleID(id))
-		}
+	s := quiverChunks{scheduler.Stripe(samples, chunks), make([][]scheduler.SampleID, chunks)}
+	for id, c := range s.of {
+		s.members[c] = append(s.members[c], scheduler.SampleID(id))
 	}
 	return s
 }
