@@ -60,6 +60,7 @@ type life struct {
 	cut       []float32   // scores for the plan after the newest epoch; they do not change
 	haveCut   bool
 	base      []float32 // scores that the newest epoch's plan was made from
+	scored    bool      // the stager has been told scores
 	placement *Placement
 	outlook   *Outlook // of placement, when cut was taken
 
@@ -152,6 +153,7 @@ type CoordinatorConfig struct {
 	// StateOptional has a training begin with the scores that there are, where the state file is
 	// not the one that it needs.
 	StateOptional bool
+	Epochs        int // of the training: later ones are not planned ahead; 0: not known
 	// Placement returns the placement for a training that begins. Every rank's must be the same.
 	// nil: owners by hash.
 	Placement func() *Placement
@@ -767,7 +769,9 @@ func (c *Coordinator) plan() {
 		if len(c.opened) == 0 || c.ahead != nil {
 			return
 		}
-		epoch = c.newest() + 1
+		if epoch = c.newest() + 1; c.cfg.Epochs > 0 && epoch >= c.cfg.Epochs {
+			return
+		}
 	}
 	if c.weighted && c.ledger == nil {
 		if !c.agreed.known() {
@@ -824,7 +828,7 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 		c.install(e.Plan, base)
 	case c.want == noEpoch:
 		c.ahead = &aheadPlan{e.Plan, base}
-		c.do(Drive{Planned{Plan: e.Plan}, base})
+		c.stage(Planned{Plan: e.Plan}, base)
 	default:
 		c.plan() // another epoch is wanted meanwhile
 	}
@@ -839,7 +843,7 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 		c.want = noEpoch
 	}
 	if c.ahead == nil || c.ahead.plan != plan {
-		c.do(Drive{Planned{Plan: plan, From: from}, base})
+		c.stage(Planned{Plan: plan, From: from}, base)
 	}
 	c.ahead = nil
 	c.open(plan)
@@ -869,6 +873,16 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 	c.answerPlans()
 	c.grant()
 	c.plan()
+}
+
+// stage gives a plan to the stager, which must have some scores by then: it asks for them as soon as
+// batches enter its window.
+func (c *Coordinator) stage(e Planned, base []float32) {
+	if c.weighted && !c.scored {
+		c.scored = true
+		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
+	}
+	c.do(Drive{e, base})
 }
 
 // open adds an epoch to those that are open, of which it keeps two.

@@ -54,11 +54,8 @@ func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
 // plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the epoch before, and scores come from the
 // losses of the samples that are drawn. So its draws depend on nothing that a cache does.
 type plannedFeed struct {
-	cfg    scheduler.PlanConfig
-	ledger *scheduler.Ledger
-	epochs int
-	opened int             // the newest epoch that was begun, -1 before the first
-	ahead  *scheduler.Plan // of the epoch after it, once it is made
+	training *training
+	epoch    int // under way
 }
 
 func (s *setup) newPlannedFeed(job int) (feed, error) {
@@ -66,65 +63,22 @@ func (s *setup) newPlannedFeed(job int) (feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &plannedFeed{cfg: s.planConfig(sampler), epochs: s.Epochs, opened: -1}
-	if sampler.Weighted() {
-		scorer, err := scheduler.NewScorer(s.drawScorer)
-		if err != nil {
-			return nil, err
-		}
-		f.ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(s.Trace.Samples(), scorer.Initial(s.globalBatch())))
-	}
-	return f, nil
+	return &plannedFeed{training: s.newTraining(s.planConfig(sampler), nil, nil, nil)}, nil
 }
 
 func (f *plannedFeed) begin(epoch int) (*scheduler.Plan, error) {
-	if f.ledger != nil {
-		f.ledger.Finish(0, epoch)
-		f.ledger.Fold(nil)
-	}
-	f.planAhead()
-	p := f.ahead
-	f.opened, f.ahead = epoch, nil
-	if f.ledger != nil {
-		f.ledger.Open(&scheduler.Plan{Draws: p.Draws, Batch: p.Batch, Consumer: make([]uint16, len(p.IDs)), World: []int32{0}})
-	}
-	f.planAhead()
-	return p, nil
-}
-
-// planAhead makes the plan after the newest epoch, once the scores it is made from are there.
-func (f *plannedFeed) planAhead() {
-	next := f.opened + 1
-	if f.ahead != nil || next == f.epochs {
-		return
-	}
-	if f.ledger == nil {
-		f.ahead = scheduler.NewPlan(f.cfg, next, nil)
-	} else if f.ledger.Ready() {
-		f.ahead = scheduler.NewPlan(f.cfg, next, f.ledger.Take())
-	}
+	f.epoch = epoch
+	return f.training.begin(epoch), nil
 }
 
 func (f *plannedFeed) report(number int, losses []float32) {
-	if f.ledger == nil {
-		return
-	}
-	if err := f.ledger.Report(0, f.opened, number, losses); err != nil {
-		panic("simulator: a batch was not trained on as planned: " + err.Error() + ".")
-	}
-	f.ledger.Fold(nil)
-	f.planAhead()
+	f.training.report(f.epoch, number, losses)
 }
 
-// cut implements feed: the ledger knows when an epoch is at its cut.
+// cut implements feed: the coordinator knows when an epoch is at its cut.
 func (f *plannedFeed) cut(int) error { return nil }
 
-func (f *plannedFeed) score(id scheduler.SampleID) float32 {
-	if f.ledger == nil {
-		return 0
-	}
-	return f.ledger.Scores()[id]
-}
+func (f *plannedFeed) score(id scheduler.SampleID) float32 { return f.training.score(id) }
 
 // ownFeed draws as a published system does, which may choose sampler and weights itself, from what it knows at the cut of the epoch
 // before, as ranks do. Scores come from the losses of the samples that are served.

@@ -11,20 +11,19 @@ import (
 // windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an eighth.
 const windowShare = 8
 
-// stagers is a job's ranks in one goroutine: plans, ledger, placement and stagers are the real ones, and storage, peers and training
-// answer at once and without faults. So what is counted is what the schedulers decide, and nothing that time or a machine does.
+// stagers is a job's ranks in one goroutine: coordinator and stagers are the real ones, and storage,
+// peers and training answer at once and without faults. So what is counted is what the schedulers
+// decide, and nothing that time or a machine does.
 type stagers struct {
 	*setup
-	planCfg   scheduler.PlanConfig
-	ledger    *scheduler.Ledger    // nil: the sampler has no use for scores
-	placement *scheduler.Placement // nil: a hash gives samples their owners
-	plans     []*scheduler.Plan    // by epoch
-	base      []int                // by epoch: batches of all epochs before
-	opened    int                  // the newest epoch that was begun, -1 before the first
-	ranks     []*stagerRank
-	holder    []uint16 // by sample: the rank that drew it last
-	todo      []func()
-	done      int // of todo
+	training *training
+	planCfg  scheduler.PlanConfig
+	plans    []*scheduler.Plan // by epoch
+	base     []int             // by epoch: batches of all epochs before
+	ranks    []*stagerRank
+	holder   []uint16 // by sample: the rank that drew it last
+	todo     []func()
+	done     int // of todo
 
 	result   StagersResult
 	coverage *coverage
@@ -87,24 +86,10 @@ func newStagers(s *setup) (*stagers, error) {
 		return nil, err
 	}
 	p := &stagers{
-		setup: s, opened: -1, holder: make([]uint16, n), readIn: make([]int32, n), loads: map[int][]Load{},
+		setup: s, holder: make([]uint16, n), readIn: make([]int32, n), loads: map[int][]Load{},
 		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(), digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
 	}
 	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks, scheduler.AssignLocal
-	if sampler.Weighted() {
-		scorer, err := scheduler.NewScorer(s.drawScorer)
-		if err != nil {
-			return nil, err
-		}
-		p.ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(n, scorer.Initial(s.globalBatch())))
-	}
-	kept := make([]int64, s.Ranks)
-	for r := range kept {
-		kept[r] = s.part(r) + s.tierPart(r)
-	}
-	if s.policy == "clairvoyant" {
-		p.placement = scheduler.PlacementFor(sampler, n, kept, s.size)
-	}
 	for r := range s.Ranks {
 		rank, err := p.newRank(r, s.part(r))
 		if err != nil {
@@ -112,7 +97,20 @@ func newStagers(s *setup) (*stagers, error) {
 		}
 		p.ranks = append(p.ranks, rank)
 	}
+	p.training = s.newTraining(p.planCfg, p.placement, p.drive, p.settle)
 	return p, nil
+}
+
+// placement is the one that training begins with; nil where a hash gives samples their owners.
+func (p *stagers) placement() *scheduler.Placement {
+	if p.policy != "clairvoyant" {
+		return nil
+	}
+	kept := make([]int64, p.Ranks)
+	for r := range kept {
+		kept[r] = p.part(r) + p.tierPart(r)
+	}
+	return scheduler.PlacementFor(p.planCfg.Sampler, p.Trace.Samples(), kept, p.size)
 }
 
 // part is a rank's part of the memory; with samples of one size a whole number of them.
@@ -131,8 +129,8 @@ func (s *setup) tierPart(rank int) int64 {
 
 // train has all trainers take the batches of an epoch in step, and report.
 func (p *stagers) train(epoch int) {
-	p.begin(epoch)
-	plan := p.plans[epoch]
+	p.epoch = epoch
+	plan := p.training.begin(epoch)
 	p.result.Begin = append(p.result.Begin, len(p.result.IDs))
 	p.result.IDs = append(p.result.IDs, plan.IDs...)
 	for b := range plan.Batches() {
@@ -145,8 +143,6 @@ func (p *stagers) train(epoch int) {
 		}
 		p.settle()
 		p.report(plan, b)
-		p.fold()
-		p.planAhead()
 		p.tick(epoch, b)
 	}
 	if epoch == p.Epochs-1 {
@@ -157,55 +153,43 @@ func (p *stagers) train(epoch int) {
 	p.end(epoch)
 }
 
-// begin makes an epoch the newest one: reports refer to it from now on.
-func (p *stagers) begin(epoch int) {
-	p.epoch = epoch
-	if p.ledger != nil {
-		p.ledger.Finish(0, epoch)
-		p.fold()
-	}
-	p.planAhead() // of epoch 0
-	plan := p.plans[epoch]
-	if p.ledger != nil { // one report for all trainers
-		p.ledger.Open(&scheduler.Plan{Draws: plan.Draws, Batch: plan.Batch, Consumer: make([]uint16, len(plan.IDs)), World: []int32{0}})
-		if p.placement != nil {
-			p.placement.Open(plan)
+// drive gives an event to the stagers of all ranks.
+func (p *stagers) drive(e scheduler.Event) {
+	switch e := e.(type) {
+	case scheduler.Planned:
+		p.add(e.Plan)
+		for _, rank := range p.ranks {
+			rank.step(e)
+			p.settle()
 		}
+	case scheduler.Scored:
+		p.scored(e)
 	}
-	p.opened = epoch
-	p.planAhead()
 }
 
-// planAhead makes the plan after the newest epoch, once the scores it is made from are there.
-func (p *stagers) planAhead() {
-	next := p.opened + 1
-	if len(p.plans) > next || next == p.Epochs {
-		return
-	}
-	var scores []float32
-	if p.ledger != nil {
-		if !p.ledger.Ready() {
-			return
-		}
-		scores = p.ledger.Take()
-		if p.placement != nil {
-			p.planCfg.Place = p.placement.Outlook().Place
-		}
-	}
-	plan := scheduler.NewPlan(p.planCfg, next, scores)
+// add takes a plan, of which the first batches enter the windows now.
+func (p *stagers) add(plan *scheduler.Plan) {
 	base := 0
-	if next > 0 {
-		base = p.base[next-1] + p.plans[next-1].Batches()
+	if last := plan.Epoch - 1; last >= 0 {
+		base = p.base[last] + p.plans[last].Batches()
 	}
 	p.plans, p.base = append(p.plans, plan), append(p.base, base)
 	p.result.Hits, p.missed = append(p.result.Hits, 0), append(p.missed, 0)
 	p.result.Epochs = append(p.result.Epochs, EpochResult{Batches: make([]BatchResult, plan.Batches())})
-	for _, rank := range p.ranks {
-		if p.ledger != nil {
-			rank.step(p.ledger.Scored(scheduler.Folded{Epoch: -1}))
-		}
-		rank.step(scheduler.Planned{Plan: plan})
-		p.settle()
+}
+
+// scored refreshes predictions, each at the rank that has the sample: the others have nothing to
+// refresh.
+func (p *stagers) scored(e scheduler.Scored) {
+	for _, id := range e.IDs {
+		r := p.ranks[p.holder[id]]
+		r.scored = append(r.scored, id)
+	}
+	for _, r := range p.ranks {
+		own := e
+		own.IDs = r.scored
+		r.step(own)
+		r.scored = r.scored[:0]
 	}
 }
 
@@ -216,35 +200,12 @@ func (p *stagers) report(plan *scheduler.Plan, batch int) {
 		p.coverage.trained(plan.Epoch, id)
 	}
 	p.digest.add(plan.IDs[lo:hi])
-	if p.ledger == nil {
+	if !p.training.weighted() {
 		return
 	}
 	var r scheduler.Report
 	p.Trace.train(plan.Epoch, plan.IDs[lo:hi], &r)
-	if err := p.ledger.Report(0, plan.Epoch, batch, r.Losses); err != nil {
-		panic(fmt.Sprintf("simulator: epoch %d, batch %d was not delivered as planned: %v", plan.Epoch, batch, err))
-	}
-}
-
-// fold folds what was reported and refreshes the predictions, each at the rank that has the sample: the others have nothing to refresh.
-func (p *stagers) fold() {
-	if p.ledger == nil {
-		return
-	}
-	p.ledger.Fold(func(f scheduler.Folded) {
-		if p.placement != nil {
-			p.placement.Fold(p.ledger.Scored(f))
-		}
-		for _, id := range f.IDs {
-			r := p.ranks[p.holder[id]]
-			r.scored = append(r.scored, id)
-		}
-		for _, r := range p.ranks {
-			r.step(p.ledger.Scored(scheduler.Folded{Epoch: f.Epoch, Batch: f.Batch, IDs: r.scored}))
-			r.scored = r.scored[:0]
-		}
-	})
-	p.settle()
+	p.training.report(plan.Epoch, batch, r.Losses)
 }
 
 func (p *stagers) later(f func()) { p.todo = append(p.todo, f) }
