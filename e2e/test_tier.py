@@ -46,8 +46,8 @@ def test_nothing_is_read_twice_where_all_fits(train, tmp_path):
     [
         ("{}/missing:30%", "no such file or directory"),
         ("{}/file:30%", "not a directory"),
-        ("{}:900TiB", "free, and the tier is to have 900 TiB"),
-        ("/proc:30%", "free, and the tier is to have"),
+        ("{}:900TiB", "free, but the tier is to have 900 TiB"),
+        ("/proc:30%", "free, but the tier is to have"),
     ],
 )
 def test_tier_that_cannot_be_used(train, reference, tmp_path, tier, sentence):

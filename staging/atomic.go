@@ -8,9 +8,9 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// writeAtomic writes a file by write so that path names either what it named before or the whole
-// new file: it writes beside it, syncs, and renames. The folder of path must exist. Everybody may
-// read the file.
+// writeAtomic writes a file with write so that path names either what it named before or the
+// complete new file: it writes a temporary file in the same folder, syncs, and renames. The folder
+// must exist. The file is readable by everybody.
 func writeAtomic(path string, write func(io.Writer) error) error {
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithStaticPermissions(0o644))

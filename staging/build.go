@@ -10,25 +10,25 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Sample is one sample as Build takes it.
+// A Sample is the input of Build.
 type Sample struct {
 	Path     string // of its file, relative to the root
 	Format   Format
 	Offset   int64 // in the file, in bytes
-	Size     int64 // in bytes; of a sample with members the sum of theirs
+	Size     int64 // in bytes; with members, the sum of their sizes
 	Label    int   // in [0, number of classes)
 	ModTime  int64 // of the file, in nanoseconds since 1970
 	Checksum uint64
 	Members  []Member // none: the sample is one range of bytes
 }
 
-// Build returns the manifest of n samples below root, an absolute path; next(i) is called for i
-// from 0 to n-1 and returns sample i, whose Members may be reused by the next call. It takes the
-// same memory as a scan's manifest.
+// Build returns the manifest of n samples below root, an absolute path; it calls next(i) for i from
+// 0 to n-1 for sample i, whose Members may be reused by the next call. It needs as much memory as a
+// scan's manifest.
 //
-// Errors: no samples or too many, a root that is not absolute, and a sample that no manifest can
-// hold: a path that leads out of the root, a label without class, a negative size or offset,
-// members that do not add up.
+// Errors: no samples or too many, a root that is not absolute, and an invalid sample: a path that
+// leads out of the root, a label without class, a negative size or offset, members that do not add
+// up.
 func Build(root string, classes []string, n int, next func(i int) Sample) (*Manifest, error) {
 	m := &Manifest{root: root, classes: classes}
 	err := checkRoot(root)
@@ -52,7 +52,7 @@ func Build(root string, classes []string, n int, next func(i int) Sample) (*Mani
 	return m, nil
 }
 
-// A builder is a manifest in the making.
+// A builder is a manifest under construction.
 type builder struct {
 	m       *Manifest
 	folders map[string]uint32 // rows of the folder table
@@ -70,9 +70,9 @@ func (b *builder) add(s Sample) error {
 	}
 	switch {
 	case s.Format >= formats:
-		return fmt.Errorf("format %d is not known", s.Format)
+		return fmt.Errorf("unknown format %d", s.Format)
 	case s.Label < 0 || s.Label >= len(m.classes):
-		return fmt.Errorf("label %d is none of the %d classes", s.Label, len(m.classes))
+		return fmt.Errorf("label %d is not one of the %d classes", s.Label, len(m.classes))
 	case s.Size < 0 || s.Offset < 0 || s.Offset > math.MaxInt64-crcBytes-s.Size ||
 		s.Format == FormatFile && s.Offset > 0:
 		return fmt.Errorf("it cannot have %d bytes at offset %d", s.Size, s.Offset)

@@ -49,15 +49,17 @@ func TestBuildMakesAnyManifest(t *testing.T) {
 
 func TestBuildRefuses(t *testing.T) {
 	for sentence, change := range map[string]func(*Sample){
-		`"../f" is no folder`:                    func(s *Sample) { s.Path = "../f/x" },
-		`is no file name`:                        func(s *Sample) { s.Path = "a/" },
-		"label 2 is none of the 2 classes":       func(s *Sample) { s.Label = 2 },
-		"label -1 is none":                       func(s *Sample) { s.Label = -1 },
-		"it cannot have -1 bytes at offset 5":    func(s *Sample) { s.Size = -1 },
-		"bytes at offset 9223372036854775807":    func(s *Sample) { s.Offset = math.MaxInt64 },
-		"it cannot have 4 bytes at offset 5":     func(s *Sample) { s.Format = FormatFile },
-		"format 77 is not known":                 func(s *Sample) { s.Format = 77 },
-		"sample 0 has 4 bytes, its members have": func(s *Sample) { s.Members = []Member{{"a", 0, 3}} },
+		`"../f" is not a folder`:              func(s *Sample) { s.Path = "../f/x" },
+		`is not a file name`:                  func(s *Sample) { s.Path = "a/" },
+		"label 2 is not one of the 2 classes": func(s *Sample) { s.Label = 2 },
+		"label -1 is not one":                 func(s *Sample) { s.Label = -1 },
+		"it cannot have -1 bytes at offset 5": func(s *Sample) { s.Size = -1 },
+		"bytes at offset 9223372036854775807": func(s *Sample) { s.Offset = math.MaxInt64 },
+		"it cannot have 4 bytes at offset 5":  func(s *Sample) { s.Format = FormatFile },
+		"unknown format 77":                   func(s *Sample) { s.Format = 77 },
+		"sample 0 has 4 bytes, but its members have": func(s *Sample) {
+			s.Members = []Member{{"a", 0, 3}}
+		},
 	} {
 		sample := Sample{Path: "f", Format: FormatTar, Offset: 5, Size: 4}
 		change(&sample)
@@ -67,7 +69,7 @@ func TestBuildRefuses(t *testing.T) {
 	_, err := Build("/data", nil, 0, nil)
 	wantError(t, err, "it holds no sample")
 	_, err = Build("data", nil, 1, nil)
-	wantError(t, err, "is no absolute path")
+	wantError(t, err, "is not an absolute path")
 	_, err = DecodeManifest([]byte("x"))
 	wantError(t, err, "the manifest of another rank: is not a parquet file")
 }

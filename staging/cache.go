@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// openFolder returns the cached manifest of the folder root if it still holds, else scans root and
-// caches.
+// openFolder returns the cached manifest of the folder root if it is still valid; otherwise it
+// scans root and caches the manifest.
 func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, error) {
 	cached, err := cacheFile(root, opt)
 	if err != nil {
@@ -24,7 +24,7 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 		return before, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
-		opt.Log(fmt.Sprintf("staging: %s is scanned again: %v", root, err))
+		opt.Log(fmt.Sprintf("staging: scanning %s again: %v", root, err))
 	}
 	m, err := Scan(ctx, root, opt.ScanOptions)
 	if err != nil {
@@ -32,7 +32,7 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 	}
 	if before != nil {
 		changes := Compare(before, m, 1)
-		opt.Log(fmt.Sprintf("staging: %s is not as it was when it was scanned before: %s%s", root,
+		opt.Log(fmt.Sprintf("staging: %s has changed since it was last scanned: %s%s", root,
 			changes, changes.first()))
 	}
 	if err := writeCached(cached, m); err != nil {
@@ -41,8 +41,8 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*Manifest, e
 	return m, nil
 }
 
-// CachedManifest returns where Open keeps the manifest of the folder dir, whether it is there or
-// not, and why it would not be kept.
+// CachedManifest returns where Open keeps the manifest of the folder dir, whether or not it exists,
+// or why it cannot be kept.
 func CachedManifest(dir string, opt OpenOptions) (string, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -62,7 +62,7 @@ func cacheFile(root string, opt OpenOptions) (string, error) {
 		cacheDir = filepath.Join(user, "rankpool")
 	}
 	if opt.WholeFiles {
-		root += "\x00files" // no path has a zero byte
+		root += "\x00files" // no path contains a zero byte
 	}
 	key := sha256.Sum256([]byte(root))
 	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
@@ -87,7 +87,7 @@ func readCached(ctx context.Context, cached, root string, concurrency int) (*Man
 		err = m.checkSpread(ctx, concurrency)
 	}
 	if err != nil {
-		// not wrapped: a missing file is no missing cache
+		// not wrapped: a missing file is not a missing cache
 		return m, fmt.Errorf("its cached manifest is out of date: %s", err.Error())
 	}
 	return m, nil

@@ -10,12 +10,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// Changes is how a data set differs from an earlier manifest of it. Samples are the same when path
-// and offset are.
+// Changes is the difference between a data set and an earlier manifest of it. Samples with the same
+// path and offset are the same.
 type Changes struct {
 	Added, Removed, Changed int // numbers of samples
-	// The first few of each, by path: paths relative to the root, quoted where they are not printable;
-	// those of changed samples are followed by what changed, in brackets.
+	// The first few of each, by path: paths relative to the root, quoted if they are not printable;
+	// changed samples are followed by what changed, in brackets.
 	AddedNames, RemovedNames, ChangedNames []string
 
 	shown int
@@ -33,7 +33,7 @@ func (c *Changes) String() string {
 	return fmt.Sprintf("%d %s added, %d removed, %d changed", c.Added, samples, c.Removed, c.Changed)
 }
 
-// first returns a sentence's end that names one change.
+// first returns the end of a sentence, which names one change.
 func (c *Changes) first() string {
 	for _, named := range []struct {
 		what  string
@@ -46,9 +46,9 @@ func (c *Changes) first() string {
 	return ""
 }
 
-// Compare returns how after differs from before; at most shown changes of each kind are named.
-// Their roots do not count. A sample has changed when its size, its modification time or its
-// members' places differ, or its checksum where both manifests have one.
+// Compare returns how after differs from before; it names at most shown changes of each kind. It
+// ignores the roots. A sample has changed if its size, its modification time or the places of its
+// members differ, or its checksum if both manifests have one.
 func Compare(before, after *Manifest, shown int) *Changes {
 	c := &Changes{shown: shown}
 	old, now := before.byPath(), after.byPath()
@@ -91,8 +91,8 @@ func (c *Changes) note(count *int, names *[]string, name func() string) {
 	}
 }
 
-// byPath returns the ids in the order of comparePlaces, which is that of ids unless another program
-// made them.
+// byPath returns the ids in the order of comparePlaces, which is the order of ids unless another
+// program made the manifest.
 func (m *Manifest) byPath() []scheduler.SampleID {
 	ids := make([]scheduler.SampleID, m.Len())
 	for i := range ids {
@@ -116,7 +116,7 @@ func comparePlaces(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.S
 	return cmp.Compare(a.Offset(x), b.Offset(y))
 }
 
-// compareSample says in words what differs between two versions of a sample; "" if nothing does.
+// compareSample describes the difference between two versions of a sample; "" if there is none.
 func compareSample(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.SampleID) string {
 	was, wasKnown := a.Checksum(x)
 	is, isKnown := b.Checksum(y)
@@ -133,7 +133,7 @@ func compareSample(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.S
 	return ""
 }
 
-// printable returns a path as it is, or quoted when it would not show as one word of a line.
+// printable returns a path, quoted if it would not print as one word on a line.
 func printable(path string) string {
 	quoted := fmt.Sprintf("%q", path)
 	if quoted[1:len(quoted)-1] == path && !strings.HasPrefix(path, " ") &&

@@ -70,13 +70,13 @@ func statFile(path string) (size, modTime int64, problem string) {
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, 0, "is missing"
 	case err != nil:
-		return 0, 0, "cannot be looked at: " + err.Error()
+		return 0, 0, "cannot be examined: " + err.Error()
 	}
 	return st.Size, st.Mtim.Nano(), ""
 }
 
-// inParallel calls check(i) for i in [0, n) by a few goroutines, and returns the error of the least
-// i that it knows of. After an error, or ctx's end, it starts no more.
+// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the least
+// i that failed. After an error, or when ctx ends, it starts no more calls.
 func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
 	if concurrency <= 0 {
 		concurrency = DefaultScanConcurrency

@@ -15,8 +15,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// The samples whose checksums one goroutine makes before another may take over: so many, or so many
-// bytes. They are neighbours, so that a shard is opened once for many, and few enough that all
+// The samples that one goroutine checksums before another may take over: this many, or this many
+// bytes. They are neighbours, so that one open of a shard serves many, and few enough that all
 // goroutines end at about the same time.
 const (
 	sumBatchSamples = 256
@@ -26,30 +26,29 @@ const (
 // sumBuffer is how much a goroutine reads at a time: a stripe of Lustre, two chunks of BeeGFS.
 const sumBuffer = 1 << 20
 
-// sumTries is how often a read is tried whose error may pass (see passing).
+// sumTries is how often a read is tried if its error may be temporary (see passing).
 const sumTries = 3
 
-// ChecksumOptions says how to make checksums. The zero value is ready to use.
+// ChecksumOptions controls Checksums. The zero value is ready to use.
 type ChecksumOptions struct {
 	Concurrency int // files read at a time, of each rank; 0: DefaultScanConcurrency
-	// told the number of bytes that are done, never by two goroutines at a time
+	// called with the number of bytes done, never by two goroutines at a time
 	Progress func(bytes int64)
-	Journal  *Journal // keeps the checksums, for the next try; nil: nothing is kept
-	// the ranks that share the work, this one being rank 0; nil: this process alone
+	Journal  *Journal // keeps the checksums, for the next run; nil: nothing is kept
+	// the ranks that share the work, of which this is rank 0; nil: this process alone
 	Group         *Group
 	Storage       Storage // of this rank; nil: SystemStorage
-	KeepPageCache bool    // leave what this rank has read in the page cache
+	KeepPageCache bool    // keep what this rank has read in the page cache
 
-	// Unreadable is told each sample that cannot be read or is not what the manifest says, never by
+	// Unreadable is called for each sample that cannot be read or differs from the manifest, never by
 	// two goroutines at a time; the sample then has no checksum. nil: the first one ends the work.
 	Unreadable func(*SampleError)
 }
 
-// Checksums reads all samples of m in parallel and returns a manifest of them with their checksums.
-// It takes 1 MiB of memory a file that is read at a time, and 8 bytes a sample.
+// Checksums reads all samples of m in parallel and returns a copy of the manifest with their
+// checksums. It needs 1 MiB of memory for each file that is read at a time, and 8 bytes per sample.
 //
-// Errors: a SampleError, unless opt.Unreadable takes it; a journal that cannot be written; ctx's
-// end.
+// Errors: a SampleError, unless opt.Unreadable is set; a journal that cannot be written; ctx's end.
 func Checksums(ctx context.Context, m *Manifest, opt ChecksumOptions) (*Manifest, error) {
 	if opt.Storage == nil {
 		opt.Storage = SystemStorage{}
@@ -78,7 +77,7 @@ func Checksums(ctx context.Context, m *Manifest, opt ChecksumOptions) (*Manifest
 	return m.WithChecksums(s.sums), nil
 }
 
-// HasChecksums reports whether some sample has a checksum.
+// HasChecksums reports whether any sample has a checksum.
 func (m *Manifest) HasChecksums() bool {
 	return slices.ContainsFunc(m.checksums, func(sum uint64) bool { return sum != 0 })
 }
@@ -92,13 +91,13 @@ type summing struct {
 	sums []uint64
 
 	mu   sync.Mutex
-	next int // the first sample that nobody has taken
+	next int // the first unassigned sample
 
 	telling sync.Mutex
 	done    atomic.Int64 // bytes
 }
 
-// work makes checksums by sum until there are no more samples.
+// work computes checksums with sum until there are no more samples.
 func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)) {
 	for {
 		ids, tasks, ready := s.take()
@@ -116,7 +115,7 @@ func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)
 	}
 }
 
-// take takes the next samples; the journal has ready of them.
+// take assigns the next samples; the journal has the checksums of ready of them.
 func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) 
 	return ids, tasks, ready
 }
 
-// finish takes over the checksums of samples.
+// finish stores the checksums of samples.
 func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 	s.telling.Lock()
 	defer s.telling.Unlock()
@@ -162,11 +161,11 @@ func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 	return nil
 }
 
-// A sumTask is what it takes to make a sample's checksum, on any rank.
+// A sumTask is what a rank needs to compute a sample's checksum.
 type sumTask struct {
 	path     string // absolute
 	whole    bool   // the sample is the whole file
-	fileSize int64  // of a whole file, else at least this
+	fileSize int64  // of a whole file; else the minimum
 	modTime  int64
 	parts    []sumPart
 }
@@ -196,7 +195,7 @@ func (s *summing) task(id scheduler.SampleID) sumTask {
 	return t
 }
 
-// A summer makes checksums from a storage, at most cap(places) files at a time.
+// A summer computes checksums from a storage, of at most cap(places) files at a time.
 type summer struct {
 	storage       Storage
 	places        chan struct{}
@@ -205,7 +204,7 @@ type summer struct {
 
 var sumBuffers = sync.Pool{New: func() any { buffer := make([]byte, sumBuffer); return &buffer }}
 
-// sum makes the checksums of tasks, those of one file after the other by one opening. The error is
+// sum computes the checksums of tasks, opening a file once for its adjacent samples. The error is
 // ctx's.
 func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
 	if len(tasks) == 0 {
@@ -240,8 +239,9 @@ func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) 
 	return results, nil
 }
 
-// sumFile makes the checksums of samples of one file. Its size and modification time are looked at
-// after the read, so a change of the file before or during the read is seen that changes them.
+// sumFile computes the checksums of samples of one file. It checks the file's size and modification
+// time after the read, which detects any change of the file before or during the read that affects
+// them.
 func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *failure) {
 	file, err := s.storage.Open(tasks[0].path)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *failure)
 				if short = short || got == 0; got == 0 {
 					break
 				}
-				_, _ = hash.Write(buffer[:got]) // a hash takes everything
+				_, _ = hash.Write(buffer[:got]) // a hash returns no error
 				at += int64(got)
 			}
 			if !s.keepPageCache {
@@ -296,7 +296,7 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *failure)
 	return results, nil
 }
 
-// A remoteSummer makes checksums on another rank.
+// A remoteSummer computes checksums on another rank.
 type remoteSummer struct {
 	group *Group
 	rank  int

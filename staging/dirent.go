@@ -12,27 +12,27 @@ import (
 )
 
 // direntBytes is how much of a folder one system call reads: about 4,000 entries, where the C
-// library's 32 KiB hold 500. A call is at least one request to the metadata server on Lustre and
-// BeeGFS.
+// library's 32 KiB hold 500. On Lustre and BeeGFS a call is at least one request to the metadata
+// server.
 const direntBytes = 256 << 10
 
-// A dirent is one entry of a folder as the kernel gives it; name ends with a zero byte and lies in
-// the read buffer.
+// A dirent is an entry of a folder from the kernel; name ends with a zero byte and points into the
+// read buffer.
 type dirent struct {
 	name []byte
-	kind uint8 // unix.DT_…; DT_UNKNOWN where the file system does not say
+	kind uint8 // unix.DT_…; DT_UNKNOWN if the file system does not say
 }
 
-// text returns the name without its zero byte, as a string of its own.
+// text returns a copy of the name without its zero byte.
 func (d dirent) text() string { return string(d.name[:len(d.name)-1]) }
 
-// hidden reports whether a data set leaves the entry out: its name starts with a dot, as "." and
-// ".." do, or is ManifestName.
+// hidden reports whether the entry is not part of a data set: its name starts with a dot, as "."
+// and ".." do, or is ManifestName.
 func (d dirent) hidden() bool {
 	return d.name[0] == '.' || string(d.name[:len(d.name)-1]) == ManifestName
 }
 
-// readDirents gives every entry of the folder fd that is not hidden to use, in the order of the
+// readDirents calls use for every entry of the folder fd that is not hidden, in the order of the
 // file system.
 func readDirents(fd int, buffer []byte, use func(dirent)) error {
 	for {
@@ -53,7 +53,7 @@ func readDirents(fd int, buffer []byte, use func(dirent)) error {
 	}
 }
 
-// cutDirent takes the first entry off what getdents64 has read.
+// cutDirent cuts the first entry off the output of getdents64.
 //
 // Source: Linux, getdents(2), struct linux_dirent64: u64 inode, i64 place of the next, u16 length,
 // u8 kind, name, 0. unix.ParseDirent would drop the kind.
@@ -68,14 +68,14 @@ func cutDirent(data []byte) (entry dirent, rest []byte, err error) {
 			}
 		}
 	}
-	return dirent{}, nil, errors.New("the kernel gave a damaged folder entry")
+	return dirent{}, nil, errors.New("the kernel returned a damaged folder entry")
 }
 
-// statxMask is all that a scan wants to know of a file. Asking for less spares a parallel file
+// statxMask is all that a scan needs to know of a file. Requesting less saves a parallel file
 // system's servers work.
 const statxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME
 
-// statx looks at the file whose zero-ended name is name in the folder fd. unix.Statx would copy the
+// statx examines the file with the zero-terminated name in the folder fd. unix.Statx would copy the
 // name each time.
 func statx(fd int, name string, flags int, st *unix.Statx_t) error {
 	return posix.Retry(func() error {

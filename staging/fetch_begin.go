@@ -2,15 +2,15 @@ package staging
 
 import "time"
 
-// begin begins requests while there are reads to do and the bounds allow another one. f.mu is held.
+// begin starts requests while there are reads to do and the bounds allow. f.mu is held.
 func (f *Fetcher) begin() {
 	for fl := f.next(); fl != nil; fl = f.next() {
 		go f.fly(fl)
 	}
 }
 
-// next takes the reads of the next request out of the queues, and returns it; nil when nothing may
-// begin now. f.mu is held.
+// next removes the reads of the next request from the queues, and returns the request; nil if none
+// may begin now. f.mu is held.
 func (f *Fetcher) next() *flight {
 	if f.closed || f.waiting || len(f.flights.all) >= f.limit.limit {
 		return nil
@@ -52,8 +52,8 @@ func (f *Fetcher) next() *flight {
 }
 
 // aheadShare returns how many of limit requests may be for reads ahead of their use: all but an
-// eighth, so that what training waits for rarely finds all taken, and half while training waits for
-// something that cannot begin.
+// eighth, so that there is usually room for what training waits for, and half while training waits
+// for something that cannot begin.
 func aheadShare(limit int, waits bool) int {
 	if waits {
 		return limit / 2

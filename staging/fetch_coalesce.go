@@ -3,20 +3,20 @@ package staging
 import "slices"
 
 const (
-	// DefaultCoalesceBytes bounds a joined read when FetchOptions does not say: the size of a Lustre
-	// RPC, and of a stripe by default.
+	// DefaultCoalesceBytes is the default bound of a coalesced read: the size of a Lustre RPC, and of
+	// a stripe by default.
 	//
 	// Source: Lustre 2.16, LOV_DESC_STRIPE_SIZE_DEFAULT; max_pages_per_rpc of 1,024 pages.
 	DefaultCoalesceBytes = 4 << 20
 
-	// maxJoined bounds the samples in one read, so that the end of one does not keep too many waiting.
+	// maxJoined bounds the samples in one read, so that not too many wait for its end.
 	maxJoined = 64
 )
 
-// company returns r and the waiting reads that are to be done by the same request, in the order of
-// their places in the file: neighbours in the same shard with at most maxGapBytes in between,
-// coalesce bytes in all at most. A read that training waits for (demanded) takes along only what is
-// needed as soon, so it is never held up for others.
+// company returns r and the waiting reads that are done by the same request, in file order:
+// neighbours in the same shard with gaps of at most maxGapBytes, coalesce bytes in all at most. A
+// read that training waits for (demanded) is coalesced only with reads that are needed as soon, so
+// others never delay it.
 func company(r *read, demanded bool, coalesce int64) []*read {
 	if r.shard == nil || r.tries > 0 || coalesce <= 0 {
 		return []*read{r}

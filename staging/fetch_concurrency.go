@@ -2,68 +2,67 @@ package staging
 
 import "time"
 
-// The rule of the concurrency. Its constants are chosen; TestConcurrency shows what they do on
-// simulated storages.
+// The parameters of the concurrency control. They are chosen; TestConcurrency shows their effect on
+// simulated storage.
 const (
-	// DefaultFetchConcurrency is how many requests a Fetcher has under way at first when FetchOptions
-	// does not say.
+	// DefaultFetchConcurrency is how many requests a Fetcher has in flight at first by default.
 	DefaultFetchConcurrency = 16
 
-	// MaxFetchConcurrency bounds the requests that a Fetcher has under way on its own: each holds a
-	// thread.
+	// MaxFetchConcurrency bounds the requests that a Fetcher has in flight if it chooses their number:
+	// each holds a thread.
 	MaxFetchConcurrency = 256
 
-	// a window has so many ends of reads, and four a request under way
+	// ends of reads in a window, and at least four per request in flight
 	windowReads = 64
-	// and lasts so long, so that one delay of the scheduler does not decide
+	// minimum length of a window, so that one delay of the scheduler does not decide
 	windowTime  = 100 * time.Millisecond
 	probeUp     = 1.5
 	probeDown   = 0.75
-	gainShare   = 0.25 // more requests must bring a quarter of what they would if nobody queued
-	lossAllowed = 0.03 // fewer requests may cost so much: no more than windows differ
-	latencyRise = 3    // so many times the latency of quiet storage: requests mostly queue
-	// a window: storage that became slower for good is quiet again after some 100 windows
+	gainShare   = 0.25 // more requests must bring a quarter of the proportional gain
+	lossAllowed = 0.03 // fewer requests may cost this much: no more than windows differ
+	latencyRise = 3    // this many times the latency of quiet storage: requests mostly queue
+	// per window: after some 100 windows, storage that became slower for good counts as quiet
 	quietDrift   = 1.01
-	firstHolding = 4 // windows between a probe in vain and the next; doubled each time
+	firstHolding = 4 // windows between a failed probe and the next; doubled each time
 	lastHolding  = 32
 )
 
-// A concurrency finds out how many requests to have under way: more while that brings throughput,
+// A concurrency chooses how many requests to have in flight: more while that increases throughput,
 // fewer when they only queue.
 //
-// It looks at windows of reads in which requests were always waiting for the limit; others tell
+// It observes windows of reads in which requests were always waiting for the limit; others say
 // nothing. After a window at the limit it tries another limit for one window (a probe): half as
-// much again, or a quarter less when the mean latency is three times that of quiet storage. More is
-// kept when throughput rises by a quarter of the proportional gain or better, fewer when throughput
-// stays within 3 %. A probe in vain is taken back, and the next one waits longer. Throughput counts
-// every request as maxGapBytes more than it has, so that small reads count too.
+// much again, or a quarter less if the mean latency is three times that of quiet storage. It keeps
+// a higher limit if throughput rises by at least a quarter of the proportional gain, a lower one if
+// throughput stays within 3 %. After a failed probe it restores the limit, and waits longer before
+// the next. Each request counts as maxGapBytes more than its size, so that small reads count too.
 //
-// It has no clock of its own and draws nothing; it is not safe for concurrent use.
+// It has no clock of its own and draws no random numbers; it is not safe for concurrent use.
 type concurrency struct {
 	limit    int
 	max      int // limit stays in [1, max]
 	fixed    bool
-	kept     int     // the limit to go back to; 0: no probe
-	rate     float64 // at the kept limit, cost a second
+	kept     int     // the limit to restore; 0: no probe
+	rate     float64 // at the kept limit, cost per second
 	quiet    float64 // the least mean latency of a window, in seconds
 	holding  int     // windows until the next probe
 	patience int     // the next holding
 
-	skip    int // ends of reads that began under the limit before
+	skip    int // ends of reads that began under the previous limit
 	began   time.Time
 	ends    int
-	held    int // ends at which a request waited for the limit
+	held    int // ends at which a request was waiting for the limit
 	cost    float64
 	seconds float64 // sum of the latencies
 }
 
-// newConcurrency starts at a limit; fixed never changes it.
+// newConcurrency starts at a limit; with fixed it never changes it.
 func newConcurrency(limit, most int, fixed bool) concurrency {
 	return concurrency{limit: limit, max: most, fixed: fixed, patience: firstHolding}
 }
 
-// ended counts a request of sizeBytes bytes that took latency and ended now; held says whether
-// others waited only because limit were under way.
+// ended counts a request of sizeBytes bytes that took latency and ended now; held reports whether
+// others waited only because limit were in flight.
 func (c *concurrency) ended(now time.Time, latency time.Duration, sizeBytes int64, held bool) {
 	if c.fixed {
 		return
@@ -89,11 +88,11 @@ func (c *concurrency) ended(now time.Time, latency time.Duration, sizeBytes int6
 	}
 }
 
-// decide draws the conclusion of a window; full says whether it was full of requests all the time.
+// decide evaluates a window; full reports whether it was full of requests all the time.
 func (c *concurrency) decide(rate, latency float64, full bool) {
 	if !full {
 		if c.kept > 0 {
-			c.set(c.kept) // a probe that shows nothing
+			c.set(c.kept) // an inconclusive probe
 		}
 		return
 	}
@@ -126,7 +125,7 @@ func (c *concurrency) decide(rate, latency float64, full bool) {
 	}
 }
 
-// worthIt reports whether the probe's throughput is a reason to keep it.
+// worthIt reports whether the probe's throughput justifies keeping its limit.
 func (c *concurrency) worthIt(rate float64) bool {
 	if c.limit < c.kept {
 		return rate >= c.rate*(1-lossAllowed)
@@ -134,8 +133,7 @@ func (c *concurrency) worthIt(rate float64) bool {
 	return rate >= c.rate*(1+gainShare*(float64(c.limit)/float64(c.kept)-1))
 }
 
-// set changes the limit and ends a probe; the requests that are under way by then say nothing about
-// it.
+// set changes the limit and ends a probe; it ignores the requests that are in flight by then.
 func (c *concurrency) set(limit int) {
 	c.skip = max(c.limit, limit)
 	c.limit, c.kept = limit, 0

@@ -3,7 +3,7 @@ package staging
 import "time"
 
 const (
-	// maxIdleFiles bounds the files that a Fetcher keeps open for the next read; processes may have
+	// maxIdleFiles bounds the files that a Fetcher keeps open for the next read; a process may have
 	// 1,024 open.
 	maxIdleFiles = 32
 
@@ -12,8 +12,8 @@ const (
 	idleTime = 5 * time.Second
 )
 
-// idleFiles are open files of shards that nobody reads at the moment, the one used last last. A
-// shard that several requests read at a time is open as often: an open file has one user.
+// idleFiles are open shard files not in use, least recently used first. A shard that several
+// requests read at a time is open several times: an open file has one user.
 type idleFiles struct{ files []idleFile }
 
 type idleFile struct {
@@ -22,8 +22,8 @@ type idleFile struct {
 	since time.Time
 }
 
-// take returns an open file of a shard, for the caller to use and to put back or close; nil if
-// there is none.
+// take returns an open file of a shard, for the caller to use and then put or close; nil if there
+// is none.
 func (s *idleFiles) take(from *shard) StorageFile {
 	for i := len(s.files) - 1; i >= 0; i-- {
 		if s.files[i].path == from.path {
@@ -35,12 +35,13 @@ func (s *idleFiles) take(from *shard) StorageFile {
 	return nil
 }
 
-// put keeps a file.
+// put keeps a file open.
 func (s *idleFiles) put(of *shard, file StorageFile, now time.Time) {
 	s.files = append(s.files, idleFile{of.path, file, now})
 }
 
-// takeOld returns the files that are too many or idle for too long; the caller closes them.
+// takeOld removes and returns the files that are too many or idle for too long; the caller closes
+// them.
 func (s *idleFiles) takeOld(now time.Time) []idleFile {
 	n := max(0, len(s.files)-maxIdleFiles)
 	for n < len(s.files) && now.Sub(s.files[n].since) >= idleTime {
@@ -49,10 +50,10 @@ func (s *idleFiles) takeOld(now time.Time) []idleFile {
 	return s.cut(n)
 }
 
-// takeAll returns all files; the caller closes them.
+// takeAll removes and returns all files; the caller closes them.
 func (s *idleFiles) takeAll() []idleFile { return s.cut(len(s.files)) }
 
-// cut takes the first n files out.
+// cut removes the first n files.
 func (s *idleFiles) cut(n int) []idleFile {
 	if n == 0 {
 		return nil
@@ -68,7 +69,7 @@ func closeFiles(files []idleFile) {
 	}
 }
 
-// keepOpen keeps a file for the next read, and reports false when the Fetcher is closed.
+// keepOpen keeps a file for the next read; it returns false if the Fetcher is closed.
 func (f *Fetcher) keepOpen(of *shard, file StorageFile) bool {
 	f.mu.Lock()
 	if f.closed {

@@ -5,15 +5,15 @@ import "time"
 // A flight is a request to storage for one sample, or for neighbours in one shard. It reads into
 // the callers' memory.
 type flight struct {
-	reads    []*read // in the order of their places in the file
+	reads    []*read // in file order
 	from, to int64
 	ahead    bool // read ahead of its use
-	tries    int  // of its reads, with this one; only a single one is tried again
+	tries    int  // of its reads, including this one; only a single read is retried
 	began    time.Time
 	file     StorageFile // if it was open already
 
-	// The Fetcher's lock's:
-	place int  // in flights.all
+	// Guarded by the Fetcher's lock:
+	place int  // index in flights.all
 	late  bool // it was reported
 }
 
@@ -33,7 +33,7 @@ func (fl *flight) opens() int {
 	return 0
 }
 
-// flights are the flights that are under way.
+// flights are the flights in progress.
 type flights struct {
 	all   []*flight
 	bytes int64
@@ -46,7 +46,7 @@ func (s *flights) add(fl *flight) {
 	s.count(fl, 1)
 }
 
-// remove forgets a flight.
+// remove removes a flight.
 func (s *flights) remove(fl *flight) {
 	last := s.all[len(s.all)-1]
 	s.all[fl.place], last.place = last, fl.place
@@ -63,7 +63,7 @@ func (s *flights) count(fl *flight, n int) {
 	}
 }
 
-// fly does a flight, and then, while there is any, the next one.
+// fly performs a flight, and then further ones while there are any.
 func (f *Fetcher) fly(fl *flight) {
 	for fl != nil {
 		f.land(fl, f.request(fl))
@@ -74,7 +74,7 @@ func (f *Fetcher) fly(fl *flight) {
 	}
 }
 
-// land takes what a flight brought.
+// land handles the result of a flight.
 func (f *Fetcher) land(fl *flight, got result) {
 	f.mu.Lock()
 	f.flights.remove(fl)
@@ -96,7 +96,7 @@ func (f *Fetcher) land(fl *flight, got result) {
 	}
 }
 
-// measure tells the rules how long a flight took. f.mu is held.
+// measure passes a flight's duration to the concurrency control. f.mu is held.
 func (f *Fetcher) measure(fl *flight) {
 	now := time.Now()
 	took := now.Sub(fl.began)

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	patrolEvery = 100 * time.Millisecond // while requests are under way, or files open
-	reportEvery = 30 * time.Second       // at most one line about what does not end
+	patrolEvery = 100 * time.Millisecond // while requests are in flight, or files open
+	reportEvery = 30 * time.Second       // at most one line about requests that do not end
 )
 
-// A patrol looks at the requests under way and at the open files from time to time.
+// A patrol checks the requests in flight and the open files periodically.
 type patrol struct {
 	walking  bool      // a timer is set
 	reported time.Time // last
 }
 
-// keepWatch has the patrol walk. f.mu is held.
+// keepWatch starts the timer of the patrol. f.mu is held.
 func (f *Fetcher) keepWatch() {
 	if !f.patrol.walking {
 		f.patrol.walking = true
@@ -24,7 +24,7 @@ func (f *Fetcher) keepWatch() {
 	}
 }
 
-// walk looks once at all that is under way.
+// walk checks everything in flight once.
 func (f *Fetcher) walk() {
 	f.mu.Lock()
 	now := time.Now()
@@ -60,7 +60,7 @@ func (f *Fetcher) walk() {
 	}
 }
 
-// report says in a sentence that a flight takes long, as one of so many.
+// report describes a flight that takes long, as one of several, in a sentence.
 func (fl *flight) report(m *Manifest, now time.Time, late int) string {
 	where := ""
 	if id := fl.reads[0].target.id; id >= 0 {

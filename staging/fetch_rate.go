@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// burstSeconds is how much of a limit may be taken at once after a pause: short enough that no
+// burstSeconds is how much of a limit may be used at once after a pause: short enough that no
 // server notices, long enough that a late timer loses nothing.
 const burstSeconds = 0.1
 
-// A RateLimit bounds how fast those that share it read, such as Fetchers: bytes and opened files a
-// second. Over any time t they read at most rate·t, a tenth of a second's worth, and one request,
-// and so for opens. A job's limit is divided evenly over its ranks, and what one rank does not use
-// no other rank gets. It is safe for concurrent use.
+// A RateLimit bounds how fast its users, such as Fetchers, read: bytes and opened files per second.
+// Over any time t they read at most rate·t, a tenth of a second's worth, and one request; the same
+// holds for opens. A job's limit is divided evenly over its ranks, and no rank gets what another
+// does not use. It is safe for concurrent use.
 type RateLimit struct {
 	mu           sync.Mutex
 	bytes, opens bucket
 }
 
-// NewRateLimit returns a limit of so many bytes and opens a second; 0 or less is none.
+// NewRateLimit returns a limit of so many bytes and opens per second; 0 or less is unlimited.
 func NewRateLimit(bytesPerSecond, opensPerSecond float64) *RateLimit {
 	return &RateLimit{bytes: newBucket(bytesPerSecond), opens: newBucket(opensPerSecond)}
 }
 
-// Take takes a request's bytes and opens at time now and returns 0, or takes nothing and returns
-// for how long the limit is used up. A nil limit is none.
+// Take consumes a request's bytes and opens at time now and returns 0, or consumes nothing and
+// returns how long to wait. A nil limit is unlimited.
 func (l *RateLimit) Take(now time.Time, bytes int64, opens int) time.Duration {
 	if l == nil {
 		return 0
@@ -42,13 +42,13 @@ func (l *RateLimit) Take(now time.Time, bytes int64, opens int) time.Duration {
 	return wait
 }
 
-// A bucket holds tokens: rate more a second, burst at most. Whoever finds none missing takes as
-// many as are needed, more than there are if it must be, and the next one waits until that is paid:
-// a request larger than burst needs no rule of its own.
+// A bucket holds tokens: rate more per second, burst at most. A request that finds the bucket
+// without debt takes all it needs, even more than there is, and the next one waits until the debt
+// is paid: so a request larger than burst needs no special rule.
 type bucket struct {
 	rate, burst float64
 	tokens      float64
-	at          time.Time // when there were so many
+	at          time.Time // time of the last update
 }
 
 func newBucket(rate float64) bucket {
@@ -56,7 +56,7 @@ func newBucket(rate float64) bucket {
 	return bucket{rate: rate, burst: burst, tokens: burst}
 }
 
-// wait fills the bucket up to now, and returns how long tokens are still missing.
+// wait fills the bucket up to now, and returns how long it will be in debt.
 func (b *bucket) wait(now time.Time) time.Duration {
 	if b.rate <= 0 {
 		return 0

@@ -2,13 +2,13 @@ package staging
 
 import "rankpool/scheduler"
 
-// A result is what a request brought.
+// A result is the result of a request.
 type result struct {
-	failed   *failure   // of the whole request
-	failures []*failure // of its samples; nil: of none
+	failed   *failure   // the whole request failed
+	failures []*failure // per sample; nil: none failed
 }
 
-// of returns why sample i of the flight could not be read; nil when it was.
+// of returns why sample i of the flight could not be read; nil if it was.
 func (g *result) of(i int) *failure {
 	if g.failed != nil || g.failures == nil {
 		return g.failed
@@ -16,11 +16,11 @@ func (g *result) of(i int) *failure {
 	return g.failures[i]
 }
 
-// failedAny reports whether some sample could not be read.
+// failedAny reports whether any sample could not be read.
 func (g *result) failedAny() bool { return g.failed != nil || g.failures != nil }
 
-// request does a flight's request: it opens the file unless it is open, reads, and checks what was
-// read.
+// request performs a flight's request: it opens the file unless it is open, reads, and checks what
+// it read.
 func (f *Fetcher) request(fl *flight) (got result) {
 	file := fl.file
 	if file == nil {
@@ -78,7 +78,7 @@ func (f *Fetcher) read(fl *flight, file StorageFile, got *result) {
 	}
 }
 
-// bounds returns the range of the file that holds all bytes of sample id.
+// bounds returns the range of the file that contains all bytes of sample id.
 func (m *Manifest) bounds(id scheduler.SampleID) (from, to int64) {
 	from = m.Offset(id)
 	for i, last := m.members.span(id); i < last; i++ {
@@ -87,7 +87,7 @@ func (m *Manifest) bounds(id scheduler.SampleID) (from, to int64) {
 	return from, m.end(id)
 }
 
-// tailBytes returns the size of the checksum that is read behind sample id.
+// tailBytes returns the size of the checksum that is read after sample id.
 func (m *Manifest) tailBytes(id scheduler.SampleID) int {
 	if m.Format(id) == FormatTFRecord {
 		return crcBytes

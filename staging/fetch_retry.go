@@ -3,17 +3,17 @@ package staging
 import "time"
 
 const (
-	// DefaultRetries is how often a read is tried again when FetchOptions does not say.
+	// DefaultRetries is how often a failed read is retried by default.
 	DefaultRetries = 4
 
-	// firstDelay is the wait before the first retry; each next one is four times as long, at most
-	// maxDelay. The default retries wait 1.7 s in all: chosen, so that a short fail-over passes and
-	// training is not held up long.
+	// firstDelay is the wait before the first retry; each further one is four times as long, at most
+	// maxDelay. The default retries wait 1.7 s in all: enough for a short fail-over, without delaying
+	// training for long.
 	firstDelay = 20 * time.Millisecond
 	maxDelay   = 2 * time.Second
 )
 
-// pause keeps a read for its next try, and reports false if there is to be none. f.mu is held.
+// pause keeps a read for its next try; it returns false if there is to be none. f.mu is held.
 func (f *Fetcher) pause(r *read) bool {
 	if r.tries > f.opt.Retries || f.closed {
 		return false
@@ -23,7 +23,7 @@ func (f *Fetcher) pause(r *read) bool {
 	return true
 }
 
-// resume puts a paused read back into the queue, with the urgency it has by now.
+// resume puts a paused read back into the queue, with its current urgency.
 func (f *Fetcher) resume(r *read) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

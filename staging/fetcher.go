@@ -10,48 +10,46 @@ import (
 )
 
 const (
-	// DefaultFetchBytes bounds the bytes that a Fetcher has under way when FetchOptions does not say.
-	// Chosen: 16 samples of 16 MiB; a smaller bound would hold up 256 joined reads only on storage
-	// beyond 50 GB/s a node.
+	// DefaultFetchBytes is the default bound on the bytes that a Fetcher has in flight. Chosen: 16
+	// samples of 16 MiB; a smaller bound would limit 256 coalesced reads only on storage beyond 50
+	// GB/s per node.
 	DefaultFetchBytes = 256 << 20
 
-	// DefaultTargetConcurrency is how many requests a storage target has to serve at a time for one
-	// Fetcher when FetchOptions does not say: as many as a Lustre client sends it; more would queue in
-	// the client.
+	// DefaultTargetConcurrency is the default bound on the requests of one Fetcher to one storage
+	// target: as many as a Lustre client sends to it; more would queue in the client.
 	//
 	// Source: Lustre 2.16, OBD_MAX_RIF_DEFAULT.
 	DefaultTargetConcurrency = 8
 
-	// DefaultStallAfter is how long a request may take before it is reported when FetchOptions does
-	// not say: longer than a busy server needs, shorter than the 100 s after which a Lustre client
-	// gives a server up.
+	// DefaultStallAfter is how long a request may take by default before it is reported: longer than a
+	// busy server needs, shorter than the 100 s after which a Lustre client gives up on a server.
 	DefaultStallAfter = 30 * time.Second
 )
 
-// ErrClosed is what done gets when the Fetcher was closed before the sample was read.
+// ErrClosed is the error of a read that had not ended when the Fetcher was closed.
 var ErrClosed = errors.New("staging: the fetcher is closed")
 
-// FetchOptions says how to fetch. The zero value is ready to use.
+// FetchOptions controls a Fetcher. The zero value is ready to use.
 type FetchOptions struct {
-	// requests under way at a time; 0: found out, from DefaultFetchConcurrency on
+	// requests in flight; 0: adaptive, starting with DefaultFetchConcurrency
 	Concurrency int
-	// bytes under way at a time, or one request if that has more; 0: DefaultFetchBytes
+	// bytes in flight, or one larger request; 0: DefaultFetchBytes
 	Bytes   int64
-	Retries int // how often a read is tried again; 0: DefaultRetries, negative: never
-	// leave what was read in the page cache; else it is dropped, because the slab holds it
+	Retries int // how often a read is retried; 0: DefaultRetries, negative: never
+	// keep what was read in the page cache; else it is dropped, because the slab holds it
 	KeepPageCache bool
 	Storage       Storage // nil: SystemStorage
 
-	// neighbours are read at once up to so many bytes; 0: DefaultCoalesceBytes, negative: never
+	// neighbours are read at once up to this size; 0: DefaultCoalesceBytes, negative: never
 	CoalesceBytes int64
-	// the storage target of a sample's file, < 0 if it is not known; nil: of none
+	// the storage target of a sample's file, < 0 if unknown; nil: always unknown
 	TargetOf func(id scheduler.SampleID) int
-	// requests under way at a time on one target; 0: DefaultTargetConcurrency
+	// requests in flight to one target; 0: DefaultTargetConcurrency
 	TargetConcurrency int
 	Limit             *RateLimit // shared with other Fetchers; nil: none
 	// when a request is reported; 0: DefaultStallAfter
 	StallAfter time.Duration
-	// told in one sentence about requests that do not end; nil: nobody is
+	// called with one sentence about requests that do not end; may be nil
 	Log func(msg string)
 }
 
@@ -83,13 +81,12 @@ func (o FetchOptions) withDefaults() FetchOptions {
 	return o
 }
 
-// A Fetcher reads samples from storage into memory that the caller provides, the sample needed
-// first first.
+// A Fetcher reads samples from storage, in order of need, into memory that the caller provides.
 //
 // Its parts, a file each: what comes next (readqueue.go, fetch_begin.go), neighbours that are read
-// at once (fetch_coalesce.go), requests (fetch_flight.go), how many are under way
-// (fetch_concurrency.go), limits (fetch_rate.go), the report of what does not end
-// (fetch_patrol.go), files kept open (fetch_files.go), tries after an error (fetch_retry.go).
+// at once (fetch_coalesce.go), requests (fetch_flight.go), how many are in flight
+// (fetch_concurrency.go), limits (fetch_rate.go), reports of requests that do not end
+// (fetch_patrol.go), files kept open (fetch_files.go), retries (fetch_retry.go).
 //
 // All methods are safe for concurrent use.
 type Fetcher struct {
@@ -100,14 +97,14 @@ type Fetcher struct {
 
 	mu       sync.Mutex
 	queues   queues
-	seq      uint64                // reads ever asked for
+	seq      uint64                // number of Fetch calls
 	paused   map[*read]*time.Timer // waiting for their next try
-	demand   uint64                // what training waits for has this need or less
-	demanded bool                  // demand is known
+	demand   uint64                // the largest need that training waits for
+	demanded bool                  // demand is valid
 	closed   bool
 	flights  flights
 	limit    concurrency
-	waiting  bool // for the rate limit, with a timer
+	waiting  bool // a timer waits for the rate limit
 	idle     idleFiles
 	patrol   patrol
 }
@@ -125,16 +122,16 @@ func NewFetcher(m *Manifest, opt FetchOptions) *Fetcher {
 	return f
 }
 
-// Fetch asks for sample id, needed at time need (any measure that orders uses; the least is read
-// first, equal ones in the order of asking on every storage target). len(into) must be the sample's
-// size. It returns at once.
+// Fetch requests sample id, which is needed at time need (in any unit; the least is read first; on
+// every storage target, equal ones are read in the order of the calls). len(into) must be the
+// sample's size. It returns at once.
 //
 // done is called exactly once, on another goroutine, with nil when into holds the sample. It must
-// not block for long, as it holds up a reader, and must not call Close. Until then into belongs to
+// not block for long, as it blocks a reader, and must not call Close. Until then into belongs to
 // the Fetcher; after an error its content is undefined; nothing is written to it once done is
 // called. Errors: a *SampleError, or ErrClosed.
 //
-// It panics when id is not in the manifest or into has another size.
+// It panics if id is not in the manifest or len(into) is wrong.
 func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
 	if int64(id) >= int64(f.manifest.Len()) {
 		panic(fmt.Sprintf("staging: Fetch of sample %d, the manifest has %d", id, f.manifest.Len()))
@@ -164,8 +161,8 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 	f.begin()
 }
 
-// Demand says that training waits for everything that is needed at need or before; what is needed
-// later is read ahead, and leaves room for the other. A need below the last one changes nothing.
+// Demand announces that training waits for everything that is needed at need or before; later reads
+// are ahead of their use, and leave room for these. A need below the last one changes nothing.
 // Without Demand all reads are alike.
 func (f *Fetcher) Demand(need uint64) {
 	f.mu.Lock()
@@ -185,8 +182,8 @@ func (f *Fetcher) Stats() Stats {
 	return s
 }
 
-// Close ends the Fetcher: reads under way end, all others get ErrClosed. It returns when the done
-// of every read asked for before has returned. Closing again does nothing but wait.
+// Close closes the Fetcher: reads in flight end, all others get ErrClosed. It returns when the done
+// of every earlier read has returned. Closing again only waits.
 func (f *Fetcher) Close() {
 	f.mu.Lock()
 	f.closed = true
@@ -215,14 +212,14 @@ func (f *Fetcher) Close() {
 	f.asking.Wait()
 }
 
-// forget ends the Fetcher's knowledge of a read. f.mu is held.
+// forget removes a read from the Fetcher's tables. f.mu is held.
 func (f *Fetcher) forget(r *read) {
 	if r.shard != nil {
 		f.queues.leave(r.shard)
 	}
 }
 
-// finish tells who asked for a read how it ended. The read is forgotten, and f.mu is not held.
+// finish calls done with the outcome of a read, which has been removed. f.mu is not held.
 func (f *Fetcher) finish(r *read, err error) {
 	f.counters.count(len(r.into), err)
 	r.done(err)

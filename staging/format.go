@@ -6,23 +6,23 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Format says how a sample lies in its file.
+// A Format is how a sample is stored in its file.
 type Format uint8
 
 // The formats. Their numbers are part of the sample index.
 const (
 	FormatFile Format = iota // the sample is the whole file
-	// the sample is a range of bytes of a file of any format; no scan makes these
+	// the sample is a range of bytes of a file of any format; scans never return these
 	FormatPart
 	// the sample is one or several members of a tar shard, as WebDataset groups them
 	FormatTar
-	// the sample is the data of a record of a TFRecord file, a checksum of 4 bytes behind it
+	// the sample is the data of a record of a TFRecord file, followed by a checksum of 4 bytes
 	FormatTFRecord
 	FormatNPY // the sample is a row of the array in a .npy file
 	formats
 )
 
-// crcBytes is the size of the checksum behind a TFRecord's data.
+// crcBytes is the size of the checksum after a TFRecord's data.
 const crcBytes = 4
 
 // String returns the format's name: file, part, tar, tfrecord, npy.
@@ -40,14 +40,14 @@ func formatOf(name string) (Format, bool) {
 	return 0, false
 }
 
-// A FormatCount says how many samples of a format a data set has, and in how many files.
+// A FormatCount is how many samples of a format a data set has, and in how many files.
 type FormatCount struct {
 	Format         Format
 	Samples, Files int
 }
 
-// Formats counts the samples of each format that occurs, in the order of the formats' numbers.
-// Samples of one file are taken to have ids in a row, as they have after a scan.
+// Formats counts the samples of each format that occurs, in the order of the formats' numbers. It
+// assumes that the samples of a file have consecutive ids, as after a scan.
 func (m *Manifest) Formats() []FormatCount {
 	var counts [formats]FormatCount
 	for i := range m.Len() {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A Transport moves messages between the ranks of an index: what Group needs of
-// transport.Transport, which describes the methods.
+// A Transport carries messages between the ranks of an index: the part of transport.Transport that
+// Group needs, where the methods are documented.
 type Transport interface {
 	Rank() int
 	Size() int
@@ -17,10 +17,10 @@ type Transport interface {
 	Post(to int, msg []byte)
 }
 
-// A Group is the ranks that index a data set together. Rank 0 asks (Scan, Checksums), the others
-// Serve until rank 0 dismisses them. A nil Group is this process alone.
+// A Group is the ranks that index a data set together. Rank 0 sends requests (Scan, Checksums), the
+// others Serve until rank 0 dismisses them. A nil Group is this process alone.
 //
-// A rank that dies is the launcher's to notice: mpirun and srun end the other ranks then.
+// The launcher notices a rank that dies: mpirun and srun then end the other ranks.
 type Group struct {
 	transport Transport
 
@@ -33,7 +33,7 @@ type Group struct {
 
 // A call is a request of rank 0 that waits for its reply.
 type call struct {
-	reply []byte // what has come of it
+	reply []byte // the part received so far
 	err   error
 	done  chan struct{}
 }
@@ -44,8 +44,8 @@ type request struct {
 	data   []byte
 }
 
-// A message is a call's number (u32), a kind, and data. What is longer than replyBytes comes in
-// several.
+// A message is a call's number (u32), a kind, and data. Data longer than replyBytes are sent in
+// several messages.
 const (
 	// concurrency is the sender's: flags (a byte: 1 sync, 2 known), known time (varint), path
 	askList    = 'l'
@@ -57,20 +57,20 @@ const (
 	replyError = 'e' // a byte that is 1 for a vanishedError, and its text
 
 	messageHead = 5
-	replyBytes  = 16 << 20 // of the 64 MiB that a transport takes
+	replyBytes  = 16 << 20 // of the 64 MiB that a transport carries
 )
 
-// requestsAhead is how many requests a rank has waiting at most; rank 0 asks no more than that at a
+// requestsAhead is how many requests a rank may have waiting; rank 0 sends no more than that at a
 // time.
 const requestsAhead = 4096
 
-// NewGroup makes the group of t's ranks and begins delivery (Transport.Start). It returns nil, the
-// lone process, when there is one rank.
+// NewGroup makes the group of t's ranks and starts delivery (Transport.Start). It returns nil, this
+// process alone, if there is one rank.
 func NewGroup(t Transport) *Group {
 	if t.Size() == 1 {
 		return nil
 	}
-	// and the dismissal
+	// one more for the dismissal
 	g := &Group{transport: t, calls: map[uint32]*call{}, requests: make(chan request, requestsAhead+1)}
 	t.Start(g.handle)
 	return g
@@ -92,7 +92,7 @@ func (g *Group) Size() int {
 	return g.transport.Size()
 }
 
-// handle takes a message in; it never blocks, because rank 0 asks for no more than the channel
+// handle accepts a message; it never blocks, because rank 0 sends no more requests than the channel
 // holds.
 func (g *Group) handle(from int, msg []byte) {
 	if len(msg) < messageHead {
@@ -107,7 +107,7 @@ func (g *Group) handle(from int, msg []byte) {
 	defer g.mu.Unlock()
 	c := g.calls[number]
 	if c == nil {
-		return // its caller did not wait
+		return // its caller gave up
 	}
 	switch kind {
 	case replyError:
@@ -126,7 +126,7 @@ func (g *Group) handle(from int, msg []byte) {
 	}
 }
 
-// ask has rank to do something and returns its reply.
+// ask sends a request to rank and returns its reply.
 func (g *Group) ask(ctx context.Context, to int, kind byte, data []byte) ([]byte, error) {
 	c := &call{done: make(chan struct{})}
 	g.mu.Lock()
@@ -160,12 +160,14 @@ func (g *Group) Dismiss() {
 	}
 }
 
-// Serve does what rank 0 asks for, concurrency requests to the storage at a time (0:
-// DefaultScanConcurrency), until it dismisses this rank. After ctx's end every answer is an error.
+// Serve answers rank 0's requests, with concurrency requests to the storage at a time (0:
+// DefaultScanConcurrency), until rank 0 dismisses this rank. After ctx's end every answer is an
+// error.
 func (g *Group) Serve(ctx context.Context, concurrency int) { g.ServeWork(ctx, concurrency, nil) }
 
-// ServeWork is Serve, and also answers what rank 0 asks for by Work: answer is called by many
-// goroutines, with a context that ends when the rank is dismissed; it returns when all calls have.
+// ServeWork is like Serve, and also answers the requests of rank 0's Work: many goroutines call
+// answer, with a context that ends when the rank is dismissed; ServeWork returns when all calls
+// have.
 func (g *Group) ServeWork(ctx context.Context, concurrency int,
 	answer func(ctx context.Context, request []byte) ([]byte, error),
 ) {
@@ -195,15 +197,15 @@ func (g *Group) ServeWork(ctx context.Context, concurrency int,
 	}
 }
 
-// Work has rank do what its ServeWork's answer does with request (at most 16 MiB), and returns the
-// reply. Only rank 0 calls it, any number of goroutines at a time, at most 4,096 requests of a
-// rank. The error of another rank names it.
+// Work sends request (at most 16 MiB) to rank's ServeWork and returns its answer's reply. Only rank
+// 0 calls it, from any number of goroutines, with at most 4,096 requests to a rank at a time. The
+// error of another rank names it.
 func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, error) {
 	return g.ask(ctx, rank, askWork, request)
 }
 
-// A server answers rank 0's requests; all of its parts together make so many
-// requests to the storage at a time as one list of places holds.
+// A server answers rank 0's requests; all of its parts share one list of places, which bounds their
+// requests to the storage.
 type server struct {
 	listers [2]*systemLister // without and with ScanOptions.Sync
 	sums    *summer
@@ -224,7 +226,7 @@ func (s *server) answer(ctx context.Context, r request) ([]byte, error) {
 			return s.work(ctx, r.data)
 		}
 	}
-	return nil, fmt.Errorf("a request of kind %q", r.kind)
+	return nil, fmt.Errorf("unknown request kind %q", r.kind)
 }
 
 // reply sends a call's result to rank 0.
@@ -245,7 +247,7 @@ func (g *Group) reply(number uint32, data []byte, err error) {
 	g.post(0, number, replyLast, data)
 }
 
-// listers returns the listers of the other ranks, several a rank, so that it always has a next
+// listers returns the listers of the other ranks, several per rank, so that it always has a next
 // folder.
 func (g *Group) listers(concurrency int, sync bool) []lister {
 	var all []lister
@@ -258,7 +260,7 @@ func (g *Group) listers(concurrency int, sync bool) []lister {
 	return all
 }
 
-// A remoteLister lists on another rank.
+// A remoteLister lists folders on another rank.
 type remoteLister struct {
 	group *Group
 	rank  int

@@ -214,7 +214,7 @@ func TestGroupLoop(t *testing.T) {
 	must(t, os.Mkdir(outside, 0o755))
 	must(t, os.Symlink(root, filepath.Join(outside, "back")))
 	_, err := Scan(context.Background(), root, ScanOptions{Group: testGroup(t, 3)})
-	wantError(t, err, " leads back to ", "so the tree has no end")
+	wantError(t, err, " leads back to ", "so the tree is infinite")
 	must(t, os.Remove(filepath.Join(root, "a/b/c")))
 	_, err = Scan(context.Background(), root, ScanOptions{Group: testGroup(t, 3)})
 	wantError(t, err, root+"/out/back leads back to "+root)

@@ -17,21 +17,21 @@ import (
 	"rankpool/scheduler"
 )
 
-// An Identity tells data sets apart: two with the same identity give a training the same samples
+// An Identity identifies a data set: two with the same identity give a training the same samples
 // under the same ids.
 type Identity struct {
-	// Digest is of the class names and of each sample's path below the root, place in its file, size,
+	// Digest covers the class names and each sample's path below the root, place in its file, size,
 	// label and members, in the order of ids. A data set that was copied, staged or indexed again has
 	// the same digest, whatever its root, its modification times and the kind of its manifest.
 	Digest Digest
-	// Contents is of all checksums; zero unless each sample has one.
+	// Contents covers all checksums; zero unless each sample has one.
 	Contents Digest
-	// Times is of the modification times: two indexes with the same times are of the same files,
-	// untouched in between.
+	// Times covers the modification times: two indexes with the same times are of the same files,
+	// unchanged in between.
 	Times Digest
 }
 
-// A Digest is an XXH3 hash of 128 bits. It guards against mistakes, not against attacks.
+// A Digest is an XXH3 hash of 128 bits. It protects against mistakes, not against attacks.
 type Digest [16]byte
 
 // String returns the digest in hexadecimal, "" for none.
@@ -42,19 +42,19 @@ func (d Digest) String() string {
 	return hex.EncodeToString(d[:])
 }
 
-// Differs reports whether two identities are of different data sets. Modification times do not
-// count, and contents only where both are known.
+// Differs reports whether two identities are of different data sets. It ignores modification times,
+// and contents unless both are known.
 func (id Identity) Differs(other Identity) bool {
 	none := Digest{}
 	return id.Digest != other.Digest || id.Contents != other.Contents && id.Contents != none &&
 		other.Contents != none
 }
 
-// blockSamples is how many samples are hashed together: so few that a difference is found by
+// blockSamples is how many samples are hashed together: few enough that a difference is found by
 // listing one block, so many that the digests of the blocks of 14 M samples take 56 KiB.
 const blockSamples = 4096
 
-// Identity returns the data set's identity. It takes some 50 ms a million samples and core.
+// Identity returns the data set's identity. It takes some 50 ms per million samples on one core.
 func (m *Manifest) Identity() Identity {
 	if m.known != nil {
 		return *m.known
@@ -88,13 +88,13 @@ func digestOf(text []byte, blocks []Digest) Digest {
 	return xxh3.Hash128(text).Bytes()
 }
 
-// BlockDigests returns the digest of each block of samples, in order, which Identity.Digest is of.
-// Two data sets that differ in them differ first in the first block that differs, or behind the
-// last one of the shorter.
+// BlockDigests returns the digest of each block of samples, in order, from which Identity.Digest is
+// computed. Two data sets whose block digests differ have their first difference in the first block
+// that differs, or after the last one of the shorter.
 func (m *Manifest) BlockDigests() []Digest { return m.blocks(m.appendBlock) }
 
-// ContentDigests returns the digest of each block's checksums, in order, which Identity.Contents is
-// of.
+// ContentDigests returns the digest of each block's checksums, in order, from which
+// Identity.Contents is computed.
 func (m *Manifest) ContentDigests() []Digest {
 	return m.blocks(func(to []byte, first, last int) []byte {
 		for i := first; i < last && m.checksums != nil; i++ {
@@ -111,8 +111,8 @@ func (m *Manifest) appendTimes(to []byte, first, last int) []byte {
 	return to
 }
 
-// blocks returns the digest of what appended appends for each block, the samples from first up to
-// last.
+// blocks returns the digest of the bytes that appended appends for each block, the samples from
+// first to last.
 func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Digest {
 	blocks := make([]Digest, (m.Len()+blockSamples-1)/blockSamples)
 	var next atomic.Int64
@@ -130,8 +130,8 @@ func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Di
 	return blocks
 }
 
-// appendBlock appends what the samples are. One whose folder is that of the sample before it says
-// so.
+// appendBlock appends the samples. One in the folder of the preceding sample has a mark instead of
+// the folder.
 func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 	var before string
 	for i := first; i < last; i++ {
@@ -158,24 +158,24 @@ func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 	return to
 }
 
-// A Listing is what FirstDifference compares: the class names, and the samples of one block.
+// A Listing is the input of FirstDifference: the class names, and the samples of one block.
 type Listing struct {
 	Classes []string
 	First   int // id of the first sample that is listed
 	Listed  []ListedSample
 }
 
-// A ListedSample is a sample as a Listing has it.
+// A ListedSample is a sample of a Listing.
 type ListedSample struct {
 	Path     string // below the root
 	Size     int64
 	Offset   int64
 	Label    int
 	Members  []Member
-	Checksum uint64 // 0: not known
+	Checksum uint64 // 0: unknown
 }
 
-// List returns block b of the manifest; a block behind the last has no samples.
+// List returns block b of the manifest; a block after the last has no samples.
 func (m *Manifest) List(b int) Listing {
 	l := Listing{Classes: m.classes, First: b * blockSamples}
 	for i := l.First; i < min(m.Len(), l.First+blockSamples); i++ {
@@ -192,9 +192,9 @@ func (m *Manifest) List(b int) Listing {
 	return l
 }
 
-// FirstDifference says in words how there, the same block of another data set, differs first from
-// here; "" if it does not. Modification times do not count. The words follow the name of who sees
-// there: "lacks a/1.png".
+// FirstDifference describes the first difference of there, the same block of another data set, from
+// here; "" if there is none. It ignores modification times. The words follow the name of the rank
+// that has there: "lacks a/1.png".
 func FirstDifference(here, there Listing) string {
 	for i := range max(len(here.Listed), len(there.Listed)) {
 		switch {
@@ -221,7 +221,7 @@ func FirstDifference(here, there Listing) string {
 	return ""
 }
 
-// sampleDifference compares the samples in place i.
+// sampleDifference compares the samples at index i.
 func sampleDifference(here, there Listing, i int) string {
 	a, b := here.Listed[i], there.Listed[i]
 	switch order := comparePaths(a, b); {
@@ -252,7 +252,7 @@ func comparePaths(a, b ListedSample) int {
 		compareNames(nameA, nameB), cmp.Compare(a.Offset, b.Offset))
 }
 
-// has reports whether the block has a sample in the place of s.
+// has reports whether the block has a sample at the path and offset of s.
 func (l *Listing) has(s ListedSample) bool {
 	return slices.ContainsFunc(l.Listed, func(t ListedSample) bool {
 		return t.Path == s.Path && t.Offset == s.Offset
@@ -268,7 +268,7 @@ func (s ListedSample) place() string {
 }
 
 // FirstBlock returns the first block in which two data sets differ, by their BlockDigests; the last
-// one when none does.
+// one if none does.
 func FirstBlock(here, there []Digest) int {
 	n := min(len(here), len(there))
 	for b := range n {

@@ -15,20 +15,19 @@ import (
 	"rankpool/staging/posix"
 )
 
-// A Journal keeps what an index has found so far in a file, so that an index that was interrupted
-// goes on where it was: every folder's listing, and every checksum. Each record is written at once,
-// so a killed process loses none. A nil Journal keeps nothing. All methods are safe for concurrent
-// use.
+// A Journal records in a file what an index has found so far, every folder's listing and every
+// checksum, so that an interrupted index can resume. Each record is written at once, so a killed
+// process loses none. A nil Journal records nothing. All methods are safe for concurrent use.
 type Journal struct {
 	file *os.File
 
 	mu      sync.Mutex
 	record  []byte
-	folders map[string]*listing  // what earlier tries have listed, by path
-	sums    map[sumKey]sumRecord // and have read
+	folders map[string]*listing  // listings of earlier runs, by path
+	sums    map[sumKey]sumRecord // checksums of earlier runs
 }
 
-// A sumKey names the sample of a checksum, a sumRecord says of which version of the file it is.
+// A sumKey names the sample of a checksum, a sumRecord the version of its file.
 type (
 	sumKey struct {
 		path   string // relative to the root
@@ -40,7 +39,7 @@ type (
 	}
 )
 
-// The file starts with the magic, the length of the rest of its head (u32), a byte that is 1 for
+// The file starts with the magic, the length of the rest of its header (u32), a byte that is 1 for
 // ScanOptions.Sync, and the root. Each record is its length (u32), its XXH3 hash (u64), its kind (a
 // byte), and data. All integers are little-endian.
 const (
@@ -51,12 +50,12 @@ const (
 	journalRecordHead = 4 + 8
 )
 
-// OpenJournal opens or makes the journal of an index of the folder root, an absolute path, in the
-// file path, and reads what is there. What another root's index, or one with another Sync, or a
-// crash of the machine left there is dropped. The caller closes it, and removes it when the index
-// is complete.
+// OpenJournal opens or creates the journal of an index of the folder root, an absolute path, in the
+// file path, and reads its records. It drops what an index of another root or with another Sync, or
+// a crash of the machine, left there. The caller closes it, and removes it when the index is
+// complete.
 //
-// Errors: the file cannot be read or written, and another process writes to it.
+// Errors: the file cannot be read or written; another process writes to it.
 func OpenJournal(path, root string, sync bool) (*Journal, error) {
 	fail := func(err error) (*Journal, error) { return nil, fmt.Errorf("staging: journal: %w", err) }
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
@@ -66,7 +65,7 @@ func OpenJournal(path, root string, sync bool) (*Journal, error) {
 	j := &Journal{file: file, folders: map[string]*listing{}, sums: map[sumKey]sumRecord{}}
 	err = posix.Retry(func() error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("another index writes to %s: wait for its end", path)
+		err = fmt.Errorf("another index writes to %s: wait until it has ended", path)
 		// Lustre mounted without locks
 	} else if err == nil || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) {
 		err = j.load(root, sync)
@@ -78,7 +77,7 @@ func OpenJournal(path, root string, sync bool) (*Journal, error) {
 	return j, nil
 }
 
-// load reads the records up to the first that is not whole, and cuts the file there.
+// load reads the records up to the first incomplete one, and truncates the file there.
 func (j *Journal) load(root string, sync bool) error {
 	data, err := io.ReadAll(j.file)
 	if err != nil {
@@ -110,7 +109,7 @@ func journalHead(root string, sync bool) []byte {
 	return append(head, root...)
 }
 
-// parse reads records and returns where the first one starts that is not whole.
+// parse reads records and returns where the first incomplete one starts.
 func (j *Journal) parse(data []byte) (end int) {
 	for {
 		rest := data[end:]
@@ -129,7 +128,7 @@ func (j *Journal) parse(data []byte) (end int) {
 	}
 }
 
-// take takes over one record; it reports false when it is none.
+// take parses one record; it returns false if the record is invalid.
 func (j *Journal) take(record []byte) bool {
 	in := varints{rest: record[1:]}
 	length := in.count()
@@ -157,7 +156,7 @@ func (j *Journal) take(record []byte) bool {
 	return false
 }
 
-// listings returns the listings of earlier tries by path.
+// listings returns the listings of earlier runs by path.
 func (j *Journal) listings() map[string]*listing {
 	if j == nil {
 		return nil
@@ -173,7 +172,7 @@ func (j *Journal) keep(path string, l *listing) error {
 	return j.write(journalFolder, path, l.append)
 }
 
-// sum returns the checksum of sample id of m, if an earlier try has it.
+// sum returns the checksum of sample id of m, if an earlier run recorded it.
 func (j *Journal) sum(m *Manifest, id scheduler.SampleID) (uint64, bool) {
 	if j == nil {
 		return 0, false
@@ -195,7 +194,7 @@ func (j *Journal) keepSum(m *Manifest, id scheduler.SampleID, sum uint64) error 
 	})
 }
 
-// write appends a record by one system call.
+// write appends a record with one system call.
 func (j *Journal) write(kind byte, path string, data func([]byte) []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -216,10 +215,10 @@ func (j *Journal) write(kind byte, path string, data func([]byte) []byte) error 
 	return nil
 }
 
-// Found returns how many folders' listings, and how many checksums, earlier tries have left.
+// Found returns how many listings and checksums earlier runs recorded.
 func (j *Journal) Found() (folders, checksums int) { return len(j.folders), len(j.sums) }
 
-// Close closes the file, and keeps it for the next try.
+// Close closes the file, and keeps it for the next run.
 func (j *Journal) Close() error { return j.file.Close() }
 
 // Remove closes and removes the file: the index is complete.

@@ -18,22 +18,22 @@ import (
 
 // A lister lists folders. It is safe for concurrent use.
 type lister interface {
-	// list lists the folder at an absolute path. It returns nil and no error when known is not nil and
-	// is the folder's modification time now. The error is a vanishedError when something went away
+	// list lists the folder at an absolute path. It returns nil and no error if known is not nil and
+	// is the folder's current modification time. The error is a vanishedError if something disappeared
 	// meanwhile.
 	list(ctx context.Context, path string, known *int64) (*listing, error)
 }
 
-// A vanishedError says that a folder, or a file of one that is being listed, went away during the
-// scan. The folder that it was in has changed, and is listed again.
+// A vanishedError means that a folder, or a file of one that is being listed, disappeared during
+// the scan. Its parent has changed, and is listed again.
 type vanishedError struct{ err error }
 
 func (e *vanishedError) Error() string { return e.err.Error() }
 func (e *vanishedError) Unwrap() error { return e.err }
 
-// A systemLister lists by system calls of this machine, at most cap(places) at a time.
+// A systemLister lists folders with system calls on this machine, at most cap(places) at a time.
 type systemLister struct {
-	places  chan struct{} // one element a goroutine that makes system calls
+	places  chan struct{} // one element per goroutine in a system call
 	sync    bool          // see ScanOptions.Sync
 	buffers sync.Pool     // *[]byte, direntBytes each
 }
@@ -80,7 +80,8 @@ func (l *systemLister) list(ctx context.Context, path string, known *int64) (*li
 	return found, nil
 }
 
-// vanishedOr wraps err in a vanishedError when it says that a folder is not there, or no folder.
+// vanishedOr wraps err in a vanishedError if it means that a folder does not exist, or is not a
+// folder.
 func vanishedOr(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return &vanishedError{err}
@@ -88,14 +89,13 @@ func vanishedOr(err error) error {
 	return err
 }
 
-// An unseen is an entry that must be looked at: a file, a link, or what the file system does not
-// say.
+// An unseen is an entry that must be examined: a file, a link, or one of unknown kind.
 type unseen struct {
 	name string // ends with a zero byte
 	kind uint8
 }
 
-// entries reads the folder: what must be looked at, and its sub-folders.
+// entries reads the folder, and returns the entries that must be examined, and its sub-folders.
 func (l *systemLister) entries(dir *os.File) (entries []unseen, subs []subFolder, err error) {
 	buffer := l.buffers.Get().(*[]byte)
 	defer l.buffers.Put(buffer)
@@ -110,7 +110,7 @@ func (l *systemLister) entries(dir *os.File) (entries []unseen, subs []subFolder
 	return entries, subs, err
 }
 
-// look looks at all entries of the folder dir, in chunks side by side as far as there are places.
+// look examines all entries of the folder dir, in chunks, in parallel as far as there are places.
 func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen, found *listing) (
 	err error,
 ) {
@@ -147,7 +147,7 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 	return err
 }
 
-// lookAt looks at entries of the folder fd; its error starts with the name.
+// lookAt examines entries of the folder fd; its error starts with the name.
 func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 	files []scannedFile, subs []subFolder, err error,
 ) {
@@ -173,11 +173,11 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 }
 
 // attributes sets *st to what the entry is in the end, and reports whether it is a link to that. An
-// entry that went away is a vanishedError; a link that leads nowhere is not.
+// entry that disappeared is a vanishedError; a dangling link is not.
 //
-// The file system need not ask its servers for attributes that it holds. A size of 0 is asked for
-// once more with them: Lustre's metadata server does not know the sizes of files whose data lie
-// elsewhere.
+// The file system need not ask its servers for attributes that it has cached. A size of 0 is
+// requested once more from the servers: Lustre's metadata server does not know the sizes of files
+// whose data are elsewhere.
 func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link bool, err error) {
 	relaxed := unix.AT_STATX_DONT_SYNC
 	if l.sync {
@@ -202,12 +202,13 @@ func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link 
 	return link, err
 }
 
-// settle waits until a change of the folder from now on must show in its modification time, and
-// returns that time.
+// settle waits until a change of the folder from now on is certain to show in its modification
+// time, and returns that time.
 //
 // Time stamps advance in steps: 1 to 10 ms in Linux (its tick), a second on file systems that keep
-// whole seconds. A folder listed in the step in which it changed could change again unseen. So a
-// folder that changed less than a step ago is waited for: once, and at most a second.
+// whole seconds. A folder that is listed in the step in which it changed could change again
+// unnoticed. So settle waits for a folder that changed less than a step ago: once, and at most a
+// second.
 func settle(dir *os.File) (modTime int64, err error) {
 	const tick, coarse = 20 * time.Millisecond, time.Second + 20*time.Millisecond
 	var st unix.Stat_t
@@ -233,11 +234,11 @@ func settle(dir *os.File) (modTime int64, err error) {
 	return st.Mtim.Nano(), nil
 }
 
-// A folderID tells folders of this machine apart.
+// A folderID identifies a folder of this machine.
 type folderID struct{ device, inode uint64 }
 
-// statFolder returns a folder's identity and its modification time as the file system's servers
-// have it.
+// statFolder returns a folder's identity and its modification time according to the file system's
+// servers.
 func statFolder(path string) (id folderID, modTime int64, err error) {
 	var st unix.Stat_t
 	err = posix.Retry(func() error { return unix.Stat(path, &st) })

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A listing is what one folder holds: its files and sub-folders, each sorted by name, and the
-// modification time that it had before it was read. A listing is never changed once it is made.
+// A listing is the content of one folder: its files and sub-folders, each sorted by name, and the
+// modification time that it had before it was read. A listing is immutable.
 type listing struct {
 	modTime int64
 	files   []scannedFile
@@ -29,7 +29,7 @@ func (l *listing) sort() {
 	slices.SortFunc(l.folders, func(a, b subFolder) int { return compareNames(a.name, b.name) })
 }
 
-// append writes the listing after data, for the journal and for other ranks: varints of its
+// append appends the encoded listing to data, for the journal and for other ranks: varints of its
 // modification time, the number of files, for each the length of its name, its size and its
 // modification time; the number of sub-folders, for each twice the length of its name, plus 1 for a
 // link; and all names in that order.
@@ -60,7 +60,7 @@ func (l *listing) append(data []byte) []byte {
 
 var errListing = errors.New("a folder's listing is damaged")
 
-// parseListing reads what append wrote.
+// parseListing decodes what append wrote.
 func parseListing(data []byte) (*listing, error) {
 	in := varints{rest: data}
 	l := &listing{modTime: in.signed()}
@@ -101,7 +101,7 @@ func parseListing(data []byte) (*listing, error) {
 	return l, nil
 }
 
-// varints reads numbers one after the other; bad says that one was none.
+// varints decodes successive numbers; bad reports that one was invalid.
 type varints struct {
 	rest []byte
 	bad  bool
@@ -127,7 +127,7 @@ func (v *varints) signed() int64 {
 	return n
 }
 
-// count reads a number of things that take at least a byte each.
+// count decodes the number of elements that take at least a byte each.
 func (v *varints) count() int {
 	n := v.unsigned()
 	if n > uint64(len(v.rest)) {

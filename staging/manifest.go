@@ -13,15 +13,14 @@ import (
 // A Manifest is the index of a data set: for each sample its file, its place in the file, its size,
 // its label and its modification time.
 //
-// It holds dense columns and no pointer per sample: 28 bytes and the file's name; 9 more when some
-// sample is part of a file, 8 when there are checksums, and 4 and 20 a member when there are
-// members. Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are
-// the bytes that the file system has, in any encoding. A Manifest never changes once it is made, so
-// any number of goroutines may read it. Every method that takes an id panics when the id is not in
-// [0, Len()).
+// It holds dense columns and no pointer per sample: 28 bytes and the file's name; 9 more if any
+// sample is part of a file, 8 if there are checksums, and 4 and 20 per member if there are members.
+// Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are the file
+// system's bytes, in any encoding. A Manifest is immutable, so any number of goroutines may read
+// it. Every method that takes an id panics if the id is not in [0, Len()).
 //
-// The order of the samples is ImageFolder's: classes by name; in a class, folders by path, and in a
-// folder, files by name; names as Python sorts them (compareNames).
+// The order of the samples is ImageFolder's: classes by name; within a class, folders by path, and
+// within a folder, files by name; names in Python's order (compareNames).
 //
 // Source: torchvision, datasets/folder.py, find_classes and make_dataset.
 // Differs: all regular files count, not only images; hidden files and folders (".…") do not count;
@@ -38,16 +37,16 @@ type Manifest struct {
 	nameEnds []uint32 // name i is names[nameEnds[i-1]:nameEnds[i]]
 	names    []byte
 
-	offsets   []int64  // nil, as formats is, when every sample is a whole file
+	offsets   []int64  // nil, like formats, if every sample is a whole file
 	formats   []Format // as offsets
-	checksums []uint64 // nil when there are none; 0: not known
+	checksums []uint64 // nil if there are none; 0: unknown
 	members   memberTable
 
-	known *Identity // as a sample index has it; nil: it is computed
+	known *Identity // from a sample index; nil: it is computed
 }
 
-// A folder is one row of the folder table: every folder that was visited, also one without files,
-// because a change of its modification time tells that the manifest is out of date.
+// A folder is one row of the folder table: every folder that was visited, even without files,
+// because a change of its modification time shows that the manifest is out of date.
 type folder struct {
 	path    string // relative to the root; "" is the root
 	modTime int64
@@ -109,7 +108,7 @@ func (m *Manifest) Checksum(id scheduler.SampleID) (uint64, bool) {
 	return sum, sum != 0
 }
 
-// Label returns the label of sample id: its place in Classes.
+// Label returns the label of sample id: its index in Classes.
 func (m *Manifest) Label(id scheduler.SampleID) int { return int(m.labels[id]) }
 
 // ModTime returns the modification time of the file that holds sample id, in nanoseconds since
@@ -133,9 +132,9 @@ func (m *Manifest) WithRoot(root string) *Manifest {
 	return &moved
 }
 
-// WithChecksums returns a manifest of the same samples with the XXH3 hash of each, 0 for one that
-// is not known; nil takes all checksums away. It shares all columns, and sums, which the caller
-// must not change any more. It panics when there is not one a sample.
+// WithChecksums returns a manifest of the same samples with the XXH3 hash of each, 0 if unknown;
+// nil removes all checksums. It shares all columns, and sums, which the caller must not change any
+// more. It panics if len(sums) is not the number of samples.
 func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
 	if sums != nil && len(sums) != m.Len() {
 		panic(fmt.Sprintf("staging: %d checksums for %d samples", len(sums), m.Len()))
@@ -153,8 +152,8 @@ func (m *Manifest) name(id scheduler.SampleID) []byte {
 	return m.names[start:m.nameEnds[id]]
 }
 
-// sizeFits reports whether a file of sizeBytes bytes can hold sample id where the manifest says:
-// exactly when the sample is a whole file, else with anything around it.
+// sizeFits reports whether a file of sizeBytes bytes can hold sample id at its place: if the sample
+// is a whole file, only a file of its size.
 func (m *Manifest) sizeFits(id scheduler.SampleID, sizeBytes int64) bool {
 	if m.Format(id) == FormatFile {
 		return sizeBytes == m.sizes[id]
@@ -174,7 +173,7 @@ func (m *Manifest) end(id scheduler.SampleID) int64 {
 	return end
 }
 
-// reserve makes room for n samples, so that appending them moves nothing.
+// reserve allocates room for n samples, so that appending them moves nothing.
 func (m *Manifest) reserve(n, nameBytes int) {
 	m.sizes = make([]int64, 0, n)
 	m.modTimes = make([]int64, 0, n)
@@ -204,7 +203,7 @@ func (m *Manifest) addFormats() {
 	m.offsets, m.formats = make([]int64, m.Len(), cap(m.sizes)), make([]Format, m.Len(), cap(m.sizes))
 }
 
-// checkLimits returns an error when a data set is larger than 32-bit ids and name ends can tell.
+// checkLimits returns an error if a data set is too large for 32-bit ids and name ends.
 func checkLimits(samples, nameBytes int64) error {
 	switch {
 	case samples > math.MaxUint32:
@@ -216,33 +215,33 @@ func checkLimits(samples, nameBytes int64) error {
 	return nil
 }
 
-// checkName returns an error when name cannot be the name of a file in a folder, so that no
-// manifest leads outside its root.
+// checkName returns an error if name cannot be the name of a file in a folder, so that no manifest
+// leads outside its root.
 func checkName(name []byte) error {
 	if len(name) == 0 || string(name) == "." || string(name) == ".." ||
 		bytes.IndexByte(name, '/') >= 0 || bytes.IndexByte(name, 0) >= 0 {
-		return fmt.Errorf("%q is no file name", string(name))
+		return fmt.Errorf("%q is not a file name", string(name))
 	}
 	return nil
 }
 
-// checkFolder returns an error when path is not "" or a relative path of proper names.
+// checkFolder returns an error if path is not "" or a relative path of proper names.
 func checkFolder(path string) error {
 	if path == "" {
 		return nil
 	}
 	for name := range strings.SplitSeq(path, "/") {
 		if checkName([]byte(name)) != nil {
-			return fmt.Errorf("%q is no folder below the root", path)
+			return fmt.Errorf("%q is not a folder below the root", path)
 		}
 	}
 	return nil
 }
 
-// checkRoot returns an error when root is not an absolute path.
+// checkRoot returns an error if root is not an absolute path.
 func checkRoot(root string) error {
 	if !filepath.IsAbs(root) || strings.Contains(root, "\x00") {
-		return fmt.Errorf("its root %q is no absolute path", root)
+		return fmt.Errorf("its root %q is not an absolute path", root)
 	}
 	return nil
 }

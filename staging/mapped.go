@@ -22,9 +22,9 @@ func mapFile(path string) ([]byte, error) {
 	return unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 }
 
-// takeColumn sets *column to the n little-endian integers at place at of data, and returns the
-// bytes they take there, up to the next column. Where the processor is little-endian and they lie
-// aligned, as in a mapped file, *column is data itself. Data that is too short leaves *column nil.
+// takeColumn sets *column to the n little-endian integers at offset at of data, and returns the
+// bytes they occupy there, up to the next column. If the processor is little-endian and they are
+// aligned, as in a mapped file, *column is data itself. If data is too short, *column stays nil.
 func takeColumn[T int64 | uint64 | uint32 | Format](column *[]T, data []byte, at, n uint64) uint64 {
 	var one T
 	width := uint64(unsafe.Sizeof(one))
@@ -35,7 +35,7 @@ func takeColumn[T int64 | uint64 | uint32 | Format](column *[]T, data []byte, at
 			*column = unsafe.Slice((*T)(first), n)
 		} else {
 			*column = make([]T, n)
-			_, _ = binary.Decode(raw, binary.LittleEndian, *column) // raw has just the right length
+			_, _ = binary.Decode(raw, binary.LittleEndian, *column) // raw has the right length
 		}
 	}
 	return align8(n * width)

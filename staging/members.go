@@ -12,27 +12,27 @@ import (
 // A Member is one file of a sample. The bytes of a sample are those of its members, one after the
 // other.
 type Member struct {
-	Kind   string // its extension in small letters, without the dot in front: "jpg", "seg.png", "cls"
+	Kind   string // its extension in lower case, without the leading dot: "jpg", "seg.png", "cls"
 	Offset int64  // where in the sample's file it starts, in bytes
 	Size   int64  // in bytes
 }
 
-// A memberTable is the members of all samples of a manifest, in columns; without any, all columns
-// are nil.
+// A memberTable holds the members of all samples of a manifest, in columns; if there are none, all
+// columns are nil.
 //
-// Sample i has the members ends[i-1] to ends[i], or none in the table when it is one range of
+// Sample i has the members ends[i-1] to ends[i]; it has none in the table if it is one range of
 // bytes.
 type memberTable struct {
 	kinds   []string // the extensions that occur
-	ends    []uint32 // a sample
-	offsets []int64  // a member, as all that follow
+	ends    []uint32 // per sample
+	offsets []int64  // per member, like all that follow
 	sizes   []int64
-	kind    []uint32 // places in kinds
+	kind    []uint32 // indexes into kinds
 
-	numbers map[string]uint32 // places in kinds, while the table is made; else nil
+	numbers map[string]uint32 // indexes into kinds, while the table is built; else nil
 }
 
-// Members returns the members of sample id in the order of its bytes; the slice is the caller's. A
+// Members returns the members of sample id in the order of its bytes; the caller owns the slice. A
 // sample that is a whole file has one, named by the file's extension; a record of a TFRecord file
 // has one, "tfrecord", a row of an array one, "npy".
 func (m *Manifest) Members(id scheduler.SampleID) []Member {
@@ -50,7 +50,7 @@ func (m *Manifest) Members(id scheduler.SampleID) []Member {
 	return found
 }
 
-// HasMembers reports whether some sample has more than one member.
+// HasMembers reports whether any sample has more than one member.
 func (m *Manifest) HasMembers() bool {
 	first := uint32(0)
 	for _, end := range m.members.ends {
@@ -62,7 +62,7 @@ func (m *Manifest) HasMembers() bool {
 	return false
 }
 
-// kindAlone returns the kind of the only member of a sample that the table has no members of.
+// kindAlone returns the kind of the only member of a sample that has no members in the table.
 func (m *Manifest) kindAlone(id scheduler.SampleID) string {
 	switch format := m.Format(id); format {
 	case FormatTFRecord, FormatNPY:
@@ -73,7 +73,7 @@ func (m *Manifest) kindAlone(id scheduler.SampleID) string {
 	}
 }
 
-// span returns the range of the members of sample id; an empty one when the table has none.
+// span returns the range of the members of sample id; an empty one if it has none in the table.
 func (t *memberTable) span(id scheduler.SampleID) (first, last uint32) {
 	if t.ends == nil {
 		return 0, 0
@@ -91,7 +91,7 @@ func (t *memberTable) addNone() {
 	}
 }
 
-// kindNumber returns the place of kind in kinds, which it appends when it is not there.
+// kindNumber returns the index of kind in kinds, to which it appends a new kind.
 func (t *memberTable) kindNumber(kind string) uint32 {
 	if number, known := t.numbers[kind]; known {
 		return number
@@ -110,8 +110,7 @@ func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
 		append(t.sizes, sizeBytes)
 }
 
-// check returns an error when sample i of sizeBytes bytes cannot have the members that the table
-// says.
+// check returns an error if sample i of sizeBytes bytes cannot have its members in the table.
 func (t *memberTable) check(i int, sizeBytes int64) error {
 	if t.ends == nil {
 		return nil
@@ -135,7 +134,7 @@ func (t *memberTable) check(i int, sizeBytes int64) error {
 		sum += t.sizes[j]
 	}
 	if sum != sizeBytes {
-		return fmt.Errorf("sample %d has %d bytes, its members have %d", i, sizeBytes, sum)
+		return fmt.Errorf("sample %d has %d bytes, but its members have %d", i, sizeBytes, sum)
 	}
 	return nil
 }

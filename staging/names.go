@@ -9,8 +9,8 @@ import (
 )
 
 // encodeNames returns names as a JSON array of strings. A byte that is not part of valid UTF-8
-// becomes \udcXX, as in Python, so that [os.fsencode(s) for s in json.loads(text)] has the file
-// system's bytes again.
+// becomes \udcXX, as in Python, so that [os.fsencode(s) for s in json.loads(text)] restores the
+// file system's bytes.
 //
 // Source: PEP 383 (surrogateescape).
 func encodeNames(names []string) string {
@@ -22,7 +22,7 @@ func encodeNames(names []string) string {
 		out.WriteByte('"')
 		for name != "" {
 			n := validPrefix(name)
-			text, _ := json.Marshal(name[:n]) // a string has no error
+			text, _ := json.Marshal(name[:n]) // marshalling a string cannot fail
 			out.Write(text[1 : len(text)-1])
 			for name = name[n:]; name != "" && validPrefix(name) == 0; name = name[1:] {
 				fmt.Fprintf(&out, `\udc%02x`, name[0])
@@ -54,7 +54,7 @@ func decodeNames(text string) ([]string, error) {
 	names := make([]string, len(raw))
 	for i, quoted := range raw {
 		if quoted[0] != '"' {
-			return nil, fmt.Errorf("%s is no string", quoted)
+			return nil, fmt.Errorf("%s is not a string", quoted)
 		}
 		name, err := decodeName(quoted[1 : len(quoted)-1])
 		if err != nil {
@@ -65,8 +65,8 @@ func decodeNames(text string) ([]string, error) {
 	return names, nil
 }
 
-// decodeName decodes the inside of a JSON string in which \udc80 to \udcff stand for single bytes.
-// encoding/json would lose them.
+// decodeName decodes the inside of a JSON string in which \udc80 to \udcff stand for single bytes,
+// which encoding/json would lose.
 func decodeName(quoted []byte) (string, error) {
 	var name []byte
 	start := 0
@@ -80,7 +80,7 @@ func decodeName(quoted []byte) (string, error) {
 		switch unit := escapedUnit(quoted[i:]); {
 		case quoted[i] != '\\':
 			i++
-		case unit >= 0xD800 && unit < 0xDC00 && escapedUnit(quoted[i+6:]) >= 0xDC00: // a pair, no byte
+		case unit >= 0xD800 && unit < 0xDC00 && escapedUnit(quoted[i+6:]) >= 0xDC00: // a pair, not a byte
 			i += 12
 		case unit >= 0xDC80 && unit <= 0xDCFF:
 			if err := flush(i); err != nil {
@@ -99,8 +99,7 @@ func decodeName(quoted []byte) (string, error) {
 	return string(name), err
 }
 
-// escapedUnit returns the UTF-16 unit of the \uXXXX that quoted starts with, -1 if it starts with
-// none.
+// escapedUnit returns the UTF-16 unit of the \uXXXX that quoted starts with, -1 if there is none.
 func escapedUnit(quoted []byte) int {
 	if len(quoted) < 6 || quoted[0] != '\\' || quoted[1] != 'u' {
 		return -1

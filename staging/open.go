@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// OpenOptions says how to open a data set. The zero value is ready to use.
+// OpenOptions controls Open. The zero value is ready to use.
 type OpenOptions struct {
 	ScanOptions
-	// where the data is now, when a manifest file names another root; "": where it says
+	// where the data are now, if the manifest file names another root; "": the manifest's root
 	Root     string
 	CacheDir string // the folder of cached manifests; "": rankpool in os.UserCacheDir
 	NoCache  bool   // neither use nor write a cached manifest
-	// told in one sentence what went wrong without harm, and why a cache was not used
+	// called with one sentence on harmless failures, and on why a cached manifest was not used
 	Log func(msg string)
 }
 
@@ -24,13 +24,13 @@ const ManifestName = "rankpool.parquet"
 
 // Open returns the manifest of a data set: a folder, or a manifest file that WriteParquet wrote.
 //
-// A folder is scanned, unless the manifest of an earlier scan is cached and every folder still has
-// its modification time and a spread of 64 samples their size and modification time. A change of a
-// file's content in place, in a folder that did not change, can pass that check; reading the sample
-// then is an error (SampleError). The cache file is named by the folder's absolute path. A failure
-// to read or write it is only logged.
+// A folder is scanned, unless the manifest of an earlier scan is cached, every folder still has its
+// modification time, and a spread of 64 samples their size and modification time. A change of a
+// file's content in place, in a folder that did not change, may pass that check; reading the sample
+// then is an error (SampleError). The name of the cache file depends on the folder's absolute path.
+// A failure to read or write it is only logged.
 //
-// A manifest file is checked in the same spread of 64 samples. A folder that holds one of the name
+// A manifest file is checked in the same spread of 64 samples. A folder that contains one named
 // ManifestName is opened by that, wherever the folder is now.
 //
 // Errors: those of Scan, of ReadParquet, and a manifest file that does not describe its root.

@@ -115,8 +115,8 @@ func TestOpenNoticesChanges(t *testing.T) {
 			if len(s.log) != 2 {
 				t.Fatalf("log %q", s.log)
 			}
-			wantError(t, fmt.Errorf("%s", s.log[0]), root+" is scanned again", c.log)
-			wantError(t, fmt.Errorf("%s", s.log[1]), root+" is not as it was when it was scanned before: ",
+			wantError(t, fmt.Errorf("%s", s.log[0]), "scanning "+root+" again", c.log)
+			wantError(t, fmt.Errorf("%s", s.log[1]), root+" has changed since it was last scanned: ",
 				c.changes)
 			if _, scanned := s.open(t, root); scanned {
 				t.Error("the new manifest was not cached")

@@ -8,7 +8,7 @@ import (
 
 // compareNames orders two names as Python orders the strings that os.listdir returns: by code
 // point, where each byte that is not part of valid UTF-8 counts as the code point U+DC00 + byte.
-// For valid UTF-8 that is the order of bytes.
+// For valid UTF-8 that is byte order.
 //
 // Source: PEP 383 (surrogateescape).
 func compareNames(a, b string) int {
@@ -35,7 +35,7 @@ func codePoint(s string) (rune, int) {
 }
 
 // compareFolders orders folders as ImageFolder visits them: by class, then by whole path. The two
-// differ: "a/x" comes before "a-b", though '-' sorts before '/'.
+// differ: "a/x" comes before "a-b", although '-' sorts before '/'.
 func compareFolders(a, b string) int {
 	return cmp.Or(compareNames(classOf(a), classOf(b)), compareNames(a, b))
 }

@@ -26,11 +26,11 @@ const (
 )
 
 // rowsPerGroup is how many samples a row group holds: enough that its columns are long runs, few
-// enough that one group of 60-byte paths stays below 32 MiB in a reader.
+// enough that a group of 60-byte paths stays below 32 MiB in a reader.
 const rowsPerGroup = 1 << 19
 
-// A row is one sample in a manifest file. Text is string when all paths are valid UTF-8, so that
-// other readers see strings, and []byte when they are not.
+// A row is one sample in a manifest file. Text is string if all paths are valid UTF-8, so that
+// other readers see strings, else []byte.
 type row[Text string | []byte] struct {
 	ID      int64 `parquet:"id"`
 	Path    Text  `parquet:"path"`
@@ -42,7 +42,7 @@ type row[Text string | []byte] struct {
 }
 
 // A shardedRow is a row with the columns that a data set of whole files without checksums does not
-// have.
+// need.
 type shardedRow[Text string | []byte] struct {
 	ID       int64       `parquet:"id"`
 	Path     Text        `parquet:"path"`
@@ -62,14 +62,14 @@ type memberRow struct {
 	Size   int64  `parquet:"size"`
 }
 
-// WriteParquet writes m to the file path, whole or not at all (writeAtomic).
+// WriteParquet writes m to the file path atomically (writeAtomic).
 //
-// Columns, one row a sample in the order of ids: id, path (relative to the root; string, or binary
-// when some path is not UTF-8), offset and size (bytes), label, class (the label's name), mtime (a
-// UTC timestamp of nanoseconds); when some sample is part of a file or has a checksum also format
-// (its name), xxh3 (the checksum, 0: not known) and members (a list of kind, offset and size;
-// empty: the sample is one range of bytes). The metadata hold the root, the classes, and all
-// folders with their modification times.
+// Columns, one row per sample in the order of ids: id, path (relative to the root; string, or
+// binary if any path is not UTF-8), offset and size (bytes), label, class (the label's name), mtime
+// (a UTC timestamp in nanoseconds); if any sample is part of a file or has a checksum also format
+// (its name), xxh3 (the checksum, 0: unknown) and members (a list of kind, offset and size; empty:
+// the sample is one range of bytes). The metadata hold the root, the classes, and all folders with
+// their modification times.
 func WriteParquet(path string, m *Manifest) error {
 	err := writeAtomic(path, m.encode)
 	if err != nil {
@@ -103,7 +103,7 @@ func (m *Manifest) isText() bool {
 			return false
 		}
 	}
-	// name by name: half a letter at the end of one and at the start of the next is no letter
+	// name by name: the end of one and the start of the next may look like valid UTF-8 together
 	for id := range m.Len() {
 		if !utf8.Valid(m.name(scheduler.SampleID(id))) {
 			return false
@@ -168,7 +168,7 @@ func (m *Manifest) metadata() []parquet.WriterOption {
 	if m.isSharded() {
 		version = manifestVersion
 	}
-	folderTimes, _ := json.Marshal(times) // integers have no error
+	folderTimes, _ := json.Marshal(times) // marshalling integers cannot fail
 	return []parquet.WriterOption{
 		parquet.KeyValueMetadata(keyVersion, version),
 		parquet.KeyValueMetadata(keyRoot, m.root),

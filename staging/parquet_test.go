@@ -140,7 +140,7 @@ func TestParquetInconsistent(t *testing.T) {
 	}{
 		{
 			"ids from 1", func(r []foreignRow) { *r[0].ID, *r[1].ID, *r[2].ID = 1, 2, 3 }, nil,
-			"id 1 stands in row 0",
+			"row 0 has the id 1",
 		},
 		{"ids twice", func(r []foreignRow) { *r[2].ID = 1 }, nil, "ids must be 0 to N-1"},
 		{"null", func(r []foreignRow) { r[1].Size = nil }, nil, "column size has no value in row 1"},
@@ -155,10 +155,10 @@ func TestParquetInconsistent(t *testing.T) {
 		},
 		{
 			"no such label", func(r []foreignRow) { *r[2].Label = 2 }, nil,
-			"label 2 is none of the 2 classes",
+			"label 2 is not one of the 2 classes",
 		},
-		{"no name", func(r []foreignRow) { *r[2].Path = "b/" }, nil, `row 2: "" is no file name`},
-		{"upwards", func(r []foreignRow) { *r[2].Path = "b/.." }, nil, `".." is no file name`},
+		{"no name", func(r []foreignRow) { *r[2].Path = "b/" }, nil, `row 2: "" is not a file name`},
+		{"upwards", func(r []foreignRow) { *r[2].Path = "b/.." }, nil, `".." is not a file name`},
 		{
 			"no such folder", func(r []foreignRow) { *r[2].Path = "/etc/passwd" }, nil,
 			`folder "/etc" is missing`,
@@ -169,12 +169,12 @@ func TestParquetInconsistent(t *testing.T) {
 		},
 		{"version", nil, meta(keyVersion, "3"), `has version "3", only 1 and 2 are known`},
 		{"not ours", nil, meta(keyVersion, ""), "is a parquet file but not a rankpool manifest"},
-		{"relative root", nil, meta(keyRoot, "data"), `root "data" is no absolute path`},
+		{"relative root", nil, meta(keyRoot, "data"), `root "data" is not an absolute path`},
 		{"classes", nil, meta(keyClasses, "a,b"), "has no list of classes"},
 		{"folders", nil, meta(keyFolders, "[1]"), "has no list of folders"},
 		{
 			"folder outside", nil, meta(keyFolders, `["","a","../b"]`),
-			`"../b" is no folder below the root`,
+			`"../b" is not a folder below the root`,
 		},
 		{"folder times", nil, meta(keyFolderTimes, `["x"]`), "has no list of folder times"},
 		{"folder time missing", nil, meta(keyFolderTimes, `[1]`), "has 3 folders and 1 folder times"},
@@ -207,7 +207,7 @@ func TestParquetForeignMembers(t *testing.T) {
 		{"nothing", func([]shardedRow[string]) {}, ""},
 		{
 			"format", func(r []shardedRow[string]) { r[1].Format = "zip" },
-			`column format, row 1: format "zip" is not known`,
+			`column format, row 1: unknown format "zip"`,
 		},
 		{
 			"whole file", func(r []shardedRow[string]) { r[1].Format = "file" },
@@ -215,7 +215,7 @@ func TestParquetForeignMembers(t *testing.T) {
 		},
 		{
 			"size", func(r []shardedRow[string]) { r[0].Size++ },
-			"sample 0 has 5 bytes, its members have 4",
+			"sample 0 has 5 bytes, but its members have 4",
 		},
 		{
 			"member size", func(r []shardedRow[string]) { r[0].Members[1].Size = -1 },
@@ -227,7 +227,7 @@ func TestParquetForeignMembers(t *testing.T) {
 		},
 		{
 			"member missing", func(r []shardedRow[string]) { r[0].Members = r[0].Members[:1] },
-			"sample 0 has 4 bytes, its members have 3",
+			"sample 0 has 4 bytes, but its members have 3",
 		},
 	} {
 		var rows []shardedRow[string]

@@ -14,7 +14,7 @@ func EncodeManifest(m *Manifest) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// DecodeManifest returns the manifest that EncodeManifest encoded. Errors: as ReadParquet.
+// DecodeManifest decodes what EncodeManifest returned. Errors: as for ReadParquet.
 func DecodeManifest(data []byte) (*Manifest, error) {
 	m, err := parseParquet(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

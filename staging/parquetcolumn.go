@@ -23,8 +23,8 @@ func isInteger(t parquet.Type) bool {
 	return t.Kind() == parquet.Int32 || t.Kind() == parquet.Int64
 }
 
-// readInts gives each of the values of an integer column to use, in the order of rows. A value
-// below least is an error.
+// readInts calls use with each value of an integer column, in the order of rows. A value below
+// least is an error.
 func readInts(file *parquet.File, name string, least int64, use func(int64) error) error {
 	return readColumn(file, name, isInteger, func(v parquet.Value) error {
 		n := int64(v.Int32())
@@ -38,8 +38,8 @@ func readInts(file *parquet.File, name string, least int64, use func(int64) erro
 	})
 }
 
-// readColumn gives each of the values of a column to use, in the order of rows; a value's bytes are
-// only good during the call. The column's length must be the file's.
+// readColumn calls use with each value of a column, in the order of rows; a value's bytes are valid
+// during the call only. The column must have as many rows as the file.
 func readColumn(file *parquet.File, name string, fits func(parquet.Type) bool,
 	use func(parquet.Value) error,
 ) error {
@@ -74,8 +74,8 @@ func readColumn(file *parquet.File, name string, fits func(parquet.Type) bool,
 	return nil
 }
 
-// readList gives each of the values of a column of lists to use, in the order of rows, and calls
-// endRow after those of each row. The column's length must be the file's; path leads to the values.
+// readList calls use with each value of a column of lists, in the order of rows, and endRow after
+// those of each row. The column must have as many rows as the file; path leads to the values.
 func readList(file *parquet.File, fits func(parquet.Type) bool, use func(parquet.Value) error,
 	endRow func() error, path ...string,
 ) error {
@@ -99,7 +99,7 @@ func readList(file *parquet.File, fits func(parquet.Type) bool, use func(parquet
 				return fmt.Errorf("has %d rows, column %s has more", file.NumRows(), name)
 			}
 		}
-		if v.IsNull() { // a list without elements
+		if v.IsNull() { // an empty list
 			return nil
 		}
 		return use(v)

@@ -17,10 +17,10 @@ import (
 // ReadParquet reads a manifest that WriteParquet wrote, or another program wrote with the same
 // columns and metadata.
 //
-// Errors, one sentence each that names the file: it cannot be read, is no parquet file, is
-// truncated or damaged, is no rankpool manifest, has another version, lacks a column, columns that
-// do not agree, ids other than 0 … N-1 in order, a label without class, a path that leads out of
-// the root.
+// Errors, one sentence each that names the file: it cannot be read, is not a parquet file, is
+// truncated or damaged, is not a rankpool manifest, has another version, lacks a column, has
+// inconsistent columns, ids other than 0 … N-1 in order, a label without class, a path that leads
+// out of the root.
 func ReadParquet(path string) (*Manifest, error) {
 	m, err := readParquet(path)
 	if err != nil {
@@ -64,18 +64,18 @@ func parseParquet(in io.ReaderAt, sizeBytes int64) (m *Manifest, err error) {
 	if err := checkLimits(file.NumRows(), 0); err != nil {
 		return nil, err
 	}
-	// The footer may lie, so it does not decide alone how much memory is taken.
+	// The footer may be wrong, so it does not alone determine how much memory is allocated.
 	m.reserve(int(max(0, min(file.NumRows(), sizeBytes))), 0)
 	if err := m.readColumns(file); err != nil {
 		return nil, err
 	}
-	m.names = bytes.Clone(m.names) // its growth left up to a quarter unused
+	m.names = bytes.Clone(m.names) // appending left up to a quarter unused
 	return m, nil
 }
 
-// checkEnds tells apart what the library calls by one name, and keeps it from taking memory for a
-// footer that cannot be. A parquet file starts with "PAR1" and ends with a footer, the footer's
-// length (u32) and "PAR1".
+// checkEnds distinguishes errors that the library reports alike, and keeps it from allocating
+// memory for an impossible footer. A parquet file starts with "PAR1" and ends with a footer, the
+// footer's length (u32) and "PAR1".
 //
 // Source: Apache Parquet, README, "File format".
 func checkEnds(in io.ReaderAt, sizeBytes int64) error {
@@ -145,7 +145,7 @@ func (m *Manifest) readColumns(file *parquet.File) error {
 	ids := int64(0)
 	err := readInts(file, "id", 0, func(id int64) error {
 		if id != ids {
-			return fmt.Errorf("id %d stands in row %d, ids must be 0 to N-1 in order", id, ids)
+			return fmt.Errorf("row %d has the id %d: ids must be 0 to N-1 in order", ids, id)
 		}
 		ids++
 		return nil
@@ -164,7 +164,7 @@ func (m *Manifest) readColumns(file *parquet.File) error {
 	}
 	err = readInts(file, "label", 0, func(label int64) error {
 		if label >= int64(len(m.classes)) {
-			return fmt.Errorf("label %d is none of the %d classes", label, len(m.classes))
+			return fmt.Errorf("label %d is not one of the %d classes", label, len(m.classes))
 		}
 		m.labels = append(m.labels, uint32(label))
 		return nil
@@ -182,8 +182,8 @@ func (m *Manifest) readColumns(file *parquet.File) error {
 	return m.readSharded(file)
 }
 
-// readExtents reads sizes and offsets; a column of zero offsets is not kept. Without a column of
-// formats, samples of a manifest that has offsets are parts of files.
+// readExtents reads sizes and offsets; a column of zero offsets is not kept. If there is no column
+// of formats, samples of a manifest with offsets are parts of files.
 func (m *Manifest) readExtents(file *parquet.File) error {
 	err := readInts(file, "size", 0, func(size int64) error {
 		m.sizes = append(m.sizes, size)
@@ -225,7 +225,7 @@ func (m *Manifest) readPaths(file *parquet.File) error {
 		}
 		if !known || m.folders[last].path != string(dir) {
 			if last, known = rows[string(dir)]; !known {
-				return fmt.Errorf("folder %q is missing in its list of folders", dir)
+				return fmt.Errorf("folder %q is missing from its list of folders", dir)
 			}
 		}
 		if err := checkName(name); err != nil {

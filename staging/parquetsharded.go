@@ -11,8 +11,8 @@ import (
 
 var errMembers = errors.New("the columns of the members do not agree")
 
-// readSharded reads the columns that a manifest of whole files lacks: formats, checksums and
-// members.
+// readSharded reads the columns that a manifest of whole files does not have: formats, checksums
+// and members.
 func (m *Manifest) readSharded(file *parquet.File) error {
 	has := func(path ...string) bool { _, found := file.Schema().Lookup(path...); return found }
 	if has("format") {
@@ -31,15 +31,15 @@ func (m *Manifest) readSharded(file *parquet.File) error {
 	return nil
 }
 
-// readFormats reads the formats; the columns of offsets and formats are not kept when all samples
-// are whole files.
+// readFormats reads the formats; the columns of offsets and formats are not kept if all samples are
+// whole files.
 func (m *Manifest) readFormats(file *parquet.File) error {
 	row, other := 0, false
 	read := make([]Format, 0, m.Len())
 	err := readColumn(file, "format", isText, func(v parquet.Value) error {
 		format, known := formatOf(string(v.ByteArray()))
 		if !known {
-			return fmt.Errorf("format %q is not known", v.ByteArray())
+			return fmt.Errorf("unknown format %q", v.ByteArray())
 		}
 		if format == FormatFile && m.Offset(scheduler.SampleID(row)) != 0 {
 			return fmt.Errorf("a sample that is a whole file has the offset %d",
@@ -75,7 +75,7 @@ func (m *Manifest) readChecksums(file *parquet.File) error {
 	return err
 }
 
-// readMembers reads the three columns of the members, and checks that they agree.
+// readMembers reads the three columns of the members, and checks that they are consistent.
 func (m *Manifest) readMembers(file *parquet.File) error {
 	t := &m.members
 	t.ends = make([]uint32, 0, m.Len())

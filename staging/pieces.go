@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxGapBytes is how much may lie between two pieces that one request reads: reading 64 KiB along
-	// at 1 GB/s takes 65 µs, less than a round trip to a storage server. The header of a tar shard's
-	// member has 512 to 2,048 bytes.
+	// maxGapBytes is the largest gap between two pieces of one request: reading 64 KiB more at 1 GB/s
+	// takes 65 µs, less than a round trip to a storage server. The header of a tar shard's member has
+	// 512 to 2,048 bytes.
 	maxGapBytes = 64 << 10
 
-	// maxVector is how many buffers one request may have: Linux takes 1,024 (IOV_MAX).
+	// maxVector is how many buffers a request may have; Linux allows 1,024 (IOV_MAX).
 	maxVector = 512
 )
 
@@ -30,13 +30,13 @@ type piece struct {
 
 func (p piece) end() int64 { return p.offset + int64(len(p.into)) }
 
-// A vectorReader is a StorageFile that reads a range of the file into several buffers by one
-// request. Like ReadAt it may read less than all, and returns 0 and io.EOF at the file's end.
+// A vectorReader is a StorageFile that reads a range of the file into several buffers with one
+// request. Like ReadAt it may read less than all, and returns 0 and io.EOF at the end of the file.
 type vectorReader interface {
 	ReadVector(buffers [][]byte, off int64) (int, error)
 }
 
-// ReadVector reads into the buffers, one after the other, from offset off on.
+// ReadVector reads into the buffers, one after the other, starting at offset off.
 func (f systemFile) ReadVector(buffers [][]byte, off int64) (n int, err error) {
 	err = posix.Retry(func() (err error) {
 		n, err = unix.Preadv(int(f), buffers, off)
@@ -51,8 +51,8 @@ func (f systemFile) ReadVector(buffers [][]byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// appendPieces appends the pieces that make up sample id: its members, which follow each other in
-// into, and of a TFRecord file the checksum behind the data, which goes into tail.
+// appendPieces appends the pieces that make up sample id: its members, which are adjacent in into,
+// and for a TFRecord file the checksum after the data, which goes into tail.
 func (m *Manifest) appendPieces(pieces []piece, id scheduler.SampleID, into []byte,
 	tail *[crcBytes]byte,
 ) []piece {
@@ -71,9 +71,8 @@ func (m *Manifest) appendPieces(pieces []piece, id scheduler.SampleID, into []by
 	return pieces
 }
 
-// readPieces reads all pieces, by one request for those that follow each other in the file with
-// small gaps between them. It returns how many of their bytes it has read: less than all when the
-// file ends early.
+// readPieces reads all pieces, with one request for those that are adjacent in the file but for
+// small gaps. It returns how many of their bytes it has read: less than all if the file ends early.
 func readPieces(file StorageFile, pieces []piece) (got int, err error) {
 	for len(pieces) > 0 {
 		n := 1
@@ -111,7 +110,7 @@ func neighbours(pieces []piece) int {
 	return n
 }
 
-// gapBuffers hold what lies between pieces, which nobody looks at.
+// gapBuffers receive the bytes between pieces, which are not used.
 var gapBuffers = sync.Pool{New: func() any { return new([maxGapBytes]byte) }}
 
 // readNeighbours reads pieces with small gaps between them. It returns how many of their bytes it
@@ -148,7 +147,7 @@ func readNeighbours(file vectorReader, pieces []piece) (got int, all bool, err e
 	return got, len(buffers) == 0, nil
 }
 
-// after returns what is left of buffers behind their first n bytes.
+// after returns what is left of buffers after their first n bytes.
 func after(buffers [][]byte, n int) [][]byte {
 	for len(buffers) > 0 && n >= len(buffers[0]) {
 		n -= len(buffers[0])

@@ -17,7 +17,7 @@ type SampleError struct {
 	ID     scheduler.SampleID
 	Path   string // relative to the manifest's root
 	Reason string // in words that follow the path
-	Err    error  // the system's error; nil when the file is another than the manifest says
+	Err    error  // the system's error; nil if the file differs from the manifest
 }
 
 // Error returns one sentence that names id and path.
@@ -28,19 +28,19 @@ func (e *SampleError) Error() string {
 // Unwrap returns Err.
 func (e *SampleError) Unwrap() error { return e.Err }
 
-// indexAgain is what to do about a file that is not what the manifest says.
+// indexAgain is the advice for a file that differs from the manifest.
 const indexAgain = "; index the data set again"
 
-// A failure is why one try to read failed.
+// A failure is the reason why one try to read failed.
 type failure struct {
 	reason  string
 	err     error
 	mayPass bool // the next try may succeed
 }
 
-// passing are the errors that may pass: signals, a busy server, and what NFS, Lustre and BeeGFS
-// answer while a server fails over, has evicted this client, or has replaced a file that is looked
-// up again then.
+// passing are errors that may be temporary: signals, a busy server, and what NFS, Lustre and BeeGFS
+// return while a server fails over, has evicted this client, or has replaced a file, which is then
+// looked up again.
 var passing = []error{
 	unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT,
 	unix.ESHUTDOWN,
@@ -54,7 +54,7 @@ func systemFailure(err error) *failure {
 	return &failure{reason: "cannot be read: " + err.Error(), err: err, mayPass: mayPass}
 }
 
-// sampleError returns the error for who asked for r; nil if nothing failed.
+// sampleError returns the error for the caller of r; nil if nothing failed.
 func (failed *failure) sampleError(m *Manifest, r *read) error {
 	if failed == nil {
 		return nil
@@ -66,10 +66,10 @@ func (failed *failure) sampleError(m *Manifest, r *read) error {
 	return &SampleError{ID: r.id, Path: m.RelPath(r.id), Reason: reason, Err: failed.err}
 }
 
-// check returns why what was read is not sample id as the manifest has it: got of want bytes were
-// read into sample and tail (see verify), in the tries-th try, of a file that has sizeBytes bytes
-// and was modified at modTime. When size and time are looked at after the read, no change of the
-// file before or during the read goes unseen that changes its modification time.
+// check returns why the bytes read are not sample id of the manifest: got of want bytes were read
+// into sample and tail (see verify), in the tries-th try, of a file that has sizeBytes bytes and
+// was modified at modTime. If the size and time are those after the read, this detects every change
+// of the file before or during the read that changes its modification time.
 func (m *Manifest) check(id scheduler.SampleID, sample []byte, tail *[crcBytes]byte, got, want,
 	tries int, sizeBytes, modTime int64,
 ) *failure {
@@ -92,7 +92,8 @@ func (m *Manifest) check(id scheduler.SampleID, sample []byte, tail *[crcBytes]b
 	return m.verify(id, sample, tail, tries)
 }
 
-// readFull reads into p from offset on, in as many pieces as the file gives, up to the file's end.
+// readFull reads into p starting at offset, in as many pieces as the file returns, up to the end of
+// the file.
 func readFull(file StorageFile, p []byte, offset int64) (got int, err error) {
 	for got < len(p) {
 		n, err := file.ReadAt(p[got:], offset+int64(got))

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// readersLimitName is the file in a rank's folder that client and rank know it by.
+// readersLimitName is the name of the file in a rank's folder, which the client knows too.
 const readersLimitName = "storage-limit"
 
-// WriteReadersLimit tells the trainers of a node which share of the job's limits, bytes and opened
-// files a second, is theirs when they read storage themselves, because the rank is gone; 0 is no
-// limit. The file is theirs to write to from then on (docs/wire/README.md). One that says the same
-// is left as it is: a rank that is started again finds the trainers reading.
+// WriteReadersLimit tells the trainers of a node their share of the job's limits, bytes and opened
+// files per second, for when they read storage themselves because the rank is gone; 0 is unlimited.
+// From then on the trainers write to the file (docs/wire/README.md). A file with the same limits is
+// left alone: a rank that restarts finds the trainers reading.
 func WriteReadersLimit(folder string, bytesPerSecond, opensPerSecond float64) error {
 	content := appendReadersLimit(nil, bytesPerSecond, opensPerSecond)
 	path := filepath.Join(folder, readersLimitName)
@@ -34,8 +34,8 @@ func WriteReadersLimit(folder string, bytesPerSecond, opensPerSecond float64) er
 	return nil
 }
 
-// appendReadersLimit appends the file: magic, bytes a second, opens a second, and until when what
-// was read so far takes.
+// appendReadersLimit appends the file's content: magic, bytes per second, opens per second, and the
+// time at which the next read may begin.
 func appendReadersLimit(b []byte, bytesPerSecond, opensPerSecond float64) []byte {
 	b = append(b, "rplimit1"...)
 	for _, rate := range []float64{bytesPerSecond, opensPerSecond} {

@@ -8,41 +8,41 @@ import (
 	"rankpool/scheduler"
 )
 
-// A read is one call of Fetch. Fields that change are the Fetcher's lock's.
+// A read is one call of Fetch. The Fetcher's lock guards fields that change.
 type read struct {
 	id       scheduler.SampleID
 	into     []byte
 	need     uint64
 	done     func(error)
-	seq      uint64 // order of asking
-	from, to int64  // where its bytes lie in the file, with what lies between them
+	seq      uint64 // order of the calls
+	from, to int64  // where its bytes are in the file, including the gaps between them
 	target   *target
-	shard    *shard // nil when the sample is a whole file
-	tries    int    // so far; a read that failed is not tried in company
+	shard    *shard // nil if the sample is a whole file
+	tries    int    // so far; a read that failed is not coalesced again
 
-	place int // in the target's queue; -1: not there
+	place int // index in the target's queue; -1: not queued
 }
 
-// A target is what one storage target (a Lustre OST, a BeeGFS target) has to read: the reads that
-// wait, and how many are under way.
+// A target holds what one storage target (a Lustre OST, a BeeGFS target) has to read: the waiting
+// reads, and how many are in flight.
 type target struct {
-	id       int // -1: not known
+	id       int // -1: unknown
 	queue    readQueue
-	place    int // in queues.waiting, while its queue is not empty
+	place    int // index in queues.waiting, while its queue is not empty
 	underWay int
 }
 
 // A shard is one file that holds many samples.
 type shard struct {
 	path  string
-	reads []*read // that wait, in the order of their places in the file
+	reads []*read // waiting reads, in file order
 	asked int     // reads that are not done
 }
 
-// queues holds every read that waits, in the order of need per target.
+// queues holds every waiting read, in the order of need per target.
 type queues struct {
 	targets map[int]*target
-	waiting []*target // whose queues are not empty
+	waiting []*target // targets with waiting reads
 	shards  map[string]*shard
 }
 
@@ -60,7 +60,7 @@ func (q *queues) target(id int) *target {
 	return t
 }
 
-// join returns the shard with a path, which is kept until so many reads have left it.
+// join returns the shard with a path, which is kept until as many reads have left it.
 func (q *queues) join(path string) *shard {
 	s := q.shards[path]
 	if s == nil {
@@ -77,7 +77,7 @@ func (q *queues) leave(s *shard) {
 	}
 }
 
-// push has r wait.
+// push adds r to the waiting reads.
 func (q *queues) push(r *read) {
 	t := r.target
 	if len(t.queue) == 0 {
@@ -91,7 +91,7 @@ func (q *queues) push(r *read) {
 	}
 }
 
-// remove ends the waiting of r.
+// remove removes r from the waiting reads.
 func (q *queues) remove(r *read) {
 	t := r.target
 	heap.Remove(&t.queue, r.place)
@@ -111,11 +111,10 @@ func inFile(a, b *read) int {
 	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.seq, b.seq))
 }
 
-// first returns the read that comes first, or nil: the most urgent one whose target has less than
-// perTarget reads under way. Among reads of equal need those of the target with the fewest under
-// way come first, so that the reads of a batch spread over its targets, then those asked for first.
-// mostUrgent is the least need of all that wait; what is not known to lie on a target is bound by
-// none.
+// first returns the next read, or nil: the most urgent one whose target has fewer than perTarget
+// reads in flight. Among reads of equal need, those of the target with the fewest in flight come
+// first, so that the reads of a batch spread over its targets, then those requested first.
+// mostUrgent is the least need of all waiting reads. Reads with an unknown target are not bounded.
 func (q *queues) first(perTarget int) (r *read, mostUrgent uint64) {
 	mostUrgent = ^uint64(0)
 	for _, t := range q.waiting {
@@ -131,7 +130,7 @@ func (q *queues) first(perTarget int) (r *read, mostUrgent uint64) {
 	return r, mostUrgent
 }
 
-// before reports whether r, of one target, is to be read before s, of another.
+// before reports whether r is read before s, of another target.
 func (r *read) before(s *read) bool {
 	switch {
 	case r.need != s.need:
@@ -144,7 +143,7 @@ func (r *read) before(s *read) bool {
 }
 
 // A readQueue is a heap of reads (container/heap): the least need first, equal ones in the order of
-// asking.
+// the calls.
 type readQueue []*read
 
 func (q readQueue) Len() int { return len(q) }

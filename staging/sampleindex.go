@@ -20,8 +20,8 @@ const (
 	indexHeaderBytes  = 128
 )
 
-// An indexHeader is the first 128 bytes of an index; places and sizes are in bytes from the file's
-// start.
+// An indexHeader is the first 128 bytes of an index; offsets and sizes are in bytes, from the start
+// of the file.
 type indexHeader struct {
 	Magic       [8]byte
 	Samples     uint64
@@ -34,12 +34,12 @@ type indexHeader struct {
 	RootBytes   uint64
 	ClassPlace  uint64
 	Classes     uint64
-	Digest      Digest // of the Identity, as the next two
+	Digest      Digest // of the Identity, like the next two
 	Contents    Digest
 	Times       Digest
 }
 
-// WriteIndex writes the sample index of m to the file path, whole or not at all (writeAtomic).
+// WriteIndex writes the sample index of m to the file path atomically (writeAtomic).
 func WriteIndex(path string, m *Manifest) error {
 	if err := writeAtomic(path, func(w io.Writer) error { return writeIndex(w, m) }); err != nil {
 		return fmt.Errorf("staging: write sample index %s: %w", path, err)
@@ -95,8 +95,7 @@ func writeIndex(w io.Writer, m *Manifest) error {
 	return nil
 }
 
-// indexColumns returns the columns of an index in their order, and the flags that say which there
-// are.
+// indexColumns returns the columns of an index in order, and the flags that say which exist.
 func (m *Manifest) indexColumns() (columns []any, flags uint32) {
 	columns = []any{m.sizes, m.modTimes, m.labels, m.inFolder, m.nameEnds}
 	if m.offsets != nil {
@@ -117,12 +116,12 @@ func (m *Manifest) indexColumns() (columns []any, flags uint32) {
 	return columns, flags
 }
 
-// appendText appends a text with its length (u32) in front.
+// appendText appends a text preceded by its length (u32).
 func appendText(table []byte, text string) []byte {
 	return append(binary.LittleEndian.AppendUint32(table, uint32(len(text))), text...)
 }
 
-// writeColumn writes a slice of integers and fills up to a multiple of 8 bytes.
+// writeColumn writes a slice of integers and pads it to a multiple of 8 bytes.
 func writeColumn(w io.Writer, column any) error {
 	if err := binary.Write(w, binary.LittleEndian, column); err != nil {
 		return err
@@ -134,12 +133,12 @@ func writeColumn(w io.Writer, column any) error {
 
 func align8(n uint64) uint64 { return (n + 7) &^ 7 }
 
-// OpenIndex maps a sample index that WriteIndex wrote: its columns take no memory beside the
-// file's, and stay mapped as long as the process lives. What an index does not keep is missing in
-// the manifest: its folders have no modification times. The manifest's Identity is the one that the
-// index says; CheckIdentity compares it with the columns.
+// OpenIndex maps a sample index that WriteIndex wrote: its columns need no memory beside the
+// file's, and stay mapped as long as the process lives. What an index does not contain is missing
+// from the manifest: its folders have no modification times. The manifest's Identity is the one in
+// the index; CheckIdentity compares it with the columns.
 //
-// Errors, one sentence each that names the file: it cannot be read, is no sample index, is
+// Errors, one sentence each that names the file: it cannot be read, is not a sample index, is
 // truncated or damaged.
 func OpenIndex(path string) (*Manifest, error) {
 	data, err := mapFile(path)
@@ -162,9 +161,9 @@ func parseIndex(data []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if header.Flags >= 2*indexManyMembers {
-		return nil, fmt.Errorf("has flags %#x, which are not known", header.Flags)
+		return nil, fmt.Errorf("has unknown flags %#x", header.Flags)
 	}
-	// 28 bytes of columns a sample
+	// 28 bytes of columns per sample
 	if n := header.Samples; n > math.MaxUint32 || n*28 > uint64(len(data)) {
 		return nil, errors.New("is truncated")
 	}
@@ -178,7 +177,7 @@ func parseIndex(data []byte) (*Manifest, error) {
 	return m, m.checkIndex()
 }
 
-// parseColumns takes the columns, in the order of indexColumns.
+// parseColumns parses the columns, in the order of indexColumns.
 func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
 	n, at := header.Samples, uint64(indexHeaderBytes)
 	for _, column := range []*[]int64{&m.sizes, &m.modTimes} {
@@ -214,7 +213,8 @@ func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
 	return nil
 }
 
-// parseTexts reads the folder table, the kinds of the members, the names, the root and the classes.
+// parseTexts parses the folder table, the kinds of the members, the names, the root and the
+// classes.
 func (m *Manifest) parseTexts(data []byte, header indexHeader) (err error) {
 	at, err := readTexts(data, header.FolderPlace, uint64(header.Folders), func(path string) {
 		m.folders = append(m.folders, folder{path: path})
@@ -246,7 +246,7 @@ func (m *Manifest) parseTexts(data []byte, header indexHeader) (err error) {
 	return err
 }
 
-// readTexts reads count texts at place at, and returns where they end.
+// readTexts reads count texts at offset at, and returns where they end.
 func readTexts(data []byte, at, count uint64, use func(string)) (end uint64, err error) {
 	for range count {
 		size, err := cut(data, at, 4)
@@ -263,7 +263,7 @@ func readTexts(data []byte, at, count uint64, use func(string)) (end uint64, err
 	return at, nil
 }
 
-// cut returns sizeBytes bytes of data from place on.
+// cut returns sizeBytes bytes of data at an offset.
 func cut(data []byte, place, sizeBytes uint64) ([]byte, error) {
 	if place > uint64(len(data)) || sizeBytes > uint64(len(data))-place {
 		return nil, errors.New("is truncated")
@@ -271,7 +271,7 @@ func cut(data []byte, place, sizeBytes uint64) ([]byte, error) {
 	return data[place : place+sizeBytes], nil
 }
 
-// CheckIdentity returns an error when what an index holds is not what its header says: it was
+// CheckIdentity returns an error if the content of an index differs from its header: it was
 // damaged.
 func (m *Manifest) CheckIdentity() error {
 	now := *m
@@ -282,7 +282,7 @@ func (m *Manifest) CheckIdentity() error {
 	return nil
 }
 
-// checkIndex returns an error when the columns do not fit together.
+// checkIndex returns an error if the columns are inconsistent.
 func (m *Manifest) checkIndex() error {
 	if err := checkRoot(m.root); err != nil {
 		return err
@@ -298,12 +298,12 @@ func (m *Manifest) checkIndex() error {
 		case end < start || uint64(end) > uint64(len(m.names)):
 			return fmt.Errorf("the name of sample %d ends outside the names", i)
 		case m.inFolder[i] >= uint32(len(m.folders)):
-			return fmt.Errorf("sample %d is in folder %d, there are %d", i, m.inFolder[i], len(m.folders))
+			return fmt.Errorf("sample %d is in folder %d of %d", i, m.inFolder[i], len(m.folders))
 		case m.sizes[i] < 0, m.offsets != nil &&
 			(m.offsets[i] < 0 || m.offsets[i] > math.MaxInt64-crcBytes-m.sizes[i]):
 			return fmt.Errorf("sample %d has an impossible size or offset", i)
 		case m.formats != nil && m.formats[i] >= formats:
-			return fmt.Errorf("sample %d has format %d, which is not known", i, m.formats[i])
+			return fmt.Errorf("sample %d has the unknown format %d", i, m.formats[i])
 		}
 		if err := m.members.check(i, m.sizes[i]); err != nil {
 			return err

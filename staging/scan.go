@@ -8,39 +8,38 @@ import (
 	"sync"
 )
 
-// DefaultScanConcurrency is how many requests a scan has under way when ScanOptions does not say:
-// chosen to hide most of a metadata server's latency and still be gentle to it.
+// DefaultScanConcurrency is how many requests a scan has in flight by default: enough to hide most
+// of a metadata server's latency, few enough to be gentle to it.
 const DefaultScanConcurrency = 16
 
-// statChunk is how many files one goroutine looks at before another may take over. Measured on
-// tmpfs: a scan takes 4 µs of a core per file, so a chunk is about 1 ms, far more than it costs to
-// hand it to a goroutine.
+// statChunk is how many files one goroutine examines before another may take over. Measured on
+// tmpfs: a scan takes 4 µs of a core per file, so a chunk takes about 1 ms, far more than handing
+// it to a goroutine.
 const statChunk = 256
 
-// scanPasses is how often a scan goes over the folders until none has changed since it was listed:
-// once for all, once to see that none has, and a few times more for a data set of which somebody
-// still moves the last files.
+// scanPasses is how often a scan visits the folders until none has changed since it was listed:
+// once to list them, once to see that none has changed, and a few times more for a data set into
+// which somebody is still moving the last files.
 const scanPasses = 5
 
-// ScanOptions says how to scan. The zero value is ready to use.
+// ScanOptions controls Scan. The zero value is ready to use.
 type ScanOptions struct {
-	// requests under way at a time, of each rank; 0: DefaultScanConcurrency
+	// requests in flight per rank; 0: DefaultScanConcurrency
 	Concurrency int
-	// told the number of files found so far, never by two goroutines at a time
+	// called with the number of files found so far, never by two goroutines at a time
 	Progress func(files int64)
-	Journal  *Journal // keeps what was listed, for the next try; nil: nothing is kept
-	// the ranks that share the work, this one being rank 0; nil: this process alone
+	Journal  *Journal // records listings, for the next run; nil: nothing is recorded
+	// the ranks that share the work, of which this is rank 0; nil: this process alone
 	Group *Group
 
 	// Sync asks the file system's servers for every file's size and time. Without it a file system may
-	// answer from what this machine holds, and Lustre by a size that its metadata server keeps lazily;
-	// that is faster by a request per file, and right for files that were written some time ago. A
-	// read checks size and time in any case.
+	// answer from this machine's caches, and Lustre with a size that its metadata server updates
+	// lazily; that saves a request per file, and is correct for files that were written some time ago.
+	// A read checks size and time in any case.
 	Sync bool
 
 	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file.
-	// Without it each sample in them is one (package shards says which), and the file is read through
-	// for its headers.
+	// Without it they hold many samples (see package shards), and the scan reads their headers.
 	WholeFiles bool
 
 	lister lister // for tests; nil: the system's
@@ -49,17 +48,18 @@ type ScanOptions struct {
 // Scan indexes the data set in folder root: its class folders and, in them at any depth, all
 // regular files.
 //
-// Hidden files and folders (their name starts with '.') and what is neither file nor folder are
-// left out. Symbolic links are followed. A root that holds files and no folder is a data set of the
-// one class ""; the manifest's root is root made absolute, links kept. The order of the samples
-// depends on names only (see Manifest), neither on Concurrency nor on the ranks of the Group.
+// Hidden files and folders (their name starts with '.') and anything that is neither a file nor a
+// folder are left out. Symbolic links are followed. A root that contains files and no folder is a
+// data set with the single class ""; the manifest's root is root made absolute, without resolving
+// links. The order of the samples depends on names only (see Manifest), neither on Concurrency nor
+// on the ranks of the Group.
 //
-// A folder that changes while the scan runs is listed again, and a folder that a Journal has is
-// only listed when its modification time is another one. At the end no folder has changed since it
-// was listed.
+// A folder that changes while the scan runs is listed again, and a folder in the Journal is only
+// listed if its modification time has changed. At the end no folder has changed since it was
+// listed.
 //
-// Errors: a folder that cannot be read, a file that cannot be looked at, a link that leads nowhere
-// or back to a folder it lies in, a file beside class folders, a folder that keeps changing, a tree
+// Errors: a folder that cannot be read, a file that cannot be examined, a dangling link or one to a
+// folder that contains it, a file beside class folders, a folder that keeps changing, a tree
 // without samples, a journal that cannot be written, and ctx's end. Each names the path; there is
 // never a partial manifest.
 func Scan(ctx context.Context, root string, opt ScanOptions) (*Manifest, error) {
@@ -75,31 +75,31 @@ func Scan(ctx context.Context, root string, opt ScanOptions) (*Manifest, error) 
 	return s.manifest()
 }
 
-// A scanner is one scan under way.
+// A scanner is one scan in progress.
 type scanner struct {
 	root    string
 	ctx     context.Context // cancelled with the first error
 	stop    context.CancelCauseFunc
-	workers []lister // one a goroutine
+	workers []lister // one per goroutine
 	opt     ScanOptions
-	known   map[string]*listing // by path, from the journal or the pass before
+	known   map[string]*listing // by path, from the journal or the previous pass
 
 	mu      sync.Mutex
 	changed *sync.Cond       // the queue, or busy
-	queue   []*scannedFolder // to be visited; the last comes first, so the queue stays short
-	busy    int              // workers that visit a folder
+	queue   []*scannedFolder // to be visited; last in, first out, so the queue stays short
+	busy    int              // workers visiting a folder
 	folders []*scannedFolder // visited
 	files   int64            // found in them
 	first   bool             // this is the first pass
-	fresh   string           // some folder that was listed in this pass; "" if none
-	gone    error            // something went away in this pass
+	fresh   string           // a folder that was listed in this pass; "" if none
+	gone    error            // something disappeared in this pass
 }
 
 // A scannedFolder is a folder that a scan visits; parent leads to the root.
 type scannedFolder struct {
 	path      string // relative to the root
 	parent    *scannedFolder
-	underLink bool // some folder on the way was reached by a link
+	underLink bool // some ancestor was reached by a link
 	*listing
 
 	identify sync.Once
@@ -163,7 +163,7 @@ func (s *scanner) pass() {
 	group.Wait()
 }
 
-// work visits folders by l until there are no more.
+// work visits folders with l until there are no more.
 func (s *scanner) work(l lister) {
 	for in := s.take(); in != nil; in = s.take() {
 		if err := s.visit(l, in); err != nil {
@@ -193,7 +193,7 @@ func (s *scanner) take() *scannedFolder {
 	return in
 }
 
-// visit lists the folder in by l, unless it is known and has not changed.
+// visit lists the folder in with l, unless it is known and has not changed.
 func (s *scanner) visit(l lister, in *scannedFolder) error {
 	err := s.checkLoop(in)
 	known := s.known[in.path]
@@ -225,7 +225,7 @@ func (s *scanner) visit(l lister, in *scannedFolder) error {
 	return nil
 }
 
-// found adds a folder to the result, and what is in it to the queue.
+// found adds a folder to the result, and its sub-folders to the queue.
 func (s *scanner) found(in *scannedFolder, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,9 +252,9 @@ func (s *scanner) found(in *scannedFolder, fresh bool) {
 	}
 }
 
-// checkLoop returns an error when in is a folder that it lies in, which only a link can bring
-// about. Folders are told apart on this machine: other ranks may know the same file system by
-// another device number.
+// checkLoop returns an error if in is one of its own ancestors, which only a link can cause.
+// Folders are identified on this machine: other ranks may have another device number for the same
+// file system.
 func (s *scanner) checkLoop(in *scannedFolder) error {
 	if !in.underLink {
 		return nil
@@ -267,7 +267,7 @@ func (s *scanner) checkLoop(in *scannedFolder) error {
 			return err
 		}
 		if up.id == in.id {
-			return fmt.Errorf("%s leads back to %s, so the tree has no end", s.abs(in.path), s.abs(up.path))
+			return fmt.Errorf("%s leads back to %s, so the tree is infinite", s.abs(in.path), s.abs(up.path))
 		}
 	}
 	return nil

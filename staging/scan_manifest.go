@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// manifest puts the folders in order and the samples of their files into columns.
+// manifest sorts the folders and puts the samples of their files into columns.
 func (s *scanner) manifest() (*Manifest, error) {
 	slices.SortFunc(s.folders, func(a, b *scannedFolder) int { return compareFolders(a.path, b.path) })
 	found, err := s.shards()
@@ -61,16 +61,16 @@ func (s *scanner) manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// A labelling gives the classes their labels: a folder's samples the place of its class among the
-// class folders, and the samples of a shard with class numbers those. A class that has a number and
-// no folder is named by the number; when all samples have numbers, the folders are no classes.
+// A labelling assigns labels to classes: a folder's samples have the index of its class among the
+// class folders, and the samples of a shard with class numbers have those. A class with a number
+// and no folder is named by the number; if all samples have numbers, the folders are not classes.
 type labelling struct {
 	classes  []string // of the folders so far
 	byFolder bool     // some sample has its folder's class
 	numbers  int      // the largest class number, plus 1
 }
 
-// enter goes to the next folder; the root is a class only when it is alone.
+// enter moves to the next folder; the root is a class only if it is the only folder.
 func (l *labelling) enter(path string, alone bool) {
 	class := classOf(path)
 	if n := len(l.classes); (path != "" || alone) && (n == 0 || l.classes[n-1] != class) {
@@ -78,11 +78,11 @@ func (l *labelling) enter(path string, alone bool) {
 	}
 }
 
-// folder returns the label of the folder that was entered last; 0 in the root, which has none
-// beside other folders.
+// folder returns the label of the current folder; 0 in the root, which has none beside other
+// folders.
 func (l *labelling) folder() uint32 { return uint32(max(0, len(l.classes)-1)) }
 
-// number notes class numbers that samples have.
+// number records class numbers of samples.
 func (l *labelling) number(labels []uint32) {
 	if len(labels) > 0 {
 		l.numbers = max(l.numbers, int(slices.Max(labels))+1)

@@ -15,7 +15,7 @@ import (
 	"rankpool/staging/shards"
 )
 
-// tfRecordName tells TFRecord files by their names: x.tfrecord, x.tfrecords, x.tfrec, each also as
+// tfRecordName matches the names of TFRecord files: x.tfrecord, x.tfrecords, x.tfrec, each also as
 // one of a set, x.tfrecord-00001-of-00128.
 var tfRecordName = regexp.MustCompile(`\.(tfrecords?|tfrec)(-[0-9]+-of-[0-9]+)?$`)
 
@@ -40,8 +40,7 @@ type shardFile struct {
 	contents *shards.Contents
 }
 
-// shards finds the samples in all shards of the scanned folders; the result is by folder and by
-// place in its files.
+// shards finds the samples in all shards of the scanned folders; the result is by folder and file.
 func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	found := make(map[*scannedFile]*shardFile)
 	if s.opt.WholeFiles {
@@ -108,7 +107,7 @@ func (f *shardFile) read(ctx context.Context) error {
 	return nil
 }
 
-// A cancellable is a file that cannot be read any more once ctx has ended.
+// A cancellable is a file that can no longer be read once ctx has ended.
 type cancellable struct {
 	ctx  context.Context
 	file *os.File
@@ -122,7 +121,7 @@ func (c *cancellable) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // addShard appends the samples of a shard in folder row in; label is theirs unless the shard has
-// labels of its own.
+// its own labels.
 func (m *Manifest) addShard(in uint32, name string, label uint32, modTime int64, format Format,
 	c *shards.Contents,
 ) {

@@ -162,7 +162,7 @@ func TestScanShardErrors(t *testing.T) {
 		},
 		{"s.tar", nil, "s.tar is truncated"},
 		{"s.tfrecord", recordFile("R")[:10], "s.tfrecord is truncated: record 0 at byte 0"},
-		{"s.npy", []byte("PK"), "s.npy is truncated in its header, or is no .npy file"},
+		{"s.npy", []byte("PK"), "s.npy is truncated in its header, or is not a .npy file"},
 		{"s.tar", tarFile(t), "holds no sample"},
 	} {
 		root := t.TempDir()

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Splits returns the names of the parts of a data set that folder dir holds side by side: "train"
-// first, the others sorted. It returns nil if dir has no sub-folder train, has another visible
-// sub-folder than train, val, valid, validation and test, or is no folder.
+// Splits returns the names of the parts of a data set that folder dir contains: "train" first, the
+// others sorted. It returns nil if dir has no sub-folder train, has a visible sub-folder other than
+// train, val, valid, validation and test, or is not a folder.
 //
 // Errors: dir cannot be read.
 func Splits(dir string) ([]string, error) {

@@ -7,23 +7,24 @@ import (
 
 // Stats counts what a Fetcher has done.
 type Stats struct {
-	Reads    int64 // samples read
-	Bytes    int64 // their bytes
-	Retries  int64 // tries after the first of a sample
-	Errors   int64 // samples that could not be read
-	InFlight int64 // samples asked for and not done: queued, under way, or waiting for the next try
+	Reads   int64 // samples read
+	Bytes   int64 // their bytes
+	Retries int64 // tries after a sample's first
+	Errors  int64 // samples that could not be read
+	// requested samples that are not done: queued, in flight, or waiting for the next try
+	InFlight int64
 
-	StorageBytes int64 // bytes of samples that storage gave, each time that it did
+	StorageBytes int64 // bytes of samples that storage returned, each time that it did
 	Opens        int64 // files opened
-	Requests     int64 // of storage that have ended
-	Nanoseconds  int64 // that they took, summed: divided by Requests the mean latency
-	Coalesced    int64 // samples that were read along with another one, without a request of their own
+	Requests     int64 // to storage, completed
+	Nanoseconds  int64 // their summed duration: divided by Requests, the mean latency
+	Coalesced    int64 // samples that were read together with another one, without their own request
 	Stalls       int64 // requests that took longer than FetchOptions.StallAfter
 	UnderWay     int   // requests at this moment
-	Concurrency  int   // how many are allowed at this moment
+	Concurrency  int   // the limit on requests at this moment
 }
 
-// counters are Stats that many goroutines count.
+// counters are atomic counters of Stats.
 type counters struct {
 	reads, bytes, retries, errors, inFlight atomic.Int64
 	storageBytes, opens, coalesced, stalls  atomic.Int64

@@ -11,8 +11,8 @@ import (
 	"rankpool/staging/posix"
 )
 
-// Storage is the file operations that a Fetcher needs, so that tests and emulated file systems can
-// stand in for the real one. It is safe for concurrent use.
+// Storage holds the file operations that a Fetcher needs, so that tests and emulated file systems
+// can replace the real one. It is safe for concurrent use.
 type Storage interface {
 	// Open opens the file at an absolute path for reading.
 	Open(path string) (StorageFile, error)
@@ -26,13 +26,13 @@ type StorageFile interface {
 	ReadAt(p []byte, off int64) (int, error)
 	// Stat returns the file's size in bytes and its modification time in nanoseconds since 1970.
 	Stat() (sizeBytes, modTime int64, err error)
-	// Forget tells the system that length bytes from off on will not be read again soon.
+	// Forget advises the system that length bytes starting at off will not be read again soon.
 	Forget(off, length int64)
 	// Close closes the file.
 	Close() error
 }
 
-// SystemStorage is the file system of this machine, by plain system calls.
+// SystemStorage is the file system of this machine.
 type SystemStorage struct{}
 
 // Open opens the file at path for reading.
@@ -44,7 +44,7 @@ func (SystemStorage) Open(path string) (StorageFile, error) {
 	return systemFile(fd), nil
 }
 
-// openFile opens the file at path for reading, with more flags.
+// openFile opens the file at path for reading, with additional flags.
 func openFile(path string, flags int) (fd int, err error) {
 	err = posix.Retry(func() (err error) {
 		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
@@ -88,5 +88,5 @@ func (f systemFile) Forget(off, length int64) {
 
 func (f systemFile) Close() error { return os.NewSyscallError("close", unix.Close(int(f))) }
 
-// timeText writes a modification time, in nanoseconds since 1970, for an error.
+// timeText formats a modification time, in nanoseconds since 1970, for an error.
 func timeText(modTime int64) string { return time.Unix(0, modTime).UTC().Format(time.RFC3339Nano) }

@@ -15,18 +15,17 @@ import (
 )
 
 const (
-	// directAlign is what O_DIRECT wants of offsets, sizes and memory: the page size, the largest of
-	// what Linux file systems want where pages have 4 KiB.
+	// directAlign is the alignment of offsets, sizes and memory for O_DIRECT: the page size, the
+	// largest that Linux file systems need if pages have 4 KiB.
 	directAlign = 4096
 
 	// directPieceBytes bounds one request, so that a buffer stays small.
 	directPieceBytes = 4 << 20
 )
 
-// DirectStorage is the file system of this machine, read past the page cache (O_DIRECT) where it
-// lets itself. It reads whole pages into memory of its own and copies what was asked for. A file
-// system that refuses is read as SystemStorage reads it. On Lustre this is often slower: only a
-// measurement justifies it.
+// DirectStorage reads with O_DIRECT, bypassing the page cache, and falls back to SystemStorage's
+// reads if the file system refuses it. It reads whole pages into its own memory and copies the
+// requested bytes. On Lustre this is often slower: measure before you use it.
 type DirectStorage struct{}
 
 // Open opens the file at path for reading.
@@ -44,7 +43,7 @@ func (DirectStorage) Open(path string) (StorageFile, error) {
 // A directFile is a file that is open with O_DIRECT.
 type directFile struct {
 	systemFile
-	refused atomic.Bool // the file system took the flag and then refused to read
+	refused atomic.Bool // the file system accepted the flag and then refused to read
 	pread   func(fd int, p []byte, off int64) (int, error)
 }
 
@@ -71,7 +70,7 @@ func (f *directFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return copy(p, pages[off-from:n]), nil
 }
 
-// ReadVector reads into the buffers one after the other from what one request brings.
+// ReadVector fills the buffers one after the other from one request.
 func (f *directFile) ReadVector(into [][]byte, off int64) (n int, err error) {
 	if f.refused.Load() {
 		return f.systemFile.ReadVector(into, off)
@@ -89,7 +88,7 @@ func (f *directFile) ReadVector(into [][]byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// readBuffered takes the flag away, and reads.
+// readBuffered clears the flag, and reads.
 func (f *directFile) readBuffered(p []byte, off int64) (int, error) {
 	flags, err := unix.FcntlInt(uintptr(f.systemFile), unix.F_GETFL, 0)
 	if err == nil {
@@ -102,15 +101,16 @@ func (f *directFile) readBuffered(p []byte, off int64) (int, error) {
 	return f.systemFile.ReadAt(p, off)
 }
 
-// alignedBuffer returns size bytes that start at a page, and the buffer that they are in.
+// alignedBuffer returns size bytes that start at a page boundary, and the buffer that contains
+// them.
 func alignedBuffer(size int) (buffer, pages []byte) {
 	buffer = buffers.get(size + directAlign)
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(buffer))) & (directAlign - 1))
 	return buffer, buffer[skip : skip+size]
 }
 
-// buffers are what is read into, in powers of two. They are kept between requests, but the
-// collector may take them.
+// buffers are read buffers, in sizes of powers of two. They are reused, but the collector may free
+// them.
 var buffers bufferPools
 
 type bufferPools [48]sync.Pool
@@ -124,7 +124,7 @@ func (p *bufferPools) get(n int) []byte {
 	return make([]byte, n, 1<<class)
 }
 
-// put takes back a buffer that get returned, or nil.
+// put returns a buffer from get, or nil, to the pool.
 func (p *bufferPools) put(buffer []byte) {
 	if cap(buffer) > 0 {
 		p[bits.Len(uint(cap(buffer)-1))].Put(&buffer)

@@ -10,19 +10,19 @@ import (
 	"rankpool/staging/shards"
 )
 
-// ErrChecksum is, wrapped in a *SampleError, that a sample's bytes on storage have another checksum
-// than the manifest or their TFRecord file says.
+// ErrChecksum, wrapped in a *SampleError, means that a sample's bytes on storage have another
+// checksum than in the manifest or their TFRecord file.
 var ErrChecksum = errors.New("staging: wrong checksum")
 
-// ChecksumOf returns the checksum that Manifest.Checksum has of a sample with these bytes: their
-// XXH3 hash, 64 bits, seed 0.
+// ChecksumOf returns the value of Manifest.Checksum for a sample with these bytes: their XXH3 hash,
+// 64 bits, seed 0.
 //
 // Source: xxHash, doc/xxhash_spec.md, "XXH3 algorithm overview".
 func ChecksumOf(sample []byte) uint64 { return xxh3.Hash(sample) }
 
-// verify returns why the bytes of sample id cannot be right, nil when they agree with all that is
-// known of them. tail is the checksum behind the data of a TFRecord file's record, and not looked
-// at for other formats. A wrong checksum is worth one other try: memory or a cable may have been at
+// verify returns why the bytes of sample id cannot be right, nil if they agree with everything
+// known about them. tail is the checksum after the data of a TFRecord file's record; it is ignored
+// for other formats. A wrong checksum is worth one more try: memory or a cable may have been at
 // fault.
 func (m *Manifest) verify(id scheduler.SampleID, sample []byte, tail *[crcBytes]byte,
 	tries int,

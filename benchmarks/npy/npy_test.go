@@ -106,8 +106,8 @@ func TestHalf(t *testing.T) {
 func TestErrors(t *testing.T) {
 	good := file(1, "'<f4'", "(1, 2)", two)
 	for bad, want := range map[string]string{
-		"":                         "is no .npy file",
-		"no magic, no magic":       "no file of NumPy",
+		"":                         "is not a .npy file",
+		"no magic, no magic":       "not a file in NumPy",
 		magic + "\x01\x00":         "truncated in its header",
 		magic + "\x02\x00\x10":     "truncated in its header",
 		magic + "\x04\x00\x10\x00": "version 4",
@@ -116,15 +116,15 @@ func TestErrors(t *testing.T) {
 			"float32 takes",
 		good + "x":                                        "has 9 bytes of data",
 		file(1, "'<f4'", "()", two[:4]):                   "has 0 dimensions, not 1 to 3",
-		file(1, "'<f4'", "(1, , 2)", two):                 "which is no shape",
+		file(1, "'<f4'", "(1, , 2)", two):                 "has the invalid shape",
 		file(1, "'<f4'", "(1, 1, 1, 2)", two):             "4 dimensions",
 		file(1, "'<f4'", "(4294967296, 4294967296)", two): "cut off or damaged",
-		file(1, "'<f4'", "(99999999999999999999,)", two):  "which is no shape",
+		file(1, "'<f4'", "(99999999999999999999,)", two):  "has the invalid shape",
 		file(1, "'>f4'", "(2,)",
 			two): `type ">f4"; known are float16, float32, float64, uint8, int32, int64`,
 		file(1, "[('a', '<f4')]", "(2,)", two):             "holds records",
-		strings.Replace(good, "'descr'", "'desks'", 1):     "says no type, order or shape",
-		strings.Replace(good, "'shape'", "'shade'", 1):     "says no type, order or shape",
+		strings.Replace(good, "'descr'", "'desks'", 1):     "has a header without type, order or shape",
+		strings.Replace(good, "'shape'", "'shade'", 1):     "has a header without type, order or shape",
 		strings.Replace(good, "r': False", "r': True ", 1): "Fortran's order",
 	} {
 		if a, err := parse([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {

@@ -35,9 +35,9 @@ OST0003  1,200 files  40 MiB  #############################
 OST001f  34 files     20 MiB  ##############
 MDT      2 files      1 B     #
 
-hint: 4 files are released to the archive, and a read waits for a tape: bring them back first, with "lfs find DIR --layout released -print0 | xargs -0 lfs hsm_restore".
+hint: 4 files are released to the archive, and a read waits for a tape: restore them first, with "lfs find DIR --layout released -print0 | xargs -0 lfs hsm_restore".
 
-hint: 1,234 files, but on only 2 of 32 targets (pool flash): "lfs getstripe -d DIR" tells whether the folder's default names a first target or a pool.
+hint: 1,234 files, but on only 2 of 32 targets (pool flash): "lfs getstripe -d DIR" shows whether the folder's default names a first target or a pool.
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the ioctls of the BeeGFS client answer. Numbers have the machine's order of bytes. A
-// request's number holds the size of its structure, so that the two versions of GET_STRIPETARGET
-// differ by it.
+// The results of the BeeGFS client's ioctls. Numbers have the machine's byte order. A request's
+// number contains the size of its structure, which distinguishes the two versions of
+// GET_STRIPETARGET.
 //
 // Source: BeeGFS, client_module/include/uapi/beegfs_client.h: struct BeegfsIoctl_GetStripeInfo_Arg,
 // BeegfsIoctl_GetStripeTarget_Arg, BeegfsIoctl_GetStripeTargetV2_Arg; BEEGFS_IOC_*.
 const (
 	stripeInfoBytes     = 12        // u32 pattern, u32 chunk size, u16 targets, 2 bytes of padding
-	stripeTargetV1Bytes = 3*2 + 256 // u16 place (in), u16 target, u16 node, the node's name
-	// u32 place (in), u32 target or group, u32 primary and secondary target, u32 nodes; two names
+	stripeTargetV1Bytes = 3*2 + 256 // u16 index (in), u16 target, u16 node, the node's name
+	// u32 index (in), u32 target or group, u32 primary and secondary target, u32 nodes; two names
 	stripeTargetV2Bytes = 6*4 + 512
 
 	requestStripeInfo     = 2<<30 | stripeInfoBytes<<16 | 'f'<<8 | 25
@@ -30,9 +30,9 @@ const (
 	patternBuddyMirror = 3
 )
 
-// readBeeGFS asks the BeeGFS client for the layout of the file at path; the zero Layout when path
-// is not on BeeGFS after all. Opening does not wait for a file whose content is on a remote storage
-// target: that is a Stub.
+// readBeeGFS asks the BeeGFS client for the layout of the file at path; the zero Layout if path
+// turns out not to be on BeeGFS. Opening does not wait for a file whose content is on a remote
+// storage target: that is a Stub.
 func readBeeGFS(sys system, path string) (Layout, error) {
 	file, err := sys.open(path)
 	switch {
@@ -58,11 +58,12 @@ func readBeeGFS(sys system, path string) (Layout, error) {
 	case patternBuddyMirror:
 		l.Kind = KindBuddyMirror
 	default:
-		return Layout{}, fmt.Errorf("%s: it has the unknown stripe pattern %d", path, pattern)
+		return Layout{}, fmt.Errorf("%s: unknown stripe pattern %d", path, pattern)
 	}
 	c := Component{End: math.MaxInt64, StripeBytes: int64(binary.NativeEndian.Uint32(info[4:]))}
 	if c.StripeBytes < minStripeBytes {
-		return Layout{}, fmt.Errorf("%s: a chunk of %d bytes is less than 64 KiB", path, c.StripeBytes)
+		return Layout{}, fmt.Errorf("%s: its chunk size of %d bytes is less than 64 KiB", path,
+			c.StripeBytes)
 	}
 	targets := binary.NativeEndian.Uint16(info[8:])
 	if targets == 0 {
@@ -79,8 +80,8 @@ func readBeeGFS(sys system, path string) (Layout, error) {
 	return l, nil
 }
 
-// stripeTarget returns the id of the file's target number i, of a mirror group its primary target,
-// which serves reads. A client before version 6 knows the first version of the request only.
+// stripeTarget returns the id of the file's target number i; of a mirror group, its primary target,
+// which serves reads. A client before version 6 knows only the first version of the request.
 func stripeTarget(file device, i uint16) (int, error) {
 	var v2 [stripeTargetV2Bytes]byte
 	binary.NativeEndian.PutUint32(v2[:], uint32(i))

@@ -6,28 +6,28 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// When a hint is worth its line.
+// Thresholds for hints.
 const (
-	// imbalanced is the ratio of the fullest target to the mean from which on reading all takes
-	// visibly longer than it must.
+	// imbalanced is the ratio of the fullest target to the mean from which reading everything takes
+	// visibly longer than necessary.
 	imbalanced = 1.5
-	// manySmall is the share of small files, and their number, from which on requests bound the rate,
-	// not bytes.
+	// manySmall is the share of small files, and their number, from which requests bound the rate, not
+	// bytes.
 	manySmall      = 0.5
 	manySmallFiles = 1000
-	// filesPerTarget is how many files a target it takes until the places of the files alone spread
+	// filesPerTarget is the number of files per target from which the places of the files alone spread
 	// the load.
 	filesPerTarget = 4
 )
 
-// Hints returns what would make the data set faster to read, one sentence each, what must be done
-// first in front. It is a pure function of the survey.
+// Hints returns what would make the data set faster to read, one sentence each, the most urgent
+// first. It is a pure function of the survey.
 func (s *Survey) Hints() []string {
 	var hints []string
 	say := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
 	if s.Released > 0 {
-		say("%s released to the archive, and a read waits for a tape: bring them back first, with "+
-			"\"lfs find DIR --layout released -print0 | xargs -0 lfs hsm_restore\".",
+		say("%s released to the archive, and a read waits for a tape: restore them first, with \"lfs "+
+			"find DIR --layout released -print0 | xargs -0 lfs hsm_restore\".",
 			are(s.Released, "file"))
 	}
 	if s.Stubs > 0 {
@@ -35,7 +35,7 @@ func (s *Survey) Hints() []string {
 			"with \"beegfs remote pull\".", are(s.Stubs, "file"))
 	}
 	if s.Unread > 0 {
-		say("The layout of %s cannot be read, first: %v.", count(s.Unread, "file"), s.Problem)
+		say("The layout of %s cannot be read; the first error: %v.", count(s.Unread, "file"), s.Problem)
 	}
 	if hint := s.spreadHint(); hint != "" {
 		hints = append(hints, hint)
@@ -51,14 +51,13 @@ func (s *Survey) Hints() []string {
 			smaller(s.SmallOnOST), humanize.IBytes(SmallFileBytes), s.onMDTInstead())
 	}
 	if s.SmallWide >= manySmallFiles && float64(s.SmallWide) >= manySmall*float64(s.Files) {
-		say("%s than a stripe and yet have several targets, which all are asked for their part "+
-			"of the size: "+
-			"stripe count 1 is better for new ones.", smaller(s.SmallWide))
+		say("%s than a stripe and yet have several targets, all of which are asked for the file size: "+
+			"use stripe count 1 for new ones.", smaller(s.SmallWide))
 	}
 	return hints
 }
 
-// spreadHint tells when the data set lies on few of the file system's targets.
+// spreadHint returns a hint if the data set lies on few of the file system's targets.
 func (s *Survey) spreadHint() string {
 	used := len(s.Loads)
 	if used == 0 || s.Known < 2*used {
@@ -69,17 +68,17 @@ func (s *Survey) spreadHint() string {
 		if len(s.Pools) > 0 {
 			pool = " (pool " + s.Pools[0] + ")"
 		}
-		return fmt.Sprintf("%s, but on only %d of %d targets%s: "+
-			"\"lfs getstripe -d DIR\" tells whether the folder's default names a first target or a pool.",
+		return fmt.Sprintf("%s, but on only %d of %d targets%s: \"lfs getstripe -d DIR\" shows whether "+
+			"the folder's default names a first target or a pool.",
 			count(s.Files, "file"), used, s.Known, pool)
 	}
 	widest := 0
 	for _, group := range s.Groups {
 		widest = max(widest, group.Stripes)
 	}
-	wider := (int64(s.Known) + s.Files - 1) / s.Files // as many as let few files use all targets
-	return fmt.Sprintf("Stripe count %d over %d of %d targets: "+
-		"\"lfs migrate -c %d FILE\" spreads a large file, \"lfs setstripe -c %d DIR\" new ones.",
+	wider := (int64(s.Known) + s.Files - 1) / s.Files // enough to let few files use all targets
+	return fmt.Sprintf("Stripe count %d over %d of %d targets: \"lfs migrate -c %d FILE\" spreads a "+
+		"large file, \"lfs setstripe -c %d DIR\" new ones.",
 		widest, used, s.Known, max(2, wider), max(2, wider))
 }
 
@@ -95,8 +94,8 @@ func (s *Survey) fullest() Load {
 
 func (s *Survey) rebalance() string {
 	if s.FileSystem == Lustre {
-		return "\"lfs migrate\" moves files to others, and \"lfs setstripe -i -1 DIR\" lets new files " +
-			"start anywhere"
+		return "\"lfs migrate\" moves files to other targets, and \"lfs setstripe -i -1 DIR\" lets new " +
+			"files start anywhere"
 	}
 	return "copying its files again spreads them"
 }

@@ -1,9 +1,9 @@
-// Package layout tells over which storage targets files lie: the OSTs and the MDT of Lustre, the
+// Package layout finds out on which storage targets files are: the OSTs and the MDT of Lustre, the
 // targets of BeeGFS.
 //
-// It reads only what a plain user may read: the extended attribute lustre.lov, and the ioctls of
-// the BeeGFS client. A layout is advice. Where there is none, on every other file system, reading
-// works as before, only without a notion of targets.
+// It needs no privileges: it reads the extended attribute lustre.lov, and uses the ioctls of the
+// BeeGFS client. A layout is advice. On every other file system there is none, and reading works
+// the same, without a notion of targets.
 package layout
 
 import (
@@ -13,21 +13,21 @@ import (
 	"slices"
 )
 
-// The targets that are no numbered ones.
+// The targets without a number.
 const (
-	NoTarget = -1 // not known, or on no target
+	NoTarget = -1 // unknown, or on no target
 	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say
 	// which MDT
 	MDT = -2
 )
 
-// maxTarget is the highest target number that counts as one. Targets are kept in 16 bits, of which
-// the two highest values stand for MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS
-// numbers targets from 1.
+// maxTarget is the highest valid target number. Targets are kept in 16 bits, of which the two
+// highest values stand for MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS numbers
+// targets from 1.
 const maxTarget = 0xFFFD
 
-// targetNumber returns NoTarget for a number that is none: that of a lost object, or of hostile
-// bytes.
+// targetNumber returns NoTarget for an invalid number, such as that of a lost object, or from
+// hostile bytes.
 func targetNumber(raw uint32) int {
 	if raw > maxTarget {
 		return NoTarget
@@ -35,21 +35,22 @@ func targetNumber(raw uint32) int {
 	return int(raw)
 }
 
-// The file systems that tell a layout.
+// The file systems that have layouts.
 const (
 	Lustre = "lustre"
 	BeeGFS = "beegfs"
 )
 
-// A Kind is how a file's bytes are spread, in the words of its file system.
+// A Kind is how a file's bytes are spread, in its file system's terms.
 type Kind string
 
 // The kinds of layouts.
 const (
-	KindNone Kind = "" // the file system tells none
-	// stripes, round robin over the targets; with one target all of the file
-	KindRAID0       Kind = "raid0"
-	KindComposite   Kind = "composite"   // Lustre: other stripes in other parts of the file (PFL, SEL)
+	KindNone Kind = "" // the file system has no layouts
+	// stripes, round robin over the targets; with one target, the whole file
+	KindRAID0 Kind = "raid0"
+	// Lustre: different stripes in different parts of the file (PFL, SEL)
+	KindComposite   Kind = "composite"
 	KindDoM         Kind = "dom"         // Lustre: a composite whose first bytes are on the MDT
 	KindMirrored    Kind = "mirrored"    // Lustre: several copies (FLR)
 	KindForeign     Kind = "foreign"     // Lustre: the bytes are not in this file system
@@ -57,15 +58,14 @@ const (
 	KindBuddyMirror Kind = "buddymirror" // BeeGFS: stripes, each on a mirror group
 )
 
-// A Layout says over which targets a file lies. The zero value is the layout of a file of which
-// nothing is known. It is read-only once made.
+// A Layout says on which targets a file is. The zero value is an unknown layout. It is read-only.
 type Layout struct {
-	FileSystem string      // Lustre, BeeGFS, or "" where the file system tells none
+	FileSystem string      // Lustre, BeeGFS, or "" for other file systems
 	Kind       Kind        //
 	Pool       string      // Lustre: the OST pool of the first component that names one
 	Mirrors    int         // copies of the file; 1 unless Kind is KindMirrored
 	Components []Component // in order of Start, without overlap; those that hold no data are left out
-	// Lustre: the content is only in the archive (HSM); a read waits until it has been brought back
+	// Lustre: the content is only in the archive (HSM); a read waits until it has been restored
 	Released bool
 	// BeeGFS: the content is only on a remote storage target; opening fails until it has been restored
 	Stub bool
@@ -74,7 +74,7 @@ type Layout struct {
 // A Component is a part of a file, [Start, End) in bytes, in stripes of one size over one list of
 // targets.
 type Component struct {
-	Start, End  int64 // End is math.MaxInt64 where the component has none
+	Start, End  int64 // End is math.MaxInt64 if the component has none
 	StripeBytes int64 // at least 64 KiB
 	// OST indices, BeeGFS target ids, or MDT; stripe s of the file is on Targets[s % len(Targets)]
 	Targets []int
@@ -83,15 +83,14 @@ type Component struct {
 // A Piece is a range of a file, [Offset, Offset+Length) in bytes, that lies on one target.
 type Piece struct {
 	Offset, Length int64
-	Target         int // NoTarget where the layout does not say
+	Target         int // NoTarget if unknown
 }
 
-// Offline reports whether the content must be brought back from an archive before the file can be
-// read.
+// Offline reports whether the content must be restored from an archive before the file can be read.
 func (l Layout) Offline() bool { return l.Released || l.Stub }
 
-// Targets returns all targets of the file, each once, in the order of the file's bytes. The slice
-// is the caller's.
+// Targets returns all targets of the file, each once, in the order of the file's bytes. The caller
+// owns the slice.
 func (l Layout) Targets() []int {
 	var all []int
 	seen := map[int]bool{}
@@ -106,8 +105,7 @@ func (l Layout) Targets() []int {
 	return all
 }
 
-// StripeBytes returns the stripe size of the component that holds offset, 0 where the layout does
-// not say.
+// StripeBytes returns the stripe size of the component that holds offset, 0 if unknown.
 func (l Layout) StripeBytes(offset int64) int64 {
 	if c, _ := l.at(offset); c != nil {
 		return c.StripeBytes
@@ -115,8 +113,7 @@ func (l Layout) StripeBytes(offset int64) int64 {
 	return 0
 }
 
-// TargetAt returns the target that holds the byte at offset, NoTarget where the layout does not
-// say.
+// TargetAt returns the target that holds the byte at offset, NoTarget if unknown.
 func (l Layout) TargetAt(offset int64) int {
 	if c, _ := l.at(offset); c != nil {
 		return c.targetAt(offset)
@@ -124,9 +121,9 @@ func (l Layout) TargetAt(offset int64) int {
 	return NoTarget
 }
 
-// Pieces yields the parts of [offset, offset+length) in order, cut where a stripe ends, each with
-// its target. Where the layout does not say, one piece covers all of it. It panics when the range
-// is not one of a file.
+// Pieces yields the parts of [offset, offset+length) in order, cut at stripe boundaries, each with
+// its target. If the layout is unknown, one piece covers all of it. It panics if the range is
+// invalid.
 func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
 	checkRange(offset, length)
 	return func(yield func(Piece) bool) {
@@ -146,8 +143,8 @@ func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
 	}
 }
 
-// BytesOn calls add with how many bytes of [offset, offset+length) each target holds, a target once
-// or more. Its cost grows with the targets, not with the length.
+// BytesOn calls add with the number of bytes of [offset, offset+length) on each target, at least
+// once per target. Its cost grows with the targets, not with the length.
 func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int64)) {
 	checkRange(offset, length)
 	for at, end := offset, offset+length; at < end; {
@@ -172,7 +169,7 @@ func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int
 	}
 }
 
-// at returns the component that holds offset, nil when there is none, and where that ends.
+// at returns the component that holds offset, nil if there is none, and where that ends.
 func (l Layout) at(offset int64) (c *Component, end int64) {
 	after, _ := slices.BinarySearchFunc(l.Components, offset, func(c Component, offset int64) int {
 		if c.End <= offset {
@@ -190,7 +187,7 @@ func (l Layout) at(offset int64) (c *Component, end int64) {
 }
 
 // targetAt returns the target of a byte of the component. Stripes count from the start of the file,
-// also in a component that begins later.
+// even in a component that begins later.
 //
 // Source: Lustre, lustre/lov/lov_offset.c, lov_stripe_number; BeeGFS, StripePattern.h,
 // getStripeTargetIndex.
@@ -200,6 +197,6 @@ func (c *Component) targetAt(offset int64) int {
 
 func checkRange(offset, length int64) {
 	if offset < 0 || length < 0 || offset > math.MaxInt64-length {
-		panic(fmt.Sprintf("layout: [%d, %d+%d) is no range of a file", offset, offset, length))
+		panic(fmt.Sprintf("layout: invalid range [%d, %d+%d)", offset, offset, length))
 	}
 }

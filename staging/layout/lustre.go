@@ -10,12 +10,12 @@ import (
 	"slices"
 )
 
-// lovAttribute is the extended attribute by which Lustre tells any user a file's layout.
+// lovAttribute is the extended attribute that holds a file's layout, readable by any user.
 //
 // Source: Lustre, lustre/llite/xattr.c, ll_getxattr_lov.
 const lovAttribute = "lustre.lov"
 
-// What the attribute's structures are made of. Numbers are little-endian.
+// The parts of the attribute's structures. Numbers are little-endian.
 //
 // Source: Lustre, include/uapi/linux/lustre/lustre_user.h: struct lov_user_md_v1, lov_user_md_v3,
 // lov_user_ost_data_v1, lov_comp_md_v1, lov_comp_md_entry_v1; enum lov_pattern,
@@ -41,31 +41,31 @@ const (
 
 	entryStale     = 0x1
 	entryPreferred = 0x2
-	// never with LCME_FL_EXTENSION, the room that a self-extending layout may still take
+	// never with LCME_FL_EXTENSION, the room that a self-extending layout may still use
 	entryInit   = 0x10
 	entryParity = 0x80
 
-	mirrorShift = 16 // of the mirror's number in a component's id
+	mirrorShift = 16 // the position of the mirror's number in a component's id
 	mirrorMask  = 0x7FFF
 
-	// minStripeBytes is LOV_MIN_STRIPE_SIZE, of which every stripe size is a multiple.
+	// minStripeBytes is LOV_MIN_STRIPE_SIZE; every stripe size is a multiple of it.
 	minStripeBytes = 64 << 10
 )
 
 var errShort = errors.New("the layout ends too early")
 
-// parseLustre reads the value of lustre.lov of a regular file.
+// parseLustre parses the value of lustre.lov of a regular file.
 //
 // A component that was never written to has no targets yet and is left out, as are parity and stale
-// mirrors; of several mirrors the one to read counts: one that is preferred, else the first.
-// Errors: a value that is no layout. It takes memory in proportion to the value, whatever the value
-// says.
+// mirrors; of several mirrors the one to read counts: a preferred one, else the first.
+// Errors: an invalid value. The memory used is proportional to the value's length, whatever its
+// content.
 func parseLustre(value []byte) (Layout, error) {
 	l := Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1}
 	if len(value) < 4 {
 		return Layout{}, errShort
 	}
-	// parts may overlap in a hostile value; in a true one they do not
+	// parts may overlap in a hostile value, but not in a real one
 	objects := len(value) / objectBytes
 	switch magic := binary.LittleEndian.Uint32(value); magic {
 	case magicV1, magicV3, magicSpecific:
@@ -177,8 +177,8 @@ func parseEntries(value []byte) (entries []entry, mirrors int, err error) {
 // position returns an offset in a file; "no end" is all ones.
 func position(raw uint64) int64 { return int64(min(raw, math.MaxInt64)) }
 
-// mirrorToRead returns the number of the mirror that a client reads: of those without a stale
-// component one that has a preferred component, else the lowest; the lowest of all when all are
+// mirrorToRead returns the number of the mirror that a client reads: among those without a stale
+// component, one that has a preferred component, else the lowest; the lowest of all if all are
 // stale.
 func mirrorToRead(entries []entry) int {
 	stale, preferred := map[int]bool{}, map[int]bool{}
@@ -213,8 +213,8 @@ type plain struct {
 	targets                  []int
 }
 
-// parsePlain reads a V1 or V3 layout. One that is not made yet, or whose content is released, has
-// no objects. objects is how many objects may still come.
+// parsePlain parses a V1 or V3 layout. One that does not exist yet, or whose content is released,
+// has no objects. objects is how many objects may still follow.
 func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	if len(blob) < 4 {
 		return plain{}, errShort
@@ -247,7 +247,7 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 		return p, nil
 	}
 	if p.stripeBytes == 0 || p.stripeBytes%minStripeBytes != 0 {
-		return plain{}, fmt.Errorf("a stripe of %d bytes is no multiple of 64 KiB", p.stripeBytes)
+		return plain{}, fmt.Errorf("a stripe of %d bytes is not a multiple of 64 KiB", p.stripeBytes)
 	}
 	count := int(binary.LittleEndian.Uint16(blob[28:]))
 	if len(blob) < head+count*objectBytes || count > *objects {
@@ -261,12 +261,12 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	return p, nil
 }
 
-// add appends the component that p describes, if it holds data.
+// add appends the component described by p, if it holds data.
 func (l *Layout) add(p plain, start, end int64) {
 	switch {
 	case start == end:
 	case p.onMDT:
-		// On the MDT there are no stripes: the component, which is the file's first, is one.
+		// The MDT has no stripes: the component, which is the file's first, is one.
 		l.Components = append(l.Components, Component{start, end, end, []int{MDT}})
 	case len(p.targets) > 0:
 		l.Components = append(l.Components, Component{start, end, p.stripeBytes, p.targets})

@@ -7,13 +7,14 @@ import (
 	"rankpool/staging/posix"
 )
 
-// Of returns the layout of the regular file at path; links are followed. On a file system that
-// tells none it is the zero Layout, without an error.
+// Of returns the layout of the regular file at path, following links. On a file system without
+// layouts it returns the zero Layout and no error.
 //
-// Errors: a file that is not there or may not be looked at, and a layout that makes no sense.
+// Errors: a file that does not exist or may not be accessed; an invalid layout.
 func Of(path string) (Layout, error) { return of(systemCalls{}, path, onBeeGFS) }
 
-// of reads a layout. askBeeGFS says whether the ioctls of BeeGFS are worth opening the file for.
+// of reads a layout. askBeeGFS reports whether it is worth opening the file for the ioctls of
+// BeeGFS.
 func of(sys system, path string, askBeeGFS func(system, string) (bool, error)) (Layout, error) {
 	value, err := sys.getxattr(path, lovAttribute)
 	if err == nil {
@@ -46,14 +47,14 @@ func onBeeGFS(sys system, path string) (bool, error) {
 }
 
 // requestTargetCount asks a Lustre client for the number of OSTs; the argument, a C long of which
-// 32 bits are used, is 0 on the way in.
+// 32 bits are used, is initially 0.
 //
 // Source: Lustre, include/uapi/linux/lustre/lustre_user.h, LL_IOC_GETOBDCOUNT; lustre/llite/dir.c,
 // ll_dir_ioctl.
 const requestTargetCount = 2<<30 | 8<<16 | 'f'<<8 | 168
 
-// targetCount returns how many OSTs the Lustre file system of the folder at path has, 0 where that
-// is not known.
+// targetCount returns the number of OSTs of the Lustre file system of the folder at path, 0 if
+// unknown.
 func targetCount(sys system, folder string) int {
 	dir, err := sys.open(folder)
 	if err != nil {

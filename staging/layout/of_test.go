@@ -116,11 +116,11 @@ func TestOf(t *testing.T) {
 		},
 		"other pattern": {
 			file: pattern(9, 8, 2),
-			err:  "layout: /f: it has the unknown stripe pattern 9",
+			err:  "layout: /f: unknown stripe pattern 9",
 		},
 		"no chunk": {
 			file: pattern(1, 0, 2),
-			err:  "layout: /f: a chunk of 0 bytes is less than 64 KiB",
+			err:  "layout: /f: its chunk size of 0 bytes is less than 64 KiB",
 		},
 		"no targets": {file: pattern(1, 8, 0), err: "layout: /f: it has no targets"},
 		"stub":       {file: stub, want: Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}},

@@ -18,18 +18,18 @@ import (
 // Source: OLCF, Orion's default layout: the first 256 KiB on the MDT.
 const SmallFileBytes = 256 << 10
 
-// A Survey is how a data set lies over targets.
+// A Survey describes how a data set is spread over targets.
 type Survey struct {
-	// Lustre, BeeGFS, both with " and " between them, or "" when it tells no layout
+	// Lustre, BeeGFS, both with " and " between them, or "" without layouts
 	FileSystem string
-	Files      int64    // of the data set; 0 when the file system tells no layout
+	Files      int64    // of the data set; 0 if the file system has no layouts
 	Bytes      int64    // of all samples
 	Groups     []Group  // in order of files, most first
 	Pools      []string // OST pools, in order of name
 	Loads      []Load   // the numbered targets that hold samples, in order of number
-	Known      int      // targets that the file system has; 0: not known
-	OnMDT      Load     // what lies on metadata targets
-	Unplaced   Load     // what the layouts do not say the target of: released, stubs, no layout
+	Known      int      // targets of the file system; 0: unknown
+	OnMDT      Load     // what is on metadata targets
+	Unplaced   Load     // what has no known target: released, stubs, no layout
 	// files of less than SmallFileBytes, not empty, that start on a numbered target
 	SmallOnOST int64
 	SmallWide  int64 // files of less than a stripe with more than one target
@@ -39,24 +39,24 @@ type Survey struct {
 	Problem    error // why the first of these could not be read
 }
 
-// A Group is the files of one kind of layout with as many targets.
+// A Group is the files with the same kind of layout and number of targets.
 type Group struct {
 	FileSystem string
 	Kind       Kind
-	Stripes    int // targets of a file
+	Stripes    int // targets per file
 	Files      int64
 }
 
-// A Load is what one target holds of a data set.
+// A Load is the part of a data set on one target.
 type Load struct {
 	Target int
-	Files  int64 // that have bytes on it
+	Files  int64 // files with bytes on it
 	Bytes  int64
 }
 
-// Take reads the layouts of all files of a data set and adds up what they say; root is a folder of
-// it, which tells how many targets there are. Its Files are 0 when the file system tells no layout,
-// as Build judges.
+// Take reads the layouts of all files of a data set and adds them up; root is a folder of it, which
+// determines the number of targets. Its Files are 0 if the file system has no layouts, by the test
+// that Build uses.
 //
 // Errors: ctx's end, as its cause.
 func Take(ctx context.Context, root string, samples Samples, opt Options) (*Survey, error) {
@@ -78,8 +78,8 @@ func take(ctx context.Context, sys system, root string, samples Samples, opt Opt
 	return t.survey, nil
 }
 
-// MaxOverMean returns how many times the mean the fullest of the numbered targets in use holds; 0
-// without any.
+// MaxOverMean returns the load of the fullest of the numbered targets in use divided by their mean;
+// 0 if there are none.
 func (s *Survey) MaxOverMean() float64 {
 	var most, sum int64
 	for _, load := range s.Loads {
@@ -92,7 +92,7 @@ func (s *Survey) MaxOverMean() float64 {
 	return float64(most) * float64(len(s.Loads)) / float64(sum)
 }
 
-// A taking is a Survey under way.
+// A taking is a Survey in progress.
 type taking struct {
 	samples Samples
 
@@ -131,7 +131,7 @@ func (t *taking) add(f file) {
 	t.count(f.layout, end)
 }
 
-// count adds a file, which has end bytes at least, to the groups and to what hints need.
+// count adds a file of at least end bytes to the groups and to the numbers for hints.
 func (t *taking) count(l Layout, end int64) {
 	s := t.survey
 	t.groups[Group{FileSystem: l.FileSystem, Kind: l.Kind, Stripes: len(l.Targets())}]++
@@ -181,7 +181,7 @@ func (t *taking) finish() {
 	s.FileSystem = strings.Join(names, " and ")
 }
 
-// TargetName returns what the administrators of a file system call a target.
+// TargetName returns the name of a target in its file system's terms.
 func TargetName(fileSystem string, target int) string {
 	switch {
 	case target == MDT:

@@ -95,7 +95,7 @@ func TestHints(t *testing.T) {
 		},
 		"unread": {
 			Survey{Files: 3, Unread: 1, Problem: errors.New("why")},
-			[]string{"The layout of 1 file cannot be read, first: why."},
+			[]string{"The layout of 1 file cannot be read; the first error: why."},
 		},
 		"few shards": {
 			Survey{FileSystem: Lustre, Files: 4, Groups: four, Loads: loads(5, 5, 5, 5), Known: 32},

@@ -12,13 +12,12 @@ import (
 	"rankpool/staging/posix"
 )
 
-// A system is the calls by which a file system tells its layout, so that tests can stand in for
-// Lustre and BeeGFS. It is safe for concurrent use. Errors are, or wrap, system error numbers, and
-// name the path.
+// A system holds the calls that read layouts, so that tests can replace Lustre and BeeGFS. It is
+// safe for concurrent use. Errors are, or wrap, system error numbers, and name the path.
 type system interface {
-	// getxattr returns an extended attribute of the file at path; links are followed.
+	// getxattr returns an extended attribute of the file at path, following links.
 	getxattr(path, name string) ([]byte, error)
-	// magic returns the f_type that statfs gives.
+	// magic returns the f_type of statfs.
 	magic(path string) (int64, error)
 	// open opens a file or a folder for ioctls, without waiting.
 	open(path string) (device, error)
@@ -26,7 +25,7 @@ type system interface {
 
 // A device is an open file.
 type device interface {
-	// ioctl makes one request, whose argument is read and written in place.
+	// ioctl makes one request; its argument is read and written in place.
 	ioctl(request uint, arg []byte) error
 	// Close closes the file.
 	Close()
@@ -47,8 +46,8 @@ func (systemCalls) magic(path string) (int64, error) {
 
 func (systemCalls) open(path string) (device, error) {
 	fd := -1
-	// With O_NONBLOCK the client of BeeGFS does not wait for the content of a stub, and a pipe does
-	// not block.
+	// With O_NONBLOCK the BeeGFS client does not wait for the content of a stub, and a pipe does not
+	// block.
 	err := posix.Retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		return err
@@ -73,10 +72,10 @@ func (d descriptor) ioctl(request uint, arg []byte) error {
 	})
 }
 
-func (d descriptor) Close() { _ = unix.Close(int(d)) } // it was only asked; nothing can be lost
+func (d descriptor) Close() { _ = unix.Close(int(d)) } // it was only queried; nothing can be lost
 
-// saysNothing reports whether err is how a file system, its namespace of attributes or its driver
-// says that it has no such thing as a layout.
+// saysNothing reports whether err means that a file system, its attributes or its driver has no
+// layouts.
 func saysNothing(err error) bool {
 	for _, number := range []unix.Errno{
 		unix.ENODATA, unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS,

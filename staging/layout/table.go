@@ -8,17 +8,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// The targets of 16 bits that stand for those below zero.
+// The 16-bit values that stand for the targets below zero.
 const (
 	storedMDT = 0xFFFE
 	storedNo  = 0xFFFF
 )
 
-// A Table tells for every sample of a data set on which target it starts, in 2 bytes a sample.
+// A Table holds the target on which each sample of a data set starts, in 2 bytes per sample.
 //
-// A nil Table is that of a data set of which nothing is known; every method works on it. A Table
-// never changes once it is made, so any number of goroutines may use it. A method that takes an id
-// panics when the id is not in the data set.
+// A nil Table is valid: nothing is known about the data set. A Table is immutable, so any number of
+// goroutines may use it. A method that takes an id panics if the id is not in the data set.
 type Table struct {
 	targets []uint16
 	offline []scheduler.SampleID // ascending
@@ -26,10 +25,10 @@ type Table struct {
 	problem error
 }
 
-// Build reads the layouts of all files of a data set. It returns nil when the data set, judged by
-// 64 files spread over it, lies on a file system that tells none.
+// Build reads the layouts of all files of a data set. It returns nil if the data set, judged by 64
+// files spread over it, is on a file system without layouts.
 //
-// A file whose layout cannot be read only has none; Problem tells. Errors: ctx's end, as its cause.
+// A file whose layout cannot be read has none; see Problem. Errors: ctx's end, as its cause.
 func Build(ctx context.Context, samples Samples, opt Options) (*Table, error) {
 	return build(ctx, systemCalls{}, samples, opt)
 }
@@ -43,8 +42,8 @@ func build(ctx context.Context, sys system, samples Samples, opt Options) (*Tabl
 	return b.finish(), nil
 }
 
-// A builder makes a Table. Targets of different files are written without a lock, all else under
-// mu.
+// A builder builds a Table. Targets of different files are written without a lock, everything else
+// under mu.
 type builder struct {
 	samples Samples
 
@@ -81,7 +80,7 @@ func (b *builder) add(f file) {
 	}
 }
 
-// finish puts what came in any order in that of the samples.
+// finish sorts what came in any order.
 func (b *builder) finish() *Table {
 	t := b.table
 	slices.Sort(t.offline)
@@ -104,9 +103,9 @@ func (t *Table) TargetOf(id scheduler.SampleID) int {
 	}
 }
 
-// Offline returns the samples whose content must be brought back from an archive first:
-// HSM-released on Lustre, stubs on BeeGFS; ascending. Reading one may wait for a tape, or fail. The
-// caller must not change the slice.
+// Offline returns the samples whose content must be restored from an archive first: HSM-released on
+// Lustre, stubs on BeeGFS; ascending. Reading one may wait for a tape, or fail. The caller must not
+// change the slice.
 func (t *Table) Offline() []scheduler.SampleID {
 	if t == nil {
 		return nil
@@ -114,8 +113,7 @@ func (t *Table) Offline() []scheduler.SampleID {
 	return t.offline
 }
 
-// Problem returns how many files have a layout that could not be read, and why the first of them
-// could not; nil when all could.
+// Problem returns how many layouts could not be read, and the first file's error; nil if all could.
 func (t *Table) Problem() (files int64, first error) {
 	if t == nil {
 		return 0, nil

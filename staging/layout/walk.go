@@ -10,21 +10,21 @@ import (
 	"rankpool/staging/posix"
 )
 
-// DefaultConcurrency is how many layouts are read at a time when Options does not say: as staging
-// scans, since each is a request to the metadata server when the client does not have the file's
-// attributes yet.
+// DefaultConcurrency is how many layouts are read at a time by default: as many as a scan has
+// requests in flight, since each is a request to the metadata server if the client does not have
+// the file's attributes yet.
 const DefaultConcurrency = 16
 
 const (
-	// spread is how many files, evenly spread over the data set, tell which file systems it lies on.
+	// spread is the number of files, evenly spread over the data set, that determine its file systems.
 	spread = 64
-	// chunkSamples is how many samples a goroutine takes at a time: some milliseconds of work on a
+	// chunkSamples is how many samples a goroutine processes at a time: some milliseconds of work on a
 	// local file system.
 	chunkSamples = 1024
 )
 
-// Samples is a data set: N samples, each a range of a file. Samples of one file that follow each
-// other share one look at its layout. *staging.Manifest is one. It is safe for concurrent use.
+// Samples is a data set: N samples, each a range of a file. The layout of a file is read once for
+// its consecutive samples. *staging.Manifest implements it. It is safe for concurrent use.
 type Samples interface {
 	Len() int
 	// Path returns the absolute path of the file that holds sample id.
@@ -35,15 +35,15 @@ type Samples interface {
 	Size(id scheduler.SampleID) int64
 }
 
-// Options says how to read the layouts of a data set. The zero value is ready to use.
+// Options controls the reading of layouts. The zero value is ready to use.
 type Options struct {
 	Concurrency int // layouts read at a time; 0: DefaultConcurrency
-	// told the number of samples done so far, never by two goroutines at a time
+	// called with the number of samples done so far, never by two goroutines at a time
 	Progress func(samples int64)
 }
 
-// A file is one file of a data set: the samples [first, end), and the file's layout or why there is
-// none.
+// A file is one file of a data set: the samples [first, end), and the file's layout or the error of
+// reading it.
 type file struct {
 	first, end int
 	path       string
@@ -56,15 +56,15 @@ type walk struct {
 	sys       system
 	samples   Samples
 	askBeeGFS func(system, string) (bool, error)
-	next      atomic.Int64 // the chunk to take next
+	next      atomic.Int64 // the next chunk
 
 	mu       sync.Mutex
 	done     int64
 	progress func(int64)
 }
 
-// walkFiles calls visit with every file of the data set, from several goroutines at a time. Before
-// that it looks at a spread of 64 files; when none of them has a layout it returns false and visits
+// walkFiles calls visit for every file of the data set, from several goroutines at a time. Before
+// that it examines a spread of 64 files; if none of them has a layout it returns false and visits
 // no file.
 //
 // Errors: ctx's end, as its cause. A file whose layout cannot be read is visited with its error.
@@ -79,7 +79,8 @@ func walkFiles(ctx context.Context, sys system, samples Samples, opt Options, vi
 		opt.Concurrency = DefaultConcurrency
 	}
 	w := &walk{sys: sys, samples: samples, progress: opt.Progress}
-	// Asking statfs for every file would cost BeeGFS a request more; a file that is not on it says so.
+	// Asking statfs for every file would cost BeeGFS another request; the ioctl of a file that is not
+	// on it fails.
 	w.askBeeGFS = func(system, string) (bool, error) { return beegfs, nil }
 	var running sync.WaitGroup
 	for range min(opt.Concurrency, w.chunks()) {
@@ -99,7 +100,7 @@ func walkFiles(ctx context.Context, sys system, samples Samples, opt Options, vi
 
 func (w *walk) chunks() int { return (w.samples.Len() + chunkSamples - 1) / chunkSamples }
 
-// visitChunk visits the files that start in a chunk of samples; the last may go on behind it.
+// visitChunk visits the files that start in a chunk of samples; the last may extend beyond it.
 func (w *walk) visitChunk(ctx context.Context, chunk int, visit func(file)) {
 	n := w.samples.Len()
 	begin := chunk * chunkSamples
@@ -119,7 +120,7 @@ func (w *walk) visitChunk(ctx context.Context, chunk int, visit func(file)) {
 	w.tell(end - begin)
 }
 
-// endOfFile returns the first sample in [at, end) that does not lie in the file at path, else end.
+// endOfFile returns the first sample in [at, end) that is not in the file at path, else end.
 func (w *walk) endOfFile(at, end int, path string) int {
 	for at < end && w.path(at) == path {
 		at++
@@ -139,7 +140,7 @@ func (w *walk) tell(samples int) {
 	w.progress(w.done)
 }
 
-// fileSystems reports which of Lustre and BeeGFS a spread of the data set's files lies on.
+// fileSystems reports which of Lustre and BeeGFS hold a spread of the data set's files.
 func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beegfs bool) {
 	n := samples.Len()
 	for i := range min(n, spread) {
@@ -147,12 +148,12 @@ func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beeg
 			break
 		}
 		path := samples.Path(scheduler.SampleID(i * n / min(n, spread)))
-		switch magic, _ := sys.magic(path); magic { // a file that is gone tells nothing; the others do
+		switch magic, _ := sys.magic(path); magic { // a missing file tells nothing; the others do
 		case posix.BeeGFSMagic:
 			beegfs = true
 		case posix.LustreMagic:
 			lustre = true
-		default: // a file system in between that passes the attribute on
+		default: // an overlay that passes the attribute through
 			l, _ := of(sys, path, onBeeGFS)
 			lustre = lustre || l.FileSystem == Lustre
 		}

@@ -12,19 +12,18 @@ import (
 	"rankpool/staging/copier"
 )
 
-// shardsAtOnce is how many shards a rank has under way: while one is read back the other is
-// written.
+// shardsAtOnce is how many shards a rank works on: while one is read back the other is written.
 const shardsAtOnce = 2
 
-// partBytes is how large a piece of the set-up is; a request of a group has at most 16 MiB.
+// partBytes is the size of a part of the set-up; a request of a group has at most 16 MiB.
 const partBytes = 8 << 20
 
 // The kinds of requests, their first byte.
 const (
-	requestPart  byte = iota // a piece of the set-up
+	requestPart  byte = iota // a part of the set-up
 	requestBegin             // its last piece
 	requestTask
-	requestSync // make durable what this rank wrote
+	requestSync // flush what this rank wrote
 )
 
 // A setup is what another rank needs to work.
@@ -37,13 +36,13 @@ type setup struct {
 	Concurrency int
 }
 
-// A crew is the ranks that write shards, as rank 0 sees them.
+// A crew is rank 0's view of the ranks that write shards.
 type crew struct {
 	group *staging.Group
 	own   *worker
 }
 
-// hire gives the other ranks what they need.
+// hire sends the other ranks the set-up.
 func (c *crew) hire(ctx context.Context, s setup) error {
 	if c.group.Size() == 1 {
 		return nil
@@ -72,7 +71,7 @@ func (c *crew) hire(ctx context.Context, s setup) error {
 	})
 }
 
-// all has something done for each rank at the same time, and returns the first error.
+// all calls do for each rank in parallel, and returns the first error.
 func (c *crew) all(ctx context.Context, do func(ctx context.Context, rank int) error) error {
 	return c.several(ctx, 1, do)
 }
@@ -95,8 +94,8 @@ func (c *crew) several(ctx context.Context, n int,
 	return context.Cause(ctx)
 }
 
-// each has the tasks done, in their order as far as that is possible, by whichever rank is free;
-// finish is told of each, by one goroutine at a time.
+// each distributes the tasks, in order as far as possible, to ranks as they become free; finish is
+// called with each result, by one goroutine at a time.
 func (c *crew) each(ctx context.Context, tasks []task,
 	finish func(rank int, t task, r result) error,
 ) error {
@@ -128,7 +127,7 @@ func (c *crew) each(ctx context.Context, tasks []task,
 	})
 }
 
-// do has a rank do a task.
+// do has a rank perform a task.
 func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 	if rank == 0 {
 		return c.own.do(ctx, t)
@@ -140,7 +139,7 @@ func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 	return r, decode(reply, &r)
 }
 
-// syncAll makes durable what all ranks have written.
+// syncAll flushes what all ranks have written.
 func (c *crew) syncAll(ctx context.Context) error {
 	return c.all(ctx, func(ctx context.Context, rank int) error {
 		if rank == 0 {
@@ -158,9 +157,9 @@ func (w *worker) syncAll() error {
 	return nil
 }
 
-// Serve does what the rank 0 that calls Run asks for, and returns when it is dismissed. It also
-// lists folders for a scan, as Group.Serve does; concurrency is that of Group.Serve. After ctx's
-// end every answer is an error.
+// Serve answers the requests of the rank 0 that calls Run, and returns when it is dismissed. It
+// also lists folders for a scan, as Group.Serve does; concurrency is that of Group.Serve. After
+// ctx's end every answer is an error.
 func Serve(ctx context.Context, group *staging.Group, concurrency int) {
 	s := &server{}
 	group.ServeWork(ctx, concurrency, s.answer)
@@ -169,7 +168,7 @@ func Serve(ctx context.Context, group *staging.Group, concurrency int) {
 	}
 }
 
-// A server is a rank other than 0. Rank 0 asks nothing else while it sets it up.
+// A server is a rank other than 0. Rank 0 sends no other request while it sets the rank up.
 type server struct {
 	body   []byte
 	worker *worker
@@ -197,7 +196,7 @@ func (s *server) answer(ctx context.Context, request []byte) ([]byte, error) {
 	return encode(r), nil
 }
 
-// begin makes this rank's worker.
+// begin creates this rank's worker.
 func (s *server) begin(body []byte) error {
 	var got setup
 	if err := decode(body, &got); err != nil {
@@ -225,7 +224,7 @@ func encode(v any) []byte {
 
 func decode(body []byte, v any) error {
 	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(v); err != nil {
-		return fmt.Errorf("pack: a message of another rank is damaged: %w", err)
+		return fmt.Errorf("pack: a message from another rank is damaged: %w", err)
 	}
 	return nil
 }

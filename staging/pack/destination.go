@@ -15,13 +15,13 @@ import (
 	"rankpool/staging"
 )
 
-// A DestinationError says why the destination cannot be written to.
+// A DestinationError means that the destination cannot be written to.
 type DestinationError struct {
 	Dest string
 	Err  error
 }
 
-// Error is one sentence that says what to do.
+// Error returns one sentence that says what to do.
 func (e *DestinationError) Error() string {
 	switch {
 	case errors.Is(e.Err, unix.ENOSPC):
@@ -53,19 +53,19 @@ type output interface {
 	Close() error
 }
 
-// createTemp makes a file beside the one of this name, under a name that begins with a dot, so that
-// it is no sample.
+// createTemp creates a file in the folder of the one with this name, under a name that begins with
+// a dot, so that it is not a sample.
 func createTemp(dir, name string) (output, error) { return os.CreateTemp(dir, "."+name+".*") }
 
-// isTemp says whether a name is one that createTemp makes, here or for the manifest, of a run that
+// isTemp reports whether a name is a temporary, from createTemp or of the manifest, of a run that
 // was killed.
 func isTemp(name string) bool {
-	shard, _ := path.Match(".pack-*.tar.*", name) // the patterns are good
+	shard, _ := path.Match(".pack-*.tar.*", name) // the patterns are valid
 	return shard || strings.HasPrefix(name, "."+staging.ManifestName+".")
 }
 
-// prepare makes the folder dest, or looks that it holds nothing but a pack, and removes what a
-// killed run has left. The caller holds the journal's lock; begun says that there was a journal.
+// prepare creates the folder dest, or checks that it holds nothing but a pack, and removes what a
+// killed run left. The caller holds the journal's lock; begun reports that there was a journal.
 func prepare(dest string, begun bool) error {
 	entries, err := os.ReadDir(dest)
 	if err != nil {
@@ -79,14 +79,14 @@ func prepare(dest string, begun bool) error {
 				return &DestinationError{dest, err}
 			}
 		case !begun && !strings.HasPrefix(name, "."):
-			return fmt.Errorf("pack: %s holds %q, and is no pack that was begun: name a new folder", dest,
+			return fmt.Errorf("pack: %s holds %q, and is not an unfinished pack: name a new folder", dest,
 				name)
 		}
 	}
 	return nil
 }
 
-// removeManifest makes sure that an incomplete pack has no manifest.
+// removeManifest removes the manifest of a pack that is no longer complete.
 func removeManifest(dest string) error {
 	if err := os.Remove(filepath.Join(dest, staging.ManifestName)); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {

@@ -175,7 +175,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		},
 	})
 	wantError(t, err, "pack-000000.tar was written to ",
-		"reads back otherwise: the checksum of sample 000000000 is wrong")
+		"reads back differently: the checksum of sample 000000000 is wrong")
 	if found := shardsOf(t, dest); len(found) > 0 {
 		t.Errorf("there is %v", found)
 	}
@@ -310,7 +310,7 @@ func TestWhatNoShardCanHold(t *testing.T) {
 	members := []staging.Member{{Kind: "a", Size: 1}, {Kind: "b", Size: 1}}
 	sample := staging.Sample{Path: "f", Format: staging.FormatPart, Size: 2, Members: members}
 	for kind, sentence := range map[string]string{
-		"a/../../x": "which is no file extension", "\x00": "which is no file extension",
+		"a/../../x": "which is not a file extension", "\x00": "which is not a file extension",
 		"B": `two members of the kind "b"`,
 	} {
 		sample.Members[0].Kind = kind
@@ -324,9 +324,9 @@ func TestWhatNoShardCanHold(t *testing.T) {
 	m, err := staging.Build("/data", []string{""}, 1, func(int) staging.Sample { return sample })
 	must(t, err)
 	_, err = NewPlan(m, AsIs(1), 1000)
-	wantError(t, err, "cannot have 4611686018427387904 bytes")
+	wantError(t, err, "has the impossible size of 4611686018427387904 bytes")
 	_, err = NewPlan(m, []scheduler.SampleID{}, 1000)
-	wantError(t, err, "no sample of /data")
+	wantError(t, err, "no samples of /data")
 }
 
 func TestClassMembersHoldTheLabel(t *testing.T) {

@@ -14,23 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journalName is the file that says which shards of a pack are there. It begins with a dot, so that
-// it is no sample.
+// journalName is the file that lists the finished shards of a pack. It begins with a dot, so that
+// it is not a sample.
 const journalName = ".rankpool-pack"
 
-// A journal is a head, the plan's identity (16 bytes), and a record a shard: its number (u32), the
-// number of its samples (u32), their checksums (u64 each), and the record's XXH3 (u64); all
-// little-endian. Half a record at its end, of a run that was killed, does not count. That a shard
-// is there is only believed when it has been read.
+// A journal is a header, the plan's identity (16 bytes), and a record per shard: its number (u32),
+// the number of its samples (u32), their checksums (u64 each), and the record's XXH3 (u64); all
+// little-endian. An incomplete record at its end, from a run that was killed, is ignored. A shard
+// is trusted only after it has been read.
 const journalHead = "rankpool pack 1\n"
 
 type journal struct {
 	file *os.File
-	sums map[int][]uint64 // of the shards
+	sums map[int][]uint64 // per shard
 }
 
-// openJournal opens or makes the journal of p in the folder dest, which it makes too, and locks it
-// against other packers. begun says that there was one.
+// openJournal opens or creates the journal of p in the folder dest, which it creates too, and locks
+// it against other packers. begun reports that there was one.
 //
 // Errors: another pack's journal, one that is in use, a *DestinationError.
 func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
@@ -46,7 +46,7 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 			_ = file.Close() // err is being reported
 		}
 	}()
-	// A file system without locks is no reason not to pack.
+	// Without locks, pack anyway.
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, false, fmt.Errorf("pack: another rankpool pack writes to %s", dest)
 	}
@@ -82,8 +82,8 @@ func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
 	return shards, nil
 }
 
-// cut cuts off what is behind the good part of the journal, and writes its head in place of
-// nothing.
+// cut removes everything after the valid part of the journal, and writes its header if that is
+// missing.
 func (j *journal) cut(good int) error {
 	if err := j.file.Truncate(int64(good)); err != nil {
 		return err
@@ -92,15 +92,15 @@ func (j *journal) cut(good int) error {
 	return err
 }
 
-// begin writes the head of a new journal.
+// begin writes the header of a new journal.
 func (j *journal) begin(p *Plan) error {
 	identity := p.identity()
 	_, err := j.file.Write(append([]byte(journalHead), identity[:]...))
 	return err
 }
 
-// add notes that a shard is there. The record is one write, so that a killed run leaves it whole or
-// not.
+// add records that a shard is finished. The record is one write, so that a killed run leaves it
+// complete or not at all.
 func (j *journal) add(shard int, sums []uint64) error {
 	record := binary.LittleEndian.AppendUint32(nil, uint32(shard))
 	record = binary.LittleEndian.AppendUint32(record, uint32(len(sums)))
@@ -114,8 +114,8 @@ func (j *journal) add(shard int, sums []uint64) error {
 var errOtherPack = errors.New("another pack (of other data, or data that has changed since, or " +
 	"in another order or shard size)")
 
-// parseJournal returns the checksums of the shards that a journal of p names, and how long its good
-// part is.
+// parseJournal returns the checksums of the shards in a journal of p, and the length of its valid
+// part.
 func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err error) {
 	sums = map[int][]uint64{}
 	identity := p.identity()

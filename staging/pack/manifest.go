@@ -6,10 +6,10 @@ import (
 	"rankpool/staging"
 )
 
-// built returns the manifest of shards [from, to), which lie in root under the names that name
-// gives and were modified at modTimes. sums are the checksums of their samples, nil: not known.
+// built returns the manifest of shards [from, to), which are in root under the names that name
+// returns and were modified at modTimes. sums are the checksums of their samples, nil: unknown.
 //
-// The files "cls" that the plan has added are no members of a sample: its bytes are those of the
+// The "cls" files that the plan added are not members of a sample: its bytes are those of the
 // source.
 func (p *Plan) built(root string, from, to int, name func(shard int) string, modTimes []int64,
 	sums []uint64,

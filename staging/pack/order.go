@@ -8,7 +8,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// AsIs returns the ids of n samples in their order.
+// AsIs returns the ids of n samples in order.
 func AsIs(n int) []scheduler.SampleID {
 	ids := make([]scheduler.SampleID, n)
 	for i := range ids {
@@ -17,8 +17,8 @@ func AsIs(n int) []scheduler.SampleID {
 	return ids
 }
 
-// ByImportance returns the ids of the samples that scores are of, the highest score first, NaN
-// last, equal ones by id.
+// ByImportance returns the ids of the samples with these scores, highest score first, NaN last,
+// ties by id.
 func ByImportance(scores []float32) []scheduler.SampleID {
 	ids := AsIs(len(scores))
 	slices.SortStableFunc(ids, func(a, b scheduler.SampleID) int {
@@ -27,7 +27,7 @@ func ByImportance(scores []float32) []scheduler.SampleID {
 	return ids
 }
 
-// Shuffled returns the ids of n samples in an order that seed decides.
+// Shuffled returns the ids of n samples in an order determined by seed.
 func Shuffled(n int, seed uint64) []scheduler.SampleID {
 	ids := AsIs(n)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })

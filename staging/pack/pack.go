@@ -14,43 +14,41 @@ import (
 	"rankpool/staging/copier"
 )
 
-// DefaultShardBytes is the size of a shard when Options does not say: with a billion bytes a second
-// a shard is read in a quarter of a second, far longer than it takes to open it, and a data set of
-// 150 GB has 600.
+// DefaultShardBytes is the default size of a shard: at a billion bytes a second a shard is read in
+// a quarter of a second, far longer than it takes to open it, and a data set of 150 GB has 600.
 const DefaultShardBytes = 256 << 20
 
-// Options says where and how to pack. Dest must be there; of the rest the zero value is ready to
-// use.
+// Options says where and how to pack. Dest is required; the zero value of the others is a default.
 type Options struct {
-	Dest string // absolute path of the folder for the shards, which all ranks see
-	// the samples in the order in which they are packed; nil: all, as the manifest has them
+	Dest string // absolute path of the folder for the shards, visible to all ranks
+	// the samples in packing order; nil: all, in manifest order
 	Order      []scheduler.SampleID
-	ShardBytes int64 // a shard's largest size; 0: DefaultShardBytes
-	// what is made durable before the manifest is written; "": copier.SyncEnd
+	ShardBytes int64 // a shard's maximum size; 0: DefaultShardBytes
+	// what is flushed before the manifest is written; "": copier.SyncEnd
 	Sync        copier.SyncPolicy
-	Concurrency int  // reads of each rank under way at a time; 0: found out
-	DryRun      bool // only look what there is to do
-	// the ranks that share the work, this one being rank 0; nil: this process alone
+	Concurrency int  // each rank's reads in flight; 0: adaptive
+	DryRun      bool // only find out what there is to do
+	// the ranks that share the work, of which this is rank 0; nil: this process alone
 	Group    *staging.Group
-	Progress func(Progress) // told how far it is, never by two goroutines at a time
+	Progress func(Progress) // called with the progress, never by two goroutines at a time
 
-	create func(dir, name string) (output, error) // a test's
+	create func(dir, name string) (output, error) // for tests
 }
 
-// Progress is how far packing is; bytes are those of shards. What another rank does counts when its
-// shard is there.
+// Progress is the progress of packing; bytes are those of shards. Another rank's work counts when
+// its shard is finished.
 type Progress struct {
 	Shards, AllShards int
 	Bytes, AllBytes   int64
 }
 
-// A Report says what there is, and what this run did for it.
+// A Report describes the pack, and what this run did for it.
 type Report struct {
 	Samples     int     `json:"samples"`
 	SampleBytes int64   `json:"sample_bytes"`
 	Shards      int     `json:"shards"`
-	Packed      int     `json:"packed"` // shards that this run wrote; in a dry run: would write
-	Kept        int     `json:"kept"`   // shards that were there
+	Packed      int     `json:"packed"` // shards written by this run; in a dry run: to be written
+	Kept        int     `json:"kept"`   // shards that existed
 	Bytes       int64   `json:"bytes"`  // of the shards that this run wrote, or would write
 	KeptBytes   int64   `json:"kept_bytes"`
 	Seconds     float64 `json:"seconds"`
@@ -63,17 +61,17 @@ type Report struct {
 // staging.ManifestName. The other ranks of opt.Group must be in Serve; Run does not dismiss them.
 // The same arguments give the same shards, whatever the ranks.
 //
-// The folder is new, empty but for hidden names, or holds a pack that the same arguments began:
-// shards that are there are read, and kept when they are whole. The manifest is written last, and
-// taken away before a shard is written again, so a pack that has a manifest is complete.
+// The folder is new, empty except for hidden names, or holds a pack that the same arguments began:
+// existing shards are read, and kept if they are intact. The manifest is written last, and removed
+// before a shard is written again, so a pack that has a manifest is complete.
 //
 // Errors, one sentence each: those of NewPlan; a *staging.SampleError for a sample that cannot be
 // read, or has changed since m was made; a *DestinationError; a folder that holds something else,
-// or that another process packs into; a shard that reads back otherwise than it was written;
+// or that another process packs into; a shard that reads back differently from what was written;
 // another rank's, which is named; ctx's cause.
 func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
-		panic(fmt.Sprintf("pack: the destination %q is no absolute path", opt.Dest))
+		panic(fmt.Sprintf("pack: the destination must be an absolute path, not %q", opt.Dest))
 	}
 	begin := time.Now()
 	opt.Dest = filepath.Clean(opt.Dest)
@@ -110,7 +108,7 @@ func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error)
 	return &r.report, err
 }
 
-// packing is one Run.
+// packing is one call of Run.
 type packing struct {
 	plan   *Plan
 	opt    Options
@@ -122,7 +120,7 @@ type packing struct {
 	sums     []uint64 // of samples, in order
 
 	bytes, shards atomic.Int64
-	telling       chan struct{} // holds a token while nobody tells
+	telling       chan struct{} // holds a token while no goroutine reports progress
 }
 
 // look is a dry run.
@@ -179,7 +177,7 @@ func (r *packing) run(ctx context.Context) error {
 	return r.pack(ctx)
 }
 
-// pack looks at the shards that the journal names, writes the others, and then the manifest.
+// pack checks the shards in the journal, writes the others, and then the manifest.
 func (r *packing) pack(ctx context.Context) error {
 	var known, missing []task
 	for shard := range r.plan.Shards() {
@@ -217,7 +215,7 @@ func (r *packing) pack(ctx context.Context) error {
 	return nil
 }
 
-// write writes shards, and makes them durable.
+// write writes shards, and flushes them.
 func (r *packing) write(ctx context.Context, missing []task) error {
 	if err := removeManifest(r.opt.Dest); err != nil {
 		return err
@@ -228,7 +226,7 @@ func (r *packing) write(ctx context.Context, missing []task) error {
 			return &DestinationError{r.opt.Dest, err}
 		}
 		if rank == 0 {
-			r.tell(1, 0) // the bytes were told when they were written
+			r.tell(1, 0) // the bytes were reported when they were written
 		} else {
 			r.tell(1, r.plan.Bytes(t.Shard))
 		}
@@ -240,7 +238,7 @@ func (r *packing) write(ctx context.Context, missing []task) error {
 	return r.crew.syncAll(ctx)
 }
 
-// place takes over what became of a shard.
+// place handles the result for a shard.
 func (r *packing) place(shard int, got result, kept bool) {
 	from, _ := r.plan.span(shard)
 	copy(r.sums[from:], got.Sums)
@@ -248,7 +246,7 @@ func (r *packing) place(shard int, got result, kept bool) {
 	r.count(shard, kept)
 }
 
-// tell tells how far packing is, unless somebody does at this moment.
+// tell reports progress, unless another goroutine is doing so.
 func (r *packing) tell(shards, bytes int64) {
 	at := Progress{
 		Shards: int(r.shards.Add(shards)), AllShards: r.plan.Shards(),

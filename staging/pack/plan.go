@@ -12,37 +12,37 @@ import (
 	"rankpool/staging"
 )
 
-// MaxLabels is how many classes a data set may have whose labels go into shards. Source:
+// MaxLabels is the maximum number of classes of a data set whose labels go into shards. Source:
 // shards.MaxClasses.
 const MaxLabels = 1 << 20
 
-// A Plan says which samples each shard holds; it never changes, so any number of goroutines may use
+// A Plan says which samples each shard holds; it is immutable, so any number of goroutines may use
 // it.
 type Plan struct {
 	manifest *staging.Manifest
 	order    []scheduler.SampleID
-	label    bool             // samples get a file "cls"
+	label    bool             // samples get a "cls" file
 	digits   int              // of a key
 	headers  map[string]int64 // sizes of headers of files below largeBytes, by kind
 
-	ends   []int   // shard i holds the samples at places [ends[i-1], ends[i]) of the order
-	bytes  []int64 // of the shards
+	ends   []int   // shard i holds the samples at positions [ends[i-1], ends[i]) of the order
+	bytes  []int64 // per shard
 	total  int64   // the sum of bytes
-	target int64   // a shard's largest size
+	target int64   // a shard's maximum size
 
 	identity func() [16]byte // see hash; computed once
 }
 
-// NewPlan plans shards of at most shardBytes bytes each, or of one sample that is larger, that hold
-// the samples of m in the order of ids. An id may come several times; its place in the order is its
+// NewPlan plans shards of at most shardBytes bytes each, or of one larger sample, that hold the
+// samples of m in the order of ids. An id may occur several times; its position in the order is its
 // key. It keeps ids, which the caller must not change any more. The labels of a data set with
 // classes go into the shards as .cls files.
 //
-// Errors: no ids, a sample that no tar shard can hold, more than MaxLabels classes. It panics on an
-// id that m does not have and on a size below 1.
+// Errors: no ids, a sample that cannot be stored in a tar shard, more than MaxLabels classes. It
+// panics on an id that m does not have and on a size below 1.
 func NewPlan(m *staging.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
 	if shardBytes < 1 {
-		panic(fmt.Sprintf("pack: shards of %d bytes", shardBytes))
+		panic(fmt.Sprintf("pack: the shard size must be at least 1 byte, not %d", shardBytes))
 	}
 	p := &Plan{
 		manifest: m, order: ids, digits: max(keyDigits, len(fmt.Sprint(len(ids)-1))),
@@ -52,9 +52,9 @@ func NewPlan(m *staging.Manifest, ids []scheduler.SampleID, shardBytes int64) (*
 	p.label = len(m.Classes()) > 1 || len(m.Classes()) == 1 && m.Classes()[0] != ""
 	switch {
 	case len(ids) == 0:
-		return nil, fmt.Errorf("pack: no sample of %s is to be packed", m.Root())
+		return nil, fmt.Errorf("pack: no samples of %s were chosen", m.Root())
 	case len(m.Classes()) > MaxLabels:
-		return nil, fmt.Errorf("pack: %s has %d classes, the labels of a tar shard are below %d",
+		return nil, fmt.Errorf("pack: %s has %d classes, but the labels of a tar shard must be below %d",
 			m.Root(), len(m.Classes()), MaxLabels)
 	}
 	var files []file
@@ -96,7 +96,7 @@ func (p *Plan) TotalBytes() int64 { return p.total }
 // Name returns the name of a shard's file.
 func (p *Plan) Name(shard int) string { return fmt.Sprintf("pack-%06d.tar", shard) }
 
-// span returns the places in the order of a shard's samples.
+// span returns the positions in the order of a shard's samples.
 func (p *Plan) span(shard int) (from, to int) {
 	if shard > 0 {
 		from = p.ends[shard-1]
@@ -104,14 +104,14 @@ func (p *Plan) span(shard int) (from, to int) {
 	return from, p.ends[shard]
 }
 
-// shardOf returns the shard that holds the sample at a place of the order.
+// shardOf returns the shard with the sample at a position of the order.
 func (p *Plan) shardOf(place int) int { return sort.SearchInts(p.ends, place+1) }
 
-// key returns the key of the sample at a place of the order.
+// key returns the key of the sample at a position of the order.
 func (p *Plan) key(place int) string { return fmt.Sprintf("%0*d", p.digits, place) }
 
-// hash returns a hash of all that decides what the shards hold: equal plans of unchanged data have
-// equal ones.
+// hash returns a hash of everything that determines the shards: equal plans of unchanged data have
+// equal hashes.
 func (p *Plan) hash() [16]byte {
 	hash := xxh3.New()
 	var buf []byte
@@ -136,7 +136,7 @@ func (p *Plan) hash() [16]byte {
 			number(member.Offset)
 			number(member.Size)
 		}
-		_, _ = hash.Write(buf) // a hash takes everything
+		_, _ = hash.Write(buf) // a hash returns no error
 		buf = buf[:0]
 	}
 	return hash.Sum128().Bytes()

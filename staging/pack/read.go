@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// windowBytes bounds the samples of a shard that are read ahead: 64 MiB are 64 ms of 1 GB/s,
-	// enough to hide a slow read, so that a rank with two shards under way needs 128 MiB, or its two
-	// largest samples.
+	// windowBytes bounds the samples of a shard that are read ahead: 64 MiB take 64 ms at 1 GB/s,
+	// enough to hide a slow read. A rank that works on two shards needs 128 MiB, or its two largest
+	// samples.
 	windowBytes = 64 << 20
-	// windowSamples is how many samples are read ahead: as many as a Fetcher may join to a few
+	// windowSamples is how many samples are read ahead: as many as a Fetcher may coalesce into a few
 	// requests.
 	windowSamples = 1024
 )
@@ -23,8 +23,8 @@ type pending struct {
 	done  chan error
 }
 
-// readInOrder reads the samples at places [from, to) of p's order, many at a time, and gives them
-// to use one after the other. The bytes are good during the call only.
+// readInOrder reads the samples at positions [from, to) of p's order, many at a time, and passes
+// them to use one after the other. The bytes are valid during the call only.
 //
 // Errors: a *staging.SampleError, what use returns, ctx's cause.
 func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, to int,
@@ -57,12 +57,12 @@ func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, t
 	return nil
 }
 
-// begin asks for the sample at a place of the order, which is also when it is needed.
+// begin requests the sample at a position of the order, which is also its need.
 func begin(p *Plan, fetcher *staging.Fetcher, place int) pending {
 	s := pending{place, make([]byte, p.size(place)), make(chan error, 1)}
 	fetcher.Fetch(p.order[place], s.bytes, uint64(place), func(err error) { s.done <- err })
 	return s
 }
 
-// size returns the bytes of the sample at a place of the order.
+// size returns the size of the sample at a position of the order.
 func (p *Plan) size(place int) int64 { return p.manifest.Size(p.order[place]) }

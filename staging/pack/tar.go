@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	blockBytes = 512            // headers and data of a tar file begin at multiples of this
+	blockBytes = 512            // headers and data of a tar file start at multiples of this
 	endBytes   = 2 * blockBytes // of zeros at the end
-	// keyDigits is the least width of a sample's key: the same for all data sets below 10⁹ samples.
+	// keyDigits is the minimum width of a sample's key: the same for all data sets below 10⁹ samples.
 	keyDigits = 9
-	// largeBytes is from where on a size needs a pax header. Source: POSIX.1, pax, ustar: 11 octal
+	// largeBytes is the size from which a pax header is needed. Source: POSIX.1, pax, ustar: 11 octal
 	// digits.
 	largeBytes = 1 << 33
 	// classKind is the extension of the file that holds a sample's label. Source: WebDataset's
@@ -30,22 +30,22 @@ type file struct {
 	kind      string // its extension
 	size      int64  // of its data, in bytes
 	headBytes int64  // of its header
-	added     bool   // it is the label's, and no member of the sample
+	added     bool   // it holds the label, and is not a member of the sample
 }
 
-// end returns where a file ends that begins at an offset: where the next one begins.
+// end returns the end of a file that starts at an offset, where the next one starts.
 func (f *file) end(at int64) int64 { return f.data(at) + f.size + padding(f.size) }
 
-// data returns where the data of a file lies that begins at an offset.
+// data returns where the data of a file start that starts at an offset.
 func (f *file) data(at int64) int64 { return at + f.headBytes }
 
 // padding returns how many bytes follow size bytes up to the next block.
 func padding(sizeBytes int64) int64 { return -sizeBytes & (blockBytes - 1) }
 
-// files appends to list what the sample at a place of the order becomes: its members, and a file
+// files appends the files of the sample at a position of the order to list: its members, and a file
 // for its label unless it has one.
 //
-// Errors: a member that cannot be a file of a tar shard.
+// Errors: a member that cannot be stored in a tar shard.
 func (p *Plan) files(list []file, place int) ([]file, error) {
 	id := p.order[place]
 	fail := func(format string, args ...any) ([]file, error) {
@@ -53,13 +53,13 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 			fmt.Errorf(format, args...))
 	}
 	if size := p.manifest.Size(id); size > math.MaxInt64/8 {
-		return fail("cannot have %d bytes", size)
+		return fail("has the impossible size of %d bytes", size)
 	}
 	first, classed := len(list), false
 	for _, member := range p.manifest.Members(id) {
 		kind := p.kind(id, member)
 		if strings.ContainsAny(kind, "/\x00") {
-			return fail("has a member of the kind %q, which is no file extension", kind)
+			return fail("has a member of the kind %q, which is not a file extension", kind)
 		}
 		for _, other := range list[first:] {
 			if other.kind == kind {
@@ -75,14 +75,14 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 	for i := range list[first:] {
 		f := &list[first+i]
 		if err := p.measure(f, place); err != nil {
-			return fail("does not go into a tar shard: %w", err)
+			return fail("cannot be stored in a tar shard: %w", err)
 		}
 	}
 	return list, nil
 }
 
-// kind returns the extension of a member in a shard. A tar file's readers know no member without
-// one, and a row of an array is no .npy file.
+// kind returns the extension of a member in a shard. Tar readers ignore a member without one, and a
+// row of an array is not a .npy file.
 func (p *Plan) kind(id scheduler.SampleID, member staging.Member) string {
 	if member.Kind == "" || p.manifest.Format(id) == staging.FormatNPY {
 		return "bin"
@@ -90,11 +90,11 @@ func (p *Plan) kind(id scheduler.SampleID, member staging.Member) string {
 	return shards.LowerASCII(member.Kind)
 }
 
-// labelText returns what the label's file holds.
+// labelText returns the content of the label's file.
 func (p *Plan) labelText(id scheduler.SampleID) string { return fmt.Sprint(p.manifest.Label(id)) }
 
-// measure fills in the size of a file's header, which depends on its kind, and on its size if that
-// is large. NewPlan has met every kind, so that the table does not change any more.
+// measure sets the size of a file's header, which depends on its kind, and on its size if that is
+// large. NewPlan has seen every kind, so the table no longer changes.
 func (p *Plan) measure(f *file, place int) error {
 	var known bool
 	if f.headBytes, known = p.headers[f.kind]; known && f.size < largeBytes {
@@ -108,7 +108,7 @@ func (p *Plan) measure(f *file, place int) error {
 	return err
 }
 
-// header returns the header of a file of the sample at a place of the order: ustar, or pax where
+// header returns the header of a file of the sample at a position of the order: ustar, or pax if
 // the name or the size needs it. All times are 0, and all owners root.
 func (p *Plan) header(f *file, place int) ([]byte, error) {
 	var out bytes.Buffer

@@ -16,11 +16,11 @@ import (
 	"rankpool/staging/shards"
 )
 
-// verifyConcurrency is how many reads of a shard are under way when it is read back; two shards are
-// at a time.
+// verifyConcurrency is how many reads are in flight when a shard is read back; two shards may be at
+// a time.
 const verifyConcurrency = 4
 
-// A worker writes shards at one rank. Its methods may be called by many goroutines.
+// A worker writes shards on one rank. Its methods may be called by many goroutines.
 type worker struct {
 	plan    *Plan
 	dest    string
@@ -30,7 +30,7 @@ type worker struct {
 	create  func(dir, name string) (output, error)
 }
 
-// newWorker makes a worker; it must be closed.
+// newWorker creates a worker; it must be closed.
 func newWorker(p *Plan, dest string, sync copier.SyncPolicy, concurrency int,
 	create func(dir, name string) (output, error),
 ) *worker {
@@ -45,20 +45,19 @@ func newWorker(p *Plan, dest string, sync copier.SyncPolicy, concurrency int,
 
 func (w *worker) close() { w.fetcher.Close() }
 
-// A task is a shard to write, or, when its checksums are known, to look at.
+// A task is a shard to write or, if its checksums are known, to check.
 type task struct {
 	Shard int
 	Sums  []uint64 // nil: write it
 }
 
-// A result is what became of a task. There is none (Sums nil) when a shard was looked at that is
-// not there, or is not what it should be.
+// A result is the result of a task. Sums is nil if a checked shard is missing or wrong.
 type result struct {
 	Sums    []uint64
 	ModTime int64
 }
 
-// do does a task.
+// do performs a task.
 func (w *worker) do(ctx context.Context, t task) (result, error) {
 	name := w.plan.Name(t.Shard)
 	if t.Sums == nil {
@@ -74,7 +73,7 @@ func (w *worker) do(ctx context.Context, t task) (result, error) {
 	return result{t.Sums, modTime}, nil
 }
 
-// write writes a shard under name, whole and verified or not at all.
+// write writes and verifies a shard under name; if it fails, nothing is left.
 func (w *worker) write(ctx context.Context, shard int, name string) (r result, err error) {
 	out, err := w.create(w.dest, name)
 	if err != nil {
@@ -130,7 +129,7 @@ func (w *worker) fill(ctx context.Context, shard int, out output) ([]uint64, err
 	return sums, nil
 }
 
-// zeros fill up blocks.
+// zeros pad blocks.
 var zeros [blockBytes]byte
 
 // add writes the files of one sample.
@@ -166,8 +165,8 @@ func (w *worker) add(out *bufio.Writer, place int, sample []byte) error {
 	return nil
 }
 
-// checkClass returns an error when a sample's own file "cls" would give it another label for a
-// reader of the shard alone.
+// checkClass returns an error if a sample's own "cls" file would give it another label for a reader
+// of the shard alone.
 func (p *Plan) checkClass(place int, text []byte) error {
 	id := p.order[place]
 	label, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
@@ -180,10 +179,10 @@ func (p *Plan) checkClass(place int, text []byte) error {
 		id, p.manifest.RelPath(id), p.manifest.Label(id))
 }
 
-// maxClassBytes is how long a class number may be. Source: shards.Tar, maxClassBytes.
+// maxClassBytes is the maximum length of a class number. Source: shards.Tar, maxClassBytes.
 const maxClassBytes = 16
 
-// verify reads a shard, which has this name now, with the readers that training uses, and returns
+// verify reads a shard, which now has this name, with the readers that training uses, and returns
 // its modification time.
 func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint64) (
 	modTime int64, err error,
@@ -198,7 +197,7 @@ func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint
 		return 0, &DestinationError{w.dest, err}
 	}
 	damaged := func(why any) error {
-		return fmt.Errorf("pack: %s was written to %s, but reads back otherwise: %v; look at that "+
+		return fmt.Errorf("pack: %s was written to %s, but reads back differently: %v; check that "+
 			"file system", w.plan.Name(shard), w.dest, why)
 	}
 	if info.Size() != w.plan.Bytes(shard) {
@@ -233,7 +232,7 @@ func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint
 	return modTime, nil
 }
 
-// compare returns how the samples that were found in a shard differ from the plan's.
+// compare returns how the samples found in a shard differ from the plan's.
 func (p *Plan) compare(shard int, found *shards.Contents) error {
 	from, to := p.span(shard)
 	if len(found.Samples) != to-from {

@@ -12,12 +12,12 @@ import (
 
 const npyMagic = "\x93NUMPY"
 
-// maxHeaderBytes is the longest header that is read: NumPy itself refuses more than 10,000 bytes
-// unless told to.
+// maxHeaderBytes is the maximum length of a header: NumPy itself refuses more than 10,000 bytes by
+// default.
 const maxHeaderBytes = 1 << 20
 
-// maxInRow is how many elements a row may have, and maxItemBytes how large one may be, so that
-// their product is a size.
+// maxInRow is the maximum number of elements in a row, and maxItemBytes the maximum size of one, so
+// that their product fits in a size.
 const (
 	maxInRow     = 1 << 40
 	maxItemBytes = 1 << 20
@@ -31,17 +31,17 @@ var (
 	npyShape   = regexp.MustCompile(`'shape': *\(([0-9, ]*)\)`)
 )
 
-// An NPYHeader is what the header of a .npy file says.
+// An NPYHeader is the header of a .npy file.
 type NPYHeader struct {
-	Type    string // of an element, as NumPy's descr: <f4; of records it begins with [
-	Fortran bool   // columns lie one after the other
+	Type    string // of an element, as NumPy's descr: <f4; for records it begins with [
+	Fortran bool   // column-major order
 	Shape   []int64
-	Data    int64 // where the data begins, in bytes
+	Data    int64 // offset of the data, in bytes
 }
 
 // ReadNPYHeader reads the header of a .npy file of sizeBytes bytes.
 //
-// Errors, which go on after the file's name: it is no .npy file of version 1 to 3, or its header is
+// Errors, which continue the file's name: it is not a .npy file of version 1 to 3, or its header is
 // damaged.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
@@ -54,7 +54,7 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text),
 		npyShape.FindStringSubmatch(text)
 	if descr == nil || fortran == nil || shape == nil {
-		return NPYHeader{}, errors.New("has a header that says no type, order or shape")
+		return NPYHeader{}, errors.New("has a header without type, order or shape")
 	}
 	h := NPYHeader{Type: descr[1] + descr[2], Fortran: fortran[1] == "True", Data: w.pos}
 	h.Shape, err = parseShape(shape[1])
@@ -64,9 +64,9 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 // NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a
 // sample.
 //
-// Errors, which go on after the file's name: those of ReadNPYHeader; it is longer or shorter than
-// its shape says, holds one number only, Python objects, rows without bytes, or columns one after
-// the other (fortran_order).
+// Errors, which continue the file's name: those of ReadNPYHeader; it is longer or shorter than its
+// shape says, holds a single number, Python objects, rows without bytes, or is in column-major
+// order (fortran_order).
 func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	header, err := ReadNPYHeader(in, sizeBytes)
 	if err != nil {
@@ -105,7 +105,7 @@ func npyHeader(w *window) (string, error) {
 		return "", npyError(err)
 	}
 	if string(head[:len(npyMagic)]) != npyMagic {
-		return "", errors.New("is no file of NumPy's .npy format")
+		return "", errors.New("is not a file in NumPy's .npy format")
 	}
 	length := int64(binary.LittleEndian.Uint16(head[8:]))
 	switch version := head[len(npyMagic)]; version {
@@ -117,10 +117,10 @@ func npyHeader(w *window) (string, error) {
 		}
 		length = int64(binary.LittleEndian.Uint32(head[8:]))
 	default:
-		return "", fmt.Errorf("is of version %d of NumPy's format; 1 to 3 are known", version)
+		return "", fmt.Errorf("has version %d of NumPy's format; only 1 to 3 are supported", version)
 	}
 	if length > maxHeaderBytes {
-		return "", fmt.Errorf("has a header of %d bytes, at most %d are read", length, maxHeaderBytes)
+		return "", fmt.Errorf("has a header of %d bytes, the maximum is %d", length, maxHeaderBytes)
 	}
 	header := make([]byte, min(length, w.size))
 	if err := w.readAt(header, int64(len(fixed))); err != nil || int64(len(header)) < length {
@@ -131,13 +131,13 @@ func npyHeader(w *window) (string, error) {
 
 func npyError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("is truncated in its header, or is no .npy file")
+		return errors.New("is truncated in its header, or is not a .npy file")
 	}
 	return err
 }
 
-// rows returns the number of rows, of elements in a row, and the bytes of an element, 0 when they
-// are records.
+// rows returns the number of rows, the number of elements in a row, and the size of an element in
+// bytes, 0 for records.
 func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
 	records := strings.HasPrefix(h.Type, "[")
 	kind := npyType.FindStringSubmatch(h.Type)
@@ -145,12 +145,12 @@ func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
 	case records && npyObject.MatchString(h.Type) || kind != nil && kind[1] == "O":
 		return 0, 0, 0, errors.New("holds Python objects, which have no fixed size")
 	case kind == nil && !records:
-		return 0, 0, 0, fmt.Errorf("holds elements of type %q, whose size is not known", h.Type)
+		return 0, 0, 0, fmt.Errorf("holds elements of type %q, whose size is unknown", h.Type)
 	case len(h.Shape) == 0:
 		return 0, 0, 0, errors.New("holds one element and no rows")
 	case h.Fortran && len(h.Shape) > 1:
-		return 0, 0, 0, errors.New("holds columns one after the other (fortran_order), so that its " +
-			"rows cannot be read in place")
+		return 0, 0, 0, errors.New("is in column-major order (fortran_order), so its rows cannot be " +
+			"read in place")
 	}
 	inRow = 1
 	for _, length := range h.Shape[1:] {
@@ -165,14 +165,14 @@ func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
 	return h.Shape[0], inRow, itemBytes, err
 }
 
-// itemSize returns the bytes of one element; text of n letters (U) has 4 bytes a letter.
+// itemSize returns the bytes of one element; text of n characters (U) has 4 bytes per character.
 func itemSize(kind, digits string) (int64, error) {
 	size, err := strconv.ParseInt(digits, 10, 32)
 	switch {
 	case kind == "?" && digits == "":
 		return 1, nil
 	case err != nil || size == 0 || size > maxItemBytes:
-		return 0, fmt.Errorf("holds elements of type %s%s, whose size is none", kind, digits)
+		return 0, fmt.Errorf("holds elements of type %s%s, which have no size", kind, digits)
 	case kind == "U":
 		return 4 * size, nil
 	}
@@ -187,7 +187,7 @@ func parseShape(text string) ([]int64, error) {
 	for field := range strings.SplitSeq(text, ",") {
 		length, err := strconv.ParseInt(strings.TrimSpace(field), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("has the shape (%s), which is no shape", text)
+			return nil, fmt.Errorf("has the invalid shape (%s)", text)
 		}
 		shape = append(shape, length)
 	}

@@ -113,11 +113,11 @@ func TestNPYErrors(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{nil, "is truncated in its header, or is no .npy file"},
-		{[]byte("PK\x03\x04 an archive of arrays"), "is no file of NumPy's .npy format"},
-		{[]byte("\x93NUMPY\x04\x00\x00\x00\x00\x00\x00"), "is of version 4"},
+		{nil, "is truncated in its header, or is not a .npy file"},
+		{[]byte("PK\x03\x04 an archive of arrays"), "is not a file in NumPy's .npy format"},
+		{[]byte("\x93NUMPY\x04\x00\x00\x00\x00\x00\x00"), "has version 4"},
 		{[]byte("\x93NUMPY\x02\x00\xff\xff\xff\x7f"), "has a header of 2147483647 bytes"},
-		{writeNPY("{'descr': '<f4'", 0), "says no type, order or shape"},
+		{writeNPY("{'descr': '<f4'", 0), "has a header without type, order or shape"},
 		{writeNPY(header("'<f4'", "False", "(3, 2)"), 24)[:40], "is truncated in its header"},
 		{writeNPY(header("'<f4'", "False", "(3, 2)"), 23), "it has 23 bytes of data, not what 3 rows"},
 		{writeNPY(header("'<f4'", "False", "(3, 2)"), 25), "it has 25 bytes"},
@@ -127,13 +127,13 @@ func TestNPYErrors(t *testing.T) {
 		{writeNPY(header("[('a', '<f4'), ('b', 'u1')]", "False", "(3,)"), 16), "it has 16 bytes"},
 		{writeNPY(header("'|O'", "False", "(3,)"), 24), "holds Python objects"},
 		{writeNPY(header("[('a', '<f4'), ('b', '|O')]", "False", "(3,)"), 36), "holds Python objects"},
-		{writeNPY(header("'<f4'", "True", "(3, 2)"), 24), "columns one after the other"},
+		{writeNPY(header("'<f4'", "True", "(3, 2)"), 24), "is in column-major order"},
 		{writeNPY(header("'<f4'", "False", "()"), 4), "one element and no rows"},
 		{writeNPY(header("'<f4'", "False", "(3, 0)"), 0), "it has 0 bytes of data"},
 		{writeNPY(header("'<f4'", "False", "(3, 0)"), 3), "rows without bytes"},
-		{writeNPY(header("'<S0'", "False", "(3,)"), 0), "whose size is none"},
+		{writeNPY(header("'<S0'", "False", "(3,)"), 0), "which have no size"},
 		{writeNPY(header("'<f4'", "False", "(1, 4294967296, 4294967296)"), 4), "which is too large"},
-		{writeNPY(header("'<f4'", "False", "(99999999999999999999, )"), 4), "which is no shape"},
+		{writeNPY(header("'<f4'", "False", "(99999999999999999999, )"), 4), "has the invalid shape"},
 	} {
 		_, err := parse(NPY, c.data)
 		wantError(t, err, c.want)

@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// blockBytes is the unit of a tar file: headers and data begin at its multiples.
+// blockBytes is the unit of a tar file: headers and data start at its multiples.
 const blockBytes = 512
 
-// maxClassBytes is how long the text of a class number may be, with white space around it.
+// maxClassBytes is the maximum length of the text of a class number, including white space.
 const maxClassBytes = 16
 
 // Tar finds the samples of a tar file of sizeBytes bytes: ustar, pax and GNU headers.
 //
 // A member's key is its path up to the first dot of its base name, its kind what follows that dot.
-// Members of one key are one sample, wherever they lie; samples come in the order of their first
-// members. As in WebDataset, members whose base name has no dot or begins with one, names as __x__,
-// and what is no regular file are left out. When the .cls members hold numbers they are the
-// samples' labels.
+// Members with the same key are one sample, wherever they are; samples come in the order of their
+// first members. As in WebDataset, members whose base name has no dot or begins with one, names
+// such as __x__, and anything but regular files are left out. If the .cls members hold numbers,
+// these are the samples' labels.
 //
-// Errors, which go on after the file's name: it is truncated (its end mark is missing too),
-// damaged, has a sparse member, a sample with two members of one kind, or a class number for some
-// of its samples only.
+// Errors, which continue the file's name: it is truncated (or lacks its end mark), damaged, has a
+// sparse member, a sample with two members of one kind, or a class number for only some of its
+// samples.
 //
 // Source: WebDataset, tariterators.py, base_plus_ext, tar_file_iterator and group_by_keys.
-// Differs: group_by_keys takes neighbours only.
+// Differs: group_by_keys groups only neighbours.
 func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	w := newWindow(in, sizeBytes)
 	archive := tar.NewReader(w)
@@ -72,7 +72,8 @@ func tarError(err error, at, sizeBytes int64) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return truncated("its next header or end mark", at, at+blockBytes, sizeBytes)
 	default:
-		return fmt.Errorf("is damaged, or is no tar file: the header at byte %d is invalid (%w)", at, err)
+		return fmt.Errorf("is damaged, or is not a tar file: the header at byte %d is invalid (%w)", at,
+			err)
 	}
 }
 
@@ -93,8 +94,8 @@ func isSparse(header *tar.Header) bool {
 	return header.Typeflag == tar.TypeGNUSparse
 }
 
-// splitName divides a member's path into the key of its sample and its kind; ok is false when it is
-// of no sample.
+// splitName splits a member's path into the key of its sample and its kind; ok is false if it
+// belongs to no sample.
 func splitName(path string) (key, kind string, ok bool) {
 	base := strings.LastIndexByte(path, '/') + 1
 	dot := strings.IndexByte(path[base:], '.')
@@ -105,7 +106,7 @@ func splitName(path string) (key, kind string, ok bool) {
 	return path[:base+dot], LowerASCII(path[base+dot+1:]), true
 }
 
-// LowerASCII returns s with small letters for A to Z, and all other bytes as they are.
+// LowerASCII returns s with A to Z in lower case, and all other bytes unchanged.
 func LowerASCII(s string) string {
 	lower := []byte(s)
 	for i, c := range lower {
@@ -131,10 +132,10 @@ type grouped struct {
 	sample uint32
 }
 
-// noClass stands for the class number of a sample that has none.
+// noClass is the class number of a sample that has none.
 const noClass = -1
 
-// add adds the member at whose data w is.
+// add adds the member whose data start at w's position.
 func (g *grouping) add(path string, place Range, w *window) error {
 	key, kind, ok := splitName(path)
 	if !ok {
@@ -164,7 +165,7 @@ func (g *grouping) add(path string, place Range, w *window) error {
 	return err
 }
 
-// contents puts the members in the order of their samples.
+// contents sorts the members by sample.
 func (g *grouping) contents() (*Contents, error) {
 	slices.SortStableFunc(g.members, func(a, b grouped) int { return int(a.sample) - int(b.sample) })
 	c := &Contents{
@@ -193,7 +194,7 @@ func (g *grouping) contents() (*Contents, error) {
 	return c, g.label(c)
 }
 
-// label takes the class numbers as labels when all samples have one.
+// label uses the class numbers as labels if all samples have one.
 func (g *grouping) label(c *Contents) error {
 	without := slices.Index(g.classes, noClass)
 	switch {
@@ -209,8 +210,8 @@ func (g *grouping) label(c *Contents) error {
 	return nil
 }
 
-// classNumber returns the number in a member "cls" of size bytes, at whose data w is; noClass when
-// it is none.
+// classNumber returns the number in a "cls" member of size bytes, whose data start at w's position;
+// noClass if it is not a number.
 func classNumber(w *window, size int64) (int32, error) {
 	if size > maxClassBytes {
 		return noClass, nil

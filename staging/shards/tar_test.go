@@ -119,7 +119,7 @@ func TestTarErrors(t *testing.T) {
 		}
 	}
 	_, err := parse(Tar, []byte(strings.Repeat("no tar ", 1000)))
-	wantError(t, err, "is damaged, or is no tar file: the header at byte 0 is invalid")
+	wantError(t, err, "is damaged, or is not a tar file: the header at byte 0 is invalid")
 	_, err = parse(Tar, writeTar(t, entry{name: "a.jpg"}, entry{name: "b.jpg"}, entry{name: "a.JPG"}))
 	wantError(t, err, `has two members "jpg" of the sample "a"`)
 	_, err = parse(Tar, slices.Concat(sparseHeader(), make([]byte, 1024)))

@@ -14,14 +14,14 @@ import (
 // Source: TensorFlow, core/lib/io/record_writer.h.
 const (
 	recordHeadBytes = 12
-	// RecordTailBytes is the size of the checksum behind the data of a record.
+	// RecordTailBytes is the size of the checksum after a record's data.
 	RecordTailBytes = 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// MaskedCRC returns the checksum that TFRecord files have of p: CRC-32C, rotated right by 15 bits,
-// plus a constant.
+// MaskedCRC returns the checksum of p in TFRecord files: CRC-32C, rotated right by 15 bits, plus a
+// constant.
 //
 // Source: TensorFlow, core/lib/hash/crc32c.h, Mask.
 func MaskedCRC(p []byte) uint32 {
@@ -29,10 +29,10 @@ func MaskedCRC(p []byte) uint32 {
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 
-// TFRecord finds the records of a TFRecord file of sizeBytes bytes, each a sample, and checks their
-// lengths' checksums, not their data's.
+// TFRecord finds the records of a TFRecord file of sizeBytes bytes, each a sample, and verifies the
+// checksums of their lengths, not of their data.
 //
-// Errors, which go on after the file's name: it is truncated, or a length's checksum is wrong.
+// Errors, which continue the file's name: it is truncated, or a length's checksum is wrong.
 func TFRecord(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	w := newWindow(in, sizeBytes)
 	c := &Contents{}
@@ -46,7 +46,7 @@ func TFRecord(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 			return nil, err
 		}
 		if MaskedCRC(head[:8]) != binary.LittleEndian.Uint32(head[8:]) {
-			return nil, fmt.Errorf("is damaged, compressed, or no TFRecord file: the checksum of the "+
+			return nil, fmt.Errorf("is damaged, compressed, or not a TFRecord file: the checksum of the "+
 				"length of %s at byte %d is wrong",
 				what, at)
 		}

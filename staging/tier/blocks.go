@@ -2,15 +2,15 @@ package tier
 
 import "math/bits"
 
-// blocks says which blocks of a file are free.
+// blocks records which blocks of a file are free.
 type blocks struct {
 	free []uint64 // a bit for each block
 	some []uint64 // a bit for each word of free that is not 0
 	left int
-	next int // where the search goes on, so that one run is used after another
+	next int // where the search continues, so that runs are used one after another
 }
 
-// extent is some blocks in a row: [start, start+n).
+// extent is a run of blocks: [start, start+n).
 type extent struct{ start, n uint32 }
 
 // maxBlocks bounds the memory of a disk's bit map to 32 MiB.
@@ -23,8 +23,8 @@ func newBlocks(n int) *blocks {
 	return b
 }
 
-// take takes n blocks, in as many pieces as the next free ones are. It returns false when there are
-// not as many.
+// take allocates n blocks, in as few pieces as the next free runs allow. It returns false if there
+// are not enough.
 func (b *blocks) take(n int) ([]extent, bool) {
 	if n > b.left {
 		return nil, false
@@ -42,7 +42,7 @@ func (b *blocks) take(n int) ([]extent, bool) {
 	return taken, true
 }
 
-// give makes blocks free again.
+// give frees blocks.
 func (b *blocks) give(extents []extent) {
 	for _, e := range extents {
 		b.mark(int(e.start), int(e.n), true)
@@ -50,7 +50,7 @@ func (b *blocks) give(extents []extent) {
 	}
 }
 
-// find returns the first free block from a place on, or from the beginning. There must be one.
+// find returns the first free block from a position on, or from the beginning. There must be one.
 func (b *blocks) find(from int) int {
 	word := from / 64
 	if word < len(b.free) {
@@ -78,7 +78,7 @@ func (b *blocks) find(from int) int {
 	}
 }
 
-// run returns how many blocks from a free one on are free, at most n.
+// run returns how many blocks are free starting at a free one, at most n.
 func (b *blocks) run(start, n int) int {
 	length := 0
 	for length < n {
@@ -96,7 +96,7 @@ func (b *blocks) run(start, n int) int {
 	return min(length, n)
 }
 
-// mark makes blocks free, or not.
+// mark marks blocks as free or used.
 func (b *blocks) mark(start, n int, free bool) {
 	for end := start + n; start < end; {
 		word, bit := start/64, start%64

@@ -11,42 +11,42 @@ import (
 )
 
 const (
-	// readers keep a node-local NVMe device busy with samples of 100 KB: it has some 100 µs of latency
-	// and 3 to 7 GB/s.
+	// readers is enough to keep a node-local NVMe device busy with samples of 100 KB: it has some 100
+	// µs of latency and 3 to 7 GB/s.
 	readers = 8
-	// writers are fewer, so that writing does not hold up reading, which somebody waits for.
+	// writers are fewer, so that writes do not delay reads, which somebody waits for.
 	writers = 2
-	// queuedWrites is how many samples may wait to be written; what comes then is refused.
+	// queuedWrites is how many samples may wait to be written; further ones are refused.
 	queuedWrites = 256
-	// readTimeout is as long as another rank is waited for (--peer-timeout): then storage is read.
+	// readTimeout is as long as the timeout for another rank (--peer-timeout): after it, storage is
+	// read.
 	readTimeout = 2 * time.Second
 	// writeTimeout is longer: a device that collects its garbage stalls writes for a second or more,
 	// and nobody waits for them.
 	writeTimeout = 10 * time.Second
-	// openTimeout bounds how long a folder that does not answer holds up the start.
+	// openTimeout bounds how long an unresponsive folder delays the start.
 	openTimeout = 30 * time.Second
 )
 
 var (
 	errEnded   = errors.New("tier: it was given up")
 	errAbsent  = errors.New("tier: the sample is not in it")
-	errChanged = errors.New("tier: other bytes came back than were written")
-	errSlow    = errors.New("tier: it does not answer in time")
+	errChanged = errors.New("tier: the bytes read differ from those written")
+	errSlow    = errors.New("tier: the disk does not answer in time")
 )
 
-// Options says what a Disk is made of.
+// Options describes a Disk.
 type Options struct {
 	SizeBytes  int64
-	BlockBytes int64 // what samples take a whole number of; see BlockBytes
-	// FileSystem has the file; nil: SystemFileSystem.
+	BlockBytes int64 // samples occupy whole blocks; see BlockBytes
+	// FileSystem creates the file; nil: SystemFileSystem.
 	FileSystem FileSystem
 	// After calls f after d, unless stop is called before; nil: time.AfterFunc.
 	After func(d time.Duration, f func()) (stop func() bool)
 }
 
-// BlockBytes returns a size of blocks that suits a disk of sizeBytes and samples of meanBytes: a
-// power of two of which a sample takes about sixteen, so that half a block each, which is lost, is
-// 3 % of the disk.
+// BlockBytes returns a block size for a disk of sizeBytes and samples of meanBytes: a power of two
+// of which a sample takes about sixteen, so that the half block lost per sample is 3 % of the disk.
 func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	block := int64(512) // the smallest unit of a device
 	for block < 64<<10 && 32*block <= meanBytes || sizeBytes/block > maxBlocks {
@@ -55,15 +55,15 @@ func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	return block
 }
 
-// A Disk holds samples in a file. All its methods may be called concurrently, and none of them
-// waits for the file, nor calls done itself: that is called exactly once, on another goroutine, and
-// must not block for long.
+// A Disk holds samples in a file. Its methods may be called concurrently; none of them waits for
+// the file, nor calls done itself: done is called exactly once, on another goroutine, and must not
+// block for long.
 type Disk struct {
 	opt  Options
 	file File
 
 	mu      sync.Mutex
-	wake    [2]sync.Cond // by kind: a request is there, or the end
+	wake    [2]sync.Cond // by kind: a request is waiting, or the Disk has ended
 	queue   [2]requests
 	running map[*request]struct{}
 	seq     uint64
@@ -78,13 +78,13 @@ type record struct {
 	sum    uint64 // xxh3 of its bytes
 	first  extent
 	rest   []extent
-	users  int32 // requests that read or write it
+	users  int32 // requests in progress that read or write it
 	whole  bool
 	erased bool
 }
 
-// Open makes a Disk in a folder. The caller must End it. It returns an error when the folder cannot
-// be written to, has not as much space, or does not give back what was written.
+// Open creates a Disk in a folder. The caller must End it. It returns an error if the folder is not
+// writable, lacks the space, or does not return what was written.
 func Open(dir string, opt Options) (*Disk, error) {
 	if opt.FileSystem == nil {
 		opt.FileSystem = SystemFileSystem{}
@@ -94,7 +94,7 @@ func Open(dir string, opt Options) (*Disk, error) {
 	}
 	if opt.BlockBytes < 1 || opt.SizeBytes < opt.BlockBytes ||
 		opt.SizeBytes/opt.BlockBytes > maxBlocks {
-		return nil, fmt.Errorf("tier: %d bytes in blocks of %d are no tier", opt.SizeBytes,
+		return nil, fmt.Errorf("tier: cannot divide %d bytes into blocks of %d", opt.SizeBytes,
 			opt.BlockBytes)
 	}
 	file, err := create(dir, opt)
@@ -114,7 +114,7 @@ func Open(dir string, opt Options) (*Disk, error) {
 	return d, nil
 }
 
-// create makes and probes the file, or gives up waiting for that.
+// create creates and probes the file, with a time limit.
 func create(dir string, opt Options) (File, error) {
 	type result struct {
 		file File
@@ -165,9 +165,9 @@ func probe(file File, opt Options) error {
 	return nil
 }
 
-// Store writes a sample that is not there. It reports false, and does nothing, when there is no
-// room or too many wait already. The bytes must stay as they are until done is called; with nil,
-// the sample is there.
+// Store writes a sample that is not in the Disk. It returns false, and does nothing, if there is no
+// room or too many writes wait already. The bytes must not change until done is called; with nil,
+// the sample is stored.
 func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,7 +192,7 @@ func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
 }
 
 // Recall reads a sample into into, which must have its size and belongs to the Disk until done is
-// called. Smaller needs are read first. After an error into is as it was.
+// called. Smaller needs are read first. After an error into is unchanged.
 func (d *Disk) Recall(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,15 +207,15 @@ func (d *Disk) Recall(id scheduler.SampleID, into []byte, need uint64, done func
 	}
 }
 
-// Erase gives up a sample's room. What reads or writes it goes on to its end.
+// Erase frees a sample's room. Reads and writes of it in progress continue to their end.
 func (d *Disk) Erase(id scheduler.SampleID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.drop(id)
 }
 
-// End gives the Disk and its file up. What is under way, and what is asked for later, ends with an
-// error. Ending again does nothing.
+// End closes the Disk and its file. Requests in progress, and later ones, end with an error. Ending
+// again does nothing.
 func (d *Disk) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,11 +236,11 @@ func (d *Disk) End() {
 		for _, q := range over {
 			q.end(errEnded, nil)
 		}
-		_ = d.file.Close() // a file that cannot be closed is gone with the process
+		_ = d.file.Close() // a file that cannot be closed goes with the process
 	}()
 }
 
-// drop takes a sample out. d.mu is held.
+// drop removes a sample. d.mu is held.
 func (d *Disk) drop(id scheduler.SampleID) {
 	if r := d.records[id]; r != nil {
 		delete(d.records, id)
@@ -248,7 +248,7 @@ func (d *Disk) drop(id scheduler.SampleID) {
 	}
 }
 
-// eraseRecord gives a record's blocks back as soon as nobody uses them. d.mu is held.
+// eraseRecord frees a record's blocks as soon as nothing uses them. d.mu is held.
 func (d *Disk) eraseRecord(r *record) {
 	r.erased = true
 	d.giveBack(r)
@@ -261,7 +261,7 @@ func (d *Disk) giveBack(r *record) {
 	}
 }
 
-// enqueue has a worker take a request. d.mu is held.
+// enqueue passes a request to a worker. d.mu is held.
 func (d *Disk) enqueue(q *request) {
 	q.record.users++
 	q.seq = d.seq

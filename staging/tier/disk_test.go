@@ -405,11 +405,11 @@ func TestOpenChecks(t *testing.T) {
 	}{
 		{"read-only", dir, 1 << 20, brokenFileSystem{err: syscall.EROFS}, "tier: read-only file system"},
 		{"I/O error", dir, 1 << 20, brokenFileSystem{file: broken}, "tier: input/output error"},
-		{"other bytes", dir, 1 << 20, brokenFileSystem{file: rotten}, "other bytes came back"},
+		{"other bytes", dir, 1 << 20, brokenFileSystem{file: rotten}, "the bytes read differ"},
 		{"missing", filepath.Join(dir, "missing"), 1 << 20, nil, "missing: no such file or directory"},
 		{"no folder", file, 1 << 20, nil, "not a directory"},
-		{"too large", dir, 1 << 55, nil, " free, and the tier is to have 32 PiB"},
-		{"no block", dir, 100, nil, "are no tier"},
+		{"too large", dir, 1 << 55, nil, " free, but the tier is to have 32 PiB"},
+		{"no block", dir, 100, nil, "cannot divide 100 bytes"},
 	} {
 		block := BlockBytes(c.sizeBytes, 100)
 		for c.sizeBytes/block > maxBlocks {

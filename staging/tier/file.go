@@ -12,11 +12,10 @@ import (
 	"rankpool/staging/posix"
 )
 
-// FileSystem makes a disk's file. It is an interface so that tests can stand in for a file system
-// that is full, slow or broken.
+// FileSystem creates a disk's file. Tests replace it by a file system that is full, slow or broken.
 type FileSystem interface {
-	// Create makes a file of sizeBytes in a folder, which is gone when it is closed or this process
-	// ends. It returns an error when the folder cannot be written to or has less space.
+	// Create creates a file of sizeBytes in a folder, which disappears when it is closed or this
+	// process ends. It returns an error if the folder is not writable or has less space.
 	Create(dir string, sizeBytes int64) (File, error)
 }
 
@@ -26,17 +25,17 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt writes len(p) bytes at offset off, or returns an error.
 	WriteAt(p []byte, off int64) (int, error)
-	// Forget has length bytes from off on written to the device, and keeps no copy of them in memory.
+	// Forget has length bytes from off on written to the device, and drops them from memory.
 	Forget(off, length int64)
-	// Close gives the file up. Reads and writes under way end as they may.
+	// Close closes the file. Reads and writes in progress may fail.
 	Close() error
 }
 
 // SystemFileSystem is the file system of this machine.
 type SystemFileSystem struct{}
 
-// leftoverPattern matches the names that files have for the moment between their making and the
-// removal of the name, where the file system cannot make them without one.
+// leftoverPattern matches the names that files have between their creation and the removal of the
+// name, on file systems that cannot create them without one.
 const leftoverPattern = ".rankpool-tier-*"
 
 // Create implements FileSystem.
@@ -46,13 +45,13 @@ func (SystemFileSystem) Create(dir string, sizeBytes int64) (File, error) {
 		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	if free := int64(st.Bavail) * st.Bsize; free < sizeBytes {
-		return nil, fmt.Errorf("%s has %s free, and the tier is to have %s",
+		return nil, fmt.Errorf("%s has %s free, but the tier is to have %s",
 			dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(sizeBytes)))
 	}
-	// a folder with odd letters in its name keeps them
+	// special characters in a folder's name are quoted
 	leftovers, _ := filepath.Glob(filepath.Join(dir, leftoverPattern))
 	for _, path := range leftovers {
-		_ = os.Remove(path) // another rank may have been faster
+		_ = os.Remove(path) // another rank may have removed it first
 	}
 	f, err := createNameless(dir)
 	if err != nil {
@@ -78,7 +77,7 @@ func createNameless(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// allocate takes the space; on a file system that cannot, writes take it, and may find none.
+// allocate allocates the space; on a file system that cannot, writes allocate it, and may fail.
 func allocate(f *os.File, sizeBytes int64) error {
 	err := posix.Retry(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, sizeBytes) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -92,7 +91,7 @@ type systemFile struct{ *os.File }
 func (f systemFile) Forget(off, length int64) {
 	conn, err := f.SyscallConn()
 	if err == nil {
-		_ = conn.Control(func(fd uintptr) { // a file that is closed has forgotten everything
+		_ = conn.Control(func(fd uintptr) { // a closed file needs nothing forgotten
 			_ = unix.Fadvise(int(fd), off, length, unix.FADV_DONTNEED) // advice; its failure changes nothing
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// kind is what a request asks for.
+// kind is the kind of a request.
 type kind int
 
 const (
@@ -19,7 +19,7 @@ const (
 	writing
 )
 
-// timeout is how long a request may take, from when a worker takes it.
+// timeout bounds a request, from when a worker starts it.
 func (k kind) timeout() time.Duration {
 	if k == reading {
 		return readTimeout
@@ -27,22 +27,22 @@ func (k kind) timeout() time.Duration {
 	return writeTimeout
 }
 
-// request is a Store or a Recall under way.
+// request is a Store or a Recall in progress.
 type request struct {
 	kind   kind
 	id     scheduler.SampleID
 	record *record
 	need   uint64
-	seq    uint64 // order of asking
+	seq    uint64 // order of the calls
 
 	mu     sync.Mutex
 	memory []byte
-	over   bool // done was called: memory is not the request's any more
+	over   bool // done was called: the memory no longer belongs to the request
 	done   func(error)
 }
 
-// end tells who asked, unless that was done, and reports whether it was not. With the memory still
-// its own it calls with before.
+// end calls done, unless that was done already, and reports whether it did. Before that, while the
+// memory still belongs to the request, it calls with.
 func (q *request) end(err error, with func()) bool {
 	q.mu.Lock()
 	if q.over {
@@ -58,7 +58,7 @@ func (q *request) end(err error, with func()) bool {
 	return true
 }
 
-// copyOut copies a sample that is to be written out of memory. It reports false when the request is
+// copyOut copies a sample that is to be written out of memory. It returns false if the request is
 // over.
 func (q *request) copyOut(into []byte) bool {
 	q.mu.Lock()
@@ -69,7 +69,7 @@ func (q *request) copyOut(into []byte) bool {
 	return !q.over
 }
 
-// requests is a heap (container/heap): the least need first, equal ones in the order of asking.
+// requests is a heap (container/heap): the least need first, equal ones in the order of the calls.
 type requests []*request
 
 func (q requests) Len() int { return len(q) }
@@ -95,9 +95,9 @@ func (q *requests) Pop() any {
 	return r
 }
 
-// work does requests of a kind until the end. A worker that a request keeps for too long is
-// replaced by another one, and ends when the file lets it go: so a file that answers nothing is
-// known for it after a few time-outs, and there are never more workers than those.
+// work performs requests of a kind until the end. A worker that is stuck in a request is replaced
+// by another one, and ends when the file releases it: so a file that does not answer is detected
+// after a few time-outs, and that bounds the number of workers.
 func (d *Disk) work(k kind) {
 	var buffer []byte
 	for {
@@ -114,7 +114,7 @@ func (d *Disk) work(k kind) {
 	}
 }
 
-// take waits for a request; nil is the end.
+// take waits for a request; nil means the end.
 func (d *Disk) take(k kind) *request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,8 +129,8 @@ func (d *Disk) take(k kind) *request {
 	return q
 }
 
-// run does a request by way of a buffer, so that nothing reads or writes the memory of a request
-// that is over. It reports whether the worker is to go on.
+// run performs a request through a buffer, so that nothing reads or writes the memory of a request
+// that is over. It reports whether the worker is to continue.
 func (d *Disk) run(q *request, buffer []byte) bool {
 	stop := d.opt.After(q.kind.timeout(), func() { d.giveUp(q) })
 	var err error
@@ -190,7 +190,7 @@ func (d *Disk) write(q *request, buffer []byte) error {
 	return d.each(q.record, buffer, d.file.WriteAt)
 }
 
-// read reads a sample, and checks that it is what was written.
+// read reads a sample, and verifies it.
 func (d *Disk) read(r *record, buffer []byte) error {
 	if err := d.each(r, buffer, d.file.ReadAt); err != nil {
 		return err
