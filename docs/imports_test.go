@@ -85,6 +85,7 @@ var arrows = map[string]map[string]string{
 		"mpicache":                   "the data sets' parts",
 		"mpicache/slab":              "what a sample takes",
 		"scheduler":                  "who owns a sample",
+		"scheduler/systems":          "the capacity of a published system",
 		"slurm":                      "the node's limits",
 	},
 	"cmd/rankpool/internal/metrics":           {"mpicache": "a rank's statistics"},
@@ -105,6 +106,13 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/session": {
 		"slurm":   "a session of a job has the job's name",
 		"staging": "the index that the run's ranks share",
+	},
+	"cmd/rankpool/internal/simulate": {
+		"benchmarks/plots":           "plots",
+		"benchmarks/simulator":       "the simulations",
+		"cmd/rankpool/internal/exit": "wrong options",
+		"scheduler":                  "names of samplers and scorers",
+		"scheduler/systems":          "the systems and their options",
 	},
 	"cmd/rankpool/internal/summary": {
 		"cmd/rankpool/internal/rank":   "what kind of file a run log is",

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
@@ -262,7 +264,7 @@ func printFormats(w io.Writer, m *staging.Manifest) error {
 	_, err := fmt.Fprintf(w, "samples:  %s\n", humanize.Comma(int64(m.Len())))
 	for _, c := range m.Formats() {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "  %-8s %s in %s\n", c.Format, plural(c.Samples, "sample"), plural(c.Files, "file"))
+			_, err = fmt.Fprintf(w, "  %-8s %s in %s\n", c.Format, english.Plural(c.Samples, "sample", ""), english.Plural(c.Files, "file", ""))
 		}
 	}
 	return err

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
@@ -235,8 +237,8 @@ func (o *packOptions) print(w io.Writer, r *pack.Report) error {
 	}
 	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\nkept:     %s, %s\nseconds:  %.2f\n",
 		humanize.Comma(int64(r.Samples)), humanize.IBytes(uint64(r.SampleBytes)), o.order, humanize.Comma(int64(r.Shards)),
-		packed, plural(r.Packed, "shard"), humanize.IBytes(uint64(r.Bytes)), rate,
-		plural(r.Kept, "shard"), humanize.IBytes(uint64(r.KeptBytes)), r.Seconds)
+		packed, english.Plural(r.Packed, "shard", ""), humanize.IBytes(uint64(r.Bytes)), rate,
+		english.Plural(r.Kept, "shard", ""), humanize.IBytes(uint64(r.KeptBytes)), r.Seconds)
 	if err == nil && r.Ranks > 1 {
 		_, err = fmt.Fprintf(w, "ranks:    %d\n", r.Ranks)
 	}
@@ -270,7 +272,7 @@ func (p packProgress) update(at pack.Progress) {
 	}
 	p.last = time.Now()
 	took := time.Since(p.begin).Seconds()
-	fmt.Fprintf(p.to, "rankpool: packed %d of %s, %s of %s (%.0f %%) in %.0f s (%s/s)\n", at.Shards, plural(at.AllShards, "shard"),
+	fmt.Fprintf(p.to, "rankpool: packed %d of %s, %s of %s (%.0f %%) in %.0f s (%s/s)\n", at.Shards, english.Plural(at.AllShards, "shard", ""),
 		humanize.IBytes(uint64(at.Bytes)), humanize.IBytes(uint64(at.AllBytes)), 100*float64(at.Bytes)/float64(max(at.AllBytes, 1)),
 		took, humanize.IBytes(uint64(float64(at.Bytes)/took)))
 }

@@ -11,6 +11,7 @@ import (
 
 	"rankpool/benchmarks/planning"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/simulate"
 	"rankpool/scheduler"
 )
 
@@ -56,7 +57,7 @@ this machine, and prints the time (the best of three) and the memory that it too
 	flags.IntVar(&cfg.Samples, "samples", 0, "samples of the data set")
 	flags.IntVar(&cfg.Ranks, "ranks", 1, "ranks, each with one trainer")
 	flags.IntVar(&cfg.BatchSize, "batch-size", 64, "a trainer's")
-	flags.StringVar(&cfg.Sampler, "sampler", "pads", "one of "+knownSamplers())
+	flags.StringVar(&cfg.Sampler, "sampler", "pads", "one of "+simulate.KnownSamplers())
 	flags.Int64Var(&cfg.Seed, "seed", 0, "of the draws")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
@@ -66,10 +67,10 @@ func checkPlan(cfg planning.Config) error {
 	if cfg.Samples < 1 {
 		return exit.Usagef("--samples: %d is no number of samples; name one, at least 1", cfg.Samples)
 	}
-	if err := checkTrainers(cfg.Ranks, cfg.BatchSize); err != nil {
+	if err := simulate.CheckTrainers(cfg.Ranks, cfg.BatchSize); err != nil {
 		return err
 	}
-	return checkName("--sampler", cfg.Sampler, scheduler.SamplerNames())
+	return simulate.CheckName("--sampler", cfg.Sampler, scheduler.SamplerNames())
 }
 
 func printPlanCost(w io.Writer, asJSON bool, c planCost) error {

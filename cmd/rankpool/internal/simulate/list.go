@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type listedOption struct {
 }
 
 // printList prints the systems that --systems names, and what each can be tuned by.
-func (o *simulateOptions) printList(w io.Writer) error {
+func (o *Options) printList(w io.Writer) error {
 	chosen, err := o.chosenSystems()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (o *simulateOptions) printList(w io.Writer) error {
 	for _, s := range listed {
 		s.print(&text)
 	}
-	fmt.Fprintf(&text, "samplers: %s\nscorers: %s\npolicies: %s\n", knownSamplers(), knownScorers(), knownPolicies())
+	fmt.Fprintf(&text, "samplers: %s\nscorers: %s\npolicies: %s\n", KnownSamplers(), knownScorers(), knownPolicies())
 	_, err = io.WriteString(w, text.String())
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-func (o *simulateOptions) checkNumbers() error {
+func (o *Options) checkNumbers() error {
 	switch {
 	case o.jobs < 1:
 		return exit.Usagef("--jobs: %d is no number of jobs", o.jobs)
@@ -28,7 +28,7 @@ func (o *simulateOptions) checkNumbers() error {
 	case o.skipEpochs < 0:
 		return exit.Usagef("--skip-epochs: %d is no number of epochs", o.skipEpochs)
 	}
-	if err := checkTrainers(o.ranks, o.batchSize); err != nil {
+	if err := CheckTrainers(o.ranks, o.batchSize); err != nil {
 		return err
 	}
 	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 || o.trainers > most {
@@ -37,8 +37,8 @@ func (o *simulateOptions) checkNumbers() error {
 	return nil
 }
 
-// checkTrainers checks what a scheduler can number: ranks of 16 bits, global batches of 31.
-func checkTrainers(ranks, batchSize int) error {
+// CheckTrainers checks what a scheduler can number: ranks of 16 bits, global batches of 31.
+func CheckTrainers(ranks, batchSize int) error {
 	switch {
 	case ranks < 1 || ranks > math.MaxUint16:
 		return exit.Usagef("--ranks: %d is no number of ranks from 1 to %d", ranks, math.MaxUint16)
@@ -48,7 +48,7 @@ func checkTrainers(ranks, batchSize int) error {
 	return nil
 }
 
-func (o *simulateOptions) checkNames() error {
+func (o *Options) checkNames() error {
 	for _, part := range []struct {
 		flag, name string
 		known      []string
@@ -60,22 +60,22 @@ func (o *simulateOptions) checkNames() error {
 		if part.name == "" {
 			continue
 		}
-		if err := checkName(part.flag, part.name, part.known); err != nil {
+		if err := CheckName(part.flag, part.name, part.known); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkName returns an error that names the nearest known name when name is not known.
-func checkName(flag, name string, known []string) error {
+// CheckName returns an error that names the nearest known name when name is not known.
+func CheckName(flag, name string, known []string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
 	return exit.Usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name, systems.Nearest(name, known), strings.Join(known, ", "))
 }
 
-func knownSamplers() string { return strings.Join(scheduler.SamplerNames(), ", ") }
+func KnownSamplers() string { return strings.Join(scheduler.SamplerNames(), ", ") }
 func knownScorers() string  { return strings.Join(scheduler.ScorerNames(), ", ") }
 func knownPolicies() string { return strings.Join(systems.PolicyNames(), ", ") }
 
@@ -98,7 +98,7 @@ func parseCapacities(words []string) ([]float64, error) {
 }
 
 // parseValues returns the options that --set gives to the systems.
-func (o *simulateOptions) parseValues(chosen []*systems.System) (map[string]systems.Values, error) {
+func (o *Options) parseValues(chosen []*systems.System) (map[string]systems.Values, error) {
 	values := map[string]systems.Values{}
 	for _, text := range o.set {
 		place, number, found := strings.Cut(text, "=")
@@ -120,7 +120,7 @@ func (o *simulateOptions) parseValues(chosen []*systems.System) (map[string]syst
 		if len(known) == 0 {
 			return nil, exit.Usagef("--set: %s has no options", name)
 		}
-		if err := checkName("--set: option of "+name, option, known); err != nil {
+		if err := CheckName("--set: option of "+name, option, known); err != nil {
 			return nil, err
 		}
 		value, err := strconv.ParseFloat(number, 64)
@@ -136,7 +136,7 @@ func (o *simulateOptions) parseValues(chosen []*systems.System) (map[string]syst
 }
 
 // countedEpochs returns how many epochs are trained, and how many of these are not counted.
-func (o *simulateOptions) countedEpochs(recorded int) (epochs, skip int, err error) {
+func (o *Options) countedEpochs(recorded int) (epochs, skip int, err error) {
 	epochs, skip = o.epochs, o.skipEpochs
 	if epochs == 0 {
 		epochs = recorded
@@ -144,7 +144,7 @@ func (o *simulateOptions) countedEpochs(recorded int) (epochs, skip int, err err
 	switch {
 	case epochs > recorded:
 		return 0, 0, exit.Usagef("--epochs: %d, but the losses are of %d epochs", epochs, recorded)
-	case skip >= epochs && o.skipGiven:
+	case skip >= epochs && o.SkipGiven:
 		return 0, 0, exit.Usagef("--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted", epochs, skip)
 	case skip >= epochs:
 		skip = epochs - 1
@@ -154,7 +154,7 @@ func (o *simulateOptions) countedEpochs(recorded int) (epochs, skip int, err err
 }
 
 // lossesOfJobs reads the losses of each job, nil when all have those of trace.
-func (o *simulateOptions) lossesOfJobs(trace *simulator.Trace) ([][][]float32, error) {
+func (o *Options) lossesOfJobs(trace *simulator.Trace) ([][][]float32, error) {
 	var all [][][]float32
 	for _, file := range o.jobLosses {
 		losses, err := simulator.LoadLosses(file)

@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"path/filepath"
@@ -21,7 +21,7 @@ type study struct {
 }
 
 // study checks the flags, then the files.
-func (o *simulateOptions) study() (*study, error) {
+func (o *Options) study() (*study, error) {
 	chosen, err := o.chosenSystems()
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func policyOwner(policy string) string {
 }
 
 // noteLeftOut names the systems of all that need what is not there.
-func (o *simulateOptions) noteLeftOut() {
+func (o *Options) noteLeftOut() {
 	for _, s := range systems.All() {
 		if missing := o.missing(&s); missing != "" && slices.Contains(o.systems, "all") {
 			note("%s is left out: it needs %s", s.Name, missing)
@@ -107,7 +107,7 @@ func (o *simulateOptions) noteLeftOut() {
 }
 
 // chosenSystems finds the systems that --systems names. Of all, it leaves out those that need what is not there.
-func (o *simulateOptions) chosenSystems() ([]*systems.System, error) {
+func (o *Options) chosenSystems() ([]*systems.System, error) {
 	var chosen []*systems.System
 	for _, name := range o.systems {
 		if name == "all" {
@@ -139,7 +139,7 @@ func (o *simulateOptions) chosenSystems() ([]*systems.System, error) {
 }
 
 // missing names the flags without which a system cannot be simulated, "" if all are there.
-func (o *simulateOptions) missing(s *systems.System) string {
+func (o *Options) missing(s *systems.System) string {
 	given := map[string]string{"--embeddings": o.files.Embeddings, "--labels": o.files.Labels}
 	absent := slices.DeleteFunc(needs(s), func(flag string) bool { return o.list || given[flag] != "" })
 	return strings.Join(absent, " and ")

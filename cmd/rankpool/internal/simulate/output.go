@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/dustin/go-humanize"
 
@@ -112,7 +114,7 @@ time model, and what no cache can beat.
 
 // setting says in words what all results have in common.
 func (s *study) setting() string {
-	text := plural(s.base.Ranks, "rank")
+	text := english.Plural(s.base.Ranks, "rank", "")
 	if s.base.TrainersPerRank > 1 {
 		text += fmt.Sprintf(" × %d trainers", s.base.TrainersPerRank)
 	}
@@ -121,13 +123,6 @@ func (s *study) setting() string {
 		text += fmt.Sprintf(", %d jobs", s.base.Jobs)
 	}
 	return text
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 func percentOf[N int | int64](part float64, whole N) string {

@@ -1,0 +1,153 @@
+// Package simulate is "rankpool simulate": its options, tables, plots and lists around benchmarks/simulator.
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"rankpool/benchmarks/simulator"
+	"rankpool/cmd/rankpool/internal/exit"
+)
+
+// Options are the flags of simulate.
+type Options struct {
+	files                    simulator.TraceFiles
+	systems                  []string
+	capacity                 []string
+	ranks, trainers          int
+	batchSize                int
+	epochs, skipEpochs, jobs int
+	seed                     int64
+	sampler, scorer, policy  string
+	cluster                  string
+	set                      []string
+	jobSteps                 []time.Duration
+	jobLosses                []string
+	plotDir                  string
+	asJSON, asCSV, list      bool
+	idsDigest                bool
+
+	SkipGiven bool // --skip-epochs was
+}
+
+// defaultCluster is the machine that is modelled when none is named: one with accelerators fast enough for storage to matter.
+const defaultCluster = "mlperf-resnet50"
+
+// defaultSkip is how many epochs warm the cache up before anything is counted.
+const defaultSkip = 3
+
+// Register adds the flags of simulate.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.files.Losses, "losses", "", "float32 [epochs, samples]: not negative; NaN and infinite count as not reported")
+	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
+	flags.StringVar(&o.files.Embeddings, "embeddings", "", "floating point [epochs, samples, dimensions]")
+	flags.StringVar(&o.files.SizesBytes, "sizes", "", "integers [samples]: bytes (default: all equal, as --cluster says)")
+	flags.StringSliceVar(&o.systems, "systems", []string{"all"}, "names separated by commas, see --list")
+	flags.StringSliceVar(&o.capacity, "capacity", []string{"0.1", "0.2", "0.4"}, "of all ranks' memory together, as a share of the data's bytes")
+	flags.IntVar(&o.ranks, "ranks", 4, "nodes")
+	flags.IntVar(&o.trainers, "trainers-per-rank", 1, "trainers of each node, each with its own part of a global batch and its own data loader")
+	flags.IntVar(&o.batchSize, "batch-size", 64, "a trainer's")
+	flags.IntVar(&o.epochs, "epochs", 0, "that are trained (default: as many as there are losses)")
+	flags.IntVar(&o.skipEpochs, "skip-epochs", defaultSkip, "first epochs that are not counted")
+	flags.Int64Var(&o.seed, "seed", 0, "of the draws")
+	flags.StringVar(&o.sampler, "sampler", "", "draws for every system, the same for all: one of "+KnownSamplers())
+	flags.StringVar(&o.scorer, "scorer", "", "importance for every system: one of "+knownScorers())
+	flags.StringVar(&o.policy, "policy", "", "what stays in memory, for every system but the bounds: one of "+knownPolicies())
+	flags.IntVar(&o.jobs, "jobs", 1, "that train at the same time and share the memory")
+	flags.DurationSliceVar(&o.jobSteps, "job-steps", nil, "what a step of each job takes, e.g. 20ms,80ms (default: the cluster's)")
+	flags.StringSliceVar(&o.jobLosses, "job-losses", nil, "a file of losses for each job, as --losses, e.g. A.npy,B.npy (default: all have those of --losses)")
+	flags.StringVar(&o.cluster, "cluster", defaultCluster, "the machine of the time model: a TOML file, or the name of one that is built in")
+	flags.StringArrayVar(&o.set, "set", nil, "SYSTEM.OPTION=VALUE: an option of a system, see --list; may be given several times")
+	flags.StringVar(&o.plotDir, "plot", "", "folder for plots, SVG and PNG")
+	flags.BoolVar(&o.idsDigest, "ids-digest", false, "with --json or --csv: a digest of the ids that training was served in all epochs, as train.py --ids-digest prints it")
+	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, an object a system and capacity")
+	flags.BoolVar(&o.asCSV, "csv", false, "print comma-separated values")
+	flags.BoolVar(&o.list, "list", false, "print the systems and their options, and simulate nothing")
+}
+
+// Run simulates, and prints and plots the results.
+func (o *Options) Run(parent context.Context, out io.Writer) error {
+	if o.asJSON && o.asCSV {
+		return exit.Usagef("--json and --csv: which one?")
+	}
+	if o.idsDigest && !o.asJSON && !o.asCSV {
+		return exit.Usagef("--ids-digest: add --json or --csv, the table has no room for it")
+	}
+	if o.list {
+		return o.printList(out)
+	}
+	study, err := o.study()
+	if err != nil {
+		return err
+	}
+	ctx, stop := exit.Interruptible(parent)
+	defer stop()
+	results, err := simulateAll(ctx, study.configs(o.ranks, study.capacities))
+	if err != nil {
+		return err
+	}
+	if o.plotDir != "" {
+		if err := study.plot(ctx, o.plotDir, results); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.asJSON:
+		return printResultsJSON(out, results)
+	case o.asCSV:
+		return printResultsCSV(out, results)
+	default:
+		return study.printTable(out, results)
+	}
+}
+
+// simulateAll runs simulations, as many at a time as there are processors, and returns their results in the order of configs. When
+// several fail, the error is that of the first.
+func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.Result, error) {
+	show := newSimulateProgress(os.Stderr, len(configs))
+	defer show.end()
+	results := make([]*simulator.Result, len(configs))
+	errs := make([]error, len(configs))
+	done := make(chan int)
+	begin := make(chan int, len(configs))
+	for i := range configs {
+		begin <- i
+	}
+	close(begin)
+	for range workers() {
+		go func() {
+			for i := range begin {
+				if ctx.Err() != nil {
+					return
+				}
+				results[i], errs[i] = simulator.Run(configs[i])
+				select {
+				case done <- i:
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
+	for n := range configs {
+		select {
+		case <-done:
+			show.update(n + 1)
+		case <-ctx.Done(): // What is still under way ends with the process.
+			return nil, context.Cause(ctx)
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// note says something about a run on stderr.
+func note(format string, args ...any) { fmt.Fprintf(os.Stderr, "rankpool: "+format+"\n", args...) }
