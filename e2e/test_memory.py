@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
+import run
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
 
 MIB = 1 << 20
@@ -118,3 +120,43 @@ def test_auto_keeps_its_size_when_the_cache_starts_again(start, reference):
     result = run.finish()
     assert result.code == 0 and result.digest == reference("pads").digest, result.stderr
     assert result.stderr.count("as before this rank was started again") == 2, result.stderr
+
+
+def resize_shared_memory(size):
+    subprocess.run(["mount", "-o", f"remount,size={size}", run.SHM], check=True)
+
+
+@pytest.fixture
+def small_shared_memory():
+    """Makes /dev/shm small, which is this process's and its children's own."""
+    resize_shared_memory("200m")
+    yield
+    resize_shared_memory("50%")
+
+
+@pytest.mark.parametrize(
+    "ranks, mpi",
+    [
+        (1, None),
+        pytest.param(2, "openmpi", marks=pytest.mark.full),
+        pytest.param(2, "mpich", marks=pytest.mark.full),
+    ],
+)
+def test_shared_memory_full_of_others_files(small_shared_memory, start, reference, ranks, mpi):
+    """The cache dies, and cannot be started again before there is room; training goes on without it meanwhile."""
+    at = BATCHES + 3
+    one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS], pause=[at, at + 2])
+    one.wait_for_batches(at)
+    others = run.SHM / "others"
+    with contextlib.suppress(OSError), open(others, "wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    one.kill(one.ranks())
+    one.go(at)
+    one.wait_for_batches(at + 2)
+    one.wait_for(lambda: "start 3 in" in one.text("stderr"), "the cache could not be started")
+    others.unlink()
+    one.wait_for(lambda: one.ranks() and one.ready(ranks), "the cache was back")
+    one.go(at + 2)
+    result = one.finish()
+    assert result.code == 0 and result.batches == reference("pads").batches, result.stderr
