@@ -51,7 +51,11 @@ func (r *simRank) foreseen() {
 		if drawn[u.ID] {
 			continue
 		}
-		if want := plan.Next(u.ID, r.w.ledger.Scores()[u.ID]); u.Next != want {
+		score := float32(0)
+		if l := r.coordinator.Ledger(); l != nil {
+			score = l.Scores()[u.ID]
+		}
+		if want := plan.Next(u.ID, score); u.Next != want {
 			r.w.t.Fatalf("rank %d: sample %d is drawn next at %v, want %v", r.rank, u.ID, u.Next, want)
 		}
 	}
@@ -65,16 +69,11 @@ func TestStagerPreloaded(t *testing.T) {
 			for _, share := range []float64{0.1, 0.9} { // less than fits, and more
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, share), func(t *testing.T) {
 					run := func(share float64) (w *world, kept map[SampleID]bool) {
-						w = newWorld(t, 7, 3, 2, 4, 600, sampler, policy, 0.3, AssignLocal, faults{})
+						w = newWorld(t, 7, 3, 2, 4, 600, 2, sampler, policy, 0.3, AssignLocal, faults{})
 						if share > 0 {
 							kept = w.preload(share)
 						}
 						w.plan(0, 0)
-						for _, r := range w.ranks { // as a rank does when it has planned
-							if w.cfg.Sampler.Weighted() {
-								r.step(w.ledger.Scored(Folded{Epoch: -1}))
-							}
-						}
 						for _, r := range w.ranks {
 							r.foreseen()
 						}

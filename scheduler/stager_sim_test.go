@@ -5,19 +5,20 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
 // seeds is how many worlds with faults are simulated; make test-nightly has thousands.
 var seeds = flag.Uint64("seeds", 60, "simulated worlds with faults")
 
-// world is a deterministic simulation of all ranks of a job: stagers, storage, peers and trainers whose actions
-// happen in a random order drawn from a seed, with faults. Trainers move in step, as an all-reduce makes them.
+// world is a deterministic simulation of all ranks of a job: coordinators, stagers, storage, peers
+// and trainers whose actions happen in a random order drawn from a seed, with faults. Trainers move
+// in step, as an all-reduce makes them. What one rank tells another comes in order, and at any time.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
 	ranks   []*simRank
-	ledger  *Ledger
 	cfg     PlanConfig
 	pending []func() // things that will happen, in any order
 	faults  faults
@@ -30,10 +31,11 @@ type world struct {
 	plans   map[int]*Plan
 	tickets uint64
 
-	recalled, ended int        // samples from tiers; tiers that were given up
-	places          *Placement // nil: owners by hash
+	recalled, ended int // samples from tiers; tiers that were given up
 
-	commands []string // of all ranks, in order, when they are kept
+	sent     [][]CoordinatorEvent // by trainer: what its rank has still to hear
+	commands []string             // of all ranks' stagers, in order, when they are kept
+	made     int                  // plans, by all ranks
 	keep     bool
 }
 
@@ -47,8 +49,15 @@ type faults struct {
 }
 
 type simRank struct {
-	w       *world
-	rank    int
+	w           *world
+	rank        int
+	coordinator *Coordinator
+	events      []CoordinatorEvent
+	stepping    bool
+	told        [][]CoordinatorEvent // by rank: what it has still to hear from this one
+	left        int                  // plans that the stager has let go of
+	answered    map[uint64]*Plan     // by ticket
+
 	stager  *Stager
 	bytes   map[SampleID]bool // what lies in the slab
 	tier    simTier
@@ -57,7 +66,7 @@ type simRank struct {
 	want    map[uint64]func(Deliver)
 }
 
-func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int, sampler, policy string, capacity float64, assignment Assignment, f faults, tier ...float64) *world {
+func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epochs int, sampler, policy string, capacity float64, assignment Assignment, f faults, tier ...float64) *world {
 	t.Helper()
 	trainers := make([]int32, ranks*perRank)
 	for i := range trainers {
@@ -67,15 +76,10 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	scorer, err := NewScorer("logrank")
-	if err != nil {
-		t.Fatal(err)
-	}
 	size := func(id SampleID) int64 { return 100 + int64(id%7)*10 }
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size, errors: map[SampleID]bool{},
-		ledger: NewLedger(scorer, EqualScores(samples, scorer.Initial(batchSize*len(trainers)))),
-		read:   map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
+		read: map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
 		losses: func(epoch int, id SampleID) float32 { return float32(hashLoss(uint64(id))) + float32(epoch)*0.01 },
 	}
 	owned := make([]int64, ranks)
@@ -85,6 +89,7 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 			w.errors[SampleID(id)] = true
 		}
 	}
+	var placement func() *Placement
 	if policy == "clairvoyant" {
 		capacities := make([]int64, ranks)
 		for r := range capacities {
@@ -93,8 +98,9 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 				capacities[r] += int64(share * float64(owned[r]))
 			}
 		}
-		w.places = PlacementFor(s, samples, capacities, size)
+		placement = func() *Placement { return PlacementFor(s, samples, capacities, size) }
 	}
+	w.sent = make([][]CoordinatorEvent, len(trainers))
 	w.cfg = PlanConfig{Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers, Ranks: ranks, Assignment: assignment}
 	for r := range ranks {
 		tierBytes := int64(0)
@@ -102,7 +108,11 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 			tierBytes = int64(share * float64(owned[r]))
 		}
 		w.ranks = append(w.ranks, &simRank{
-			w: w, rank: r, bytes: map[SampleID]bool{}, tier: simTier{}, answers: map[uint32][]SampleID{}, want: map[uint64]func(Deliver){},
+			w: w, rank: r, told: make([][]CoordinatorEvent, ranks), answered: map[uint64]*Plan{},
+			coordinator: NewCoordinator(CoordinatorConfig{
+				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank", Placement: placement,
+			}),
+			bytes: map[SampleID]bool{}, tier: simTier{}, answers: map[uint32][]SampleID{}, want: map[uint64]func(Deliver){},
 			stager: NewStager(StagerConfig{
 				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size, Policy: testPolicies[policy](),
 				CapacityBytes: int64(capacity * float64(owned[r])), WindowBytes: 130 * int64(batchSize*perRank) * 8,
@@ -110,7 +120,24 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples int,
 			}),
 		})
 	}
+	for trainer, r := range trainers {
+		spec := Spec{
+			Sampler: sampler, Seed: int64(seed), BatchSize: batchSize, World: len(trainers), Trainer: trainer,
+			Training: &Training{Life: uint64(trainer)},
+		}
+		w.send(trainer, Opened{Rank: int(r), Spec: spec})
+	}
 	return w
+}
+
+// send has a trainer send to its rank, which hears what it sends in order.
+func (w *world) send(trainer int, e CoordinatorEvent) {
+	w.sent[trainer] = append(w.sent[trainer], e)
+	w.later(func() {
+		e := w.sent[trainer][0]
+		w.sent[trainer] = w.sent[trainer][1:]
+		w.ranks[w.cfg.World[trainer]].coordinate(e)
+	})
 }
 
 func hashLoss(x uint64) float64 {
@@ -134,6 +161,77 @@ func (w *world) one() bool {
 }
 
 func (w *world) chance(oneIn int) bool { return oneIn > 0 && w.rng.IntN(oneIn) == 0 }
+
+// coordinate gives the rank's coordinator an event, and the ones that follow at once.
+func (r *simRank) coordinate(e CoordinatorEvent) {
+	r.events = append(r.events, e)
+	if r.stepping {
+		return
+	}
+	r.stepping = true
+	for len(r.events) > 0 {
+		e := r.events[0]
+		r.events = r.events[1:]
+		r.coordinator.Step(e, r.obey)
+	}
+	r.stepping = false
+}
+
+func (r *simRank) obey(c CoordinatorCommand) {
+	w := r.w
+	if w.keep {
+		w.commands = append(w.commands, fmt.Sprintf("rank %d: %s", r.rank, say(c)))
+	}
+	then := func(e CoordinatorEvent) { w.later(func() { r.coordinate(e) }) }
+	switch c := c.(type) {
+	case Begin:
+		then(Begun{Weighted: w.cfg.Sampler.Weighted()})
+	case ReadStates:
+		then(StatesRead{})
+	case MakePlan:
+		then(w.make(r, c))
+	case KeepState:
+		then(StateKept{c.Snap.Epoch, c.Generation})
+	case Drive:
+		r.step(c.Event)
+	case AnswerPlan:
+		r.answered[c.Ticket] = c.Plan
+	case Tell:
+		for other := range w.ranks {
+			if other != r.rank {
+				r.told[other] = append(r.told[other], c.Event)
+				w.later(func() {
+					e := r.told[other][0]
+					r.told[other] = r.told[other][1:]
+					w.ranks[other].coordinate(e)
+				})
+			}
+		}
+	case Refuse:
+		w.t.Fatalf("rank %d refuses a trainer: %s", r.rank, c.Why)
+	case Log:
+		w.t.Fatalf("rank %d: %s: %v", r.rank, c.Text, c.Err)
+	}
+}
+
+// make makes a plan of a rank's, which must be that of the other ranks.
+func (w *world) make(r *simRank, c MakePlan) PlanMade {
+	cfg := w.cfg
+	cfg.Rank, cfg.Place = r.rank, c.Place
+	e := PlanMade{Plan: NewPlan(cfg, c.Epoch, c.Scores)}
+	if cfg.Sampler.Weighted() {
+		e.Scores = ScoresDigest(c.Stream, c.Epoch, c.Scores)
+	}
+	w.made++
+	other := w.plans[c.Epoch]
+	if other == nil {
+		w.plans[c.Epoch] = e.Plan
+	} else if !slices.Equal(other.IDs, e.Plan.IDs) || !slices.Equal(other.Consumer, e.Plan.Consumer) ||
+		!slices.Equal(other.Home, e.Plan.Home) {
+		w.t.Fatalf("rank %d: its plan of epoch %d is not that of another rank", r.rank, c.Epoch)
+	}
+	return e
+}
 
 func (r *simRank) step(e Event) {
 	commands := append([]Command(nil), r.stager.Step(e)...)
@@ -169,6 +267,14 @@ func (r *simRank) step(e Event) {
 	if freed && r.hungry {
 		r.hungry = false
 		r.w.later(func() { r.step(Room{}) })
+	}
+	if n := r.stager.PlansLeft(); n != r.left {
+		r.left = n
+		for _, epoch := range r.coordinator.Open() {
+			if !r.stager.Knows(epoch) {
+				r.coordinate(Left{epoch})
+			}
+		}
 	}
 	if used, cap := r.stager.Cache().UsedBytes(), r.stager.cfg.CapacityBytes; used > cap {
 		r.w.t.Fatalf("rank %d: residents of %d bytes in a partition of %d", r.rank, used, cap)
@@ -281,14 +387,6 @@ func (w *world) train(epoch, from, ahead int) {
 		for t := range world {
 			w.trained(t, epoch, b, plan, delivered[t][b])
 		}
-		w.ledger.Fold(func(f Folded) {
-			if w.places != nil {
-				w.places.Fold(w.ledger.Scored(f))
-			}
-			for _, r := range w.ranks {
-				r.step(w.ledger.Scored(f))
-			}
-		})
 	}
 }
 
@@ -317,9 +415,7 @@ func (w *world) trained(t, epoch, b int, plan *Plan, d Deliver) {
 		}
 		losses[i] = w.losses(epoch, id)
 	}
-	if err := w.ledger.Report(t, epoch, b, losses); err != nil {
-		w.t.Fatal(err)
-	}
+	w.send(t, Trained{Rank: r.rank, Trainer: t, Epoch: epoch, Batch: b, Losses: losses})
 	w.later(func() { r.step(Released{d.Lease}) })
 }
 
@@ -332,32 +428,22 @@ func (w *world) until(done func() bool, what string) {
 	}
 }
 
-// plan makes an epoch's plan on every rank.
+// plan has every trainer ask for an epoch's plan, when the one before has ended, until all have it.
 func (w *world) plan(epoch, from int) {
-	var scores []float32
+	tickets := make([]uint64, len(w.cfg.World))
 	for t := range w.cfg.World {
-		w.ledger.Finish(t, epoch)
+		w.tickets++
+		tickets[t] = w.tickets
+		w.send(t, PlanWanted{Trainer: t, Epoch: epoch, Batch: from, Ticket: tickets[t]})
 	}
-	w.ledger.Fold(nil)
-	if w.cfg.Sampler.Weighted() {
-		scores = w.ledger.Take()
-	}
-	for _, r := range w.ranks {
-		cfg := w.cfg
-		cfg.Rank = r.rank
-		if w.places != nil {
-			cfg.Place = w.places.Outlook().Place
+	w.until(func() bool {
+		for t, r := range w.cfg.World {
+			if w.ranks[r].answered[tickets[t]] == nil {
+				return false
+			}
 		}
-		p := NewPlan(cfg, epoch, scores)
-		if r.rank == 0 {
-			w.ledger.Open(p)
-			w.plans[epoch] = p
-		}
-		r.step(Planned{Plan: p, From: from})
-	}
-	if w.places != nil {
-		w.places.Open(w.plans[epoch])
-	}
+		return true
+	}, fmt.Sprintf("the plan of epoch %d", epoch))
 }
 
 // settled checks, after all is done, that nothing is pinned and nothing lies about that is no resident.
@@ -395,7 +481,7 @@ func TestStagerServesEveryBatch(t *testing.T) {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, capacity := range []float64{0, 0.2, 1} {
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, capacity), func(t *testing.T) {
-					w := newWorld(t, 7, 3, 2, 4, 500, sampler, policy, capacity, AssignLocal, faults{})
+					w := newWorld(t, 7, 3, 2, 4, 500, 3, sampler, policy, capacity, AssignLocal, faults{})
 					for epoch := range 3 {
 						w.plan(epoch, 0)
 						w.train(epoch, 0, 3)
@@ -425,7 +511,7 @@ func TestStagerServesEveryBatch(t *testing.T) {
 func TestStagerUnderFaults(t *testing.T) {
 	for seed := range *seeds {
 		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2)}
-		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
+		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, 2, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
 		from := int(seed % 5)
 		for epoch := range 2 {
 			w.plan(epoch, from)
@@ -446,7 +532,7 @@ func replays(t *testing.T, epochs int, f faults, tier ...float64) {
 	t.Helper()
 	var first []string
 	for i := range 4 {
-		w := newWorld(t, 3, 3, 1, 4, 300, "pads", "clairvoyant", 0.2, AssignLocal, f, tier...)
+		w := newWorld(t, 3, 3, 1, 4, 300, epochs, "pads", "clairvoyant", 0.2, AssignLocal, f, tier...)
 		w.keep = true
 		for epoch := range epochs {
 			w.plan(epoch, 0)

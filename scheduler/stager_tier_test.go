@@ -141,7 +141,7 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 			for _, ranks := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/%s/%d", sampler, policy, ranks), func(t *testing.T) {
 					run := func(tier ...float64) (w *world) {
-						w = newWorld(t, 7, ranks, 2, 4, 500, sampler, policy, 0.2, AssignLocal, faults{}, tier...)
+						w = newWorld(t, 7, ranks, 2, 4, 500, 3, sampler, policy, 0.2, AssignLocal, faults{}, tier...)
 						for epoch := range 3 {
 							w.plan(epoch, 0)
 							w.train(epoch, 0, 3)
@@ -172,7 +172,7 @@ func TestTierUnderFaults(t *testing.T) {
 	for seed := range 2 * *seeds {
 		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, busyTier: []int{7, 2, 1}[seed/7%3], badTier: []int{0, 30, 3, 1}[seed%4]}
 		sampler := []string{"uniform", "pads", "torch"}[seed%3]
-		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, sampler, []string{"clairvoyant", "lru"}[seed/2%2], 0.2,
+		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, 3, sampler, []string{"clairvoyant", "lru"}[seed/2%2], 0.2,
 			Assignment(seed/4%2), f, []float64{0.1, 0.3, 1.7}[seed/5%3])
 		from := int(seed % 5)
 		for epoch := range 3 {
