@@ -123,10 +123,11 @@ test-debian13: ## run "make run" and "make test" on Debian 13, in a root of its 
 	@$(deps) debian13
 	scripts/test-debian13.sh
 
-test-frameworks: build ## train with PyTorch's imagenet example and Lightning, from PyPI (IMAGENET=…/imagenet/main.py; 6 GB)
+test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (IMAGENET=…/main.py TORCHVISION=…/train.py, docs/frameworks.md)
 	$(PYTHON) -m venv build/frameworks
-	build/frameworks/bin/pip install -q torch torchvision lightning pytest
-	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks --imagenet "$(IMAGENET)"
+	build/frameworks/bin/pip install -q torch torchvision lightning accelerate transformers timm pytest
+	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks \
+		--imagenet "$(IMAGENET)" --torchvision "$(TORCHVISION)"
 
 pictures: ## make the pictures in docs/pictures again, by the tests that look at them
 	@$(deps) test

@@ -22,16 +22,21 @@ def pytest_addoption(parser):
     parser.addoption(
         "--imagenet", metavar="FILE", help="imagenet/main.py of github.com/pytorch/examples"
     )
+    parser.addoption(
+        "--torchvision",
+        metavar="FILE",
+        help="references/classification/train.py of github.com/pytorch/vision",
+    )
 
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory):
-    """A folder with data sets train and val, of two classes."""
+    """A folder with data sets train and val, of five classes."""
     noise = numpy.random.default_rng(1)
     root = tmp_path_factory.mktemp("images")
     for name, count in SAMPLES.items():
         for i in range(count):
-            folder = root / name / "ab"[i % 2]
+            folder = root / name / "abcde"[i % 5]
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(noise.integers(0, 256, (40, 48, 3), dtype=numpy.uint8)).save(
                 folder / f"{i:03}.png"

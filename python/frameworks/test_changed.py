@@ -1,0 +1,88 @@
+"""PyTorch's imagenet example and torchvision's reference script, with three lines changed in each."""
+
+import difflib
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import HERE, SAMPLES, draws, stream
+
+EPOCHS, RANKS = 2, 2
+SAMPLER = (
+    "train_sampler = torch.utils.data.distributed.DistributedSampler(dataset)\n",
+    "train_sampler = rankpool.DistributedSampler(dataset)\n",
+)
+IMAGENET = [
+    ("import torch\n", "import torch\nimport rankpool\n"),
+    ("train_dataset = datasets.ImageFolder(\n", "train_dataset = rankpool.ImageFolder(\n"),
+    tuple(line.replace("dataset", "train_dataset") for line in SAMPLER),
+]
+TORCHVISION = [
+    ("import torch\n", "import torch\nimport rankpool\n"),
+    ("dataset = torchvision.datasets.ImageFolder(\n            traindir,\n",
+     "dataset = rankpool.ImageFolder(\n            traindir,\n"),
+    SAMPLER,
+]  # fmt: skip
+
+
+@pytest.fixture
+def scripts(request, tmp_path):
+    """scripts(option, lines) returns the script that an option names, as it is and with lines changed."""
+
+    def scripts(option, lines):
+        path = request.config.getoption(option)
+        assert path, f"say where the script is: make test-frameworks {option[2:].upper()}=FILE"
+        theirs = ours = Path(path).read_text()
+        for old, new in lines:
+            assert ours.count(old) == 1, f"{path} has not once {old!r}"
+            ours = ours.replace(old, new)
+        changed = [
+            line for line in difflib.ndiff(theirs.splitlines(), ours.splitlines()) if line[0] == "+"
+        ]
+        assert len(changed) == 3
+        for name, text in (("theirs", theirs), ("ours", ours)):
+            (tmp_path / name).mkdir()
+            for module in Path(path).parent.glob("*.py"):
+                shutil.copy(module, tmp_path / name)
+            (tmp_path / name / "main.py").write_text(text)
+        return tmp_path / "theirs" / "main.py", tmp_path / "ours" / "main.py"
+
+    return scripts
+
+
+def same_streams(trained, unchanged, changed, root):
+    """Checks that both commands train the same draws: of files, of the cache, and with an epoch after a resume."""
+    expected = stream(trained("unchanged", unchanged, RANKS))
+    assert {len(ids) for ids in expected.values()} == {EPOCHS * SAMPLES["train"] // RANKS} and len(
+        expected
+    ) == RANKS
+    assert stream(trained("files", changed, RANKS)) == expected
+    cached = trained("cached", changed, RANKS, root)
+    assert stream(cached) == expected
+    assert draws(cached) == EPOCHS * SAMPLES["train"]
+    return expected
+
+
+def test_imagenet(scripts, images, trained):
+    args = ["--arch", "shufflenet_v2_x0_5", "--epochs", EPOCHS, "--batch-size", 5, "--workers", 1]
+    args += ["--dist-url", "env://", "--dist-backend", "gloo", "--world-size", RANKS, "--rank", -1]
+    unchanged, changed = ([script, images, *args] for script in scripts("--imagenet", IMAGENET))
+    same_streams(trained, unchanged, changed, images / "train")
+
+
+def test_torchvision(scripts, images, trained):
+    args = ["--data-path", images, "--device", "cpu", "--model", "shufflenet_v2_x0_5"]
+    args += ["--batch-size", 5, "--workers", 1, "--train-crop-size", 32, "--val-crop-size", 32]
+    args += ["--val-resize-size", 32, "--auto-augment", "ta_wide", "--random-erase", 0.1]
+    unchanged, changed = (
+        [HERE / "without_gpu.py", script, *args, "--epochs", EPOCHS]
+        for script in scripts("--torchvision", TORCHVISION)
+    )
+    expected = same_streams(trained, unchanged, changed, images / "train")
+    # Its checkpoints are of whole epochs.
+    changed += ["--output-dir", "states"]
+    trained("resumed", [*changed, "--epochs", 1], RANKS, images / "train")
+    resumed = trained(
+        "resumed", [*changed, "--resume", "states/checkpoint.pth"], RANKS, images / "train"
+    )
+    assert stream(resumed) == expected
