@@ -56,7 +56,7 @@ def served(result):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("system", ["lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs"])
+@pytest.mark.parametrize("system", ["lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache"])
 def test_live_is_simulated(train, tree, trace, system, ranks):
     result = train(data=tree, ranks=ranks, options=["--system", system], args=training(trace, ranks))
     assert served(result) == simulated(trace, system, 0.2, ranks)
@@ -76,7 +76,7 @@ def test_with_pytorch(train, tree, trace):
     assert served(result) == simulated(trace, "icache-h", 0.2, 1)
 
 
-CHOOSERS = ["quiver", "nopfs"]
+CHOOSERS = ["quiver", "nopfs", "icache"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)

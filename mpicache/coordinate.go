@@ -280,7 +280,7 @@ func (s *stream) begin() {
 	}
 	s.begins = false
 	err := s.makeStager()
-	s.coordinate(scheduler.Begun{Weighted: err == nil && s.plans.Sampler.Weighted(), Err: err})
+	s.coordinate(scheduler.Begun{Weighted: err == nil && s.plans.Sampler.Weighted(), Chooses: err == nil && s.chooses(), Err: err})
 }
 
 func (s *stream) makeStager() error {
@@ -321,6 +321,9 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	cfg.Place = c.Place
 	go func() {
+		if shared, ok := cfg.Sampler.(*sharedSampler); ok && shared.Weighted() {
+			shared.follow(c.Epoch, c.Cuts)
+		}
 		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
 		if cfg.Sampler.Weighted() {
 			e.Scores = scheduler.ScoresDigest(c.Stream, c.Epoch, c.Scores)

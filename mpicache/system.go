@@ -73,6 +73,19 @@ type sharedSampler struct {
 	mu sync.Mutex
 }
 
+// chooses reports whether the system chooses what is served.
+func (s *stream) chooses() bool {
+	_, shared := s.plans.Sampler.(*sharedSampler)
+	return shared
+}
+
+// follow has the system choose the epochs before one by the scores that their plans were made from, unless it has.
+func (s *sharedSampler) follow(epoch int, cuts []scheduler.Cut) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Sampler.(*systems.Chooser).Follow(epoch, cuts)
+}
+
 // Draw implements scheduler.Sampler.
 func (s *sharedSampler) Draw(epoch int, scores []float32) *scheduler.Draws {
 	s.mu.Lock()

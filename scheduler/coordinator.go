@@ -37,6 +37,7 @@ type Coordinator struct {
 	beginning bool // the stager has been commanded
 	begun     bool // it is there
 	weighted  bool // the sampler draws by importance
+	chooses   bool // and a system chooses what is served by the scores of all epochs
 
 	waiting  []waitingPlan // PlanWanted without an answer
 	saves    []waitingSave // SaveWanted that waits for reports
@@ -61,6 +62,7 @@ type life struct {
 	haveCut   bool
 	base      []float32 // scores that the newest epoch's plan was made from
 	scored    bool      // the stager has been told scores
+	cuts      []Cut     // of the epochs before that were planned, where a system chooses by them; in order
 	placement *Placement
 	outlook   *Outlook // of placement, when cut was taken
 
@@ -299,7 +301,7 @@ func (c *Coordinator) onBegun(e Begun) {
 		c.failPlans(e.Err.Error(), false)
 		return
 	}
-	c.begun, c.weighted = true, e.Weighted
+	c.begun, c.weighted, c.chooses = true, e.Weighted, e.Chooses
 	c.place()
 	c.grant()
 	c.plan()
@@ -792,7 +794,7 @@ func (c *Coordinator) plan() {
 		c.cut, c.haveCut = c.ledger.Take(), true
 		c.outlook = nil
 	}
-	m := MakePlan{Epoch: epoch, Scores: c.cut, Stream: c.streamID()}
+	m := MakePlan{Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch)}
 	if c.placement != nil {
 		if c.outlook == nil {
 			c.outlook = c.placement.Outlook()
@@ -851,6 +853,9 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 	train := Train{Epoch: plan.Epoch}
 	if c.weighted {
 		train.Scores = base
+		if c.chooses {
+			c.cuts = append(c.cutsBefore(plan.Epoch), Cut{plan.Epoch, base})
+		}
 		c.ledger.Open(plan)
 		if c.placement != nil {
 			c.placement.Open(plan)
@@ -938,9 +943,19 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 		case ok && newest == epoch-1:
 			snap = c.ledger.SnapshotNext(base)
 		}
+		snap.Cuts = c.cutsBefore(epoch)
 	}
 	snap.Stream = c.streamID()
 	return snap
+}
+
+// cutsBefore returns the cuts of epochs before one. They may be kept.
+func (c *Coordinator) cutsBefore(epoch int) []Cut {
+	n := 0
+	for n < len(c.cuts) && c.cuts[n].Epoch < epoch {
+		n++
+	}
+	return c.cuts[:n:n]
 }
 
 func (c *Coordinator) onStateKept(e StateKept) {
@@ -992,7 +1007,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 		return epoch, true
 	}
 	c.ledger = RestoreLedger(scorer, from.snap, spec.World, from.sameTrainers)
-	c.restored = from.snap
+	c.restored, c.cuts = from.snap, from.snap.Cuts
 	c.cut, c.haveCut = from.snap.Scores, true
 	return from.snap.Epoch, true
 }
@@ -1161,6 +1176,7 @@ func (c *Coordinator) saveAt(s *savedState) {
 	} else {
 		snap = c.ledger.SnapshotNext(c.cut)
 	}
+	snap.Cuts = c.cutsBefore(snap.Epoch)
 	snap.Stream, snap.Checkpoint = c.streamID(), true
 	c.lastSave++
 	c.saving[c.lastSave] = s

@@ -31,6 +31,7 @@ type (
 	// sampler draws by importance.
 	Begun struct {
 		Weighted bool
+		Chooses  bool // a system chooses what is served, by the scores of all epochs before
 		Err      error
 	}
 
@@ -144,6 +145,7 @@ type (
 		Scores []float32
 		Place  func(*Draws, []float32) []uint16
 		Stream StreamID
+		Cuts   []Cut // of the epochs before, where a system chooses by them
 	}
 	// Drive gives the stager an event, Planned or Scored. Of a Planned, Base are the scores that
 	// the plan was made from.

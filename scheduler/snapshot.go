@@ -31,7 +31,16 @@ type Snapshot struct {
 	TailConsumer []uint16   // trainer of each
 	TailLosses   []float32
 
+	// Cuts are the scores that the plans of earlier epochs were made from, where a system's choices follow from all of them; in order.
+	Cuts []Cut
+
 	draws int // entries that Losses is to have; the missing ones are NaN
+}
+
+// Cut has the scores that an epoch's plan was made from, one a sample.
+type Cut struct {
+	Epoch  int
+	Scores []float32
 }
 
 // StreamID is the identity of a stream of batches that importance is a part of: with the same one, and the same losses,
@@ -93,14 +102,19 @@ type snapshotHead struct {
 	Epoch, Final                    int
 	TailEpoch, TailBatch, TailDraws int
 	NumScores, NumLosses, NumTail   int
+	CutEpochs                       []int `json:",omitempty"` // each with NumScores scores, behind all else
 }
 
 func (s *Snapshot) head() snapshotHead {
-	return snapshotHead{
+	h := snapshotHead{
 		Stream: s.Stream, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
 	}
+	for _, cut := range s.Cuts {
+		h.CutEpochs = append(h.CutEpochs, cut.Epoch)
+	}
+	return h
 }
 
 // Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
@@ -119,6 +133,9 @@ func (s *Snapshot) Encode() []byte {
 	write(b, s.TailIDs)
 	write(b, s.TailConsumer)
 	write(b, s.TailLosses)
+	for _, cut := range s.Cuts {
+		write(b, cut.Scores)
+	}
 	write(b, crc32.ChecksumIEEE(b.Bytes()))
 	return b.Bytes()
 }
@@ -156,7 +173,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 			return nil, ErrSnapshot
 		}
 	}
-	if 4*(h.NumScores+h.NumLosses)+10*h.NumTail != len(body) {
+	if len(h.CutEpochs) > len(body) || 4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses)+10*h.NumTail != len(body) {
 		return nil, ErrSnapshot
 	}
 	s := &Snapshot{
@@ -170,6 +187,13 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
+	}
+	for _, epoch := range h.CutEpochs {
+		cut := Cut{epoch, make([]float32, h.NumScores)}
+		if err := binary.Read(r, binary.LittleEndian, cut.Scores); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
+		}
+		s.Cuts = append(s.Cuts, cut)
 	}
 	return s, nil
 }
@@ -196,7 +220,11 @@ func (s *Snapshot) Digest() Digest {
 	h := xxh3.New()
 	_, _ = h.Write(text) // a hash takes everything
 	buffer := make([]byte, 0, 4*hashedAtOnce)
-	for _, column := range [][]float32{s.Scores, s.Losses, s.TailLosses} {
+	columns := [][]float32{s.Scores, s.Losses, s.TailLosses}
+	for _, cut := range s.Cuts {
+		columns = append(columns, cut.Scores)
+	}
+	for _, column := range columns {
 		for chunk := range slices.Chunk(column, hashedAtOnce) {
 			buffer = buffer[:0]
 			for _, v := range chunk {

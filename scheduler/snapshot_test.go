@@ -195,3 +195,26 @@ func TestSnapshotPlaces(t *testing.T) {
 		t.Errorf("before the epoch is open: %+v; after: %+v", before, after)
 	}
 }
+
+// TestSnapshotHasCuts: the scores at earlier cuts come back, count for the digest, and a snapshot without them is as before.
+func TestSnapshotHasCuts(t *testing.T) {
+	plain := Snapshot{Epoch: 3, Scores: []float32{1, 2}}
+	with := plain
+	with.Cuts = []Cut{{0, []float32{3, 4}}, {2, []float32{5, 6}}}
+	got, err := DecodeSnapshot(with.Encode())
+	if err != nil || len(got.Cuts) != 2 || got.Cuts[1].Epoch != 2 || !slices.Equal(got.Cuts[1].Scores, []float32{5, 6}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	other := plain
+	other.Cuts = []Cut{{0, []float32{3, 4}}, {2, []float32{5, 7}}}
+	if with.Digest() == other.Digest() || with.Digest() == plain.Digest() {
+		t.Error("the digest leaves the cuts out")
+	}
+	if bytes := plain.Encode(); strings.Contains(string(bytes), "CutEpochs") {
+		t.Error("a snapshot without cuts says something about them")
+	}
+	long := with.Encode()
+	if _, err := DecodeSnapshot(long[:len(long)-8]); err == nil {
+		t.Error("a snapshot that is cut off is read")
+	}
+}

@@ -139,6 +139,23 @@ func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 	return c.made[epoch]
 }
 
+// Follow has the epochs before one chosen by cuts, the scores that their plans were made from, unless it has chosen them so.
+func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
+	mine := 0
+	for e := range c.cuts {
+		if e < epoch {
+			mine++
+		}
+	}
+	if mine == len(cuts) && !slices.ContainsFunc(cuts, func(cut scheduler.Cut) bool { return !slices.Equal(c.cuts[cut.Epoch], cut.Scores) }) {
+		return
+	}
+	c.begin()
+	for _, cut := range cuts {
+		c.Draw(cut.Epoch, cut.Scores)
+	}
+}
+
 // rewind goes back to where an epoch was to be chosen.
 func (c *Chooser) rewind(epoch int) {
 	cuts := c.cuts

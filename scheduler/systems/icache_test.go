@@ -373,7 +373,7 @@ func TestICACHEGolden(t *testing.T) {
 		trace  goldenTrace
 	}{
 		{"icache-h-slow", &icacheHSystem, goldenTrace{capacity: 150, values: Values{"rebuild_per_draw": 1, "h_share": 0.5, "warm_up_epochs": 0}}},
-		{"icache-large", &icacheSystem, goldenTrace{capacity: 150, values: Values{"h_share": 0.97}}},
+		{"icache-large", &icacheSystem, goldenTrace{capacity: 150, values: Values{"h_share": 0.97, "package_bytes": 1 << 20}}},
 		{"icache-jobs", &icacheSystem, goldenTrace{
 			jobs: 3, epochs: 4, values: Values{"probe_batches": 2, "package_bytes": 3},
 			sizes: func(id scheduler.SampleID) int64 { return 1 + int64(id%2) },

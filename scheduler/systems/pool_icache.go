@@ -41,18 +41,26 @@ type frequency struct{ high, low uint64 }
 // Source: iCACHE, §V-A: "the initial ratio … is 9:1".
 const highShareNum, highShareDen = 9, 10
 
+// packageSamples are those of mean size in a package: so what is served does not depend on how large samples are, as long as all are alike.
+const packageSamples = 10
+
 // newICache returns empty caches of capacityBytes of cfg's memory.
 func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 	c := &icache{
 		selective: choice, memory: cfg.Memory, capacityBytes: capacityBytes, jobs: newICacheJobs(cfg),
 		seen: make([]frequency, cfg.Jobs), past: make([]frequency, cfg.Jobs),
 	}
-	largest := int64(1)
+	largest, total := int64(1), int64(0)
 	for i := range cfg.Samples {
-		largest = max(largest, cfg.Memory.Size(scheduler.SampleID(i)))
+		size := cfg.Memory.Size(scheduler.SampleID(i))
+		largest, total = max(largest, size), total+size
+	}
+	least := int64(cfg.Value("package_bytes"))
+	if least == 0 {
+		least = packageSamples * total / int64(cfg.Samples)
 	}
 	initial := capacityBytes - capacityBytes*highShareNum/highShareDen
-	packageBytes := max(1, min(int64(cfg.Value("package_bytes")), initial))
+	packageBytes := max(1, min(least, initial))
 	c.leastLow = min(packageBytes+largest-1, capacityBytes)
 	c.heap = newImportanceHeap(PolicyConfig{System: cfg.System, Values: cfg.Values})
 	lowBytes := max(initial, c.leastLow)
@@ -155,8 +163,8 @@ func (c *icache) Trained(*Batch, scheduler.Report) {}
 
 var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Option{
 	{
-		Name: "package_bytes", Default: 1 << 20, Least: 1, Most: 1e+15, Whole: true, About: "least bytes of a package of the L-cache; at most a tenth of the memory is taken",
-		Source: "§III-C: at least 1 MB",
+		Name: "package_bytes", Default: 0, Least: 0, Most: 1e+15, Whole: true, About: "least bytes of a package of the L-cache; at most a tenth of the memory is taken; 0: ten samples of mean size",
+		Source: "§III-C: at least 1 MB, which are ten samples of ImageNet",
 	},
 	{
 		Name: "probe_batches", Default: 20, Least: 1, Most: 1e+09, Whole: true, About: "with several jobs, batches without the cache, and then with it, that measure its benefit",
@@ -166,8 +174,7 @@ var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Opt
 })
 
 var icacheSystem = System{
-	Simulated: "serves samples in the place of those drawn",
-	Name:      "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions,
+	Name: "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions, Live: liveServed,
 	NewPool: func(cfg PoolConfig) Pool { return newICache(cfg, cfg.Memory.CapacityBytes(), newSelective(cfg)) },
 	About:   "the most important samples in a heap; the others by packages, and served for one another",
 	Source:  "Chen et al., iCACHE: An Importance-Sampling-Informed Cache for Accelerating I/O-Bound DNN Model Training, HPCA 2023",

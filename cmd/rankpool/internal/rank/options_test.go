@@ -42,7 +42,7 @@ func TestSystemIsItselfOrRefused(t *testing.T) {
 			t.Errorf("%s: run gives serve %s", s.Name, args)
 		}
 	}
-	if ran != 14 {
+	if ran != 15 {
 		t.Errorf("%d systems can be run", ran)
 	}
 	mixed := CacheOptions{System: "lru", Policy: "lfu"}

@@ -1,0 +1,64 @@
+package systems
+
+import (
+	"slices"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+func newTestChooser(t *testing.T, system *System, epochs int) *Chooser {
+	t.Helper()
+	c, err := NewChooser(ChooserConfig{
+		System: system, Sampler: scheduler.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 4, World: 2}, World: []int32{0, 1}, Ranks: 2,
+		Epochs: epochs, CapacityBytes: 40, Size: func(scheduler.SampleID) int64 { return 1 }, Initial: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func cutOf(epoch int) []float32 {
+	scores, r := make([]float32, 200), newRandom(int64(epoch))
+	for i := range scores {
+		scores[i] = float32(1 + r.below(1000))
+	}
+	return scores
+}
+
+// TestChooserGoesOn: a chooser that was given the cuts of the epochs before, or is asked for an epoch again, makes the same choices as one
+// that has followed training from the start.
+func TestChooserGoesOn(t *testing.T) {
+	for _, system := range []*System{&quiverSystem, &nopfsSystem, &icacheSystem} {
+		var cuts []scheduler.Cut
+		whole, want := newTestChooser(t, system, 6), [][]scheduler.SampleID(nil)
+		for epoch := range 6 {
+			want = append(want, whole.Draw(epoch, cutOf(epoch)).IDs)
+			cuts = append(cuts, scheduler.Cut{Epoch: epoch, Scores: cutOf(epoch)})
+		}
+		if whole.Weighted() && slices.Equal(want[4], newTestChooser(t, system, 6).Draw(4, cutOf(4)).IDs) {
+			t.Errorf("%s: what was chosen before does not matter, so this test says nothing", system.Name)
+		}
+		later := newTestChooser(t, system, 6)
+		later.Follow(4, cuts[:4])
+		for _, epoch := range []int{4, 5, 4} {
+			if later.Weighted() {
+				later.Follow(epoch, cuts[:epoch])
+			}
+			if got := later.Draw(epoch, cutOf(epoch)).IDs; !slices.Equal(got, want[epoch]) {
+				t.Errorf("%s: epoch %d is chosen otherwise", system.Name, epoch)
+			}
+		}
+	}
+}
+
+// TestChooserNeedsEpochs: NoPFS cannot count what will be read without knowing how long.
+func TestChooserNeedsEpochs(t *testing.T) {
+	if _, err := NewChooser(ChooserConfig{
+		System: &nopfsSystem, Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1}, World: []int32{0}, Ranks: 1,
+		Size: func(scheduler.SampleID) int64 { return 1 },
+	}); err == nil {
+		t.Error("there is no error")
+	}
+}
