@@ -72,12 +72,13 @@ var arrows = map[string]map[string]string{
 	},
 	"cmd/rankpool/internal/control/doortest": {"mpicache": "the kinds of frames"},
 	"cmd/rankpool/internal/doctor": {
-		"nvml":           "GPUs",
-		"scheduler":      "SampleID",
-		"slurm":          "the job",
-		"staging":        "the data",
-		"staging/layout": "storage targets",
-		"staging/posix":  "the numbers of file systems",
+		"mpicache/transport": "messages between its tasks",
+		"nvml":               "GPUs",
+		"scheduler":          "SampleID",
+		"slurm":              "the job",
+		"staging":            "the data",
+		"staging/layout":     "storage targets",
+		"staging/posix":      "the numbers of file systems",
 	},
 	"cmd/rankpool/internal/launch": {all: "it starts, watches and ends everything"},
 	"cmd/rankpool/internal/memory": {
@@ -155,7 +156,6 @@ var inTests = map[string]map[string]string{
 	"cmd/rankpool/internal/control": {
 		"cmd/rankpool/internal/control/doortest": "a door",
 	},
-	"cmd/rankpool/internal/doctor": {"mpicache/transport": "ranks in one process"},
 	"cmd/rankpool/internal/report": {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
 	"cmd/rankpool/internal/runlog": {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
 	"mpicache/transport": {

@@ -10,17 +10,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-// Transport is how ranks talk: a transport.Transport.
-type Transport interface {
-	Rank() int
-	Size() int
-	Start(handle func(from int, msg []byte))
-	Post(to int, msg []byte)
-	Put(to int, ticket uint32, segs [][]byte, done func(error))
-	Take(from int, ticket uint32, segs [][]byte, done func(error))
-}
+	"rankpool/mpicache/transport"
+)
 
 const (
 	lifeEvery = time.Second // between two signs of life
@@ -56,7 +48,7 @@ type GroupOptions struct {
 //
 // Its methods may be called by several goroutines.
 type Group struct {
-	transport Transport
+	transport transport.Transport
 	opt       GroupOptions
 	stop      chan struct{}
 
@@ -81,10 +73,10 @@ type other struct {
 func (p *other) lost() bool { return p.quiet > silentTicks }
 
 // Join begins to talk on a transport that is not started.
-func Join(transport Transport, opt GroupOptions) *Group {
+func Join(ranks transport.Transport, opt GroupOptions) *Group {
 	g := &Group{
-		transport: transport, opt: opt, stop: make(chan struct{}),
-		peers: make([]other, transport.Size()), measured: map[[2]int]Way{},
+		transport: ranks, opt: opt, stop: make(chan struct{}),
+		peers: make([]other, ranks.Size()), measured: map[[2]int]Way{},
 		waiting: map[uint64]chan pong{},
 	}
 	g.changed = sync.NewCond(&g.mu)
@@ -102,7 +94,7 @@ func Join(transport Transport, opt GroupOptions) *Group {
 		ticker := time.NewTicker(lifeEvery)
 		g.opt.Tick, end = ticker.C, ticker.Stop
 	}
-	transport.Start(g.handle)
+	ranks.Start(g.handle)
 	g.sign()
 	go g.live(end)
 	return g
