@@ -85,6 +85,9 @@ func TestChosenIsSimulated(t *testing.T) {
 						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks, BatchSize: 64 / ranks, Epochs: len(trace.Losses),
 						Cluster: cluster, IDsDigest: true,
 					}
+					if ranks == 2 && system.Name == "icache" { // options reach both
+						cfg.Values = systems.Values{"fraction": 0.5, "beta": 1, "h_share": 0.6}
+					}
 					want, err := Run(cfg)
 					if err != nil {
 						t.Fatal(err)
@@ -106,6 +109,9 @@ func TestChosenIsSimulated(t *testing.T) {
 					}
 					if got := digest.hex(); got != want.IDsDigest {
 						t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got, want.IDsDigest)
+					}
+					if got, full := hits+substituted+want.StorageReads, int64(len(trace.Losses)*trace.Samples()); cfg.Values != nil && got > full*6/10 {
+						t.Errorf("%d draws of %d with a fraction of a half", got, full)
 					}
 					if hits != want.Hits || substituted != want.Substituted {
 						t.Errorf("%d hits and %d substitutions, simulated %d and %d", hits, substituted, want.Hits, want.Substituted)

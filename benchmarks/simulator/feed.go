@@ -46,9 +46,13 @@ func (c *Config) assignment() scheduler.Assignment {
 }
 
 func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
-	return scheduler.NewSampler(scheduler.SamplerConfig{
+	return scheduler.NewSampler(c.samplerConfig(name, job))
+}
+
+func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
+	return scheduler.SamplerConfig{
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize, World: c.trainers(),
-	})
+	}
 }
 
 // plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the epoch before, and scores come from the
@@ -118,8 +122,10 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 	}
 	sampler := f.samplers[name]
 	if sampler == nil {
+		cfg := f.setup.samplerConfig(name, f.job)
+		f.setup.Values.Sample(&cfg)
 		var err error
-		if sampler, err = f.setup.newSampler(name, f.job); err != nil {
+		if sampler, err = scheduler.NewSampler(cfg); err != nil {
 			return nil, err
 		}
 		f.samplers[name] = sampler

@@ -200,6 +200,7 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 	if sampler == nil {
 		cfg := c.cfg.Sampler
 		cfg.Name = name
+		c.cfg.Values.Sample(&cfg)
 		var err error
 		if sampler, err = scheduler.NewSampler(cfg); err != nil {
 			panic("systems: " + c.cfg.System.Name + " cannot draw: " + err.Error() + ".")

@@ -25,6 +25,10 @@ var selectiveOptions = []Option{
 		Name: "warm_up_epochs", Default: 1, Least: 0, Most: 1e+06, Whole: true, About: "first epochs, which train on all samples since there is no history to choose by",
 		Source: "chosen; the paper has none, its authors' README calls with 5",
 	},
+	{
+		Name: "fraction", Default: 0.7, Least: 1e-06, Most: 1, About: "expected share of the samples in an epoch after the warm-up, in (0, 1]",
+		Source: "§V-D: up to 31.4 % fewer I/Os",
+	},
 }
 
 func newSelective(cfg PoolConfig) selective {

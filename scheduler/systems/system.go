@@ -98,6 +98,9 @@ func (s *System) Parse(words []string) (Values, error) {
 
 // Sample tells a sampler that is part of a system its options.
 func (v Values) Sample(cfg *scheduler.SamplerConfig) {
+	if fraction, given := v["fraction"]; given && (cfg.Name == "selective" || cfg.Name == "subset") {
+		cfg.Fraction = fraction
+	}
 	if cfg.Name != "selective" {
 		return
 	}
