@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -29,13 +30,17 @@ type world struct {
 	sources [6]int
 	losses  func(epoch int, id SampleID) float32
 	plans   map[int]*Plan
+	homes   map[int][]uint16 // by epoch: the owners of its draws; nil once ranks were started again
 	tickets uint64
 
 	recalled, ended int // samples from tiers; tiers that were given up
 
 	sent     [][]CoordinatorEvent // by trainer: what its rank has still to hear
-	commands []string             // of all ranks' stagers, in order, when they are kept
-	made     int                  // plans, by all ranks
+	trainers []simTrainer
+	newRank  func(rank int) *simRank
+	open     func(trainer int) // has a trainer open the data set
+	commands []string          // of all ranks' stagers, in order, when they are kept
+	made     int               // plans, by all ranks
 	keep     bool
 }
 
@@ -46,6 +51,8 @@ type faults struct {
 	badTier     int // one in so many writes to the tier, and reads of it, fails
 	busyTier    int // one in so many writes is refused
 	shrink      int // memory is taken away at one in so many reads
+	idle        int // ranks without trainers, the last ones
+	restart     int // all ranks are killed after one in so many batches, and started again
 }
 
 type simRank struct {
@@ -56,7 +63,9 @@ type simRank struct {
 	stepping    bool
 	told        [][]CoordinatorEvent // by rank: what it has still to hear from this one
 	left        int                  // plans that the stager has let go of
-	answered    map[uint64]*Plan     // by ticket
+	answered    map[uint64]AnswerPlan
+	disk        map[int][]byte // by epoch: the states that plans were made from
+	folder      []func()       // what is to be done there, in order
 
 	stager  *Stager
 	bytes   map[SampleID]bool // what lies in the slab
@@ -68,7 +77,7 @@ type simRank struct {
 
 func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epochs int, sampler, policy string, capacity float64, assignment Assignment, f faults, tier ...float64) *world {
 	t.Helper()
-	trainers := make([]int32, ranks*perRank)
+	trainers := make([]int32, (ranks-f.idle)*perRank)
 	for i := range trainers {
 		trainers[i] = int32(i / perRank)
 	}
@@ -79,7 +88,7 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epo
 	size := func(id SampleID) int64 { return 100 + int64(id%7)*10 }
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size, errors: map[SampleID]bool{},
-		read: map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
+		read: map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{}, homes: map[int][]uint16{},
 		losses: func(epoch int, id SampleID) float32 { return float32(hashLoss(uint64(id))) + float32(epoch)*0.01 },
 	}
 	owned := make([]int64, ranks)
@@ -102,13 +111,14 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epo
 	}
 	w.sent = make([][]CoordinatorEvent, len(trainers))
 	w.cfg = PlanConfig{Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers, Ranks: ranks, Assignment: assignment}
-	for r := range ranks {
+	w.newRank = func(r int) *simRank {
 		tierBytes := int64(0)
 		for _, share := range tier {
 			tierBytes = int64(share * float64(owned[r]))
 		}
-		w.ranks = append(w.ranks, &simRank{
-			w: w, rank: r, told: make([][]CoordinatorEvent, ranks), answered: map[uint64]*Plan{},
+		return &simRank{
+			w: w, rank: r, told: make([][]CoordinatorEvent, ranks), answered: map[uint64]AnswerPlan{},
+			disk: map[int][]byte{},
 			coordinator: NewCoordinator(CoordinatorConfig{
 				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank", Placement: placement,
 			}),
@@ -118,14 +128,20 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epo
 				CapacityBytes: int64(capacity * float64(owned[r])), WindowBytes: 130 * int64(batchSize*perRank) * 8,
 				TierBytes: tierBytes, TierBlockBytes: tierBlock, Sparse: r%2 == 1,
 			}),
-		})
-	}
-	for trainer, r := range trainers {
-		spec := Spec{
-			Sampler: sampler, Seed: int64(seed), BatchSize: batchSize, World: len(trainers), Trainer: trainer,
-			Training: &Training{Life: uint64(trainer)},
 		}
-		w.send(trainer, Opened{Rank: int(r), Spec: spec})
+	}
+	for r := range ranks {
+		w.ranks = append(w.ranks, w.newRank(r))
+	}
+	w.trainers = make([]simTrainer, len(trainers))
+	w.open = func(trainer int) {
+		w.send(trainer, Opened{Rank: int(trainers[trainer]), Spec: Spec{
+			Sampler: sampler, Seed: int64(seed), BatchSize: batchSize, World: len(trainers), Trainer: trainer,
+			Training: &Training{Life: uint64(trainer), Planned: w.trainers[trainer].planned},
+		}})
+	}
+	for trainer := range trainers {
+		w.open(trainer)
 	}
 	return w
 }
@@ -187,15 +203,22 @@ func (r *simRank) obey(c CoordinatorCommand) {
 	case Begin:
 		then(Begun{Weighted: w.cfg.Sampler.Weighted()})
 	case ReadStates:
-		then(StatesRead{})
+		r.inFolder(r.readStates)
 	case MakePlan:
 		then(w.make(r, c))
 	case KeepState:
-		then(StateKept{c.Snap.Epoch, c.Generation})
+		r.inFolder(func() {
+			r.disk[c.Snap.Epoch] = c.Snap.Encode()
+			r.coordinate(StateKept{c.Snap.Epoch, c.Generation})
+		})
+	case ForgetStates:
+		r.inFolder(func() {
+			maps.DeleteFunc(r.disk, func(epoch int, _ []byte) bool { return epoch < c.Before })
+		})
 	case Drive:
 		r.step(c.Event)
 	case AnswerPlan:
-		r.answered[c.Ticket] = c.Plan
+		r.answered[c.Ticket] = c
 	case Tell:
 		for other := range w.ranks {
 			if other != r.rank {
@@ -214,6 +237,25 @@ func (r *simRank) obey(c CoordinatorCommand) {
 	}
 }
 
+// inFolder does what a rank does in its folder, in order and at any time.
+func (r *simRank) inFolder(do func()) {
+	r.folder = append(r.folder, do)
+	r.w.later(func() {
+		do := r.folder[0]
+		r.folder = r.folder[1:]
+		do()
+	})
+}
+
+func (r *simRank) readStates() {
+	var e StatesRead
+	for _, epoch := range slices.Sorted(maps.Keys(r.disk)) {
+		snap, err := DecodeSnapshot(r.disk[epoch])
+		e.Kept = append(e.Kept, StateFile{Snap: snap, Err: err})
+	}
+	r.coordinate(e)
+}
+
 // make makes a plan of a rank's, which must be that of the other ranks.
 func (w *world) make(r *simRank, c MakePlan) PlanMade {
 	cfg := w.cfg
@@ -223,12 +265,15 @@ func (w *world) make(r *simRank, c MakePlan) PlanMade {
 		e.Scores = ScoresDigest(c.Stream, c.Epoch, c.Scores)
 	}
 	w.made++
-	other := w.plans[c.Epoch]
-	if other == nil {
+	if other := w.plans[c.Epoch]; other == nil {
 		w.plans[c.Epoch] = e.Plan
-	} else if !slices.Equal(other.IDs, e.Plan.IDs) || !slices.Equal(other.Consumer, e.Plan.Consumer) ||
-		!slices.Equal(other.Home, e.Plan.Home) {
+	} else if !slices.Equal(other.IDs, e.Plan.IDs) || !slices.Equal(other.Consumer, e.Plan.Consumer) {
 		w.t.Fatalf("rank %d: its plan of epoch %d is not that of another rank", r.rank, c.Epoch)
+	}
+	if home, known := w.homes[c.Epoch]; !known && w.homes != nil {
+		w.homes[c.Epoch] = e.Plan.Home
+	} else if known && !slices.Equal(home, e.Plan.Home) {
+		w.t.Fatalf("rank %d: samples of epoch %d have other owners than on another rank", r.rank, c.Epoch)
 	}
 	return e
 }
@@ -387,14 +432,30 @@ func (w *world) train(epoch, from, ahead int) {
 		for t := range world {
 			w.trained(t, epoch, b, plan, delivered[t][b])
 		}
+		if w.chance(w.faults.restart) {
+			w.restart()
+			for t := range delivered {
+				delivered[t] = map[int]Deliver{}
+				asked[t] = b + 1
+			}
+		}
 	}
 }
 
 func (w *world) request(t, epoch, batch int, into map[int]Deliver) {
 	w.tickets++
 	ticket, r := w.tickets, w.ranks[w.cfg.World[t]]
-	r.want[ticket] = func(d Deliver) { into[batch] = d }
-	w.later(func() { r.step(Requested{Trainer: t, Epoch: epoch, Batch: batch, Ticket: ticket}) })
+	w.later(func() {
+		if !r.coordinator.Knows(epoch) { // it was started again: the trainer reads storage
+			if r.coordinator.Complete() {
+				r.coordinate(BatchWanted{epoch, batch})
+			}
+			into[batch] = w.byItself(t, epoch, batch)
+			return
+		}
+		r.want[ticket] = func(d Deliver) { into[batch] = d }
+		r.step(Requested{Trainer: t, Epoch: epoch, Batch: batch, Ticket: ticket})
+	})
 }
 
 // trained checks a delivered part against the plan and the slab, reports, and releases it.
@@ -415,14 +476,18 @@ func (w *world) trained(t, epoch, b int, plan *Plan, d Deliver) {
 		}
 		losses[i] = w.losses(epoch, id)
 	}
-	w.send(t, Trained{Rank: r.rank, Trainer: t, Epoch: epoch, Batch: b, Losses: losses})
-	w.later(func() { r.step(Released{d.Lease}) })
+	e := Trained{Rank: r.rank, Trainer: t, Epoch: epoch, Batch: b, Losses: losses}
+	w.trainers[t].trained = append(w.trainers[t].trained, e)
+	w.send(t, e)
+	if d.Lease != 0 {
+		w.later(func() { r.step(Released{d.Lease}) })
+	}
 }
 
 // until lets things happen until done.
 func (w *world) until(done func() bool, what string) {
 	for !done() {
-		if !w.one() {
+		if !w.one() && (w.faults.restart == 0 || !w.timeOut()) {
 			w.t.Fatalf("%s: nothing happens any more", what)
 		}
 	}
@@ -438,12 +503,15 @@ func (w *world) plan(epoch, from int) {
 	}
 	w.until(func() bool {
 		for t, r := range w.cfg.World {
-			if w.ranks[r].answered[tickets[t]] == nil {
+			if w.ranks[r].answered[tickets[t]].Plan == nil {
 				return false
 			}
 		}
 		return true
 	}, fmt.Sprintf("the plan of epoch %d", epoch))
+	for t, r := range w.cfg.World {
+		w.trainers[t].got(w.ranks[r], epoch, w.ranks[r].answered[tickets[t]].Scores)
+	}
 }
 
 // settled checks, after all is done, that nothing is pinned and nothing lies about that is no resident.
@@ -510,8 +578,8 @@ func TestStagerServesEveryBatch(t *testing.T) {
 
 func TestStagerUnderFaults(t *testing.T) {
 	for seed := range *seeds {
-		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2)}
-		w := newWorld(t, seed, 1+int(seed%4), 1+int(seed%2), 3, 200, 2, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
+		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2), idle: int(seed / 16 % 2)}
+		w := newWorld(t, seed, f.idle+1+int(seed%4), 1+int(seed%2), 3, 200, 2, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
 		from := int(seed % 5)
 		for epoch := range 2 {
 			w.plan(epoch, from)
