@@ -27,10 +27,10 @@ const (
 	warmEpochs = 3
 )
 
-// samplers that the bars are for.
+// samplers that have bars.
 var samplers = []string{"pads", "weighted", "torch", "subset"}
 
-// job is a pool of ranks that is simulated.
+// job is a simulated pool of ranks.
 type job struct {
 	title            string
 	ranks, batchSize int
@@ -44,14 +44,14 @@ var (
 	manyTiled  = job{"64 owners, 32,000 samples", 64, 1, 4}
 )
 
-// outcome is a simulated job next to MIN.
+// outcome is the result of a simulated job, with MIN's.
 type outcome struct {
 	sampler    string
 	capacity   float64
 	hits, most float64 // shares of the draws
-	parted     float64 // as most, with MIN in each partition
+	parted     float64 // like most, with MIN in each partition
 	local      float64 // share of the hits
-	reads      float64 // of storage, for each sample that was missed in an epoch
+	reads      float64 // storage reads per sample that was missed in an epoch
 }
 
 func (b *bench) hits() ([]row, error) {
@@ -89,8 +89,8 @@ func (b *bench) hits() ([]row, error) {
 	return rows, nil
 }
 
-// rows compares the job with MIN, a row a sampler; and pads, which partitions cost most, also with
-// MIN in each partition.
+// rows compares the job with MIN, a row per sampler; for pads, where partitions cost most, also
+// with MIN in each partition.
 func (j job) rows(outcomes []outcome) []row {
 	limit := 0.98
 	if j.ranks == 1 {
@@ -173,7 +173,7 @@ func (j job) compare(losses [][]float32, sampler string, capacity float64) (outc
 	return o, nil
 }
 
-// worst returns the outcome of a sampler ("": of any) with the least score.
+// worst returns the outcome of a sampler ("": any) with the lowest score.
 func worst(outcomes []outcome, sampler string, score func(outcome) float64) outcome {
 	var found *outcome
 	for i := range outcomes {

@@ -1,6 +1,6 @@
-// Command benchmarks measures rankpool side by side with what it is to be compared with, in one run
-// on one machine, and prints a table of ratios and their bars. "make bench" builds and runs it;
-// README.md says what each row means.
+// Command benchmarks measures rankpool side by side with its alternatives, in one run on one
+// machine, and prints a table of ratios and their bars. "make bench" builds and runs it; README.md
+// explains the rows.
 package main
 
 import (
@@ -20,19 +20,19 @@ import (
 
 // bench is one run of the benchmarks.
 type bench struct {
-	quick  bool   // small sizes, to see that everything works
+	quick  bool   // small sizes, to check that everything works
 	tool   string // path of rankpool
 	python string
 	dir    string // in memory, for data sets and results
 
-	mounted atomic.Pointer[slowfs.Server] // the emulated storage, nil when there is none
+	mounted atomic.Pointer[slowfs.Server] // the emulated storage, nil if there is none
 }
 
 // section measures one or more rows.
 type section struct {
 	name    string
 	about   string // how it is measured, for people
-	named   bool   // it is measured only when it is named
+	named   bool   // it is measured only if it is named
 	measure func(*bench) ([]row, error)
 }
 
@@ -42,7 +42,7 @@ var sections = []section{
 	stagingSection, pfsSection,
 }
 
-// children are what the benchmarks start as processes of their own, by name.
+// children are the benchmarks that run in their own processes, by name.
 var children = map[string]func(args []string) (any, error){
 	"plan":   planChild,
 	"read":   readChild,
@@ -82,7 +82,7 @@ func main() {
 	}
 }
 
-// choose returns the named sections, for "" all that need not be named.
+// choose returns the named sections; for "", all that need not be named.
 func choose(names string) ([]section, error) {
 	if names == "" {
 		return slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return s.named }), nil
@@ -102,8 +102,8 @@ func choose(names string) ([]section, error) {
 	return chosen, nil
 }
 
-// run measures the sections one after the other; ok is false when one could not be measured. A bar
-// that is missed is no failure: the machine may be busy.
+// run measures the sections one after the other; ok is false if one could not be measured. Missing
+// a bar is not a failure: the machine may be busy.
 func (b *bench) run(chosen []section) (rows []row, ok bool) {
 	dir, err := os.MkdirTemp(b.dir, "rankpool-bench-")
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *bench) run(chosen []section) (rows []row, ok bool) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-interrupted // What was started gets the terminal's signal too.
+		<-interrupted // Child processes get the terminal's signal too.
 		b.unmount()
 		remove(dir)
 		os.Exit(1)

@@ -36,8 +36,7 @@ func (b *bench) plan() ([]row, error) {
 	return rows, nil
 }
 
-// planChild measures in a process of its own, because the most memory that was taken is known of
-// processes only.
+// planChild runs in its own process, because peak memory is known only per process.
 func planChild(args []string) (any, error) {
 	samples, err := strconv.Atoi(args[1])
 	if err != nil {

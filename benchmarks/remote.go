@@ -47,8 +47,7 @@ func (b *bench) remote() ([]row, error) {
 		rateText(middle.Transport), rateText(middle.RawMPI), ratio(middle), atLeast, 0.9)}, nil
 }
 
-// mpirun returns the words that start two ranks under the MPI of mpirun in $PATH, and whose that
-// is.
+// mpirun returns the words that start two ranks with the mpirun in $PATH, and its MPI.
 func mpirun() ([]string, mpilib.Family, error) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -61,7 +60,7 @@ func mpirun() ([]string, mpilib.Family, error) {
 	return append(words, "-n", "2"), family, nil
 }
 
-// remoteChild is one of the two ranks; args are the batches of a round and the rounds.
+// remoteChild is one of the two ranks; args are the batches per round and the number of rounds.
 func remoteChild(args []string) (any, error) {
 	batches, err := strconv.Atoi(args[0])
 	if err != nil {

@@ -20,9 +20,12 @@ import (
 
 var saveSection = section{
 	name: "save",
-	about: "one rank in a process, one trainer, batches of 64, pads: a worker takes batches one after " +
-		"the other, one a millisecond, while the trainer saves a checkpoint, which writes its importance " +
-		"scores and the epoch's losses to a file in the system's folder for temporary files, and for as " +
+	about: "one rank in a process, one trainer, batches of 64, pads: a worker takes " +
+		"batches one after " +
+		"the other, one a millisecond, while the trainer saves a checkpoint, which writes its " +
+		"importance " +
+		"scores and the epoch's losses to a file in the system's folder for temporary files, " +
+		"and for as " +
 		"long without; in turns, nine rounds, the median of each round's longest GET.",
 	measure: (*bench).save,
 }
@@ -143,7 +146,8 @@ func newSaver(door string) (*saver, error) {
 	return s, err
 }
 
-// round trains some batches, saves before batch at, and then takes batches for as long as that took.
+// round trains some batches, saves before batch at, and then takes batches for as long as that
+// took.
 func (s *saver) round(r *saveResult, at int) (seconds, longest float64, err error) {
 	report := words(0, 0, uint32(at-1), saveBatch)
 	for i := range saveBatch {

@@ -19,7 +19,7 @@ var servedSection = section{
 	measure: (*bench).served,
 }
 
-// servedResult is what serve.py writes: the rates of each contender, in bytes a second, one a
+// servedResult is what serve.py writes: the rates of each contender, in bytes per second, one per
 // round.
 type servedResult struct {
 	Samples int
@@ -80,7 +80,7 @@ func (b *bench) race(samples, sampleBytes, rounds int) (*servedResult, error) {
 	return &result, nil
 }
 
-// bestRedis returns how and as which contender Redis was fastest.
+// bestRedis returns the fastest Redis contender and its rate.
 func (r *servedResult) bestRedis() (how, contender string) {
 	best := 0.0
 	for name, rates := range r.Rates {
@@ -91,7 +91,7 @@ func (r *servedResult) bestRedis() (how, contender string) {
 	return how, contender
 }
 
-// compare divides medians; without a bar the row is for information.
+// compare divides medians; without a bar the row is informational.
 func (r *servedResult) compare(what, ours, other string, limit float64) row {
 	is := atLeast
 	if limit == 0 {

@@ -15,7 +15,7 @@ type emulated struct {
 	samples, sampleBytes int
 }
 
-// emulate makes a data set and shows it as slow storage would; the second result ends both.
+// emulate creates a data set and mounts it as slow storage; the second result ends both.
 func (b *bench) emulate(samples, sampleBytes int, config slowfs.Config) (*emulated, func(), error) {
 	source, dir := filepath.Join(b.dir, "source"), filepath.Join(b.dir, "slow")
 	if err := makeTree(source, samples, sampleBytes); err != nil {
@@ -33,7 +33,7 @@ func (b *bench) emulate(samples, sampleBytes int, config slowfs.Config) (*emulat
 	}, nil
 }
 
-// mount mounts emulated storage, which an interrupt unmounts too.
+// mount mounts emulated storage, and unmounts it on an interrupt too.
 func (b *bench) mount(source, dir string, config slowfs.Config) (*slowfs.Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (b *bench) mount(source, dir string, config slowfs.Config) (*slowfs.Server,
 	return server, err
 }
 
-// unmount ends the emulated storage, if there is any.
+// unmount unmounts the emulated storage, if there is any.
 func (b *bench) unmount() {
 	if server := b.mounted.Swap(nil); server != nil {
 		if err := server.Close(); err != nil {
@@ -83,9 +83,9 @@ type epochResult struct {
 	Steps        int
 }
 
-// epoch trains one cold epoch on emulated storage by ranks with a trainer each, checks that every
-// sample was read once, and returns how long it took, from the first trainer's beginning to the
-// last one's end, and of that from the first read of storage to the last.
+// epoch trains one cold epoch on emulated storage with several ranks and a trainer each, checks
+// that every sample was read once, and returns how long it took, from the first trainer's start to
+// the last one's end, and from the first read of storage to the last.
 func (b *bench) epoch(e *emulated, ranks int, step time.Duration) (
 	took, reading time.Duration, err error,
 ) {

@@ -18,12 +18,12 @@ import (
 
 const (
 	pfsRanks     = 4
-	pfsBandwidth = 200e6 // bytes a second
+	pfsBandwidth = 200e6 // bytes per second
 	pfsBatch     = 64    // of one trainer, as in epoch.py
 )
 
-// slowPFS is a parallel file system whose clients keep names, attributes and pages of open files,
-// and read ahead, as those of Lustre do under their locks.
+// slowPFS is a parallel file system whose clients cache names, attributes and pages of open files,
+// and read ahead, as Lustre's do under their locks.
 var slowPFS = slowfs.Config{
 	Bandwidth: pfsBandwidth, OpenLatency: 2 * time.Millisecond,
 	EntryTimeout: time.Minute, AttrTimeout: time.Minute, PageCache: true,
@@ -50,7 +50,7 @@ var pfsSection = section{
 	measure: (*bench).pfs,
 }
 
-// pfsSize returns how many files of how many bytes the emulated storage has.
+// pfsSize returns the number and size of the files on the emulated storage.
 func (b *bench) pfsSize() (samples, sampleBytes int) {
 	if b.quick {
 		return 1_000, 110_000
@@ -98,7 +98,7 @@ func (b *bench) staging() ([]row, error) {
 	return rows, nil
 }
 
-// others are how people read such a data set without rankpool; each returns how long that took.
+// others are the usual ways to read such a data set without rankpool; each returns its duration.
 var others = []struct {
 	name string
 	read func(*bench, *emulated) (time.Duration, error)
@@ -144,7 +144,7 @@ func (b *bench) copied(to func(into string) error) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// runAll runs commands side by side.
+// runAll runs commands in parallel.
 func runAll(commands ...*exec.Cmd) error {
 	said := make([]bytes.Buffer, len(commands))
 	for i, c := range commands {
@@ -154,7 +154,7 @@ func runAll(commands ...*exec.Cmd) error {
 		}
 	}
 	var failed error
-	for i := len(commands) - 1; i >= 0; i-- { // The last one reads what the first one writes.
+	for i := len(commands) - 1; i >= 0; i-- { // The last one reads the output of the first one.
 		if err := commands[i].Wait(); err != nil {
 			failed = fmt.Errorf("%s: %w\n%.500s", commands[i], err, said[i].Bytes())
 		}
@@ -183,7 +183,7 @@ func (b *bench) dataLoader(e *emulated) (time.Duration, error) {
 	return time.Duration(result.Seconds * float64(time.Second)), nil
 }
 
-// pfs compares epochs whose steps take time with what no reader could do better.
+// pfs compares epochs whose steps take time with the bound for any reader.
 func (b *bench) pfs() ([]row, error) {
 	samples, sampleBytes := b.pfsSize()
 	e, end, err := b.emulate(samples, sampleBytes, slowPFS)
@@ -210,7 +210,7 @@ func (b *bench) pfs() ([]row, error) {
 
 func secondsText(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// readRate measures how fast many threads read all files, in a process of its own.
+// readRate measures how fast many threads read all files, in another process.
 func (b *bench) readRate(e *emulated) (string, error) {
 	var bytesPerSecond float64
 	if err := inChild(nil, &bytesPerSecond, "read", e.Dir(), "64"); err != nil {
@@ -219,7 +219,7 @@ func (b *bench) readRate(e *emulated) (string, error) {
 	return rateText(bytesPerSecond), e.readOnce()
 }
 
-// readChild reads all files of a data set by so many goroutines, and returns bytes a second.
+// readChild reads all files of a data set with so many goroutines, and returns bytes per second.
 func readChild(args []string) (any, error) {
 	readers, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -256,7 +256,7 @@ func readChild(args []string) (any, error) {
 	return float64(total.Load()) / time.Since(began).Seconds(), nil
 }
 
-// readThrough reads a file once to its end, and returns its size.
+// readThrough reads a file to its end, and returns its size.
 func readThrough(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// row is a line of the table. The texts have their units.
+// row is a row of the table. The texts include their units.
 type row struct {
 	what, ours, other string
-	ratio             string // "" where there is nothing to divide by
+	ratio             string // "" if there is nothing to divide by
 	value             float64
 	bar               bar
 }
 
-// bar is what a value must reach; the zero bar asks for nothing.
+// bar is the bar of a value; the zero bar is none.
 type bar struct {
 	is      relation
 	limit   float64
@@ -30,7 +30,7 @@ const (
 	atMost
 )
 
-// ratioRow compares two measurements of one kind by ours / other.
+// ratioRow compares two measurements of the same kind as ours / other.
 func ratioRow(what, ours, other string, ratio float64, is relation, limit float64) row {
 	return row{what, ours, other, ratioText(ratio), ratio, bar{is: is, limit: limit}}
 }
@@ -40,7 +40,7 @@ func plainRow(what, ours, other string, value, limit float64, display string) ro
 	return row{what: what, ours: ours, other: other, value: value, bar: bar{atMost, limit, display}}
 }
 
-// ratioText shows four digits near 1, so that 0.9949 is not shown as the 0.995 that it misses.
+// ratioText shows four digits near 1, so that 0.9949 does not look like the 0.995 that it misses.
 func ratioText(ratio float64) string {
 	switch {
 	case ratio < 1.2:
@@ -101,7 +101,7 @@ func table(rows []row) string {
 	return text.String()
 }
 
-// median returns the middle of values, the upper one of two.
+// median returns the median, the upper one of two.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]

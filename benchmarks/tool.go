@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// counted is what the run log says of an epoch.
+// counted holds an epoch's counts from the run log.
 type counted struct {
 	Event         string
 	Epoch         int
@@ -19,8 +19,8 @@ type counted struct {
 	FallbackReads int64 `json:"fallback_reads"`
 }
 
-// train runs a Python script of this folder under "rankpool run", reads its result, and returns
-// what the run log says.
+// train runs a Python script of this folder under "rankpool run", and returns its result and the
+// run log's counts.
 func (b *bench) train(dataDir, memory, script string, result any, args ...string) (
 	[]counted, error,
 ) {
@@ -40,7 +40,7 @@ func (b *bench) train(dataDir, memory, script string, result any, args ...string
 func (b *bench) runTool(flags []string, script string, args ...string) error {
 	command := append(append([]string{"run"}, flags...), "--", b.python, "benchmarks/"+script)
 	run := exec.Command(b.tool, append(command, args...)...)
-	// The manifest of a data set that lives for a minute stays out of the user's cache.
+	// The manifest of a short-lived data set stays out of the user's cache.
 	run.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(b.dir, "cache"))
 	if said, err := run.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s under rankpool run: %w\n%s", script, err, said)
@@ -48,7 +48,7 @@ func (b *bench) runTool(flags []string, script string, args ...string) error {
 	return nil
 }
 
-// readJSON reads what a script has written.
+// readJSON reads a script's result.
 func readJSON(path string, result any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -81,8 +81,8 @@ func readLog(path string) ([]counted, error) {
 	return epochs, lines.Err()
 }
 
-// inChild runs one of the children, behind the words of a launcher if there are any, and reads its
-// result.
+// inChild runs one of the children, preceded by the words of a launcher if there are any, and reads
+// its result.
 func inChild(launcher []string, result any, name string, args ...string) error {
 	self, err := os.Executable()
 	if err != nil {

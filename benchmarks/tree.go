@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// classes is the number of folders of a data set that is made for a benchmark.
+// classes is the number of class folders of a benchmark's data set.
 const classes = 100
 
 // makeTree writes a data set of files of random bytes.
@@ -15,13 +15,13 @@ func makeTree(dir string, samples, sampleBytes int) error {
 	noise := rand.NewChaCha8([32]byte{})
 	content := make([]byte, sampleBytes)
 	return eachFile(dir, samples, func(path string, _ int) error {
-		_, _ = noise.Read(content) // It never fails.
+		_, _ = noise.Read(content) // it never fails
 		return os.WriteFile(path, content, 0o600)
 	})
 }
 
-// makeLinks makes a data set that has many names and few files: each class has one file, and links
-// to it.
+// makeLinks creates a data set with many names and few files: each class has one file, and links to
+// it.
 func makeLinks(dir string, samples, sampleBytes int) error {
 	first := make([]string, classes)
 	return eachFile(dir, samples, func(path string, i int) error {
@@ -33,7 +33,7 @@ func makeLinks(dir string, samples, sampleBytes int) error {
 	})
 }
 
-// eachFile makes the folders of the classes and calls make for the path of each sample.
+// eachFile creates the class folders and calls make for the path of each sample.
 func eachFile(dir string, samples int, make func(path string, i int) error) error {
 	for c := range classes {
 		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("%03d", c)), 0o700); err != nil {
@@ -48,7 +48,7 @@ func eachFile(dir string, samples int, make func(path string, i int) error) erro
 	return nil
 }
 
-// remove removes a folder; one that stays is told of, for it takes memory.
+// remove removes a folder, or prints why it could not, since it takes memory.
 func remove(dir string) {
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)

@@ -375,7 +375,8 @@ func TestFetchClose(t *testing.T) {
 				t.Errorf("sample %d: %v, want %v", id, got, want)
 			}
 		}
-		if stats := sampleCounts(a.Stats()); stats != (Stats{Reads: 1, Bytes: 22, Retries: 1, Errors: 1}) {
+		want := Stats{Reads: 1, Bytes: 22, Retries: 1, Errors: 1}
+		if stats := sampleCounts(a.Stats()); stats != want {
 			t.Errorf("counters %+v", stats)
 		}
 	})
@@ -437,8 +438,9 @@ func fetchAll(t *testing.T, m *Manifest, want func(scheduler.SampleID) string) {
 		})
 	}
 	group.Wait()
-	if got, want := sampleCounts(f.Stats()), (Stats{Reads: int64(m.Len()), Bytes: m.TotalBytes()}); got != want {
-		t.Errorf("counters %+v, want %+v", got, want)
+	counts := Stats{Reads: int64(m.Len()), Bytes: m.TotalBytes()}
+	if got := sampleCounts(f.Stats()); got != counts {
+		t.Errorf("counters %+v, want %+v", got, counts)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Warning is one thing that will go wrong.
+// A Warning describes one thing that will go wrong.
 type Warning struct {
 	Line   int    `json:"line"`    // where, from 1
 	Check  string `json:"check"`   // the check's name, one of Checks
@@ -16,30 +16,30 @@ type Warning struct {
 	Advice string `json:"advice"`  // what to do
 }
 
-// Facts is what Check has to know besides the script. All fields must be set.
+// Facts is what Check needs to know besides the script. All fields are required.
 type Facts struct {
-	// how srun starts ranks with this machine's MPI library: pmix, pmi2; "" where it has none
+	// how srun starts ranks with this machine's MPI library: pmix, pmi2; "" if it has none
 	MPI         string
 	Subcommands []string // of rankpool
-	// of a subcommand; nil: there is no such one
+	// of a subcommand; nil: there is none of that name
 	Flags  func(subcommand string) *pflag.FlagSet
-	Exists func(path string) bool // whether a file or folder is there
-	// reads --memory; 0 for shares and auto, an error for what run refuses
+	Exists func(path string) bool // reports whether a file or folder exists
+	// parses --memory; 0 for shares and auto, an error for what run refuses
 	Size func(memory string) (bytes int64, err error)
 }
 
-// A job is what the checks look at.
+// A job is what the checks examine.
 type job struct {
 	script   *Script
 	request  request
 	steps    []*step
-	assigned map[string]bool // variables that the script gives a value
+	assigned map[string]bool // variables that the script sets
 	facts    Facts
 	found    []Warning
-	check    string // the name of the check that runs
+	check    string // the name of the current check
 }
 
-// warn keeps a warning of the check that runs.
+// warn records a warning of the current check.
 func (j *job) warn(line int, what, advice string) {
 	j.found = append(j.found, Warning{max(1, line), j.check, what, advice})
 }
@@ -90,8 +90,8 @@ func Checks() []string {
 }
 
 // Check returns what will go wrong when the script is submitted, in order of the lines. A warning
-// may be wrong where a script does what cannot be told from its text; a script without warnings may
-// still fail.
+// may be wrong if the script does what its text does not show; a script without warnings may still
+// fail.
 func Check(script *Script, facts Facts) []Warning {
 	j := &job{script: script, request: newRequest(script.Directives), facts: facts}
 	j.steps = findSteps(script.Commands, facts)
@@ -104,7 +104,7 @@ func Check(script *Script, facts Facts) []Warning {
 	return j.found
 }
 
-// assignedVariables returns the names of the variables that commands give a value.
+// assignedVariables returns the names of the variables that commands set.
 func assignedVariables(commands []Command) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range commands {
@@ -121,12 +121,12 @@ func assignedVariables(commands []Command) map[string]bool {
 	return names
 }
 
-// directive returns the last directive of a name.
+// directive returns the last directive with a name.
 func (j *job) directive(names ...string) (Option, bool) {
 	return find(j.script.Directives, names...)
 }
 
-// firstLine is the line of the first directive, for what is missing among them.
+// firstLine is the line of the first directive, for warnings about a missing one.
 func (j *job) firstLine() int {
 	if len(j.script.Directives) > 0 {
 		return j.script.Directives[0].Line

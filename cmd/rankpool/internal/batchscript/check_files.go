@@ -41,7 +41,7 @@ func (j *job) checkMemory() {
 	}
 }
 
-// alsoExclusive is what to say where a script takes whole nodes, but not their memory.
+// alsoExclusive is additional advice for a script that takes whole nodes, but not their memory.
 //
 // Source: SchedMD, sbatch(1), --exclusive: the job "is only allocated as much memory as it
 // requested".
@@ -54,8 +54,7 @@ func alsoExclusive(j *job) string {
 
 func gib(bytes int64) string { return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30)) }
 
-// checkData looks for data sets that are not there. What depends on variables or on another folder
-// cannot be told.
+// checkData looks for missing data sets, unless the path depends on variables or on another folder.
 func (j *job) checkData() {
 	_, moves := j.directive("chdir")
 	for _, c := range j.script.Commands {
@@ -79,17 +78,17 @@ func (j *job) checkData() {
 	}
 }
 
-// kept are the flags of files that are wanted after the job.
+// kept are the flags for files that are wanted after the job.
 var kept = []string{"state", "log", "record"}
 
-// nodeLocal are the beginnings of paths that are gone, or out of reach, when the job has ended.
+// nodeLocal are prefixes of paths that are gone, or out of reach, when the job has ended.
 var nodeLocal = []string{
 	"/tmp/", "/var/tmp/", "/dev/shm/", "/run/", "$TMPDIR", "${TMPDIR",
 	"$SLURM_TMPDIR", "${SLURM_TMPDIR", "$LOCAL_SCRATCH", "${LOCAL_SCRATCH",
 }
 
-// checkLostFiles looks for files on a node's own disk or memory, unless the script copies them
-// away.
+// checkLostFiles looks for files on a node's own disk or in its memory, unless the script copies
+// them away.
 func (j *job) checkLostFiles() {
 	j.eachFile(func(s *step, flag, file string) {
 		local := slices.ContainsFunc(nodeLocal, func(begin string) bool {
@@ -107,7 +106,7 @@ func (j *job) checkLostFiles() {
 	})
 }
 
-// ofArray are variables that all tasks of an array have in common.
+// ofArray are variables that all tasks of an array share.
 var ofArray = []string{
 	"SLURM_ARRAY_JOB_ID", "SLURM_SUBMIT_DIR", "USER", "HOME", "PWD", "SCRATCH",
 	"WORK",

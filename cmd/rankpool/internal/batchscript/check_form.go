@@ -23,7 +23,7 @@ func (j *job) checkShebang() {
 	}
 }
 
-// checkSyntax looks for text that is not bash, behind which all other checks read nothing.
+// checkSyntax looks for text that is not bash; the other checks read nothing after it.
 func (j *job) checkSyntax() {
 	if j.script.syntax == nil || !inBash(j.script.shebang) {
 		return
@@ -53,8 +53,8 @@ func (j *job) checkLateDirectives() {
 	}
 }
 
-// checkDirectives looks for options that sbatch does not have. Sites add their own, so only what
-// looks misspelt counts.
+// checkDirectives looks for options that sbatch does not have. Sites add their own, so it reports
+// only what looks misspelt.
 func (j *job) checkDirectives() {
 	for _, m := range j.script.malformed {
 		j.warn(m.number, fmt.Sprintf("sbatch takes %q for a comment", shorten(m.text)),
@@ -85,10 +85,10 @@ func (j *job) checkDirectiveVariables() {
 
 var useOfVariable = regexp.MustCompile(`\$\{?(S(?:LURM|RUN|BATCH)_[A-Z0-9_]+)`)
 
-// maxVariables bounds the unknown variables that are looked at.
+// maxVariables bounds the unknown variables that are checked.
 const maxVariables = 1000
 
-// checkVariables looks for variables of Slurm that are misspelt.
+// checkVariables looks for misspelt variables of Slurm.
 func (j *job) checkVariables() {
 	seen := map[string]bool{}
 	for i, text := range j.script.lines {
@@ -186,7 +186,7 @@ func (j *job) checkFlags() {
 	}
 }
 
-// shorten keeps a text of the script short enough for a sentence.
+// shorten truncates a text of the script for use in a sentence.
 func shorten(text string) string {
 	if runes := []rune(text); len(runes) > 60 {
 		return string(runes[:59]) + "…"

@@ -8,8 +8,7 @@ import (
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// checkRefused looks for calls of rankpool that it answers with a sentence, at once and on every
-// node.
+// checkRefused looks for calls that rankpool refuses at once, on every node.
 func (j *job) checkRefused() {
 	for _, s := range j.steps {
 		switch {
@@ -26,8 +25,8 @@ func (j *job) checkRefused() {
 	}
 }
 
-// checkCall looks for what a call of a subcommand lacks, or has too much. Flags may be in
-// variables, whose values the text does not say.
+// checkCall looks for missing and superfluous arguments of a subcommand. Flags may be in variables,
+// whose values the text does not show.
 func (j *job) checkCall(s *step) {
 	command := s.tool.Command
 	if s.is("run", "serve", "stage", "pack") && s.tool.value("data") == "" && !mayBeFlags(command) {

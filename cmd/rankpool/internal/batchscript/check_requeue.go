@@ -7,31 +7,30 @@ import (
 	"strings"
 )
 
-// An earlySignal is what #SBATCH --signal asks for.
+// An earlySignal is the request of #SBATCH --signal.
 type earlySignal struct {
 	line    int
 	name    string // without SIG
-	toShell bool   // B: the batch shell gets it, and nobody else
+	toShell bool   // B: only the batch shell gets it
 	seconds int64  // how long before the end
 }
 
 const (
-	// signalEarlySeconds is how much earlier than asked for Slurm may send the signal.
+	// signalEarlySeconds is how much earlier than requested Slurm may send the signal.
 	//
 	// Source: SchedMD, sbatch(1), --signal.
 	signalEarlySeconds = 60
-	// signalSeconds is how long before the end it comes where the script does not say. The same
-	// source.
+	// signalSeconds is the default time before the end. The same source.
 	signalSeconds = 60
 )
 
-// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 is
+// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 means
 // none.
 func comesAtOnce(limitSeconds, signalSeconds int64) bool {
 	return limitSeconds > 0 && limitSeconds <= signalSeconds+signalEarlySeconds
 }
 
-// signal returns the early signal, if the script asks for one.
+// signal returns the early signal, if the script requests one.
 func (j *job) signal() (earlySignal, bool) {
 	o, found := j.directive("signal")
 	name := o.Value
@@ -48,7 +47,7 @@ func (j *job) signal() (earlySignal, bool) {
 		found
 }
 
-// signalName returns a signal's name as trap and sbatch may write it, in one way.
+// signalName normalises a signal's name, as trap and sbatch may write it.
 func signalName(name string) string {
 	name = strings.TrimPrefix(strings.ToUpper(name), "SIG")
 	if common, found := map[string]string{
@@ -60,7 +59,7 @@ func signalName(name string) string {
 	return name
 }
 
-// trap returns the line of the first trap for a signal, 0 when there is none.
+// trap returns the line of the first trap for a signal, 0 if there is none.
 func (j *job) trap(signal string) int {
 	for _, c := range j.script.Commands {
 		if len(c.Words) < 3 || c.Words[0] != "trap" {
@@ -92,7 +91,7 @@ func (j *job) checkSignal() {
 	j.checkSignalTime(sig)
 	trap := j.trap(sig.name)
 	switch {
-	case !sig.toShell: // training gets it, and so do the ranks, which tell run
+	case !sig.toShell: // training gets it, and so do the ranks, which inform run
 	case trap > 0:
 		j.checkTrapped(trap)
 	case slices.ContainsFunc(j.steps, func(s *step) bool { return s.exec }) ||
@@ -120,7 +119,7 @@ func (j *job) checkSignalTime(sig earlySignal) {
 	}
 }
 
-// isExec reports whether a command takes the shell's place.
+// isExec reports whether a command replaces the shell.
 func isExec(c Command) bool { return len(c.Words) > 1 && c.Words[0] == "exec" }
 
 // requeues reports whether a call of run asks Slurm to start the job again.
@@ -129,7 +128,7 @@ func requeues(s *step) bool {
 	return value != "" && value != "false"
 }
 
-// checkTrapped looks for commands in the foreground that keep bash from running a trap.
+// checkTrapped looks for foreground commands that keep bash from running a trap.
 //
 // Source: GNU Bash manual, Signals: a trap waits until the command in the foreground has ended; the
 // builtin wait does not.
@@ -144,7 +143,7 @@ func (j *job) checkTrapped(trap int) {
 	}
 }
 
-// checkRequeue looks for jobs that would begin anew, or not at all, when they are requeued.
+// checkRequeue looks for jobs that would start over, or not at all, when they are requeued.
 func (j *job) checkRequeue() {
 	directive, asked := j.directive("requeue", "no-requeue")
 	asked = asked && directive.Name == "requeue"

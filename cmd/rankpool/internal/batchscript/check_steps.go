@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// rankCommands are the subcommands that join over MPI when srun or mpirun starts several.
+// rankCommands are the subcommands whose tasks join over MPI when srun or mpirun starts several.
 var rankCommands = []string{"serve", "run", "stage", "pack", "index"}
 
 // toolFlags calls each with the names of the subcommand's flags.
@@ -19,8 +19,7 @@ func (s *step) toolFlags(facts Facts, each func(name string)) {
 // option returns the step's own option.
 func (s *step) option(names ...string) (Option, bool) { return find(s.options, names...) }
 
-// tasksPerNode is how many tasks of a step start on a node, unless that depends on what the text
-// does not say.
+// tasksPerNode returns how many tasks of a step start on a node, unless the text does not show it.
 func (j *job) tasksPerNode(s *step) (tasks int, known bool) {
 	tasks = max(1, j.request.tasksPerNode)
 	if s.launcher == "" {
@@ -37,8 +36,8 @@ func (j *job) tasksPerNode(s *step) (tasks int, known bool) {
 	return (all + nodes - 1) / nodes, known && knownAll
 }
 
-// stepNumber returns a number that srun is given, or else the default. It is not known where it is
-// in a variable of the script.
+// stepNumber returns a number from srun's options, or else the default. It is unknown if it is in a
+// variable of the script.
 func (j *job) stepNumber(s *step, option string, otherwise int) (n int, given, known bool) {
 	o, given := s.option(option)
 	switch strings.Trim(o.Value, "${}") {
@@ -55,8 +54,8 @@ func (j *job) stepNumber(s *step, option string, otherwise int) (n int, given, k
 	return otherwise, given, !strings.ContainsAny(o.Value, "$`")
 }
 
-// severalTasks is how many tasks of a step start on a node where they are known to be several, else
-// 0.
+// severalTasks returns how many tasks of a step start on a node if they are known to be several,
+// else 0.
 func (j *job) severalTasks(s *step) int {
 	if n, known := j.tasksPerNode(s); known && n > 1 {
 		return n
@@ -156,7 +155,7 @@ func (j *job) checkOverlap() {
 // maxTogether bounds the steps that are compared with each other.
 const maxTogether = 16
 
-// A moment is a step that begins, or, without one, a wait for all of them.
+// A moment is the start of a step or, without one, a wait for all of them.
 type moment struct{ step *step }
 
 // timeline returns steps and waits in the order of the script.
@@ -189,7 +188,7 @@ func (j *job) checkCacheGPUs() {
 	}
 }
 
-// checkCPUs looks for training steps that get one CPU a task.
+// checkCPUs looks for training steps that get one CPU per task.
 //
 // Source: SchedMD, release notes of Slurm 22.05: srun does not take over sbatch's --cpus-per-task.
 func (j *job) checkCPUs() {
@@ -231,7 +230,7 @@ func (j *job) checkOneCPU() {
 	}
 }
 
-// checkBinding looks for ranks that mpirun ties to one core each.
+// checkBinding looks for ranks that mpirun binds to one core each.
 //
 // Source: measured with Open MPI 4.1: Go then sees one CPU, and all threads of the rank share the
 // core.

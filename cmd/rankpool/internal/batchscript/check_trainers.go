@@ -9,13 +9,13 @@ import (
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// launcherOf returns the launcher that a command calls to start all training processes of a node,
-// itself or in the text of sh -c, and the words of that call; "" where there is none.
+// launcherOf returns the launcher with which a command, or the text of its sh -c, starts all
+// training processes of a node, and the words of that call; "" if there is none.
 func launcherOf(command []string) (name string, call []string) {
 	if name = launchers.Of(command); name != "" {
 		return name, command
 	}
-	commands, _ := readCommands(shellText(command)) // those before an error count
+	commands, _ := readCommands(shellText(command)) // use those before an error
 	for _, c := range commands {
 		if name = launchers.Of(c.Words); name != "" {
 			return name, c.Words
@@ -24,7 +24,7 @@ func launcherOf(command []string) (name string, call []string) {
 	return "", nil
 }
 
-// shellText returns the text that a shell is given to run, as in sh -c TEXT, "" where it is none.
+// shellText returns the text that a shell is to run, as in sh -c TEXT, "" if there is none.
 func shellText(command []string) string {
 	command = launchers.Unwrap(command)
 	if !opaque(command) {
@@ -95,8 +95,8 @@ func (j *job) checkTrainersPerNode() {
 	}
 }
 
-// hasFlag reports whether a command has one of several flags, however their words are joined
-// (--a-b, --a_b).
+// hasFlag reports whether a command has one of several flags, whether their words are joined by -
+// or _.
 func hasFlag(command []string, flags ...string) bool {
 	return slices.ContainsFunc(command, func(word string) bool {
 		name, _, _ := strings.Cut(word, "=")
@@ -104,8 +104,8 @@ func hasFlag(command []string, flags ...string) bool {
 	})
 }
 
-// checkRendezvous looks for launchers that would train on every node for themselves. For torchrun,
-// "rankpool run" in the batch shell and "rankpool join" see to that.
+// checkRendezvous looks for launchers that would train on every node separately. For torchrun,
+// "rankpool run" in the batch shell and "rankpool join" prevent that.
 func (j *job) checkRendezvous() {
 	if j.request.nodes < 2 {
 		return

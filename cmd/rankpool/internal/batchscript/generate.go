@@ -11,31 +11,31 @@ import (
 	"unicode"
 )
 
-// Options say what a batch script is for. Empty strings and zeros leave a line out, unless the
-// field says otherwise.
+// Options describe a batch script. Empty strings and zeros leave a line out, unless the field says
+// otherwise.
 type Options struct {
 	Nodes       int      // at least 1
-	GPUsPerNode int      // 0: no GPUs, and one training process a node
+	GPUsPerNode int      // 0: no GPUs, and one training process per node
 	GPUType     string   // of these, as sbatch names it (a100)
-	CPUsPerTask int      // CPU cores of a task, see TasksPerNode
-	Data        []string // as rankpool run --data has them; at least one
-	Memory      string   // of the cache on each node, as rankpool run --memory has it
-	// the job's memory on each node, as sbatch --mem has it; "0" is all of a node's
+	CPUsPerTask int      // CPU cores per task, see TasksPerNode
+	Data        []string // as for rankpool run --data; at least one
+	Memory      string   // of the cache on each node, as for rankpool run --memory
+	// the job's memory on each node, as for sbatch --mem; "0" is all of a node's
 	Mem           string
-	Time          string // as sbatch --time has it
-	Requeue       bool   // the job goes on after its end, or a preemption, in a new one
-	SignalSeconds int    // with Requeue: how long before the end training is told; 1 to 65535
+	Time          string // as for sbatch --time
+	Requeue       bool   // after its end, or a preemption, the job continues in a new one
+	SignalSeconds int    // with Requeue: seconds between the signal and the end; 1 to 65535
 	Partition     string
 	Account       string
 	JobName       string
-	Array         string   // as sbatch --array has it
+	Array         string   // as for sbatch --array
 	Modules       []string // for module load
-	Command       []string // the training command; its words reach it as they are
+	Command       []string // the training command; its words are passed on unchanged
 }
 
-// TasksPerNode returns how many training processes srun starts on a node: one for each GPU, or a
-// single one where the training command starts the others itself (torchrun, accelerate launch,
-// deepspeed), also within sh -c.
+// TasksPerNode returns how many training processes srun starts on a node: one per GPU, or a single
+// one if the training command starts the others itself (torchrun, accelerate launch, deepspeed),
+// also within sh -c.
 func (o Options) TasksPerNode() int {
 	if o.Launcher() != "" {
 		return 1
@@ -43,14 +43,13 @@ func (o Options) TasksPerNode() int {
 	return max(1, o.GPUsPerNode)
 }
 
-// Launcher returns what starts the training processes of a node in srun's place, "" where srun
-// starts them.
+// Launcher returns what starts the training processes of a node instead of srun, "" if srun does.
 func (o Options) Launcher() string {
 	name, _ := launcherOf(o.Command)
 	return name
 }
 
-// GPUs returns the GPUs of a node as sbatch reads them.
+// GPUs returns the GPUs of a node in sbatch's syntax.
 func (o Options) GPUs() string {
 	if o.GPUType == "" {
 		return strconv.Itoa(o.GPUsPerNode)
@@ -59,9 +58,9 @@ func (o Options) GPUs() string {
 }
 
 // Generate returns a batch script that is ready to submit, with a comment wherever the reason for a
-// line is not plain.
+// line is not obvious.
 //
-// The error names the option that no batch script can have.
+// The error names an option with an impossible value.
 func Generate(o Options) (string, error) {
 	if err := o.check(); err != nil {
 		return "", fmt.Errorf("batchscript: %w", err)
@@ -79,7 +78,7 @@ var (
 	model  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 )
 
-// check validates the options. Quotes cannot keep a line end inside a directive.
+// check validates the options. Quotes cannot protect a line feed in a directive.
 func (o Options) check() error {
 	limitSeconds, isTime := timeSeconds(o.Time)
 	switch {
@@ -124,7 +123,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// quoteDirective returns a value as sbatch reads it.
+// quoteDirective quotes a value for sbatch.
 func quoteDirective(text string) string {
 	if strings.ContainsAny(text, " '#") {
 		return `"` + text + `"`
@@ -134,7 +133,7 @@ func quoteDirective(text string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quote returns a word as bash reads it: nothing in it is replaced.
+// quote quotes a word for bash, so that nothing in it is expanded.
 func quote(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -172,7 +171,8 @@ var scriptTemplate = template.Must(template.New("script").Funcs(template.FuncMap
 {{- else}}
 # One training process a node.
 {{- end}}
-#SBATCH --nodes={{.Nodes}} --ntasks-per-node={{.TasksPerNode}}{{if .GPUsPerNode}} --gpus-per-node={{.GPUs}}{{end}}
+#SBATCH --nodes={{.Nodes}} --ntasks-per-node={{.TasksPerNode}}
+{{- if .GPUsPerNode}} --gpus-per-node={{.GPUs}}{{end}}
 {{- if .CPUsPerTask}}
 # CPU cores of a task, for its training and its DataLoader workers.
 #SBATCH --cpus-per-task={{.CPUsPerTask}}
@@ -204,12 +204,14 @@ module load {{quoteAll .Modules}}
 {{- end}}
 
 {{if .Requeue -}}
-# exec puts rankpool in the shell's place, so it gets the signal: training writes its checkpoint, and the job is requeued.
-# For that the training script asks rankpool.Stop() after each step, and ends when it says so: see docs/requeue.md.
+# exec replaces the shell by rankpool, which gets the signal: training writes its checkpoint, and
+# the job is requeued. The training script must call rankpool.Stop() after each step, and end when
+# it returns True: see docs/requeue.md.
 {{- else -}}
-# exec puts rankpool in the shell's place, so it gets the signals that Slurm sends.
+# exec replaces the shell by rankpool, which gets the signals that Slurm sends.
 {{- end}}
-exec rankpool run{{range .Data}} --data {{quote .}}{{end}}{{if .Memory}} --memory {{quote .Memory}}{{end}} --log run-$SLURM_JOB_ID.jsonl \
+exec rankpool run{{range .Data}} --data {{quote .}}{{end}}
+{{- if .Memory}} --memory {{quote .Memory}}{{end}} --log run-$SLURM_JOB_ID.jsonl \
 {{- if .Requeue}}
     --requeue --state scores-$SLURM_JOB_ID.state \
 {{- end}}

@@ -7,18 +7,18 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// An Option is one option of sbatch or srun as a script gives it.
+// An Option is one option of sbatch or srun in a script.
 type Option struct {
 	Line     int
-	Name     string // the long name without dashes; as it is written where there is no such option
+	Name     string // the long name without dashes; an unknown option as it is written
 	Value    string
 	HasValue bool
 	unknown  bool
 }
 
-// An optionTable says which options a program has.
+// An optionTable holds the options of a program.
 type optionTable struct {
-	arity map[string]byte // of long names: '=' needs a value, '?' may have one, 0 has none
+	arity map[string]byte // of long names: '=' needs a value, '?' may have one, 0 takes none
 	short map[byte]string // long names of letters
 	names []string        // the long names in order
 }
@@ -41,7 +41,7 @@ func newOptionTable(list string) optionTable {
 	return t
 }
 
-// What sbatch and srun both have, and what each has alone.
+// The options of both sbatch and srun, and those of each alone.
 //
 // Source: SchedMD, sbatch(1) and srun(1) of Slurm 22.05, and the release notes up to 25.05 for the
 // names that came later.
@@ -72,11 +72,10 @@ var (
 	srunTable   = newOptionTable(sharedOptions + " " + srunOptions)
 )
 
-// aliases are second names of options.
+// aliases are alternative names of options.
 var aliases = map[string]string{"tasks": "ntasks", "tasks-per-node": "ntasks-per-node"}
 
-// resolve returns the option that a long name means: itself, or the only one that begins so, as
-// getopt has it.
+// resolve returns the option with a long name or, as in getopt, the only one with that prefix.
 func (t optionTable) resolve(name string) (string, bool) {
 	if _, found := t.arity[name]; !found {
 		at, _ := slices.BinarySearch(t.names, name)
@@ -92,8 +91,8 @@ func (t optionTable) resolve(name string) (string, bool) {
 	return name, true
 }
 
-// parseOptions reads the options that words begin with, as getopt does, and returns the words
-// behind them.
+// parseOptions parses the options at the beginning of words, as getopt does, and returns the
+// remaining words.
 func parseOptions(words []string, at int, table optionTable) (options []Option, rest []string) {
 	for len(words) > 0 {
 		word := words[0]
@@ -123,7 +122,7 @@ func parseOptions(words []string, at int, table optionTable) (options []Option, 
 	return options, nil
 }
 
-// letters reads a word of short options (-lN4), with the words behind it.
+// letters parses a word of short options (-lN4), given the words after it.
 func (t optionTable) letters(letters string, at int, words []string) ([]Option, []string) {
 	var options []Option
 	for i := range len(letters) {
@@ -159,7 +158,7 @@ func find(options []Option, names ...string) (Option, bool) {
 	return Option{}, false
 }
 
-// near returns the one of names that a misspelt word was meant to be, "" when none is within two
+// near returns the one of names that a misspelt word probably means, "" if none is within two
 // letters.
 func near(word string, names []string) string {
 	best, bestDistance := "", 3

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// A request is what the directives ask for. Numbers are 0 where the script does not say.
+// A request is what the directives ask for. Numbers are 0 if the script does not say.
 type request struct {
 	options      []Option
-	nodes        int // 1 where the script does not say
-	tasksPerNode int // 0: not given, which is one a node
+	nodes        int // 1 if the script does not say
+	tasksPerNode int // 0: not given, which means one per node
 	gpusPerNode  int
 	cpusPerTask  int
-	memoryBytes  int64 // of each node; 0: not given, or all the node has
+	memoryBytes  int64 // of each node; 0: not given, or everything the node has
 	memoryGiven  bool
 }
 
-// newRequest reads the directives. Of a range of nodes the least counts.
+// newRequest reads the directives. Of a range of nodes it uses the lower end.
 func newRequest(options []Option) request {
 	r := request{options: options, nodes: max(1, number(options, "nodes"))}
 	r.tasksPerNode = number(options, "ntasks-per-node")
@@ -33,7 +33,7 @@ func newRequest(options []Option) request {
 	return r
 }
 
-// readMemory reads the memory of a node. Under --exclusive a node's CPUs are the job's, whose
+// readMemory reads the memory of a node. With --exclusive the job has all CPUs of a node, whose
 // number the script does not say.
 func (r *request) readMemory() {
 	cpus := max(1, r.cpusPerTask) * max(1, r.tasksPerNode)
@@ -60,7 +60,7 @@ func (r *request) readMemory() {
 	}
 }
 
-// number returns the number that an option's value begins with, 0 where there is none.
+// number returns the number at the beginning of an option's value, 0 if there is none.
 func number(options []Option, name string) int {
 	o, _ := find(options, name)
 	end := 0
@@ -68,13 +68,13 @@ func number(options []Option, name string) int {
 		end++
 	}
 	n, err := strconv.Atoi(o.Value[:end])
-	if err != nil || n > 1<<20 { // more than any machine has, so that products stay numbers
+	if err != nil || n > 1<<20 { // more than any machine has, so that products do not overflow
 		return 0
 	}
 	return n
 }
 
-// gpusPerNode counts the GPUs of a node in whatever way they are asked for.
+// gpusPerNode counts the GPUs of a node, in whatever way they are requested.
 func gpusPerNode(options []Option, nodes, tasksPerNode int) int {
 	if o, found := find(options, "gpus-per-node"); found {
 		return countGPUs(o.Value)
@@ -98,14 +98,14 @@ func gpusPerNode(options []Option, nodes, tasksPerNode int) int {
 	return n
 }
 
-// countGPUs reads "4", "a100:4", and "a100:2,v100:2".
+// countGPUs parses "4", "a100:4", and "a100:2,v100:2".
 func countGPUs(list string) int {
 	sum := 0
 	for part := range strings.SplitSeq(list, ",") {
 		fields := strings.Split(part, ":")
 		n, err := strconv.Atoi(strings.TrimSpace(fields[len(fields)-1]))
 		if err != nil && len(fields) == 1 && part != "" {
-			n = 1 // a type alone
+			n = 1 // only a type
 		}
 		if n > 0 && n <= 1<<16 {
 			sum += n
@@ -114,7 +114,7 @@ func countGPUs(list string) int {
 	return min(sum, 1<<16)
 }
 
-// slurmSize reads a size as sbatch does: a number of MiB, or with K, M, G or T of the binary unit.
+// slurmSize parses a size as sbatch does: a number of MiB, or with K, M, G or T of the binary unit.
 //
 // Source: SchedMD, sbatch(1), --mem.
 func slurmSize(text string) (bytes int64, ok bool) {
@@ -130,7 +130,7 @@ func slurmSize(text string) (bytes int64, ok bool) {
 	return n * unit, err == nil && n >= 0 && n <= math.MaxInt64/unit
 }
 
-// timeSeconds reads a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no
+// timeSeconds parses a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no
 // limit.
 //
 // Source: SchedMD, sbatch(1), --time.

@@ -1,5 +1,5 @@
-// Package batchscript writes batch scripts of Slurm that run a training with rankpool, and reads
-// existing ones to tell what will go wrong in them. It is pure: no file, process or environment.
+// Package batchscript writes Slurm batch scripts that run a training with rankpool, and finds
+// mistakes in existing ones. It is pure: it uses no file, process or environment.
 package batchscript
 
 import (
@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// MaxBytes is the size of the largest script that Parse reads. The parser goes as deep as brackets
-// nest, which takes up to 5 KB of stack each; Go ends a program whose stack would grow beyond 512
-// MiB.
+// MaxBytes is the size of the largest script that Parse reads. The parser recurses as deep as
+// brackets nest, which takes up to 5 KB of stack each; Go ends a program whose stack would grow
+// beyond 512 MiB.
 const MaxBytes = 64 << 10
 
-// maxDirectives bounds what the checks look at; a script has a dozen.
+// maxDirectives bounds what the checks examine; a script has a dozen.
 const maxDirectives = 1000
 
-// A Script is what a batch script says, as far as sbatch and this package understand it.
+// A Script is a parsed batch script, as far as sbatch and this package understand it.
 //
-// Lines count from 1. It is not changed after Parse.
+// Lines count from 1. It does not change after Parse.
 type Script struct {
 	Directives []Option  // what sbatch reads: the #SBATCH lines before the first command
 	Late       []Option  // what sbatch does not read: the #SBATCH lines after it
 	Commands   []Command // in the order of the text
 	lines      []string
 	shebang    string
-	dosLine    int    // the first line that ends in a carriage return, 0: none
+	dosLine    int    // the first line that ends with a carriage return, 0: none
 	malformed  []line // comments that look like directives
-	stray      []line // words of directives that are no options
-	syntax     error  // what makes bash read no further than Commands; nil: nothing
+	stray      []line // words of directives that are not options
+	syntax     error  // why bash reads no further than Commands; nil: it reads all
 	hetJob     bool   // there are several components, and Directives are the first one's
 }
 
@@ -37,10 +37,10 @@ type line struct {
 	text   string
 }
 
-// Parse reads a batch script. Text that is no shell script gives a Script without sense, and never
-// a panic.
+// Parse parses a batch script. Text that is not a shell script gives a meaningless Script, but
+// never a panic.
 //
-// The error says that the text is longer than MaxBytes or holds zero bytes.
+// The error means that the text is longer than MaxBytes or contains zero bytes.
 func Parse(text string) (*Script, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("batchscript: the script has %d bytes, and at most %d can be checked",
@@ -105,18 +105,17 @@ func (s *Script) readDirectives() {
 	}
 }
 
-// nearlyDirective reports whether a comment was meant as a directive: in small letters, after
-// blanks, or without a blank before the option. "##SBATCH" and "# SBATCH" are how people switch a
-// directive off.
+// nearlyDirective reports whether a comment was meant as a directive: in lower case, after blanks,
+// or without a blank before the option. "##SBATCH" and "# SBATCH" are the usual ways to disable a
+// directive.
 func nearlyDirective(comment string) bool {
 	const mark = "#SBATCH"
 	return len(comment) > len(mark) && strings.EqualFold(comment[:len(mark)], mark) &&
 		strings.HasPrefix(strings.TrimLeft(comment[len(mark):], " \t"), "-")
 }
 
-// directiveWords splits the text of a directive as sbatch does: blanks separate, quotes keep
-// together, a backslash keeps the next character, and # at the beginning of a word begins a
-// comment.
+// directiveWords splits the text of a directive as sbatch does: blanks separate, quotes group, a
+// backslash escapes the next character, and # at the beginning of a word starts a comment.
 //
 // Source: Slurm, src/sbatch/opt.c, _get_argument.
 func directiveWords(text string) []string {

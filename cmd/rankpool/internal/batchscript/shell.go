@@ -12,15 +12,15 @@ import (
 // as they are written.
 type Command struct {
 	Line       int      // where it begins
-	Env        []string // the assignments before its words, or all there is
+	Env        []string // the assignments before its words; all there is of a bare assignment
 	Words      []string // the command and its arguments; empty for bare assignments
 	Background bool     // it, or the list that it is part of, ends in &
-	Guarded    bool     // its failure is looked at: by && or ||, if, while, or !
+	Guarded    bool     // something checks its failure: && or ||, if, while, or !
 	depth      int      // how many if, for, while, case, ( and { are open
 	function   bool     // it is part of a function
 }
 
-// asksStatus reports whether a command looks at how the one before it ended.
+// asksStatus reports whether a command uses the exit status of the one before it.
 func (c Command) asksStatus() bool {
 	return slices.ContainsFunc(slices.Concat(c.Env, c.Words), func(word string) bool {
 		return strings.Contains(word, "$?") || strings.Contains(word, "${?}")
@@ -28,7 +28,7 @@ func (c Command) asksStatus() bool {
 }
 
 // readCommands returns the simple commands of a bash script in the order of the text, without those
-// in substitutions. Where the text is not bash it returns those before that place, and an error for
+// in substitutions. If the text is not bash, it returns those before that place, and an error for
 // syntaxError.
 func readCommands(text string) ([]Command, error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
@@ -62,7 +62,7 @@ func (r *reader) statements(list []*syntax.Stmt, around Command) {
 	}
 }
 
-// statement reads a statement; around says what is open around it.
+// statement reads a statement; around describes the enclosing ones.
 func (r *reader) statement(s *syntax.Stmt, around Command) {
 	if s == nil || s.Cmd == nil {
 		return
@@ -113,7 +113,7 @@ func (r *reader) statement(s *syntax.Stmt, around Command) {
 	}
 }
 
-// add keeps a command.
+// add appends a command.
 func (r *reader) add(at syntax.Node, around Command, env, words []string) {
 	around.Line, around.Env, around.Words = int(at.Pos().Line()), env, words
 	r.commands = append(r.commands, around)
@@ -127,7 +127,7 @@ func (r *reader) words(words []*syntax.Word) []string {
 	return texts
 }
 
-// assignments returns NAME=VALUE, and what stands without a value in export and the like.
+// assignments returns NAME=VALUE, and names without a value in export and the like.
 func (r *reader) assignments(assigns []*syntax.Assign) []string {
 	var texts []string
 	for _, a := range assigns {
@@ -158,7 +158,7 @@ func (r *reader) word(w *syntax.Word) string {
 	return b.String()
 }
 
-// part writes what a part of a word is without its quotes.
+// part writes a part of a word without its quotes.
 func (r *reader) part(b *strings.Builder, part syntax.WordPart) {
 	switch p := part.(type) {
 	case *syntax.Lit:

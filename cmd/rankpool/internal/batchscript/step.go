@@ -12,12 +12,12 @@ import (
 // A Tool is a call of rankpool in a command.
 type Tool struct {
 	Subcommand string
-	Flags      map[string][]string // values by long name; of a flag without one "true"
+	Flags      map[string][]string // values by long name; "true" for a flag without one
 	Unknown    []string            // flags that the subcommand does not have
 	Command    []string            // of run and join: the training command
 }
 
-// value returns the last value of a flag, "" when it is not given.
+// value returns the last value of a flag, "" if it is not given.
 func (t *Tool) value(flag string) string {
 	if t == nil || len(t.Flags[flag]) == 0 {
 		return ""
@@ -28,13 +28,13 @@ func (t *Tool) value(flag string) string {
 // A step is a command that starts tasks, or rankpool.
 type step struct {
 	Command
-	at       int      // its place among the commands
-	launcher string   // srun, mpirun, or "" in the batch shell itself
+	at       int      // its index among the commands
+	launcher string   // srun, mpirun, or "" for the batch shell itself
 	options  []Option // srun's
-	program  []string // with its arguments
-	exec     bool     // it takes the shell's place
+	program  []string // including its arguments
+	exec     bool     // it replaces the shell
 	tool     *Tool    // nil: another program
-	refused  string   // what stands in the place of rankpool's subcommand, and is none
+	refused  string   // the word in place of rankpool's subcommand that is not one
 }
 
 // is reports whether the step is a call of one of rankpool's subcommands.
@@ -94,7 +94,7 @@ func findSteps(commands []Command, facts Facts) []*step {
 	return steps
 }
 
-// unwrap takes away the commands that start another one in their place.
+// unwrap strips the commands that only run another one.
 func (s *step) unwrap() {
 	for len(s.program) > 1 {
 		switch s.program[0] {
@@ -111,8 +111,8 @@ func (s *step) unwrap() {
 	}
 }
 
-// findTool finds rankpool and a subcommand among words: other programs (a container's) may stand
-// before it.
+// findTool finds rankpool and a subcommand among words: other programs (a container's) may precede
+// it.
 func findTool(words []string, facts Facts) *Tool {
 	for i := range len(words) - 1 {
 		if path.Base(words[i]) != "rankpool" {
@@ -127,8 +127,8 @@ func findTool(words []string, facts Facts) *Tool {
 	return nil
 }
 
-// noSubcommand returns the word that a call of rankpool has in the place of a subcommand; "" where
-// it is no such call.
+// noSubcommand returns the word that a call of rankpool has in place of a subcommand; "" if it is
+// not such a call.
 func noSubcommand(words []string) string {
 	words = launchers.Unwrap(words)
 	if len(words) < 2 || path.Base(words[0]) != "rankpool" || strings.HasPrefix(words[1], "-") ||
@@ -138,8 +138,8 @@ func noSubcommand(words []string) string {
 	return words[1]
 }
 
-// read reads the flags of a subcommand, up to the training command. Flags that do not exist are
-// taken for those without a value.
+// read parses the flags of a subcommand, up to the training command. It assumes that unknown flags
+// take no value.
 func (t *Tool) read(words []string, flags *pflag.FlagSet) {
 	for len(words) > 0 {
 		word := words[0]

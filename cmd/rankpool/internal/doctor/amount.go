@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// A Unit says what an Amount counts.
+// A Unit is the unit of an Amount.
 type Unit string
 
 // The units.
@@ -17,12 +17,12 @@ const (
 	Bytes      Unit = "bytes"
 	PerSecond  Unit = "bytes/s"
 	Seconds    Unit = "s"
-	nothingYet      = "{}"     // where an amount belongs in a Detail
-	kept            = "{\x00}" // stands for "{}" itself: no path has a zero byte
+	nothingYet      = "{}"     // the place of an amount in a Detail
+	kept            = "{\x00}" // stands for a literal "{}": no path contains a zero byte
 )
 
-// An Amount is a number of a finding that differs between nodes without a difference in what is
-// found.
+// An Amount is a number in a finding that may differ between nodes without being a different
+// finding.
 type Amount struct {
 	Value float64 `json:"value"`
 	Unit  Unit    `json:"unit"`
@@ -45,7 +45,7 @@ func (a Amount) String() string {
 	return humanize.Comma(int64(a.Value))
 }
 
-// shortly returns a duration to two or three digits: "1.2 ms".
+// shortly formats a duration to two or three digits: "1.2 ms".
 func shortly(d time.Duration) string {
 	switch abs := d.Abs(); {
 	case abs >= time.Hour:
@@ -60,12 +60,12 @@ func shortly(d time.Duration) string {
 	return fmt.Sprintf("%.3g µs", d.Seconds()*1e6)
 }
 
-// verbatim keeps a "{}" in text that is put into a Detail, as a path may have one, from being taken
-// for an amount's place.
+// verbatim escapes "{}" in text for a Detail, such as a path, so that it is not taken for an
+// amount's place.
 func verbatim(text string) string { return strings.ReplaceAll(text, nothingYet, kept) }
 
-// fill returns detail with its amounts, each as the range over those of all nodes. amounts holds a
-// list a node; lists of other lengths than the first are left out.
+// fill inserts the amounts into detail, each as its range over all nodes. amounts holds a list per
+// node; lists of another length than the first are ignored.
 func fill(detail string, amounts [][]Amount) string {
 	for i := range amounts[0] {
 		low, high := amounts[0][i], amounts[0][i]

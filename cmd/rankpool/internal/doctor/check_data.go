@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	fewSamples = 8       // that are read on each node
+	fewSamples = 8       // read on each node
 	manyFiles  = 64      // whose layout is read
 	readBytes  = 1 << 20 // of each file
 	slowRead   = 100 * time.Millisecond
 	slowest    = time.Second
-	// from here on a file should lie on several targets. Source: NERSC, Lustre striping: 1 GB and up.
+	// from this size a file should be on several targets. Source: NERSC, Lustre striping: 1 GB and up.
 	largeFile = 1 << 30
 )
 
-// eachData makes a check of every data set; with several, the detail begins with its name.
+// eachData runs a check for every data set; if there are several, the detail begins with its name.
 func eachData(env *Env, check func(data string) []Finding) []Finding {
 	var all []Finding
 	for _, data := range env.Data {
@@ -35,13 +35,13 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 	return all
 }
 
-// missing says that a data set is not there.
+// missing is the finding for a data set that does not exist.
 func missing(err error) Finding {
 	return bad(err.Error(), "look whether the file system is mounted on this node, and whether the "+
 		"name is right")
 }
 
-// checkData looks whether the data set is there, and on what.
+// checkData checks that the data set exists, and its file system.
 func checkData(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		info, err := env.Machine.Stat(data)
@@ -76,7 +76,7 @@ func checkIndex(env *Env) []Finding {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return []Finding{missing(err)}
-		case err != nil: // it may be anything, so the advice writes nowhere
+		case err != nil: // it may be anything, so the advice must not overwrite it
 			return []Finding{bad(fmt.Sprintf("%s cannot be used: %v", path, err),
 				"--data takes a folder, or a manifest that \"rankpool index\" wrote")}
 		case found && path == data:
@@ -89,12 +89,12 @@ func checkIndex(env *Env) []Finding {
 	})
 }
 
-// checkLayout reads the layouts of some files, and never their content.
+// checkLayout reads the layouts of some files, but not their content.
 func checkLayout(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		samples, err := env.Machine.Samples(data, manyFiles)
 		if err != nil || len(samples) == 0 {
-			return nil // check "read" says it
+			return nil // check "read" reports it
 		}
 		var known, offline, narrow int
 		kinds := map[string]int{}
@@ -153,7 +153,7 @@ func layoutFindings(data string, looked, known, offline, narrow int,
 	return []Finding{good(fmt.Sprintf("of %d files: %s", looked, text))}
 }
 
-// checkRead reads a few files, but none that is only in the archive. It is a look, not a
+// checkRead reads a few files, but none that is only in the archive. It is a glance, not a
 // measurement: caches may hold them.
 func checkRead(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
@@ -192,7 +192,7 @@ func checkRead(env *Env) []Finding {
 	})
 }
 
-// checkXattr looks whether staging can keep the attributes of the data.
+// checkXattr checks whether staging can keep the attributes of the data.
 func checkXattr(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		err := env.Machine.ListXattr(data)

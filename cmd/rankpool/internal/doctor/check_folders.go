@@ -12,10 +12,10 @@ const (
 	writable   = 2 | 1 // for Machine.Access: write and search
 	readable   = 4
 	maxSocket  = 107     // sun_path has 108 bytes, the last one 0. Source: Linux, unix(7).
-	littleDisk = 1 << 30 // below this a node-local folder is no use for data
+	littleDisk = 1 << 30 // with less, a node-local folder is useless for data
 )
 
-// checkRuntime looks at where the sockets of the ranks will be.
+// checkRuntime checks the folder for the sockets of the ranks.
 func checkRuntime(env *Env) []Finding {
 	r := env.Runtime
 	switch {
@@ -36,7 +36,7 @@ func checkRuntime(env *Env) []Finding {
 		r.Base, len(r.SocketPath), maxSocket))}
 }
 
-// checkScratch looks at the folder that staging and the tier would use.
+// checkScratch checks the folder that staging and the tier would use.
 func checkScratch(env *Env) []Finding {
 	const advice = "name another node-local folder in $TMPDIR"
 	dir, rule, err := slurm.Scratch("", env.getenv,
@@ -65,8 +65,8 @@ func checkScratch(env *Env) []Finding {
 	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
 }
 
-// jobGPUs returns what the environment says of this process's GPUs, and the variable that says it;
-// "" when it speaks of none.
+// jobGPUs returns this process's GPUs according to the environment, and the variable; "" if there
+// is none.
 func jobGPUs(env *Env) (job slurm.GPUs, given string) {
 	job = slurm.DetectGPUs(env.Machine.LookupEnv)
 	if job.Count > 0 {
@@ -75,8 +75,8 @@ func jobGPUs(env *Env) (job slurm.GPUs, given string) {
 	return job, given
 }
 
-// checkGPU looks for the GPUs that the rank's statistics are about, without which rankpool works. A
-// GPU of the job that does not answer ends training, though.
+// checkGPU checks the GPUs whose statistics the rank would read. rankpool works without them, but a
+// GPU of the job that does not answer ends training.
 func checkGPU(env *Env) []Finding {
 	gpus, err := env.GPUs()
 	job, given := jobGPUs(env)

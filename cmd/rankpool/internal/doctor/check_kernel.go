@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkKernel looks at what the slab of shared memory is made with.
+// checkKernel checks the system calls that the slab of shared memory needs.
 func checkKernel(env *Env) []Finding {
 	release := "Linux " + firstLine(env, "/proc/sys/kernel/osrelease")
 	calls := env.Machine.Calls()
@@ -35,8 +35,8 @@ func checkKernel(env *Env) []Finding {
 	return []Finding{good(release + ": sealed shared memory works")}
 }
 
-// checkCMA looks at process_vm_readv between processes, by which MPI copies once inside a node.
-// With one rank a node it is not used.
+// checkCMA checks process_vm_readv between processes, which MPI uses for single copies inside a
+// node. With one rank per node it is not used.
 //
 // Source: Linux, admin-guide/LSM/Yama: ptrace_scope.
 func checkCMA(env *Env) []Finding {
@@ -57,7 +57,7 @@ func checkCMA(env *Env) []Finding {
 	return []Finding{good(detail + ", which matters only with several ranks a node")}
 }
 
-// checkCPUs looks at the process's affinity, and at how many threads Go uses.
+// checkCPUs checks the process's affinity, and how many threads Go uses.
 func checkCPUs(env *Env) []Finding {
 	allowed, online := allowedCPUs(env), listed(firstLine(env, "/sys/devices/system/cpu/online"))
 	if allowed == 0 || online == 0 {
@@ -80,7 +80,7 @@ func checkCPUs(env *Env) []Finding {
 
 func allowedCPUs(env *Env) int { return listed(statusField(env, "Cpus_allowed_list:")) }
 
-// listed counts the members of a kernel's list of CPUs: 3 for "0-1,7". It is 0 for what is no list.
+// listed counts the members of a kernel's list of CPUs: 3 for "0-1,7". It is 0 for an invalid list.
 func listed(list string) int {
 	n := 0
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
@@ -98,7 +98,7 @@ func listed(list string) int {
 	return n
 }
 
-// checkMemlock looks at the limit that pinning memory for RDMA runs into.
+// checkMemlock checks the limit on memory that RDMA pins.
 func checkMemlock(env *Env) []Finding {
 	limit := env.Machine.MemoryLock()
 	if limit == math.MaxUint64 {
@@ -115,9 +115,9 @@ func checkMemlock(env *Env) []Finding {
 			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))}
 }
 
-// firstLine returns the first line of a small file, "" where it cannot be read.
+// firstLine returns the first line of a small file, "" if it cannot be read.
 func firstLine(env *Env, path string) string {
-	text, _ := env.Machine.ReadFile(path) // what is not there has no line
+	text, _ := env.Machine.ReadFile(path) // a missing file has no line
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSpace(line)
 }

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// littleMemory is what a rank needs beside its samples, and a training process for starting.
+	// littleMemory is what a rank needs beside its samples, and a training process to start.
 	littleMemory = 2 << 30
-	// littleShm is what DataLoader workers pass their batches through: containers give 64 MiB by
-	// default, and a worker is then killed by SIGBUS.
+	// littleShm is what DataLoader workers need for their batches: containers give 64 MiB by default,
+	// and a worker is then killed by SIGBUS.
 	littleShm = 1 << 30
-	// The limits on open files: of a process with few of them PyTorch's workers fail, since each batch
-	// under way has a descriptor; a rank has 16 reads under way by default, and a connection a worker.
+	// The limits on open files: with few of them PyTorch's workers fail, since each batch in transit
+	// has a descriptor; a rank has 16 reads in flight by default, and a connection per worker.
 	//
 	// Source: PyTorch, Multiprocessing best practices, "Sharing strategies": file_descriptor.
 	fewFiles    = 1024
 	tooFewFiles = 256
 )
 
-// checkMemory compares what is left with what the user wants.
+// checkMemory compares the free memory with what the user wants.
 func checkMemory(env *Env) []Finding {
 	least := slurm.ReadMemory(env.Machine.ReadFile, env.getenv, 0)
 	free, from := least.FreeBytes, verbatim(least.Limit)
@@ -56,7 +56,7 @@ func checkMemory(env *Env) []Finding {
 	return []Finding{good(detail, left)}
 }
 
-// judgeAuto judges what --memory auto takes of what is left.
+// judgeAuto judges what --memory auto takes of the free memory.
 func judgeAuto(bytes int64, left Amount, from string) Finding {
 	if bytes <= 0 {
 		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left "+
@@ -68,7 +68,7 @@ func judgeAuto(bytes int64, left Amount, from string) Finding {
 		bytesOf(bytes))
 }
 
-// checkHugePages tells whether the slab will be in huge pages.
+// checkHugePages reports whether the slab will use huge pages.
 //
 // Source: Linux, admin-guide/mm/transhuge, "Hugepages in tmpfs/shmem".
 func checkHugePages(env *Env) []Finding {
@@ -87,7 +87,7 @@ func checkHugePages(env *Env) []Finding {
 	return []Finding{good("shared memory has huge pages (" + mode + ")")}
 }
 
-// checkShm looks at /dev/shm, which is not where the cache's memory is: a memfd has no limit but
+// checkShm checks /dev/shm, which does not hold the cache's memory: a memfd is limited only by
 // memory.
 func checkShm(env *Env) []Finding {
 	fs, err := env.Machine.FileSystem("/dev/shm")
@@ -127,7 +127,7 @@ func checkOpenFiles(env *Env) []Finding {
 	return []Finding{good(detail)}
 }
 
-// fileLimit reads what ulimit prints.
+// fileLimit parses the output of ulimit.
 func fileLimit(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"rankpool/slurm"
 )
 
-// checkMPI looks at the library and at the thread level: one goroutine at a time makes MPI's calls,
-// from any thread.
+// checkMPI checks the library and the thread level: one goroutine at a time calls MPI, from any
+// thread.
 func checkMPI(env *Env) []Finding {
 	m := env.MPI
 	if m.Library == "" {
@@ -61,5 +61,5 @@ func checkLauncher(env *Env) []Finding {
 	return []Finding{good("started by hand; outside Slurm the ranks are started by " + path)}
 }
 
-// placed says whether a number of the job is there.
+// placed reports whether a number of the job is set.
 func placed(n int) bool { return n != slurm.Absent && n > 0 }

@@ -16,7 +16,7 @@ var probe string
 // oldestPython is the client's requires-python.
 var oldestPython = [2]int{3, 9}
 
-// A pythonReport is what probe.py prints. Errors are "" where there is none.
+// A pythonReport is the output of probe.py. An empty error means that there is none.
 type pythonReport struct {
 	Version      [3]int `json:"version"`
 	Executable   string `json:"executable"`
@@ -26,15 +26,15 @@ type pythonReport struct {
 	Client       string `json:"client"` // its folder
 	ClientError  string `json:"client_error"`
 	CUDA         bool   `json:"cuda"`          // PyTorch sees a GPU
-	CUDACompiled string `json:"cuda_compiled"` // the version that PyTorch was built with
+	CUDACompiled string `json:"cuda_compiled"` // the CUDA version that PyTorch was built with
 }
 
 func (r pythonReport) version() string {
 	return fmt.Sprintf("%d.%d.%d", r.Version[0], r.Version[1], r.Version[2])
 }
 
-// checkPython starts the Python of training, imports what training imports, and says which client
-// it gets.
+// checkPython starts the Python of training, imports what training imports, and reports which
+// client it gets.
 func checkPython(env *Env) []Finding {
 	p := env.Python
 	if p.Failure != nil {
@@ -59,7 +59,7 @@ func checkPython(env *Env) []Finding {
 	}
 	text, err := env.Machine.Output(pythonPatience, vars, p.Command, "-c", probe)
 	var r pythonReport
-	// before it may be what modules print when they are imported
+	// modules may print something when they are imported
 	at := strings.LastIndex(strings.TrimSpace(text), "\n") + 1
 	if malformed := json.Unmarshal([]byte(strings.TrimSpace(text)[at:]), &r); malformed != nil {
 		if err == nil {
@@ -74,8 +74,8 @@ func checkPython(env *Env) []Finding {
 	return found
 }
 
-// judgePython judges what Python has said. gpus is the variable that gives the job its GPUs, ""
-// where there are none.
+// judgePython judges Python's report. gpus is the variable that gives the job its GPUs, "" if there
+// are none.
 func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	what := fmt.Sprintf("Python %s (%s)", r.version(), r.Executable)
 	var found []Finding
@@ -112,14 +112,15 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 		cuda = ", CUDA " + r.CUDACompiled
 	case r.CUDACompiled != "":
 		cuda = ", CUDA " + r.CUDACompiled + " and no GPU"
-	case r.CUDA: // ROCm's stands for CUDA
+	case r.CUDA: // ROCm sets this too
 		cuda = ", with GPUs"
 	}
 	return []Finding{good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda,
 		client))}
 }
 
-// blind says that PyTorch does not see the job's GPUs: training would run on the CPUs, or fail.
+// blind is the finding for a PyTorch that does not see the job's GPUs: training would run on the
+// CPUs, or fail.
 func blind(r pythonReport, gpus string) Finding {
 	if r.CUDACompiled == "" {
 		return warning(

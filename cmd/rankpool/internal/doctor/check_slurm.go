@@ -14,16 +14,16 @@ import (
 const (
 	// commandWithin is how long a small program may take: srun and scontrol may wait for slurmctld.
 	commandWithin = 8 * time.Second
-	// shortLeft is how long a job should have left when somebody looks at it.
+	// shortLeft is the remaining time below which a job gets a warning.
 	shortLeft = 10 * time.Minute
-	// neededKillWait is the least time between SIGTERM and SIGKILL: what rankpool keeps is on disk
-	// within 10 s.
+	// neededKillWait is the minimum time between SIGTERM and SIGKILL, in seconds: rankpool's state is
+	// on disk within 10 s.
 	neededKillWait = 15
 )
 
 var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
 
-// checkSlurm looks at the version, since --overlap came with 20.11, and at the end of the job.
+// checkSlurm checks the version, since --overlap came with 20.11, and the end of the job.
 //
 // Source: SchedMD, RELEASE_NOTES of 20.11: steps are exclusive by default, and --overlap is new.
 func checkSlurm(env *Env) []Finding {
@@ -79,14 +79,14 @@ func nodesOf(env *Env) string {
 	return fmt.Sprintf(" on %d nodes", env.Job.Nodes)
 }
 
-// checkSrunMPI looks for the plugin by which srun starts ranks of this MPI.
+// checkSrunMPI looks for the plugin with which srun starts ranks of this MPI.
 func checkSrunMPI(env *Env) []Finding {
 	if env.MPI.Library == "" {
 		return nil
 	}
 	text, err := env.Machine.Output(commandWithin, nil, "srun", "--mpi=list")
 	if err != nil {
-		return nil // check "slurm" says it
+		return nil // check "slurm" reports it
 	}
 	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load "+
 		"another MPI"

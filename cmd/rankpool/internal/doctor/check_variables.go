@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// A hurtful is a variable of the environment that makes rankpool slow or stops it, when its value
-// is a certain one.
+// A hurtful is an environment variable that, with certain values, slows or stops rankpool.
 type hurtful struct {
 	name           string
 	when           func(value string, env *Env) bool
 	detail, advice string
 }
 
-// hurtfuls is the table of them.
+// hurtfuls are all of them.
 //
 // Source: SchedMD, srun(1), INPUT ENVIRONMENT VARIABLES; measured with UCX 1.13, Open MPI 4.1 and
 // MPICH 4.0: a progress thread of MPI's own spins on a core, and UCX's handlers of signals end a
@@ -90,8 +89,7 @@ func containsAny(v string, words ...string) bool {
 	return false
 }
 
-// onlyTCP says whether a list of transports has no fast one: all of it are TCP and what is inside a
-// node.
+// onlyTCP reports whether a list of transports contains only TCP and those inside a node.
 func onlyTCP(list string) bool {
 	if list == "" || strings.HasPrefix(list, "^") {
 		return false
@@ -106,7 +104,7 @@ func onlyTCP(list string) bool {
 	return strings.Contains(list, "tcp")
 }
 
-// fabric names an RDMA device of this machine, "" where there is none.
+// fabric returns the name of an RDMA device of this machine, "" if there is none.
 func fabric(env *Env) string {
 	names, err := env.Machine.ReadDir("/sys/class/infiniband")
 	if err != nil || len(names) == 0 {
@@ -136,8 +134,7 @@ var toCatch = []struct {
 	number uint
 }{{"SIGINT", 2}, {"SIGTERM", 15}, {"SIGUSR1", 10}, {"SIGUSR2", 12}}
 
-// checkSignals looks for signals that the process that started this one ignores: children inherit
-// that.
+// checkSignals looks for signals that this process inherited as ignored.
 func checkSignals(env *Env) []Finding {
 	mask, err := strconv.ParseUint(statusField(env, "SigIgn:"), 16, 64)
 	if err != nil {
@@ -158,9 +155,9 @@ func checkSignals(env *Env) []Finding {
 			"SIGINT, trap '' SIGNAL any")}
 }
 
-// statusField returns a field of /proc/self/status, "" where there is none.
+// statusField returns a field of /proc/self/status, "" if there is none.
 func statusField(env *Env, key string) string {
-	text, _ := env.Machine.ReadFile("/proc/self/status") // what cannot be read has no fields
+	text, _ := env.Machine.ReadFile("/proc/self/status") // a file that cannot be read has no fields
 	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, key); found {
 			return strings.TrimSpace(value)

@@ -107,9 +107,9 @@ var checks = []Check{
 // Checks returns all checks, in the order in which the list shows them.
 func Checks() []Check { return slices.Clone(checks) }
 
-// Select returns those of the checks that names lists, in the order of the list; all for no names.
-// Checks of data are left out when there is none, unless names lists one: that is an error, as is a
-// name that is no check's.
+// Select returns the checks with these names, in the order of the list; all if there are no names.
+// Without a data set, checks of data are left out, but naming one is an error, as is an unknown
+// name.
 func Select(names []string, hasData bool) ([]Check, error) {
 	all := Checks()
 	for _, name := range names {

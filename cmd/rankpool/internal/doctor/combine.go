@@ -7,16 +7,16 @@ import (
 	"rankpool/slurm"
 )
 
-// A Report is what one rank found.
+// A Report holds the findings of one rank.
 type Report struct {
 	Rank     int
 	Host     string
 	Findings []Finding
 }
 
-// Combine returns one list of the findings of all ranks, in the order of Checks, with their amounts
-// filled in. Findings that differ in nothing but amounts are one. With several ranks each names its
-// nodes, but for those of scope Once and Between.
+// Combine merges the findings of all ranks into one list, in the order of Checks, with their
+// amounts filled in. Findings that differ only in amounts become one. With several ranks each
+// finding names its nodes, except those of scope Once and Between.
 //
 // reports are in order of rank. The result is deterministic.
 func Combine(reports []Report) []Finding {

@@ -2,8 +2,8 @@
 // "rankpool doctor".
 //
 // A check is a small function of an Env, which holds what the command knows and the Machine that it
-// may look at. It returns findings: what was found, whether that is good, and what to do. A Group
-// gathers the findings of all ranks at rank 0 and measures the ways between them.
+// may examine. It returns findings: what was found, whether that is good, and what to do. A Group
+// gathers the findings of all ranks at rank 0 and measures the links between them.
 package doctor
 
 import (
@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// A Status says how good a finding is.
+// A Status is the status of a finding.
 type Status string
 
-// The states, from best to worst.
+// The statuses, from best to worst.
 const (
 	Good    Status = "good"
 	Warning Status = "warning" // rankpool works, but slower or less safely than it could
 	Bad     Status = "bad"     // rankpool or training will fail
 )
 
-// A Finding is one line of the list: what a check found.
+// A Finding is one line of the list: the result of a check.
 //
-// Detail may hold "{}" for each of Amounts, in order; Combine fills them in, so that the same
-// finding with other numbers on each node stays one line. Advice is "" when there is nothing to do.
+// Detail may contain "{}" for each of Amounts, in order; Combine fills them in, so that the same
+// finding with other numbers on each node stays one line. Advice is "" if there is nothing to do.
 type Finding struct {
 	Check   string   `json:"check"`
 	Status  Status   `json:"status"`
 	Detail  string   `json:"detail"`
 	Advice  string   `json:"advice"`
-	Node    string   `json:"node,omitempty"` // a hostlist; "": of no node, or there is only one
+	Node    string   `json:"node,omitempty"` // a hostlist; "": not about a node, or there is only one
 	Amounts []Amount `json:"-"`
 
 	// Facts are what should be the same on all nodes, by name: check "versions" compares them.
@@ -50,53 +50,53 @@ func bad(detail, advice string, amounts ...Amount) Finding {
 	return Finding{Status: Bad, Detail: detail, Advice: advice, Amounts: amounts}
 }
 
-// A Scope says where a check runs.
+// A Scope determines where a check runs.
 type Scope string
 
 // The scopes.
 const (
 	EachNode Scope = "each node"
-	Once     Scope = "once" // at rank 0: the answer is the same everywhere, or a server is asked
+	Once     Scope = "once" // on rank 0: the answer is the same everywhere, or comes from a server
 	// Between checks run on rank 0, on all ranks' results or by messages between them. A lone rank has
 	// none.
 	Between Scope = "all ranks"
 )
 
-// A Check is one thing that is looked at. Its name is what --only takes.
+// A Check checks one thing. Its name is the value of --only.
 type Check struct {
 	Name  string
-	About string // what it looks at, in a few words
+	About string // what it checks, in a few words
 	Scope Scope
-	Data  bool // it looks at the data sets, so it needs one
+	Data  bool // it checks the data sets, so it needs one
 
 	patience time.Duration // 0: usualPatience
 	find     func(*Env) []Finding
 }
 
 const (
-	// usualPatience is how long a check may take: far longer than a file system that works, and less
-	// than what makes people press Ctrl-C.
+	// usualPatience is how long a check may take: far longer than a working file system needs, and
+	// less than what makes people press Ctrl-C.
 	usualPatience = 15 * time.Second
-	// pythonPatience is for starting Python with PyTorch from a file system that is not cached: half a
-	// minute is usual on Lustre.
+	// pythonPatience is for starting Python with PyTorch from a file system without cached pages: half
+	// a minute is usual on Lustre.
 	pythonPatience = 90 * time.Second
-	// tellAfter is when a check that takes its time is told to Progress again.
+	// tellAfter is the interval at which Progress is called during a slow check.
 	tellAfter = 5 * time.Second
 )
 
-// Options says how Run works. The zero value is ready to use.
+// Options controls Run. The zero value is ready to use.
 type Options struct {
-	// told when a check begins, and every 5 s of it; one goroutine
+	// called when a check begins, and every 5 s during it; by one goroutine
 	Progress func(check string, index int, passed time.Duration)
 	After    func(time.Duration) <-chan time.Time // nil: time.After
 }
 
-// Run makes those of the checks that look at this machine, one after the other, and returns their
+// Run runs those of the checks that examine this machine, one after the other, and returns their
 // findings in order.
 //
-// A check that does not answer in its time is left behind, and is a bad finding itself: a process
-// cannot give up a system call that hangs. When ctx ends, Run returns what it has found so far, and
-// ctx's cause.
+// A check that does not answer in time is abandoned, and is a bad finding itself: a process cannot
+// cancel a system call that hangs. When ctx ends, Run returns what it has found so far, and ctx's
+// cause.
 func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding, error) {
 	if opt.After == nil {
 		opt.After = time.After
@@ -118,7 +118,7 @@ func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding,
 	return all, nil
 }
 
-// await makes one check, within its time.
+// await runs one check, within its time.
 func await(ctx context.Context, env *Env, check Check, index int, opt Options) ([]Finding, error) {
 	patience := check.patience
 	if patience == 0 {
@@ -148,7 +148,7 @@ func await(ctx context.Context, env *Env, check Check, index int, opt Options) (
 		"something it looks at hangs: a file system or a program; see "+hangs(check))}, nil
 }
 
-// hangs names what a check waits for when it hangs.
+// hangs returns advice for a check that hangs.
 func hangs(check Check) string {
 	switch {
 	case check.Data:

@@ -8,7 +8,7 @@ import (
 	"rankpool/staging/layout"
 )
 
-// An Env is what checks know. They must not change it; several may use it at a time.
+// An Env is what checks know. They must not change it, and may use it concurrently.
 type Env struct {
 	Machine Machine
 	Rank    int    // of this process
@@ -18,25 +18,25 @@ type Env struct {
 	Launch  Launch
 
 	Data []string // folders and manifests, absolute
-	// that the user wants for samples on each node; 0: not said, or one of the next two
+	// that the user wants for samples on each node; 0: unspecified, or one of the next two
 	MemoryBytes int64
-	// "20%", when the user wants a share of the data; what that is in bytes is known when the cache
+	// "20%", if the user wants a share of the data; what that is in bytes is known when the cache
 	// starts
 	MemoryShare string
 	// AutoMemory returns how many bytes all ranks of a node take for samples with --memory auto, 0 or
-	// less where nothing is left; nil: the user wants no such size.
+	// less if nothing is left; nil: the user did not ask for that.
 	AutoMemory func(node slurm.Memory, ranks int) int64
 	Python     Python
 	Runtime    Runtime
 
-	GPUs func() (GPUs, error) // asks NVIDIA's library
+	GPUs func() (GPUs, error) // calls NVIDIA's library
 	Now  func() time.Time
 }
 
-// GPUs are those that this process may use, as far as NVIDIA's library knows them.
+// GPUs are the GPUs that this process may use, according to NVIDIA's library.
 type GPUs struct {
 	Names []string // of those that answer
-	Lost  []error  // those that do not, or are not there: each names one
+	Lost  []error  // an error for each of the others
 }
 
 func (e *Env) getenv(name string) string {
@@ -44,34 +44,34 @@ func (e *Env) getenv(name string) string {
 	return value
 }
 
-// MPI is what is known of the MPI library.
+// MPI describes the MPI library.
 type MPI struct {
-	Library string // the first line of its version, "" where there is none
+	Library string // the first line of its version, "" if there is none
 	Path    string // of the library
-	Why     string // it was chosen: a clause
+	Why     string // why it was chosen: a clause
 	Missing error  // why there is none
-	Flavour string // what people call its family: Open MPI, MPICH
-	Level   string // the thread level that it gave, "" where it was not started
+	Flavour string // the usual name of its family: Open MPI, MPICH
+	Level   string // its thread level, "" if it was not started
 	Failure error  // of its start
 
-	Probe  func() (level string, err error) // starts MPI in a process of its own
-	Mpirun func() (path string, err error)  // finds the launcher that fits; for use outside Slurm
+	Probe  func() (level string, err error) // starts MPI in another process
+	Mpirun func() (path string, err error)  // finds the matching launcher; for use outside Slurm
 }
 
-// A Launch is how this process was started.
+// A Launch describes how this process was started.
 type Launch struct {
-	Tasks      int    // that a launcher started together; 0: by hand
+	Tasks      int    // started together by a launcher; 0: started by hand
 	By         string // the launcher's name
 	LocalTasks int    // of them on this machine
-	Failure    error  // what is wrong with it: a launcher that does not fit, a world of one
-	SrunMPI    string // the value of srun's --mpi that fits the MPI library
+	Failure    error  // what is wrong with it: an unsuitable launcher, a world of one
+	SrunMPI    string // the value of srun's --mpi for the MPI library
 }
 
 // Python is the Python that training would use.
 type Python struct {
 	Command string
 	Given   bool // by the user
-	// of the client that rankpool hands out, for PYTHONPATH; "": Python finds one by itself
+	// of the client that comes with rankpool, for PYTHONPATH; "": Python finds one by itself
 	Path    string
 	Failure error // why there is no such client
 }
@@ -79,12 +79,12 @@ type Python struct {
 // Runtime is the folder for sessions.
 type Runtime struct {
 	Base       string
-	SocketPath string // the longest that a session in it has
+	SocketPath string // the longest socket path in it
 	Failure    error
 }
 
-// A Machine is what checks may look at. The real one is System; a test has its own. It is safe for
-// concurrent use.
+// A Machine is what checks may examine. The real one is System; tests have their own. It is safe
+// for concurrent use.
 type Machine interface {
 	LookupEnv(name string) (value string, set bool)
 	ReadFile(path string) ([]byte, error)
@@ -95,36 +95,36 @@ type Machine interface {
 	Access(path string, mode uint32) error
 	FileSystem(path string) (FileSystem, error)
 	MemoryLock() (bytes uint64) // the limit on locked memory; math.MaxUint64: none
-	Threads() int               // on which Go runs at a time: GOMAXPROCS
+	Threads() int               // that Go uses at a time: GOMAXPROCS
 	Calls() Calls
 	Root() bool
 
 	LookPath(name string) (string, error)
-	// Output runs a program with variables added to the environment, and returns what it wrote, also
-	// with an error. It ends the program after the time.
+	// Output runs a program with additional environment variables, and returns its output, also with
+	// an error. It kills the program after the time.
 	Output(within time.Duration, env []string, name string, args ...string) (string, error)
 
-	// Samples returns up to n files of a data set, spread over it as far as that is quick to tell.
+	// Samples returns up to n files of a data set, spread over it as far as that is quick to find out.
 	Samples(data string, n int) ([]Sample, error)
 	// Index returns the manifest that stands for a data set, and whether there is one; or why it
 	// cannot be used.
 	Index(data string) (path string, found bool, err error)
 	Layout(path string) (layout.Layout, error)
-	// TimeRead returns how long opening a file and reading its first bytes takes.
+	// TimeRead returns how long it takes to open a file and read its first bytes.
 	TimeRead(path string, bytes int64) (time.Duration, error)
 	// ListXattr returns why the extended attributes of a file cannot be read.
 	ListXattr(path string) error
-	// SetXattr returns why files in a folder cannot have the attribute user.rankpool.doctor: it makes
-	// a file, and removes it.
+	// SetXattr returns why files in a folder cannot have the attribute user.rankpool.doctor: it
+	// creates a file, and removes it.
 	SetXattr(folder string) error
 }
 
-// A FileSystem is what statfs says.
+// A FileSystem is the result of statfs.
 type FileSystem struct {
-	Type       string // as mount calls it, or a number
+	Type       string // its name in mount's output, or a number
 	Bytes      int64
 	FreeBytes  int64 // for this user
-	FilesTotal int64 // 0: without a limit
+	FilesTotal int64 // 0: unlimited
 	FilesFree  int64
 	Reach      Reach
 }
@@ -145,8 +145,9 @@ type Sample struct {
 	Bytes int64
 }
 
-// Calls are the kernel's answers to the calls that rankpool depends on; nil is success.
+// Calls are the results of the system calls that rankpool depends on; nil is success.
 type Calls struct {
 	Memfd, Seal, SealWrite, Populate error
-	ReadOtherProcess                 error // process_vm_readv: MPI's way between processes of a node
+	// process_vm_readv: MPI's transfers between processes of a node
+	ReadOtherProcess error
 }

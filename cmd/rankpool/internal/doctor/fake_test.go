@@ -137,7 +137,8 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 			"TMPDIR": "/scratch",
 		},
 		files: map[string]string{
-			"/proc/self/status":              "Name:\trankpool\nSigIgn:\t0000000000000000\nCpus_allowed_list:\t0-7\n",
+			"/proc/self/status": "Name:\trankpool\nSigIgn:\t0000000000000000\n" +
+				"Cpus_allowed_list:\t0-7\n",
 			"/sys/devices/system/cpu/online": "0-15\n",
 			"/proc/sys/kernel/osrelease":     "6.1.0\n",
 			"/proc/meminfo": "MemTotal: 67108864 kB\nMemAvailable: " +

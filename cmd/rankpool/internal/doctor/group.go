@@ -29,22 +29,22 @@ const (
 	kindMeasured = 'd' // JSON: the Way, back
 	kindPing     = 'p' // 8 bytes: a number
 	kindPong     = 'q' // the number, 8 bytes: the clock in ns since 1970
-	kindBulk     = 'b' // 4 bytes: the ticket under which the sender takes a bulk
+	kindBulk     = 'b' // 4 bytes: the ticket under which the sender receives a bulk transfer
 	kindEnd      = 'e' // from rank 0 to all
 )
 
-// GroupOptions says how a Group tells the time. The zero value is ready to use.
+// GroupOptions has a Group's clocks. The zero value is ready to use.
 type GroupOptions struct {
 	Host string
-	// nil: time.Now; its wall clock is what is compared, its monotonic one measures
+	// nil: time.Now; the wall clock is compared, the monotonic one measures
 	Now  func() time.Time
 	Tick <-chan time.Time                  // nil: every second
-	Late func() (<-chan time.Time, func()) // nil: 10 s: when a way between two ranks has not answered
+	Late func() (<-chan time.Time, func()) // nil: 10 s: when a link between two ranks has not answered
 }
 
-// A Group is one rank's side of the talk of all ranks. Rank 0 gathers the reports, has ways
-// measured, and ends it; the others report and wait for the end. No wait is without bound: a rank
-// that gives no sign of life for 15 s counts as lost.
+// A Group is one rank's side of the communication between all ranks. Rank 0 gathers the reports,
+// has links measured, and ends it; the others report and wait for the end. Every wait is bounded: a
+// rank that sends nothing for 15 s counts as lost.
 //
 // Its methods may be called by several goroutines.
 type Group struct {
@@ -63,7 +63,7 @@ type Group struct {
 	ended    bool
 }
 
-// other is what is known of another rank.
+// other is the state of another rank.
 type other struct {
 	quiet       int // ticks since its last message
 	host, check string
@@ -72,7 +72,7 @@ type other struct {
 
 func (p *other) lost() bool { return p.quiet > silentTicks }
 
-// Join begins to talk on a transport that is not started.
+// Join starts to communicate on a transport that is not started.
 func Join(ranks transport.Transport, opt GroupOptions) *Group {
 	g := &Group{
 		transport: ranks, opt: opt, stop: make(chan struct{}),
@@ -100,10 +100,10 @@ func Join(ranks transport.Transport, opt GroupOptions) *Group {
 	return g
 }
 
-// Close ends the signs of life. The transport is the caller's to close.
+// Close ends the signs of life. The caller closes the transport.
 func (g *Group) Close() { close(g.stop) }
 
-// Checking tells the others which check runs here now.
+// Checking announces which check runs here now.
 func (g *Group) Checking(name string) {
 	g.mu.Lock()
 	g.check = name
@@ -111,7 +111,7 @@ func (g *Group) Checking(name string) {
 	g.sign()
 }
 
-// sign gives a sign of life: rank 0 to all, the others to rank 0.
+// sign sends a sign of life: rank 0 to all, the others to rank 0.
 func (g *Group) sign() {
 	g.mu.Lock()
 	sign := []byte(string(rune(kindAlive)) + g.opt.Host + "\n" + g.check)
@@ -125,7 +125,7 @@ func (g *Group) sign() {
 	}
 }
 
-// live gives signs of life, and counts the others' silence.
+// live sends signs of life, and counts the others' silence.
 func (g *Group) live(end func()) {
 	defer end()
 	for {
@@ -145,13 +145,13 @@ func (g *Group) live(end func()) {
 	}
 }
 
-// handle takes a message; the transport calls it.
+// handle handles a message; the transport calls it.
 func (g *Group) handle(from int, msg []byte) {
 	if len(msg) == 0 {
 		return
 	}
 	kind, body := msg[0], msg[1:]
-	switch { // first what is measured
+	switch { // measurements first
 	case kind == kindPing && len(body) == 8:
 		g.transport.Post(from, binary.LittleEndian.AppendUint64(
 			append([]byte{kindPong}, body...), uint64(g.opt.Now().UnixNano())))
@@ -160,7 +160,7 @@ func (g *Group) handle(from int, msg []byte) {
 		g.ponged(body)
 		return
 	case kind == kindBulk && len(body) == 4:
-		// the taker tells
+		// the receiver reports
 		g.transport.Put(from, binary.LittleEndian.Uint32(body), bulk(true), func(error) {})
 		return
 	}
@@ -197,10 +197,10 @@ func (g *Group) Report(findings []Finding) {
 	g.transport.Post(0, append([]byte{kindReport}, encodeReport(g.opt.Host, findings)...))
 }
 
-// ErrSilent says that rank 0 gives no sign of life.
+// ErrSilent means that rank 0 sends no sign of life.
 var ErrSilent = errors.New("doctor: rank 0 gives no sign of life")
 
-// AwaitEnd waits until rank 0 ends the talk. Errors: ErrSilent, and the cause of ctx's end.
+// AwaitEnd waits until rank 0 sends the end. Errors: ErrSilent, and the cause of ctx's end.
 func (g *Group) AwaitEnd(ctx context.Context) error {
 	return g.await(ctx, func() (bool, error) {
 		if g.peers[0].lost() {
@@ -210,7 +210,7 @@ func (g *Group) AwaitEnd(ctx context.Context) error {
 	})
 }
 
-// End tells all ranks that they may go.
+// End tells all ranks that they may exit.
 func (g *Group) End() {
 	for r := 1; r < g.transport.Size(); r++ {
 		g.transport.Post(r, []byte{kindEnd})
@@ -220,13 +220,13 @@ func (g *Group) End() {
 // A Lost rank has not reported.
 type Lost struct {
 	Rank  int
-	Host  string // "" where it never said
-	Check string // that it was last at
+	Host  string // "" if it never sent it
+	Check string // its last check
 }
 
-// Gather returns the reports of all ranks, with this rank's own findings, in order of rank, and the
-// ranks that are lost. It is rank 0's. The error is the cause of ctx's end; what has come until
-// then is returned with it.
+// Gather returns the reports of all ranks, including this rank's own findings, in order of rank,
+// and the lost ranks. Only rank 0 calls it. The error is the cause of ctx's end; what has arrived
+// by then is returned with it.
 func (g *Group) Gather(ctx context.Context, own []Finding) (
 	reports []Report, lost []Lost, err error,
 ) {
@@ -249,8 +249,8 @@ func (g *Group) Gather(ctx context.Context, own []Finding) (
 	return reports, lost, err
 }
 
-// await waits until done, which is called under the lock whenever something has changed, or ctx
-// ends.
+// await waits until done, which is called under the lock whenever something has changed, is true or
+// ctx ends.
 func (g *Group) await(ctx context.Context, done func() (bool, error)) error {
 	stop := context.AfterFunc(ctx, func() {
 		g.mu.Lock()
@@ -271,7 +271,7 @@ func (g *Group) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// wireReport is a Report as it travels.
+// wireReport is the encoding of a Report.
 type wireReport struct {
 	Host     string        `json:"host"`
 	Findings []wireFinding `json:"findings"`
@@ -289,7 +289,7 @@ func encodeReport(host string, findings []Finding) []byte {
 		w.Findings = append(w.Findings, wireFinding{f, f.Amounts, f.Facts})
 	}
 	data, err := json.Marshal(w)
-	if err != nil { // an amount that is no number
+	if err != nil { // an amount that is not a number
 		data, _ = json.Marshal(wireReport{host, []wireFinding{
 			{Finding: bad(fmt.Sprintf("the findings cannot be sent: %v", err), "")},
 		}})

@@ -25,10 +25,10 @@ import (
 // System is the Machine of this process. The zero value is ready to use, and must not be copied.
 type System struct {
 	mu        sync.Mutex
-	manifests map[string]*staging.Manifest // that were read, by path
+	manifests map[string]*staging.Manifest // already read, by path
 }
 
-// manifest reads a manifest, once: one of millions of samples takes seconds.
+// manifest reads a manifest, once: one with millions of samples takes seconds.
 func (s *System) manifest(path string) (*staging.Manifest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,16 +89,16 @@ func (*System) Root() bool { return os.Geteuid() == 0 }
 // LookPath implements Machine.
 func (*System) LookPath(name string) (string, error) { return exec.LookPath(name) }
 
-// maxOutput bounds what is kept of what a program writes.
+// maxOutput bounds how much of a program's output is kept.
 const maxOutput = 1 << 20
 
-// Output implements Machine. The program has no terminal, all that it started is killed with it,
-// and it does not outlive this process: it inherits mpirun's descriptors, and mpirun would wait for
-// it.
+// Output implements Machine. The program has no terminal, everything that it started is killed with
+// it, and it does not outlive this process: it inherits mpirun's descriptors, and mpirun would wait
+// for it.
 func (*System) Output(within time.Duration, env []string, name string, args ...string) (
 	string, error,
 ) {
-	runtime.LockOSThread() // the signal comes when the thread that started the program ends
+	runtime.LockOSThread() // the signal is sent when the thread that started the program ends
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -106,7 +106,7 @@ func (*System) Output(within time.Duration, env []string, name string, args ...s
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second // a grandchild in another group that keeps the pipe open
+	cmd.WaitDelay = time.Second // a grandchild in another group may keep the pipe open
 	var out, errs limited
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -119,8 +119,8 @@ func (*System) Output(within time.Duration, env []string, name string, args ...s
 	return out.String() + tail(&errs, out.Len() == 0), err
 }
 
-// tail returns what a program wrote to stderr when it wrote nothing else: "srun --mpi=list" of
-// Slurm before 22 did.
+// tail returns a program's stderr if it wrote nothing else: "srun --mpi=list" of Slurm before 22
+// did.
 func tail(errs *limited, all bool) string {
 	if all {
 		return errs.String()
@@ -158,7 +158,7 @@ func (s *System) Index(data string) (path string, found bool, err error) {
 	}
 	cached, err := staging.CachedManifest(data, staging.OpenOptions{})
 	if err != nil {
-		return "", false, nil // without a home there is no cache
+		return "", false, nil // without a home directory there is no cache
 	}
 	if _, err := os.Stat(cached); err != nil {
 		return "", false, nil

@@ -35,8 +35,8 @@ func (*System) Calls() Calls {
 	return c
 }
 
-// readProcess reads this process's own memory as it would another's: a container's filter of system
-// calls forbids that too.
+// readProcess reads this process's own memory as it would another's: a container's system call
+// filter forbids that too.
 func readProcess(memory []byte) error {
 	from := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(unsafe.SliceData(memory))), Len: 8}}
 	into := make([]byte, 8)
@@ -52,7 +52,7 @@ type mount struct {
 	reach Reach
 }
 
-// mounts are the types that data and scratch lie on.
+// mounts are the usual types for data and scratch.
 //
 // Source: Linux, include/uapi/linux/magic.h; WekaFS, statfs of its client.
 var mounts = map[int64]mount{

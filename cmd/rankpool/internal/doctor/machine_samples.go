@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	fewFolders = 64 // that are opened in search of files
+	fewFolders = 64 // opened in search of files
 	// Entries read per folder: listing a folder of a million files then costs one request.
 	fewEntries = 512
 )
 
 var errNoSample = errors.New("it holds no sample")
 
-// Samples implements Machine: of a manifest they are spread over it, of a folder over those of its
-// folders that come first. A data set that is known to be empty is an error.
+// Samples implements Machine: those of a manifest are spread over it, those of a folder over the
+// first of its sub-folders. A data set known to be empty is an error.
 func (s *System) Samples(data string, n int) ([]Sample, error) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -57,10 +57,10 @@ func (s *System) Samples(data string, n int) ([]Sample, error) {
 	return samples, nil
 }
 
-// walkSome returns up to n files below root, about as many of each folder that it opens.
+// walkSome returns up to n files below root, about as many from each folder that it opens.
 func walkSome(root string, n int) ([]Sample, error) {
 	folders, files := []string{root}, [][]string{}
-	all := true // was looked at
+	all := true // all entries were read
 	for i := 0; i < len(folders) && i < fewFolders; i++ {
 		entries, err := someEntries(folders[i])
 		if err != nil {
@@ -75,7 +75,7 @@ func walkSome(root string, n int) ([]Sample, error) {
 		for _, e := range entries {
 			path := filepath.Join(folders[i], e.Name())
 			switch {
-			case strings.HasPrefix(e.Name(), "."), e.Name() == staging.ManifestName: // no samples
+			case strings.HasPrefix(e.Name(), "."), e.Name() == staging.ManifestName: // not samples
 			case e.IsDir():
 				folders = append(folders, path)
 			case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
@@ -108,7 +108,7 @@ func someEntries(folder string) ([]os.DirEntry, error) {
 	return nil, err
 }
 
-// pick takes n files of all folders in turns, in the order in which the folders list them.
+// pick takes n files from all folders in turn, in the order in which the folders list them.
 func pick(folders [][]string, n int) (samples []Sample) {
 	for turn, more := 0, true; more; turn++ {
 		more = false

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Print writes the list for people: a line a finding, below it what to do, and at the end how many
-// there are of each state.
+// Print prints the list: a line per finding, with advice below it, and at the end the number of
+// findings of each status.
 func Print(w io.Writer, findings []Finding) error {
 	wide := 0
 	for _, f := range findings {
@@ -34,7 +34,7 @@ func Print(w io.Writer, findings []Finding) error {
 	return err
 }
 
-// everywhere says whether a finding holds on all nodes that its check ran on.
+// everywhere reports whether a finding holds on all nodes that its check ran on.
 func everywhere(f Finding, findings []Finding) bool {
 	for _, other := range findings {
 		if other.Check == f.Check && other.Node != f.Node {
@@ -44,7 +44,7 @@ func everywhere(f Finding, findings []Finding) bool {
 	return true
 }
 
-// oneLine makes one line of a text that programs and file systems have a part in.
+// oneLine turns text that comes from programs and file systems into one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func plural(n int, noun string) string {
@@ -54,8 +54,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// PrintJSON writes the list for programs: one array of {check, status, detail, advice}, with
-// several ranks also node.
+// PrintJSON prints the list as JSON: one array of {check, status, detail, advice}, with several
+// ranks also node.
 func PrintJSON(w io.Writer, findings []Finding) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	wayPatience = 10 * time.Second // for one answer on a way
-	// that rank 0 waits for the measurement of a way: longer than all its answers' patience
+	wayPatience = 10 * time.Second // for one answer on a link
+	// rank 0's wait for the measurement of a link: longer than the patience for all its answers
 	wayTicks = 40
-	// before the first that counts: ranks that nap between messages must wake
+	// before the first one that counts: ranks that sleep between messages must wake up
 	warmPings   = 20
 	pings       = 100
 	clockPings  = 8
 	bulkBytes   = 8 << 20 // of a segment: at 10 GB/s 0.8 ms, some hundred times the latency
 	bulkSegs    = 4
 	bulkRounds  = 3
-	starRanks   = 32 // that rank 0 measures its way to, besides its neighbours
-	clocksAhead = 16 // ranks whose clock is asked for at a time
+	starRanks   = 32 // that rank 0 measures its link to, besides its neighbours
+	clocksAhead = 16 // ranks whose clock is requested at a time
 )
 
-// A Way is what was measured between two ranks, by From.
+// A Way is the link between two ranks, as measured by From.
 type Way struct {
 	From      int           `json:"from"`
 	To        int           `json:"to"`
 	Ping      time.Duration `json:"ping"`      // round trip of 8 bytes, the median
-	Bandwidth float64       `json:"bandwidth"` // bytes a second, the median
+	Bandwidth float64       `json:"bandwidth"` // bytes per second, the median
 	Failure   string        `json:"failure"`   // "": none
 }
 
-// rounds returns the ways to measure among n ranks: a ring of neighbours, and rank 0 to at most 32
-// others, spread over all. Those of one round have no rank in common, so they can be measured at
+// rounds returns the links to measure among n ranks: a ring of neighbours, and rank 0 to at most 32
+// others, spread over all. Links of one round have no rank in common, so they can be measured at
 // the same time.
 func rounds(n int) [][]Way {
 	var even, odd, last []Way
@@ -66,9 +66,8 @@ func rounds(n int) [][]Way {
 	return all
 }
 
-// Measure measures the ways between ranks, and returns them with their results. It is rank 0's.
-// Ways to ranks that are lost are left out; tell is called before each round. It ends early with
-// ctx.
+// Measure measures the links between ranks, and returns them with their results. Only rank 0 calls
+// it. Links to lost ranks are left out; tell is called before each round. It ends early with ctx.
 func (g *Group) Measure(ctx context.Context, tell func(round, rounds int)) []Way {
 	var all []Way
 	plan := rounds(g.transport.Size())
@@ -89,21 +88,21 @@ func (g *Group) isLost(rank int) bool {
 	return g.peers[rank].report == nil
 }
 
-// measureRound has the first rank of each way measure it, and waits for all.
+// measureRound has the first rank of each link measure it, and waits for all.
 func (g *Group) measureRound(ctx context.Context, round []Way) []Way {
 	for _, way := range round {
 		if way.From == 0 {
 			go g.measureFor(way)
 			continue
 		}
-		order, _ := json.Marshal(way) // numbers always can
+		order, _ := json.Marshal(way) // marshalling numbers cannot fail
 		g.transport.Post(way.From, append([]byte{kindMeasure}, order...))
 	}
 	g.mu.Lock()
 	began := g.ticks
 	g.mu.Unlock()
 	missing := func(w Way) bool { _, there := g.measured[[2]int{w.From, w.To}]; return !there }
-	_ = g.await(ctx, func() (bool, error) { // what has not come has failed
+	_ = g.await(ctx, func() (bool, error) { // what has not arrived has failed
 		return !slices.ContainsFunc(round, missing) || g.ticks-began > wayTicks, nil
 	})
 	g.mu.Lock()
@@ -118,7 +117,7 @@ func (g *Group) measureRound(ctx context.Context, round []Way) []Way {
 	return round
 }
 
-// measureFor measures a way from this rank, and tells rank 0.
+// measureFor measures a link from this rank, and reports to rank 0.
 func (g *Group) measureFor(way Way) {
 	if err := g.measure(&way); err != nil {
 		way.Failure = err.Error()
@@ -130,7 +129,7 @@ func (g *Group) measureFor(way Way) {
 		g.mu.Unlock()
 		return
 	}
-	result, _ := json.Marshal(way) // numbers always can
+	result, _ := json.Marshal(way) // marshalling numbers cannot fail
 	g.transport.Post(0, append([]byte{kindMeasured}, result...))
 }
 
@@ -148,7 +147,7 @@ func (g *Group) measure(way *Way) error {
 	slices.Sort(took)
 	way.Ping = took[len(took)/2]
 	var rates []float64
-	for i := range 1 + bulkRounds { // the first one warms up
+	for i := range 1 + bulkRounds { // the first one is a warm-up
 		began := g.opt.Now()
 		if err := g.takeBulk(way.To); err != nil {
 			return err
@@ -168,14 +167,14 @@ func (g *Group) measure(way *Way) error {
 // A pong is the answer to a ping.
 type pong struct {
 	trip   time.Duration
-	offset time.Duration // the peer's clock minus this rank's; wrong by half of trip at most
-	at     time.Time     // when it came
+	offset time.Duration // the peer's clock minus this rank's; wrong by at most half of trip
+	at     time.Time     // when it arrived
 	clock  int64         // the peer's, in ns since 1970
 }
 
 var errLate = errors.New("no answer in " + wayPatience.String())
 
-// ping sends a small message there and back.
+// ping sends a small message back and forth.
 func (g *Group) ping(to int) (pong, error) {
 	answer := make(chan pong, 1)
 	g.mu.Lock()
@@ -227,7 +226,7 @@ func bulk(send bool) [][]byte {
 	return segs
 }
 
-// takeBulk moves 32 MiB from the peer to here.
+// takeBulk transfers 32 MiB from the peer to here.
 func (g *Group) takeBulk(from int) error {
 	g.mu.Lock()
 	g.next++
@@ -241,20 +240,20 @@ func (g *Group) takeBulk(from int) error {
 	select {
 	case err := <-done:
 		return err
-	case <-late: // the memory is still the transport's, and never used again
+	case <-late: // the memory still belongs to the transport, and is never used again
 		return errLate
 	}
 }
 
-// An Offset is how far a rank's clock is from rank 0's.
+// An Offset is the difference between a rank's clock and rank 0's.
 type Offset struct {
 	Rank   int
 	Offset time.Duration
-	Error  time.Duration // half of the round trip that told
+	Error  time.Duration // half of the round trip of the measurement
 }
 
-// Clocks asks all ranks that have reported for their clocks. It is rank 0's. Ranks that do not
-// answer are left out.
+// Clocks asks all ranks that have reported for their clocks. Only rank 0 calls it. Ranks that do
+// not answer are left out.
 func (g *Group) Clocks(ctx context.Context) []Offset {
 	offsets := make([]*Offset, g.transport.Size())
 	offsets[0] = &Offset{}

@@ -1,6 +1,6 @@
 // Package launchers knows commands that start others: PyTorch's launchers, which start the training
-// processes of a node, the programs that start the tasks of a job, and those that only stand before
-// a command. It is pure: it reads words.
+// processes of a node, the programs that start the tasks of a job, and wrappers. It is pure: it
+// examines words.
 package launchers
 
 import (
@@ -18,9 +18,9 @@ var modules = map[string]string{
 }
 
 // Of returns the launcher that a training command calls, which starts all training processes of a
-// node itself: "torchrun", "accelerate", "deepspeed" or "horovodrun", also where python or a
-// container runs it; "" for any other command. Neither the arguments of other programs count, nor
-// the text of a shell.
+// node itself: "torchrun", "accelerate", "deepspeed" or "horovodrun", even if python or a container
+// runs it; "" for any other command. Arguments of other programs and the text of a shell do not
+// count.
 func Of(command []string) string {
 	command = Unwrap(command)
 	if len(command) == 0 {
@@ -52,7 +52,7 @@ func IsPython(program string) bool {
 	return found && strings.Trim(version, "0123456789.") == ""
 }
 
-// script returns the script or module that the arguments of python name, and what stands behind it.
+// script returns the script or module in the arguments of python, and what follows it.
 //
 // Source: Python, python(1): -c, -m, -W and -X take a value, alone or after other letters.
 func script(arguments []string) (name string, rest []string, module bool) {

@@ -9,14 +9,14 @@ import (
 
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// A wrapper is a program that runs the command that stands behind its own words.
+// A wrapper is a program that runs the command that follows its own words.
 type wrapper struct {
-	verbs  []string // one of them comes first; none: nothing does
-	valued []string // its options whose value is a word of its own
-	words  int      // how many words (a container's image) stand before the command
+	verbs  []string // one of them comes first; if there are none, nothing does
+	valued []string // its options whose value is a separate word
+	words  int      // how many words (a container's image) precede the command
 }
 
-// The options with a value of apptainer, which singularity has too.
+// The options of apptainer with a value, which singularity has too.
 //
 // Source: Apptainer 1.3, apptainer exec --help.
 var apptainer = wrapper{
@@ -27,7 +27,7 @@ var apptainer = wrapper{
 		--workdir`),
 }
 
-// wrappers are the programs that a training command may stand behind.
+// wrappers are the programs that may precede a training command.
 var wrappers = map[string]wrapper{
 	"apptainer":   apptainer,
 	"singularity": apptainer,
@@ -44,8 +44,8 @@ var wrappers = map[string]wrapper{
 	"time":    {},
 }
 
-// Unwrap returns the part of a command that runs behind containers, env, numactl and the like, nil
-// where nothing does. It returns a command without them as it is.
+// Unwrap returns the part of a command that runs inside containers, env, numactl and the like, nil
+// if there is none. It returns a command without them unchanged.
 func Unwrap(command []string) []string {
 	for len(command) > 0 {
 		w, found := wrappers[path.Base(command[0])]
@@ -65,7 +65,7 @@ func Unwrap(command []string) []string {
 	return nil
 }
 
-// skipOptions returns what stands behind a wrapper's options, and, for env, the variables.
+// skipOptions returns what follows a wrapper's options and, for env, the variables.
 func (w wrapper) skipOptions(words []string) []string {
 	for len(words) > 0 {
 		switch word := words[0]; {

@@ -29,12 +29,12 @@ type describer struct {
 	families []family
 }
 
-// counter adds a metric that never falls while the rank lives.
+// counter adds a metric that never decreases while the rank lives.
 func (d *describer) counter(name, help string, values func(rankStats, emit), labels ...string) {
 	d.add(prometheus.CounterValue, name, help, values, labels)
 }
 
-// gauge adds a metric that rises and falls.
+// gauge adds a metric that may increase and decrease.
 func (d *describer) gauge(name, help string, values func(rankStats, emit), labels ...string) {
 	d.add(prometheus.GaugeValue, name, help, values, labels)
 }
@@ -46,7 +46,7 @@ func (d *describer) add(kind prometheus.ValueType, name, help string, values fun
 	d.families = append(d.families, family{desc, kind, values})
 }
 
-// one is a family of a single series.
+// one is a family with a single series.
 func one[T int | int64 | float64](value func(rankStats) T) func(rankStats, emit) {
 	return func(s rankStats, to emit) { to(float64(value(s))) }
 }
@@ -182,8 +182,8 @@ func (d *describer) gpus() {
 		sampled(func(g mpicache.GPU) float64 { return g.WaitedSeconds }), labels...)
 }
 
-// distinct returns the GPUs of different UUIDs: two series with the same labels would end a
-// collection.
+// distinct returns the GPUs with different UUIDs: two series with the same labels would make a
+// collection fail.
 func distinct(gpus []mpicache.GPU) []mpicache.GPU {
 	seen := map[string]bool{}
 	var found []mpicache.GPU

@@ -1,7 +1,7 @@
-// Package metrics shows what a rank has done and holds as Prometheus metrics.
+// Package metrics exports a rank's statistics as Prometheus metrics.
 //
-// Names begin with rankpool_, units are base units, and what is not available has no series: 0
-// always means 0.
+// Names begin with rankpool_, units are base units, and a value that is not available has no
+// series: 0 always means 0.
 //
 // Source: Prometheus, "Metric and label naming" and "Writing exporters".
 package metrics
@@ -17,8 +17,8 @@ import (
 
 // Labels are on every metric of a rank.
 type Labels struct {
-	// Job tells the runs on a machine apart: the batch job's id, outside one any name. Its label is
-	// hpc_job, as dcgm-exporter names it: Prometheus keeps the label job for itself.
+	// Job distinguishes the runs on a machine: the batch job's id, or any name outside one. Its label
+	// is hpc_job, as in dcgm-exporter: Prometheus reserves the label job.
 	Job  string
 	Rank int
 	Host string
@@ -30,8 +30,8 @@ func (l Labels) constant() prometheus.Labels {
 	return prometheus.Labels{"hpc_job": l.Job, "rank": strconv.Itoa(l.Rank), "host": l.Host}
 }
 
-// NewRegistry returns a registry of its own with the metrics of one rank. It calls stats once for
-// every collection; calls may overlap. version is rankpool's.
+// NewRegistry returns a new registry with the metrics of one rank. It calls stats once per
+// collection; calls may overlap. version is rankpool's.
 func NewRegistry(labels Labels, version string,
 	stats func() mpicache.RankStats,
 ) *prometheus.Registry {
@@ -46,27 +46,27 @@ func NewRegistry(labels Labels, version string,
 	return registry
 }
 
-// A family is a metric by name, and how its series come from what a rank says.
+// A family is a metric by name, and how its series are made from a rank's statistics.
 type family struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
 	values func(s mpicache.RankStats, emit func(value float64, labels ...string))
 }
 
-// A collector turns a rank's statistics into metrics when it is asked.
+// A collector turns a rank's statistics into metrics on request.
 type collector struct {
 	families []family
 	stats    func() mpicache.RankStats
 }
 
-// Describe tells every metric that Collect may send.
+// Describe describes every metric that Collect may send.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, f := range c.families {
 		to <- f.desc
 	}
 }
 
-// Collect sends the metrics of this moment.
+// Collect sends the current metrics.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s := c.stats()
 	for _, f := range c.families {

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Times of the HTTP server. A scrape takes milliseconds, and Prometheus gives up after 10 s unless
-// told otherwise.
+// Time limits of the HTTP server. A scrape takes milliseconds, and Prometheus gives up after 10 s
+// by default.
 //
 // Source: Prometheus, Configuration, scrape_timeout.
 const (
@@ -30,10 +30,10 @@ type Server struct {
 	done chan struct{}
 }
 
-// Serve answers with what gatherer has, on a TCP address such as ":10477"; port 0 takes a free one,
-// see Addr.
+// Serve serves gatherer's metrics on a TCP address such as ":10477"; port 0 takes a free one, see
+// Addr.
 //
-// The error wraps syscall.EADDRINUSE when another process has the port.
+// The error wraps syscall.EADDRINUSE if another process has the port.
 func Serve(addr string, gatherer prometheus.Gatherer) (*Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -53,16 +53,16 @@ func Serve(addr string, gatherer prometheus.Gatherer) (*Server, error) {
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			_ = listener.Close() // it does not accept any more, and training goes on
+			_ = listener.Close() // it no longer accepts, and training continues
 		}
 	}()
 	return s, nil
 }
 
-// Addr is the address that the server accepts at.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Close ends the server and its connections, and returns when it has ended.
+// Close closes the server and its connections, and returns when it has stopped.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	<-s.done

@@ -10,22 +10,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TextfileEvery is the pause between two writings of a textfile: node_exporter is scraped every 15
-// s or more seldom.
+// TextfileEvery is the interval between writes of a textfile: node_exporter is scraped every 15 s
+// or less often.
 const TextfileEvery = 15 * time.Second
 
-// A Textfile is a file for node_exporter's textfile collector, written again and again.
+// A Textfile is a file for node_exporter's textfile collector, which is rewritten periodically.
 type Textfile struct {
 	path string
 	end  chan struct{}
 	done chan struct{}
 }
 
-// WriteTextfile writes what gatherer has to path, whose name must end in ".prom", now and every
-// TextfileEvery. The file appears under its name when it is whole, and everybody may read it.
-// Writings that fail after the first go to failed; the next one may do better.
+// WriteTextfile writes gatherer's metrics to path, whose name must end in ".prom", now and every
+// TextfileEvery. Each write is atomic, and the file is readable by everybody. Errors of later
+// writes go to failed; the next one may succeed.
 //
-// The error is the first writing's.
+// It returns the error of the first write.
 //
 // Source: node_exporter, README, Textfile Collector.
 func WriteTextfile(path string, gatherer prometheus.Gatherer, failed func(error)) (
@@ -59,7 +59,7 @@ func WriteTextfile(path string, gatherer prometheus.Gatherer, failed func(error)
 	return t, nil
 }
 
-// Close ends the writing and removes the file: it would tell of a rank that is no more.
+// Close stops writing and removes the file, which would describe a rank that is gone.
 func (t *Textfile) Close() error {
 	close(t.end)
 	<-t.done

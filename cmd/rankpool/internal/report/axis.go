@@ -13,20 +13,20 @@ type tick struct {
 	text string
 }
 
-// An axis goes from low to high; its name says the unit.
+// An axis goes from low to high; its name contains the unit.
 type axis struct {
 	low, high float64
 	name      string
 	ticks     []tick
 }
 
-// A unit turns base units into what is printed.
+// A unit converts base units to printed ones.
 type unit struct {
 	name   string
 	factor float64 // base units in one
 }
 
-// Units of the same thing, the small ones first.
+// Units of the same quantity, smallest first.
 var (
 	rates = []unit{{"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}
 	sizes = []unit{
@@ -42,7 +42,7 @@ var (
 	share = []unit{{"%", 0.01}}
 )
 
-// fit returns the largest of the units in which x is at least 1, else the first.
+// fit returns the largest of the units in which x is at least 1, else the smallest.
 func fit(units []unit, x float64) unit {
 	best := units[0]
 	for _, u := range units[1:] {
@@ -53,7 +53,7 @@ func fit(units []unit, x float64) unit {
 	return best
 }
 
-// valueAxis is an axis from 0 to high or a little more, both in units of u.
+// valueAxis returns an axis from 0 to high or a little more, both in units of u.
 func valueAxis(what string, u unit, high float64) axis {
 	if !(high > 1e-9) { // nothing to see
 		high = 1
@@ -66,7 +66,7 @@ func valueAxis(what string, u unit, high float64) axis {
 	return a
 }
 
-// niceStep is the least of …, 1, 2, 5, 10, … that is not below x.
+// niceStep returns the least of …, 1, 2, 5, 10, … that is not below x.
 func niceStep(x float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, digit := range []float64{1, 2, 5} {
@@ -82,7 +82,7 @@ var timeSteps = []float64{
 	6 * 3600, 12 * 3600,
 }
 
-// timeAxis is an axis of seconds since the run began, at most nine ticks.
+// timeAxis returns an axis of seconds since the run began, with at most nine ticks.
 func timeAxis(seconds float64) axis {
 	seconds = max(seconds, 0.1)
 	step := timeSteps[0]
@@ -111,7 +111,7 @@ func clockUnit(seconds float64) string {
 	return "h:min"
 }
 
-// clockText is a time as it stands on the axis of a run of so many seconds.
+// clockText formats a time for the axis of a run of so many seconds.
 func clockText(at, seconds float64) string {
 	switch s := int64(at + 0.5); {
 	case seconds < 120:
@@ -123,13 +123,13 @@ func clockText(at, seconds float64) string {
 	}
 }
 
-// moment is a time of the run in a sentence: h:mm:ss.
+// moment formats a time of the run for a sentence: h:mm:ss.
 func moment(at float64) string {
 	s := int64(at + 0.5)
 	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// span is a length of time in words.
+// span formats a duration in words.
 func span(seconds float64) string {
 	switch {
 	case seconds < 1e-3:
@@ -146,7 +146,7 @@ func span(seconds float64) string {
 	return fmt.Sprintf("%d h %d min", s/3600, s/60%60)
 }
 
-// number prints three digits, and more before the point; NaN is a dash.
+// number formats three digits, and more before the point; NaN is a dash.
 func number(x float64) string {
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 0):
@@ -166,7 +166,7 @@ func number(x float64) string {
 	return text
 }
 
-// in prints x, in base units, in the unit that fits.
+// in formats x, in base units, in the best unit.
 func in(units []unit, x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "–"
@@ -178,7 +178,7 @@ func in(units []unit, x float64) string {
 	return number(x/u.factor) + " " + u.name
 }
 
-// percent prints a share.
+// percent formats a share.
 func percent(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "–"

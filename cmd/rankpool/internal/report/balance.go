@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	nodeBars = 128 // that fit beside each other; more nodes are drawn in groups of neighbours
-	nodeRows = 24  // of the table; of more nodes those that waited longest
+	nodeBars = 128 // bars that fit beside each other; more nodes are drawn in groups of neighbours
+	nodeRows = 24  // rows of the table; with more nodes, those that waited longest
 )
 
 // balance shows what each node did.
@@ -80,14 +80,14 @@ var decimalSizes = []unit{
 	{"PB", 1e15},
 }
 
-// A stackPart is one of the parts of which a node's bar is made.
+// A stackPart is one part of a node's bar.
 type stackPart struct {
 	class, name string
 	value       func(*runlog.Sums) float64
-	worst       bool // of a group the highest is drawn, not the mean
+	worst       bool // a group's maximum is drawn, not its mean
 }
 
-// ofGroup is the value of a group of nodes.
+// ofGroup returns the value of a group of nodes.
 func (p *stackPart) ofGroup(nodes []runlog.NodeRun) float64 {
 	sum, highest := 0.0, 0.0
 	for i := range nodes {

@@ -19,8 +19,8 @@ const (
 	marginBelow = 40.0
 )
 
-// A chart is what a plot shows. What is drawn has a class of the page's style sheet, which says its
-// colour in light, in dark and in print.
+// A chart is the content of a plot. Everything drawn has a class of the page's style sheet, which
+// sets its colour on light and dark backgrounds and in print.
 type chart struct {
 	id, title, desc string
 	width, height   float64 // 0: the usual ones
@@ -38,7 +38,7 @@ type area struct {
 	low, high []float64
 }
 
-// A bar is a rectangle with a text that is shown where the pointer rests.
+// A bar is a rectangle with a text that is shown under the pointer.
 type bar struct {
 	class, text            string
 	left, right, low, high float64
@@ -59,7 +59,7 @@ type flag struct {
 // epochFlag is the class of flags where epochs begin.
 const epochFlag = "epoch"
 
-// svg draws the chart as an SVG element for a page.
+// svg returns the chart as an SVG element for a page.
 func (c *chart) svg() template.HTML {
 	if c.width == 0 {
 		c.width, c.height = chartWidth, chartHeight
@@ -101,7 +101,8 @@ func (p *painter) py(y float64) float64 {
 	return p.c.height - marginBelow - (p.c.height-marginTop-marginBelow)*place(&p.c.y, y)
 }
 
-// place is where a value lies on an axis: 0 at its low end, 1 at its high end, and never outside.
+// place returns the position of a value on an axis: 0 at its low end, 1 at its high end, and never
+// outside.
 func place(a *axis, x float64) float64 {
 	return max(0, min(1, (x-a.low)/(a.high-a.low)))
 }
@@ -176,18 +177,19 @@ func (p *painter) curve(l curve) {
 		case pen:
 			fmt.Fprintf(&d, "L%s %s", xy(p.px(l.x[i])), xy(p.py(y)))
 		default:
-			fmt.Fprintf(&d, "M%s %sh.1", xy(p.px(l.x[i])), xy(p.py(y))) // a point alone is seen, too
+			// a single point must be visible, too
+			fmt.Fprintf(&d, "M%s %sh.1", xy(p.px(l.x[i])), xy(p.py(y)))
 			pen = true
 		}
 	}
 	p.f(`<path class="line %s" d="%s"/>`, l.class, d.String())
 }
 
-// charWidth is more than a letter of a flag takes.
+// charWidth is an upper bound for the width of a letter of a flag.
 const charWidth = 6.2
 
-// flags draws the vertical lines, and the names that find room: epochs above the plot, what
-// happened in it.
+// flags draws the vertical lines, and the names that have room: epochs above the plot, events in
+// it.
 func (p *painter) flags() {
 	var free [2]float64
 	for _, m := range p.c.marks {
@@ -205,7 +207,7 @@ func (p *painter) flags() {
 	}
 }
 
-// xy prints a coordinate: a tenth of a unit is finer than paper.
+// xy formats a coordinate: a tenth of a unit is finer than paper.
 func xy(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v = 0

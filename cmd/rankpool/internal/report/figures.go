@@ -69,7 +69,7 @@ func sources(t, coarse *track) *Figure {
 	return f
 }
 
-// sourceSeries are the sources that gave any sample, as shares of the draws.
+// sourceSeries returns the sources of any samples, as shares of the draws.
 func sourceSeries(all *runlog.Sums) []series {
 	of := func(q runlog.Quantity) func(*runlog.Bin, float64) float64 {
 		return func(b *runlog.Bin, _ float64) float64 {
@@ -102,7 +102,8 @@ var sourceKeys = []struct {
 	},
 }
 
-// source is how many samples came from a source. Ranks count hits of a tier among the other hits.
+// source returns how many samples came from a source. Ranks count hits of a tier among the other
+// hits.
 func source(s *runlog.Sums, q runlog.Quantity) float64 {
 	if q == runlog.HitsLocal || q == runlog.HitsRemote {
 		if hits := s.Hits(); hits > 0 {
@@ -173,7 +174,7 @@ func pace(t, coarse *track) *Figure {
 	return f
 }
 
-// throughput shows what storage and peers gave.
+// throughput shows the throughput of storage and peers.
 func throughput(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "throughput", Title: "Throughput of storage and of peers",
@@ -193,8 +194,8 @@ func throughput(t, coarse *track) *Figure {
 		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
 	}
 	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(runlog.ReadBytes)}
-	// an old rank, or one that does not measure: what trainers got is less, as nothing that was read
-	// ahead and kept is in it
+	// an old rank, or one that does not measure: use the bytes that trainers got, which leave out what
+	// was read ahead and kept
 	if read == 0 {
 		storage = series{
 			Key:   Key{Class: "b", Name: "storage, as trainers saw it", Line: true},
@@ -249,7 +250,7 @@ func latency(t, coarse *track) *Figure {
 	return f
 }
 
-// memory shows what a node's memory holds.
+// memory shows how a node's memory is used.
 func memory(t, coarse *track) *Figure {
 	f := &Figure{
 		ID: "memory", Title: "Memory of a node",
@@ -333,7 +334,7 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 	return f
 }
 
-// known is v where any node was heard of in the bin.
+// known returns v if any node wrote a line in the bin.
 func known(b *runlog.Bin, v float64) float64 {
 	if !b.Levels[runlog.SlabBytes].Seen() {
 		return math.NaN()

@@ -7,7 +7,7 @@ import (
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// importance shows how scores lie, and how that changes.
+// importance shows the distribution of scores, and how it changes.
 func importance(run *runlog.Run) *Figure {
 	f := &Figure{
 		ID: "importance", Title: "Importance of samples",
@@ -80,7 +80,7 @@ func (l *curve) add(x, y float64) {
 	l.x, l.y = append(l.x, x), append(l.y, y)
 }
 
-// parts are the classes' parts of the samples, in percent.
+// parts returns the classes' shares of the samples, in percent.
 func parts(h *runlog.Importance) []float64 {
 	sum := 0.0
 	for _, n := range h.Counts {
@@ -93,9 +93,9 @@ func parts(h *runlog.Importance) []float64 {
 	return values
 }
 
-// rangeAxis is an axis of a value that need not begin at 0.
+// rangeAxis returns an axis that need not begin at 0.
 func rangeAxis(name string, low, high float64) axis {
-	high = max(high, low+1e-6*math.Abs(low), low+1e-9) // all may have one value
+	high = max(high, low+1e-6*math.Abs(low), low+1e-9) // all may have the same value
 	a := axis{low: low, high: high, name: name}
 	step := niceStep((high - low) / 8)
 	first := math.Ceil(low / step)

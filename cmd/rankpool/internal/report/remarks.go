@@ -9,11 +9,11 @@ import (
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// When something is worth a remark.
+// Thresholds for remarks.
 const (
 	slowFactor    = 1.5  // times the median of the nodes or epochs
-	stallWorth    = 0.01 // of a node's time: less waiting is not worth looking at
-	missedWorth   = 0.02 // of the draws that the plan called hits and that were none
+	stallWorth    = 0.01 // of a node's time: less waiting does not matter
+	missedWorth   = 0.02 // of the draws that the policy counted as hits but were not
 	fullShare     = 0.02 // of the slab that is free until the memory limit
 	silentSeconds = 60.0 // from a node's last line to the run's last line
 	maxRemarks    = 5    // of a kind
@@ -25,7 +25,7 @@ type Remark struct {
 	Text string
 }
 
-// remarks looks for what is out of the ordinary.
+// remarks looks for anything out of the ordinary.
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, find := range []func(*runlog.Run) []Remark{
@@ -91,7 +91,7 @@ func restartRemarks(run *runlog.Run) []Remark {
 	return all
 }
 
-// restarted says who was started again.
+// restarted describes which ranks restarted.
 func restarted(m *runlog.Mark, run *runlog.Run) string {
 	switch {
 	case m.Nodes == 1:
@@ -126,7 +126,7 @@ func whyFallback(run *runlog.Run, epoch int) string {
 	return "a peer was late, a sample was not where the plan said, or memory was short"
 }
 
-// slowNodeRemarks compares what nodes waited and how long their reads took.
+// slowNodeRemarks compares the nodes' waiting and their read times.
 func slowNodeRemarks(run *runlog.Run) []Remark {
 	if len(run.Nodes) < 2 {
 		return nil
@@ -163,7 +163,7 @@ func slowNodeRemarks(run *runlog.Run) []Remark {
 	return all
 }
 
-// slowEpochRemarks leaves the first epoch out, which is cold, and one that may have been cut short.
+// slowEpochRemarks leaves out the first epoch, which is cold, and one that may have been cut short.
 func slowEpochRemarks(run *runlog.Run) []Remark {
 	if len(run.Epochs) < 4 {
 		return nil
@@ -248,7 +248,7 @@ func silentRemarks(run *runlog.Run) []Remark {
 	return all
 }
 
-// medianOf is the median of what is known, NaN when nothing is.
+// medianOf returns the median of the known values, NaN if there are none.
 func medianOf[T any](all []T, value func(*T) float64) float64 {
 	var known []float64
 	for i := range all {

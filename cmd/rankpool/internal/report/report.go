@@ -1,5 +1,5 @@
-// Package report makes a page of a run: one HTML file that needs nothing else, with plots as SVG,
-// tables and remarks.
+// Package report renders a run as a page: one self-contained HTML file, with plots as SVG, tables
+// and remarks.
 package report
 
 import (
@@ -15,13 +15,12 @@ import (
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// Options say what is not in the log.
+// Options hold what is not in the log.
 type Options struct {
 	Names   []string // of the logs
 	Version string   // of rankpool
-	// Bound judges seconds in which GPUs were sampled, of those idle, of those waiting for samples,
-	// means over the GPUs: a verdict and a sentence, both empty when there is nothing to tell. nil: no
-	// verdict.
+	// Bound judges the seconds in which GPUs were sampled, were idle, and waited for samples, means
+	// over the GPUs: a verdict and a sentence, both empty if there is none. nil: no verdict.
 	Bound func(sampled, idle, waited float64) (verdict, sentence string)
 }
 
@@ -50,7 +49,7 @@ func Write(w io.Writer, run *runlog.Run, o Options) error {
 	return nil
 }
 
-// A page is what the template fills in.
+// A page is the template's data.
 type page struct {
 	Title, Version, Logs, Events string
 	Style                        template.CSS
@@ -62,11 +61,10 @@ type page struct {
 	Figures                      []*Figure
 }
 
-// A fact is a number that one looks for first.
+// A fact is one of the numbers in the head.
 type fact struct{ Name, Value string }
 
-// totals are the sums over the run: over its epochs if it finished any, else over what the nodes
-// said.
+// totals returns the sums over the run: over its epochs if it finished any, else over the nodes.
 func totals(run *runlog.Run) (t runlog.Sums, trainSeconds float64) {
 	if len(run.Epochs) == 0 {
 		t = run.Totals()
@@ -80,7 +78,7 @@ func totals(run *runlog.Run) (t runlog.Sums, trainSeconds float64) {
 	return t, t[runlog.TrainSeconds]
 }
 
-// summary says in plain words what happened.
+// summary describes in plain words what happened.
 func summary(run *runlog.Run) []string {
 	t, trained := totals(run)
 	if run.Events == 0 {
@@ -130,7 +128,7 @@ func facts(run *runlog.Run) []fact {
 	}
 }
 
-// verdict says what bound the run.
+// verdict returns what bound the run.
 func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (
 	string, string,
 ) {
@@ -148,7 +146,7 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 		"input could have saved that much at most.", percent(min(1, t[runlog.StallSeconds]/trained)))
 }
 
-// epochRows is how many epochs the table has at most.
+// epochRows is the maximum number of epochs in the table.
 const epochRows = 200
 
 func epochTable(run *runlog.Run) *Table {
@@ -163,7 +161,7 @@ func passTable(run *runlog.Run) *Table {
 	return countTable("Passes over other data sets", run.Passes)
 }
 
-// countTable is a row an epoch, with what training measured in it; nil without epochs.
+// countTable has a row per epoch, with the metrics of training; nil without epochs.
 func countTable(name string, epochs []runlog.Epoch) *Table {
 	if len(epochs) == 0 {
 		return nil
@@ -206,7 +204,7 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 	return t
 }
 
-// gpuRows is how many GPUs the table has at most.
+// gpuRows is the maximum number of GPUs in the table.
 const gpuRows = 32
 
 func gpuTable(run *runlog.Run) *Table {
@@ -233,7 +231,7 @@ func gpuTable(run *runlog.Run) *Table {
 	return t
 }
 
-// count prints a number of things.
+// count formats a number of things.
 func count(n float64) string {
 	if math.IsNaN(n) {
 		return "–"

@@ -8,14 +8,14 @@ import (
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// A Figure is a plot with what is written around it. Missing says why there is no plot.
+// A Figure is a plot with its texts. Missing says why there is no plot.
 type Figure struct {
 	ID, Title, Caption string
 	Missing            string
 	Legend             []Key
 	Charts             []template.HTML
 	Tables             []*Table
-	Open               bool // the tables are shown at once
+	Open               bool // the tables are open initially
 }
 
 // A Key explains a class of a plot; Line: it is drawn as a line.
@@ -24,25 +24,25 @@ type Key struct {
 	Line        bool
 }
 
-// A Table has the numbers of a figure.
+// A Table holds the numbers of a figure.
 type Table struct {
 	Name string
 	Head []string
 	Rows [][]string
 }
 
-// A track is what a row of plots has in common: bins beside each other, and the axis below them.
+// A track is shared by a row of plots: adjacent bins, and the axis below them.
 type track struct {
 	x     axis
 	edges []float64 // one more than bins
 	bins  []runlog.Bin
 	label func(i int) string // of a bin, in a table
-	head  string             // what the labels are
+	head  string             // the heading of the labels
 	marks []flag
-	steps bool // lines are level in a bin, as there are few
+	steps bool // lines are level within a bin, as there are few
 }
 
-// note says what a reader misses.
+// note says what is missing.
 func (t *track) note() string {
 	switch {
 	case !t.steps:
@@ -67,13 +67,13 @@ func (t *track) curve(class string, values []float64) curve {
 	return l
 }
 
-// seconds is the length of a bin of time.
+// seconds returns the length of a bin.
 func (t *track) seconds(i int) float64 { return t.edges[i+1] - t.edges[i] }
 
-// tableRows is how many rows the table of a plot over time has at most.
+// tableRows is the maximum number of rows in the table of a plot over time.
 const tableRows = 12
 
-// timeTrack is the run's timeline.
+// timeTrack returns the track of the run's timeline.
 func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
 	t := &track{x: timeAxis(run.Seconds), bins: line.Bins, head: "time"}
 	for i := range line.Bins {
@@ -85,7 +85,7 @@ func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
 	return t
 }
 
-// flags are the run's marks; lines of epochs that would touch each other are left out.
+// flags returns the run's marks; lines of epochs that would touch each other are left out.
 func flags(run *runlog.Run) []flag {
 	var all []flag
 	last := math.Inf(-1)
@@ -106,7 +106,7 @@ func flags(run *runlog.Run) []flag {
 	return all
 }
 
-// epochTrack is made of the epochs' events: an old log has nothing finer.
+// epochTrack returns a track of the epochs' events: an old log has nothing finer.
 func epochTrack(run *runlog.Run, most int) *track {
 	n := len(run.Epochs)
 	t := &track{head: "epoch", steps: true}
@@ -139,7 +139,7 @@ func epochTrack(run *runlog.Run, most int) *track {
 	return t
 }
 
-// indexAxis is an axis of whole numbers [low, high), each with a place of width 1.
+// indexAxis returns an axis of whole numbers [low, high), each with a place of width 1.
 func indexAxis(name string, low, high int) axis {
 	a := axis{low: float64(low), high: float64(max(high, low+1)), name: name}
 	step := 1
@@ -152,8 +152,8 @@ func indexAxis(name string, low, high int) axis {
 	return a
 }
 
-// groupsOf divides n things into at most so many groups [from, to) of neighbours, of nearly the
-// same size.
+// groupsOf divides n things into at most so many groups [from, to) of neighbours, of nearly equal
+// size.
 func groupsOf(n, most int) [][2]int {
 	groups := min(n, most)
 	all := make([][2]int, groups)
@@ -163,7 +163,7 @@ func groupsOf(n, most int) [][2]int {
 	return all
 }
 
-// A series is a value of a bin that lasted for some seconds, in base units; NaN: there is none.
+// A series is a value of a bin that lasted for some seconds, in base units; NaN: none.
 type series struct {
 	Key
 	value func(b *runlog.Bin, seconds float64) float64
@@ -269,7 +269,7 @@ func scaled(values []float64, u unit) []float64 {
 	return values
 }
 
-// or0 is 0 for what is not known.
+// or0 replaces an unknown value by 0.
 func or0(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// maxMarks of a kind are kept: more are no plot any more.
+// maxMarks of a kind are kept: more do not fit into a plot.
 const maxMarks = 512
 
-// A Builder makes a Run of events, which come in the order of the log. The zero Builder is ready.
-// It keeps no event, but an entry for each rank, each epoch and each bin of the timeline. Not for
-// concurrent use.
+// A Builder builds a Run from events in the order of the log. The zero Builder is ready to use. It
+// keeps no events, only an entry for each rank, each epoch and each bin of the timeline. It is not
+// safe for concurrent use.
 //
-// Logs are appended to, so there may be several jobs and trainings in one. A job is over with its
-// summary, a new file, or the begin of another launch. The next one is another training if its
-// first epoch is 0 or earlier than the newest one; else it goes on with the training. Within a job
-// lines may come late and in any order of epochs. Only the last training is kept.
+// Logs are appended to, so one may contain several jobs and trainings. A job ends with its summary,
+// a new file, or the begin of another launch. The next one is another training if its first epoch
+// is 0 or earlier than the newest one; otherwise it continues the training. Within a job lines may
+// be late and in any order of epochs. Only the last training is kept.
 type Builder struct {
 	run    Run
 	clock  clock
@@ -26,10 +26,10 @@ type Builder struct {
 	scores scores
 	begin  *Begin         // the newest; nil: an older rankpool wrote the log
 	data   string         // of the epochs, "" before the first
-	held   []Event        // of a job that has told no epoch yet
-	jobs   int            // that are over
+	held   []Event        // of a job that has not named an epoch yet
+	jobs   int            // finished jobs
 	over   bool           // the newest job has ended
-	begun  int            // the highest epoch that is marked, plus 1
+	begun  int            // the highest marked epoch, plus 1
 	marks  [markKinds]int // of each kind
 }
 
@@ -39,13 +39,13 @@ type epochKey struct {
 	pass  bool
 }
 
-// epochSum is an epoch as the jobs before counted it, and as this one does.
+// epochSum is an epoch as counted by the earlier jobs and by this one.
 type epochSum struct {
 	job          int
 	before, last Epoch
 }
 
-// Add takes one event.
+// Add adds one event.
 func (b *Builder) Add(e Event) {
 	b.run.Events++
 	switch {
@@ -72,13 +72,13 @@ func (b *Builder) Add(e Event) {
 	}
 }
 
-// NextFile says that the following events are of another file.
+// NextFile starts another file.
 func (b *Builder) NextFile() { b.over = b.over || b.told() }
 
-// told says whether the training so far has told anything.
+// told reports whether the training so far has any content.
 func (b *Builder) told() bool { return len(b.ranks)+len(b.epochs) > 0 }
 
-// launched takes the start of a rank 0.
+// launched handles the start of a rank 0.
 func (b *Builder) launched(begin *Begin) {
 	b.open()
 	if b.begin == nil || begin.Launch != b.begin.Launch {
@@ -91,15 +91,15 @@ func (b *Builder) launched(begin *Begin) {
 	}
 }
 
-// adopt makes what the newest begin says part of the training.
+// adopt copies the newest begin into the training.
 func (b *Builder) adopt() {
 	if b.begin != nil {
 		b.run.Data, b.run.Ranks = b.begin.Data[0], max(b.run.Ranks, b.begin.Ranks)
 	}
 }
 
-// epochOf returns the training's epoch that a rank's line tells of, -1 for none: before the first
-// epoch ranks tell of passes over another data set, which have numbers of their own.
+// epochOf returns the training's epoch of a rank's line, -1 for none: before the first epoch ranks
+// report passes over another data set, which have their own numbers.
 func (b *Builder) epochOf(n *Node) int {
 	trained := b.data
 	if b.begin != nil {
@@ -111,10 +111,10 @@ func (b *Builder) epochOf(n *Node) int {
 	return n.Epoch
 }
 
-// AddBroken counts lines that are no events.
+// AddBroken counts invalid lines.
 func (b *Builder) AddBroken(lines int64) { b.run.Broken += lines }
 
-// enter takes it that training is or was in an epoch; -1 is before the first.
+// enter records that training is or was in an epoch; -1 is before the first.
 func (b *Builder) enter(epoch int) {
 	b.open()
 	if epoch < 0 {
@@ -131,7 +131,7 @@ func (b *Builder) enter(epoch int) {
 	}
 }
 
-// nextJob begins the job after one that is over, with its first epoch.
+// nextJob starts the job after a finished one, with its first epoch.
 func (b *Builder) nextJob(epoch int) {
 	if newest := b.run.Newest; newest >= 0 && (epoch == 0 || epoch < newest) {
 		run := b.run
@@ -146,13 +146,13 @@ func (b *Builder) nextJob(epoch int) {
 	b.adopt()
 }
 
-// maxHeld events are kept of a job that has told no epoch yet: plans are made for two epochs, and
-// there are few passes before training.
+// maxHeld bounds the events kept of a job that has not named an epoch yet: plans are made for two
+// epochs, and there are few passes before training.
 const maxHeld = 8
 
-// beside takes a pass or a distribution. They may come before the first epoch of their job, so that
-// it is not known yet of which training they are: scores are told when an epoch is planned, and a
-// pass may go before all training.
+// beside handles a pass or a distribution. They may precede the first epoch of their job, when it
+// is not known yet to which training they belong: scores are logged when an epoch is planned, and a
+// pass may precede all training.
 func (b *Builder) beside(e Event) {
 	b.open()
 	if b.over || e.Importance != nil && b.run.Newest < 0 {
@@ -162,7 +162,7 @@ func (b *Builder) beside(e Event) {
 	b.take(e)
 }
 
-// take takes an event of the training.
+// take handles an event of the training.
 func (b *Builder) take(e Event) {
 	if e.Importance != nil {
 		b.scores.add(e.Importance)
@@ -171,7 +171,7 @@ func (b *Builder) take(e Event) {
 	b.epoch(e.Epoch, e.Name == "pass")
 }
 
-// open makes the zero Builder ready.
+// open initialises the zero Builder.
 func (b *Builder) open() {
 	if b.ranks == nil {
 		b.ranks, b.epochs, b.run.Newest = map[int]*rank{}, map[epochKey]*epochSum{}, -1
@@ -198,7 +198,7 @@ func (b *Builder) epoch(e *Epoch, pass bool) {
 	}
 }
 
-// addEpoch returns the sum of two jobs' parts of an epoch, which is named as the second.
+// addEpoch returns the sum of two jobs' parts of an epoch, with the name of the second.
 func addEpoch(a, b *Epoch) *Epoch {
 	s := *b
 	s.Draws += a.Draws
@@ -222,7 +222,7 @@ func (b *Builder) mark(m Mark) {
 	}
 }
 
-// restartSpan is the time in which restarts of ranks are one restart.
+// restartSpan is the time within which restarts of ranks count as one.
 const restartSpan = 60.0
 
 func (b *Builder) restarted(rank, epoch int, at float64) {
@@ -246,7 +246,7 @@ func (b *Builder) epochBegun(epoch int, at float64) {
 	}
 }
 
-// Run returns what the events so far make. It is the caller's; the Builder must not be used again.
+// Run returns the run of the events so far. The caller owns it; the Builder must not be used again.
 func (b *Builder) Run() *Run {
 	b.open()
 	r := &b.run

@@ -2,19 +2,19 @@ package runlog
 
 import "time"
 
-// pauseAfter is how long nothing may run before the time is left out: a requeued job may have
+// pauseAfter is how long nothing must run for the time to be left out: a requeued job may have
 // waited for hours.
 const pauseAfter = 2 * time.Minute
 
-// A clock turns times into seconds of the run, without the time in which no rank ran.
+// A clock converts times to seconds of the run, without the time in which no rank ran.
 type clock struct {
 	begin, last time.Time
 	cut         time.Duration
 }
 
-// advance takes a line of the time at, which tells of a span that began at from; fresh: nothing of
-// that rank's life is known from before. It returns the seconds that the run paused before it,
-// mostly 0.
+// advance handles a line at the time at, which covers a span that began at from; fresh: nothing
+// earlier of that rank's process is known. It returns the seconds for which the run paused before
+// it, usually 0.
 func (c *clock) advance(from, at time.Time, fresh bool) (pause float64) {
 	if c.begin.IsZero() {
 		c.begin, c.last = from, from
@@ -30,7 +30,7 @@ func (c *clock) advance(from, at time.Time, fresh bool) (pause float64) {
 	return pause
 }
 
-// second is the time t in seconds of the run, at least 0.
+// second returns the time t in seconds of the run, at least 0.
 func (c *clock) second(t time.Time) float64 {
 	return max(0, (t.Sub(c.begin) - c.cut).Seconds())
 }

@@ -1,5 +1,5 @@
-// Package runlog reads run logs: files of one JSON event a line, which "rankpool run --log" writes,
-// and makes of them one Run, whose size does not grow with the log's.
+// Package runlog reads run logs, files of one JSON event per line that "rankpool run --log" writes,
+// and condenses them into one Run, whose size does not grow with the log's.
 //
 //	Read      the events of a log, in order
 //	Builder   takes events and makes a Run
@@ -19,8 +19,8 @@ import (
 	"rankpool/mpicache"
 )
 
-// An Event is one line of a run log. At most one of the pointers is not nil; all are nil in an
-// event of a name that this package does not know.
+// An Event is one line of a run log. At most one of the pointers is not nil; all are nil for an
+// event of unknown name.
 type Event struct {
 	Name       string
 	Begin      *Begin
@@ -30,24 +30,24 @@ type Event struct {
 	Summary    *Summary
 }
 
-// A Begin is the start of rank 0. A rank 0 that is started again under running training has the
-// launch of the one before.
+// A Begin is the start of rank 0. A rank 0 that restarts under running training has the launch of
+// the previous one.
 type Begin struct {
 	Launch string   `json:"launch"`
 	Ranks  int      `json:"ranks"`
-	Data   []string `json:"data"` // the first is the one that is trained on
+	Data   []string `json:"data"` // the first is trained on
 }
 
-// A Node is what one rank had done and held at a time.
+// A Node holds the totals and the state of one rank at a time.
 type Node struct {
 	Time time.Time `json:"time"`
 	mpicache.RankStats
 }
 
-// An Epoch is the count of an epoch over all trainers. In an event "pass" it is one of a data set
-// beside the first.
+// An Epoch holds the counts of an epoch over all trainers. In an event "pass" it is a pass over a
+// data set beside the first.
 type Epoch struct {
-	Time  time.Time `json:"time"` // zero where the log does not say it
+	Time  time.Time `json:"time"` // zero if the log does not have it
 	Data  string    `json:"data"`
 	Draws int64     `json:"draws"`
 	mpicache.Count
@@ -72,7 +72,8 @@ type Summary struct {
 	mpicache.Count
 }
 
-// What an event may say at most. More is a fault of who wrote it, and would spoil every sum.
+// Limits on the values of an event. Larger ones are errors of the writer, and would spoil every
+// sum.
 const (
 	maxRank    = 1 << 20
 	maxEpoch   = 1 << 24
@@ -85,8 +86,8 @@ const (
 
 var errSenseless = errors.New("runlog: an event that makes no sense")
 
-// Parse reads one line. It returns an error for what is no JSON object, lacks the event's name, or
-// has values that no rank can have counted.
+// Parse parses one line. It returns an error if it is not a JSON object, lacks the event's name, or
+// has impossible values.
 func Parse(line []byte) (e Event, err error) {
 	if e.Name, err = eventName(line); err != nil {
 		return e, err
@@ -110,7 +111,7 @@ func Parse(line []byte) (e Event, err error) {
 	return e, err
 }
 
-// eventName returns the event's name. Ranks write it first, where it is found without reading the
+// eventName returns the event's name. Ranks write it first, where it is found without parsing the
 // line twice.
 func eventName(line []byte) (string, error) {
 	if rest, found := bytes.CutPrefix(line, []byte(`{"event":"`)); found {
@@ -152,7 +153,7 @@ func (n *Node) check() bool {
 		return false
 	}
 	for _, gauge := range gaugesOf(&n.RankStats) {
-		if math.Abs(gauge) > maxCount { // one that is not known is NaN
+		if math.Abs(gauge) > maxCount { // an unknown one is NaN
 			return false
 		}
 	}
@@ -206,5 +207,5 @@ func (i *Importance) check() bool {
 	return i.Edges[0] >= -maxScore && i.Edges[n] <= maxScore
 }
 
-// between says whether x is in [0, most].
+// between reports whether x is in [0, most].
 func between(x, most float64) bool { return x >= 0 && x <= most }

@@ -2,32 +2,32 @@ package runlog
 
 import "math"
 
-// Quantiles are the parts of the samples for which a Distribution knows the score.
+// Quantiles are the shares of the samples for which a Distribution has the score.
 var Quantiles = [...]float64{0.05, 0.25, 0.5, 0.75, 0.95}
 
-// A Distribution is how scores lie after an epoch.
+// A Distribution describes the scores after an epoch.
 type Distribution struct {
 	Epoch   int
 	Samples float64
-	// the score below which that part of the samples is; straight lines in a class
+	// the score below which that share of the samples lies; linear within a class
 	Quantiles [len(Quantiles)]float64
 	Mean      float64
-	// of the sum of scores that the highest tenth of the samples has, NaN where the sum is 0
+	// the share of the sum of scores that the highest tenth of the samples has, NaN if the sum is 0
 	TopShare float64
 }
 
-// maxHistograms are kept, thinned out when there are more.
+// maxHistograms bounds the histograms kept; they are thinned out beyond that.
 const maxHistograms = 32
 
-// scores keeps what importance events say of the first data set that has one.
+// scores collects the importance events of the first data set that has one.
 type scores struct {
 	distributions []Distribution
 	histograms    []Importance
-	// of the distributions that also have a histogram, as a power of two; the newest always has
+	// of the distributions that also have a histogram, as a power of two; the newest always has one
 	every int
 }
 
-// add takes an event. One of the newest epoch again, after a restart, replaces it.
+// add adds an event. After a restart, one of the newest epoch replaces the previous one.
 func (s *scores) add(i *Importance) {
 	d := i.distribution()
 	if n := len(s.distributions); n > 0 {
@@ -43,7 +43,7 @@ func (s *scores) add(i *Importance) {
 		s.every = 1
 	}
 	if n := len(s.distributions); n > 0 && (n-1)%s.every != 0 {
-		s.histograms[len(s.histograms)-1] = *i // the one before was there only because it was the newest
+		s.histograms[len(s.histograms)-1] = *i // the previous one was kept only because it was the newest
 	} else {
 		s.histograms = append(s.histograms, *i)
 	}
@@ -53,7 +53,7 @@ func (s *scores) add(i *Importance) {
 	}
 }
 
-// thin leaves out every second histogram but the newest.
+// thin drops every second histogram but the newest.
 func (s *scores) thin() {
 	s.every *= 2
 	newest := s.histograms[len(s.histograms)-1]
@@ -65,7 +65,7 @@ func (s *scores) thin() {
 	s.histograms = kept
 }
 
-// distribution sums up the histogram; in a class scores are taken to lie evenly.
+// distribution condenses the histogram; it assumes that scores are spread evenly within a class.
 func (i *Importance) distribution() Distribution {
 	d := Distribution{Epoch: i.Epoch}
 	sum := 0.0
@@ -84,7 +84,7 @@ func (i *Importance) distribution() Distribution {
 	return d
 }
 
-// quantile is the score below which so many samples are.
+// quantile returns the score below which so many samples lie.
 func (i *Importance) quantile(samples float64) float64 {
 	below := 0.0
 	for k, count := range i.Counts {
@@ -96,7 +96,7 @@ func (i *Importance) quantile(samples float64) float64 {
 	return i.Edges[len(i.Counts)]
 }
 
-// topSum is the sum of the scores of so many samples with the highest ones.
+// topSum returns the sum of the scores of the so many samples with the highest ones.
 func (i *Importance) topSum(samples float64) float64 {
 	sum := 0.0
 	for k := len(i.Counts) - 1; k >= 0 && samples > 0; k-- {

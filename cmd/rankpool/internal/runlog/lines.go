@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// maxLineBytes is more than a line of a rank with 64 GPUs takes (some 30 KiB). What is longer is no
-// event.
+// maxLineBytes is more than a line of a rank with 64 GPUs takes (some 30 KiB). A longer line is not
+// an event.
 const maxLineBytes = 1 << 20
 
-// Read gives the events of a log to handle, in order. A rank that was killed may have left half a
-// line, and the next one have gone on behind it: broken counts such lines, and what follows in the
-// line is read. Other memory than one line is not used. The error is log's.
+// Read calls handle with the events of a log, in order. A rank that was killed may have left half a
+// line, followed by the next one on the same line: broken counts such lines, and the rest of the
+// line is parsed. It needs memory for one line. The error is log's.
 func Read(log io.Reader, handle func(Event)) (broken int64, err error) {
 	lines := bufio.NewReaderSize(log, maxLineBytes)
 	for {
@@ -35,8 +35,8 @@ func Read(log io.Reader, handle func(Event)) (broken int64, err error) {
 	}
 }
 
-// readLine handles the event of a line, or the one behind half an event. It says whether the line
-// was whole.
+// readLine handles the event on a line, or the one after half an event. It reports whether the line
+// was intact.
 func readLine(line []byte, handle func(Event)) bool {
 	e, err := Parse(line)
 	if err == nil {

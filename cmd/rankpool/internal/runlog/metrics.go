@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// MetricNames returns what training measured in any of the epochs, in order of name.
+// MetricNames returns the metrics that training reported in any of the epochs, in order of name.
 func MetricNames(epochs []Epoch) []string {
 	names := map[string]bool{}
 	for i := range epochs {

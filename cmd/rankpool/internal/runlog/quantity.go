@@ -6,11 +6,11 @@ import (
 	"rankpool/mpicache"
 )
 
-// A Quantity is something that ranks sum up.
+// A Quantity is something that ranks count.
 type Quantity int
 
-// What ranks sum up: samples that trainers were given, by source; seconds; bytes; reads of storage,
-// ahead of use too; and seconds of GPUs, summed over a node's.
+// The quantities: samples delivered to trainers, by source; seconds; bytes; reads of storage,
+// including those ahead of use; and seconds of GPUs, summed over a node's.
 const (
 	HitsLocal Quantity = iota
 	HitsRemote
@@ -41,24 +41,25 @@ func (q Quantity) limit() float64 {
 	return maxCount
 }
 
-// ofGPU says whether the quantity is the sum over GPUs, which may come and go while a rank lives.
+// ofGPU reports whether the quantity is a sum over GPUs, which may appear and disappear while a
+// rank lives.
 func (q Quantity) ofGPU() bool { return q >= GPUSampled }
 
 // Sums has a value for each Quantity.
 type Sums [quantities]float64
 
-// Draws is the number of samples that trainers were given.
+// Draws returns the number of samples delivered to trainers.
 func (s *Sums) Draws() float64 {
 	return s[HitsLocal] + s[HitsRemote] + s[StorageReads] + s[FallbackReads] + s[Substituted]
 }
 
-// Hits is the number of those that came from the ranks' memory or tiers.
+// Hits returns the number of those that came from the ranks' memory or tiers.
 func (s *Sums) Hits() float64 { return s[HitsLocal] + s[HitsRemote] }
 
-// Share returns one of the sums divided by another, NaN where that is 0.
+// Share returns one of the sums divided by another, NaN if that is 0.
 func (s *Sums) Share(of, by Quantity) float64 { return Ratio(s[of], s[by]) }
 
-// Ratio is of/by, and NaN where by is 0, or so small that it is nothing that was measured.
+// Ratio returns of/by, and NaN if by is 0, or too small to have been measured.
 func Ratio(of, by float64) float64 {
 	if math.Abs(by) < 1e-12 {
 		return math.NaN()
@@ -72,7 +73,7 @@ func (s *Sums) add(d *Sums, share float64) {
 	}
 }
 
-// sumsOf returns what a rank has summed up since it began.
+// sumsOf returns a rank's totals since it started.
 func sumsOf(r *mpicache.RankStats) Sums {
 	s := Sums{
 		HitsLocal: float64(r.HitsLocal), HitsRemote: float64(r.HitsRemote), TierHits: float64(r.TierHits),
@@ -92,10 +93,10 @@ func sumsOf(r *mpicache.RankStats) Sums {
 	return s
 }
 
-// A Level is something that a node has at a moment, or in the time between two lines.
+// A Level is a property of a node at a moment, or in the time between two lines.
 type Level int
 
-// What nodes have: bytes of memory, shares in [0, 1], and seconds of a storage read.
+// The levels: bytes of memory, shares in [0, 1], and seconds of a storage read.
 const (
 	SlabBytes Level = iota
 	UsedBytes
@@ -108,8 +109,8 @@ const (
 	levels
 )
 
-// gaugesOf returns a node's levels, NaN for what is not known; StallShare and ReadLatency are not
-// known from one line.
+// gaugesOf returns a node's levels, NaN if unknown; StallShare and ReadLatency cannot be known from
+// one line.
 func gaugesOf(r *mpicache.RankStats) [levels]float64 {
 	nan := math.NaN()
 	l := [levels]float64{
@@ -133,16 +134,16 @@ func gaugesOf(r *mpicache.RankStats) [levels]float64 {
 	return l
 }
 
-// A Gauge is a level over time and nodes. The zero Gauge has seen nothing.
+// A Gauge is a level over time and nodes. The zero Gauge is empty.
 type Gauge struct {
 	sum, weight float64
 	Min, Max    float64
 }
 
-// Mean is weighted by time, NaN where nothing was seen.
+// Mean returns the mean weighted by time, NaN if the Gauge is empty.
 func (g *Gauge) Mean() float64 { return Ratio(g.sum, g.weight) }
 
-// Seen says whether there was anything.
+// Seen reports whether the Gauge has any value.
 func (g *Gauge) Seen() bool { return g.weight > 0 }
 
 func (g *Gauge) observe(x, seconds float64) {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A rank is what a Builder knows of a rank.
+// A rank is a Builder's state of a rank.
 type rank struct {
 	run     NodeRun
 	at      time.Time // of its last line
-	seconds float64   // since it began, then
-	sums    Sums      // then
-	epoch   int       // then
-	job     int       // it was in then
-	slab    int64     // bytes, then
+	seconds float64   // since it started, at that line
+	sums    Sums      // at that line
+	epoch   int       // at that line
+	job     int       // that it was in
+	slab    int64     // bytes, at that line
 }
 
-// node takes a line of a rank that is in an epoch of the training, -1: in none.
+// node handles a line of a rank that is in an epoch of the training, or in none: -1.
 func (b *Builder) node(n *Node, epoch int) {
 	k, known := b.ranks[n.Rank]
 	if !known {
@@ -62,10 +62,11 @@ func (b *Builder) node(n *Node, epoch int) {
 	k.at, k.seconds, k.sums, k.epoch, k.slab, k.job = n.Time, n.Seconds, now, epoch, n.SlabBytes, job
 }
 
-// fell says whether a sum is less than it was, which a rank's never is while it lives. A log may
-// have sums that were rounded twice.
+// fell reports whether a total is less than it was, which does not happen while a rank lives.
+// Totals in a log may have been rounded twice.
 func fell(before, now *Sums) bool {
-	// of the sum: a million times what float64 rounds by; who begins anew falls by all of it
+	// relative: a million times the rounding error of float64; after a restart a total falls by all of
+	// it
 	const rounding = 1e-9
 	for q := range now {
 		if before[q]-now[q] > rounding*before[q] && !Quantity(q).ofGPU() {
@@ -75,7 +76,7 @@ func fell(before, now *Sums) bool {
 	return false
 }
 
-// take adds what the node did in some seconds. fresh: its process began with them.
+// take adds what the node did in some seconds. fresh: its process started with them.
 func (r *NodeRun) take(n *Node, delta *Sums, level *[levels]float64, seconds float64, fresh bool) {
 	r.Host, r.Limit = cmp.Or(n.Host, r.Host), cmp.Or(n.Machine.MemoryLimit, r.Limit)
 	r.Sums.add(delta, 1)

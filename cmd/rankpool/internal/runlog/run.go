@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// A Run is what one or more logs tell of a training.
+// A Run is the content of one or more logs of a training.
 type Run struct {
 	Events  int64 // that were read
-	Broken  int64 // lines that are no event
-	Unknown int64 // events of a name that this package does not know
+	Broken  int64 // invalid lines
+	Unknown int64 // events of unknown name
 	Earlier int   // trainings before this one in the same logs
 
-	Data    string    // the data set's name, "" where nothing tells it
-	Ranks   int       // as many as the log tells of
+	Data    string    // the data set's name, "" if unknown
+	Ranks   int       // as far as the log shows
 	Ended   bool      // the last job has written its summary
 	Jobs    int       // that have written something: more than 1 after a requeue
 	Begin   time.Time // of the first node, zero without node lines
-	Seconds float64   // from the begin to the last line of a node, without pauses
-	Wall    float64   // seconds, the sum of what the jobs' summaries say
-	Newest  int       // the highest epoch that anything tells of, -1 without any
+	Seconds float64   // from the beginning to the last line of a node, without pauses
+	Wall    float64   // seconds, the sum of the jobs' summaries
+	Newest  int       // the highest epoch mentioned, -1 if there is none
 
-	// of the first data set, in order; a job's last event of an epoch counts, and jobs' are added
+	// of the first data set, in order; a job's last event of an epoch counts, and those of several
+	// jobs are added
 	Epochs     []Epoch
 	Passes     []Epoch // of the other data sets
 	Nodes      []NodeRun
 	Timeline   Timeline // empty without node lines
 	Marks      []Mark   // in order of time
 	Importance []Distribution
-	Histograms []Importance // of at most 32 of these epochs, the first and the last among them
+	Histograms []Importance // of at most 32 of these epochs, including the first and the last
 }
 
 // A NodeRun is what one node did in the run, over all its starts.
@@ -40,7 +41,7 @@ type NodeRun struct {
 	GPUs     []GPURun
 	Restarts int
 	Silent   float64 // seconds from its last line to the run's last line
-	Limit    string  // the memory limit that was the nearest at last, in words
+	Limit    string  // the last nearest memory limit, in words
 	Shrink   *Shrink // nil: the slab has kept its size
 }
 
@@ -49,37 +50,37 @@ type GPURun struct {
 	UUID, Name  string
 	Index       int     // NVML's
 	Sampled     float64 // seconds
-	Idle        float64 // of those
-	Waited      float64 // of those that it was idle: training waited for samples
+	Idle        float64 // of the sampled seconds
+	Waited      float64 // of the idle seconds: training waited for samples
 	Utilisation Gauge
 
 	before [3]float64 // the three, at the last line
 }
 
-// A Shrink is the first time that a slab gave memory back, and how small it became in the end.
+// A Shrink is the first time that a slab returned memory, and its final size.
 type Shrink struct {
 	At       float64 // seconds
 	From, To int64   // bytes
 }
 
-// A MarkKind says what happened.
+// A MarkKind is the kind of a Mark.
 type MarkKind int
 
-// What is marked on the time axis.
+// The events marked on the time axis.
 const (
 	EpochBegun MarkKind = iota
-	Restarted           // ranks are there again, from 0
+	Restarted           // ranks started again, counting from 0
 	Paused              // nothing ran; the time is left out
 	markKinds
 )
 
-// A Mark is something that happened at a moment.
+// A Mark marks an event on the time axis.
 type Mark struct {
 	Kind    MarkKind
 	At      float64 // seconds
-	Epoch   int     // which begun, or in which it happened
-	Rank    int     // the first that was seen
-	Nodes   int     // so many restarted, within a minute
+	Epoch   int     // which began, or in which it happened
+	Rank    int     // the first one seen
+	Nodes   int     // number restarted within a minute
 	Seconds float64 // of a pause
 }
 
@@ -92,8 +93,8 @@ func (r *Run) Totals() Sums {
 	return t
 }
 
-// GPUSeconds are the seconds in which GPUs were sampled, of those idle, and of those in which
-// training waited for samples: means over the GPUs that were sampled, of which there are so many.
+// GPUSeconds returns the seconds in which GPUs were sampled, those of them idle, and those of them
+// in which training waited for samples: means over the sampled GPUs, and their number.
 func (r *Run) GPUSeconds() (sampled, idle, waited float64, gpus int) {
 	for i := range r.Nodes {
 		for k := range r.Nodes[i].GPUs {
@@ -106,7 +107,7 @@ func (r *Run) GPUSeconds() (sampled, idle, waited float64, gpus int) {
 	return sampled / n, idle / n, waited / n, gpus
 }
 
-// Restarts are the marks of restarts. When a rank dies, all may be started again.
+// Restarts returns the marks of restarts. When a rank dies, all may restart.
 func (r *Run) Restarts() []Mark {
 	var all []Mark
 	for _, m := range r.Marks {
@@ -117,8 +118,8 @@ func (r *Run) Restarts() []Mark {
 	return all
 }
 
-// WallSeconds is how long the run took, as well as the log tells: by its node lines, else by its
-// summaries, else by the epochs that it finished.
+// WallSeconds returns how long the run took, as far as the log shows: by its node lines, else by
+// its summaries, else by the epochs that it finished.
 func (r *Run) WallSeconds() float64 {
 	if known := cmp.Or(r.Seconds, r.Wall); known > 0 {
 		return known

@@ -3,14 +3,14 @@ package runlog
 import "math"
 
 const (
-	// maxBins is what a plot of a page's width can show; a timeline has half as many or more, unless
+	// maxBins is what a plot of a page's width can show; a timeline has at least half as many, unless
 	// it is very short.
 	maxBins = 256
-	// firstBinSeconds is the width that bins begin with.
+	// firstBinSeconds is the initial width of bins.
 	firstBinSeconds = 0.25
 )
 
-// A Bin is a span of time: what all nodes together summed up in it, and their levels.
+// A Bin is a span of time, with the totals of all nodes in it, and their levels.
 type Bin struct {
 	Sums
 	Levels [levels]Gauge
@@ -24,14 +24,14 @@ func (b *Bin) merge(o *Bin) {
 }
 
 // A Timeline is the run's time in bins of equal width, [0, BinSeconds), [BinSeconds, 2 BinSeconds),
-// …. When the run gets longer than 256 bins, they become twice as wide.
+// …. When the run gets longer than 256 bins, their width doubles.
 type Timeline struct {
 	BinSeconds float64
 	Bins       []Bin
 }
 
-// cover adds what was summed up in [from, to) seconds, in equal shares over the time, and the
-// levels that held then.
+// cover adds totals of [from, to) seconds, spread evenly over the time, and the levels that held
+// then.
 func (t *Timeline) cover(from, to float64, sums *Sums, level *[levels]float64) {
 	to = max(to, from+1e-3) // two lines at one moment
 	t.reach(to)
@@ -49,7 +49,7 @@ func (t *Timeline) cover(from, to float64, sums *Sums, level *[levels]float64) {
 	}
 }
 
-// reach makes bins until there is one that ends at the second or later.
+// reach appends bins until one ends at the second or later.
 func (t *Timeline) reach(second float64) {
 	if t.BinSeconds == 0 {
 		t.BinSeconds = firstBinSeconds
@@ -63,7 +63,7 @@ func (t *Timeline) reach(second float64) {
 	}
 }
 
-// pairs returns bins of twice the width.
+// pairs merges bins in pairs.
 func pairs(bins []Bin) []Bin {
 	half := make([]Bin, (len(bins)+1)/2, maxBins)
 	for i := range bins {
@@ -72,8 +72,7 @@ func pairs(bins []Bin) []Bin {
 	return half
 }
 
-// Slices returns the timeline in at most n wider bins, for a table. A Timeline without bins has
-// none.
+// Slices returns the timeline in at most n wider bins, for a table; none for an empty Timeline.
 func (t *Timeline) Slices(n int) Timeline {
 	width := max(1, (len(t.Bins)+n-1)/n)
 	s := Timeline{BinSeconds: t.BinSeconds * float64(width)}

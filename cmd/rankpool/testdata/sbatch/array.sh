@@ -10,6 +10,6 @@
 
 set -euo pipefail
 
-# exec puts rankpool in the shell's place, so it gets the signals that Slurm sends.
+# exec replaces the shell by rankpool, which gets the signals that Slurm sends.
 exec rankpool run --data images --memory 20% --log run-$SLURM_JOB_ID.jsonl \
     -- sh -c 'exec python train.py --seed "$SLURM_ARRAY_TASK_ID"'

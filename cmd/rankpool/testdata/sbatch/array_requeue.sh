@@ -12,8 +12,9 @@
 
 set -euo pipefail
 
-# exec puts rankpool in the shell's place, so it gets the signal: training writes its checkpoint, and the job is requeued.
-# For that the training script asks rankpool.Stop() after each step, and ends when it says so: see docs/requeue.md.
+# exec replaces the shell by rankpool, which gets the signal: training writes its checkpoint, and
+# the job is requeued. The training script must call rankpool.Stop() after each step, and end when
+# it returns True: see docs/requeue.md.
 exec rankpool run --data images --memory auto --log run-$SLURM_JOB_ID.jsonl \
     --requeue --state scores-$SLURM_JOB_ID.state \
     -- python -u train.py

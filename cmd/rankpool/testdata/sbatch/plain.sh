@@ -11,6 +11,6 @@ set -euo pipefail
 
 module load openmpi rankpool
 
-# exec puts rankpool in the shell's place, so it gets the signals that Slurm sends.
+# exec replaces the shell by rankpool, which gets the signals that Slurm sends.
 exec rankpool run --data /lustre/datasets/imagenet --memory auto --log run-$SLURM_JOB_ID.jsonl \
     -- python train.py

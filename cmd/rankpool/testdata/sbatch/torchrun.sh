@@ -9,6 +9,6 @@
 
 set -euo pipefail
 
-# exec puts rankpool in the shell's place, so it gets the signals that Slurm sends.
+# exec replaces the shell by rankpool, which gets the signals that Slurm sends.
 exec rankpool run --data /lustre/imagenet --memory auto --log run-$SLURM_JOB_ID.jsonl \
     -- torchrun --nproc-per-node 4 train.py --lr 0.1
