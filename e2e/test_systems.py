@@ -80,8 +80,9 @@ CHOOSERS = ["quiver", "nopfs", "icache"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)
-def test_a_killed_rank_changes_nothing(start, tree, trace, system):
-    one = start(data=tree, ranks=2, options=["--system", system], args=training(trace, 2), pause=[27])
+def test_a_killed_rank_changes_nothing(start, tree, trace, tmp_path, system):
+    options = ["--system", system, "--record", tmp_path / "record"]
+    one = start(data=tree, ranks=2, options=options, args=training(trace, 2), pause=[27])
     one.wait_for_batches(27)
     old = one.ranks()
     one.kill(old[-1:])
@@ -89,6 +90,9 @@ def test_a_killed_rank_changes_nothing(start, tree, trace, system):
     one.wait_for(lambda: one.ranks() and one.ready(2), "the cache was back")
     one.go(27)
     assert served(one.finish()) == simulated(trace, system, 0.2, 2)
+    for record in "record", "record.1":
+        replayed = subprocess.run([RANKPOOL, "replay", tmp_path / record], capture_output=True, text=True)
+        assert "identical: " in replayed.stdout, replayed.stdout + replayed.stderr
 
 
 @pytest.mark.parametrize("system", CHOOSERS)

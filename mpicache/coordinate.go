@@ -320,6 +320,10 @@ func (s *stream) makeStager() error {
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	cfg.Place = c.Place
+	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
+		s.tape.Cuts(c.Cuts)
+	}
+	s.chosen = len(c.Cuts)
 	go func() {
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok && shared.Weighted() {
 			shared.follow(c.Epoch, c.Cuts)

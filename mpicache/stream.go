@@ -30,6 +30,7 @@ type stream struct {
 	coordinating bool
 	requests     map[uint64]*request // by number
 	lastRequest  uint64
+	chosen       int                  // epochs before the one that was planned last, as a system chooses them; -1: none was planned
 	begins       bool                 // the stager is to be made
 	plans        scheduler.PlanConfig // what plans are made from, once there is a stager
 	outbox       []byte               // records for the other ranks
@@ -93,7 +94,7 @@ func newStream(n *Node, index int) *stream {
 		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
 		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{}, livesAt: map[int]bool{},
-		requests: map[uint64]*request{}, moved: map[int]time.Time{},
+		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
 	}
 	for i := range s.place {
 		s.place[i] = noPlace

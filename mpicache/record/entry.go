@@ -15,10 +15,11 @@ type entry struct {
 	Begin    *Begin
 	End      *end
 	Setup    *Setup
-	Sizes    []int64   // with Setup, what the samples take in bytes: one for all, or one each
-	Base     []float32 // the scores that plans are made from, from here on
-	Event    any       // what portable returns of an event
-	Commands []any     // what portable returns of the commands that came of it
+	Sizes    []int64         // with Setup, what the samples take in bytes: one for all, or one each
+	Base     []float32       // the scores that plans are made from, from here on
+	Cuts     []scheduler.Cut // what a system's choices for the epochs before follow from, where it has not made them here
+	Event    any             // what portable returns of an event
+	Commands []any           // what portable returns of the commands that came of it
 }
 
 // end is the end of a recording. Why is empty when it is the rank's.

@@ -228,6 +228,13 @@ func (t *Tape) Base(scores []float32) {
 	t.r.add(&entry{Stream: t.stream, Base: scores})
 }
 
+// Cuts tells the scores of the epochs before the next Planned, where a system that chooses by them was not asked for these epochs here.
+func (t *Tape) Cuts(cuts []scheduler.Cut) {
+	if t != nil && len(cuts) > 0 {
+		t.r.add(&entry{Stream: t.stream, Cuts: cuts})
+	}
+}
+
 // Step tells an event and the commands that came of it.
 func (t *Tape) Step(e scheduler.Event, commands []scheduler.Command) {
 	if t == nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // Row is what one life of a rank decided on one data set.
@@ -135,11 +136,28 @@ func (p *player) entry(e *entry) error {
 		return errNoSense
 	case e.Base != nil:
 		s.base = e.Base
+	case e.Cuts != nil:
+		return s.follow(e.Cuts)
 	case e.Event != nil:
 		return p.event(s, e)
 	default:
 		return errNoSense
 	}
+	return nil
+}
+
+// follow has a system choose the epochs before by the scores at their cuts.
+func (s *replayed) follow(cuts []scheduler.Cut) error {
+	chooser, ok := s.plans.Sampler.(*systems.Chooser)
+	if !ok {
+		return errNoSense
+	}
+	for _, cut := range cuts {
+		if len(cut.Scores) != s.plans.Samples || cut.Epoch < 0 || slices.ContainsFunc(cut.Scores, func(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }) {
+			return errNoSense
+		}
+	}
+	chooser.Follow(math.MaxInt, cuts)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -61,8 +62,14 @@ func (s *Setup) sampler() (scheduler.Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Book.SizesBytes) == 0 || s.Ranks < 1 || len(s.World) == 0 {
-		return nil, fmt.Errorf("record: a book of %d sizes, %d ranks and %d trainers", len(s.Book.SizesBytes), s.Ranks, len(s.World))
+	if n := len(s.Book.SizesBytes); n != 1 && n != s.Sampler.Samples || slices.Min(s.Book.SizesBytes) < 0 || s.Book.CapacityBytes < 0 {
+		return nil, fmt.Errorf("record: a book of %d sizes for %d samples", n, s.Sampler.Samples)
+	}
+	if s.Ranks < 1 || len(s.World) == 0 || slices.Min(s.World) < 0 || int(slices.Max(s.World)) >= s.Ranks {
+		return nil, fmt.Errorf("record: a book of %d ranks for trainers on ranks %v", s.Ranks, s.World)
+	}
+	if err := system.Check(s.Values); err != nil {
+		return nil, err
 	}
 	return systems.NewChooser(systems.ChooserConfig{
 		System: system, Values: s.Values, Sampler: s.Sampler, World: s.World, Ranks: s.Ranks, Epochs: s.Book.Epochs,
