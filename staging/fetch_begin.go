@@ -28,7 +28,7 @@ func (f *Fetcher) next() *flight {
 	if f.flights.bytes > 0 && r.to-r.from > room {
 		return nil
 	}
-	reads := company(r, demanded, min(f.opt.CoalesceBytes, room))
+	reads := coalesce(r, demanded, min(f.opt.CoalesceBytes, room))
 	fl := newFlight(reads, f.demanded && !demanded)
 	fl.began = time.Now()
 	if r.shard != nil {
@@ -47,7 +47,7 @@ func (f *Fetcher) next() *flight {
 	}
 	f.counters.coalesced.Add(int64(len(reads) - 1))
 	f.flights.add(fl)
-	f.keepWatch()
+	f.startWatchdog()
 	return fl
 }
 

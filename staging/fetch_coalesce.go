@@ -13,12 +13,12 @@ const (
 	maxJoined = 64
 )
 
-// company returns r and the waiting reads that are done by the same request, in file order:
-// neighbours in the same shard with gaps of at most maxGapBytes, coalesce bytes in all at most. A
+// coalesce returns r and the waiting reads that are done by the same request, in file order:
+// neighbours in the same shard with gaps of at most maxGapBytes, maxBytes in all at most. A
 // read that training waits for (demanded) is coalesced only with reads that are needed as soon, so
 // others never delay it.
-func company(r *read, demanded bool, coalesce int64) []*read {
-	if r.shard == nil || r.tries > 0 || coalesce <= 0 {
+func coalesce(r *read, demanded bool, maxBytes int64) []*read {
+	if r.shard == nil || r.tries > 0 || maxBytes <= 0 {
 		return []*read{r}
 	}
 	all := r.shard.reads
@@ -26,7 +26,7 @@ func company(r *read, demanded bool, coalesce int64) []*read {
 	first, last := at, at
 	joins := func(i int, from, to int64) bool {
 		return i >= 0 && i < len(all) && all[i].tries == 0 && (!demanded || all[i].need <= r.need) &&
-			to-from <= coalesce && last-first+1 < maxJoined
+			to-from <= maxBytes && last-first+1 < maxJoined
 	}
 	near := func(gap int64) bool { return gap >= 0 && gap <= maxGapBytes }
 	for last+1 < len(all) && joins(last+1, r.from, all[last+1].to) &&

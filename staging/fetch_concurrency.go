@@ -12,16 +12,16 @@ const (
 	// each holds a thread.
 	MaxFetchConcurrency = 256
 
-	// ends of reads in a window, and at least four per request in flight
+	// Ends of reads in a window, and at least four per request in flight.
 	windowReads = 64
-	// minimum length of a window, so that one delay of the scheduler does not decide
+	// Minimum length of a window, so that one delay of the scheduler does not decide.
 	windowTime  = 100 * time.Millisecond
 	probeUp     = 1.5
 	probeDown   = 0.75
 	gainShare   = 0.25 // more requests must bring a quarter of the proportional gain
 	lossAllowed = 0.03 // fewer requests may cost this much: no more than windows differ
 	latencyRise = 3    // this many times the latency of quiet storage: requests mostly queue
-	// per window: after some 100 windows, storage that became slower for good counts as quiet
+	// Per window: after some 100 windows, storage that became slower for good counts as quiet.
 	quietDrift   = 1.01
 	firstHolding = 4 // windows between a failed probe and the next; doubled each time
 	lastHolding  = 32

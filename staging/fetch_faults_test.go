@@ -68,7 +68,7 @@ func rough(seed uint64, shards, perShard, maxBytes int) *roughStorage {
 		for range perShard {
 			size := s.random.Int64N(int64(maxBytes))
 			if s.random.IntN(9) == 0 {
-				end += maxGapBytes // too far for company
+				end += maxGapBytes // too far to coalesce
 			}
 			end += s.random.Int64N(600)
 			s.m.add(0, fmt.Sprint("shard", i), 0, size, 7)

@@ -79,7 +79,7 @@ func (f *Fetcher) keepOpen(of *shard, file StorageFile) bool {
 	now := time.Now()
 	f.idle.put(of, file, now)
 	old := f.idle.takeOld(now)
-	f.keepWatch()
+	f.startWatchdog()
 	f.mu.Unlock()
 	closeFiles(old)
 	return true

@@ -206,9 +206,9 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestCompany asks for the company of the read at place 5 among reads of one shard, written
+// TestCoalesce coalesces the read at place 5 among reads of one shard, written
 // "from-to" or "from-to@need".
-func TestCompany(t *testing.T) {
+func TestCoalesce(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		reads    []string
@@ -260,14 +260,14 @@ func TestCompany(t *testing.T) {
 				}
 			}
 			var got []string
-			for _, r := range company(leader, c.demanded, c.coalesce) {
+			for _, r := range coalesce(leader, c.demanded, c.coalesce) {
 				got = append(got, names[r])
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 			leader.tries = 1
-			if alone := company(leader, c.demanded, c.coalesce); len(alone) != 1 {
+			if alone := coalesce(leader, c.demanded, c.coalesce); len(alone) != 1 {
 				t.Errorf("a read that failed has %d companions", len(alone)-1)
 			}
 		})

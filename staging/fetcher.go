@@ -86,7 +86,7 @@ func (o FetchOptions) withDefaults() FetchOptions {
 // Its parts, a file each: what comes next (readqueue.go, fetch_begin.go), neighbours that are read
 // at once (fetch_coalesce.go), requests (fetch_flight.go), how many are in flight
 // (fetch_concurrency.go), limits (fetch_rate.go), reports of requests that do not end
-// (fetch_patrol.go), files kept open (fetch_files.go), retries (fetch_retry.go).
+// (fetch_watchdog.go), files kept open (fetch_files.go), retries (fetch_retry.go).
 //
 // All methods are safe for concurrent use.
 type Fetcher struct {
@@ -106,7 +106,7 @@ type Fetcher struct {
 	limit    concurrency
 	waiting  bool // a timer waits for the rate limit
 	idle     idleFiles
-	patrol   patrol
+	watchdog watchdog
 }
 
 // NewFetcher starts a Fetcher of the samples of m. The caller must Close it.

@@ -10,8 +10,8 @@ import (
 	"rankpool/staging/shards"
 )
 
-// ErrChecksum, wrapped in a *SampleError, means that a sample's bytes on storage have another
-// checksum than in the manifest or their TFRecord file.
+// ErrChecksum means that a sample's bytes on storage have another checksum than in the manifest or
+// their TFRecord file. It is wrapped in a *SampleError.
 var ErrChecksum = errors.New("staging: wrong checksum")
 
 // ChecksumOf returns the value of Manifest.Checksum for a sample with these bytes: their XXH3 hash,

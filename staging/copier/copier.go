@@ -46,12 +46,12 @@ func Run(ctx context.Context, peers Peers, opt Options) (*Report, error) {
 	defer stopBeating()
 	err := s.stage(staging)
 	if other := (abortError{}); err != nil && !errors.As(err, &other) {
-		s.g.tell(err)
+		s.g.abortAll(err)
 	}
 	report, lost := s.conclude(err)
 	// not earlier: another rank may only now be checking who writes here
 	if err != nil && s.dest != nil && !s.opt.DryRun {
-		s.dest.letGo()
+		s.dest.removeToken()
 	}
 	// another rank may have failed in its last steps, and sent its error before its report
 	if err == nil {
@@ -94,8 +94,8 @@ type call struct {
 	Plan *Plan
 }
 
-// lack is a rank's list of what it is missing.
-type lack struct {
+// shortfall is a rank's list of what it is missing.
+type shortfall struct {
 	Need  set
 	Bytes int64
 	Dest  string
@@ -112,11 +112,11 @@ func (s *session) stage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lacks, err := s.exchange(ctx)
+	shortfalls, err := s.exchange(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.sweep(ctx, lacks); err != nil || s.opt.DryRun {
+	if err := s.sweep(ctx, shortfalls); err != nil || s.opt.DryRun {
 		return err
 	}
 	if err := s.dest.room(s.needBytes); err != nil {
@@ -125,7 +125,7 @@ func (s *session) stage(ctx context.Context) error {
 	if err := s.alone(); err != nil {
 		return err
 	}
-	if err := s.transfer(lacks); err != nil {
+	if err := s.transfer(shortfalls); err != nil {
 		return err
 	}
 	if err := s.placeLinks(ctx); err != nil {
@@ -143,17 +143,17 @@ func (s *session) stage(ctx context.Context) error {
 }
 
 // transfer copies the files.
-func (s *session) transfer(lacks []lack) error {
-	needs := make([]set, len(lacks))
-	for rank, l := range lacks {
+func (s *session) transfer(shortfalls []shortfall) error {
+	needs := make([]set, len(shortfalls))
+	for rank, l := range shortfalls {
 		needs[rank] = l.Need
 	}
-	hand := readers(s.plan, needs, s.g.Rank(), s.opt.CutBytes)
+	share := readers(s.plan, needs, s.g.Rank(), s.opt.CutBytes)
 	s.t.plan, s.t.dest, s.t.need = s.plan, s.dest, s.need
 	s.t.layoutOf = s.opt.Source.Layouts(s.plan.Root)
-	s.t.limit = staging.NewRateLimit(s.opt.MaxBytesPerSecond*hand.bytesShare,
-		s.opt.MaxOpensPerSecond*hand.opensShare)
-	return s.t.run(hand)
+	s.t.limit = staging.NewRateLimit(s.opt.MaxBytesPerSecond*share.bytesShare,
+		s.opt.MaxOpensPerSecond*share.opensShare)
+	return s.t.run(share)
 }
 
 // survey gets the plan, and finds out what this rank already has of it.
@@ -189,7 +189,7 @@ func (s *session) prepare() ([]Failure, error) {
 	}
 	if s.need.count() == 0 && !s.opt.Prune && s.dest.isReady() {
 		if s.opt.Mode == Partition && s.g.Size() > 1 {
-			_ = s.dest.tell() // the other ranks see that the token is missing
+			_ = s.dest.writeToken() // the other ranks see that the token is missing
 		}
 		return nil, nil
 	}
@@ -197,8 +197,8 @@ func (s *session) prepare() ([]Failure, error) {
 }
 
 // exchange distributes what each rank is missing to all ranks.
-func (s *session) exchange(ctx context.Context) ([]lack, error) {
-	all, err := collect(ctx, s.g, kindNeed, lack{s.need, s.needBytes, s.opt.Dest, s.dest.told})
+func (s *session) exchange(ctx context.Context) ([]shortfall, error) {
+	all, err := collect(ctx, s.g, kindNeed, shortfall{s.need, s.needBytes, s.opt.Dest, s.dest.told})
 	if err != nil {
 		return nil, err
 	}

@@ -112,9 +112,9 @@ func cut(plan *Plan, i int, cutBytes int64) []piece {
 	return all
 }
 
-// A hand is what one rank reads: pieces in the order of the plan, each with the chain of ranks
+// A readShare is what one rank reads: pieces in the order of the plan, each with the chain of ranks
 // after this one.
-type hand struct {
+type readShare struct {
 	pieces                 []piece
 	chains                 [][]int32
 	bytesShare, opensShare float64 // of what all ranks read, 0 to 1
@@ -122,7 +122,7 @@ type hand struct {
 
 // readers assigns the files that any rank is missing to ranks that miss them, those larger than
 // cutBytes in pieces, balanced by bytes; it returns rank's part. needs are by rank.
-func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
+func readers(plan *Plan, needs []set, rank int, cutBytes int64) readShare {
 	var wanted []piece
 	for i := range plan.Items {
 		if plan.Items[i].Kind == Regular && slices.ContainsFunc(
@@ -133,7 +133,7 @@ func readers(plan *Plan, needs []set, rank int, cutBytes int64) hand {
 	opens := len(wanted)
 	slices.SortStableFunc(wanted, func(a, b piece) int { return -cmp.Compare(a.bytes, b.bytes) })
 	load, total, own := make([]int64, len(needs)), int64(0), int64(0)
-	var h hand
+	var h readShare
 	for _, p := range wanted {
 		reader := -1
 		for r, need := range needs {
@@ -185,7 +185,7 @@ type unit struct {
 // delay a chunk for long.
 const bundleFiles = 64
 
-func units(plan *Plan, h hand, chunkBytes int) []unit {
+func units(plan *Plan, h readShare, chunkBytes int) []unit {
 	var all []unit
 	var bundle unit
 	filled := int64(0)

@@ -111,7 +111,7 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	if err := d.makeRoot(); err != nil {
 		return nil, err
 	}
-	if err := d.tell(); err != nil {
+	if err := d.writeToken(); err != nil {
 		return nil, &DestinationError{d.root, err}
 	}
 	if err := d.claim(); err != nil {
@@ -138,8 +138,8 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	return failed, nil
 }
 
-// tell writes a token that shows other ranks that this one writes here too.
-func (d *destination) tell() error {
+// writeToken writes a token that shows other ranks that this one writes here too.
+func (d *destination) writeToken() error {
 	token, err := d.fsys.Create(d.token(d.rank))
 	if err != nil {
 		return err
@@ -154,8 +154,8 @@ func (d *destination) tell() error {
 	return nil
 }
 
-// letGo ends that: this rank no longer writes here.
-func (d *destination) letGo() {
+// removeToken removes it: this rank no longer writes here.
+func (d *destination) removeToken() {
 	_ = d.fsys.Remove(d.token(d.rank)) // otherwise the next run removes it
 	if d.lock != nil {
 		_ = d.lock.Close() // nothing was written to it
@@ -356,7 +356,7 @@ func (d *destination) giveUp(temp string, err error) error {
 
 // settle sets the modes and times of the folders, deepest first, when no rank writes any more.
 func (d *destination) settle() (failed []Failure) {
-	d.letGo()
+	d.removeToken()
 	for i := len(d.plan.Items) - 1; i >= 0; i-- {
 		item := &d.plan.Items[i]
 		if item.Kind != Folder || item.Path == "" && !d.made {

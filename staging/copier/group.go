@@ -46,13 +46,13 @@ type group struct {
 	abort context.CancelCauseFunc
 
 	mu      sync.Mutex
-	boxes   [kinds][]letter
+	boxes   [kinds][]inbound
 	arrived [kinds]chan struct{} // holds a token if its box may be non-empty
 	parts   map[letterKey][]byte
 	direct  [kinds]func(from int, body []byte) // called at once, instead of using the box
 }
 
-type letter struct {
+type inbound struct {
 	from int
 	body []byte
 }
@@ -103,7 +103,7 @@ func (g *group) handle(from int, msg []byte) {
 func (g *group) deliver(from int, kind byte, body []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.boxes[kind] = append(g.boxes[kind], letter{from, body})
+	g.boxes[kind] = append(g.boxes[kind], inbound{from, body})
 	select {
 	case g.arrived[kind] <- struct{}{}:
 	default:
@@ -122,7 +122,7 @@ func (g *group) sendRaw(to int, kind byte, body []byte) {
 func (g *group) send(to int, kind byte, v any) { g.sendRaw(to, kind, encode(v)) }
 
 // receive waits for a message of that kind. It returns ctx's cause when ctx ends.
-func (g *group) receive(ctx context.Context, kind byte) (letter, error) {
+func (g *group) receive(ctx context.Context, kind byte) (inbound, error) {
 	for {
 		g.mu.Lock()
 		if box := g.boxes[kind]; len(box) > 0 {
@@ -134,7 +134,7 @@ func (g *group) receive(ctx context.Context, kind byte) (letter, error) {
 		select {
 		case <-g.arrived[kind]:
 		case <-ctx.Done():
-			return letter{}, context.Cause(ctx)
+			return inbound{}, context.Cause(ctx)
 		}
 	}
 }
@@ -190,8 +190,8 @@ type abortError struct{ sentence string }
 
 func (e abortError) Error() string { return e.sentence }
 
-// tell ends staging on all ranks with this rank's err; the first one counts.
-func (g *group) tell(err error) {
+// abortAll ends staging on all ranks with this rank's err; the first one counts.
+func (g *group) abortAll(err error) {
 	g.abort(err)
 	body := []byte(fmt.Sprintf("rank %d: %v", g.Rank(), err))
 	if g.Rank() != 0 {

@@ -15,12 +15,12 @@ const shownStale = 10
 // sweep finds this rank's stale copies, and removes them if asked to: what an earlier run staged
 // from the same source into the plan's folders, and no rank with this destination gets any more.
 // This makes room before anything is copied.
-func (s *session) sweep(ctx context.Context, lacks []lack) error {
+func (s *session) sweep(ctx context.Context, shortfalls []shortfall) error {
 	if s.opt.Mode != Partition {
 		return nil
 	}
 	keep, all := make([]bool, s.g.Size()), owners(s.plan, s.g.Size())
-	for _, rank := range s.sharing(lacks) {
+	for _, rank := range s.sharing(shortfalls) {
 		keep[rank] = true
 	}
 	s.stale = s.dest.stale(ctx, func(i int) bool { return keep[all[i]] })
@@ -43,14 +43,14 @@ func (s *session) sweep(ctx context.Context, lacks []lack) error {
 // sharing returns the ranks that may have this rank's destination, itself included: those whose
 // tokens are there. If nothing is written, there are no tokens, and it returns those whose
 // destination has the same name; if a rank could not write its own, it returns all.
-func (s *session) sharing(lacks []lack) []int {
+func (s *session) sharing(shortfalls []shortfall) []int {
 	ranks := []int{s.g.Rank()}
-	told := !slices.ContainsFunc(lacks, func(l lack) bool { return !l.Told })
+	told := !slices.ContainsFunc(shortfalls, func(l shortfall) bool { return !l.Told })
 	others, err := []int(nil), error(nil)
-	if told && len(lacks) > 1 {
-		others, err = s.dest.sharers(len(lacks))
+	if told && len(shortfalls) > 1 {
+		others, err = s.dest.sharers(len(shortfalls))
 	}
-	for rank, l := range lacks {
+	for rank, l := range shortfalls {
 		switch {
 		case rank == s.g.Rank():
 		case s.opt.DryRun:

@@ -94,7 +94,7 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 
 // run transfers until this rank has all that it was missing, and the others have what this one
 // reads. Errors: ctx's cause.
-func (t *transfer) run(h hand) error {
+func (t *transfer) run(h readShare) error {
 	for i := range t.plan.Items {
 		if t.plan.Items[i].Kind == Regular && t.need.has(i) {
 			t.work.Add(1)

@@ -125,6 +125,6 @@ func (s *session) lost(rank int) {
 		s.die(err)
 		return
 	}
-	s.g.tell(err)
+	s.g.abortAll(err)
 	s.g.deliver(rank, kindReport, encode(&RankReport{Rank: rank, Dead: true}))
 }

@@ -42,8 +42,8 @@ type crew struct {
 	own   *worker
 }
 
-// hire sends the other ranks the set-up.
-func (c *crew) hire(ctx context.Context, s setup) error {
+// configure sends the other ranks the set-up.
+func (c *crew) configure(ctx context.Context, s setup) error {
 	if c.group.Size() == 1 {
 		return nil
 	}

@@ -167,7 +167,7 @@ func (r *packing) run(ctx context.Context) error {
 	defer own.close()
 	own.wrote = func(bytes int64) { r.tell(0, bytes) }
 	r.crew = crew{r.opt.Group, own}
-	err = r.crew.hire(ctx, setup{
+	err = r.crew.configure(ctx, setup{
 		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest, Sync: r.opt.Sync,
 		Concurrency: r.opt.Concurrency,
 	})

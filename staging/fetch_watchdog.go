@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	patrolEvery = 100 * time.Millisecond // while requests are in flight, or files open
-	reportEvery = 30 * time.Second       // at most one line about requests that do not end
+	watchdogEvery = 100 * time.Millisecond // while requests are in flight, or files open
+	reportEvery   = 30 * time.Second       // at most one line about requests that do not end
 )
 
-// A patrol checks the requests in flight and the open files periodically.
-type patrol struct {
-	walking  bool      // a timer is set
+// A watchdog checks the requests in flight and the open files periodically.
+type watchdog struct {
+	started  bool      // a timer is set
 	reported time.Time // last
 }
 
-// keepWatch starts the timer of the patrol. f.mu is held.
-func (f *Fetcher) keepWatch() {
-	if !f.patrol.walking {
-		f.patrol.walking = true
-		time.AfterFunc(patrolEvery, f.walk)
+// startWatchdog starts the timer of the watchdog. f.mu is held.
+func (f *Fetcher) startWatchdog() {
+	if !f.watchdog.started {
+		f.watchdog.started = true
+		time.AfterFunc(watchdogEvery, f.scan)
 	}
 }
 
-// walk checks everything in flight once.
-func (f *Fetcher) walk() {
+// scan checks everything in flight once.
+func (f *Fetcher) scan() {
 	f.mu.Lock()
 	now := time.Now()
 	var worst *flight
@@ -44,14 +44,14 @@ func (f *Fetcher) walk() {
 		}
 	}
 	report := ""
-	if worst != nil && (f.patrol.reported.IsZero() || now.Sub(f.patrol.reported) >= reportEvery) {
-		f.patrol.reported = now
+	if worst != nil && (f.watchdog.reported.IsZero() || now.Sub(f.watchdog.reported) >= reportEvery) {
+		f.watchdog.reported = now
 		report = worst.report(f.manifest, now, late)
 	}
 	files := f.idle.takeOld(now)
-	f.patrol.walking = false
+	f.watchdog.started = false
 	if len(f.flights.all) > 0 || len(f.idle.files) > 0 {
-		f.keepWatch()
+		f.startWatchdog()
 	}
 	f.mu.Unlock()
 	closeFiles(files)
