@@ -219,7 +219,7 @@ class Door:
         data, places, lengths, sources = self.data[stream], [], [], []
         for place, id in enumerate(ids):
             source = self.sources.get((epoch, batch, place), 0)
-            content = data.bytes[id] if source < 4 else b""
+            content = data.bytes[id] if source & 0x7F < 4 else b""
             at = self.free.pop(0)
             self.slab[at : at + len(content)] = content
             places.append(at)

@@ -114,6 +114,17 @@ def test_sources_are_counted_and_source_4_is_read_from_storage(door):
     assert tally["fallback_bytes"] == len(want[1][2][2]) + len(want[2][3][2])
 
 
+def test_substitutes_from_memory_are_counted_apart(door):
+    data, sampler = make(door)
+    door.sources = {(0, 0, 0): 0x80, (0, 0, 1): 0x81, (0, 1, 2): 0x82, (0, 2, 3): 0x83, (0, 2, 1): 0x84}
+    want = expected(door, sampler, 0)
+    assert epoch_of(data, sampler, 0) == want
+    door.wait(lambda: not door.leases)
+    tally = last_tally(door, 0)
+    counted = tally["substituted"], tally["hits_local"], tally["storage_reads"], tally["fallback_reads"]
+    assert counted == (2, 15, 1, 2) and tally["hits_remote"] == 0
+
+
 def test_source_5_raises_with_id_path_and_reason(door):
     data, sampler = make(door)
     door.sources = {(0, 1, 2): 5}
