@@ -130,6 +130,15 @@ func (l *launcher) startTrainers() error {
 	return nil
 }
 
+// nextLook is when to look at the cache, after something has happened. That may bring a look forward, and never puts it off:
+// ranks answer as often as they are looked at.
+func nextLook(due, now time.Time, wait time.Duration) time.Time {
+	if next := now.Add(wait); next.Before(due) {
+		return next
+	}
+	return due
+}
+
 // watch is the launcher's life while training runs.
 func (l *launcher) watch() {
 	done := make(chan struct{})
@@ -139,7 +148,8 @@ func (l *launcher) watch() {
 		moving = control.Watch(l.statusDoor, done)
 	}
 	defer l.progress.End()
-	look := time.NewTimer(l.keeper.Wait())
+	due := time.Now().Add(l.keeper.Wait())
+	look := time.NewTimer(time.Until(due))
 	defer look.Stop()
 	for slices.ContainsFunc(l.children, func(p *process) bool { return !p.over }) {
 		select {
@@ -149,6 +159,7 @@ func (l *launcher) watch() {
 			l.tell(liveness.Answered{At: at})
 		case <-look.C:
 			l.lookAtCache()
+			due = time.Now().Add(l.keeper.Wait())
 		case s := <-l.signals:
 			l.again.note(s)
 			l.pass(s.(syscall.Signal))
@@ -159,7 +170,8 @@ func (l *launcher) watch() {
 		case s := <-moving:
 			l.progress.Update(s)
 		}
-		look.Reset(l.keeper.Wait())
+		due = nextLook(due, time.Now(), l.keeper.Wait())
+		look.Reset(time.Until(due))
 	}
 }
 
