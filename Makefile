@@ -80,7 +80,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
 	CGO_ENABLED=1 go test -race -p 4 ./...
-	go test ./scheduler -run UnderFaults -seeds 1000
+	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds 1000
 	scripts/test-e2e.sh -m full
 	scripts/test-slurm.sh -m full
 	scripts/fuzz-door.sh 1m
@@ -88,7 +88,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 test-nightly: ## run many seeds, many kills, and the fuzz tests, for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
-	go test ./scheduler -run UnderFaults -seeds $(SEEDS) -timeout 0
+	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds $(SEEDS) -timeout 0
 	go test $(with_rapid) -rapid.checks $(CHECKS) -timeout 0
 	RANKPOOL_KILLS=$(KILLS) scripts/test-e2e.sh -m nightly
 	scripts/fuzz.sh $(FUZZTIME)
