@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"rankpool/mpicache/liveness"
-
 	"rankpool/scheduler"
 )
 

@@ -70,7 +70,7 @@ func newDoctorCommand() *cobra.Command {
 			err := o.check()
 			switch {
 			case err != nil && at.Task > 0: // the first task says it
-				return &exit.Status{Code: exit.Code(err)}
+				return &exit.StatusError{Code: exit.Code(err)}
 			case err != nil:
 				return err
 			case o.list && at.Task > 0:
@@ -208,7 +208,7 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 		return err
 	}
 	if worst := doctor.Worst(findings); worst == doctor.Bad || o.strict && worst == doctor.Warning {
-		return &exit.Status{Code: exit.Failure}
+		return &exit.StatusError{Code: exit.Failure}
 	}
 	return nil
 }

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
@@ -68,7 +67,7 @@ func newPackCommand() *cobra.Command {
 			at := world.Find(os.Getenv)
 			err := o.check(at)
 			if err != nil && at.Task > 0 { // the first task says it
-				return &exit.Status{Code: exit.Code(err)}
+				return &exit.StatusError{Code: exit.Code(err)}
 			}
 			if err != nil {
 				return err

@@ -41,7 +41,7 @@ At the first event from which other commands come it prints both and ends with e
 				err = r.print(cmd.OutOrStdout())
 			}
 			if err == nil && !r.Identical {
-				return &exit.Status{Code: exit.Failure}
+				return &exit.StatusError{Code: exit.Failure}
 			}
 			return err
 		},

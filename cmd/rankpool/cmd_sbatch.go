@@ -175,7 +175,7 @@ func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if err == nil && len(warnings) > 0 {
-		return &exit.Status{Code: exit.Failure}
+		return &exit.StatusError{Code: exit.Failure}
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func newStageCommand() *cobra.Command {
 			at := world.Find(os.Getenv)
 			err := o.check(at)
 			if err != nil && at.Task > 0 { // the first task says it
-				return &exit.Status{Code: exit.Code(err)}
+				return &exit.StatusError{Code: exit.Code(err)}
 			}
 			if err != nil {
 				return err
@@ -232,12 +232,12 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*co
 // silence is the exit of a rank other than 0, which says nothing unless rank 0 is gone.
 func (o *stageOptions) silence(rank int, report *copier.Report, err error) error {
 	var silent *copier.SilentError
-	var ended exit.Signaled
+	var ended exit.SignalError
 	switch {
 	case errors.As(err, &silent) && silent.Rank == 0, errors.As(err, &ended):
 		return fmt.Errorf("rank %d: %w", rank, err)
 	case err != nil || report.Failed > 0:
-		return &exit.Status{Code: exit.Failure}
+		return &exit.StatusError{Code: exit.Failure}
 	}
 	return nil
 }

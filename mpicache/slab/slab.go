@@ -26,9 +26,9 @@ type Slab struct {
 	memory []byte
 }
 
-// NewSlab allocates a slab of sizeBytes (≥ 0, rounded up to a page). A slab of 0 bytes has no file, and every Alloc fails.
+// New allocates a slab of sizeBytes (≥ 0, rounded up to a page). A slab of 0 bytes has no file, and every Alloc fails.
 //
-// The memory is there when NewSlab returns, so that no later write can die of its lack. It is in huge pages where the system
+// The memory is there when New returns, so that no later write can die of its lack. It is in huge pages where the system
 // gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. room returns how
 // many bytes may be taken; nil means what the machine has. An error says the size that could not be allocated.
 func New(sizeBytes int64, room func() int64) (*Slab, error) {

@@ -10,7 +10,7 @@ import (
 	"rankpool/mpicache/transport/mpilib"
 )
 
-// MPILibrary is an MPI library that can be loaded.
+// Library is an MPI library that can be loaded.
 type Library struct {
 	Path    string // absolute
 	Version string // the first line of its version text
@@ -19,11 +19,11 @@ type Library struct {
 	Why     string // it was chosen: a clause
 }
 
-// ErrNoMPI says that no MPI library can be loaded; its text says what was looked for, and what to
+// ErrNoLibrary says that no MPI library can be loaded; its text says what was looked for, and what to
 // do.
 var ErrNoLibrary = errors.New("no MPI library can be loaded")
 
-// LoadMPI loads the first of the libraries that can be, for the life of the process. It starts
+// Load loads the first of the libraries that can be, for the life of the process. It starts
 // nothing of MPI.
 //
 // Errors: ErrNoMPI.

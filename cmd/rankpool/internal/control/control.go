@@ -28,6 +28,7 @@ func (s DataStatus) String() string {
 	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch, s.Batches, s.HitPercent())
 }
 
+// HitPercent returns the share of the epoch's draws that were hits, in percent.
 func (s DataStatus) HitPercent() float64 {
 	if s.Draws == 0 {
 		return 0

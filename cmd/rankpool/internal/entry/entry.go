@@ -12,7 +12,8 @@ const Least = 2 << 30
 
 // What the instructions read: variables that the compiler initializes.
 var (
-	least    uint64 = Least
-	sentence        = "rankpool: this shell limits a process to less than 2 GiB of address space (ulimit -v), and it needs that much: " +
-		"say \"ulimit -v unlimited\", or limit what is in memory by other means\n"
+	least uint64 = Least //nolint:unused // by the instructions
+
+	sentence = "rankpool: this shell limits a process to less than 2 GiB of address space (ulimit -v), and it " + //nolint:unused // by the instructions
+		"needs that much: say \"ulimit -v unlimited\", or limit what is in memory by other means\n"
 )

@@ -36,32 +36,32 @@ const Table = `Exit codes:
   128+n  ended by signal n
   "rankpool run" returns the training command's own code, of several tasks of Slurm srun's; 253 is never ours.`
 
-// A Status is an error that names the process's exit code. Without a cause nothing is printed.
-type Status struct {
+// A StatusError is an error that names the process's exit code. Without a cause nothing is printed.
+type StatusError struct {
 	Code  int
 	Cause error
 }
 
-func (e *Status) Error() string {
+func (e *StatusError) Error() string {
 	if e.Cause == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
 	}
 	return e.Cause.Error()
 }
 
-func (e *Status) Unwrap() error { return e.Cause }
+func (e *StatusError) Unwrap() error { return e.Cause }
 
 // Usagef returns an error of wrong usage.
 func Usagef(format string, args ...any) error {
-	return &Status{Code: Misuse, Cause: fmt.Errorf(format, args...)}
+	return &StatusError{Code: Misuse, Cause: fmt.Errorf(format, args...)}
 }
 
-// Signaled is the cause of a context that a signal ended.
-type Signaled struct{ Signal syscall.Signal }
+// SignalError is the cause of a context that a signal ended.
+type SignalError struct{ Signal syscall.Signal }
 
-func (e Signaled) Error() string { return "ended by signal: " + e.Signal.String() }
+func (e SignalError) Error() string { return "ended by signal: " + e.Signal.String() }
 
-// Interruptible returns a context that SIGINT, SIGTERM, SIGHUP and more end, with a Signaled as its cause.
+// Interruptible returns a context that SIGINT, SIGTERM, SIGHUP and more end, with a SignalError as its cause.
 // stop gives the signals back.
 func Interruptible(parent context.Context, more ...os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
@@ -70,7 +70,7 @@ func Interruptible(parent context.Context, more ...os.Signal) (ctx context.Conte
 	go func() {
 		select {
 		case s := <-signals:
-			cancel(Signaled{s.(syscall.Signal)})
+			cancel(SignalError{s.(syscall.Signal)})
 		case <-ctx.Done():
 		}
 	}()
@@ -91,8 +91,8 @@ func Notify(to chan<- os.Signal, signals ...os.Signal) {
 
 // Code returns the exit code that err stands for.
 func Code(err error) int {
-	var status *Status
-	var ended Signaled
+	var status *StatusError
+	var ended SignalError
 	switch {
 	case err == nil:
 		return OK
@@ -106,7 +106,7 @@ func Code(err error) int {
 
 // Print prints err as one sentence to w, unless it is a bare exit status.
 func Print(w io.Writer, err error) {
-	var status *Status
+	var status *StatusError
 	if err == nil || errors.As(err, &status) && status.Cause == nil {
 		return
 	}

@@ -71,7 +71,7 @@ func Join(dir string, argv []string) (err error) {
 	}
 	select {
 	case s := <-told:
-		return exit.Signaled{Signal: s.(syscall.Signal)} // training's time is over before it began
+		return exit.SignalError{Signal: s.(syscall.Signal)} // training's time is over before it began
 	default:
 	}
 	if isAgent(argv) {

@@ -85,7 +85,7 @@ func (l *launcher) awaitDoors() error {
 			l.ended(p)
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); exit.EndsRun(s) || l.again.wants(s) {
-				return exit.Signaled{Signal: s}
+				return exit.SignalError{Signal: s}
 			}
 		case <-patience:
 			l.say("still waiting for the cache to be ready")
@@ -114,6 +114,7 @@ func (l *launcher) notReady(how string) error {
 	return err
 }
 
+// IsReady reports whether the rank of a folder has said that it serves.
 func IsReady(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
 	return err == nil

@@ -19,6 +19,7 @@ import (
 // A form is a way to place ranks and trainers.
 type form int
 
+// How a run is launched.
 const (
 	FormLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
 	FormSlurm             // in a batch script: two overlapping steps

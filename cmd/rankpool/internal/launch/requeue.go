@@ -94,7 +94,7 @@ func (q *requeue) conclude(err error) error {
 	if q.signal == 0 || !q.here {
 		return err
 	}
-	var ended exit.Signaled
+	var ended exit.SignalError
 	if errors.As(err, &ended) {
 		q.note(ended.Signal) // nothing was trained yet
 	}
@@ -128,7 +128,7 @@ func (q *requeue) conclude(err error) error {
 
 // trainingCode returns the exit code of training, 0 where run ends by err before training began.
 func trainingCode(err error) int {
-	var status *exit.Status
+	var status *exit.StatusError
 	if !errors.As(err, &status) || status.Cause != nil {
 		return 0
 	}

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/outlet/outlettest"
-
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet/outlettest"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
@@ -69,7 +68,7 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 // TestConclude checks what becomes of a job whose time is over, by how its training ended.
 func TestConclude(t *testing.T) {
 	onward, missing := "is requeued, and will go on where training left off\n", ": its checkpoint may be missing\n"
-	training := func(code int) error { return &exit.Status{Code: code} }
+	training := func(code int) error { return &exit.StatusError{Code: code} }
 	for _, c := range []struct {
 		how      string
 		err      error
@@ -86,7 +85,7 @@ func TestConclude(t *testing.T) {
 		{"it has none", training(138), 1, false, "job 7 is not requeued: training died of the signal"},
 		{"it has none", training(140), 2, false, "job 7 is not requeued: training died of the signal"},
 		{"others did not end in time", training(137), 1, true, "training ended with code 137"},
-		{"it had not begun", exit.Signaled{Signal: syscall.SIGUSR1}, 1, true, onward},
+		{"it had not begun", exit.SignalError{Signal: syscall.SIGUSR1}, 1, true, onward},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			t.Setenv("SLURM_RESTART_COUNT", strconv.Itoa(c.restarts))

@@ -165,6 +165,7 @@ func (o *Options) checkMachine(f form, at world.Place) error {
 	return nil
 }
 
+// Run starts the cache and the training command, and returns when training has ended.
 func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	// Training goes on when nobody reads run's messages any more. The signal is caught: commands inherit that it is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -310,7 +311,7 @@ func (o *Options) launch(f form, job slurm.Job, at world.Place, s *session.Sessi
 		}
 	}
 	if code != 0 {
-		return &exit.Status{Code: code}
+		return &exit.StatusError{Code: code}
 	}
 	return nil
 }

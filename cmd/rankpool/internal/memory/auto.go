@@ -42,11 +42,13 @@ type Trainers struct {
 	PerRank int    // how many trainers a rank has; 0: not known
 }
 
+// Register adds the flags.
 func (t *Trainers) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.Memory, "trainer-memory", "",
 		"for --memory auto: what each training process uses with its DataLoader workers (default 8GiB, and all no more than half of the memory)")
 }
 
+// Check returns an error of wrong usage if a flag's value is not possible.
 func (t *Trainers) Check() error {
 	if t.PerRank < 0 {
 		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", t.PerRank)

@@ -25,8 +25,8 @@ type Plan struct {
 }
 
 const (
-	// Bounds of a window that nobody set: a batch of 64 samples of 250 KB, if that is no more than half the data, and
-	// ten seconds of 100 MB/s.
+	// UsualWindowBytes is the least of a window that nobody set, a batch of 64 samples of 250 KB, if that is no more than half the
+	// data. The most is ten seconds of 100 MB/s.
 	UsualWindowBytes = 16 << 20
 	minWindowBytes   = 1 << 20
 	maxWindowBytes   = 1 << 30
@@ -192,4 +192,5 @@ func sharedMemoryFree() (int64, bool) {
 	return int64(st.Bavail) * st.Bsize, true
 }
 
+// Text returns a number of bytes as a person reads it.
 func Text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }

@@ -41,6 +41,7 @@ const (
 // again, and a rank would serve nobody.
 var Stderr = New(os.Stderr, StderrBytes, nil)
 
+// New returns an outlet to a writer, in which at most bound bytes wait.
 func New(to io.Writer, bound int, told func(lost int64, err error)) *Outlet {
 	return &Outlet{to: to, bound: bound, told: told, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }

@@ -1,3 +1,4 @@
+// Package progress shows how far a scan, a read or training has come: a bar on a terminal, else a line now and then.
 package progress
 
 import (
@@ -38,6 +39,7 @@ type Scan struct {
 	last  time.Time
 }
 
+// NewScan shows a scan on to, unless it is to be quiet.
 func NewScan(to io.Writer, quiet bool) *Scan {
 	p := &Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}
 	if !quiet && isTerminal(to) {
@@ -74,6 +76,7 @@ type Read struct {
 	total int64 // bytes
 }
 
+// NewRead shows the reading of so many bytes.
 func NewRead(to io.Writer, quiet bool, totalBytes int64) *Read {
 	p := &Read{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
 	if !quiet && totalBytes > 0 && isTerminal(to) {
@@ -105,6 +108,7 @@ type Train struct {
 	epoch string // what the bar counts now
 }
 
+// NewTrain shows training, where there is no terminal every so often.
 func NewTrain(to io.Writer, every time.Duration) *Train {
 	p := &Train{to: to, Every: every, last: time.Now()}
 	if every > 0 && isTerminal(to) {
@@ -148,6 +152,7 @@ type Layout struct {
 	total int64
 }
 
+// NewLayout shows the reading of so many samples' layouts.
 func NewLayout(to *os.File, quiet bool, total int64) *Layout {
 	p := &Layout{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, total}
 	if !quiet && term.IsTerminal(int(to.Fd())) {

@@ -51,5 +51,5 @@ func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 func cancelStep(job slurm.Job, why error) error {
 	exit.Print(os.Stderr, why)
 	_ = exec.Command("scancel", job.JobID+"."+job.StepID).Run() // the step is ended by hand where it fails
-	return &exit.Status{Code: exit.Failure}
+	return &exit.StatusError{Code: exit.Failure}
 }

@@ -17,6 +17,7 @@ type dataSet struct{ Name, Path string }
 func (d dataSet) String() string { return d.Name + "=" + d.Path }
 
 var (
+	// NamedData matches NAME=PATH.
 	NamedData = regexp.MustCompile(`(?s)^([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)$`)
 	notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
@@ -91,6 +92,7 @@ func resolveOne(flag string) ([]dataSet, error) {
 	return []dataSet{{name, path}}, nil
 }
 
+// IsFolder reports whether path is a folder.
 func IsFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

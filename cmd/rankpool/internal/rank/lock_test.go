@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/outlet/outlettest"
-
 	"rankpool/cmd/rankpool/internal/session"
 )
 

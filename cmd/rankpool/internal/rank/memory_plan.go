@@ -33,7 +33,7 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 		if first == r.transport.Rank() {
 			return own.plan, errors.New(tooMuch.Sentence)
 		}
-		return own.plan, &exit.Status{Code: exit.Failure}
+		return own.plan, &exit.StatusError{Code: exit.Failure}
 	}
 	if slices.Max(slabs) > 0 {
 		if own.plan, err = r.opt.asks().Divide(cfg.Data, slabs, r.transport.Rank(), r.transport.Size()); err != nil {

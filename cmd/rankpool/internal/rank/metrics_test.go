@@ -36,7 +36,7 @@ func TestCheckMetrics(t *testing.T) {
 		if (err == nil) != (tc.complaint == "") || err != nil && !strings.HasPrefix(err.Error(), tc.complaint) {
 			t.Errorf("%q, %q: %v, want %q…", tc.addr, tc.file, err, tc.complaint)
 		}
-		var status *exit.Status
+		var status *exit.StatusError
 		if err != nil && (!errors.As(err, &status) || status.Code != exit.Misuse) {
 			t.Errorf("%q, %q: not an error of usage", tc.addr, tc.file)
 		}

@@ -46,6 +46,7 @@ type CacheOptions struct {
 	metricsFile string
 }
 
+// Assignments are the values of --assign.
 var Assignments = []string{"local", "sampler"}
 
 // asks returns the memory that the options ask for.
@@ -53,6 +54,7 @@ func (o *CacheOptions) asks() memory.Request {
 	return memory.Request{Memory: o.Memory, Window: o.Window}
 }
 
+// Register adds the flags.
 func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), 0, or auto: what the node can spare")
@@ -276,6 +278,7 @@ func (o *CacheOptions) Args() []string {
 	return args
 }
 
+// OneOf returns an error of wrong usage unless a flag's value is one of those that are known.
 func OneOf(flag, value string, allowed []string) error {
 	if slices.Contains(allowed, value) {
 		return nil

@@ -31,6 +31,7 @@ func (o *StorageOptions) RegisterLimits(flags *pflag.FlagSet) {
 	flags.Float64Var(&o.MaxOpens, "max-opens", 0, "open at most so many files a second on storage, all ranks together; 0 is no limit")
 }
 
+// Check returns an error of wrong usage if a flag's value is not possible.
 func (o *StorageOptions) Check() error {
 	if _, err := o.Rate(); err != nil {
 		return exit.Usagef("--max-storage-rate: %w", err)

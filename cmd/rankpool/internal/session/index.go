@@ -10,7 +10,7 @@ import (
 	"rankpool/staging"
 )
 
-// A run's data sets are those that its launcher found when it began, whatever happens to the files, or to a manifest, afterwards. The
+// Indexes are those of a run's data sets. They are those that its launcher found when it began, whatever happens to the files, or to a manifest, afterwards. The
 // launcher leaves their sample indexes in the session folder, for the ranks of its machine, which do not look for themselves then, and
 // tells all ranks their identities. It holds the files open, so that it can put them back when somebody clears the folder.
 type Indexes struct {
@@ -76,6 +76,7 @@ func copyFile(path string, file *os.File) error {
 	return nil
 }
 
+// Close closes the files.
 func (x *Indexes) Close() {
 	for _, file := range x.files {
 		_ = file.Close() // it was read

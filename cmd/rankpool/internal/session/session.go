@@ -39,7 +39,10 @@ const (
 
 	// PollEvery is the pause between two looks for a file of a session, which is in this machine's memory.
 	PollEvery = 20 * time.Millisecond
+)
 
+// Files in the folder of a session or of a rank.
+const (
 	LockName  = "lock"
 	DoorName  = "door.sock"
 	ReadyName = "ready"
@@ -145,6 +148,7 @@ func JobOf(sessionDir string) string {
 	return ""
 }
 
+// CheckSocketPath returns an error if path is too long for a socket.
 func CheckSocketPath(path string) error {
 	if len(path) <= maxSocketPath {
 		return nil
@@ -176,6 +180,7 @@ func Check(dir string) error {
 	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)", dir)
 }
 
+// Exists reports whether there is anything at path.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -282,6 +287,7 @@ func reclaimSessions(base string, uid int, now time.Time) {
 	}
 }
 
+// OwnedBy reports whether a file is the user's.
 func OwnedBy(info fs.FileInfo, uid int) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == uid

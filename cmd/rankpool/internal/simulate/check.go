@@ -75,6 +75,7 @@ func CheckName(flag, name string, known []string) error {
 	return exit.Usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name, systems.Nearest(name, known), strings.Join(known, ", "))
 }
 
+// KnownSamplers lists the samplers' names.
 func KnownSamplers() string { return strings.Join(scheduler.SamplerNames(), ", ") }
 func knownScorers() string  { return strings.Join(scheduler.ScorerNames(), ", ") }
 func knownPolicies() string { return strings.Join(systems.PolicyNames(), ", ") }

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"rankpool/benchmarks/simulator"
 	"rankpool/scheduler"

@@ -1,3 +1,4 @@
+// Package summary prints the table at the end of a run, made of its run log.
 package summary
 
 import (

@@ -31,6 +31,7 @@ type MPIOptions struct {
 	Wish mpilib.Wish
 }
 
+// Register adds the flags.
 func (o *MPIOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Wish.Library, "mpi-library", "",
 		"the MPI library, a path or a name that the loader looks for (default: $"+mpilib.Variable+

@@ -17,6 +17,7 @@ type Place struct {
 	By                    string
 }
 
+// What started the tasks.
 const (
 	ByOpenMPI   = "Open MPI's mpirun"
 	ByMPICH     = "MPICH's mpirun"

@@ -40,7 +40,7 @@ func OnceForAll(at Place, err error) error {
 // mpirun ends all tasks, and drops what they have said, when one fails.
 func FirstSpeaks() error {
 	time.Sleep(2 * time.Second)
-	return &exit.Status{Code: exit.Failure}
+	return &exit.StatusError{Code: exit.Failure}
 }
 
 // oneRank returns the line to type for one rank a node.
