@@ -12,11 +12,11 @@ type Format uint8
 // The formats. Their numbers are part of the sample index.
 const (
 	FormatFile Format = iota // the sample is the whole file
-	// the sample is a range of bytes of a file of any format; scans never return these
+	// the sample is a range of bytes of a file of any format; scans never return these.
 	FormatPart
-	// the sample is one or several members of a tar shard, as WebDataset groups them
+	// the sample is one or several members of a tar shard, as WebDataset groups them.
 	FormatTar
-	// the sample is the data of a record of a TFRecord file, followed by a checksum of 4 bytes
+	// the sample is the data of a record of a TFRecord file, followed by a checksum of 4 bytes.
 	FormatTFRecord
 	FormatNPY // the sample is a row of the array in a .npy file
 	formats

@@ -47,7 +47,7 @@ type request struct {
 // A message is a call's number (u32), a kind, and data. Data longer than replyBytes are sent in
 // several messages.
 const (
-	// concurrency is the sender's: flags (a byte: 1 sync, 2 known), known time (varint), path
+	// concurrency is the sender's: flags (a byte: 1 sync, 2 known), known time (varint), path.
 	askList    = 'l'
 	askSums    = 's' // see sumBatch.append
 	askWork    = 'w' // see Group.Work

@@ -45,7 +45,7 @@ type (
 const (
 	journalMagic  = "rpjourn1"
 	journalFolder = 'f' // the length of the path (varint), the path, the listing
-	// the length of the path (varint), the path, offset, size, modification time (varints), sum
+	// the length of the path (varint), the path, offset, size, modification time (varints), sum.
 	journalSum        = 's'
 	journalRecordHead = 4 + 8
 )

@@ -18,7 +18,7 @@ import (
 const (
 	stripeInfoBytes     = 12        // u32 pattern, u32 chunk size, u16 targets, 2 bytes of padding
 	stripeTargetV1Bytes = 3*2 + 256 // u16 index (in), u16 target, u16 node, the node's name
-	// u32 index (in), u32 target or group, u32 primary and secondary target, u32 nodes; two names
+	// u32 index (in), u32 target or group, u32 primary and secondary target, u32 nodes; two names.
 	stripeTargetV2Bytes = 6*4 + 512
 
 	requestStripeInfo     = 2<<30 | stripeInfoBytes<<16 | 'f'<<8 | 25

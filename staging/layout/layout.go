@@ -17,7 +17,7 @@ import (
 const (
 	NoTarget = -1 // unknown, or on no target
 	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say
-	// which MDT
+	// which MDT.
 	MDT = -2
 )
 
@@ -47,9 +47,9 @@ type Kind string
 // The kinds of layouts.
 const (
 	KindNone Kind = "" // the file system has no layouts
-	// stripes, round robin over the targets; with one target, the whole file
+	// stripes, round robin over the targets; with one target, the whole file.
 	KindRAID0 Kind = "raid0"
-	// Lustre: different stripes in different parts of the file (PFL, SEL)
+	// Lustre: different stripes in different parts of the file (PFL, SEL).
 	KindComposite   Kind = "composite"
 	KindDoM         Kind = "dom"         // Lustre: a composite whose first bytes are on the MDT
 	KindMirrored    Kind = "mirrored"    // Lustre: several copies (FLR)

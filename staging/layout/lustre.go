@@ -41,7 +41,7 @@ const (
 
 	entryStale     = 0x1
 	entryPreferred = 0x2
-	// never with LCME_FL_EXTENSION, the room that a self-extending layout may still use
+	// never with LCME_FL_EXTENSION, the room that a self-extending layout may still use.
 	entryInit   = 0x10
 	entryParity = 0x80
 

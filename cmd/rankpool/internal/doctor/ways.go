@@ -12,9 +12,9 @@ import (
 
 const (
 	wayPatience = 10 * time.Second // for one answer on a link
-	// rank 0's wait for the measurement of a link: longer than the patience for all its answers
+	// rank 0's wait for the measurement of a link: longer than the patience for all its answers.
 	wayTicks = 40
-	// before the first one that counts: ranks that sleep between messages must wake up
+	// before the first one that counts: ranks that sleep between messages must wake up.
 	warmPings   = 20
 	pings       = 100
 	clockPings  = 8

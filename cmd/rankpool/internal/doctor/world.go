@@ -18,7 +18,7 @@ const (
 	// A way is slow when it is so many times worse than the median of its kind.
 	slowerPing      = 4
 	slowerBandwidth = 3
-	// below this above the median no ping is slow: a rank that shares its core is late
+	// below this above the median no ping is slow: a rank that shares its core is late.
 	pingNoise = 200 * time.Microsecond
 	namedWays = 5
 
