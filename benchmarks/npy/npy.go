@@ -13,9 +13,9 @@ import (
 	"rankpool/staging/shards"
 )
 
-// An Array is what a file holds. It is not changed after Read, and may be used concurrently.
+// An Array is the content of a file. It is immutable, so it may be used concurrently.
 type Array struct {
-	Type  string // as people and NumPy's dtype call it: float32, int64, …
+	Type  string // as in NumPy's dtype: float32, int64, …
 	Shape []int  // 1 to 3 lengths; each may be 0
 
 	kind kind
@@ -27,9 +27,9 @@ const maxDimensions = 3
 
 // Read reads a file of the format's versions 1 to 3.
 //
-// It returns an error when the file cannot be read, is damaged, longer or shorter than its shape
-// says, or holds another type than float16, float32, float64, uint8, int32 and int64, another byte
-// order than little-endian, another order than C's, or more than 3 dimensions.
+// It returns an error if the file cannot be read, is damaged, longer or shorter than its shape
+// says, or holds a type other than float16, float32, float64, uint8, int32 and int64, is not
+// little-endian, not in C order, or has more than 3 dimensions.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
 func Read(path string) (*Array, error) {
@@ -44,8 +44,8 @@ func Read(path string) (*Array, error) {
 	return a, nil
 }
 
-// parse returns the array of a file; it keeps a reference to the file's bytes. Errors go on after
-// the file's name.
+// parse returns the array of a file; it keeps a reference to the file's bytes. Errors continue the
+// file's name.
 func parse(file []byte) (*Array, error) {
 	header, err := shards.ReadNPYHeader(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
@@ -85,7 +85,7 @@ func kindOf(descr string) (kind, error) {
 	return kind{}, fmt.Errorf("holds numbers of NumPy's type %q; known are %s", descr, known())
 }
 
-// product multiplies lengths and the bytes of an element; ok is false when that does not fit.
+// product multiplies lengths and the size of an element; ok is false if that overflows.
 func product(lengths []int, bytes int) (whole int, ok bool) {
 	whole = bytes
 	for _, n := range lengths {
@@ -97,10 +97,10 @@ func product(lengths []int, bytes int) (whole int, ok bool) {
 	return whole, true
 }
 
-// String returns type and shape as in "float32 (10, 2560)".
+// String returns type and shape, as in "float32 (10, 2560)".
 func (a *Array) String() string { return a.Type + " " + a.shape() }
 
-// shape is as NumPy prints it.
+// shape formats the shape as NumPy does.
 func (a *Array) shape() string {
 	if len(a.Shape) == 1 {
 		return fmt.Sprintf("(%d,)", a.Shape[0])

@@ -13,56 +13,56 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Config says how slow and how broken the storage is. The zero value is as fast as the machine.
-// Keys of the TOML file are in the tags; durations are written "2ms", sizes and rates "200MB",
-// "1MiB" or a number.
+// Config says how slow and how broken the storage is. The zero value is as fast as the machine. The
+// tags are the keys of the TOML file; durations are written "2ms", sizes and rates "200MB", "1MiB"
+// or a number.
 type Config struct {
-	Seed uint64 `toml:"seed"` // of everything random
+	Seed uint64 `toml:"seed"` // of all random numbers
 
 	OpenLatency time.Duration `toml:"open_latency"` // of each open of a file
 	// of each read; the kernel splits reads of more than 1 MiB
 	ReadLatency  time.Duration `toml:"read_latency"`
-	EntryLatency time.Duration `toml:"entry_latency"` // of each entry of a listed folder
-	// of each look at a name or its attributes that the kernel's caches do not answer
+	EntryLatency time.Duration `toml:"entry_latency"` // of each entry of a folder listing
+	// of each lookup of a name or its attributes that the kernel's caches do not answer
 	StatLatency time.Duration `toml:"stat_latency"`
 
-	// of all targets together, in bytes a second; 0: unlimited
+	// of all targets together, in bytes per second; 0: unlimited
 	Bandwidth Bytes `toml:"bandwidth"`
-	// of each target, in bytes a second; 0: unlimited
+	// of each target, in bytes per second; 0: unlimited
 	TargetBandwidth Bytes `toml:"target_bandwidth"`
-	Targets         int   `toml:"targets"` // how many there are; 0: one
-	// files are cut into such pieces, the next one on the next target; 0: a file has one target
+	Targets         int   `toml:"targets"` // number of targets; 0: one
+	// files are cut into pieces of this size on successive targets; 0: a file has one target
 	Stripe Bytes `toml:"stripe"`
-	// opens a second of the metadata server; 0: unlimited
+	// opens per second of the metadata server; 0: unlimited
 	OpenRate float64 `toml:"open_rate"`
 
 	// how long the kernel may keep names; 0: it asks each time
 	EntryTimeout time.Duration `toml:"entry_timeout"`
 	// how long the kernel may keep attributes; 0: it asks each time
 	AttrTimeout time.Duration `toml:"attr_timeout"`
-	// keep pages while a file is open; false: every read comes here as it was asked for (direct I/O)
+	// cache pages while a file is open; false: every read comes here as requested (direct I/O)
 	PageCache bool `toml:"page_cache"`
 
 	Rules []Rule `toml:"rules"` // all that match an access apply; the first error counts
 }
 
-// Rule makes some accesses fail or stall. Conditions that are left out hold always. Linux itself
-// looks a path up and opens it again after ESTALE, once, so a program sees that error when two
-// accesses in a row have it.
+// Rule makes some accesses fail or stall. Conditions that are left out always hold. After ESTALE,
+// Linux itself looks a path up and opens it again, once, so a program sees that error only if two
+// successive accesses have it.
 type Rule struct {
 	// a glob (path.Match) of the path below the root, or without a slash of the last name
 	Match   string        `toml:"match"`
 	Op      Op            `toml:"op"`      // "open", "read", "list" or "stat"
 	Targets []int         `toml:"targets"` // reads that touch one of these targets, counted from 0
-	After   time.Duration `toml:"after"`   // from so long after the start on
-	During  time.Duration `toml:"during"`  // so long from then on; 0: for ever
+	After   time.Duration `toml:"after"`   // from this time after the start on
+	During  time.Duration `toml:"during"`  // for this long; 0: for ever
 
-	// from the nth such access of each file on; 0 is 1, the first
+	// starting with the nth such access of each file; 0 is 1, the first
 	Nth         int     `toml:"nth"`
-	Times       int     `toml:"times"`       // so many of these accesses of each file; 0: all
+	Times       int     `toml:"times"`       // this many of these accesses of each file; 0: all
 	Probability float64 `toml:"probability"` // each of these with this probability; 0 is 1
 
-	Error string        `toml:"error"` // the name of the error that it gets: EIO, ESTALE, ENOENT, …
+	Error string        `toml:"error"` // the name of the resulting error: EIO, ESTALE, ENOENT, …
 	Stall time.Duration `toml:"stall"` // how much later it is answered
 }
 
@@ -70,7 +70,7 @@ type Rule struct {
 // as 200MB or 1MiB.
 type Bytes int64
 
-// UnmarshalText reads "200MB", "1MiB" or "4096".
+// UnmarshalText parses "200MB", "1MiB" or "4096".
 func (b *Bytes) UnmarshalText(text []byte) error {
 	n, err := humanize.ParseBytes(string(text))
 	if err != nil || n > 1<<62 {
@@ -80,7 +80,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalTOML reads a number too.
+// UnmarshalTOML also accepts a number.
 func (b *Bytes) UnmarshalTOML(value any) error {
 	switch v := value.(type) {
 	case int64:
@@ -93,8 +93,7 @@ func (b *Bytes) UnmarshalTOML(value any) error {
 }
 
 // Load reads the TOML file at path, if path is not "", and then each line of settings, such as
-// `bandwidth = "200MB"`, which replace what the file says. It fails for unknown keys and for values
-// that make no sense.
+// `bandwidth = "200MB"`, which override the file. It fails for unknown keys and for invalid values.
 func Load(path string, settings ...string) (Config, error) {
 	var c Config
 	if path != "" {
@@ -114,7 +113,7 @@ func Load(path string, settings ...string) (Config, error) {
 
 func (c *Config) decode(text string) error {
 	before := c.Rules
-	c.Rules = nil // Else new rules would be decoded over old ones, and keep what they do not say.
+	c.Rules = nil // Otherwise new rules would be decoded over old ones, and keep their other fields.
 	meta, err := toml.Decode(text, c)
 	if err != nil {
 		return err
@@ -128,7 +127,7 @@ func (c *Config) decode(text string) error {
 	return nil
 }
 
-// Check returns an error that says what makes no sense, or nil.
+// Check returns an error that describes an invalid value, or nil.
 func (c Config) Check() error {
 	numbers := map[string]int64{
 		"open_latency": int64(c.OpenLatency), "read_latency": int64(c.ReadLatency),

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Engine decides when each access is answered and whether it fails, and counts.
+// Engine decides when each access is answered and whether it fails, and counts accesses.
 //
-// It is pure: time is what callers say it is, as the time since its start, and must not go back by
-// more than accesses overlap. The same calls in the same order get the same answers. Safe for
-// concurrent use.
+// It is pure: callers pass the time since its start, which must not go back by more than accesses
+// overlap. The same calls in the same order get the same answers. It is safe for concurrent use.
 type Engine struct {
 	config Config
 	rules  []*rule
@@ -23,14 +22,14 @@ type Engine struct {
 	files   map[string]*fileCount
 }
 
-// Verdict says what becomes of an access.
+// Verdict is the outcome of an access.
 type Verdict struct {
 	Due time.Duration // when it is answered
-	Err syscall.Errno // how it fails then; 0: not at all
+	Err syscall.Errno // the error; 0: none
 }
 
-// NewEngine returns an engine at time 0. It panics when config.Check fails, which the caller should
-// have asked.
+// NewEngine returns an engine at time 0. It panics if config.Check fails, which the caller should
+// have called.
 func NewEngine(config Config) *Engine {
 	if err := config.Check(); err != nil {
 		panic("slowfs: NewEngine with a config that Check refuses: " + err.Error())
@@ -62,8 +61,8 @@ func (e *Engine) Open(now time.Duration, path string) Verdict {
 }
 
 // Read decides a read of sizeBytes bytes at offset of the file at path; the caller has cut it at
-// the file's end. A read of nothing is free: the client of a parallel file system knows where a
-// file ends.
+// the end of the file. A read of nothing is free: the client of a parallel file system knows where
+// a file ends.
 func (e *Engine) Read(now time.Duration, path string, offset, sizeBytes int64) Verdict {
 	if sizeBytes <= 0 {
 		return Verdict{Due: now}
@@ -89,7 +88,7 @@ func (e *Engine) Read(now time.Duration, path string, offset, sizeBytes int64) V
 	return v
 }
 
-// List decides how entries > 0 entries of the folder at path are listed.
+// List decides a listing of entries > 0 entries of the folder at path.
 func (e *Engine) List(now time.Duration, path string, entries int64) Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,7 +98,7 @@ func (e *Engine) List(now time.Duration, path string, entries int64) Verdict {
 	return v
 }
 
-// Stat decides a look at the name or the attributes of path.
+// Stat decides a lookup of the name or the attributes of path.
 func (e *Engine) Stat(now time.Duration, path string) Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,7 +126,7 @@ func (e *Engine) obey(a access) (v Verdict) {
 	return v
 }
 
-// Target returns the target that byte offset of the file at path lies on, from 0 on.
+// Target returns the target of the byte at offset of the file at path, from 0.
 func (e *Engine) Target(path string, offset int64) int {
 	first := hash(path)
 	if e.config.Stripe > 0 {
@@ -142,7 +141,7 @@ type piece struct {
 	sizeBytes int64
 }
 
-// pieces cuts a read at stripes; there is at most one piece a target.
+// pieces cuts a read at stripes; there is at most one piece per target.
 func (e *Engine) pieces(path string, offset, sizeBytes int64) []piece {
 	stripe := int64(e.config.Stripe)
 	if stripe == 0 || len(e.targets) == 1 {
@@ -164,13 +163,13 @@ func (e *Engine) pieces(path string, offset, sizeBytes int64) []piece {
 	return pieces
 }
 
-// pipe serves what is asked for at a rate, in the order in which it is asked for.
+// pipe serves requests at a rate, in order.
 type pipe struct {
 	perSecond float64       // 0: at once
-	free      time.Duration // when it will have served all
+	free      time.Duration // when it will have served everything
 }
 
-// take returns when an amount that is asked for now will have been served.
+// take returns when an amount that is requested now will have been served.
 func (p *pipe) take(now time.Duration, amount int64) time.Duration {
 	if p.perSecond == 0 {
 		return now

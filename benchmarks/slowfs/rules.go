@@ -48,7 +48,7 @@ type access struct {
 	now     time.Duration
 }
 
-// rule is a Rule ready to use, with how often each file met its conditions.
+// rule is a Rule with its state: how often each file met its conditions.
 type rule struct {
 	Rule
 	index int // in the configuration
@@ -65,7 +65,7 @@ func newRule(r Rule, index int, seed uint64) *rule {
 	}
 }
 
-// hits says whether the rule applies to an access, and counts it.
+// hits reports whether the rule applies to an access, and counts it.
 func (r *rule) hits(a access) bool {
 	if !r.concerns(a) {
 		return false
@@ -78,7 +78,7 @@ func (r *rule) hits(a access) bool {
 	return r.Probability == 0 || r.draw(a, nth) < r.Probability
 }
 
-// concerns looks at all but the count and chance.
+// concerns checks everything but the count and chance.
 func (r *rule) concerns(a access) bool {
 	switch {
 	case r.Op != Any && r.Op != a.op,
@@ -91,18 +91,18 @@ func (r *rule) concerns(a access) bool {
 	return r.Match == "" || matches(r.Match, a.path)
 }
 
-// draw returns a number in [0, 1) that depends on the seed, the rule, the path, and which access of
-// the file it is, and on nothing else: other files and the order of threads do not change it.
+// draw returns a number in [0, 1) that depends only on the seed, the rule, the path, and the number
+// of the access of that file: other files and the order of threads do not change it.
 func (r *rule) draw(a access, nth int) float64 {
 	return rand.New(rand.NewPCG(r.seed^hash(a.path), uint64(r.index)<<32^uint64(nth))).Float64()
 }
 
-// matches reports whether a glob describes a path, or, when it has no slash, its last name.
+// matches reports whether a glob matches a path or, if it has no slash, its last name.
 func matches(glob, name string) bool {
 	if !strings.Contains(glob, "/") {
 		name = path.Base(name)
 	}
-	ok, _ := path.Match(glob, name) // Config.Check has tried the glob.
+	ok, _ := path.Match(glob, name) // Config.Check has validated the glob.
 	return ok
 }
 

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Stats are counts since the start or the last ResetStats. An access counts when it comes, also if
-// it fails later; bytes are those of reads that do not fail.
+// Stats are counts since the start or the last ResetStats. An access counts when it arrives, even
+// if it fails later; bytes are those of reads that do not fail.
 type Stats struct {
 	Opens   int64 `json:"opens"`
-	Reads   int64 `json:"reads"`   // of at least one byte, those that failed too
+	Reads   int64 `json:"reads"`   // of at least one byte, including failed ones
 	Bytes   int64 `json:"bytes"`   // read
-	Twice   int64 `json:"twice"`   // of these, bytes that had been read before
+	Twice   int64 `json:"twice"`   // bytes among these that had been read before
 	Entries int64 `json:"entries"` // of folders, listed
-	Stats   int64 `json:"stats"`   // looks at names and attributes
+	Stats   int64 `json:"stats"`   // lookups of names and attributes
 	Errors  int64 `json:"errors"`  // made by rules
 	Stalls  int64 `json:"stalls"`  // made by rules
 
-	FirstRead   time.Duration `json:"first_read_ns"` // when the first read came, since the start
+	FirstRead   time.Duration `json:"first_read_ns"` // when the first read arrived, since the start
 	LastRead    time.Duration `json:"last_read_ns"`  // when the last one was due
 	TargetBytes []int64       `json:"target_bytes"`  // read, by target
 
@@ -47,7 +47,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// ResetStats sets all counts to 0. It changes nothing for rules and pipes.
+// ResetStats sets all counts to 0. It does not affect rules and pipes.
 func (e *Engine) ResetStats() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,7 +71,7 @@ func (s Stats) ReadTwice() []string {
 	return paths
 }
 
-// fileCount is the counts of one file, and which of its bytes were read.
+// fileCount holds the counts of one file, and which of its bytes were read.
 type fileCount struct {
 	FileStats
 	read spans
@@ -115,7 +115,7 @@ type spans []span
 
 type span struct{ begin, end int64 }
 
-// add puts [begin, end) into the set and returns how many of its bytes were there.
+// add adds [begin, end) to the set and returns how many of its bytes were in it.
 func (s *spans) add(begin, end int64) (known int64) {
 	// [first, last) are those that overlap or touch the new one.
 	first, _ := slices.BinarySearchFunc(*s, begin,

@@ -47,7 +47,7 @@ type Kind string
 // The kinds of layouts.
 const (
 	KindNone Kind = "" // the file system has no layouts
-	// stripes, round robin over the targets; with one target, the whole file.
+	// Stripes, round robin over the targets; with one target, the whole file.
 	KindRAID0 Kind = "raid0"
 	// Lustre: different stripes in different parts of the file (PFL, SEL).
 	KindComposite   Kind = "composite"
