@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 )
@@ -10,8 +12,9 @@ import (
 // events give the same commands. It is not safe for concurrent use.
 //
 // A window of global batches runs ahead of the slowest local trainer, bounded in bytes and in batches. When a
-// batch enters it, every draw of a sample that this rank owns passes the policy, and what the local trainers
-// consume is brought in: by Fetch if this rank owns it, else by Ask. A sample that its owner would not keep is
+// batch enters it, what the local trainers consume is brought in: by Fetch if this rank owns it, else by Ask.
+// What stays of this rank's own samples the policy decides when the batch's losses are known, or, if it does
+// not look ahead, when the batch enters. A sample that its owner would not keep is
 // fetched by the rank that consumes it.
 //
 // Whatever goes wrong costs speed only: a trainer gets the samples of its batch, or is told to read them itself.
@@ -84,57 +87,6 @@ type planned struct {
 }
 
 func (p *planned) position(batch int) int64 { return p.base + int64(batch) }
-
-// sampleCopy is what this rank has of a sample.
-type sampleCopy struct {
-	state  copyState
-	source Source // what its first delivery counts as
-	window bool   // counted in windowBytes
-	pins   uint16 // parts, promises and answers that need it
-}
-
-type copyState uint8
-
-const (
-	absent copyState = iota
-	coming
-	here
-)
-
-// copyTable says what this rank has of each sample.
-type copyTable struct{ table[sampleCopy] }
-
-func (t *copyTable) pin(id SampleID) {
-	c := t.get(id)
-	c.pins++
-	t.set(id, c)
-}
-
-func (t *copyTable) unpin(id SampleID) {
-	c := t.get(id)
-	c.pins--
-	t.put(id, c)
-}
-
-// put drops what is left of a sample that is neither here, coming nor needed.
-func (t *copyTable) put(id SampleID, c sampleCopy) {
-	if c.state == absent && c.pins == 0 && !c.window {
-		c = sampleCopy{}
-	}
-	t.set(id, c)
-}
-
-func (t *copyTable) setSource(id SampleID, source Source) {
-	c := t.get(id)
-	c.source = source
-	t.put(id, c)
-}
-
-func (t *copyTable) setState(id SampleID, state copyState) {
-	c := t.get(id)
-	c.state = state
-	t.put(id, c)
-}
 
 // NewStager returns a stager that has nothing.
 func NewStager(cfg StagerConfig) *Stager {
@@ -217,85 +169,101 @@ func (s *Stager) Step(e Event) []Command {
 	return s.out
 }
 
-// forget lets go of the plans that every local trainer has left.
-func (s *Stager) forget() {
-	if s.cur == nil || s.plans[0] == s.cur {
-		return
-	}
-	pos, local := s.slowest()
-	if !local {
-		pos = s.asked
-	}
-	for s.plans[0] != s.cur && pos >= s.plans[1].base {
-		s.plans = slices.Delete(s.plans, 0, 1)
-		s.plansLeft++
-	}
-}
-
-// PlansLeft is how many plans it has let go of since it was made.
-func (s *Stager) PlansLeft() int { return s.plansLeft }
-
-// Knows reports whether the plan of epoch is there.
-func (s *Stager) Knows(epoch int) bool { return s.plan(epoch) != nil }
-
-// Plan returns the plan of epoch, or nil.
-func (s *Stager) Plan(epoch int) *Plan {
-	if p := s.plan(epoch); p != nil {
-		return p.Plan
-	}
-	return nil
-}
-
-// PlannedHits is the number of draws of an epoch that this rank's policy called hits: of those, local are consumed by its own
-// trainers.
-func (s *Stager) PlannedHits(epoch int) (hits, local int) {
-	for _, n := range s.own.hits {
-		if n.epoch == epoch {
-			hits += n.local + n.peer
-			local += n.local
-		}
-	}
-	for _, u := range s.undecided {
-		if s.cur.Epoch == epoch && s.own.cache.Resident(s.cur.IDs[u.place]) {
-			hits++
-		}
-	}
-	return hits, local
-}
-
-// Cache returns the partition, for reading.
-func (s *Stager) Cache() *Cache { return s.own.cache }
-
-// Ready is the share of what the local trainers are given next, as far as the window reaches, that is in memory; 1 when the window
-// is empty.
-func (s *Stager) Ready() float64 {
-	all, missing := 0, 0
-	for _, p := range s.parts {
-		all += len(p.ids)
-		missing += p.missing
-	}
-	if all == 0 {
-		return 1
-	}
-	return float64(all-missing) / float64(all)
-}
-
-// Demand returns the furthest need (Fetch.Need) that a local trainer waits for, or has waited for.
-func (s *Stager) Demand() uint64 { return uint64(max(s.demand, 0)) }
-
-// WindowBytes is the memory held by samples that are not residents.
-func (s *Stager) WindowBytes() int64 { return s.windowBytes }
-
-func (s *Stager) plan(epoch int) *planned {
-	for i := len(s.plans) - 1; i >= 0; i-- {
-		if s.plans[i].Epoch == epoch {
-			return s.plans[i]
-		}
-	}
-	return nil
-}
-
 func (s *Stager) emit(c Command) { s.out = append(s.out, c) }
+
+// What this rank has of each sample
+
+// sampleCopy is what this rank has of a sample.
+type sampleCopy struct {
+	state  copyState
+	source Source // what its first delivery counts as
+	window bool   // counted in windowBytes
+	pins   uint16 // parts, promises and answers that need it
+}
+
+type copyState uint8
+
+const (
+	absent copyState = iota
+	coming
+	here
+)
+
+// copyTable says what this rank has of each sample.
+type copyTable struct{ table[sampleCopy] }
+
+func (t *copyTable) pin(id SampleID) {
+	c := t.get(id)
+	c.pins++
+	t.set(id, c)
+}
+
+func (t *copyTable) unpin(id SampleID) {
+	c := t.get(id)
+	c.pins--
+	t.put(id, c)
+}
+
+// put drops what is left of a sample that is neither here, coming nor needed.
+func (t *copyTable) put(id SampleID, c sampleCopy) {
+	if c.state == absent && c.pins == 0 && !c.window {
+		c = sampleCopy{}
+	}
+	t.set(id, c)
+}
+
+func (t *copyTable) setSource(id SampleID, source Source) {
+	c := t.get(id)
+	c.source = source
+	t.put(id, c)
+}
+
+func (t *copyTable) setState(id SampleID, state copyState) {
+	c := t.get(id)
+	c.state = state
+	t.put(id, c)
+}
+
+func (s *Stager) setState(id SampleID, state copyState, source Source) {
+	c := s.copies.get(id)
+	c.state, c.source = state, source
+	s.copies.put(id, c)
+	s.settle(id)
+}
+
+// settle frees a sample that nobody needs, or has it stored, and keeps windowBytes true.
+func (s *Stager) settle(id SampleID) {
+	c := s.copies.get(id)
+	before := c
+	resident := s.own.cache.Resident(id)
+	if c.state == here && c.pins == 0 && !resident {
+		if s.spill(id) {
+			c.pins++ // until it is stored
+		} else {
+			c.state = absent
+			s.emit(Free{id})
+		}
+	}
+	if c.state == absent {
+		s.own.tier.gone(id)
+	}
+	c.window = c.state != absent && !resident
+	if c.window && !before.window {
+		s.windowBytes += s.cfg.Size(id)
+	} else if before.window && !c.window {
+		s.windowBytes -= s.cfg.Size(id)
+	}
+	if c != before {
+		s.copies.put(id, c)
+	}
+}
+
+func (s *Stager) unpin(id SampleID) {
+	s.copies.unpin(id)
+	s.settle(id)
+}
+
+// Plans
 
 func (s *Stager) onPlanned(e Planned) {
 	base := int64(0)
@@ -327,6 +295,62 @@ func (s *Stager) startEpoch(p *planned) {
 	}
 }
 
+// forget lets go of the plans that every local trainer has left.
+func (s *Stager) forget() {
+	if s.cur == nil || s.plans[0] == s.cur {
+		return
+	}
+	pos, local := s.slowest()
+	if !local {
+		pos = s.asked
+	}
+	for s.plans[0] != s.cur && pos >= s.plans[1].base {
+		s.plans = slices.Delete(s.plans, 0, 1)
+		s.plansLeft++
+	}
+}
+
+func (s *Stager) plan(epoch int) *planned {
+	for i := len(s.plans) - 1; i >= 0; i-- {
+		if s.plans[i].Epoch == epoch {
+			return s.plans[i]
+		}
+	}
+	return nil
+}
+
+func (s *Stager) after(p *planned) *planned {
+	for i, q := range s.plans {
+		if q == p && i+1 < len(s.plans) {
+			return s.plans[i+1]
+		}
+	}
+	return nil
+}
+
+// The window
+
+// part is what one local trainer consumes of one global batch.
+type part struct {
+	partKey
+	position int64
+	ids      []SampleID
+	source   []Source // NotHere and Unreadable as soon as known, the rest at delivery
+	errs     map[int]error
+	missing  int    // samples that are coming
+	ticket   uint64 // of the request that waits; 0: none
+	lease    uint32
+}
+
+type partKey struct{ trainer, epoch, batch int }
+
+// waiter is a place in a part or in an answer that waits for a sample.
+type waiter struct {
+	part   *part
+	answer *answer
+	place  int
+}
+
 // advance lets batches into the window while they are demanded or there is room.
 func (s *Stager) advance() {
 	for s.cur != nil {
@@ -345,15 +369,6 @@ func (s *Stager) advance() {
 		s.batch++
 	}
 	s.answerEarly()
-}
-
-func (s *Stager) after(p *planned) *planned {
-	for i, q := range s.plans {
-		if q == p && i+1 < len(s.plans) {
-			return s.plans[i+1]
-		}
-	}
-	return nil
 }
 
 func (s *Stager) mayEnter() bool {
@@ -393,3 +408,665 @@ func (s *Stager) batchBytes() int64 {
 	share := (s.cur.Batch + s.cfg.Ranks - 1) / s.cfg.Ranks
 	return int64(share) * s.cfg.Size(s.cur.IDs[lo])
 }
+
+// enter takes batch b of the current plan into the window.
+func (s *Stager) enter(b int) {
+	pos := s.cur.position(b)
+	s.promises.expire(pos-2*aheadBatches, s.unpin)
+	s.decideUpTo(pos - 2*aheadBatches)
+	var wanted map[int][]SampleID // by owner
+	for _, place := range s.cur.view.share(s.cur.Plan, s.cfg.Rank, b) {
+		i := int(place)
+		id, trainer := s.cur.IDs[i], int(s.cur.Consumer[i])
+		owner, consumer := s.cur.Owner(i), int(s.cur.World[trainer])
+		mine := consumer == s.cfg.Rank
+		if owner == s.cfg.Rank {
+			u := undecided{position: pos, place: place, next: s.own.reach(i)}
+			if !mine && (s.copies.get(id).state != absent || s.own.wants(i, u.next)) {
+				s.promise(promiseKey{consumer, s.cur.Epoch, b}, pos, id)
+			}
+			if mine {
+				s.need(s.partOf(partKey{trainer, s.cur.Epoch, b}, pos), id, pos)
+			}
+			s.hold(u)
+			continue
+		}
+		if !mine {
+			continue
+		}
+		p := s.partOf(partKey{trainer, s.cur.Epoch, b}, pos)
+		if s.copies.get(id).state == absent {
+			if wanted == nil {
+				wanted = map[int][]SampleID{}
+			}
+			wanted[owner] = append(wanted[owner], id)
+			s.setState(id, coming, FromPeer)
+		}
+		s.need(p, id, pos)
+	}
+	for _, owner := range slices.Sorted(maps.Keys(wanted)) { // in order, so that a replay gives the same commands
+		s.ask(owner, s.cur.Epoch, b, wanted[owner])
+	}
+	for _, t := range s.locals { // a trainer without draws in a partial batch gets an empty part
+		s.partOf(partKey{t, s.cur.Epoch, b}, pos)
+	}
+}
+
+func (s *Stager) partOf(key partKey, pos int64) *part {
+	p := s.parts[key]
+	if p == nil {
+		p = &part{partKey: key, position: pos}
+		s.parts[key] = p
+	}
+	return p
+}
+
+// need adds id to p and brings it in if it is neither here nor coming.
+func (s *Stager) need(p *part, id SampleID, pos int64) {
+	p.ids = append(p.ids, id)
+	p.source = append(p.source, FromLocal)
+	s.bring(id, pos)
+	s.await(id, waiter{part: p, place: len(p.ids) - 1})
+}
+
+// bring has id fetched unless it is here or coming. A resident that is not here is one that could not be had before.
+func (s *Stager) bring(id SampleID, pos int64) {
+	if s.copies.get(id).state == absent {
+		s.setState(id, coming, FromStorage)
+		s.fetch(id, uint64(pos), FromStorage)
+	}
+}
+
+// await pins id for w, and has w wait while id is coming.
+func (s *Stager) await(id SampleID, w waiter) {
+	s.copies.pin(id)
+	if s.copies.get(id).state == here {
+		return
+	}
+	if w.part != nil {
+		w.part.missing++
+	} else {
+		w.answer.missing++
+	}
+	s.waiting[id] = append(s.waiting[id], w)
+}
+
+// Trainers
+
+// onRequested delivers a part, now or when it is complete. A batch that the window has not reached enters it; one
+// that it has passed is brought in by itself.
+func (s *Stager) onRequested(e Requested) {
+	plan := s.plan(e.Epoch)
+	if plan == nil || e.Batch >= plan.Batches() {
+		s.emit(Deliver{Ticket: e.Ticket})
+		return
+	}
+	pos := plan.position(e.Batch)
+	if plan.base > s.cur.base || plan == s.cur && e.Batch > s.batch+aheadBatches {
+		s.jump(plan, e.Batch)
+	}
+	s.demand = max(s.demand, pos)
+	if s.progress[e.Trainer] < plan.base {
+		s.expireParts(e.Trainer, plan.base)
+	}
+	s.progress[e.Trainer] = max(s.progress[e.Trainer], pos)
+	s.advance()
+	key := partKey{e.Trainer, e.Epoch, e.Batch}
+	p := s.parts[key]
+	if p == nil {
+		p = s.partOf(key, pos)
+		for _, id := range plan.Part(nil, e.Batch, e.Trainer) {
+			s.need(p, id, pos)
+		}
+	}
+	p.ticket = e.Ticket
+	s.byTicket[e.Ticket] = p
+	for _, id := range s.starved {
+		s.relieve(id)
+	}
+	s.tryDeliver(p)
+}
+
+// jump moves the window's end to a batch far ahead: training left an epoch early, or began in the middle of one.
+func (s *Stager) jump(plan *planned, batch int) {
+	if plan != s.cur {
+		if s.after(s.cur) == plan && s.batch >= s.cur.Batches() {
+			return // the ordinary end of an epoch: advance does it
+		}
+		s.startEpoch(plan)
+	}
+	if batch <= s.batch+aheadBatches {
+		return
+	}
+	s.decideUpTo(math.MaxInt64)
+	for ; s.batch < batch; s.batch++ {
+		lo, hi := plan.Range(s.batch)
+		for i := lo; i < hi; i++ {
+			if plan.Owner(i) == s.cfg.Rank {
+				s.own.reach(i)
+			}
+		}
+	}
+}
+
+// expireParts forgets what a trainer left behind in earlier epochs without asking for it.
+func (s *Stager) expireParts(trainer int, base int64) {
+	var old []*part
+	for key, p := range s.parts {
+		if key.trainer == trainer && p.position < base && p.ticket == 0 {
+			old = append(old, p)
+		}
+	}
+	slices.SortFunc(old, func(a, b *part) int { return cmp.Compare(a.position, b.position) }) // so that a replay frees in the same order
+	for _, p := range old {
+		s.drop(p)
+	}
+}
+
+// drop unpins what a part holds and takes it out of all lists.
+func (s *Stager) drop(p *part) {
+	delete(s.parts, p.partKey)
+	for _, id := range p.ids {
+		rest := s.waiting[id][:0]
+		for _, w := range s.waiting[id] {
+			if w.part != p {
+				rest = append(rest, w)
+			}
+		}
+		if len(rest) == 0 {
+			delete(s.waiting, id)
+		} else {
+			s.waiting[id] = rest
+		}
+	}
+	s.unpinPart(p)
+}
+
+// unpinPart ends the part's hold on the samples that it has or waits for.
+func (s *Stager) unpinPart(p *part) {
+	for i, id := range p.ids {
+		if p.source[i] != NotHere && p.source[i] != Unreadable {
+			s.unpin(id)
+		}
+	}
+}
+
+func (s *Stager) tryDeliver(p *part) {
+	if p.ticket == 0 || p.missing > 0 || p.lease != 0 {
+		return
+	}
+	for i, id := range p.ids {
+		if p.source[i] == FromLocal {
+			p.source[i] = s.takeSource(id, p.epoch)
+		}
+	}
+	s.lastLease++
+	p.lease = s.lastLease
+	delete(s.parts, p.partKey)
+	delete(s.byTicket, p.ticket)
+	s.leases[p.lease] = p
+	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
+}
+
+// takeSource returns what the next delivery of a sample counts as; those after it are local hits, until it is brought in again.
+func (s *Stager) takeSource(id SampleID, epoch int) Source {
+	source := s.copies.get(id).source
+	s.copies.setSource(id, FromLocal)
+	if source == fromTier {
+		s.tierHits[epoch]++
+		return FromLocal
+	}
+	return source
+}
+
+func (s *Stager) onReleased(e Released) {
+	p := s.leases[e.Lease]
+	if p == nil {
+		return
+	}
+	delete(s.leases, e.Lease)
+	s.unpinPart(p)
+}
+
+// Storage and memory
+
+// fetch has a sample read, from the tier if that has it, else from storage, which then is its source.
+func (s *Stager) fetch(id SampleID, need uint64, source Source) {
+	if s.own.tier.has(id) {
+		s.copies.setSource(id, fromTier)
+		s.emit(Recall{ID: id, Need: need})
+		return
+	}
+	if source == fromTier {
+		source = FromStorage
+	}
+	s.copies.setSource(id, source)
+	s.emit(Fetch{ID: id, Need: need})
+}
+
+func (s *Stager) onFetched(e Fetched) {
+	if e.Err != nil {
+		s.lose(e.ID, e.Err)
+		return
+	}
+	s.arrive(e.ID)
+}
+
+// arrive makes a coming sample be here and lets go on who waits for it.
+func (s *Stager) arrive(id SampleID) {
+	s.copies.setState(id, here)
+	for _, w := range s.takeWaiting(id) {
+		s.got(w)
+	}
+	s.settle(id)
+}
+
+// lose makes a coming sample absent: it cannot be read.
+func (s *Stager) lose(id SampleID, err error) {
+	s.copies.setState(id, absent)
+	if s.own.cache.Resident(id) {
+		s.own.cache.Remove(id)
+	}
+	for _, w := range s.takeWaiting(id) {
+		s.giveUp(w, id, err)
+	}
+	s.settle(id)
+}
+
+func (s *Stager) takeWaiting(id SampleID) []waiter {
+	w := s.waiting[id]
+	delete(s.waiting, id)
+	return w
+}
+
+func (s *Stager) got(w waiter) {
+	if w.part != nil {
+		w.part.missing--
+		s.tryDeliver(w.part)
+		return
+	}
+	w.answer.missing--
+	s.trySend(w.answer)
+}
+
+// giveUp lets w go on without the sample; with a nil err the client reads storage itself.
+func (s *Stager) giveUp(w waiter, id SampleID, err error) {
+	s.copies.unpin(id)
+	switch {
+	case w.answer != nil:
+		w.answer.gone[w.place] = true
+	case err == nil:
+		w.part.source[w.place] = NotHere
+	default:
+		w.part.source[w.place] = Unreadable
+		if w.part.errs == nil {
+			w.part.errs = map[int]error{}
+		}
+		w.part.errs[w.place] = err
+	}
+	s.got(w)
+}
+
+// onStarved: parts that are due go on without the sample, the others wait for room.
+func (s *Stager) onStarved(e Starved) {
+	s.starved = append(s.starved, e.ID)
+	if slowest, local := s.slowest(); local {
+		s.decideFor(0, slowest)
+	}
+	s.relieve(e.ID)
+}
+
+func (s *Stager) relieve(id SampleID) {
+	var stay []waiter
+	for _, w := range s.takeWaiting(id) {
+		if w.part != nil && w.part.ticket == 0 {
+			stay = append(stay, w)
+			continue
+		}
+		s.giveUp(w, id, nil)
+	}
+	if stay != nil {
+		s.waiting[id] = stay
+	}
+}
+
+// onRoom tries again what found no room, and forgets what nobody needs any more.
+func (s *Stager) onRoom() {
+	again := s.starved
+	s.starved = nil
+	for _, id := range again {
+		if s.copies.get(id).pins == 0 && !s.own.cache.Resident(id) {
+			s.setState(id, absent, FromLocal)
+			continue
+		}
+		s.fetch(id, uint64(max(s.demand, 0)), s.copies.get(id).source)
+	}
+}
+
+// onPreloaded makes residents of what was brought in before the first plan, in the order given, as far as the partition takes it; the
+// rest is freed. When each is drawn next is not known yet: the first plan says it.
+func (s *Stager) onPreloaded(e Preloaded) {
+	for _, id := range e.IDs {
+		if s.copies.get(id).state != absent {
+			continue // it is here already
+		}
+		if Owner(id, s.cfg.Ranks) == s.cfg.Rank && s.own.cache.fits(id) {
+			s.own.cache.Draw(Use{ID: id}, nobody)
+		}
+		s.setState(id, here, FromLocal)
+	}
+}
+
+// onShrunk gives up residents whose memory is taken away, and then as many more as the smaller partition has no room for. What is
+// needed at this moment is freed when that is over. None of it goes to the tier: memory is short now.
+func (s *Stager) onShrunk(e Shrunk) {
+	for _, id := range e.IDs {
+		if s.own.cache.Resident(id) {
+			s.own.cache.Remove(id)
+			s.settle(id)
+		}
+	}
+	s.own.cache.Resize(e.CapacityBytes, s.settle)
+}
+
+// What a policy that looks ahead keeps is decided when a batch's losses have become scores, not when it enters the window: a sample's own
+// loss says most about its next draw. Until then a draw of an own sample holds the bytes that it found or brought in. Other policies
+// are asked when the batch enters the window: they look for a sample with the score of its last training, as their papers have it.
+
+// undecided is a draw of an own sample in the window, which has not passed the policy.
+type undecided struct {
+	position int64 // of its batch
+	place    int32 // of the draw, in the current plan
+	next     int32 // of the sample's next draw
+	held     bool  // the sample's copy is pinned for it
+}
+
+// hold lets a draw of the current batch wait for its scores. Draws that do not depend on scores pass the policy now, and so do all draws
+// when the policy does not look ahead.
+func (s *Stager) hold(u undecided) {
+	id := s.cur.IDs[u.place]
+	if u.held = s.copies.get(id).state != absent; u.held {
+		s.copies.pin(id)
+	}
+	s.undecided = append(s.undecided, u)
+	if s.cur.total == 0 || !s.patient {
+		s.decideUpTo(u.position)
+	}
+}
+
+// decideUpTo passes the draws of all batches up to a position through the policy.
+func (s *Stager) decideUpTo(position int64) {
+	n := 0
+	for n < len(s.undecided) && s.undecided[n].position <= position {
+		s.decide(s.undecided[n])
+		n++
+	}
+	s.undecided = s.undecided[:copy(s.undecided, s.undecided[n:])]
+}
+
+// decideFor does so, oldest first, for batches that the slowest trainer has asked for, until the window holds no more than bytes.
+func (s *Stager) decideFor(bytes, slowest int64) {
+	for len(s.undecided) > 0 && s.undecided[0].position < slowest && s.windowBytes > bytes {
+		s.decideUpTo(s.undecided[0].position)
+	}
+}
+
+func (s *Stager) decide(u undecided) {
+	id := s.cur.IDs[u.place]
+	s.own.draw(int(u.place), u.next, s.copies.get(id).state != absent, s.settle)
+	if u.held {
+		s.copies.unpin(id)
+	}
+	s.settle(id)
+}
+
+// onScored takes new scores, and decides on the batches that they come from.
+func (s *Stager) onScored(e Scored) {
+	s.own.take(e)
+	if plan := s.plan(e.Epoch); plan != nil {
+		s.decideUpTo(plan.position(e.Batch))
+	}
+}
+
+// Peers
+
+// promises are the samples that peers will ask for: pinned from the moment their batch enters the window, so that
+// they are still here when the question comes.
+type promises struct {
+	byKey map[promiseKey][]SampleID
+	order []promiseAt // by position
+}
+
+type promiseKey struct{ peer, epoch, batch int }
+
+type promiseAt struct {
+	promiseKey
+	position int64
+}
+
+// answer is a peer's question under way.
+type answer struct {
+	Asked
+	gone    []bool // by place: absent
+	missing int
+}
+
+type answerKey struct {
+	peer   int
+	ticket uint32
+}
+
+func (s *Stager) promise(key promiseKey, pos int64, id SampleID) {
+	s.bring(id, pos)
+	s.copies.pin(id)
+	if s.promises.byKey[key] == nil {
+		s.promises.order = append(s.promises.order, promiseAt{key, pos})
+	}
+	s.promises.byKey[key] = append(s.promises.byKey[key], id)
+}
+
+// keep ends a promise.
+func (p *promises) keep(key promiseKey, unpin func(SampleID)) {
+	ids := p.byKey[key]
+	delete(p.byKey, key)
+	for _, id := range ids {
+		unpin(id)
+	}
+}
+
+// expire ends the promises before position: whoever has not asked by then reads storage.
+func (p *promises) expire(position int64, unpin func(SampleID)) {
+	n := 0
+	for n < len(p.order) && p.order[n].position < position {
+		p.keep(p.order[n].promiseKey, unpin)
+		n++
+	}
+	p.order = p.order[n:]
+}
+
+func (s *Stager) ask(peer, epoch, batch int, ids []SampleID) {
+	s.lastAsk++
+	a := &Ask{Peer: peer, Ticket: s.lastAsk, Epoch: epoch, Batch: batch, IDs: ids}
+	s.asks[a.Ticket] = a
+	s.emit(*a)
+}
+
+func (s *Stager) onReceived(e Received) {
+	a := s.asks[e.Ticket]
+	if a == nil {
+		return
+	}
+	delete(s.asks, e.Ticket)
+	for i, id := range a.IDs {
+		switch e.Status[i] {
+		case Absent:
+			s.fetchInstead(id, FromStorage)
+		case Staged:
+			s.copies.setSource(id, FromStorage)
+			s.arrive(id)
+		default:
+			s.arrive(id)
+		}
+	}
+}
+
+func (s *Stager) onPeerLost(e PeerLost) {
+	a := s.asks[e.Ticket]
+	if a == nil {
+		return
+	}
+	delete(s.asks, e.Ticket)
+	for _, id := range a.IDs {
+		s.fetchInstead(id, FromFallback)
+	}
+}
+
+// fetchInstead reads storage for a sample that a peer or the tier did not give.
+func (s *Stager) fetchInstead(id SampleID, source Source) {
+	s.fetch(id, uint64(max(s.demand, 0)), source)
+}
+
+// onAsked answers as soon as the window has reached the batch and the samples are here.
+func (s *Stager) onAsked(e Asked) {
+	if plan := s.plan(e.Epoch); plan != nil {
+		s.asked = max(s.asked, plan.position(e.Batch))
+	}
+	s.early = append(s.early, e)
+}
+
+// reached reports whether a batch has entered the window, or never will because its epoch is over.
+func (s *Stager) reached(epoch, batch int) bool {
+	if s.cur == nil {
+		return false
+	}
+	plan := s.plan(epoch)
+	if plan == nil {
+		return epoch < s.cur.Epoch
+	}
+	return plan.position(batch) < s.cur.position(s.batch)
+}
+
+// answerEarly takes up the questions whose batch has entered the window, or will never.
+func (s *Stager) answerEarly() {
+	rest := s.early[:0]
+	for _, e := range s.early {
+		if s.reached(e.Epoch, e.Batch) {
+			s.take(e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	s.early = rest
+}
+
+func (s *Stager) take(e Asked) {
+	a := &answer{Asked: e, gone: make([]bool, len(e.IDs))}
+	s.answers[answerKey{e.Peer, e.Ticket}] = a
+	for i, id := range e.IDs {
+		if s.copies.get(id).state == absent {
+			if !s.own.tier.has(id) {
+				a.gone[i] = true
+				continue
+			}
+			s.bring(id, max(s.demand, 0))
+		}
+		s.await(id, waiter{answer: a, place: i})
+	}
+	s.promises.keep(promiseKey{e.Peer, e.Epoch, e.Batch}, s.unpin)
+	s.trySend(a)
+}
+
+func (s *Stager) trySend(a *answer) {
+	if a.missing > 0 {
+		return
+	}
+	status := make([]Status, len(a.IDs))
+	for i, id := range a.IDs {
+		switch {
+		case a.gone[i]:
+			status[i] = Absent
+		case s.copies.get(id).source == FromStorage || s.copies.get(id).source == FromFallback:
+			s.copies.setSource(id, FromLocal)
+			status[i] = Staged
+		case s.copies.get(id).source == fromTier:
+			s.takeSource(id, a.Epoch)
+			status[i] = Present
+		default:
+			status[i] = Present
+		}
+	}
+	s.emit(Send{Peer: a.Peer, Ticket: a.Ticket, IDs: a.IDs, Status: status})
+}
+
+func (s *Stager) onSent(e Sent) {
+	key := answerKey{e.Peer, e.Ticket}
+	a := s.answers[key]
+	if a == nil {
+		return
+	}
+	delete(s.answers, key)
+	for i, id := range a.IDs {
+		if !a.gone[i] {
+			s.unpin(id)
+		}
+	}
+}
+
+// What a rank asks of its stager, between events
+
+// Knows reports whether the plan of epoch is there.
+func (s *Stager) Knows(epoch int) bool { return s.plan(epoch) != nil }
+
+// Plan returns the plan of epoch, or nil.
+func (s *Stager) Plan(epoch int) *Plan {
+	if p := s.plan(epoch); p != nil {
+		return p.Plan
+	}
+	return nil
+}
+
+// PlansLeft is how many plans it has let go of since it was made.
+func (s *Stager) PlansLeft() int { return s.plansLeft }
+
+// PlannedHits is the number of draws of an epoch that this rank's policy called hits: of those, local are consumed by its own
+// trainers.
+func (s *Stager) PlannedHits(epoch int) (hits, local int) {
+	for _, n := range s.own.hits {
+		if n.epoch == epoch {
+			hits += n.local + n.peer
+			local += n.local
+		}
+	}
+	for _, u := range s.undecided {
+		if s.cur.Epoch == epoch && s.own.cache.Resident(s.cur.IDs[u.place]) {
+			hits++
+		}
+	}
+	return hits, local
+}
+
+// TierHits is the number of draws of an epoch, local trainers' and peers', that were served from the tier so far.
+func (s *Stager) TierHits(epoch int) int { return s.tierHits[epoch] }
+
+// Cache returns the partition, for reading.
+func (s *Stager) Cache() *Cache { return s.own.cache }
+
+// Ready is the share of what the local trainers are given next, as far as the window reaches, that is in memory; 1 when the window
+// is empty.
+func (s *Stager) Ready() float64 {
+	all, missing := 0, 0
+	for _, p := range s.parts {
+		all += len(p.ids)
+		missing += p.missing
+	}
+	if all == 0 {
+		return 1
+	}
+	return float64(all-missing) / float64(all)
+}
+
+// Demand returns the furthest need (Fetch.Need) that a local trainer waits for, or has waited for.
+func (s *Stager) Demand() uint64 { return uint64(max(s.demand, 0)) }
+
+// WindowBytes is the memory held by samples that are not residents.
+func (s *Stager) WindowBytes() int64 { return s.windowBytes }

@@ -150,31 +150,3 @@ func (s *Stager) judge(err error) {
 		s.emit(EndTier{})
 	}
 }
-
-// fetch has a sample read, from the tier if that has it, else from storage, which then is its source.
-func (s *Stager) fetch(id SampleID, need uint64, source Source) {
-	if s.own.tier.has(id) {
-		s.copies.setSource(id, fromTier)
-		s.emit(Recall{ID: id, Need: need})
-		return
-	}
-	if source == fromTier {
-		source = FromStorage
-	}
-	s.copies.setSource(id, source)
-	s.emit(Fetch{ID: id, Need: need})
-}
-
-// takeSource returns what the next delivery of a sample counts as; those after it are local hits, until it is brought in again.
-func (s *Stager) takeSource(id SampleID, epoch int) Source {
-	source := s.copies.get(id).source
-	s.copies.setSource(id, FromLocal)
-	if source == fromTier {
-		s.tierHits[epoch]++
-		return FromLocal
-	}
-	return source
-}
-
-// TierHits is the number of draws of an epoch, local trainers' and peers', that were served from the tier so far.
-func (s *Stager) TierHits(epoch int) int { return s.tierHits[epoch] }
