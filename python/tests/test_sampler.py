@@ -310,6 +310,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
         "sampler_drop_last": False,
         "plan_version": 1,
         "options": "",
+        "choice": "",
         "epoch": 2,
         "batch": 3,
         "state": "5a" * 16,
@@ -425,6 +426,13 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     door.start()
     with pytest.raises(rankpool.IdentityError, match="came back with the options 'beta=0.6', and training began with 'beta=0.5'"):
         list(other)
+
+
+def test_a_state_of_other_choices_is_refused(door):
+    _, sampler = make()
+    state = {**sampler.state_dict(), "choice": "quiver with 100 bytes"}
+    with pytest.raises(ValueError, match="'quiver with 100 bytes'.* and --memory as a share"):
+        sampler.load_state_dict(state)
 
 
 def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
