@@ -32,7 +32,7 @@ packages      = $(shell go list ./...)
 with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-frameworks pictures lint fmt bench bench-staging install wheel dist clean
+.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-frameworks pictures lint fmt bench bench-staging bench-peers install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -150,6 +150,13 @@ bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUI
 	@$(MAKE) --no-print-directory build
 	$(go_build) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) -only staging,pfs $(if $(QUICK),-quick)
+
+bench-peers: ## compare with DataLoader, SPDL, DALI, WebDataset, Streaming and LitData, from PyPI, 7 GB, in 30 minutes (as root; QUICK=1: only see that it works)
+	@$(MAKE) --no-print-directory build
+	$(go_build) -o bin/benchmarks ./benchmarks
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/pip install -q torch webdataset mosaicml-streaming litdata spdl nvidia-dali-cuda130
+	bin/benchmarks -python build/peers/bin/python -only peers $(if $(QUICK),-quick)
 
 install: build ## install the program, man pages, completions and the Python client to PREFIX
 	rm -rf build/man

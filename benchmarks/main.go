@@ -25,6 +25,7 @@ type bench struct {
 	python string
 	dir    string // in memory, for data sets and results
 
+	group   atomic.Pointer[memoryGroup]   // what a peer runs in, nil if there is none
 	mounted atomic.Pointer[slowfs.Server] // the emulated storage, nil if there is none
 }
 
@@ -39,7 +40,7 @@ type section struct {
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
 	boundarySection, saveSection, idleSection,
-	stagingSection, pfsSection,
+	stagingSection, pfsSection, peersSection,
 }
 
 // children are the benchmarks that run in their own processes, by name.
@@ -57,7 +58,7 @@ func main() {
 	}
 	var b bench
 	only := flag.String("only", "", "sections to run, separated by commas (default: all but "+
-		"staging and pfs)")
+		"staging, pfs and peers)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells "+
 		"nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")
@@ -116,6 +117,7 @@ func (b *bench) run(chosen []section) (rows []row, ok bool) {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted // Child processes get the terminal's signal too.
+		b.endGroup()
 		b.unmount()
 		remove(dir)
 		os.Exit(1)

@@ -42,6 +42,8 @@ type Config struct {
 	AttrTimeout time.Duration `toml:"attr_timeout"`
 	// cache pages while a file is open; false: every read comes here as requested (direct I/O)
 	PageCache bool `toml:"page_cache"`
+	// with page_cache: keep them after it is closed too, as long as there is memory
+	KeepCache bool `toml:"keep_cache"`
 
 	Rules []Rule `toml:"rules"` // all that match an access apply; the first error counts
 }

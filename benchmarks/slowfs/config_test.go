@@ -23,6 +23,7 @@ open_rate = 5000.5
 entry_timeout = "1s"
 attr_timeout = "2s"
 page_cache = true
+keep_cache = true
 
 [[rules]]
 match = "*.tar"
@@ -43,7 +44,7 @@ error = "ESTALE"
 var everything = Config{
 	Seed: 7, OpenLatency: 2 * ms, ReadLatency: ms / 10, EntryLatency: ms / 100, StatLatency: ms,
 	Bandwidth: 200e6, TargetBandwidth: 50e6, Targets: 8, Stripe: 1 << 20, OpenRate: 5000.5,
-	EntryTimeout: time.Second, AttrTimeout: 2 * time.Second, PageCache: true,
+	EntryTimeout: time.Second, AttrTimeout: 2 * time.Second, PageCache: true, KeepCache: true,
 	Rules: []Rule{
 		{
 			Match: "*.tar", Op: Read, Targets: []int{3, 5}, After: time.Second, During: 2 * time.Second,

@@ -142,6 +142,18 @@ func TestFilesReadTwiceAreTold(t *testing.T) {
 	}
 }
 
+func TestPagesOutliveAnOpenFile(t *testing.T) {
+	s := MountFor(t, makeTree(t), Config{PageCache: true, KeepCache: true, EntryTimeout: time.Hour, AttrTimeout: time.Hour})
+	for range 2 {
+		if content, err := os.ReadFile(filepath.Join(s.Dir(), "a/page")); err != nil || len(content) != 4096 {
+			t.Fatal(len(content), err)
+		}
+	}
+	if got := s.Stats(); got.Opens != 2 || got.Bytes != 4096 {
+		t.Errorf("counted %d opens and %d bytes", got.Opens, got.Bytes)
+	}
+}
+
 func TestNothingCanBeWritten(t *testing.T) {
 	source := makeTree(t)
 	s := MountFor(t, source, Config{})

@@ -83,10 +83,12 @@ func (n *node) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	if errno != fs.OK {
 		return nil, 0, errno
 	}
-	// Without KEEP_CACHE the kernel forgets a file's pages when it is opened again.
 	mode := uint32(fuse.FOPEN_NOFLUSH)
-	if !n.server.config.PageCache {
+	switch {
+	case !n.server.config.PageCache:
 		mode |= fuse.FOPEN_DIRECT_IO
+	case n.server.config.KeepCache: // Otherwise the kernel forgets a file's pages when it is opened again.
+		mode |= fuse.FOPEN_KEEP_CACHE
 	}
 	return &file{LoopbackFile: below.(*fs.LoopbackFile), server: n.server, name: name}, mode, fs.OK
 }

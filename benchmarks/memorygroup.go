@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// memoryGroup is a control group whose processes share a limit of memory: their own, shared
+// memory, and pages of files that they read first. It takes root.
+type memoryGroup struct{ dir string }
+
+// newMemoryGroup makes a group, of version 1 where the machine has the memory controller there,
+// else of version 2.
+func newMemoryGroup(limit int64) (*memoryGroup, error) {
+	root, file := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		root, file = "/sys/fs/cgroup", "memory.max"
+		control := filepath.Join(root, "cgroup.subtree_control")
+		if err := os.WriteFile(control, []byte("+memory"), 0); err != nil {
+			return nil, fmt.Errorf("a control group for memory: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp(root, "rankpool-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("a control group for memory: %w", err)
+	}
+	g := &memoryGroup{dir}
+	bytes := strconv.AppendInt(nil, limit, 10)
+	if err := os.WriteFile(filepath.Join(dir, file), bytes, 0); err != nil {
+		g.remove()
+		return nil, fmt.Errorf("a control group for memory: %w", err)
+	}
+	return g, nil
+}
+
+// command returns a command that runs in the group.
+func (g *memoryGroup) command(words []string) *exec.Cmd {
+	enter := []string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}
+	return exec.Command("sh", append(enter, words...)...)
+}
+
+// remove ends what still runs in the group, such as helpers of Python's multiprocessing, and
+// removes it. A process that ended a moment ago may still be in it.
+func (g *memoryGroup) remove() {
+	var err error
+	for range 100 {
+		g.end()
+		if err = os.Remove(g.dir); !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+	}
+}
+
+// end kills the processes in the group.
+func (g *memoryGroup) end() {
+	text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	if err != nil {
+		return // remove says why
+	}
+	for word := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// workload is a training on accelerators that are emulated as MLPerf Storage does: a step sleeps.
+type workload struct {
+	name                        string
+	samples, sampleBytes, batch int
+	step                        time.Duration
+}
+
+// Source: MLPerf Storage, configs/dlio/workload: ResNet-50 v1.0 on an H100, RetinaNet and U-Net3D
+// v3.0 on a B200, but fewer samples.
+// Differs: those of U-Net3D have 1/32 of the bytes, and all the same size; Fashion-MNIST is ours.
+var workloads = []workload{
+	{"ResNet-50", 8_000, 114_660, 400, 224 * time.Millisecond},
+	{"RetinaNet", 3_000, 322_957, 24, 47_550 * time.Microsecond},
+	{"U-Net3D / 32", 210, 4_581_270, 7, 162 * time.Millisecond},
+	{"Fashion-MNIST", 12_800, 500, 128, 5 * time.Millisecond},
+}
+
+// shardBytes returns how large its shards are at most.
+func (w workload) shardBytes() int { return min(64<<20, w.samples*w.sampleBytes/leastShards) }
+
+// peer is a loader that trains on a workload, and the format that it reads.
+type peer struct {
+	name, loader, format string
+}
+
+// Ours come first: the others are compared with them.
+var peers = []peer{
+	{"rankpool from files", "rankpool", "files"},
+	{"rankpool from shards", "rankpool", "tar"},
+	{"DataLoader from files", "torch", "files"},
+	{"SPDL from files", "spdl", "files"},
+	{"DALI from files", "dali", "files"},
+	{"WebDataset", "webdataset", "tar"},
+	{"Streaming", "streaming", "mds"},
+	{"LitData", "litdata", "litdata"},
+}
+
+const (
+	peerWorkers  = 4       // processes of each loader, threads of SPDL
+	leastShards  = 12      // WebDataset's workers each read shards of their own
+	peerBase     = 1 << 30 // memory that Python, torch and the workers may take beside the samples
+	withinBounds = 1.01    // a ratio to the bound that counts as reached
+)
+
+var peersSection = section{
+	name: "peers",
+	about: "two epochs of MLPerf's workloads, steps that sleep, one trainer with 4 workers, over " +
+		"slowfs set to 200 MB/s and 2 ms an open, which keeps pages; a control group of 1 GiB and " +
+		"the given share of the data holds everything, page cache included. The bound is the " +
+		"larger of the steps' time and the bytes that cannot be in memory over the bandwidth. A " +
+		"row is reached when ours is no slower, or within 1 % of the bound.",
+	named:   true,
+	measure: (*bench).peers,
+}
+
+// trained is what peers/train.py says of two epochs.
+type trained struct{ Epochs []trainedEpoch }
+
+type trainedEpoch struct {
+	Seconds, AU              float64
+	Samples, Distinct, Bytes int64
+}
+
+func (e trainedEpoch) String() string {
+	return fmt.Sprintf("%.2f s, AU %.0f %%", e.Seconds, 100*e.AU)
+}
+
+func (b *bench) peers() ([]row, error) {
+	some := workloads
+	if b.quick {
+		some = []workload{{"ResNet-50", 400, 114_660, 20, 11 * time.Millisecond}}
+	}
+	var rows []row
+	var failed []error
+	for _, w := range some {
+		measured, err := b.comparePeers(w)
+		rows = append(rows, measured...)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", w.name, err))
+		}
+	}
+	return rows, errors.Join(failed...)
+}
+
+// comparePeers trains all peers on a workload with all of the data in memory, and with 20 %. The
+// error joins those of the peers that could not train; the rows of the others are there.
+func (b *bench) comparePeers(w workload) ([]row, error) {
+	source := filepath.Join(b.dir, "source")
+	defer remove(source)
+	if err := makeTree(source, w.samples, w.sampleBytes); err != nil {
+		return nil, err
+	}
+	shares := []int{100, 20}
+	if b.quick {
+		shares = shares[1:]
+	}
+	results := make(map[peer]map[int]trained)
+	var failed []error
+	for _, format := range []string{"files", "tar", "mds", "litdata"} {
+		dir := source
+		if format != "files" {
+			dir = filepath.Join(b.dir, format)
+			if err := b.convert(format, source, dir, w.shardBytes()); err != nil {
+				remove(dir)
+				return nil, fmt.Errorf("%s: %w", format, err)
+			}
+		}
+		for _, p := range peers {
+			if p.format != format {
+				continue
+			}
+			results[p] = make(map[int]trained)
+			for _, share := range shares {
+				one, err := b.trainPeer(w, p, dir, share)
+				if err != nil {
+					failed = append(failed, fmt.Errorf("%s with %d %%: %w", p.name, share, err))
+				} else {
+					results[p][share] = one
+				}
+				fmt.Fprintf(os.Stderr, "\n  %s, %s, %d %%: %v", w.name, p.name, share, one.Epochs)
+			}
+		}
+		if dir != source {
+			remove(dir)
+		}
+	}
+	fmt.Fprintln(os.Stderr)
+	return peerRows(w, shares, results), errors.Join(failed...)
+}
+
+// convert writes the source in another format, as shards of so many bytes at most.
+func (b *bench) convert(format, source, dir string, shardBytes int) error {
+	size := fmt.Sprint(shardBytes)
+	command := exec.Command(b.python, "benchmarks/peers/convert.py", format, source, dir, size)
+	if format == "tar" {
+		command = exec.Command(b.tool, "pack", "--data", source, "--dest", dir, "--order", "random",
+			"--shard-size", size, "--progress", "0")
+	}
+	command.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(b.dir, "cache"))
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, said)
+	}
+	return nil
+}
+
+// trainPeer trains two epochs, the first one cold, with memory for a share of the samples, in
+// percent.
+func (b *bench) trainPeer(w workload, p peer, source string, share int) (trained, error) {
+	var result trained
+	config := slowPFS
+	config.KeepCache = true
+	server, err := b.mount(source, filepath.Join(b.dir, "slow"), config)
+	if err != nil {
+		return result, err
+	}
+	defer b.unmount()
+	size := int64(w.samples) * int64(w.sampleBytes)
+	group, err := newMemoryGroup(peerBase + size*int64(share)/100)
+	if err != nil {
+		return result, err
+	}
+	b.group.Store(group)
+	defer b.endGroup()
+	out := filepath.Join(b.dir, "result.json")
+	command := []string{
+		b.python, "benchmarks/peers/train.py", "--loader", p.loader, "--data", server.Dir(),
+		"--out", out, "--batch", fmt.Sprint(w.batch), "--workers", fmt.Sprint(peerWorkers),
+		"--step-seconds", fmt.Sprint(w.step.Seconds()),
+	}
+	if p.loader == "rankpool" {
+		run := []string{b.tool, "run", "--data", server.Dir(), "--progress", "0"}
+		run = append(run, "--memory", fmt.Sprintf("%d%%", share), "--")
+		command = append(run, command...)
+	}
+	train := group.command(command)
+	train.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(b.dir, "cache"))
+	var said bytes.Buffer
+	train.Stdout, train.Stderr = &said, &said
+	if err := train.Run(); err != nil {
+		return result, fmt.Errorf("%w\n%s", err, said.Bytes())
+	}
+	if err := readJSON(out, &result); err != nil {
+		return result, err
+	}
+	for number, e := range result.Epochs {
+		if e.Samples != int64(w.samples) || e.Distinct != e.Samples || e.Bytes != size {
+			return result, fmt.Errorf("epoch %d had %d samples, %d of them different, of %d bytes, "+
+				"and the data set has %d of %d",
+				number, e.Samples, e.Distinct, e.Bytes, w.samples, size)
+		}
+	}
+	return result, nil
+}
+
+// endGroup ends what runs in the control group, if there is one.
+func (b *bench) endGroup() {
+	if group := b.group.Swap(nil); group != nil {
+		group.remove()
+	}
+}
+
+// peerRows compares ours with each peer that reads the same format, files or shards, by epoch.
+// Peers without results have no rows.
+func peerRows(w workload, shares []int, results map[peer]map[int]trained) []row {
+	var rows []row
+	for _, share := range shares {
+		for epoch := range 2 {
+			where := fmt.Sprintf("%s, %d %%, epoch %d: ", w.name, share, epoch+1)
+			bound := w.bound(share, epoch)
+			for _, ours := range peers[:2] {
+				mine, ok := results[ours][share]
+				if !ok {
+					continue
+				}
+				my := mine.Epochs[epoch]
+				rows = append(rows, ratioRow(where+ours.name+" / bound", my.String(),
+					fmt.Sprintf("%.2f s", bound), my.Seconds/bound, none, 0))
+				for _, other := range peers[2:] {
+					theirs, ok := results[other][share]
+					if !ok || (other.format == "files") != (ours.format == "files") {
+						continue
+					}
+					what := where + ours.name + " / " + other.name
+					rows = append(rows, peerRow(what, my, theirs.Epochs[epoch], bound))
+				}
+			}
+		}
+	}
+	return rows
+}
+
+func peerRow(what string, ours, theirs trainedEpoch, bound float64) row {
+	r := ratioRow(what, ours.String(), theirs.String(), ours.Seconds/theirs.Seconds, atMost, 1)
+	if ours.Seconds <= withinBounds*bound {
+		r.value = min(r.value, 1)
+	}
+	return r
+}
+
+// bound returns how many seconds an epoch takes at least with memory for a share, in percent.
+func (w workload) bound(share, epoch int) float64 {
+	missed := float64(w.samples) * float64(w.sampleBytes)
+	if epoch > 0 {
+		missed *= 1 - float64(share)/100
+	}
+	steps := float64((w.samples+w.batch-1)/w.batch) * w.step.Seconds()
+	return max(steps, missed/pfsBandwidth)
+}

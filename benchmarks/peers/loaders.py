@@ -1,0 +1,177 @@
+"""The loaders that are compared, each as its own documents recommend: a class whose epoch(n) yields batches of bytes.
+
+A batch is a uint8 tensor of shape [samples, bytes of a sample]; all samples have one size.
+"""
+
+import os
+from pathlib import Path
+
+import numpy
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+SHUFFLED = 1000  # samples in the buffer of loaders that read shards one after the other
+
+
+def tensor(content):
+    return torch.from_numpy(numpy.frombuffer(content, numpy.uint8).copy())
+
+
+def options(args):
+    return {"batch_size": args.batch, "num_workers": args.workers, "persistent_workers": True}
+
+
+class Files(Dataset):
+    """The files of a folder, in the order of their paths."""
+
+    def __init__(self, folder):
+        self.paths = sorted(str(path) for path in Path(folder).glob("*/*.bin"))
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        return torch.from_numpy(numpy.fromfile(self.paths[i], numpy.uint8))
+
+
+class Torch:
+    """torch's DataLoader over single files."""
+
+    def __init__(self, args):
+        data = Files(args.data)
+        self.sampler = DistributedSampler(data, 1, 0)
+        self.loader = DataLoader(data, sampler=self.sampler, **options(args))
+
+    def epoch(self, number):
+        self.sampler.set_epoch(number)
+        return self.loader
+
+
+class WebDataset:
+    """WebDataset over tar shards: shards in random order, a buffer of samples, batches made in the workers."""
+
+    def __init__(self, args):
+        import webdataset
+
+        shards = sorted(str(path) for path in Path(args.data).glob("*.tar"))
+        data = webdataset.WebDataset(shards, shardshuffle=len(shards), detshuffle=True)
+        data = data.shuffle(SHUFFLED).to_tuple("bin").map_tuple(tensor).batched(args.batch, partial=True)
+        self.loader = webdataset.WebLoader(data, batch_size=None, num_workers=args.workers, persistent_workers=True)
+
+    def epoch(self, number):
+        return (batch for (batch,) in self.loader)
+
+
+class Streaming:
+    """MosaicML Streaming over MDS shards, which it reads in place."""
+
+    def __init__(self, args):
+        from streaming import StreamingDataLoader, StreamingDataset
+        from streaming.base.util import clean_stale_shared_memory
+
+        clean_stale_shared_memory()
+
+        class Samples(StreamingDataset):
+            def __getitem__(self, i):
+                return tensor(super().__getitem__(i)["data"])
+
+        data = Samples(local=args.data, shuffle=True, batch_size=args.batch)
+        self.loader = StreamingDataLoader(data, **options(args))
+
+    def epoch(self, number):
+        return self.loader
+
+
+class LitData:
+    """LitData over its chunks, which it reads in place."""
+
+    def __init__(self, args):
+        from litdata import StreamingDataLoader, StreamingDataset
+
+        data = StreamingDataset(args.data, shuffle=True, transform=tensor)
+        self.loader = StreamingDataLoader(data, **options(args))
+
+    def epoch(self, number):
+        return self.loader
+
+
+class SPDL:
+    """SPDL over single files: threads in place of workers, DistributedSampler's draws."""
+
+    def __init__(self, args):
+        self.data, self.args = Files(args.data), args
+        self.sampler = DistributedSampler(self.data, 1, 0)
+
+    def epoch(self, number):
+        from spdl.pipeline import PipelineBuilder
+
+        self.sampler.set_epoch(number)
+        threads = self.args.workers
+        pipeline = (
+            PipelineBuilder()
+            .add_source(iter(self.sampler))
+            .pipe(self.data.__getitem__, concurrency=threads, output_order="input")
+            .aggregate(self.args.batch)
+            .pipe(torch.stack)
+            .add_sink(2)
+            .build(num_threads=threads + 1)
+        )
+        with pipeline.auto_stop():
+            yield from pipeline
+
+
+class DALI:
+    """DALI's file reader on the CPU, which shuffles all files anew each epoch: threads, one of which reads."""
+
+    def __init__(self, args):
+        from nvidia.dali import fn, pipeline_def
+
+        paths = Files(args.data).paths
+        if len(paths) % args.batch:
+            raise ValueError(f"its epochs are whole batches of {args.batch}, and there are {len(paths)} files")
+        self.steps = len(paths) // args.batch
+
+        @pipeline_def(batch_size=args.batch, num_threads=args.workers, device_id=None)
+        def samples():
+            contents, _ = fn.readers.file(files=paths, shuffle_after_epoch=True)
+            return contents
+
+        self.pipeline = samples()
+        self.pipeline.build()
+
+    def epoch(self, number):
+        for _ in range(self.steps):
+            yield torch.from_numpy(self.pipeline.run()[0].as_array())
+
+
+class Rankpool:
+    """rankpool from single files, or from the shards that rankpool pack wrote; its draws are DistributedSampler's."""
+
+    def __init__(self, args):
+        import rankpool
+
+        if any(name.endswith(".tar") for name in os.listdir(args.data)):
+            data = rankpool.WebDataset(args.data).to_tuple("bin").map_tuple(tensor)
+        else:
+            data = rankpool.DatasetFolder(args.data, read, ".bin")
+        self.sampler = rankpool.DistributedSampler(data, 1, 0)
+        self.loader = DataLoader(data, sampler=self.sampler, **options(args))
+
+    def epoch(self, number):
+        self.sampler.set_epoch(number)
+        return (fields[0] for fields in self.loader)
+
+
+def read(file):
+    return tensor(file.getbuffer())
+
+
+LOADERS = {
+    "torch": Torch,
+    "webdataset": WebDataset,
+    "streaming": Streaming,
+    "litdata": LitData,
+    "spdl": SPDL,
+    "dali": DALI,
+    "rankpool": Rankpool,
+}
