@@ -7,7 +7,8 @@ import (
 )
 
 func TestPeerRows(t *testing.T) {
-	w := workload{"W", 1000, 1_000_000, 100, time.Second} // steps 10 s, bytes 5 s, 4 s in the second epoch
+	// Steps take 10 s, reading 5 s, in the second epoch 4 s.
+	w := workload{"W", 1000, 1_000_000, 100, time.Second}
 	of := func(seconds ...float64) trained {
 		var made trained
 		for _, s := range seconds {
@@ -19,7 +20,7 @@ func TestPeerRows(t *testing.T) {
 		peers[0]: {20: of(10.05, 12)}, peers[1]: {20: of(11, 10)},
 		peers[2]: {20: of(10, 11)}, peers[5]: {20: of(22, 10)},
 	}
-	want := map[string]string{ // what it is compared with in which epoch: its ratio, and whether that is reached
+	want := map[string]string{ // the ratio, and whether that is reached
 		"1: rankpool from files / bound":                 "1.0050 ",
 		"1: rankpool from files / DataLoader from files": "1.0050 yes", // within 1 % of the bound
 		"1: rankpool from shards / bound":                "1.1000 ",

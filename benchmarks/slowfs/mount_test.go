@@ -143,9 +143,12 @@ func TestFilesReadTwiceAreTold(t *testing.T) {
 }
 
 func TestPagesOutliveAnOpenFile(t *testing.T) {
-	s := MountFor(t, makeTree(t), Config{PageCache: true, KeepCache: true, EntryTimeout: time.Hour, AttrTimeout: time.Hour})
+	s := MountFor(t, makeTree(t), Config{
+		PageCache: true, KeepCache: true, EntryTimeout: time.Hour, AttrTimeout: time.Hour,
+	})
 	for range 2 {
-		if content, err := os.ReadFile(filepath.Join(s.Dir(), "a/page")); err != nil || len(content) != 4096 {
+		content, err := os.ReadFile(filepath.Join(s.Dir(), "a/page"))
+		if err != nil || len(content) != 4096 {
 			t.Fatal(len(content), err)
 		}
 	}

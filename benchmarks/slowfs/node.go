@@ -87,7 +87,8 @@ func (n *node) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	switch {
 	case !n.server.config.PageCache:
 		mode |= fuse.FOPEN_DIRECT_IO
-	case n.server.config.KeepCache: // Otherwise the kernel forgets a file's pages when it is opened again.
+	case n.server.config.KeepCache:
+		// Otherwise the kernel forgets a file's pages when it is opened again.
 		mode |= fuse.FOPEN_KEEP_CACHE
 	}
 	return &file{LoopbackFile: below.(*fs.LoopbackFile), server: n.server, name: name}, mode, fs.OK
