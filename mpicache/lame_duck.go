@@ -26,7 +26,7 @@ type lifeSigns struct {
 // LameDuck goes on serving until the last trainer here has left, and reports whether it has: then Close ends the node well. It
 // returns false, and Abandon must follow, when a peer is silent while trainers are connected, and when ctx ends.
 func (n *Node) LameDuck(ctx context.Context) bool {
-	if !n.peersLive(ctx) && n.Training() {
+	if !n.PeersLive(ctx) && n.Training() {
 		return false
 	}
 	look := time.NewTicker(20 * time.Millisecond)
@@ -61,8 +61,8 @@ func (n *Node) SaveImportance(ctx context.Context) {
 	}
 }
 
-// peersLive asks all peers for a sign of life and reports whether every one gives it in time.
-func (n *Node) peersLive(ctx context.Context) bool {
+// PeersLive asks all peers for a sign of life, unless they have given one, and reports whether every one gives it in time.
+func (n *Node) PeersLive(ctx context.Context) bool {
 	l := &n.life
 	l.mu.Lock()
 	l.missing, l.all = n.cfg.Transport.Size()-1-len(l.heard), make(chan struct{})

@@ -252,6 +252,15 @@ func (n *Node) Abandon() error {
 // Training reports whether a trainer is connected.
 func (n *Node) Training() bool { return n.trainers() > 0 }
 
+// Trained reports whether a trainer has opened a data set here.
+func (n *Node) Trained() bool {
+	trained := false
+	for _, s := range n.streams {
+		s.locked(func() { trained = trained || s.stager != nil })
+	}
+	return trained
+}
+
 // end closes what is open and gives the memory back.
 func (n *Node) end() error {
 	err := errors.Join(n.door.Close(), n.closeConns(), n.cfg.Transport.Close())

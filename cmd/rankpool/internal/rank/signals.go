@@ -88,11 +88,10 @@ func (r *process) endByAndBy(node *mpicache.Node) error {
 		}
 		return node.Abandon()
 	}
-	if training { // and has ended
-		r.told = true
-		if slurm.Detect(os.Getenv).InJob() {
-			defer r.leaveNothing()
-		}
+	r.told = training // and has ended
+	// It may have ended before this rank was told, when the job does. Without a sign of life of all peers the cache may be started again.
+	if slurm.Detect(os.Getenv).InJob() && (training || node.Trained() && node.PeersLive(ctx)) {
+		defer r.leaveNothing()
 	}
 	if end, _ := ctx.Deadline(); r.together != nil {
 		r.together.await(nil, r.lost, time.Until(end))
