@@ -8,12 +8,9 @@ import (
 	"testing"
 )
 
-// The group's processes are ended with it. It takes root, and a machine whose control groups may
-// be changed.
+// The processes of a group end with it. As all tests of memory limits, it needs root, and a machine
+// whose control groups may be changed (docs/testing.md).
 func TestMemoryGroupEndsWhatIsInIt(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("it is a test of make test-full, as root")
-	}
 	g, err := newMemoryGroup(64 << 20)
 	if err != nil {
 		t.Fatal(err)

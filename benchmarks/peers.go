@@ -60,7 +60,7 @@ var peersSection = section{
 		"slowfs set to 200 MB/s and 2 ms an open, which keeps pages; a control group of 1 GiB and " +
 		"the given share of the data holds everything, page cache included. The bound is the " +
 		"larger of the steps' time and the bytes that cannot be in memory over the bandwidth. A " +
-		"row is reached when ours is no slower, or within 1 % of the bound.",
+		"row counts as reached if rankpool is at least as fast, or within 1 % of the bound.",
 	named:   true,
 	measure: (*bench).peers,
 }

@@ -95,7 +95,7 @@ const (
 	oldSnapshotMagic = "rpstate1" // without the data set's identity, the scorer and what is dropped
 )
 
-// snapshotHead is the part of a snapshot that is no array, with the arrays' lengths.
+// snapshotHead is the part of a snapshot that is not an array, with the arrays' lengths.
 type snapshotHead struct {
 	Stream                          StreamID
 	Checkpoint                      bool

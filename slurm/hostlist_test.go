@@ -182,7 +182,7 @@ func FuzzHostlist(f *testing.F) {
 		}
 		for _, h := range hosts {
 			if h == "" || len(h) > maxNameBytes || strings.ContainsAny(h, "[], \t\n") {
-				t.Fatalf("%q is no name", h)
+				t.Fatalf("%q is not a name", h)
 			}
 		}
 		if again, err := ParseHostlist(FormatHostlist(hosts)); err != nil || !slices.Equal(again, hosts) {

@@ -186,7 +186,7 @@ func TestDetectNeverPanics(t *testing.T) {
 		})
 		job.InStep()
 		if host := job.FirstHost(); strings.ContainsAny(host, ",[") {
-			t.Fatalf("FirstHost(%q) = %q is no name", job.NodeList, host)
+			t.Fatalf("FirstHost(%q) = %q is not a name", job.NodeList, host)
 		}
 	})
 }

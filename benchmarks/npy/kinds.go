@@ -65,7 +65,7 @@ func half(bits uint16) float64 {
 // It returns an error when the type is one of integers.
 func (a *Array) Float32s() ([]float32, error) {
 	if a.kind.float == nil {
-		return nil, fmt.Errorf("npy: %s are no floating-point numbers", a.Type)
+		return nil, fmt.Errorf("npy: %s are not floating-point numbers", a.Type)
 	}
 	numbers := make([]float32, len(a.data)/a.kind.bytes)
 	for i := range numbers {
@@ -78,7 +78,7 @@ func (a *Array) Float32s() ([]float32, error) {
 // when the type is one of floating point.
 func (a *Array) Int64s() ([]int64, error) {
 	if a.kind.integer == nil {
-		return nil, fmt.Errorf("npy: %s are no integers", a.Type)
+		return nil, fmt.Errorf("npy: %s are not integers", a.Type)
 	}
 	numbers := make([]int64, len(a.data)/a.kind.bytes)
 	for i := range numbers {

@@ -37,7 +37,7 @@ func (d *idsDigest) add(ids []scheduler.SampleID) {
 	_, _ = d.sum.Write(d.bytes) // a hash takes everything
 }
 
-// hex returns the digest of all that was added, "" where nobody asks for it.
+// hex returns the digest of all that was added, "" if none was asked for.
 func (d *idsDigest) hex() string {
 	if d == nil {
 		return ""

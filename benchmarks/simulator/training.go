@@ -41,7 +41,7 @@ func (t *training) begin(epoch int) *scheduler.Plan {
 		t.step(scheduler.PlanWanted{Trainer: trainer, Epoch: epoch})
 	}
 	if t.answered == nil || t.answered.Epoch != epoch {
-		panic(fmt.Sprintf("simulator: there is no plan of epoch %d.", epoch))
+		panic(fmt.Sprintf("simulator: epoch %d has no plan", epoch))
 	}
 	return t.answered
 }

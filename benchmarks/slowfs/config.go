@@ -13,7 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Config says how slow and how broken the storage is. The zero value is as fast as the machine. The
+// Config says how slow and how broken the storage is. The zero value adds no delay. The
 // tags are the keys of the TOML file; durations are written "2ms", sizes and rates "200MB", "1MiB"
 // or a number.
 type Config struct {
@@ -76,7 +76,7 @@ type Bytes int64
 func (b *Bytes) UnmarshalText(text []byte) error {
 	n, err := humanize.ParseBytes(string(text))
 	if err != nil || n > 1<<62 {
-		return fmt.Errorf("%q is no size such as 200MB or 1MiB", text)
+		return fmt.Errorf("%q is not a size such as 200MB or 1MiB", text)
 	}
 	*b = Bytes(n)
 	return nil
@@ -91,7 +91,7 @@ func (b *Bytes) UnmarshalTOML(value any) error {
 	case string:
 		return b.UnmarshalText([]byte(v))
 	}
-	return fmt.Errorf("%v is no size such as \"200MB\" or 4096", value)
+	return fmt.Errorf("%v is not a size such as \"200MB\" or 4096", value)
 }
 
 // Load reads the TOML file at path, if path is not "", and then each line of settings, such as
@@ -171,9 +171,9 @@ func (r Rule) check(targets int) error {
 	case r.Error == "" && r.Stall == 0:
 		return fmt.Errorf("it has neither error nor stall, so it does nothing")
 	case r.After < 0 || r.During < 0 || r.Stall < 0:
-		return fmt.Errorf("after, during and stall are no negative times")
+		return fmt.Errorf("after, during and stall must not be negative")
 	case r.Nth < 0 || r.Times < 0:
-		return fmt.Errorf("nth and times are no negative numbers")
+		return fmt.Errorf("nth and times must not be negative")
 	case !(r.Probability >= 0 && r.Probability <= 1):
 		return fmt.Errorf("probability %v is not from 0 to 1", r.Probability)
 	case r.Op > Stat:

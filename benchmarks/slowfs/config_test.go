@@ -81,9 +81,9 @@ func TestLoad(t *testing.T) {
 func TestLoadRefusesNonsense(t *testing.T) {
 	for setting, says := range map[string]string{
 		`speed = 1`:           "no setting",
-		`bandwidth = "quick"`: "no size",
+		`bandwidth = "quick"`: "not a size",
 		`bandwidth = -1`:      "bandwidth is negative",
-		`bandwidth = true`:    "no size",
+		`bandwidth = true`:    "not a size",
 		`open_latency = "2"`:  "",
 		`targets = -1`:        "targets is negative",
 		`open_rate = -0.5`:    "open_rate",
@@ -96,7 +96,7 @@ func TestLoadRefusesNonsense(t *testing.T) {
 		`rules = [{match = "a"}]`:                                     "does nothing",
 		`rules = [{error = "EIO", probability = 1.5}]`:                "probability",
 		`rules = [{error = "EIO", nth = -1}]`:                         "nth",
-		`rules = [{stall = "-1s"}]`:                                   "no negative times",
+		`rules = [{stall = "-1s"}]`:                                   "must not be negative",
 		`rules = [{error = "EIO", op = "open", targets = [0]}]`:       "never applies",
 		`rules = [{error = "EIO"}, {error = "EIO", color = "green"}]`: "no setting",
 	} {

@@ -43,7 +43,7 @@ func newCompletionCommand() *cobra.Command {
 			case "fish":
 				return root.GenFishCompletion(out, true)
 			}
-			return exit.Usagef("there is no completion for %q: bash, zsh and fish are known", args[0])
+			return exit.Usagef("no completion for %q: choose bash, zsh or fish", args[0])
 		},
 	}
 }

@@ -56,7 +56,7 @@ A folder that is not a session's is refused, and nothing in it is touched.`,
 // is not a session's, and ranks that have not ended within exit.Patience.
 func endRanks(folder string, keep bool) error {
 	if !session.Exists(folder) {
-		fmt.Fprintf(outlet.Stderr, "rankpool: there is no session %s on this node: no cache was ended\n", folder)
+		fmt.Fprintf(outlet.Stderr, "rankpool: no session %s on this node: nothing to end\n", folder)
 		return nil
 	}
 	if err := session.Check(folder); err != nil {

@@ -46,7 +46,7 @@ files (.tfrecord, .tfrec) and arrays (.npy, a row is a sample) may lie beside pl
 place. With --format files each of them is one sample.
 
 An index that was interrupted goes on where it was: what it has found is kept in MANIFEST.partial until the manifest
-is written. When MANIFEST is there already, index says what has changed in DIR since; a file that is no manifest is
+is written. When MANIFEST is there already, index says what has changed in DIR since; a file that is not a manifest is
 not overwritten.
 
 With --checksum every sample is read, and its checksum (XXH3, 64 bits) kept in the manifest: whoever reads a sample later
@@ -163,7 +163,7 @@ func (x *indexing) write(ctx context.Context) error {
 	return x.journal.Remove()
 }
 
-// readOutput returns the manifest that is at path, nil where nothing or an empty file is. What is no manifest is an error: it is not
+// readOutput returns the manifest that is at path, nil where nothing or an empty file is. What is not a manifest is an error: it is not
 // overwritten, since nobody can make it again.
 func readOutput(path string) (*staging.Manifest, error) {
 	info, err := os.Stat(path)
@@ -171,11 +171,11 @@ func readOutput(path string) (*staging.Manifest, error) {
 	case err != nil, info.Mode().IsRegular() && info.Size() == 0: // writing says what else is wrong
 		return nil, nil
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("the manifest cannot be written to %s, which is no file: name a file with -o", path)
+		return nil, fmt.Errorf("the manifest cannot be written to %s, which is not a file: name a file with -o", path)
 	}
 	m, err := staging.ReadParquet(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not overwritten, because it is no manifest (%w): name another file with -o, or remove this one", path, err)
+		return nil, fmt.Errorf("%s is not overwritten, because it is not a manifest (%w): name another file with -o, or remove this one", path, err)
 	}
 	return m, nil
 }

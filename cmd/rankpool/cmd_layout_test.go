@@ -99,7 +99,7 @@ func TestLayoutJSON(t *testing.T) {
 	}
 }
 
-// What is no terminal gets plain ASCII.
+// What is not a terminal gets plain ASCII.
 func TestPictureStyle(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {

@@ -114,16 +114,16 @@ func (o *packOptions) check(at world.Place) (err error) {
 	case !slices.Contains([]string{"never", "end", "file"}, o.sync):
 		return exit.Usagef("--fsync: %q is not one of never, end, file", o.sync)
 	case o.ranks < 0:
-		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
+		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
 		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
 	case o.progressSeconds < 0:
-		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
+		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case o.concurrency < 0:
-		return exit.Usagef("--concurrency: %d is no number of reads", o.concurrency)
+		return exit.Usagef("--concurrency must be at least 0, not %d", o.concurrency)
 	}
 	if o.shardBytes, err = memory.ParseSize(o.shardSize); err != nil || o.shardBytes == 0 {
-		return exit.Usagef("--shard-size: %q is no size such as 256MiB or 1GiB", o.shardSize)
+		return exit.Usagef("--shard-size must be a size such as 256MiB or 1GiB, not %q", o.shardSize)
 	}
 	for _, path := range []*string{&o.data, &o.dest} {
 		if *path, err = filepath.Abs(*path); err != nil {

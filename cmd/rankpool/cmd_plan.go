@@ -65,7 +65,7 @@ this machine, and prints the time (the best of three) and the memory that it too
 
 func checkPlan(cfg planning.Config) error {
 	if cfg.Samples < 1 {
-		return exit.Usagef("--samples: %d is no number of samples; name one, at least 1", cfg.Samples)
+		return exit.Usagef("--samples must be at least 1, not %d", cfg.Samples)
 	}
 	if err := simulate.CheckTrainers(cfg.Ranks, cfg.BatchSize); err != nil {
 		return err

@@ -131,7 +131,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeWhole writes a file so that it is there whole or not at all. What is no file, as /dev/stdout, is written to.
+// writeWhole writes a file so that it is there whole or not at all. What is not a file, as /dev/stdout, is written to.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	var f *os.File
 	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {

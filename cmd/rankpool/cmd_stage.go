@@ -117,9 +117,9 @@ func (o *stageOptions) check(at world.Place) (err error) {
 	case o.data == "":
 		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
 	case o.ranks < 0:
-		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
+		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.progressSeconds < 0:
-		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
+		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case o.prune && o.mode != string(copier.Partition):
 		return exit.Usagef("--prune removes copies that are another rank's after a new partition: use it with --mode partition")
 	case o.mode == poolMode && (o.limits.MaxRate != "" || o.limits.MaxOpens != 0):
@@ -133,7 +133,7 @@ func (o *stageOptions) check(at world.Place) (err error) {
 	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
 		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
 	case o.concurrency < 1:
-		return exit.Usagef("--concurrency: %d is no number of files", o.concurrency)
+		return exit.Usagef("--concurrency must be at least 1, not %d", o.concurrency)
 	case o.peerSeconds < 2:
 		return exit.Usagef("--peer-timeout: %d s is too short: ranks say every second that they live", o.peerSeconds)
 	}

@@ -121,7 +121,7 @@ func (p *stagePart) samples(m *staging.Manifest) ([]int, error) {
 		begin, err1 := strconv.Atoi(cmp.Or(from, "0"))
 		end, err2 := strconv.Atoi(cmp.Or(to, strconv.Itoa(m.Len())))
 		if !found || err1 != nil || err2 != nil || begin < 0 || end < begin || end > m.Len() {
-			return nil, exit.Usagef("--rows: %q is no range FROM:TO in 0:%d", p.rows, m.Len())
+			return nil, exit.Usagef("--rows: %q is not a range FROM:TO in 0:%d", p.rows, m.Len())
 		}
 		return ids[begin:end], nil
 	case p.top == "":
@@ -146,7 +146,7 @@ func topCount(top string, m *staging.Manifest, ids []int) (int, error) {
 	}
 	limit, err := memory.Parse(top)
 	if err != nil {
-		return 0, exit.Usagef("--top: %q is no share (20%%), number (1000) or size (64GiB)", top)
+		return 0, exit.Usagef("--top: %q is not a share (20%%), number (1000) or size (64GiB)", top)
 	}
 	if limit.IsShare {
 		return int(math.Ceil(limit.Share * float64(len(ids)))), nil
@@ -182,7 +182,7 @@ func readImportance(path string) ([]float32, error) {
 	for line := 1; lines.Scan(); line++ {
 		score, err := strconv.ParseFloat(strings.TrimSpace(lines.Text()), 32)
 		if err != nil {
-			return nil, fmt.Errorf("--importance: %s, line %d: %q is no number", path, line, lines.Text())
+			return nil, fmt.Errorf("--importance: %s, line %d: %q is not a number", path, line, lines.Text())
 		}
 		scores = append(scores, float32(score))
 	}

@@ -41,7 +41,7 @@ func (o *stageOptions) checkPool() error {
 	case o.dryRun:
 		return exit.Usagef("--dry-run: --mode pool has none: what fits is known by the ranks alone")
 	case o.waitSeconds < 0:
-		return exit.Usagef("--wait: %v is no number of seconds", o.waitSeconds)
+		return exit.Usagef("--wait must be at least 0 seconds, not %v", o.waitSeconds)
 	}
 	return o.part.check()
 }

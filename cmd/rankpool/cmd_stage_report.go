@@ -80,7 +80,7 @@ func printTargets(w writer, targets map[string]int64) error {
 // A stageProgress shows how far staging is: a bar on a terminal, else a line every so often.
 type stageProgress struct {
 	to    *os.File
-	bar   *progressbar.ProgressBar // nil where to is no terminal
+	bar   *progressbar.ProgressBar // nil where to is not a terminal
 	every time.Duration            // between two lines; 0: show nothing
 	begin time.Time
 

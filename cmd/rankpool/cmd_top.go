@@ -20,7 +20,7 @@ another machine, say which job: "rankpool top --job 4242" starts top as a step o
 
   srun --overlap --jobid=4242 --nodes=1 --ntasks=1 --nodelist=FIRST --pty rankpool top
 
-Keys: q ends, s puts the nodes that wait most first, arrows and page keys move. Where stdout is no terminal it
+Keys: q ends, s puts the nodes that wait most first, arrows and page keys move. Where stdout is not a terminal it
 prints a table every interval, with --json a line of JSON.`
 
 const leastTopInterval = 100 * time.Millisecond

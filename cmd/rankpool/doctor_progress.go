@@ -12,7 +12,7 @@ import (
 // A doctorProgress shows which check is made: a bar on a terminal, else a line for each that takes long.
 type doctorProgress struct {
 	to    *os.File
-	bar   *progressbar.ProgressBar // nil where to is no terminal
+	bar   *progressbar.ProgressBar // nil where to is not a terminal
 	quiet bool
 }
 

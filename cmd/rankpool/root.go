@@ -64,7 +64,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	if near := root.SuggestionsFor(name); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
-	return exit.Usagef("%q is no command%s; see \"rankpool --help\"", name, hint)
+	return exit.Usagef("%q is not a command%s; see \"rankpool --help\"", name, hint)
 }
 
 // exactly returns a check that a command gets n arguments, what they are called in the message.

@@ -60,7 +60,7 @@ func (c *chunks) open() error {
 	case bytes.HasPrefix(line[:n], []byte(magicAnyFormat)):
 		return fmt.Errorf("it is a recording of another format, %q, and this rankpool reads %q: replay it with the one that wrote it", bytes.TrimSpace(line[:n]), magic[:len(magic)-1])
 	}
-	return errors.New("it is no recording of rankpool")
+	return errors.New("it is not a recording of rankpool")
 }
 
 // next returns the gob stream of the next chunk, valid until the next call: io.EOF at the end, io.ErrUnexpectedEOF when the last
@@ -129,7 +129,7 @@ func openFile(path string, begin Begin) (*os.File, error) {
 }
 
 // whole returns how many bytes of f are of the same rank and session, in whole chunks. It returns an error when f has
-// something in it that is no recording.
+// something in it that is not a recording.
 func whole(f *os.File, begin Begin) (int64, error) {
 	if info, err := f.Stat(); err != nil || info.Size() == 0 || !info.Mode().IsRegular() {
 		return 0, err

@@ -311,8 +311,8 @@ func TestReplayOfDamage(t *testing.T) {
 		name, want string
 		file       []byte
 	}{
-		{"empty", "it is no recording of rankpool", nil},
-		{"text", "it is no recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
+		{"empty", "it is not a recording of rankpool", nil},
+		{"text", "it is not a recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
 		{"format", `it is a recording of another format, "rankpool recording 1", and this rankpool reads "rankpool recording 2": replay it with`, []byte("rankpool recording 1\n")},
 		{"headless", "nothing was recorded", []byte(magic)},
 		{"flipped", "is damaged", flipped},

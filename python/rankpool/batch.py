@@ -159,7 +159,7 @@ def _from_cache(
     connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply
 ) -> Samples:
     lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
-    # The stream is the plan's, whatever the cache says, and a view that the slab's end cuts off is no sample.
+    # The stream is the plan's, whatever the cache says, and a view that the slab's end cuts off is not a sample.
     if reply.ids != batch or sum(map(len, lease.views)) != sum(reply.lengths) and _cut_off(reply, lease.views):
         connection.end(lease)
         return from_storage(connection, index, batch)

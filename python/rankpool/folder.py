@@ -98,7 +98,7 @@ class DatasetFolder(Served):
             if not index.is_file(id):
                 return f"sample {id} is a part of {path}"
             if not valid(path):
-                return f"{path}, which the cache serves, is no sample here"
+                return f"{path}, which the cache serves, is not a sample here"
         return ""
 
     # --- what torchvision's has ---

@@ -60,7 +60,7 @@ class Reports:
 
         `current` is the batch that training was handed last; not `exact`: that a loader was handed, perhaps ahead of
         training. What was reported before stays as it is.
-        Raises ValueError when no batch from `next` to `current` has these ids, TypeError when a loss is no number.
+        Raises ValueError when no batch from `next` to `current` has these ids, TypeError when a loss is not a number.
         """
         if len(ids) != len(losses):
             raise ValueError(f"rankpool: {len(ids)} ids and {len(losses)} losses")
@@ -127,7 +127,7 @@ class Reports:
             if places is not None:
                 return number, places
         raise ValueError(
-            f"rankpool: the ids {_some(ids)} are no batch, nor part of one, of epoch {plan.epoch} "
+            f"rankpool: the ids {_some(ids)} are not a batch, or part of one, of epoch {plan.epoch} "
             f"from batch {self.next} to {current}"
         )
 

@@ -73,7 +73,7 @@ def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, i
 
 
 def _number(name: str, of_step: str, otherwise: int) -> int:
-    """Returns a variable as a number, else Slurm's in a task of a step; a batch script has some of these too, and is no task."""
+    """Returns a variable as a number, else Slurm's in a task of a step; a batch script has some of these too, and is not a task."""
     text = os.environ.get(name)
     if not text:
         name, text = of_step, os.environ.get(of_step) if os.environ.get("SLURM_STEP_NUM_TASKS") else None

@@ -13,7 +13,7 @@ Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
 def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
     """Returns the paths that urls names: a folder's *.tar, or patterns as "a-{000..146}.tar" and "{a,b}.tar", sorted.
 
-    Raises ValueError for what is no path, as "http:…" and "pipe:…", FileNotFoundError for a file that is not there.
+    Raises ValueError for what is not a path, as "http:…" and "pipe:…", FileNotFoundError for a file that is not there.
     """
     texts = [os.fspath(urls)] if isinstance(urls, (str, os.PathLike)) else list(map(os.fspath, urls))
     if len(texts) == 1 and os.path.isdir(texts[0]):

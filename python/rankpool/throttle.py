@@ -33,11 +33,11 @@ class Throttle:
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if os.fstat(self._fd).st_size != _LIMIT.size:
-                raise ValueError(f"rankpool: {path} is no limit of reading")
+                raise ValueError(f"rankpool: {path} is not a limit of reading")
             self._file = mmap.mmap(self._fd, _LIMIT.size)
             magic, self.bytes_per_second, self.opens_per_second, _ = _LIMIT.unpack_from(self._file)
             if magic != b"rplimit1":
-                raise ValueError(f"rankpool: {path} is no limit of reading: it begins with {magic!r}")
+                raise ValueError(f"rankpool: {path} is not a limit of reading: it begins with {magic!r}")
         except BaseException:
             os.close(self._fd)
             raise

@@ -288,7 +288,7 @@ def test_a_root_that_is_not_served_is_read_from_storage(door, served, tmp_path, 
 def test_other_samples_than_the_caches_are_read_from_storage(door, served, capfd):
     data = data_of(served, is_valid_file=lambda path: "s003" not in path)
     assert len(data) == 19 and [x[0][0] for x in data] == [0, 1, 2, *range(4, 20)]
-    assert "s003, which the cache serves, is no sample here" in capfd.readouterr().err
+    assert "s003, which the cache serves, is not a sample here" in capfd.readouterr().err
     data = data_of(served)
     data.samples = data.samples[5:7]
     assert len(data) == 2 and [x[0][0] for x in data] == [5, 6]

@@ -105,7 +105,7 @@ def test_report_finds_the_batch(door):
         (3, [4, 3, 2, 1]),
         (4, [None, 9, 9, None]),
     ]
-    with pytest.raises(ValueError, match=r"are no batch, nor part of one, of epoch 0 from batch 5 to 4"):
+    with pytest.raises(ValueError, match=r"are not a batch, or part of one, of epoch 0 from batch 5 to 4"):
         sampler.report(batches[1], [1, 2, 3, 4])
     with pytest.raises(ValueError, match="4 ids and 3 losses"):
         sampler.report(batches[4], [1, 2, 3])

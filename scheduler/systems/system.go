@@ -89,7 +89,7 @@ func (s *System) Parse(words []string) (Values, error) {
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name, Nearest(name, known), strings.Join(known, ", "))
 		case err != nil:
-			return nil, fmt.Errorf("%s.%s is %q, which is no number", s.Name, name, number)
+			return nil, fmt.Errorf("%s.%s is %q, which is not a number", s.Name, name, number)
 		}
 		values[name] = value
 	}

@@ -302,7 +302,7 @@ func TestShuffledDependsOnTheSeed(t *testing.T) {
 	}
 	slices.Sort(a)
 	if !slices.Equal(a, AsIs(100)) {
-		t.Errorf("%v is no permutation", a)
+		t.Errorf("%v is not a permutation", a)
 	}
 }
 

@@ -34,7 +34,7 @@ def write_tar(name, form):
         for _ in range(random.randint(0, 12)):
             base = key()
             for kind in random.sample(["jpg", "JSON", "cls", "seg.png", "txt", ""], random.randint(1, 4)):
-                # Kind "" with the dot is a kind; without the dot the file is no member of a sample.
+                # Kind "" with the dot is a kind; without the dot the file is not a member of a sample.
                 info = tarfile.TarInfo(base + random.choice([".", "."] if kind else [".", ""]) + kind)
                 size = random.choice([0, 1, 5, 511, 512, 513, 9000, 30000])
                 content = b"x%d" % random.randrange(100) if kind == "cls" else data(size)[:size]

@@ -61,7 +61,7 @@ func (j *job) checkDirectives() {
 			"begin the line with \"#SBATCH \", in capitals")
 	}
 	for _, m := range j.script.stray {
-		j.warn(m.number, fmt.Sprintf("%q is no option, and sbatch reads nothing behind it on this line",
+		j.warn(m.number, fmt.Sprintf("%q is not an option, and sbatch reads nothing behind it on this line",
 			shorten(m.text)),
 			"write options as --name=value")
 	}
@@ -118,7 +118,7 @@ func (j *job) checkTime() {
 			"add #SBATCH --time=HH:MM:SS")
 	case !isTime && !strings.EqualFold(o.Value, "unlimited") &&
 		!strings.EqualFold(o.Value, "infinite"):
-		j.warn(o.Line, fmt.Sprintf("--time=%s is no time", shorten(o.Value)),
+		j.warn(o.Line, fmt.Sprintf("--time=%s is not a time", shorten(o.Value)),
 			"write minutes, HH:MM:SS or D-HH:MM:SS")
 	}
 }

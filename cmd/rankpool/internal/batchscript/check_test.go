@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 		"switched off":     {head + "##SBATCH --nodes=4\n# SBATCH --nodes=4\n" + run, 0, "", ""},
 		"no dashes": {
 			head + "#SBATCH nodes=4\n" + run, 3, "directive",
-			`"nodes=4" is no option`,
+			`"nodes=4" is not an option`,
 		},
 		"misspelt option": {
 			head + "#SBATCH --ntask-per-nod=4\n" + run, 3, "directive",
@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 		"variable in comment": {head + "# $SLURM_JOBS_ID\n" + run, 0, "", ""},
 		"no time":             {"#!/bin/bash\n\n#SBATCH --nodes=1\n" + run, 3, "time", "no --time"},
 		"short time":          {"#!/bin/bash\n#SBATCH -t 1-12\n" + run, 0, "", ""},
-		"no such time":        {"#!/bin/bash\n#SBATCH -t 4h\n" + run, 2, "time", "4h is no time"},
+		"no such time":        {"#!/bin/bash\n#SBATCH -t 4h\n" + run, 2, "time", "4h is not a time"},
 		"no set -e": {
 			head + "module load rankpool\n" + run, 3, "errexit",
 			`"module load rankpool" fails`,

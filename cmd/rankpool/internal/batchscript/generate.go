@@ -83,24 +83,24 @@ func (o Options) check() error {
 	limitSeconds, isTime := timeSeconds(o.Time)
 	switch {
 	case o.Nodes < 1:
-		return fmt.Errorf("%d is no number of nodes", o.Nodes)
+		return fmt.Errorf("the number of nodes must be at least 1, not %d", o.Nodes)
 	case o.GPUsPerNode < 0:
-		return fmt.Errorf("%d is no number of GPUs", o.GPUsPerNode)
+		return fmt.Errorf("the number of GPUs must be at least 0, not %d", o.GPUsPerNode)
 	case o.GPUType != "" && !model.MatchString(o.GPUType):
-		return fmt.Errorf("%q is no type of GPUs such as a100", o.GPUType)
+		return fmt.Errorf("%q is not a type of GPU such as a100", o.GPUType)
 	case o.CPUsPerTask < 0:
-		return fmt.Errorf("%d is no number of CPU cores", o.CPUsPerTask)
+		return fmt.Errorf("the number of CPU cores must be at least 0, not %d", o.CPUsPerTask)
 	case len(o.Data) == 0:
 		return errors.New("there is no data set")
 	case len(o.Command) == 0:
 		return errors.New("there is no training command")
 	case o.Time != "" && !isTime:
-		return fmt.Errorf("%q is no time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
+		return fmt.Errorf("%q is not a time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
 	case o.Mem != "" && !memory.MatchString(o.Mem):
-		return fmt.Errorf("%q is no size of memory as Slurm has it: write 400G, or 0 for all of a node's",
+		return fmt.Errorf("%q is not a size of memory as Slurm has it: write 400G, or 0 for all of a node's",
 			o.Mem)
 	case o.Array != "" && !tasks.MatchString(o.Array):
-		return fmt.Errorf("%q is no job array such as 0-9%%2", o.Array)
+		return fmt.Errorf("%q is not a job array such as 0-9%%2", o.Array)
 	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
 		return fmt.Errorf("a signal %d s before the end cannot be had: write 1 to 65535", o.SignalSeconds)
 	case o.Requeue && comesAtOnce(limitSeconds, int64(o.SignalSeconds)):

@@ -115,7 +115,7 @@ func Select(names []string, hasData bool) ([]Check, error) {
 	for _, name := range names {
 		at := slices.IndexFunc(all, func(c Check) bool { return c.Name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("doctor: %q is no check: choose from %s", name,
+			return nil, fmt.Errorf("doctor: %q is not a check: choose from %s", name,
 				strings.Join(checkNames(all), ", "))
 		}
 		if all[at].Data && !hasData {

@@ -546,7 +546,7 @@ func TestDataSetsAreNamed(t *testing.T) {
 	}
 }
 
-// TestVerbatim: a path with {} is no place of an amount.
+// TestVerbatim: a path with {} is not a place of an amount.
 func TestVerbatim(t *testing.T) {
 	env, m := healthy(t)
 	m.vars["TMPDIR"] = "/a{}b"

@@ -55,7 +55,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 	if s := unix.SignalNum(name); s != 0 {
 		return s, nil
 	}
-	return 0, exit.Usagef("--requeue: %q is no signal; write USR1 or USR2, as in #SBATCH --signal=B:USR1@120", text)
+	return 0, exit.Usagef("--requeue: %q is not a signal; write USR1 or USR2, as in #SBATCH --signal=B:USR1@120", text)
 }
 
 // checkRequeue reads the flag.
@@ -198,7 +198,7 @@ func parseJob(line string) (s jobState) {
 		case "PreemptTime":
 			s.preempted = value != "None"
 		case "Restarts":
-			s.restarts, _ = strconv.Atoi(value) // 0 where it is no number
+			s.restarts, _ = strconv.Atoi(value) // 0 where it is not a number
 		}
 	}
 	return s

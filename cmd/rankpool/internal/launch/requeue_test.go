@@ -114,7 +114,7 @@ func TestParseSignal(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	for requeue, want := range map[string]string{"TERM": "ends a run", "KILL": "must be USR1 or USR2", "tomorrow": "is no signal"} {
+	for requeue, want := range map[string]string{"TERM": "ends a run", "KILL": "must be USR1 or USR2", "tomorrow": "is not a signal"} {
 		o := Options{requeue: requeue}
 		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != exit.Misuse {
 			t.Errorf("%s: %v", requeue, err)

@@ -87,17 +87,17 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	case len(o.Command) == 0:
 		return exit.Usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
 	case o.ranks < 0:
-		return exit.Usagef("--ranks: %d is no number of ranks", o.ranks)
+		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.trainersPerRank < 1:
-		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", o.trainersPerRank)
+		return exit.Usagef("--trainers-per-rank must be at least 1, not %d", o.trainersPerRank)
 	case o.batchTimeout <= 0:
 		return exit.Usagef("--batch-timeout must be a positive time, not %v", o.batchTimeout)
 	case o.planTimeout < 0:
-		return exit.Usagef("--plan-timeout must not be negative, and is %v", o.planTimeout)
+		return exit.Usagef("--plan-timeout must be at least 0s, not %v", o.planTimeout)
 	case o.startTimeout <= 0:
 		return exit.Usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
 	case o.progressSeconds < 0:
-		return exit.Usagef("--progress: %v is no number of seconds", o.progressSeconds)
+		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case f == FormSlurm && o.ranks != 0 && o.ranks != job.Nodes:
 		return exit.Usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
 	case f == FormSlurm && o.trainersPerRank != 1:

@@ -51,7 +51,7 @@ func (t *Trainers) Register(flags *pflag.FlagSet) {
 // Check returns an error of wrong usage if a flag's value is not possible.
 func (t *Trainers) Check() error {
 	if t.PerRank < 0 {
-		return exit.Usagef("--trainers-per-rank: %d is no number of training processes", t.PerRank)
+		return exit.Usagef("--trainers-per-rank must be at least 1, not %d", t.PerRank)
 	}
 	if t.Memory == "" {
 		return nil

@@ -28,7 +28,7 @@ func Parse(text string) (Amount, error) {
 	if number, found := strings.CutSuffix(strings.TrimSpace(text), "%"); found {
 		percent, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 		if err != nil || !(percent >= 0 && percent <= 100) {
-			return Amount{}, fmt.Errorf("%q is no share of memory: it must be between 0%% and 100%%", text)
+			return Amount{}, fmt.Errorf("%q must be between 0%% and 100%%", text)
 		}
 		return Amount{Share: percent / 100, IsShare: true}, nil
 	}
@@ -46,10 +46,10 @@ const minUnitless = 1 << 20
 func ParseSize(text string) (int64, error) {
 	bytes, err := humanize.ParseBytes(strings.TrimSpace(text))
 	if err != nil || bytes > math.MaxInt64 {
-		return 0, fmt.Errorf("%q is no size such as 64GiB, 20GB or 0", text)
+		return 0, fmt.Errorf("%q is not a size such as 64GiB, 20GB or 0", text)
 	}
 	if 0 < bytes && bytes < minUnitless && !strings.ContainsFunc(text, unicode.IsLetter) {
-		return 0, fmt.Errorf("%q has no unit: it is no size such as 64GiB, 64MB or 64B", text)
+		return 0, fmt.Errorf("%q has no unit: write a size such as 64GiB, 64MB or 64B", text)
 	}
 	return int64(bytes), nil
 }

@@ -33,7 +33,7 @@ func isTerminal(w io.Writer) bool {
 // A Scan shows how far a scan is: a counter on a terminal, else a line now and then.
 type Scan struct {
 	to    io.Writer
-	bar   *progressbar.ProgressBar // nil where to is no terminal
+	bar   *progressbar.ProgressBar // nil where to is not a terminal
 	quiet bool
 	begin time.Time
 	last  time.Time
@@ -102,7 +102,7 @@ func (p *Read) Update(bytes int64) {
 // A Train shows how far training is: a bar on a terminal, else a line every so often.
 type Train struct {
 	to    io.Writer
-	bar   *progressbar.ProgressBar // nil where to is no terminal
+	bar   *progressbar.ProgressBar // nil where to is not a terminal
 	Every time.Duration            // between two lines; 0: show nothing
 	last  time.Time
 	epoch string // what the bar counts now

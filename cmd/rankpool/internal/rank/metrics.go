@@ -26,7 +26,7 @@ func checkMetrics(addr string, path *string) error {
 	if addr != "" {
 		_, port, err := net.SplitHostPort(addr)
 		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-			return exit.Usagef("--metrics: %q is no address such as :10477 or 127.0.0.1:10477", addr)
+			return exit.Usagef("--metrics: %q is not an address such as :10477 or 127.0.0.1:10477", addr)
 		}
 	}
 	if *path == "" {

@@ -84,7 +84,7 @@ func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 // Check validates what can be told without the data and the machine, and makes paths absolute.
 func (o *CacheOptions) Check() error {
 	if _, err := memory.Parse(o.Memory); err != nil && o.Memory != memory.Auto {
-		return exit.Usagef("--memory: %w, nor a share such as 20%%, nor %s", err, memory.Auto)
+		return exit.Usagef("--memory: %w (or a share such as 20%%, or %s)", err, memory.Auto)
 	}
 	if err := o.Trainers.Check(); err != nil {
 		return err
@@ -113,10 +113,10 @@ func (o *CacheOptions) Check() error {
 		return err
 	}
 	if o.logEvery < 0 {
-		return exit.Usagef("--log-every: %v is no time", o.logEvery)
+		return exit.Usagef("--log-every must be at least 0s, not %v", o.logEvery)
 	}
 	if o.peerTimeout <= 0 {
-		return exit.Usagef("--peer-timeout: %v is no positive time", o.peerTimeout)
+		return exit.Usagef("--peer-timeout must be a positive time, not %v", o.peerTimeout)
 	}
 	if o.RankTimeout <= 0 {
 		return exit.Usagef("--rank-timeout must be a positive time, not %v", o.RankTimeout)

@@ -69,7 +69,7 @@ func TestSetOfARun(t *testing.T) {
 	for want, wrong := range map[string]CacheOptions{
 		`it has h_share, rebuild_per_draw, beta, warm_up_epochs`: {System: "icache-h", set: []string{"bet=1"}},
 		`"beta" is not of the form OPTION=VALUE`:                 {System: "icache-h", set: []string{"beta"}},
-		`icache-h.beta is "x", which is no number`:               {System: "icache-h", set: []string{"beta=x"}},
+		`icache-h.beta is "x", which is not a number`:            {System: "icache-h", set: []string{"beta=x"}},
 		`icache-h.h_share is 2, it must be in`:                   {System: "icache-h", set: []string{"h_share=2"}},
 		`icache-h.beta is NaN, it must be in`:                    {System: "icache-h", set: []string{"beta=NaN"}},
 		`lru has no options, so none is "x"`:                     {System: "lru", set: []string{"x=1"}},

@@ -37,7 +37,7 @@ func (o *StorageOptions) Check() error {
 		return exit.Usagef("--max-storage-rate: %w", err)
 	}
 	if !(o.MaxOpens >= 0) {
-		return exit.Usagef("--max-opens: %v is no number of files a second", o.MaxOpens)
+		return exit.Usagef("--max-opens must be at least 0 files a second, not %v", o.MaxOpens)
 	}
 	return nil
 }

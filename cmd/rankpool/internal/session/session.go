@@ -68,7 +68,7 @@ func Base(named string) (string, error) {
 		}
 	}
 	if named != "" {
-		return "", fmt.Errorf("--runtime-dir %s is no folder that can be written to", named)
+		return "", fmt.Errorf("--runtime-dir %s is not a folder that can be written to", named)
 	}
 	return "", errors.New("neither /dev/shm nor $TMPDIR nor /tmp can be written to: name a folder with --runtime-dir")
 }

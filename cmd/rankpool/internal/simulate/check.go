@@ -16,23 +16,23 @@ import (
 func (o *Options) checkNumbers() error {
 	switch {
 	case o.jobs < 1:
-		return exit.Usagef("--jobs: %d is no number of jobs", o.jobs)
+		return exit.Usagef("--jobs must be at least 1, not %d", o.jobs)
 	case len(o.jobSteps) > 0 && len(o.jobSteps) != o.jobs:
 		return exit.Usagef("--job-steps: %d for %d jobs (--jobs)", len(o.jobSteps), o.jobs)
 	case len(o.jobSteps) > 0 && slices.Min(o.jobSteps) <= 0:
-		return exit.Usagef("--job-steps: %v is no time that a step takes", slices.Min(o.jobSteps))
+		return exit.Usagef("--job-steps must be positive times, not %v", slices.Min(o.jobSteps))
 	case len(o.jobLosses) > 0 && len(o.jobLosses) != o.jobs:
 		return exit.Usagef("--job-losses: %d files for %d jobs (--jobs)", len(o.jobLosses), o.jobs)
 	case o.epochs < 0:
-		return exit.Usagef("--epochs: %d is no number of epochs", o.epochs)
+		return exit.Usagef("--epochs must be at least 1, not %d", o.epochs)
 	case o.skipEpochs < 0:
-		return exit.Usagef("--skip-epochs: %d is no number of epochs", o.skipEpochs)
+		return exit.Usagef("--skip-epochs must be at least 0, not %d", o.skipEpochs)
 	}
 	if err := CheckTrainers(o.ranks, o.batchSize); err != nil {
 		return err
 	}
 	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 || o.trainers > most {
-		return exit.Usagef("--trainers-per-rank: %d is no number of trainers from 1 to %d, with %d ranks and a batch size of %d", o.trainers, most, o.ranks, o.batchSize)
+		return exit.Usagef("--trainers-per-rank must be from 1 to %d with %d ranks and a batch size of %d, not %d", most, o.ranks, o.batchSize, o.trainers)
 	}
 	return nil
 }
@@ -41,9 +41,9 @@ func (o *Options) checkNumbers() error {
 func CheckTrainers(ranks, batchSize int) error {
 	switch {
 	case ranks < 1 || ranks > math.MaxUint16:
-		return exit.Usagef("--ranks: %d is no number of ranks from 1 to %d", ranks, math.MaxUint16)
+		return exit.Usagef("--ranks must be from 1 to %d, not %d", math.MaxUint16, ranks)
 	case batchSize < 1 || batchSize > math.MaxInt32/ranks:
-		return exit.Usagef("--batch-size: %d is no batch size from 1 to %d", batchSize, math.MaxInt32/ranks)
+		return exit.Usagef("--batch-size must be from 1 to %d, not %d", math.MaxInt32/ranks, batchSize)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func parseCapacities(words []string) ([]float64, error) {
 	for _, word := range words {
 		c, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil || !(c > 0 && c <= 1) {
-			return nil, exit.Usagef("--capacity: %q is no share of the data above 0 and up to 1", word)
+			return nil, exit.Usagef("--capacity must be a share of the data above 0 and up to 1, not %q", word)
 		}
 		if slices.Contains(capacities, c) {
 			return nil, exit.Usagef("--capacity: %v is there twice", c)
@@ -126,7 +126,7 @@ func (o *Options) parseValues(chosen []*systems.System) (map[string]systems.Valu
 		}
 		value, err := strconv.ParseFloat(number, 64)
 		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
-			return nil, exit.Usagef("--set: %q is no number", number)
+			return nil, exit.Usagef("--set: %q is not a number", number)
 		}
 		if values[name] == nil {
 			values[name] = systems.Values{}

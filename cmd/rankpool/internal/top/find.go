@@ -112,7 +112,7 @@ func firstDoor(dir string) (string, error) {
 		}
 	}
 	if least < 0 {
-		return "", fmt.Errorf("%s is no folder of a running cache: no rank serves there", dir)
+		return "", fmt.Errorf("%s is not a folder of a running cache: no rank serves there", dir)
 	}
 	return filepath.Join(session.RankFolder(dir, least), session.DoorName), nil
 }

@@ -27,7 +27,7 @@ const (
 // A topScreen is a terminal that top draws on.
 type topScreen struct {
 	in, out *os.File
-	before  *term.State // of in; nil where that is no terminal
+	before  *term.State // of in; nil where that is not a terminal
 }
 
 // openScreen gives the terminal to top; close gives it back as it was.

@@ -111,7 +111,7 @@ func bind(handle uintptr, path string) error {
 	var f functions
 	for to, name := range f.names() {
 		if *to = symbol(name); *to == 0 {
-			return fmt.Errorf("%s is no MPI library of today: it has no %s", path, name)
+			return fmt.Errorf("%s is not an MPI library of today: it has no %s", path, name)
 		}
 	}
 	if code := call(f.libraryVersion, out(&results.text), out(&results.a)); code != success {

@@ -96,7 +96,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: %v, want %q", abi, err, want)
 		}
 	}
-	if _, err := Load("libc.so.6"); err == nil || !strings.Contains(err.Error(), "libc.so.6 is no MPI library") {
+	if _, err := Load("libc.so.6"); err == nil || !strings.Contains(err.Error(), "libc.so.6 is not an MPI library") {
 		t.Errorf("libc: %v", err)
 	}
 	if _, err := Load("libnothing.so.1"); err == nil || !strings.Contains(err.Error(), "libnothing.so.1: cannot open") {
