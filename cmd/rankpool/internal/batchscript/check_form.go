@@ -61,7 +61,8 @@ func (j *job) checkDirectives() {
 			"begin the line with \"#SBATCH \", in capitals")
 	}
 	for _, m := range j.script.stray {
-		j.warn(m.number, fmt.Sprintf("%q is not an option, and sbatch reads nothing behind it on this line",
+		j.warn(m.number, fmt.Sprintf(
+			"%q is not an option, and sbatch reads nothing behind it on this line",
 			shorten(m.text)),
 			"write options as --name=value")
 	}

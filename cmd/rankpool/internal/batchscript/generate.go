@@ -97,8 +97,8 @@ func (o Options) check() error {
 	case o.Time != "" && !isTime:
 		return fmt.Errorf("%q is not a time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
 	case o.Mem != "" && !memory.MatchString(o.Mem):
-		return fmt.Errorf("%q is not a size of memory as Slurm has it: write 400G, or 0 for all of a node's",
-			o.Mem)
+		return fmt.Errorf(
+			"%q is not a size of memory as Slurm has it: write 400G, or 0 for all of a node's", o.Mem)
 	case o.Array != "" && !tasks.MatchString(o.Array):
 		return fmt.Errorf("%q is not a job array such as 0-9%%2", o.Array)
 	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
