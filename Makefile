@@ -15,7 +15,12 @@ FUZZTIME ?= 3m
 version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tags --always --dirty 2>/dev/null || echo unknown))
 go_build = CGO_ENABLED=0 go build -trimpath
 # Where the program begins: see cmd/rankpool/internal/entry.
-entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS GOARCH | paste -sd /)),-E rankpool_entry)
+entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS)/$(goarch)),-E rankpool_entry)
+goarch   = $(or $(GOARCH),$(shell go env GOARCH))
+# $(call program,FILE) builds the program for $GOOS and $GOARCH.
+program  = $(go_build) -ldflags '$(entry) -X rankpool/cmd/rankpool/internal/version.Text=$(version)' -o $(1) ./cmd/rankpool
+# The machine that a wheel is for, as pip names it.
+machine  = $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(goarch)))
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 deps     = PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
@@ -25,14 +30,14 @@ simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces
 	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
 # Packages in which no goroutine is, their tests included: the race detector finds nothing there, and makes them five times as slow.
-one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm staging/shards benchmarks/clusters \
+one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm staging/dataset staging/shards benchmarks/clusters \
 	benchmarks/npy benchmarks/planning benchmarks/plots benchmarks/simulator cmd/rankpool/internal/batchscript \
 	cmd/rankpool/internal/launchers cmd/rankpool/internal/report cmd/rankpool/internal/runlog contrib docs)
 packages      = $(shell go list ./...)
 with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-frameworks pictures lint fmt bench bench-staging bench-peers install wheel dist clean
+.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-wheel test-dlio test-frameworks pictures lint fmt bench bench-staging bench-peers install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +53,7 @@ help: ## list the targets
 
 build: ## build bin/rankpool, which loads the MPI library that it finds when it runs
 	@scripts/go-version.sh
-	$(go_build) -ldflags '$(entry) -X rankpool/cmd/rankpool/internal/version.Text=$(version)' -o bin/rankpool ./cmd/rankpool
+	$(call program,bin/rankpool)
 
 deps: ## install the Debian packages that run and test need
 	@$(deps) run test
@@ -123,10 +128,20 @@ test-debian13: ## run "make run" and "make test" on Debian 13, in a root of its 
 	@$(deps) debian13
 	scripts/test-debian13.sh
 
+test-wheel: wheel ## install the wheel on a Debian 13 without compiler and MPI, and train there (as root)
+	scripts/test-wheel.sh
+
+test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI with rankpool's loader, 0.5 GB (docs/dlio.md)
+	$(PYTHON) -m venv --system-site-packages build/dlio
+	build/dlio/bin/pip install -q --no-deps dlio_benchmark==2.0.0 pydftracer==1.0.2 antlr4-python3-runtime==4.9.3 \
+		mpi4py hydra-core omegaconf 'h5py<3.12' 'pandas<2.2' psutil pytz tzdata
+	build/dlio/bin/pip install -q 'tensorflow-cpu==2.15.*' pytest
+	build/dlio/bin/python -m pytest -v -p no:cacheprovider python/frameworks/test_dlio.py
+
 test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (IMAGENET=…/main.py TORCHVISION=…/train.py, docs/frameworks.md)
 	$(PYTHON) -m venv build/frameworks
 	build/frameworks/bin/pip install -q torch torchvision lightning accelerate transformers timm pytest
-	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks \
+	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks --ignore python/frameworks/test_dlio.py \
 		--imagenet "$(IMAGENET)" --torchvision "$(TORCHVISION)"
 
 pictures: ## make the pictures in docs/pictures again, by the tests that look at them
@@ -134,7 +149,7 @@ pictures: ## make the pictures in docs/pictures again, by the tests that look at
 	RANKPOOL_PICTURES=$(CURDIR)/docs/pictures scripts/test-e2e.sh -k test_picture
 
 lint: ## run golangci-lint, which Go builds the first time, in three minutes
-	CGO_ENABLED=0 $(golangci) run ./...
+	CGO_ENABLED=0 $(golangci) run --allow-parallel-runners ./...
 
 fmt: ## format the Go files
 	$(golangci) fmt ./...
@@ -156,7 +171,7 @@ bench-peers: ## compare with DataLoader, SPDL, DALI, WebDataset, Streaming and L
 	$(go_build) -o bin/benchmarks ./benchmarks
 	$(PYTHON) -m venv build/peers
 	build/peers/bin/pip install -q torch webdataset mosaicml-streaming litdata spdl nvidia-dali-cuda130
-	bin/benchmarks -python build/peers/bin/python -only peers $(if $(QUICK),-quick)
+	bin/benchmarks -python build/peers/bin/python -only peers,accelerators $(if $(QUICK),-quick)
 
 install: build ## install the program, man pages, completions and the Python client to PREFIX
 	rm -rf build/man
@@ -168,13 +183,14 @@ install: build ## install the program, man pages, completions and the Python cli
 	bin/rankpool completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_rankpool
 	bin/rankpool completion fish | install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
 
-wheel: build ## write build/rankpool-….whl, the Python client with the program inside (pip fetches setuptools)
-	rm -rf build/wheel build/rankpool-*.whl
+wheel: ## write build/rankpool-….whl, the Python client with the program inside (GOARCH=arm64: for that; pip fetches setuptools)
+	@scripts/go-version.sh
+	rm -rf build/wheel build/rankpool-*-linux_$(machine).whl
 	mkdir -p build/wheel/rankpool/bin
 	cp python/pyproject.toml build/wheel
 	cp python/rankpool/*.py python/rankpool/py.typed build/wheel/rankpool
-	cp bin/rankpool build/wheel/rankpool/bin
-	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir build --config-settings=--build-option=--plat-name=linux_$$(uname -m) build/wheel
+	GOOS=linux $(call program,build/wheel/rankpool/bin/rankpool)
+	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir build --config-settings=--build-option=--plat-name=linux_$(machine) build/wheel
 	rm -rf build/wheel
 
 dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network (VERSION=0.1.0, as the recipes of contrib want it)

@@ -1,7 +1,8 @@
 """Trains the beginnings of some epochs under `rankpool run`, and measures what memory its rank takes.
 
-The result is in bytes: the anonymous memory of the rank's process, at its most and at the end, and its files in the
-session folder, which lie in memory too. The slab is shared memory, and in neither.
+The result is in bytes: the anonymous memory of the rank's process, at its most and at the end, the files in its
+folder, and the index that all processes of the node map; files of the session lie in memory too. The slab is shared
+memory, and in none of them.
 """
 
 import argparse
@@ -71,8 +72,9 @@ def main():
     watch.ended.set()
     watch.join()
     end = watch.look()
-    files = sum(p.stat().st_size for p in Path(data.index_path).parent.iterdir() if p.is_file())
-    result = {"samples": len(data), "most": watch.most, "end": end, "files": files}
+    index = Path(data.index_path)
+    files = sum(p.stat().st_size for p in Path(session.door()).parent.iterdir() if p.is_file() and p != index)
+    result = {"samples": len(data), "most": watch.most, "end": end, "files": files, "index": index.stat().st_size}
     Path(args.out).write_text(json.dumps(result))
 
 

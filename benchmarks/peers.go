@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"rankpool/benchmarks/slowfs"
 )
 
 // workload is a training on accelerators that are emulated as MLPerf Storage does: a step sleeps.
@@ -22,13 +24,23 @@ type workload struct {
 // Differs: those of U-Net3D have 1/32 of the bytes, and all the same size; Fashion-MNIST is ours.
 var workloads = []workload{
 	{"ResNet-50", 8_000, 114_660, 400, 224 * time.Millisecond},
-	{"RetinaNet", 3_000, 322_957, 24, 47_550 * time.Microsecond},
+	{"RetinaNet", 2_880, 322_957, 24, 47_550 * time.Microsecond},
 	{"U-Net3D / 32", 210, 4_581_270, 7, 162 * time.Millisecond},
 	{"Fashion-MNIST", 12_800, 500, 128, 5 * time.Millisecond},
 }
 
+// small returns the workload as a quick run has it: a few batches, but shards for all workers.
+func (w workload) small() workload {
+	w.batch = max(4, w.batch/10)
+	steps := max(4, 2*peerWorkers*leastShard/(w.sampleBytes+tarHeader)/w.batch)
+	w.samples, w.step = steps*w.batch, w.step/10
+	return w
+}
+
 // shardBytes returns how large its shards are at most.
-func (w workload) shardBytes() int { return min(64<<20, w.samples*w.sampleBytes/leastShards) }
+func (w workload) shardBytes() int {
+	return min(64<<20, max(leastShard, w.samples*w.sampleBytes/leastShards))
+}
 
 // peer is a loader that trains on a workload, and the format that it reads.
 type peer struct {
@@ -48,10 +60,14 @@ var peers = []peer{
 }
 
 const (
-	peerWorkers  = 4       // processes of each loader, threads of SPDL
-	leastShards  = 12      // WebDataset's workers each read shards of their own
-	peerBase     = 1 << 30 // memory that Python, torch and the workers may take beside the samples
-	withinBounds = 1.01    // a ratio to the bound that counts as reached
+	leastShard  = 1 << 20 // bytes, which rankpool pack asks for
+	tarHeader   = 512     // bytes of a sample in a tar shard beside its own
+	peerWorkers = 4       // processes of each loader, threads of SPDL
+	leastShards = 12      // WebDataset's workers each read shards of their own
+	peerBase    = 1 << 30 // memory that Python, torch and the workers may take beside the samples
+	// and those of each further accelerator.
+	acceleratorBase = 512 << 20
+	withinBounds    = 1.01 // a ratio to the bound that counts as reached
 )
 
 var peersSection = section{
@@ -79,12 +95,12 @@ func (e trainedEpoch) String() string {
 
 func (b *bench) peers() ([]row, error) {
 	some := workloads
-	if b.quick {
-		some = []workload{{"ResNet-50", 400, 114_660, 20, 11 * time.Millisecond}}
-	}
 	var rows []row
 	var failed []error
 	for _, w := range some {
+		if b.quick {
+			w = w.small()
+		}
 		measured, err := b.comparePeers(w)
 		rows = append(rows, measured...)
 		if err != nil {
@@ -123,7 +139,7 @@ func (b *bench) comparePeers(w workload) ([]row, error) {
 			}
 			results[p] = make(map[int]trained)
 			for _, share := range shares {
-				one, err := b.trainPeer(w, p, dir, share)
+				one, err := b.trainPeer(training{w, p, dir, share, 1, pfsBandwidth})
 				if err != nil {
 					failed = append(failed, fmt.Errorf("%s with %d %%: %w", p.name, share, err))
 				} else {
@@ -155,36 +171,62 @@ func (b *bench) convert(format, source, dir string, shardBytes int) error {
 	return nil
 }
 
-// trainPeer trains two epochs, the first one cold, with memory for a share of the samples, in
-// percent.
-func (b *bench) trainPeer(w workload, p peer, source string, share int) (trained, error) {
+// training is two epochs of a workload, the first one cold.
+type training struct {
+	workload
+	peer
+	source       string
+	share        int // of the samples for which there is memory, in percent
+	accelerators int // which train in step, each with a loader of its own
+	bandwidth    slowfs.Bytes
+}
+
+// command returns what trains from a mounted folder, and writes the result to a file.
+func (t training) command(b *bench, mounted, out string) []string {
+	command := []string{
+		b.python, "benchmarks/peers/train.py", "--loader", t.loader, "--data", mounted,
+		"--out", out, "--batch", fmt.Sprint(t.batch), "--workers", fmt.Sprint(t.workers()),
+		"--step-seconds", fmt.Sprint(t.step.Seconds()),
+		"--accelerators", fmt.Sprint(t.accelerators),
+	}
+	if t.loader != "rankpool" {
+		return command
+	}
+	run := []string{
+		b.tool, "run", "--data", mounted, "--progress", "0", "--trainers-per-rank",
+		fmt.Sprint(t.accelerators), "--memory", fmt.Sprintf("%d%%", t.share), "--",
+	}
+	return append(run, command...)
+}
+
+// workers returns the workers of a loader.
+func (t training) workers() int {
+	if t.accelerators > 1 {
+		return peerWorkers / 2
+	}
+	return peerWorkers
+}
+
+// trainPeer trains in a control group that has memory for the share.
+func (b *bench) trainPeer(t training) (trained, error) {
 	var result trained
 	config := slowPFS
-	config.KeepCache = true
-	server, err := b.mount(source, filepath.Join(b.dir, "slow"), config)
+	config.KeepCache, config.Bandwidth = true, t.bandwidth
+	server, err := b.mount(t.source, filepath.Join(b.dir, "slow"), config)
 	if err != nil {
 		return result, err
 	}
 	defer b.unmount()
-	size := int64(w.samples) * int64(w.sampleBytes)
-	group, err := newMemoryGroup(peerBase + size*int64(share)/100)
+	size := int64(t.samples) * int64(t.sampleBytes)
+	base := peerBase + int64(t.accelerators-1)*acceleratorBase
+	group, err := newMemoryGroup(base + size*int64(t.share)/100)
 	if err != nil {
 		return result, err
 	}
 	b.group.Store(group)
 	defer b.endGroup()
 	out := filepath.Join(b.dir, "result.json")
-	command := []string{
-		b.python, "benchmarks/peers/train.py", "--loader", p.loader, "--data", server.Dir(),
-		"--out", out, "--batch", fmt.Sprint(w.batch), "--workers", fmt.Sprint(peerWorkers),
-		"--step-seconds", fmt.Sprint(w.step.Seconds()),
-	}
-	if p.loader == "rankpool" {
-		run := []string{b.tool, "run", "--data", server.Dir(), "--progress", "0"}
-		run = append(run, "--memory", fmt.Sprintf("%d%%", share), "--")
-		command = append(run, command...)
-	}
-	train := group.command(command)
+	train := group.command(t.command(b, server.Dir(), out))
 	train.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(b.dir, "cache"))
 	var said bytes.Buffer
 	train.Stdout, train.Stderr = &said, &said
@@ -195,10 +237,10 @@ func (b *bench) trainPeer(w workload, p peer, source string, share int) (trained
 		return result, err
 	}
 	for number, e := range result.Epochs {
-		if e.Samples != int64(w.samples) || e.Distinct != e.Samples || e.Bytes != size {
+		if e.Samples != int64(t.samples) || e.Distinct != e.Samples || e.Bytes != size {
 			return result, fmt.Errorf("epoch %d had %d samples, %d of them different, of %d bytes, "+
 				"and the data set has %d of %d",
-				number, e.Samples, e.Distinct, e.Bytes, w.samples, size)
+				number, e.Samples, e.Distinct, e.Bytes, t.samples, size)
 		}
 	}
 	return result, nil

@@ -44,3 +44,42 @@ func TestPeerRows(t *testing.T) {
 		t.Error("the bound is the larger of the steps and the bytes that are not in memory")
 	}
 }
+
+func TestFedRows(t *testing.T) {
+	// One takes 50 MB/s: the bandwidth feeds 8, with a fifth of the data in memory 10.
+	w := workload{"W", 1000, 500_000, 100, time.Second}
+	all := []fed{
+		{peers[0], map[int]float64{1: 1, 2: 0.9, 3: 0.86, 4: 0.8}},
+		{peers[2], map[int]float64{1: 1, 2: 0.84}},
+		{peers[3], map[int]float64{1: 1, 2: 0.95, 3: 0.8}},
+	}
+	want := [][3]string{ // ours, the other's, and whether that is reached
+		{"8.00", "10.00", ""}, {"3", "2", "yes"}, {"90.0 %", "95.0 %", "no"},
+	}
+	rows := fedRows(w, all)
+	if len(rows) != len(want) {
+		t.Fatalf("%d rows, want %d", len(rows), len(want))
+	}
+	for i, r := range rows {
+		if got := [3]string{r.ours, r.other, r.verdict()}; got != want[i] {
+			t.Errorf("%s: %q, want %q", r.what, got, want[i])
+		}
+	}
+	all[0].au[2] = 0.991 // within 1 % of the bound
+	all[2].au[2] = 0.995
+	if r := fedRows(w, all)[2]; r.verdict() != "yes" {
+		t.Errorf("%s: %s against %s is within 1 %% of all that can be", r.what, r.ours, r.other)
+	}
+}
+
+func TestShardsAreForAllWorkers(t *testing.T) {
+	for _, w := range workloads {
+		for _, w := range []workload{w, w.small()} {
+			size := w.shardBytes()
+			shards := w.samples * (w.sampleBytes + tarHeader) / size
+			if size < 1<<20 || shards < peerWorkers {
+				t.Errorf("%s with %d samples: %d shards of %d bytes", w.name, w.samples, shards, size)
+			}
+		}
+	}
+}

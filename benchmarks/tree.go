@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // classes is the number of class folders of a benchmark's data set.
@@ -21,15 +22,25 @@ func makeTree(dir string, samples, sampleBytes int) error {
 }
 
 // makeLinks creates a data set with many names and few files: each class has one file, and links to
-// it.
+// it. Their times take 8 bytes each, like those of files that were copied one by one, and one file
+// is so large that sizes take 4.
 func makeLinks(dir string, samples, sampleBytes int) error {
 	first := make([]string, classes)
+	noise := rand.New(rand.NewPCG(1, 0))
 	return eachFile(dir, samples, func(path string, i int) error {
 		if class := i % classes; i >= classes {
 			return os.Link(first[class], path)
 		}
 		first[i] = path
-		return os.WriteFile(path, make([]byte, sampleBytes), 0o600)
+		size := sampleBytes
+		if i == 0 {
+			size = max(size, 1<<17)
+		}
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			return err
+		}
+		written := time.Unix(1_700_000_000, noise.Int64N(int64(365*24*time.Hour)))
+		return os.Chtimes(path, written, written)
 	})
 }
 

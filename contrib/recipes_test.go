@@ -1,5 +1,5 @@
-// Package contrib holds what others need to install rankpool; its test evaluates the recipes as far as that goes without
-// the programs that they are for.
+// Package contrib holds what others need to install rankpool; its test evaluates the recipes as far
+// as that goes without the programs that they are for.
 package contrib
 
 import (
@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// evaluate runs the recipes with stand-ins for what Spack and EasyBuild give them, and prints what they say.
+// evaluate runs the recipes with stand-ins for what Spack and EasyBuild give them, and prints what
+// they say.
 const evaluate = `
 import json, sys, types
 
@@ -28,7 +29,8 @@ makefile = types.ModuleType("makefile")
 makefile.MakefilePackage = type("MakefilePackage", (), {})
 for name in ["spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"]:
     sys.modules[name] = types.ModuleType(name)
-sys.modules.update({"spack": spack, "spack.package": package, "spack_repo.builtin.build_systems.makefile": makefile})
+sys.modules["spack"], sys.modules["spack.package"] = spack, package
+sys.modules["spack_repo.builtin.build_systems.makefile"] = makefile
 
 scope = {}
 exec(compile(open("spack/package.py").read(), "package.py", "exec"), scope)
@@ -41,9 +43,11 @@ def package():
     p.prefix, p.stage = "/prefix", types.SimpleNamespace(path="/stage")
     p.setup_build_environment(env)
     p.setup_run_environment(env)
-    return {"build": p.build_targets, "install": p.install_targets, "env": env, "url": p.url_for_version("0.1.0")}
+    targets = {"build": p.build_targets, "install": p.install_targets}
+    return targets | {"env": env, "url": p.url_for_version("0.1.0")}
 
-eb = {"SOURCE_TAR_GZ": "%(name)s-%(version)s.tar.gz", "SYSTEM": {"name": "system", "version": "system"}}
+system = {"name": "system", "version": "system"}
+eb = {"SOURCE_TAR_GZ": "%(name)s-%(version)s.tar.gz", "SYSTEM": system}
 exec(compile(open(sys.argv[1]).read(), "easyconfig", "exec"), eb)
 eb = {k: v for k, v in eb.items() if not k.startswith("_")}
 json.dump({"said": said, "package": package(), "easyconfig": eb}, sys.stdout)
@@ -92,17 +96,20 @@ func TestSpackPackage(t *testing.T) {
 			t.Errorf("make %s, want make %s", got, c.want)
 		}
 	}
-	if !strings.HasPrefix(r.Package.URL, "file:///") || !strings.HasSuffix(r.Package.URL, "/rankpool-0.1.0.tar.gz") {
+	if !strings.HasPrefix(r.Package.URL, "file:///") ||
+		!strings.HasSuffix(r.Package.URL, "/rankpool-0.1.0.tar.gz") {
 		t.Errorf("the source is %s", r.Package.URL)
 	}
-	if r.Package.Env["PYTHONPATH"] != "/prefix/share/rankpool/python" || r.Package.Env["GOCACHE"] != "/stage/go-cache" {
+	if r.Package.Env["PYTHONPATH"] != "/prefix/share/rankpool/python" ||
+		r.Package.Env["GOCACHE"] != "/stage/go-cache" {
 		t.Errorf("the environment is %v", r.Package.Env)
 	}
 	var needs []string
 	for _, d := range r.Said["depends_on"] {
 		needs = append(needs, d[0].(string))
 	}
-	if want := []string{"go@" + goVersion(t) + ":", "gmake", "python@3.9:"}; !slices.Equal(needs, want) {
+	if want := []string{"go@" + goVersion(t) + ":", "gmake", "python@3.9:"}; !slices.Equal(needs,
+		want) {
 		t.Errorf("it depends on %v, want %v", needs, want)
 	}
 }
@@ -117,7 +124,10 @@ func TestEasyconfig(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, r[name], want)
 		}
 	}
-	for _, name := range []string{"easyblock", "homepage", "description", "toolchain", "sources", "moduleclass"} {
+	for _, name := range []string{
+		"easyblock", "homepage", "description", "toolchain", "sources",
+		"moduleclass",
+	} {
 		if r[name] == nil {
 			t.Errorf("%s is not given", name)
 		}
@@ -128,10 +138,12 @@ func TestEasyconfig(t *testing.T) {
 	}
 }
 
-// TestDist has "make dist" write the file that the recipes look for, by the words that they and the documents say.
+// TestDist has "make dist" write the file that the recipes look for, by the words that they and the
+// documents say.
 func TestDist(t *testing.T) {
 	const words = "make dist VERSION=0.1.0"
-	out, err := exec.Command("make", "--no-print-directory", "-C", "..", "-n", "dist", "VERSION=0.1.0").CombinedOutput()
+	out, err := exec.Command("make", "--no-print-directory", "-C", "..", "-n", "dist",
+		"VERSION=0.1.0").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -143,7 +155,8 @@ func TestDist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(text), words) || !strings.Contains(string(text), "build/rankpool-0.1.0.tar.gz") {
+		if !strings.Contains(string(text), words) ||
+			!strings.Contains(string(text), "build/rankpool-0.1.0.tar.gz") {
 			t.Errorf("%s does not say %q, and what it writes", file, words)
 		}
 	}

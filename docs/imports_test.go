@@ -26,24 +26,49 @@ var arrows = map[string]map[string]string{
 		"scheduler":              "a system is a sampler, a scorer and a policy of the scheduler",
 		"scheduler/systems/hnsw": "SpiderCache's graph of nearest neighbours",
 	},
-	"staging": {
+	"staging/dataset": {
 		"scheduler":      "SampleID",
-		"staging/posix":  "system calls on files",
-		"staging/shards": "samples within tar, TFRecord and .npy files",
+		"staging/shards": "what a shard has given to an index",
+	},
+	"staging/storage": {
+		"scheduler":       "SampleID",
+		"staging/dataset": "where a sample is, and what is known of its bytes",
+		"staging/posix":   "system calls on files",
+		"staging/shards":  "the checksums of TFRecord files",
+	},
+	"staging/index": {
+		"mpicache/transport":       "the ranks that index together",
+		"mpicache/transport/ranks": "requests between them",
+		"scheduler":                "SampleID",
+		"staging/dataset":          "the manifests that it makes",
+		"staging/posix":            "system calls on files",
+		"staging/shards":           "samples within tar, TFRecord and .npy files",
+		"staging/storage":          "checksums are of what storage gives",
 	},
 	"staging/layout": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
-	"staging/copier": {
-		"staging":        "the files of a data set, and how storage is read",
-		"staging/layout": "files are read target by target",
-		"staging/posix":  "system calls on files",
+	"staging/stage": {
+		"mpicache/transport":       "the ranks that stage together",
+		"mpicache/transport/ranks": "messages between them",
+		"staging/layout":           "files are read target by target",
+		"staging/posix":            "system calls on files",
+		"staging/storage":          "how storage is read",
 	},
 	"staging/pack": {
-		"scheduler":      "SampleID",
-		"staging":        "the samples to pack",
-		"staging/copier": "ranks share the work, and write, as they do to copy",
-		"staging/shards": "the shards that it writes",
+		"mpicache/transport/ranks": "what ranks send each other is encoded",
+		"scheduler":                "SampleID",
+		"staging/stage":            "ranks share the work, and write, as they do to copy",
+		"staging/dataset":          "the samples to pack",
+		"staging/index":            "the name of a folder's manifest",
+		"staging/shards":           "the shards that it writes",
+		"staging/storage":          "how storage is read",
 	},
 	"staging/tier": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
+	"staging/tier/keep": {
+		"scheduler":           "SampleID, and which rank owns a sample",
+		"staging/posix":       "system calls on files",
+		"staging/tier/access": "who else may read a copy",
+	},
+	"staging/tier/access": {"staging/posix": "the numbers of file systems"},
 	"mpicache": {
 		"scheduler":          "a rank drives its state machines",
 		"scheduler/systems":  "the options of a system",
@@ -61,10 +86,22 @@ var arrows = map[string]map[string]string{
 		"mpicache/transport/internal/mpi": "the calls of MPI",
 		"mpicache/transport/mpilib":       "the library to load",
 	},
+	"mpicache/transport/ranks":         {"mpicache/transport": "it is shared by protocols"},
 	"mpicache/transport/transporttest": {"mpicache/transport": "the contract that it tests"},
 	"cmd/rankpool":                     {all: "it wires everything"},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
+	},
+	"cmd/rankpool/internal/compare": {
+		"benchmarks/slowfs":             "--slowfs: storage that is emulated",
+		"cmd/rankpool/internal/exit":    "wrong options, signals",
+		"cmd/rankpool/internal/launch":  "the flags of run",
+		"cmd/rankpool/internal/outlet":  "stderr",
+		"cmd/rankpool/internal/rank":    "what --data names",
+		"cmd/rankpool/internal/report":  "the page",
+		"cmd/rankpool/internal/runlog":  "what each training did",
+		"cmd/rankpool/internal/version": "results of another version are not used again",
+		"scheduler/systems":             "the systems that it compares",
 	},
 	"cmd/rankpool/internal/control": {
 		"cmd/rankpool/internal/session": "where the doors are",
@@ -76,7 +113,8 @@ var arrows = map[string]map[string]string{
 		"nvml":               "GPUs",
 		"scheduler":          "SampleID",
 		"slurm":              "the job",
-		"staging":            "the data",
+		"staging/dataset":    "the data",
+		"staging/index":      "how they are found",
 		"staging/layout":     "storage targets",
 		"staging/posix":      "the numbers of file systems",
 	},
@@ -105,10 +143,11 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool/internal/runlog/runlogtest": "writes its log",
 	},
 	"cmd/rankpool/internal/session": {
-		"slurm":   "a session of a job has the job's name",
-		"staging": "the index that the run's ranks share",
+		"slurm":           "a session of a job has the job's name",
+		"staging/dataset": "the index that the run's ranks share",
 	},
 	"cmd/rankpool/internal/simulate": {
+		"benchmarks/nopfs":           "--nopfs",
 		"benchmarks/plots":           "plots",
 		"benchmarks/simulator":       "the simulations",
 		"cmd/rankpool/internal/exit": "wrong options",
@@ -134,13 +173,17 @@ var arrows = map[string]map[string]string{
 		"mpicache/transport/mpilib":    "which library",
 		"slurm":                        "the job",
 	},
-	"benchmarks":            {all: "it measures everything"},
+	"benchmarks": {all: "it measures everything"},
+	"benchmarks/nopfs": {
+		"scheduler":         "the shuffle",
+		"scheduler/systems": "NoPFS's performance model",
+	},
 	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
 	"benchmarks/planning":   {"scheduler": "the plans that it measures"},
 	"benchmarks/slowfs/cmd": {"benchmarks/slowfs": "mounts it"},
 	"benchmarks/slowfs/slowstorage": {
 		"benchmarks/slowfs": "its delays",
-		"staging":           "the Storage that it slows down",
+		"staging/storage":   "the Storage that it slows down",
 	},
 	"benchmarks/simulator": {
 		"benchmarks/clusters": "recorded embeddings",
@@ -164,6 +207,10 @@ var inTests = map[string]map[string]string{
 	},
 	"mpicache/transport/internal/mpi": {"mpicache/transport/internal/mpi/mpitest": "a false MPI"},
 	"nvml":                            {"nvml/nvmltest": "a false driver"},
+	"staging/dataset":                 {"staging/stagingtest": "trees of files"},
+	"staging/pack":                    {"mpicache/transport": "ranks in one process"},
+	"staging/index":                   {"staging/stagingtest": "trees of files"},
+	"staging/storage":                 {"staging/stagingtest": "trees of files"},
 }
 
 // all stands for every package but cmd/rankpool, which nobody imports.
@@ -174,13 +221,18 @@ const all = "*"
 var (
 	pure        = []string{"scheduler", "scheduler/systems", "scheduler/systems/hnsw"}
 	pureImports = []string{
-		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt",
-		"hash/crc32", "iter", "maps", "math", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "time",
+		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "encoding/json",
+		"errors", "fmt",
+		"hash/crc32", "iter", "maps", "math", "math/bits", "reflect", "slices", "sort", "strconv",
+		"strings", "time",
 		"github.com/agext/levenshtein", "github.com/zeebo/xxh3",
 	}
 	pureUses = map[string][]string{
 		"reflect": {"DeepEqual"},
-		"time":    {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
+		"time": {
+			"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute",
+			"Hour",
+		},
 	}
 )
 
@@ -217,7 +269,8 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		name = strings.TrimPrefix(name, "../")
-		found = append(found, source{name, path.Dir(name), strings.HasSuffix(name, "_test.go"), syntax})
+		found = append(
+			found, source{name, path.Dir(name), strings.HasSuffix(name, "_test.go"), syntax})
 		return nil
 	})
 	if err != nil || len(found) < 100 {
@@ -251,7 +304,8 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 	for _, file := range sources(t) {
 		for _, name := range file.imports() {
 			if name == "C" && file.pkg != "mpicache/transport/internal/mpi" {
-				t.Errorf("%s imports C: the calls of C are in mpicache/transport/internal/mpi", file.path)
+				t.Errorf("%s imports C: the calls of C are in mpicache/transport/internal/mpi",
+					file.path)
 			}
 			to := ours(name)
 			if to == "" || to == file.pkg {
@@ -264,8 +318,9 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 			used[arrow{file.pkg, to}] = true
 			forTests = forTests && file.test
 			if !allowed && !anything && !forTests {
-				t.Errorf("%s imports %s, and may not: do without it, or add the arrow to the tables in "+
-					"docs/imports_test.go and docs/design.md", file.path, to)
+				t.Errorf(
+					"%s imports %s, and may not: do without it, or add the arrow to the tables in "+
+						"docs/imports_test.go and docs/design.md", file.path, to)
 			}
 		}
 	}
@@ -273,7 +328,8 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 		for from, tos := range table {
 			for to, why := range tos {
 				if to != all && !used[arrow{from, to}] {
-					t.Errorf("%s may import %s (%s), and does not: take it off the table", from, to, why)
+					t.Errorf("%s may import %s (%s), and does not: take it off the table", from, to,
+						why)
 				}
 			}
 		}
@@ -287,7 +343,8 @@ func TestSchedulerIsPure(t *testing.T) {
 		}
 		for _, name := range file.imports() {
 			if ours(name) == "" && !slices.Contains(pureImports, name) {
-				t.Errorf("%s imports %s: %s only decides, and has no clock, file, lock or random number "+
+				t.Errorf("%s imports %s: %s only decides, and has no clock, file, lock or random "+
+					"number "+
 					"of its own", file.path, name, file.pkg)
 			}
 		}
@@ -300,8 +357,10 @@ func TestSchedulerIsPure(t *testing.T) {
 				if !ok {
 					break
 				}
-				if uses, partly := pureUses[of.Name]; partly && !slices.Contains(uses, node.Sel.Name) {
-					t.Errorf("%s uses %s.%s: %s only decides", file.path, of.Name, node.Sel.Name, file.pkg)
+				if uses, partly := pureUses[of.Name]; partly &&
+					!slices.Contains(uses, node.Sel.Name) {
+					t.Errorf("%s uses %s.%s: %s only decides", file.path, of.Name, node.Sel.Name,
+						file.pkg)
 				}
 			}
 			return true
@@ -338,7 +397,8 @@ func TestDesignShowsTheArrows(t *testing.T) {
 				t.Errorf("design.md: %s imports %s, and may import all", pkg, cell)
 			}
 		} else if !slices.Equal(says, want) {
-			t.Errorf("design.md: %s imports %v, and the table in imports_test.go says %v", pkg, says, want)
+			t.Errorf("design.md: %s imports %v, and the table in imports_test.go says %v", pkg,
+				says, want)
 		}
 	}
 	for pkg := range arrows {

@@ -1,4 +1,5 @@
-"""A headless browser for the tests: pictures of pages, and what pages become when their scripts have run."""
+"""A headless browser for the tests: pictures of pages, and what pages become when their scripts
+have run."""
 
 import os
 import shutil
@@ -18,7 +19,8 @@ def browser():
 
 
 def _run(html_path, *options):
-    """Opens a page of this machine without network, and returns what the browser prints; fails when it fails."""
+    """Opens a page of this machine without network, and returns what the browser prints; fails when
+    it fails."""
     return _open(html_path, *options).stdout
 
 
@@ -26,8 +28,10 @@ def _open(html_path, *options):
     """Opens a page as _run does, and returns the ended browser."""
     with tempfile.TemporaryDirectory() as profile:
         command = [
-            browser(), "--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-            "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}", "--virtual-time-budget=5000",
+            browser(), "--headless", "--disable-gpu", "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}",
+            "--virtual-time-budget=5000",
         ]  # fmt: skip
         if os.getuid() == 0:
             command.append("--no-sandbox")  # Chromium's sandbox does not run as root

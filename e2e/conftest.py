@@ -18,7 +18,9 @@ def pytest_configure(config):
 
 def pytest_sessionstart(session):
     if not os.access(run.RANKPOOL, os.X_OK):
-        raise pytest.UsageError(f"{run.RANKPOOL} is missing: run make build, or name a program in RANKPOOL")
+        raise pytest.UsageError(
+            f"{run.RANKPOOL} is missing: run make build, or name a program in RANKPOOL"
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,16 +36,19 @@ def tree(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def losses(tmp_path_factory):
-    """The arguments that make train.py report the losses that trainer.py does, so that all runs of pads draw the same."""
+    """The arguments that make train.py report the losses that trainer.py does, so that all runs of
+    pads draw the same."""
     path = tmp_path_factory.mktemp("losses") / "losses.npy"
-    numpy.save(path, numpy.array([[loss(e, i) for i in range(SAMPLES)] for e in range(EPOCHS)], "float32"))
+    numpy.save(
+        path, numpy.array([[loss(e, i) for i in range(SAMPLES)] for e in range(EPOCHS)], "float32")
+    )
     return ["--losses", path]
 
 
 @pytest.fixture
 def start(tmp_path, tree, losses):
-    """start(**what) starts a run in a folder of its own; see run.start. On `tree` train.py reports what
-    trainer.py does."""
+    """start(**what) starts a run in a folder of its own; see run.start. On `tree` train.py reports
+    what trainer.py does."""
     numbers, runs = itertools.count(), []
 
     def start(data=None, args=(), **what):
@@ -66,7 +71,8 @@ def train(start):
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory, tree):
-    """reference(sampler) is the result of a run without cache, on one rank, and without anything that may go wrong."""
+    """reference(sampler) is the result of a run without cache, on one rank, and without anything
+    that may go wrong."""
     known = {}
 
     def reference(sampler):

@@ -10,7 +10,8 @@ BATCHES = SAMPLES // GLOBAL_BATCH  # of an epoch
 
 
 def make_tree(root, samples, side=None):
-    """Writes `samples` PNG files of noise into the class folders a, b and c, of sides 8 to 63 unless given."""
+    """Writes `samples` PNG files of noise into the class folders a, b and c, of sides 8 to 63
+    unless given."""
     noise = numpy.random.default_rng(1)
     for name in "abc":
         (root / name).mkdir(parents=True)

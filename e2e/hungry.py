@@ -1,6 +1,8 @@
-"""Trains under `rankpool run` by looking at every byte, at a training's pace, and takes more and more memory meanwhile.
+"""Trains under `rankpool run` by looking at every byte, at a training's pace, and takes more and
+more memory meanwhile.
 
-Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes. The file "digest" has a line for each batch.
+Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes. The
+file "digest" has a line for each batch.
 """
 
 import argparse
@@ -18,7 +20,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--take-mib", type=int, default=0, help="memory to take in the second epoch")
+    parser.add_argument(
+        "--take-mib", type=int, default=0, help="memory to take in the second epoch"
+    )
     args = parser.parse_args()
     data = rankpool.Dataset()
     sampler = rankpool.BatchSampler(data, args.batch_size, sampler="torch")

@@ -1,7 +1,9 @@
-"""Reads epochs of sampler torch through one kind of loader: loader_modes.py MODE EPOCHS BATCH_SIZE DATA…
+"""Reads epochs of sampler torch through one kind of loader: loader_modes.py MODE EPOCHS BATCH_SIZE
+DATA…
 
-It prints the digest of this trainer's part of the stream of each data set, and logs it in digest-DATA-RANK; the
-loaders of several data sets are read in turns. The trainers do not wait for each other.
+It prints the digest of this trainer's part of the stream of each data set, and logs it in
+digest-DATA-RANK; the loaders of several data sets are read in turns. The trainers do not wait for
+each other.
 """
 
 import os
@@ -18,7 +20,9 @@ MODES = {
     "fork": dict(num_workers=2, multiprocessing_context="fork"),
     "spawn": dict(num_workers=2, multiprocessing_context="spawn"),
     "persistent": dict(num_workers=2, persistent_workers=True, prefetch_factor=5),
-    "persistent spawn": dict(num_workers=1, persistent_workers=True, multiprocessing_context="spawn"),
+    "persistent spawn": dict(
+        num_workers=1, persistent_workers=True, multiprocessing_context="spawn"
+    ),
 }
 
 

@@ -1,7 +1,8 @@
-"""Runs a training script that stands still after global batches of choice: paused.py N,N,… SCRIPT ARGUMENT…
+"""Runs a training script that stands still after global batches of choice: paused.py N,N,… SCRIPT
+ARGUMENT…
 
-Once batch N of the run is in the digest, training waits for a file "go-N", or for a signal that the script handles. So a
-test harms a training where it wants to, however fast either is.
+Once batch N of the run is in the digest, training waits for a file "go-N", or for a signal that the
+script handles. So a test harms a training where it wants to, however fast either is.
 """
 
 import os
@@ -17,7 +18,9 @@ def main():
     at, script = {int(word) for word in sys.argv[1].split(",")}, sys.argv[2]
     sys.argv = sys.argv[2:]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
-    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples"))
+    sys.path.append(
+        os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples")
+    )
     import digest  # the first trainer's, which adds up what all have trained on
 
     pause, add, added = Pause(), digest.Digest.add, 0
@@ -42,7 +45,9 @@ class Pause:
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
 
     def until_told(self, file):
-        while not os.path.exists(file) and not select.select([self._heard], [], [], STEP_SECONDS)[0]:
+        while (
+            not os.path.exists(file) and not select.select([self._heard], [], [], STEP_SECONDS)[0]
+        ):
             pass
 
 

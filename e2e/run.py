@@ -15,13 +15,16 @@ from dataset import GLOBAL_BATCH
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 EXAMPLES = ROOT / "python" / "examples"
-RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()  # one program for every MPI
+# one program for every MPI
+RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()
 PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 SHM = Path("/dev/shm")
 
-# For mpirun by hand. That of Open MPI 5 has no --quiet, and speaks of interfaces that TCP cannot match.
+# For mpirun by hand. That of Open MPI 5 has no --quiet, and speaks of interfaces that TCP cannot
+# match.
 MPIRUN_ENV = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_orte_execute_quiet": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_orte_execute_quiet": "1",
     "OMPI_MCA_btl": "^tcp,uct,openib,ofi",
 }  # fmt: skip
 
@@ -53,7 +56,8 @@ class Result:
         return found
 
     def check(self, epochs, draws):
-        """Asserts that the run ended well and that every draw of every epoch is in the run log; returns itself."""
+        """Asserts that the run ended well and that every draw of every epoch is in the run log;
+        returns itself."""
         assert self.code == 0, self.stderr
         assert [event["epoch"] for event in self.epochs] == list(range(epochs)), self.stderr
         for e in self.epochs:
@@ -64,7 +68,8 @@ class Result:
 
 
 class Watched:
-    """A training under way in a folder, with all its processes; a subclass knows which these are."""
+    """A training under way in a folder, with all its processes; a subclass knows which these
+    are."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -83,16 +88,24 @@ class Watched:
         for entry in os.listdir("/proc"):
             if entry.isdigit():
                 try:
-                    environment = Path("/proc", entry, "environ").read_text(errors="replace").split("\0")
+                    environment = (
+                        Path("/proc", entry, "environ").read_text(errors="replace").split("\0")
+                    )
                     if self.mine(environment):
-                        found[int(entry)] = environment, Path("/proc", entry, "cmdline").read_text().split("\0")
+                        found[int(entry)] = (
+                            environment, Path("/proc", entry, "cmdline").read_text().split("\0"),
+                        )
                 except OSError:
                     pass  # it ended, or is not ours
         return found
 
     def trainers(self):
         """The training processes and their workers."""
-        return [pid for pid, (env, _) in self.processes().items() if any(v.startswith("RANKPOOL_SOCKET=") for v in env)]
+        return [
+            pid
+            for pid, (env, _) in self.processes().items()
+            if any(v.startswith("RANKPOOL_SOCKET=") for v in env)
+        ]
 
     def wait_for_batches(self, n):
         self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
@@ -109,7 +122,8 @@ class Watched:
                 pass
 
     def stacks(self):
-        """Ends the ranks and trainers, which show what they were doing, and returns what was said on stderr."""
+        """Ends the ranks and trainers, which show what they were doing, and returns what was said
+        on stderr."""
         hung = {pid for pid, (_, argv) in self.processes().items() if argv[1:2] != ["run"]}
         self.kill(hung, signal.SIGABRT)  # Go and Python show their stacks
         until = time.monotonic() + 5
@@ -129,7 +143,8 @@ class Run(Watched):
         self.shared_before = set(os.listdir(SHM))
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
             self.process = subprocess.Popen(
-                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=stderr or err, env=env
+                self.argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=stderr or err,
+                env=env,
             )
 
     # --- what there is to see ---
@@ -139,12 +154,20 @@ class Run(Watched):
 
     def ranks(self):
         """The processes that are ranks of the cache."""
-        return [pid for pid, (_, argv) in self.processes().items() if argv[:2] == [self.argv[0], "serve"]]
+        return [
+            pid
+            for pid, (_, argv) in self.processes().items()
+            if argv[:2] == [self.argv[0], "serve"]
+        ]
 
     def mpiruns(self):
         """The processes that are an mpirun; Open MPI 5's calls itself prterun."""
         names = ("mpirun", "mpiexec", "prterun")
-        return [pid for pid, (_, argv) in self.processes().items() if Path(argv[0]).name.startswith(names)]
+        return [
+            pid
+            for pid, (_, argv) in self.processes().items()
+            if Path(argv[0]).name.startswith(names)
+        ]
 
     def session(self):
         """The session folder in /dev/shm, None when there is none."""
@@ -156,7 +179,11 @@ class Run(Watched):
 
     def leftovers(self):
         """What came to /dev/shm since the run began and is no living process's."""
-        new = {entry.name for entry in os.scandir(SHM) if entry.name not in self.shared_before and ours(entry)}
+        new = {
+            entry.name
+            for entry in os.scandir(SHM)
+            if entry.name not in self.shared_before and ours(entry)
+        }
         own = {name for name in new if f"-pid{self.process.pid}-" in name}
         others = {name for name in new if name.startswith(("rankpool-", ".rankpool-"))} - own
         held = set()
@@ -175,12 +202,18 @@ class Run(Watched):
         until = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             code = self.process.poll()
-            assert code is None, f"the run ended before {what}, code {code}\n{self.text('stdout')}\n{self.text('stderr')}"
-            assert time.monotonic() < until, f"waited in vain for {what}, after {len(self.batches())} batches\n{self.stacks()}"
+            assert code is None, (
+                f"the run ended before {what}, code "
+                f"{code}\n{self.text('stdout')}\n{self.text('stderr')}"
+            )
+            assert time.monotonic() < until, (
+                f"waited in vain for {what}, after {len(self.batches())} batches\n{self.stacks()}"
+            )
             time.sleep(0.005)
 
     def remains(self, allowed=()):
-        """Returns what stays of a run that has ended, but for what is allowed: processes, and names in /dev/shm.
+        """Returns what stays of a run that has ended, but for what is allowed: processes, and names
+        in /dev/shm.
 
         Other tests run beside it, whose names come and go: what is left is there every time.
         """
@@ -194,7 +227,8 @@ class Run(Watched):
             time.sleep(0.02)
 
     def finish(self):
-        """Waits for the end, asserts that nothing of the run is left on the machine, and returns the result."""
+        """Waits for the end, asserts that nothing of the run is left on the machine, and returns
+        the result."""
         try:
             self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -202,7 +236,10 @@ class Run(Watched):
         left = self.remains()
         assert not left, f"the run left {left}\n{self.text('stderr')}"
         events = [json.loads(line) for line in self.text("run.jsonl").splitlines()]
-        return Result(self.process.returncode, self.text("stdout"), self.text("stderr"), events, self.batches())
+        return Result(
+            self.process.returncode, self.text("stdout"), self.text("stderr"), events,
+            self.batches(),
+        )
 
 
 def ours(entry):
@@ -216,13 +253,16 @@ def ours(entry):
 def plain(root, *args):
     """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
     command = [sys.executable, EXAMPLES / "plain.py", root, *args]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=True
+    )
     return done.stdout.split()[1]
 
 
 def training(args=(), trainers=1, torch=False, pause=()):
-    """Returns the command of trainer.py, or of python/examples/train.py, which does the same with PyTorch and starts in
-    seconds, with the global batch that all tests have. It stands still after the batches `pause`: see Watched.go."""
+    """Returns the command of trainer.py, or of python/examples/train.py, which does the same with
+    PyTorch and starts in seconds, with the global batch that all tests have. It stands still after
+    the batches `pause`: see Watched.go."""
     program = EXAMPLES / "train.py" if torch else HERE / "trainer.py"
     paused = [HERE / "paused.py", ",".join(map(str, pause))] if pause else []
     return [
@@ -232,11 +272,13 @@ def training(args=(), trainers=1, torch=False, pause=()):
 
 
 def start(
-    folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(), trainers_per_rank=1, command=None,
+    folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(),
+    trainers_per_rank=1, command=None,
     torch=False, pause=(), stderr=None,
 ):  # fmt: skip
-    """Starts a training in folder; `args`, `torch` and `pause` are those of `training`, which `command` replaces, and
-    `options` rankpool's; `stderr` is a descriptor in place of the file of that name."""
+    """Starts a training in folder; `args`, `torch` and `pause` are those of `training`, which
+    `command` replaces, and `options` rankpool's; `stderr` is a descriptor in place of the file of
+    that name."""
     argv = [RANKPOOL, "run", "--ranks", ranks]
     if ranks > 1:
         argv += ["--mpirun", f"mpirun.{mpi or 'openmpi'}"]
@@ -244,5 +286,7 @@ def start(
     argv += ["--log", "run.jsonl", "--progress", 0]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
-    command = training(args, ranks * trainers_per_rank, torch, pause) if command is None else command
+    command = (
+        training(args, ranks * trainers_per_rank, torch, pause) if command is None else command
+    )
     return Run(folder, [*argv, *options, "--", *command], stderr)

@@ -1,4 +1,5 @@
-"""The forms in which a data set may be named, the names that files may have, and the loaders that may read it."""
+"""The forms in which a data set may be named, the names that files may have, and the loaders that
+may read it."""
 
 import os
 import shutil
@@ -41,17 +42,25 @@ def test_two_data_sets(train, reference, parts, form):
         data = [f"train={parts}/train", f"val={parts}/test"]
     if form == "manifests":
         for name in "train", "test":
-            index = [run.RANKPOOL, "index", "--quiet", parts / name, "-o", parts.parent / f"{name}.parquet"]
+            index = [
+                run.RANKPOOL, "index", "--quiet", parts / name, "-o",
+                parts.parent / f"{name}.parquet",
+            ]
             subprocess.run(index, check=True)
         data = [f"{parts.parent}/train.parquet", f"{parts.parent}/test.parquet"]
-    result = train(data=data, ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads"]).check(EPOCHS, SAMPLES)
+    result = train(data=data, ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads"]).check(
+        EPOCHS, SAMPLES
+    )
     assert result.digest == reference("pads").digest
     passes = [event for event in result.events if event["event"] == "pass"]
     assert [event["draws"] for event in passes] == [50] * EPOCHS
 
 
 def test_names_of_files(train, tmp_path):
-    odd = [b"a b", b"it's", b'"quoted"', b"new\nline", b"\\n", b"caf\xe9", "café".encode(), b"$HOME;*", b"-v", b"\x01"]
+    odd = [
+        b"a b", b"it's", b'"quoted"', b"new\nline", b"\\n", b"caf\xe9", "café".encode(), b"$HOME;*",
+        b"-v", b"\x01",
+    ]
     make_tree(tmp_path / "plain", len(odd))
     files = sorted((tmp_path / "plain").glob("*/*.png"))
     root = os.path.join(os.fsencode(tmp_path), b"an odd'\nroot=\xe9")
@@ -61,11 +70,15 @@ def test_names_of_files(train, tmp_path):
         shutil.copy(files[i], os.path.join(folder, name + b".png"))
     result = train(data=os.fsdecode(root), ranks=2, args=["--sampler", "torch", "--epochs", EPOCHS])
     assert result.code == 0, result.stderr
-    assert result.digest == run.plain(os.fsdecode(root), "--world-size", 2, "--batch-size", 12, "--epochs", EPOCHS)
+    assert result.digest == run.plain(
+        os.fsdecode(root), "--world-size", 2, "--batch-size", 12, "--epochs", EPOCHS
+    )
 
 
 def loaded(train, mode, *names, **way):
-    script = [sys.executable, run.ROOT / "e2e" / "loader_modes.py", mode, EPOCHS, GLOBAL_BATCH, *names]
+    script = [
+        sys.executable, run.ROOT / "e2e" / "loader_modes.py", mode, EPOCHS, GLOBAL_BATCH, *names,
+    ]
     result = train(command=script, **way).check(EPOCHS, SAMPLES)
     assert result.summary["fallback_reads"] == 0
     return [line.split()[1] for line in result.stdout.splitlines() if line.startswith("digest ")]
@@ -75,7 +88,11 @@ FULL = pytest.mark.full
 
 
 @pytest.mark.parametrize(
-    "mode", ["in process", "spawn", *(pytest.param(m, marks=FULL) for m in ("fork", "persistent", "persistent spawn"))]
+    "mode",
+    [
+        "in process", "spawn",
+        *(pytest.param(m, marks=FULL) for m in ("fork", "persistent", "persistent spawn")),
+    ],
 )
 def test_loader(train, reference, mode):
     assert loaded(train, mode) == [reference("torch").digest]

@@ -24,13 +24,15 @@ def doctor(mpi, ranks, *args, command=None, launch=None):
     argv = [*launch, *(command or [run.RANKPOOL]), "doctor", *args]
     env = {**os.environ, **run.MPIRUN_ENV}
     return subprocess.run(
-        [str(word) for word in argv], env=env, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS
+        [str(word) for word in argv], env=env, capture_output=True, text=True,
+        timeout=run.PATIENCE_SECONDS,
     )
 
 
 @pytest.fixture
 def runtime():
-    """A folder for sessions that no other rankpool of the machine uses; its path is short, for a socket lies in it."""
+    """A folder for sessions that no other rankpool of the machine uses; its path is short, for a
+    socket lies in it."""
     with tempfile.TemporaryDirectory(prefix="rankpool-doctor-", dir=run.SHM) as folder:
         yield folder
 
@@ -87,7 +89,8 @@ def test_alone_it_starts_mpi_in_a_child(mpi):
 
 
 def test_the_wrong_library_is_recognised():
-    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first says it, the others nothing."""
+    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first says it, the others
+    nothing."""
     done = doctor("openmpi", 2, "--only", "launcher", "--mpi-library", "libmpich.so.12")
     assert done.returncode != 0
     assert done.stdout.count("bad      launcher") == 1, done.stdout
@@ -114,11 +117,15 @@ PYTHONPATH=$dir:$PYTHONPATH exec {sys.executable} "$@"
     found = findings(done)
     assert len([f for f in found if f["check"] == "python"]) == 2, found
     (versions,) = [f for f in found if f["check"] == "versions"]
-    assert versions["status"] == "warning" and "PyTorch is not the same everywhere: 0.0 on" in versions["detail"], found
+    assert (
+        versions["status"] == "warning"
+        and "PyTorch is not the same everywhere: 0.0 on" in versions["detail"]
+    ), found
 
 
 def test_a_rank_that_dies_is_named(tmp_path):
-    """Rank 1 is killed in a check: rank 0 waits as long as a rank may be silent, and then says which one is."""
+    """Rank 1 is killed in a check: rank 0 waits as long as a rank may be silent, and then says
+    which one is."""
     rank, python = tmp_path / "rank", tmp_path / "python"
     rank.write_text(
         f"""#!/bin/sh
@@ -130,7 +137,11 @@ exec {run.RANKPOOL} "$@"
     for program in (rank, python):
         program.chmod(0o755)
     survive = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "--enable-recovery"]
-    done = doctor("openmpi", 2, "--only", "ranks,ping,python", "--runtime-dir", tmp_path, command=[rank], launch=survive)
-    # On a busy machine it dies before its first sign of life has left; TestLostRank has where, and what it looked at.
+    done = doctor(
+        "openmpi", 2, "--only", "ranks,ping,python", "--runtime-dir", tmp_path, command=[rank],
+        launch=survive,
+    )
+    # On a busy machine it dies before its first sign of life has left; TestLostRank has where, and
+    # what it looked at.
     named = re.search(r"(?m)^bad +ranks +rank 1 (on \S+ )?has not reported, ", done.stdout)
     assert named, done.stdout + done.stderr  # with recovery, mpirun's exit code tells nothing

@@ -1,4 +1,5 @@
-"""A script with torchvision's and torch's own shape: the same tensors from the cache, whatever happens to it, and without."""
+"""A script with torchvision's and torch's own shape: the same tensors from the cache, whatever
+happens to it, and without."""
 
 import os
 import subprocess
@@ -16,13 +17,20 @@ def script(tree, trainers=1, workers=0, method=None, *args):
     """Returns the command of a trainer with so many workers, which the method starts."""
     method = ["--start-method", method] if workers and method else []
     size = GLOBAL_BATCH // trainers
-    return [SCRIPT, tree, "--epochs", EPOCHS, "--batch-size", size, "--workers", workers, *method, *args]
+    return [
+        SCRIPT, tree, "--epochs", EPOCHS, "--batch-size", size, "--workers", workers, *method,
+        *args,
+    ]
 
 
 def rows(folder):
     """Returns the lines `EPOCH BATCH PLACE HEX` of all trainers, in the order of the draws."""
-    found = [line.split() for log in folder.glob("digest.*") for line in log.read_text().splitlines()]
-    return sorted((int(epoch), int(batch), int(place), digest) for epoch, batch, place, digest in found)
+    found = [
+        line.split() for log in folder.glob("digest.*") for line in log.read_text().splitlines()
+    ]
+    return sorted(
+        (int(epoch), int(batch), int(place), digest) for epoch, batch, place, digest in found
+    )
 
 
 @pytest.fixture(scope="session")
@@ -40,11 +48,15 @@ def from_files(tree, tmp_path_factory):
 
 @pytest.fixture
 def trained(start, tree):
-    """trained(world, workers, method, *args) trains to the end, and returns what came of it and the lines it wrote."""
+    """trained(world, workers, method, *args) trains to the end, and returns what came of it and the
+    lines it wrote."""
 
     def trained(world, workers, method, *args, kill=False):
         pause = [HERE / "paused.py", BATCHES] if kill else []
-        command = [sys.executable, *pause, *script(tree, world, workers, method, "--digest-log", "digest", *args)]
+        command = [
+            sys.executable, *pause,
+            *script(tree, world, workers, method, "--digest-log", "digest", *args),
+        ]
         one = start(ranks=world, command=command)
         if kill:
             draws = BATCHES * GLOBAL_BATCH
@@ -63,16 +75,29 @@ def trained(start, tree):
 
 
 def matrix(combinations, default):
-    """Returns parameters; those that are not in the default suite are marked full. Crowds of processes come one by one."""
+    """Returns parameters; those that are not in the default suite are marked full. Crowds of
+    processes come one by one."""
     crowd = pytest.mark.xdist_group("crowd")
-    return [pytest.param(*one, marks=() if one in default else (pytest.mark.full, crowd)) for one in combinations]
+    return [
+        pytest.param(*one, marks=() if one in default else (pytest.mark.full, crowd))
+        for one in combinations
+    ]
 
 
-UNHARMED = [(world, workers, how) for world in (1, 2, 4) for workers in (0, 1, 8) for how in ("fork", "spawn")]
-HARMED = [(workers, how, then) for workers in (0, 1, 8) for how, then in (("fork", 1), ("spawn", 4))]
+UNHARMED = [
+    (world, workers, how)
+    for world in (1, 2, 4)
+    for workers in (0, 1, 8)
+    for how in ("fork", "spawn")
+]
+HARMED = [
+    (workers, how, then) for workers in (0, 1, 8) for how, then in (("fork", 1), ("spawn", 4))
+]
 
 
-@pytest.mark.parametrize("world, workers, method", matrix(UNHARMED, [(2, 0, "fork"), (1, 8, "fork"), (2, 1, "spawn")]))
+@pytest.mark.parametrize(
+    "world, workers, method", matrix(UNHARMED, [(2, 0, "fork"), (1, 8, "fork"), (2, 1, "spawn")])
+)
 def test_the_same_tensors_as_from_files(trained, from_files, world, workers, method):
     result, found = trained(world, workers, method)
     assert found == from_files
@@ -80,19 +105,25 @@ def test_the_same_tensors_as_from_files(trained, from_files, world, workers, met
 
 
 @pytest.mark.parametrize("workers, method, then", matrix(HARMED, [(0, "fork", 1), (1, "spawn", 4)]))
-def test_the_same_tensors_when_ranks_die_and_training_is_requeued(trained, from_files, tmp_path, workers, method, then):
+def test_the_same_tensors_when_ranks_die_and_training_is_requeued(
+    trained, from_files, tmp_path, workers, method, then
+):
     """On another number of nodes."""
     saved = "--checkpoint", tmp_path / "checkpoint"
     _, first = trained(2, workers, method, *saved, "--stop-after", STOP, kill=True)
     _, second = trained(then, workers, method, *saved)
-    assert (len(first), len(second)) == (STOP * GLOBAL_BATCH, EPOCHS * SAMPLES - STOP * GLOBAL_BATCH)
+    assert (len(first), len(second)) == (
+        STOP * GLOBAL_BATCH, EPOCHS * SAMPLES - STOP * GLOBAL_BATCH,
+    )
     assert first + second == from_files
 
 
 def test_shards_give_the_same_tensors_from_the_cache(start, tree, tmp_path):
     """WebDataset over what rankpool pack wrote."""
     packed = tmp_path / "packed"
-    subprocess.run([RANKPOOL, "pack", "--data", tree, "--dest", packed], capture_output=True, check=True)
+    subprocess.run(
+        [RANKPOOL, "pack", "--data", tree, "--dest", packed], capture_output=True, check=True
+    )
     train = script(packed, 1, 1, None, "--shards")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     command = [sys.executable, *train, "--digest-log", tmp_path / "digest"]

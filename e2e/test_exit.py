@@ -6,7 +6,9 @@ import pytest
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
+@pytest.mark.parametrize(
+    "script, code", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+)
 def test_exit_code(train, ranks, script, code):
     assert train(ranks=ranks, command=["sh", "-c", script]).code == code
 
@@ -19,7 +21,9 @@ def test_what_ends_well_ends_quietly(train, mpi):
 
 
 def test_one_trainer_fails_and_the_others_are_ended(train):
-    assert train(ranks=2, command=["sh", "-c", "[ $RANK = 1 ] && exit 9; exec sleep 1000"]).code == 9
+    assert (
+        train(ranks=2, command=["sh", "-c", "[ $RANK = 1 ] && exit 9; exec sleep 1000"]).code == 9
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -31,7 +35,9 @@ def test_signal_ends_training(start, number):
 
 
 def test_training_may_take_its_time_to_obey(start):
-    script = "trap 'echo saved >> obeyed; exit 5' TERM; echo >> digest; while :; do sleep 0.05; done"
+    script = (
+        "trap 'echo saved >> obeyed; exit 5' TERM; echo >> digest; while :; do sleep 0.05; done"
+    )
     one = start(command=["sh", "-c", script])
     one.wait_for_batches(1)
     one.kill([one.process.pid], signal.SIGTERM)

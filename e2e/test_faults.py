@@ -14,7 +14,8 @@ ALONE = 2  # batches that are trained without the cache
 
 @pytest.fixture
 def disturbed(start, reference):
-    """disturbed(hurt, pause, **way) trains with pads while hurt(run) does harm; returns the result, checked."""
+    """disturbed(hurt, pause, **way) trains with pads while hurt(run) does harm; returns the result,
+    checked."""
 
     def disturbed(hurt, pause, args=(), **way):
         one = start(**way, pause=pause, args=["--epochs", EPOCHS, "--sampler", "pads", *args])
@@ -28,9 +29,10 @@ def disturbed(start, reference):
 
 
 def kill_ranks(run, batch, count=None, back=True):
-    """Kills ranks when global batch `batch` is trained, where training pauses. Its processes stand still until the ranks
-    are dead, and go on when the cache is back. Or, where it pauses again after ALONE batches, they go on without it, the
-    launcher standing still: the cache is started again after these (`back` False), or nobody waits for that (None)."""
+    """Kills ranks when global batch `batch` is trained, where training pauses. Its processes stand
+    still until the ranks are dead, and go on when the cache is back. Or, where it pauses again
+    after ALONE batches, they go on without it, the launcher standing still: the cache is started
+    again after these (`back` False), or nobody waits for that (None)."""
     run.wait_for_batches(batch)
     launcher, stopped = [] if back else [run.process.pid], run.trainers()
     run.kill(launcher + stopped, signal.SIGSTOP)
@@ -50,7 +52,9 @@ def kill_ranks(run, batch, count=None, back=True):
 
 
 @pytest.mark.parametrize("back", [True, False])
-@pytest.mark.parametrize("ranks, mpi, killed", [(1, None, 1), (2, "openmpi", 1), (2, "mpich", 1), (4, "openmpi", 4)])
+@pytest.mark.parametrize(
+    "ranks, mpi, killed", [(1, None, 1), (2, "openmpi", 1), (2, "mpich", 1), (4, "openmpi", 4)]
+)
 def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     at = BATCHES + 5
     pause = [at] if back else [at, at + ALONE]
@@ -61,7 +65,8 @@ def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
 
 @pytest.mark.parametrize("batch", [5, BATCHES - 2])
 def test_losses_that_are_not_finite(start, tmp_path, batch):
-    """Mixed precision gives NaN now and then; the newest batch's report is not lost with a rank because of that."""
+    """Mixed precision gives NaN now and then; the newest batch's report is not lost with a rank
+    because of that."""
     rng = numpy.random.default_rng(3)
     losses = rng.exponential(size=(EPOCHS, SAMPLES)).astype("float32")
     losses[rng.random(losses.shape) < 0.2] = numpy.nan
@@ -82,7 +87,9 @@ def test_killed_in_two_epochs(disturbed):
     assert "cache restarts 2" in disturbed(hurt, [5, BATCHES + 3], ranks=2).stdout
 
 
-@pytest.mark.parametrize("batch", [BATCHES - 3, BATCHES - 2, BATCHES - 1, BATCHES, EPOCHS * BATCHES - 2])
+@pytest.mark.parametrize(
+    "batch", [BATCHES - 3, BATCHES - 2, BATCHES - 1, BATCHES, EPOCHS * BATCHES - 2]
+)
 def test_killed_near_the_end_of_an_epoch(disturbed, batch):
     """The last eighth of an epoch comes after the cut: the next plan may be made already."""
     disturbed(lambda run: kill_ranks(run, batch), [batch], ranks=2)
@@ -91,7 +98,8 @@ def test_killed_near_the_end_of_an_epoch(disturbed, batch):
 @pytest.mark.parametrize("batch", [BATCHES - 1, 2 * BATCHES - 1])
 @pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_killed_while_training_goes_on(disturbed, batch, torch):
-    """One trainer may have the next epoch's plan, and wait for the other, when the other's rank dies."""
+    """One trainer may have the next epoch's plan, and wait for the other, when the other's rank
+    dies."""
     last = EPOCHS * BATCHES - 1  # training does not end before the rank has died
 
     def hurt(run):
@@ -130,9 +138,12 @@ def test_mpirun_killed(disturbed):
 
 
 def test_silent_rank(start):
-    """A rank that does not answer for a while is not dead: the other reads storage, and hears what it says late."""
+    """A rank that does not answer for a while is not dead: the other reads storage, and hears what
+    it says late."""
     way = dict(ranks=2, memory="100%", options=["--peer-timeout", "50ms"])
-    way["command"] = [sys.executable, ROOT / "e2e" / "loader_modes.py", "in process", 50, GLOBAL_BATCH // 2]
+    way["command"] = [
+        sys.executable, ROOT / "e2e" / "loader_modes.py", "in process", 50, GLOBAL_BATCH // 2,
+    ]
     streams = [f"digest-tree-{trainer}" for trainer in range(2)]
     one = start(**way)
     one.wait_for(lambda: one.text(streams[0]) and one.text(streams[1]), "both trainers had a batch")

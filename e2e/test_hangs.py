@@ -16,13 +16,15 @@ def test_too_little_address_space(kilobytes):
     command = ["sh", "-c", f'ulimit -v {kilobytes}; exec "$0" version', run.RANKPOOL]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     (line,) = done.stderr.splitlines()
-    assert done.returncode == 1 and line.startswith("rankpool: this shell limits a process to less than 2 GiB of address space")
+    assert done.returncode == 1 and line.startswith(
+        "rankpool: this shell limits a process to less than 2 GiB of address space"
+    )
 
 
 @pytest.fixture
 def disturbed(start, reference):
-    """disturbed(hurt, at, **way) trains with pads, and stands still after `at` batches while hurt(run) does harm;
-    returns the result, checked."""
+    """disturbed(hurt, at, **way) trains with pads, and stands still after `at` batches while
+    hurt(run) does harm; returns the result, checked."""
 
     def disturbed(hurt, at, args=(), options=(), **way):
         args = ["--epochs", EPOCHS, "--sampler", "pads", *args]
@@ -58,17 +60,26 @@ def in_a_small_machine(limit, command):
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 @pytest.mark.parametrize(
     "limit, says",
-    [("mount -t tmpfs -o size=1m tmpfs /dev/shm", "/dev/shm has "), ("ulimit -n 24", "lets a process open 24 files")],
+    [
+        ("mount -t tmpfs -o size=1m tmpfs /dev/shm", "/dev/shm has "),
+        ("ulimit -n 24", "lets a process open 24 files"),
+    ],
 )
 def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
-    command = [run.RANKPOOL, "run", "--mpirun", f"mpirun.{mpi}", "--ranks", 2, "--data", tree, "--", "touch", tmp_path / "trained"]
+    command = [
+        run.RANKPOOL, "run", "--mpirun", f"mpirun.{mpi}", "--ranks", 2, "--data", tree, "--",
+        "touch", tmp_path / "trained",
+    ]
     done = subprocess.run(
-        in_a_small_machine(limit, command), capture_output=True, text=True, timeout=run.PATIENCE_SECONDS, check=False
+        in_a_small_machine(limit, command), capture_output=True, text=True,
+        timeout=run.PATIENCE_SECONDS, check=False,
     )
     assert done.returncode == 1, done.stderr
     assert not (tmp_path / "trained").exists()
     last = done.stderr.replace("\0", "").splitlines()[-1]  # Open MPI 5 ends what it says with one
-    assert last.startswith("rankpool: the cache ended before it was ready (") and says in last, done.stderr
+    assert last.startswith("rankpool: the cache ended before it was ready (") and says in last, (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -82,7 +93,10 @@ def test_training_goes_on_without_a_rank_that_hangs(start, reference, workers):
     one.go(at)
     result = one.finish()
     assert result.code == 0 and result.batches == reference("pads").batches, result.stderr
-    assert result.stderr.count("the cache has not answered for 0.5 s; reading storage until it does") == 1
+    assert (
+        result.stderr.count("the cache has not answered for 0.5 s; reading storage until it does")
+        == 1
+    )
 
 
 def test_no_plan_from_a_rank_that_hangs(start):

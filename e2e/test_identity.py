@@ -1,4 +1,5 @@
-"""Training goes on with what it began with, its data and its importance scores, whatever becomes of files and ranks, or ends."""
+"""Training goes on with what it began with, its data and its importance scores, whatever becomes of
+files and ranks, or ends."""
 
 import os
 import shutil
@@ -48,7 +49,8 @@ def clear_states_and_kill_one(run):
 
 
 def trained(run, hurts):
-    """Returns the batches of a run that ends well. A rank whose folder is gone may log an epoch a second time."""
+    """Returns the batches of a run that ends well. A rank whose folder is gone may log an epoch a
+    second time."""
     result = run.finish()
     if any("clear" in hurt.__name__ for hurt in hurts):
         assert result.code == 0, result.stderr
@@ -58,7 +60,8 @@ def trained(run, hurts):
 
 FULL = pytest.mark.full
 MOMENTS = [
-    *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, 2 * BATCHES)),  # in epoch 0, behind its cut, at the last epoch
+    # in epoch 0, behind its cut, at the last epoch
+    *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, 2 * BATCHES)),
     BATCHES, BATCHES + 7,  # between epochs, and in an epoch that was planned from importance
 ]  # fmt: skip
 WAYS = [
@@ -68,7 +71,9 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("hurt", [end, kill, clear_and_kill, clear_rank_0_and_kill, clear_states_and_kill_one])
+@pytest.mark.parametrize(
+    "hurt", [end, kill, clear_and_kill, clear_rank_0_and_kill, clear_states_and_kill_one]
+)
 @pytest.mark.parametrize("ranks, mpi, state", WAYS)
 @pytest.mark.parametrize("at", MOMENTS)
 def test_scores_outlive_the_cache(start, reference, tmp_path, hurt, ranks, mpi, state, at):
@@ -109,7 +114,8 @@ def swap(tree):
 
 @pytest.mark.parametrize("change", [add, pytest.param(add_class, marks=FULL), swap])
 @pytest.mark.parametrize(
-    "ranks, hurt", [pytest.param(1, kill, marks=FULL), (2, clear_and_kill), pytest.param(2, end, marks=FULL)]
+    "ranks, hurt",
+    [pytest.param(1, kill, marks=FULL), (2, clear_and_kill), pytest.param(2, end, marks=FULL)],
 )
 @pytest.mark.parametrize("sampler", [pytest.param("torch", marks=FULL), "pads"])
 def test_data_that_came_meanwhile(start, reference, tmp_path, change, ranks, hurt, sampler):
@@ -124,28 +130,48 @@ def test_data_that_came_meanwhile(start, reference, tmp_path, change, ranks, hur
 
 
 def test_data_that_went_meanwhile(start, reference, tmp_path):
-    """The samples that are still there are the same; training ends at the one that is not, and names it."""
+    """The samples that are still there are the same; training ends at the one that is not, and
+    names it."""
     tree = make_tree(tmp_path / "tree", SAMPLES)
     at = BATCHES + 4
-    one = start(data=tree, ranks=2, memory="0", args=["--epochs", EPOCHS, "--sampler", "torch"], pause=[at])
+    one = start(
+        data=tree, ranks=2, memory="0", args=["--epochs", EPOCHS, "--sampler", "torch"], pause=[at]
+    )
     one.wait_for_batches(at)
     gone = tree / "b" / "00001.png"
     gone.unlink()
     clear_and_kill(one)
     one.go(at)
     result = one.finish()
-    assert result.code != 0 and str(gone) in result.stderr and "missing" in result.stderr or "No such file" in result.stderr
-    assert result.batches == reference("torch").batches[: len(result.batches)] and len(result.batches) >= at
+    assert (
+        result.code != 0
+        and str(gone) in result.stderr
+        and "missing" in result.stderr
+        or "No such file" in result.stderr
+    )
+    assert (
+        result.batches == reference("torch").batches[: len(result.batches)]
+        and len(result.batches) >= at
+    )
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory, tree):
-    """A folder with the checkpoint and the state of a training that was stopped in its second epoch."""
+    """A folder with the checkpoint and the state of a training that was stopped in its second
+    epoch."""
     import run
 
     folder = tmp_path_factory.mktemp("stopped")
-    args = ["--epochs", EPOCHS, "--sampler", "pads", "--save", folder / "checkpoint", "--stop-after", BATCHES + 4]
-    assert run.start(folder, tree, ranks=2, args=args, options=["--state", folder / "state"]).finish().code == 0
+    args = [
+        "--epochs", EPOCHS, "--sampler", "pads", "--save", folder / "checkpoint", "--stop-after",
+        BATCHES + 4,
+    ]
+    assert (
+        run.start(folder, tree, ranks=2, args=args, options=["--state", folder / "state"])
+        .finish()
+        .code
+        == 0
+    )
     return folder
 
 
@@ -175,8 +201,10 @@ def of_another(path, tree, tmp_path):
 
 
 @pytest.mark.parametrize("harm, says", [
-    (os.unlink, "there is no"), pytest.param(cut, "not a whole importance state", marks=FULL), (flip, "not a whole importance state"),
-    (of_another, "its seed is 7, and that of this training 0"), (None, "this run has no --state FILE"),
+    (os.unlink, "there is no"), pytest.param(cut, "not a whole importance state", marks=FULL),
+    (flip, "not a whole importance state"),
+    (of_another, "its seed is 7, and that of this training 0"),
+    (None, "this run has no --state FILE"),
 ])  # fmt: skip
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=FULL), 2])
 def test_a_state_that_does_not_fit(train, stopped, tree, tmp_path, harm, says, ranks):
@@ -195,7 +223,8 @@ def test_a_state_that_does_not_fit(train, stopped, tree, tmp_path, harm, says, r
 
 
 def test_a_data_set_that_was_copied_is_the_same(train, stopped, reference, tree, tmp_path):
-    """Under another name, with other modification times, the checkpoint goes on; a file more, and it does not."""
+    """Under another name, with other modification times, the checkpoint goes on; a file more, and
+    it does not."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(tree, copy, copy_function=shutil.copyfile)
     options = ["--state", shutil.copy(stopped / "state", tmp_path)]

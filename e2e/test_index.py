@@ -1,4 +1,5 @@
-"""rankpool index under mpirun: the manifest is the same for any number of ranks, and every rank ends as rank 0 does."""
+"""rankpool index under mpirun: the manifest is the same for any number of ranks, and every rank
+ends as rank 0 does."""
 
 import os
 import subprocess
@@ -76,20 +77,26 @@ def test_verify(data, tmp_path, mpi):
 
 @pytest.mark.parametrize("mpi", LAUNCH)
 def test_killed(tmp_path, mpi):
-    """Signal 9 to all processes in the middle; the next try goes on, with another number of ranks."""
+    """Signal 9 to all processes in the middle; the next try goes on, with another number of
+    ranks."""
     root = tmp_path / "data"
     root.mkdir()
     for i in range(20000):
         (root / str(i)).mkdir()
         (root / str(i) / "1").touch()
     manifest, journal = tmp_path / "m.parquet", tmp_path / "m.parquet.partial"
-    here = ("OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory", "PRTE_MCA_prte_tmpdir_base")
-    env = {**run.MPIRUN_ENV, **dict.fromkeys(here, tmp_path)}  # what it leaves behind when it is killed
+    here = (
+        "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
+        "PRTE_MCA_prte_tmpdir_base",
+    )
+    # what it leaves behind when it is killed
+    env = {**run.MPIRUN_ENV, **dict.fromkeys(here, tmp_path)}
     options = ["index", root, "-o", manifest, "--concurrency", "1"]
     setting = [f"{name}={value}" for name, value in env.items()]
     first = run.Run(tmp_path, ["env", *setting, *LAUNCH[mpi], "-n", "2", run.RANKPOOL, *options])
     deadline = time.monotonic() + run.PATIENCE_SECONDS
-    whole = 400_000  # the first record, the listing of the root, has 300,000 bytes, and may be cut by the signal
+    # the first record, the listing of the root, has 300,000 bytes, and may be cut by the signal
+    whole = 400_000
     while not (journal.exists() and journal.stat().st_size > whole):
         assert time.monotonic() < deadline and first.process.poll() is None, first.text("stderr")
         time.sleep(0.001)

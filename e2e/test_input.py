@@ -1,4 +1,5 @@
-"""Bad input is answered with one sentence that says what is wrong, and an exit code that is not 0."""
+"""Bad input is answered with one sentence that says what is wrong, and an exit code that is not
+0."""
 
 import os
 import re
@@ -15,7 +16,8 @@ NOTICE = re.compile(r"^-{70,}\nprterun detected that .*?^-{70,}\n", re.M | re.S)
 
 @pytest.fixture
 def refused(train):
-    """refused(words…, **way) starts a run that fails; one line of stderr must match each of the patterns."""
+    """refused(words…, **way) starts a run that fails; one line of stderr must match each of the
+    patterns."""
 
     def refused(*patterns, **way):
         result = train(**way)
@@ -32,7 +34,8 @@ def said(stderr, *patterns):
 
 
 def before_training(result):
-    """Asserts that training was not started; a rank's sentence, which each rank may say, may have the launcher's after it."""
+    """Asserts that training was not started; a rank's sentence, which each rank may say, may have
+    the launcher's after it."""
     assert not result.batches and not result.events
     assert len(set(NOTICE.sub("", result.stderr).splitlines())) <= 2, result.stderr
 
@@ -49,13 +52,17 @@ def test_no_such_data(refused, tmp_path):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_more_memory_than_there_is(refused, ranks):
     need = {1: r"900 TiB", 2: r"1\.8 PiB"}[ranks]
-    before_training(refused(need, r"there are [\d.]+ \wiB", "--memory", memory="900TiB", ranks=ranks))
+    before_training(
+        refused(need, r"there are [\d.]+ \wiB", "--memory", memory="900TiB", ranks=ranks)
+    )
 
 
 def test_socket_path_too_long(refused, tmp_path):
     folder = tmp_path / ("long" * 20)
     folder.mkdir()
-    before_training(refused(r"socket path .* 107 .*--runtime-dir", options=["--runtime-dir", folder]))
+    before_training(
+        refused(r"socket path .* 107 .*--runtime-dir", options=["--runtime-dir", folder])
+    )
 
 
 def test_no_command(refused):
@@ -64,7 +71,10 @@ def test_no_command(refused):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_unknown_sampler(refused, ranks):
-    refused(r'unknown sampler "best", the known ones are .*pads.*torch', ranks=ranks, args=["--sampler", "best"])
+    refused(
+        r'unknown sampler "best", the known ones are .*pads.*torch', ranks=ranks,
+        args=["--sampler", "best"],
+    )
 
 
 def test_ranks_without_mpi(refused):
@@ -78,7 +88,8 @@ def test_another_mpirun_than_the_librarys(refused):
 
 
 def test_launcher_that_tells_nothing(refused, tmp_path):
-    """It starts processes that each are alone in a world of their own, which nothing in their environment shows."""
+    """It starts processes that each are alone in a world of their own, which nothing in their
+    environment shows."""
     mpirun = tmp_path / "mpirun"
     mpirun.write_text(
         """#!/bin/sh
@@ -97,7 +108,13 @@ shift 2
     "library, patterns",
     [
         ("/no/libmpi.so", ["no MPI library can be loaded", "/no/libmpi.so", "load an MPI module"]),
-        ("libmpich.so.12", ["Open MPI's mpirun started 4 tasks, but MPI sees 1", "libmpich.so.12, since RANKPOOL_MPI_LIBRARY"]),
+        (
+            "libmpich.so.12",
+            [
+                "Open MPI's mpirun started 4 tasks, but MPI sees 1",
+                "libmpich.so.12, since RANKPOOL_MPI_LIBRARY",
+            ],
+        ),
     ],
 )
 def test_silent_singletons(tree, tmp_path, library, patterns):
@@ -113,7 +130,8 @@ def test_silent_singletons(tree, tmp_path, library, patterns):
 
 
 @pytest.mark.parametrize(
-    "option, values", [("--seed", (0, 1)), ("--batch-size", (12, 6)), ("--sampler", ("pads", "torch"))]
+    "option, values",
+    [("--seed", (0, 1)), ("--batch-size", (12, 6)), ("--sampler", ("pads", "torch"))],
 )
 def test_trainers_that_disagree(refused, option, values):
     script = f'[ $RANK = 0 ] && value={values[0]} || value={values[1]}; exec "$@" {option} $value'
@@ -137,7 +155,9 @@ def spoil(path):
 
 @pytest.mark.parametrize("harm, why", [(spoil, r"has \d+ bytes"), (os.unlink, "is missing")])
 def test_file_changes_in_mid_run(start, copy, harm, why):
-    one = start(data=copy, ranks=2, memory="0", args=["--epochs", 100, "--sampler", "torch"], pause=[3])
+    one = start(
+        data=copy, ranks=2, memory="0", args=["--epochs", 100, "--sampler", "torch"], pause=[3]
+    )
     one.wait_for_batches(3)
     victim = copy / "b" / "00031.png"  # the 11th of the second class
     harm(victim)
@@ -148,20 +168,27 @@ def test_file_changes_in_mid_run(start, copy, harm, why):
 
 
 def index(folder, manifest):
-    subprocess.run([run.RANKPOOL, "index", folder, "-o", manifest], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [run.RANKPOOL, "index", folder, "-o", manifest], check=True, stdout=subprocess.DEVNULL
+    )
     return manifest
 
 
 def test_manifest_of_files_that_changed(refused, copy, tmp_path):
     manifest = index(copy, tmp_path / "m.parquet")
     spoil(copy / "b" / "00031.png")
-    refused(r"sample 130 \(.*/b/00031.png\)", "index the data set again", data=manifest, args=["--sampler", "torch"])
+    refused(
+        r"sample 130 \(.*/b/00031.png\)", "index the data set again", data=manifest,
+        args=["--sampler", "torch"],
+    )
 
 
 def test_manifest_of_a_folder_that_moved(refused, copy, tmp_path):
     manifest = index(copy, tmp_path / "m.parquet")
     copy.rename(tmp_path / "moved")
-    before_training(refused(r"m.parquet does not describe .*copy: .*a/00000.png is missing", data=manifest))
+    before_training(
+        refused(r"m.parquet does not describe .*copy: .*a/00000.png is missing", data=manifest)
+    )
 
 
 def test_manifest_of_another_data_set(refused, copy, tmp_path):

@@ -1,6 +1,7 @@
 """Ranks are killed anywhere, again and again; RANKPOOL_KILLS says in how many trainings.
 
-But not while they start: a rank that dies within MPI_Init leaves files of MPICH's in /dev/shm, which nobody knows.
+But not while they start: a rank that dies within MPI_Init leaves files of MPICH's in /dev/shm,
+which nobody knows.
 """
 
 import os
@@ -10,7 +11,9 @@ import pytest
 from dataset import BATCHES, EPOCHS, SAMPLES
 from test_faults import ALONE, kill_ranks
 
-WAYS = [dict(), dict(ranks=2), dict(ranks=2, mpi="mpich"), dict(ranks=4), dict(ranks=4, mpi="mpich")]
+WAYS = [
+    dict(), dict(ranks=2), dict(ranks=2, mpi="mpich"), dict(ranks=4), dict(ranks=4, mpi="mpich"),
+]
 
 
 @pytest.mark.nightly
@@ -20,7 +23,11 @@ def test_killed_anywhere(start, reference, seed):
     way, sampler = rng.choice(WAYS), rng.choice(["pads", "torch", "uniform"])
     places = sorted(rng.sample(range(1, EPOCHS * BATCHES - ALONE, ALONE + 1), rng.randint(1, 3)))
     backs = [rng.choice([True, False]) for _ in places]
-    pause = [p for place, back in zip(places, backs) for p in ([place] if back else [place, place + ALONE])]
+    pause = [
+        p
+        for place, back in zip(places, backs)
+        for p in ([place] if back else [place, place + ALONE])
+    ]
     one = start(**way, args=["--epochs", EPOCHS, "--sampler", sampler], pause=pause)
     for place, back in zip(places, backs):
         kill_ranks(one, place, rng.randint(1, way.get("ranks", 1)), back)

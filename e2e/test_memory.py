@@ -16,7 +16,9 @@ class Group:
     """A control group below the one of this machine's top, with a limit on memory."""
 
     def __init__(self, parent, limit_file, own):
-        self.path, self.limit_file, self.own = parent / f"rankpool-test-{os.getpid()}", limit_file, own
+        self.path, self.limit_file, self.own = (
+            parent / f"rankpool-test-{os.getpid()}", limit_file, own,
+        )
 
     @contextlib.contextmanager
     def limited(self, limit_bytes):
@@ -40,7 +42,8 @@ class Group:
 
 
 def memory_group():
-    """Returns the Group of the version of control groups that is mounted; fails where this process may make none."""
+    """Returns the Group of the version of control groups that is mounted; fails where this process
+    may make none."""
     own = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -58,7 +61,10 @@ def memory_group():
             pass
     except OSError as error:
         sentence = "run the tests as root, in a container with --privileged or its own writable /sys/fs/cgroup"
-        pytest.fail(f"no control group with a limit on memory can be made ({error}): {sentence}", pytrace=False)
+        pytest.fail(
+            f"no control group with a limit on memory can be made ({error}): {sentence}",
+            pytrace=False,
+        )
     return group
 
 
@@ -89,7 +95,9 @@ def test_too_small_a_job_ends_before_training(start, limited, by):
     assert result.code == 1 and not result.batches
     sentences = [line for line in result.stderr.splitlines() if "would need" in line]
     assert len(sentences) == 1, result.stderr
-    assert sentences[0].startswith("rankpool: rank 0: this rank would need 1.0 GiB of memory, and there are ")
+    assert sentences[0].startswith(
+        "rankpool: rank 0: this rank would need 1.0 GiB of memory, and there are "
+    )
     assert f"({by}" in sentences[0] and sentences[0].endswith("): ask for less with --memory")
 
 
@@ -97,14 +105,20 @@ def test_too_small_a_job_ends_before_training(start, limited, by):
 def test_auto_says_how_it_came_to_its_size(start, limited, reference, by):
     args = ["--epochs", EPOCHS, "--sampler", "torch"]
     with limited(by, 6 << 30):
-        result = start(ranks=2, memory="auto", options=["--trainer-memory", "1GiB"], args=args).finish()
+        result = start(
+            ranks=2, memory="auto", options=["--trainer-memory", "1GiB"], args=args
+        ).finish()
     result.check(EPOCHS, SAMPLES)
     assert result.digest == reference("torch").digest
     said = [line for line in result.stderr.splitlines() if "memory auto" in line]
     assert len(said) == 1 and f"of 6.0 GiB ({by}" in said[0], result.stderr
-    assert "less 2.0 GiB for 2 trainers (1.0 GiB each, --trainer-memory)" in said[0] and ", for 2 ranks" in said[0]
+    assert (
+        "less 2.0 GiB for 2 trainers (1.0 GiB each, --trainer-memory)" in said[0]
+        and ", for 2 ranks" in said[0]
+    )
     assert "of which the data needs" in said[0]
-    # All that the ranks own stays in memory; what the second epoch draws first is read before the first one ends.
+    # All that the ranks own stays in memory; what the second epoch draws first is read before the
+    # first one ends.
     reads = [e["storage_reads"] for e in result.epochs]
     assert sum(reads) == SAMPLES and reads[0] > SAMPLES - GLOBAL_BATCH and reads[2] == 0, reads
 
@@ -115,7 +129,9 @@ def test_auto_keeps_its_size_when_the_cache_starts_again(start, reference):
     run.wait_for_batches(BATCHES)
     old = run.ranks()
     run.kill(old)
-    run.wait_for(lambda: len(set(run.ranks()) - set(old)) == 2 and run.ready(2), "the cache was back")
+    run.wait_for(
+        lambda: len(set(run.ranks()) - set(old)) == 2 and run.ready(2), "the cache was back"
+    )
     run.go(BATCHES)
     result = run.finish()
     assert result.code == 0 and result.digest == reference("pads").digest, result.stderr
@@ -143,7 +159,8 @@ def small_shared_memory():
     ],
 )
 def test_shared_memory_full_of_others_files(small_shared_memory, start, reference, ranks, mpi):
-    """The cache dies, and cannot be started again before there is room; training goes on without it meanwhile."""
+    """The cache dies, and cannot be started again before there is room; training goes on without it
+    meanwhile."""
     at = BATCHES + 3
     one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS], pause=[at, at + 2])
     one.wait_for_batches(at)

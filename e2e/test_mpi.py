@@ -1,4 +1,5 @@
-"""The MPI library is loaded by ranks that need it, and by nobody else; which one it is, mpirun or the user decides."""
+"""The MPI library is loaded by ranks that need it, and by nobody else; which one it is, mpirun or
+the user decides."""
 
 import os
 import shutil
@@ -36,7 +37,9 @@ def test_ranks_load_the_library_of_mpirun(standing, mpi):
     ranks = one.ranks()
     assert len(ranks) == 2 and all(loaded(pid) == {LIBRARY[mpi]} for pid in ranks)
     assert not loaded(one.process.pid), "run itself has loaded MPI"
-    told = [v for pid in ranks for v in one.processes()[pid][0] if v.startswith("RANKPOOL_MPI_LIBRARY=")]
+    told = [
+        v for pid in ranks for v in one.processes()[pid][0] if v.startswith("RANKPOOL_MPI_LIBRARY=")
+    ]
     assert len(set(told)) == 1 and told[0].endswith("/" + LIBRARY[mpi]), told
     one.process.send_signal(signal.SIGTERM)
     assert one.finish().code == 128 + signal.SIGTERM
@@ -54,5 +57,7 @@ def test_version_says_which_and_why(tmp_path, mpi):
     """As after "module load": mpirun is first in $PATH."""
     (tmp_path / "mpirun").symlink_to(shutil.which(f"mpirun.{mpi}"))
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    text = subprocess.run([run.RANKPOOL, "version"], env=env, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        [run.RANKPOOL, "version"], env=env, capture_output=True, text=True, check=True
+    ).stdout
     assert f"/{LIBRARY[mpi]}, since mpirun in $PATH ({tmp_path}/mpirun) is" in text, text

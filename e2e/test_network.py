@@ -1,4 +1,5 @@
-"""The network between two nodes is cut for good: training goes on where it is planned, and ends with a sentence where it is not."""
+"""The network between two nodes is cut for good: training goes on where it is planned, and ends
+with a sentence where it is not."""
 
 import os
 import subprocess
@@ -30,7 +31,8 @@ def ip(*words):
 
 @pytest.fixture
 def nodes():
-    """The addresses of two network namespaces, and a function that cuts the second one off; needs root."""
+    """The addresses of two network namespaces, and a function that cuts the second one off; needs
+    root."""
     mark, net = f"e{os.getpid()}", f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
     bridge = f"b{mark}"
     try:
@@ -39,7 +41,10 @@ def nodes():
         ip("link", "set", bridge, "up")
         for n in (1, 2):
             ip("netns", "add", f"{mark}-{n}")
-            ip("link", "add", f"v{mark}-{n}", "type", "veth", "peer", "name", "eth0", "netns", f"{mark}-{n}")
+            ip(
+                "link", "add", f"v{mark}-{n}", "type", "veth", "peer", "name", "eth0", "netns",
+                f"{mark}-{n}",
+            )
             ip("link", "set", f"v{mark}-{n}", "master", bridge, "up")
             ip("-n", f"{mark}-{n}", "addr", "add", f"{net}.{n}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
@@ -55,28 +60,56 @@ def nodes():
 def test_link_cut_for_good(nodes, tree, tmp_path):
     mark, net, cut = nodes
     agent = tmp_path / "agent.sh"  # in place of ssh
-    agent.write_text(f'#!/bin/sh\nnode={mark}-${{1##*.}}; shift\nexec nsenter --net=/run/netns/$node sh -c "$*"\n')
+    agent.write_text(
+        f'#!/bin/sh\nnode={mark}-${{1##*.}}; shift\nexec nsenter --net=/run/netns/$node sh -c '
+        '"$*"\n'
+    )
     agent.chmod(0o755)
     (tmp_path / "train.py").write_text(SCRIPT)
     mca = {
         "plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "btl": "tcp,self",
         "oob_tcp_if_include": f"{net}.0/24", "btl_tcp_if_include": f"{net}.0/24",
     }  # fmt: skip
-    argv = ["mpirun.openmpi", "--allow-run-as-root", *(word for pair in mca.items() for word in ("--mca", *pair)), "--bind-to", "none"]
+    argv = [
+        "mpirun.openmpi", "--allow-run-as-root",
+        *(word for pair in mca.items() for word in ("--mca", *pair)), "--bind-to", "none",
+    ]
     for name in ("RANKPOOL_E2E", f"MASTER_ADDR={net}.1", "MASTER_PORT=29400"):
         argv += ["-x", name]
-    argv += ["-H", f"{net}.1:1,{net}.2:1", run.RANKPOOL, "run", "--data", tree, "--memory", "100%", "--rank-timeout", "1s"]
-    argv += ["--batch-timeout", "1s", "--plan-timeout", "1s", "--", sys.executable, tmp_path / "train.py"]
+    argv += [
+        "-H", f"{net}.1:1,{net}.2:1", run.RANKPOOL, "run", "--data", tree, "--memory", "100%",
+        "--rank-timeout", "1s",
+    ]
+    argv += [
+        "--batch-timeout", "1s", "--plan-timeout", "1s", "--", sys.executable,
+        tmp_path / "train.py",
+    ]
     one = run.Run(tmp_path, argv)
     try:
-        one.wait_for(lambda: all(one.text(f"trained-{r}").count("\n") == 5 for r in range(2)), "both trainers had five batches")
+        one.wait_for(
+            lambda: all(one.text(f"trained-{r}").count("\n") == 5 for r in range(2)),
+            "both trainers had five batches",
+        )
         cut()
-        one.wait_for(lambda: "another rank does not answer" in one.text("stderr"), "the other rank was missed")
+        one.wait_for(
+            lambda: "another rank does not answer" in one.text("stderr"),
+            "the other rank was missed",
+        )
         Path(tmp_path, "go").touch()
-        one.wait_for(lambda: "waited 1 s in vain for the cache to plan epoch 1" in one.text("stderr"), "the trainer gave up")
+        one.wait_for(
+            lambda: "waited 1 s in vain for the cache to plan epoch 1" in one.text("stderr"),
+            "the trainer gave up",
+        )
         assert [one.text(f"trained-{r}").split("\n")[-2] for r in range(2)] == [f"0 {BATCHES}"] * 2
-        launcher = [pid for pid, (env, argv) in one.processes().items() if argv[1:2] == ["run"] and "OMPI_COMM_WORLD_RANK=0" in env]
-        one.wait_for(lambda: not set(launcher) & set(one.processes()), "run has ended, although the other cannot be told")
+        launcher = [
+            pid
+            for pid, (env, argv) in one.processes().items()
+            if argv[1:2] == ["run"] and "OMPI_COMM_WORLD_RANK=0" in env
+        ]
+        one.wait_for(
+            lambda: not set(launcher) & set(one.processes()),
+            "run has ended, although the other cannot be told",
+        )
     finally:
         one.kill(one.processes())
         one.process.wait()

@@ -1,4 +1,5 @@
-"""A newcomer harms no training: a second process of the same RANK, another spec, a second sampler in the same process."""
+"""A newcomer harms no training: a second process of the same RANK, another spec, a second sampler
+in the same process."""
 
 import signal
 import subprocess
@@ -43,24 +44,31 @@ def trainer_of(one, rank):
     [
         ("0, 'pads'", "trainer {rank} is process {pid} on this node already"),
         ("5, 'pads'", "is being trained on with seed 0, and trainer {rank} asks for 5"),
-        ("0, 'sequential'", 'is being trained on with sampler "pads", and trainer {rank} asks for "sequential"'),
+        (
+            "0, 'sequential'",
+            'is being trained on with sampler "pads", and trainer {rank} asks for "sequential"',
+        ),
     ],
 )
 def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentence):
-    """It comes in mid-epoch, hears why it cannot train, and the training goes on as if it had not come."""
+    """It comes in mid-epoch, hears why it cannot train, and the training goes on as if it had not
+    come."""
     one = start(ranks=2, args=["--epochs", EPOCHS], pause=[BATCHES + 5])
     one.wait_for_batches(BATCHES + 5)
     pid, environment = trainer_of(one, rank)
     script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // 2}, {args}))"
     command = [sys.executable, "-c", script]
     newcomer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-    assert newcomer.returncode == 1 and sentence.format(rank=rank, pid=pid) in newcomer.stderr, newcomer.stderr
+    assert newcomer.returncode == 1 and sentence.format(rank=rank, pid=pid) in newcomer.stderr, (
+        newcomer.stderr
+    )
     one.go(BATCHES + 5)
     assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
 
 
 def test_a_trainer_that_was_started_again(train, reference):
-    """As torchrun does it: another process of the same RANK, after the first was killed, with the cache as it is."""
+    """As torchrun does it: another process of the same RANK, after the first was killed, with the
+    cache as it is."""
     again = f"{sys.executable} {TRAINER} --batch-size {GLOBAL_BATCH} --digest-log digest --epochs {EPOCHS} --checkpoint state"
     command = ["sh", "-c", f"{again} --stop-after {BATCHES + 5} && {again}"]
     result = train(command=command)
@@ -73,19 +81,28 @@ def test_a_trainer_that_was_started_again(train, reference):
 )
 @pytest.mark.parametrize("sampler", ["pads", pytest.param("torch", marks=pytest.mark.full)])
 def test_a_newcomer_that_comes_first_to_ranks_that_forgot(start, reference, ranks, mpi, sampler):
-    """The session's folder is cleared and the ranks die. Who comes first asks for another training, from a node of the first one's."""
+    """The session's folder is cleared and the ranks die. Who comes first asks for another training,
+    from a node of the first one's."""
     at = BATCHES + 5
     one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS, "--sampler", sampler], pause=[at])
     one.wait_for_batches(at)
-    one.wait_for(lambda: len(list(one.session().glob("r*/trainers"))) == ranks, "all ranks had written down who trains")
+    one.wait_for(
+        lambda: len(list(one.session().glob("r*/trainers"))) == ranks,
+        "all ranks had written down who trains",
+    )
     kill(one)  # when the launcher starts them again it looks who trains
     _, environment = trainer_of(one, ranks - 1)
     trainers = one.trainers()
     one.kill(trainers, signal.SIGSTOP)
     clear_and_kill(one)
     script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // ranks}, 5, '{sampler}'))"
-    newcomer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=100)
+    newcomer = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=100
+    )
     one.kill(trainers, signal.SIGCONT)
-    assert newcomer.returncode == 1 and "is being trained on with seed 0, and trainer" in newcomer.stderr, newcomer.stderr
+    assert (
+        newcomer.returncode == 1
+        and "is being trained on with seed 0, and trainer" in newcomer.stderr
+    ), newcomer.stderr
     one.go(at)
     assert trained(one, [clear_and_kill]) == reference(sampler).batches

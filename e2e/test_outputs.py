@@ -1,4 +1,5 @@
-"""What takes nothing, such as a full disk or a pipe that nobody reads, holds up neither training nor the end of a run."""
+"""What takes nothing, such as a full disk or a pipe that nobody reads, holds up neither training
+nor the end of a run."""
 
 import os
 import threading
@@ -10,7 +11,8 @@ ARGS = ["--epochs", EPOCHS, "--sampler", "pads"]
 
 
 def check(result, reference):
-    """Asserts that a run without a run log has trained on the reference's stream, and ended well."""
+    """Asserts that a run without a run log has trained on the reference's stream, and ended
+    well."""
     assert result.code == 0, result.stderr
     assert result.batches == reference("pads").batches
 
@@ -30,7 +32,7 @@ def test_log_to_a_fifo_that_nobody_reads(train, reference, tmp_path):
     os.mkfifo(fifo)
     result = train(args=ARGS, options=["--log", fifo])
     check(result, reference)
-    assert result.stderr.count("it is a FIFO that nobody reads") == 1
+    assert result.stderr.count("it is a FIFO without a reader") == 1
 
 
 def test_log_to_a_fifo(start, reference, tmp_path):

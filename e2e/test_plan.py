@@ -13,13 +13,19 @@ DRAWS = 8192  # 32 whole global batches of 256
 
 @pytest.fixture(scope="module")
 def epochs_of(tmp_path_factory):
-    """epochs_of(policy) is what the epochs after the warm-up counted, with a cache of 20 % over 4 ranks."""
+    """epochs_of(policy) is what the epochs after the warm-up counted, with a cache of 20 % over 4
+    ranks."""
     data = make_tree(tmp_path_factory.mktemp("data") / "tiny", SAMPLES, side=8)
 
     def epochs_of(policy):
-        command = [sys.executable, run.ROOT / "e2e" / "trainer.py", "--losses", LOSSES, "--epochs", EPOCHS]
+        command = [
+            sys.executable, run.ROOT / "e2e" / "trainer.py", "--losses", LOSSES, "--epochs", EPOCHS,
+        ]
         options = ["--policy", policy]
-        one = run.start(tmp_path_factory.mktemp(policy), data, ranks=4, window="auto", options=options, command=command)
+        one = run.start(
+            tmp_path_factory.mktemp(policy), data, ranks=4, window="auto", options=options,
+            command=command,
+        )
         return one.finish().check(EPOCHS, DRAWS).epochs[WARM_UP:]
 
     return epochs_of
@@ -36,5 +42,6 @@ def test_hits_are_those_planned(epochs_of):
         assert 0.99 * epoch["planned_hits"] <= hits(epoch) <= 1.03 * epoch["planned_hits"], epoch
         assert epoch["hits_local"] >= 0.95 * hits(epoch), epoch
         assert hits(epoch) >= 0.5 * DRAWS, epoch
-    lru = sum(epoch["planned_hits"] for epoch in epochs_of("lru"))  # what is held until it is decided comes on top
+    # what is held until it is decided comes on top
+    lru = sum(epoch["planned_hits"] for epoch in epochs_of("lru"))
     assert lru < 0.7 * sum(map(hits, planned))

@@ -12,7 +12,9 @@ from test_faults import kill_ranks
 def replay(one, code=0, name="run.rec"):
     """Replays a run's recording and returns what the replay says, and its warnings."""
     command = [run.RANKPOOL, "replay", one.folder / name, "--json"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -27,11 +29,16 @@ def test_recorded_run(start, reference, mpi, sampler):
     assert said["identical"] and said["ranks"] == 2 and not warnings
     assert [row["rank"] for row in said["rows"]] == [0, 1]
     for row in said["rows"]:
-        assert row["epochs"] >= EPOCHS and row["events"] > EPOCHS * BATCHES and row["commands"] > EPOCHS * BATCHES
+        assert (
+            row["epochs"] >= EPOCHS
+            and row["events"] > EPOCHS * BATCHES
+            and row["commands"] > EPOCHS * BATCHES
+        )
 
 
 def written(path):
-    """Whether a recording has more than the head of its file: its first chunk, compressed by gzip, is there."""
+    """Whether a recording has more than the head of its file: its first chunk, compressed by gzip,
+    is there."""
     return path.exists() and b"\x1f\x8b" in path.read_bytes()
 
 
@@ -40,8 +47,11 @@ def test_recorded_ranks_killed(start):
     args = ["--epochs", EPOCHS, "--sampler", "pads"]
     one = start(ranks=2, args=args, options=["--record", "run.rec"], pause=[BATCHES + 5])
     one.wait_for_batches(BATCHES + 5)
-    for name in ("run.rec", "run.rec.1"):  # ranks write once a second, and what a killed one has not written is lost
-        one.wait_for(lambda path=one.folder / name: written(path), "each rank had written to its recording")
+    # ranks write once a second, and what a killed one has not written is lost
+    for name in ("run.rec", "run.rec.1"):
+        one.wait_for(
+            lambda path=one.folder / name: written(path), "each rank had written to its recording"
+        )
     kill_ranks(one, BATCHES + 5)
     one.finish().check(EPOCHS, SAMPLES)
     said, warnings = replay(one)
@@ -55,7 +65,11 @@ def test_recording_of_a_rank_is_gone(start):
     one.finish().check(1, SAMPLES)
     (one.folder / "run.rec.1").unlink()
     said, warnings = replay(one)
-    assert said["identical"] and len(said["rows"]) == 1 and "run.rec.1 is left out: it is not there" in warnings
+    assert (
+        said["identical"]
+        and len(said["rows"]) == 1
+        and "run.rec.1 is left out: not found" in warnings
+    )
 
 
 def test_damaged_recording(start):
@@ -65,5 +79,9 @@ def test_damaged_recording(start):
     damaged[len(damaged) // 2] ^= 1
     (one.folder / "run.rec").write_bytes(damaged)
     command = [run.RANKPOOL, "replay", one.folder / "run.rec"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "is damaged" in done.stderr and len(done.stderr.splitlines()) == 1
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False
+    )
+    assert (
+        done.returncode == 1 and "is damaged" in done.stderr and len(done.stderr.splitlines()) == 1
+    )

@@ -1,4 +1,5 @@
-"""rankpool report of real trainings and of a made one, seen in a browser, and its picture in the docs."""
+"""rankpool report of real trainings and of a made one, seen in a browser, and its picture in the
+docs."""
 
 import json
 import os
@@ -13,12 +14,17 @@ from dataset import EPOCHS, SAMPLES, make_tree
 from PIL import Image
 
 SECTIONS = [
-    "remarks", "epochs", "sources", "stall", "pace", "gpu", "throughput", "latency", "memory", "importance", "balance",
+    "remarks", "epochs", "sources", "stall", "pace", "gpu", "throughput", "latency", "memory",
+    "importance", "balance",
 ]  # fmt: skip
-LOCAL, REMOTE, STORAGE, LINE = (0x0B, 0x3C, 0x6F), (0x4A, 0x98, 0xC9), (0xC9, 0xCB, 0xC4), (0x00, 0x72, 0xB2)  # of style.css, in light
+# of style.css, in light
+LOCAL, REMOTE, STORAGE, LINE = (
+    (0x0B, 0x3C, 0x6F), (0x4A, 0x98, 0xC9), (0xC9, 0xCB, 0xC4), (0x00, 0x72, 0xB2),
+)
 PICTURE_BYTES = 300_000
 
-# Put into a page it writes where its parts are: of each section its box and its plots', and whether the page is too wide.
+# Put into a page it writes where its parts are: of each section its box and its plots', and whether
+# the page is too wide.
 MEASURE = """<script>
 const box = e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; };
 const all = {wide: document.documentElement.scrollWidth > innerWidth, sections: {}};
@@ -43,7 +49,9 @@ def report(folder, *logs):
 def measured(page):
     """Returns what MEASURE finds in a browser."""
     probe = page.with_name("probe.html")
-    probe.write_text(page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"), encoding="utf-8")
+    probe.write_text(
+        page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"), encoding="utf-8"
+    )
     return json.loads(re.search(r'<pre id="measured">(.*)</pre>', dump_dom(probe)).group(1))
 
 
@@ -51,11 +59,14 @@ def colors(picture, left_out=0.0):
     """Returns the colours that cover more than a part of a picture."""
     with Image.open(picture) as image:
         pixels = image.width * image.height
-        return {color for n, color in image.convert("RGB").getcolors(1 << 24) if n > left_out * pixels}
+        return {
+            color for n, color in image.convert("RGB").getcolors(1 << 24) if n > left_out * pixels
+        }
 
 
 def check(page, plots):
-    """Asserts what holds for every page; `plots` has how many plots each section shows, 0 where it says what is missing."""
+    """Asserts what holds for every page; `plots` has how many plots each section shows, 0 where it
+    says what is missing."""
     assert complaints(page) == []
     seen = measured(page)
     assert list(seen["sections"]) == SECTIONS and not seen["wide"]
@@ -64,10 +75,18 @@ def check(page, plots):
         if name in plots:
             assert len(section["plots"]) == plots[name], name
         for left, _, width, height in section["plots"]:
-            assert left >= 0 and width > 500 and height > 90, f"a plot of {name} is {width} by {height}"
+            assert left >= 0 and width > 500 and height > 90, (
+                f"a plot of {name} is {width} by {height}"
+            )
         for left, top, width, height in section["text"]:
             x, y, w, h = section["box"]
-            assert width > 2 and x - 1 <= left and left + width <= x + w + 1 and y <= top and top + height <= y + h, f"text of {name} is cut"
+            assert (
+                width > 2
+                and x - 1 <= left
+                and left + width <= x + w + 1
+                and y <= top
+                and top + height <= y + h
+            ), f"text of {name} is cut"
     pdf = page.with_suffix(".pdf")
     print_pdf(page, pdf)
     return len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
@@ -82,12 +101,20 @@ def test_report_of_a_training(start, tmp_path):
     text = page.read_text(encoding="utf-8")
     hits = sum(e["hits_local"] + e["hits_remote"] for e in result.epochs)
     assert f"2 nodes trained on tree: {EPOCHS} epochs finished" in text
-    assert f"Of {EPOCHS * SAMPLES:,} samples, {100 * hits / (EPOCHS * SAMPLES):.1f} % came from the nodes' memory" in text.replace("&#39;", "'")
+    assert (
+        f"Of {EPOCHS * SAMPLES:,} samples, {100 * hits / (EPOCHS * SAMPLES):.1f} % came from the "
+        "nodes' memory"
+        in text.replace("&#39;", "'")
+    )
     assert "Remarks" in text and "could not be read" not in text
     for rank in (0, 1):  # the nodes' table has what the nodes were given
         last = [e for e in result.events if e["event"] == "node" and e["rank"] == rank][-1]
-        given = sum(last[name] for name in ("hits_local", "hits_remote", "storage_reads", "fallback_reads"))
-        assert re.search(rf'<tr><th scope="row">{rank}</th><td>[^<]*</td><td>{given:,}</td>', text), (rank, given)
+        given = sum(
+            last[name] for name in ("hits_local", "hits_remote", "storage_reads", "fallback_reads")
+        )
+        assert re.search(
+            rf'<tr><th scope="row">{rank}</th><td>[^<]*</td><td>{given:,}</td>', text
+        ), (rank, given)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +122,10 @@ def cluster(tmp_path_factory):
     """The log of a training that nobody ran: eight nodes with GPUs, and troubles."""
     log = tmp_path_factory.mktemp("cluster") / "run.jsonl"
     with open(log, "wb") as out:
-        command, env = ["go", "run", "./cmd/rankpool/internal/runlog/logmaker"], {**os.environ, "CGO_ENABLED": "0"}
+        command, env = (
+            ["go", "run", "./cmd/rankpool/internal/runlog/logmaker"],
+            {**os.environ, "CGO_ENABLED": "0"},
+        )
         subprocess.run(command, cwd=run.ROOT, env=env, stdout=out, check=True)
     return log
 
@@ -103,19 +133,30 @@ def cluster(tmp_path_factory):
 @pytest.mark.xdist_group("cluster")
 def test_report_of_a_cluster(cluster, tmp_path):
     page = report(tmp_path, cluster)
-    assert check(page, {name: {"importance": 2, "balance": 3}.get(name, 1) for name in SECTIONS[2:]}) > 3
+    assert (
+        check(page, {name: {"importance": 2, "balance": 3}.get(name, 1) for name in SECTIONS[2:]})
+        > 3
+    )
     light, dark = tmp_path / "light.png", tmp_path / "dark.png"
     screenshot(page, light, 1000, 2400)
-    assert {(0xFF, 0xFF, 0xFF), STORAGE, REMOTE, LOCAL} <= colors(light, 0.001) and LINE in colors(light)
+    assert {(0xFF, 0xFF, 0xFF), STORAGE, REMOTE, LOCAL} <= colors(light, 0.001) and LINE in colors(
+        light
+    )
     night = tmp_path / "night.html"
-    night.write_text(page.read_text(encoding="utf-8").replace("@media (prefers-color-scheme: dark)", "@media all"), encoding="utf-8")
+    night.write_text(
+        page.read_text(encoding="utf-8").replace(
+            "@media (prefers-color-scheme: dark)", "@media all"
+        ),
+        encoding="utf-8",
+    )
     screenshot(night, dark, 1000, 2400)
     assert {(0x16, 0x18, 0x1B), (0x86, 0xC5, 0xEC), (0x2F, 0x75, 0xB8)} <= colors(dark, 0.001)
 
 
 @pytest.mark.xdist_group("cluster")
 def test_report_of_half_a_log(cluster, tmp_path):
-    """Neither nodes nor GPUs, and a last line that a killed rank has left: the page says what is missing."""
+    """Neither nodes nor GPUs, and a last line that a killed rank has left: the page says what is
+    missing."""
     old = tmp_path / "old.jsonl"
     lines = [line for line in cluster.read_text().splitlines() if '"event":"epoch"' in line][:1]
     old.write_text(lines[0] + "\n" + lines[0][:50])
@@ -132,21 +173,31 @@ def test_complaints_are_heard(tmp_path):
 
 
 def test_picture(start, tmp_path):
-    """A training of four ranks, of which one is killed; with RANKPOOL_PICTURES it is long enough for the docs."""
+    """A training of four ranks, of which one is killed; with RANKPOOL_PICTURES it is long enough
+    for the docs."""
     folder = os.environ.get("RANKPOOL_PICTURES")
     epochs, samples = (8, 6_000) if folder else (4, 720)
     tree = make_tree(tmp_path / "train", samples)
-    middle, torch = samples // 24 * epochs // 2, bool(folder)  # the docs show a training that computes
+    # the docs show a training that computes
+    middle, torch = samples // 24 * epochs // 2, bool(folder)
     options = ["--log-every", "1s"]
-    one = start(tree, ranks=4, memory="40%", args=["--epochs", epochs], options=options, torch=torch, pause=[middle])
+    one = start(
+        tree, ranks=4, memory="40%", args=["--epochs", epochs], options=options, torch=torch,
+        pause=[middle],
+    )
     one.wait_for_batches(middle)
     (*_, victim) = one.ranks()
     one.kill([victim])
-    one.wait_for(lambda: victim not in one.ranks() and len(one.ranks()) == 4 and one.ready(4), "the cache was back")
+    one.wait_for(
+        lambda: victim not in one.ranks() and len(one.ranks()) == 4 and one.ready(4),
+        "the cache was back",
+    )
     one.go(middle)
     one.finish().check(epochs, samples)
     page = report(tmp_path, one.folder / "run.jsonl")
-    assert re.search(r"started again at 0:\d\d:\d\d, in epoch \d+\.", page.read_text(encoding="utf-8"))
+    assert re.search(
+        r"started again at 0:\d\d:\d\d, in epoch \d+\.", page.read_text(encoding="utf-8")
+    )
     whole, picture = tmp_path / "whole.png", Path(folder or tmp_path).resolve() / "report.png"
     screenshot(page, whole, 900, 1640)
     with Image.open(whole) as image:

@@ -15,7 +15,8 @@ WORKERS = dict(torch=True, args=["--workers", 2])
         ("pads", 5, dict(ranks=4), dict()),
         ("pads", 5, dict(torch=True), dict(ranks=2, **WORKERS)),
         pytest.param(
-            "pads", BATCHES - 1, dict(ranks=2, **WORKERS), dict(ranks=4, mpi="mpich", torch=True), marks=pytest.mark.full
+            "pads", BATCHES - 1, dict(ranks=2, **WORKERS), dict(ranks=4, mpi="mpich", torch=True),
+            marks=pytest.mark.full,
         ),
         ("pads", BATCHES - 1, dict(ranks=2), dict(ranks=4, mpi="mpich")),
         ("pads", BATCHES, dict(), dict(ranks=2)),

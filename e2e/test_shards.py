@@ -17,7 +17,8 @@ PER_SHARD = 50
 
 
 def shards_of(tree, root, write):
-    """Writes the files of each class folder of tree, in order, into shards by write(path without suffix, files)."""
+    """Writes the files of each class folder of tree, in order, into shards by write(path without
+    suffix, files)."""
     for folder in sorted(tree.iterdir()):
         files = sorted(folder.iterdir())
         (root / folder.name).mkdir(parents=True)
@@ -36,15 +37,24 @@ def write_records(path, files):
     def checked(data):
         return data + struct.pack("<I", crc32c.masked(data))
 
-    records = (checked(struct.pack("<Q", f.stat().st_size)) + checked(f.read_bytes()) for f in files)
+    records = (
+        checked(struct.pack("<Q", f.stat().st_size)) + checked(f.read_bytes()) for f in files
+    )
     path.with_suffix(".tfrecord").write_bytes(b"".join(records))
 
 
 @pytest.mark.parametrize("write", [write_tar, write_records])
-@pytest.mark.parametrize("ranks, workers", [(1, 0), (2, 0), pytest.param(1, 2, marks=pytest.mark.full)])
-def test_the_stream_is_that_of_the_files(train, reference, losses, tree, tmp_path, write, ranks, workers):
+@pytest.mark.parametrize(
+    "ranks, workers", [(1, 0), (2, 0), pytest.param(1, 2, marks=pytest.mark.full)]
+)
+def test_the_stream_is_that_of_the_files(
+    train, reference, losses, tree, tmp_path, write, ranks, workers
+):
     data = shards_of(tree, tmp_path / "shards", write)
-    args = ["--epochs", EPOCHS, "--sampler", "pads", *(["--workers", workers, *losses] if workers else [])]
+    args = [
+        "--epochs", EPOCHS, "--sampler", "pads",
+        *(["--workers", workers, *losses] if workers else []),
+    ]
     result = train(data=data, ranks=ranks, args=args, torch=workers > 0).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
     assert result.summary["fallback_reads"] == 0
@@ -79,12 +89,16 @@ def test_members_and_class_numbers(start, tmp_path):
     for shard in range(2):
         with tarfile.open(tmp_path / "data" / f"{shard}.tar", "w") as tar:
             for i in range(30):
-                members = {"jpg": bytes([i]) * (i * 37), "json": b'{"i": %d}' % i, "cls": b"%d" % (i % 7)}
+                members = {
+                    "jpg": bytes([i]) * (i * 37), "json": b'{"i": %d}' % i, "cls": b"%d" % (i % 7),
+                }
                 for kind, content in members.items():
                     info = tarfile.TarInfo(f"{'long' * 40}/{shard}-{i}.{kind}")
                     info.size = len(content)
                     tar.addfile(info, io.BytesIO(content))
-                want.append([len(want), i % 7, {kind: content.hex() for kind, content in members.items()}])
+                want.append(
+                    [len(want), i % 7, {kind: content.hex() for kind, content in members.items()}]
+                )
     command = [sys.executable, "-c", MEMBERS, GLOBAL_BATCH // 2]
     for memory in "20%", "100%":
         one = start(data=tmp_path / "data", ranks=2, memory=memory, command=command)
@@ -101,4 +115,7 @@ def test_a_damaged_record_is_never_delivered(train, tree, tmp_path):
     shard.write_bytes(content)
     result = train(data=data, args=["--epochs", 1, "--sampler", "torch"])
     assert result.code not in (0, None)
-    assert "shard-00000.tfrecord" in result.stderr and "the checksum of its data is wrong" in result.stderr
+    assert (
+        "shard-00000.tfrecord" in result.stderr
+        and "the checksum of its data is wrong" in result.stderr
+    )

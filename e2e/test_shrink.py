@@ -1,4 +1,5 @@
-"""A trainer that grows until its control group is full: the cache gives memory back, comes back smaller, and the job lives."""
+"""A trainer that grows until its control group is full: the cache gives memory back, comes back
+smaller, and the job lives."""
 
 import os
 import signal
@@ -28,7 +29,9 @@ def large_tree(tmp_path_factory):
 def training(large_tree, take_bytes):
     """The arguments that start a training which takes so much in its second epoch."""
     command = [sys.executable, Path(__file__).parent / "hungry.py", "--take-mib", take_bytes // MIB]
-    return {"data": large_tree, "memory": SLAB, "options": ["--log-every", "1s"], "command": command}
+    return {
+        "data": large_tree, "memory": SLAB, "options": ["--log-every", "1s"], "command": command,
+    }
 
 
 @pytest.fixture

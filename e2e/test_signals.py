@@ -1,4 +1,5 @@
-"""Signals of a job's end: training ends with a checkpoint, run has Slurm start the job again, and nothing dies before it may."""
+"""Signals of a job's end: training ends with a checkpoint, run has Slurm start the job again, and
+nothing dies before it may."""
 
 import re
 import signal
@@ -19,7 +20,8 @@ RUNNING = "JobId=4711 JobState=RUNNING Reason=None Restarts=0 PreemptTime=None"
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """A stand-in for Slurm, as far as run asks it: slurm.says(JOB) has it describe the job; slurm.calls() are the questions."""
+    """A stand-in for Slurm, as far as run asks it: slurm.says(JOB) has it describe the job;
+    slurm.calls() are the questions."""
 
     class Slurm:
         def says(self, job, refusal=None):
@@ -43,17 +45,22 @@ def slurm(tmp_path, monkeypatch):
 
 @pytest.fixture
 def life(start, tmp_path):
-    """life(**way) starts one life of a job that trains with pads and goes on from its checkpoint."""
+    """life(**way) starts one life of a job that trains with pads and goes on from its
+    checkpoint."""
 
     def life(args=(), options=(), **way):
-        args = ["--epochs", EPOCHS, "--sampler", "pads", "--checkpoint", tmp_path / "checkpoint", *args]
-        return start(args=args, options=["--requeue", "--state", tmp_path / "state", *options], **way)
+        args = [
+            "--epochs", EPOCHS, "--sampler", "pads", "--checkpoint", tmp_path / "checkpoint", *args,
+        ]
+        return start(
+            args=args, options=["--requeue", "--state", tmp_path / "state", *options], **way
+        )
 
     return life
 
 
-# Open MPI's mpirun unblocks the signals that run has blocked: a rank may be shot while it is loaded, and is started again. A
-# storm that never ends would shoot every one.
+# Open MPI's mpirun unblocks the signals that run has blocked: a rank may be shot while it is
+# loaded, and is started again. A storm that never ends would shoot every one.
 SHOT_AT_ANY_MOMENT = 4
 
 
@@ -76,7 +83,10 @@ def storm(run, pids):
     [
         (BATCHES + 4, dict(), dict(ranks=2)),
         (BATCHES + 4, dict(ranks=2, torch=True, args=["--workers", 1]), dict(torch=True)),
-        (2 * BATCHES - 1, dict(ranks=2, mpi="mpich", trainers_per_rank=2), dict(ranks=2, mpi="mpich")),
+        (
+            2 * BATCHES - 1, dict(ranks=2, mpi="mpich", trainers_per_rank=2),
+            dict(ranks=2, mpi="mpich"),
+        ),
     ],
 )
 def test_told_and_requeued(life, slurm, reference, monkeypatch, batches, first, second):
@@ -98,7 +108,10 @@ def test_told_and_requeued(life, slurm, reference, monkeypatch, batches, first, 
 @pytest.mark.parametrize(
     "job, requeued, way",
     [
-        ("JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", True, dict(ranks=2)),
+        (
+            "JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", True,
+            dict(ranks=2),
+        ),
         pytest.param(
             "JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", True,
             dict(ranks=2, torch=True, args=["--workers", 1]), marks=pytest.mark.full,
@@ -109,7 +122,8 @@ def test_told_and_requeued(life, slurm, reference, monkeypatch, batches, first, 
     ids=["preempted", "preempted, workers", "time limit", "cancelled"],
 )
 def test_all_processes_are_told_to_end(life, slurm, reference, job, requeued, way):
-    """Slurm sends SIGTERM to all processes at once, and SIGKILL after a while; the ranks stay for a checkpoint."""
+    """Slurm sends SIGTERM to all processes at once, and SIGKILL after a while; the ranks stay for a
+    checkpoint."""
     slurm.says(job)
     one = life(pause=[BATCHES + 4], **way)
     one.wait_for_batches(BATCHES + 4)
@@ -122,7 +136,9 @@ def test_all_processes_are_told_to_end(life, slurm, reference, job, requeued, wa
 
 
 def test_without_a_checkpoint_importance_is_saved(start, tmp_path):
-    one = start(args=["--epochs", 10**6, "--sampler", "pads"], options=["--state", tmp_path / "state"])
+    one = start(
+        args=["--epochs", 10**6, "--sampler", "pads"], options=["--state", tmp_path / "state"]
+    )
     one.wait_for_batches(BATCHES + 4)
     before = (tmp_path / "state").read_bytes()
     one.kill(one.processes(), signal.SIGTERM)
@@ -137,7 +153,10 @@ def test_slurm_refuses(life, slurm):
     one.kill([one.process.pid], signal.SIGUSR1)
     result = one.finish()
     assert result.code == 0
-    assert "Slurm does not requeue job 4711 (Requested operation is presently disabled" in result.stderr
+    assert (
+        "Slurm does not requeue job 4711 (Requested operation is presently disabled"
+        in result.stderr
+    )
 
 
 def test_training_fails_and_is_not_requeued(start, slurm):
@@ -147,7 +166,8 @@ def test_training_fails_and_is_not_requeued(start, slurm):
 
 @pytest.mark.parametrize("name", ["USR1", "USR2"])
 def test_told_before_training_hears(start, slurm, name):
-    """The signal comes before the cache is ready, or before the training command has handlers: it dies of it then."""
+    """The signal comes before the cache is ready, or before the training command has handlers: it
+    dies of it then."""
     one = start(ranks=2, options=[f"--requeue={name}"])
     number = getattr(signal, f"SIG{name}")
     one.wait_for(one.ranks, "a rank was started")
@@ -157,13 +177,19 @@ def test_told_before_training_hears(start, slurm, name):
     assert len(result.batches) < BATCHES
 
 
-@pytest.mark.parametrize("way", [dict(), dict(ranks=2), dict(ranks=2, mpi="mpich")], ids=["alone", "openmpi", "mpich"])
+@pytest.mark.parametrize(
+    "way", [dict(), dict(ranks=2), dict(ranks=2, mpi="mpich")], ids=["alone", "openmpi", "mpich"]
+)
 def test_ranks_live_through_user_signals(start, reference, way):
     """At every moment of their life; the first ranks from their first moment on."""
     one = start(args=["--epochs", EPOCHS, "--sampler", "pads"], pause=[BATCHES], **way)
     shot = set()
     while one.process.poll() is None:
-        ranks = [rank for rank in one.ranks() if len(shot) < SHOT_AT_ANY_MOMENT or catches(rank, signal.SIGUSR2)]
+        ranks = [
+            rank
+            for rank in one.ranks()
+            if len(shot) < SHOT_AT_ANY_MOMENT or catches(rank, signal.SIGUSR2)
+        ]
         storm(one, ranks)
         shot.update(ranks)
         if len(one.batches()) == BATCHES:
@@ -179,7 +205,11 @@ def test_open_mpi_leaves_sigterm_to_the_ranks(start):
     one = start(ranks=2, args=["--epochs", 10**6])
     one.wait_for_batches(1)
     (mpirun,) = one.mpiruns()
-    status = dict(line.split(":\t") for line in Path(f"/proc/{mpirun}/status").read_text().splitlines() if ":\t" in line)
+    status = dict(
+        line.split(":\t")
+        for line in Path(f"/proc/{mpirun}/status").read_text().splitlines()
+        if ":\t" in line
+    )
     assert int(status["SigBlk"], 16) >> signal.SIGTERM - 1 & 1
     one.kill([one.process.pid], signal.SIGTERM)
     assert one.finish().code == 128 + signal.SIGTERM

@@ -1,4 +1,5 @@
-"""Samples that are staged into the memory of a running cache are hits of the first epoch, and nothing else changes."""
+"""Samples that are staged into the memory of a running cache are hits of the first epoch, and
+nothing else changes."""
 
 import json
 import os
@@ -29,7 +30,9 @@ def test_staged_before_training(start, train, reference, important, tree, sample
     """Every trainer's command stages first; the cache is that of the run."""
     args = ["--epochs", EPOCHS, "--sampler", sampler]
     cold = train(ranks=2, mpi=mpi, memory="30%", args=args).check(EPOCHS, SAMPLES)
-    stage = [run.RANKPOOL, "stage", "--mode", "pool", "--data", tree, "--ranks", 2, "--json", *important]
+    stage = [
+        run.RANKPOOL, "stage", "--mode", "pool", "--data", tree, "--ranks", 2, "--json", *important,
+    ]
     script = 'while [ "$1" != -- ]; do words="$words $1"; shift; done; shift; $words > staged-$RANK || exit; exec "$@"'
     command = ["sh", "-c", script, "sh", *stage, "--", *run.training(args, trainers=2)]
     one = start(ranks=2, mpi=mpi, memory="30%", command=command, options=["--record", "run.rec"])
@@ -43,10 +46,12 @@ def test_staged_before_training(start, train, reference, important, tree, sample
     hits = [e["hits_local"] + e["hits_remote"] for e in result.epochs]
     assert hits[0] > 0 and reads(result)[0] < reads(cold)[0]
     if sampler == "torch":
-        # What the next epoch draws first is staged for it while this one ends, and may be a hit here.
+        # What the next epoch draws first is staged for it while this one ends, and may be a hit
+        # here.
         assert SHARE <= hits[0] <= SHARE + GLOBAL_BATCH and result.epochs[0]["fallback_reads"] == 0
     replay = subprocess.run(
-        [str(run.RANKPOOL), "replay", str(one.folder / "run.rec"), "--json"], capture_output=True, text=True
+        [str(run.RANKPOOL), "replay", str(one.folder / "run.rec"), "--json"], capture_output=True,
+        text=True,
     )
     assert replay.returncode == 0 and json.loads(replay.stdout)["identical"], replay.stderr
 
@@ -55,15 +60,28 @@ def test_ranks_started_by_hand(tree, tmp_path):
     """Two ranks under mpirun, and stage beside them; memory that is full is no failure."""
     env = {**os.environ, **run.MPIRUN_ENV}
     session = tmp_path / "s"
-    serve = [run.RANKPOOL, "serve", "--data", tree, "--session", session, "--memory", "20%", "--window", "1MiB"]
+    serve = [
+        run.RANKPOOL, "serve", "--data", tree, "--session", session, "--memory", "20%", "--window",
+        "1MiB",
+    ]
     launch = ["mpirun.openmpi", "--oversubscribe", "-n", "2", *serve]
     with subprocess.Popen([str(word) for word in launch], env=env, stderr=subprocess.PIPE) as ranks:
-        stage = [run.RANKPOOL, "stage", "--mode", "pool", "--data", "tree", "--session", session, "--ranks", 2]
-        said = subprocess.run([str(word) for word in [*stage, "--json"]], capture_output=True, text=True, check=False)
+        stage = [
+            run.RANKPOOL, "stage", "--mode", "pool", "--data", "tree", "--session", session,
+            "--ranks", 2,
+        ]
+        said = subprocess.run(
+            [str(word) for word in [*stage, "--json"]], capture_output=True, text=True, check=False
+        )
         ranks.send_signal(signal.SIGTERM)
         ranks.communicate(timeout=run.PATIENCE_SECONDS)
     assert said.returncode == 0, said.stderr
     report = json.loads(said.stdout)
-    assert report["copied"] + report["no_room"] == report["total_items"] == SAMPLES and report["no_room"] > 0
+    assert (
+        report["copied"] + report["no_room"] == report["total_items"] == SAMPLES
+        and report["no_room"] > 0
+    )
     assert 0.15 * report["total_bytes"] < report["bytes"] <= 0.25 * report["total_bytes"]
-    assert [rank["rank"] for rank in report["ranks"]] == [0, 1] and all(rank["copied"] for rank in report["ranks"])
+    assert [rank["rank"] for rank in report["ranks"]] == [0, 1] and all(
+        rank["copied"] for rank in report["ranks"]
+    )

@@ -26,11 +26,15 @@ WAYS = {
 
 def tier(way):
     """Loaders with workers have one way in the short suite."""
-    return pytest.param(way, marks=pytest.mark.full if way in ("a size, workers", "2 ranks, workers") else ())
+    return pytest.param(
+        way, marks=pytest.mark.full if way in ("a size, workers", "2 ranks, workers") else ()
+    )
 
 
 def same_stream(train, reference, sampler, args=(), **way):
-    result = train(args=["--epochs", EPOCHS, "--sampler", sampler, *args], **way).check(EPOCHS, SAMPLES)
+    result = train(args=["--epochs", EPOCHS, "--sampler", sampler, *args], **way).check(
+        EPOCHS, SAMPLES
+    )
     assert result.digest == reference(sampler).digest
     return result
 
@@ -56,16 +60,23 @@ def test_torch(train, reference, way):
 def test_torch_is_plain_pytorch(train, tree, reference):
     plain = run.plain(tree, "--epochs", EPOCHS, "--batch-size", 24)
     assert reference("torch").digest == plain
-    assert train(ranks=2, args=["--epochs", EPOCHS, "--sampler", "torch"], torch=True).digest == plain
+    assert (
+        train(ranks=2, args=["--epochs", EPOCHS, "--sampler", "torch"], torch=True).digest == plain
+    )
 
 
 @pytest.mark.parametrize(
     "ranks, flags",
-    [(1, []), (1, ["--drop-last"]), (2, ["--sampler-drop-last"]), (4, []), (4, ["--sampler-drop-last", "--drop-last"])],
+    [
+        (1, []), (1, ["--drop-last"]), (2, ["--sampler-drop-last"]), (4, []),
+        (4, ["--sampler-drop-last", "--drop-last"]),
+    ],
 )
 def test_torch_is_plain_pytorch_where_sizes_do_not_divide(train, tmp_path, ranks, flags):
     data = make_tree(tmp_path / "odd", 101)
     args = ["--epochs", 2, "--seed", 5, *flags]
     result = train(data=data, ranks=ranks, args=["--sampler", "torch", *args])
     assert result.code == 0, result.stderr
-    assert result.digest == run.plain(data, "--world-size", ranks, "--batch-size", 24 // ranks, *args)
+    assert result.digest == run.plain(
+        data, "--world-size", ranks, "--batch-size", 24 // ranks, *args
+    )

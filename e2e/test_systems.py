@@ -10,6 +10,9 @@ from run import RANKPOOL, ROOT
 
 SAMPLES, EPOCHS = 320, 4  # of the recorded trace
 GLOBAL_BATCH = 16
+OPTIONS = {"impact": "max_warm_up_epochs=2"}
+# where training stands still: in the second epoch; right behind a batch that was evaluated
+STOPS = {"impact": 54}
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,20 @@ def trace(tmp_path_factory):
     return path
 
 
+def being(system):
+    """Returns the options of a run that is this system."""
+    options = ["--system", system]
+    return [*options, "--set", OPTIONS[system]] if system in OPTIONS else options
+
+
 def simulated(trace, system, capacity, ranks):
     """Returns the digest of the ids that the simulator says."""
     command = [
         RANKPOOL, "simulate", "--losses", trace, "--systems", system, "--capacity", capacity, "--ranks", ranks,
         "--batch-size", GLOBAL_BATCH // ranks, "--ids-digest", "--json",
     ]  # fmt: skip
+    if system in OPTIONS:
+        command += ["--set", f"{system}.{OPTIONS[system]}"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
     (row,) = json.loads(done.stdout)
     return row["ids_digest"]
@@ -56,9 +67,12 @@ def served(result):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("system", ["lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache"])
+@pytest.mark.parametrize(
+    "system",
+    ["lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache", "shade", "impact"],
+)
 def test_live_is_simulated(train, tree, trace, system, ranks):
-    result = train(data=tree, ranks=ranks, options=["--system", system], args=training(trace, ranks))
+    result = train(data=tree, ranks=ranks, options=being(system), args=training(trace, ranks))
     assert served(result) == simulated(trace, system, 0.2, ranks)
 
 
@@ -71,24 +85,39 @@ def test_substitutes_are_announced_and_counted(train, tree, trace):
     assert sum(e["substituted"] for e in result.epochs) > 0
 
 
-def test_with_pytorch(train, tree, trace):
-    result = train(data=tree, torch=True, options=["--system", "icache-h"], args=training(trace, 1))
-    assert served(result) == simulated(trace, "icache-h", 0.2, 1)
+@pytest.mark.parametrize("system", ["icache-h", "impact"])
+def test_with_pytorch(train, tree, trace, system):
+    result = train(data=tree, torch=True, options=being(system), args=training(trace, 1))
+    assert served(result) == simulated(trace, system, 0.2, 1)
 
 
-CHOOSERS = ["quiver", "nopfs", "icache"]
+# Of 320 samples a memory of 64 has 16 in S: a global batch of each epoch after the warm-up of two.
+def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
+    args = training(trace, 1)
+    result = train(data=tree, options=being("impact"), args=args)
+    assert "--system impact serves other samples than those drawn" in result.stderr
+    assert served(result) == simulated(trace, "impact", 0.2, 1)
+    draws = [e["draws"] for e in result.epochs]
+    assert draws[:2] == [SAMPLES, SAMPLES] and all(n < SAMPLES for n in draws[2:])
+    refused = train(data=tree, options=being("impact"), args=[*args, "--trains-on-all"])
+    assert refused.code != 0
+    assert "impact has batches that are evaluated and not trained on: say " in refused.stderr
+
+
+CHOOSERS = ["quiver", "nopfs", "icache", "shade", "impact"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)
 def test_a_killed_rank_changes_nothing(start, tree, trace, tmp_path, system):
-    options = ["--system", system, "--record", tmp_path / "record"]
-    one = start(data=tree, ranks=2, options=options, args=training(trace, 2), pause=[27])
-    one.wait_for_batches(27)
+    options = [*being(system), "--record", tmp_path / "record"]
+    stop = STOPS.get(system, 27)
+    one = start(data=tree, ranks=2, options=options, args=training(trace, 2), pause=[stop])
+    one.wait_for_batches(stop)
     old = one.ranks()
     one.kill(old[-1:])
     one.wait_for(lambda: not set(old) & set(one.ranks()), "the ranks were gone")
     one.wait_for(lambda: one.ranks() and one.ready(2), "the cache was back")
-    one.go(27)
+    one.go(stop)
     assert served(one.finish()) == simulated(trace, system, 0.2, 2)
     for record in "record", "record.1":
         replayed = subprocess.run([RANKPOOL, "replay", tmp_path / record], capture_output=True, text=True)
@@ -97,9 +126,10 @@ def test_a_killed_rank_changes_nothing(start, tree, trace, tmp_path, system):
 
 @pytest.mark.parametrize("system", CHOOSERS)
 def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
-    options = ["--system", system, "--state", tmp_path / "state"]
+    options = [*being(system), "--state", tmp_path / "state"]
     checkpoint = tmp_path / "checkpoint"
-    train(data=tree, ranks=2, options=options, args=training(trace, 2, "--save", checkpoint, "--stop-after", 27))
+    stopped = ["--save", checkpoint, "--stop-after", STOPS.get(system, 27)]
+    train(data=tree, ranks=2, options=options, args=training(trace, 2, *stopped))
     result = train(data=tree, options=options, args=training(trace, 1, "--resume", checkpoint))
     assert served(result) == simulated(trace, system, 0.2, 2)
     other = train(data=tree, memory="10%", options=options, args=training(trace, 1, "--resume", checkpoint))

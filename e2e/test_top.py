@@ -15,7 +15,10 @@ from browser import dump_dom, screenshot
 from dataset import EPOCHS, SAMPLES
 from PIL import Image
 
-SOURCES = {"local": "hits_local", "remote": "hits_remote", "storage": "storage_reads", "fallback": "fallback_reads"}
+SOURCES = {
+    "local": "hits_local", "remote": "hits_remote", "storage": "storage_reads",
+    "fallback": "fallback_reads",
+}
 STYLES = {
     1: "font-weight: bold", 2: "color: #8b949e", 31: "color: #ff7b72", 32: "color: #7ee787", 33: "color: #e3b341",
     34: "color: #79c0ff", 36: "color: #56d4dd",
@@ -33,7 +36,9 @@ def top(one, *args):
 
 def waiting(training):
     """A command that trains, and then stays until the test makes the file "go"."""
-    return ["sh", "-c", f"{shlex.join(map(str, training))} && while [ ! -e go ]; do sleep 0.05; done"]
+    return [
+        "sh", "-c", f"{shlex.join(map(str, training))} && while [ ! -e go ]; do sleep 0.05; done",
+    ]
 
 
 def given(node):
@@ -44,7 +49,10 @@ def test_top_and_metrics_tell_what_the_run_log_tells(start, tmp_path):
     args = ["--epochs", EPOCHS]
     folder = tmp_path / "prom"
     folder.mkdir()
-    options = ["--metrics", "127.0.0.1:0", "--metrics-file", f"{folder}/", "--log-every", "1s", "--log-format", "json", "-v"]
+    options = [
+        "--metrics", "127.0.0.1:0", "--metrics-file", f"{folder}/", "--log-every", "1s",
+        "--log-format", "json", "-v",
+    ]
     one = start(ranks=2, command=waiting(run.training(args, 2)), options=options)
     one.wait_for(lambda: one.session() and one.ready(2), "the ranks were ready")
     report = {}
@@ -55,30 +63,52 @@ def test_top_and_metrics_tell_what_the_run_log_tells(start, tmp_path):
 
     one.wait_for(all_given, "top told of all samples")
     table = top(one)
-    urls = re.findall(r'"msg":"metrics are shown".*"rank":(\d).*"url":"([^"]+)"', one.text("stderr"))
+    urls = re.findall(
+        r'"msg":"metrics are shown".*"rank":(\d).*"url":"([^"]+)"', one.text("stderr")
+    )
     texts = {int(rank): urllib.request.urlopen(url).read().decode() for rank, url in urls}
     files = sorted(path.name for path in folder.iterdir())
     (one.folder / "go").touch()
     result = one.finish().check(EPOCHS, SAMPLES)
 
-    assert report["ranks"] == 2 and report["silent"] == [] and [node["rank"] for node in report["nodes"]] == [0, 1]
+    assert (
+        report["ranks"] == 2
+        and report["silent"] == []
+        and [node["rank"] for node in report["nodes"]] == [0, 1]
+    )
     assert re.search(r"2 of 2 ranks  tree epoch 2 ", table), table
     assert len(re.findall(r"^   [01] ", table, re.M)) == 2 and "\x1b" not in table, table
     assert len(texts) == 2 and len(files) == 2 and list(folder.iterdir()) == [], (texts, files)
-    last = [[event for event in result.events if event["event"] == "node" and event["rank"] == rank][-1] for rank in (0, 1)]
+    last = [
+        [event for event in result.events if event["event"] == "node" and event["rank"] == rank][-1]
+        for rank in (0, 1)
+    ]
     for source, name in SOURCES.items():
         total = sum(epoch[name] for epoch in result.epochs)
         assert sum(node[name] for node in report["nodes"]) == total, source
         for rank, node in enumerate(report["nodes"]):
             assert node[name] == last[rank][name], (rank, source)
-            (shown,) = re.findall(rf'^rankpool_samples_total{{.*rank="{rank}",source="{source}"}} (\S+)$', texts[rank], re.M)
+            (shown,) = re.findall(
+                rf'^rankpool_samples_total{{.*rank="{rank}",source="{source}"}} (\S+)$',
+                texts[rank], re.M,
+            )
             assert float(shown) == node[name], (rank, source)
     for node in report["nodes"]:
-        assert node["epoch"] == EPOCHS - 1 and 0 < node["used_bytes"] <= node["slab_bytes"] and node["machine"]["storage_reads"] > 0
-        assert node["train_seconds"] > 0 and 0 <= node["stall_seconds"] <= node["train_seconds"] and 0 <= node["ready"] <= 1
+        assert (
+            node["epoch"] == EPOCHS - 1
+            and 0 < node["used_bytes"] <= node["slab_bytes"]
+            and node["machine"]["storage_reads"] > 0
+        )
+        assert (
+            node["train_seconds"] > 0
+            and 0 <= node["stall_seconds"] <= node["train_seconds"]
+            and 0 <= node["ready"] <= 1
+        )
     assert sum(node["peer_bytes"] for node in report["nodes"]) > 0
     logged = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
-    assert {line["rank"] for line in logged} == {0, 1} and all({"time", "level", "msg", "host"} <= line.keys() for line in logged)
+    assert {line["rank"] for line in logged} == {0, 1} and all(
+        {"time", "level", "msg", "host"} <= line.keys() for line in logged
+    )
 
 
 def page(ansi):
@@ -94,7 +124,8 @@ def page(ansi):
 
 @pytest.fixture
 def pictures(tmp_path):
-    """The folder of the docs' pictures when RANKPOOL_PICTURES is set, else one that is thrown away."""
+    """The folder of the docs' pictures when RANKPOOL_PICTURES is set, else one that is thrown
+    away."""
     return run.ROOT / "docs" / "pictures" if os.environ.get("RANKPOOL_PICTURES") else tmp_path
 
 
@@ -105,7 +136,9 @@ def test_picture(start, tmp_path, pictures):
 
     def trains():
         nodes = json.loads(top(one, "--json"))["nodes"]
-        return len(nodes) == 4 and all(n["epoch"] >= 3 and n["rates"] and n["rates"]["local_share"] for n in nodes)
+        return len(nodes) == 4 and all(
+            n["epoch"] >= 3 and n["rates"] and n["rates"]["local_share"] for n in nodes
+        )
 
     one.wait_for(trains, "all ranks trained")
     frame = top(one, "--color", "always").rstrip("\n")
@@ -124,4 +157,6 @@ def test_picture(start, tmp_path, pictures):
     with Image.open(picture) as image:
         assert image.size == (width, height)
         colors = {pixel for _, pixel in image.convert("RGB").getcolors(1 << 24)}
-    assert {(0x0D, 0x11, 0x17), (0x7E, 0xE7, 0x87), (0x56, 0xD4, 0xDD)} <= colors, "background, local and remote hits"
+    assert {(0x0D, 0x11, 0x17), (0x7E, 0xE7, 0x87), (0x56, 0xD4, 0xDD)} <= colors, (
+        "background, local and remote hits"
+    )

@@ -1,8 +1,11 @@
 """The wheel of `make wheel`, installed by pip; neither compiler nor MPI is in the PATH."""
 
 import os
+import platform
+import struct
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import run
@@ -15,8 +18,8 @@ pytestmark = pytest.mark.xdist_group("wheel")
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The programs of a virtual environment, which has rankpool, and the system's PyTorch."""
-    subprocess.run(["make", "-o", "build", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
-    (wheel,) = (ROOT / "build").glob("rankpool-*.whl")
+    subprocess.run(["make", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
+    (wheel,) = (ROOT / "build").glob(f"rankpool-*-linux_{platform.machine()}.whl")
     folder = tmp_path_factory.mktemp("wheel") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", folder], check=True)
     pip = [folder / "bin" / "pip", "install", "-q", "--no-index", "--no-deps", wheel]
@@ -37,6 +40,19 @@ def test_pip_is_all_that_it_takes(installed, tree, tmp_path, monkeypatch):
     assert result.summary["draws"] == 2 * SAMPLES
     assert "epoch 1 accuracy" in result.stdout
     assert one.argv[0] == "rankpool"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "goarch, machine, number", [("amd64", "x86_64", 62), ("arm64", "aarch64", 183)]
+)
+def test_wheels_have_the_program_of_their_machine(goarch, machine, number):
+    make = ["make", "wheel", f"PYTHON={sys.executable}", f"GOARCH={goarch}"]
+    subprocess.run(make, cwd=ROOT, check=True)
+    (wheel,) = (ROOT / "build").glob(f"rankpool-*-linux_{machine}.whl")
+    program = zipfile.ZipFile(wheel).read("rankpool/bin/rankpool")
+    assert program[:4] == b"\x7fELF"
+    assert struct.unpack_from("<H", program, 18) == (number,)  # e_machine
 
 
 @pytest.mark.full

@@ -1,8 +1,9 @@
-"""Trains nothing on what rankpool serves, as train.py does and in its words, but without PyTorch: it starts in a tenth of a second.
+"""Trains nothing on what rankpool serves, as train.py does and in its words, but without PyTorch:
+it starts in a tenth of a second.
 
-One process a trainer, as RANK and WORLD_SIZE say. In every step all trainers hand their samples to the first one, at
-MASTER_ADDR and MASTER_PORT, which adds up the digest and tells them whether to stop: so no trainer is ahead of another.
-A sample's "loss" depends on its id and the epoch alone.
+One process a trainer, as RANK and WORLD_SIZE say. In every step all trainers hand their samples to
+the first one, at MASTER_ADDR and MASTER_PORT, which adds up the digest and tells them whether to
+stop: so no trainer is ahead of another. A sample's "loss" depends on its id and the epoch alone.
 """
 
 import argparse
@@ -13,7 +14,9 @@ import sys
 import time
 from multiprocessing.connection import Client, Listener
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples"))
+sys.path.insert(
+    0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples")
+)
 
 from digest import Digest, IdsDigest
 from losses import loss
@@ -34,12 +37,24 @@ def arguments():
     parser.add_argument("--drop-last", action="store_true")
     parser.add_argument("--sampler-drop-last", action="store_true")
     parser.add_argument("--losses", metavar="L.npy", help="report these instead (needs numpy)")
-    parser.add_argument("--ahead", type=int, help="batches asked for ahead (default: the client's, up to 8)")
+    parser.add_argument(
+        "--ahead", type=int, help="batches asked for ahead (default: the client's, up to 8)"
+    )
     parser.add_argument("--save", metavar="FILE")
     parser.add_argument("--resume", metavar="FILE")
     parser.add_argument("--checkpoint", metavar="FILE")
     parser.add_argument("--stop-after", type=int, metavar="BATCHES")
-    parser.add_argument("--evaluate", action="store_true", help="read the training data in order too, in mid-epoch and after it")
+    parser.add_argument(
+        "--evaluate", action="store_true",
+        help="read the training data in order too, in mid-epoch and after it",
+    )
+    parser.add_argument(
+        "--accuracy", action="store_true",
+        help="report an accuracy after each epoch, of epoch and seed alone",
+    )
+    parser.add_argument(
+        "--trains-on-all", action="store_true", help="tell no batches apart that are evaluated"
+    )
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--digest-log", metavar="FILE")
     parser.add_argument("--ids-digest", action="store_true")
@@ -67,7 +82,8 @@ class Group:
             self._peers = [connected(address)]
 
     def gather(self, mine):
-        """Returns what all trainers have, on the first one, which then has to `tell`; None on the others."""
+        """Returns what all trainers have, on the first one, which then has to `tell`; None on the
+        others."""
         if self.rank:
             self._peers[0].send(mine)
             return None
@@ -101,13 +117,22 @@ class Trainer:
         self.args, self.group, self.stop = args, group, stop
         self.digest = None
         if group.rank == 0 and (args.digest or args.digest_log):
-            self.digest = Digest(open(args.digest_log, "a" if args.resume else "w") if args.digest_log else None)
+            self.digest = Digest(
+                open(args.digest_log, "a" if args.resume else "w") if args.digest_log else None
+            )
         self.ids = IdsDigest() if args.ids_digest else None
         self.data = rankpool.Dataset(args.data_name)
-        drops = {"drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last, "epochs": args.epochs}
-        self.sampler = rankpool.BatchSampler(self.data, args.batch_size, args.seed, args.sampler, **drops)
+        drops = {
+            "drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last,
+            "epochs": args.epochs, "evaluates": not args.trains_on_all,
+        }
+        self.sampler = rankpool.BatchSampler(
+            self.data, args.batch_size, args.seed, args.sampler, **drops
+        )
         self.test = self.test_data()
-        self.beside = args.evaluate and rankpool.BatchSampler(self.data, args.batch_size, sampler="sequential")
+        self.beside = args.evaluate and rankpool.BatchSampler(
+            self.data, args.batch_size, sampler="sequential"
+        )
         self.losses = recorded(args.losses) if args.losses else None
         self.trained = 0  # batches of this run
         if args.resume:
@@ -143,29 +168,38 @@ class Trainer:
                 seen = sum(len(samples.ids) for samples in data.batches(sampler))
                 self.group.gather(seen)
                 self.group.tell()
+            if self.args.accuracy and self.group.rank == 0:
+                self.sampler.metric("accuracy", 1 - 0.5 / (2 + epoch + self.args.seed / 4))
             if self.args.save:
                 self.save()
 
     def evaluate(self):
-        """Reads the training data in order, beside the training: of each global batch this trainer's part."""
+        """Reads the training data in order, beside the training: of each global batch this
+        trainer's part."""
         whole = iter(range(self.data.samples))
         lot = self.args.batch_size * self.group.world
         for samples in self.data.batches(self.beside):
             ids = list(itertools.islice(whole, lot))[self.group.rank :: self.group.world]
             assert list(samples.ids) == ids, f"{list(samples.ids)} were evaluated in place of {ids}"
-            assert all(bytes(view) == self.data.index.read(id) for id, view in zip(ids, samples.views))
+            assert all(
+                bytes(view) == self.data.index.read(id) for id, view in zip(ids, samples.views)
+            )
         assert next(whole, None) is None
 
     def step(self, epoch, samples):
         """Takes a batch; returns whether it was the last one because training is to stop."""
         ids, number = list(samples.ids), self.sampler.batch - 1
-        self.sampler.report(ids, self.losses[epoch][ids] if self.losses is not None else [loss(epoch, i) for i in ids])
+        evaluated = self.sampler.evaluating(ids)
+        self.sampler.report(
+            ids,
+            self.losses[epoch][ids] if self.losses is not None else [loss(epoch, i) for i in ids],
+        )
         kept = self.args.digest or self.args.digest_log
         views = samples.views if kept else [b""] * len(ids)
         self.trained += 1
         over = self.trained == self.args.stop_after or bool(self.stop and self.stop.signal)
         parts = self.group.gather((list(zip(ids, map(bytes, views))), over))
-        if self.ids and parts:
+        if self.ids and parts and not evaluated:
             self.ids.add([id for part, _ in parts for id, _ in part])
         if self.digest:
             self.digest.add(epoch, number, [sample for part, _ in parts for sample in part])
@@ -177,7 +211,8 @@ class Trainer:
         return True
 
     def save(self):
-        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its cache."""
+        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its
+        cache."""
         state = self.sampler.state_dict()
         if self.ids:
             state["ids"] = self.ids.ids.hex()

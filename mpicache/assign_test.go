@@ -9,7 +9,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestAssignOfASpec has trainers that ask for the sampler's own assignment get it, whatever the rank was started with.
+// TestAssignOfASpec has trainers that ask for the sampler's own assignment get it, whatever the
+// rank was started with.
 func TestAssignOfASpec(t *testing.T) {
 	for _, started := range []scheduler.Assignment{scheduler.AssignLocal, scheduler.AssignSampler} {
 		c := newCluster(t, 2, 64, 1<<16, func(cfg *Config) { cfg.Assignment = started })
@@ -20,7 +21,11 @@ func TestAssignOfASpec(t *testing.T) {
 				t.Fatal(err)
 			}
 			trainers = append(trainers, tr)
-			text, err := json.Marshal(Spec{Data: "train", Sampler: "sequential", BatchSize: 4, Assign: "sampler", Trainer: rank, World: 2})
+			text, err := json.Marshal(
+				Spec{
+					Data: "train", Sampler: "sequential", BatchSize: 4, Assign: "sampler",
+					Trainer: rank, World: 2,
+				})
 			if err != nil {
 				t.Fatal(err)
 			}

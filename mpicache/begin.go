@@ -11,12 +11,16 @@ type beginRecord struct {
 	Data   []string  `json:"data"` // the first is the one that is trained on
 }
 
-// recordBegin writes the line, on rank 0, where the start of the training has a name: without one it would tell readers nothing.
+// recordBegin writes the line, on rank 0, if the start of the training has a name: without one it
+// would not help readers.
 func (n *Node) recordBegin() {
 	if n.report == nil || n.cfg.Launch == "" || n.cfg.Record == nil {
 		return
 	}
-	rec := beginRecord{Event: "begin", Time: time.Now().UTC(), Launch: n.cfg.Launch, Ranks: n.cfg.Transport.Size()}
+	rec := beginRecord{
+		Event: "begin", Time: time.Now().UTC(), Launch: n.cfg.Launch,
+		Ranks: n.cfg.Transport.Size(),
+	}
 	for i := range n.cfg.Data {
 		rec.Data = append(rec.Data, n.cfg.Data[i].Name)
 	}

@@ -8,12 +8,13 @@ import (
 	"rankpool/scheduler"
 )
 
-// A process may read a data set in another order beside its training on it, most often to evaluate. It has the plan of
-// any epoch, for draws that depend on no scores can be made at any time, and reads storage by the index. It takes no
-// memory, and nothing of the training changes by it: what it counts and reports is left out.
+// A process may read a data set in another order beside its training on it, most often to evaluate.
+// It has the plan of any epoch, for draws that depend on no scores can be made at any time, and
+// reads storage by the index. It takes no memory, and nothing of the training changes by it: what
+// it counts and reports is left out.
 
-// besideStreams is where the numbers of such streams begin. A number comes from the spec, so that it is the same for all
-// connections of a process and after a restart.
+// besideStreams is the first number of such streams. A number is derived from the spec, so that it
+// is the same for all connections of a process and after a restart.
 const besideStreams = 1 << 31
 
 // beside is such a stream, of one connection.
@@ -29,18 +30,22 @@ func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
 		return refuse("%s", err)
 	}
 	if sampler.Weighted() {
-		return refuse("this process has opened data set %s with another sampler first; %s draws by scores, and only the first one has them: "+
+		return refuse("this process has opened data set %s with another sampler first; %s draws "+
+			"by scores, and only the first one has them: "+
 			"make it first, or use sequential, torch or uniform beside it", spec.Data, spec.Sampler)
 	}
 	number := numberOf(spec)
 	if _, known := c.besides[number]; !known && len(c.besides) >= maxBesides {
-		return refuse("%d streams beside the training are open on this connection: one more is too many", len(c.besides))
+		return refuse(
+			"%d streams beside the training are open on this connection: one more is too many",
+			len(c.besides))
 	}
 	if c.besides == nil {
 		c.besides = map[uint32]*beside{}
 	}
 	c.besides[number] = &beside{spec, scheduler.PlanConfig{
-		Sampler: sampler, BatchSize: spec.BatchSize, World: make([]int32, spec.World), Ranks: 1, Assignment: scheduler.AssignSampler,
+		Sampler: sampler, BatchSize: spec.BatchSize, World: make([]int32, spec.World), Ranks: 1,
+		Assignment: scheduler.AssignSampler,
 	}}
 	c.batchSize = max(c.batchSize, spec.BatchSize)
 	c.answer(f, openReply{Stream: int64(number), Batches: spec.Batches(s.data.Samples)})
@@ -59,9 +64,10 @@ func numberOf(spec Spec) uint32 {
 	return besideStreams | h.Sum32()
 }
 
-// besideOf returns the stream beside a training that a frame names, nil for none.
+// besideOf returns the stream beside a training that a frame names, or nil.
 func (c *conn) besideOf(f frame) *beside {
-	if !slices.Contains([]Kind{KindGet, KindPlan, KindReport, KindSave}, f.kind) || len(f.payload) < 4 {
+	if !slices.Contains([]Kind{KindGet, KindPlan, KindReport, KindSave}, f.kind) ||
+		len(f.payload) < 4 {
 		return nil
 	}
 	return c.besides[le.Uint32(f.payload)]
@@ -97,8 +103,10 @@ func (b *beside) obey(c *conn, f frame) error {
 	return c.node.planBeside(c, f.ticket, b.plan, int(p.epoch), b.spec.Trainer)
 }
 
-// planBeside makes a plan that is used by one client only, one at a time on this rank, and answers with it.
-func (n *Node) planBeside(c *conn, ticket uint32, cfg scheduler.PlanConfig, epoch, trainer int) error {
+// planBeside makes a plan for a single client, one at a time on this rank, and replies with it.
+func (n *Node) planBeside(
+	c *conn, ticket uint32, cfg scheduler.PlanConfig, epoch, trainer int,
+) error {
 	if waiting := c.plansBeside.Add(1); waiting > maxWaiting {
 		return broken("PLAN, where %d of this connection wait", waiting-1)
 	}
@@ -107,7 +115,7 @@ func (n *Node) planBeside(c *conn, ticket uint32, cfg scheduler.PlanConfig, epoc
 		reply := appendPlan(nil, ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
 		n.besideMu.Unlock()
 		c.plansBeside.Add(-1)
-		c.write(reply)
+		c.replies.give(reply)
 	}()
 	return nil
 }

@@ -24,8 +24,9 @@ func openBeside(c *Client, spec Spec) (uint32, error) {
 	return opened.Stream, json.Unmarshal(reply, &opened)
 }
 
-// TestBeside has the processes of a training evaluate on the same data in mid-epoch, in order, each its part or all of it.
-// They get their own ids, and the training gets the stream, and has the counts, that it has without.
+// TestBeside has the processes of a training evaluate on the same data in mid-epoch, in order, each
+// its part or all of it. They get their own ids, and the training gets the stream, and has the
+// counts, that it has without.
 func TestBeside(t *testing.T) {
 	const epochs, samples = 3, 115
 	undisturbed := newCluster(t, 2, samples, 3000)
@@ -63,7 +64,8 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 		return nil
 	}
 	defer c.Close()
-	number, err := openBeside(c, Spec{Data: "train", Sampler: "sequential", BatchSize: 7, Trainer: rank, World: world})
+	number, err := openBeside(c,
+		Spec{Data: "train", Sampler: "sequential", BatchSize: 7, Trainer: rank, World: world})
 	if err != nil {
 		t.Error(err)
 		return nil
@@ -88,7 +90,11 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 			t.Errorf("sample %d is at %d", id, i)
 		}
 	}
-	_, err = c.Call(KindGet, tally{stream: number, hitsLocal: 7, epoch: 1}.append(u32s(number, uint32(epoch), 0, 0)))
+	_, err = c.Call(
+		KindGet, tally{
+			stream: number, hitsLocal: 7,
+			epoch: 1,
+		}.append(u32s(number, uint32(epoch), 0, 0)))
 	refused(t, err, "read from storage")
 	if err := c.Send(KindReport, u32s(number, uint32(epoch), 0, 1, 0)); err != nil {
 		t.Error(err)
@@ -102,7 +108,8 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 	return ids
 }
 
-// TestBesideDrawsWithoutScores checks what is refused beside a training, and that numbers of streams are the same again.
+// TestBesideDrawsWithoutScores checks what is refused beside a training, and that numbers of
+// streams are the same again.
 func TestBesideDrawsWithoutScores(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -131,8 +138,9 @@ func TestBesideDrawsWithoutScores(t *testing.T) {
 	refused(t, err, "one more is too many")
 }
 
-// TestPlanElsewhereWithoutScores checks that a trainer that goes elsewhere alone has its plan at once, and the batches from
-// storage, where draws depend on no scores: the others stay where they are.
+// TestPlanElsewhereWithoutScores checks that a trainer that goes elsewhere alone has its plan at
+// once, and the batches from storage, where draws depend on no scores: the others stay where they
+// are.
 func TestPlanElsewhereWithoutScores(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()

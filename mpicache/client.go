@@ -16,8 +16,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// Client is a connection to a door, for launchers, benchmarks and tests; training has the Python client. It has one
-// caller at a time.
+// Client is a connection to a door, for launchers, benchmarks and tests; training has the Python
+// client. It has one caller at a time.
 type Client struct {
 	sock    *net.UnixConn
 	r       *bufio.Reader
@@ -41,11 +41,17 @@ type DoorError struct {
 func (e *DoorError) Error() string { return "mpicache: the door says: " + e.Sentence }
 
 // thisProcess is this process's number at doors, and its family's.
-var thisProcess = rand.Uint64() //nolint:forbidigo // nothing is decided by it, and no two processes may share it
+//
+//nolint:forbidigo // nothing is decided by it, and no two processes may share it
+var thisProcess = rand.Uint64()
 
-// Dial connects to the door at path as a trainer, or as ControlTrainer. timeout bounds every call; 0: none.
-func Dial(path string, trainer, world uint32, worker uint64, timeout time.Duration) (*Client, error) {
-	return dial(path, helloFrame{ProtocolVersion, trainer, world, worker, thisProcess, thisProcess}, timeout)
+// Dial connects to the door at path as a trainer, or as ControlTrainer. timeout bounds every call;
+// 0: none.
+func Dial(
+	path string, trainer, world uint32, worker uint64, timeout time.Duration,
+) (*Client, error) {
+	return dial(path, helloFrame{ProtocolVersion, trainer, world, worker, thisProcess, thisProcess},
+		timeout)
 }
 
 func dial(path string, h helloFrame, timeout time.Duration) (*Client, error) {
@@ -63,7 +69,7 @@ func dial(path string, h helloFrame, timeout time.Duration) (*Client, error) {
 	return c, nil
 }
 
-// hello greets, and takes the descriptor that comes with the first bytes of the reply.
+// hello sends HELLO, and receives the descriptor that comes with the first bytes of the reply.
 func (c *Client) hello(h helloFrame) error {
 	c.deadline()
 	if _, err := c.sock.Write(appendHello(nil, 0, h)); err != nil {
@@ -74,7 +80,8 @@ func (c *Client) hello(h helloFrame) error {
 	if err != nil {
 		return fmt.Errorf("mpicache: %w", err)
 	}
-	if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(messages) == 1 {
+	if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil &&
+		len(messages) == 1 {
 		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
 			c.SlabFD = fds[0]
 		}
@@ -99,11 +106,13 @@ func (o *oneRead) Read(p []byte) (int, error) {
 
 func (c *Client) deadline() {
 	if c.timeout > 0 {
-		_ = c.sock.SetDeadline(time.Now().Add(c.timeout)) // fails when closed, and so does what follows
+		// fails when closed, and so does what follows
+		_ = c.sock.SetDeadline(time.Now().Add(c.timeout))
 	}
 }
 
-// Call sends a request and returns its reply's payload, which is valid until the next Call. A refusal is a *DoorError.
+// Call sends a request and returns its reply's payload, which is valid until the next Call. A
+// refusal is a *DoorError.
 func (c *Client) Call(kind Kind, payload []byte) ([]byte, error) {
 	c.ticket++
 	if err := c.Send(kind, payload); err != nil {
@@ -131,12 +140,13 @@ func (c *Client) read(kind Kind, ticket uint32) ([]byte, error) {
 	case f.kind == KindError && len(f.payload) >= 4:
 		return nil, &DoorError{int(le.Uint16(f.payload)), string(f.payload[4:])}
 	case f.kind != kind+replyTo || f.ticket != ticket:
-		return nil, fmt.Errorf("mpicache: a reply of kind %d to ticket %d, expected %d to %d", f.kind, f.ticket, kind+replyTo, ticket)
+		return nil, fmt.Errorf("mpicache: a reply of kind %d to ticket %d, expected %d to %d",
+			f.kind, f.ticket, kind+replyTo, ticket)
 	}
 	return f.payload, nil
 }
 
-// Welcome is what a rank says in its reply to HELLO.
+// Welcome is a rank's reply to HELLO.
 type Welcome struct {
 	Rank    int           `json:"-"`
 	Ranks   int           `json:"-"`
@@ -152,7 +162,7 @@ type WelcomeData struct {
 	Root    string `json:"root"`
 }
 
-// Welcome reads the reply to HELLO. It returns an error when that is damaged.
+// Welcome parses the reply to HELLO. It returns an error if the reply is damaged.
 func (c *Client) Welcome() (Welcome, error) {
 	h := cursor{b: c.Hello}
 	h.u32()
@@ -170,10 +180,13 @@ func (c *Client) Welcome() (Welcome, error) {
 // TrainingBegun is the code of the DoorError that Warm gets when it comes too late.
 const TrainingBegun = codeBegun
 
-// Warm has the rank read samples of a data set, named by its place in HELLO's list, into its memory, the first first. It returns when
-// they are there, which takes as long as storage does, whatever the time-out, or when ctx ends; the client is of no use after that.
-// A *DoorError of code TrainingBegun says that it comes too late.
-func (c *Client) Warm(ctx context.Context, stream uint32, ids []scheduler.SampleID) (Warmed, error) {
+// Warm has the rank read samples of a data set, named by its place in HELLO's list, into its
+// memory, the first first. It returns when they are there, which takes as long as storage does,
+// whatever the time-out, or when ctx ends; the client is of no use after that. A *DoorError of code
+// TrainingBegun says that it comes too late.
+func (c *Client) Warm(
+	ctx context.Context, stream uint32, ids []scheduler.SampleID,
+) (Warmed, error) {
 	defer func(timeout time.Duration) { c.timeout = timeout }(c.timeout)
 	c.timeout = 0
 	_ = c.sock.SetDeadline(time.Time{}) // fails when closed, and so does what follows

@@ -16,8 +16,11 @@ func TestClientRefusesNonsense(t *testing.T) {
 	for name, c := range map[string]struct{ reply, want string }{
 		"an error": {frame(99, "\x02\x00\x00\x00no such thing"), "the door says: no such thing"},
 		"a kind":   {frame(102, ""), "a reply of kind 102"},
-		"a length": {"\xff\xff\xff\xff\x65\x00\x00\x00\x00\x00\x00\x00", "a frame of kind 101 with 4294967295 bytes"},
-		"the end":  {"\x01", "EOF"},
+		"a length": {
+			"\xff\xff\xff\xff\x65\x00\x00\x00\x00\x00\x00\x00",
+			"a frame of kind 101 with 4294967295 bytes",
+		},
+		"the end": {"\x01", "EOF"},
 	} {
 		path := filepath.Join(t.TempDir(), "door")
 		door, err := net.Listen("unix", path)
@@ -31,14 +34,16 @@ func TestClientRefusesNonsense(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		if _, err := Dial(path, ControlTrainer, 0, 0, 10*time.Second); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Dial(path, ControlTrainer, 0, 0, 10*time.Second); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		_ = door.Close()
 	}
 }
 
-// TestLargeHello checks that a reply to HELLO that is larger than a socket's buffer comes whole, with the slab.
+// TestLargeHello checks that a reply to HELLO that is larger than a socket's buffer comes whole,
+// with the slab.
 func TestLargeHello(t *testing.T) {
 	name := strings.Repeat("n", 4<<20)
 	cl := newCluster(t, 1, 24, 1<<16, func(cfg *Config) { cfg.Session = name })

@@ -11,16 +11,16 @@ import (
 )
 
 // The data set's coordinator decides which training this is, when plans are made and who gets them.
-// This file gives it events and does what it commands. Nothing here waits while the stream is
+// This file passes it events and executes its commands. Nothing here waits while the stream is
 // locked: plans are made, and files read and written, by goroutines whose end is another event.
 
-// Spec is what a trainer asks for when it opens a data set (OPEN).
+// Spec is a trainer's request when it opens a data set (OPEN).
 type Spec = scheduler.Spec
 
-// Training is what a training process says of itself when it opens a data set (OPEN).
+// Training is a training process's description of itself when it opens a data set (OPEN).
 type Training = scheduler.Training
 
-// Checkpoint is what a training goes on from.
+// Checkpoint is the checkpoint from which a training resumes.
 type Checkpoint = scheduler.Checkpoint
 
 // openReply is the reply to OPEN.
@@ -28,13 +28,15 @@ type openReply struct {
 	Stream  int64  `json:"stream"`
 	Batches int    `json:"batches"`
 	Scorer  string `json:"scorer"`
-	Choice  string `json:"choice,omitempty"` // what the served samples depend on besides spec and options
+	// what the served samples depend on besides spec and options
+	Choice string `json:"choice,omitempty"`
 }
 
 // saveAnswer is the reply to SAVE.
 type saveAnswer struct {
-	Saved string           `json:"saved"` // the state file; "": there is none
-	State scheduler.Digest `json:"state"` // "": nothing depends on importance, or not all reports came
+	Saved string `json:"saved"` // the state file; "": there is none
+	// "": nothing depends on importance, or not all reports came
+	State scheduler.Digest `json:"state"`
 }
 
 // request is an OPEN, PLAN or SAVE without reply. The coordinator knows it by a number.
@@ -52,21 +54,27 @@ func newCoordinator(s *stream) *scheduler.Coordinator {
 		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
 		Options: cfg.Options.String(), Scorer: cfg.Scorer,
 		StatePath: s.userStatePath(), StateOptional: cfg.StateOptional,
-		Placement: s.newPlacement,
+		Placement: s.newPlacement, Learner: s.newLearner,
 	})
 }
 
+// newLearner returns what follows a training that begins, nil where the system learns nothing but
+// scores.
+func (s *stream) newLearner() scheduler.Learner { return s.setup.NewLearner() }
+
 // newPlacement returns the placement of samples for a training that begins.
 func (s *stream) newPlacement() *scheduler.Placement {
-	if s.node.cfg.Policy != "clairvoyant" {
-		return nil
+	if s.node.cfg.Policy != "clairvoyant" || s.data.KeepsCopies {
+		return nil // copies are with the owners by hash, which stay the same
 	}
 	size := func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) }
-	return scheduler.PlacementFor(s.plans.Sampler, s.data.Samples, s.data.keptBytes(), size)
+	p := scheduler.PlacementFor(s.plans.Sampler, s.data.Samples, s.data.keptBytes(), size)
+	s.placed = p != nil
+	return p
 }
 
-// coordinate gives the coordinator an event, does what it commands, and goes on with the events that
-// follow from that.
+// coordinate passes the coordinator an event, executes its commands, and handles the events that
+// follow from them.
 func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 	s.events = append(s.events, e)
 	if s.coordinating {
@@ -92,7 +100,7 @@ func (s *stream) register(c *conn, kind Kind, ticket uint32) (number uint64, r *
 	return s.lastRequest, r
 }
 
-// requested is how many requests of a kind a client has without reply.
+// requested returns how many requests of a kind from a client are pending.
 func (s *stream) requested(c *conn, kind Kind) int {
 	n := 0
 	for _, r := range s.requests {
@@ -103,17 +111,17 @@ func (s *stream) requested(c *conn, kind Kind) int {
 	return n
 }
 
-// respond ends a request with a frame, which is made when the stream is not locked any more.
+// respond ends a request with a frame, which is encoded after the stream is unlocked.
 func (s *stream) respond(number uint64, frame func(ticket uint32) []byte) {
 	r := s.requests[number]
 	if r == nil {
 		return
 	}
 	delete(s.requests, number)
-	s.later(func() { r.conn.write(frame(r.ticket)) })
+	s.later(func() { r.conn.replies.give(frame(r.ticket)) })
 }
 
-// forget lets go of what a client that is gone waits for.
+// forget drops the pending requests of a client that is gone.
 func (s *stream) forget(c *conn) {
 	s.locked(func() {
 		for number, r := range s.requests {
@@ -125,7 +133,7 @@ func (s *stream) forget(c *conn) {
 	})
 }
 
-// onOpen takes the spec of a trainer here.
+// onOpen handles the spec of a trainer here.
 func (s *stream) onOpen(c *conn, spec Spec) (err error) {
 	s.locked(func() {
 		s.forgetBefore()
@@ -141,7 +149,7 @@ func (s *stream) onOpen(c *conn, spec Spec) (err error) {
 	return err
 }
 
-// onPlan answers PLAN when the plan is there.
+// onPlan replies to PLAN when the plan exists.
 func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 	s.locked(func() {
 		if err = s.checkPlan(c, f); err == nil {
@@ -152,7 +160,8 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 		}
 		number, r := s.register(c, KindPlan, ticket)
 		s.coordinate(scheduler.PlanWanted{
-			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number, Now: s.now(),
+			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number,
+			Now: s.now(),
 		})
 		err = r.err
 	})
@@ -171,13 +180,14 @@ func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
 		}
 		number, _ := s.register(c, KindSave, ticket)
 		s.coordinate(scheduler.SaveWanted{
-			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number, Now: s.now(),
+			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number,
+			Now: s.now(),
 		})
 	})
 	return err
 }
 
-// onReport takes a report of a trainer here.
+// onReport handles a report of a trainer here.
 func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 	s.locked(func() {
 		if s.stager != nil && !s.coordinator.Weighted() {
@@ -190,13 +200,14 @@ func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 			return
 		}
 		s.coordinate(scheduler.Trained{
-			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Losses: f.losses,
+			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.trainer), Epoch: int(f.epoch),
+			Batch: int(f.batch), Losses: f.losses,
 		})
 	})
 	return err
 }
 
-// obey does what the coordinator commands.
+// obey executes the coordinator's commands.
 func (s *stream) obey(c scheduler.CoordinatorCommand) {
 	switch c := c.(type) {
 	case scheduler.Accept:
@@ -255,7 +266,9 @@ func (s *stream) refuse(c scheduler.Refuse) {
 		r.err = no
 		return
 	}
-	s.respond(c.Ticket, func(ticket uint32) []byte { return appendError(nil, ticket, no.code, no.sentence) })
+	s.respond(
+		c.Ticket,
+		func(ticket uint32) []byte { return appendError(nil, ticket, no.code, no.sentence) })
 }
 
 func (s *stream) log(c scheduler.Log) {
@@ -280,7 +293,11 @@ func (s *stream) begin() {
 	}
 	s.begins = false
 	err := s.makeStager()
-	s.coordinate(scheduler.Begun{Weighted: err == nil && s.plans.Sampler.Weighted(), Chooses: err == nil && s.chooses(), Err: err})
+	s.coordinate(
+		scheduler.Begun{
+			Weighted: err == nil && s.plans.Sampler.Weighted(),
+			Chooses:  err == nil && s.chooses(), Err: err,
+		})
 }
 
 func (s *stream) makeStager() error {
@@ -296,8 +313,10 @@ func (s *stream) makeStager() error {
 		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
 		Size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
 	}
+	setup.OwnersRead = s.data.KeepsCopies
 	setup.Values = s.node.cfg.Options
 	setup.Values.Sample(&setup.Sampler)
+	setup.Kept = func(id scheduler.SampleID, kept bool) { s.entries.Keep(int(id), kept) }
 	setup.Book = s.book(spec)
 	if s.data.Tier != nil {
 		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
@@ -309,14 +328,14 @@ func (s *stream) makeStager() error {
 	if setup.Book != nil {
 		plans.Sampler = &sharedSampler{Sampler: plans.Sampler}
 	}
-	s.plans, s.stager = plans, stager
+	s.setup, s.plans, s.stager = setup, plans, stager
 	s.node.seatsChanged.Store(true)
 	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
 	s.takeWarm()
 	return nil
 }
 
-// makePlan makes a plan beside the stream.
+// makePlan makes a plan without holding the stream's lock.
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	cfg.Place = c.Place
@@ -324,10 +343,14 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 		s.tape.Cuts(c.Cuts)
 	}
 	s.chosen = len(c.Cuts)
+	s.tape.Learned(c.Learned)
 	go func() {
-		if shared, ok := cfg.Sampler.(*sharedSampler); ok && shared.Weighted() {
-			shared.follow(c.Epoch, c.Cuts)
+		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
+			if err := shared.prepare(c); err != nil {
+				panic("mpicache: " + err.Error()) // the coordinator's learner has taken it, or made it
+			}
 		}
+		debug.FreeOSMemory() // making a plan takes most, beside what is in use
 		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
 		if cfg.Sampler.Weighted() {
 			e.Scores = scheduler.ScoresDigest(c.Stream, c.Epoch, c.Scores)
@@ -389,7 +412,8 @@ func (s *stream) onOpened(from int, text []byte) {
 		return
 	}
 	s.locked(func() {
-		if s.coordinator.Remembers() && !s.livesHere() { // the sender remembers that training as well
+		// the sender remembers that training as well
+		if s.coordinator.Remembers() && !s.livesHere() {
 			s.coordinate(scheduler.Vanished{Here: true})
 		}
 		s.coordinate(e)

@@ -12,15 +12,15 @@ import (
 	"rankpool/scheduler"
 )
 
-// epochCount is what the trainers here counted in an epoch. They count themselves, so that a rank that dies loses
-// nothing.
+// epochCount holds the counts of the trainers here in an epoch. They count themselves, so that a
+// rank that dies loses nothing.
 type epochCount struct {
 	tallies map[teller]tally // running sums, the last one counts
 	before  map[teller]tally // of that, what it was given before this rank began
 	metrics map[string]float64
 }
 
-// teller is who tells tallies: a training process, or a worker of it.
+// A teller is a sender of tallies: a training process, or one of its workers.
 type teller struct {
 	trainer uint32
 	worker  uint64
@@ -28,19 +28,20 @@ type teller struct {
 
 // Count is an epoch's sum over trainers.
 type Count struct {
-	Epoch         int                `json:"epoch"`
-	HitsLocal     int64              `json:"hits_local"`
-	HitsRemote    int64              `json:"hits_remote"`
-	StorageReads  int64              `json:"storage_reads"`
-	StorageBytes  int64              `json:"storage_bytes"`
-	Substituted   int64              `json:"substituted"`
-	FallbackReads int64              `json:"fallback_reads"`
-	FallbackBytes int64              `json:"fallback_bytes"`
-	StallSeconds  float64            `json:"stall_seconds"` // mean over trainers
-	Seconds       float64            `json:"seconds"`       // the slowest trainer's
-	PlannedHits   int64              `json:"planned_hits"`  // draws that the policies called hits
-	TierHits      int64              `json:"tier_hits"`     // of the hits, local and remote, those that came from a tier
-	Metrics       map[string]float64 `json:"metrics,omitempty"`
+	Epoch         int     `json:"epoch"`
+	HitsLocal     int64   `json:"hits_local"`
+	HitsRemote    int64   `json:"hits_remote"`
+	StorageReads  int64   `json:"storage_reads"`
+	StorageBytes  int64   `json:"storage_bytes"`
+	Substituted   int64   `json:"substituted"`
+	FallbackReads int64   `json:"fallback_reads"`
+	FallbackBytes int64   `json:"fallback_bytes"`
+	StallSeconds  float64 `json:"stall_seconds"` // mean over trainers
+	Seconds       float64 `json:"seconds"`       // the slowest trainer's
+	PlannedHits   int64   `json:"planned_hits"`  // draws that the policies called hits
+	// of the hits, local and remote, those that came from a tier
+	TierHits int64              `json:"tier_hits"`
+	Metrics  map[string]float64 `json:"metrics,omitempty"`
 }
 
 // Draws is the number of samples that were given to trainers.
@@ -72,14 +73,18 @@ func (c *Count) add(d *Count) {
 func (s *stream) count(epoch int) *epochCount {
 	e := s.epochs[epoch]
 	if e == nil {
-		e = &epochCount{tallies: map[teller]tally{}, before: map[teller]tally{}, metrics: map[string]float64{}}
+		e = &epochCount{
+			tallies: map[teller]tally{}, before: map[teller]tally{},
+			metrics: map[string]float64{},
+		}
 		s.epochs[epoch] = e
 	}
 	return e
 }
 
-// onTally takes a teller's running sums. One that has asked for nothing here yet tells what it counted with a rank that
-// died. Sums that cannot be are left out: a count that is wrong harms no training.
+// onTally records a worker's running totals. Totals from a worker that has not yet asked this rank
+// for anything were accumulated under its predecessor. Impossible totals are ignored: a wrong count
+// harms no training.
 func (s *stream) onTally(from teller, t tally, asked bool) {
 	if t == (tally{stream: t.stream, epoch: t.epoch}) {
 		return
@@ -94,13 +99,15 @@ func (s *stream) onTally(from teller, t tally, asked bool) {
 			last, known = e.tallies[from]
 		}
 		if !s.possible(t, last) {
-			s.node.cfg.Log.Warn("a tally that cannot be is not counted", "data", s.data.Name, "trainer", from.trainer, "epoch", t.epoch)
+			s.node.cfg.Log.Warn("a tally that cannot be is not counted", "data", s.data.Name,
+				"trainer", from.trainer, "epoch", t.epoch)
 			return
 		}
 		e := s.count(int(t.epoch))
 		if !known && !asked {
 			before := t
-			before.fallback, before.fallbackBytes = 0, 0 // most of them were made since that rank died
+			// most of them were made since that rank died
+			before.fallback, before.fallbackBytes = 0, 0
 			e.before[from] = before
 		} else if t.fell(last) {
 			delete(e.before, from) // it counts from the beginning again
@@ -110,7 +117,7 @@ func (s *stream) onTally(from teller, t tally, asked bool) {
 	})
 }
 
-// onMetric takes a value of an epoch. One of an epoch that nobody trains is left out.
+// onMetric records a value of an epoch, unless nobody trains that epoch.
 func (s *stream) onMetric(m metricFrame) (err error) {
 	s.locked(func() {
 		if err = s.checkMetric(m); err == nil && s.countable(int(m.Epoch)) {
@@ -147,10 +154,11 @@ func (s *stream) sum(epoch int) *Count {
 	return c
 }
 
-// lingerAfterMove is how long an epoch that every trainer here has left is kept open for what is still on its way.
+// lingerAfterMove is how long an epoch that every trainer here has left is kept open for messages
+// that are still in flight.
 const lingerAfterMove = 300 * time.Millisecond
 
-// noteMoved notes the epochs that no trainer here is in any more.
+// noteMoved records the epochs that no trainer here is in any more.
 func (s *stream) noteMoved() {
 	used := map[int]bool{}
 	for _, t := range s.coordinator.Locals() {
@@ -214,7 +222,8 @@ func (s *stream) finish() {
 	}
 }
 
-// reporter gathers the counts of all ranks on rank 0 and records an epoch when all ranks with trainers have sent it.
+// reporter gathers the counts of all ranks on rank 0 and records an epoch when all ranks with
+// trainers have sent it.
 type reporter struct {
 	node *Node
 
@@ -227,7 +236,8 @@ type reporter struct {
 
 type countKey struct{ stream, epoch int }
 
-// gathered is what the ranks have sent of an epoch: their newest counts, which are running sums.
+// gathered holds what the ranks have sent about an epoch: their newest counts, which are running
+// totals.
 type gathered map[int]*Count
 
 func newReporter(n *Node) *reporter {
@@ -241,7 +251,7 @@ func newReporter(n *Node) *reporter {
 	return r
 }
 
-// recordedPath is the file in which the epochs that were recorded outlive this rank.
+// recordedPath is the file in which the list of recorded epochs outlives this rank.
 func (r *reporter) recordedPath() string { return filepath.Join(r.node.cfg.Dir, "recorded") }
 
 func (r *reporter) onCount(from int, s *stream, text []byte) {
@@ -264,7 +274,8 @@ func (s *stream) ranksWithTrainers() map[int]bool {
 	return ranks
 }
 
-// add takes a rank's count of an epoch, and records the epoch when the last of the expected ranks has sent it.
+// add adds a rank's count of an epoch, and records the epoch when the last of the expected ranks
+// has sent its count.
 func (r *reporter) add(from, stream int, expected map[int]bool, c *Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -280,7 +291,9 @@ func (r *reporter) add(from, stream int, expected map[int]bool, c *Count) {
 			return
 		}
 	}
-	if len(expected) > 0 { // else nobody has opened the data set since a restart: finish knows when all have sent theirs
+	// otherwise nobody has opened the data set since a restart: finish knows when all have sent
+	// their counts
+	if len(expected) > 0 {
 		r.record(key, g)
 	}
 }
@@ -293,8 +306,9 @@ type epochRecord struct {
 	Count
 }
 
-// record writes the epoch's line: event epoch for the first data set, pass for the others. After a restart trainers
-// tell their last epochs again: one that was recorded is not, unless draws were missing. Nor is one without draws.
+// record writes the epoch's line: event epoch for the first data set, pass for the others. After a
+// restart trainers send the counts of their last epochs again: an epoch that was recorded is not
+// recorded again, unless draws were missing. Nor is one without draws.
 func (r *reporter) record(key countKey, g gathered) {
 	delete(r.open, key)
 	sum := Count{Epoch: key.epoch}
@@ -342,7 +356,8 @@ func (r *reporter) bye(int) {
 	}
 }
 
-// finish waits for the other ranks' counts, at most timeout, and records what is there and the summary.
+// finish waits for the other ranks' counts, at most timeout, and records what has arrived and the
+// summary.
 func (r *reporter) finish(timeout time.Duration) {
 	if r.node.cfg.Transport.Size() > 1 {
 		select {
@@ -356,7 +371,8 @@ func (r *reporter) finish(timeout time.Duration) {
 	for len(r.open) > 0 {
 		var first *countKey
 		for key := range r.open {
-			if first == nil || key.stream < first.stream || key.stream == first.stream && key.epoch < first.epoch {
+			if first == nil || key.stream < first.stream ||
+				key.stream == first.stream && key.epoch < first.epoch {
 				first = &key
 			}
 		}
@@ -374,19 +390,21 @@ func (r *reporter) finish(timeout time.Duration) {
 	}
 	t := r.total(0)
 	r.node.cfg.Record(summary{
-		"summary", r.node.cfg.Data[0].Name, r.node.cfg.Transport.Size(), t.Epoch, t.Draws(), time.Since(r.node.started).Seconds(), t,
+		"summary", r.node.cfg.Data[0].Name, r.node.cfg.Transport.Size(), t.Epoch, t.Draws(),
+		time.Since(r.node.started).Seconds(), t,
 	})
 }
 
-// Status is what STATUS answers, of the trainers of this rank.
+// Status is the reply to STATUS, about the trainers of this rank.
 type Status struct {
 	Rank  int          `json:"rank"`
 	Ranks int          `json:"ranks"`
 	Data  []DataStatus `json:"data"`
-	Nodes []RankStats  `json:"nodes"` // by rank: on rank 0 of every rank that has been heard of lately, elsewhere of this one
+	// by rank: on rank 0 of every rank that has been heard of lately, elsewhere of this one
+	Nodes []RankStats `json:"nodes"`
 }
 
-// DataStatus says how far training is in a data set.
+// DataStatus is the progress of training in a data set.
 type DataStatus struct {
 	Name    string `json:"name"`
 	Epoch   int    `json:"epoch"`
@@ -423,7 +441,8 @@ func (s *stream) status() DataStatus {
 	return st
 }
 
-// slowest returns how many batches of the plan each trainer here has been given at least; the last one may be a small one.
+// slowest returns how many batches of the plan every trainer here has been given at least; the last
+// one may be smaller.
 func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 	draws := map[int]int{}
 	for from, t := range c.tallies {

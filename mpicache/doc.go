@@ -1,5 +1,6 @@
-// Package mpicache is a rank at run time: the slab that holds samples in shared memory, the exchange of samples and
-// scores with the other ranks, and the door at which the node's training processes are served.
+// Package mpicache is a rank at run time: the slab that holds samples in shared memory, the
+// exchange of samples and scores with the other ranks, and the door at which the node's training
+// processes are served.
 //
 //	Node       a rank; it drives one stager (package scheduler) a data set and does what it says
 //	Client     a connection to a door, from Go

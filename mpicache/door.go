@@ -62,7 +62,10 @@ func (n *Node) accept() {
 			time.Sleep(10 * time.Millisecond) // out of descriptors: others may close theirs
 			continue
 		}
-		c := &conn{node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{}, waiting: map[uint64]*stream{}}
+		c := &conn{
+			node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{},
+			waiting: map[uint64]*stream{},
+		}
 		c.streams = make([]bool, len(n.streams))
 		c.replies.sock = sock
 		if c.replies.raw, err = sock.SyscallConn(); err == nil { // it fails when it is closed
@@ -71,7 +74,7 @@ func (n *Node) accept() {
 	}
 }
 
-// serve reads frames until the client is gone or talks nonsense.
+// serve reads frames until the client is gone or breaks the protocol.
 func (c *conn) serve() {
 	defer c.close()
 	cred, err := peerOf(c.sock)
@@ -82,7 +85,8 @@ func (c *conn) serve() {
 	if err != nil {
 		c.node.cfg.Log.Warn("a client of the door was not let in", "error", err)
 		c.write(appendError(nil, 0, codeRequest, err.Error()))
-		_ = c.sock.SetReadDeadline(time.Now().Add(helloTimeout)) // fails when closed, and so does what follows
+		// fails when closed, and so does what follows
+		_ = c.sock.SetReadDeadline(time.Now().Add(helloTimeout))
 		c.linger()
 		return
 	}
@@ -106,7 +110,7 @@ func (c *conn) serve() {
 	}
 }
 
-// leave tells a client that breaks the rules why it is left; one that is gone is told nothing.
+// leave tells a client that breaks the protocol why its connection ends.
 func (c *conn) leave(err error) {
 	var no refusal
 	code := uint16(codeProtocol)
@@ -120,18 +124,20 @@ func (c *conn) leave(err error) {
 		c.node.cfg.Log.Debug("a client of the door is gone", "trainer", c.trainer, "error", err)
 		return
 	}
-	c.node.cfg.Log.Warn("a client of the door was refused", "trainer", int32(c.trainer), "error", err)
+	c.node.cfg.Log.Warn("a client of the door was refused", "trainer", int32(c.trainer), "error",
+		err)
 	c.write(appendError(nil, 0, code, err.Error()))
 	c.linger()
 }
 
-// linger hangs up, and returns when the client has done so too: until then it may read what it has leased.
+// linger hangs up, and returns when the client has done so too: until then it may read what it has
+// leased.
 func (c *conn) linger() {
 	_ = c.sock.CloseWrite() // a client that is gone needs none of this
 	_, _ = io.Copy(io.Discard, c.sock)
 }
 
-// greet takes HELLO and answers with the slab and the data sets.
+// greet handles HELLO and replies with the slab and the data sets.
 func (c *conn) greet(r io.Reader, buf *[]byte) error {
 	if err := c.sock.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
@@ -154,7 +160,8 @@ func (c *conn) greet(r io.Reader, buf *[]byte) error {
 		return err
 	}
 	c.mu.Lock()
-	c.trainer, c.world, c.worker, c.process, c.family = h.trainer, h.world, h.worker, h.process, h.family
+	c.trainer, c.world, c.worker, c.process, c.family = h.trainer, h.world, h.worker, h.process,
+		h.family
 	c.mu.Unlock()
 	b := appendFrame(nil, KindHello+replyTo, f.ticket)
 	b = le.AppendUint16(b, ProtocolVersion)
@@ -169,8 +176,8 @@ func (c *conn) greet(r io.Reader, buf *[]byte) error {
 	return c.sendWithSlab(endFrame(append(b, text...), 0))
 }
 
-// sendWithSlab sends b, and the slab's descriptor with its first bytes. A frame that is larger than the socket's
-// buffer leaves piece by piece, as fast as the client reads.
+// sendWithSlab sends b, and the slab's descriptor with its first bytes. A frame that is larger than
+// the socket's buffer is sent piece by piece, as fast as the client reads.
 func (c *conn) sendWithSlab(b []byte) error {
 	var oob []byte
 	if c.node.slabFD >= 0 {
@@ -201,12 +208,13 @@ func (n *Node) description() any {
 		sets = append(sets, data{d.Name, d.Samples, d.IndexPath, d.Root, d.Identity, d.Times})
 	}
 	return map[string]any{
-		"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion, "options": n.cfg.Options.String(),
+		"data": sets, "session": n.cfg.Session, "plan_version": scheduler.PlanVersion,
+		"options": n.cfg.Options.String(),
 		"sampler": n.systemSampler(),
 	}
 }
 
-// handle does what a frame asks for. An error ends the connection.
+// handle executes the request of a frame. An error ends the connection.
 func (c *conn) handle(f frame) error {
 	err := c.obey(f)
 	var no refusal
@@ -309,13 +317,23 @@ func (c *conn) open(f frame) error {
 	if system := c.node.cfg.system(); !system.NeedsEpochs {
 		spec.Epochs = 0
 	} else if spec.Sampler == system.LiveSampler() && spec.Epochs < 1 {
-		return refuse("%s chooses by how many epochs will be trained: say BatchSampler(…, epochs=E)", system.Name)
+		return refuse(
+			"%s chooses by how many epochs will be trained: say BatchSampler(…, epochs=E)",
+			system.Name)
+	}
+	if system := c.node.cfg.system(); !system.Evaluates || spec.Sampler != system.LiveSampler() {
+		spec.Evaluates = false
+	} else if !spec.Evaluates {
+		return refuse("%s has batches that are evaluated and not trained on: say "+
+			"BatchSampler(…, evaluates=True), and make no step with a batch of which "+
+			"sampler.evaluating(ids) is true, but report its losses", system.Name)
 	}
 	if err := s.onOpen(c, spec); err != nil {
 		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
-	c.answer(f, openReply{int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec)})
+	c.answer(
+		f, openReply{int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec)})
 	return nil
 }
 
@@ -382,8 +400,8 @@ func frameBuffered(r *bufio.Reader) bool {
 	return err == nil && r.Buffered()-frameHeadBytes >= int(le.Uint32(head))
 }
 
-// release ends leases and takes down the tally that comes with them, if it is of a data set that is open here: one that
-// was opened before the connection was made again may be told without.
+// release ends leases and records the tally that comes with them, if it is of a data set that is
+// open here: a tally may be of one that was opened before a reconnect.
 func (c *conn) release(g getFrame) error {
 	for _, id := range g.leases {
 		c.mu.Lock()
@@ -408,7 +426,7 @@ func (c *conn) held() (gets, leases int) {
 	return len(c.waiting), len(c.leases)
 }
 
-// lease gives the client a lease; false when it is gone.
+// lease gives the client a lease; it returns false if the client is gone.
 func (c *conn) lease(s *stream, lease uint32, ticket uint64) (id uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -445,8 +463,8 @@ func (c *conn) close() {
 	c.node.connMu.Unlock()
 }
 
-// whose returns the number of the trainer that the client is or belongs to, and its family; ControlTrainer when it trains
-// nothing or has not said so yet.
+// whose returns the number of the trainer that the client is or belongs to, and its family;
+// ControlTrainer when it trains nothing or has not said so yet.
 func (c *conn) whose() (trainer uint32, family uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

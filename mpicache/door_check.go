@@ -8,13 +8,14 @@ import (
 	"rankpool/scheduler"
 )
 
-// Nothing that comes through the door is believed. readFrame takes no more bytes than the kind of a frame needs, the
-// parsers of frame.go see that its fields are there, and this file checks each number in them against what the sender
-// may say of itself and of what it was given: once, before anything is done with it. The rest of the package relies on
-// that.
+// Nothing that arrives at the door is trusted. readFrame reads no more bytes than the kind of a
+// frame needs, the parsers of frame.go check that its fields are there, and this file checks each
+// number in them against the sender's identity and what it was given: once, before anything is done
+// with it. The rest of the package relies on that.
 //
-// A frame that breaks the rules ends its connection, with a sentence that wraps errFrame. One that asks for what
-// cannot be had is answered with a refusal, and the connection goes on. Either harms its sender alone.
+// A frame that breaks the rules ends its connection, with a sentence that wraps errFrame. A valid
+// request that cannot be met is answered with a refusal, and the connection stays. Either harms
+// only the sender.
 
 // refusal is the error reply to a request that is well-formed.
 type refusal struct {
@@ -37,7 +38,8 @@ func broken(format string, args ...any) error {
 func (h helloFrame) check() error {
 	switch {
 	case h.version != ProtocolVersion:
-		return broken("the client speaks version %d of the protocol, this rank version %d; use the client that this rankpool brings along", h.version, ProtocolVersion)
+		return broken("the client speaks version %d of the protocol, this rank version %d; use "+
+			"the client that this rankpool brings along", h.version, ProtocolVersion)
 	case h.trainer == ControlTrainer:
 		return nil
 	case h.world < 1 || h.world > maxWorld:
@@ -54,17 +56,23 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 		return broken("OPEN from a client that trains nothing")
 	}
 	if uint64(spec.Trainer) != uint64(c.trainer) || uint64(spec.World) != uint64(c.world) {
-		return refuse("trainer %d of %d opens for trainer %d of %d", c.trainer, c.world, spec.Trainer, spec.World)
+		return refuse("trainer %d of %d opens for trainer %d of %d", c.trainer, c.world,
+			spec.Trainer, spec.World)
 	}
 	if spec.Identity != d.Identity {
-		return refuse("data set %s is not the one that trainer %d trains on: its identity is %s here, %s there; start the training anew", spec.Data, spec.Trainer, d.Identity, spec.Identity)
+		return refuse("data set %s is not the one that trainer %d trains on: its identity is %s "+
+			"here, %s there; start the training anew", spec.Data, spec.Trainer, d.Identity,
+			spec.Identity)
 	}
 	if _, err := c.node.cfg.system().NewSampler(spec.SamplerConfig(d.Samples)); err != nil {
 		return refuse("%s", err)
 	}
-	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want && spec.Sampler != "sequential" {
-		return refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d draws with %s: give BatchSampler sampler=%q, "+
-			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler, want)
+	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want &&
+		spec.Sampler != "sequential" {
+		return refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d "+
+			"draws with %s: give BatchSampler sampler=%q, "+
+			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler,
+			want)
 	}
 	if _, err := spec.Assignment(scheduler.AssignLocal); err != nil {
 		return refuse("%s", err)
@@ -80,7 +88,7 @@ func (c *conn) opened(index uint32) (*stream, error) {
 	return c.node.streams[index], nil
 }
 
-// checkPlace returns an error unless epoch and batch are such as the stream may have.
+// checkPlace returns an error unless the stream may have such an epoch and batch.
 func (s *stream) checkPlace(epoch, batch uint32) error {
 	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(batch) >= int64(n) {
 		return broken("batch %d, of %d in an epoch", batch, n)
@@ -107,16 +115,20 @@ func (s *stream) checkGet(c *conn, g getFrame) error {
 	case s.coordinator.Conflict() != nil:
 		return refuse("%s", s.coordinator.Conflict())
 	case plan != nil && int(g.batch) >= plan.Batches():
-		return refuse("epoch %d has %d batches: there is no batch %d", g.epoch, plan.Batches(), g.batch)
+		return refuse("epoch %d has %d batches: there is no batch %d", g.epoch, plan.Batches(),
+			g.batch)
 	case s.due[due{int(c.trainer), int(g.epoch), int(g.batch)}]:
 		return refusal{codeNotReady, "the same batch is being asked for already"}
 	case leases >= maxLeases:
-		return refusal{codeNotReady, fmt.Sprintf("this connection has %d leases: let go of some batches", leases)}
+		return refusal{
+			codeNotReady,
+			fmt.Sprintf("this connection has %d leases: let go of some batches", leases),
+		}
 	}
 	return nil
 }
 
-// checkPlan allows the number of batches too: training ended there.
+// checkPlan also allows the number of batches: training ended there.
 func (s *stream) checkPlan(c *conn, p placeFrame) error {
 	n := s.requested(c, KindPlan)
 	batches := s.coordinator.Spec().Batches(s.data.Samples)
@@ -126,7 +138,8 @@ func (s *stream) checkPlan(c *conn, p placeFrame) error {
 	case s.coordinator.Conflict() != nil:
 		return refuse("%s", s.coordinator.Conflict())
 	case int64(p.batch) > int64(batches):
-		return refuse("batch must be in [0, %d], not %d: an epoch has no more batches", batches, p.batch)
+		return refuse("batch must be in [0, %d], not %d: an epoch has no more batches", batches,
+			p.batch)
 	}
 	return checkEpoch(p.epoch)
 }
@@ -141,20 +154,23 @@ func (s *stream) checkSave(c *conn, p placeFrame) error {
 	return checkEpoch(p.epoch)
 }
 
-// checkReport returns an error unless the losses are of the trainer's part of a batch of an epoch that it has the plan
-// of. A rank that was started again does not know that plan yet: it takes what can be.
+// checkReport returns an error unless the losses are of the trainer's part of a batch of an epoch
+// whose plan it has. A rank that was restarted does not know that plan yet: it accepts anything
+// possible.
 func (s *stream) checkReport(c *conn, r reportFrame) error {
 	if err := s.checkPlace(r.epoch, r.batch); err != nil {
 		return err
 	}
 	if epoch, ok := s.coordinator.In(int(c.trainer)); ok && int(r.epoch) > epoch {
-		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch, c.trainer, epoch)
+		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch,
+			c.trainer, epoch)
 	}
 	plan := s.coordinator.Plan(int(r.epoch))
 	if plan == nil {
 		spec := s.coordinator.Spec()
 		if len(r.losses) > spec.BatchSize {
-			return broken("%d losses of a batch, of which a trainer has %d samples", len(r.losses), spec.BatchSize)
+			return broken("%d losses of a batch, of which a trainer has %d samples", len(r.losses),
+				spec.BatchSize)
 		}
 		n, held := s.coordinator.Held(int(c.trainer), int(r.epoch), int(r.batch))
 		if n >= maxHeldEpochs*spec.Batches(s.data.Samples) && !held {
@@ -166,15 +182,17 @@ func (s *stream) checkReport(c *conn, r reportFrame) error {
 		return broken("losses of batch %d, of %d in epoch %d", r.batch, plan.Batches(), r.epoch)
 	}
 	if n := plan.PartLen(int(r.batch), int(c.trainer)); n != len(r.losses) {
-		return broken("%d losses of batch %d of epoch %d, of which trainer %d has %d samples", len(r.losses), r.batch, r.epoch, c.trainer, n)
+		return broken("%d losses of batch %d of epoch %d, of which trainer %d has %d samples",
+			len(r.losses), r.batch, r.epoch, c.trainer, n)
 	}
 	return nil
 }
 
-// possible reports whether a teller that told last can have counted t since: in an epoch that there is, samples that
-// there are, and seconds that have passed.
+// possible reports whether a teller whose previous tally was last can have counted t since: in an
+// existing epoch, existing samples, and seconds that have passed.
 func (s *stream) possible(t, last tally) bool {
-	if checkEpoch(t.epoch) != nil || t.stallMicroseconds > maxTalliedMicroseconds || t.elapsedMicroseconds > maxTalliedMicroseconds {
+	if checkEpoch(t.epoch) != nil || t.stallMicroseconds > maxTalliedMicroseconds ||
+		t.elapsedMicroseconds > maxTalliedMicroseconds {
 		return false
 	}
 	if !s.countable(int(t.epoch)) {
@@ -189,7 +207,8 @@ func (s *stream) possible(t, last tally) bool {
 		s.fits(more.storage, more.storageBytes) && s.fits(more.fallback, more.fallbackBytes)
 }
 
-// countable reports whether an epoch can have been trained: it was planned here, or before this rank was started again.
+// countable reports whether an epoch can have been trained: it was planned here, or before this
+// rank was restarted.
 func (s *stream) countable(epoch int) bool {
 	if opened := s.coordinator.Open(); len(opened) > 0 {
 		return epoch <= slices.Max(opened)

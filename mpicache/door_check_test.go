@@ -27,61 +27,188 @@ var hostile = map[string]struct {
 	open    bool // the data set, as the others have
 	said
 }{
-	"REPORT without OPEN":           {no, false, said{KindReport, u32s(0, 1, 3, 0), "has not opened", false}},
-	"REPORT read as FINISH":         {no, false, said{KindReport, u32s(0, 1, no, 0), "has not opened", false}},
-	"GET without OPEN":              {0, false, said{KindGet, tally{}.append(u32s(0, 1, 3, 0)), "has not opened", false}},
-	"GET of no data set":            {0, false, said{KindGet, tally{}.append(u32s(7, 1, 3, 0)), "data set number 7", false}},
-	"PLAN without OPEN":             {1, false, said{KindPlan, u32s(0, 2, 0), "has not opened", false}},
-	"SAVE without OPEN":             {no, false, said{KindSave, u32s(0, 2, 0), "has not opened", false}},
-	"OPEN from a launcher":          {no, false, said{KindOpen, []byte(`{"data":"train"}`), "trains nothing", false}},
-	"OPEN for another":              {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":6,"trainer":0,"world":2}`), "trainer 1 of 2 opens for trainer 0 of 2", true}},
-	"OPEN of no sampler":            {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"magic","batch_size":6,"trainer":1,"world":2}`), "unknown sampler", true}},
-	"OPEN with no batch":            {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":-6,"trainer":1,"world":2}`), "the batch size is -6", true}},
-	"OPEN of a wide world":          {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":2000000000,"trainer":1,"world":2}`), "2^31 draws", true}},
-	"OPEN of no JSON":               {1, false, said{KindOpen, []byte(`{"data":`), "OPEN", false}},
-	"OPEN that is too long":         {1, false, said{KindOpen, make([]byte, 1<<20), "where 65536 are the most", false}},
-	"REPORT of batch 2^32-1":        {0, true, said{KindReport, u32s(0, 1, no, 0), "batch 4294967295, of 10", false}},
-	"REPORT of the batch after":     {1, true, said{KindReport, u32s(0, 1, 10, 0), "batch 10, of 10", false}},
-	"REPORT of epoch 2^32-1":        {0, true, said{KindReport, u32s(0, no, 0, 0), "epoch 4294967295", false}},
-	"REPORT of an epoch to come":    {1, true, said{KindReport, u32s(0, 5, 0, 0), "losses of epoch 5 from trainer 1, which is in epoch 1", false}},
-	"REPORT of too few losses":      {1, true, said{KindReport, u32s(0, 1, 0, 0), "0 losses of batch 0 of epoch 1, of which trainer 1 has 6", false}},
-	"REPORT of lying length":        {1, true, said{KindReport, u32s(0, 1, 0, no), "not a frame", false}},
-	"REPORT that is too long":       {1, true, said{KindReport, make([]byte, 16+4*7), "where 40 are the most", false}},
-	"GET of a batch beyond":         {0, true, said{KindGet, tally{}.append(u32s(0, 1, 10, 0)), "batch 10, of 10", false}},
-	"GET of batch 2^32-1":           {1, true, said{KindGet, tally{}.append(u32s(0, 1, no, 0)), "batch 4294967295", false}},
-	"GET of epoch 2^32-1":           {1, true, said{KindGet, tally{}.append(u32s(0, no, 0, 0)), "epoch 4294967295", false}},
-	"GET of an epoch to come":       {1, true, said{KindGet, tally{}.append(u32s(0, 1000, 0, 0)), "no plan for that epoch", true}},
-	"GET with a lease of others":    {0, true, said{KindGet, tally{}.append(u32s(0, 1, 3, 1, 1)), "lease 1", false}},
-	"GET with leases that lie":      {0, true, said{KindGet, u32s(0, 1, 3, no), "not a frame", false}},
-	"GET that is too long":          {0, true, said{KindGet, make([]byte, 1<<20), "are the most", false}},
-	"RELEASE of others' lease":      {0, true, said{KindRelease, tally{}.append(u32s(2, 1, 2)), "lease 1", false}},
-	"PLAN from beyond":              {0, true, said{KindPlan, u32s(0, 1, 11), "batch must be in [0, 10], not 11", true}},
-	"PLAN from batch -1":            {1, true, said{KindPlan, u32s(0, 1, no), "batch must be in [0, 10], not 4294967295", true}},
-	"PLAN of epoch 2^32-1":          {1, true, said{KindPlan, u32s(0, no, 0), "epoch 4294967295", false}},
-	"PLAN of an epoch to come":      {1, true, said{KindPlan, u32s(0, 1000, 0), "", true}},
-	"PLAN of the epoch after next":  {0, true, said{KindPlan, u32s(0, 3, 0), "", true}},
-	"SAVE of a batch beyond":        {1, true, said{KindSave, u32s(0, 1, no), "SAVE of batch", false}},
+	"REPORT without OPEN": {
+		no, false,
+		said{KindReport, u32s(0, 1, 3, 0), "has not opened", false},
+	},
+	"REPORT read as FINISH": {
+		no, false,
+		said{KindReport, u32s(0, 1, no, 0), "has not opened", false},
+	},
+	"GET without OPEN": {
+		0, false,
+		said{KindGet, tally{}.append(u32s(0, 1, 3, 0)), "has not opened", false},
+	},
+	"GET of no data set": {
+		0, false,
+		said{KindGet, tally{}.append(u32s(7, 1, 3, 0)), "data set number 7", false},
+	},
+	"PLAN without OPEN": {
+		1, false,
+		said{KindPlan, u32s(0, 2, 0), "has not opened", false},
+	},
+	"SAVE without OPEN": {
+		no, false,
+		said{KindSave, u32s(0, 2, 0), "has not opened", false},
+	},
+	"OPEN from a launcher": {no, false, said{KindOpen, []byte(`{"data":"train"}`), "trains nothing", false}},
+	"OPEN for another":     {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":6,"trainer":0,"world":2}`), "trainer 1 of 2 opens for trainer 0 of 2", true}},
+	"OPEN of no sampler":   {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"magic","batch_size":6,"trainer":1,"world":2}`), "unknown sampler", true}},
+	"OPEN with no batch":   {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":-6,"trainer":1,"world":2}`), "the batch size is -6", true}},
+	"OPEN of a wide world": {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":2000000000,"trainer":1,"world":2}`), "2^31 draws", true}},
+	"OPEN of no JSON":      {1, false, said{KindOpen, []byte(`{"data":`), "OPEN", false}},
+	"OPEN that is too long": {
+		1, false,
+		said{KindOpen, make([]byte, 1<<20), "where 65536 are the most", false},
+	},
+	"REPORT of batch 2^32-1": {
+		0, true,
+		said{KindReport, u32s(0, 1, no, 0), "batch 4294967295, of 10", false},
+	},
+	"REPORT of the batch after": {
+		1, true,
+		said{KindReport, u32s(0, 1, 10, 0), "batch 10, of 10", false},
+	},
+	"REPORT of epoch 2^32-1": {
+		0, true,
+		said{KindReport, u32s(0, no, 0, 0), "epoch 4294967295", false},
+	},
+	"REPORT of an epoch to come": {
+		1, true,
+		said{
+			KindReport, u32s(0, 5, 0, 0), "losses of epoch 5 from trainer 1, which is in epoch 1",
+			false,
+		},
+	},
+	"REPORT of too few losses": {
+		1, true,
+		said{
+			KindReport, u32s(0, 1, 0, 0),
+			"0 losses of batch 0 of epoch 1, of which trainer 1 has 6", false,
+		},
+	},
+	"REPORT of lying length": {
+		1, true,
+		said{KindReport, u32s(0, 1, 0, no), "not a frame", false},
+	},
+	"REPORT that is too long": {
+		1, true,
+		said{KindReport, make([]byte, 16+4*7), "where 40 are the most", false},
+	},
+	"GET of a batch beyond": {
+		0, true,
+		said{KindGet, tally{}.append(u32s(0, 1, 10, 0)), "batch 10, of 10", false},
+	},
+	"GET of batch 2^32-1": {
+		1, true,
+		said{KindGet, tally{}.append(u32s(0, 1, no, 0)), "batch 4294967295", false},
+	},
+	"GET of epoch 2^32-1": {
+		1, true,
+		said{KindGet, tally{}.append(u32s(0, no, 0, 0)), "epoch 4294967295", false},
+	},
+	"GET of an epoch to come": {
+		1, true,
+		said{KindGet, tally{}.append(u32s(0, 1000, 0, 0)), "no plan for that epoch", true},
+	},
+	"GET with a lease of others": {
+		0, true,
+		said{KindGet, tally{}.append(u32s(0, 1, 3, 1, 1)), "lease 1", false},
+	},
+	"GET with leases that lie": {
+		0, true,
+		said{KindGet, u32s(0, 1, 3, no), "not a frame", false},
+	},
+	"GET that is too long": {
+		0, true,
+		said{KindGet, make([]byte, 1<<20), "are the most", false},
+	},
+	"RELEASE of others' lease": {
+		0, true,
+		said{KindRelease, tally{}.append(u32s(2, 1, 2)), "lease 1", false},
+	},
+	"PLAN from beyond": {
+		0, true,
+		said{KindPlan, u32s(0, 1, 11), "batch must be in [0, 10], not 11", true},
+	},
+	"PLAN from batch -1": {
+		1, true,
+		said{KindPlan, u32s(0, 1, no), "batch must be in [0, 10], not 4294967295", true},
+	},
+	"PLAN of epoch 2^32-1": {
+		1, true,
+		said{KindPlan, u32s(0, no, 0), "epoch 4294967295", false},
+	},
+	"PLAN of an epoch to come":     {1, true, said{KindPlan, u32s(0, 1000, 0), "", true}},
+	"PLAN of the epoch after next": {0, true, said{KindPlan, u32s(0, 3, 0), "", true}},
+	"SAVE of a batch beyond": {
+		1, true,
+		said{KindSave, u32s(0, 1, no), "SAVE of batch", false},
+	},
 	"METRIC of an epoch to come":    {1, true, said{KindMetric, []byte(`{"stream":0,"epoch":99,"name":"a","value":1}`), "", true}},
 	"METRIC of a stream below 0":    {1, true, said{KindMetric, []byte(`{"stream":-1,"epoch":1,"name":"a","value":1}`), "METRIC", false}},
 	"METRIC with a name of a novel": {1, true, said{KindMetric, []byte(`{"name":"` + strings.Repeat("n", 300) + `"}`), "a name of 300 bytes", false}},
-	"METRIC that is too long":       {1, true, said{KindMetric, make([]byte, 1<<20), "are the most", false}},
-	"WARM of ids beyond":            {no, false, said{KindWarm, u32s(0, 1, no), "has 120 samples", true}},
-	"WARM of a data set beyond":     {no, false, said{KindWarm, u32s(9, 0), "no data set number 9", true}},
-	"WARM of lying length":          {no, false, said{KindWarm, u32s(0, no), "not a frame", false}},
-	"STATUS with a payload":         {no, false, said{KindStatus, make([]byte, 1), "where 0 are the most", false}},
-	"HELLO again":                   {0, true, said{KindHello, make([]byte, 28), "a frame of kind 1", false}},
-	"a reply":                       {0, true, said{KindGet + replyTo, nil, "a frame of kind 104", false}},
-	"no kind":                       {0, true, said{0, nil, "a frame of kind 0", false}},
-	"a tally of 2^32-1 hits":        {1, true, said{KindRelease, tally{epoch: 1, hitsLocal: no, elapsedMicroseconds: 1}.append(u32s(0)), "", true}},
-	"a tally of epoch 2^32-1":       {1, true, said{KindRelease, tally{epoch: no, hitsLocal: 1}.append(u32s(0)), "", true}},
-	"a tally of an epoch to come":   {1, true, said{KindRelease, tally{epoch: 9, hitsLocal: 1}.append(u32s(0)), "", true}},
-	"a tally of large samples":      {1, true, said{KindRelease, tally{epoch: 1, storage: 1, storageBytes: 1 << 40}.append(u32s(0)), "", true}},
-	"a tally of no data set":        {1, true, said{KindRelease, tally{stream: no, hitsLocal: 1}.append(u32s(0)), "", true}},
-	"a tally of a launcher":         {no, false, said{KindRelease, tally{epoch: 1, hitsLocal: 6}.append(u32s(0)), "", true}},
+	"METRIC that is too long": {
+		1, true,
+		said{KindMetric, make([]byte, 1<<20), "are the most", false},
+	},
+	"WARM of ids beyond": {
+		no, false,
+		said{KindWarm, u32s(0, 1, no), "has 120 samples", true},
+	},
+	"WARM of a data set beyond": {
+		no, false,
+		said{KindWarm, u32s(9, 0), "no data set number 9", true},
+	},
+	"WARM of lying length": {no, false, said{KindWarm, u32s(0, no), "not a frame", false}},
+	"STATUS with a payload": {
+		no, false,
+		said{KindStatus, make([]byte, 1), "where 0 are the most", false},
+	},
+	"HELLO again": {
+		0, true,
+		said{KindHello, make([]byte, 28), "a frame of kind 1", false},
+	},
+	"a reply": {
+		0, true,
+		said{KindGet + replyTo, nil, "a frame of kind 104", false},
+	},
+	"no kind": {0, true, said{0, nil, "a frame of kind 0", false}},
+	"a tally of 2^32-1 hits": {
+		1, true,
+		said{
+			KindRelease, tally{epoch: 1, hitsLocal: no, elapsedMicroseconds: 1}.append(u32s(0)),
+			"", true,
+		},
+	},
+	"a tally of epoch 2^32-1": {
+		1, true,
+		said{KindRelease, tally{epoch: no, hitsLocal: 1}.append(u32s(0)), "", true},
+	},
+	"a tally of an epoch to come": {
+		1, true,
+		said{KindRelease, tally{epoch: 9, hitsLocal: 1}.append(u32s(0)), "", true},
+	},
+	"a tally of large samples": {
+		1, true,
+		said{
+			KindRelease, tally{epoch: 1, storage: 1, storageBytes: 1 << 40}.append(u32s(0)), "",
+			true,
+		},
+	},
+	"a tally of no data set": {
+		1, true,
+		said{KindRelease, tally{stream: no, hitsLocal: 1}.append(u32s(0)), "", true},
+	},
+	"a tally of a launcher": {
+		no, false,
+		said{KindRelease, tally{epoch: 1, hitsLocal: 6}.append(u32s(0)), "", true},
+	},
 }
 
-// TestHostileFrames has a client say each of these to one rank of two in mid-epoch. It hears why it is left; the training
-// that goes on beside it gets the stream that it gets without, and no count changes.
+// TestHostileFrames has a client say each of these to one rank of two in mid-epoch. It hears why it
+// is left; the training that goes on beside it gets the stream that it gets without, and no count
+// changes.
 func TestHostileFrames(t *testing.T) {
 	const world, batch, epochs, samples = 2, 6, 3, 120
 	undisturbed := newCluster(t, 2, samples, 3000)
@@ -122,7 +249,11 @@ func (s said) check(t *testing.T, door string, trainer uint32, open bool) {
 	}
 	defer c.Close()
 	if open {
-		spec, err := json.Marshal(Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, Trainer: int(trainer), World: 2})
+		spec, err := json.Marshal(
+			Spec{
+				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, Trainer: int(trainer),
+				World: 2,
+			})
 		if err == nil {
 			_, err = c.Call(KindOpen, spec)
 		}
@@ -169,8 +300,9 @@ func TestHelloIsChecked(t *testing.T) {
 	}
 	for name, raw := range map[string][]byte{
 		"another frame": AppendBare(nil, KindStatus, 1),
-		"a long one":    endFrame(append(appendFrame(nil, KindHello, 1), make([]byte, 1<<20)...), 0),
-		"a short one":   endFrame(append(appendFrame(nil, KindHello, 1), "rankpool"...), 0),
+		"a long one": endFrame(append(appendFrame(nil, KindHello, 1), make([]byte, 1<<20)...),
+			0),
+		"a short one": endFrame(append(appendFrame(nil, KindHello, 1), "rankpool"...), 0),
 	} {
 		if got := string(talk(t, cl, raw)); !strings.Contains(got, errFrame.Error()) {
 			t.Errorf("%s: the door said %q", name, got)
@@ -178,8 +310,8 @@ func TestHelloIsChecked(t *testing.T) {
 	}
 }
 
-// TestPlanFromTheEnd resumes at an epoch's end, and where it has fewer batches than it could have: a sampler may draw
-// fewer samples. The last batch is a small one.
+// TestPlanFromTheEnd resumes at an epoch's end, and where it has fewer batches than it could have:
+// a sampler may draw fewer samples. The last batch is a small one.
 func TestPlanFromTheEnd(t *testing.T) {
 	for _, sampler := range []string{"pads", "subset", "torch"} {
 		for _, from := range []uint32{0, 1, 19, 20} {
@@ -205,8 +337,9 @@ func TestPlanFromTheEnd(t *testing.T) {
 	}
 }
 
-// TestReportsBeforeAPlan has a trainer tell a rank that was started again all that it knows, three times, as it does when its
-// connection is cut; each batch counts once. More epochs than it can know are refused.
+// TestReportsBeforeAPlan has a trainer tell a rank that was started again all that it knows, three
+// times, as it does when its connection is cut; each batch counts once. More epochs than it can
+// know are refused.
 func TestReportsBeforeAPlan(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -221,7 +354,8 @@ func TestReportsBeforeAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		for b := range maxHeldEpochs * batches {
-			if err := tr.Send(KindReport, u32s(0, uint32(5+b/batches), uint32(b%batches), 4, 0, 0, 0, 0)); err != nil {
+			if err := tr.Send(KindReport,
+				u32s(0, uint32(5+b/batches), uint32(b%batches), 4, 0, 0, 0, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,7 +374,8 @@ func TestReportsBeforeAPlan(t *testing.T) {
 	if err := tr.Send(KindReport, u32s(0, 5+maxHeldEpochs, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tr.read(KindReport, tr.ticket); err == nil || !strings.Contains(err.Error(), "losses of 18 batches, before there is a plan") {
+	if _, err := tr.read(KindReport, tr.ticket); err == nil ||
+		!strings.Contains(err.Error(), "losses of 18 batches, before there is a plan") {
 		t.Errorf("the door says %v", err)
 	}
 }

@@ -27,7 +27,8 @@ func (s *script) byte() byte {
 // number is one that a field may have: most often a small one, else one near a limit, or any.
 func (s *script) number() uint32 {
 	limits := []uint32{
-		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, maxEpoch, maxEpoch + 1, 1 << 31, besideStreams + 1, math.MaxUint32 - 1, math.MaxUint32,
+		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, maxEpoch, maxEpoch + 1, 1 << 31,
+		besideStreams + 1, math.MaxUint32 - 1, math.MaxUint32,
 	}
 	switch k := int(s.byte()); {
 	case k < 90:
@@ -51,7 +52,10 @@ func (s *script) numbers(n int) []byte {
 
 // frame is a frame of any kind, most often with the fields that its kind has, of which some lie.
 func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
-	kinds := []Kind{KindOpen, KindOpen, KindOpen, KindGet, KindReport, KindReport, KindPlan, KindPlan, KindRelease, KindMetric, KindSave, KindWarm, KindStatus, KindHello}
+	kinds := []Kind{
+		KindOpen, KindOpen, KindOpen, KindGet, KindReport, KindReport, KindPlan,
+		KindPlan, KindRelease, KindMetric, KindSave, KindWarm, KindStatus, KindHello,
+	}
 	kind := kinds[int(s.byte())%len(kinds)]
 	var p []byte
 	switch kind {
@@ -102,7 +106,10 @@ func (s *script) leases(b []byte) []byte {
 // spec is that of the training, unless a field of it is another.
 func (s *script) spec(trainer uint32) []byte {
 	samplers := []string{"sequential", "torch", "subset", "", "none"}
-	spec := Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2, Trainer: int(trainer)}
+	spec := Spec{
+		Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2,
+		Trainer: int(trainer),
+	}
 	for k := s.byte(); k >= 128; k = s.byte() {
 		switch k % 9 {
 		case 0:
@@ -127,8 +134,8 @@ func (s *script) spec(trainer uint32) []byte {
 	return text
 }
 
-// hello is who a hostile client says it is, of a training of two: a process of its own, a child of a trainer, or a
-// launcher. Most often it comes to the rank of its trainer.
+// hello is who a hostile client says it is, of a training of two: a process of its own, a child of
+// a trainer, or a launcher. Most often it comes to the rank of its trainer.
 func (s *script) hello() (rank int, h helloFrame) {
 	who := s.byte()
 	h = helloFrame{ProtocolVersion, uint32(who & 1), 2, uint64(who & 15), 5, 5}
@@ -152,8 +159,8 @@ type hostiles struct {
 	conns map[helloFrame]*net.UnixConn
 }
 
-// say sends frames by the connection of who says them, on one rank, and returns when they were taken, or the client was
-// left. A frame that is not whole is the connection's last.
+// say sends frames by the connection of who says them, on one rank, and returns when they were
+// taken, or the client was left. A frame that is not whole is the connection's last.
 func (h *hostiles) say(rank int, who helloFrame, frames []byte, whole bool) {
 	key := who
 	key.worker |= uint64(rank) << 32
@@ -167,7 +174,11 @@ func (h *hostiles) say(rank int, who helloFrame, frames []byte, whole bool) {
 		h.conns[key] = c
 		begin := appendHello(nil, 0, who)
 		if who.trainer != ControlTrainer && h.opens {
-			text, _ := json.Marshal(Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2, Trainer: int(who.trainer)})
+			text, _ := json.Marshal(
+				Spec{
+					Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2,
+					Trainer: int(who.trainer),
+				})
 			begin = endFrame(append(appendFrame(begin, KindOpen, 1), text...), len(begin))
 		}
 		frames = append(begin, frames...)
@@ -209,8 +220,8 @@ func addScripts(f *testing.F) {
 	}
 }
 
-// FuzzDoor has hostile clients say anything to two ranks, at any moment of a training beside them. No rank panics, and the
-// training gets the stream that it gets without them.
+// FuzzDoor has hostile clients say anything to two ranks, at any moment of a training beside them.
+// No rank panics, and the training gets the stream that it gets without them.
 func FuzzDoor(f *testing.F) {
 	addScripts(f)
 	const epochs, samples = 2, 48
@@ -256,7 +267,11 @@ func FuzzTrainers(f *testing.F) {
 			rank := int(s.byte()) % 2
 			who := helloFrame{ProtocolVersion, uint32(rank), 2, 1, thisProcess, thisProcess}
 			if s.byte()%8 == 0 {
-				text, _ := json.Marshal(Spec{Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2, Trainer: rank})
+				text, _ := json.Marshal(
+					Spec{
+						Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2,
+						Trainer: rank,
+					})
 				h.say(rank, who, endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0), true)
 			}
 			frame, whole := s.frame(who.trainer)

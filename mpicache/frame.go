@@ -8,18 +8,20 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"rankpool/scheduler"
 )
 
-// The door's protocol, version 2, is written down in docs/wire/README.md; the names here are its names.
+// The door's protocol, version 2, is specified in docs/wire/README.md, whose names are used here.
 const (
 	ProtocolVersion = 2
 	hello           = "rankpool"
 	frameHeadBytes  = 12
 	maxReplyBytes   = 256 << 20
 	tallyBytes      = 64
-	// ControlTrainer is the trainer number of a connection that trains nothing, such as the launcher's.
+	// ControlTrainer is the trainer number of a connection that trains nothing, such as the
+	// launcher's.
 	ControlTrainer = math.MaxUint32
 )
 
@@ -54,7 +56,7 @@ const (
 
 var le = binary.LittleEndian
 
-// errFrame is wrapped by every error about bytes that are no frame of this protocol.
+// errFrame is wrapped by every error about bytes that are not a frame of this protocol.
 var errFrame = errors.New("not a frame of rankpool's protocol")
 
 // appendFrame appends a frame's head; the payload's length is put in by endFrame.
@@ -78,8 +80,8 @@ type frame struct {
 	payload []byte
 }
 
-// readFrame reads a frame, with its payload in buf, which grows as needed. limit says how many bytes a payload of a
-// kind may have; false: there is no such kind.
+// readFrame reads a frame, with its payload in buf, which grows as needed. limit returns how many
+// bytes a payload of a kind may have; false if there is no such kind.
 func readFrame(r io.Reader, buf *[]byte, limit func(Kind) (bytes int, ok bool)) (frame, error) {
 	var head [frameHeadBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -91,7 +93,9 @@ func readFrame(r io.Reader, buf *[]byte, limit func(Kind) (bytes int, ok bool)) 
 		return frame{}, fmt.Errorf("mpicache: a frame of kind %d: %w", f.kind, errFrame)
 	}
 	if uint64(n) > uint64(most) {
-		return frame{}, fmt.Errorf("mpicache: a frame of kind %d with %d bytes, where %d are the most: %w", f.kind, n, most, errFrame)
+		return frame{}, fmt.Errorf(
+			"mpicache: a frame of kind %d with %d bytes, where %d are the most: %w", f.kind, n,
+			most, errFrame)
 	}
 	if _, err := f.fill(r, buf, int(n)); err != nil {
 		return frame{}, err
@@ -245,7 +249,7 @@ func parseRelease(p []byte, leases []uint32) (getFrame, error) {
 	return g, c.end()
 }
 
-// tally is what a worker counted in an epoch so far.
+// tally is what a worker has counted in an epoch so far.
 type tally struct {
 	stream, epoch                                         uint32
 	hitsLocal, hitsRemote, storage, fallback, substituted uint32
@@ -254,7 +258,10 @@ type tally struct {
 }
 
 func (c *cursor) tally() tally {
-	t := tally{stream: c.u32(), epoch: c.u32(), hitsLocal: c.u32(), hitsRemote: c.u32(), storage: c.u32(), fallback: c.u32(), substituted: c.u32()}
+	t := tally{
+		stream: c.u32(), epoch: c.u32(), hitsLocal: c.u32(), hitsRemote: c.u32(),
+		storage: c.u32(), fallback: c.u32(), substituted: c.u32(),
+	}
 	c.u32()
 	t.storageBytes, t.fallbackBytes = c.u64(), c.u64()
 	t.stallMicroseconds, t.elapsedMicroseconds = c.u64(), c.u64()
@@ -302,7 +309,7 @@ func parseWarm(p []byte) (warmFrame, error) {
 	return w, c.end()
 }
 
-// appendJSON appends a frame whose payload is v as JSON, which must be possible.
+// appendJSON appends a frame whose payload is v as JSON; v must be encodable.
 func appendJSON(b []byte, kind Kind, ticket uint32, v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -329,7 +336,7 @@ type batchEntry struct {
 	substitute        bool // served in the place of another sample
 }
 
-// substituteBit says, in the source of a sample, that it is served in the place of another one.
+// substituteBit marks, in the source of a sample, that it is served instead of another one.
 const substituteBit = 0x80
 
 // appendBatch appends the reply to GET.
@@ -377,51 +384,62 @@ const (
 	planWeights = 1 << iota
 	planRepeats
 	planSource
+	planEvaluated
 )
 
-// appendPlan appends the reply to PLAN: trainer's part of every batch, and, if the plan was made from scores, their digest
-// and the file that has them.
-func appendPlan(b []byte, ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string) []byte {
-	start := len(b)
+const sourceBytes = 16 // of the scores' digest
+
+// appendPlan appends the reply to PLAN: the trainer's part of every batch, and, if the plan was
+// made from scores, their digest and file.
+func appendPlan(
+	b []byte, ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string,
+) []byte {
+	start, draws := len(b), p.DrawsOf(trainer)
+	const columns = 3
+	b = slices.Grow(b, frameHeadBytes+16+4*(p.Batches()+columns*draws)+sourceBytes+len(path))
 	b = appendFrame(b, KindPlan+replyTo, ticket)
 	b = le.AppendUint32(b, uint32(p.Epoch))
 	b = le.AppendUint32(b, uint32(p.Batches()))
 	b = le.AppendUint32(b, uint32(len(p.IDs)))
-	flags := uint32(0)
-	if p.Weighted() {
-		flags = planWeights
+	flagsAt, flags := len(b), uint32(0)
+	b = le.AppendUint32(b, flags)
+	for i := range p.Batches() {
+		b = le.AppendUint32(b, uint32(p.PartLen(i, trainer)))
 	}
-	repeats := p.Repeats(trainer)
-	if repeats != nil {
-		flags |= planRepeats
+	for i, id := range p.IDs {
+		if int(p.Consumer[i]) == trainer {
+			b = le.AppendUint32(b, uint32(id))
+		}
+	}
+	if p.Weighted() {
+		flags |= planWeights
+		for i, id := range p.IDs {
+			if int(p.Consumer[i]) == trainer {
+				b = le.AppendUint32(b, math.Float32bits(p.Weight(id)))
+			}
+		}
+	}
+	repeatsAt := len(b)
+	for k := range p.Repeats(trainer) {
+		if b = le.AppendUint32(b, k); k > 0 {
+			flags |= planRepeats
+		}
+	}
+	if flags&planRepeats == 0 {
+		b = b[:repeatsAt]
+	}
+	if e := p.Evaluated(); e.N > 0 {
+		flags |= planEvaluated
+		b = le.AppendUint32(le.AppendUint32(b, uint32(e.First)), uint32(e.N))
 	}
 	if source != "" {
 		flags |= planSource
-	}
-	b = le.AppendUint32(b, flags)
-	var ids []scheduler.SampleID
-	for i := range p.Batches() {
-		n := len(ids)
-		ids = p.Part(ids, i, trainer)
-		b = le.AppendUint32(b, uint32(len(ids)-n))
-	}
-	for _, id := range ids {
-		b = le.AppendUint32(b, uint32(id))
-	}
-	if p.Weighted() {
-		for _, id := range ids {
-			b = le.AppendUint32(b, math.Float32bits(p.Weight(id)))
-		}
-	}
-	for _, k := range repeats {
-		b = le.AppendUint32(b, k)
-	}
-	if source != "" {
 		digest, err := hex.DecodeString(string(source))
 		if err != nil {
 			panic("mpicache: a digest is " + string(source))
 		}
 		b = append(append(b, digest...), path...)
 	}
+	le.PutUint32(b[flagsAt:], flags)
 	return endFrame(b, start)
 }

@@ -44,7 +44,8 @@ func goldenPayload(t *testing.T, name string) frame {
 		t.Fatalf("there is no golden frame %q", name)
 	}
 	var buf []byte
-	f, err := readFrame(bytes.NewReader(raw), &buf, func(Kind) (int, bool) { return maxReplyBytes, true })
+	f, err := readFrame(bytes.NewReader(raw), &buf,
+		func(Kind) (int, bool) { return maxReplyBytes, true })
 	if err != nil || len(f.payload) != len(raw)-frameHeadBytes {
 		t.Fatalf("%s: %d bytes of payload, %v", name, len(f.payload), err)
 	}
@@ -64,35 +65,60 @@ func TestParseGolden(t *testing.T) {
 		t.Errorf("hello: %+v, %v", h, err)
 	}
 	g, err := parseGet(goldenPayload(t, "get").payload, nil)
-	if want := (getFrame{1, 3, 9, []uint32{11, 12}, goldenTally}); err != nil || !reflect.DeepEqual(g, want) {
+	if want := (getFrame{1, 3, 9, []uint32{11, 12}, goldenTally}); err != nil ||
+		!reflect.DeepEqual(g, want) {
 		t.Errorf("get: %+v, %v", g, err)
 	}
 	g, err = parseRelease(goldenPayload(t, "release").payload, nil)
-	if want := (getFrame{leases: []uint32{13}, tally: goldenTally}); err != nil || !reflect.DeepEqual(g, want) {
+	if want := (getFrame{leases: []uint32{13}, tally: goldenTally}); err != nil ||
+		!reflect.DeepEqual(g, want) {
 		t.Errorf("release: %+v, %v", g, err)
 	}
 	r, err := parseReport(goldenPayload(t, "report").payload)
-	if err != nil || r.stream != 1 || r.epoch != 3 || r.batch != 9 || len(r.losses) != 3 || r.losses[0] != 0.5 ||
+	if err != nil || r.stream != 1 || r.epoch != 3 || r.batch != 9 || len(r.losses) != 3 ||
+		r.losses[0] != 0.5 ||
 		!math.IsNaN(float64(r.losses[1])) || r.losses[2] != 2 {
 		t.Errorf("report: %+v, %v", r, err)
 	}
 	w, err := parseWarm(goldenPayload(t, "warm").payload)
-	if want := (warmFrame{1, []scheduler.SampleID{4, 0, 7}}); err != nil || !reflect.DeepEqual(w, want) {
+	if want := (warmFrame{1, []scheduler.SampleID{4, 0, 7}}); err != nil ||
+		!reflect.DeepEqual(w, want) {
 		t.Errorf("warm: %+v, %v", w, err)
 	}
 	var spec Spec
 	want := Spec{
-		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64, SamplerDropLast: true, Assign: "local",
+		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64,
+		SamplerDropLast: true, Assign: "local",
 		Trainer: 2, World: 4, Training: &Training{
-			Life: 0x0123456789abcdef, Turn: 1, Checkpoint: &Checkpoint{Epoch: 3, Batch: 5, State: scheduler.Digest(strings.Repeat("a5", 16))},
-			Planned: []scheduler.PlanSource{{Epoch: 3, Scores: scheduler.Digest(strings.Repeat("5a", 16))}},
+			Life: 0x0123456789abcdef, Turn: 1,
+			Checkpoint: &Checkpoint{
+				Epoch: 3, Batch: 5,
+				State: scheduler.Digest(strings.Repeat("a5", 16)),
+			},
+			Planned: []scheduler.PlanSource{{
+				Epoch:  3,
+				Scores: scheduler.Digest(strings.Repeat("5a", 16)),
+			}},
 		},
 	}
-	if err := json.Unmarshal(goldenPayload(t, "open").payload, &spec); err != nil || !reflect.DeepEqual(spec, want) {
+	if err := json.Unmarshal(goldenPayload(t, "open").payload, &spec); err != nil ||
+		!reflect.DeepEqual(spec, want) {
 		t.Errorf("open: %+v, %v", spec, err)
 	}
 	if f := goldenPayload(t, "shutdown"); f.kind != KindShutdown || f.ticket != 13 {
 		t.Errorf("shutdown: %+v", f)
+	}
+}
+
+// evaluatedPlan has a batch that is evaluated.
+func evaluatedPlan() *scheduler.Plan {
+	ids := []scheduler.SampleID{4, 1, 3, 5, 0, 4, 6, 7, 2, 8, 9, 10}
+	choice := scheduler.Choice{
+		Epoch: 3, Drawn: ids, Served: ids, Evaluated: scheduler.Batches{First: 1, N: 1},
+	}
+	return &scheduler.Plan{
+		Draws: choice.Draws(), Batch: 4, Consumer: []uint16{1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0},
+		World: []int32{0, 0},
 	}
 }
 
@@ -103,15 +129,25 @@ func TestAppendGolden(t *testing.T) {
 		"status":         AppendBare(nil, KindStatus, 12),
 		"shutdown_reply": AppendBare(nil, KindShutdown+replyTo, 13),
 		"error":          appendError(nil, 14, 3, "no plan for epoch 3"),
-		"open_reply":     appendJSON(nil, KindOpen+replyTo, 2, openReply{Stream: 1, Batches: 20, Scorer: "logrank"}),
-		"save_reply":     appendJSON(nil, KindSave+replyTo, 11, saveAnswer{"/run/s1/state", scheduler.Digest(strings.Repeat("5a", 16))}),
+		"open_reply": appendJSON(nil, KindOpen+replyTo, 2,
+			openReply{Stream: 1, Batches: 20, Scorer: "logrank"}),
+		"save_reply": appendJSON(nil, KindSave+replyTo, 11,
+			saveAnswer{"/run/s1/state", scheduler.Digest(strings.Repeat("5a", 16))}),
 		"warm_reply": appendJSON(nil, KindWarm+replyTo, 15, Warmed{
 			Staged: 2, Bytes: 300, Here: 1, NoRoom: 1, Failures: []WarmFailure{{9, "gone"}},
 		}),
+		"plan_reply_evaluated": appendPlan(nil, 17, evaluatedPlan(), 1,
+			scheduler.Digest(strings.Repeat("5a", 16)), "/run/s1/state-1-3"),
 		"batch": appendBatch(nil, 5, 13, []batchEntry{
-			{4, 1, 100, 0, scheduler.FromLocal, false}, {0, 0, 200, 4096, scheduler.NotHere, false}, {4, 1, 100, 0, scheduler.Unreadable, false},
+			{4, 1, 100, 0, scheduler.FromLocal, false},
+			{0, 0, 200, 4096, scheduler.NotHere, false},
+			{4, 1, 100, 0, scheduler.Unreadable, false},
 		}, map[int]error{2: errors.New("file changed")}),
-		"batch_even": appendBatch(nil, 6, 14, []batchEntry{{4, 1, 100, 8, scheduler.FromPeer, false}, {0, 0, 200, 8589934592, scheduler.FromStorage, false}}, nil),
+		"batch_even": appendBatch(nil, 6, 14,
+			[]batchEntry{
+				{4, 1, 100, 8, scheduler.FromPeer, false},
+				{0, 0, 200, 8589934592, scheduler.FromStorage, false},
+			}, nil),
 	} {
 		if !bytes.Equal(got, golden[name]) {
 			t.Errorf("%s:\n got %x\nwant %x", name, got, golden[name])
@@ -160,7 +196,9 @@ func TestGarbageAtTheDoor(t *testing.T) {
 		}
 		talk(t, cl, raw[:rng.IntN(len(raw)+1)])
 	}
-	if got := cl.train(1, 8, 1, "sequential"); got[0] != "[0 1 2 3 4 5 6 7]\n[8 9 10 11 12 13 14 15]\n[16 17 18 19 20 21 22 23]\n" {
+	if got := cl.train(1, 8, 1,
+		"sequential"); got[0] != "[0 1 2 3 4 5 6 7]\n[8 9 10 11 12 13 14 15]\n"+
+		"[16 17 18 19 20 21 22 23]\n" {
 		t.Errorf("after garbage, training gets %q", got)
 	}
 }

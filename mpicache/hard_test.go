@@ -10,15 +10,15 @@ import (
 
 // What the network and the number of clients do to a training: nothing.
 
-// slowLink is a rank's transport whose messages take their time to arrive, each another one, in the order in which they were
-// sent.
+// slowLink is a rank's transport whose messages take their time to arrive, each another one, in the
+// order in which they were sent.
 type slowLink struct {
 	transport.Transport
 	most time.Duration
 }
 
-// Start hands what has come to a link of its sender's, which posts it once more, to this rank itself: callbacks stay on one
-// goroutine.
+// Start hands what has come to a link of its sender's, which posts it once more, to this rank
+// itself: callbacks stay on one goroutine.
 func (l slowLink) Start(handle func(from int, msg []byte)) {
 	links := make([]chan []byte, l.Size())
 	for from := range links {
@@ -47,7 +47,8 @@ func (l slowLink) Post(to int, msg []byte) {
 	l.Transport.Post(to, msg)
 }
 
-// TestSlowLinks trains over links that take up to so long a message, undisturbed and with ranks that are started again.
+// TestSlowLinks trains over links that take up to so long a message, undisturbed and with ranks
+// that are started again.
 func TestSlowLinks(t *testing.T) {
 	const epochs = 3
 	want := reference(t, epochs)
@@ -56,10 +57,14 @@ func TestSlowLinks(t *testing.T) {
 			if testing.Short() && (n.ranks > 2 || most > 2*time.Millisecond) {
 				continue
 			}
-			for name, at := range map[string]place{"undisturbed": {-1, 0}, "between epochs": {1, -1}, "in an epoch": {1, 7}} {
+			for name, at := range map[string]place{
+				"undisturbed":    {-1, 0},
+				"between epochs": {1, -1}, "in an epoch": {1, 7},
+			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					c := newCrew(t, n.ranks, n.world, 12, func(cfg *Config) { cfg.Transport = slowLink{cfg.Transport, most} })
+					c := newCrew(t, n.ranks, n.world, 12,
+						func(cfg *Config) { cfg.Transport = slowLink{cfg.Transport, most} })
 					c.at[at] = func() { c.restart(clear0) }
 					if err := c.train(place{}, place{epochs, 0}); err != nil {
 						t.Fatal(err)
@@ -71,8 +76,8 @@ func TestSlowLinks(t *testing.T) {
 	}
 }
 
-// TestTwoHundredTrainersComeAgain has two hundred trainers on one rank, which is started again in mid-epoch: all come at once, and tell
-// what they have told.
+// TestTwoHundredTrainersComeAgain has two hundred trainers on one rank, which is started again in
+// mid-epoch: all come at once, and tell what they have told.
 func TestTwoHundredTrainersComeAgain(t *testing.T) {
 	const clients, epochs = 200, 3
 	one := newCrew(t, 1, 1, clients, nil)

@@ -8,14 +8,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// A node that is told to end in the midst of training is a lame duck for a while, if the whole job ends: training may write a last
-// checkpoint, for which it needs its rank and rank 0. If it is told because another rank has died, it leaves at once, since all ranks
-// are started again. Which of the two it is, the peers tell: the dead do not answer.
+// A node that is asked to end during training is a lame duck for a while, if the whole job ends:
+// training may write a last checkpoint, for which it needs its rank and rank 0. If another rank has
+// died, the node ends at once, since all ranks are restarted. The peers show which of the two it
+// is: the dead do not answer.
 
-// livesWithin is how long a peer may take to say that it lives, on a machine that is busy with writing checkpoints.
+// livesWithin is how long a peer may take to send a sign of life, on a machine that is busy writing
+// checkpoints.
 const livesWithin = time.Second
 
-// lifeSigns is what this rank has heard of its peers since it was told to end.
+// lifeSigns records which peers have sent a sign of life since this rank was asked to end.
 type lifeSigns struct {
 	mu      sync.Mutex
 	heard   map[int]bool // those that live, or have left of their own accord
@@ -23,8 +25,9 @@ type lifeSigns struct {
 	all     chan struct{} // closed when none is missing; nil: nobody was asked yet
 }
 
-// LameDuck goes on serving until the last trainer here has left, and reports whether it has: then Close ends the node well. It
-// returns false, and Abandon must follow, when a peer is silent while trainers are connected, and when ctx ends.
+// LameDuck keeps serving until the last trainer here has left, and reports whether it has: then
+// Close ends the node properly. It returns false, and Abandon must follow, if a peer is silent
+// while trainers are connected, and when ctx ends.
 func (n *Node) LameDuck(ctx context.Context) bool {
 	if !n.PeersLive(ctx) && n.Training() {
 		return false
@@ -42,8 +45,8 @@ func (n *Node) LameDuck(ctx context.Context) bool {
 	return true
 }
 
-// SaveImportance writes rank 0's state files as they are now, unless they belong to a checkpoint. It returns when they are written,
-// or ctx ends.
+// SaveImportance writes rank 0's current state files, unless they belong to a checkpoint. It
+// returns when they are written, or ctx ends.
 func (n *Node) SaveImportance(ctx context.Context) {
 	for _, s := range n.streams {
 		var saving chan struct{}
@@ -61,7 +64,8 @@ func (n *Node) SaveImportance(ctx context.Context) {
 	}
 }
 
-// PeersLive asks all peers for a sign of life, unless they have given one, and reports whether every one gives it in time.
+// PeersLive asks all peers for a sign of life, unless they have given one, and reports whether
+// every one gives it in time.
 func (n *Node) PeersLive(ctx context.Context) bool {
 	l := &n.life
 	l.mu.Lock()
@@ -89,7 +93,7 @@ func (n *Node) toPeers(kind byte) {
 	}
 }
 
-// onLife takes the messages of this file, and reports whether kind is one.
+// onLife handles the messages of this file, and reports whether kind is one of them.
 func (n *Node) onLife(from int, kind byte) bool {
 	switch kind {
 	case messageLives:

@@ -19,8 +19,8 @@ func (m muted) Post(to int, msg []byte) {
 	}
 }
 
-// TestLameDucksServe has all ranks be told to end: they serve until their trainers have left, and one that is told when another has
-// gone does not take it for dead.
+// TestLameDucksServe has all ranks be told to end: they serve until their trainers have left, and
+// one that is told when another has gone does not take it for dead.
 func TestLameDucksServe(t *testing.T) {
 	cl := newCluster(t, 2, 240, 5000)
 	here, err := cl.trainer(0, 2)
@@ -61,7 +61,8 @@ func TestLameDucksServe(t *testing.T) {
 	}
 }
 
-// TestLameDuckOfADeadPeer checks that a rank leaves its trainers when another rank is silent, and only then asks for no patience.
+// TestLameDuckOfADeadPeer checks that a rank leaves its trainers when another rank is silent, and
+// only then asks for no patience.
 func TestLameDuckOfADeadPeer(t *testing.T) {
 	cl := newCluster(t, 2, 240, 5000, func(c *Config) {
 		if c.Transport.Rank() == 1 {
@@ -83,7 +84,8 @@ func TestLameDuckOfADeadPeer(t *testing.T) {
 	}
 }
 
-// TestLameDuckSavesImportance checks what becomes of the state file when a trainer stays for too long.
+// TestLameDuckSavesImportance checks what becomes of the state file when a trainer stays for too
+// long.
 func TestLameDuckSavesImportance(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	cl := newCluster(t, 1, 240, 5000, func(c *Config) { c.StatePath = path })

@@ -2,7 +2,8 @@ package mpicache
 
 import "math"
 
-// What a client may ask of a rank at the most: far more than two hundred trainers with all their workers need.
+// What a client may ask of a rank at the most: far more than two hundred trainers with all their
+// workers need.
 const (
 	maxWorld = 1<<16 - 1 // trainers that a plan can name (uint16)
 
@@ -18,8 +19,8 @@ const (
 	maxMetrics = 256     // of an epoch
 	maxEpoch   = math.MaxInt32 - 1
 
-	// A rank that was started again hears of the epochs that its trainers still know: with losses of three, counts and
-	// metrics of nine. What comes for more is nobody's.
+	// A restarted rank hears about the epochs that its trainers still know: losses of three, counts
+	// and metrics of nine. Messages about more epochs are invalid.
 	maxHeldEpochs = 3
 	maxToldEpochs = 16
 
@@ -27,8 +28,8 @@ const (
 	maxTalliedMicroseconds = 366 * 24 * 3600 * 1e6
 )
 
-// payloadLimit is the size of the largest payload of a kind that this client may need to send; false: there is no such
-// kind.
+// payloadLimit returns the size of the largest payload of a kind that this client may need to send;
+// false if there is no such kind.
 func (c *conn) payloadLimit(kind Kind) (bytes int, ok bool) {
 	switch kind {
 	case KindHello: // of another version too, which is refused by its number

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestResumeWhereATrainerOpensLate has a training go on in mid-epoch. One trainer asks for the plan before the other
-// rank's has opened the data set: that rank does not take itself for one without trainers, which follows the others
-// from an epoch's first batch.
+// TestResumeWhereATrainerOpensLate has a training go on in mid-epoch. One trainer asks for the plan
+// before the other rank's has opened the data set: that rank does not take itself for one without
+// trainers, which follows the others from an epoch's first batch.
 func TestResumeWhereATrainerOpensLate(t *testing.T) {
 	const epoch, batch = 1, 7
 	cl := newCluster(t, 2, 240, 5000)
@@ -54,7 +54,8 @@ func (s *stream) heard(trainer, epoch int) (yes bool) {
 	return yes
 }
 
-// TestResumeWhereARankHasNoTrainer has a training go on in mid-epoch. A rank without trainers stages what is still to come.
+// TestResumeWhereARankHasNoTrainer has a training go on in mid-epoch. A rank without trainers
+// stages what is still to come.
 func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 	const epoch, batch = 1, 7
 	for _, sampler := range []string{"pads", "torch"} {
@@ -77,7 +78,8 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 		}
 		last.locked(func() {
 			if from := last.coordinator.First(); from != batch {
-				t.Errorf("%s: the rank without trainers goes on from batch %d, not %d", sampler, from, batch)
+				t.Errorf("%s: the rank without trainers goes on from batch %d, not %d", sampler,
+					from, batch)
 			}
 		})
 	}

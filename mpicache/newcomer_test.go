@@ -17,7 +17,8 @@ import (
 // stranger connects to a door as a process of its own.
 func stranger(t *testing.T, dir string, trainer, world uint32) *Client {
 	t.Helper()
-	c, err := dial(filepath.Join(dir, doorName), helloFrame{ProtocolVersion, trainer, world, 5, 5, 5}, 20*time.Second)
+	c, err := dial(filepath.Join(dir, doorName),
+		helloFrame{ProtocolVersion, trainer, world, 5, 5, 5}, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +45,9 @@ func refused(t *testing.T, err error, want string) {
 
 var agreed = Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, World: 2}
 
-// TestNewcomersAreRefusedAlone has a newcomer come in mid-training, to each rank of two, with another value of each field
-// of the spec, and with none. It hears one sentence, and the training gets the stream that it gets without.
+// TestNewcomersAreRefusedAlone has a newcomer come in mid-training, to each rank of two, with
+// another value of each field of the spec, and with none. It hears one sentence, and the training
+// gets the stream that it gets without.
 func TestNewcomersAreRefusedAlone(t *testing.T) {
 	const epochs, samples = 3, 120
 	undisturbed := newCluster(t, 2, samples, 3000)
@@ -55,17 +57,41 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 		edit func(*Spec)
 		want string
 	}{
-		"sampler":           {func(s *Spec) { s.Sampler = "torch" }, "is being trained on with sampler \"pads\", and trainer 0 asks for \"torch\""},
-		"seed":              {func(s *Spec) { s.Seed = 2 }, "is being trained on with seed 1, and trainer 0 asks for 2"},
-		"batch_size":        {func(s *Spec) { s.BatchSize = 3 }, "is being trained on with batch_size 6, and trainer 0 asks for 3"},
-		"drop_last":         {func(s *Spec) { s.DropLast = true }, "is being trained on with drop_last false, and trainer 0 asks for true"},
-		"sampler_drop_last": {func(s *Spec) { s.Sampler, s.SamplerDropLast = "torch", true }, "is being trained on with sampler \"pads\""},
-		"assign":            {func(s *Spec) { s.Assign = "sampler" }, "is being trained on with assign \"\", and trainer 0 asks for \"sampler\""},
-		"world_size":        {func(s *Spec) { s.World = 3 }, "is being trained on with world_size 2, and trainer 0 asks for 3"},
-		"identity":          {func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on"},
-		"data":              {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
-		"nothing":           {func(*Spec) {}, "trainer 0 is process"},
-		"trainer":           {func(s *Spec) { s.Trainer = 1 }, "trainer 1 "},
+		"sampler": {
+			func(s *Spec) { s.Sampler = "torch" },
+			"is being trained on with sampler \"pads\", and trainer 0 asks for \"torch\"",
+		},
+		"seed": {
+			func(s *Spec) { s.Seed = 2 },
+			"is being trained on with seed 1, and trainer 0 asks for 2",
+		},
+		"batch_size": {
+			func(s *Spec) { s.BatchSize = 3 },
+			"is being trained on with batch_size 6, and trainer 0 asks for 3",
+		},
+		"drop_last": {
+			func(s *Spec) { s.DropLast = true },
+			"is being trained on with drop_last false, and trainer 0 asks for true",
+		},
+		"sampler_drop_last": {
+			func(s *Spec) { s.Sampler, s.SamplerDropLast = "torch", true },
+			"is being trained on with sampler \"pads\"",
+		},
+		"assign": {
+			func(s *Spec) { s.Assign = "sampler" },
+			"is being trained on with assign \"\", and trainer 0 asks for \"sampler\"",
+		},
+		"world_size": {
+			func(s *Spec) { s.World = 3 },
+			"is being trained on with world_size 2, and trainer 0 asks for 3",
+		},
+		"identity": {
+			func(s *Spec) { s.Identity = "another" },
+			"is not the one that trainer 0 trains on",
+		},
+		"data":    {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
+		"nothing": {func(*Spec) {}, "trainer 0 is process"},
+		"trainer": {func(s *Spec) { s.Trainer = 1 }, "trainer 1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newCluster(t, 2, samples, 3000)
@@ -96,7 +122,8 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestNewcomerAfterARestart has a newcomer be the first to come to a rank that was started again under a training.
+// TestNewcomerAfterARestart has a newcomer be the first to come to a rank that was started again
+// under a training.
 func TestNewcomerAfterARestart(t *testing.T) {
 	first := newCluster(t, 1, 120, 3000)
 	tr := first.plan(t, 0)
@@ -108,14 +135,16 @@ func TestNewcomerAfterARestart(t *testing.T) {
 	spec.World = 1
 	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec), "trainer 0 is process")
 	spec.Seed = 2
-	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec), "is being trained on with seed 1, and trainer 0 asks for 2")
+	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec),
+		"is being trained on with seed 1, and trainer 0 asks for 2")
 	_ = tr.close() // the door has closed it
 	if again.plan(t, 1).Close() != nil {
 		t.Error("the trainer has lost its seat")
 	}
 }
 
-// TestNewcomerBeforeTheTrainers has newcomers be the first to come to two ranks that were started again under a training.
+// TestNewcomerBeforeTheTrainers has newcomers be the first to come to two ranks that were started
+// again under a training.
 func TestNewcomerBeforeTheTrainers(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
 	at := place{1, 4}
@@ -129,11 +158,13 @@ func TestNewcomerBeforeTheTrainers(t *testing.T) {
 		for rank, dir := range c.cluster.dirs {
 			spec := agreed
 			spec.Trainer, spec.Seed = rank, 2
-			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec), "is being trained on with seed 1")
+			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec),
+				"is being trained on with seed 1")
 			spec.Seed = 1
 			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec), "is process")
 			spec.Trainer = 1 - rank
-			refused(t, openSpec(stranger(t, dir, uint32(1-rank), 2), spec), fmt.Sprintf("is on rank %d, and this is rank %d", 1-rank, rank))
+			refused(t, openSpec(stranger(t, dir, uint32(1-rank), 2), spec),
+				fmt.Sprintf("is on rank %d, and this is rank %d", 1-rank, rank))
 		}
 	}
 	c.restart(func([]string) {})
@@ -143,7 +174,8 @@ func TestNewcomerBeforeTheTrainers(t *testing.T) {
 	compareStreams(t, c.stream, reference(t, 3))
 }
 
-// TestTrainerStartedAgain has a trainer be another process than before, which is gone; workers of that one have stayed.
+// TestTrainerStartedAgain has a trainer be another process than before, which is gone; workers of
+// that one have stayed.
 func TestTrainerStartedAgain(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -170,12 +202,14 @@ func TestTrainerStartedAgain(t *testing.T) {
 	refused(t, openSpec(cl.connect(0, 1, 0), spec), "trainer 0 is process")
 }
 
-// TestOneProcessOfAFamilyActs checks that a child of a trainer reads batches, and can do nothing that changes the training.
+// TestOneProcessOfAFamilyActs checks that a child of a trainer reads batches, and can do nothing
+// that changes the training.
 func TestOneProcessOfAFamilyActs(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
 	defer cl.plan(t, 1).close()
-	child, err := dial(filepath.Join(cl.dirs[0], doorName), helloFrame{ProtocolVersion, 0, 1, 1, 1, thisProcess}, 20*time.Second)
+	child, err := dial(filepath.Join(cl.dirs[0], doorName),
+		helloFrame{ProtocolVersion, 0, 1, 1, 1, thisProcess}, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +239,8 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	})
 }
 
-// TestTrainersGoElsewhereTogether checks that trainers go to an epoch that is neither open nor next when all have asked.
+// TestTrainersGoElsewhereTogether checks that trainers go to an epoch that is neither open nor next
+// when all have asked.
 func TestTrainersGoElsewhereTogether(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		cl := newCluster(t, 2, 120, 3000)
@@ -281,11 +316,12 @@ func (g shutStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done
 	}()
 }
 
-// TestSameBatchTwice has two connections of a trainer ask for one batch, as threads with a sampler each do: the second has
-// an answer at once, and the first the batch.
+// TestSameBatchTwice has two connections of a trainer ask for one batch, as threads with a sampler
+// each do: the second has an answer at once, and the first the batch.
 func TestSameBatchTwice(t *testing.T) {
 	open := make(chan struct{})
-	cl := newCluster(t, 1, 120, 3000, func(cfg *Config) { cfg.Data[0].Storage = shutStorage{cfg.Data[0].Storage, open} })
+	cl := newCluster(t, 1, 120, 3000,
+		func(cfg *Config) { cfg.Data[0].Storage = shutStorage{cfg.Data[0].Storage, open} })
 	defer cl.close()
 	first := cl.plan(t, 0)
 	defer first.close()
@@ -318,7 +354,8 @@ func TestSameBatchTwice(t *testing.T) {
 	}
 }
 
-// missed has a trainer ask for the first plan, in vain for as long as it waits, and checks what it is told.
+// missed has a trainer ask for the first plan, in vain for as long as it waits, and checks what it
+// is told.
 func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	t.Helper()
 	s, answer := cl.nodes[0].streams[0], make(chan error, 1)
@@ -331,13 +368,14 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	}
 	s.tick(time.Now().Add(time.Minute))
 	var door *DoorError
-	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady || door.Sentence != want {
+	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady ||
+		door.Sentence != want {
 		t.Errorf("the door says %v, want %q", err, want)
 	}
 }
 
-// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan, where the other one's workers have opened the data set and
-// it has not itself: nobody knows what it goes on from.
+// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan, where the other one's
+// workers have opened the data set and it has not itself: nobody knows what it goes on from.
 func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -355,7 +393,8 @@ func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	if err := errors.Join(both[0].open("pads", 6), openSpec(both[1].Client, spec)); err != nil {
 		t.Fatal(err)
 	}
-	missed(t, cl, both[0], "of 2 trainers (WORLD_SIZE) 1 have not come themselves, only their DataLoader's workers have: RANK 1")
+	missed(t, cl, both[0], "of 2 trainers (WORLD_SIZE) 1 have not come themselves, only their "+
+		"DataLoader's workers have: RANK 1")
 	if err := both[1].open("pads", 6); err != nil {
 		t.Fatal(err)
 	}
@@ -364,8 +403,8 @@ func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	}
 }
 
-// TestMissingTrainersAreNamed has trainers wait for a plan, and others not come. The reply says which, and asked again, when all
-// are there, it is the plan.
+// TestMissingTrainersAreNamed has trainers wait for a plan, and others not come. The reply says
+// which, and asked again, when all are there, it is the plan.
 func TestMissingTrainersAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -400,8 +439,9 @@ func before(dirs []string) [][]Before {
 	return known
 }
 
-// TestNewcomerAtARankThatForgot has newcomers be the first to come to ranks that were started again: to one without trainers,
-// and to one whose folder was cleared. What another rank knows keeps the training, as long as one of its trainers lives.
+// TestNewcomerAtARankThatForgot has newcomers be the first to come to ranks that were started
+// again: to one without trainers, and to one whose folder was cleared. What another rank knows
+// keeps the training, as long as one of its trainers lives.
 func TestNewcomerAtARankThatForgot(t *testing.T) {
 	for name, n := range map[string]struct {
 		trainers int // the first ranks have one each
@@ -428,12 +468,19 @@ func TestNewcomerAtARankThatForgot(t *testing.T) {
 			c.first = func() {
 				for trainer := range n.trainers {
 					spec := agreed
-					spec.BatchSize, spec.World, spec.Trainer, spec.Seed = 12/n.trainers, n.trainers, trainer, 2
-					refused(t, openSpec(stranger(t, c.cluster.dirs[1], uint32(trainer), uint32(n.trainers)), spec), "is being trained on with seed 1")
+					spec.BatchSize, spec.World, spec.Trainer, spec.Seed = 12/n.trainers, n.trainers,
+						trainer, 2
+					refused(
+						t,
+						openSpec(
+							stranger(t, c.cluster.dirs[1], uint32(trainer), uint32(n.trainers)),
+							spec),
+						"is being trained on with seed 1")
 				}
 				spec := agreed
 				spec.BatchSize, spec.World, spec.Trainer = 12/n.trainers, n.trainers, 0
-				refused(t, openSpec(stranger(t, c.cluster.dirs[1], 0, uint32(n.trainers)), spec), "trainer 0 of the training on data set train is on rank 0, and this is rank 1")
+				refused(t, openSpec(stranger(t, c.cluster.dirs[1], 0, uint32(n.trainers)), spec),
+					"trainer 0 of the training on data set train is on rank 0, and this is rank 1")
 			}
 			c.restart(n.hurt)
 			if err := c.train(at, place{3, 0}); err != nil {
@@ -444,7 +491,8 @@ func TestNewcomerAtARankThatForgot(t *testing.T) {
 	}
 }
 
-// TestTrainingBeforeThatEnds has the trainers of the training before end on one rank: then another one may begin on any.
+// TestTrainingBeforeThatEnds has the trainers of the training before end on one rank: then another
+// one may begin on any.
 func TestTrainingBeforeThatEnds(t *testing.T) {
 	first := newCluster(t, 2, 120, 3000)
 	_ = first.plan(t, 0).close() // of rank 0
@@ -453,7 +501,8 @@ func TestTrainingBeforeThatEnds(t *testing.T) {
 	}
 	first.kill()
 	rank := 0
-	again := newClusterIn(t, func() string { rank++; return first.dirs[rank-1] }, 2, 120, 3000, func(cfg *Config) { cfg.Before = before(first.dirs) })
+	again := newClusterIn(t, func() string { rank++; return first.dirs[rank-1] }, 2, 120, 3000,
+		func(cfg *Config) { cfg.Before = before(first.dirs) })
 	defer again.close()
 	other := agreed
 	other.World, other.Seed = 1, 2

@@ -22,18 +22,18 @@ import (
 
 // Storage reads samples. It is declared here, by its consumer; staging has one.
 type Storage interface {
-	// Fetch reads the sample into into, which has its size, and calls done once, from any goroutine. Smaller
-	// needs are read first.
+	// Fetch reads the sample into into, which has its size, and calls done once, from any
+	// goroutine. Samples with smaller needs are read first.
 	Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error))
 }
 
-// A Demander is a Storage that tells apart what training waits for and what is read ahead of its use.
+// A Demander is a Storage that distinguishes reads that training waits for from reads ahead of use.
 type Demander interface {
-	// Demand says that a trainer waits for what is needed at need or before.
+	// Demand announces that a trainer waits for everything with this need or a smaller one.
 	Demand(need uint64)
 }
 
-// DataSet is what a node serves.
+// DataSet is a data set that a node serves.
 type DataSet struct {
 	Name      string
 	Samples   int
@@ -46,56 +46,73 @@ type DataSet struct {
 	Storage   Storage
 
 	PartitionBytes []int64 // capacity of every rank's partition; all ranks must be given the same
-	// BookBytes is the memory of all ranks together as a system counts it that ranks are by its plans, in bytes of Size.
+	// BookBytes is the memory of all ranks together as a system counts it that ranks are by its
+	// plans, in bytes of Size.
 	BookBytes   int64
 	WindowBytes int64 // staged ahead, or in use, beyond this rank's partition
 
-	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes; all ranks must be given the same. nil: there
-	// are none.
+	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes; all ranks
+	// must be given the same. nil: there are none.
 	TierBytes      []int64
 	TierBlockBytes int64
 	Tier           Tier // this rank's; nil: there is none, or it cannot be used
+
+	// KeepsCopies says that each rank keeps copies of its samples on its node's disk; all ranks must
+	// be given the same. So it reads its samples for other ranks, too.
+	KeepsCopies bool
+	Kept        Kept // this rank's copies; nil: there are none, or they cannot be used
 }
 
-// Config says what a node is made of. The node closes none of it.
+// Config is the configuration of a node. The node closes none of it.
 type Config struct {
-	Transport   transport.Transport
-	Data        []DataSet
-	SlabBytes   int64
-	System      string // that the ranks are, for systems.Find; "": rankpool
-	Policy      string
-	Options     systems.Values // of the system that policy and sampler are of
-	Scorer      string         // of what training reports; "": the one that goes with the sampler
-	Sampler     string         // that training must draw with, but for passes in order (sequential); "": any
+	Transport transport.Transport
+	Data      []DataSet
+	SlabBytes int64
+	// Memory is what TakeBack returned. The node takes as much of it as SlabBytes says; nil: it makes
+	// memory of its own.
+	Memory  *slab.Slab
+	System  string // that the ranks are, for systems.Find; "": rankpool
+	Policy  string
+	Options systems.Values // of the system that policy and sampler are of
+	Scorer  string         // of what training reports; "": the one that goes with the sampler
+	// that training must draw with, but for passes in order (sequential); "": any
+	Sampler     string
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
-	// RankTimeout is how long another rank may show no sign of life until Lost is called, once, from a goroutine of the node's; 0: for
-	// ever. While a rank is lost, no plan is waited for.
+	// RankTimeout is how long another rank may show no sign of life until Lost is called, once,
+	// from a goroutine of the node's; 0: for ever. While a rank is lost, no plan is waited for.
 	RankTimeout time.Duration
 	Lost        func(rank int)
 	Dir         string // of this rank: door.sock, importance states
 	StatePath   string // where rank 0 saves importance; "": nowhere
-	// StateOptional has a training begin with the scores that there are, where the state file is not the one that it needs.
+	// StateOptional has a training begin with the scores that there are, where the state file is
+	// not the one that it needs.
 	StateOptional bool
-	Session       string           // told to clients
-	Before        [][]Before       // by rank, of each data set: what ranks that were started again know; nil: nothing
-	Launch        string           // names the start of the training in the run log: ranks started again in it have the same; "": none
-	Log           *slog.Logger     // one line a second at most in steady state
-	Record        func(record any) // called on rank 0 with each line of the run log
-	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it. It is called while the slab is allocated.
+	Session       string // told to clients
+	// by rank, of each data set: what ranks that were started again know; nil: nothing
+	Before [][]Before
+	// names the start of the training in the run log: ranks started again in it have the same; "":
+	// none
+	Launch string
+	Log    *slog.Logger     // one line a second at most in steady state
+	Record func(record any) // called on rank 0 with each line of the run log
+	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it.
+	// It is called while the slab is allocated.
 	Room func() int64
-	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the node should give back, because memory is
-	// short, 0: none, and after how long to call it again (it is called within 5 ms to 1 s). One goroutine calls it.
+	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the
+	// node should give back, because memory is short, 0: none, and after how long to call it again
+	// (it is called within 5 ms to 1 s). One goroutine calls it.
 	GiveBack  func(slabBytes int64) (bytes int64, again time.Duration)
 	NodeEvery time.Duration // between two lines of the run log about each rank; 0: none
-	// Observe, if it is not nil, measures the machine, at first before the door opens, then once a second. It is told for how long the
-	// trainers here, of which there are so many, have waited for samples so far, summed over them.
+	// Observe, if it is not nil, measures the machine, at first before the door opens, then once a
+	// second. It is told for how long the trainers here, of which there are so many, have waited
+	// for samples so far, summed over them.
 	Observe  func(stallSeconds float64, trainers int) Machine
 	Recorder *record.Recorder // of what the stagers decide; nil: nothing is recorded
 }
 
-// Node is a rank at run time: it owns the slab, the door and the exchange, and does what the schedulers decide.
-// All its methods may be called concurrently.
+// Node is a rank at run time: it owns the slab, the door and the exchange, and does what the
+// schedulers decide. All its methods may be called concurrently.
 type Node struct {
 	cfg      Config
 	slab     *slab.Slab
@@ -107,12 +124,14 @@ type Node struct {
 	pulse    pulse
 	report   *reporter // rank 0
 	observer observer
-	shrinker shrinker
-	started  time.Time
-	bulk     atomic.Uint32
-	tickets  atomic.Uint64
-	stopping atomic.Bool
-	// seatsChanged says that who trains is to be written down.
+	// kept is how many residents of the rank before, of keptOf, were in the memory that it left.
+	kept, keptOf int
+	shrinker     shrinker
+	started      time.Time
+	bulk         atomic.Uint32
+	tickets      atomic.Uint64
+	stopping     atomic.Bool
+	// seatsChanged requests that the list of trainers be written.
 	seatsChanged atomic.Bool
 	halted       chan struct{} // closed when stopping is set
 	stopped      chan struct{}
@@ -131,17 +150,18 @@ type Node struct {
 // doorName is the socket's name in the rank's folder.
 const doorName = "door.sock"
 
-// NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves nothing behind, when
-// the memory or the socket cannot be had.
+// NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves
+// nothing behind, when the memory or the socket cannot be had.
 func NewNode(cfg Config) (*Node, error) {
-	memory, err := slab.New(cfg.SlabBytes, cfg.Room)
+	memory, found, err := cfg.takeMemory()
 	if err != nil {
 		return nil, err
 	}
 	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients map as much as samples are put into
 	n := &Node{
 		cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena, conns: map[*conn]struct{}{},
-		peers: make([]peerHealth, cfg.Transport.Size()), halted: make(chan struct{}), stopped: make(chan struct{}), started: time.Now(),
+		peers: make([]peerHealth, cfg.Transport.Size()), halted: make(chan struct{}),
+		stopped: make(chan struct{}), started: time.Now(),
 	}
 	for i := range cfg.Data {
 		n.streams = append(n.streams, newStream(n, i))
@@ -149,6 +169,7 @@ func NewNode(cfg Config) (*Node, error) {
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
 	}
+	n.recover(found)
 	n.recall()
 	n.observer.init(n)
 	n.recordBegin()
@@ -189,11 +210,12 @@ func (n *Node) listen() error {
 	return os.Chmod(path, 0o600)
 }
 
-// Stopped is closed when somebody asked for SHUTDOWN at the door.
+// Stopped is closed when SHUTDOWN arrives at the door.
 func (n *Node) Stopped() <-chan struct{} { return n.stopped }
 
-// tickInterval paces what is batched or bounded in time: reports to peers, time-outs, the closing of epochs. At
-// 1,024 ranks reports leave twice a second, which is 2,000 messages a second and rank.
+// tickInterval paces what is batched or bounded in time: reports to peers, time-outs, the closing
+// of epochs. At 1,024 ranks reports leave twice a second, which is 2,000 messages a second and
+// rank.
 func (n *Node) tickInterval() time.Duration {
 	return max(20*time.Millisecond, time.Duration(n.cfg.Transport.Size())*time.Millisecond/2)
 }
@@ -213,8 +235,8 @@ func (n *Node) tick() {
 	}
 }
 
-// Close ends the node after training: it sends what the epochs counted to rank 0, which records the summary, closes
-// the door, and gives the memory back. It waits for peers, but not for long.
+// Close ends the node after training: it sends what the epochs counted to rank 0, which records the
+// summary, closes the door, and gives the memory back. It waits for peers, but not for long.
 func (n *Node) Close() error {
 	n.waitForTrainers()
 	n.halt()
@@ -238,9 +260,9 @@ func (n *Node) halt() {
 	}
 }
 
-// Abandon ends the node in the midst of training, as when another rank has died: trainers go on by storage and will
-// tell the next node what they have counted, so that nothing is recorded here. Peers and storage may still write to
-// the memory, which therefore goes with the process.
+// Abandon ends the node in the midst of training, as when another rank has died: trainers go on by
+// storage and will tell the next node what they have counted, so that nothing is recorded here.
+// Peers and storage may still write to the memory, which therefore goes with the process.
 func (n *Node) Abandon() error {
 	n.halt()
 	for _, s := range n.streams {
@@ -261,7 +283,7 @@ func (n *Node) Trained() bool {
 	return trained
 }
 
-// end closes what is open and gives the memory back.
+// end closes what is open and releases the memory.
 func (n *Node) end() error {
 	err := errors.Join(n.door.Close(), n.closeConns(), n.cfg.Transport.Close())
 	if !n.quiet() {
@@ -299,13 +321,14 @@ func (n *Node) quiet() bool {
 	}
 }
 
-// TrainersLeave gives trainers that are ending a moment, and reports whether none is connected any more.
+// TrainersLeave gives trainers that are ending a moment, and reports whether none is connected any
+// more.
 func (n *Node) TrainersLeave() bool {
 	n.waitForTrainers()
 	return !n.Training()
 }
 
-// waitForTrainers gives connections whose client is gone the time to be read to their end.
+// waitForTrainers gives the node time to read connections to their end whose client is gone.
 func (n *Node) waitForTrainers() {
 	for range 50 {
 		if !n.Training() {
@@ -315,8 +338,8 @@ func (n *Node) waitForTrainers() {
 	}
 }
 
-// trainers is the number of training processes that are connected, each by one connection or more: its sentinel and its workers have
-// connections of their own.
+// trainers returns the number of connected training processes, each with one connection or more:
+// its sentinel and its workers have separate connections.
 func (n *Node) trainers() int {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()

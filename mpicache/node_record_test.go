@@ -10,7 +10,8 @@ import (
 	"rankpool/mpicache/record"
 )
 
-// record has all ranks recorded from now on, and returns the recording. It must be called before trainers come.
+// record has all ranks recorded from now on, and returns the recording. It must be called before
+// trainers come.
 func (c *cluster) record(session string) string {
 	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "recording")
@@ -21,7 +22,9 @@ func (c *cluster) record(session string) string {
 func (c *cluster) recordIn(path, session string) {
 	c.t.Helper()
 	for rank, n := range c.nodes {
-		r, err := record.Create(path, record.Begin{Version: "test", Session: session, Rank: rank, Ranks: len(c.nodes)}, slog.New(slog.DiscardHandler))
+		r, err := record.Create(path,
+			record.Begin{Version: "test", Session: session, Rank: rank, Ranks: len(c.nodes)},
+			slog.New(slog.DiscardHandler))
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -63,33 +66,36 @@ func replayed(t *testing.T, path string, rank int) *record.Result {
 	return result
 }
 
-// TestReplayIsIdentical records runs with memory that does not hold all samples, so that samples come from peers and from storage
-// and are given up, and with a sample that cannot be read. TestSilentPeer replays a run with a rank that falls silent.
+// TestReplayIsIdentical records runs with memory that does not hold all samples, so that samples
+// come from peers and from storage and are given up, and with a sample that cannot be read.
+// TestSilentPeer replays a run with a rank that falls silent.
 func TestReplayIsIdentical(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads", "weighted-once"} {
 		for _, c := range []struct {
 			ranks, world  int
 			capacityBytes int64
 		}{{1, 1, 0}, {1, 2, 5000}, {2, 2, 2000}, {3, 6, 4000}} {
-			t.Run(fmt.Sprintf("%s/%d-ranks-%d-bytes", sampler, c.ranks, c.capacityBytes), func(t *testing.T) {
-				cl := newCluster(t, c.ranks, 240, c.capacityBytes)
-				cl.storage.bad[7] = true
-				path := cl.record("a")
-				cl.train(c.world, 12/c.world, 3, sampler)
-				cl.closeRecorded()
-				for rank := range c.ranks {
-					result := replayed(t, path, rank)
-					if len(result.Rows) != 1 || result.Rows[0].Rank != rank || result.Rows[0].Epochs < 3 || !result.Lives[0].Ended {
-						t.Errorf("rank %d: %+v", rank, result)
+			t.Run(fmt.Sprintf("%s/%d-ranks-%d-bytes", sampler, c.ranks, c.capacityBytes),
+				func(t *testing.T) {
+					cl := newCluster(t, c.ranks, 240, c.capacityBytes)
+					cl.storage.bad[7] = true
+					path := cl.record("a")
+					cl.train(c.world, 12/c.world, 3, sampler)
+					cl.closeRecorded()
+					for rank := range c.ranks {
+						result := replayed(t, path, rank)
+						if len(result.Rows) != 1 || result.Rows[0].Rank != rank ||
+							result.Rows[0].Epochs < 3 || !result.Lives[0].Ended {
+							t.Errorf("rank %d: %+v", rank, result)
+						}
 					}
-				}
-			})
+				})
 		}
 	}
 }
 
-// TestReplayOfARankThatStartedAgain checks that the second life of a rank goes on in the file of the first, and that another
-// session does not.
+// TestReplayOfARankThatStartedAgain checks that the second life of a rank goes on in the file of
+// the first, and that another session does not.
 func TestReplayOfARankThatStartedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recording")
 	for i, c := range []struct {
@@ -101,7 +107,8 @@ func TestReplayOfARankThatStartedAgain(t *testing.T) {
 		cl.train(1, 12, 2, "pads")
 		cl.closeRecorded()
 		result := replayed(t, path, 0)
-		if len(result.Lives) != c.lives || len(result.Rows) != c.lives || result.Rows[c.lives-1].Start != c.lives {
+		if len(result.Lives) != c.lives || len(result.Rows) != c.lives ||
+			result.Rows[c.lives-1].Start != c.lives {
 			t.Errorf("recording %d: %+v", i, result)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 func sorted(ids []uint32) []uint32 { return slices.Sorted(slices.Values(ids)) }
 
-// TestStreamIsTheSame checks the promise: the same global batches for any number of ranks and any memory.
+// TestStreamIsTheSame checks the promise: the same global batches for any number of ranks and any
+// memory.
 func TestStreamIsTheSame(t *testing.T) {
 	for _, sampler := range []string{"uniform", "pads"} {
 		var first []string
@@ -21,18 +22,19 @@ func TestStreamIsTheSame(t *testing.T) {
 			ranks, world, batch int
 			capacityBytes       int64
 		}{{1, 1, 12, 0}, {1, 2, 6, 1 << 20}, {2, 2, 6, 2000}, {4, 4, 3, 5000}, {3, 6, 2, 1 << 20}} {
-			t.Run(fmt.Sprintf("%s/%d-ranks-%d-bytes", sampler, c.ranks, c.capacityBytes), func(t *testing.T) {
-				cl := newCluster(t, c.ranks, 240, c.capacityBytes)
-				stream := cl.train(c.world, c.batch, 3, sampler)
-				cl.close()
-				if first == nil {
-					first = stream
-				}
-				if !slices.Equal(stream, first) {
-					t.Errorf("the stream differs from that of one rank without memory")
-				}
-				cl.checkRecords(3, 240)
-			})
+			t.Run(fmt.Sprintf("%s/%d-ranks-%d-bytes", sampler, c.ranks, c.capacityBytes),
+				func(t *testing.T) {
+					cl := newCluster(t, c.ranks, 240, c.capacityBytes)
+					stream := cl.train(c.world, c.batch, 3, sampler)
+					cl.close()
+					if first == nil {
+						first = stream
+					}
+					if !slices.Equal(stream, first) {
+						t.Errorf("the stream differs from that of one rank without memory")
+					}
+					cl.checkRecords(3, 240)
+				})
 		}
 	}
 }
@@ -45,7 +47,8 @@ func (c *cluster) checkRecords(epochs, draws int) {
 	}
 	for i, r := range c.records[:epochs] {
 		e := r.(epochRecord)
-		if e.Epoch != i || e.Draws != int64(draws) || e.HitsLocal+e.HitsRemote+e.StorageReads+e.FallbackReads != e.Draws {
+		if e.Epoch != i || e.Draws != int64(draws) ||
+			e.HitsLocal+e.HitsRemote+e.StorageReads+e.FallbackReads != e.Draws {
 			c.t.Errorf("line %d: %+v", i, e)
 		}
 		if e.FallbackReads != 0 {
@@ -77,7 +80,8 @@ func TestResidentsAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestSilentPeer checks that trainers go on, by storage, when a rank does not answer, and that a replay decides the same.
+// TestSilentPeer checks that trainers go on, by storage, when a rank does not answer, and that a
+// replay decides the same.
 func TestSilentPeer(t *testing.T) {
 	cl := newCluster(t, 3, 240, 1<<20)
 	path := cl.record("a")
@@ -171,7 +175,8 @@ func TestTrainersThatDisagree(t *testing.T) {
 	}
 }
 
-// TestRankStartsAgain checks that ranks that died in mid-epoch plan the same epochs again from what they left.
+// TestRankStartsAgain checks that ranks that died in mid-epoch plan the same epochs again from what
+// they left.
 func TestRankStartsAgain(t *testing.T) {
 	whole := newCluster(t, 1, 240, 5000)
 	want := whole.train(1, 12, 3, "pads")
@@ -221,6 +226,7 @@ func TestRankStartsAgain(t *testing.T) {
 		text += fmt.Sprintln(sorted(p))
 	}
 	if fmt.Sprint(got) != fmt.Sprint(parts) || text != want[2] {
-		t.Errorf("the third epoch's plan differs after the rank started again (%d epochs open)", len(s.coordinator.Open()))
+		t.Errorf("the third epoch's plan differs after the rank started again (%d epochs open)",
+			len(s.coordinator.Open()))
 	}
 }

@@ -59,22 +59,32 @@ type cluster struct {
 	dirs    []string
 	records []any
 	mu      sync.Mutex
-	// between, if it is not nil, is called by trainer 0 before each batch, when all trainers have trained the one before.
+	// between, if it is not nil, is called by trainer 0 before each batch, when all trainers have
+	// trained the one before.
 	between func(epoch, batch int)
 }
 
-func newCluster(t *testing.T, ranks, samples int, capacityBytes int64, edits ...func(*Config)) *cluster {
+func newCluster(
+	t *testing.T, ranks, samples int, capacityBytes int64, edits ...func(*Config),
+) *cluster {
 	t.Helper()
 	return newClusterIn(t, t.TempDir, ranks, samples, capacityBytes, edits...)
 }
 
-func newClusterIn(t testing.TB, tempDir func() string, ranks, samples int, capacityBytes int64, edits ...func(*Config)) *cluster {
+func newClusterIn(
+	t testing.TB, tempDir func() string, ranks, samples int, capacityBytes int64,
+	edits ...func(*Config),
+) *cluster {
 	t.Helper()
-	c := &cluster{t: t, storage: &fakeStorage{reads: map[scheduler.SampleID]int{}, bad: map[scheduler.SampleID]bool{}}}
+	c := &cluster{t: t, storage: &fakeStorage{
+		reads: map[scheduler.SampleID]int{},
+		bad:   map[scheduler.SampleID]bool{},
+	}}
 	for _, transport := range transport.NewLocal(ranks) {
 		dir := tempDir()
 		cfg := Config{
-			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond, Dir: dir, Log: slog.New(slog.DiscardHandler),
+			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond,
+			Dir: dir, Log: slog.New(slog.DiscardHandler),
 			SlabBytes: capacityBytes + 1<<20,
 			Record: func(r any) {
 				c.mu.Lock()
@@ -125,7 +135,8 @@ type trainer struct {
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
-	client, err := Dial(filepath.Join(c.dirs[rank%len(c.dirs)], doorName), uint32(rank), uint32(world), uint64(rank), 20*time.Second)
+	client, err := Dial(filepath.Join(c.dirs[rank%len(c.dirs)], doorName), uint32(rank),
+		uint32(world), uint64(rank), 20*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +149,8 @@ func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.C
 
 func (tr *trainer) open(sampler string, batchSize int) error {
 	spec := Spec{
-		Data: "train", Sampler: sampler, Seed: 1, BatchSize: batchSize, Trainer: tr.rank, World: tr.world, Training: &tr.training,
+		Data: "train", Sampler: sampler, Seed: 1, BatchSize: batchSize, Trainer: tr.rank,
+		World: tr.world, Training: &tr.training,
 	}
 	text, err := json.Marshal(spec)
 	if err == nil {
@@ -188,7 +200,9 @@ func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 }
 
 // get takes one batch, checks it, and returns its ids.
-func (tr *trainer) get(epoch, batch int, leases ...uint32) (ids []uint32, lease uint32, sources []byte, err error) {
+func (tr *trainer) get(
+	epoch, batch int, leases ...uint32,
+) (ids []uint32, lease uint32, sources []byte, err error) {
 	p := u32s(append([]uint32{0, uint32(epoch), uint32(batch), uint32(len(leases))}, leases...)...)
 	p, err = tr.Call(KindGet, tr.tally.append(p))
 	if err != nil {
@@ -222,7 +236,8 @@ func (tr *trainer) get(epoch, batch int, leases ...uint32) (ids []uint32, lease 
 				continue
 			}
 		}
-		if labels[i] != id%3 || !bytes.Equal(tr.slab[offsets[i]:offsets[i]+uint64(lengths[i])], sampleBytes(sid)) {
+		if labels[i] != id%3 || !bytes.Equal(tr.slab[offsets[i]:offsets[i]+uint64(lengths[i])],
+			sampleBytes(sid)) {
 			return nil, 0, nil, fmt.Errorf("sample %d: other bytes or label", id)
 		}
 	}
@@ -230,14 +245,20 @@ func (tr *trainer) get(epoch, batch int, leases ...uint32) (ids []uint32, lease 
 }
 
 func (t tally) append(b []byte) []byte {
-	b = append(b, u32s(t.stream, t.epoch, t.hitsLocal, t.hitsRemote, t.storage, t.fallback, t.substituted, 0)...)
-	for _, v := range []uint64{t.storageBytes, t.fallbackBytes, t.stallMicroseconds, t.elapsedMicroseconds} {
+	b = append(
+		b, u32s(t.stream, t.epoch, t.hitsLocal, t.hitsRemote, t.storage, t.fallback, t.substituted,
+			0)...)
+	for _, v := range []uint64{
+		t.storageBytes, t.fallbackBytes, t.stallMicroseconds,
+		t.elapsedMicroseconds,
+	} {
 		b = le.AppendUint64(b, v)
 	}
 	return b
 }
 
-// epoch trains one epoch, as step by step as an all-reduce makes it, and returns what each global batch held.
+// epoch trains one epoch, as step by step as an all-reduce makes it, and returns what each global
+// batch held.
 func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 	parts, err := tr.plan(epoch)
 	if err != nil {
@@ -299,7 +320,8 @@ func (b *barrier) wait() {
 	}
 }
 
-// train runs world trainers for some epochs and returns the global batches of each epoch, each as a sorted text.
+// train runs world trainers for some epochs and returns the global batches of each epoch, each as a
+// sorted text.
 func (c *cluster) train(world, batchSize, epochs int, sampler string) []string {
 	c.t.Helper()
 	stream := make([][][]uint32, epochs)

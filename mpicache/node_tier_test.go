@@ -12,7 +12,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// fakeTier keeps samples in a map, and fails as it is told. It works in order: failures come in a row only when they are asked for in one.
+// fakeTier keeps samples in a map, and fails as it is told. It works in order: failures come in a
+// row only when they are asked for in one.
 type fakeTier struct {
 	tierFaults
 	mu      sync.Mutex
@@ -96,21 +97,24 @@ func (c *cluster) tier(sizeBytes int64, faults tierFaults) []*fakeTier {
 	var all []*fakeTier
 	for _, n := range c.nodes {
 		f := &fakeTier{tierFaults: faults, samples: map[scheduler.SampleID][]byte{}}
-		n.cfg.Data[0].Tier, n.cfg.Data[0].TierBytes, n.cfg.Data[0].TierBlockBytes = f, slices.Repeat([]int64{sizeBytes}, len(c.nodes)), 8
+		n.cfg.Data[0].Tier, n.cfg.Data[0].TierBytes, n.cfg.Data[0].TierBlockBytes = f,
+			slices.Repeat([]int64{sizeBytes}, len(c.nodes)), 8
 		all = append(all, f)
 	}
 	return all
 }
 
 func (c *cluster) allReads() (n int) {
+	c.storage.mu.Lock()
+	defer c.storage.mu.Unlock()
 	for _, reads := range c.storage.reads {
 		n += reads
 	}
 	return n
 }
 
-// TestTierChangesNoStream checks that a tier, whatever it does, changes nothing but the reads of storage, and that what is recorded of it
-// can be replayed.
+// TestTierChangesNoStream checks that a tier, whatever it does, changes nothing but the reads of
+// storage, and that what is recorded of it can be replayed.
 func TestTierChangesNoStream(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, ranks := range []int{1, 2} {
@@ -121,7 +125,8 @@ func TestTierChangesNoStream(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d-ranks/%+v", sampler, ranks, tier), func(t *testing.T) {
 					cl := newCluster(t, ranks, 240, 2000)
 					log := &strings.Builder{}
-					logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+					logger := slog.New(
+						slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 					for _, n := range cl.nodes {
 						n.cfg.Log = logger
 					}
@@ -136,10 +141,13 @@ func TestTierChangesNoStream(t *testing.T) {
 					for _, r := range cl.records[:3] {
 						hits += r.(epochRecord).TierHits
 					}
-					if works := !tier.broken && tier.flaky == 0; works && (hits == 0 || cl.allReads() >= without.allReads()) {
-						t.Errorf("%d tier hits, %d reads of storage, %d without a tier", hits, cl.allReads(), without.allReads())
+					if works := !tier.broken && tier.flaky == 0; works &&
+						(hits == 0 || cl.allReads() >= without.allReads()) {
+						t.Errorf("%d tier hits, %d reads of storage, %d without a tier", hits,
+							cl.allReads(), without.allReads())
 					}
-					if warned := strings.Contains(log.String(), "the tier fails again and again"); warned != tier.broken {
+					if warned := strings.Contains(log.String(),
+						"the tier fails again and again"); warned != tier.broken {
 						t.Errorf("the log says %q", log)
 					}
 					for rank, f := range tiers {

@@ -12,13 +12,15 @@ import (
 
 const (
 	observeEvery = time.Second
-	silentRank   = 5 * time.Second // a rank that was not heard of for so long is left out of what rank 0 tells
-	// linesPerSecond bounds the lines about ranks in the run log: a line has about a kilobyte, and 1,024 ranks would write a
-	// gigabyte in three hours at one line a rank and ten seconds.
+	// silentRank is how long a rank may be silent before rank 0 leaves it out of its answers.
+	silentRank = 5 * time.Second
+	// linesPerSecond bounds the lines about ranks in the run log: a line has about a kilobyte, and
+	// 1,024 ranks would write a gigabyte in three hours at one line a rank and ten seconds.
 	linesPerSecond = 10
 )
 
-// observer measures this rank once a second. On rank 0 it also has what the others measured, and writes it to the run log.
+// observer measures this rank once a second. On rank 0 it also collects the other ranks'
+// measurements, and writes them to the run log.
 type observer struct {
 	node      *Node
 	host      string
@@ -35,7 +37,8 @@ type heardStats struct {
 	at time.Time // zero: never
 }
 
-// init measures this rank once, so that there is an answer to STATUS from the first one on. It tells nobody: nothing can be sent yet.
+// init measures this rank once, so that STATUS has an answer from the start. It sends nothing:
+// nothing can be sent yet.
 func (o *observer) init(n *Node) {
 	o.node = n
 	o.host, _ = os.Hostname() // "" where it has none
@@ -56,7 +59,7 @@ func (o *observer) tick(now time.Time) {
 	}
 }
 
-// observe measures this rank and tells rank 0.
+// observe measures this rank and reports to rank 0.
 func (o *observer) observe(now time.Time) {
 	rank, stats := o.node.cfg.Transport.Rank(), o.node.Stats()
 	o.take(rank, stats, now)
@@ -85,7 +88,7 @@ func (o *observer) onStats(from int, text []byte) {
 	o.take(from, stats, time.Now())
 }
 
-// ranks returns what was heard lately, by rank.
+// ranks returns the recent measurements, by rank.
 func (o *observer) ranks(now time.Time) []RankStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -128,7 +131,8 @@ func (o *observer) record(now time.Time) {
 // Stats measures this rank at this moment.
 func (n *Node) Stats() RankStats {
 	st := RankStats{
-		Rank: n.cfg.Transport.Rank(), Host: n.observer.host, Seconds: time.Since(n.started).Seconds(), Trainers: n.trainers(),
+		Rank: n.cfg.Transport.Rank(), Host: n.observer.host,
+		Seconds: time.Since(n.started).Seconds(), Trainers: n.trainers(),
 		Epoch: -1, Ready: 1, PeerBytes: n.observer.peerBytes.Load(),
 	}
 	n.arenaMu.Lock()
@@ -160,7 +164,8 @@ func (s *stream) addStats(st *RankStats, sum *given) {
 		progress = s.shown // between two epochs, or after the last
 	}
 	if progress.Name != "" && (s.index == 0 || st.Epoch < 0) {
-		st.Data, st.Epoch, st.Batch, st.Batches = progress.Name, progress.Epoch, progress.Batch, progress.Batches
+		st.Data, st.Epoch, st.Batch, st.Batches = progress.Name, progress.Epoch, progress.Batch,
+			progress.Batches
 	}
 	if s.stager == nil {
 		return
@@ -170,26 +175,29 @@ func (s *stream) addStats(st *RankStats, sum *given) {
 	st.ResidentBytes += cache.UsedBytes()
 	if s.index == 0 {
 		st.Ready = s.stager.Ready()
-		st.NextPlanned = len(s.coordinator.Open()) > 0 && s.stager.Knows(slices.Max(s.coordinator.Open())+1)
+		st.NextPlanned = len(s.coordinator.Open()) > 0 &&
+			s.stager.Knows(slices.Max(s.coordinator.Open())+1)
 	}
 }
 
-// given is what the trainers here were given, for how long they waited for it, and for how long they trained. Integers add up to the
-// same in any order: a sum that is made twice does not fall.
+// given is what the trainers here were given, for how long they waited for it, and for how long
+// they trained. Integers add up to the same in any order: a sum that is made twice does not fall.
 type given struct {
 	hitsLocal, hitsRemote, tierHits, storageReads, fallbackReads, substituted int64
 	storageBytes, fallbackBytes                                               int64
 	stallMicroseconds, trainMicroseconds                                      int64
 }
 
-// addEpoch adds what the trainers here counted in an epoch since this rank began.
+// addEpoch adds the counts of the trainers here in an epoch since this rank began.
 func (s *stream) addEpoch(sum *given, epoch int) {
 	longest := uint64(0)
 	for from, t := range s.epochs[epoch].tallies {
 		t = t.since(s.epochs[epoch].before[from])
 		sum.add(given{
-			hitsLocal: int64(t.hitsLocal), hitsRemote: int64(t.hitsRemote), storageReads: int64(t.storage), fallbackReads: int64(t.fallback),
-			storageBytes: int64(t.storageBytes), fallbackBytes: int64(t.fallbackBytes), substituted: int64(t.substituted),
+			hitsLocal: int64(t.hitsLocal), hitsRemote: int64(t.hitsRemote),
+			storageReads: int64(t.storage), fallbackReads: int64(t.fallback),
+			storageBytes: int64(t.storageBytes), fallbackBytes: int64(t.fallbackBytes),
+			substituted:       int64(t.substituted),
 			stallMicroseconds: int64(t.stallMicroseconds),
 		})
 		longest = max(longest, t.elapsedMicroseconds)
@@ -202,17 +210,22 @@ func (s *stream) addEpoch(sum *given, epoch int) {
 
 // draws is the number of samples that were given.
 func (t tally) draws() int {
-	return int(t.hitsLocal) + int(t.hitsRemote) + int(t.storage) + int(t.fallback) + int(t.substituted)
+	return int(t.hitsLocal) + int(t.hitsRemote) + int(t.storage) + int(t.fallback) +
+		int(t.substituted)
 }
 
 // fell reports whether a sum is less than it was.
 func (t tally) fell(last tally) bool {
-	return t.hitsLocal < last.hitsLocal || t.hitsRemote < last.hitsRemote || t.storage < last.storage || t.fallback < last.fallback ||
-		t.substituted < last.substituted || t.storageBytes < last.storageBytes || t.fallbackBytes < last.fallbackBytes ||
-		t.stallMicroseconds < last.stallMicroseconds || t.elapsedMicroseconds < last.elapsedMicroseconds
+	return t.hitsLocal < last.hitsLocal || t.hitsRemote < last.hitsRemote ||
+		t.storage < last.storage || t.fallback < last.fallback ||
+		t.substituted < last.substituted || t.storageBytes < last.storageBytes ||
+		t.fallbackBytes < last.fallbackBytes ||
+		t.stallMicroseconds < last.stallMicroseconds ||
+		t.elapsedMicroseconds < last.elapsedMicroseconds
 }
 
-// since is what was counted after an earlier tally of the same worker and epoch, which has not fallen since.
+// since returns the counts after an earlier tally of the same worker and epoch, which must not be
+// larger.
 func (t tally) since(before tally) tally {
 	t.hitsLocal -= before.hitsLocal
 	t.hitsRemote -= before.hitsRemote
@@ -245,19 +258,23 @@ func (g *given) tell(st *RankStats) {
 	st.StorageReads, st.StorageBytes = g.storageReads, g.storageBytes
 	st.FallbackReads, st.FallbackBytes = g.fallbackReads, g.fallbackBytes
 	st.Substituted = g.substituted
-	st.StallSeconds, st.TrainSeconds = float64(g.stallMicroseconds)/1e6, float64(g.trainMicroseconds)/1e6
+	st.StallSeconds, st.TrainSeconds = float64(g.stallMicroseconds)/1e6,
+		float64(g.trainMicroseconds)/1e6
 }
 
 // importanceBins is the number of bars of an importance histogram in the run log.
 const importanceBins = 40
 
-// importanceRecord is a line of the run log: how the scores that an epoch was drawn by are distributed.
+// importanceRecord is a line of the run log: how the scores that an epoch was drawn by are
+// distributed.
 type importanceRecord struct {
-	Event  string    `json:"event"`
-	Time   time.Time `json:"time"`
-	Data   string    `json:"data"`
-	Epoch  int       `json:"epoch"`
-	Edges  []float64 `json:"edges"` // one more than counts: counts[i] samples have scores in [edges[i], edges[i+1]), in the last bin up to its end
+	Event string    `json:"event"`
+	Time  time.Time `json:"time"`
+	Data  string    `json:"data"`
+	Epoch int       `json:"epoch"`
+	// one more than counts: counts[i] samples have scores in [edges[i], edges[i+1]), in the last
+	// bin up to its end
+	Edges  []float64 `json:"edges"`
 	Counts []int64   `json:"counts"`
 }
 
@@ -277,7 +294,8 @@ func (s *stream) importance(epoch int, scores []float32) importanceRecord {
 	}
 	width := (float64(high) - float64(low)) / importanceBins
 	if width == 0 {
-		width = math.Max(math.Abs(float64(high)), 1) / importanceBins // all are equal: they are in the first bin
+		// all are equal: they are in the first bin
+		width = math.Max(math.Abs(float64(high)), 1) / importanceBins
 	}
 	for i := range rec.Edges {
 		rec.Edges[i] = float64(low) + width*float64(i)

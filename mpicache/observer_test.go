@@ -13,7 +13,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestStats checks what the ranks say about themselves against the epochs of the run log, and that rank 0 hears of all of them.
+// TestStats checks what the ranks say about themselves against the epochs of the run log, and that
+// rank 0 hears of all of them.
 func TestStats(t *testing.T) {
 	const ranks, samples = 3, 240
 	cl := newCluster(t, ranks, samples, 1<<14, func(c *Config) {
@@ -24,7 +25,8 @@ func TestStats(t *testing.T) {
 	})
 	cl.train(ranks, 4, 3, "pads")
 	for r, n := range cl.nodes {
-		if st := n.Stats(); st.Rank != r || st.ResidentBytes <= 0 || st.ResidentBytes > 1<<14 || st.Residents == 0 || st.UsedBytes < st.ResidentBytes {
+		if st := n.Stats(); st.Rank != r || st.ResidentBytes <= 0 || st.ResidentBytes > 1<<14 ||
+			st.Residents == 0 || st.UsedBytes < st.ResidentBytes {
 			t.Errorf("rank %d: %+v", r, st)
 		}
 	}
@@ -52,20 +54,24 @@ func TestStats(t *testing.T) {
 			for _, n := range line.Counts {
 				total += n
 			}
-			if total != samples || len(line.Edges) != len(line.Counts)+1 || line.Epoch != importance-1 {
+			if total != samples || len(line.Edges) != len(line.Counts)+1 ||
+				line.Epoch != importance-1 {
 				t.Errorf("importance: %+v", line)
 			}
 		}
 	}
 	if len(nodes) != ranks || epochs != 3 || importance != 3 {
-		t.Fatalf("%d lines of ranks, %d of epochs, %d of importance: %+v", len(nodes), epochs, importance, cl.records)
+		t.Fatalf("%d lines of ranks, %d of epochs, %d of importance: %+v", len(nodes), epochs,
+			importance, cl.records)
 	}
-	if sum.HitsLocal != 0 || sum.HitsRemote != 0 || sum.StorageReads != 0 || sum.FallbackReads != 0 {
+	if sum.HitsLocal != 0 || sum.HitsRemote != 0 || sum.StorageReads != 0 ||
+		sum.FallbackReads != 0 {
 		t.Errorf("the ranks counted %+v more than the epochs", sum)
 	}
 	peers := int64(0)
 	for r, st := range nodes {
-		if st.Rank != r || st.Data == "train" != (st.Epoch >= 0) || st.Epoch > 2 || st.Machine.MemoryLimit != "none" {
+		if st.Rank != r || st.Data == "train" != (st.Epoch >= 0) || st.Epoch > 2 ||
+			st.Machine.MemoryLimit != "none" {
 			t.Errorf("line of rank %d: %+v", r, st)
 		}
 		peers += st.PeerBytes
@@ -90,8 +96,8 @@ func TestSilentRanksAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestStatsBeginWithTheRank checks that a rank leaves out what a trainer counted with the rank before it, but for what it read itself when
-// there was none.
+// TestStatsBeginWithTheRank checks that a rank leaves out what a trainer counted with the rank
+// before it, but for what it read itself when there was none.
 func TestStatsBeginWithTheRank(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	defer cl.close()
@@ -99,12 +105,18 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	cl.agree(Spec{BatchSize: 2, World: 1})
 	const epoch = 7
 	from := teller{worker: 99}
-	n.streams[0].onTally(from, tally{epoch: epoch, hitsLocal: 5, storage: 2, fallback: 3, stallMicroseconds: 1e6}, false)
-	if st := n.Stats(); st.HitsLocal != 0 || st.StorageReads != 0 || st.FallbackReads != 3 || st.StallSeconds != 0 {
+	n.streams[0].onTally(
+		from, tally{epoch: epoch, hitsLocal: 5, storage: 2, fallback: 3, stallMicroseconds: 1e6},
+		false)
+	if st := n.Stats(); st.HitsLocal != 0 || st.StorageReads != 0 || st.FallbackReads != 3 ||
+		st.StallSeconds != 0 {
 		t.Errorf("%+v", st)
 	}
-	n.streams[0].onTally(from, tally{epoch: epoch, hitsLocal: 9, storage: 2, fallback: 3, stallMicroseconds: 3e6}, true)
-	if st := n.Stats(); st.HitsLocal != 4 || st.StorageReads != 0 || st.FallbackReads != 3 || st.StallSeconds != 2 {
+	n.streams[0].onTally(
+		from, tally{epoch: epoch, hitsLocal: 9, storage: 2, fallback: 3, stallMicroseconds: 3e6},
+		true)
+	if st := n.Stats(); st.HitsLocal != 4 || st.StorageReads != 0 || st.FallbackReads != 3 ||
+		st.StallSeconds != 2 {
 		t.Errorf("%+v", st)
 	}
 	if c := n.streams[0].sum(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
@@ -128,7 +140,8 @@ func (c *cluster) connect(trainer, world uint32, worker uint64) *Client {
 	return client
 }
 
-// tell sends the tally of a process that was given nothing by this connection, and returns when it was taken.
+// tell sends the tally of a process that was given nothing by this connection, and returns when it
+// was taken.
 func (c *cluster) tell(client *Client, t tally) {
 	c.t.Helper()
 	if err := client.Send(KindRelease, t.append(u32s(0))); err != nil {
@@ -139,7 +152,8 @@ func (c *cluster) tell(client *Client, t tally) {
 	}
 }
 
-// TestTrainersAreCountedOnce checks that a training process counts once, with however many connections, and a launcher not at all.
+// TestTrainersAreCountedOnce checks that a training process counts once, with however many
+// connections, and a launcher not at all.
 func TestTrainersAreCountedOnce(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	n := cl.nodes[0]
@@ -171,8 +185,9 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestFirstTallyCounts checks that what a training process tells of an epoch for the first time counts for the rank, although its workers
-// were given the batches, unless it tells it first thing on a connection: then it was counted with the rank before.
+// TestFirstTallyCounts checks that what a training process tells of an epoch for the first time
+// counts for the rank, although its workers were given the batches, unless it tells it first thing
+// on a connection: then it was counted with the rank before.
 func TestFirstTallyCounts(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	defer cl.close()
@@ -185,13 +200,19 @@ func TestFirstTallyCounts(t *testing.T) {
 	if err := tr.open("sequential", 2); err != nil {
 		t.Fatal(err)
 	}
-	cl.tell(tr.Client, tally{epoch: 8, hitsLocal: 9, stallMicroseconds: 5e6, elapsedMicroseconds: 9e6})
+	cl.tell(
+		tr.Client, tally{epoch: 8, hitsLocal: 9, stallMicroseconds: 5e6, elapsedMicroseconds: 9e6})
 	for epoch := range 2 {
 		if _, err := tr.plan(epoch); err != nil {
 			t.Fatal(err)
 		}
-		cl.tell(tr.Client, tally{epoch: uint32(epoch), hitsLocal: 10, stallMicroseconds: 1e6, elapsedMicroseconds: 9e6})
-		if st, times := n.Stats(), epoch+1; st.HitsLocal != int64(10*times) || st.StallSeconds != float64(times) {
+		cl.tell(
+			tr.Client, tally{
+				epoch: uint32(epoch), hitsLocal: 10, stallMicroseconds: 1e6,
+				elapsedMicroseconds: 9e6,
+			})
+		if st, times := n.Stats(), epoch+1; st.HitsLocal != int64(10*times) ||
+			st.StallSeconds != float64(times) {
 			t.Errorf("after %d epochs: %+v", times, st)
 		}
 	}
@@ -210,8 +231,8 @@ func TestFirstTallyCounts(t *testing.T) {
 	}
 }
 
-// TestSumsDoNotFall checks that sums of seconds stay as they are while nothing happens: added up as floats, in the order of a map, they
-// would differ by what is rounded.
+// TestSumsDoNotFall checks that sums of seconds stay as they are while nothing happens: added up as
+// floats, in the order of a map, they would differ by what is rounded.
 func TestSumsDoNotFall(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	defer cl.close()
@@ -220,20 +241,25 @@ func TestSumsDoNotFall(t *testing.T) {
 	const epochs = maxToldEpochs
 	for e := range uint64(epochs) {
 		us := 123457 + e*e*e*7654321
-		n.streams[0].onTally(teller{}, tally{epoch: uint32(e), stallMicroseconds: us, elapsedMicroseconds: us}, true)
+		n.streams[0].onTally(teller{},
+			tally{epoch: uint32(e), stallMicroseconds: us, elapsedMicroseconds: us}, true)
 	}
 	before := n.Stats()
 	for range 100 {
-		if now := n.Stats(); now.StallSeconds != before.StallSeconds || now.TrainSeconds != before.TrainSeconds {
-			t.Fatalf("%.17g and %.17g s after %.17g and %.17g", now.StallSeconds, now.TrainSeconds, before.StallSeconds, before.TrainSeconds)
+		if now := n.Stats(); now.StallSeconds != before.StallSeconds ||
+			now.TrainSeconds != before.TrainSeconds {
+			t.Fatalf("%.17g and %.17g s after %.17g and %.17g", now.StallSeconds, now.TrainSeconds,
+				before.StallSeconds, before.TrainSeconds)
 		}
 	}
-	if want := float64(epochs*123457+14400*7654321) / 1e6; before.StallSeconds != want { // 14400: the sum of the cubes
+	// 14400: the sum of the cubes
+	if want := float64(epochs*123457+14400*7654321) / 1e6; before.StallSeconds != want {
 		t.Errorf("%.17g s, want %.17g", before.StallSeconds, want)
 	}
 }
 
-// TestSlowestTrainer checks the batch that a rank is at: that of its slowest trainer, to the end of an epoch whose last batch is small.
+// TestSlowestTrainer checks the batch that a rank is at: that of its slowest trainer, to the end of
+// an epoch whose last batch is small.
 func TestSlowestTrainer(t *testing.T) {
 	for _, tt := range []struct {
 		samples, world, size int
@@ -252,7 +278,8 @@ func TestSlowestTrainer(t *testing.T) {
 		{17, 2, 4, [][2]uint32{{9, 0}, {4, 0}}, 1},
 	} {
 		t.Run(fmt.Sprint(tt.samples, tt.draws), func(t *testing.T) {
-			cl := newCluster(t, 1, tt.samples, 1<<14, func(c *Config) { c.Assignment = scheduler.AssignSampler })
+			cl := newCluster(t, 1, tt.samples, 1<<14,
+				func(c *Config) { c.Assignment = scheduler.AssignSampler })
 			defer cl.close()
 			var trainers []*trainer
 			for i := range tt.draws {
@@ -273,7 +300,10 @@ func TestSlowestTrainer(t *testing.T) {
 			}
 			for i, tr := range trainers {
 				cl.tell(tr.Client, tally{hitsLocal: tt.draws[i][0], elapsedMicroseconds: 1})
-				worker := &trainer{Client: cl.connect(uint32(i), uint32(tt.world), 100), rank: i, world: tt.world}
+				worker := &trainer{
+					Client: cl.connect(uint32(i), uint32(tt.world), 100), rank: i,
+					world: tt.world,
+				}
 				if err := worker.open("sequential", tt.size); err != nil {
 					t.Fatal(err)
 				}
@@ -283,7 +313,8 @@ func TestSlowestTrainer(t *testing.T) {
 				}
 			}
 			st := cl.nodes[0].Status().Data[0]
-			if batches := (tt.samples + tt.world*tt.size - 1) / (tt.world * tt.size); st.Batch != tt.batch || st.Batches != batches {
+			batches := (tt.samples + tt.world*tt.size - 1) / (tt.world * tt.size)
+			if st.Batch != tt.batch || st.Batches != batches {
 				t.Errorf("batch %d of %d, want %d of %d", st.Batch, st.Batches, tt.batch, batches)
 			}
 		})
@@ -311,21 +342,26 @@ func (l lateTransport) Post(to int, msg []byte) {
 	l.Transport.Post(to, msg)
 }
 
-// TestStatusFromTheFirst checks that a rank has measured itself before it takes the first connection, so that STATUS always has its node.
+// TestStatusFromTheFirst checks that a rank has measured itself before it takes the first
+// connection, so that STATUS always has its node.
 func TestStatusFromTheFirst(t *testing.T) {
 	cl := newCluster(t, 2, 10, 1<<14, func(c *Config) {
 		var observed atomic.Int32
 		rank := c.Transport.Rank()
-		c.Observe = func(float64, int) Machine { return Machine{StorageReads: int64(observed.Add(1))} }
+		c.Observe = func(float64, int) Machine {
+			return Machine{StorageReads: int64(observed.Add(1))}
+		}
 		c.Transport = lateTransport{c.Transport, t, new(atomic.Bool), func() {
 			if observed.Load() != 1 {
-				t.Errorf("rank %d has measured itself %d times before it serves", rank, observed.Load())
+				t.Errorf("rank %d has measured itself %d times before it serves", rank,
+					observed.Load())
 			}
 		}}
 	})
 	defer cl.close()
 	for r, n := range cl.nodes {
-		if st := n.Status(); !slices.ContainsFunc(st.Nodes, func(s RankStats) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
+		if st := n.Status(); !slices.ContainsFunc(st.Nodes,
+			func(s RankStats) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
 			t.Errorf("rank %d tells %+v", r, st)
 		}
 	}

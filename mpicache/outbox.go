@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outbox sends a client its replies. Nobody waits for a client that does not read: what its socket does not take at once a
-// goroutine sends, as long as the client takes some, and there is not too much of it.
+// outbox sends a client its replies without ever blocking on it: a goroutine sends what its socket
+// does not accept at once, as long as the client keeps reading, and not too much is queued.
 type outbox struct {
 	sock *net.UnixConn
 	raw  syscall.RawConn // its
@@ -24,35 +24,44 @@ type outbox struct {
 }
 
 const (
-	// writeTimeout is how long a client may take nothing of what is sent to it.
+	// writeTimeout is how long a client may go without reading anything that is sent to it.
 	writeTimeout = 10 * time.Second
-	// helloTimeout is how long a client may take to say who it is.
+	// helloTimeout is how long a client may take to identify itself.
 	helloTimeout = 30 * time.Second
-	// maxUnread is how much may lie here before a further reply. A plan is larger, and alone.
+	// maxUnread is how much may be queued before a further reply. A plan is larger, and queued
+	// alone.
 	maxUnread = 16 << 20
-	// writePiece is what a client has to take within writeTimeout.
+	// writePiece is how much a client has to read within writeTimeout.
 	writePiece = 1 << 20
 )
 
-// cork holds replies back, until it is called with false: the last of several requests has been answered.
+// cork holds replies back, until it is called with false: the last of several requests has been
+// answered.
 func (o *outbox) cork(corked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.corked = corked; !corked && len(o.rest) > 0 && !o.sending {
 		rest := o.rest
 		o.rest = o.rest[:0]
-		o.send(rest)
+		o.send(rest, len(rest) > writePiece)
 	}
 }
 
-// write sends whole frames, or has them sent. It keeps nothing of b.
-func (o *outbox) write(b []byte) {
+// write sends whole frames, or queues them. It does not retain b.
+func (o *outbox) write(b []byte) { o.put(b, false) }
+
+// give is write, but takes b over: a plan is large, and is not copied.
+func (o *outbox) give(b []byte) { o.put(b, true) }
+
+func (o *outbox) put(b []byte, own bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.over || len(b) == 0:
 	case !o.corked && !o.sending:
-		o.send(b)
+		o.send(b, own)
+	case own && len(o.rest) == 0:
+		o.rest = b
 	case len(o.rest) > maxUnread:
 		o.end()
 	default:
@@ -60,20 +69,25 @@ func (o *outbox) write(b []byte) {
 	}
 }
 
-// send sends what the socket takes at once, and has the goroutine send the rest. There is nothing before it.
-func (o *outbox) send(b []byte) {
+// send sends what the socket takes at once, and has the goroutine send the rest, of a copy unless b
+// is its own. There is nothing before it.
+func (o *outbox) send(b []byte, own bool) {
 	n, err := o.now(b)
 	if err != nil {
 		o.end()
 		return
 	}
 	if n < len(b) {
-		o.rest, o.sending = append(o.rest[:0], b[n:]...), true
+		rest := b[n:]
+		if !own {
+			rest = append(o.rest[:0], rest...)
+		}
+		o.rest, o.sending = rest, true
 		go o.sendRest()
 	}
 }
 
-// now sends what the socket takes at once.
+// now sends what the socket accepts at once.
 func (o *outbox) now(b []byte) (n int, err error) {
 	failed := o.raw.Write(func(fd uintptr) bool {
 		for {
@@ -104,7 +118,8 @@ func (o *outbox) sendRest() {
 		o.mu.Unlock()
 		for len(b) > 0 {
 			piece := b[:min(len(b), writePiece)]
-			_ = o.sock.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails when closed, and so does Write
+			// fails when closed, and so does Write
+			_ = o.sock.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if _, err := o.sock.Write(piece); err != nil {
 				o.mu.Lock()
 				o.end()
@@ -123,7 +138,7 @@ func (o *outbox) end() {
 	_ = o.sock.CloseWrite() // it may be closed
 }
 
-// enter lets a client in, if there are not too many: of this rank, or of its process.
+// enter admits a client, unless there are too many connections of this rank or of its process.
 func (n *Node) enter(c *conn) error {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
@@ -137,7 +152,8 @@ func (n *Node) enter(c *conn) error {
 	case len(n.conns) >= maxConns:
 		return fmt.Errorf("this rank has %d connections, and takes no more", len(n.conns))
 	case same >= maxConnsOfOne:
-		return fmt.Errorf("process %d has %d connections to this rank, and gets no more", c.pid, same)
+		return fmt.Errorf("process %d has %d connections to this rank, and gets no more", c.pid,
+			same)
 	}
 	n.conns[c] = struct{}{}
 	return nil

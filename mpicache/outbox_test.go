@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestClientThatDoesNotRead has a trainer wait for its plan and ask for so much beside it that its socket is full: the
-// other one has its plan nevertheless, and that one all its replies as soon as it reads.
+// TestClientThatDoesNotRead has a trainer wait for its plan and ask for so much beside it that its
+// socket is full: the other one has its plan nevertheless, and that one all its replies as soon as
+// it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -47,7 +48,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	replies := map[Kind]int{}
 	for range statuses + 1 {
 		full.deadline()
-		f, err := readFrame(full.r, &full.buf, func(Kind) (int, bool) { return maxReplyBytes, true })
+		f, err := readFrame(full.r, &full.buf,
+			func(Kind) (int, bool) { return maxReplyBytes, true })
 		if err != nil {
 			t.Fatalf("after %v: %v", replies, err)
 		}
@@ -84,7 +86,8 @@ func TestClientThatNeverReads(t *testing.T) {
 
 func socketPair(t *testing.T) (a, b *net.UnixConn) {
 	t.Helper()
-	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	door, err := net.ListenUnix("unix",
+		&net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +104,8 @@ func socketPair(t *testing.T) (a, b *net.UnixConn) {
 	return here, there
 }
 
-// TestConnectionsAreBounded fills a rank with connections: who comes then hears why not, and comes in when one has left.
+// TestConnectionsAreBounded fills a rank with connections: who comes then hears why not, and comes
+// in when one has left.
 func TestConnectionsAreBounded(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -149,8 +153,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTwoHundredClients has two hundred trainers, each with a worker that reads what it reads, get the stream that one gets,
-// while others say what they may not.
+// TestTwoHundredClients has two hundred trainers, each with a worker that reads what it reads, get
+// the stream that one gets, while others say what they may not.
 func TestTwoHundredClients(t *testing.T) {
 	const world, epochs, samples = 200, 2, 1000
 	alone := newCluster(t, 1, samples, 1<<16)
@@ -165,7 +169,10 @@ func TestTwoHundredClients(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			spec := Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 1, Trainer: r, World: world}
+			spec := Spec{
+				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 1, Trainer: r,
+				World: world,
+			}
 			text, err := json.Marshal(spec)
 			if err == nil {
 				_, err = c.Call(KindOpen, text)

@@ -22,7 +22,8 @@ func asNobody(t *testing.T, f func()) {
 	go func() {
 		runtime.LockOSThread() // and never unlocks it
 		const nobody = 65534
-		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody) // of this thread only
+		// of this thread only
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody)
 		if errno != 0 {
 			done <- errno
 			return
@@ -40,7 +41,8 @@ func TestClientOfAnotherUser(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
 	path := filepath.Join(cl.dirs[0], doorName)
-	for _, dir := range []string{cl.dirs[0], filepath.Dir(cl.dirs[0])} { // the two that t.TempDir has made
+	// the two that t.TempDir has made
+	for _, dir := range []string{cl.dirs[0], filepath.Dir(cl.dirs[0])} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +66,8 @@ func TestClientOfAnotherUser(t *testing.T) {
 		got = got[:max(0, n)]
 		_ = unix.Close(fd) // it may not have been opened
 	})
-	if !strings.Contains(string(got), "the other end of the socket is user 65534, and this is user 0") {
+	if !strings.Contains(string(got),
+		"the other end of the socket is user 65534, and this is user 0") {
 		t.Errorf("the door says %q", got)
 	}
 }

@@ -9,16 +9,17 @@ import (
 	"rankpool/scheduler"
 )
 
-// pulse is what a rank hears of the others that it looks after: rank 0 after all, and they after it, by a message each
-// way every Every(Config.RankTimeout). MPI itself tells nothing of a rank that is stopped or hangs, whose node is lost or
-// whose network is cut, or after a quarter of an hour. Nothing but the transport is needed for a message: no storage, no
-// plan, no disk.
+// pulse records the signs of life of the ranks that this one watches: rank 0 watches all, and they
+// watch it, by a message each way every Every(Config.RankTimeout). MPI itself does not report a
+// rank that is stopped or hangs, whose node is lost or whose network is cut, or only after a
+// quarter of an hour. A message needs nothing but the transport: no storage, no plan, no disk.
 type pulse struct {
 	mu    sync.Mutex
 	ranks []int // that are looked after
 	watch *liveness.Watch
-	seen  map[int]bool // those that have been heard of: one may take its memory for minutes while others serve
-	left  map[int]bool // those that have said that they leave
+	// those that have been heard of: one may take its memory for minutes while others serve
+	seen map[int]bool
+	left map[int]bool // those that have said that they leave
 }
 
 func (p *pulse) init(rank, size int, bound time.Duration) {
@@ -44,7 +45,8 @@ func (p *pulse) heard(from int, leaves bool) {
 	}
 }
 
-// tick tells the time, and returns the ranks that have now been silent for too long, and all that are.
+// tick sets the time, and returns the ranks that have now been silent for too long, and all that
+// are.
 func (p *pulse) tick(now time.Duration) (newly, all []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,12 +86,16 @@ func (n *Node) beats() {
 			n.cfg.Lost(rank)
 		}
 		if len(all) > 0 {
-			n.refusePlans(fmt.Sprintf("rank %d has not answered for %v, and a plan needs what its trainers report", all[0], n.cfg.RankTimeout))
+			n.refusePlans(
+				fmt.Sprintf(
+					"rank %d has not answered for %v, and a plan needs what its trainers report",
+					all[0], n.cfg.RankTimeout))
 		}
 	}
 }
 
-// refusePlans answers the trainers that wait for a plan that there is none: they wait, but not for ever.
+// refusePlans answers the trainers that wait for a plan that there is none: they wait, but not for
+// ever.
 func (n *Node) refusePlans(why string) {
 	for _, s := range n.streams {
 		s.locked(func() { s.coordinate(scheduler.Hung{Why: why}) })

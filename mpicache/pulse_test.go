@@ -23,7 +23,10 @@ func TestPulse(t *testing.T) {
 		atLast []int
 		jump   time.Duration // of the clock, after two minutes, as when this process was stopped
 	}{
-		"nobody was heard of yet": {0, func(time.Duration) (int, bool) { return -1, false }, "", nil, 0},
+		"nobody was heard of yet": {
+			0, func(time.Duration) (int, bool) { return -1, false }, "",
+			nil, 0,
+		},
 		"one falls silent": {0, func(at time.Duration) (int, bool) {
 			if at > time.Minute {
 				return 1, false
@@ -32,7 +35,10 @@ func TestPulse(t *testing.T) {
 		}, "2 at 1m59s", []int{2}, 0},
 		"this rank is stopped for an hour": {0, both, "", nil, time.Hour},
 		"the clock jumps back by an hour":  {0, both, "", nil, -time.Hour},
-		"the clock jumps on by a year":     {2, func(time.Duration) (int, bool) { return 0, false }, "", nil, 365 * 24 * time.Hour},
+		"the clock jumps on by a year": {
+			2, func(time.Duration) (int, bool) { return 0, false },
+			"", nil, 365 * 24 * time.Hour,
+		},
 		"stopped, and then one falls silent": {0, func(at time.Duration) (int, bool) {
 			if at > 3*time.Minute {
 				return 1, false
@@ -71,12 +77,14 @@ func TestPulse(t *testing.T) {
 			}
 		}
 		if got := strings.Join(lost, ", "); got != c.newly || !slices.Equal(all, c.atLast) {
-			t.Errorf("%s: lost %q and %v in the end, want %q and %v", name, got, all, c.newly, c.atLast)
+			t.Errorf("%s: lost %q and %v in the end, want %q and %v", name, got, all, c.newly,
+				c.atLast)
 		}
 	}
 }
 
-// TestLostRank silences one of three ranks: the others tell, and a trainer that wants a plan is told, until then and not before.
+// TestLostRank silences one of three ranks: the others tell, and a trainer that wants a plan is
+// told, until then and not before.
 func TestLostRank(t *testing.T) {
 	const bound = 200 * time.Millisecond
 	var mu sync.Mutex
@@ -92,7 +100,8 @@ func TestLostRank(t *testing.T) {
 			}
 		}
 	})
-	tr, err := c.trainer(0, 3) // the other two do not open the data set, so that its plan is waited for
+	// the other two do not open the data set, so that its plan is waited for
+	tr, err := c.trainer(0, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +128,8 @@ func TestLostRank(t *testing.T) {
 	c.nodes[2].cfg.Transport.(*transport.Local).Silence()
 	<-told
 	var says *DoorError
-	if err := <-refused; !errors.As(err, &says) || says.Code != codeNotReady || !strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
+	if err := <-refused; !errors.As(err, &says) || says.Code != codeNotReady ||
+		!strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
 		t.Errorf("the trainer is told: %v", err)
 	}
 	mu.Lock()

@@ -16,10 +16,11 @@ const (
 	recordRestart = 5 // scheduler.Restarted
 )
 
-// outboxBytes is when reports leave without waiting for the tick.
+// outboxBytes is the size at which reports are sent without waiting for the tick.
 const outboxBytes = 64 << 10
 
-// tellRecord tells the other ranks of a trainer. Losses leave in batches, all else at once.
+// tellRecord sends a trainer's record to the other ranks. Losses are sent in batches, everything
+// else at once.
 func (s *stream) tellRecord(e scheduler.CoordinatorEvent) {
 	switch e := e.(type) {
 	case scheduler.Trained:
@@ -58,7 +59,7 @@ func (s *stream) flushReports() {
 	}
 }
 
-// onReports takes the records of another rank. What they hold was checked at its door.
+// onReports handles the records of another rank, whose door has checked them.
 func (s *stream) onReports(from int, body []byte) {
 	s.locked(func() {
 		for c := (cursor{b: body}); len(c.b) > 0; {
@@ -74,10 +75,15 @@ func (s *stream) onReports(from int, body []byte) {
 	})
 }
 
-func recordEvent(what uint32, from, trainer, epoch, batch int, losses []float32) scheduler.CoordinatorEvent {
+func recordEvent(
+	what uint32, from, trainer, epoch, batch int, losses []float32,
+) scheduler.CoordinatorEvent {
 	switch what {
 	case recordReport:
-		return scheduler.Trained{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch, Losses: losses}
+		return scheduler.Trained{
+			Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch,
+			Losses: losses,
+		}
 	case recordMove:
 		return scheduler.Moved{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch}
 	case recordWish:

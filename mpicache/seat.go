@@ -13,33 +13,36 @@ import (
 	"rankpool/scheduler"
 )
 
-// A trainer of this node is one process, and its loader's workers. A second process that calls itself the same trainer
-// would take the first one's batches, and finish its epochs: it is refused as long as the first one lives. A trainer that
-// was started again is no second one: the first is gone.
+// A trainer of this node is one process, with its loader's workers. A second process that claims to
+// be the same trainer would take the first one's batches, and finish its epochs: it is refused as
+// long as the first one lives. A trainer that was restarted is not a second one: the first is gone.
 //
-// What can be checked decides. A process has a number of its own, and one that its children inherit, the family's; they
-// are random, so nobody has another's by accident. The kernel says which process is at the other end of the socket.
+// The decision rests on what can be verified. A process has a number, and one that its children
+// inherit, the family's; they are random, so no two processes share one by accident. The kernel
+// identifies the process at the other end of the socket.
 
-// seat says which processes are a trainer. It outlives the rank, in the rank's folder.
+// A seat records which processes are a trainer. It outlives the rank, in the rank's folder.
 type seat struct {
-	Family  uint64 `json:"family"`
-	Process uint64 `json:"process"` // the one of the family that plans, reports and saves; 0: it has not come yet
+	Family uint64 `json:"family"`
+	// the one of the family that plans, reports and saves; 0: it has not come yet
+	Process uint64 `json:"process"`
 	PID     int32  `json:"pid"`     // its; 0: not known here, as when it has PIDs of its own
 	Started uint64 `json:"started"` // when PID began, in the kernel's ticks since boot
 }
 
-// checkSeat returns an error when the client's trainer is another process, which lives.
+// checkSeat returns an error if the client's trainer is another live process.
 func (s *stream) checkSeat(c *conn) error {
 	st := s.seats[int(c.trainer)]
 	if st == nil || st.Family == c.family || !c.node.lives(int(c.trainer), st) {
 		return nil
 	}
-	return refuse("trainer %d is process %d on this node already, and process %d is no other one of its; give every training process a RANK of its own",
+	return refuse("trainer %d is process %d on this node already, and process %d is no other one "+
+		"of its; give every training process a RANK of its own",
 		c.trainer, st.PID, c.pid)
 }
 
-// sit gives the client the seat of its trainer, unless another process has it. If it acts, to plan, report or save, it
-// must be the one process of the family that does.
+// sit gives the client the seat of its trainer, unless another process has it. If it acts, to plan,
+// report or save, it must be the one process of the family that does.
 func (s *stream) sit(c *conn, acts bool) error {
 	t := int(c.trainer)
 	st := s.seats[t]
@@ -59,7 +62,8 @@ func (s *stream) sit(c *conn, acts bool) error {
 	}
 	if acts {
 		if st.Process != 0 && c.node.lives(t, st) {
-			return refuse("process %d trains as trainer %d, and process %d has come from it: it may read batches, and no more", st.PID, t, c.pid)
+			return refuse("process %d trains as trainer %d, and process %d has come from it: it "+
+				"may read batches, and no more", st.PID, t, c.pid)
 		}
 		st.Process, st.PID, st.Started = c.process, c.pid, startOf(c.pid)
 		c.node.seatsChanged.Store(true)
@@ -67,8 +71,8 @@ func (s *stream) sit(c *conn, acts bool) error {
 	return nil
 }
 
-// lives reports whether the process that has a seat does: the kernel knows, or, of one that it does not show, a
-// connection of its family is open.
+// lives reports whether the process that has a seat does: the kernel knows, or, of one that it does
+// not show, a connection of its family is open.
 func (n *Node) lives(trainer int, st *seat) bool {
 	if st.PID != 0 {
 		return st.runs()
@@ -86,7 +90,8 @@ func (n *Node) lives(trainer int, st *seat) bool {
 // runs reports whether the process of a seat that has a PID does.
 func (st *seat) runs() bool { return st.Started != 0 && startOf(st.PID) == st.Started }
 
-// hangUp ends the connections of what is left of a trainer's family, such as workers whose process was killed.
+// hangUp ends the connections of the rest of a trainer's family, such as workers whose process was
+// killed.
 func (n *Node) hangUp(trainer int, family uint64) {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
@@ -97,34 +102,43 @@ func (n *Node) hangUp(trainer int, family uint64) {
 	}
 }
 
-// startOf returns when a process began, 0 when it is gone.
+// startOf returns when a process began, 0 if it is gone.
 //
-// Source: proc(5), /proc/[pid]/stat: state is field 3, starttime field 22; field 2, in brackets, may have anything in it.
+// Source: proc(5), /proc/[pid]/stat: state is field 3, starttime field 22; field 2, in brackets,
+// may have anything in it.
 func startOf(pid int32) uint64 {
+	ticks, _ := statOf(pid)
+	return ticks
+}
+
+// statOf returns when a process began, 0 when it is gone, and whether it is stopped.
+func statOf(pid int32) (ticks uint64, stopped bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if err != nil || len(fields) < 20 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
-		return 0
+		return 0, false
 	}
-	ticks, err := strconv.ParseUint(string(fields[19]), 10, 64)
+	ticks, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	return ticks
+	return ticks, fields[0][0] == 'T' || fields[0][0] == 't'
 }
 
 // kept is what a rank that is started again knows of the training that it serves.
 type kept struct {
-	Spec  *Spec         `json:"spec"`  // nil: the data set was not trained on
-	Ranks []int32       `json:"ranks"` // of all trainers; nil: some had not come
-	Of    int           `json:"of"`    // ranks: when the cache goes on with fewer, they have other numbers
+	Spec  *Spec   `json:"spec"`  // nil: the data set was not trained on
+	Ranks []int32 `json:"ranks"` // of all trainers; nil: some had not come
+	// ranks: when the cache goes on with fewer, they have other numbers
+	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
 }
 
-// KeptName is the file in a rank's folder that says who trains. The launcher puts back what somebody has cleared.
+// KeptName is the file in a rank's folder that lists the trainers. The launcher restores it if it
+// is removed.
 const KeptName = "trainers"
 
-// keep writes down who trains what, for a rank that is started again.
+// keep writes who trains what, for a restarted rank.
 func (n *Node) keep() {
 	if !n.seatsChanged.Swap(false) {
 		return
@@ -141,21 +155,25 @@ func (n *Node) keep() {
 		})
 	}
 	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), text); err != nil {
-		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first", "error", err)
+		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first",
+			"error", err)
 	}
 }
 
-// Before is what a rank that was started again knows of the training that it served. Ranks tell each other before their doors open: one
-// has no trainers, and another one's folder was cleared.
+// Before is what a rank that was started again knows of the training that it served. Ranks tell
+// each other before their doors open: one has no trainers, and another one's folder was cleared.
 type Before struct {
-	Spec  *Spec   // nil: nothing
-	Ranks []int32 // of its trainers, from the first ranks, which know as much of it as the others; nil: some had not come
-	Lives bool    // one of the rank's own trainers does
+	Spec *Spec // nil: nothing
+	// of its trainers, from the first ranks, which know as much of it as the others; nil: some had
+	// not come
+	Ranks []int32
+	Lives bool // one of the rank's own trainers does
 }
 
 const tellRanks = 8 // ranks that tell Before.Ranks: some may have forgotten it
 
-// ReadBefore returns, by data set, what an earlier life of a rank has left in its folder; nil for nothing.
+// ReadBefore returns, by data set, what an earlier life of a rank has left in its folder; nil for
+// nothing.
 func ReadBefore(dir string, rank, ranks int) []Before {
 	all, _ := readKept(dir, ranks) // an error is that of NewNode, which reads it too
 	known := make([]Before, len(all))
@@ -171,7 +189,8 @@ func ReadBefore(dir string, rank, ranks int) []Before {
 	return known
 }
 
-// readKept returns what is in a rank's folder. Ranks that are fewer now, or more, have other numbers than it says.
+// readKept reads the file in a rank's folder. If the number of ranks has changed, they have other
+// numbers than it says.
 func readKept(dir string, ranks int) (all []kept, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, KeptName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -188,7 +207,8 @@ func readKept(dir string, ranks int) (all []kept, err error) {
 	return all, err
 }
 
-// recall takes up what an earlier life of this rank has kept, and what other ranks know. A file of something else counts as none.
+// recall takes up what an earlier life of this rank has kept, and what other ranks know. A file of
+// something else counts as none.
 func (n *Node) recall() {
 	all, err := readKept(n.cfg.Dir, n.cfg.Transport.Size())
 	if err == nil && all != nil && len(all) != len(n.streams) {
@@ -246,8 +266,8 @@ func (s *stream) livesHere() bool {
 	return false
 }
 
-// forgetBefore forgets the training that ranks served before they were started again, when none of its trainers lives, and tells the
-// others when the last one here has ended.
+// forgetBefore forgets the training that ranks served before they were started again, when none of
+// its trainers lives, and tells the others when the last one here has ended.
 func (s *stream) forgetBefore() {
 	if !s.coordinator.Remembers() || s.coordinator.Complete() || s.livesHere() {
 		return
@@ -261,7 +281,7 @@ func (s *stream) forgetBefore() {
 	}
 }
 
-// onOver takes that no trainer of the training before lives on a rank any more.
+// onOver handles the news that no trainer of the previous training lives on a rank any more.
 func (s *stream) onOver(from int) {
 	s.locked(func() {
 		delete(s.livesAt, from)

@@ -10,15 +10,19 @@ import (
 )
 
 const (
-	// Bounds of the time between two looks at how short memory is, whatever Config.GiveBack says.
+	// Bounds of the time between two polls of the memory, whatever Config.GiveBack returns.
 	leastLook, mostLook = 5 * time.Millisecond, time.Second
-	// shrinkShare of the slab is given back at a time, at least: what lies there leaves the cache, and that should happen seldom.
+	// shrinkShare of the slab is given back at a time, at least: samples in it leave the cache, and
+	// that should happen seldom.
 	shrinkShare = 64
-	sweepEvery  = time.Second // between two looks for samples that came to stay in memory that is to be given back
+	// sweepEvery is the time between two looks for samples that have come to stay in memory that is
+	// to be given back.
+	sweepEvery = time.Second
 )
 
-// shrinker gives memory of the slab back when the node runs short of it, so that the job is not killed. What is given back is the slab's end,
-// since whole pages are needed and residents lie in no order of worth. Nothing is taken back later: who filled the memory will again.
+// shrinker gives memory of the slab back when the node runs short of it, so that the job is not
+// killed. It gives back the end of the slab, since whole pages are needed and residents are not
+// ordered by value. Memory is never reclaimed: what exhausted it is likely to do so again.
 type shrinker struct {
 	node                  *Node
 	fullBytes, leastBytes int64 // of the slab: at the start, and what the windows need
@@ -36,7 +40,7 @@ func (h *shrinker) init(n *Node) {
 	h.leastBytes = min(h.fullBytes, h.leastBytes+h.leastBytes/16)
 }
 
-// watch looks at the memory until the node stops.
+// watch polls the memory until the node stops.
 func (h *shrinker) watch() {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -50,7 +54,7 @@ func (h *shrinker) watch() {
 	}
 }
 
-// look gives back what is missing, and returns when to look again.
+// look gives back what is missing, and returns when to poll again.
 func (h *shrinker) look(now time.Time) time.Duration {
 	bytes, again := h.node.cfg.GiveBack(h.nowBytes)
 	if bytes > 0 {
@@ -70,12 +74,14 @@ func (h *shrinker) shrink(bytes int64) {
 	if to >= h.nowBytes {
 		if !h.told {
 			h.told = true
-			n.cfg.Log.Error("the node runs out of memory and the cache has none left to give: the job may be killed; ask for more with --mem, or for less with --memory",
+			n.cfg.Log.Error("the node runs out of memory and the cache has none left to give: "+
+				"the job may be killed; ask for more with --mem, or for less with --memory",
 				"slab", humanize.IBytes(uint64(h.nowBytes)))
 		}
 		return
 	}
-	n.cfg.Log.Warn("the node is short of memory: the cache gives some back", "missing", humanize.IBytes(uint64(bytes)),
+	n.cfg.Log.Warn("the node is short of memory: the cache gives some back", "missing",
+		humanize.IBytes(uint64(bytes)),
 		"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
 	h.nowBytes = to
 	n.arenaMu.Lock()
@@ -84,7 +90,8 @@ func (h *shrinker) shrink(bytes int64) {
 	h.sweep()
 }
 
-// sweep has the streams give up what lies beyond the slab's new end, and gives the memory back that is free there.
+// sweep has the streams give up their samples beyond the slab's new end, and releases the memory
+// that is free there.
 func (h *shrinker) sweep() {
 	share := 0.0 // of the partitions
 	if cache := h.fullBytes - h.leastBytes; cache > 0 {
@@ -100,7 +107,8 @@ func (h *shrinker) sweep() {
 	}
 }
 
-// gone returns the ranges that are out of use, offset and length, if there are more than last time. Nobody will use them again.
+// gone returns the ranges that are out of use, offset and length, if there are more than last time.
+// Nobody will use them again.
 func (h *shrinker) gone() (ranges [][2]int64) {
 	n := h.node
 	n.arenaMu.Lock()
@@ -114,15 +122,18 @@ func (h *shrinker) gone() (ranges [][2]int64) {
 	return ranges
 }
 
-// shrink leaves the stream a share of its partition, and frees what lies in the slab beyond endBytes.
+// shrink reduces the stream to a share of its partition, and frees its samples in the slab beyond
+// endBytes.
 func (s *stream) shrink(endBytes int64, share float64) {
 	s.locked(func() {
 		if s.stager == nil {
 			return // a later sweep does it
 		}
-		e := scheduler.Shrunk{CapacityBytes: int64(share * float64(s.data.PartitionBytes[s.node.cfg.Transport.Rank()]))}
+		e := scheduler.Shrunk{CapacityBytes: int64(
+			share * float64(s.data.PartitionBytes[s.node.cfg.Transport.Rank()]))}
 		for id, off := range s.place {
-			if id := scheduler.SampleID(id); off != noPlace && off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
+			if id := scheduler.SampleID(id); off != noPlace &&
+				off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
 				e.IDs = append(e.IDs, id)
 			}
 		}

@@ -24,8 +24,8 @@ func allocated(t *testing.T, n *Node) int64 {
 	return st.Blocks * 512
 }
 
-// TestShrinkUnderTraining takes memory away from one rank while it trains: the stream stays, nothing is read by a fallback, and the system
-// gets the memory.
+// TestShrinkUnderTraining takes memory away from one rank while it trains: the stream stays,
+// nothing is read by a fallback, and the system gets the memory.
 func TestShrinkUnderTraining(t *testing.T) {
 	const ranks, samples, capacity = 2, 4000, 1 << 18
 	healthy := newCluster(t, ranks, samples, capacity)
@@ -47,7 +47,8 @@ func TestShrinkUnderTraining(t *testing.T) {
 	})
 	n := cl.nodes[1]
 	var got []string
-	for looks.Load() <= 3 || got == nil { // training is quick: it may take several passes until the watch has looked four times
+	// training is quick: it may take several passes until the watch has looked four times
+	for looks.Load() <= 3 || got == nil {
 		got = cl.train(ranks, 8, 3, "uniform") // the same draws each time, whatever was reported
 		if !slices.Equal(got, want) {
 			t.Fatal("the stream differs from that of ranks that keep their memory")
@@ -58,15 +59,23 @@ func TestShrinkUnderTraining(t *testing.T) {
 	if most := cl.nodes[0].Stats().SlabBytes - 300<<10; st.SlabBytes > most {
 		t.Errorf("the slab has %d bytes, at most %d are its", st.SlabBytes, most)
 	}
-	if back := n.shrinker.fullBytes - allocated(t, n); back < 290<<10 {
+	file, err := n.slab.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back := file.SizeBytes - allocated(t, n); back < 290<<10 {
 		t.Errorf("the system got %d bytes", back)
 	}
-	if most := int64(float64(capacity) * float64(st.SlabBytes-n.shrinker.leastBytes) / float64(n.shrinker.fullBytes-n.shrinker.leastBytes)); st.ResidentBytes > most+200 {
+	if most := int64(
+		float64(capacity) * float64(st.SlabBytes-n.shrinker.leastBytes) / float64(
+			n.shrinker.fullBytes-n.shrinker.leastBytes)); st.ResidentBytes > most+200 {
 		t.Errorf("%d bytes are residents, at most %d may be", st.ResidentBytes, most)
 	}
 	cl.close()
-	if full := n.shrinker.fullBytes; told[0] != full || told[1] > full-100<<10 || told[len(told)-1] != st.SlabBytes {
-		t.Errorf("the looks were told sizes of %d, the slab had %d bytes and has %d", told, full, st.SlabBytes)
+	if full := n.shrinker.fullBytes; told[0] != full || told[1] > full-100<<10 ||
+		told[len(told)-1] != st.SlabBytes {
+		t.Errorf("the looks were told sizes of %d, the slab had %d bytes and has %d", told, full,
+			st.SlabBytes)
 	}
 	for _, r := range cl.records {
 		if e, ok := r.(epochRecord); ok && e.FallbackReads > 0 {
@@ -75,7 +84,8 @@ func TestShrinkUnderTraining(t *testing.T) {
 	}
 }
 
-// TestShrinkKeepsTheWindow checks that a node which is asked for everything keeps what it needs to read ahead.
+// TestShrinkKeepsTheWindow checks that a node which is asked for everything keeps what it needs to
+// read ahead.
 func TestShrinkKeepsTheWindow(t *testing.T) {
 	cl := newCluster(t, 1, 240, 1<<18)
 	n := cl.nodes[0]
@@ -88,7 +98,8 @@ func TestShrinkKeepsTheWindow(t *testing.T) {
 	cl.close()
 }
 
-// TestLooks checks the bounds of the time between two looks, and that the swept samples are looked for once a second.
+// TestLooks checks the bounds of the time between two looks, and that the swept samples are looked
+// for once a second.
 func TestLooks(t *testing.T) {
 	var again time.Duration
 	bytes := int64(0)
@@ -98,7 +109,10 @@ func TestLooks(t *testing.T) {
 	h.node.cfg.GiveBack = func(int64) (int64, time.Duration) { return bytes, again }
 	now := time.Unix(1000, 0)
 	for _, c := range []struct{ says, want time.Duration }{
-		{0, 5 * time.Millisecond}, {-time.Hour, 5 * time.Millisecond}, {30 * time.Millisecond, 30 * time.Millisecond}, {time.Minute, time.Second},
+		{0, 5 * time.Millisecond},
+		{-time.Hour, 5 * time.Millisecond},
+		{30 * time.Millisecond, 30 * time.Millisecond},
+		{time.Minute, time.Second},
 	} {
 		if again = c.says; h.look(now) != c.want {
 			t.Errorf("GiveBack says %v: the next look is not %v later", c.says, c.want)
@@ -110,7 +124,12 @@ func TestLooks(t *testing.T) {
 	for _, c := range []struct {
 		after, swept time.Duration
 		bytes        int64
-	}{{0, 0, 1}, {900 * time.Millisecond, 0, 0}, {time.Second, time.Second, 0}, {1900 * time.Millisecond, time.Second, 0}} {
+	}{
+		{0, 0, 1},
+		{900 * time.Millisecond, 0, 0},
+		{time.Second, time.Second, 0},
+		{1900 * time.Millisecond, time.Second, 0},
+	} {
 		bytes = c.bytes
 		if h.look(now.Add(c.after)); !h.swept.Equal(now.Add(c.swept)) {
 			t.Errorf("after %v it was swept at %v", c.after, h.swept)

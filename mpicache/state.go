@@ -11,16 +11,17 @@ import (
 	"rankpool/scheduler"
 )
 
-// Importance is kept in three places: in the rank's folder, which lives in memory and outlives the rank, so that a rank
-// that is started again plans the same epochs; by the trainers, which hold the files of that folder open and put them back
-// when it was cleared; and in the state file of the user, written by rank 0.
+// Importance is kept in three places: in the rank's folder, which lives in memory and outlives the
+// rank, so that a rank that is started again plans the same epochs; by the trainers, which hold the
+// files of that folder open and put them back when it was cleared; and in the state file of the
+// user, written by rank 0.
 
 // statePath is the file in the rank's folder for the state that epoch's plan was made from.
 func (s *stream) statePath(epoch int) string {
 	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%d-%d", s.index, epoch))
 }
 
-// userStatePath is the state file, or "" if there is none.
+// userStatePath returns the state file, or "" if there is none.
 func (s *stream) userStatePath() string {
 	path := s.node.cfg.StatePath
 	if path != "" && s.index > 0 {
@@ -29,14 +30,15 @@ func (s *stream) userStatePath() string {
 	return path
 }
 
-// ownStatePath is the file in the rank's folder for the state that belongs to a checkpoint, where there is no state file: of
-// the trainings on this cache, one that is started again goes on from it.
+// ownStatePath is the file in the rank's folder for the state that belongs to a checkpoint, where
+// there is no state file: of the trainings on this cache, one that is started again goes on from
+// it.
 func (s *stream) ownStatePath() string {
 	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("saved-%d", s.index))
 }
 
-// previousState is the file that holds the state that was saved before the one in the state file: a checkpoint is written
-// after its state, and until it is there the one before it counts.
+// previousState is the file that holds the state that was saved before the one in the state file: a
+// checkpoint is written after its state, and until it is there the one before it counts.
 func previousState(path string) string { return path + ".previous" }
 
 // keepState writes the state that a plan was made from into the rank's folder, beside the stream.
@@ -44,13 +46,18 @@ func previousState(path string) string { return path + ".previous" }
 func (s *stream) keepState(c scheduler.KeepState) {
 	s.inFolder(func() {
 		if err := writeState(s.statePath(c.Snap.Epoch), c.Snap.Encode()); err != nil {
-			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot plan this epoch again", "error", err)
+			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot "+
+				"plan this epoch again", "error", err)
 		}
-		s.locked(func() { s.coordinate(scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation}) })
+		s.locked(
+			func() {
+				s.coordinate(scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
+			})
 	})
 }
 
-// inFolder does f, which changes what is in the rank's folder, beside the stream, one after the other.
+// inFolder does f, which changes what is in the rank's folder, beside the stream, one after the
+// other.
 func (s *stream) inFolder(f func()) {
 	before, done := s.keeping, make(chan struct{})
 	s.keeping = done
@@ -67,7 +74,8 @@ func (s *stream) inFolder(f func()) {
 // for those of this training.
 func (s *stream) forgetStates(before int) {
 	for _, path := range s.statePaths() {
-		if epoch, err := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); err != nil || epoch < before {
+		if epoch, err := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); err != nil ||
+			epoch < before {
 			_ = os.Remove(path) // a trainer may have put it back
 		}
 	}
@@ -82,7 +90,7 @@ func (s *stream) statePaths() []string {
 	return paths
 }
 
-// writeState writes a file of the rank's folder, which somebody may have removed.
+// writeState writes a file of the rank's folder, creating the folder if it was removed.
 func writeState(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("mpicache: %w", err)
@@ -109,7 +117,7 @@ func (s *stream) saveState(c scheduler.SaveState) {
 	}()
 }
 
-// writeUserState returns the path of the state file, "" when there is none or it cannot be written.
+// writeUserState returns the path of the state file, "" if there is none or it cannot be written.
 func (s *stream) writeUserState(c scheduler.SaveState) string {
 	path, write := s.userStatePath(), writeFile
 	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !c.Snap.Checkpoint {
@@ -142,13 +150,14 @@ func setAside(path string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil { // a file system without links: until the new file is there, only the old name has the state
+	// a file system without links: until the new file is there, only the old name has the state
+	if err != nil {
 		return os.Rename(path, old)
 	}
 	return os.Rename(next, old)
 }
 
-// awaitStates returns when what is being written is on disk.
+// awaitStates returns when pending writes are on disk.
 func (s *stream) awaitStates() {
 	var keeping, saving chan struct{}
 	s.locked(func() { keeping, saving = s.keeping, s.saving })
@@ -159,7 +168,8 @@ func (s *stream) awaitStates() {
 	}
 }
 
-// writeFile replaces path by a whole file, which is on disk when it returns, or leaves it as it is.
+// writeFile replaces path atomically by a file that is on disk when it returns, or leaves it
+// unchanged.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".state-")
 	if err != nil {
@@ -191,7 +201,10 @@ func (s *stream) readStates(stream scheduler.StreamID) {
 			e.File, e.Previous = readState(path, stream), readState(previousState(path), stream)
 		} else {
 			path := s.ownStatePath()
-			e.Own = []scheduler.StateFile{readState(path, stream), readState(previousState(path), stream)}
+			e.Own = []scheduler.StateFile{
+				readState(path, stream),
+				readState(previousState(path), stream),
+			}
 		}
 		s.locked(func() { s.coordinate(e) })
 	})

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStateFileStaysUntilRead checks that the epoch that a state file was saved in does not overwrite it when it is planned
-// again: the other ranks read the file when they come to it.
+// TestStateFileStaysUntilRead checks that the epoch that a state file was saved in does not
+// overwrite it when it is planned again: the other ranks read the file when they come to it.
 func TestStateFileStaysUntilRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	begin := func() (*cluster, *trainer) {

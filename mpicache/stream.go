@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"rankpool/mpicache/record"
+	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
-// stream is one data set on this rank: it drives the data set's stager and does what it says. Everything in it is
-// protected by mu; replies to clients are written after mu is let go.
+// stream is one data set on this rank: it drives the data set's stager and does what it says.
+// Everything in it is protected by mu; replies to clients are written after mu is let go.
 type stream struct {
 	node  *Node
 	index int
@@ -30,15 +31,17 @@ type stream struct {
 	coordinating bool
 	requests     map[uint64]*request // by number
 	lastRequest  uint64
-	chosen       int                  // epochs before the one that was planned last, as a system chooses them; -1: none was planned
-	begins       bool                 // the stager is to be made
-	plans        scheduler.PlanConfig // what plans are made from, once there is a stager
-	outbox       []byte               // records for the other ranks
-	moved        map[int]time.Time    // by epoch: when the last local trainer left it
+	// epochs before the one that was planned last, as a system chooses them; -1: none was planned
+	chosen int
+	begins bool                 // the stager is to be made
+	setup  *record.Setup        // what plans and stager are made from, once there is a stager
+	plans  scheduler.PlanConfig // what plans are made from
+	outbox []byte               // records for the other ranks
+	moved  map[int]time.Time    // by epoch: when the last local trainer left it
 
 	seats map[int]*seat // by trainer, of this node
-	// livesAt are the other ranks where a trainer lives of the training that ranks served before they
-	// were started again; livedHere says that one has lived here.
+	// livesAt are the other ranks where a trainer lives of the training that ranks served before
+	// they were started again; livedHere says that one has lived here.
 	livesAt   map[int]bool
 	livedHere bool
 
@@ -47,8 +50,14 @@ type stream struct {
 	tape     *record.Tape // what the stager decides; nil: it is not recorded
 	warm     warming      // before there is a stager
 
-	place   []int64 // offset of each sample in the slab, or noPlace
-	largest int64   // bytes of a sample
+	place   []int64       // offset of each sample in the slab, or noPlace
+	entries *slab.Entries // what of it a rank that is started again finds
+	// recovered are the residents of the rank before, for the stager; placed says that samples of
+	// peers may become residents.
+	recovered []scheduler.SampleID
+	placed    bool
+
+	largest int64 // bytes of a sample
 	queue   []scheduler.Event
 	hungry  bool // something found no room
 	freed   bool // memory was freed since
@@ -92,14 +101,17 @@ func newStream(n *Node, index int) *stream {
 	d := &n.cfg.Data[index]
 	s := &stream{
 		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
-		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{}, lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
-		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{}, livesAt: map[int]bool{},
+		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{},
+		lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
+		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
+		livesAt:  map[int]bool{},
 		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
 	}
 	for i := range s.place {
 		s.place[i] = noPlace
 		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
 	}
+	s.entries = n.slab.Entries(index)
 	s.command = s.obey
 	s.coordinator = newCoordinator(s)
 	return s
@@ -128,7 +140,8 @@ func (s *stream) reply(c *conn, frame []byte) {
 	s.replies = append(s.replies, reply{c, frame})
 }
 
-// step gives the stager an event, does what it commands, and goes on with the events that follow from that.
+// step gives the stager an event, does what it commands, and goes on with the events that follow
+// from that.
 func (s *stream) step(e scheduler.Event) {
 	if s.closed {
 		return
@@ -167,6 +180,8 @@ func (s *stream) do(c scheduler.Command) {
 	switch c := c.(type) {
 	case scheduler.Fetch:
 		s.fetch(c)
+	case scheduler.Check:
+		s.check(c)
 	case scheduler.Ask:
 		s.ask(c)
 	case scheduler.Send:
@@ -201,6 +216,7 @@ func (s *stream) occupy(id scheduler.SampleID) bool {
 // vacate gives the sample's place back.
 func (s *stream) vacate(id scheduler.SampleID) {
 	if s.place[id] != noPlace {
+		s.entries.Drop(int(id))
 		s.node.free(s.place[id])
 		s.place[id] = noPlace
 		s.freed = true
@@ -218,21 +234,27 @@ func (s *stream) fetch(c scheduler.Fetch) {
 		return
 	}
 	s.reads.Add(1)
-	s.data.Storage.Fetch(c.ID, s.bytes(c.ID), c.Need, func(err error) {
-		s.fetched(c.ID, err)
+	into := s.bytes(c.ID)
+	s.read(c.ID, c.Need, func(kept bool, err error) {
+		s.fetched(c.ID, into, kept, err)
 		s.reads.Done()
 	})
 }
 
-func (s *stream) fetched(id scheduler.SampleID, err error) {
+// fetched takes the end of a read. The sum of its bytes is made before the stream is locked.
+func (s *stream) fetched(id scheduler.SampleID, into []byte, kept bool, err error) {
+	sum := s.sumOf(into, err)
 	if err != nil {
-		s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", id, "error", err)
+		s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", id, "error",
+			err)
 	}
 	s.locked(func() {
 		if err != nil {
 			s.vacate(id)
+		} else {
+			s.put(id, sum)
 		}
-		s.step(scheduler.Fetched{ID: id, Err: err})
+		s.step(scheduler.Fetched{ID: id, Kept: kept, Err: err})
 	})
 }
 
@@ -257,18 +279,20 @@ func (s *stream) deliver(c scheduler.Deliver) {
 	}
 	for i, id := range c.IDs {
 		entries[i] = batchEntry{
-			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)), source: c.Source[i],
+			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)),
+			source:     c.Source[i],
 			substitute: i < len(places) && s.stager.Plan(g.due.epoch).Substituted(int(places[i])),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
 			entries[i].offset = uint64(s.place[id])
 		}
 	}
-	s.reply(g.conn, appendBatch(make([]byte, 0, 64+24*len(entries)), g.ticket, lease, entries, c.Errs))
+	s.reply(
+		g.conn, appendBatch(make([]byte, 0, 64+24*len(entries)), g.ticket, lease, entries, c.Errs))
 }
 
-// onGet answers GET. A rank that has no plan for the epoch says so at once, so that the client reads storage, and
-// makes the plan meanwhile, if it is the one that comes next.
+// onGet answers GET. A rank that has no plan for the epoch says so at once, so that the client
+// reads storage, and makes the plan meanwhile, if it is the one that comes next.
 func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
 	s.locked(func() {
 		if err = s.checkGet(c, g); err == nil {
@@ -278,7 +302,8 @@ func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
 			return
 		}
 		epoch, batch := int(g.epoch), int(g.batch)
-		if s.coordinator.Knows(epoch) && s.coordinator.Has(int(c.trainer), s.node.cfg.Transport.Rank()) {
+		if s.coordinator.Knows(epoch) &&
+			s.coordinator.Has(int(c.trainer), s.node.cfg.Transport.Rank()) {
 			s.request(c, ticket, int(c.trainer), epoch, batch)
 			return
 		}

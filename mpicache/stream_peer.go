@@ -6,7 +6,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// Messages between ranks: a kind, the data set's number, then the payload. All ranks run the same build.
+// Messages between ranks: a kind, the data set's number, then the payload. All ranks run the same
+// build.
 const (
 	messageOpened  = 1  // Spec as JSON, of a trainer of the sender
 	messageReports = 2  // REPORT and FINISH records
@@ -15,9 +16,9 @@ const (
 	messageCount   = 5  // what an epoch counted, as JSON
 	messageBye     = 6  // the sender has sent all counts
 	messageStats   = 7  // RankStats as JSON, to rank 0
-	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores that its plan was made from
+	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	messageRefused = 13 // a sentence: the sender makes no plan
-	messageOver    = 14 // no trainer of the sender's lives of the training before the ranks were started again
+	messageOver    = 14 // no trainer of the sender's lives from before the restart
 
 	// One byte each, between ranks that are told to end.
 	messageLives  = 8  // does the receiver live?
@@ -32,7 +33,8 @@ type peerHealth struct {
 	retryAt time.Time // when a peer that was given up is asked again
 }
 
-// silentAfter questions without an answer in time, a peer is not asked any more but once in a while.
+// silentAfter questions without an answer in time, a peer is not asked any more but once in a
+// while.
 const silentAfter = 3
 
 // asking is a question to a peer, with the places for the answer.
@@ -99,7 +101,11 @@ func (s *stream) ask(c scheduler.Ask) {
 		}
 	}
 	if len(a.ids) == 0 {
-		s.queue = append(s.queue, scheduler.Received{Ticket: c.Ticket, Status: make([]scheduler.Status, len(c.IDs))})
+		s.queue = append(
+			s.queue, scheduler.Received{
+				Ticket: c.Ticket,
+				Status: make([]scheduler.Status, len(c.IDs)),
+			})
 		return
 	}
 	s.asks[c.Ticket] = a
@@ -148,7 +154,8 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 	}
 }
 
-// giveUp ends a question. The peer may still write to its places, so these are kept until it has, or for ever.
+// giveUp ends a question. The peer may still write to its places, so these are kept until it has,
+// or for ever.
 func (s *stream) giveUp(a *asking) {
 	delete(s.asks, a.Ticket)
 	for _, id := range a.ids {
@@ -183,12 +190,17 @@ func (s *stream) onAsk(from int, body []byte) {
 		return
 	}
 	s.locked(func() {
-		if s.stager == nil { // the trainers here have not opened the data set: the peer reads storage
+		// the trainers here have not opened the data set: the peer reads storage
+		if s.stager == nil {
 			s.answer(from, ticket, make([]scheduler.Status, len(ids)))
 			return
 		}
 		s.bulks[asker{from, ticket}] = bulk
-		s.step(scheduler.Asked{Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch), IDs: ids})
+		s.step(
+			scheduler.Asked{
+				Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch),
+				IDs: ids,
+			})
 	})
 }
 
@@ -234,7 +246,8 @@ func (s *stream) answer(to int, ticket uint32, status []scheduler.Status) {
 	s.node.cfg.Transport.Post(to, msg)
 }
 
-// onAnswer takes the bytes of an answer into their places, also of a question that was given up: they come anyway.
+// onAnswer takes the bytes of an answer into their places, also of a question that was given up:
+// they come anyway.
 func (s *stream) onAnswer(from int, body []byte) {
 	c := cursor{b: body}
 	ticket := c.u32()
@@ -268,21 +281,27 @@ func (s *stream) takeBytes(a *asking, status []byte) {
 		}
 	}
 	if len(segs) == 0 {
-		s.answered(a, result)
+		s.answered(a, result, nil)
 		return
 	}
 	a.taking = true
+	placed := s.placed
 	s.node.cfg.Transport.Take(a.Peer, a.bulk, segs, func(err error) {
+		var sums []uint32
+		for i := 0; placed && i < len(segs); i++ {
+			sums = append(sums, s.sumOf(segs[i], err))
+		}
 		if err != nil {
 			s.node.cfg.Log.Error("an answer did not arrive", "peer", a.Peer, "error", err)
 			result.Status = make([]scheduler.Status, len(a.IDs))
 		}
-		s.locked(func() { s.answered(a, result) })
+		s.locked(func() { s.answered(a, result, sums) })
 	})
 }
 
-// answered ends a question whose bytes are there.
-func (s *stream) answered(a *asking, result scheduler.Received) {
+// answered ends a question whose bytes are there. sums, if there are any, are those of the samples
+// that came.
+func (s *stream) answered(a *asking, result scheduler.Received, sums []uint32) {
 	if s.lost[a.Ticket] == a {
 		delete(s.lost, a.Ticket)
 		for _, off := range a.places {
@@ -291,5 +310,11 @@ func (s *stream) answered(a *asking, result scheduler.Received) {
 		return
 	}
 	delete(s.asks, a.Ticket)
+	for i, id := range a.ids {
+		if len(sums) > 0 && result.Status[a.at[i]] != scheduler.Absent {
+			s.put(id, sums[0])
+			sums = sums[1:]
+		}
+	}
 	s.step(result)
 }

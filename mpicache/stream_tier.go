@@ -6,14 +6,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// Tier keeps copies of samples on a disk of the node. It is declared here, by its consumer; staging/tier has one. None of its methods
-// waits for the disk, nor calls done itself: that is called once, from any goroutine. What it keeps may be lost at any time, but what
-// comes back is what was stored.
+// Tier keeps copies of samples on a disk of the node. It is declared here, by its consumer;
+// staging/tier has one. None of its methods waits for the disk, nor calls done itself: that is
+// called once, from any goroutine. What it keeps may be lost at any time, but what comes back is
+// what was stored.
 type Tier interface {
-	// Store writes the sample, whose bytes stay as they are until done is called. It reports false, and does nothing, when
-	// the disk is behind.
+	// Store writes the sample, whose bytes stay as they are until done is called. It reports false,
+	// and does nothing, when the disk is behind.
 	Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
-	// Recall reads the sample into into, which has its size. Smaller needs are read first. After done, into is not written to.
+	// Recall reads the sample into into, which has its size. Smaller needs are read first. After
+	// done, into is not written to.
 	Recall(id scheduler.SampleID, into []byte, need uint64, done func(error))
 	// Erase gives up the sample's room; what is under way goes on.
 	Erase(id scheduler.SampleID)
@@ -21,7 +23,8 @@ type Tier interface {
 	End()
 }
 
-// keptBytes is what each rank's memory and tier keep together: they keep what one memory of that size would.
+// keptBytes is what each rank's memory and tier keep together: they keep what one memory of that
+// size would.
 func (d *DataSet) keptBytes() []int64 {
 	kept := slices.Clone(d.PartitionBytes)
 	for r, bytes := range d.TierBytes {
@@ -52,9 +55,16 @@ func (s *stream) recall(c scheduler.Recall) {
 		return
 	}
 	s.reads.Add(1)
-	s.data.Tier.Recall(c.ID, s.bytes(c.ID), c.Need, func(err error) {
+	into := s.bytes(c.ID)
+	s.data.Tier.Recall(c.ID, into, c.Need, func(err error) {
+		sum := s.sumOf(into, err)
 		s.noteTier("a sample is not read from the tier", c.ID, err)
-		s.locked(func() { s.step(scheduler.Recalled{ID: c.ID, Err: err}) })
+		s.locked(func() {
+			if err == nil {
+				s.put(c.ID, sum)
+			}
+			s.step(scheduler.Recalled{ID: c.ID, Err: err})
+		})
 		s.reads.Done()
 	})
 }
@@ -74,6 +84,7 @@ func (s *stream) noteTier(what string, id scheduler.SampleID, err error) {
 // endTier gives the tier up.
 func (s *stream) endTier() {
 	s.tierOver = true
-	s.node.cfg.Log.Warn("the tier fails again and again; training goes on without it", "data", s.data.Name, "error", s.tierErr)
+	s.node.cfg.Log.Warn("the tier fails again and again; training goes on without it", "data",
+		s.data.Name, "error", s.tierErr)
 	s.data.Tier.End()
 }

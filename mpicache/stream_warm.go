@@ -8,10 +8,11 @@ import (
 	"rankpool/scheduler"
 )
 
-// warming is what was staged into memory before training asked for it. It ends when all trainers have opened the data set: then the
-// stager gets what is here, and decides.
+// warming is what was staged into memory before training asked for it. It ends when all trainers
+// have opened the data set: then the stager gets what is here, and decides.
 type warming struct {
-	ids      []scheduler.SampleID        // here or coming, in the order in which they were asked for
+	// here or coming, in the order in which they were asked for
+	ids      []scheduler.SampleID
 	bytes    int64                       // that they take of the partition
 	coming   map[scheduler.SampleID]bool // being read
 	begun    bool                        // training has: nothing is taken any more
@@ -19,8 +20,9 @@ type warming struct {
 	until    time.Time                   // if begun: when what is still coming is given up
 }
 
-// warmPatience is how long the beginning of training waits for reads that staging into memory has begun: they end sooner, unless
-// storage hangs. A request has a few thousand samples, which slow storage reads in that time.
+// warmPatience is how long the beginning of training waits for reads that staging into memory has
+// begun: they end sooner, unless storage hangs. A request has a few thousand samples, which slow
+// storage reads in that time.
 const warmPatience = 30 * time.Second
 
 // Warmed is the reply to WARM: what became of the samples that it named.
@@ -47,7 +49,8 @@ type warmRequest struct {
 	coming int
 }
 
-// onWarm reads the samples that this rank owns into memory, as far as its partition goes, and answers when they are here.
+// onWarm reads the samples that this rank owns into memory, as far as its partition goes, and
+// answers when they are here.
 func (s *stream) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
 	s.locked(func() {
 		if err = s.checkWarm(c, w); err != nil {
@@ -85,15 +88,16 @@ func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
 	w.ids, w.bytes, w.coming[id] = append(w.ids, id), w.bytes+bytes, true
 	r.coming++
 	s.reads.Add(1)
-	off := s.place[id]
-	s.data.Storage.Fetch(id, s.bytes(id), uint64(len(w.ids)), func(err error) {
-		s.locked(func() { s.warmRead(r, id, off, err) })
+	off, into := s.place[id], s.bytes(id)
+	s.read(id, uint64(len(w.ids)), func(_ bool, err error) {
+		sum := s.sumOf(into, err)
+		s.locked(func() { s.warmRead(r, id, off, sum, err) })
 		s.reads.Done()
 	})
 }
 
 // warmRead takes the end of a read into the place at off.
-func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, err error) {
+func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, sum uint32, err error) {
 	r.coming--
 	w := &s.warm
 	if !w.coming[id] { // it was given up, and has no place any more
@@ -109,6 +113,7 @@ func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, err 
 		w.bytes -= slab.Footprint(s.data.Size(id))
 		r.fail(id, err.Error())
 	} else {
+		s.put(id, sum)
 		r.Staged++
 		r.Bytes += s.data.Size(id)
 	}
@@ -125,13 +130,14 @@ func (r *warmRequest) fail(id scheduler.SampleID, reason string) {
 // answerWarm answers when nothing is coming any more.
 func (s *stream) answerWarm(r *warmRequest) {
 	if r.coming == 0 {
-		s.warm.requests = slices.DeleteFunc(s.warm.requests, func(other *warmRequest) bool { return other == r })
+		s.warm.requests = slices.DeleteFunc(s.warm.requests,
+			func(other *warmRequest) bool { return other == r })
 		s.reply(r.conn, appendJSON(nil, KindWarm+replyTo, r.ticket, r.Warmed))
 	}
 }
 
-// cooled ends the warming of a data set that all trainers have opened. It reports false while reads are under way: the last of them
-// goes on, or tick.
+// cooled ends the warming of a data set that all trainers have opened. It reports false while reads
+// are under way: the last of them goes on, or tick.
 func (s *stream) cooled(now time.Time) bool {
 	if w := &s.warm; !w.begun {
 		w.begun, w.until = true, now.Add(warmPatience)
@@ -139,13 +145,15 @@ func (s *stream) cooled(now time.Time) bool {
 	return len(s.warm.coming) == 0
 }
 
-// giveUpWarm lets training begin without what storage has not given in time. The places of that are given back when it has.
+// giveUpWarm lets training begin without what storage has not given in time. The places of that are
+// given back when it has.
 func (s *stream) giveUpWarm(now time.Time) {
 	w := &s.warm
 	if !w.begun || len(w.coming) == 0 || now.Before(w.until) {
 		return
 	}
-	s.node.cfg.Log.Warn("storage does not answer; training begins without samples that were being staged",
+	s.node.cfg.Log.Warn(
+		"storage does not answer; training begins without samples that were being staged",
 		"data", s.data.Name, "samples", len(w.coming))
 	for id := range w.coming {
 		s.place[id] = noPlace
@@ -155,12 +163,17 @@ func (s *stream) giveUpWarm(now time.Time) {
 	s.begin()
 }
 
-// takeWarm gives the new stager what was warmed.
+// takeWarm gives the new stager what the rank before had, and what was warmed.
 func (s *stream) takeWarm() {
+	if before := s.recovered; len(before) > 0 {
+		s.recovered = nil
+		s.step(scheduler.Recovered{IDs: before})
+	}
 	here := s.warm.ids
 	s.warm = warming{begun: true, requests: s.warm.requests}
 	if len(here) > 0 {
-		s.node.cfg.Log.Info("training begins with samples that were staged into memory", "data", s.data.Name, "samples", len(here))
+		s.node.cfg.Log.Info("training begins with samples that were staged into memory", "data",
+			s.data.Name, "samples", len(here))
 		s.step(scheduler.Preloaded{IDs: here})
 	}
 }

@@ -41,7 +41,8 @@ func (c *cluster) warm(rank int, ids []scheduler.SampleID) Warmed {
 func (c *cluster) refused(rank int) {
 	c.t.Helper()
 	var refusal *DoorError
-	if _, err := c.control(rank).Warm(c.t.Context(), 0, allIDs(1)); !errors.As(err, &refusal) || refusal.Code != codeBegun {
+	if _, err := c.control(rank).Warm(c.t.Context(), 0, allIDs(1)); !errors.As(err, &refusal) ||
+		refusal.Code != codeBegun {
 		c.t.Errorf("rank %d: WARM after training has begun: %v", rank, err)
 	}
 }
@@ -67,8 +68,8 @@ func (c *cluster) hits(epoch int) int64 {
 	return 0
 }
 
-// TestWarm checks that what was staged into memory are hits of the first epoch, that each rank takes its own samples up to its
-// partition, and that the stream stays as it is.
+// TestWarm checks that what was staged into memory are hits of the first epoch, that each rank
+// takes its own samples up to its partition, and that the stream stays as it is.
 func TestWarm(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		cold := newCluster(t, 2, 240, 2000)
@@ -84,10 +85,12 @@ func TestWarm(t *testing.T) {
 		for rank := range cl.nodes {
 			w := cl.warm(rank, allIDs(240))
 			own := w.Staged + w.NoRoom
-			if own != 120 || w.Elsewhere != 120 || w.Staged < 10 || w.NoRoom < 10 || w.Bytes > 2000 || w.Bytes < 1000 {
+			if own != 120 || w.Elsewhere != 120 || w.Staged < 10 || w.NoRoom < 10 ||
+				w.Bytes > 2000 || w.Bytes < 1000 {
 				t.Errorf("%s: rank %d: %+v", sampler, rank, w)
 			}
-			if again := cl.warm(rank, allIDs(240)); again.Here != w.Staged || again.Staged != 0 || again.NoRoom != w.NoRoom {
+			if again := cl.warm(rank, allIDs(240)); again.Here != w.Staged || again.Staged != 0 ||
+				again.NoRoom != w.NoRoom {
 				t.Errorf("%s: rank %d, the second time: %+v", sampler, rank, again)
 			}
 			staged += w.Staged
@@ -98,7 +101,8 @@ func TestWarm(t *testing.T) {
 		cl.refused(0)
 		cl.closeRecorded()
 		if hits := cl.hits(0); hits < 1 || sampler == "torch" && hits != int64(staged) {
-			t.Errorf("%s: %d hits of %d samples in memory; cold %d", sampler, hits, staged, cold.hits(0))
+			t.Errorf("%s: %d hits of %d samples in memory; cold %d", sampler, hits, staged,
+				cold.hits(0))
 		}
 		for rank := range cl.nodes {
 			replayed(t, path, rank)
@@ -106,7 +110,8 @@ func TestWarm(t *testing.T) {
 	}
 }
 
-// gated is a storage that holds the first reads until it is opened, and then gives other bytes if they are spoilt.
+// gated is a storage that holds the first reads until it is opened, and then gives other bytes if
+// they are spoilt.
 type gated struct {
 	Storage
 	mu     sync.Mutex
@@ -145,10 +150,14 @@ func (g *gated) Fetch(id scheduler.SampleID, into []byte, need uint64, done func
 	}()
 }
 
-// newGated returns a cluster of one rank whose storage holds the first reads, and a WARM that waits for them.
+// newGated returns a cluster of one rank whose storage holds the first reads, and a WARM that waits
+// for them.
 func newGated(t *testing.T, first int, spoilt bool) (cl *cluster, g *gated, warmed chan Warmed) {
 	cl = newCluster(t, 1, 60, 1<<16)
-	g = &gated{Storage: cl.storage, first: first, spoilt: spoilt, begun: make(chan struct{}), gate: make(chan struct{})}
+	g = &gated{
+		Storage: cl.storage, first: first, spoilt: spoilt, begun: make(chan struct{}),
+		gate: make(chan struct{}),
+	}
 	s := cl.nodes[0].streams[0]
 	s.locked(func() { s.data.Storage = g })
 	client, warmed := cl.control(0), make(chan Warmed, 1)
@@ -197,7 +206,8 @@ func TestWarmWhileTrainingBegins(t *testing.T) {
 	}
 }
 
-// TestWarmGivenUp checks that training begins without reads that do not end, and that what they write when they do is in nobody's way.
+// TestWarmGivenUp checks that training begins without reads that do not end, and that what they
+// write when they do is in nobody's way.
 func TestWarmGivenUp(t *testing.T) {
 	cl, g, warmed := newGated(t, 5, true)
 	tr, err := cl.trainer(0, 1)
@@ -211,7 +221,8 @@ func TestWarmGivenUp(t *testing.T) {
 	cl.train(1, 6, 1, "torch")
 	close(g.gate)
 	w := <-warmed
-	if w.Staged != 15 || len(w.Failures) != 5 || !strings.Contains(w.Failures[0].Reason, "training began") {
+	if w.Staged != 15 || len(w.Failures) != 5 ||
+		!strings.Contains(w.Failures[0].Reason, "training began") {
 		t.Errorf("%+v", w)
 	}
 	cl.close()
@@ -227,13 +238,14 @@ func TestWarmGivenUp(t *testing.T) {
 	}
 }
 
-// TestWarmFailures checks that a sample that cannot be read is told and may be tried again, that nonsense is refused, and that a client
-// that goes away leaves what it had read.
+// TestWarmFailures checks that a sample that cannot be read is told and may be tried again, that
+// nonsense is refused, and that a client that goes away leaves what it had read.
 func TestWarmFailures(t *testing.T) {
 	cl := newCluster(t, 1, 60, 1<<16)
 	cl.storage.bad[7] = true
 	w := cl.warm(0, allIDs(10))
-	if w.Staged != 9 || len(w.Failures) != 1 || w.Failures[0] != (WarmFailure{7, "sample 7 is gone"}) {
+	if w.Staged != 9 || len(w.Failures) != 1 ||
+		w.Failures[0] != (WarmFailure{7, "sample 7 is gone"}) {
 		t.Errorf("%+v", w)
 	}
 	cl.storage.mu.Lock()
@@ -247,7 +259,8 @@ func TestWarmFailures(t *testing.T) {
 		id     scheduler.SampleID
 	}{{1, 0}, {0, 60}} {
 		var refusal *DoorError
-		if _, err := cl.control(0).Warm(t.Context(), c.stream, []scheduler.SampleID{c.id}); !errors.As(err, &refusal) ||
+		if _, err := cl.control(0).Warm(t.Context(), c.stream,
+			[]scheduler.SampleID{c.id}); !errors.As(err, &refusal) ||
 			refusal.Code != codeRequest {
 			t.Errorf("sample %d of data set %d: %v", c.id, c.stream, err)
 		}

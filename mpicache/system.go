@@ -22,10 +22,11 @@ func (c *Config) system() *systems.System {
 // systemSampler is the sampler that goes with the system.
 func (n *Node) systemSampler() string { return cmp.Or(n.cfg.Sampler, n.cfg.system().LiveSampler()) }
 
-// book is what the system's choices depend on, nil when it makes none, or none for what spec draws with.
+// book is what the draws of the system's own sampler depend on, nil when it has none, or spec draws
+// with another.
 func (s *stream) book(spec *Spec) *record.Book {
 	system := s.node.cfg.system()
-	if !system.Chooses() || spec.Sampler != system.LiveSampler() {
+	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return nil
 	}
 	b := &record.Book{System: system.Name, CapacityBytes: s.data.BookBytes, Epochs: spec.Epochs}
@@ -54,10 +55,11 @@ func equal(sizes []int64) bool {
 	return true
 }
 
-// choice is what the system's choices depend on, besides the spec and the options, in words; "" when it makes none.
+// choice is what the draws of the system's own sampler depend on, besides the spec and the options,
+// in words; "" when it has none.
 func (s *stream) choice(spec *Spec) string {
 	system := s.node.cfg.system()
-	if !system.Chooses() || spec.Sampler != system.LiveSampler() {
+	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return ""
 	}
 	text := fmt.Sprintf("%s with %d bytes", system.Name, s.data.BookBytes)
@@ -67,7 +69,8 @@ func (s *stream) choice(spec *Spec) string {
 	return text
 }
 
-// sharedSampler is a Sampler that may be called concurrently: plans beside the training are made of the same one.
+// sharedSampler is a Sampler that may be called concurrently: plans beside the training are made of
+// the same one.
 type sharedSampler struct {
 	scheduler.Sampler
 	mu sync.Mutex
@@ -75,15 +78,26 @@ type sharedSampler struct {
 
 // chooses reports whether the system chooses what is served.
 func (s *stream) chooses() bool {
-	_, shared := s.plans.Sampler.(*sharedSampler)
-	return shared
+	shared, ok := s.plans.Sampler.(*sharedSampler)
+	if ok {
+		_, ok = shared.Sampler.(*systems.Chooser)
+	}
+	return ok
 }
 
-// follow has the system choose the epochs before one by the scores that their plans were made from, unless it has.
-func (s *sharedSampler) follow(epoch int, cuts []scheduler.Cut) {
+// prepare brings a system's own sampler to where it draws the epoch of m.
+func (s *sharedSampler) prepare(m scheduler.MakePlan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Sampler.(*systems.Chooser).Follow(epoch, cuts)
+	switch own := s.Sampler.(type) {
+	case *systems.Learner:
+		return own.Begin(m.Scores, m.Learned)
+	case *systems.Chooser:
+		if own.Weighted() {
+			own.Follow(m.Epoch, m.Cuts)
+		}
+	}
+	return nil
 }
 
 // Draw implements scheduler.Sampler.

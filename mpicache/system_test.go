@@ -11,7 +11,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// TestSamplerOfTheSystem has a cache that is a published system refuse training that draws with another sampler, and no pass in order.
+// TestSamplerOfTheSystem has a cache that is a published system refuse training that draws with
+// another sampler, and no pass in order.
 func TestSamplerOfTheSystem(t *testing.T) {
 	for sampler, want := range map[string]string{
 		"selective": "", "sequential": "",
@@ -22,7 +23,8 @@ func TestSamplerOfTheSystem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = tr.open(sampler, 4); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err = tr.open(sampler, 4); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", sampler, err)
 		}
 		if err := tr.close(); err != nil {
@@ -76,14 +78,20 @@ func TestStateOfOtherOptions(t *testing.T) {
 		used    bool
 	}{{nil, false}, {systems.Values{"beta": 0.5}, true}} {
 		path := filepath.Join(t.TempDir(), "state")
-		snap := &scheduler.Snapshot{Scores: scheduler.EqualScores(100, 1), Stream: scheduler.StreamID{
-			Data: "train", Samples: 100, Sampler: "selective", Scorer: "loss", Options: "beta=0.5", Seed: 1, Batch: 4,
-			Plan: scheduler.PlanVersion,
-		}}
+		snap := &scheduler.Snapshot{
+			Scores: scheduler.EqualScores(100, 1),
+			Stream: scheduler.StreamID{
+				Data: "train", Samples: 100, Sampler: "selective", Scorer: "loss",
+				Options: "beta=0.5",
+				Seed:    1, Batch: 4,
+				Plan: scheduler.PlanVersion,
+			},
+		}
 		if err := os.WriteFile(path, snap.Encode(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cl := newCluster(t, 1, 100, 1<<20, func(cfg *Config) { cfg.Options, cfg.StatePath = c.options, path })
+		cl := newCluster(t, 1, 100, 1<<20,
+			func(cfg *Config) { cfg.Options, cfg.StatePath = c.options, path })
 		defer cl.close()
 		tr, err := cl.trainer(0, 1)
 		if err != nil {
@@ -94,7 +102,8 @@ func TestStateOfOtherOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = tr.plan(0)
-		if (err == nil) != c.used || err != nil && !strings.Contains(err.Error(), "its options (--set) is beta=0.5") {
+		if (err == nil) != c.used ||
+			err != nil && !strings.Contains(err.Error(), "its options (--set) is beta=0.5") {
 			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, err)
 		}
 	}

@@ -14,8 +14,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// A crew is the trainers of a training, step by step together, each as the Python client is: it keeps its reports of three
-// epochs and what its plans were made from, and tells a cache that was started again.
+// A crew is the trainers of a training, step by step together, each as the Python client is: it
+// keeps its reports of three epochs and what its plans were made from, and tells a cache that was
+// started again.
 type crew struct {
 	t        *testing.T
 	cluster  *cluster
@@ -147,15 +148,16 @@ func (c *crew) restart(hurt func(dirs []string)) {
 		next = append(next, dir)
 	}
 	i := 0
-	c.cluster = newClusterIn(c.t, func() string { i++; return next[i-1] }, c.ranks, crewSamples, 3000, c.edit)
+	c.cluster = newClusterIn(c.t, func() string { i++; return next[i-1] }, c.ranks, crewSamples,
+		3000, c.edit)
 	if c.first != nil {
 		c.first()
 	}
 	c.connect()
 }
 
-// train trains from a place up to another, and does what is due after each global batch; before the first of an epoch its
-// number is -1.
+// train trains from a place up to another, and does what is due after each global batch; before the
+// first of an epoch its number is -1.
 func (c *crew) train(from, to place) error {
 	for e := from.epoch; e <= to.epoch; e++ {
 		first := 0
@@ -198,7 +200,10 @@ func (c *crew) epoch(epoch, first int, to place) error {
 			batch = append(batch, parts[r][b]...)
 		}
 		c.stream = append(c.stream, fmt.Sprintf("%d %d %v", epoch, b, sorted(batch)))
-		if err := c.all(func(tr *trainer) error { return c.step(tr, epoch, b, parts[tr.rank][b]) }); err != nil {
+		if err := c.all(
+			func(tr *trainer) error {
+				return c.step(tr, epoch, b, parts[tr.rank][b])
+			}); err != nil {
 			return fmt.Errorf("epoch %d, batch %d: %w", epoch, b, err)
 		}
 		c.due(place{epoch, b})
@@ -226,7 +231,9 @@ func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
 		report = append(report, u32s(0x3f000000+id<<8+uint32(epoch)<<17)...)
 	}
 	r := tr.rank
-	c.told[r] = append(slices.DeleteFunc(c.told[r], func(t toldReport) bool { return t.epoch < epoch-2 }), toldReport{epoch, report})
+	c.told[r] = append(
+		slices.DeleteFunc(c.told[r], func(t toldReport) bool { return t.epoch < epoch-2 }),
+		toldReport{epoch, report})
 	return tr.Send(KindReport, report)
 }
 
@@ -277,8 +284,9 @@ func clearAll(dirs []string) {
 	}
 }
 
-// TestScoresOutliveTheRanks kills all ranks at one moment or two, in the first epoch, in a later one, and between two, with
-// their folders or without: the stream is that of a training that nothing happens to, as the trainers hand back what is lost.
+// TestScoresOutliveTheRanks kills all ranks at one moment or two, in the first epoch, in a later
+// one, and between two, with their folders or without: the stream is that of a training that
+// nothing happens to, as the trainers hand back what is lost.
 func TestScoresOutliveTheRanks(t *testing.T) {
 	const epochs = 4
 	want := reference(t, epochs)
@@ -293,7 +301,10 @@ func TestScoresOutliveTheRanks(t *testing.T) {
 		"in two epochs":             {{1, 9}, {2, 4}},
 		"at two boundaries":         {{2, -1}, {3, -1}},
 	}
-	harm := map[string]func([]string){"nothing else": nothing, "rank 0's folder": clear0, "a folder": clearLast, "all folders": clearAll}
+	harm := map[string]func([]string){
+		"nothing else": nothing, "rank 0's folder": clear0, "a folder": clearLast,
+		"all folders": clearAll,
+	}
 	for when, places := range moments {
 		for what, hurt := range harm {
 			for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
@@ -320,13 +331,15 @@ func compareStreams(t *testing.T, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Errorf("the streams differ from global batch %d on, of %d and %d", i, len(got), len(want))
+			t.Errorf("the streams differ from global batch %d on, of %d and %d", i, len(got),
+				len(want))
 			return
 		}
 	}
 }
 
-// TestFoldersClearedUnderRanks has somebody clear the ranks' folders while they run; they die an epoch later, or two.
+// TestFoldersClearedUnderRanks has somebody clear the ranks' folders while they run; they die an
+// epoch later, or two.
 func TestFoldersClearedUnderRanks(t *testing.T) {
 	const epochs = 5
 	want := reference(t, epochs)
@@ -343,8 +356,8 @@ func TestFoldersClearedUnderRanks(t *testing.T) {
 	}
 }
 
-// TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan: trainers hear a sentence at the
-// next epoch, and until then read storage.
+// TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan: trainers
+// hear a sentence at the next epoch, and until then read storage.
 func TestLostScoresEndTraining(t *testing.T) {
 	want := reference(t, 4)
 	for _, ranks := range []int{1, 2} {
@@ -353,29 +366,34 @@ func TestLostScoresEndTraining(t *testing.T) {
 			c.forgets = true
 			c.at[at] = func() { c.restart(clearAll) }
 			err := c.train(place{}, place{5, 0})
-			if err == nil || !strings.Contains(err.Error(), "are lost: no rank has kept them, nor has a trainer; go on from a checkpoint") {
+			if err == nil || !strings.Contains(err.Error(),
+				"are lost: no rank has kept them, nor has a trainer; go on from a checkpoint") {
 				t.Errorf("after %v: %v", at, err)
 			}
 			compareStreams(t, c.stream, want[:min(len(want), len(c.stream))])
 			if last := (at.epoch + 1) * batchesOf; at.batch >= 0 && len(c.stream) != last {
-				t.Errorf("after %v training ended after %d batches, want %d", at, len(c.stream), last)
+				t.Errorf("after %v training ended after %d batches, want %d", at, len(c.stream),
+					last)
 			}
 		}
 	}
 }
 
-// TestOneRankLost checks that a rank that has lost what others have kept does not plan from something else.
+// TestOneRankLost checks that a rank that has lost what others have kept does not plan from
+// something else.
 func TestOneRankLost(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
 	c.forgets = true
 	c.at[place{2, 5}] = func() { c.restart(clearLast) }
-	if err := c.train(place{}, place{4, 0}); err == nil || !strings.Contains(err.Error(), "are lost") {
+	if err := c.train(place{}, place{4, 0}); err == nil ||
+		!strings.Contains(err.Error(), "are lost") {
 		t.Errorf("%v", err)
 	}
 	compareStreams(t, c.stream, reference(t, 3))
 }
 
-// TestRanksComparePlans has a rank make a plan from other scores than the others: no trainer gets it.
+// TestRanksComparePlans has a rank make a plan from other scores than the others: no trainer gets
+// it.
 func TestRanksComparePlans(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
 	c.at[place{1, 5}] = func() {
@@ -387,14 +405,16 @@ func TestRanksComparePlans(t *testing.T) {
 		})
 	}
 	err := c.train(place{}, place{4, 0})
-	if err == nil || !strings.Contains(err.Error(), "ranks 0 and 1 have planned epoch 2 from different importance scores") {
+	if err == nil || !strings.Contains(err.Error(),
+		"ranks 0 and 1 have planned epoch 2 from different importance scores") {
 		t.Errorf("%v", err)
 	}
 	compareStreams(t, c.stream, reference(t, 2))
 }
 
-// TestCheckpointsResume saves at a place, goes on a while as a training does that is killed later, and resumes on other
-// ranks and trainers, from the state file, or from the one that was saved before it.
+// TestCheckpointsResume saves at a place, goes on a while as a training does that is killed later,
+// and resumes on other ranks and trainers, from the state file, or from the one that was saved
+// before it.
 func TestCheckpointsResume(t *testing.T) {
 	const epochs = 4
 	want := reference(t, epochs)
@@ -431,10 +451,14 @@ func TestCheckpointsResume(t *testing.T) {
 			must(err)
 			snap, err := scheduler.DecodeSnapshot(onDisk)
 			if err != nil || saved.Saved != path || snap.Digest() != saved.State {
-				t.Fatalf("the trainers were told %+v, and the file has %v (%v)", saved, snap.Digest(), err)
+				t.Fatalf("the trainers were told %+v, and the file has %v (%v)", saved,
+					snap.Digest(), err)
 			}
 			trained := len(first.stream)
-			end := place{c.at.epoch + (c.at.batch+c.more)/batchesOf, (c.at.batch + c.more) % batchesOf}
+			end := place{
+				c.at.epoch + (c.at.batch+c.more)/batchesOf,
+				(c.at.batch + c.more) % batchesOf,
+			}
 			if c.again {
 				end = c.late
 			}
@@ -446,7 +470,13 @@ func TestCheckpointsResume(t *testing.T) {
 
 			second := newCrew(t, c.ranks[1], c.world[1], 12, keep)
 			for _, tr := range second.trainers {
-				tr.training = Training{Life: 7, Checkpoint: &Checkpoint{Epoch: c.at.epoch, Batch: c.at.batch, State: saved.State}}
+				tr.training = Training{
+					Life: 7,
+					Checkpoint: &Checkpoint{
+						Epoch: c.at.epoch, Batch: c.at.batch,
+						State: saved.State,
+					},
+				}
 				must(tr.open("pads", second.batch))
 			}
 			must(second.train(c.at, place{epochs, 0}))
@@ -455,7 +485,8 @@ func TestCheckpointsResume(t *testing.T) {
 	}
 }
 
-// TestCheckpointOutlivesKills resumes, is killed before another checkpoint is made, and resumes again.
+// TestCheckpointOutlivesKills resumes, is killed before another checkpoint is made, and resumes
+// again.
 func TestCheckpointOutlivesKills(t *testing.T) {
 	want := reference(t, 4)
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
@@ -471,7 +502,10 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 	for _, ranks := range []int{1, 2, 1} {
 		again := newCrew(t, ranks, 2, 12, keep)
 		for _, tr := range again.trainers {
-			tr.training.Checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
+			tr.training.Checkpoint = &Checkpoint{
+				Epoch: at.epoch, Batch: at.batch,
+				State: saved.State,
+			}
 			if err := tr.open("pads", again.batch); err != nil {
 				t.Fatal(err)
 			}
@@ -484,7 +518,8 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 	}
 }
 
-// TestForeignStatesEndTraining resumes with a state file that was damaged, or is another training's, or is gone.
+// TestForeignStatesEndTraining resumes with a state file that was damaged, or is another
+// training's, or is gone.
 func TestForeignStatesEndTraining(t *testing.T) {
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
 	keep := func(cfg *Config) { cfg.StatePath = path }
@@ -502,9 +537,13 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	}
 	resume := func(what, want string, optional bool) {
 		t.Helper()
-		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StatePath, cfg.StateOptional = path, optional })
+		c := newCrew(
+			t, 2, 2, 12, func(cfg *Config) { cfg.StatePath, cfg.StateOptional = path, optional })
 		for _, tr := range c.trainers {
-			tr.training.Checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
+			tr.training.Checkpoint = &Checkpoint{
+				Epoch: at.epoch, Batch: at.batch,
+				State: saved.State,
+			}
 			if err := tr.open("pads", c.batch); err != nil {
 				t.Fatal(err)
 			}
@@ -519,7 +558,8 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	}
 	put := func(data []byte) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(path, data, 0o600), os.RemoveAll(previousState(path))); err != nil {
+		if err := errors.Join(os.WriteFile(path, data, 0o600),
+			os.RemoveAll(previousState(path))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -563,9 +603,14 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	resume("another training's, but optional", "", true)
 }
 
-// TestTrainersResumeFromTheSame has one trainer go on from another checkpoint than the others, or from none.
+// TestTrainersResumeFromTheSame has one trainer go on from another checkpoint than the others, or
+// from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
-	for _, other := range []*Checkpoint{nil, {Epoch: 1, Batch: 3, State: "aa"}, {Epoch: 1, Batch: 7, State: "bb"}} {
+	for _, other := range []*Checkpoint{
+		nil,
+		{Epoch: 1, Batch: 3, State: "aa"},
+		{Epoch: 1, Batch: 7, State: "bb"},
+	} {
 		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StateOptional = true })
 		c.trainers[0].training.Checkpoint = &Checkpoint{Epoch: 1, Batch: 7, State: "aa"}
 		c.trainers[1].training.Checkpoint = other
@@ -584,7 +629,8 @@ func TestTrainersResumeFromTheSame(t *testing.T) {
 	}
 }
 
-// TestLivesOnOneCache trains, and then again on the same ranks: from the beginning, or from a checkpoint.
+// TestLivesOnOneCache trains, and then again on the same ranks: from the beginning, or from a
+// checkpoint.
 func TestLivesOnOneCache(t *testing.T) {
 	want := reference(t, 3)
 	for _, ranks := range []int{1, 2} {
@@ -626,7 +672,8 @@ func TestLivesOnOneCache(t *testing.T) {
 	}
 }
 
-// TestBegunAnewBeforeACheckpoint ends a training before its first checkpoint, and begins it again with its state file.
+// TestBegunAnewBeforeACheckpoint ends a training before its first checkpoint, and begins it again
+// with its state file.
 func TestBegunAnewBeforeACheckpoint(t *testing.T) {
 	want := reference(t, 3)
 	path := filepath.Join(t.TempDir(), "state")
@@ -648,8 +695,8 @@ func TestBegunAnewBeforeACheckpoint(t *testing.T) {
 	}
 }
 
-// TestSaveAnswersDoNotDepend checks that a place has one digest, whatever the ranks and trainers, and that another training
-// has another.
+// TestSaveAnswersDoNotDepend checks that a place has one digest, whatever the ranks and trainers,
+// and that another training has another.
 func TestSaveAnswersDoNotDepend(t *testing.T) {
 	seen := map[place]scheduler.Digest{}
 	for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
@@ -664,7 +711,8 @@ func TestSaveAnswersDoNotDepend(t *testing.T) {
 				t.Fatalf("%v: %+v, %v", at, saved, err)
 			}
 			if before, ok := seen[at]; ok && before != saved.State {
-				t.Errorf("%d ranks, %d trainers, %v: %s, and %s before", n.ranks, n.world, at, saved.State, before)
+				t.Errorf("%d ranks, %d trainers, %v: %s, and %s before", n.ranks, n.world, at,
+					saved.State, before)
 			}
 			seen[at] = saved.State
 			if from = at; at.batch == batchesOf {
@@ -683,7 +731,8 @@ func TestSaveAnswersDoNotDepend(t *testing.T) {
 	}
 }
 
-// TestLateOpenIsIgnored has another connection of a trainer tell late what it was before it loaded a checkpoint.
+// TestLateOpenIsIgnored has another connection of a trainer tell late what it was before it loaded
+// a checkpoint.
 func TestLateOpenIsIgnored(t *testing.T) {
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
 	keep := func(cfg *Config) { cfg.StatePath = path }
@@ -698,7 +747,8 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	second := newCrew(t, 2, 2, 12, keep)
 	before := second.trainers[0].training
 	for _, tr := range second.trainers {
-		tr.training.Turn, tr.training.Checkpoint = 1, &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
+		tr.training.Turn, tr.training.Checkpoint = 1,
+			&Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
 		if err := tr.open("pads", second.batch); err != nil {
 			t.Fatal(err)
 		}
@@ -718,8 +768,8 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	compareStreams(t, second.stream, reference(t, 3)[at.epoch*batchesOf+at.batch:])
 }
 
-// TestAnotherTrainerHasThePlan has the ranks be started again where one trainer has the plan of the next epoch, and waits in a
-// step for the other, which has yet to get it.
+// TestAnotherTrainerHasThePlan has the ranks be started again where one trainer has the plan of the
+// next epoch, and waits in a step for the other, which has yet to get it.
 func TestAnotherTrainerHasThePlan(t *testing.T) {
 	for name, hurt := range map[string]func([]string){
 		"as it was": func([]string) {},

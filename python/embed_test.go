@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFilesIsTheClient checks that every module of the client is embedded, byte for byte, and nothing else.
+// TestFilesIsTheClient checks that every module of the client is embedded, byte for byte, and
+// nothing else.
 func TestFilesIsTheClient(t *testing.T) {
 	want, err := fs.Glob(os.DirFS("."), "rankpool/*.py")
 	if err != nil || len(want) == 0 {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Spec is what a trainer asks for when it opens a data set. All trainers must ask for the same,
-// but for Trainer, Beside and Training.
+// Spec is a trainer's request when it opens a data set. It must be the same for all trainers,
+// except for Trainer, Beside and Training.
 type Spec struct {
 	Data            string `json:"data"`
 	Identity        string `json:"identity"` // of the data set, as the trainer knows it
@@ -21,8 +21,11 @@ type Spec struct {
 	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
-	Beside          bool   `json:"beside"`           // read beside the training, and not trained on
-	Epochs          int    `json:"epochs,omitempty"` // that will be trained; 0: not said, or of no use to the system
+	Beside          bool   `json:"beside"` // read beside the training, and not trained on
+	// that will be trained; 0: not said, or of no use to the system
+	Epochs int `json:"epochs,omitempty"`
+	// batches that are to be evaluated are told apart from those to be trained on
+	Evaluates bool `json:"evaluates,omitempty"`
 
 	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
 }
@@ -36,20 +39,25 @@ func (spec *Spec) SamplerConfig(samples int) SamplerConfig {
 	}
 }
 
-// Batches is the largest number of global batches in an epoch: some samplers draw fewer.
+// Batches is the largest number of global batches in an epoch: some samplers draw fewer. Of those
+// that are evaluated there are at most as many again.
 func (spec *Spec) Batches(samples int) int {
 	b := spec.BatchSize * spec.World
-	return (samples + b - 1) / b
+	n := (samples + b - 1) / b
+	if spec.Evaluates {
+		n *= 2
+	}
+	return n
 }
 
-// agreement is what the trainers of all ranks have opened so far. A trainer that asks for something
-// else before all have come stops all of them: nobody knows who is right. Later, or in the place of
-// a trainer that has come, it is a newcomer and is refused alone.
+// agreement collects what the trainers of all ranks have opened. A trainer whose spec differs
+// before all have come stops all of them: nobody knows which is right. Later, or in the place of a
+// trainer that has come, it is a newcomer and is refused alone.
 type agreement struct {
 	spec    *Spec
 	world   []int32 // rank of each trainer, -1: it has not opened the data set
 	missing int     // trainers that have not
-	// trainings are what the trainers say of themselves; nil where only workers have come.
+	// trainings are the trainers' descriptions of themselves; nil if only workers have come.
 	trainings []*Training
 	conflict  error
 	before    *Spec   // of the training that this rank served in its life before, and that lives
@@ -90,24 +98,28 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 		return nil
 	}
 	if field, x, y := difference(*begun, spec); field != "" {
-		return fmt.Errorf("data set %s is being trained on with %s %#v, and trainer %d asks for %#v; "+
-			"give it a cache of its own, by a run of its own", spec.Data, field, x, spec.Trainer, y)
+		return fmt.Errorf(
+			"data set %s is being trained on with %s %#v, and trainer %d asks for %#v; "+
+				"give it a cache of its own, by a run of its own", spec.Data, field, x,
+			spec.Trainer, y)
 	}
 	return nil
 }
 
-// stranger returns an error when a training lives that this rank served before it was started again,
-// and the trainer was another rank's.
+// stranger returns an error when a training lives that this rank served before it was started
+// again, and the trainer was another rank's.
 func (a *agreement) stranger(spec Spec, rank int) error {
 	if spec.Trainer >= len(a.ranks) || a.ranks[spec.Trainer] == int32(rank) {
 		return nil
 	}
-	return fmt.Errorf("trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
-		"give every training process a RANK of its own", spec.Trainer, spec.Data, a.ranks[spec.Trainer], rank)
+	return fmt.Errorf(
+		"trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
+			"give every training process a RANK of its own", spec.Trainer, spec.Data,
+		a.ranks[spec.Trainer], rank)
 }
 
-// open takes the spec of a trainer on rank and reports whether it is new. An error is a conflict of
-// all trainers, or the newcomer's alone.
+// open handles the spec of a trainer on rank and reports whether it is new. An error is a conflict
+// of all trainers, or the newcomer's alone.
 func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	if a.conflict != nil {
 		return false, a.conflict
@@ -126,7 +138,8 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		return false, err
 	}
 	if field, x, y := difference(*a.spec, spec); field != "" {
-		a.conflict = fmt.Errorf("the trainers disagree on data set %s: trainer %d has %s %v, trainer %d has %v",
+		a.conflict = fmt.Errorf(
+			"the trainers disagree on data set %s: trainer %d has %s %v, trainer %d has %v",
 			spec.Data, a.spec.Trainer, field, x, spec.Trainer, y)
 		return false, a.conflict
 	}
@@ -139,7 +152,8 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		a.note(spec)
 		return true, nil
 	default:
-		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every training process a RANK of its own",
+		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every "+
+			"training process a RANK of its own",
 			spec.Trainer, spec.Data, at, rank)
 		if a.missing > 0 {
 			a.conflict = err
@@ -148,7 +162,7 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	}
 }
 
-// note keeps what a trainer says of its training, and reports whether that is new.
+// note records a trainer's description of its training, and reports whether that is new.
 func (a *agreement) note(spec Spec) bool {
 	before := a.trainings[spec.Trainer]
 	if spec.Training == nil || reflect.DeepEqual(before, spec.Training) {
@@ -188,8 +202,8 @@ func (a *agreement) whoIsMissing() string {
 // known reports whether all trainers have said what their training is.
 func (a *agreement) known() bool { return a.missing == 0 && !slices.Contains(a.trainings, nil) }
 
-// Assignment is what the spec asks for, or otherwise when it asks for nothing. It returns an error
-// for an unknown name.
+// Assignment returns the assignment that the spec requests, or otherwise if it requests none. It
+// returns an error for an unknown name.
 func (spec *Spec) Assignment(otherwise Assignment) (Assignment, error) {
 	switch spec.Assign {
 	case "":
@@ -199,7 +213,8 @@ func (spec *Spec) Assignment(otherwise Assignment) (Assignment, error) {
 	case "sampler":
 		return AssignSampler, nil
 	}
-	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", spec.Trainer, spec.Assign)
+	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", spec.Trainer,
+		spec.Assign)
 }
 
 // has reports whether trainer opened the data set on rank.

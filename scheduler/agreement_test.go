@@ -11,10 +11,12 @@ func TestAssignOfASpecIsCompared(t *testing.T) {
 	spec := Spec{Data: "train", Sampler: "torch", BatchSize: 4, World: 2}
 	for _, c := range []struct{ assign, want string }{
 		{"sampler", ""},
-		{"local", "the trainers disagree on data set train: trainer 0 has assign sampler, trainer 1 has local"},
+		{"local", "the trainers disagree on data set train: trainer 0 has assign sampler, " +
+			"trainer 1 has local"},
 	} {
 		spec.Assign = c.assign
-		if _, err := a.open(spec, 0); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if _, err := a.open(spec, 0); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.assign, err, c.want)
 		}
 		spec.Trainer++

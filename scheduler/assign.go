@@ -5,27 +5,33 @@ import (
 	"math"
 )
 
-// Assign gives every draw of an epoch a trainer: consumer[i] is the trainer, 0 … W-1, that consumes ids[i].
+// Assign gives every draw of an epoch a trainer: consumer[i] is the trainer, 0 … W-1, that consumes
+// ids[i].
 //
-// world has the rank of each of the W trainers, below ranks; a global batch is batchSize · W draws, and each trainer
-// gets batchSize of them. Of a partial global batch trainer t gets as many as there are places j with j mod W = t.
+// world has the rank of each of the W trainers, below ranks; a global batch is batchSize · W draws,
+// and each trainer gets batchSize of them. Of a partial global batch trainer t gets as many as
+// there are places j with j mod W = t.
 //
-// AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to the trainers of
-// their owner first; if an owner has more draws than its trainers can take, some with a low prefer leave (the least
-// likely residents among the first few; the later place in a tie; NaN is lowest) and go, in order, to the trainers
-// that have room, in order. prefer may be nil.
+// AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to
+// the trainers of their owner first; if an owner has more draws than its trainers can take, some
+// with a low prefer leave (the least likely residents among the first few; the later place in a
+// tie; NaN is lowest) and go, in order, to the trainers that have room, in order. prefer may be
+// nil.
 //
-// The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has another length
-// than ids, a number is not positive, or a trainer's rank is out of range.
+// The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has
+// another length than ids, a number is not positive, or a trainer's rank is out of range.
 //
-// Source: Yang and Cong, "Accelerating Data Loading in Deep Neural Network Training", HiPC 2019 (locality-aware loading): gradients are
-// summed over the global batch, so who consumes a draw is free.
+// Source: Yang and Cong, "Accelerating Data Loading in Deep Neural Network Training", HiPC 2019
+// (locality-aware loading): gradients are summed over the global batch, so who consumes a draw is
+// free.
 func Assign(ids []SampleID, world []int32, ranks, batchSize int, mode Assignment,
 	prefer func(id SampleID) float32, consumer []uint16,
 ) {
 	if len(consumer) != len(ids) || len(world) == 0 || ranks < 1 || batchSize < 1 {
-		panic(fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, batch size %d.",
-			len(ids), len(consumer), len(world), ranks, batchSize))
+		panic(
+			fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, "+
+				"batch size %d.",
+				len(ids), len(consumer), len(world), ranks, batchSize))
 	}
 	if mode == AssignSampler {
 		for i := range consumer {
@@ -48,10 +54,11 @@ type assigner struct {
 	trainers []int32 // in the order of their ranks
 	first    []int32 // trainers[first[r]:first[r+1]] are rank r's
 
-	room  []int32  // free places of each trainer
-	space []int32  // free places of each rank's trainers, at the batch's beginning
-	count []int32  // draws of each owner
-	at    []int32  // of each rank: its next trainer with room, a place in trainers; earlier its next place in keys
+	room  []int32 // free places of each trainer
+	space []int32 // free places of each rank's trainers, at the batch's beginning
+	count []int32 // draws of each owner
+	// of each rank: its next trainer with room, a place in trainers; earlier its next place in keys
+	at    []int32
 	until []int32  // of each rank: the end of its places in keys
 	owner []int32  // of each draw
 	moved []bool   // of each draw: leaves its owner
@@ -119,7 +126,8 @@ func (a *assigner) batch(ids []SampleID, consumer []uint16) {
 	}
 }
 
-// open sets the free places of trainers and ranks for a batch of n draws, and the counts of owners to zero.
+// open sets the free places of trainers and ranks for a batch of n draws, and the counts of owners
+// to zero.
 func (a *assigner) open(n int) {
 	each, more := int32(n/len(a.room)), n%len(a.room)
 	for t := range a.room {
@@ -146,8 +154,9 @@ func (a *assigner) take(at *int32) uint16 {
 	return uint16(t)
 }
 
-// overflow marks the draws that leave their owners, where an owner has more draws than space: the least preferred of
-// its first few. Looking at all would cost a random read of memory a draw, for little.
+// overflow marks the draws that leave their owners, where an owner has more draws than space: the
+// least preferred of its first few. Looking at all would cost a random read of memory a draw, for
+// little.
 func (a *assigner) overflow(ids []SampleID) {
 	end := int32(0)
 	for r, n := range a.count {
@@ -190,8 +199,8 @@ func preferKey(f float32) uint32 {
 	return sortable(f)
 }
 
-// selectSmallest reorders distinct keys so that the n smallest come first, in any order. It takes linear time on
-// average (Hoare's quickselect, with the median of three as the pivot).
+// selectSmallest reorders distinct keys so that the n smallest come first, in any order. It takes
+// linear time on average (Hoare's quickselect, with the median of three as the pivot).
 func selectSmallest(keys []uint64, n int) {
 	for n > 0 && n < len(keys) {
 		pivot := median(keys[0], keys[len(keys)/2], keys[len(keys)-1])

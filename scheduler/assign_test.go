@@ -27,8 +27,8 @@ func ownedBy(rank, ranks, n int) []SampleID {
 	return ids
 }
 
-// TestAssignLocalByHand: rank 0 owns four draws and has one trainer with two places; its two least preferred draws go
-// to rank 1's trainer.
+// TestAssignLocalByHand: rank 0 owns four draws and has one trainer with two places; its two least
+// preferred draws go to rank 1's trainer.
 func TestAssignLocalByHand(t *testing.T) {
 	a, b := ownedBy(0, 2, 4), ownedBy(1, 2, 4)
 	prefer := map[SampleID]float32{a[0]: 1, a[1]: 3, a[2]: 2, a[3]: 3}
@@ -40,34 +40,73 @@ func TestAssignLocalByHand(t *testing.T) {
 		want  []uint16
 	}{
 		{"all at home", []SampleID{a[0], b[0], b[1], a[1]}, []int32{0, 1}, 2, []uint16{0, 1, 1, 0}},
-		{"the preferred stay", []SampleID{a[0], a[1], a[2], a[3]}, []int32{0, 1}, 2, []uint16{1, 0, 1, 0}},
-		{"the earlier place wins a tie", []SampleID{a[1], a[3], a[1], b[0]}, []int32{0, 1}, 2, []uint16{0, 0, 1, 1}},
-		{"two trainers on a rank", []SampleID{b[0], a[0], b[1], b[2]}, []int32{1, 1, 0, 0}, 1, []uint16{0, 2, 1, 3}},
-		{"trainers of a rank apart", []SampleID{b[0], a[0], b[1], a[1]}, []int32{1, 0, 1, 0}, 1, []uint16{0, 1, 2, 3}},
-		{"a rank without trainers", []SampleID{a[0], b[0], a[1], b[1]}, []int32{1, 1}, 2, []uint16{1, 0, 1, 0}},
+		{
+			"the preferred stay",
+			[]SampleID{a[0], a[1], a[2], a[3]},
+			[]int32{0, 1},
+			2,
+			[]uint16{1, 0, 1, 0},
+		},
+		{
+			"the earlier place wins a tie",
+			[]SampleID{a[1], a[3], a[1], b[0]},
+			[]int32{0, 1},
+			2,
+			[]uint16{0, 0, 1, 1},
+		},
+		{
+			"two trainers on a rank",
+			[]SampleID{b[0], a[0], b[1], b[2]},
+			[]int32{1, 1, 0, 0},
+			1,
+			[]uint16{0, 2, 1, 3},
+		},
+		{
+			"trainers of a rank apart",
+			[]SampleID{b[0], a[0], b[1], a[1]},
+			[]int32{1, 0, 1, 0},
+			1,
+			[]uint16{0, 1, 2, 3},
+		},
+		{
+			"a rank without trainers",
+			[]SampleID{a[0], b[0], a[1], b[1]},
+			[]int32{1, 1},
+			2,
+			[]uint16{1, 0, 1, 0},
+		},
 		{"a partial batch", []SampleID{a[0], a[1], a[2]}, []int32{0, 1}, 4, []uint16{1, 0, 0}},
-		{"a partial batch gives trainer 0 more", []SampleID{b[0], b[1], b[2]}, []int32{0, 1}, 4, []uint16{1, 0, 0}},
+		{
+			"a partial batch gives trainer 0 more",
+			[]SampleID{b[0], b[1], b[2]},
+			[]int32{0, 1},
+			4,
+			[]uint16{1, 0, 0},
+		},
 		{"two batches", []SampleID{a[0], b[0], b[1], b[2]}, []int32{0, 1}, 1, []uint16{0, 1, 1, 0}},
 	}
 	for _, tt := range tests {
 		consumer := make([]uint16, len(tt.ids))
-		Assign(tt.ids, tt.world, 2, tt.size, AssignLocal, func(id SampleID) float32 { return prefer[id] }, consumer)
+		Assign(tt.ids, tt.world, 2, tt.size, AssignLocal,
+			func(id SampleID) float32 { return prefer[id] }, consumer)
 		if !slices.Equal(consumer, tt.want) {
 			t.Errorf("%s: consumers %v, want %v", tt.name, consumer, tt.want)
 		}
 	}
 }
 
-// TestAssignLocal checks, batch by batch, that every trainer gets its places, that as many draws as can stay with
-// their owners do, and that of an owner's first few these are the preferred ones.
+// TestAssignLocal checks, batch by batch, that every trainer gets its places, that as many draws as
+// can stay with their owners do, and that of an owner's first few these are the preferred ones.
 func TestAssignLocal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 6).Draw(t, "ranks")
 		world := rapid.SliceOfN(rapid.Int32Range(0, int32(ranks)-1), 1, 9).Draw(t, "world")
 		size := rapid.IntRange(1, 12).Draw(t, "batch size")
-		ids := rapid.SliceOfN(rapid.Map(rapid.Uint32Range(0, 60), func(i uint32) SampleID { return SampleID(i) }),
+		ids := rapid.SliceOfN(
+			rapid.Map(rapid.Uint32Range(0, 60), func(i uint32) SampleID { return SampleID(i) }),
 			0, 300).Draw(t, "ids")
-		likes := rapid.SliceOfN(rapid.SampledFrom([]float32{0, 1, 1, 2, -3, 7, nan32}), 61, 61).Draw(t, "prefer")
+		likes := rapid.SliceOfN(rapid.SampledFrom([]float32{0, 1, 1, 2, -3, 7, nan32}), 61,
+			61).Draw(t, "prefer")
 		prefer := func(id SampleID) float32 { return likes[id] }
 		consumer := make([]uint16, len(ids))
 		for i := range consumer {
@@ -87,7 +126,9 @@ func TestAssignLocal(t *testing.T) {
 	})
 }
 
-func checkAssigned(t *rapid.T, ids []SampleID, consumer []uint16, world []int32, ranks int, likes []float32) {
+func checkAssigned(
+	t *rapid.T, ids []SampleID, consumer []uint16, world []int32, ranks int, likes []float32,
+) {
 	got := make([]int, len(world))
 	for _, c := range consumer {
 		if int(c) >= len(world) {
@@ -118,7 +159,8 @@ func checkAssigned(t *rapid.T, ids []SampleID, consumer []uint16, world []int32,
 		if like != like {
 			like = math.Inf(-1)
 		}
-		first := looked[r] < int(candidates(int32(owned[r]), int32(space[r]))) // those that may leave
+		// those that may leave
+		first := looked[r] < int(candidates(int32(owned[r]), int32(space[r])))
 		looked[r]++
 		switch stays := int(world[consumer[i]]) == r; {
 		case stays && first:
@@ -129,24 +171,28 @@ func checkAssigned(t *rapid.T, ids []SampleID, consumer []uint16, world []int32,
 		case first:
 			best[r] = max(best[r], like)
 		default:
-			t.Fatalf("rank %d gives away a draw that is not among the first of the %d that it owns", r, owned[r])
+			t.Fatalf("rank %d gives away a draw that is not among the first of the %d that it owns",
+				r, owned[r])
 		}
 	}
 	for r := range ranks {
 		if kept[r] != min(owned[r], space[r]) {
-			t.Fatalf("rank %d owns %d draws, has %d places, and keeps %d", r, owned[r], space[r], kept[r])
+			t.Fatalf("rank %d owns %d draws, has %d places, and keeps %d", r, owned[r], space[r],
+				kept[r])
 		}
 		if best[r] > worst[r] {
-			t.Fatalf("rank %d gives away a draw it prefers (%v) to one it keeps (%v)", r, best[r], worst[r])
+			t.Fatalf("rank %d gives away a draw it prefers (%v) to one it keeps (%v)", r, best[r],
+				worst[r])
 		}
 	}
 }
 
-// TestLocalShare: of uniform draws over 4 ranks with 64 places each, 1 - E|X - 64| / 128 stay with their owner, X binomial
-// (256, 1/4): about 1 - 0.4 √48 / 64 = 0.957.
+// TestLocalShare: of uniform draws over 4 ranks with 64 places each, 1 - E|X - 64| / 128 stay with
+// their owner, X binomial (256, 1/4): about 1 - 0.4 √48 / 64 = 0.957.
 func TestLocalShare(t *testing.T) {
 	const samples, ranks, size = 256 * 400, 4, 64
-	s := mustSampler(t, SamplerConfig{Name: "uniform", Samples: samples, BatchSize: size, World: ranks})
+	s := mustSampler(
+		t, SamplerConfig{Name: "uniform", Samples: samples, BatchSize: size, World: ranks})
 	world := []int32{0, 1, 2, 3}
 	consumer := make([]uint16, samples)
 	local := 0
@@ -167,10 +213,13 @@ func TestLocalShare(t *testing.T) {
 func TestAssignMisuse(t *testing.T) {
 	ids, consumer := make([]SampleID, 2), make([]uint16, 2)
 	mustPanic(t, "no trainers", func() { Assign(ids, nil, 1, 1, AssignLocal, nil, consumer) })
-	mustPanic(t, "too few consumers", func() { Assign(ids, []int32{0}, 1, 1, AssignLocal, nil, consumer[:1]) })
+	mustPanic(t, "too few consumers",
+		func() { Assign(ids, []int32{0}, 1, 1, AssignLocal, nil, consumer[:1]) })
 	mustPanic(t, "no ranks", func() { Assign(ids, []int32{0}, 0, 1, AssignLocal, nil, consumer) })
-	mustPanic(t, "batch size", func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
-	mustPanic(t, "a trainer beyond the ranks", func() { Assign(ids, []int32{1}, 1, 1, AssignLocal, nil, consumer) })
+	mustPanic(
+		t, "batch size", func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
+	mustPanic(t, "a trainer beyond the ranks",
+		func() { Assign(ids, []int32{1}, 1, 1, AssignLocal, nil, consumer) })
 }
 
 // TestAssignAllocatesOnce: memory does not grow with the number of batches.
@@ -180,7 +229,8 @@ func TestAssignAllocatesOnce(t *testing.T) {
 		ids[i] = SampleID(i)
 	}
 	allocations := func(n int) float64 {
-		return testing.AllocsPerRun(3, func() { Assign(ids[:n], []int32{0, 1}, 2, 8, AssignLocal, nil, consumer[:n]) })
+		return testing.AllocsPerRun(3,
+			func() { Assign(ids[:n], []int32{0, 1}, 2, 8, AssignLocal, nil, consumer[:n]) })
 	}
 	if one, all := allocations(16), allocations(len(ids)); one != all {
 		t.Errorf("%v allocations for one batch, %v for 4000", one, all)

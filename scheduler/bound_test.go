@@ -5,12 +5,17 @@ import (
 	"testing"
 )
 
-// drive runs epochs of sampler over recorded losses, owners partitions, and returns all draws with each one's outcome.
-// Scores are folded, and predictions refreshed, lag global batches after the draw.
-func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity float64, owners, batch, lag int) (ids []SampleID, hit []bool, warm int) {
+// drive runs epochs of sampler over recorded losses, owners partitions, and returns all draws with
+// each one's outcome. Scores are folded, and predictions refreshed, lag global batches after the
+// draw.
+func drive(
+	t *testing.T, losses [][]float32, sampler, policy string, capacity float64, owners, batch,
+	lag int,
+) (ids []SampleID, hit []bool, warm int) {
 	t.Helper()
 	n := len(losses[0])
-	s, err := NewSampler(SamplerConfig{Name: sampler, Samples: n, Seed: 1, BatchSize: batch, World: 1})
+	s, err := NewSampler(
+		SamplerConfig{Name: sampler, Samples: n, Seed: 1, BatchSize: batch, World: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +26,8 @@ func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity fl
 	one := func(SampleID) int64 { return 1 }
 	caches := make([]*Cache, owners)
 	for o := range caches {
-		caches[o] = NewCache(testPolicies[policy](), int64(capacity*float64(n)/float64(owners)), one)
+		caches[o] = NewCache(testPolicies[policy](), int64(capacity*float64(n)/float64(owners)),
+			one)
 	}
 	ledger := NewLedger(scorer, EqualScores(n, scorer.Initial(batch)))
 	for epoch := range losses {
@@ -34,11 +40,16 @@ func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity fl
 		if s.Weighted() {
 			scores = ledger.Take()
 		}
-		plan := NewPlan(PlanConfig{Sampler: s, Samples: n, BatchSize: batch, World: []int32{0}, Ranks: 1}, epoch, scores)
+		plan := NewPlan(
+			PlanConfig{Sampler: s, Samples: n, BatchSize: batch, World: []int32{0}, Ranks: 1},
+			epoch, scores)
 		ledger.Open(plan)
 		next, first := nextPlaces(plan.IDs, n)
 		for _, c := range caches {
-			c.RefreshAll(func(id SampleID) Use { return Use{ID: id, Next: nextUse(plan, id, first[id], ledger.Scores())} })
+			c.RefreshAll(
+				func(id SampleID) Use {
+					return Use{ID: id, Next: nextUse(plan, id, first[id], ledger.Scores())}
+				})
 		}
 		for b := range plan.Batches() {
 			lo, hi := plan.Range(b)
@@ -47,7 +58,9 @@ func drive(t *testing.T, losses [][]float32, sampler, policy string, capacity fl
 				id := plan.IDs[i]
 				c := caches[Owner(id, owners)]
 				ids = append(ids, id)
-				hit = append(hit, c.Draw(Use{ID: id, Next: nextUse(plan, id, next[i], ledger.Scores())}, func(SampleID) {}) == Hit)
+				hit = append(
+					hit, c.Draw(Use{ID: id, Next: nextUse(plan, id, next[i], ledger.Scores())},
+						func(SampleID) {}) == Hit)
 				report = append(report, losses[epoch][id])
 			}
 			if err := ledger.Report(0, epoch, b, report); err != nil {
@@ -107,7 +120,8 @@ func share(hit []bool) float64 {
 	return float64(n) / float64(len(hit))
 }
 
-// TestClairvoyantAgainstMIN holds the online policy against the offline bound on losses recorded from training.
+// TestClairvoyantAgainstMIN holds the online policy against the offline bound on losses recorded
+// from training.
 func TestClairvoyantAgainstMIN(t *testing.T) {
 	losses := loadLosses(t)
 	for _, c := range []struct {
@@ -115,16 +129,24 @@ func TestClairvoyantAgainstMIN(t *testing.T) {
 		owners  int
 		atLeast float64 // of the bound
 	}{
-		{"pads", 1, 0.995}, {"pads", 4, 0.985}, {"torch", 1, 0.995}, {"uniform", 1, 0.995}, {"weighted-once", 1, 0.995}, {"subset", 1, 0.995}, {"selective", 1, 0.995},
+		{"pads", 1, 0.995},
+		{"pads", 4, 0.985},
+		{"torch", 1, 0.995},
+		{"uniform", 1, 0.995},
+		{"weighted-once", 1, 0.995},
+		{"subset", 1, 0.995},
+		{"selective", 1, 0.995},
 	} {
 		for _, capacity := range []float64{0.1, 0.2, 0.4} {
 			ids, hit, warm := drive(t, losses, c.sampler, "clairvoyant", capacity, c.owners, 64, 4)
 			bound := share(minHits(ids, int64(capacity*float64(len(losses[0]))))[warm:])
 			got := share(hit[warm:])
 			_, hitLRU, _ := drive(t, losses, c.sampler, "lru", capacity, c.owners, 64, 4)
-			t.Logf("%-14s %d owners %3.0f %%: hits %.3f, MIN %.3f (%.3f of it), LRU %.3f", c.sampler, c.owners, 100*capacity, got, bound, got/bound, share(hitLRU[warm:]))
+			t.Logf("%-14s %d owners %3.0f %%: hits %.3f, MIN %.3f (%.3f of it), LRU %.3f",
+				c.sampler, c.owners, 100*capacity, got, bound, got/bound, share(hitLRU[warm:]))
 			if got < c.atLeast*bound {
-				t.Errorf("%s, %d owners, %v: %.3f of the bound", c.sampler, c.owners, capacity, got/bound)
+				t.Errorf("%s, %d owners, %v: %.3f of the bound", c.sampler, c.owners, capacity,
+					got/bound)
 			}
 		}
 	}

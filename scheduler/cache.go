@@ -4,17 +4,17 @@ package scheduler
 type Outcome uint8
 
 const (
-	// Hit says that the sample is a resident.
+	// Hit reports that the sample is a resident.
 	Hit Outcome = iota
-	// Admitted says that it was none and is one now.
+	// Admitted reports that it was none and is one now.
 	Admitted
-	// Bypassed says that it was none and stays none.
+	// Bypassed reports that it was none and stays none.
 	Bypassed
 )
 
-// Cache is the content of one owner's partition as the policy sees it: which samples are residents, never more
-// than capacity bytes. It drives a Policy and does all counting. Its memory grows with the residents, not with the data
-// set. It is not safe for concurrent use.
+// Cache is the content of one owner's partition as the policy sees it: which samples are residents,
+// never more than capacity bytes. It drives a Policy and does all counting. Its memory grows with
+// the residents, not with the data set. It is not safe for concurrent use.
 type Cache struct {
 	policy        Policy
 	gate          Gate // the policy, if it is one
@@ -25,6 +25,7 @@ type Cache struct {
 	uses          []Use        // by place
 	free          []Place
 	out           []Use // residents taken out by the draw under way
+	kept          func(id SampleID, kept bool)
 }
 
 // NewCache returns an empty partition of capacityBytes over samples of the given sizes.
@@ -54,8 +55,8 @@ func (c *Cache) Len() int { return len(c.uses) - len(c.free) }
 // UsedBytes is the sum of the residents' sizes.
 func (c *Cache) UsedBytes() int64 { return c.usedBytes }
 
-// Resize changes the capacity and calls evicted for each resident that leaves. A policy that names no victim keeps what
-// it has until its residents leave.
+// Resize changes the capacity and calls evicted for each resident that leaves. A policy that names
+// no victim keeps its residents until they leave.
 func (c *Cache) Resize(capacityBytes int64, evicted func(SampleID)) {
 	c.capacityBytes = capacityBytes
 	for c.usedBytes > capacityBytes {
@@ -89,7 +90,8 @@ func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
 	return Admitted
 }
 
-// Leaving returns what was known of a resident that leaves; only evicted may call it, of the resident that it is called for.
+// Leaving returns what was known of a resident that leaves; only evicted may call it, of the
+// resident that it is called for.
 func (c *Cache) Leaving(id SampleID) Use {
 	for _, u := range c.out {
 		if u.ID == id {
@@ -99,7 +101,8 @@ func (c *Cache) Leaving(id SampleID) Use {
 	panic("scheduler: Leaving of a sample that does not leave.")
 }
 
-// Wants reports whether a draw would find the sample or keep it, if it came now. It looks at the first victim only.
+// Wants reports whether a draw would find the sample or keep it, if it came now. It looks at the
+// first victim only.
 func (c *Cache) Wants(u Use) bool {
 	if c.Resident(u.ID) {
 		return true
@@ -143,6 +146,13 @@ func (c *Cache) admit(u Use) {
 	c.place.set(u.ID, p+1)
 	c.usedBytes += c.size(u.ID)
 	c.policy.Admit(p, u)
+	c.noteKept(u.ID, true)
+}
+
+func (c *Cache) noteKept(id SampleID, kept bool) {
+	if c.kept != nil {
+		c.kept(id, kept)
+	}
 }
 
 // Remove takes resident id out.
@@ -152,6 +162,7 @@ func (c *Cache) Remove(id SampleID) {
 	c.place.set(id, 0)
 	c.free = append(c.free, p)
 	c.usedBytes -= c.size(id)
+	c.noteKept(id, false)
 }
 
 // Refresh replaces what is known of u's sample if it is a resident.
@@ -162,7 +173,7 @@ func (c *Cache) Refresh(u Use) {
 	}
 }
 
-// Next returns the prediction of id's next draw, or false when it is no resident.
+// Next returns the prediction of id's next draw, or false if it is not a resident.
 func (c *Cache) Next(id SampleID) (float64, bool) {
 	p, in := c.at(id)
 	if !in {
@@ -171,7 +182,8 @@ func (c *Cache) Next(id SampleID) (float64, bool) {
 	return c.uses[p].Next, true
 }
 
-// Residents returns what is known of the residents, in the order of places. The slice is the caller's.
+// Residents returns what is known of the residents, in the order of places. The slice is the
+// caller's.
 func (c *Cache) Residents() []Use {
 	all := make([]Use, 0, c.Len())
 	for p, u := range c.uses {
@@ -182,7 +194,8 @@ func (c *Cache) Residents() []Use {
 	return all
 }
 
-// RefreshAll replaces what is known of every resident by what use returns for it, in the order of places.
+// RefreshAll replaces what is known of every resident by what use returns for it, in the order of
+// places.
 func (c *Cache) RefreshAll(use func(SampleID) Use) {
 	for p, u := range c.uses {
 		if q, in := c.at(u.ID); in && q == Place(p) {

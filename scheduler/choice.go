@@ -1,6 +1,7 @@
 package scheduler
 
-// Choice is an epoch as a published system has it, which says where its samples are. It takes the place of what a policy would decide.
+// Choice is an epoch as a published system chose it, including where its samples are. It replaces
+// the decisions of a policy.
 type Choice struct {
 	Epoch  int
 	Drawn  []SampleID // in order
@@ -8,7 +9,19 @@ type Choice struct {
 	Found  []bool     // of each draw: what is served is in memory since it was served before
 	Home   []uint16   // of each draw: the rank that has it, or may keep it
 	Held   []bool     // by sample: it is in memory when the epoch has ended
+
+	// Evaluated are the global batches that are not trained on: a forward pass measures their
+	// losses before the cut.
+	Evaluated Batches
 }
+
+// Batches are N global batches from number First on.
+type Batches struct{ First, N int }
+
+// EvaluateAt returns where batches are evaluated in an epoch of so many, at least 1, that are
+// trained on: right before that one. The losses enter the next epoch's plan, and only whole batches
+// come before.
+func EvaluateAt(trained int) int { return trained - max(tail(trained), 1) }
 
 // Draws returns the draws of a choice: what is served, in the order of the draws. All weigh alike.
 func (c *Choice) Draws() *Draws {
@@ -28,16 +41,30 @@ func (f choiceForecast) next(id SampleID, _ float32) float64 {
 	return never
 }
 
-// Chosen reports whether a published system has made the draws, and says where samples are.
+// Chosen reports whether a published system has made the draws, and decides where samples are.
 func (d *Draws) Chosen() bool { return d.choice != nil }
 
 // Substituted reports whether draw i is served by another sample than the one drawn.
 func (d *Draws) Substituted(i int) bool { return d.choice != nil && d.choice.Drawn[i] != d.IDs[i] }
 
-// Found reports whether draw i finds what it is served in memory, as the system that made the draws has it.
+// Evaluated returns the global batches that are not trained on: a forward pass measures their
+// losses.
+func (d *Draws) Evaluated() Batches {
+	if d.choice == nil {
+		return Batches{}
+	}
+	return d.choice.Evaluated
+}
+
+// Has reports whether global batch b is among them.
+func (r Batches) Has(b int) bool { return r.First <= b && b < r.First+r.N }
+
+// Found reports whether draw i finds what it is served in memory, as the system that made the draws
+// has it.
 func (d *Draws) Found(i int) bool { return d.choice != nil && d.choice.Found[i] }
 
-// stays returns the place of draw i as the next use of its sample, noPlace when the sample is not kept for it: it was dropped before.
+// stays returns the place of draw i as the next use of its sample, noPlace when the sample is not
+// kept for it: it was dropped before.
 func (d *Draws) stays(i int) int32 {
 	if d.choice != nil && !d.choice.Found[i] {
 		return noPlace

@@ -2,25 +2,27 @@ package scheduler
 
 import "math"
 
-// Every product below stands in an explicit float64 conversion, which forbids the compiler to fuse it with a
-// following sum. So a clock has the same bits on every architecture, and with it every plan.
+// Every product below stands in an explicit float64 conversion, which forbids the compiler to fuse
+// it with a following sum. So a clock has the same bits on every architecture, and with it every
+// plan.
 
-// uniform turns 64 random bits into a number in (0, 1): 2^52 equally spaced values, never 0 or 1, symmetric:
-// uniform(^h) = 1 - uniform(h).
+// uniform turns 64 random bits into a number in (0, 1): 2^52 equally spaced values, never 0 or 1,
+// symmetric: uniform(^h) = 1 - uniform(h).
 func uniform(h uint64) float64 {
 	return float64((float64(h>>12) + 0.5) * 0x1p-52)
 }
 
-// exponential turns 64 random bits into a sample of the exponential distribution with mean 1, in [2^-53, 36.8].
+// exponential turns 64 random bits into a sample of the exponential distribution with mean 1, in
+// [2^-53, 36.8].
 func exponential(h uint64) float64 {
 	return -ln(uniform(h))
 }
 
 // ln returns the natural logarithm of x, a positive normal number; the error is below 1 ulp.
 //
-// Source: Sun Microsystems, fdlibm 5.3, e_log.c: the reduction x = 2^k (1+f) with √2/2 < 1+f < √2, and the minimax
-// polynomial of log(1+f) in s = f/(2+f).
-// Differs: math.Log has other bits on other architectures.
+// Source: Sun Microsystems, fdlibm 5.3, e_log.c: the reduction x = 2^k (1+f) with √2/2 < 1+f < √2,
+// and the minimax polynomial of log(1+f) in s = f/(2+f). Differs: math.Log has other bits on other
+// architectures.
 func ln(x float64) float64 {
 	const (
 		ln2Hi = 6.93147180369123816490e-01
@@ -50,9 +52,10 @@ func ln(x float64) float64 {
 	return float64(k*ln2Hi) - ((half - (float64(s*(half+odd+even)) + float64(k*ln2Lo))) - f)
 }
 
-// Times are sorted as 32-bit keys: the exponent of the time, 128 octaves from 2^-64 to 2^64, and the first 25 bits of
-// its mantissa. Of 14.2 million arrivals in an epoch, about one in ten shares its key with another one; such
-// neighbours are ordered by id. Times are in epochs, so the range holds 19 decades of importance.
+// Times are sorted as 32-bit keys: the exponent of the time, 128 octaves from 2^-64 to 2^64, and
+// the first 25 bits of its mantissa. Of 14.2 million arrivals in an epoch, about one in ten shares
+// its key with another one; such neighbours are ordered by id. Times are in epochs, so the range
+// holds 19 decades of importance.
 const (
 	keyMantissaBits = 25
 	keyOctave       = 1 << keyMantissaBits
@@ -60,16 +63,19 @@ const (
 	keyMax          = 1<<32 - 1 - keyOctave // the last octave is for samples that never come
 )
 
-// timeKey maps a positive time to its key, monotonically; times outside the range get the range's ends.
+// timeKey maps a positive time to its key, monotonically; times outside the range get the range's
+// ends.
 func timeKey(t float64) uint32 {
 	k := int64(math.Float64bits(t)>>(52-keyMantissaBits)) - keyOffset
 	return uint32(min(max(k, 0), keyMax))
 }
 
-// neverKey is the key of a sample whose weight is 0: after all others, in the order of its own clock.
+// neverKey is the key of a sample whose weight is 0: after all others, in the order of its own
+// clock.
 func neverKey(h uint64) uint32 {
 	return keyMax + 1 + uint32(^h>>(64-keyMantissaBits))
 }
 
-// Ln returns the natural logarithm of x, a positive normal number, with an error below 1 ulp and the same bits on every machine.
+// Ln returns the natural logarithm of x, a positive normal number, with an error below 1 ulp and
+// the same bits on every machine.
 func Ln(x float64) float64 { return ln(x) }

@@ -29,7 +29,8 @@ func TestLn(t *testing.T) {
 	}
 }
 
-// TestLnGolden pins the bits of the logarithm; on an architecture with fused products it fails if one slips in.
+// TestLnGolden pins the bits of the logarithm; on an architecture with fused products it fails if
+// one slips in.
 func TestLnGolden(t *testing.T) {
 	if ln(1) != 0 {
 		t.Errorf("ln(1) = %v", ln(1))

@@ -51,20 +51,25 @@ type Coordinator struct {
 	life
 }
 
-// life is what a Coordinator knows of one life of the training. Trainers that load a checkpoint in
-// mid-training, or are started again, begin another.
+// life is a Coordinator's knowledge of one life of the training. Trainers that load a checkpoint
+// during training, or are restarted, begin another.
 type life struct {
-	ledger    *Ledger // nil until the first epoch is wanted, and if the sampler has no use for scores
-	restored  *Snapshot
-	states    *StatesRead // for the first plan
-	refused   error       // why there is no ledger; nil: nobody has asked, or there is one
-	cut       []float32   // scores for the plan after the newest epoch; they do not change
-	haveCut   bool
-	base      []float32 // scores that the newest epoch's plan was made from
-	scored    bool      // the stager has been told scores
-	cuts      []Cut     // of the epochs before that were planned, where a system chooses by them; in order
+	// nil until the first epoch is wanted, and if the sampler has no use for scores
+	ledger   *Ledger
+	restored *Snapshot
+	states   *StatesRead // for the first plan
+	refused  error       // why there is no ledger; nil: nobody has asked, or there is one
+	cut      []float32   // scores for the plan after the newest epoch; they do not change
+	haveCut  bool
+	base     []float32 // scores that the newest epoch's plan was made from
+	scored   bool      // the stager has been told scores
+	// of the epochs before that were planned, where a system chooses by them; in order
+	cuts      []Cut
 	placement *Placement
-	outlook   *Outlook // of placement, when cut was taken
+	outlook   *Outlook       // of placement, when cut was taken
+	learner   Learner        // nil: nothing is learned but scores
+	learned   []byte         // by learner, when cut was taken
+	learnedBy map[int][]byte // what the plans of the newest epochs were made from besides scores
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // of them, as far as the stager has them
@@ -143,7 +148,7 @@ const (
 	saveTimeout = 30 * time.Second
 )
 
-// CoordinatorConfig says whose coordinator it is, and of which data set.
+// CoordinatorConfig is the rank and the data set of a coordinator.
 type CoordinatorConfig struct {
 	Rank, Ranks int
 	Data        string // the data set's name
@@ -159,12 +164,16 @@ type CoordinatorConfig struct {
 	// Placement returns the placement for a training that begins. Every rank's must be the same.
 	// nil: owners by hash.
 	Placement func() *Placement
+	// Learner returns one that has learned nothing, for a training that begins; nil, or one that
+	// returns nil: the system learns nothing but scores.
+	Learner func() Learner
 }
 
 // NewCoordinator returns a coordinator of a data set that nobody has opened.
 func NewCoordinator(cfg CoordinatorConfig) *Coordinator {
 	return &Coordinator{
-		cfg: cfg, sources: newSources(cfg.Rank, cfg.Ranks), saving: map[int]*savedState{}, life: noLife(),
+		cfg: cfg, sources: newSources(cfg.Rank, cfg.Ranks), saving: map[int]*savedState{},
+		life: noLife(),
 	}
 }
 
@@ -172,7 +181,7 @@ func noLife() life {
 	return life{
 		plans: map[int]*Plan{}, want: noEpoch, kept: map[int]bool{},
 		finish: map[int]place{}, wishes: map[int]place{}, joined: map[int]joined{}, anew: map[int]place{},
-		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{},
+		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, learnedBy: map[int][]byte{},
 	}
 }
 
@@ -277,8 +286,8 @@ func (c *Coordinator) mayOpen(e Opened) error {
 	return c.agreed.stranger(e.Spec, e.Rank)
 }
 
-// agree goes on when trainers have said something new: with the stager once all are there, with
-// plans, or with telling those who wait what is wrong.
+// agree acts on new descriptions from trainers: it makes the stager once all are there, then plans,
+// or tells those who wait what is wrong.
 func (c *Coordinator) agree() {
 	c.refused = nil // they may have loaded another checkpoint, or put back what was lost
 	if c.agreed.conflict == nil && c.agreed.missing == 0 && !c.beginning {
@@ -311,10 +320,13 @@ func (c *Coordinator) place() {
 	if c.cfg.Placement != nil {
 		c.placement = c.cfg.Placement()
 	}
+	if c.cfg.Learner != nil {
+		c.learner = c.cfg.Learner()
+	}
 }
 
-// endTraining refuses all from now on, where ranks or trainers differ and nobody knows who is
-// right.
+// endTraining refuses all trainers from now on, if ranks or trainers differ and nobody knows which
+// is right.
 func (c *Coordinator) endTraining(err error) {
 	if c.agreed.conflict == nil {
 		c.do(Log{LogError, "a data set cannot be served", -1, err})
@@ -386,7 +398,7 @@ func (c *Coordinator) failPlans(why string, retry bool) {
 	}
 }
 
-// refusePlans tells those who wait why there is no plan. They may ask again when trainers say
+// refusePlans tells those who wait why there is no plan. They may ask again when trainers report
 // something else.
 func (c *Coordinator) refusePlans(err error) {
 	if c.refused == nil || c.refused.Error() != err.Error() {
@@ -413,7 +425,8 @@ func (c *Coordinator) tell(e CoordinatorEvent) {
 }
 
 func (c *Coordinator) onTicked() {
-	// Without all trainers there is no stager, and without what each says of its training no ledger.
+	// Without all trainers there is no stager, and without what each says of its training no
+	// ledger.
 	if c.agreed.missing > 0 || c.begun && c.weighted && c.ledger == nil && !c.agreed.known() {
 		rest := c.waiting[:0]
 		for _, w := range c.waiting {
@@ -432,8 +445,8 @@ func (c *Coordinator) onTicked() {
 
 // Moving from epoch to epoch. Two are open at a time, and a third takes the place of the older one.
 // No trainer can do that to the others: it goes to an epoch that is open, or to the one after, once
-// no trainer here is left behind (those of other ranks hold it up by the scores that are missing, if
-// it is made of scores). To any other epoch only all can go, when each has asked for it: without
+// no trainer here is left behind (those of other ranks hold it up by the scores that are missing,
+// if it is made of scores). To any other epoch only all can go, when each has asked for it: without
 // scores all of this rank, since a rank that is silent is not waited for.
 
 // Knows reports whether epoch is one that training is or was in a moment ago, and its plan is still
@@ -460,7 +473,8 @@ func (c *Coordinator) isNext(epoch int) bool {
 	return true
 }
 
-// move takes a trainer here to a place, and tells the other ranks. Where it may not go yet, it waits.
+// move moves a trainer here to a place, and tells the other ranks. If it may not go there yet, it
+// waits.
 func (c *Coordinator) move(trainer int, to place) {
 	if !c.Knows(to.epoch) && !c.isNext(to.epoch) {
 		c.tell(Wished{c.cfg.Rank, trainer, to.epoch, to.batch})
@@ -521,13 +535,14 @@ func (c *Coordinator) grant() {
 	}
 }
 
-// startedAgain reports whether this rank has no plan although its trainers have had one: they may be
-// waiting for the trainers of other ranks, which get no plan before this rank has made it too.
+// startedAgain reports whether this rank has no plan although its trainers have had one: they may
+// be waiting for the trainers of other ranks, which get no plan before this rank has made it too.
 func (c *Coordinator) startedAgain(locals []int) bool {
-	return len(c.opened) == 0 && c.want == noEpoch && !slices.ContainsFunc(locals, func(t int) bool {
-		training := c.agreed.trainings[t]
-		return training == nil || len(training.Planned) == 0
-	})
+	return len(c.opened) == 0 && c.want == noEpoch &&
+		!slices.ContainsFunc(locals, func(t int) bool {
+			training := c.agreed.trainings[t]
+			return training == nil || len(training.Planned) == 0
+		})
 }
 
 // first is the batch that training begins an epoch at.
@@ -554,7 +569,7 @@ func (c *Coordinator) finishEpochs(trainer int, to place) {
 	c.do(Went{trainer, to.epoch})
 }
 
-// onTold takes what another rank tells of a trainer of its own.
+// onTold handles the news from another rank about one of its trainers.
 func (c *Coordinator) onTold(e CoordinatorEvent) {
 	var rank, trainer int
 	var at place
@@ -590,7 +605,7 @@ func (c *Coordinator) onTold(e CoordinatorEvent) {
 	}
 }
 
-// theirs reports whether a trainer is on the rank that tells of it.
+// theirs reports whether a trainer is on the rank that sent news of it.
 func (c *Coordinator) theirs(trainer, rank int) bool {
 	if c.agreed.has(trainer, rank) {
 		return true
@@ -612,7 +627,7 @@ func (c *Coordinator) newLife(trainer int) bool {
 	return t != nil && ok && (j.life != t.Life || j.turn != t.Turn) && c.ledger != nil
 }
 
-// join notes that a trainer takes part. Those that begin together must go on from the same
+// join records that a trainer takes part. Trainers that begin together must resume from the same
 // checkpoint.
 func (c *Coordinator) join(trainer int) error {
 	t := c.agreed.trainings[trainer]
@@ -657,8 +672,8 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 	c.wantPlan(at.epoch, at.batch)
 }
 
-// nextGeneration forgets what plans were made from: the same epochs are planned again from something
-// else.
+// nextGeneration forgets what plans were made from: the same epochs are planned again from
+// something else.
 func (c *Coordinator) nextGeneration() {
 	clear(c.kept)
 	c.do(ForgetStates{Before: math.MaxInt})
@@ -732,6 +747,9 @@ func (c *Coordinator) report(r Trained) {
 func (c *Coordinator) fold() {
 	ready := c.ledger.Fold(func(f Folded) {
 		scored := c.ledger.Scored(f)
+		if c.learner != nil {
+			c.learner.Learn(f, c.ledger.Scores())
+		}
 		if c.placement != nil {
 			c.placement.Fold(scored)
 		}
@@ -784,7 +802,8 @@ func (c *Coordinator) plan() {
 			return
 		}
 		if epoch = first; first > c.want {
-			c.want, c.from = first, 0 // what is wanted cannot be planned any more: training is ahead of it
+			// what is wanted cannot be planned any more: training is ahead of it
+			c.want, c.from = first, 0
 		}
 	}
 	if c.weighted && !c.haveCut {
@@ -793,8 +812,15 @@ func (c *Coordinator) plan() {
 		}
 		c.cut, c.haveCut = c.ledger.Take(), true
 		c.outlook = nil
+		if c.learner != nil {
+			c.learned = c.learner.Cut()
+		}
 	}
-	m := MakePlan{Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch)}
+	m := MakePlan{
+		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
+		Learned: c.learned,
+	}
+	c.noteLearned(epoch)
 	if c.placement != nil {
 		if c.outlook == nil {
 			c.outlook = c.placement.Outlook()
@@ -880,8 +906,8 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 	c.plan()
 }
 
-// stage gives a plan to the stager, which must have some scores by then: it asks for them as soon as
-// batches enter its window.
+// stage gives a plan to the stager, which must have some scores by then: it asks for them as soon
+// as batches enter its window.
 func (c *Coordinator) stage(e Planned, base []float32) {
 	if c.weighted && !c.scored {
 		c.scored = true
@@ -900,7 +926,7 @@ func (c *Coordinator) open(plan *Plan) {
 	})
 }
 
-// takeHeld takes the reports that waited for an epoch, in the order in which they came, and only
+// takeHeld handles the reports that waited for an epoch, in the order in which they came, and only
 // then what trainers have finished.
 func (c *Coordinator) takeHeld() {
 	held := c.held
@@ -922,7 +948,7 @@ func (c *Coordinator) takeHeld() {
 	c.fold()
 }
 
-// onSourced takes what a rank made a plan from.
+// onSourced handles the digest of the scores from which a rank made a plan.
 func (c *Coordinator) onSourced(e Sourced) {
 	if err := c.sources.take(e); err != nil {
 		c.endTraining(err)
@@ -943,10 +969,18 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 		case ok && newest == epoch-1:
 			snap = c.ledger.SnapshotNext(base)
 		}
-		snap.Cuts = c.cutsBefore(epoch)
+		snap.Cuts, snap.Learned = c.cutsBefore(epoch), c.learnedBy[epoch]
 	}
 	snap.Stream = c.streamID()
 	return snap
+}
+
+// noteLearned keeps what the plan of an epoch is made from, beside those of the two before it.
+func (c *Coordinator) noteLearned(epoch int) {
+	if c.learner != nil {
+		c.learnedBy[epoch] = c.learned
+		maps.DeleteFunc(c.learnedBy, func(e int, _ []byte) bool { return e < epoch-2 })
+	}
 }
 
 // cutsBefore returns the cuts of epochs before one. They may be kept.
@@ -998,17 +1032,28 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	if from.warning != "" {
 		c.do(Log{LogWarning, from.warning, -1, nil})
 	}
+	ledger, learned := (*Ledger)(nil), []byte(nil)
 	switch {
 	case from.snap == nil:
-		c.ledger = NewLedger(scorer, equal())
-		return epoch, true
+		ledger = NewLedger(scorer, equal())
 	case from.alone:
-		c.ledger = NewLedger(scorer, RestoreLedger(scorer, from.snap, spec.World, false).FoldAll())
+		ledger = NewLedger(scorer, RestoreLedger(scorer, from.snap, spec.World, false).FoldAll())
+	default:
+		ledger, learned = RestoreLedger(scorer, from.snap, spec.World, from.sameTrainers),
+			from.snap.Learned
+	}
+	if c.learner != nil {
+		if err := c.learner.Begin(ledger.Scores(), learned); err != nil {
+			c.refusePlans(err)
+			return 0, false
+		}
+	}
+	c.ledger = ledger
+	if from.snap == nil || from.alone {
 		return epoch, true
 	}
-	c.ledger = RestoreLedger(scorer, from.snap, spec.World, from.sameTrainers)
 	c.restored, c.cuts = from.snap, from.snap.Cuts
-	c.cut, c.haveCut = from.snap.Scores, true
+	c.cut, c.learned, c.haveCut = from.snap.Scores, learned, true
 	return from.snap.Epoch, true
 }
 
@@ -1041,7 +1086,8 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		c.do(ForgetStates{Before: math.MaxInt}) // another training has left them
 	}
 	if checkpoint, err := n.checkpoint(); err == nil && checkpoint != nil {
-		c.checkpointed = true // the state file is that checkpoint's until training makes another one
+		// the state file is that checkpoint's until training makes another one
+		c.checkpointed = true
 	}
 	return n.decide()
 }
@@ -1062,10 +1108,10 @@ func (c *Coordinator) streamID() StreamID {
 	}
 }
 
-// Saving. A training that makes a checkpoint asks each rank to save, each trainer its own. All ranks
-// come to the digest of the importance as it is at that place, which the checkpoint will name; rank
-// 0 writes it to the state file. The place at the end of an epoch is the beginning of the next:
-// there the state is the same, whether the next epoch is open or not.
+// Saving. A training that makes a checkpoint asks each rank to save, each trainer its own. All
+// ranks come to the digest of the importance as it is at that place, which the checkpoint will
+// name; rank 0 writes it to the state file. The place at the end of an epoch is the beginning of
+// the next: there the state is the same, whether the next epoch is open or not.
 
 func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	if c.begun && !c.weighted {
@@ -1085,7 +1131,7 @@ func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	}
 }
 
-// savesThere notes that a trainer is to save at a place: what it has not reported before that it
+// savesThere records that a trainer is to save at a place: what it has not reported before that, it
 // never will.
 func (c *Coordinator) savesThere(trainer int, at place) {
 	c.checkpointed = true
@@ -1175,8 +1221,9 @@ func (c *Coordinator) saveAt(s *savedState) {
 		snap.Final = s.at.batch // also of trainers that report nothing
 	} else {
 		snap = c.ledger.SnapshotNext(c.cut)
+		c.learnedBy[snap.Epoch] = c.learned
 	}
-	snap.Cuts = c.cutsBefore(snap.Epoch)
+	snap.Cuts, snap.Learned = c.cutsBefore(snap.Epoch), c.learnedBy[snap.Epoch]
 	snap.Stream, snap.Checkpoint = c.streamID(), true
 	c.lastSave++
 	c.saving[c.lastSave] = s
@@ -1212,7 +1259,8 @@ func (c *Coordinator) onFinished() {
 
 // What a rank asks of its coordinator, between events
 
-// Spec is what the trainers have agreed on, or what the first has asked for; nil: nobody has.
+// Spec returns the spec that the trainers have agreed on, or that of the first; nil if nobody has
+// opened the data set.
 func (c *Coordinator) Spec() *Spec { return c.agreed.spec }
 
 // World is the rank of each trainer, -1 for one that has not come. It must not be changed.

@@ -13,21 +13,22 @@ type (
 		Spec  Spec
 		Ranks []int32
 	}
-	// Vanished says that no process of the remembered training lives. With Here that is so on this
-	// rank only, and another one, which remembers it too, lets its trainers in.
+	// Vanished reports that no process of the remembered training lives. With Here that is so on
+	// this rank only, and another one, which remembers it too, lets its trainers in.
 	Vanished struct{ Here bool }
 
-	// Opened says that a trainer on Rank has opened the data set. On its own rank the coordinator
-	// answers Ticket; Taken says why another process has the trainer's place there, "" if none has.
+	// Opened reports that a trainer on Rank has opened the data set. On its own rank the
+	// coordinator answers Ticket; Taken says why another process has the trainer's place there, ""
+	// if none has.
 	Opened struct {
 		Rank   int
 		Spec   Spec
 		Ticket uint64
 		Taken  string
 	}
-	// Replaced says that another process has become trainer Trainer, as its predecessor is gone.
+	// Replaced reports that another process has become trainer Trainer, as its predecessor is gone.
 	Replaced struct{ Trainer int }
-	// Begun says that the stager is there, or why it cannot be had. Weighted says that the
+	// Begun reports that the stager is there, or why it cannot be had. Weighted says that the
 	// sampler draws by importance.
 	Begun struct {
 		Weighted bool
@@ -35,14 +36,14 @@ type (
 		Err      error
 	}
 
-	// PlanWanted says that a trainer here asks for an epoch's plan, to train from Batch on. Its
+	// PlanWanted reports that a trainer here asks for an epoch's plan, to train from Batch on. Its
 	// reports of earlier epochs are final.
 	PlanWanted struct {
 		Trainer, Epoch, Batch int
 		Ticket                uint64
 		Now                   time.Duration
 	}
-	// BatchWanted says that a trainer here asks for a batch of an epoch that has no plan here.
+	// BatchWanted reports that a trainer here asks for a batch of an epoch that has no plan here.
 	BatchWanted struct{ Epoch, Batch int }
 	// Trained says what a trainer on Rank reported of its part of a global batch. A Trainer of
 	// AllTrainers reports every draw of the batch, in order, for all of them.
@@ -50,43 +51,43 @@ type (
 		Rank, Trainer, Epoch, Batch int
 		Losses                      []float32
 	}
-	// SaveWanted says that a trainer here makes a checkpoint of the place before Batch.
+	// SaveWanted reports that a trainer here makes a checkpoint of the place before Batch.
 	SaveWanted struct {
 		Trainer, Epoch, Batch int
 		Ticket                uint64
 		Now                   time.Duration
 	}
-	// Canceled says that nobody waits for the answer to Ticket any more.
+	// Canceled reports that nobody waits for the answer to Ticket any more.
 	Canceled struct{ Ticket uint64 }
 
-	// Moved says that a trainer on another rank went on to Batch of Epoch.
+	// Moved reports that a trainer on another rank went on to Batch of Epoch.
 	Moved struct{ Rank, Trainer, Epoch, Batch int }
-	// Wished says that a trainer on another rank wants to go to Batch of Epoch, and may not yet.
+	// Wished reports that a trainer on another rank wants to go to Batch of Epoch, and may not yet.
 	Wished struct{ Rank, Trainer, Epoch, Batch int }
-	// Restarted says that a trainer on another rank begins another life at Batch of Epoch.
+	// Restarted reports that a trainer on another rank begins another life at Batch of Epoch.
 	Restarted struct{ Rank, Trainer, Epoch, Batch int }
-	// Saving says that a trainer on another rank makes a checkpoint of the place before Batch.
+	// Saving reports that a trainer on another rank makes a checkpoint of the place before Batch.
 	Saving struct{ Rank, Trainer, Epoch, Batch int }
-	// Sourced says that another rank has made an epoch's plan, from scores with this digest.
+	// Sourced reports that another rank has made an epoch's plan, from scores with this digest.
 	Sourced struct {
 		Rank       int
 		Generation uint32
 		Epoch      int
 		Scores     Digest
 	}
-	// Declined says that another rank makes no plan, and why.
+	// Declined reports that another rank makes no plan, and why.
 	Declined struct {
 		Rank int
 		Why  string
 	}
 
-	// PlanMade says that the plan of MakePlan is there. Scores is the digest of the scores that it
-	// was made from, "" when the sampler is not weighted.
+	// PlanMade reports that the plan of MakePlan is there. Scores is the digest of the scores that
+	// it was made from, "" when the sampler is not weighted.
 	PlanMade struct {
 		Plan   *Plan
 		Scores Digest
 	}
-	// Left says that the stager has let go of the plan of an epoch.
+	// Left reports that the stager has dropped the plan of an epoch.
 	Left struct{ Epoch int }
 	// StatesRead says what ReadStates found: the states in the rank's folder that plans were made
 	// from, the state file and the one saved before it, and, where there is no state file, those
@@ -96,46 +97,46 @@ type (
 		File, Previous StateFile
 		Own            []StateFile
 	}
-	// StateKept says that KeepState is done: the state is on disk, or cannot be.
+	// StateKept reports that KeepState is done: the state is on disk, or cannot be.
 	StateKept struct {
 		Epoch      int
 		Generation uint32
 	}
-	// StateSaved says that SaveState is done. Path is the state file, "" when there is none.
+	// StateSaved reports that SaveState is done. Path is the state file, "" when there is none.
 	StateSaved struct {
 		ID     int
 		Path   string
 		Digest Digest
 	}
-	// Hung says why no plan is to be waited for: another rank shows no sign of life.
+	// Hung reports why no plan is to be waited for: another rank shows no sign of life.
 	Hung struct{ Why string }
 	// Ticked says what time it is.
 	Ticked struct{ Now time.Duration }
-	// Finished says that training is over here, or that this rank may end at any moment.
+	// Finished reports that training is over here, or that this rank may end at any moment.
 	Finished struct{}
 )
 
 // AllTrainers stands for all trainers in Trained, in simulations.
 const AllTrainers = -1
 
-// A CoordinatorCommand is what a rank has to do. Coordinator.Step hands it out.
+// A CoordinatorCommand is an order to a rank, which Coordinator.Step issues.
 type CoordinatorCommand interface{ coordinatorCommand() }
 
 type (
 	// Accept answers Opened.
 	Accept struct{ Ticket uint64 }
-	// Refuse answers Opened, PlanWanted or SaveWanted with an error. Retry: nobody is wrong, and
-	// asking again may help.
+	// Refuse answers Opened, PlanWanted or SaveWanted with an error. With Retry, asking again may
+	// help.
 	Refuse struct {
 		Ticket uint64
 		Retry  bool
 		Why    string
 	}
-	// Begin has the stager made, for the agreed spec and world; say Begun.
+	// Begin makes the stager, for the agreed spec and world; answer with Begun.
 	Begin struct{}
-	// Tell has the event happen at every other rank, in order with all that is told.
+	// Tell sends the event to every other rank, in order with everything else that is told.
 	Tell struct{ Event CoordinatorEvent }
-	// Went says that a trainer is in Epoch from now on.
+	// Went reports that a trainer is in Epoch from now on.
 	Went struct{ Trainer, Epoch int }
 
 	// MakePlan has the plan of an epoch made from Scores, with the owners that Place gives (nil: by
@@ -146,6 +147,8 @@ type (
 		Place  func(*Draws, []float32) []uint16
 		Stream StreamID
 		Cuts   []Cut // of the epochs before, where a system chooses by them
+		// Learned is what the Learner's Cut returned with Scores, nil where there is none.
+		Learned []byte
 	}
 	// Drive gives the stager an event, Planned or Scored. Of a Planned, Base are the scores that
 	// the plan was made from.
@@ -153,8 +156,8 @@ type (
 		Event Event
 		Base  []float32
 	}
-	// Train says that Epoch is the newest that is trained. Scores are those that its plan was made
-	// from; nil when the sampler is not weighted.
+	// Train reports that Epoch is the newest that is trained. Scores are those that its plan was
+	// made from; nil when the sampler is not weighted.
 	Train struct {
 		Epoch  int
 		Scores []float32
@@ -179,7 +182,7 @@ type (
 		State  Digest
 	}
 
-	// ReadStates has the states of this stream read; say StatesRead.
+	// ReadStates reads the states of this stream; answer with StatesRead.
 	ReadStates struct{ Stream StreamID }
 	// KeepState has the state that a plan was made from written to the rank's folder; say StateKept
 	// when it is on disk. Those of KeepState and ForgetStates are done in order.

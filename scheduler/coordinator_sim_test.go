@@ -40,11 +40,15 @@ func (w *world) byItself(trainer, epoch, batch int) Deliver {
 // on disk where a trainer puts it back. Trainers open the data set again, and report again.
 func (w *world) restart() {
 	w.pending = nil
-	w.homes = nil // placement is soft state: a rank that goes on from an earlier epoch has another one
+	// placement is soft state: a rank that goes on from an earlier epoch has another one
+	w.homes = nil
 	for rank, r := range w.ranks {
 		next := w.newRank(rank)
 		if !slices.Contains(w.cfg.World, int32(rank)) || w.rng.IntN(2) == 0 {
 			next.disk = r.disk
+		}
+		if w.chance(w.faults.warm) {
+			next.recover(r)
 		}
 		w.ranks[rank] = next
 	}
@@ -77,13 +81,15 @@ func (w *world) timeOut() (any bool) {
 }
 
 // TestCoordinatorsUnderRestarts kills all ranks at random moments, and some of what they have kept:
-// every plan is the one of a training that nothing happens to, and no trainer is refused.
+// every plan is the one of a training that nothing happens to, and no trainer is refused. Some
+// ranks take over the memory of those before.
 func TestCoordinatorsUnderRestarts(t *testing.T) {
 	const epochs = 4
 	train := func(seed uint64, f faults) *world {
 		f.idle = int(seed / 8 % 2)
 		w := newWorld(t, seed, f.idle+1+int(seed%3), 1+int(seed/2%2), 3, 200, epochs,
-			[]string{"pads", "weighted-once", "uniform"}[seed%3], "clairvoyant", 0.3, AssignLocal, f)
+			[]string{"pads", "weighted-once", "uniform"}[seed%3], "clairvoyant", 0.3, AssignLocal,
+			f)
 		for epoch := range epochs {
 			w.plan(epoch, 0)
 			w.train(epoch, 0, int(seed%3))
@@ -94,11 +100,12 @@ func TestCoordinatorsUnderRestarts(t *testing.T) {
 		return w
 	}
 	for seed := range *seeds {
-		want, got := train(seed, faults{}), train(seed, faults{restart: 24})
+		want, got := train(seed, faults{}), train(seed, faults{restart: 24, warm: 2, spoilt: 9})
 		for epoch, plan := range want.plans {
 			other := got.plans[epoch]
 			if !slices.Equal(plan.IDs, other.IDs) || !slices.Equal(plan.Consumer, other.Consumer) {
-				t.Fatalf("seed %d: epoch %d is another one when ranks are started again", seed, epoch)
+				t.Fatalf("seed %d: epoch %d is another one when ranks are started again", seed,
+					epoch)
 			}
 		}
 	}

@@ -202,9 +202,30 @@ func (s *scenario) start(a args) {
 	}
 	s.plan.Sampler, s.sources, s.making, s.keeping = sampler, map[int]Digest{}, nil, nil
 	s.c = NewCoordinator(CoordinatorConfig{
-		Ranks: s.ranks, Data: "train", Samples: scenarioSamples, StatePath: a["state"], StateOptional: a["optional"] != "",
+		Ranks: s.ranks, Data: "train", Samples: scenarioSamples, StatePath: a["state"],
+		StateOptional: a["optional"] != "",
+		Learner: func() Learner {
+			if a["learns"] == "" {
+				return nil
+			}
+			return &counter{}
+		},
 	})
 }
+
+// counter is a Learner that counts the batches that were folded.
+type counter struct{ batches int }
+
+func (l *counter) Begin(_ []float32, learned []byte) (err error) {
+	if l.batches = 0; learned != nil {
+		l.batches, err = strconv.Atoi(string(learned))
+	}
+	return err
+}
+
+func (l *counter) Learn(Folded, []float32) { l.batches++ }
+
+func (l *counter) Cut() []byte { return strconv.AppendInt(nil, int64(l.batches), 10) }
 
 func (s *scenario) step(e CoordinatorEvent) {
 	s.c.Step(e, func(c CoordinatorCommand) {
@@ -217,7 +238,8 @@ func (s *scenario) step(e CoordinatorEvent) {
 			s.saving = append(s.saving, c)
 		case ForgetStates:
 			for name := range s.disk {
-				if epoch, err := strconv.Atoi(strings.TrimPrefix(name, "kept-")); err == nil && epoch < c.Before {
+				if epoch, err := strconv.Atoi(strings.TrimPrefix(name, "kept-")); err == nil &&
+					epoch < c.Before {
 					delete(s.disk, name)
 				}
 			}
@@ -230,7 +252,8 @@ func (s *scenario) step(e CoordinatorEvent) {
 
 // event makes an event of a line.
 func (s *scenario) event(name string, a args) CoordinatorEvent {
-	rank, trainer, epoch, batch := a.int("rank", 0), a.int("trainer", 0), a.int("epoch", 0), a.int("batch", 0)
+	rank, trainer, epoch, batch := a.int("rank", 0), a.int("trainer", 0), a.int("epoch", 0),
+		a.int("batch", 0)
 	ticket := uint64(a.int("ticket", 0))
 	switch name {
 	case "opened":
@@ -259,7 +282,10 @@ func (s *scenario) event(name string, a args) CoordinatorEvent {
 	case "saving":
 		return Saving{rank, trainer, epoch, batch}
 	case "sourced":
-		e := Sourced{Rank: rank, Epoch: epoch, Generation: uint32(a.int("generation", 0)), Scores: s.sources[epoch]}
+		e := Sourced{
+			Rank: rank, Epoch: epoch, Generation: uint32(a.int("generation", 0)),
+			Scores: s.sources[epoch],
+		}
 		if a["scores"] != "" {
 			e.Scores = Digest(a["scores"])
 		}
@@ -303,7 +329,10 @@ func (s *scenario) opened(rank, trainer int, ticket uint64, a args) CoordinatorE
 		}
 		spec.Training.Checkpoint = c
 	}
-	return Opened{Rank: rank, Spec: spec, Ticket: ticket, Taken: strings.ReplaceAll(a["taken"], "_", " ")}
+	return Opened{
+		Rank: rank, Spec: spec, Ticket: ticket,
+		Taken: strings.ReplaceAll(a["taken"], "_", " "),
+	}
 }
 
 // trained is a report of losses that grow with the sample's number.
@@ -383,6 +412,14 @@ func (s *scenario) read() {
 	s.step(e)
 }
 
+// sayLearned is what a counter has learned; "" where nothing is.
+func sayLearned(learned []byte) string {
+	if learned == nil {
+		return ""
+	}
+	return fmt.Sprintf(", by what %s batches have taught", learned)
+}
+
 // say is a command as scenarios write it; "" for one that they leave out.
 func say(c CoordinatorCommand) string {
 	switch c := c.(type) {
@@ -400,7 +437,8 @@ func say(c CoordinatorCommand) string {
 	case Went:
 		return fmt.Sprintf("trainer %d went to epoch %d", c.Trainer, c.Epoch)
 	case MakePlan:
-		return fmt.Sprintf("make the plan of epoch %d%s", c.Epoch, sayScores(c.Scores))
+		return fmt.Sprintf("make the plan of epoch %d%s%s", c.Epoch, sayScores(c.Scores),
+			sayLearned(c.Learned))
 	case Drive:
 		return sayDrive(c)
 	case Train:
@@ -408,7 +446,8 @@ func say(c CoordinatorCommand) string {
 	case AnswerPlan:
 		return fmt.Sprintf("answer ticket=%d: the plan of epoch %d", c.Ticket, c.Plan.Epoch)
 	case PlanBeside:
-		return fmt.Sprintf("answer ticket=%d: a plan of epoch %d that nothing is staged by", c.Ticket, c.Epoch)
+		return fmt.Sprintf("answer ticket=%d: a plan of epoch %d that nothing is staged by",
+			c.Ticket, c.Epoch)
 	case AnswerSave:
 		return fmt.Sprintf("answer ticket=%d: saved %q, state %.8s", c.Ticket, c.Path, c.State)
 	case ReadStates:
@@ -480,11 +519,14 @@ func sayEvent(e CoordinatorEvent) string {
 	case Moved:
 		return fmt.Sprintf("trainer %d went on to epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
 	case Wished:
-		return fmt.Sprintf("trainer %d wants to go to epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
+		return fmt.Sprintf("trainer %d wants to go to epoch %d, batch %d", e.Trainer, e.Epoch,
+			e.Batch)
 	case Restarted:
-		return fmt.Sprintf("trainer %d begins another life at epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
+		return fmt.Sprintf("trainer %d begins another life at epoch %d, batch %d", e.Trainer,
+			e.Epoch, e.Batch)
 	case Saving:
-		return fmt.Sprintf("trainer %d saves before epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
+		return fmt.Sprintf("trainer %d saves before epoch %d, batch %d", e.Trainer, e.Epoch,
+			e.Batch)
 	case Trained:
 		return fmt.Sprintf("trainer %d reports epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
 	case Sourced:

@@ -1,8 +1,10 @@
-// Package scheduler decides and does nothing else: which samples an epoch draws, which trainer consumes each
-// draw, which samples stay in memory, what is fetched, asked for, delivered and evicted, and when.
+// Package scheduler decides and does nothing else: which samples an epoch draws, which trainer
+// consumes each draw, which samples stay in memory, what is fetched, asked for, delivered and
+// evicted, and when.
 //
-// It is pure. There is no clock, no goroutine, no file, no socket and no global random number in it; the same
-// inputs give the same outputs on every rank and on every machine. Time is counted in global batches.
+// It is pure. There is no clock, no goroutine, no file, no socket and no global random number in
+// it; the same inputs give the same outputs on every rank and on every machine. Time is counted in
+// global batches.
 //
 // Words:
 //

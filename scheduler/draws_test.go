@@ -19,7 +19,8 @@ func truth(s Sampler, epoch, samples int, scores []float32) []float64 {
 	return first
 }
 
-// TestNext compares the predicted times with the draws of the following epochs, when scores do not change.
+// TestNext compares the predicted times with the draws of the following epochs, when scores do not
+// change.
 func TestNext(t *testing.T) {
 	const samples, epoch = 8000, 5
 	scores := loadLosses(t)[3]
@@ -41,7 +42,10 @@ func TestNext(t *testing.T) {
 		{"subset", false, 5 / math.Sqrt(samples), 0},
 	}
 	for _, tt := range tests {
-		cfg := SamplerConfig{Name: tt.name, Samples: samples, BatchSize: 16, World: 5, DropLast: tt.dropLast}
+		cfg := SamplerConfig{
+			Name: tt.name, Samples: samples, BatchSize: 16, World: 5,
+			DropLast: tt.dropLast,
+		}
 		if tt.dropLast {
 			cfg.BatchSize, cfg.World = 17, 4 // does not divide 8000
 		}
@@ -69,7 +73,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestNextOrder: with unchanged scores, samples come in the predicted order where it depends on clocks alone.
+// TestNextOrder: with unchanged scores, samples come in the predicted order where it depends on
+// clocks alone.
 func TestNextOrder(t *testing.T) {
 	const samples = 8000
 	scores := loadLosses(t)[3]
@@ -85,7 +90,8 @@ func TestNextOrder(t *testing.T) {
 	}
 }
 
-// TestNextFar: samples that are not met in 64 epochs come later than all others, in the order of their scores.
+// TestNextFar: samples that are not met in 64 epochs come later than all others, in the order of
+// their scores.
 func TestNextFar(t *testing.T) {
 	for _, name := range []string{"weighted", "subset"} {
 		s := mustSampler(t, SamplerConfig{Name: name, Samples: 1000, BatchSize: 10, World: 1})
@@ -98,7 +104,8 @@ func TestNextFar(t *testing.T) {
 			t.Errorf("%s: a certain sample comes at %v", name, certain)
 		}
 	}
-	// At a rate of 1/40 one sample in five is not met in 64 epochs; its time is then the mean, 40 epochs, after them.
+	// At a rate of 1/40 one sample in five is not met in 64 epochs; its time is then the mean, 40
+	// epochs, after them.
 	equal := mustSampler(t, SamplerConfig{Name: "weighted", Samples: 1000, BatchSize: 10, World: 1})
 	d, late := equal.Draw(2, make([]float32, 1000)), 0
 	f := d.forecast.(weightedForecast)
@@ -108,13 +115,16 @@ func TestNextFar(t *testing.T) {
 		case at >= 2+1+64+39.9:
 			late++
 		case at >= 2+1+64:
-			t.Errorf("sample %d comes at %v, after the epochs that were searched and before their mean", id, at)
+			t.Errorf(
+				"sample %d comes at %v, after the epochs that were searched and before their mean",
+				id, at)
 		}
 	}
 	if late < 140 || late > 260 { // 1000 e^(-64/40) = 202
 		t.Errorf("%d of 1000 samples are not met in 64 epochs", late)
 	}
-	dropped := mustSampler(t, SamplerConfig{Name: "sequential", Samples: 10, BatchSize: 4, World: 1, DropLast: true})
+	dropped := mustSampler(
+		t, SamplerConfig{Name: "sequential", Samples: 10, BatchSize: 4, World: 1, DropLast: true})
 	if got := dropped.Draw(0, nil).Next(9, 0); !math.IsInf(got, 1) {
 		t.Errorf("sequential: a sample that is always dropped comes at %v", got)
 	}
@@ -128,14 +138,16 @@ func TestWeight(t *testing.T) {
 		want     []float32 // q by hand, N = 4
 	}{
 		{"weighted", true, []float32{2.5, 1.25, 5.0 / 14, 0}}, // q = .1, .2, .7, 0
-		{"subset", true, []float32{1.5, 0.75, 0.5, 0}},        // p = 1/3, 2/3, 1 (cut off), 0: two of the four
+		// p = 1/3, 2/3, 1 (cut off), 0: two of the four
+		{"subset", true, []float32{1.5, 0.75, 0.5, 0}},
 		{"weighted-once", false, []float32{1, 1, 1, 1}},
 		{"uniform", false, []float32{1, 1, 1, 1}},
 		{"torch", false, []float32{1, 1, 1, 1}},
 		{"sequential", false, []float32{1, 1, 1, 1}},
 	}
 	for _, tt := range tests {
-		s := mustSampler(t, SamplerConfig{Name: tt.name, Samples: 4, BatchSize: 2, World: 1, Fraction: 0.5})
+		s := mustSampler(
+			t, SamplerConfig{Name: tt.name, Samples: 4, BatchSize: 2, World: 1, Fraction: 0.5})
 		d := s.Draw(0, []float32{1, 2, 7, 0})
 		if d.Weighted() != tt.weighted {
 			t.Errorf("%s: Weighted is %v", tt.name, d.Weighted())

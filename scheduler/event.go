@@ -4,47 +4,52 @@ package scheduler
 type Event interface{ event() }
 
 type (
-	// Planned says that a plan is there, of which batches from From on are trained.
+	// Planned reports that a plan is there, of which batches from From on are trained.
 	Planned struct {
 		Plan *Plan
 		From int
 	}
 
-	// Requested says that a local trainer wants its part of a global batch. Ticket names the request in Deliver.
+	// Requested reports that a local trainer wants its part of a global batch. Ticket names the
+	// request in Deliver.
 	Requested struct {
 		Trainer, Epoch, Batch int
 		Ticket                uint64
 	}
 
-	// Withdrawn says that the requester of Ticket is gone.
+	// Withdrawn reports that the requester of Ticket is gone.
 	Withdrawn struct{ Ticket uint64 }
 
-	// Released says that the bytes of a delivered batch are not read any more.
+	// Released reports that the bytes of a delivered batch are not read any more.
 	Released struct{ Lease uint32 }
 
-	// Fetched says that a read of storage ended. Err is nil when the sample's bytes are in its place.
+	// Fetched reports that a read of storage ended. Err is nil when the sample's bytes are in its
+	// place. Kept says that they came from a copy on the node's disk instead.
 	Fetched struct {
-		ID  SampleID
-		Err error
+		ID   SampleID
+		Kept bool
+		Err  error
 	}
 
-	// Starved says that there was no room to fetch the sample into. It is tried again after Room.
+	// Starved reports that there was no room to fetch the sample into. It is tried again after
+	// Room.
 	Starved struct{ ID SampleID }
 
-	// Room says that memory was freed since the last Starved.
+	// Room reports that memory was freed since the last Starved.
 	Room struct{}
 
-	// Received says that a peer answered Ask. Status has one entry a sample asked for; the bytes of those that are not
-	// Absent are in their places.
+	// Received reports that a peer answered Ask. Status has one entry a sample asked for; the bytes
+	// of those that are not Absent are in their places.
 	Received struct {
 		Ticket uint32
 		Status []Status
 	}
 
-	// PeerLost says that a peer did not answer Ask in time.
+	// PeerLost reports that a peer did not answer Ask in time.
 	PeerLost struct{ Ticket uint32 }
 
-	// Asked says that a peer wants samples for its trainers' part of a global batch. Ticket is the peer's.
+	// Asked reports that a peer wants samples for its trainers' part of a global batch. Ticket is
+	// the peer's.
 	Asked struct {
 		Peer         int
 		Ticket       uint32
@@ -52,14 +57,14 @@ type (
 		IDs          []SampleID
 	}
 
-	// Sent says that the answer to Asked has left.
+	// Sent reports that the answer to Asked has left.
 	Sent struct {
 		Peer   int
 		Ticket uint32
 	}
 
-	// Scored says that the scores of samples changed: all global batches up to Batch of Epoch are in them. With an
-	// Epoch below 0 it says what the scores are, and no more.
+	// Scored reports that the scores of samples changed: all global batches up to Batch of Epoch
+	// are in them. With an Epoch below 0 it says what the scores are, and no more.
 	Scored struct {
 		Epoch, Batch int
 		IDs          []SampleID
@@ -68,36 +73,47 @@ type (
 		Known        func(SampleID) bool // whether a sample was ever scored
 	}
 
-	// Stored says that Store ended. Err is nil when the sample is in the tier, unless Busy: then it is not because the tier is
-	// behind, and nothing failed.
+	// Stored reports that Store ended. Err is nil when the sample is in the tier, unless Busy: then
+	// it is not because the tier is behind, and nothing failed.
 	Stored struct {
 		ID   SampleID
 		Busy bool
 		Err  error
 	}
 
-	// Recalled says that Recall ended. Err is nil when the sample's bytes are in its place.
+	// Recalled reports that Recall ended. Err is nil when the sample's bytes are in its place.
 	Recalled struct {
 		ID  SampleID
 		Err error
 	}
 
-	// Preloaded says that the bytes of samples are in their places before the first Planned, each once, the most important first.
-	// Those that are not kept are freed.
+	// Preloaded reports that the bytes of samples are in their places before the first Planned,
+	// each once, the most important first. Those that are not kept are freed.
 	Preloaded struct{ IDs []SampleID }
 
-	// Shrunk says that the partition has CapacityBytes from now on, and that the places of IDs are to be freed as soon as nobody needs
-	// them. What is no resident is left alone.
+	// Recovered reports that samples are residents already, in their places, since before the rank
+	// restarted, the most important first. It comes before the first Planned. Those that do not fit
+	// are freed. Their bytes are not used before Check.
+	Recovered struct{ IDs []SampleID }
+
+	// Checked reports that Check ended. What is not Whole is fetched.
+	Checked struct {
+		ID    SampleID
+		Whole bool
+	}
+
+	// Shrunk reports that the partition has CapacityBytes from now on, and that the places of IDs
+	// are to be freed as soon as nobody needs them. What is no resident is left alone.
 	Shrunk struct {
 		CapacityBytes int64
 		IDs           []SampleID
 	}
 
-	// Ended says that training is over: no more scores will come.
+	// Ended reports that training is over: no more scores will come.
 	Ended struct{}
 )
 
-// Status is what an owner says of a sample it was asked for.
+// Status is an owner's answer about a requested sample.
 type Status uint8
 
 const (
@@ -122,21 +138,30 @@ const (
 	Unreadable                 // nowhere: the sample cannot be read
 )
 
-// fromTier is the source of a sample that was recalled from the tier. It is delivered as FromLocal, and counted in TierHits.
+// fromTier is the source of a sample that came from the tier, or from a kept copy. It is delivered
+// as FromLocal, and counted in TierHits.
 const fromTier Source = 255
 
-// A Command is what a rank has to do. Stager.Step returns it.
+// A Command is an order to a rank, which Stager.Step returns.
 type Command interface{ command() }
 
 type (
-	// Fetch has the sample read from storage into a place of its own; say Fetched or Starved. Need orders reads.
+	// Fetch reads the sample from storage into a new place; answer with Fetched or Starved. Need
+	// orders reads.
 	Fetch struct {
 		ID   SampleID
 		Need uint64
 	}
 
-	// Ask has samples brought from a peer into places of their own; say Received or PeerLost. A sample that there
-	// is no room for counts as Absent.
+	// Check compares the bytes of a sample of Recovered with what was written; answer with Checked.
+	// Need orders checks.
+	Check struct {
+		ID   SampleID
+		Need uint64
+	}
+
+	// Ask brings samples from a peer into new places; answer with Received or PeerLost. A sample
+	// that there is no room for counts as Absent.
 	Ask struct {
 		Peer         int
 		Ticket       uint32
@@ -144,7 +169,7 @@ type (
 		IDs          []SampleID
 	}
 
-	// Send answers a peer's Asked; say Sent when the memory may change again.
+	// Send answers a peer's Asked; answer with Sent when the memory may change again.
 	Send struct {
 		Peer   int
 		Ticket uint32
@@ -164,19 +189,23 @@ type (
 	// Free gives up the sample's place.
 	Free struct{ ID SampleID }
 
-	// Store has the sample written to the tier; say Stored. Its place stays as it is until then.
+	// Store writes the sample to the tier; answer with Stored. Its place does not change until
+	// then.
 	Store struct{ ID SampleID }
 
-	// Recall has the sample read from the tier into a place of its own; say Recalled or Starved. Need orders reads.
+	// Recall reads the sample from the tier into a new place; answer with Recalled or Starved. Need
+	// orders reads.
 	Recall struct {
 		ID   SampleID
 		Need uint64
 	}
 
-	// Erase gives up the sample's place in the tier, also while it is being stored or recalled, which then goes on to its end.
+	// Erase gives up the sample's place in the tier, even while it is being stored or recalled,
+	// which then runs to its end.
 	Erase struct{ ID SampleID }
 
-	// EndTier gives the tier up: it fails. What is under way ends as it may, and nothing else will be asked of the tier.
+	// EndTier gives the tier up: it fails. What is under way ends as it may, and nothing else will
+	// be asked of the tier.
 	EndTier struct{}
 )
 
@@ -195,10 +224,13 @@ func (Scored) event()    {}
 func (Stored) event()    {}
 func (Recalled) event()  {}
 func (Preloaded) event() {}
+func (Recovered) event() {}
+func (Checked) event()   {}
 func (Shrunk) event()    {}
 func (Ended) event()     {}
 
 func (Fetch) command()   {}
+func (Check) command()   {}
 func (Ask) command()     {}
 func (Send) command()    {}
 func (Deliver) command() {}

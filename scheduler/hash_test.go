@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestBitsAvalanche flips each bit of each input of the hash: every output bit must change half of the time.
+// TestBitsAvalanche flips each bit of each input of the hash: every output bit must change half of
+// the time.
 func TestBitsAvalanche(t *testing.T) {
 	hash := func(seed, epoch, id, k uint64) uint64 {
 		return newSource(int64(seed), forClock).epoch(int(epoch)).bits(SampleID(id), uint32(k))
@@ -35,7 +36,8 @@ func TestBitsAvalanche(t *testing.T) {
 			}
 			for o, n := range changed { // 6 standard deviations
 				if math.Abs(float64(n)-trials/2) > 6*math.Sqrt(trials)/2 {
-					t.Errorf("bit %d of %s changes bit %d of the hash in %d of %d trials", b, input.name, o, n, trials)
+					t.Errorf("bit %d of %s changes bit %d of the hash in %d of %d trials", b,
+						input.name, o, n, trials)
 				}
 			}
 		}

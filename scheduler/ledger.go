@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// Ledger collects what training reports and folds it into scores, in order of global batch number, so that the
-// scores do not depend on when a report arrived or from where. It is not safe for concurrent use.
+// Ledger collects what training reports and folds it into scores, in order of global batch number,
+// so that the scores do not depend on when a report arrived or from where. It is not safe for
+// concurrent use.
 //
-// A global batch is folded when it is final for every trainer: its reports are there, or will never come.
-// Folding stops at an epoch's cut until the scores for the next plan have been taken by Take.
+// A global batch is folded when it is final for every trainer: its reports are there, or will never
+// come. Folding stops at an epoch's cut until the scores for the next plan have been taken by Take.
 type Ledger struct {
 	scorer Scorer
 	scores []float32
@@ -20,7 +21,7 @@ type Ledger struct {
 	buffer struct{ losses, scores []float32 }
 }
 
-// pass is what is known of one planned epoch.
+// pass is the ledger's knowledge of one planned epoch.
 type pass struct {
 	epoch    int
 	ids      []SampleID // from place start on
@@ -56,21 +57,28 @@ func EqualScores(samples int, initial float32) []float32 {
 // Scores returns the scores as folded so far. The slice is the ledger's own and changes.
 func (l *Ledger) Scores() []float32 { return l.scores }
 
-// Scored is the event that tells the ledger's scores, after a batch was folded; Epoch -1: before any.
+// Scored is the event that tells the ledger's scores, after a batch was folded; Epoch -1: before
+// any.
 func (l *Ledger) Scored(f Folded) Scored {
-	return Scored{Epoch: f.Epoch, Batch: f.Batch, IDs: f.IDs, Scores: l.scores, Total: l.total, Known: l.Known}
+	return Scored{
+		Epoch: f.Epoch, Batch: f.Batch, IDs: f.IDs, Scores: l.scores, Total: l.total,
+		Known: l.Known,
+	}
 }
 
-// Known reports whether a sample's score comes from a report. After a restore, only reports since then count.
+// Known reports whether a sample's score comes from a report. After a restore, only reports since
+// then count.
 func (l *Ledger) Known(id SampleID) bool { return l.known[id/64]>>(id%64)&1 == 1 }
 
-// Open tells the ledger the plan that reports from now on refer to. Opening an epoch that is open does nothing.
+// Open passes the ledger the plan to which reports from now on refer. Opening an epoch that is open
+// does nothing.
 func (l *Ledger) Open(p *Plan) {
 	if l.find(p.Epoch) != nil {
 		return
 	}
 	n := &pass{
-		epoch: p.Epoch, ids: p.IDs, consumer: p.Consumer, batch: p.Batch, draws: len(p.IDs), cut: p.Cut(),
+		epoch: p.Epoch, ids: p.IDs, consumer: p.Consumer, batch: p.Batch, draws: len(p.IDs),
+		cut:   p.Cut(),
 		final: make([]int32, len(p.World)), losses: unreported(len(p.IDs)),
 	}
 	if len(l.passes) > 0 {
@@ -84,13 +92,14 @@ func (l *Ledger) Open(p *Plan) {
 	}
 }
 
-// keepTail lets go of what is folded up to the cut, if the scores there have been taken.
+// keepTail drops what is folded up to the cut, if the scores there have been taken.
 func (p *pass) keepTail() {
 	lo := p.cut*p.batch - p.start
 	if !p.taken || p.folded < p.cut || lo <= 0 {
 		return
 	}
-	p.ids, p.consumer, p.losses = slices.Clone(p.ids[lo:]), slices.Clone(p.consumer[lo:]), slices.Clone(p.losses[lo:])
+	p.ids, p.consumer, p.losses = slices.Clone(p.ids[lo:]), slices.Clone(p.consumer[lo:]),
+		slices.Clone(p.losses[lo:])
 	p.start += lo
 }
 
@@ -116,17 +125,20 @@ func (p *pass) batches() int { return (p.draws + p.batch - 1) / p.batch }
 // Opened reports whether epoch is open.
 func (l *Ledger) Opened(epoch int) bool { return l.find(epoch) != nil }
 
-// Report records the losses of trainer's part of a global batch, in the plan's order, and makes all its earlier
-// batches of that epoch final. What is final already is ignored: a report that is sent twice counts once.
+// Report records the losses of trainer's part of a global batch, in the plan's order, and makes all
+// its earlier batches of that epoch final. What is final already is ignored: a report that is sent
+// twice counts once.
 //
-// It returns an error when the epoch is not open, the batch is out of range or the number of losses is wrong.
+// It returns an error when the epoch is not open, the batch is out of range or the number of losses
+// is wrong.
 func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 	p := l.find(epoch)
 	if p == nil {
 		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)
 	}
 	if trainer < 0 || trainer >= len(p.final) || batch < 0 || batch >= p.batches() {
-		return fmt.Errorf("scheduler: a report of trainer %d, batch %d, of %d trainers, %d batches", trainer, batch, len(p.final), p.batches())
+		return fmt.Errorf("scheduler: a report of trainer %d, batch %d, of %d trainers, %d batches",
+			trainer, batch, len(p.final), p.batches())
 	}
 	lo := batch*p.batch - p.start
 	if lo < 0 || batch < int(p.final[trainer]) {
@@ -139,7 +151,8 @@ func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 		}
 	}
 	if n != len(losses) {
-		return fmt.Errorf("scheduler: a report of %d losses for batch %d of epoch %d, of which trainer %d has %d draws", len(losses), batch, epoch, trainer, n)
+		return fmt.Errorf("scheduler: a report of %d losses for batch %d of epoch %d, of which "+
+			"trainer %d has %d draws", len(losses), batch, epoch, trainer, n)
 	}
 	n = 0
 	for i := lo; i < min(lo+p.batch, len(p.ids)); i++ {
@@ -152,8 +165,8 @@ func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 	return nil
 }
 
-// ReportAll records the losses of a whole global batch, in the plan's order, for all trainers. It is
-// Report otherwise, with the same errors.
+// ReportAll records the losses of a whole global batch, in the plan's order, for all trainers. It
+// is Report otherwise, with the same errors.
 func (l *Ledger) ReportAll(epoch, batch int, losses []float32) error {
 	p := l.find(epoch)
 	if p == nil {
@@ -167,7 +180,9 @@ func (l *Ledger) ReportAll(epoch, batch int, losses []float32) error {
 		return nil
 	}
 	if n := min(p.batch, len(p.ids)-lo); n != len(losses) {
-		return fmt.Errorf("scheduler: a report of %d losses for batch %d of epoch %d, which has %d draws", len(losses), batch, epoch, n)
+		return fmt.Errorf(
+			"scheduler: a report of %d losses for batch %d of epoch %d, which has %d draws",
+			len(losses), batch, epoch, n)
 	}
 	copy(p.losses[lo:], losses)
 	for t := range p.final {
@@ -184,7 +199,8 @@ func (l *Ledger) settle(upTo int) {
 	}
 }
 
-// Finish says that trainer has gone on to epoch: all its batches of the epochs opened before are final.
+// Finish records that trainer has moved on to epoch: all its batches of the epochs opened before
+// are final.
 func (l *Ledger) Finish(trainer, epoch int) {
 	for _, p := range l.passes {
 		if p.epoch == epoch {
@@ -198,6 +214,7 @@ func (l *Ledger) Finish(trainer, epoch int) {
 type Folded struct {
 	Epoch, Batch int
 	IDs          []SampleID
+	Losses       []float32 // of IDs; NaN: not reported
 }
 
 // Fold folds every batch that is final, and calls scored for each. It reports whether a cut was
@@ -221,8 +238,8 @@ func (l *Ledger) Ready() bool {
 	return p.folded >= p.cut
 }
 
-// Take returns a copy of the scores that the plan after the newest epoch is made from, and lets folding go on
-// past the cut. Ready must hold.
+// Take returns a copy of the scores from which the plan after the newest epoch is made, and lets
+// folding continue past the cut. Ready must hold.
 func (l *Ledger) Take() []float32 {
 	if !l.Ready() {
 		panic("scheduler: Take before the cut")
@@ -252,7 +269,7 @@ func (l *Ledger) foldPass(p *pass, all bool, scored func(Folded)) {
 		hi := min(lo+p.batch, len(p.ids))
 		l.foldBatch(p.ids[lo:hi], p.losses[lo:hi])
 		if scored != nil {
-			scored(Folded{p.epoch, p.folded, p.ids[lo:hi]})
+			scored(Folded{p.epoch, p.folded, p.ids[lo:hi], p.losses[lo:hi]})
 		}
 	}
 }

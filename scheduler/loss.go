@@ -2,7 +2,8 @@ package scheduler
 
 import "math"
 
-// Reported reports whether a loss counts: it does when it is finite. NaN and the infinities, which mixed precision gives
-// now and then, count as not reported: the sample keeps the score that it has. An infinite loss taken as it is would
-// leave no draw to another sample. Whatever reads losses asks this function, so that ranks and simulator agree.
+// Reported reports whether a loss counts: it does when it is finite. NaN and the infinities, which
+// mixed precision gives now and then, count as not reported: the sample keeps the score that it
+// has. An infinite loss taken as it is would leave no draw to another sample. Whatever reads losses
+// asks this function, so that ranks and simulator agree.
 func Reported(loss float32) bool { return loss <= math.MaxFloat32 && loss >= -math.MaxFloat32 }

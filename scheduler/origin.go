@@ -4,18 +4,18 @@ import (
 	"fmt"
 )
 
-// Where the scores of a rank's first plan come from. A rank begins without any, and three kinds of training come to it:
-// one that begins, one that goes on from a checkpoint, and one that is under way and whose ranks were started again. The
-// first begins with equal scores. The other two go on with the scores that they had, or not at all: a plan from other
-// scores would be another stream.
+// Where the scores of a rank's first plan come from. A rank begins without any, and three kinds of
+// training come to it: one that begins, one that goes on from a checkpoint, and one that is under
+// way and whose ranks were started again. The first begins with equal scores. The other two go on
+// with the scores that they had, or not at all: a plan from other scores would be another stream.
 //
 // This file decides and reads nothing.
 
-// Training is what a training process says of itself when it opens a data set (OPEN): what it goes on from, and which
-// plans it has had. A DataLoader's worker says nothing.
+// Training is a training process's description of itself when it opens a data set (OPEN): what it
+// resumes from, and which plans it has had. A DataLoader's worker sends none.
 type Training struct {
-	// Life is a random number of the process, and Turn counts the checkpoints that it has loaded: its connections may tell
-	// of an earlier one late.
+	// Life is a random number of the process, and Turn counts the checkpoints that it has loaded:
+	// its connections may tell of an earlier one late.
 	Life uint64 `json:"life"`
 	Turn uint32 `json:"turn"`
 	// Checkpoint is what it goes on from; nil: it begins.
@@ -24,7 +24,8 @@ type Training struct {
 	Planned []PlanSource `json:"planned"`
 }
 
-// Checkpoint is the place that a training goes on from, and the digest of the importance that was saved for it.
+// Checkpoint is the place from which a training resumes, and the digest of the importance that was
+// saved for it.
 type Checkpoint struct {
 	Epoch int    `json:"epoch"`
 	Batch int    `json:"batch"`
@@ -38,7 +39,8 @@ type PlanSource struct {
 	Scores Digest `json:"scores"`
 }
 
-// A need is the first plan of a rank, and all that is known about the scores that it may be made from.
+// A need is the first plan of a rank, and all that is known about the scores that it may be made
+// from.
 type need struct {
 	stream    StreamID
 	epoch     int // that is wanted
@@ -47,14 +49,16 @@ type need struct {
 	equal     func() []float32 // scores that nothing is known about
 	kept      []StateFile      // in the rank's folder
 	path      string           // of the state file; "": there is none
-	file      StateFile        // the state file; its err is fs.ErrNotExist, wrapped, where there is none
-	previous  StateFile        // the one that was saved before it
-	own       []StateFile      // those that were saved in the rank's folder, where there is no state file
-	optional  bool             // a state file that does not fit is no reason not to begin
+	// the state file; its err is fs.ErrNotExist, wrapped, where there is none
+	file     StateFile
+	previous StateFile // the one that was saved before it
+	// those that were saved in the rank's folder, where there is no state file
+	own      []StateFile
+	optional bool // a state file that does not fit is no reason not to begin
 }
 
-// StateFile is what a file with an importance state holds, or why it cannot be used. It is the zero
-// StateFile when there is no such file.
+// StateFile is the content of a file with an importance state, or why it cannot be used. It is the
+// zero StateFile if there is no such file.
 type StateFile struct {
 	Path string // for messages
 	Snap *Snapshot
@@ -63,10 +67,10 @@ type StateFile struct {
 
 func (f StateFile) missing() bool { return f.Snap == nil && f.Err == nil }
 
-// An origin is what the first plan is made from.
+// An origin is the basis of the first plan.
 type origin struct {
-	// snap is the state to go on from: its own epoch is planned first. With alone, only its scores are taken, for the epoch
-	// that is wanted. nil: equal scores.
+	// snap is the state to go on from: its own epoch is planned first. With alone, only its scores
+	// are taken, for the epoch that is wanted. nil: equal scores.
 	snap  *Snapshot
 	alone bool
 	// sameTrainers says that reports of the snapshot's tail may still come.
@@ -84,7 +88,8 @@ func (n *need) begun() bool {
 	return false
 }
 
-// checkpoint returns what the training goes on from, nil if it begins. Trainers must go on from the same.
+// checkpoint returns the checkpoint from which the training resumes, nil if it begins. Trainers
+// must resume from the same.
 func (n *need) checkpoint() (*Checkpoint, error) {
 	var found *Checkpoint
 	of := 0
@@ -102,7 +107,9 @@ func (n *need) checkpoint() (*Checkpoint, error) {
 }
 
 func differentCheckpoints(a int, x *Checkpoint, b int, y *Checkpoint) error {
-	return fmt.Errorf("trainer %d goes on from %s, and trainer %d from %s: give all trainers the same checkpoint", a, x, b, y)
+	return fmt.Errorf(
+		"trainer %d goes on from %s, and trainer %d from %s: give all trainers the same checkpoint",
+		a, x, b, y)
 }
 
 func (c *Checkpoint) String() string {
@@ -115,7 +122,8 @@ func (c *Checkpoint) String() string {
 	return fmt.Sprintf("epoch %d, batch %d, state %.8s", c.Epoch, c.Batch, c.State)
 }
 
-// planned returns the digest of the scores that an epoch was planned from, "" where no trainer has its plan.
+// planned returns the digest of the scores that an epoch was planned from, "" where no trainer has
+// its plan.
 func (n *need) planned(epoch int) (Digest, error) {
 	var found Digest
 	of := 0
@@ -125,7 +133,9 @@ func (n *need) planned(epoch int) (Digest, error) {
 				continue
 			}
 			if found != "" && found != p.Scores {
-				return "", fmt.Errorf("trainers %d and %d have plans of epoch %d from different importance scores", of, t, epoch)
+				return "", fmt.Errorf(
+					"trainers %d and %d have plans of epoch %d from different importance scores",
+					of, t, epoch)
 			}
 			found, of = p.Scores, t
 		}
@@ -133,7 +143,7 @@ func (n *need) planned(epoch int) (Digest, error) {
 	return found, nil
 }
 
-// decide returns the origin of the first plan, or a sentence that says why there can be none.
+// decide returns the origin of the first plan, or a sentence that explains why there can be none.
 func (n *need) decide() (origin, error) {
 	if n.begun() {
 		return n.goOn()
@@ -148,7 +158,8 @@ func (n *need) decide() (origin, error) {
 	return n.begin()
 }
 
-// goOn decides for a training that is under way. What its ranks or trainers have kept must be what its plans were made from.
+// goOn decides for a training that is under way. What its ranks or trainers have kept must be what
+// its plans were made from.
 func (n *need) goOn() (origin, error) {
 	newest := 0
 	for _, t := range n.trainings {
@@ -162,17 +173,22 @@ func (n *need) goOn() (origin, error) {
 			return origin{}, err
 		}
 		for _, k := range n.candidates() {
-			if k.Snap.Epoch != epoch || epoch < n.epoch-1 || want != "" && want != n.scores(k.Snap) {
+			if k.Snap.Epoch != epoch || epoch < n.epoch-1 ||
+				want != "" && want != n.scores(k.Snap) {
 				continue
 			}
 			return origin{snap: k.Snap, sameTrainers: true}, nil
 		}
-		if equal := n.equalState(epoch); want != "" && epoch == 0 && n.epoch <= 1 && want == n.scores(equal) {
-			return origin{snap: equal, sameTrainers: true}, nil // the first epoch of a training that began with these
+		if equal := n.equalState(epoch); want != "" && epoch == 0 && n.epoch <= 1 &&
+			want == n.scores(equal) {
+			// the first epoch of a training that began with these
+			return origin{snap: equal, sameTrainers: true}, nil
 		}
 	}
-	return origin{}, fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank has kept them, nor has a trainer; go on from a checkpoint",
-		n.epoch, n.stream.Data)
+	return origin{},
+		fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank has kept "+
+			"them, nor has a trainer; go on from a checkpoint",
+			n.epoch, n.stream.Data)
 }
 
 // candidates are the states that the training may have come from.
@@ -194,62 +210,84 @@ func (n *need) equalState(epoch int) *Snapshot {
 	return &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
 }
 
-// resume decides for a training that goes on from a checkpoint, which names the state that belongs to it.
+// resume decides for a training that resumes from a checkpoint, which names the state that belongs
+// to it.
 func (n *need) resume(c *Checkpoint) (origin, error) {
 	for _, k := range append(n.own, n.file, n.previous) {
 		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
 			continue
 		}
 		if n.epoch != k.Snap.Epoch && n.epoch != k.Snap.Epoch+1 {
-			return n.misfit(fmt.Sprintf("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch, k.Snap.Epoch))
+			return n.misfit(
+				fmt.Sprintf("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch,
+					k.Snap.Epoch))
 		}
 		return origin{snap: k.Snap}, nil
 	}
 	switch {
 	case c.State == "":
-		return n.misfit("the checkpoint names no importance state: the cache was away when it was made")
+		return n.misfit(
+			"the checkpoint names no importance state: the cache was away when it was made")
 	case n.path == "":
-		return n.misfit("the checkpoint belongs to an importance state, and this run has no --state FILE")
+		return n.misfit(
+			"the checkpoint belongs to an importance state, and this run has no --state FILE")
 	case n.file.missing():
-		return n.misfit(fmt.Sprintf("the checkpoint's importance state is not there: there is no %s", n.path))
+		return n.misfit(
+			fmt.Sprintf("the checkpoint's importance state is not there: there is no %s", n.path))
 	case n.file.Err != nil:
-		return n.misfit(fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path, n.file.Err))
+		return n.misfit(
+			fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path,
+				n.file.Err))
 	}
-	return n.misfit(fmt.Sprintf("the checkpoint (%s) belongs to another importance state than %s holds: that is of epoch %d after %d batches, state %.8s",
+	return n.misfit(fmt.Sprintf("the checkpoint (%s) belongs to another importance state than %s "+
+		"holds: that is of epoch %d after %d batches, state %.8s",
 		c, n.path, n.file.Snap.Epoch, n.file.Snap.Final, n.file.Snap.Digest()))
 }
 
-// begin decides for a training that brings no checkpoint. It may have one of its own making, and then goes on at a later
-// epoch with the state file.
+// begin decides for a training that brings no checkpoint. It may have one of its own making, and
+// then goes on at a later epoch with the state file.
 func (n *need) begin() (origin, error) {
 	f := n.file
 	switch {
 	case n.path == "" && n.epoch == 0, f.missing() && n.epoch == 0:
 		return origin{}, nil
 	case n.path == "":
-		return origin{warning: fmt.Sprintf("there is no importance state; training begins with equal scores at epoch %d", n.epoch)}, nil
+		return origin{warning: fmt.Sprintf(
+			"there is no importance state; training begins with equal scores at epoch %d",
+			n.epoch)}, nil
 	case f.missing():
-		return n.misfit(fmt.Sprintf("training begins at epoch %d, and there is no %s", n.epoch, n.path))
+		return n.misfit(
+			fmt.Sprintf("training begins at epoch %d, and there is no %s", n.epoch, n.path))
 	case f.Err != nil:
 		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.Err))
 	case f.Snap.Epoch == n.epoch && f.Snap.Final >= n.batch:
 		return origin{snap: f.Snap}, nil
-	case n.epoch == 0 && !f.Snap.Checkpoint: // of a training that was ended before its first checkpoint
-		return origin{warning: fmt.Sprintf("%s is of epoch %d, and no checkpoint belongs to it; training begins anew", n.path, f.Snap.Epoch)}, nil
+	case n.epoch == 0 && !f.Snap.Checkpoint:
+		// The training ended before its first checkpoint.
+		return origin{warning: fmt.Sprintf(
+			"%s is of epoch %d, and no checkpoint belongs to it; training begins anew", n.path,
+			f.Snap.Epoch)}, nil
 	}
-	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at epoch %d, batch %d, without a checkpoint; move it away to begin anew",
+	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at "+
+		"epoch %d, batch %d, without a checkpoint; move it away to begin anew",
 		n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch))
 }
 
-// misfit is the decision where the state file is not the one that training needs: it does not begin, unless the user has
-// said that it may. Then it takes the scores that there are.
+// misfit is the decision where the state file is not the one that training needs: it does not
+// begin, unless the user has said that it may. Then it takes the scores that there are.
 func (n *need) misfit(why string) (origin, error) {
 	if !n.optional {
-		return origin{}, fmt.Errorf("training on data set %s would not go on with the same batches: %s; or begin with the scores that there are by --state-optional",
-			n.stream.Data, why)
+		return origin{},
+			fmt.Errorf(
+				"training on data set %s would not go on with the same batches: %s; or begin "+
+					"with the scores that there are by --state-optional",
+				n.stream.Data, why)
 	}
 	if s := n.file.Snap; s != nil {
-		return origin{snap: s, alone: true, warning: why + "; training begins with the scores of its state file"}, nil
+		return origin{
+			snap: s, alone: true,
+			warning: why + "; training begins with the scores of its state file",
+		}, nil
 	}
 	return origin{warning: why + "; training begins with equal scores"}, nil
 }

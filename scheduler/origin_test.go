@@ -7,11 +7,17 @@ import (
 	"testing"
 )
 
-var originStream = StreamID{Data: "train", Identity: "5a", Samples: 4, Sampler: "pads", Seed: 1, Batch: 2, Plan: PlanVersion}
+var originStream = StreamID{
+	Data: "train", Identity: "5a", Samples: 4, Sampler: "pads", Seed: 1,
+	Batch: 2, Plan: PlanVersion,
+}
 
 // stateOf is a state of an epoch, with scores that n tells apart.
 func stateOf(epoch, final, n int) *Snapshot {
-	s := &Snapshot{Stream: originStream, Epoch: epoch, Final: final, Scores: []float32{float32(n), 1, 2, 3}}
+	s := &Snapshot{
+		Stream: originStream, Epoch: epoch, Final: final,
+		Scores: []float32{float32(n), 1, 2, 3},
+	}
 	if final > 0 {
 		s.Losses = []float32{1, 1, 1, 1}
 	}
@@ -51,12 +57,13 @@ func file(s *Snapshot) StateFile { return StateFile{Snap: s} }
 var (
 	noFile  = StateFile{}
 	damaged = StateFile{Err: errors.New("not a whole importance state: the checksum differs")}
-	foreign = StateFile{Err: errors.New("it is of another training: its seed is 2, and that of this training 1")}
-	begins  = &Training{}
+	foreign = StateFile{Err: errors.New(
+		"it is of another training: its seed is 2, and that of this training 1")}
+	begins = &Training{}
 )
 
-// TestOrigin checks where the scores of a first plan come from. want is the state, nil for equal scores, or refused what the
-// sentence must have in it.
+// TestOrigin checks where the scores of a first plan come from. want is the state, nil for equal
+// scores, or refused what the sentence must have in it.
 func TestOrigin(t *testing.T) {
 	s0 := &Snapshot{Stream: originStream, Scores: equalScores()}
 	s2, s3, s4 := stateOf(2, 0, 2), stateOf(3, 0, 3), stateOf(4, 0, 4)
@@ -76,47 +83,176 @@ func TestOrigin(t *testing.T) {
 		warned    string
 	}{
 		{what: "begins", trainings: []*Training{begins, begins}},
-		{what: "begins, and an earlier training has left states", trainings: []*Training{begins}, kept: []*Snapshot{s0, s2}},
-		{what: "begins, with a state file to be", trainings: []*Training{begins}, path: true, file: noFile},
-		{what: "begins late, by itself", epoch: 3, trainings: []*Training{begins}, warned: "training begins with equal scores at epoch 3"},
-		{what: "begins late, no file", epoch: 3, trainings: []*Training{begins}, path: true, file: noFile, refused: "there is no /s"},
-		{what: "begins late, its file", epoch: 3, trainings: []*Training{begins}, path: true, file: file(s3), want: s3},
-		{what: "begins late, a file of before", epoch: 3, trainings: []*Training{begins}, path: true, file: file(stateOf(2, 2, 2)), refused: "/s is of epoch 2 after 2 batches, and training begins at epoch 3"},
-		{what: "begins, damaged", trainings: []*Training{begins}, path: true, file: damaged, refused: "/s cannot be used: not a whole"},
-		{what: "begins, foreign", trainings: []*Training{begins}, path: true, file: foreign, refused: "/s cannot be used: it is of another training: its seed"},
-		{what: "begins, a checkpoint's file", trainings: []*Training{begins}, path: true, file: file(saved), refused: "/s is of epoch 3 after 1 batches, and training begins at epoch 0, batch 0, without a checkpoint"},
-		{what: "begins anew, before its first checkpoint", trainings: []*Training{begins}, path: true, file: file(s3), warned: "training begins anew"},
+		{
+			what: "begins, and an earlier training has left states", trainings: []*Training{begins},
+			kept: []*Snapshot{s0, s2},
+		},
+		{
+			what: "begins, with a state file to be", trainings: []*Training{begins}, path: true,
+			file: noFile,
+		},
+		{
+			what: "begins late, by itself", epoch: 3, trainings: []*Training{begins},
+			warned: "training begins with equal scores at epoch 3",
+		},
+		{
+			what: "begins late, no file", epoch: 3, trainings: []*Training{begins}, path: true,
+			file: noFile, refused: "there is no /s",
+		},
+		{
+			what: "begins late, its file", epoch: 3, trainings: []*Training{begins}, path: true,
+			file: file(s3), want: s3,
+		},
+		{
+			what: "begins late, a file of before", epoch: 3, trainings: []*Training{begins},
+			path: true, file: file(stateOf(2, 2, 2)),
+			refused: "/s is of epoch 2 after 2 batches, and training begins at epoch 3",
+		},
+		{
+			what: "begins, damaged", trainings: []*Training{begins}, path: true, file: damaged,
+			refused: "/s cannot be used: not a whole",
+		},
+		{
+			what: "begins, foreign", trainings: []*Training{begins}, path: true, file: foreign,
+			refused: "/s cannot be used: it is of another training: its seed",
+		},
+		{
+			what: "begins, a checkpoint's file", trainings: []*Training{begins}, path: true,
+			file: file(saved), refused: "/s is of epoch 3 after 1 batches, and training begins " +
+				"at epoch 0, batch 0, without a checkpoint",
+		},
+		{
+			what: "begins anew, before its first checkpoint", trainings: []*Training{begins},
+			path: true, file: file(s3), warned: "training begins anew",
+		},
 
-		{what: "resumes", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved), from(3, 1, saved)}, path: true, file: file(saved), want: saved},
-		{what: "resumes, one trainer has still to load", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved), begins}, path: true, file: file(saved), want: saved},
-		{what: "resumes from the one before", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, path: true, file: file(checkpointState(4, 0, 6)), previous: file(saved), want: saved},
-		{what: "resumes, the state of another training", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, path: true, file: file(checkpointState(3, 1, 6)), previous: noFile, refused: "belongs to another importance state than /s holds"},
-		{what: "resumes, damaged", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, path: true, file: damaged, previous: noFile, refused: "cannot be used: /s: not a whole"},
-		{what: "resumes, damaged, and the one before is another's", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, path: true, file: damaged, previous: file(s3), refused: "cannot be used: /s: not a whole"},
-		{what: "resumes, foreign", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, path: true, file: foreign, previous: noFile, refused: "of another training: its seed is 2"},
-		{what: "resumes, missing", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, path: true, file: noFile, previous: noFile, refused: "there is no /s"},
-		{what: "resumes without a file", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)}, file: noFile, refused: "this run has no --state FILE"},
-		{what: "resumes what the cache did not save", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, nil)}, path: true, file: file(saved), refused: "names no importance state"},
-		{what: "resumes elsewhere", epoch: 7, trainings: []*Training{from(3, 1, saved)}, path: true, file: file(saved), refused: "training goes to epoch 7, and its checkpoint is of epoch 3"},
-		{what: "resumes from two checkpoints", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved), from(3, 0, s3)}, path: true, file: file(saved), refused: "trainer 0 goes on from epoch 3, batch 1, state "},
+		{
+			what: "resumes", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved), from(3, 1, saved)}, path: true,
+			file: file(saved), want: saved,
+		},
+		{
+			what: "resumes, one trainer has still to load", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved), begins}, path: true, file: file(saved),
+			want: saved,
+		},
+		{
+			what: "resumes from the one before", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved)}, path: true,
+			file: file(checkpointState(4, 0, 6)), previous: file(saved), want: saved,
+		},
+		{
+			what: "resumes, the state of another training", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved)}, path: true,
+			file: file(checkpointState(3, 1, 6)), previous: noFile,
+			refused: "belongs to another importance state than /s holds",
+		},
+		{
+			what: "resumes, damaged", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)},
+			path: true, file: damaged, previous: noFile,
+			refused: "cannot be used: /s: not a whole",
+		},
+		{
+			what: "resumes, damaged, and the one before is another's", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved)}, path: true, file: damaged,
+			previous: file(s3), refused: "cannot be used: /s: not a whole",
+		},
+		{
+			what: "resumes, foreign", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)},
+			path: true, file: foreign, previous: noFile,
+			refused: "of another training: its seed is 2",
+		},
+		{
+			what: "resumes, missing", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)},
+			path: true, file: noFile, previous: noFile, refused: "there is no /s",
+		},
+		{
+			what: "resumes without a file", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved)}, file: noFile,
+			refused: "this run has no --state FILE",
+		},
+		{
+			what: "resumes what the cache did not save", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, nil)}, path: true, file: file(saved),
+			refused: "names no importance state",
+		},
+		{
+			what: "resumes elsewhere", epoch: 7, trainings: []*Training{from(3, 1, saved)},
+			path:    true,
+			file:    file(saved),
+			refused: "training goes to epoch 7, and its checkpoint is of epoch 3",
+		},
+		{
+			what: "resumes from two checkpoints", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved), from(3, 0, s3)}, path: true,
+			file: file(saved), refused: "trainer 0 goes on from epoch 3, batch 1, state ",
+		},
 
-		{what: "goes on, in mid-epoch", epoch: 3, trainings: []*Training{had(s2, s3), had(s2, s3)}, kept: []*Snapshot{s2, s3, s4}, want: s3},
-		{what: "goes on, at a boundary", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s3, s2}, want: s3},
-		{what: "goes on, at a boundary, planned ahead", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s4, s3}, want: s4},
-		{what: "goes on, one trainer is ahead", epoch: 3, trainings: []*Training{had(s3, s4), had(s2, s3)}, kept: []*Snapshot{s4}, want: s4},
-		{what: "goes on, one trainer had no plan yet", epoch: 3, trainings: []*Training{had(s3), begins}, kept: []*Snapshot{s3}, want: s3},
-		{what: "goes on, all is lost", epoch: 3, trainings: []*Training{had(s2, s3)}, refused: "the importance scores of epoch 3 of data set train are lost"},
-		{what: "goes on, only older ones are there", epoch: 4, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s2}, refused: "are lost"},
-		{what: "goes on, what is there is another's", epoch: 3, trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{other3}, refused: "are lost"},
-		{what: "goes on by the state file", epoch: 3, trainings: []*Training{had(s2, s3)}, path: true, file: file(s3), want: s3},
-		{what: "goes on by the state file of before", epoch: 3, trainings: []*Training{had(s2, s3)}, path: true, file: damaged, previous: file(s3), want: s3},
-		{what: "goes on, a damaged file does not matter", epoch: 3, trainings: []*Training{had(s3)}, kept: []*Snapshot{s3}, path: true, file: damaged, want: s3},
+		{
+			what: "goes on, in mid-epoch", epoch: 3,
+			trainings: []*Training{had(s2, s3), had(s2, s3)},
+			kept:      []*Snapshot{s2, s3, s4}, want: s3,
+		},
+		{
+			what: "goes on, at a boundary", epoch: 4, trainings: []*Training{had(s2, s3)},
+			kept: []*Snapshot{s3, s2}, want: s3,
+		},
+		{
+			what: "goes on, at a boundary, planned ahead", epoch: 4,
+			trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s4, s3}, want: s4,
+		},
+		{
+			what: "goes on, one trainer is ahead", epoch: 3,
+			trainings: []*Training{had(s3, s4), had(s2, s3)}, kept: []*Snapshot{s4}, want: s4,
+		},
+		{
+			what: "goes on, one trainer had no plan yet", epoch: 3,
+			trainings: []*Training{had(s3), begins}, kept: []*Snapshot{s3}, want: s3,
+		},
+		{
+			what: "goes on, all is lost", epoch: 3, trainings: []*Training{had(s2, s3)},
+			refused: "the importance scores of epoch 3 of data set train are lost",
+		},
+		{
+			what: "goes on, only older ones are there", epoch: 4,
+			trainings: []*Training{had(s2, s3)},
+			kept:      []*Snapshot{s2}, refused: "are lost",
+		},
+		{
+			what: "goes on, what is there is another's", epoch: 3,
+			trainings: []*Training{had(s2, s3)},
+			kept:      []*Snapshot{other3}, refused: "are lost",
+		},
+		{
+			what: "goes on by the state file", epoch: 3, trainings: []*Training{had(s2, s3)},
+			path: true, file: file(s3), want: s3,
+		},
+		{
+			what: "goes on by the state file of before", epoch: 3,
+			trainings: []*Training{had(s2, s3)},
+			path:      true, file: damaged, previous: file(s3), want: s3,
+		},
+		{
+			what: "goes on, a damaged file does not matter", epoch: 3,
+			trainings: []*Training{had(s3)},
+			kept:      []*Snapshot{s3}, path: true, file: damaged, want: s3,
+		},
 		{what: "goes on in epoch 0", trainings: []*Training{had(s0)}, want: s0},
 		{what: "goes on from epoch 0 to 1", epoch: 1, trainings: []*Training{had(s0)}, want: s0},
-		{what: "goes on in epoch 0, which began with other scores", trainings: []*Training{had(stateOf(0, 0, 7))}, refused: "are lost"},
-		{what: "goes on, trainers had different plans", epoch: 3, trainings: []*Training{had(s3), had(other3)}, kept: []*Snapshot{s3}, refused: "trainers 0 and 1 have plans of epoch 3 from different importance scores"},
+		{
+			what:      "goes on in epoch 0, which began with other scores",
+			trainings: []*Training{had(stateOf(0, 0, 7))}, refused: "are lost",
+		},
+		{
+			what: "goes on, trainers had different plans", epoch: 3,
+			trainings: []*Training{had(s3), had(other3)}, kept: []*Snapshot{s3},
+			refused: "trainers 0 and 1 have plans of epoch 3 from different importance scores",
+		},
 	} {
-		n := need{stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings, equal: equalScores, file: c.file, previous: c.previous}
+		n := need{
+			stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings,
+			equal: equalScores, file: c.file, previous: c.previous,
+		}
 		for _, s := range c.kept {
 			n.kept = append(n.kept, file(s))
 		}
@@ -139,7 +275,8 @@ func TestOrigin(t *testing.T) {
 		}
 		// What a training that begins or resumes is refused for, the user may allow.
 		n.optional = true
-		if got, err = n.decide(); err == nil && got.warning == "" || err != nil && !strings.Contains(c.refused, "trainer 0") {
+		if got, err = n.decide(); err == nil && got.warning == "" ||
+			err != nil && !strings.Contains(c.refused, "trainer 0") {
 			t.Errorf("%s, optional: %+v, %v", c.what, got, err)
 		}
 	}
@@ -150,7 +287,8 @@ func TestSources(t *testing.T) {
 	s := newSources(0, 3)
 	tell := func(rank int, generation uint32, epoch int, digest Digest, want string) {
 		t.Helper()
-		if err := s.take(Sourced{rank, generation, epoch, digest}); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := s.take(Sourced{rank, generation, epoch, digest}); (err != nil) != (want != "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d, epoch %d: %v, want %q", rank, epoch, err, want)
 		}
 	}
@@ -167,7 +305,9 @@ func TestSources(t *testing.T) {
 	tell(2, 0, 1, "bb", "") // it was started again, ahead of the others
 	agreed(0, true)
 	agreed(1, false)
-	tell(1, 0, 1, "cc", "ranks 1 and 2 have planned epoch 1 from different importance scores (cc, bb)")
+	tell(
+		1, 0, 1, "cc",
+		"ranks 1 and 2 have planned epoch 1 from different importance scores (cc, bb)")
 	tell(1, 1, 0, "dd", "") // a generation ahead
 	tell(2, 1, 0, "dd", "")
 	if errs := s.next(); len(errs) > 0 {

@@ -2,15 +2,17 @@ package scheduler
 
 import "math/bits"
 
-// ownerSalt keeps the hash of blocks apart from the clocks; any constant would do, as long as it never changes.
+// ownerSalt keeps the hash of blocks apart from the clocks; any constant would do, as long as it
+// never changes.
 const ownerSalt = 0xd1b54a32d192ed03
 
-// Owner returns the rank whose partition may hold a sample, 0 ≤ Owner < ranks; ranks must be positive.
+// Owner returns the rank whose partition may hold a sample, 0 ≤ Owner < ranks; ranks must be
+// positive.
 //
-// The numbers of samples that two ranks own differ by at most one: every block of ranks consecutive ids has one
-// sample of each rank, turned by a hash of the block, so that no regularity in the order of samples meets one in
-// the ranks.
-// The function is fixed for ever: it is part of what makes two runs the same.
+// The numbers of samples that two ranks own differ by at most one: every block of ranks consecutive
+// ids has one sample of each rank, turned by a hash of the block, so that no regularity in the
+// order of samples meets one in the ranks. The function is fixed for ever: it is part of what makes
+// two runs the same.
 func Owner(id SampleID, ranks int) int {
 	n := uint32(ranks)
 	block := uint32(id) / n

@@ -2,8 +2,8 @@ package scheduler
 
 import "math"
 
-// partition is one owner's cache, driven by plans: it tells the policy when each sample is drawn next by this owner, exactly inside the
-// epoch, by prediction beyond it.
+// partition is one owner's cache, driven by plans: it tells the policy when each sample is drawn
+// next by this owner, exactly inside the epoch, by prediction beyond it.
 type partition struct {
 	rank   int
 	cache  *Cache
@@ -19,29 +19,35 @@ type partition struct {
 // hitCount counts the draws of an epoch that found their sample kept, by who consumes them.
 type hitCount struct{ epoch, local, peer int }
 
-// Instead of a place in the epoch: the sample is not drawn again in it, or its next draw is another owner's.
+// Instead of a place in the epoch: the sample is not drawn again in it, or its next draw is another
+// owner's.
 const (
 	noPlace   = -1
 	elsewhere = -2
 )
 
-// goneElsewhere is the next use of a resident whose next draw is another owner's: it goes before all others.
+// goneElsewhere is the next use of a resident whose next draw is another owner's: it goes before
+// all others.
 const goneElsewhere = math.MaxFloat64
 
 // view is when each sample is drawn next in an epoch: of one owner's draws, or of all.
 type view struct {
-	rank   int         // AllRanks: next has an entry for every draw
-	next   []int32     // of each draw of the owner, in order: the place of the sample's next draw, noPlace or elsewhere
+	rank int // AllRanks: next has an entry for every draw
+	// of each draw of the owner, in order: the place of the sample's next draw, noPlace or
+	// elsewhere
+	next   []int32
 	first  []int32     // by sample: the place of its first draw, noPlace or elsewhere
 	cursor int         // in next, of one owner's next draw
 	shares []batchView // by batch, of AllRanks: made when the first rank gets there
 	places []int32     // of one rank's share of a batch
 }
 
-// batchView is who has to do with the draws of a batch: places[begin[r]:begin[r+1]] are those that rank r owns or consumes.
+// batchView is who has to do with the draws of a batch: places[begin[r]:begin[r+1]] are those that
+// rank r owns or consumes.
 type batchView struct{ begin, places []int32 }
 
-// share returns the places of a batch that a rank owns or consumes, in order. The slice is valid until the next call.
+// share returns the places of a batch that a rank owns or consumes, in order. The slice is valid
+// until the next call.
 func (v *view) share(p *Plan, rank, batch int) []int32 {
 	lo, hi := p.Range(batch)
 	if v.rank != AllRanks {
@@ -86,7 +92,8 @@ func (p *Plan) newBatchView(lo, hi int) batchView {
 	return s
 }
 
-// AllRanks asks for a plan with the view of every owner, that the stagers of all ranks share in a simulation.
+// AllRanks asks for a plan with the view of every owner, that the stagers of all ranks share in a
+// simulation.
 const AllRanks = -1
 
 // newView looks at all draws of a plan.
@@ -155,7 +162,8 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 	}
 }
 
-// reach comes to draw i of the plan, which is this owner's, in order, and returns the place of the sample's next draw.
+// reach comes to draw i of the plan, which is this owner's, in order, and returns the place of the
+// sample's next draw.
 func (p *partition) reach(i int) (next int32) {
 	if p.view.rank == AllRanks {
 		return p.view.next[i]
@@ -164,9 +172,11 @@ func (p *partition) reach(i int) (next int32) {
 	return p.view.next[p.view.cursor-1]
 }
 
-// likely is how much sooner a sample may turn out to be drawn again, in epochs, than predicted before its loss is known. The owner then
-// reads it, so that it can keep it, and the consumer gets it from there. With 0 a tenth of the hits of a consumer elsewhere is lost in
-// the smallest partitions (8,000 samples, 64 ranks of 8, 10 %: 0.969 of MIN); from 0.3 on next to none (0.995, and 0.998 for 1).
+// likely is how much sooner a sample may turn out to be drawn again, in epochs, than predicted
+// before its loss is known. The owner then reads it, so that it can keep it, and the consumer gets
+// it from there. With 0 a tenth of the hits of a consumer elsewhere is lost in the smallest
+// partitions (8,000 samples, 64 ranks of 8, 10 %: 0.969 of MIN); from 0.3 on next to none (0.995,
+// and 0.998 for 1).
 const likely = 0.5
 
 // wants reports whether draw i is likely to find its sample or keep it, in memory or in the tier.
@@ -176,7 +186,8 @@ func (p *partition) wants(i int, next int32) bool {
 	return p.cache.Wants(u) || p.tier.wants(u)
 }
 
-// draw passes draw i through the policy; next is what reach returned. The sample cannot be kept when it is not had.
+// draw passes draw i through the policy; next is what reach returned. The sample cannot be kept
+// when it is not had.
 func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Outcome {
 	outcome := Bypassed
 	if id := p.plan.IDs[i]; had || p.cache.Resident(id) || p.tier.has(id) {
@@ -196,7 +207,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 	return outcome
 }
 
-// pass has the policy decide, and tells the tier.
+// pass has the policy decide, and informs the tier.
 func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 	if p.tier == nil {
 		return p.cache.Draw(u, evicted)
@@ -216,7 +227,8 @@ func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 	return outcome
 }
 
-// foresee takes the plan after the one under way: what is drawn no more in this epoch has an exact place in that one.
+// foresee takes the plan after the one under way: what is drawn no more in this epoch has an exact
+// place in that one.
 func (p *partition) foresee(plan *Plan) {
 	p.ahead = plan
 	p.cache.RefreshAll(func(id SampleID) Use {
@@ -226,7 +238,7 @@ func (p *partition) foresee(plan *Plan) {
 	p.tier.refreshAll(p.cache, p.refreshed)
 }
 
-// use is what is known of a sample that is drawn next at place.
+// use returns what is known of a sample whose next draw is at place.
 func (p *partition) use(id SampleID, place int32) Use {
 	u := Use{ID: id}
 	if p.scored.Scores != nil {
@@ -243,8 +255,8 @@ func (p *partition) use(id SampleID, place int32) Use {
 	return u
 }
 
-// predict is the time of a sample's first draw after this epoch. Scores change with the epoch, most of them alike, so a score counts by
-// its share of the sum of scores as it is now.
+// predict is the time of a sample's first draw after this epoch. Scores change with the epoch, most
+// of them alike, so a score counts by its share of the sum of scores as it is now.
 func (p *partition) predict(id SampleID, score float32) float64 {
 	if p.ahead == nil {
 		if now := p.scored.Total; now > 0 && p.plan.total > 0 {
@@ -262,8 +274,8 @@ func (p *partition) predict(id SampleID, score float32) float64 {
 	return p.ahead.time(place)
 }
 
-// take takes new scores, and refreshes what they say about the next draws of samples: of those that changed, the first time of all
-// residents, which were preloaded.
+// take takes new scores, and refreshes what they say about the next draws of samples: of those that
+// changed, the first time of all residents, which were preloaded.
 func (p *partition) take(e Scored) {
 	first := p.scored.Scores == nil
 	p.scored = e
@@ -285,7 +297,8 @@ func (p *partition) take(e Scored) {
 	}
 }
 
-// refreshed is what is known of a sample that was to be drawn next at a time: if that is in this epoch or elsewhere, it stays.
+// refreshed is what is known of a sample that was to be drawn next at a time: if that is in this
+// epoch or elsewhere, it stays.
 func (p *partition) refreshed(id SampleID, next float64) Use {
 	u := p.use(id, noPlace)
 	if next < float64(p.plan.Epoch+1) || next == goneElsewhere {

@@ -2,14 +2,18 @@ package scheduler
 
 import "slices"
 
-// Placement says which rank may hold which sample, epoch by epoch, so that the partitions of all ranks keep together nearly what one
-// memory of their size would: a newcomer lives where the resident that made room for it lived. A hash of samples keeps less, because
-// by chance some partitions are wanted more than others; with few places a rank that costs up to a tenth of the hits.
+// Placement says which rank may hold which sample, epoch by epoch, so that the partitions of all
+// ranks keep together nearly what one memory of their size would: a newcomer lives where the
+// resident that made room for it lived. A hash of samples keeps less, because by chance some
+// partitions are wanted more than others; with few places a rank that costs up to a tenth of the
+// hits.
 //
-// It follows every rank's partition through the draws and scores of the epoch under way, as they are folded, so all ranks have the same
-// Placement at the same batch, without a message. When the next epoch is planned, it goes on from there as one pool, to the
-// end of that epoch. If ranks disagree after all, samples are not found where they are looked for, and are read from storage: a
-// placement is soft state. So it says nothing about who consumes a draw, which must not change when a cache is started again.
+// It follows every rank's partition through the draws and scores of the epoch under way, as they
+// are folded, so all ranks have the same Placement at the same batch, without a message. When the
+// next epoch is planned, it goes on from there as one pool, to the end of that epoch. If ranks
+// disagree after all, samples are not found where they are looked for, and are read from storage: a
+// placement is soft state. So it says nothing about who consumes a draw, which must not change when
+// a cache is started again.
 //
 // It is not safe for concurrent use; an Outlook taken from it is independent.
 //
@@ -28,28 +32,33 @@ type opened struct {
 	view *view // made when the epoch's first batch is folded
 }
 
-// NewPlacement returns a placement of empty partitions, of capacityBytes each, over samples of the given sizes. Every rank
-// must be given the same.
+// NewPlacement returns a placement of empty partitions, of capacityBytes each, over samples of the
+// given sizes. Every rank must be given the same.
 func NewPlacement(samples int, capacityBytes []int64, size func(SampleID) int64) *Placement {
 	p := &Placement{size: size, capacityBytes: capacityBytes, owner: make([]uint16, samples)}
 	for id := range p.owner {
 		p.owner[id] = uint16(Owner(SampleID(id), len(capacityBytes)))
 	}
 	for r, bytes := range capacityBytes {
-		p.ranks = append(p.ranks, partition{rank: r, cache: NewCache(NewClairvoyant(), bytes, size)})
+		p.ranks = append(
+			p.ranks, partition{rank: r, cache: NewCache(NewClairvoyant(), bytes, size)})
 	}
 	return p
 }
 
-// placementPlaces is how many samples a partition has to hold for a hash of samples to keep 0.98 of the hits: what it loses goes
-// with one over the root of the places, and is 3 % at 93, 1.7 % at 187 and 0.8 % at 375 (pads, 60,000 samples, 64 ranks). A placement loses next
-// to nothing, but most hits are then in another rank's memory.
+// placementPlaces is how many samples a partition has to hold for a hash of samples to keep 0.98 of
+// the hits: what it loses goes with one over the root of the places, and is 3 % at 93, 1.7 % at 187
+// and 0.8 % at 375 (pads, 60,000 samples, 64 ranks). A placement loses next to nothing, but most
+// hits are then in another rank's memory.
 const placementPlaces = 192
 
-// PlacementFor returns the placement for a sampler and partitions with the tiers below them, which keep what one memory of their
-// sizes together would, or nil when a hash does as well: for one rank, for large partitions, and for draws that do not depend on scores.
-// With those hits are proportional to memory, so it does not matter which partition is wanted more.
-func PlacementFor(sampler Sampler, samples int, capacityBytes []int64, size func(SampleID) int64) *Placement {
+// PlacementFor returns the placement for a sampler and partitions with the tiers below them, which
+// keep what one memory of their sizes together would, or nil when a hash does as well: for one
+// rank, for large partitions, and for draws that do not depend on scores. With those hits are
+// proportional to memory, so it does not matter which partition is wanted more.
+func PlacementFor(
+	sampler Sampler, samples int, capacityBytes []int64, size func(SampleID) int64,
+) *Placement {
 	capacity, total := int64(0), int64(0)
 	for _, bytes := range capacityBytes {
 		capacity += bytes
@@ -57,14 +66,15 @@ func PlacementFor(sampler Sampler, samples int, capacityBytes []int64, size func
 	for id := range samples {
 		total += size(SampleID(id))
 	}
-	places := float64(capacity) / float64(max(total, 1)) * float64(samples) / float64(len(capacityBytes))
+	places := float64(capacity) / float64(max(total, 1)) * float64(samples) / float64(
+		len(capacityBytes))
 	if len(capacityBytes) < 2 || !sampler.Weighted() || places >= placementPlaces {
 		return nil
 	}
 	return NewPlacement(samples, capacityBytes, size)
 }
 
-// Open tells the plan of an epoch that is folded next.
+// Open sets the plan of the epoch that is folded next.
 func (p *Placement) Open(plan *Plan) {
 	p.opened = append(p.opened, opened{plan: plan})
 	if n := len(p.opened); n > 2 {
@@ -72,7 +82,7 @@ func (p *Placement) Open(plan *Plan) {
 	}
 }
 
-// Fold takes the draws of a batch that was folded into scores.
+// Fold handles the draws of a batch that was folded into scores.
 func (p *Placement) Fold(e Scored) {
 	for len(p.opened) > 1 && p.opened[0].plan.Epoch != e.Epoch {
 		p.opened, p.folded = p.opened[1:], 0
@@ -114,7 +124,10 @@ type Outlook struct {
 
 // Outlook returns the placement as folded so far.
 func (p *Placement) Outlook() *Outlook {
-	o := &Outlook{size: p.size, capacityBytes: p.capacityBytes, epoch: -1, owner: slices.Clone(p.owner), residents: make([][]Use, len(p.ranks))}
+	o := &Outlook{
+		size: p.size, capacityBytes: p.capacityBytes, epoch: -1,
+		owner: slices.Clone(p.owner), residents: make([][]Use, len(p.ranks)),
+	}
 	for r := range p.ranks {
 		for _, u := range p.ranks[r].cache.Residents() {
 			if u.Next != goneElsewhere && int(o.owner[u.ID]) == r {
@@ -134,7 +147,8 @@ func (p *Placement) Outlook() *Outlook {
 	return o
 }
 
-// Place returns the owner of each of an epoch's draws. scores are those that it was drawn with. It may be called more than once.
+// Place returns the owner of each of an epoch's draws. scores are those that it was drawn with. It
+// may be called more than once.
 func (o *Outlook) Place(d *Draws, scores []float32) []uint16 {
 	run := pooling{Outlook: *o, owner: slices.Clone(o.owner)}
 	if d.Epoch != o.epoch+1 {
@@ -156,7 +170,8 @@ func (o *pooling) place(d *Draws, scores []float32) []uint16 {
 	next, first := nextPlaces(ids, len(o.owner))
 	at := func(id SampleID, place int32) Use {
 		if place >= 0 {
-			return Use{ID: id, Next: float64(d.Epoch) + float64(int(place)-len(o.tail))/float64(len(d.IDs))}
+			return Use{ID: id, Next: float64(d.Epoch) +
+				float64(int(place)-len(o.tail))/float64(len(d.IDs))}
 		}
 		return Use{ID: id, Next: d.Next(id, scores[id])}
 	}
@@ -187,13 +202,15 @@ func (o *pooling) place(d *Draws, scores []float32) []uint16 {
 
 func nobody(SampleID) {}
 
-// nearEnough is how much sooner, in epochs, the resident that leaves may be drawn again than the one of all ranks that is drawn
-// last, for a newcomer to stay with its owner by hash, where its trainers have it in their own memory. With 0.3 a partition of 12
-// samples loses 3 % of the hits, with 0.1 less than 2 %, and with 0 no less.
+// nearEnough is how much sooner, in epochs, the resident that leaves may be drawn again than the
+// one of all ranks that is drawn last, for a newcomer to stay with its owner by hash, where its
+// trainers have it in their own memory. With 0.3 a partition of 12 samples loses 3 % of the hits,
+// with 0.1 less than 2 %, and with 0 no less.
 const nearEnough = 0.1
 
-// admit gives a newcomer its owner: the one by hash if that has room or gives up nearly as little as any; else the rank whose resident is
-// drawn again last. A newcomer that is kept by none stays with its owner by hash.
+// admit gives a newcomer its owner: the one by hash if that has room or gives up nearly as little
+// as any; else the rank whose resident is drawn again last. A newcomer that is kept by none stays
+// with its owner by hash.
 func (o *pooling) admit(u Use) int {
 	home := Owner(u.ID, len(o.ranks))
 	last, at := o.farthest()
@@ -217,7 +234,8 @@ func (o *pooling) farthest() (rank int, at float64) {
 	return rank, at
 }
 
-// nextPlaces returns, for each draw, the place of the sample's next draw, and for each sample that of its first; noPlace if there is none.
+// nextPlaces returns, for each draw, the place of the sample's next draw, and for each sample that
+// of its first; noPlace if there is none.
 func nextPlaces(ids []SampleID, samples int) (next, first []int32) {
 	next, first = make([]int32, len(ids)), make([]int32, samples)
 	for i := range first {

@@ -1,19 +1,25 @@
 package scheduler
 
-import "slices"
+import (
+	"iter"
+	"math"
+	"slices"
+)
 
-// Assignment says which trainer consumes a draw.
+// Assignment decides which trainer consumes a draw.
 type Assignment uint8
 
 const (
 	// AssignLocal gives the draws of a global batch to the trainers of their owner first.
 	AssignLocal Assignment = iota
-	// AssignSampler gives position j of a global batch to trainer j mod W, as DistributedSampler does.
+	// AssignSampler gives position j of a global batch to trainer j mod W, as DistributedSampler
+	// does.
 	AssignSampler
 )
 
-// Plan is an epoch: its draws, in order, and who consumes each. It is the same on every rank, but for the
-// owner's view, which is of one rank. A Plan does not change after NewPlan, and may be read concurrently.
+// Plan is an epoch: its draws, in order, and who consumes each. It is the same on every rank, but
+// for the owner's view, which is of one rank. A Plan does not change after NewPlan, and may be read
+// concurrently.
 type Plan struct {
 	*Draws
 	Batch    int      // draws in a global batch; the last one may have fewer
@@ -26,7 +32,7 @@ type Plan struct {
 	view *view
 }
 
-// PlanConfig is what a plan is made from, besides epoch and scores.
+// PlanConfig is the basis of a plan, besides epoch and scores.
 type PlanConfig struct {
 	Sampler    Sampler
 	Samples    int     // 0: nobody's view is added
@@ -35,11 +41,13 @@ type PlanConfig struct {
 	Ranks      int
 	Rank       int // whose view to add, or AllRanks
 	Assignment Assignment
-	Place      func(*Draws, []float32) []uint16 // gives the owner of each draw, see Outlook.Place; nil: Owner says
+	// returns the owner of each draw, see Outlook.Place; nil: Owner decides
+	Place func(*Draws, []float32) []uint16
 }
 
-// NewPlan draws an epoch and assigns its draws. scores has one entry a sample and must not change afterwards;
-// it may be nil when the sampler is not weighted. The same arguments give the same plan on every rank.
+// NewPlan draws an epoch and assigns its draws. scores has one entry a sample and must not change
+// afterwards; it may be nil when the sampler is not weighted. The same arguments give the same plan
+// on every rank.
 func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 	draws := cfg.Sampler.Draw(epoch, scores)
 	p := &Plan{
@@ -84,9 +92,13 @@ func (p *Plan) Range(b int) (lo, hi int) {
 	return lo, min(lo+p.Batch, len(p.IDs))
 }
 
-// Cut is the global batch before which scores enter the plan of the next epoch. An eighth of the epoch is left
-// for the exchange of scores and the making of the plan.
-func (p *Plan) Cut() int { return p.Batches() - p.Batches()/8 }
+// Cut is the global batch before which scores enter the plan of the next epoch. An eighth of the
+// epoch is left for the exchange of scores and the making of the plan. Batches that are evaluated
+// come before the cut.
+func (p *Plan) Cut() int { return p.Batches() - tail(p.Batches()-p.Evaluated().N) }
+
+// tail is how many of the batches that an epoch trains come after its cut.
+func tail(trained int) int { return trained / 8 }
 
 // Part appends to dst the samples of global batch b that trainer consumes, in order.
 func (p *Plan) Part(dst []SampleID, b int, trainer int) []SampleID {
@@ -123,26 +135,40 @@ func (p *Plan) PartLen(b int, trainer int) int {
 	return n
 }
 
-// Repeats returns, for each draw of trainer in order, how often the epoch drew its sample before, by any trainer; nil when it
-// never did. Who consumes a draw is free, so this, and not the trainer's own count, tells two draws of a sample apart.
-func (p *Plan) Repeats(trainer int) []uint32 {
-	if len(p.IDs) == 0 {
-		return nil
-	}
-	drawn := make([]uint32, slices.Max(p.IDs)+1)
-	var repeats []uint32
-	some := false
-	for i, id := range p.IDs {
-		if int(p.Consumer[i]) == trainer {
-			repeats = append(repeats, drawn[id])
-			some = some || drawn[id] > 0
+// DrawsOf is the number of draws of the epoch that trainer consumes.
+func (p *Plan) DrawsOf(trainer int) int {
+	n := 0
+	for _, consumer := range p.Consumer {
+		if int(consumer) == trainer {
+			n++
 		}
-		drawn[id]++
 	}
-	if !some {
-		return nil
+	return n
+}
+
+// Repeats yields, for each draw of trainer in order, how often the epoch drew its sample before, by
+// any trainer. Who consumes a draw is free, so this, and not the trainer's own count, tells two
+// draws of a sample apart.
+func (p *Plan) Repeats(trainer int) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		if len(p.IDs) == 0 {
+			return
+		}
+		drawn := make([]uint8, slices.Max(p.IDs)+1) // few samples are drawn more than 255 times
+		more := map[SampleID]uint32{}               // how much more
+		for i, id := range p.IDs {
+			before := uint32(drawn[id])
+			if before < math.MaxUint8 {
+				drawn[id]++
+			} else {
+				before += more[id]
+				more[id]++
+			}
+			if int(p.Consumer[i]) == trainer && !yield(before) {
+				return
+			}
+		}
 	}
-	return repeats
 }
 
 // time is the time of place i of this epoch, in epochs.

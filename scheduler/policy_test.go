@@ -1,12 +1,14 @@
 package scheduler
 
-// testPolicies are the policies that this package's tests run: the one that looks ahead, and one that does not.
+// testPolicies are the policies that this package's tests run: the one that looks ahead, and one
+// that does not.
 var testPolicies = map[string]func() Policy{
 	"clairvoyant": func() Policy { return NewClairvoyant() },
 	"lru":         func() Policy { return &recency{} },
 }
 
-// recency evicts what was drawn longest ago. It looks at all residents, so it is for small tests only.
+// recency evicts what was drawn longest ago. It looks at all residents, so it is for small tests
+// only.
 type recency struct {
 	clock int
 	last  []int // by place; 0: free

@@ -7,30 +7,39 @@ import (
 	"strings"
 )
 
-// A Sampler turns importance into the draws of an epoch. It holds no state between epochs: the same epoch and
-// scores give the same draws, whenever and wherever it is asked. It may be used concurrently.
+// A Sampler turns importance into the draws of an epoch. It holds no state between epochs: the same
+// epoch and scores give the same draws, whenever and wherever it is asked. It may be used
+// concurrently.
 type Sampler interface {
-	// Weighted reports whether draws depend on scores. If not, Draw ignores them and may be given nil.
+	// Weighted reports whether draws depend on scores. If not, Draw ignores them and may be given
+	// nil.
 	Weighted() bool
 
-	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one entry a sample, non-negative and finite; all
-	// zero counts as all equal. The result keeps a reference to scores: the caller leaves them unchanged as long
-	// as it uses the result. Draw panics when scores has another length or holds a negative, infinite or NaN score.
+	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one entry a sample, non-negative
+	// and finite; all zero counts as all equal. The result keeps a reference to scores: the caller
+	// leaves them unchanged as long as it uses the result. Draw panics when scores has another
+	// length or holds a negative, infinite or NaN score.
 	Draw(epoch int, scores []float32) *Draws
 }
 
-// SamplerConfig says which sampler, over what.
+// SamplerConfig selects a sampler and its data set.
 type SamplerConfig struct {
-	Name            string // torch, uniform, chunks, sequential, pads, weighted, weighted-once, subset, selective
-	Samples         int    // N > 0
-	Seed            int64
-	BatchSize       int     // a trainer's; the global batch is BatchSize · World
-	World           int     // trainers
-	DropLast        bool    // drop the last global batch when it is not full (DataLoader's drop_last)
-	SamplerDropLast bool    // torch only: DistributedSampler's drop_last
-	Fraction        float64 // subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
-	Beta            float64 // selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all samples are alike
-	WarmUp          int     // selective only: first epochs, which draw all samples; 0 means 1, -1 none
+	// torch, uniform, chunks, sequential, pads, weighted, weighted-once, subset, selective
+	Name      string
+	Samples   int // N > 0
+	Seed      int64
+	BatchSize int // a trainer's; the global batch is BatchSize · World
+	World     int // trainers
+	// drop the last global batch when it is not full (DataLoader's drop_last)
+	DropLast        bool
+	SamplerDropLast bool // torch only: DistributedSampler's drop_last
+	// subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
+	Fraction float64
+	// selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all
+	// samples are alike
+	Beta float64
+	// selective only: first epochs, which draw all samples; 0 means 1, -1 none
+	WarmUp int
 }
 
 // makers has one entry a sampler.
@@ -58,8 +67,8 @@ func SamplerNames() []string {
 
 // NewSampler returns the sampler that cfg describes.
 //
-// It returns an error when cfg's name is unknown, a number is out of its range, or an epoch could not hold a
-// single draw.
+// It returns an error when cfg's name is unknown, a number is out of its range, or an epoch could
+// not hold a single draw.
 func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	maker, ok := makers[cfg.Name]
 	if !ok {
@@ -81,7 +90,8 @@ func (c SamplerConfig) check() error {
 	case c.World < 1 || c.World > math.MaxUint16:
 		return fmt.Errorf("the number of trainers is %d, it must be in [1, 65535]", c.World)
 	case c.BatchSize > math.MaxInt32/c.World:
-		return fmt.Errorf("%d trainers with a batch size of %d make a global batch of 2^31 draws or more",
+		return fmt.Errorf(
+			"%d trainers with a batch size of %d make a global batch of 2^31 draws or more",
 			c.World, c.BatchSize)
 	case !(c.Fraction >= 0 && c.Fraction <= 1):
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
@@ -90,7 +100,8 @@ func (c SamplerConfig) check() error {
 	case c.Name != "torch" && c.SamplerDropLast:
 		return fmt.Errorf("DistributedSampler's drop_last belongs to the sampler torch")
 	case c.Name == "torch" && c.Samples >= torchSamplesMax:
-		return fmt.Errorf("the number of samples is %d, torch.randperm uses another algorithm from %d on",
+		return fmt.Errorf(
+			"the number of samples is %d, torch.randperm uses another algorithm from %d on",
 			c.Samples, torchSamplesMax)
 	}
 	draws := c.Samples
@@ -98,10 +109,12 @@ func (c SamplerConfig) check() error {
 		draws = torchTotal(c)
 	}
 	if draws == 0 {
-		return fmt.Errorf("%d samples are fewer than %d trainers, so drop_last leaves none", c.Samples, c.World)
+		return fmt.Errorf("%d samples are fewer than %d trainers, so drop_last leaves none",
+			c.Samples, c.World)
 	}
 	if c.DropLast && draws < c.globalBatch() {
-		return fmt.Errorf("%d draws are fewer than one global batch of %d, so drop_last leaves none",
+		return fmt.Errorf(
+			"%d draws are fewer than one global batch of %d, so drop_last leaves none",
 			draws, c.globalBatch())
 	}
 	return nil
@@ -121,8 +134,9 @@ type rates struct {
 	equal    float64   // λ of all samples when all scores are zero, else 0
 }
 
-// newRates makes the sum of all rates be total. The sum of scores is taken in the order of ids, so it has the same
-// bits everywhere. It panics when there is not one score a sample, or a score is negative, infinite or NaN.
+// newRates makes the sum of all rates be total. The sum of scores is taken in the order of ids, so
+// it has the same bits everywhere. It panics when there is not one score a sample, or a score is
+// negative, infinite or NaN.
 func newRates(scores []float32, samples int, total float64) rates {
 	if len(scores) != samples {
 		panic(fmt.Sprintf("scheduler: Draw got %d scores for %d samples.", len(scores), samples))
@@ -130,7 +144,9 @@ func newRates(scores []float32, samples int, total float64) rates {
 	sum := 0.0
 	for id, s := range scores {
 		if !(s >= 0 && s <= math.MaxFloat32) {
-			panic(fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite and not negative.", s, id))
+			panic(
+				fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite and "+
+					"not negative.", s, id))
 		}
 		sum += float64(s)
 	}

@@ -21,7 +21,8 @@ func BenchmarkDraw(b *testing.B) {
 	scores := testScores(samples)
 	for _, name := range SamplerNames() {
 		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 64})
+			s, err := NewSampler(
+				SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 64})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -39,7 +40,8 @@ func BenchmarkNext(b *testing.B) {
 	scores := testScores(samples)
 	for _, name := range SamplerNames() {
 		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 4})
+			s, err := NewSampler(
+				SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 4})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -59,7 +61,8 @@ func BenchmarkNext(b *testing.B) {
 
 func BenchmarkAssign(b *testing.B) {
 	const samples = 1_420_000
-	s, err := NewSampler(SamplerConfig{Name: "uniform", Samples: samples, BatchSize: 64, World: 1024})
+	s, err := NewSampler(
+		SamplerConfig{Name: "uniform", Samples: samples, BatchSize: 64, World: 1024})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -77,7 +80,8 @@ func BenchmarkAssign(b *testing.B) {
 			for range b.N {
 				Assign(ids, world, ranks, 64, AssignLocal, prefer, consumer)
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(ids)), "ns/draw")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(ids)),
+				"ns/draw")
 		})
 	}
 }

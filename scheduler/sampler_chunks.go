@@ -5,13 +5,15 @@ package scheduler
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1: "e.g. 10 %".
 const Chunks = 10
 
-// chunkParts is the number of contiguous parts of the data set that each chunk has a stripe unit of.
+// chunkParts is the number of contiguous parts of the data set that each chunk has a stripe unit
+// of.
 //
 // Source: Quiver, §5.1.
 const chunkParts = 10
 
-// Stripe returns the chunk of each sample: chunk c is the c-th stripe unit of each of ten contiguous parts of the data set. Parts are
-// equal, and so are the units of a part, up to one sample.
+// Stripe returns the chunk of each sample: chunk c is the c-th stripe unit of each of ten
+// contiguous parts of the data set. Parts are equal, and so are the units of a part, up to one
+// sample.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
 // Differs: a data set of less than a sample a unit has fewer parts.
@@ -27,12 +29,14 @@ func Stripe(samples, chunks int) []int32 {
 	return of
 }
 
-// chunksSampler draws every sample once, chunk by chunk: the chunks in turn, beginning with the one that the epoch before ended with, and
-// inside a chunk in the order of race clocks. Trainings with different seeds go through the same chunks in the same order, and so
-// can use what is in memory together. Nothing is substituted.
+// chunksSampler draws every sample once, chunk by chunk: the chunks in turn, beginning with the one
+// that the epoch before ended with, and inside a chunk in the order of race clocks. Trainings with
+// different seeds go through the same chunks in the same order, and so can use what is in memory
+// together. Nothing is substituted.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7 and §5.1, whose substitutable hits come to this order.
-// Differs: as uniform, an epoch is a whole number of global batches, filled from its beginning.
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7 and §5.1, whose substitutable hits come to
+// this order. Differs: as uniform, an epoch is a whole number of global batches, filled from its
+// beginning.
 type chunksSampler struct {
 	samples, draws int
 	chunks         int
@@ -43,8 +47,9 @@ type chunksSampler struct {
 func newChunksSampler(cfg SamplerConfig) Sampler {
 	chunks := min(Chunks, cfg.Samples)
 	return &chunksSampler{
-		samples: cfg.Samples, draws: wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast), chunks: chunks,
-		of: Stripe(cfg.Samples, chunks), clocks: cfg.clocks(),
+		samples: cfg.Samples, draws: wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast),
+		chunks: chunks,
+		of:     Stripe(cfg.Samples, chunks), clocks: cfg.clocks(),
 	}
 }
 
@@ -55,7 +60,8 @@ func (s *chunksSampler) turn(epoch int, id SampleID) int {
 	return (int(s.of[id]) + epoch%s.chunks) % s.chunks
 }
 
-// turnBits are those of a time key that have the chunk; the others are enough to order a chunk's samples.
+// turnBits are those of a time key that have the chunk; the others are enough to order a chunk's
+// samples.
 const turnBits = 4
 
 func (s *chunksSampler) Draw(epoch int, _ []float32) *Draws {
@@ -63,9 +69,13 @@ func (s *chunksSampler) Draw(epoch int, _ []float32) *Draws {
 	words := make([]uint64, s.samples)
 	for i := range words {
 		id := SampleID(i)
-		words[i] = uint64(s.turn(epoch, id))<<(64-turnBits) | ^clock.bits(id, 0)>>(32+turnBits)<<32 | uint64(i)
+		words[i] = uint64(s.turn(epoch, id))<<(64-turnBits) | ^clock.bits(id,
+			0)>>(32+turnBits)<<32 | uint64(i)
 	}
-	return &Draws{Epoch: epoch, IDs: inOrder(words, s.draws), forecast: chunksForecast{sampler: s, epoch: epoch}}
+	return &Draws{
+		Epoch: epoch, IDs: inOrder(words, s.draws),
+		forecast: chunksForecast{sampler: s, epoch: epoch},
+	}
 }
 
 // chunksForecast has the right order of samples.

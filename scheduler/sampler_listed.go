@@ -3,8 +3,8 @@ package scheduler
 // listed is a sampler whose epochs were drawn elsewhere.
 type listed []SampleID
 
-// Listed returns a sampler whose every epoch draws ids, in order. It foresees nothing beyond an epoch, and weighs all draws alike. ids must
-// not change afterwards.
+// Listed returns a sampler whose every epoch draws ids, in order. It foresees nothing beyond an
+// epoch, and weighs all draws alike. ids must not change afterwards.
 func Listed(ids []SampleID) Sampler { return listed(ids) }
 
 func (s listed) Weighted() bool { return false }

@@ -2,13 +2,13 @@ package scheduler
 
 import "slices"
 
-// onceSampler draws every sample once, important ones early: in the order of E/λ, the first arrivals of race clocks
-// whose rates are the scores. Samples with score 0 come last.
+// onceSampler draws every sample once, important ones early: in the order of E/λ, the first
+// arrivals of race clocks whose rates are the scores. Samples with score 0 come last.
 //
-// Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97(5),
-// 2006, §2, algorithm A: order by u^(1/w), which is the order of -ln(u)/w.
-// Differs: an epoch is a whole number of global batches, filled from its beginning, where DistributedSampler pads to a
-// multiple of the number of trainers.
+// Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Information
+// Processing Letters 97(5), 2006, §2, algorithm A: order by u^(1/w), which is the order of
+// -ln(u)/w. Differs: an epoch is a whole number of global batches, filled from its beginning, where
+// DistributedSampler pads to a multiple of the number of trainers.
 type onceSampler struct {
 	samples int
 	draws   int
@@ -48,7 +48,8 @@ func firstKey(h uint64, rate float64) uint32 {
 // onceQuantiles is how finely the distribution of arrival times is kept: to 1/1024 of an epoch.
 const onceQuantiles = 1024
 
-// quantilesOf returns the keys at places 0, N/1024, 2N/1024, … of sorted words; the ends are the ends of the range.
+// quantilesOf returns the keys at places 0, N/1024, 2N/1024, … of sorted words; the ends are the
+// ends of the range.
 func quantilesOf(sorted []uint64) *[onceQuantiles + 1]uint32 {
 	var q [onceQuantiles + 1]uint32
 	for i := 1; i < onceQuantiles; i++ {

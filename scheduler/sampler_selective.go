@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// selectiveSampler draws every sample once in the first epochs, as long as there is no history, and then a part of the samples, each with
-// a probability in proportion to the percentile of its score to the power beta: what subset draws by these weights.
+// selectiveSampler draws every sample once in the first epochs, as long as there is no history, and
+// then a part of the samples, each with a probability in proportion to the percentile of its score
+// to the power beta: what subset draws by these weights.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-A (I/O-oriented importance sampling), which takes the rule from Jiang et al.,
-// "Accelerating Deep Learning by Focusing on the Biggest Losers", arXiv 1910.00762, §3: P = CDF(loss)^beta.
-// Differs: the percentile is that among the latest scores of all samples, not among those of the last draws, and P is scaled so that the
-// epoch has its expected length; see subsetSampler.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-A (I/O-oriented importance sampling), which takes
+// the rule from Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", arXiv
+// 1910.00762, §3: P = CDF(loss)^beta. Differs: the percentile is that among the latest scores of
+// all samples, not among those of the last draws, and P is scaled so that the epoch has its
+// expected length; see subsetSampler.
 type selectiveSampler struct {
 	uniform uniformSampler
 	subset  subsetSampler
@@ -19,11 +21,15 @@ type selectiveSampler struct {
 	warmUp  int // epochs
 }
 
-// selectiveBeta is the default of Beta: that of --beta in the code that iCACHE's authors published; the paper gives none.
+// selectiveBeta is the default of Beta: that of --beta in the code that iCACHE's authors published;
+// the paper gives none.
 const selectiveBeta = 0.33
 
 func newSelectiveSampler(cfg SamplerConfig) Sampler {
-	s := selectiveSampler{newUniformSampler(cfg).(uniformSampler), newSubsetSampler(cfg).(subsetSampler), cfg.Beta, max(cfg.WarmUp, 0)}
+	s := selectiveSampler{
+		newUniformSampler(cfg).(uniformSampler),
+		newSubsetSampler(cfg).(subsetSampler), cfg.Beta, max(cfg.WarmUp, 0),
+	}
 	if s.beta == 0 {
 		s.beta = selectiveBeta
 	}
@@ -41,7 +47,10 @@ func (s selectiveSampler) Draw(epoch int, scores []float32) *Draws {
 		return s.uniform.Draw(epoch, nil)
 	}
 	d := s.subset.Draw(epoch, SelectiveWeights(scores, s.beta))
-	f := selectiveForecast{subsetForecast: d.forecast.(*subsetForecast), beta: s.beta, sorted: slices.Clone(scores)}
+	f := selectiveForecast{
+		subsetForecast: d.forecast.(*subsetForecast), beta: s.beta,
+		sorted: slices.Clone(scores),
+	}
 	slices.Sort(f.sorted)
 	if epoch < s.warmUp {
 		d.IDs, f.even = s.uniform.Draw(epoch, nil).IDs, true
@@ -50,8 +59,8 @@ func (s selectiveSampler) Draw(epoch int, scores []float32) *Draws {
 	return d
 }
 
-// selectiveForecast knows a score by its percentile among those that the epoch was drawn with. In the last epoch of the warm-up, which is
-// even, it foresees the first one after it.
+// selectiveForecast knows a score by its percentile among those that the epoch was drawn with. In
+// the last epoch of the warm-up, which is even, it foresees the first one after it.
 type selectiveForecast struct {
 	*subsetForecast
 	beta   float64
@@ -91,11 +100,13 @@ func selectiveWeight(rank, samples int, beta float64) float32 {
 	return float32(power(float64(rank)/float64(samples), beta))
 }
 
-// Ranks returns for each sample how many scores are at most its own, 1 … N; scores are not negative. Over N it is the percentile.
+// Ranks returns for each sample how many scores are at most its own, 1 … N; scores are not
+// negative. Over N it is the percentile.
 func Ranks(scores []float32) []int32 {
 	order := make([]uint64, len(scores))
 	for i, s := range scores {
-		order[i] = uint64(math.Float32bits(s+0))<<32 | uint64(i) // the bits of non-negative numbers have their order; -0 + 0 = 0
+		// the bits of non-negative numbers have their order; -0 + 0 = 0
+		order[i] = uint64(math.Float32bits(s+0))<<32 | uint64(i)
 	}
 	slices.Sort(order)
 	result := make([]int32, len(scores))
@@ -109,8 +120,8 @@ func Ranks(scores []float32) []int32 {
 	return result
 }
 
-// power returns x^y for x in [0, 1] and y ≥ 0, with 24 bits of y's fraction. It multiplies and takes roots, which have the same bits on
-// every machine; math.Pow has not.
+// power returns x^y for x in [0, 1] and y ≥ 0, with 24 bits of y's fraction. It multiplies and
+// takes roots, which have the same bits on every machine; math.Pow has not.
 func power(x, y float64) float64 {
 	whole, fraction := math.Modf(y)
 	result := 1.0

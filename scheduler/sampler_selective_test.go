@@ -16,50 +16,65 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// TestSelectiveDraws has the epochs of the warm-up draw every sample once, and the others be those of subset by P = CDF(loss)^beta.
+// TestSelectiveDraws has the epochs of the warm-up draw every sample once, and the others be those
+// of subset by P = CDF(loss)^beta.
 func TestSelectiveDraws(t *testing.T) {
 	const samples = 1000
 	scores := make([]float32, samples)
 	for id := range scores {
 		scores[id] = float32(id % 100) // ten samples of each
 	}
-	even := mustSampler(t, SamplerConfig{Name: "uniform", Samples: samples, Seed: 3, BatchSize: 5, World: 2})
-	subset := mustSampler(t, SamplerConfig{Name: "subset", Samples: samples, Seed: 3, BatchSize: 5, World: 2, Fraction: 0.4})
+	even := mustSampler(
+		t, SamplerConfig{Name: "uniform", Samples: samples, Seed: 3, BatchSize: 5, World: 2})
+	subset := mustSampler(
+		t, SamplerConfig{
+			Name: "subset", Samples: samples, Seed: 3, BatchSize: 5, World: 2,
+			Fraction: 0.4,
+		})
 	weights := make([]float32, samples)
 	for id := range weights {
 		weights[id] = float32(math.Pow(float64(id%100+1)/100, 2))
 	}
 	for _, c := range []struct{ warmUp, first int }{{0, 1}, {3, 3}, {-1, 0}} {
-		s := mustSampler(t, SamplerConfig{Name: "selective", Samples: samples, Seed: 3, BatchSize: 5, World: 2, Fraction: 0.4, Beta: 2, WarmUp: c.warmUp})
+		s := mustSampler(
+			t, SamplerConfig{
+				Name: "selective", Samples: samples, Seed: 3, BatchSize: 5, World: 2,
+				Fraction: 0.4, Beta: 2, WarmUp: c.warmUp,
+			})
 		for epoch := range 5 {
 			d, want := s.Draw(epoch, scores), even.Draw(epoch, nil)
 			if epoch >= c.first {
 				want = subset.Draw(epoch, weights)
 			}
 			if !slices.Equal(d.IDs, want.IDs) {
-				t.Errorf("warm-up %d: epoch %d has other draws than it should, %d of them", c.warmUp, epoch, len(d.IDs))
+				t.Errorf("warm-up %d: epoch %d has other draws than it should, %d of them",
+					c.warmUp, epoch, len(d.IDs))
 			}
 			if d.Weighted() != (epoch >= c.first) {
-				t.Errorf("warm-up %d: the draws of epoch %d are weighted: %v", c.warmUp, epoch, d.Weighted())
+				t.Errorf("warm-up %d: the draws of epoch %d are weighted: %v", c.warmUp, epoch,
+					d.Weighted())
 			}
 			for id := range SampleID(samples) {
-				if got, want := d.Weight(id), want.Weight(id); math.Abs(float64(got-want)) > 1e-4*float64(want) {
-					t.Fatalf("warm-up %d: the weight of sample %d in epoch %d is %v, want %v", c.warmUp, id, epoch, got, want)
+				if got, want := d.Weight(id),
+					want.Weight(id); math.Abs(float64(got-want)) > 1e-4*float64(want) {
+					t.Fatalf("warm-up %d: the weight of sample %d in epoch %d is %v, want %v",
+						c.warmUp, id, epoch, got, want)
 				}
 			}
 		}
 	}
 }
 
-// TestSelectiveForesees has a sample's next draw be predicted for the epoch in which it comes, exactly while scores stay, the first epoch
-// after the warm-up included.
+// TestSelectiveForesees has a sample's next draw be predicted for the epoch in which it comes,
+// exactly while scores stay, the first epoch after the warm-up included.
 func TestSelectiveForesees(t *testing.T) {
 	const samples = 500
 	scores := make([]float32, samples)
 	for id := range scores {
 		scores[id] = float32(id*7%samples) / 16
 	}
-	s := mustSampler(t, SamplerConfig{Name: "selective", Samples: samples, Seed: 5, BatchSize: 10, World: 1})
+	s := mustSampler(
+		t, SamplerConfig{Name: "selective", Samples: samples, Seed: 5, BatchSize: 10, World: 1})
 	for epoch := range 3 {
 		now, next := s.Draw(epoch, scores), s.Draw(epoch+1, scores)
 		drawn := make([]bool, samples)

@@ -1,7 +1,7 @@
 package scheduler
 
-// sequentialSampler draws the samples 0 … N-1 in this order in every epoch. The last global batch has what is left,
-// unless it is dropped.
+// sequentialSampler draws the samples 0 … N-1 in this order in every epoch. The last global batch
+// has what is left, unless it is dropped.
 type sequentialSampler struct {
 	draws int
 }
@@ -21,7 +21,10 @@ func (s sequentialSampler) Draw(epoch int, _ []float32) *Draws {
 	for i := range ids {
 		ids[i] = SampleID(i)
 	}
-	return &Draws{Epoch: epoch, IDs: ids, forecast: sequentialForecast{epoch: epoch, draws: s.draws}}
+	return &Draws{
+		Epoch: epoch, IDs: ids,
+		forecast: sequentialForecast{epoch: epoch, draws: s.draws},
+	}
 }
 
 type sequentialForecast struct {

@@ -1,7 +1,7 @@
 package scheduler
 
-// sortByTime sorts words by their upper 32 bits, a time key, and keeps the order of equal ones. scratch has the
-// same length; the result is one of the two slices.
+// sortByTime sorts words by their upper 32 bits, a time key, and keeps the order of equal ones.
+// scratch has the same length; the result is one of the two slices.
 //
 // It is a radix sort from the least significant digit in three passes of 11, 11 and 10 bits.
 func sortByTime(words, scratch []uint64) []uint64 {
@@ -29,13 +29,14 @@ func sortByTime(words, scratch []uint64) []uint64 {
 	return words
 }
 
-// inOrder sorts words of (time key, id) and returns the ids of the first length draws, as firstIDs does.
+// inOrder sorts words of (time key, id) and returns the ids of the first length draws, as firstIDs
+// does.
 func inOrder(words []uint64, length int) []SampleID {
 	return firstIDs(sortByTime(words, make([]uint64, len(words))), length)
 }
 
-// firstIDs returns the ids in the first length words. When there are fewer, the epoch is filled from its beginning,
-// again and again.
+// firstIDs returns the ids in the first length words. When there are fewer, the epoch is filled
+// from its beginning, again and again.
 func firstIDs(sorted []uint64, length int) []SampleID {
 	ids := make([]SampleID, length)
 	n := min(length, len(sorted))
@@ -53,8 +54,8 @@ func repeat(ids []SampleID, n int) {
 	}
 }
 
-// wholeBatches rounds a number of draws to full global batches: up, or down when the last one is dropped. There is
-// at least one.
+// wholeBatches rounds a number of draws to full global batches: up, or down when the last one is
+// dropped. There is at least one.
 func wholeBatches(draws, batch int, dropLast bool) int {
 	if !dropLast {
 		draws += batch - 1

@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// These tests draw fixed epochs, so they always give the same result; the bounds are 5 standard deviations.
+// These tests draw fixed epochs, so they always give the same result; the bounds are 5 standard
+// deviations.
 
-// uniformity returns the chi-square statistic of samples falling into places, both cut into cells × cells, as a number
-// of standard deviations from its mean.
+// uniformity returns the chi-square statistic of samples falling into places, both cut into cells ×
+// cells, as a number of standard deviations from its mean.
 func uniformity(t *testing.T, s Sampler, samples, cells, epochs int, scores []float32) float64 {
 	t.Helper()
 	count := make([]float64, cells*cells)
@@ -32,7 +33,8 @@ func uniformity(t *testing.T, s Sampler, samples, cells, epochs int, scores []fl
 func TestPermutationsAreUniform(t *testing.T) {
 	const samples, cells, epochs = 1024, 16, 50
 	for _, name := range []string{"torch", "uniform", "weighted-once", "subset", "sequential"} {
-		s := mustSampler(t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Fraction: 1})
+		s := mustSampler(
+			t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Fraction: 1})
 		z := uniformity(t, s, samples, cells, epochs, make([]float32, samples))
 		if name == "sequential" { // it must fail, so that the test is known to be able to
 			if z < 100 {
@@ -71,7 +73,8 @@ func TestShares(t *testing.T) {
 	const samples, epochs = 200, 600
 	scores := testScores(samples)
 	for _, name := range []string{"weighted", "pads", "subset", "uniform", "weighted-once"} {
-		s := mustSampler(t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Seed: 3})
+		s := mustSampler(
+			t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Seed: 3})
 		count := make([]float64, samples)
 		total, weights := 0.0, 0.0
 		var d *Draws
@@ -95,8 +98,9 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestMultinomial: draws with replacement are independent of each other: the number of draws of a sample in an epoch
-// has the variance of the multinomial distribution, and the last place follows the same law as the first.
+// TestMultinomial: draws with replacement are independent of each other: the number of draws of a
+// sample in an epoch has the variance of the multinomial distribution, and the last place follows
+// the same law as the first.
 func TestMultinomial(t *testing.T) {
 	const samples, epochs = 20, 5000
 	scores := make([]float32, samples)
@@ -104,7 +108,8 @@ func TestMultinomial(t *testing.T) {
 		scores[i] = 1
 	}
 	scores[7] = 21 // half of all
-	s := mustSampler(t, SamplerConfig{Name: "weighted", Samples: samples, BatchSize: samples, World: 1})
+	s := mustSampler(
+		t, SamplerConfig{Name: "weighted", Samples: samples, BatchSize: samples, World: 1})
 	const share = 21.0 / 40
 	squares, first, last, pairs := 0.0, 0.0, 0.0, 0.0
 	for e := range epochs {
@@ -135,11 +140,12 @@ func TestMultinomial(t *testing.T) {
 	near("the variance", squares/epochs, variance, 5*variance*math.Sqrt(2.0/epochs))
 	near("the share of the first place", first/epochs, share, 5*0.5/math.Sqrt(epochs))
 	near("the share of the last place", last/epochs, share, 5*0.5/math.Sqrt(epochs))
-	near("the share of neighbours", pairs/epochs/(samples-1), share*share, 5*0.7/math.Sqrt(epochs*(samples-1)))
+	near("the share of neighbours", pairs/epochs/(samples-1), share*share,
+		5*0.7/math.Sqrt(epochs*(samples-1)))
 }
 
-// TestOnceOrder: without replacement the first draw is in proportion to the scores, and the second in proportion to
-// those of the others.
+// TestOnceOrder: without replacement the first draw is in proportion to the scores, and the second
+// in proportion to those of the others.
 func TestOnceOrder(t *testing.T) {
 	const epochs = 10_000
 	scores := []float32{1, 2, 5, 0}
@@ -184,8 +190,8 @@ func TestOnceZeros(t *testing.T) {
 	}
 }
 
-// TestSubsetSize: the expected size is the fraction of the samples, also when many scores are cut off, and samples
-// at p = 1 are always in.
+// TestSubsetSize: the expected size is the fraction of the samples, also when many scores are cut
+// off, and samples at p = 1 are always in.
 func TestSubsetSize(t *testing.T) {
 	const samples, epochs = 4000, 40
 	for _, fraction := range []float64{0, 0.2, 0.9} {
@@ -193,7 +199,11 @@ func TestSubsetSize(t *testing.T) {
 		if fraction == 0 {
 			want = 0.7
 		}
-		s := mustSampler(t, SamplerConfig{Name: "subset", Samples: samples, BatchSize: 1, World: 1, Fraction: fraction})
+		s := mustSampler(
+			t, SamplerConfig{
+				Name: "subset", Samples: samples, BatchSize: 1, World: 1,
+				Fraction: fraction,
+			})
 		scores := testScores(samples)
 		scores[11] = 1e6
 		total := 0
@@ -208,14 +218,15 @@ func TestSubsetSize(t *testing.T) {
 				t.Errorf("fraction %v, epoch %d: the most important sample is not in", fraction, e)
 			}
 		}
-		if got := float64(total) / samples / epochs; math.Abs(got-want) > 5*0.5/math.Sqrt(samples*epochs) {
+		if got := float64(total) / samples / epochs; math.Abs(got-want) > 5*0.5/math.Sqrt(
+			samples*epochs) {
 			t.Errorf("fraction %v: %.4f of the samples are in, want %v", fraction, got, want)
 		}
 	}
 }
 
-// TestSubsetOfFew: with fewer positive scores than the fraction asks for, all of them are in; and if none is in by
-// chance, all samples are.
+// TestSubsetOfFew: with fewer positive scores than the fraction asks for, all of them are in; and
+// if none is in by chance, all samples are.
 func TestSubsetOfFew(t *testing.T) {
 	scores := make([]float32, 100)
 	for id := range 10 {
@@ -225,7 +236,8 @@ func TestSubsetOfFew(t *testing.T) {
 	if got := len(s.Draw(0, scores).IDs); got != 10 {
 		t.Errorf("%d of 10 samples are in", got)
 	}
-	tiny := mustSampler(t, SamplerConfig{Name: "subset", Samples: 2, BatchSize: 1, World: 1, Fraction: 0.01})
+	tiny := mustSampler(
+		t, SamplerConfig{Name: "subset", Samples: 2, BatchSize: 1, World: 1, Fraction: 0.01})
 	all := 0
 	for e := range 100 {
 		if len(tiny.Draw(e, []float32{1, 1}).IDs) == 2 {

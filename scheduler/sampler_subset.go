@@ -2,17 +2,18 @@ package scheduler
 
 import "math"
 
-// subsetSampler draws a part of the samples, each at most once: a sample is in when u' < p, p = min(1, c·score), and
-// is placed by its own clock, all at the same rate.
+// subsetSampler draws a part of the samples, each at most once: a sample is in when u' < p, p =
+// min(1, c·score), and is placed by its own clock, all at the same rate.
 //
-// c is such that the expected size is Fraction of the samples: what is cut off above p = 1 is given to the others, in
-// proportion to their scores. A score of 0 is never in. Fraction is 0.7 by default.
+// c is such that the expected size is Fraction of the samples: what is cut off above p = 1 is given
+// to the others, in proportion to their scores. A score of 0 is never in. Fraction is 0.7 by
+// default.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III (I/O-oriented importance sampling: samples are chosen by their
-// history of importance before the epoch, and only these are fetched).
-// Differs: the papers leave the sampling rule to others; this one keeps the epoch's expected length fixed.
-// An epoch is a whole number of global batches, at least one, filled from its beginning, where DistributedSampler pads
-// to a multiple of the number of trainers. If no sample is in, all are.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III (I/O-oriented importance sampling: samples are
+// chosen by their history of importance before the epoch, and only these are fetched). Differs: the
+// papers leave the sampling rule to others; this one keeps the epoch's expected length fixed. An
+// epoch is a whole number of global batches, at least one, filled from its beginning, where
+// DistributedSampler pads to a multiple of the number of trainers. If no sample is in, all are.
 type subsetSampler struct {
 	samples  int
 	batch    int
@@ -22,8 +23,8 @@ type subsetSampler struct {
 	members  source
 }
 
-// subsetFraction is the default of Fraction. 1/0.7 = 1.4 is near the reduction of computing, 1.3 times, that iCACHE
-// (§II-B, Figure 2a) measures for a history-based importance sampling.
+// subsetFraction is the default of Fraction. 1/0.7 = 1.4 is near the reduction of computing, 1.3
+// times, that iCACHE (§II-B, Figure 2a) measures for a history-based importance sampling.
 const subsetFraction = 0.7
 
 func newSubsetSampler(cfg SamplerConfig) Sampler {
@@ -73,8 +74,8 @@ func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 // clipRounds bounds the passes over the scores; losses recorded from training need fewer than ten.
 const clipRounds = 64
 
-// clip raises the rates until the sum of min(1, rate) is total, which the sum of rates was, and returns that sum; it
-// is less when total samples with a score above 0 do not exist.
+// clip raises the rates until the sum of min(1, rate) is total, which the sum of rates was, and
+// returns that sum; it is less when total samples with a score above 0 do not exist.
 func (r *rates) clip(total float64) (expected float64) {
 	if r.equal > 0 {
 		return total
@@ -92,8 +93,8 @@ func (r *rates) clip(total float64) (expected float64) {
 	return expected
 }
 
-// clippedAt returns how many scores are at least limit, and the sum of the others. It has no branch that depends on
-// a score: the bits of non-negative numbers have the order of the numbers.
+// clippedAt returns how many scores are at least limit, and the sum of the others. It has no branch
+// that depends on a score: the bits of non-negative numbers have the order of the numbers.
 func clippedAt(scores []float32, limit float32) (full int, rest float64) {
 	bound := int64(math.Float32bits(limit))
 	for _, score := range scores {

@@ -25,22 +25,34 @@ func TestNewSamplerErrors(t *testing.T) {
 		{"batch size", func(c *SamplerConfig) { c.BatchSize = 0 }, "batch size is 0"},
 		{"no trainers", func(c *SamplerConfig) { c.World = -1 }, "trainers is -1"},
 		{"too many trainers", func(c *SamplerConfig) { c.World = 1 << 16 }, "65535"},
-		{"huge batch", func(c *SamplerConfig) { c.BatchSize, c.World = 1<<20, 1<<11 }, "2^31 draws or more"},
+		{
+			"huge batch", func(c *SamplerConfig) { c.BatchSize, c.World = 1<<20, 1<<11 },
+			"2^31 draws or more",
+		},
 		{"fraction", func(c *SamplerConfig) { c.Fraction = 1.5 }, "fraction is 1.5"},
 		{"beta", func(c *SamplerConfig) { c.Name, c.Beta = "selective", -1 }, "beta is -1"},
 		{"NaN fraction", func(c *SamplerConfig) { c.Fraction = math.NaN() }, "fraction is NaN"},
-		{"drop last", func(c *SamplerConfig) { c.DropLast, c.BatchSize = true, 4 }, "fewer than one global batch of 12"},
-		{"sampler drop last", func(c *SamplerConfig) { c.SamplerDropLast = true }, "belongs to the sampler torch"},
 		{
-			"torch, drop last", func(c *SamplerConfig) { c.Name, c.DropLast, c.BatchSize = "torch", true, 5 },
+			"drop last", func(c *SamplerConfig) { c.DropLast, c.BatchSize = true, 4 },
+			"fewer than one global batch of 12",
+		},
+		{
+			"sampler drop last", func(c *SamplerConfig) { c.SamplerDropLast = true },
+			"belongs to the sampler torch",
+		},
+		{
+			"torch, drop last",
+			func(c *SamplerConfig) { c.Name, c.DropLast, c.BatchSize = "torch", true, 5 },
 			"12 draws are fewer than one global batch of 15",
 		},
 		{
-			"torch, sampler drop last", func(c *SamplerConfig) { c.Name, c.SamplerDropLast, c.World = "torch", true, 11 },
+			"torch, sampler drop last",
+			func(c *SamplerConfig) { c.Name, c.SamplerDropLast, c.World = "torch", true, 11 },
 			"10 samples are fewer than 11 trainers",
 		},
 		{
-			"torch, too many samples", func(c *SamplerConfig) { c.Name, c.Samples = "torch", torchSamplesMax },
+			"torch, too many samples",
+			func(c *SamplerConfig) { c.Name, c.Samples = "torch", torchSamplesMax },
 			"another algorithm",
 		},
 	}
@@ -49,7 +61,8 @@ func TestNewSamplerErrors(t *testing.T) {
 		cfg := good
 		tt.change(&cfg)
 		_, err := NewSampler(cfg)
-		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "scheduler: ") {
+		if err == nil || !strings.Contains(err.Error(), tt.want) ||
+			!strings.HasPrefix(err.Error(), "scheduler: ") {
 			t.Errorf("%s: the error is %v, want one with %q", tt.name, err, tt.want)
 		}
 	}
@@ -60,7 +73,13 @@ func TestNewSamplerErrors(t *testing.T) {
 func TestDrawMisuse(t *testing.T) {
 	for _, name := range []string{"pads", "weighted", "weighted-once", "subset"} {
 		s := mustSampler(t, SamplerConfig{Name: name, Samples: 3, BatchSize: 1, World: 1})
-		for _, scores := range [][]float32{nil, {1, 2}, {1, 2, -1}, {1, nan32, 1}, {1, 1, float32(math.Inf(1))}} {
+		for _, scores := range [][]float32{
+			nil,
+			{1, 2},
+			{1, 2, -1},
+			{1, nan32, 1},
+			{1, 1, float32(math.Inf(1))},
+		} {
 			mustPanic(t, name, func() { s.Draw(0, scores) })
 		}
 	}
@@ -91,8 +110,8 @@ func anyScores(t *rapid.T, samples int) []float32 {
 	return rapid.SliceOfN(score, samples, samples).Draw(t, "scores")
 }
 
-// TestDraws checks, for any sampler, the length of an epoch, which samples are in it, and that it is a function of its
-// arguments.
+// TestDraws checks, for any sampler, the length of an epoch, which samples are in it, and that it
+// is a function of its arguments.
 func TestDraws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := anyConfig(t)
@@ -155,8 +174,8 @@ func checkLength(t *rapid.T, cfg SamplerConfig, got int) {
 	}
 }
 
-// checkOnce checks that draws without replacement hold no sample twice, but for what fills the last batch, which is the
-// epoch's beginning.
+// checkOnce checks that draws without replacement hold no sample twice, but for what fills the last
+// batch, which is the epoch's beginning.
 func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
 	if withReplacement(cfg) {
 		return
@@ -164,7 +183,8 @@ func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
 	seen := make(map[SampleID]bool)
 	for i, id := range ids {
 		if seen[id] {
-			if !cfg.DropLast && cfg.Name != "subset" && cfg.Name != "selective" && len(seen) != cfg.Samples {
+			if !cfg.DropLast && cfg.Name != "subset" && cfg.Name != "selective" &&
+				len(seen) != cfg.Samples {
 				t.Fatalf("%+v: draw %d repeats sample %d before all were drawn", cfg, i, id)
 			}
 			for k := i; k < len(ids); k++ {
@@ -185,15 +205,18 @@ func TestWorldDoesNotMatter(t *testing.T) {
 		if name == "torch" {
 			continue
 		}
-		a := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 64, World: 1}).Draw(2, scores)
-		b := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 4, World: 16}).Draw(2, scores)
+		a := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 64, World: 1}).Draw(
+			2, scores)
+		b := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 4, World: 16}).Draw(
+			2, scores)
 		if !slices.Equal(a.IDs, b.IDs) {
 			t.Errorf("%s: 16 trainers get other global batches than one", name)
 		}
 	}
 }
 
-// TestEqualScores: all zero counts as all equal, and equal clocks make weighted-once a uniform permutation.
+// TestEqualScores: all zero counts as all equal, and equal clocks make weighted-once a uniform
+// permutation.
 func TestEqualScores(t *testing.T) {
 	const n = 1000
 	draw := func(name string, score float32) []SampleID {
@@ -201,7 +224,9 @@ func TestEqualScores(t *testing.T) {
 		for i := range scores {
 			scores[i] = score
 		}
-		return mustSampler(t, SamplerConfig{Name: name, Samples: n, BatchSize: 10, World: 2, Seed: 9}).Draw(4, scores).IDs
+		return mustSampler(
+			t, SamplerConfig{Name: name, Samples: n, BatchSize: 10, World: 2, Seed: 9}).Draw(4,
+			scores).IDs
 	}
 	for _, name := range []string{"pads", "weighted", "weighted-once", "subset"} {
 		if !slices.Equal(draw(name, 0), draw(name, 2)) {
@@ -213,7 +238,8 @@ func TestEqualScores(t *testing.T) {
 	}
 }
 
-// TestSeedsAndEpochsDiffer: neighbouring seeds and epochs share no more draws by place than chance makes them.
+// TestSeedsAndEpochsDiffer: neighbouring seeds and epochs share no more draws by place than chance
+// makes them.
 func TestSeedsAndEpochsDiffer(t *testing.T) {
 	const n = 2000
 	scores := testScores(n)
@@ -234,7 +260,8 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 				}
 			}
 			if same > 40 { // important samples meet by chance
-				t.Errorf("%s: the next %s has %d of %d draws at the same place", name, what, same, len(base))
+				t.Errorf("%s: the next %s has %d of %d draws at the same place", name, what, same,
+					len(base))
 			}
 		}
 	}
@@ -253,7 +280,8 @@ func TestHorizonDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestHorizonGrows: tiny epochs often have too few arrivals in the first horizon; they still have L draws.
+// TestHorizonGrows: tiny epochs often have too few arrivals in the first horizon; they still have L
+// draws.
 func TestHorizonGrows(t *testing.T) {
 	for seed := range int64(200) {
 		cfg := SamplerConfig{Name: "weighted", Samples: 2, BatchSize: 1, World: 1, Seed: seed}

@@ -1,8 +1,9 @@
 package scheduler
 
-// torchSampler draws what torch.utils.data.DistributedSampler(shuffle=True) draws, bit for bit: replica r of W gets
-// IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without SamplerDropLast the permutation is
-// padded from its beginning to a multiple of W, with it it is cut.
+// torchSampler draws what torch.utils.data.DistributedSampler(shuffle=True) draws, bit for bit:
+// replica r of W gets IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without
+// SamplerDropLast the permutation is padded from its beginning to a multiple of W, with it it is
+// cut.
 //
 // Source: PyTorch 1.13, torch/utils/data/distributed.py, DistributedSampler.
 type torchSampler struct {
@@ -37,7 +38,10 @@ func (s *torchSampler) Draw(epoch int, _ []float32) *Draws {
 		ids = ids[:s.draws]
 		repeat(ids, s.cfg.Samples)
 	}
-	return &Draws{Epoch: epoch, IDs: ids[:s.draws], forecast: &torchForecast{sampler: s, epoch: epoch}}
+	return &Draws{
+		Epoch: epoch, IDs: ids[:s.draws],
+		forecast: &torchForecast{sampler: s, epoch: epoch},
+	}
 }
 
 func (s *torchSampler) permutation(epoch, spare int) []SampleID {
@@ -52,8 +56,8 @@ type torchForecast struct {
 	place   []int32 // of each sample in the next epoch's permutation; made when first asked
 }
 
-// next is exact if the next epoch draws the sample; if the next epoch drops it, it is taken to come in the middle of
-// the epoch after it.
+// next is exact if the next epoch draws the sample; if the next epoch drops it, it is taken to come
+// in the middle of the epoch after it.
 func (f *torchForecast) next(id SampleID, _ float32) float64 {
 	if f.place == nil {
 		f.place = make([]int32, f.sampler.cfg.Samples)

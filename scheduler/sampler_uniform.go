@@ -1,11 +1,11 @@
 package scheduler
 
-// uniformSampler draws every sample once, in the order of race clocks that all run at the same rate: a uniform
-// permutation.
+// uniformSampler draws every sample once, in the order of race clocks that all run at the same
+// rate: a uniform permutation.
 //
-// Differs: an epoch is a whole number of global batches, filled from its beginning, where DistributedSampler pads to a
-// multiple of the number of trainers; so it depends on the size of the global batch, and not on how many
-// trainers share it.
+// Differs: an epoch is a whole number of global batches, filled from its beginning, where
+// DistributedSampler pads to a multiple of the number of trainers; so it depends on the size of the
+// global batch, and not on how many trainers share it.
 type uniformSampler struct {
 	samples int
 	draws   int
@@ -28,7 +28,10 @@ func (s uniformSampler) Draw(epoch int, _ []float32) *Draws {
 	for i := range words {
 		words[i] = ^clock.bits(SampleID(i), 0)>>32<<32 | uint64(i)
 	}
-	return &Draws{Epoch: epoch, IDs: inOrder(words, s.draws), forecast: uniformForecast{sampler: s, epoch: epoch}}
+	return &Draws{
+		Epoch: epoch, IDs: inOrder(words, s.draws),
+		forecast: uniformForecast{sampler: s, epoch: epoch},
+	}
 }
 
 type uniformForecast struct {
@@ -44,5 +47,6 @@ func (f uniformForecast) next(id SampleID, _ float32) float64 {
 	})
 }
 
-// quantile is the share of all samples that come before this one when all clocks run at the same rate, in (0, 1).
+// quantile is the share of all samples that come before this one when all clocks run at the same
+// rate, in (0, 1).
 func (s stream) quantile(id SampleID) float64 { return uniform(^s.bits(id, 0)) }

@@ -2,17 +2,18 @@ package scheduler
 
 import "math"
 
-// weightedSampler draws L times with replacement, each time a sample in proportion to its score. A sample's arrivals
-// are those of a Poisson process of rate λ = L·score/Σscore, at times E1/λ, (E1+E2)/λ, …; the first L arrivals of
-// all samples are the epoch.
+// weightedSampler draws L times with replacement, each time a sample in proportion to its score. A
+// sample's arrivals are those of a Poisson process of rate λ = L·score/Σscore, at times E1/λ,
+// (E1+E2)/λ, …; the first L arrivals of all samples are the epoch.
 //
-// It is the sampler of two names: pads is SHADE's priority-based adaptive data sampling, with the scorer logrank;
-// weighted goes with any scorer.
+// It is the sampler of two names: pads is SHADE's priority-based adaptive data sampling, with the
+// scorer logrank; weighted goes with any scorer.
 //
-// Source: Khan et al., "SHADE", FAST 2023, §4.2.1 (multinomial sampling by importance); Kingman, "Poisson
-// Processes", 1993, §5.1 (colouring), by which the superposition of the processes is L independent draws.
-// Differs: an epoch has N draws rounded to a whole number of global batches, so that it does not depend on how many
-// trainers share them, where DistributedSampler pads to a multiple of their number.
+// Source: Khan et al., "SHADE", FAST 2023, §4.2.1 (multinomial sampling by importance); Kingman,
+// "Poisson Processes", 1993, §5.1 (colouring), by which the superposition of the processes is L
+// independent draws. Differs: an epoch has N draws rounded to a whole number of global batches, so
+// that it does not depend on how many trainers share them, where DistributedSampler pads to a
+// multiple of their number.
 type weightedSampler struct {
 	samples int
 	draws   int
@@ -34,8 +35,8 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 	r := newRates(scores, s.samples, draws)
 	clock := s.clocks.epoch(epoch)
 
-	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at first: one time in
-	// millions there are fewer than L. The draws do not depend on the horizon.
+	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at
+	// first: one time in millions there are fewer than L. The draws do not depend on the horizon.
 	horizon := 1 + 5/math.Sqrt(draws) + 16/draws
 	words := make([]uint64, 0, s.draws+int(10*math.Sqrt(draws))+64)
 	for {
@@ -64,7 +65,8 @@ func arrivals(words []uint64, clock stream, r rates, horizon float64) []uint64 {
 		clockTime := 0.0
 		for k := uint32(0); ; k++ {
 			h := clock.bits(SampleID(i), k)
-			if 1-uniform(h) > tail-clockTime { // as -ln u > 1 - u, it is beyond the horizon for sure
+			// as -ln u > 1 - u, it is beyond the horizon for sure
+			if 1-uniform(h) > tail-clockTime {
 				break
 			}
 			clockTime += exponential(h)
@@ -105,7 +107,8 @@ func (f weightedForecast) weight(id SampleID) float32 {
 
 func (f weightedForecast) weighted() bool { return true }
 
-// inverseShare is 1/(N q) for a sample with the given part of total, q = part/total; 0 when part is 0.
+// inverseShare is 1/(N q) for a sample with the given part of total, q = part/total; 0 when part is
+// 0.
 func inverseShare(part, total float64, samples int) float32 {
 	if part == 0 {
 		return 0

@@ -20,8 +20,9 @@ func mustScorer(t testing.TB, name string) Scorer {
 	return s
 }
 
-// TestSHADEEq6Example is the worked example of SHADE, §4.2.1: samples 5 and 8 are the most important ones of their
-// mini-batches, and scores of the two batches are comparable though the losses are not.
+// TestSHADEEq6Example is the worked example of SHADE, §4.2.1: samples 5 and 8 are the most
+// important ones of their mini-batches, and scores of the two batches are comparable though the
+// losses are not.
 func TestSHADEEq6Example(t *testing.T) {
 	s := mustScorer(t, "logrank")
 	var b1, b2 [3]float32 // samples 4, 5, 6 and 7, 8, 9
@@ -70,13 +71,15 @@ func TestSHADEEq6(t *testing.T) {
 
 func TestLossScorer(t *testing.T) {
 	scores := []float32{9, 9, 9, 9, 9}
-	mustScorer(t, "loss").Score(Report{Losses: []float32{0.25, nan32, -1, float32(math.Inf(1)), 0}}, scores)
+	mustScorer(t, "loss").Score(Report{Losses: []float32{0.25, nan32, -1, float32(math.Inf(1)), 0}},
+		scores)
 	if want := []float32{0.25, 9, 0, 9, 0}; !slices.Equal(scores, want) {
 		t.Errorf("scores %v, want %v", scores, want)
 	}
 }
 
-// TestBatchLossScorer has the coarse score of Eq. 5 leave out what is not reported; TestSHADEEq5 compares with the equation.
+// TestBatchLossScorer has the coarse score of Eq. 5 leave out what is not reported; TestSHADEEq5
+// compares with the equation.
 func TestBatchLossScorer(t *testing.T) {
 	scores := []float32{9, 9, 9, 9, 9}
 	s := mustScorer(t, "batchloss")
@@ -88,13 +91,18 @@ func TestBatchLossScorer(t *testing.T) {
 	if want := []float32{0.25, 9}; !slices.Equal(scores[:2], want) {
 		t.Errorf("nothing was reported, and the scores are %v, want %v", scores[:2], want)
 	}
-	mustPanic(t, "lengths that differ", func() { s.Score(Report{Losses: make([]float32, 2)}, scores) })
+	mustPanic(t, "lengths that differ",
+		func() { s.Score(Report{Losses: make([]float32, 2)}, scores) })
 }
 
-// TestReported has every scorer, and the ledger, take a loss that is not finite as missing, and no other.
+// TestReported has every scorer, and the ledger, take a loss that is not finite as missing, and no
+// other.
 func TestReported(t *testing.T) {
 	tiny := math.Float32frombits(1)
-	losses := []float32{nan32, float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, tiny, float32(math.Copysign(0, -1))}
+	losses := []float32{
+		nan32, float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32,
+		-math.MaxFloat32, tiny, float32(math.Copysign(0, -1)),
+	}
 	for i, l := range losses {
 		if got, want := Reported(l), i > 2; got != want {
 			t.Errorf("%v is reported: %v, want %v", l, got, want)
@@ -106,7 +114,8 @@ func TestReported(t *testing.T) {
 		l.foldBatch(ids, losses)
 		for i, score := range l.Scores() {
 			if kept := score == 77; kept != (i < 3) || kept == l.Known(ids[i]) {
-				t.Errorf("%s: the loss %v gives the score %v, known: %v", name, losses[i], score, l.Known(ids[i]))
+				t.Errorf("%s: the loss %v gives the score %v, known: %v", name, losses[i], score,
+					l.Known(ids[i]))
 			}
 		}
 	}
@@ -137,14 +146,16 @@ func TestInitial(t *testing.T) {
 func TestDefaultScorer(t *testing.T) {
 	want := map[string]string{
 		"torch": "", "sequential": "", "uniform": "", "chunks": "",
-		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss", "selective": "loss",
+		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss",
+		"selective": "loss",
 	}
 	for _, name := range SamplerNames() {
 		got := DefaultScorer(name)
 		if got != want[name] {
 			t.Errorf("%s: scorer %q, want %q", name, got, want[name])
 		}
-		weighted := mustSampler(t, SamplerConfig{Name: name, Samples: 1, BatchSize: 1, World: 1}).Weighted()
+		weighted := mustSampler(
+			t, SamplerConfig{Name: name, Samples: 1, BatchSize: 1, World: 1}).Weighted()
 		if weighted != (got != "") {
 			t.Errorf("%s: weighted is %v, and the scorer %q", name, weighted, got)
 		}

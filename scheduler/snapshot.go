@@ -14,8 +14,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Snapshot is what a ledger needs to go on: the scores that an epoch's plan was made from, and the reports that
-// are not in them yet. It does not depend on the number of ranks or trainers, but for the consumers of the tail.
+// Snapshot is what a ledger needs to go on: the scores that an epoch's plan was made from, and the
+// reports that are not in them yet. It does not depend on the number of ranks or trainers, but for
+// the consumers of the tail.
 type Snapshot struct {
 	Stream     StreamID
 	Checkpoint bool // it was saved for a checkpoint, and not by the way
@@ -31,8 +32,11 @@ type Snapshot struct {
 	TailConsumer []uint16   // trainer of each
 	TailLosses   []float32
 
-	// Cuts are the scores that the plans of earlier epochs were made from, where a system's choices follow from all of them; in order.
+	// Cuts are the scores that the plans of earlier epochs were made from, where a system's choices
+	// follow from all of them; in order.
 	Cuts []Cut
+	// Learned is what Epoch's plan was made from besides Scores, see Learner; nil: nothing.
+	Learned []byte
 
 	draws int // entries that Losses is to have; the missing ones are NaN
 }
@@ -43,8 +47,8 @@ type Cut struct {
 	Scores []float32
 }
 
-// StreamID is the identity of a stream of batches that importance is a part of: with the same one, and the same losses,
-// training gets the same batches.
+// StreamID is the identity of a stream of batches that importance is a part of: with the same one,
+// and the same losses, training gets the same batches.
 type StreamID struct {
 	Data            string // the data set's name, for messages: it does not count
 	Identity        string // the data set's digest
@@ -58,8 +62,8 @@ type StreamID struct {
 	Plan            int // PlanVersion of the rankpool that it is of
 }
 
-// Differs says in words in which field other is of another stream, with the field's value there and here; "" if it is of
-// the same.
+// Differs describes the field in which other is of another stream, with the field's value there and
+// here; "" if it is of the same stream.
 func (id StreamID) Differs(other StreamID) string {
 	for _, f := range []struct {
 		name        string
@@ -77,17 +81,19 @@ func (id StreamID) Differs(other StreamID) string {
 		{"sampler_drop_last", id.SamplerDropLast, other.SamplerDropLast},
 	} {
 		if f.here != f.there {
-			return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.there, f.here)
+			return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.there,
+				f.here)
 		}
 	}
 	return ""
 }
 
-// ErrSnapshot is returned for bytes that are no whole snapshot.
+// ErrSnapshot is returned for bytes that are not a whole snapshot.
 var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 
-// PlanVersion grows when the same sampler, seed and scores come to give other draws, or the same in another order: a training that
-// goes on with another version would not see the stream that it began with. TestPlansOfThisVersion has what they are.
+// PlanVersion grows when the same sampler, seed and scores come to give other draws, or the same in
+// another order: a training that goes on with another version would not see the stream that it
+// began with. TestPlansOfThisVersion has what they are.
 const PlanVersion = 1
 
 const (
@@ -102,7 +108,9 @@ type snapshotHead struct {
 	Epoch, Final                    int
 	TailEpoch, TailBatch, TailDraws int
 	NumScores, NumLosses, NumTail   int
-	CutEpochs                       []int `json:",omitempty"` // each with NumScores scores, behind all else
+	// each with NumScores scores, behind the tail
+	CutEpochs  []int `json:",omitempty"`
+	NumLearned int   `json:",omitempty"` // bytes, behind all else
 }
 
 func (s *Snapshot) head() snapshotHead {
@@ -110,6 +118,7 @@ func (s *Snapshot) head() snapshotHead {
 		Stream: s.Stream, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
+		NumLearned: len(s.Learned),
 	}
 	for _, cut := range s.Cuts {
 		h.CutEpochs = append(h.CutEpochs, cut.Epoch)
@@ -117,14 +126,16 @@ func (s *Snapshot) head() snapshotHead {
 	return h
 }
 
-// Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a CRC-32.
+// Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a
+// CRC-32.
 func (s *Snapshot) Encode() []byte {
 	s = s.complete()
 	head, err := json.Marshal(s.head())
 	if err != nil {
 		panic("scheduler: a snapshot's head: " + err.Error())
 	}
-	b := bytes.NewBuffer(make([]byte, 0, 64+len(head)+4*(len(s.Scores)+len(s.Losses))+10*len(s.TailIDs)))
+	b := bytes.NewBuffer(
+		make([]byte, 0, 64+len(head)+4*(len(s.Scores)+len(s.Losses))+10*len(s.TailIDs)))
 	b.WriteString(snapshotMagic)
 	write(b, uint32(len(head)))
 	b.Write(head)
@@ -136,6 +147,7 @@ func (s *Snapshot) Encode() []byte {
 	for _, cut := range s.Cuts {
 		write(b, cut.Scores)
 	}
+	b.Write(s.Learned)
 	write(b, crc32.ChecksumIEEE(b.Bytes()))
 	return b.Bytes()
 }
@@ -149,7 +161,9 @@ func write(b *bytes.Buffer, v any) {
 // DecodeSnapshot is the inverse of Encode. It returns ErrSnapshot, wrapped, for anything else.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
-		return nil, fmt.Errorf("%w of this version: an older rankpool wrote it, with which its training must go on", ErrSnapshot)
+		return nil, fmt.Errorf(
+			"%w of this version: an older rankpool wrote it, with which its training must go on",
+			ErrSnapshot)
 	}
 	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
 		return nil, ErrSnapshot
@@ -173,14 +187,16 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 			return nil, ErrSnapshot
 		}
 	}
-	if len(h.CutEpochs) > len(body) || 4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses)+10*h.NumTail != len(body) {
+	if len(h.CutEpochs) > len(body) || h.NumLearned < 0 ||
+		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses)+10*h.NumTail+h.NumLearned != len(body) {
 		return nil, ErrSnapshot
 	}
 	s := &Snapshot{
 		Stream: h.Stream, Checkpoint: h.Checkpoint, Epoch: h.Epoch, Final: h.Final,
 		TailEpoch: h.TailEpoch, TailBatch: h.TailBatch, TailDraws: h.TailDraws,
 		Scores: make([]float32, h.NumScores), Losses: make([]float32, h.NumLosses),
-		TailIDs: make([]SampleID, h.NumTail), TailConsumer: make([]uint16, h.NumTail), TailLosses: make([]float32, h.NumTail),
+		TailIDs: make([]SampleID, h.NumTail), TailConsumer: make([]uint16, h.NumTail),
+		TailLosses: make([]float32, h.NumTail),
 	}
 	r := bytes.NewReader(body)
 	for _, v := range []any{s.Scores, s.Losses, s.TailIDs, s.TailConsumer, s.TailLosses} {
@@ -195,6 +211,9 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		}
 		s.Cuts = append(s.Cuts, cut)
 	}
+	if h.NumLearned > 0 {
+		s.Learned = slices.Clone(body[len(body)-h.NumLearned:])
+	}
 	return s, nil
 }
 
@@ -207,8 +226,9 @@ func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 	return s.Digest()
 }
 
-// Digest returns the digest of all that a training that goes on from the snapshot depends on. Who consumed the tail does
-// not count, nor what the data set is called, nor what it was saved for.
+// Digest returns the digest of everything that a training that resumes from the snapshot depends
+// on. It does not include who consumed the tail, the name of the data set, or what the snapshot was
+// saved for.
 func (s *Snapshot) Digest() Digest {
 	s = s.complete()
 	head := s.head()
@@ -244,6 +264,7 @@ func (s *Snapshot) Digest() Digest {
 		}
 		_, _ = h.Write(buffer)
 	}
+	_, _ = h.Write(s.Learned)
 	sum := h.Sum128().Bytes()
 	return Digest(hex.EncodeToString(sum[:]))
 }
@@ -264,8 +285,8 @@ func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
 	return s
 }
 
-// shared is Snapshot, but its losses are the ledger's own as far as they are final, so that it takes
-// no time. Those before upTo must be final.
+// shared is Snapshot, but its losses are the ledger's own as far as they are final, so that it
+// takes no time. Those before upTo must be final.
 func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 	s := &Snapshot{Scores: planScores}
 	if len(l.passes) == 0 {
@@ -321,7 +342,8 @@ func (l *Ledger) Newest() (epoch int, ok bool) {
 	return l.passes[len(l.passes)-1].epoch, true
 }
 
-// FinalOf is the number of batches of epoch that are final for trainer; of an epoch that is not open, none.
+// FinalOf is the number of batches of epoch that are final for trainer; of an epoch that is not
+// open, none.
 func (l *Ledger) FinalOf(trainer, epoch int) int {
 	if p := l.find(epoch); p != nil {
 		return int(p.final[trainer])
@@ -346,17 +368,20 @@ func (l *Ledger) Final(epoch int) int {
 	return 0
 }
 
-// RestoreLedger returns a ledger that stands where the snapshot's plan was made: its scores are those of the plan,
-// its only open epoch is the tail. When sameTrainers holds, the tail's missing reports may still come; otherwise
-// they count as never made. Epoch itself is opened by Open, and then its losses are given back by Resume.
+// RestoreLedger returns a ledger that stands where the snapshot's plan was made: its scores are
+// those of the plan, its only open epoch is the tail. When sameTrainers holds, the tail's missing
+// reports may still come; otherwise they count as never made. Epoch itself is opened by Open, and
+// then its losses are given back by Resume.
 func RestoreLedger(scorer Scorer, s *Snapshot, trainers int, sameTrainers bool) *Ledger {
 	l := NewLedger(scorer, append([]float32(nil), s.Scores...))
 	if len(s.TailIDs) == 0 {
 		return l
 	}
 	t := &pass{
-		epoch: s.TailEpoch, ids: s.TailIDs, consumer: s.TailConsumer, losses: append([]float32(nil), s.TailLosses...),
-		start: s.TailBatch * s.Stream.Batch, batch: s.Stream.Batch, draws: s.TailDraws, cut: s.TailBatch, taken: true,
+		epoch: s.TailEpoch, ids: s.TailIDs, consumer: s.TailConsumer,
+		losses: append([]float32(nil), s.TailLosses...),
+		start:  s.TailBatch * s.Stream.Batch, batch: s.Stream.Batch, draws: s.TailDraws,
+		cut: s.TailBatch, taken: true,
 		final: make([]int32, trainers), folded: s.TailBatch,
 	}
 	for i := range t.final {
@@ -382,8 +407,8 @@ func (l *Ledger) Resume(s *Snapshot, upTo int) {
 	}
 }
 
-// FoldAll folds every report that is there, final or not, and closes all epochs: the scores for a training that
-// begins anew.
+// FoldAll folds every report, final or not, and closes all epochs: the scores for a training that
+// starts over.
 func (l *Ledger) FoldAll() []float32 {
 	for _, p := range l.passes {
 		l.foldPass(p, true, nil)

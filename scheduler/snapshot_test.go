@@ -25,26 +25,30 @@ var plansOfThisVersion = map[string]string{
 	"weighted-once": "efaef8adca574873",
 }
 
-// TestPlansOfThisVersion checks that the same sampler, seed and scores give the draws that they always gave in this PlanVersion.
-// When it fails, trainings that are under way cannot go on with what was changed: count PlanVersion up, and note the new digests.
+// TestPlansOfThisVersion checks that the same sampler, seed and scores give the draws that they
+// always gave in this PlanVersion. When it fails, trainings that are under way cannot go on with
+// what was changed: count PlanVersion up, and note the new digests.
 func TestPlansOfThisVersion(t *testing.T) {
 	if PlanVersion != 1 {
 		t.Fatal("the digests are of version 1")
 	}
 	names := SamplerNames()
 	if len(names) != len(plansOfThisVersion) {
-		t.Errorf("there are digests of %d samplers, and %d samplers", len(plansOfThisVersion), len(names))
+		t.Errorf("there are digests of %d samplers, and %d samplers", len(plansOfThisVersion),
+			len(names))
 	}
 	for _, name := range names {
 		if got := planDigest(t, name); got != plansOfThisVersion[name] {
-			t.Errorf("sampler %s draws otherwise than before: digest %q, not %q", name, got, plansOfThisVersion[name])
+			t.Errorf("sampler %s draws otherwise than before: digest %q, not %q", name, got,
+				plansOfThisVersion[name])
 		}
 	}
 }
 
 func planDigest(t *testing.T, name string) string {
 	const samples = 1000
-	sampler, err := NewSampler(SamplerConfig{Name: name, Samples: samples, Seed: 7, BatchSize: 8, World: 4})
+	sampler, err := NewSampler(
+		SamplerConfig{Name: name, Samples: samples, Seed: 7, BatchSize: 8, World: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +58,9 @@ func planDigest(t *testing.T, name string) string {
 	}
 	hash := sha256.New()
 	for epoch := range 2 {
-		p := NewPlan(PlanConfig{Sampler: sampler, BatchSize: 8, World: []int32{0, 0, 1, 1}, Ranks: 2}, epoch, scores)
+		p := NewPlan(
+			PlanConfig{Sampler: sampler, BatchSize: 8, World: []int32{0, 0, 1, 1}, Ranks: 2}, epoch,
+			scores)
 		_ = binary.Write(hash, binary.LittleEndian, p.IDs) // a hash takes everything
 		_ = binary.Write(hash, binary.LittleEndian, int64(p.Cut()))
 	}
@@ -65,7 +71,8 @@ func someSnapshot() *Snapshot {
 	nan := float32(math.NaN())
 	return &Snapshot{
 		Stream: StreamID{
-			Data: "train", Identity: "5a", Samples: 3, Sampler: "pads", Scorer: "logrank", Seed: 7, Batch: 2, DropLast: true, Plan: PlanVersion,
+			Data: "train", Identity: "5a", Samples: 3, Sampler: "pads", Scorer: "logrank", Seed: 7,
+			Batch: 2, DropLast: true, Plan: PlanVersion,
 		},
 		Epoch: 4, Final: 1, Scores: []float32{1, 2, 3}, Losses: []float32{0.5, nan, nan, nan},
 		TailEpoch: 3, TailBatch: 1, TailDraws: 4,
@@ -73,7 +80,8 @@ func someSnapshot() *Snapshot {
 	}
 }
 
-// TestSnapshotIsWhole checks that a snapshot is read as it was written, and that a flipped byte anywhere is found.
+// TestSnapshotIsWhole checks that a snapshot is read as it was written, and that a flipped byte
+// anywhere is found.
 func TestSnapshotIsWhole(t *testing.T) {
 	s := someSnapshot()
 	text := s.Encode()
@@ -91,12 +99,14 @@ func TestSnapshotIsWhole(t *testing.T) {
 			t.Fatalf("the first %d bytes: %v", i, err)
 		}
 	}
-	if _, err := DecodeSnapshot(append([]byte("rpstate1"), text[8:]...)); !errors.Is(err, ErrSnapshot) || !strings.Contains(err.Error(), "an older rankpool wrote it") {
+	if _, err := DecodeSnapshot(append([]byte("rpstate1"), text[8:]...)); !errors.Is(err,
+		ErrSnapshot) || !strings.Contains(err.Error(), "an older rankpool wrote it") {
 		t.Errorf("a file of before: %v", err)
 	}
 }
 
-// TestSnapshotDigest checks that all that training depends on changes the digest, and nothing else does.
+// TestSnapshotDigest checks that all that training depends on changes the digest, and nothing else
+// does.
 func TestSnapshotDigest(t *testing.T) {
 	want := someSnapshot().Digest()
 	for name, edit := range map[string]func(s *Snapshot){
@@ -150,16 +160,18 @@ func TestStreamIDDiffers(t *testing.T) {
 	}
 }
 
-// TestSnapshotPlaces checks that the state at the end of an epoch is the one at the begin of the next, whether that is open
-// or not, and that a state in mid-epoch has no losses of later batches.
+// TestSnapshotPlaces checks that the state at the end of an epoch is the one at the begin of the
+// next, whether that is open or not, and that a state in mid-epoch has no losses of later batches.
 func TestSnapshotPlaces(t *testing.T) {
 	const samples, batch = 64, 8
-	sampler, err := NewSampler(SamplerConfig{Name: "pads", Samples: samples, Seed: 7, BatchSize: batch, World: 1})
+	sampler, err := NewSampler(
+		SamplerConfig{Name: "pads", Samples: samples, Seed: 7, BatchSize: batch, World: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := func(epoch int, scores []float32) *Plan {
-		return NewPlan(PlanConfig{Sampler: sampler, BatchSize: batch, World: []int32{0}, Ranks: 1}, epoch, scores)
+		return NewPlan(PlanConfig{Sampler: sampler, BatchSize: batch, World: []int32{0}, Ranks: 1},
+			epoch, scores)
 	}
 	scorer, err := NewScorer(DefaultScorer("pads"))
 	if err != nil {
@@ -196,13 +208,15 @@ func TestSnapshotPlaces(t *testing.T) {
 	}
 }
 
-// TestSnapshotHasCuts: the scores at earlier cuts come back, count for the digest, and a snapshot without them is as before.
+// TestSnapshotHasCuts: the scores at earlier cuts come back, count for the digest, and a snapshot
+// without them is as before.
 func TestSnapshotHasCuts(t *testing.T) {
 	plain := Snapshot{Epoch: 3, Scores: []float32{1, 2}}
 	with := plain
 	with.Cuts = []Cut{{0, []float32{3, 4}}, {2, []float32{5, 6}}}
 	got, err := DecodeSnapshot(with.Encode())
-	if err != nil || len(got.Cuts) != 2 || got.Cuts[1].Epoch != 2 || !slices.Equal(got.Cuts[1].Scores, []float32{5, 6}) {
+	if err != nil || len(got.Cuts) != 2 || got.Cuts[1].Epoch != 2 ||
+		!slices.Equal(got.Cuts[1].Scores, []float32{5, 6}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	other := plain

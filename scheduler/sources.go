@@ -2,11 +2,12 @@ package scheduler
 
 import "fmt"
 
-// Ranks make the same plans, each for itself, from the same scores. They tell each other the digest of the scores that they
-// made a plan from, and no trainer gets a plan before all ranks have made it from the same ones.
+// Ranks make the same plans, each for itself, from the same scores. They tell each other the digest
+// of the scores that they made a plan from, and no trainer gets a plan before all ranks have made
+// it from the same ones.
 
-// sources are the digests of the scores that plans were made from. When training goes elsewhere, or begins anew, all ranks
-// begin another generation of them.
+// sources are the digests of the scores from which plans were made. When training moves elsewhere,
+// or starts over, all ranks begin another generation of them.
 type sources struct {
 	told       []map[int]Digest // by rank, by epoch
 	newest     []int            // by rank: the newest epoch, noEpoch before the first
@@ -27,7 +28,8 @@ func (s *sources) clear() {
 	}
 }
 
-// next begins another generation, with what was told of it already, and returns the errors of that.
+// next begins another generation, with what was already received for it, and returns the errors of
+// that.
 func (s *sources) next() (errs []error) {
 	s.clear()
 	s.generation++
@@ -41,7 +43,7 @@ func (s *sources) next() (errs []error) {
 	return errs
 }
 
-// take notes what a rank tells, now or when its generation begins here.
+// take records a rank's digest, now or when its generation begins here.
 func (s *sources) take(e Sourced) error {
 	switch {
 	case e.Generation > s.generation:
@@ -53,10 +55,11 @@ func (s *sources) take(e Sourced) error {
 	return s.tell(e.Rank, e.Epoch, e.Scores)
 }
 
-// keptSources is for how many epochs before a rank's newest its digests are kept: others may be so far behind.
+// keptSources is for how many epochs before a rank's newest its digests are kept: others may be so
+// far behind.
 const keptSources = 3
 
-// tell notes the digest of a rank, and returns an error when it is not that of another.
+// tell records the digest of a rank, and returns an error if it differs from that of another.
 func (s *sources) tell(rank, epoch int, digest Digest) error {
 	s.told[rank][epoch], s.newest[rank] = digest, max(s.newest[rank], epoch)
 	for e := range s.told[rank] {
@@ -66,8 +69,10 @@ func (s *sources) tell(rank, epoch int, digest Digest) error {
 	}
 	for r, told := range s.told {
 		if other, ok := told[epoch]; ok && other != digest {
-			return fmt.Errorf("ranks %d and %d have planned epoch %d from different importance scores (%.8s, %.8s): go on from a checkpoint",
-				min(r, rank), max(r, rank), epoch, s.told[min(r, rank)][epoch], s.told[max(r, rank)][epoch])
+			return fmt.Errorf("ranks %d and %d have planned epoch %d from different importance "+
+				"scores (%.8s, %.8s): go on from a checkpoint",
+				min(r, rank), max(r, rank), epoch, s.told[min(r, rank)][epoch],
+				s.told[max(r, rank)][epoch])
 		}
 	}
 	return nil

@@ -7,17 +7,18 @@ import (
 	"slices"
 )
 
-// Stager is one rank's share of one data set as a state machine: it decides what is fetched, asked of peers,
-// delivered, kept and freed, and when. Events go in, commands come out; it does nothing itself, and the same
-// events give the same commands. It is not safe for concurrent use.
+// Stager is one rank's share of one data set as a state machine: it decides what is fetched, asked
+// of peers, delivered, kept and freed, and when. Events go in, commands come out; it does nothing
+// itself, and the same events give the same commands. It is not safe for concurrent use.
 //
-// A window of global batches runs ahead of the slowest local trainer, bounded in bytes and in batches. When a
-// batch enters it, what the local trainers consume is brought in: by Fetch if this rank owns it, else by Ask.
-// What stays of this rank's own samples the policy decides when the batch's losses are known, or, if it does
-// not look ahead, when the batch enters. A sample that its owner would not keep is
-// fetched by the rank that consumes it.
+// A window of global batches runs ahead of the slowest local trainer, bounded in bytes and in
+// batches. When a batch enters it, what the local trainers consume is brought in: by Fetch if this
+// rank owns it, else by Ask. What stays of this rank's own samples the policy decides when the
+// batch's losses are known, or, if it does not look ahead, when the batch enters. A sample that its
+// owner would not keep is fetched by the rank that consumes it.
 //
-// Whatever goes wrong costs speed only: a trainer gets the samples of its batch, or is told to read them itself.
+// Whatever goes wrong costs speed only: a trainer gets the samples of its batch, or is told to read
+// them itself.
 type Stager struct {
 	cfg    StagerConfig
 	own    partition // this rank's
@@ -30,9 +31,10 @@ type Stager struct {
 	plansLeft int        // that are there no more
 	cur       *planned   // the plan the window's end is in
 	batch     int        // the next batch of cur to enter the window
-	progress  []int64    // by trainer: position of the furthest batch requested, -1 before the first
-	demand    int64      // furthest position that a local trainer waits for
-	asked     int64      // furthest position that a peer asked for
+	// by trainer: position of the furthest batch requested, -1 before the first
+	progress []int64
+	demand   int64 // furthest position that a local trainer waits for
+	asked    int64 // furthest position that a peer asked for
 
 	copies      copyTable
 	windowBytes int64 // of the copies that are not residents
@@ -54,7 +56,7 @@ type Stager struct {
 	out []Command
 }
 
-// StagerConfig says whose stager it is. All fields but Policy's state stay as they are.
+// StagerConfig is the configuration of a stager. All fields but Policy's state stay unchanged.
 type StagerConfig struct {
 	Rank, Ranks   int
 	World         []int32 // rank of each trainer
@@ -63,20 +65,31 @@ type StagerConfig struct {
 	Policy        Policy
 	CapacityBytes int64 // of this rank's partition
 	WindowBytes   int64 // of samples brought in ahead, or still in use, that are not residents
-	// TierBytes is the capacity of this rank's tier, of which a sample takes whole blocks of TierBlockBytes; 0: there is none.
+	// TierBytes is the capacity of this rank's tier, of which a sample takes whole blocks of
+	// TierBlockBytes; 0: there is none.
 	TierBytes, TierBlockBytes int64
-	// Sparse tables grow with what is held and not with the data set, and are slower: for simulations of many ranks.
+	// OwnersRead has a sample's owner bring it in for whoever consumes it, also if it is not kept
+	// in memory: the owner has a copy on its disk, or is to have one.
+	OwnersRead bool
+	// Sparse tables grow with what is held and not with the data set, and are slower: for
+	// simulations of many ranks.
 	Sparse bool
-	// Drew, if it is not nil, is told what each draw of an own sample found, in the order of the plan.
+	// Drew, if it is not nil, is told what each draw of an own sample found, in the order of the
+	// plan.
 	Drew func(epoch, place int, outcome Outcome)
+	// Kept, if it is not nil, is told which samples become residents, and which are none any more.
+	Kept func(id SampleID, kept bool)
 }
 
-// aheadBatches bounds the window in batches. 64 batches of a tenth of a second hide storage that takes seconds.
+// aheadBatches bounds the window in batches. 64 batches of a tenth of a second hide storage that
+// takes seconds.
 const aheadBatches = 64
 
-// ahead is how many batches the window may run ahead of the slowest trainer: of a short epoch a thirty-second, since what is kept is
-// decided as a batch enters the window, by scores that lack the losses of the batches in it. On losses recorded from training (8,000
-// samples, batch 64, weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two batches 0.25 %.
+// ahead is how many batches the window may run ahead of the slowest trainer: of a short epoch a
+// thirty-second, since what is kept is decided as a batch enters the window, by scores that lack
+// the losses of the batches in it. On losses recorded from training (8,000 samples, batch 64,
+// weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two
+// batches 0.25 %.
 func (p *planned) ahead() int64 { return int64(max(1, min(aheadBatches, p.Batches()/32))) }
 
 // planned is a plan in the stager's list.
@@ -95,7 +108,7 @@ func NewStager(cfg StagerConfig) *Stager {
 		entries = 0
 	}
 	cache := NewCache(cfg.Policy, cfg.CapacityBytes, cfg.Size)
-	cache.place = newTable[Place](entries)
+	cache.place, cache.kept = newTable[Place](entries), cfg.Kept
 	s := &Stager{
 		cfg:      cfg,
 		own:      partition{rank: cfg.Rank, cache: cache, tier: newTier(cfg), drew: cfg.Drew},
@@ -122,7 +135,8 @@ func NewStager(cfg StagerConfig) *Stager {
 	return s
 }
 
-// Step takes an event and returns the commands that follow from it. The slice is valid until the next Step.
+// Step takes an event and returns the commands that follow from it. The slice is valid until the
+// next Step.
 func (s *Stager) Step(e Event) []Command {
 	s.out = s.out[:0]
 	switch e := e.(type) {
@@ -159,6 +173,10 @@ func (s *Stager) Step(e Event) []Command {
 		s.onRecalled(e)
 	case Preloaded:
 		s.onPreloaded(e)
+	case Recovered:
+		s.onRecovered(e)
+	case Checked:
+		s.onChecked(e)
 	case Shrunk:
 		s.onShrunk(e)
 	case Ended:
@@ -187,6 +205,7 @@ const (
 	absent copyState = iota
 	coming
 	here
+	unchecked // here since before the rank was started again
 )
 
 // copyTable says what this rank has of each sample.
@@ -236,8 +255,8 @@ func (s *Stager) settle(id SampleID) {
 	c := s.copies.get(id)
 	before := c
 	resident := s.own.cache.Resident(id)
-	if c.state == here && c.pins == 0 && !resident {
-		if s.spill(id) {
+	if (c.state == here || c.state == unchecked) && c.pins == 0 && !resident {
+		if c.state == here && s.spill(id) {
 			c.pins++ // until it is stored
 		} else {
 			c.state = absent
@@ -285,7 +304,8 @@ func (s *Stager) onPlanned(e Planned) {
 	}
 }
 
-// startEpoch moves the window's end to the beginning of p, and gives the residents their exact next uses.
+// startEpoch moves the window's end to the beginning of p, and gives the residents their exact next
+// uses.
 func (s *Stager) startEpoch(p *planned) {
 	s.decideUpTo(math.MaxInt64)
 	s.cur, s.batch = p, p.from
@@ -391,8 +411,8 @@ func (s *Stager) mayEnter() bool {
 	return s.windowBytes+need <= s.cfg.WindowBytes
 }
 
-// slowest is the position of the slowest local trainer; before its first request a trainer counts as being at
-// the beginning of the oldest plan. local is false when no trainer is on this rank.
+// slowest is the position of the slowest local trainer; before its first request a trainer counts
+// as being at the beginning of the oldest plan. local is false when no trainer is on this rank.
 func (s *Stager) slowest() (pos int64, local bool) {
 	pos = math.MaxInt64
 	for _, t := range s.locals {
@@ -401,8 +421,8 @@ func (s *Stager) slowest() (pos int64, local bool) {
 	return pos, len(s.locals) > 0
 }
 
-// batchBytes estimates what a batch adds to the window: this rank's share of the draws, at the mean size of the
-// samples that are in.
+// batchBytes estimates what a batch adds to the window: this rank's share of the draws, at the mean
+// size of the samples that are in.
 func (s *Stager) batchBytes() int64 {
 	lo, _ := s.cur.Range(s.batch)
 	share := (s.cur.Batch + s.cfg.Ranks - 1) / s.cfg.Ranks
@@ -422,7 +442,7 @@ func (s *Stager) enter(b int) {
 		mine := consumer == s.cfg.Rank
 		if owner == s.cfg.Rank {
 			u := undecided{position: pos, place: place, next: s.own.reach(i)}
-			if !mine && (s.copies.get(id).state != absent || s.own.wants(i, u.next)) {
+			if !mine && (s.copies.get(id).state != absent || s.cfg.OwnersRead || s.own.wants(i, u.next)) {
 				s.promise(promiseKey{consumer, s.cur.Epoch, b}, pos, id)
 			}
 			if mine {
@@ -444,7 +464,8 @@ func (s *Stager) enter(b int) {
 		}
 		s.need(p, id, pos)
 	}
-	for _, owner := range slices.Sorted(maps.Keys(wanted)) { // in order, so that a replay gives the same commands
+	// in order, so that a replay gives the same commands
+	for _, owner := range slices.Sorted(maps.Keys(wanted)) {
 		s.ask(owner, s.cur.Epoch, b, wanted[owner])
 	}
 	for _, t := range s.locals { // a trainer without draws in a partial batch gets an empty part
@@ -469,11 +490,16 @@ func (s *Stager) need(p *part, id SampleID, pos int64) {
 	s.await(id, waiter{part: p, place: len(p.ids) - 1})
 }
 
-// bring has id fetched unless it is here or coming. A resident that is not here is one that could not be had before.
+// bring has id fetched unless it is here or coming, and checked if it was not. A resident that is
+// not here is one that could not be had before.
 func (s *Stager) bring(id SampleID, pos int64) {
-	if s.copies.get(id).state == absent {
+	switch s.copies.get(id).state {
+	case absent:
 		s.setState(id, coming, FromStorage)
 		s.fetch(id, uint64(pos), FromStorage)
+	case unchecked:
+		s.setState(id, coming, FromLocal)
+		s.emit(Check{ID: id, Need: uint64(pos)})
 	}
 }
 
@@ -493,8 +519,8 @@ func (s *Stager) await(id SampleID, w waiter) {
 
 // Trainers
 
-// onRequested delivers a part, now or when it is complete. A batch that the window has not reached enters it; one
-// that it has passed is brought in by itself.
+// onRequested delivers a part, now or when it is complete. A batch that the window has not reached
+// enters it; one that it has passed is brought in by itself.
 func (s *Stager) onRequested(e Requested) {
 	plan := s.plan(e.Epoch)
 	if plan == nil || e.Batch >= plan.Batches() {
@@ -527,7 +553,8 @@ func (s *Stager) onRequested(e Requested) {
 	s.tryDeliver(p)
 }
 
-// jump moves the window's end to a batch far ahead: training left an epoch early, or began in the middle of one.
+// jump moves the window's end to a batch far ahead: training left an epoch early, or began in the
+// middle of one.
 func (s *Stager) jump(plan *planned, batch int) {
 	if plan != s.cur {
 		if s.after(s.cur) == plan && s.batch >= s.cur.Batches() {
@@ -557,7 +584,8 @@ func (s *Stager) expireParts(trainer int, base int64) {
 			old = append(old, p)
 		}
 	}
-	slices.SortFunc(old, func(a, b *part) int { return cmp.Compare(a.position, b.position) }) // so that a replay frees in the same order
+	// so that a replay frees in the same order
+	slices.SortFunc(old, func(a, b *part) int { return cmp.Compare(a.position, b.position) })
 	for _, p := range old {
 		s.drop(p)
 	}
@@ -608,7 +636,8 @@ func (s *Stager) tryDeliver(p *part) {
 	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
 }
 
-// takeSource returns what the next delivery of a sample counts as; those after it are local hits, until it is brought in again.
+// takeSource returns what the next delivery of a sample counts as; those after it are local hits,
+// until it is brought in again.
 func (s *Stager) takeSource(id SampleID, epoch int) Source {
 	source := s.copies.get(id).source
 	s.copies.setSource(id, FromLocal)
@@ -630,7 +659,8 @@ func (s *Stager) onReleased(e Released) {
 
 // Storage and memory
 
-// fetch has a sample read, from the tier if that has it, else from storage, which then is its source.
+// fetch has a sample read, from the tier if that has it, else from storage, which then is its
+// source.
 func (s *Stager) fetch(id SampleID, need uint64, source Source) {
 	if s.own.tier.has(id) {
 		s.copies.setSource(id, fromTier)
@@ -648,6 +678,9 @@ func (s *Stager) onFetched(e Fetched) {
 	if e.Err != nil {
 		s.lose(e.ID, e.Err)
 		return
+	}
+	if e.Kept {
+		s.copies.setSource(e.ID, fromTier)
 	}
 	s.arrive(e.ID)
 }
@@ -743,8 +776,9 @@ func (s *Stager) onRoom() {
 	}
 }
 
-// onPreloaded makes residents of what was brought in before the first plan, in the order given, as far as the partition takes it; the
-// rest is freed. When each is drawn next is not known yet: the first plan says it.
+// onPreloaded makes residents of what was brought in before the first plan, in the order given, as
+// far as the partition takes it; the rest is freed. When each is drawn next is not known yet: the
+// first plan says it.
 func (s *Stager) onPreloaded(e Preloaded) {
 	for _, id := range e.IDs {
 		if s.copies.get(id).state != absent {
@@ -757,8 +791,32 @@ func (s *Stager) onPreloaded(e Preloaded) {
 	}
 }
 
-// onShrunk gives up residents whose memory is taken away, and then as many more as the smaller partition has no room for. What is
-// needed at this moment is freed when that is over. None of it goes to the tier: memory is short now.
+// onRecovered makes residents of what a rank before this one had in the same memory. Whose samples
+// they are the plans say: those that others are to have go first.
+func (s *Stager) onRecovered(e Recovered) {
+	for _, id := range e.IDs {
+		if s.copies.get(id).state != absent {
+			continue // it is here already
+		}
+		if s.own.cache.fits(id) {
+			s.own.cache.Draw(Use{ID: id}, nobody)
+		}
+		s.setState(id, unchecked, FromLocal)
+	}
+}
+
+// onChecked has what was not written to its end, or was damaged, fetched into its place.
+func (s *Stager) onChecked(e Checked) {
+	if e.Whole {
+		s.arrive(e.ID)
+		return
+	}
+	s.fetch(e.ID, uint64(max(s.demand, 0)), FromStorage)
+}
+
+// onShrunk gives up residents whose memory is taken away, and then as many more as the smaller
+// partition has no room for. What is needed at this moment is freed when that is over. None of it
+// goes to the tier: memory is short now.
 func (s *Stager) onShrunk(e Shrunk) {
 	for _, id := range e.IDs {
 		if s.own.cache.Resident(id) {
@@ -769,9 +827,11 @@ func (s *Stager) onShrunk(e Shrunk) {
 	s.own.cache.Resize(e.CapacityBytes, s.settle)
 }
 
-// What a policy that looks ahead keeps is decided when a batch's losses have become scores, not when it enters the window: a sample's own
-// loss says most about its next draw. Until then a draw of an own sample holds the bytes that it found or brought in. Other policies
-// are asked when the batch enters the window: they look for a sample with the score of its last training, as their papers have it.
+// What a policy that looks ahead keeps is decided when a batch's losses have become scores, not
+// when it enters the window: a sample's own loss says most about its next draw. Until then a draw
+// of an own sample holds the bytes that it found or brought in. Other policies are asked when the
+// batch enters the window: they look for a sample with the score of its last training, as their
+// papers have it.
 
 // undecided is a draw of an own sample in the window, which has not passed the policy.
 type undecided struct {
@@ -781,8 +841,8 @@ type undecided struct {
 	held     bool  // the sample's copy is pinned for it
 }
 
-// hold lets a draw of the current batch wait for its scores. Draws that do not depend on scores pass the policy now, and so do all draws
-// when the policy does not look ahead.
+// hold lets a draw of the current batch wait for its scores. Draws that do not depend on scores
+// pass the policy now, and so do all draws when the policy does not look ahead.
 func (s *Stager) hold(u undecided) {
 	id := s.cur.IDs[u.place]
 	if u.held = s.copies.get(id).state != absent; u.held {
@@ -804,7 +864,8 @@ func (s *Stager) decideUpTo(position int64) {
 	s.undecided = s.undecided[:copy(s.undecided, s.undecided[n:])]
 }
 
-// decideFor does so, oldest first, for batches that the slowest trainer has asked for, until the window holds no more than bytes.
+// decideFor does so, oldest first, for batches that the slowest trainer has asked for, until the
+// window holds no more than bytes.
 func (s *Stager) decideFor(bytes, slowest int64) {
 	for len(s.undecided) > 0 && s.undecided[0].position < slowest && s.windowBytes > bytes {
 		s.decideUpTo(s.undecided[0].position)
@@ -830,8 +891,8 @@ func (s *Stager) onScored(e Scored) {
 
 // Peers
 
-// promises are the samples that peers will ask for: pinned from the moment their batch enters the window, so that
-// they are still here when the question comes.
+// promises are the samples that peers will ask for: pinned from the moment their batch enters the
+// window, so that they are still here when the question comes.
 type promises struct {
 	byKey map[promiseKey][]SampleID
 	order []promiseAt // by position
@@ -964,12 +1025,12 @@ func (s *Stager) take(e Asked) {
 	s.answers[answerKey{e.Peer, e.Ticket}] = a
 	for i, id := range e.IDs {
 		if s.copies.get(id).state == absent {
-			if !s.own.tier.has(id) {
+			if !s.own.tier.has(id) && !s.cfg.OwnersRead {
 				a.gone[i] = true
 				continue
 			}
-			s.bring(id, max(s.demand, 0))
 		}
+		s.bring(id, max(s.demand, 0))
 		s.await(id, waiter{answer: a, place: i})
 	}
 	s.promises.keep(promiseKey{e.Peer, e.Epoch, e.Batch}, s.unpin)
@@ -1028,8 +1089,8 @@ func (s *Stager) Plan(epoch int) *Plan {
 // PlansLeft is how many plans it has let go of since it was made.
 func (s *Stager) PlansLeft() int { return s.plansLeft }
 
-// PlannedHits is the number of draws of an epoch that this rank's policy called hits: of those, local are consumed by its own
-// trainers.
+// PlannedHits is the number of draws of an epoch that this rank's policy called hits: of those,
+// local are consumed by its own trainers.
 func (s *Stager) PlannedHits(epoch int) (hits, local int) {
 	for _, n := range s.own.hits {
 		if n.epoch == epoch {
@@ -1045,14 +1106,15 @@ func (s *Stager) PlannedHits(epoch int) (hits, local int) {
 	return hits, local
 }
 
-// TierHits is the number of draws of an epoch, local trainers' and peers', that were served from the tier so far.
+// TierHits is the number of draws of an epoch, local trainers' and peers', that were served from
+// the tier so far.
 func (s *Stager) TierHits(epoch int) int { return s.tierHits[epoch] }
 
 // Cache returns the partition, for reading.
 func (s *Stager) Cache() *Cache { return s.own.cache }
 
-// Ready is the share of what the local trainers are given next, as far as the window reaches, that is in memory; 1 when the window
-// is empty.
+// Ready is the share of what the local trainers are given next, as far as the window reaches, that
+// is in memory; 1 when the window is empty.
 func (s *Stager) Ready() float64 {
 	all, missing := 0, 0
 	for _, p := range s.parts {

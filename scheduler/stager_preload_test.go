@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// preload gives every rank the first samples that it owns, as if they lay in its memory, the last ids first, and one that is not its
-// own. It returns what was kept.
+// preload gives every rank the first samples that it owns, as if they lay in its memory, the last
+// ids first, and one that is not its own. It returns what was kept.
 func (w *world) preload(share float64) (kept map[SampleID]bool) {
 	w.t.Helper()
 	kept = map[SampleID]bool{}
@@ -15,7 +15,8 @@ func (w *world) preload(share float64) (kept map[SampleID]bool) {
 		most, other := share*float64(w.cfg.Samples)/float64(len(w.ranks)), false
 		for id := SampleID(w.cfg.Samples); id > 0; {
 			id--
-			if own := Owner(id, len(w.ranks)) == r.rank; own && float64(len(ids)) < most || !own && !other {
+			if own := Owner(id, len(w.ranks)) == r.rank; own && float64(len(ids)) < most ||
+				!own && !other {
 				ids = append(ids, id)
 				r.bytes[id] = true
 				other = other || !own
@@ -30,17 +31,20 @@ func (w *world) preload(share float64) (kept map[SampleID]bool) {
 				kept[id] = true
 			}
 			if r.stager.Cache().Resident(id) != keep || r.bytes[id] != keep {
-				w.t.Fatalf("rank %d: sample %d is resident %v, has bytes %v, want %v", r.rank, id, r.stager.Cache().Resident(id), r.bytes[id], keep)
+				w.t.Fatalf("rank %d: sample %d is resident %v, has bytes %v, want %v", r.rank, id,
+					r.stager.Cache().Resident(id), r.bytes[id], keep)
 			}
 		}
 		if r.stager.WindowBytes() != 0 || used != r.stager.Cache().UsedBytes() {
-			w.t.Fatalf("rank %d: the window has %d bytes, residents %d, want %d", r.rank, r.stager.WindowBytes(), r.stager.Cache().UsedBytes(), used)
+			w.t.Fatalf("rank %d: the window has %d bytes, residents %d, want %d", r.rank,
+				r.stager.WindowBytes(), r.stager.Cache().UsedBytes(), used)
 		}
 	}
 	return kept
 }
 
-// foreseen checks that the next draw of every resident that is not drawn in the current epoch is the plan's prediction.
+// foreseen checks that the next draw of every resident that is not drawn in the current epoch is
+// the plan's prediction.
 func (r *simRank) foreseen() {
 	plan := r.stager.cur.Plan
 	drawn := map[SampleID]bool{}
@@ -56,20 +60,22 @@ func (r *simRank) foreseen() {
 			score = l.Scores()[u.ID]
 		}
 		if want := plan.Next(u.ID, score); u.Next != want {
-			r.w.t.Fatalf("rank %d: sample %d is drawn next at %v, want %v", r.rank, u.ID, u.Next, want)
+			r.w.t.Fatalf("rank %d: sample %d is drawn next at %v, want %v", r.rank, u.ID, u.Next,
+				want)
 		}
 	}
 }
 
-// TestStagerPreloaded checks that what was brought in before training is a hit in the first epoch, in this rank's memory or in
-// another's, and that nothing else about the run changes.
+// TestStagerPreloaded checks that what was brought in before training is a hit in the first epoch,
+// in this rank's memory or in another's, and that nothing else about the run changes.
 func TestStagerPreloaded(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads", "weighted-once"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, share := range []float64{0.1, 0.9} { // less than fits, and more
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, share), func(t *testing.T) {
 					run := func(share float64) (w *world, kept map[SampleID]bool) {
-						w = newWorld(t, 7, 3, 2, 4, 600, 2, sampler, policy, 0.3, AssignLocal, faults{})
+						w = newWorld(t, 7, 3, 2, 4, 600, 2, sampler, policy, 0.3, AssignLocal,
+							faults{})
 						if share > 0 {
 							kept = w.preload(share)
 						}
@@ -86,12 +92,16 @@ func TestStagerPreloaded(t *testing.T) {
 						t.Fatalf("only %d samples are kept", len(kept))
 					}
 					saved := cold.reads() - warm.reads()
-					once := sampler != "pads" && policy == "clairvoyant" // each is drawn, and kept until then, unless it is placed elsewhere
-					if saved <= 0 || once && 10*saved < 9*len(kept) || once && sampler == "torch" && saved != len(kept) {
+					// each is drawn, and kept until then, unless it is placed elsewhere
+					once := sampler != "pads" && policy == "clairvoyant"
+					if saved <= 0 || once && 10*saved < 9*len(kept) ||
+						once && sampler == "torch" && saved != len(kept) {
 						t.Errorf("%d samples save %d reads", len(kept), saved)
 					}
-					hits := warm.sources[FromLocal] + warm.sources[FromPeer] - cold.sources[FromLocal] - cold.sources[FromPeer]
-					if hits != cold.sources[FromStorage]-warm.sources[FromStorage] || hits <= 0 || policy == "clairvoyant" && warm.sources[FromPeer] == 0 {
+					hits := warm.sources[FromLocal] +
+						warm.sources[FromPeer] - cold.sources[FromLocal] - cold.sources[FromPeer]
+					if hits != cold.sources[FromStorage]-warm.sources[FromStorage] || hits <= 0 ||
+						policy == "clairvoyant" && warm.sources[FromPeer] == 0 {
 						t.Errorf("sources are %v, cold %v", warm.sources, cold.sources)
 					}
 					warm.plan(1, 0)

@@ -15,7 +15,8 @@ var seeds = flag.Uint64("seeds", 60, "simulated worlds with faults")
 
 // world is a deterministic simulation of all ranks of a job: coordinators, stagers, storage, peers
 // and trainers whose actions happen in a random order drawn from a seed, with faults. Trainers move
-// in step, as an all-reduce makes them. What one rank tells another comes in order, and at any time.
+// in step, as an all-reduce makes them. What one rank tells another comes in order, and at any
+// time.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -53,6 +54,8 @@ type faults struct {
 	shrink      int // memory is taken away at one in so many reads
 	idle        int // ranks without trainers, the last ones
 	restart     int // all ranks are killed after one in so many batches, and started again
+	warm        int // one in so many of these take over what the rank before had in memory
+	spoilt      int // of which one in so many samples has other bytes than were written
 }
 
 type simRank struct {
@@ -75,21 +78,32 @@ type simRank struct {
 	want    map[uint64]func(Deliver)
 }
 
-func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epochs int, sampler, policy string, capacity float64, assignment Assignment, f faults, tier ...float64) *world {
+func newWorld(
+	t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epochs int, sampler,
+	policy string, capacity float64, assignment Assignment, f faults, tier ...float64,
+) *world {
 	t.Helper()
 	trainers := make([]int32, (ranks-f.idle)*perRank)
 	for i := range trainers {
 		trainers[i] = int32(i / perRank)
 	}
-	s, err := NewSampler(SamplerConfig{Name: sampler, Samples: samples, Seed: int64(seed), BatchSize: batchSize, World: len(trainers)})
+	s, err := NewSampler(
+		SamplerConfig{
+			Name: sampler, Samples: samples, Seed: int64(seed), BatchSize: batchSize,
+			World: len(trainers),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	size := func(id SampleID) int64 { return 100 + int64(id%7)*10 }
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size, errors: map[SampleID]bool{},
-		read: map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{}, homes: map[int][]uint16{},
-		losses: func(epoch int, id SampleID) float32 { return float32(hashLoss(uint64(id))) + float32(epoch)*0.01 },
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size,
+		errors: map[SampleID]bool{},
+		read:   map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
+		homes: map[int][]uint16{},
+		losses: func(epoch int, id SampleID) float32 {
+			return float32(hashLoss(uint64(id))) + float32(epoch)*0.01
+		},
 	}
 	owned := make([]int64, ranks)
 	for id := range samples {
@@ -110,23 +124,31 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epo
 		placement = func() *Placement { return PlacementFor(s, samples, capacities, size) }
 	}
 	w.sent = make([][]CoordinatorEvent, len(trainers))
-	w.cfg = PlanConfig{Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers, Ranks: ranks, Assignment: assignment}
+	w.cfg = PlanConfig{
+		Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers,
+		Ranks: ranks, Assignment: assignment,
+	}
 	w.newRank = func(r int) *simRank {
 		tierBytes := int64(0)
 		for _, share := range tier {
 			tierBytes = int64(share * float64(owned[r]))
 		}
 		return &simRank{
-			w: w, rank: r, told: make([][]CoordinatorEvent, ranks), answered: map[uint64]AnswerPlan{},
-			disk: map[int][]byte{},
+			w: w, rank: r, told: make([][]CoordinatorEvent, ranks),
+			answered: map[uint64]AnswerPlan{},
+			disk:     map[int][]byte{},
 			coordinator: NewCoordinator(CoordinatorConfig{
-				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank", Placement: placement,
+				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank",
+				Placement: placement,
 			}),
-			bytes: map[SampleID]bool{}, tier: simTier{}, answers: map[uint32][]SampleID{}, want: map[uint64]func(Deliver){},
+			bytes: map[SampleID]bool{}, tier: simTier{}, answers: map[uint32][]SampleID{},
+			want: map[uint64]func(Deliver){},
 			stager: NewStager(StagerConfig{
-				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size, Policy: testPolicies[policy](),
-				CapacityBytes: int64(capacity * float64(owned[r])), WindowBytes: 130 * int64(batchSize*perRank) * 8,
-				TierBytes: tierBytes, TierBlockBytes: tierBlock, Sparse: r%2 == 1,
+				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size,
+				Policy:        testPolicies[policy](),
+				CapacityBytes: int64(capacity * float64(owned[r])),
+				WindowBytes:   130 * int64(batchSize*perRank) * 8,
+				TierBytes:     tierBytes, TierBlockBytes: tierBlock, Sparse: r%2 == 1,
 			}),
 		}
 	}
@@ -136,7 +158,8 @@ func newWorld(t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epo
 	w.trainers = make([]simTrainer, len(trainers))
 	w.open = func(trainer int) {
 		w.send(trainer, Opened{Rank: int(trainers[trainer]), Spec: Spec{
-			Sampler: sampler, Seed: int64(seed), BatchSize: batchSize, World: len(trainers), Trainer: trainer,
+			Sampler: sampler, Seed: int64(seed), BatchSize: batchSize, World: len(trainers),
+			Trainer:  trainer,
 			Training: &Training{Life: uint64(trainer), Planned: w.trainers[trainer].planned},
 		}})
 	}
@@ -267,13 +290,15 @@ func (w *world) make(r *simRank, c MakePlan) PlanMade {
 	w.made++
 	if other := w.plans[c.Epoch]; other == nil {
 		w.plans[c.Epoch] = e.Plan
-	} else if !slices.Equal(other.IDs, e.Plan.IDs) || !slices.Equal(other.Consumer, e.Plan.Consumer) {
+	} else if !slices.Equal(other.IDs, e.Plan.IDs) ||
+		!slices.Equal(other.Consumer, e.Plan.Consumer) {
 		w.t.Fatalf("rank %d: its plan of epoch %d is not that of another rank", r.rank, c.Epoch)
 	}
 	if home, known := w.homes[c.Epoch]; !known && w.homes != nil {
 		w.homes[c.Epoch] = e.Plan.Home
 	} else if known && !slices.Equal(home, e.Plan.Home) {
-		w.t.Fatalf("rank %d: samples of epoch %d have other owners than on another rank", r.rank, c.Epoch)
+		w.t.Fatalf("rank %d: samples of epoch %d have other owners than on another rank", r.rank,
+			c.Epoch)
 	}
 	return e
 }
@@ -288,6 +313,8 @@ func (r *simRank) step(e Event) {
 		switch c := c.(type) {
 		case Fetch:
 			r.w.later(func() { r.fetch(c.ID) })
+		case Check:
+			r.w.later(func() { r.check(c.ID) })
 		case Ask:
 			r.ask(c)
 		case Send:
@@ -295,7 +322,8 @@ func (r *simRank) step(e Event) {
 		case Deliver:
 			f := r.want[c.Ticket]
 			if f == nil {
-				r.w.t.Fatalf("rank %d: a delivery to ticket %d that nobody waits for", r.rank, c.Ticket)
+				r.w.t.Fatalf("rank %d: a delivery to ticket %d that nobody waits for", r.rank,
+					c.Ticket)
 			}
 			delete(r.want, c.Ticket)
 			f(c)
@@ -367,7 +395,8 @@ func (r *simRank) shrink() {
 		}
 	}
 	if cache.UsedBytes() > e.CapacityBytes {
-		r.w.t.Fatalf("rank %d: %d bytes stay in a partition of %d", r.rank, cache.UsedBytes(), e.CapacityBytes)
+		r.w.t.Fatalf("rank %d: %d bytes stay in a partition of %d", r.rank, cache.UsedBytes(),
+			e.CapacityBytes)
 	}
 }
 
@@ -381,7 +410,8 @@ func (r *simRank) ask(c Ask) {
 		return
 	}
 	r.w.later(func() {
-		r.w.ranks[c.Peer].step(Asked{Peer: r.rank, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
+		r.w.ranks[c.Peer].step(
+			Asked{Peer: r.rank, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
 	})
 }
 
@@ -404,8 +434,8 @@ func (r *simRank) send(c Send) {
 	})
 }
 
-// train runs an epoch from batch from: every trainer asks for batches in order, up to ahead before the one it trains,
-// as DataLoader workers do.
+// train runs an epoch from batch from: every trainer asks for batches in order, up to ahead before
+// the one it trains, as DataLoader workers do.
 func (w *world) train(epoch, from, ahead int) {
 	plan := w.plans[epoch]
 	world := len(w.cfg.World)
@@ -469,9 +499,11 @@ func (w *world) trained(t, epoch, b int, plan *Plan, d Deliver) {
 	for i, id := range d.IDs {
 		w.sources[d.Source[i]]++
 		if d.Source[i] < NotHere && !r.bytes[id] {
-			w.t.Fatalf("rank %d: sample %d was delivered from %v, and it is not here", r.rank, id, d.Source[i])
+			w.t.Fatalf("rank %d: sample %d was delivered from %v, and it is not here", r.rank, id,
+				d.Source[i])
 		}
-		if (d.Source[i] == Unreadable) != (d.Errs[i] != nil) || d.Source[i] == Unreadable && !w.errors[id] {
+		if (d.Source[i] == Unreadable) != (d.Errs[i] != nil) ||
+			d.Source[i] == Unreadable && !w.errors[id] {
 			w.t.Fatalf("sample %d: source %v, error %v", id, d.Source[i], d.Errs[i])
 		}
 		losses[i] = w.losses(epoch, id)
@@ -514,7 +546,8 @@ func (w *world) plan(epoch, from int) {
 	}
 }
 
-// settled checks, after all is done, that nothing is pinned and nothing lies about that is no resident.
+// settled checks, after all is done, that nothing is pinned and nothing lies about that is no
+// resident.
 func (w *world) settled() {
 	for w.one() {
 	}
@@ -545,22 +578,29 @@ func (w *world) settled() {
 func (r *simRank) bytesFreed(id SampleID) bool { return !r.bytes[id] }
 
 func TestStagerServesEveryBatch(t *testing.T) {
-	for _, sampler := range []string{"torch", "uniform", "pads", "weighted-once", "subset", "sequential"} {
+	for _, sampler := range []string{
+		"torch", "uniform", "pads", "weighted-once", "subset",
+		"sequential",
+	} {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, capacity := range []float64{0, 0.2, 1} {
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, capacity), func(t *testing.T) {
-					w := newWorld(t, 7, 3, 2, 4, 500, 3, sampler, policy, capacity, AssignLocal, faults{})
+					w := newWorld(t, 7, 3, 2, 4, 500, 3, sampler, policy, capacity, AssignLocal,
+						faults{})
 					for epoch := range 3 {
 						w.plan(epoch, 0)
 						w.train(epoch, 0, 3)
 					}
 					w.settled()
-					if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 || w.sources[Unreadable] != 0 {
+					if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 ||
+						w.sources[Unreadable] != 0 {
 						t.Errorf("without faults, sources are %v", w.sources)
 					}
 					if capacity == 1 && sampler != "subset" && sampler != "pads" {
 						for id, n := range w.read[2] {
-							t.Errorf("with room for all, sample %d is read %d times in the third epoch", id, n)
+							t.Errorf(
+								"with room for all, sample %d is read %d times in the third epoch",
+								id, n)
 						}
 					}
 					for epoch, reads := range w.read {
@@ -578,8 +618,13 @@ func TestStagerServesEveryBatch(t *testing.T) {
 
 func TestStagerUnderFaults(t *testing.T) {
 	for seed := range *seeds {
-		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2), idle: int(seed / 16 % 2)}
-		w := newWorld(t, seed, f.idle+1+int(seed%4), 1+int(seed%2), 3, 200, 2, []string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3, Assignment(seed/4%2), f)
+		f := faults{
+			loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2),
+			idle: int(seed / 16 % 2),
+		}
+		w := newWorld(t, seed, f.idle+1+int(seed%4), 1+int(seed%2), 3, 200, 2,
+			[]string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3,
+			Assignment(seed/4%2), f)
 		from := int(seed % 5)
 		for epoch := range 2 {
 			w.plan(epoch, from)
@@ -595,12 +640,14 @@ func TestStagerReplays(t *testing.T) {
 	replays(t, 2, faults{loseAnswers: 20})
 }
 
-// replays runs a world of three ranks several times: a map's order differs from one run to the next.
+// replays runs a world of three ranks several times: a map's order differs from one run to the
+// next.
 func replays(t *testing.T, epochs int, f faults, tier ...float64) {
 	t.Helper()
 	var first []string
 	for i := range 4 {
-		w := newWorld(t, 3, 3, 1, 4, 300, epochs, "pads", "clairvoyant", 0.2, AssignLocal, f, tier...)
+		w := newWorld(t, 3, 3, 1, 4, 300, epochs, "pads", "clairvoyant", 0.2, AssignLocal, f,
+			tier...)
 		w.keep = true
 		for epoch := range epochs {
 			w.plan(epoch, 0)
@@ -614,7 +661,8 @@ func replays(t *testing.T, epochs int, f faults, tier ...float64) {
 		}
 		for k, c := range w.commands {
 			if k >= len(first) || c != first[k] {
-				t.Fatalf("run %d, command %d: %s; the first run has %s", i, k, c, first[min(k, len(first)-1)])
+				t.Fatalf("run %d, command %d: %s; the first run has %s", i, k, c,
+					first[min(k, len(first)-1)])
 			}
 		}
 		if len(w.commands) != len(first) {

@@ -22,7 +22,8 @@ func (r *simRank) tierStep(c Command) {
 	switch c := c.(type) {
 	case Store:
 		if !r.bytes[c.ID] || r.tier[c.ID] != nil {
-			w.t.Fatalf("rank %d: sample %d is to be stored, here: %v, in the tier: %v", r.rank, c.ID, r.bytes[c.ID], r.tier[c.ID])
+			w.t.Fatalf("rank %d: sample %d is to be stored, here: %v, in the tier: %v", r.rank,
+				c.ID, r.bytes[c.ID], r.tier[c.ID])
 		}
 		s := &simStored{}
 		r.tier[c.ID] = s
@@ -133,29 +134,33 @@ func (w *world) reads() (n int) {
 	return n
 }
 
-// TestTierTakesWhatMemoryGivesUp checks that memory and a tier that hold all samples together read little twice: what was refused because
-// writing was behind. What is read from the tier is counted.
+// TestTierTakesWhatMemoryGivesUp checks that memory and a tier that hold all samples together read
+// little twice: what was refused because writing was behind. What is read from the tier is counted.
 func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 	for _, sampler := range []string{"torch", "uniform", "pads", "weighted-once", "sequential"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, ranks := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/%s/%d", sampler, policy, ranks), func(t *testing.T) {
 					run := func(tier ...float64) (w *world) {
-						w = newWorld(t, 7, ranks, 2, 4, 500, 3, sampler, policy, 0.2, AssignLocal, faults{}, tier...)
+						w = newWorld(t, 7, ranks, 2, 4, 500, 3, sampler, policy, 0.2, AssignLocal,
+							faults{}, tier...)
 						for epoch := range 3 {
 							w.plan(epoch, 0)
 							w.train(epoch, 0, 3)
 						}
 						w.settled()
-						if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 || w.sources[Unreadable] != 0 {
+						if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 ||
+							w.sources[Unreadable] != 0 {
 							t.Errorf("without faults, sources are %v", w.sources)
 						}
 						return w
 					}
 					without, with := run(), run(1.7) // of 100 to 160 bytes, with blocks of 64
 					hits := with.tierHits()
-					if distinct := 500; with.reads() > distinct+distinct/2 || with.reads() > without.reads() {
-						t.Errorf("%d reads of storage with a tier, %d without", with.reads(), without.reads())
+					if distinct := 500; with.reads() > distinct+distinct/2 ||
+						with.reads() > without.reads() {
+						t.Errorf("%d reads of storage with a tier, %d without", with.reads(),
+							without.reads())
 					}
 					if hits == 0 || hits > with.recalled {
 						t.Errorf("%d tier hits, %d samples were recalled", hits, with.recalled)
@@ -166,13 +171,18 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 	}
 }
 
-// TestTierUnderFaults checks that every batch is delivered whatever the tier does, and that one that fails is given up.
+// TestTierUnderFaults checks that every batch is delivered whatever the tier does, and that one
+// that fails is given up.
 func TestTierUnderFaults(t *testing.T) {
 	ended, recalled := 0, 0
 	for seed := range 2 * *seeds {
-		f := faults{loseAnswers: 9, noRoom: 11, unreadable: 50, busyTier: []int{7, 2, 1}[seed/7%3], badTier: []int{0, 30, 3, 1}[seed%4]}
+		f := faults{
+			loseAnswers: 9, noRoom: 11, unreadable: 50, busyTier: []int{7, 2, 1}[seed/7%3],
+			badTier: []int{0, 30, 3, 1}[seed%4],
+		}
 		sampler := []string{"uniform", "pads", "torch"}[seed%3]
-		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, 3, sampler, []string{"clairvoyant", "lru"}[seed/2%2], 0.2,
+		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, 3, sampler,
+			[]string{"clairvoyant", "lru"}[seed/2%2], 0.2,
 			Assignment(seed/4%2), f, []float64{0.1, 0.3, 1.7}[seed/5%3])
 		from := int(seed % 5)
 		for epoch := range 3 {
@@ -202,7 +212,8 @@ func TestTierReplays(t *testing.T) {
 // TestTierGoesOnlyAfterFailuresInARow checks when a tier is given up.
 func TestTierGoesOnlyAfterFailuresInARow(t *testing.T) {
 	s := NewStager(StagerConfig{
-		Ranks: 1, World: []int32{0}, Samples: 1, Size: func(SampleID) int64 { return 1 }, Policy: NewClairvoyant(), TierBytes: 1,
+		Ranks: 1, World: []int32{0}, Samples: 1, Size: func(SampleID) int64 { return 1 },
+		Policy: NewClairvoyant(), TierBytes: 1,
 	})
 	for i := range 2*tierFailuresMax - 1 {
 		var err error

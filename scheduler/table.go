@@ -1,7 +1,8 @@
 package scheduler
 
-// table has a small value for each sample; the zero value is none. A dense one takes room for every sample and finds a value by one load,
-// which the training path needs; a sparse one grows with what is in it, for simulations of a thousand ranks.
+// table has a small value for each sample; the zero value is none. A dense one takes room for every
+// sample and finds a value by one load, which the training path needs; a sparse one grows with what
+// is in it, for simulations of a thousand ranks.
 type table[V comparable] struct {
 	dense  []V
 	sparse map[SampleID]V

@@ -13,8 +13,9 @@ const (
 	lossSamples = 8000
 )
 
-// loadLosses returns the losses of real training, [epoch][sample]: a CNN on 8,000 images of Fashion-MNIST, 10 epochs,
-// cross entropy of each sample at the moment it was trained on. The file is NumPy's format, version 1.
+// loadLosses returns the losses of real training, [epoch][sample]: a CNN on 8,000 images of
+// Fashion-MNIST, 10 epochs, cross entropy of each sample at the moment it was trained on. The file
+// is NumPy's format, version 1.
 func loadLosses(t testing.TB) [][]float32 {
 	t.Helper()
 	file, err := os.ReadFile("testdata/fashion-cnn-8k-losses.npy")
@@ -26,7 +27,8 @@ func loadLosses(t testing.TB) [][]float32 {
 		t.Fatal("the losses are not in NumPy's format")
 	}
 	header := 10 + int(binary.LittleEndian.Uint16(file[8:]))
-	if !bytes.Contains(file[:header], []byte("'descr': '<f4', 'fortran_order': False, 'shape': (10, 8000)")) {
+	if !bytes.Contains(file[:header],
+		[]byte("'descr': '<f4', 'fortran_order': False, 'shape': (10, 8000)")) {
 		t.Fatalf("the losses have the header %q", file[10:header])
 	}
 	losses := make([][]float32, lossEpochs)
@@ -53,6 +55,8 @@ func TestLosses(t *testing.T) {
 		return sum / float64(len(row))
 	}
 	if first, last := mean(losses[0]), mean(losses[lossEpochs-1]); last >= first/2 {
-		t.Errorf("mean losses of %.3f in the first epoch and %.3f in the last do not look like training", first, last)
+		t.Errorf(
+			"mean losses of %.3f in the first epoch and %.3f in the last do not look like training",
+			first, last)
 	}
 }

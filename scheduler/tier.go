@@ -1,16 +1,19 @@
 package scheduler
 
-// tier is the second place of a rank's own samples, on a disk of the node. It takes what leaves memory, if that is drawn again
-// sooner than what the tier has: so it holds what is needed next after memory's residents. A sample that memory takes in again keeps
-// its place in the tier until another one needs that, so that it need not be written again. A nil tier has nothing.
+// tier is the second place of a rank's own samples, on a disk of the node. It takes what leaves
+// memory, if that is drawn again sooner than what the tier has: so it holds what is needed next
+// after memory's residents. A sample that memory takes in again keeps its place in the tier until
+// another one needs that, so that it need not be written again. A nil tier has nothing.
 type tier struct {
-	cache        *Cache
-	leaving      map[SampleID]Use // what memory gives up as soon as nobody needs it, and the tier has not
-	storingBytes int64            // of memory that is kept until it is written
-	failures     int              // in a row
+	cache *Cache
+	// what memory gives up as soon as nobody needs it, and the tier has not
+	leaving      map[SampleID]Use
+	storingBytes int64 // of memory that is kept until it is written
+	failures     int   // in a row
 }
 
-// storingShare of the window may be waiting to be written. What leaves memory while writing is behind is not stored.
+// storingShare of the window may be waiting to be written. What leaves memory while writing is
+// behind is not stored.
 const storingShare = 4
 
 // tierFailuresMax failures in a row, the tier is given up: a disk that works has none.
@@ -22,7 +25,10 @@ func newTier(cfg StagerConfig) *tier {
 	}
 	block := max(cfg.TierBlockBytes, 1)
 	size := func(id SampleID) int64 { return (cfg.Size(id) + block - 1) / block * block }
-	return &tier{cache: NewCache(NewClairvoyant(), cfg.TierBytes, size), leaving: map[SampleID]Use{}}
+	return &tier{
+		cache:   NewCache(NewClairvoyant(), cfg.TierBytes, size),
+		leaving: map[SampleID]Use{},
+	}
 }
 
 // has reports whether the tier has the sample, or is about to.
@@ -65,7 +71,8 @@ func (t *tier) gone(id SampleID) {
 	}
 }
 
-// refreshAll replaces what is known of all samples that memory does not keep; use gets what was known of their next draw.
+// refreshAll replaces what is known of all samples that memory does not keep; use gets what was
+// known of their next draw.
 func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use) {
 	if t == nil {
 		return
@@ -82,8 +89,8 @@ func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use
 	}
 }
 
-// spill has a sample that memory gives up written to the tier, if the tier takes it. It reports whether the bytes are needed
-// until then.
+// spill has a sample that memory gives up written to the tier, if the tier takes it. It reports
+// whether the bytes are needed until then.
 func (s *Stager) spill(id SampleID) bool {
 	t := s.own.tier
 	if t == nil {
@@ -96,7 +103,8 @@ func (s *Stager) spill(id SampleID) bool {
 	}
 	size := s.cfg.Size(id)
 	u = s.own.refreshed(id, u.Next)
-	if u.Next == goneElsewhere || t.storingBytes > 0 && t.storingBytes+size > s.cfg.WindowBytes/storingShare {
+	if u.Next == goneElsewhere ||
+		t.storingBytes > 0 && t.storingBytes+size > s.cfg.WindowBytes/storingShare {
 		return false
 	}
 	if t.cache.Draw(u, func(v SampleID) { s.emit(Erase{v}) }) != Admitted {

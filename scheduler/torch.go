@@ -2,8 +2,8 @@ package scheduler
 
 // twister is the Mersenne Twister MT19937, PyTorch's generator on the CPU.
 //
-// Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998, §2.1 and Table II; the seeding is that
-// of their 2002 revision, init_genrand.
+// Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998, §2.1 and Table II;
+// the seeding is that of their 2002 revision, init_genrand.
 type twister struct {
 	state [624]uint32
 	used  int // words of state that were returned
@@ -47,11 +47,11 @@ func (t *twister) twist() {
 // Source: PyTorch, aten/src/ATen/native/TensorFactories.cpp, randperm_cpu: (2^32-1)/20.
 const torchSamplesMax = (1<<32 - 1) / 20
 
-// randperm returns torch.randperm(n, generator=g) after g.manual_seed(seed), n < torchSamplesMax. The generator uses
-// the seed's low 32 bits. spare more places are allocated.
+// randperm returns torch.randperm(n, generator=g) after g.manual_seed(seed), n < torchSamplesMax.
+// The generator uses the seed's low 32 bits. spare more places are allocated.
 //
-// Source: PyTorch 1.13, aten/src/ATen/native/TensorFactories.cpp, randperm_cpu; checked against PyTorch in
-// testdata/torch_golden.py.
+// Source: PyTorch 1.13, aten/src/ATen/native/TensorFactories.cpp, randperm_cpu; checked against
+// PyTorch in testdata/torch_golden.py.
 func randperm(n int, seed int64, spare int) []SampleID {
 	perm := make([]SampleID, n, n+spare)
 	for i := range perm {

@@ -30,7 +30,8 @@ type torchCase struct {
 func (c torchCase) check(t *testing.T) {
 	t.Helper()
 	s, err := NewSampler(SamplerConfig{
-		Name: "torch", Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World, SamplerDropLast: c.DropLast,
+		Name: "torch", Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World,
+		SamplerDropLast: c.DropLast,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +42,11 @@ func (c torchCase) check(t *testing.T) {
 		if err := binary.Write(crc, binary.LittleEndian, ids); err != nil {
 			t.Fatal(err)
 		}
-		if len(ids) != c.Length || !slices.Equal(ids[:8], c.First) || !slices.Equal(ids[len(ids)-8:], c.Last) ||
+		if len(ids) != c.Length || !slices.Equal(ids[:8], c.First) ||
+			!slices.Equal(ids[len(ids)-8:], c.Last) ||
 			crc.Sum32() != c.CRC32 {
-			t.Errorf("%+v: got %d draws, %v … %v, CRC-32 %d", c, len(ids), ids[:8], ids[len(ids)-8:], crc.Sum32())
+			t.Errorf("%+v: got %d draws, %v … %v, CRC-32 %d", c, len(ids), ids[:8],
+				ids[len(ids)-8:], crc.Sum32())
 		}
 		return
 	}
@@ -53,7 +56,8 @@ func (c torchCase) check(t *testing.T) {
 			got = append(got, ids[i])
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%d samples, world %d, seed %d, epoch %d, drop_last %v, replica %d: got %v, PyTorch draws %v",
+			t.Errorf("%d samples, world %d, seed %d, epoch %d, drop_last %v, replica %d: got %v, "+
+				"PyTorch draws %v",
 				c.Samples, c.World, c.Seed, c.Epoch, c.DropLast, r, got, want)
 		}
 	}
@@ -94,8 +98,8 @@ func TestTorchLive(t *testing.T) {
 	checkTorchCases(t, live)
 }
 
-// TestTwister checks outputs that the C++ standard requires of std::mt19937 (its 10,000th) and that are widely printed
-// (its first).
+// TestTwister checks outputs that the C++ standard requires of std::mt19937 (its 10,000th) and that
+// are widely printed (its first).
 func TestTwister(t *testing.T) {
 	random := newTwister(5489)
 	if got := random.next(); got != 3499211612 {

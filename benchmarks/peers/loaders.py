@@ -39,7 +39,7 @@ class Torch:
 
     def __init__(self, args):
         data = Files(args.data)
-        self.sampler = DistributedSampler(data, 1, 0)
+        self.sampler = DistributedSampler(data, args.world, args.rank)
         self.loader = DataLoader(data, sampler=self.sampler, **options(args))
 
     def epoch(self, number):
@@ -100,7 +100,7 @@ class SPDL:
 
     def __init__(self, args):
         self.data, self.args = Files(args.data), args
-        self.sampler = DistributedSampler(self.data, 1, 0)
+        self.sampler = DistributedSampler(self.data, args.world, args.rank)
 
     def epoch(self, number):
         from spdl.pipeline import PipelineBuilder
@@ -127,13 +127,15 @@ class DALI:
         from nvidia.dali import fn, pipeline_def
 
         paths = Files(args.data).paths
-        if len(paths) % args.batch:
+        if len(paths) % (args.batch * args.world):
             raise ValueError(f"its epochs are whole batches of {args.batch}, and there are {len(paths)} files")
-        self.steps = len(paths) // args.batch
+        self.steps = len(paths) // (args.batch * args.world)
 
         @pipeline_def(batch_size=args.batch, num_threads=args.workers, device_id=None)
         def samples():
-            contents, _ = fn.readers.file(files=paths, shuffle_after_epoch=True)
+            contents, _ = fn.readers.file(
+                files=paths, shuffle_after_epoch=True, shard_id=args.rank, num_shards=args.world
+            )
             return contents
 
         self.pipeline = samples()
@@ -154,7 +156,7 @@ class Rankpool:
             data = rankpool.WebDataset(args.data).to_tuple("bin").map_tuple(tensor)
         else:
             data = rankpool.DatasetFolder(args.data, read, ".bin")
-        self.sampler = rankpool.DistributedSampler(data, 1, 0)
+        self.sampler = rankpool.DistributedSampler(data, args.world, args.rank)
         self.loader = DataLoader(data, sampler=self.sampler, **options(args))
 
     def epoch(self, number):

@@ -2,17 +2,21 @@ package simulator
 
 import "fmt"
 
-// Clock is the time model: it runs the events of loading and training, batch by batch, in whole nanoseconds. It is not safe for
-// concurrent use. The same calls give the same times on every machine.
+// Clock is the time model: it runs the events of loading and training, batch by batch, in whole
+// nanoseconds. It is not safe for concurrent use. The same calls give the same times on every
+// machine.
 //
-// A batch is released when the step `ahead` batches before it has begun; it is ready when every rank has all of it; its step begins when
-// it is ready and the step before it has ended. Between release and ready it needs several resources: each rank's readers, link and
-// memory, and the storage's bandwidth and metadata server, which all ranks share. A resource serves batches in order of need, one
-// after another, and shares itself among the reads of one batch; resources work side by side. So the time of an event is the
-// largest of the times of the events that it waits for, plus a service time, and needs no queue of events. Every service time is rounded
-// up. It follows that nothing that gets faster can make an epoch slower.
+// A batch is released when the step `ahead` batches before it has begun; it is ready when every
+// rank has all of it; its step begins when it is ready and the step before it has ended. Between
+// release and ready it needs several resources: each rank's readers, link and memory, and the
+// storage's bandwidth and metadata server, which all ranks share. A resource serves batches in
+// order of need, one after another, and shares itself among the reads of one batch; resources work
+// side by side. So the time of an event is the largest of the times of the events that it waits
+// for, plus a service time, and needs no queue of events. Every service time is rounded up. It
+// follows that nothing that gets faster can make an epoch slower.
 //
-// Source: Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, section 2.5 (timed event graphs).
+// Source: Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, section 2.5
+// (timed event graphs).
 type Clock struct {
 	cluster         *Cluster
 	ranks           []rankClock
@@ -24,7 +28,7 @@ type Clock struct {
 	readerBandwidth int64 // of one reader
 
 	batches    int     // since the window was opened
-	openedNs   int64   // when it was opened: batches before number `ahead` are released then
+	openedNs   int64   // when it was opened; batches with numbers below `ahead` are released then
 	begunNs    []int64 // when the step of batch b began, at b mod ahead
 	storageNs  int64   // when the storage has moved the bytes of all batches so far
 	metadataNs int64   // when the metadata server has opened their files
@@ -32,18 +36,21 @@ type Clock struct {
 	epochNs    int64   // begin of the epoch
 }
 
-// rankClock is when a rank's resources are done with all batches so far.
+// A rankClock holds the times at which a rank's resources have finished all batches so far.
 type rankClock struct{ readersNs, linkNs, memoryNs int64 }
 
-// Nodes are the ranks of the time model: each has Trainers trainers with batches of BatchSize, and each trainer a data loader and an
-// accelerator of its own; link and storage are the rank's.
+// Nodes are the ranks of the time model: each has Trainers trainers with batches of BatchSize, each
+// trainer with its own data loader and accelerator; trainers of a rank share its link and storage.
 type Nodes struct{ Ranks, Trainers, BatchSize int }
 
-// NewClock returns a clock at the begin of the first epoch. The loads of at most `ahead` batches are under way before they are trained on,
-// 0 for as many as the cluster's data loader keeps. It panics when a number is out of range.
+// NewClock returns a clock at the begin of the first epoch. The loads of at most `ahead` batches
+// are under way before they are trained on, 0 for as many as the cluster's data loader keeps. It
+// panics when a number is out of range.
 func NewClock(c *Cluster, n Nodes, ahead int) *Clock {
 	if n.Ranks < 1 || n.Trainers < 1 || n.BatchSize < 1 || ahead < 0 {
-		panic(fmt.Sprintf("simulator: no clock for %d ranks of %d trainers, batches of %d, %d ahead.", n.Ranks, n.Trainers, n.BatchSize, ahead))
+		panic(
+			fmt.Sprintf("simulator: no clock for %d ranks of %d trainers, batches of %d, %d ahead.",
+				n.Ranks, n.Trainers, n.BatchSize, ahead))
 	}
 	if ahead == 0 {
 		ahead = max(c.Loader.Workers, 1) * max(c.Loader.PrefetchFactor, 1)
@@ -61,7 +68,8 @@ func NewClock(c *Cluster, n Nodes, ahead int) *Clock {
 	}
 }
 
-// Batch runs the next global batch: loads[r] is what rank r needs for it. It panics unless there is a load a rank.
+// Batch runs the next global batch: loads[r] is what rank r needs for it. It panics unless there is
+// one load per rank.
 func (c *Clock) Batch(loads []Load) {
 	if len(loads) != len(c.ranks) {
 		panic(fmt.Sprintf("simulator: %d loads for %d ranks.", len(loads), len(c.ranks)))
@@ -83,9 +91,10 @@ func (c *Clock) Batch(loads []Load) {
 	c.batches++
 }
 
-// EndEpoch ends an epoch and returns its time in seconds, from its begin to the end of its last batch's step. With drain the loading of
-// the next epoch begins then, as with a framework's data loader; without, the batches of the next epoch follow in the same
-// window, and some of them are under way already.
+// EndEpoch ends an epoch and returns its time in seconds, from its begin to the end of its last
+// batch's step. With drain the loading of the next epoch begins then, as with a framework's data
+// loader; without, the batches of the next epoch follow in the same window, and some of them are
+// under way already.
 func (c *Clock) EndEpoch(drain bool) (epochSeconds float64) {
 	epochSeconds = seconds(c.endNs - c.epochNs)
 	c.epochNs = c.endNs
@@ -95,14 +104,15 @@ func (c *Clock) EndEpoch(drain bool) (epochSeconds float64) {
 	return epochSeconds
 }
 
-// loadRank is when the rank's own resources have the batch.
+// loadRank returns when the rank's own resources have finished the batch.
 func (c *Clock) loadRank(r *rankClock, l *Load, releasedNs int64) (readyNs int64) {
 	network := &c.cluster.Network
 	overLink := l.RemoteBytes
 	if network.CarriesStorage {
 		overLink += l.StorageBytes
 	}
-	r.memoryNs = max(r.memoryNs, releasedNs) + service(l.LocalBytes, c.trainers*c.cluster.Memory.BytesPerSecond)
+	r.memoryNs = max(r.memoryNs, releasedNs) +
+		service(l.LocalBytes, c.trainers*c.cluster.Memory.BytesPerSecond)
 	r.linkNs = max(r.linkNs, releasedNs) + service(overLink, network.LinkBytesPerSecond)
 	readyNs = max(r.memoryNs, r.linkNs)
 	if l.RemoteBytes > 0 {
@@ -116,7 +126,8 @@ func (c *Clock) loadRank(r *rankClock, l *Load, releasedNs int64) (readyNs int64
 	return readyNs
 }
 
-// aloneNs is what a batch's reads take when the rank's readers do nothing else: a read is not split among readers.
+// aloneNs returns the time of a batch's reads if the rank's readers do nothing else: a read is not
+// split among readers.
 func (c *Clock) aloneNs(l *Load, reads int64) int64 {
 	rounds := ceilDiv(reads, c.workers)
 	aloneNs := rounds * (c.accessNs + service(ceilDiv(l.StorageBytes, reads), c.readerBandwidth))
@@ -127,7 +138,8 @@ func (c *Clock) aloneNs(l *Load, reads int64) int64 {
 	return aloneNs
 }
 
-// loadShared is when the storage is done with the batch. As many readers are at work as the window has reads for.
+// loadShared returns when the storage has finished the batch. As many readers work as the window
+// has reads.
 func (c *Clock) loadShared(reads, bytes, releasedNs int64) (readyNs int64) {
 	if reads == 0 {
 		return releasedNs
@@ -139,7 +151,7 @@ func (c *Clock) loadShared(reads, bytes, releasedNs int64) (readyNs int64) {
 	return max(c.storageNs, c.metadataNs)
 }
 
-// requests is how many reads of storage a load has; bytes without a count are one.
+// requests returns how many reads of storage a load has; bytes without a count are one.
 func (l *Load) requests() int64 {
 	n := int64(l.Reads) + int64(l.Packages)
 	if n == 0 && l.StorageBytes > 0 {

@@ -14,7 +14,8 @@ const (
 	ms = time.Millisecond
 )
 
-// byHand is a machine whose times are easy to compute: a step of 10 ms, and one reader a rank that gets 1 MB/s alone.
+// byHand is a machine whose times are easy to compute: a step of 10 ms, and one reader a rank that
+// gets 1 MB/s alone.
 func byHand() *Cluster {
 	return &Cluster{
 		SampleBytes: kB,
@@ -58,7 +59,8 @@ func TestClockByHand(t *testing.T) {
 			c.Storage.Curve = [][2]int64{{1, 1000 * kB}, {2, 2000 * kB}}
 		}, 5, []Load{ten, {}}, 210 * ms},
 		{
-			"the barrier waits for the slowest rank", func(c *Cluster) { c.Storage.Curve = nil; c.Memory.BytesPerSecond = 1000 * kB }, 5,
+			"the barrier waits for the slowest rank",
+			func(c *Cluster) { c.Storage.Curve = nil; c.Memory.BytesPerSecond = 1000 * kB }, 5,
 			[]Load{{LocalBytes: 20 * kB}, {LocalBytes: 1 * kB}},
 			110 * ms,
 		},
@@ -92,7 +94,10 @@ func TestClockByHand(t *testing.T) {
 			c.Loader.Workers = 8
 		}, 1, []Load{{StorageBytes: 100*kB + 4*kB, Reads: 4, Packages: 1}}, 1010 * ms},
 		{
-			"a link, and its latency once a batch", func(c *Cluster) { c.Network = Network{LinkBytesPerSecond: 1000 * kB, Latency: 3 * ms} }, 5,
+			"a link, and its latency once a batch",
+			func(c *Cluster) {
+				c.Network = Network{LinkBytesPerSecond: 1000 * kB, Latency: 3 * ms}
+			}, 5,
 			[]Load{{RemoteBytes: 20 * kB}},
 			5*20*ms + 3*ms + 10*ms,
 		},
@@ -100,7 +105,8 @@ func TestClockByHand(t *testing.T) {
 			c.Network = Network{LinkBytesPerSecond: 1000 * kB, CarriesStorage: true}
 		}, 5, []Load{{RemoteBytes: 20 * kB, StorageBytes: 10 * kB, Reads: 1}}, 5*30*ms + 10*ms},
 		{
-			"a link that does not", func(c *Cluster) { c.Network = Network{LinkBytesPerSecond: 1000 * kB} }, 5,
+			"a link that does not",
+			func(c *Cluster) { c.Network = Network{LinkBytesPerSecond: 1000 * kB} }, 5,
 			[]Load{{RemoteBytes: 20 * kB, StorageBytes: 10 * kB, Reads: 1}},
 			5*20*ms + 10*ms,
 		},
@@ -115,23 +121,26 @@ func TestClockByHand(t *testing.T) {
 	}
 }
 
-// Three batches, each of a read of 40 ms, and steps of 10 ms: batch b is loaded from the begin of step b-ahead on.
+// Three batches, each of a read of 40 ms, and steps of 10 ms: batch b is loaded from the begin of
+// step b-ahead on.
 func TestAhead(t *testing.T) {
 	for _, c := range []struct {
 		ahead, workers int
 		want           time.Duration
 	}{
-		{1, 4, 3*40*ms + 10*ms},   // one load after another, and the last step
-		{2, 4, 2*40*ms + 10*ms},   // batches 0 and 1, then batch 2 from the begin of step 0 on
-		{3, 4, 40*ms + 3*10*ms},   // all at once, and three steps
-		{0, 2, 2*40*ms + 10*ms},   // as many as a data loader has workers, times a prefetch factor of 1
+		{1, 4, 3*40*ms + 10*ms}, // one load after another, and the last step
+		{2, 4, 2*40*ms + 10*ms}, // batches 0 and 1, then batch 2 from the begin of step 0 on
+		{3, 4, 40*ms + 3*10*ms}, // all at once, and three steps
+		// as many as a data loader has workers, times a prefetch factor of 1
+		{0, 2, 2*40*ms + 10*ms},
 		{3, 1, 3*40*ms + 10*ms},   // one reader
 		{100, 4, 40*ms + 3*10*ms}, // more than there are
 	} {
 		cluster := byHand()
 		cluster.Storage = Storage{ReadLatency: 40 * ms}
 		cluster.Loader = Loader{Workers: c.workers, PrefetchFactor: 1}
-		got := epochs(NewClock(cluster, Nodes{1, 1, 1}, c.ahead), 1, 3, true, Load{StorageBytes: 1, Reads: 1})[0]
+		got := epochs(NewClock(cluster, Nodes{1, 1, 1}, c.ahead), 1, 3, true,
+			Load{StorageBytes: 1, Reads: 1})[0]
 		if got != c.want.Seconds() {
 			t.Errorf("%d ahead, %d workers: %v s, want %v", c.ahead, c.workers, got, c.want)
 		}
@@ -140,17 +149,20 @@ func TestAhead(t *testing.T) {
 
 func TestEpochBoundary(t *testing.T) {
 	load := Load{StorageBytes: 8 * kB, Reads: 1} // 8 ms beside steps of 10 ms
-	if got, want := epochs(NewClock(byHand(), Nodes{1, 1, 1}, 2), 3, 5, true, load), []float64{0.058, 0.058, 0.058}; !slices.Equal(got, want) {
+	if got, want := epochs(NewClock(byHand(), Nodes{1, 1, 1}, 2), 3, 5, true, load),
+		[]float64{0.058, 0.058, 0.058}; !slices.Equal(got, want) {
 		t.Errorf("with a drain %v, want %v", got, want)
 	}
-	if got, want := epochs(NewClock(byHand(), Nodes{1, 1, 1}, 2), 3, 5, false, load), []float64{0.058, 0.05, 0.05}; !slices.Equal(got, want) {
+	if got, want := epochs(NewClock(byHand(), Nodes{1, 1, 1}, 2), 3, 5, false, load),
+		[]float64{0.058, 0.05, 0.05}; !slices.Equal(got, want) {
 		t.Errorf("without a drain %v, want %v", got, want)
 	}
 }
 
-// Dryden et al., SC 2021, section 4: t_{i,f} = max(avail_i(f), t_{i,f-1} + s/c), avail_i(f) = Σ_{k≤f} read_i(k) / p_0, and a read from
-// storage is a fetch, s/(t(γ)/γ), and a write. Where each worker has one reader, reads from storage only and all of it, and writes
-// cost nothing, both models say the same; t_f is when sample f is handed over, so an epoch ends a step later.
+// Dryden et al., SC 2021, section 4: t_{i,f} = max(avail_i(f), t_{i,f-1} + s/c), avail_i(f) =
+// Σ_{k≤f} read_i(k) / p_0, and a read from storage is a fetch, s/(t(γ)/γ), and a write. Where each
+// worker has one reader, reads from storage only and all of it, and writes cost nothing, both
+// models say the same; t_f is when sample f is handed over, so an epoch ends a step later.
 func TestNoPFSPerformanceModel(t *testing.T) {
 	c, err := LoadCluster("nopfs-sim")
 	if err != nil {
@@ -159,7 +171,8 @@ func TestNoPFSPerformanceModel(t *testing.T) {
 	const samples, mb = 1000, 1e6
 	s := float64(c.SampleBytes) / mb
 	for gamma, total := range map[int]float64{1: 330, 2: 730, 4: 1540, 8: 2870} {
-		for _, compute := range []float64{64, 5000} { // the paper's, and one that storage does not keep up with
+		// the paper's, and one that storage does not keep up with
+		for _, compute := range []float64{64, 5000} {
 			c.Trainer.Step = time.Duration(math.Round(s / compute * 1e9))
 			avail, handed := 0.0, math.Inf(-1)
 			for range samples {
@@ -170,7 +183,8 @@ func TestNoPFSPerformanceModel(t *testing.T) {
 			loads := slices.Repeat([]Load{{StorageBytes: c.SampleBytes, Reads: 1}}, gamma)
 			got := epochs(NewClock(c, Nodes{gamma, 1, 1}, samples), 1, samples, true, loads...)[0]
 			if math.Abs(got/want-1) > 1e-5 {
-				t.Errorf("γ = %d, c = %v MB/s: %v s, NoPFS's formula says %v", gamma, compute, got, want)
+				t.Errorf("γ = %d, c = %v MB/s: %v s, NoPFS's formula says %v", gamma, compute, got,
+					want)
 			}
 		}
 	}
@@ -178,14 +192,21 @@ func TestNoPFSPerformanceModel(t *testing.T) {
 
 // machine draws a cluster and an epoch's loads, [batch][rank].
 func machine(t *rapid.T) (*Cluster, [][]Load) {
-	n := func(label string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, label) }
+	n := func(label string, low, high int64) int64 {
+		return rapid.Int64Range(low, high).Draw(t, label)
+	}
 	c := &Cluster{
 		SampleBytes: 100 * kB,
-		Trainer:     Trainer{BatchSize: 1, Step: time.Duration(n("step", 1, 1e8)), Reduce: time.Duration(n("reduce", 0, 1e6))},
-		Loader:      Loader{Workers: int(n("workers", 1, 8)), PrefetchFactor: 2},
+		Trainer: Trainer{
+			BatchSize: 1, Step: time.Duration(n("step", 1, 1e8)),
+			Reduce: time.Duration(n("reduce", 0, 1e6)),
+		},
+		Loader: Loader{Workers: int(n("workers", 1, 8)), PrefetchFactor: 2},
 		Storage: Storage{
-			OpenLatency: time.Duration(n("open", 0, 1e7)), ReadLatency: time.Duration(n("read", 0, 1e7)),
-			OpensPerSecond: n("opens", 0, 1e5), Targets: n("targets", 0, 9), TargetBytesPerSecond: n("target", 1e6, 1e9),
+			OpenLatency:    time.Duration(n("open", 0, 1e7)),
+			ReadLatency:    time.Duration(n("read", 0, 1e7)),
+			OpensPerSecond: n("opens", 0, 1e5), Targets: n("targets", 0, 9),
+			TargetBytesPerSecond: n("target", 1e6, 1e9),
 		},
 		Network: Network{
 			LinkBytesPerSecond: n("link", 1e6, 1e9), Latency: time.Duration(n("latency", 0, 1e6)),
@@ -203,7 +224,8 @@ func machine(t *rapid.T) (*Cluster, [][]Load) {
 	for b := range loads {
 		for range ranks {
 			l := Load{LocalBytes: n("local", 0, 1e6), RemoteBytes: n("remote", 0, 1e6)}
-			if l.Reads, l.Packages = int32(n("reads", 0, 9)), int32(n("packages", 0, 1)); l.requests() > 0 {
+			if l.Reads, l.Packages = int32(n("reads", 0, 9)),
+				int32(n("packages", 0, 1)); l.requests() > 0 {
 				l.StorageBytes = n("storage", 1, 1e6)
 			}
 			loads[b] = append(loads[b], l)
@@ -267,7 +289,8 @@ func TestNothingThatGetsFasterMakesAStepEndLater(t *testing.T) {
 		fewer := make([][]Load, len(loads))
 		for b, l := range loads {
 			for _, x := range l {
-				x.LocalBytes, x.RemoteBytes, x.StorageBytes = x.LocalBytes/2, x.RemoteBytes/2, (x.StorageBytes+1)/2
+				x.LocalBytes, x.RemoteBytes, x.StorageBytes = x.LocalBytes/2, x.RemoteBytes/2,
+					(x.StorageBytes+1)/2
 				fewer[b] = append(fewer[b], x)
 			}
 		}
@@ -286,7 +309,8 @@ func run1(c *Cluster, loads [][]Load, ahead int, drain bool) []int64 {
 func notLater(t *rapid.T, name string, got, before []int64) {
 	for b := range got {
 		if got[b] > before[b] {
-			t.Fatalf("%s: step %d ends at %d ns, and at %d before it got faster", name, b, got[b], before[b])
+			t.Fatalf("%s: step %d ends at %d ns, and at %d before it got faster", name, b, got[b],
+				before[b])
 		}
 	}
 }
@@ -312,7 +336,8 @@ func TestNoEpochBeatsTheBound(t *testing.T) {
 	})
 }
 
-// The times of a shipped cluster are the same on every machine, to the nanosecond. The loads are those of a cache that gets better.
+// The times of a shipped cluster are the same on every machine, to the nanosecond. The loads are
+// those of a cache that gets better.
 func TestClockGolden(t *testing.T) {
 	c, err := LoadCluster("lustre-1024")
 	if err != nil {
@@ -326,7 +351,10 @@ func TestClockGolden(t *testing.T) {
 			for r := range loads {
 				missed := int32((r*7+b*13)%50+200) / int32(e+1)
 				kept := int64(256-missed) * c.SampleBytes
-				loads[r] = Load{LocalBytes: kept * 15 / 16, RemoteBytes: kept / 16, StorageBytes: int64(missed) * c.SampleBytes, Reads: missed}
+				loads[r] = Load{
+					LocalBytes: kept * 15 / 16, RemoteBytes: kept / 16,
+					StorageBytes: int64(missed) * c.SampleBytes, Reads: missed,
+				}
 			}
 			clock.Batch(loads)
 		}
@@ -361,7 +389,8 @@ func BenchmarkClock(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	loads := slices.Repeat([]Load{{LocalBytes: 1e6, RemoteBytes: 1e6, StorageBytes: 1e6, Reads: 9}}, 1024)
+	loads := slices.Repeat([]Load{{LocalBytes: 1e6, RemoteBytes: 1e6, StorageBytes: 1e6, Reads: 9}},
+		1024)
 	for b.Loop() {
 		epochs(NewClock(c, Nodes{1024, 1, 32}, 0), 1, 60, false, loads...)
 	}

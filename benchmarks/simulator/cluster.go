@@ -7,8 +7,9 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Cluster is the machine of the time model: what training, storage, network and memory take. Where it says so, 0 means "no limit",
-// so the zero value is a machine that takes no time at all. A Cluster is read only once it is loaded.
+// Cluster is the machine of the time model: the speeds of training, storage, network and memory.
+// Where noted, 0 means "no limit", so the zero value is a machine on which nothing takes time. A
+// Cluster is not modified once it is loaded.
 type Cluster struct {
 	About       string `toml:"about"`        // one line, for people
 	SampleBytes int64  `toml:"sample_bytes"` // of every sample, when the trace has no sizes
@@ -21,14 +22,17 @@ type Cluster struct {
 	Planner Planner `toml:"planner"`
 }
 
-// Trainer is what one rank's accelerator takes. A step of b samples takes Step·b/BatchSize + Reduce.
+// Trainer describes one rank's accelerator. A step of b samples takes Step·b/BatchSize + Reduce.
 type Trainer struct {
 	BatchSize int           `toml:"batch_size"` // samples that Step was measured with
 	Step      time.Duration `toml:"step"`
-	Reduce    time.Duration `toml:"reduce"` // what a step takes whatever its batch, such as the all-reduce that computing does not hide
+	// the part of a step that does not depend on its batch, such as an all-reduce that computation
+	// does not hide
+	Reduce time.Duration `toml:"reduce"`
 }
 
-// Loader is a trainer's readers. A framework's own data loader keeps Workers · PrefetchFactor batches ahead.
+// Loader is a trainer's readers. A framework's own data loader keeps Workers · PrefetchFactor
+// batches ahead.
 type Loader struct {
 	Workers        int `toml:"workers"` // of a trainer that read storage at the same time
 	PrefetchFactor int `toml:"prefetch_factor"`
@@ -36,19 +40,26 @@ type Loader struct {
 
 // Storage is the parallel file system.
 type Storage struct {
-	Curve                [][2]int64    `toml:"curve"` // {readers, bytes per second of all together}, readers ascending; none: no limit
-	OpenLatency          time.Duration `toml:"open_latency"`
-	ReadLatency          time.Duration `toml:"read_latency"`            // from a request to its first byte
-	OpensPerSecond       int64         `toml:"opens_per_second"`        // of all readers together; 0: no limit
-	Targets              int64         `toml:"targets"`                 // over which samples are spread evenly; 0: no limit
-	TargetBytesPerSecond int64         `toml:"target_bytes_per_second"` // of one target; 0: no limit
+	// {readers, bytes per second of all together}, readers ascending; none: no limit
+	Curve       [][2]int64    `toml:"curve"`
+	OpenLatency time.Duration `toml:"open_latency"`
+	// from a request to its first byte
+	ReadLatency time.Duration `toml:"read_latency"`
+	// of all readers together; 0: no limit
+	OpensPerSecond int64 `toml:"opens_per_second"`
+	// over which samples are spread evenly; 0: no limit
+	Targets int64 `toml:"targets"`
+	// of one target; 0: no limit
+	TargetBytesPerSecond int64 `toml:"target_bytes_per_second"`
 }
 
 // Network is a rank's link.
 type Network struct {
-	LinkBytesPerSecond int64         `toml:"link_bytes_per_second"` // into a rank; 0: no limit
-	Latency            time.Duration `toml:"latency"`               // of asking peers for a batch's samples
-	CarriesStorage     bool          `toml:"carries_storage"`       // what is read from storage comes over the same link
+	LinkBytesPerSecond int64 `toml:"link_bytes_per_second"` // into a rank; 0: no limit
+	// of asking peers for a batch's samples
+	Latency time.Duration `toml:"latency"`
+	// what is read from storage comes over the same link
+	CarriesStorage bool `toml:"carries_storage"`
 }
 
 // Memory is a rank's own.
@@ -56,13 +67,14 @@ type Memory struct {
 	BytesPerSecond int64 `toml:"bytes_per_second"` // that one trainer takes in; 0: no limit
 }
 
-// Planner is what one core takes to plan.
+// Planner is the speed of planning on one core.
 type Planner struct {
 	Draw time.Duration `toml:"draw"` // one draw of an epoch's plan
 }
 
-// Bound is a time, in seconds, that no system can beat: the larger of computing all batches, and of reading distinctStorageBytes once
-// at the best bandwidth that the ranks' readers can have together.
+// Bound is a time, in seconds, that no system can beat: the larger of computing all batches, and of
+// reading distinctStorageBytes once at the best bandwidth that the ranks' readers can have
+// together.
 //
 // Source: design, table of numbers to meet: max(compute, distinct bytes / bandwidth).
 func (c *Cluster) Bound(n Nodes, batches int, distinctStorageBytes int64) float64 {
@@ -74,13 +86,13 @@ func (c *Cluster) Bound(n Nodes, batches int, distinctStorageBytes int64) float6
 	return seconds(max(computing, service(distinctStorageBytes, best)))
 }
 
-// PlanSeconds is the time that one core takes to plan an epoch of so many draws.
+// PlanSeconds returns the time that one core takes to plan an epoch of so many draws.
 func (c *Cluster) PlanSeconds(draws int) float64 {
 	return seconds(int64(draws) * int64(c.Planner.Draw))
 }
 
-// Step is the mean time of a step, in seconds, when a data loader finds all samples in the rank's own memory, and when it reads all of
-// them from storage one by one.
+// Step returns the mean time of a step, in seconds, if a data loader finds all samples in the
+// rank's own memory, and if it reads all of them from storage one by one.
 func (c *Cluster) Step(n Nodes) (cachedSeconds, uncachedSeconds float64) {
 	samples := int64(n.Trainers * n.BatchSize)
 	bytes := samples * c.SampleBytes
@@ -106,8 +118,9 @@ func (c *Cluster) meanStep(n Nodes, load Load) float64 {
 	return windows(4) / float64(4*clock.ahead)
 }
 
-// nopfsModel is the machine as NoPFS's performance model sees it, with samples of a size: a client of storage is a rank with all its readers,
-// and what t(γ) measures there follows from curve, latencies and opens.
+// nopfsModel returns the machine as NoPFS's performance model sees it, with samples of one size: a
+// client of storage is a rank with all its readers, and t(γ) follows from curve, latencies and
+// opens.
 //
 // Differs: the time model has no preprocessing, so β is what training takes in.
 func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
@@ -118,14 +131,23 @@ func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
 		}
 		return float64(bytesPerSecond) / 1e6
 	}
-	readNs := int64(c.Storage.OpenLatency+c.Storage.ReadLatency) + service(sampleBytes, c.Storage.readerBandwidth())
-	memory := systems.NoPFSTier{ReadMBps: limited(int64(n.Trainers) * c.Memory.BytesPerSecond), WriteMBps: noLimit, Threads: 1}
-	m := &systems.NoPFSModel{Network: limited(c.Network.LinkBytesPerSecond), Tiers: []systems.NoPFSTier{memory, memory}}
-	m.Compute = float64(int64(n.Trainers*n.BatchSize)*sampleBytes) * 1e3 / float64(max(c.stepNanoseconds(n.BatchSize), 1))
+	readNs := int64(c.Storage.OpenLatency+c.Storage.ReadLatency) +
+		service(sampleBytes, c.Storage.readerBandwidth())
+	memory := systems.NoPFSTier{
+		ReadMBps:  limited(int64(n.Trainers) * c.Memory.BytesPerSecond),
+		WriteMBps: noLimit, Threads: 1,
+	}
+	m := &systems.NoPFSModel{
+		Network: limited(c.Network.LinkBytesPerSecond),
+		Tiers:   []systems.NoPFSTier{memory, memory},
+	}
+	m.Compute = float64(int64(n.Trainers*n.BatchSize)*sampleBytes) * 1e3 / float64(
+		max(c.stepNanoseconds(n.BatchSize), 1))
 	m.Preprocess = m.Compute
 	for clients := 1; clients <= n.Ranks; clients++ {
 		readers := clients * c.workers(n)
-		rate := min(limited(c.Storage.bandwidth(readers)), limited(c.Storage.OpensPerSecond*sampleBytes))
+		rate := min(limited(c.Storage.bandwidth(readers)),
+			limited(c.Storage.OpensPerSecond*sampleBytes))
 		if readNs > 0 {
 			rate = min(rate, float64(readers)*float64(sampleBytes)*1e3/float64(readNs))
 		}
@@ -134,7 +156,7 @@ func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
 	return m
 }
 
-// workers is how many readers a rank has.
+// workers returns how many readers a rank has.
 func (c *Cluster) workers(n Nodes) int { return n.Trainers * max(c.Loader.Workers, 1) }
 
 // stepNanoseconds is a step's time, rounded up.
@@ -143,8 +165,9 @@ func (c *Cluster) stepNanoseconds(batchSize int) int64 {
 	return int64(c.Trainer.Reduce) + ceilDiv(int64(c.Trainer.Step)*int64(batchSize), measured)
 }
 
-// bandwidth is what so many readers get together, in bytes per second, or 0 when nothing limits it: the curve, straight between its
-// points, proportional to readers before the first and level after the last; and at most one target a reader and all targets.
+// bandwidth returns what so many readers achieve together, in bytes per second, or 0 if nothing
+// limits it: the curve, interpolated linearly, proportional to readers before its first point and
+// constant after its last; and at most one target per reader and all targets.
 func (s *Storage) bandwidth(readers int) int64 {
 	targets := min(int64(readers), s.Targets) * s.TargetBytesPerSecond
 	n, from := int64(readers), [2]int64{}
@@ -157,8 +180,8 @@ func (s *Storage) bandwidth(readers int) int64 {
 	return tighter(from[1], targets)
 }
 
-// readerBandwidth is the most that one reader can get, in bytes per second, or 0 when nothing limits it: the best share on the curve,
-// rounded up, and one target.
+// readerBandwidth is the most that one reader can get, in bytes per second, or 0 when nothing
+// limits it: the best share on the curve, rounded up, and one target.
 func (s *Storage) readerBandwidth() int64 {
 	best := int64(0)
 	for _, p := range s.Curve {
@@ -167,7 +190,7 @@ func (s *Storage) readerBandwidth() int64 {
 	return tighter(best, s.TargetBytesPerSecond)
 }
 
-// tighter is the smaller of two limits, of which 0 means none.
+// tighter returns the smaller of two limits, of which 0 means none.
 func tighter(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -175,8 +198,8 @@ func tighter(a, b int64) int64 {
 	return min(a, b)
 }
 
-// service is the time in nanoseconds, rounded up, that an amount takes at a rate per second; a rate of 0 has no limit. It panics when
-// that is more than 2^61 ns, 73 years.
+// service returns the time in nanoseconds, rounded up, that an amount takes at a rate per second; a
+// rate of 0 has no limit. It panics if that is more than 2^61 ns, 73 years.
 func service(amount, perSecond int64) int64 {
 	if perSecond == 0 {
 		return 0
@@ -188,7 +211,8 @@ func service(amount, perSecond int64) int64 {
 			return int64(nanoseconds)
 		}
 	}
-	panic("simulator: a single load takes more than 73 years: its bytes or the cluster's rates are wrong.")
+	panic("simulator: a single load takes more than 73 years: its bytes or the cluster's rates " +
+		"are wrong.")
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

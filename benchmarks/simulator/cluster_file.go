@@ -15,9 +15,9 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// LoadCluster reads a cluster file: one of those shipped, by its name without ".toml", or any file by a path, which ends in ".toml" or
-// has a slash. An unknown name, a key that does not exist, is missing or is out of range, and a syntax error are errors, with
-// file, line and key.
+// LoadCluster reads a cluster file: one of those shipped, by its name without ".toml", or any file
+// by a path, which ends in ".toml" or has a slash. An unknown name, a key that does not exist, is
+// missing or is out of range, and a syntax error are errors, with file, line and key.
 func LoadCluster(nameOrPath string) (*Cluster, error) {
 	text, file, err := readCluster(nameOrPath)
 	if err != nil {
@@ -31,15 +31,18 @@ func LoadCluster(nameOrPath string) (*Cluster, error) {
 }
 
 func readCluster(nameOrPath string) (text, file string, err error) {
-	if strings.HasSuffix(nameOrPath, ".toml") || strings.ContainsRune(filepath.ToSlash(nameOrPath), '/') {
+	if strings.HasSuffix(nameOrPath, ".toml") ||
+		strings.ContainsRune(filepath.ToSlash(nameOrPath), '/') {
 		b, err := os.ReadFile(nameOrPath)
 		return string(b), nameOrPath, err
 	}
 	file = nameOrPath + ".toml"
 	b, err := clusters.Files.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("no cluster is called %q, did you mean %q? There are %s, and files whose name ends in .toml",
-			nameOrPath, systems.Nearest(nameOrPath, ClusterNames()), strings.Join(ClusterNames(), ", "))
+		err = fmt.Errorf("no cluster is called %q, did you mean %q? There are %s, and files "+
+			"whose name ends in .toml",
+			nameOrPath, systems.Nearest(nameOrPath, ClusterNames()),
+			strings.Join(ClusterNames(), ", "))
 	}
 	return string(b), file, err
 }
@@ -71,8 +74,8 @@ func parseCluster(text string) (*Cluster, error) {
 	return c, k.err
 }
 
-// check finds the first key that is out of range. The ranges are wide: they are there to find wrong units. Bandwidths below 1 MB/s and
-// above 10 TB/s, and latencies above a second, are errors.
+// check finds the first key that is out of range. The ranges are wide: they exist to catch wrong
+// units. Bandwidths below 1 MB/s and above 10 TB/s, and latencies above a second, are errors.
 func (c *Cluster) check(k *keys) {
 	const slow, fast = 1_000_000, 10_000_000_000_000
 	inRange(k, "sample_bytes", c.SampleBytes, 1, 1<<36)
@@ -106,8 +109,10 @@ type keys struct {
 	err  error // the first one
 }
 
-// required are the keys without which a file says nothing; a file may leave out the others, and then has no such limit or latency.
-const required = " sample_bytes trainer.batch_size trainer.step loader.workers loader.prefetch_factor storage.curve "
+// required are the keys that every file must have; a file may omit the others, and then has no such
+// limit or latency.
+const required = " sample_bytes trainer.batch_size trainer.step loader.workers " +
+	"loader.prefetch_factor storage.curve "
 
 // inRange checks that a value is in [low, high].
 func inRange[T int | int64 | time.Duration](k *keys, key string, value, low, high T) {
@@ -115,13 +120,15 @@ func inRange[T int | int64 | time.Duration](k *keys, key string, value, low, hig
 	switch {
 	case k.err != nil, defined && low <= value && value <= high:
 	case defined:
-		k.err = fmt.Errorf("line %d: %s is %v, which is not in [%v, %v]", lineOf(k.text, key), key, value, low, high)
+		k.err = fmt.Errorf("line %d: %s is %v, which is not in [%v, %v]", lineOf(k.text, key), key,
+			value, low, high)
 	case strings.Contains(required, " "+key+" "):
 		k.err = fmt.Errorf("%s is missing", key)
 	}
 }
 
-// lineOf finds the line of "table.key", or of the table; 0 if it is written in another way, such as an inline table.
+// lineOf finds the line of "table.key", or of the table; 0 if it is written in another way, such as
+// an inline table.
 func lineOf(text, dotted string) int {
 	table := ""
 	for i, line := range strings.Split(text, "\n") {

@@ -12,7 +12,8 @@ import (
 
 func TestShippedClustersLoad(t *testing.T) {
 	names := ClusterNames()
-	if got := strings.Join(names, " "); got != "lab lustre-1024 mlperf-cosmoflow mlperf-resnet50 mlperf-unet3d nopfs-sim" {
+	if got := strings.Join(names,
+		" "); got != "lab lustre-1024 mlperf-cosmoflow mlperf-resnet50 mlperf-unet3d nopfs-sim" {
 		t.Errorf("clusters are %q", got)
 	}
 	for _, name := range names {
@@ -22,7 +23,8 @@ func TestShippedClustersLoad(t *testing.T) {
 		}
 		cached, uncached := c.Step(Nodes{4, 1, c.Trainer.BatchSize})
 		if c.About == "" || cached < c.Trainer.Step.Seconds() || cached > uncached {
-			t.Errorf("%s: %q: steps of %v s from memory and %v s from storage", name, c.About, cached, uncached)
+			t.Errorf("%s: %q: steps of %v s from memory and %v s from storage", name, c.About,
+				cached, uncached)
 		}
 	}
 }
@@ -37,7 +39,8 @@ func TestShippedClustersNameTheirSources(t *testing.T) {
 		before := ""
 		for i, line := range strings.Split(string(text), "\n") {
 			key, _, isValue := strings.Cut(line, " = ")
-			if isValue && !strings.HasPrefix(line, "#") && key != "about" && !strings.HasPrefix(before, "#") &&
+			if isValue && !strings.HasPrefix(line, "#") && key != "about" &&
+				!strings.HasPrefix(before, "#") &&
 				!strings.Contains(before, " = ") {
 				t.Errorf("%s.toml:%d: %s has no source", name, i+1, key)
 			}
@@ -62,7 +65,8 @@ func TestMLPerfStorageAccelerators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Trainer.BatchSize != w.batch || c.Trainer.Step != w.step || c.SampleBytes != w.sampleBytes {
+		if c.Trainer.BatchSize != w.batch || c.Trainer.Step != w.step ||
+			c.SampleBytes != w.sampleBytes {
 			t.Errorf("%s: %+v, %d B", w.name, c.Trainer, c.SampleBytes)
 		}
 	}
@@ -90,17 +94,25 @@ func TestClusterFileErrors(t *testing.T) {
 		{"workers = 2", "workers = ", "line 6 (last key \"loader.workers\")"},
 		{`"1ms"`, `"1h1m"`, "line 4: trainer.step is 1h1m0s, which is not in [1ns, 1h0m0s]"},
 		{`"1ms"`, `"1 parsec"`, "line 4 (last key \"trainer.step\")"},
-		{"[2, 1_500_000]", "[1, 1_500_000]", "line 9: storage.curve is 1, which is not in [2, 100000]"},
+		{
+			"[2, 1_500_000]", "[1, 1_500_000]",
+			"line 9: storage.curve is 1, which is not in [2, 100000]",
+		},
 		{"1_500_000", "1.5", "line 9 (last key \"storage.curve\")"},
-		{"1_500_000", "15", "line 9: storage.curve is 15, which is not in [1000000, 10000000000000]"},
+		{
+			"1_500_000", "15",
+			"line 9: storage.curve is 15, which is not in [1000000, 10000000000000]",
+		},
 		{"curve", "read_latency = \"-1ms\"\ncurve", "line 9: storage.read_latency is -1ms"},
 	} {
 		path := filepath.Join(t.TempDir(), "machine.toml")
-		if err := os.WriteFile(path, []byte(strings.Replace(wholeFile, c.old, c.new, 1)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(strings.Replace(wholeFile, c.old, c.new, 1)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := LoadCluster(path)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "simulator: "+path) {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), "simulator: "+path) {
 			t.Errorf("%s: got %v, want %q", c.new, err, c.want)
 		}
 	}
@@ -108,10 +120,12 @@ func TestClusterFileErrors(t *testing.T) {
 
 func TestUnknownClusterListsTheKnownOnes(t *testing.T) {
 	_, err := LoadCluster("laboratory")
-	if err == nil || !strings.Contains(err.Error(), `"laboratory"`) || !strings.Contains(err.Error(), "lab, lustre-1024, mlperf-cosmoflow") {
+	if err == nil || !strings.Contains(err.Error(), `"laboratory"`) ||
+		!strings.Contains(err.Error(), "lab, lustre-1024, mlperf-cosmoflow") {
 		t.Error(err)
 	}
-	if _, err := LoadCluster(filepath.Join(t.TempDir(), "lab.toml")); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := LoadCluster(filepath.Join(t.TempDir(), "lab.toml")); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
 	}
 }
@@ -156,21 +170,25 @@ func TestBandwidthCurve(t *testing.T) {
 
 func TestBoundIsTheLargerOfComputingAndDistinctBytes(t *testing.T) {
 	c := &Cluster{
-		Trainer: Trainer{BatchSize: 4, Step: time.Second, Reduce: time.Second}, Loader: Loader{Workers: 2},
+		Trainer: Trainer{BatchSize: 4, Step: time.Second, Reduce: time.Second},
+		Loader:  Loader{Workers: 2},
 		Storage: Storage{Curve: [][2]int64{{1, 100}, {2, 150}, {4, 120}}},
 	}
 	if got := c.Bound(Nodes{2, 1, 8}, 10, 1000); got != 30 { // 10 batches of 8/4 + 1 seconds
 		t.Errorf("computing: %v s, want 30", got)
 	}
-	if got := c.Bound(Nodes{2, 1, 8}, 10, 15_000); got != 100 { // 2 of the 4 readers get 150 B/s, more than all
+	// 2 of the 4 readers get 150 B/s, more than all
+	if got := c.Bound(Nodes{2, 1, 8}, 10, 15_000); got != 100 {
 		t.Errorf("storage: %v s, want 100", got)
 	}
 }
 
 func TestStep(t *testing.T) {
-	cached, uncached := byHand().Step(Nodes{20, 1, 20}) // 20 ranks read 20 samples of 1 kB each, at 1 MB/s together; 20 samples take 200 ms
+	// 20 ranks read 20 samples of 1 kB each, at 1 MB/s together; 20 samples take 200 ms
+	cached, uncached := byHand().Step(Nodes{20, 1, 20})
 	if cached != 0.2 || uncached != 0.4 {
-		t.Errorf("steps of %v s from memory and %v s from storage, want 0.2 and 0.4", cached, uncached)
+		t.Errorf("steps of %v s from memory and %v s from storage, want 0.2 and 0.4", cached,
+			uncached)
 	}
 }
 
@@ -185,7 +203,13 @@ func TestPlanSeconds(t *testing.T) {
 }
 
 func TestServiceTime(t *testing.T) {
-	for _, c := range [][3]int64{{0, 7, 0}, {7, 0, 0}, {1, 1_000_000_000, 1}, {1, 3, 333_333_334}, {1 << 40, 1 << 40, 1e9}} {
+	for _, c := range [][3]int64{
+		{0, 7, 0},
+		{7, 0, 0},
+		{1, 1_000_000_000, 1},
+		{1, 3, 333_333_334},
+		{1 << 40, 1 << 40, 1e9},
+	} {
 		if got := service(c[0], c[1]); got != c[2] {
 			t.Errorf("%d at %d a second take %d ns, want %d", c[0], c[1], got, c[2])
 		}

@@ -7,9 +7,11 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Trace is what was recorded from training: the losses, and more if there is more.
+// Trace is what was recorded from training: the losses, and optionally more.
 type Trace struct {
-	Losses     [][]float32   // [epoch][sample], not negative: what training reports when it trains on the sample in that epoch
+	// [epoch][sample], not negative: the loss that training reports for the sample if it trains on
+	// it in that epoch
+	Losses     [][]float32
 	Labels     []int32       // by sample; nil if unknown
 	Embeddings [][][]float32 // [epoch][sample][dimension]; nil if unknown
 	SizesBytes []int64       // by sample; nil: all equal, Cluster.SampleBytes
@@ -18,40 +20,45 @@ type Trace struct {
 // Samples is the number of samples.
 func (t *Trace) Samples() int { return len(t.Losses[0]) }
 
-// Config says what is simulated: one system with one capacity.
+// Config is what to simulate: one system with one capacity.
 type Config struct {
 	Trace  *Trace
 	System *systems.System
 	Values systems.Values // of the system's options, where they differ from the defaults
 
-	// Sampler, Policy and Scorer replace a part of the system; "" keeps its own. With a sampler given, the draws come from scores of
-	// their own, made by Scorer (or the sampler's default) from the losses of the samples that are drawn; so they are the
-	// same whatever the system keeps or substitutes.
+	// Sampler, Policy and Scorer replace a part of the system; "" keeps its own. If a sampler is
+	// given, the draws come from separate scores, which Scorer (or the sampler's default) makes
+	// from the losses of the drawn samples; so they do not depend on what the system keeps or
+	// substitutes.
 	Sampler, Policy, Scorer string
 
 	Capacity float64 // of all ranks' memory together, as a share of the data set's bytes, in (0, 1]
-	// TierCapacity is that of all ranks' tiers together; 0: there are none. Only the real schedulers have tiers, see RunStagers; reads of
-	// a tier take no time in the time model.
+	// TierCapacity is that of all ranks' tiers together; 0: there are none. Only the real
+	// schedulers have tiers, see RunStagers; reads of a tier take no time in the time model.
 	TierCapacity float64
 	Ranks        int // nodes
-	// TrainersPerRank are the trainers of each node, trainer t on rank t / TrainersPerRank, each with a data loader of its own; 0 means 1.
+	// TrainersPerRank is the number of trainers of each node, trainer t on rank t /
+	// TrainersPerRank, each with its own data loader; 0 means 1.
 	TrainersPerRank int
 	BatchSize       int // a trainer's; the global batch is that of all trainers
 	Epochs          int // that are trained, at most those of the trace
 	SkipEpochs      int // first epochs that are not counted
-	Jobs            int // that train on the data set at the same time and share the memory; job j has seed Seed + j
-	Seed            int64
-	Cluster         *Cluster
+	// that train on the data set at the same time and share the memory; job j has seed Seed + j
+	Jobs    int
+	Seed    int64
+	Cluster *Cluster
 	// IDsDigest asks for Result.IDsDigest.
 	IDsDigest bool
-	// JobSteps are what a step of each job takes, in the place of the cluster's; nil: all take that. In the simulated time all jobs take
-	// their steps side by side, as fast as the slowest; what a job gains from caching is measured with its own.
+	// JobSteps are the durations of a step of each job, instead of the cluster's; nil: the
+	// cluster's for all. In simulated time all jobs take their steps in parallel, as fast as the
+	// slowest; a job's gain from caching is measured with its own.
 	JobSteps []time.Duration
 	// JobLosses are the losses of each job, as Trace.Losses; nil: all have these.
 	JobLosses [][][]float32
 }
 
-// Result is what is counted, over all jobs and the epochs after SkipEpochs. Draws = Hits + Substituted + StorageReads.
+// Result holds the counts over all jobs and the epochs after SkipEpochs. Draws = Hits + Substituted
+// + StorageReads.
 type Result struct {
 	System          string  `json:"system"`
 	Sampler         string  `json:"sampler"`
@@ -62,26 +69,37 @@ type Result struct {
 	TrainersPerRank int     `json:"trainers_per_rank"`
 	Jobs            int     `json:"jobs"`
 	Draws           int64   `json:"draws"`
-	Hits            int64   `json:"hits"`             // the sample drawn was in memory, and was served before since it was brought in
-	HitsLocal       int64   `json:"hits_local"`       // of these, in the memory of the rank that consumes it
-	HitsRemote      int64   `json:"hits_remote"`      // in another rank's
-	Substituted     int64   `json:"substituted"`      // another sample, of which the same is true, was served
-	StorageReads    int64   `json:"storage_reads"`    // the sample served was read for this draw, or ahead of it
-	SubstituteReads int64   `json:"substitute_reads"` // of these, another sample than the one drawn was served
-	StorageBytes    int64   `json:"storage_bytes"`    // all that was read, what nobody drew included
-	Distinct        int64   `json:"distinct"`         // samples that were trained on at least once
-	CoverageGapMax  int     `json:"coverage_gap_max"` // longest run of epochs in which some sample was never trained on
-	EpochSeconds    float64 `json:"epoch_seconds"`    // mean over epochs, by the time model of Cluster
-	BoundSeconds    float64 `json:"bound_seconds"`    // the larger of computing and of the distinct bytes read over the storage's bandwidth
-	PlanSeconds     float64 `json:"plan_seconds"`     // an epoch's plan on one core, by the time model
-	// IDsDigest is the SHA-256 over all global batches of all epochs, in order, of the ids served, ascending, as little-endian int64;
-	// "" unless Config asks for it. Of several jobs it is the first one's.
+	// the sample drawn was in memory, and was served before since it was brought in
+	Hits int64 `json:"hits"`
+	// of these, in the memory of the rank that consumes it
+	HitsLocal  int64 `json:"hits_local"`
+	HitsRemote int64 `json:"hits_remote"` // in another rank's
+	// another sample was served, from any rank's memory
+	Substituted int64 `json:"substituted"`
+	// the sample served was read for this draw, or ahead of it
+	StorageReads int64 `json:"storage_reads"`
+	// of these, another sample than the one drawn was served
+	SubstituteReads int64 `json:"substitute_reads"`
+	// all reads, including samples that nobody drew
+	StorageBytes int64 `json:"storage_bytes"`
+	Distinct     int64 `json:"distinct"` // samples that were trained on at least once
+	// longest run of epochs in which some sample was never trained on
+	CoverageGapMax int `json:"coverage_gap_max"`
+	// mean over epochs, by the time model of Cluster
+	EpochSeconds float64 `json:"epoch_seconds"`
+	// the larger of computing and of the distinct bytes read over the storage's bandwidth
+	BoundSeconds float64 `json:"bound_seconds"`
+	// an epoch's plan on one core, by the time model
+	PlanSeconds float64 `json:"plan_seconds"`
+	// IDsDigest is the SHA-256 over all global batches of all epochs, in order, of the ids served,
+	// ascending, as little-endian int64; "" unless Config asks for it. Of several jobs it is the
+	// first one's.
 	IDsDigest string `json:"ids_digest,omitempty"`
 
 	Epochs []EpochResult `json:"-"` // all epochs, those not counted included
 }
 
-// EpochResult is what one epoch looked like, for plots.
+// EpochResult describes one epoch, for plots.
 type EpochResult struct {
 	Seconds float64
 	Batches []BatchResult

@@ -7,7 +7,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// count counts where draws were served from, and holds a pool to its contract: a panic says what it broke.
+// count counts where draws were served from, and checks that a pool keeps its contract; it panics
+// with the rule that was broken.
 type count struct {
 	setup    *setup
 	memory   *systems.Memory
@@ -33,8 +34,10 @@ type count struct {
 func newCount(s *setup, memory *systems.Memory) *count {
 	n := s.Trace.Samples()
 	c := &count{
-		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks), here: make([]bool, n),
-		movedAt: make([]int32, n), servedAt: make([]int32, n), readIn: make([]int32, n), digest: newIDsDigest(s.IDsDigest),
+		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks),
+		here:    make([]bool, n),
+		movedAt: make([]int32, n), servedAt: make([]int32, n), readIn: make([]int32, n),
+		digest: newIDsDigest(s.IDsDigest),
 	}
 	for job := range s.Jobs {
 		c.coverage = append(c.coverage, newCoverage(n, s.SkipEpochs))
@@ -79,23 +82,26 @@ func (c *count) touch(id scheduler.SampleID) {
 	}
 }
 
-// evaluated counts what was read to measure the losses of ids. Loads ahead are counted with the next batch.
+// evaluated notes that the losses of ids, which are in memory, are measured: they are no draws.
 func (c *count) evaluated(ids []scheduler.SampleID) {
-	before := append([]bool(nil), c.here...)
 	c.stamp++
-	c.settle(func(id scheduler.SampleID) { c.read(id, int32(c.memory.Home(id))) })
-	for i, id := range ids {
-		if !before[id] && !c.memory.Has(id) {
-			c.read(id, int32(i%c.setup.Ranks))
+	c.settle(c.mayNotKeep)
+	for _, id := range ids {
+		if !c.here[id] {
+			panic(fmt.Sprintf("simulator: %s evaluated sample %d in epoch %d, which is not in "+
+				"memory.", c.setup.System.Name, id, c.epoch))
 		}
+		c.memory.Served(id)
 	}
 }
 
-// settle takes note of the samples that came and left, and calls kept for those that came neither by Load nor from the hands of the
-// trainers of the batch under way.
+// settle records the samples that came and left, and calls kept for those that came neither through
+// Load nor from the trainers of the current batch.
 func (c *count) settle(kept func(scheduler.SampleID)) {
 	if used, most := c.memory.UsedBytes(), c.memory.CapacityBytes(); used > most {
-		panic(fmt.Sprintf("simulator: %s holds %d bytes, its capacity is %d.", c.setup.System.Name, used, most))
+		panic(
+			fmt.Sprintf("simulator: %s holds %d bytes, its capacity is %d.", c.setup.System.Name,
+				used, most))
 	}
 	c.memory.Moved(func(id scheduler.SampleID) {
 		c.movedAt[id] = c.stamp
@@ -151,7 +157,8 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 	}
 }
 
-// trained takes note of what the pool did when it was told the losses of a job's batch, which was counted last.
+// trained records what the pool did when it received the losses of a job's batch, the one counted
+// last.
 func (c *count) trained(job int) {
 	c.settle(c.mayNotKeep)
 	if c.alone != nil {
@@ -160,16 +167,21 @@ func (c *count) trained(job int) {
 }
 
 func (c *count) mayNotKeep(id scheduler.SampleID) {
-	panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.", c.setup.System.Name, id, c.epoch))
+	panic(
+		fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.",
+			c.setup.System.Name, id, c.epoch))
 }
 
-// answer counts one draw of a rank. A read of storage is counted with the first draw that it serves, whether it serves it at once or was
-// done early, and whether it is of the sample drawn or of one in its place.
+// answer counts one draw of a rank. A read of storage is counted with the first draw that it
+// serves, whether it serves it at once or was done early, and whether it is of the sample drawn or
+// of one in its place.
 func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, from *BatchResult) {
 	local := false
 	if !a.Read {
 		if !c.here[a.Served] && c.movedAt[a.Served] != c.stamp {
-			panic(fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
+			panic(
+				fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, "+
+					"where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
 		}
 		if local = c.memory.At(a.Served, int(rank)); local {
 			c.loads[rank].LocalBytes += c.memory.Size(a.Served)
@@ -192,7 +204,7 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 	}
 }
 
-// took is systems.PoolConfig.BatchSeconds, nil when nothing takes time or there is one job.
+// took returns systems.PoolConfig.BatchSeconds, nil if nothing takes time or there is one job.
 func (c *count) took() func(job, begin, end int) float64 {
 	if c.alone == nil {
 		return nil
@@ -200,8 +212,8 @@ func (c *count) took() func(job, begin, end int) float64 {
 	return func(job, begin, end int) float64 { return c.alone[job].took(begin, end) }
 }
 
-// step ends a global batch of every job. The jobs run at the same time, each on accelerators of its own, and share the rest of a node;
-// evaluation takes no time but its reads.
+// step ends a global batch of every job. The jobs run at the same time, each on its own
+// accelerators, and share the rest of a node; evaluation takes no time but its reads.
 func (c *count) step() {
 	if c.clock != nil {
 		c.clock.Batch(c.loads)
@@ -224,7 +236,7 @@ func (c *count) end(steps, draws int) {
 	}
 }
 
-// finish returns what was counted.
+// finish returns the counts.
 func (c *count) finish() *Result {
 	s, r := c.setup, c.result
 	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, s.scorer, s.policy
@@ -234,6 +246,7 @@ func (c *count) finish() *Result {
 		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))
 	}
 	counted := float64(s.Epochs - s.SkipEpochs)
-	r.EpochSeconds, r.BoundSeconds, r.PlanSeconds = c.seconds/counted, c.bound/counted, c.plan/counted
+	r.EpochSeconds, r.BoundSeconds, r.PlanSeconds = c.seconds/counted, c.bound/counted,
+		c.plan/counted
 	return &r
 }

@@ -2,11 +2,13 @@ package simulator
 
 import "rankpool/scheduler"
 
-// coverage says which samples a job was trained on, and how long it went without some.
+// coverage records which samples a job was trained on, and how long it went without some.
 type coverage struct {
-	begin int     // first epoch that counts
-	last  []int32 // by sample: the last epoch from begin on in which it was trained on; begin-1 if there is none
-	gap   int     // longest run of epochs, between two in which a sample was trained on or before the first
+	begin int // first epoch that counts
+	// by sample: the last epoch from begin on in which it was trained on; begin-1 if there is none
+	last []int32
+	// longest run of epochs, between two in which a sample was trained on or before the first
+	gap int
 }
 
 func newCoverage(samples, begin int) *coverage {
@@ -17,7 +19,7 @@ func newCoverage(samples, begin int) *coverage {
 	return c
 }
 
-// trained says that id was trained on in an epoch; epochs do not decrease.
+// trained records that id was trained on in an epoch; epochs do not decrease.
 func (c *coverage) trained(epoch int, id scheduler.SampleID) {
 	if epoch < c.begin {
 		return

@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// idsDigest is the digest of a stream of global batches by their ids; nil: nobody asks for it.
+// idsDigest is the digest of a stream of global batches by their ids; nil: not requested.
 type idsDigest struct {
 	sum   hash.Hash
 	ids   []scheduler.SampleID
@@ -24,7 +24,7 @@ func newIDsDigest(wanted bool) *idsDigest {
 	return &idsDigest{sum: sha256.New()}
 }
 
-// add takes the ids that a global batch was served, in any order.
+// add adds the ids that a global batch was served, in any order.
 func (d *idsDigest) add(ids []scheduler.SampleID) {
 	if d == nil {
 		return
@@ -34,10 +34,10 @@ func (d *idsDigest) add(ids []scheduler.SampleID) {
 	for _, id := range d.ids {
 		d.bytes = binary.LittleEndian.AppendUint64(d.bytes, uint64(id))
 	}
-	_, _ = d.sum.Write(d.bytes) // a hash takes everything
+	_, _ = d.sum.Write(d.bytes) // a hash never fails
 }
 
-// hex returns the digest of all that was added, "" if none was asked for.
+// hex returns the digest of all that was added, "" if none was requested.
 func (d *idsDigest) hex() string {
 	if d == nil {
 		return ""

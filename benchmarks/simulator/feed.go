@@ -7,22 +7,24 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// A feed says what a job draws.
+// A feed produces the draws of a job.
 type feed interface {
 	// begin draws an epoch, one after the other from 0 on.
 	begin(epoch int) (*scheduler.Plan, error)
-	// cut says that the epoch under way has come to its cut, and another will follow.
+	// cut announces that the current epoch has reached its cut, and another will follow.
 	cut(epoch int) error
-	// report tells the losses that training had for the samples drawn in a global batch of the epoch begun last.
+	// report reports the losses of the samples drawn in a global batch of the epoch begun last.
 	report(number int, losses []float32)
-	// score is the importance that is known of a sample now, for predictions.
+	// score returns the current importance of a sample, for predictions.
 	score(id scheduler.SampleID) float32
 }
 
-// planConfig is that of a job's plans. Homes are the hash's, so that consumers are the same for every system.
+// planConfig is that of a job's plans. Homes are the hash's, so that consumers are the same for
+// every system.
 func (c *Config) planConfig(sampler scheduler.Sampler) scheduler.PlanConfig {
 	cfg := scheduler.PlanConfig{
-		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks, Rank: scheduler.AllRanks, Assignment: c.assignment(),
+		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks,
+		Rank: scheduler.AllRanks, Assignment: c.assignment(),
 	}
 	for t := range c.trainers() {
 		cfg.World = append(cfg.World, c.rankOf(t))
@@ -30,14 +32,15 @@ func (c *Config) planConfig(sampler scheduler.Sampler) scheduler.PlanConfig {
 	return cfg
 }
 
-// trainers is how many there are on all ranks.
+// trainers returns the number of trainers on all ranks.
 func (c *Config) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
 
 // rankOf returns the rank of a trainer.
 func (c *Config) rankOf(trainer int) int32 { return int32(trainer / max(c.TrainersPerRank, 1)) }
 
-// assignment says who consumes a draw. The published systems' samplers are PyTorch's DistributedSampler or made from it, which gives place
-// j to trainer j mod W. That the plan chooses is rankpool's, and lent to the bounds beside it.
+// assignment says who consumes a draw. The published systems' samplers are PyTorch's
+// DistributedSampler or made from it, which gives place j to trainer j mod W. That the plan chooses
+// is rankpool's, and lent to the bounds beside it.
 func (c *Config) assignment() scheduler.Assignment {
 	if c.System.Name == "rankpool" || c.System.Offline() {
 		return scheduler.AssignLocal
@@ -51,12 +54,14 @@ func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
 
 func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
 	return scheduler.SamplerConfig{
-		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize, World: c.trainers(),
+		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
+		World: c.trainers(),
 	}
 }
 
-// plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the epoch before, and scores come from the
-// losses of the samples that are drawn. So its draws depend on nothing that a cache does.
+// plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the epoch
+// before, and scores come from the losses of the samples that are drawn. So its draws depend on
+// nothing that a cache does.
 type plannedFeed struct {
 	training *training
 	epoch    int // under way
@@ -84,8 +89,9 @@ func (f *plannedFeed) cut(int) error { return nil }
 
 func (f *plannedFeed) score(id scheduler.SampleID) float32 { return f.training.score(id) }
 
-// ownFeed draws as a published system does, which may choose sampler and weights itself, from what it knows at the cut of the epoch
-// before, as ranks do. Scores come from the losses of the samples that are served.
+// ownFeed draws as a published system does, which may choose sampler and weights itself, from what
+// it knows at the cut of the previous epoch, as ranks do. Scores come from the losses of the
+// samples that are served.
 type ownFeed struct {
 	setup    *setup
 	job      int
@@ -115,7 +121,9 @@ func (f *ownFeed) cut(epoch int) (err error) {
 func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 	name, weights := f.setup.sampler, slices.Clone(f.scores.Cut)
 	if d, ok := f.pool.(systems.Drawer); ok {
-		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(d.Draw(f.job, epoch, weights))), epoch, nil), nil
+		d.Cut(f.job)
+		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(d.Draw(f.job, epoch, weights))),
+			epoch, nil), nil
 	}
 	if r, ok := f.pool.(systems.Resampler); ok {
 		name, weights = r.Resample(f.job, epoch, weights)

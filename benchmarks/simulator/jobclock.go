@@ -1,11 +1,13 @@
 package simulator
 
-// jobClock is what a job's batches take when it has its nodes' readers, links and memory, and the storage, for itself. In the simulation
-// all jobs take their steps side by side, so that no step of one could be told from a step of another.
+// A jobClock measures the time of a job's batches if it had its nodes' readers, links and memory,
+// and the storage, to itself. In the simulation all jobs take their steps in parallel, so that the
+// steps of one could not be told from those of another.
 type jobClock struct {
 	clock *Clock
-	loads []Load    // scratch, by rank
-	ends  []float64 // by batch of the epoch under way: when it ended, in seconds from the epoch's begin
+	loads []Load // scratch, by rank
+	// by batch of the epoch under way: when it ended, in seconds from the epoch's begin
+	ends []float64
 }
 
 func (s *setup) newJobClock(job int) *jobClock {
@@ -18,7 +20,7 @@ func (j *jobClock) begin() {
 	j.ends = j.ends[:0]
 }
 
-// batch takes the job's next batch, which made before, the loads of a step, to after.
+// batch adds the job's next batch, which changed the loads of a step from before to after.
 func (j *jobClock) batch(before, after []Load) {
 	for r := range j.loads {
 		j.loads[r] = after[r].minus(before[r])
@@ -39,6 +41,7 @@ func (j *jobClock) took(begin, end int) float64 {
 func (l Load) minus(other Load) Load {
 	return Load{
 		LocalBytes: l.LocalBytes - other.LocalBytes, RemoteBytes: l.RemoteBytes - other.RemoteBytes,
-		StorageBytes: l.StorageBytes - other.StorageBytes, Reads: l.Reads - other.Reads, Packages: l.Packages - other.Packages,
+		StorageBytes: l.StorageBytes - other.StorageBytes, Reads: l.Reads - other.Reads,
+		Packages: l.Packages - other.Packages,
 	}
 }

@@ -22,12 +22,14 @@ func (p benefitSpy) Batch(b *systems.Batch, answers []systems.Answer) {
 // ioBound is a machine on which a sample of storage takes 1 ms and one of memory nothing.
 func ioBound() *Cluster {
 	return &Cluster{
-		SampleBytes: 1000, Trainer: Trainer{BatchSize: 1, Step: time.Microsecond}, Loader: Loader{Workers: 1, PrefetchFactor: 1},
+		SampleBytes: 1000, Trainer: Trainer{BatchSize: 1, Step: time.Microsecond},
+		Loader:  Loader{Workers: 1, PrefetchFactor: 1},
 		Storage: Storage{ReadLatency: time.Millisecond},
 	}
 }
 
-// ratios runs iCACHE with two jobs, and returns T_cacheless / T_cache of each, of every epoch after the first.
+// ratios runs iCACHE with two jobs, and returns T_cacheless / T_cache of each, of every epoch after
+// the first.
 func ratios(t *testing.T, cfg Config) (of [2][]float64) {
 	t.Helper()
 	cfg.System, cfg.Jobs, cfg.Values = mustFind(t, "icache"), 2, systems.Values{"probe_batches": 5}
@@ -62,21 +64,29 @@ type resampled struct {
 	systems.Resampler
 }
 
-// TestICACHEMeasuresItsBenefit has T_cache be the time with what iCACHE really serves from memory, not with all samples there: on a machine
-// where only reads of storage take time the ratio is that of the reads, which a cache of a fifth of the data halves at most.
+// TestICACHEMeasuresItsBenefit has T_cache be the time with what iCACHE really serves from memory,
+// not with all samples there: on a machine where only reads of storage take time the ratio is that
+// of the reads, which a cache of a fifth of the data halves at most.
 func TestICACHEMeasuresItsBenefit(t *testing.T) {
-	cfg := Config{Trace: &Trace{Losses: recorded(t, 5)}, Capacity: 0.2, Ranks: 1, BatchSize: 64, Cluster: ioBound()}
+	cfg := Config{
+		Trace: &Trace{Losses: recorded(t, 5)}, Capacity: 0.2, Ranks: 1, BatchSize: 64,
+		Cluster: ioBound(),
+	}
 	for job, of := range ratios(t, cfg) {
 		if low, high := slices.Min(of), slices.Max(of); low < 1.02 || high > 3 {
-			t.Errorf("job %d: T_cacheless / T_cache is %v, want more than 1 and the few times that a fifth of the data gives", job, of)
+			t.Errorf("job %d: T_cacheless / T_cache is %v, want more than 1 and the few times "+
+				"that a fifth of the data gives", job, of)
 		}
 	}
 }
 
-// TestICACHETellsJobsApart has a job that computes for longer than it reads gain nothing from the cache, and one that waits for storage
-// gain as before: so their importance counts differently.
+// TestICACHETellsJobsApart has a job that computes for longer than it reads gain nothing from the
+// cache, and one that waits for storage gain as before: so their importance counts differently.
 func TestICACHETellsJobsApart(t *testing.T) {
-	cfg := Config{Trace: &Trace{Losses: recorded(t, 4)}, Capacity: 0.2, Ranks: 1, BatchSize: 64, Cluster: ioBound()}
+	cfg := Config{
+		Trace: &Trace{Losses: recorded(t, 4)}, Capacity: 0.2, Ranks: 1, BatchSize: 64,
+		Cluster: ioBound(),
+	}
 	cfg.JobSteps = []time.Duration{time.Millisecond, time.Second}
 	of := ratios(t, cfg)
 	if slices.Min(of[0]) < 1.02 || slices.Max(of[1]) > 1.02 {
@@ -92,14 +102,20 @@ func TestJobsWithLossesOfTheirOwn(t *testing.T) {
 		b[e] = slices.Clone(a.Losses[e])
 		slices.Reverse(b[e])
 	}
-	cfg := Config{Trace: a, System: mustFind(t, "icache-h"), Capacity: 0.2, Ranks: 2, BatchSize: 10, Jobs: 2}
+	cfg := Config{
+		Trace: a, System: mustFind(t, "icache-h"), Capacity: 0.2, Ranks: 2, BatchSize: 10,
+		Jobs: 2,
+	}
 	same := mustRun(t, cfg)
 	cfg.JobLosses = [][][]float32{a.Losses, b}
 	if other := mustRun(t, cfg); other.Hits >= same.Hits {
-		t.Errorf("%d hits where jobs agree on what is important, %d where they do not", same.Hits, other.Hits)
+		t.Errorf("%d hits where jobs agree on what is important, %d where they do not", same.Hits,
+			other.Hits)
 	}
 	cfg.JobLosses = [][][]float32{a.Losses, a.Losses}
-	if again := mustRun(t, cfg); again.Hits != same.Hits || again.StorageBytes != same.StorageBytes {
-		t.Errorf("%d hits where both jobs are given the same losses, %d where they have those of the trace", again.Hits, same.Hits)
+	if again := mustRun(t, cfg); again.Hits != same.Hits ||
+		again.StorageBytes != same.StorageBytes {
+		t.Errorf("%d hits where both jobs are given the same losses, %d where they have those of "+
+			"the trace", again.Hits, same.Hits)
 	}
 }

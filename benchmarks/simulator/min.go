@@ -7,23 +7,27 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// MinHits returns which draws of a trace are hits of Bélády's MIN with bypass, in one cache of capacity samples that begins empty.
+// MinHits returns which draws of a trace are hits of Bélády's MIN with bypass, in one cache of
+// capacity samples that begins empty.
 //
-// It is the offline bound: no cache of that size has more hits on the trace. It runs the same driver as the online policy, with the
-// exact place of every next draw.
+// It is the offline bound: no cache of that size has more hits on the trace. It runs the same
+// driver as the online policy, with the exact place of every next draw.
 //
 // Source: Belady, IBM Systems Journal 1966; bypass as in McFarling, ISCA 1992.
 func MinHits(ids []scheduler.SampleID, samples int, capacity int64) []bool {
 	next := nextPlaces(ids, samples)
-	cache := scheduler.NewCache(scheduler.NewClairvoyant(), capacity, func(scheduler.SampleID) int64 { return 1 })
+	cache := scheduler.NewCache(scheduler.NewClairvoyant(), capacity,
+		func(scheduler.SampleID) int64 { return 1 })
 	hits := make([]bool, len(ids))
 	for i, id := range ids {
-		hits[i] = cache.Draw(scheduler.Use{ID: id, Next: next[i]}, func(scheduler.SampleID) {}) == scheduler.Hit
+		hits[i] = cache.Draw(scheduler.Use{ID: id, Next: next[i]},
+			func(scheduler.SampleID) {}) == scheduler.Hit
 	}
 	return hits
 }
 
-// nextPlaces returns, for every draw, the place of the next draw of its sample; +Inf if there is none.
+// nextPlaces returns, for every draw, the place of the next draw of its sample; +Inf if there is
+// none.
 func nextPlaces(ids []scheduler.SampleID, samples int) []float64 {
 	next, last := make([]float64, len(ids)), make([]float64, samples)
 	for i := range last {
@@ -36,8 +40,9 @@ func nextPlaces(ids []scheduler.SampleID, samples int) []float64 {
 	return next
 }
 
-// PartitionHits returns how many draws from place begin on are hits when each of the owners runs MIN in a partition of its own: the
-// bound of any policy that leaves samples with the owner that their hash says. The partitions are those of Run.
+// PartitionHits returns how many draws from place begin on are hits if each of the owners runs MIN
+// in a separate partition: the bound of any policy that leaves samples with the owner given by
+// their hash. The partitions are those of Run.
 func PartitionHits(ids []scheduler.SampleID, begin, samples, owners int, capacity int64) int64 {
 	hits := int64(0)
 	for owner := range owners {
@@ -66,8 +71,8 @@ func part(whole int64, owner, owners int) int64 {
 	return whole*int64(owner+1)/int64(owners) - whole*int64(owner)/int64(owners)
 }
 
-// future returns, for every draw of all jobs in the order of their batches, the place in that order of the sample's next draw; +Inf
-// if there is none. Draws must not depend on what is served.
+// future returns, for every draw of all jobs in the order of their batches, the place in that order
+// of the sample's next draw; +Inf if there is none. Draws must not depend on what is served.
 func (s *setup) future() ([]float64, error) {
 	var feeds []feed
 	for job := range s.Jobs {
@@ -105,8 +110,8 @@ func (s *setup) future() ([]float64, error) {
 
 // minPool is MIN in each rank's partition alone; a sample's partition is its hash's.
 //
-// Differs: with samples of different sizes MIN is no bound, neither here nor pooled: it evicts whole samples, the farthest first, and the
-// best choice of what to keep is then a hard problem.
+// Differs: with samples of different sizes MIN is not a bound, neither here nor pooled: it evicts
+// whole samples, farthest first, and the optimal choice is then a hard problem.
 type minPool struct {
 	memory *systems.Memory
 	caches []*scheduler.Cache // by rank
@@ -115,7 +120,8 @@ type minPool struct {
 func (s *setup) newMinPool(memory *systems.Memory) *minPool {
 	p := &minPool{memory: memory}
 	for r := range s.Ranks {
-		p.caches = append(p.caches, scheduler.NewCache(scheduler.NewClairvoyant(), s.part(r), s.size))
+		p.caches = append(
+			p.caches, scheduler.NewCache(scheduler.NewClairvoyant(), s.part(r), s.size))
 	}
 	return p
 }

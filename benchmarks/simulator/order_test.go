@@ -5,15 +5,17 @@ import (
 	"testing"
 )
 
-// TestPoliciesPassInTheSameOrder has policies that do not look ahead keep in ranks what they keep as pools, with the same draws: a sample
-// is looked for with the score of its last training. Ranks are a window ahead of training, so a few scores are older.
+// TestPoliciesPassInTheSameOrder has policies that do not look ahead keep in ranks what they keep
+// as pools, with the same draws: a sample is looked for with the score of its last training. Ranks
+// are a window ahead of training, so a few scores are older.
 func TestPoliciesPassInTheSameOrder(t *testing.T) {
 	for _, c := range []struct {
 		policy string
 		within float64 // of the draws
 	}{{"app", 0.005}, {"pq", 0.005}, {"lru", 0}, {"lfu", 0}} {
 		cfg := Config{
-			Trace: &Trace{Losses: recorded(t, 6)}, System: mustFind(t, "rankpool"), Policy: c.policy, Sampler: "pads", Scorer: "logrank", Capacity: 0.2, Ranks: 1,
+			Trace: &Trace{Losses: recorded(t, 6)}, System: mustFind(t, "rankpool"),
+			Policy: c.policy, Sampler: "pads", Scorer: "logrank", Capacity: 0.2, Ranks: 1,
 			BatchSize: 64, SkipEpochs: 3,
 		}
 		ranks, err := RunStagers(cfg)
@@ -27,19 +29,23 @@ func TestPoliciesPassInTheSameOrder(t *testing.T) {
 			live += hits
 		}
 		apart := float64(live-pool.Hits) / float64(pool.Draws)
-		t.Logf("%s: %d hits in ranks, %d in a pool, of %d draws", c.policy, live, pool.Hits, pool.Draws)
+		t.Logf("%s: %d hits in ranks, %d in a pool, of %d draws", c.policy, live, pool.Hits,
+			pool.Draws)
 		if apart < -c.within || apart > c.within {
-			t.Errorf("%s: %d hits in ranks, %d in a pool, of %d draws", c.policy, live, pool.Hits, pool.Draws)
+			t.Errorf("%s: %d hits in ranks, %d in a pool, of %d draws", c.policy, live, pool.Hits,
+				pool.Draws)
 		}
 	}
 }
 
-// TestICACHEHIsTheSameInRanks has ranks draw and keep as icache-h does in a pool: by selective, every sample in epoch 0, and with an H-list of
-// all samples that is pulled when an epoch begins. Scores of ranks are a little older: those before the cut, and before a list is pulled.
+// TestICACHEHIsTheSameInRanks has ranks draw and keep as icache-h does in a pool: by selective,
+// every sample in epoch 0, and with an H-list of all samples that is pulled when an epoch begins.
+// Scores of ranks are a little older: those before the cut, and before a list is pulled.
 func TestICACHEHIsTheSameInRanks(t *testing.T) {
 	for _, policy := range []string{"icache-h", "lfu"} {
 		cfg := Config{
-			Trace: &Trace{Losses: recorded(t, 6)}, System: mustFind(t, "rankpool"), Policy: policy, Sampler: "selective", Capacity: 0.2, Ranks: 1,
+			Trace: &Trace{Losses: recorded(t, 6)}, System: mustFind(t, "rankpool"), Policy: policy,
+			Sampler: "selective", Capacity: 0.2, Ranks: 1,
 			BatchSize: 64, SkipEpochs: 3,
 		}
 		ranks, err := RunStagers(cfg)
@@ -49,15 +55,19 @@ func TestICACHEHIsTheSameInRanks(t *testing.T) {
 		if n := ranks.Begin[1]; n != 8000 || slices.Max(ranks.Begin[:2]) != n {
 			t.Errorf("%s: epoch 0 has %d draws of 8000 samples", policy, n)
 		}
-		cfg.System, cfg.Policy, cfg.Sampler = mustFind(t, map[string]string{"icache-h": "icache-h", "lfu": "ilfu"}[policy]), "", ""
+		cfg.System, cfg.Policy, cfg.Sampler = mustFind(t,
+			map[string]string{"icache-h": "icache-h", "lfu": "ilfu"}[policy]), "", ""
 		pool := mustRun(t, cfg)
 		live, draws := int64(0), ranks.Draws
 		for _, hits := range ranks.Hits[cfg.SkipEpochs:] {
 			live += hits
 		}
-		t.Logf("%s: %d hits of %d draws in ranks, %d of %d in a pool", policy, live, draws, pool.Hits, pool.Draws)
-		if apart := float64(live)/float64(draws) - float64(pool.Hits)/float64(pool.Draws); apart < -0.01 || apart > 0.01 {
-			t.Errorf("%s: %d hits of %d draws in ranks, %d of %d in a pool", policy, live, draws, pool.Hits, pool.Draws)
+		t.Logf("%s: %d hits of %d draws in ranks, %d of %d in a pool", policy, live, draws,
+			pool.Hits, pool.Draws)
+		if apart := float64(live)/float64(draws) - float64(pool.Hits)/float64(
+			pool.Draws); apart < -0.01 || apart > 0.01 {
+			t.Errorf("%s: %d hits of %d draws in ranks, %d of %d in a pool", policy, live, draws,
+				pool.Hits, pool.Draws)
 		}
 	}
 }

@@ -14,18 +14,21 @@ type pooled struct {
 	pool   systems.Pool
 	jobs   []*pooledJob
 	count  *count
-	future []float64 // offline systems only: the next draw of every draw to come, in the order of batches
+	// offline systems only: the next draw of every draw to come, in the order of batches
+	future []float64
 }
 
 // pooledJob is one of the jobs that share the pool.
 type pooledJob struct {
-	number   int
-	feed     feed
-	scorer   scheduler.Scorer // nil: the system uses no scores
-	scores   *systems.Scores
-	plan     *scheduler.Plan // of the epoch under way
-	after    []int32         // by place in the plan: the place of the sample's next draw, -1 if there is none
-	upcoming []int32         // by sample: the place of its first draw that is still to come, -1 if there is none
+	number int
+	feed   feed
+	scorer scheduler.Scorer // nil: the system uses no scores
+	scores *systems.Scores
+	plan   *scheduler.Plan // of the epoch under way
+	// by place in the plan: the place of the sample's next draw, -1 if there is none
+	after []int32
+	// by sample: the place of its first draw that is still to come, -1 if there is none
+	upcoming []int32
 	drawn    scheduler.Report
 	served   scheduler.Report
 	buffer   []float32
@@ -69,7 +72,10 @@ func newPooled(s *setup) (*pooled, error) {
 
 func (p *pooled) newFeed(j *pooledJob) (feed, error) {
 	if p.own {
-		return &ownFeed{setup: p.setup, job: j.number, scores: j.scores, pool: p.pool, samplers: map[string]scheduler.Sampler{}}, nil
+		return &ownFeed{
+			setup: p.setup, job: j.number, scores: j.scores, pool: p.pool,
+			samplers: map[string]scheduler.Sampler{},
+		}, nil
 	}
 	return p.newPlannedFeed(j.number)
 }
@@ -89,6 +95,7 @@ func (p *pooled) epoch(epoch int) error {
 		for _, j := range p.jobs {
 			if number < j.plan.Batches() {
 				p.batch(j, epoch, number)
+				p.evaluate(j, number+1)
 			}
 			if number+1 == j.plan.Cut() && epoch+1 < p.Epochs {
 				if err := p.cut(j, epoch); err != nil {
@@ -102,15 +109,24 @@ func (p *pooled) epoch(epoch int) error {
 	return nil
 }
 
-// cut has a job choose the epoch after the one under way: the pool may have samples evaluated before, with the losses that they have now.
-func (p *pooled) cut(j *pooledJob, epoch int) error {
-	if e, ok := p.pool.(systems.Evaluator); ok {
-		if ids := e.Evaluate(j.number, epoch+1); len(ids) > 0 {
-			p.count.evaluated(ids)
-			j.learn(p.traceOf(j.number), epoch, ids)
-		}
+// evaluate measures the losses of what the pool wants to have evaluated before a batch of the epoch
+// under way, and before its cut.
+func (p *pooled) evaluate(j *pooledJob, number int) {
+	e, ok := p.pool.(systems.Evaluator)
+	if !ok || number != scheduler.EvaluateAt(j.plan.Batches()) {
+		return
 	}
+	ids := e.Evaluate(j.number)
+	p.count.evaluated(ids)
+	j.learn(p.traceOf(j.number), j.plan.Epoch, ids)
+}
+
+// cut has a job choose the epoch after the one under way.
+func (p *pooled) cut(j *pooledJob, epoch int) error {
 	j.scores.TakeCut()
+	if e, ok := p.pool.(systems.Evaluator); ok {
+		e.TakeCut(j.number, epoch+1)
+	}
 	return j.feed.cut(epoch)
 }
 
@@ -129,13 +145,17 @@ func (p *pooled) begin(j *pooledJob, epoch int) error {
 		j.after[i], j.upcoming[id] = j.upcoming[id], int32(i)
 	}
 	p.pool.Begin(j.number, epoch, plan.IDs)
+	p.evaluate(j, 0)
 	return nil
 }
 
 // batch has the pool answer a global batch, and the job train on the answers.
 func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	lo, hi := j.plan.Range(number)
-	b := &systems.Batch{Job: j.number, Epoch: epoch, Number: number, IDs: j.plan.IDs[lo:hi], Rank: make([]int32, hi-lo), Next: make([]float64, hi-lo)}
+	b := &systems.Batch{
+		Job: j.number, Epoch: epoch, Number: number, IDs: j.plan.IDs[lo:hi],
+		Rank: make([]int32, hi-lo), Next: make([]float64, hi-lo),
+	}
 	for i, id := range b.IDs {
 		b.Rank[i] = j.plan.World[j.plan.Consumer[lo+i]]
 		j.upcoming[id] = j.after[lo+i]
@@ -165,14 +185,14 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	p.foresee(b.IDs)
 }
 
-// foresee tells the pool what is known of the next draws of samples, nil for all. An offline system knows it.
+// foresee passes the pool the next draws of samples, nil for all. An offline system knows them.
 func (p *pooled) foresee(ids []scheduler.SampleID) {
 	if f, ok := p.pool.(systems.Foreseer); ok && p.future == nil {
 		f.Foresee(ids, p.next)
 	}
 }
 
-// next is when some job draws a sample again: exact in the epochs under way, predicted beyond.
+// next returns when some job draws a sample again: exact in the current epochs, predicted beyond.
 func (p *pooled) next(id scheduler.SampleID) float64 {
 	at := math.Inf(1)
 	for _, j := range p.jobs {
@@ -185,7 +205,7 @@ func (p *pooled) next(id scheduler.SampleID) float64 {
 	return at
 }
 
-// learn has the job's system learn what training says of samples, as one batch.
+// learn passes the job's system the losses of samples, as one batch.
 func (j *pooledJob) learn(t *Trace, epoch int, ids []scheduler.SampleID) {
 	t.train(epoch, ids, &j.served)
 	if j.scorer == nil {

@@ -16,7 +16,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// syntheticTrace is a training of samples in a few classes, whose losses fall, some slower than others.
+// syntheticTrace is a training of samples in a few classes, whose losses fall, some slower than
+// others.
 func syntheticTrace(samples, epochs int) *Trace {
 	state := uint64(1)
 	below := func(n uint64) uint64 {
@@ -33,7 +34,10 @@ func syntheticTrace(samples, epochs int) *Trace {
 		losses, vectors := make([]float32, samples), make([][]float32, samples)
 		for i := range losses {
 			losses[i] = float32(hard[i]*uint64(100-10*min(e, 8))+below(10000)) / 65536
-			vectors[i] = []float32{float32(t.Labels[i]), float32(below(1024)) / 2048, float32(below(1024)) / 2048}
+			vectors[i] = []float32{
+				float32(t.Labels[i]), float32(below(1024)) / 2048,
+				float32(below(1024)) / 2048,
+			}
 		}
 		t.Losses, t.Embeddings = append(t.Losses, losses), append(t.Embeddings, vectors)
 	}
@@ -73,11 +77,18 @@ func (p *spyPool) Batch(b *systems.Batch, answers []systems.Answer) {
 }
 
 // Evaluate implements systems.Evaluator for the pools that do.
-func (p *spyPool) Evaluate(job, epoch int) []scheduler.SampleID {
+func (p *spyPool) Evaluate(job int) []scheduler.SampleID {
 	if e, ok := p.Pool.(systems.Evaluator); ok {
-		return e.Evaluate(job, epoch)
+		return e.Evaluate(job)
 	}
 	return nil
+}
+
+// TakeCut implements systems.Evaluator for the pools that do.
+func (p *spyPool) TakeCut(job, epoch int) {
+	if e, ok := p.Pool.(systems.Evaluator); ok {
+		e.TakeCut(job, epoch)
+	}
 }
 
 // Foresee implements systems.Foreseer for the pools that do.
@@ -111,20 +122,26 @@ func mustFind(t fataler, name string) *systems.System {
 	return s
 }
 
-// TestNoSystemBeatsMIN has every system below the offline bound on the same draws, over the whole trace.
+// TestNoSystemBeatsMIN has every system below the offline bound on the same draws, over the whole
+// trace.
 func TestNoSystemBeatsMIN(t *testing.T) {
 	trace := syntheticTrace(600, 6)
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
 		for _, ranks := range []int{1, 4} {
-			cfg := Config{Trace: trace, System: mustFind(t, "min"), Sampler: sampler, Capacity: 0.2, Ranks: ranks, BatchSize: 24 / ranks, Seed: 3}
+			cfg := Config{
+				Trace: trace, System: mustFind(t, "min"), Sampler: sampler, Capacity: 0.2,
+				Ranks: ranks, BatchSize: 24 / ranks, Seed: 3,
+			}
 			bound := mustRun(t, cfg)
 			for _, s := range systems.All() {
 				cfg.System = &s
 				r := mustRun(t, cfg)
 				if r.Draws != bound.Draws || r.Hits > bound.Hits {
-					t.Errorf("%s, %s, %d ranks: %d hits of %d draws, min has %d of %d", s.Name, sampler, ranks, r.Hits, r.Draws, bound.Hits, bound.Draws)
+					t.Errorf("%s, %s, %d ranks: %d hits of %d draws, min has %d of %d", s.Name,
+						sampler, ranks, r.Hits, r.Draws, bound.Hits, bound.Draws)
 				}
-				if r.Draws != r.Hits+r.Substituted+r.StorageReads || r.Hits != r.HitsLocal+r.HitsRemote {
+				if r.Draws != r.Hits+r.Substituted+r.StorageReads ||
+					r.Hits != r.HitsLocal+r.HitsRemote {
 					t.Errorf("%s, %s, %d ranks: the sums differ", s.Name, sampler, ranks)
 				}
 			}
@@ -139,9 +156,13 @@ func TestRunProperties(t *testing.T) {
 		all := systems.All()
 		s := &all[rapid.IntRange(0, len(all)-1).Draw(t, "system")]
 		cfg := Config{
-			Trace: trace, System: s, Ranks: rapid.IntRange(1, 3).Draw(t, "ranks"), BatchSize: rapid.IntRange(1, 9).Draw(t, "batch"),
-			Capacity: float64(rapid.IntRange(1, 20).Draw(t, "capacity")) / 20, Seed: int64(rapid.IntRange(0, 9).Draw(t, "seed")),
-			Jobs: rapid.IntRange(1, 3).Draw(t, "jobs"), Sampler: rapid.SampledFrom([]string{"", "torch", "pads", "subset"}).Draw(t, "sampler"),
+			Trace: trace, System: s, Ranks: rapid.IntRange(1, 3).Draw(t, "ranks"),
+			BatchSize: rapid.IntRange(1, 9).Draw(t, "batch"),
+			Capacity:  float64(rapid.IntRange(1, 20).Draw(t, "capacity")) / 20,
+			Seed:      int64(rapid.IntRange(0, 9).Draw(t, "seed")),
+			Jobs:      rapid.IntRange(1, 3).Draw(t, "jobs"),
+			Sampler: rapid.SampledFrom([]string{"", "torch", "pads", "subset"}).Draw(t,
+				"sampler"),
 		}
 		r := mustRun(t, cfg)
 		ids := drawsOf(t, cfg)
@@ -151,14 +172,18 @@ func TestRunProperties(t *testing.T) {
 				bound++
 			}
 		}
-		if r.Hits > bound || r.Draws != int64(len(ids)) || r.Draws != r.Hits+r.Substituted+r.StorageReads {
-			t.Fatalf("%s: %d hits, MIN has %d; %d draws of %d", s.Name, r.Hits, bound, r.Draws, len(ids))
+		if r.Hits > bound || r.Draws != int64(len(ids)) ||
+			r.Draws != r.Hits+r.Substituted+r.StorageReads {
+			t.Fatalf("%s: %d hits, MIN has %d; %d draws of %d", s.Name, r.Hits, bound, r.Draws,
+				len(ids))
 		}
 		if s.Name == "min" && r.Hits != bound {
 			t.Fatalf("min has %d hits, MIN %d", r.Hits, bound)
 		}
-		if r.StorageBytes < r.StorageReads && s.Name != "rankpool" { // whose ranks read a sample once for several draws in the window
-			t.Fatalf("%s: %d draws from storage, %d bytes read", s.Name, r.StorageReads, r.StorageBytes)
+		// whose ranks read a sample once for several draws in the window
+		if r.StorageBytes < r.StorageReads && s.Name != "rankpool" {
+			t.Fatalf("%s: %d draws from storage, %d bytes read", s.Name, r.StorageReads,
+				r.StorageBytes)
 		}
 		var batches int64
 		for _, e := range r.Epochs {
@@ -177,13 +202,15 @@ func TestDrawsAreThoseOfTheRank(t *testing.T) {
 	losses := recorded(t, 3)
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
 		want, err := RunStagers(Config{
-			Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler, Scorer: "logrank", Capacity: 0.2, Ranks: 4, BatchSize: 32, Seed: 5,
+			Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler,
+			Scorer: "logrank", Capacity: 0.2, Ranks: 4, BatchSize: 32, Seed: 5,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := drawsOf(t, Config{
-			Trace: &Trace{Losses: losses}, System: mustFind(t, "lru"), Sampler: sampler, Scorer: "logrank", Capacity: 0.2, Ranks: 4, BatchSize: 32, Seed: 5,
+			Trace: &Trace{Losses: losses}, System: mustFind(t, "lru"), Sampler: sampler,
+			Scorer: "logrank", Capacity: 0.2, Ranks: 4, BatchSize: 32, Seed: 5,
 		})
 		if !slices.Equal(got, want.IDs) {
 			t.Errorf("%s: the draws of a pool are not those of the ranks", sampler)
@@ -191,12 +218,17 @@ func TestDrawsAreThoseOfTheRank(t *testing.T) {
 	}
 }
 
-// TestDrawsAreTheSameForEverySystem has a sampler that the user chose draw the same, whatever the system serves.
+// TestDrawsAreTheSameForEverySystem has a sampler that the user chose draw the same, whatever the
+// system serves.
 func TestDrawsAreTheSameForEverySystem(t *testing.T) {
 	trace := syntheticTrace(150, 4)
 	var want []scheduler.SampleID
 	for _, s := range systems.All() {
-		got := drawsOf(t, Config{Trace: trace, System: &s, Sampler: "weighted", Capacity: 0.3, Ranks: 2, BatchSize: 8, Seed: 1, Jobs: 2})
+		got := drawsOf(
+			t, Config{
+				Trace: trace, System: &s, Sampler: "weighted", Capacity: 0.3, Ranks: 2,
+				BatchSize: 8, Seed: 1, Jobs: 2,
+			})
 		if want == nil {
 			want = got
 		}
@@ -213,7 +245,12 @@ func TestRunIsTheSameOnAnyNumberOfCores(t *testing.T) {
 		before := runtime.GOMAXPROCS(cores)
 		var got []string
 		for _, s := range systems.All() {
-			text, err := json.Marshal(mustRun(t, Config{Trace: trace, System: &s, Capacity: 0.2, Ranks: 2, BatchSize: 8, SkipEpochs: 1}))
+			text, err := json.Marshal(
+				mustRun(
+					t, Config{
+						Trace: trace, System: &s, Capacity: 0.2, Ranks: 2, BatchSize: 8,
+						SkipEpochs: 1,
+					}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +268,10 @@ func TestRunIsTheSameOnAnyNumberOfCores(t *testing.T) {
 
 // TestRunSaysWhatIsWrong has every wrong argument be an error of one line that names it.
 func TestRunSaysWhatIsWrong(t *testing.T) {
-	good := Config{Trace: syntheticTrace(20, 2), System: mustFind(t, "lru"), Capacity: 0.5, Ranks: 1, BatchSize: 4}
+	good := Config{
+		Trace: syntheticTrace(20, 2), System: mustFind(t, "lru"), Capacity: 0.5,
+		Ranks: 1, BatchSize: 4,
+	}
 	mustRun(t, good)
 	for _, c := range []struct {
 		spoil func(*Config)
@@ -250,20 +290,25 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{func(c *Config) { c.Scorer = "los" }, `did you mean "loss"?`},
 		{func(c *Config) { c.Values = systems.Values{"x": 1} }, `lru has no options, so none is "x"`},
 		{func(c *Config) { c.System, c.Policy = mustFind(t, "min"), "lru" }, "min is a bound"},
-		{func(c *Config) { c.System, c.Trace = mustFind(t, "spidercache"), permutations(20, 2) }, "spidercache needs"},
+		{
+			func(c *Config) { c.System, c.Trace = mustFind(t, "spidercache"), permutations(20, 2) },
+			"spidercache needs",
+		},
 	} {
 		cfg := good
 		c.spoil(&cfg)
 		r, err := Run(cfg)
 		if err == nil {
 			t.Errorf("%s: no error but %+v", c.want, r)
-		} else if !strings.HasPrefix(err.Error(), "simulator: ") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		} else if !strings.HasPrefix(err.Error(), "simulator: ") ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
 }
 
-// TestPartsAreReplaced has each of sampler, scorer and policy be replaced alone, and the result say so.
+// TestPartsAreReplaced has each of sampler, scorer and policy be replaced alone, and the result say
+// so.
 func TestPartsAreReplaced(t *testing.T) {
 	trace := syntheticTrace(100, 4)
 	for _, c := range []struct {
@@ -278,24 +323,37 @@ func TestPartsAreReplaced(t *testing.T) {
 		{"min", "weighted", "", "", [3]string{"weighted", "loss", "min"}},
 	} {
 		r := mustRun(t, Config{
-			Trace: trace, System: mustFind(t, c.system), Sampler: c.sampler, Scorer: c.scorer, Policy: c.policy, Capacity: 0.2, Ranks: 2, BatchSize: 10,
+			Trace: trace, System: mustFind(t, c.system), Sampler: c.sampler, Scorer: c.scorer,
+			Policy: c.policy, Capacity: 0.2, Ranks: 2, BatchSize: 10,
 		})
 		if got := [3]string{r.Sampler, r.Scorer, r.Policy}; got != c.want || r.System != c.system {
 			t.Errorf("%+v: ran %s as %q, want %q", c, r.System, got, c.want)
 		}
 	}
-	lru := mustRun(t, Config{Trace: trace, System: mustFind(t, "lru"), Sampler: "pads", Capacity: 0.2, Ranks: 2, BatchSize: 10})
-	other := mustRun(t, Config{Trace: trace, System: mustFind(t, "coordl"), Policy: "lru", Sampler: "pads", Capacity: 0.2, Ranks: 2, BatchSize: 10})
+	lru := mustRun(
+		t, Config{
+			Trace: trace, System: mustFind(t, "lru"), Sampler: "pads", Capacity: 0.2,
+			Ranks: 2, BatchSize: 10,
+		})
+	other := mustRun(
+		t, Config{
+			Trace: trace, System: mustFind(t, "coordl"), Policy: "lru", Sampler: "pads",
+			Capacity: 0.2, Ranks: 2, BatchSize: 10,
+		})
 	if lru.Hits != other.Hits {
 		t.Errorf("lru has %d hits, coordl with the policy lru %d", lru.Hits, other.Hits)
 	}
 }
 
-// TestRankpoolWithSeveralJobs has jobs that share the memory stay close to the bound of their draws together.
+// TestRankpoolWithSeveralJobs has jobs that share the memory stay close to the bound of their draws
+// together.
 func TestRankpoolWithSeveralJobs(t *testing.T) {
 	trace := &Trace{Losses: recorded(t, 5)}
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
-		cfg := Config{Trace: trace, System: mustFind(t, "rankpool"), Sampler: sampler, Capacity: 0.2, Ranks: 4, BatchSize: 16, SkipEpochs: 3, Jobs: 3}
+		cfg := Config{
+			Trace: trace, System: mustFind(t, "rankpool"), Sampler: sampler,
+			Capacity: 0.2, Ranks: 4, BatchSize: 16, SkipEpochs: 3, Jobs: 3,
+		}
 		r := mustRun(t, cfg)
 		cfg.System = mustFind(t, "min")
 		if bound := mustRun(t, cfg); float64(r.Hits) < 0.99*float64(bound.Hits) {
@@ -304,19 +362,28 @@ func TestRankpoolWithSeveralJobs(t *testing.T) {
 	}
 }
 
-// TestTimeIsAboveItsBound has no system that waits for its loads at an epoch's end be faster than computing or storage allows.
+// TestTimeIsAboveItsBound has no system that waits for its loads at an epoch's end be faster than
+// computing or storage allows.
 func TestTimeIsAboveItsBound(t *testing.T) {
 	cluster := &Cluster{
 		SampleBytes: 1000,
 		Trainer:     Trainer{BatchSize: 8, Step: time.Millisecond},
 		Loader:      Loader{Workers: 2, PrefetchFactor: 2},
-		Storage:     Storage{Curve: [][2]int64{{1, 4e6}, {8, 8e6}}, OpenLatency: 10 * time.Microsecond},
+		Storage: Storage{
+			Curve:       [][2]int64{{1, 4e6}, {8, 8e6}},
+			OpenLatency: 10 * time.Microsecond,
+		},
 	}
 	for _, s := range systems.All() {
-		cfg := Config{Trace: syntheticTrace(200, 4), System: &s, Capacity: 0.2, Ranks: 2, BatchSize: 8, SkipEpochs: 1, Cluster: cluster}
+		cfg := Config{
+			Trace: syntheticTrace(200, 4), System: &s, Capacity: 0.2, Ranks: 2,
+			BatchSize: 8, SkipEpochs: 1, Cluster: cluster,
+		}
 		r := mustRun(t, cfg)
-		if set, err := newSetup(cfg); err != nil || !set.plansAhead() && (r.EpochSeconds < r.BoundSeconds || r.BoundSeconds <= 0) {
-			t.Errorf("%s: %v s an epoch, the bound is %v s (%v)", s.Name, r.EpochSeconds, r.BoundSeconds, err)
+		if set, err := newSetup(cfg); err != nil ||
+			!set.plansAhead() && (r.EpochSeconds < r.BoundSeconds || r.BoundSeconds <= 0) {
+			t.Errorf("%s: %v s an epoch, the bound is %v s (%v)", s.Name, r.EpochSeconds,
+				r.BoundSeconds, err)
 		}
 		if r.StorageBytes < 1000*r.StorageReads && s.Name != "rankpool" {
 			t.Errorf("%s: %d bytes for %d reads of 1000", s.Name, r.StorageBytes, r.StorageReads)
@@ -328,10 +395,14 @@ func TestTimeIsAboveItsBound(t *testing.T) {
 func TestMinPartitionedIsMINInEachPart(t *testing.T) {
 	trace := syntheticTrace(300, 4)
 	for _, bytes := range []int64{1, 1000} {
-		cfg := Config{Trace: trace, System: mustFind(t, "min-partitioned"), Sampler: "pads", Capacity: 0.21, Ranks: 4, BatchSize: 10, Cluster: &Cluster{SampleBytes: bytes}}
+		cfg := Config{
+			Trace: trace, System: mustFind(t, "min-partitioned"), Sampler: "pads",
+			Capacity: 0.21, Ranks: 4, BatchSize: 10, Cluster: &Cluster{SampleBytes: bytes},
+		}
 		r := mustRun(t, cfg)
 		if want := PartitionHits(drawsOf(t, cfg), 0, 300, 4, 63); r.Hits != want {
-			t.Errorf("samples of %d bytes: %d hits, MIN in each partition has %d", bytes, r.Hits, want)
+			t.Errorf("samples of %d bytes: %d hits, MIN in each partition has %d", bytes, r.Hits,
+				want)
 		}
 	}
 }

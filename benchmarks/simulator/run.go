@@ -10,13 +10,15 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Run simulates one system with one capacity. The same cfg gives the same Result, on any machine and with any GOMAXPROCS.
+// Run simulates one system with one capacity. The same cfg gives the same Result, on any machine
+// and with any GOMAXPROCS.
 //
-// What is zero of Epochs and Jobs means all epochs of the trace, and one job. The system rankpool is run by its real schedulers, one a
-// rank, when one job has the memory for itself; every other system is run as a pool, see systems.Pool.
+// Zero Epochs and Jobs mean all epochs of the trace, and one job. The system rankpool is run by its
+// real schedulers, one per rank, if a single job has the memory to itself; every other system is
+// run as a pool, see systems.Pool.
 //
-// It returns an error that says what to change when a number is out of range or a name is unknown. It may be called concurrently; the
-// trace is only read.
+// It returns an error that says what to change if a number is out of range or a name is unknown. It
+// may be called concurrently; the trace is only read.
 func Run(cfg Config) (*Result, error) {
 	s, err := newSetup(cfg)
 	if err != nil {
@@ -45,11 +47,12 @@ func Run(cfg Config) (*Result, error) {
 type setup struct {
 	Config
 	sampler, scorer, policy string
-	drawScorer              string          // of the scores that a sampler draws from when they are not the system's
-	own                     bool            // the system draws for itself
-	owner                   *systems.System // whose options Values are
-	totalBytes              int64
-	capacityBytes           int64
+	// of the scores that a sampler draws from when they are not the system's
+	drawScorer    string
+	own           bool            // the system draws for itself
+	owner         *systems.System // whose options Values are
+	totalBytes    int64
+	capacityBytes int64
 }
 
 func newSetup(cfg Config) (*setup, error) {
@@ -81,15 +84,21 @@ func (s *setup) checkNumbers() error {
 	case !(s.Capacity > 0 && s.Capacity <= 1):
 		return fmt.Errorf("the capacity is %v, it must be above 0 and at most 1", s.Capacity)
 	case s.Ranks < 1 || s.TrainersPerRank < 1 || s.BatchSize < 1 || s.Jobs < 1:
-		return fmt.Errorf("%d ranks of %d trainers, a batch size of %d and %d jobs: each must be at least 1", s.Ranks, s.TrainersPerRank, s.BatchSize, s.Jobs)
+		return fmt.Errorf(
+			"%d ranks of %d trainers, a batch size of %d and %d jobs: each must be at least 1",
+			s.Ranks, s.TrainersPerRank, s.BatchSize, s.Jobs)
 	case s.Epochs < 1 || s.Epochs > epochs:
 		return fmt.Errorf("the number of epochs is %d, the trace has 1 to %d", s.Epochs, epochs)
-	case len(s.JobSteps) > 0 && len(s.JobSteps) != s.Jobs || len(s.JobLosses) > 0 && len(s.JobLosses) != s.Jobs:
-		return fmt.Errorf("there are %d jobs, and steps of %d and losses of %d", s.Jobs, len(s.JobSteps), len(s.JobLosses))
+	case len(s.JobSteps) > 0 && len(s.JobSteps) != s.Jobs ||
+		len(s.JobLosses) > 0 && len(s.JobLosses) != s.Jobs:
+		return fmt.Errorf("there are %d jobs, and steps of %d and losses of %d", s.Jobs,
+			len(s.JobSteps), len(s.JobLosses))
 	case len(s.JobSteps) > 0 && slices.Min(s.JobSteps) <= 0:
 		return fmt.Errorf("a job's step takes %v, it must take more than 0", slices.Min(s.JobSteps))
 	case s.SkipEpochs < 0 || s.SkipEpochs >= s.Epochs:
-		return fmt.Errorf("%d epochs are skipped, it must be at least 0 and fewer than the %d that are trained", s.SkipEpochs, s.Epochs)
+		return fmt.Errorf(
+			"%d epochs are skipped, it must be at least 0 and fewer than the %d that are trained",
+			s.SkipEpochs, s.Epochs)
 	}
 	return nil
 }
@@ -99,7 +108,8 @@ func (s *setup) name() error {
 	s.owner = s.System
 	if s.Policy != "" && s.Policy != s.System.Policy {
 		if s.System.Offline() {
-			return fmt.Errorf("%s is a bound with a policy of its own, it takes no other", s.System.Name)
+			return fmt.Errorf("%s is a bound with a policy of its own, it takes no other",
+				s.System.Name)
 		}
 		if s.owner = policyOwner(s.Policy); s.owner == nil {
 			_, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{})
@@ -115,21 +125,24 @@ func (s *setup) name() error {
 	} else {
 		s.drawScorer = first(s.scorer, scheduler.DefaultScorer(s.sampler))
 	}
-	if s.owner.Offline() || s.owner.Name == "rankpool" || s.scorer == "" { // it looks at no scores but those of the draws
+	// it uses no scores but those of the draws
+	if s.owner.Offline() || s.owner.Name == "rankpool" || s.scorer == "" {
 		s.scorer = s.drawScorer
 	}
 	for _, name := range []string{s.scorer, s.drawScorer} {
 		if known := scheduler.ScorerNames(); name != "" && !slices.Contains(known, name) {
-			return fmt.Errorf("unknown scorer %q, did you mean %q? The known ones are %s", name, systems.Nearest(name, known), strings.Join(known, ", "))
+			return fmt.Errorf("unknown scorer %q, did you mean %q? The known ones are %s", name,
+				systems.Nearest(name, known), strings.Join(known, ", "))
 		}
 	}
 	if known := scheduler.SamplerNames(); s.Sampler != "" && !slices.Contains(known, s.Sampler) {
-		return fmt.Errorf("unknown sampler %q, did you mean %q? The known ones are %s", s.Sampler, systems.Nearest(s.Sampler, known), strings.Join(known, ", "))
+		return fmt.Errorf("unknown sampler %q, did you mean %q? The known ones are %s", s.Sampler,
+			systems.Nearest(s.Sampler, known), strings.Join(known, ", "))
 	}
 	return s.checkValues()
 }
 
-// checkTrace has the trace hold what the system cannot do without.
+// checkTrace returns an error if the trace lacks something that the system needs.
 func (s *setup) checkTrace() error {
 	switch {
 	case s.owner.NeedsLabels && s.Trace.Labels == nil:
@@ -158,10 +171,12 @@ func (s *setup) checkValues() error {
 	if len(known) == 0 {
 		return fmt.Errorf("%s has no options, so none is %q", s.owner.Name, name)
 	}
-	return fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.owner.Name, name, systems.Nearest(name, known), strings.Join(known, ", "))
+	return fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.owner.Name, name,
+		systems.Nearest(name, known), strings.Join(known, ", "))
 }
 
-// policyOwner returns the system whose policy has that name and can be used alone, nil if there is none.
+// policyOwner returns the system whose policy has that name and can be used alone, nil if there is
+// none.
 func policyOwner(policy string) *systems.System {
 	for _, s := range systems.All() {
 		if s.Policy == policy && s.NewPolicy != nil {
@@ -183,7 +198,8 @@ func first(names ...string) string {
 	return ""
 }
 
-// measure finds the bytes of the data set and of the memory. With samples of one size the memory holds a whole number of them.
+// measure finds the bytes of the data set and of the memory. With samples of one size the memory
+// holds a whole number of them.
 func (s *setup) measure() {
 	n := s.Trace.Samples()
 	if s.Trace.SizesBytes == nil {
@@ -211,10 +227,14 @@ func (s *setup) size(id scheduler.SampleID) int64 {
 func (s *setup) globalBatch() int { return s.BatchSize * s.trainers() }
 
 // newPool returns the system's memory as a whole.
-func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores, took func(job, begin, end int) float64) systems.Pool {
+func (s *setup) newPool(
+	memory *systems.Memory, scores []*systems.Scores, took func(job, begin, end int) float64,
+) systems.Pool {
 	cfg := systems.PoolConfig{
-		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks, TrainersPerRank: s.TrainersPerRank, Epochs: s.Epochs,
-		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores, Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),
+		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks,
+		TrainersPerRank: s.TrainersPerRank, Epochs: s.Epochs,
+		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores,
+		Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),
 		BatchSeconds: took, Machine: s.machine(),
 	}
 	if s.Trace.Embeddings != nil {
@@ -229,7 +249,8 @@ func (s *setup) newPool(memory *systems.Memory, scores []*systems.Scores, took f
 		return s.owner.NewPool(cfg)
 	}
 	return systems.NewPolicyPool(cfg, s.owner.NewPolicy(systems.PolicyConfig{
-		System: s.owner, Samples: cfg.Samples, CapacityBytes: s.capacityBytes, Size: s.size, Seed: s.Seed, Values: s.Values,
+		System: s.owner, Samples: cfg.Samples, CapacityBytes: s.capacityBytes, Size: s.size,
+		Seed: s.Seed, Values: s.Values,
 	}))
 }
 
@@ -251,11 +272,14 @@ func (s *setup) clusterOf(job int) *Cluster {
 		return s.Cluster
 	}
 	c := *s.Cluster
-	c.Trainer = Trainer{BatchSize: 1, Step: s.JobSteps[job] / time.Duration(s.BatchSize), Reduce: s.JobSteps[job] % time.Duration(s.BatchSize)}
+	c.Trainer = Trainer{
+		BatchSize: 1, Step: s.JobSteps[job] / time.Duration(s.BatchSize),
+		Reduce: s.JobSteps[job] % time.Duration(s.BatchSize),
+	}
 	return &c
 }
 
-// slowest is the machine with the longest step of all jobs: they take their steps side by side.
+// slowest returns the machine with the longest step of all jobs: they take their steps in parallel.
 func (s *setup) slowest() *Cluster {
 	if len(s.JobSteps) == 0 {
 		return s.Cluster
@@ -281,8 +305,9 @@ func (s *setup) machine() *systems.NoPFSModel {
 	return s.Cluster.nopfsModel(s.nodes(), s.totalBytes/int64(s.Trace.Samples()))
 }
 
-// newClock returns the time model, nil without a cluster. A system that knows an epoch before it begins loads across the boundary, so
-// many batches ahead as a rank does (package scheduler, aheadBatches); the others run under a framework's data loader, which begins anew.
+// newClock returns the time model, nil without a cluster. A system that knows an epoch before it
+// begins loads across the boundary, as many batches ahead as a rank does (package scheduler,
+// aheadBatches); the others run under a framework's data loader, which starts over.
 func (s *setup) newClock() *Clock {
 	ahead := 0
 	switch {

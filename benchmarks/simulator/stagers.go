@@ -8,12 +8,13 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an eighth.
+// windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an
+// eighth.
 const windowShare = 8
 
-// stagers is a job's ranks in one goroutine: coordinator and stagers are the real ones, and storage,
-// peers and training answer at once and without faults. So what is counted is what the schedulers
-// decide, and nothing that time or a machine does.
+// stagers is a job's ranks in one goroutine: coordinator and stagers are the real ones, and
+// storage, peers and training respond at once and without faults. So the counts depend only on what
+// the schedulers decide, not on time or a machine.
 type stagers struct {
 	*setup
 	training *training
@@ -38,25 +39,29 @@ type stagers struct {
 // StagersResult is Result, and what only the real schedulers have.
 type StagersResult struct {
 	Result
-	IDs    []scheduler.SampleID // the draws of all epochs in order
-	Begin  []int                // of each epoch, its first place in IDs
-	Hits   []int64              // of each epoch, draws that found their sample in its owner's partition
-	Found  [6]int64             // by scheduler.Source: what was delivered from epoch SkipEpochs on
-	Reads  int64                // of storage, by all ranks
-	Missed int64                // sum over epochs of the samples that had to be read at least once
+	IDs   []scheduler.SampleID // the draws of all epochs in order
+	Begin []int                // of each epoch, its first place in IDs
+	// of each epoch, draws that found their sample in its owner's partition
+	Hits   []int64
+	Found  [6]int64 // by scheduler.Source: what was delivered from epoch SkipEpochs on
+	Reads  int64    // of storage, by all ranks
+	Missed int64    // sum over epochs of the samples that had to be read at least once
 	// TierReads and TierWrites are how many samples were read from tiers, and written to them.
 	TierReads, TierWrites int64
 	Plans                 []*scheduler.Plan // by epoch
 }
 
 // LocalShare is the share of hits that are in the consumer's own memory.
-func (r *StagersResult) LocalShare() float64 { return float64(r.HitsLocal) / float64(r.Result.Hits) }
+func (r *StagersResult) LocalShare() float64 {
+	return float64(r.HitsLocal) / float64(r.Result.Hits)
+}
 
-// RunStagers simulates a system by the real schedulers, one a rank, with the system's policy in each partition. The same cfg gives the
-// same result.
+// RunStagers simulates a system by the real schedulers, one a rank, with the system's policy in
+// each partition. The same cfg gives the same result.
 //
-// As in the tool, an epoch's plan is made, and its first batches enter the window, when the scores before the cut of the epoch before are
-// folded. It returns an error where Run does, and when cfg has more than one job.
+// As in the tool, an epoch's plan is made, and its first batches enter the window, when the scores
+// before the cut of the epoch before are folded. It returns an error where Run does, and when cfg
+// has more than one job.
 func RunStagers(cfg Config) (*StagersResult, error) {
 	s, err := newSetup(cfg)
 	if err != nil {
@@ -67,7 +72,8 @@ func RunStagers(cfg Config) (*StagersResult, error) {
 
 func runStagers(s *setup) (*StagersResult, error) {
 	if s.Jobs != 1 {
-		return nil, fmt.Errorf("simulator: %d jobs cannot share the real schedulers, one can", s.Jobs)
+		return nil, fmt.Errorf("simulator: %d jobs cannot share the real schedulers, one can",
+			s.Jobs)
 	}
 	p, err := newStagers(s)
 	if err != nil {
@@ -87,9 +93,11 @@ func newStagers(s *setup) (*stagers, error) {
 	}
 	p := &stagers{
 		setup: s, holder: make([]uint16, n), readIn: make([]int32, n), loads: map[int][]Load{},
-		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(), digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
+		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(),
+		digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
 	}
-	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks, scheduler.AssignLocal
+	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks,
+		scheduler.AssignLocal
 	for r := range s.Ranks {
 		rank, err := p.newRank(r, s.part(r))
 		if err != nil {
@@ -135,7 +143,8 @@ func (p *stagers) train(epoch int) {
 	p.result.IDs = append(p.result.IDs, plan.IDs...)
 	for b := range plan.Batches() {
 		for t, r := range p.planCfg.World {
-			p.ranks[r].step(scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
+			p.ranks[r].step(
+				scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
 		}
 		p.settle()
 		for _, rank := range p.ranks {
@@ -167,7 +176,7 @@ func (p *stagers) drive(e scheduler.Event) {
 	}
 }
 
-// add takes a plan, of which the first batches enter the windows now.
+// add adds a plan, whose first batches enter the windows now.
 func (p *stagers) add(plan *scheduler.Plan) {
 	base := 0
 	if last := plan.Epoch - 1; last >= 0 {
@@ -175,7 +184,8 @@ func (p *stagers) add(plan *scheduler.Plan) {
 	}
 	p.plans, p.base = append(p.plans, plan), append(p.base, base)
 	p.result.Hits, p.missed = append(p.result.Hits, 0), append(p.missed, 0)
-	p.result.Epochs = append(p.result.Epochs, EpochResult{Batches: make([]BatchResult, plan.Batches())})
+	p.result.Epochs = append(p.result.Epochs,
+		EpochResult{Batches: make([]BatchResult, plan.Batches())})
 }
 
 // scored refreshes predictions, each at the rank that has the sample: the others have nothing to
@@ -193,7 +203,7 @@ func (p *stagers) scored(e scheduler.Scored) {
 	}
 }
 
-// report tells the losses of a global batch.
+// report reports the losses of a global batch.
 func (p *stagers) report(plan *scheduler.Plan, batch int) {
 	lo, hi := plan.Range(batch)
 	for _, id := range plan.IDs[lo:hi] {
@@ -210,7 +220,7 @@ func (p *stagers) report(plan *scheduler.Plan, batch int) {
 
 func (p *stagers) later(f func()) { p.todo = append(p.todo, f) }
 
-// settle lets everything that is under way happen, in the order in which it began.
+// settle completes all pending operations, in the order in which they began.
 func (p *stagers) settle() {
 	for p.done < len(p.todo) {
 		next := p.todo[p.done]
@@ -221,7 +231,7 @@ func (p *stagers) settle() {
 	p.todo, p.done = p.todo[:0], 0
 }
 
-// load is what a rank needs for the batch at a position.
+// load returns what a rank needs for the batch at a position.
 func (p *stagers) load(position, rank int) *Load {
 	if p.loads[position] == nil {
 		p.loads[position] = make([]Load, p.Ranks)
@@ -238,7 +248,7 @@ func (p *stagers) epochOf(position int) int {
 	return at - 1
 }
 
-// drew counts what a draw of a rank's own sample found.
+// drew counts the outcome of a draw of a rank's own sample.
 func (p *stagers) drew(rank, epoch, place int, outcome scheduler.Outcome) {
 	plan := p.plans[epoch]
 	p.holder[plan.IDs[place]] = uint16(rank)
@@ -275,7 +285,7 @@ func (p *stagers) fetched(id scheduler.SampleID, rank, position int) {
 	}
 }
 
-// tick has the time model take a batch.
+// tick passes a batch to the time model.
 func (p *stagers) tick(epoch, batch int) {
 	position := p.base[epoch] + batch
 	p.load(position, 0)
@@ -331,7 +341,8 @@ type stagerRank struct {
 
 func (p *stagers) newRank(number int, capacityBytes int64) (*stagerRank, error) {
 	policy, err := systems.NewPolicy(p.policy, systems.PolicyConfig{
-		Samples: p.Trace.Samples(), CapacityBytes: capacityBytes, Size: p.size, Seed: p.Seed, Values: p.Values,
+		Samples: p.Trace.Samples(), CapacityBytes: capacityBytes, Size: p.size, Seed: p.Seed,
+		Values: p.Values,
 	})
 	if err != nil {
 		return nil, err
@@ -339,18 +350,21 @@ func (p *stagers) newRank(number int, capacityBytes int64) (*stagerRank, error) 
 	r := &stagerRank{pool: p, number: number}
 	share := p.totalBytes / int64(p.Ranks)
 	r.stager = scheduler.NewStager(scheduler.StagerConfig{
-		Rank: number, Ranks: p.Ranks, World: p.planCfg.World, Samples: p.Trace.Samples(), Policy: policy, Size: p.size,
+		Rank: number, Ranks: p.Ranks, World: p.planCfg.World, Samples: p.Trace.Samples(),
+		Policy: policy, Size: p.size,
 		CapacityBytes: capacityBytes, TierBytes: p.tierPart(number), Sparse: p.Ranks > denseRanks,
 		WindowBytes: max(share/windowShare, 4*p.totalBytes/int64(p.Trace.Samples())),
-		Drew:        func(epoch, place int, o scheduler.Outcome) { p.drew(number, epoch, place, o) },
+		Drew: func(epoch, place int, o scheduler.Outcome) {
+			p.drew(number, epoch, place, o)
+		},
 	})
 	return r, nil
 }
 
-// denseRanks is up to how many ranks each may have tables as long as the data set.
+// denseRanks is the largest number of ranks that may each have tables as long as the data set.
 const denseRanks = 16
 
-// step gives the stager an event and begins what it commands.
+// step passes an event to the stager and executes its commands.
 func (r *stagerRank) step(e scheduler.Event) {
 	for _, c := range r.stager.Step(e) {
 		switch c := c.(type) {
@@ -368,7 +382,11 @@ func (r *stagerRank) step(e scheduler.Event) {
 				r.pool.load(r.pool.base[c.Epoch]+c.Batch, r.number).RemoteBytes += r.pool.size(id)
 			}
 			r.pool.later(func() {
-				r.pool.ranks[c.Peer].step(scheduler.Asked{Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
+				r.pool.ranks[c.Peer].step(
+					scheduler.Asked{
+						Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch,
+						Batch: c.Batch, IDs: c.IDs,
+					})
 			})
 		case scheduler.Send:
 			r.pool.later(func() {
@@ -381,7 +399,7 @@ func (r *stagerRank) step(e scheduler.Event) {
 	}
 }
 
-// trained lets go of what was delivered.
+// trained releases what was delivered.
 func (r *stagerRank) trained() {
 	for _, d := range r.delivered {
 		if r.pool.epoch >= r.pool.SkipEpochs {

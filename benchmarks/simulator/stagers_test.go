@@ -18,13 +18,19 @@ func recorded(t *testing.T, epochs int) [][]float32 {
 	return losses[:epochs]
 }
 
-// TestNoMoreHitsThanMIN has online runs stay below the offline bound, and everything be delivered as it was drawn.
+// TestNoMoreHitsThanMIN has online runs stay below the offline bound, and everything be delivered
+// as it was drawn.
 func TestNoMoreHitsThanMIN(t *testing.T) {
 	losses := recorded(t, 3)
 	for _, sampler := range []string{"pads", "uniform", "torch", "subset"} {
 		for _, ranks := range []int{1, 4} {
 			for _, capacity := range []float64{0.01, 0.2, 1} {
-				r, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity, SkipEpochs: 1, Seed: 1})
+				r, err := RunStagers(
+					Config{
+						Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
+						Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity,
+						SkipEpochs: 1, Seed: 1,
+					})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -39,22 +45,29 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 					}
 				}
 				if hits > bound || capacity > 0 && hits < bound/2 {
-					t.Errorf("%s, %d ranks, %v: %d hits, MIN has %d", sampler, ranks, capacity, hits, bound)
+					t.Errorf("%s, %d ranks, %v: %d hits, MIN has %d", sampler, ranks, capacity,
+						hits, bound)
 				}
-				if parted := PartitionHits(r.IDs, 0, len(losses[0]), ranks, memory); parted > bound || hits > parted && sampler != "pads" {
-					t.Errorf("%s, %d ranks, %v: %d hits, MIN in partitions has %d, MIN %d", sampler, ranks, capacity, hits, parted, bound)
+				if parted := PartitionHits(r.IDs, 0, len(losses[0]), ranks,
+					memory); parted > bound || hits > parted && sampler != "pads" {
+					t.Errorf("%s, %d ranks, %v: %d hits, MIN in partitions has %d, MIN %d", sampler,
+						ranks, capacity, hits, parted, bound)
 				}
 				for _, n := range r.Found {
 					delivered += n
 				}
 				if want := int64(len(r.IDs) - r.Begin[1]); delivered != want {
-					t.Errorf("%s, %d ranks, %v: %d delivered of %d drawn", sampler, ranks, capacity, delivered, want)
+					t.Errorf("%s, %d ranks, %v: %d delivered of %d drawn", sampler, ranks, capacity,
+						delivered, want)
 				}
-				if r.Found[scheduler.FromFallback]+r.Found[scheduler.NotHere]+r.Found[scheduler.Unreadable] != 0 {
-					t.Errorf("%s, %d ranks, %v: without faults, sources are %v", sampler, ranks, capacity, r.Found)
+				notCached := r.Found[scheduler.FromFallback] + r.Found[scheduler.NotHere]
+				if notCached+r.Found[scheduler.Unreadable] != 0 {
+					t.Errorf("%s, %d ranks, %v: without faults, sources are %v", sampler, ranks,
+						capacity, r.Found)
 				}
 				if capacity == 1 && (r.Reads != r.Missed || r.Reads > int64(len(losses[0]))) {
-					t.Errorf("%s, %d ranks: with room for all, %d reads of %d samples missed", sampler, ranks, r.Reads, r.Missed)
+					t.Errorf("%s, %d ranks: with room for all, %d reads of %d samples missed",
+						sampler, ranks, r.Reads, r.Missed)
 				}
 			}
 		}
@@ -62,7 +75,10 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 }
 
 func TestRunIsDeterministic(t *testing.T) {
-	cfg := Config{Trace: &Trace{Losses: recorded(t, 2)}, System: mustFind(t, "rankpool"), Sampler: "pads", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7}
+	cfg := Config{
+		Trace: &Trace{Losses: recorded(t, 2)}, System: mustFind(t, "rankpool"),
+		Sampler: "pads", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7,
+	}
 	a, err := RunStagers(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -81,10 +97,16 @@ func TestRunIsDeterministic(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	losses := [][]float32{{1, 2, 3, 4}}
-	if _, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2}); err == nil {
+	if _, err := RunStagers(Config{
+		Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
+		Sampler: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2,
+	}); err == nil {
 		t.Error("a sampler that does not exist was run")
 	}
-	if _, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Policy: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2}); err == nil {
+	if _, err := RunStagers(Config{
+		Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
+		Policy: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2,
+	}); err == nil {
 		t.Error("a policy that does not exist was run")
 	}
 }
@@ -117,12 +139,18 @@ func TestMinHits(t *testing.T) {
 	}
 }
 
-// TestTierAndMemoryAreOneCache checks that storage is read as if memory and tier were one cache: next to what MIN reads with both.
+// TestTierAndMemoryAreOneCache checks that storage is read as if memory and tier were one cache:
+// next to what MIN reads with both.
 func TestTierAndMemoryAreOneCache(t *testing.T) {
 	losses := recorded(t, 4)
 	for _, sampler := range []string{"pads", "torch"} {
 		for _, ranks := range []int{1, 16} {
-			r, err := RunStagers(Config{Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: 0.1, TierCapacity: 0.3, Seed: 1})
+			r, err := RunStagers(
+				Config{
+					Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
+					Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: 0.1,
+					TierCapacity: 0.3, Seed: 1,
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,10 +164,13 @@ func TestTierAndMemoryAreOneCache(t *testing.T) {
 				hits += h
 			}
 			if r.Reads < bound || float64(r.Reads) > 1.04*float64(bound) {
-				t.Errorf("%s, %d ranks: %d reads of storage, MIN has %d", sampler, ranks, r.Reads, bound)
+				t.Errorf("%s, %d ranks: %d reads of storage, MIN has %d", sampler, ranks, r.Reads,
+					bound)
 			}
 			if r.Reads+r.TierReads+hits != int64(len(r.IDs)) {
-				t.Errorf("%s, %d ranks: %d draws are not %d reads of storage, %d of tiers and %d hits", sampler, ranks, len(r.IDs), r.Reads, r.TierReads, hits)
+				t.Errorf(
+					"%s, %d ranks: %d draws are not %d reads of storage, %d of tiers and %d hits",
+					sampler, ranks, len(r.IDs), r.Reads, r.TierReads, hits)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// TraceFiles names the files of a trace, in NumPy's format; "" where there is none.
+// TraceFiles names the files of a trace, in NumPy's format; "" if there is none.
 type TraceFiles struct {
 	Losses     string // float32 [epochs, samples], not negative
 	Labels     string // integers [samples], in [0, 2^31)
@@ -17,8 +17,9 @@ type TraceFiles struct {
 	SizesBytes string // integers [samples], above 0
 }
 
-// LoadTrace reads a trace. It returns an error that names the file, and where it has one the epoch and the sample, when a file cannot be
-// read, has another type or shape, does not fit the losses, or holds a number out of range.
+// LoadTrace reads a trace. It returns an error that names the file and, if possible, the epoch and
+// the sample if a file cannot be read, has another type or shape, does not match the losses, or
+// holds a number out of range.
 func LoadTrace(files TraceFiles) (*Trace, error) {
 	losses, err := LoadLosses(files.Losses)
 	if err != nil {
@@ -43,8 +44,9 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 	return t, nil
 }
 
-// LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format: float32, two dimensions, not
-// negative. What is not finite counts as scheduler.Reported says. Errors are as those of LoadTrace.
+// LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format:
+// float32, two dimensions, not negative. What is not finite counts as scheduler.Reported says.
+// Errors are as those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)
 	if err != nil {
@@ -67,7 +69,9 @@ func loadLosses(path string) ([][]float32, error) {
 	}
 	for i, loss := range numbers {
 		if scheduler.Reported(loss) && loss < 0 {
-			return nil, fmt.Errorf("%s: in epoch %d, the loss of sample %d is %v; losses are not negative", path, i/a.Shape[1], i%a.Shape[1], loss)
+			return nil, fmt.Errorf(
+				"%s: in epoch %d, the loss of sample %d is %v; losses are not negative", path,
+				i/a.Shape[1], i%a.Shape[1], loss)
 		}
 	}
 	return slices.Collect(slices.Chunk(numbers, a.Shape[1])), nil
@@ -87,11 +91,13 @@ func (t *Trace) loadColumn(path, what string, least, most int64) ([]int64, error
 		return nil, fmt.Errorf("%s holds %v, but %s are integers [samples]", path, a, what)
 	}
 	if len(numbers) != t.Samples() {
-		return nil, fmt.Errorf("%s holds %d %s, but there are losses of %d samples", path, len(numbers), what, t.Samples())
+		return nil, fmt.Errorf("%s holds %d %s, but there are losses of %d samples", path,
+			len(numbers), what, t.Samples())
 	}
 	for i, n := range numbers {
 		if n < least || n > most {
-			return nil, fmt.Errorf("%s: sample %d has %d, but %s are in [%d, %d]", path, i, n, what, least, most)
+			return nil, fmt.Errorf("%s: sample %d has %d, but %s are in [%d, %d]", path, i, n, what,
+				least, most)
 		}
 	}
 	return numbers, nil
@@ -124,16 +130,20 @@ func (t *Trace) loadEmbeddings(path string) error {
 	}
 	numbers, err := a.Float32s()
 	if err != nil || len(a.Shape) != 3 || a.Shape[2] == 0 {
-		return fmt.Errorf("%s holds %v, but embeddings are floating-point numbers [epochs, samples, dimensions]", path, a)
+		return fmt.Errorf(
+			"%s holds %v, but embeddings are floating-point numbers [epochs, samples, dimensions]",
+			path, a)
 	}
 	epochs, samples, dimensions := a.Shape[0], a.Shape[1], a.Shape[2]
 	if epochs != len(t.Losses) || samples != t.Samples() {
-		return fmt.Errorf("%s holds embeddings of %d epochs and %d samples, but there are losses of %d epochs and %d samples",
+		return fmt.Errorf("%s holds embeddings of %d epochs and %d samples, but there are losses "+
+			"of %d epochs and %d samples",
 			path, epochs, samples, len(t.Losses), t.Samples())
 	}
 	for i, x := range numbers {
 		if !(math.Abs(float64(x)) <= math.MaxFloat32) {
-			return fmt.Errorf("%s: in epoch %d, the embedding of sample %d holds %v", path, i/dimensions/samples, i/dimensions%samples, x)
+			return fmt.Errorf("%s: in epoch %d, the embedding of sample %d holds %v", path,
+				i/dimensions/samples, i/dimensions%samples, x)
 		}
 	}
 	vectors := slices.Collect(slices.Chunk(numbers, dimensions))
@@ -141,7 +151,8 @@ func (t *Trace) loadEmbeddings(path string) error {
 	return nil
 }
 
-// Tile returns the losses of a data set that has every sample `times` times; the copies keep their sample's losses.
+// Tile returns the losses of a data set that has every sample `times` times; the copies keep their
+// sample's losses.
 func Tile(losses [][]float32, times int) [][]float32 {
 	tiled := make([][]float32, len(losses))
 	for e, row := range losses {

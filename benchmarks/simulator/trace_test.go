@@ -15,7 +15,8 @@ import (
 // writeArray writes a file of NumPy's format and returns its path.
 func writeArray(t *testing.T, descr, shape string, numbers any) string {
 	t.Helper()
-	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", descr, shape)
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", descr,
+		shape)
 	var file bytes.Buffer
 	file.WriteString("\x93NUMPY\x01\x00")
 	for _, part := range []any{uint16(len(header)), []byte(header), numbers} {
@@ -38,7 +39,8 @@ func TestLoadTrace(t *testing.T) {
 		SizesBytes: writeArray(t, "<i4", "3,", []int32{10, 20, 30}),
 	})
 	want := &Trace{
-		Losses: [][]float32{{1, 2, 3}, {4, 5, 0}}, Labels: []int32{0, 1, 1}, SizesBytes: []int64{10, 20, 30},
+		Losses: [][]float32{{1, 2, 3}, {4, 5, 0}}, Labels: []int32{0, 1, 1},
+		SizesBytes: []int64{10, 20, 30},
 		Embeddings: [][][]float32{{{-1}, {-2}, {-3}}, {{-4}, {-5}, {-6}}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -46,7 +48,8 @@ func TestLoadTrace(t *testing.T) {
 	}
 }
 
-// TestLossesThatAreNotFinite has NaN and the infinities count as not reported, by a feed of losses and by a pool.
+// TestLossesThatAreNotFinite has NaN and the infinities count as not reported, by a feed of losses
+// and by a pool.
 func TestLossesThatAreNotFinite(t *testing.T) {
 	for _, system := range []string{"rankpool", "shade"} {
 		var before *Result
@@ -62,12 +65,17 @@ func TestLossesThatAreNotFinite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Run(Config{Trace: trace, System: mustFind(t, system), Sampler: "pads", Ranks: 2, BatchSize: 4, Capacity: 0.3})
+			got, err := Run(
+				Config{
+					Trace: trace, System: mustFind(t, system), Sampler: "pads", Ranks: 2,
+					BatchSize: 4, Capacity: 0.3,
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if before != nil && !reflect.DeepEqual(got, before) {
-				t.Errorf("%s: with losses of %v the result is another one than with NaN", system, strange)
+				t.Errorf("%s: with losses of %v the result is another one than with NaN", system,
+					strange)
 			}
 			before = got
 		}
@@ -82,25 +90,66 @@ func TestLoadTraceErrors(t *testing.T) {
 		files TraceFiles
 		want  string
 	}{
-		{TraceFiles{Losses: writeArray(t, "<f4", "4,", []float32{1, 2, 3, 4})}, "holds float32 (4,), but losses are float32 [epochs, samples]"},
-		{TraceFiles{Losses: writeArray(t, "<f8", "1, 1", []float64{1})}, "holds float64 (1, 1), but losses"},
-		{TraceFiles{Losses: writeArray(t, "<i4", "1, 1", []int32{1})}, "holds int32 (1, 1), but losses"},
-		{TraceFiles{Losses: writeArray(t, "<f4", "0, 2", []float32{})}, "holds float32 (0, 2), but losses"},
-		{TraceFiles{Losses: writeArray(t, "<f4", "2, 2", []float32{1, -2, 3, 4})}, "in epoch 0, the loss of sample 1 is -2"},
+		{
+			TraceFiles{Losses: writeArray(t, "<f4", "4,", []float32{1, 2, 3, 4})},
+			"holds float32 (4,), but losses are float32 [epochs, samples]",
+		},
+		{
+			TraceFiles{Losses: writeArray(t, "<f8", "1, 1", []float64{1})},
+			"holds float64 (1, 1), but losses",
+		},
+		{
+			TraceFiles{Losses: writeArray(t, "<i4", "1, 1", []int32{1})},
+			"holds int32 (1, 1), but losses",
+		},
+		{
+			TraceFiles{Losses: writeArray(t, "<f4", "0, 2", []float32{})},
+			"holds float32 (0, 2), but losses",
+		},
+		{
+			TraceFiles{Losses: writeArray(t, "<f4", "2, 2", []float32{1, -2, 3, 4})},
+			"in epoch 0, the loss of sample 1 is -2",
+		},
 		{TraceFiles{Losses: "none.npy"}, "simulator: npy: open none.npy"},
-		{TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "3,", []int32{1, 2, 3})}, "holds 3 labels, but there are losses of 2 samples"},
-		{TraceFiles{Losses: losses, Labels: writeArray(t, "<f4", "2,", []float32{1, 2})}, "holds float32 (2,), but labels are integers [samples]"},
-		{TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "1, 2", []int32{1, 2})}, "holds int32 (1, 2), but labels"},
-		{TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "2,", []int32{1, -1})}, "sample 1 has -1, but labels are in [0, "},
-		{TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "2,", []int64{5, 0})}, "sample 1 has 0, but sizes are in [1, "},
-		{TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "1,", []int64{5})}, "holds 1 sizes"},
-		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "2, 2", []float32{1, 2, 3, 4})}, "but embeddings are floating-point"},
-		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<i4", "2, 2, 1", []int32{1, 2, 3, 4})}, "but embeddings are floating-point"},
-		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "1, 2, 1", []float32{1, 2})}, "embeddings of 1 epochs and 2 samples, but there are losses of 2 epochs"},
-		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "2, 2, 1", []float32{1, 2, 3, nan})}, "in epoch 1, the embedding of sample 1 holds NaN"},
+		{
+			TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "3,", []int32{1, 2, 3})},
+			"holds 3 labels, but there are losses of 2 samples",
+		},
+		{
+			TraceFiles{Losses: losses, Labels: writeArray(t, "<f4", "2,", []float32{1, 2})},
+			"holds float32 (2,), but labels are integers [samples]",
+		},
+		{
+			TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "1, 2", []int32{1, 2})},
+			"holds int32 (1, 2), but labels",
+		},
+		{
+			TraceFiles{Losses: losses, Labels: writeArray(t, "<i4", "2,", []int32{1, -1})},
+			"sample 1 has -1, but labels are in [0, ",
+		},
+		{
+			TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "2,", []int64{5, 0})},
+			"sample 1 has 0, but sizes are in [1, ",
+		},
+		{
+			TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "1,", []int64{5})},
+			"holds 1 sizes",
+		},
+		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "2, 2",
+			[]float32{1, 2, 3, 4})}, "but embeddings are floating-point"},
+		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<i4", "2, 2, 1",
+			[]int32{1, 2, 3, 4})}, "but embeddings are floating-point"},
+		{
+			TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "1, 2, 1",
+				[]float32{1, 2})},
+			"embeddings of 1 epochs and 2 samples, but there are losses of 2 epochs",
+		},
+		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "2, 2, 1",
+			[]float32{1, 2, 3, nan})}, "in epoch 1, the embedding of sample 1 holds NaN"},
 	} {
 		got, err := LoadTrace(c.files)
-		if err == nil || !strings.HasPrefix(err.Error(), "simulator: ") || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.HasPrefix(err.Error(), "simulator: ") ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, %v; want an error with %q", got, err, c.want)
 		}
 	}

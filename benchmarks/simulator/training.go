@@ -6,29 +6,33 @@ import (
 	"rankpool/scheduler"
 )
 
-// training is a job's training as its ranks have it: the coordinator is the real one, and stands for
-// those of all ranks, which all know the same. What it commands is done at once, and nothing is
-// written.
+// training is a job's training as its ranks see it: the coordinator is the real one, and stands for
+// those of all ranks, which all have the same state. Its commands are executed at once, and nothing
+// is written.
 type training struct {
 	coordinator *scheduler.Coordinator
 	plans       scheduler.PlanConfig
 	drive       func(scheduler.Event) // gives an event to the stagers of all ranks
-	settle      func()                // lets what they command happen, after each event of the coordinator
-	events      []scheduler.CoordinatorEvent
-	answered    *scheduler.Plan // the newest plan that a trainer got
+	// executes their commands, after each event of the coordinator
+	settle   func()
+	events   []scheduler.CoordinatorEvent
+	answered *scheduler.Plan // the newest plan that a trainer got
 }
 
 // newTraining has all trainers open the data set. drive and settle may be nil.
 func (s *setup) newTraining(
-	plans scheduler.PlanConfig, placement func() *scheduler.Placement, drive func(scheduler.Event), settle func(),
+	plans scheduler.PlanConfig, placement func() *scheduler.Placement, drive func(scheduler.Event),
+	settle func(),
 ) *training {
 	t := &training{plans: plans, drive: drive, settle: settle}
 	t.coordinator = scheduler.NewCoordinator(scheduler.CoordinatorConfig{
-		Ranks: 1, Samples: s.Trace.Samples(), Scorer: s.drawScorer, Placement: placement, Epochs: s.Epochs,
+		Ranks: 1, Samples: s.Trace.Samples(), Scorer: s.drawScorer, Placement: placement,
+		Epochs: s.Epochs,
 	})
 	for trainer := range plans.World {
 		t.step(scheduler.Opened{Spec: scheduler.Spec{
-			Sampler: s.sampler, Seed: s.Seed, BatchSize: s.BatchSize, World: len(plans.World), Trainer: trainer,
+			Sampler: s.sampler, Seed: s.Seed, BatchSize: s.BatchSize, World: len(plans.World),
+			Trainer:  trainer,
 			Training: &scheduler.Training{Life: 1},
 		}})
 	}
@@ -46,15 +50,19 @@ func (t *training) begin(epoch int) *scheduler.Plan {
 	return t.answered
 }
 
-// report tells the losses of a global batch, if they matter.
+// report reports the losses of a global batch, if they matter.
 func (t *training) report(epoch, batch int, losses []float32) {
-	t.step(scheduler.Trained{Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch, Losses: losses})
+	t.step(
+		scheduler.Trained{
+			Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch,
+			Losses: losses,
+		})
 }
 
 // weighted reports whether draws depend on losses.
 func (t *training) weighted() bool { return t.coordinator.Weighted() }
 
-// score is what is known of a sample.
+// score returns what is known of a sample.
 func (t *training) score(id scheduler.SampleID) float32 {
 	if l := t.coordinator.Ledger(); l != nil {
 		return l.Scores()[id]
@@ -83,9 +91,11 @@ func (t *training) obey(c scheduler.CoordinatorCommand) {
 	case scheduler.MakePlan:
 		cfg := t.plans
 		cfg.Place = c.Place
-		t.events = append(t.events, scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)})
+		t.events = append(
+			t.events, scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)})
 	case scheduler.KeepState:
-		t.events = append(t.events, scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
+		t.events = append(
+			t.events, scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
 	case scheduler.Drive:
 		if t.drive != nil {
 			t.drive(c.Event)

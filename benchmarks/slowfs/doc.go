@@ -16,7 +16,7 @@
 //
 // A file lies on the target that a hash of its path says, or in stripes over all targets from that
 // one on. The [Engine] holds model, rules and counters; it is pure, in virtual time. [Mount] asks
-// it for a FUSE file system, and package slowstorage for a staging.Storage.
+// it for a FUSE file system, and package slowstorage for a storage.Storage.
 //
 // # Use
 //

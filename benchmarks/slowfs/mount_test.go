@@ -315,6 +315,38 @@ func TestCloseWhileAFileIsOpen(t *testing.T) {
 }
 
 // TestCloseEndsStalls reads a file that answers after an hour.
+func TestCloseWhileAnotherNamespaceHasTheMount(t *testing.T) {
+	s, err := Mount(makeTree(t), t.TempDir(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command("unshare", "--mount", "sh", "-c", "echo; read end")
+	input, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		input.Close()
+		_ = other.Wait() // read fails at the end of its input
+	}()
+	if _, err := output.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if mounted(t, s.Dir()) {
+		t.Error("still mounted")
+	}
+}
+
 func TestCloseEndsStalls(t *testing.T) {
 	s, err := Mount(makeTree(t), t.TempDir(), Config{
 		Rules: []Rule{{Match: "page", Op: Read, Stall: time.Hour}},

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// plainWidth is how wide a picture is that no terminal shows.
+	// plainWidth is the width of a picture that is not shown on a terminal.
 	plainWidth = 80
-	// maxBars is how many targets get a bar of their own: what fits on a screen. Of more, the fullest and the
-	// emptiest are shown.
+	// maxBars is the most targets that get a bar each, as many as fit on a screen. Of more targets,
+	// the fullest and the emptiest are shown.
 	maxBars = 40
 	minBar  = 10 // columns of the longest bar, also on a narrow terminal
 )
 
-// A barStyle says how a picture of bars is drawn.
+// A barStyle is how a picture of bars is drawn.
 type barStyle struct {
 	width int    // of the terminal, in columns
 	full  string // one column of a bar
 }
 
-// pictureStyle returns blocks as wide as the terminal that to is, and plain ASCII where it is none or the user wants
-// no decoration.
+// pictureStyle returns block characters as wide as the terminal to, or plain ASCII if to is not a
+// terminal or the user wants no decoration.
 //
 // Source: no-color.org.
 func pictureStyle(to *os.File) barStyle {
@@ -59,7 +59,8 @@ func printBars(w io.Writer, s *storage.Survey, style barStyle) error {
 			fmt.Fprintf(table, "(%d more)\t\t\t\n", row.left)
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s files\t%s\t\n", storage.TargetName(s.FileSystem, row.load.Target),
+		fmt.Fprintf(table, "%s\t%s files\t%s\t\n",
+			storage.TargetName(s.FileSystem, row.load.Target),
 			humanize.Comma(row.load.Files), humanize.IBytes(uint64(row.load.Bytes)))
 	}
 	if err := table.Flush(); err != nil {
@@ -69,13 +70,14 @@ func printBars(w io.Writer, s *storage.Survey, style barStyle) error {
 		if i >= len(rows) {
 			break
 		}
-		// One column stays free: a terminal that is filled to its last begins a new line.
+		// Leave one column free: a terminal that is filled to its last column begins a new line.
 		bar := max(minBar, style.width-utf8.RuneCountInString(line)-1)
 		columns := int(float64(rows[i].load.Bytes) / float64(most) * float64(bar))
 		if columns == 0 && rows[i].load.Bytes > 0 {
 			columns = 1
 		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line+strings.Repeat(style.full, columns), " ")); err != nil {
+		if _, err := fmt.Fprintln(w,
+			strings.TrimRight(line+strings.Repeat(style.full, columns), " ")); err != nil {
 			return err
 		}
 	}
@@ -88,8 +90,8 @@ type barRow struct {
 	left int
 }
 
-// barRows returns the lines of the picture in order of target; of more than maxBars targets the fullest and the
-// emptiest, the fullest first.
+// barRows returns the lines of the picture, ordered by target; if there are more than maxBars
+// targets, the fullest and the emptiest, fullest first.
 func barRows(s *storage.Survey) []barRow {
 	loads := allLoads(s)
 	var rows []barRow
@@ -99,7 +101,8 @@ func barRows(s *storage.Survey) []barRow {
 		}
 		return rows
 	}
-	slices.SortStableFunc(loads, func(a, b storage.Load) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	slices.SortStableFunc(loads,
+		func(a, b storage.Load) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	for _, load := range loads[:maxBars/2] {
 		rows = append(rows, barRow{load: load})
 	}

@@ -13,8 +13,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-const aboutCompletion = `completion prints a script that has the shell complete rankpool's commands and flags, and the values of flags that
-know theirs, when Tab is pressed.
+const aboutCompletion = `completion prints a shell script that completes rankpool's commands, flags
+and flag values when you press Tab.
 
   bash   rankpool completion bash > ~/.local/share/bash-completion/completions/rankpool
          (needs the package bash-completion; a new shell reads it)
@@ -22,9 +22,9 @@ know theirs, when Tab is pressed.
          (needs "autoload -U compinit; compinit" in ~/.zshrc)
   fish   rankpool completion fish > ~/.config/fish/completions/rankpool.fish
 
-"make install" puts all three where the shells look for them.`
+"make install" installs all three scripts.`
 
-// newCompletionCommand stands in the place of cobra's own command, whose help fills a screen for each shell.
+// newCompletionCommand replaces cobra's own command, whose help fills a screen for each shell.
 func newCompletionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
@@ -48,7 +48,7 @@ func newCompletionCommand() *cobra.Command {
 	}
 }
 
-// completeFlags tells the shell which values flags take, for all commands that have a flag of the name.
+// completeFlags registers the values of flags for all commands that have a flag of that name.
 func completeFlags(root *cobra.Command) {
 	var ranked []string // systems that ranks can run
 	for _, s := range systems.All() {
@@ -57,28 +57,36 @@ func completeFlags(root *cobra.Command) {
 		}
 	}
 	values := map[string][]string{
-		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(), "sampler": scheduler.SamplerNames(),
-		"assign": rank.Assignments, "memory": {"auto", "20%", "64GiB"}, "links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
+		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),
+		"sampler": scheduler.SamplerNames(),
+		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
+		"links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
 		"mode": {"partition", "replicate", "pool"}, "log-format": rank.LogFormats,
 	}
 	for _, cmd := range root.Commands() {
 		for name, list := range values {
 			if cmd.Flags().Lookup(name) != nil {
-				// The error would say that the flag is not there, or has its values already.
-				_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
+				// An error only means that the flag does not exist, or has its values already.
+				_ = cmd.RegisterFlagCompletionFunc(name,
+					cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
 			}
 		}
-		switch cmd.Name() { // what flags of these names take elsewhere is not known
+		switch cmd.Name() { // these flags mean something else in other commands
 		case "doctor":
-			_ = cmd.RegisterFlagCompletionFunc("only", completeChecks) // likewise
+			_ = cmd.RegisterFlagCompletionFunc("only", completeChecks) // in doctor only
 		case "index":
-			_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"auto", "files"}, cobra.ShellCompDirectiveNoFileComp))
+			_ = cmd.RegisterFlagCompletionFunc("format",
+				cobra.FixedCompletions([]string{"auto", "files"},
+					cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 }
 
-// completeChecks completes the last of a list of doctor's checks, with those that are not in it yet.
-func completeChecks(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeChecks completes the last of a list of doctor's checks, with those that are not in it
+// yet.
+func completeChecks(
+	_ *cobra.Command, _ []string, typed string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var lists []cobra.Completion
 	for _, c := range doctor.Checks() {

@@ -21,38 +21,43 @@ const aboutEnvironment = `
 
 # ENVIRONMENT
 
-Read, and, where it says so, set for the training command:
+Variables that rankpool reads, and that "run" sets for the training command where it says so:
 
 **RANKPOOL_SESSION**
-:   The session folder of the cache on this node, where "stage --mode pool", "top" and the client find the ranks. Set by "run".
+:   The session folder of the cache on this node, where "stage --mode pool", "top" and the client
+    find the ranks. Set by "run".
 
 **RANKPOOL_SOCKET**
-:   The door of this trainer's rank. Set by "run"; the Python client takes it before RANKPOOL_SESSION.
+:   The door (socket) of this trainer's rank. Set by "run"; the Python client prefers it to
+    RANKPOOL_SESSION.
 
 **RANKPOOL_PYTHON**
-:   "no" keeps PYTHONPATH as it is; otherwise "run" puts the Python client that belongs to it in front.
+:   "no" leaves PYTHONPATH unchanged; otherwise "run" prepends its own version of the Python client.
 
 **RANKPOOL_MPI_LIBRARY**
-:   The MPI library, where --mpi-library does not name one: a path, or a name that the loader looks for. Set by "run" for its ranks.
+:   The MPI library, unless --mpi-library names one: a path, or a name that the loader looks up.
+    Set by "run" for its ranks.
 
 **RANKPOOL_BATCH_TIMEOUT**
-:   Seconds that the Python client waits for a batch from the cache before it reads storage (30). "run --batch-timeout" sets it.
+:   Seconds that the Python client waits for a batch from the cache before it reads storage
+    (default 30). Set by "run --batch-timeout".
 
 **RANKPOOL_PLAN_TIMEOUT**
-:   Seconds that the Python client waits for the plan of an epoch while the cache is away (600). "run --plan-timeout" sets it.
+:   Seconds that the Python client waits for the plan of an epoch while the cache is down
+    (default 600). Set by "run --plan-timeout".
 
 **MASTER_ADDR**, **MASTER_PORT**
-:   Kept when they are set; otherwise set by "run", as are **RANK**, **WORLD_SIZE**, **LOCAL_RANK**, **LOCAL_WORLD_SIZE** and
-    **OMP_NUM_THREADS**.
+:   Kept if set; otherwise set by "run", as are **RANK**, **WORLD_SIZE**, **LOCAL_RANK**,
+    **LOCAL_WORLD_SIZE** and **OMP_NUM_THREADS**.
 
 **SLURM_***
 :   The job, its nodes, tasks, memory, GPUs and end, as Slurm describes them.
 
 **XDG_CACHE_HOME**
-:   Where the manifests of folders that were walked before are kept (~/.cache).
+:   Where manifests of folders scanned earlier are cached (default ~/.cache).
 `
 
-// newDocsCommand is for those who package rankpool: "make install" calls it.
+// newDocsCommand is for packagers of rankpool: "make install" calls it.
 func newDocsCommand() *cobra.Command {
 	docs := &cobra.Command{Use: "docs", Short: "Write the manual", Hidden: true}
 	docs.AddCommand(&cobra.Command{
@@ -64,13 +69,13 @@ func newDocsCommand() *cobra.Command {
 	return docs
 }
 
-// writeManPages writes rankpool.1 and one page for each command that help lists. The pages depend on nothing but the
-// commands and the version: no date is in them.
+// writeManPages writes rankpool.1 and one page for each command that help lists. The pages depend
+// only on the commands and the version; they carry no date.
 func writeManPages(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	root := newRootCommand() // one of its own, because its texts are changed
+	root := newRootCommand() // a new one, because its texts are changed
 	pages := []*cobra.Command{root}
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
@@ -109,7 +114,10 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	c.DisableAutoGenTag = true // it has the date
 	c.InitDefaultHelpFlag()
 	c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = escapeMarkdown(f.Usage) })
-	header := &doc.GenManHeader{Section: "1", Source: "rankpool " + version.Text, Manual: "rankpool", Date: &time.Time{}}
+	header := &doc.GenManHeader{
+		Section: "1", Source: "rankpool " + version.Text,
+		Manual: "rankpool", Date: &time.Time{},
+	}
 	var page bytes.Buffer
 	if err := doc.GenMan(c, header, &page); err != nil {
 		return nil, fmt.Errorf("man page of %s: %w", c.CommandPath(), err)
@@ -117,14 +125,15 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	return bytes.Replace(page.Bytes(), []byte(`"Jan 0001"`), []byte(`""`), 1), nil
 }
 
-// markdown turns the text of a help into markdown: indented lines are kept as they are, and the table of exit codes
-// gets a heading.
+// markdown turns a help text into markdown: indented lines stay verbatim, and the table of exit
+// codes gets a heading.
 func markdown(help string) string {
 	var out strings.Builder
 	verbatim := false
 	for line := range strings.Lines(help) {
 		line = strings.TrimRight(line, "\n")
-		if title, found := strings.CutPrefix(line, "Exit codes"); found && strings.HasSuffix(title, ":") {
+		if title, found := strings.CutPrefix(line, "Exit codes"); found &&
+			strings.HasSuffix(title, ":") {
 			line = "# EXIT STATUS"
 			if title != ":" {
 				line += "\n\nExit codes" + escapeMarkdown(title)
@@ -149,5 +158,5 @@ func markdown(help string) string {
 
 var meansMore = regexp.MustCompile("[\\\\`*_<>\\[\\]{}~&|#]")
 
-// escapeMarkdown keeps characters that markdown would take for marks.
+// escapeMarkdown escapes characters that have a meaning in markdown.
 func escapeMarkdown(text string) string { return meansMore.ReplaceAllString(text, `\$0`) }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestManPages has every command that help lists described by a page, the same at every time and place.
+// TestManPages has every command that help lists described by a page, the same at every time and
+// place.
 func TestManPages(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	for _, dir := range []string{first, second} {
@@ -47,7 +48,10 @@ func TestManPages(t *testing.T) {
 				t.Errorf("%s has a date: %s", name, title)
 			}
 		}
-		for _, section := range []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"} {
+		for _, section := range []string{
+			".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION",
+			".SH OPTIONS",
+		} {
 			if !bytes.Contains(page, []byte(section)) {
 				t.Errorf("%s has no %s", name, section)
 			}
@@ -55,7 +59,8 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// TestManPageOfRankpool looks at what is in rankpool(1) alone: the exit codes, and every variable that the code reads.
+// TestManPageOfRankpool looks at what is in rankpool(1) alone: the exit codes, and every variable
+// that the code reads.
 func TestManPageOfRankpool(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeManPages(dir); err != nil {
@@ -66,13 +71,17 @@ func TestManPageOfRankpool(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(string(page), `\`, "")
-	for _, want := range []string{".SH EXIT STATUS", "253 is never ours", ".SH ENVIRONMENT", "rankpool-run(1)"} {
+	for _, want := range []string{
+		".SH EXIT STATUS", "never returns 253", ".SH ENVIRONMENT",
+		"rankpool-run(1)",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("rankpool.1 does not say %q", want)
 		}
 	}
 	for _, c := range newRootCommand().Commands() {
-		if entry := "rankpool-" + c.Name() + "fP(1)\n" + c.Short; c.IsAvailableCommand() && !strings.Contains(text, entry) {
+		if entry := "rankpool-" + c.Name() + "fP(1)\n" + c.Short; c.IsAvailableCommand() &&
+			!strings.Contains(text, entry) {
 			t.Errorf("rankpool.1 does not list %s", c.Name())
 		}
 	}
@@ -87,9 +96,13 @@ func TestManPageOfRankpool(t *testing.T) {
 func variablesOfCode(t *testing.T) []string {
 	variable := regexp.MustCompile(`["']RANKPOOL_[A-Z_]+["']`)
 	var names []string
-	for _, dir := range []string{".", "../../mpicache", "../../staging", "../../slurm", "../../python/rankpool"} {
+	for _, dir := range []string{
+		".", "../../mpicache", "../../staging", "../../slurm",
+		"../../python/rankpool",
+	} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".py") {
+			if err != nil || strings.HasSuffix(path, "_test.go") ||
+				!strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".py") {
 				return err
 			}
 			code, err := os.ReadFile(path)
@@ -112,10 +125,11 @@ func variablesOfCode(t *testing.T) []string {
 // TestMarkdown keeps what a help text means through markdown.
 func TestMarkdown(t *testing.T) {
 	for help, want := range map[string]string{
-		"a_b *c* <d>\n":                     "a\\_b \\*c\\* \\<d\\>\n",
-		"a:\n  b  c\n\n  d\ne\n":            "a:\n\n    b  c\n\n    d\n\ne\n",
-		"Exit codes:\n  0  fine":            "# EXIT STATUS\n\n    0  fine\n",
-		"Exit codes of --check:\n  0  fine": "# EXIT STATUS\n\nExit codes of --check:\n\n    0  fine\n",
+		"a_b *c* <d>\n":          "a\\_b \\*c\\* \\<d\\>\n",
+		"a:\n  b  c\n\n  d\ne\n": "a:\n\n    b  c\n\n    d\n\ne\n",
+		"Exit codes:\n  0  fine": "# EXIT STATUS\n\n    0  fine\n",
+		"Exit codes of --check:\n  0  fine": "# EXIT STATUS\n\nExit codes of --check:\n\n" +
+			"    0  fine\n",
 	} {
 		if got := markdown(help); got != want {
 			t.Errorf("%q: %q, want %q", help, got, want)

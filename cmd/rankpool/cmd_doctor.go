@@ -27,11 +27,13 @@ import (
 	"rankpool/slurm"
 )
 
-const aboutDoctor = `Doctor checks whether this node, or every node of an allocation, is fit for rankpool and training: MPI and its
-launcher, the ways between ranks, Slurm, limits, memory, file systems, GPUs and Python. Each line says good, warning
-or bad, what was found, and below it what to do. It changes nothing.
+const aboutDoctor = `Doctor checks whether this node, or every node of an allocation, is fit for
+rankpool and training: MPI and its launcher, the links between ranks, Slurm, limits, memory, file
+systems, GPUs and Python. Each line says good, warning or bad, then what was found, and below it
+what to do. Doctor changes nothing.
 
-Started as one rank a node it checks all nodes, and rank 0 prints one list: what is the same on all nodes is one line.`
+When started as one rank per node, it checks all nodes, and rank 0 prints one list in which findings
+common to all nodes take a single line.`
 
 const doctorExits = `Exit codes:
   0      all good, or warnings only
@@ -52,7 +54,7 @@ type doctorOptions struct {
 	list       bool
 	quiet      bool
 
-	size   memory.Amount // that memory says, where it is not auto
+	size   memory.Amount // parsed from memory, unless it is auto
 	checks []doctor.Check
 }
 
@@ -60,7 +62,7 @@ func newDoctorCommand() *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
-		Short: "Check a node or an allocation, and say what to do",
+		Short: "Check a node or an allocation, and suggest fixes",
 		Long:  aboutDoctor + "\n\n" + doctorExits,
 		Example: "  rankpool doctor --data /lustre/imagenet/train --memory 64GiB\n" +
 			"  srun --mpi=pmix --ntasks-per-node=1 rankpool doctor --data /lustre/imagenet/train",
@@ -69,7 +71,7 @@ func newDoctorCommand() *cobra.Command {
 			at := world.Find(os.Getenv)
 			err := o.check()
 			switch {
-			case err != nil && at.Task > 0: // the first task says it
+			case err != nil && at.Task > 0: // the first task prints it
 				return &exit.StatusError{Code: exit.Code(err)}
 			case err != nil:
 				return err
@@ -82,15 +84,19 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.data, "data", nil, "data set to look at: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringArrayVar(&o.data, "data", nil,
+		"data set to check: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	o.mpi.Register(flags)
-	flags.StringVar(&o.memory, "memory", "", "what \"run\" will be given for each node (64GiB, auto): is there room for it?")
+	flags.StringVar(&o.memory, "memory", "",
+		"check that this much memory is free on each node, as for \"run --memory\" (64GiB, auto)")
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
-	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sessions, as \"run\" will be given it (default: /dev/shm, $TMPDIR or /tmp)")
-	flags.StringSliceVar(&o.only, "only", nil, "make only these checks, see --list")
-	flags.BoolVar(&o.list, "list", false, "list the checks, and make none")
-	flags.BoolVar(&o.json, "json", false, "print a list of {check, status, detail, advice}, and node where there are several")
-	flags.BoolVar(&o.strict, "strict", false, "a warning counts as bad for the exit code")
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "",
+		"folder for sessions, as for \"run\" (default: /dev/shm, $TMPDIR or /tmp)")
+	flags.StringSliceVar(&o.only, "only", nil, "run only these checks, see --list")
+	flags.BoolVar(&o.list, "list", false, "list the checks and exit")
+	flags.BoolVar(&o.json, "json", false,
+		"print a JSON list of {check, status, detail, advice}, with node if there are several")
+	flags.BoolVar(&o.strict, "strict", false, "exit with code 1 on warnings too")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
@@ -116,7 +122,7 @@ func listChecks(w io.Writer, checks []doctor.Check) error {
 	return table.Flush()
 }
 
-// examine makes the checks, with the other ranks where there are any.
+// examine runs the checks, together with the other ranks if there are any.
 func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
@@ -124,11 +130,13 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 	transport := joinDoctors(env, at, library)
 	alone := transport == nil || transport.Size() == 1
 	if alone && at.Task > 0 {
-		return nil // the first task says what is wrong, unless mpirun ends it because another one has failed
+		// The first task prints the error, unless mpirun ends it because another one has failed.
+		return nil
 	}
 	if transport != nil {
 		env.Rank = transport.Rank()
-		defer func() { _ = transport.Close() }() // a rank that has not closed too is gone, which was told
+		// An error here means that a rank is gone, which has been reported.
+		defer func() { _ = transport.Close() }()
 	}
 	defer o.handOutClient(env)()
 	if alone {
@@ -138,8 +146,10 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 		switch {
 		case err != nil:
 			return err
-		case !slices.ContainsFunc(o.checks, func(c doctor.Check) bool { return c.Scope != doctor.Between }):
-			return exit.Usagef("--only: these checks are between ranks, and this is one rank: start one a node with srun or mpirun")
+		case !slices.ContainsFunc(o.checks,
+			func(c doctor.Check) bool { return c.Scope != doctor.Between }):
+			return exit.Usagef("--only: these checks are between ranks, and this is one rank: " +
+				"start one a node with srun or mpirun")
 		}
 		return o.conclude(cmd, doctor.Combine([]doctor.Report{{Findings: found}}))
 	}
@@ -153,7 +163,10 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 
 // assist is a rank other than 0: it checks its node, reports, and answers until rank 0 has all.
 func (o *doctorOptions) assist(ctx context.Context, group *doctor.Group, env *doctor.Env) error {
-	found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: func(check string, _ int, _ time.Duration) { group.Checking(check) }})
+	found, err := doctor.Run(ctx, env, o.checks,
+		doctor.Options{Progress: func(check string, _ int, _ time.Duration) {
+			group.Checking(check)
+		}})
 	if err != nil {
 		return err
 	}
@@ -165,7 +178,9 @@ func (o *doctorOptions) assist(ctx context.Context, group *doctor.Group, env *do
 }
 
 // preside is rank 0.
-func (o *doctorOptions) preside(ctx context.Context, cmd *cobra.Command, group *doctor.Group, env *doctor.Env) error {
+func (o *doctorOptions) preside(
+	ctx context.Context, cmd *cobra.Command, group *doctor.Group, env *doctor.Env,
+) error {
 	defer group.End()
 	show := newDoctorProgress(os.Stderr, o.quiet, len(o.checks))
 	defer show.end()
@@ -173,7 +188,7 @@ func (o *doctorOptions) preside(ctx context.Context, cmd *cobra.Command, group *
 	if err != nil {
 		return err
 	}
-	show.say("waiting for the other ranks")
+	show.show("waiting for the other ranks")
 	world := doctor.World{Job: env.Job}
 	if world.Reports, world.Lost, err = group.Gather(ctx, found); err != nil {
 		return err
@@ -183,7 +198,7 @@ func (o *doctorOptions) preside(ctx context.Context, cmd *cobra.Command, group *
 	}
 	if o.makes("ping") || o.makes("bandwidth") {
 		world.Ways = group.Measure(ctx, func(round, rounds int) {
-			show.say(fmt.Sprintf("measuring ways between ranks, %d of %d", round+1, rounds))
+			show.show(fmt.Sprintf("measuring ways between ranks, %d of %d", round+1, rounds))
 		})
 	}
 	if ctx.Err() != nil {
@@ -198,7 +213,7 @@ func (o *doctorOptions) makes(check string) bool {
 	return slices.ContainsFunc(o.checks, func(c doctor.Check) bool { return c.Name == check })
 }
 
-// conclude prints the list, and makes the exit code of it.
+// conclude prints the list, and derives the exit code from it.
 func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) error {
 	print := doctor.Print
 	if o.json {
@@ -213,7 +228,7 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 	return nil
 }
 
-// environment is what is known before MPI is started, and the library.
+// environment returns what is known before MPI is started, and the MPI library.
 func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Library) {
 	job := slurm.Detect(os.Getenv)
 	find := o.mpi.Ask
@@ -222,12 +237,17 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	library, missing := find()
 	env := &doctor.Env{
-		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.Bytes, Now: time.Now, GPUs: findDoctorGPUs, Version: version.Text,
+		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.Bytes, Now: time.Now,
+		GPUs: findDoctorGPUs, Version: version.Text,
 		MPI: doctor.MPI{
-			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing, Flavour: library.Family.String(),
-			Mpirun: func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
+			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,
+			Flavour: library.Family.String(),
+			Mpirun:  func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
 		},
-		Launch: doctor.Launch{Tasks: at.Tasks, By: at.By, LocalTasks: at.LocalTasks, SrunMPI: world.SlurmMPI(library.Family, world.SrunList())},
+		Launch: doctor.Launch{
+			Tasks: at.Tasks, By: at.By, LocalTasks: at.LocalTasks,
+			SrunMPI: world.SlurmMPI(library.Family, world.SrunList()),
+		},
 		Python: doctor.Python{Command: o.python, Given: o.python != ""},
 	}
 	if at.Tasks == 0 && missing == nil {
@@ -244,7 +264,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	for _, flag := range o.data {
 		sets, err := rank.ResolveData([]string{flag})
-		if err != nil { // a check says it
+		if err != nil { // a check reports it
 			if m := rank.NamedData.FindStringSubmatch(flag); m != nil {
 				flag = m[2]
 			}
@@ -262,8 +282,14 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	if job.InJob() {
 		form = launch.FormSlurm
 	}
-	longest := session.RankFolder(filepath.Join(base, session.Name(form == launch.FormSlurm, os.Getuid(), job, 1<<22)), max(9, at.Tasks-1)) // a pid has at most 22 bits
-	env.Runtime = doctor.Runtime{Base: base, SocketPath: filepath.Join(longest, session.DoorName), Failure: err}
+	// a pid has at most 22 bits
+	longest := session.RankFolder(
+		filepath.Join(base, session.Name(form == launch.FormSlurm, os.Getuid(), job, 1<<22)),
+		max(9, at.Tasks-1))
+	env.Runtime = doctor.Runtime{
+		Base: base, SocketPath: filepath.Join(longest, session.DoorName),
+		Failure: err,
+	}
 	return env, library
 }
 
@@ -288,13 +314,15 @@ func hostName(job slurm.Job) string {
 	return host
 }
 
-// handOutClient writes the Python client for check "python" as "run" does, and returns what removes it.
+// handOutClient extracts the Python client for check "python" as "run" does, and returns a function
+// that removes it.
 func (o *doctorOptions) handOutClient(env *doctor.Env) (remove func()) {
 	remove = func() {}
 	if !o.makes("python") || env.Runtime.Failure != nil {
 		return remove
 	}
-	dir, err := os.MkdirTemp(env.Runtime.Base, fmt.Sprintf(".rankpool-%d-pid%d-", os.Getuid(), os.Getpid()))
+	dir, err := os.MkdirTemp(env.Runtime.Base,
+		fmt.Sprintf(".rankpool-%d-pid%d-", os.Getuid(), os.Getpid()))
 	if err != nil {
 		env.Python.Failure = fmt.Errorf("the Python client cannot be extracted: %w", err)
 		return remove
@@ -303,13 +331,13 @@ func (o *doctorOptions) handOutClient(env *doctor.Env) (remove func()) {
 	return func() { _ = os.RemoveAll(dir) } // the next run removes what is left
 }
 
-// findDoctorGPUs asks NVIDIA's library for the GPUs that a rank here would read.
+// findDoctorGPUs asks NVIDIA's library for the GPUs that a rank on this node would monitor.
 func findDoctorGPUs() (doctor.GPUs, error) {
 	library, err := nvml.Open("")
 	if err != nil {
 		return doctor.GPUs{}, err
 	}
-	defer library.Close() //nolint:errcheck // it was only asked
+	defer library.Close() //nolint:errcheck // nothing was written
 	if _, err := library.Count(); err != nil {
 		return doctor.GPUs{}, err
 	}
@@ -318,7 +346,7 @@ func findDoctorGPUs() (doctor.GPUs, error) {
 	for _, g := range found {
 		gpus.Names = append(gpus.Names, cmp.Or(g.State.Name, "GPU without a name"))
 	}
-	if each, ok := lost.(interface{ Unwrap() []error }); ok { // as errors.Join makes it
+	if each, ok := lost.(interface{ Unwrap() []error }); ok { // the result of errors.Join
 		gpus.Lost = each.Unwrap()
 	}
 	return gpus, nil

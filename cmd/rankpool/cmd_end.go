@@ -19,23 +19,25 @@ import (
 	"rankpool/slurm"
 )
 
-// newEndCommand is what srun starts once a node, by hand or for "rankpool run": it ends the node's ranks.
+// newEndCommand ends the ranks of this node. srun starts it once per node, by hand or for "rankpool
+// run".
 func newEndCommand() *cobra.Command {
 	var session string
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "end [--session DIR]",
 		Short: "End the cache that \"serve\" started on this node",
-		Long: `end asks the ranks of this node to finish, waits for them, and removes the session folder. It is for a cache that was started by
-"rankpool serve", and for what is left of a job whose launcher was killed. The ranks of all nodes finish together, so it is started on
-all of them:
+		Long: `end asks the ranks of this node to finish, waits for them, and removes the session
+folder. Use it for a cache that was started by "rankpool serve", and to clean up after a job whose
+launcher was killed. The ranks of all nodes finish together, so start it on all of them:
 
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
 
-It does not end a training under "rankpool run", which starts its ranks again, as after any other end of theirs: training goes on, on
-the same samples. To end that, end the job (scancel), or send SIGTERM to "rankpool run", which ends its ranks itself.
+It does not end a training under "rankpool run", which restarts its ranks as it does after any
+failure; training continues with the same samples. To end such a training, cancel the job (scancel),
+or send SIGTERM to "rankpool run", which ends its ranks itself.
 
-A folder that is not a session's is refused, and nothing in it is touched.`,
+end refuses a folder that does not belong to a session, and changes nothing in it.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) (err error) {
 			if session == "" {
@@ -46,14 +48,16 @@ A folder that is not a session's is refused, and nothing in it is touched.`,
 			return endRanks(session, keep)
 		},
 	}
-	cmd.Flags().StringVar(&session, "session", "", "folder of the run on this node (default: by job, in /dev/shm)")
+	cmd.Flags().StringVar(&session, "session", "",
+		"folder of the run on this node (default: by job, in /dev/shm)")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the session folder")
-	_ = cmd.Flags().MarkHidden("keep") // it is there: the line above
+	_ = cmd.Flags().MarkHidden("keep") // cannot fail: the flag is defined above
 	return cmd
 }
 
-// endRanks ends the ranks of a session on this machine and, unless it is to be kept, removes the session. Errors: a folder that
-// is not a session's, and ranks that have not ended within exit.Patience.
+// endRanks ends the ranks of a session on this machine and, unless keep is set, removes the
+// session. Errors: a folder that does not belong to a session, and ranks that have not ended within
+// exit.Patience.
 func endRanks(folder string, keep bool) error {
 	if !session.Exists(folder) {
 		fmt.Fprintf(outlet.Stderr, "rankpool: no session %s on this node: nothing to end\n", folder)
@@ -64,15 +68,20 @@ func endRanks(folder string, keep bool) error {
 	}
 	folders := session.RankFolders(folder)
 	control.EndAll(folders)
-	serves := func(folder string) bool { return session.Locked(filepath.Join(folder, session.LockName)) }
-	for end := time.Now().Add(exit.Patience); slices.ContainsFunc(folders, serves) && time.Now().Before(end); {
+	serves := func(folder string) bool {
+		return session.Locked(filepath.Join(folder, session.LockName))
+	}
+	for end := time.Now().Add(exit.Patience); slices.ContainsFunc(folders, serves) &&
+		time.Now().Before(end); {
 		time.Sleep(session.PollEvery)
 	}
 	var err error
-	if hung := slices.DeleteFunc(folders, func(folder string) bool { return !serves(folder) }); len(hung) > 0 {
-		err = fmt.Errorf("the cache has not ended within %v: the processes of %s hang; kill them", exit.Patience, strings.Join(hung, ", "))
+	if hung := slices.DeleteFunc(folders,
+		func(folder string) bool { return !serves(folder) }); len(hung) > 0 {
+		err = fmt.Errorf("the cache has not ended within %v: the processes of %s hang; kill them",
+			exit.Patience, strings.Join(hung, ", "))
 	}
-	if keep || session.LauncherHolds(folder) { // the launcher has still to read the run log
+	if keep || session.LauncherHolds(folder) { // the launcher has yet to read the run log
 		return err
 	}
 	return errors.Join(err, session.Remove(folder))

@@ -32,7 +32,8 @@ func makeFiles(t *testing.T, folder string, names ...string) string {
 // A mistyped --session must cost nobody a folder.
 func TestEndTouchesOnlySessions(t *testing.T) {
 	dir := makeFiles(t, "results", "model.pt", "r0/notes", "lock.old")
-	if err := endRanks(dir, false); err == nil || !strings.Contains(err.Error(), dir+" is not the folder of a session") {
+	if err := endRanks(dir, false); err == nil ||
+		!strings.Contains(err.Error(), dir+" is not the folder of a session") {
 		t.Errorf("another folder: %v", err)
 	}
 	for _, name := range []string{"model.pt", "r0/notes", "lock.old"} {
@@ -41,7 +42,8 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 		}
 	}
 
-	dir = makeFiles(t, "mine", "r0/lock", "r1/lock", "python/rankpool/batch.py", session.RefusedName, "model.pt")
+	dir = makeFiles(t, "mine", "r0/lock", "r1/lock", "python/rankpool/batch.py",
+		session.RefusedName, "model.pt")
 	if err := endRanks(dir, false); err != nil {
 		t.Error(err)
 	}
@@ -51,7 +53,9 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 	}
 
 	for _, dir := range []string{
-		makeFiles(t, "mine", "r0/lock"), makeFiles(t, session.Name(false, os.Getuid(), slurm.Job{}, 7), "left"), filepath.Join(t.TempDir(), "none"),
+		makeFiles(t, "mine", "r0/lock"),
+		makeFiles(t, session.Name(false, os.Getuid(), slurm.Job{}, 7), "left"),
+		filepath.Join(t.TempDir(), "none"),
 	} {
 		if err := endRanks(dir, false); err != nil || session.Exists(dir) {
 			t.Errorf("%s: %v, there is still one: %v", dir, err, session.Exists(dir))
@@ -61,7 +65,8 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 
 func TestEndKeeps(t *testing.T) {
 	dir := makeFiles(t, "mine", "r0/lock", "r0/state-0-1")
-	if err := endRanks(dir, true); err != nil || !session.Exists(filepath.Join(dir, "r0/state-0-1")) {
+	if err := endRanks(dir, true); err != nil ||
+		!session.Exists(filepath.Join(dir, "r0/state-0-1")) {
 		t.Errorf("%v", err)
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+	"rankpool/staging/storage"
 )
 
 // indexOptions are the flags of index.
@@ -37,24 +39,25 @@ func newIndexCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "index DIR {-o | --verify} MANIFEST",
 		Short: "Index a data set into a manifest (Parquet), or compare it with one",
-		Long: `Index walks the data set DIR (class folders with files, as ImageFolder has them, or files only) and writes
-its manifest, a Parquet file: for each sample its path, size, label and modification time.
-"rankpool run --data MANIFEST" then starts without a walk.
+		Long: `Index walks the data set DIR (class folders with files, as for ImageFolder, or just
+files) and writes its manifest, a Parquet file: the path, size, label and modification time of each
+sample. "rankpool run --data MANIFEST" then starts without walking the folder.
 
-Tar shards (.tar, as WebDataset writes them: members with the same path up to the first dot are one sample), TFRecord
-files (.tfrecord, .tfrec) and arrays (.npy, a row is a sample) may lie beside plain files; their samples are read in
-place. With --format files each of them is one sample.
+Tar shards (.tar in WebDataset's format: members with the same path up to the first dot form one
+sample), TFRecord files (.tfrecord, .tfrec) and arrays (.npy, one sample per row) may be mixed with
+plain files; their samples are read in place. With --format files each such file is a single sample.
 
-An index that was interrupted goes on where it was: what it has found is kept in MANIFEST.partial until the manifest
-is written. When MANIFEST is there already, index says what has changed in DIR since; a file that is not a manifest is
-not overwritten.
+An interrupted index resumes where it stopped: its progress is kept in MANIFEST.partial until the
+manifest is written. If MANIFEST exists, index prints what has changed in DIR since; it does not
+overwrite a file that is not a manifest.
 
-With --checksum every sample is read, and its checksum (XXH3, 64 bits) kept in the manifest: whoever reads a sample later
-checks it. Without, a file that has other bytes, but the same size and modification time, is not noticed. With --verify index writes
-nothing: it walks DIR again, reads every sample, lists what differs from the manifest, and ends with exit code 1 if
-anything does.
+With --checksum, index reads every sample and stores its checksum (XXH3, 64 bits) in the manifest;
+later reads are verified against it. Without checksums, a file whose content changed but whose size
+and modification time did not goes unnoticed. With --verify, index writes nothing: it walks DIR
+again, reads every sample, lists the differences from the manifest, and exits with code 1 if there
+are any.
 
-Started by mpirun or srun, all ranks list and read, and rank 0 writes.`,
+Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 		Example: `  rankpool index /lustre/imagenet/train -o imagenet.parquet
   mpirun -n 4 rankpool index /lustre/imagenet/train -o imagenet.parquet --checksum
   rankpool index /lustre/imagenet/train --verify imagenet.parquet`,
@@ -69,12 +72,17 @@ Started by mpirun or srun, all ranks list and read, and rank 0 writes.`,
 	flags := cmd.Flags()
 	o.mpi.Register(flags)
 	flags.StringVarP(&o.output, "output", "o", "", "the manifest to write")
-	flags.StringVar(&o.verify, "verify", "", "the manifest to compare DIR with, by checksums; nothing is written")
-	flags.StringVar(&o.format, "format", "auto", "files: a .tar, .tfrecord or .npy file is one sample, as any other; auto: it holds samples")
+	flags.StringVar(&o.verify, "verify", "",
+		"the manifest to compare DIR with, by checksums; nothing is written")
+	flags.StringVar(&o.format, "format", "auto",
+		"auto: .tar, .tfrecord and .npy files hold samples; files: each of them is one sample")
 	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
-	flags.BoolVar(&o.sync, "sync", false, "ask the file system's servers for every file's size, also when this machine holds one")
-	flags.IntVar(&o.concurrency, "concurrency", staging.DefaultScanConcurrency, "requests to the file system under way at a time, of each rank")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors, and what --verify finds")
+	flags.BoolVar(&o.sync, "sync", false,
+		"ask the file system's servers for every file's size, also when this machine holds one")
+	flags.IntVar(&o.concurrency, "concurrency", index.DefaultScanConcurrency,
+		"requests to the file system under way at a time, of each rank")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false,
+		"print nothing but errors, and what --verify finds")
 	return cmd
 }
 
@@ -85,15 +93,15 @@ func (o *indexOptions) check() error {
 	case o.output != "" && o.verify != "":
 		return exit.Usagef("--verify writes no manifest: leave -o or --verify out")
 	case o.format != "auto" && o.format != "files":
-		return exit.Usagef("--format is %q, it is auto or files", o.format)
+		return exit.Usagef("--format must be auto or files, not %q", o.format)
 	case o.concurrency < 1:
 		return exit.Usagef("--concurrency is %d, at least 1 is needed", o.concurrency)
 	}
 	return nil
 }
 
-// share shares the work among the ranks that a launcher started: rank 0 has the command, the others help it. They end
-// well in any case: mpirun would kill rank 0 in the middle of its last sentence.
+// share shares the work among the ranks that a launcher started: rank 0 has the command, the others
+// help it. They end well in any case: mpirun would kill rank 0 in the middle of its last sentence.
 func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (err error) {
 	transport, err := world.Open(o.mpi)
 	if err != nil {
@@ -106,7 +114,7 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 	}()
 	ctx, stop := exit.Interruptible(ctx)
 	defer stop()
-	group := staging.NewGroup(transport)
+	group := index.NewGroup(transport)
 	if group.Rank() > 0 {
 		group.Serve(ctx, o.concurrency)
 		return nil
@@ -121,14 +129,14 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 	return err
 }
 
-// indexing is one index as rank 0 makes it.
+// indexing is the state of one index run on rank 0.
 type indexing struct {
 	*indexOptions
 	dir     string
 	out     io.Writer
-	group   *staging.Group
-	journal *staging.Journal
-	before  *staging.Manifest // that the new one replaces; nil: there is none
+	group   *index.Group
+	journal *index.Journal
+	before  *dataset.Manifest // the manifest to replace; nil if there is none
 }
 
 // write writes the manifest of the folder.
@@ -137,19 +145,22 @@ func (x *indexing) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(root); err != nil || !info.IsDir() { // leave no journal of what cannot be
-		_, err = staging.Scan(ctx, root, staging.ScanOptions{})
+	// Leave no journal for a folder that cannot be indexed.
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		_, err = index.Scan(ctx, root, index.ScanOptions{})
 		return err
 	}
 	if x.before, err = readOutput(x.output); err != nil {
 		return err
 	}
-	x.journal, err = staging.OpenJournal(x.output+".partial", root, x.sync)
+	x.journal, err = index.OpenJournal(x.output+".partial", root, x.sync)
 	if err != nil {
 		return err
 	}
 	if folders, sums := x.journal.Found(); folders > 0 && !x.quiet {
-		fmt.Fprintf(os.Stderr, "rankpool: going on from %s.partial: %s folders are listed, %s samples read\n",
+		fmt.Fprintf(
+			os.Stderr,
+			"rankpool: going on from %s.partial: %s folders are listed, %s samples read\n",
 			x.output, humanize.Comma(int64(folders)), humanize.Comma(int64(sums)))
 	}
 	begin := time.Now()
@@ -163,29 +174,36 @@ func (x *indexing) write(ctx context.Context) error {
 	return x.journal.Remove()
 }
 
-// readOutput returns the manifest that is at path, nil where nothing or an empty file is. What is not a manifest is an error: it is not
-// overwritten, since nobody can make it again.
-func readOutput(path string) (*staging.Manifest, error) {
+// readOutput returns the manifest at path, or nil if the file is missing or empty. It is an error
+// if the file is not a manifest: it is not overwritten, since it may be irreplaceable.
+func readOutput(path string) (*dataset.Manifest, error) {
 	info, err := os.Stat(path)
 	switch {
-	case err != nil, info.Mode().IsRegular() && info.Size() == 0: // writing says what else is wrong
+	case err != nil, info.Mode().IsRegular() && info.Size() == 0:
+		// Any other problem shows when the manifest is written.
 		return nil, nil
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("the manifest cannot be written to %s, which is not a file: name a file with -o", path)
+		return nil, fmt.Errorf(
+			"cannot write the manifest to %s, which is not a file: name a file with -o", path)
 	}
-	m, err := staging.ReadParquet(path)
+	m, err := dataset.ReadParquet(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not overwritten, because it is not a manifest (%w): name another file with -o, or remove this one", path, err)
+		return nil, fmt.Errorf("%s is not overwritten, because it is not a manifest (%w): name "+
+			"another file with -o, or remove this one", path, err)
 	}
 	return m, nil
 }
 
-// index scans the folder, and reads the samples if that is asked for. scanned is how long the scan took.
-func (x *indexing) index(ctx context.Context, unreadable func(*staging.SampleError)) (m *staging.Manifest, scanned time.Duration, err error) {
+// index scans the folder, and reads the samples if they are to be read. scanned is the duration of
+// the scan.
+func (x *indexing) index(
+	ctx context.Context, unreadable func(*storage.SampleError),
+) (m *dataset.Manifest, scanned time.Duration, err error) {
 	begin := time.Now()
 	show := progress.NewScan(os.Stderr, x.quiet)
-	m, err = staging.Scan(ctx, x.dir, staging.ScanOptions{
-		Concurrency: x.concurrency, Progress: show.Update, Journal: x.journal, Group: x.group, Sync: x.sync,
+	m, err = index.Scan(ctx, x.dir, index.ScanOptions{
+		Concurrency: x.concurrency, Progress: show.Update, Journal: x.journal, Group: x.group,
+		Sync:       x.sync,
 		WholeFiles: x.format == "files",
 	})
 	show.End()
@@ -194,20 +212,21 @@ func (x *indexing) index(ctx context.Context, unreadable func(*staging.SampleErr
 		return m, scanned, err
 	}
 	reading := progress.NewRead(os.Stderr, x.quiet, m.TotalBytes())
-	m, err = staging.Checksums(ctx, m, staging.ChecksumOptions{
-		Concurrency: x.concurrency, Progress: reading.Update, Journal: x.journal, Group: x.group, Unreadable: unreadable,
+	m, err = index.Checksums(ctx, m, index.ChecksumOptions{
+		Concurrency: x.concurrency, Progress: reading.Update, Journal: x.journal, Group: x.group,
+		Unreadable: unreadable,
 	})
 	reading.End()
 	return m, scanned, err
 }
 
-// finish writes the manifest and says what it holds, and how it differs from the one that was there.
-func (x *indexing) finish(m *staging.Manifest, took, scanned time.Duration) error {
-	var changes *staging.Changes
+// finish writes the manifest and prints what it holds, and how it differs from the previous one.
+func (x *indexing) finish(m *dataset.Manifest, took, scanned time.Duration) error {
+	var changes *dataset.Changes
 	if x.before != nil && !x.quiet && x.before.Root() == m.Root() {
-		changes = staging.Compare(x.before, m, 5)
+		changes = dataset.Compare(x.before, m, 5)
 	}
-	if err := staging.WriteParquet(x.output, m); err != nil {
+	if err := dataset.WriteParquet(x.output, m); err != nil {
 		return err
 	}
 	if x.quiet {
@@ -226,7 +245,7 @@ func (x *indexing) finish(m *staging.Manifest, took, scanned time.Duration) erro
 	return printChanges(x.out, changes)
 }
 
-func (x *indexing) printSummary(m *staging.Manifest, took, scanned time.Duration) error {
+func (x *indexing) printSummary(m *dataset.Manifest, took, scanned time.Duration) error {
 	files, unit := 0, "files"
 	for _, c := range m.Formats() {
 		files += c.Files
@@ -247,7 +266,8 @@ func (x *indexing) printSummary(m *staging.Manifest, took, scanned time.Duration
 		took.Seconds(), humanize.Comma(int64(float64(m.Len())/scanned.Seconds())), unit)
 	if err == nil && x.checksum {
 		rate := float64(m.TotalBytes()) / max(took-scanned, time.Microsecond).Seconds()
-		_, err = fmt.Fprintf(x.out, "checksum: every sample was read in %.2f s (%s/s)\n", (took - scanned).Seconds(), humanize.IBytes(uint64(rate)))
+		_, err = fmt.Fprintf(x.out, "checksum: every sample was read in %.2f s (%s/s)\n",
+			(took - scanned).Seconds(), humanize.IBytes(uint64(rate)))
 	}
 	if err == nil && x.group.Size() > 1 {
 		_, err = fmt.Fprintf(x.out, "ranks:    %d\n", x.group.Size())
@@ -258,31 +278,37 @@ func (x *indexing) printSummary(m *staging.Manifest, took, scanned time.Duration
 	return err
 }
 
-// printFormats says how many samples there are, and of which formats.
-func printFormats(w io.Writer, m *staging.Manifest) error {
+// printFormats prints how many samples there are of each format.
+func printFormats(w io.Writer, m *dataset.Manifest) error {
 	_, err := fmt.Fprintf(w, "samples:  %s\n", humanize.Comma(int64(m.Len())))
 	for _, c := range m.Formats() {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "  %-8s %s in %s\n", c.Format, english.Plural(c.Samples, "sample", ""), english.Plural(c.Files, "file", ""))
+			_, err = fmt.Fprintf(w, "  %-8s %s in %s\n", c.Format,
+				english.Plural(c.Samples, "sample", ""), english.Plural(c.Files, "file", ""))
 		}
 	}
 	return err
 }
 
 // printChanges names changed samples, a line each.
-func printChanges(w io.Writer, c *staging.Changes) error {
+func printChanges(w io.Writer, c *dataset.Changes) error {
 	for _, list := range []struct {
 		what  string
 		names []string
 		count int
-	}{{"added", c.AddedNames, c.Added}, {"removed", c.RemovedNames, c.Removed}, {"changed", c.ChangedNames, c.Changed}} {
+	}{
+		{"added", c.AddedNames, c.Added},
+		{"removed", c.RemovedNames, c.Removed},
+		{"changed", c.ChangedNames, c.Changed},
+	} {
 		for _, name := range list.names {
 			if _, err := fmt.Fprintf(w, "  %-8s %s\n", list.what, name); err != nil {
 				return err
 			}
 		}
 		if more := list.count - len(list.names); more > 0 {
-			if _, err := fmt.Fprintf(w, "  %-8s … and %s more\n", list.what, humanize.Comma(int64(more))); err != nil {
+			if _, err := fmt.Fprintf(w, "  %-8s … and %s more\n", list.what,
+				humanize.Comma(int64(more))); err != nil {
 				return err
 			}
 		}
@@ -292,31 +318,34 @@ func printChanges(w io.Writer, c *staging.Changes) error {
 
 // compare compares the folder with the manifest.
 func (x *indexing) compare(ctx context.Context) error {
-	before, err := staging.ReadParquet(x.verify)
+	before, err := dataset.ReadParquet(x.verify)
 	if err != nil {
 		return err
 	}
 	if !before.HasChecksums() {
-		return fmt.Errorf("manifest %s has no checksums to verify: write it again with --checksum", x.verify)
+		return fmt.Errorf("manifest %s has no checksums to verify: write it again with --checksum",
+			x.verify)
 	}
 	unreadable := 0
-	now, _, err := x.index(ctx, func(err *staging.SampleError) {
+	now, _, err := x.index(ctx, func(err *storage.SampleError) {
 		unreadable++
 		fmt.Fprintln(x.out, err)
 	})
 	if err != nil {
 		return err
 	}
-	changes := staging.Compare(before, now, math.MaxInt)
+	changes := dataset.Compare(before, now, math.MaxInt)
 	if err := printChanges(x.out, changes); err != nil {
 		return err
 	}
 	switch {
 	case changes.Any() || unreadable > 0:
-		return fmt.Errorf("%s differs from manifest %s: %s, %d unreadable", x.dir, x.verify, changes, unreadable)
+		return fmt.Errorf("%s differs from manifest %s: %s, %d unreadable", x.dir, x.verify,
+			changes, unreadable)
 	case x.quiet:
 		return nil
 	}
-	_, err = fmt.Fprintf(x.out, "verified: %s samples, %s\n", humanize.Comma(int64(now.Len())), humanize.IBytes(uint64(now.TotalBytes())))
+	_, err = fmt.Fprintf(x.out, "verified: %s samples, %s\n", humanize.Comma(int64(now.Len())),
+		humanize.IBytes(uint64(now.TotalBytes())))
 	return err
 }

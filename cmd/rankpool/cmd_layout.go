@@ -14,21 +14,24 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/progress"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 	storage "rankpool/staging/layout"
 )
 
 func newLayoutCommand() *cobra.Command {
 	var asJSON, quiet bool
-	var opt staging.OpenOptions
+	var opt index.OpenOptions
 	cmd := &cobra.Command{
 		Use:   "layout DIR|MANIFEST",
-		Short: "Show how a data set lies over storage targets",
-		Long: `Layout reads how the files of a data set, a folder or a manifest, are striped over the OSTs of Lustre or the targets
-of BeeGFS, and shows how many files and bytes each target holds, how far that is from even, and what to do about it.
-It changes nothing and needs no privilege. Other file systems tell no layout; that is no error.`,
-		Example: "  rankpool layout /lustre/imagenet/train\n  rankpool layout imagenet.parquet --json",
-		Args:    exactly(1, "one folder or manifest"),
+		Short: "Show how a data set is spread over storage targets",
+		Long: `Layout reads how the files of a data set, a folder or a manifest, are striped over
+the OSTs of Lustre or the targets of BeeGFS. It shows how many files and bytes each target holds,
+how uneven that is, and what to do about it. It changes nothing and needs no privileges. On file
+systems that do not report a layout it says so and succeeds.`,
+		Example: "  rankpool layout /lustre/imagenet/train\n" +
+			"  rankpool layout imagenet.parquet --json",
+		Args: exactly(1, "one folder or manifest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := exit.Interruptible(cmd.Context())
 			defer stop()
@@ -45,16 +48,20 @@ It changes nothing and needs no privilege. Other file systems tell no layout; th
 	flags := cmd.Flags()
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "show no progress")
-	flags.StringVar(&opt.Root, "root", "", "where the data is now, when a manifest names another folder")
-	flags.BoolVar(&opt.NoCache, "no-cache", false, "neither use nor write a cached manifest of the folder")
+	flags.StringVar(&opt.Root, "root", "",
+		"where the data is now, when a manifest names another folder")
+	flags.BoolVar(&opt.NoCache, "no-cache", false,
+		"neither use nor write a cached manifest of the folder")
 	return cmd
 }
 
 // surveyData opens a data set and reads the layouts of its files.
-func surveyData(ctx context.Context, path string, opt staging.OpenOptions, quiet bool) (*staging.Manifest, *storage.Survey, error) {
+func surveyData(
+	ctx context.Context, path string, opt index.OpenOptions, quiet bool,
+) (*dataset.Manifest, *storage.Survey, error) {
 	indexing := progress.NewScan(os.Stderr, quiet)
 	opt.Progress = indexing.Update
-	m, err := staging.Open(ctx, path, opt)
+	m, err := index.Open(ctx, path, opt)
 	indexing.End()
 	if err != nil {
 		return nil, nil, err
@@ -65,10 +72,11 @@ func surveyData(ctx context.Context, path string, opt staging.OpenOptions, quiet
 	return m, survey, err
 }
 
-// A layoutJSON is what "rankpool layout --json" prints.
+// A layoutJSON is the output of "rankpool layout --json".
 type layoutJSON struct {
-	Data        string       `json:"data"`
-	FileSystem  string       `json:"file_system"` // "none": it tells no layout, and all below is empty
+	Data string `json:"data"`
+	// "none" if it reports no layout; then all fields below are empty
+	FileSystem  string       `json:"file_system"`
 	Files       int64        `json:"files"`
 	Bytes       int64        `json:"bytes"`
 	Layouts     []groupJSON  `json:"layouts"`
@@ -97,20 +105,28 @@ type targetJSON struct {
 
 func newLayoutJSON(root string, s *storage.Survey) layoutJSON {
 	out := layoutJSON{
-		Data: root, FileSystem: cmp.Or(s.FileSystem, "none"), Files: s.Files, Bytes: s.Bytes, Layouts: []groupJSON{},
-		Pools: append([]string{}, s.Pools...), Targets: []targetJSON{}, Known: s.Known, MaxOverMean: s.MaxOverMean(),
-		Released: s.Released, Stubs: s.Stubs, Unreadable: s.Unread, Hints: append([]string{}, s.Hints()...),
+		Data: root, FileSystem: cmp.Or(s.FileSystem, "none"), Files: s.Files, Bytes: s.Bytes,
+		Layouts: []groupJSON{},
+		Pools:   append([]string{}, s.Pools...), Targets: []targetJSON{}, Known: s.Known,
+		MaxOverMean: s.MaxOverMean(),
+		Released:    s.Released, Stubs: s.Stubs, Unreadable: s.Unread,
+		Hints: append([]string{}, s.Hints()...),
 	}
 	for _, g := range s.Groups {
-		out.Layouts = append(out.Layouts, groupJSON{cmp.Or(g.FileSystem, "none"), cmp.Or(string(g.Kind), "none"), g.Stripes, g.Files})
+		out.Layouts = append(out.Layouts,
+			groupJSON{
+				cmp.Or(g.FileSystem, "none"), cmp.Or(string(g.Kind), "none"), g.Stripes,
+				g.Files,
+			})
 	}
 	for _, load := range allLoads(s) {
-		out.Targets = append(out.Targets, targetJSON{storage.TargetName(s.FileSystem, load.Target), load.Files, load.Bytes})
+		out.Targets = append(out.Targets,
+			targetJSON{storage.TargetName(s.FileSystem, load.Target), load.Files, load.Bytes})
 	}
 	return out
 }
 
-// allLoads returns the numbered targets, and behind them the MDT and what lies on no target, where they hold files.
+// allLoads returns the numbered targets, then the MDT and the files on no target, if there are any.
 func allLoads(s *storage.Survey) []storage.Load {
 	all := append([]storage.Load{}, s.Loads...)
 	for _, load := range []storage.Load{s.OnMDT, s.Unplaced} {
@@ -121,14 +137,17 @@ func allLoads(s *storage.Survey) []storage.Load {
 	return all
 }
 
-// printSurvey prints a survey: what the data set is, a bar a target, and the hints.
+// printSurvey prints a survey: a summary of the data set, one bar per target, and the hints.
 func printSurvey(w io.Writer, root string, s *storage.Survey, style barStyle) error {
 	if s.FileSystem == "" && s.Unread == 0 {
-		_, err := fmt.Fprintf(w, "%s lies on a file system that tells no layout, so there are no targets to spread reads over.\n", root)
+		_, err := fmt.Fprintf(w, "%s is on a file system that reports no layout, so there are no "+
+			"targets to spread reads over.\n", root)
 		return err
 	}
-	fmt.Fprintf(w, "data set:    %s\nfile system: %s\nfiles:       %s (%s)\nlayouts:     %s\n", root, cmp.Or(s.FileSystem, "unknown"),
-		humanize.Comma(s.Files), humanize.IBytes(uint64(s.Bytes)), strings.Join(groupTexts(s), ", "))
+	fmt.Fprintf(w, "data set:    %s\nfile system: %s\nfiles:       %s (%s)\nlayouts:     %s\n",
+		root, cmp.Or(s.FileSystem, "unknown"),
+		humanize.Comma(s.Files), humanize.IBytes(uint64(s.Bytes)),
+		strings.Join(groupTexts(s), ", "))
 	if len(s.Pools) > 0 {
 		fmt.Fprintf(w, "pools:       %s\n", strings.Join(s.Pools, ", "))
 	}

@@ -12,15 +12,20 @@ import (
 
 func surveyOf(loads ...storage.Load) *storage.Survey {
 	return &storage.Survey{
-		FileSystem: storage.Lustre, Files: 1234, Bytes: 60 << 20, Loads: loads, Known: 32, Pools: []string{"flash"},
-		Groups: []storage.Group{{FileSystem: storage.Lustre, Kind: storage.KindRAID0, Stripes: 1, Files: 1230}, {Files: 4}},
-		OnMDT:  storage.Load{Target: storage.MDT, Files: 2, Bytes: 1}, Released: 4,
+		FileSystem: storage.Lustre, Files: 1234, Bytes: 60 << 20, Loads: loads, Known: 32,
+		Pools: []string{"flash"},
+		Groups: []storage.Group{{
+			FileSystem: storage.Lustre, Kind: storage.KindRAID0, Stripes: 1,
+			Files: 1230,
+		}, {Files: 4}},
+		OnMDT: storage.Load{Target: storage.MDT, Files: 2, Bytes: 1}, Released: 4,
 	}
 }
 
 func TestPrintSurvey(t *testing.T) {
 	var out strings.Builder
-	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 40 << 20}, storage.Load{Target: 31, Files: 34, Bytes: 20 << 20})
+	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 40 << 20},
+		storage.Load{Target: 31, Files: 34, Bytes: 20 << 20})
 	if err := printSurvey(&out, "/d", s, barStyle{60, "#"}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +51,8 @@ hint: 1,234 files, but on only 2 of 32 targets (pool flash): "lfs getstripe -d D
 
 // No line of the picture is as wide as the terminal, and every bar has at least its least columns.
 func TestPrintBarsFitsTerminal(t *testing.T) {
-	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 40 << 20}, storage.Load{Target: 4, Files: 0, Bytes: 0})
+	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 40 << 20},
+		storage.Load{Target: 4, Files: 0, Bytes: 0})
 	for _, width := range []int{50, 80, 237} {
 		var out strings.Builder
 		if err := printBars(&out, s, barStyle{width, "█"}); err != nil {
@@ -61,7 +67,8 @@ func TestPrintBarsFitsTerminal(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := printBars(&out, s, barStyle{5, "#"}); err != nil || strings.Count(strings.Split(out.String(), "\n")[0], "#") != minBar {
+	if err := printBars(&out, s, barStyle{5, "#"}); err != nil ||
+		strings.Count(strings.Split(out.String(), "\n")[0], "#") != minBar {
 		t.Errorf("on a terminal of 5 columns:\n%s", out.String())
 	}
 }
@@ -78,13 +85,15 @@ func TestManyTargetsFitAScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != maxBars+1 || !strings.HasPrefix(lines[0], "OST0063") || lines[maxBars/2] != "(60 more)" || !strings.HasPrefix(lines[maxBars], "OST0000") {
+	if len(lines) != maxBars+1 || !strings.HasPrefix(lines[0], "OST0063") ||
+		lines[maxBars/2] != "(60 more)" || !strings.HasPrefix(lines[maxBars], "OST0000") {
 		t.Errorf("%d lines:\n%s", len(lines), out.String())
 	}
 }
 
 func TestLayoutJSON(t *testing.T) {
-	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 30}, storage.Load{Target: 31, Files: 34, Bytes: 10})
+	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 30},
+		storage.Load{Target: 31, Files: 34, Bytes: 10})
 	s.Hints()
 	text, err := json.Marshal(newLayoutJSON("/d", s))
 	if err != nil {

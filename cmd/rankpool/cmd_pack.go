@@ -21,21 +21,26 @@ import (
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/scheduler"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 	"rankpool/staging/pack"
+	"rankpool/staging/stage"
 )
 
-const aboutPack = `Pack writes a data set as tar shards (pack-000000.tar, …) and a manifest (rankpool.parquet) into DEST, which all ranks
-see, in order of importance or of chance or as it is: the next job reads it from the front by few, long reads.
+const aboutPack = `Pack writes a data set as tar shards (pack-000000.tar, …) and a manifest
+(rankpool.parquet) into DEST, a folder visible to all ranks. Samples are ordered by importance, at
+random, or as in the manifest, so that the next job reads the pack from the front in a few long
+reads.
 
-Samples are called 000000000, 000000001, … in the packed order, which is also their ids; their members keep their
-extensions, and the label of a class is a .cls member, as WebDataset has it. "rankpool run --data DEST" opens the pack.
+Samples are named 000000000, 000000001, … in packed order, which is also their ids; members keep
+their extensions, and the label of a class is a .cls member, as in WebDataset. "rankpool run --data
+DEST" opens the pack.
 
-Every shard is written under a temporary name, read back, compared and renamed, and the manifest comes last: a pack
-that has one is complete. A second run with the same flags keeps the shards that are there, and writes the others.
+Each shard is written under a temporary name, read back, compared and renamed. The manifest is
+written last: a pack that has one is complete. Running pack again with the same flags keeps existing
+shards and writes the missing ones.
 
-Started by srun or mpirun, all ranks read and write, and rank 0 writes the manifest.`
+Under srun or mpirun all ranks read and write, and rank 0 writes the manifest.`
 
 // packOptions are the flags of pack.
 type packOptions struct {
@@ -60,13 +65,15 @@ func newPackCommand() *cobra.Command {
 		Use:   "pack --data SRC --dest DEST [flags]",
 		Short: "Write a data set as tar shards, the most important samples first",
 		Long:  aboutPack + "\n\n" + exit.Table,
-		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool pack --data /lustre/imagenet/train --dest /lustre/imagenet-packed --order random\n" +
-			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy --shard-size 1GiB",
+		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool pack --data " +
+			"/lustre/imagenet/train --dest /lustre/imagenet-packed --order random\n" +
+			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy " +
+			"--shard-size 1GiB",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
 			err := o.check(at)
-			if err != nil && at.Task > 0 { // the first task says it
+			if err != nil && at.Task > 0 { // the first task prints it
 				return &exit.StatusError{Code: exit.Code(err)}
 			}
 			if err != nil {
@@ -78,19 +85,28 @@ func newPackCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.data, "data", "", "what to pack: a folder, or a manifest (.parquet)")
 	o.mpi.Register(flags)
-	flags.StringVar(&o.dest, "dest", "", "where to: a new folder, or one with a pack that was begun")
-	flags.StringVar(&o.root, "root", "", "where the data is now, when a manifest names another folder")
-	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or manifest (default importance with --importance, else manifest)")
-	flags.StringVar(&o.importance, "importance", "", "the samples' importance: a .npy file, or one number a line, in the order of the manifest")
+	flags.StringVar(&o.dest, "dest", "",
+		"destination: a new folder, or one with an unfinished pack")
+	flags.StringVar(&o.root, "root", "",
+		"where the data is now, when a manifest names another folder")
+	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or "+
+		"manifest (default importance with --importance, else manifest)")
+	flags.StringVar(&o.importance, "importance", "",
+		"the samples' importance: a .npy file, or one number a line, in the order of the manifest")
 	flags.Uint64Var(&o.seed, "seed", 0, "what --order random begins from")
-	flags.StringVar(&o.shardSize, "shard-size", humanize.IBytes(pack.DefaultShardBytes), "how large a shard may be")
-	flags.IntVar(&o.ranks, "ranks", 0, "ranks in this process (default 1); under srun or mpirun every task is one")
-	flags.StringVar(&o.sync, "fsync", string(copier.SyncEnd), "what is made durable: never, end (the file system, before the manifest is written) or file (each shard too)")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only say what there is to do")
+	flags.StringVar(&o.shardSize, "shard-size", humanize.IBytes(pack.DefaultShardBytes),
+		"how large a shard may be")
+	flags.IntVar(&o.ranks, "ranks", 0,
+		"ranks in this process (default 1); under srun or mpirun every task is one")
+	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd), "what to sync to disk: never, end "+
+		"(the file system, before the manifest is written) or file (each shard too)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
 	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
-	flags.Float64Var(&o.progressSeconds, "progress", 10, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
-	flags.IntVar(&o.concurrency, "concurrency", 0, "reads that each rank has under way (default: as many as make it faster)")
+	flags.Float64Var(&o.progressSeconds, "progress", 10,
+		"seconds between progress lines; 0: none. A terminal shows a bar instead")
+	flags.IntVar(&o.concurrency, "concurrency", 0,
+		"concurrent reads of each rank (default: tuned while running)")
 	return cmd
 }
 
@@ -110,20 +126,23 @@ func (o *packOptions) check(at world.Place) (err error) {
 	case !slices.Contains([]string{"importance", "random", "manifest"}, o.order):
 		return exit.Usagef("--order: %q is not one of importance, random, manifest", o.order)
 	case (o.order == "importance") != (o.importance != ""):
-		return exit.Usagef("--order importance and --importance go together, as in: --order importance --importance losses.npy")
+		return exit.Usagef("--order importance and --importance need each other, as in: --order " +
+			"importance --importance losses.npy")
 	case !slices.Contains([]string{"never", "end", "file"}, o.sync):
 		return exit.Usagef("--fsync: %q is not one of never, end, file", o.sync)
 	case o.ranks < 0:
 		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
+			at.By, at.Tasks)
 	case o.progressSeconds < 0:
 		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case o.concurrency < 0:
 		return exit.Usagef("--concurrency must be at least 0, not %d", o.concurrency)
 	}
 	if o.shardBytes, err = memory.ParseSize(o.shardSize); err != nil || o.shardBytes == 0 {
-		return exit.Usagef("--shard-size must be a size such as 256MiB or 1GiB, not %q", o.shardSize)
+		return exit.Usagef("--shard-size must be a size such as 256MiB or 1GiB, not %q",
+			o.shardSize)
 	}
 	for _, path := range []*string{&o.data, &o.dest} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -131,13 +150,15 @@ func (o *packOptions) check(at world.Place) (err error) {
 		}
 	}
 	if inside(o.dest, o.data) || inside(o.data, o.dest) {
-		return exit.Usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
+		return exit.Usagef("--dest: one of %s and %s contains the other; name a folder elsewhere",
+			o.dest,
+			o.data)
 	}
 	return nil
 }
 
-// pack joins the other ranks, and packs; rank 0 speaks for all. The others end well in any case: mpirun would kill rank 0
-// in the middle of its last sentence.
+// pack joins the other ranks, and packs; rank 0 reports for all. The others exit with success in
+// any case, because mpirun would kill rank 0 while it prints its error.
 func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
 	ctx, stop := exit.Interruptible(ctx)
 	defer stop()
@@ -147,19 +168,19 @@ func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
 	}
 	defer func() {
 		for _, transport := range transports {
-			_ = transport.Close() // a rank that has not closed too is gone, which was told
+			_ = transport.Close() // an error means that a rank is gone, which has been reported
 		}
 	}()
 	var others sync.WaitGroup
 	defer others.Wait()
-	var first *staging.Group
+	var first *index.Group
 	for _, transport := range transports {
-		group := staging.NewGroup(transport)
+		group := index.NewGroup(transport)
 		if group.Rank() == 0 {
 			first = group
 			continue
 		}
-		others.Go(func() { pack.Serve(ctx, group, staging.DefaultScanConcurrency) })
+		others.Go(func() { pack.Serve(ctx, group, index.DefaultScanConcurrency) })
 	}
 	if transports[0].Rank() > 0 {
 		return nil
@@ -176,7 +197,7 @@ func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
 }
 
 // lead is rank 0's part.
-func (o *packOptions) lead(ctx context.Context, group *staging.Group) (*pack.Report, error) {
+func (o *packOptions) lead(ctx context.Context, group *index.Group) (*pack.Report, error) {
 	m, err := o.open(ctx, group)
 	if err != nil {
 		return nil, err
@@ -188,14 +209,16 @@ func (o *packOptions) lead(ctx context.Context, group *staging.Group) (*pack.Rep
 	show := newPackProgress(os.Stderr, o.quiet, o.progressSeconds)
 	defer show.end()
 	return pack.Run(ctx, m, pack.Options{
-		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Sync: copier.SyncPolicy(o.sync), Concurrency: o.concurrency,
-		DryRun: o.dryRun, Group: group, Progress: show.update,
+		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Sync: stage.SyncPolicy(o.sync),
+		Concurrency: o.concurrency,
+		DryRun:      o.dryRun, Group: group, Progress: show.update,
 	})
 }
 
-// open opens the data set. A folder is scanned: all of it will be read, so a cached manifest would save little.
-func (o *packOptions) open(ctx context.Context, group *staging.Group) (*staging.Manifest, error) {
-	splits, err := staging.Splits(o.data)
+// open opens the data set. A folder is always scanned: all of it will be read, so a cached manifest
+// would save little.
+func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Manifest, error) {
+	splits, err := index.Splits(o.data)
 	if err != nil {
 		return nil, err
 	}
@@ -205,13 +228,14 @@ func (o *packOptions) open(ctx context.Context, group *staging.Group) (*staging.
 	}
 	show := progress.NewScan(os.Stderr, o.quiet || o.progressSeconds == 0)
 	defer show.End()
-	return staging.Open(ctx, o.data, staging.OpenOptions{
-		ScanOptions: staging.ScanOptions{Group: group, Progress: show.Update}, Root: o.root, NoCache: true,
+	return index.Open(ctx, o.data, index.OpenOptions{
+		ScanOptions: index.ScanOptions{Group: group, Progress: show.Update}, Root: o.root,
+		NoCache: true,
 	})
 }
 
-// ids returns the samples in the order in which they are packed.
-func (o *packOptions) ids(m *staging.Manifest) ([]scheduler.SampleID, error) {
+// ids returns the samples in packing order.
+func (o *packOptions) ids(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 	switch o.order {
 	case "random":
 		return pack.Shuffled(m.Len(), o.seed), nil
@@ -223,19 +247,24 @@ func (o *packOptions) ids(m *staging.Manifest) ([]scheduler.SampleID, error) {
 		return nil, err
 	}
 	if len(scores) != m.Len() {
-		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples", o.importance, len(scores), m.Len())
+		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples",
+			o.importance, len(scores), m.Len())
 	}
 	return pack.ByImportance(scores), nil
 }
 
 // print prints the summary.
 func (o *packOptions) print(w io.Writer, r *pack.Report) error {
-	packed, rate := "packed:  ", fmt.Sprintf(" (%s/s)", humanize.IBytes(uint64(float64(r.Bytes)/max(r.Seconds, 1e-3))))
+	packed, rate := "packed:  ",
+		fmt.Sprintf(" (%s/s)", humanize.IBytes(uint64(float64(r.Bytes)/max(r.Seconds, 1e-3))))
 	if r.DryRun {
 		packed, rate = "to pack: ", ""
 	}
-	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\nkept:     %s, %s\nseconds:  %.2f\n",
-		humanize.Comma(int64(r.Samples)), humanize.IBytes(uint64(r.SampleBytes)), o.order, humanize.Comma(int64(r.Shards)),
+	_,
+		err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\n"+
+		"kept:     %s, %s\nseconds:  %.2f\n",
+		humanize.Comma(int64(r.Samples)), humanize.IBytes(uint64(r.SampleBytes)), o.order,
+		humanize.Comma(int64(r.Shards)),
 		packed, english.Plural(r.Packed, "shard", ""), humanize.IBytes(uint64(r.Bytes)), rate,
 		english.Plural(r.Kept, "shard", ""), humanize.IBytes(uint64(r.KeptBytes)), r.Seconds)
 	if err == nil && r.Ranks > 1 {
@@ -261,7 +290,7 @@ func newPackProgress(to *os.File, quiet bool, seconds float64) packProgress {
 // update shows how far all ranks are.
 func (p packProgress) update(at pack.Progress) {
 	if p.bar != nil {
-		p.stageProgress.update(copier.Progress{Bytes: at.Bytes, AllBytes: at.AllBytes})
+		p.stageProgress.update(stage.Progress{Bytes: at.Bytes, AllBytes: at.AllBytes})
 		return
 	}
 	p.mu.Lock()
@@ -271,7 +300,9 @@ func (p packProgress) update(at pack.Progress) {
 	}
 	p.last = time.Now()
 	took := time.Since(p.begin).Seconds()
-	fmt.Fprintf(p.to, "rankpool: packed %d of %s, %s of %s (%.0f %%) in %.0f s (%s/s)\n", at.Shards, english.Plural(at.AllShards, "shard", ""),
-		humanize.IBytes(uint64(at.Bytes)), humanize.IBytes(uint64(at.AllBytes)), 100*float64(at.Bytes)/float64(max(at.AllBytes, 1)),
+	fmt.Fprintf(p.to, "rankpool: packed %d of %s, %s of %s (%.0f %%) in %.0f s (%s/s)\n", at.Shards,
+		english.Plural(at.AllShards, "shard", ""),
+		humanize.IBytes(uint64(at.Bytes)), humanize.IBytes(uint64(at.AllBytes)),
+		100*float64(at.Bytes)/float64(max(at.AllBytes, 1)),
 		took, humanize.IBytes(uint64(float64(at.Bytes)/took)))
 }

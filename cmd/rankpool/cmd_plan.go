@@ -15,10 +15,11 @@ import (
 	"rankpool/scheduler"
 )
 
-// planRounds is how many plans are timed; the fastest counts, since other programs only ever slow one down.
+// planRounds is how many plans are timed; the fastest counts, since other programs only ever slow a
+// plan down.
 const planRounds = 3
 
-// A planCost is what "rankpool plan" prints.
+// A planCost is the output of "rankpool plan".
 type planCost struct {
 	Samples        int     `json:"samples"`
 	Ranks          int     `json:"ranks"`
@@ -34,9 +35,10 @@ func newPlanCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "plan --samples N --ranks R",
-		Short: "Measure what a rank's plan of one epoch costs",
-		Long: `Plan makes the plan that every rank makes before an epoch, all of its draws and who consumes them, on one core of
-this machine, and prints the time (the best of three) and the memory that it took beyond the scores.`,
+		Short: "Measure the cost of planning an epoch",
+		Long: `Plan makes the plan that every rank makes before an epoch (all of its draws, and who
+consumes them) on one core of this machine. It prints the time, the best of three, and the memory
+needed in addition to the scores.`,
 		Example: "  rankpool plan --samples 14200000 --ranks 1024 --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,8 +50,10 @@ this machine, and prints the time (the best of three) and the memory that it too
 				return err
 			}
 			return printPlanCost(cmd.OutOrStdout(), asJSON, planCost{
-				Samples: cfg.Samples, Ranks: cfg.Ranks, Sampler: cfg.Sampler, Draws: measured.Draws, Batches: measured.Batches,
-				PlanSeconds: slices.Min(measured.Seconds), BytesPerSample: float64(measured.PeakBytes) / float64(cfg.Samples),
+				Samples: cfg.Samples, Ranks: cfg.Ranks, Sampler: cfg.Sampler, Draws: measured.Draws,
+				Batches:        measured.Batches,
+				PlanSeconds:    slices.Min(measured.Seconds),
+				BytesPerSample: float64(measured.PeakBytes) / float64(cfg.Samples),
 			})
 		},
 	}
@@ -77,8 +81,11 @@ func printPlanCost(w io.Writer, asJSON bool, c planCost) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(c)
 	}
-	_, err := fmt.Fprintf(w, "A plan of %s draws (%s) in %s batches for %s ranks takes %.3g s on one core.\nMaking it takes %.3g bytes a sample beyond the scores, %s in all.\n",
-		humanize.Comma(int64(c.Draws)), c.Sampler, humanize.Comma(int64(c.Batches)), humanize.Comma(int64(c.Ranks)), c.PlanSeconds,
+	_,
+		err := fmt.Fprintf(w, "Planning %s draws (%s) in %s batches for %s ranks takes %.3g s on "+
+		"one core.\nIt needs %.3g bytes a sample in addition to the scores, %s in all.\n",
+		humanize.Comma(int64(c.Draws)), c.Sampler, humanize.Comma(int64(c.Batches)),
+		humanize.Comma(int64(c.Ranks)), c.PlanSeconds,
 		c.BytesPerSample, humanize.IBytes(uint64(c.BytesPerSample*float64(c.Samples))))
 	return err
 }

@@ -22,14 +22,16 @@ func newReplayCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
-		Short: "Decide again what the ranks of a recorded run decided",
-		Long: `Replay gives the events that "rankpool run --record FILE" recorded to the scheduler again, and compares what it decides
-with what it decided then. FILE is rank 0's; those of the other ranks, FILE.1, FILE.2 and so on, are replayed too when
-they lie beside it. A recording that a kill has cut off is replayed as far as it goes.
+		Short: "Replay a recorded run, and compare the decisions",
+		Long: `Replay feeds the events that "rankpool run --record FILE" recorded to the scheduler
+again, and compares its decisions with the recorded ones. FILE belongs to rank 0; the recordings of
+the other ranks, FILE.1, FILE.2 and so on, are replayed too if they are in the same folder. A
+recording truncated by a kill is replayed up to its end.
 
-At the first event from which other commands come it prints both and ends with exit code 1.`,
-		Example: "  rankpool run --ranks 2 --data images/ --record build/run.rec -- python train.py\n  rankpool replay build/run.rec",
-		Args:    exactly(1, "one recording"),
+At the first event that leads to different commands, replay prints both and exits with code 1.`,
+		Example: "  rankpool run --ranks 2 --data images/ --record build/run.rec -- python " +
+			"train.py\n  rankpool replay build/run.rec",
+		Args: exactly(1, "one recording"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := replayRanks(args[0], cmd.ErrOrStderr())
 			if err != nil {
@@ -50,16 +52,18 @@ At the first event from which other commands come it prints both and ends with e
 	return cmd
 }
 
-// A replayReport is what "rankpool replay" prints.
+// A replayReport is the output of "rankpool replay".
 type replayReport struct {
-	Identical  bool               `json:"identical"`
-	Ranks      int                `json:"ranks"`             // of the run
-	Missing    []string           `json:"missing,omitempty"` // files of other ranks that are not there
+	Identical bool `json:"identical"`
+	Ranks     int  `json:"ranks"` // of the run
+	// missing recordings of other ranks
+	Missing    []string           `json:"missing,omitempty"`
 	Rows       []record.Row       `json:"rows"`
 	Difference *record.Difference `json:"difference,omitempty"`
 }
 
-// replayRanks replays a rank's recording and, if it is rank 0's, those of the other ranks, up to the first difference. Warnings go to w.
+// replayRanks replays a rank's recording and, if it is rank 0's, those of the other ranks, up to
+// the first difference. Warnings go to w.
 func replayRanks(path string, w io.Writer) (*replayReport, error) {
 	first, err := replayFile(path)
 	if err != nil {
@@ -69,14 +73,15 @@ func replayRanks(path string, w io.Writer) (*replayReport, error) {
 	r := &replayReport{Ranks: begin.Ranks}
 	r.add(path, first, w)
 	if begin.Version != version.Text {
-		fmt.Fprintf(w, "rankpool: %s was recorded by rankpool %s; this is %s, which may decide otherwise on purpose\n", path, begin.Version, version.Text)
+		fmt.Fprintf(w, "rankpool: %s was recorded by rankpool %s; this is %s, which may decide "+
+			"otherwise on purpose\n", path, begin.Version, version.Text)
 	}
 	for rank := 1; begin.Rank == 0 && rank < begin.Ranks && r.Difference == nil; rank++ {
 		other := record.Path(path, rank)
 		result, err := replayFile(other)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			r.miss(other, "it is not there", w)
+			r.miss(other, "not found", w)
 		case err != nil:
 			return nil, err
 		case result.Lives[0].Session != begin.Session:
@@ -107,7 +112,7 @@ func (r *replayReport) miss(path, why string, w io.Writer) {
 	fmt.Fprintf(w, "rankpool: %s is left out: %s\n", path, why)
 }
 
-// add takes the result of a rank, and says where its recording has gaps.
+// add adds the result of a rank, and prints where its recording has gaps.
 func (r *replayReport) add(path string, result *record.Result, w io.Writer) {
 	r.Rows = append(r.Rows, result.Rows...)
 	r.Difference = result.Difference
@@ -117,9 +122,11 @@ func (r *replayReport) add(path string, result *record.Result, w io.Writer) {
 	for i, life := range result.Lives {
 		switch {
 		case !life.Ended:
-			fmt.Fprintf(w, "rankpool: %s: start %d has no end: the rank was killed, and what it decided in its last second is not recorded\n", path, i+1)
+			fmt.Fprintf(w, "rankpool: %s: start %d has no end: the rank was killed, and what it "+
+				"decided in its last second is not recorded\n", path, i+1)
 		case life.Why != "":
-			fmt.Fprintf(w, "rankpool: %s: start %d was not recorded to its end: %s\n", path, i+1, life.Why)
+			fmt.Fprintf(w, "rankpool: %s: start %d was not recorded to its end: %s\n", path, i+1,
+				life.Why)
 		}
 	}
 }
@@ -129,7 +136,8 @@ func (r *replayReport) print(w io.Writer) error {
 	fmt.Fprintln(table, "rank\tstart\tdata\tepochs\tevents\tcommands\t")
 	events, commands := int64(0), int64(0)
 	for _, row := range r.Rows {
-		fmt.Fprintf(table, "%d\t%d\t%s\t%d\t%s\t%s\t\n", row.Rank, row.Start, row.Data, row.Epochs, humanize.Comma(row.Events), humanize.Comma(row.Commands))
+		fmt.Fprintf(table, "%d\t%d\t%s\t%d\t%s\t%s\t\n", row.Rank, row.Start, row.Data, row.Epochs,
+			humanize.Comma(row.Events), humanize.Comma(row.Commands))
 		events += row.Events
 		commands += row.Commands
 	}
@@ -140,15 +148,17 @@ func (r *replayReport) print(w io.Writer) error {
 		return printDifference(w, d)
 	}
 	if events == 0 {
-		_, err := fmt.Fprintln(w, "nothing was recorded: there is nothing to compare")
+		_, err := fmt.Fprintln(w, "the recording is empty: there is nothing to compare")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "identical: %s events gave the %s commands that were recorded\n", humanize.Comma(events), humanize.Comma(commands))
+	_, err := fmt.Fprintf(w, "identical: %s events gave the %s commands that were recorded\n",
+		humanize.Comma(events), humanize.Comma(commands))
 	return err
 }
 
 func printDifference(w io.Writer, d *record.Difference) error {
-	_, err := fmt.Fprintf(w, "different: rank %d, start %d, data set %s, event %s\n  %s\n", d.Rank, d.Start, d.Data, humanize.Comma(d.Number), d.Event)
+	_, err := fmt.Fprintf(w, "different: rank %d, start %d, data set %s, event %s\n  %s\n", d.Rank,
+		d.Start, d.Data, humanize.Comma(d.Number), d.Event)
 	for _, side := range []struct {
 		name  string
 		lines []string

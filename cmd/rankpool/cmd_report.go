@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +22,9 @@ import (
 
 // reportOptions are the flags of report.
 type reportOptions struct {
-	output string
-	quiet  bool
+	output     string
+	quiet      bool
+	sideBySide bool
 }
 
 func newReportCommand() *cobra.Command {
@@ -29,41 +32,97 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN.jsonl [MORE.jsonl…] -o REPORT.html",
 		Short: "Make a page with plots of a run log",
-		Long: `Report reads run logs, which "rankpool run --log FILE" writes, and makes one HTML page of them: what happened in plain
-words, where samples came from, how long training waited and for what, what GPUs and nodes did. The page needs no network
-and nothing beside it, in a browser or on paper.
+		Long: `Report turns run logs, which "rankpool run --log FILE" writes, into one HTML page:
+what happened in plain words, where samples came from, how long training waited and for what, and
+what GPUs and nodes did. The page is self-contained and needs no network, in a browser or on paper.
 
-Several logs are parts of one training, in order of time: those of a job that was requeued. A log that has several
-trainings in it gives a page of the last one. A log that is still written gives a page of what is there.`,
+Several logs are read as parts of one training, in order of time, as from a job that was requeued.
+From a log of several trainings, report shows the last one. From a log that is still being written,
+it shows what has been logged so far.
+
+With --side-by-side each log is a separate training, and the page compares them. NAME=LOG names a
+training; logs with the same name are the same training with several seeds. "rankpool compare" runs
+the trainings and compares them.`,
 		Example: "  rankpool run --data images/ --log run.jsonl -- python train.py\n" +
-			"  rankpool report run.jsonl -o report.html",
+			"  rankpool report run.jsonl -o report.html\n" +
+			"  rankpool report --side-by-side lru=a.jsonl shade=b.jsonl -o both.html",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("which run log? name the file that --log of run or serve wrote; see \"%s --help\"", cmd.CommandPath())
+				return exit.Usagef("which run log? name the file that --log of run or serve "+
+					"wrote; see \"%s --help\"", cmd.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.output == "" {
-				return exit.Usagef("where should the page go? name it with -o REPORT.html, or -o - for stdout")
+				return exit.Usagef(
+					"where should the page go? name it with -o REPORT.html, or -o - for stdout")
+			}
+			if o.sideBySide {
+				return o.compare(args, cmd.OutOrStdout())
 			}
 			return o.report(args, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.output, "output", "o", "", "the page to write; -: stdout")
+	flags.BoolVar(&o.sideBySide, "side-by-side", false,
+		"compare the logs: [NAME=]RUN.jsonl, each a training")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
 
 func (o *reportOptions) report(paths []string, stdout io.Writer) error {
-	page, err := os.Stat(o.output)
-	for _, path := range paths {
-		if log, logErr := os.Stat(path); err == nil && logErr == nil && page.Mode().IsRegular() && os.SameFile(page, log) {
-			return exit.Usagef("-o %s is the log itself: the page needs a name of its own", o.output)
-		}
+	if err := o.checkOutput(paths); err != nil {
+		return err
 	}
 	return o.write(paths, stdout)
+}
+
+// checkOutput refuses to write the page over one of the logs.
+func (o *reportOptions) checkOutput(paths []string) error {
+	page, err := os.Stat(o.output)
+	for _, path := range paths {
+		if log, logErr := os.Stat(path); err == nil && logErr == nil && page.Mode().IsRegular() &&
+			os.SameFile(page, log) {
+			return exit.Usagef("-o %s is the log itself: name another file for the page",
+				o.output)
+		}
+	}
+	return nil
+}
+
+// compare writes a page that has the logs side by side.
+func (o *reportOptions) compare(args []string, stdout io.Writer) error {
+	c := page.Comparison{Title: "Trainings side by side"}
+	var paths []string
+	for _, arg := range args {
+		name, path, named := strings.Cut(arg, "=")
+		if _, err := os.Stat(arg); err == nil || !named { // the file's name may have the sign
+			name, path = strings.TrimSuffix(filepath.Base(arg), ".jsonl"), arg
+		}
+		paths = append(paths, path)
+		run, err := runlog.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if len(run.Epochs) == 0 {
+			return fmt.Errorf("%s: there is no epoch of a training in it, so there is nothing to "+
+				"compare", path)
+		}
+		i := slices.IndexFunc(c.Sides, func(s page.Side) bool { return s.Name == name })
+		if i < 0 {
+			i, c.Sides = len(c.Sides), append(c.Sides, page.Side{Name: name})
+		}
+		c.Sides[i].Runs = append(c.Sides[i].Runs, page.NewSideRun(run, nil))
+	}
+	if err := o.checkOutput(paths); err != nil {
+		return err
+	}
+	if o.output == "-" {
+		return c.Write(stdout, version.Text)
+	}
+	return writeWhole(o.output, func(w io.Writer) error { return c.Write(w, version.Text) })
 }
 
 // write reads the logs and writes the page.
@@ -114,12 +173,13 @@ func readRunLogs(paths []string, quiet bool) (*runlog.Run, error) {
 	}
 	run := builder.Run()
 	if run.Events == 0 {
-		return nil, errors.New("there is no event of a run in what should be run logs: name a file that --log of \"rankpool run\" has written")
+		return nil, errors.New("the files contain no event of a run: name a " +
+			"file that --log of \"rankpool run\" has written")
 	}
 	return run, nil
 }
 
-// A watchedReader tells how many bytes are read.
+// A watchedReader reports how many bytes have been read.
 type watchedReader struct {
 	io.Reader
 	watch func(n int)
@@ -131,18 +191,20 @@ func (r watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeWhole writes a file so that it is there whole or not at all. What is not a file, as /dev/stdout, is written to.
+// writeWhole writes a file atomically: it is complete or does not exist. Anything but a regular
+// file, such as /dev/stdout, is written directly.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	var f *os.File
 	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
 		f, err = os.OpenFile(path, os.O_WRONLY, 0)
-	} else if f, err = os.OpenFile(path+".partial", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644); err == nil {
+	} else if f, err = os.OpenFile(path+".partial", os.O_CREATE|os.O_WRONLY|os.O_TRUNC,
+		0o644); err == nil {
 		defer func() {
 			if err == nil {
 				err = os.Rename(f.Name(), path)
 			}
 			if err != nil {
-				_ = os.Remove(f.Name()) // what went wrong before is told
+				_ = os.Remove(f.Name()) // the earlier error is returned
 			}
 		}()
 	}

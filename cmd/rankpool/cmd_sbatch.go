@@ -20,22 +20,25 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 )
 
-const aboutSbatch = `sbatch prints a batch script of Slurm that runs a training command under "rankpool run": ready to submit, with a
-comment wherever the reason for a line is not plain.
+const aboutSbatch = `sbatch prints a Slurm batch script that runs a training command under "rankpool
+run". It is ready to submit, with a comment on each line whose purpose is not obvious.
 
   rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet -o train.sh -- python train.py
   sbatch train.sh
 
-srun starts one training process for each GPU; torchrun, accelerate launch and deepspeed start them themselves, and
-run once a node. torchrun is told where the nodes meet, unless it has --nnodes. The words of the command reach it as
-they are: variables in it are not replaced by the batch shell.
+srun starts one training process per GPU. torchrun, accelerate launch and deepspeed start the
+processes themselves, and run once per node; torchrun gets the address of the rendezvous, unless it
+has --nnodes. The command's arguments are passed on literally: the batch shell does not expand
+variables in them.
 
-With --requeue the job goes on in a new one after its time limit or a preemption: training gets SIGUSR1 in time to
-write its checkpoint, and Slurm starts the script again. The training script asks rankpool.Stop() for that.
+With --requeue the job continues in a new one after its time limit or a preemption: training gets
+SIGUSR1 early enough to write its checkpoint, and Slurm starts the script again. The training script
+checks for this with rankpool.Stop().
 
-With --check SCRIPT it reads a script that is there (-: standard input) and tells what will go wrong, a line each:
-a cache that keeps training waiting, an MPI that does not start, a signal that nobody handles, files that are lost.
-It asks no Slurm, and knows the data only as this machine sees it.
+With --check SCRIPT it reads an existing script (-: standard input) and lists what will go wrong,
+one problem per line: a cache that keeps training waiting, an MPI that does not start, a signal
+without a handler, files that are lost. It does not query Slurm, and sees the data only as this
+machine does.
 
 Exit codes of --check:
   0  nothing was found
@@ -57,7 +60,8 @@ func newSbatchCommand() *cobra.Command {
 		Use:   "sbatch {--data DIR [flags] -- COMMAND… | --check SCRIPT}",
 		Short: "Write a batch script of Slurm, or check one",
 		Long:  aboutSbatch,
-		Example: "  rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet --requeue -- python train.py | sbatch\n" +
+		Example: "  rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet " +
+			"--requeue -- python train.py | sbatch\n" +
 			"  rankpool sbatch --check train.sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("check") {
@@ -70,23 +74,36 @@ func newSbatchCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
 	flags.IntVarP(&o.Nodes, "nodes", "N", 1, "nodes of the job")
-	flags.Var((*gpusFlag)(&o.Options), "gpus-per-node", "GPUs of each node, also with their type (a100:4)")
-	flags.IntVar(&o.cpusPerGPU, "cpus-per-gpu", 8, "CPU cores for each GPU, or of a node without any")
-	flags.IntVarP(&o.CPUsPerTask, "cpus-per-task", "c", 0, "CPU cores of each task of srun, instead of --cpus-per-gpu")
-	flags.StringArrayVar(&o.Data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	flags.StringVar(&o.Memory, "memory", "auto", "memory for samples, as \"rankpool run --memory\" has it")
-	flags.StringVar(&o.Mem, "mem", "0", "memory of the job on each node, as Slurm has it (400G); 0: all of the node's")
-	flags.StringVarP(&o.Time, "time", "t", "04:00:00", "time limit of the job: minutes, HH:MM:SS or D-HH:MM:SS")
-	flags.BoolVar(&o.Requeue, "requeue", false, "go on in a new job after the time limit or a preemption")
-	flags.IntVar(&o.SignalSeconds, "signal-seconds", 120, "with --requeue: how long before the end training is told")
+	flags.Var((*gpusFlag)(&o.Options), "gpus-per-node",
+		"GPUs of each node, also with their type (a100:4)")
+	flags.IntVar(&o.cpusPerGPU, "cpus-per-gpu", 8,
+		"CPU cores for each GPU, or of a node without any")
+	flags.IntVarP(&o.CPUsPerTask, "cpus-per-task", "c", 0,
+		"CPU cores of each task of srun, instead of --cpus-per-gpu")
+	flags.StringArrayVar(&o.Data, "data", nil,
+		"data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringVar(&o.Memory, "memory", "auto",
+		"memory for samples, as for \"rankpool run --memory\"")
+	flags.StringVar(&o.Mem, "mem", "0",
+		"memory of the job on each node, as for Slurm (400G); 0: all of the node's")
+	flags.StringVarP(&o.Time, "time", "t", "04:00:00",
+		"time limit of the job: minutes, HH:MM:SS or D-HH:MM:SS")
+	flags.BoolVar(&o.Requeue, "requeue", false,
+		"go on in a new job after the time limit or a preemption")
+	flags.IntVar(&o.SignalSeconds, "signal-seconds", 120,
+		"with --requeue: how long before the end training gets SIGUSR1")
 	flags.StringVarP(&o.Partition, "partition", "p", "", "partition of the cluster")
 	flags.StringVarP(&o.Account, "account", "A", "", "account that pays")
 	flags.StringVarP(&o.JobName, "job-name", "J", "", "name of the job")
-	flags.StringVarP(&o.Array, "array", "a", "", "tasks of a job array: 0-9, or 0-9%2 for two at a time")
-	flags.StringArrayVar(&o.Modules, "module", nil, "environment module to load; may be given several times")
+	flags.StringVarP(&o.Array, "array", "a", "",
+		"tasks of a job array: 0-9, or 0-9%2 for two at a time")
+	flags.StringArrayVar(&o.Modules, "module", nil,
+		"environment module to load; may be given several times")
 	flags.StringVarP(&o.output, "output", "o", "", "write the script to this file")
-	flags.StringVar(&o.check, "check", "", "read this script (-: standard input) and tell what will go wrong")
-	flags.BoolVar(&o.json, "json", false, "with --check: print the warnings as a JSON list of {line, check, warning, advice}")
+	flags.StringVar(&o.check, "check", "",
+		"check this script (-: standard input) and list what will go wrong")
+	flags.BoolVar(&o.json, "json", false,
+		"with --check: print the warnings as a JSON list of {line, check, warning, advice}")
 	return cmd
 }
 
@@ -104,25 +121,26 @@ func (g *gpusFlag) Set(text string) error {
 	at := strings.LastIndexByte(text, ':')
 	n, err := strconv.ParseUint(text[at+1:], 10, 16)
 	if err != nil || at == 0 {
-		return errors.New("write how many GPUs a node has, as in 4 or a100:4")
+		return errors.New("it must be the number of GPUs of a node, as in 4 or a100:4")
 	}
 	g.GPUsPerNode, g.GPUType = int(n), text[:max(0, at)]
 	return nil
 }
 
-// write writes the script, and what --check would say of it to stderr.
+// write writes the script, and to stderr what --check would find in it.
 func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	switch {
 	case len(o.Command) == 0:
-		return exit.Usagef("which training command? give it after --, as in: rankpool sbatch --data DIR -- python train.py")
+		return exit.Usagef("which training command? give it after --, as in: rankpool sbatch " +
+			"--data DIR -- python train.py")
 	case len(o.Data) == 0:
 		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
 	case o.json:
 		return exit.Usagef("--json prints the warnings of --check")
 	case cmd.Flags().Changed("cpus-per-task") && cmd.Flags().Changed("cpus-per-gpu"):
-		return exit.Usagef("--cpus-per-task and --cpus-per-gpu say the same: leave one out")
+		return exit.Usagef("--cpus-per-task and --cpus-per-gpu exclude each other: leave one out")
 	case cmd.Flags().Changed("signal-seconds") && !o.Requeue:
-		return exit.Usagef("--signal-seconds is for --requeue: add that")
+		return exit.Usagef("--signal-seconds needs --requeue")
 	}
 	if _, err := memoryBytes(o.Memory); err != nil {
 		return exit.Usagef("--memory: %w", err)
@@ -148,7 +166,8 @@ func (o *sbatchOptions) write(cmd *cobra.Command) error {
 		_, err = io.WriteString(cmd.OutOrStdout(), text)
 		return err
 	}
-	return os.WriteFile(o.output, []byte(text), 0o666) // less the umask, as a shell's redirection
+	// minus the umask, like a shell's redirection
+	return os.WriteFile(o.output, []byte(text), 0o666)
 }
 
 // runCheck reads a script and prints what will go wrong.
@@ -166,7 +185,8 @@ func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
-		err = json.NewEncoder(out).Encode(append([]batchscript.Warning{}, warnings...)) // [] and not null
+		// [] and not null
+		err = json.NewEncoder(out).Encode(append([]batchscript.Warning{}, warnings...))
 	} else {
 		for _, w := range warnings {
 			if _, err = fmt.Fprintln(out, sentence(w)); err != nil {
@@ -235,7 +255,7 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 	}), nil
 }
 
-// memoryBytes reads --memory; it returns 0 for a share and for auto, which the nodes decide.
+// memoryBytes parses --memory; it returns 0 for a share and for auto, which depend on the node.
 func memoryBytes(text string) (int64, error) {
 	if text == memory.Auto {
 		return 0, nil

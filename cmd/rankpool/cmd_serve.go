@@ -11,12 +11,14 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --data DIR [flags]",
 		Short: "Be one rank of the cache (run starts it)",
-		Long: `serve is one rank of the cache: it pools this node's memory with that of the other ranks, stages samples
-and serves the node's training processes at its door, a socket in the session folder.
+		Long: `serve runs one rank of the cache: it pools this node's memory with that of the other
+ranks, stages samples, and serves the node's training processes at its door, a socket in the session
+folder.
 
-"rankpool run" starts the ranks itself. By hand, as a step of its own beside training:
+"rankpool run" starts the ranks itself. To start them by hand, as a job step beside training:
 
-  srun --overlap -K --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve --data DIR &
+  srun --overlap -K --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES \
+    rankpool serve --data DIR &
   srun --overlap -K rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		Args: exactly(0, "no arguments"),

@@ -7,20 +7,28 @@ import (
 	"rankpool/cmd/rankpool/internal/simulate"
 )
 
-const aboutSimulate = `Simulate trains in thought: it draws samples as each system's sampler would, tells the system the losses that were
-recorded for the samples that it drew, and counts where they came from. The code of the systems is the ranks' own.
+const aboutSimulate = `Simulate replays a training without running it: it draws samples as each
+system's sampler would, reports the recorded losses of the drawn samples to the system, and counts
+where the samples came from. It runs the same code as the ranks.
 
-LOSSES is a float32 array [epochs, samples] in NumPy's format: what training reports for a sample if it is drawn in
-that epoch. Times come from a model of the machine, --cluster. docs/simulate.md says what is counted and what is left out.`
+LOSSES is a float32 array [epochs, samples] in NumPy's format: the loss that training reports for a
+sample if it is drawn in that epoch. Times come from a model of the machine, --cluster.
+docs/simulate.md explains what is counted and what the model leaves out.
+
+With --nopfs it is the performance simulator of the NoPFS paper instead: its policies on its machine
+and data sets, in times of its own model. It needs no losses.`
 
 func newSimulateCommand() *cobra.Command {
 	o := &simulate.Options{}
 	cmd := &cobra.Command{
-		Use:   "simulate --losses LOSSES.npy",
+		Use:   "simulate (--losses LOSSES.npy | --nopfs SCENARIO)",
 		Short: "Compare published caches on recorded losses",
 		Long:  aboutSimulate + "\n\n" + exit.Table,
-		Example: "  rankpool simulate --losses L.npy --systems all --capacity 0.1,0.2,0.4 --ranks 4 --batch-size 64\n" +
-			"  rankpool simulate --losses L.npy --systems lru,shade,rankpool,min --sampler pads --plot plots/\n" +
+		Example: "  rankpool simulate --losses L.npy --systems all --capacity 0.1,0.2,0.4 " +
+			"--ranks 4 --batch-size 64\n" +
+			"  rankpool simulate --losses L.npy --systems lru,shade,rankpool,min --sampler pads " +
+			"--plot plots/\n" +
+			"  rankpool simulate --nopfs imagenet-1k\n" +
 			"  rankpool simulate --list",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,24 +19,27 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/slurm"
-	"rankpool/staging/copier"
+	"rankpool/staging/stage"
 )
 
-const aboutStage = `Stage brings a data set, or a part of it, into a folder of every node: node-local memory (/dev/shm) or NVMe.
-Every file is read once from storage by the whole job, spread over MPI to the nodes that lack it, written under a
-temporary name, read back, compared and renamed. A second run copies only what is missing or has changed, and an
-interrupted one goes on where it ended.
+const aboutStage = `Stage copies a data set, or part of it, to a folder on every node, in memory
+(/dev/shm) or on NVMe. The job reads each file from storage once and spreads it over MPI to the
+nodes that need it; every copy is written under a temporary name, read back, compared and renamed. A
+second run copies only what is missing or has changed, and an interrupted run resumes where it
+stopped.
 
-It is one rank a node: start it with srun or mpirun. By hand it is one process, with --ranks N of N ranks.
+Start it with srun or mpirun, one rank per node. By hand it is one process, which runs N ranks with
+--ranks N.
 
 Modes:
   partition  each rank gets its share, balanced by bytes
   replicate  each rank gets everything
-  pool       each rank of a running cache gets its own samples, the first first, as far as its memory goes; that is before
-             training begins, and DEST is left out (started once a node, or once on the machine of all ranks)
+  pool       before training begins, each rank of a running cache reads its own samples, in order
+             of need, until its memory is full; leave DEST out (start it once per node, or once on
+             the machine that runs all ranks)
 
-DEST may hold {rank} and {host}. Copies keep their mode and modification time; their checksum and where they came
-from are in the extended attributes user.rankpool.xxh3 and user.rankpool.source.`
+DEST may contain {rank} and {host}. Copies keep their mode and modification time; their checksum and
+origin are stored in the extended attributes user.rankpool.xxh3 and user.rankpool.source.`
 
 // stageOptions are the flags of stage.
 type stageOptions struct {
@@ -65,14 +68,17 @@ func newStageCommand() *cobra.Command {
 		Use:   "stage --data SRC {--dest DEST | --mode pool} [flags]",
 		Short: "Bring a data set to the memory or NVMe of the nodes",
 		Long:  aboutStage + "\n\n" + exit.Table,
-		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet --dest /dev/shm/imagenet --mode replicate\n" +
-			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% --importance losses.npy\n" +
-			"  rankpool run --data imagenet.parquet -- sh -c 'rankpool stage --mode pool --data imagenet && python train.py'",
+		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet " +
+			"--dest /dev/shm/imagenet --mode replicate\n" +
+			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% " +
+			"--importance losses.npy\n" +
+			"  rankpool run --data imagenet.parquet -- sh -c 'rankpool stage --mode pool --data " +
+			"imagenet && python train.py'",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
 			err := o.check(at)
-			if err != nil && at.Task > 0 { // the first task says it
+			if err != nil && at.Task > 0 { // the first task prints it
 				return &exit.StatusError{Code: exit.Code(err)}
 			}
 			if err != nil {
@@ -85,29 +91,42 @@ func newStageCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.data, "data", "", "what to stage: a folder, a file, or a manifest (.parquet)")
-	flags.StringVar(&o.dest, "dest", "", "where to: a folder of each rank; {rank} and {host} stand for the rank's number and machine")
-	flags.StringVar(&o.mode, "mode", string(copier.Partition), "which rank gets what: partition, replicate or pool")
+	flags.StringVar(&o.data, "data", "",
+		"what to stage: a folder, a file, or a manifest (.parquet)")
+	flags.StringVar(&o.dest, "dest", "", "destination folder of each rank; {rank} and {host} "+
+		"stand for the rank's number and machine")
+	flags.StringVar(&o.mode, "mode", string(stage.Partition),
+		"which rank gets what: partition, replicate or pool")
 	flags.IntVar(&o.ranks, "ranks", 0,
-		"ranks in this process (default 1); under srun or mpirun every task is one. Pool: the ranks of this machine to wait for")
+		"ranks in this process (default 1); under srun or mpirun every task is one. Pool: the "+
+			"ranks of this machine to wait for")
 	o.part.register(flags)
 	o.limits.RegisterLimits(flags)
-	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs from DEST that are not this rank's any more")
+	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs "+
+		"from DEST that are not this rank's any more")
 	o.mpi.Register(flags)
-	flags.StringVar(&o.links, "links", string(copier.CopyLinks), "symbolic links: copy, follow or skip")
-	flags.StringVar(&o.sync, "fsync", string(copier.SyncEnd), "what is made durable: never, end (the file system, once) or file (each)")
-	flags.BoolVar(&o.verify, "verify", true, "read back what was written, and compare its checksum")
-	flags.BoolVar(&o.checksum, "checksum", false, "also read the copies that are there, and replace those that are damaged")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only say what there is to do")
+	flags.StringVar(&o.links, "links", string(stage.CopyLinks),
+		"symbolic links: copy, follow or skip")
+	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd),
+		"what to sync to disk: never, end (the file system, once) or file (each)")
+	flags.BoolVar(&o.verify, "verify", true, "read copies back and compare their checksums")
+	flags.BoolVar(&o.checksum, "checksum", false,
+		"also read existing copies, and replace damaged ones")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
 	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
-	flags.Float64Var(&o.progressSeconds, "progress", 10, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
-	flags.StringVar(&o.failed, "failed", "", "list what failed in this file (default .rankpool/failed-… in DEST)")
+	flags.Float64Var(&o.progressSeconds, "progress", 10,
+		"seconds between progress lines; 0: none. A terminal shows a bar instead")
+	flags.StringVar(&o.failed, "failed", "",
+		"list what failed in this file (default .rankpool/failed-… in DEST)")
 	flags.IntVar(&o.concurrency, "concurrency", 16, "files that each rank reads at a time")
 	flags.StringVar(&o.session, "session", "",
-		"pool: the session folder of the cache on this machine (default: $RANKPOOL_SESSION, else the Slurm job's)")
-	flags.Float64Var(&o.waitSeconds, "wait", 60, "pool: seconds to wait for the ranks of this machine")
-	flags.IntVar(&o.peerSeconds, "peer-timeout", 30, "seconds after which a silent rank is assumed dead")
+		"pool: the session folder of the cache on this machine (default: $RANKPOOL_SESSION, else "+
+			"the Slurm job's)")
+	flags.Float64Var(&o.waitSeconds, "wait", 60,
+		"pool: seconds to wait for the ranks of this machine")
+	flags.IntVar(&o.peerSeconds, "peer-timeout", 30,
+		"seconds after which a silent rank is assumed dead")
 	return cmd
 }
 
@@ -120,25 +139,32 @@ func (o *stageOptions) check(at world.Place) (err error) {
 		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.progressSeconds < 0:
 		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
-	case o.prune && o.mode != string(copier.Partition):
-		return exit.Usagef("--prune removes copies that are another rank's after a new partition: use it with --mode partition")
+	case o.prune && o.mode != string(stage.Partition):
+		return exit.Usagef("--prune removes copies that are another rank's after a new " +
+			"partition: use it with --mode partition")
 	case o.mode == poolMode && (o.limits.MaxRate != "" || o.limits.MaxOpens != 0):
-		return exit.Usagef("--max-storage-rate and --max-opens: a running cache has its own, give them to \"rankpool run\"")
+		return exit.Usagef("--max-storage-rate and --max-opens: a running cache has its own, " +
+			"give them to \"rankpool run\"")
 	case o.mode == poolMode:
 		return o.checkPool()
 	case o.dest == "":
 		return exit.Usagef("where should it go? name a folder with --dest DEST")
 	case o.session != "":
-		return exit.Usagef("--session names a running cache, which gets samples with --mode pool")
+		return exit.Usagef("--session names a running cache: use it with --mode pool")
 	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
+			at.By, at.Tasks)
 	case o.concurrency < 1:
 		return exit.Usagef("--concurrency must be at least 1, not %d", o.concurrency)
 	case o.peerSeconds < 2:
-		return exit.Usagef("--peer-timeout: %d s is too short: ranks say every second that they live", o.peerSeconds)
+		return exit.Usagef(
+			"--peer-timeout: %d s is too short: ranks send a sign of life every second",
+			o.peerSeconds)
 	}
 	for _, f := range []struct{ name, value, known string }{
-		{"mode", o.mode, "partition, replicate, pool"}, {"links", o.links, "copy, follow, skip"}, {"fsync", o.sync, "never, end, file"},
+		{"mode", o.mode, "partition, replicate, pool"},
+		{"links", o.links, "copy, follow, skip"},
+		{"fsync", o.sync, "never, end, file"},
 	} {
 		if !strings.Contains(", "+f.known+",", ", "+f.value+",") || f.value == "" {
 			return exit.Usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
@@ -153,33 +179,38 @@ func (o *stageOptions) check(at world.Place) (err error) {
 		}
 	}
 	if inside(o.dest, o.data) || inside(o.data, o.dest) {
-		return exit.Usagef("--dest: %s and %s lie in each other; name a folder elsewhere", o.dest, o.data)
+		return exit.Usagef("--dest: one of %s and %s contains the other; name a folder elsewhere",
+			o.dest,
+			o.data)
 	}
 	return nil
 }
 
-// inside says whether path is dir or lies in it, by name.
+// inside reports whether path is dir or below it, by name.
 func inside(path, dir string) bool {
 	return strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/")
 }
 
 // folder returns the destination of a rank.
 func (o *stageOptions) folder(rank int, host string) string {
-	return filepath.Clean(strings.NewReplacer("{rank}", strconv.Itoa(rank), "{host}", host).Replace(o.dest))
+	return filepath.Clean(
+		strings.NewReplacer("{rank}", strconv.Itoa(rank), "{host}", host).Replace(o.dest))
 }
 
-// stage joins the other ranks, and stages; rank 0 speaks for all.
+// stage joins the other ranks, and stages; rank 0 reports for all.
 func (o *stageOptions) stage(cmd *cobra.Command) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
-	if job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv); at.Tasks == 0 && job.InJob() && job.Nodes > 1 {
-		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it with srun to stage on all\n", job.Nodes)
+	if job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv); at.Tasks == 0 && job.InJob() &&
+		job.Nodes > 1 {
+		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it "+
+			"with srun to stage on all\n", job.Nodes)
 	}
 	group, err := joinRanks(o.mpi, o.ranks)
 	if err != nil {
 		return err
 	}
-	reports, errs := make([]*copier.Report, len(group)), make([]error, len(group))
+	reports, errs := make([]*stage.Report, len(group)), make([]error, len(group))
 	var all sync.WaitGroup
 	for i, transport := range group {
 		all.Go(func() { reports[i], errs[i] = o.rank(ctx, transport) })
@@ -187,7 +218,7 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 	all.Wait()
 	defer func() {
 		for _, transport := range group {
-			_ = transport.Close() // a rank that has not closed too is gone, which was told
+			_ = transport.Close() // an error means that a rank is gone, which has been reported
 		}
 	}()
 	if err := o.silence(group[0].Rank(), reports[0], errs[0]); group[0].Rank() != 0 {
@@ -196,7 +227,8 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 	return o.conclude(cmd, reports[0], errs[0])
 }
 
-// joinRanks returns the transports of this process's ranks: its own as a task of a launcher, else n in this process.
+// joinRanks returns the transports of this process's ranks: one if it is a task of a launcher, else
+// n in this process.
 func joinRanks(options world.MPIOptions, n int) ([]transport.Transport, error) {
 	if tasks, _ := world.LaunchedAs(os.Getenv); tasks == 0 {
 		return transport.NewLocal(max(1, n)), nil
@@ -205,16 +237,19 @@ func joinRanks(options world.MPIOptions, n int) ([]transport.Transport, error) {
 	return []transport.Transport{own}, err
 }
 
-// rank is one rank's staging.
-func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*copier.Report, error) {
+// rank runs the staging of one rank.
+func (o *stageOptions) rank(
+	ctx context.Context, ranks transport.Transport,
+) (*stage.Report, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
 	rate, _ := o.limits.Rate() // checked before
-	opt := copier.Options{
-		Dest: o.folder(ranks.Rank(), host), Mode: copier.Mode(o.mode), Host: host,
-		Sync: copier.SyncPolicy(o.sync), NoVerify: !o.verify, Checksum: o.checksum, DryRun: o.dryRun,
+	opt := stage.Options{
+		Dest: o.folder(ranks.Rank(), host), Mode: stage.Mode(o.mode), Host: host,
+		Sync: stage.SyncPolicy(o.sync), NoVerify: !o.verify, Checksum: o.checksum,
+		DryRun:  o.dryRun,
 		Readers: o.concurrency, PeerTicks: o.peerSeconds,
 		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.MaxOpens, Prune: o.prune,
 	}
@@ -222,16 +257,21 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*co
 		show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)
 		defer show.end()
 		opt.Progress = show.update
-		opt.Plan = func(ctx context.Context) (*copier.Plan, error) {
-			return o.part.plan(ctx, o.data, copier.WalkOptions{Links: copier.LinkPolicy(o.links), Concurrency: o.concurrency, Progress: show.walked})
+		opt.Plan = func(ctx context.Context) (*stage.Plan, error) {
+			return o.part.plan(ctx, o.data,
+				stage.WalkOptions{
+					Links: stage.LinkPolicy(o.links), Concurrency: o.concurrency,
+					Progress: show.walked,
+				})
 		}
 	}
-	return copier.Run(ctx, ranks, opt)
+	return stage.Run(ctx, ranks, opt)
 }
 
-// silence is the exit of a rank other than 0, which says nothing unless rank 0 is gone.
-func (o *stageOptions) silence(rank int, report *copier.Report, err error) error {
-	var silent *copier.SilentError
+// silence returns the exit error of a rank other than 0, which prints nothing unless rank 0 is
+// gone.
+func (o *stageOptions) silence(rank int, report *stage.Report, err error) error {
+	var silent *stage.SilentError
 	var ended exit.SignalError
 	switch {
 	case errors.As(err, &silent) && silent.Rank == 0, errors.As(err, &ended):
@@ -242,13 +282,14 @@ func (o *stageOptions) silence(rank int, report *copier.Report, err error) error
 	return nil
 }
 
-// conclude is rank 0's: the list of what failed, the summary, and the exit code.
-func (o *stageOptions) conclude(cmd *cobra.Command, report *copier.Report, err error) error {
+// conclude runs on rank 0: it prints the list of failures and the summary, and returns the exit
+// code as an error.
+func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err error) error {
 	listed := o.listFailures(report)
 	if !o.quiet && (err == nil || o.json) {
 		print := printStaged
 		if o.json {
-			print = func(w writer, r *copier.Report) error { return json.NewEncoder(w).Encode(r) }
+			print = func(w writer, r *stage.Report) error { return json.NewEncoder(w).Encode(r) }
 		}
 		if failed := print(cmd.OutOrStdout(), report); err == nil {
 			err = failed
@@ -264,7 +305,8 @@ func (o *stageOptions) conclude(cmd *cobra.Command, report *copier.Report, err e
 		return nil
 	}
 	first := report.Failures[0]
-	return fmt.Errorf("%d items were not staged, the first is %q, which %s; %s", report.Failed, first.Path, first.Reason, seeList(listed))
+	return fmt.Errorf("%d items were not staged, the first is %q, which %s; %s", report.Failed,
+		first.Path, first.Reason, seeList(listed))
 }
 
 func seeList(path string) string {
@@ -274,18 +316,21 @@ func seeList(path string) string {
 	return "all are listed in " + path
 }
 
-// listFailures writes the list of what failed and returns its name, "" when nothing did or it cannot be written.
-func (o *stageOptions) listFailures(report *copier.Report) string {
+// listFailures writes the list of failures and returns its name, or "" if nothing failed or it
+// cannot be written.
+func (o *stageOptions) listFailures(report *stage.Report) string {
 	if len(report.Failures) == 0 {
 		return ""
 	}
 	path := o.failed
 	if path == "" && len(report.Ranks) > 0 {
-		path = filepath.Join(report.Ranks[0].Dest, ".rankpool", fmt.Sprintf("failed-%d", os.Getpid()))
-		_ = os.MkdirAll(filepath.Dir(path), 0o700) // the next call says why not
+		path = filepath.Join(report.Ranks[0].Dest, ".rankpool",
+			fmt.Sprintf("failed-%d", os.Getpid()))
+		_ = os.MkdirAll(filepath.Dir(path), 0o700) // the next call reports why not
 	}
-	if err := os.WriteFile(path, copier.FormatFailures(report.Failures), 0o600); err != nil {
-		fmt.Fprintf(os.Stderr, "rankpool: the list of what failed cannot be written: %v; name another file with --failed\n", err)
+	if err := os.WriteFile(path, stage.FormatFailures(report.Failures), 0o600); err != nil {
+		fmt.Fprintf(os.Stderr, "rankpool: cannot write the list of failures: %v; name "+
+			"another file with --failed\n", err)
 		return ""
 	}
 	report.FailedList = path

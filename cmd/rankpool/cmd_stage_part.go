@@ -19,11 +19,12 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/scheduler"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+	"rankpool/staging/stage"
 )
 
-// A stagePart says which part of a data set to stage; the zero value is all of it.
+// A stagePart is the part of a data set to stage; the zero value is all of it.
 type stagePart struct {
 	list       string
 	nul        bool
@@ -35,12 +36,18 @@ type stagePart struct {
 
 func (p *stagePart) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.list, "list", "",
-		"stage only the files and folders that this file names, one a line, relative to SRC; -: standard input of rank 0")
-	flags.BoolVarP(&p.nul, "null", "0", false, "the paths of --list end with a NUL byte, as \"find -print0\" writes them")
-	flags.StringVar(&p.rows, "rows", "", "stage only these samples, FROM:TO without TO, in the order of the manifest")
-	flags.StringVar(&p.top, "top", "", "stage only the most important samples: a share (20%), a number, or as many as fit into a size (64GiB)")
-	flags.StringVar(&p.importance, "importance", "", "the samples' importance, for --top: a .npy file, or one number a line")
-	flags.StringVar(&p.root, "root", "", "where the data is now, when a manifest names another folder")
+		"stage only the files and folders that this file names, one a line, relative to SRC; -: "+
+			"standard input of rank 0")
+	flags.BoolVarP(&p.nul, "null", "0", false,
+		"the paths of --list end with a NUL byte, as \"find -print0\" writes them")
+	flags.StringVar(&p.rows, "rows", "",
+		"stage only these samples, FROM:TO without TO, in the order of the manifest")
+	flags.StringVar(&p.top, "top", "", "stage only the most important samples: a share (20%), a "+
+		"number, or as many as fit into a size (64GiB)")
+	flags.StringVar(&p.importance, "importance", "",
+		"the samples' importance, for --top: a .npy file, or one number a line")
+	flags.StringVar(&p.root, "root", "",
+		"where the data is now, when a manifest names another folder")
 }
 
 func (p *stagePart) check() error {
@@ -54,15 +61,18 @@ func (p *stagePart) check() error {
 	case named > 1:
 		return exit.Usagef("--list, --rows and --top name different parts: give one of them")
 	case (p.top == "") != (p.importance == ""):
-		return exit.Usagef("--top and --importance go together, as in: --top 20%% --importance losses.npy")
+		return exit.Usagef(
+			"--top and --importance need each other, as in: --top 20%% --importance losses.npy")
 	case p.nul && p.list == "":
-		return exit.Usagef("--null says how --list is written: name a file with --list")
+		return exit.Usagef("--null describes the file of --list: name one with --list")
 	}
 	return nil
 }
 
 // plan makes the plan of the part.
-func (p *stagePart) plan(ctx context.Context, data string, opt copier.WalkOptions) (*copier.Plan, error) {
+func (p *stagePart) plan(
+	ctx context.Context, data string, opt stage.WalkOptions,
+) (*stage.Plan, error) {
 	info, err := os.Stat(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", rank.Pathless(err), data)
@@ -70,11 +80,12 @@ func (p *stagePart) plan(ctx context.Context, data string, opt copier.WalkOption
 	manifest := !info.IsDir() && filepath.Ext(data) == ".parquet"
 	switch {
 	case p.list != "" && manifest:
-		return nil, exit.Usagef("--list names paths of a folder, and %s is a manifest: use --rows", data)
+		return nil, exit.Usagef("--list names paths of a folder, and %s is a manifest: use --rows",
+			data)
 	case p.list != "":
 		return p.listed(ctx, data, opt)
 	case manifest || p.rows != "" || p.top != "":
-		m, err := staging.Open(ctx, data, staging.OpenOptions{Root: p.root})
+		m, err := index.Open(ctx, data, index.OpenOptions{Root: p.root})
 		if err != nil {
 			return nil, err
 		}
@@ -82,21 +93,23 @@ func (p *stagePart) plan(ctx context.Context, data string, opt copier.WalkOption
 		if err != nil {
 			return nil, err
 		}
-		return copier.Select(ctx, copier.System{}, m.Root(), filesOf(m, ids), opt)
+		return stage.Select(ctx, stage.System{}, m.Root(), filesOf(m, ids), opt)
 	}
-	return copier.Walk(ctx, copier.System{}, data, opt)
+	return stage.Walk(ctx, stage.System{}, data, opt)
 }
 
-func (p *stagePart) listed(ctx context.Context, data string, opt copier.WalkOptions) (*copier.Plan, error) {
+func (p *stagePart) listed(
+	ctx context.Context, data string, opt stage.WalkOptions,
+) (*stage.Plan, error) {
 	part, err := p.readList(data)
 	if err != nil {
 		return nil, err
 	}
-	return copier.Select(ctx, copier.System{}, data, part, opt)
+	return stage.Select(ctx, stage.System{}, data, part, opt)
 }
 
 // readList reads the files and folders that --list names, relative to root.
-func (p *stagePart) readList(root string) ([]copier.Selected, error) {
+func (p *stagePart) readList(root string) ([]stage.Selected, error) {
 	in := os.Stdin
 	if p.list != "-" {
 		file, err := os.Open(p.list)
@@ -106,11 +119,11 @@ func (p *stagePart) readList(root string) ([]copier.Selected, error) {
 		defer file.Close()
 		in = file
 	}
-	return copier.ReadList(in, root, p.nul)
+	return stage.ReadList(in, root, p.nul)
 }
 
 // samples returns the ids of the part.
-func (p *stagePart) samples(m *staging.Manifest) ([]int, error) {
+func (p *stagePart) samples(m *dataset.Manifest) ([]int, error) {
 	ids := make([]int, m.Len())
 	for i := range ids {
 		ids[i] = i
@@ -132,15 +145,17 @@ func (p *stagePart) samples(m *staging.Manifest) ([]int, error) {
 		return nil, err
 	}
 	if len(scores) != m.Len() {
-		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples", p.importance, len(scores), m.Len())
+		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples",
+			p.importance, len(scores), m.Len())
 	}
-	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) }) // NaN is the least
+	// NaN is the smallest.
+	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
 	n, err := topCount(p.top, m, ids)
 	return ids[:n], err
 }
 
 // topCount returns how many of ids, the most important first, --top asks for.
-func topCount(top string, m *staging.Manifest, ids []int) (int, error) {
+func topCount(top string, m *dataset.Manifest, ids []int) (int, error) {
 	if n, err := strconv.Atoi(top); err == nil && n >= 0 {
 		return min(n, len(ids)), nil
 	}
@@ -168,7 +183,8 @@ func readImportance(path string) ([]float32, error) {
 			return nil, fmt.Errorf("--importance: %w", err)
 		}
 		if len(a.Shape) != 1 {
-			return nil, fmt.Errorf("--importance: %s is %v, and must have one score a sample", path, a)
+			return nil, fmt.Errorf("--importance: %s is %v, and must have one score a sample", path,
+				a)
 		}
 		return a.Float32s()
 	}
@@ -182,7 +198,8 @@ func readImportance(path string) ([]float32, error) {
 	for line := 1; lines.Scan(); line++ {
 		score, err := strconv.ParseFloat(strings.TrimSpace(lines.Text()), 32)
 		if err != nil {
-			return nil, fmt.Errorf("--importance: %s, line %d: %q is not a number", path, line, lines.Text())
+			return nil, fmt.Errorf("--importance: %s, line %d: %q is not a number", path, line,
+				lines.Text())
 		}
 		scores = append(scores, float32(score))
 	}
@@ -190,8 +207,8 @@ func readImportance(path string) ([]float32, error) {
 }
 
 // filesOf returns the files that hold samples, each once.
-func filesOf(m *staging.Manifest, ids []int) []copier.Selected {
-	var files []copier.Selected
+func filesOf(m *dataset.Manifest, ids []int) []stage.Selected {
+	var files []stage.Selected
 	seen := map[string]bool{}
 	for _, i := range ids {
 		id := scheduler.SampleID(i)
@@ -200,8 +217,8 @@ func filesOf(m *staging.Manifest, ids []int) []copier.Selected {
 			continue
 		}
 		seen[path] = true
-		file := copier.Selected{Path: path, Indexed: true, Size: -1, ModTime: m.ModTime(id)}
-		if m.Format(id) == staging.FormatFile {
+		file := stage.Selected{Path: path, Indexed: true, Size: -1, ModTime: m.ModTime(id)}
+		if m.Format(id) == dataset.FormatFile {
 			file.Size = m.Size(id)
 			file.Sum, _ = m.Checksum(id)
 		}

@@ -20,15 +20,15 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/slurm"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/stage"
 )
 
 // poolMode stages into the memory of a cache that runs, before training asks.
 const poolMode = "pool"
 
-// A request to a rank names so many samples, or bytes, at most: it is answered when all are there, and training that begins meanwhile
-// waits for that. 128 MiB take 0.1 s to 5 s.
+// These limits bound one request to a rank, which is answered when all of its samples are staged.
+// Training that begins meanwhile waits for the answer: 128 MiB take 0.1 s to 5 s.
 const (
 	poolChunkSamples = 2048
 	poolChunkBytes   = 128 << 20
@@ -37,9 +37,11 @@ const (
 func (o *stageOptions) checkPool() error {
 	switch {
 	case o.dest != "":
-		return exit.Usagef("--dest: --mode pool stages into the memory of a cache that runs; leave --dest out")
+		return exit.Usagef(
+			"--dest: --mode pool stages into the memory of a cache that runs; leave --dest out")
 	case o.dryRun:
-		return exit.Usagef("--dry-run: --mode pool has none: what fits is known by the ranks alone")
+		return exit.Usagef(
+			"--dry-run cannot be used with --mode pool: only the ranks know what fits")
 	case o.waitSeconds < 0:
 		return exit.Usagef("--wait must be at least 0 seconds, not %v", o.waitSeconds)
 	}
@@ -59,10 +61,10 @@ type poolRank struct {
 	ranks    int
 	data     mpicache.WelcomeData
 	stream   uint32
-	failures []copier.Failure
+	failures []stage.Failure
 }
 
-// A poolReport is what became of all.
+// A poolReport is the result of all ranks.
 type poolReport struct {
 	Copied     int64       `json:"copied"`
 	Skipped    int64       `json:"skipped"`
@@ -78,7 +80,7 @@ type poolReport struct {
 	Session    string      `json:"session"`
 }
 
-// stagePool stages into the ranks of this machine; of several tasks on it, each takes its share of the ranks.
+// stagePool stages into the ranks of this machine; several tasks on it share the ranks.
 func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
@@ -94,7 +96,7 @@ func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	if err != nil || len(ranks) == 0 { // other tasks have all ranks
 		return err
 	}
-	m, err := staging.OpenIndex(ranks[0].data.Index)
+	m, err := dataset.OpenIndex(ranks[0].data.Index)
 	if err != nil {
 		return err
 	}
@@ -106,22 +108,26 @@ func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	return o.concludePool(cmd, report, err)
 }
 
-// findSession names the session folder: by the flag, as training processes know it, or by the job.
+// findSession finds the session folder: from the flag, from the variable of training processes, or
+// from the job.
 func (o *stageOptions) findSession() (err error) {
 	if o.session = cmp.Or(o.session, os.Getenv("RANKPOOL_SESSION")); o.session != "" {
 		return nil
 	}
 	job := slurm.Detect(os.Getenv)
 	if job.JobID == "" {
-		return exit.Usagef("which cache? name its folder with --session DIR, as it was given to \"rankpool serve\"")
+		return exit.Usagef("which cache? name its folder with --session DIR, as for " +
+			"\"rankpool serve\"")
 	}
 	o.session, err = session.OfJob(job)
 	return err
 }
 
-// awaitRanks connects to this task's share of the ranks of this machine when all of them accept.
+// awaitRanks waits until all ranks of this machine accept, and connects to this task's share of
+// them.
 func (o *stageOptions) awaitRanks(ctx context.Context, at world.Place) ([]*poolRank, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(o.waitSeconds*float64(time.Second)), errRanksAwaited)
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(o.waitSeconds*float64(time.Second)),
+		errRanksAwaited)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -147,23 +153,25 @@ func (o *stageOptions) awaitRanks(ctx context.Context, at world.Place) ([]*poolR
 
 var errRanksAwaited = errors.New("the ranks were waited for")
 
-// awaitError says which ranks are not there yet.
+// awaitError lists the ranks that are not ready.
 type awaitError struct{ sentence string }
 
 func (e *awaitError) Error() string { return e.sentence }
 
-// connect connects to each of the ranks here whose number among them is task, modulo tasks. The error is a *awaitError when some rank
-// here does not accept.
+// connect connects to every rank here whose index modulo tasks is task. The error is an *awaitError
+// if some rank does not accept yet.
 func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
 	folders := session.RankFolders(o.session)
 	if len(folders) < max(1, o.ranks) {
-		return nil, &awaitError{fmt.Sprintf("%s holds %d ranks on this machine; start them with \"rankpool serve\", "+
-			"or name another folder with --session", o.session, len(folders))}
+		return nil,
+			&awaitError{fmt.Sprintf(
+				"%s holds %d ranks on this machine; start them with \"rankpool serve\", "+
+					"or name another folder with --session", o.session, len(folders))}
 	}
 	defer func() {
 		if err != nil {
 			for _, r := range ranks {
-				_ = r.client.Close() // the error before is told
+				_ = r.client.Close() // the earlier error is returned
 			}
 			ranks = nil
 		}
@@ -177,7 +185,8 @@ func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
 		}
 		client, err := control.Dial(filepath.Join(folder, session.DoorName))
 		if err != nil {
-			return ranks, &awaitError{fmt.Sprintf("the rank in %s does not answer: %v", folder, err)}
+			return ranks, &awaitError{fmt.Sprintf("the rank in %s does not answer: %v", folder,
+				err)}
 		}
 		r := &poolRank{client: client}
 		ranks = append(ranks, r)
@@ -215,5 +224,6 @@ func (r *poolRank) find(data string) error {
 	case 1:
 		return nil
 	}
-	return exit.Usagef("--data: %q stands for the data sets %q of the cache: name one of them", data, found)
+	return exit.Usagef("--data: %q matches the data sets %q of the cache: name one of them",
+		data, found)
 }

@@ -18,12 +18,14 @@ import (
 
 	"rankpool/mpicache"
 	"rankpool/scheduler"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/stage"
 )
 
 // fill has all ranks read their samples, each at its own pace.
-func (o *stageOptions) fill(ctx context.Context, ranks []*poolRank, m *staging.Manifest, ids []int) (*poolReport, error) {
+func (o *stageOptions) fill(
+	ctx context.Context, ranks []*poolRank, m *dataset.Manifest, ids []int,
+) (*poolReport, error) {
 	begin := time.Now()
 	report := &poolReport{Mode: poolMode, Ranks: ranks, Session: o.session}
 	shares := make([][]scheduler.SampleID, len(ranks))
@@ -39,7 +41,7 @@ func (o *stageOptions) fill(ctx context.Context, ranks []*poolRank, m *staging.M
 	show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)
 	defer show.end()
 	var mu sync.Mutex
-	at := copier.Progress{AllItems: report.TotalItems, AllBytes: report.TotalBytes}
+	at := stage.Progress{AllItems: report.TotalItems, AllBytes: report.TotalBytes}
 	done := func(items, bytes int64) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -60,17 +62,21 @@ func (o *stageOptions) fill(ctx context.Context, ranks []*poolRank, m *staging.M
 		report.Bytes += r.Bytes
 	}
 	report.Seconds = time.Since(begin).Seconds()
-	return report, cmp.Or(errs...) // all ranks say the same
+	return report, cmp.Or(errs...) // all ranks report the same
 }
 
 // fill has the rank read its samples, request by request, until its memory is full.
-func (r *poolRank) fill(ctx context.Context, m *staging.Manifest, ids []scheduler.SampleID, done func(items, bytes int64)) error {
+func (r *poolRank) fill(
+	ctx context.Context, m *dataset.Manifest, ids []scheduler.SampleID,
+	done func(items, bytes int64),
+) error {
 	for len(ids) > 0 {
 		n := poolChunk(m, ids)
 		w, err := r.client.Warm(ctx, r.stream, ids[:n])
 		var refusal *mpicache.DoorError
 		if errors.As(err, &refusal) && refusal.Code == mpicache.TrainingBegun {
-			return fmt.Errorf("rank %d: training has begun, and its plan decides what is in memory; stage before training starts", r.Rank)
+			return fmt.Errorf("rank %d: training has begun, and its plan decides what is in "+
+				"memory; stage before training starts", r.Rank)
 		}
 		if err != nil {
 			return fmt.Errorf("rank %d: %w", r.Rank, err)
@@ -87,7 +93,7 @@ func (r *poolRank) fill(ctx context.Context, m *staging.Manifest, ids []schedule
 }
 
 // poolChunk returns how many of ids, at least one, go into one request.
-func poolChunk(m *staging.Manifest, ids []scheduler.SampleID) int {
+func poolChunk(m *dataset.Manifest, ids []scheduler.SampleID) int {
 	bytes := int64(0)
 	for n, id := range ids[:min(len(ids), poolChunkSamples)] {
 		if bytes += m.Size(id); bytes > poolChunkBytes && n > 0 {
@@ -98,25 +104,26 @@ func poolChunk(m *staging.Manifest, ids []scheduler.SampleID) int {
 }
 
 // add counts a reply.
-func (r *poolRank) add(w mpicache.Warmed, m *staging.Manifest) {
+func (r *poolRank) add(w mpicache.Warmed, m *dataset.Manifest) {
 	r.Copied += int64(w.Staged)
 	r.Skipped += int64(w.Here)
 	r.NoRoom += int64(w.NoRoom)
 	r.Failed += int64(len(w.Failures))
 	r.Bytes += w.Bytes
 	for _, f := range w.Failures {
-		r.failures = append(r.failures, copier.Failure{Path: m.RelPath(f.Sample), Rank: r.Rank, Reason: f.Reason})
+		r.failures = append(r.failures,
+			stage.Failure{Path: m.RelPath(f.Sample), Rank: r.Rank, Reason: f.Reason})
 	}
 }
 
-// concludePool is the list of what failed, the summary, and the exit code.
+// concludePool prints the list of failures and the summary, and returns the exit code as an error.
 func (o *stageOptions) concludePool(cmd *cobra.Command, report *poolReport, err error) error {
-	var failures []copier.Failure
+	var failures []stage.Failure
 	for _, r := range report.Ranks {
 		failures = append(failures, r.failures...)
 	}
 	if o.failed != "" && len(failures) > 0 {
-		if failed := os.WriteFile(o.failed, copier.FormatFailures(failures), 0o600); failed != nil {
+		if failed := os.WriteFile(o.failed, stage.FormatFailures(failures), 0o600); failed != nil {
 			err = errors.Join(err, fmt.Errorf("--failed: %w", failed))
 		} else {
 			report.FailedList = o.failed
@@ -132,7 +139,8 @@ func (o *stageOptions) concludePool(cmd *cobra.Command, report *poolReport, err 
 	if err != nil || len(failures) == 0 {
 		return err
 	}
-	return fmt.Errorf("%d samples were not staged, the first is of %q: %s", len(failures), failures[0].Path, failures[0].Reason)
+	return fmt.Errorf("%d samples were not staged, the first is of %q: %s", len(failures),
+		failures[0].Path, failures[0].Reason)
 }
 
 // printPool prints the summary, then a line a rank.
@@ -141,9 +149,12 @@ func printPool(w writer, r *poolReport) error {
 	if r.Seconds > 0 {
 		rate = fmt.Sprintf(" (%s/s)", humanize.IBytes(uint64(float64(r.Bytes)/r.Seconds)))
 	}
-	fmt.Fprintf(w, "items:    %s (%s)\ncopied:   %s\nskipped:  %s\nno room:  %s\nfailed:   %s\nbytes:    %s%s\nseconds:  %.2f\n",
-		humanize.Comma(r.TotalItems), humanize.IBytes(uint64(r.TotalBytes)), humanize.Comma(r.Copied), humanize.Comma(r.Skipped),
-		humanize.Comma(r.NoRoom), humanize.Comma(r.Failed), humanize.IBytes(uint64(r.Bytes)), rate, r.Seconds)
+	fmt.Fprintf(w, "items:    %s (%s)\ncopied:   %s\nskipped:  %s\nno room:  %s\n"+
+		"failed:   %s\nbytes:    %s%s\nseconds:  %.2f\n",
+		humanize.Comma(r.TotalItems), humanize.IBytes(uint64(r.TotalBytes)),
+		humanize.Comma(r.Copied), humanize.Comma(r.Skipped),
+		humanize.Comma(r.NoRoom), humanize.Comma(r.Failed), humanize.IBytes(uint64(r.Bytes)), rate,
+		r.Seconds)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "rank\titems\tbytes\tno room")
 	for _, rank := range r.Ranks {
@@ -153,8 +164,9 @@ func printPool(w writer, r *poolReport) error {
 	return table.Flush()
 }
 
-// ordered returns the ids of the part, the most important first: as --top has them, in the order of the list, or in that of the manifest.
-func (p *stagePart) ordered(m *staging.Manifest) ([]int, error) {
+// ordered returns the ids of the part in order of importance: by --top, in the order of the list,
+// or in that of the manifest.
+func (p *stagePart) ordered(m *dataset.Manifest) ([]int, error) {
 	if p.list == "" {
 		return p.samples(m)
 	}

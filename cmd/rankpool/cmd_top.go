@@ -11,17 +11,19 @@ import (
 	"rankpool/cmd/rankpool/internal/top"
 )
 
-const aboutTop = `top shows what the nodes of a running cache do: where the samples come from, how fast and how soon storage
-and the other ranks give them, how long training waits, memory and GPUs.
+const aboutTop = `top shows what the nodes of a running cache are doing: where samples come from,
+the throughput and latency of storage and of the other ranks, how long training waits, memory and
+GPUs.
 
-It asks rank 0's door, on the first node of the run; another node's rank knows its own node only. The cache is
-$RANKPOOL_SESSION's, else that of the Slurm job on this node, else the only one of yours on this machine. From
-another machine, say which job: "rankpool top --job 4242" starts top as a step on the job's first node,
+It connects to rank 0's door, on the first node of the run; the rank of another node knows only its
+own node. The cache is the one named by $RANKPOOL_SESSION, else that of the Slurm job on this node,
+else your only one on this machine. From another machine, name the job: "rankpool top --job 4242"
+starts top as a step on the job's first node,
 
   srun --overlap --jobid=4242 --nodes=1 --ntasks=1 --nodelist=FIRST --pty rankpool top
 
-Keys: q ends, s puts the nodes that wait most first, arrows and page keys move. Where stdout is not a terminal it
-prints a table every interval, with --json a line of JSON.`
+Keys: q quits, s sorts the nodes that wait most to the top, arrow and page keys scroll. If stdout is
+not a terminal, top prints a table every interval, with --json a line of JSON.`
 
 const leastTopInterval = 100 * time.Millisecond
 
@@ -47,17 +49,21 @@ func newTopCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Session, "session", "", "the session folder of the cache on this machine")
-	flags.StringVar(&o.Job, "job", "", "look at this Slurm job, by a step on its first node where that is another machine")
+	flags.StringVar(&o.Job, "job", "",
+		"show this Slurm job, through a step on its first node if that is another machine")
 	flags.BoolVar(&o.Once, "once", false, "print one table, of an interval, and end")
 	flags.BoolVar(&o.JSON, "json", false, "print JSON, an object a reading")
-	flags.DurationVar(&o.Interval, "interval", time.Second, "pause between two readings; ranks tell news once a second")
-	flags.StringVar(&o.Color, "color", colorChoices[0], "colours and bars: auto (on a terminal; NO_COLOR takes the colours), always or never")
+	flags.DurationVar(&o.Interval, "interval", time.Second,
+		"pause between readings; ranks report once a second")
+	flags.StringVar(&o.Color, "color", colorChoices[0],
+		"colours and bars: auto (on a terminal; NO_COLOR turns colours off), always or never")
 	return cmd
 }
 
 func checkTop(o *top.Options) error {
 	if o.Interval < leastTopInterval {
-		return exit.Usagef("--interval: %v is too short: the least is %v", o.Interval, leastTopInterval)
+		return exit.Usagef("--interval: %v is too short: the least is %v", o.Interval,
+			leastTopInterval)
 	}
 	if o.Session != "" && o.Job != "" {
 		return exit.Usagef("--session and --job name the same thing: give one of them")

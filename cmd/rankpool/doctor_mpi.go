@@ -10,18 +10,20 @@ import (
 	"rankpool/mpicache/transport"
 )
 
-// initPatience is how long MPI_Init may take on all nodes: seconds on thousands, or for ever when a rank is missing.
+// initPatience is how long MPI_Init may take on all nodes: seconds on thousands of nodes, but
+// forever if a rank is missing.
 const initPatience = time.Minute
 
-// joinDoctors starts MPI where a launcher started this process, and returns the transport of all ranks; nil when this process stays
-// alone. What went wrong is in env.
+// joinDoctors starts MPI where a launcher started this process, and returns the transport of all
+// ranks; nil when this process stays alone. What went wrong is in env.
 func joinDoctors(env *doctor.Env, at world.Place, library transport.Library) transport.Transport {
 	if at.Tasks > 1 && env.MPI.Missing != nil {
-		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.By, at.Tasks, env.MPI.Missing)
+		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.By,
+			at.Tasks, env.MPI.Missing)
 		return nil
 	}
 	if at.Tasks == 0 || env.MPI.Missing != nil || at.By == world.BySrunPlain {
-		// Open MPI ends a task of a srun without --mpi in MPI_Init, so that is not tried.
+		// Under srun without --mpi, Open MPI kills the task in MPI_Init, so do not try.
 		env.Launch.Failure = world.CheckWorld(at.Tasks, at.By, 1, library)
 		return nil
 	}
@@ -51,7 +53,8 @@ func joinDoctors(env *doctor.Env, at world.Place, library transport.Library) tra
 	}
 }
 
-// probeMPI starts MPI in a process of its own, since a library that does not like its environment ends the process.
+// probeMPI starts MPI in a separate process, since a library that rejects its environment ends the
+// process.
 func (o *doctorOptions) probeMPI() (level string, err error) {
 	found, err := o.mpi.Probe(world.AloneInit, "mpi-start")
 	switch {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A doctorProgress shows which check is made: a bar on a terminal, else a line for each that takes long.
+// A doctorProgress shows which check is running: a bar on a terminal, else a line for each check
+// that takes long.
 type doctorProgress struct {
 	to    *os.File
 	bar   *progressbar.ProgressBar // nil where to is not a terminal
@@ -19,13 +20,15 @@ type doctorProgress struct {
 func newDoctorProgress(to *os.File, quiet bool, checks int) *doctorProgress {
 	p := &doctorProgress{to: to, quiet: quiet}
 	if !quiet && term.IsTerminal(int(to.Fd())) {
-		p.bar = progressbar.NewOptions(checks+1, progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionClearOnFinish())
+		p.bar = progressbar.NewOptions(checks+1, progressbar.OptionSetWriter(to),
+			progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+			progressbar.OptionClearOnFinish())
 	}
 	return p
 }
 
-// update tells which check is made, and for how long already.
+// update shows which check is running, and for how long.
 func (p *doctorProgress) update(check string, index int, passed time.Duration) {
 	switch {
 	case p.quiet:
@@ -37,8 +40,8 @@ func (p *doctorProgress) update(check string, index int, passed time.Duration) {
 	}
 }
 
-// say tells what is done after the checks of this node.
-func (p *doctorProgress) say(what string) {
+// show shows what is done after the checks of this node.
+func (p *doctorProgress) show(what string) {
 	if p.bar != nil {
 		p.bar.Describe(what)
 	}

@@ -16,9 +16,10 @@ import (
 	"rankpool/mpicache"
 )
 
-// fakeServe stands for "rankpool serve" in the launcher's tests: a door that says hello, tells a status and takes
-// SHUTDOWN. FAKESERVE=fail ends it with code 2 before its door is open; FAKESERVE=deaf makes it ignore SHUTDOWN and
-// SIGTERM. Rank 0 logs two epochs when it is asked to end. Every start appends a line to the file $FAKESERVE_STARTS.
+// fakeServe stands for "rankpool serve" in the launcher's tests: a door that says hello, tells a
+// status and takes SHUTDOWN. FAKESERVE=fail ends it with code 2 before its door is open;
+// FAKESERVE=deaf makes it ignore SHUTDOWN and SIGTERM. Rank 0 logs two epochs when it is asked to
+// end. Every start appends a line to the file $FAKESERVE_STARTS.
 func fakeServe() {
 	if os.Getenv("FAKESERVE") == "fail" {
 		fmt.Fprintln(os.Stderr, "rankpool: the fake cache has no memory")

@@ -1,5 +1,6 @@
-// Command rankpool feeds deep-learning training on supercomputers: one MPI rank a node pools the nodes'
-// memory into one cache, stages samples from storage ahead of their use, and serves the training processes.
+// Command rankpool feeds deep-learning training on supercomputers: one MPI rank a node pools the
+// nodes' memory into one cache, stages samples from storage ahead of their use, and serves the
+// training processes.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// writeRecording is the script command "recording FILE RANK RANKS SESSION [EVENT]": what a rank decides that asks itself for
-// an epoch; in event EVENT a command that no stager gives is written.
+// writeRecording is the script command "recording FILE RANK RANKS SESSION [EVENT]": what a rank
+// decides that asks itself for an epoch; in event EVENT a command that no stager gives is written.
 func writeRecording(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 4 {
 		ts.Fatalf("usage: recording FILE RANK RANKS SESSION [EVENT]")
@@ -26,10 +26,13 @@ func writeRecording(ts *testscript.TestScript, neg bool, args []string) {
 		wrong, err = strconv.Atoi(args[4])
 		ts.Check(err)
 	}
-	r, err := record.Create(ts.MkAbs(args[0]), record.Begin{Version: version.Text, Session: args[3], Rank: rank, Ranks: ranks}, slog.New(slog.DiscardHandler))
+	r, err := record.Create(ts.MkAbs(args[0]),
+		record.Begin{Version: version.Text, Session: args[3], Rank: rank, Ranks: ranks},
+		slog.New(slog.DiscardHandler))
 	ts.Check(err)
 	setup := &record.Setup{
-		Data: "train", Rank: rank, Ranks: ranks, World: []int32{int32(rank)}, Policy: "lru", CapacityBytes: 1000, WindowBytes: 1000,
+		Data: "train", Rank: rank, Ranks: ranks, World: []int32{int32(rank)}, Policy: "lru",
+		CapacityBytes: 1000, WindowBytes: 1000,
 		Sampler: scheduler.SamplerConfig{Name: "sequential", Samples: 20, BatchSize: 10, World: 1},
 		Size:    func(scheduler.SampleID) int64 { return 100 },
 	}
@@ -37,7 +40,10 @@ func writeRecording(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	tape := r.Tape(0, setup)
 	for i, e := range []scheduler.Event{
-		scheduler.Planned{Plan: scheduler.NewPlan(plans, 0, nil)}, scheduler.Requested{Ticket: 1}, scheduler.Room{}, scheduler.Fetched{ID: 1},
+		scheduler.Planned{Plan: scheduler.NewPlan(plans, 0, nil)},
+		scheduler.Requested{Ticket: 1},
+		scheduler.Room{},
+		scheduler.Fetched{ID: 1},
 	} {
 		commands := stager.Step(e)
 		if i+1 == wrong {

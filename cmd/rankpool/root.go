@@ -16,9 +16,9 @@ import (
 
 const aboutRankpool = `rankpool feeds deep-learning training on supercomputers.
 
-One MPI rank a node pools the nodes' memory into one cache, reads the samples that matter from storage
-before training asks for them, and hands them to the node's training processes through shared memory.
-Training sees exactly the samples that its sampler drew.`
+One MPI rank a node pools the nodes' memory into one cache, reads the samples that matter from
+storage before training asks for them, and hands them to the node's training processes through
+shared memory. Training sees exactly the samples that its sampler drew.`
 
 // run is the program without the process around it: it returns the exit code.
 func run(args []string) int {
@@ -53,8 +53,13 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.Usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(), newPackCommand(), newReplayCommand(), newReportCommand(), newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
-		newJoinCommand(), newEndCommand(), world.NewLibraryCommand(), world.NewStartCommand())
+	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(),
+		newPackCommand(), newReplayCommand(), newReportCommand(), newCompareCommand(),
+		newTopCommand(),
+		newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(),
+		newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
+		newJoinCommand(), newEndCommand(), newTierCommand(), world.NewLibraryCommand(),
+		world.NewStartCommand())
 	completeFlags(root)
 	return root
 }
@@ -67,12 +72,13 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return exit.Usagef("%q is not a command%s; see \"rankpool --help\"", name, hint)
 }
 
-// exactly returns a check that a command gets n arguments, what they are called in the message.
+// exactly returns a check that a command gets n arguments; what names them in the message.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {
 			return nil
 		}
-		return exit.Usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+		return exit.Usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(),
+			what, len(args), cmd.CommandPath())
 	}
 }

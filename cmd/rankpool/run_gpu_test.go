@@ -26,9 +26,11 @@ func TestRunWithHangingDriver(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
 	library, _ := nvmltest.BuildHanging(t) // is never released
-	cmd := exec.CommandContext(t.Context(), "rankpool", "run", "--ranks", "1", "--runtime-dir", runtime,
+	cmd := exec.CommandContext(t.Context(), "rankpool", "run", "--ranks", "1", "--runtime-dir",
+		runtime,
 		"--data", filepath.Dir(data), "--memory", "1MiB", "--", "echo", "trained")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(library), "CUDA_VISIBLE_DEVICES=0", "XDG_CACHE_HOME="+dir)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(library),
+		"CUDA_VISIBLE_DEVICES=0", "XDG_CACHE_HOME="+dir)
 	cmd.Stderr = os.Stderr
 	if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "trained\n") {
 		t.Errorf("it printed %q: %v", out, err)

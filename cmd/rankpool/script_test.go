@@ -17,14 +17,18 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rankpool": main, "fakeserve": fakeServe})
 }
 
-// TestScripts runs testdata/script/*.txtar, each in a folder of its own with a runtime folder of its own.
+// TestScripts runs testdata/script/*.txtar, each in a folder of its own with a runtime folder of
+// its own.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:  "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "empty": empty, "npy": writeNPY, "recording": writeRecording},
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": status, "empty": empty, "npy": writeNPY, "recording": writeRecording,
+		},
 		Setup: func(env *testscript.Env) error {
 			// The path of a socket must stay short, so the runtime folder is not below the test's.
-			runtime, err := os.MkdirTemp("", "rp") //nolint:usetesting // t.TempDir is too long for a socket
+			//nolint:usetesting // t.TempDir is too long for a socket
+			runtime, err := os.MkdirTemp("", "rp")
 			if err != nil {
 				return err
 			}
@@ -42,7 +46,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status is the script command "status CODE PROGRAM ARG…": the program must end with that exit code.
+// status is the script command "status CODE PROGRAM ARG…": the program must end with that exit
+// code.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status CODE PROGRAM ARG…")

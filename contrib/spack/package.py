@@ -1,4 +1,5 @@
-"""The Spack package of rankpool: packages/rankpool/package.py in a package repository (Spack 1.0 and later)."""
+"""The Spack package of rankpool: packages/rankpool/package.py in a package repository (Spack 1.0
+and later)."""
 
 import os
 
@@ -8,10 +9,11 @@ from spack.package import *
 
 
 class Rankpool(MakefilePackage):
-    """A cache in the memory of all nodes of a job, staged ahead of use, that feeds PyTorch training on supercomputers."""
+    """A cache in the memory of all nodes of a job, staged ahead of use, that feeds PyTorch training
+    on supercomputers."""
 
-    # There is no address to download from yet: "make dist VERSION=0.1.0" writes build/rankpool-0.1.0.tar.gz, and Spack looks for
-    # the file in the current folder.
+    # There is no address to download from yet: "make dist VERSION=0.1.0" writes
+    # build/rankpool-0.1.0.tar.gz, and Spack looks for the file in the current folder.
     manual_download = True
 
     # It depends on no MPI: it loads that of the user's environment when it runs.

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// The pause before a dead cache is started again doubles from firstPause to lastPause, and is short again after the
-	// cache has lived for lifeProves.
+	// The pause before a dead cache is started again doubles from firstPause to lastPause, and is
+	// short again after the cache has lived for lifeProves.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
 	lifeProves = 30 * time.Second
 
-	// aloneFor is how long a launcher of ranks may be without ranks before it counts as hung: it may be about to start
-	// them, or to end.
+	// aloneFor is how long a launcher of ranks may run without ranks before it counts as hung: it
+	// may be about to start them, or to end.
 	aloneFor = 5 * time.Second
 
-	// aloneTries is how often a first start is tried whose launcher hangs without ranks: Open MPI's mpirun does when a signal
-	// ends a rank that is just reporting to it.
+	// aloneTries is how often a first start is retried if the launcher hangs without ranks: Open
+	// MPI's mpirun does when a signal ends a rank that is just connecting to it.
 	aloneTries = 3
 
-	// readyFactor times StartWithin may pass from the ranks' meeting until they are ready: taking memory and disks may
-	// be slow.
+	// readyFactor times StartWithin may pass from the ranks' meeting until they are ready: taking
+	// memory and disks may be slow.
 	readyFactor = 10
 )
 
-// Options say what a Keeper may do, and its bounds.
+// Options are the bounds of a Keeper and what it may do.
 type Options struct {
 	Ranks        []int         // those whose signs of life the caller can hear
 	StartWithin  time.Duration // from the start until the ranks have met
@@ -36,29 +36,29 @@ type Options struct {
 	Restarts     int           // how often; -1: as often as it takes
 }
 
-// An Event is what happened to the cache.
+// An Event is something that happened to the cache.
 type Event interface{ event() }
 
 // The events.
 type (
-	// Started says that the process that starts the ranks runs.
+	// Started reports that the process that starts the ranks is running.
 	Started struct{}
-	// Met says that the ranks here have joined each other.
+	// Met reports that the ranks here have joined each other.
 	Met struct{}
-	// Ready says that the ranks accept at their doors.
+	// Ready reports that the ranks accept connections at their doors.
 	Ready struct{}
-	// Answered says that the rank at this place of Options.Ranks has shown a sign of life.
+	// Answered reports a sign of life of the rank at this index of Options.Ranks.
 	Answered struct{ At int }
-	// Ranks says whether the process that starts the ranks has any at this moment.
+	// Ranks reports whether the process that starts the ranks has any at this moment.
 	Ranks struct{ Any bool }
-	// Ended says that that process has ended.
+	// Ended reports that the process that starts the ranks has ended.
 	Ended struct {
 		How  string
 		Shot bool // by a signal that it was not to get before it could look after it
 	}
-	// Over says that training has ended, or is to: nothing is started any more.
+	// Over reports that training has ended, or is about to: nothing is restarted any more.
 	Over struct{}
-	// Tick says that time has passed.
+	// Tick reports that time has passed.
 	Tick struct{}
 )
 
@@ -71,20 +71,20 @@ func (Ended) event()    {}
 func (Over) event()     {}
 func (Tick) event()     {}
 
-// A Command is what the caller is to do.
+// A Command is an order to the caller.
 type Command interface{ command() }
 
 // The commands.
 type (
-	// Start has the cache started, when what is left of an earlier one is ended.
+	// Start starts the cache, after what is left of an earlier one has been ended.
 	Start struct{}
 	// End has the cache ended by force; Ended follows, if it can be ended.
 	End struct{}
-	// Forget has the cache left as it is, for it cannot be ended: its Ended is no news any more.
+	// Forget abandons a cache that cannot be ended: its Ended no longer matters.
 	Forget struct{}
 	// Say has the text printed, once.
 	Say struct{ Text string }
-	// Fail says that the first start failed: there will be no cache.
+	// Fail reports that the first start failed: there will be no cache.
 	Fail struct{ Why string }
 )
 
@@ -129,17 +129,18 @@ type Keeper struct {
 // NewKeeper returns the keeper of a cache whose first start has been commanded.
 func NewKeeper(o Options) *Keeper {
 	return &Keeper{
-		opt: o, clock: clock{most: 2 * Every(o.AnswerWithin)}, watch: NewWatch(len(o.Ranks), o.AnswerWithin), phase: starting, pause: firstPause,
+		opt: o, clock: clock{most: 2 * Every(o.AnswerWithin)},
+		watch: NewWatch(len(o.Ranks), o.AnswerWithin), phase: starting, pause: firstPause,
 	}
 }
 
-// Restarts is how often the cache was started again.
+// Restarts returns how often the cache was restarted.
 func (k *Keeper) Restarts() int { return k.restarts }
 
 // Serving reports whether signs of life are expected.
 func (k *Keeper) Serving() bool { return k.phase == serving }
 
-// Wait is how long the caller may wait before it tells a Tick.
+// Wait returns how long the caller may wait before the next Tick.
 func (k *Keeper) Wait() time.Duration {
 	every := Every(k.opt.AnswerWithin)
 	if k.phase == down && k.startAt >= 0 {
@@ -148,7 +149,7 @@ func (k *Keeper) Wait() time.Duration {
 	return every
 }
 
-// Step takes an event that happened at now, and returns what is to be done.
+// Step handles an event that happened at now, and returns commands.
 func (k *Keeper) Step(now time.Duration, e Event) []Command {
 	ran := k.clock.at(now)
 	switch e := e.(type) {
@@ -204,11 +205,15 @@ func (k *Keeper) tick(now time.Duration) []Command {
 		}
 	case starting:
 		if lasted >= k.opt.StartWithin {
-			return k.end(fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init", k.opt.StartWithin))
+			return k.end(
+				fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init",
+					k.opt.StartWithin))
 		}
 	case met:
 		if lasted >= readyFactor*k.opt.StartWithin {
-			return k.end(fmt.Sprintf("its ranks have met, but are not ready after %v", readyFactor*k.opt.StartWithin))
+			return k.end(
+				fmt.Sprintf("its ranks have met, but are not ready after %v",
+					readyFactor*k.opt.StartWithin))
 		}
 	case serving:
 		if len(lost) > 0 {
@@ -216,26 +221,30 @@ func (k *Keeper) tick(now time.Duration) []Command {
 		}
 	case ending:
 		if lasted >= k.opt.EndWithin {
-			return append([]Command{Forget{}}, k.ended(Ended{How: k.why + ", and it cannot be ended"})...)
+			return append([]Command{Forget{}},
+				k.ended(Ended{How: k.why + ", and it cannot be ended"})...)
 		}
 	}
-	if k.alone && k.clock.ran-k.aloneAt >= aloneFor && k.phase != down && k.phase != ending && k.phase != failed {
+	if k.alone && k.clock.ran-k.aloneAt >= aloneFor && k.phase != down && k.phase != ending &&
+		k.phase != failed {
 		k.tries++
 		return k.end(hangsAlone)
 	}
 	return nil
 }
 
-// silence says who does not answer.
+// silence describes which ranks do not respond.
 func (k *Keeper) silence(lost []int) string {
 	if len(lost) == 1 {
-		return fmt.Sprintf("rank %d has not answered for %v: its process is stopped or hangs", k.opt.Ranks[lost[0]], k.opt.AnswerWithin)
+		return fmt.Sprintf("rank %d has not answered for %v: its process is stopped or hangs",
+			k.opt.Ranks[lost[0]], k.opt.AnswerWithin)
 	}
 	names := make([]string, len(lost))
 	for i, at := range lost {
 		names[i] = fmt.Sprint(k.opt.Ranks[at])
 	}
-	return fmt.Sprintf("ranks %s have not answered for %v: their processes are stopped or hang", strings.Join(names, ", "), k.opt.AnswerWithin)
+	return fmt.Sprintf("ranks %s have not answered for %v: their processes are stopped or hang",
+		strings.Join(names, ", "), k.opt.AnswerWithin)
 }
 
 func (k *Keeper) end(why string) []Command {
@@ -244,7 +253,8 @@ func (k *Keeper) end(why string) []Command {
 	return []Command{End{}}
 }
 
-// ended takes the end of the process, of itself or because it was told to end, or that it cannot be ended.
+// ended handles the end of the process, whether by itself or on command, or that it cannot be
+// ended.
 func (k *Keeper) ended(e Ended) []Command {
 	if k.phase == down || k.phase == failed {
 		return nil
@@ -264,7 +274,10 @@ func (k *Keeper) ended(e Ended) []Command {
 		}
 		if told && k.why == hangsAlone && k.tries < aloneTries && !k.over {
 			k.enter(starting)
-			return []Command{Say{"the cache did not start: " + how + "; it is started again"}, Start{}}
+			return []Command{
+				Say{"the cache did not start: " + how + "; it is started again"},
+				Start{},
+			}
 		}
 		k.enter(failed)
 		return []Command{Fail{how}}
@@ -275,16 +288,20 @@ func (k *Keeper) ended(e Ended) []Command {
 	case k.over:
 		return nil
 	case !k.opt.Again:
-		return []Command{Say{fmt.Sprintf("the cache ended (%s); training reads storage from here on", how)}}
+		return []Command{Say{fmt.Sprintf(
+			"the cache ended (%s); training reads storage from here on", how)}}
 	case k.opt.Restarts >= 0 && k.restarts >= k.opt.Restarts:
-		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was started again %d times; training reads storage from here on", how, k.restarts)}}
+		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was started again %d times; "+
+			"training reads storage from here on", how, k.restarts)}}
 	}
 	if lived >= lifeProves {
 		k.pause = firstPause
 	}
 	k.restarts++
 	k.startAt = k.clock.ran + k.pause
-	said := fmt.Sprintf("the cache ended (%s); training reads storage until it is there again: start %d in %v", how, k.restarts+1, k.pause)
+	said := fmt.Sprintf(
+		"the cache ended (%s); training reads storage until it is there again: start %d in %v", how,
+		k.restarts+1, k.pause)
 	k.pause = min(2*k.pause, lastPause)
 	return []Command{Say{said}}
 }

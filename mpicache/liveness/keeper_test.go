@@ -22,7 +22,8 @@ type scene struct {
 
 func newScene(restarts int) *scene {
 	return &scene{silent: map[int]bool{}, Keeper: NewKeeper(Options{
-		Ranks: []int{0, 1}, StartWithin: time.Minute, AnswerWithin: bound, EndWithin: 10 * time.Second, Again: true, Restarts: restarts,
+		Ranks: []int{0, 1}, StartWithin: time.Minute, AnswerWithin: bound,
+		EndWithin: 10 * time.Second, Again: true, Restarts: restarts,
 	})}
 }
 
@@ -48,7 +49,8 @@ func told(c Command) string {
 	case Fail:
 		return "fail: " + c.Why
 	}
-	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", c), "liveness."), "{}"))
+	return strings.ToLower(
+		strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", c), "liveness."), "{}"))
 }
 
 // start starts the cache, which is ready at once.
@@ -92,7 +94,10 @@ func TestKeeper(t *testing.T) {
 			s.pass(time.Minute)
 			s.die("exit code 1")
 			s.pass(time.Minute)
-		}, []string{"1m0s say: the cache ended (exit code 1)" + again + "2 in 200ms", "1m0.2s start"}},
+		}, []string{
+			"1m0s say: the cache ended (exit code 1)" + again + "2 in 200ms",
+			"1m0.2s start",
+		}},
 		"a rank hangs": {-1, func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
@@ -100,7 +105,8 @@ func TestKeeper(t *testing.T) {
 			s.pass(time.Hour)
 		}, []string{
 			"3m0s end",
-			"3m0s say: the cache ended (rank 1 has not answered for 2m0s: its process is stopped or hangs)" + again + "2 in 200ms",
+			"3m0s say: the cache ended (rank 1 has not answered for 2m0s: its process is stopped " +
+				"or hangs)" + again + "2 in 200ms",
 			"3m0.2s start",
 		}},
 		"a rank hangs and cannot be ended": {-1, func(s *scene) {
@@ -111,7 +117,8 @@ func TestKeeper(t *testing.T) {
 		}, []string{
 			"3m0s end",
 			"3m10s forget",
-			"3m10s say: the cache ended (ranks 0, 1 have not answered for 2m0s: their processes are stopped or hang, and it cannot be ended)" + again + "2 in 200ms",
+			"3m10s say: the cache ended (ranks 0, 1 have not answered for 2m0s: their processes " +
+				"are stopped or hang, and it cannot be ended)" + again + "2 in 200ms",
 			"3m10.2s start",
 		}},
 		"a rank is stopped for 90 s, often": {-1, func(s *scene) {
@@ -156,7 +163,8 @@ func TestKeeper(t *testing.T) {
 			s.pass(time.Minute)
 		}, []string{
 			"0s say: the cache ended (exit code 1)" + again + "2 in 200ms", "200ms start",
-			"1m0s say: the cache ended (exit code 2) and was started again 1 times; training reads storage from here on",
+			"1m0s say: the cache ended (exit code 2) and was started again 1 times; training " +
+				"reads storage from here on",
 		}},
 		"training is over": {-1, func(s *scene) {
 			s.start()
@@ -170,16 +178,23 @@ func TestKeeper(t *testing.T) {
 			s.step(Over{})
 			s.pass(time.Minute)
 		}, []string{"0s say: the cache ended (exit code 1)" + again + "2 in 200ms"}},
-		"the first start hangs": {-1, func(s *scene) {
-			s.hangs = true
-			s.start()
-			s.pass(time.Hour)
-		}, []string{"1m0s end", "1m0s fail: its ranks have not met within 1m0s: MPI hangs in MPI_Init"}},
+		"the first start hangs": {
+			-1, func(s *scene) {
+				s.hangs = true
+				s.start()
+				s.pass(time.Hour)
+			},
+			[]string{
+				"1m0s end",
+				"1m0s fail: its ranks have not met within 1m0s: MPI hangs in MPI_Init",
+			},
+		},
 		"the first start hangs, and cannot be ended": {-1, func(s *scene) {
 			s.hangs, s.stays = true, true
 			s.start()
 			s.pass(time.Hour)
-		}, []string{"1m0s end", "1m10s forget", "1m10s fail: its ranks have not met within 1m0s: MPI hangs in MPI_Init, and it cannot be ended"}},
+		}, []string{"1m0s end", "1m10s forget", "1m10s fail: its ranks have not met within 1m0s: " +
+			"MPI hangs in MPI_Init, and it cannot be ended"}},
 		"the first start fails": {-1, func(s *scene) {
 			s.hangs = true
 			s.start()
@@ -209,8 +224,12 @@ func TestKeeper(t *testing.T) {
 			}
 			s.pass(time.Hour)
 		}, []string{
-			"6s end", "6s say: the cache did not start: what starts its ranks hangs, and has none; it is started again", "6s start",
-			"11s end", "11s say: the cache did not start: what starts its ranks hangs, and has none; it is started again", "11s start",
+			"6s end",
+			"6s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
+				"started again", "6s start",
+			"11s end",
+			"11s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
+				"started again", "11s start",
 			"16s end", "16s fail: what starts its ranks hangs, and has none",
 		}},
 		"mpirun takes its time to start ranks": {-1, func(s *scene) {
@@ -235,10 +254,13 @@ func TestKeeper(t *testing.T) {
 			s.hangs = false
 			s.pass(time.Minute)
 		}, []string{
-			"0s say: the cache ended (exit code 1)" + again + "2 in 200ms", "200ms start", "1m0.2s end",
-			"1m0.2s say: the cache ended (its ranks have not met within 1m0s: MPI hangs in MPI_Init)" + again + "3 in 400ms", "1m0.6s start",
+			"0s say: the cache ended (exit code 1)" + again + "2 in 200ms", "200ms start",
+			"1m0.2s end",
+			"1m0.2s say: the cache ended (its ranks have not met within 1m0s: MPI hangs in " +
+				"MPI_Init)" + again + "3 in 400ms", "1m0.6s start",
 			"2m1s end",
-			"2m1s say: the cache ended (its ranks have not met within 1m0s: MPI hangs in MPI_Init)" + again + "4 in 800ms", "2m1.8s start",
+			"2m1s say: the cache ended (its ranks have not met within 1m0s: MPI hangs in " +
+				"MPI_Init)" + again + "4 in 800ms", "2m1.8s start",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +273,8 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestKeeperAlwaysGoesOn: after any events a cache that can be started is served in the end, unless it failed at first or is over.
+// TestKeeperAlwaysGoesOn: after any events a cache that can be started is served in the end, unless
+// it failed at first or is over.
 func TestKeeperAlwaysGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newScene(-1)

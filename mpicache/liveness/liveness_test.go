@@ -39,9 +39,15 @@ func TestWatch(t *testing.T) {
 		scene func(w *world)
 		want  string
 	}{
-		"all live":                {func(w *world) { w.pass(time.Hour, 0, 1, 2) }, ""},
-		"one is silent for good":  {func(w *world) { w.pass(time.Minute, 0, 1, 2); w.pass(time.Hour, 0, 2) }, "1 at 3m0s"},
-		"all are silent for good": {func(w *world) { w.pass(time.Hour) }, "0 at 2m0s, 1 at 2m0s, 2 at 2m0s"},
+		"all live": {func(w *world) { w.pass(time.Hour, 0, 1, 2) }, ""},
+		"one is silent for good": {func(w *world) {
+			w.pass(time.Minute, 0, 1, 2)
+			w.pass(time.Hour, 0, 2)
+		}, "1 at 3m0s"},
+		"all are silent for good": {
+			func(w *world) { w.pass(time.Hour) },
+			"0 at 2m0s, 1 at 2m0s, 2 at 2m0s",
+		},
 		"one is stopped for 90 s": {func(w *world) {
 			for range 10 {
 				w.pass(90*time.Second, 0, 2)
@@ -88,8 +94,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchIsFair: whatever stops this process and for how long, a peer that is heard of within the bound while it runs is never lost,
-// and one that is not, always is.
+// TestWatchIsFair: whatever stops this process and for how long, a peer that is heard of within the
+// bound while it runs is never lost, and one that is not, always is.
 func TestWatchIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{Watch: NewWatch(2, bound)}
@@ -121,7 +127,8 @@ func TestWatchIsFair(t *testing.T) {
 
 func TestEvery(t *testing.T) {
 	for bound, want := range map[time.Duration]time.Duration{
-		time.Millisecond: 10 * time.Millisecond, time.Second: time.Second / 24, 2 * time.Minute: time.Second, 24 * time.Hour: time.Second,
+		time.Millisecond: 10 * time.Millisecond, time.Second: time.Second / 24,
+		2 * time.Minute: time.Second, 24 * time.Hour: time.Second,
 	} {
 		if got := Every(bound); got != want {
 			t.Errorf("Every(%v) = %v, want %v", bound, got, want)

@@ -16,7 +16,8 @@ func (c *counted) Write(p []byte) (int, error) {
 
 func (c *counted) Close() error { return nil }
 
-// BenchmarkStep measures what recording costs a rank: an event with its commands, of the kinds that come for every sample.
+// BenchmarkStep measures what recording costs a rank: an event with its commands, of the kinds that
+// come for every sample.
 func BenchmarkStep(b *testing.B) {
 	var out counted
 	r := newRecorder(&out, begin(), quiet(), 1<<40)
@@ -30,10 +31,16 @@ func BenchmarkStep(b *testing.B) {
 			tape.Step(scheduler.Fetched{ID: id}, nil)
 		case 1:
 			tape.Step(scheduler.Requested{Trainer: 1, Epoch: 3, Batch: i, Ticket: uint64(i)},
-				[]scheduler.Command{scheduler.Fetch{ID: id, Need: uint64(i)}, scheduler.Free{ID: id + 1}})
+				[]scheduler.Command{
+					scheduler.Fetch{ID: id, Need: uint64(i)},
+					scheduler.Free{ID: id + 1},
+				})
 		case 2:
 			tape.Step(scheduler.Released{Lease: uint32(i)},
-				[]scheduler.Command{scheduler.Deliver{Ticket: uint64(i), Lease: uint32(i), IDs: ids, Source: from}})
+				[]scheduler.Command{scheduler.Deliver{
+					Ticket: uint64(i), Lease: uint32(i), IDs: ids,
+					Source: from,
+				}})
 		}
 	}
 	if err := r.Close(); err != nil {
@@ -53,7 +60,11 @@ func BenchmarkScored(b *testing.B) {
 		scores[i] = float32(i) * 1.37
 	}
 	for b.Loop() {
-		tape.Step(scheduler.Scored{Epoch: 1, Scores: scores, Known: func(scheduler.SampleID) bool { return true }}, nil)
+		tape.Step(
+			scheduler.Scored{
+				Epoch: 1, Scores: scores,
+				Known: func(scheduler.SampleID) bool { return true },
+			}, nil)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/samples, "ns/sample")
 	if err := r.Close(); err != nil {

@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// Bounds of what a difference shows: commands, and letters of each.
+// Bounds of the description of a difference: commands, and characters of each.
 const (
 	commandsShown = 10
 	lettersShown  = 300
 )
 
-// describe says what an event is, for people.
+// describe describes an event for people.
 func describe(event any) string {
 	switch e := event.(type) {
 	case planned:
 		return fmt.Sprintf("Planned{Epoch:%d From:%d Digest:%016x}", e.Epoch, e.From, e.Digest)
 	case scored:
-		return fmt.Sprintf("Scored{Epoch:%d Batch:%d IDs:%s Total:%v}", e.Epoch, e.Batch, short(fmt.Sprint(e.IDs)), e.Total)
+		return fmt.Sprintf("Scored{Epoch:%d Batch:%d IDs:%s Total:%v}", e.Epoch, e.Batch,
+			short(fmt.Sprint(e.IDs)), e.Total)
 	}
 	return short(text(event))
 }
 
-// text says all that an event or a command is: two are equal when their texts are.
+// text returns the complete text of an event or a command: two are equal if their texts are.
 func text(v any) string { return strings.ReplaceAll(fmt.Sprintf("%T%+v", v, v), "scheduler.", "") }
 
 // texts returns the texts of commands, as they came or as they were recorded.

@@ -8,24 +8,27 @@ import (
 	"rankpool/scheduler"
 )
 
-// An entry is one thing in a recording. Of the fields from Begin to End one is set; Setup and what follows are about data
-// set Stream.
+// An entry is one thing in a recording. Of the fields from Begin to End one is set; Setup and what
+// follows are about data set Stream.
 type entry struct {
-	Stream   int
-	Begin    *Begin
-	End      *end
-	Setup    *Setup
-	Sizes    []int64         // with Setup, what the samples take in bytes: one for all, or one each
-	Base     []float32       // the scores that plans are made from, from here on
-	Cuts     []scheduler.Cut // what a system's choices for the epochs before follow from, where it has not made them here
-	Event    any             // what portable returns of an event
-	Commands []any           // what portable returns of the commands that came of it
+	Stream int
+	Begin  *Begin
+	End    *end
+	Setup  *Setup
+	Sizes  []int64   // with Setup, what the samples take in bytes: one for all, or one each
+	Base   []float32 // the scores that plans are made from, from here on
+	// the basis of a system's choices for earlier epochs, if it has not made them here
+	Cuts     []scheduler.Cut
+	Learned  []byte // what the next Planned's plan was made from besides Base
+	Event    any    // what portable returns of an event
+	Commands []any  // what portable returns of the commands that came of it
 }
 
 // end is the end of a recording. Why is empty when it is the rank's.
 type end struct{ Why string }
 
-// planned stands for scheduler.Planned: what it takes to make the plan again, and a digest to compare the result by.
+// planned stands for scheduler.Planned: what it takes to make the plan again, and a digest to
+// compare the result by.
 type planned struct {
 	Epoch, From int
 	Placed      bool
@@ -43,12 +46,12 @@ type scored struct {
 	Known        []byte    // as Values; 1: it was ever scored
 }
 
-// failure stands for an error, of which the text counts.
+// failure stands for an error, of which only the text matters.
 type failure string
 
 func (f failure) Error() string { return string(f) }
 
-// bare stands for events and commands without a field, which gob does not write.
+// bare stands for events and commands without fields, which gob does not encode.
 type bare uint8
 
 const (
@@ -60,22 +63,33 @@ const (
 func init() {
 	for name, value := range map[string]any{
 		"planned": planned{}, "scored": scored{}, "failure": failure(""), "bare": bare(0),
-		"Requested": scheduler.Requested{}, "Withdrawn": scheduler.Withdrawn{}, "Released": scheduler.Released{},
-		"Fetched": scheduler.Fetched{}, "Starved": scheduler.Starved{}, "Received": scheduler.Received{},
-		"PeerLost": scheduler.PeerLost{}, "Asked": scheduler.Asked{}, "Sent": scheduler.Sent{}, "Stored": scheduler.Stored{},
-		"Recalled": scheduler.Recalled{}, "Preloaded": scheduler.Preloaded{}, "Shrunk": scheduler.Shrunk{},
-		"Fetch": scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{}, "Deliver": scheduler.Deliver{},
-		"Free": scheduler.Free{}, "Store": scheduler.Store{}, "Recall": scheduler.Recall{}, "Erase": scheduler.Erase{},
+		"Requested": scheduler.Requested{}, "Withdrawn": scheduler.Withdrawn{},
+		"Released": scheduler.Released{},
+		"Fetched":  scheduler.Fetched{}, "Starved": scheduler.Starved{},
+		"Received": scheduler.Received{},
+		"PeerLost": scheduler.PeerLost{}, "Asked": scheduler.Asked{}, "Sent": scheduler.Sent{},
+		"Stored":   scheduler.Stored{},
+		"Recalled": scheduler.Recalled{}, "Preloaded": scheduler.Preloaded{},
+		"Shrunk": scheduler.Shrunk{}, "Recovered": scheduler.Recovered{},
+		"Checked": scheduler.Checked{}, "Check": scheduler.Check{},
+		"Fetch": scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{},
+		"Deliver": scheduler.Deliver{},
+		"Free":    scheduler.Free{}, "Store": scheduler.Store{}, "Recall": scheduler.Recall{},
+		"Erase": scheduler.Erase{},
 	} {
 		gob.RegisterName(name, value)
 	}
 }
 
-// portable returns what gob writes for an event or a command. whole says that of Scored all scores are to be written.
+// portable returns the form of an event or a command that gob can encode. whole selects all scores
+// of a Scored, not only those that changed.
 func portable(v any, whole bool) any {
 	switch v := v.(type) {
 	case scheduler.Planned:
-		return planned{Epoch: v.Plan.Epoch, From: v.From, Placed: v.Plan.Home != nil, Home: v.Plan.Home, Digest: digest(v.Plan)}
+		return planned{
+			Epoch: v.Plan.Epoch, From: v.From, Placed: v.Plan.Home != nil,
+			Home: v.Plan.Home, Digest: digest(v.Plan),
+		}
 	case scheduler.Scored:
 		return newScored(v, whole)
 	case scheduler.Fetched:
@@ -114,7 +128,7 @@ func textOnly(err error) error {
 	return failure(err.Error())
 }
 
-// unbare returns the event or command that a bare one stands for, and others as they are.
+// unbare returns the event or command that a bare one stands for, and others unchanged.
 func unbare(v any) any {
 	switch v {
 	case bareRoom:
@@ -127,9 +141,9 @@ func unbare(v any) any {
 	return v
 }
 
-// digest tells plans apart: by draws and consumers.
+// digest distinguishes plans by their draws and consumers.
 //
-// Source: SHA-256, of which 64 bits do against accidents.
+// Source: SHA-256, of which 64 bits suffice against accidents.
 func digest(p *scheduler.Plan) uint64 {
 	h := sha256.New()
 	b := make([]byte, 0, 1<<12)

@@ -11,13 +11,15 @@ import (
 	"os"
 )
 
-// A recording is its magic line and chunks: u32 length, and so many bytes of gzip, which hold a gob stream of entries.
+// A recording is its magic line and chunks: a u32 length, and that many bytes of gzip, which hold a
+// gob stream of entries.
 const magic = "rankpool recording 2\n"
 
-// magicAnyFormat is what the recordings of all formats begin with.
+// magicAnyFormat is the common prefix of recordings of all formats.
 const magicAnyFormat = "rankpool recording "
 
-// Path is the file of a rank, of a recording that was asked for as path: path itself for rank 0, path.r for rank r.
+// Path returns the file of a rank for a recording named path: path itself for rank 0, path.r for
+// rank r.
 func Path(path string, rank int) string {
 	if rank == 0 {
 		return path
@@ -58,13 +60,15 @@ func (c *chunks) open() error {
 	case err != nil && err != io.EOF && err != io.ErrUnexpectedEOF:
 		return err
 	case bytes.HasPrefix(line[:n], []byte(magicAnyFormat)):
-		return fmt.Errorf("it is a recording of another format, %q, and this rankpool reads %q: replay it with the one that wrote it", bytes.TrimSpace(line[:n]), magic[:len(magic)-1])
+		return fmt.Errorf("it is a recording of another format, %q, and this rankpool reads %q: "+
+			"replay it with the one that wrote it", bytes.TrimSpace(line[:n]), magic[:len(magic)-1])
 	}
 	return errors.New("it is not a recording of rankpool")
 }
 
-// next returns the gob stream of the next chunk, valid until the next call: io.EOF at the end, io.ErrUnexpectedEOF when the last
-// chunk is cut off, another error when a chunk is damaged or cannot be read.
+// next returns the gob stream of the next chunk, valid until the next call: io.EOF at the end,
+// io.ErrUnexpectedEOF when the last chunk is cut off, another error when a chunk is damaged or
+// cannot be read.
 func (c *chunks) next() ([]byte, error) {
 	if err := c.skip(&c.bytes); err != nil {
 		return nil, err
@@ -80,7 +84,7 @@ func (c *chunks) next() ([]byte, error) {
 	return c.plain.Bytes(), nil
 }
 
-// skip reads the next chunk into into as it is.
+// skip reads the next chunk into into without decoding it.
 func (c *chunks) skip(into *bytes.Buffer) error {
 	if _, err := io.ReadFull(c.r, c.size[:]); err != nil {
 		return err
@@ -97,7 +101,7 @@ func (c *chunks) skip(into *bytes.Buffer) error {
 	return err
 }
 
-// noEOF keeps the end of a chunk from being taken for the file's.
+// noEOF keeps the end of a chunk from being mistaken for the file's.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends too early")
@@ -105,8 +109,8 @@ func noEOF(err error) error {
 	return err
 }
 
-// openFile opens a rank's file for writing. What an earlier life of the rank wrote in the same session stays; what an earlier
-// session wrote does not.
+// openFile opens a rank's file for writing. What an earlier life of the rank wrote in the same
+// session stays; what an earlier session wrote does not.
 func openFile(path string, begin Begin) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -128,15 +132,16 @@ func openFile(path string, begin Begin) (*os.File, error) {
 	return f, nil
 }
 
-// whole returns how many bytes of f are of the same rank and session, in whole chunks. It returns an error when f has
-// something in it that is not a recording.
+// whole returns how many bytes of f belong to the same rank and session, in whole chunks. It
+// returns an error if f contains anything but a recording.
 func whole(f *os.File, begin Begin) (int64, error) {
 	if info, err := f.Stat(); err != nil || info.Size() == 0 || !info.Mode().IsRegular() {
 		return 0, err
 	}
 	c := chunks{r: f}
 	if err := c.open(); err != nil {
-		if text := make([]byte, len(magicAnyFormat)); readAt(f, text) && string(text) == magicAnyFormat {
+		if text := make([]byte, len(magicAnyFormat)); readAt(f, text) &&
+			string(text) == magicAnyFormat {
 			return 0, nil
 		}
 		return 0, fmt.Errorf("there is something else in it: %w", err)

@@ -36,26 +36,38 @@ func begin() Begin { return Begin{Version: "test", Session: "s", Rank: 0, Ranks:
 
 func testSetup(policy, sampler string) *Setup {
 	return &Setup{
-		Data: "train", Rank: 0, Ranks: 2, World: []int32{0, 1}, Policy: policy, CapacityBytes: 1000, WindowBytes: 2000,
-		Sampler: scheduler.SamplerConfig{Name: sampler, Samples: 60, Seed: 3, BatchSize: 5, World: 2},
-		Size:    func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
+		Data: "train", Rank: 0, Ranks: 2, World: []int32{0, 1}, Policy: policy, CapacityBytes: 1000,
+		WindowBytes: 2000,
+		Sampler: scheduler.SamplerConfig{
+			Name: sampler, Samples: 60, Seed: 3, BatchSize: 5,
+			World: 2,
+		},
+		Size: func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
 	}
 }
 
 // preloaded is more than fits into the memory of testSetup.
-var preloaded = []scheduler.SampleID{41, 40, 5, 4, 3, 2, 1, 0, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12}
+var preloaded = []scheduler.SampleID{
+	41, 40, 5, 4, 3, 2, 1, 0, 33, 32, 31, 30, 29, 28, 27, 26, 25,
+	24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12,
+}
 
 // driven is a rank whose storage and peer answer at once.
 type driven struct {
 	*scheduler.Stager
-	tape   *Tape
-	alter  func(n int, commands []scheduler.Command) []scheduler.Command // of event n, before they are recorded
+	tape *Tape
+	// of event n, before they are recorded
+	alter  func(n int, commands []scheduler.Command) []scheduler.Command
 	events int
 	queue  []scheduler.Event
 }
 
-// drive trains two epochs with stager and has tape told what happens. Placement and scores are made up.
-func drive(t testing.TB, setup *Setup, tape *Tape, alter func(int, []scheduler.Command) []scheduler.Command) {
+// drive trains two epochs with stager and has tape told what happens. Placement and scores are made
+// up.
+func drive(
+	t testing.TB, setup *Setup, tape *Tape,
+	alter func(int, []scheduler.Command) []scheduler.Command,
+) {
 	plans, stager, err := setup.New()
 	if err != nil {
 		t.Fatal(err)
@@ -74,14 +86,26 @@ func drive(t testing.TB, setup *Setup, tape *Tape, alter func(int, []scheduler.C
 	d := &driven{Stager: stager, tape: tape, alter: alter}
 	d.step(scheduler.Preloaded{IDs: preloaded})
 	for epoch := range 2 {
-		d.step(scheduler.Shrunk{CapacityBytes: setup.CapacityBytes - int64(epoch), IDs: preloaded[:epoch]})
+		d.step(
+			scheduler.Shrunk{
+				CapacityBytes: setup.CapacityBytes - int64(epoch),
+				IDs:           preloaded[:epoch],
+			})
 		base := slices.Clone(scores)
 		plan := scheduler.NewPlan(plans, epoch, base)
 		tape.Base(base)
 		d.step(scheduler.Planned{Plan: plan})
 		for b := range plan.Batches() {
-			d.step(scheduler.Requested{Trainer: 0, Epoch: epoch, Batch: b, Ticket: uint64(100*epoch + b + 1)})
-			d.step(scheduler.Asked{Peer: 1, Ticket: uint32(100*epoch + b), Epoch: epoch, Batch: b, IDs: plan.Part(nil, b, 1)})
+			d.step(
+				scheduler.Requested{
+					Trainer: 0, Epoch: epoch, Batch: b,
+					Ticket: uint64(100*epoch + b + 1),
+				})
+			d.step(
+				scheduler.Asked{
+					Peer: 1, Ticket: uint32(100*epoch + b), Epoch: epoch, Batch: b,
+					IDs: plan.Part(nil, b, 1),
+				})
 			if scores != nil {
 				d.score(plan, b, scores)
 			}
@@ -92,7 +116,10 @@ func drive(t testing.TB, setup *Setup, tape *Tape, alter func(int, []scheduler.C
 // score makes up the scores of a batch.
 func (d *driven) score(plan *scheduler.Plan, b int, scores []float32) {
 	lo, hi := plan.Range(b)
-	e := scheduler.Scored{Epoch: plan.Epoch, Batch: b, IDs: plan.IDs[lo:hi], Scores: scores, Known: func(id scheduler.SampleID) bool { return id%2 == 0 }}
+	e := scheduler.Scored{
+		Epoch: plan.Epoch, Batch: b, IDs: plan.IDs[lo:hi], Scores: scores,
+		Known: func(id scheduler.SampleID) bool { return id%2 == 0 },
+	}
 	for i, id := range e.IDs {
 		scores[id] = float32(i) + 0.5
 	}
@@ -120,7 +147,8 @@ func (d *driven) answer(commands []scheduler.Command) {
 		switch c := c.(type) {
 		case scheduler.Fetch:
 			if c.ID == 11 {
-				d.queue = append(d.queue, scheduler.Fetched{ID: c.ID, Err: errors.New("it is gone")})
+				d.queue = append(
+					d.queue, scheduler.Fetched{ID: c.ID, Err: errors.New("it is gone")})
 				continue
 			}
 			d.queue = append(d.queue, scheduler.Fetched{ID: c.ID})
@@ -129,17 +157,24 @@ func (d *driven) answer(commands []scheduler.Command) {
 				d.queue = append(d.queue, scheduler.PeerLost{Ticket: c.Ticket})
 				continue
 			}
-			d.queue = append(d.queue, scheduler.Received{Ticket: c.Ticket, Status: slices.Repeat([]scheduler.Status{scheduler.Present}, len(c.IDs))})
+			d.queue = append(
+				d.queue, scheduler.Received{
+					Ticket: c.Ticket,
+					Status: slices.Repeat([]scheduler.Status{scheduler.Present}, len(c.IDs)),
+				})
 		case scheduler.Send:
 			d.queue = append(d.queue, scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket})
 		case scheduler.Deliver:
-			d.queue = append(d.queue, scheduler.Released{Lease: c.Lease}, scheduler.Withdrawn{Ticket: c.Ticket}, scheduler.Room{})
+			d.queue = append(d.queue, scheduler.Released{Lease: c.Lease},
+				scheduler.Withdrawn{Ticket: c.Ticket}, scheduler.Room{})
 		}
 	}
 }
 
 // recorded returns a recording of drive; header stands in it instead of setup, if it is not nil.
-func recorded(t testing.TB, setup, header *Setup, alter func(int, []scheduler.Command) []scheduler.Command) []byte {
+func recorded(
+	t testing.TB, setup, header *Setup, alter func(int, []scheduler.Command) []scheduler.Command,
+) []byte {
 	if header == nil {
 		header = setup
 	}
@@ -156,26 +191,31 @@ func recorded(t testing.TB, setup, header *Setup, alter func(int, []scheduler.Co
 func TestReplay(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {
-			result, err := Replay(bytes.NewReader(recorded(t, testSetup(policy, sampler), nil, nil)))
+			result, err := Replay(
+				bytes.NewReader(recorded(t, testSetup(policy, sampler), nil, nil)))
 			if err != nil || result.Difference != nil {
 				t.Fatalf("%s, %s: %+v, %v", sampler, policy, result.Difference, err)
 			}
 			row := result.Rows[0]
-			if len(result.Rows) != 1 || row.Epochs != 2 || row.Events < 100 || row.Commands < 60 || row.Start != 1 || row.Data != "train" {
+			if len(result.Rows) != 1 || row.Epochs != 2 || row.Events < 100 || row.Commands < 60 ||
+				row.Start != 1 || row.Data != "train" {
 				t.Errorf("%s, %s: %+v", sampler, policy, result.Rows)
 			}
-			if len(result.Lives) != 1 || !result.Lives[0].Ended || result.Lives[0].Begin != begin() {
+			if len(result.Lives) != 1 || !result.Lives[0].Ended ||
+				result.Lives[0].Begin != begin() {
 				t.Errorf("%s, %s: %+v", sampler, policy, result.Lives)
 			}
 		}
 	}
 }
 
-// TestReplayOfAnEpochLeftEarly checks that what a trainer leaves behind is given up in the same order.
+// TestReplayOfAnEpochLeftEarly checks that what a trainer leaves behind is given up in the same
+// order.
 func TestReplayOfAnEpochLeftEarly(t *testing.T) {
 	setup := testSetup("lru", "torch")
 	setup.Ranks, setup.World, setup.CapacityBytes, setup.WindowBytes = 1, []int32{0}, 0, 10000
-	setup.Sampler.World, setup.Sampler.Samples, setup.Sampler.BatchSize = 1, 200, 1 // so that the window has several batches
+	// so that the window has several batches
+	setup.Sampler.World, setup.Sampler.Samples, setup.Sampler.BatchSize = 1, 200, 1
 	plans, stager, err := setup.New()
 	if err != nil {
 		t.Fatal(err)
@@ -213,17 +253,20 @@ func TestReplayNoticesACommand(t *testing.T) {
 		}
 		return commands
 	}
-	result, err := Replay(bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), nil, alter)))
+	result, err := Replay(
+		bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), nil, alter)))
 	if err != nil || result.Difference == nil || at == 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	d := result.Difference
-	if d.Number != int64(at) || len(d.Recorded) == 0 || len(d.Replayed) == 0 || slices.Equal(d.Recorded, d.Replayed) {
+	if d.Number != int64(at) || len(d.Recorded) == 0 || len(d.Replayed) == 0 ||
+		slices.Equal(d.Recorded, d.Replayed) {
 		t.Errorf("event %d was altered: %+v", at, *d)
 	}
 }
 
-// TestReplayNoticesAnotherScheduler checks that another policy, seed or assignment does not go unnoticed.
+// TestReplayNoticesAnotherScheduler checks that another policy, seed or assignment does not go
+// unnoticed.
 func TestReplayNoticesAnotherScheduler(t *testing.T) {
 	for name, change := range map[string]func(*Setup){
 		"policy":     func(s *Setup) { s.Policy = "lru" },
@@ -235,19 +278,22 @@ func TestReplayNoticesAnotherScheduler(t *testing.T) {
 	} {
 		header := testSetup("clairvoyant", "pads")
 		change(header)
-		result, err := Replay(bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), header, nil)))
+		result, err := Replay(
+			bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), header, nil)))
 		if err != nil || result.Difference == nil {
 			t.Errorf("%s: %+v, %v", name, result, err)
 			continue
 		}
-		plan := strings.HasPrefix(result.Difference.Event, "Planned") && strings.Contains(result.Difference.Replayed[0], "the plan itself differs")
+		plan := strings.HasPrefix(result.Difference.Event, "Planned") &&
+			strings.Contains(result.Difference.Replayed[0], "the plan itself differs")
 		if (name == "seed" || name == "assignment") != plan {
 			t.Errorf("%s: %+v", name, *result.Difference)
 		}
 	}
 }
 
-// TestReplayOfABeginning checks that whatever a kill leaves of a file is replayed without a complaint, and is a beginning.
+// TestReplayOfABeginning checks that whatever a kill leaves of a file is replayed without a
+// complaint, and is a beginning.
 func TestReplayOfABeginning(t *testing.T) {
 	var b buffer
 	b.WriteString(magic)
@@ -312,12 +358,16 @@ func TestReplayOfDamage(t *testing.T) {
 		file       []byte
 	}{
 		{"empty", "it is not a recording of rankpool", nil},
-		{"text", "it is not a recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
+		{
+			"text", "it is not a recording of rankpool",
+			[]byte("import torch\n\nprint('not a recording')"),
+		},
 		{"format", `it is a recording of another format, "rankpool recording 1", and this rankpool reads "rankpool recording 2": replay it with`, []byte("rankpool recording 1\n")},
 		{"headless", "nothing was recorded", []byte(magic)},
 		{"flipped", "is damaged", flipped},
 	} {
-		if _, err := Replay(bytes.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Replay(bytes.NewReader(c.file)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -334,7 +384,8 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.buffer.Write(p)
 }
 
-// TestSlowStorage checks that the rank goes on when storage does not take the recording, and that the recording says so.
+// TestSlowStorage checks that the rank goes on when storage does not take the recording, and that
+// the recording says so.
 func TestSlowStorage(t *testing.T) {
 	s := &slow{may: make(chan struct{})}
 	s.WriteString(magic)
@@ -349,7 +400,8 @@ func TestSlowStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := Replay(bytes.NewReader(s.Bytes()))
-	if err != nil || result.Difference != nil || !result.Lives[0].Ended || result.Lives[0].Why != "storage takes it more slowly than it comes" {
+	if err != nil || result.Difference != nil || !result.Lives[0].Ended ||
+		result.Lives[0].Why != "storage takes it more slowly than it comes" {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if !s.closed {
@@ -448,10 +500,12 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("import torch, and many other things"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(path, begin(), quiet()); err == nil || !strings.Contains(err.Error(), "there is something else in it") {
+	if _, err := Create(path, begin(), quiet()); err == nil ||
+		!strings.Contains(err.Error(), "there is something else in it") {
 		t.Errorf("somebody's file is written over: %v", err)
 	}
-	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "import torch") {
+	if text, err := os.ReadFile(path); err != nil ||
+		!strings.HasPrefix(string(text), "import torch") {
 		t.Errorf("somebody's file is %q, %v", text, err)
 	}
 	if got := Path("x", 0) + Path("x", 12); got != "xx.12" {
@@ -464,7 +518,11 @@ func TestEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.Uint32()
 		id := scheduler.SampleID(number.Draw(t, "id"))
-		ids := rapid.SliceOf(rapid.Custom(func(t *rapid.T) scheduler.SampleID { return scheduler.SampleID(number.Draw(t, "id")) })).Draw(t, "ids")
+		ids := rapid.SliceOf(
+			rapid.Custom(
+				func(t *rapid.T) scheduler.SampleID {
+					return scheduler.SampleID(number.Draw(t, "id"))
+				})).Draw(t, "ids")
 		failed := errors.New(rapid.String().Draw(t, "error"))
 		big, small := rapid.Uint64().Draw(t, "big"), rapid.Int().Draw(t, "small")
 		want := []any{
@@ -483,13 +541,20 @@ func TestEntries(t *testing.T) {
 			scheduler.Stored{ID: id, Busy: true, Err: failed},
 			scheduler.Recalled{ID: id, Err: failed},
 			scheduler.Preloaded{IDs: ids},
+			scheduler.Recovered{IDs: ids},
+			scheduler.Checked{ID: id, Whole: true},
+			scheduler.Check{ID: id, Need: big},
 			scheduler.Shrunk{CapacityBytes: 1 << 40, IDs: ids},
 			scheduler.Fetch{ID: id, Need: big},
 			scheduler.Ask{Peer: small, Batch: 3, IDs: ids},
 			scheduler.Free{ID: 4},
-			scheduler.Send{Peer: 1, Ticket: 2, IDs: ids, Status: []scheduler.Status{scheduler.Staged}},
+			scheduler.Send{
+				Peer: 1, Ticket: 2, IDs: ids,
+				Status: []scheduler.Status{scheduler.Staged},
+			},
 			scheduler.Deliver{
-				Ticket: big, IDs: ids, Source: []scheduler.Source{scheduler.Unreadable}, Errs: map[int]error{0: failed, 4: errors.New("b")},
+				Ticket: big, IDs: ids, Source: []scheduler.Source{scheduler.Unreadable},
+				Errs: map[int]error{0: failed, 4: errors.New("b")},
 			},
 			scheduler.Store{ID: id},
 			scheduler.Recall{ID: id, Need: big},

@@ -15,9 +15,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// Recorder writes what a rank decides to its file, from a goroutine of its own. It never holds up the rank: when the file
-// cannot be written as fast as records come, or at all, the recording ends there, which is logged and told in the file. All
-// its methods, and those of its tapes, may be called concurrently.
+// Recorder writes a rank's decisions to its file, from a separate goroutine. It never delays the
+// rank: if the file cannot be written as fast as records come, or at all, the recording ends there,
+// which is logged and noted in the file. All its methods, and those of its tapes, may be called
+// concurrently.
 type Recorder struct {
 	out   io.WriteCloser
 	log   *slog.Logger
@@ -35,18 +36,21 @@ type Recorder struct {
 }
 
 const (
-	// pendingBytes bounds the memory of a recording: a minute at 1 MiB/s, which is several times what one rank writes.
+	// pendingBytes bounds the memory of a recording: a minute at 1 MiB/s, which is several times
+	// the rate of one rank.
 	pendingBytes = 64 << 20
-	// chunkBytes is how much is written together. Beyond 256 KiB gzip gains nothing.
+	// chunkBytes is the size of a write. Beyond 256 KiB gzip gains nothing.
 	chunkBytes = 256 << 10
-	// flushEvery is how much a rank that is killed loses of its recording.
+	// flushEvery is how much of its recording a killed rank loses.
 	flushEvery = time.Second
-	// closePatience bounds how long the end of a rank waits for storage to take the recording's end.
+	// closePatience bounds how long a rank that ends waits for storage to accept the recording's
+	// end.
 	closePatience = 5 * time.Second
 )
 
-// Create opens the file of begin's rank, see Path. A file of another session is written over; in one of the same session, in
-// which the rank lived before, the recording goes on. It returns an error when the file cannot be written, or holds something else.
+// Create opens the file of begin's rank, see Path. A file of another session is overwritten; in a
+// file of the same session, in which the rank lived before, the recording continues. It returns an
+// error if the file cannot be written, or holds something else.
 func Create(path string, begin Begin, log *slog.Logger) (*Recorder, error) {
 	path = Path(path, begin.Rank)
 	f, err := openFile(path, begin)
@@ -57,7 +61,10 @@ func Create(path string, begin Begin, log *slog.Logger) (*Recorder, error) {
 }
 
 func newRecorder(out io.WriteCloser, begin Begin, log *slog.Logger, bound int) *Recorder {
-	r := &Recorder{out: out, log: log, bound: bound, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Recorder{
+		out: out, log: log, bound: bound, wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
 	r.restart()
 	r.add(&entry{Begin: &begin})
 	go r.write()
@@ -100,14 +107,15 @@ func (r *Recorder) kick() {
 	}
 }
 
-// restart begins a gob stream. Each chunk has one of its own, so that it is read without those before.
+// restart begins a gob stream. Each chunk has its own, so that it can be read without earlier
+// chunks.
 func (r *Recorder) restart() {
 	r.pending, r.spare = cmp.Or(r.spare, new(bytes.Buffer)), nil
 	r.pending.Reset()
 	r.gob = gob.NewEncoder(r.pending)
 }
 
-// add takes an entry, if the recording is not over.
+// add adds an entry, unless the recording is over.
 func (r *Recorder) add(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +188,7 @@ func (r *Recorder) take() (entries *bytes.Buffer, last bool) {
 	return entries, r.over
 }
 
-// give takes back the memory of entries that are written, unless it is that of a burst.
+// give returns the memory of written entries for reuse, unless it is that of a burst.
 func (r *Recorder) give(entries *bytes.Buffer) {
 	if entries == nil || entries.Cap() > 4*chunkBytes {
 		return
@@ -190,8 +198,8 @@ func (r *Recorder) give(entries *bytes.Buffer) {
 	r.spare = entries
 }
 
-// Tape is the part of a recording that is about one data set. All methods of a nil Tape do nothing: nothing is recorded.
-// Events must be told in order; so it must not be used concurrently.
+// Tape is the part of a recording that is about one data set. All methods of a nil Tape do nothing.
+// Events must be recorded in order, so a Tape must not be used concurrently.
 type Tape struct {
 	r      *Recorder
 	stream int
@@ -220,7 +228,8 @@ func (s *Setup) sizes() []int64 {
 	return sizes
 }
 
-// Base tells the scores that the next Planned's plan was made from; nil, when the sampler does not use any.
+// Base records the scores from which the next Planned's plan was made; nil if the sampler does not
+// use any.
 func (t *Tape) Base(scores []float32) {
 	if t == nil || scores == nil {
 		return
@@ -228,14 +237,22 @@ func (t *Tape) Base(scores []float32) {
 	t.r.add(&entry{Stream: t.stream, Base: scores})
 }
 
-// Cuts tells the scores of the epochs before the next Planned, where a system that chooses by them was not asked for these epochs here.
+// Cuts records the scores of the epochs before the next Planned, if a system that chooses by them
+// did not choose for these epochs here.
 func (t *Tape) Cuts(cuts []scheduler.Cut) {
 	if t != nil && len(cuts) > 0 {
 		t.r.add(&entry{Stream: t.stream, Cuts: cuts})
 	}
 }
 
-// Step tells an event and the commands that came of it.
+// Learned records what the next Planned's plan is made from besides scores, nil for nothing.
+func (t *Tape) Learned(learned []byte) {
+	if t != nil && learned != nil {
+		t.r.add(&entry{Stream: t.stream, Learned: learned})
+	}
+}
+
+// Step records an event and the commands that followed from it.
 func (t *Tape) Step(e scheduler.Event, commands []scheduler.Command) {
 	if t == nil {
 		return

@@ -13,7 +13,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Row is what one life of a rank decided on one data set.
+// A Row is what one life of a rank decided about one data set.
 type Row struct {
 	Rank     int    `json:"rank"`
 	Start    int    `json:"start"` // 1: the rank's first life, 2: after it was started again, …
@@ -34,23 +34,24 @@ type Difference struct {
 	Replayed []string `json:"replayed"`
 }
 
-// Life is a part of a recording: what a rank wrote between its start and its end.
+// A Life is a part of a recording: what a rank wrote between its start and its end.
 type Life struct {
 	Begin
 	Ended bool   `json:"ended"`         // false: it was killed, and up to a second is missing
 	Why   string `json:"why,omitempty"` // why the recording ended before the rank did
 }
 
-// Result is what came of a replay.
+// A Result is the result of a replay.
 type Result struct {
 	Lives      []Life      `json:"lives"`
 	Rows       []Row       `json:"rows"`
 	Difference *Difference `json:"difference,omitempty"` // nil: the commands are identical
 }
 
-// Replay gives the recorded events of one rank to new stagers and compares the commands that come out with the recorded ones,
-// up to the first difference. A recording that is cut off is replayed as far as it goes. It returns an error, and the result
-// so far, when the recording cannot be read, is of another format, or damaged.
+// Replay passes the recorded events of one rank to new stagers and compares the resulting commands
+// with the recorded ones, up to the first difference. A truncated recording is replayed as far as
+// it goes. It returns an error, and the result so far, if the recording cannot be read, has another
+// format, or is damaged.
 func Replay(recording io.Reader) (*Result, error) {
 	return replay(recording, math.MaxInt32)
 }
@@ -138,6 +139,8 @@ func (p *player) entry(e *entry) error {
 		s.base = e.Base
 	case e.Cuts != nil:
 		return s.follow(e.Cuts)
+	case e.Learned != nil:
+		return s.learn(e.Learned)
 	case e.Event != nil:
 		return p.event(s, e)
 	default:
@@ -153,7 +156,9 @@ func (s *replayed) follow(cuts []scheduler.Cut) error {
 		return errNoSense
 	}
 	for _, cut := range cuts {
-		if len(cut.Scores) != s.plans.Samples || cut.Epoch < 0 || slices.ContainsFunc(cut.Scores, func(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }) {
+		if len(cut.Scores) != s.plans.Samples || cut.Epoch < 0 ||
+			slices.ContainsFunc(cut.Scores,
+				func(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }) {
 			return errNoSense
 		}
 	}
@@ -161,7 +166,16 @@ func (s *replayed) follow(cuts []scheduler.Cut) error {
 	return nil
 }
 
-// where says how far the replay is.
+// learn has a system draw the next epoch by what it has learned.
+func (s *replayed) learn(learned []byte) error {
+	learner, ok := s.plans.Sampler.(*systems.Learner)
+	if !ok {
+		return errNoSense
+	}
+	return learner.Begin(make([]float32, s.plans.Samples), learned)
+}
+
+// where describes the position of the replay.
 func (p *player) where() string {
 	events := int64(0)
 	for _, r := range p.Rows {
@@ -228,7 +242,10 @@ func (p *player) event(s *replayed, e *entry) error {
 	if note == "" && slices.Equal(recorded, replayed) {
 		return nil
 	}
-	p.Difference = &Difference{Rank: row.Rank, Start: row.Start, Data: row.Data, Number: row.Events, Event: describe(read)}
+	p.Difference = &Difference{
+		Rank: row.Rank, Start: row.Start, Data: row.Data, Number: row.Events,
+		Event: describe(read),
+	}
 	p.Difference.Recorded, p.Difference.Replayed = describeCommands(recorded, replayed)
 	if note != "" {
 		p.Difference.Replayed = append([]string{note}, p.Difference.Replayed...)
@@ -236,8 +253,8 @@ func (p *player) event(s *replayed, e *entry) error {
 	return nil
 }
 
-// step gives an event to the stager. note is not empty when the event itself could not be made as it was. It returns an error when
-// the stager panics: the recording is damaged, or has found a bug.
+// step gives an event to the stager. note is not empty when the event itself could not be made as
+// it was. It returns an error when the stager panics: the recording is damaged, or has found a bug.
 func (s *replayed) step(read any) (commands []scheduler.Command, note string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -251,7 +268,8 @@ func (s *replayed) step(read any) (commands []scheduler.Command, note string, er
 	return s.Step(event), note, nil
 }
 
-// remade returns the event that was recorded, and whether its plan, if it has one, is the same as then.
+// remade returns the event that was recorded, and whether its plan, if it has one, is the same as
+// then.
 func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 	switch r := read.(type) {
 	case planned:

@@ -8,7 +8,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Begin says what wrote a recording, or a part of one: a rank that is started again goes on in its file with another Begin.
+// Begin describes who wrote a recording, or a part of one: a rank that is restarted appends to its
+// file with another Begin.
 type Begin struct {
 	Version string `json:"version"` // of rankpool
 	Session string `json:"session"` // of the run: what all lives of a rank have in common
@@ -16,30 +17,38 @@ type Begin struct {
 	Ranks   int    `json:"ranks"`
 }
 
-// Setup is all that one rank's decisions on one data set depend on, besides events. Ranks and replays make their stagers from
-// it. It must not change once it is used.
+// Setup is everything that one rank's decisions about one data set depend on, besides events. Ranks
+// and replays make their stagers from it. It must not change once it is used.
 type Setup struct {
-	Data          string                  `json:"data"`
-	Rank          int                     `json:"rank"`
-	Ranks         int                     `json:"ranks"`
-	World         []int32                 `json:"world"` // rank of each trainer
-	Sampler       scheduler.SamplerConfig `json:"sampler"`
-	Assignment    scheduler.Assignment    `json:"assignment"`
-	Policy        string                  `json:"policy"`           // name for systems.NewPolicy
-	Values        systems.Values          `json:"values,omitempty"` // the policy's options; the sampler's are in Sampler
-	CapacityBytes int64                   `json:"capacity_bytes"`   // of this rank's partition
-	WindowBytes   int64                   `json:"window_bytes"`     // of samples that are not residents
+	Data       string                  `json:"data"`
+	Rank       int                     `json:"rank"`
+	Ranks      int                     `json:"ranks"`
+	World      []int32                 `json:"world"` // rank of each trainer
+	Sampler    scheduler.SamplerConfig `json:"sampler"`
+	Assignment scheduler.Assignment    `json:"assignment"`
+	Policy     string                  `json:"policy"` // name for systems.NewPolicy
+	// the policy's options; the sampler's are in Sampler
+	Values        systems.Values `json:"values,omitempty"`
+	CapacityBytes int64          `json:"capacity_bytes"` // of this rank's partition
+	// of samples that are not residents
+	WindowBytes int64 `json:"window_bytes"`
 
-	Book *Book `json:"book,omitempty"` // of a system that ranks are by its plans; nil: the policy decides
+	// of a system that ranks are by its plans; nil: the policy decides
+	Book *Book `json:"book,omitempty"`
 
 	TierBytes      int64 `json:"tier_bytes,omitempty"` // of this rank's tier
 	TierBlockBytes int64 `json:"tier_block_bytes,omitempty"`
 
+	OwnersRead bool `json:"owners_read,omitempty"` // see scheduler.StagerConfig
+
 	// Size is what a sample takes of memory, in bytes.
 	Size func(scheduler.SampleID) int64 `json:"-"`
+	// Kept is scheduler.StagerConfig.Kept.
+	Kept func(id scheduler.SampleID, kept bool) `json:"-"`
 }
 
-// Book is what the choices of a system depend on that makes plans, see systems.Chooser, besides the rest of Setup.
+// Book is what the draws of a system depend on that makes plans, see systems.Chooser and
+// systems.Learner, besides the rest of Setup.
 type Book struct {
 	System        string  `json:"system"`
 	CapacityBytes int64   `json:"capacity_bytes"` // of all ranks together
@@ -58,44 +67,80 @@ func (s *Setup) sampler() (scheduler.Sampler, error) {
 	if s.Book == nil {
 		return scheduler.NewSampler(s.Sampler)
 	}
-	system, err := systems.Find(s.Book.System)
+	cfg, err := s.chooserConfig()
 	if err != nil {
 		return nil, err
 	}
-	if n := len(s.Book.SizesBytes); n != 1 && n != s.Sampler.Samples || slices.Min(s.Book.SizesBytes) < 0 || s.Book.CapacityBytes < 0 {
-		return nil, fmt.Errorf("record: a book of %d sizes for %d samples", n, s.Sampler.Samples)
+	if cfg.System.Learns() {
+		return systems.NewLearner(cfg)
 	}
-	if s.Ranks < 1 || len(s.World) == 0 || slices.Min(s.World) < 0 || int(slices.Max(s.World)) >= s.Ranks {
-		return nil, fmt.Errorf("record: a book of %d ranks for trainers on ranks %v", s.Ranks, s.World)
-	}
-	if err := system.Check(s.Values); err != nil {
-		return nil, err
-	}
-	return systems.NewChooser(systems.ChooserConfig{
-		System: system, Values: s.Values, Sampler: s.Sampler, World: s.World, Ranks: s.Ranks, Epochs: s.Book.Epochs,
-		CapacityBytes: s.Book.CapacityBytes, Size: s.Book.size, Initial: s.Book.Initial,
-	})
+	return systems.NewChooser(cfg)
 }
 
-// New returns what plans are made from, without Place, and a stager that has nothing. It returns an error when the sampler
-// or the policy is unknown, or cannot be had for so many samples and trainers.
+// NewLearner returns what follows training where the plans' sampler draws by what is learned so,
+// nil where it does not. The setup must be one that New has taken.
+func (s *Setup) NewLearner() scheduler.Learner {
+	if s.Book == nil {
+		return nil
+	}
+	cfg, err := s.chooserConfig()
+	if err != nil || !cfg.System.Learns() {
+		return nil
+	}
+	l, err := systems.NewLearner(cfg)
+	if err != nil {
+		panic("record: " + err.Error())
+	}
+	return l
+}
+
+func (s *Setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
+	system, err := systems.Find(s.Book.System)
+	if err != nil {
+		return cfg, err
+	}
+	if n := len(s.Book.SizesBytes); n != 1 && n != s.Sampler.Samples ||
+		slices.Min(s.Book.SizesBytes) < 0 || s.Book.CapacityBytes < 0 {
+		return cfg, fmt.Errorf("record: a book of %d sizes for %d samples", n, s.Sampler.Samples)
+	}
+	if s.Ranks < 1 || len(s.World) == 0 || slices.Min(s.World) < 0 ||
+		int(slices.Max(s.World)) >= s.Ranks {
+		return cfg, fmt.Errorf("record: a book of %d ranks for trainers on ranks %v", s.Ranks, s.World)
+	}
+	if err := system.Check(s.Values); err != nil {
+		return cfg, err
+	}
+	return systems.ChooserConfig{
+		System: system, Values: s.Values, Sampler: s.Sampler, World: s.World, Ranks: s.Ranks,
+		Epochs:        s.Book.Epochs,
+		CapacityBytes: s.Book.CapacityBytes, Size: s.Book.size, Initial: s.Book.Initial,
+	}, nil
+}
+
+// New returns what plans are made from, without Place, and a stager that has nothing. It returns an
+// error when the sampler or the policy is unknown, or cannot be had for so many samples and
+// trainers.
 func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
 	sampler, err := s.sampler()
 	if err != nil {
 		return scheduler.PlanConfig{}, nil, err
 	}
 	policy, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{
-		Samples: s.Sampler.Samples, Seed: s.Sampler.Seed, CapacityBytes: s.CapacityBytes, Size: s.Size, Values: s.Values,
+		Samples: s.Sampler.Samples, Seed: s.Sampler.Seed, CapacityBytes: s.CapacityBytes,
+		Size: s.Size, Values: s.Values,
 	})
 	if err != nil {
 		return scheduler.PlanConfig{}, nil, err
 	}
 	plan := scheduler.PlanConfig{
-		Sampler: sampler, Samples: s.Sampler.Samples, BatchSize: s.Sampler.BatchSize, World: s.World,
+		Sampler: sampler, Samples: s.Sampler.Samples, BatchSize: s.Sampler.BatchSize,
+		World: s.World,
 		Ranks: s.Ranks, Rank: s.Rank, Assignment: s.Assignment,
 	}
 	return plan, scheduler.NewStager(scheduler.StagerConfig{
-		Rank: s.Rank, Ranks: s.Ranks, World: s.World, Samples: s.Sampler.Samples, Size: s.Size, Policy: policy,
-		CapacityBytes: s.CapacityBytes, WindowBytes: s.WindowBytes, TierBytes: s.TierBytes, TierBlockBytes: s.TierBlockBytes,
+		Rank: s.Rank, Ranks: s.Ranks, World: s.World, Samples: s.Sampler.Samples, Size: s.Size,
+		Policy:        policy,
+		CapacityBytes: s.CapacityBytes, WindowBytes: s.WindowBytes, TierBytes: s.TierBytes,
+		TierBlockBytes: s.TierBlockBytes, OwnersRead: s.OwnersRead, Kept: s.Kept,
 	}), nil
 }

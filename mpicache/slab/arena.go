@@ -7,27 +7,33 @@ import (
 
 const (
 	granuleBytes = 64 // a cache line: no two samples share one
-	subBits      = 5  // 32 second-level classes a power of two, so a class is at most 3 % wide (Masmano et al., §3: 4 or 5)
-	subClasses   = 1 << subBits
-	levels       = 40 // first-level classes: 2^44 granules, 1 PiB
-	exactTries   = 16 // free blocks looked at in the request's own class before a larger class is cut
+	// 32 second-level classes per power of two, so a class is at most 3 % wide (Masmano et al., §3,
+	// suggest 4 or 5 bits).
+	subBits    = 5
+	subClasses = 1 << subBits
+	levels     = 40 // first-level classes: 2^44 granules, 1 PiB
+	// exactTries is how many free blocks of the request's class are tried before a block of a
+	// larger class is split.
+	exactTries = 16
 
 	none = int32(0)  // no block
 	live = int32(-1) // in prev: the block is allocated
 	gone = int32(-2) // in prev: the block was taken out of use by Shrink
 )
 
-// Arena divides a range of offsets 0 … size-1 into blocks: the two-level segregated fit allocator, with its records outside
-// the memory it divides.
+// Arena divides a range of offsets 0 … size-1 into blocks: the two-level segregated fit allocator,
+// with its records outside the memory it divides.
 //
-// It touches no memory but its own: offsets are numbers. Blocks start at multiples of 64 bytes and are rounded up to them.
-// Alloc and Free take constant time, but for the growth of the record arrays; neighbouring free blocks are joined at once.
-// A record takes 24 bytes and a live block 4 to 8 more in the table that finds it by its offset.
-// The same calls give the same offsets. It is not safe for concurrent use.
+// It touches no memory but its own: offsets are numbers. Blocks start at multiples of 64 bytes and
+// are rounded up to them. Alloc and Free take constant time, except when the record arrays grow;
+// adjacent free blocks are merged at once. A record uses 24 bytes, and a live block 4 to 8 more in
+// the table that finds it by its offset. The same calls give the same offsets. It is not safe for
+// concurrent use.
 //
-// Source: M. Masmano, I. Ripoll, A. Crespo, J. Real, "TLSF: a new dynamic memory allocator for real-time systems", ECRTS 2004, §3.
-// Differs: no headers in the memory, since trainers see only samples: records are dense, and Free finds a record by a hash table
-// whose chains go through the links that a live block does not need. A few blocks of the request's own class are tried first
+// Source: M. Masmano, I. Ripoll, A. Crespo, J. Real, "TLSF: a new dynamic memory allocator for
+// real-time systems", ECRTS 2004, §3. Differs: no headers in the memory, since trainers see only
+// samples: records are dense, and Free finds a record by a hash table whose chains go through the
+// links that a live block does not need. A few blocks of the request's own class are tried first
 // (the paper takes the next class at once), which leaves large blocks whole for longer.
 type Arena struct {
 	blocks    []block // blocks[0] is no block; blocks[1] starts at offset 0
@@ -58,7 +64,10 @@ func NewArena(sizeBytes int64) *Arena {
 	if sizeBytes < 0 || sizeBytes >= granuleBytes<<(levels+subBits-1) {
 		panic(fmt.Sprintf("slab: an arena of %d bytes is out of range", sizeBytes))
 	}
-	a := &Arena{granules: sizeBytes / granuleBytes, limit: sizeBytes / granuleBytes, blocks: make([]block, 1, 64), buckets: make([]int32, 64)}
+	a := &Arena{
+		granules: sizeBytes / granuleBytes, limit: sizeBytes / granuleBytes,
+		blocks: make([]block, 1, 64), buckets: make([]int32, 64),
+	}
 	if a.granules > 0 {
 		a.blocks = append(a.blocks, block{})
 		a.link(1)
@@ -66,7 +75,8 @@ func NewArena(sizeBytes int64) *Arena {
 	return a
 }
 
-// Alloc returns the offset of a free block of at least sizeBytes (≥ 0), or false when no free block is large enough.
+// Alloc returns the offset of a free block of at least sizeBytes (≥ 0), or false when no free block
+// is large enough.
 func (a *Arena) Alloc(sizeBytes int64) (off int64, ok bool) {
 	if sizeBytes < 0 {
 		panic(fmt.Sprintf("slab: Alloc of %d bytes", sizeBytes))
@@ -88,7 +98,7 @@ func (a *Arena) Alloc(sizeBytes int64) (off int64, ok bool) {
 	return a.blocks[b].at * granuleBytes, true
 }
 
-// Free gives the block back that Alloc returned off for; it panics when there is none.
+// Free frees the block at off, which Alloc returned; it panics if there is none.
 func (a *Arena) Free(off int64) {
 	b := a.forget(off)
 	a.usedUnits -= a.size(b)
@@ -107,7 +117,7 @@ func (a *Arena) Free(off int64) {
 	a.link(b)
 }
 
-// SizeBytes is the arena's size, without what was taken out of use.
+// SizeBytes returns the arena's size, without what was taken out of use.
 func (a *Arena) SizeBytes() int64 { return (a.granules - a.goneUnits) * granuleBytes }
 
 // UsedBytes is the sum of the live blocks, each rounded up to 64 bytes.
@@ -133,8 +143,8 @@ func class(granules int64) (level, sub int) {
 	return level, int(granules>>(level-1)) - subClasses
 }
 
-// find returns a free block of at least want granules: one of the first few of want's own class, else the first
-// of the smallest larger class.
+// find returns a free block of at least want granules: one of the first few of want's own class,
+// else the first of the smallest larger class.
 func (a *Arena) find(want int64) int32 {
 	level, sub := class(want)
 	b := a.heads[level][sub]
@@ -171,7 +181,7 @@ func (a *Arena) link(b int32) {
 	a.second[level] |= 1 << sub
 }
 
-// unlink takes the free block b out of its list.
+// unlink removes the free block b from its list.
 func (a *Arena) unlink(b int32) {
 	next, prev := a.blocks[b].next, a.blocks[b].prev
 	if next != none {
@@ -190,7 +200,7 @@ func (a *Arena) unlink(b int32) {
 	}
 }
 
-// split cuts b after want granules and returns the rest, in no list.
+// split cuts b after want granules and returns the rest, which is in no list.
 func (a *Arena) split(b int32, want int64) int32 {
 	r := a.spare
 	if r != none {
@@ -252,7 +262,7 @@ func (a *Arena) rehash() {
 	}
 }
 
-// forget takes the live block at off out of the table and returns it.
+// forget removes the live block at off from the table and returns it.
 func (a *Arena) forget(off int64) int32 {
 	at := off / granuleBytes
 	for link := a.bucket(at); *link != none; link = &a.blocks[*link].next {
@@ -263,4 +273,21 @@ func (a *Arena) forget(off int64) int32 {
 		}
 	}
 	panic(fmt.Sprintf("slab: Free of offset %d, which is not allocated", off))
+}
+
+// occupy makes a live block of sizeBytes at off, which must lie in the first block. That is free,
+// as in a new arena of which only places behind off are occupied.
+func (a *Arena) occupy(off, sizeBytes int64) {
+	const first = int32(1)
+	b, want := first, Footprint(sizeBytes)/granuleBytes
+	a.unlink(first)
+	if at := off / granuleBytes; at > 0 {
+		b = a.split(first, at)
+		a.link(first)
+	}
+	if a.size(b) > want {
+		a.link(a.split(b, want))
+	}
+	a.usedUnits += want
+	a.remember(b)
 }

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkArena walks the arena and says whether its records agree: blocks cover it, no two free ones touch, the sums are right.
+// checkArena walks the arena and says whether its records agree: blocks cover it, no two free ones
+// touch, the sums are right.
 func checkArena(t rapid.TB, a *Arena) {
 	t.Helper()
 	var used, free, largest, out int64
@@ -64,8 +65,8 @@ func checkArena(t rapid.TB, a *Arena) {
 	}
 }
 
-// TestArenaAgainstModel compares random calls with a list of intervals: no overlap, inside the arena, aligned, one free
-// block when all is given back.
+// TestArenaAgainstModel compares random calls with a list of intervals: no overlap, inside the
+// arena, aligned, one free block when all is given back.
 func TestArenaAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(0, 1<<20).Draw(t, "arena")
@@ -79,7 +80,8 @@ func TestArenaAgainstModel(t *testing.T) {
 				off, ok := a.Alloc(n)
 				if !ok {
 					if a.FreeBytes() > 0 && n <= a.largestFreeBytes()/2 {
-						t.Fatalf("Alloc(%d) failed with a free block of %d", n, a.largestFreeBytes())
+						t.Fatalf("Alloc(%d) failed with a free block of %d", n,
+							a.largestFreeBytes())
 					}
 					return
 				}
@@ -168,21 +170,25 @@ func TestArenaMisusePanics(t *testing.T) {
 	}
 }
 
-// TestFragmentation holds the allocator to its bars for samples of 1 KiB to 16 MiB. With an arena of 64 largest samples no
-// policy stays below 10 % free at the first failure (see MeasureFragmentation); with 256 it does.
+// TestFragmentation holds the allocator to its bars for samples of 1 KiB to 16 MiB. With an arena
+// of 64 largest samples no policy stays below 10 % free at the first failure (see
+// MeasureFragmentation); with 256 it does.
 func TestFragmentation(t *testing.T) {
 	for _, fill := range []float64{0.8, 0.9, 0.95, 1} {
 		small := MeasureFragmentation(1<<30, 1<<10, 16<<20, fill, 5_000, 20, 1)
 		large := MeasureFragmentation(4<<30, 1<<10, 16<<20, fill, 20_000, 5, 1)
-		t.Logf("filled to %3.0f %%: free at the first failure %.1f %% of 1 GiB, %.1f %% of 4 GiB; unusable %.1f %%, %.1f %%",
+		t.Logf("filled to %3.0f %%: free at the first failure %.1f %% of 1 GiB, %.1f %% of 4 "+
+			"GiB; unusable %.1f %%, %.1f %%",
 			100*fill, 100*small.Free, 100*large.Free, 100*small.Unusable, 100*large.Unusable)
 		if small.Free > 0.18 || small.Unusable > 0.02 || large.Free > 0.10 {
-			t.Errorf("filled to %.0f %%: the bars are 18 %% and 2 %% of 1 GiB, 10 %% of 4 GiB", 100*fill)
+			t.Errorf("filled to %.0f %%: the bars are 18 %% and 2 %% of 1 GiB, 10 %% of 4 GiB",
+				100*fill)
 		}
 	}
 }
 
-// TestArenaReusesEqualSizes has a full arena of equal blocks, none a multiple of its class's width: any freed one must do.
+// TestArenaReusesEqualSizes has a full arena of equal blocks, none a multiple of its class's width:
+// any freed one must do.
 func TestArenaReusesEqualSizes(t *testing.T) {
 	const size, blocks = 110<<10 + 64, 1000
 	a := NewArena(size * blocks)

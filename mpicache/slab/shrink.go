@@ -1,7 +1,8 @@
 package slab
 
-// Shrink takes everything from sizeBytes on (≥ 0, rounded down to 64) out of use: what is free there at once, live blocks when they are
-// freed. It does nothing when so much is out of use already. It walks all blocks.
+// Shrink takes everything from sizeBytes on (≥ 0, rounded down to 64) out of use: free memory at
+// once, live blocks when they are freed. It does nothing if that much is out of use already. It
+// walks all blocks.
 func (a *Arena) Shrink(sizeBytes int64) {
 	limit := sizeBytes / granuleBytes
 	if limit >= a.limit {
@@ -18,8 +19,8 @@ func (a *Arena) Shrink(sizeBytes int64) {
 	}
 }
 
-// trim takes what lies beyond the limit out of use, of a block that is neither live nor in a list, and returns what is left of it, none if
-// nothing is.
+// trim takes the part of a block beyond the limit out of use, and returns the rest, or none. The
+// block is neither live nor in a list.
 func (a *Arena) trim(b int32) int32 {
 	at, size := a.blocks[b].at, a.size(b)
 	if at+size <= a.limit {
@@ -34,7 +35,8 @@ func (a *Arena) trim(b int32) int32 {
 	return below
 }
 
-// Gone calls do for every range that is out of use, in order; neighbours come as one. It walks all blocks.
+// Gone calls do for every range that is out of use, in order; adjacent ranges are merged. It walks
+// all blocks.
 func (a *Arena) Gone(do func(off, sizeBytes int64)) {
 	begin, end := int64(0), int64(0)
 	for b := int32(1); b != none && a.granules > 0; b = a.blocks[b].after {

@@ -1,4 +1,5 @@
-// Package slab is a rank's memory for samples: a sealed memfd that clients map, and an Arena of places in it.
+// Package slab is a rank's memory for samples: a sealed memfd that clients map, and an Arena of
+// places in it.
 package slab
 
 import (
@@ -12,61 +13,89 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// populateBytes is how much memory is asked for in one call: a call that is interrupted by a signal starts over, and
-// 256 MiB take about 50 ms.
+// populateBytes is how much memory is requested in one call: a call that is interrupted by a signal
+// starts over, and 256 MiB take about 50 ms.
 const populateBytes = 256 << 20
 
-// Slab is the node's shared memory: one anonymous file (memfd) of a fixed size, really allocated, that the rank maps
-// read-write and hands to clients read-only. The embedded Arena divides it.
+// Slab is the node's shared memory: one anonymous file (memfd) of a fixed size, really allocated,
+// that the rank maps read-write and hands to clients read-only. The embedded Arena divides it.
+// Behind what that divides lies a Directory.
 //
-// Bytes may be used by many goroutines; Alloc, Free and the sums are the Arena's and need the caller's lock.
+// Bytes may be used by many goroutines; Alloc, Free and the sums are the Arena's and need the
+// caller's lock.
 type Slab struct {
 	*Arena
-	fd     int // read-write; -1: no memory
-	memory []byte
+	fd        int // read-write; -1: no memory
+	memory    []byte
+	directory *Directory // nil: no memory, or no data sets
 }
 
-// New allocates a slab of sizeBytes (≥ 0, rounded up to a page). A slab of 0 bytes has no file, and every Alloc fails.
+// New allocates a slab of sizeBytes (≥ 0, rounded up to a page) for samples of these data sets. A
+// slab of 0 bytes has no file, and every Alloc fails.
 //
-// The memory is there when New returns, so that no later write can die of its lack. It is in huge pages where the system
-// gives them to shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. room returns how
-// many bytes may be taken; nil means what the machine has. An error says the size that could not be allocated.
-func New(sizeBytes int64, room func() int64) (*Slab, error) {
+// The memory is allocated when New returns, so that no later write can fail for lack of it. It is
+// in huge pages if the system provides them for shared memory
+// (/sys/kernel/mm/transparent_hugepage/shmem_enabled). The file's size is sealed. room returns how
+// many bytes may be allocated; nil means all that the machine has. An error names the size that
+// could not be allocated.
+func New(sizeBytes int64, sets []Set, room func() int64) (*Slab, error) {
 	if sizeBytes < 0 {
 		panic(fmt.Sprintf("slab: a slab of %d bytes", sizeBytes))
 	}
-	page := int64(unix.Getpagesize())
-	sizeBytes = (sizeBytes + page - 1) / page * page
+	sizeBytes = wholePages(sizeBytes)
 	s := &Slab{Arena: NewArena(sizeBytes), fd: -1}
 	if sizeBytes == 0 {
 		return s, nil
 	}
-	if err := s.open(sizeBytes, room); err != nil {
-		return nil, errors.Join(fmt.Errorf("slab of %s (%d bytes): %w", humanize.IBytes(uint64(sizeBytes)), sizeBytes, err), s.Close())
+	if err := s.open(sizeBytes+wholePages(directoryBytes(sets)), room); err != nil {
+		return nil, errors.Join(
+			fmt.Errorf("slab of %s (%d bytes): %w", humanize.IBytes(uint64(sizeBytes)), sizeBytes,
+				err), s.Close())
+	}
+	if len(sets) > 0 {
+		s.directory = newDirectory(s.memory[sizeBytes:], sizeBytes, sets)
 	}
 	return s, nil
 }
 
+func wholePages(n int64) int64 {
+	page := int64(unix.Getpagesize())
+	return (n + page - 1) / page * page
+}
+
+// Entries are the directory's entries of data set i, in New's order; nil for a slab without one.
+func (s *Slab) Entries(i int) *Entries {
+	if s.directory == nil {
+		return nil
+	}
+	return s.directory.entries[i]
+}
+
 // open creates, fills, maps and seals the file.
 func (s *Slab) open(sizeBytes int64, room func() int64) (err error) {
-	if have, err := availableBytes(); err == nil && have < sizeBytes { // Else the kernel would kill a process, not return an error.
+	// Else the kernel would kill a process, not return an error.
+	if have, err := availableBytes(); err == nil && have < sizeBytes {
 		return fmt.Errorf("only %s are available", humanize.IBytes(uint64(have)))
 	}
-	if s.fd, err = unix.MemfdCreate("rankpool-slab", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+	if s.fd, err = unix.MemfdCreate("rankpool-slab",
+		unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
 		s.fd = -1
 		return fmt.Errorf("memfd_create: %w", err)
 	}
 	if err := unix.Ftruncate(s.fd, sizeBytes); err != nil {
 		return fmt.Errorf("ftruncate: %w", err)
 	}
-	if s.memory, err = unix.Mmap(s.fd, 0, int(sizeBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	if s.memory, err = unix.Mmap(s.fd, 0, int(sizeBytes), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("mmap: %w", err)
 	}
-	_ = unix.Madvise(s.memory, unix.MADV_HUGEPAGE) // Best effort: many kernels have no huge pages for shared memory.
+	// Best effort: many kernels have no huge pages for shared memory.
+	_ = unix.Madvise(s.memory, unix.MADV_HUGEPAGE)
 	for at := int64(0); at < sizeBytes; at += populateBytes {
 		part := min(populateBytes, sizeBytes-at)
 		if room != nil && room() < part { // what the size was planned by may be others' now
-			return fmt.Errorf("the node ran out of memory when %s of it were allocated", humanize.IBytes(uint64(at)))
+			return fmt.Errorf("the node ran out of memory when %s of it were allocated",
+				humanize.IBytes(uint64(at)))
 		}
 		if err := s.populate(at, part); err != nil {
 			return fmt.Errorf("only %s could be allocated: %w", humanize.IBytes(uint64(at)), err)
@@ -75,8 +104,8 @@ func (s *Slab) open(sizeBytes int64, room func() int64) (err error) {
 	return seal(s.fd)
 }
 
-// populate makes the pages of a part exist. Writing through the mapping is what honours the huge-page advice; before
-// Linux 5.14 the file is asked instead.
+// populate allocates the pages of a part. Writing through the mapping is what honours the huge-page
+// advice; before Linux 5.14 the file is extended instead.
 func (s *Slab) populate(at, sizeBytes int64) error {
 	for {
 		err := unix.Madvise(s.memory[at:at+sizeBytes], unix.MADV_POPULATE_WRITE)
@@ -104,31 +133,36 @@ func availableBytes() (int64, error) {
 	return 0, errors.New("/proc/meminfo: no MemAvailable")
 }
 
-// seal fixes the file's size. Writing is not sealed, since a sealed file gives no memory back; clients cannot map it for writing by the
-// descriptor that they get.
+// seal fixes the file's size. Writing is not sealed, since a sealed file gives no memory back;
+// clients cannot map it for writing by the descriptor that they get.
 //
-// Source: Linux, mm/shmem.c, shmem_fallocate: punching a hole fails under F_SEAL_WRITE and F_SEAL_FUTURE_WRITE.
+// Source: Linux, mm/shmem.c, shmem_fallocate: punching a hole fails under F_SEAL_WRITE and
+// F_SEAL_FUTURE_WRITE.
 func seal(fd int) error {
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
 		return fmt.Errorf("sealing: %w", err)
 	}
 	return nil
 }
 
-// Release gives the memory of whole pages in off … off+n back to the system: they read as zeros from then on, and must not be used.
+// Release returns the memory of whole pages in off … off+n to the system: they read as zeros from
+// then on, and must not be used.
 func (s *Slab) Release(off, n int64) error {
 	page := int64(unix.Getpagesize())
 	begin, end := (off+page-1)/page*page, (off+n)/page*page
 	if end <= begin {
 		return nil
 	}
-	if err := unix.Fallocate(s.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, begin, end-begin); err != nil {
+	if err := unix.Fallocate(s.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, begin,
+		end-begin); err != nil {
 		return fmt.Errorf("giving memory back: %w", err)
 	}
 	return nil
 }
 
-// ReadOnlyFD opens the slab for reading only; the descriptor is the caller's to pass on and to close. It is -1 for a slab of 0 bytes.
+// ReadOnlyFD opens the slab for reading only; the descriptor is the caller's to pass on and to
+// close. It is -1 for a slab of 0 bytes.
 func (s *Slab) ReadOnlyFD() (int, error) {
 	if s.fd < 0 {
 		return -1, nil
@@ -140,12 +174,14 @@ func (s *Slab) ReadOnlyFD() (int, error) {
 	return fd, nil
 }
 
-// Bytes is the slab's memory at the half-open range off … off+n; it stays valid until Close, and appending to it copies.
+// Bytes is the slab's memory at the half-open range off … off+n; it stays valid until Close, and
+// appending to it copies.
 func (s *Slab) Bytes(off, n int64) []byte {
 	return s.memory[off : off+n : off+n]
 }
 
-// Close unmaps the slab; clients that mapped it keep their mapping. Nobody may use Bytes' results after it.
+// Close unmaps the slab; clients that mapped it keep their mapping. Results of Bytes must not be
+// used after it.
 func (s *Slab) Close() error {
 	if s.fd < 0 {
 		return nil
@@ -162,7 +198,7 @@ func (s *Slab) Close() error {
 	return nil
 }
 
-// Footprint is what a sample of sizeBytes takes of a slab.
+// Footprint returns the memory that a sample of sizeBytes uses in a slab.
 func Footprint(sizeBytes int64) int64 {
 	return max(granuleBytes, (sizeBytes+granuleBytes-1)/granuleBytes*granuleBytes)
 }

@@ -10,7 +10,7 @@ import (
 
 func newSlab(t *testing.T, sizeBytes int64) *Slab {
 	t.Helper()
-	s, err := New(sizeBytes, nil)
+	s, err := New(sizeBytes, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,8 @@ func TestSlabIsSharedReadOnly(t *testing.T) {
 	if !bytes.Equal(view[off:off+5], []byte("bytes")) {
 		t.Error("a client does not see the rank's bytes")
 	}
-	if m, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+	if m, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED); err == nil {
 		unix.Munmap(m)
 		t.Error("a client could map the slab for writing")
 	}
@@ -68,7 +69,8 @@ func TestSlabBytesAreBounded(t *testing.T) {
 	s := newSlab(t, 1<<16)
 	b := s.Bytes(64, 64)
 	if len(b) != 64 || cap(b) != 64 {
-		t.Errorf("length %d, capacity %d, want 64: appending would write over a neighbour", len(b), cap(b))
+		t.Errorf("length %d, capacity %d, want 64: appending would write over a neighbour", len(b),
+			cap(b))
 	}
 }
 
@@ -83,7 +85,7 @@ func TestEmptySlab(t *testing.T) {
 }
 
 func TestSlabTooLarge(t *testing.T) {
-	_, err := New(1<<48, nil)
+	_, err := New(1<<48, nil, nil)
 	if err == nil {
 		t.Fatal("a slab of 256 TiB was allocated")
 	}
@@ -92,17 +94,19 @@ func TestSlabTooLarge(t *testing.T) {
 	}
 }
 
-// TestSlabStopsWhereMemoryEnds checks that a slab looks before each part of itself whether there is memory for it.
+// TestSlabStopsWhereMemoryEnds checks that a slab looks before each part of itself whether there is
+// memory for it.
 func TestSlabStopsWhereMemoryEnds(t *testing.T) {
 	left := int64(populateBytes) // for the first part
-	_, err := New(populateBytes+1<<20, func() int64 {
+	_, err := New(populateBytes+1<<20, nil, func() int64 {
 		defer func() { left = 1<<20 - 1 }()
 		return left
 	})
-	if err == nil || !strings.HasSuffix(err.Error(), "the node ran out of memory when 256 MiB of it were allocated") {
+	if err == nil || !strings.HasSuffix(err.Error(),
+		"the node ran out of memory when 256 MiB of it were allocated") {
 		t.Errorf("memory for 256 MiB of a slab of 257: %v", err)
 	}
-	s, err := New(1<<20, func() int64 { return 1 << 20 })
+	s, err := New(1<<20, nil, func() int64 { return 1 << 20 })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,9 @@ import (
 
 const (
 	controlTag = 0
-	sendCredit = 64 // sends under way to a peer, one count for control messages and one for Puts: 7 MB of 110 KB samples
+	// sendCredit is how many sends to a peer may be in flight, counted separately for control
+	// messages and bulk sends: 7 MB of 110 KB samples.
+	sendCredit = 64
 
 	listenBurst = 64 // control messages received in one round
 
@@ -19,8 +21,9 @@ const (
 	kindFarewell = 1
 )
 
-// engine is the goroutine that makes all MPI calls after Init, and its state. It is not locked to a thread: that would make a
-// message 25 times slower (48 µs instead of 1.8 µs), since every hand-over would be a thread switch.
+// engine is the goroutine that makes all MPI calls after Init, and its state. It is not locked to a
+// thread: that would make a message 25 times slower (48 µs instead of 1.8 µs), since every
+// hand-over would be a thread switch.
 type engine struct {
 	flows
 	box       mailbox
@@ -37,7 +40,7 @@ type engine struct {
 	deadline time.Time // of the farewells; zero before Close
 }
 
-// peer is what the engine keeps of another rank.
+// peer is the engine's state of another rank.
 type peer struct {
 	control     flow    // to it
 	inbox       flow    // from it: control messages that are being received
@@ -71,7 +74,8 @@ func (e *engine) submit(f func()) {
 	}
 }
 
-// run polls until Close, with naps that grow while nothing happens, and then ends MPI if all ranks have closed.
+// run polls until Close, with naps that grow while nothing happens, and then ends MPI if all ranks
+// have closed.
 func (e *engine) run() {
 	last := time.Now()
 	for !e.over() {
@@ -100,7 +104,8 @@ func (e *engine) run() {
 	}
 }
 
-// poll makes one round: calls of this process, transfers, control messages. It says whether anything happened.
+// poll makes one round: calls of this process, transfers, control messages. It reports whether
+// anything happened.
 func (e *engine) poll() bool {
 	busy := e.box.drain() > 0
 	busy = e.flows.poll(e.settled) || busy
@@ -134,7 +139,11 @@ func (e *engine) post(to int, buf []byte) {
 	}
 	e.sends++
 	f := &e.peers[to].control
-	f.queued = append(f.queued, message{buf: buf, bytes: len(buf), part: &transfer{left: 1, done: func(error) {}}})
+	f.queued = append(
+		f.queued, message{
+			buf: buf, bytes: len(buf),
+			part: &transfer{left: 1, done: func(error) {}},
+		})
 	e.begin(f)
 }
 
@@ -151,7 +160,8 @@ func (e *engine) put(to, tag int, messages []message, done func(error)) {
 	e.settled(f)
 }
 
-// take receives the messages of a Take; all are posted at once, so that every Put finds its place.
+// take receives the messages of a Take; all receives are posted at once, so that every Put finds
+// its match.
 func (e *engine) take(from, tag int, messages []message, done func(error)) {
 	key := pairKey{from, uint32(tag)}
 	if e.takes[key] {
@@ -178,7 +188,7 @@ func join(messages []message, done func(error)) []message {
 	return messages
 }
 
-// listen receives the control messages that are there, and delivers this rank's own.
+// listen receives pending control messages, and delivers this rank's own.
 func (e *engine) listen() bool {
 	if e.handle == nil && e.deadline.IsZero() {
 		return false
@@ -199,7 +209,8 @@ func (e *engine) listen() bool {
 	return busy
 }
 
-// receive takes a matched control message in; it is delivered when it and those before it are there.
+// receive accepts a matched control message; it is delivered once it and all earlier ones are
+// complete.
 func (e *engine) receive(from, sizeBytes int, matched mpi.Message) {
 	buf := make([]byte, sizeBytes)
 	part := &transfer{left: 1, done: func(err error) {
@@ -223,7 +234,7 @@ func (e *engine) deliver(from int, buf []byte) {
 	}
 }
 
-// farewell begins the end: the peers are told, behind all that was posted.
+// farewell begins the end: it notifies the peers, after everything that was posted.
 func (e *engine) farewell() {
 	e.deadline = time.Now().Add(closeWait)
 	for i := range e.peers {
@@ -231,7 +242,8 @@ func (e *engine) farewell() {
 	}
 }
 
-// over says whether the loop may end: everything has left and all peers have closed, or the time is up.
+// over reports whether the loop may end: everything has been sent and all peers have closed, or the
+// time is up.
 func (e *engine) over() bool {
 	if e.deadline.IsZero() {
 		return false

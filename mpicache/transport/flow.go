@@ -7,8 +7,9 @@ import (
 	"rankpool/mpicache/transport/internal/mpi"
 )
 
-// flow is a series of MPI messages with one peer that begin, and are seen to finish, in order. Only its first unfinished
-// message is in the array that is tested, so that polling costs one test a flow, not one a message.
+// flow is a series of MPI messages with one peer that begin, and are seen to finish, in order. Only
+// its first unfinished message is in the array that is tested, so that polling costs one test a
+// flow, not one a message.
 type flow struct {
 	peer, tag int
 	receives  bool
@@ -62,7 +63,8 @@ func (e *flows) start(f *flow, m *message) (mpi.Request, error) {
 	return mpi.Isend(m.buf, f.peer, f.tag)
 }
 
-// adopt adds a message that is under way to the flow, or one that failed to begin: that one is a null request, which finishes in its turn.
+// adopt adds a message in flight to the flow, or one that failed to start, which is a null request
+// that finishes in its turn.
 func (e *flows) adopt(f *flow, m message, r mpi.Request, err error) {
 	if f.tag != controlTag {
 		e.bulk++
@@ -83,9 +85,11 @@ func (e *flows) adopt(f *flow, m message, r mpi.Request, err error) {
 	}
 }
 
-// poll finishes what MPI has finished and says whether there was any; settled is called for each flow that got on.
+// poll finishes what MPI has completed and reports whether there was anything; settled is called
+// for each flow that advanced.
 func (e *flows) poll(settled func(*flow)) bool {
-	done, _ := e.requests.Testsome(e.done[:0]) // An error of the call itself belongs to no message: none is found finished.
+	// An error of the call itself belongs to no message: none is found finished.
+	done, _ := e.requests.Testsome(e.done[:0])
 	e.done, e.finished = done, e.finished[:0]
 	for _, d := range done {
 		e.finished = append(e.finished, e.active[d.Place])
@@ -119,7 +123,7 @@ func (e *flows) finish(f *flow, first mpi.Done) {
 	e.active = e.active[:last]
 }
 
-// end takes note of a message's end, and calls done after a transfer's last.
+// end handles the end of a message, and calls done after a transfer's last.
 func (e *flows) end(f *flow, m *message, d mpi.Done) {
 	if f.tag != controlTag {
 		e.bulk--
@@ -132,7 +136,9 @@ func (e *flows) end(f *flow, m *message, d mpi.Done) {
 	case d.Err != nil:
 		m.part.fail(fmt.Errorf("transport: rank %d: %w", f.peer, d.Err))
 	case f.receives && d.Bytes != m.bytes:
-		m.part.fail(fmt.Errorf("transport: %d bytes came from rank %d, %d were expected", d.Bytes, f.peer, m.bytes))
+		m.part.fail(
+			fmt.Errorf("transport: %d bytes came from rank %d, %d were expected", d.Bytes, f.peer,
+				m.bytes))
 	case f.receives:
 		rest := m.buf
 		for _, s := range m.pack {
@@ -145,7 +151,7 @@ func (e *flows) end(f *flow, m *message, d mpi.Done) {
 	m.part.end()
 }
 
-// cancel gives up the receives that are under way, as MPI_Finalize demands. Their memory stays pinned.
+// cancel cancels pending receives, as MPI_Finalize requires. Their memory stays pinned.
 func (e *flows) cancel() {
 	for _, f := range e.active {
 		for _, r := range f.requests {
@@ -156,7 +162,7 @@ func (e *flows) cancel() {
 	}
 }
 
-// takeScratch returns packBytes of memory that stays where it is.
+// takeScratch returns packBytes of memory that does not move.
 func (e *flows) takeScratch() []byte {
 	n := len(e.scratch)
 	if n == 0 {

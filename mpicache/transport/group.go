@@ -8,12 +8,14 @@ import (
 )
 
 const (
-	smallBytes   = 16 << 10 // segments below this travel packed: copying 16 KiB takes 0.5 µs, a message of its own 2 to 10 µs
-	packBytes    = 64 << 10 // a pack's largest size
+	// smallBytes is the size below which segments are packed together: copying 16 KiB takes
+	// 0.5 µs, a separate message 2 to 10 µs.
+	smallBytes   = 16 << 10
+	packBytes    = 64 << 10 // the largest size of a pack
 	messageBytes = 1 << 30  // segments above this are split: MPI counts bytes in an int
 )
 
-// message is one MPI message: a segment's bytes, where they lie, or small segments packed.
+// message is one MPI message: a segment's bytes in place, or several small segments packed.
 type message struct {
 	buf   []byte   // what MPI sends or fills; of a pack: scratch memory, while it is under way
 	pack  [][]byte // the small segments that travel together; nil for a segment of its own
@@ -21,7 +23,7 @@ type message struct {
 	part  *transfer
 }
 
-// transfer is what is done when all of its messages are: a Put, a Take or a control message.
+// transfer completes when all of its messages have: a Put, a Take or a control message.
 type transfer struct {
 	left int // messages not finished
 	err  error
@@ -29,8 +31,8 @@ type transfer struct {
 	done func(error)
 }
 
-// group cuts segments into messages, the same ones at both ends, since it looks at nothing but their lengths: a large segment
-// is a message, small ones are collected into packs.
+// group cuts segments into messages, the same ones at both ends, since it depends only on their
+// lengths: a large segment is a message, small ones are collected into packs.
 func group(segs [][]byte) []message {
 	var messages []message
 	var pack message
@@ -57,8 +59,9 @@ func group(segs [][]byte) []message {
 	return messages
 }
 
-// tagOf is the MPI tag of a ticket; tag 0 is the control messages'. Tickets that are equal modulo the largest power of two
-// within MPI's range (2^14 at least, 2^30 with Open MPI 4.1) share a tag; a power of two keeps tickets apart that run over 2^32.
+// tagOf is the MPI tag of a ticket; tag 0 is the control messages'. Tickets that are equal modulo
+// the largest power of two within MPI's range (2^14 at least, 2^30 with Open MPI 4.1) share a tag;
+// a power of two keeps tickets apart that run over 2^32.
 func tagOf(ticket uint32) int {
 	return 1 + int(ticket)&(1<<(bits.Len(uint(mpi.MaxTag()))-1)-1)
 }

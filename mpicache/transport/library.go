@@ -19,8 +19,8 @@ type Library struct {
 	Why     string // it was chosen: a clause
 }
 
-// ErrNoLibrary says that no MPI library can be loaded; its text says what was looked for, and what to
-// do.
+// ErrNoLibrary says that no MPI library can be loaded; its text says what was looked for, and what
+// to do.
 var ErrNoLibrary = errors.New("no MPI library can be loaded")
 
 // Load loads the first of the libraries that can be, for the life of the process. It starts
@@ -34,12 +34,14 @@ func Load(choices []mpilib.Choice) (Library, error) {
 		if err == nil {
 			version, _, _ := strings.Cut(library.Text, "\n")
 			return Library{
-				Path: library.Path, Version: strings.Join(strings.Fields(version), " "), ABI: library.ABI,
+				Path: library.Path, Version: strings.Join(strings.Fields(version), " "),
+				ABI:    library.ABI,
 				Family: mpilib.FamilyOf(library.Text, library.ABI), Why: c.Why,
 			}, nil
 		}
 		// The loader's own words for a name that it does not find.
-		if !strings.HasPrefix(err.Error(), c.Name+": cannot open shared object file: No such file") {
+		if !strings.HasPrefix(err.Error(),
+			c.Name+": cannot open shared object file: No such file") {
 			broken = append(broken, err.Error())
 		} else if !slices.Contains(missing, c.Name) {
 			missing = append(missing, c.Name)
@@ -47,8 +49,10 @@ func Load(choices []mpilib.Choice) (Library, error) {
 	}
 	looked := ""
 	if len(missing) > 0 {
-		looked = fmt.Sprintf("no %s is there, looked for since %s", strings.Join(missing, ", "), choices[0].Why)
+		looked = fmt.Sprintf("no %s is there, looked for since %s", strings.Join(missing, ", "),
+			choices[0].Why)
 	}
 	return Library{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, "+
-		"or name a library with --mpi-library or %s", ErrNoLibrary, strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
+		"or name a library with --mpi-library or %s", ErrNoLibrary,
+		strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
 }

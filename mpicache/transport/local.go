@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Local is a rank of a group inside one process: messages are handed over, bytes are copied. It is the product's transport
-// for a single rank, and the tests' for many.
+// Local is a rank of a group inside one process: messages are handed over, bytes are copied. It is
+// the product's transport for a single rank, and the tests' for many.
 type Local struct {
 	rank   int
 	peers  []*Local
@@ -32,7 +32,10 @@ func NewLocal(n int) []Transport {
 	peers := make([]*Local, n)
 	group := make([]Transport, n)
 	for i := range peers {
-		peers[i] = &Local{rank: i, peers: peers, wake: make(chan struct{}, 1), ended: make(chan struct{}), pairs: newPairing()}
+		peers[i] = &Local{
+			rank: i, peers: peers, wake: make(chan struct{}, 1),
+			ended: make(chan struct{}), pairs: newPairing(),
+		}
 		group[i] = peers[i]
 	}
 	for _, l := range peers {
@@ -120,11 +123,12 @@ func (l *Local) Take(from int, ticket uint32, segs [][]byte, done func(error)) {
 	l.call(func() { l.pairs.take(pairKey{from, ticket}, half{segs, done}) })
 }
 
-// Silence is for fault tests: from now on nothing arrives from this rank or at it, as if its node were gone. Its messages to itself still do.
+// Silence is for fault tests: from now on nothing from or to this rank arrives, as if its node were
+// gone. Its messages to itself still do.
 func (l *Local) Silence() { l.silent.Store(true) }
 
-// Close implements Transport; it waits for the calls that are queued, and for what peers copy from its memory at this moment. A
-// callback must not call it.
+// Close implements Transport; it waits for queued calls, and for copies that peers are making from
+// its memory. It must not be called from a callback.
 func (l *Local) Close() error {
 	l.close.Do(func() {
 		l.call(func() { l.stop = true })
@@ -135,7 +139,7 @@ func (l *Local) Close() error {
 	return nil
 }
 
-// withdraw takes back the Puts that peers have not taken: their memory goes.
+// withdraw cancels the Puts that peers have not taken: their memory becomes invalid.
 func (l *Local) withdraw() {
 	for _, peer := range l.peers {
 		if peer == l {

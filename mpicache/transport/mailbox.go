@@ -10,7 +10,7 @@ type mailbox struct {
 	spare  []func() // the array of the last drain, used again
 }
 
-// put queues a call, unless the mailbox is closed; it says whether the queue was empty before.
+// put queues a call, unless the mailbox is closed; it reports whether the queue was empty before.
 func (m *mailbox) put(call func()) (first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -21,7 +21,8 @@ func (m *mailbox) put(call func()) (first bool) {
 	return len(m.calls) == 1
 }
 
-// drain runs what is queued, in order, and says how many calls that were. Calls queued meanwhile stay for the next drain.
+// drain runs the queued calls, in order, and returns how many there were. Calls queued meanwhile
+// stay for the next drain.
 func (m *mailbox) drain() int {
 	m.mu.Lock()
 	calls := m.calls
@@ -35,21 +36,21 @@ func (m *mailbox) drain() int {
 	return len(calls)
 }
 
-// empty says whether nothing is queued.
+// empty reports whether nothing is queued.
 func (m *mailbox) empty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.calls) == 0
 }
 
-// close makes later puts do nothing; what is queued stays.
+// close makes later puts do nothing; queued calls stay.
 func (m *mailbox) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
 }
 
-// isClosed says whether close has been called.
+// isClosed reports whether close has been called.
 func (m *mailbox) isClosed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

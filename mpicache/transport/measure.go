@@ -24,21 +24,26 @@ type RemoteRates struct {
 	Transport, RawMPI float64
 }
 
-// MeasureRemote measures reads through a Transport next to the same transfers by bare MPI_Isend and MPI_Irecv, in turns in one run.
+// MeasureRemote measures reads through a Transport next to the same transfers by bare MPI_Isend and
+// MPI_Irecv, in turns in one run.
 //
-// Both ranks of a group of two call it, on a transport that is not started; it neither closes nor leaves it usable for other messages.
-// A batch is asked for by one small message and answered by its samples. The slabs hold eight batches and one, times Ahead.
+// Both ranks of a group of two call it, on a transport that is not started; it neither closes the
+// transport nor leaves it usable for other messages. A batch is requested by one small message and
+// answered by its samples. The slabs hold eight batches and one, times Ahead.
 func MeasureRemote(t Transport, r RemoteRead) (RemoteRates, error) {
 	m, ok := t.(*MPI)
 	if !ok || t.Size() != 2 {
 		return RemoteRates{}, errors.New("transport: MeasureRemote wants two ranks under MPI")
 	}
-	memory, err := slab.New(r.SampleBytes*int64(r.Batch)*int64(max(8, r.Ahead)), nil)
+	memory, err := slab.New(r.SampleBytes*int64(r.Batch)*int64(max(8, r.Ahead)), nil, nil)
 	if err != nil {
 		return RemoteRates{}, err
 	}
-	// The slab is not closed: it holds what MPI may still look at.
-	run := &remoteRun{RemoteRead: r, MPI: m, slab: memory, asked: make(chan struct{}, r.Batches), barrier: make(chan struct{}, 1)}
+	// The slab is not closed: MPI may still access it.
+	run := &remoteRun{
+		RemoteRead: r, MPI: m, slab: memory, asked: make(chan struct{}, r.Batches),
+		barrier: make(chan struct{}, 1),
+	}
 	t.Start(run.handle)
 	var through, raw []float64
 	volume := float64(r.SampleBytes) * float64(r.Batch) * float64(r.Batches)

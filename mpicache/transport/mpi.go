@@ -10,11 +10,12 @@ import (
 	"rankpool/mpicache/transport/internal/mpi"
 )
 
-// closeWait bounds each of Close's two waits: for the peers' farewells, and for MPI_Finalize, which hung in 3 of 10 runs of MPICH 4.0
-// over UCX and TCP.
+// closeWait bounds each of Close's two waits: for the peers' farewells, and for MPI_Finalize, which
+// hung in 3 of 10 runs of MPICH 4.0 over UCX and TCP.
 const closeWait = 2 * time.Second
 
-// MPI is the Transport of a rank under mpirun or srun. One goroutine makes all MPI calls; the methods queue calls for it.
+// MPI is the Transport of a rank under mpirun or srun. One goroutine makes all MPI calls; the
+// methods queue calls for it.
 type MPI struct {
 	*engine
 	rank, size int
@@ -24,11 +25,13 @@ type MPI struct {
 
 var (
 	started atomic.Bool // MPI forbids a second MPI_Init
-	running *engine     // keeps what MPI may still write to, and its pins, from the garbage collector
+	// running keeps the buffers that MPI may still write to, and their pins, from the garbage
+	// collector.
+	running *engine
 )
 
-// NewMPI starts the MPI library that LoadMPI has loaded, and joins all ranks of the launch; without a launcher the group is this process
-// alone. It can be called once in a process's life.
+// NewMPI starts the MPI library that LoadMPI has loaded, and joins all ranks of the launch; without
+// a launcher the group is this process alone. It can be called once in a process's life.
 func NewMPI() (Transport, error) {
 	if started.Swap(true) {
 		return nil, errors.New("transport: MPI was started before in this process")
@@ -45,11 +48,12 @@ func NewMPI() (Transport, error) {
 	return &MPI{engine: e, rank: mpi.Rank(), size: mpi.Size()}, nil
 }
 
-// lastWords is for how long a rank that fails lives on after it has said why: Open MPI 5's mpirun ends all ranks when one
-// fails, and drops what it has not yet read from them.
+// lastWords is how long a failing rank lives on after it has printed its error: Open MPI 5's mpirun
+// ends all ranks when one fails, and drops output that it has not yet read.
 const lastWords = 300 * time.Millisecond
 
-// ExitMPI ends the process, when MPI has been finalized in it; else it returns. MPI's launcher takes another end for a crash.
+// ExitMPI ends the process, if MPI has been finalized in it; else it returns. MPI's launcher takes
+// any other end for a crash.
 func ExitMPI(code int) {
 	if code != 0 && running != nil && len(running.peers) > 1 {
 		time.Sleep(lastWords)
@@ -57,7 +61,8 @@ func ExitMPI(code int) {
 	mpi.Exit(code)
 }
 
-// ThreadLevel names the thread level that MPI gave, as in the standard: MPI_THREAD_MULTIPLE, or MPI_THREAD_SERIALIZED, which is enough.
+// ThreadLevel returns the name of the thread level that MPI provides: MPI_THREAD_MULTIPLE, or
+// MPI_THREAD_SERIALIZED, which suffices.
 func (t *MPI) ThreadLevel() string { return mpi.ThreadLevel() }
 
 // Rank implements Transport.
@@ -102,8 +107,8 @@ func (t *MPI) Take(from int, ticket uint32, segs [][]byte, done func(error)) {
 	t.submit(func() { t.take(from, tagOf(ticket), messages, done) })
 }
 
-// Close implements Transport. When all peers have closed too, it ends MPI as well; else it leaves that out, since MPI_Finalize waits for
-// all ranks, and the process should exit soon.
+// Close implements Transport. If all peers have closed too, it also ends MPI; otherwise it does
+// not, since MPI_Finalize waits for all ranks, and the process should exit soon.
 func (t *MPI) Close() error {
 	t.closing.Do(func() {
 		t.submit(t.farewell)

@@ -10,17 +10,24 @@ import (
 )
 
 const (
-	spinTime     = 50 * time.Microsecond  // polling without a nap after the last event: some round trips between nodes
-	shortestNap  = 20 * time.Microsecond  // below this the system call dominates
-	longestNap   = 16 * time.Millisecond  // after 128 ms without an event; a wake takes 30 to 60 µs of a core (Go 1.26, a virtual machine)
-	timerNap     = time.Millisecond       // from here on a timer of Go's is exact enough
-	bulkNap      = 100 * time.Microsecond // longest nap while bytes are under way, which need polling to move over TCP
-	bulkPatience = 100 * time.Millisecond // after this, bytes that do not come no longer shorten naps
-	wakePolls    = 8                      // polls after a nap: Open MPI 4.1 looks at its sockets every 8th time
+	// spinTime is how long to poll without a nap after the last event: some round trips between
+	// nodes.
+	spinTime    = 50 * time.Microsecond
+	shortestNap = 20 * time.Microsecond // below this the system call dominates
+	// longestNap is used after 128 ms without an event; a wake takes 30 to 60 µs of a core (Go
+	// 1.26, a virtual machine).
+	longestNap = 16 * time.Millisecond
+	timerNap   = time.Millisecond // from here on a timer of Go's is exact enough
+	// bulkNap is the longest nap while bytes are in flight, which need polling to move over TCP.
+	bulkNap = 100 * time.Microsecond
+	// bulkPatience is after how long bytes that do not come no longer shorten naps.
+	bulkPatience = 100 * time.Millisecond
+	// wakePolls is how often to poll after a nap: Open MPI 4.1 polls its sockets every 8th time.
+	wakePolls = 8
 )
 
-// napTime is how long to sleep when nothing has happened for idle: an eighth of it, so that a nap makes nothing wait much longer than
-// it has waited already; 0 means to poll on.
+// napTime returns how long to sleep after nothing has happened for idle: an eighth of it, so that a
+// nap delays nothing much longer than it has waited already; 0 means to keep polling.
 func napTime(idle time.Duration, bulk bool) time.Duration {
 	if idle < spinTime {
 		return 0
@@ -34,9 +41,9 @@ func napTime(idle time.Duration, bulk bool) time.Duration {
 
 // napper lets one goroutine sleep for a time, and others wake it.
 //
-// Short naps block a thread in ppoll, since Go's own timers are rounded up to a millisecond in an idle process (epoll_wait).
-// Long ones use such a timer: a thread that blocks every millisecond keeps the runtime's monitor polling, and a nap then costs
-// 58 µs of a core instead of 34.
+// Short naps block a thread in ppoll, since Go's own timers are rounded up to a millisecond in an
+// idle process (epoll_wait). Long ones use such a timer: a thread that blocks every millisecond
+// keeps the runtime's monitor polling, and a nap then costs 58 µs of a core instead of 34.
 type napper struct {
 	state atomic.Int32 // awake, inPoll or inTimer
 	fd    int          // eventfd that ends a ppoll
@@ -61,7 +68,7 @@ func newNapper() (*napper, error) {
 	return &napper{fd: fd, token: make(chan struct{}, 1), timer: timer}, nil
 }
 
-// nap sleeps for d, or until wake, or not at all when ready says that there is work. It may return early.
+// nap sleeps for d, or until wake, or not at all if ready reports work. It may return early.
 func (n *napper) nap(d time.Duration, ready func() bool) {
 	state := inPoll
 	if d >= timerNap {
@@ -72,7 +79,8 @@ func (n *napper) nap(d time.Duration, ready func() bool) {
 	case ready():
 	case state == inPoll:
 		timeout := unix.NsecToTimespec(d.Nanoseconds())
-		_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(n.fd), Events: unix.POLLIN}}, &timeout, nil) // An error is an early return.
+		// An error is an early return.
+		_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(n.fd), Events: unix.POLLIN}}, &timeout, nil)
 	default:
 		n.timer.Reset(d)
 		select {
@@ -80,7 +88,8 @@ func (n *napper) nap(d time.Duration, ready func() bool) {
 		case <-n.timer.C:
 		}
 	}
-	if n.state.Swap(awake) == awake && state == inPoll { // Woken: clear the eventfd. A token that is left over shortens a later nap.
+	// Woken: clear the eventfd. A leftover token shortens a later nap.
+	if n.state.Swap(awake) == awake && state == inPoll {
 		var count [8]byte
 		_, _ = unix.Read(n.fd, count[:])
 	}

@@ -5,7 +5,8 @@ import (
 	"maps"
 )
 
-// A pairing brings the Puts and the Takes of one memory together, in either order, and copies. It is not safe for concurrent use.
+// A pairing matches the Puts and the Takes of one memory, in either order, and copies. It is not
+// safe for concurrent use.
 type pairing struct {
 	puts, takes map[pairKey]half
 }
@@ -26,7 +27,7 @@ func newPairing() *pairing {
 	return &pairing{puts: map[pairKey]half{}, takes: map[pairKey]half{}}
 }
 
-// put meets a waiting take, or waits.
+// put matches a waiting take, or waits.
 func (p *pairing) put(key pairKey, put half) { meet(key, put, p.puts, p.takes, copyOver) }
 
 // take meets a waiting put, or waits.
@@ -53,7 +54,7 @@ func meet(key pairKey, mine half, ours, theirs map[pairKey]half, both func(mine,
 	ours[key] = mine
 }
 
-// copyOver copies and tells both sides.
+// copyOver copies and completes both sides.
 func copyOver(put, take half) {
 	err := sameLengths(put.segs, take.segs)
 	if err == nil {
@@ -71,7 +72,8 @@ func sameLengths(put, take [][]byte) error {
 	}
 	for i := range put {
 		if len(put[i]) != len(take[i]) {
-			return fmt.Errorf("transport: segment %d of a Put has %d bytes, of its Take %d", i, len(put[i]), len(take[i]))
+			return fmt.Errorf("transport: segment %d of a Put has %d bytes, of its Take %d", i,
+				len(put[i]), len(take[i]))
 		}
 	}
 	return nil

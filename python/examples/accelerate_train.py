@@ -25,17 +25,23 @@ def main():
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="go on from it if it is there; written at the end"
     )
-    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="end after so many batches")
+    parser.add_argument(
+        "--stop-after", type=int, metavar="BATCHES", help="end after so many batches"
+    )
     args = parser.parse_args()
 
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     data = rankpool.ImageFolder(args.root, augment)
-    sampler = rankpool.DistributedSampler(data, accelerator.num_processes, accelerator.process_index)
+    sampler = rankpool.DistributedSampler(
+        data, accelerator.num_processes, accelerator.process_index
+    )
     loader = DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers)
     model = network(len(data.classes))
     # Not the loader: its sampler gives each process its part already.
-    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.05, momentum=0.9))
+    model, optimizer = accelerator.prepare(
+        model, torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    )
     accelerator.register_for_checkpointing(sampler)
     if args.checkpoint and os.path.exists(args.checkpoint):
         accelerator.load_state(args.checkpoint)

@@ -4,7 +4,8 @@ import torch
 
 
 def augment(image):
-    """Returns an image cropped and turned at random, of shape [1, 28, 28], with pixels in [0, 1]."""
+    """Returns an image cropped and turned at random, of shape [1, 28, 28], with pixels in [0,
+    1]."""
     image = image.convert("L")
     left, top = (int(torch.randint(image.size[side] // 4 + 1, ())) for side in (0, 1))
     image = image.resize((28, 28), box=(left, top, *image.size))

@@ -1,12 +1,14 @@
 """The digest of a stream of samples, to prove that two runs trained on the same one.
 
-The bytes of a global batch are its ids in ascending order, each a little-endian int64, and then the samples' raw
-bytes in that order; a sample that was drawn twice is there twice. `digest` is the SHA-256 of the bytes of all global
-batches of the run, in order. A line of the digest log is "EPOCH BATCH HEX", HEX the SHA-256 of that batch's bytes:
-the logs of a run that stopped and of the run that resumed it are together the log of a run that did not stop.
+The bytes of a global batch are its ids in ascending order, each a little-endian int64, and then the
+samples' raw bytes in that order; a sample that was drawn twice is there twice. `digest` is the
+SHA-256 of the bytes of all global batches of the run, in order. A line of the digest log is "EPOCH
+BATCH HEX", HEX the SHA-256 of that batch's bytes: the logs of a run that stopped and of the run
+that resumed it are together the log of a run that did not stop.
 
-The bytes of a global batch of the digest of ids are its ids alone, in that form. `rankpool simulate --ids-digest` prints the
-same. It goes on over a resume: `ids`, all that was added, belongs into the checkpoint.
+The bytes of a global batch of the digest of ids are its ids alone, in that form. `rankpool simulate
+--ids-digest` prints the same. It goes on over a resume: `ids`, all that was added, belongs in the
+checkpoint.
 """
 
 import hashlib
@@ -23,7 +25,9 @@ class Digest:
     def add(self, epoch, batch, samples):
         """Adds a global batch: pairs of an id and the sample's bytes, in any order."""
         samples = sorted(samples)
-        one = struct.pack(f"<{len(samples)}q", *(id for id, _ in samples)) + b"".join(raw for _, raw in samples)
+        one = struct.pack(f"<{len(samples)}q", *(id for id, _ in samples)) + b"".join(
+            raw for _, raw in samples
+        )
         self._all.update(one)
         if self._log:
             print(epoch, batch, hashlib.sha256(one).hexdigest(), file=self._log, flush=True)
@@ -34,7 +38,8 @@ class Digest:
 
 
 class IdsDigest:
-    """Adds up the ids of global batches, in any order each, after those of `ids`, which an earlier one had."""
+    """Adds up the ids of global batches, in any order each, after those of `ids`, which an earlier
+    one had."""
 
     def __init__(self, ids=b""):
         self.ids = bytearray(ids)

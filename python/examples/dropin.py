@@ -1,10 +1,12 @@
-"""Trains a small network on a folder of images with a plain DataLoader, beside a cache or without one.
+"""Trains a small network on a folder of images with a plain DataLoader, beside a cache or without
+one.
 
-rankpool run --data DIR -- python dropin.py DIR        # from the cache
-python dropin.py DIR                                   # from files: the same ids, in the same order, the same tensors
+rankpool run --data DIR -- python dropin.py DIR        # from the cache python dropin.py DIR
+# from files: the same ids, in the same order, the same tensors
 
-Two lines differ from a script of torchvision and torch: the data set and the sampler. With --importance a third does.
-A checkpoint that has the sampler's state goes on in mid-epoch, also with another number of trainers.
+Two lines differ from a script of torchvision and torch: the data set and the sampler. With
+--importance a third does. A checkpoint that has the sampler's state goes on in mid-epoch, also with
+another number of trainers.
 """
 
 import argparse
@@ -26,19 +28,27 @@ RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", help="the folder that holds the class folders")
-    parser.add_argument("--shards", action="store_true", help="the folder holds tar shards, as rankpool pack writes them")
+    parser.add_argument(
+        "--shards", action="store_true",
+        help="the folder holds tar shards, as rankpool pack writes them",
+    )
     parser.add_argument("--classes", type=int, default=10, help="how many classes the shards have")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--importance", action="store_true", help="draw by the losses, with pads")
     parser.add_argument("--start-method", help="of the workers: fork, spawn or forkserver")
-    parser.add_argument("--checkpoint", metavar="FILE", help="go on from it if it is there; written at the end")
-    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="end after so many batches")
+    parser.add_argument(
+        "--checkpoint", metavar="FILE", help="go on from it if it is there; written at the end"
+    )
+    parser.add_argument(
+        "--stop-after", type=int, metavar="BATCHES", help="end after so many batches"
+    )
     parser.add_argument(
         "--digest-log",
         metavar="FILE",
-        help="write a line `EPOCH BATCH PLACE HEX` for each sample to FILE.RANK: its place in the global batch, and the "
+        help="write a line `EPOCH BATCH PLACE HEX` for each sample to FILE.RANK: its place in the "
+        "global batch, and the "
         "SHA-256 of its tensors",
     )
     args = parser.parse_args()
@@ -46,7 +56,12 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     if args.shards:
-        data = rankpool.WebDataset(args.root).decode("pil").to_tuple("jpg;png;pgm", "cls").map_tuple(augment, None)
+        data = (
+            rankpool.WebDataset(args.root)
+            .decode("pil")
+            .to_tuple("jpg;png;pgm", "cls")
+            .map_tuple(augment, None)
+        )
         classes = args.classes
     else:
         data = rankpool.ImageFolder(args.root, augment)
@@ -109,7 +124,9 @@ class Seen:
         places = range(RANK, len(rows) * WORLD, WORLD)
         if self.log:
             for place, row in zip(places, rows):
-                print(epoch, number, place, hashlib.sha256(row).hexdigest(), file=self.log, flush=True)
+                print(
+                    epoch, number, place, hashlib.sha256(row).hexdigest(), file=self.log, flush=True
+                )
         self.digest.add(epoch, number, list(zip(places, rows)))
 
 

@@ -20,7 +20,9 @@ class Images(Trainer):
     """A Trainer whose batches the sampler of rankpool draws, each process its part."""
 
     def get_train_dataloader(self):
-        sampler = rankpool.DistributedSampler(self.train_dataset, self.args.world_size, self.args.process_index)
+        sampler = rankpool.DistributedSampler(
+            self.train_dataset, self.args.world_size, self.args.process_index
+        )
         self.add_callback(Epochs(sampler))
         return DataLoader(
             self.train_dataset,
@@ -63,8 +65,12 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--checkpoints", metavar="DIR", help="go on from the last one; written after each step")
-    parser.add_argument("--max-steps", type=int, metavar="STEPS", help="end after so many steps in all")
+    parser.add_argument(
+        "--checkpoints", metavar="DIR", help="go on from the last one; written after each step"
+    )
+    parser.add_argument(
+        "--max-steps", type=int, metavar="STEPS", help="end after so many steps in all"
+    )
     args = parser.parse_args()
 
     data = rankpool.ImageFolder(args.root, augment)

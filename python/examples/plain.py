@@ -1,4 +1,5 @@
-"""Prints the digest that plain PyTorch would train on: DistributedSampler over a tree of class folders, no rankpool.
+"""Prints the digest that plain PyTorch would train on: DistributedSampler over a tree of class
+folders, no rankpool.
 
 All trainers are simulated in this process: a global batch is what they read in one step.
 """
@@ -11,12 +12,19 @@ from torch.utils.data import DistributedSampler
 
 
 def files_of(root):
-    """Returns the files of the class folders in ImageFolder's order, hidden ones left out; the place is the id."""
+    """Returns the files of the class folders in ImageFolder's order, hidden ones left out; the
+    place is the id."""
     found = []
-    classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != ".")
+    classes = sorted(
+        entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != "."
+    )
     for name in classes or [""]:
         for folder, below, names in sorted(os.walk(os.path.join(root, name), followlinks=True)):
-            hidden = any(part.startswith(".") for part in os.path.relpath(folder, root).split(os.sep) if part != ".")
+            hidden = any(
+                part.startswith(".")
+                for part in os.path.relpath(folder, root).split(os.sep)
+                if part != "."
+            )
             found += [os.path.join(folder, n) for n in sorted(names) if n[0] != "." and not hidden]
     return found
 
@@ -28,8 +36,12 @@ def main():
     parser.add_argument("--batch-size", type=int, default=64, help="of one trainer")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--drop-last", action="store_true", help="the loader's: leave out a last, smaller batch")
-    parser.add_argument("--sampler-drop-last", action="store_true", help="DistributedSampler's: do not pad")
+    parser.add_argument(
+        "--drop-last", action="store_true", help="the loader's: leave out a last, smaller batch"
+    )
+    parser.add_argument(
+        "--sampler-drop-last", action="store_true", help="DistributedSampler's: do not pad"
+    )
     parser.add_argument("--digest-log", help="write a line for each global batch")
     args = parser.parse_args()
 

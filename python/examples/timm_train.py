@@ -1,4 +1,5 @@
-"""Trains a model of timm with timm's transforms on a folder of images, beside a cache or without one.
+"""Trains a model of timm with timm's transforms on a folder of images, beside a cache or without
+one.
 
 rankpool run --ranks 2 --data DIR -- python timm_train.py DIR --model resnet50 --image-size 224
 """
@@ -30,7 +31,9 @@ def main():
     parser.add_argument(
         "--checkpoint", metavar="FILE", help="go on from it if it is there; written at the end"
     )
-    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="end after so many batches")
+    parser.add_argument(
+        "--stop-after", type=int, metavar="BATCHES", help="end after so many batches"
+    )
     args = parser.parse_args()
     args.device = "cuda" if torch.cuda.is_available() else "cpu"
     args.dist_backend = None  # as the device needs it
@@ -45,7 +48,8 @@ def main():
     # timm's create_loader makes a sampler of its own; this is what else it makes.
     loader = PrefetchLoader(
         DataLoader(
-            data, args.batch_size, sampler=sampler, num_workers=args.workers, collate_fn=fast_collate
+            data, args.batch_size, sampler=sampler, num_workers=args.workers,
+            collate_fn=fast_collate,
         ),
         device=device,
     )
@@ -80,10 +84,14 @@ def main():
             print(f"epoch {epoch} loss {loss.item():.4f}", flush=True)
     if args.checkpoint and args.rank == 0:
         network = model.module if args.distributed else model
-        # The prefetcher is a batch ahead of the loop: the sampler is told how many batches were trained.
+        # The prefetcher is a batch ahead of the loop: the sampler is told how many batches were
+        # trained.
         state = sampler.state_dict(batch=batch + 1)
         parts = {"model": network, "optimizer": optimizer}
-        torch.save({"sampler": state, **{name: one.state_dict() for name, one in parts.items()}}, args.checkpoint)
+        torch.save(
+            {"sampler": state, **{name: one.state_dict() for name, one in parts.items()}},
+            args.checkpoint,
+        )
     if args.distributed:
         torch.distributed.destroy_process_group()
 

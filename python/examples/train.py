@@ -1,4 +1,5 @@
-"""Trains a small network on images that rankpool serves; run it under `rankpool run … -- python train.py`.
+"""Trains a small network on images that rankpool serves; run it under `rankpool run … -- python
+train.py`.
 
 One process a trainer, as RANK and WORLD_SIZE say; the trainers average their gradients.
 """
@@ -23,48 +24,69 @@ RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-name", help="the data set to train on (default: the first that rankpool serves)")
+    parser.add_argument(
+        "--data-name", help="the data set to train on (default: the first that rankpool serves)"
+    )
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64, help="of one trainer")
-    parser.add_argument("--sampler", default="pads", help='"system": the one that goes with `rankpool run --system`')
+    parser.add_argument(
+        "--sampler", default="pads", help='"system": the one that goes with `rankpool run --system`'
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--drop-last", action="store_true", help="leave out a last, smaller global batch")
-    parser.add_argument("--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)")
+    parser.add_argument(
+        "--drop-last", action="store_true", help="leave out a last, smaller global batch"
+    )
+    parser.add_argument(
+        "--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)"
+    )
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--workers", type=int, default=0, help="of each trainer's loader")
     parser.add_argument(
         "--plain-mean",
         action="store_true",
-        help="train on the plain mean of the losses, as SHADE, iCACHE and IMPACT do, not on the one that weighs samples "
+        help="train on the plain mean of the losses, as SHADE, iCACHE and IMPACT do, not on the "
+        "one that weighs samples "
         "by how often they are drawn, whose gradient is unbiased",
     )
-    parser.add_argument("--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]")
-    parser.add_argument("--save", metavar="FILE", help="write a checkpoint after each epoch, and when stopping")
+    parser.add_argument(
+        "--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]"
+    )
+    parser.add_argument(
+        "--save", metavar="FILE", help="write a checkpoint after each epoch, and when stopping"
+    )
     parser.add_argument("--resume", metavar="FILE", help="continue from a checkpoint")
     parser.add_argument(
         "--checkpoint",
         metavar="FILE",
-        help="--save FILE, also when SIGUSR1, SIGUSR2 or SIGTERM comes, after which training ends with exit code 0; and "
+        help="--save FILE, also when SIGUSR1, SIGUSR2 or SIGTERM comes, after which training ends "
+        "with exit code 0; and "
         "--resume FILE if it is there",
     )
-    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="save and exit 0 after so many batches")
+    parser.add_argument(
+        "--stop-after", type=int, metavar="BATCHES", help="save and exit 0 after so many batches"
+    )
     parser.add_argument(
         "--digest",
         action="store_true",
-        help="print at the end, on trainer 0, `digest HEX`: the SHA-256 over this run's global batches, in order, of "
-        "the batch's ids in ascending order as little-endian int64, then the samples' raw bytes in that order",
+        help="print at the end, on trainer 0, `digest HEX`: the SHA-256 over this run's global "
+        "batches, in order, of "
+        "the batch's ids in ascending order as little-endian int64, then the samples' raw bytes in "
+        "that order",
     )
     parser.add_argument(
         "--digest-log",
         metavar="FILE",
-        help="the same, and a line `EPOCH BATCH HEX` for each global batch, HEX the SHA-256 of its bytes; "
+        help="the same, and a line `EPOCH BATCH HEX` for each global batch, HEX the SHA-256 of its "
+        "bytes; "
         "with --resume lines are appended",
     )
     parser.add_argument(
         "--ids-digest",
         action="store_true",
-        help="print at the end, on trainer 0, `ids-digest HEX`: the SHA-256 over all global batches, in order, also those "
-        "before --resume, of the ids in ascending order as little-endian int64, as `rankpool simulate --ids-digest` has it",
+        help="print at the end, on trainer 0, `ids-digest HEX`: the SHA-256 over all global "
+        "batches that are trained on, in order, also those "
+        "before --resume, of the ids in ascending order as little-endian int64, as `rankpool "
+        "simulate --ids-digest` has it",
     )
     args = parser.parse_args()
     if args.checkpoint:
@@ -82,10 +104,14 @@ class Trainer:
         self.args = args
         self.digest = None
         if args.digest or args.digest_log:
-            log = args.digest_log and RANK == 0 and open(args.digest_log, "a" if args.resume else "w")
+            log = (
+                args.digest_log and RANK == 0 and open(args.digest_log, "a" if args.resume else "w")
+            )
             self.digest = Digest(log or None)
         self.ids = IdsDigest() if args.ids_digest else None
-        self.data = rankpool.Dataset(args.data_name, transform=decode_and_keep if self.digest else decode)
+        self.data = rankpool.Dataset(
+            args.data_name, transform=decode_and_keep if self.digest else decode
+        )
         self.sampler = rankpool.BatchSampler(
             self.data,
             args.batch_size,
@@ -94,6 +120,7 @@ class Trainer:
             drop_last=args.drop_last,
             sampler_drop_last=args.sampler_drop_last,
             epochs=args.epochs,
+            evaluates=True,
         )
         self.loader = rankpool.loader(self.data, self.sampler, args.workers)
         self.test = self.test_loader()
@@ -128,18 +155,24 @@ class Trainer:
         """Trains one epoch; returns False when it stopped on the way."""
         right = seen = 0
         for ids, x, y, *raw in self.loader:
-            losses, hits = self.step(ids, x, y)
-            self.sampler.report(ids, losses if self.losses is None else self.row(epoch)[ids.numpy()])
-            right, seen = right + hits, seen + len(ids)
+            evaluated = self.sampler.evaluating(ids)  # IMPACT wants losses, and no step
+            losses, hits = self.evaluate(x, y) if evaluated else self.step(ids, x, y)
+            self.sampler.report(
+                ids, losses if self.losses is None else self.row(epoch)[ids.numpy()]
+            )
+            if not evaluated:
+                right, seen = right + hits, seen + len(ids)
             if self.digest:
                 self.add_to_digest(epoch, self.sampler.batch - 1, ids.tolist(), raw[0])
-            if self.ids:
+            if self.ids and not evaluated:
                 self.ids.add([id for part in gathered(ids.tolist()) for id in part])
             self.trained += 1
             if self.trained == self.args.stop_after or self.stop and self.stop():
                 self.save(self.args.save)
                 if RANK == 0:
-                    print(f"stopped in epoch {epoch} after batch {self.sampler.batch - 1}", flush=True)
+                    print(
+                        f"stopped in epoch {epoch} after batch {self.sampler.batch - 1}", flush=True
+                    )
                 return False
         right, seen = self.tested(epoch) if self.test else (right, seen)
         right, seen = summed(right, seen)
@@ -151,9 +184,10 @@ class Trainer:
     def step(self, ids, x, y):
         """Makes one step; returns the losses of the samples and the number of right answers.
 
-        A global batch is divided among the trainers as it suits the cache, and its last part may be smaller; so
-        each divides its sum by the batch size, and the mean over the trainers is that of the whole batch.
-        Weights make the gradient that of all samples alike, however often each is drawn.
+        A global batch is divided among the trainers as it suits the cache, and its last part may be
+        smaller; so each divides its sum by the batch size, and the mean over the trainers is that
+        of the whole batch. Weights make the gradient that of all samples alike, however often each
+        is drawn.
         """
         answers = self.model(x)
         losses = nn.functional.cross_entropy(answers, y, reduction="none")
@@ -162,6 +196,15 @@ class Trainer:
         (weighted.sum() / self.args.batch_size).backward()
         self.optimizer.step()
         return losses.detach(), int((answers.argmax(1) == y).sum())
+
+    def evaluate(self, x, y):
+        """Returns what step does, and changes nothing."""
+        self.network.eval()
+        with torch.no_grad():
+            answers = self.network(x)
+        self.network.train()
+        losses = nn.functional.cross_entropy(answers, y, reduction="none")
+        return losses, int((answers.argmax(1) == y).sum())
 
     def row(self, epoch):
         return self.losses[min(epoch, len(self.losses) - 1)]
@@ -183,7 +226,8 @@ class Trainer:
             self.digest.add(epoch, number, [sample for part in parts for sample in part])
 
     def save(self, path):
-        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its cache."""
+        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its
+        cache."""
         state = {"sampler": self.sampler.state_dict()}
         if RANK == 0 and path:
             state |= {"model": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -219,7 +263,8 @@ def summed(*counts):
 
 
 def join_group():
-    """Joins the other trainers, also with a PyTorch that was built without libuv, such as Debian 13's: it must be told."""
+    """Joins the other trainers, also with a PyTorch that was built without libuv, such as Debian
+    13's: it must be told."""
     try:
         dist.init_process_group("gloo")
     except RuntimeError as error:
@@ -245,8 +290,8 @@ def main():
     if RANK == 0 and trainer.ids:
         print("ids-digest", trainer.ids.hex(), flush=True)
     if WORLD > 1:
-        # A thread of the group that lets go of a tensor while Python ends would abort the process. The group ends its
-        # threads when nothing holds it any more, and the model does.
+        # A thread of the group that lets go of a tensor while Python ends would abort the process.
+        # The group ends its threads when nothing holds it any more, and the model does.
         del trainer
         gc.collect()
         dist.destroy_process_group()

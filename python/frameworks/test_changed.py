@@ -1,4 +1,5 @@
-"""PyTorch's imagenet example and torchvision's reference script, with three lines changed in each."""
+"""PyTorch's imagenet example and torchvision's reference script, with three lines changed in
+each."""
 
 import difflib
 import shutil
@@ -27,7 +28,8 @@ TORCHVISION = [
 
 @pytest.fixture
 def scripts(request, tmp_path):
-    """scripts(option, lines) returns the script that an option names, as it is and with lines changed."""
+    """scripts(option, lines) returns the script that an option names, as it is and with lines
+    changed."""
 
     def scripts(option, lines):
         path = request.config.getoption(option)
@@ -51,7 +53,8 @@ def scripts(request, tmp_path):
 
 
 def same_streams(trained, unchanged, changed, root):
-    """Checks that both commands train the same draws: of files, of the cache, and with an epoch after a resume."""
+    """Checks that both commands train the same draws: of files, of the cache, and with an epoch
+    after a resume."""
     expected = stream(trained("unchanged", unchanged, RANKS))
     assert {len(ids) for ids in expected.values()} == {EPOCHS * SAMPLES["train"] // RANKS} and len(
         expected

@@ -1,4 +1,5 @@
-"""Runs a script that wants GPUs on CPUs: without_gpu.py SCRIPT ARGUMENT… NCCL becomes Gloo, a GPU the CPU."""
+"""Runs a script that wants GPUs on CPUs: without_gpu.py SCRIPT ARGUMENT… NCCL becomes Gloo, a GPU
+the CPU."""
 
 import argparse
 import os
@@ -22,7 +23,8 @@ def main():
         def __init__(self, module, device_ids=None):
             super().__init__(module)
 
-    torch.serialization.add_safe_globals([argparse.Namespace])  # torchvision's script saves its arguments
+    # torchvision's script saves its arguments
+    torch.serialization.add_safe_globals([argparse.Namespace])
     torch.cuda.set_device = lambda device: None
     torch.tensor, torch.distributed.init_process_group = on_the_cpu, with_gloo
     torch.nn.parallel.DistributedDataParallel = Parallel

@@ -10,8 +10,8 @@
             ...
             sampler.report(ids, losses)
 
-The script runs under `rankpool run … -- python script.py`. The training sees exactly the samples that the sampler
-drew, in order, whether the cache is there or not.
+The script runs under `rankpool run … -- python script.py`. The training sees exactly the samples
+that the sampler drew, in order, whether the cache is there or not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from typing import Any, Callable, List, Optional
 
 from .batch import Batch, Samples
 from .dataset import Dataset, data_sets
-from .errors import CacheAwayError, IdentityError, OwnerError, RankpoolError, RequestError, SampleError, VersionError
+from .errors import (
+    CacheAwayError, IdentityError, OwnerError, RankpoolError, RequestError, SampleError,
+    VersionError,
+)
 from .sampler import BatchSampler
 from .stopping import Stop
 
@@ -53,8 +56,9 @@ def loader(
 ):
     """Returns a torch DataLoader that yields (ids, *fields) and asks the cache once a batch.
 
-    `collate_fn(items)` joins the items of a batch, as torch's does; a tuple it returns becomes the fields. Other
-    options are DataLoader's (persistent_workers, pin_memory, multiprocessing_context, …).
+    `collate_fn(items)` joins the items of a batch, as torch's does; a tuple it returns becomes the
+    fields. Other options are DataLoader's (persistent_workers, pin_memory, multiprocessing_context,
+    …).
     """
     from .torch_loader import Loader
 

@@ -21,6 +21,7 @@ from . import kin, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Lease
+from .memory import Memory
 from .owner import check_folder, check_peer
 from .saying import say
 from .waiting import Waiting, batch_timeout
@@ -56,6 +57,7 @@ class Spec(NamedTuple):
     world: int
     beside: bool = False  # read in another order beside the training on it
     epochs: int = 0  # that will be trained; 0: not said
+    evaluates: bool = False  # batches that are evaluated are not trained on
 
 
 class Connection:
@@ -71,6 +73,7 @@ class Connection:
         self.in_worker = _in_worker()
         self.welcome: Optional[wire.Welcome] = None
         self.slab: object = b""
+        self._memory: Optional[Memory] = None  # that the slab is part of; outlives the connection
         self.generation = 0
         self.identities: Identities = identities(path)
         self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection; a set is never changed
@@ -101,6 +104,7 @@ class Connection:
         self._due: List[int] = []
         self._kept: List[Lease] = []
         self._held: Optional[Lease] = None
+        self._in_place = False
         self._buffer = bytearray(_BUFFER_BYTES)
         self._start = self._end = 0
 
@@ -119,6 +123,7 @@ class Connection:
                 return self._sock is not None
             self._retry_at = now + RETRY_SECONDS
             again = self.generation > 0
+            self._bring_back()
             try:
                 self._hello()
             except socket.timeout:
@@ -132,6 +137,24 @@ class Connection:
                 self._say("the cache is back")
             self._ready = self._resume(again)
             return self._ready
+
+    def _bring_back(self) -> None:
+        """Brings the memory of a rank that is gone to the one in its place, or lets go of it."""
+        folder = os.path.dirname(self.path)
+        if self._memory is not None and not self._memory.named(folder):
+            self._forget_memory()
+        if self._memory is not None:
+            self._memory.hand_back(folder)
+
+    def _forget_memory(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+    def recall(self, stream: int, id: int, size: int) -> Optional[bytes]:
+        """Returns a sample's bytes from the rank's memory, None where they are not there."""
+        memory = self._memory
+        return None if memory is None else memory.read(stream, id, size)
 
     def hesitate(self) -> None:
         """Waits a moment, once after the cache went away, before storage is read: all processes of the job notice at once."""
@@ -181,6 +204,9 @@ class Connection:
                 if not fds:
                     raise RankpoolError("rankpool: the cache sent no descriptor of its slab")
                 self.slab = mmap.mmap(fds[0], welcome.slab_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
+                if self._memory is None or not self._memory.same(fds[0]):
+                    self._forget_memory()
+                    self._memory = Memory(fds.pop(0))
         except RankpoolError:
             self._drop()
             raise
@@ -277,6 +303,7 @@ class Connection:
             except RankpoolError:  # it does not come, or will not have us
                 pass
             self._drop()
+            self._forget_memory()
 
     def _say_bye(self) -> bool:
         """Sends the last tallies; returns False when the cache is away and does not know them."""
@@ -299,9 +326,10 @@ class Connection:
             pass
 
     def _abandon_to_parent(self) -> None:
-        """In a forked child: closes the child's copy of the socket; the connection is the parent's."""
+        """In a forked child: closes what it has of its parent's connection."""
         if self._sock is not None:
             self._sock.close()
+        self._forget_memory()
 
     # --- messages ---
 
@@ -534,6 +562,12 @@ class Connection:
             return False
         except OSError:
             return True
+
+    def use_in_place(self) -> None:
+        """Says that a script has views of the memory in its hands, once for each connection."""
+        if not self._in_place:
+            self._in_place = True
+            Memory.used_in_place(os.path.dirname(self.path))
 
     def hold(self, lease: Optional[Lease]) -> None:
         """Keeps a lease until the next one is held."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_LANES = 1024  # pieces that are summed side by side; data below 4 bytes a lane are summed byte by byte
+# pieces that are summed side by side; data below 4 bytes a lane are summed byte by byte
+_LANES = 1024
 
 
 def _table() -> list:
@@ -19,7 +20,8 @@ _BYTES = [bytes(entry >> shift & 255 for entry in _TABLE) for shift in (0, 8, 16
 
 
 def masked(data: bytes) -> int:
-    """Returns the checksum that a TFRecord file has of data (TensorFlow, core/lib/hash/crc32c.h, Mask)."""
+    """Returns the checksum that a TFRecord file has of data (TensorFlow, core/lib/hash/crc32c.h,
+    Mask)."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -38,13 +40,17 @@ def crc32c(data: bytes) -> int:
 def _by_lanes(crc: int, data: bytes) -> int:
     """Returns the state after data, a multiple of _LANES bytes, from the state crc on.
 
-    A state is linear in the state before and in the data. So each of _LANES pieces is summed from state 0, all at
-    once: byte k of all their states is a number of so many bytes, a table is bytes.translate. 32 more pieces of
-    zeros, from the states of one bit each, tell what a piece's length does to any state, for joining the pieces.
+    A state is linear in the state before and in the data. So each of _LANES pieces is summed from
+    state 0, all at once: byte k of all their states is a number of so many bytes, a table is
+    bytes.translate. 32 more pieces of zeros, from the states of one bit each, tell what a piece's
+    length does to any state, for joining the pieces.
     """
     steps = len(data) // _LANES
     width = _LANES + 32
-    ones = [bytes(_LANES) + bytes((1 << bit >> shift) & 255 for bit in range(32)) for shift in (0, 8, 16, 24)]
+    ones = [
+        bytes(_LANES) + bytes((1 << bit >> shift) & 255 for bit in range(32))
+        for shift in (0, 8, 16, 24)
+    ]
     a, b, c, d = (int.from_bytes(plane, "little") for plane in ones)
     t0, t1, t2, t3 = _BYTES
     number = int.from_bytes
@@ -60,7 +66,13 @@ def _by_lanes(crc: int, data: bytes) -> int:
     states = [w | x << 8 | y << 16 | z << 24 for w, x, y, z in zip(*planes)]
     shift = [_spread(states[_LANES + 8 * k : _LANES + 8 * k + 8]) for k in range(4)]
     for state in states[:_LANES]:
-        crc = shift[0][crc & 255] ^ shift[1][crc >> 8 & 255] ^ shift[2][crc >> 16 & 255] ^ shift[3][crc >> 24] ^ state
+        crc = (
+            shift[0][crc & 255]
+            ^ shift[1][crc >> 8 & 255]
+            ^ shift[2][crc >> 16 & 255]
+            ^ shift[3][crc >> 24]
+            ^ state
+        )
     return crc
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
@@ -108,6 +109,7 @@ class Dataset:
             return [self[id] for id in batch]
         link = self._connection(batch)
         samples = take(link, self.index, batch, ask(link, [batch])[0])
+        link.use_in_place()
         link.hold(samples.take_lease())  # the caller collates the items after this returns
         return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
 
@@ -143,6 +145,7 @@ class Dataset:
             if samples.lost():
                 return None, False
             if self.transform is None and not link.in_worker:
+                link.use_in_place()
                 link.hold(samples.take_lease())
             return (fields if samples.ids else _emptied(fields)), True
         except Exception:
@@ -169,6 +172,7 @@ class Dataset:
                     asked.extend(zip(more, ask(link, more)))
                 if not asked:
                     return
+                link.use_in_place()
                 samples = take(link, self.index, *asked.popleft())
                 sampler._handed_out()
                 sampler._stalled(0)  # requests tell it too, but there may be MAX_AHEAD batches between two
@@ -215,6 +219,12 @@ def data_sets(door: Optional[str] = None) -> List[dict]:
     while not link.connect():
         waiting.pause()
     return link.welcome.data
+
+
+def name_of(root: Union[str, os.PathLike]) -> Optional[str]:
+    """Returns the name of the data set that the cache serves from a folder, None where it serves none."""
+    root = os.path.realpath(root)
+    return next((d["name"] for d in data_sets() if os.path.realpath(d["root"]) == root), None)
 
 
 def collate(items: List[tuple]) -> List[Any]:

@@ -20,7 +20,8 @@ class RequestError(RankpoolError):
 
 
 class IdentityError(RankpoolError):
-    """The cache serves another data set than the one that training began with; its text names the first difference."""
+    """The cache serves another data set than the one that training began with; its text names the
+    first difference."""
 
 
 class CacheAwayError(RankpoolError):

@@ -1,4 +1,5 @@
-"""Drop-in data sets: torchvision's DatasetFolder and ImageFolder, which read from the cache when it serves their root."""
+"""Drop-in data sets: torchvision's DatasetFolder and ImageFolder, which read from the cache when it
+serves their root."""
 
 from __future__ import annotations
 
@@ -24,14 +25,16 @@ def pil_loader(file) -> Any:
 class DatasetFolder(Served):
     """torchvision's DatasetFolder, with its signature, attributes and items (sample, target).
 
-    Under `rankpool run --data ROOT` samples come from the cache, a batch at a time, when a sampler of rankpool draws them;
-    others are read from storage. A root that the cache does not serve as these samples is read from storage, which is said
-    once. `loader` gets a file-like object (with `.name`, the path); one that cannot use it gets the path, and then
-    reads past the cache, which is said once.
+    Under `rankpool run --data ROOT` samples come from the cache, a batch at a time, when a sampler
+    of rankpool draws them; others are read from storage. A root that the cache does not serve as
+    these samples is read from storage, which is said once. `loader` gets a file-like object (with
+    `.name`, the path); one that cannot use it gets the path, and then reads past the cache, which
+    is said once.
 
-    With rng="sample" the generators of Python, NumPy and torch (CPU) are seeded from (seed, epoch, sample, k) before the
-    transforms of a sample that a sampler of rankpool drew, its k-th draw in the epoch: the same tensors with any number of workers
-    and trainers, and after a resume. rng=None leaves them alone. In the training process they are restored afterwards.
+    With rng="sample" the generators of Python, NumPy and torch (CPU) are seeded from (seed, epoch,
+    sample, k) before the transforms of a sample that a sampler of rankpool drew, its k-th draw in
+    the epoch: the same tensors with any number of workers and trainers, and after a resume.
+    rng=None leaves them alone. In the training process they are restored afterwards.
     """
 
     def __init__(
@@ -47,7 +50,9 @@ class DatasetFolder(Served):
         rng: Optional[str] = "sample",
     ) -> None:
         if (extensions is None) == (is_valid_file is None):
-            raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
+            raise ValueError(
+                "Both extensions and is_valid_file cannot be None or not None at the same time"
+            )
         super().__init__(os.path.expanduser(root) if isinstance(root, str) else root, rng)
         self.loader, self.extensions = _known(loader), extensions
         self.transform, self.target_transform = transform, target_transform
@@ -58,7 +63,9 @@ class DatasetFolder(Served):
         valid = _validity(extensions, is_valid_file)
         self._data = self._find_served(lambda data: self._difference(data, valid))
         if self._data is None:
-            self._samples = self.make_dataset(self.root, self.class_to_idx, extensions, is_valid_file, allow_empty)
+            self._samples = self.make_dataset(
+                self.root, self.class_to_idx, extensions, is_valid_file, allow_empty
+            )
 
     def find_classes(self, directory) -> Tuple[List[str], Dict[str, int]]:
         """Returns the class folders, sorted, and the number of each."""
@@ -75,7 +82,9 @@ class DatasetFolder(Served):
         valid, found, empty = _validity(extensions, is_valid_file), [], []
         for name in sorted(class_to_idx):
             before = len(found)
-            for folder, _, files in sorted(os.walk(os.path.join(directory, name), followlinks=True)):
+            for folder, _, files in sorted(
+                os.walk(os.path.join(directory, name), followlinks=True)
+            ):
                 paths = (os.path.join(folder, file) for file in sorted(files))
                 found += [(path, class_to_idx[name]) for path in paths if valid(path)]
             if len(found) == before:
@@ -87,7 +96,8 @@ class DatasetFolder(Served):
     # --- what the cache serves ---
 
     def _difference(self, data: Dataset, valid: Callable[[str], bool]) -> str:
-        """Says why the cache's samples are not those that torchvision would find, "" when they are."""
+        """Says why the cache's samples are not those that torchvision would find, "" when they
+        are."""
         if list(data.classes) != self.classes:
             return f"the cache has {len(data.classes)} classes, and the folder {len(self.classes)}, or others"
         if any(self.class_to_idx[name] != i for i, name in enumerate(self.classes)):
@@ -107,7 +117,9 @@ class DatasetFolder(Served):
     def samples(self) -> List[Tuple[str, int]]:
         """The (path, class) of each sample."""
         if self._samples is None:
-            self._samples = [(self._path(id), target) for id, target in enumerate(self._data.labels)]
+            self._samples = [
+                (self._path(id), target) for id, target in enumerate(self._data.labels)
+            ]
         return self._samples
 
     @samples.setter
@@ -120,7 +132,9 @@ class DatasetFolder(Served):
     def targets(self) -> List[int]:
         """The class of each sample."""
         if self._targets is None:
-            self._targets = [s[1] for s in self._samples] if self._data is None else list(self._data.labels)
+            self._targets = (
+                [s[1] for s in self._samples] if self._data is None else list(self._data.labels)
+            )
         return self._targets
 
     @targets.setter
@@ -187,7 +201,8 @@ class ImageFolder(DatasetFolder):
     ) -> None:
         extensions = IMG_EXTENSIONS if is_valid_file is None else None
         super().__init__(
-            root, loader, extensions, transform, target_transform, is_valid_file, allow_empty, rng=rng
+            root, loader, extensions, transform, target_transform, is_valid_file, allow_empty,
+            rng=rng,
         )
 
     @property
@@ -207,7 +222,11 @@ class _File(io.BytesIO):
 def _known(loader: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns our loader for torchvision's own, which takes paths only."""
     home, name = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
-    return pil_loader if home == "torchvision.datasets.folder" and name in ("default_loader", "pil_loader") else loader
+    return (
+        pil_loader
+        if home == "torchvision.datasets.folder" and name in ("default_loader", "pil_loader")
+        else loader
+    )
 
 
 def _validity(extensions, is_valid_file) -> Callable[[str], bool]:

@@ -1,4 +1,5 @@
-"""Which data set a training is on: what a cache that comes back serves is compared with what training began with."""
+"""Which data set a training is on: what a cache that comes back serves is compared with what
+training began with."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _BLOCK = 4096  # samples compared at a time
 
 
 class Known(NamedTuple):
-    """What a process knows of a data set since it first saw it; `index` is None where it has not mapped it."""
+    """What a process knows of a data set since it first saw it; `index` is None where it has not
+    mapped it."""
 
     identity: str
     times: str
@@ -20,7 +22,8 @@ class Known(NamedTuple):
 
 
 class Identities:
-    """What this process knows of the data sets behind one door, the version of their plans, and the cache's options."""
+    """What this process knows of the data sets behind one door, the version of their plans, and the
+    cache's options."""
 
     def __init__(self) -> None:
         self._data: Dict[str, Known] = {}
@@ -37,15 +40,19 @@ class Identities:
         """Raises IdentityError unless a rank serves what training began with."""
         if self._plan_version not in (None, welcome.plan_version):
             raise IdentityError(
-                f"rankpool: the cache came back with plans of version {welcome.plan_version}, and training began with "
+                f"rankpool: the cache came back with plans of version {welcome.plan_version}, and "
+                "training began with "
                 f"version {self._plan_version}: use one rankpool on all nodes"
             )
         if self._plan_version is not None and self._options != welcome.options:
             raise IdentityError(
-                f"rankpool: the cache came back with the options {welcome.options!r}, and training began with "
+                f"rankpool: the cache came back with the options {welcome.options!r}, and training "
+                "began with "
                 f"{self._options!r}: start it with the same --set"
             )
-        self._plan_version, self._options, self.sampler = welcome.plan_version, welcome.options, welcome.sampler
+        self._plan_version, self._options, self.sampler = (
+            welcome.plan_version, welcome.options, welcome.sampler,
+        )
         served = {data["name"]: data for data in welcome.data}
         for name, known in self._data.items():
             if name not in served:
@@ -62,24 +69,29 @@ _by_door: Dict[str, Identities] = {}
 
 
 def identities(path: str) -> Identities:
-    """Returns what this process, or the one it was forked from, knows of the data sets behind the door at path."""
+    """Returns what this process, or the one it was forked from, knows of the data sets behind the
+    door at path."""
     return _by_door.setdefault(path, Identities())
 
 
 def _difference(known: Known, found: dict) -> str:
-    """Says in words how the data set that the cache serves now differs from the one that is known."""
+    """Says in words how the data set that the cache serves now differs from the one that is
+    known."""
     if known.index is not None:
         try:
             there = Index(found["index"])
         except OSError:
             there = None
-        if there is not None and (there.identity, there.times) == (found["identity"], found["times"]):
+        if there is not None and (there.identity, there.times) == (
+            found["identity"], found["times"],
+        ):
             return first_difference(known.index, there) or "its classes changed"
     return f"its identity is {found['identity']} now, and was {known.identity}"
 
 
 def first_difference(here: Index, there: Index) -> str:
-    """Returns how an index differs first from the one before, in words; "" if their samples are the same."""
+    """Returns how an index differs first from the one before, in words; "" if their samples are the
+    same."""
     least = min(len(here), len(there))
     for first in range(0, least, _BLOCK):
         end = min(least, first + _BLOCK)

@@ -17,6 +17,8 @@ except ImportError:
     from .xxh3 import xxh3_64 as _xxh3
 
 _HEADER_BYTES = 128
+_COLUMN_HEAD_BYTES = 24
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS = 1, 2, 4, 8
 _FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
 _CRC_BYTES = 4  # behind the data of a TFRecord file's record
@@ -24,16 +26,38 @@ _GAP_BYTES = 64 << 10  # what lies between members is read along when it is less
 
 
 class Members(dict):
-    """The members of a sample: for each extension, as "jpg" or "seg.png", a memoryview (or bytes) of its bytes."""
+    """The members of a sample: for each extension, as "jpg" or "seg.png", a memoryview (or bytes)
+    of its bytes."""
+
+
+class Scaled:
+    """A column of integers: those of row i are base + unit * cells[i]."""
+
+    __slots__ = ("_cells", "_base", "_unit")
+
+    def __init__(self, cells: memoryview, base: int, unit: int) -> None:
+        self._cells, self._base, self._unit = cells, base, unit
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, row):
+        if isinstance(row, slice):
+            return Scaled(self._cells[row], self._base, self._unit)
+        return self._base + self._unit * self._cells[row]
+
+    def tolist(self) -> List[int]:
+        return [self._base + self._unit * cell for cell in self._cells]
 
 
 class Index:
     """The columns of a sample index file; they may be read from any thread.
 
-    `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its place. `has_members`
-    tells that some sample has several members. `identity` is the digest of the data set, `times` that of its
-    modification times, both in hexadecimal: two indexes with both the same are of the same untouched files.
-    Raises RankpoolError when the file is not an index, OSError when it cannot be opened.
+    `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its
+    place. `has_members` tells that some sample has several members. `identity` is the digest of the
+    data set, `times` that of its modification times, both in hexadecimal: two indexes with both the
+    same are of the same untouched files. Raises RankpoolError when the file is not an index,
+    OSError when it cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -43,12 +67,16 @@ class Index:
                 raise RankpoolError(f"rankpool: {path} is not a sample index: it has {size} bytes")
             self._bytes = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         self._throttle = throttle(os.path.dirname(path))
-        magic, n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = unpack_from(
-            "<8sQIIQQQQQ", self._bytes
+        magic, n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = (
+            unpack_from("<8sQIIQQQQQ", self._bytes)
         )
-        if magic != b"rpindex3":
-            raise RankpoolError(f"rankpool: {path} is not a sample index of version 3: it begins with {magic!r}")
-        self._classes_at, self._class_count, identity, times = unpack_from("<QQ16s16x16s", self._bytes, 64)
+        if magic != b"rpindex4":
+            raise RankpoolError(
+                f"rankpool: {path} is not a sample index of version 4: it begins with {magic!r}"
+            )
+        self._classes_at, self._class_count, identity, times = unpack_from(
+            "<QQ16s16x16s", self._bytes, 64
+        )
         self.identity, self.times = identity.hex(), times.hex()
         self._columns(n, flags)
         self._names = self._bytes[names_at : names_at + names_bytes]
@@ -68,14 +96,28 @@ class Index:
             at += (width * cells + 7) // 8 * 8
             return found
 
-        self.sizes = column("Q", 8)
-        self.mtimes = column("q", 8)
-        self.labels = column("I", 4)
-        self._folder = column("I", 4)
+        def head() -> Tuple[int, int, int]:
+            nonlocal at
+            found = unpack_from("<qQI", self._bytes, at)
+            at += _COLUMN_HEAD_BYTES
+            return found
+
+        def plain(cells: int = n) -> memoryview:
+            _, _, width = head()
+            return column(_CODES[width], width, cells)
+
+        def scaled(cells: int = n) -> Scaled:
+            base, unit, width = head()
+            return Scaled(column(_CODES[width], width, cells), base, unit)
+
+        self.sizes = plain()
+        self.mtimes = scaled()
+        self.labels = plain()
+        self._folder = plain()
         self._ends = column("I", 4)
         self._offsets = self._formats = self._sums = None
         if flags & _HAS_OFFSETS:
-            self._offsets, self._formats = column("Q", 8), column("B", 1)
+            self._offsets, self._formats = scaled(), column("B", 1)
         if flags & _HAS_CHECKSUMS:
             self._sums = column("Q", 8)
         self.has_members = bool(flags & _MANY_MEMBERS)
@@ -83,8 +125,8 @@ class Index:
         if flags & _HAS_MEMBERS:
             self._member_ends = column("I", 4)
             count = self._member_ends[n - 1] if n else 0
-            self._member_offsets, self._member_sizes = column("Q", 8, count), column("Q", 8, count)
-            self._member_kinds = column("I", 4, count)
+            self._member_offsets, self._member_sizes = scaled(count), plain(count)
+            self._member_kinds = plain(count)
 
     def _read_texts(self, at: int, count: int) -> Tuple[List[bytes], int]:
         found = []
@@ -140,12 +182,14 @@ class Index:
         return self._sums[id] if self._sums is not None else 0
 
     def members(self, id: int) -> List[Tuple[str, int, int]]:
-        """Returns (extension, offset in the file, size) of each member of sample id, in the order of its bytes."""
+        """Returns (extension, offset in the file, size) of each member of sample id, in the order
+        of its bytes."""
         if self._member_ends is not None:
             first, last = self._member_ends[id - 1] if id else 0, self._member_ends[id]
             if first < last:
                 kinds = (self._kinds[kind] for kind in self._member_kinds[first:last])
-                return list(zip(kinds, self._member_offsets[first:last], self._member_sizes[first:last]))
+                offsets = self._member_offsets[first:last].tolist()
+                return list(zip(kinds, offsets, self._member_sizes[first:last]))
         return [(self._kind_alone(id), self.offset(id), self.sizes[id])]
 
     def _kind_alone(self, id: int) -> str:
@@ -166,9 +210,11 @@ class Index:
         return found
 
     def read(self, id: int) -> bytes:
-        """Reads sample id from storage, when the job's limits allow it; raises SampleError unless it is there as it was indexed.
+        """Reads sample id from storage, when the job's limits allow it; raises SampleError unless
+        it is there as it was indexed.
 
-        Its time and size are checked, the index's checksum of its bytes where there is one, and a TFRecord's own.
+        Its time and size are checked, the index's checksum of its bytes where there is one, and a
+        TFRecord's own.
         """
         path = self.path(id)
         if self._throttle is not None:
@@ -190,10 +236,13 @@ class Index:
         if stat.st_mtime_ns != self.mtimes[id]:
             raise ValueError("the file was changed after it was indexed")
         if self._format(id) == _FILE and stat.st_size != self.sizes[id]:
-            raise ValueError(f"the file has {stat.st_size} bytes, {self.sizes[id]} when it was indexed")
+            raise ValueError(
+                f"the file has {stat.st_size} bytes, {self.sizes[id]} when it was indexed"
+            )
 
     def _read_all(self, id: int, fd: int) -> bytes:
-        """Returns the sample's bytes, and behind them the checksum that a TFRecord file has there."""
+        """Returns the sample's bytes, and behind them the checksum that a TFRecord file has
+        there."""
         members = self.members(id)
         if len(members) == 1:
             tail = _CRC_BYTES if self._format(id) == _TFRECORD else 0
@@ -203,15 +252,22 @@ class Index:
         if end - begin - self.sizes[id] > _GAP_BYTES * len(members):
             return b"".join(_read_range(fd, offset, size) for _, offset, size in members)
         together = _read_range(fd, begin, end - begin)
-        return b"".join(together[offset - begin : offset - begin + size] for _, offset, size in members)
+        return b"".join(
+            together[offset - begin : offset - begin + size] for _, offset, size in members
+        )
 
     def _verify(self, id: int, data: bytes) -> None:
         size = self.sizes[id]
-        if self._format(id) == _TFRECORD and crc32c.masked(data[:size]) != unpack_from("<I", data, size)[0]:
+        if (
+            self._format(id) == _TFRECORD
+            and crc32c.masked(data[:size]) != unpack_from("<I", data, size)[0]
+        ):
             raise ValueError("a damaged record: the checksum of its data is wrong")
         checksum = self.checksum(id)
         if checksum and checksum != _xxh3(data[:size]):
-            raise ValueError("the file has other bytes than when it was indexed: their checksum is wrong")
+            raise ValueError(
+                "the file has other bytes than when it was indexed: their checksum is wrong"
+            )
 
 
 def _read_range(fd: int, at: int, left: int) -> bytes:

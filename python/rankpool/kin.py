@@ -1,4 +1,5 @@
-"""Which process this is, and to which training process it belongs: what tells a loader's worker from a stranger."""
+"""Which process this is, and to which training process it belongs: what tells a loader's worker
+from a stranger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A lease: the views of one batch in the slab, and the promise that their bytes stay where they are."""
+"""A lease: the views of one batch in the slab, and the promise that their bytes stay where they
+are."""
 
 from __future__ import annotations
 
@@ -10,15 +11,19 @@ _release = memoryview.release
 
 
 class Lease:
-    """The views of one batch; `number` is the door's name for it, `generation` that of the connection.
+    """The views of one batch; `number` is the door's name for it, `generation` that of the
+    connection.
 
-    Between the slab and the views stands a guard with a buffer of its own: as long as any view, part of a view or
-    array over a view is alive, the guard cannot be released. So a lease never ends under somebody who still looks.
+    Between the slab and the views stands a guard with a buffer of its own: as long as any view,
+    part of a view or array over a view is alive, the guard cannot be released. So a lease never
+    ends under somebody who still looks.
     """
 
     __slots__ = ("number", "generation", "views", "_base", "_guard")
 
-    def __init__(self, number: int, generation: int, slab, offsets: Sequence[int], lengths: Sequence[int]) -> None:
+    def __init__(
+        self, number: int, generation: int, slab, offsets: Sequence[int], lengths: Sequence[int]
+    ) -> None:
         self.number, self.generation = number, generation
         self._guard = memoryview(slab)
         with_export = PickleBuffer(self._guard)
@@ -27,7 +32,8 @@ class Lease:
         self.views = [base[at : at + length] for at, length in zip(offsets, lengths)]
 
     def release(self) -> bool:
-        """Ends the use of all views, or returns False while something still exports one; then call it again later.
+        """Ends the use of all views, or returns False while something still exports one; then call
+        it again later.
 
         A view that was released raises ValueError when it is used.
         """

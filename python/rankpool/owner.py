@@ -1,8 +1,8 @@
 """Whose a door is: nobody but this user, and root, may be able to put another one in its place.
 
-A session folder has a name that anybody can guess, and lies where anybody may make folders. So every part of its path
-is checked, one after the other, and the user at the other end of the socket (cmd/rankpool/internal/session/owner.go does the same
-on the other side).
+A session folder has a name that anybody can guess, and lies where anybody may make folders. So
+every part of its path is checked, one after the other, and the user at the other end of the socket
+(cmd/rankpool/internal/session/owner.go does the same on the other side).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _MAX_LINKS = 40
 
 
 def check_folder(path: str) -> None:
-    """Raises OwnerError unless path is a folder of this user that nobody else can replace or write to.
+    """Raises OwnerError unless path is a folder of this user that nobody else can replace or write
+    to.
 
     Symbolic links may lead to it, but it is none. Raises OSError where it is not there.
     """
@@ -37,7 +38,11 @@ def check_folder(path: str) -> None:
                 os.close(found)
                 links += 1
                 if not trusted:
-                    raise _unsafe(path, f"{name} is a symbolic link of user {state.st_uid}, and you are user {user}")
+                    raise _unsafe(
+                        path,
+                        f"{name} is a symbolic link of user {state.st_uid}, and you are user "
+                        f"{user}",
+                    )
                 if not rest or links > _MAX_LINKS:
                     raise _unsafe(path, f"{name} is a symbolic link, not a folder")
                 target = os.readlink(part, dir_fd=fd)
@@ -51,18 +56,28 @@ def check_folder(path: str) -> None:
             if not stat.S_ISDIR(state.st_mode):
                 raise _unsafe(path, f"{name} is not a folder")
             if not trusted or not rest and state.st_uid != user:
-                raise _unsafe(path, f"{name} belongs to user {state.st_uid}, and you are user {user}")
+                raise _unsafe(
+                    path, f"{name} belongs to user {state.st_uid}, and you are user {user}"
+                )
             if state.st_mode & 0o022 and not (rest and state.st_mode & stat.S_ISVTX):
-                raise _unsafe(path, f"{name} can be written to by other users (mode {stat.S_IMODE(state.st_mode):04o})")
+                raise _unsafe(
+                    path,
+                    f"{name} can be written to by other users (mode "
+                    f"{stat.S_IMODE(state.st_mode):04o})",
+                )
     finally:
         os.close(fd)
 
 
 def check_peer(sock: socket.socket, path: str) -> None:
     """Raises OwnerError unless the door at path is served by this user, or root."""
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    _, uid, _ = struct.unpack(
+        "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    )
     if uid not in (os.geteuid(), 0):
-        raise OwnerError(f"rankpool: the door {path} is served by user {uid}, and you are user {os.geteuid()}")
+        raise OwnerError(
+            f"rankpool: the door {path} is served by user {uid}, and you are user {os.geteuid()}"
+        )
 
 
 def _parts(path: str) -> List[str]:
@@ -70,11 +85,15 @@ def _parts(path: str) -> List[str]:
 
 
 def _unsafe(path: str, why: str) -> OwnerError:
-    return OwnerError(f"rankpool: {path} is not safe: {why}; start the run with another --runtime-dir or --session")
+    return OwnerError(
+        f"rankpool: {path} is not safe: {why}; start the run with another --runtime-dir or "
+        "--session"
+    )
 
 
 def _unmapped_user() -> int:
-    """Returns the user that stands for those that this user namespace does not map, root outside among them; -1: none."""
+    """Returns the user that stands for those that this user namespace does not map, root outside
+    among them; -1: none."""
     try:
         with open("/proc/self/uid_map") as file:
             if file.read().split() == ["0", "0", "4294967295"]:

@@ -11,4 +11,7 @@ def main() -> None:
     try:
         os.execv(PATH, [PATH, *sys.argv[1:]])
     except FileNotFoundError:
-        sys.exit(f"rankpool: there is no program at {PATH}: install the wheel of `make wheel`, not the sources")
+        sys.exit(
+            f"rankpool: there is no program at {PATH}: install the wheel of `make wheel`, not the "
+            "sources"
+        )

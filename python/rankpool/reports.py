@@ -9,8 +9,9 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .wire import Plan
 
-# A cache that is started again makes a plan from the state of the epoch before, which lacks the last reports of the
-# epoch before that. The trainer that asks for it may be an epoch behind this one.
+# A cache that is started again makes a plan from the state of the epoch before, which lacks the
+# last reports of the epoch before that. The trainer that asks for it may be an epoch behind this
+# one.
 KEPT_EPOCHS = 2
 
 Told = Tuple[int, int, array]  # (epoch, batch, losses), as the door hears it
@@ -34,33 +35,39 @@ class _Row:
 
 
 class Reports:
-    """The losses of this epoch and of KEPT_EPOCHS before, by global batch, kept for sending them again.
+    """The losses of this epoch and of KEPT_EPOCHS before, by global batch, kept for sending them
+    again.
 
-    The cache takes one report a batch, the first, and with it closes all batches before. So a batch is told when all of
-    it is known, or when no more of it can come: a later batch was reported, or `close` called. What was told does
-    not change any more. `next` is the first batch of this epoch that may still be reported.
+    The cache takes one report a batch, the first, and with it closes all batches before. So a batch
+    is told when all of it is known, or when no more of it can come: a later batch was reported, or
+    `close` called. What was told does not change any more. `next` is the first batch of this epoch
+    that may still be reported.
     """
 
     def __init__(self) -> None:
         self._told: Dict[int, Dict[int, _Row]] = {}
-        self._open: Optional[Tuple[int, int, _Row]] = None  # epoch, batch: the one that is reported in parts
+        # epoch, batch: the one that is reported in parts
+        self._open: Optional[Tuple[int, int, _Row]] = None
         self._lock = threading.Lock()
         self.next = 0
 
     def begin(self, epoch: int, first: int) -> None:
         """Begins an epoch at batch `first`, after close; forgets older epochs, and later ones."""
         with self._lock:
-            self._told = {e: rows for e, rows in self._told.items() if epoch - KEPT_EPOCHS <= e <= epoch}
+            self._told = {
+                e: rows for e, rows in self._told.items() if epoch - KEPT_EPOCHS <= e <= epoch
+            }
         self.next = first
 
     def add(
-        self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float], exact: bool = False
+        self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float],
+        exact: bool = False,
     ) -> List[Told]:
         """Enters losses; returns what the door is to be told now.
 
-        `current` is the batch that training was handed last; not `exact`: that a loader was handed, perhaps ahead of
-        training. What was reported before stays as it is.
-        Raises ValueError when no batch from `next` to `current` has these ids, TypeError when a loss is not a number.
+        `current` is the batch that training was handed last; not `exact`: that a loader was handed,
+        perhaps ahead of training. What was reported before stays as it is. Raises ValueError when
+        no batch from `next` to `current` has these ids, TypeError when a loss is not a number.
         """
         if len(ids) != len(losses):
             raise ValueError(f"rankpool: {len(ids)} ids and {len(losses)} losses")
@@ -71,14 +78,19 @@ class Reports:
         return self._enter(plan, number, places, losses)
 
     def add_batch(self, plan: Plan, number: int, losses: Sequence[float]) -> List[Told]:
-        """Enters the losses of a whole batch, in the order of the plan; returns what the door is to be told now."""
+        """Enters the losses of a whole batch, in the order of the plan; returns what the door is to
+        be told now."""
         return self._enter(plan, number, range(_size(plan, number)), array("f", losses))
 
     def _enter(self, plan: Plan, number: int, places: Sequence[int], losses: array) -> List[Told]:
         if self._over(plan.epoch, number):
             self.next = max(self.next, number + 1)
             return []
-        told = self.close() if self._open is not None and self._open[:2] != (plan.epoch, number) else []
+        told = (
+            self.close()
+            if self._open is not None and self._open[:2] != (plan.epoch, number)
+            else []
+        )
         if self._open is None:
             self._open = plan.epoch, number, _Row(_size(plan, number))
         self.next = number
@@ -87,20 +99,27 @@ class Reports:
         return told + self.close() if row.complete() else told
 
     def _over(self, epoch: int, number: int) -> bool:
-        """Returns whether the cache takes no report of this batch any more; raises ValueError if it lacks losses."""
+        """Returns whether the cache takes no report of this batch any more; raises ValueError if it
+        lacks losses."""
         told = self._told.get(epoch, {})
         if not told or number > max(told):
             return False
         if number in told and not told[number].complete():
             raise ValueError(
-                f"rankpool: batch {number} of epoch {epoch} was reported in part, and ended by a report of a later "
+                f"rankpool: batch {number} of epoch {epoch} was reported in part, and ended by a "
+                "report of a later "
                 "batch, state_dict or set_epoch: the rest of it comes too late"
             )
         return True
 
     def _skip_empty(self, plan: Plan, current: int) -> List[Told]:
-        """Closes the batch that training is at when this trainer has no part of it; else there is nothing to report."""
-        if not self.next <= current < plan.batches or _size(plan, current) or self._over(plan.epoch, current):
+        """Closes the batch that training is at when this trainer has no part of it; else there is
+        nothing to report."""
+        if (
+            not self.next <= current < plan.batches
+            or _size(plan, current)
+            or self._over(plan.epoch, current)
+        ):
             return []
         told = self.close()
         self._open = plan.epoch, current, _Row(0)
@@ -116,7 +135,9 @@ class Reports:
         self._open, self.next = None, number + 1
         return [(epoch, number, row.losses)]
 
-    def find(self, plan: Plan, current: int, ids: Sequence[int], exact: bool = False) -> Tuple[int, List[int]]:
+    def find(
+        self, plan: Plan, current: int, ids: Sequence[int], exact: bool = False
+    ) -> Tuple[int, List[int]]:
         """Returns the batch that ids belong to and the place of each in it; `exact` as of add."""
         candidates = list(self._candidates(plan, current, exact))
         for number in candidates:
@@ -127,12 +148,14 @@ class Reports:
             if places is not None:
                 return number, places
         raise ValueError(
-            f"rankpool: the ids {_some(ids)} are not a batch, or part of one, of epoch {plan.epoch} "
+            f"rankpool: the ids {_some(ids)} are not a batch, or part of one, of epoch "
+            f"{plan.epoch} "
             f"from batch {self.next} to {current}"
         )
 
     def _candidates(self, plan: Plan, current: int, exact: bool) -> Iterator[int]:
-        """Yields the batches that ids may be of, the likely ones first; the last that was reported is the least."""
+        """Yields the batches that ids may be of, the likely ones first; the last that was reported
+        is the least."""
         current = min(current, plan.batches - 1)
         if exact and self.next <= current:
             yield current
@@ -164,7 +187,11 @@ class Reports:
     def __iter__(self) -> Iterator[Told]:
         """Yields what the door was told, in the order of training, from any thread."""
         with self._lock:
-            told = [(e, n, row.losses) for e, rows in sorted(self._told.items()) for n, row in sorted(rows.items())]
+            told = [
+                (e, n, row.losses)
+                for e, rows in sorted(self._told.items())
+                for n, row in sorted(rows.items())
+            ]
         return iter(told)
 
 

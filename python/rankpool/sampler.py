@@ -1,4 +1,5 @@
-"""The batch sampler: an epoch's global batches as the cache planned them, and what training tells it in return."""
+"""The batch sampler: an epoch's global batches as the cache planned them, and what training tells
+it in return."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from .training import Training, training
 from .waiting import Waiting
 
 STATE_VERSION = 2
-SAVE_SECONDS = 10.0  # how long state_dict waits for a cache that is away: a restart takes a few seconds
+# how long state_dict waits for a cache that is away: a restart takes a few seconds
+SAVE_SECONDS = 10.0
 _SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
 _UNSAVED = ": a training that goes on from this checkpoint cannot go on with the same batches"
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
@@ -32,19 +34,24 @@ _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long
 class BatchSampler:
     """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
 
-    `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a sampler of the
-    cache, for example "pads", "torch" or "sequential"; "system" is the one that goes with `run --system`. `assign` says which trainer gets which draw of a global batch: "local"
-    by where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was started.
-    `epochs`, how many will be trained, is for systems that choose by it, such as NoPFS. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
+    `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a
+    sampler of the cache, for example "pads", "torch" or "sequential"; "system" is the one that goes
+    with `run --system`. `assign` says which trainer gets which draw of a global batch: "local" by
+    where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was
+    started. `epochs`, how many will be trained, is for systems that choose by it, such as NoPFS.
+    `evaluates`: the script makes no step with batches that are `evaluating`, which IMPACT needs.
+    `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
-    The epoch's plan is asked for at the first batch: this waits for the cache, also while it is away, up to
-    RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else goes on without the cache: a batch
-    that it does not give within RANKPOOL_BATCH_TIMEOUT seconds (default 30) is read from storage.
+    The epoch's plan is asked for at the first batch: this waits for the cache, also while it is
+    away, up to RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else
+    goes on without the cache: a batch that it does not give within RANKPOOL_BATCH_TIMEOUT seconds
+    (default 30) is read from storage.
 
-    The first sampler over a data set in a process trains on it. Another one over the same data set, that asks for
-    something else, is served beside it, for example to evaluate: it yields its own batches, read from storage, and
-    changes nothing of the training. It must be one that draws without scores. So is one of these for a trainer alone
-    (`rank=0, world_size=1`) in a training of several.
+    The first sampler over a data set in a process trains on it. Another one over the same data set,
+    that asks for something else, is served beside it, for example to evaluate: it yields its own
+    batches, read from storage, and changes nothing of the training. It must be one that draws
+    without scores. So is one of these for a trainer alone (`rank=0, world_size=1`) in a training of
+    several.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class BatchSampler:
         world_size: Optional[int] = None,
         assign: Optional[str] = None,
         epochs: Optional[int] = None,
+        evaluates: bool = False,
     ) -> None:
         self.data = data
         if sampler == "system":
@@ -75,10 +83,14 @@ class BatchSampler:
             assign or "",
             *session.seat(rank, world_size),
             epochs=0 if epochs is None else _whole("epochs", epochs, 1, wire.MAX_EPOCH),
+            evaluates=bool(evaluates),
         )
         self.spec = _placed(data.door, self.spec)
         if self.spec.beside:
-            say(f"sampler {sampler} over data set {data.name!r} is beside the training on it, and reads storage")
+            say(
+                f"sampler {sampler} over data set {data.name!r} is beside the training on it, and "
+                "reads storage"
+            )
         self.epoch = 0
         self._start = 0  # where the next iteration begins: not 0 after load_state_dict
         self._fresh = True  # set_epoch was called since the last iteration
@@ -87,7 +99,8 @@ class BatchSampler:
         self._training: Training = training(data.door, self.spec)
         self._reports = Reports()
         self._consumed = 0
-        # The workers of the loader that counts the batches handed out; None: the iteration itself counts.
+        # The workers of the loader that counts the batches handed out; None: the iteration itself
+        # counts.
         self._loader_workers: Optional[int] = None
         self._tally_at = 0.0
         self._stream, self._batches = self._open()
@@ -114,20 +127,23 @@ class BatchSampler:
             waiting.pause()
 
     def _open_at(self, link: Connection) -> Tuple[int, int]:
-        """Returns the stream's number and batches; tells the cache what this training is, if it does not know."""
+        """Returns the stream's number and batches; tells the cache what this training is, if it
+        does not know."""
         return link.open(self.spec, None if self.spec.beside else self._training.describe())
 
     # --- iteration ---
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration trains; raises ValueError unless it is a number that an epoch can have."""
+        """Says which epoch the next iteration trains; raises ValueError unless it is a number that
+        an epoch can have."""
         epoch = _whole("epoch", epoch, 0, wire.MAX_EPOCH)
         if epoch != self.epoch:
             self._start = 0
         self.epoch, self._fresh = epoch, True
 
     def __len__(self) -> int:
-        """Returns the number of global batches in the epoch, also after a resume in mid-epoch."""
+        """Returns the number of global batches in the epoch, also after a resume in mid-epoch;
+        before it is planned, the most."""
         if self._plan is not None and self._plan.epoch == self.epoch:
             return self._plan.batches
         return self._batches
@@ -137,7 +153,10 @@ class BatchSampler:
             self.epoch += 1  # every epoch is the same: nobody has to tell
         elif not self._fresh and not self._warned:
             self._warned = True
-            warnings.warn(f"rankpool: set_epoch was not called; epoch {self.epoch} is trained again", stacklevel=2)
+            warnings.warn(
+                f"rankpool: set_epoch was not called; epoch {self.epoch} is trained again",
+                stacklevel=2,
+            )
         self._fresh = False
         with _iterating(self):
             yield from self._train()
@@ -145,14 +164,20 @@ class BatchSampler:
     def _train(self) -> Iterator[Batch]:
         self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
-        if first > plan.batches:  # the cache refuses what no epoch has; this one has fewer than the most
-            raise ValueError(f"rankpool: the saved state has batch = {first}, and epoch {plan.epoch} has {plan.batches}")
+        # the cache refuses what no epoch has; this one has fewer than the most
+        if first > plan.batches:
+            raise ValueError(
+                f"rankpool: the saved state has batch = {first}, and epoch {plan.epoch} has "
+                f"{plan.batches}"
+            )
         self._consumed, self._start = first, 0
         self._reports.begin(plan.epoch, first)
         for number in range(first, plan.batches):
             if self._loader_workers is None:
                 self._consumed = number + 1
-            yield Batch(plan.batch(number), self._stream, plan.epoch, number, self.spec, plan.again(number))
+            yield Batch(
+                plan.batch(number), self._stream, plan.epoch, number, self.spec, plan.again(number)
+            )
 
     def _plan_epoch(self) -> wire.Plan:
         if self._plan is None or self._plan.epoch != self.epoch:
@@ -163,7 +188,8 @@ class BatchSampler:
         return self._plan
 
     def _try_plan(self) -> None:
-        """Has this epoch planned if the cache is there: who knows the draws without it does not wait for one that is away."""
+        """Has this epoch planned if the cache is there: who knows the draws without it does not
+        wait for one that is away."""
         if self._plan is not None and self._plan.epoch == self.epoch:
             return
         try:
@@ -174,7 +200,9 @@ class BatchSampler:
 
     def _planned(self, epoch: int) -> wire.Plan:
         stream, _ = self._open_at(self._connection)
-        plan = wire.Plan(self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start)))
+        plan = wire.Plan(
+            self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start))
+        )
         self._training.note(plan)
         return plan
 
@@ -194,19 +222,23 @@ class BatchSampler:
     # --- what training tells ---
 
     def report(self, ids, losses) -> None:
-        """Reports the losses of a batch, or of part of it: tensors (of any type and device), arrays or lists, one an id.
+        """Reports the losses of a batch, or of part of it: tensors (of any type and device), arrays
+        or lists, one an id.
 
-        They count as float32. A loss that is NaN or infinite, as mixed precision gives now and then, counts as not
-        reported: its sample keeps the score that it has. A draw's first report counts. The parts of a batch are put together
-        until a later batch is reported, state_dict is called or the epoch ends: what is left out counts as not reported.
-        Raises ValueError when the ids are no batch of this epoch that may still be reported.
+        They count as float32. A loss that is NaN or infinite, as mixed precision gives now and
+        then, counts as not reported: its sample keeps the score that it has. A draw's first report
+        counts. The parts of a batch are put together until a later batch is reported, state_dict is
+        called or the epoch ends: what is left out counts as not reported. Raises ValueError when
+        the ids are no batch of this epoch that may still be reported.
         """
         plan, ids = self._current_plan(), _listed(ids)
         self._tell(self._reports.add(plan, self._consumed - 1, ids, _listed(losses), self._exact))
 
     def _tell(self, told: List[Told]) -> None:
         for epoch, number, losses in told:
-            self._connection.post(wire.REPORT, wire.pack_report(self._stream, epoch, number, losses))
+            self._connection.post(
+                wire.REPORT, wire.pack_report(self._stream, epoch, number, losses)
+            )
 
     @property
     def _exact(self) -> bool:
@@ -214,9 +246,11 @@ class BatchSampler:
         return self._loader_workers is not None
 
     def weights(self, ids):
-        """Returns 1/(N q) of each id, q its share of the epoch's draws: a float32 tensor, a list without torch.
+        """Returns 1/(N q) of each id, q its share of the epoch's draws: a float32 tensor, a list
+        without torch.
 
-        Multiplied with the losses it makes their mean an unbiased estimate of the mean over the data set.
+        Multiplied with the losses it makes their mean an unbiased estimate of the mean over the
+        data set.
         """
         ids, plan = _listed(ids), self._current_plan()
         weights = [1.0] * len(ids)
@@ -229,8 +263,23 @@ class BatchSampler:
             return weights
         return torch.tensor(weights, dtype=torch.float32)
 
+    def evaluating(self, ids) -> bool:
+        """Returns whether a batch is not to be trained on: its losses, by a forward pass, are
+        wanted by `report`, and the model is not to change.
+
+        Such batches come only with systems that have samples evaluated (IMPACT). `ids` are those
+        of the batch, or of part of it. Raises ValueError when they are no batch of this epoch that
+        may still be reported.
+        """
+        plan, ids = self._current_plan(), _listed(ids)
+        if not plan.evaluated or not ids:
+            return False
+        number, _ = self._reports.find(plan, self._consumed - 1, ids, self._exact)
+        return number in plan.evaluated
+
     def metric(self, name: str, value: float) -> None:
-        """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is enough."""
+        """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is
+        enough."""
         if not isfinite(value):
             raise ValueError(f"rankpool: the metric {name} is {value}")
         self._connection.post_metric(
@@ -244,7 +293,8 @@ class BatchSampler:
 
     def _reconnected(self, link: Connection) -> None:
         """Tells a cache that came back what it may have forgotten."""
-        self._training.put_back(os.path.dirname(link.path))  # before anything that a rank may plan after
+        # before anything that a rank may plan after
+        self._training.put_back(os.path.dirname(link.path))
         stream, _ = self._open_at(link)
         for epoch, number, losses in self._reports:
             link._send(wire.REPORT, wire.pack_report(stream, epoch, number, losses))
@@ -257,49 +307,64 @@ class BatchSampler:
 
     @property
     def batch(self) -> int:
-        """The number of global batches of this epoch that the training loop was handed, not those prefetched.
+        """The number of global batches of this epoch that the training loop was handed, not those
+        prefetched.
 
-        It is exact when the loop iterates rankpool.loader() or Dataset.batches(); a plain DataLoader hides from the
-        sampler how far its workers are ahead.
+        It is exact when the loop iterates rankpool.loader() or Dataset.batches(); a plain
+        DataLoader hides from the sampler how far its workers are ahead.
         """
         return self._start if self._fresh else self._consumed
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns where training is, the same on every trainer, and lets the cache save its scores for that place.
+        """Returns where training is, the same on every trainer, and lets the cache save its scores
+        for that place.
 
-        `epoch` and `batch` name the first global batch that the loop was not handed: call it between two steps.
-        The end of an epoch is the beginning of the next.
+        `epoch` and `batch` name the first global batch that the loop was not handed: call it
+        between two steps. The end of an epoch is the beginning of the next.
         """
         epoch, batch = self.epoch, self.batch
         self._tell(self._reports.close())
         state = self._save(epoch, batch) if self._scorer else ""
         if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
             epoch, batch = epoch + 1, 0
-        made_by = {"plan_version": self._plan_version, "options": self._options, "choice": self._choice}
+        made_by = {
+            "plan_version": self._plan_version, "options": self._options, "choice": self._choice,
+        }
         return {**self._identity(), **made_by, "epoch": epoch, "batch": batch, "state": state}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
-        """Has the cache save its importance scores; returns their digest, None when it cannot be had."""
+        """Has the cache save its importance scores; returns their digest, None when it cannot be
+        had."""
         waiting = Waiting("to save its importance scores", SAVE_SECONDS)
         while True:
             try:
                 if self._connection.connect():
                     stream, _ = self._open_at(self._connection)
-                    saved = json.loads(self._connection.request(wire.SAVE, wire.pack_save(stream, epoch, batch)))
+                    saved = json.loads(
+                        self._connection.request(wire.SAVE, wire.pack_save(stream, epoch, batch))
+                    )
                     break
             except (Away, NotReady):
                 pass
             try:
                 waiting.pause()
             except CacheAwayError:
-                warnings.warn("rankpool: the cache is away and did not save its scores" + _UNSAVED, stacklevel=3)
+                warnings.warn(
+                    "rankpool: the cache is away and did not save its scores" + _UNSAVED,
+                    stacklevel=3,
+                )
                 return None
         if not saved["state"]:
-            warnings.warn("rankpool: the cache lacks reports of other trainers, so its scores are not saved" + _UNSAVED, stacklevel=3)
+            warnings.warn(
+                "rankpool: the cache lacks reports of other trainers, so its scores are not saved"
+                + _UNSAVED,
+                stacklevel=3,
+            )
         elif not saved["saved"] and self._connection.welcome.rank == 0 and not self._unsaved:
             self._unsaved = True
             warnings.warn(
-                "rankpool: this run saves no importance scores (--state FILE): another run that goes on from this "
+                "rankpool: this run saves no importance scores (--state FILE): another run that "
+                "goes on from this "
                 "checkpoint cannot go on with the same batches", stacklevel=3,
             )
         return saved["state"] or None
@@ -315,36 +380,46 @@ class BatchSampler:
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues at the place that state names, also with another number of trainers.
 
-        Raises ValueError naming the field when the state is of another stream of batches; so it is when this version of
-        rankpool draws otherwise than the one that saved it. The cache refuses to plan from other importance scores than
-        those that belong to the state (RequestError, at the first batch), unless it was started with --state-optional.
+        Raises ValueError naming the field when the state is of another stream of batches; so it is
+        when this version of rankpool draws otherwise than the one that saved it. The cache refuses
+        to plan from other importance scores than those that belong to the state (RequestError, at
+        the first batch), unless it was started with --state-optional.
         """
         if state.get("version") != STATE_VERSION:
             raise ValueError(
-                f"rankpool: the saved state has version = {state.get('version')!r}, and this rankpool reads version "
+                f"rankpool: the saved state has version = {state.get('version')!r}, and this "
+                "rankpool reads version "
                 f"{STATE_VERSION}; go on with the rankpool that it was saved with"
             )
         theirs, ours = state.get("plan_version", 1), self._plan_version
         if theirs != ours:
             raise ValueError(
-                f"rankpool: the saved state is of plan version {theirs}, and this cache makes plans of version {ours}: "
-                "it would not go on with the same batches; use the rankpool that the state was saved with"
+                f"rankpool: the saved state is of plan version {theirs}, and this cache makes "
+                f"plans of version {ours}: "
+                "it would not go on with the same batches; use the rankpool that the state was "
+                "saved with"
             )
         theirs, ours = state.get("options", ""), self._options
         if theirs != ours:
             raise ValueError(
-                f"rankpool: the saved state is of a cache with the options {theirs!r}, and this one has {ours!r}: "
+                f"rankpool: the saved state is of a cache with the options {theirs!r}, and this "
+                f"one has {ours!r}: "
                 "it would not go on with the same batches; start it with the same --set"
             )
         theirs, ours = state.get("choice", ""), self._choice
         if theirs != ours:
             raise ValueError(
-                f"rankpool: the saved state is of {theirs or 'a cache that chooses nothing'!r}, and this one is of {ours!r}: "
-                "it would not go on with the same batches; start the cache with the same --system, and --memory as a share"
+                f"rankpool: the saved state is of {theirs or 'a cache that chooses nothing'!r}, "
+                f"and this one is of {ours!r}: "
+                "it would not go on with the same batches; start the cache with the same --system, "
+                "and --memory as a share"
             )
         for field, ours in self._identity().items():
             if state.get(field) != ours:
-                raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")
+                raise ValueError(
+                    f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler "
+                    f"{ours!r}"
+                )
         epoch, batch = _place(state, "epoch", wire.MAX_EPOCH), _place(state, "batch", self._batches)
         self.set_epoch(epoch)
         self._start = batch
@@ -373,7 +448,8 @@ class BatchSampler:
         self._connection.tally(self._stream, self._plan.epoch).add(counts)
 
     def _stalled(self, nanoseconds: int, last: bool = False) -> None:
-        """Adds to the time that training waited, up to now; tells the cache now and then, and at an epoch's end."""
+        """Adds to the time that training waited, up to now; tells the cache now and then, and at an
+        epoch's end."""
         epoch = self.epoch if self._plan is None else self._plan.epoch
         tally = self._connection.tally(self._stream, epoch)
         tally.stall_ns += nanoseconds
@@ -391,22 +467,26 @@ _first: Dict[Tuple[str, str], Spec] = {}
 
 
 def _placed(door: str, spec: Spec) -> Spec:
-    """Returns the spec as this process asks for it: beside its training, if it is of another stream of batches."""
+    """Returns the spec as this process asks for it: beside its training, if it is of another stream
+    of batches."""
     first = _first.get((door, spec.data), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return spec._replace(beside=alone or first._replace(trainer=0) != spec._replace(trainer=0))
 
 
-_iterated: Dict[Tuple[str, Spec], BatchSampler] = {}  # the samplers that draw by scores, while they are
+# the samplers that draw by scores, while they are
+_iterated: Dict[Tuple[str, Spec], BatchSampler] = {}
 
 
 @contextmanager
 def _iterating(sampler: BatchSampler) -> Iterator[None]:
-    """Raises RankpoolError where another sampler trains on the same stream: the scores of one would be the other's."""
+    """Raises RankpoolError where another sampler trains on the same stream: the scores of one would
+    be the other's."""
     key = sampler.data.door, sampler.spec
     if sampler.spec.sampler not in _SCORELESS and _iterated.setdefault(key, sampler) is not sampler:
         raise RankpoolError(
-            f"rankpool: another sampler {sampler.spec.sampler} over data set {sampler.spec.data!r} is being iterated in this "
+            f"rankpool: another sampler {sampler.spec.sampler} over data set {sampler.spec.data!r} "
+            "is being iterated in this "
             "process, and a training has one; end that iteration first"
         )
     try:
@@ -417,7 +497,8 @@ def _iterating(sampler: BatchSampler) -> Iterator[None]:
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
-    """Returns a number that a script gives, NumPy's too, which must be in [least, most]; raises ValueError."""
+    """Returns a number that a script gives, NumPy's too, which must be in [least, most]; raises
+    ValueError."""
     try:
         number = index(value)
     except TypeError:
@@ -435,12 +516,15 @@ def _place(state: Dict[str, Any], field: str, most: int) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= most:
-        raise ValueError(f"rankpool: the saved state has {field} = {value!r}, which must be in [0, {most}]")
+        raise ValueError(
+            f"rankpool: the saved state has {field} = {value!r}, which must be in [0, {most}]"
+        )
     return number
 
 
 def _listed(values) -> List:
-    """Returns the elements of a list, an array or a tensor; those of one with several dimensions one after the other."""
+    """Returns the elements of a list, an array or a tensor; those of one with several dimensions
+    one after the other."""
     if isinstance(values, list):
         return values
     if hasattr(values, "tolist"):

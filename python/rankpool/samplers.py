@@ -1,4 +1,5 @@
-"""Drop-in samplers for a plain torch DataLoader: ids one by one, which know the batch that they are of."""
+"""Drop-in samplers for a plain torch DataLoader: ids one by one, which know the batch that they are
+of."""
 
 from __future__ import annotations
 
@@ -26,12 +27,14 @@ _PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
 
 
 class _Asker(NamedTuple):
-    """Who iterates a sampler: the batches that it makes, and the loader's iterator, which counts those it hands out."""
+    """Who iterates a sampler: the batches that it makes, and the loader's iterator, which counts
+    those it hands out."""
 
     batch_size: Optional[int] = None
     drop_last: bool = False
     handed: Any = None  # returns the number of batches handed out, None: nobody counts
-    between: Any = None  # makes batches of the batches: Accelerate's BatchSamplerShard or SkipBatchSampler
+    # makes batches of the batches: Accelerate's BatchSamplerShard or SkipBatchSampler
+    between: Any = None
     prefetcher: str = ""  # iterates the loader, and has fetched more than the loop has
 
     def fetches(self, size: Optional[int]) -> bool:
@@ -40,7 +43,8 @@ class _Asker(NamedTuple):
 
 
 def _asker(sampler: Sampler) -> _Asker:
-    """Returns who iterates sampler. torch hands it no batch size: it is what the callers on the stack say."""
+    """Returns who iterates sampler. torch hands it no batch size: it is what the callers on the
+    stack say."""
     frame, asker = sys._getframe(2), _Asker()
     for _ in range(_FRAMES):
         if frame is None:
@@ -60,12 +64,14 @@ def _asker(sampler: Sampler) -> _Asker:
 
 
 class _Handed:
-    """How many batches of an iteration a loader has handed to the training loop, also when it has ended."""
+    """How many batches of an iteration a loader has handed to the training loop, also when it has
+    ended."""
 
     def __init__(self, iterator: _BaseDataLoaderIter) -> None:
         self.in_order = getattr(iterator, "_in_order", True)
         self._count = 0
-        self._fields = vars(iterator)  # not the iterator itself, which ends its workers when the loop lets it go
+        # not the iterator itself, which ends its workers when the loop lets it go
+        self._fields = vars(iterator)
         self._alive = weakref.ref(iterator, self._ended)
 
     def _ended(self, _) -> None:
@@ -76,7 +82,8 @@ class _Handed:
 
 
 def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
-    """Returns (rank, num_replicas): those given, else the process group's, else the environment's."""
+    """Returns (rank, num_replicas): those given, else the process group's, else the
+    environment's."""
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
@@ -86,12 +93,15 @@ def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
 
 
 class DistributedSampler(TorchDistributedSampler):
-    """torch's DistributedSampler: the same ids in the same order, and under `rankpool run` from the cache.
+    """torch's DistributedSampler: the same ids in the same order, and under `rankpool run` from the
+    cache.
 
-    The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`. assign="local" lets each
-    trainer of a global batch have the samples that are in its node's memory: the same global batches, other parts.
+    The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`.
+    assign="local" lets each trainer of a global batch have the samples that are in its node's
+    memory: the same global batches, other parts.
 
-    state_dict() and load_state_dict() resume in mid-epoch, also with another number of trainers, at the next iteration.
+    state_dict() and load_state_dict() resume in mid-epoch, also with another number of trainers, at
+    the next iteration.
     """
 
     def __init__(
@@ -130,17 +140,23 @@ class DistributedSampler(TorchDistributedSampler):
         asker = self._asker = _asker(self)
         if self.num_replicas > 1 and getattr(asker.between, "num_processes", 1) > 1:
             raise ValueError(
-                f"rankpool: {type(asker.between).__name__} gives each process a part of the part that DistributedSampler "
+                f"rankpool: {type(asker.between).__name__} gives each process a part of the part "
+                "that DistributedSampler "
                 "gives it: leave the DataLoader out of Accelerate's prepare()"
             )
         size = _agreed(self._batch_size, asker)
         first = self._first = self._resumed(size)
         repeats = None
-        if self.total_size > len(self.dataset):  # some are drawn again, to make the parts of all trainers equal
-            repeats = [(self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))]
+        # some are drawn again, to make the parts of all trainers equal
+        if self.total_size > len(self.dataset):
+            repeats = [
+                (self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))
+            ]
         stream = self._stream(size, asker.drop_last, first) if size else None
         if stream is None:
-            batches = _cut(ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED), first)
+            batches = _cut(
+                ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED), first
+            )
         elif self._assign == "local":
             batches = iter(stream)
         else:
@@ -148,18 +164,23 @@ class DistributedSampler(TorchDistributedSampler):
         return _indices(batches, asker.fetches(size))
 
     def _spec(self, size: int) -> Spec:
-        return Spec("", "", "torch", self.seed, size, False, self.drop_last, "sampler", self.rank, self.num_replicas)
+        return Spec(
+            "", "", "torch", self.seed, size, False, self.drop_last, "sampler", self.rank,
+            self.num_replicas,
+        )
 
     def _stream(self, size: int, drop_last: bool, first: int) -> Optional[BatchSampler]:
-        """Returns the cache's stream, with this epoch planned from batch `first` if the cache is there; None when it serves
-        nothing."""
+        """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
+        there; None when it serves nothing."""
         if self.dataset._data is None:
             return None
         stream = self._streams.get((size, drop_last))
         if stream is None:
             stream = self._streams[size, drop_last] = BatchSampler(
-                self.dataset._data, size, self.seed, "torch" if self.shuffle else "sequential", drop_last=drop_last,
-                sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas, assign=self._assign,
+                self.dataset._data, size, self.seed, "torch" if self.shuffle else "sequential",
+                drop_last=drop_last,
+                sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas,
+                assign=self._assign,
             )  # fmt: skip
         stream.set_epoch(self.epoch)
         if first:
@@ -173,36 +194,46 @@ class DistributedSampler(TorchDistributedSampler):
     # --- checkpoints ---
 
     def state_dict(self, batch: Optional[int] = None) -> Dict[str, Any]:
-        """Returns where training is, the same on every trainer: the epoch and its first batch that the loop was not handed.
+        """Returns where training is, the same on every trainer: the epoch and its first batch that
+        the loop was not handed.
 
-        Call it between two steps, or after an epoch, which is the beginning of the next. Where something between the
-        DataLoader and the loop fetches batches ahead or leaves some out, say in `batch` how many of the epoch were trained,
-        those before a resume included. Raises ValueError where it has to be said, and where no DataLoader has iterated the
-        sampler.
+        Call it between two steps, or after an epoch, which is the beginning of the next. Where
+        something between the DataLoader and the loop fetches batches ahead or leaves some out, say
+        in `batch` how many of the epoch were trained, those before a resume included. Raises
+        ValueError where it has to be said, and where no DataLoader has iterated the sampler.
         """
         if self._state is not None:
             return dict(self._state)
         asker = self._asker
         if asker.handed is None or not asker.batch_size:
             raise ValueError(
-                "rankpool: state_dict says how far a DataLoader has come, and none with batches iterates this sampler"
+                "rankpool: state_dict says how far a DataLoader has come, and none with batches "
+                "iterates this sampler"
             )
         batches = self._batches(asker)
         if batch is None:
             other = asker.prefetcher or (asker.between and type(asker.between).__name__)
             if other:
                 raise ValueError(
-                    f"rankpool: {other} is between the DataLoader and the loop: say how many batches of the epoch were "
+                    f"rankpool: {other} is between the DataLoader and the loop: say how many "
+                    "batches of the epoch were "
                     "trained, as state_dict(batch=…)"
                 )
             batch = self._first + asker.handed()
         if not 0 <= batch <= batches:
-            raise ValueError(f"rankpool: batch must be from 0 to {batches}, the batches of an epoch, not {batch}")
-        place = {"epoch": self.epoch + 1, "batch": 0} if batch == batches else {"epoch": self.epoch, "batch": batch}
+            raise ValueError(
+                f"rankpool: batch must be from 0 to {batches}, the batches of an epoch, not {batch}"
+            )
+        place = (
+            {"epoch": self.epoch + 1, "batch": 0}
+            if batch == batches
+            else {"epoch": self.epoch, "batch": batch}
+        )
         return {**place, **self._identity(asker.batch_size)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continues where the state was taken, at the next iteration, which raises ValueError if it is another stream's."""
+        """Continues where the state was taken, at the next iteration, which raises ValueError if it
+        is another stream's."""
         self._state, self.epoch = dict(state), int(state["epoch"])
 
     def _resumed(self, size: Optional[int]) -> int:
@@ -212,7 +243,10 @@ class DistributedSampler(TorchDistributedSampler):
             return 0
         for field, ours in self._identity(size).items():
             if state.get(field) != ours:
-                raise ValueError(f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler {ours!r}")
+                raise ValueError(
+                    f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler "
+                    f"{ours!r}"
+                )
         return state["batch"]
 
     def _identity(self, size: Optional[int]) -> Dict[str, Any]:
@@ -225,27 +259,37 @@ class DistributedSampler(TorchDistributedSampler):
         }
 
     def _batches(self, asker: _Asker) -> int:
-        return self.num_samples // asker.batch_size if asker.drop_last else ceil(self.num_samples / asker.batch_size)
+        return (
+            self.num_samples // asker.batch_size
+            if asker.drop_last
+            else ceil(self.num_samples / asker.batch_size)
+        )
 
 
 def _agreed(given: Optional[int], asker: _Asker) -> Optional[int]:
-    """Returns the size of the batches that a loader asks for; says when it is not the one that was given."""
+    """Returns the size of the batches that a loader asks for; says when it is not the one that was
+    given."""
     if given and asker.batch_size and given != asker.batch_size:
         say_once(
-            f"the sampler was told batch_size={given}, and the loader asks for batches of {asker.batch_size}: "
+            f"the sampler was told batch_size={given}, and the loader asks for batches of "
+            f"{asker.batch_size}: "
             "the samples are right, but read more slowly"
         )
     return given or asker.batch_size
 
 
 def _cut(
-    ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec, first: int = 0
+    ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec,
+    first: int = 0,
 ) -> Iterator[Batch]:
     """Yields the batches of a size that ids are, from the batch of number `first` on."""
     for number in range(first, ceil(len(ids) / size)):
         at = number * size
         again = repeats[at : at + size] if repeats else None
-        yield Batch(ids[at : at + size], stream, epoch, number, spec, again if again and any(again) else None)
+        yield Batch(
+            ids[at : at + size], stream, epoch, number, spec,
+            again if again and any(again) else None,
+        )
 
 
 def _indices(batches: Iterator[Batch], together: bool) -> Iterator[Index]:
@@ -265,11 +309,12 @@ class ImportanceSampler(Sampler):
                 loss = sampler.update(cross_entropy(model(images), targets, reduction="none"))
                 loss.backward()
 
-    Each batch that the loader hands out is for one `update`, or one `skip`. `ahead` is how many batches something between
-    the loader and the loop fetches before they are trained: 1 for Accelerate and for prefetchers to the GPU.
+    Each batch that the loader hands out is for one `update`, or one `skip`. `ahead` is how many
+    batches something between the loader and the loop fetches before they are trained: 1 for
+    Accelerate and for prefetchers to the GPU.
 
-    Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by DistributedSampler, which
-    is said once, and `update` returns the mean.
+    Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by
+    DistributedSampler, which is said once, and `update` returns the mean.
     """
 
     def __init__(
@@ -284,7 +329,10 @@ class ImportanceSampler(Sampler):
         ahead: int = 0,
     ) -> None:
         if not isinstance(dataset, Served):
-            raise TypeError(f"rankpool: ImportanceSampler draws from rankpool.ImageFolder, DatasetFolder or WebDataset, not {type(dataset)}")
+            raise TypeError(
+                "rankpool: ImportanceSampler draws from rankpool.ImageFolder, DatasetFolder or "
+                f"WebDataset, not {type(dataset)}"
+            )
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0
@@ -293,7 +341,8 @@ class ImportanceSampler(Sampler):
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
         self._handed: Any = None
         self._together = False
-        self._batches: List[Batch] = []  # of this iteration that no update has come for, the oldest first
+        # of this iteration that no update has come for, the oldest first
+        self._batches: List[Batch] = []
         self._drawn = self._done = self._first = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -312,22 +361,32 @@ class ImportanceSampler(Sampler):
         asker = _asker(self)
         if asker.between is not None:
             raise ValueError(
-                f"rankpool: losses are attributed to batches, and {type(asker.between).__name__} leaves some out: leave the "
+                f"rankpool: losses are attributed to batches, and {type(asker.between).__name__} "
+                "leaves some out: leave the "
                 "DataLoader out of Accelerate's prepare(), and resume by load_state_dict()"
             )
         size = _agreed(self._batch_size, asker)
         if size is None:
-            raise ValueError("rankpool: nobody says how large the batches are: give ImportanceSampler batch_size=")
+            raise ValueError(
+                "rankpool: nobody says how large the batches are: give ImportanceSampler "
+                "batch_size="
+            )
         self._handed, self._together = asker.handed, asker.fetches(size)
         if self._handed is not None and not self._handed.in_order:
-            raise ValueError("rankpool: losses are attributed to batches in order, and the DataLoader has in_order=False")
+            raise ValueError(
+                "rankpool: losses are attributed to batches in order, and the DataLoader has "
+                "in_order=False"
+            )
         self._batches, self._drawn, self._done, self._first = [], 0, 0, 0
-        return self._draw(iter(self._open(size)) if self.dataset._data is not None else self._plain(size))
+        return self._draw(
+            iter(self._open(size)) if self.dataset._data is not None else self._plain(size)
+        )
 
     def _open(self, size: int) -> BatchSampler:
         if self._stream is None or self._stream.spec.batch_size != size:
             self._stream = BatchSampler(
-                self.dataset._data, size, self.seed, self.sampler, rank=self.rank, world_size=self.num_replicas
+                self.dataset._data, size, self.seed, self.sampler, rank=self.rank,
+                world_size=self.num_replicas,
             )
             self._stream._loader_workers = 1  # what it yields is ahead of training
             self._stream.set_epoch(self.epoch)
@@ -338,10 +397,15 @@ class ImportanceSampler(Sampler):
         return self._stream
 
     def _plain(self, size: int) -> Iterator[Batch]:
-        say_once(f"there is no cache for {self.dataset.root}: samples are drawn equally often, whatever their losses are")
+        say_once(
+            f"there is no cache for {self.dataset.root}: samples are drawn equally often, whatever "
+            "their losses are"
+        )
         plain = TorchDistributedSampler(self.dataset, self.num_replicas, self.rank, True, self.seed)
         plain.set_epoch(self.epoch)
-        spec = Spec("", "", "torch", self.seed, size, False, False, "sampler", self.rank, self.num_replicas)
+        spec = Spec(
+            "", "", "torch", self.seed, size, False, False, "sampler", self.rank, self.num_replicas
+        )
         return _cut(list(plain), None, size, -1, self.epoch, spec)
 
     def _draw(self, batches: Iterator[Batch]) -> Iterator[Index]:
@@ -359,26 +423,35 @@ class ImportanceSampler(Sampler):
     # --- what training tells ---
 
     def update(self, losses: torch.Tensor) -> torch.Tensor:
-        """Reports the losses of the batch in hand, one a sample; returns their unbiased mean, to call backward on.
+        """Reports the losses of the batch in hand, one a sample; returns their unbiased mean, to
+        call backward on.
 
-        The mean over all trainers' results is an unbiased estimate of the mean loss over the data set.
-        Raises ValueError when it is not certain which batch the losses are of: one was skipped, reported before, or is
-        here in part.
+        The mean over all trainers' results is an unbiased estimate of the mean loss over the data
+        set. Raises ValueError when it is not certain which batch the losses are of: one was
+        skipped, reported before, or is here in part.
         """
         batch = self._in_hand()
         if losses.numel() != len(batch):
-            raise ValueError(f"rankpool: {losses.numel()} losses for batch {batch.number}, which has {len(batch)} samples")
+            raise ValueError(
+                f"rankpool: {losses.numel()} losses for batch {batch.number}, which has "
+                f"{len(batch)} samples"
+            )
         self._take()
         if self._stream is None:
             return losses.mean()
         plan, spec = self._stream._plan, self._stream.spec
         flat = losses.reshape(-1)
-        self._stream._tell(self._stream._reports.add_batch(plan, batch.number, flat.detach().tolist()))
+        self._stream._tell(
+            self._stream._reports.add_batch(plan, batch.number, flat.detach().tolist())
+        )
         if plan.weights is not None:
-            weights = plan.weights[plan.starts[batch.number] : plan.starts[batch.number + 1]].tolist()
+            weights = plan.weights[
+                plan.starts[batch.number] : plan.starts[batch.number + 1]
+            ].tolist()
             flat = flat * torch.tensor(weights, dtype=torch.float32, device=flat.device)
         size = spec.batch_size * spec.world
-        drawn = min(size, plan.draws - batch.number * size)  # of the whole global batch: the last one may be smaller
+        # of the whole global batch: the last one may be smaller
+        drawn = min(size, plan.draws - batch.number * size)
         return flat.sum() * (spec.world / drawn)
 
     def skip(self) -> None:
@@ -387,20 +460,27 @@ class ImportanceSampler(Sampler):
         self._take()
 
     def _waiting(self) -> int:
-        """Returns how many batches were handed out that neither update nor skip was called for, at least one."""
+        """Returns how many batches were handed out that neither update nor skip was called for, at
+        least one."""
         handed = self._handed() if self._handed is not None else None
         waiting = (self._drawn if handed is None else handed) - self._done
         if waiting < 1:
-            raise ValueError("rankpool: update or skip was called already for every batch that the loader handed out")
+            raise ValueError(
+                "rankpool: update or skip was called already for every batch that the loader "
+                "handed out"
+            )
         return waiting
 
     def _in_hand(self) -> Batch:
         waiting = self._waiting()
         if waiting > 1 + self.ahead:
             raise ValueError(
-                f"rankpool: the loader handed out {waiting} batches since the last update, and it is not known which one "
-                "the losses are of: call skip() for a batch that is not trained, or say ImportanceSampler(…, "
-                f"ahead={waiting - 1}) if something between the loader and the loop fetches batches ahead"
+                f"rankpool: the loader handed out {waiting} batches since the last update, and it "
+                "is not known which one "
+                "the losses are of: call skip() for a batch that is not trained, or say "
+                "ImportanceSampler(…, "
+                f"ahead={waiting - 1}) if something between the loader and the loop fetches "
+                "batches ahead"
             )
         return self._batches[0]
 
@@ -416,18 +496,23 @@ class ImportanceSampler(Sampler):
             self._stream.metric(name, value)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns where training is; see rankpool.BatchSampler.state_dict. Call it between two steps."""
+        """Returns where training is; see rankpool.BatchSampler.state_dict. Call it between two
+        steps."""
         if self._state is not None:
             return self._state
-        return {"epoch": self.epoch, "batch": 0} if self._stream is None else self._stream.state_dict()
+        return (
+            {"epoch": self.epoch, "batch": 0} if self._stream is None else self._stream.state_dict()
+        )
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continues where the state was taken, at the next iteration, which raises ValueError if it is another stream's."""
+        """Continues where the state was taken, at the next iteration, which raises ValueError if it
+        is another stream's."""
         self._state, self.epoch = state if "sampler" in state else None, int(state["epoch"])
 
 
 def _whole(plan, spec: Spec) -> int:
-    """Returns the batches that every trainer has a part of: one that is missing would leave the others waiting."""
+    """Returns the batches that every trainer has a part of: one that is missing would leave the
+    others waiting."""
     last = plan.draws - (plan.batches - 1) * spec.batch_size * spec.world
     return plan.batches - (last < spec.world)
 

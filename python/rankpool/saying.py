@@ -9,7 +9,8 @@ _left_out = 0
 
 
 def say(what: str) -> None:
-    """Prints a message; leaves it out, and counts it, where stderr is a pipe that nobody reads or has open."""
+    """Prints a message; leaves it out, and counts it, where stderr is a pipe that nobody reads or
+    has open."""
     global _left_out
     if not _takes(sys.stderr):
         _left_out += 1
@@ -21,11 +22,14 @@ def say(what: str) -> None:
 
 
 def _takes(stream) -> bool:
-    """Returns whether a line can be written without waiting: a pipe that polls as writable has room for 4 KiB."""
+    """Returns whether a line can be written without waiting: a pipe that polls as writable has room
+    for 4 KiB."""
     try:
         poll = select.poll()
         poll.register(stream.fileno(), select.POLLOUT)
         ((_, events),) = poll.poll(0) or [(0, 0)]
         return bool(events & select.POLLOUT) and not events & select.POLLERR
-    except (AttributeError, OSError, ValueError):  # no stderr, one that is closed, or one without a descriptor
+    except (
+        AttributeError, OSError, ValueError,
+    ):  # no stderr, one that is closed, or one without a descriptor
         return stream is not None and not getattr(stream, "closed", False)

@@ -1,4 +1,5 @@
-"""The same tensors: random numbers of a transform that depend on nothing but (seed, epoch, sample, k)."""
+"""The same tensors: random numbers of a transform that depend on nothing but (seed, epoch, sample,
+k)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Callable
 
 
 def number_of(seed: int, epoch: int, sample: int, k: int) -> int:
-    """Returns 64 bits for the k-th draw (from 0) of a sample in an epoch: BLAKE2b of the four numbers."""
+    """Returns 64 bits for the k-th draw (from 0) of a sample in an epoch: BLAKE2b of the four
+    numbers."""
     key = pack("<4Q", seed & _WORD, epoch & _WORD, sample & _WORD, k & _WORD)
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
 
@@ -26,13 +28,18 @@ def seed_all(number: int) -> None:
         numpy.random.seed(number >> 32)
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.default_generator.manual_seed(number & 0xFFFFFFFF)  # torch.manual_seed would seed GPUs too
+        # torch.manual_seed would seed GPUs too
+        torch.default_generator.manual_seed(number & 0xFFFFFFFF)
 
 
 def keep() -> Callable[[], None]:
-    """Returns what puts the generators back as they are now: the script's own random numbers go on."""
+    """Returns what puts the generators back as they are now: the script's own random numbers go
+    on."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    states = random.getstate(), numpy and numpy.random.get_state(), torch and torch.default_generator.get_state()
+    states = (
+        random.getstate(), numpy and numpy.random.get_state(),
+        torch and torch.default_generator.get_state(),
+    )
 
     def restore() -> None:
         random.setstate(states[0])

@@ -44,6 +44,7 @@ class Sentinel(Connection):
                 pass
             self._drop()
             self._over.wait(connection.RETRY_SECONDS)
+        self._forget_memory()
 
     def _hear_the_end(self) -> None:
         """Returns when the door hangs up, which says nothing unasked, or when another one is in its place."""

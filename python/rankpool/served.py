@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from . import session
 from .batch import Batch, Index, ask, take
 from .connection import connection
-from .dataset import Dataset, data_sets
+from .dataset import Dataset, name_of
 from .seeding import keep, number_of, seed_all
 
 _said = set()
@@ -45,13 +45,11 @@ class Served(TorchDataset):
         """Returns the cache's data set of this root if difference, which says why it has other samples, says nothing."""
         if not session.launched():
             return None
-        door = session.door()
-        root = os.path.realpath(self.root)
-        names = [d["name"] for d in data_sets(door) if os.path.realpath(d["root"]) == root]
-        if not names:
+        name = name_of(self.root)
+        if name is None:
             say_once(f"the cache does not serve {self.root}: it is read from storage (give it to `rankpool run --data`)")
             return None
-        data = Dataset(names[0])
+        data = Dataset(name)
         reason = difference(data)
         if reason:
             say_once(f"{self.root} is read from storage: {reason}")

@@ -1,4 +1,5 @@
-"""Where the cache's door is, and which trainer this process is, as the launcher's environment says."""
+"""Where the cache's door is, and which trainer this process is, as the launcher's environment
+says."""
 
 from __future__ import annotations
 
@@ -14,30 +15,37 @@ _HINT = "start the script under `rankpool run … -- python …`"
 
 def launched() -> bool:
     """Returns whether this process was started beside a cache."""
-    return bool(os.environ.get("RANKPOOL_SOCKET") or os.environ.get("RANKPOOL_SESSION") or _job_session())
+    return bool(
+        os.environ.get("RANKPOOL_SOCKET") or os.environ.get("RANKPOOL_SESSION") or _job_session()
+    )
 
 
 def door() -> str:
-    """Returns the path of this node's door: RANKPOOL_SOCKET, else the door in folder RANKPOOL_SESSION, else in the Slurm job's."""
+    """Returns the path of this node's door: RANKPOOL_SOCKET, else the door in folder
+    RANKPOOL_SESSION, else in the Slurm job's."""
     path = os.environ.get("RANKPOOL_SOCKET")
     if path:
         return path
     session = os.environ.get("RANKPOOL_SESSION") or _job_session()
     if not session:
-        raise RankpoolError(f"rankpool: neither RANKPOOL_SOCKET nor RANKPOOL_SESSION is set; {_HINT}")
+        raise RankpoolError(
+            f"rankpool: neither RANKPOOL_SOCKET nor RANKPOOL_SESSION is set; {_HINT}"
+        )
     node = os.environ.get("SLURM_NODEID")
     doors = sorted(glob.glob(os.path.join(glob.escape(session), "r*", "door.sock")))
     if node and len(doors) != 1:
         return os.path.join(session, f"r{node}", "door.sock")
     if len(doors) != 1:
         raise RankpoolError(
-            f"rankpool: {session} has {len(doors)} doors (r*/door.sock), and SLURM_NODEID does not say which; {_HINT}"
+            f"rankpool: {session} has {len(doors)} doors (r*/door.sock), and SLURM_NODEID does not "
+            f"say which; {_HINT}"
         )
     return doors[0]
 
 
 def _job_session() -> str | None:
-    """Returns the folder that `rankpool serve` makes by itself for this Slurm job, None when it is not there."""
+    """Returns the folder that `rankpool serve` makes by itself for this Slurm job, None when it is
+    not there."""
     job = os.environ.get("SLURM_JOB_ID")
     for base in ("/dev/shm", os.environ.get("TMPDIR"), "/tmp"):
         folder = f"{base}/rankpool-{os.getuid()}-slurm{job}"
@@ -48,35 +56,47 @@ def _job_session() -> str | None:
 
 
 def trainer() -> int:
-    """Returns the number of this training process: RANK, else that of a task of a step of Slurm, else 0."""
+    """Returns the number of this training process: RANK, else that of a task of a step of Slurm,
+    else 0."""
     return _number("RANK", "SLURM_PROCID", 0)
 
 
 def world() -> int:
-    """Returns the number of training processes: WORLD_SIZE, else that of the tasks of a step of Slurm, else 1."""
+    """Returns the number of training processes: WORLD_SIZE, else that of the tasks of a step of
+    Slurm, else 1."""
     return _number("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", 1)
 
 
 def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """Returns the number of this training process and that of all; those that are None are the environment's.
+    """Returns the number of this training process and that of all; those that are None are the
+    environment's.
 
     Raises ValueError where they are none that a training process can have.
     """
     number, of = trainer() if rank is None else rank, world() if world_size is None else world_size
     if not 1 <= of <= MAX_WORLD:
         name = "WORLD_SIZE" if world_size is None else "world_size"
-        raise ValueError(f"rankpool: {name} must be from 1 to {MAX_WORLD}, the number of training processes, not {of}")
+        raise ValueError(
+            f"rankpool: {name} must be from 1 to {MAX_WORLD}, the number of training processes, "
+            f"not {of}"
+        )
     if not 0 <= number < of:
         name = "RANK" if rank is None else "rank"
-        raise ValueError(f"rankpool: {name} must be from 0 to {of - 1}, since there are {of} training processes, not {number}")
+        raise ValueError(
+            f"rankpool: {name} must be from 0 to {of - 1}, since there are {of} training "
+            f"processes, not {number}"
+        )
     return number, of
 
 
 def _number(name: str, of_step: str, otherwise: int) -> int:
-    """Returns a variable as a number, else Slurm's in a task of a step; a batch script has some of these too, and is not a task."""
+    """Returns a variable as a number, else Slurm's in a task of a step; a batch script has some of
+    these too, and is not a task."""
     text = os.environ.get(name)
     if not text:
-        name, text = of_step, os.environ.get(of_step) if os.environ.get("SLURM_STEP_NUM_TASKS") else None
+        name, text = (
+            of_step, os.environ.get(of_step) if os.environ.get("SLURM_STEP_NUM_TASKS") else None,
+        )
     try:
         return int(text) if text else otherwise
     except ValueError:

@@ -1,4 +1,5 @@
-"""Stopping at a signal: all trainers end after the same step, with a checkpoint, before the job's time is over."""
+"""Stopping at a signal: all trainers end after the same step, with a checkpoint, before the job's
+time is over."""
 
 from __future__ import annotations
 
@@ -12,14 +13,17 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
-WORKER_SECONDS = 10.0  # how long a loader's worker outlives SIGTERM: the step under way may need its batches
+# how long a loader's worker outlives SIGTERM: the step under way may need its batches
+WORKER_SECONDS = 10.0
 
 _handled: Set[int] = set()  # the signals that a Stop of this process waits for
-_kept: List[Any] = []  # tensors that a Stop gave to torch.distributed, whose threads may hold them to the end
+# tensors that a Stop gave to torch.distributed, whose threads may hold them to the end
+_kept: List[Any] = []
 
 
 class Stop:
-    """Hears the signals that say that training's time is over; call it once a step, on every trainer.
+    """Hears the signals that say that training's time is over; call it once a step, on every
+    trainer.
 
         stop = rankpool.Stop()
         for ids, x, y in loader:
@@ -28,16 +32,18 @@ class Stop:
                 save(...)
                 break
 
-    It returns True from the same step on for all trainers of the process group (torch.distributed's default), also when
-    only one of them got a signal: a step or two later. What that takes, an all-reduce of one byte, goes on beside the
-    step. Without a process group it is this process's affair.
+    It returns True from the same step on for all trainers of the process group (torch.distributed's
+    default), also when only one of them got a signal: a step or two later. What that takes, an
+    all-reduce of one byte, goes on beside the step. Without a process group it is this process's
+    affair.
 
-    Training then ends like any other program: the script returns, or calls sys.exit. rankpool destroys a process group
-    of gloo's that is left at exit.
+    Training then ends like any other program: the script returns, or calls sys.exit. rankpool
+    destroys a process group of gloo's that is left at exit.
 
-    `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Make it in the main thread, as early as possible: until then
-    they end the process. It takes the place of other handlers of theirs until `close`. Workers of rankpool.loader()
-    that are started afterwards live on through these signals, for WORKER_SECONDS through SIGTERM.
+    `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Make it in the main thread, as early as
+    possible: until then they end the process. It takes the place of other handlers of theirs until
+    `close`. Workers of rankpool.loader() that are started afterwards live on through these signals,
+    for WORKER_SECONDS through SIGTERM.
     """
 
     def __init__(self, *signals: int) -> None:
@@ -72,7 +78,8 @@ class Stop:
         return over
 
     def _begin(self, dist: Any) -> Any:
-        """Begins an all-reduce of whether this trainer was told, and returns the torch.distributed.Work."""
+        """Begins an all-reduce of whether this trainer was told, and returns the
+        torch.distributed.Work."""
         if self._flag is None:
             import torch
 
@@ -105,12 +112,13 @@ def _process_group() -> Any:
 def _end_group() -> None:
     """Ends the threads of gloo's default process group, unless training has.
 
-    Such a thread lets go of a collective's tensors a moment after the collective has ended. When that is the last hold
-    on a tensor that Python has seen, it waits for the interpreter's lock; and a thread that waits for it while Python
-    ends aborts the process: "terminate called without an active exception". Here Python lets the threads have it.
+    Such a thread lets go of a collective's tensors a moment after the collective has ended. When
+    that is the last hold on a tensor that Python has seen, it waits for the interpreter's lock; and
+    a thread that waits for it while Python ends aborts the process: "terminate called without an
+    active exception". Here Python lets the threads have it.
 
-    It takes as long as the collectives that were begun, which exit would wait for too. Where a group is not gloo's, or
-    PyTorch is not as we know it, the groups are left alone.
+    It takes as long as the collectives that were begun, which exit would wait for too. Where a
+    group is not gloo's, or PyTorch is not as we know it, the groups are left alone.
     """
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
@@ -127,8 +135,9 @@ def _end_group() -> None:
 def _gloo_backends(dist: Any) -> Optional[List[Any]]:
     """Returns what has the threads of all process groups, None unless all are gloo's.
 
-    Up to PyTorch 2.6 at least, a group that goes waits for its threads with the interpreter's lock, and for ever if one
-    of them waits for the lock. A backend that Python lets go of last waits without it.
+    Up to PyTorch 2.6 at least, a group that goes waits for its threads with the interpreter's lock,
+    and for ever if one of them waits for the lock. A backend that Python lets go of last waits
+    without it.
     """
     import torch
 
@@ -136,17 +145,22 @@ def _gloo_backends(dist: Any) -> Optional[List[Any]]:
     groups = list(c10d._world.pg_map if hasattr(c10d, "_world") else c10d._pg_map)
     if any(dist.get_backend(group) != "gloo" for group in groups):
         return None
-    return [group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group for group in groups]
+    return [
+        group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+        for group in groups
+    ]
 
 
-os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))  # the threads are the parent's
+# the threads are the parent's
+os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))
 
 
 # --- workers ---
 
 
 class Spared:
-    """A worker_init_fn: signals that stop training, and go to all of its processes, do not end the worker before it."""
+    """A worker_init_fn: signals that stop training, and go to all of its processes, do not end the
+    worker before it."""
 
     def __init__(self, then: Optional[Callable[[int], None]]) -> None:
         self.then, self.signals = then, frozenset()
@@ -168,7 +182,8 @@ class Spared:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals)
         try:
             if self.signals and (context or multiprocessing).get_start_method() != "fork":
-                resource_tracker.ensure_running()  # this unblocks SIGTERM: not after a worker has been started
+                # this unblocks SIGTERM: not after a worker has been started
+                resource_tracker.ensure_running()
                 signal.pthread_sigmask(signal.SIG_BLOCK, self.signals)
             yield
         finally:
@@ -176,7 +191,8 @@ class Spared:
 
 
 def _linger(number: int, frame) -> None:
-    """Ends the worker in a while, if training has not: torch ends workers that are stuck by SIGTERM too."""
+    """Ends the worker in a while, if training has not: torch ends workers that are stuck by SIGTERM
+    too."""
     end = threading.Timer(WORKER_SECONDS, os._exit, (0,))
     end.daemon = True
     end.start()

@@ -11,13 +11,22 @@ Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
 
 
 def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
-    """Returns the paths that urls names: a folder's *.tar, or patterns as "a-{000..146}.tar" and "{a,b}.tar", sorted.
+    """Returns the paths that urls names: a folder's *.tar, or patterns as "a-{000..146}.tar" and
+    "{a,b}.tar", sorted.
 
-    Raises ValueError for what is not a path, as "http:…" and "pipe:…", FileNotFoundError for a file that is not there.
+    Raises ValueError for what is not a path, as "http:…" and "pipe:…", FileNotFoundError for a file
+    that is not there.
     """
-    texts = [os.fspath(urls)] if isinstance(urls, (str, os.PathLike)) else list(map(os.fspath, urls))
+    texts = (
+        [os.fspath(urls)] if isinstance(urls, (str, os.PathLike)) else list(map(os.fspath, urls))
+    )
     if len(texts) == 1 and os.path.isdir(texts[0]):
-        found = [os.path.join(at, name) for at, _, names in os.walk(texts[0]) for name in names if _is_shard(name)]
+        found = [
+            os.path.join(at, name)
+            for at, _, names in os.walk(texts[0])
+            for name in names
+            if _is_shard(name)
+        ]
     else:
         for text in texts:
             if ":" in text.partition("/")[0]:
@@ -53,7 +62,8 @@ def _braces(text: str) -> List[str]:
 
 
 def split_name(path: str) -> Tuple[str, str]:
-    """Returns (key, extension) of a member, ("", "") for one that is of no sample, as WebDataset has them."""
+    """Returns (key, extension) of a member, ("", "") for one that is of no sample, as WebDataset
+    has them."""
     folder, slash, base = path.rpartition("/")
     stem, _, kind = base.partition(".")
     if not stem or "." not in base or (not slash and path.startswith("__") and path.endswith("__")):
@@ -62,7 +72,8 @@ def split_name(path: str) -> Tuple[str, str]:
 
 
 def scan(path: str) -> List[List[Member]]:
-    """Returns the members of each sample of a tar file, samples in the order of their first members."""
+    """Returns the members of each sample of a tar file, samples in the order of their first
+    members."""
     samples: Dict[str, List[Member]] = {}
     with tarfile.open(path, "r:") as archive:
         for member in archive:
@@ -70,7 +81,10 @@ def scan(path: str) -> List[List[Member]]:
             if not key or not member.isreg():
                 continue
             if member.sparse is not None:
-                raise ValueError(f"rankpool: {path} has the sparse member {member.name!r}; write it without --sparse")
+                raise ValueError(
+                    f"rankpool: {path} has the sparse member {member.name!r}; write it without "
+                    "--sparse"
+                )
             members = samples.setdefault(key, [])
             if any(kind == other for other, _, _ in members):
                 raise ValueError(f"rankpool: {path} has two members {kind!r} of the sample {key!r}")
@@ -83,7 +97,9 @@ class Shards:
 
     def __init__(self, paths: List[str]) -> None:
         self._paths = paths
-        self._samples = [(file, members) for file, path in enumerate(paths) for members in scan(path)]
+        self._samples = [
+            (file, members) for file, path in enumerate(paths) for members in scan(path)
+        ]
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -97,5 +113,7 @@ class Shards:
                 shard.seek(offset)
                 found[kind] = shard.read(size)
                 if len(found[kind]) != size:
-                    raise OSError(f"rankpool: {self._paths[file]} ends within member {kind!r} of sample {id}")
+                    raise OSError(
+                        f"rankpool: {self._paths[file]} ends within member {kind!r} of sample {id}"
+                    )
         return found

@@ -1,4 +1,5 @@
-"""The job's limits of reading storage, as they hold for a node's trainers when these read it themselves."""
+"""The job's limits of reading storage, as they hold for a node's trainers when these read it
+themselves."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ _threads = threading.Lock()  # a lock on a file is a process's
 class Throttle:
     """The share of one node, among all its processes: bytes and opened files a second.
 
-    The file (docs/wire/README.md) has the shares, and until when what was read so far takes: whoever reads moves that
-    on by what it reads, and begins when its own turn has come. The file outlives the rank.
+    The file (docs/wire/README.md) has the shares, and until when what was read so far takes:
+    whoever reads moves that on by what it reads, and begins when its own turn has come. The file
+    outlives the rank.
     """
 
     def __init__(self, path: str) -> None:
@@ -37,7 +39,9 @@ class Throttle:
             self._file = mmap.mmap(self._fd, _LIMIT.size)
             magic, self.bytes_per_second, self.opens_per_second, _ = _LIMIT.unpack_from(self._file)
             if magic != b"rplimit1":
-                raise ValueError(f"rankpool: {path} is not a limit of reading: it begins with {magic!r}")
+                raise ValueError(
+                    f"rankpool: {path} is not a limit of reading: it begins with {magic!r}"
+                )
         except BaseException:
             os.close(self._fd)
             raise

@@ -17,9 +17,13 @@ from .wire import Tally
 
 
 class Loader(DataLoader):
-    """A DataLoader over a rankpool data set and sampler; it yields (ids, *fields). Made by rankpool.loader."""
+    """A DataLoader over a rankpool data set and sampler; it yields (ids, *fields). Made by
+    rankpool.loader."""
 
-    def __init__(self, data: Dataset, sampler, collate_fn: Optional[Callable[[List[Any]], Any]], options: dict) -> None:
+    def __init__(
+        self, data: Dataset, sampler, collate_fn: Optional[Callable[[List[Any]], Any]],
+        options: dict,
+    ) -> None:
         reader = _Reader(data, collate_fn or collate)
         if options["num_workers"]:
             options["worker_init_fn"] = Spared(options.get("worker_init_fn"))
@@ -27,11 +31,16 @@ class Loader(DataLoader):
         sampler._loader_workers = self.num_workers
 
     def __iter__(self) -> Iterator[tuple]:
-        """Yields the batches of the sampler's epoch; raises SampleError where a sample cannot be read."""
+        """Yields the batches of the sampler's epoch; raises SampleError where a sample cannot be
+        read."""
         sampler = self.sampler
         sampler._loader_workers = self.num_workers
         began = time.perf_counter_ns()
-        with self.worker_init_fn.starting(self.multiprocessing_context) if self.num_workers else nullcontext():
+        with (
+            self.worker_init_fn.starting(self.multiprocessing_context)
+            if self.num_workers
+            else nullcontext()
+        ):
             batches = super().__iter__()
         waited = time.perf_counter_ns() - began
         try:
@@ -45,7 +54,8 @@ class Loader(DataLoader):
                     try:
                         raise fetched.error
                     finally:
-                        del fetched  # the error's traceback has this frame: the workers would outlive the loop
+                        # the error's traceback has this frame: the workers would outlive the loop
+                        del fetched
                 if self.num_workers:  # else the time was counted where it was spent
                     sampler._stalled(waited)
                 waited = 0
@@ -57,14 +67,16 @@ class Loader(DataLoader):
 
 
 class _Reader(Dataset):
-    """The data set as a loader's workers use it: with the loader's collate function, errors handed over whole."""
+    """The data set as a loader's workers use it: with the loader's collate function, errors handed
+    over whole."""
 
     def __init__(self, data: Dataset, collate_fn: Callable[[List[Any]], Any]) -> None:
         self.__dict__.update(data.__dict__)
         self._collate = collate_fn
 
     def __getitem__(self, key):
-        """Returns a batch's counts and its fields: workers come and go, and the process that trains adds up."""
+        """Returns a batch's counts and its fields: workers come and go, and the process that trains
+        adds up."""
         if not isinstance(key, Batch):
             return super().__getitem__(key)
         self._counts = ()

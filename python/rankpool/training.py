@@ -1,4 +1,5 @@
-"""What this process trains on: what training goes on from, and what its plans were made from, which outlives the cache."""
+"""What this process trains on: what training goes on from, and what its plans were made from, which
+outlives the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _COPIED_BYTES = 1 << 30  # at a time, of a state
 
 
 class _Planned(NamedTuple):
-    """An epoch that was planned, the digest of the importance scores that it was planned from, and their file, open."""
+    """An epoch that was planned, the digest of the importance scores that it was planned from, and
+    their file, open."""
 
     epoch: int
     scores: str
@@ -24,8 +26,9 @@ class _Planned(NamedTuple):
 class Training:
     """One stream of batches that this process trains on, over all its samplers of that stream.
 
-    The ranks keep what a plan was made from in a folder. This process holds those files open, so that they are still
-    there when somebody clears the folder, and puts them back for ranks that are started again.
+    The ranks keep what a plan was made from in a folder. This process holds those files open, so
+    that they are still there when somebody clears the folder, and puts them back for ranks that are
+    started again.
     """
 
     def __init__(self) -> None:
@@ -35,7 +38,8 @@ class Training:
         self._lock = threading.Lock()  # the sentinel's thread tells it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str]) -> None:
-        """Begins another turn, which goes on from a checkpoint; `state` is the digest of its importance.
+        """Begins another turn, which goes on from a checkpoint; `state` is the digest of its
+        importance.
 
         Turns are counted, because the sentinel may still be telling of the one before.
         """
@@ -50,7 +54,9 @@ class Training:
             return
         with self._lock:
             self._planned = [p for p in self._planned if p.epoch != plan.epoch or self._close(p)]
-            self._planned.append(_Planned(plan.epoch, plan.source, plan.source_path, _opened(plan.source_path)))
+            self._planned.append(
+                _Planned(plan.epoch, plan.source, plan.source_path, _opened(plan.source_path))
+            )
             self._forget(len(self._planned) - KEPT_PLANS)
 
     def _forget(self, count: int) -> None:
@@ -66,10 +72,14 @@ class Training:
         """Returns what OPEN tells."""
         with self._lock:
             planned = [{"epoch": p.epoch, "scores": p.scores} for p in self._planned]
-            return {"life": self.life, "turn": self.turn, "checkpoint": self.checkpoint, "planned": planned}
+            return {
+                "life": self.life, "turn": self.turn, "checkpoint": self.checkpoint,
+                "planned": planned,
+            }
 
     def put_back(self, folder: str) -> None:
-        """Writes into a rank's folder what it had there, unless it has it; an error leaves it to the other trainers."""
+        """Writes into a rank's folder what it had there, unless it has it; an error leaves it to
+        the other trainers."""
         with self._lock:
             for planned in self._planned:
                 path = os.path.join(folder, os.path.basename(planned.path))
@@ -85,7 +95,8 @@ def _number() -> int:
 
 
 def _opened(path: str) -> Optional[int]:
-    """Returns a descriptor of a state, None when it is gone already: then the one before it must do."""
+    """Returns a descriptor of a state, None when it is gone already: then the one before it must
+    do."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -17,8 +17,12 @@ PAUSE_SECONDS = 0.1
 
 
 def batch_timeout() -> float:
-    """Returns how many seconds a trainer waits for a batch from the cache before it reads storage."""
-    return max(_seconds("RANKPOOL_BATCH_TIMEOUT", DEFAULT_BATCH_TIMEOUT_SECONDS), LEAST_BATCH_TIMEOUT_SECONDS)
+    """Returns how many seconds a trainer waits for a batch from the cache before it reads
+    storage."""
+    return max(
+        _seconds("RANKPOOL_BATCH_TIMEOUT", DEFAULT_BATCH_TIMEOUT_SECONDS),
+        LEAST_BATCH_TIMEOUT_SECONDS,
+    )
 
 
 def _seconds(name: str, otherwise: float) -> float:
@@ -29,7 +33,9 @@ def _seconds(name: str, otherwise: float) -> float:
     except ValueError:
         seconds = -1.0
     if not seconds >= 0:
-        raise ValueError(f"rankpool: the variable {name} must be a number of seconds, 0 or more, not {text!r}")
+        raise ValueError(
+            f"rankpool: the variable {name} must be a number of seconds, 0 or more, not {text!r}"
+        )
     return seconds
 
 
@@ -42,14 +48,17 @@ class Waiting:
         self.reason = ""  # what the cache says of it; "": it is away
 
     def pause(self) -> None:
-        """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or at_most_seconds."""
+        """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or
+        at_most_seconds."""
         now = time.monotonic()
         timeout = min(self._at_most, _seconds("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS))
         if not self._until:
             self._until, self._say_at = now + timeout, now + SAY_SECONDS
         if now >= self._until:
             reason = self.reason and f": {self.reason}"
-            raise CacheAwayError(f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}{reason}")
+            raise CacheAwayError(
+                f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}{reason}"
+            )
         if now >= self._say_at:
             self._say_at = now + SAY_SECONDS
             if self.reason:

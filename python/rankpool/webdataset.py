@@ -1,4 +1,5 @@
-"""Drop-in for WebDataset's pipelines over tar shards, as far as they are about the members of a sample."""
+"""Drop-in for WebDataset's pipelines over tar shards, as far as they are about the members of a
+sample."""
 
 from __future__ import annotations
 
@@ -13,31 +14,42 @@ from .tarfiles import Shards, expand
 
 _IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm")
 _MODES = {"pil": "RGB", "pilrgb": "RGB", "pill": "L", "pilrgba": "RGBA"}
-_SAMPLERS = ("shuffle", "batched", "repeat", "with_epoch", "with_length", "slice", "select", "split_by_node")
+_SAMPLERS = (
+    "shuffle", "batched", "repeat", "with_epoch", "with_length", "slice", "select", "split_by_node",
+)
 
 Stage = Callable[[Any], Any]
 
 
 class WebDataset(Served):
-    """The samples of tar shards, as dicts of their members by extension: {"jpg": b"…", "cls": b"7"}.
+    """The samples of tar shards, as dicts of their members by extension: {"jpg": b"…", "cls":
+    b"7"}.
 
-        data = rankpool.WebDataset("packed/pack-{000000..000146}.tar").decode("pil").to_tuple("jpg", "cls")
-        data = data.map_tuple(transform, None)
-        loader = DataLoader(data, batch_size=64, sampler=rankpool.DistributedSampler(data), num_workers=4)
+        data = rankpool.WebDataset("packed/pack-{000000..000146}.tar").decode("pil").to_tuple("jpg",
+        "cls") data = data.map_tuple(transform, None) loader = DataLoader(data, batch_size=64,
+        sampler=rankpool.DistributedSampler(data), num_workers=4)
 
-    `urls` is a pattern with braces, a list of them, or a folder; paths on storage only. Ids are in the order of the sorted paths, and
-    in a shard in that of the samples. Unlike WebDataset's it is a map-style data set: a sampler draws from all samples, one by one,
-    and there is no `__key__`. decode, to_tuple, map, map_tuple and map_dict each return a new data set with one more stage.
+    `urls` is a pattern with braces, a list of them, or a folder; paths on storage only. Ids are in
+    the order of the sorted paths, and in a shard in that of the samples. Unlike WebDataset's it is
+    a map-style data set: a sampler draws from all samples, one by one, and there is no `__key__`.
+    decode, to_tuple, map, map_tuple and map_dict each return a new data set with one more stage.
 
-    Under `rankpool run --data FOLDER`, the folder of the shards, samples come from the cache. Elsewhere the headers of all shards are
-    read first, and samples one by one. `rng` is that of rankpool.DatasetFolder.
+    Under `rankpool run --data FOLDER`, the folder of the shards, samples come from the cache.
+    Elsewhere the headers of all shards are read first, and samples one by one. `rng` is that of
+    rankpool.DatasetFolder.
     """
 
-    def __init__(self, urls: Union[str, os.PathLike, List[str]], *, rng: Optional[str] = "sample") -> None:
+    def __init__(
+        self, urls: Union[str, os.PathLike, List[str]], *, rng: Optional[str] = "sample"
+    ) -> None:
         paths = expand(urls)
         folder = isinstance(urls, (str, os.PathLike)) and os.path.isdir(urls)
-        super().__init__(os.fspath(urls) if folder else os.path.commonpath(list(map(os.path.dirname, paths))), rng)
-        self._stages: Tuple[Tuple[Stage, bool], ...] = ()  # (stage, whether it may draw random numbers)
+        super().__init__(
+            os.fspath(urls) if folder else os.path.commonpath(list(map(os.path.dirname, paths))),
+            rng,
+        )
+        # (stage, whether it may draw random numbers)
+        self._stages: Tuple[Tuple[Stage, bool], ...] = ()
         self._data = self._find_served(lambda data: self._difference(data, paths))
         self._shards = Shards(paths) if self._data is None else None
 
@@ -46,7 +58,9 @@ class WebDataset(Served):
         index, files = data.index, []
         for id in range(len(index)):
             if index.is_file(id):
-                return f"sample {id} of the cache is the whole file {os.fsdecode(index.relative(id))}"
+                return (
+                    f"sample {id} of the cache is the whole file {os.fsdecode(index.relative(id))}"
+                )
             if not files or files[-1] != index.relative(id):
                 files.append(index.relative(id))
         wanted = [os.fsencode(os.path.relpath(path, self.root)) for path in paths]
@@ -60,7 +74,8 @@ class WebDataset(Served):
     def __getattr__(self, name: str):
         if name in _SAMPLERS:
             raise AttributeError(
-                f"rankpool: WebDataset has no {name}: rankpool.DistributedSampler draws the samples, and a DataLoader "
+                f"rankpool: WebDataset has no {name}: rankpool.DistributedSampler draws the "
+                "samples, and a DataLoader "
                 "makes batches of them"
             )
         raise AttributeError(f"'WebDataset' object has no attribute {name!r}")
@@ -75,13 +90,15 @@ class WebDataset(Served):
     def decode(self, *handlers: Union[str, Callable[[str, bytes], Any]]) -> WebDataset:
         """Decodes members by their extensions, and leaves others as bytes.
 
-        `handlers` are "pil", "pilrgb", "pill" and "pilrgba", for images, or functions of (extension, bytes) that return None for what they
-        leave alone. Then texts (txt, text, transcript), numbers (cls, cls2, index, inx, id), json and npy are decoded.
+        `handlers` are "pil", "pilrgb", "pill" and "pilrgba", for images, or functions of
+        (extension, bytes) that return None for what they leave alone. Then texts (txt, text,
+        transcript), numbers (cls, cls2, index, inx, id), json and npy are decoded.
         """
         return self._then(_Decode(handlers))
 
     def to_tuple(self, *names: str) -> WebDataset:
-        """Makes a tuple of members; a name may be of several, "jpg;png": the first that the sample has.
+        """Makes a tuple of members; a name may be of several, "jpg;png": the first that the sample
+        has.
 
         Raises KeyError, at the sample, where it has none of them.
         """
@@ -117,7 +134,8 @@ class WebDataset(Served):
             return self._shards.read(index)
         id = int(index) % len(self)
         members = dict(self._data.index.split(id, self._bytes(index)))
-        if "cls" not in members and self._data.classes:  # rankpool pack adds it to the shard, not to the sample
+        # rankpool pack adds it to the shard, not to the sample
+        if "cls" not in members and self._data.classes:
             members["cls"] = b"%d" % self._data.labels[id]
         return members
 
@@ -126,8 +144,12 @@ class _Decode:
     def __init__(self, handlers: Tuple[Any, ...]) -> None:
         for handler in handlers:
             if not callable(handler) and handler not in _MODES:
-                raise ValueError(f"rankpool: decode knows {', '.join(_MODES)} and functions, not {handler!r}")
-        self._handlers = [handler if callable(handler) else _Image(_MODES[handler]) for handler in handlers]
+                raise ValueError(
+                    f"rankpool: decode knows {', '.join(_MODES)} and functions, not {handler!r}"
+                )
+        self._handlers = [
+            handler if callable(handler) else _Image(_MODES[handler]) for handler in handlers
+        ]
 
     def __call__(self, members: Dict[str, bytes]) -> Dict[str, Any]:
         return {name: self._decoded(name, content) for name, content in members.items()}
@@ -153,7 +175,8 @@ class _Image:
 
 
 def _basic(name: str, content: bytes) -> Any:
-    """Returns what WebDataset makes of an extension, None for one that is not among those of decode."""
+    """Returns what WebDataset makes of an extension, None for one that is not among those of
+    decode."""
     kind = name.rpartition(".")[2]
     if kind in ("txt", "text", "transcript"):
         return content.decode("utf-8")
@@ -189,7 +212,10 @@ class _MapTuple:
 
     def __call__(self, fields: Tuple[Any, ...]) -> Tuple[Any, ...]:
         functions = (*self._functions, *[None] * (len(fields) - len(self._functions)))
-        return tuple(field if function is None else function(field) for function, field in zip(functions, fields))
+        return tuple(
+            field if function is None else function(field)
+            for function, field in zip(functions, fields)
+        )
 
 
 class _MapDict:
@@ -197,7 +223,9 @@ class _MapDict:
         self._functions = functions
 
     def __call__(self, members: Dict[str, Any]) -> Dict[str, Any]:
-        return {name: self._functions.get(name, _as_it_is)(member) for name, member in members.items()}
+        return {
+            name: self._functions.get(name, _as_it_is)(member) for name, member in members.items()
+        }
 
 
 def _as_it_is(member: Any) -> Any:

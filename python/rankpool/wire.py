@@ -1,4 +1,5 @@
-"""The frames of the door's protocol, version 2 (docs/wire/README.md): bytes in, values out, no I/O."""
+"""The frames of the door's protocol, version 2 (docs/wire/README.md): bytes in, values out, no
+I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from struct import Struct, calcsize, pack, unpack_from
 from typing import Any, NamedTuple, Optional, Sequence
 
 if sys.byteorder != "little":
-    raise ImportError("rankpool: frames and index are mapped in place, which needs a little-endian machine")
+    raise ImportError(
+        "rankpool: frames and index are mapped in place, which needs a little-endian machine"
+    )
 
 VERSION = 2
 MAGIC = b"rankpool"
@@ -56,6 +59,8 @@ def pack_open(spec: Any, training: Optional[dict]) -> bytes:
     asked = {**spec._asdict(), "training": training}
     if not spec.epochs:
         del asked["epochs"]
+    if not spec.evaluates:
+        del asked["evaluates"]
     return compact(asked)
 
 
@@ -82,21 +87,26 @@ def pack_save(stream: int, epoch: int, batch: int) -> bytes:
 
 
 _COUNTED = (
-    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted", "storage_bytes", "fallback_bytes",
+    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted", "storage_bytes",
+    "fallback_bytes",
 )  # fmt: skip
 
 
 class Tally:
-    """What one connection owner did in one epoch of one stream: running sums since the epoch began."""
+    """What one connection owner did in one epoch of one stream: running sums since the epoch
+    began."""
 
     __slots__ = (
-        "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
+        "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
+        "substituted",
         "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns",
     )  # fmt: skip
 
     def __init__(self, stream: int, epoch: int) -> None:
         self.stream, self.epoch = stream, epoch
-        self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = self.substituted = 0
+        self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = (
+            self.substituted
+        ) = 0
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
 
@@ -127,7 +137,8 @@ class Tally:
     def pack(self) -> bytes:
         """Returns the 64 bytes of a tally on the wire."""
         return _TALLY.pack(
-            self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads, self.fallback_reads,
+            self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads,
+            self.fallback_reads,
             self.substituted, 0,
             self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, self.elapsed_ns // 1000,
         )  # fmt: skip
@@ -155,18 +166,26 @@ def unpack_hello(payload: bytes) -> Welcome:
     if version != VERSION:  # what follows may have another layout
         return Welcome(version, rank, ranks, slab, [], "", 0, "", "")
     rest = json.loads(payload[calcsize("<HHIIQ") :])
-    return Welcome(version, rank, ranks, slab, rest["data"], rest["session"], rest.get("plan_version", 1), rest.get("options", ""), rest.get("sampler", ""))
+    return Welcome(
+        version, rank, ranks, slab, rest["data"], rest["session"], rest.get("plan_version", 1),
+        rest.get("options", ""), rest.get("sampler", ""),
+    )
 
 
 class Plan:
     """This trainer's part of one epoch: which samples each global batch gives it, in order.
 
-    `source` is the digest of the importance scores that it was made from, "" if it depends on none, and `source_path` the
-    file that has them. `ids`, `weights` and `repeats` are views of one column each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is
-    None when every weight is 1, `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0.
+    `source` is the digest of the importance scores that it was made from, "" if it depends on none,
+    and `source_path` the file that has them. `ids`, `weights` and `repeats` are views of one column
+    each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is None when every weight is 1,
+    `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0. Global
+    batches in `evaluated` are not trained on.
     """
 
-    __slots__ = ("epoch", "batches", "draws", "starts", "ids", "weights", "repeats", "source", "source_path")
+    __slots__ = (
+        "epoch", "batches", "draws", "starts", "ids", "weights", "repeats", "evaluated", "source",
+        "source_path",
+    )
 
     def __init__(self, payload: bytes) -> None:
         self.epoch, self.batches, self.draws, flags = unpack_from("<4I", payload)
@@ -183,9 +202,14 @@ class Plan:
         if flags & 2:
             at += width
             self.repeats = columns[at : at + width].cast("I")
+        at += width
+        self.evaluated = range(0)
+        if flags & 8:
+            first, count = unpack_from("<2I", payload, at)
+            self.evaluated = range(first, first + count)
+            at += 8
         self.source, self.source_path = "", ""
         if flags & 4:
-            at += width
             self.source = payload[at : at + 16].hex()
             self.source_path = payload[at + 16 :].decode("utf-8", "surrogateescape")
 

@@ -19,11 +19,15 @@ def make_tree(root, samples=20, classes=2, size=lambda i: 100 + i):
     return files
 
 
-def write_index(path, root, files, offsets=None, sizes=None, formats=None, members=None, labels=None):
-    """Writes the index of files (in order of ids) as docs/wire/README.md says, and returns its identity and times.
+def write_index(
+    path, root, files, offsets=None, sizes=None, formats=None, members=None, labels=None
+):
+    """Writes the index of files (in order of ids) as docs/wire/README.md says, and returns its
+    identity and times.
 
-    formats are those of samples that have offsets; members are for each sample a list of (kind, offset, size). The
-    digests are of their own kind: clients only compare them. labels are the folders' numbers unless they are given.
+    formats are those of samples that have offsets; members are for each sample a list of (kind,
+    offset, size). The digests are of their own kind: clients only compare them. labels are the
+    folders' numbers unless they are given.
     """
     root, names, ends = os.fsencode(root), b"", []
     relative = [os.fsencode(os.path.relpath(f, os.fsdecode(root))) for f in files]
@@ -39,36 +43,48 @@ def write_index(path, root, files, offsets=None, sizes=None, formats=None, membe
         body += struct.pack(f"<{len(values)}{code}", *values)
         body += bytes(-len(body) % 8)
 
-    column("Q", sizes or [s.st_size for s in stats])
-    column("q", [s.st_mtime_ns for s in stats])
+    def narrow(code, values, base=0, unit=1):
+        nonlocal body
+        body += struct.pack("<qQII", base, unit, struct.calcsize(code), 0)
+        column(code, [(value - base) // unit for value in values])
+
+    times = [s.st_mtime_ns for s in stats]
+    narrow("I", sizes or [s.st_size for s in stats])
+    narrow("Q", times, base=min(times))
     in_folder = [folders.index(os.path.dirname(r)) for r in relative]
-    column("I", labels or in_folder)
-    column("I", in_folder)
+    narrow("H", labels or in_folder)
+    narrow("B", in_folder)
     column("I", ends)
     if offsets:
-        column("Q", offsets)
+        narrow("I", offsets)
         column("B", formats or [1] * len(files))
     kinds = []
     if members:
         rows = [member for sample in members for member in sample]
         kinds = sorted({kind for kind, _, _ in rows})
         column("I", [sum(map(len, members[: i + 1])) for i in range(len(files))])
-        column("Q", [offset for _, offset, _ in rows])
-        column("Q", [size for _, _, size in rows])
-        column("I", [kinds.index(kind) for kind, _, _ in rows])
+        narrow("Q", [offset for _, offset, _ in rows])
+        narrow("Q", [size for _, _, size in rows])
+        narrow("B", [kinds.index(kind) for kind, _, _ in rows])
     folders_at = 128 + len(body)
     body += b"".join(struct.pack("<I", len(f)) + f for f in folders)
     if members:
-        body += struct.pack("<I", len(kinds)) + b"".join(struct.pack("<I", len(k)) + k.encode() for k in kinds)
+        body += struct.pack("<I", len(kinds)) + b"".join(
+            struct.pack("<I", len(k)) + k.encode() for k in kinds
+        )
     names_at = 128 + len(body)
     body += names
     root_at = 128 + len(body)
     classes = [os.fsencode(f) for f in folders]
-    identity = hashlib.md5(repr((relative, [s.st_size for s in stats], offsets, sizes, members)).encode()).digest()
-    times = hashlib.md5(repr([s.st_mtime_ns for s in stats]).encode()).digest()
+    identity = hashlib.md5(
+        repr((relative, [s.st_size for s in stats], offsets, sizes, members)).encode()
+    ).digest()
+    times = hashlib.md5(repr(times).encode()).digest()
     header = struct.pack(
-        "<8sQIIQQQQQQQ16s16x16s", b"rpindex3", len(files), bool(offsets) + 12 * bool(members), len(folders),
-        folders_at, names_at, len(names), root_at, len(root), root_at + len(root), len(classes), identity, times,
+        "<8sQIIQQQQQQQ16s16x16s", b"rpindex4", len(files), bool(offsets) + 12 * bool(members),
+        len(folders),
+        folders_at, names_at, len(names), root_at, len(root), root_at + len(root), len(classes),
+        identity, times,
     )  # fmt: skip
     texts = b"".join(struct.pack("<I", len(c)) + c for c in classes)
     with open(path, "wb") as file:

@@ -1,4 +1,5 @@
-"""A door in Python: the server's side of docs/wire/README.md, with a script of faults, for the client's tests."""
+"""A door in Python: the server's side of docs/wire/README.md, with a script of faults, for the
+client's tests."""
 
 import json
 import mmap
@@ -22,7 +23,8 @@ _doors = weakref.WeakSet()
 
 
 def _close_copies():
-    """In a forked worker: the doors' sockets are the parent's; a killed process leaves no copies either."""
+    """In a forked worker: the doors' sockets are the parent's; a killed process leaves no copies
+    either."""
     for door in _doors:
         for sock in [*door.sockets, door.listener]:
             if sock is not None:
@@ -49,8 +51,9 @@ class Data:
 
 
 class Door:
-    """Serves data sets at `path`. Faults: `sources` {(epoch, batch, place): source}, `not_ready` (kinds),
-    `wrong_ids` (epochs), `version`, `weights`, `hang_up_at` {(epoch, batch)}: the connection ends there."""
+    """Serves data sets at `path`. Faults: `sources` {(epoch, batch, place): source}, `not_ready`
+    (kinds), `wrong_ids` (epochs), `version`, `weights`, `hang_up_at` {(epoch, batch)}: the
+    connection ends there."""
 
     def __init__(self, path, data, draws="shuffle"):
         self.path, self.data = path, data
@@ -95,7 +98,8 @@ class Door:
             self._shut_all()
 
     def hang_up(self):
-        """Ends all connections, and lives on: the leases are free, their places soon have other bytes."""
+        """Ends all connections, and lives on: the leases are free, their places soon have other
+        bytes."""
         with self.changed:
             self._shut_all()
             for lease in list(self.leases):
@@ -141,7 +145,9 @@ class Door:
         finally:
             _linger(sock)
             with self.changed:
-                for lease in [n for n, (owner, _) in self.leases.items() if owner is who and self.life == life]:
+                for lease in [
+                    n for n, (owner, _) in self.leases.items() if owner is who and self.life == life
+                ]:
                     self._end(lease)
 
     # --- answers ---
@@ -173,7 +179,9 @@ class Door:
     def _answer_2(self, spec, streams, who):
         stream = next((i for i, d in enumerate(self.data) if d.name == spec["data"]), None)
         if stream is None or spec["batch_size"] == 13:
-            return 99, struct.pack("<HH", 2, 0) + b"trainer 0 has batch_size 64, trainer 1 batch_size 13"
+            return 99, struct.pack(
+                "<HH", 2, 0
+            ) + b"trainer 0 has batch_size 64, trainer 1 batch_size 13"
         batches = len(plan(self, stream, spec, 0))
         if spec["beside"]:
             stream |= BESIDE
@@ -188,7 +196,9 @@ class Door:
         batches = plan(self, stream & ~BESIDE, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         scored = streams[stream]["sampler"] in SCORERS
-        body = struct.pack("<4I", epoch, len(batches), len(ids), (1 if self.weights else 0) | (4 if scored else 0))
+        body = struct.pack(
+            "<4I", epoch, len(batches), len(ids), (1 if self.weights else 0) | (4 if scored else 0)
+        )
         body += array("I", map(len, batches)).tobytes() + array("I", ids).tobytes()
         if self.weights:
             body += array("f", [1 + id for id in ids]).tobytes()
@@ -229,7 +239,9 @@ class Door:
         self.leases[lease] = who, places
         n = len(ids)
         body = struct.pack("<II", lease, n) + array("I", ids).tobytes()
-        body += array("I", [data.labels[id] for id in ids]).tobytes() + array("I", lengths).tobytes()
+        body += (
+            array("I", [data.labels[id] for id in ids]).tobytes() + array("I", lengths).tobytes()
+        )
         body += bytes(-len(body) % 8) + array("Q", places).tobytes() + bytes(sources)
         bad = [place for place, source in enumerate(sources) if source == 5]
         body += struct.pack("<I", len(bad))
@@ -242,8 +254,12 @@ class Door:
 
     def _answer_6(self, values, streams, who):
         tally = values[-1]
-        if tally["stream"] not in streams and any(tally[sum] for sum in ("hits_local", "fallback_reads")):
-            self.faults.append(f"a tally of stream {tally['stream']}, which this connection has not opened")
+        if tally["stream"] not in streams and any(
+            tally[sum] for sum in ("hits_local", "fallback_reads")
+        ):
+            self.faults.append(
+                f"a tally of stream {tally['stream']}, which this connection has not opened"
+            )
         for lease in values[0]:
             self._end(lease)
 
@@ -259,7 +275,8 @@ class Door:
             return
         _, places = self.leases.pop(lease)
         for at in places:
-            self.slab[at : at + PLACE_BYTES] = b"\xee" * PLACE_BYTES  # who looks now sees other bytes
+            # who looks now sees other bytes
+            self.slab[at : at + PLACE_BYTES] = b"\xee" * PLACE_BYTES
             self.free.append(at)
         self.changed.notify_all()
 
@@ -285,7 +302,11 @@ def plan(door, stream, spec, epoch):
         draws = list(range(n))
     else:
         rng = random.Random(f"{spec['seed']} {epoch}")
-        draws = [rng.randrange(n) for _ in range(n)] if door.draws == "replacement" else rng.sample(range(n), n)
+        draws = (
+            [rng.randrange(n) for _ in range(n)]
+            if door.draws == "replacement"
+            else rng.sample(range(n), n)
+        )
     size = spec["batch_size"] * spec["world"]
     batches = [draws[at : at + size] for at in range(0, n, size)]
     if spec["drop_last"] and len(batches[-1]) < size:
@@ -297,7 +318,9 @@ def torch_plan(n, spec, epoch):
     from torch.utils.data import DistributedSampler
 
     part = spec["world"], spec["trainer"]
-    sampler = DistributedSampler(range(n), *part, seed=spec["seed"], drop_last=spec["sampler_drop_last"])
+    sampler = DistributedSampler(
+        range(n), *part, seed=spec["seed"], drop_last=spec["sampler_drop_last"]
+    )
     sampler.set_epoch(epoch)
     draws, size = list(sampler), spec["batch_size"]
     end = len(draws) // size * size if spec["drop_last"] else len(draws)

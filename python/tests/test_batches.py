@@ -1,4 +1,5 @@
-"""The raw iterator: views in place, one request ahead, and what happens when the cache does not have a sample."""
+"""The raw iterator: views in place, one request ahead, and what happens when the cache does not
+have a sample."""
 
 import gc
 import os
@@ -21,7 +22,10 @@ def make(door, batch_size=4, split=None, **options):
 
 def expected(door, sampler, epoch, stream=0):
     data = door.data[stream]
-    return [[(i, data.labels[i], data.bytes[i]) for i in b] for b in plan(door, stream, sampler.spec._asdict(), epoch)]
+    return [
+        [(i, data.labels[i], data.bytes[i]) for i in b]
+        for b in plan(door, stream, sampler.spec._asdict(), epoch)
+    ]
 
 
 def content(batch):
@@ -35,7 +39,11 @@ def epoch_of(data, sampler, epoch):
 
 def last_tally(door, epoch):
     """The newest tally of the one worker."""
-    return [r.values[-1] for r in door.requests if r.kind in (GET, RELEASE) and r.values[-1]["epoch"] == epoch][-1]
+    return [
+        r.values[-1]
+        for r in door.requests
+        if r.kind in (GET, RELEASE) and r.values[-1]["epoch"] == epoch
+    ][-1]
 
 
 def test_an_epoch_is_the_plan_and_one_request_a_batch(door):
@@ -76,7 +84,10 @@ def test_a_use_after_the_next_batch_was_taken_raises(door):
         bytes(view)
 
 
-KEEP = [lambda view: view[2:5], lambda view: numpy.frombuffer(view, numpy.uint8), lambda view: view.toreadonly()]
+KEEP = [
+    lambda view: view[2:5], lambda view: numpy.frombuffer(view, numpy.uint8),
+    lambda view: view.toreadonly(),
+]
 
 
 @pytest.mark.parametrize("keep", KEEP)
@@ -109,19 +120,25 @@ def test_sources_are_counted_and_source_4_is_read_from_storage(door):
     assert epoch_of(data, sampler, 0) == want
     door.wait(lambda: not door.leases)
     tally = last_tally(door, 0)
-    assert (tally["hits_local"], tally["hits_remote"], tally["storage_reads"], tally["fallback_reads"]) == (16, 1, 1, 2)
+    assert (
+        tally["hits_local"], tally["hits_remote"], tally["storage_reads"], tally["fallback_reads"],
+    ) == (16, 1, 1, 2)
     assert tally["storage_bytes"] == len(want[0][1][2])
     assert tally["fallback_bytes"] == len(want[1][2][2]) + len(want[2][3][2])
 
 
 def test_substitutes_from_memory_are_counted_apart(door):
     data, sampler = make(door)
-    door.sources = {(0, 0, 0): 0x80, (0, 0, 1): 0x81, (0, 1, 2): 0x82, (0, 2, 3): 0x83, (0, 2, 1): 0x84}
+    door.sources = {
+        (0, 0, 0): 0x80, (0, 0, 1): 0x81, (0, 1, 2): 0x82, (0, 2, 3): 0x83, (0, 2, 1): 0x84,
+    }
     want = expected(door, sampler, 0)
     assert epoch_of(data, sampler, 0) == want
     door.wait(lambda: not door.leases)
     tally = last_tally(door, 0)
-    counted = tally["substituted"], tally["hits_local"], tally["storage_reads"], tally["fallback_reads"]
+    counted = (
+        tally["substituted"], tally["hits_local"], tally["storage_reads"], tally["fallback_reads"],
+    )
     assert counted == (2, 15, 1, 2) and tally["hits_remote"] == 0
 
 
@@ -131,7 +148,9 @@ def test_source_5_raises_with_id_path_and_reason(door):
     id = plan(door, 0, sampler.spec._asdict(), 0)[1][2]
     with pytest.raises(rankpool.SampleError) as caught:
         epoch_of(data, sampler, 0)
-    assert (caught.value.id, caught.value.path, caught.value.reason) == (id, door.data[0].files[id], "bad block")
+    assert (caught.value.id, caught.value.path, caught.value.reason) == (
+        id, door.data[0].files[id], "bad block",
+    )
     epoch_of(data, sampler, 1)
     door.wait(lambda: not door.leases)
 
@@ -185,7 +204,11 @@ def test_the_cache_dies_and_comes_back(door, capsys):
     tally = last_tally(door, 0)
     assert tally["fallback_reads"] >= 4 and tally["fallback_reads"] + tally["hits_local"] == 20
     said = capsys.readouterr().err
-    assert "rankpool: the cache went away; reading storage until it comes back\nrankpool: the cache is back\n" in said
+    assert (
+        "rankpool: the cache went away; reading storage until it comes back\nrankpool: the cache "
+        "is back\n"
+        in said
+    )
 
 
 def test_a_cache_that_came_back_is_told_again(door):
@@ -263,10 +286,14 @@ def test_two_data_sets_share_one_connection(door):
 
 
 def test_a_second_sampler_is_beside_the_training(door, capsys):
-    """It yields its own batches, from storage; the first one's requests, counts and reports stay its own."""
+    """It yields its own batches, from storage; the first one's requests, counts and reports stay
+    its own."""
     data, sampler = make(door)
     same, in_order = make(door, batch_size=3, sampler="sequential")
-    assert "sampler sequential over data set 'train' is beside the training on it" in capsys.readouterr().err
+    assert (
+        "sampler sequential over data set 'train' is beside the training on it"
+        in capsys.readouterr().err
+    )
     batches = data.batches(sampler)
     got = [content(next(batches)) for _ in range(2)]
     assert epoch_of(same, in_order, 0) == expected(door, in_order, 0)
@@ -278,7 +305,9 @@ def test_a_second_sampler_is_beside_the_training(door, capsys):
     assert tallies[0]["hits_local"] == tallies[BESIDE]["fallback_reads"] == 20
 
 
-@pytest.mark.parametrize("sampler, beside", [("sequential", True), ("torch", True), ("pads", False)])
+@pytest.mark.parametrize(
+    "sampler, beside", [("sequential", True), ("torch", True), ("pads", False)]
+)
 def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch, sampler, beside):
     monkeypatch.setenv("WORLD_SIZE", "4")
     make(door, sampler=sampler, rank=0, world_size=1)
@@ -287,7 +316,8 @@ def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch
 
 
 def in_threads(count, work):
-    """Returns what work() gives in each of as many threads, which begin together; an exception is given too."""
+    """Returns what work() gives in each of as many threads, which begin together; an exception is
+    given too."""
     begin, results = threading.Barrier(count), [None] * count
 
     def run(number):
@@ -323,7 +353,9 @@ def test_of_samplers_that_draw_by_scores_one_is_iterated_at_a_time(door):
     batches = iter(sampler)
     next(batches)
     for error in in_threads(4, lambda: list(make(door)[1])):
-        assert isinstance(error, rankpool.RankpoolError) and "another sampler pads over data set 'train' is being" in str(error)
+        assert isinstance(
+            error, rankpool.RankpoolError
+        ) and "another sampler pads over data set 'train' is being" in str(error)
     assert len(list(batches)) == 4
     assert len(list(make(door)[1])) == 5
 
@@ -387,7 +419,9 @@ def test_a_big_plan_does_not_fit_the_first_buffer(door):
 
 def big_plan(n):
     head = numpy.array([0, n, n, 0], numpy.uint32)
-    return numpy.concatenate([head, numpy.ones(n, numpy.uint32), numpy.arange(n, dtype=numpy.uint32)]).tobytes()
+    return numpy.concatenate(
+        [head, numpy.ones(n, numpy.uint32), numpy.arange(n, dtype=numpy.uint32)]
+    ).tobytes()
 
 
 def test_the_last_tally_is_sent_when_the_process_ends(door):

@@ -24,11 +24,18 @@ WAYS = [
     {"num_workers": 2, "multiprocessing_context": "fork"},
     {"num_workers": 2, "persistent_workers": True},
     {"num_workers": 2, "multiprocessing_context": "spawn", "persistent_workers": True},
-    {"num_workers": 1, "multiprocessing_context": "forkserver", "persistent_workers": True, "prefetch_factor": 4},
+    {
+        "num_workers": 1, "multiprocessing_context": "forkserver", "persistent_workers": True,
+        "prefetch_factor": 4,
+    },
 ]
 NAMES = ["none", "one", "fork", "persistent", "spawn", "forkserver"]
 EACH = [pytest.param(1, way, id=f"1-{name}") for way, name in zip(WAYS, NAMES)]
-EACH += [pytest.param(world, way, id=f"{world}-{name}") for world in (2, 4) for way, name in zip(WAYS[:3], NAMES)]
+EACH += [
+    pytest.param(world, way, id=f"{world}-{name}")
+    for world in (2, 4)
+    for way, name in zip(WAYS[:3], NAMES)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -47,11 +54,14 @@ def tree(tmp_path):
 
 
 def data_of(root, **options):
-    return rankpool.DatasetFolder(root, **{"loader": read_file, "is_valid_file": is_sample, "transform": augment, **options})
+    return rankpool.DatasetFolder(
+        root, **{"loader": read_file, "is_valid_file": is_sample, "transform": augment, **options}
+    )
 
 
 def epochs_of(data, world=1, batch_size=4, epochs=2, sampler=None, **options):
-    """Returns, for each global batch of each epoch, the rows of all trainers, in the order of the sampler's draws."""
+    """Returns, for each global batch of each epoch, the rows of all trainers, in the order of the
+    sampler's draws."""
     found = []
     for rank in range(world):
         draws = (sampler or rankpool.DistributedSampler)(data, world, rank, seed=3)
@@ -61,7 +71,11 @@ def epochs_of(data, world=1, batch_size=4, epochs=2, sampler=None, **options):
             for number, (rows, _) in enumerate(loader):
                 found.append((epoch, number, range(rank, 100, world), rows))
         del loader
-    return sorted((e, n, place, tuple(row.tolist())) for e, n, places, rows in found for place, row in zip(places, rows))
+    return sorted(
+        (e, n, place, tuple(row.tolist()))
+        for e, n, places, rows in found
+        for place, row in zip(places, rows)
+    )
 
 
 # --- without a cache ---
@@ -72,7 +86,11 @@ def test_a_folder_is_what_torchvision_finds(tree):
     for name in ("c0/deep/s900", "c0/.s901", "c1/t"):
         open(os.path.join(tree, name), "w").close()
     data = data_of(tree, is_valid_file=lambda path: "t" != os.path.basename(path))
-    names = [f"c0/s{i:03}" for i in range(10)] + ["c0/deep/s900"] + [f"c1/s{i:03}" for i in range(10, 20)]
+    names = (
+        [f"c0/s{i:03}" for i in range(10)]
+        + ["c0/deep/s900"]
+        + [f"c1/s{i:03}" for i in range(10, 20)]
+    )
     names.insert(0, "c0/.s901")
     assert data.samples == [(os.path.join(tree, name), int(name[1])) for name in names]
     assert data.targets == [0] * 12 + [1] * 10 and len(data) == 22
@@ -85,8 +103,12 @@ def test_images(tree):
     for i in range(3):
         Image.new("L", (2 + i, 5), 100 + i).save(os.path.join(tree, "c1", f"{i}.PNG"))
         Image.new("RGB", (2, 2)).save(os.path.join(tree, "c0", f"{i}.jpeg"))
-    data = rankpool.ImageFolder(tree, transform=lambda image: (image.mode, image.size, image.getpixel((0, 0))))
-    assert [data[i] for i in (3, 4, 5)] == [(("RGB", (2 + i, 5), (100 + i,) * 3), 1) for i in range(3)]
+    data = rankpool.ImageFolder(
+        tree, transform=lambda image: (image.mode, image.size, image.getpixel((0, 0)))
+    )
+    assert [data[i] for i in (3, 4, 5)] == [
+        (("RGB", (2 + i, 5), (100 + i,) * 3), 1) for i in range(3)
+    ]
     assert data.imgs == data.samples and len(data) == 6
 
 
@@ -122,7 +144,10 @@ def test_ids_and_order_are_those_of_torch(tree, workers):
     data = data_of(tree)
     for options in ({}, {"shuffle": False}, {"drop_last": True}, {"seed": 5}):
         for rank in range(3):
-            ours, theirs = rankpool.DistributedSampler(data, 3, rank, **options), TorchSampler(data, 3, rank, **options)
+            ours, theirs = (
+                rankpool.DistributedSampler(data, 3, rank, **options),
+                TorchSampler(data, 3, rank, **options),
+            )
             for epoch in range(2):
                 ours.set_epoch(epoch), theirs.set_epoch(epoch)
                 assert list(ours) == list(theirs) and len(ours) == len(theirs)
@@ -131,7 +156,10 @@ def test_ids_and_order_are_those_of_torch(tree, workers):
 
 
 def states():
-    return random.getstate(), str(numpy.random.get_state(legacy=False)), torch.get_rng_state().tolist()
+    return (
+        random.getstate(), str(numpy.random.get_state(legacy=False)),
+        torch.get_rng_state().tolist(),
+    )
 
 
 @pytest.mark.parametrize("normal", [0, 1, 2])
@@ -190,7 +218,9 @@ def test_a_transform_that_fails_leaves_the_scripts_random_numbers(tree, monkeypa
 def test_target_transforms_are_seeded_too(tree):
     data = data_of(tree, target_transform=augment_target)
     index = next(iter(rankpool.DistributedSampler(data, 1, 0)))
-    assert [str(data[index])] * 2 == [str(data[copy.copy(index)]), str(pickle.loads(pickle.dumps(data))[index])]
+    assert [str(data[index])] * 2 == [
+        str(data[copy.copy(index)]), str(pickle.loads(pickle.dumps(data))[index]),
+    ]
 
 
 def test_the_indices_of_a_message_know_one_batch(tree):
@@ -205,7 +235,10 @@ def test_subsets_and_other_samplers(tree):
     data = data_of(tree, transform=None)
     assert [x[0] for x, _ in Subset(data, [7, 3])] == [7, 3]
     sampler = RandomSampler(data, generator=torch.Generator().manual_seed(1))
-    found = [x[0][0] for x, _ in DataLoader(data, 1, sampler=sampler, collate_fn=lambda items: (items[0], 0))]
+    found = [
+        x[0][0]
+        for x, _ in DataLoader(data, 1, sampler=sampler, collate_fn=lambda items: (items[0], 0))
+    ]
     assert sorted(found) == list(range(20)) and found != list(range(20))
     part = Subset(data, [7, 3, 9, 1])
     ids = list(rankpool.DistributedSampler(part, 2, 0))
@@ -226,14 +259,18 @@ def test_batches_travel_as_batches(door, served, tree, way, world):
     rows = epochs_of(data_of(served), world, **way)
     assert rows == epochs_of(data_of(tree), world)
     gets = door.seen(GET)
-    assert sorted(get[:3] for get in gets) == sorted([(0, epoch, n) for epoch in range(2) for n in range(5)] * world)
+    assert sorted(get[:3] for get in gets) == sorted(
+        [(0, epoch, n) for epoch in range(2) for n in range(5)] * world
+    )
     assert {spec["batch_size"] for spec in door.seen(OPEN)} == {4 // world}
     assert {spec["assign"] for spec in door.seen(OPEN)} == {"sampler"}
     assert len(door.seen(PLAN)) == 2 * world
     door.wait(lambda: not door.leases)
 
 
-def test_batches_travel_as_batches_where_torch_asks_for_one_id_at_a_time(door, served, tree, monkeypatch):
+def test_batches_travel_as_batches_where_torch_asks_for_one_id_at_a_time(
+    door, served, tree, monkeypatch
+):
     """As torch 1.13 does."""
     monkeypatch.delattr(Served, "__getitems__")
     for way in WAYS[:3]:
@@ -246,7 +283,9 @@ def test_the_list_of_samples_is_that_of_the_folder(door, served):
     data = data_of(served)
     assert data._data is not None
     assert (len(data), data.classes, data.targets) == (20, ["c0", "c1"], [0] * 10 + [1] * 10)
-    assert data.samples == rankpool.DatasetFolder.make_dataset(served, data.class_to_idx, None, is_sample)
+    assert data.samples == rankpool.DatasetFolder.make_dataset(
+        served, data.class_to_idx, None, is_sample
+    )
     assert data[4][0][0] == 4 and data[-1][0][0] == 19
     with pytest.raises(IndexError):
         data[20]
@@ -271,7 +310,9 @@ def test_the_cache_dies_in_mid_epoch(door, served, tree, way):
 def test_a_loader_that_asks_otherwise_gets_the_right_samples(door, served, capfd):
     data = data_of(served)
     sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=5)
-    ids = [int(row[0]) for rows, _ in DataLoader(data, batch_size=4, sampler=sampler) for row in rows]
+    ids = [
+        int(row[0]) for rows, _ in DataLoader(data, batch_size=4, sampler=sampler) for row in rows
+    ]
     assert ids == list(TorchSampler(data, 1, 0))
     sentence = "told batch_size=5, and the loader asks for batches of 4: the samples are right, but read more slowly"
     assert capfd.readouterr().err.count(sentence) == 1
@@ -324,7 +365,8 @@ def test_trainers_may_have_what_is_in_their_memory(door, served):
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_resumes_in_mid_epoch(request, tree, workers, cached):
-    """The state is that of the loop, however far the workers are ahead; another number of trainers goes on."""
+    """The state is that of the loop, however far the workers are ahead; another number of trainers
+    goes on."""
     door = request.getfixturevalue("door") if cached else None
     data = data_of(door.data[0].root if cached else tree)
     whole = epochs_of(data, batch_size=4, num_workers=workers)
@@ -336,7 +378,9 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
             states.append(sampler.state_dict())
     states.append(sampler.state_dict())
     places = [(state["epoch"], state["batch"]) for state in states]
-    assert places == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 0), (2, 0)]
+    assert places == [
+        (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 0), (2, 0),
+    ]
     for _ in loader:
         break
     assert sampler.state_dict() == states[5]
@@ -349,7 +393,10 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
         for epoch in range(other.epoch, 2):
             other.set_epoch(epoch)
             for number, (part, _) in enumerate(loader, 3 if epoch == 0 else 0):
-                rows += [(epoch, number, place, tuple(row.tolist())) for place, row in zip(range(rank, 4, 2), part)]
+                rows += [
+                    (epoch, number, place, tuple(row.tolist()))
+                    for place, row in zip(range(rank, 4, 2), part)
+                ]
     assert sorted(rows) == [row for row in whole if row[:2] >= (0, 3)]
     if cached:
         assert {plan[2] for plan in door.seen(PLAN) if plan[1] == 0} == {0, 3}
@@ -369,7 +416,8 @@ def test_a_state_of_another_stream_is_refused(tree):
 
 
 class PrefetchLoader:
-    """Hands out a batch when it has fetched the next one, as timm's class of this name and Accelerate's loaders do."""
+    """Hands out a batch when it has fetched the next one, as timm's class of this name and
+    Accelerate's loaders do."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -412,7 +460,9 @@ def test_a_state_beside_a_prefetcher_needs_the_number_of_batches(tree, workers):
             sampler.state_dict()
         state = sampler.state_dict(batch=trained)
         assert (state["epoch"], state["batch"]) == ((0, trained) if trained < 5 else (1, 0))
-    with pytest.raises(ValueError, match="batch must be from 0 to 5, the batches of an epoch, not 6"):
+    with pytest.raises(
+        ValueError, match="batch must be from 0 to 5, the batches of an epoch, not 6"
+    ):
         sampler.state_dict(batch=6)
 
 
@@ -528,7 +578,9 @@ def test_importance_without_a_cache_draws_equally_often(tree, capfd):
 def test_losses_are_not_attributed_where_batches_are_left_out(door, served):
     data, sampler = importance(door, served)
     some = SkipBatchSampler(BatchSampler(sampler, 4, False), 1)
-    with pytest.raises(ValueError, match="attributed to batches, and SkipBatchSampler leaves some out"):
+    with pytest.raises(
+        ValueError, match="attributed to batches, and SkipBatchSampler leaves some out"
+    ):
         next(iter(DataLoader(data, batch_sampler=some)))
 
 

@@ -1,4 +1,5 @@
-"""The example script: the stream that plain PyTorch draws, also when it is stopped and resumed in mid-epoch."""
+"""The example script: the stream that plain PyTorch draws, also when it is stopped and resumed in
+mid-epoch."""
 
 import os
 import socket
@@ -24,14 +25,19 @@ def make_images(root, samples):
         label = 2 * i // samples
         os.makedirs(os.path.join(root, f"c{label}"), exist_ok=True)
         files.append(os.path.join(root, f"c{label}", f"{i:03}.png"))
-        Image.fromarray(rng.integers(label * 200, label * 200 + 50, (30, 28), numpy.uint8)).save(files[-1])
+        Image.fromarray(rng.integers(label * 200, label * 200 + 50, (30, 28), numpy.uint8)).save(
+            files[-1]
+        )
     return files
 
 
 @pytest.fixture
 def images(tmp_path, door):
     door.kill()
-    door.data = [Data(str(tmp_path), name, make_images, samples=n) for name, n in (("images", 42), ("val", 9))]
+    door.data = [
+        Data(str(tmp_path), name, make_images, samples=n)
+        for name, n in (("images", 42), ("val", 9))
+    ]
     door.start()
     return door
 
@@ -66,7 +72,9 @@ def test_the_digest_is_that_of_plain_pytorch(images, tmp_path, world, workers):
     out, _ = train(*common, "--sampler", "torch", "--digest", "--workers", workers, world=world)
     assert out.splitlines()[-1] + "\n" == plain(images, *common, "--world-size", world)
     assert out.startswith("epoch 0 accuracy 0.") or out.startswith("epoch 0 accuracy 1.")
-    assert [(m["stream"], m["epoch"], m["name"]) for m in images.seen(METRIC)] == [(0, e, "accuracy") for e in (0, 1)]
+    assert [(m["stream"], m["epoch"], m["name"]) for m in images.seen(METRIC)] == [
+        (0, e, "accuracy") for e in (0, 1)
+    ]
     batches = -(-42 // (8 * world))
     reports = [(0, epoch, batch) for epoch in (0, 1) for batch in range(batches)] * world
     assert sorted(r[:3] for r in images.seen(REPORT)) == sorted(reports)
@@ -79,7 +87,9 @@ def test_the_plain_mean_leaves_the_weights_out(images):
         return images.seen(REPORT)[before:]
 
     equal, plain, weighted = losses(False), losses(True, "--plain-mean"), losses(True)
-    assert len(equal) == 6 and plain == equal and weighted[0] == equal[0] and weighted[1] != equal[1]
+    assert (
+        len(equal) == 6 and plain == equal and weighted[0] == equal[0] and weighted[1] != equal[1]
+    )
 
 
 def test_a_run_stopped_in_mid_epoch_and_resumed_has_the_same_stream(images, tmp_path):
@@ -141,4 +151,6 @@ def test_the_dropin_script_trains_the_same_beside_a_cache_and_without(images):
 def test_the_dropin_script_reports_losses(images):
     images.weights = True
     dropin(images.data[0].root, "--importance")
-    assert [report[:3] for report in images.seen(REPORT)] == [(0, epoch, n) for epoch in range(2) for n in range(6)]
+    assert [report[:3] for report in images.seen(REPORT)] == [
+        (0, epoch, n) for epoch in range(2) for n in range(6)
+    ]

@@ -14,11 +14,15 @@ OPEN, PLAN, GET, REPORT = 2, 3, 4, 5
 
 
 class Bounds:
-    """The client's time-outs: short while the door hangs, longer than any load of the machine needs while it goes."""
+    """The client's time-outs: short while the door hangs, longer than any load of the machine needs
+    while it goes."""
 
     def __init__(self, door, monkeypatch):
         self.door, self.set, self.call = door, monkeypatch.setattr, connection._bound_calls
-        self.set(connection, "_bound_calls", lambda sock, seconds: self.call(sock, seconds if self.short else 60.0))
+        self.set(
+            connection, "_bound_calls",
+            lambda sock, seconds: self.call(sock, seconds if self.short else 60.0),
+        )
         self.go()
 
     def hang(self, link=None):
@@ -47,7 +51,8 @@ def bounds(door, monkeypatch):
 
 @pytest.fixture
 def batches(door, bounds, monkeypatch):
-    """batches(hurt) takes an epoch, calls hurt(number) before each batch is taken, and returns the ids that came."""
+    """batches(hurt) takes an epoch, calls hurt(number) before each batch is taken, and returns the
+    ids that came."""
     monkeypatch.setattr(dataset, "MAX_AHEAD", 1)
     data = rankpool.Dataset("train")
     sampler = rankpool.BatchSampler(data, 2)
@@ -92,7 +97,9 @@ def test_a_cache_that_hangs_in_an_epoch(door, bounds, batches, capfd):
 def test_a_cache_that_hangs_for_good_costs_little(bounds, batches, monkeypatch):
     """Of many batches the first ones wait."""
     waited = []
-    monkeypatch.setattr(connection.Connection, "_late", counted(connection.Connection._late, waited))
+    monkeypatch.setattr(
+        connection.Connection, "_late", counted(connection.Connection._late, waited)
+    )
     link = batches.sampler._connection
     batches(0, lambda number: bounds.hang(link) if number == 2 else None)
     assert len(waited) == 1
@@ -130,7 +137,8 @@ def test_a_plan_that_takes_its_time(door, bounds, batches):
     door._answer_3 = slow
     probes = []
     link = batches.sampler._connection
-    bounds.call(link._sock, float(BOUND))  # each time that the plan has not come so soon, the door is asked
+    # each time that the plan has not come so soon, the door is asked
+    bounds.call(link._sock, float(BOUND))
 
     def probe():
         probes.append(connection.Connection._door_answers(link))
@@ -152,7 +160,8 @@ def test_a_plan_of_a_cache_that_hangs(bounds, batches, monkeypatch):
 
 
 def test_a_plan_of_another_cache_in_its_place(door, bounds, batches):
-    """A rank that cannot be ended keeps its connections, and another one opens its door where the first had its."""
+    """A rank that cannot be ended keeps its connections, and another one opens its door where the
+    first had its."""
     link = batches.sampler._connection
     hung = door.goes
     bounds.hang(link)
@@ -171,5 +180,9 @@ def test_a_plan_of_another_cache_in_its_place(door, bounds, batches):
 
 def test_seconds_that_are_none(door, monkeypatch):
     monkeypatch.setenv("RANKPOOL_BATCH_TIMEOUT", "soon")
-    with pytest.raises(ValueError, match="the variable RANKPOOL_BATCH_TIMEOUT must be a number of seconds, 0 or more, not 'soon'"):
+    with pytest.raises(
+        ValueError,
+        match="the variable RANKPOOL_BATCH_TIMEOUT must be a number of seconds, 0 or more, not "
+        "'soon'",
+    ):
         connection.Connection(session.door(), 0, 1)

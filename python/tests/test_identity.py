@@ -1,4 +1,5 @@
-"""A cache that comes back with other data than training began with is refused, and the first difference named."""
+"""A cache that comes back with other data than training began with is refused, and the first
+difference named."""
 
 import os
 import shutil
@@ -55,7 +56,9 @@ def test_another_data_set_is_refused(door, tmp_path, change, what):
     coming = data.batches(sampler)
     next(coming)
     comes_back(door, tmp_path, change)
-    with pytest.raises(rankpool.IdentityError, match=f"not the one that training began with: .*{what}; start"):
+    with pytest.raises(
+        rankpool.IdentityError, match=f"not the one that training began with: .*{what}; start"
+    ):
         list(coming)
     with pytest.raises(rankpool.IdentityError, match=what):
         sampler.state_dict()
@@ -71,7 +74,8 @@ def test_the_same_data_set_is_taken_back(door, tmp_path):
 
 
 def test_a_process_that_begins_late_compares_too(door, tmp_path, monkeypatch):
-    """A worker that was spawned has the data set from its parent, and maps what lies at the index's path now."""
+    """A worker that was spawned has the data set from its parent, and maps what lies at the index's
+    path now."""
     data = rankpool.Dataset()
     sampler = rankpool.BatchSampler(data, batch_size=4)
     (batch, *_) = list(sampler)

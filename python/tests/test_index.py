@@ -37,7 +37,9 @@ def test_samples_inside_a_file(tmp_path):
     (tmp_path / "d").mkdir()
     shard = str(tmp_path / "d" / "shard")
     Path(shard).write_bytes(b"headAAAAmidBB")
-    write_index(tmp_path / "idx", str(tmp_path / "d"), [shard, shard], offsets=[4, 11], sizes=[4, 2])
+    write_index(
+        tmp_path / "idx", str(tmp_path / "d"), [shard, shard], offsets=[4, 11], sizes=[4, 2]
+    )
     index = Index(tmp_path / "idx")
     assert [index.read(0), index.read(1)] == [b"AAAA", b"BB"]
     os.truncate(shard, 12)
@@ -74,7 +76,7 @@ def test_a_changed_file_is_an_error_never_other_bytes(tmp_path, change, reason):
     assert (caught.value.id, caught.value.path, caught.value.reason) == (1, files[1], reason)
 
 
-@pytest.mark.parametrize("content", [b"", b"rpindex3", b"rpindex2" + bytes(120)])
+@pytest.mark.parametrize("content", [b"", b"rpindex4", b"rpindex3" + bytes(120)])
 def test_what_is_no_index_is_refused(tmp_path, content):
     (tmp_path / "idx").write_bytes(content)
     with pytest.raises(RankpoolError, match="is not a sample index"):
@@ -82,7 +84,8 @@ def test_what_is_no_index_is_refused(tmp_path, content):
 
 
 def test_the_golden_index():
-    """The index that the Go side writes (docs/wire/index_golden.bin), against its content as JSON."""
+    """The index that the Go side writes (docs/wire/index_golden.bin), against its content as
+    JSON."""
     wire = Path(__file__).parents[2] / "docs" / "wire"
     golden = json.loads((wire / "index_golden.json").read_text())
     index = Index(wire / "index_golden.bin")
@@ -99,7 +102,8 @@ def test_the_golden_index():
 
 
 def tar_index(tmp_path, names, order=None):
-    """Makes a shard of two samples with the members names and indexes it; returns the index and the contents."""
+    """Makes a shard of two samples with the members names and indexes it; returns the index and the
+    contents."""
     shard = str(tmp_path / "s.tar")
     contents = {}
     with tarfile.open(shard, "w") as tar:
@@ -147,14 +151,19 @@ def far(tmp_path):
     with open(shard, "wb") as file:
         file.write(b"A" * 10 + bytes(200_000) + b"C" * 3)
     members = [[("jpg", 0, 10), ("cls", 200_010, 3)], [("x", 200_012, 1)]]
-    write_index(tmp_path / "idx", str(tmp_path), [shard] * 2, [0, 200_012], [13, 1], [2, 2], members)
+    write_index(
+        tmp_path / "idx", str(tmp_path), [shard] * 2, [0, 200_012], [13, 1], [2, 2], members
+    )
     return Index(tmp_path / "idx"), {"a.jpg": b"A" * 10, "a.cls": b"CCC", "b.x": b"C"}
 
 
 def test_a_file_has_one_member(tmp_path):
     for name in ("1.JPG", "2.seg.png", "3"):
         (tmp_path / name).write_bytes(b"x")
-    write_index(tmp_path / "idx", str(tmp_path), [str(tmp_path / name) for name in ("1.JPG", "2.seg.png", "3")])
+    write_index(
+        tmp_path / "idx", str(tmp_path),
+        [str(tmp_path / name) for name in ("1.JPG", "2.seg.png", "3")],
+    )
     index = Index(tmp_path / "idx")
     assert [list(index.split(i, index.read(i)).items()) for i in range(3)] == [
         [("jpg", b"x")], [("seg.png", b"x")], [("", b"x")],
@@ -176,13 +185,17 @@ def test_a_record_is_checked(tmp_path, size):
         damaged[place] ^= 16
         shard.write_bytes(damaged)
         os.utime(shard, ns=(0, index.mtimes[0]))
-        with pytest.raises(SampleError, match="a damaged record: the checksum of its data is wrong"):
+        with pytest.raises(
+            SampleError, match="a damaged record: the checksum of its data is wrong"
+        ):
             index.read(0)
 
 
 def test_crc32c():
     """Known values of RFC 3720, B.4, and pieces against the whole."""
-    assert [crc32c.crc32c(d) for d in (bytes(32), bytes(range(32)), b"")] == [0x8A9136AA, 0x46DD794E, 0]
+    assert [crc32c.crc32c(d) for d in (bytes(32), bytes(range(32)), b"")] == [
+        0x8A9136AA, 0x46DD794E, 0,
+    ]
 
     def slow(data):
         crc = 0xFFFFFFFF
@@ -214,8 +227,11 @@ def test_xxh3(monkeypatch, numpy):
 
 
 @pytest.mark.parametrize("numpy", [True, False])
-def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(tmp_path, monkeypatch, numpy):
-    """Nobody but the trainer reads: the cache is gone, and there may be neither xxhash nor NumPy."""
+def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(
+    tmp_path, monkeypatch, numpy
+):
+    """Nobody but the trainer reads: the cache is gone, and there may be neither xxhash nor
+    NumPy."""
     if not numpy:
         monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setattr("rankpool.index._xxh3", xxh3.xxh3_64)
@@ -229,7 +245,9 @@ def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(tmp_path,
     data[size // 2] ^= 1
     path.write_bytes(data)
     os.utime(path, ns=(0, index.mtimes[0]))
-    with pytest.raises(SampleError, match="other bytes than when it was indexed: their checksum is wrong"):
+    with pytest.raises(
+        SampleError, match="other bytes than when it was indexed: their checksum is wrong"
+    ):
         index.read(0)
     index._sums = [0]  # not known
     assert index.read(0) == data

@@ -1,5 +1,7 @@
 """The torch loader: workers by fork and spawn, one request a batch, failures handed over whole."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -29,7 +31,9 @@ def make(transform, split=None, **options):
 
 def expected(door, sampler, epoch):
     data = door.data[0]
-    samples = [(i, content[0], len(content), data.labels[i]) for i, content in enumerate(data.bytes)]
+    samples = [
+        (i, content[0], len(content), data.labels[i]) for i, content in enumerate(data.bytes)
+    ]
     return [[samples[i] for i in batch] for batch in plan(door, 0, sampler.spec._asdict(), epoch)]
 
 
@@ -48,9 +52,14 @@ def error_of(run):
 def tally_sums(door, epoch):
     """Adds up the newest tallies of the epoch over all workers."""
     workers = {r.connection: r.values[3] for r in door.requests if r.kind == 1}
-    tallies = [(workers[r.connection], r.values[-1]) for r in door.requests if r.kind in (GET, RELEASE)]
+    tallies = [
+        (workers[r.connection], r.values[-1]) for r in door.requests if r.kind in (GET, RELEASE)
+    ]
     newest = {worker: tally for worker, tally in tallies if tally["epoch"] == epoch}
-    return tuple(sum(t[name] for t in newest.values()) for name in ("hits_local", "fallback_reads", "stall_us"))
+    return tuple(
+        sum(t[name] for t in newest.values())
+        for name in ("hits_local", "fallback_reads", "stall_us")
+    )
 
 
 @pytest.mark.parametrize("options", WORKERS, ids=names)
@@ -61,7 +70,9 @@ def test_the_stream_is_the_plan_with_one_request_a_batch(door, options):
     for epoch in range(2):
         sampler.set_epoch(epoch)
         assert [rows(batch) for batch in loader] == expected(door, sampler, epoch)
-    assert sorted(get[1:3] for get in door.seen(GET)) == [(e, b) for e in range(2) for b in range(5)]
+    assert sorted(get[1:3] for get in door.seen(GET)) == [
+        (e, b) for e in range(2) for b in range(5)
+    ]
     door.wait(lambda: not door.leases and all(tally_sums(door, epoch)[2] > 0 for epoch in range(2)))
     assert [tally_sums(door, epoch)[:2] for epoch in range(2)] == [(20, 0)] * 2
 
@@ -116,7 +127,9 @@ def test_a_lease_ends_only_after_the_batch_was_collated(door):
 def test_an_item_that_is_no_tuple_gets_its_label(door):
     data, sampler = make(decoders.number)
     for ids, x, y in rankpool.loader(data, sampler):
-        assert x.tolist() == ids.tolist() and y.tolist() == [door.data[0].labels[i] for i in ids.tolist()]
+        assert x.tolist() == ids.tolist() and y.tolist() == [
+            door.data[0].labels[i] for i in ids.tolist()
+        ]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -150,6 +163,13 @@ def test_a_lease_lost_while_the_bytes_were_used_reads_storage(door, fails):
     assert len(lost) == 6
 
 
+@pytest.mark.parametrize("transform, in_place", [(None, True), (decoders.array_over_view, False)])
+def test_a_loader_that_hands_out_views_says_so(door, transform, in_place):
+    data, sampler = make(transform)
+    list(rankpool.loader(data, sampler))
+    assert Path(door.path).with_name("in-place").exists() == in_place
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_collate_function(door, workers):
     data, sampler = make(decoders.array_over_view)
@@ -174,7 +194,9 @@ def test_state_counts_what_was_handed_out_not_what_was_prefetched(door):
     state = sampler.state_dict()
     assert (state["epoch"], state["batch"]) == (0, 3)
     sampler.load_state_dict(state)
-    assert [rows(b) for b in rankpool.loader(data, sampler, num_workers=2)] == expected(door, sampler, 0)[3:]
+    assert [rows(b) for b in rankpool.loader(data, sampler, num_workers=2)] == expected(
+        door, sampler, 0
+    )[3:]
     assert sampler.batch == 20
     state = sampler.state_dict()
     assert (state["epoch"], state["batch"]) == (1, 0)
@@ -225,7 +247,9 @@ def test_training_and_test_data_in_one_loop(door):
     train, sampler = make(decoders.first_byte)
     test, in_order = make(decoders.first_byte, split="test", sampler="sequential")
     pairs = (train, sampler), (test, in_order)
-    loaders = [rankpool.loader(data, s, num_workers=1, persistent_workers=True) for data, s in pairs]
+    loaders = [
+        rankpool.loader(data, s, num_workers=1, persistent_workers=True) for data, s in pairs
+    ]
     for epoch in range(2):
         sampler.set_epoch(epoch)
         in_order.set_epoch(epoch)
@@ -240,4 +264,6 @@ def test_losses_are_reported_from_the_loop(door):
         sampler.report(ids, torch.nn.Parameter(ids * 0.5))
         assert sampler.weights(ids).tolist() == [1.0] * 4
     door.wait(lambda: len(door.seen(REPORT)) == 5)
-    assert [r[3] for r in door.seen(REPORT)] == [[i / 2 for i in b] for b in plan(door, 0, sampler.spec._asdict(), 0)]
+    assert [r[3] for r in door.seen(REPORT)] == [
+        [i / 2 for i in b] for b in plan(door, 0, sampler.spec._asdict(), 0)
+    ]

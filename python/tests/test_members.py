@@ -10,7 +10,8 @@ from fakedoor import Data, plan
 
 
 class Shards(Data):
-    """A data set of which sample i is the members jpg (i bytes) and cls (one), with a gap between them in a file."""
+    """A data set of which sample i is the members jpg (i bytes) and cls (one), with a gap between
+    them in a file."""
 
     def __init__(self, folder, name, samples=12):
         self.name, self.root = name, os.path.join(folder, name)
@@ -58,7 +59,10 @@ def open_shards(**options):
 def test_members_of_a_batch(door, shards, source):
     data, sampler = open_shards()
     door.sources = {(0, batch, place): source for batch in range(3) for place in range(4)}
-    seen = [[{k: bytes(v) for k, v in m.items()} for m in batch.members] for batch in data.batches(sampler)]
+    seen = [
+        [{k: bytes(v) for k, v in m.items()} for m in batch.members]
+        for batch in data.batches(sampler)
+    ]
     assert seen == [[shards.parts[i] for i in ids] for ids in drawn(door, sampler)]
 
 

@@ -39,7 +39,10 @@ def foreign(path):
         lambda base: folder(base, "s", 0o700),
         lambda base: folder(folder(base, "shm", 0o1777), "s", 0o755),
         lambda base: folder(folder(base, "real", 0o755), "s", 0o700) and link(base, "real") / "s",
-        lambda base: folder(folder(base, "real", 0o755), "s", 0o700) and link(base, base / "real") / ".." / "real" / "s",
+        lambda base: (
+            folder(folder(base, "real", 0o755), "s", 0o700)
+            and link(base, base / "real") / ".." / "real" / "s"
+        ),
     ],
 )
 def test_own_folders_are_taken(tmp_path, make):
@@ -52,12 +55,26 @@ def test_own_folders_are_taken(tmp_path, make):
         (lambda base: folder(base, "s", 0o777), "can be written to by other users \\(mode 0777\\)"),
         (lambda base: folder(base, "s", 0o1777), "can be written to by other users"),
         (lambda base: folder(base, "s", 0o770), "can be written to by other users"),
-        (lambda base: folder(folder(base, "shm", 0o777), "s", 0o700), "shm can be written to by other users"),
-        (lambda base: folder(base, "s", 0o700) and link(base, "s"), "is a symbolic link, not a folder"),
+        (
+            lambda base: folder(folder(base, "shm", 0o777), "s", 0o700),
+            "shm can be written to by other users",
+        ),
+        (
+            lambda base: folder(base, "s", 0o700) and link(base, "s"),
+            "is a symbolic link, not a folder",
+        ),
         (lambda base: link(base, "link") / "s", "is a symbolic link, not a folder"),
         (lambda base: (base / "s").touch() or base / "s", "s is not a folder"),
-        (lambda base: foreign(folder(base, "s", 0o700)), f"belongs to user .*, and you are user {os.geteuid()}"),
-        (lambda base: os.path.join(foreign(folder(folder(base, "a", 0o700), "s", 0o700).parent), "s"), "belongs to user"),
+        (
+            lambda base: foreign(folder(base, "s", 0o700)),
+            f"belongs to user .*, and you are user {os.geteuid()}",
+        ),
+        (
+            lambda base: os.path.join(
+                foreign(folder(folder(base, "a", 0o700), "s", 0o700).parent), "s"
+            ),
+            "belongs to user",
+        ),
     ],
 )
 def test_others_may_not_be_able_to_take_its_place(tmp_path, make, sentence):
@@ -68,7 +85,9 @@ def test_others_may_not_be_able_to_take_its_place(tmp_path, make, sentence):
 def test_a_link_of_another_user_is_not_followed(tmp_path):
     assert IS_ROOT, "only root makes a link of another user"
     folder(folder(tmp_path, "real", 0o755), "s", 0o700)
-    with pytest.raises(rankpool.OwnerError, match=f"link is a symbolic link of user {NOBODY}, and you are user 0"):
+    with pytest.raises(
+        rankpool.OwnerError, match=f"link is a symbolic link of user {NOBODY}, and you are user 0"
+    ):
         check_folder(str(foreign(link(tmp_path, "real")) / "s"))
 
 
@@ -76,7 +95,9 @@ def test_a_door_in_another_users_folder_is_refused(door):
     """Although it is the right one, and whenever it happens: the next connection is not made."""
     folder = os.path.dirname(door.path)
     os.chmod(folder, 0o777)
-    with pytest.raises(rankpool.OwnerError, match="is not safe: .* can be written to by other users"):
+    with pytest.raises(
+        rankpool.OwnerError, match="is not safe: .* can be written to by other users"
+    ):
         rankpool.Dataset()
     os.chmod(folder, 0o700)
     data = rankpool.Dataset()
@@ -103,7 +124,10 @@ def test_a_jobs_session_that_another_user_made_is_refused(tmp_path, monkeypatch,
         folder(tmp_path, "mine", 0o700)
         (tmp_path / name).symlink_to("mine")
         foreign(tmp_path / name)
-    with pytest.raises(rankpool.OwnerError, match=f"of user {NOBODY}" if kind == "link" else f"belongs to user {NOBODY}"):
+    with pytest.raises(
+        rankpool.OwnerError,
+        match=f"of user {NOBODY}" if kind == "link" else f"belongs to user {NOBODY}",
+    ):
         rankpool.Dataset()
 
 
@@ -123,10 +147,14 @@ def test_a_door_that_another_user_serves_is_refused(tmp_path, monkeypatch):
     assert IS_ROOT, "only root becomes another user"
     path = str(tmp_path / "door.sock")
     monkeypatch.setenv("RANKPOOL_SOCKET", path)
-    served = subprocess.Popen([sys.executable, "-c", SERVE, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    served = subprocess.Popen(
+        [sys.executable, "-c", SERVE, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     try:
         assert served.stdout.readline() == b"listens\n"
-        with pytest.raises(rankpool.OwnerError, match=f"is served by user {NOBODY}, and you are user 0"):
+        with pytest.raises(
+            rankpool.OwnerError, match=f"is served by user {NOBODY}, and you are user 0"
+        ):
             rankpool.Dataset()
     finally:
         rankpool.connection._close_all()

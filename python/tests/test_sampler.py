@@ -73,7 +73,9 @@ def test_a_sequential_sampler_needs_no_set_epoch(door):
     assert [list(b) for b in sampler] == [list(b) for b in sampler]
 
 
-@pytest.mark.parametrize("kind", [list, numpy.array, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)])
+@pytest.mark.parametrize(
+    "kind", [list, numpy.array, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)]
+)
 def test_report_sends_the_losses_of_the_batch(door, kind):
     _, sampler = make()
     for batch in sampler:
@@ -82,13 +84,17 @@ def test_report_sends_the_losses_of_the_batch(door, kind):
         sampler.report(ids, kind(losses))
     door.wait(lambda: len(door.seen(REPORT)) == 5)
     assert door.seen(REPORT) == [
-        (0, 0, b, [id / 2 for id in ids]) for b, ids in enumerate(plan(door, 0, sampler.spec._asdict(), 0))
+        (0, 0, b, [id / 2 for id in ids])
+        for b, ids in enumerate(plan(door, 0, sampler.spec._asdict(), 0))
     ]
 
 
 def reported(door, count):
     door.wait(lambda: len(door.seen(REPORT)) == count)
-    return [(batch, [None if loss != loss else loss for loss in losses]) for _, _, batch, losses in door.seen(REPORT)]
+    return [
+        (batch, [None if loss != loss else loss for loss in losses])
+        for _, _, batch, losses in door.seen(REPORT)
+    ]
 
 
 def test_report_finds_the_batch(door):
@@ -105,7 +111,9 @@ def test_report_finds_the_batch(door):
         (3, [4, 3, 2, 1]),
         (4, [None, 9, 9, None]),
     ]
-    with pytest.raises(ValueError, match=r"are not a batch, or part of one, of epoch 0 from batch 5 to 4"):
+    with pytest.raises(
+        ValueError, match=r"are not a batch, or part of one, of epoch 0 from batch 5 to 4"
+    ):
         sampler.report(batches[1], [1, 2, 3, 4])
     with pytest.raises(ValueError, match="4 ids and 3 losses"):
         sampler.report(batches[4], [1, 2, 3])
@@ -146,7 +154,9 @@ def test_a_batch_reported_in_part_is_told_when_no_more_can_come(door, end):
         kinds = [request.kind for request in door.requests]
         assert kinds.index(REPORT, kinds.index(REPORT) + 1) < kinds.index(3, kinds.index(REPORT))
     if end == "state_dict":
-        with pytest.raises(ValueError, match="batch 1 of epoch 0 was reported in part, .* comes too late"):
+        with pytest.raises(
+            ValueError, match="batch 1 of epoch 0 was reported in part, .* comes too late"
+        ):
             sampler.report(batches[1][3:], [1])
 
 
@@ -154,7 +164,9 @@ def losses_that_are_not_finite(kind):
     """Half of the losses of a batch of four, in other forms than a list of floats."""
     if kind == "overflow":
         return [1e39, 0.5, -1e39, -0.0]
-    losses = torch.tensor([float("nan"), 0.5, float("inf"), -0.0], dtype=getattr(torch, kind, torch.float32))
+    losses = torch.tensor(
+        [float("nan"), 0.5, float("inf"), -0.0], dtype=getattr(torch, kind, torch.float32)
+    )
     if kind == "column":
         return losses.unsqueeze(1)
     if kind == "requires_grad":
@@ -181,7 +193,9 @@ def test_losses_that_are_not_finite_are_sent_again_too(door, kind, until):
             sampler.metric("any", 1)
             assert list(map(str, reported(door, until + 1))) == list(map(str, before))
             assert [b for b, _ in before] == list(range(until + 1))
-            infinite = {"overflow": [float("inf"), 0.5, float("-inf"), -0.0]}.get(kind, [None, 0.5, float("inf"), -0.0])
+            infinite = {"overflow": [float("inf"), 0.5, float("-inf"), -0.0]}.get(
+                kind, [None, 0.5, float("inf"), -0.0]
+            )
             assert before[-1][1] == infinite
             return
 
@@ -280,6 +294,21 @@ def test_weights(door):
         assert sampler.weights(batch).tolist() == weights.tolist()
 
 
+def test_batches_that_are_evaluated_are_found_by_their_ids(door):
+    data, sampler = make(evaluates=True)
+    assert door.seen(2)[0]["evaluates"] is True
+    found = []
+    for samples in data.batches(sampler):
+        sampler._plan.evaluated = range(2, 4)  # the false door evaluates none
+        part = list(samples.ids)[1:]
+        found.append((sampler.evaluating(samples.ids), sampler.evaluating(numpy.array(part))))
+        assert not sampler.evaluating([])
+        sampler.report(samples.ids, [0.5] * len(samples.ids))
+    assert found == [(False, False)] * 2 + [(True, True)] * 2 + [(False, False)]
+    with pytest.raises(ValueError, match="are not a batch"):
+        sampler.evaluating([1 << 20])
+
+
 def test_metric(door):
     _, sampler = make()
     sampler.set_epoch(2)
@@ -331,7 +360,10 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
 def test_a_state_of_another_stream_is_refused(door):
     _, sampler = make()
     state = sampler.state_dict()
-    for field, value in [("identity", "a5"), ("scorer", "loss"), ("samples", 3), ("seed", 1), ("sampler", "torch"), ("global_batch", 8)]:
+    for field, value in [
+        ("identity", "a5"), ("scorer", "loss"), ("samples", 3), ("seed", 1), ("sampler", "torch"),
+        ("global_batch", 8),
+    ]:
         with pytest.raises(ValueError, match=f"the saved state has {field} = {value!r}"):
             sampler.load_state_dict({**state, field: value})
 
@@ -348,7 +380,10 @@ def test_a_state_of_a_place_that_is_none_is_refused(door, field, value, most):
     _, sampler = make()
     sampler.set_epoch(3)
     state = {**sampler.state_dict(), field: value}
-    with pytest.raises(ValueError, match=re.escape(f"saved state has {field} = {value!r}, which must be in [0, {most}]")):
+    with pytest.raises(
+        ValueError,
+        match=re.escape(f"saved state has {field} = {value!r}, which must be in [0, {most}]"),
+    ):
         sampler.load_state_dict(state)
     del state[field]
     with pytest.raises(ValueError, match=f"saved state has {field} = None"):
@@ -357,7 +392,8 @@ def test_a_state_of_a_place_that_is_none_is_refused(door, field, value, most):
 
 
 def test_a_state_at_the_end_of_an_epoch_has_no_batches_left(door):
-    """Of an epoch that turns out to be shorter it is refused: a sampler may draw fewer samples than there are."""
+    """Of an epoch that turns out to be shorter it is refused: a sampler may draw fewer samples than
+    there are."""
     _, sampler = make()
     state = sampler.state_dict()
     for batch in (5, 4):
@@ -374,7 +410,9 @@ def test_a_state_at_the_end_of_an_epoch_has_no_batches_left(door):
 @pytest.mark.parametrize("epoch", [-1, 1 << 31])
 def test_an_epoch_that_is_none_is_refused(door, epoch):
     _, sampler = make()
-    with pytest.raises(ValueError, match=re.escape(f"epoch must be in [0, 2147483646], not {epoch}")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"epoch must be in [0, 2147483646], not {epoch}")
+    ):
         sampler.set_epoch(epoch)
 
 
@@ -385,7 +423,10 @@ def test_an_epoch_that_is_none_is_refused(door, epoch):
         ({"batch_size": "x"}, "batch_size must be a whole number, not 'x'"),
         ({"batch_size": 0}, "batch_size must be in [1, 2147483647], not 0"),
         ({"seed": None}, "seed must be a whole number, not None"),
-        ({"seed": 1 << 63}, "seed must be in [-9223372036854775808, 9223372036854775807], not 9223372036854775808"),
+        (
+            {"seed": 1 << 63},
+            "seed must be in [-9223372036854775808, 9223372036854775807], not 9223372036854775808",
+        ),
     ],
 )
 def test_numbers_of_a_script_that_are_none_are_refused(door, given, sentence):
@@ -416,7 +457,10 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     rankpool.connection._close_all()
     monkeypatch.setattr(rankpool.identity, "_by_door", {})  # as another process
     _, other = make()
-    with pytest.raises(ValueError, match="with the options '', and this one has 'beta=0.5': .* start it with the same --set"):
+    with pytest.raises(
+        ValueError,
+        match="with the options '', and this one has 'beta=0.5': .* start it with the same --set",
+    ):
         other.load_state_dict(state)
     state["options"] = "beta=0.5"
     other.load_state_dict(state)
@@ -424,7 +468,10 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     door.welcome["options"] = "beta=0.6"
     door.kill()
     door.start()
-    with pytest.raises(rankpool.IdentityError, match="came back with the options 'beta=0.6', and training began with 'beta=0.5'"):
+    with pytest.raises(
+        rankpool.IdentityError,
+        match="came back with the options 'beta=0.6', and training began with 'beta=0.5'",
+    ):
         list(other)
 
 
@@ -439,7 +486,10 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
     """A cache that says none, and a state without one, are of version 1."""
     _, sampler = make()
     state = sampler.state_dict()
-    with pytest.raises(ValueError, match="of plan version 2, and this cache makes plans of version 1: it would not go on"):
+    with pytest.raises(
+        ValueError,
+        match="of plan version 2, and this cache makes plans of version 1: it would not go on",
+    ):
         sampler.load_state_dict({**state, "plan_version": 2})
     del state["plan_version"]
     sampler.load_state_dict(state)
@@ -452,7 +502,9 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
         _, other = make()
         assert other.state_dict()["plan_version"] == version
         if version != 1:
-            with pytest.raises(ValueError, match="of plan version 1, and this cache makes plans of version 3"):
+            with pytest.raises(
+                ValueError, match="of plan version 1, and this cache makes plans of version 3"
+            ):
                 other.load_state_dict(state)
 
 
@@ -477,7 +529,9 @@ def test_planning_gives_up(door, monkeypatch):
     _, sampler = make()
     door.kill()
     monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0")
-    with pytest.raises(rankpool.CacheAwayError, match="waited 0 s in vain for the cache to plan epoch 0"):
+    with pytest.raises(
+        rankpool.CacheAwayError, match="waited 0 s in vain for the cache to plan epoch 0"
+    ):
         list(sampler)
 
 
@@ -485,7 +539,9 @@ def test_trainers_that_do_not_come_are_named(door, monkeypatch):
     _, sampler = make()
     door.missing = "of 2 trainers (WORLD_SIZE) 1 have not come: RANK 1"
     monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0")
-    with pytest.raises(rankpool.CacheAwayError, match="to plan epoch 0: of 2 trainers .* not come: RANK 1$"):
+    with pytest.raises(
+        rankpool.CacheAwayError, match="to plan epoch 0: of 2 trainers .* not come: RANK 1$"
+    ):
         list(sampler)
     door.missing = None
     sampler.set_epoch(0)
@@ -501,18 +557,27 @@ def test_state_dict_without_the_cache_warns(door):
 
 def test_refused_requests_are_sentences(door):
     data = rankpool.Dataset()
-    with pytest.raises(rankpool.RequestError, match="^rankpool: trainer 0 has batch_size 64, trainer 1 batch_size 13$"):
+    with pytest.raises(
+        rankpool.RequestError,
+        match="^rankpool: trainer 0 has batch_size 64, trainer 1 batch_size 13$",
+    ):
         BatchSampler(data, batch_size=13)
-    with pytest.raises(rankpool.RankpoolError, match="serves no data set 'valid'; it serves 'train', 'test'"):
+    with pytest.raises(
+        rankpool.RankpoolError, match="serves no data set 'valid'; it serves 'train', 'test'"
+    ):
         rankpool.Dataset("valid")
 
 
 def test_another_version_is_named(door):
     door.version = 1
-    with pytest.raises(rankpool.VersionError, match="the client speaks protocol version 2, and the cache version 1"):
+    with pytest.raises(
+        rankpool.VersionError, match="the client speaks protocol version 2, and the cache version 1"
+    ):
         rankpool.Dataset()
     door.version, door.refuse = 2, "this rank speaks protocol version 1"
-    with pytest.raises(rankpool.VersionError, match="version 2, and the cache refused it: this rank speaks .* 1"):
+    with pytest.raises(
+        rankpool.VersionError, match="version 2, and the cache refused it: this rank speaks .* 1"
+    ):
         rankpool.Dataset()
 
 
@@ -520,7 +585,9 @@ def test_where_the_door_is(door, monkeypatch, tmp_path):
     from rankpool import session
 
     monkeypatch.delenv("RANKPOOL_SOCKET")
-    with pytest.raises(rankpool.RankpoolError, match="start the script under `rankpool run … -- python …`"):
+    with pytest.raises(
+        rankpool.RankpoolError, match="start the script under `rankpool run … -- python …`"
+    ):
         rankpool.Dataset()
     monkeypatch.setenv("RANKPOOL_SESSION", str(tmp_path))
     with pytest.raises(rankpool.RankpoolError, match="has 0 doors"):

@@ -29,9 +29,9 @@ while not stop():
 print(step, stop.signal)
 """
 
-# A trainer that ends while an all-reduce is under way, which the other one joins when it hears that. The last thing
-# that the first one does keeps the interpreter's lock, until the other has ended: threads that wait for it then wait
-# while Python ends.
+# A trainer that ends while an all-reduce is under way, which the other one joins when it hears
+# that. The last thing that the first one does keeps the interpreter's lock, until the other has
+# ended: threads that wait for it then wait while Python ends.
 LEAVER = """
 import atexit, ctypes, os, sys
 rank, file, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -80,7 +80,10 @@ def test_close_gives_the_signals_back():
 
 def test_trainers_stop_after_the_same_step(tmp_path):
     """Only one of them is told."""
-    both = [trainer(TRAINER, rank, tmp_path, told, stdout=subprocess.PIPE) for rank, told in enumerate(["0", "5"])]
+    both = [
+        trainer(TRAINER, rank, tmp_path, told, stdout=subprocess.PIPE)
+        for rank, told in enumerate(["0", "5"])
+    ]
     steps, signals = zip(*(one.communicate()[0].split() for one in both))
     assert [one.returncode for one in both] == [0, 0]
     assert steps[0] == steps[1] and 5 <= int(steps[0]) <= 7
@@ -162,7 +165,8 @@ def storm():
 
 
 def test_workers_obey_when_nobody_waits_for_signals(door):
-    """One that a signal ends between batches may leave a lock of the loader taken, for good: these end amid one."""
+    """One that a signal ends between batches may leave a lock of the loader taken, for good: these
+    end amid one."""
     data = rankpool.Dataset(transform=decoders.hears_a_signal)
     loader = rankpool.loader(data, rankpool.BatchSampler(data, 4), num_workers=1)
     with pytest.raises(RuntimeError, match="DataLoader worker") as ended:

@@ -1,4 +1,5 @@
-"""Trainers that read storage themselves keep to the job's limits, all processes of a node together."""
+"""Trainers that read storage themselves keep to the job's limits, all processes of a node
+together."""
 
 import fcntl
 import multiprocessing
@@ -16,7 +17,8 @@ from rankpool import connection, throttle
 from rankpool.index import Index
 from rankpool.sampler import BatchSampler
 
-GOLDEN = Path(__file__).parents[2] / "docs" / "wire" / "storage_limit_golden.bin"  # 1 MiB/s, 250.5 opens/s
+# 1 MiB/s, 250.5 opens/s
+GOLDEN = Path(__file__).parents[2] / "docs" / "wire" / "storage_limit_golden.bin"
 SECOND = 10**9
 
 
@@ -58,7 +60,10 @@ def test_the_golden_file(tmp_path):
 
 @pytest.mark.parametrize(
     "limits, size, seconds",
-    [((1000.0, 0.0), 500, 0.5), ((0.0, 4.0), 500, 0.25), ((1000.0, 4.0), 100, 0.25), ((1000.0, 4.0), 500, 0.5)],
+    [
+        ((1000.0, 0.0), 500, 0.5), ((0.0, 4.0), 500, 0.25), ((1000.0, 4.0), 100, 0.25),
+        ((1000.0, 4.0), 500, 0.5),
+    ],
 )
 def test_the_rate_holds(tmp_path, clock, limits, size, seconds):
     write_limit(tmp_path, *limits)
@@ -137,17 +142,21 @@ def test_an_index_reads_as_fast_as_the_limit_beside_it_says(tmp_path, clock):
 
 
 def test_each_waits_at_random_before_it_reads_storage(door, monkeypatch):
-    """Once for each time that the cache goes away, before the first read, and not at all while it is there."""
+    """Once for each time that the cache goes away, before the first read, and not at all while it
+    is there."""
     slept, read = [], []
     monkeypatch.setattr(connection._random, "uniform", lambda low, high: high, raising=False)
-    monkeypatch.setattr(connection.time, "sleep", lambda seconds: slept.append((seconds, len(read))))
+    monkeypatch.setattr(
+        connection.time, "sleep", lambda seconds: slept.append((seconds, len(read)))
+    )
     monkeypatch.setattr(Index, "read", lambda index, id: read.append(id) or b"x")
     data = rankpool.Dataset()
     sampler = BatchSampler(data, batch_size=4)
     door.sources[0, 0, 0] = 4
     first, second, *_ = sampler
     data.read(first, rankpool.dataset.collate)
-    assert (len(slept), len(read)) == (0, 1)  # the cache is there, and leaves one sample to the client
+    # the cache is there, and leaves one sample to the client
+    assert (len(slept), len(read)) == (0, 1)
     door.kill()
     for batch in (first, second):
         data.read(batch, rankpool.dataset.collate)

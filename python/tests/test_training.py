@@ -1,4 +1,5 @@
-"""What a training process tells a cache of its training: at the start, after a restart, from a checkpoint."""
+"""What a training process tells a cache of its training: at the start, after a restart, from a
+checkpoint."""
 
 import os
 
@@ -38,7 +39,11 @@ def restart(door, sampler):
 
 
 def states(folder):
-    return {name: open(os.path.join(folder, name)).read() for name in os.listdir(folder) if name.startswith("state-")}
+    return {
+        name: open(os.path.join(folder, name)).read()
+        for name in os.listdir(folder)
+        if name.startswith("state-")
+    }
 
 
 def test_plans_are_told_after_a_restart(door):
@@ -47,7 +52,9 @@ def test_plans_are_told_after_a_restart(door):
     (first,) = door.seen(OPEN)
     restart(door, sampler)
     (again,) = door.seen(OPEN)
-    assert again["training"].pop("planned") == [{"epoch": e, "scores": f"{e:02x}" * 16} for e in (1, 2)]
+    assert again["training"].pop("planned") == [
+        {"epoch": e, "scores": f"{e:02x}" * 16} for e in (1, 2)
+    ]
     assert again["training"] == {"life": first["training"]["life"], "turn": 0, "checkpoint": None}
 
 
@@ -83,7 +90,9 @@ def test_it_is_put_back_before_the_cache_hears_anything(door, folder, monkeypatc
 def test_a_folder_that_cannot_be_written_to_ends_nothing(door, monkeypatch):
     data, sampler = make()
     train(data, sampler, 1)
-    monkeypatch.setattr(rankpool.training.os, "sendfile", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+    monkeypatch.setattr(
+        rankpool.training.os, "sendfile", lambda *_: (_ for _ in ()).throw(OSError("no space"))
+    )
     for name in states(os.path.dirname(door.path)):
         os.remove(os.path.join(os.path.dirname(door.path), name))
     restart(door, sampler)
@@ -107,7 +116,9 @@ def test_a_checkpoint_begins_another_life(door):
     assert len(list(sampler)) == len(first) - 2
     before, after = (request["training"] for request in door.seen(OPEN))
     assert after["checkpoint"] == {"epoch": 3, "batch": 2, "state": "5a" * 16}
-    assert after["planned"] == [] and after["life"] == before["life"] and before["checkpoint"] is None
+    assert (
+        after["planned"] == [] and after["life"] == before["life"] and before["checkpoint"] is None
+    )
     assert (before["turn"], after["turn"]) == (0, 1)
 
 
@@ -126,7 +137,10 @@ def test_a_state_of_another_version_is_refused(door):
     _, sampler = make()
     state = sampler.state_dict()
     for version in (1, 3, None):
-        with pytest.raises(ValueError, match=f"the saved state has version = {version}, and this rankpool reads version 2"):
+        with pytest.raises(
+            ValueError,
+            match=f"the saved state has version = {version}, and this rankpool reads version 2",
+        ):
             sampler.load_state_dict({**state, "version": version})
 
 
@@ -150,14 +164,21 @@ def test_saving_waits_for_the_cache(door, monkeypatch):
 def test_what_was_not_saved_is_said(door, monkeypatch):
     _, sampler = make()
     door.saved = {"saved": "", "state": ""}
-    with pytest.warns(UserWarning, match="lacks reports of other trainers, so its scores are not saved: a training that"):
+    with pytest.warns(
+        UserWarning,
+        match="lacks reports of other trainers, so its scores are not saved: a training that",
+    ):
         assert sampler.state_dict()["state"] is None
     door.saved = {"saved": "", "state": "5a" * 16}
-    with pytest.warns(UserWarning, match=r"saves no importance scores \(--state FILE\): another run that"):
+    with pytest.warns(
+        UserWarning, match=r"saves no importance scores \(--state FILE\): another run that"
+    ):
         assert sampler.state_dict()["state"] == "5a" * 16
     assert sampler.state_dict()["state"] == "5a" * 16  # said once
     monkeypatch.setattr(sampler_module, "SAVE_SECONDS", 0.0)
     door.kill()
     sampler.metric("any", 1)
-    with pytest.warns(UserWarning, match="the cache is away and did not save its scores: a training that"):
+    with pytest.warns(
+        UserWarning, match="the cache is away and did not save its scores: a training that"
+    ):
         assert sampler.state_dict()["state"] is None

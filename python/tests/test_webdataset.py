@@ -42,7 +42,10 @@ def shards(tmp_path):
         members = []
         for i in range(shard * 10, shard * 10 + 10):
             key = f"deep/{i:04}"
-            members += [(f"{key}.BIN", bytes([i]) * (i + 1)), (f"{key}.cls", b"%d" % (i % 3)), (f"{key}.seg.txt", b"s%d" % i)]
+            members += [
+                (f"{key}.BIN", bytes([i]) * (i + 1)), (f"{key}.cls", b"%d" % (i % 3)),
+                (f"{key}.seg.txt", b"s%d" % i),
+            ]
         write_shard(folder / f"a-{shard}.tar", [("__info__", b"x"), *members, ("README", b"none")])
     return str(folder)
 
@@ -73,12 +76,19 @@ def noisy(content):
 
 
 def pipeline(urls):
-    return rankpool.WebDataset(urls).decode().to_tuple("bin cls", "seg.txt").map_tuple(noisy, None, len)
+    return (
+        rankpool.WebDataset(urls)
+        .decode()
+        .to_tuple("bin cls", "seg.txt")
+        .map_tuple(noisy, None, len)
+    )
 
 
 def rows_of(data, workers, method=None):
     sampler, rows = rankpool.DistributedSampler(data, 1, 0, seed=3), []
-    loader = DataLoader(data, 4, sampler=sampler, num_workers=workers, multiprocessing_context=method)
+    loader = DataLoader(
+        data, 4, sampler=sampler, num_workers=workers, multiprocessing_context=method
+    )
     for epoch in range(2):
         sampler.set_epoch(epoch)
         for noise, classes, lengths in loader:
@@ -104,10 +114,17 @@ def test_images_and_handlers_decode(tmp_path):
     image = pytest.importorskip("PIL.Image")
     picture = io.BytesIO()
     image.new("L", (3, 2), 7).save(picture, "png")
-    write_shard(tmp_path / "a.tar", [("1.png", picture.getvalue()), ("1.json", b'{"a": 1}'), ("1.own", b"x")])
-    data = rankpool.WebDataset(tmp_path).decode(lambda kind, content: 5 if kind == "own" else None, "pil")
+    write_shard(
+        tmp_path / "a.tar",
+        [("1.png", picture.getvalue()), ("1.json", b'{"a": 1}'), ("1.own", b"x")],
+    )
+    data = rankpool.WebDataset(tmp_path).decode(
+        lambda kind, content: 5 if kind == "own" else None, "pil"
+    )
     sample = data[0]
-    assert (sample["png"].mode, sample["png"].size, sample["json"], sample["own"]) == ("RGB", (3, 2), {"a": 1}, 5)
+    assert (sample["png"].mode, sample["png"].size, sample["json"], sample["own"]) == (
+        "RGB", (3, 2), {"a": 1}, 5,
+    )
     with pytest.raises(ValueError, match="decode knows pil, .* not 'torch'"):
         data.decode("torch")
 
@@ -116,12 +133,22 @@ def test_patterns(shards, tmp_path):
     both = [os.path.join(shards, f"a-{n}.tar") for n in (0, 1)]
     for urls in (shards, shards + "/a-{0..1}.tar", shards + "/{a}-{1,0}.tar", both[::-1]):
         assert tarfiles.expand(urls) == both
-    (tmp_path / "b-08.tar").touch(), (tmp_path / "b-09.tar").touch(), (tmp_path / "b-10.tar").touch()
+    (
+        (tmp_path / "b-08.tar").touch(), (tmp_path / "b-09.tar").touch(),
+        (tmp_path / "b-10.tar").touch(),
+    )
     assert len(tarfiles.expand(str(tmp_path / "b-{08..10}.tar"))) == 3
-    for wrong, error in (("pipe:cat x", ValueError), ("http://x/a.tar", ValueError), ("{a", ValueError), ("none.tar", OSError)):
+    for wrong, error in (
+        ("pipe:cat x", ValueError),
+        ("http://x/a.tar", ValueError),
+        ("{a", ValueError),
+        ("none.tar", OSError),
+    ):
         with pytest.raises(error):
             tarfiles.expand(wrong)
-    with pytest.raises(AttributeError, match="WebDataset has no shuffle: rankpool.DistributedSampler draws"):
+    with pytest.raises(
+        AttributeError, match="WebDataset has no shuffle: rankpool.DistributedSampler draws"
+    ):
         rankpool.WebDataset(shards).shuffle(100)
 
 
@@ -135,7 +162,9 @@ def test_damaged_shards(tmp_path, name):
         rankpool.WebDataset(tmp_path)
 
 
-@pytest.mark.parametrize("workers, method", [(0, None), (2, "fork"), (1, "spawn"), (1, "forkserver")])
+@pytest.mark.parametrize(
+    "workers, method", [(0, None), (2, "fork"), (1, "spawn"), (1, "forkserver")]
+)
 @pytest.mark.parametrize("with_cls", [True, False])
 def test_tensors_are_the_same_with_the_cache(door, shards, tmp_path, workers, method, with_cls):
     """A pack's manifest does not count the cls that rankpool pack has added to the shards."""
@@ -150,7 +179,10 @@ def test_shards_that_the_cache_does_not_serve_alone_are_read_from_storage(door, 
     door.data.append(Tars(shards))
     data = rankpool.WebDataset([os.path.join(shards, "a-1.tar")])
     assert (len(data), data[0]["cls"]) == (10, b"1")
-    assert "is read from storage: the cache serves 2 shards there, and the script names 1" in capfd.readouterr().err
+    assert (
+        "is read from storage: the cache serves 2 shards there, and the script names 1"
+        in capfd.readouterr().err
+    )
 
 
 def test_importance(door, shards):

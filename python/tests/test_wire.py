@@ -11,7 +11,10 @@ from rankpool import wire
 from rankpool.connection import Spec
 
 LINES = (Path(__file__).parents[2] / "docs" / "wire" / "frames.txt").read_text().splitlines()
-FRAMES = {name: bytes.fromhex(hex) for name, hex in (line.split() for line in LINES if line and line[0] != "#")}
+FRAMES = {
+    name: bytes.fromhex(hex)
+    for name, hex in (line.split() for line in LINES if line and line[0] != "#")
+}
 
 
 def tally():
@@ -29,15 +32,27 @@ TRAINING = {
 }
 
 SENT = {
-    "hello": (wire.HELLO, 1, wire.pack_hello(2, 4, 0x0123456789ABCDEF, 0x1111111111111111, 0x2222222222222222)),
-    "open": (wire.OPEN, 2, wire.pack_open(Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4), TRAINING)),
+    "hello": (
+        wire.HELLO, 1,
+        wire.pack_hello(2, 4, 0x0123456789ABCDEF, 0x1111111111111111, 0x2222222222222222),
+    ),
+    "open": (
+        wire.OPEN,
+        2,
+        wire.pack_open(
+            Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4), TRAINING
+        ),
+    ),
     "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
     "report": (wire.REPORT, 7, wire.pack_report(1, 3, 9, array("f", [0.5, nan, 2.0]))),
     "release": (wire.RELEASE, 8, wire.pack_release([13], tally())),
     "release_tally": (wire.RELEASE, 9, wire.pack_release([], tally())),
-    "metric": (wire.METRIC, 10, wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875})),
+    "metric": (
+        wire.METRIC, 10,
+        wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875}),
+    ),
     "save": (wire.SAVE, 11, wire.pack_save(1, 3, 10)),
     "status": (wire.STATUS, 12, b""),
     "shutdown": (wire.SHUTDOWN, 13, b""),
@@ -68,8 +83,12 @@ def test_hello_reply():
 
 
 def test_json_replies():
-    assert json.loads(received("open_reply", 102, 2)) == {"stream": 1, "batches": 20, "scorer": "logrank"}
-    assert json.loads(received("save_reply", 108, 11)) == {"saved": "/run/s1/state", "state": "5a" * 16}
+    assert json.loads(received("open_reply", 102, 2)) == {
+        "stream": 1, "batches": 20, "scorer": "logrank",
+    }
+    assert json.loads(received("save_reply", 108, 11)) == {
+        "saved": "/run/s1/state", "state": "5a" * 16,
+    }
     assert json.loads(received("status_reply", 109, 12)) == {"rank": 1}
     assert received("shutdown_reply", 110, 13) == b""
 
@@ -82,8 +101,14 @@ def test_plan_reply():
     assert plan.repeats is None
     assert (plan.source, plan.source_path) == ("5a" * 16, "/run/s1/state-1-3")
     again = wire.Plan(received("plan_reply_repeats", 103, 16))
-    assert (again.ids.tolist(), again.weights.tolist(), again.repeats.tolist()) == ([4, 0, 4], [0.5, 1.25, 0.5], [0, 2, 1])
+    assert (again.ids.tolist(), again.weights.tolist(), again.repeats.tolist()) == (
+        [4, 0, 4], [0.5, 1.25, 0.5], [0, 2, 1],
+    )
     assert again.source == ""
+    some = wire.Plan(received("plan_reply_evaluated", 103, 17))
+    assert (list(some.evaluated), some.repeats.tolist()) == ([1], [0, 0, 1, 0])
+    assert (some.source, some.source_path) == (plan.source, plan.source_path)
+    assert not plan.evaluated and not again.evaluated
     plain = wire.Plan(received("plan_reply_unweighted", 103, 4))
     assert (plain.epoch, plain.ids.tolist(), plain.weights) == (0, [4, 0, 4], None)
 
@@ -103,8 +128,14 @@ def test_error_reply():
 
 
 def test_the_fake_door_reads_the_golden_frames():
-    sums = {"stream": 1, "epoch": 3, "hits_local": 60, "hits_remote": 2, "storage_reads": 1, "fallback_reads": 1}
-    sums |= {"substituted": 0, "_": 0, "storage_bytes": 4096, "fallback_bytes": 512, "stall_us": 1500, "elapsed_us": 0}
+    sums = {
+        "stream": 1, "epoch": 3, "hits_local": 60, "hits_remote": 2, "storage_reads": 1,
+        "fallback_reads": 1,
+    }
+    sums |= {
+        "substituted": 0, "_": 0, "storage_bytes": 4096, "fallback_bytes": 512, "stall_us": 1500,
+        "elapsed_us": 0,
+    }
     assert fakedoor.decode(4, FRAMES["get"][12:]) == (1, 3, 9, [11, 12], sums)
     assert fakedoor.decode(6, FRAMES["release"][12:]) == ([13], sums)
     *place, losses = fakedoor.decode(5, FRAMES["report"][12:])
@@ -112,7 +143,10 @@ def test_the_fake_door_reads_the_golden_frames():
 
 
 def test_every_frame_is_tested():
-    replies = {"hello_reply", "open_reply", "plan_reply", "plan_reply_unweighted", "plan_reply_repeats", "batch", "batch_even"}
+    replies = {
+        "hello_reply", "open_reply", "plan_reply", "plan_reply_unweighted", "plan_reply_repeats",
+        "plan_reply_evaluated", "batch", "batch_even",
+    }
     replies |= {"save_reply", "status_reply", "shutdown_reply", "error"}
     staging = {"warm", "warm_reply"}  # `rankpool stage` sends it, and no training process
     assert set(FRAMES) == replies | staging | set(SENT)

@@ -9,12 +9,14 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Chooser is the sampler of a system that ranks are by its plans: of every epoch it says which samples are served, where each lies, and
-// which draws find their sample in memory. It runs the system's pool through the epoch at the cut of the epoch before, when all that the
-// pool's answers depend on is known. So what is served is decided when an epoch is planned, on every rank alike, and never at delivery.
+// A Chooser is the sampler of a system that ranks are by its plans: of every epoch it says which
+// samples are served, where each lies, and which draws find their sample in memory. It runs the
+// system's pool through the epoch at the cut of the epoch before, when all that the pool's answers
+// depend on is known. So what is served is decided when an epoch is planned, on every rank alike,
+// and never at delivery.
 //
-// The memory that it fills is a book: it holds no bytes, and its capacity is that of all ranks together. What ranks have may be less; that
-// costs reads, and changes nothing that is served.
+// The memory that it fills is a book: it holds no bytes, and its capacity is that of all ranks
+// together. What ranks have may be less; that costs reads, and changes nothing that is served.
 //
 // It is not safe for concurrent use.
 type Chooser struct {
@@ -24,12 +26,13 @@ type Chooser struct {
 	memory   *Memory
 	scores   *Scores
 	pool     Pool
-	next     int                      // the first epoch that was not chosen
-	cuts     map[int][]float32        // by epoch that was chosen: the scores, where draws depend on them
-	made     map[int]*scheduler.Draws // the newest two, where they do not depend on scores
+	next     int // the first epoch that was not chosen
+	// by epoch that was chosen: the scores, where draws depend on them
+	cuts map[int][]float32
+	made map[int]*scheduler.Draws // the newest two, where they do not depend on scores
 }
 
-// ChooserConfig is what a Chooser is made from. All ranks must be given the same.
+// ChooserConfig is what a Chooser or a Learner is made from. All ranks must be given the same.
 type ChooserConfig struct {
 	System  *System
 	Values  Values
@@ -43,7 +46,8 @@ type ChooserConfig struct {
 	Initial       float32 // score of a sample that was never scored
 }
 
-// BookBytes is the memory of all ranks together when it is a share of the data: with samples of one size a whole number of them.
+// BookBytes is the memory of all ranks together when it is a share of the data: with samples of one
+// size a whole number of them.
 func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) int64 {
 	total, first, equal := int64(0), size(0), true
 	for id := range scheduler.SampleID(samples) {
@@ -56,31 +60,42 @@ func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) 
 	return int64(share * float64(total))
 }
 
-// Chooses reports whether ranks are the system by a Chooser, for training that draws with its LiveSampler.
-func (s *System) Chooses() bool { return s.Live != liveParts }
+// Chooses reports whether ranks are the system by a Chooser, for training that draws with its
+// LiveSampler.
+func (s *System) Chooses() bool { return s.Live == livePlaced || s.Live == liveServed }
 
-// Substitutes reports whether ranks that are the system serve other samples than those that were drawn.
+// Learns reports the same of a Learner.
+func (s *System) Learns() bool { return s.Live == liveLearned }
+
+// Draws reports whether ranks are the system by a sampler of its own, whose draws depend on the
+// size of the memory.
+func (s *System) Draws() bool { return s.Live != liveParts }
+
+// Substitutes reports whether ranks that are the system serve other samples than those that were
+// drawn.
 func (s *System) Substitutes() bool { return s.Live == liveServed }
 
-// LiveSampler is the sampler that training draws with when ranks are the system. One that serves other samples than it draws has its own name.
+// LiveSampler is the sampler that training draws with when ranks are the system. One that is no
+// sampler of others has the system's name.
 func (s *System) LiveSampler() string {
-	if s.Substitutes() {
+	if s.Substitutes() || s.Learns() {
 		return s.Name
 	}
 	return s.Sampler
 }
 
-// NewSampler returns the sampler that cfg describes, for ranks that are s. Of a system that chooses it draws what the Chooser begins with:
-// it says whether draws depend on scores, and what is wrong with cfg.
+// NewSampler returns the sampler that cfg describes, for ranks that are s. Of a system with a
+// sampler of its own it is the one that this begins with: it says whether draws depend on scores,
+// and what is wrong with cfg.
 func (s *System) NewSampler(cfg scheduler.SamplerConfig) (scheduler.Sampler, error) {
-	if s.Chooses() && cfg.Name == s.LiveSampler() {
+	if s.Draws() && cfg.Name == s.LiveSampler() {
 		cfg.Name = s.Sampler
 	}
 	return scheduler.NewSampler(cfg)
 }
 
-// NewChooser returns the chooser of cfg's system. It returns an error when the sampler cannot be had, or when something is not known
-// without which the system cannot choose.
+// NewChooser returns the chooser of cfg's system. It returns an error when the sampler cannot be
+// had, or when something is not known without which the system cannot choose.
 func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 	cfg.Sampler.Name = cfg.System.LiveSampler()
 	sampler, err := cfg.System.NewSampler(cfg.Sampler)
@@ -88,7 +103,9 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 		return nil, err
 	}
 	if cfg.System.NeedsEpochs && cfg.Epochs < 1 {
-		return nil, fmt.Errorf("systems: %s must know how many epochs will be trained: give BatchSampler epochs=E", cfg.System.Name)
+		return nil, fmt.Errorf(
+			"systems: %s must know how many epochs will be trained: give BatchSampler epochs=E",
+			cfg.System.Name)
 	}
 	c := &Chooser{cfg: cfg, weighted: sampler.Weighted()}
 	c.begin()
@@ -98,17 +115,23 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 // begin forgets everything.
 func (c *Chooser) begin() {
 	cfg := &c.cfg
-	c.samplers, c.made, c.next, c.cuts = map[string]scheduler.Sampler{}, map[int]*scheduler.Draws{}, 0, map[int][]float32{}
+	c.samplers, c.made, c.next, c.cuts = map[string]scheduler.Sampler{}, map[int]*scheduler.Draws{},
+		0, map[int][]float32{}
 	c.memory = NewMemory(cfg.Sampler.Samples, cfg.Ranks, cfg.CapacityBytes, cfg.Size)
-	c.scores = &Scores{Of: scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial), Known: make([]bool, cfg.Sampler.Samples)}
+	c.scores = &Scores{
+		Of:    scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial),
+		Known: make([]bool, cfg.Sampler.Samples),
+	}
 	c.scores.TakeCut()
 	epochs := cfg.Epochs
 	if epochs == 0 {
 		epochs = math.MaxInt32
 	}
 	c.pool = cfg.System.NewPool(PoolConfig{
-		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1, Ranks: cfg.Ranks,
-		TrainersPerRank: max(len(cfg.World)/cfg.Ranks, 1), Epochs: epochs, GlobalBatch: c.globalBatch(), Seed: cfg.Sampler.Seed,
+		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1,
+		Ranks:           cfg.Ranks,
+		TrainersPerRank: max(len(cfg.World)/cfg.Ranks, 1), Epochs: epochs,
+		GlobalBatch: c.globalBatch(), Seed: cfg.Sampler.Seed,
 		Memory: c.memory, Scores: []*Scores{c.scores},
 	})
 }
@@ -118,8 +141,9 @@ func (c *Chooser) globalBatch() int { return c.cfg.Sampler.BatchSize * len(c.cfg
 // Weighted implements scheduler.Sampler.
 func (c *Chooser) Weighted() bool { return c.weighted }
 
-// Draw implements scheduler.Sampler. The samples of the Draws are those that are served. An epoch is chosen by what was chosen for
-// the epochs before; one that was chosen already is chosen anew, and those after it are forgotten.
+// Draw implements scheduler.Sampler. The samples of the Draws are those that are served. An epoch
+// is chosen by what was chosen for the epochs before; one that was chosen already is chosen anew,
+// and those after it are forgotten.
 func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 	if d := c.made[epoch]; d != nil {
 		return d
@@ -139,7 +163,8 @@ func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 	return c.made[epoch]
 }
 
-// Follow has the epochs before one chosen by cuts, the scores that their plans were made from, unless it has chosen them so.
+// Follow has the epochs before one chosen by cuts, the scores that their plans were made from,
+// unless it has chosen them so.
 func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
 	mine := 0
 	for e := range c.cuts {
@@ -147,7 +172,8 @@ func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
 			mine++
 		}
 	}
-	if mine == len(cuts) && !slices.ContainsFunc(cuts, func(cut scheduler.Cut) bool { return !slices.Equal(c.cuts[cut.Epoch], cut.Scores) }) {
+	if mine == len(cuts) && !slices.ContainsFunc(cuts,
+		func(cut scheduler.Cut) bool { return !slices.Equal(c.cuts[cut.Epoch], cut.Scores) }) {
 		return
 	}
 	c.begin()
@@ -172,19 +198,26 @@ func (c *Chooser) rewind(epoch int) {
 func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 	if c.weighted {
 		c.scores.Cut = scores
-		c.scores.AnyKnown = slices.ContainsFunc(scores, func(s float32) bool { return s != c.cfg.Initial })
+		c.scores.AnyKnown = slices.ContainsFunc(scores,
+			func(s float32) bool { return s != c.cfg.Initial })
+	}
+	evaluator, evaluates := c.pool.(Evaluator)
+	if evaluates && epoch > 0 {
+		evaluator.TakeCut(0, epoch)
 	}
 	drawn := c.draw(epoch, scores)
 	c.pool.Begin(0, epoch, drawn)
-	choice := scheduler.Choice{
-		Epoch: epoch, Drawn: drawn, Served: make([]scheduler.SampleID, len(drawn)), Found: make([]bool, len(drawn)),
-		Home: make([]uint16, len(drawn)), Held: make([]bool, c.cfg.Sampler.Samples),
-	}
-	for b := 0; b*c.globalBatch() < len(drawn); b++ {
-		c.batch(&choice, b)
+	choice := scheduler.Choice{Epoch: epoch, Held: make([]bool, c.cfg.Sampler.Samples)}
+	batches := slices.Collect(slices.Chunk(drawn, c.globalBatch()))
+	for b, ids := range batches {
+		if evaluates && b == scheduler.EvaluateAt(len(batches)) {
+			c.evaluate(&choice, evaluator.Evaluate(0))
+		}
+		c.batch(&choice, b, ids)
 	}
 	for id := range choice.Held {
-		choice.Held[id] = c.memory.Has(scheduler.SampleID(id)) && !c.memory.Fresh(scheduler.SampleID(id))
+		choice.Held[id] = c.memory.Has(scheduler.SampleID(id)) &&
+			!c.memory.Fresh(scheduler.SampleID(id))
 	}
 	c.next = epoch + 1
 	return choice.Draws()
@@ -210,24 +243,51 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 	return sampler.Draw(epoch, scores).IDs
 }
 
-// batch has the pool answer a global batch. Place j of a batch is of trainer j mod W, as of DistributedSampler.
-func (c *Chooser) batch(choice *scheduler.Choice, number int) {
-	lo := number * c.globalBatch()
-	hi := min(lo+c.globalBatch(), len(choice.Drawn))
-	b := &Batch{Epoch: choice.Epoch, Number: number, IDs: choice.Drawn[lo:hi], Rank: make([]int32, hi-lo), Next: make([]float64, hi-lo)}
-	for i := range b.Rank {
-		b.Rank[i] = c.cfg.World[i%len(c.cfg.World)]
+// batch has the pool answer a global batch.
+func (c *Chooser) batch(choice *scheduler.Choice, number int, ids []scheduler.SampleID) {
+	b := &Batch{
+		Epoch: choice.Epoch, Number: number, IDs: ids,
+		Rank: make([]int32, len(ids)), Next: make([]float64, len(ids)),
 	}
-	answers := make([]Answer, hi-lo)
+	for i := range b.Rank {
+		b.Rank[i] = c.rankAt(i)
+	}
+	answers := make([]Answer, len(ids))
 	c.pool.Batch(b, answers)
 	c.memory.Moved(func(scheduler.SampleID) {})
 	c.memory.Loaded()
+	c.add(choice, ids, answers)
+}
+
+// evaluate puts a forward pass over samples, which are in memory, into an epoch. They are repeated
+// to fill the last global batch.
+func (c *Chooser) evaluate(choice *scheduler.Choice, samples []scheduler.SampleID) {
+	n := (len(samples) + c.globalBatch() - 1) / c.globalBatch()
+	choice.Evaluated = scheduler.Batches{First: len(choice.Drawn) / c.globalBatch(), N: n}
+	ids := make([]scheduler.SampleID, n*c.globalBatch())
+	answers := make([]Answer, len(ids))
+	for i := range ids {
+		ids[i] = samples[i%len(samples)]
+		answers[i] = Answer{Served: ids[i]}
+	}
+	c.add(choice, ids, answers)
+}
+
+// add adds draws as they were answered.
+func (c *Chooser) add(choice *scheduler.Choice, ids []scheduler.SampleID, answers []Answer) {
+	choice.Drawn = append(choice.Drawn, ids...)
 	for i, a := range answers {
-		first := c.memory.Served(a.Served)
-		choice.Served[lo+i], choice.Found[lo+i] = a.Served, !a.Read && !first
-		choice.Home[lo+i] = uint16(b.Rank[i])
+		home := int(c.rankAt(i % c.globalBatch()))
 		if !a.Read || c.memory.Has(a.Served) {
-			choice.Home[lo+i] = uint16(c.memory.Home(a.Served))
+			home = c.memory.Home(a.Served)
 		}
+		first := c.memory.Served(a.Served)
+		choice.Served = append(choice.Served, a.Served)
+		choice.Found = append(choice.Found, !a.Read && !first)
+		choice.Home = append(choice.Home, uint16(home))
 	}
 }
+
+// rankAt is the rank of whose trainer place i of a global batch is: trainer i mod W, as of
+// DistributedSampler.
+func (c *Chooser) rankAt(i int) int32 { return c.cfg.World[i%len(c.cfg.World)] }

@@ -10,8 +10,11 @@ import (
 func newTestChooser(t *testing.T, system *System, epochs int) *Chooser {
 	t.Helper()
 	c, err := NewChooser(ChooserConfig{
-		System: system, Sampler: scheduler.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 4, World: 2}, World: []int32{0, 1}, Ranks: 2,
-		Epochs: epochs, CapacityBytes: 40, Size: func(scheduler.SampleID) int64 { return 1 }, Initial: 1,
+		System:  system,
+		Sampler: scheduler.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 4, World: 2},
+		World:   []int32{0, 1}, Ranks: 2,
+		Epochs: epochs, CapacityBytes: 40, Size: func(scheduler.SampleID) int64 { return 1 },
+		Initial: 1, Values: Values{"max_warm_up_epochs": 2},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -27,18 +30,22 @@ func cutOf(epoch int) []float32 {
 	return scores
 }
 
-// TestChooserGoesOn: a chooser that was given the cuts of the epochs before, or is asked for an epoch again, makes the same choices as one
-// that has followed training from the start.
+// TestChooserGoesOn: a chooser that was given the cuts of the epochs before, or is asked for an
+// epoch again, makes the same choices as one that has followed training from the start.
 func TestChooserGoesOn(t *testing.T) {
-	for _, system := range []*System{&quiverSystem, &nopfsSystem, &icacheSystem} {
+	for _, system := range []*System{
+		&quiverSystem, &nopfsSystem, &icacheSystem, &impactSystem,
+	} {
 		var cuts []scheduler.Cut
 		whole, want := newTestChooser(t, system, 6), [][]scheduler.SampleID(nil)
 		for epoch := range 6 {
 			want = append(want, whole.Draw(epoch, cutOf(epoch)).IDs)
 			cuts = append(cuts, scheduler.Cut{Epoch: epoch, Scores: cutOf(epoch)})
 		}
-		if whole.Weighted() && slices.Equal(want[4], newTestChooser(t, system, 6).Draw(4, cutOf(4)).IDs) {
-			t.Errorf("%s: what was chosen before does not matter, so this test says nothing", system.Name)
+		if whole.Weighted() && slices.Equal(want[4],
+			newTestChooser(t, system, 6).Draw(4, cutOf(4)).IDs) {
+			t.Errorf("%s: what was chosen before does not matter, so this test says nothing",
+				system.Name)
 		}
 		later := newTestChooser(t, system, 6)
 		later.Follow(4, cuts[:4])
@@ -56,7 +63,8 @@ func TestChooserGoesOn(t *testing.T) {
 // TestChooserNeedsEpochs: NoPFS cannot count what will be read without knowing how long.
 func TestChooserNeedsEpochs(t *testing.T) {
 	if _, err := NewChooser(ChooserConfig{
-		System: &nopfsSystem, Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1}, World: []int32{0}, Ranks: 1,
+		System: &nopfsSystem, Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1},
+		World: []int32{0}, Ranks: 1,
 		Size: func(scheduler.SampleID) int64 { return 1 },
 	}); err == nil {
 		t.Error("there is no error")

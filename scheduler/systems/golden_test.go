@@ -15,8 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden traces instead of comparing with them")
 
-// TestGolden holds every system against the answers that it gave when somebody last looked at them: testdata/golden has a file a
-// system, with a line a global batch. `go test ./scheduler/systems -run TestGolden/NAME -update` writes one anew.
+// TestGolden holds every system against the answers that it gave when somebody last looked at them:
+// testdata/golden has a file a system, with a line a global batch. `go test ./scheduler/systems
+// -run TestGolden/NAME -update` writes one anew.
 func TestGolden(t *testing.T) {
 	for _, s := range All() {
 		if s.Offline() {
@@ -26,22 +27,34 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldenTrace is a small training of synthetic losses, labels and embeddings; what is zero takes the default.
+// goldenTrace is a small training of synthetic losses, labels and embeddings; what is zero takes
+// the default.
 type goldenTrace struct {
 	samples, epochs, jobs, ranks int // 200, 6, 1, 2
 	globalBatch, capacity        int // 20 draws, 40 samples
 	values                       Values
-	sizes                        func(scheduler.SampleID) int64                 // nil: one byte each
-	took                         func(job, begin, end int) float64              // PoolConfig.BatchSeconds
-	change                       func(cfg *PoolConfig)                          // last changes to what the pool is made from
-	check                        func(t *testing.T, b *Batch, answers []Answer) // more to hold, after every batch
+	// nil: one byte each
+	sizes func(scheduler.SampleID) int64
+	// PoolConfig.BatchSeconds
+	took func(job, begin, end int) float64
+	// last changes to what the pool is made from
+	change func(cfg *PoolConfig)
+	// more to hold, after every batch
+	check func(t *testing.T, b *Batch, answers []Answer)
 }
 
 func (g *goldenTrace) setDefaults() {
 	for _, d := range []struct {
 		at  *int
 		num int
-	}{{&g.samples, 200}, {&g.epochs, 6}, {&g.jobs, 1}, {&g.ranks, 2}, {&g.globalBatch, 20}, {&g.capacity, 40}} {
+	}{
+		{&g.samples, 200},
+		{&g.epochs, 6},
+		{&g.jobs, 1},
+		{&g.ranks, 2},
+		{&g.globalBatch, 20},
+		{&g.capacity, 40},
+	} {
 		if *d.at == 0 {
 			*d.at = d.num
 		}
@@ -56,9 +69,9 @@ const goldenClasses, goldenDimensions = 5, 4
 
 // golden runs a system on a trace and compares all its answers with testdata/golden/file.txt.
 //
-// A line has the draws of a batch: `7` was served from its consumer's memory, `7@1` from rank 1's, `7+` was read and kept, `7-` was
-// read and not kept, each as it is when the batch is answered, and `7>9` was served by sample 9. At its end are the bytes in memory
-// and those loaded ahead.
+// A line has the draws of a batch: `7` was served from its consumer's memory, `7@1` from rank 1's,
+// `7+` was read and kept, `7-` was read and not kept, each as it is when the batch is answered, and
+// `7>9` was served by sample 9. At its end are the bytes in memory and those loaded ahead.
 func golden(t *testing.T, file string, s *System, trace goldenTrace) {
 	t.Helper()
 	trace.setDefaults()
@@ -89,7 +102,8 @@ func golden(t *testing.T, file string, s *System, trace goldenTrace) {
 	}
 }
 
-// goldenDriver drives a pool as the simulator does, with scores that are up to date after every batch.
+// goldenDriver drives a pool as the simulator does, with scores that are up to date after every
+// batch.
 type goldenDriver struct {
 	t       *testing.T
 	trace   goldenTrace
@@ -120,14 +134,20 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 		initial = d.scorer.Initial(trace.globalBatch)
 	}
 	for range trace.jobs {
-		d.scores = append(d.scores, &Scores{Of: scheduler.EqualScores(trace.samples, initial), Known: make([]bool, trace.samples)})
+		d.scores = append(
+			d.scores, &Scores{
+				Of:    scheduler.EqualScores(trace.samples, initial),
+				Known: make([]bool, trace.samples),
+			})
 	}
 	for _, s := range d.scores {
 		s.TakeCut()
 	}
 	cfg := PoolConfig{
-		System: s, Values: trace.values, Samples: trace.samples, Jobs: trace.jobs, Ranks: trace.ranks, Epochs: trace.epochs,
-		GlobalBatch: trace.globalBatch, Seed: 1, Memory: d.memory, Scores: d.scores, Labels: d.labels, Dimensions: goldenDimensions,
+		System: s, Values: trace.values, Samples: trace.samples, Jobs: trace.jobs,
+		Ranks: trace.ranks, Epochs: trace.epochs,
+		GlobalBatch: trace.globalBatch, Seed: 1, Memory: d.memory, Scores: d.scores,
+		Labels: d.labels, Dimensions: goldenDimensions,
 		BatchSeconds: trace.took,
 	}
 	if trace.change != nil {
@@ -138,12 +158,14 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 		return d
 	}
 	d.pool = NewPolicyPool(cfg, s.NewPolicy(PolicyConfig{
-		System: s, Samples: trace.samples, CapacityBytes: int64(trace.capacity), Size: trace.sizes, Seed: 1, Values: trace.values,
+		System: s, Samples: trace.samples, CapacityBytes: int64(trace.capacity), Size: trace.sizes,
+		Seed: 1, Values: trace.values,
 	}))
 	return d
 }
 
-// synthesise makes losses of samples that differ in how hard they are and become easier, and embeddings around their classes.
+// synthesise makes losses of samples that differ in how hard they are and become easier, and
+// embeddings around their classes.
 func (d *goldenDriver) synthesise() {
 	r := newRandom(12345)
 	centre := make([][goldenDimensions]int, goldenClasses)
@@ -193,23 +215,27 @@ func (d *goldenDriver) epoch(epoch int) {
 }
 
 func (d *goldenDriver) draw(job, epoch int) *scheduler.Draws {
-	if e, ok := d.pool.(Evaluator); ok {
-		if ids := e.Evaluate(job, epoch); len(ids) > 0 {
-			d.score(job, d.report(epoch, ids))
-			bytes, requests := d.memory.Loaded()
-			fmt.Fprintf(&d.out, "%d.%d evaluates %d of %d, loads %d/%d\n", job, epoch, len(ids), d.trace.samples, bytes, requests)
+	if e, ok := d.pool.(Evaluator); ok && epoch > 0 {
+		if ids := e.Evaluate(job); len(ids) > 0 {
+			d.score(job, d.report(epoch-1, ids))
+			fmt.Fprintf(&d.out, "%d.%d evaluates %d of %d\n", job, epoch-1, len(ids),
+				d.trace.samples)
 		}
+		d.scores[job].TakeCut()
+		e.TakeCut(job, epoch)
 	}
 	d.scores[job].TakeCut()
 	name, weights := d.sampler, append([]float32(nil), d.scores[job].Of...)
 	if r, ok := d.pool.(Drawer); ok {
+		r.Cut(job)
 		return scheduler.Listed(r.Draw(job, epoch, weights)).Draw(epoch, nil)
 	}
 	if r, ok := d.pool.(Resampler); ok {
 		name, weights = r.Resample(job, epoch, weights)
 	}
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
-		Name: name, Samples: d.trace.samples, Seed: 1 + int64(job), BatchSize: d.trace.globalBatch, World: 1,
+		Name: name, Samples: d.trace.samples, Seed: 1 + int64(job), BatchSize: d.trace.globalBatch,
+		World: 1,
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -221,7 +247,10 @@ func (d *goldenDriver) batch(job, epoch, number int) {
 	draws := d.plans[job]
 	lo := number * d.trace.globalBatch
 	ids := draws.IDs[lo:min(lo+d.trace.globalBatch, len(draws.IDs))]
-	b := &Batch{Job: job, Epoch: epoch, Number: number, IDs: ids, Rank: make([]int32, len(ids)), Next: make([]float64, len(ids))}
+	b := &Batch{
+		Job: job, Epoch: epoch, Number: number, IDs: ids, Rank: make([]int32, len(ids)),
+		Next: make([]float64, len(ids)),
+	}
 	for i, id := range ids {
 		b.Rank[i] = int32(i % d.trace.ranks)
 		d.drawn[job] = lo + i + 1
@@ -285,7 +314,8 @@ func (d *goldenDriver) score(job int, r scheduler.Report) {
 // write adds the line of a batch, and checks what holds for every pool.
 func (d *goldenDriver) write(b *Batch, answers []Answer) {
 	if d.memory.UsedBytes() > d.memory.CapacityBytes() {
-		d.t.Errorf("batch %d of epoch %d: %d bytes of %d are used", b.Number, b.Epoch, d.memory.UsedBytes(), d.memory.CapacityBytes())
+		d.t.Errorf("batch %d of epoch %d: %d bytes of %d are used", b.Number, b.Epoch,
+			d.memory.UsedBytes(), d.memory.CapacityBytes())
 	}
 	fmt.Fprintf(&d.out, "%d.%d.%d:", b.Job, b.Epoch, b.Number)
 	for i, a := range answers {

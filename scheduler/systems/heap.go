@@ -2,12 +2,14 @@ package systems
 
 import "rankpool/scheduler"
 
-// heap is a priority queue of places: a binary heap that knows where each place is in it, so that a place can be moved or taken out
-// when its rank changes. What less says of two places that are in the heap may change only for a place that is passed to Fix next.
-// Its memory grows with the largest place.
+// heap is a priority queue of places: a binary heap that knows where each place is in it, so that a
+// place can be moved or taken out when its rank changes. What less says of two places that are in
+// the heap may change only for a place that is passed to Fix next. Its memory grows with the
+// largest place.
 //
-// less(a, b) says that a comes out before b. To make the order one of samples, not of places, let it end in a comparison of ids; places
-// that less does not tell apart come out in the order of their numbers.
+// less(a, b) says that a comes out before b. To make the order one of samples, not of places, let
+// it end in a comparison of ids; places that less does not tell apart come out in the order of
+// their numbers.
 type heap struct {
 	less  func(a, b scheduler.Place) bool
 	order []scheduler.Place // the heap

@@ -47,7 +47,8 @@ func TestHeap(t *testing.T) {
 				return int(a - b)
 			})
 			if got != want {
-				t.Fatalf("place %d of rank %d is first, want %d of rank %d", got, rank[got], want, rank[want])
+				t.Fatalf("place %d of rank %d is first, want %d of rank %d", got, rank[got], want,
+					rank[want])
 			}
 		}
 	})

@@ -22,17 +22,22 @@ type bench struct {
 }
 
 // newBench returns a bench of a system; change, if not nil, changes what the pool is made from.
-func newBench(s *System, samples, capacity, jobs int, values Values, change func(*PoolConfig)) *bench {
-	b := &bench{memory: NewMemory(samples, 1, int64(capacity), func(scheduler.SampleID) int64 { return 1 })}
+func newBench(
+	s *System, samples, capacity, jobs int, values Values, change func(*PoolConfig),
+) *bench {
+	b := &bench{memory: NewMemory(samples, 1, int64(capacity),
+		func(scheduler.SampleID) int64 { return 1 })}
 	b.epochs, b.number = make([]int, jobs), make([]int, jobs)
 	for range jobs {
-		b.scores = append(b.scores, &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)})
+		b.scores = append(
+			b.scores, &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)})
 	}
 	for _, s := range b.scores {
 		s.TakeCut()
 	}
 	b.cfg = PoolConfig{
-		System: s, Values: values, Samples: samples, Jobs: jobs, Ranks: 1, Epochs: 10, GlobalBatch: 4, Seed: 1, Memory: b.memory, Scores: b.scores,
+		System: s, Values: values, Samples: samples, Jobs: jobs, Ranks: 1, Epochs: 10,
+		GlobalBatch: 4, Seed: 1, Memory: b.memory, Scores: b.scores,
 	}
 	if change != nil {
 		change(&b.cfg)
@@ -56,11 +61,13 @@ func (b *bench) begin(job int, ids ...scheduler.SampleID) {
 	b.number[job] = 0
 }
 
-// draw answers a batch, one character a draw and its sample: 7 was in memory, 7+ was read and kept, 7- was read, 7>9 was served by 9.
+// draw answers a batch, one character a draw and its sample: 7 was in memory, 7+ was read and kept,
+// 7- was read, 7>9 was served by 9.
 func (b *bench) draw(job int, ids ...scheduler.SampleID) (got []string) {
 	answers := make([]Answer, len(ids))
 	b.pool.Batch(&Batch{
-		Job: job, Epoch: b.epochs[job] - 1, Number: b.number[job], IDs: ids, Rank: make([]int32, len(ids)), Next: make([]float64, len(ids)),
+		Job: job, Epoch: b.epochs[job] - 1, Number: b.number[job], IDs: ids,
+		Rank: make([]int32, len(ids)), Next: make([]float64, len(ids)),
 	}, answers)
 	b.number[job]++
 	for i, a := range answers {
@@ -102,8 +109,11 @@ func same[T comparable](t *testing.T, what string, got []T, want ...T) {
 	}
 }
 
-// residentsAfter draws samples in a cache of three and returns which stay; sample i has importance of[i].
-func residentsAfter(policy scheduler.Policy, of []float32, ids ...scheduler.SampleID) (left []scheduler.SampleID) {
+// residentsAfter draws samples in a cache of three and returns which stay; sample i has importance
+// of[i].
+func residentsAfter(
+	policy scheduler.Policy, of []float32, ids ...scheduler.SampleID,
+) (left []scheduler.SampleID) {
 	cache := scheduler.NewCache(policy, 3, func(scheduler.SampleID) int64 { return 1 })
 	for _, id := range ids {
 		cache.Draw(scheduler.Use{ID: id, Score: of[id], Known: true}, func(scheduler.SampleID) {})
@@ -118,17 +128,21 @@ func residentsAfter(policy scheduler.Policy, of []float32, ids ...scheduler.Samp
 
 func TestICACHEFigure5(t *testing.T) {
 	importance := []float32{0, 5, 1, 4, 3} // sample 2 has the least
-	same(t, "LRU evicts the oldest", residentsAfter(newLRU(PolicyConfig{}), importance, 1, 2, 3, 4), 2, 3, 4)
-	same(t, "iCACHE evicts the least important", residentsAfter(newH(nil), importance, 1, 2, 3, 4), 1, 3, 4)
+	same(t, "LRU evicts the oldest", residentsAfter(newLRU(PolicyConfig{}), importance, 1, 2, 3, 4),
+		2, 3, 4)
+	same(t, "iCACHE evicts the least important", residentsAfter(newH(nil), importance, 1, 2, 3, 4),
+		1, 3, 4)
 	importance[4] = 1
-	same(t, "no more important than the top", residentsAfter(newH(nil), importance, 1, 2, 3, 4), 1, 2, 3)
+	same(t, "no more important than the top", residentsAfter(newH(nil), importance, 1, 2, 3, 4), 1,
+		2, 3)
 }
 
 func newH(values Values) *importanceHeap {
 	return newImportanceHeap(PolicyConfig{System: &icacheHSystem, Values: values})
 }
 
-// A draw of each kind, in a memory of 10: an H-cache of 9 and an L-cache of one package of one sample.
+// A draw of each kind, in a memory of 10: an H-cache of 9 and an L-cache of one package of one
+// sample.
 func TestICACHEAlgorithm1(t *testing.T) {
 	b := newBench(&icacheSystem, 20, 10, 1, nil, nil)
 	all := make([]scheduler.SampleID, 20)
@@ -138,7 +152,8 @@ func TestICACHEAlgorithm1(t *testing.T) {
 	}
 	b.score(0, of...)
 	b.begin(0, all...)
-	same(t, "line 10: an H-sample is kept while there is room", b.draw(0, 6, 7, 8, 9, 10, 11, 12, 13, 14),
+	same(t, "line 10: an H-sample is kept while there is room",
+		b.draw(0, 6, 7, 8, 9, 10, 11, 12, 13, 14),
 		"6+", "7+", "8+", "9+", "10+", "11+", "12+", "13+", "14+")
 	same(t, "line 6: an H-sample is found", b.draw(0, 6), "6")
 	same(t, "line 15: a more important one replaces the top", b.draw(0, 19, 6), "19+", "6-")
@@ -159,14 +174,16 @@ func TestICACHEShadowHeap(t *testing.T) {
 	evicted := []scheduler.SampleID{}
 	cache := scheduler.NewCache(h, 3, func(scheduler.SampleID) int64 { return 1 })
 	draw := func(id scheduler.SampleID, importance float32) {
-		cache.Draw(scheduler.Use{ID: id, Score: importance}, func(id scheduler.SampleID) { evicted = append(evicted, id) })
+		cache.Draw(scheduler.Use{ID: id, Score: importance},
+			func(id scheduler.SampleID) { evicted = append(evicted, id) })
 	}
 	scores := []float32{1, 2, 3, 0, 0, 0, 0}
 	h.Epoch(scores, false)
 	for id := range scheduler.SampleID(3) {
 		draw(id, scores[id])
 	}
-	h.Epoch([]float32{9, 8, 7, 6, 5, 5, 10}, false) // the shadow heap takes in one place a draw from now on
+	// the shadow heap takes in one place a draw from now on
+	h.Epoch([]float32{9, 8, 7, 6, 5, 5, 10}, false)
 	draw(3, 1)
 	same(t, "the newcomer is compared with the old importance", evicted)
 	draw(3, 6)
@@ -202,11 +219,13 @@ func TestICACHESizes(t *testing.T) {
 		{"two jobs", []frequency{{1, 1}, {5, 1}}, 750, 1000},
 		{"no overflow", []frequency{{1 << 40, 1 << 40}}, 1 << 49, 1 << 50},
 	} {
-		b := newBench(&icacheSystem, 10, int(c.capacity), len(c.past), Values{"package_bytes": 50}, nil).icache()
+		b := newBench(&icacheSystem, 10, int(c.capacity), len(c.past), Values{"package_bytes": 50},
+			nil).icache()
 		b.past = c.past
 		b.resize()
 		if low := b.low.capacityBytes; low != c.capacity-c.high {
-			t.Errorf("%s: the L-cache has %d bytes of %d, want %d", c.name, low, c.capacity, c.capacity-c.high)
+			t.Errorf("%s: the L-cache has %d bytes of %d, want %d", c.name, low, c.capacity,
+				c.capacity-c.high)
 		}
 	}
 }
@@ -259,7 +278,8 @@ func TestICACHERepacking(t *testing.T) {
 	all := slices.Concat(p.queue...)
 	same(t, "first", all[:1], 12)
 	slices.Sort(all)
-	same(t, "what was missed or was in packages, is L and not in memory", all, 0, 1, 2, 4, 6, 8, 9, 12)
+	same(t, "what was missed or was in packages, is L and not in memory", all, 0, 1, 2, 4, 6, 8, 9,
+		12)
 	p.repack()
 	if n := len(slices.Concat(p.queue...)); n != 8 {
 		t.Errorf("%d samples in packages after another H-list, want the same 8", n)
@@ -274,21 +294,26 @@ func TestICACHEListUpdate(t *testing.T) {
 		of[i] = float32(i)
 	}
 	b.score(0, of...)
-	ids := []scheduler.SampleID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
+	ids := []scheduler.SampleID{
+		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
+		19,
+	}
 	b.begin(0, ids...)
 	b.draw(0, 0, 19, 18, 17, 16)
 	item := b.icache().low.items[0]
 	b.score(0, slices.Repeat([]float32{0}, 20)...)
 	b.score(0, slices.Repeat([]float32{1}, int(item+1))...)
 	b.begin(0, ids...)
-	if c := b.icache(); c.low.in[item] || len(c.low.items) > 0 || !c.high.Resident(item) || !b.memory.Has(item) {
+	if c := b.icache(); c.low.in[item] || len(c.low.items) > 0 || !c.high.Resident(item) ||
+		!b.memory.Has(item) {
 		t.Errorf("sample %d became H and is not in the H-cache", item)
 	}
 }
 
 func TestICACHESelectiveBackpropagation(t *testing.T) {
 	scores := []float32{0.5, 0, 2, 0.5, 7, float32(math.Copysign(0, -1))}
-	same(t, "equal losses have the percentile of the last of them", scheduler.Ranks(scores), 4, 2, 5, 4, 6, 2)
+	same(t, "equal losses have the percentile of the last of them", scheduler.Ranks(scores), 4, 2,
+		5, 4, 6, 2)
 	s := selective{beta: 2, warmUp: 1}
 	name, weights := s.Resample(0, 1, []float32{3, 1, 1, 9})
 	same(t, "P = CDF(loss)^beta", weights, 0.5625, 0.25, 0.25, 1)
@@ -328,8 +353,9 @@ func TestICACHEMultiJobAIV(t *testing.T) {
 	}
 }
 
-// TestICACHEMultiJobBenefit has the first batches of an epoch go without the cache and the next with it, and the benefit be the ratio of
-// what these took, of each job by itself. What is measured is told from what it was asked for.
+// TestICACHEMultiJobBenefit has the first batches of an epoch go without the cache and the next
+// with it, and the benefit be the ratio of what these took, of each job by itself. What is measured
+// is told from what it was asked for.
 func TestICACHEMultiJobBenefit(t *testing.T) {
 	type span struct{ job, begin, end int }
 	var asked []span
@@ -348,7 +374,8 @@ func TestICACHEMultiJobBenefit(t *testing.T) {
 	for number, want := range []string{"0-", "0-", "0+", "0", "0"} {
 		same(t, fmt.Sprintf("batch %d", number), b.draw(0, 0), want)
 		benefit := b.icache().jobs.jobs[0].benefit
-		if measured := benefit == 1.5; measured != (number == 4) || !measured && benefit != unmeasured {
+		if measured := benefit == 1.5; measured != (number == 4) ||
+			!measured && benefit != unmeasured {
 			t.Errorf("the benefit after batch %d is %v", number, benefit)
 		}
 	}
@@ -357,27 +384,40 @@ func TestICACHEMultiJobBenefit(t *testing.T) {
 		same(t, fmt.Sprintf("batch %d of a short epoch", number), b.draw(1, 1), want)
 	}
 	if got := b.icache().jobs.jobs; got[1].benefit != 3 || got[0].benefit != 1.5 {
-		t.Errorf("the benefits are %v and %v, want 6 s / 4 s and 3 s / 1 s", got[0].benefit, got[1].benefit)
+		t.Errorf("the benefits are %v and %v, want 6 s / 4 s and 3 s / 1 s", got[0].benefit,
+			got[1].benefit)
 	}
 	if want := []span{{0, 0, 2}, {0, 2, 4}, {1, 0, 1}, {1, 1, 2}}; !slices.Equal(asked, want) {
 		t.Errorf("it asked for the times of %v, want %v", asked, want)
 	}
 }
 
-// Golden traces of what the default trace does not show: a heap that is rebuilt slowly and a cache with room; an L-cache of its least
-// size and L-samples in the H-cache; jobs with different benefits.
+// Golden traces of what the default trace does not show: a heap that is rebuilt slowly and a cache
+// with room; an L-cache of its least size and L-samples in the H-cache; jobs with different
+// benefits.
 func TestICACHEGolden(t *testing.T) {
 	for _, c := range []struct {
 		file   string
 		system *System
 		trace  goldenTrace
 	}{
-		{"icache-h-slow", &icacheHSystem, goldenTrace{capacity: 150, values: Values{"rebuild_per_draw": 1, "h_share": 0.5, "warm_up_epochs": 0}}},
-		{"icache-large", &icacheSystem, goldenTrace{capacity: 150, values: Values{"h_share": 0.97, "package_bytes": 1 << 20}}},
+		{
+			"icache-h-slow", &icacheHSystem,
+			goldenTrace{capacity: 150, values: Values{
+				"rebuild_per_draw": 1, "h_share": 0.5,
+				"warm_up_epochs": 0,
+			}},
+		},
+		{
+			"icache-large", &icacheSystem,
+			goldenTrace{capacity: 150, values: Values{"h_share": 0.97, "package_bytes": 1 << 20}},
+		},
 		{"icache-jobs", &icacheSystem, goldenTrace{
 			jobs: 3, epochs: 4, values: Values{"probe_batches": 2, "package_bytes": 3},
 			sizes: func(id scheduler.SampleID) int64 { return 1 + int64(id%2) },
-			took:  func(job, begin, _ int) float64 { return 1 + float64(job)*float64(1-min(begin, 1)) },
+			took: func(job, begin, _ int) float64 {
+				return 1 + float64(job)*float64(1-min(begin, 1))
+			},
 		}},
 	} {
 		t.Run(c.file, func(t *testing.T) { golden(t, c.file, c.system, c.trace) })
@@ -386,9 +426,12 @@ func TestICACHEGolden(t *testing.T) {
 
 func TestLFU(t *testing.T) {
 	none := make([]float32, 5)
-	same(t, "of equals the oldest goes", residentsAfter(newLFU(PolicyConfig{}), none, 1, 2, 3, 4), 2, 3, 4)
-	same(t, "the least drawn goes", residentsAfter(newLFU(PolicyConfig{}), none, 1, 2, 3, 1, 3, 4), 1, 3, 4)
-	same(t, "an evicted sample's draws are forgotten", residentsAfter(newLFU(PolicyConfig{}), none, 1, 1, 2, 2, 3, 4, 3, 4), 1, 2, 4)
+	same(t, "of equals the oldest goes", residentsAfter(newLFU(PolicyConfig{}), none, 1, 2, 3, 4),
+		2, 3, 4)
+	same(t, "the least drawn goes", residentsAfter(newLFU(PolicyConfig{}), none, 1, 2, 3, 1, 3, 4),
+		1, 3, 4)
+	same(t, "an evicted sample's draws are forgotten",
+		residentsAfter(newLFU(PolicyConfig{}), none, 1, 1, 2, 2, 3, 4, 3, 4), 1, 2, 4)
 }
 
 // watch holds what must be true of every answer of iCACHE and IMPACT.
@@ -401,7 +444,8 @@ func (w *watch) batch(t *rapid.T, job int, ids []scheduler.SampleID) {
 	answers := make([]Answer, len(ids))
 	c := w.icache()
 	w.pool.Batch(&Batch{
-		Job: job, Epoch: w.epochs[job] - 1, Number: w.number[job], IDs: ids, Rank: make([]int32, len(ids)), Next: make([]float64, len(ids)),
+		Job: job, Epoch: w.epochs[job] - 1, Number: w.number[job], IDs: ids,
+		Rank: make([]int32, len(ids)), Next: make([]float64, len(ids)),
 	}, answers)
 	w.number[job]++
 	if used, capacity := w.memory.UsedBytes(), w.memory.CapacityBytes(); used > capacity {
@@ -409,8 +453,10 @@ func (w *watch) batch(t *rapid.T, job int, ids []scheduler.SampleID) {
 	}
 	for i, a := range answers {
 		if a.Served != ids[i] {
-			if a.Read || c.jobs.isHigh(job, ids[i]) || !c.jobs.isLow(a.Served) || w.used[job][a.Served] {
-				t.Fatalf("job %d: %d was served by %d: read %v, drawn is H %v, served is L %v, was used %v", job, ids[i], a.Served, a.Read,
+			if a.Read || c.jobs.isHigh(job, ids[i]) || !c.jobs.isLow(a.Served) ||
+				w.used[job][a.Served] {
+				t.Fatalf("job %d: %d was served by %d: read %v, drawn is H %v, served is L %v, "+
+					"was used %v", job, ids[i], a.Served, a.Read,
 					c.jobs.isHigh(job, ids[i]), c.jobs.isLow(a.Served), w.used[job][a.Served])
 			}
 		}
@@ -421,21 +467,29 @@ func (w *watch) batch(t *rapid.T, job int, ids []scheduler.SampleID) {
 	}
 }
 
-// Whatever is drawn: memory is never over capacity, what is not read is in memory, and a substitute is an L-sample that the job did not
-// use in this epoch. Batches of one draw, so that nothing comes after an answer.
+// Whatever is drawn: memory is never over capacity, what is not read is in memory, and a substitute
+// is an L-sample that the job did not use in this epoch. Batches of one draw, so that nothing comes
+// after an answer.
 func TestICACHEProperties(t *testing.T) { properties(t, &icacheSystem) }
 
 func TestIMPACTProperties(t *testing.T) { properties(t, &impactSystem) }
 
 func properties(t *testing.T, s *System) {
 	rapid.Check(t, func(t *rapid.T) {
-		samples, jobs := rapid.IntRange(1, 60).Draw(t, "samples"), rapid.IntRange(1, 3).Draw(t, "jobs")
+		samples, jobs := rapid.IntRange(1, 60).Draw(t, "samples"),
+			rapid.IntRange(1, 3).Draw(t, "jobs")
 		size := rapid.IntRange(1, 5).Draw(t, "largest size")
 		capacity := rapid.Int64Range(1, 120).Draw(t, "capacity")
-		values := Values{"package_bytes": float64(rapid.IntRange(1, 20).Draw(t, "package")), "probe_batches": 3, "rebuild_per_draw": 2}
+		values := Values{
+			"package_bytes": float64(rapid.IntRange(1, 20).Draw(t, "package")),
+			"probe_batches": 3, "rebuild_per_draw": 2,
+		}
 		w := watch{bench: newBench(s, samples, 1, jobs, values, func(cfg *PoolConfig) {
-			cfg.Memory = NewMemory(samples, 1, capacity, func(id scheduler.SampleID) int64 { return 1 + int64(id)%int64(size) })
-			cfg.BatchSeconds = func(job, begin, _ int) float64 { return 1 + float64(job)*float64(1-min(begin, 1)) }
+			cfg.Memory = NewMemory(samples, 1, capacity,
+				func(id scheduler.SampleID) int64 { return 1 + int64(id)%int64(size) })
+			cfg.BatchSeconds = func(job, begin, _ int) float64 {
+				return 1 + float64(job)*float64(1-min(begin, 1))
+			}
 			cfg.GlobalBatch = 1
 		})}
 		w.memory = w.cfg.Memory
@@ -447,8 +501,14 @@ func properties(t *testing.T, s *System) {
 		for range rapid.IntRange(1, 150).Draw(t, "draws") {
 			job := rapid.IntRange(0, jobs-1).Draw(t, "job")
 			if len(plans[job]) == 0 {
-				if e, ok := w.pool.(Evaluator); ok {
-					e.Evaluate(job, w.epochs[job])
+				if e, ok := w.pool.(Evaluator); ok && w.epochs[job] > 0 {
+					for _, id := range e.Evaluate(job) {
+						if !w.memory.Has(id) {
+							t.Fatalf("sample %d is evaluated, and not in memory", id)
+						}
+					}
+					w.scores[job].TakeCut()
+					e.TakeCut(job, w.epochs[job])
 				}
 				plans[job] = rapid.SliceOfN(id, 1, 40).Draw(t, "epoch")
 				w.begin(job, plans[job]...)
@@ -456,7 +516,8 @@ func properties(t *testing.T, s *System) {
 			}
 			w.batch(t, job, plans[job][:1])
 			drawn := plans[job][0]
-			w.scores[job].Of[drawn], w.scores[job].Known[drawn] = float32(rapid.IntRange(0, 9).Draw(t, "loss")), true
+			w.scores[job].Of[drawn], w.scores[job].Known[drawn] = float32(
+				rapid.IntRange(0, 9).Draw(t, "loss")), true
 			plans[job] = plans[job][1:]
 		}
 	})

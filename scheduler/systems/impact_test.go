@@ -7,17 +7,23 @@ import (
 	"rankpool/scheduler"
 )
 
-// newWarm returns a bench of IMPACT with six samples, a memory of eight and room for two in S, and scores of as many epochs as
-// are given, each taken in as the one before Evaluate. It returns what the last Evaluate did; the epoch after it begins with begin.
+// newWarm returns a bench of IMPACT with six samples, a memory of eight and room for two in S, and
+// scores at the cuts of as many epochs as are given. It returns the set that was the last; the
+// epoch after it begins with begin.
 func newWarm(values Values, epochs ...[]float32) (*bench, []scheduler.SampleID) {
 	b := newBench(&impactSystem, 6, 8, 1, values, nil)
-	var evaluated []scheduler.SampleID
 	for e, scores := range epochs {
 		b.begin(0, 0, 1, 2, 3, 4, 5)
 		b.score(0, scores...)
-		evaluated = b.pool.(Evaluator).Evaluate(0, e+1)
+		b.cut(e + 1)
 	}
-	return b, evaluated
+	return b, b.pool.(*impact).unstable
+}
+
+// cut has the pool take in the scores at the cut before an epoch.
+func (b *bench) cut(epoch int) {
+	b.scores[0].TakeCut()
+	b.pool.(Evaluator).TakeCut(0, epoch)
 }
 
 // Samples 2 and 4 change their ranks.
@@ -36,19 +42,31 @@ func TestIMPACTRankVariance(t *testing.T) {
 	}
 	v.add([]float32{9, 1, 2, 3}) // sample 0 comes last now
 	same(t, "the highest variance", v.top(3, func(scheduler.SampleID) int64 { return 3 }), 0)
-	same(t, "as many as there is room for", v.top(8, func(scheduler.SampleID) int64 { return 3 }), 0, 2)
+	same(t, "as many as there is room for", v.top(8, func(scheduler.SampleID) int64 { return 3 }),
+		0, 2)
 }
 
 func TestIMPACTWarmUp(t *testing.T) {
-	b, evaluated := newWarm(nil, restless[:2]...)
-	same(t, "there is no set before the first one of two epochs", evaluated)
+	b, set := newWarm(nil, restless[:2]...)
+	same(t, "the set of two epochs", set, 2, 4)
 	if name, _ := b.pool.(Resampler).Resample(0, 2, b.scores[0].Of); name != "uniform" {
 		t.Errorf("the sampler of the warm-up is %q, want uniform", name)
 	}
-	_, evaluated = newWarm(nil, restless...)
-	same(t, "two sets alike end it", evaluated, 2, 4)
+	b, set = newWarm(nil, restless...)
+	same(t, "the set of three epochs", set, 2, 4)
+	if !b.pool.(*impact).ending {
+		t.Error("two sets alike did not end the warm-up")
+	}
+	same(t, "its last epoch has trained on all", b.pool.(Evaluator).Evaluate(0))
+	b.begin(0, 0, 1, 2, 3, 4, 5)
+	same(t, "S is evaluated in the epoch after it", b.pool.(Evaluator).Evaluate(0), 2, 4)
 
-	changing := [][]float32{restless[0], restless[1], {6, 5, 2, 4, 1, 3}, {6, 1, 2, 3, 4, 5}, {1, 6, 2, 3, 4, 5}}
+	changing := [][]float32{
+		restless[0], restless[1],
+		{6, 5, 2, 4, 1, 3},
+		{6, 1, 2, 3, 4, 5},
+		{1, 6, 2, 3, 4, 5},
+	}
 	b, _ = newWarm(Values{"max_warm_up_epochs": 4}, changing[:3]...)
 	if b.pool.(*impact).ending {
 		t.Error("the warm-up ended with other sets")
@@ -78,7 +96,8 @@ func TestIMPACTStaticCaching(t *testing.T) {
 	same(t, "second epoch", b.draw(0, 0, 1, 2, 3, 4, 5), "0-", "1", "2-", "3", "4-", "5")
 }
 
-// S has its own memory: it is served whatever the caches hold, and they have the rest of the memory.
+// S has its own memory: it is served whatever the caches hold, and they have the rest of the
+// memory.
 func TestIMPACTStaticBuffer(t *testing.T) {
 	b, _ := newWarm(nil, restless...)
 	same(t, "before the warm-up has ended, nothing of S is brought in", b.has())
@@ -87,7 +106,8 @@ func TestIMPACTStaticBuffer(t *testing.T) {
 		t.Fatalf("memory has %v, not S", got)
 	}
 	if bytes, requests := b.memory.Loaded(); bytes != 2 || requests != 2 {
-		t.Errorf("S was loaded as %d bytes in %d reads, want each sample by itself", bytes, requests)
+		t.Errorf("S was loaded as %d bytes in %d reads, want each sample by itself", bytes,
+			requests)
 	}
 	c := b.icache()
 	if c.capacityBytes != 6 {
@@ -106,25 +126,34 @@ func TestIMPACTAfterWarmUp(t *testing.T) {
 		b.begin(0, 0, 1, 2, 3, 4, 5)
 		b.draw(0, 0, 1, 3, 5)
 		b.score(0, scores...)
-		b.pool.(Evaluator).Evaluate(0, e+1)
+		b.cut(e + 1)
 	}
 	b.begin(0, 0, 1, 2, 3, 4, 5)
-	same(t, "S, and the most important one of 0, 1, 3 and 5", b.has(), 1, 2, 4) // H-cache 1, L-cache 1
+	// H-cache 1, L-cache 1
+	same(t, "S, and the most important one of 0, 1, 3 and 5", b.has(), 1, 2, 4)
 }
 
-// Six samples, S = {2, 4}. These are evaluated, the others keep their history; 4, 1 and 3 are the epoch; only 1 and 3 are read, and only
-// they get a new loss by training that is not S's.
+// Six samples, S = {2, 4}. These are evaluated in an epoch that draws none of them, the others keep
+// their history; 4, 1 and 3 are the next epoch; only 1 and 3 are read, and only they get a new loss
+// by training that is not S's.
 func TestIMPACTFigure7(t *testing.T) {
-	b, evaluated := newWarm(Values{"beta": 40}, restless...) // so steep that the three most important samples are drawn
-	same(t, "1: S is evaluated", evaluated, 2, 4)
+	// so steep that the three most important samples are drawn
+	b, _ := newWarm(Values{"beta": 40}, restless...)
+	b.begin(0)
+	same(t, "1: S is evaluated", b.pool.(Evaluator).Evaluate(0), 2, 4)
 	b.scores[0].Of[2], b.scores[0].Of[4] = 0.5, 9
-	name, weights := b.pool.(Resampler).Resample(0, 3, b.scores[0].Of)
+	b.cut(4)
+	name, weights := b.pool.(Resampler).Resample(0, 4, b.scores[0].Of)
 	same(t, "2: the others count by their history", scheduler.Ranks(weights), 2, 5, 1, 4, 6, 3)
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1, Fraction: 0.5})
+	sampler, err := scheduler.NewSampler(
+		scheduler.SamplerConfig{
+			Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1,
+			Fraction: 0.5,
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := slices.Clone(sampler.Draw(3, weights).IDs)
+	ids := slices.Clone(sampler.Draw(4, weights).IDs)
 	slices.Sort(ids)
 	same(t, "3: the epoch", ids, 1, 3, 4)
 	b.begin(0, ids...)

@@ -7,27 +7,35 @@ import (
 	"rankpool/scheduler"
 )
 
-// Memory is what a pool holds, and at which rank each sample lies: one, unless the pool says Copy. It never holds more than its capacity,
-// and counts what storage is read for.
+// Memory is what a pool holds, and at which rank each sample lies: one, unless the pool says Copy.
+// It never holds more than its capacity, and counts what storage is read for.
 //
-// A rank's part of the capacity is equal; a sample goes to the rank that asked for it if that has room, else to the one with the most
-// room. With samples of different sizes a rank's part may be exceeded by a sample; the whole never is.
+// A rank's part of the capacity is equal; a sample goes to the rank that asked for it if that has
+// room, else to the one with the most room. With samples of different sizes a rank's part may be
+// exceeded by a sample; the whole never is.
 type Memory struct {
 	size          func(scheduler.SampleID) int64
 	capacityBytes int64
 	usedBytes     int64
-	homes         []int32                        // by sample: 1 + rank; negative: it lay there last; 0: it never was here
-	copies        map[scheduler.SampleID][]int32 // ranks that hold a copy beside the home's
-	fresh         []bool                         // by sample: not served since it was brought in last
-	room          *rooms                         // by rank
-	readBytes     int64
-	requests      int64
-	moved         []scheduler.SampleID // since the last call of Moved
+	// by sample: 1 + rank; negative: it lay there last; 0: it never was here
+	homes  []int32
+	copies map[scheduler.SampleID][]int32 // ranks that hold a copy beside the home's
+	// by sample: not served since it was brought in last
+	fresh     []bool
+	room      *rooms // by rank
+	readBytes int64
+	requests  int64
+	moved     []scheduler.SampleID // since the last call of Moved
 }
 
 // NewMemory returns an empty memory of capacityBytes over ranks.
-func NewMemory(samples, ranks int, capacityBytes int64, size func(scheduler.SampleID) int64) *Memory {
-	m := &Memory{size: size, capacityBytes: capacityBytes, homes: make([]int32, samples), fresh: make([]bool, samples)}
+func NewMemory(
+	samples, ranks int, capacityBytes int64, size func(scheduler.SampleID) int64,
+) *Memory {
+	m := &Memory{
+		size: size, capacityBytes: capacityBytes, homes: make([]int32, samples),
+		fresh: make([]bool, samples),
+	}
 	parts := make([]int64, ranks)
 	for r := range parts {
 		parts[r] = capacityBytes*int64(r+1)/int64(ranks) - capacityBytes*int64(r)/int64(ranks)
@@ -60,14 +68,20 @@ func (m *Memory) UsedBytes() int64 { return m.usedBytes }
 func (m *Memory) Room(rank int) int64 { return m.room.of(int32(rank)) }
 
 // Fits reports whether id could be kept beside what is here.
-func (m *Memory) Fits(id scheduler.SampleID) bool { return m.usedBytes+m.size(id) <= m.capacityBytes }
+func (m *Memory) Fits(id scheduler.SampleID) bool {
+	return m.usedBytes+m.size(id) <= m.capacityBytes
+}
 
-// Keep takes in a sample that was read for a draw: its bytes are counted with the draw. It panics when the sample is here already or
-// does not fit.
+// Keep takes in a sample that was read for a draw: its bytes are counted with the draw. It panics
+// when the sample is here already or does not fit.
 func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	size := m.size(id)
 	if m.Has(id) || m.usedBytes+size > m.capacityBytes {
-		panic(fmt.Sprintf("systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.", id, size, m.Has(id), m.usedBytes, m.capacityBytes))
+		panic(
+			fmt.Sprintf(
+				"systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.", id,
+				size,
+				m.Has(id), m.usedBytes, m.capacityBytes))
 	}
 	if m.room.of(rank) < size {
 		if w := m.room.widest(); m.room.of(w) > m.room.of(rank) {
@@ -80,12 +94,16 @@ func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	m.usedBytes += size
 }
 
-// Copy has a rank hold a copy of a sample that is here, out of another's memory or a read for a draw. It panics when the sample is not
-// here, the rank holds it, or the rank has no room.
+// Copy has a rank hold a copy of a sample that is here, out of another's memory or a read for a
+// draw. It panics when the sample is not here, the rank holds it, or the rank has no room.
 func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
 	size := m.size(id)
 	if !m.Has(id) || m.At(id, int(rank)) || m.room.of(rank) < size {
-		panic(fmt.Sprintf("systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes free.", id, size, rank, m.Has(id), m.room.of(rank)))
+		panic(
+			fmt.Sprintf(
+				"systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes free.",
+				id,
+				size, rank, m.Has(id), m.room.of(rank)))
 	}
 	if m.copies == nil {
 		m.copies = map[scheduler.SampleID][]int32{}
@@ -95,7 +113,8 @@ func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
 	m.usedBytes += size
 }
 
-// Load brings samples in ahead of any draw, by one sequential read of storage: the read is counted here. It panics as Keep does.
+// Load brings samples in ahead of any draw, by one sequential read of storage: the read is counted
+// here. It panics as Keep does.
 func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 	if len(ids) == 0 {
 		return
@@ -122,8 +141,9 @@ func (m *Memory) Drop(id scheduler.SampleID) {
 	m.usedBytes -= m.size(id)
 }
 
-// Served says that id, which is here or was when it was served, answered a draw, and reports whether it was brought in ahead and this is
-// the first since: such a draw is a read of storage done early, not a hit. A pool's caller calls it, not the pool.
+// Served reports that id, which is here or was when it was served, answered a draw, and reports
+// whether it was brought in ahead and this is the first since: such a draw is a read of storage
+// done early, not a hit. A pool's caller calls it, not the pool.
 func (m *Memory) Served(id scheduler.SampleID) (first bool) {
 	first, m.fresh[id] = m.fresh[id], false
 	return first
@@ -132,10 +152,12 @@ func (m *Memory) Served(id scheduler.SampleID) (first bool) {
 // Fresh reports whether id was brought in ahead and not served since.
 func (m *Memory) Fresh(id scheduler.SampleID) bool { return m.fresh[id] }
 
-// Ahead says that id, which is here, was read for no draw. A pool's caller calls it, not the pool.
+// Ahead reports that id, which is here, was read for no draw. A pool's caller calls it, not the
+// pool.
 func (m *Memory) Ahead(id scheduler.SampleID) { m.fresh[id] = true }
 
-// Moved calls f for each sample that was taken in or dropped since the last call of Moved, once a move, in order.
+// Moved calls f for each sample that was taken in or dropped since the last call of Moved, once a
+// move, in order.
 func (m *Memory) Moved(f func(scheduler.SampleID)) {
 	for _, id := range m.moved {
 		f(id)

@@ -1,9 +1,12 @@
 package systems
 
-// rooms are the free bytes of each rank, in a tree that knows the most of them: a change takes O(log ranks).
+// rooms are the free bytes of each rank, in a tree that knows the most of them: a change takes
+// O(log ranks).
 type rooms struct {
-	leaves int     // a power of two, at least the ranks
-	most   []int64 // most[i] is the larger of most[2i] and most[2i+1]; rank r is leaf leaves+r; the leaves after the ranks are -1
+	leaves int // a power of two, at least the ranks
+	// most[i] is the larger of most[2i] and most[2i+1]; rank r is leaf leaves+r; the leaves after
+	// the ranks are -1
+	most []int64
 }
 
 func newRooms(bytes []int64) *rooms {
@@ -22,7 +25,8 @@ func newRooms(bytes []int64) *rooms {
 	return t
 }
 
-// of returns the free bytes of a rank; they are negative where a sample of another size did not quite fit.
+// of returns the free bytes of a rank; they are negative where a sample of another size did not
+// quite fit.
 func (t *rooms) of(rank int32) int64 { return t.most[t.leaves+int(rank)] }
 
 func (t *rooms) add(rank int32, bytes int64) {

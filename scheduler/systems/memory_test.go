@@ -23,7 +23,8 @@ func TestMemory(t *testing.T) {
 		}
 		used, loaded, requests := int64(0), int64(0), int64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			id, rank := scheduler.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id")), rapid.IntRange(0, ranks-1).Draw(t, "rank")
+			id, rank := scheduler.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id")),
+				rapid.IntRange(0, ranks-1).Draw(t, "rank")
 			home, here := homes[id]
 			ahead := rapid.Bool().Draw(t, "ahead")
 			switch {
@@ -52,8 +53,10 @@ func TestMemory(t *testing.T) {
 				room[rank] -= size(id)
 				used += size(id)
 			}
-			if _, here := homes[id]; m.Has(id) != here || m.UsedBytes() != used || used > m.CapacityBytes() {
-				t.Fatalf("sample %d is here: %v, %d bytes are used, want %v and %d", id, m.Has(id), m.UsedBytes(), here, used)
+			if _, here := homes[id]; m.Has(id) != here || m.UsedBytes() != used ||
+				used > m.CapacityBytes() {
+				t.Fatalf("sample %d is here: %v, %d bytes are used, want %v and %d", id, m.Has(id),
+					m.UsedBytes(), here, used)
 			}
 		}
 		if b, r := m.Loaded(); b != loaded || r != requests {
@@ -62,7 +65,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryAfterADrop has what a caller of a pool needs to know of a sample that was served and dropped in one batch.
+// TestMemoryAfterADrop has what a caller of a pool needs to know of a sample that was served and
+// dropped in one batch.
 func TestMemoryAfterADrop(t *testing.T) {
 	m := NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 })
 	m.Load([]scheduler.SampleID{3}, 1)
@@ -115,11 +119,14 @@ func TestMemoryCopies(t *testing.T) {
 		t.Error("the copies are not where they were put")
 	}
 	if m.UsedBytes() != 4 || m.Room(0) != 0 || m.Room(1) != 1 || m.Room(2) != 1 {
-		t.Errorf("%d bytes are used, %d, %d and %d are free", m.UsedBytes(), m.Room(0), m.Room(1), m.Room(2))
+		t.Errorf("%d bytes are used, %d, %d and %d are free", m.UsedBytes(), m.Room(0), m.Room(1),
+			m.Room(2))
 	}
 	m.Drop(2)
-	if m.UsedBytes() != 1 || m.Room(0) != 1 || m.Room(1) != 2 || m.Room(2) != 2 || m.At(2, 0) || m.At(2, 1) {
-		t.Errorf("%d bytes are used after a drop, %d, %d and %d are free", m.UsedBytes(), m.Room(0), m.Room(1), m.Room(2))
+	if m.UsedBytes() != 1 || m.Room(0) != 1 || m.Room(1) != 2 || m.Room(2) != 2 || m.At(2, 0) ||
+		m.At(2, 1) {
+		t.Errorf("%d bytes are used after a drop, %d, %d and %d are free", m.UsedBytes(), m.Room(0),
+			m.Room(1), m.Room(2))
 	}
 	for name, copy := range map[string]func(){
 		"of a sample that is not here": func() { m.Copy(1, 0) },

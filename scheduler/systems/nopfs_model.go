@@ -2,15 +2,18 @@ package systems
 
 import "math"
 
-// NoPFSModel is the performance model of one worker's reads. Bandwidths are in MB/s, sizes in MB, times in seconds.
+// NoPFSModel is the performance model of one worker's reads. Bandwidths are in MB/s, sizes in MB,
+// times in seconds.
 //
-// Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021, the performance model.
+// Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021,
+// the performance model.
 type NoPFSModel struct {
 	Compute    float64     // c: what training consumes
 	Preprocess float64     // β
 	Network    float64     // b_c: between workers
 	PFS        []NoPFSRate // t(γ): random reads of γ clients together, by rising γ
-	Tiers      []NoPFSTier // storage classes: 0 is the staging buffer, the others from the fastest to the slowest
+	// storage classes: 0 is the staging buffer, the others from the fastest to the slowest
+	Tiers []NoPFSTier
 }
 
 // NoPFSRate is the bandwidth of that many clients together.
@@ -33,12 +36,15 @@ const (
 	NoPFSStorage                    // the PFS
 )
 
-// NoPFSNowhere says that no tier holds a sample.
+// NoPFSNowhere reports that no tier holds a sample.
 const NoPFSNowhere = -1
 
-// Fetch returns how long a worker takes to fetch a sample of sizeMB while clients read the PFS, and from where it does: the fastest of
-// its own tier local, another worker's tier remote (NoPFSNowhere if there is none) and the PFS, the first in a tie.
-func (m *NoPFSModel) Fetch(sizeMB, clients float64, local, remote int) (seconds float64, source NoPFSSource) {
+// Fetch returns how long a worker takes to fetch a sample of sizeMB while clients read the PFS, and
+// from where it does: the fastest of its own tier local, another worker's tier remote (NoPFSNowhere
+// if there is none) and the PFS, the first in a tie.
+func (m *NoPFSModel) Fetch(
+	sizeMB, clients float64, local, remote int,
+) (seconds float64, source NoPFSSource) {
 	seconds = math.Inf(1)
 	try := func(s NoPFSSource, mbps float64) {
 		if took := sizeMB / mbps; took < seconds {
@@ -61,14 +67,16 @@ func (m *NoPFSModel) Write(sizeMB float64) float64 {
 	return max(sizeMB/m.Preprocess, sizeMB/(staging.WriteMBps/staging.Threads))
 }
 
-// Read returns how long a sample takes from its source into the staging buffer: Fetch and then Write.
+// Read returns how long a sample takes from its source into the staging buffer: Fetch and then
+// Write.
 func (m *NoPFSModel) Read(sizeMB, clients float64, local, remote int) float64 {
 	fetch, _ := m.Fetch(sizeMB, clients, local, remote)
 	return fetch + m.Write(sizeMB)
 }
 
-// Available returns avail(f) for each f: when the sample that is read as the f-th one is in the staging buffer, the
-// sum of the reads up to it over the buffer's threads. reads are in order of access.
+// Available returns avail(f) for each f: when the sample that is read as the f-th one is in the
+// staging buffer, the sum of the reads up to it over the buffer's threads. reads are in order of
+// access.
 func (m *NoPFSModel) Available(reads []float64) []float64 {
 	avail, sum := make([]float64, len(reads)), 0.0
 	for f, took := range reads {
@@ -78,7 +86,8 @@ func (m *NoPFSModel) Available(reads []float64) []float64 {
 	return avail
 }
 
-// Consumed returns t(f) for each f: when training begins with the f-th sample, which must be available and the one before it computed.
+// Consumed returns t(f) for each f: when training begins with the f-th sample, which must be
+// available and the one before it computed.
 func (m *NoPFSModel) Consumed(avail, sizesMB []float64) []float64 {
 	t := make([]float64, len(avail))
 	for f := range avail {
@@ -97,13 +106,14 @@ func (m *NoPFSModel) perThread(tier int) float64 {
 
 // pfs is t(γ).
 //
-// Differs: the paper measures it for some numbers of clients. Between them it is linear here; with fewer clients than the first each
-// gets what that one's each get; beyond the last it stays.
+// Differs: the paper measures it for some numbers of clients. Between them it is linear here; with
+// fewer clients than the first each gets what that one's each get; beyond the last it stays.
 func (m *NoPFSModel) pfs(clients float64) float64 {
 	last := NoPFSRate{}
 	for _, r := range m.PFS {
 		if clients <= r.Clients {
-			return last.MBps + float64((r.MBps-last.MBps)*((clients-last.Clients)/(r.Clients-last.Clients)))
+			return last.MBps + float64(
+				(r.MBps-last.MBps)*((clients-last.Clients)/(r.Clients-last.Clients)))
 		}
 		last = r
 	}

@@ -14,14 +14,20 @@ import (
 // near reports whether two numbers agree to twelve digits.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Max(math.Abs(a), math.Abs(b)) }
 
-// nopfsExample is a machine with round numbers: two threads of the staging buffer, memory with 4,000 and a disk with 500 MB/s a thread.
+// nopfsExample is a machine with round numbers: two threads of the staging buffer, memory with
+// 4,000 and a disk with 500 MB/s a thread.
 var nopfsExample = NoPFSModel{
 	Compute: 64, Preprocess: 200, Network: 1000,
-	PFS:   []NoPFSRate{{1, 330}, {2, 730}, {4, 1540}, {8, 2870}},
-	Tiers: []NoPFSTier{{ReadMBps: 9000, WriteMBps: 600, Threads: 2}, {ReadMBps: 16000, WriteMBps: 8000, Threads: 4}, {ReadMBps: 1000, WriteMBps: 1000, Threads: 2}},
+	PFS: []NoPFSRate{{1, 330}, {2, 730}, {4, 1540}, {8, 2870}},
+	Tiers: []NoPFSTier{
+		{ReadMBps: 9000, WriteMBps: 600, Threads: 2},
+		{ReadMBps: 16000, WriteMBps: 8000, Threads: 4},
+		{ReadMBps: 1000, WriteMBps: 1000, Threads: 2},
+	},
 }
 
-// TestNoPFSModelFetch checks the fastest of PFS, s/(t(γ)/γ), remote, s/min(b_c, r_j/p_j), and local, s/(r_j/p_j).
+// TestNoPFSModelFetch checks the fastest of PFS, s/(t(γ)/γ), remote, s/min(b_c, r_j/p_j), and
+// local, s/(r_j/p_j).
 func TestNoPFSModelFetch(t *testing.T) {
 	slow := nopfsExample
 	slow.Network = 300
@@ -33,19 +39,39 @@ func TestNoPFSModelFetch(t *testing.T) {
 		seconds       float64
 		source        NoPFSSource
 	}{
-		{"storage, 4 clients: 10/(1540/4)", &nopfsExample, 4, NoPFSNowhere, NoPFSNowhere, 10 / 385.0, NoPFSStorage},
-		{"storage, 3 clients: 10/(1135/3)", &nopfsExample, 3, NoPFSNowhere, NoPFSNowhere, 30 / 1135.0, NoPFSStorage},
-		{"storage, 16 clients: 10/(2870/16)", &nopfsExample, 16, NoPFSNowhere, NoPFSNowhere, 160 / 2870.0, NoPFSStorage},
-		{"storage, half a client: 10/(165/0.5)", &nopfsExample, 0.5, NoPFSNowhere, NoPFSNowhere, 10 / 330.0, NoPFSStorage},
+		{
+			"storage, 4 clients: 10/(1540/4)", &nopfsExample, 4, NoPFSNowhere, NoPFSNowhere,
+			10 / 385.0, NoPFSStorage,
+		},
+		{
+			"storage, 3 clients: 10/(1135/3)", &nopfsExample, 3, NoPFSNowhere, NoPFSNowhere,
+			30 / 1135.0, NoPFSStorage,
+		},
+		{
+			"storage, 16 clients: 10/(2870/16)", &nopfsExample, 16, NoPFSNowhere, NoPFSNowhere,
+			160 / 2870.0, NoPFSStorage,
+		},
+		{
+			"storage, half a client: 10/(165/0.5)", &nopfsExample, 0.5, NoPFSNowhere, NoPFSNowhere,
+			10 / 330.0, NoPFSStorage,
+		},
 		{"local memory: 10/(16000/4)", &nopfsExample, 4, 1, NoPFSNowhere, 0.0025, NoPFSLocal},
 		{"remote memory: 10/min(1000, 4000)", &nopfsExample, 4, NoPFSNowhere, 1, 0.01, NoPFSRemote},
 		{"remote disk: 10/min(1000, 500)", &nopfsExample, 4, NoPFSNowhere, 2, 0.02, NoPFSRemote},
-		{"another worker's memory is faster than the own disk", &nopfsExample, 4, 2, 1, 0.01, NoPFSRemote},
+		{
+			"another worker's memory is faster than the own disk", &nopfsExample, 4, 2, 1, 0.01,
+			NoPFSRemote,
+		},
 		{"equal: the own one", &nopfsExample, 4, 2, 2, 0.02, NoPFSLocal},
-		{"storage is faster than a slow network: 10/385 < 10/300", &slow, 4, NoPFSNowhere, 1, 10 / 385.0, NoPFSStorage},
+		{
+			"storage is faster than a slow network: 10/385 < 10/300", &slow, 4, NoPFSNowhere, 1,
+			10 / 385.0, NoPFSStorage,
+		},
 	} {
-		if seconds, source := c.model.Fetch(10, c.clients, c.local, c.remote); !near(seconds, c.seconds) || source != c.source {
-			t.Errorf("%s: %v s from %d, want %v from %d", c.about, seconds, source, c.seconds, c.source)
+		if seconds, source := c.model.Fetch(10, c.clients, c.local, c.remote); !near(seconds,
+			c.seconds) || source != c.source {
+			t.Errorf("%s: %v s from %d, want %v from %d", c.about, seconds, source, c.seconds,
+				c.source)
 		}
 	}
 }
@@ -62,14 +88,18 @@ func TestNoPFSModelWrite(t *testing.T) {
 	}
 }
 
-// TestNoPFSModelTimes checks read = fetch + write, avail(f) = (sum of the reads up to f)/p_0, and t(f) = max(avail(f), t(f-1) + s(f-1)/c).
+// TestNoPFSModelTimes checks read = fetch + write, avail(f) = (sum of the reads up to f)/p_0, and
+// t(f) = max(avail(f), t(f-1) + s(f-1)/c).
 func TestNoPFSModelTimes(t *testing.T) {
 	sizes := []float64{64, 128, 16, 320}
 	var reads []float64
 	for i, local := range []int{1, NoPFSNowhere, 1, 2} {
 		reads = append(reads, nopfsExample.Read(sizes[i], 1, local, NoPFSNowhere))
 	}
-	want := []float64{64/4000.0 + 64/200.0, 128/330.0 + 128/200.0, 16/4000.0 + 16/200.0, 320/500.0 + 320/200.0}
+	want := []float64{
+		64/4000.0 + 64/200.0, 128/330.0 + 128/200.0, 16/4000.0 + 16/200.0,
+		320/500.0 + 320/200.0,
+	}
 	if !slices.EqualFunc(reads, want, near) {
 		t.Fatalf("reads take %v, want %v", reads, want)
 	}
@@ -84,9 +114,20 @@ func TestNoPFSModelTimes(t *testing.T) {
 	}
 }
 
-// TestNoPFSPlacement checks the order of placement by hand: two workers, a memory of two samples and a disk of one.
+// TestNoPFSPlacement checks the order of placement by hand: two workers, a memory of two samples
+// and a disk of one.
 func TestNoPFSPlacement(t *testing.T) {
-	accesses := []nopfsAccess{{4, 0, 5}, {1, 0, 4}, {2, 0, 4}, {0, 0, 3}, {3, 1, 3}, {0, 1, 2}, {5, 0, 2}, {5, 1, 1}, {4, 1, 1}}
+	accesses := []nopfsAccess{
+		{4, 0, 5},
+		{1, 0, 4},
+		{2, 0, 4},
+		{0, 0, 3},
+		{3, 1, 3},
+		{0, 1, 2},
+		{5, 0, 2},
+		{5, 1, 1},
+		{4, 1, 1},
+	}
 	room := [][]int64{{2, 1}, {2, 1}}
 	got := nopfsPlace(accesses, 7, room, func(scheduler.SampleID) int64 { return 1 })
 	want := [][]nopfsHome{{{1, 1}}, {{0, 1}}, {{0, 2}}, {{1, 1}}, {{0, 1}}, {{1, 2}}, nil}
@@ -95,37 +136,48 @@ func TestNoPFSPlacement(t *testing.T) {
 	}
 	// A sample that does not fit goes down, and leaves its room to a smaller one.
 	sizes := []int64{3, 2, 1}
-	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, [][]int64{{3, 3}}, func(id scheduler.SampleID) int64 { return sizes[id] })
+	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, [][]int64{{3, 3}},
+		func(id scheduler.SampleID) int64 { return sizes[id] })
 	if want := [][]nopfsHome{{{0, 2}}, {{0, 1}}, {{0, 1}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
 	// Workers choose alone: both take the sample that they read most.
-	got = nopfsPlace([]nopfsAccess{{0, 1, 3}, {0, 0, 2}, {1, 0, 1}, {1, 1, 1}}, 2, [][]int64{{1}, {1}}, func(scheduler.SampleID) int64 { return 1 })
+	got = nopfsPlace([]nopfsAccess{{0, 1, 3}, {0, 0, 2}, {1, 0, 1}, {1, 1, 1}}, 2,
+		[][]int64{{1}, {1}}, func(scheduler.SampleID) int64 { return 1 })
 	if want := [][]nopfsHome{{{1, 1}, {0, 1}}, nil}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
 }
 
-// TestNoPFSCopies has the share of the data that some worker holds fall short of what memory has room for, since workers choose alone and
-// hold the same samples. The shares are those of another program that fills each worker's memory with what it reads most.
+// TestNoPFSCopies has the share of the data that some worker holds fall short of what memory has
+// room for, since workers choose alone and hold the same samples. The shares are those of another
+// program that fills each worker's memory with what it reads most.
 func TestNoPFSCopies(t *testing.T) {
 	const samples = 4000
 	for _, c := range []struct {
 		ranks, epochs int
 		capacity      float64
 		held          float64
-	}{{4, 10, 1, 0.812}, {4, 10, 0.4, 0.383}, {16, 90, 0.2, 0.189}, {16, 90, 1, 0.696}, {64, 10, 1, 0.546}} {
+	}{
+		{4, 10, 1, 0.812},
+		{4, 10, 0.4, 0.383},
+		{16, 90, 0.2, 0.189},
+		{16, 90, 1, 0.696},
+		{64, 10, 1, 0.546},
+	} {
 		room := make([][]int64, c.ranks)
 		for r := range room {
 			room[r] = []int64{int64(c.capacity * samples / float64(c.ranks))}
 		}
-		homes := nopfsPlace(nopfsCounts(samples, c.epochs, c.ranks), samples, room, func(scheduler.SampleID) int64 { return 1 })
+		homes := nopfsPlace(nopfsCounts(samples, c.epochs, c.ranks), samples, room,
+			func(scheduler.SampleID) int64 { return 1 })
 		held, copies := 0, 0
 		for _, h := range homes {
 			held, copies = held+min(len(h), 1), copies+len(h)
 		}
 		if share := float64(held) / samples; math.Abs(share-c.held) > 0.012 {
-			t.Errorf("%d workers, %d epochs, memory for %v: %.3f of the data are held, want %.3f", c.ranks, c.epochs, c.capacity, share, c.held)
+			t.Errorf("%d workers, %d epochs, memory for %v: %.3f of the data are held, want %.3f",
+				c.ranks, c.epochs, c.capacity, share, c.held)
 		}
 		if most := int(c.capacity * samples); copies > most || copies < most-c.ranks {
 			t.Errorf("%d workers hold %d samples, there is room for %d", c.ranks, copies, most)
@@ -135,7 +187,10 @@ func TestNoPFSCopies(t *testing.T) {
 
 // nopfsCounts are the frequencies of a seeded shuffle.
 func nopfsCounts(samples, epochs, ranks int) []nopfsAccess {
-	cfg := &PoolConfig{Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs, GlobalBatch: 4 * ranks, Seed: 7}
+	cfg := &PoolConfig{
+		Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs,
+		GlobalBatch: 4 * ranks, Seed: 7,
+	}
 	return nopfsAccesses(nopfsSamplers(cfg), samples, epochs, ranks, 1)
 }
 
@@ -156,7 +211,8 @@ func TestNoPFSFrequencies(t *testing.T) {
 	got := nopfsCounts(samples, epochs, ranks)
 	for _, a := range got {
 		if a.count > last || a.count != want[reader{a.id, a.rank}] {
-			t.Errorf("rank %d reads sample %d %d times after one of %d, want %d", a.rank, a.id, a.count, last, want[reader{a.id, a.rank}])
+			t.Errorf("rank %d reads sample %d %d times after one of %d, want %d", a.rank, a.id,
+				a.count, last, want[reader{a.id, a.rank}])
 		}
 		last = a.count
 	}
@@ -175,8 +231,9 @@ func above(n int, p float64, k int) float64 {
 	return 1 - sum
 }
 
-// TestNoPFSBinomial checks the example of the access frequencies: of ImageNet-1k's samples, a worker of 16 reads one 5.6 times on
-// average in 90 epochs, and some 31,600 samples more than 10 times.
+// TestNoPFSBinomial checks the example of the access frequencies: of ImageNet-1k's samples, a
+// worker of 16 reads one 5.6 times on average in 90 epochs, and some 31,600 samples more than 10
+// times.
 func TestNoPFSBinomial(t *testing.T) {
 	const imageNet, epochs, workers = 1281167, 90, 16
 	if mean := float64(epochs) / workers; mean < 5.6 || mean >= 5.65 {
@@ -185,7 +242,8 @@ func TestNoPFSBinomial(t *testing.T) {
 	if often := imageNet * above(epochs, 1.0/workers, 10); math.Abs(often-31635) > 50 {
 		t.Errorf("%.0f samples are read more than 10 times, want about 31,600", often)
 	}
-	// The seeded shuffle: 4,000 samples, all 16 workers, within five standard deviations of the binomial at each count.
+	// The seeded shuffle: 4,000 samples, all 16 workers, within five standard deviations of the
+	// binomial at each count.
 	const samples = 4000
 	var more [epochs + 1]int
 	for _, a := range nopfsCounts(samples, epochs, workers) {
@@ -197,17 +255,22 @@ func TestNoPFSBinomial(t *testing.T) {
 		p := above(epochs, 1.0/workers, k)
 		want, deviation := p*samples*workers, math.Sqrt(p*(1-p)*samples*workers)
 		if math.Abs(float64(more[k])-want) > 5*deviation+1 {
-			t.Errorf("%d pairs of worker and sample have more than %d reads, want %.0f ± %.0f", more[k], k, want, deviation)
+			t.Errorf("%d pairs of worker and sample have more than %d reads, want %.0f ± %.0f",
+				more[k], k, want, deviation)
 		}
 	}
 }
 
-// TestNoPFSPool checks the pool on the shuffle that it knows: after the first epoch it hits exactly what fits; what it holds lies with
-// its home; and more hits are local than the share that chance gives.
+// TestNoPFSPool checks the pool on the shuffle that it knows: after the first epoch it hits exactly
+// what fits; what it holds lies with its home; and more hits are local than the share that chance
+// gives.
 func TestNoPFSPool(t *testing.T) {
 	const samples, epochs, ranks, capacity = 480, 12, 4, 96
 	memory := NewMemory(samples, ranks, capacity, func(scheduler.SampleID) int64 { return 1 })
-	cfg := PoolConfig{System: &nopfsSystem, Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs, GlobalBatch: 48, Seed: 7, Memory: memory}
+	cfg := PoolConfig{
+		System: &nopfsSystem, Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs,
+		GlobalBatch: 48, Seed: 7, Memory: memory,
+	}
 	pool := newNoPFS(cfg)
 	local, all := 0, 0
 	for epoch := range epochs {
@@ -233,17 +296,22 @@ func TestNoPFSPool(t *testing.T) {
 			t.Errorf("epoch %d: %d hits, want %d", epoch, hits, want)
 		}
 	}
-	// The most frequent of 480 samples are read by their home 6 or more times in 12 epochs, others 3 times on average.
+	// The most frequent of 480 samples are read by their home 6 or more times in 12 epochs, others
+	// 3 times on average.
 	if share := float64(local) / float64(all); share < 0.5 {
 		t.Errorf("%.2f of the hits are local, want at least 0.5", share)
 	}
 }
 
-// TestNoPFSSourceByModel checks that the pool reads storage where the model says that it is faster than another rank.
+// TestNoPFSSourceByModel checks that the pool reads storage where the model says that it is faster
+// than another rank.
 func TestNoPFSSourceByModel(t *testing.T) {
 	memory := NewMemory(4, 2, 4, func(scheduler.SampleID) int64 { return 1 })
 	// Two clients get 365 MB/s each: more than a network of 300, less than memory.
-	cfg := PoolConfig{System: &nopfsSystem, Values: Values{"network": 300}, Samples: 4, Jobs: 1, Ranks: 2, Epochs: 1, GlobalBatch: 4, Memory: memory}
+	cfg := PoolConfig{
+		System: &nopfsSystem, Values: Values{"network": 300}, Samples: 4, Jobs: 1,
+		Ranks: 2, Epochs: 1, GlobalBatch: 4, Memory: memory,
+	}
 	pool := newNoPFS(cfg)
 	b := &Batch{IDs: []scheduler.SampleID{0, 1, 2, 3}, Rank: []int32{0, 0, 0, 0}}
 	answers := make([]Answer, 4)
@@ -251,14 +319,16 @@ func TestNoPFSSourceByModel(t *testing.T) {
 		pool.Batch(b, answers)
 		for i, a := range answers {
 			if want := pass == 0 || memory.Home(b.IDs[i]) != 0; a.Read != want {
-				t.Errorf("pass %d, sample %d of rank %d: read %v, want %v", pass, i, memory.Home(b.IDs[i]), a.Read, want)
+				t.Errorf("pass %d, sample %d of rank %d: read %v, want %v", pass, i,
+					memory.Home(b.IDs[i]), a.Read, want)
 			}
 		}
 	}
 }
 
-// TestNoPFSProperties checks for any sizes and ranks: no tier holds more than its room, a sample's homes are workers that read it,
-// each once, and no worker has room left for a sample that it reads and is no home of.
+// TestNoPFSProperties checks for any sizes and ranks: no tier holds more than its room, a sample's
+// homes are workers that read it, each once, and no worker has room left for a sample that it reads
+// and is no home of.
 func TestNoPFSProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		ranks := rapid.IntRange(1, 5).Draw(r, "ranks")
@@ -274,13 +344,17 @@ func TestNoPFSProperties(t *testing.T) {
 		for rank := range used {
 			used[rank] = slices.Clone(room[rank])
 		}
-		homes := nopfsPlace(accesses, samples, room, func(id scheduler.SampleID) int64 { return sizes[id] })
+		homes := nopfsPlace(accesses, samples, room,
+			func(id scheduler.SampleID) int64 { return sizes[id] })
 		for id, all := range homes {
 			for k, h := range all {
-				reads := slices.ContainsFunc(accesses, func(a nopfsAccess) bool { return int(a.id) == id && a.rank == h.rank })
-				twice := slices.ContainsFunc(all[:k], func(o nopfsHome) bool { return o.rank == h.rank })
+				reads := slices.ContainsFunc(accesses,
+					func(a nopfsAccess) bool { return int(a.id) == id && a.rank == h.rank })
+				twice := slices.ContainsFunc(all[:k],
+					func(o nopfsHome) bool { return o.rank == h.rank })
 				if !reads || twice {
-					r.Fatalf("sample %d lies with rank %d, which reads it: %v, twice: %v", id, h.rank, reads, twice)
+					r.Fatalf("sample %d lies with rank %d, which reads it: %v, twice: %v", id,
+						h.rank, reads, twice)
 				}
 				used[h.rank][h.tier-1] -= sizes[id]
 			}
@@ -291,7 +365,8 @@ func TestNoPFSProperties(t *testing.T) {
 			}
 		}
 		for _, a := range accesses {
-			home := slices.ContainsFunc(homes[a.id], func(h nopfsHome) bool { return h.rank == a.rank })
+			home := slices.ContainsFunc(homes[a.id],
+				func(h nopfsHome) bool { return h.rank == a.rank })
 			if !home && slices.Max(room[a.rank]) >= sizes[a.id] {
 				r.Fatalf("rank %d has room for sample %d", a.rank, a.id)
 			}

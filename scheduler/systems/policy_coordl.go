@@ -2,8 +2,8 @@ package systems
 
 import "rankpool/scheduler"
 
-// minIO keeps every newcomer while there is room, and none of them ever leaves. In a pool of several ranks a sample is kept once, by
-// the rank that reads it first.
+// minIO keeps every newcomer while there is room, and none of them ever leaves. In a pool of
+// several ranks a sample is kept once, by the rank that reads it first.
 type minIO struct{}
 
 func (minIO) Admit(scheduler.Place, scheduler.Use)       {}
@@ -17,5 +17,6 @@ var coordlSystem = System{
 	Name: "coordl", Sampler: "torch", Policy: "coordl",
 	NewPolicy: func(PolicyConfig) scheduler.Policy { return minIO{} },
 	About:     "MinIO: keeps what is read until memory is full, and never evicts",
-	Source:    "Mohan et al., \"Analyzing and Mitigating Data Stalls in DNN Training\", VLDB 2021 (CoorDL), MinIO",
+	Source: "Mohan et al., \"Analyzing and Mitigating Data Stalls in DNN Training\", VLDB " +
+		"2021 (CoorDL), MinIO",
 }

@@ -7,15 +7,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// importanceHeap is iCACHE's H-cache: it keeps H-samples only, the most important ones. A newcomer replaces the top of the H-heap, the
-// least important resident, if it is more important.
+// importanceHeap is iCACHE's H-cache: it keeps H-samples only, the most important ones. A newcomer
+// replaces the top of the H-heap, the least important resident, if it is more important.
 //
-// Importance is that of the last H-list pulled. With a new list the H-heap becomes read-only and goes on naming victims, while a shadow
-// heap takes in every newcomer and, a few residents a draw, all residents with their new importance; when it has all, it is the H-heap.
+// Importance is that of the last H-list pulled. With a new list the H-heap becomes read-only and
+// goes on naming victims, while a shadow heap takes in every newcomer and, a few residents a draw,
+// all residents with their new importance; when it has all, it is the H-heap.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-B and Algorithm 1, lines 4 to 18.
-// Differs: the paper's thread that builds the shadow heap is a number of residents a draw here. The paper does not say which samples are
-// H: they are a share of all.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-B and Algorithm 1, lines 4 to 18. Differs: the
+// paper's thread that builds the shadow heap is a number of residents a draw here. The paper does
+// not say which samples are H: they are a share of all.
 type importanceHeap struct {
 	share     float64 // of the draws that are H-samples
 	perDraw   int     // places that the shadow heap takes in with a draw
@@ -32,7 +33,8 @@ type importanceHeap struct {
 
 func newImportanceHeap(cfg PolicyConfig) *importanceHeap {
 	h := &importanceHeap{
-		share: cfg.System.Value(cfg.Values, "h_share"), perDraw: int(cfg.System.Value(cfg.Values, "rebuild_per_draw")),
+		share:     cfg.System.Value(cfg.Values, "h_share"),
+		perDraw:   int(cfg.System.Value(cfg.Values, "rebuild_per_draw")),
 		threshold: float32(math.Inf(-1)),
 	}
 	h.heaps[0] = h.newHeap(0)
@@ -48,7 +50,8 @@ func (h *importanceHeap) newHeap(k int) *heap {
 	})
 }
 
-// Epoch implements scheduler.Lister: it pulls the H-list of an epoch. As long as no sample was scored, all are H.
+// Epoch implements scheduler.Lister: it pulls the H-list of an epoch. As long as no sample was
+// scored, all are H.
 func (h *importanceHeap) Epoch(scores []float32, known bool) {
 	h.threshold = float32(math.Inf(-1))
 	if known {
@@ -67,7 +70,8 @@ func (h *importanceHeap) pull(list []float32) {
 	h.rebuilding, h.cursor = true, 0
 }
 
-// rebuild takes the next places into the shadow heap, and makes it the H-heap when it has all residents.
+// rebuild takes the next places into the shadow heap, and makes it the H-heap when it has all
+// residents.
 func (h *importanceHeap) rebuild(places int) {
 	if !h.rebuilding {
 		return
@@ -130,7 +134,8 @@ func (h *importanceHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) 
 	return newcomer.Score > h.values[h.current][victim]
 }
 
-// leastOf sorts values, of which there is at least one, and returns the least of the upper share of them.
+// leastOf sorts values, of which there is at least one, and returns the least of the upper share of
+// them.
 func leastOf(values []float32, share float64) float32 {
 	slices.Sort(values)
 	upper := int(math.Ceil(share * float64(len(values))))
@@ -139,20 +144,26 @@ func leastOf(values []float32, share float64) float32 {
 
 var importanceHeapOptions = []Option{
 	{
-		Name: "h_share", Default: 0.7, Least: 1e-06, Most: 1, About: "share of draws that are of H-samples, the most important ones, in (0, 1]",
-		Source: "chosen as in the code that iCACHE's authors published (threshold 0.7 of an epoch's samples); the paper gives none",
+		Name: "h_share", Default: 0.7, Least: 1e-06, Most: 1,
+		About: "share of draws that are of H-samples, the most important ones, in (0, 1]",
+		Source: "chosen as in the code that iCACHE's authors published (threshold 0.7 of an " +
+			"epoch's samples); the paper gives none",
 	},
 	{
-		Name: "rebuild_per_draw", Default: 100, Least: 1, Most: 1e+09, Whole: true, About: "residents that the shadow heap takes in with a draw, at least 1",
-		Source: "chosen: 10,000 residents are in within 100 draws; the paper states no rate of its thread",
+		Name: "rebuild_per_draw", Default: 100, Least: 1, Most: 1e+09, Whole: true,
+		About: "residents that the shadow heap takes in with a draw, at least 1",
+		Source: "chosen: 10,000 residents are in within 100 draws; the paper states no rate of " +
+			"its thread",
 	},
 }
 
 var icacheHSystem = System{
 	Name: "icache-h", Scorer: "loss", Sampler: "selective", Policy: "icache-h",
 	NewPolicy: func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) },
-	NewPool:   newSelectivePool(func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) }),
-	About:     "iCACHE's importance cache alone: the most important samples, in a heap and a shadow heap",
-	Source:    "Chen et al., iCACHE, HPCA 2023, §III-B, Algorithm 1; §V-D (+HC)",
-	Options:   append(importanceHeapOptions, selectiveOptions...),
+	NewPool: newSelectivePool(
+		func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) }),
+	About: "iCACHE's importance cache alone: the most important samples, in a heap and a " +
+		"shadow heap",
+	Source:  "Chen et al., iCACHE, HPCA 2023, §III-B, Algorithm 1; §V-D (+HC)",
+	Options: append(importanceHeapOptions, selectiveOptions...),
 }

@@ -2,7 +2,8 @@ package systems
 
 import "rankpool/scheduler"
 
-// lfu evicts the resident with the fewest draws since it came in, of equals the one that came in first, and keeps every newcomer.
+// lfu evicts the resident with the fewest draws since it came in, of equals the one that came in
+// first, and keeps every newcomer.
 type lfu struct {
 	queue *heap
 	draws []int64 // by place
@@ -45,12 +46,14 @@ func (l *lfu) Yields(scheduler.Place, scheduler.Use) bool { return true }
 
 var lfuSystem = System{
 	Name: "lfu", Sampler: "torch", Policy: "lfu", NewPolicy: newLFU,
-	About:  "keeps every sample that is read, evicts the one with the fewest draws since it came in",
+	About: "keeps every sample that is read, evicts the one with the fewest draws since it came " +
+		"in",
 	Source: "baseline",
 }
 
 var ilfuSystem = System{
-	Name: "ilfu", Scorer: "loss", Sampler: "selective", Policy: "lfu", NewPolicy: newLFU, NewPool: newSelectivePool(newLFU),
+	Name: "ilfu", Scorer: "loss", Sampler: "selective", Policy: "lfu", NewPolicy: newLFU,
+	NewPool: newSelectivePool(newLFU),
 	About:   "iCACHE's choice of samples in front of lfu",
 	Source:  "Chen et al., iCACHE, HPCA 2023, §V-A (iLFU)",
 	Options: selectiveOptions,

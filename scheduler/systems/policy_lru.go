@@ -4,7 +4,8 @@ import "rankpool/scheduler"
 
 // lru evicts the resident whose last draw is longest ago and keeps every newcomer.
 type lru struct {
-	older, newer []scheduler.Place // a ring through the residents; its head is entry 0, the resident of place p entry p+1
+	// a ring through the residents; its head is entry 0, the resident of place p entry p+1
+	older, newer []scheduler.Place
 }
 
 func newLRU(PolicyConfig) scheduler.Policy {

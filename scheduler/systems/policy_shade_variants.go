@@ -2,10 +2,12 @@ package systems
 
 import "rankpool/scheduler"
 
-// The variants of SHADE's §6.2 have the coarse score of a whole mini-batch and draw by it; each has another policy.
+// The variants of SHADE's §6.2 have the coarse score of a whole mini-batch and draw by it; each has
+// another policy.
 //
-// Differs: the paper calls the variants by one sentence each. Those with a priority queue differ from APP in one rule, that every
-// newcomer is admitted; their scores change as soon as they are reported, as APP's do.
+// Differs: the paper calls the variants by one sentence each. Those with a priority queue differ
+// from APP in one rule, that every newcomer is admitted; their scores change as soon as they are
+// reported, as APP's do.
 
 func newPQ(PolicyConfig) scheduler.Policy { return newByImportance(false, false) }
 
@@ -62,7 +64,9 @@ func (e *evictRandom) Victim() (scheduler.Place, bool) {
 func (e *evictRandom) Yields(scheduler.Place, scheduler.Use) bool { return true }
 
 // shadeVariant returns a variant of §6.2, whose numbered item is what about says.
-func shadeVariant(name, policy, about string, newPolicy func(PolicyConfig) scheduler.Policy) System {
+func shadeVariant(
+	name, policy, about string, newPolicy func(PolicyConfig) scheduler.Policy,
+) System {
 	return System{
 		Name: name, Scorer: "batchloss", Sampler: "weighted", Policy: policy, About: about,
 		Source: shadeSource + ", §6.2", NewPolicy: newPolicy,
@@ -70,10 +74,16 @@ func shadeVariant(name, policy, about string, newPolicy func(PolicyConfig) sched
 }
 
 var (
-	shadePQLFUSystem = shadeVariant("shade-pqlfu", "pqlfu", "coarse score; evicts the lowest score, of equal ones the least frequently drawn", newPQLFU)
-	shadePQSystem    = shadeVariant("shade-pq", "pq", "coarse score; evicts the lowest score", newPQ)
-	shadeLRUSystem   = shadeVariant("shade-lru", "lru", "coarse score; evicts the sample drawn longest ago", newLRU)
-	shadeLFUSystem   = shadeVariant("shade-lfu", "lfu", "coarse score; evicts the least frequently drawn sample", newLFU)
-	shadeRandSystem  = shadeVariant("shade-rand", "random", "coarse score; evicts any sample", newEvictRandom)
-	shadeAPPSystem   = shadeVariant("shade-app", "app", "coarse score; evicts as shade does, without its ranks and its repetition", newAPP)
+	shadePQLFUSystem = shadeVariant("shade-pqlfu", "pqlfu",
+		"coarse score; evicts the lowest score, of equal ones the least frequently drawn", newPQLFU)
+	shadePQSystem = shadeVariant("shade-pq", "pq", "coarse score; evicts the lowest score",
+		newPQ)
+	shadeLRUSystem = shadeVariant("shade-lru", "lru",
+		"coarse score; evicts the sample drawn longest ago", newLRU)
+	shadeLFUSystem = shadeVariant("shade-lfu", "lfu",
+		"coarse score; evicts the least frequently drawn sample", newLFU)
+	shadeRandSystem = shadeVariant("shade-rand", "random", "coarse score; evicts any sample",
+		newEvictRandom)
+	shadeAPPSystem = shadeVariant("shade-app", "app",
+		"coarse score; evicts as shade does, without its ranks and its repetition", newAPP)
 )

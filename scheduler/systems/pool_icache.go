@@ -7,15 +7,17 @@ import (
 	"rankpool/scheduler"
 )
 
-// icache is iCACHE's memory: an H-cache of the most important samples, and an L-cache of others that stand in for one another. A draw
-// of an H-sample is served exactly, a draw of an L-sample by what the L-cache has.
+// icache is iCACHE's memory: an H-cache of the most important samples, and an L-cache of others
+// that stand in for one another. A draw of an H-sample is served exactly, a draw of an L-sample by
+// what the L-cache has.
 //
-// The H-list of a job is pulled when its epoch begins and holds for the epoch: its H-samples are the most important of the epoch's
-// draws. Until a job's first losses are known, all samples are H.
+// The H-list of a job is pulled when its epoch begins and holds for the epoch: its H-samples are
+// the most important of the epoch's draws. Until a job's first losses are known, all samples are H.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III and Algorithm 1.
-// Differs: a sample is served from wherever it is in memory, so that none is there twice; Algorithm 1 looks for an L-sample in the
-// L-cache only. L-samples that an H-list makes H move to the H-cache if it takes them, and are dropped if not.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III and Algorithm 1. Differs: a sample is served from
+// wherever it is in memory, so that none is there twice; Algorithm 1 looks for an L-sample in the
+// L-cache only. L-samples that an H-list makes H move to the H-cache if it takes them, and are
+// dropped if not.
 type icache struct {
 	selective
 	memory        *Memory
@@ -30,7 +32,8 @@ type icache struct {
 	seen []frequency // by job, in the epoch under way
 	past []frequency // by job, in its last epoch with an H-list
 
-	static []bool // by sample: it is in memory for good and none of the caches' business; nil if there are none
+	// by sample: it is in memory for good and none of the caches' business; nil if there are none
+	static []bool
 }
 
 // frequency counts draws of H-samples and of L-samples.
@@ -41,13 +44,15 @@ type frequency struct{ high, low uint64 }
 // Source: iCACHE, §V-A: "the initial ratio … is 9:1".
 const highShareNum, highShareDen = 9, 10
 
-// packageSamples are those of mean size in a package: so what is served does not depend on how large samples are, as long as all are alike.
+// packageSamples are those of mean size in a package: so what is served does not depend on how
+// large samples are, as long as all are alike.
 const packageSamples = 10
 
 // newICache returns empty caches of capacityBytes of cfg's memory.
 func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 	c := &icache{
-		selective: choice, memory: cfg.Memory, capacityBytes: capacityBytes, jobs: newICacheJobs(cfg),
+		selective: choice, memory: cfg.Memory, capacityBytes: capacityBytes,
+		jobs: newICacheJobs(cfg),
 		seen: make([]frequency, cfg.Jobs), past: make([]frequency, cfg.Jobs),
 	}
 	largest, total := int64(1), int64(0)
@@ -89,7 +94,8 @@ func (c *icache) pull() {
 	c.low.filter(c.jobs.isLow, c.adopt)
 }
 
-// adopt offers the H-cache a sample that is in memory and in neither cache; one that it does not take is dropped.
+// adopt offers the H-cache a sample that is in memory and in neither cache; one that it does not
+// take is dropped.
 func (c *icache) adopt(id scheduler.SampleID) {
 	if c.high.Draw(scheduler.Use{ID: id, Score: c.list[id]}, c.memory.Drop) != scheduler.Admitted {
 		c.memory.Drop(id)
@@ -163,19 +169,32 @@ func (c *icache) Trained(*Batch, scheduler.Report) {}
 
 var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Option{
 	{
-		Name: "package_bytes", Default: 0, Least: 0, Most: 1e+15, Whole: true, About: "least bytes of a package of the L-cache; at most a tenth of the memory is taken; 0: ten samples of mean size",
+		Name: "package_bytes", Default: 0, Least: 0, Most: 1e+15, Whole: true,
+		About: "least bytes of a package of the L-cache; at most a tenth of the memory is taken; " +
+			"0: ten samples of mean size",
 		Source: "§III-C: at least 1 MB, which are ten samples of ImageNet",
 	},
 	{
-		Name: "probe_batches", Default: 20, Least: 1, Most: 1e+09, Whole: true, About: "with several jobs, batches without the cache, and then with it, that measure its benefit",
+		Name: "probe_batches", Default: 20, Least: 1, Most: 1e+09, Whole: true,
+		About: "with several jobs, batches without the cache, and then with it, that measure its " +
+			"benefit",
 		Source: "§III-D",
 	},
-	{Name: "benefit_threshold", Default: 1.5, Least: 0, Most: 1e+09, About: "with several jobs, benefit above which a job's importance counts", Source: "§III-D"},
+	{
+		Name: "benefit_threshold", Default: 1.5, Least: 0, Most: 1e+09,
+		About:  "with several jobs, benefit above which a job's importance counts",
+		Source: "§III-D",
+	},
 })
 
 var icacheSystem = System{
-	Name: "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions, Live: liveServed,
-	NewPool: func(cfg PoolConfig) Pool { return newICache(cfg, cfg.Memory.CapacityBytes(), newSelective(cfg)) },
-	About:   "the most important samples in a heap; the others by packages, and served for one another",
-	Source:  "Chen et al., iCACHE: An Importance-Sampling-Informed Cache for Accelerating I/O-Bound DNN Model Training, HPCA 2023",
+	Name: "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions,
+	Live: liveServed,
+	NewPool: func(cfg PoolConfig) Pool {
+		return newICache(cfg, cfg.Memory.CapacityBytes(), newSelective(cfg))
+	},
+	About: "the most important samples in a heap; the others by packages, and served for one " +
+		"another",
+	Source: "Chen et al., iCACHE: An Importance-Sampling-Informed Cache for Accelerating " +
+		"I/O-Bound DNN Model Training, HPCA 2023",
 }

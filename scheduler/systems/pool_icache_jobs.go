@@ -7,16 +7,20 @@ import (
 	"rankpool/scheduler"
 )
 
-// icacheJobs are the jobs that train on the same samples: their H-lists, and what their importance amounts to together.
+// icacheJobs are the jobs that train on the same samples: their H-lists, and what their importance
+// amounts to together.
 //
-// With several jobs, the first batches of each one's epoch are served without the cache and the next as many with it; the ratio of the
-// times is the job's benefit. A job that benefits enough is eligible, and the importance of sample i is
+// With several jobs, the first batches of each one's epoch are served without the cache and the
+// next as many with it; the ratio of the times is the job's benefit. A job that benefits enough is
+// eligible, and the importance of sample i is
 //
-//	AIV_i = Σ benefit_j · RIV_ij over the eligible jobs j, RIV_ij the percentile of i's importance in job j.
+//	AIV_i = Σ benefit_j · RIV_ij
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-D.
-// Differs: an epoch of no more batches than it takes to measure is measured with a quarter of its batches without the cache and a quarter
-// with it. A job's benefit is 2 until it is known. If no job is eligible, all are.
+// over the eligible jobs j, where RIV_ij is the percentile of i's importance in job j.
+//
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-D. Differs: an epoch of no more batches than it
+// takes to measure is measured with a quarter of its batches without the cache and a quarter with
+// it. A job's benefit is 2 until it is known. If no job is eligible, all are.
 type icacheJobs struct {
 	cfg       PoolConfig
 	share     float64
@@ -35,13 +39,15 @@ type icacheJob struct {
 	probe   int // batches of the epoch without, and then with the cache; 0: nothing is measured
 }
 
-// unmeasured is the benefit of a job that is not known yet: above the paper's threshold, so that the cache is used.
+// unmeasured is the benefit of a job that is not known yet: above the paper's threshold, so that
+// the cache is used.
 const unmeasured = 2
 
 func newICacheJobs(cfg PoolConfig) *icacheJobs {
 	j := &icacheJobs{
-		cfg: cfg, share: cfg.Value("h_share"), probe: int(cfg.Value("probe_batches")), threshold: cfg.Value("benefit_threshold"),
-		jobs: make([]icacheJob, cfg.Jobs),
+		cfg: cfg, share: cfg.Value("h_share"), probe: int(cfg.Value("probe_batches")),
+		threshold: cfg.Value("benefit_threshold"),
+		jobs:      make([]icacheJob, cfg.Jobs),
 	}
 	for i := range j.jobs {
 		j.jobs[i].benefit = unmeasured
@@ -59,8 +65,8 @@ func (j *icacheJobs) pull(job int) {
 	}
 }
 
-// begin pulls the H-list of a job's epoch, and reports whether it had one in the epoch before. H-samples are those as important as the
-// least of the most important share of the epoch's draws.
+// begin pulls the H-list of a job's epoch, and reports whether it had one in the epoch before.
+// H-samples are those as important as the least of the most important share of the epoch's draws.
 func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
 	list := &j.jobs[job]
 	had = list.listed
@@ -101,20 +107,22 @@ func (j *icacheJobs) isLow(id scheduler.SampleID) bool {
 	return low
 }
 
-// step says whether a batch is served without the cache, and whether the job's benefit has changed, which changes the importance.
+// step says whether a batch is served without the cache, and whether the job's benefit has changed,
+// which changes the importance.
 func (j *icacheJobs) step(b *Batch) (without, changed bool) {
 	probe := j.jobs[b.Job].probe
 	return b.Number < probe, probe > 0 && b.Number == 2*probe && j.measure(b.Job)
 }
 
-// measure brings a job's benefit up to date, Ratio = T_cacheless / T_cache of the batches that the epoch has had, and reports whether it
-// changed.
+// measure brings a job's benefit up to date, Ratio = T_cacheless / T_cache of the batches that the
+// epoch has had, and reports whether it changed.
 func (j *icacheJobs) measure(job int) (changed bool) {
 	if j.cfg.BatchSeconds == nil {
 		return false
 	}
 	list := &j.jobs[job]
-	without, with := j.cfg.BatchSeconds(job, 0, list.probe), j.cfg.BatchSeconds(job, list.probe, 2*list.probe)
+	without, with := j.cfg.BatchSeconds(job, 0, list.probe),
+		j.cfg.BatchSeconds(job, list.probe, 2*list.probe)
 	if !(with > 0 && without <= math.MaxFloat64) {
 		return false // not known
 	}

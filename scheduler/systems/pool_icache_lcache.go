@@ -2,12 +2,13 @@ package systems
 
 import "rankpool/scheduler"
 
-// lcache is iCACHE's L-cache: L-samples, brought in by packages. A draw of an L-sample that is not here is served by one that is and
-// that the job did not train on in this epoch. When there is none, everything goes and the next packages come in.
+// lcache is iCACHE's L-cache: L-samples, brought in by packages. A draw of an L-sample that is not
+// here is served by one that is and that the job did not train on in this epoch. When there is
+// none, everything goes and the next packages come in.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-C.
-// Differs: the paper's loading thread loads when all of the L-cache was accessed; here the next draw that finds nothing unused does. When
-// all packages of an H-list were loaded and used up, missed L-samples are read one by one.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-C. Differs: the paper's loading thread loads when
+// all of the L-cache was accessed; here the next draw that finds nothing unused does. When all
+// packages of an H-list were loaded and used up, missed L-samples are read one by one.
 type lcache struct {
 	memory        *Memory
 	packages      *packager
@@ -17,15 +18,19 @@ type lcache struct {
 	in            []bool // by sample
 	random        random
 
-	epoch  []int32                // by job, from 1 on
-	used   [][]int32              // by job and sample: the last epoch in which the job trained on it
-	unused [][]scheduler.SampleID // by job: what may be chosen from; entries may be used, or gone, by now
+	epoch []int32 // by job, from 1 on
+	// by job and sample: the last epoch in which the job trained on it
+	used [][]int32
+	// by job: what may be chosen from; entries may be used, or gone, by now
+	unused [][]scheduler.SampleID
 }
 
 func newLCache(cfg PoolConfig, packages *packager, capacityBytes int64) *lcache {
 	l := &lcache{
-		memory: cfg.Memory, packages: packages, capacityBytes: capacityBytes, in: make([]bool, cfg.Samples), random: newRandom(cfg.Seed),
-		epoch: make([]int32, cfg.Jobs), used: make([][]int32, cfg.Jobs), unused: make([][]scheduler.SampleID, cfg.Jobs),
+		memory: cfg.Memory, packages: packages, capacityBytes: capacityBytes,
+		in: make([]bool, cfg.Samples), random: newRandom(cfg.Seed),
+		epoch: make([]int32, cfg.Jobs), used: make([][]int32, cfg.Jobs),
+		unused: make([][]scheduler.SampleID, cfg.Jobs),
 	}
 	for job := range l.used {
 		l.used[job] = make([]int32, cfg.Samples)
@@ -42,8 +47,8 @@ func (l *lcache) begin(job, epoch int) {
 // use says that a job trains on a sample.
 func (l *lcache) use(job int, id scheduler.SampleID) { l.used[job][id] = l.epoch[job] }
 
-// substitute returns an item for a draw of a sample that is not here, or false when there is none that may be served. It may be the
-// sample itself, if that comes with a package now.
+// substitute returns an item for a draw of a sample that is not here, or false when there is none
+// that may be served. It may be the sample itself, if that comes with a package now.
 func (l *lcache) substitute(job int, id scheduler.SampleID, rank int32) (scheduler.SampleID, bool) {
 	l.packages.miss(id)
 	if s, ok := l.pick(job); ok {
@@ -70,7 +75,8 @@ func (l *lcache) pick(job int) (scheduler.SampleID, bool) {
 	return 0, false
 }
 
-// load replaces all items by the next packages, as many as there is room for; if there are none, it does nothing.
+// load replaces all items by the next packages, as many as there is room for; if there are none, it
+// does nothing.
 func (l *lcache) load(rank int32) {
 	if l.packages.empty() {
 		return
@@ -104,7 +110,8 @@ func (l *lcache) resize(keepBytes, capacityBytes int64) {
 	}
 }
 
-// filter keeps the items that are low, and calls gone for each other one, which is in memory but not here then.
+// filter keeps the items that are low, and calls gone for each other one, which is in memory but
+// not here then.
 func (l *lcache) filter(low func(scheduler.SampleID) bool, gone func(scheduler.SampleID)) {
 	kept := l.items[:0]
 	for _, id := range l.items {

@@ -2,16 +2,18 @@ package systems
 
 import "rankpool/scheduler"
 
-// packager makes the packages that iCACHE's L-cache is loaded from, anew with every H-list: L-samples that were missed since the last
-// time come first, in the order of their misses; then L-samples that were in packages before, in random order. The first time, all
-// L-samples take part. What is in memory is left out.
+// packager makes the packages that iCACHE's L-cache is loaded from, anew with every H-list:
+// L-samples that were missed since the last time come first, in the order of their misses; then
+// L-samples that were in packages before, in random order. The first time, all L-samples take part.
+// What is in memory is left out.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-C.
 // Differs: what the paper's packaging thread reads and writes beside the training is not counted.
 type packager struct {
-	memory   *Memory
-	low      func(scheduler.SampleID) bool // whether a sample is in no H-list
-	bytes    int64                         // a package is closed by the sample with which it is as large
+	memory *Memory
+	low    func(scheduler.SampleID) bool // whether a sample is in no H-list
+	// a package is closed by the sample with which it is as large
+	bytes    int64
 	random   random
 	queue    [][]scheduler.SampleID
 	packaged []bool // by sample: it was in a package
@@ -60,7 +62,8 @@ func (p *packager) repack() {
 	}
 	missed := len(ids)
 	for i := range p.packaged {
-		if id := scheduler.SampleID(i); (p.packaged[i] || !p.begun) && !p.isMissed[i] && p.fits(id) {
+		if id := scheduler.SampleID(i); (p.packaged[i] || !p.begun) && !p.isMissed[i] &&
+			p.fits(id) {
 			ids = append(ids, id)
 		}
 	}

@@ -6,13 +6,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// impact is IMPACT's memory. In the warm-up all samples are trained on and what is read first stays. Then the samples whose importance
-// ranks vary most, the set S, lie in a buffer of their own and are evaluated before every epoch; the rest of the memory is iCACHE's.
+// impact is IMPACT's memory. In the warm-up all samples are trained on and what is read first
+// stays. Then the samples whose importance ranks vary most, the set S, lie in a buffer of their own
+// and are evaluated before every epoch; the rest of the memory is iCACHE's.
 //
-// Source: Chen et al., "IMPACT", IEEE Transactions on Computers 2025, §III.
-// Differs: the importance sampling that it takes from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead. What
-// the warm-up kept and S does not need is offered to the H-cache. With several jobs, of which the paper does not speak, S and the
-// end of the warm-up are the first job's.
+// Source: Chen et al., "IMPACT", IEEE Transactions on Computers 2025, §III. Differs: S is evaluated
+// before the cut of every epoch after the warm-up, for the plan of the next; so it is not for the
+// first of them, for which the warm-up has trained on all of S. The importance sampling that it
+// takes from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead. What the
+// warm-up kept and S does not need is offered to the H-cache. With several jobs, of which the paper
+// does not speak, S and the end of the warm-up are the first job's.
 type impact struct {
 	*icache
 	cfg      PoolConfig
@@ -24,35 +27,43 @@ type impact struct {
 	buffer   int64 // bytes that S may have
 }
 
-// stableOverlap is the share of two successive sets that ends the warm-up when they have more in common.
+// stableOverlap is the share of two successive sets that ends the warm-up when they have more in
+// common.
 //
 // Source: IMPACT, §III-B: "over 80 %".
 const stableOverlap = 0.8
 
 func newIMPACT(cfg PoolConfig) *impact {
 	p := &impact{
-		cfg: cfg, maxWarm: int(cfg.Value("max_warm_up_epochs")), variance: newRankVariance(cfg.Samples), warm: true,
+		cfg: cfg, maxWarm: int(cfg.Value("max_warm_up_epochs")),
+		variance: newRankVariance(cfg.Samples), warm: true,
 		buffer: int64(min(cfg.Value("unstable_share"), 1) * float64(cfg.Memory.CapacityBytes())),
 	}
-	p.icache = newICache(cfg, cfg.Memory.CapacityBytes()-p.buffer, selective{beta: min(cfg.Value("beta"), maxBeta)})
+	p.icache = newICache(cfg, cfg.Memory.CapacityBytes()-p.buffer,
+		selective{beta: min(cfg.Value("beta"), maxBeta)})
 	p.static = make([]bool, cfg.Samples)
 	return p
 }
 
-// Evaluate implements Evaluator. It takes in the first job's epoch under way; after the warm-up it returns S.
-func (p *impact) Evaluate(job, epoch int) []scheduler.SampleID {
-	if p.warm && !p.ending && job == 0 && epoch > 0 {
-		p.variance.add(p.cfg.Scores[0].Of)
-		last := p.unstable
-		if p.variance.epochs > 1 {
-			p.unstable = p.variance.top(p.buffer, p.cfg.Memory.Size)
-		}
-		p.ending = epoch >= p.maxWarm || stable(last, p.unstable)
-	}
-	if p.warm && !p.ending {
+// Evaluate implements Evaluator: after the warm-up it returns S.
+func (p *impact) Evaluate(int) []scheduler.SampleID {
+	if p.warm {
 		return nil
 	}
 	return slices.Clone(p.unstable)
+}
+
+// TakeCut implements Evaluator. It takes in the first job's epoch under way, in the warm-up.
+func (p *impact) TakeCut(job, epoch int) {
+	if !p.warm || p.ending || job != 0 {
+		return
+	}
+	p.variance.add(p.cfg.Scores[0].Cut)
+	last := p.unstable
+	if p.variance.epochs > 1 {
+		p.unstable = p.variance.top(p.buffer, p.cfg.Memory.Size)
+	}
+	p.ending = epoch >= p.maxWarm || stable(last, p.unstable)
 }
 
 // stable reports whether two successive sets, sorted by id, have enough in common.
@@ -121,17 +132,26 @@ func (p *impact) Batch(b *Batch, answers []Answer) {
 }
 
 var impactSystem = System{
-	Simulated: "serves samples in the place of those drawn",
-	Name:      "impact", Scorer: "loss", Sampler: "selective", Policy: "impact",
+	Name: "impact", Scorer: "loss", Sampler: "selective", Policy: "impact",
+	Live: liveServed, Evaluates: true,
 	NewPool: func(cfg PoolConfig) Pool { return newIMPACT(cfg) },
-	About:   "iCACHE beside a buffer of the samples whose importance ranks vary most, which are evaluated before every epoch",
-	Source: "Chen et al., IMPACT: Importance-Informed Prefetching and Caching for I/O-Bound DNN Training, IEEE Transactions on " +
+	About: "iCACHE beside a buffer of the samples whose importance ranks vary most, which are " +
+		"evaluated before every epoch",
+	Source: "Chen et al., IMPACT: Importance-Informed Prefetching and Caching for I/O-Bound DNN " +
+		"Training, IEEE Transactions on " +
 		"Computers, 2025",
 	Options: slices.Concat([]Option{
-		{Name: "unstable_share", Default: 0.25, Least: 0, Most: 0.99, About: "share of the memory for the samples whose ranks vary most, in [0, 1)", Source: "§V-I"},
 		{
-			Name: "max_warm_up_epochs", Default: 7, Least: 2, Most: 1e+06, Whole: true, About: "most epochs of the warm-up, at least 2",
-			Source: "chosen: the mean over the paper's models is 6.4 (§III-B), which leaves the limit to the user",
+			Name: "unstable_share", Default: 0.25, Least: 0, Most: 0.99,
+			About:  "share of the memory for the samples whose ranks vary most, in [0, 1)",
+			Source: "§V-I",
 		},
-	}, slices.DeleteFunc(slices.Clone(icacheOptions), func(o Option) bool { return o.Name == "warm_up_epochs" })),
+		{
+			Name: "max_warm_up_epochs", Default: 7, Least: 2, Most: 1e+06, Whole: true,
+			About: "most epochs of the warm-up, at least 2",
+			Source: "chosen: the mean over the paper's models is 6.4 (§III-B), which leaves the " +
+				"limit to the user",
+		},
+	}, slices.DeleteFunc(slices.Clone(icacheOptions),
+		func(o Option) bool { return o.Name == "warm_up_epochs" })),
 }

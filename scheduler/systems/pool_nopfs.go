@@ -8,14 +8,16 @@ import (
 
 // nopfs keeps in each rank what the rank reads most over the whole training, and never evicts.
 //
-// The frequencies are those of the sampler torch, whatever the sampler is: with draws that depend on losses the future is not known,
-// and caches that are filled once stay as the shuffle would have them.
+// The frequencies are those of the sampler torch, whatever the sampler is: with draws that depend
+// on losses the future is not known, and caches that are filled once stay as the shuffle would have
+// them.
 //
 // Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021.
-// Differs: when a sample is first read, by whomever, its first home keeps it, so it is read from storage once; another home takes a copy
-// when it reads the sample itself. NoPFS's homes read for themselves, in the order in which they need samples. A home has one tier, memory.
-// The staging buffer, which is filled in order of access and emptied by use, is every system's: it is the time model's reading ahead. That
-// a remote copy is there is known, not guessed from one's own progress.
+// Differs: when a sample is first read, by whomever, its first home keeps it, so it is read from
+// storage once; another home takes a copy when it reads the sample itself. NoPFS's homes read for
+// themselves, in the order in which they need samples. A home has one tier, memory. The staging
+// buffer, which is filled in order of access and emptied by use, is every system's: it is the time
+// model's reading ahead. That a remote copy is there is known, not guessed from one's own progress.
 type nopfs struct {
 	memory                *Memory
 	homes                 [][]nopfsHome // by sample
@@ -33,7 +35,8 @@ func newNoPFS(cfg PoolConfig) Pool {
 	for r := range room {
 		room[r] = []int64{cfg.Memory.Room(r)}
 	}
-	accesses := nopfsAccesses(nopfsSamplers(&cfg), cfg.Samples, cfg.Epochs, cfg.Ranks, max(cfg.TrainersPerRank, 1))
+	accesses := nopfsAccesses(nopfsSamplers(&cfg), cfg.Samples, cfg.Epochs, cfg.Ranks,
+		max(cfg.TrainersPerRank, 1))
 	p.homes = nopfsPlace(accesses, cfg.Samples, room, cfg.Memory.Size)
 	return p
 }
@@ -44,7 +47,8 @@ func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	for job := range all {
 		var err error
 		all[job], err = scheduler.NewSampler(scheduler.SamplerConfig{
-			Name: "torch", Samples: cfg.Samples, Seed: cfg.Seed + int64(job), BatchSize: max(cfg.GlobalBatch/cfg.trainers(), 1), World: cfg.trainers(),
+			Name: "torch", Samples: cfg.Samples, Seed: cfg.Seed + int64(job),
+			BatchSize: max(cfg.GlobalBatch/cfg.trainers(), 1), World: cfg.trainers(),
 		})
 		if err != nil {
 			panic("systems: nopfs cannot know the shuffle: " + err.Error() + ".")
@@ -53,7 +57,8 @@ func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	return all
 }
 
-// nopfsMachine is the machine whose model chooses sources: the caller's, or the one that the paper simulates; options come before both.
+// nopfsMachine is the machine whose model chooses sources: the caller's, or the one that the paper
+// simulates; options come before both.
 func nopfsMachine(cfg *PoolConfig) NoPFSModel {
 	m := NoPFSModel{
 		Compute: 64, Preprocess: 200, Network: 24000,
@@ -74,7 +79,10 @@ func nopfsMachine(cfg *PoolConfig) NoPFSModel {
 
 // nopfsMemory are tiers of a worker that has memory alone, for staging and for what it keeps.
 func nopfsMemory(mbps float64) []NoPFSTier {
-	return []NoPFSTier{{ReadMBps: mbps, WriteMBps: mbps, Threads: 1}, {ReadMBps: mbps, WriteMBps: mbps, Threads: 1}}
+	return []NoPFSTier{
+		{ReadMBps: mbps, WriteMBps: mbps, Threads: 1},
+		{ReadMBps: mbps, WriteMBps: mbps, Threads: 1},
+	}
 }
 
 // Begin implements Pool.
@@ -112,17 +120,25 @@ func (p *nopfs) take(id scheduler.SampleID, rank int32) {
 }
 
 var nopfsSystem = System{
-	Name: "nopfs", Sampler: "torch", Policy: "nopfs", NewPool: newNoPFS, Live: livePlaced, NeedsEpochs: true,
-	About:  "knows all shuffles: each rank keeps the samples that it will read most over all epochs, and never evicts",
-	Source: "Dryden et al., \"Clairvoyant Prefetching for Distributed Machine Learning I/O\", SC 2021",
+	Name: "nopfs", Sampler: "torch", Policy: "nopfs", NewPool: newNoPFS, Live: livePlaced,
+	NeedsEpochs: true,
+	About: "knows all shuffles: each rank keeps the samples that it will read most over all " +
+		"epochs, and never evicts",
+	Source: "Dryden et al., \"Clairvoyant Prefetching for Distributed Machine Learning I/O\", SC " +
+		"2021",
 	Options: []Option{
 		{
-			Name: "network", Default: 0, Least: 0, Most: 1e+09, About: "b_c, bandwidth between ranks for the choice of the source, MB/s; 0: the cluster file's, without one 24,000",
+			Name: "network", Default: 0, Least: 0, Most: 1e+09,
+			About: "b_c, bandwidth between ranks for the choice of the source, MB/s; 0: the " +
+				"cluster file's, without one 24,000",
 			Source: "§6, simulated machine",
 		},
 		{
-			Name: "memory", Default: 0, Least: 0, Most: 1e+09, About: "bandwidth of reads of memory for the choice of the source, MB/s; 0: the cluster file's, without one 10,000",
-			Source: "a core copies 5,000 to 10,000 MB/s, 110 KiB at a time, measured on a two-core virtual machine",
+			Name: "memory", Default: 0, Least: 0, Most: 1e+09,
+			About: "bandwidth of reads of memory for the choice of the source, MB/s; 0: the " +
+				"cluster file's, without one 10,000",
+			Source: "a core copies 5,000 to 10,000 MB/s, 110 KiB at a time, measured on a " +
+				"two-core virtual machine",
 		},
 	},
 }

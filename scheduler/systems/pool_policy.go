@@ -56,7 +56,10 @@ func (p *PolicyPool) Foresee(ids []scheduler.SampleID, next func(scheduler.Sampl
 	switch {
 	case !p.looks:
 	case ids == nil:
-		p.cache.RefreshAll(func(id scheduler.SampleID) scheduler.Use { return scheduler.Use{ID: id, Next: next(id)} })
+		p.cache.RefreshAll(
+			func(id scheduler.SampleID) scheduler.Use {
+				return scheduler.Use{ID: id, Next: next(id)}
+			})
 	default:
 		for _, id := range ids {
 			if p.cache.Resident(id) {

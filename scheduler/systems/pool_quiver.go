@@ -6,13 +6,15 @@ import (
 	"rankpool/scheduler"
 )
 
-// quiver serves the jobs of one data set from two chunks of it: a job looks ahead in its permutation for samples that are in memory,
-// and where it does not find enough, it takes the samples of the chunk that all jobs work on.
+// quiver serves the jobs of one data set from two chunks of it: a job looks ahead in its
+// permutation for samples that are in memory, and where it does not find enough, it takes the
+// samples of the chunk that all jobs work on.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7, §5, Algorithm 1.
-// Differs: a served sample that the same batch drew answers its own draw, so it counts as exact; the order inside a global batch
-// does not change the step. All jobs share one data set, so jobs beyond the first are §5.4's multi-job. A sample lies with the rank
-// that reads it, not where consistent hashing puts it (§4.4).
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7, §5, Algorithm 1. Differs: a served sample
+// that the same batch drew answers its own draw, so it counts as exact; the order inside a global
+// batch does not change the step. All jobs share one data set, so jobs beyond the first are §5.4's
+// multi-job. A sample lies with the rank that reads it, not where consistent hashing puts it
+// (§4.4).
 type quiver struct {
 	quiverBuffer
 	cfg       PoolConfig
@@ -32,8 +34,8 @@ func newQuiver(cfg PoolConfig) Pool {
 	return q
 }
 
-// Begin implements Pool. The manager weighs the jobs again whenever one begins an epoch; a job that does not profit then reads storage, and
-// gets what it draws, until its epoch ends.
+// Begin implements Pool. The manager weighs the jobs again whenever one begins an epoch; a job that
+// does not profit then reads storage, and gets what it draws, until its epoch ends.
 func (q *quiver) Begin(job, epoch int, ids []scheduler.SampleID) {
 	j := &q.jobs[job]
 	j.begin(epoch, ids, &q.quiverChunks)
@@ -48,7 +50,9 @@ func (q *quiver) Trained(*Batch, scheduler.Report) {}
 func (q *quiver) Batch(b *Batch, answers []Answer) {
 	j := &q.jobs[b.Job]
 	if len(b.IDs) > j.unused {
-		panic(fmt.Sprintf("systems: quiver was asked for %d draws of job %d, its epoch has %d left.", len(b.IDs), b.Job, j.unused))
+		panic(
+			fmt.Sprintf("systems: quiver was asked for %d draws of job %d, its epoch has %d left.",
+				len(b.IDs), b.Job, j.unused))
 	}
 	if !j.on {
 		j.unused -= len(b.IDs)
@@ -71,10 +75,11 @@ func (q *quiver) Batch(b *Batch, answers []Answer) {
 
 // getBatch picks size draws of a job.
 //
-// Source: Algorithm 1.
-// Differs: there a job asks for the current chunk (line 16) and tells the servers that it works on it (line 22) when it first misses, and
-// that it has used it up (line 25) only if a miss finds nothing at all left in it. Here it works on a chunk from its first batch to when
-// nothing is left, as §5.1 has it. After an epoch it stays with its chunk, all of which it can use again.
+// Source: Algorithm 1. Differs: there a job asks for the current chunk (line 16) and tells the
+// servers that it works on it (line 22) when it first misses, and that it has used it up (line 25)
+// only if a miss finds nothing at all left in it. Here it works on a chunk from its first batch to
+// when nothing is left, as §5.1 has it. After an epoch it stays with its chunk, all of which it can
+// use again.
 func (q *quiver) getBatch(j *quiverJob, size int) {
 	if j.chunk < 0 {
 		j.chunk = q.current()
@@ -95,7 +100,8 @@ func (q *quiver) getBatch(j *quiverJob, size int) {
 	}
 }
 
-// answer serves the draws that were picked, reads those that are not in memory and keeps what belongs to a chunk that is cached.
+// answer serves the draws that were picked, reads those that are not in memory and keeps what
+// belongs to a chunk that is cached.
 func (q *quiver) answer(j *quiverJob, b *Batch, answers []Answer) {
 	for i, id := range b.IDs {
 		q.seat[id] = int32(i) + 1
@@ -127,21 +133,35 @@ func (q *quiver) answer(j *quiverJob, b *Batch, answers []Answer) {
 
 var quiverSystem = System{
 	Name: "quiver", Sampler: "torch", Policy: "quiver", NewPool: newQuiver, Live: liveServed,
-	About:  "two chunks of the data set in memory; serves what is there in place of what was drawn; jobs share what each reads",
+	About: "two chunks of the data set in memory; serves what is there in place of what was " +
+		"drawn; jobs share what each reads",
 	Source: "Kumar and Sivathanu, \"Quiver\", FAST 2020",
 	Options: []Option{
-		{Name: "chunks", Default: 10, Least: 2, Most: 1e+06, Whole: true, About: "chunks of the data set, at least 2; more when two do not fit into memory", Source: "§5.1"},
-		{Name: "lookup", Default: 10, Least: 1, Most: 1e+06, Whole: true, About: "draws that are looked up for a batch, in batches, at least 1", Source: "§4.7"},
 		{
-			Name: "patience", Default: 100, Least: 0, Most: 1e+09, Whole: true, About: "batches of each job, at least 0, from the first job's end on a chunk to its forced eviction",
+			Name: "chunks", Default: 10, Least: 2, Most: 1e+06, Whole: true,
+			About:  "chunks of the data set, at least 2; more when two do not fit into memory",
+			Source: "§5.1",
+		},
+		{
+			Name: "lookup", Default: 10, Least: 1, Most: 1e+06, Whole: true,
+			About: "draws that are looked up for a batch, in batches, at least 1", Source: "§4.7",
+		},
+		{
+			Name: "patience", Default: 100, Least: 0, Most: 1e+09, Whole: true,
+			About: "batches of each job, at least 0, from the first job's end on a chunk to its " +
+				"forced eviction",
 			Source: "§5.1 has no number; as long as a probing phase (§5.3)",
 		},
 		{
-			Name: "packed", Default: 0, Least: 0, Most: 1, Whole: true, About: "1: a chunk lies in storage as one piece, of which a rank reads its part for a batch at once; 0: a sample is a read",
-			Source: "§5.2: clients read a random subset of the items; §5.1: a chunk's stripe units are spread over the data set",
+			Name: "packed", Default: 0, Least: 0, Most: 1, Whole: true,
+			About: "1: a chunk lies in storage as one piece, of which a rank reads its part for " +
+				"a batch at once; 0: a sample is a read",
+			Source: "§5.2: clients read a random subset of the items; §5.1: a chunk's stripe " +
+				"units are spread over the data set",
 		},
 		{
-			Name: "benefit", Default: 1, Least: 0, Most: 1e+09, About: "least t_miss/t_hit of a job that is cached for; 1: every job",
+			Name: "benefit", Default: 1, Least: 0, Most: 1e+09,
+			About:  "least t_miss/t_hit of a job that is cached for; 1: every job",
 			Source: "§5.3 has no number; a single data set leaves the memory to nobody else",
 		},
 	},

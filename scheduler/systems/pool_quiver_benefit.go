@@ -26,14 +26,14 @@ func quiverGain(hitSeconds, missSeconds float64, gpus int) float64 {
 	return missSeconds / hitSeconds * float64(gpus)
 }
 
-// quiverPlace gives each data set a mode, greedily: of all steps from one mode to a larger one that fit into what is left of
-// capacityBytes, it takes the one with the largest ratio of more benefit to more cost, the first in a tie; a data set without any
-// benefit gets nothing.
+// quiverPlace gives each data set a mode, greedily: of all steps from one mode to a larger one that
+// fit into what is left of capacityBytes, it takes the one with the largest ratio of more benefit
+// to more cost, the first in a tie; a data set without any benefit gets nothing.
 //
-// Source: §5.3.
-// Differs: the paper has one benefit a data set, with which two chunks would always be the better choice. Its §7.6 caches data sets as a
-// whole when there is room, so here a step counts what it adds; with the figures of Table 3 for hits and for co-operative
-// misses this gives the choices of §7.6.
+// Source: §5.3. Differs: the paper has one benefit a data set, with which two chunks would always
+// be the better choice. Its §7.6 caches data sets as a whole when there is room, so here a step
+// counts what it adds; with the figures of Table 3 for hits and for co-operative misses this gives
+// the choices of §7.6.
 func quiverPlace(data []quiverData, capacityBytes int64) []quiverMode {
 	modes := make([]quiverMode, len(data))
 	for {
@@ -72,9 +72,11 @@ func (d *quiverData) cost(m quiverMode) int64 { return [...]int64{0, d.pairBytes
 
 func (d *quiverData) gain(m quiverMode) float64 { return [...]float64{0, d.chunked, d.full}[m] }
 
-// weight is a job's g, and 0 when it does not profit from caching. A job of which nothing is known profits.
+// weight is a job's g, and 0 when it does not profit from caching. A job of which nothing is known
+// profits.
 //
-// Differs: there is no probing phase in which look-ups are refused; PoolConfig.StepSeconds tells what it would measure.
+// Differs: there is no probing phase in which look-ups are refused; PoolConfig.StepSeconds tells
+// what it would measure.
 func (q *quiver) weight(job int) float64 {
 	if q.cfg.StepSeconds == nil {
 		return 1
@@ -89,7 +91,8 @@ func (q *quiver) weight(job int) float64 {
 	return quiverGain(hit, miss, q.cfg.Ranks)
 }
 
-// weigh chooses the mode anew for the benefits of all jobs. Of co-operative misses there is no measurement: they count like hits.
+// weigh chooses the mode anew for the benefits of all jobs. Of co-operative misses there is no
+// measurement: they count like hits.
 func (q *quiver) weigh() {
 	sum := 0.0
 	for job := range q.jobs {

@@ -2,14 +2,16 @@ package systems
 
 import "rankpool/scheduler"
 
-// quiverBuffer is what Quiver's servers hold: while jobs work on chunk front, chunk back is brought in.
+// quiverBuffer is what Quiver's servers hold: while jobs work on chunk front, chunk back is brought
+// in.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
-// Differs: the paper does not say how fast a chunk is brought in. Here each batch of b draws brings in b divided by the number of jobs,
-// so that back is complete when the jobs have used front; what they miss of it meanwhile they bring in themselves. A sample is a read,
-// as a client's "random subset" (§5.2) is, and a chunk's stripe units are not contiguous in storage (§5.1); option packed has them lie
-// so, and each rank reads its part at once. The chunk after back is the next that some job has not used up. At the end of the last epoch
-// a chunk is brought in for nobody.
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1. Differs: the paper does not say how fast
+// a chunk is brought in. Here each batch of b draws brings in b divided by the number of jobs, so
+// that back is complete when the jobs have used front; what they miss of it meanwhile they bring in
+// themselves. A sample is a read, as a client's "random subset" (§5.2) is, and a chunk's stripe
+// units are not contiguous in storage (§5.1); option packed has them lie so, and each rank reads
+// its part at once. The chunk after back is the next that some job has not used up. At the end of
+// the last epoch a chunk is brought in for nobody.
 type quiverBuffer struct {
 	quiverChunks
 	memory      *Memory
@@ -21,20 +23,25 @@ type quiverBuffer struct {
 	patience    int64
 	packed      bool // what a rank brings in for a batch is one sequential read
 	front, back int
-	missing     int     // samples of back that are not in memory
-	next        int     // first sample of back that was not brought in; others may be here by misses
-	due         int     // draws that were answered and not matched by samples brought in
-	clock       int64   // batches
-	doneAt      []int64 // by chunk: clock when the first job was done with it; 0: none is
-	piece       []scheduler.SampleID
+	missing     int // samples of back that are not in memory
+	// first sample of back that was not brought in; others may be here by misses
+	next   int
+	due    int     // draws that were answered and not matched by samples brought in
+	clock  int64   // batches
+	doneAt []int64 // by chunk: clock when the first job was done with it; 0: none is
+	piece  []scheduler.SampleID
 }
 
 func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
-	q := quiverBuffer{memory: cfg.Memory, ranks: cfg.Ranks, patience: int64(cfg.Value("patience")), packed: cfg.Value("packed") != 0}
+	q := quiverBuffer{
+		memory: cfg.Memory, ranks: cfg.Ranks, patience: int64(cfg.Value("patience")),
+		packed: cfg.Value("packed") != 0,
+	}
 	for id := range cfg.Samples {
 		q.bytes += q.memory.Size(scheduler.SampleID(id))
 	}
-	q.quiverChunks, q.pairBytes = quiverFit(cfg.Samples, int(cfg.Value("chunks")), q.memory.Size, q.memory.CapacityBytes())
+	q.quiverChunks, q.pairBytes = quiverFit(cfg.Samples, int(cfg.Value("chunks")), q.memory.Size,
+		q.memory.CapacityBytes())
 	q.doneAt = make([]int64, len(q.members))
 	q.jobs = make([]quiverJob, cfg.Jobs)
 	for i := range q.jobs {
@@ -73,8 +80,9 @@ func (q *quiverBuffer) current() int {
 	return q.front
 }
 
-// serves reports whether a look-up by j finds id. A job finds only the chunk that it works on, so that a batch is of one chunk, back is
-// whole when jobs come to it, and a chunk that is marked for eviction serves no new jobs.
+// serves reports whether a look-up by j finds id. A job finds only the chunk that it works on, so
+// that a batch is of one chunk, back is whole when jobs come to it, and a chunk that is marked for
+// eviction serves no new jobs.
 //
 // Source: §5.1.
 func (q *quiverBuffer) serves(j *quiverJob, id scheduler.SampleID) bool {
@@ -104,8 +112,9 @@ func (q *quiverBuffer) move(j *quiverJob) {
 	q.turn()
 }
 
-// turn replaces front by the chunk that jobs need next, and reports whether it does. Front may go when back is complete, a job is done with
-// front or none needs it, and nobody works on it any more or the first job's end on it is too long ago.
+// turn replaces front by the chunk that jobs need next, and reports whether it does. Front may go
+// when back is complete, a job is done with front or none needs it, and nobody works on it any more
+// or the first job's end on it is too long ago.
 func (q *quiverBuffer) turn() bool {
 	users := 0
 	for i := range q.jobs {
@@ -169,7 +178,8 @@ func (q *quiverBuffer) advance(draws int) {
 	}
 }
 
-// load brings in the next samples of back that are not here, in parts of equal numbers for each rank, and returns how many.
+// load brings in the next samples of back that are not here, in parts of equal numbers for each
+// rank, and returns how many.
 func (q *quiverBuffer) load(samples int) int {
 	members := q.members[q.back]
 	q.piece = q.piece[:0]

@@ -17,11 +17,14 @@ func quiverStripe(samples, chunks int) quiverChunks {
 	return s
 }
 
-// quiverFit returns the data set in chunks so that any two fit into capacityBytes, and the bytes of the largest two.
-// There are no chunks when not even single samples fit.
+// quiverFit returns the data set in chunks so that any two fit into capacityBytes, and the bytes of
+// the largest two. There are no chunks when not even single samples fit.
 //
-// Differs: §5.3 has one size of chunks; here they become smaller, an eighth at a time, when two of them do not fit.
-func quiverFit(samples, chunks int, size func(scheduler.SampleID) int64, capacityBytes int64) (quiverChunks, int64) {
+// Differs: §5.3 has one size of chunks; here they become smaller, an eighth at a time, when two of
+// them do not fit.
+func quiverFit(
+	samples, chunks int, size func(scheduler.SampleID) int64, capacityBytes int64,
+) (quiverChunks, int64) {
 	for n := min(max(chunks, 2), samples); n <= samples; n += n/8 + 1 {
 		s := quiverStripe(samples, n)
 		if pair := s.pairBytes(size); pair <= capacityBytes {

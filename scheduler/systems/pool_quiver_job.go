@@ -2,11 +2,11 @@ package systems
 
 import "rankpool/scheduler"
 
-// quiverJob is what Quiver's client knows: the draws of its epoch, and which of them were used. A draw is named by its place in the
-// epoch, so a sample that is drawn twice is used twice.
+// quiverJob is what Quiver's client knows: the draws of its epoch, and which of them were used. A
+// draw is named by its place in the epoch, so a sample that is drawn twice is used twice.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.6, §4.7.
-// Differs: the job's permutation is the random order in which unused indices are looked up, and in which a chunk's are taken; jobs
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.6, §4.7. Differs: the job's permutation is
+// the random order in which unused indices are looked up, and in which a chunk's are taken; jobs
 // have seeds of their own, so they take different ones.
 type quiverJob struct {
 	on     bool // it trains, and is cached for in this epoch
@@ -21,7 +21,8 @@ type quiverJob struct {
 	places [][]int32 // by chunk: its draws, used ones at the front cut off
 	rest   []int     // by chunk: draws that were not used
 
-	chunk int // the one it works on, from epoch to epoch; -1 before its first batch and after its last
+	// the one it works on, from epoch to epoch; -1 before its first batch and after its last
+	chunk int
 }
 
 // begin starts an epoch.
@@ -40,11 +41,14 @@ func (j *quiverJob) begin(epoch int, ids []scheduler.SampleID, chunks *quiverChu
 	}
 }
 
-// lookup looks for unused draws in memory and picks the first ones that hit, at most size; it looks at no more than limit. Those that
-// miss are pending until the list is at its end. What lies behind the last one that is picked is looked up by the next batch.
+// lookup looks for unused draws in memory and picks the first ones that hit, at most size; it looks
+// at no more than limit. Those that miss are pending until the list is at its end. What lies behind
+// the last one that is picked is looked up by the next batch.
 //
 // Source: Algorithm 1, lines 5 to 9; passes: §4.7.
-func (j *quiverJob) lookup(limit, size int, hit func(*quiverJob, scheduler.SampleID) bool, picked []int32) []int32 {
+func (j *quiverJob) lookup(
+	limit, size int, hit func(*quiverJob, scheduler.SampleID) bool, picked []int32,
+) []int32 {
 	for left := min(limit, j.unused); left > 0 && len(picked) < size; {
 		if j.at == len(j.pass) {
 			j.pass, j.missed, j.at = j.missed, j.pass[:0], 0

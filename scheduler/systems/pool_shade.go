@@ -1,28 +1,37 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"math"
+
+	"rankpool/scheduler"
+)
 
 // shadePool is APP, and PADS, which draws for each process alone (shade_pads.go).
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Priority-based Adaptive Data Sampling".
-// Differs: the paper has no numbers. The factor is the replication_factor of the authors' implementation. That draws nothing but samples in
-// memory once the factor fills an epoch; here max_share bounds it. "On noticing a steep decline in the loss convergence curve or a stagnant
-// accuracy curve" the important samples are shuffled: as in that implementation, a process then takes every P-th entry of its list,
-// not the most repeated ones, and samples in memory are repeated all the same; the implementation looks at accuracy alone. Traces hold
-// no validation accuracy: its place takes the share of samples with a loss below ln 2, which a model gives a probability above 1/2
-// and so predicts right for sure.
+// Differs: the paper has no numbers. The factor is the replication_factor of the authors'
+// implementation. That draws nothing but samples in memory once the factor fills an epoch; here
+// max_share bounds it. "On noticing a steep decline in the loss convergence curve or a stagnant
+// accuracy curve" the important samples are shuffled: as in that implementation, a process then
+// takes every P-th entry of its list, not the most repeated ones, and samples in memory are
+// repeated all the same; the implementation looks at accuracy alone. Traces hold no validation
+// accuracy: its place takes the share of samples with a loss below ln 2, which a model gives a
+// probability above 1/2 and so predicts right for sure.
 type shadePool struct {
 	*PolicyPool
 	repetition, maxShare, steep, gain float64
-	curves                            []curve               // by job
+	curves                            []curve // by job
+	app                               *byImportance
 	samplers                          [][]scheduler.Sampler // by job and process
 }
 
-// curve is the course of a job's training. Every sample counts once, with its latest loss, so that repetition does not bend it.
+// curve is the course of a job's training. Every sample counts once, with its latest loss, so that
+// repetition does not bend it.
 type curve struct {
-	latest     []float32 // by sample: its latest loss; negative: none yet
+	latest     []float32 // by sample: its latest loss; NaN: none yet
 	loss       float64   // mean of the epoch before; 0 before the first
 	accuracies []float64 // of the last epochs, the newest last, at most stagnationEpochs + 1
+	even       bool      // the next epoch prefers no draws
 }
 
 // stagnationEpochs is the number of epochs over which the gain of accuracy is averaged.
@@ -35,33 +44,44 @@ const ln2 = 0.693147180559945309417232121458
 
 var shadeOptions = []Option{
 	{
-		Name: "repetition", Default: 3, Least: 1, Most: 1e+06, About: "how often a draw of a sample in memory is repeated in its process's part of an epoch, at least 1; 1: once",
-		Source: "default of the authors' implementation; the paper gives no number (its hit ratio of 0.725 with a cache of 0.2 in §6.6 needs about 3)",
+		Name: "repetition", Default: 3, Least: 1, Most: 1e+06,
+		About: "how often a draw of a sample in memory is repeated in its process's part of an " +
+			"epoch, at least 1; 1: once",
+		Source: "default of the authors' implementation; the paper gives no number (its hit " +
+			"ratio of 0.725 with a cache of 0.2 in §6.6 needs about 3)",
 	},
 	{
-		Name: "max_share", Default: 0.9, Least: 1e-06, Most: 1, About: "most of an epoch's draws that repetition gives to samples in memory, in (0, 1]",
+		Name: "max_share", Default: 0.9, Least: 1e-06, Most: 1,
+		About:  "most of an epoch's draws that repetition gives to samples in memory, in (0, 1]",
 		Source: "the paper gives no number; chosen so that every sample goes on to be drawn",
 	},
 	{
-		Name: "steep", Default: 0.2, Least: 0, Most: 1e+09, About: "decline of the mean loss in an epoch, as a share of it, from which the next epoch does not prefer the most repeated draws",
+		Name: "steep", Default: 0.2, Least: 0, Most: 1e+09,
+		About: "decline of the mean loss in an epoch, as a share of it, from which the next " +
+			"epoch does not prefer the most repeated draws",
 		Source: "the paper gives no number (§4.2.1: a steep decline); chosen",
 	},
 	{
-		Name: "gain", Default: 0, Least: -1, Most: 1, About: "gain of accuracy in an epoch, averaged over three, up to which the next epoch does not prefer the most repeated draws",
-		Source: "the authors' implementation; the paper gives no number (§4.2.1: a stagnant accuracy curve)",
+		Name: "gain", Default: 0, Least: -1, Most: 1,
+		About: "gain of accuracy in an epoch, averaged over three, up to which the next epoch " +
+			"does not prefer the most repeated draws",
+		Source: "the authors' implementation; the paper gives no number (§4.2.1: a stagnant " +
+			"accuracy curve)",
 	},
 }
 
 func newShadePool(cfg PoolConfig) Pool {
+	app := newByImportance(true, true)
 	p := &shadePool{
-		PolicyPool: NewPolicyPool(cfg, newAPP(PolicyConfig{})),
-		repetition: cfg.Value("repetition"), maxShare: cfg.Value("max_share"), steep: cfg.Value("steep"), gain: cfg.Value("gain"),
+		PolicyPool: NewPolicyPool(cfg, app), app: app,
+		repetition: cfg.Value("repetition"), maxShare: cfg.Value("max_share"), steep: cfg.Value("steep"),
+		gain:   cfg.Value("gain"),
 		curves: make([]curve, cfg.Jobs), samplers: make([][]scheduler.Sampler, cfg.Jobs),
 	}
 	for job := range p.curves {
 		latest := make([]float32, cfg.Samples)
 		for i := range latest {
-			latest[i] = -1
+			latest[i] = float32(math.NaN())
 		}
 		p.curves[job].latest = latest
 		for process := range cfg.trainers() {
@@ -74,7 +94,8 @@ func newShadePool(cfg PoolConfig) Pool {
 // newPADSSampler returns the sampler of a process's list.
 func newPADSSampler(cfg *PoolConfig, job, process int) scheduler.Sampler {
 	s, err := scheduler.NewSampler(scheduler.SamplerConfig{
-		Name: "pads", Samples: cfg.Samples, Seed: padsSeed(cfg.Seed+int64(job), process), BatchSize: 1, World: 1,
+		Name: "pads", Samples: cfg.Samples, Seed: padsSeed(cfg.Seed+int64(job), process),
+		BatchSize: 1, World: 1,
 	})
 	if err != nil {
 		panic("systems: shade cannot draw: " + err.Error() + ".")
@@ -86,21 +107,26 @@ func newPADSSampler(cfg *PoolConfig, job, process int) scheduler.Sampler {
 func (p *shadePool) Trained(b *Batch, r scheduler.Report) {
 	p.PolicyPool.Trained(b, r)
 	for i, id := range r.IDs {
-		if l := r.Losses[i]; scheduler.Reported(l) && l >= 0 {
+		if l := r.Losses[i]; scheduler.Reported(l) {
 			p.curves[b.Job].latest[id] = l
 		}
 	}
 }
 
+// Cut implements Drawer.
+func (p *shadePool) Cut(job int) {
+	c := &p.curves[job]
+	c.even = c.end(p.steep, p.gain)
+}
+
 // Draw implements Drawer. Place j of an epoch is of process j mod P.
 func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID {
-	even := p.curves[job].even(p.steep, p.gain)
 	processes := len(p.samplers[job])
 	n := (len(scores) + processes - 1) / processes
 	ids := make([]scheduler.SampleID, n*processes)
 	for process, sampler := range p.samplers[job] {
 		part := sampler.Draw(epoch, scores).IDs
-		if even {
+		if p.curves[job].even {
 			part = padsStride(part, process, processes, n)
 		} else {
 			part = padsCut(part, scores, n)
@@ -115,12 +141,13 @@ func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID 
 	return ids
 }
 
-// even ends an epoch, and reports whether the next one prefers no draws: before there are two epochs to compare, when the loss fell
-// steeply in the last one, or when accuracy has not gained enough in the last ones.
-func (c *curve) even(steep, gain float64) bool {
+// end ends an epoch, and reports whether the next one prefers no draws: before there are two epochs
+// to compare, when the loss fell steeply in the last one, or when accuracy has not gained enough in
+// the last ones.
+func (c *curve) end(steep, gain float64) bool {
 	sum, right, known := 0.0, 0, 0
 	for _, l := range c.latest {
-		if l < 0 {
+		if !(l >= 0) {
 			continue
 		}
 		known++
@@ -142,5 +169,6 @@ func (c *curve) even(steep, gain float64) bool {
 	if last == 0 {
 		return true
 	}
-	return before-loss >= float64(steep*before) || c.accuracies[last]-c.accuracies[0] <= float64(gain*float64(last))
+	return before-loss >= float64(steep*before) ||
+		c.accuracies[last]-c.accuracies[0] <= float64(gain*float64(last))
 }

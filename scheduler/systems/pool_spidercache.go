@@ -6,22 +6,29 @@ import (
 	"rankpool/scheduler"
 )
 
-// spiderPool has two regions: the importance cache keeps the samples with the highest graph scores, the homophily cache samples that
-// are served for their neighbours. No sample is in both.
+// spiderPool has two regions: the importance cache keeps the samples with the highest graph scores,
+// the homophily cache samples that are served for their neighbours. No sample is in both.
 //
-// Source: Wang et al., "SpiderCache", ICPP 2025, §4, Fig. 9, Algorithm 1.
-// Differs: a resident's place in the importance cache follows its score (global imp_score, line 17); who is a resident changes on
-// misses alone. Since the regions are exclusive, the node with the highest degree is chosen among those of the batch that are in neither
-// region (in Fig. 9, b "which was not previously in the Homophily Cache"). A batch is a process's: each rank's part of a global batch
-// gives a node. Lines 13 to 17 zip the drawn indices with the items that were served for them; here embedding and score belong to
-// the sample that was served, so that of one that is substituted stays as old as its last training. With several jobs each has a graph
-// of its own, all share the regions, and the ratio follows job 0. §4.2 also names prefetching by score, of which nothing is said; there
-// is none.
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4, Fig. 9, Algorithm 1. Differs: a resident's
+// place in the importance cache follows its score (global imp_score, line 17); who is a resident
+// changes on misses alone. Since the regions are exclusive, the node with the highest degree is
+// chosen among those of the batch that are in neither region (in Fig. 9, b "which was not
+// previously in the Homophily Cache"). A batch is a process's: each rank's part of a global batch
+// gives a node. Lines 13 to 17 zip the drawn indices with the items that were served for them; here
+// embedding and score belong to the sample that was served, so that of one that is substituted
+// stays as old as its last training. With several jobs each has a graph of its own, all share the
+// regions, and the ratio follows job 0. §4.2 also names prefetching by score, of which nothing is
+// said; there is none.
+//
+// Differs: it chooses by epoch, see spiderEpochs, unless the option by_batch has scores, neighbours
+// and the sampler's weights change with every batch, as Algorithm 1 has them. The queue of the
+// homophily cache goes on batch by batch in both.
 type spiderPool struct {
 	memory     *Memory
 	importance *scheduler.Cache
 	homophily  *homophily
-	graphs     []*spiderGraph // by job
+	graphs     []*spiderGraph // by job, of the epoch under way
+	epochs     *spiderEpochs  // nil: graphs change with every batch
 	ratio      *spiderRatio
 	trained    bool    // job 0 was, since its epoch began
 	scored     []int32 // by sample: the last batch that scored it
@@ -38,7 +45,9 @@ type spiderNode struct {
 func newSpiderPool(cfg PoolConfig) Pool {
 	start, end, gamma := cfg.Value("r_start"), cfg.Value("r_end"), cfg.Value("gamma")
 	if !(start >= 0 && start <= 1 && end >= 0 && end <= 1 && gamma > 0) {
-		panic(fmt.Sprintf("systems: %s has r_start %v, r_end %v and gamma %v; see their ranges.", cfg.System.Name, start, end, gamma))
+		panic(
+			fmt.Sprintf("systems: %s has r_start %v, r_end %v and gamma %v; see their ranges.",
+				cfg.System.Name, start, end, gamma))
 	}
 	return makeSpiderPool(cfg, newSpiderRatio(start, end, gamma, cfg.Epochs))
 }
@@ -48,12 +57,18 @@ func newSpiderImpPool(cfg PoolConfig) Pool {
 }
 
 func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
-	p := &spiderPool{memory: cfg.Memory, ratio: ratio, scored: make([]int32, cfg.Samples), best: make([]spiderNode, cfg.Ranks)}
+	p := &spiderPool{
+		memory: cfg.Memory, ratio: ratio, scored: make([]int32, cfg.Samples),
+		best: make([]spiderNode, cfg.Ranks),
+	}
 	for job := range cfg.Jobs {
 		p.graphs = append(p.graphs, newSpiderGraph(&cfg, job))
 	}
 	p.importance = scheduler.NewCache(newSpiderHeap(), 0, cfg.Memory.Size)
 	p.homophily = newHomophily(cfg.Memory, cfg.Samples)
+	if cfg.Value("by_batch") == 0 {
+		p.epochs = newSpiderEpochs(&cfg, ratio.start)
+	}
 	p.divide(ratio.start)
 	return p
 }
@@ -68,15 +83,22 @@ func (p *spiderPool) divide(ratio float64) {
 
 // Begin implements Pool. It is line 24, once an epoch.
 func (p *spiderPool) Begin(job, epoch int, _ []scheduler.SampleID) {
-	if job == 0 && p.trained {
+	if p.epochs != nil {
+		p.turn(job, epoch)
+	} else if job == 0 && p.trained {
 		p.divide(p.ratio.next(epoch, p.graphs[0].known()))
 		p.trained = false
 	}
 }
 
 // Resample implements Resampler: the draws are multinomial by the graph's scores (§4.1).
-func (p *spiderPool) Resample(job, _ int, _ []float32) (string, []float32) {
-	return "weighted", append([]float32(nil), p.graphs[job].scores...)
+func (p *spiderPool) Resample(job, epoch int, _ []float32) (string, []float32) {
+	g := p.graphs[job]
+	if p.epochs != nil {
+		p.cut(job, epoch)
+		g = p.epochs.next[job]
+	}
+	return "weighted", append([]float32(nil), g.scores...)
 }
 
 // Batch implements Pool. It is lines 4 to 12.
@@ -100,21 +122,36 @@ func (p *spiderPool) Batch(b *Batch, answers []Answer) {
 
 // Trained implements Pool. It is lines 14 to 22. It panics when the report has no embeddings.
 func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
+	if p.epochs != nil {
+		p.epochs.latest[b.Job].update(r)
+	} else {
+		p.graphs[b.Job].update(r)
+	}
+	p.promote(b, r.IDs)
+	if b.Job == 0 {
+		p.ratio.observe(r.Losses)
+		p.trained = true
+	}
+}
+
+// promote gives the homophily cache each rank's node with the highest degree among the samples that
+// were served for a batch (lines 15 to 22).
+func (p *spiderPool) promote(b *Batch, served []scheduler.SampleID) {
 	g := p.graphs[b.Job]
-	g.update(r)
 	p.batches++
 	for r := range p.best {
 		p.best[r].neighbours = p.best[r].neighbours[:0]
 	}
-	for i, id := range r.IDs {
-		if p.scored[id] == p.batches {
-			continue // the batch has it twice, and its score would be the same
+	for i, id := range served {
+		if p.scored[id] == p.batches || !g.index.Has(int32(id)) {
+			continue // the batch has it twice, and its score would be the same; or it has none yet
 		}
 		p.scored[id] = p.batches
 		score, neighbours := g.score(id)
 		if p.importance.Resident(id) {
 			p.importance.Refresh(scheduler.Use{ID: id, Score: score})
-		} else if best := &p.best[b.Rank[i]]; len(neighbours) > len(best.neighbours) && !p.homophily.Has(id) {
+		} else if best := &p.best[b.Rank[i]]; len(neighbours) > len(best.neighbours) &&
+			!p.homophily.Has(id) {
 			best.id, best.neighbours = id, append(best.neighbours[:0], neighbours...)
 		}
 	}
@@ -123,13 +160,10 @@ func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
 			p.homophily.Push(best.id, best.neighbours, int32(rank))
 		}
 	}
-	if b.Job == 0 {
-		p.ratio.observe(r.Losses)
-		p.trained = true
-	}
 }
 
-// spiderHeap orders the importance cache: the least score goes first, and only for a higher one (Fig. 9, cases 2 and 4).
+// spiderHeap orders the importance cache: the least score goes first, and only for a higher one
+// (Fig. 9, cases 2 and 4).
 type spiderHeap struct {
 	*heap
 	uses []scheduler.Use // by place
@@ -167,47 +201,75 @@ func (s *spiderHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool
 
 var spiderGraphOptions = []Option{
 	{
-		Name: "lambda", Default: 1, Least: 1e-06, Most: 1e+06, About: "decay of similarity (Eq. 2) over a distance of one unit, the root mean square distance of two embeddings, above 0",
+		Name: "lambda", Default: 1, Least: 1e-06, Most: 1e+06,
+		About: "decay of similarity (Eq. 2) over a distance of one unit, the root mean square " +
+			"distance of two embeddings, above 0",
 		Source: "the paper gives no number; 1 leaves the choice to alpha",
 	},
 	{
-		Name: "alpha", Default: 0.78, Least: 1e-06, Most: 0.999999, About: "similarity above which two samples are neighbours (Eq. 3), in (0, 1)",
-		Source: "the paper gives no number; recorded traces, area under the curve by which scores tell losses above ln 2: 0.66–0.73 with 0.85, 0.81–0.87 with 0.78, 0.86–0.88 with 0.74; with 0.74 up to 0.60 of the draws are substituted, with 0.78 up to 0.46",
+		Name: "alpha", Default: 0.78, Least: 1e-06, Most: 0.999999,
+		About: "similarity above which two samples are neighbours (Eq. 3), in (0, 1)",
+		Source: "the paper gives no number; recorded traces, area under the curve by which " +
+			"scores tell losses above ln 2: 0.66–0.73 with 0.85, 0.81–0.87 with 0.78, 0.86–0.88 " +
+			"with 0.74; with 0.74 up to 0.60 of the draws are substituted, with 0.78 up to 0.46",
 	},
 	{
-		Name: "neighbormax", Default: 500, Least: 1, Most: 1e+06, Whole: true, About: "most neighbours that a query returns, and the divisor of x_other in Eq. 4, at least 1",
+		Name: "neighbormax", Default: 500, Least: 1, Most: 1e+06, Whole: true,
+		About: "most neighbours that a query returns, and the divisor of x_other in Eq. 4, at " +
+			"least 1",
 		Source: "§4.1",
 	},
 	{
-		Name: "ef", Default: 64, Least: 1, Most: 1e+06, Whole: true, About: "samples that a query keeps in view whether or not they are neighbours, at least 1",
-		Source: "recorded traces: 0.9999 of the neighbours are found, with 16 as well; a query goes on past ef while it finds neighbours, so ef bounds no score",
+		Name: "ef", Default: 64, Least: 1, Most: 1e+06, Whole: true,
+		About: "samples that a query keeps in view whether or not they are neighbours, at least 1",
+		Source: "recorded traces: 0.9999 of the neighbours are found, with 16 as well; a query " +
+			"goes on past ef while it finds neighbours, so ef bounds no score",
 	},
 	{
-		Name: "same_class", Default: 1, Least: 0, Most: 1, Whole: true, About: "1: neighbour lists hold samples of the node's own class only; 0: of all classes",
-		Source: "§4.1: the node with the highest x_same and its neighbour lists, so the length of Algorithm 1's line 18 is x_same",
+		Name: "same_class", Default: 1, Least: 0, Most: 1, Whole: true,
+		About: "1: neighbour lists hold samples of the node's own class only; 0: of all classes",
+		Source: "§4.1: the node with the highest x_same and its neighbour lists, so the length " +
+			"of Algorithm 1's line 18 is x_same",
+	},
+	{
+		Name: "by_batch", Default: 0, Least: 0, Most: 1, Whole: true,
+		About: "1: scores and neighbours change with every batch, as published; 0: those of an " +
+			"epoch are chosen at the cut of the epoch before",
+		Source: "Algorithm 1 has 1; with 0 an epoch is known when it is planned",
 	},
 }
 
 var spiderCacheImpSystem = System{
 	Simulated: "scores samples by their embeddings, which training does not report",
-	Name:      "spidercache-imp", Sampler: "weighted", Policy: "spidercache-imp", NewPool: newSpiderImpPool,
+	Name:      "spidercache-imp", Sampler: "weighted", Policy: "spidercache-imp",
+	NewPool:     newSpiderImpPool,
 	NeedsLabels: true, NeedsEmbeddings: true, Options: spiderGraphOptions,
 	About:  "SpiderCache's importance cache alone: the samples with the highest graph scores",
 	Source: "Wang et al., SpiderCache, ICPP 2025, §6.3",
 }
 
 var spiderCacheSystem = System{
-	Simulated: "serves samples in the place of those drawn",
+	Simulated: "scores samples by their embeddings, which training does not report",
 	Name:      "spidercache", Sampler: "weighted", Policy: "spidercache", NewPool: newSpiderPool,
 	NeedsLabels: true, NeedsEmbeddings: true,
 	Options: append([]Option{
-		{Name: "r_start", Default: 0.9, Least: 0, Most: 1, About: "share of the importance cache at the start, in [0, 1]", Source: "§4.3, §6.5"},
-		{Name: "r_end", Default: 0.8, Least: 0, Most: 1, About: "the same at the end, in [0, 1]", Source: "§4.3, §6.5"},
 		{
-			Name: "gamma", Default: 0.01, Least: 1e-09, Most: 1e+09, About: "growth of accuracy in an epoch at which the penalty factor u (Eq. 7) is 1/2, above 0",
-			Source: "the paper gives no number; recorded traces: late in training accuracy grows by 0.01 an epoch",
+			Name: "r_start", Default: 0.9, Least: 0, Most: 1,
+			About: "share of the importance cache at the start, in [0, 1]", Source: "§4.3, §6.5",
+		},
+		{
+			Name: "r_end", Default: 0.8, Least: 0, Most: 1, About: "the same at the end, in [0, 1]",
+			Source: "§4.3, §6.5",
+		},
+		{
+			Name: "gamma", Default: 0.01, Least: 1e-09, Most: 1e+09,
+			About: "growth of accuracy in an epoch at which the penalty factor u (Eq. 7) is 1/2, " +
+				"above 0",
+			Source: "the paper gives no number; recorded traces: late in training accuracy grows " +
+				"by 0.01 an epoch",
 		},
 	}, spiderGraphOptions...),
-	About:  "importance and homophily cache over a graph of embeddings, with an elastic ratio; serves neighbours for each other",
+	About: "importance and homophily cache over a graph of embeddings, with an elastic ratio; " +
+		"serves neighbours for each other",
 	Source: "Wang et al., SpiderCache, ICPP 2025, §4",
 }

@@ -19,9 +19,15 @@ type quiverDriver struct {
 	number []int // by job: the next batch
 }
 
-func newQuiverDriver(samples, jobs, ranks int, capacityBytes int64, values Values, more func(*PoolConfig)) *quiverDriver {
-	cfg := PoolConfig{System: &quiverSystem, Values: values, Samples: samples, Jobs: jobs, Ranks: ranks, Epochs: 1000}
-	cfg.Memory = NewMemory(samples, ranks, capacityBytes, func(scheduler.SampleID) int64 { return 1 })
+func newQuiverDriver(
+	samples, jobs, ranks int, capacityBytes int64, values Values, more func(*PoolConfig),
+) *quiverDriver {
+	cfg := PoolConfig{
+		System: &quiverSystem, Values: values, Samples: samples, Jobs: jobs,
+		Ranks: ranks, Epochs: 1000,
+	}
+	cfg.Memory = NewMemory(samples, ranks, capacityBytes,
+		func(scheduler.SampleID) int64 { return 1 })
 	if more != nil {
 		more(&cfg)
 	}
@@ -38,7 +44,10 @@ func (d *quiverDriver) begin(job, epoch int, draws ...scheduler.SampleID) {
 func (d *quiverDriver) answers(job, size int) (*Batch, []Answer) {
 	at := d.number[job]
 	d.number[job] += size
-	b := &Batch{Job: job, Epoch: d.jobs[job].epoch, IDs: d.jobs[job].ids[at : at+size], Rank: make([]int32, size)}
+	b := &Batch{
+		Job: job, Epoch: d.jobs[job].epoch, IDs: d.jobs[job].ids[at : at+size],
+		Rank: make([]int32, size),
+	}
 	for i := range b.Rank {
 		b.Rank[i] = int32(i % d.ranks)
 	}
@@ -47,7 +56,8 @@ func (d *quiverDriver) answers(job, size int) (*Batch, []Answer) {
 	return b, answers
 }
 
-// batch is answers in words: `5>3+` when sample 5 was drawn, sample 3 answers it, and it is read from storage.
+// batch is answers in words: `5>3+` when sample 5 was drawn, sample 3 answers it, and it is read
+// from storage.
 func (d *quiverDriver) batch(job, size int) string {
 	b, answers := d.answers(job, size)
 	words := make([]string, size)
@@ -76,15 +86,20 @@ func (d *quiverDriver) held() []scheduler.SampleID {
 
 // permuted are the draws of the sampler torch.
 func permuted(samples, seed, epoch int) []scheduler.SampleID {
-	s, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: "torch", Samples: samples, Seed: int64(seed), BatchSize: 1, World: 1})
+	s, err := scheduler.NewSampler(
+		scheduler.SamplerConfig{
+			Name: "torch", Samples: samples, Seed: int64(seed), BatchSize: 1,
+			World: 1,
+		})
 	if err != nil {
 		panic(err)
 	}
 	return s.Draw(epoch, nil).IDs
 }
 
-// TestQuiverAlgorithm1 follows 12 samples in chunks {0 3 6 9}, {1 4 7 10}, {2 5 8 11}, of which two fit, by hand: batches of three,
-// look-ups of six, and as many samples brought in ahead as are drawn.
+// TestQuiverAlgorithm1 follows 12 samples in chunks {0 3 6 9}, {1 4 7 10}, {2 5 8 11}, of which two
+// fit, by hand: batches of three, look-ups of six, and as many samples brought in ahead as are
+// drawn.
 func TestQuiverAlgorithm1(t *testing.T) {
 	d := newQuiverDriver(12, 1, 1, 8, Values{"chunks": 3, "lookup": 2}, nil)
 	first := []scheduler.SampleID{5, 0, 9, 1, 3, 4, 2, 6, 7, 8, 10, 11}
@@ -93,14 +108,34 @@ func TestQuiverAlgorithm1(t *testing.T) {
 		about, want string
 		held        []scheduler.SampleID
 	}{
-		{"all look-ups miss: chunk 0 in the order of the permutation; 1, 4 and 7 are brought in", "5>3+ 0+ 9+", []scheduler.SampleID{0, 1, 3, 4, 7, 9}},
-		{"6 is left of chunk 0, then chunk 1 has 1 and 4; 10 completes it, chunk 0 goes, 2 and 5 are brought in", "1 3>6+ 4", []scheduler.SampleID{1, 2, 4, 5, 7, 10}},
-		{"second pass: 7 and 10 hit, chunk 2 has 5; 8 and 11 complete it, chunk 1 goes, 0 is brought in for the next epoch", "2>10 6>5 7", []scheduler.SampleID{0, 2, 5, 8, 11}},
-		{"the rest hits; the job stays with chunk 2", "8 10>2 11", []scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11}},
-		{"second epoch: of six look-ups 2 and 5 hit, chunk 2 has 8, too", "0>5 1>8 2", []scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11}},
-		{"look-ups go on behind 5, 11 hits; chunk 2 goes, chunk 0 has 0 and 3; 1, 4 and 7 are brought in", "3 4>11 5>0", []scheduler.SampleID{0, 1, 3, 4, 6, 7, 9}},
-		{"6 and 9 hit, chunk 1 has 1; 10 completes it, chunk 0 goes, 2 and 5 are brought in", "6 7>9 8>1", []scheduler.SampleID{1, 2, 4, 5, 7, 10}},
-		{"second pass: 4, 7 and 10 hit", "9>4 10 11>7", []scheduler.SampleID{1, 2, 4, 5, 7, 8, 10, 11}},
+		{
+			"all look-ups miss: chunk 0 in the order of the permutation; 1, 4 and 7 are brought in",
+			"5>3+ 0+ 9+",
+			[]scheduler.SampleID{0, 1, 3, 4, 7, 9},
+		},
+		{"6 is left of chunk 0, then chunk 1 has 1 and 4; 10 completes it, chunk 0 goes, 2 and 5 " +
+			"are brought in", "1 3>6+ 4", []scheduler.SampleID{1, 2, 4, 5, 7, 10}},
+		{"second pass: 7 and 10 hit, chunk 2 has 5; 8 and 11 complete it, chunk 1 goes, 0 is " +
+			"brought in for the next epoch", "2>10 6>5 7", []scheduler.SampleID{0, 2, 5, 8, 11}},
+		{
+			"the rest hits; the job stays with chunk 2", "8 10>2 11",
+			[]scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
+		},
+		{
+			"second epoch: of six look-ups 2 and 5 hit, chunk 2 has 8, too", "0>5 1>8 2",
+			[]scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
+		},
+		{"look-ups go on behind 5, 11 hits; chunk 2 goes, chunk 0 has 0 and 3; 1, 4 and 7 are " +
+			"brought in", "3 4>11 5>0", []scheduler.SampleID{0, 1, 3, 4, 6, 7, 9}},
+		{
+			"6 and 9 hit, chunk 1 has 1; 10 completes it, chunk 0 goes, 2 and 5 are brought in",
+			"6 7>9 8>1",
+			[]scheduler.SampleID{1, 2, 4, 5, 7, 10},
+		},
+		{
+			"second pass: 4, 7 and 10 hit", "9>4 10 11>7",
+			[]scheduler.SampleID{1, 2, 4, 5, 7, 8, 10, 11},
+		},
 	}
 	for i, s := range steps {
 		switch i {
@@ -118,15 +153,18 @@ func TestQuiverAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestQuiverSection47 checks the share of look-ups that hit: with the first tenth of the data set in memory, ten-fold look-ups fill a
-// batch; with another tenth in the second pass, one in nine hits.
+// TestQuiverSection47 checks the share of look-ups that hit: with the first tenth of the data set
+// in memory, ten-fold look-ups fill a batch; with another tenth in the second pass, one in nine
+// hits.
 func TestQuiverSection47(t *testing.T) {
 	const samples, size = 20000, 100
 	chunks := quiverStripe(samples, 10)
 	j := quiverJob{}
 	j.begin(0, permuted(samples, 1, 0), &chunks)
 	for pass := range 2 {
-		tenth := func(_ *quiverJob, id scheduler.SampleID) bool { return int(id)/(samples/10) == pass }
+		tenth := func(_ *quiverJob, id scheduler.SampleID) bool {
+			return int(id)/(samples/10) == pass
+		}
 		looked, hits := 0, 0
 		for rest := samples - pass*samples/10; rest > 0; rest -= 10 * size {
 			limit := min(10*size, rest)
@@ -134,12 +172,14 @@ func TestQuiverSection47(t *testing.T) {
 			hits += len(j.lookup(limit, samples, tenth, nil))
 		}
 		if want := samples / 10; looked != samples-pass*want || hits != want {
-			t.Errorf("pass %d: %d of %d look-ups hit, want %d of %d", pass, hits, looked, want, samples-pass*want)
+			t.Errorf("pass %d: %d of %d look-ups hit, want %d of %d", pass, hits, looked, want,
+				samples-pass*want)
 		}
 	}
 	j.begin(1, permuted(samples, 1, 1), &chunks)
 	tenth := func(_ *quiverJob, id scheduler.SampleID) bool { return id < samples/10 }
-	if n := len(j.lookup(10*size, samples, tenth, nil)); n < size*7/10 || n > size*13/10 { // 3 standard deviations: 28
+	// 3 standard deviations: 28
+	if n := len(j.lookup(10*size, samples, tenth, nil)); n < size*7/10 || n > size*13/10 {
 		t.Errorf("a ten-fold look-up finds %d samples, want about %d", n, size)
 	}
 }
@@ -147,21 +187,33 @@ func TestQuiverSection47(t *testing.T) {
 // TestQuiverSection51Chunks checks that a chunk is a stripe through all partitions.
 func TestQuiverSection51Chunks(t *testing.T) {
 	s := quiverStripe(200, 10)
-	want := []scheduler.SampleID{6, 7, 26, 27, 46, 47, 66, 67, 86, 87, 106, 107, 126, 127, 146, 147, 166, 167, 186, 187}
+	want := []scheduler.SampleID{
+		6, 7, 26, 27, 46, 47, 66, 67, 86, 87, 106, 107, 126, 127, 146, 147,
+		166, 167, 186, 187,
+	}
 	if !slices.Equal(s.members[3], want) {
 		t.Errorf("chunk 3 is %v, want %v", s.members[3], want)
 	}
 	one := func(scheduler.SampleID) int64 { return 1 }
-	for _, c := range []struct{ capacity, chunks, pair int64 }{{40, 10, 40}, {200, 10, 40}, {39, 12, 40}, {20, 21, 20}, {1, 0, 0}} {
+	for _, c := range []struct{ capacity, chunks, pair int64 }{
+		{40, 10, 40},
+		{200, 10, 40},
+		{39, 12, 40},
+		{20, 21, 20},
+		{1, 0, 0},
+	} {
 		s, pair := quiverFit(200, 10, one, c.capacity)
-		if len(s.members) > 0 && pair > c.capacity || c.pair == 0 && len(s.members) > 0 || c.pair > 0 && len(s.members) == 0 {
-			t.Errorf("capacity %d: %d chunks, two of which have %d bytes", c.capacity, len(s.members), pair)
+		if len(s.members) > 0 && pair > c.capacity || c.pair == 0 && len(s.members) > 0 ||
+			c.pair > 0 && len(s.members) == 0 {
+			t.Errorf("capacity %d: %d chunks, two of which have %d bytes", c.capacity,
+				len(s.members), pair)
 		}
 	}
 }
 
-// TestQuiverSection51Eviction checks co-ordinated eviction with three jobs: a chunk is marked when the next is complete, stays for the
-// job that works on it, is not found by a new one, and goes when the last job is done with it.
+// TestQuiverSection51Eviction checks co-ordinated eviction with three jobs: a chunk is marked when
+// the next is complete, stays for the job that works on it, is not found by a new one, and goes
+// when the last job is done with it.
 func TestQuiverSection51Eviction(t *testing.T) {
 	d := newQuiverDriver(12, 3, 1, 8, Values{"chunks": 3, "lookup": 12}, nil)
 	order := []scheduler.SampleID{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}
@@ -177,16 +229,26 @@ func TestQuiverSection51Eviction(t *testing.T) {
 		{"job 1 reads 0 of chunk 0", 1, 1, "0+", 0, false},
 		{"job 0 hits 0 and reads 3 and 6; 1 and 4 are brought in", 0, 3, "0 3+ 6+", 0, false},
 		{"it reads 9 and goes on to chunk 1; 7 is brought in", 0, 3, "9+ 1 4", 0, false},
-		{"7 hits, it reads 10, which completes chunk 1, and 2 of a chunk that is not cached yet", 0, 3, "7 10+ 2+", 0, true},
+		{
+			"7 hits, it reads 10, which completes chunk 1, and 2 of a chunk that is not cached yet",
+			0,
+			3, "7 10+ 2+", 0, true,
+		},
 		{"a new job hits in the latest chunk only", 2, 2, "0>1 3>4", 0, true},
-		{"job 1 hits in the marked chunk, then goes on, and chunk 0 goes", 1, 7, "3 6 9 1 4 7 10", 1, false},
+		{
+			"job 1 hits in the marked chunk, then goes on, and chunk 0 goes", 1, 7,
+			"3 6 9 1 4 7 10",
+			1, false,
+		},
 	}
 	for i, s := range steps {
 		if s.job == 2 {
 			d.begin(2, 0, order...)
 		}
-		if got := d.batch(s.job, s.size); got != s.want || d.front != s.front || d.marked() != s.marked {
-			t.Errorf("step %d: %s, chunk %d in front, marked: %v; want %s, %d, %v: %s", i, got, d.front, d.marked(), s.want, s.front, s.marked, s.about)
+		if got := d.batch(s.job, s.size); got != s.want || d.front != s.front ||
+			d.marked() != s.marked {
+			t.Errorf("step %d: %s, chunk %d in front, marked: %v; want %s, %d, %v: %s", i, got,
+				d.front, d.marked(), s.want, s.front, s.marked, s.about)
 		}
 	}
 	if held := d.held(); !slices.Equal(held, []scheduler.SampleID{1, 2, 4, 5, 7, 8, 10}) {
@@ -194,8 +256,8 @@ func TestQuiverSection51Eviction(t *testing.T) {
 	}
 }
 
-// TestQuiverSection51Forced checks that a slow job holds a chunk for so many batches of each job after the first job's end on it,
-// and then reads what is left of it itself.
+// TestQuiverSection51Forced checks that a slow job holds a chunk for so many batches of each job
+// after the first job's end on it, and then reads what is left of it itself.
 func TestQuiverSection51Forced(t *testing.T) {
 	for _, patience := range []int{10, 15} {
 		d := newQuiverDriver(60, 2, 1, 40, Values{"chunks": 3, "patience": float64(patience)}, nil)
@@ -210,7 +272,8 @@ func TestQuiverSection51Forced(t *testing.T) {
 			}
 		}
 		if d.front != 1 || after != 2*patience {
-			t.Fatalf("patience %d: chunk %d is in front %d batches after the first job left chunk 0, want 1 and %d", patience, d.front, after, 2*patience)
+			t.Fatalf("patience %d: chunk %d is in front %d batches after the first job left "+
+				"chunk 0, want 1 and %d", patience, d.front, after, 2*patience)
 		}
 		if d.jobs[1].chunk != 0 {
 			t.Fatalf("the slow job is at chunk %d, want 0", d.jobs[1].chunk)
@@ -222,7 +285,8 @@ func TestQuiverSection51Forced(t *testing.T) {
 			if a := answers[0]; d.of[a.Served] == 0 && !cached && d.back != 0 {
 				evicted++
 				if !a.Read || d.memory.Has(a.Served) {
-					t.Errorf("patience %d: sample %d of the evicted chunk: read %v, kept %v", patience, a.Served, a.Read, d.memory.Has(a.Served))
+					t.Errorf("patience %d: sample %d of the evicted chunk: read %v, kept %v",
+						patience, a.Served, a.Read, d.memory.Has(a.Served))
 				}
 			}
 		}
@@ -232,11 +296,20 @@ func TestQuiverSection51Forced(t *testing.T) {
 	}
 }
 
-// TestQuiverSection52 checks that jobs share what each reads: k jobs at the same pace read each sample about once an epoch together,
-// from a cold cache and with a fifth of the data set in memory; and with batches larger than chunks.
+// TestQuiverSection52 checks that jobs share what each reads: k jobs at the same pace read each
+// sample about once an epoch together, from a cold cache and with a fifth of the data set in
+// memory; and with batches larger than chunks.
 func TestQuiverSection52(t *testing.T) {
 	const samples, epochs = 2000, 3
-	for _, c := range []struct{ jobs, batch int }{{1, 20}, {2, 20}, {7, 20}, {1, 200}, {1, 500}, {1, 1000}, {1, 2000}} {
+	for _, c := range []struct{ jobs, batch int }{
+		{1, 20},
+		{2, 20},
+		{7, 20},
+		{1, 200},
+		{1, 500},
+		{1, 1000},
+		{1, 2000},
+	} {
 		jobs, batch := c.jobs, c.batch
 		d := newQuiverDriver(samples, jobs, 1, samples/5, nil, nil)
 		reads := int64(0)
@@ -258,19 +331,27 @@ func TestQuiverSection52(t *testing.T) {
 		loaded, _ := d.memory.Loaded()
 		// Two chunks may have been brought in for an epoch after the last.
 		if share := float64(reads+loaded-2*samples/10) / (samples * epochs); share > 1 {
-			t.Errorf("%d jobs with batches of %d read each sample %.2f times an epoch, want once", jobs, batch, share)
+			t.Errorf("%d jobs with batches of %d read each sample %.2f times an epoch, want once",
+				jobs, batch, share)
 		}
 	}
 }
 
-// TestQuiverSection53 checks the benefits of Table 3 and the choices of §7.6: LibriSpeech, OpenImages and ImageNet, four jobs on four GPUs each, chunks of
-// 15 GB or a tenth, and caches of 100, 200 and 700 (binary) GB.
+// TestQuiverSection53 checks the benefits of Table 3 and the choices of §7.6: LibriSpeech,
+// OpenImages and ImageNet, four jobs on four GPUs each, chunks of 15 GB or a tenth, and caches of
+// 100, 200 and 700 (binary) GB.
 func TestQuiverSection53(t *testing.T) {
 	const gb, gib = 1e9, 1 << 30
 	table := []struct{ miss, hit, coop, wantHit, wantCoop float64 }{
-		{1614, 1234, 1265, 1.31, 1.28}, {2874, 1274, 1817, 2.26, 1.58}, {2505, 646, 1064, 3.88, 2.35},
+		{1614, 1234, 1265, 1.31, 1.28},
+		{2874, 1274, 1817, 2.26, 1.58},
+		{2505, 646, 1064, 3.88, 2.35},
 	}
-	data := []quiverData{{bytes: 90 * gb, pairBytes: 18 * gb}, {bytes: 531 * gb, pairBytes: 30 * gb}, {bytes: 154 * gb, pairBytes: 30 * gb}}
+	data := []quiverData{
+		{bytes: 90 * gb, pairBytes: 18 * gb},
+		{bytes: 531 * gb, pairBytes: 30 * gb},
+		{bytes: 154 * gb, pairBytes: 30 * gb},
+	}
 	for i, row := range table {
 		if b := quiverGain(row.hit, row.miss, 1); math.Abs(b-row.wantHit) > 0.01 {
 			t.Errorf("row %d: benefit %.3f, want %.2f", i, b, row.wantHit)
@@ -304,8 +385,8 @@ func TestQuiverSection53(t *testing.T) {
 	}
 }
 
-// TestQuiverSection53Probing checks that a job whose steps take as long without caching gets what it draws, from storage, and that the
-// manager changes its mind when its steps become slower.
+// TestQuiverSection53Probing checks that a job whose steps take as long without caching gets what
+// it draws, from storage, and that the manager changes its mind when its steps become slower.
 func TestQuiverSection53Probing(t *testing.T) {
 	miss := []float64{1, 1}
 	d := newQuiverDriver(30, 2, 1, 20, Values{"benefit": 1.1}, func(cfg *PoolConfig) {
@@ -340,7 +421,8 @@ func TestQuiverSection53Probing(t *testing.T) {
 	}
 }
 
-// TestQuiverSection54 checks a data set that fits: the first epoch caches what it reads, the next ones hit in the order of the draws.
+// TestQuiverSection54 checks a data set that fits: the first epoch caches what it reads, the next
+// ones hit in the order of the draws.
 func TestQuiverSection54(t *testing.T) {
 	for _, samples := range []int{1, 2, 7, 60} {
 		d := newQuiverDriver(samples, 1, 2, int64(samples), nil, nil)
@@ -354,7 +436,8 @@ func TestQuiverSection54(t *testing.T) {
 						reads++
 					}
 					if epoch > 0 && a.Served != b.IDs[i] {
-						t.Errorf("%d samples, epoch %d: %d is served for %d", samples, epoch, a.Served, b.IDs[i])
+						t.Errorf("%d samples, epoch %d: %d is served for %d", samples, epoch,
+							a.Served, b.IDs[i])
 					}
 				}
 			}
@@ -368,8 +451,9 @@ func TestQuiverSection54(t *testing.T) {
 	}
 }
 
-// TestQuiverProperties checks, for any jobs, sizes and options: a job uses each of its draws once an epoch; what is served from memory
-// was there; memory has two chunks at most (Figure 7), which no batch exceeds.
+// TestQuiverProperties checks, for any jobs, sizes and options: a job uses each of its draws once
+// an epoch; what is served from memory was there; memory has two chunks at most (Figure 7), which
+// no batch exceeds.
 func TestQuiverProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		samples := rapid.IntRange(1, 80).Draw(r, "samples")
@@ -377,13 +461,15 @@ func TestQuiverProperties(t *testing.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 9), samples, samples).Draw(r, "sizes")
 		capacity := rapid.Int64Range(1, 400).Draw(r, "capacity")
 		values := Values{
-			"chunks": float64(rapid.IntRange(2, 12).Draw(r, "chunks")), "lookup": float64(rapid.IntRange(1, 10).Draw(r, "lookup")),
+			"chunks":   float64(rapid.IntRange(2, 12).Draw(r, "chunks")),
+			"lookup":   float64(rapid.IntRange(1, 10).Draw(r, "lookup")),
 			"patience": float64(rapid.IntRange(0, 9).Draw(r, "patience")), "benefit": 1.1,
 		}
 		ranks := rapid.IntRange(1, 3).Draw(r, "ranks")
 		d := newQuiverDriver(samples, jobs, ranks, capacity, values, func(cfg *PoolConfig) {
 			cfg.Epochs = 3
-			cfg.Memory = NewMemory(samples, ranks, capacity, func(id scheduler.SampleID) int64 { return sizes[id] })
+			cfg.Memory = NewMemory(samples, ranks, capacity,
+				func(id scheduler.SampleID) int64 { return sizes[id] })
 			if rapid.Bool().Draw(r, "probed") {
 				steps := rapid.SliceOfN(rapid.Float64Range(1, 1.2), 7, 7).Draw(r, "steps")
 				asked := 0
@@ -452,7 +538,12 @@ func (d *quiverDriver) checkBatch(r *rapid.T, job int, used map[scheduler.Sample
 	}
 }
 
-// TestGoldenQuiverJobs is the golden trace of two jobs on eight smaller chunks and of a small patience.
+// TestGoldenQuiverJobs is the golden trace of two jobs on eight smaller chunks and of a small
+// patience.
 func TestGoldenQuiverJobs(t *testing.T) {
-	golden(t, "quiver-jobs", &quiverSystem, goldenTrace{jobs: 2, epochs: 3, globalBatch: 9, capacity: 55, values: Values{"chunks": 8, "lookup": 5}})
+	golden(t, "quiver-jobs", &quiverSystem,
+		goldenTrace{
+			jobs: 2, epochs: 3, globalBatch: 9, capacity: 55,
+			values: Values{"chunks": 8, "lookup": 5},
+		})
 }

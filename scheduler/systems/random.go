@@ -8,7 +8,8 @@ import (
 
 // random is a generator with a seed of the run.
 //
-// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014 (SplitMix64).
+// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014
+// (SplitMix64).
 type random struct{ state uint64 }
 
 func newRandom(seed int64) random { return random{uint64(seed)} }

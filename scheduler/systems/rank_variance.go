@@ -7,8 +7,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// rankVariance is the variance over epochs of each sample's importance rank. It is exact, in integers, for up to 2^24 samples and 128
-// epochs.
+// rankVariance is the variance over epochs of each sample's importance rank. It is exact, in
+// integers, for up to 2^24 samples and 128 epochs.
 //
 // Source: Chen et al., "IMPACT", IEEE Transactions on Computers 2025, §II-D and §III-B.
 type rankVariance struct {
@@ -35,8 +35,11 @@ func (v *rankVariance) of(i scheduler.SampleID) uint64 {
 	return v.epochs*v.squares[i] - v.sum[i]*v.sum[i]
 }
 
-// top returns the samples with the highest variance, as many as have sizeBytes together, sorted by id.
-func (v *rankVariance) top(sizeBytes int64, size func(scheduler.SampleID) int64) []scheduler.SampleID {
+// top returns the samples with the highest variance, as many as have sizeBytes together, sorted by
+// id.
+func (v *rankVariance) top(
+	sizeBytes int64, size func(scheduler.SampleID) int64,
+) []scheduler.SampleID {
 	order := make([]scheduler.SampleID, len(v.sum))
 	for i := range order {
 		order[i] = scheduler.SampleID(i)

@@ -2,12 +2,13 @@ package systems
 
 import "rankpool/scheduler"
 
-// selective chooses what an epoch trains on: all samples as long as there is no history, then a sample with a probability in
-// proportion to the percentile of its loss to the power beta.
+// selective chooses what an epoch trains on: all samples as long as there is no history, then a
+// sample with a probability in proportion to the percentile of its loss to the power beta.
 //
-// Source: Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", arXiv 1910.00762, §3: P = CDF(loss)^beta, which
-// iCACHE (HPCA 2023, §III-A) applies to the losses of the epochs before.
-// It is the sampler selective, by the scores that a pool has when an epoch begins: in ranks these are the scores before the cut.
+// Source: Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", arXiv
+// 1910.00762, §3: P = CDF(loss)^beta, which iCACHE (HPCA 2023, §III-A) applies to the losses of the
+// epochs before. It is the sampler selective, by the scores that a pool has when an epoch begins:
+// in ranks these are the scores before the cut.
 type selective struct {
 	beta   float64
 	warmUp int // epochs
@@ -18,21 +19,29 @@ const maxBeta = 1 << 20
 
 var selectiveOptions = []Option{
 	{
-		Name: "beta", Default: 0.33, Least: 0, Most: 1000, About: "power of the percentile of a sample's loss in its probability to be drawn, at least 0",
-		Source: "the default of --beta in the code that iCACHE's authors published; the paper gives none",
+		Name: "beta", Default: 0.33, Least: 0, Most: 1000,
+		About: "power of the percentile of a sample's loss in its probability to be drawn, at " +
+			"least 0",
+		Source: "the default of --beta in the code that iCACHE's authors published; the paper " +
+			"gives none",
 	},
 	{
-		Name: "warm_up_epochs", Default: 1, Least: 0, Most: 1e+06, Whole: true, About: "first epochs, which train on all samples since there is no history to choose by",
+		Name: "warm_up_epochs", Default: 1, Least: 0, Most: 1e+06, Whole: true,
+		About:  "first epochs, which train on all samples since there is no history to choose by",
 		Source: "chosen; the paper has none, its authors' README calls with 5",
 	},
 	{
-		Name: "fraction", Default: 0.7, Least: 1e-06, Most: 1, About: "expected share of the samples in an epoch after the warm-up, in (0, 1]",
+		Name: "fraction", Default: 0.7, Least: 1e-06, Most: 1,
+		About:  "expected share of the samples in an epoch after the warm-up, in (0, 1]",
 		Source: "§V-D: up to 31.4 % fewer I/Os",
 	},
 }
 
 func newSelective(cfg PoolConfig) selective {
-	return selective{beta: min(cfg.Value("beta"), maxBeta), warmUp: int(cfg.Value("warm_up_epochs"))}
+	return selective{
+		beta:   min(cfg.Value("beta"), maxBeta),
+		warmUp: int(cfg.Value("warm_up_epochs")),
+	}
 }
 
 // Resample implements Resampler.
@@ -54,7 +63,8 @@ func newSelectivePool(policy func(PolicyConfig) scheduler.Policy) func(PoolConfi
 	return func(cfg PoolConfig) Pool {
 		m := cfg.Memory
 		p := policy(PolicyConfig{
-			System: cfg.System, Samples: cfg.Samples, CapacityBytes: m.CapacityBytes(), Size: m.Size, Seed: cfg.Seed, Values: cfg.Values,
+			System: cfg.System, Samples: cfg.Samples, CapacityBytes: m.CapacityBytes(),
+			Size: m.Size, Seed: cfg.Seed, Values: cfg.Values,
 		})
 		return selectivePool{NewPolicyPool(cfg, p), newSelective(cfg)}
 	}

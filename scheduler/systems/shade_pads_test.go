@@ -11,7 +11,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// padsPool returns a pool of SHADE for samples of one byte, with the first residents of them in memory.
+// padsPool returns a pool of SHADE for samples of one byte, with the first residents of them in
+// memory.
 func padsPool(samples, residents int, values Values, ranks, trainers int) *shadePool {
 	memory := NewMemory(samples, ranks, int64(samples), func(scheduler.SampleID) int64 { return 1 })
 	for id := range residents {
@@ -19,7 +20,8 @@ func padsPool(samples, residents int, values Values, ranks, trainers int) *shade
 	}
 	scores := &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)}
 	return newShadePool(PoolConfig{
-		System: &shadeSystem, Values: values, Samples: samples, Jobs: 1, Ranks: ranks, TrainersPerRank: trainers, Memory: memory, Scores: []*Scores{scores},
+		System: &shadeSystem, Values: values, Samples: samples, Jobs: 1, Ranks: ranks,
+		TrainersPerRank: trainers, Memory: memory, Scores: []*Scores{scores},
 	}).(*shadePool)
 }
 
@@ -36,7 +38,8 @@ func (p *shadePool) report(loss float32, wrong int) {
 	p.Trained(&Batch{}, r)
 }
 
-// TestSHADEPADSRepetition has entries of samples in memory come several times in the place of others, which keep their order.
+// TestSHADEPADSRepetition has entries of samples in memory come several times in the place of
+// others, which keep their order.
 func TestSHADEPADSRepetition(t *testing.T) {
 	part := []scheduler.SampleID{10, 1, 11, 12, 2, 13, 14, 15, 16, 17}
 	for _, c := range []struct {
@@ -46,23 +49,29 @@ func TestSHADEPADSRepetition(t *testing.T) {
 	}{
 		{3, 3, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 10, 11, 12, 13}},
 		{2, 3, 1, []scheduler.SampleID{1, 1, 1, 10, 11, 12, 2, 13, 14, 15}},
-		{3, 1.5, 1, []scheduler.SampleID{1, 2, 1, 10, 11, 12, 13, 14, 15, 16}}, // half a time more: the first half again
+		// half a time more: the first half again
+		{3, 1.5, 1, []scheduler.SampleID{1, 2, 1, 10, 11, 12, 13, 14, 15, 16}},
 		{3, 1, 1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
 		{3, 9, 0.5, []scheduler.SampleID{1, 2, 1, 2, 1, 10, 11, 12, 13, 14}},
-		{3, 9, 0.1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}}, // they are more than most by themselves
-		{3, 9, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}},           // nothing else, as by the authors' implementation
+		// they are more than most by themselves
+		{3, 9, 0.1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
+		// nothing else, as by the authors' implementation
+		{3, 9, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}},
 		{0, 3, 1, part},
 		{99, 3, 0.9, part},
 	} {
-		got := padsRepeat(part, func(id scheduler.SampleID) bool { return id < c.here }, c.times, c.most)
+		got := padsRepeat(part, func(id scheduler.SampleID) bool { return id < c.here }, c.times,
+			c.most)
 		if !slices.Equal(got, c.want) {
-			t.Errorf("below %d in memory, %v times, at most %v: %v, want %v", c.here, c.times, c.most, got, c.want)
+			t.Errorf("below %d in memory, %v times, at most %v: %v, want %v", c.here, c.times,
+				c.most, got, c.want)
 		}
 	}
 }
 
-// TestSHADEPADSProcesses has each process take the most repeated entries of a list of its own, and nobody's list cut when there is one
-// process: of each sample a process has all draws of its list or none, but for one sample at the cut.
+// TestSHADEPADSProcesses has each process take the most repeated entries of a list of its own, and
+// nobody's list cut when there is one process: of each sample a process has all draws of its list
+// or none, but for one sample at the cut.
 func TestSHADEPADSProcesses(t *testing.T) {
 	const samples, processes = 1000, 4
 	scores := make([]float32, samples)
@@ -70,8 +79,10 @@ func TestSHADEPADSProcesses(t *testing.T) {
 		scores[id] = 1 + float32(id%7)
 	}
 	p := padsPool(samples, 0, nil, 2, 2)
-	p.curves[0] = curve{latest: p.curves[0].latest, loss: 1, accuracies: []float64{0}} // before: no sample was right
+	// before: no sample was right
+	p.curves[0] = curve{latest: p.curves[0].latest, loss: 1, accuracies: []float64{0}}
 	p.report(0.6, 500)
+	p.Cut(0)
 	ids := p.Draw(0, 1, scores)
 	if len(ids) != samples {
 		t.Fatalf("%d draws", len(ids))
@@ -91,15 +102,19 @@ func TestSHADEPADSProcesses(t *testing.T) {
 		}
 		for id, n := range whole {
 			if n > least && cut[id] == 0 {
-				t.Errorf("process %d: %d comes %d times in its list and not in its part, where others come %d times", process, id, n, least)
+				t.Errorf("process %d: %d comes %d times in its list and not in its part, where "+
+					"others come %d times", process, id, n, least)
 			}
 		}
 		if len(part) != samples/processes || cutThrough > 1 || least < 2 {
-			t.Errorf("process %d has %d draws, of samples that come at least %d times; %d are cut through", process, len(part), least, cutThrough)
+			t.Errorf("process %d has %d draws, of samples that come at least %d times; %d are "+
+				"cut through", process, len(part), least, cutThrough)
 		}
 	}
 	alone := padsPool(samples, 0, nil, 1, 1)
-	if got, want := times(alone.Draw(0, 0, scores)), times(p.samplers[0][0].Draw(0, scores).IDs); !maps.Equal(got, want) {
+	alone.Cut(0)
+	if got, want := times(alone.Draw(0, 0, scores)), times(p.samplers[0][0].Draw(0,
+		scores).IDs); !maps.Equal(got, want) {
 		t.Error("a process alone does not have its list")
 	}
 }
@@ -113,8 +128,9 @@ func times(ids []scheduler.SampleID) map[scheduler.SampleID]int {
 	return n
 }
 
-// TestSHADEPADSCurve has processes take every P-th entry of their lists, not the most repeated ones, after a steep decline of the loss and
-// while accuracy stagnates; samples in memory are repeated all the same.
+// TestSHADEPADSCurve has processes take every P-th entry of their lists, not the most repeated
+// ones, after a steep decline of the loss and while accuracy stagnates; samples in memory are
+// repeated all the same.
 func TestSHADEPADSCurve(t *testing.T) {
 	type epoch struct {
 		loss  float32
@@ -122,11 +138,33 @@ func TestSHADEPADSCurve(t *testing.T) {
 		even  bool
 	}
 	for name, epochs := range map[string][]epoch{
-		"too few epochs, then steady gains":    {{0.69, 9, true}, {0.69, 8, false}, {0.69, 7, false}, {0.69, 6, false}, {0.69, 5, false}},
-		"a steep decline in the second epoch":  {{0.69, 1, true}, {0.4, 0, true}, {0.39, 0, false}},
-		"stagnation over three epochs":         {{0.69, 9, true}, {0.69, 8, false}, {0.69, 8, false}, {0.69, 8, false}, {0.69, 8, true}, {0.69, 7, false}},
-		"accuracy falls":                       {{0.69, 3, true}, {0.69, 4, true}, {0.69, 3, true}, {0.69, 2, false}},
-		"a loss of ln 2 and more is not right": {{0.70, 0, true}, {0.6932, 0, true}, {0.6931, 0, false}},
+		"too few epochs, then steady gains": {
+			{0.69, 9, true},
+			{0.69, 8, false},
+			{0.69, 7, false},
+			{0.69, 6, false},
+			{0.69, 5, false},
+		},
+		"a steep decline in the second epoch": {{0.69, 1, true}, {0.4, 0, true}, {0.39, 0, false}},
+		"stagnation over three epochs": {
+			{0.69, 9, true},
+			{0.69, 8, false},
+			{0.69, 8, false},
+			{0.69, 8, false},
+			{0.69, 8, true},
+			{0.69, 7, false},
+		},
+		"accuracy falls": {
+			{0.69, 3, true},
+			{0.69, 4, true},
+			{0.69, 3, true},
+			{0.69, 2, false},
+		},
+		"a loss of ln 2 and more is not right": {
+			{0.70, 0, true},
+			{0.6932, 0, true},
+			{0.6931, 0, false},
+		},
 	} {
 		p := padsPool(10, 0, nil, 2, 1)
 		for i, e := range epochs {
@@ -134,6 +172,7 @@ func TestSHADEPADSCurve(t *testing.T) {
 			scores := scheduler.EqualScores(10, 1)
 			list := p.samplers[0][0].Draw(i+1, scores).IDs
 			var part []scheduler.SampleID
+			p.Cut(0)
 			for k, id := range p.Draw(0, i+1, scores) {
 				if k%2 == 0 {
 					part = append(part, id)
@@ -144,24 +183,32 @@ func TestSHADEPADSCurve(t *testing.T) {
 				want = padsStride(list, 0, 2, 5)
 			}
 			if !maps.Equal(times(part), times(want)) {
-				t.Errorf("%s: after epoch %d of %v, process 0 has %v of %v", name, i, epochs, part, list)
+				t.Errorf("%s: after epoch %d of %v, process 0 has %v of %v", name, i, epochs, part,
+					list)
 			}
 		}
 	}
 	p := padsPool(10, 0, nil, 1, 1)
-	p.Trained(&Batch{}, scheduler.Report{IDs: []scheduler.SampleID{3, 4}, Losses: []float32{float32(math.NaN()), 1}})
+	p.Trained(
+		&Batch{}, scheduler.Report{
+			IDs:    []scheduler.SampleID{3, 4},
+			Losses: []float32{float32(math.NaN()), 1},
+		})
 	if c := p.curves[0]; c.latest[3] >= 0 || c.latest[4] != 1 {
 		t.Errorf("the latest losses are %v after one of sample 4", c.latest)
 	}
 	even := padsPool(100, 20, nil, 1, 1) // its accuracy stagnates from the first
 	in := 0
+	even.Cut(0)
 	for _, id := range even.Draw(0, 5, scheduler.EqualScores(100, 1)) {
 		if id < 20 {
 			in++
 		}
 	}
-	if list := even.samplers[0][0].Draw(5, scheduler.EqualScores(100, 1)).IDs; in < 40 || in != 3*countBelow(list, 20) {
-		t.Errorf("%d draws of 100 are of samples in memory, of %d in the list", in, countBelow(list, 20))
+	if list := even.samplers[0][0].Draw(5, scheduler.EqualScores(100, 1)).IDs; in < 40 ||
+		in != 3*countBelow(list, 20) {
+		t.Errorf("%d draws of 100 are of samples in memory, of %d in the list", in,
+			countBelow(list, 20))
 	}
 }
 
@@ -174,25 +221,30 @@ func countBelow(ids []scheduler.SampleID, bound scheduler.SampleID) (n int) {
 	return n
 }
 
-// TestSHADEPADSGolden has the golden trace of a cache that repetition would fill an epoch with, in a training with steep declines.
+// TestSHADEPADSGolden has the golden trace of a cache that repetition would fill an epoch with, in
+// a training with steep declines.
 func TestSHADEPADSGolden(t *testing.T) {
-	golden(t, "shade-pads", &shadeSystem, goldenTrace{capacity: 80, epochs: 8, values: Values{"steep": 0.08}})
+	golden(t, "shade-pads", &shadeSystem,
+		goldenTrace{capacity: 80, epochs: 8, values: Values{"steep": 0.08}})
 }
 
-// TestSHADEFigure12 has SHADE's hit ratio with a cache of 20 % be near the paper's 72.5 %, in another training: Fashion-MNIST where the
-// paper has CIFAR-10. Without repetition it is the share of the draws that the best 20 % of ranks have, 24 %. No epoch of it is even.
+// TestSHADEFigure12 has SHADE's hit ratio with a cache of 20 % be near the paper's 72.5 %, in
+// another training: Fashion-MNIST where the paper has CIFAR-10. Without repetition it is the share
+// of the draws that the best 20 % of ranks have, 24 %. No epoch of it is even.
 func TestSHADEFigure12(t *testing.T) {
 	losses := recordedLosses(t)
 	for _, c := range []struct{ repetition, low, high float64 }{{3, 0.62, 0.78}, {1, 0.22, 0.26}} {
 		got := shadeHitRatio(t, losses, Values{"repetition": c.repetition, "steep": 1, "gain": -1})
 		t.Logf("repetition %v: a hit ratio of %.3f", c.repetition, got)
 		if got < c.low || got > c.high {
-			t.Errorf("repetition %v: a hit ratio of %.3f, want it in [%v, %v]", c.repetition, got, c.low, c.high)
+			t.Errorf("repetition %v: a hit ratio of %.3f, want it in [%v, %v]", c.repetition, got,
+				c.low, c.high)
 		}
 	}
 }
 
-// recordedLosses returns losses of real training, [epoch][sample], of a quarter of the samples of a file in NumPy's format.
+// recordedLosses returns losses of real training, [epoch][sample], of a quarter of the samples of a
+// file in NumPy's format.
 func recordedLosses(t *testing.T) [][]float32 {
 	t.Helper()
 	const epochs, samples = 10, 8000
@@ -204,18 +256,21 @@ func recordedLosses(t *testing.T) [][]float32 {
 	losses := make([][]float32, epochs)
 	for e := range losses {
 		for i := range samples / 4 {
-			losses[e] = append(losses[e], math.Float32frombits(binary.LittleEndian.Uint32(body[4*(e*samples+i):])))
+			losses[e] = append(losses[e],
+				math.Float32frombits(binary.LittleEndian.Uint32(body[4*(e*samples+i):])))
 		}
 	}
 	return losses
 }
 
-// shadeHitRatio trains all epochs with a cache of 20 % and returns the share of hits in the second half of them.
+// shadeHitRatio trains all epochs with a cache of 20 % and returns the share of hits in the second
+// half of them.
 func shadeHitRatio(t *testing.T, losses [][]float32, values Values) float64 {
 	t.Helper()
 	samples, hits, draws := len(losses[0]), 0, 0
 	d := newGoldenDriver(t, &shadeSystem, goldenTrace{
-		samples: samples, epochs: len(losses), jobs: 1, ranks: 1, globalBatch: 64, capacity: samples / 5, values: values,
+		samples: samples, epochs: len(losses), jobs: 1, ranks: 1, globalBatch: 64,
+		capacity: samples / 5, values: values,
 		sizes: func(scheduler.SampleID) int64 { return 1 },
 		check: func(_ *testing.T, b *Batch, answers []Answer) {
 			for _, a := range answers {

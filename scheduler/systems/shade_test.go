@@ -12,9 +12,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// script drives a policy through the real cache, with samples of one byte that are named by letters or numbers. Its words are draws,
-// `a`, and reports of a score, `a=7`. The answer has a word a draw: `hit`, `+` when the sample is admitted, `+c` when it displaces c, and
-// `-` when it is not admitted.
+// script drives a policy through the real cache, with samples of one byte that are named by letters
+// or numbers. Its words are draws, `a`, and reports of a score, `a=7`. The answer has a word a
+// draw: `hit`, `+` when the sample is admitted, `+c` when it displaces c, and `-` when it is not
+// admitted.
 type script struct {
 	cache  *scheduler.Cache
 	scores map[string]float32
@@ -70,19 +71,35 @@ func TestSHADEAlgorithm1(t *testing.T) {
 	for _, c := range []struct{ lines, words, want string }{
 		{"7-8: a hit needs no score", "a a", "+ hit"},
 		{"9-10: while there is room, unknown samples are admitted", "a b", "+ +"},
-		{"5-6: the ghost cache has samples that were never cached", "a b a=2 b=3 c c=4 c", "+ + - +a"},
-		{"6: a resident's score changes as soon as it is reported", "a b a=2 b=3 c=4 a=5 c", "+ + +b"},
-		{"12, 22: a full cache does not admit an unknown sample, even one that would be the most important", "a b a=0.5 b=0.5 c", "+ + -"},
+		{
+			"5-6: the ghost cache has samples that were never cached", "a b a=2 b=3 c c=4 c",
+			"+ + - +a",
+		},
+		{
+			"6: a resident's score changes as soon as it is reported", "a b a=2 b=3 c=4 a=5 c",
+			"+ + +b",
+		},
+		{"12, 22: a full cache does not admit an unknown sample, even one that would be the most " +
+			"important", "a b a=0.5 b=0.5 c", "+ + -"},
 		{"13: the most recent score counts", "a b a=2 b=3 c=4 c=1 c", "+ + -"},
 		{"14, 17: the least important resident goes", "a b a=3 b=2 c=4 c", "+ + +b"},
 		{"16: more important", "a b a=2 b=3 c=2.5 c", "+ + +a"},
 		{"16: as important", "a b a=2 b=3 c=2 c", "+ + +a"},
 		{"16, 19-20: less important", "a b a=2 b=3 c=1.5 c", "+ + -"},
-		{"17-18: what was evicted comes back by its score in the ghost cache", "a b a=2 b=3 c=4 c a a=3.5 a", "+ + +a - +b"},
-		{"18: the newcomer is in the queue with its score", "a b a=2 b=3 c=2.5 c d=2.6 d", "+ + +a +c"},
+		{
+			"17-18: what was evicted comes back by its score in the ghost cache",
+			"a b a=2 b=3 c=4 c a a=3.5 a", "+ + +a - +b",
+		},
+		{
+			"18: the newcomer is in the queue with its score", "a b a=2 b=3 c=2.5 c d=2.6 d",
+			"+ + +a +c",
+		},
 		{"2: equal importance is ordered by frequency", "a b a a=2 b=2 c=2 c", "+ + hit +b"},
 		{"2: and then by id", "b a a=2 b=2 c=2 c", "+ + +a"},
-		{"2: frequency counts from admission", "a a a=2 b b=3 c=4 c a=4 a b=5 d=4 d", "+ hit + +a +b +a"},
+		{
+			"2: frequency counts from admission", "a a a=2 b b=3 c=4 c a=4 a b=5 d=4 d",
+			"+ hit + +a +b +a",
+		},
 	} {
 		if got := newScript(newAPP(PolicyConfig{}), 2).run(c.words); got != c.want {
 			t.Errorf("line %s: %s gives %s, want %s", c.lines, c.words, got, c.want)
@@ -90,7 +107,8 @@ func TestSHADEAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestSHADEVariants has what tells the policies of §6.2 apart; d, the newcomer, is the least important and unknown.
+// TestSHADEVariants has what tells the policies of §6.2 apart; d, the newcomer, is the least
+// important and unknown.
 func TestSHADEVariants(t *testing.T) {
 	const words = "a a a b c b=2 a=2 c=3 d e=2 e"
 	for _, c := range []struct{ policy, want string }{
@@ -109,7 +127,8 @@ func TestSHADEVariants(t *testing.T) {
 		}
 	}
 	for _, s := range All() {
-		if strings.HasPrefix(s.Name, "shade-") && (s.Scorer != "batchloss" || s.Sampler != "weighted") {
+		if strings.HasPrefix(s.Name, "shade-") &&
+			(s.Scorer != "batchloss" || s.Sampler != "weighted") {
 			t.Errorf("%s has the scorer %s and the sampler %s", s.Name, s.Scorer, s.Sampler)
 		}
 	}
@@ -147,8 +166,9 @@ func TestSHADERandom(t *testing.T) {
 	}
 }
 
-// TestSHADESection421Example has the ten samples of §4.2.1 and a cache of two. As in the paper, a cache begins with the samples that
-// its policy would have: offline MIN with the best two for the draws to come, SHADE with the most important two.
+// TestSHADESection421Example has the ten samples of §4.2.1 and a cache of two. As in the paper, a
+// cache begins with the samples that its policy would have: offline MIN with the best two for the
+// draws to come, SHADE with the most important two.
 func TestSHADESection421Example(t *testing.T) {
 	// "Offline Belady's MIN" with the random samples 1, 3, 5, 6, 8: 40 %, two of five.
 	if hits := minHits("1 3", "1 3 5 6 8"); hits != 2 {
@@ -158,12 +178,14 @@ func TestSHADESection421Example(t *testing.T) {
 	if hits := minHits("5 10", "4 5 5 1 10"); hits != 3 {
 		t.Errorf("MIN has %d hits of 4, 5, 5, 1, 10, the paper 3", hits)
 	}
-	// PADS with 3, 5 and 2 the most important: 80 %, and no more with MIN. The first list leaves 3 and 5 in the cache.
+	// PADS with 3, 5 and 2 the most important: 80 %, and no more with MIN. The first list leaves 3
+	// and 5 in the cache.
 	app := newScript(newAPP(PolicyConfig{}), 2)
 	app.run("3=9 5=9 2=8 1=1 4=1 7=1 10=1")
 	app.run("4 7 3 5 3 5 2 2 1 10")
 	scores := []float32{1: 1, 2: 7, 3: 9, 4: 1, 5: 8, 6: 1, 7: 1, 8: 1, 9: 1, 10: 1}
-	cut := padsCut([]scheduler.SampleID{4, 7, 3, 5, 3, 5, 2, 2, 1, 10}, scores, 5) // one process of two
+	// one process of two
+	cut := padsCut([]scheduler.SampleID{4, 7, 3, 5, 3, 5, 2, 2, 1, 10}, scores, 5)
 	list := strings.Trim(fmt.Sprint(cut), "[]")
 	if list != "3 3 5 5 2" {
 		t.Errorf("PADS gives a process <%s>, the paper <3 3 5 5 2>", list)
@@ -194,8 +216,9 @@ func minHits(warm, draws string) int {
 	return hits
 }
 
-// TestSHADEPolicies has what holds for every policy, with samples of different sizes: never more than the capacity, a hit exactly for
-// what was admitted and not evicted, and the same answers to the same calls.
+// TestSHADEPolicies has what holds for every policy, with samples of different sizes: never more
+// than the capacity, a hit exactly for what was admitted and not evicted, and the same answers to
+// the same calls.
 func TestSHADEPolicies(t *testing.T) {
 	const samples = 12
 	rapid.Check(t, func(t *rapid.T) {
@@ -208,7 +231,8 @@ func TestSHADEPolicies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			caches[i] = scheduler.NewCache(policy, capacity, func(id scheduler.SampleID) int64 { return sizes[id] })
+			caches[i] = scheduler.NewCache(policy, capacity,
+				func(id scheduler.SampleID) int64 { return sizes[id] })
 		}
 		in := make([]bool, samples)
 		uses := make([]scheduler.Use, samples)
@@ -226,13 +250,16 @@ func TestSHADEPolicies(t *testing.T) {
 			var evicted [2][]scheduler.SampleID
 			var outcomes [2]scheduler.Outcome
 			for i, c := range caches {
-				outcomes[i] = c.Draw(*u, func(id scheduler.SampleID) { evicted[i] = append(evicted[i], id) })
+				outcomes[i] = c.Draw(
+					*u, func(id scheduler.SampleID) { evicted[i] = append(evicted[i], id) })
 			}
 			if outcomes[0] != outcomes[1] || !slices.Equal(evicted[0], evicted[1]) {
-				t.Fatalf("the same calls give %v %v and %v %v", outcomes[0], evicted[0], outcomes[1], evicted[1])
+				t.Fatalf("the same calls give %v %v and %v %v", outcomes[0], evicted[0],
+					outcomes[1], evicted[1])
 			}
 			if (outcomes[0] == scheduler.Hit) != in[u.ID] {
-				t.Fatalf("sample %d is in memory: %v, the outcome is %v", u.ID, in[u.ID], outcomes[0])
+				t.Fatalf("sample %d is in memory: %v, the outcome is %v", u.ID, in[u.ID],
+					outcomes[0])
 			}
 			for _, id := range evicted[0] {
 				in[id] = false
@@ -245,7 +272,8 @@ func TestSHADEPolicies(t *testing.T) {
 				}
 			}
 			if used != caches[0].UsedBytes() || used > capacity {
-				t.Fatalf("%d bytes are used of %d, the cache says %d", used, capacity, caches[0].UsedBytes())
+				t.Fatalf("%d bytes are used of %d, the cache says %d", used, capacity,
+					caches[0].UsedBytes())
 			}
 		}
 	})

@@ -8,13 +8,16 @@ import (
 	"rankpool/scheduler/systems/hnsw"
 )
 
-// spiderGraph scores samples by their neighbours among the latest embeddings of all samples that one job was trained on.
+// spiderGraph scores samples by their neighbours among the latest embeddings of all samples that
+// one job was trained on.
 //
-// Source: Wang et al., "SpiderCache", ICPP 2025, §4.1, Eq. 1–4.
-// Differs: the paper gives no numbers for λ and α, and what it calls near in Eq. 2 depends on the unit of the embeddings. Here distances
-// count in units of the root mean square distance of two samples' embeddings, so that λ and α mean the same for every model and epoch.
-// A query of the index for a sample that it holds finds the sample itself, at distance 0: a sample is its own neighbour, so x_same is
-// at least 1 and Eq. 4 never divides by 0. Product quantization (§5) is left out: it saves memory and changes distances.
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4.1, Eq. 1–4. Differs: the paper gives no numbers
+// for λ and α, and what it calls near in Eq. 2 depends on the unit of the embeddings. Here
+// distances count in units of the root mean square distance of two samples' embeddings, so that λ
+// and α mean the same for every model and epoch. A query of the index for a sample that it holds
+// finds the sample itself, at distance 0: a sample is its own neighbour, so x_same is at least 1
+// and Eq. 4 never divides by 0. Product quantization (§5) is left out: it saves memory and changes
+// distances.
 type spiderGraph struct {
 	labels       []int32
 	index        *hnsw.Index
@@ -29,7 +32,8 @@ type spiderGraph struct {
 	neighbours []int32   // scratch
 }
 
-// newSpiderGraph panics when the embeddings' dimensions or the labels are missing, or an option is out of its range.
+// newSpiderGraph panics when the embeddings' dimensions or the labels are missing, or an option is
+// out of its range.
 func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 	if cfg.Dimensions == 0 || len(cfg.Labels) != cfg.Samples {
 		panic(fmt.Sprintf("systems: %s needs embeddings and labels.", cfg.System.Name))
@@ -37,12 +41,16 @@ func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 	lambda, alpha := cfg.Value("lambda"), cfg.Value("alpha")
 	most, ef := cfg.Value("neighbormax"), cfg.Value("ef")
 	if !(lambda > 0 && alpha > 0 && alpha < 1 && most >= 1 && ef >= 1) {
-		panic(fmt.Sprintf("systems: %s has lambda %v, alpha %v, neighbormax %v and ef %v; see their ranges.", cfg.System.Name, lambda, alpha, most, ef))
+		panic(
+			fmt.Sprintf(
+				"systems: %s has lambda %v, alpha %v, neighbormax %v and ef %v; see their ranges.",
+				cfg.System.Name, lambda, alpha, most, ef))
 	}
 	g := &spiderGraph{
 		labels: cfg.Labels, index: hnsw.New(cfg.Samples, cfg.Dimensions, cfg.Seed+int64(job)),
-		reachSquared: spiderReachSquared(lambda, alpha), most: int(most), ef: int(ef), sameClass: cfg.Value("same_class") != 0,
-		scores: make([]float32, cfg.Samples), sum: make([]float64, cfg.Dimensions),
+		reachSquared: spiderReachSquared(lambda, alpha), most: int(most), ef: int(ef),
+		sameClass: cfg.Value("same_class") != 0,
+		scores:    make([]float32, cfg.Samples), sum: make([]float64, cfg.Dimensions),
 	}
 	for id := range g.scores {
 		g.scores[id] = g.eq4(1, 0) // of a node without edges
@@ -50,7 +58,8 @@ func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 	return g
 }
 
-// spiderReachSquared solves Eq. 2 and 3 for the distance, so that no exponential is needed: exp(-λd) > α says d < -ln(α)/λ.
+// spiderReachSquared solves Eq. 2 and 3 for the distance, so that no exponential is needed:
+// exp(-λd) > α says d < -ln(α)/λ.
 func spiderReachSquared(lambda, alpha float64) float64 {
 	reach := -scheduler.Ln(alpha) / lambda
 	return float64(reach * reach)
@@ -58,9 +67,7 @@ func spiderReachSquared(lambda, alpha float64) float64 {
 
 // update brings new embeddings into the index (Algorithm 1, line 14).
 func (g *spiderGraph) update(r scheduler.Report) {
-	if len(r.Embeddings) != len(r.IDs) {
-		panic(fmt.Sprintf("systems: spidercache got %d embeddings of %d samples.", len(r.Embeddings), len(r.IDs)))
-	}
+	checkEmbeddings(r)
 	for i, id := range r.IDs {
 		node := int32(id)
 		if g.index.Has(node) {
@@ -68,6 +75,14 @@ func (g *spiderGraph) update(r scheduler.Report) {
 		}
 		g.index.Update(node, r.Embeddings[i])
 		g.count(r.Embeddings[i], 1)
+	}
+}
+
+func checkEmbeddings(r scheduler.Report) {
+	if len(r.Embeddings) != len(r.IDs) {
+		panic(
+			fmt.Sprintf("systems: spidercache got %d embeddings of %d samples.", len(r.Embeddings),
+				len(r.IDs)))
 	}
 }
 
@@ -92,10 +107,12 @@ func (g *spiderGraph) unitSquared() float64 {
 	return 2 * variance
 }
 
-// score brings the score of a sample in the index up to date, and returns it with the sample's neighbours, those of its own class first
-// (Algorithm 1, lines 16 and 17). The neighbours are valid until the next call.
+// score brings the score of a sample in the index up to date, and returns it with the sample's
+// neighbours, those of its own class first (Algorithm 1, lines 16 and 17). The neighbours are valid
+// until the next call.
 func (g *spiderGraph) score(id scheduler.SampleID) (float32, []int32) {
-	// A sample at distance 0 has the similarity 1, and so an edge, also when all embeddings are equal.
+	// A sample at distance 0 has the similarity 1, and so an edge, also when all embeddings are
+	// equal.
 	radius := max(float32(g.reachSquared*g.unitSquared()), math.SmallestNonzeroFloat32)
 	g.neighbours = g.index.Within(g.neighbours[:0], int32(id), radius, g.most, g.ef)
 	same := 0

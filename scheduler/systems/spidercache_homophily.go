@@ -2,11 +2,13 @@ package systems
 
 import "rankpool/scheduler"
 
-// homophily is a queue of samples that have many neighbours; each is served for all samples in its neighbour list.
+// homophily is a queue of samples that have many neighbours; each is served for all samples in its
+// neighbour list.
 //
-// Source: Wang et al., "SpiderCache", ICPP 2025, §4.2, Homophily Cache.
-// Differs: the paper does not say who serves a sample that is in several lists. As in Algorithm 1's neighbor_to_key, the list that came
-// last does, and when it leaves the sample is in none. A node in the queue serves itself, whatever lists it is in.
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4.2, Homophily Cache. Differs: the paper does not
+// say who serves a sample that is in several lists. As in Algorithm 1's neighbor_to_key, the list
+// that came last does, and when it leaves the sample is in none. A node in the queue serves itself,
+// whatever lists it is in.
 type homophily struct {
 	memory        *Memory
 	capacityBytes int64
@@ -33,8 +35,8 @@ func (h *homophily) Serves(id scheduler.SampleID) (scheduler.SampleID, bool) {
 // Has reports whether id is in the queue.
 func (h *homophily) Has(id scheduler.SampleID) bool { return h.server[id] == int32(id)+1 }
 
-// Push puts id, which is not in memory, in the queue with a copy of its neighbours. The oldest make room for it. A sample that is
-// larger than the cache stays out.
+// Push puts id, which is not in memory, in the queue with a copy of its neighbours. The oldest make
+// room for it. A sample that is larger than the cache stays out.
 func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) {
 	size := h.memory.Size(id)
 	if size > h.capacityBytes {
@@ -43,11 +45,33 @@ func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) 
 	h.shrink(h.capacityBytes - size)
 	h.memory.Keep(id, rank)
 	h.usedBytes += size
-	h.queue = append(h.queue, homophilyNode{id, append([]int32(nil), neighbours...)})
+	node := homophilyNode{id, append([]int32(nil), neighbours...)}
+	h.queue = append(h.queue, node)
 	h.server[id] = int32(id) + 1
-	for _, n := range neighbours {
+	h.serve(node)
+}
+
+// Renew gives each node in the queue the list that neighbours returns for it, or leaves it its own
+// where there is none, as if all were pushed again. neighbours may return the same slice for each.
+func (h *homophily) Renew(neighbours func(id scheduler.SampleID) (list []int32, ok bool)) {
+	clear(h.server)
+	for _, node := range h.queue {
+		h.server[node.id] = int32(node.id) + 1
+	}
+	for i := range h.queue {
+		node := &h.queue[i]
+		if list, ok := neighbours(node.id); ok {
+			node.neighbours = append(node.neighbours[:0], list...)
+		}
+		h.serve(*node)
+	}
+}
+
+// serve has a node be served for its neighbours.
+func (h *homophily) serve(node homophilyNode) {
+	for _, n := range node.neighbours {
 		if !h.Has(scheduler.SampleID(n)) {
-			h.server[n] = int32(id) + 1
+			h.server[n] = int32(node.id) + 1
 		}
 	}
 }

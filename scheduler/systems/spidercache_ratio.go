@@ -6,16 +6,20 @@ import (
 	"rankpool/scheduler"
 )
 
-// spiderRatio is the Elastic Cache Manager: it says which share of the memory is the importance cache's.
+// spiderRatio is the Elastic Cache Manager: it says which share of the memory is the importance
+// cache's.
 //
-// Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8.
-// Differs: it decides once an epoch, when an accuracy is there, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
-// hold no validation accuracy: its place takes the share of an epoch's reported losses below ln 2, which means p > 1/2 for the
-// true class, so a right prediction. Growth that is negative counts as none, or u could leave [0, 1).
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8. Differs: it decides once an epoch,
+// when an accuracy is there, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
+// hold no validation accuracy: its place takes the share of an epoch's reported losses below ln 2,
+// which means p > 1/2 for the true class, so a right prediction. Growth that is negative counts as
+// none, or u could leave [0, 1).
 //
-// Eq. 5 is the sign of one slope. The deviation is that of the samples that were scored, and its slope is taken as Eq. 6 takes that of
-// accuracy, over a smoothed window, so there is none before the window is full. β is "triggered" (§4.3) once and stays, and a ratio that
-// has moved does not move back when u grows: read epoch by epoch, noise takes it back to r_start, where Fig. 11 has it fall.
+// Eq. 5 is the sign of one slope. The deviation is that of the samples that were scored, and its
+// slope is taken as Eq. 6 takes that of accuracy, over a smoothed window, so there is none before
+// the window is full. β is "triggered" (§4.3) once and stays, and a ratio that has moved does not
+// move back when u grows: read epoch by epoch, noise takes it back to r_start, where Fig. 11 has it
+// fall.
 type spiderRatio struct {
 	start, end, gamma float64
 	epochs            int // T
@@ -45,7 +49,8 @@ func (c *spiderRatio) observe(losses []float32) {
 	}
 }
 
-// next ends an epoch with the scores of all samples that have one, and returns the ratio for the one that follows, which is number epoch.
+// next ends an epoch with the scores of all samples that have one, and returns the ratio for the
+// one that follows, which is number epoch.
 func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 	accuracy := 0.0
 	if c.reported > 0 {
@@ -61,7 +66,8 @@ func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 		return c.start
 	}
 	u := spiderPenalty(spiderGrowth(savitzkyGolay(c.accuracies)), c.gamma)
-	if r := spiderImpRatio(c.start, c.end, float64(epoch)/float64(c.epochs), u); math.Abs(r-c.start) > math.Abs(c.ratio-c.start) {
+	if r := spiderImpRatio(c.start, c.end, float64(epoch)/float64(c.epochs),
+		u); math.Abs(r-c.start) > math.Abs(c.ratio-c.start) {
 		c.ratio = r
 	}
 	return c.ratio
@@ -85,8 +91,9 @@ func deviation(scores []float32) float64 {
 // spiderWindow is m, the window of the filter and of Eq. 6. Source: §4.3, "typically set to 5".
 const spiderWindow = 5
 
-// savitzkyGolay smooths a series: each value becomes that of the parabola fitted by least squares to the five values around it, and at
-// the ends to the first and the last five. A series of fewer than five values stays as it is.
+// savitzkyGolay smooths a series: each value becomes that of the parabola fitted by least squares
+// to the five values around it, and at the ends to the first and the last five. A series of fewer
+// than five values stays as it is.
 //
 // Source: Savitzky and Golay, Analytical Chemistry 1964.
 func savitzkyGolay(series []float64) []float64 {
@@ -105,7 +112,8 @@ func savitzkyGolay(series []float64) []float64 {
 	return smooth
 }
 
-// savitzkyGolayWeights are the weights of five values, times 35, in the fitted parabola at each of their places.
+// savitzkyGolayWeights are the weights of five values, times 35, in the fitted parabola at each of
+// their places.
 var savitzkyGolayWeights = [spiderWindow][spiderWindow]float64{
 	{31, 9, -3, -5, 3},
 	{9, 13, 12, 6, -5},
@@ -114,7 +122,8 @@ var savitzkyGolayWeights = [spiderWindow][spiderWindow]float64{
 	{3, -5, -3, 9, 31},
 }
 
-// spiderGrowth is Eq. 6, whose sum telescopes: the mean growth over the last five steps, or over all if there are fewer.
+// spiderGrowth is Eq. 6, whose sum telescopes: the mean growth over the last five steps, or over
+// all if there are fewer.
 func spiderGrowth(smooth []float64) float64 {
 	t := len(smooth) - 1
 	m := min(spiderWindow, t)
@@ -135,8 +144,9 @@ func spiderImpRatio(start, end, elapsed, u float64) float64 {
 	return start - float64((start-end)*float64(elapsed*fractionalPower(elapsed, u)))
 }
 
-// fractionalPower returns x^u for 0 ≤ x and 0 ≤ u < 1: the product of x^(1/2), x^(1/4), … by the binary digits of u, to 2^-40. Unlike
-// math.Pow it has the same bits on every machine, because IEEE 754 rounds square roots and products exactly.
+// fractionalPower returns x^u for 0 ≤ x and 0 ≤ u < 1: the product of x^(1/2), x^(1/4), … by the
+// binary digits of u, to 2^-40. Unlike math.Pow it has the same bits on every machine, because IEEE
+// 754 rounds square roots and products exactly.
 func fractionalPower(x, u float64) float64 {
 	power, root := 1.0, x
 	for range 40 {

@@ -13,14 +13,18 @@ import (
 	"rankpool/scheduler/systems/hnsw"
 )
 
-// spiderTest makes a pool of spidercache over samples of one byte and embeddings of one dimension. All labels are 0 if nil is given.
+// spiderTest makes a pool of spidercache over samples of one byte and embeddings of one dimension,
+// which learns batch by batch unless values say otherwise. All labels are 0 if nil is given.
 func spiderTest(samples int, capacity int64, labels []int32, values Values) *spiderPool {
 	if labels == nil {
 		labels = make([]int32, samples)
 	}
 	one := func(scheduler.SampleID) int64 { return 1 }
+	all := Values{"by_batch": 1}
+	maps.Copy(all, values)
 	return newSpiderPool(PoolConfig{
-		System: &spiderCacheSystem, Values: values, Samples: samples, Jobs: 1, Ranks: 1, Epochs: 10, GlobalBatch: samples, Seed: 1,
+		System: &spiderCacheSystem, Values: all, Samples: samples, Jobs: 1, Ranks: 1, Epochs: 10,
+		GlobalBatch: samples, Seed: 1,
 		Memory: NewMemory(samples, 1, capacity, one), Labels: labels, Dimensions: 1,
 	}).(*spiderPool)
 }
@@ -30,7 +34,9 @@ func spiderBatch(ids ...scheduler.SampleID) *Batch {
 }
 
 // spiderReport reports that samples were trained on, at the given places.
-func spiderReport(place map[scheduler.SampleID]float32, ids ...scheduler.SampleID) scheduler.Report {
+func spiderReport(
+	place map[scheduler.SampleID]float32, ids ...scheduler.SampleID,
+) scheduler.Report {
 	r := scheduler.Report{IDs: ids, Losses: make([]float32, len(ids))}
 	for _, id := range ids {
 		r.Embeddings = append(r.Embeddings, []float32{place[id]})
@@ -48,7 +54,8 @@ func TestSpiderCacheEq1(t *testing.T) {
 // TestSpiderCacheEq2and3 compares the edges by squared distances with those by exponentials.
 func TestSpiderCacheEq2and3(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		lambda, alpha := rapid.Float64Range(0.01, 20).Draw(t, "lambda"), rapid.Float64Range(0.01, 0.99).Draw(t, "alpha")
+		lambda, alpha := rapid.Float64Range(0.01, 20).Draw(t, "lambda"),
+			rapid.Float64Range(0.01, 0.99).Draw(t, "alpha")
 		d := rapid.Float64Range(0, 5).Draw(t, "d")
 		similarity := math.Exp(-lambda * d)
 		if math.Abs(similarity-alpha) < 1e-9 {
@@ -67,14 +74,21 @@ func TestSpiderCacheEq4(t *testing.T) {
 	for _, c := range []struct {
 		state       string
 		same, other int
-	}{{"well-classified", 100, 0}, {"boundary", 100, 100}, {"isolated", 1, 0}, {"misclassified", 1, 100}} {
+	}{
+		{"well-classified", 100, 0},
+		{"boundary", 100, 100},
+		{"isolated", 1, 0},
+		{"misclassified", 1, 100},
+	} {
 		scores[c.state] = g.eq4(c.same, c.other)
-		if want := math.Log(1/float64(c.same) + float64(c.other)/500 + 1); math.Abs(float64(scores[c.state])-want) > 1e-6 {
+		if want := math.Log(1/float64(c.same) + float64(c.other)/500 + 1); math.Abs(
+			float64(scores[c.state])-want) > 1e-6 {
 			t.Errorf("%s: %v, want %v", c.state, scores[c.state], want)
 		}
 	}
 	for _, medium := range []string{"boundary", "isolated"} {
-		if !(scores["well-classified"] < scores[medium] && scores[medium] < scores["misclassified"]) {
+		if !(scores["well-classified"] < scores[medium] &&
+			scores[medium] < scores["misclassified"]) {
 			t.Errorf("%s is not in the middle of %v", medium, scores)
 		}
 	}
@@ -83,7 +97,8 @@ func TestSpiderCacheEq4(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheScores counts x_same and x_other by hand: four samples at 0 to 3, one of another class among them, and one far away.
+// TestSpiderCacheScores counts x_same and x_other by hand: four samples at 0 to 3, one of another
+// class among them, and one far away.
 func TestSpiderCacheScores(t *testing.T) {
 	place := map[scheduler.SampleID]float32{0: 0, 1: 1, 2: 2, 3: 3, 4: 100}
 	for _, c := range []struct {
@@ -93,17 +108,32 @@ func TestSpiderCacheScores(t *testing.T) {
 	}{
 		// The unit is √2 times the standard deviation: 56 from 0, 1, 2, 3, 100.
 		{Values{"alpha": math.Exp(-2.5 / 55.75)}, math.Log(1/2. + 1/500. + 1), []int32{0, 2}},
-		{Values{"alpha": math.Exp(-2.5 / 55.75), "same_class": 0}, math.Log(1/2. + 1/500. + 1), []int32{0, 2, 1}},
-		{Values{"alpha": math.Exp(-2.5 / 55.75), "neighbormax": 2}, math.Log(1/1. + 1/2. + 1), []int32{0}},
-		{Values{"lambda": 2, "alpha": math.Exp(-2.5 / 55.75), "same_class": 0}, math.Log(1/1. + 1/500. + 1), []int32{0, 1}},
+		{
+			Values{"alpha": math.Exp(-2.5 / 55.75), "same_class": 0},
+			math.Log(1/2. + 1/500. + 1),
+			[]int32{0, 2, 1},
+		},
+		{
+			Values{"alpha": math.Exp(-2.5 / 55.75), "neighbormax": 2},
+			math.Log(1/1. + 1/2. + 1),
+			[]int32{0},
+		},
+		{
+			Values{"lambda": 2, "alpha": math.Exp(-2.5 / 55.75), "same_class": 0},
+			math.Log(1/1. + 1/500. + 1),
+			[]int32{0, 1},
+		},
 		{Values{"alpha": math.Exp(-0.5 / 55.75)}, math.Log(2), []int32{0}},
 	} {
 		g := spiderTest(5, 5, []int32{0, 1, 0, 0, 0}, c.values).graphs[0]
-		g.update(spiderReport(map[scheduler.SampleID]float32{0: 50, 1: 60}, 0, 1)) // where they were before
+		// where they were before
+		g.update(spiderReport(map[scheduler.SampleID]float32{0: 50, 1: 60}, 0, 1))
 		g.update(spiderReport(place, 0, 1, 2, 3, 4))
 		score, neighbours := g.score(0)
-		if math.Abs(float64(score)-c.score) > 1e-6 || !slices.Equal(neighbours, c.neighbours) || score != g.scores[0] {
-			t.Errorf("%v: score %v with %v, want %v with %v", c.values, score, neighbours, c.score, c.neighbours)
+		if math.Abs(float64(score)-c.score) > 1e-6 || !slices.Equal(neighbours, c.neighbours) ||
+			score != g.scores[0] {
+			t.Errorf("%v: score %v with %v, want %v with %v", c.values, score, neighbours, c.score,
+				c.neighbours)
 		}
 	}
 }
@@ -117,7 +147,8 @@ func TestSpiderCacheEqualEmbeddings(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheFigure9 has the figure's samples, importance and cache contents. f, i and j are not in the batch.
+// TestSpiderCacheFigure9 has the figure's samples, importance and cache contents. f, i and j are
+// not in the batch.
 func TestSpiderCacheFigure9(t *testing.T) {
 	const a, b, c, d, e, f, g, h, i, j = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 	p := spiderTest(10, 4, nil, Values{"r_start": 0.5})
@@ -158,7 +189,8 @@ func TestSpiderCacheFigure9(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheAlgorithm1Line18 has the first of the nodes with the highest degree chosen, and none that the importance cache holds.
+// TestSpiderCacheAlgorithm1Line18 has the first of the nodes with the highest degree chosen, and
+// none that the importance cache holds.
 func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 	place := map[scheduler.SampleID]float32{0: 200, 1: 100, 2: 101, 3: 0, 4: 1, 5: 2}
 	for _, c := range []struct {
@@ -173,22 +205,29 @@ func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 		p.Batch(batch, make([]Answer, 6))
 		p.Trained(batch, spiderReport(place, batch.IDs...))
 		if len(p.homophily.queue) != 1 || p.homophily.queue[0].id != c.want {
-			t.Errorf("with %v in the importance cache, the homophily cache has %v, want %v", c.important, p.homophily.queue, c.want)
+			t.Errorf("with %v in the importance cache, the homophily cache has %v, want %v",
+				c.important, p.homophily.queue, c.want)
 		}
 	}
 }
 
-// TestSpiderCacheNodesOfRanks has each rank's part of a batch give the homophily cache its node with the highest degree.
+// TestSpiderCacheNodesOfRanks has each rank's part of a batch give the homophily cache its node
+// with the highest degree.
 func TestSpiderCacheNodesOfRanks(t *testing.T) {
 	one := func(scheduler.SampleID) int64 { return 1 }
 	p := newSpiderPool(PoolConfig{
-		System: &spiderCacheSystem, Values: Values{"r_start": 0}, Samples: 6, Jobs: 1, Ranks: 3, Epochs: 10, GlobalBatch: 6, Seed: 1,
+		System: &spiderCacheSystem, Values: Values{"r_start": 0, "by_batch": 1}, Samples: 6, Jobs: 1,
+		Ranks:  3,
+		Epochs: 10, GlobalBatch: 6, Seed: 1,
 		Memory: NewMemory(6, 3, 6, one), Labels: make([]int32, 6), Dimensions: 1,
 	}).(*spiderPool)
 	batch := spiderBatch(0, 1, 2, 3, 4, 5)
 	batch.Rank = []int32{0, 1, 0, 1, 0, 1} // of rank 2 there is nothing
 	p.Batch(batch, make([]Answer, 6))
-	p.Trained(batch, spiderReport(map[scheduler.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2}, batch.IDs...))
+	p.Trained(
+		batch,
+		spiderReport(map[scheduler.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2},
+			batch.IDs...))
 	homes := map[scheduler.SampleID]int{}
 	for _, n := range p.homophily.queue {
 		homes[n.id] = p.memory.Home(n.id)
@@ -198,7 +237,8 @@ func TestSpiderCacheNodesOfRanks(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheSameClass has a sample be served for those of its own class only, unless the option says otherwise.
+// TestSpiderCacheSameClass has a sample be served for those of its own class only, unless the
+// option says otherwise.
 func TestSpiderCacheSameClass(t *testing.T) {
 	for _, c := range []struct {
 		values Values
@@ -221,12 +261,14 @@ func TestSpiderCacheSameClass(t *testing.T) {
 			d.epoch(epoch)
 		}
 		if substituted == 0 || other != c.want {
-			t.Errorf("%v: %d draws are substituted, of another class: %v", c.values, substituted, other)
+			t.Errorf("%v: %d draws are substituted, of another class: %v", c.values, substituted,
+				other)
 		}
 	}
 }
 
-// TestSpiderCacheAlgorithm1Line17 has a resident's place follow its new score, and the sampler get it.
+// TestSpiderCacheAlgorithm1Line17 has a resident's place follow its new score, and the sampler get
+// it.
 func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	p := spiderTest(5, 2, nil, Values{"r_start": 1})
 	batch := spiderBatch(0, 1)
@@ -236,7 +278,10 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	p.graphs[0].update(spiderReport(place, 2))
 	p.Trained(batch, spiderReport(place, 0, 1))
 	name, weights := p.Resample(0, 1, nil)
-	if want := []float32{math.Ln2, float32(scheduler.Ln(1.5)), math.Ln2, math.Ln2, math.Ln2}; name != "weighted" || !slices.Equal(weights, want) {
+	if want := []float32{
+		math.Ln2, float32(scheduler.Ln(1.5)), math.Ln2, math.Ln2,
+		math.Ln2,
+	}; name != "weighted" || !slices.Equal(weights, want) {
 		t.Errorf("the sampler %s gets %v, want %v", name, weights, want)
 	}
 	p.Batch(spiderBatch(3), make([]Answer, 1))
@@ -255,7 +300,8 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 
 // TestSpiderCacheHomophily has a queue of samples with lists that overlap.
 func TestSpiderCacheHomophily(t *testing.T) {
-	h := newHomophily(NewMemory(10, 1, 10, func(id scheduler.SampleID) int64 { return int64(id) }), 10)
+	h := newHomophily(NewMemory(10, 1, 10, func(id scheduler.SampleID) int64 { return int64(id) }),
+		10)
 	h.Resize(6)
 	serves := func(want ...scheduler.SampleID) {
 		t.Helper()
@@ -285,14 +331,16 @@ func TestSpiderCacheHomophily(t *testing.T) {
 	serves(0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// TestSpiderCacheEq5 has the ratio stay while the deviation of the scores rises, and fall from when its smoothed slope is negative on, as
-// Eq. 8 and Fig. 11 have it; what the deviation does then, and whether u grows again, takes it back by nothing.
+// TestSpiderCacheEq5 has the ratio stay while the deviation of the scores rises, and fall from when
+// its smoothed slope is negative on, as Eq. 8 and Fig. 11 have it; what the deviation does then,
+// and whether u grows again, takes it back by nothing.
 func TestSpiderCacheEq5(t *testing.T) {
 	deviations := func(values ...float64) []float64 {
 		c := newSpiderRatio(0.9, 0.8, 0.01, len(values)+1)
 		var ratios []float64
 		for i, d := range values {
-			c.observe([]float32{[]float32{0, 2}[i%2], 2, 2, 2}) // accuracy goes up and down, and u with it
+			// accuracy goes up and down, and u with it
+			c.observe([]float32{[]float32{0, 2}[i%2], 2, 2, 2})
 			ratios = append(ratios, c.next(i+1, []float32{float32(1 - d), float32(1 + d)}))
 		}
 		return ratios
@@ -311,12 +359,15 @@ func TestSpiderCacheEq5(t *testing.T) {
 			t.Errorf("%s: the ratio rises in %v", name, ratios)
 		}
 		if last := ratios[len(ratios)-1]; ratios[3] != 0.9 || last > 0.83 || last < 0.8 {
-			t.Errorf("%s: the ratios are %v, want 0.9 while the window fills and near 0.8 at the end", name, ratios)
+			t.Errorf(
+				"%s: the ratios are %v, want 0.9 while the window fills and near 0.8 at the end",
+				name, ratios)
 		}
 	}
 }
 
-// TestSpiderCacheAccuracy has the share of losses below ln 2 in each epoch; what is not reported does not count.
+// TestSpiderCacheAccuracy has the share of losses below ln 2 in each epoch; what is not reported
+// does not count.
 func TestSpiderCacheAccuracy(t *testing.T) {
 	c := newSpiderRatio(0.9, 0.8, 0.01, 10)
 	c.observe([]float32{0, 0.6, 0.7})
@@ -330,11 +381,12 @@ func TestSpiderCacheAccuracy(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheSavitzkyGolay holds the filter of §4.3 to what defines it: parabolas stay as they are, and a pulse gives the
-// published weights of five points.
+// TestSpiderCacheSavitzkyGolay holds the filter of §4.3 to what defines it: parabolas stay as they
+// are, and a pulse gives the published weights of five points.
 func TestSpiderCacheSavitzkyGolay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := rapid.IntRange(-9, 9).Draw(t, "a"), rapid.IntRange(-9, 9).Draw(t, "b"), rapid.IntRange(-9, 9).Draw(t, "c")
+		a, b, c := rapid.IntRange(-9, 9).Draw(t, "a"), rapid.IntRange(-9, 9).Draw(t, "b"),
+			rapid.IntRange(-9, 9).Draw(t, "c")
 		series := make([]float64, rapid.IntRange(0, 12).Draw(t, "length"))
 		for i := range series {
 			series[i] = float64(a*i*i + b*i + c)
@@ -346,7 +398,8 @@ func TestSpiderCacheSavitzkyGolay(t *testing.T) {
 		}
 	})
 	pulse := []float64{0, 0, 0, 0, 35, 0, 0, 0, 0}
-	if got, want := savitzkyGolay(pulse), []float64{0, 0, -3, 12, 17, 12, -3, 0, 0}; got[2] != -3 || !slices.Equal(got[2:7], want[2:7]) {
+	if got, want := savitzkyGolay(pulse), []float64{0, 0, -3, 12, 17, 12, -3, 0, 0}; got[2] != -3 ||
+		!slices.Equal(got[2:7], want[2:7]) {
 		t.Errorf("a pulse becomes %v, want %v", got, want)
 	}
 	if got := savitzkyGolay([]float64{0, 0, 0, 0, 35})[4]; got != 31 {
@@ -377,7 +430,13 @@ func TestSpiderCacheEq6(t *testing.T) {
 }
 
 func TestSpiderCacheEq7(t *testing.T) {
-	for _, c := range []struct{ growth, want float64 }{{0, 0}, {0.01, 0.5}, {0.03, 0.75}, {1e9, 1}, {-1, 0}} {
+	for _, c := range []struct{ growth, want float64 }{
+		{0, 0},
+		{0.01, 0.5},
+		{0.03, 0.75},
+		{1e9, 1},
+		{-1, 0},
+	} {
 		if got := spiderPenalty(c.growth, 0.01); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("growth %v: u is %v, want %v", c.growth, got, c.want)
 		}
@@ -386,11 +445,13 @@ func TestSpiderCacheEq7(t *testing.T) {
 
 // TestSpiderCacheEq8 has the ends of Fig. 11 and compares with math.Pow between them.
 func TestSpiderCacheEq8(t *testing.T) {
-	if first, last := spiderImpRatio(0.9, 0.8, 0, 0.5), spiderImpRatio(0.9, 0.8, 1, 0.5); first != 0.9 || math.Abs(last-0.8) > 1e-12 {
+	if first, last := spiderImpRatio(0.9, 0.8, 0, 0.5),
+		spiderImpRatio(0.9, 0.8, 1, 0.5); first != 0.9 || math.Abs(last-0.8) > 1e-12 {
 		t.Errorf("the ratio goes from %v to %v", first, last)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		elapsed, u := rapid.Float64Range(0, 1).Draw(t, "t/T"), rapid.Float64Range(0, 0.999).Draw(t, "u")
+		elapsed, u := rapid.Float64Range(0, 1).Draw(t, "t/T"),
+			rapid.Float64Range(0, 0.999).Draw(t, "u")
 		got, want := spiderImpRatio(0.9, 0.8, elapsed, u), 0.9-0.1*math.Pow(elapsed, 1+u)
 		if math.Abs(got-want) > 1e-10 {
 			t.Errorf("the ratio is %v, want %v", got, want)
@@ -401,7 +462,9 @@ func TestSpiderCacheEq8(t *testing.T) {
 // TestSpiderCacheRatio has both regions follow the ratio, and job 0 alone move it.
 func TestSpiderCacheRatio(t *testing.T) {
 	p := spiderTest(20, 10, nil, nil)
-	bytes := func() [2]int64 { return [2]int64{p.importance.UsedBytes(), p.homophily.capacityBytes} }
+	bytes := func() [2]int64 {
+		return [2]int64{p.importance.UsedBytes(), p.homophily.capacityBytes}
+	}
 	batch := spiderBatch(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	p.Begin(0, 0, nil)
 	p.Batch(batch, make([]Answer, 10))
@@ -423,13 +486,22 @@ func TestSpiderCacheRatio(t *testing.T) {
 func TestSpiderCacheNeedsEmbeddings(t *testing.T) {
 	for name, f := range map[string]func(){
 		"no labels": func() {
-			newSpiderImpPool(PoolConfig{System: &spiderCacheImpSystem, Samples: 2, Jobs: 1, Dimensions: 1, Memory: NewMemory(2, 1, 2, nil)})
+			newSpiderImpPool(
+				PoolConfig{
+					System: &spiderCacheImpSystem, Samples: 2, Jobs: 1, Dimensions: 1,
+					Memory: NewMemory(2, 1, 2, nil),
+				})
 		},
 		"no dimensions": func() {
-			newSpiderImpPool(PoolConfig{System: &spiderCacheImpSystem, Samples: 2, Jobs: 1, Labels: make([]int32, 2), Memory: NewMemory(2, 1, 2, nil)})
+			newSpiderImpPool(
+				PoolConfig{
+					System: &spiderCacheImpSystem, Samples: 2, Jobs: 1,
+					Labels: make([]int32, 2), Memory: NewMemory(2, 1, 2, nil),
+				})
 		},
 		"a report without embeddings": func() {
-			spiderTest(2, 2, nil, nil).Trained(spiderBatch(0), scheduler.Report{IDs: []scheduler.SampleID{0}})
+			spiderTest(2, 2, nil, nil).Trained(spiderBatch(0),
+				scheduler.Report{IDs: []scheduler.SampleID{0}})
 		},
 		"alpha 1": func() { spiderTest(2, 2, nil, Values{"alpha": 1}) },
 		"gamma 0": func() { spiderTest(2, 2, nil, Values{"gamma": 0}) },
@@ -450,16 +522,22 @@ func TestSpiderCacheNeedsEmbeddings(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheAnyTrace draws at random with samples of different sizes: memory holds what the regions hold, no sample is in both,
-// answers are legal, and who is served for another was a neighbour when it entered the homophily cache.
+// TestSpiderCacheAnyTrace draws at random with samples of different sizes: memory holds what the
+// regions hold, no sample is in both, answers are legal, and who is served for another was a
+// neighbour when it entered the homophily cache.
 func TestSpiderCacheAnyTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 30
 		jobs, ranks := rapid.IntRange(1, 2).Draw(t, "jobs"), rapid.IntRange(1, 3).Draw(t, "ranks")
-		memory := NewMemory(samples, ranks, int64(rapid.IntRange(0, 60).Draw(t, "capacity")), func(id scheduler.SampleID) int64 { return 1 + int64(id%5) })
-		system := []*System{&spiderCacheSystem, &spiderCacheImpSystem}[rapid.IntRange(0, 1).Draw(t, "system")]
+		memory := NewMemory(samples, ranks, int64(rapid.IntRange(0, 60).Draw(t, "capacity")),
+			func(id scheduler.SampleID) int64 { return 1 + int64(id%5) })
+		system := []*System{
+			&spiderCacheSystem,
+			&spiderCacheImpSystem,
+		}[rapid.IntRange(0, 1).Draw(t, "system")]
 		p := system.NewPool(PoolConfig{
-			System: system, Values: Values{"alpha": 0.5}, Samples: samples, Jobs: jobs, Ranks: ranks, Epochs: 5, GlobalBatch: 6, Seed: 1, Memory: memory,
+			System: system, Values: Values{"alpha": 0.5}, Samples: samples, Jobs: jobs,
+			Ranks: ranks, Epochs: 5, GlobalBatch: 6, Seed: 1, Memory: memory,
 			Labels: make([]int32, samples), Dimensions: 2,
 		}).(*spiderPool)
 		for epoch := range 5 {
@@ -467,9 +545,14 @@ func TestSpiderCacheAnyTrace(t *testing.T) {
 				p.Begin(job, epoch, nil)
 			}
 			for number := range 8 {
-				b := &Batch{Job: number % jobs, Epoch: epoch, Number: number, IDs: make([]scheduler.SampleID, 6), Rank: make([]int32, 6), Next: make([]float64, 6)}
+				b := &Batch{
+					Job: number % jobs, Epoch: epoch, Number: number,
+					IDs: make([]scheduler.SampleID, 6), Rank: make([]int32, 6),
+					Next: make([]float64, 6),
+				}
 				for i := range b.IDs {
-					b.IDs[i], b.Rank[i] = scheduler.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id")), int32(i%ranks)
+					b.IDs[i], b.Rank[i] = scheduler.SampleID(
+						rapid.IntRange(0, samples-1).Draw(t, "id")), int32(i%ranks)
 				}
 				answers := make([]Answer, len(b.IDs))
 				lists, before := spiderLists(p), make([]bool, samples)
@@ -479,14 +562,22 @@ func TestSpiderCacheAnyTrace(t *testing.T) {
 				p.Batch(b, answers)
 				r := scheduler.Report{}
 				for i, a := range answers {
-					if a.Served != b.IDs[i] && (a.Read || !slices.Contains(lists[a.Served], int32(b.IDs[i]))) {
+					if a.Served != b.IDs[i] && (a.Read ||
+						!slices.Contains(lists[a.Served], int32(b.IDs[i]))) {
 						t.Fatalf("%d was drawn and got %v; lists are %v", b.IDs[i], a, lists)
 					}
-					if read := slices.Contains(answers[:i], Answer{Served: a.Served, Read: true}); !a.Read && !before[a.Served] && !read {
+					if read := slices.Contains(answers[:i],
+						Answer{Served: a.Served, Read: true}); !a.Read && !before[a.Served] &&
+						!read {
 						t.Fatalf("%d is served from memory, where it is not", a.Served)
 					}
-					r.IDs, r.Losses = append(r.IDs, a.Served), append(r.Losses, float32(rapid.IntRange(0, 2).Draw(t, "loss")))
-					r.Embeddings = append(r.Embeddings, []float32{float32(rapid.IntRange(0, 9).Draw(t, "x")), float32(a.Served % 3)})
+					r.IDs, r.Losses = append(r.IDs, a.Served),
+						append(r.Losses, float32(rapid.IntRange(0, 2).Draw(t, "loss")))
+					r.Embeddings = append(r.Embeddings,
+						[]float32{
+							float32(rapid.IntRange(0, 9).Draw(t, "x")),
+							float32(a.Served % 3),
+						})
 				}
 				p.Trained(b, r)
 				spiderCheck(t, p)
@@ -508,14 +599,117 @@ func spiderCheck(t *rapid.T, p *spiderPool) {
 	used, lists := int64(0), spiderLists(p)
 	for id := range scheduler.SampleID(len(p.scored)) {
 		important, similar := p.importance.Resident(id), p.homophily.Has(id)
-		if _, in := lists[id]; important && similar || in != similar || p.memory.Has(id) != (important || similar) {
-			t.Fatalf("%d: in the importance cache %v, in the homophily cache %v, in memory %v", id, important, similar, p.memory.Has(id))
+		if _, in := lists[id]; important && similar || in != similar ||
+			p.memory.Has(id) != (important || similar) {
+			t.Fatalf("%d: in the importance cache %v, in the homophily cache %v, in memory %v", id,
+				important, similar, p.memory.Has(id))
 		}
 		if p.memory.Has(id) {
 			used += p.memory.Size(id)
 		}
 	}
-	if used != p.memory.UsedBytes() || used != p.importance.UsedBytes()+p.homophily.usedBytes || used > p.memory.CapacityBytes() {
-		t.Fatalf("%d bytes are used of %d, %d by the importance cache and %d by the homophily cache", used, p.memory.CapacityBytes(), p.importance.UsedBytes(), p.homophily.usedBytes)
+	if used != p.memory.UsedBytes() || used != p.importance.UsedBytes()+p.homophily.usedBytes ||
+		used > p.memory.CapacityBytes() {
+		t.Fatalf(
+			"%d bytes are used of %d, %d by the importance cache and %d by the homophily cache",
+			used, p.memory.CapacityBytes(), p.importance.UsedBytes(), p.homophily.usedBytes)
+	}
+}
+
+// TestSpiderCacheByEpoch has an epoch go by what was trained before its cut: the sampler's weights,
+// the places of residents, and the lists of the homophily cache. What comes later counts for the
+// epoch after it.
+func TestSpiderCacheByEpoch(t *testing.T) {
+	p := spiderTest(6, 4, nil, Values{"by_batch": 0, "r_start": 0.5, "r_end": 0.5})
+	alone, three := float32(math.Ln2), float32(scheduler.Ln(1/3.+1))
+	cut := func(epoch int, want ...float32) {
+		t.Helper()
+		if _, weights := p.Resample(0, epoch, nil); !slices.Equal(weights, want) {
+			t.Errorf("epoch %d is drawn by %v, want %v", epoch, weights, want)
+		}
+	}
+	train := func(place map[scheduler.SampleID]float32, ids ...scheduler.SampleID) {
+		batch := spiderBatch(ids...)
+		answers := make([]Answer, len(ids))
+		p.Batch(batch, answers)
+		r := spiderReport(place, ids...)
+		p.Trained(batch, r)
+	}
+	cut(0, alone, alone, alone, alone, alone, alone)
+	p.Begin(0, 0, nil)
+	train(map[scheduler.SampleID]float32{0: 0, 1: 1, 2: 2, 3: 1000}, 0, 1, 2, 3)
+	if len(p.homophily.queue) != 0 {
+		t.Errorf("epoch 0 has no graph, and nodes %v", p.homophily.queue)
+	}
+	cut(1, three, three, three, alone, alone, alone)
+	train(map[scheduler.SampleID]float32{0: 2000, 4: 1000}, 0, 4) // behind the cut
+	if p.graphs[0].scores[0] != alone {
+		t.Error("the cut has changed the epoch under way")
+	}
+	p.Begin(0, 1, nil)
+	if !p.importance.Resident(0) || !p.importance.Resident(1) {
+		t.Fatal("0 and 1 are no residents")
+	}
+	train(map[scheduler.SampleID]float32{2: 3000, 3: 4000}, 2, 3)
+	if p.importance.Resident(0) && p.importance.Resident(1) || !p.importance.Resident(3) {
+		t.Error("3 did not take the place of a resident whose score fell at the cut")
+	}
+	if q := p.homophily.queue; len(q) != 1 || q[0].id != 2 || len(q[0].neighbours) != 3 {
+		t.Errorf("the homophily cache has %v, want 2 with three neighbours", q)
+	}
+	cut(2, alone, alone, alone, alone, alone, alone)
+	if s, ok := p.homophily.Serves(0); !ok || s != 2 {
+		t.Error("2 is not served for 0 before the next epoch begins")
+	}
+	p.Begin(0, 2, nil)
+	if s, ok := p.homophily.Serves(0); ok {
+		t.Errorf("%d is served for 0, which has moved away", s)
+	}
+	if s, ok := p.homophily.Serves(2); !ok || s != 2 {
+		t.Error("2 does not serve itself")
+	}
+}
+
+// TestSpiderCacheGraphOfAnEpoch has the graph depend on the newest embeddings alone.
+func TestSpiderCacheGraphOfAnEpoch(t *testing.T) {
+	scores := func(order ...scheduler.SampleID) []float32 {
+		p := spiderTest(40, 4, nil, Values{"by_batch": 0})
+		for round := range 2 {
+			for _, id := range order {
+				x := float32(int(id)*int(id)%17 + (1-round)*int(order[0]))
+				p.epochs.latest[0].update(spiderReport(map[scheduler.SampleID]float32{id: x}, id))
+			}
+		}
+		_, weights := p.Resample(0, 1, nil)
+		return weights
+	}
+	var up, down []scheduler.SampleID
+	for id := range scheduler.SampleID(40) {
+		up, down = append(up, id), append(down, 39-id)
+	}
+	if a, b := scores(up...), scores(down...); !slices.Equal(a, b) {
+		t.Errorf("the order of reports changes the scores from %v to %v", a, b)
+	}
+}
+
+// TestSpiderCacheRatioByEpoch has the ratio be decided at the cut, and hold from the next epoch on.
+func TestSpiderCacheRatioByEpoch(t *testing.T) {
+	p := spiderTest(20, 10, nil, Values{"by_batch": 0})
+	p.Begin(0, 0, nil)
+	p.trained, p.ratio.active = true, true
+	p.Resample(0, 10, nil)
+	if got := p.homophily.capacityBytes; got != 1 {
+		t.Errorf("the homophily cache has %d bytes after the cut, want 1", got)
+	}
+	p.Begin(0, 10, nil)
+	if got := p.homophily.capacityBytes; got != 2 {
+		t.Errorf("the homophily cache has %d bytes at the end, want 2", got)
+	}
+}
+
+// TestGoldenSpiderCacheByBatch has both systems learn batch by batch, as published.
+func TestGoldenSpiderCacheByBatch(t *testing.T) {
+	for _, s := range []System{spiderCacheSystem, spiderCacheImpSystem} {
+		golden(t, s.Name+"-batch", &s, goldenTrace{values: Values{"by_batch": 1}})
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// A System is a named triple of scorer, sampler and policy. Its mechanisms stand in one of two forms: a Policy, when they fit one
-// (NewPolicy is set), which ranks and simulator run alike, or a Pool (NewPool is set), when the system has several regions, brings
-// samples in by itself, substitutes, or draws by what is in memory; ranks run pools by a Chooser.
+// A System is a named triple of scorer, sampler and policy. Its mechanisms stand in one of two
+// forms: a Policy, when they fit one (NewPolicy is set), which ranks and simulator run alike, or a
+// Pool (NewPool is set), when the system has several regions, brings samples in by itself,
+// substitutes, or draws by what is in memory; ranks run pools by a Chooser or a Learner.
 type System struct {
 	Name    string
 	About   string // one line, for people
@@ -25,17 +26,23 @@ type System struct {
 	Policy  string // name for NewPolicy; of a system with a pool, what tables call its policy
 	Options []Option
 
-	// NeedsLabels and NeedsEmbeddings: the system cannot be made without the samples' labels, or embeddings.
+	// NeedsLabels and NeedsEmbeddings: the system cannot be made without the samples' labels, or
+	// embeddings.
 	NeedsLabels, NeedsEmbeddings bool
 
 	NewPolicy func(PolicyConfig) scheduler.Policy
 	NewPool   func(PoolConfig) Pool
 
-	// Live says how ranks are the system. NeedsEpochs: they must know how many epochs will be trained.
+	// Live says how ranks are the system. NeedsEpochs: they must know how many epochs will be
+	// trained.
 	Live        live
 	NeedsEpochs bool
 
-	// Simulated says why ranks cannot be this system, in the words that follow "it"; "": they can, with its policy, scorer and sampler.
+	// Evaluates: some batches are not trained on, see Evaluator.
+	Evaluates bool
+
+	// Simulated reports why ranks cannot be this system, in the words that follow "it"; "": they
+	// can, with its policy, scorer and sampler.
 	Simulated string
 }
 
@@ -43,9 +50,10 @@ type System struct {
 type live uint8
 
 const (
-	liveParts  live = iota // by its policy, scorer and sampler
-	livePlaced             // by a Chooser, which says where samples lie and serves what was drawn
-	liveServed             // by a Chooser, which serves other samples than were drawn
+	liveParts   live = iota // by its policy, scorer and sampler
+	livePlaced              // by a Chooser, which says where samples lie and serves what was drawn
+	liveServed              // by a Chooser, which serves other samples than were drawn
+	liveLearned             // by its policy, its scorer, and a Learner that draws by the reports
 )
 
 // An Option is a number that a system can be tuned by.
@@ -62,7 +70,8 @@ type Option struct {
 // Values are the options that differ from their defaults, by name.
 type Values map[string]float64
 
-// String returns the options as --set has them, sorted by name: `beta=0.5,h_share=0.6`; "" when there are none.
+// String returns the options as --set has them, sorted by name: `beta=0.5,h_share=0.6`; "" when
+// there are none.
 func (v Values) String() string {
 	words := make([]string, 0, len(v))
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -71,7 +80,8 @@ func (v Values) String() string {
 	return strings.Join(words, ",")
 }
 
-// Parse returns the options that words, each `OPTION=VALUE`, give s. The error names what is wrong, and the nearest known option.
+// Parse returns the options that words, each `OPTION=VALUE`, give s. The error names what is wrong,
+// and the nearest known option.
 func (s *System) Parse(words []string) (Values, error) {
 	known := make([]string, len(s.Options))
 	for i, o := range s.Options {
@@ -87,7 +97,8 @@ func (s *System) Parse(words []string) (Values, error) {
 		case len(known) == 0:
 			return nil, fmt.Errorf("%s has no options, so none is %q", s.Name, name)
 		case !slices.Contains(known, name):
-			return nil, fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name, Nearest(name, known), strings.Join(known, ", "))
+			return nil, fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name,
+				Nearest(name, known), strings.Join(known, ", "))
 		case err != nil:
 			return nil, fmt.Errorf("%s.%s is %q, which is not a number", s.Name, name, number)
 		}
@@ -98,7 +109,8 @@ func (s *System) Parse(words []string) (Values, error) {
 
 // Sample tells a sampler that is part of a system its options.
 func (v Values) Sample(cfg *scheduler.SamplerConfig) {
-	if fraction, given := v["fraction"]; given && (cfg.Name == "selective" || cfg.Name == "subset") {
+	if fraction, given := v["fraction"]; given &&
+		(cfg.Name == "selective" || cfg.Name == "subset") {
 		cfg.Fraction = fraction
 	}
 	if cfg.Name != "selective" {
@@ -114,7 +126,8 @@ func (v Values) Sample(cfg *scheduler.SamplerConfig) {
 	}
 }
 
-// Value returns the value of an option of s. It panics when s has no such option: the name is a constant of the caller.
+// Value returns the value of an option of s. It panics when s has no such option: the name is a
+// constant of the caller.
 func (s *System) Value(values Values, name string) float64 {
 	if v, ok := values[name]; ok {
 		return v
@@ -127,16 +140,19 @@ func (s *System) Value(values Values, name string) float64 {
 	panic(fmt.Sprintf("systems: %s has no option %q.", s.Name, name))
 }
 
-// Check returns an error when a value is not in its option's range, and nil for names that s does not have.
+// Check returns an error when a value is not in its option's range, and nil for names that s does
+// not have.
 func (s *System) Check(values Values) error {
 	for _, o := range s.Options {
 		v, given := values[o.Name]
 		switch {
 		case !given:
 		case !(v >= o.Least && v <= o.Most):
-			return fmt.Errorf("%s.%s is %v, it must be in [%v, %v]: %s", s.Name, o.Name, v, o.Least, o.Most, o.About)
+			return fmt.Errorf("%s.%s is %v, it must be in [%v, %v]: %s", s.Name, o.Name, v, o.Least,
+				o.Most, o.About)
 		case o.Whole && v != math.Trunc(v):
-			return fmt.Errorf("%s.%s is %v, it must be a whole number: %s", s.Name, o.Name, v, o.About)
+			return fmt.Errorf("%s.%s is %v, it must be a whole number: %s", s.Name, o.Name, v,
+				o.About)
 		}
 	}
 	return nil
@@ -152,7 +168,8 @@ type PolicyConfig struct {
 	Values        Values
 }
 
-// NewPolicy returns the policy of that name, without residents, and an error that names the nearest known one if there is none.
+// NewPolicy returns the policy of that name, without residents, and an error that names the nearest
+// known one if there is none.
 func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
 	for i := range registry {
 		if s := &registry[i]; s.Policy == name && s.NewPolicy != nil {
@@ -161,7 +178,8 @@ func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
 		}
 	}
 	known := PolicyNames()
-	return nil, fmt.Errorf("systems: unknown policy %q, did you mean %q? The known ones are %s", name, Nearest(name, known), strings.Join(known, ", "))
+	return nil, fmt.Errorf("systems: unknown policy %q, did you mean %q? The known ones are %s",
+		name, Nearest(name, known), strings.Join(known, ", "))
 }
 
 // PolicyNames returns the names that NewPolicy knows, in the order of systems.
@@ -203,14 +221,16 @@ var registry = []System{
 // All returns every system, in the order in which tables list them. The slice is the caller's.
 func All() []System { return append([]System(nil), registry...) }
 
-// Find returns the system of that name, and an error that names the nearest known one if there is none.
+// Find returns the system of that name, and an error that names the nearest known one if there is
+// none.
 func Find(name string) (*System, error) {
 	for i := range registry {
 		if registry[i].Name == name {
 			return &registry[i], nil
 		}
 	}
-	return nil, fmt.Errorf("systems: unknown system %q, did you mean %q? The known ones are %s", name, Nearest(name, names()), strings.Join(names(), ", "))
+	return nil, fmt.Errorf("systems: unknown system %q, did you mean %q? The known ones are %s",
+		name, Nearest(name, names()), strings.Join(names(), ", "))
 }
 
 func names() []string {
@@ -221,8 +241,8 @@ func names() []string {
 	return all
 }
 
-// Nearest returns the one of known with the fewest insertions, deletions and changes of a letter from name; the first in a tie.
-// known must not be empty.
+// Nearest returns the one of known with the fewest insertions, deletions and changes of a letter
+// from name; the first in a tie. known must not be empty.
 func Nearest(name string, known []string) string {
 	best, least := known[0], 1<<30
 	for _, k := range known {

@@ -7,7 +7,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestRegistry has every system be found by a name of its own, be complete, and say where it comes from.
+// TestRegistry has every system be found by a name of its own, be complete, and say where it comes
+// from.
 func TestRegistry(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
@@ -18,10 +19,15 @@ func TestRegistry(t *testing.T) {
 		if found, err := Find(s.Name); err != nil || found.Name != s.Name {
 			t.Errorf("%s is not found by its name: %v", s.Name, err)
 		}
-		if s.Name != strings.ToLower(s.Name) || s.About == "" || s.Source == "" || s.Policy == "" || strings.Contains(s.About, "\n") {
-			t.Errorf("%s lacks a name in small letters, a line about it, a source or a policy", s.Name)
+		if s.Name != strings.ToLower(s.Name) || s.About == "" || s.Source == "" || s.Policy == "" ||
+			strings.Contains(s.About, "\n") {
+			t.Errorf("%s lacks a name in small letters, a line about it, a source or a policy",
+				s.Name)
 		}
-		if _, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: s.Sampler, Samples: 10, BatchSize: 2, World: 1}); err != nil {
+		if _, err := scheduler.NewSampler(scheduler.SamplerConfig{
+			Name: s.Sampler, Samples: 10,
+			BatchSize: 2, World: 1,
+		}); err != nil {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 		if s.Scorer != "" {
@@ -38,7 +44,8 @@ func TestOptions(t *testing.T) {
 		seen := map[string]bool{}
 		for _, o := range s.Options {
 			if o.Name == "" || seen[o.Name] || o.About == "" || o.Source == "" {
-				t.Errorf("%s: option %q has no name of its own, no line about it or no source", s.Name, o.Name)
+				t.Errorf("%s: option %q has no name of its own, no line about it or no source",
+					s.Name, o.Name)
 			}
 			seen[o.Name] = true
 			if got := s.Value(nil, o.Name); got != o.Default {
@@ -54,7 +61,11 @@ func TestOptions(t *testing.T) {
 // TestPolicyNames has every policy that stands alone be made by its name.
 func TestPolicyNames(t *testing.T) {
 	for _, name := range PolicyNames() {
-		policy, err := NewPolicy(name, PolicyConfig{Samples: 10, CapacityBytes: 3, Size: func(scheduler.SampleID) int64 { return 1 }})
+		policy, err := NewPolicy(name,
+			PolicyConfig{
+				Samples: 10, CapacityBytes: 3,
+				Size: func(scheduler.SampleID) int64 { return 1 },
+			})
 		if err != nil || policy == nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -63,7 +74,12 @@ func TestPolicyNames(t *testing.T) {
 
 func TestFindNearest(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
-		{"lur", "lru"}, {"", "lru"}, {"rankpol", "rankpool"}, {"MIN", "min"}, {"shad", "shade"}, {"min-partition", "min-partitioned"},
+		{"lur", "lru"},
+		{"", "lru"},
+		{"rankpol", "rankpool"},
+		{"MIN", "min"},
+		{"shad", "shade"},
+		{"min-partition", "min-partitioned"},
 	} {
 		s, err := Find(c.name)
 		if err == nil {

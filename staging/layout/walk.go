@@ -24,7 +24,7 @@ const (
 )
 
 // Samples is a data set: N samples, each a range of a file. The layout of a file is read once for
-// its consecutive samples. *staging.Manifest implements it. It is safe for concurrent use.
+// its consecutive samples. *dataset.Manifest implements it. It is safe for concurrent use.
 type Samples interface {
 	Len() int
 	// Path returns the absolute path of the file that holds sample id.

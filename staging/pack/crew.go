@@ -1,27 +1,25 @@
 package pack
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+	"rankpool/staging/stage"
 )
 
 // shardsAtOnce is how many shards a rank works on: while one is read back the other is written.
 const shardsAtOnce = 2
 
-// partBytes is the size of a part of the set-up; a request of a group has at most 16 MiB.
-const partBytes = 8 << 20
-
 // The kinds of requests, their first byte.
 const (
-	requestPart  byte = iota // a part of the set-up
-	requestBegin             // its last piece
+	requestBegin byte = iota // the set-up
 	requestTask
 	requestSync // flush what this rank wrote
 )
@@ -32,13 +30,13 @@ type setup struct {
 	Order       []scheduler.SampleID
 	ShardBytes  int64
 	Dest        string
-	Sync        copier.SyncPolicy
+	Sync        stage.SyncPolicy
 	Concurrency int
 }
 
 // A crew is rank 0's view of the ranks that write shards.
 type crew struct {
-	group *staging.Group
+	group *index.Group
 	own   *worker
 }
 
@@ -48,26 +46,16 @@ func (c *crew) configure(ctx context.Context, s setup) error {
 		return nil
 	}
 	var err error
-	if s.Manifest, err = staging.EncodeManifest(c.own.plan.manifest); err != nil {
+	if s.Manifest, err = dataset.EncodeManifest(c.own.plan.manifest); err != nil {
 		return fmt.Errorf("pack: %w", err)
 	}
-	body := encode(s)
+	body := append([]byte{requestBegin}, ranks.Encode(s)...)
 	return c.all(ctx, func(ctx context.Context, rank int) error {
 		if rank == 0 {
 			return nil
 		}
-		kind := requestPart
-		for rest := body; kind != requestBegin; {
-			n := min(partBytes, len(rest))
-			if n == len(rest) {
-				kind = requestBegin
-			}
-			if _, err := c.group.Work(ctx, rank, append([]byte{kind}, rest[:n]...)); err != nil {
-				return err
-			}
-			rest = rest[n:]
-		}
-		return nil
+		_, err := c.group.Work(ctx, rank, body)
+		return err
 	})
 }
 
@@ -80,17 +68,13 @@ func (c *crew) all(ctx context.Context, do func(ctx context.Context, rank int) e
 func (c *crew) several(ctx context.Context, n int,
 	do func(ctx context.Context, rank int) error,
 ) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var ranks sync.WaitGroup
+	all, working := errgroup.WithContext(ctx)
 	for i := range n * c.group.Size() {
-		ranks.Go(func() {
-			if err := do(ctx, i%c.group.Size()); err != nil {
-				stop(err)
-			}
-		})
+		all.Go(func() error { return do(working, i%c.group.Size()) })
 	}
-	ranks.Wait()
+	if err := all.Wait(); err != nil {
+		return err
+	}
 	return context.Cause(ctx)
 }
 
@@ -132,11 +116,11 @@ func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 	if rank == 0 {
 		return c.own.do(ctx, t)
 	}
-	reply, err := c.group.Work(ctx, rank, append([]byte{requestTask}, encode(t)...))
+	reply, err := c.group.Work(ctx, rank, append([]byte{requestTask}, ranks.Encode(t)...))
 	if err != nil {
 		return result{}, err
 	}
-	return r, decode(reply, &r)
+	return r, ranks.Decode(reply, &r)
 }
 
 // syncAll flushes what all ranks have written.
@@ -151,7 +135,7 @@ func (c *crew) syncAll(ctx context.Context) error {
 }
 
 func (w *worker) syncAll() error {
-	if err := (copier.System{}).SyncAll(w.dest); err != nil {
+	if err := (stage.System{}).SyncAll(w.dest); err != nil {
 		return &DestinationError{w.dest, err}
 	}
 	return nil
@@ -160,7 +144,7 @@ func (w *worker) syncAll() error {
 // Serve answers the requests of the rank 0 that calls Run, and returns when it is dismissed. It
 // also lists folders for a scan, as Group.Serve does; concurrency is that of Group.Serve. After
 // ctx's end every answer is an error.
-func Serve(ctx context.Context, group *staging.Group, concurrency int) {
+func Serve(ctx context.Context, group *index.Group, concurrency int) {
 	s := &server{}
 	group.ServeWork(ctx, concurrency, s.answer)
 	if s.worker != nil {
@@ -169,41 +153,34 @@ func Serve(ctx context.Context, group *staging.Group, concurrency int) {
 }
 
 // A server is a rank other than 0. Rank 0 sends no other request while it sets the rank up.
-type server struct {
-	body   []byte
-	worker *worker
-}
+type server struct{ worker *worker }
 
 func (s *server) answer(ctx context.Context, request []byte) ([]byte, error) {
 	kind, body := request[0], request[1:]
 	switch kind {
-	case requestPart:
-		s.body = append(s.body, body...)
-		return nil, nil
 	case requestBegin:
-		return nil, s.begin(append(s.body, body...))
+		return nil, s.begin(body)
 	case requestSync:
 		return nil, s.worker.syncAll()
 	}
 	var t task
-	if err := decode(body, &t); err != nil {
+	if err := ranks.Decode(body, &t); err != nil {
 		return nil, err
 	}
 	r, err := s.worker.do(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	return encode(r), nil
+	return ranks.Encode(r), nil
 }
 
 // begin creates this rank's worker.
 func (s *server) begin(body []byte) error {
 	var got setup
-	if err := decode(body, &got); err != nil {
+	if err := ranks.Decode(body, &got); err != nil {
 		return err
 	}
-	s.body = nil
-	m, err := staging.DecodeManifest(got.Manifest)
+	m, err := dataset.DecodeManifest(got.Manifest)
 	if err != nil {
 		return err
 	}
@@ -212,19 +189,4 @@ func (s *server) begin(body []byte) error {
 		s.worker = newWorker(p, got.Dest, got.Sync, got.Concurrency, nil)
 	}
 	return err
-}
-
-func encode(v any) []byte {
-	var out bytes.Buffer
-	if err := gob.NewEncoder(&out).Encode(v); err != nil {
-		panic(fmt.Sprintf("pack: a message cannot be encoded: %v", err))
-	}
-	return out.Bytes()
-}
-
-func decode(body []byte, v any) error {
-	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(v); err != nil {
-		return fmt.Errorf("pack: a message from another rank is damaged: %w", err)
-	}
-	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/staging"
+	"rankpool/staging/index"
 )
 
 // A DestinationError means that the destination cannot be written to.
@@ -61,7 +61,7 @@ func createTemp(dir, name string) (output, error) { return os.CreateTemp(dir, ".
 // was killed.
 func isTemp(name string) bool {
 	shard, _ := path.Match(".pack-*.tar.*", name) // the patterns are valid
-	return shard || strings.HasPrefix(name, "."+staging.ManifestName+".")
+	return shard || strings.HasPrefix(name, "."+index.ManifestName+".")
 }
 
 // prepare creates the folder dest, or checks that it holds nothing but a pack, and removes what a
@@ -88,7 +88,7 @@ func prepare(dest string, begun bool) error {
 
 // removeManifest removes the manifest of a pack that is no longer complete.
 func removeManifest(dest string) error {
-	if err := os.Remove(filepath.Join(dest, staging.ManifestName)); err != nil &&
+	if err := os.Remove(filepath.Join(dest, index.ManifestName)); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return &DestinationError{dest, err}
 	}

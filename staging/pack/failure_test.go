@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 )
 
 // TestMain packs and kills itself when a test has started it for that: TestKilledPackGoesOn.
@@ -38,7 +39,7 @@ func (f dyingFile) Write(p []byte) (int, error) {
 }
 
 func packAndDie(src, dest string) {
-	m, err := staging.Scan(context.Background(), src, staging.ScanOptions{})
+	m, err := index.Scan(context.Background(), src, index.ScanOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -66,7 +67,7 @@ func TestKilledPackGoesOn(t *testing.T) {
 		t.Fatalf("the packer was not killed: %v, %s", err, out)
 	}
 	half := files(t, dest)
-	if _, found := half[staging.ManifestName]; found {
+	if _, found := half[index.ManifestName]; found {
 		t.Fatal("an incomplete pack has a manifest")
 	}
 	m := scan(t, src)
@@ -141,7 +142,7 @@ func TestDestinationFails(t *testing.T) {
 				t.Errorf("%v is not %v", err, c.err)
 			}
 			for name := range files(t, dest) {
-				if isTemp(name) || name == staging.ManifestName {
+				if isTemp(name) || name == index.ManifestName {
 					t.Errorf("%s was left", name)
 				}
 			}
@@ -198,7 +199,7 @@ func TestSourceChanges(t *testing.T) {
 			end()
 			wantError(t, err, "sample 50 (", "index the data set again")
 			for name := range files(t, dest) {
-				if name == staging.ManifestName || isTemp(name) {
+				if name == index.ManifestName || isTemp(name) {
 					t.Errorf("there is %s", name)
 				}
 			}
@@ -248,7 +249,7 @@ func TestDamagedShardIsWrittenAgain(t *testing.T) {
 		opt.create = func(dir, name string) (output, error) { return nil, unix.ENOSPC }
 		_, err := Run(context.Background(), m, opt)
 		wantError(t, err, "no space is left")
-		if _, err := os.Stat(filepath.Join(opt.Dest, staging.ManifestName)); !errors.Is(
+		if _, err := os.Stat(filepath.Join(opt.Dest, index.ManifestName)); !errors.Is(
 			err, fs.ErrNotExist) {
 			t.Errorf("%s: an incomplete pack has a manifest (%v)", name, err)
 		}
@@ -307,21 +308,21 @@ func TestTwoPackersDoNotMeet(t *testing.T) {
 }
 
 func TestWhatNoShardCanHold(t *testing.T) {
-	members := []staging.Member{{Kind: "a", Size: 1}, {Kind: "b", Size: 1}}
-	sample := staging.Sample{Path: "f", Format: staging.FormatPart, Size: 2, Members: members}
+	members := []dataset.Member{{Kind: "a", Size: 1}, {Kind: "b", Size: 1}}
+	sample := dataset.Sample{Path: "f", Format: dataset.FormatPart, Size: 2, Members: members}
 	for kind, sentence := range map[string]string{
 		"a/../../x": "which is not a file extension", "\x00": "which is not a file extension",
 		"B": `two members of the kind "b"`,
 	} {
 		sample.Members[0].Kind = kind
-		m, err := staging.Build("/data", []string{""}, 1, func(int) staging.Sample { return sample })
+		m, err := dataset.Build("/data", []string{""}, 1, func(int) dataset.Sample { return sample })
 		must(t, err)
 		_, err = NewPlan(m, AsIs(1), 1000)
 		wantError(t, err, "pack: sample 0 (f) has ", sentence)
 	}
 	sample.Members = nil
 	sample.Size = 1 << 62
-	m, err := staging.Build("/data", []string{""}, 1, func(int) staging.Sample { return sample })
+	m, err := dataset.Build("/data", []string{""}, 1, func(int) dataset.Sample { return sample })
 	must(t, err)
 	_, err = NewPlan(m, AsIs(1), 1000)
 	wantError(t, err, "has the impossible size of 4611686018427387904 bytes")
@@ -378,8 +379,8 @@ func TestJournalEndsWhereItIsDamaged(t *testing.T) {
 // journalOf returns a plan of three shards, and a journal of them.
 func journalOf(t testing.TB) (*Plan, []byte) {
 	t.Helper()
-	m, err := staging.Build("/data", []string{""}, 5,
-		func(int) staging.Sample { return staging.Sample{Path: "f", Size: 700} })
+	m, err := dataset.Build("/data", []string{""}, 5,
+		func(int) dataset.Sample { return dataset.Sample{Path: "f", Size: 700} })
 	must(t, err)
 	p, err := NewPlan(m, AsIs(5), 5000)
 	must(t, err)

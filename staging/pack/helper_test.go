@@ -11,8 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+	"rankpool/staging/storage"
 )
 
 func must(t testing.TB, err error) {
@@ -74,15 +77,15 @@ func tarOf(t testing.TB, pairs ...string) string {
 	return out.String()
 }
 
-func scan(t testing.TB, root string) *staging.Manifest {
+func scan(t testing.TB, root string) *dataset.Manifest {
 	t.Helper()
-	m, err := staging.Scan(context.Background(), root, staging.ScanOptions{})
+	m, err := index.Scan(context.Background(), root, index.ScanOptions{})
 	must(t, err)
 	return m
 }
 
 // pack packs and fails the test on an error.
-func pack(t testing.TB, m *staging.Manifest, opt Options) *Report {
+func pack(t testing.TB, m *dataset.Manifest, opt Options) *Report {
 	t.Helper()
 	r, err := Run(context.Background(), m, opt)
 	must(t, err)
@@ -90,15 +93,15 @@ func pack(t testing.TB, m *staging.Manifest, opt Options) *Report {
 }
 
 // open opens a pack as training does.
-func open(t testing.TB, dest string) *staging.Manifest {
+func open(t testing.TB, dest string) *dataset.Manifest {
 	t.Helper()
-	m, err := staging.Open(context.Background(), dest, staging.OpenOptions{NoCache: true})
+	m, err := index.Open(context.Background(), dest, index.OpenOptions{NoCache: true})
 	must(t, err)
 	return m
 }
 
 // read reads a sample by a fetcher, which looks at its checksum.
-func read(t testing.TB, m *staging.Manifest, f *staging.Fetcher, id scheduler.SampleID) string {
+func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.SampleID) string {
 	t.Helper()
 	into, done := make([]byte, m.Size(id)), make(chan error, 1)
 	f.Fetch(id, into, 0, func(err error) { done <- err })
@@ -107,7 +110,7 @@ func read(t testing.TB, m *staging.Manifest, f *staging.Fetcher, id scheduler.Sa
 }
 
 // plain reads a sample's members from its file, by nothing of the product.
-func plain(t testing.TB, m *staging.Manifest, id scheduler.SampleID) string {
+func plain(t testing.TB, m *dataset.Manifest, id scheduler.SampleID) string {
 	t.Helper()
 	file, err := os.ReadFile(m.Path(id))
 	must(t, err)
@@ -144,51 +147,20 @@ func shardsOf(t testing.TB, dir string) map[string]string {
 	return found
 }
 
-// A testTransport is a rank of a group in this process: messages are handed over by a goroutine a
-// rank.
-type testTransport struct {
-	rank  int
-	peers []*testTransport
-	inbox chan testMessage
-}
-
-type testMessage struct {
-	from int
-	data []byte
-}
-
-func (p *testTransport) Rank() int { return p.rank }
-func (p *testTransport) Size() int { return len(p.peers) }
-
-func (p *testTransport) Start(handle func(from int, msg []byte)) {
-	go func() {
-		for msg := range p.inbox {
-			handle(msg.from, msg.data)
-		}
-	}()
-}
-
-func (p *testTransport) Post(to int, msg []byte) {
-	p.peers[to].inbox <- testMessage{p.rank, bytes.Clone(msg)}
-}
-
 // groupOf returns rank 0 of a group whose other ranks serve until end, and end.
-func groupOf(t testing.TB, ranks int) (group *staging.Group, end func()) {
+func groupOf(t testing.TB, ranks int) (group *index.Group, end func()) {
 	t.Helper()
-	peers := make([]*testTransport, ranks)
-	for rank := range peers {
-		peers[rank] = &testTransport{rank, peers, make(chan testMessage, 1<<12)}
-	}
-	group = staging.NewGroup(peers[0])
+	peers := transport.NewLocal(ranks)
+	group = index.NewGroup(peers[0])
 	var serving sync.WaitGroup
 	for _, peer := range peers[1:] {
-		serving.Go(func() { Serve(context.Background(), staging.NewGroup(peer), 4) })
+		serving.Go(func() { Serve(context.Background(), index.NewGroup(peer), 4) })
 	}
 	return group, func() {
 		group.Dismiss()
 		serving.Wait()
 		for _, peer := range peers {
-			close(peer.inbox)
+			must(t, peer.Close())
 		}
 	}
 }

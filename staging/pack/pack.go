@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+	"rankpool/staging/stage"
 )
 
 // DefaultShardBytes is the default size of a shard: at a billion bytes a second a shard is read in
@@ -24,12 +25,12 @@ type Options struct {
 	// the samples in packing order; nil: all, in manifest order
 	Order      []scheduler.SampleID
 	ShardBytes int64 // a shard's maximum size; 0: DefaultShardBytes
-	// what is flushed before the manifest is written; "": copier.SyncEnd
-	Sync        copier.SyncPolicy
+	// what is flushed before the manifest is written; "": stage.SyncEnd
+	Sync        stage.SyncPolicy
 	Concurrency int  // each rank's reads in flight; 0: adaptive
 	DryRun      bool // only find out what there is to do
 	// the ranks that share the work, of which this is rank 0; nil: this process alone
-	Group    *staging.Group
+	Group    *index.Group
 	Progress func(Progress) // called with the progress, never by two goroutines at a time
 
 	create func(dir, name string) (output, error) // for tests
@@ -58,18 +59,18 @@ type Report struct {
 }
 
 // Run packs samples of m into opt.Dest, as the shards of a Plan and the manifest
-// staging.ManifestName. The other ranks of opt.Group must be in Serve; Run does not dismiss them.
+// index.ManifestName. The other ranks of opt.Group must be in Serve; Run does not dismiss them.
 // The same arguments give the same shards, whatever the ranks.
 //
 // The folder is new, empty except for hidden names, or holds a pack that the same arguments began:
 // existing shards are read, and kept if they are intact. The manifest is written last, and removed
 // before a shard is written again, so a pack that has a manifest is complete.
 //
-// Errors, one sentence each: those of NewPlan; a *staging.SampleError for a sample that cannot be
+// Errors, one sentence each: those of NewPlan; a *storage.SampleError for a sample that cannot be
 // read, or has changed since m was made; a *DestinationError; a folder that holds something else,
 // or that another process packs into; a shard that reads back differently from what was written;
 // another rank's, which is named; ctx's cause.
-func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error) {
+func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
 		panic(fmt.Sprintf("pack: the destination must be an absolute path, not %q", opt.Dest))
 	}
@@ -82,7 +83,7 @@ func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error)
 		opt.Order = AsIs(m.Len())
 	}
 	if opt.Sync == "" {
-		opt.Sync = copier.SyncEnd
+		opt.Sync = stage.SyncEnd
 	}
 	p, err := NewPlan(m, opt.Order, opt.ShardBytes)
 	if err != nil {
@@ -94,7 +95,7 @@ func Run(ctx context.Context, m *staging.Manifest, opt Options) (*Report, error)
 	}
 	r.report = Report{
 		Samples: p.Len(), Shards: p.Shards(), DryRun: opt.DryRun, Ranks: opt.Group.Size(),
-		Manifest: filepath.Join(opt.Dest, staging.ManifestName),
+		Manifest: filepath.Join(opt.Dest, index.ManifestName),
 	}
 	for place := range p.Len() {
 		r.report.SampleBytes += p.size(place)
@@ -209,7 +210,7 @@ func (r *packing) pack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := staging.WriteParquet(r.report.Manifest, m); err != nil {
+	if err := dataset.WriteParquet(r.report.Manifest, m); err != nil {
 		return &DestinationError{r.opt.Dest, err}
 	}
 	return nil
@@ -232,7 +233,7 @@ func (r *packing) write(ctx context.Context, missing []task) error {
 		}
 		return nil
 	})
-	if err != nil || r.opt.Sync == copier.SyncNever {
+	if err != nil || r.opt.Sync == stage.SyncNever {
 		return err
 	}
 	return r.crew.syncAll(ctx)

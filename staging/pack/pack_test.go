@@ -16,7 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/storage"
 )
 
 // drawName draws names with line feeds, quotes, dots, bytes that are no UTF-8, and of more than a
@@ -90,7 +91,7 @@ func TestPackGivesTheSameSamples(t *testing.T) {
 
 // checkPack compares a pack with its source, read by three readers: the manifest's, the scan's, and
 // Python's tarfile.
-func checkPack(t testing.TB, by *python, m *staging.Manifest, order []scheduler.SampleID,
+func checkPack(t testing.TB, by *python, m *dataset.Manifest, order []scheduler.SampleID,
 	dest string,
 ) {
 	t.Helper()
@@ -100,7 +101,7 @@ func checkPack(t testing.TB, by *python, m *staging.Manifest, order []scheduler.
 			len(order))
 	}
 	byPython := by.read(t, dest)
-	fetcher := staging.NewFetcher(packed, staging.FetchOptions{})
+	fetcher := storage.NewFetcher(packed, storage.FetchOptions{})
 	defer fetcher.Close()
 	if !slices.Equal(packed.Classes(), m.Classes()) {
 		t.Errorf("classes %q, want %q", packed.Classes(), m.Classes())

@@ -9,7 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
 )
 
 // MaxLabels is the maximum number of classes of a data set whose labels go into shards. Source:
@@ -19,7 +19,7 @@ const MaxLabels = 1 << 20
 // A Plan says which samples each shard holds; it is immutable, so any number of goroutines may use
 // it.
 type Plan struct {
-	manifest *staging.Manifest
+	manifest *dataset.Manifest
 	order    []scheduler.SampleID
 	label    bool             // samples get a "cls" file
 	digits   int              // of a key
@@ -40,7 +40,7 @@ type Plan struct {
 //
 // Errors: no ids, a sample that cannot be stored in a tar shard, more than MaxLabels classes. It
 // panics on an id that m does not have and on a size below 1.
-func NewPlan(m *staging.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
+func NewPlan(m *dataset.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
 	if shardBytes < 1 {
 		panic(fmt.Sprintf("pack: the shard size must be at least 1 byte, not %d", shardBytes))
 	}

@@ -3,7 +3,7 @@ package pack
 import (
 	"context"
 
-	"rankpool/staging"
+	"rankpool/staging/storage"
 )
 
 const (
@@ -26,8 +26,8 @@ type pending struct {
 // readInOrder reads the samples at positions [from, to) of p's order, many at a time, and passes
 // them to use one after the other. The bytes are valid during the call only.
 //
-// Errors: a *staging.SampleError, what use returns, ctx's cause.
-func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, to int,
+// Errors: a *storage.SampleError, what use returns, ctx's cause.
+func readInOrder(ctx context.Context, p *Plan, fetcher *storage.Fetcher, from, to int,
 	use func(place int, sample []byte) error,
 ) error {
 	var queue []pending
@@ -58,7 +58,7 @@ func readInOrder(ctx context.Context, p *Plan, fetcher *staging.Fetcher, from, t
 }
 
 // begin requests the sample at a position of the order, which is also its need.
-func begin(p *Plan, fetcher *staging.Fetcher, place int) pending {
+func begin(p *Plan, fetcher *storage.Fetcher, place int) pending {
 	s := pending{place, make([]byte, p.size(place)), make(chan error, 1)}
 	fetcher.Fetch(p.order[place], s.bytes, uint64(place), func(err error) { s.done <- err })
 	return s

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
 	"rankpool/staging/shards"
 )
 
@@ -83,8 +83,8 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 
 // kind returns the extension of a member in a shard. Tar readers ignore a member without one, and a
 // row of an array is not a .npy file.
-func (p *Plan) kind(id scheduler.SampleID, member staging.Member) string {
-	if member.Kind == "" || p.manifest.Format(id) == staging.FormatNPY {
+func (p *Plan) kind(id scheduler.SampleID, member dataset.Member) string {
+	if member.Kind == "" || p.manifest.Format(id) == dataset.FormatNPY {
 		return "bin"
 	}
 	return shards.LowerASCII(member.Kind)

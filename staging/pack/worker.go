@@ -11,9 +11,11 @@ import (
 	"strings"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
-	"rankpool/staging/copier"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 	"rankpool/staging/shards"
+	"rankpool/staging/stage"
+	"rankpool/staging/storage"
 )
 
 // verifyConcurrency is how many reads are in flight when a shard is read back; two shards may be at
@@ -24,14 +26,14 @@ const verifyConcurrency = 4
 type worker struct {
 	plan    *Plan
 	dest    string
-	sync    copier.SyncPolicy
-	fetcher *staging.Fetcher
+	sync    stage.SyncPolicy
+	fetcher *storage.Fetcher
 	wrote   func(bytes int64)
 	create  func(dir, name string) (output, error)
 }
 
 // newWorker creates a worker; it must be closed.
-func newWorker(p *Plan, dest string, sync copier.SyncPolicy, concurrency int,
+func newWorker(p *Plan, dest string, sync stage.SyncPolicy, concurrency int,
 	create func(dir, name string) (output, error),
 ) *worker {
 	if create == nil {
@@ -39,7 +41,7 @@ func newWorker(p *Plan, dest string, sync copier.SyncPolicy, concurrency int,
 	}
 	return &worker{
 		plan: p, dest: dest, sync: sync, wrote: func(int64) {}, create: create,
-		fetcher: staging.NewFetcher(p.manifest, staging.FetchOptions{Concurrency: concurrency}),
+		fetcher: storage.NewFetcher(p.manifest, storage.FetchOptions{Concurrency: concurrency}),
 	}
 }
 
@@ -93,7 +95,7 @@ func (w *worker) write(ctx context.Context, shard int, name string) (r result, e
 		return result{}, err
 	}
 	err = out.Chmod(0o644)
-	if err == nil && w.sync == copier.SyncFiles {
+	if err == nil && w.sync == stage.SyncFiles {
 		err = out.Sync()
 	}
 	closed = true
@@ -115,7 +117,7 @@ func (w *worker) fill(ctx context.Context, shard int, out output) ([]uint64, err
 	sums := make([]uint64, 0, to-from)
 	buffered := bufio.NewWriterSize(out, 1<<20)
 	err := readInOrder(ctx, w.plan, w.fetcher, from, to, func(place int, sample []byte) error {
-		sums = append(sums, staging.ChecksumOf(sample))
+		sums = append(sums, dataset.ChecksumOf(sample))
 		return w.add(buffered, place, sample)
 	})
 	if err != nil {
@@ -216,7 +218,7 @@ func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint
 	if err := w.plan.compare(shard, contents); err != nil {
 		return 0, damaged(err)
 	}
-	read, err := staging.Checksums(ctx, m, staging.ChecksumOptions{Concurrency: verifyConcurrency})
+	read, err := index.Checksums(ctx, m, index.ChecksumOptions{Concurrency: verifyConcurrency})
 	switch {
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)

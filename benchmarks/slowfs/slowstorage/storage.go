@@ -1,4 +1,4 @@
-// Package slowstorage is package slowfs without a file system: a staging.Storage with the same
+// Package slowstorage is package slowfs without a file system: a storage.Storage with the same
 // model, rules and counters, over another one, by a clock that tests may replace.
 package slowstorage
 
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rankpool/benchmarks/slowfs"
-	"rankpool/staging"
+	"rankpool/staging/storage"
 )
 
 // Clock is the time that a Storage goes by. It is safe for concurrent use.
@@ -37,7 +37,7 @@ func (SystemClock) Sleep(d time.Duration) { time.Sleep(d) }
 // use if the one below is.
 type Storage struct {
 	engine *slowfs.Engine
-	below  staging.Storage
+	below  storage.Storage
 	root   string
 	clock  Clock
 	began  time.Time
@@ -46,7 +46,7 @@ type Storage struct {
 // New returns a Storage over below. Rules and counters see paths without the folder root; "" leaves
 // absolute paths as they are, less the first slash. A nil clock is SystemClock. It panics when
 // config.Check fails.
-func New(below staging.Storage, root string, config slowfs.Config, clock Clock) *Storage {
+func New(below storage.Storage, root string, config slowfs.Config, clock Clock) *Storage {
 	if clock == nil {
 		clock = SystemClock{}
 	}
@@ -63,7 +63,7 @@ func (s *Storage) Stats() slowfs.Stats { return s.engine.Stats() }
 func (s *Storage) ResetStats() { s.engine.ResetStats() }
 
 // Open opens the file at path, when its time has come.
-func (s *Storage) Open(path string) (staging.StorageFile, error) {
+func (s *Storage) Open(path string) (storage.File, error) {
 	name := strings.TrimPrefix(strings.TrimPrefix(path, s.root), "/")
 	if err := s.wait("open", s.engine.Open(s.now(), name)); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Storage) Open(path string) (staging.StorageFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{StorageFile: below, storage: s, name: name}, nil
+	return &file{File: below, storage: s, name: name}, nil
 }
 
 func (s *Storage) now() time.Duration { return s.clock.Now().Sub(s.began) }
@@ -90,14 +90,14 @@ func (s *Storage) wait(call string, v slowfs.Verdict) error {
 
 // file is an open file; what it does not slow down goes to the one below.
 type file struct {
-	staging.StorageFile
+	storage.File
 	storage *Storage
 	name    string
 }
 
 // ReadAt reads, and answers when its time has come.
 func (f *file) ReadAt(p []byte, offset int64) (int, error) {
-	n, err := f.StorageFile.ReadAt(p, offset)
+	n, err := f.File.ReadAt(p, offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return n, err
 	}
@@ -113,7 +113,7 @@ func (f *file) Stat() (sizeBytes, modTime int64, err error) {
 	if err := f.storage.wait("stat", f.storage.engine.Stat(f.storage.now(), f.name)); err != nil {
 		return 0, 0, err
 	}
-	return f.StorageFile.Stat()
+	return f.File.Stat()
 }
 
 // Memory is storage in memory: the contents of files by absolute path, all modified at time 0.
@@ -121,7 +121,7 @@ func (f *file) Stat() (sizeBytes, modTime int64, err error) {
 type Memory map[string][]byte
 
 // Open opens a file; one that is not there fails with ENOENT.
-func (m Memory) Open(path string) (staging.StorageFile, error) {
+func (m Memory) Open(path string) (storage.File, error) {
 	content, ok := m[path]
 	if !ok {
 		return nil, os.NewSyscallError("open", syscall.ENOENT)

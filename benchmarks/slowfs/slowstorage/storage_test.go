@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rankpool/benchmarks/slowfs"
-	"rankpool/staging"
+	"rankpool/staging/storage"
 )
 
 // manualClock is a clock of one goroutine: sleeping moves it.
@@ -147,6 +147,6 @@ func readAll(s *Storage, files Memory, work chan string) error {
 }
 
 var (
-	_ staging.Storage = (*Storage)(nil)
-	_ staging.Storage = Memory(nil)
+	_ storage.Storage = (*Storage)(nil)
+	_ storage.Storage = Memory(nil)
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Variable names the library where no flag does.
+// Variable names the library unless a flag does.
 const Variable = "RANKPOOL_MPI_LIBRARY"
 
 // A Choice is a library to try.
@@ -17,7 +17,7 @@ type Choice struct {
 	Why  string // a clause: "mpirun in $PATH (/usr/bin/mpirun) is of Open MPI's family"
 }
 
-// A Wish is what the user says; what is "" is left to the environment.
+// A Wish is the user's choice; empty fields are left to the environment.
 type Wish struct {
 	Library string // a path, or a name that the loader looks for
 	Mpirun  string // the mpirun that will start the ranks
@@ -71,7 +71,7 @@ func (w Wish) Choices(getenv func(string) string) []Choice {
 }
 
 // startedBy returns the family of the launcher that started this process, and a clause that says
-// so. PMIx alone says nothing: both families speak it.
+// so. PMIx alone proves nothing: both families support it.
 func startedBy(getenv func(string) string) (family Family, why string) {
 	switch {
 	case getenv("OMPI_COMM_WORLD_SIZE") != "":
@@ -115,7 +115,7 @@ func namesOf(family Family) []string {
 	return append([]string{}, mpichNames...)
 }
 
-// named returns the libraries of a family that the loader looks for.
+// named returns the names by which the loader finds the libraries of a family.
 func named(family Family, why string) (choices []Choice) {
 	for _, name := range namesOf(family) {
 		choices = append(choices, Choice{name, why})
@@ -123,7 +123,7 @@ func named(family Family, why string) (choices []Choice) {
 	return choices
 }
 
-// all returns the libraries of all families that the loader looks for.
+// all returns the names by which the loader finds the libraries of all families.
 func all(why string) (choices []Choice) {
 	for _, name := range anyNames {
 		choices = append(choices, Choice{name, why})

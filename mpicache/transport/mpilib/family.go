@@ -48,8 +48,8 @@ func FamilyOf(text, abi string) Family {
 // mpichTexts is what the version texts of MPICH and its descendants contain.
 var mpichTexts = []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"}
 
-// launchers are the programs that start ranks of a family, and what their "--version" says: one of
-// the words. mpirun comes first: it is that of the loaded module.
+// launchers are the programs that start ranks of a family, and the words of which their "--version"
+// prints one. mpirun comes first: it is that of the loaded module.
 var launchers = map[Family]struct{ names, words []string }{
 	OpenMPI: {[]string{"mpirun", "mpirun.openmpi"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
 	MPICH: {
@@ -59,10 +59,10 @@ var launchers = map[Family]struct{ names, words []string }{
 	Other: {[]string{"mpirun", "mpiexec"}, nil}, // any will have to do
 }
 
-// versionWithin is how long a launcher may take to say its version.
+// versionWithin is how long a launcher may take to print its version.
 const versionWithin = 10 * time.Second
 
-// FamilyOfMpirun returns the family of an mpirun, "" for one that does not tell.
+// FamilyOfMpirun returns the family of an mpirun, "" if unknown.
 func FamilyOfMpirun(path string) Family {
 	ctx, cancel := context.WithTimeout(context.Background(), versionWithin)
 	defer cancel()

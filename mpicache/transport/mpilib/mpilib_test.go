@@ -33,7 +33,8 @@ func TestChoices(t *testing.T) {
 	mpich := install(t, dir+"/mpich", "HYDRA build details:", "libmpi.so.12", "libmpi_abi.so.1")
 	debian := install(t, dir+"/debian", "HYDRA build details:")
 	strange := install(t, dir+"/strange", "no options, please")
-	linked := dir + "/linked/mpirun" // as by update-alternatives: the libraries are beside what it links to
+	// as by update-alternatives: the libraries are beside what it links to
+	linked := dir + "/linked/mpirun"
 	if err := os.Mkdir(dir+"/linked", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -50,20 +51,62 @@ func TestChoices(t *testing.T) {
 		want string // names
 		why  string // of the first
 	}{
-		{"the flag", Wish{Library: "x.so", Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so", open, "x.so", "--mpi-library says so"},
-		{"the variable", Wish{Mpirun: mpich}, "RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2", open, "y.so", "RANKPOOL_MPI_LIBRARY says so"},
-		{"Open MPI's launcher", Wish{}, "OMPI_COMM_WORLD_SIZE=2", mpich, openNames, "Open MPI's mpirun started"},
-		{"and its mpirun", Wish{}, "OMPI_COMM_WORLD_SIZE=2", open, dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started"},
-		{"Hydra", Wish{}, "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
+		{
+			"the flag",
+			Wish{Library: "x.so", Mpirun: mpich},
+			"RANKPOOL_MPI_LIBRARY=y.so", open,
+			"x.so", "--mpi-library says so",
+		},
+		{
+			"the variable",
+			Wish{Mpirun: mpich},
+			"RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2",
+			open, "y.so", "RANKPOOL_MPI_LIBRARY says so",
+		},
+		{
+			"Open MPI's launcher",
+			Wish{},
+			"OMPI_COMM_WORLD_SIZE=2", mpich, openNames,
+			"Open MPI's mpirun started",
+		},
+		{
+			"and its mpirun",
+			Wish{},
+			"OMPI_COMM_WORLD_SIZE=2", open,
+			dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started",
+		},
+		{
+			"Hydra",
+			Wish{},
+			"MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames,
+			"MPICH's mpirun started",
+		},
 		{"PMI2", Wish{}, "PMI_SIZE=2", open, mpichNames, "started by PMI"},
-		{"PMIx says nothing", Wish{}, "PMIX_NAMESPACE=a PMIX_RANK=0", debian, mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is of MPICH's family"},
-		{"mpirun in $PATH", Wish{}, "", open, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is of Open MPI's family"},
-		{"a link", Wish{}, "", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames, "is of Open MPI's family"},
+		{
+			"PMIx says nothing",
+			Wish{},
+			"PMIX_NAMESPACE=a PMIX_RANK=0", debian,
+			mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is of MPICH's family",
+		},
+		{
+			"mpirun in $PATH",
+			Wish{},
+			"", open,
+			dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames,
+			"is of Open MPI's family",
+		},
+		{
+			"a link",
+			Wish{},
+			"", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames,
+			"is of Open MPI's family",
+		},
 		{
 			"another mpirun",
 			Wish{Mpirun: mpich},
 			"", open,
-			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames, "--mpirun (" + mpich + ") is of MPICH's family",
+			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames,
+			"--mpirun (" + mpich + ") is of MPICH's family",
 		},
 		{"a strange mpirun", Wish{}, "", strange, allNames, "does not say whose it is"},
 		{"no mpirun", Wish{}, "", "", allNames, "no mpirun is in $PATH"},
@@ -81,7 +124,8 @@ func TestChoices(t *testing.T) {
 		for _, choice := range choices {
 			names = append(names, choice.Name)
 		}
-		if got := strings.Join(names, " "); got != c.want || !strings.Contains(choices[0].Why, c.why) {
+		if got := strings.Join(names, " "); got != c.want ||
+			!strings.Contains(choices[0].Why, c.why) {
 			t.Errorf("%s: %s (%s), want %s (%s)", c.name, got, choices[0].Why, c.want, c.why)
 		}
 	}
@@ -108,7 +152,8 @@ func TestFindMpirun(t *testing.T) {
 		{OpenMPI, dir + "/none", "", "no mpirun of Open MPI"},
 	} {
 		got, err := FindMpirun(c.family, c.named)
-		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if got != c.want || (err == nil) != (c.err == "") ||
+			err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("FindMpirun(%q, %q) = %q, %v", c.family, c.named, got, err)
 		}
 	}

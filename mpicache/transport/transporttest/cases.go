@@ -22,7 +22,8 @@ func controlOrder(r *rank) {
 	r.barrier()
 }
 
-// controlSizes has messages from none to 5 MiB; a short one does not overtake a long one, and the sender may reuse its memory.
+// controlSizes has messages from none to 5 MiB; a short one does not overtake a long one, and the
+// sender may reuse its memory.
 func controlSizes(r *rank) {
 	sizes := []int{0, 1, 4096, 5 << 20, 3, 65_537, 0, 1 << 20, 7}
 	for to := range r.Size() {
@@ -93,7 +94,8 @@ func putThenTake(r *rank) {
 	r.barrier()
 }
 
-// putsTakenBackwards takes in the opposite order, with tickets that run over the end of their range.
+// putsTakenBackwards takes in the opposite order, with tickets that run over the end of their
+// range.
 func putsTakenBackwards(r *rank) {
 	tickets := []uint32{math.MaxUint32 - 1, math.MaxUint32, 0, 1, 2, 100}
 	s := r.transfers()
@@ -149,15 +151,23 @@ func noBytes(r *rank) {
 
 // otherLengths has a Take that does not fit its Put: an error, not other bytes.
 func otherLengths(r *rank) {
-	for ticket, lengths := range [][2]int{{1000, 900}, {900, 1000}, {100_000, 99_999}, {99_999, 100_000}} {
+	for ticket, lengths := range [][2]int{
+		{1000, 900},
+		{900, 1000},
+		{100_000, 99_999},
+		{99_999, 100_000},
+	} {
 		var both sync.WaitGroup
 		both.Add(2 * r.Size())
 		for peer := range r.Size() {
-			r.Put(peer, uint32(ticket), [][]byte{make([]byte, lengths[0])}, func(error) { both.Done() })
+			r.Put(peer, uint32(ticket), [][]byte{make([]byte, lengths[0])},
+				func(error) { both.Done() })
 			r.Take(peer, uint32(ticket), [][]byte{make([]byte, lengths[1])}, func(err error) {
 				defer both.Done()
 				if err == nil {
-					r.Errorf("rank %d: a Take of %d bytes met a Put of %d from rank %d without an error", r.Rank(), lengths[1], lengths[0], peer)
+					r.Errorf(
+						"rank %d: a Take of %d bytes met a Put of %d from rank %d without an error",
+						r.Rank(), lengths[1], lengths[0], peer)
 				}
 			})
 		}
@@ -224,7 +234,8 @@ func manyGoroutines(r *rank) {
 		for range goroutines * messages {
 			msg := r.next(from)
 			if msg[1] != count[msg[0]] {
-				r.Errorf("rank %d: goroutine %d of rank %d: message %d came as number %d", r.Rank(), msg[0], from, msg[1], count[msg[0]])
+				r.Errorf("rank %d: goroutine %d of rank %d: message %d came as number %d", r.Rank(),
+					msg[0], from, msg[1], count[msg[0]])
 			}
 			count[msg[0]]++
 		}
@@ -234,7 +245,8 @@ func manyGoroutines(r *rank) {
 	r.barrier()
 }
 
-// closeAll closes with a Take that nobody answers; nothing is called back later, and later calls do nothing.
+// closeAll closes with a Take that nobody answers; nothing is called back later, and later calls do
+// nothing.
 func closeAll(r *rank) {
 	r.Take((r.Rank()+1)%r.Size(), 1, [][]byte{make([]byte, 100_000)}, func(err error) {
 		r.Errorf("rank %d: a Take without a Put was done: %v", r.Rank(), err)
@@ -250,6 +262,7 @@ func closeAll(r *rank) {
 	r.mu.Unlock()
 	for peer := range r.Size() {
 		r.Post(peer, []byte("late"))
-		r.Put(peer, 1, [][]byte{{1}}, func(error) { r.Errorf("rank %d: a Put after Close was done", r.Rank()) })
+		r.Put(peer, 1, [][]byte{{1}},
+			func(error) { r.Errorf("rank %d: a Put after Close was done", r.Rank()) })
 	}
 }

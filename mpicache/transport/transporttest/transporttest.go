@@ -1,5 +1,5 @@
-// Package transporttest is the contract of transport.Transport as a test: one text that every transport must pass, run with all
-// ranks in one process, or with one rank a process under mpirun.
+// Package transporttest is the contract of transport.Transport as a test: one text that every
+// transport must pass, run with all ranks in one process, or with one rank a process under mpirun.
 package transporttest
 
 import (
@@ -12,8 +12,9 @@ import (
 	"rankpool/mpicache/transport"
 )
 
-// Run checks the contract. members are the ranks of one group that live in this process; the other ranks' processes call Run as well.
-// It starts the transports, and closes them at its end. Every case is a program that all ranks run; a barrier separates cases.
+// Run checks the contract. members are the ranks of one group that live in this process; the other
+// ranks' processes call Run as well. It starts the transports, and closes them at its end. Every
+// case is a program that all ranks run; a barrier separates cases.
 func Run(t *testing.T, members []transport.Transport) {
 	ranks := make([]*rank, len(members))
 	for i, m := range members {
@@ -86,7 +87,8 @@ func (r *rank) next(from int) []byte {
 // expect waits for the next message from a sender and compares it.
 func (r *rank) expect(from int, want []byte) {
 	if got := r.next(from); !bytes.Equal(got, want) {
-		r.Errorf("rank %d: from rank %d came %d bytes %.20x, want %d bytes %.20x", r.Rank(), from, len(got), got, len(want), want)
+		r.Errorf("rank %d: from rank %d came %d bytes %.20x, want %d bytes %.20x", r.Rank(), from,
+			len(got), got, len(want), want)
 	}
 }
 
@@ -146,7 +148,8 @@ func (s *transfers) put(to int, ticket uint32, lengths []int) {
 	})
 }
 
-// take begins a Take and compares what comes. Bytes on both sides of each segment must stay as they are.
+// take begins a Take and compares what comes. Bytes on both sides of each segment must stay as they
+// are.
 func (s *transfers) take(from int, ticket uint32, lengths []int) {
 	const guard = 8
 	frames, segs := make([][]byte, len(lengths)), make([][]byte, len(lengths))
@@ -164,10 +167,12 @@ func (s *transfers) take(from int, ticket uint32, lengths []int) {
 		edge := bytes.Repeat([]byte{0xa5}, guard)
 		for i, want := range segments(from, s.Rank(), ticket, lengths) {
 			if !bytes.Equal(segs[i], want) {
-				s.Errorf("rank %d: Take %d from rank %d: segment %d of %d bytes differs", s.Rank(), ticket, from, i, len(want))
+				s.Errorf("rank %d: Take %d from rank %d: segment %d of %d bytes differs", s.Rank(),
+					ticket, from, i, len(want))
 			}
 			if !bytes.HasPrefix(frames[i], edge) || !bytes.HasSuffix(frames[i], edge) {
-				s.Errorf("rank %d: Take %d from rank %d wrote outside segment %d", s.Rank(), ticket, from, i)
+				s.Errorf("rank %d: Take %d from rank %d wrote outside segment %d", s.Rank(), ticket,
+					from, i)
 			}
 		}
 	})

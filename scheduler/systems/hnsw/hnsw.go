@@ -1,10 +1,11 @@
-// Package hnsw is an index of vectors that finds nearest neighbours approximately: a hierarchical navigable small world graph whose
-// vectors may move. The same calls give the same answers on every machine.
+// Package hnsw is an index of vectors that finds nearest neighbours approximately: a hierarchical
+// navigable small world graph whose vectors may move. The same calls give the same answers on every
+// machine.
 //
-// Source: Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using hierarchical navigable small world
-// graphs", TPAMI 2020, Algorithms 1 to 5.
-// Differs: links go both ways always, so that a vector that moves takes all its links with it and none goes on to lead where it was; a
-// search may also collect all vectors within a radius.
+// Source: Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using
+// hierarchical navigable small world graphs", TPAMI 2020, Algorithms 1 to 5. Differs: links go both
+// ways always, so that a vector that moves takes all its links with it and none goes on to lead
+// where it was; a search may also collect all vectors within a radius.
 package hnsw
 
 import (
@@ -14,14 +15,15 @@ import (
 )
 
 const (
-	// links is M, the links that a node makes in a layer. Source: §4.1, a reasonable range is 5 to 48; the default of hnswlib.
+	// links is M, the links that a node makes in a layer. Source: §4.1, a reasonable range is 5 to
+	// 48; the default of hnswlib.
 	links = 16
 	// linksMax is Mmax, the most links of a node above the ground layer. Source: §4.1.
 	linksMax = links
 	// linksMaxGround is Mmax0, the same in the ground layer. Source: §4.1, 2·M.
 	linksMaxGround = 2 * links
-	// linksLeast is how many links a node keeps when its neighbours have too many: among equal vectors all links are as useful, and
-	// some nodes would lose every one.
+	// linksLeast is how many links a node keeps when its neighbours have too many: among equal
+	// vectors all links are as useful, and some nodes would lose every one.
 	linksLeast = links / 2
 	// efConstruction is the number of candidates for a node's links.
 	efConstruction = 48
@@ -37,10 +39,12 @@ type Index struct {
 	search     search
 }
 
-// New returns an empty index for the nodes 0 … nodes-1 with vectors of the given dimensions. seed draws the nodes' layers.
+// New returns an empty index for the nodes 0 … nodes-1 with vectors of the given dimensions. seed
+// draws the nodes' layers.
 func New(nodes, dimensions int, seed int64) *Index {
 	x := &Index{
-		dimensions: dimensions, seed: uint64(seed), vectors: make([]float32, nodes*dimensions), linked: make([][][]int32, nodes), entry: -1,
+		dimensions: dimensions, seed: uint64(seed), vectors: make([]float32, nodes*dimensions),
+		linked: make([][][]int32, nodes), entry: -1,
 	}
 	x.search.met = make([]uint32, nodes)
 	return x
@@ -49,16 +53,19 @@ func New(nodes, dimensions int, seed int64) *Index {
 // Has reports whether node has a vector.
 func (x *Index) Has(node int32) bool { return x.linked[node] != nil }
 
-// Vector returns the vector of node, which must have one. It must not be changed, and changes with node's next Update.
+// Vector returns the vector of node, which must have one. It must not be changed, and changes with
+// node's next Update.
 func (x *Index) Vector(node int32) []float32 {
 	return x.vectors[int(node)*x.dimensions : (int(node)+1)*x.dimensions]
 }
 
-// Update gives node a vector, whether or not it has one. The vector is copied; its components must be finite. Update panics when the
-// vector has other dimensions than the index.
+// Update gives node a vector, whether or not it has one. The vector is copied; its components must
+// be finite. Update panics when the vector has other dimensions than the index.
 func (x *Index) Update(node int32, vector []float32) {
 	if len(vector) != x.dimensions {
-		panic(fmt.Sprintf("hnsw: Update with %d dimensions in an index of %d.", len(vector), x.dimensions))
+		panic(
+			fmt.Sprintf("hnsw: Update with %d dimensions in an index of %d.", len(vector),
+				x.dimensions))
 	}
 	switch {
 	case !x.Has(node):
@@ -72,9 +79,11 @@ func (x *Index) Update(node int32, vector []float32) {
 	x.insert(node)
 }
 
-// Within appends to nodes those whose squared distance to node's vector is below squaredRadius, node among them, nearest first and at
-// most `most` of them, and returns the extended slice. Some may be missed: the fewer, the larger ef, the number of nodes that the
-// search keeps in view whether or not they are within the radius. node must have a vector; 0 < squaredRadius, 1 ≤ ef, 1 ≤ most.
+// Within appends to nodes those whose squared distance to node's vector is below squaredRadius,
+// node among them, nearest first and at most `most` of them, and returns the extended slice. Some
+// may be missed: the fewer, the larger ef, the number of nodes that the search keeps in view
+// whether or not they are within the radius. node must have a vector; 0 < squaredRadius, 1 ≤ ef, 1
+// ≤ most.
 func (x *Index) Within(nodes []int32, node int32, squaredRadius float32, most, ef int) []int32 {
 	s := &x.search
 	v := view{x, x.Vector(node), 0}
@@ -131,7 +140,8 @@ func (x *Index) connect(layer int, a, b int32) {
 	x.shrink(layer, b)
 }
 
-// shrink takes out node's least useful link, if it has one too many: the last that choose would take, whose other end can spare it.
+// shrink takes out node's least useful link, if it has one too many: the last that choose would
+// take, whose other end can spare it.
 func (x *Index) shrink(layer int, node int32) {
 	most, linked := linksMax, x.linked[node][layer]
 	if layer == 0 {
@@ -165,8 +175,8 @@ func (x *Index) cut(layer int, a, b int32) {
 	x.linked[a][layer] = l[:len(l)-1]
 }
 
-// unlink takes node out of the graph. Each of its neighbours gets a link to the nearest of the others that it has none to, so that no
-// way is lost.
+// unlink takes node out of the graph. Each of its neighbours gets a link to the nearest of the
+// others that it has none to, so that no way is lost.
 func (x *Index) unlink(node int32) {
 	for layer, linked := range x.linked[node] {
 		for _, a := range linked {
@@ -201,7 +211,8 @@ func (x *Index) highest(except int32) int32 {
 	return best
 }
 
-// layers is the number of layers that node is in: l or more with the probability M^-(l-1), as with mL = 1/ln M in §4.1.
+// layers is the number of layers that node is in: l or more with the probability M^-(l-1), as with
+// mL = 1/ln M in §4.1.
 func (x *Index) layers(node int32) int {
 	return 1 + bits.TrailingZeros64(x.hash(node)|1<<32)/bits.TrailingZeros(links)
 }

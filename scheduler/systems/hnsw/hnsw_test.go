@@ -54,23 +54,28 @@ func (x *Index) brute(node int32, squaredRadius float32, most int) []int32 {
 	return nodes
 }
 
-// checkLinks holds the graph's form: links go both ways, join nodes of the layer, and are not too many (§4.1, Mmax and Mmax0).
+// checkLinks holds the graph's form: links go both ways, join nodes of the layer, and are not too
+// many (§4.1, Mmax and Mmax0).
 func (x *Index) checkLinks(t interface{ Errorf(string, ...any) }) {
 	for node, layers := range x.linked {
 		for layer, linked := range layers {
 			if most := max(linksMax, linksMaxGround*(1-layer)); len(linked) > most {
-				t.Errorf("node %d has %d links in layer %d, the most are %d", node, len(linked), layer, most)
+				t.Errorf("node %d has %d links in layer %d, the most are %d", node, len(linked),
+					layer, most)
 			}
 			for i, other := range linked {
-				if other == int32(node) || slices.Contains(linked[:i], other) || !slices.Contains(x.linked[other][layer], int32(node)) {
-					t.Errorf("node %d has the links %v in layer %d, those of %d are %v", node, linked, layer, other, x.linked[other][layer])
+				if other == int32(node) || slices.Contains(linked[:i], other) ||
+					!slices.Contains(x.linked[other][layer], int32(node)) {
+					t.Errorf("node %d has the links %v in layer %d, those of %d are %v", node,
+						linked, layer, other, x.linked[other][layer])
 				}
 			}
 		}
 	}
 }
 
-// TestRecall compares with brute force when the index is new, and after all vectors moved several times.
+// TestRecall compares with brute force when the index is new, and after all vectors moved several
+// times.
 func TestRecall(t *testing.T) {
 	const nodes, radius, most = 1500, 14, 60
 	c := newCloud(nodes, 8, 10)
@@ -100,8 +105,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestWithin has few enough nodes that a search sees all that can be reached: so every node can be reached, and every answer is exact,
-// whatever moves where.
+// TestWithin has few enough nodes that a search sees all that can be reached: so every node can be
+// reached, and every answer is exact, whatever moves where.
 func TestWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 80).Draw(t, "nodes")
@@ -109,9 +114,15 @@ func TestWithin(t *testing.T) {
 		x := New(nodes, 3, int64(rapid.IntRange(0, 99).Draw(t, "seed")))
 		for range rapid.IntRange(1, 3*nodes).Draw(t, "updates") {
 			node := int32(rapid.IntRange(0, nodes-1).Draw(t, "node"))
-			x.Update(node, []float32{float32(coordinate.Draw(t, "x")), float32(coordinate.Draw(t, "y")), 0})
-			squared, most := float32(rapid.IntRange(1, 300).Draw(t, "squared")), rapid.IntRange(1, 80).Draw(t, "most")
-			if got, want := x.Within(nil, node, squared, most, 80), x.brute(node, squared, most); !slices.Equal(got, want) {
+			x.Update(
+				node, []float32{
+					float32(coordinate.Draw(t, "x")), float32(coordinate.Draw(t, "y")),
+					0,
+				})
+			squared, most := float32(rapid.IntRange(1, 300).Draw(t, "squared")),
+				rapid.IntRange(1, 80).Draw(t, "most")
+			if got, want := x.Within(nil, node, squared, most, 80),
+				x.brute(node, squared, most); !slices.Equal(got, want) {
 				t.Fatalf("within √%v of %d are %v, want %v", squared, node, got, want)
 			}
 		}
@@ -137,7 +148,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestEqualVectors has far more equal vectors than links, at two places, move one by one, and every one found from every one.
+// TestEqualVectors has far more equal vectors than links, at two places, move one by one, and every
+// one found from every one.
 func TestEqualVectors(t *testing.T) {
 	const nodes = 200
 	x := New(nodes, 1, 1)

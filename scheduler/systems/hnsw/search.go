@@ -2,8 +2,8 @@ package hnsw
 
 import "slices"
 
-// search is SEARCH-LAYER (Algorithm 2), which goes on until it has the ef nearest nodes, and then as long as there are more within the
-// radius, up to `most`.
+// search is SEARCH-LAYER (Algorithm 2), which goes on until it has the ef nearest nodes, and then
+// as long as there are more within the radius, up to `most`.
 type search struct {
 	met   []uint32 // by node: the last round that met it
 	round uint32
@@ -34,7 +34,8 @@ func (s *search) meet(node int32) {
 	}
 	s.met[node] = s.round
 	k := s.view.key(node)
-	if len(s.found) >= s.ef && k > ^s.found[0] && (k.squared() >= s.radius || len(s.found) >= s.most) {
+	if len(s.found) >= s.ef && k > ^s.found[0] &&
+		(k.squared() >= s.radius || len(s.found) >= s.most) {
 		return
 	}
 	s.open.push(k)

@@ -41,7 +41,7 @@ func (j *job) checkCall(s *step) {
 	case s.is("run") && s.launcher == "" && launchers.StartsTasks(command[0]):
 		j.warn(s.Line, "rankpool run starts the training command by srun itself, and refuses one that "+
 			"begins with "+path.Base(command[0]),
-			"leave "+path.Base(command[0])+" out; what it was told belongs into #SBATCH lines")
+			"leave "+path.Base(command[0])+" out; its options belong in #SBATCH lines")
 	}
 }
 

@@ -21,11 +21,12 @@ func Dial(path string) (*mpicache.Client, error) {
 	return mpicache.Dial(path, mpicache.ControlTrainer, 0, 0, controlDeadline)
 }
 
-// A DataStatus says how far training is with one data set.
+// A DataStatus is the progress of training with one data set.
 type DataStatus mpicache.DataStatus
 
 func (s DataStatus) String() string {
-	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch, s.Batches, s.HitPercent())
+	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch,
+		s.Batches, s.HitPercent())
 }
 
 // HitPercent returns the share of the epoch's draws that were hits, in percent.
@@ -61,8 +62,8 @@ func Shutdown(path string) error {
 	return errors.Join(err, c.Close())
 }
 
-// Watch asks the door at path once a second until done is closed, and sends the data set that moves on.
-// A rank that is gone is asked again: it may come back.
+// Watch polls the door at path once a second until done is closed, and sends the data set whose
+// training advanced. It keeps polling a rank that is gone: the rank may come back.
 func Watch(path string, done <-chan struct{}) <-chan DataStatus {
 	moving := make(chan DataStatus, 1)
 	go func() {
@@ -103,7 +104,7 @@ func Watch(path string, done <-chan struct{}) <-chan DataStatus {
 	return moving
 }
 
-// EndAll sends SHUTDOWN to the doors of the ranks' folders and returns how many took it.
+// EndAll sends SHUTDOWN to the doors of the ranks' folders and returns how many received it.
 func EndAll(folders []string) int {
 	took := make([]bool, len(folders))
 	var all sync.WaitGroup

@@ -10,7 +10,8 @@ import (
 
 func TestStatus(t *testing.T) {
 	path := doortest.Listen(t, func(conn net.Conn) {
-		doortest.Answer(conn, func(mpicache.Kind) ([]byte, bool) { return []byte(doortest.Status), true }, nil)
+		doortest.Answer(
+			conn, func(mpicache.Kind) ([]byte, bool) { return []byte(doortest.Status), true }, nil)
 	})
 	c, err := Dial(path)
 	if err != nil {

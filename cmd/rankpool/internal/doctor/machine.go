@@ -18,27 +18,28 @@ import (
 	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
 
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 	"rankpool/staging/layout"
 )
 
 // System is the Machine of this process. The zero value is ready to use, and must not be copied.
 type System struct {
 	mu        sync.Mutex
-	manifests map[string]*staging.Manifest // already read, by path
+	manifests map[string]*dataset.Manifest // already read, by path
 }
 
 // manifest reads a manifest, once: one with millions of samples takes seconds.
-func (s *System) manifest(path string) (*staging.Manifest, error) {
+func (s *System) manifest(path string) (*dataset.Manifest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.manifests[path]; m != nil {
 		return m, nil
 	}
-	m, err := staging.ReadParquet(path)
+	m, err := dataset.ReadParquet(path)
 	if err == nil {
 		if s.manifests == nil {
-			s.manifests = map[string]*staging.Manifest{}
+			s.manifests = map[string]*dataset.Manifest{}
 		}
 		s.manifests[path] = m
 	}
@@ -152,11 +153,11 @@ func (s *System) Index(data string) (path string, found bool, err error) {
 		_, err := s.manifest(data)
 		return data, err == nil, err
 	}
-	own := filepath.Join(data, staging.ManifestName)
+	own := filepath.Join(data, index.ManifestName)
 	if _, err := os.Stat(own); err == nil {
 		return own, true, nil
 	}
-	cached, err := staging.CachedManifest(data, staging.OpenOptions{})
+	cached, err := index.CachedManifest(data, index.OpenOptions{})
 	if err != nil {
 		return "", false, nil // without a home directory there is no cache
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/index"
 )
 
 const (
@@ -75,7 +75,7 @@ func walkSome(root string, n int) ([]Sample, error) {
 		for _, e := range entries {
 			path := filepath.Join(folders[i], e.Name())
 			switch {
-			case strings.HasPrefix(e.Name(), "."), e.Name() == staging.ManifestName: // not samples
+			case strings.HasPrefix(e.Name(), "."), e.Name() == index.ManifestName: // not samples
 			case e.IsDir():
 				folders = append(folders, path)
 			case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:

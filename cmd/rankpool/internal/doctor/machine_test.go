@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 )
 
 // TestSystem makes every check on the machine that runs the test: none may hang or panic, whatever
@@ -63,7 +64,7 @@ func TestIndexAndSamples(t *testing.T) {
 	if _, found, err := s.Index(root); found || err != nil {
 		t.Error("a folder that nobody scanned has a manifest", err)
 	}
-	m, err := staging.Open(t.Context(), root, staging.OpenOptions{})
+	m, err := index.Open(t.Context(), root, index.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,17 +72,17 @@ func TestIndexAndSamples(t *testing.T) {
 		t.Error("its cached manifest is not found", path, err)
 	}
 	file := filepath.Join(t.TempDir(), "m.parquet")
-	if err := staging.WriteParquet(file, m); err != nil {
+	if err := dataset.WriteParquet(file, m); err != nil {
 		t.Fatal(err)
 	}
 	if path, found, err := s.Index(file); !found || err != nil || path != file {
 		t.Error(path, found, err)
 	}
-	if err := staging.WriteParquet(filepath.Join(root, staging.ManifestName), m); err != nil {
+	if err := dataset.WriteParquet(filepath.Join(root, index.ManifestName), m); err != nil {
 		t.Fatal(err)
 	}
 	if path, found, err := s.Index(root); !found || err != nil ||
-		filepath.Base(path) != staging.ManifestName {
+		filepath.Base(path) != index.ManifestName {
 		t.Error(path, found, err)
 	}
 	broken := filepath.Join(t.TempDir(), "broken.parquet")

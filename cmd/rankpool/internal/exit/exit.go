@@ -1,4 +1,5 @@
-// Package exit has the exit codes of every subcommand, the errors that carry them, and the signals that end one.
+// Package exit has the exit codes of every subcommand, the errors that carry them, and the signals
+// that end one.
 package exit
 
 import (
@@ -12,8 +13,8 @@ import (
 	"time"
 )
 
-// The exit codes of every subcommand but run, which passes on the training command's. They stay below 64,
-// because srun reports the highest code of all tasks and keeps 253 for "out of memory".
+// The exit codes of every subcommand but run, which passes on the training command's. They stay
+// below 64, because srun reports the highest code of all tasks and uses 253 for "out of memory".
 //
 // Source: SchedMD, srun(1), RETURN VALUE.
 const (
@@ -25,7 +26,7 @@ const (
 
 // Patience is how long a process that was asked to end may take before it is killed.
 //
-// Source: a third of Slurm's KillWait (30 s by default), which all of a job's end must fit in.
+// Source: a third of Slurm's KillWait (30 s by default), which bounds the whole end of a job.
 const Patience = 10 * time.Second
 
 // Table explains the exit codes in help texts.
@@ -34,7 +35,8 @@ const Table = `Exit codes:
   1      an error; one sentence on stderr says which
   2      wrong usage
   128+n  ended by signal n
-  "rankpool run" returns the training command's own code, of several tasks of Slurm srun's; 253 is never ours.`
+  "rankpool run" returns the training command's own code, or srun's where Slurm runs several tasks.
+  rankpool itself never returns 253.`
 
 // A StatusError is an error that names the process's exit code. Without a cause nothing is printed.
 type StatusError struct {
@@ -61,8 +63,8 @@ type SignalError struct{ Signal syscall.Signal }
 
 func (e SignalError) Error() string { return "ended by signal: " + e.Signal.String() }
 
-// Interruptible returns a context that SIGINT, SIGTERM, SIGHUP and more end, with a SignalError as its cause.
-// stop gives the signals back.
+// Interruptible returns a context that SIGINT, SIGTERM, SIGHUP and more end, with a SignalError as
+// its cause. stop gives the signals back.
 func Interruptible(parent context.Context, more ...os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -80,7 +82,8 @@ func Interruptible(parent context.Context, more ...os.Signal) (ctx context.Conte
 	}
 }
 
-// Notify relays those of the signals that the process was not started to ignore (nohup ignores SIGHUP).
+// Notify relays those of the signals that the process was not started to ignore (nohup ignores
+// SIGHUP).
 func Notify(to chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
@@ -89,7 +92,7 @@ func Notify(to chan<- os.Signal, signals ...os.Signal) {
 	}
 }
 
-// Code returns the exit code that err stands for.
+// Code returns the exit code for err.
 func Code(err error) int {
 	var status *StatusError
 	var ended SignalError

@@ -12,24 +12,26 @@ import (
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// isAgent reports whether a training command is torchrun. It starts the trainers, in new versions each in a session of its own, and dies
-// of SIGUSR1 and SIGUSR2, which sbatch --signal sends to every process of a step; trainers that ignored them from the start may still
-// have handlers.
+// isAgent reports whether a training command is torchrun. torchrun starts the trainers, recent
+// versions each in its own session, and dies of SIGUSR1 and SIGUSR2, which sbatch --signal sends to
+// every process of a step. Trainers inherit the signals as ignored, and can still install handlers.
 //
 // Source: PyTorch, issue 154849; torch/distributed/elastic/multiprocessing/api.py.
 func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }
 
-// signalDescendants sends s to the processes that a process has started, and to those that these have started.
+// signalDescendants sends s to the processes that a process has started, and to those that these
+// have started.
 func signalDescendants(pid int, s syscall.Signal) {
 	for _, child := range descendants(pid) {
 		_ = unix.Kill(child, s) // it may have ended
 	}
 }
 
-// descendants returns the living processes that a process has started, and those that these have started.
+// descendants returns the living processes that a process has started, and those that these have
+// started.
 func descendants(pid int) (all []int) {
 	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // without /proc there are none
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // empty without /proc
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -39,7 +41,8 @@ func descendants(pid int) (all []int) {
 		var state byte
 		_, err = fmt.Sscanf(filepath.Base(filepath.Dir(path)), "%d", &child)
 		after := text[bytes.LastIndexByte(text, ')')+1:] // a name may have brackets
-		if _, bad := fmt.Sscanf(string(after), " %c %d", &state, &parent); bad == nil && err == nil && state != 'Z' {
+		if _, bad := fmt.Sscanf(string(after), " %c %d", &state, &parent); bad == nil &&
+			err == nil && state != 'Z' {
 			children[parent] = append(children[parent], child)
 		}
 	}
@@ -50,18 +53,20 @@ func descendants(pid int) (all []int) {
 	return all
 }
 
-// hasChildren reports whether a process has a living child, or nobody knows.
+// hasChildren reports whether a process has a living child, or that cannot be determined.
 //
 // Source: Linux, proc(5), /proc/PID/task/TID/children.
 func hasChildren(pid int) bool {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well formed
+	// the pattern is well formed
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	known := false
 	for _, list := range lists {
 		text, err := os.ReadFile(list)
 		known = known || err == nil
 		for child := range bytes.FieldsSeq(text) {
 			stat, err := os.ReadFile("/proc/" + string(child) + "/stat")
-			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; err == nil && !bytes.HasPrefix(after, []byte(" Z")) {
+			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; err == nil &&
+				!bytes.HasPrefix(after, []byte(" Z")) {
 				return true
 			}
 		}

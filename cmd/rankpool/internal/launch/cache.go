@@ -21,7 +21,8 @@ import (
 	"rankpool/mpicache/liveness"
 )
 
-// A cacheWatch is the launcher's part that starts the cache, looks after it, and ends it, as a liveness.Keeper decides.
+// A cacheWatch is the part of the launcher that starts, monitors and ends the cache, driven by a
+// liveness.Keeper.
 type cacheWatch struct {
 	keeper   *liveness.Keeper
 	begun    time.Time
@@ -29,21 +30,23 @@ type cacheWatch struct {
 	clearing *process // ends ranks of all nodes that outlived their launch, before the next one
 	answers  chan int // places in folders, of ranks that have answered
 	done     chan struct{}
-	failed   string     // why there will be no cache
-	seats    []keptFile // of the ranks' folders: who trains
+	failed   string     // why the cache will not run any more
+	seats    []keptFile // from the ranks' folders: the trainers
 }
 
-// A keptFile is a file of a session that the launcher knows the content of, so that it can put it back.
+// A keptFile is a file of a session that the launcher knows the content of, so that it can put it
+// back.
 type keptFile struct {
 	path string
-	seen os.FileInfo // nil: it was never there
+	seen os.FileInfo // nil until the file has existed
 	text []byte
 }
 
-// look reads the file if it has changed. One that is gone, or cannot be read, is known as it was.
+// look reads the file if it has changed. If it is gone or unreadable, the last content is kept.
 func (f *keptFile) look() {
 	info, err := os.Stat(f.path)
-	if err != nil || f.seen != nil && os.SameFile(info, f.seen) && info.ModTime().Equal(f.seen.ModTime()) {
+	if err != nil || f.seen != nil && os.SameFile(info, f.seen) &&
+		info.ModTime().Equal(f.seen.ModTime()) {
 		return // a rank replaces the file, and never writes to it
 	}
 	if text, err := os.ReadFile(f.path); err == nil {
@@ -51,7 +54,7 @@ func (f *keptFile) look() {
 	}
 }
 
-// putBack writes the file, and makes its folder, if it is not there.
+// putBack restores the file, and its folder, if the file is missing.
 func (f *keptFile) putBack() error {
 	if f.seen == nil || session.Exists(f.path) {
 		return nil
@@ -62,10 +65,11 @@ func (f *keptFile) putBack() error {
 	return renameio.WriteFile(f.path, f.text, 0o600)
 }
 
-// beginWatch makes the keeper of a cache that is being started, and has its ranks here asked for signs of life.
+// beginWatch makes the keeper of a cache that is starting, and has its ranks here send signs of
+// life.
 func (l *launcher) beginWatch(o liveness.Options) {
 	o.EndWithin, o.Again = exit.Patience, l.restart
-	if l.restart { // else a rank that hangs is let be: its end might be the end of training
+	if l.restart { // otherwise leave a hanging rank alone: ending it might end training
 		o.Ranks = l.ranksHere()
 	}
 	l.keeper, l.begun = liveness.NewKeeper(o), time.Now()
@@ -74,24 +78,29 @@ func (l *launcher) beginWatch(o liveness.Options) {
 		l.seats = append(l.seats, keptFile{path: filepath.Join(folder, mpicache.KeptName)})
 	}
 	for at := range o.Ranks {
-		go askForLife(filepath.Join(l.folders[at], session.DoorName), at, liveness.Every(o.AnswerWithin), l.answers, l.done)
+		go askForLife(filepath.Join(l.folders[at], session.DoorName), at,
+			liveness.Every(o.AnswerWithin), l.answers, l.done)
 	}
 }
 
 func (l *launcher) endWatch() { close(l.done) }
 
-// ranksHere returns the numbers of the ranks whose folders are here.
+// ranksHere returns the numbers of the ranks that have a folder on this machine.
 func (l *launcher) ranksHere() []int {
 	ranks := make([]int, len(l.folders))
 	for i, folder := range l.folders {
-		ranks[i], _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(folder), "r")) // rankFolder made it
+		// rankFolder made it
+		ranks[i], _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(folder), "r"))
 	}
 	return ranks
 }
 
-// askForLife greets at the door at path again and again until done is closed, and sends at when it is greeted back. A rank
-// greets whatever its storage, its plans and its disks are doing: nothing but its process is needed for that.
-func askForLife(path string, at int, every time.Duration, answers chan<- int, done <-chan struct{}) {
+// askForLife greets at the door at path again and again until done is closed, and sends at when it
+// is greeted back. A rank greets whatever its storage, its plans and its disks are doing: nothing
+// but its process is needed for that.
+func askForLife(
+	path string, at int, every time.Duration, answers chan<- int, done <-chan struct{},
+) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -113,8 +122,8 @@ func askForLife(path string, at int, every time.Duration, answers chan<- int, do
 	}
 }
 
-// tell tells the keeper what happened, and does what it says.
-func (l *launcher) tell(e liveness.Event) {
+// drive passes an event to the keeper, and executes its commands.
+func (l *launcher) drive(e liveness.Event) {
 	for _, c := range l.keeper.Step(time.Since(l.begun), e) {
 		switch c := c.(type) {
 		case liveness.Start:
@@ -124,30 +133,30 @@ func (l *launcher) tell(e liveness.Event) {
 		case liveness.Forget:
 			l.running, l.clearing = nil, nil
 		case liveness.Say:
-			l.say("%s", c.Text)
+			l.print("%s", c.Text)
 		case liveness.Fail:
 			l.failed = c.Why
 		}
 	}
 }
 
-// lookAtCache tells the keeper what there is to see of the cache, and the time.
+// lookAtCache reports to the keeper the state of the cache, and the time.
 func (l *launcher) lookAtCache() {
 	for i := range l.seats {
 		l.seats[i].look()
 	}
 	if l.running != nil && !l.keeper.Serving() {
 		if l.allHave(session.MetName) {
-			l.tell(liveness.Met{})
+			l.drive(liveness.Met{})
 		}
 		if l.allHave(session.ReadyName) {
-			l.tell(liveness.Ready{})
+			l.drive(liveness.Ready{})
 		}
 	}
 	if l.running != nil && l.byMpirun {
-		l.tell(liveness.Ranks{Any: hasChildren(l.running.pid)})
+		l.drive(liveness.Ranks{Any: hasChildren(l.running.pid)})
 	}
-	l.tell(liveness.Tick{})
+	l.drive(liveness.Tick{})
 }
 
 // allHave reports whether every rank of this machine has a file in its folder.
@@ -164,13 +173,13 @@ func (l *launcher) startCache() (err error) {
 	}
 	if l.keeper.Restarts() > 0 { // training processes may be started again too, and import it
 		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
-			l.say("%v", err)
+			l.print("%v", err)
 		}
 	}
 	for i := range l.seats {
 		l.seats[i].look()
 		if err := l.seats[i].putBack(); err != nil {
-			l.say("who trains is not kept: %v", err)
+			l.print("cannot keep the list of trainers: %v", err)
 		}
 	}
 	for _, folder := range l.folders {
@@ -188,9 +197,9 @@ func (l *launcher) startCache() (err error) {
 	if err != nil {
 		return err
 	}
-	l.tell(liveness.Started{})
+	l.drive(liveness.Started{})
 	if l.verbose {
-		l.say("started the cache: %s", strings.Join(l.cache.args, " "))
+		l.print("started the cache: %s", strings.Join(l.cache.args, " "))
 	}
 	return nil
 }
@@ -204,34 +213,37 @@ func (l *launcher) restartCache() {
 	}
 	l.goAround()
 	var err error
-	l.clearing, err = start("the end of the old ranks", command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
+	l.clearing, err = start("the end of the old ranks",
+		command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
 	if err != nil {
-		l.tell(liveness.Ended{How: err.Error()})
+		l.drive(liveness.Ended{How: err.Error()})
 	}
 }
 
 func (l *launcher) tryCache() {
 	if err := l.startCache(); err != nil {
-		l.tell(liveness.Ended{How: err.Error()})
+		l.drive(liveness.Ended{How: err.Error()})
 	}
 }
 
-// cacheEnded tells the keeper that the cache has ended.
+// cacheEnded reports the end of the cache to the keeper.
 func (l *launcher) cacheEnded() {
 	p := l.running
 	l.running = nil
-	p.signal(syscall.SIGKILL) // what it left in its process group
-	if why := session.Refusal(l.session); why != "" && len(l.children) > 0 && !l.asked && l.failure == 0 {
-		l.say("the cache cannot come back, so training ends: %s", why)
+	p.signal(syscall.SIGKILL) // whatever is left of its process group
+	if why := session.Refusal(l.session); why != "" && len(l.children) > 0 && !l.asked &&
+		l.failure == 0 {
+		l.print("the cache cannot come back, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}
-	l.tell(liveness.Ended{How: p.how(), Shot: p.shot()})
+	l.drive(liveness.Ended{How: p.how(), Shot: p.shot()})
 }
 
-// killCache ends the cache by force, with the ranks that its mpirun has started here: one that is stopped hears nothing else.
+// killCache kills the cache, including the ranks that its mpirun has started here: a stopped
+// process reacts to nothing but SIGKILL.
 func (l *launcher) killCache() {
 	if l.step != "" {
-		go killStep(l.step, l.again.job) // Slurm may take its time
+		go killStep(l.step, l.again.job) // Slurm may be slow
 	}
 	for _, p := range []*process{l.running, l.clearing} {
 		if p == nil || p.over {
@@ -242,24 +254,27 @@ func (l *launcher) killCache() {
 	}
 }
 
-// What MPI needs at the least of what is often short in containers: some MiB of shared memory a rank, and descriptors.
+// What MPI needs at least of resources that are often scarce in containers: some MiB of shared
+// memory per rank, and file descriptors.
 const (
 	leastSharedMemory = 64 << 20
 	leastDescriptors  = 256
 )
 
-// shortages says what is short here that MPI may have failed for; "" where nothing is.
+// shortages returns what is scarce on this machine and may have made MPI fail, or "".
 func shortages() string {
 	var said []string
 	var fs unix.Statfs_t
 	if unix.Statfs("/dev/shm", &fs) == nil {
 		if free := int64(fs.Bavail) * fs.Bsize; free < leastSharedMemory {
-			said = append(said, fmt.Sprintf("/dev/shm has %s free, and MPI and the ranks need more: make it larger (a container's by --shm-size)", memory.Text(free)))
+			said = append(said, fmt.Sprintf("/dev/shm has %s free, and MPI and the ranks need "+
+				"more: make it larger (a container's by --shm-size)", memory.Text(free)))
 		}
 	}
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < leastDescriptors {
-		said = append(said, fmt.Sprintf("this shell lets a process open %d files, and MPI and the ranks need more: say \"ulimit -n 4096\"", limit.Cur))
+		said = append(said, fmt.Sprintf("this shell lets a process open %d files, and MPI and "+
+			"the ranks need more: say \"ulimit -n 4096\"", limit.Cur))
 	}
 	return strings.Join(said, "; ")
 }

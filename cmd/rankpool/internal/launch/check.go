@@ -15,7 +15,8 @@ import (
 	"rankpool/slurm"
 )
 
-// checkLaunch validates how run was launched, and what it is to launch. One task speaks for all.
+// checkLaunch validates how run was launched and what it is to launch. Only one task reports an
+// error.
 func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	err := world.WrongLaunch(at, world.AllocatedNodes(os.Getenv), o.library.Family, "run")
 	if err == nil && f == formTask {
@@ -29,54 +30,66 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	}
 	world.WarnTask(at.Task, otherComponents(job))
 	if f == formTask {
-		world.WarnTask(at.Task, withoutGPUs(os.Getenv, deniedGPUs(), true), boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
+		world.WarnTask(at.Task, withoutGPUs(os.Getenv, deniedGPUs(), true),
+			boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
 	}
 	return err
 }
 
-// onlineCPUs returns the number of the machine's CPUs, also of those that this process may not use.
+// onlineCPUs returns the number of the machine's CPUs, including those that this process may not
+// use.
 func onlineCPUs() int {
 	cpus, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*") // the pattern is well formed
 	return len(cpus)
 }
 
-// WrongCommand returns what is wrong with the training command of a batch script, which the launcher itself starts by srun, once a task;
-// nil where nothing is known to be.
+// WrongCommand returns what is wrong with the training command of a batch script, which the
+// launcher starts with srun, once per task; nil if nothing is.
 func WrongCommand(command []string, tasksPerNode int) error {
 	name, launcher := filepath.Base(command[0]), launchers.Of(command)
 	switch {
 	case launchers.StartsTasks(name):
-		return exit.Usagef("run starts the training command by srun itself: leave %s out, as in \"rankpool run … -- python train.py\"; what it was to be told belongs into #SBATCH lines", name)
+		return exit.Usagef("run starts the training command with srun itself: leave %s out, as in "+
+			"\"rankpool run … -- python train.py\"; its options belong in #SBATCH "+
+			"lines", name)
 	case tasksPerNode > 1 && launcher != "":
-		return exit.Usagef("the batch script asks for %d tasks a node, and %s starts the node's trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
+		return exit.Usagef("the batch script asks for %d tasks a node, and %s starts the node's "+
+			"trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
 	}
 	return nil
 }
 
-// withoutGPUs returns what to say about a training task that has no GPU; "" where it has one, or where nothing shows that it should.
-// denied is the number of the node's GPUs that it may not open; byHand says that the user's own srun has started it.
+// withoutGPUs returns a message about a training task that has no GPU, or "" if it has one or
+// nothing shows that it should. denied is the number of the node's GPUs that it may not open;
+// byHand is set if the user's own srun started it.
 func withoutGPUs(getenv func(string) string, denied int, byHand bool) string {
 	has := func(none []string, names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(none, getenv(name)) })
+		return slices.ContainsFunc(names,
+			func(name string) bool { return !slices.Contains(none, getenv(name)) })
 	}
 	noDevice, noNumber := []string{"", "-1", "NoDevFiles"}, []string{"", "0"}
 	switch {
 	case !slurm.Detect(getenv).InStep(),
-		has(noDevice, "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "SLURM_STEP_GPUS"), has(noNumber, "SLURM_GPUS_ON_NODE"):
+		has(noDevice, "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "SLURM_STEP_GPUS"),
+		has(noNumber, "SLURM_GPUS_ON_NODE"):
 		return ""
-	case has(noDevice, "SLURM_JOB_GPUS"), has(noNumber, "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
+	case has(noDevice, "SLURM_JOB_GPUS"),
+		has(noNumber, "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
 		remedy := "say #SBATCH --gpus-per-node=N"
 		if byHand {
 			remedy = "start their step with \"srun --gpus-per-node=N\" (and without --gres=none)"
 		}
 		return "the job has GPUs, but the training tasks have none: " + remedy
 	case denied > 0:
-		return fmt.Sprintf("the node has %d GPUs, and the job did not ask for any: say #SBATCH --gpus-per-node=%d", denied, denied)
+		return fmt.Sprintf(
+			"the node has %d GPUs, and the job did not ask for any: say #SBATCH --gpus-per-node=%d",
+			denied, denied)
 	}
 	return ""
 }
 
-// deniedGPUs returns how many of the node's NVIDIA GPUs this process may not open: those that Slurm keeps for other jobs.
+// deniedGPUs returns how many of the node's NVIDIA GPUs this process may not open: those that Slurm
+// reserves for other jobs.
 func deniedGPUs() int {
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is well formed
 	denied := 0
@@ -84,7 +97,7 @@ func deniedGPUs() int {
 		fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		switch err {
 		case nil:
-			_ = unix.Close(fd) // it only had to open
+			_ = unix.Close(fd) // opening it was the test
 		case unix.EPERM:
 			denied++
 		}
@@ -92,12 +105,15 @@ func deniedGPUs() int {
 	return denied
 }
 
-// boundToOneCore returns what to say about a task that its launcher has bound to one core of several; "" where it is not.
+// boundToOneCore returns a message about a task that its launcher has bound to one of several
+// cores, or "".
 //
-// Source: measured: Open MPI's mpirun does so up to two ranks, and trainers that a bound process starts all share its core.
+// Source: measured: Open MPI's mpirun does so up to two ranks, and trainers that a bound process
+// starts all share its core.
 func boundToOneCore(at world.Place, mayUse, onNode int) string {
 	if at.By != world.ByOpenMPI || mayUse > 1 || onNode <= 1 {
 		return ""
 	}
-	return fmt.Sprintf("mpirun has bound this task, and so its trainers, to one of the node's %d cores: type \"mpirun --bind-to none …\"", onNode)
+	return fmt.Sprintf("mpirun has bound this task, and so its trainers, to one of the node's %d "+
+		"cores: type \"mpirun --bind-to none …\"", onNode)
 }

@@ -20,13 +20,18 @@ func TestWrongCommand(t *testing.T) {
 		{"srun python train.py", 1, "leave srun out"},
 		{"/usr/bin/mpirun -n 4 python train.py", 1, "leave mpirun out"},
 		{"/opt/bin/torchrun train.py", 4, "#SBATCH --ntasks-per-node=1"},
-		{"python -m torch.distributed.run train.py", 2, "torchrun starts the node's trainers itself: say #SBATCH --ntasks-per-node=1"},
+		{
+			"python -m torch.distributed.run train.py", 2,
+			"torchrun starts the node's trainers itself: say #SBATCH --ntasks-per-node=1",
+		},
 		{"apptainer exec --nv x.sif deepspeed train.py", 2, "deepspeed starts"},
 		{"accelerate config", 2, ""},
 		{"python train.py -m torch.distributed.run", 2, ""},
 	} {
 		err := WrongCommand(strings.Fields(c.command), c.tasks)
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Misuse) {
+		if (err == nil) != (c.want == "") ||
+			err != nil && (!strings.Contains(err.Error(), c.want) ||
+				exit.Code(err) != exit.Misuse) {
 			t.Errorf("%s, %d tasks: %v, want %q", c.command, c.tasks, err, c.want)
 		}
 	}
@@ -57,7 +62,8 @@ func TestWithoutGPUs(t *testing.T) {
 		t.Errorf("outside a step: %q", got)
 	}
 	got := withoutGPUs(env(append(step, "SLURM_JOB_GPUS=0")...), 0, false)
-	if want := "the job has GPUs, but the training tasks have none: say #SBATCH --gpus-per-node=N"; got != want {
+	want := "the job has GPUs, but the training tasks have none: say #SBATCH --gpus-per-node=N"
+	if got != want {
 		t.Errorf("in the step that run starts: %q", got)
 	}
 }
@@ -67,8 +73,14 @@ func TestBoundToOneCore(t *testing.T) {
 		by             string
 		mayUse, onNode int
 		warns          bool
-	}{{world.ByOpenMPI, 1, 8, true}, {world.ByOpenMPI, 2, 8, false}, {world.ByOpenMPI, 1, 1, false}, {world.ByMPICH, 1, 8, false}} {
-		if got := boundToOneCore(world.Place{Tasks: 2, By: c.by}, c.mayUse, c.onNode); (got != "") != c.warns {
+	}{
+		{world.ByOpenMPI, 1, 8, true},
+		{world.ByOpenMPI, 2, 8, false},
+		{world.ByOpenMPI, 1, 1, false},
+		{world.ByMPICH, 1, 8, false},
+	} {
+		if got := boundToOneCore(world.Place{Tasks: 2, By: c.by}, c.mayUse,
+			c.onNode); (got != "") != c.warns {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

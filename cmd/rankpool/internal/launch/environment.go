@@ -22,9 +22,9 @@ type seat struct {
 	threads               int // for OMP_NUM_THREADS; 0 where torchrun or Slurm knows better
 }
 
-// trainerEnv returns the environment of a trainer: what torch.distributed's env:// reads, and what the client reads.
-// folder is the folder of the trainer's rank in the session; pythonPath is "" when the client was not extracted.
-// A MASTER_ADDR and MASTER_PORT that the user has set stay.
+// trainerEnv returns the environment of a trainer: the variables of torch.distributed's env://, and
+// those of the client. folder is the folder of the trainer's rank in the session; pythonPath is ""
+// if the client was not extracted. MASTER_ADDR and MASTER_PORT are kept if the user has set them.
 func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []string {
 	get := world.Lookup(env)
 	set := map[string]string{
@@ -35,7 +35,10 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 		"RANKPOOL_SESSION": sessionDir,
 		"RANKPOOL_SOCKET":  filepath.Join(folder, session.DoorName),
 	}
-	for name, value := range map[string]string{"MASTER_ADDR": s.host, "MASTER_PORT": strconv.Itoa(s.port)} {
+	for name, value := range map[string]string{
+		"MASTER_ADDR": s.host,
+		"MASTER_PORT": strconv.Itoa(s.port),
+	} {
 		if get(name) == "" {
 			set[name] = value
 		}
@@ -52,8 +55,9 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 	return world.WithEnv(env, set)
 }
 
-// ExtractClient writes the Python client into the session folder, once for all trainers of the machine, and returns
-// the folder for PYTHONPATH; "" when RANKPOOL_PYTHON=no asks for the client that Python finds by itself.
+// ExtractClient writes the Python client into the session folder, once for all trainers of the
+// machine, and returns the folder for PYTHONPATH; "" when RANKPOOL_PYTHON=no asks for the client
+// that Python finds by itself.
 func ExtractClient(sessionDir string, getenv func(string) string) (string, error) {
 	if getenv("RANKPOOL_PYTHON") == "no" {
 		return "", nil
@@ -69,19 +73,21 @@ func ExtractClient(sessionDir string, getenv func(string) string) (string, error
 	if err := os.CopyFS(fresh, python.Files); err != nil {
 		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
 	}
-	if err := os.Rename(fresh, dir); err != nil && !rank.IsFolder(dir) { // another task of the node may have been faster
+	// another task of the node may have been faster
+	if err := os.Rename(fresh, dir); err != nil && !rank.IsFolder(dir) {
 		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
 	}
 	return dir, nil
 }
 
-// freePort returns a TCP port for MASTER_PORT that nobody listens on now.
+// freePort returns a TCP port for MASTER_PORT that is not in use now.
 func freePort() (int, error) {
 	var err error
 	for i := range 100 {
 		port := agreedPort(fmt.Sprint(os.Getpid(), ".", i))
 		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+		if l, err = net.Listen("tcp",
+			net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
 		}
 	}

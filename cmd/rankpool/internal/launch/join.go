@@ -21,17 +21,19 @@ import (
 	"rankpool/slurm"
 )
 
-// doorPatience is how long a task of the training step waits for its node's rank before it begins without it: the
-// client reads storage until the rank comes.
+// doorPatience is how long a task of the training step waits for its node's rank before it starts
+// without it: the client reads storage until the rank is there.
 const doorPatience = time.Minute
 
-// cacheBegins is how long a cache that is started by hand may take to show itself, before it is asked whether it was started.
+// cacheBegins is how long a cache that is started by hand may take to appear before join suggests
+// that it was not started.
 const cacheBegins = 10 * time.Second
 
 // Join becomes the training command argv; it returns only when that fails.
 func Join(dir string, argv []string) (err error) {
 	if len(argv) == 0 {
-		return exit.Usagef("which training command? give it after --, as in: srun --overlap rankpool join -- python train.py")
+		return exit.Usagef("which training command? give it after --, as in: srun --overlap " +
+			"rankpool join -- python train.py")
 	}
 	job, byHand := slurm.Detect(os.Getenv), dir == ""
 	if byHand {
@@ -53,9 +55,12 @@ func Join(dir string, argv []string) (err error) {
 	}
 	switch {
 	case !ready && byHand:
-		return fmt.Errorf("no rank serves on node %d: start the cache before, with \"srun --overlap … rankpool serve … &\"", job.NodeID)
+		return fmt.Errorf("no rank serves on node %d: start the cache before, with \"srun "+
+			"--overlap … rankpool serve … &\"", job.NodeID)
 	case !ready:
-		fmt.Fprintf(os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage until it is\n", job.NodeID, doorPatience)
+		fmt.Fprintf(
+			os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage "+
+				"until it is\n", job.NodeID, doorPatience)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -71,7 +76,8 @@ func Join(dir string, argv []string) (err error) {
 	}
 	select {
 	case s := <-told:
-		return exit.SignalError{Signal: s.(syscall.Signal)} // training's time is over before it began
+		// training's time is over before it began
+		return exit.SignalError{Signal: s.(syscall.Signal)}
 	default:
 	}
 	if isAgent(argv) {
@@ -90,16 +96,20 @@ func noOtherStep(job slurm.Job) bool {
 // OwnJobSession returns the session folder of the job that this process is in.
 func OwnJobSession(job slurm.Job, verb string) (string, error) {
 	if !job.InJob() {
-		return "", exit.Usagef("%s outside Slurm needs --session DIR, the folder that serve was given", verb)
+		return "", exit.Usagef(
+			"%s outside Slurm needs --session DIR, the folder that serve was given", verb)
 	}
 	return session.OfJob(job)
 }
 
-// joinEnv returns the environment of one task of the training step. torchrun gives its children a RANK of
-// their own; a plain "python train.py" a task is a trainer itself.
+// joinEnv returns the environment of one task of the training step. torchrun gives its children
+// their own RANK; with a plain "python train.py", each task is a trainer itself.
 func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
 	at := world.Find(world.Lookup(env))
-	s := seat{rank: at.Task, world: max(1, at.Tasks), localRank: at.LocalTask, localWorld: max(1, at.LocalTasks)}
+	s := seat{
+		rank: at.Task, world: max(1, at.Tasks), localRank: at.LocalTask,
+		localWorld: max(1, at.LocalTasks),
+	}
 	s.host, s.port = firstHost(at, job, world.Lookup(env)), agreedPort(job.JobID)
 	env = trainerEnv(env, s, dir, folder, client)
 	if s.localWorld > 1 {
@@ -108,11 +118,11 @@ func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
 	return withTorchrun(env, job.JobID, job.Nodes, job.NodeID)
 }
 
-// withTorchrun adds the defaults of torchrun's options for nodes of which each has one task. On one node that is a port which no other
-// job's torchrun takes.
+// withTorchrun adds defaults of torchrun's options for nodes with one task each. On a single node
+// that is a port that no other job's torchrun uses.
 //
-// Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so all others. Of MASTER_PORT torchrun
-// takes no notice.
+// Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so
+// on for the others. torchrun ignores MASTER_PORT.
 func withTorchrun(env []string, job string, nodes, node int) []string {
 	get := world.Lookup(env)
 	switch {
@@ -130,12 +140,16 @@ func withTorchrun(env []string, job string, nodes, node int) []string {
 	})
 }
 
-// awaitRank waits until this node's rank accepts, and returns its folder and whether it does. A step on all nodes of the allocation has
-// the ranks' order; of one on fewer nodes only the folder that is there tells.
-func awaitRank(dir string, job slurm.Job, nodes int, patience time.Duration) (folder string, ready bool) {
+// awaitRank waits until this node's rank accepts connections, and returns its folder and whether it
+// does. A step on all nodes of the allocation has the ranks' order; on fewer nodes, only the folder
+// found here identifies the rank.
+func awaitRank(
+	dir string, job slurm.Job, nodes int, patience time.Duration,
+) (folder string, ready bool) {
 	folder = session.RankFolder(dir, max(0, job.NodeID))
 	for end := time.Now().Add(patience); !accepts(folder); time.Sleep(session.PollEvery) {
-		here := slices.DeleteFunc(session.RankFolders(dir), func(folder string) bool { return !accepts(folder) })
+		here := slices.DeleteFunc(session.RankFolders(dir),
+			func(folder string) bool { return !accepts(folder) })
 		if job.Nodes < nodes && len(here) == 1 {
 			return here[0], true
 		}
@@ -155,10 +169,12 @@ func accepts(folder string) bool {
 	return err == nil && c.Close() == nil
 }
 
-// holdSession keeps the session folder from being taken for a stale one as long as this process, or what it
-// becomes by exec, lives. On the launcher's node the launcher's lock does that, and this one fails.
+// holdSession keeps the session folder from being removed as stale as long as this process, or the
+// program that it becomes by exec, lives. On the launcher's node the launcher's lock does that, and
+// this call fails.
 func holdSession(dir string) {
-	fd, err := unix.Open(filepath.Join(dir, session.LockName), unix.O_CREAT|unix.O_RDWR, 0o600) // without O_CLOEXEC, on purpose
+	// without O_CLOEXEC, on purpose
+	fd, err := unix.Open(filepath.Join(dir, session.LockName), unix.O_CREAT|unix.O_RDWR, 0o600)
 	if err == nil {
 		_ = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
 	}

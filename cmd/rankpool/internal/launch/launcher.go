@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// termPatience is how long a rank may take to obey SIGTERM after it did not finish by itself.
+	// termPatience is how long a rank that did not finish by itself may take to obey SIGTERM.
 	termPatience = 2 * time.Second
 )
 
-// A launcher starts the cache and the trainers and watches both. One goroutine, locked to its thread, does all of
-// it: the children's PDEATHSIG hangs on that thread.
+// A launcher starts the cache and the trainers and supervises both. One goroutine, locked to its
+// thread, does all of it, because the children's PDEATHSIG depends on that thread.
 type launcher struct {
 	layout
-	indexes    *session.Indexes // of the data sets, which ranks that are started again get too
+	indexes    *session.Indexes // of the data sets; also for ranks that are restarted
 	session    string           // its folder
 	bounds     liveness.Options
 	verbose    bool
@@ -37,18 +37,19 @@ type launcher struct {
 
 	exits   chan *process
 	signals chan os.Signal
-	again   *requeue            // hears of the signals that come before training has ended
+	again   *requeue            // receives signals that arrive before training has ended
 	unheard chan syscall.Signal // those that Slurm did not pass on
 
 	cacheWatch
-	asked bool // a signal asked for the end: a dead cache stays dead
+	asked bool // a signal asked to end: do not restart the cache
 
 	children []*process // the trainers
 	failure  int        // the exit code of the first trainer that failed
 	killNow  <-chan time.Time
 }
 
-// Run starts everything, waits for the trainers' end, ends the cache, and returns the trainers' exit code.
+// Run starts everything, waits for the trainers' end, ends the cache, and returns the trainers'
+// exit code.
 func (l *launcher) Run() (code int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,11 +71,12 @@ func (l *launcher) Run() (code int, err error) {
 	return l.failure, nil
 }
 
-func (l *launcher) say(format string, args ...any) {
+func (l *launcher) print(format string, args ...any) {
 	fmt.Fprintf(outlet.Stderr, "rankpool: "+format+"\n", args...)
 }
 
-// awaitDoors waits until every rank of this machine accepts. Errors: the cache does not become ready, a signal.
+// awaitDoors waits until every rank of this machine accepts. Errors: the cache does not become
+// ready, a signal.
 func (l *launcher) awaitDoors() error {
 	tick := time.NewTicker(session.PollEvery)
 	defer tick.Stop()
@@ -88,7 +90,7 @@ func (l *launcher) awaitDoors() error {
 				return exit.SignalError{Signal: s}
 			}
 		case <-patience:
-			l.say("still waiting for the cache to be ready")
+			l.print("still waiting for the cache to be ready")
 		case <-tick.C:
 			l.lookAtCache()
 		}
@@ -114,7 +116,7 @@ func (l *launcher) notReady(how string) error {
 	return err
 }
 
-// IsReady reports whether the rank of a folder has said that it serves.
+// IsReady reports whether the rank of a folder has announced that it serves.
 func IsReady(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
 	return err == nil
@@ -131,8 +133,8 @@ func (l *launcher) startTrainers() error {
 	return nil
 }
 
-// nextLook is when to look at the cache, after something has happened. That may bring a look forward, and never puts it off:
-// ranks answer as often as they are looked at.
+// nextLook returns when to look at the cache next, after an event. An event may bring a look
+// forward, and never delays it: ranks answer as often as they are looked at.
 func nextLook(due, now time.Time, wait time.Duration) time.Time {
 	if next := now.Add(wait); next.Before(due) {
 		return next
@@ -157,7 +159,7 @@ func (l *launcher) watch() {
 		case p := <-l.exits:
 			l.ended(p)
 		case at := <-l.answers:
-			l.tell(liveness.Answered{At: at})
+			l.drive(liveness.Answered{At: at})
 		case <-look.C:
 			l.lookAtCache()
 			due = time.Now().Add(l.keeper.Wait())
@@ -196,14 +198,14 @@ func (l *launcher) trainerEnded(p *process) {
 	if p.code() == 0 || l.failure != 0 {
 		return
 	}
-	l.say("%s ended (%s)", p.name, p.how())
+	l.print("%s ended (%s)", p.name, p.how())
 	l.fail(p.code())
 }
 
 // fail ends training, and with it the run, with an exit code.
 func (l *launcher) fail(code int) {
 	l.failure = code
-	l.tell(liveness.Over{})
+	l.drive(liveness.Over{})
 	l.signalTrainers(syscall.SIGTERM)
 	l.killNow = time.After(exit.Patience)
 }
@@ -212,11 +214,11 @@ func (l *launcher) fail(code int) {
 func (l *launcher) pass(s syscall.Signal) {
 	if exit.EndsRun(s) {
 		l.asked = true
-		l.tell(liveness.Over{})
+		l.drive(liveness.Over{})
 	}
 	switch {
 	case exit.EndsRun(s) && l.step != "":
-		go func() { // Slurm may take its time
+		go func() { // Slurm may be slow
 			if !signalStep(l.step, l.again.job, s) {
 				l.unheard <- s
 			}
@@ -244,7 +246,8 @@ func (l *launcher) killTrainers() {
 	}
 }
 
-// endCache asks the ranks to finish, and after exit.Patience makes them. A signal shortens the wait.
+// endCache asks the ranks to finish, and after exit.Patience makes them. A signal shortens the
+// wait.
 func (l *launcher) endCache() {
 	if l.end != nil {
 		l.endNodes()
@@ -278,11 +281,12 @@ func (l *launcher) endCache() {
 	}
 }
 
-// endNodes ends the ranks of all nodes by a step of their own.
+// endNodes ends the ranks of all nodes with a separate step.
 func (l *launcher) endNodes() {
-	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, ours: true}, l.exits)
+	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, ours: true},
+		l.exits)
 	if err != nil {
-		l.say("%v", err)
+		l.print("%v", err)
 		return
 	}
 	if !l.awaitEnd(p, 2*exit.Patience) {
@@ -291,7 +295,8 @@ func (l *launcher) endNodes() {
 	}
 }
 
-// awaitEnd waits for one process's end and reports whether it came within patience and before a signal.
+// awaitEnd waits for one process's end and reports whether it came within patience and before a
+// signal.
 func (l *launcher) awaitEnd(p *process, patience time.Duration) bool {
 	late := time.After(patience)
 	for !p.over {

@@ -23,11 +23,12 @@ type form int
 const (
 	FormLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
 	FormSlurm             // in a batch script: two overlapping steps
-	formTask              // the launcher is itself one of several tasks of srun or mpirun, one a node
+	// formTask: the launcher is itself one of several tasks of srun or mpirun, one a node.
+	formTask
 )
 
-// chooseForm decides how to launch. ranksGiven says that the user has set --ranks or --trainers-per-rank, which
-// on one node asks for the local form also inside Slurm.
+// chooseForm decides how to launch. ranksGiven is set if the user has given --ranks or
+// --trainers-per-rank; on one node that selects the local form even inside Slurm.
 func chooseForm(job slurm.Job, at world.Place, ranksGiven bool) form {
 	switch {
 	case at.Tasks > 1:
@@ -38,25 +39,32 @@ func chooseForm(job slurm.Job, at world.Place, ranksGiven bool) form {
 	return FormLocal
 }
 
-// A layout is what a launcher starts and waits for.
+// A layout describes what a launcher starts and waits for.
 type layout struct {
 	cache    command
 	trainers []command
-	folders  []string // folders of this machine's ranks, whose doors must accept before training begins
-	restart  bool     // a dead cache can be started again while training runs
-	end      []string // a command that ends the cache on all nodes; nil: through the doors of folders
+	// folders of this machine's ranks, whose doors must accept before training begins
+	folders []string
+	restart bool // a dead cache can be started again while training runs
+	// a command that ends the cache on all nodes; nil: through the doors of folders
+	end      []string
 	endRanks []string // the same, but keeps the session; nil with end
 	reports  bool     // this launcher shows the progress and the table
 	byMpirun bool     // cache is an mpirun, whose children are the ranks
-	openMPI  bool     // cache is Open MPI's mpirun, which kills the ranks a moment after it gets SIGTERM
-	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are those that it has.
-	around  func(l *layout, living []string)
-	hosts   []string
-	step    string // the session folder, where training is a step of its own, whose number join notes there; else ""
-	agents  bool   // the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
-	patient bool   // the cache ends when all launchers have ended their training
-	quiet   bool   // the launcher of task 0 says what is the same for all
-	hint    string // why a cache that does not become ready may have been launched wrongly; "" where nothing tells
+	// cache is Open MPI's mpirun, which kills the ranks soon after it gets SIGTERM
+	openMPI bool
+	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are
+	// those that it has.
+	around func(l *layout, living []string)
+	hosts  []string
+	// the session folder, if training is a separate step whose number join notes there; else ""
+	step string
+	// the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
+	agents  bool
+	patient bool // the cache ends when all launchers have ended their training
+	quiet   bool // the launcher of task 0 prints what concerns all
+	// why a cache that does not become ready may have been launched wrongly; "" if unknown
+	hint string
 }
 
 // serveArgs returns the command line of a rank.
@@ -72,7 +80,9 @@ func (o *Options) serveArgs(sessionDir string) []string {
 }
 
 // layout returns what to start in a form. Files it needs in the session folder are made.
-func (o *Options) layout(f form, job slurm.Job, at world.Place, s *session.Session, env []string) (l layout, err error) {
+func (o *Options) layout(
+	f form, job slurm.Job, at world.Place, s *session.Session, env []string,
+) (l layout, err error) {
 	defer func() { l.agents = f != FormSlurm && isAgent(o.Command) }()
 	if f == FormSlurm {
 		return o.slurmLayout(job, s.Dir, env), nil
@@ -112,7 +122,8 @@ func (o *Options) localLayout(dir, client string, env []string) (layout, error) 
 	for i := range trainers {
 		folder := session.RankFolder(dir, i/o.trainersPerRank)
 		at := seat{
-			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1", port: port,
+			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1",
+			port:    port,
 			threads: max(1, runtime.NumCPU()/trainers),
 		}
 		trainer := trainerEnv(world.WithoutLaunch(env), at, dir, folder, client)
@@ -127,11 +138,17 @@ func (o *Options) localLayout(dir, client string, env []string) (layout, error) 
 	return l, nil
 }
 
-// taskLayout puts one rank, which inherits this task's place in MPI's world, and its trainers on this node.
-func (o *Options) taskLayout(job slurm.Job, at world.Place, dir, client string, env []string) layout {
+// taskLayout starts one rank, which inherits this task's place in MPI's world, and its trainers on
+// this node.
+func (o *Options) taskLayout(
+	job slurm.Job, at world.Place, dir, client string, env []string,
+) layout {
 	folder := session.RankFolder(dir, at.Task)
 	l := layout{
-		cache:   command{args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env), ours: true},
+		cache: command{
+			args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env),
+			ours: true,
+		},
 		folders: []string{folder},
 		patient: true,
 		reports: at.Task == 0,
@@ -145,8 +162,9 @@ func (o *Options) taskLayout(job slurm.Job, at world.Place, dir, client string, 
 	for g := range o.trainersPerRank {
 		s := seat{
 			rank: at.Task*o.trainersPerRank + g, world: at.Tasks * o.trainersPerRank,
-			localRank: at.LocalTask*o.trainersPerRank + g, localWorld: max(1, at.LocalTasks) * o.trainersPerRank,
-			host: host, port: agreedPort(launchKey(at, job, world.Lookup(env))),
+			localRank:  at.LocalTask*o.trainersPerRank + g,
+			localWorld: max(1, at.LocalTasks) * o.trainersPerRank,
+			host:       host, port: agreedPort(launchKey(at, job, world.Lookup(env))),
 		}
 		s.threads = max(1, runtime.NumCPU()/s.localWorld)
 		trainer := trainerEnv(world.WithoutLaunch(env), s, dir, folder, client)
@@ -158,27 +176,32 @@ func (o *Options) taskLayout(job slurm.Job, at world.Place, dir, client string, 
 	return l
 }
 
-// otherComponents returns what to say about a heterogeneous job, of which a batch script launches on one component; "" for any other.
+// otherComponents returns a message about a heterogeneous job, of which a batch script launches on
+// one component only; "" for any other job.
 func otherComponents(job slurm.Job) string {
 	if !job.InHet() || job.InStep() || job.HetSize < 2 {
 		return ""
 	}
-	return fmt.Sprintf("the job is heterogeneous, and run uses the nodes of its component %d alone (%s): those of the other %d are idle",
+	return fmt.Sprintf("the job is heterogeneous, and run uses the nodes of its component %d "+
+		"alone (%s): those of the other %d are idle",
 		max(0, job.HetGroup), job.NodeList, job.HetSize-1)
 }
 
-// checkRendezvous returns an error where the tasks are on several machines and nothing tells them the first one's name: outside Slurm.
+// checkRendezvous returns an error if the tasks are on several machines and nothing gives them the
+// name of the first: outside Slurm.
 func checkRendezvous(at world.Place, job slurm.Job, getenv func(string) string) error {
 	told := job.InJob() || getenv("MASTER_ADDR") != "" && getenv("MASTER_PORT") != ""
 	if told || at.LocalTasks >= at.Tasks {
 		return nil
 	}
-	return fmt.Errorf("%s started tasks on several machines, and outside Slurm nothing tells them where the first one is: set MASTER_ADDR "+
-		"to the name of its machine and MASTER_PORT to a free port there, for all tasks (Open MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.By)
+	return fmt.Errorf("%s started tasks on several machines, and outside Slurm nothing tells "+
+		"them where the first one is: set MASTER_ADDR "+
+		"to the name of its machine and MASTER_PORT to a free port there, for all tasks (Open "+
+		"MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.By)
 }
 
-// firstHost returns the machine of task 0: a step may run on a part of the allocation. mpirun begins with the allocation's first node,
-// and its daemons are tasks of a step on the others.
+// firstHost returns the machine of task 0: a step may run on a part of the allocation. mpirun
+// begins with the allocation's first node, and its daemons are tasks of a step on the others.
 func firstHost(at world.Place, job slurm.Job, getenv func(string) string) string {
 	if list := getenv("SLURM_STEP_NODELIST"); at.BySrun() && list != "" {
 		return slurm.Job{NodeList: list}.FirstHost()
@@ -188,15 +211,17 @@ func firstHost(at world.Place, job slurm.Job, getenv func(string) string) string
 
 func (o *Options) trainer(first bool, env []string) command {
 	c := command{args: o.Command, env: env, stdout: os.Stdout}
-	// A process group in the background that reads a terminal is stopped, so only a pipe or a file is passed on.
+	// A process group in the background that reads a terminal is stopped, so only a pipe or a file
+	// is passed on.
 	if first && !term.IsTerminal(int(os.Stdin.Fd())) {
 		c.stdin = os.Stdin
 	}
 	return c
 }
 
-// launchKey returns what names a launch and is the same for all its tasks: the job's and step's number, with mpirun the name that it gave
-// its ranks (its daemons are of no step or of one of their own), outside Slurm the process that started them all on this machine.
+// launchKey identifies a launch, the same for all its tasks: the numbers of the job and step, with
+// mpirun the name that it gave its ranks (its daemons run outside steps, or in a step of their
+// own), outside Slurm the process that started all of them on this machine.
 func launchKey(at world.Place, job slurm.Job, getenv func(string) string) string {
 	switch {
 	case !job.InJob():
@@ -207,8 +232,9 @@ func launchKey(at world.Place, job slurm.Job, getenv func(string) string) string
 	return job.JobID + "." + getenv("PMIX_NAMESPACE")
 }
 
-// MASTER_PORT is below the ports from which the kernel chooses those of outgoing connections (Linux: 32768 up): one of these could have
-// it before training listens, or a trainer that connects too early could be connected to itself.
+// MASTER_PORT is below the ports from which the kernel chooses those of outgoing connections
+// (Linux: 32768 up): one of these could have it before training listens, or a trainer that connects
+// too early could be connected to itself.
 const (
 	firstMasterPort = 20000
 	masterPorts     = 10000
@@ -217,6 +243,6 @@ const (
 // agreedPort returns a port for MASTER_PORT that all tasks of a launch compute alike from its key.
 func agreedPort(key string) int {
 	h := fnv.New32a()
-	_, _ = io.WriteString(h, key) // a hash takes everything
+	_, _ = io.WriteString(h, key) // a hash never fails
 	return firstMasterPort + int(h.Sum32()%masterPorts)
 }

@@ -52,14 +52,21 @@ func TestChooseForm(t *testing.T) {
 
 func testOptions() *Options {
 	return &Options{
-		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool", self: "/bin/rankpool", Command: []string{"python", "train.py"},
-		cache: rank.CacheOptions{Data: []string{"train=/d"}, System: "rankpool", Memory: "20%", Window: "auto", Policy: "lru", Assign: "local", LogFormat: "text", Log: "/l", Record: "/r"},
+		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool",
+		self: "/bin/rankpool", Command: []string{"python", "train.py"},
+		cache: rank.CacheOptions{
+			Data: []string{"train=/d"}, System: "rankpool", Memory: "20%",
+			Window: "auto", Policy: "lru", Assign: "local", LogFormat: "text", Log: "/l",
+			Record: "/r",
+		},
 	}
 }
 
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
-	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --system rankpool --memory 20% --window auto --policy lru --assign local --peer-timeout 0s --rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
+	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --system " +
+		"rankpool --memory 20% --window auto --policy lru --assign local --peer-timeout 0s " +
+		"--rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}
@@ -74,25 +81,32 @@ func TestSlurmLayout(t *testing.T) {
 	job := slurm.Job{JobID: "7", Nodes: 2, NodeID: 0, NodeList: "n[1-2]"}
 	l := testOptions().slurmLayout(job, "/s", []string{"A=1"})
 	cache := strings.Join(l.cache.args, " ")
-	for _, part := range []string{"srun --overlap ", " --nodes=2 --ntasks=2 --ntasks-per-node=1 ", " --kill-on-bad-exit=1 ", " /bin/rankpool serve --session /s "} {
+	for _, part := range []string{
+		"srun --overlap ", " --nodes=2 --ntasks=2 --ntasks-per-node=1 ",
+		" --kill-on-bad-exit=1 ", " /bin/rankpool serve --session /s ",
+	} {
 		if !strings.Contains(cache, part) {
 			t.Errorf("%q misses %q", cache, part)
 		}
 	}
-	if len(l.trainers) != 1 || !slices.Equal(l.folders, []string{"/s/r0"}) || !l.restart || l.end == nil {
+	if len(l.trainers) != 1 || !slices.Equal(l.folders, []string{"/s/r0"}) || !l.restart ||
+		l.end == nil {
 		t.Errorf("layout %+v", l)
 	}
 	train := strings.Join(l.trainers[0].args, " ")
-	if !strings.HasPrefix(train, "srun --overlap ") || !strings.HasSuffix(train, " /bin/rankpool join --session /s -- python train.py") {
+	if !strings.HasPrefix(train, "srun --overlap ") ||
+		!strings.HasSuffix(train, " /bin/rankpool join --session /s -- python train.py") {
 		t.Errorf("training step: %q", train)
 	}
 	get := world.Lookup(l.trainers[0].env)
-	if get("A") != "1" || get("MASTER_ADDR") != "n1" || get("MASTER_PORT") == "" || get("RANKPOOL_SESSION") != "/s" {
+	if get("A") != "1" || get("MASTER_ADDR") != "n1" || get("MASTER_PORT") == "" ||
+		get("RANKPOOL_SESSION") != "/s" {
 		t.Errorf("training step's environment: %q", l.trainers[0].env)
 	}
 }
 
-// TestSlurmLayoutAroundLostNodes checks the commands of a job that Slurm has taken nodes from: the others' folders keep their numbers.
+// TestSlurmLayoutAroundLostNodes checks the commands of a job that Slurm has taken nodes from: the
+// others' folders keep their numbers.
 func TestSlurmLayoutAroundLostNodes(t *testing.T) {
 	job := slurm.Job{JobID: "7", Nodes: 3, NodeID: 0, NodeList: "n[1-3]"}
 	o := testOptions()
@@ -100,12 +114,16 @@ func TestSlurmLayoutAroundLostNodes(t *testing.T) {
 	l := o.slurmLayout(job, "/s", nil)
 	l.around(&l, []string{"n1", "n3"})
 	cache, end := strings.Join(l.cache.args, " "), strings.Join(l.end, " ")
-	for _, part := range []string{" --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ", " --world 2 ", " --hosts n[1-3]"} {
+	for _, part := range []string{
+		" --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ",
+		" --world 2 ", " --hosts n[1-3]",
+	} {
 		if !strings.Contains(cache, part) {
 			t.Errorf("%q misses %q", cache, part)
 		}
 	}
-	if !strings.Contains(end, " --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ") || !slices.Contains(l.endRanks, "--keep") {
+	if !strings.Contains(end, " --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ") ||
+		!slices.Contains(l.endRanks, "--keep") {
 		t.Errorf("the end: %q, %q", end, l.endRanks)
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -114,7 +132,8 @@ func TestSlurmLayoutAroundLostNodes(t *testing.T) {
 		t.Errorf("serve does not take them: %v", err)
 	}
 	l.around(&l, []string{"n1"})
-	if cache := strings.Join(l.cache.args, " "); strings.Contains(cache, "--world") || !strings.Contains(cache, "--mpi=none") {
+	if cache := strings.Join(l.cache.args, " "); strings.Contains(cache, "--world") ||
+		!strings.Contains(cache, "--mpi=none") {
 		t.Errorf("a rank alone needs no MPI: %q", cache)
 	}
 }
@@ -122,17 +141,21 @@ func TestSlurmLayoutAroundLostNodes(t *testing.T) {
 func TestTaskLayout(t *testing.T) {
 	job := slurm.Job{JobID: "7", StepID: "1", NodeList: "n[1-2]"}
 	at := world.Place{Tasks: 2, Task: 1, LocalTasks: 1, LocalTask: 0, By: world.BySrunPMIx}
-	l := testOptions().taskLayout(job, at, "/s", "", []string{"PMIX_RANK=1", "SLURM_PROCID=1", "MASTER_PORT=99"})
+	l := testOptions().taskLayout(job, at, "/s", "",
+		[]string{"PMIX_RANK=1", "SLURM_PROCID=1", "MASTER_PORT=99"})
 	if got := world.Lookup(l.cache.env)("PMIX_RANK"); got != "1" {
 		t.Errorf("the rank has PMIX_RANK=%q", got)
 	}
-	if l.restart || l.reports || !slices.Equal(l.folders, []string{"/s/r1"}) || len(l.trainers) != 2 {
+	if l.restart || l.reports || !slices.Equal(l.folders, []string{"/s/r1"}) ||
+		len(l.trainers) != 2 {
 		t.Errorf("layout %+v", l)
 	}
 	get := world.Lookup(l.trainers[1].env)
 	for name, want := range map[string]string{
-		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "99",
-		"RANKPOOL_SOCKET": "/s/r1/door.sock", "PMIX_RANK": "", "SLURM_PROCID": "1", "PYTHONPATH": "",
+		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
+		"MASTER_ADDR": "n1", "MASTER_PORT": "99",
+		"RANKPOOL_SOCKET": "/s/r1/door.sock", "PMIX_RANK": "", "SLURM_PROCID": "1",
+		"PYTHONPATH": "",
 	} {
 		if got := get(name); got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
@@ -140,7 +163,8 @@ func TestTaskLayout(t *testing.T) {
 	}
 }
 
-// TestLocalTorchrun checks that torchrun, the only trainer of a machine, has a port of its own, and that trainers do not.
+// TestLocalTorchrun checks that torchrun, the only trainer of a machine, has a port of its own, and
+// that trainers do not.
 func TestLocalTorchrun(t *testing.T) {
 	o := testOptions()
 	o.ranks, o.trainersPerRank = 1, 1
@@ -150,8 +174,10 @@ func TestLocalTorchrun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if get := world.Lookup(l.trainers[0].env); (get("PET_MASTER_PORT") == get("MASTER_PORT")) != own {
-			t.Errorf("%d trainers: PET_MASTER_PORT=%s, MASTER_PORT=%s", trainers, get("PET_MASTER_PORT"), get("MASTER_PORT"))
+		get := world.Lookup(l.trainers[0].env)
+		if (get("PET_MASTER_PORT") == get("MASTER_PORT")) != own {
+			t.Errorf("%d trainers: PET_MASTER_PORT=%s, MASTER_PORT=%s", trainers,
+				get("PET_MASTER_PORT"), get("MASTER_PORT"))
 		}
 	}
 }
@@ -162,18 +188,26 @@ func TestOtherComponents(t *testing.T) {
 		want string
 	}{
 		{slurm.Job{JobID: "7", HetSize: slurm.Absent}, ""},
-		{slurm.Job{JobID: "7", HetSize: 3, HetGroup: 1, NodeList: "n[2-3]"}, "component 1 alone (n[2-3]): those of the other 2"},
-		{slurm.Job{JobID: "7", HetSize: 2, HetGroup: slurm.Absent, NodeList: "n1"}, "component 0 alone (n1)"},
+		{
+			slurm.Job{JobID: "7", HetSize: 3, HetGroup: 1, NodeList: "n[2-3]"},
+			"component 1 alone (n[2-3]): those of the other 2",
+		},
+		{
+			slurm.Job{JobID: "7", HetSize: 2, HetGroup: slurm.Absent, NodeList: "n1"},
+			"component 0 alone (n1)",
+		},
 		{slurm.Job{JobID: "7", StepID: "0", HetSize: 2}, ""}, // srun was told which
 	} {
-		if got := otherComponents(c.job); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := otherComponents(c.job); (got == "") != (c.want == "") ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.job, got, c.want)
 		}
 	}
 }
 
 func TestRendezvous(t *testing.T) {
-	several, one := world.Place{Tasks: 4, LocalTasks: 1, By: world.ByOpenMPI}, world.Place{Tasks: 4, LocalTasks: 4, By: world.ByOpenMPI}
+	several, one := world.Place{Tasks: 4, LocalTasks: 1, By: world.ByOpenMPI},
+		world.Place{Tasks: 4, LocalTasks: 4, By: world.ByOpenMPI}
 	for _, c := range []struct {
 		name string
 		at   world.Place
@@ -183,7 +217,12 @@ func TestRendezvous(t *testing.T) {
 	}{
 		{"several machines", several, slurm.Job{}, nil, false},
 		{"no port", several, slurm.Job{}, []string{"MASTER_ADDR=a"}, false},
-		{"told by the user", several, slurm.Job{}, []string{"MASTER_ADDR=a", "MASTER_PORT=1"}, true},
+		{
+			"told by the user", several,
+			slurm.Job{},
+			[]string{"MASTER_ADDR=a", "MASTER_PORT=1"},
+			true,
+		},
 		{"told by Slurm", several, slurm.Job{JobID: "1"}, nil, true},
 		{"one machine", one, slurm.Job{}, nil, true},
 	} {
@@ -195,8 +234,12 @@ func TestRendezvous(t *testing.T) {
 
 func TestTrainerEnv(t *testing.T) {
 	base := []string{"PYTHONPATH=/mine", "OMP_NUM_THREADS=3", "RANK=9"}
-	get := world.Lookup(trainerEnv(base, seat{rank: 1, world: 2, threads: 8}, "/s", "/s/r1", "/s/python"))
-	for name, want := range map[string]string{"PYTHONPATH": "/s/python:/mine", "OMP_NUM_THREADS": "3", "RANK": "1"} {
+	get := world.Lookup(
+		trainerEnv(base, seat{rank: 1, world: 2, threads: 8}, "/s", "/s/r1", "/s/python"))
+	for name, want := range map[string]string{
+		"PYTHONPATH":      "/s/python:/mine",
+		"OMP_NUM_THREADS": "3", "RANK": "1",
+	} {
 		if got := get(name); got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
 		}
@@ -222,7 +265,8 @@ func TestExtractClient(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
 	}
-	if path, err := ExtractClient(t.TempDir(), env("RANKPOOL_PYTHON=no")); path != "" || err != nil {
+	if path, err := ExtractClient(t.TempDir(), env("RANKPOOL_PYTHON=no")); path != "" ||
+		err != nil {
 		t.Errorf("switched off: %q, %v", path, err)
 	}
 }
@@ -237,11 +281,23 @@ func TestAgreedPort(t *testing.T) {
 		x, y string
 		same bool
 	}{
-		{"tasks of a step", launchKey(step, a, env("SLURM_PROCID=0")), launchKey(step, a, env("SLURM_PROCID=1")), true},
+		{
+			"tasks of a step", launchKey(step, a, env("SLURM_PROCID=0")),
+			launchKey(step, a, env("SLURM_PROCID=1")), true,
+		},
 		{"two jobs", launchKey(step, a, env()), launchKey(step, b, env()), false},
-		{"two steps", launchKey(step, a, env()), launchKey(step, slurm.Job{JobID: "1", StepID: "1"}, env()), false},
-		{"mpirun's first node and another", launchKey(mpirun, batch, env("PMIX_NAMESPACE=7")), launchKey(mpirun, a, env("PMIX_NAMESPACE=7")), true},
-		{"two mpirun", launchKey(mpirun, batch, env("PMIX_NAMESPACE=7")), launchKey(mpirun, batch, env("PMIX_NAMESPACE=8")), false},
+		{
+			"two steps", launchKey(step, a, env()),
+			launchKey(step, slurm.Job{JobID: "1", StepID: "1"}, env()), false,
+		},
+		{
+			"mpirun's first node and another", launchKey(mpirun, batch, env("PMIX_NAMESPACE=7")),
+			launchKey(mpirun, a, env("PMIX_NAMESPACE=7")), true,
+		},
+		{
+			"two mpirun", launchKey(mpirun, batch, env("PMIX_NAMESPACE=7")),
+			launchKey(mpirun, batch, env("PMIX_NAMESPACE=8")), false,
+		},
 	} {
 		if same := agreedPort(c.x) == agreedPort(c.y); same != c.same {
 			t.Errorf("%s: same port %v, want %v", c.name, same, c.same)
@@ -261,18 +317,26 @@ func TestFirstHost(t *testing.T) {
 		{world.BySrunPMIx, "", "n1"},
 		{world.ByOpenMPI, "n[2-4]", "n1"}, // the step is that of mpirun's daemons
 	} {
-		if got := firstHost(world.Place{Tasks: 2, By: c.by}, job, env("SLURM_STEP_NODELIST="+c.list)); got != c.want {
+		if got := firstHost(world.Place{Tasks: 2, By: c.by}, job,
+			env("SLURM_STEP_NODELIST="+c.list)); got != c.want {
 			t.Errorf("%s with the step's list %q: %q, want %q", c.by, c.list, got, c.want)
 		}
 	}
 }
 
 func TestCacheStep(t *testing.T) {
-	batch := []string{"A=1", "SLURM_GPUS_PER_NODE=a100:4", "SLURM_CPUS_PER_TASK=8", "SLURM_MEM_PER_GPU=9", "SLURM_NTASKS_PER_NODE=4"}
-	if got := world.WithoutTaskOptions(batch); !slices.Equal(got, []string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
+	batch := []string{
+		"A=1", "SLURM_GPUS_PER_NODE=a100:4", "SLURM_CPUS_PER_TASK=8",
+		"SLURM_MEM_PER_GPU=9", "SLURM_NTASKS_PER_NODE=4",
+	}
+	if got := world.WithoutTaskOptions(batch); !slices.Equal(got,
+		[]string{"A=1", "SLURM_MEM_PER_GPU=9"}) {
 		t.Errorf("without the tasks' options: %q", got)
 	}
-	for _, c := range []struct{ set, want string }{{"SLURM_CPUS_PER_TASK=8", "ring"}, {"SLURM_PMIX_FENCE=tree", "tree"}} {
+	for _, c := range []struct{ set, want string }{
+		{"SLURM_CPUS_PER_TASK=8", "ring"},
+		{"SLURM_PMIX_FENCE=tree", "tree"},
+	} {
 		get := world.Lookup(cacheStepEnv([]string{c.set}))
 		if get("SLURM_PMIX_FENCE") != c.want || get("SLURM_CPUS_PER_TASK") != "" {
 			t.Errorf("%s: the cache's step has SLURM_PMIX_FENCE=%s", c.set, get("SLURM_PMIX_FENCE"))
@@ -294,34 +358,57 @@ func TestCacheStep(t *testing.T) {
 func TestTrainingStep(t *testing.T) {
 	job := slurm.Job{JobID: "7", NodeList: "n[1-2]"}
 	set := trainingStep(job, env("SLURM_CPUS_PER_TASK=8", "MASTER_PORT=99"), "/s")
-	for name, want := range map[string]string{"SRUN_CPUS_PER_TASK": "8", "MASTER_ADDR": "n1", "MASTER_PORT": "", "RANKPOOL_SESSION": "/s"} {
+	for name, want := range map[string]string{
+		"SRUN_CPUS_PER_TASK": "8", "MASTER_ADDR": "n1",
+		"MASTER_PORT": "", "RANKPOOL_SESSION": "/s",
+	} {
 		if set[name] != want {
 			t.Errorf("%s=%q, want %q", name, set[name], want)
 		}
 	}
-	if cpus, set := trainingStep(job, env("SLURM_CPUS_PER_TASK=8", "SRUN_CPUS_PER_TASK=3"), "/s")["SRUN_CPUS_PER_TASK"]; set {
+	if cpus, set := trainingStep(job, env("SLURM_CPUS_PER_TASK=8", "SRUN_CPUS_PER_TASK=3"),
+		"/s")["SRUN_CPUS_PER_TASK"]; set {
 		t.Errorf("the user's SRUN_CPUS_PER_TASK becomes %q", cpus)
 	}
 }
 
 func TestJoinEnv(t *testing.T) {
-	step := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=2", "SLURM_NODEID=1", "SLURM_JOB_NODELIST=n[1-2]"}
-	one := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_LOCALID=0", "MASTER_PORT=99")
-	four := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=6", "SLURM_STEP_TASKS_PER_NODE=4(x2)", "SLURM_LOCALID=2")
-	alone := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NUM_TASKS=1", "SLURM_NODEID=0", "MASTER_PORT=99"}
+	step := []string{
+		"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=2",
+		"SLURM_NODEID=1", "SLURM_JOB_NODELIST=n[1-2]",
+	}
+	one := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1",
+		"SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_LOCALID=0", "MASTER_PORT=99")
+	four := append(slices.Clone(step), "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=6",
+		"SLURM_STEP_TASKS_PER_NODE=4(x2)", "SLURM_LOCALID=2")
+	alone := []string{
+		"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_STEP_NUM_NODES=1",
+		"SLURM_STEP_NUM_TASKS=1", "SLURM_NODEID=0", "MASTER_PORT=99",
+	}
 	for _, c := range []struct {
 		name string
 		env  []string
 		want map[string]string
 	}{
 		{"one task a node", one, map[string]string{
-			"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "n1", "RANKPOOL_SOCKET": "/s/r1/door.sock",
-			"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:99",
+			"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "n1",
+			"RANKPOOL_SOCKET": "/s/r1/door.sock",
+			"PET_NNODES":      "2", "PET_NODE_RANK": "1", "PET_RDZV_BACKEND": "c10d",
+			"PET_RDZV_ENDPOINT": "n1:99",
 		}},
-		{"four tasks a node", four, map[string]string{"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "PET_NNODES": ""}},
+		{"four tasks a node", four, map[string]string{
+			"RANK": "6", "WORLD_SIZE": "8",
+			"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "PET_NNODES": "",
+		}},
 		{"one node", alone, map[string]string{"PET_NNODES": "", "PET_MASTER_PORT": "99"}},
-		{"one node, and torchrun was told", append(slices.Clone(alone), "PET_MASTER_PORT=98"), map[string]string{"PET_MASTER_PORT": "98"}},
-		{"torchrun was told", append(slices.Clone(one), "PET_NNODES=1"), map[string]string{"PET_NNODES": "1", "PET_RDZV_ENDPOINT": ""}},
+		{
+			"one node, and torchrun was told", append(slices.Clone(alone), "PET_MASTER_PORT=98"),
+			map[string]string{"PET_MASTER_PORT": "98"},
+		},
+		{
+			"torchrun was told", append(slices.Clone(one), "PET_NNODES=1"),
+			map[string]string{"PET_NNODES": "1", "PET_RDZV_ENDPOINT": ""},
+		},
 	} {
 		get := world.Lookup(joinEnv(c.env, slurm.Detect(world.Lookup(c.env)), "/s", "/s/r1", ""))
 		for name, want := range c.want {
@@ -336,7 +423,8 @@ func TestAwaitRank(t *testing.T) {
 	dir := t.TempDir()
 	for _, rank := range []int{1, 3} { // rank 1 has died
 		folder := session.RankFolder(dir, rank)
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, session.ReadyName), nil, 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(folder, 0o700),
+			os.WriteFile(filepath.Join(folder, session.ReadyName), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -368,17 +456,21 @@ func TestAwaitRank(t *testing.T) {
 }
 
 func TestMPIRun(t *testing.T) {
-	if got := strings.Join(mpirunArgs("mpirun", 4, []string{"rankpool", "serve"}), " "); got != "mpirun -n 4 rankpool serve" {
+	if got := strings.Join(mpirunArgs("mpirun", 4, []string{"rankpool", "serve"}),
+		" "); got != "mpirun -n 4 rankpool serve" {
 		t.Errorf("the command is %q", got)
 	}
 	root := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
-	if env := mpirunEnv([]string{"SLURM_JOB_ID=1"}, 0, mpilib.MPICH, "/dev/shm/s"); !slices.Equal(env, root) {
+	if env := mpirunEnv([]string{"SLURM_JOB_ID=1"}, 0, mpilib.MPICH,
+		"/dev/shm/s"); !slices.Equal(env, root) {
 		t.Errorf("MPICH, as root: %q", env)
 	}
 	if env := mpirunEnv(nil, 1000, mpilib.MPICH, "/dev/shm/s"); len(env) != 0 {
 		t.Errorf("MPICH, as a user: %q", env)
 	}
-	get := world.Lookup(mpirunEnv([]string{"OMPI_MCA_hwloc_base_binding_policy=core", "OMPI_MCA_btl=self,vader"}, 0, mpilib.OpenMPI, "/dev/shm/s"))
+	get := world.Lookup(
+		mpirunEnv([]string{"OMPI_MCA_hwloc_base_binding_policy=core", "OMPI_MCA_btl=self,vader"}, 0,
+			mpilib.OpenMPI, "/dev/shm/s"))
 	for name, want := range map[string]string{
 		"OMPI_ALLOW_RUN_AS_ROOT":                "1",
 		"OMPI_MCA_btl":                          "self,vader",
@@ -409,7 +501,8 @@ func TestFreePort(t *testing.T) {
 	}
 }
 
-// TestTrainersTimeouts checks whose word counts on what trainers wait for: a flag's, else the environment's.
+// TestTrainersTimeouts checks whose word counts on what trainers wait for: a flag's, else the
+// environment's.
 func TestTrainersTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		env   string

@@ -14,8 +14,8 @@ func mpirunArgs(mpirun string, ranks int, serve []string) []string {
 	return append([]string{mpirun, "-n", strconv.Itoa(ranks)}, serve...)
 }
 
-// mpirunEnv returns the environment for mpirun: it starts a world of its own on this machine, also inside an
-// allocation of Slurm, and as root too.
+// mpirunEnv returns the environment for mpirun: it starts a separate world on this machine, even
+// inside a Slurm allocation, and even as root.
 func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) []string {
 	set := map[string]string{}
 	if family == mpilib.OpenMPI {
@@ -35,12 +35,13 @@ func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) [
 	return world.WithEnv(world.WithoutLaunch(env, "SLURM_"), set)
 }
 
-// openMPIEnv returns the settings of Open MPI's mpirun, of version 4 (ORTE) and of version 5 (PRRTE), whose options
-// have other names: each takes no notice of the other's variables.
+// openMPIEnv returns the settings of Open MPI's mpirun for version 4 (ORTE) and version 5 (PRRTE),
+// whose options have different names: each version ignores the other's variables.
 //
-// It would refuse more ranks than cores, would bind each rank to one core (then Go runs on one thread), and would
-// leave its files in /tmp and /dev/shm when it is killed: they go into the session folder. On one machine it needs no
-// TCP, whose interfaces version 5 complains of; the other components left out are those that Debian leaves out.
+// It would refuse more ranks than cores, would bind each rank to one core (then Go runs on one
+// thread), and would leave its files in /tmp and /dev/shm when it is killed: they go into the
+// session folder. On one machine it needs no TCP, whose interfaces version 5 complains of; the
+// other components left out are those that Debian leaves out.
 func openMPIEnv(sessionDir string) map[string]string {
 	set := map[string]string{
 		"OMPI_MCA_btl":                          "^tcp,uct,openib,ofi",
@@ -55,12 +56,14 @@ func openMPIEnv(sessionDir string) map[string]string {
 		"PRTE_MCA_prte_tmpdir_base":             sessionDir,
 	}
 	if strings.HasPrefix(sessionDir, "/dev/shm"+string(filepath.Separator)) {
-		set["OMPI_MCA_btl_vader_backing_directory"] = sessionDir // version 5 takes the old name too
+		// version 5 accepts the old name too
+		set["OMPI_MCA_btl_vader_backing_directory"] = sessionDir
 	}
 	return set
 }
 
-// jobLimits are the variables of Slurm that tell a rank what it may use, and mpirun nothing.
+// jobLimits are the variables of Slurm that describe a rank's limits and do not concern mpirun.
 var jobLimits = []string{
-	"SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_CPUS_ON_NODE", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE",
+	"SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_CPUS_ON_NODE",
+	"SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE",
 }

@@ -14,7 +14,8 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 )
 
-// lastWords is how long what a part of the cache has left behind may hold up the news of its end: it may print still.
+// lastWords is how long a process that outlives its parent in the cache may delay the report of the
+// cache's end, since it may still print.
 const lastWords = 200 * time.Millisecond
 
 // A Command is a process to start.
@@ -23,11 +24,12 @@ type command struct {
 	env    []string
 	stdin  *os.File // nil: /dev/null
 	stdout *os.File // nil: /dev/null
-	ours   bool     // a part of the cache: what it prints, on stdout too, are messages, for which it does not wait
+	// a part of the cache: its output, on stdout too, is messages, for which it does not wait
+	ours bool
 }
 
-// A process is a child of the launcher, the leader of a process group of its own, so that a Ctrl-C at the
-// terminal reaches it only when the launcher passes it on.
+// A process is a child of the launcher and leads its own process group, so that Ctrl-C at the
+// terminal reaches it only if the launcher passes it on.
 type process struct {
 	name  string
 	pid   int
@@ -36,22 +38,26 @@ type process struct {
 	over  bool // the launcher has seen its end
 }
 
-// start starts c; its end is sent to exits. The child gets SIGTERM when the calling thread ends, so the caller
-// must be locked to a thread that lives as long as the launcher.
+// start starts c and sends its end to exits. The child gets SIGTERM when the calling thread ends,
+// so the caller must be locked to a thread that lives as long as the launcher.
 //
 // Source: Linux, prctl(2), PR_SET_PDEATHSIG: the "parent" is the thread that forked.
 func start(name string, c command, exits chan<- *process) (*process, error) {
 	return startMasked(unix.SIG_UNBLOCK, name, c, exits)
 }
 
-// startSheltered is start for a process that begins with SIGUSR1 and SIGUSR2 blocked, and what it starts too: neither may end it
-// before it looks after them.
-func startSheltered(name string, c command, exits chan<- *process, more ...syscall.Signal) (*process, error) {
+// startSheltered is start for a process that begins with SIGUSR1 and SIGUSR2 blocked, as do its
+// children: neither signal may end it before it has installed its handlers.
+func startSheltered(
+	name string, c command, exits chan<- *process, more ...syscall.Signal,
+) (*process, error) {
 	return startMasked(unix.SIG_BLOCK, name, c, exits, more...)
 }
 
 // startMasked has the process begin with SIGUSR1, SIGUSR2 and more signals blocked, or not.
-func startMasked(how int, name string, c command, exits chan<- *process, more ...syscall.Signal) (*process, error) {
+func startMasked(
+	how int, name string, c command, exits chan<- *process, more ...syscall.Signal,
+) (*process, error) {
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Env = c.env
 	if c.stdin != nil {
@@ -66,7 +72,7 @@ func startMasked(how int, name string, c command, exits chan<- *process, more ..
 	}
 	end := syscall.SIGTERM
 	if slices.Contains(more, end) {
-		end = syscall.SIGINT // which it hears
+		end = syscall.SIGINT // which it handles
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	if err := withMask(how, append(more, unix.SIGUSR1, unix.SIGUSR2), cmd.Start); err != nil {
@@ -74,13 +80,14 @@ func startMasked(how int, name string, c command, exits chan<- *process, more ..
 	}
 	p := &process{name: name, pid: cmd.Process.Pid, begin: time.Now(), cmd: cmd}
 	go func() {
-		_ = cmd.Wait() // ProcessState has it all
+		_ = cmd.Wait() // ProcessState has the result
 		exits <- p
 	}()
 	return p, nil
 }
 
-// withMask calls f with signals blocked or unblocked on this thread: a process that f starts inherits that.
+// withMask calls f with signals blocked or unblocked on this thread: a process that f starts
+// inherits that.
 func withMask(how int, signals []syscall.Signal, f func() error) error {
 	var set, old unix.Sigset_t
 	for _, s := range signals {
@@ -93,10 +100,10 @@ func withMask(how int, signals []syscall.Signal, f func() error) error {
 	return f()
 }
 
-// signal sends s to the process and its group.
-func (p *process) signal(s syscall.Signal) { _ = unix.Kill(-p.pid, s) } // no such group: all are gone
+// signal sends s to the process and its group. ESRCH means that all of them are gone.
+func (p *process) signal(s syscall.Signal) { _ = unix.Kill(-p.pid, s) }
 
-// code returns the exit code of a process that is over: its own, or 128+n for signal n.
+// code returns the exit code of a finished process: its own, or 128+n for signal n.
 func (p *process) code() int {
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
@@ -105,11 +112,11 @@ func (p *process) code() int {
 	return status.ExitStatus()
 }
 
-// shot reports whether SIGUSR1 or SIGUSR2 ended a process, or a rank that it started: what sbatch --signal sends meets a program
-// that is just being loaded unprepared.
+// shot reports whether SIGUSR1 or SIGUSR2 ended a process, or a rank that it started: the signals
+// of sbatch --signal kill a program that is still being loaded.
 func (p *process) shot() bool { return diedOfUserSignal(p.code()) }
 
-// how says in words how a process ended.
+// how describes how a process ended.
 func (p *process) how() string {
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

@@ -25,27 +25,30 @@ import (
 // requeueSignal is the signal that sbatch scripts commonly ask for.
 const requeueSignal = "USR1"
 
-// endedBySlurmWithin bounds how long run waits to be ended after Slurm has taken the job back; it does that within a second or two.
+// endedBySlurmWithin bounds how long run waits for Slurm to end it after the job was requeued;
+// Slurm does so within a second or two.
 const endedBySlurmWithin = time.Minute
 
-// handlerWithin is when training has loaded its libraries, and handles signals if it ever will.
+// handlerWithin is the time by which training has loaded its libraries, and handles signals if it
+// ever will.
 const handlerWithin = 2 * time.Minute
 
-// A requeue is run's part in starting a job of Slurm again: a signal says that the job's time is over, training ends, and Slurm starts
-// the job anew. The zero value never does.
+// A requeue is run's part in restarting a Slurm job: a signal announces the end of the job's time,
+// training ends, and Slurm starts the job again. The zero value never requeues.
 type requeue struct {
-	signal  syscall.Signal // says that the job's time is over; 0: run does not requeue
+	signal  syscall.Signal // announces that the job's time is over; 0: run does not requeue
 	job     slurm.Job
 	begin   time.Time      // of this life
 	here    bool           // of several launchers of the job, this one asks Slurm
-	told    bool           // the signal came before training had ended
+	told    bool           // the signal arrived before training had ended
 	ending  bool           // SIGTERM did
-	signals chan os.Signal // what is sent to run
+	signals chan os.Signal // signals sent to run
 }
 
-// parseSignal returns the signal of a name as in "USR1" or "SIGUSR1", or of a number.
+// parseSignal parses a signal's name, as in "USR1" or "SIGUSR1", or number.
 func parseSignal(text string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(text); err == nil && n > 0 && unix.SignalName(syscall.Signal(n)) != "" {
+	if n, err := strconv.Atoi(text); err == nil && n > 0 &&
+		unix.SignalName(syscall.Signal(n)) != "" {
 		return syscall.Signal(n), nil
 	}
 	name := strings.ToUpper(text)
@@ -55,7 +58,8 @@ func parseSignal(text string) (syscall.Signal, error) {
 	if s := unix.SignalNum(name); s != 0 {
 		return s, nil
 	}
-	return 0, exit.Usagef("--requeue: %q is not a signal; write USR1 or USR2, as in #SBATCH --signal=B:USR1@120", text)
+	return 0, exit.Usagef("--requeue must be a signal such as USR1 or USR2, as in #SBATCH "+
+		"--signal=B:USR1@120, not %q", text)
 }
 
 // checkRequeue reads the flag.
@@ -65,21 +69,23 @@ func (o *Options) checkRequeue() (err error) {
 	}
 	o.requeueOn, err = parseSignal(o.requeue)
 	if err == nil && o.requeueOn != unix.SIGUSR1 && o.requeueOn != unix.SIGUSR2 {
-		return exit.Usagef("--requeue: it must be USR1 or USR2: %s ends a run", unix.SignalName(o.requeueOn))
+		return exit.Usagef("--requeue: it must be USR1 or USR2: %s ends a run",
+			unix.SignalName(o.requeueOn))
 	}
 	return err
 }
 
-// wants reports whether s says that the job's time is over.
+// wants reports whether s announces that the job's time is over.
 func (q *requeue) wants(s os.Signal) bool { return q.signal != 0 && s == q.signal }
 
-// note takes a signal that came before training had ended.
+// note records a signal that arrived before training had ended.
 func (q *requeue) note(s os.Signal) {
 	q.told = q.told || q.wants(s)
 	q.ending = q.ending || s == unix.SIGTERM
 }
 
-// noteMarks takes the signals that Slurm sent to the steps and not to run, as ranks of this machine noted them.
+// noteMarks records the signals that Slurm sent to the steps and not to run, which ranks of this
+// machine noted.
 func (q *requeue) noteMarks(folders []string) {
 	for _, folder := range folders {
 		if _, err := os.Stat(rank.SignalMark(folder, q.signal)); err == nil {
@@ -88,8 +94,8 @@ func (q *requeue) noteMarks(folders []string) {
 	}
 }
 
-// conclude has Slurm start the job again if its time was over before training ended, and waits to be ended. err is how run ends, and
-// conclude returns it.
+// conclude has Slurm start the job again if its time was over before training ended, and waits to
+// be ended. err is the result of run, which conclude returns.
 func (q *requeue) conclude(err error) error {
 	if q.signal == 0 || !q.here {
 		return err
@@ -100,7 +106,8 @@ func (q *requeue) conclude(err error) error {
 	}
 	if !q.job.InJob() {
 		if q.told {
-			fmt.Fprintf(outlet.Stderr, "rankpool: this is no job of Slurm, so it cannot be requeued; start the same command again\n")
+			fmt.Fprintf(outlet.Stderr, "rankpool: this is not a Slurm job, so it cannot be "+
+				"requeued; start the same command again\n")
 		}
 		return err
 	}
@@ -108,17 +115,22 @@ func (q *requeue) conclude(err error) error {
 	if !known && !q.told || known && !state.requeues(q.told, q.ending, q.job.RestartCount) {
 		return err
 	}
-	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin && diedOfUserSignal(trainingCode(err)) {
-		fmt.Fprintf(outlet.Stderr, "rankpool: job %s is not requeued: training died of the signal that it was to save a checkpoint at, and this job "+
-			"was requeued before; give the training script a handler (rankpool.Stop)\n", jobName(q.job))
+	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin &&
+		diedOfUserSignal(trainingCode(err)) {
+		fmt.Fprintf(outlet.Stderr, "rankpool: job %s is not requeued: training died of the "+
+			"signal that it was to save a checkpoint at, and this job "+
+			"was requeued before; give the training script a handler (rankpool.Stop)\n",
+			jobName(q.job))
 		return err
 	}
 	drain(q.signals)
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
-		fmt.Fprintf(outlet.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it again, and it goes on where it was\n", jobName(q.job), text)
+		fmt.Fprintf(outlet.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it "+
+			"again, and it goes on where it was\n", jobName(q.job), text)
 		return err
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job), outlook(trainingCode(err)))
+	fmt.Fprintf(outlet.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job),
+		outlook(trainingCode(err)))
 	select {
 	case <-q.signals:
 	case <-time.After(endedBySlurmWithin):
@@ -135,21 +147,22 @@ func trainingCode(err error) int {
 	return status.Code
 }
 
-// diedOfUserSignal reports whether code is that of a training that SIGUSR1 or SIGUSR2 ended. It had no handler yet, or has none: then the
-// job would begin anew in every life, for ever.
+// diedOfUserSignal reports whether code is that of a training that SIGUSR1 or SIGUSR2 ended. It had
+// no handler yet, or never has one: then the job would start over in every life, forever.
 func diedOfUserSignal(code int) bool {
 	return code == exit.BySignal+int(unix.SIGUSR1) || code == exit.BySignal+int(unix.SIGUSR2)
 }
 
-// outlook says in words what the next life of the job begins with.
+// outlook describes where the next life of the job begins.
 func outlook(code int) string {
 	if code == 0 {
 		return ", and will go on where training left off"
 	}
-	return fmt.Sprintf(", but training ended with code %d after the signal: its checkpoint may be missing", code)
+	return fmt.Sprintf(
+		", but training ended with code %d after the signal: its checkpoint may be missing", code)
 }
 
-// jobState is what Slurm says about a job.
+// jobState is the state of a job as reported by Slurm.
 type jobState struct {
 	state, reason string // JobState and Reason, as in RUNNING and TimeLimit
 	nodes         string // NodeList: those that it has still
@@ -157,11 +170,13 @@ type jobState struct {
 	restarts      int
 }
 
-// requeues reports whether run must ask for the job to be started again, when it was told before the end of training that the job's
-// time is over, or it was ending. In a job that was cancelled or is being requeued already it must not.
+// requeues reports whether run must ask for the job to be restarted, after the announcement, before
+// training ended, that the job's time is over, or in a job that was ending. It must not in a job
+// that was cancelled or is being requeued already.
 //
-// Source: measured with Slurm 22.05: in its grace time a job is RUNNING and has a PreemptTime, and its end by itself completes it. At
-// the time limit, and when it is cancelled or requeued, it is COMPLETING while processes end; "scontrol requeue" takes effect even then.
+// Source: measured with Slurm 22.05: in its grace time a job is RUNNING and has a PreemptTime, and
+// if it ends by itself it is completed. At the time limit, and when it is cancelled or requeued, it
+// is COMPLETING while processes end; "scontrol requeue" takes effect even then.
 func (s jobState) requeues(told, ending bool, restarts int) bool {
 	switch {
 	case s.restarts > restarts:
@@ -172,11 +187,11 @@ func (s jobState) requeues(told, ending bool, restarts int) bool {
 	return s.reason == "TimeLimit" && (told || ending)
 }
 
-// runs reports whether the job has not begun to end. While Slurm sends a job a signal, as for --signal and preemption, its state is
-// SIGNALING for a moment, and RUNNING again.
+// runs reports whether the job has not begun to end. While Slurm sends a signal to a job, as for
+// --signal and preemption, its state is briefly SIGNALING, and then RUNNING again.
 func (s jobState) runs() bool { return s.state == "RUNNING" || s.state == "SIGNALING" }
 
-// askJob returns what Slurm says about the job, and whether it says anything.
+// askJob queries Slurm for the state of the job; ok is false if Slurm does not report it.
 func askJob(job slurm.Job) (s jobState, known bool) {
 	text, err := slurmCommand("scontrol", "show", "job", "--oneliner", jobName(job))
 	if err != nil {
@@ -198,13 +213,13 @@ func parseJob(line string) (s jobState) {
 		case "PreemptTime":
 			s.preempted = value != "None"
 		case "Restarts":
-			s.restarts, _ = strconv.Atoi(value) // 0 where it is not a number
+			s.restarts, _ = strconv.Atoi(value) // 0 if it is not a number
 		}
 	}
 	return s
 }
 
-// slurmCommand runs one of Slurm's commands and returns what it says, in one line.
+// slurmCommand runs one of Slurm's commands and returns its output, on one line.
 func slurmCommand(args ...string) (string, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.WaitDelay = time.Second
@@ -212,7 +227,8 @@ func slurmCommand(args ...string) (string, error) {
 	return string(bytes.Join(bytes.Fields(text), []byte(" "))), err
 }
 
-// jobName returns how to name the job to scontrol: the number of an array's first task is that of the whole array.
+// jobName returns how to name the job to scontrol: the number of an array's first task is that of
+// the whole array.
 func jobName(job slurm.Job) string {
 	if job.InArray() {
 		return fmt.Sprintf("%s_%d", job.ArrayJobID, job.ArrayTaskID)
@@ -230,23 +246,24 @@ func drain(signals chan os.Signal) {
 	}
 }
 
-// sayRestart tells which life of a requeued job this is, and what it goes on from.
-func (o *Options) sayRestart(job slurm.Job) {
+// logRestart prints which life of a requeued job this is, and where it resumes.
+func (o *Options) logRestart(job slurm.Job) {
 	if job.RestartCount == 0 {
 		return
 	}
-	from := "there is no --state: importance scores are not kept"
+	from := "without --state, importance scores are not kept"
 	if o.cache.State != "" {
 		from = aboutState(o.cache.State)
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount, jobName(job), from)
+	fmt.Fprintf(outlet.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount,
+		jobName(job), from)
 }
 
-// aboutState says in words what a state file holds.
+// aboutState describes a state file.
 func aboutState(path string) string {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Sprintf("%s is not there yet", path)
+		return fmt.Sprintf("%s does not exist yet", path)
 	}
 	var s *scheduler.Snapshot
 	if err == nil {
@@ -255,24 +272,28 @@ func aboutState(path string) string {
 	if err != nil {
 		return fmt.Sprintf("%s cannot be used: %v", path, err)
 	}
-	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch, s.Final)
+	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch,
+		s.Final)
 }
 
-// killStep has Slurm kill the cache's step on all nodes: killing srun would leave its tasks where they are.
+// killStep has Slurm kill the cache's step on all nodes: killing srun would leave its tasks
+// running.
 func killStep(folder string, job slurm.Job) {
 	if step, err := os.ReadFile(filepath.Join(folder, session.CacheStepName)); err == nil {
-		_, _ = slurmCommand("scancel", "--signal=KILL", job.JobID+"."+string(step)) // what is not ended so is taken for what cannot be
+		// A process that survives this counts as unkillable.
+		_, _ = slurmCommand("scancel", "--signal=KILL", job.JobID+"."+string(step))
 	}
 }
 
-// signalStep has Slurm send s to the training step of a session, and reports whether it has, or had done so before. srun itself answers
-// a signal that ends it by killing its tasks at once, and a job that Slurm ends has had its steps signalled.
+// signalStep has Slurm send s to the training step of a session, and reports whether it has, or had
+// done so before. srun itself reacts to a signal that ends it by killing its tasks at once, and
+// when Slurm ends a job it has signalled the steps already.
 //
 // Source: measured with Slurm 22.05.
 func signalStep(folder string, job slurm.Job, s syscall.Signal) bool {
 	step, err := os.ReadFile(filepath.Join(folder, session.StepName))
 	if err != nil {
-		return false // it has not begun
+		return false // it has not started
 	}
 	if state, known := askJob(job); known && !state.runs() {
 		return true

@@ -28,15 +28,31 @@ func TestRequeues(t *testing.T) {
 		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", false, false, 0, false},
 		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", true, false, 0, true},
 		{"JobState=SIGNALING Reason=None Restarts=0 PreemptTime=None", true, false, 0, true},
-		{"JobState=SIGNALING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", false, false, 0, true},
-		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", false, true, 0, false},                // somebody's SIGTERM
-		{"JobState=RUNNING Reason=None Restarts=2 PreemptTime=2026-11-20T15:25:12", false, false, 2, true}, // steps got SIGTERM
+		{
+			"JobState=SIGNALING Reason=None Restarts=0 PreemptTime=2026-11-20T15:25:12", false,
+			false,
+			0, true,
+		},
+		// somebody's SIGTERM
+		{"JobState=RUNNING Reason=None Restarts=0 PreemptTime=None", false, true, 0, false},
+		// steps got SIGTERM
+		{
+			"JobState=RUNNING Reason=None Restarts=2 PreemptTime=2026-11-20T15:25:12", false, false,
+			2,
+			true,
+		},
 		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, true, 0, true},
 		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", true, true, 0, true},
-		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, false, 0, false}, // training came to its end just before
-		{"JobState=COMPLETING Reason=TimeLimit Restarts=1 PreemptTime=None", true, true, 0, false},   // it is being requeued
+		// training came to its end just before
+		{
+			"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, false, 0,
+			false,
+		},
+		// it is being requeued
+		{"JobState=COMPLETING Reason=TimeLimit Restarts=1 PreemptTime=None", true, true, 0, false},
 		{"JobState=COMPLETING Reason=None Restarts=1 EndTime=x", true, true, 0, false},
-		{"JobState=COMPLETING Reason=None Restarts=0 PreemptTime=None", true, true, 0, false}, // it was cancelled
+		// it was cancelled
+		{"JobState=COMPLETING Reason=None Restarts=0 PreemptTime=None", true, true, 0, false},
 		{"JobState=COMPLETED Reason=None Restarts=0", true, true, 0, false},
 		{"", true, true, 0, false},
 	} {
@@ -46,12 +62,13 @@ func TestRequeues(t *testing.T) {
 	}
 }
 
-// fakeScontrol puts a Slurm in $PATH that describes a running job, and ends this process, as it were, when that is requeued. The result
-// tells whether it was.
+// fakeScontrol puts a Slurm in $PATH that describes a running job, and ends this process, as it
+// were, when that is requeued. The result tells whether it was.
 func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 	t.Helper()
 	folder := t.TempDir()
-	script := "#!/bin/sh\ncase $1 in\nshow) echo JobState=RUNNING Reason=None Restarts=$SLURM_RESTART_COUNT PreemptTime=None ;;\n" +
+	script := "#!/bin/sh\ncase $1 in\nshow) echo JobState=RUNNING Reason=None " +
+		"Restarts=$SLURM_RESTART_COUNT PreemptTime=None ;;\n" +
 		"requeue) touch " + filepath.Join(folder, "requeued") + "; kill -USR2 $PPID ;;\nesac\n"
 	if err := os.WriteFile(filepath.Join(folder, "scontrol"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -67,7 +84,8 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 
 // TestConclude checks what becomes of a job whose time is over, by how its training ended.
 func TestConclude(t *testing.T) {
-	onward, missing := "is requeued, and will go on where training left off\n", ": its checkpoint may be missing\n"
+	onward, missing := "is requeued, and will go on where training left off\n",
+		": its checkpoint may be missing\n"
 	training := func(code int) error { return &exit.StatusError{Code: code} }
 	for _, c := range []struct {
 		how      string
@@ -78,18 +96,39 @@ func TestConclude(t *testing.T) {
 	}{
 		{"it wrote a checkpoint", nil, 0, true, onward},
 		{"again", nil, 3, true, onward},
-		{"the checkpoint failed", training(1), 0, true, "is requeued, but training ended with code 1 after the signal" + missing},
-		{"again", training(1), 1, true, "is requeued, but training ended with code 1 after the signal" + missing},
-		{"it has none in its first life", training(138), 0, true, "training ended with code 138 after the signal" + missing},
-		{"it has none yet", training(138), 1, true, "training ended with code 138 after the signal" + missing},
-		{"it has none", training(138), 1, false, "job 7 is not requeued: training died of the signal"},
-		{"it has none", training(140), 2, false, "job 7 is not requeued: training died of the signal"},
+		{
+			"the checkpoint failed", training(1), 0, true,
+			"is requeued, but training ended with code 1 after the signal" + missing,
+		},
+		{
+			"again", training(1), 1, true,
+			"is requeued, but training ended with code 1 after the signal" + missing,
+		},
+		{
+			"it has none in its first life", training(138), 0, true,
+			"training ended with code 138 after the signal" + missing,
+		},
+		{
+			"it has none yet", training(138), 1, true,
+			"training ended with code 138 after the signal" + missing,
+		},
+		{
+			"it has none", training(138), 1, false,
+			"job 7 is not requeued: training died of the signal",
+		},
+		{
+			"it has none", training(140), 2, false,
+			"job 7 is not requeued: training died of the signal",
+		},
 		{"others did not end in time", training(137), 1, true, "training ended with code 137"},
 		{"it had not begun", exit.SignalError{Signal: syscall.SIGUSR1}, 1, true, onward},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			t.Setenv("SLURM_RESTART_COUNT", strconv.Itoa(c.restarts))
-			q := &requeue{signal: syscall.SIGUSR1, job: slurm.Job{JobID: "7", RestartCount: c.restarts}, here: true, told: true}
+			q := &requeue{
+				signal: syscall.SIGUSR1,
+				job:    slurm.Job{JobID: "7", RestartCount: c.restarts}, here: true, told: true,
+			}
 			q.begin = time.Now()
 			if c.how != "it has none yet" {
 				q.begin = q.begin.Add(-handlerWithin - time.Second)
@@ -98,7 +137,8 @@ func TestConclude(t *testing.T) {
 			requeued := fakeScontrol(t, q.signals)
 			var err error
 			text := outlettest.Stderr(t, func() { err = q.conclude(c.err) })
-			if !errors.Is(err, c.err) || requeued() != c.requeued || !strings.Contains(text, c.says) {
+			if !errors.Is(err, c.err) || requeued() != c.requeued ||
+				!strings.Contains(text, c.says) {
 				t.Errorf("requeued: %v; %v; it says %q", requeued(), err, text)
 			}
 		})
@@ -107,22 +147,28 @@ func TestConclude(t *testing.T) {
 
 func TestParseSignal(t *testing.T) {
 	for text, want := range map[string]syscall.Signal{
-		"USR1": syscall.SIGUSR1, "SIGUSR1": syscall.SIGUSR1, "sigusr2": syscall.SIGUSR2, "12": syscall.SIGUSR2,
-		"": 0, "USR3": 0, "0": 0, "-1": 0, "99": 0,
+		"USR1": syscall.SIGUSR1, "SIGUSR1": syscall.SIGUSR1, "sigusr2": syscall.SIGUSR2,
+		"12": syscall.SIGUSR2,
+		"":   0, "USR3": 0, "0": 0, "-1": 0, "99": 0,
 	} {
 		if got, err := parseSignal(text); got != want || (err == nil) != (want != 0) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	for requeue, want := range map[string]string{"TERM": "ends a run", "KILL": "must be USR1 or USR2", "tomorrow": "is not a signal"} {
+	for requeue, want := range map[string]string{
+		"TERM": "ends a run",
+		"KILL": "must be USR1 or USR2", "tomorrow": "must be a signal",
+	} {
 		o := Options{requeue: requeue}
-		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != exit.Misuse {
+		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) ||
+			exit.Code(err) != exit.Misuse {
 			t.Errorf("%s: %v", requeue, err)
 		}
 	}
 }
 
-// TestJobName checks that a task of an array is not taken for the array, whose number one of them has.
+// TestJobName checks that a task of an array is not taken for the array, whose number one of them
+// has.
 func TestJobName(t *testing.T) {
 	if got := jobName(slurm.Job{JobID: "17", ArrayJobID: "17", ArrayTaskID: 4}); got != "17_4" {
 		t.Error(got)
@@ -140,7 +186,7 @@ func TestAboutState(t *testing.T) {
 			t.Errorf("%q does not say %q", got, want)
 		}
 	}
-	check("is not there yet")
+	check("does not exist yet")
 	if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package launch starts a run's cache and its training command, watches both, and starts a dead cache again ("rankpool run"); join is
-// one task of its training step.
+// Package launch starts a run's cache and its training command, watches both, and starts a dead
+// cache again ("rankpool run"); join is one task of its training step.
 package launch
 
 import (
@@ -28,10 +28,11 @@ import (
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
-	"rankpool/staging"
+	"rankpool/staging/index"
 )
 
-// What trainers wait for at the most, unless they are told otherwise; those of python/rankpool/waiting.py.
+// Upper bounds for what trainers wait for, unless configured; the same as in
+// python/rankpool/waiting.py.
 const (
 	defaultBatchTimeout = 30 * time.Second
 	defaultPlanTimeout  = 10 * time.Minute
@@ -52,40 +53,54 @@ type Options struct {
 	library         transport.Library // of the ranks; none for one rank
 	requeue         string            // the name of the signal; "": the job is not requeued
 	requeueOn       syscall.Signal    // the same
-	serveCommand    string            // the program that is called with "serve …"
+	serveCommand    string            // the program to run as "serve …"
 	self            string            // this program
-	launched        string            // the name of this launch, which its ranks get
+	launched        string            // the name of this launch, passed to its ranks
 	indexes         session.Indexes   // of the data sets as they were when the run began
 	Command         []string          // the training command
 }
 
 // Register adds the flags of run.
 func (o *Options) Register(flags *pflag.FlagSet) {
-	flags.IntVar(&o.ranks, "ranks", 0, "ranks of the cache (default: 1; in a Slurm allocation one a node)")
-	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1, "training processes a rank; in a Slurm batch script srun's own flags say that")
+	flags.IntVar(&o.ranks, "ranks", 0,
+		"ranks of the cache (default: 1; in a Slurm allocation one a node)")
+	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
+		"training processes per rank; in a Slurm batch script, srun's own flags decide")
 	o.cache.Register(flags)
-	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of this run (default /dev/shm, else $TMPDIR, else /tmp)")
-	flags.Float64Var(&o.progressSeconds, "progress", 30, "seconds between two progress lines; 0: none. On a terminal there is a bar instead")
-	flags.IntVar(&o.restarts, "restarts", -1, "how many times a dead cache is started again; -1: as often as it takes")
-	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may take to meet in MPI_Init; to take memory and disks ten times as long")
-	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer waits for a batch from the cache before it reads storage (trainers: RANKPOOL_BATCH_TIMEOUT, in seconds)")
-	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer waits at the begin of an epoch for a cache that is away before it fails (trainers: RANKPOOL_PLAN_TIMEOUT, in seconds)")
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
+		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
+	flags.Float64Var(&o.progressSeconds, "progress", 30,
+		"seconds between progress lines; 0: none. A terminal shows a bar instead")
+	flags.IntVar(&o.restarts, "restarts", -1,
+		"how many times to restart a dead cache; -1: no limit")
+	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may "+
+		"take to meet in MPI_Init; to take memory and disks ten times as long")
+	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer "+
+		"waits for a batch from the cache before it reads storage (trainers: "+
+		"RANKPOOL_BATCH_TIMEOUT, in seconds)")
+	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer "+
+		"waits at the begin of an epoch for a cache that is away before it fails (trainers: "+
+		"RANKPOOL_PLAN_TIMEOUT, in seconds)")
 	o.MPI.Register(flags)
-	flags.StringVar(&o.MPI.Wish.Mpirun, "mpirun", "", "the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
-	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
+	flags.StringVar(&o.MPI.Wish.Mpirun, "mpirun", "",
+		"the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
+	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is "+
+		"over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
 	flags.Lookup("requeue").NoOptDefVal = requeueSignal
-	flags.StringVar(&o.serveCommand, "serve-command", "", "the program to call as \"serve\" (for tests)")
-	_ = flags.MarkHidden("serve-command") // it is there: the line above
+	flags.StringVar(&o.serveCommand, "serve-command", "",
+		"the program to call as \"serve\" (for tests)")
+	_ = flags.MarkHidden("serve-command") // cannot fail: the flag is defined above
 }
 
-// check validates the flags and settles how many ranks there are.
+// check validates the flags and determines the number of ranks.
 func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	if err := o.checkLaunch(job, f, at); err != nil {
 		return err
 	}
 	switch {
 	case len(o.Command) == 0:
-		return exit.Usagef("which training command? give it after --, as in: rankpool run --data DIR -- python train.py")
+		return exit.Usagef("which training command? give it after --, as in: rankpool run --data " +
+			"DIR -- python train.py")
 	case o.ranks < 0:
 		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.trainersPerRank < 1:
@@ -99,11 +114,15 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	case o.progressSeconds < 0:
 		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case f == FormSlurm && o.ranks != 0 && o.ranks != job.Nodes:
-		return exit.Usagef("--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out", job.Nodes)
+		return exit.Usagef(
+			"--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out",
+			job.Nodes)
 	case f == FormSlurm && o.trainersPerRank != 1:
-		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
+		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the "+
+			"training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
 	case f == formTask && o.ranks != 0 && o.ranks != at.Tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks)
+		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
+			at.By, at.Tasks)
 	}
 	switch f {
 	case FormSlurm:
@@ -140,7 +159,7 @@ func (o *Options) withLibrary(env []string) []string {
 	return world.WithEnv(env, map[string]string{mpilib.Variable: o.library.Path})
 }
 
-// checkMachine validates what needs a look at the machine: the command, MPI, the data.
+// checkMachine validates what depends on the machine: the command, MPI, the data.
 func (o *Options) checkMachine(f form, at world.Place) error {
 	// In a batch script the command may be one of the nodes' alone.
 	if _, err := exec.LookPath(o.Command[0]); err != nil && f != FormSlurm {
@@ -167,7 +186,8 @@ func (o *Options) checkMachine(f form, at world.Place) error {
 
 // Run starts the cache and the training command, and returns when training has ended.
 func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
-	// Training goes on when nobody reads run's messages any more. The signal is caught: commands inherit that it is ignored.
+	// Training goes on if nobody reads run's messages any more. Catch SIGPIPE instead of ignoring
+	// it: commands would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
 	f := chooseForm(job, at, ranksGiven)
@@ -196,14 +216,17 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 16) // more than a person sends while nobody listens
-	exit.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask || at.Task == 0, signals: signals}
+	signals := make(chan os.Signal, 16) // more than a person sends before they are read
+	exit.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2)
+	again := &requeue{signal: o.requeueOn, job: job, begin: time.Now(), here: f != formTask ||
+		at.Task == 0, signals: signals}
 	defer func() { err = again.conclude(err) }() // when all is closed
 	if again.here {
-		o.sayRestart(job)
+		o.logRestart(job)
 	}
-	s, err := session.Open(base, session.Name(f == FormSlurm, os.Getuid(), job, os.Getpid()), o.ranks)
+	s, err := session.Open(base, session.Name(f == FormSlurm, os.Getuid(), job, os.Getpid()),
+		o.ranks)
 	if err != nil {
 		return err
 	}
@@ -222,7 +245,8 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	return o.launch(f, job, at, s, again)
 }
 
-// indexData looks what every data set holds, so that the ranks need not walk, and keeps that for the whole run.
+// indexData looks what every data set holds, so that the ranks need not walk, and keeps that for
+// the whole run.
 func (o *Options) indexData(parent context.Context) error {
 	var more []os.Signal
 	if o.requeueOn != 0 {
@@ -236,8 +260,8 @@ func (o *Options) indexData(parent context.Context) error {
 	}
 	for _, set := range sets {
 		show := progress.NewScan(outlet.Stderr, o.progressSeconds == 0)
-		m, err := staging.Open(ctx, set.Path, staging.OpenOptions{
-			ScanOptions: staging.ScanOptions{Progress: show.Update},
+		m, err := index.Open(ctx, set.Path, index.OpenOptions{
+			ScanOptions: index.ScanOptions{Progress: show.Update},
 			Log:         o.logVerbose,
 		})
 		show.End()
@@ -252,18 +276,20 @@ func (o *Options) indexData(parent context.Context) error {
 	return nil
 }
 
-// logVerbose prints what is only of interest with --verbose.
+// logVerbose prints what is of interest only with --verbose.
 func (o *Options) logVerbose(msg string) {
 	if o.cache.Verbose {
 		fmt.Fprintln(outlet.Stderr, "rankpool:", msg)
 	}
 }
 
-// withTimeouts returns env with the bounds of what trainers wait for; those that the user has set there stay, unless a flag says otherwise.
+// withTimeouts returns env with the timeouts of trainers; variables that the user has set are kept,
+// unless a flag overrides them.
 func (o *Options) withTimeouts(env []string) []string {
 	set := map[string]string{}
 	for name, bound := range map[string]struct{ is, otherwise time.Duration }{
-		"RANKPOOL_BATCH_TIMEOUT": {o.batchTimeout, defaultBatchTimeout}, "RANKPOOL_PLAN_TIMEOUT": {o.planTimeout, defaultPlanTimeout},
+		"RANKPOOL_BATCH_TIMEOUT": {o.batchTimeout, defaultBatchTimeout},
+		"RANKPOOL_PLAN_TIMEOUT":  {o.planTimeout, defaultPlanTimeout},
 	} {
 		if world.Lookup(env)(name) == "" || bound.is != bound.otherwise {
 			set[name] = strconv.FormatFloat(bound.is.Seconds(), 'g', -1, 64)
@@ -272,8 +298,11 @@ func (o *Options) withTimeouts(env []string) []string {
 	return world.WithEnv(env, set)
 }
 
-// launch starts and watches everything, prints the table, and returns the training command's exit code as an error.
-func (o *Options) launch(f form, job slurm.Job, at world.Place, s *session.Session, again *requeue) error {
+// launch starts and watches everything, prints the table, and returns the training command's exit
+// code as an error.
+func (o *Options) launch(
+	f form, job slurm.Job, at world.Place, s *session.Session, again *requeue,
+) error {
 	if o.cache.Log == "" {
 		o.cache.Log = filepath.Join(s.Dir, "run.jsonl")
 	}
@@ -286,14 +315,20 @@ func (o *Options) launch(f form, job slurm.Job, at world.Place, s *session.Sessi
 		return err
 	}
 	if f == formTask && at.Task == 0 {
-		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end the whole step, and is not started again; called in the batch script without srun, run survives that\n", at.By)
+		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end "+
+			"the whole step, and is not started again; called in the batch script without srun, "+
+			"run survives that\n", at.By)
 	}
 	l := &launcher{
 		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.Verbose,
-		progress: progress.NewTrain(outlet.Stderr, time.Duration(o.progressSeconds*float64(time.Second))),
-		exits:    make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
+		progress: progress.NewTrain(outlet.Stderr,
+			time.Duration(o.progressSeconds*float64(time.Second))),
+		exits: make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
 		unheard: make(chan syscall.Signal, cap(again.signals)),
-		bounds:  liveness.Options{StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout, Restarts: o.restarts},
+		bounds: liveness.Options{
+			StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout,
+			Restarts: o.restarts,
+		},
 	}
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
@@ -305,7 +340,7 @@ func (o *Options) launch(f form, job slurm.Job, at world.Place, s *session.Sessi
 	if plan.reports {
 		log, err := summary.Read(summary.Patience, o.cache.Log, logBegin)
 		if err != nil {
-			l.say("the run log cannot be read, so there is no table: %v", err)
+			l.print("cannot read the run log for the table of epochs: %v", err)
 		} else if err := log.Print(os.Stdout, l.keeper.Restarts()); err != nil {
 			return err
 		}

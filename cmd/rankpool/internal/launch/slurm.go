@@ -12,10 +12,12 @@ import (
 	"rankpool/slurm"
 )
 
-// slurmLayout starts two steps that overlap: the cache, one rank a node, and the training command with the tasks
-// that the batch script asked for. They are two, because a rank that dies takes its step with it.
+// slurmLayout starts two overlapping steps: the cache, one rank per node, and the training command
+// with the tasks that the batch script asked for. They are separate because a rank that dies takes
+// its step with it.
 //
-// --mem=0 lets a step share the job's memory: without it a step of the user's that runs beside holds it all.
+// --mem=0 lets a step share the job's memory: otherwise a step of the user's that runs beside it
+// reserves all of it.
 func (o *Options) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
 	get := world.Lookup(env)
@@ -26,16 +28,21 @@ func (o *Options) slurmLayout(job slurm.Job, dir string, env []string) layout {
 		l.hosts = hosts
 	}
 	train := []string{
-		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1", "--quit-on-interrupt", o.self, "join", "--session", dir, "--",
+		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1",
+		"--quit-on-interrupt", o.self, "join", "--session", dir, "--",
 	}
-	l.trainers = []command{{args: append(train, o.Command...), env: world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout}}
+	l.trainers = []command{{
+		args: append(train, o.Command...),
+		env:  world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout,
+	}}
 	if onFirstNode(job) {
 		l.folders = []string{session.RankFolder(dir, 0)}
 	}
 	return l
 }
 
-// slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, where some are lost, on the living ones.
+// slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, where
+// some are lost, on the living ones.
 func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
 	nodes, start, serve := job.Nodes, o.slurmMPI, o.serveArgs(dir)
 	if living != nil {
@@ -55,13 +62,18 @@ func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living [
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(world.Lookup(env), slurmVersion()),
 		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+start())
-	l.cache = command{args: append(cache, serve...), env: o.withLibrary(cacheStepEnv(env)), ours: true}
-	l.endRanks = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end", "--session", dir)
+	l.cache = command{
+		args: append(cache, serve...), env: o.withLibrary(cacheStepEnv(env)),
+		ours: true,
+	}
+	l.endRanks = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end",
+		"--session", dir)
 	l.end = slices.Clone(l.endRanks)
 	l.endRanks = append(l.endRanks, "--keep")
 }
 
-// goAround has the cache go on without the nodes that Slurm has taken from the job, which lives without them (sbatch --no-kill).
+// goAround has the cache continue without the nodes that Slurm has taken from the job, which
+// survives without them (sbatch --no-kill).
 func (l *launcher) goAround() {
 	if l.around == nil {
 		return
@@ -71,19 +83,22 @@ func (l *launcher) goAround() {
 	if !known || err != nil || len(has) == 0 {
 		return
 	}
-	lost := slices.DeleteFunc(slices.Clone(l.hosts), func(host string) bool { return slices.Contains(has, host) })
+	lost := slices.DeleteFunc(slices.Clone(l.hosts),
+		func(host string) bool { return slices.Contains(has, host) })
 	if len(lost) == 0 || len(lost) == len(l.hosts) {
 		return
 	}
-	l.hosts = slices.DeleteFunc(l.hosts, func(host string) bool { return slices.Contains(lost, host) })
-	l.say("%s of this job is lost: the cache goes on without its memory, on %s", slurm.FormatHostlist(lost), slurm.FormatHostlist(l.hosts))
+	l.hosts = slices.DeleteFunc(l.hosts,
+		func(host string) bool { return slices.Contains(lost, host) })
+	l.print("%s of this job is lost: the cache goes on without its memory, on %s",
+		slurm.FormatHostlist(lost), slurm.FormatHostlist(l.hosts))
 	l.around(&l.layout, l.hosts)
 }
 
-// trainingStep returns what the environment of the training step's srun gets.
+// trainingStep returns the environment of the training step's srun.
 //
-// Source: SchedMD, release notes of Slurm 22.05: srun no longer takes --cpus-per-task from the batch script's environment; it reads
-// SRUN_CPUS_PER_TASK.
+// Source: SchedMD, release notes of Slurm 22.05: srun no longer reads --cpus-per-task from the
+// batch script's environment; it reads SRUN_CPUS_PER_TASK.
 func trainingStep(job slurm.Job, get func(string) string, dir string) map[string]string {
 	set := map[string]string{"RANKPOOL_SESSION": dir}
 	if get("MASTER_ADDR") == "" {
@@ -98,11 +113,12 @@ func trainingStep(job slurm.Job, get func(string) string, dir string) map[string
 	return set
 }
 
-// cacheGPUs returns the option of srun for the GPUs of the cache's step, which looks at them and leaves them to training. Where steps
-// could not share GPUs, or the batch script does not say that each node has as many, it does without.
+// cacheGPUs returns the option of srun for the GPUs of the cache's step, which monitors them and
+// leaves them to training. It returns no option if steps cannot share GPUs, or the batch script
+// does not ask for as many on each node.
 //
-// Source: SchedMD, release notes of Slurm 22.05: srun --overlap now shares memory and GRES too. Slurm refuses --gres=none beside
-// --gpus-per-node.
+// Source: SchedMD, release notes of Slurm 22.05: srun --overlap now shares memory and GRES too.
+// Slurm refuses --gres=none beside --gpus-per-node.
 func cacheGPUs(get func(string) string, version string) string {
 	if gpus := get("SLURM_GPUS_PER_NODE"); gpus != "" && version >= "22.05" {
 		return "--gpus-per-node=" + gpus
@@ -110,7 +126,7 @@ func cacheGPUs(get func(string) string, version string) string {
 	return "--gres=none"
 }
 
-// slurmVersion returns the version of srun, as in "22.05.8"; "" when it cannot be had.
+// slurmVersion returns the version of srun, as in "22.05.8"; "" if unknown.
 func slurmVersion() string {
 	text, _ := exec.Command("srun", "--version").Output()
 	fields := strings.Fields(string(text)) // "slurm 23.11.4", "slurm-wlm 22.05.8"
@@ -122,9 +138,11 @@ func slurmVersion() string {
 
 // cacheStepEnv returns the environment of the srun that starts the ranks.
 //
-// Of Slurm's algorithms for PMIx's fences it asks for the ring, unless the user has chosen. Source: measured with Slurm 22.05, PMIx 4.2 and
-// Open MPI 4.1 on two nodes: by default ("mixed") 4 of 1,000 starts died in MPI_Init, where a message came before its receiver was ready;
-// by ring or tree 0 of 1,200, but by tree a step hangs that is not on the allocation's first node.
+// It selects the ring among Slurm's algorithms for PMIx's fences, unless the user has chosen one.
+// Source: measured with Slurm 22.05, PMIx 4.2 and Open MPI 4.1 on two nodes: with the default
+// ("mixed") 4 of 1,000 starts died in MPI_Init, where a message arrived before its receiver was
+// ready; with ring or tree 0 of 1,200, but with tree a step hangs that does not include the
+// allocation's first node.
 func cacheStepEnv(env []string) []string {
 	env = world.WithoutTaskOptions(env)
 	if world.Lookup(env)("SLURM_PMIX_FENCE") != "" {
@@ -133,7 +151,7 @@ func cacheStepEnv(env []string) []string {
 	return world.WithEnv(env, map[string]string{"SLURM_PMIX_FENCE": "ring"})
 }
 
-// slurmMPI is how srun starts the ranks; one of them alone needs no MPI.
+// slurmMPI returns how srun starts the ranks; a single rank needs no MPI.
 func (o *Options) slurmMPI() string {
 	if o.library.Path == "" {
 		return "none"
@@ -141,8 +159,8 @@ func (o *Options) slurmMPI() string {
 	return world.SlurmMPI(o.library.Family, world.SrunList())
 }
 
-// onFirstNode reports whether this process runs on the first node of the allocation, where rank 0 is. The shell of
-// salloc may run elsewhere.
+// onFirstNode reports whether this process runs on the first node of the allocation, where rank 0
+// is. The shell of salloc may run elsewhere.
 func onFirstNode(job slurm.Job) bool {
 	if job.NodeID != slurm.Absent {
 		return job.NodeID == 0

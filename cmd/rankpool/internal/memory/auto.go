@@ -16,16 +16,19 @@ import (
 const Auto = "auto"
 
 const (
-	// usualTrainerBytes is what a training process is taken to use with its DataLoader workers, where --trainer-memory does not say: some
-	// 4 GiB for PyTorch with CUDA and the pinned batches, and half a GiB for each of eight workers. It is an estimate, since the trainers
-	// have not begun. One that is too small costs performance, not the job: the slab shrinks when memory runs short.
+	// usualTrainerBytes is the memory that a training process is assumed to use with its DataLoader
+	// workers, unless --trainer-memory is given: some 4 GiB for PyTorch with CUDA and the pinned
+	// batches, and half a GiB for each of eight workers. It is an estimate, since the trainers have
+	// not started. An estimate that is too small costs performance, not the job: the slab shrinks
+	// when memory runs short.
 	usualTrainerBytes = 8 << 30
-	// trainerShare of what is free goes to the trainers at the most where only the estimate speaks for them.
+	// trainerShare is the largest part of the free memory that trainers get on the estimate alone.
 	trainerShare = 2
 
-	// The reserve is for what nobody counts: the rank's own tables (157 MiB for a million samples, see "make bench"), MPI's buffers, the
-	// shell and the daemons of the job, checkpoints that are being written. It is a 20th of the limit and this, at most a quarter. Training
-	// may use most of it before the slab shrinks.
+	// The reserve is for memory that nothing else accounts for: the rank's own tables (157 MiB for
+	// a million samples, see "make bench"), MPI's buffers, the job's shell and daemons, checkpoints
+	// being written. It is a 20th of the limit plus this constant, at most a quarter. Training may
+	// use most of it before the slab shrinks.
 	autoReserveShare      = 20
 	autoReserveBytes      = 256 << 20
 	autoReserveLargeShare = 4
@@ -36,7 +39,7 @@ func autoReserve(limitBytes int64) int64 {
 	return min(autoReserveBytes+limitBytes/autoReserveShare, limitBytes/autoReserveLargeShare)
 }
 
-// Trainers are the flags that say what trainers need, for --memory auto.
+// Trainers are the flags that describe the needs of trainers, for --memory auto.
 type Trainers struct {
 	Memory  string // of each trainer: a size; "": an estimate
 	PerRank int    // how many trainers a rank has; 0: not known
@@ -45,7 +48,8 @@ type Trainers struct {
 // Register adds the flags.
 func (t *Trainers) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.Memory, "trainer-memory", "",
-		"for --memory auto: what each training process uses with its DataLoader workers (default 8GiB, and all no more than half of the memory)")
+		"for --memory auto: what each training process uses with its DataLoader workers (default "+
+			"8GiB, and all no more than half of the memory)")
 }
 
 // Check returns an error of wrong usage if a flag's value is not possible.
@@ -74,16 +78,20 @@ func (t *Trainers) Args() []string {
 	return args
 }
 
-// trainersHere estimates how many trainers this node will have: the most that any sign speaks for.
+// trainersHere estimates how many trainers this node will have: the largest number that any source
+// gives.
 func (t *Trainers) trainersHere(ranksHere int, getenv func(string) string) int {
-	gpus := slurm.DetectGPUs(func(name string) (string, bool) { v := getenv(name); return v, v != "" })
+	gpus := slurm.DetectGPUs(
+		func(name string) (string, bool) { v := getenv(name); return v, v != "" })
 	return max(1, t.PerRank*ranksHere, gpus.OnNode)
 }
 
-// TasksANode returns the most tasks that a batch script asks for on a node, where run starts a training process in each; else 0. The ranks
-// cannot know: in their step Slurm's variables tell of the ranks alone.
+// TasksANode returns the most tasks that a batch script asks for on a node, if run starts a
+// training process in each; else 0. The ranks cannot know: in their step Slurm's variables describe
+// the ranks alone.
 //
-// Source: measured with Slurm 22.05: SLURM_TASKS_PER_NODE is then "1(x2)" in a step of a task a node, also where the job has more.
+// Source: measured with Slurm 22.05: SLURM_TASKS_PER_NODE is then "1(x2)" in a step of a task a
+// node, also where the job has more.
 func TasksANode(job slurm.Job, ofJob bool) int {
 	if counts := job.TaskCounts(); ofJob && len(counts) > 0 {
 		return slices.Max(counts)
@@ -91,7 +99,7 @@ func TasksANode(job slurm.Job, ofJob bool) int {
 	return 0
 }
 
-// An AutoPlan is how --memory auto came to the size of a rank's slab.
+// An AutoPlan is how --memory auto arrived at the size of a rank's slab.
 type AutoPlan struct {
 	memory       slurm.Memory // of the node
 	sharedBytes  int64        // free in /dev/shm; 0: not known
@@ -104,9 +112,12 @@ type AutoPlan struct {
 }
 
 // NewAutoPlan measures the node's memory.
-func NewAutoPlan(t Trainers, memory slurm.Memory, ranksHere int, getenv func(string) string) (*AutoPlan, error) {
+func NewAutoPlan(
+	t Trainers, memory slurm.Memory, ranksHere int, getenv func(string) string,
+) (*AutoPlan, error) {
 	p := &AutoPlan{
-		memory: memory, Trainers: t.trainersHere(ranksHere, getenv), estimated: t.Memory == "", eachBytes: usualTrainerBytes,
+		memory: memory, Trainers: t.trainersHere(ranksHere, getenv), estimated: t.Memory == "",
+		eachBytes:    usualTrainerBytes,
 		reserveBytes: autoReserve(memory.LimitBytes), RanksHere: ranksHere,
 	}
 	p.sharedBytes, _ = sharedMemoryFree()
@@ -120,7 +131,7 @@ func NewAutoPlan(t Trainers, memory slurm.Memory, ranksHere int, getenv func(str
 	return p, err
 }
 
-// SlabBytes is what a rank gets; 0 or less: nothing is left.
+// SlabBytes is the size of a rank's slab; 0 or less if no memory is left for it.
 func (p *AutoPlan) SlabBytes() int64 {
 	if p.Before > 0 {
 		return p.Before
@@ -133,9 +144,10 @@ func (p *AutoPlan) SlabBytes() int64 {
 	return left / int64(p.RanksHere)
 }
 
-// String says in a sentence how the slab got its size.
+// String explains the slab's size in a sentence.
 func (p *AutoPlan) String() string {
-	text := fmt.Sprintf("%s free of %s (%s)", Text(p.memory.FreeBytes), Text(p.memory.LimitBytes), p.memory.Limit)
+	text := fmt.Sprintf("%s free of %s (%s)", Text(p.memory.FreeBytes), Text(p.memory.LimitBytes),
+		p.memory.Limit)
 	trainers, flag := "1 trainer (", "--trainer-memory"
 	if p.Trainers > 1 {
 		trainers = fmt.Sprintf("%d trainers (%s each, ", p.Trainers, Text(p.eachBytes))
@@ -143,7 +155,8 @@ func (p *AutoPlan) String() string {
 	if p.estimated {
 		flag = "an estimate, see --trainer-memory"
 	}
-	text += fmt.Sprintf(", less %s for %s%s), less %s in reserve", Text(int64(p.Trainers)*p.eachBytes), trainers, flag, Text(p.reserveBytes))
+	text += fmt.Sprintf(", less %s for %s%s), less %s in reserve",
+		Text(int64(p.Trainers)*p.eachBytes), trainers, flag, Text(p.reserveBytes))
 	slab := p.SlabBytes()
 	switch {
 	case slab <= 0:
@@ -151,7 +164,8 @@ func (p *AutoPlan) String() string {
 	case p.RanksHere > 1:
 		text += fmt.Sprintf(", for %d ranks", p.RanksHere)
 	}
-	if p.sharedBytes > 0 && slab == (p.sharedBytes-p.sharedBytes/autoReserveShare)/int64(p.RanksHere) {
+	if p.sharedBytes > 0 &&
+		slab == (p.sharedBytes-p.sharedBytes/autoReserveShare)/int64(p.RanksHere) {
 		text += fmt.Sprintf(", and no more than /dev/shm holds (%s)", Text(p.sharedBytes))
 	}
 	return text + " = " + Text(slab) + " for the cache"

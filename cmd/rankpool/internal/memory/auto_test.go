@@ -31,7 +31,10 @@ func TestTrainersHere(t *testing.T) {
 func TestMemoryAutoPlan(t *testing.T) {
 	const gib = 1 << 30
 	cgroup := func(limit, free int64) slurm.Memory {
-		return slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "the memory limit of control group /job_7"}
+		return slurm.Memory{
+			LimitBytes: limit, FreeBytes: free,
+			Limit: "the memory limit of control group /job_7",
+		}
 	}
 	for _, c := range []struct {
 		plan AutoPlan
@@ -39,26 +42,43 @@ func TestMemoryAutoPlan(t *testing.T) {
 		slab int64
 	}{
 		{
-			AutoPlan{memory: cgroup(500*gib, 498*gib), Trainers: 4, eachBytes: 24 * gib, reserveBytes: 25 * gib, RanksHere: 1},
-			"498 GiB free of 500 GiB (the memory limit of control group /job_7), less 96 GiB for 4 trainers (24 GiB each, --trainer-memory), " +
+			AutoPlan{
+				memory: cgroup(500*gib, 498*gib), Trainers: 4, eachBytes: 24 * gib,
+				reserveBytes: 25 * gib, RanksHere: 1,
+			},
+			"498 GiB free of 500 GiB (the memory limit of control group /job_7), less 96 GiB for " +
+				"4 trainers (24 GiB each, --trainer-memory), " +
 				"less 25 GiB in reserve = 377 GiB for the cache",
 			377 * gib,
 		},
 		{
-			AutoPlan{memory: cgroup(100*gib, 100*gib), Trainers: 1, eachBytes: 8 * gib, estimated: true, reserveBytes: 5 * gib, RanksHere: 2},
-			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 8.0 GiB for 1 trainer (an estimate, see --trainer-memory), " +
+			AutoPlan{
+				memory: cgroup(100*gib, 100*gib), Trainers: 1, eachBytes: 8 * gib,
+				estimated: true, reserveBytes: 5 * gib, RanksHere: 2,
+			},
+			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 8.0 GiB " +
+				"for 1 trainer (an estimate, see --trainer-memory), " +
 				"less 5.0 GiB in reserve, for 2 ranks = 44 GiB for the cache",
 			43*gib + gib/2,
 		},
 		{
-			AutoPlan{memory: cgroup(100*gib, 100*gib), Trainers: 1, sharedBytes: 20 * gib, RanksHere: 1},
-			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 0 B for 1 trainer (--trainer-memory), " +
-				"less 0 B in reserve, and no more than /dev/shm holds (20 GiB) = 19 GiB for the cache",
+			AutoPlan{
+				memory: cgroup(100*gib, 100*gib), Trainers: 1, sharedBytes: 20 * gib,
+				RanksHere: 1,
+			},
+			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 0 B for 1 " +
+				"trainer (--trainer-memory), " +
+				"less 0 B in reserve, and no more than /dev/shm holds (20 GiB) = 19 GiB for the " +
+				"cache",
 			19 * gib,
 		},
 		{
-			AutoPlan{memory: cgroup(4*gib, 3*gib), Trainers: 4, eachBytes: gib, reserveBytes: gib / 2, RanksHere: 1},
-			"3.0 GiB free of 4.0 GiB (the memory limit of control group /job_7), less 4.0 GiB for 4 trainers (1.0 GiB each, --trainer-memory), " +
+			AutoPlan{
+				memory: cgroup(4*gib, 3*gib), Trainers: 4, eachBytes: gib,
+				reserveBytes: gib / 2, RanksHere: 1,
+			},
+			"3.0 GiB free of 4.0 GiB (the memory limit of control group /job_7), less 4.0 GiB " +
+				"for 4 trainers (1.0 GiB each, --trainer-memory), " +
 				"less 512 MiB in reserve, leaves nothing for the cache",
 			-gib - gib/2,
 		},
@@ -72,17 +92,19 @@ func TestMemoryAutoPlan(t *testing.T) {
 	}
 }
 
-// TestMemoryAutoFits checks that trainers, reserve and slabs are within what is free, and that without a --trainer-memory there is always a
-// slab where half of the limit is free.
+// TestMemoryAutoFits checks that trainers, reserve and slabs are within what is free, and that
+// without a --trainer-memory there is always a slab where half of the limit is free.
 func TestMemoryAutoFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1<<20, 1<<62).Draw(t, "limit")
 		free := rapid.Int64Range(0, limit).Draw(t, "free")
 		ranks := rapid.IntRange(1, 8).Draw(t, "ranks")
 		o := Trainers{
-			PerRank: rapid.IntRange(0, 16).Draw(t, "trainers"), Memory: rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
+			PerRank: rapid.IntRange(0, 16).Draw(t, "trainers"),
+			Memory:  rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
 		}
-		p, err := NewAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"}, ranks, lookup(nil))
+		p, err := NewAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"},
+			ranks, lookup(nil))
 		if err != nil {
 			t.Fatal(err)
 		}

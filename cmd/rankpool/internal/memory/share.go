@@ -1,4 +1,5 @@
-// Package memory divides a node's memory: sizes as users write them, what --memory auto comes to, and each data set's part.
+// Package memory divides a node's memory: sizes as users write them, the choice of --memory auto,
+// and each data set's part.
 package memory
 
 import (
@@ -16,7 +17,7 @@ import (
 // AutoWindow lets the rank choose the size of its staging window.
 const AutoWindow = "auto"
 
-// A Request is what --memory and --window ask for.
+// A Request holds the values of --memory and --window.
 type Request struct{ Memory, Window string }
 
 // Plan is how a rank divides its memory.
@@ -25,21 +26,24 @@ type Plan struct {
 }
 
 const (
-	// UsualWindowBytes is the least of a window that nobody set, a batch of 64 samples of 250 KB, if that is no more than half the
-	// data. The most is ten seconds of 100 MB/s.
+	// UsualWindowBytes is the minimum for a window that was not set, a batch of 64 samples of 250
+	// KB, unless that exceeds half the data. The maximum is ten seconds of 100 MB/s.
 	UsualWindowBytes = 16 << 20
 	minWindowBytes   = 1 << 20
 	maxWindowBytes   = 1 << 30
-	// The slab has a sixteenth more than cache and window hold, for what lies between samples of different sizes.
+	// The slab is a sixteenth larger than cache and window, to allow for the gaps between samples
+	// of different sizes.
 	slackShare = 16
 )
 
-// A demand is what a data set takes on each rank: the samples that the rank owns, and its window.
+// A demand is the memory that a data set needs on each rank: for the samples that the rank owns,
+// and for its window.
 type demand struct{ owned, window []int64 }
 
-// Divide gives each data set its part of the ranks' memory, in PartitionBytes and WindowBytes. slabs are the sizes of the ranks' slabs; where
-// one is 0, or slabs is nil, it is what --memory says: a size, or a share of the data, which counts the bytes that a rank owns, so that
-// 100 % hold all of them. A slab that was chosen automatically becomes no larger than that.
+// Divide sets each data set's part of the ranks' memory, in PartitionBytes and WindowBytes. slabs
+// are the sizes of the ranks' slabs. Where one is 0, or slabs is nil, --memory decides: a size, or
+// a share of the data, which counts the bytes that a rank owns, so that 100 % hold all of them. A
+// slab that was chosen automatically does not become larger than that.
 func (r Request) Divide(data []mpicache.DataSet, slabs []int64, rank, ranks int) (Plan, error) {
 	var memory Amount
 	if r.Memory != Auto {
@@ -75,7 +79,8 @@ func (r Request) Divide(data []mpicache.DataSet, slabs []int64, rank, ranks int)
 	return plan, nil
 }
 
-// bookBytes is the memory of all ranks as a published system counts it: a share of the data, or what the ranks have, in bytes of samples.
+// bookBytes is the memory of all ranks as a published system counts it: a share of the data, or the
+// ranks' memory in bytes of samples.
 func bookBytes(d *mpicache.DataSet, memory Amount) int64 {
 	if memory.IsShare {
 		return systems.BookBytes(memory.Share, d.Samples, d.Size)
@@ -87,7 +92,7 @@ func bookBytes(d *mpicache.DataSet, memory Amount) int64 {
 	return min(bytes, systems.BookBytes(1, d.Samples, d.Size))
 }
 
-// demands counts what the data sets take on each rank.
+// demands returns the memory that the data sets need on each rank.
 func (r Request) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
 	demands := make([]demand, len(data))
 	for i, d := range data {
@@ -108,7 +113,7 @@ func (r Request) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
 	return demands, nil
 }
 
-// wants is the memory in which a rank keeps all that it owns.
+// wants returns the memory in which a rank keeps all samples that it owns.
 func wants(demands []demand, rank int) int64 {
 	bytes := int64(0)
 	for _, d := range demands {
@@ -117,12 +122,14 @@ func wants(demands []demand, rank int) int64 {
 	return bytes
 }
 
-// withSlack is the slab that holds so many bytes of cache and window.
+// withSlack returns the size of a slab for so many bytes of cache and window.
 func withSlack(bytes int64) int64 { return bytes + bytes/slackShare }
 
-// divideRank sets the PartitionBytes of a rank, whose windows become smaller where the slab is: a share of what the rank owns, or its part
-// of a slab.
-func divideRank(data []mpicache.DataSet, demands []demand, rank int, share float64, slab int64) Plan {
+// divideRank sets the PartitionBytes of a rank, and shrinks its windows if the slab is small: a
+// share of what the rank owns, or its part of a slab.
+func divideRank(
+	data []mpicache.DataSet, demands []demand, rank int, share float64, slab int64,
+) Plan {
 	var plan Plan
 	total := int64(0)
 	for _, d := range demands {
@@ -150,16 +157,17 @@ func divideRank(data []mpicache.DataSet, demands []demand, rank int, share float
 	return plan
 }
 
-// WindowBytes is the window that was asked for, else an eighth of what the rank owns, within bounds. A batch that is
-// due comes in even when it is larger.
+// WindowBytes returns the requested size of the window, else an eighth of what the rank owns,
+// within bounds. A batch that is due is staged even if it is larger.
 func (r Request) windowBytes(owned, largest int64) (int64, error) {
 	if r.Window == AutoWindow {
-		return max(min(owned/8, maxWindowBytes), min(owned/2, UsualWindowBytes), minWindowBytes, 4*largest), nil
+		return max(min(owned/8, maxWindowBytes), min(owned/2, UsualWindowBytes), minWindowBytes,
+			4*largest), nil
 	}
 	return ParseSize(r.Window)
 }
 
-// Check compares the slabs of all ranks here with what the machine gives.
+// Check compares the slabs of all ranks of this machine with its free memory.
 func (m Plan) Check(ranksHere int) error {
 	need := m.SlabBytes * int64(ranksHere)
 	memory := Available()
@@ -174,7 +182,9 @@ func (m Plan) Check(ranksHere int) error {
 	if ranksHere > 1 {
 		ranks = fmt.Sprintf("the %d ranks on this node", ranksHere)
 	}
-	return &TooSmallError{fmt.Sprintf("%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks, Text(need), Text(have), from)}
+	return &TooSmallError{fmt.Sprintf(
+		"%s would need %s of memory, and there are %s (%s): ask for less with --memory", ranks,
+		Text(need), Text(have), from)}
 }
 
 // A TooSmallError says that the ranks of a node ask for too much; it is the same for all of them.
@@ -182,8 +192,9 @@ type TooSmallError struct{ Sentence string }
 
 func (e *TooSmallError) Error() string { return e.Sentence }
 
-// sharedMemoryFree is the free space of /dev/shm. A memfd is not bound by it, but an administrator who limits
-// /dev/shm means shared memory, and DataLoader workers need some too.
+// sharedMemoryFree returns the free space of /dev/shm. It does not bound a memfd, but an
+// administrator who limits /dev/shm means shared memory in general, and DataLoader workers need
+// some too.
 func sharedMemoryFree() (int64, bool) {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &st); err != nil || st.Type != unix.TMPFS_MAGIC {
@@ -192,5 +203,5 @@ func sharedMemoryFree() (int64, bool) {
 	return int64(st.Bavail) * st.Bsize, true
 }
 
-// Text returns a number of bytes as a person reads it.
+// Text formats a number of bytes for people.
 func Text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }

@@ -13,8 +13,8 @@ import (
 	"rankpool/slurm"
 )
 
-// A Amount is how much memory the user gives to samples: bytes of each node, or a share of the data over
-// all nodes.
+// An Amount is how much memory the user gives to samples: bytes of each node, or a share of the
+// data over all nodes.
 type Amount struct {
 	Bytes   int64   // of each node; counts where isShare is false
 	Share   float64 // of the data's bytes, in [0, 1]
@@ -36,13 +36,14 @@ func Parse(text string) (Amount, error) {
 	return Amount{Bytes: bytes}, err
 }
 
-// minUnitless is the least number, but for 0, that is bytes where it has no unit: below it somebody meant another unit, as in "64".
+// minUnitless is the smallest number without a unit that counts as bytes, except 0: a smaller one,
+// as in "64", was meant in another unit.
 const minUnitless = 1 << 20
 
 // ParseSize reads "64GiB" or "0": a number of bytes in [0, 2⁶³).
 //
-// Units are binary (KiB, MiB, GiB, TiB) or decimal (KB, MB, GB, TB), or B. A number without a unit is bytes; one below 1 MiB that is not 0
-// is an error, which says which units there are.
+// Units are binary (KiB, MiB, GiB, TiB) or decimal (KB, MB, GB, TB), or B. A number without a unit
+// is bytes; if it is below 1 MiB and not 0, the error lists the units.
 func ParseSize(text string) (int64, error) {
 	bytes, err := humanize.ParseBytes(strings.TrimSpace(text))
 	if err != nil || bytes > math.MaxInt64 {
@@ -56,5 +57,5 @@ func ParseSize(text string) (int64, error) {
 
 // Available returns the limit that leaves this process the least memory.
 //
-// The size of /dev/shm is no part of it: the kernel does not bind a memfd by that mount's limit.
+// The size of /dev/shm is not considered: the kernel does not bound a memfd by that mount's limit.
 func Available() slurm.Memory { return slurm.ReadMemory(os.ReadFile, os.Getenv, 0) }

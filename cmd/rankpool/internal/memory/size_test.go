@@ -18,7 +18,10 @@ func TestParseMemory(t *testing.T) {
 			t.Errorf("parseMemory(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "%", "-1", "-1%", "101%", "NaN%", "lots", "9EiB", "12 elephants", "64", " 64.5", "1,024", "1048575"} {
+	for _, text := range []string{
+		"", "%", "-1", "-1%", "101%", "NaN%", "lots", "9EiB",
+		"12 elephants", "64", " 64.5", "1,024", "1048575",
+	} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("parseMemory(%q) = %+v, want an error", text, got)
 		}
@@ -29,14 +32,16 @@ func FuzzParseMemory(f *testing.F) {
 	f.Add("64GiB")
 	f.Add("20%")
 	f.Fuzz(func(t *testing.T, text string) {
-		if m, err := Parse(text); err == nil && (m.Bytes < 0 || m.Share < 0 || m.Share > 1 || m.IsShare && m.Bytes != 0) {
+		if m, err := Parse(text); err == nil &&
+			(m.Bytes < 0 || m.Share < 0 || m.Share > 1 || m.IsShare && m.Bytes != 0) {
 			t.Errorf("parseMemory(%q) = %+v", text, m)
 		}
 	})
 }
 
 func TestMemoryAvailable(t *testing.T) {
-	if m := Available(); m.FreeBytes <= 0 || m.LimitBytes < m.FreeBytes || m.Limit == "no limit found" {
+	if m := Available(); m.FreeBytes <= 0 || m.LimitBytes < m.FreeBytes ||
+		m.Limit == "no limit found" {
 		t.Errorf("memoryAvailable() = %+v on this machine", m)
 	}
 }

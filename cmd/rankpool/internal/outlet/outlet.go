@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// An Outlet hands lines on to a writer that may not take them, as a pipe that nobody reads or a hung file system:
-// whoever writes to the outlet never waits. Lines that find no room are left out and counted. All its methods may be
-// called concurrently.
+// An Outlet passes lines to a writer that may block, such as a pipe without a reader or a hung file
+// system; writing to the Outlet never blocks. Lines that do not fit in its buffer are dropped and
+// counted. Its methods may be called concurrently.
 type Outlet struct {
 	to    io.Writer
-	bound int // of bytes that wait; what is being written comes on top of it, and is bounded alike
-	// told hears from the outlet's goroutine how many lines were left out when lines get through
-	// again, and of the first error of several in a row. nil writes a line of them behind the others.
-	told func(lost int64, err error)
+	bound int // of buffered bytes; those being written come on top, and are bounded as well
+	// dropped, which is called from the outlet's goroutine, receives how many lines were dropped
+	// when lines get through again, and the first of several errors in a row. If it is nil, the
+	// outlet writes a line about them.
+	dropped func(lost int64, err error)
 
 	begin sync.Once
 	wake  chan struct{}
@@ -33,23 +34,26 @@ type Outlet struct {
 const (
 	// StderrBytes bounds the messages that wait: some ten thousand.
 	StderrBytes = 1 << 20
-	// Patience is how long the end of a process waits for stderr to take its last messages.
+	// Patience is how long a process that ends waits for stderr to accept its last messages.
 	Patience = time.Second
 )
 
-// Stderr is where run and the ranks write their messages: a launcher that waits for stderr would start no dead cache
-// again, and a rank would serve nobody.
+// Stderr is where run and the ranks write their messages: a launcher that blocked on stderr would
+// not restart a dead cache, and a rank would serve no requests.
 var Stderr = New(os.Stderr, StderrBytes, nil)
 
-// New returns an outlet to a writer, in which at most bound bytes wait.
-func New(to io.Writer, bound int, told func(lost int64, err error)) *Outlet {
-	return &Outlet{to: to, bound: bound, told: told, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// New returns an outlet to a writer that buffers at most bound bytes.
+func New(to io.Writer, bound int, dropped func(lost int64, err error)) *Outlet {
+	return &Outlet{
+		to: to, bound: bound, dropped: dropped, wake: make(chan struct{}, 1),
+		ended: make(chan struct{}),
+	}
 }
 
 // Target returns the writer that lines are handed on to.
 func (o *Outlet) Target() io.Writer { return o.to }
 
-// Write takes one line or several, whole ones.
+// Write writes one or more whole lines.
 func (o *Outlet) Write(lines []byte) (int, error) {
 	o.begin.Do(func() { go o.run() })
 	o.mu.Lock()
@@ -75,17 +79,17 @@ func (o *Outlet) run() {
 	defer close(o.ended)
 	failing := false
 	for {
-		lines, lost, over := o.take()
+		lines, lost, over := o.next()
 		if len(lines) > 0 {
 			_, err := o.to.Write(lines)
 			switch {
 			case err != nil:
 				o.miss(lost + int64(bytes.Count(lines, []byte("\n"))))
 				if !failing {
-					o.tell(0, err)
+					o.report(0, err)
 				}
 			case lost > 0:
-				o.tell(lost, nil)
+				o.report(lost, nil)
 			}
 			failing = err != nil
 			continue
@@ -98,8 +102,9 @@ func (o *Outlet) run() {
 	}
 }
 
-// take returns the lines that wait, how many were left out so far, and whether no more will come.
-func (o *Outlet) take() (lines []byte, lost int64, over bool) {
+// next returns the buffered lines, how many were dropped since the last call, and whether the
+// outlet is closed.
+func (o *Outlet) next() (lines []byte, lost int64, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lines, lost, over = o.waiting, o.lost, o.over
@@ -113,16 +118,18 @@ func (o *Outlet) miss(lines int64) {
 	o.lost += lines
 }
 
-func (o *Outlet) tell(lost int64, err error) {
+func (o *Outlet) report(lost int64, err error) {
 	switch {
-	case o.told != nil:
-		o.told(lost, err)
+	case o.dropped != nil:
+		o.dropped(lost, err)
 	case err == nil:
-		fmt.Fprintf(o.to, "rankpool: %d messages were left out here: nobody took them\n", lost)
+		fmt.Fprintf(o.to, "rankpool: %d messages were dropped here: the reader was too slow\n",
+			lost)
 	}
 }
 
-// Close has what waits written, for at most patience, and reports whether that was done. Nothing is taken any more.
+// Close writes the buffered lines, for at most patience, and reports whether that was possible.
+// Later writes are dropped.
 func (o *Outlet) Close(patience time.Duration) bool {
 	o.begin.Do(func() { close(o.ended) })
 	o.mu.Lock()

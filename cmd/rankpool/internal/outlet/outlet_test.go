@@ -27,7 +27,8 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestOutletNobodyReads: what finds no room is left out, counted, and told when somebody reads again.
+// TestOutletNobodyReads: what finds no room is left out, counted, and told when somebody reads
+// again.
 func TestOutletNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{gate: make(chan struct{})}
@@ -41,7 +42,8 @@ func TestOutletNobodyReads(t *testing.T) {
 		}
 		close(to.gate)
 		synctest.Wait()
-		want := "line 0\nline 1\nline 2\nrankpool: 7 messages were left out here: nobody took them\n"
+		want := "line 0\nline 1\nline 2\nrankpool: 7 messages were dropped here: the reader was " +
+			"too slow\n"
 		if got := to.String(); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
@@ -53,7 +55,9 @@ func TestOutletFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{err: errors.New("the disk is full")}
 		var told []string
-		o := New(to, 1000, func(lost int64, err error) { told = append(told, fmt.Sprint(lost, " ", err)) })
+		o := New(
+			to, 1000,
+			func(lost int64, err error) { told = append(told, fmt.Sprint(lost, " ", err)) })
 		write := func(text string) {
 			fmt.Fprintln(o, text)
 			synctest.Wait()
@@ -71,7 +75,8 @@ func TestOutletFails(t *testing.T) {
 		if got, want := to.String(), "four\n"; got != want {
 			t.Errorf("written %q, want %q", got, want)
 		}
-		if got, want := strings.Join(told, ", "), "0 the disk is full, 3 <nil>, 0 it is full again"; got != want {
+		if got, want := strings.Join(told, ", "),
+			"0 the disk is full, 3 <nil>, 0 it is full again"; got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package progress shows how far a scan, a read or training has come: a bar on a terminal, else a line now and then.
+// Package progress shows how far a scan, a read or training has come: a bar on a terminal, else a
+// line now and then.
 package progress
 
 import (
@@ -15,11 +16,11 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 )
 
-// scanLineEvery is the pause between two progress lines of a scan where stderr is a file: a scan of a million
-// files takes minutes, and its log should stay short.
+// scanLineEvery is the pause between progress lines of a scan if stderr is a file: a scan of a
+// million files takes minutes, and its log should stay short.
 const scanLineEvery = 10 * time.Second
 
-// isTerminal reports whether what is written to w appears on a terminal.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	switch w := w.(type) {
 	case *os.File:
@@ -43,14 +44,16 @@ type Scan struct {
 func NewScan(to io.Writer, quiet bool) *Scan {
 	p := &Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}
 	if !quiet && isTerminal(to) {
-		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("indexing"),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("files"),
+		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to),
+			progressbar.OptionSetDescription("indexing"),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+			progressbar.OptionSetItsString("files"),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	}
 	return p
 }
 
-// Update tells the number of files found so far. Calls must not overlap.
+// Update shows the number of files found so far. Calls must not overlap.
 func (p *Scan) Update(files int64) {
 	switch {
 	case p.quiet:
@@ -58,8 +61,10 @@ func (p *Scan) Update(files int64) {
 		_ = p.bar.Set64(files) // a terminal that cannot be written to changes nothing
 	case time.Since(p.last) >= scanLineEvery:
 		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: indexed %s files in %.0f s (%s files/s)\n", humanize.Comma(files),
-			time.Since(p.begin).Seconds(), humanize.Comma(int64(float64(files)/time.Since(p.begin).Seconds())))
+		fmt.Fprintf(p.to, "rankpool: indexed %s files in %.0f s (%s files/s)\n",
+			humanize.Comma(files),
+			time.Since(p.begin).Seconds(),
+			humanize.Comma(int64(float64(files)/time.Since(p.begin).Seconds())))
 	}
 }
 
@@ -76,26 +81,31 @@ type Read struct {
 	total int64 // bytes
 }
 
-// NewRead shows the reading of so many bytes.
+// NewRead shows the progress of reading so many bytes.
 func NewRead(to io.Writer, quiet bool, totalBytes int64) *Read {
 	p := &Read{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
 	if !quiet && totalBytes > 0 && isTerminal(to) {
-		p.bar = progressbar.NewOptions64(totalBytes, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading"),
-			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		p.bar = progressbar.NewOptions64(totalBytes, progressbar.OptionSetWriter(to),
+			progressbar.OptionSetDescription("reading"),
+			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish())
 	}
 	return p
 }
 
-// Update tells the number of bytes read so far. Calls must not overlap.
+// Update shows the number of bytes read so far. Calls must not overlap.
 func (p *Read) Update(bytes int64) {
 	switch {
 	case p.quiet:
 	case p.bar != nil:
-		_ = p.bar.Set64(min(bytes, p.total-1)) // a full bar would end itself; a terminal that cannot be written to changes nothing
+		// a full bar would end itself; a terminal that cannot be written to changes nothing
+		_ = p.bar.Set64(min(bytes, p.total-1))
 	case time.Since(p.last) >= scanLineEvery:
 		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: read %s of %s in %.0f s (%s/s)\n", humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(p.total)),
-			time.Since(p.begin).Seconds(), humanize.IBytes(uint64(float64(bytes)/time.Since(p.begin).Seconds())))
+		fmt.Fprintf(p.to, "rankpool: read %s of %s in %.0f s (%s/s)\n",
+			humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(p.total)),
+			time.Since(p.begin).Seconds(),
+			humanize.IBytes(uint64(float64(bytes)/time.Since(p.begin).Seconds())))
 	}
 }
 
@@ -108,12 +118,14 @@ type Train struct {
 	epoch string // what the bar counts now
 }
 
-// NewTrain shows training, where there is no terminal every so often.
+// NewTrain shows the progress of training, every so often if there is no terminal.
 func NewTrain(to io.Writer, every time.Duration) *Train {
 	p := &Train{to: to, Every: every, last: time.Now()}
 	if every > 0 && isTerminal(to) {
-		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(20),
-			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
+		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(to),
+			progressbar.OptionSetWidth(20),
+			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false),
+			progressbar.OptionClearOnFinish())
 	}
 	return p
 }
@@ -146,31 +158,36 @@ func (p *Train) End() {
 	}
 }
 
-// A Layout shows of how many samples the layout is known: a bar on a terminal, else a line now and then.
+// A Layout shows of how many samples the layout is known: a bar on a terminal, else a line now and
+// then.
 type Layout struct {
 	Scan
 	total int64
 }
 
-// NewLayout shows the reading of so many samples' layouts.
+// NewLayout shows the progress of reading so many samples' layouts.
 func NewLayout(to *os.File, quiet bool, total int64) *Layout {
 	p := &Layout{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, total}
 	if !quiet && term.IsTerminal(int(to.Fd())) {
-		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("reading layouts"),
-			progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(to),
+			progressbar.OptionSetDescription("reading layouts"),
+			progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish())
 	}
 	return p
 }
 
-// Update tells the number of samples done so far. Calls must not overlap.
+// Update shows the number of samples done so far. Calls must not overlap.
 func (p *Layout) Update(samples int64) {
 	switch {
 	case p.quiet:
 	case p.bar != nil:
-		_ = p.bar.Set64(min(samples, p.total-1)) // a full bar would end itself; a terminal that cannot be written to changes nothing
+		// a full bar would end itself; a terminal that cannot be written to changes nothing
+		_ = p.bar.Set64(min(samples, p.total-1))
 	case time.Since(p.last) >= scanLineEvery:
 		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: read the layouts of %s of %s samples in %.0f s\n", humanize.Comma(samples),
+		fmt.Fprintf(p.to, "rankpool: read the layouts of %s of %s samples in %.0f s\n",
+			humanize.Comma(samples),
 			humanize.Comma(p.total), time.Since(p.begin).Seconds())
 	}
 }

@@ -33,7 +33,8 @@ func TestProgressLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "rankpool: train epoch 2: batch 10 of 100, hits 75.0 %\nrankpool: indexed 7,300 files in 3600 s (2 files/s)\n"
+	want := "rankpool: train epoch 2: batch 10 of 100, hits 75.0 %\n" +
+		"rankpool: indexed 7,300 files in 3600 s (2 files/s)\n"
 	if string(got) != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -11,7 +11,8 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 )
 
-// addressSpaceSlack is what a rank needs beside what it has when its slab is taken: manifests, stacks, the heap.
+// addressSpaceSlack is the address space that a rank needs in addition once it has its slab:
+// manifests, stacks, the heap.
 const addressSpaceSlack = 512 << 20
 
 // CheckAddressSpace returns an error where "ulimit -v" leaves less than a process needs.
@@ -27,16 +28,19 @@ func addressSpaceError(limit, needBytes uint64) error {
 	if limit >= needBytes { // no limit is the largest number
 		return nil
 	}
-	return fmt.Errorf("this shell limits a process to %s of address space (ulimit -v), and it needs %s: "+
-		"say \"ulimit -v unlimited\", or limit what is in memory by other means", memory.Text(int64(limit)), memory.Text(int64(needBytes)))
+	return fmt.Errorf(
+		"this shell limits a process to %s of address space (ulimit -v), and it needs %s: "+
+			"say \"ulimit -v unlimited\", or limit what is in memory by other means",
+		memory.Text(int64(limit)), memory.Text(int64(needBytes)))
 }
 
-// checkSlab returns an error where a slab would not fit below the limit of "ulimit -v", which kills a process at any later time.
+// checkSlab returns an error if a slab would not fit below the limit of "ulimit -v", which can kill
+// a process at any later time.
 func checkSlab(slabBytes int64) error {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)
 	if err != nil || len(fields) == 0 {
-		return nil //nolint:nilerr // without /proc nobody knows
+		return nil //nolint:nilerr // unknown without /proc
 	}
 	pages, _ := strconv.ParseUint(string(fields[0]), 10, 64)
 	return CheckAddressSpace(pages*uint64(os.Getpagesize()) + uint64(slabBytes) + addressSpaceSlack)

@@ -1,20 +1,22 @@
 package rank
 
 import (
-	"bytes"
-	"encoding/gob"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
 )
 
-// An intro is what ranks tell each other before they begin. What must be the same on all ranks is compared; a run whose ranks see
-// different data would train on other samples than it says.
+// An intro is what ranks tell each other before they begin. Settings that must be the same on all
+// ranks are compared: a run whose ranks see different data would train on other samples than it
+// reports.
 type intro struct {
 	Host      string
 	SlabBytes int64
@@ -23,64 +25,49 @@ type intro struct {
 	Before    []mpicache.Before // by data set, of a rank that was started again
 }
 
-// An option is one that what is trained on, or who has it, depends on.
+// An option is a setting that decides which samples are trained on, or who owns them.
 type option struct{ Name, Value string }
 
 type dataIntro struct {
 	Name, Path string
-	Identity   staging.Identity
+	Identity   dataset.Identity
 }
 
-// A blocksNote and a staging.Listing follow the intro where data sets differ, from the two ranks that are compared.
-type blocksNote struct{ Digests []staging.Digest }
+// A blocksNote and a dataset.Listing follow the intro where data sets differ, from the two ranks
+// that are compared.
+type blocksNote struct{ Digests []dataset.Digest }
 
-// encodeNote returns a note as bytes, never none. Paths may have any bytes, which JSON would change.
-func encodeNote(note any) []byte {
-	var text bytes.Buffer
-	if err := gob.NewEncoder(&text).Encode(note); err != nil {
-		panic("a note of the ranks: " + err.Error()) // it has plain fields only
-	}
-	return text.Bytes()
-}
-
-func decodeNotes[T any](notes [][]byte) ([]T, error) {
-	decoded := make([]T, len(notes))
-	for rank, note := range notes {
-		if err := gob.NewDecoder(bytes.NewReader(note)).Decode(&decoded[rank]); err != nil {
-			return nil, fmt.Errorf("rank %d is another version of rankpool: start the same program on all nodes (%w)", rank, err)
-		}
-	}
-	return decoded, nil
-}
-
-// intro returns what this rank tells the others.
+// intro returns this rank's intro.
 func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
-	host, _ := os.Hostname() // it is for messages only
-	in := intro{Host: host, SlabBytes: slabBytes, Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()), Options: []option{
-		{"the version of rankpool", version.Text},
-		{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
-		{"--policy", cfg.Policy},
-		{"--scorer", cfg.Scorer},
-		{"--sampler", cfg.Sampler},
-		{"--set", cfg.Options.String()},
-		{"--assign", r.opt.Assign},
-	}}
+	host, _ := os.Hostname() // for messages only
+	in := intro{
+		Host: host, SlabBytes: slabBytes,
+		Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()),
+		Options: []option{
+			{"the version of rankpool", version.Text},
+			{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
+			{"--policy", cfg.Policy},
+			{"--scorer", cfg.Scorer},
+			{"--sampler", cfg.Sampler},
+			{"--set", cfg.Options.String()},
+			{"--assign", r.opt.Assign},
+		},
+	}
 	for _, set := range r.sets {
 		in.Data = append(in.Data, dataIntro{set.Name, set.Path, set.manifest.Identity()})
 	}
 	return in
 }
 
-// compare tells this rank's intro to all ranks, each by a round, and returns the sizes of their slabs. The error is the same on all
-// ranks: one sentence, in which rank 0 is taken for right.
-func (r *process) compare(own intro, round func(note any) ([][]byte, error)) ([]int64, error) {
-	notes, err := round(own)
+// compare sends this rank's intro to all ranks, and returns the sizes of their slabs. The error is
+// the same on all ranks: one sentence, in which rank 0 is assumed to be right.
+func (r *process) compare(ctx context.Context, own intro) ([]int64, error) {
+	intros, err := exchange(ctx, r, channelIntro, own)
+	if other := (*ranks.VersionError)(nil); errors.As(err, &other) {
+		return nil, r.leave(err)
+	}
 	if err != nil {
 		return nil, err
-	}
-	intros, err := decodeNotes[intro](notes)
-	if err != nil {
-		return nil, r.leave(err)
 	}
 	slabs := make([]int64, len(intros))
 	r.before = make([][]mpicache.Before, len(intros))
@@ -93,7 +80,7 @@ func (r *process) compare(own intro, round func(note any) ([][]byte, error)) ([]
 	for rank, in := range intros {
 		for i, set := range in.Data {
 			if set.Identity.Differs(intros[0].Data[i].Identity) {
-				return nil, r.leave(r.nameDifference(intros, rank, i, round))
+				return nil, r.leave(r.nameDifference(ctx, intros, rank, i))
 			}
 		}
 	}
@@ -103,10 +90,10 @@ func (r *process) compare(own intro, round func(note any) ([][]byte, error)) ([]
 	return slabs, nil
 }
 
-// leave has what this rank has told the others reach them before it ends with err, which rank 0 says. Starting the ranks again would not
-// help.
+// leave makes sure that the messages of this rank reach the others before it ends with err, which
+// rank 0 prints. Restarting the ranks would not help.
 func (r *process) leave(err error) error {
-	_ = r.transport.Close() // err says more
+	_ = r.transport.Close() // err is more specific
 	r.refuse(err)
 	if r.transport.Rank() == 0 {
 		return err
@@ -114,29 +101,33 @@ func (r *process) leave(err error) error {
 	return world.FirstSpeaks()
 }
 
-// compareIntros compares what can be told without looking into the data.
+// compareIntros compares everything that does not require reading the data.
 func compareIntros(first, in intro, rank int) error {
 	for i, o := range first.Options {
 		if i < len(in.Options) && in.Options[i] != o {
-			return fmt.Errorf("rank 0 (%s) was started with %s %q, rank %d (%s) with %q: start all ranks alike",
+			return fmt.Errorf(
+				"rank 0 (%s) was started with %s %q, rank %d (%s) with %q: start all ranks alike",
 				first.Host, o.Name, o.Value, rank, in.Host, in.Options[i].Value)
 		}
 	}
 	if len(in.Data) != len(first.Data) {
-		return fmt.Errorf("rank 0 (%s) serves %d data sets, rank %d (%s) %d: start all ranks alike", first.Host, len(first.Data), rank, in.Host, len(in.Data))
+		return fmt.Errorf("rank 0 (%s) serves %d data sets, rank %d (%s) %d: start all ranks alike",
+			first.Host, len(first.Data), rank, in.Host, len(in.Data))
 	}
 	for i, set := range in.Data {
 		if set.Name != first.Data[i].Name {
-			return fmt.Errorf("data set %d of rank 0 (%s) is %s, and of rank %d (%s) %s: start all ranks alike",
+			return fmt.Errorf(
+				"data set %d of rank 0 (%s) is %s, and of rank %d (%s) %s: start all ranks alike",
 				i, first.Host, first.Data[i].Name, rank, in.Host, set.Name)
 		}
 	}
 	return nil
 }
 
-// nameDifference finds out how data set i of a rank differs first from that of rank 0: both tell the digests of their blocks, and then
-// the samples of the first block that differs. All ranks make the rounds.
-func (r *process) nameDifference(intros []intro, rank, i int, round func(note any) ([][]byte, error)) error {
+// nameDifference finds the first difference between data set i of a rank and that of rank 0: both
+// send the digests of their blocks, and then the samples of the first block that differs. All ranks
+// take part.
+func (r *process) nameDifference(ctx context.Context, intros []intro, rank, i int) error {
 	m := r.sets[i].manifest
 	speaks := r.transport.Rank() == 0 || r.transport.Rank() == rank
 	here, there := intros[0].Data[i], intros[rank].Data[i]
@@ -147,25 +138,20 @@ func (r *process) nameDifference(intros []intro, rank, i int, round func(note an
 			blocks.Digests = m.ContentDigests()
 		}
 	}
-	notes, err := round(blocks)
+	digests, err := exchange(ctx, r, channelBlocks, blocks)
 	if err != nil {
 		return err
 	}
-	digests, err := decodeNotes[blocksNote](notes)
-	if err != nil {
-		return err
-	}
-	var listing staging.Listing
+	var listing dataset.Listing
 	if speaks {
-		listing = m.List(staging.FirstBlock(digests[0].Digests, digests[rank].Digests))
+		listing = m.List(dataset.FirstBlock(digests[0].Digests, digests[rank].Digests))
 	}
-	if notes, err = round(listing); err != nil {
-		return err
-	}
-	listings, err := decodeNotes[staging.Listing](notes)
+	listings, err := exchange(ctx, r, channelListing, listing)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("data set %s is not the same on all nodes: rank 0 (%s) sees it in %s, and rank %d (%s) in %s, which %s",
-		here.Name, intros[0].Host, here.Path, rank, intros[rank].Host, there.Path, staging.FirstDifference(listings[0], listings[rank]))
+	return fmt.Errorf("data set %s is not the same on all nodes: rank 0 (%s) sees it in %s, and "+
+		"rank %d (%s) in %s, which %s",
+		here.Name, intros[0].Host, here.Path, rank, intros[rank].Host, there.Path,
+		dataset.FirstDifference(listings[0], listings[rank]))
 }

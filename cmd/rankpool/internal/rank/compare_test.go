@@ -13,33 +13,43 @@ import (
 
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
-	"rankpool/staging"
+	"rankpool/mpicache/transport/ranks"
+	"rankpool/staging/index"
 )
 
-// folderSet returns a data set of files below a new folder, as a rank opens it. Each file holds its path.
+// folderSet returns a data set of files below a new folder, as a rank opens it. Each file holds its
+// path.
 func folderSet(t *testing.T, files ...string) openedSet {
 	t.Helper()
 	root := t.TempDir()
 	for _, name := range files {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(name), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m, err := staging.Scan(t.Context(), root, staging.ScanOptions{})
+	m, err := index.Scan(t.Context(), root, index.ScanOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return openedSet{dataSet{"train", root}, m}
 }
 
-// compareRanks has ranks with these data sets compare, and returns what each finds: its error, "" for none.
-func compareRanks(t *testing.T, sets [][]openedSet, edit func(rank int, r *process, cfg *mpicache.Config)) []string {
+// compareRanks has ranks with these data sets compare, and returns what each finds: its error, ""
+// for none.
+func compareRanks(
+	t *testing.T, sets [][]openedSet, edit func(rank int, r *process, cfg *mpicache.Config),
+) []string {
 	t.Helper()
 	found := make([]string, len(sets))
 	var all sync.WaitGroup
 	for rank, transport := range transport.NewLocal(len(sets)) {
-		r := &process{opt: &Options{Session: t.TempDir()}, transport: transport, sets: sets[rank], logger: slog.New(slog.DiscardHandler)}
+		r := &process{
+			opt: &Options{Session: t.TempDir()}, transport: ranks.NewMux(transport),
+			sets:   sets[rank],
+			logger: slog.New(slog.DiscardHandler),
+		}
 		cfg := mpicache.Config{Policy: "clairvoyant"}
 		edit(rank, r, &cfg)
 		all.Go(func() {
@@ -56,8 +66,8 @@ func compareRanks(t *testing.T, sets [][]openedSet, edit func(rank int, r *proce
 	return found
 }
 
-// TestRanksCompareData checks that ranks that see different data do not begin, and that the sentence names the rank, its
-// Path, and the first file.
+// TestRanksCompareData checks that ranks that see different data do not begin, and that the
+// sentence names the rank, its Path, and the first file.
 func TestRanksCompareData(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -65,7 +75,11 @@ func TestRanksCompareData(t *testing.T) {
 	}
 	files := []string{"a/1.png", "a/2.png", "b/1.png"}
 	same := func(int, *process, *mpicache.Config) {}
-	if found := compareRanks(t, [][]openedSet{{folderSet(t, files...)}, {folderSet(t, files...)}, {folderSet(t, files...)}}, same); strings.Join(found, "") != "" {
+	if found := compareRanks(t, [][]openedSet{
+		{folderSet(t, files...)},
+		{folderSet(t, files...)},
+		{folderSet(t, files...)},
+	}, same); strings.Join(found, "") != "" {
 		t.Errorf("copies of one data set are refused: %q", found)
 	}
 	for _, c := range []struct {
@@ -79,10 +93,15 @@ func TestRanksCompareData(t *testing.T) {
 		for at := 1; at < 3; at++ {
 			t.Run(fmt.Sprint(c.want, " on ", at), func(t *testing.T) {
 				t.Parallel()
-				sets := [][]openedSet{{folderSet(t, files...)}, {folderSet(t, files...)}, {folderSet(t, files...)}}
+				sets := [][]openedSet{
+					{folderSet(t, files...)},
+					{folderSet(t, files...)},
+					{folderSet(t, files...)},
+				}
 				sets[at] = []openedSet{folderSet(t, c.files...)}
 				found := compareRanks(t, sets, same)
-				want := fmt.Sprintf("data set train is not the same on all nodes: rank 0 (%s) sees it in %s, and rank %d (%s) in %s, which %s",
+				want := fmt.Sprintf("data set train is not the same on all nodes: rank 0 (%s) "+
+					"sees it in %s, and rank %d (%s) in %s, which %s",
 					host, sets[0][0].Path, at, host, sets[at][0].Path, c.want)
 				if found[0] != want {
 					t.Errorf("rank 0 says %q, want %q", found[0], want)
@@ -109,16 +128,23 @@ func TestRanksCompareOptions(t *testing.T) {
 		"policy": {func(_ *process, cfg *mpicache.Config) { cfg.Policy = "lru" }, `was started with --policy "clairvoyant", rank 1`},
 		"scorer": {func(_ *process, cfg *mpicache.Config) { cfg.Scorer = "loss" }, `was started with --scorer "", rank 1`},
 		"assign": {func(r *process, _ *mpicache.Config) { r.opt.Assign = "sampler" }, `was started with --assign "", rank 1`},
-		"name":   {func(r *process, _ *mpicache.Config) { r.sets = []openedSet{other} }, "data set 0 of rank 0"},
-		"number": {func(r *process, _ *mpicache.Config) { r.sets = append(r.sets, other) }, "serves 1 data sets, rank 1"},
+		"name": {
+			func(r *process, _ *mpicache.Config) { r.sets = []openedSet{other} },
+			"data set 0 of rank 0",
+		},
+		"number": {
+			func(r *process, _ *mpicache.Config) { r.sets = append(r.sets, other) },
+			"serves 1 data sets, rank 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := compareRanks(t, [][]openedSet{{set}, {set}}, func(rank int, r *process, cfg *mpicache.Config) {
-				if rank == 1 {
-					c.edit(r, cfg)
-				}
-			})
+			found := compareRanks(t, [][]openedSet{{set}, {set}},
+				func(rank int, r *process, cfg *mpicache.Config) {
+					if rank == 1 {
+						c.edit(r, cfg)
+					}
+				})
 			if !strings.Contains(found[0], c.want) || found[1] != "exit code 1" {
 				t.Errorf("the ranks say %q, want %q", found, c.want)
 			}

@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/staging"
+	"rankpool/staging/index"
 )
 
-// A dataSet is one data set of a run: the name that training opens it by, and a folder or a manifest.
+// A dataSet is one data set of a run: the name that training opens it by, and a folder or a
+// manifest.
 type dataSet struct{ Name, Path string }
 
 func (d dataSet) String() string { return d.Name + "=" + d.Path }
@@ -24,9 +25,10 @@ var (
 
 // ResolveData reads the --data flags, each [NAME=]DIR or [NAME=]MANIFEST.
 //
-// A folder without a name that holds splits (staging.Splits) stands for them, each under its own name. Else the
-// Name is the folder's or the file's, without extension, and with _ for what a name may not have. Paths become absolute. Errors: nothing named, a path that
-// is not there, a name given twice.
+// An unnamed folder that holds splits (index.Splits) stands for them, each under its own name.
+// Otherwise the Name is that of the folder or file, without extension, and with _ for characters
+// that a name may not have. Paths become absolute. Errors: no data set, a path that does not exist,
+// a duplicate name.
 func ResolveData(flags []string) ([]dataSet, error) {
 	if len(flags) == 0 {
 		return nil, exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
@@ -42,8 +44,10 @@ func ResolveData(flags []string) ([]dataSet, error) {
 	seen := map[string]string{}
 	for _, set := range sets {
 		if other, found := seen[set.Name]; found {
-			return nil, exit.Usagef("two data sets are called %q (%s and %s): give one a name of its own with --data NAME=PATH",
-				set.Name, other, set.Path)
+			return nil,
+				exit.Usagef("two data sets are called %q (%s and %s): give one another name "+
+					"with --data NAME=PATH",
+					set.Name, other, set.Path)
 		}
 		seen[set.Name] = set.Path
 	}
@@ -69,7 +73,7 @@ func resolveOne(flag string) ([]dataSet, error) {
 	if name != "" {
 		return []dataSet{{name, path}}, nil
 	}
-	splits, err := staging.Splits(path)
+	splits, err := index.Splits(path)
 	if err != nil {
 		return nil, err
 	}

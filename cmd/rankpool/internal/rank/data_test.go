@@ -9,7 +9,10 @@ import (
 
 func TestResolveData(t *testing.T) {
 	root := t.TempDir()
-	for _, dir := range []string{"both/train/a", "both/test/a", "plain/a", "k=v/a", "it's\nodd", "-", ".x"} {
+	for _, dir := range []string{
+		"both/train/a", "both/test/a", "plain/a", "k=v/a", "it's\nodd",
+		"-", ".x",
+	} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -8,27 +8,16 @@ import (
 	"time"
 
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 )
 
 func TestEndTogether(t *testing.T) {
-	const ranks = 3
+	const n = 3
 	var group []*endTogether
-	var passed sync.WaitGroup // messages that are the node's own
-	passed.Add(1)
-	for _, transport := range transport.NewLocal(ranks) {
-		e := newEndTogether(transport)
-		e.Start(func(_ int, msg []byte) {
-			if len(msg) != 2 || msg[0] != messageTold {
-				t.Errorf("the node got %v", msg)
-			}
-			passed.Done()
-		})
-		defer e.Close()
-		group = append(group, e)
+	for _, transport := range transport.NewLocal(n) {
+		group = append(group, newEndTogether(ranks.NewMux(transport)))
+		defer transport.Close()
 	}
-	group[1].Post(0, []byte{messageTold, 0})
-	passed.Wait()
-
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
 	group[1].await(signals, nil, time.Hour) // a signal ends it, also when nobody else was told

@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	// gpuPeriod is how often GPUs are read. The driver's own utilisation is of a period of at most a second.
+	// gpuPeriod is how often GPUs are read. The driver averages utilisation over a period of at
+	// most a second.
 	gpuPeriod = time.Second
-	// pciePeriod is how often the throughput over PCIe of one GPU, the next in turn, is read: a call of 40 ms, so that even a driver
-	// that spins meanwhile takes 0.4 % of a core.
+	// pciePeriod is how often the PCIe throughput of one GPU, the next in turn, is read. The call
+	// takes 40 ms, so that even a driver that spins meanwhile uses 0.4 % of a core.
 	pciePeriod = 10 * time.Second
-	// gpuStale is how old a reading may be: a driver that hangs has told nothing since.
+	// gpuStale is the maximum age of a reading; an older one means that the driver hangs.
 	gpuStale = 5 * time.Second
 )
 
@@ -38,30 +39,34 @@ type sampledGPU struct {
 	State  mpicache.GPU
 }
 
-// A gpuSampler reads the node's GPUs once a second, in a goroutine of its own because a driver may take its time, and joins
-// their idle time with the time that training waited. A nil sampler has no GPUs.
+// A gpuSampler reads the node's GPUs once a second, in a separate goroutine because a driver may be
+// slow, and matches their idle time with the time that training waited. A nil sampler has no GPUs.
 type gpuSampler struct {
 	clock  func() time.Time
 	pcieAt time.Time     // when PCIe is read next, by sample
-	pcie   int           // of which GPU
-	opened chan struct{} // is closed when it is known which GPUs there are
+	pcie   int           // index of the GPU whose PCIe throughput is read next
+	opened chan struct{} // closed when the GPUs are known
 
 	mu      sync.Mutex   // guards what follows; it is not held while the driver is asked
-	gpus    []sampledGPU // the goroutine alone writes; nil while the driver has not told of any
+	gpus    []sampledGPU // written by the goroutine only; nil until the driver has reported any
 	read    time.Time    // when the newest reading was made
 	pending idleInterval // read since the last call of Snapshot
 	joined  idleJoin
-	stall   float64 // seconds, the sum over trainers that is joined already
+	stall   float64 // seconds, summed over trainers, accounted so far
 }
 
-// startGPUSampler begins to read the GPUs that this process's environment lets it use, until ctx ends. It returns nil where that names
-// none. It does not wait for the driver, which may hang: Snapshot has no GPUs until it has told of them.
+// startGPUSampler begins to read the GPUs that this process's environment lets it use, until ctx
+// ends. It returns nil if that is none. It does not wait for the driver, which may hang: Snapshot
+// has no GPUs until the driver has reported them.
 func startGPUSampler(ctx context.Context, log *slog.Logger) *gpuSampler {
 	return sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), log)
 }
 
-// sampleGPUs is startGPUSampler with the library at path, and a channel that gives something when the driver should have told.
-func sampleGPUs(ctx context.Context, path string, late <-chan time.Time, log *slog.Logger) *gpuSampler {
+// sampleGPUs is startGPUSampler with the library at path, and a channel that fires when the driver
+// should have answered.
+func sampleGPUs(
+	ctx context.Context, path string, late <-chan time.Time, log *slog.Logger,
+) *gpuSampler {
 	may := slurm.DetectGPUs(os.LookupEnv)
 	if may.Count == 0 {
 		return nil
@@ -81,19 +86,23 @@ func sampleGPUs(ctx context.Context, path string, late <-chan time.Time, log *sl
 	return s
 }
 
-// watchOpening warns once when the driver does not tell which GPUs there are.
+// watchOpening warns once if the driver does not report which GPUs there are.
 func (s *gpuSampler) watchOpening(ctx context.Context, late <-chan time.Time, log *slog.Logger) {
 	select {
 	case <-s.opened:
 	case <-ctx.Done():
 	case <-late:
-		log.Warn("the NVIDIA driver does not answer, so no GPUs are read: see whether nvidia-smi works on this node")
+		log.Warn("the NVIDIA driver does not answer, so no GPUs are read: see whether nvidia-smi " +
+			"works on this node")
 	}
 }
 
-// openLibrary finds the GPUs that may names with the library at path, and closes opened. It returns nil where there are none, and when ctx
-// has ended meanwhile; else the caller closes the library.
-func (s *gpuSampler) openLibrary(ctx context.Context, path string, may slurm.GPUs, log *slog.Logger) *nvml.Library {
+// openLibrary finds the GPUs that may names, with the library at path, and closes opened. It
+// returns nil if there are none, or ctx has ended meanwhile; otherwise the caller closes the
+// library.
+func (s *gpuSampler) openLibrary(
+	ctx context.Context, path string, may slurm.GPUs, log *slog.Logger,
+) *nvml.Library {
 	defer close(s.opened)
 	library, err := nvml.Open(path)
 	if err == nil && ctx.Err() != nil {
@@ -159,7 +168,8 @@ func (s *gpuSampler) sample() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	// What was not looked at for long is not accounted: one reading says nothing about it.
+	// A GPU that was not read for long is not accounted: a single reading tells nothing about the
+	// interval.
 	seconds := now.Sub(s.read).Seconds()
 	if s.read.IsZero() || seconds > gpuStale.Seconds() {
 		seconds = 0
@@ -175,11 +185,12 @@ func (s *gpuSampler) sample() {
 	}
 }
 
-// readGPU returns what device tells now; identity and PCIe stay as in before.
+// readGPU reads device; identity and PCIe are kept from before.
 func readGPU(device gpuDevice, before mpicache.GPU) mpicache.GPU {
 	now := mpicache.GPU{
 		UUID: before.UUID, Name: before.Name, Index: before.Index,
-		Utilisation: told(device.Utilisation()), PowerWatts: told(device.Power()), Celsius: told(device.Temperature()),
+		Utilisation: valueOrNil(device.Utilisation()), PowerWatts: valueOrNil(device.Power()),
+		Celsius:      valueOrNil(device.Temperature()),
 		ReceiveBytes: before.ReceiveBytes, SendBytes: before.SendBytes,
 	}
 	if memory, err := device.Memory(); err == nil {
@@ -188,8 +199,8 @@ func readGPU(device gpuDevice, before mpicache.GPU) mpicache.GPU {
 	return now
 }
 
-// told returns a pointer to value, nil when there is an error instead.
-func told(value float64, err error) *float64 {
+// valueOrNil returns a pointer to value, or nil if err is not nil.
+func valueOrNil(value float64, err error) *float64 {
 	if err != nil {
 		return nil
 	}
@@ -211,10 +222,12 @@ func (s *gpuSampler) readPCIe(states []mpicache.GPU) {
 	s.pcie = (s.pcie + 1) % len(states)
 }
 
-// Snapshot returns the newest state of the GPUs, in the order of findGPUs, and accounts the time since the call before:
-// stallSeconds is what the node's trainers have waited for samples so far, summed over them, and trainers is how many there are
-// now. Time without trainers is not accounted. The result is the caller's; what it points to must not be written. It may be called
-// from any goroutine, and asks no driver. It is nil while no GPU is known.
+// Snapshot returns the newest state of the GPUs, in the order of FindGPUs, and accounts the time
+// since the previous call: stallSeconds is how long the node's trainers have waited for samples so
+// far, summed over them, and trainers is how many there are now. Time without trainers is not
+// accounted. The caller owns the result; it must not write to what the result points to. Snapshot
+// may be called from any goroutine, and does not call the driver. It returns nil while no GPU is
+// known.
 func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []mpicache.GPU {
 	if s == nil {
 		return nil
@@ -222,7 +235,8 @@ func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []mpicache.GPU
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.gpus) == 0 {
-		s.stall = stallSeconds // what training waits before GPUs are read is not joined with anything
+		// what training waits before GPUs are read is not joined with anything
+		s.stall = stallSeconds
 		return nil
 	}
 	s.account(stallSeconds, trainers)
@@ -234,12 +248,14 @@ func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []mpicache.GPU
 			states[i] = mpicache.GPU{UUID: g.State.UUID, Name: g.State.Name, Index: g.State.Index}
 		}
 		sum := s.joined.sums[i]
-		states[i].SampledSeconds, states[i].IdleSeconds, states[i].WaitedSeconds = sum.sampled, sum.idle, sum.waited
+		states[i].SampledSeconds, states[i].IdleSeconds, states[i].WaitedSeconds = sum.sampled,
+			sum.idle, sum.waited
 	}
 	return states
 }
 
-// account joins what was read since the call before with what training has waited since then.
+// account matches the readings since the previous call with the time that training has waited since
+// then.
 func (s *gpuSampler) account(stallSeconds float64, trainers int) {
 	if s.pending.seconds == 0 {
 		return // nothing was read: the waiting is the next call's

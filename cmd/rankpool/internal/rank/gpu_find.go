@@ -18,9 +18,10 @@ type nodeGPU struct {
 	err     error // why it cannot be read
 }
 
-// FindGPUs returns the GPUs that a process may use: those that may names, in its order, or all that the library lets it use where
-// nothing names any. A GPU that is divided stands for its MIG devices. The error names GPUs that are left out because they do not answer
-// or are not there; the others are returned with it.
+// FindGPUs returns the GPUs that a process may use: those that may names, in its order, or all that
+// the library offers if may names none. MIG devices stand for a GPU that is partitioned. The error
+// names GPUs that are left out because they do not respond or do not exist; the others are returned
+// with it.
 func FindGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
 	if may.Count == 0 {
 		return nil, nil
@@ -47,8 +48,9 @@ func FindGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
 	return found, errors.Join(left...)
 }
 
-// named reports whether may names GPUs among those of the library. Slurm's own lists count the node's GPUs; where the job's control group
-// shows only these there is nothing to choose. Lists of other vendors name none of NVIDIA's.
+// named reports whether may names GPUs among those of the library. Slurm's own lists count the
+// node's GPUs; if the job's control group shows only these, there is nothing to choose. Lists of
+// other vendors do not name NVIDIA GPUs.
 func named(may slurm.GPUs, library int) bool {
 	switch may.Source {
 	case "CUDA_VISIBLE_DEVICES":
@@ -59,11 +61,13 @@ func named(may slurm.GPUs, library int) bool {
 	return false
 }
 
-// pickGPU returns what device names: a GPU by its index, or a GPU or MIG device by the beginning of its UUID.
+// pickGPU returns what device names: a GPU by its index, or a GPU or MIG device by the beginning of
+// its UUID.
 func pickGPU(node []nodeGPU, device slurm.Device) ([]sampledGPU, error) {
 	id := device.String()
 	for _, g := range node {
-		if device.Index == g.index || device.Index == slurm.Absent && strings.HasPrefix(g.uuid, id) {
+		if device.Index == g.index ||
+			device.Index == slurm.Absent && strings.HasPrefix(g.uuid, id) {
 			return g.devices, g.err
 		}
 		for _, d := range g.devices {
@@ -72,7 +76,7 @@ func pickGPU(node []nodeGPU, device slurm.Device) ([]sampledGPU, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("GPU %s is not here", id)
+	return nil, fmt.Errorf("GPU %s not found", id)
 }
 
 // listGPUs returns the node's GPUs as NVML counts them.
@@ -91,7 +95,7 @@ func listGPUs(library *nvml.Library) ([]nodeGPU, error) {
 	return node, nil
 }
 
-// describe finds out what the GPU with g's index is.
+// describe fills in the properties of the GPU with g's index.
 func (g *nodeGPU) describe(library *nvml.Library) error {
 	device, err := library.Device(g.index)
 	if err != nil {

@@ -1,6 +1,6 @@
 package rank
 
-// An idleInterval is a time in which GPUs were sampled.
+// An idleInterval is an interval in which GPUs were sampled.
 type idleInterval struct {
 	seconds float64   // its length
 	stalled float64   // of those training waited for samples, mean over the trainers
@@ -15,19 +15,21 @@ func newIdleInterval(gpus int) idleInterval {
 // idleSums are seconds of one GPU: 0 ≤ waited ≤ idle ≤ sampled.
 type idleSums struct{ sampled, idle, waited float64 }
 
-// idleHistory is how many intervals are remembered. Training says at least once a second how long it waited, and at the end
-// of a wait, so a minute covers a wait of a minute.
+// idleHistory is how many intervals are kept. Training reports at least once a second how long it
+// waited, and at the end of a wait, so a minute covers a wait of a minute.
 const idleHistory = 64
 
-// An idleJoin adds up how long GPUs were idle, and how much of it while training waited for samples. In an interval a GPU was
-// idle, and training waited, for so many seconds, not when: of the shorter of the two all is counted as both.
+// An idleJoin adds up how long GPUs were idle, and how much of it while training waited for
+// samples. Of an interval it is known for how many seconds a GPU was idle and training waited, not
+// when: the smaller of the two counts as both.
 //
-// A wait is known when it has ended. What does not fit into the interval in which it becomes known is laid over the ones before it,
-// from the newest back.
+// A wait is known when it has ended. Whatever exceeds the interval in which it becomes known is
+// assigned to earlier intervals, newest first.
 //
-// Source: the question, which part of the idle time is a data stall, is DS-Analyzer's: Mohan et al., "Analyzing and Mitigating Data
-// Stalls in DNN Training", VLDB 2021, section 4.
-// Differs: DS-Analyzer runs training several times, with synthetic and with cached data; here one run is observed.
+// Source: the question of which part of the idle time is a data stall is DS-Analyzer's: Mohan et
+// al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021, section 4. Differs:
+// DS-Analyzer runs training several times, with synthetic and with cached data; here one run is
+// observed.
 type idleJoin struct {
 	sums []idleSums // a GPU
 	past []idleInterval
@@ -35,7 +37,7 @@ type idleJoin struct {
 
 func newIdleJoin(gpus int) idleJoin { return idleJoin{sums: make([]idleSums, gpus)} }
 
-// add takes in the next interval, whose stalled may be longer than it is. It keeps now's slices.
+// add adds the next interval, whose stalled time may exceed its length. It keeps now's slices.
 func (j *idleJoin) add(now idleInterval) {
 	rest := now.stalled
 	now.stalled = 0
@@ -70,8 +72,9 @@ const (
 	BoundByOther   = "bound by something else (CPU, communication)"
 )
 
-// BoundShare is the share of the time from which waiting for data, or being idle, counts: storage that keeps its accelerators busy for
-// 90 % of the time is fast enough for MLPerf Storage.
+// BoundShare is the share of the time from which waiting for data, or being idle, counts: storage
+// that keeps its accelerators busy for 90 % of the time is fast enough for MLPerf Storage.
 //
-// Source: MLCommons, MLPerf Storage submission guidelines, accelerator utilisation of 3D U-Net and ResNet-50.
+// Source: MLCommons, MLPerf Storage submission guidelines, accelerator utilisation of 3D U-Net and
+// ResNet-50.
 const BoundShare = 0.1

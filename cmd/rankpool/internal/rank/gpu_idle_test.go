@@ -8,7 +8,10 @@ import (
 
 // interval is one of a single GPU that was sampled throughout.
 func interval(seconds, idle, stalled float64) idleInterval {
-	return idleInterval{seconds: seconds, stalled: stalled, sampled: []float64{seconds}, idle: []float64{idle}}
+	return idleInterval{
+		seconds: seconds, stalled: stalled, sampled: []float64{seconds},
+		idle: []float64{idle},
+	}
 }
 
 func TestIdleJoin(t *testing.T) {
@@ -17,18 +20,32 @@ func TestIdleJoin(t *testing.T) {
 		intervals []idleInterval
 		want      idleSums
 	}{
-		{"busy and never waiting", []idleInterval{interval(1, 0, 0), interval(1, 0, 0)}, idleSums{2, 0, 0}},
-		{"idle while waiting", []idleInterval{interval(1, 0.6, 0.4)}, idleSums{1, 0.6, 0.4}},
-		{"waiting behind work that was queued", []idleInterval{interval(1, 0.1, 0.4)}, idleSums{1, 0.1, 0.1}},
-		{"idle and not waiting in another second", []idleInterval{interval(1, 0, 0.5), interval(1, 0.5, 0)}, idleSums{2, 0.5, 0}},
 		{
-			// 2.5 s become known in the third second: all of it, all of the second, and half a second of the first.
+			"busy and never waiting",
+			[]idleInterval{interval(1, 0, 0), interval(1, 0, 0)},
+			idleSums{2, 0, 0},
+		},
+		{"idle while waiting", []idleInterval{interval(1, 0.6, 0.4)}, idleSums{1, 0.6, 0.4}},
+		{
+			"waiting behind work that was queued",
+			[]idleInterval{interval(1, 0.1, 0.4)},
+			idleSums{1, 0.1, 0.1},
+		},
+		{
+			"idle and not waiting in another second",
+			[]idleInterval{interval(1, 0, 0.5), interval(1, 0.5, 0)},
+			idleSums{2, 0.5, 0},
+		},
+		{
+			// 2.5 s become known in the third second: all of it, all of the second, and half a
+			// second of the first.
 			"a long wait, known at its end",
 			[]idleInterval{interval(1, 0.25, 0), interval(1, 1, 0), interval(1, 0.75, 2.5)},
 			idleSums{3, 2, 2},
 		},
 		{
-			// The first second has 0.5 s left for the 1.5 s of the second: its idle time of 0.75 s is covered to the end.
+			// The first second has 0.5 s left for the 1.5 s of the second: its idle time of 0.75 s
+			// is covered to the end.
 			"what is covered stays covered once",
 			[]idleInterval{interval(1, 0.75, 0.5), interval(1, 0, 1.5)},
 			idleSums{2, 0.75, 0.75},
@@ -78,10 +95,13 @@ func TestIdleJoinProperties(t *testing.T) {
 			j.add(now)
 			for g, s := range j.sums {
 				const e = 1e-9
-				if s.waited > s.idle+e || s.idle > s.sampled+e || s.sampled > seconds+e || s.waited > stalled+e {
-					t.Fatalf("GPU %d: %+v after %v s, of which %v s waiting", g, s, seconds, stalled)
+				if s.waited > s.idle+e || s.idle > s.sampled+e || s.sampled > seconds+e ||
+					s.waited > stalled+e {
+					t.Fatalf("GPU %d: %+v after %v s, of which %v s waiting", g, s, seconds,
+						stalled)
 				}
-				if s.sampled < before[g].sampled || s.idle < before[g].idle || s.waited < before[g].waited-e {
+				if s.sampled < before[g].sampled || s.idle < before[g].idle ||
+					s.waited < before[g].waited-e {
 					t.Fatalf("GPU %d: %+v after %+v", g, s, before[g])
 				}
 			}

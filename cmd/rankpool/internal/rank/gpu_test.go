@@ -43,8 +43,10 @@ func gpusOf(env ...string) slurm.GPUs {
 
 func TestFindGPUs(t *testing.T) {
 	const (
-		first, second, third = "GPU-00000000-aaaa-0000-0000-000000000000", "GPU-11111111-bbbb-0000-0000-000000000000", "GPU-2222"
-		migA, migB           = "MIG-aaaaaaaa-0000-0000-0000-000000000000", "MIG-bbbbbbbb-0000-0000-0000-000000000000"
+		first, second, third = "GPU-00000000-aaaa-0000-0000-000000000000",
+			"GPU-11111111-bbbb-0000-0000-000000000000", "GPU-2222"
+		migA, migB = "MIG-aaaaaaaa-0000-0000-0000-000000000000",
+			"MIG-bbbbbbbb-0000-0000-0000-000000000000"
 	)
 	all := []string{first, second, migA, migB}
 	library, hidden := openFakeNVML(t), openFakeNVML(t, "-DHIDDEN=1")
@@ -56,24 +58,67 @@ func TestFindGPUs(t *testing.T) {
 		says    string // in the error
 	}{
 		{"no variable", library, nil, all, "GPU_IS_LOST"},
-		{"no permission for one", hidden, nil, []string{first, migA, migB}, "GPU 3: nvml: nvmlDeviceGetUUID: GPU_IS_LOST"},
-		{"indices in their order", library, []string{"CUDA_VISIBLE_DEVICES=1,0"}, []string{second, first}, ""},
-		{"a divided GPU by index", library, []string{"CUDA_VISIBLE_DEVICES=2"}, []string{migA, migB}, ""},
-		{"a divided GPU by UUID", library, []string{"CUDA_VISIBLE_DEVICES=" + third}, []string{migA, migB}, ""},
-		{"UUIDs, one cut short", library, []string{"CUDA_VISIBLE_DEVICES=" + second + ",GPU-0000"}, []string{second, first}, ""},
+		{
+			"no permission for one", hidden, nil,
+			[]string{first, migA, migB},
+			"GPU 3: nvml: nvmlDeviceGetUUID: GPU_IS_LOST",
+		},
+		{
+			"indices in their order", library,
+			[]string{"CUDA_VISIBLE_DEVICES=1,0"},
+			[]string{second, first},
+			"",
+		},
+		{
+			"a divided GPU by index", library,
+			[]string{"CUDA_VISIBLE_DEVICES=2"},
+			[]string{migA, migB},
+			"",
+		},
+		{
+			"a divided GPU by UUID", library,
+			[]string{"CUDA_VISIBLE_DEVICES=" + third},
+			[]string{migA, migB},
+			"",
+		},
+		{
+			"UUIDs, one cut short", library,
+			[]string{"CUDA_VISIBLE_DEVICES=" + second + ",GPU-0000"},
+			[]string{second, first},
+			"",
+		},
 		{"a MIG device", library, []string{"CUDA_VISIBLE_DEVICES=" + migB}, []string{migB}, ""},
 		{
 			"a MIG device of an old driver", library,
 			[]string{"CUDA_VISIBLE_DEVICES=MIG-GPU-22222222/1/0"},
 			nil,
-			"GPU MIG-GPU-22222222/1/0 is not here",
+			"GPU MIG-GPU-22222222/1/0 not found",
 		},
-		{"the lost one", library, []string{"CUDA_VISIBLE_DEVICES=0,3"}, []string{first}, "GPU 3: nvml: nvmlDeviceGetUUID: GPU_IS_LOST"},
-		{"one that is not there", library, []string{"CUDA_VISIBLE_DEVICES=0,7"}, []string{first}, "GPU 7 is not here"},
+		{
+			"the lost one", library,
+			[]string{"CUDA_VISIBLE_DEVICES=0,3"},
+			[]string{first},
+			"GPU 3: nvml: nvmlDeviceGetUUID: GPU_IS_LOST",
+		},
+		{
+			"one that is not there", library,
+			[]string{"CUDA_VISIBLE_DEVICES=0,7"},
+			[]string{first},
+			"GPU 7 not found",
+		},
 		{"none", library, []string{"CUDA_VISIBLE_DEVICES="}, nil, ""},
 		{"none, as Slurm says it", library, []string{"CUDA_VISIBLE_DEVICES=NoDevFiles"}, nil, ""},
-		{"what Slurm gave, of a node that shows all", library, []string{"SLURM_STEP_GPUS=1"}, []string{second}, ""},
-		{"what Slurm gave, of a node that shows no other", library, []string{"SLURM_STEP_GPUS=4,5,6,7"}, all, "GPU_IS_LOST"},
+		{
+			"what Slurm gave, of a node that shows all", library,
+			[]string{"SLURM_STEP_GPUS=1"},
+			[]string{second},
+			"",
+		},
+		{
+			"what Slurm gave, of a node that shows no other", library,
+			[]string{"SLURM_STEP_GPUS=4,5,6,7"},
+			all, "GPU_IS_LOST",
+		},
 		{"a job without GPUs", library, []string{"SLURM_GPUS_ON_NODE=0"}, nil, ""},
 		{"a number", library, []string{"SLURM_GPUS_ON_NODE=4"}, all, "GPU_IS_LOST"},
 	}
@@ -87,7 +132,8 @@ func TestFindGPUs(t *testing.T) {
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("found %v, want %v", got, tt.want)
 			}
-			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			if (err == nil) != (tt.says == "") ||
+				err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v, want %q", err, tt.says)
 			}
 		})
@@ -135,7 +181,8 @@ func newGPUBench(gpus int) *gpuBench {
 	for i := range gpus {
 		f := &fakeGPU{}
 		b.fake = append(b.fake, f)
-		sampled = append(sampled, sampledGPU{device: f, State: mpicache.GPU{Index: i, UUID: "GPU-x", Name: "x"}})
+		sampled = append(
+			sampled, sampledGPU{device: f, State: mpicache.GPU{Index: i, UUID: "GPU-x", Name: "x"}})
 	}
 	b.gpuSampler = newGPUSampler(sampled, func() time.Time { return b.now })
 	return b
@@ -166,7 +213,8 @@ func TestGPUSamplerTells(t *testing.T) {
 		t.Errorf("%s, %v\nwant %s", text, err, want)
 	}
 	b.now = b.now.Add(gpuStale + 1)
-	if got := b.Snapshot(0, 1)[0]; got.Utilisation != nil || got.Celsius != nil || got.MemoryUsedBytes != nil || got.Name != "x" {
+	if got := b.Snapshot(0, 1)[0]; got.Utilisation != nil || got.Celsius != nil ||
+		got.MemoryUsedBytes != nil || got.Name != "x" {
 		t.Errorf("of a driver that hangs: %+v", got)
 	}
 	var none *gpuSampler
@@ -314,7 +362,8 @@ func TestHangingDriver(t *testing.T) {
 		t.Errorf("GPUs %+v of a driver that hangs", got)
 	}
 	late <- time.Time{}
-	if line := <-lines; !strings.Contains(line, "level=WARN") || !strings.Contains(line, "driver does not answer") {
+	if line := <-lines; !strings.Contains(line, "level=WARN") ||
+		!strings.Contains(line, "driver does not answer") {
 		t.Errorf("it said %q", line)
 	}
 	release()

@@ -8,23 +8,27 @@ import (
 	"strings"
 
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
 )
 
 // refuse leaves word for the launcher that starting the ranks again would not help.
 func (r *process) refuse(why error) {
 	if r.transport.Rank() == 0 {
-		_ = os.WriteFile(filepath.Join(r.opt.Session, session.RefusedName), []byte(why.Error()), 0o600) // without it they are started again
+		// without it they are started again
+		_ = os.WriteFile(filepath.Join(r.opt.Session, session.RefusedName), []byte(why.Error()),
+			0o600)
 	}
 }
 
-// checkRun returns an error unless the data sets are those that the run began with, as its launcher said.
+// checkRun returns an error unless the data sets are those with which the run began, according to
+// its launcher.
 func (r *process) checkRun() error {
 	for _, set := range r.sets {
 		digest := set.manifest.Identity().Digest.String()
 		for _, said := range r.opt.Identities {
 			if name, want, _ := strings.Cut(said, "="); name == set.Name && want != digest {
-				return fmt.Errorf("data set %s in %s is not the one that this run began with: its identity is %s, and was %s; start the training anew",
+				return fmt.Errorf("data set %s in %s is not the one that this run began with: "+
+					"its identity is %s, and was %s; start a new training",
 					name, set.Path, digest, want)
 			}
 		}
@@ -32,13 +36,16 @@ func (r *process) checkRun() error {
 	return nil
 }
 
-// openIndex returns a data set's index, and the file that has it: the run's own, or what an earlier rank of this launch left in the rank's
-// folder; else the data set is looked at, and its index written there.
-func (r *process) openIndex(i int, open func() (*staging.Manifest, error)) (m *staging.Manifest, path string, err error) {
+// openIndex returns a data set's index and its file: the run's own, or the one that an earlier rank
+// of this launch left in the rank's folder; otherwise it indexes the data set, and writes the index
+// there.
+func (r *process) openIndex(
+	i int, open func() (*dataset.Manifest, error),
+) (m *dataset.Manifest, path string, err error) {
 	own := filepath.Join(r.dir, fmt.Sprintf("index-%d", i))
 	if r.opt.Launch != "" {
 		for _, path := range []string{session.IndexPath(r.opt.Session, i), own} {
-			if m, err = staging.OpenIndex(path); err == nil {
+			if m, err = dataset.OpenIndex(path); err == nil {
 				err = m.CheckIdentity()
 			}
 			if err == nil {
@@ -52,9 +59,9 @@ func (r *process) openIndex(i int, open func() (*staging.Manifest, error)) (m *s
 	if m, err = open(); err != nil {
 		return nil, "", err
 	}
-	if err := staging.WriteIndex(own, m); err != nil {
+	if err := dataset.WriteIndex(own, m); err != nil {
 		return nil, "", err
 	}
-	m, err = staging.OpenIndex(own) // one copy in memory serves this rank and its clients
+	m, err = dataset.OpenIndex(own) // one copy in memory serves this rank and its clients
 	return m, own, err
 }

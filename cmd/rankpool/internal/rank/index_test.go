@@ -10,10 +10,13 @@ import (
 
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport"
-	"rankpool/staging"
+	"rankpool/mpicache/transport/ranks"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 )
 
-// TestRankOpensTheRunsIndex checks which index a rank serves by, whatever became of the files since the run began.
+// TestRankOpensTheRunsIndex checks which index a rank serves by, whatever became of the files since
+// the run began.
 func TestRankOpensTheRunsIndex(t *testing.T) {
 	set := folderSet(t, "a/1.png", "a/2.png", "b/1.png")
 	folder := t.TempDir()
@@ -26,9 +29,9 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	looked := false
-	look := func() (*staging.Manifest, error) {
+	look := func() (*dataset.Manifest, error) {
 		looked = true
-		return staging.Scan(t.Context(), set.Path, staging.ScanOptions{})
+		return index.Scan(t.Context(), set.Path, index.ScanOptions{})
 	}
 	rank := func(launch string) *process {
 		dir := filepath.Join(folder, "r0")
@@ -36,7 +39,10 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		opt := &Options{Launch: launch, Session: folder, Identities: kept.Identities}
-		return &process{opt: opt, dir: dir, transport: transport.NewLocal(1)[0], logger: slog.New(slog.DiscardHandler)}
+		return &process{
+			opt: opt, dir: dir, transport: ranks.NewMux(transport.NewLocal(1)[0]),
+			logger: slog.New(slog.DiscardHandler),
+		}
 	}
 	check := func(what string, r *process, wantLook bool, refused string) {
 		t.Helper()
@@ -49,7 +55,8 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 			t.Errorf("%s: looked at the files: %v; %d samples by %s", what, looked, m.Len(), path)
 		}
 		r.sets = []openedSet{{set.dataSet, m}}
-		if err := r.checkRun(); (err != nil) != (refused != "") || err != nil && !strings.Contains(err.Error(), refused) {
+		if err := r.checkRun(); (err != nil) != (refused != "") ||
+			err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%s: %v, want %q", what, err, refused)
 		}
 	}
@@ -73,7 +80,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 	// A node without the launcher: the rank's own folder has the index.
 	folder = t.TempDir()
 	r := rank("launch")
-	if err := staging.WriteIndex(filepath.Join(r.dir, "index-0"), set.manifest); err != nil {
+	if err := dataset.WriteIndex(filepath.Join(r.dir, "index-0"), set.manifest); err != nil {
 		t.Fatal(err)
 	}
 	check("in the rank's folder", r, false, "")

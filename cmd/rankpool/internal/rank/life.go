@@ -13,12 +13,14 @@ import (
 	"rankpool/slurm"
 )
 
-// lifeName is the file in a rank's folder that says in which life the folder was made.
+// lifeName is the file in a rank's folder that identifies the life in which the folder was made.
 const lifeName = "life"
 
 // A life is one launch of the ranks, with all times that they are started again in it.
 type life struct {
-	key    string // which one it is, on all ranks alike: what --launch says, else how often the job was requeued
+	// the current life, the same on all ranks: the value of --launch, else how often the job was
+	// requeued
+	key    string
 	launch string // the name of it in the run log
 }
 
@@ -27,8 +29,9 @@ func NewLaunch() string {
 	return fmt.Sprintf("%s-%08x", time.Now().UTC().Format("20060102T150405Z"), rand.Uint32())
 }
 
-// beginLife clears what an earlier launch left on this node when it was killed: states of epochs that the other ranks do not have, and
-// folders of ranks that are elsewhere now. The rank's own folder is locked; what an earlier rank of this life left there stays.
+// beginLife removes what an earlier launch left on this node when it was killed: states of epochs
+// that the other ranks do not have, and folders of ranks that are now on other nodes. The rank's
+// own folder is locked; files of an earlier rank of this life stay in it.
 func (r *process) beginLife(job slurm.Job) error {
 	r.life = life{key: r.opt.Launch, launch: r.opt.Launch}
 	if r.life.key == "" { // started by hand
@@ -47,7 +50,8 @@ func (r *process) beginLife(job slurm.Job) error {
 	return r.life.write(r.dir)
 }
 
-// endLaunch forgets the launch's name, where training has ended but the folder may stay: what is started in it by hand is another training.
+// endLaunch forgets the launch's name when training has ended but the folder may stay: whatever is
+// started in it by hand is another training.
 func (r *process) endLaunch() {
 	r.life.launch = ""
 	_ = r.life.write(r.dir) // the next training is called as this one then
@@ -74,7 +78,7 @@ func (r *process) clear(folder string) error {
 	return os.RemoveAll(folder)
 }
 
-// emptyFolder removes all that is in a rank's folder but the lock.
+// emptyFolder removes everything in a rank's folder but the lock.
 func emptyFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
@@ -85,7 +89,8 @@ func emptyFolder(folder string) error {
 	return err
 }
 
-// leaveNothing removes the session from a node where nobody else will: the job ends, and Slurm starts no step in it any more.
+// leaveNothing removes the session from a node where nothing else will: the job ends, and Slurm
+// starts no more steps in it.
 func (r *process) leaveNothing() {
 	for _, folder := range session.RankFolders(r.opt.Session) {
 		if folder != r.dir && session.Locked(filepath.Join(folder, session.LockName)) {

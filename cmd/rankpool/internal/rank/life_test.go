@@ -9,6 +9,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/slurm"
 )
 
@@ -19,13 +20,15 @@ func lifeFolder(t *testing.T, folder string, rank int, l life) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(l.write(dir), os.WriteFile(filepath.Join(dir, "state-0-3"), nil, 0o600)); err != nil {
+	if err := errors.Join(l.write(dir),
+		os.WriteFile(filepath.Join(dir, "state-0-3"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// TestBeginLife has rank 1 find folders of an earlier life, of this life, and of another rank that lives.
+// TestBeginLife has rank 1 find folders of an earlier life, of this life, and of another rank that
+// lives.
 func TestBeginLife(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, now string // of run's launch
@@ -39,7 +42,10 @@ func TestBeginLife(t *testing.T) {
 			folder := t.TempDir()
 			begin := func(launch string, restarts int, want ...string) life {
 				t.Helper()
-				r := &process{opt: &Options{Session: folder, Launch: launch}, dir: session.RankFolder(folder, 1)}
+				r := &process{
+					opt: &Options{Session: folder, Launch: launch},
+					dir: session.RankFolder(folder, 1),
+				}
 				if err := r.beginLife(slurm.Job{RestartCount: restarts}); err != nil {
 					t.Fatal(err)
 				}
@@ -65,20 +71,26 @@ func TestBeginLife(t *testing.T) {
 			next := begin(c.now, c.restarts, "r3")
 			lifeFolder(t, folder, 1, next)
 			lifeFolder(t, folder, 4, next)
-			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next || next.launch == old.launch || next.launch == "" {
-				t.Errorf("the life was %+v, is %+v, and of a rank that is started again %+v", old, next, again)
+			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next ||
+				next.launch == old.launch || next.launch == "" {
+				t.Errorf("the life was %+v, is %+v, and of a rank that is started again %+v", old,
+					next, again)
 			}
 		})
 	}
 }
 
-// TestEndLaunch checks that a training after the end of another has a name of its own in the run log, where serve is called by hand.
+// TestEndLaunch checks that a training after the end of another has a name of its own in the run
+// log, where serve is called by hand.
 func TestEndLaunch(t *testing.T) {
 	for _, launch := range []string{"", "a"} {
 		folder := t.TempDir()
 		lifeFolder(t, folder, 0, life{key: "before"})
 		begin := func() *process {
-			r := &process{opt: &Options{Session: folder, Launch: launch}, dir: session.RankFolder(folder, 0)}
+			r := &process{
+				opt: &Options{Session: folder, Launch: launch},
+				dir: session.RankFolder(folder, 0),
+			}
 			if err := r.beginLife(slurm.Job{}); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +113,10 @@ func TestLeaveNothing(t *testing.T) {
 	if err := os.MkdirAll(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, holder := range []string{filepath.Join(other, session.LockName), filepath.Join(folder, session.LockName)} {
+	for _, holder := range []string{
+		filepath.Join(other, session.LockName),
+		filepath.Join(folder, session.LockName),
+	} {
 		lock, err := session.LockFile(holder)
 		if err != nil {
 			t.Fatal(err)
@@ -123,7 +138,7 @@ func TestLeaveNothing(t *testing.T) {
 func TestFolderOfARankWhoseJobLostNodes(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "7")
 	t.Setenv("SLURMD_NODENAME", "n3")
-	r := &process{opt: &Options{Hosts: "n[1-3]"}, transport: transport.NewLocal(2)[1]}
+	r := &process{opt: &Options{Hosts: "n[1-3]"}, transport: ranks.NewMux(transport.NewLocal(2)[1])}
 	if got := r.folderNumber(); got != 2 {
 		t.Errorf("folder %d of the third node", got)
 	}

@@ -16,17 +16,19 @@ import (
 
 // lockFolder locks the rank's own folder, so that no other rank serves there.
 //
-// An earlier rank of the same launch may have it still. It is given patience to end, which it was told, and is killed
-// then. One that even that does not end, since it waits within the kernel for a device or a server that does not answer,
-// keeps the lock that it has, and its memory: this rank makes a lock of its own, and takes what memory is left.
+// An earlier rank of the same launch may still hold the lock. It gets patience to end, as it was
+// asked to, and is killed then. A rank that survives even that, since it waits in the kernel for a
+// device or a server that does not respond, keeps its lock and its memory: this rank then creates a
+// new lock, and uses the memory that is left.
 func (r *process) lockFolder(patience time.Duration) error {
 	path := filepath.Join(r.dir, session.LockName)
 	lock, err := session.LockFile(path)
-	if before, known := readLife(r.dir); errors.Is(err, unix.EWOULDBLOCK) && known && before.key == r.opt.Launch && r.opt.Launch != "" {
+	if before, known := readLife(r.dir); errors.Is(err, unix.EWOULDBLOCK) && known &&
+		before.key == r.opt.Launch && r.opt.Launch != "" {
 		lock, err = takeLock(path, patience)
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("another rank serves in %s: give every run a --session of its own", r.dir)
+		return fmt.Errorf("another rank serves in %s: give every run its own --session", r.dir)
 	}
 	if err != nil {
 		return err
@@ -39,7 +41,8 @@ func (r *process) lockFolder(patience time.Duration) error {
 	return err
 }
 
-// takeLock waits for the lock at path, ends its holder, and makes another lock if that does not help.
+// takeLock waits for the lock at path, ends its holder, and makes another lock if that does not
+// help.
 func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if lock, err := awaitLock(path, patience); !errors.Is(err, unix.EWOULDBLOCK) {
 		return lock, err
@@ -54,7 +57,8 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if lock, err := awaitLock(path, patience); !errors.Is(err, unix.EWOULDBLOCK) {
 		return lock, err
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: the rank before, %s, cannot be ended: the cache goes on without the memory that it has\n", holder)
+	fmt.Fprintf(outlet.Stderr, "rankpool: the previous rank, %s, cannot be ended: the cache goes "+
+		"on without the memory that it has\n", holder)
 	if err := os.Remove(path); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,8 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 )
 
-// lockedFolder makes a rank's folder of a launch, whose lock another process has, and returns the rank and that process.
+// lockedFolder makes a rank's folder of a launch, whose lock another process has, and returns the
+// rank and that process.
 func lockedFolder(t *testing.T, launch string) (*process, *exec.Cmd) {
 	t.Helper()
 	r := &process{opt: &Options{Launch: "this"}, dir: t.TempDir()}
@@ -48,12 +49,13 @@ func (r *process) lockText(t *testing.T) string {
 
 func noteHolder(t *testing.T, r *process, pid int) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, session.LockName), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.dir, session.LockName), []byte(strconv.Itoa(pid)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestLockOfARankThatHangs: the rank before is ended.
+// TestLockOfARankThatHangs: the previous rank is ended.
 func TestLockOfARankThatHangs(t *testing.T) {
 	r, holder := lockedFolder(t, "this")
 	noteHolder(t, r, holder.Process.Pid)
@@ -65,7 +67,7 @@ func TestLockOfARankThatHangs(t *testing.T) {
 	}
 }
 
-// TestLockOfARankThatCannotBeEnded: the rank before keeps its lock, and this one has another.
+// TestLockOfARankThatCannotBeEnded: the previous rank keeps its lock, and this one gets another.
 func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 	r, _ := lockedFolder(t, "this") // nobody knows which process has it
 	said := outlettest.Stderr(t, func() {
@@ -73,7 +75,8 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if !strings.Contains(said, "cannot be ended: the cache goes on without the memory that it has") {
+	if !strings.Contains(
+		said, "cannot be ended: the cache goes on without the memory that it has") {
 		t.Errorf("it says %q", said)
 	}
 	if !session.Locked(filepath.Join(r.dir, session.LockName)) {
@@ -85,7 +88,8 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 func TestLockOfAnotherRun(t *testing.T) {
 	r, holder := lockedFolder(t, "another")
 	noteHolder(t, r, holder.Process.Pid)
-	if err := r.lockFolder(time.Millisecond); err == nil || !strings.Contains(err.Error(), "another rank serves in") {
+	if err := r.lockFolder(time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), "another rank serves in") {
 		t.Errorf("%v", err)
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", holder.Process.Pid))

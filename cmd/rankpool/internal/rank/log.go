@@ -12,13 +12,16 @@ import (
 )
 
 const (
-	// logEvery is the pause between two lines of a log that has more to say than it may: one line a second.
+	// logEvery is the average pause between lines of a log that exceeds its rate: one line a
+	// second.
 	logEvery = time.Second
 
-	// logBurst is how many lines may come at once after quiet: a rank's start says about ten.
+	// logBurst is how many lines may be written at once after a quiet period: a rank's start logs
+	// about ten.
 	logBurst = 20
 
-	// levelNotice is of lines that are no warnings and that everybody shall see: above INFO, below WARN.
+	// levelNotice is for lines that are not warnings but that everybody should see: above INFO,
+	// below WARN.
 	levelNotice = slog.LevelInfo + 2
 )
 
@@ -30,21 +33,21 @@ func notice(l *slog.Logger, message string, args ...any) {
 // LogFormats are the values of --log-format.
 var LogFormats = []string{"text", "json"}
 
-// logOptions says what is on every line of a rank's log.
+// logOptions are the fields of every line of a rank's log.
 type logOptions struct {
 	format string     // of logFormats; "" is text
-	level  slog.Level // the least that is written
-	job    string     // left out where it is ""
-	step   string     // left out where it is ""
+	level  slog.Level // the lowest level that is written
+	job    string     // omitted if ""
+	step   string     // omitted if ""
 	rank   int
 	host   string
 }
 
 // newLogger returns a logger to w that writes a whole line at a time: text (logfmt) or JSON.
 //
-// A message that comes again within a second, and any after logBurst lines at once, waits for its turn; what is equal in
-// level and message is one line then, its last, with the number of times. Lines at slog.LevelError and above never wait, and
-// none of them is left out. flushLog writes what waits.
+// A message that repeats within a second, and any after a burst of logBurst lines, is queued;
+// queued lines with equal level and message are merged into the last one, with a count. Lines at
+// slog.LevelError and above are never queued or merged. flushLog writes the queue.
 func newLogger(w io.Writer, o logOptions) *slog.Logger {
 	q := &logQueue{to: w, last: map[logKey]logSeen{}}
 	options := &slog.HandlerOptions{Level: o.level, ReplaceAttr: nameNotice}
@@ -61,7 +64,7 @@ func newLogger(w io.Writer, o logOptions) *slog.Logger {
 	return logger.With("rank", o.rank, "host", o.host)
 }
 
-// nameNotice has levelNotice called NOTICE, as syslog calls it.
+// nameNotice names levelNotice NOTICE, as in syslog.
 func nameNotice(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == levelNotice {
 		a.Value = slog.StringValue("NOTICE")
@@ -69,7 +72,7 @@ func nameNotice(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// flushLog writes the lines of a newLogger that wait for their turn, as a process does that ends.
+// flushLog writes the queued lines of a newLogger, before a process ends.
 func flushLog(l *slog.Logger) {
 	if h, ok := l.Handler().(*logHandler); ok {
 		h.queue.flush()
@@ -94,7 +97,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.queue.handle(ctx, h.Handler, r)
 }
 
-// A logKey is what two lines have in common that may become one.
+// A logKey is what queued lines have in common if they can be merged.
 type logKey struct {
 	level   slog.Level
 	message string
@@ -114,15 +117,17 @@ type logWait struct {
 	count  int
 }
 
-// A logQueue bounds the lines of a logger and of all that were made of it. Its methods may be called concurrently.
+// A logQueue bounds the lines of a logger and of all that were made of it. Its methods may be
+// called concurrently.
 type logQueue struct {
 	mu      sync.Mutex
 	to      io.Writer
-	line    bytes.Buffer // what the format writes
+	line    bytes.Buffer // the formatted line
 	last    map[logKey]logSeen
 	waiting []*logWait // the first is due first
 	timer   *time.Timer
-	spent   time.Time // a token, for one line, comes every logEvery; those of the time until here are used
+	// one token, for one line, is added every logEvery; those up to this time have been used
+	spent time.Time
 }
 
 func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Record) error {
@@ -145,7 +150,8 @@ func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Recor
 		w := q.waiting[at]
 		w.format, w.record = format, r.Clone()
 		w.count++
-	case known && before.text == text && now.Sub(before.at) < logEvery, !q.take(now, min(1, len(q.waiting))):
+	case known && before.text == text && now.Sub(before.at) < logEvery,
+		!q.spend(now, min(1, len(q.waiting))):
 		q.waiting = append(q.waiting, &logWait{key, format, r.Clone(), 1})
 		if q.timer == nil {
 			q.timer = time.AfterFunc(logEvery, q.next)
@@ -156,8 +162,8 @@ func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Recor
 	return nil
 }
 
-// take takes a token, if there is one more than must be left.
-func (q *logQueue) take(now time.Time, left int) bool {
+// spend uses up a token, if more than left tokens are available.
+func (q *logQueue) spend(now time.Time, left int) bool {
 	if full := now.Add(-logBurst * logEvery); q.spent.Before(full) {
 		q.spent = full
 	}
@@ -168,7 +174,7 @@ func (q *logQueue) take(now time.Time, left int) bool {
 	return true
 }
 
-// remember keeps what was said in the last second, and forgets the rest when it has become much.
+// remember keeps the messages of the last second, and forgets older ones when there are many.
 func (q *logQueue) remember(key logKey, seen logSeen) {
 	if len(q.last) >= 1000 {
 		for k, old := range q.last {
@@ -180,12 +186,13 @@ func (q *logQueue) remember(key logKey, seen logSeen) {
 	q.last[key] = seen
 }
 
-// next writes the line that is due, and comes again while others wait. There is a token, as others leave one while a line waits.
+// next writes the line that is due, and schedules itself while others are queued. A token is
+// available, since no other line uses one while lines are queued.
 func (q *logQueue) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.timer = nil
-	if q.take(time.Now(), 0) {
+	if q.spend(time.Now(), 0) {
 		q.writeFirst()
 	}
 	if len(q.waiting) > 0 {
@@ -211,7 +218,8 @@ func (q *logQueue) writeFirst() {
 	if w.count > 1 {
 		w.record.Message += fmt.Sprintf(" (repeated %d times)", w.count)
 	}
-	_ = q.write(context.Background(), w.format, w.record) // a log that cannot be written to has nowhere to say so
+	// there is nowhere to report that a log cannot be written
+	_ = q.write(context.Background(), w.format, w.record)
 }
 
 // text formats a record without its time.

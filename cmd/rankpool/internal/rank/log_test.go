@@ -77,7 +77,8 @@ func TestLogJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &line); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
 	}
-	if line.Level != "WARN" || line.Msg != "slow" || line.Job != "77" || line.Step != "1" || line.Rank != 3 || line.Host != "nid4" || line.Disk.N != 1 {
+	if line.Level != "WARN" || line.Msg != "slow" || line.Job != "77" || line.Step != "1" ||
+		line.Rank != 3 || line.Host != "nid4" || line.Disk.N != 1 {
 		t.Errorf("got %s", out.String())
 	}
 }
@@ -132,7 +133,10 @@ func TestLogLosesNoError(t *testing.T) {
 			l.Error("the disk is gone")
 			l.Log(t.Context(), slog.LevelError+4, "worse")
 		}
-		for message, want := range map[string]int{"the disk is gone": 500, "worse": 500, "noise": 1} {
+		for message, want := range map[string]int{
+			"the disk is gone": 500, "worse": 500,
+			"noise": 1,
+		} {
 			if n := strings.Count(out.String(), message); n != want {
 				t.Errorf("%s: %d lines, want %d", message, n, want)
 			}
@@ -158,7 +162,8 @@ func TestFlushLog(t *testing.T) {
 	})
 }
 
-// A line that waits has its token: what comes while it waits does not take that, and no second is given two lines.
+// A line that waits has its token: what comes while it waits does not take that, and no second is
+// given two lines.
 func TestLogIsALineASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logBuffer
@@ -202,10 +207,12 @@ func TestLogNotice(t *testing.T) {
 	}
 }
 
-// Whatever is logged when, no message is lost, and after the burst there is a line a second at most.
+// Whatever is logged when, no message is lost, and after the burst there is a line a second at
+// most.
 func TestLogProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		gaps := rapid.SliceOfN(rapid.IntRange(0, 1500), 1, 200).Draw(rt, "milliseconds between messages")
+		gaps := rapid.SliceOfN(rapid.IntRange(0, 1500), 1, 200).Draw(rt,
+			"milliseconds between messages")
 		kinds := rapid.SliceOfN(rapid.IntRange(0, 3), len(gaps), len(gaps)).Draw(rt, "messages")
 		synctest.Test(t, func(t *testing.T) {
 			var out logBuffer

@@ -11,27 +11,33 @@ import (
 
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache"
 	"rankpool/slurm"
 )
 
-// A rank that is started again under running training finds trainers that still map the memory of the one before, until they have noticed
-// that it is gone, and that may have grown meanwhile. It must not take so much that the job is killed for it.
+// A rank that is restarted while training runs finds trainers that still map the memory of its
+// predecessor, until they notice that it is gone, and whose memory may have grown meanwhile. It
+// must not use so much that the job is killed.
 
 const (
-	// roomPatience is how long such a rank waits for its memory. Trainers notice at their next batch.
+	// roomPatience is how long such a rank waits for its memory. Trainers notice at their next
+	// batch.
 	roomPatience = 30 * time.Second
 	roomLook     = 100 * time.Millisecond
-	// leastAgain is what a rank takes at any rate, if it had so much: a window.
+	// backPatience is how long a rank waits for a training process to return the memory of the rank
+	// before it. They look for it twice a second.
+	backPatience = 10 * time.Second
+	// leastAgain is the memory that a rank uses in any case, if it had that much: a window.
 	leastAgain = memory.UsualWindowBytes
 )
 
-// memoryName is a file in the rank's folder: the size that its slab has, and what it was asked for.
+// memoryName is a file in the rank's folder: the size of its slab, and the requested size.
 const memoryName = "memory"
 
-// A memoryNote is what the file says.
+// A memoryNote is the content of that file.
 type memoryNote struct {
 	slabBytes int64  // now
-	asked     string // a rank that is asked for something else begins anew
+	asked     string // if another size is requested, the rank starts from scratch
 }
 
 func readMemoryNote(folder string) (n memoryNote, err error) {
@@ -48,7 +54,8 @@ func readMemoryNote(folder string) (n memoryNote, err error) {
 // write replaces the note at once, since the rank may be killed at any time.
 func (n memoryNote) write(folder string) error {
 	fresh := filepath.Join(folder, memoryName+".new")
-	if err := os.WriteFile(fresh, fmt.Appendf(nil, "%d %s", n.slabBytes, n.asked), 0o600); err != nil {
+	if err := os.WriteFile(fresh, fmt.Appendf(nil, "%d %s", n.slabBytes, n.asked),
+		0o600); err != nil {
 		return err
 	}
 	return os.Rename(fresh, filepath.Join(folder, memoryName))
@@ -65,14 +72,23 @@ func (r *process) noteSlab(slabBytes int64) {
 	}
 }
 
-// slabBefore returns the size that this rank's slab had before the rank was started again, if it was asked for the same then.
+// slabBefore returns the size of this rank's slab before the restart, if the same size was
+// requested then.
 func (r *process) slabBefore(asked string) (slabBytes int64, again bool) {
 	n, err := readMemoryNote(r.dir)
 	return n.slabBytes, err == nil && n.asked == asked && n.slabBytes > 0
 }
 
-// slabAgain waits until there is room for the slabs of all ranks here that are started again, and returns what this one may take, of
-// the size before. None of them takes anything before all ranks have said what they will.
+// takeBack takes the memory back that the rank before this one left with training processes, and
+// reports whether one of them returned it.
+func (r *process) takeBack(ctx context.Context, data []mpicache.DataSet) bool {
+	r.memory = mpicache.TakeBack(ctx, r.dir, data, r.transport.Size(), backPatience, r.logger)
+	return r.memory != nil
+}
+
+// slabAgain waits until there is room for the slabs of all restarted ranks of this machine, and
+// returns the memory that this rank may use, up to the size before. None of them allocates anything
+// before all have announced their sizes.
 func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, error) {
 	all := int64(0)
 	for _, folder := range session.RankFolders(r.opt.Session) {
@@ -87,18 +103,23 @@ func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, erro
 	}
 	slab := int64(float64(max(0, room)) / float64(all) * float64(beforeBytes))
 	slab = max(slab, min(beforeBytes, leastAgain))
-	r.logger.Warn("the node has less memory than before: the cache comes back smaller", "slab before", memory.Text(beforeBytes), "slab now", memory.Text(slab))
+	r.logger.Warn("the node has less memory than before: the cache comes back smaller",
+		"slab before", memory.Text(beforeBytes), "slab now", memory.Text(slab))
 	return slab, nil
 }
 
-// awaitRoom waits until so many bytes and the reserve are free, but not for ever, and returns what is free but for the reserve.
+// awaitRoom waits a limited time until so many bytes and the reserve are free, and returns the free
+// memory minus the reserve.
 func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 	look := time.NewTicker(roomLook)
 	defer look.Stop()
 	over := time.After(r.roomPatience)
 	free := r.readMemory()
 	if room := free.FreeBytes - reserveOf(free); room < bytes {
-		notice(r.logger, "waiting for memory that training holds of the cache before, or has taken", "needed", memory.Text(bytes+reserveOf(free)),
+		notice(
+			r.logger, "waiting for memory that training still maps from the previous cache, or "+
+				"has allocated",
+			"needed", memory.Text(bytes+reserveOf(free)),
 			"free", memory.Text(free.FreeBytes), "limit", free.Limit)
 	}
 	for {
@@ -117,5 +138,6 @@ func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 	}
 }
 
-// room is mpicache.Config.Room: the slab itself is no part of what Slurm's number is compared with, since that is not there yet.
+// room is mpicache.Config.Room: the slab itself is not part of what Slurm's number is compared
+// with, since it does not exist yet.
 func (r *process) room() int64 { return slurm.ReadMemory(r.readFile, os.Getenv, 0).FreeBytes }

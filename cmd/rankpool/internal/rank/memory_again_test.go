@@ -17,11 +17,13 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )
 
-// machine is a readFile of a machine of 4 GiB without control groups that has so many bytes free at each look, the last for ever.
+// machine is a readFile of a machine of 4 GiB without control groups that has so many bytes free at
+// each look, the last for ever.
 func machine(freeBytes ...int64) func(string) ([]byte, error) {
 	return func(name string) ([]byte, error) {
 		if name != "/proc/meminfo" {
@@ -44,7 +46,8 @@ func startedAgain(t *testing.T, r *process, memory string) *process {
 	return again
 }
 
-// TestMemoryStaysAfterADeath checks that a rank that is started again keeps its size when there is room, whatever the first check would say.
+// TestMemoryStaysAfterADeath checks that a rank that is started again keeps its size when there is
+// room, whatever the first check would say.
 func TestMemoryStaysAfterADeath(t *testing.T) {
 	for _, memory := range []string{"64MiB", "50%"} {
 		r := newTestRank(t, memory)
@@ -55,12 +58,14 @@ func TestMemoryStaysAfterADeath(t *testing.T) {
 		r.noteSlab(first.SlabBytes + 4095) // whole pages
 		again := startedAgain(t, r, memory)
 		again.readFile = machine(2 << 30)
-		if second, err := again.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err != nil || second != first {
+		if second, err := again.planMemory(t.Context(),
+			&mpicache.Config{Data: twoSets()}); err != nil || second != first {
 			t.Errorf("--memory %s, started again: %+v, %v, want %+v", memory, second, err, first)
 		}
 		t.Setenv("SLURM_MEM_PER_NODE", "1")
 		other := startedAgain(t, r, "65MiB")
-		if _, err := other.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err == nil || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
+		if _, err := other.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err == nil ||
+			!strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
 			t.Errorf("another size than before: %v", err)
 		}
 		t.Setenv("SLURM_MEM_PER_NODE", "")
@@ -74,8 +79,8 @@ func largeSets() []mpicache.DataSet {
 	return sets
 }
 
-// TestMemoryIsLessAfterADeath checks that a rank takes no more than it had at last, and no more than is free, that all ranks agree on it, and
-// that a note says it for the next time.
+// TestMemoryIsLessAfterADeath checks that a rank takes no more than it had at last, and no more
+// than is free, that all ranks agree on it, and that a note says it for the next time.
 func TestMemoryIsLessAfterADeath(t *testing.T) {
 	for _, memory := range []string{"64MiB", "100%", memory.Auto} {
 		for name, c := range map[string]struct{ before, free, want int64 }{
@@ -84,18 +89,21 @@ func TestMemoryIsLessAfterADeath(t *testing.T) {
 			"there is nearly nothing":    {64 << 20, 1 << 20, leastAgain},
 			"nothing, but it had little": {8 << 20, 0, 8 << 20},
 		} {
-			t.Run(memory+" "+name, func(t *testing.T) { testMemoryAfterADeath(t, memory, c.before, c.free, c.want) })
+			t.Run(
+				memory+" "+name,
+				func(t *testing.T) { testMemoryAfterADeath(t, memory, c.before, c.free, c.want) })
 		}
 	}
 }
 
 // testMemoryAfterADeath starts two ranks, of which the first is started again.
 func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, want int64) {
-	const ranks = 2
-	partitions, failed := make([][]int64, ranks), make(chan error, ranks)
-	for i, transport := range transport.NewLocal(ranks) {
+	const n = 2
+	partitions, failed := make([][]int64, n), make(chan error, n)
+	for i, transport := range transport.NewLocal(n) {
 		r := newTestRank(t, memory)
-		r.transport, r.roomPatience, r.opt.Trainers.Memory = transport, 0, "1MiB"
+		r.transport = ranks.NewMux(transport)
+		r.roomPatience, r.opt.Trainers.Memory = 0, "1MiB"
 		own, err := r.ownMemory(t.Context(), largeSets())
 		if err != nil {
 			t.Fatal(err)
@@ -110,14 +118,16 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 			sets := largeSets()
 			plan, err := r.planMemory(t.Context(), &mpicache.Config{Data: sets})
 			note, _ := readMemoryNote(r.dir)
-			if i == 0 && plan.SlabBytes != want || note != (memoryNote{plan.SlabBytes, own.asked}) || plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
+			if i == 0 && plan.SlabBytes != want ||
+				note != (memoryNote{plan.SlabBytes, own.asked}) ||
+				plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
 				err = errors.Join(err, fmt.Errorf("rank %d: %+v, note %+v", i, plan, note))
 			}
 			partitions[i] = slices.Concat(sets[0].PartitionBytes, sets[1].PartitionBytes)
 			failed <- err
 		}()
 	}
-	for range ranks {
+	for range n {
 		if err := <-failed; err != nil {
 			t.Error(err)
 		}
@@ -127,7 +137,8 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 	}
 }
 
-// TestRoomIsAwaited checks that a rank waits until training has let go of its memory, and shares what there is with the other ranks here.
+// TestRoomIsAwaited checks that a rank waits until training has let go of its memory, and shares
+// what there is with the other ranks here.
 func TestRoomIsAwaited(t *testing.T) {
 	const slab = 100 << 20
 	r := newTestRank(t, memory.Auto)
@@ -136,18 +147,21 @@ func TestRoomIsAwaited(t *testing.T) {
 	r.logger = slog.New(slog.NewTextHandler(&said, nil))
 	for i, bytes := range []int64{slab, slab / 2} {
 		folder := session.RankFolder(r.opt.Session, i)
-		if err := errors.Join(os.MkdirAll(folder, 0o700), memoryNote{bytes, ""}.write(folder)); err != nil {
+		if err := errors.Join(os.MkdirAll(folder, 0o700),
+			memoryNote{bytes, ""}.write(folder)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	enough := int64(reserve4GiB + slab + slab/2)
 	r.readFile = machine(0, enough-1<<10, enough)
-	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab || strings.Count(said.String(), "waiting for memory") != 1 {
+	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab ||
+		strings.Count(said.String(), "waiting for memory") != 1 {
 		t.Errorf("with room at the third look: %d, %v; it says %s", got, err, &said)
 	}
 	r.roomPatience = 0
 	r.readFile = machine(enough - slab/2)
-	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 || !strings.Contains(said.String(), "comes back smaller") {
+	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 ||
+		!strings.Contains(said.String(), "comes back smaller") {
 		t.Errorf("with two thirds of the room: %d, %v; it says %s", got, err, &said)
 	}
 	gone := errors.New("interrupted")
@@ -161,7 +175,10 @@ func TestRoomIsAwaited(t *testing.T) {
 
 func TestMemoryNote(t *testing.T) {
 	r := newTestRank(t, memory.Auto)
-	for text, want := range map[string]int64{"5242880 as now": 5 << 20, "5242880 as then": 0, "5242880": 0, "lots as now": 0, "-1 as now": 0, "": 0} {
+	for text, want := range map[string]int64{
+		"5242880 as now": 5 << 20, "5242880 as then": 0,
+		"5242880": 0, "lots as now": 0, "-1 as now": 0, "": 0,
+	} {
 		if err := os.WriteFile(filepath.Join(r.dir, memoryName), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -195,14 +212,16 @@ func TestGiveBack(t *testing.T) {
 		{1 << 40, 500 << 30, 1 << 30, 1, 0, mostLook},
 		{1 << 40, 1 << 30, mib, 4, mib << 9, leastLook},
 	} {
-		bytes, again := giveBack(slurm.Memory{LimitBytes: c.limit, FreeBytes: c.free}, c.filled, c.ranks)
+		bytes, again := giveBack(slurm.Memory{LimitBytes: c.limit, FreeBytes: c.free}, c.filled,
+			c.ranks)
 		if bytes != c.bytes || again != c.again {
 			t.Errorf("%+v: %d bytes, again after %v", c, bytes, again)
 		}
 	}
 }
 
-// TestGiveBackKnowsTheSlab checks that a slab which was given back does not count as used any more, where only Slurm's number limits.
+// TestGiveBackKnowsTheSlab checks that a slab which was given back does not count as used any more,
+// where only Slurm's number limits.
 func TestGiveBackKnowsTheSlab(t *testing.T) {
 	t.Setenv("SLURM_MEM_PER_NODE", "300")
 	r := newTestRank(t, "250MiB")

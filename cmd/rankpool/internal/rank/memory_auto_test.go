@@ -3,20 +3,20 @@ package rank
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
 )
 
@@ -29,32 +29,39 @@ func twoSets() []mpicache.DataSet {
 }
 
 func TestMemoryIsDivided(t *testing.T) {
-	const ranks = 3
-	auto, half := memory.Request{Memory: memory.Auto, Window: memory.AutoWindow}, memory.Request{Memory: "50%", Window: memory.AutoWindow}
+	const n = 3
+	auto, half := memory.Request{Memory: memory.Auto, Window: memory.AutoWindow},
+		memory.Request{Memory: "50%", Window: memory.AutoWindow}
 	whole := twoSets()
-	all, err := memory.Request{Memory: "100%", Window: memory.AutoWindow}.Divide(whole, nil, 1, ranks)
+	all, err := memory.Request{Memory: "100%", Window: memory.AutoWindow}.Divide(whole, nil, 1,
+		n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range whole {
-		if owned := ownedBytes(&whole[i], ranks, 1); !slices.Equal(whole[i].PartitionBytes, owned) {
-			t.Errorf("100 %% of data set %d: partitions of %d, owned are %d", i, whole[i].PartitionBytes, owned)
+		if owned := ownedBytes(&whole[i], n, 1); !slices.Equal(whole[i].PartitionBytes, owned) {
+			t.Errorf("100 %% of data set %d: partitions of %d, owned are %d", i,
+				whole[i].PartitionBytes, owned)
 		}
 	}
 	halves := twoSets()
-	if _, err := half.Divide(halves, nil, 1, ranks); err != nil || halves[1].PartitionBytes[2] != whole[1].PartitionBytes[2]/2 {
-		t.Errorf("50 %%: %d, %v, and 100 %% is %d", halves[1].PartitionBytes, err, whole[1].PartitionBytes)
+	if _, err := half.Divide(halves, nil, 1, n); err != nil ||
+		halves[1].PartitionBytes[2] != whole[1].PartitionBytes[2]/2 {
+		t.Errorf("50 %%: %d, %v, and 100 %% is %d", halves[1].PartitionBytes, err,
+			whole[1].PartitionBytes)
 	}
-	// A rank with little memory, one with more than it needs, and one with plenty: all agree on all.
+	// A rank with little memory, one with more than it needs, and one with plenty: all agree on
+	// all.
 	slabs := []int64{4 << 20, all.SlabBytes, 1 << 50}
 	var agreed [2][]int64
-	for rank := range ranks {
+	for rank := range n {
 		data := twoSets()
-		plan, err := auto.Divide(data, slabs, rank, ranks)
+		plan, err := auto.Divide(data, slabs, rank, n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum := plan.CacheBytes + plan.WindowBytes; plan.SlabBytes > slabs[rank] || sum+sum/20 > plan.SlabBytes || sum < plan.SlabBytes/10*9 {
+		if sum := plan.CacheBytes + plan.WindowBytes; plan.SlabBytes > slabs[rank] ||
+			sum+sum/20 > plan.SlabBytes || sum < plan.SlabBytes/10*9 {
 			t.Errorf("rank %d: %+v of %d", rank, plan, slabs[rank])
 		}
 		for i := range data {
@@ -62,11 +69,13 @@ func TestMemoryIsDivided(t *testing.T) {
 				agreed[i] = data[i].PartitionBytes
 			}
 			if !slices.Equal(agreed[i], data[i].PartitionBytes) {
-				t.Errorf("rank %d takes the partitions of data set %d for %d, rank 0 for %d", rank, i, data[i].PartitionBytes, agreed[i])
+				t.Errorf("rank %d takes the partitions of data set %d for %d, rank 0 for %d", rank,
+					i, data[i].PartitionBytes, agreed[i])
 			}
-			for r := 1; r < ranks; r++ {
+			for r := 1; r < n; r++ {
 				if data[i].PartitionBytes[r] != whole[i].PartitionBytes[r] {
-					t.Errorf("rank %d has %d bytes of data set %d, and owns %d", r, data[i].PartitionBytes[r], i, whole[i].PartitionBytes[r])
+					t.Errorf("rank %d has %d bytes of data set %d, and owns %d", r,
+						data[i].PartitionBytes[r], i, whole[i].PartitionBytes[r])
 				}
 			}
 		}
@@ -76,23 +85,27 @@ func TestMemoryIsDivided(t *testing.T) {
 	}
 	// A size that was asked for is the slab, also where the data needs less.
 	fixed := memory.Request{Memory: "1GiB", Window: memory.AutoWindow}
-	if plan, err := fixed.Divide(twoSets(), []int64{1 << 30, 1 << 30, 1 << 30}, 0, ranks); err != nil || plan.SlabBytes != 1<<30 {
+	if plan, err := fixed.Divide(twoSets(), []int64{1 << 30, 1 << 30, 1 << 30}, 0,
+		n); err != nil || plan.SlabBytes != 1<<30 {
 		t.Errorf("1GiB: %+v, %v", plan, err)
 	}
 	none := memory.Request{Memory: "0", Window: memory.AutoWindow}
-	if plan, err := none.Divide(twoSets(), []int64{0, 0, 0}, 0, ranks); err != nil || plan.CacheBytes != 0 || plan.WindowBytes == 0 || plan.SlabBytes < plan.WindowBytes {
+	if plan, err := none.Divide(twoSets(), []int64{0, 0, 0}, 0, n); err != nil ||
+		plan.CacheBytes != 0 || plan.WindowBytes == 0 || plan.SlabBytes < plan.WindowBytes {
 		t.Errorf("0: %+v, %v", plan, err)
 	}
 }
 
 // newTestRank returns a rank alone.
 func newTestRank(t *testing.T, amount string) *process {
-	transport := transport.NewLocal(1)[0]
+	transport := ranks.NewMux(transport.NewLocal(1)[0])
 	t.Cleanup(func() { transport.Close() })
 	opt := &Options{CacheOptions: CacheOptions{Memory: amount, Window: memory.AutoWindow}}
 	opt.Session = t.TempDir()
 	r := &process{
-		opt: opt, transport: transport, ranksHere: 1, dir: session.RankFolder(opt.Session, transport.Rank()), logger: slog.New(slog.DiscardHandler),
+		opt: opt, transport: transport, ranksHere: 1,
+		dir:      session.RankFolder(opt.Session, transport.Rank()),
+		logger:   slog.New(slog.DiscardHandler),
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
@@ -113,27 +126,29 @@ func TestMemoryAutoIsPlanned(t *testing.T) {
 	if err != nil || plan != whole {
 		t.Errorf("planMemory = %+v, %v, want what the data needs, %+v", plan, err, whole)
 	}
-	if cfg.Transport != r.transport || cfg.Transport.Size() != 1 {
-		t.Error("the node and the rank have different transports")
-	}
 }
 
-// TestMemoryOfOneRankIsTooSmall checks that all ranks end when one has too little memory, and that one says why.
+// TestMemoryOfOneRankIsTooSmall checks that all ranks end when one has too little memory, and that
+// one says why.
 func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
-	const ranks = 3
+	const n = 3
 	for memory, sentence := range map[string]string{
-		memory.Auto: "leaves nothing for the cache: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less",
-		"1GiB":      "the 9000000 ranks on this node would need 8.6 PiB of memory, and there are ",
+		memory.Auto: "leaves nothing for the cache: ask for more memory (--mem of Slurm), or lower " +
+			"--trainer-memory",
+		"1GiB": "the 9000000 ranks on this node would need 8.6 PiB of memory, and there are ",
 	} {
-		errs := make([]error, ranks)
+		errs := make([]error, n)
 		var all sync.WaitGroup
-		for i, transport := range transport.NewLocal(ranks) {
+		for i, transport := range transport.NewLocal(n) {
 			r := newTestRank(t, memory)
-			r.transport = transport
+			r.transport = ranks.NewMux(transport)
 			if i > 0 { // the node is too small for two of them
 				r.opt.Trainers.Memory, r.ranksHere = "900TiB", 9_000_000
 			}
-			all.Go(func() { _, errs[i] = r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}) })
+			all.Go(
+				func() {
+					_, errs[i] = r.planMemory(t.Context(), &mpicache.Config{Data: twoSets()})
+				})
 		}
 		all.Wait()
 		if errs[1] == nil || !strings.Contains(errs[1].Error(), sentence) {
@@ -141,58 +156,11 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 		}
 		for _, i := range []int{0, 2} {
 			var said strings.Builder
-			if exit.Print(&said, errs[i]); exit.Code(errs[i]) != exit.Failure || said.String() != "" {
+			if exit.Print(&said, errs[i]); exit.Code(errs[i]) != exit.Failure ||
+				said.String() != "" {
 				t.Errorf("--memory %s: rank %d says %q", memory, i, said.String())
 			}
 		}
-	}
-}
-
-// TestGather has ranks that begin their nodes at any time after the others, while messages of the others come.
-func TestMemoryGather(t *testing.T) {
-	const ranks, messages = 4, 50
-	group := transport.NewLocal(ranks)
-	failed := make(chan error, ranks)
-	for i, transport := range group {
-		go func() {
-			got := newGather(transport)
-			for round := range 3 {
-				note := fmt.Appendf(nil, "%d of %d", round, i)
-				notes, err := got.gather(t.Context(), note, nil, slog.New(slog.DiscardHandler))
-				if text := fmt.Sprintf("%s", notes); err != nil || text != fmt.Sprintf("[%[1]d of 0 %[1]d of 1 %[1]d of 2 %[1]d of 3]", round) {
-					failed <- errors.Join(err, errors.New("other notes: "+text))
-					return
-				}
-			}
-			if i > 0 {
-				for m := range messages { // before this rank's Start, and mostly before the others'
-					got.Post((i+1)%ranks, []byte{byte(m)})
-				}
-			}
-			next, done := make([]int, ranks), make(chan error, 1)
-			want := messages
-			if (i+ranks-1)%ranks == 0 {
-				want = 0
-				done <- nil
-			}
-			got.Start(func(from int, msg []byte) {
-				if len(msg) != 1 || int(msg[0]) != next[from] || from != (i+ranks-1)%ranks {
-					done <- errors.New("a message is not the node's, or out of order")
-				}
-				if next[from]++; next[from] == want {
-					done <- nil
-				}
-			})
-			failed <- <-done
-		}()
-	}
-	for range group {
-		if err := <-failed; err != nil {
-			t.Error(err)
-		}
-	}
-	for _, transport := range group {
-		transport.Close()
 	}
 }
 
@@ -204,21 +172,24 @@ func (f writerFunc) Write(line []byte) (int, error) {
 }
 
 func TestMemoryGatherEnds(t *testing.T) {
-	group := transport.NewLocal(2)
-	gone := errors.New("interrupted")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	tick := make(chan time.Time, 1)
-	tick <- time.Time{}
-	log := slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
-		if !strings.Contains(string(line), "waiting for the other ranks to begin") || !strings.Contains(string(line), "of=2") {
-			t.Errorf("the log says %s", line)
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRank(t, memory.Auto)
+		group := transport.NewLocal(2)
+		r.transport = ranks.NewMux(group[0])
+		gone := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r.logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+			if !strings.Contains(string(line), "waiting for the other ranks to begin") ||
+				!strings.Contains(string(line), "there=1 of=2") {
+				t.Errorf("the log says %s", line)
+			}
+			cancel(gone)
+		}), nil))
+		if _, err := exchange(ctx, r, channelIntro, "1"); !errors.Is(err, gone) {
+			t.Errorf("gather without the other rank: %v", err)
 		}
-		cancel(gone)
-	}), nil))
-	if _, err := newGather(group[0]).gather(ctx, []byte("1"), tick, log); !errors.Is(err, gone) {
-		t.Errorf("gather without the other rank: %v", err)
-	}
-	for _, transport := range group {
-		transport.Close()
-	}
+		for _, transport := range group {
+			transport.Close()
+		}
+	})
 }

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
+	"rankpool/mpicache/transport/ranks"
 )
 
-// planMemory settles how this rank divides its memory among the data sets, whose PartitionBytes and WindowBytes it sets. All ranks must
-// call it: they tell each other the sizes of their slabs, for which it puts another transport into cfg. Where one rank has too little
-// Memory all end, and one sentence says why.
+// planMemory decides how this rank divides its memory among the data sets, and sets their
+// PartitionBytes and WindowBytes. All ranks must call it: they exchange the sizes of their slabs.
+// If one rank has too little memory all end, with one sentence that says why.
 func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.Plan, error) {
 	own, reason := r.ownMemory(ctx, cfg.Data)
 	var tooMuch *memory.TooSmallError
@@ -29,36 +31,41 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 		return own.plan, err
 	}
 	if first := slices.IndexFunc(slabs, func(bytes int64) bool { return bytes < 0 }); first >= 0 {
-		_ = r.transport.Close() // what this rank has told the others leaves before it ends
+		_ = r.transport.Close() // sends pending messages to the others
 		if first == r.transport.Rank() {
 			return own.plan, errors.New(tooMuch.Sentence)
 		}
 		return own.plan, &exit.StatusError{Code: exit.Failure}
 	}
 	if slices.Max(slabs) > 0 {
-		if own.plan, err = r.opt.asks().Divide(cfg.Data, slabs, r.transport.Rank(), r.transport.Size()); err != nil {
+		if own.plan, err = r.opt.asks().Divide(cfg.Data, slabs, r.transport.Rank(),
+			r.transport.Size()); err != nil {
 			return own.plan, err
 		}
 	}
-	r.sayAuto(own.auto, own.plan.SlabBytes)
+	r.logAuto(own.auto, own.plan.SlabBytes)
 	r.noted = memoryNote{own.plan.SlabBytes, own.asked}
 	return own.plan, r.noted.write(r.dir)
 }
 
 // An ownPlan is a rank's plan before it knows those of the others.
 type ownPlan struct {
-	plan      memory.Plan      // not settled where the others are told a size
-	auto      *memory.AutoPlan // nil: the user gave a size
-	asked     string           // what the plan came of
-	slabBytes int64            // what the others are told: the slab has this size, 0: that which --memory says, -1: the node has too little
+	plan  memory.Plan      // undecided if the others get a size
+	auto  *memory.AutoPlan // nil: the user gave a size
+	asked string           // the request that led to the plan
+	// what the others get: the slab has this size; 0: the size of --memory; -1: the node has too
+	// little
+	slabBytes int64
 }
 
-// ownMemory returns this rank's plan. The error is a memoryError where the node has too little memory.
+// ownMemory returns this rank's plan. The error is a memoryError where the node has too little
+// memory.
 func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own ownPlan, err error) {
 	if r.opt.Memory == memory.Auto {
-		return r.autoMemory(ctx)
+		return r.autoMemory(ctx, data)
 	}
-	if own.plan, err = r.opt.asks().Divide(data, nil, r.transport.Rank(), r.transport.Size()); err != nil {
+	if own.plan, err = r.opt.asks().Divide(data, nil, r.transport.Rank(),
+		r.transport.Size()); err != nil {
 		return own, err
 	}
 	planned := own.plan.SlabBytes
@@ -67,7 +74,11 @@ func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own o
 	if !again {
 		return own, own.plan.Check(r.ranksHere)
 	}
-	if slab, err := r.slabAgain(ctx, min(before, planned)); err != nil || slab < planned {
+	slab := min(before, planned)
+	if !r.takeBack(ctx, data) {
+		slab, err = r.slabAgain(ctx, slab)
+	}
+	if err != nil || slab < planned {
 		own.slabBytes = slab
 		return own, err
 	}
@@ -75,44 +86,77 @@ func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own o
 }
 
 // autoMemory is ownMemory where the rank chooses the size of its slab.
-func (r *process) autoMemory(ctx context.Context) (own ownPlan, err error) {
-	if own.auto, err = memory.NewAutoPlan(r.opt.Trainers, memory.Available(), r.ranksHere, os.Getenv); err != nil {
+func (r *process) autoMemory(
+	ctx context.Context, data []mpicache.DataSet,
+) (own ownPlan, err error) {
+	if own.auto, err = memory.NewAutoPlan(r.opt.Trainers, memory.Available(), r.ranksHere,
+		os.Getenv); err != nil {
 		return own, err
 	}
 	own.asked = fmt.Sprintf("for %d trainers and %d ranks", own.auto.Trainers, own.auto.RanksHere)
 	if before, again := r.slabBefore(own.asked); again {
-		own.slabBytes, err = r.slabAgain(ctx, before)
+		if own.slabBytes = before; !r.takeBack(ctx, data) {
+			own.slabBytes, err = r.slabAgain(ctx, before)
+		}
 		if own.auto.Before = before; own.slabBytes < before {
-			own.auto = nil // it was said why
+			own.auto = nil // the reason was reported
 		}
 		return own, err
 	}
 	if own.slabBytes = own.auto.SlabBytes(); own.slabBytes <= 0 {
 		err = &memory.TooSmallError{Sentence: fmt.Sprintf(
-			"--memory auto: %s: ask for more memory (--mem of Slurm), or say with --trainer-memory that the trainers need less", own.auto)}
+			"--memory auto: %s: ask for more memory (--mem of Slurm), or lower "+
+				"--trainer-memory", own.auto)}
 	}
 	return own, err
 }
 
-// gatherInterval paces what is said while this rank waits for the others, which may have to read a large index first.
+// gatherInterval is the pause between log lines while this rank waits for the others, which may
+// have to read a large index first.
 const gatherInterval = 30 * time.Second
 
-// gatherSlabs returns the sizes of all ranks' slabs. It returns an error when the ranks were not all started for the same run.
-func (r *process) gatherSlabs(ctx context.Context, cfg *mpicache.Config, own int64) ([]int64, error) {
-	tick := time.NewTicker(gatherInterval)
-	defer tick.Stop()
-	g := newGather(r.transport)
-	r.transport, cfg.Transport = g, g
-	round := func(note any) ([][]byte, error) { return g.gather(ctx, encodeNote(note), tick.C, r.logger) }
-	return r.compare(r.intro(cfg, own), round)
+// gatherSlabs returns the sizes of all ranks' slabs. It returns an error when the ranks were not
+// all started for the same run.
+func (r *process) gatherSlabs(
+	ctx context.Context, cfg *mpicache.Config, own int64,
+) ([]int64, error) {
+	return r.compare(ctx, r.intro(cfg, own))
 }
 
-// sayAuto says how this rank's slab got its size.
-func (r *process) sayAuto(auto *memory.AutoPlan, slabBytes int64) {
+// exchange sends note to all ranks, and returns the notes of all by rank. It waits for them until
+// ctx ends, and logs that it does: the launcher notices a rank that dies, and ends the others.
+func exchange[T any](ctx context.Context, r *process, channel byte, note T) ([]T, error) {
+	var there atomic.Int64
+	ctx, done := context.WithCancelCause(ctx)
+	defer done(nil)
+	go func() {
+		tick := time.NewTicker(gatherInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.logger.Warn("waiting for the other ranks to begin", "there", there.Load(), "of",
+					r.transport.Size())
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	notes, err := ranks.Exchange(ctx, r.transport, channel, note,
+		func(n int) { there.Store(int64(n)) })
+	if other := (*ranks.VersionError)(nil); err != nil && !errors.As(err, &other) {
+		err = fmt.Errorf("waiting for the other ranks: %w", err)
+	}
+	return notes, err
+}
+
+// logAuto logs how this rank's slab got its size.
+func (r *process) logAuto(auto *memory.AutoPlan, slabBytes int64) {
 	switch {
 	case auto == nil:
 	case auto.Before > 0:
-		r.logger.Info("memory auto: as before this rank was started again", "slab", memory.Text(slabBytes))
+		r.logger.Info("memory auto: as before this rank was started again", "slab",
+			memory.Text(slabBytes))
 	default:
 		text := auto.String()
 		if slabBytes < auto.SlabBytes() {

@@ -26,7 +26,8 @@ func checkMetrics(addr string, path *string) error {
 	if addr != "" {
 		_, port, err := net.SplitHostPort(addr)
 		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-			return exit.Usagef("--metrics: %q is not an address such as :10477 or 127.0.0.1:10477", addr)
+			return exit.Usagef("--metrics: %q is not an address such as :10477 or 127.0.0.1:10477",
+				addr)
 		}
 	}
 	if *path == "" {
@@ -34,14 +35,15 @@ func checkMetrics(addr string, path *string) error {
 	}
 	folder := namesFolder(*path)
 	if !folder && !strings.HasSuffix(*path, textfileSuffix) {
-		return exit.Usagef("--metrics-file: %s is neither a folder nor a name that ends in %s, and node_exporter reads no others", *path, textfileSuffix)
+		return exit.Usagef("--metrics-file: %s is neither a folder nor a name that ends in %s, "+
+			"and node_exporter reads no others", *path, textfileSuffix)
 	}
 	abs, err := filepath.Abs(*path)
 	if err != nil {
 		return err
 	}
 	if folder {
-		abs += "/" // also on a node where it is missing
+		abs += "/" // even on a node where it is missing
 	}
 	*path = abs
 	return nil
@@ -49,8 +51,8 @@ func checkMetrics(addr string, path *string) error {
 
 func namesFolder(path string) bool { return strings.HasSuffix(path, "/") || IsFolder(path) }
 
-// textfilePath returns where a rank writes its metrics: in a folder a name of its own, else rank 0 the file and
-// rank r the file's name and _rR.
+// textfilePath returns the file to which a rank writes its metrics: a name per rank in a folder,
+// else the file itself for rank 0, and its name with _rR for rank R.
 func textfilePath(file string, l metrics.Labels) string {
 	if namesFolder(file) {
 		return filepath.Join(file, fmt.Sprintf("rankpool_%s_r%d%s", l.Job, l.Rank, textfileSuffix))
@@ -61,7 +63,8 @@ func textfilePath(file string, l metrics.Labels) string {
 	return fmt.Sprintf("%s_r%d%s", strings.TrimSuffix(file, textfileSuffix), l.Rank, textfileSuffix)
 }
 
-// metricsJob returns what tells this run from others on the machine: the job's id, else the end of the session's name.
+// metricsJob distinguishes this run from others on the machine: the job's id, else the end of the
+// session's name.
 func metricsJob(job slurm.Job, session string) string {
 	if job.InJob() {
 		return job.JobID
@@ -70,12 +73,15 @@ func metricsJob(job slurm.Job, session string) string {
 	return parts[len(parts)-1]
 }
 
-// startMetrics begins to show a rank's statistics: at addr over HTTP, and in file or a file of that folder for node_exporter;
-// each may be "". stats may be called at any time until stop returns. log gets the URL where the port was left to the
-// system. stop removes the file.
+// startMetrics begins to show a rank's statistics: at addr over HTTP, and in file or a file of that
+// folder for node_exporter; each may be "". stats may be called at any time until stop returns. log
+// gets the URL where the port was left to the system. stop removes the file.
 //
-// A port that another process has (the rank beside this one on the same machine) is a warning; other failures are errors.
-func startMetrics(addr, file string, l metrics.Labels, stats func() mpicache.RankStats, log *slog.Logger) (stop func(), err error) {
+// A port that another process uses (another rank on the same machine) is a warning; other failures
+// are errors.
+func startMetrics(
+	addr, file string, l metrics.Labels, stats func() mpicache.RankStats, log *slog.Logger,
+) (stop func(), err error) {
 	registry := metrics.NewRegistry(l, version.Text, stats)
 	var closers []io.Closer
 	stop = func() {
@@ -89,13 +95,15 @@ func startMetrics(addr, file string, l metrics.Labels, stats func() mpicache.Ran
 		server, err := metrics.Serve(addr, registry)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			log.Warn("another process has the port, so this rank shows no metrics there", "metrics", addr)
+			log.Warn("the port is in use, so this rank serves no metrics there", "metrics",
+				addr)
 		case err != nil:
 			return stop, fmt.Errorf("--metrics: %w", err)
 		default:
 			closers = append(closers, server)
 			if strings.HasSuffix(addr, ":0") {
-				notice(log, "metrics are shown", "url", fmt.Sprintf("http://%s/metrics", server.Addr()))
+				notice(log, "metrics are shown", "url",
+					fmt.Sprintf("http://%s/metrics", server.Addr()))
 			}
 		}
 	}

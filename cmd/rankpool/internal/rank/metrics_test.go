@@ -33,7 +33,8 @@ func TestCheckMetrics(t *testing.T) {
 	} {
 		file := tc.file
 		err := checkMetrics(tc.addr, &file)
-		if (err == nil) != (tc.complaint == "") || err != nil && !strings.HasPrefix(err.Error(), tc.complaint) {
+		if (err == nil) != (tc.complaint == "") ||
+			err != nil && !strings.HasPrefix(err.Error(), tc.complaint) {
 			t.Errorf("%q, %q: %v, want %q…", tc.addr, tc.file, err, tc.complaint)
 		}
 		var status *exit.StatusError
@@ -42,7 +43,10 @@ func TestCheckMetrics(t *testing.T) {
 		}
 	}
 	t.Chdir(folder)
-	for name, want := range map[string]string{".": folder + "/", "x.prom": folder + "/x.prom", "new/": folder + "/new/"} {
+	for name, want := range map[string]string{
+		".": folder + "/", "x.prom": folder + "/x.prom",
+		"new/": folder + "/new/",
+	} {
 		if err := checkMetrics("", &name); err != nil || name != want {
 			t.Errorf("%q, %v; want %q", name, err, want)
 		}
@@ -103,13 +107,15 @@ func TestStartMetrics(t *testing.T) {
 	reply.Body.Close()
 	file, err := os.ReadFile(filepath.Join(dir, "rankpool_77_r1.prom"))
 	want := `rankpool_samples_total{host="h",hpc_job="77",rank="1",source="local"} 12`
-	if err != nil || !strings.Contains(string(file), want) || !strings.Contains(string(text), want) {
+	if err != nil || !strings.Contains(string(file), want) ||
+		!strings.Contains(string(text), want) {
 		t.Errorf("no %s in\n%s\nor in\n%s\n%v", want, text, file, err)
 	}
 	// The rank beside it finds the port taken, and goes on.
 	addr := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
 	other, err := start(addr, "")
-	if err != nil || !strings.Contains(logged.String(), "level=WARN") || !strings.Contains(logged.String(), addr) {
+	if err != nil || !strings.Contains(logged.String(), "level=WARN") ||
+		!strings.Contains(logged.String(), addr) {
 		t.Errorf("a taken port: %v, logged %q", err, logged.String())
 	}
 	other()
@@ -119,7 +125,8 @@ func TestStartMetrics(t *testing.T) {
 	}
 	// What cannot work is an error, and leaves no server behind.
 	logged.Reset()
-	if stop, err := start("127.0.0.1:0", dir+"/no/"); err == nil || !strings.HasPrefix(err.Error(), "--metrics-file: ") {
+	if stop, err := start("127.0.0.1:0", dir+"/no/"); err == nil ||
+		!strings.HasPrefix(err.Error(), "--metrics-file: ") {
 		t.Errorf("a folder that is not there: %v", err)
 		stop()
 	}
@@ -127,7 +134,8 @@ func TestStartMetrics(t *testing.T) {
 	if reply, err := http.Get(url); url == "" || err == nil {
 		t.Errorf("%s is served: %v", url, reply)
 	}
-	if _, err := start("203.0.113.1:1", ""); err == nil || !strings.HasPrefix(err.Error(), "--metrics: ") {
+	if _, err := start("203.0.113.1:1", ""); err == nil ||
+		!strings.HasPrefix(err.Error(), "--metrics: ") {
 		t.Errorf("an address of another machine: %v", err)
 	}
 }

@@ -13,34 +13,40 @@ import (
 	"rankpool/slurm"
 )
 
-// What a rank tells about itself: messages, metrics, and the state of its machine.
+// What a rank reports about itself: messages, metrics, and the state of its machine.
 
 func (r *process) newLogger() *slog.Logger {
 	job := slurm.Detect(os.Getenv)
 	return newLogger(outlet.Stderr, logOptions{
-		format: r.opt.LogFormat, level: r.opt.level(), job: job.JobID, step: job.StepID, rank: r.transport.Rank(), host: hostname(),
+		format: r.opt.LogFormat, level: r.opt.level(), job: job.JobID, step: job.StepID,
+		rank: r.transport.Rank(), host: hostname(),
 	})
 }
 
 func hostname() string {
-	name, _ := os.Hostname() // "" where it has none
+	name, _ := os.Hostname() // "" if unknown
 	return name
 }
 
-// startObserving begins to read the node's GPUs, in the first rank of the node, and to show metrics.
+// startObserving begins to read the node's GPUs, in the first rank of the node, and to show
+// metrics.
 func (r *process) startObserving() (err error) {
 	ctx, end := context.WithCancel(context.Background())
 	r.endGPUs = end
 	if world.Find(os.Getenv).LocalTask == 0 {
 		r.gpus = startGPUSampler(ctx, r.logger)
 	}
-	labels := metrics.Labels{Job: metricsJob(slurm.Detect(os.Getenv), r.opt.Session), Rank: r.transport.Rank(), Host: hostname()}
-	r.endMetrics, err = startMetrics(r.opt.metrics, r.opt.metricsFile, labels, func() mpicache.RankStats {
-		if n := r.stats.Load(); n != nil {
-			return n.Stats()
-		}
-		return mpicache.RankStats{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
-	}, r.logger)
+	labels := metrics.Labels{
+		Job:  metricsJob(slurm.Detect(os.Getenv), r.opt.Session),
+		Rank: r.transport.Rank(), Host: hostname(),
+	}
+	r.endMetrics, err = startMetrics(r.opt.metrics, r.opt.metricsFile, labels,
+		func() mpicache.RankStats {
+			if n := r.stats.Load(); n != nil {
+				return n.Stats()
+			}
+			return mpicache.RankStats{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
+		}, r.logger)
 	return err
 }
 
@@ -73,8 +79,8 @@ func (r *process) readMemory() slurm.Memory {
 	return slurm.ReadMemory(r.readFile, os.Getenv, r.slabBytes.Load())
 }
 
-// Bounds of the memory that is kept free while training runs, a 64th of the limit: what a process can fill until the next look, and not so
-// much that the cache misses it.
+// Bounds of the memory that is kept free while training runs, a 64th of the limit: what a process
+// can fill until the next poll, but not so much that the cache misses it.
 const (
 	reserveShare    = 64
 	leastReserve    = 64 << 20
@@ -87,14 +93,17 @@ func reserveOf(memory slurm.Memory) int64 {
 }
 
 const (
-	// fillRate is how many bytes a second the processes of a node are taken to fill at the most. Memory that is far from its limit need not
-	// be looked at before it can be full. Chosen: a core of today fills 1 to 3 GB/s of new pages.
+	// fillRate is the highest rate in bytes a second at which the processes of a node are assumed
+	// to fill memory. Memory that is far from its limit need not be polled before it can be full.
+	// Chosen: a core of today fills 1 to 3 GB/s of new pages.
 	fillRate = 8 << 30
-	// Bounds of the time between two looks at the memory: a process fills 10 to 30 MB in the least. Near the limit, but with nobody filling,
-	// it is longer, since a look takes 0.2 to 0.5 ms of a core: then the first look after a process begins to fill comes after 50 MB at 1 GB/s,
-	// of the reserve of 64 MiB at least.
+	// Bounds of the time between two polls of the memory: in the shortest, a process fills 10 to 30
+	// MB. Near the limit, but with little growth, the interval is longer, since a poll takes 0.2 to
+	// 0.5 ms of a core: then the first poll after a process begins to fill memory comes after 50 MB
+	// at 1 GB/s, of the reserve of 64 MiB at least.
 	leastLook, calmLook, mostLook = 10 * time.Millisecond, 50 * time.Millisecond, time.Second
-	calmBytes                     = 1 << 20 // are filled between two looks by nobody who matters
+	// less growth than this between two polls counts as idle.
+	calmBytes = 1 << 20
 )
 
 // giveBack is mpicache.Config.GiveBack.
@@ -107,11 +116,15 @@ func (r *process) giveBack(slabBytes int64) (bytes int64, again time.Duration) {
 	return giveBack(memory, filled, r.ranksHere)
 }
 
-// giveBack returns what each of the ranks here should give back, and when to look again. filledBytes were filled since the last look.
-func giveBack(memory slurm.Memory, filledBytes int64, ranksHere int) (bytes int64, again time.Duration) {
+// giveBack returns how much each of the ranks of this machine should give back, and when to poll
+// again. filledBytes is the growth since the last poll.
+func giveBack(
+	memory slurm.Memory, filledBytes int64, ranksHere int,
+) (bytes int64, again time.Duration) {
 	reserve := reserveOf(memory)
 	if missing := slurm.GiveBack(memory, reserve); missing > 0 {
-		return max(1, (missing+reserve/2)/int64(ranksHere)), leastLook // a half more, so that it need not come again at once
+		// a half more, so that it need not come again at once
+		return max(1, (missing+reserve/2)/int64(ranksHere)), leastLook
 	}
 	least := leastLook
 	if filledBytes < calmBytes {

@@ -18,7 +18,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// CacheOptions are the flags that run and serve share: run hands them to every rank as they are.
+// CacheOptions are the flags that run and serve share: run passes them to every rank unchanged.
 type CacheOptions struct {
 	Data        []string
 	Memory      string
@@ -56,32 +56,59 @@ func (o *CacheOptions) asks() memory.Request {
 
 // Register adds the flags.
 func (o *CacheOptions) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.Data, "data", nil, "data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), 0, or auto: what the node can spare")
+	flags.StringArrayVar(&o.Data, "data", nil,
+		"data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
+	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over "+
+		"all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), "+
+		"0, or auto: what the node can spare")
 	o.Trainers.Register(flags)
-	flags.StringVar(&o.Window, "window", memory.AutoWindow, "memory of each node for samples read ahead of their use: a size")
-	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be auto, the node's scratch folder")
-	flags.StringVar(&o.System, "system", "rankpool", "published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
-	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see \"rankpool simulate --list\"; may be given several times")
-	flags.StringVar(&o.Policy, "policy", "", "what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
-	flags.StringVar(&o.scorer, "scorer", "", "what makes importance of losses, instead of the system's: "+strings.Join(scheduler.ScorerNames(), ", "))
-	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler (default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(), ", "))
-	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the node that has it) or sampler (as the sampler says) (default: local, with --system the system's own)")
+	flags.StringVar(&o.Window, "window", memory.AutoWindow,
+		"memory of each node for samples read ahead of their use: a size")
+	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: "+
+		"DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be "+
+		"auto, the node's scratch folder. DIR:SIZE,keep: keep copies of what is read there, for "+
+		"the next job on the data; DIR:SIZE,share: and for other users")
+	flags.StringVar(&o.System, "system", "rankpool",
+		"published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
+	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see "+
+		"\"rankpool simulate --list\"; may be given several times")
+	flags.StringVar(&o.Policy, "policy", "",
+		"what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
+	flags.StringVar(&o.scorer, "scorer", "",
+		"what makes importance of losses, instead of the system's: "+strings.Join(
+			scheduler.ScorerNames(), ", "))
+	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler "+
+		"(default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(),
+		", "))
+	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the "+
+		"node that has it) or sampler (as the sampler says) (default: local, with --system the "+
+		"system's own)")
 	flags.StringVar(&o.Log, "log", "", "write the run log, JSON lines, to this file")
-	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the run log about each rank, longer where that were more than ten lines a second; 0: only the epochs")
-	flags.StringVar(&o.LogFormat, "log-format", LogFormats[0], "format of the ranks' messages on stderr: "+strings.Join(LogFormats, ", "))
-	flags.StringVar(&o.metrics, "metrics", "", "show each rank's metrics to Prometheus at this address, e.g. :10477")
-	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom file, or into this folder, for node_exporter's textfile collector")
-	flags.StringVar(&o.State, "state", "", "keep the importance scores in this file; a later run goes on from it")
-	flags.BoolVar(&o.stateAny, "state-optional", false, "begin with the scores that there are where --state is not the file that training goes on from; without it training ends there")
-	flags.StringVar(&o.Record, "record", "", "record what the ranks decide, for \"rankpool replay\": rank 0 writes this file, rank r this name and .r")
-	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second, "how long to wait for another rank before reading storage")
-	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute, "how long a rank may show no sign of life before it is ended and the cache started again")
+	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the "+
+		"run log about each rank, stretched so that all ranks write at most ten lines a second; "+
+		"0: only "+
+		"the epochs")
+	flags.StringVar(&o.LogFormat, "log-format", LogFormats[0],
+		"format of the ranks' messages on stderr: "+strings.Join(LogFormats, ", "))
+	flags.StringVar(&o.metrics, "metrics", "",
+		"show each rank's metrics to Prometheus at this address, e.g. :10477")
+	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom "+
+		"file, or into this folder, for node_exporter's textfile collector")
+	flags.StringVar(&o.State, "state", "",
+		"keep the importance scores in this file; a later run continues from it")
+	flags.BoolVar(&o.stateAny, "state-optional", false, "begin with the scores that exist "+
+		"if --state does not match the checkpoint; without this flag, training fails then")
+	flags.StringVar(&o.Record, "record", "", "record what the ranks decide, for \"rankpool "+
+		"replay\": rank 0 writes this file, rank r this name and .r")
+	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second,
+		"how long to wait for another rank before reading storage")
+	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute,
+		"how long a rank may show no sign of life before it is ended and the cache started again")
 	o.storage.register(flags)
-	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "say more on stderr")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "log more to stderr")
 }
 
-// Check validates what can be told without the data and the machine, and makes paths absolute.
+// Check validates what does not depend on the data and the machine, and makes paths absolute.
 func (o *CacheOptions) Check() error {
 	if _, err := memory.Parse(o.Memory); err != nil && o.Memory != memory.Auto {
 		return exit.Usagef("--memory: %w (or a share such as 20%%, or %s)", err, memory.Auto)
@@ -91,7 +118,8 @@ func (o *CacheOptions) Check() error {
 	}
 	if o.Window != memory.AutoWindow {
 		if size, err := memory.ParseSize(o.Window); err != nil || size == 0 {
-			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.Window, memory.AutoWindow)
+			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.Window,
+				memory.AutoWindow)
 		}
 	}
 	if err := o.checkTier(); err != nil {
@@ -134,21 +162,24 @@ func (o *CacheOptions) Check() error {
 	return nil
 }
 
-// DropState leaves out a state file that is none, since reading a device or a FIFO may have no end, and returns what to
-// say about it; "" where there is nothing to say.
+// DropState ignores a state file that is not a regular file, since reading a device or a FIFO may
+// never end, and returns a message about it, or "".
 func (o *CacheOptions) DropState() string {
 	if o.State == "" {
 		return ""
 	}
-	if regular, err := IsRegular(o.State); err != nil || regular { // an error is told where the file is used
+	// other errors are reported when the file is used
+	if regular, err := IsRegular(o.State); err != nil || regular {
 		return ""
 	}
 	defer func() { o.State = "" }()
-	return fmt.Sprintf("--state %s is %s, not a file: importance scores are not kept", o.State, KindOf(o.State))
+	return fmt.Sprintf("--state %s is %s, not a file: importance scores are not kept", o.State,
+		KindOf(o.State))
 }
 
-// resolveSystem fills in the policy, the scorer, the sampler and the assignment that were not given. A system that is named as it is has all
-// of its own; rankpool goes with every sampler, and leaves the scorer to it.
+// resolveSystem fills in the policy, the scorer, the sampler and the assignment that were not
+// given. A published system determines all of them; rankpool works with every sampler, and leaves
+// the scorer to it.
 func (o *CacheOptions) resolveSystem() error {
 	system, err := systems.Find(o.System)
 	if err != nil {
@@ -159,14 +190,16 @@ func (o *CacheOptions) resolveSystem() error {
 		if system.NewPolicy != nil {
 			hint = fmt.Sprintf("; its policy alone is --policy %s", system.Policy)
 		}
-		return exit.Usagef("--system: %s is simulated only (rankpool simulate): it %s%s", system.Name, system.Simulated, hint)
+		return exit.Usagef("--system: %s is simulated only (rankpool simulate): it %s%s",
+			system.Name, system.Simulated, hint)
 	}
-	if system.Chooses() {
-		return o.resolveChooser(system)
+	if system.Draws() {
+		return o.resolveOwn(system)
 	}
 	if o.Policy == "" && o.scorer == "" && o.sampler == "" && system.Name != "rankpool" {
 		o.sampler = system.Sampler
-		o.Assign = cmp.Or(o.Assign, Assignments[1]) // the published systems' samplers are DistributedSamplers
+		// the published systems' samplers are DistributedSamplers
+		o.Assign = cmp.Or(o.Assign, Assignments[1])
 	}
 	o.Assign = cmp.Or(o.Assign, Assignments[0])
 	if o.Policy == "" {
@@ -191,38 +224,49 @@ func (o *CacheOptions) resolveSystem() error {
 	return o.parseSet(system)
 }
 
-// resolveChooser fills in the parts of a system that ranks are by its plans: memory holds what these say.
-func (o *CacheOptions) resolveChooser(system *systems.System) (err error) {
-	const policy = "clairvoyant"
-	if o.Policy != "" && o.Policy != policy || o.scorer != "" && o.scorer != system.Scorer || o.sampler != "" && o.sampler != system.LiveSampler() {
-		return exit.Usagef("--system: %s says itself what is drawn and kept: leave --policy, --scorer and --sampler out", system.Name)
+// resolveOwn fills in the parts of a system that has a sampler of its own. Where that says what is
+// kept, memory holds what it says.
+func (o *CacheOptions) resolveOwn(system *systems.System) (err error) {
+	policy := system.Policy
+	if system.Chooses() {
+		policy = "clairvoyant"
+	}
+	if o.Policy != "" && o.Policy != policy || o.scorer != "" && o.scorer != system.Scorer ||
+		o.sampler != "" && o.sampler != system.LiveSampler() {
+		return exit.Usagef("--system: %s says itself what is drawn and kept: leave --policy, "+
+			"--scorer and --sampler out", system.Name)
 	}
 	if o.Memory == memory.Auto {
-		return exit.Usagef("--memory %s: what %s chooses depends on the size of the memory: say one, best a share of the data", memory.Auto, system.Name)
+		return exit.Usagef("--memory %s: what %s draws depends on the size of the memory: say "+
+			"one, best a share of the data", memory.Auto, system.Name)
 	}
-	o.Policy, o.scorer, o.sampler, o.Assign = policy, system.Scorer, system.LiveSampler(), cmp.Or(o.Assign, Assignments[1])
+	o.Policy, o.scorer, o.sampler, o.Assign = policy, system.Scorer, system.LiveSampler(),
+		cmp.Or(o.Assign, Assignments[1])
 	if o.values, err = system.Parse(o.set); err != nil {
 		return exit.Usagef("--set: %w", err)
 	}
 	return nil
 }
 
-// Substitutes says that training is served other samples than were drawn, "" where it is not.
+// Substitutes warns that training gets other samples than were drawn; "" if it does not.
 func (o *CacheOptions) Substitutes() string {
 	system, err := systems.Find(o.System)
 	if err != nil || !system.Substitutes() {
 		return ""
 	}
-	return fmt.Sprintf("--system %s serves other samples than those drawn, as published; they are counted as substituted", system.Name)
+	return fmt.Sprintf("--system %s serves other samples than those drawn, as published; they "+
+		"are counted as substituted", system.Name)
 }
 
-// parseSet reads the options of a system, which must be itself: half of them would say nothing to another policy or sampler.
+// parseSet reads the options of a published system, which must be used unchanged: half of the
+// options would mean nothing to another policy or sampler.
 func (o *CacheOptions) parseSet(system *systems.System) (err error) {
 	if len(o.set) == 0 {
 		return nil
 	}
 	if o.Policy != system.Policy || o.scorer != system.Scorer || o.sampler != system.Sampler {
-		return exit.Usagef("--set: options are of a system as it is (--system %s without --policy, --scorer and --sampler)", system.Name)
+		return exit.Usagef("--set: only an unmodified system has options (--system %s without "+
+			"--policy, --scorer and --sampler)", system.Name)
 	}
 	if o.values, err = system.Parse(o.set); err != nil {
 		return exit.Usagef("--set: %w", err)
@@ -240,7 +284,8 @@ func (o *CacheOptions) Args() []string {
 	for _, word := range o.set {
 		args = append(args, "--set", word)
 	}
-	args = append(args, "--memory", o.Memory, "--window", o.Window, "--policy", o.Policy, "--assign", o.Assign,
+	args = append(args, "--memory", o.Memory, "--window", o.Window, "--policy", o.Policy,
+		"--assign", o.Assign,
 		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.RankTimeout.String(),
 		"--log-every", o.logEvery.String(), "--log-format", o.LogFormat)
 	if o.scorer != "" {

@@ -1,4 +1,5 @@
-// Package rank is the process of "rankpool serve": one rank of the cache, its options, its folder, its memory, and what it reports.
+// Package rank is the process of "rankpool serve": one rank of the cache, with its options, folder,
+// memory and reports.
 package rank
 
 import (
@@ -26,10 +27,13 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/record"
-	"rankpool/mpicache/transport"
+	"rankpool/mpicache/slab"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
 	"rankpool/slurm"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+	"rankpool/staging/storage"
 	"rankpool/staging/tier"
 )
 
@@ -41,26 +45,30 @@ func (o *Options) Serve(ctx context.Context) error {
 	}
 	parent := os.Getppid()
 	endWithParent()
-	signal.Ignore(syscall.SIGPIPE) // a launcher that died reads stderr no more, and the state is still to be saved
+	// a launcher that died reads stderr no more, and the state is still to be saved
+	signal.Ignore(syscall.SIGPIPE)
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25) // the heap is a few large arrays without pointers: memory is dearer than collecting
+		// the heap is a few large arrays without pointers: memory is dearer than collecting
+		debug.SetGCPercent(25)
 	}
-	// Heard before MPI starts threads: Go ends a process that gets a signal it has no use for on a thread of C.
-	signals := make(chan os.Signal, 16) // what comes while nobody listens
+	// Register for signals before MPI starts threads: Go ends a process that gets an unhandled
+	// signal on a thread of C.
+	signals := make(chan os.Signal, 16) // signals that arrive before they are read
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	byHand := o.Session == ""
-	transport, err := world.JoinCache(o.MPI, o.World, byHand)
+	joined, err := world.JoinCache(o.MPI, o.World, byHand)
 	if err != nil {
 		return err
 	}
+	transport := ranks.NewMux(joined)
 	at := world.Find(os.Getenv)
 	rank := &process{
-		opt: o, transport: transport, ranksHere: max(1, at.LocalTasks), blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
+		opt: o, transport: transport, ranksHere: max(1, at.LocalTasks), blocks: make(chan error, 1),
+		lost: make(chan int, 1), parent: parent, signals: signals,
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if o.Together {
 		rank.together = newEndTogether(transport)
-		rank.transport = rank.together
 	}
 	defer rank.close()
 	if err := rank.open(ctx, sets); err != nil {
@@ -74,59 +82,66 @@ func (o *Options) Serve(ctx context.Context) error {
 	return rank.serveUntilTold()
 }
 
-// endWithParent has the kernel end this process when the one that started it dies, so that a killed launcher leaves
-// nothing behind.
+// endWithParent has the kernel end this process when its parent dies, so that a killed launcher
+// leaves nothing behind.
 func endWithParent() {
-	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0) // a kernel without it leaves cleaning up to the next run
+	// a kernel without it leaves cleaning up to the next run
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
 }
 
-// process is what a serving process holds.
+// process is the state of a serving process.
 type process struct {
 	opt       *Options
-	transport transport.Transport
+	transport *ranks.Mux
 	ranksHere int // ranks on this machine
 	signals   chan os.Signal
 	lost      chan int     // gets the ranks that have been silent for too long
 	blocks    chan error   // gets an error when the training step would wait for this one
 	parent    int          // the process that started this one
-	together  *endTogether // the transport, where ranks end together; else nil
+	together  *endTogether // nil unless ranks end together
 	dir       string
 	life      life
 	lock      *os.File
 	log       *outlet.Outlet
 	recorder  *record.Recorder
 	fetchers  []setFetcher
-	limit     *staging.RateLimit // this rank's share
+	limit     *storage.RateLimit // this rank's share
 	logger    *slog.Logger
 	disks     []*tier.Disk
+	kept      kept
 
-	readFile     func(name string) ([]byte, error) // of the kernel's, about memory
-	roomPatience time.Duration                     // started again, this rank waits so long for its memory
+	readFile func(name string) ([]byte, error) // of the kernel's, about memory
+	// started again, this rank waits so long for its memory
+	roomPatience time.Duration
 	sets         []openedSet
-	before       [][]mpicache.Before // by rank: the training that was served before they were started again
-	slabBytes    atomic.Int64        // of all ranks here, now
-	noted        memoryNote          // in the rank's folder; giveBack's once the node runs
-	freeBefore   int64               // at giveBack's last look
+	// by rank: the training that was served before they were started again
+	before     [][]mpicache.Before
+	memory     *slab.Slab   // of the rank before this one; nil: the node allocates its own
+	slabBytes  atomic.Int64 // of all ranks of this machine, now
+	noted      memoryNote   // in the rank's folder; giveBack's once the node runs
+	freeBefore int64        // at giveBack's last look
 
-	gpus       *gpuSampler                   // nil: there are none, or the first rank here reads them
-	stats      atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
+	// nil if there are none, or the first rank of this machine reads them
+	gpus *gpuSampler
+	// whose statistics are shown; nil: it does not serve yet
+	stats      atomic.Pointer[mpicache.Node]
 	endMetrics func()
 	endGPUs    context.CancelFunc
 
 	endFinding []context.CancelFunc // of storage targets
 	node       *mpicache.Node
-	told       bool // the end was asked for at the door
+	told       bool // the door was asked to end
 }
 
 // An openedSet is a data set as this rank sees it.
 type openedSet struct {
 	dataSet
-	manifest *staging.Manifest
+	manifest *dataset.Manifest
 }
 
 // A setFetcher reads the samples of a data set.
 type setFetcher struct {
-	*staging.Fetcher
+	*storage.Fetcher
 	set string
 }
 
@@ -137,12 +152,16 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	logger := r.newLogger()
 	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
 	world.WarnTask(r.transport.Rank(), r.opt.DropState())
-	if err := r.opt.storage.tellReaders(r.dir, r.transport.Size()); err != nil {
+	if err := r.opt.storage.writeLimits(r.dir, r.transport.Size()); err != nil {
 		return err
 	}
 	cfg := mpicache.Config{
-		Transport: r.transport, System: r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer, Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout, RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
-		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger, Record: func(any) {},
+		Transport: r.transport.Channel(channelNode),
+		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
+		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
+		RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
+		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger,
+		Record:    func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
 	}
 	if r.opt.Assign == "sampler" {
@@ -168,10 +187,11 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := checkSlab(plan.SlabBytes); err != nil {
 		return err
 	}
-	cfg.SlabBytes, cfg.Before = plan.SlabBytes, r.before
+	cfg.SlabBytes, cfg.Memory, cfg.Before = plan.SlabBytes, r.memory, r.before
 	r.slabBytes.Store(plan.SlabBytes * int64(r.ranksHere))
 	if r.transport.Rank() == 0 {
-		logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache", memory.Text(plan.CacheBytes), "window", memory.Text(plan.WindowBytes))
+		logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache",
+			memory.Text(plan.CacheBytes), "window", memory.Text(plan.WindowBytes))
 	}
 	if err := r.openTiers(cfg.Data, logger); err != nil {
 		return err
@@ -184,6 +204,10 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err != nil {
 		return err
 	}
+	if kept, of := r.node.Recovered(); r.memory != nil {
+		notice(logger, "the cache goes on with the memory that it had",
+			"samples", fmt.Sprintf("kept %d of %d", kept, of))
+	}
 	r.stats.Store(r.node)
 	return os.WriteFile(filepath.Join(r.dir, session.ReadyName), nil, 0o600)
 }
@@ -195,7 +219,8 @@ func (o *CacheOptions) level() slog.Level {
 	return levelNotice
 }
 
-// folderNumber is this rank's number, or the one that its node had before the job lost others: trainers know that folder.
+// folderNumber is this rank's number, or the number of its node before the job lost others:
+// trainers know that folder.
 func (r *process) folderNumber() int {
 	hosts, err := slurm.ParseHostlist(r.opt.Hosts)
 	if at := slices.Index(hosts, slurm.Detect(os.Getenv).NodeName); err == nil && at >= 0 {
@@ -204,12 +229,14 @@ func (r *process) folderNumber() int {
 	return r.transport.Rank()
 }
 
-// openFolder makes the rank's folder, and owns it: a rank that died before left its importance states there.
+// openFolder creates and locks the rank's folder: a rank that died before may have left its
+// importance states there.
 func (r *process) openFolder() error {
 	if r.opt.Session == "" {
 		job := slurm.Detect(os.Getenv)
 		if job.JobID == "" {
-			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the training processes find it")
+			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the " +
+				"training processes find it")
 		}
 		session, err := session.OfJob(job)
 		if err != nil {
@@ -262,7 +289,7 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 			cfg.Log.Error("a line of the run log is lost", "error", err)
 			return
 		}
-		_, _ = log.Write(append(line, '\n')) // the outlet takes or counts it
+		_, _ = log.Write(append(line, '\n')) // the outlet writes or counts it
 	}
 	return nil
 }
@@ -271,7 +298,10 @@ func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
 	if r.opt.Record == "" {
 		return nil
 	}
-	begin := record.Begin{Version: version.Text, Session: r.opt.Session, Rank: r.transport.Rank(), Ranks: r.transport.Size()}
+	begin := record.Begin{
+		Version: version.Text, Session: r.opt.Session, Rank: r.transport.Rank(),
+		Ranks: r.transport.Size(),
+	}
 	r.recorder, err = record.Create(r.opt.Record, begin, cfg.Log)
 	if err != nil {
 		return fmt.Errorf("--record: %w", err)
@@ -281,9 +311,12 @@ func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
 }
 
 // openData opens a data set: its manifest, its fetcher, and the index that clients map.
-func (r *process) openData(ctx context.Context, i int, set dataSet, log *slog.Logger) (mpicache.DataSet, error) {
-	m, index, err := r.openIndex(i, func() (*staging.Manifest, error) {
-		return staging.Open(ctx, set.Path, staging.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
+func (r *process) openData(
+	ctx context.Context, i int, set dataSet, log *slog.Logger,
+) (mpicache.DataSet, error) {
+	m, index, err := r.openIndex(i, func() (*dataset.Manifest, error) {
+		return index.Open(ctx, set.Path,
+			index.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
 	})
 	if err != nil {
 		return mpicache.DataSet{}, err
@@ -291,7 +324,7 @@ func (r *process) openData(ctx context.Context, i int, set dataSet, log *slog.Lo
 	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
 	options := r.opt.storage.fetchOptions(r.limit, log)
 	options.TargetOf = targets.of
-	fetcher := staging.NewFetcher(m, options)
+	fetcher := storage.NewFetcher(m, options)
 	find, end := context.WithCancel(context.Background())
 	r.endFinding = append(r.endFinding, end)
 	go targets.find(find, log)
@@ -299,13 +332,15 @@ func (r *process) openData(ctx context.Context, i int, set dataSet, log *slog.Lo
 	r.sets = append(r.sets, openedSet{set, m})
 	id := m.Identity()
 	return mpicache.DataSet{
-		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(), Root: m.Root(), IndexPath: index,
-		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) }, Storage: fetcher,
+		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(),
+		Root: m.Root(), IndexPath: index,
+		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) },
+		Storage: fetcher,
 	}, nil
 }
 
-// close gives everything back. The folder stays after a signal: it has what the rank needs to go on when it is
-// started again.
+// close releases everything. After a signal the folder stays: it holds what the rank needs to
+// resume when it is restarted.
 func (r *process) close() {
 	if r.node != nil {
 		_ = r.node.Close() // an error before this one is being reported
@@ -317,12 +352,14 @@ func (r *process) close() {
 	for _, d := range r.disks {
 		d.End()
 	}
+	r.kept.close(r.logger)
 	for _, f := range r.fetchers {
 		f.Close()
 		logStorage(r.logger, f.set, f.Stats())
 	}
 	if r.log != nil && !r.log.Close(logPatience) {
-		r.logger.Warn("the end of the run log is lost: storage does not take it", "path", r.opt.Log)
+		r.logger.Warn("the end of the run log is lost: storage does not accept it", "path",
+			r.opt.Log)
 	}
 	if r.recorder != nil {
 		if err := r.recorder.Close(); err != nil {
@@ -330,7 +367,7 @@ func (r *process) close() {
 		}
 	}
 	if r.told {
-		_ = os.RemoveAll(r.dir) // the launcher removes what is left
+		_ = os.RemoveAll(r.dir) // the launcher removes the rest
 	}
 	if r.logger != nil {
 		flushLog(r.logger)

@@ -17,12 +17,14 @@ import (
 const (
 	// logBytes bounds the lines of the run log that wait: a minute's of 100 ranks.
 	logBytes = 4 << 20
-	// logPatience is how long the end of a rank waits for storage to take the last lines of the run log.
+	// logPatience is how long a rank that ends waits for storage to accept the last lines of the
+	// run log.
 	logPatience = 5 * time.Second
 )
 
-// openRunLog returns what writes the run log at path, in which earlier lines stay. A log that cannot be written at
-// first is an error, but a FIFO that nobody reads; what fails later is told once, and training goes on.
+// openRunLog opens the run log at path for appending. It is an error if the log cannot be written
+// at first, unless it is a FIFO without a reader; later failures are logged once, and training
+// continues.
 func openRunLog(path string, log *slog.Logger) (*outlet.Outlet, error) {
 	f := &logFile{path: path}
 	if err := f.open(); err != nil && !errors.Is(err, errNobodyReads) {
@@ -30,17 +32,20 @@ func openRunLog(path string, log *slog.Logger) (*outlet.Outlet, error) {
 	}
 	return outlet.New(f, logBytes, func(lost int64, err error) {
 		if err != nil {
-			log.Error("the run log cannot be written; training goes on, and its lines are lost", "path", path, "error", Pathless(err))
+			log.Error("the run log cannot be written; training goes on, and its lines are lost",
+				"path", path, "error", Pathless(err))
 		} else {
-			log.Warn("the run log is written again; lines are missing before this one", "path", path, "lost", lost)
+			log.Warn("the run log is written again; lines are missing before this one", "path",
+				path, "lost", lost)
 		}
 	}), nil
 }
 
 // errNobodyReads is the error of a FIFO without a reader.
-var errNobodyReads = errors.New("it is a FIFO that nobody reads")
+var errNobodyReads = errors.New("it is a FIFO without a reader")
 
-// A logFile is a file that is appended to: a regular one, a device or a FIFO, whose readers may come and go.
+// A logFile is a file that is appended to: a regular one, a device or a FIFO, whose readers may
+// come and go.
 type logFile struct {
 	path string
 	file *os.File // nil: not opened yet
@@ -55,7 +60,8 @@ func (f *logFile) open() (err error) {
 	return err
 }
 
-// Write writes all of lines, and opens the file where it is not open. A FIFO whose reader has gone is opened again.
+// Write writes all of lines, and opens the file if it is not open. A FIFO whose reader has gone is
+// opened again.
 func (f *logFile) Write(lines []byte) (int, error) {
 	if f.file == nil {
 		if err := f.open(); err != nil {
@@ -79,7 +85,7 @@ func IsRegular(path string) (bool, error) {
 	return err == nil && info.Mode().IsRegular(), err
 }
 
-// KindOf names what is at path in a sentence: "a device".
+// KindOf describes the type of the file at path: "a device".
 func KindOf(path string) string {
 	info, err := os.Stat(path)
 	switch {

@@ -11,7 +11,7 @@ type Options struct {
 	CacheOptions
 	MPI      world.MPIOptions
 	Session  string
-	Hosts    string // of the job when it began, where it has lost some since; else ""
+	Hosts    string // of the job at its start, if it has lost some since; else ""
 	Launch   string // the name of run's launch; "": serve was called by hand
 	Together bool   // end with the other ranks
 	World    int    // the ranks of run's launch
@@ -23,14 +23,19 @@ type Options struct {
 func (o *Options) RegisterServe(flags *pflag.FlagSet) {
 	o.Register(flags)
 	o.MPI.Register(flags)
-	flags.IntVar(&o.Trainers.PerRank, "trainers-per-rank", 0, "for --memory auto: training processes a rank (default: the job's GPUs here; where it has none, 1)")
-	flags.StringVar(&o.Session, "session", "", "folder of the run on this node; made if it is not there (default: by job, in /dev/shm)")
-	flags.BoolVar(&o.Together, "end-together", false, "told to end, wait until all ranks were")
-	flags.StringVar(&o.Launch, "launch", "", "what the ranks of one launch have in common")
+	flags.IntVar(&o.Trainers.PerRank, "trainers-per-rank", 0, "for --memory auto: training "+
+		"processes a rank (default: the job's GPUs here, or 1)")
+	flags.StringVar(&o.Session, "session", "",
+		"folder of the run on this node; created if missing (default: by job, in /dev/shm)")
+	flags.BoolVar(&o.Together, "end-together", false,
+		"when asked to end, wait until all ranks were")
+	flags.StringVar(&o.Launch, "launch", "", "the name of the launch, the same for all its ranks")
 	flags.IntVar(&o.World, "world", 0, "how many ranks the launch has")
-	flags.StringArrayVar(&o.Identities, "identity", nil, "NAME=DIGEST of a data set that the run began with")
-	flags.StringVar(&o.Hosts, "hosts", "", "the nodes that the job began with, where it has lost some: folders keep their numbers")
+	flags.StringArrayVar(&o.Identities, "identity", nil,
+		"NAME=DIGEST of a data set that the run began with")
+	flags.StringVar(&o.Hosts, "hosts", "",
+		"the nodes of the job at its start, if it has lost some: folders keep their numbers")
 	for _, name := range []string{"end-together", "hosts", "identity", "launch", "world"} {
-		_ = flags.MarkHidden(name) // it is there: the lines above
+		_ = flags.MarkHidden(name) // cannot fail: the flags are defined above
 	}
 }

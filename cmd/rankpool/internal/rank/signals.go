@@ -17,11 +17,12 @@ import (
 	"rankpool/slurm"
 )
 
-// lameDuckPatience is how long a rank that is told to end goes on for trainers that are connected. What must be on disk is there
-// within 10 s after the signal, a third of Slurm's KillWait (30 s by default).
+// lameDuckPatience is how long a rank that is asked to end continues for connected trainers.
+// Everything that must be on disk is there within 10 s after the signal, a third of Slurm's
+// KillWait (30 s by default).
 const lameDuckPatience = 8 * time.Second
 
-// serveUntilTold serves until the door is told to end, or a signal comes.
+// serveUntilTold serves until the door is asked to end, or a signal arrives.
 func (r *process) serveUntilTold() error {
 	signals := r.signals
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -31,8 +32,9 @@ func (r *process) serveUntilTold() error {
 	for {
 		select {
 		case <-node.Stopped():
-			if r.opt.Launch != "" && !node.TrainersLeave() { // not run has said so: it starts the rank again
-				r.logger.Warn("this rank was told to end in the midst of training")
+			// not asked by run, which will restart the rank
+			if r.opt.Launch != "" && !node.TrainersLeave() {
+				r.logger.Warn("this rank was asked to end during training")
 				return node.Abandon()
 			}
 			r.told = true
@@ -47,20 +49,22 @@ func (r *process) serveUntilTold() error {
 				return errors.Join(r.silence(rank), node.Abandon())
 			}
 			missed = true
-			r.logger.Error("another rank does not answer; training reads storage, and waits for its next plan until that rank goes on", "peer", rank)
+			r.logger.Error("another rank does not answer; training reads storage, and waits for "+
+				"its next plan until that rank goes on", "peer", rank)
 		case s := <-signals:
 			if exit.EndsRun(s) {
-				return r.endByAndBy(node)
+				return r.drainAndEnd(node)
 			}
 			r.noteSignal(s.(syscall.Signal))
 		}
 	}
 }
 
-// RankTimeout is how long another rank may be silent. The launcher, which can end a rank on its machine and say so, comes first.
+// RankTimeout is how long another rank may be silent. The launcher, which can end a rank on its
+// machine and report it, acts first.
 func (r *process) rankTimeout() time.Duration { return r.opt.RankTimeout + r.opt.RankTimeout/8 }
 
-// lose takes a rank that has been silent for too long; the first one is enough.
+// lose records a rank that has been silent for too long; only the first one matters.
 func (r *process) lose(rank int) {
 	select {
 	case r.lost <- rank:
@@ -68,28 +72,33 @@ func (r *process) lose(rank int) {
 	}
 }
 
-// silence is the error of a rank that ends because another one does not answer: so all ranks end, and can be started again.
+// silence is the error of a rank that ends because another one does not answer: so all ranks end,
+// and can be started again.
 func (r *process) silence(rank int) error {
-	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or hangs, its node is lost, or the network to it is cut",
+	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or "+
+		"hangs, its node is lost, or the network to it is cut",
 		r.transport.Rank(), rank, r.rankTimeout())
 }
 
-// endByAndBy ends the rank after a signal: when training here has ended, soon if that takes long, and at once if another rank has died.
-func (r *process) endByAndBy(node *mpicache.Node) error {
+// drainAndEnd ends the rank after a signal: when training here has ended, soon if that takes long,
+// and at once if another rank has died.
+func (r *process) drainAndEnd(node *mpicache.Node) error {
 	training := node.Training()
 	ctx, cancel := context.WithTimeout(context.Background(), lameDuckPatience)
 	defer cancel()
 	go r.watchParent(ctx, cancel)
 	if !node.LameDuck(ctx) {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			save, cancel := context.WithTimeout(context.Background(), 10*time.Second-lameDuckPatience)
+			save, cancel := context.WithTimeout(context.Background(),
+				10*time.Second-lameDuckPatience)
 			defer cancel()
 			node.SaveImportance(save)
 		}
 		return node.Abandon()
 	}
 	r.told = training // and has ended
-	// It may have ended before this rank was told, when the job does. Without a sign of life of all peers the cache may be started again.
+	// Training may have ended before this rank was asked to, when the job ends. Without a sign of
+	// life from all peers the cache may be started again.
 	if slurm.Detect(os.Getenv).InJob() && (training || node.Trained() && node.PeersLive(ctx)) {
 		defer r.leaveNothing()
 	}
@@ -100,8 +109,9 @@ func (r *process) endByAndBy(node *mpicache.Node) error {
 	return node.Close()
 }
 
-// watchParent calls orphaned when the process that started this one is dead: not the job ends, and a launcher may start the ranks again.
-// Its threads die one after the other, and the first has the signal sent (see endWithParent): the others may live for a moment.
+// watchParent calls orphaned when the process that started this one is dead: not the job ends, and
+// a launcher may start the ranks again. Its threads die one after the other, and the first has the
+// signal sent (see endWithParent): the others may live for a moment.
 func (r *process) watchParent(ctx context.Context, orphaned func()) {
 	look := time.NewTicker(session.PollEvery)
 	defer look.Stop()
@@ -115,14 +125,15 @@ func (r *process) watchParent(ctx context.Context, orphaned func()) {
 	orphaned()
 }
 
-// noteSignal leaves a mark of a signal in the rank's folder: Slurm signals steps, and the launcher in the batch script hears nothing.
+// noteSignal leaves a mark of a signal in the rank's folder: Slurm signals steps, and the launcher
+// in the batch script does not get the signal.
 func (r *process) noteSignal(s syscall.Signal) {
 	if err := os.WriteFile(SignalMark(r.dir, s), nil, 0o600); err != nil {
 		r.logger.Warn("a signal was not noted", "signal", s, "error", err)
 	}
 }
 
-// SignalMark is the file that says that a rank was sent a signal.
+// SignalMark is the file that records that a rank got a signal.
 func SignalMark(folder string, s syscall.Signal) string {
 	return filepath.Join(folder, "signal-"+strconv.Itoa(int(s)))
 }

@@ -10,10 +10,10 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
-	"rankpool/staging"
+	"rankpool/staging/storage"
 )
 
-// StorageOptions are the flags that say how samples are read from storage.
+// StorageOptions are the flags about reading samples from storage.
 type StorageOptions struct {
 	MaxRate  string
 	MaxOpens float64
@@ -22,13 +22,18 @@ type StorageOptions struct {
 
 func (o *StorageOptions) register(flags *pflag.FlagSet) {
 	o.RegisterLimits(flags)
-	flags.BoolVar(&o.direct, "direct", false, "read storage past the page cache (O_DIRECT) where the file system takes it")
+	flags.BoolVar(&o.direct, "direct", false,
+		"read storage past the page cache (O_DIRECT) if the file system supports it")
 }
 
-// RegisterLimits registers those that hold for every reader of storage. A rank's share is an equal one, or what it reads of all.
+// RegisterLimits registers the flags that hold for every reader of storage. A rank's share is an
+// equal one, or all if it reads everything.
 func (o *StorageOptions) RegisterLimits(flags *pflag.FlagSet) {
-	flags.StringVar(&o.MaxRate, "max-storage-rate", "", "read at most so much a second from storage, all ranks together: a size (10GB); each rank gets a share, and its trainers when it is gone")
-	flags.Float64Var(&o.MaxOpens, "max-opens", 0, "open at most so many files a second on storage, all ranks together; 0 is no limit")
+	flags.StringVar(&o.MaxRate, "max-storage-rate", "", "read at most this much per second from "+
+		"storage, all ranks together: a size (10GB); each rank gets a share, and its trainers "+
+		"when it is gone")
+	flags.Float64Var(&o.MaxOpens, "max-opens", 0,
+		"open at most this many files per second on storage, all ranks together; 0: no limit")
 }
 
 // Check returns an error of wrong usage if a flag's value is not possible.
@@ -42,7 +47,7 @@ func (o *StorageOptions) Check() error {
 	return nil
 }
 
-// Rate returns --max-storage-rate in bytes a second; 0 is no limit. "10GB/s" is understood, too.
+// Rate returns --max-storage-rate in bytes a second; 0 is no limit. It also accepts "10GB/s".
 func (o *StorageOptions) Rate() (int64, error) {
 	if o.MaxRate == "" {
 		return 0, nil
@@ -65,10 +70,11 @@ func (o *StorageOptions) args() []string {
 	return args
 }
 
-// limit returns one rank's share of the limits, for all its data sets together; nil when there are none.
-func (o *StorageOptions) limit(ranks int) *staging.RateLimit {
+// limit returns one rank's share of the limits, for all its data sets together; nil if there are
+// none.
+func (o *StorageOptions) limit(ranks int) *storage.RateLimit {
 	if bytes, opens := o.share(ranks); bytes > 0 || opens > 0 {
-		return staging.NewRateLimit(bytes, opens)
+		return storage.NewRateLimit(bytes, opens)
 	}
 	return nil
 }
@@ -79,26 +85,31 @@ func (o *StorageOptions) share(ranks int) (bytes, opens float64) {
 	return float64(rate) / float64(ranks), o.MaxOpens / float64(ranks)
 }
 
-// tellReaders writes the share into the rank's folder, for trainers that read storage themselves when the rank is gone.
-func (o *StorageOptions) tellReaders(folder string, ranks int) error {
+// writeLimits writes the share into the rank's folder, for trainers that read storage themselves
+// when the rank is gone.
+func (o *StorageOptions) writeLimits(folder string, ranks int) error {
 	bytes, opens := o.share(ranks)
 	if bytes == 0 && opens == 0 {
 		return nil
 	}
-	return staging.WriteReadersLimit(folder, bytes, opens)
+	return storage.WriteReadersLimit(folder, bytes, opens)
 }
 
 // fetchOptions returns how to read a data set.
-func (o *StorageOptions) fetchOptions(limit *staging.RateLimit, log *slog.Logger) staging.FetchOptions {
-	options := staging.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
+func (o *StorageOptions) fetchOptions(
+	limit *storage.RateLimit, log *slog.Logger,
+) storage.FetchOptions {
+	options := storage.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
 	if o.direct {
-		options.Storage = staging.DirectStorage{}
+		options.Storage = storage.DirectStorage{}
 	}
 	return options
 }
 
-// logStorage says with -v what a rank has read from storage so far.
-func logStorage(log *slog.Logger, set string, s staging.Stats) {
-	log.Debug("read from storage", "data", set, "samples", s.Reads, "bytes", humanize.IBytes(uint64(s.StorageBytes)), "opens", s.Opens,
-		"coalesced", s.Coalesced, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors, "concurrency", s.Concurrency)
+// logStorage logs with -v what a rank has read from storage so far.
+func logStorage(log *slog.Logger, set string, s storage.Stats) {
+	log.Debug("read from storage", "data", set, "samples", s.Reads, "bytes",
+		humanize.IBytes(uint64(s.StorageBytes)), "opens", s.Opens,
+		"coalesced", s.Coalesced, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors,
+		"concurrency", s.Concurrency)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/staging"
+	"rankpool/staging/storage"
 )
 
 func TestStorageOptions(t *testing.T) {
@@ -19,11 +19,23 @@ func TestStorageOptions(t *testing.T) {
 	}{
 		{nil, "", 0, false},
 		{[]string{"--max-storage-rate", "10GB"}, "", 10e9, true},
-		{[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500", "--direct"}, "", 2 << 30, true},
+		{
+			[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500", "--direct"},
+			"", 2 << 30,
+			true,
+		},
 		{[]string{"--max-opens", "0.5"}, "", 0, true},
 		{[]string{"--max-storage-rate", "fast"}, `--max-storage-rate: "fast" is not a size such as 64GiB, 20GB or 0`, 0, false},
-		{[]string{"--max-opens", "-1"}, "--max-opens must be at least 0 files a second, not -1", 0, false},
-		{[]string{"--max-opens", "NaN"}, "--max-opens must be at least 0 files a second, not NaN", 0, false},
+		{
+			[]string{"--max-opens", "-1"},
+			"--max-opens must be at least 0 files a second, not -1", 0,
+			false,
+		},
+		{
+			[]string{"--max-opens", "NaN"},
+			"--max-opens must be at least 0 files a second, not NaN",
+			0, false,
+		},
 	} {
 		var o StorageOptions
 		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -42,7 +54,7 @@ func TestStorageOptions(t *testing.T) {
 			t.Errorf("%q: %v, rate %d", c.args, err, rate)
 		}
 		folder := t.TempDir()
-		if err := o.tellReaders(folder, 4); err != nil {
+		if err := o.writeLimits(folder, 4); err != nil {
 			t.Errorf("%q: %v", c.args, err)
 		}
 		if written, err := os.ReadDir(folder); err != nil || (len(written) == 1) != c.limited {
@@ -51,7 +63,8 @@ func TestStorageOptions(t *testing.T) {
 		if c.args != nil && !slices.Equal(o.args(), c.args) {
 			t.Errorf("ranks get %q for %q", o.args(), c.args)
 		}
-		if _, direct := o.fetchOptions(nil, nil).Storage.(staging.DirectStorage); direct != o.direct {
+		if _, direct := o.fetchOptions(nil,
+			nil).Storage.(storage.DirectStorage); direct != o.direct {
 			t.Errorf("%q: direct is %v", c.args, direct)
 		}
 	}

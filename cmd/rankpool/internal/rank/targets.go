@@ -6,14 +6,15 @@ import (
 	"sync/atomic"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/dataset"
 	storage "rankpool/staging/layout"
 )
 
-// ownTargets are the storage targets of the samples that a rank owns. A rank reads few others, so all ranks together ask for the layout
-// of a file about once. They are read in the background: until they are there, and on file systems that tell none, no target is known.
+// ownTargets are the storage targets of the samples that a rank owns. A rank reads few others, so
+// all ranks together query the layout of a file about once. They are read in the background: until
+// they are there, and on file systems that do not report them, no target is known.
 type ownTargets struct {
-	manifest    *staging.Manifest
+	manifest    *dataset.Manifest
 	rank, ranks int
 	table       atomic.Pointer[storage.Table]
 }
@@ -57,7 +58,7 @@ func (t *ownTargets) Offset(k scheduler.SampleID) int64 { return t.manifest.Offs
 // Size implements layout.Samples.
 func (t *ownTargets) Size(k scheduler.SampleID) int64 { return t.manifest.Size(t.id(k)) }
 
-// find reads the layouts, and says which files the file system has moved away.
+// find reads the layouts, and logs which files the file system has archived.
 func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
 	table, err := storage.Build(ctx, t, storage.Options{})
 	if err != nil || table == nil {
@@ -65,7 +66,8 @@ func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
 	}
 	t.table.Store(table)
 	if gone := table.Offline(); len(gone) > 0 {
-		log.Warn("files are not on disk: reading them brings them back first, which is slow; restore them before the job",
+		log.Warn("files are not on disk: reading them brings them back first, which is slow; "+
+			"restore them before the job",
 			"samples", len(gone), "first", t.Path(gone[0]))
 	}
 }

@@ -7,18 +7,19 @@ import (
 	"testing"
 
 	"rankpool/scheduler"
-	"rankpool/staging"
+	"rankpool/staging/index"
 )
 
 // TestOwnTargets has every sample be one rank's, under the number that of asks for.
 func TestOwnTargets(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 23 {
-		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, i+1), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, i+1),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m, err := staging.Scan(t.Context(), dir, staging.ScanOptions{})
+	m, err := index.Scan(t.Context(), dir, index.ScanOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,10 +29,12 @@ func TestOwnTargets(t *testing.T) {
 			own := &ownTargets{manifest: m, rank: rank, ranks: ranks}
 			for k := range own.Len() {
 				id := own.id(scheduler.SampleID(k))
-				if scheduler.Owner(id, ranks) != rank || seen[id] || int(id) >= m.Len() || int(id)/ranks != k {
+				if scheduler.Owner(id, ranks) != rank || seen[id] || int(id) >= m.Len() ||
+					int(id)/ranks != k {
 					t.Fatalf("%d ranks: sample %d is entry %d of rank %d", ranks, id, k, rank)
 				}
-				if own.Path(scheduler.SampleID(k)) != m.Path(id) || own.Size(scheduler.SampleID(k)) != m.Size(id) {
+				if own.Path(scheduler.SampleID(k)) != m.Path(id) ||
+					own.Size(scheduler.SampleID(k)) != m.Size(id) {
 					t.Fatalf("%d ranks: entry %d of rank %d is not sample %d", ranks, k, rank, id)
 				}
 				if own.of(id) >= 0 {

@@ -14,27 +14,42 @@ import (
 	"rankpool/staging/tier"
 )
 
-// A tierPlace is where each rank keeps what leaves its memory, autoScratch for the node's scratch folder, and how much of it.
+// A tierPlace is where each rank keeps samples that leave its memory, autoScratch for the node's
+// scratch folder, and how much of it. With keep, it keeps copies of what it reads that outlive it.
 type tierPlace struct {
 	dir  string
 	size memory.Amount
+	keep bool
+	// share has copies of other users read, and lets other users read those of this one.
+	share bool
 }
 
-// parseTier reads "/nvme:800GiB" (a size of each node), "/nvme:30%" (a share of the data over all nodes) or "auto:800GiB" (in the node's
-// scratch folder; a folder of that name is "./auto"). The folder may have colons in its name. "" is no tier.
+// parseTier parses "/nvme:800GiB" (a size on each node), "/nvme:30%" (a share of the data over all
+// nodes) or "auto:800GiB" (in the node's scratch folder; a folder of that name is "./auto"), and
+// "/nvme:800GiB,keep" or "/nvme:800GiB,share". The folder may contain colons. "" is no tier.
 func parseTier(text string) (tierPlace, error) {
 	if text == "" {
 		return tierPlace{}, nil
 	}
 	at := strings.LastIndexByte(text, ':')
 	if at <= 0 {
-		return tierPlace{}, fmt.Errorf("%q is not DIR:SIZE, such as /local/scratch:800GiB or /local/scratch:30%%", text)
+		return tierPlace{}, fmt.Errorf(
+			"%q is not DIR:SIZE, such as /local/scratch:800GiB or /local/scratch:30%%", text)
 	}
-	size, err := memory.Parse(text[at+1:])
+	sizeText, how, told := strings.Cut(text[at+1:], ",")
+	if told && how != "keep" && how != "share" {
+		return tierPlace{}, fmt.Errorf("%q ends in %q: what may follow the size is \",keep\" or "+
+			"\",share\"", text, how)
+	}
+	if told && text[:at] == autoScratch {
+		return tierPlace{}, fmt.Errorf("%q is the scratch folder of the job, which may end with it: "+
+			"name a folder to keep copies in", text)
+	}
+	size, err := memory.Parse(sizeText)
 	if err == nil && size.Share == 0 && size.Bytes == 0 {
 		err = fmt.Errorf("%q has no size: leave --tier out for none", text)
 	}
-	return tierPlace{dir: text[:at], size: size}, err
+	return tierPlace{dir: text[:at], size: size, keep: told, share: how == "share"}, err
 }
 
 // checkTier validates --tier and makes its folder absolute.
@@ -54,18 +69,23 @@ func (o *CacheOptions) checkTier() error {
 	return nil
 }
 
-// openTiers gives each data set its part of the ranks' tiers, by the bytes that they own, and opens this rank's. A folder that cannot be
-// used is a warning: training goes on without.
+// openTiers sets each data set's part of the ranks' tiers, by the bytes that they own, and opens
+// this rank's. If a folder cannot be used, it logs a warning, and training continues without a
+// tier.
 func (r *process) openTiers(data []mpicache.DataSet, log *slog.Logger) error {
 	place, err := parseTier(r.opt.tier)
 	if err != nil || place.dir == "" {
 		return err
 	}
+	if place.keep {
+		r.openKept(place, data, log)
+		return nil
+	}
 	place.divide(data, r.transport.Size()) // on all ranks alike, also on one without a folder
 	rule := "as asked"
 	if place.dir == autoScratch {
 		if place.dir, rule, err = findScratch(); err != nil {
-			log.Warn("there is no tier on this node; training goes on without it", "error", err)
+			log.Warn("this node has no tier; training continues without it", "error", err)
 			return nil
 		}
 		if r.transport.Rank() == 0 {
@@ -78,20 +98,23 @@ func (r *process) openTiers(data []mpicache.DataSet, log *slog.Logger) error {
 		if bytes == 0 {
 			continue
 		}
-		disk, err := tier.Open(place.dir, tier.Options{SizeBytes: bytes, BlockBytes: d.TierBlockBytes})
+		disk, err := tier.Open(place.dir,
+			tier.Options{SizeBytes: bytes, BlockBytes: d.TierBlockBytes})
 		if err != nil {
-			log.Warn("there is no tier on this node; training goes on without it", "data", d.Name, "error", err)
+			log.Warn("this node has no tier; training continues without it", "data", d.Name,
+				"error", err)
 			continue
 		}
 		r.disks = append(r.disks, disk)
 		d.Tier = disk
-		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size", memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
+		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size",
+			memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
 	}
 	return nil
 }
 
-// divide sets the data sets' TierBytes and TierBlockBytes. A share counts the bytes that a rank owns in whole blocks, so that 100 % hold
-// all of them.
+// divide sets the data sets' TierBytes and TierBlockBytes. A share counts the bytes that a rank
+// owns in whole blocks, so that 100 % hold all of them.
 func (p tierPlace) divide(data []mpicache.DataSet, ranks int) {
 	total := make([]int64, ranks)
 	for i := range data {
@@ -120,7 +143,7 @@ func (p tierPlace) divide(data []mpicache.DataSet, ranks int) {
 	}
 }
 
-// part is how much of a rank's tier a data set gets, of which the rank owns so many bytes.
+// part returns a data set's share of a rank's tier, given how many of its bytes the rank owns.
 func (p tierPlace) part(owned, total int64) int64 {
 	if p.size.IsShare {
 		return int64(p.size.Share * float64(owned))
@@ -128,11 +151,12 @@ func (p tierPlace) part(owned, total int64) int64 {
 	return int64(float64(p.size.Bytes) * float64(owned) / float64(max(total, 1)))
 }
 
-// ownedBytes is what the samples that each rank owns take in whole blocks.
+// ownedBytes returns the size in whole blocks of the samples that each rank owns.
 func ownedBytes(d *mpicache.DataSet, ranks int, blockBytes int64) []int64 {
 	owned := make([]int64, ranks)
 	for id := range scheduler.SampleID(d.Samples) {
-		owned[scheduler.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) + blockBytes - 1) / blockBytes * blockBytes
+		owned[scheduler.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) +
+			blockBytes - 1) / blockBytes * blockBytes
 	}
 	return owned
 }

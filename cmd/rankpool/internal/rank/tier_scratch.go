@@ -10,15 +10,17 @@ import (
 	"rankpool/staging/posix"
 )
 
-// autoScratch as the folder of --tier is the node's scratch folder, which may have another name on every node.
+// autoScratch as the folder of --tier is the node's scratch folder, whose name may differ between
+// nodes.
 const autoScratch = "auto"
 
-// findScratch returns the folder of this node that is meant to hold data of the job, and the rule that chose it.
+// findScratch returns the folder of this node that is meant to hold data of the job, and the rule
+// that chose it.
 func findScratch() (dir, rule string, err error) {
 	return slurm.Scratch("", os.Getenv, localDisk)
 }
 
-// File systems that are no disk of the node: memory, or storage of all nodes.
+// File systems that are not a local disk of the node: memory, or storage shared by all nodes.
 //
 // Source: Linux, uapi/linux/magic.h.
 var notLocal = map[int64]string{

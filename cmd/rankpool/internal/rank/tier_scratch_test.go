@@ -36,7 +36,8 @@ func TestFindScratch(t *testing.T) {
 	t.Setenv("SLURM_TMPDIR", "/dev/shm")
 	t.Setenv("LOCAL_SCRATCH", dir)
 	if err := localDisk(dir); err != nil {
-		if _, _, found := findScratch(); found != nil && !strings.Contains(found.Error(), err.Error()) {
+		if _, _, found := findScratch(); found != nil &&
+			!strings.Contains(found.Error(), err.Error()) {
 			t.Errorf("findScratch: %v, and not %v", found, err)
 		}
 		return

@@ -12,16 +12,22 @@ import (
 func TestParseTier(t *testing.T) {
 	for text, want := range map[string]tierPlace{
 		"":                     {},
-		"/nvme:800GiB":         {"/nvme", memory.Amount{Bytes: 800 << 30}},
-		"scratch:30%":          {"scratch", memory.Amount{Share: 0.3, IsShare: true}},
-		"auto:30%":             {"auto", memory.Amount{Share: 0.3, IsShare: true}},
-		"/of:job:7 /x:2000000": {"/of:job:7 /x", memory.Amount{Bytes: 2e6}},
+		"/nvme:800GiB":         {"/nvme", memory.Amount{Bytes: 800 << 30}, false, false},
+		"scratch:30%":          {"scratch", memory.Amount{Share: 0.3, IsShare: true}, false, false},
+		"auto:30%":             {"auto", memory.Amount{Share: 0.3, IsShare: true}, false, false},
+		"/of:job:7 /x:2000000": {"/of:job:7 /x", memory.Amount{Bytes: 2e6}, false, false},
+		"/nvme:800GiB,keep":    {"/nvme", memory.Amount{Bytes: 800 << 30}, true, false},
+		"/nvme:800GiB,share":   {"/nvme", memory.Amount{Bytes: 800 << 30}, true, true},
+		"/a,b:30%,keep":        {"/a,b", memory.Amount{Share: 0.3, IsShare: true}, true, false},
 	} {
 		if got, err := parseTier(text); err != nil || got != want {
 			t.Errorf("parseTier(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"/nvme", ":1GiB", "/nvme:", "/nvme:0", "/nvme:0%", "/nvme:130%", "1GiB:/nvme"} {
+	for _, text := range []string{
+		"/nvme", ":1GiB", "/nvme:", "/nvme:0", "/nvme:0%", "/nvme:130%",
+		"1GiB:/nvme", "/nvme:30%,", "/nvme:30%,kept", "/nvme,keep", "auto:30%,keep", "auto:30%,share",
+	} {
 		if got, err := parseTier(text); err == nil {
 			t.Errorf("parseTier(%q) = %+v, want an error", text, got)
 		}
@@ -38,7 +44,10 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 	if err := o.checkTier(); err != nil || o.tier != dir+"/a/b:30%" {
 		t.Errorf("checked again: %q, %v", o.tier, err)
 	}
-	for tier, want := range map[string]string{"auto:30%": "auto:30%", "./auto:30%": dir + "/auto:30%"} {
+	for tier, want := range map[string]string{
+		"auto:30%":   "auto:30%",
+		"./auto:30%": dir + "/auto:30%",
+	} {
 		o.tier = tier
 		if err := o.checkTier(); err != nil || o.tier != want {
 			t.Errorf("%q became %q, %v, want %q", tier, o.tier, err, want)
@@ -46,11 +55,15 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 	}
 }
 
-// TestTierIsDivided checks that 100 % hold all that a rank owns, and that a size is shared by the data sets.
+// TestTierIsDivided checks that 100 % hold all that a rank owns, and that a size is shared by the
+// data sets.
 func TestTierIsDivided(t *testing.T) {
 	sets := func() []mpicache.DataSet {
 		return []mpicache.DataSet{
-			{Samples: 1000, Size: func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 }},
+			{
+				Samples: 1000,
+				Size:    func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 },
+			},
 			{Samples: 100, Size: func(scheduler.SampleID) int64 { return 300_000 }},
 		}
 	}
@@ -61,16 +74,19 @@ func TestTierIsDivided(t *testing.T) {
 		var owned [3]int64
 		for id := range scheduler.SampleID(d.Samples) {
 			block := d.TierBlockBytes
-			owned[scheduler.Owner(id, 3)] += (slab.Footprint(d.Size(id)) + block - 1) / block * block
+			owned[scheduler.Owner(id, 3)] += (slab.Footprint(d.Size(id)) +
+				block - 1) / block * block
 		}
 		if [3]int64(d.TierBytes) != owned || d.TierBlockBytes != []int64{512, 16 << 10}[i] {
-			t.Errorf("data set %d: tiers of %v in blocks of %d, owned are %v", i, d.TierBytes, d.TierBlockBytes, owned)
+			t.Errorf("data set %d: tiers of %v in blocks of %d, owned are %v", i, d.TierBytes,
+				d.TierBlockBytes, owned)
 		}
 	}
 	data = sets()
 	tierPlace{size: memory.Amount{Bytes: 10 << 20}}.divide(data, 2)
 	for r := range 2 {
-		if sum := data[0].TierBytes[r] + data[1].TierBytes[r]; sum > 10<<20 || sum < 10<<20-64<<10 || data[0].TierBytes[r] < 200<<10 {
+		if sum := data[0].TierBytes[r] + data[1].TierBytes[r]; sum > 10<<20 ||
+			sum < 10<<20-64<<10 || data[0].TierBytes[r] < 200<<10 {
 			t.Errorf("rank %d: %d and %d bytes", r, data[0].TierBytes[r], data[1].TierBytes[r])
 		}
 	}

@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,7 +26,9 @@ const (
 type chart struct {
 	id, title, desc string
 	width, height   float64 // 0: the usual ones
+	left, right     float64 // margins, 0: the usual ones
 	x, y            axis
+	ranges          []area // between points, not in steps
 	areas           []area
 	bars            []bar
 	lines           []curve
@@ -46,8 +50,10 @@ type bar struct {
 
 // A curve goes through points; NaN leaves a gap.
 type curve struct {
-	class string
-	x, y  []float64
+	class  string
+	x, y   []float64
+	points bool   // are marked
+	name   string // at its end, "": none
 }
 
 // A flag is a vertical line with a name at its top.
@@ -64,12 +70,15 @@ func (c *chart) svg() template.HTML {
 	if c.width == 0 {
 		c.width, c.height = chartWidth, chartHeight
 	}
+	if slices.ContainsFunc(c.lines, func(l curve) bool { return l.name != "" }) {
+		c.right = endNames
+	}
 	p := &painter{c: c}
-	p.f(`<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %s-d">`, xy(c.width), xy(c.height),
-		c.id, c.id)
-	p.f(`<title id="%s-t">%s</title><desc id="%s-d">%s</desc>`, c.id, escape(c.title), c.id,
-		escape(c.desc))
+	p.begin(c.id, c.title, c.desc)
 	p.grid()
+	for _, a := range c.ranges {
+		p.between(a)
+	}
 	for _, a := range c.areas {
 		p.area(a)
 	}
@@ -80,6 +89,7 @@ func (c *chart) svg() template.HTML {
 	for _, l := range c.lines {
 		p.curve(l)
 	}
+	p.endNames()
 	p.axes()
 	p.f("</svg>")
 	return template.HTML(p.String()) //nolint:gosec // all text in it is escaped
@@ -93,8 +103,16 @@ type painter struct {
 
 func (p *painter) f(format string, args ...any) { fmt.Fprintf(&p.Builder, format, args...) }
 
+// begin writes the element's beginning.
+func (p *painter) begin(id, title, desc string) {
+	p.c.left, p.c.right = cmp.Or(p.c.left, marginLeft), cmp.Or(p.c.right, marginRight)
+	p.f(`<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %s-d">`, xy(p.c.width),
+		xy(p.c.height), id, id)
+	p.f(`<title id="%s-t">%s</title><desc id="%s-d">%s</desc>`, id, escape(title), id, escape(desc))
+}
+
 func (p *painter) px(x float64) float64 {
-	return marginLeft + (p.c.width-marginLeft-marginRight)*place(&p.c.x, x)
+	return p.c.left + (p.c.width-p.c.left-p.c.right)*place(&p.c.x, x)
 }
 
 func (p *painter) py(y float64) float64 {
@@ -115,25 +133,44 @@ func (p *painter) text(class, anchor string, x, y float64, s string) {
 func (p *painter) grid() {
 	p.f(`<g class="grid">`)
 	for _, t := range p.c.y.ticks {
-		p.f(`<path d="M%s %sH%s"/>`, xy(marginLeft), xy(p.py(t.at)), xy(p.c.width-marginRight))
+		p.f(`<path d="M%s %sH%s"/>`, xy(p.c.left), xy(p.py(t.at)), xy(p.c.width-p.c.right))
 	}
 	p.f(`</g>`)
 }
 
 func (p *painter) axes() {
+	p.xAxis()
+	for _, t := range p.c.y.ticks {
+		p.text("tick", "end", p.c.left-6, p.py(t.at)+4, t.text)
+	}
+	middle := (marginTop + p.c.height - marginBelow) / 2
+	p.f(`<text class="name" text-anchor="middle" transform="translate(13 %s) rotate(-90)">%s</text>`,
+		xy(middle), escape(p.c.y.name))
+}
+
+// xAxis draws the axis below the plot.
+func (p *painter) xAxis() {
 	bottom := p.c.height - marginBelow
-	p.f(`<path class="axis" d="M%s %sH%s"/>`, xy(marginLeft), xy(bottom), xy(p.c.width-marginRight))
+	p.f(`<path class="axis" d="M%s %sH%s"/>`, xy(p.c.left), xy(bottom), xy(p.c.width-p.c.right))
 	for _, t := range p.c.x.ticks {
 		p.f(`<path class="axis" d="M%s %sv4"/>`, xy(p.px(t.at)), xy(bottom))
 		p.text("tick", "middle", p.px(t.at), bottom+16, t.text)
 	}
-	for _, t := range p.c.y.ticks {
-		p.text("tick", "end", marginLeft-6, p.py(t.at)+4, t.text)
+	p.text("name", "middle", (p.c.left+p.c.width-p.c.right)/2, p.c.height-5, p.c.x.name)
+}
+
+// between draws the range of values at points as one shape; edges are the points.
+func (p *painter) between(a area) {
+	var d strings.Builder
+	pen := "M"
+	for i, x := range a.edges {
+		fmt.Fprintf(&d, "%s%s %s", pen, xy(p.px(x)), xy(p.py(a.high[i])))
+		pen = "L"
 	}
-	p.text("name", "middle", (marginLeft+p.c.width-marginRight)/2, p.c.height-5, p.c.x.name)
-	middle := (marginTop + bottom) / 2
-	p.f(`<text class="name" text-anchor="middle" transform="translate(13 %s) rotate(-90)">%s</text>`,
-		xy(middle), escape(p.c.y.name))
+	for i, x := range slices.Backward(a.edges) {
+		fmt.Fprintf(&d, "L%s %s", xy(p.px(x)), xy(p.py(a.low[i])))
+	}
+	p.f(`<path class="range %s" d="%sZ"/>`, a.class, d.String())
 }
 
 // area draws a run of values as one shape with steps.
@@ -163,8 +200,13 @@ func (p *painter) area(a area) {
 
 func (p *painter) bar(b bar) {
 	left, right, top, bottom := p.px(b.left), p.px(b.right), p.py(b.high), p.py(b.low)
-	p.f(`<rect class="area %s" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`, b.class,
-		xy(left), xy(top), xy(max(0, right-left)), xy(max(0, bottom-top)), escape(b.text))
+	p.rect(b.class, b.text, left, top, max(0, right-left), max(0, bottom-top))
+}
+
+// rect draws a rectangle in the chart's units, with a text that is shown under the pointer.
+func (p *painter) rect(class, text string, x, y, width, height float64) {
+	p.f(`<rect class="area %s" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`, class,
+		xy(x), xy(y), xy(width), xy(height), escape(text))
 }
 
 func (p *painter) curve(l curve) {
@@ -183,6 +225,46 @@ func (p *painter) curve(l curve) {
 		}
 	}
 	p.f(`<path class="line %s" d="%s"/>`, l.class, d.String())
+	for i, y := range l.y {
+		if l.points && !math.IsNaN(y) {
+			p.f(`<circle class="dot %s" cx="%s" cy="%s" r="2.6"><title>%s: %s</title></circle>`, l.class,
+				xy(p.px(l.x[i])), xy(p.py(y)), escape(l.name), number(y))
+		}
+	}
+}
+
+// Names at the ends of curves: the margin that they need, and their distance.
+const (
+	endNames = 92.0
+	endStep  = 12.0
+)
+
+// endNames writes names behind the ends of curves, none over another.
+func (p *painter) endNames() {
+	type name struct {
+		class, text string
+		y           float64
+	}
+	var names []name
+	for _, l := range p.c.lines {
+		if l.name != "" && len(l.y) > 0 {
+			names = append(names, name{l.class, l.name, p.py(l.y[len(l.y)-1])})
+		}
+	}
+	slices.SortStableFunc(names, func(a, b name) int { return cmp.Compare(a.y, b.y) })
+	for i := range names {
+		if i > 0 {
+			names[i].y = max(names[i].y, names[i-1].y+endStep)
+		}
+	}
+	lowest := p.c.height - marginBelow
+	for i := range slices.Backward(names) {
+		names[i].y = min(names[i].y, lowest)
+		lowest = names[i].y - endStep
+	}
+	for _, n := range names {
+		p.text("end "+n.class, "start", p.c.width-p.c.right+8, n.y+4, n.text)
+	}
 }
 
 // charWidth is an upper bound for the width of a letter of a flag.

@@ -128,7 +128,7 @@ func (f *Figure) bandChart(run *runlog.Run) {
 		desc: "Half of the samples are in the dark band, nine of ten in the light one.",
 		x:    indexAxis("epoch", all[0].Epoch, last), y: valueAxis("", unit{"score", 1}, top),
 		areas: []area{{"wide", edges, q[0], q[4]}, {"narrow", edges, q[1], q[3]}},
-		lines: []curve{{"a", mid, q[2]}},
+		lines: []curve{{class: "a", x: mid, y: q[2]}},
 	}
 	if c.y.name = "score"; low < 0 {
 		c.y = rangeAxis("score", low, top)

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 )
 
 // maxLineBytes is more than a line of a rank with 64 GPUs takes (some 30 KiB). A longer line is not
@@ -33,6 +35,22 @@ func Read(log io.Reader, handle func(Event)) (broken int64, err error) {
 			return broken, err
 		}
 	}
+}
+
+// ReadFile reads one log as a run.
+func ReadFile(path string) (*Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the run log cannot be read: %w", err)
+	}
+	defer f.Close()
+	var b Builder
+	broken, err := Read(f, b.Add)
+	if err != nil {
+		return nil, fmt.Errorf("run log %s cannot be read: %w", path, err)
+	}
+	b.AddBroken(broken)
+	return b.Run(), nil
 }
 
 // readLine handles the event on a line, or the one after half an event. It reports whether the line

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"rankpool/staging"
+	"rankpool/staging/dataset"
 )
 
-// Indexes are those of a run's data sets. They are those that its launcher found when it began, whatever happens to the files, or to a manifest, afterwards. The
-// launcher leaves their sample indexes in the session folder, for the ranks of its machine, which do not look for themselves then, and
-// tells all ranks their identities. It holds the files open, so that it can put them back when somebody clears the folder.
+// Indexes are the indexes of a run's data sets, as its launcher found them when it began, whatever
+// happens to the files or to a manifest afterwards. The launcher writes them into the session
+// folder for the ranks of its machine, which then do not scan the data themselves, and passes their
+// identities to all ranks. It keeps the files open, so that it can restore them if the folder is
+// cleared.
 type Indexes struct {
 	Dir        string
 	files      []*os.File
@@ -23,13 +25,13 @@ type Indexes struct {
 func IndexPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("index-%d", i)) }
 
 // Keep adds the next data set. Without a folder only its identity is kept.
-func (x *Indexes) Keep(name string, m *staging.Manifest) error {
+func (x *Indexes) Keep(name string, m *dataset.Manifest) error {
 	x.Identities = append(x.Identities, name+"="+m.Identity().Digest.String())
 	if x.Dir == "" {
 		return nil
 	}
 	path := IndexPath(x.Dir, len(x.files))
-	if err := staging.WriteIndex(path, m); err != nil {
+	if err := dataset.WriteIndex(path, m); err != nil {
 		return err
 	}
 	file, err := os.Open(path)
@@ -39,12 +41,12 @@ func (x *Indexes) Keep(name string, m *staging.Manifest) error {
 	return err
 }
 
-// PutBack makes the session folder and the indexes that are no longer there.
+// PutBack restores the session folder and the indexes that are missing from it.
 func (x *Indexes) PutBack() error {
 	for i, file := range x.files {
 		path := IndexPath(x.Dir, i)
 		if _, err := os.Stat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
-			continue // what is wrong with it the ranks will say
+			continue // the ranks will report the problem
 		}
 		if err := os.MkdirAll(x.Dir, 0o700); err != nil {
 			return err
@@ -56,7 +58,7 @@ func (x *Indexes) PutBack() error {
 	return nil
 }
 
-// copyFile writes what file holds to path, whole or not at all.
+// copyFile copies file to path, atomically.
 func copyFile(path string, file *os.File) error {
 	to, err := os.CreateTemp(filepath.Dir(path), ".index-")
 	if err != nil {
@@ -83,10 +85,11 @@ func (x *Indexes) Close() {
 	}
 }
 
-// RefusedName is the file in the session folder in which rank 0 says why no rank can serve this run any more.
+// RefusedName is the file in the session folder in which rank 0 writes why no rank can serve this
+// run any more.
 const RefusedName = "refused"
 
-// Refusal returns what rank 0 has said by refuse, "" for nothing.
+// Refusal returns the reason that rank 0 has written with Refuse, or "".
 func Refusal(sessionDir string) string {
 	why, _ := os.ReadFile(filepath.Join(sessionDir, RefusedName))
 	return string(why)

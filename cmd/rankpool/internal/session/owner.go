@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Session folder has a name that anybody can guess, and lies where anybody may make folders. What is in it is obeyed:
-// sockets, states, the Python client. So nobody but this user, and root, may be able to put something in its place: both
-// sides check every part of its path, the client in python/rankpool/owner.py.
+// Anybody can guess the name of a session folder, and create folders where it is. Its content is
+// trusted: sockets, states, the Python client. So nobody but this user, and root, may be able to
+// replace any part of its path: both sides check every part, the client in
+// python/rankpool/owner.py.
 
 // maxLinks is how many symbolic links a path may lead over.
 //
 // Source: Linux, path_resolution(7).
 const maxLinks = 40
 
-// CheckFolder returns an error unless path is a folder of this user that nobody else can replace or write to. Symbolic
-// links may lead to it, but it is none.
+// CheckFolder returns an error unless path is a folder of this user that nobody else can replace or
+// write to. Symbolic links may lead to it, but it must not be one.
 func CheckFolder(path string) error {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -35,23 +36,26 @@ func CheckFolder(path string) error {
 	}
 	for len(w.rest) > 0 {
 		if err := w.step(); err != nil {
-			return fmt.Errorf("%s is not safe: %w; name another folder with --runtime-dir or --session", path, err)
+			return fmt.Errorf(
+				"%s is not safe: %w; name another folder with --runtime-dir or --session", path,
+				err)
 		}
 	}
 	return nil
 }
 
-// walk is on its way through a path, one part after the other, without leaving what it has checked.
+// A walk goes through a path part by part, and never leaves what it has checked.
 type walk struct {
 	user  int
 	fd    int
-	at    string   // where it is
+	at    string   // the path so far
 	rest  []string // of the path
 	links int
 }
 
 func parts(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" || part == "." })
+	return slices.DeleteFunc(strings.Split(path, "/"),
+		func(part string) bool { return part == "" || part == "." })
 }
 
 func (w *walk) close() {
@@ -87,10 +91,11 @@ func (w *walk) step() error {
 	return w.check(st)
 }
 
-// follow goes on where a symbolic link leads to.
+// follow continues at the target of a symbolic link.
 func (w *walk) follow(fd int, name string, link unix.Stat_t) error {
 	if !w.trusts(link) {
-		return fmt.Errorf("%s is a symbolic link of user %d, and you are user %d", name, link.Uid, w.user)
+		return fmt.Errorf("%s is a symbolic link of user %d, and you are user %d", name, link.Uid,
+			w.user)
 	}
 	if w.links++; len(w.rest) == 0 || w.links > maxLinks {
 		return fmt.Errorf("%s is a symbolic link, not a folder", name)
@@ -120,13 +125,14 @@ func (w *walk) check(st unix.Stat_t) error {
 	return nil
 }
 
-// trusts reports whether what has this state is this user's or root's. In a container that maps only some users, root
-// outside of it shows as the user for all others.
+// trusts reports whether a file with this state belongs to this user or root. In a container that
+// maps only some users, root of the host appears as the overflow user.
 func (w *walk) trusts(st unix.Stat_t) bool {
 	return int(st.Uid) == w.user || st.Uid == 0 || int(st.Uid) == unmappedUser()
 }
 
-// unmappedUser is the user that stands for those that this user namespace does not map; -1: it maps all.
+// unmappedUser is the user that stands for all users that this user namespace does not map; -1 if
+// it maps all.
 //
 // Source: user_namespaces(7).
 func unmappedUser() int {

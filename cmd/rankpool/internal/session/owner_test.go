@@ -12,7 +12,8 @@ import (
 // nobody is another user.
 const nobody = 65534
 
-// asRoot makes what only root can; who runs the tests as another user sees what modes and links decide.
+// asRoot makes what only root can; who runs the tests as another user sees what modes and links
+// decide.
 func asRoot(t *testing.T, path string) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -24,7 +25,8 @@ func asRoot(t *testing.T, path string) bool {
 	return true
 }
 
-// TestCheckFolder checks whose folders are taken, and which parts of their paths nobody else may change.
+// TestCheckFolder checks whose folders are taken, and which parts of their paths nobody else may
+// change.
 func TestCheckFolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, base string) (path string)
@@ -38,17 +40,37 @@ func TestCheckFolder(t *testing.T) {
 			folder(t, folder(t, base, "real", 0o755), "s", 0o700)
 			return filepath.Join(link(t, base, "real"), "s")
 		}, ""},
-		"not there":           {func(t *testing.T, base string) string { return filepath.Join(base, "s") }, "no such file"},
-		"for all":             {func(t *testing.T, base string) string { return folder(t, base, "s", 0o777) }, "can be written to by other users (mode 0777)"},
-		"for all, and sticky": {func(t *testing.T, base string) string { return folder(t, base, "s", 0o777|os.ModeSticky) }, "can be written to by other users (mode 1777)"},
-		"for the group":       {func(t *testing.T, base string) string { return folder(t, base, "s", 0o770) }, "can be written to by other users (mode 0770)"},
-		"in one for all":      {func(t *testing.T, base string) string { return folder(t, folder(t, base, "shm", 0o777), "s", 0o700) }, "shm can be written to by other users"},
-		"a link":              {func(t *testing.T, base string) string { folder(t, base, "s", 0o700); return link(t, base, "s") }, "is a symbolic link, not a folder"},
-		"a ring of links":     {func(t *testing.T, base string) string { return filepath.Join(link(t, base, "link"), "s") }, "is a symbolic link, not a folder"},
-		"a file":              {func(t *testing.T, base string) string { return file(t, base, "s") }, "s is not a folder"},
-		"another user's":      {func(t *testing.T, base string) string { return foreign(t, folder(t, base, "s", 0o700)) }, "belongs to user"},
+		"not there": {func(t *testing.T, base string) string {
+			return filepath.Join(base, "s")
+		}, "no such file"},
+		"for all": {func(t *testing.T, base string) string {
+			return folder(t, base, "s", 0o777)
+		}, "can be written to by other users (mode 0777)"},
+		"for all, and sticky": {func(t *testing.T, base string) string {
+			return folder(t, base, "s", 0o777|os.ModeSticky)
+		}, "can be written to by other users (mode 1777)"},
+		"for the group": {func(t *testing.T, base string) string {
+			return folder(t, base, "s", 0o770)
+		}, "can be written to by other users (mode 0770)"},
+		"in one for all": {func(t *testing.T, base string) string {
+			return folder(t, folder(t, base, "shm", 0o777), "s", 0o700)
+		}, "shm can be written to by other users"},
+		"a link": {func(t *testing.T, base string) string {
+			folder(t, base, "s", 0o700)
+			return link(t, base, "s")
+		}, "is a symbolic link, not a folder"},
+		"a ring of links": {func(t *testing.T, base string) string {
+			return filepath.Join(link(t, base, "link"), "s")
+		}, "is a symbolic link, not a folder"},
+		"a file": {func(t *testing.T, base string) string {
+			return file(t, base, "s")
+		}, "s is not a folder"},
+		"another user's": {func(t *testing.T, base string) string {
+			return foreign(t, folder(t, base, "s", 0o700))
+		}, "belongs to user"},
 		"in another user's": {func(t *testing.T, base string) string {
-			return filepath.Join(foreign(t, filepath.Dir(folder(t, folder(t, base, "a", 0o755), "s", 0o700))), "s")
+			return filepath.Join(
+				foreign(t, filepath.Dir(folder(t, folder(t, base, "a", 0o755), "s", 0o700))), "s")
 		}, "belongs to user"},
 		"another user's link": {func(t *testing.T, base string) string {
 			folder(t, base, "s", 0o700)
@@ -66,7 +88,8 @@ func TestCheckFolder(t *testing.T) {
 				path, c.want = "/usr", "belongs to user 0" // what there is of others
 			}
 			err := CheckFolder(path)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if (err == nil) != (c.want == "") ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -110,8 +133,8 @@ func foreign(t *testing.T, path string) string {
 	return path
 }
 
-// TestSessionOfAnotherUser has another user be the first to make the folder of a job's session, as a folder for all and as
-// a link: whoever looks for it hears whose it is.
+// TestSessionOfAnotherUser has another user be the first to make the folder of a job's session, as
+// a folder for all and as a link: whoever looks for it hears whose it is.
 func TestSessionOfAnotherUser(t *testing.T) {
 	job := slurm.Job{JobID: "4711"}
 	for _, kind := range []string{"folder", "link"} {

@@ -1,5 +1,5 @@
-// Package session is the folder of a run on a machine: its name, its lock, who owns it, and the files by which launcher, ranks and
-// trainers find each other.
+// Package session is the folder of a run on a machine: its name, its lock, its owner, and the files
+// by which launcher, ranks and trainers find each other.
 package session
 
 import (
@@ -20,8 +20,9 @@ import (
 	"rankpool/slurm"
 )
 
-// A Session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a folder a rank
-// (r<rank>: lock, door.sock, ready, job) and the Python client, and is locked while its launcher lives.
+// A Session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a
+// folder a rank (r<rank>: lock, door.sock, ready, job) and the Python client, and is locked while
+// its launcher lives.
 type Session struct {
 	Dir  string
 	lock *os.File // nil where another process holds the session
@@ -33,11 +34,12 @@ const (
 	// Source: Linux, unix(7).
 	maxSocketPath = 107
 
-	// staleAfter is the age from which an unlocked session is taken for left behind: far longer than a rank
-	// takes from making its folder to locking it.
+	// staleAfter is the age from which an unlocked session counts as left behind: far longer than a
+	// rank takes from making its folder to locking it.
 	staleAfter = 10 * time.Minute
 
-	// PollEvery is the pause between two looks for a file of a session, which is in this machine's memory.
+	// PollEvery is the pause between two polls for a file of a session, which is in this machine's
+	// memory.
 	PollEvery = 20 * time.Millisecond
 )
 
@@ -55,27 +57,30 @@ func RankFolder(sessionDir string, rank int) string {
 	return filepath.Join(sessionDir, "r"+strconv.Itoa(rank))
 }
 
-// Base returns the folder for session folders: what the user named, else the first of /dev/shm, $TMPDIR
-// and /tmp that can be written to.
+// Base returns the folder for session folders: the one that the user named, else the first of
+// /dev/shm, $TMPDIR and /tmp that is writable.
 func Base(named string) (string, error) {
 	candidates := []string{named}
 	if named == "" {
 		candidates = []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"}
 	}
 	for _, base := range candidates {
-		if info, err := os.Stat(base); err == nil && info.IsDir() && unix.Access(base, unix.W_OK|unix.X_OK) == nil {
+		if info, err := os.Stat(base); err == nil && info.IsDir() &&
+			unix.Access(base, unix.W_OK|unix.X_OK) == nil {
 			return filepath.Abs(base)
 		}
 	}
 	if named != "" {
 		return "", fmt.Errorf("--runtime-dir %s is not a folder that can be written to", named)
 	}
-	return "", errors.New("neither /dev/shm nor $TMPDIR nor /tmp can be written to: name a folder with --runtime-dir")
+	return "", errors.New(
+		"neither /dev/shm nor $TMPDIR nor /tmp can be written to: name a folder with --runtime-dir")
 }
 
 // Name returns the name of this job's session folder.
 //
-// The launcher of a batch script has the job's name, which all nodes know; any other has a name of its own.
+// The launcher of a batch script uses the job's name, which all nodes know; any other launcher uses
+// a unique name.
 func Name(ofJob bool, uid int, job slurm.Job, pid int) string {
 	if ofJob {
 		return fmt.Sprintf("rankpool-%d-slurm%s", uid, job.JobID)
@@ -83,17 +88,19 @@ func Name(ofJob bool, uid int, job slurm.Job, pid int) string {
 	return fmt.Sprintf("rankpool-%d-pid%d-%08x", uid, pid, rand.Uint32())
 }
 
-// Open makes the session folder base/name, empty and locked by this process, after it has removed what dead
-// runs of the same user left in base. ranks is the number of rank folders it will hold.
+// Open makes the session folder base/name, empty and locked by this process, after it has removed
+// what dead runs of the same user left in base. ranks is the number of rank folders it will hold.
 //
 // Errors: a socket path that is too long, and a session of that name that is in use.
 func Open(base, name string, ranks int) (*Session, error) {
 	dir := filepath.Join(base, name)
-	if err := CheckSocketPath(filepath.Join(RankFolder(dir, max(0, ranks-1)), DoorName)); err != nil {
+	if err := CheckSocketPath(filepath.Join(RankFolder(dir, max(0, ranks-1)),
+		DoorName)); err != nil {
 		return nil, err
 	}
 	reclaimSessions(base, os.Getuid(), time.Now())
-	// The folder appears under its name only when it is locked: no other launcher can take it for a stale one.
+	// The folder is renamed to its final name only when it is locked, so that no other launcher can
+	// take it for a stale one.
 	fresh, err := os.MkdirTemp(base, fmt.Sprintf(".rankpool-%d-", os.Getuid()))
 	if err != nil {
 		return nil, fmt.Errorf("the session folder cannot be made: %w", err)
@@ -105,7 +112,8 @@ func Open(base, name string, ranks int) (*Session, error) {
 	if !inUse(dir) {
 		_ = os.RemoveAll(dir) // the same job's, before it was requeued
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE); err != nil {
+	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir,
+		unix.RENAME_NOREPLACE); err != nil {
 		lock.Close()
 		_ = os.RemoveAll(fresh)
 		if unsafe := CheckFolder(dir); unsafe != nil {
@@ -119,8 +127,8 @@ func Open(base, name string, ranks int) (*Session, error) {
 	return &Session{Dir: dir, lock: lock}, nil
 }
 
-// OfJob returns the session folder of a Slurm job, whose name all its steps know. It may not be there yet; it is an
-// error when another user's is.
+// OfJob returns the session folder of a Slurm job, whose name all its steps know. The folder may
+// not exist yet; it is an error if it belongs to another user.
 func OfJob(job slurm.Job) (string, error) {
 	base, err := Base("")
 	if err != nil {
@@ -133,12 +141,12 @@ func OfJob(job slurm.Job) (string, error) {
 	return dir, nil
 }
 
-// NoteJob keeps the Slurm job of a rank, or that there is none, in the rank's folder.
+// NoteJob writes the Slurm job of a rank, or that there is none, to the rank's folder.
 func NoteJob(dir string, job slurm.Job) error {
 	return os.WriteFile(filepath.Join(dir, jobNote), []byte(job.JobID), 0o600)
 }
 
-// JobOf returns the Slurm job of a session that has ranks here, "" for none.
+// JobOf returns the Slurm job of a session that has ranks here, or "".
 func JobOf(sessionDir string) string {
 	for _, folder := range RankFolders(sessionDir) {
 		if id, err := os.ReadFile(filepath.Join(folder, jobNote)); err == nil {
@@ -153,22 +161,24 @@ func CheckSocketPath(path string) error {
 	if len(path) <= maxSocketPath {
 		return nil
 	}
-	return fmt.Errorf("the socket path %s has %d bytes, and %d are possible: name a shorter folder with --runtime-dir",
+	return fmt.Errorf("the socket path %s has %d bytes, and %d are possible: name a shorter "+
+		"folder with --runtime-dir",
 		path, len(path), maxSocketPath)
 }
 
 // Remove removes the folder and gives up its lock.
 func (s *Session) Remove() error {
 	err := os.RemoveAll(s.Dir)
-	for tries := 0; err != nil && tries < 20; tries++ { // a process that is just ending may have made a file
+	// a process that is just ending may have created a file
+	for tries := 0; err != nil && tries < 20; tries++ {
 		time.Sleep(50 * time.Millisecond)
 		err = os.RemoveAll(s.Dir)
 	}
 	return errors.Join(err, s.lock.Close())
 }
 
-// Check returns an error unless dir is a session folder of this user: it has a session's name, or the lock of a launcher or of a
-// rank, where "serve" was given another one.
+// Check returns an error unless dir is a session folder of this user: it has a session's name, or
+// the lock of a launcher or of a rank, where "serve" was given another one.
 func Check(dir string) error {
 	if err := CheckFolder(dir); err != nil {
 		return err
@@ -177,7 +187,8 @@ func Check(dir string) error {
 	if hasSessionName(dir) || hasLock(dir) || slices.ContainsFunc(RankFolders(dir), hasLock) {
 		return nil
 	}
-	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)", dir)
+	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)",
+		dir)
 }
 
 // Exists reports whether there is anything at path.
@@ -190,8 +201,8 @@ func hasSessionName(dir string) bool {
 	return strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("rankpool-%d-", os.Getuid()))
 }
 
-// Remove removes a session folder that no process holds. Of one that somebody has named it takes what a session makes, and
-// leaves what else is there.
+// Remove removes a session folder that no process holds. From a folder that the user has named it
+// removes what a session creates, and leaves everything else.
 func Remove(dir string) error {
 	if hasSessionName(dir) {
 		return os.RemoveAll(dir)
@@ -211,8 +222,8 @@ func Remove(dir string) error {
 	return nil
 }
 
-// LockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the process ends.
-// The error is unix.EWOULDBLOCK when another process holds it.
+// LockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the
+// process ends. The error is unix.EWOULDBLOCK when another process holds it.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -244,7 +255,8 @@ func Locked(path string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// LauncherHolds reports whether the launcher of a session, which locks it for itself, runs on this node. Trainers share their locks.
+// LauncherHolds reports whether the launcher of a session, which holds an exclusive lock, runs on
+// this node. Trainers share their locks.
 func LauncherHolds(dir string) bool {
 	f, err := os.OpenFile(filepath.Join(dir, LockName), os.O_RDWR, 0)
 	if err != nil {
@@ -256,7 +268,7 @@ func LauncherHolds(dir string) bool {
 
 // RankFolders returns the folders of ranks that are in a session folder.
 func RankFolders(dir string) []string {
-	entries, _ := os.ReadDir(dir) // without the folder there are none
+	entries, _ := os.ReadDir(dir) // empty without the folder
 	var folders []string
 	for _, entry := range entries {
 		number, found := strings.CutPrefix(entry.Name(), "r")
@@ -267,7 +279,8 @@ func RankFolders(dir string) []string {
 	return folders
 }
 
-// reclaimSessions removes the sessions of this user in base that no process holds. What cannot be removed stays.
+// reclaimSessions removes the sessions of this user in base that no process holds. What cannot be
+// removed stays.
 func reclaimSessions(base string, uid int, now time.Time) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -293,7 +306,8 @@ func OwnedBy(info fs.FileInfo, uid int) bool {
 	return ok && int(stat.Uid) == uid
 }
 
-// launcherGone reports whether a session's name tells a process that no longer exists ("pid123-…").
+// launcherGone reports whether a session's name contains the pid of a process that no longer exists
+// ("pid123-…").
 func launcherGone(job string) bool {
 	number, found := strings.CutPrefix(job, "pid")
 	number, _, _ = strings.Cut(number, "-")

@@ -36,7 +36,8 @@ func TestOpenSession(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder: %v, %v", info.Mode(), err)
 	}
-	if _, err := Open(base, "s", 1); err == nil || !strings.Contains(err.Error(), "in use by another rankpool") {
+	if _, err := Open(base, "s", 1); err == nil ||
+		!strings.Contains(err.Error(), "in use by another rankpool") {
 		t.Errorf("a second launcher: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(s.Dir, "left"), nil, 0o600); err != nil {
@@ -100,16 +101,18 @@ func TestReclaimSessions(t *testing.T) {
 		t.Cleanup(func() { f.Close() })
 	}
 	now := time.Now()
-	folder(prefix+fmt.Sprintf("pid%d-1", gone), now)                  // its launcher is gone
-	folder(prefix+"slurm1", old)                                      // old, nobody holds it
-	folder("."+prefix+"123", old)                                     // was never finished
-	folder(prefix+"slurm2", now)                                      // may be starting on another node
+	folder(prefix+fmt.Sprintf("pid%d-1", gone), now) // its launcher is gone
+	folder(prefix+"slurm1", old)                     // old, nobody holds it
+	folder("."+prefix+"123", old)                    // was never finished
+	// may be starting on another node
+	folder(prefix+"slurm2", now)
 	folder(prefix+fmt.Sprintf("pid%d-2", os.Getpid()), now)           // its launcher lives
 	folder("rankpool-99999-slurm1", old)                              // another user's, by name
 	folder("else", old)                                               // not ours at all
 	hold(filepath.Join(folder(prefix+"slurm3", old), LockName))       // a launcher holds it
 	hold(filepath.Join(folder(prefix+"slurm4", old), "r0", LockName)) // a rank holds it
-	for _, held := range []string{"slurm3", "slurm4"} {               // locking has touched the folder
+	// locking has touched the folder
+	for _, held := range []string{"slurm3", "slurm4"} {
 		if err := os.Chtimes(filepath.Join(base, prefix+held), old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +126,10 @@ func TestReclaimSessions(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, strings.TrimPrefix(e.Name(), prefix))
 	}
-	want := []string{"else", fmt.Sprintf("pid%d-2", os.Getpid()), "rankpool-99999-slurm1", "slurm2", "slurm3", "slurm4"}
+	want := []string{
+		"else", fmt.Sprintf("pid%d-2", os.Getpid()), "rankpool-99999-slurm1", "slurm2",
+		"slurm3", "slurm4",
+	}
 	slices.Sort(left)
 	slices.Sort(want)
 	if !slices.Equal(left, want) {

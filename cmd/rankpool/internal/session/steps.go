@@ -16,6 +16,7 @@ const (
 // NoteStep notes the step that this process is a task of, for the launcher.
 func NoteStep(session, name string, job slurm.Job) {
 	if job.InStep() {
-		_ = os.WriteFile(filepath.Join(session, name), []byte(job.StepID), 0o600) // without it srun ends the step its own way
+		// without it srun ends the step its own way
+		_ = os.WriteFile(filepath.Join(session, name), []byte(job.StepID), 0o600)
 	}
 }

@@ -31,19 +31,23 @@ func (o *Options) checkNumbers() error {
 	if err := CheckTrainers(o.ranks, o.batchSize); err != nil {
 		return err
 	}
-	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 || o.trainers > most {
-		return exit.Usagef("--trainers-per-rank must be from 1 to %d with %d ranks and a batch size of %d, not %d", most, o.ranks, o.batchSize, o.trainers)
+	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 ||
+		o.trainers > most {
+		return exit.Usagef(
+			"--trainers-per-rank must be from 1 to %d with %d ranks and a batch size of %d, not %d",
+			most, o.ranks, o.batchSize, o.trainers)
 	}
 	return nil
 }
 
-// CheckTrainers checks what a scheduler can number: ranks of 16 bits, global batches of 31.
+// CheckTrainers checks the limits of a scheduler: ranks are 16 bits wide, global batches 31.
 func CheckTrainers(ranks, batchSize int) error {
 	switch {
 	case ranks < 1 || ranks > math.MaxUint16:
 		return exit.Usagef("--ranks must be from 1 to %d, not %d", math.MaxUint16, ranks)
 	case batchSize < 1 || batchSize > math.MaxInt32/ranks:
-		return exit.Usagef("--batch-size must be from 1 to %d, not %d", math.MaxInt32/ranks, batchSize)
+		return exit.Usagef("--batch-size must be from 1 to %d, not %d", math.MaxInt32/ranks,
+			batchSize)
 	}
 	return nil
 }
@@ -72,7 +76,8 @@ func CheckName(flag, name string, known []string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	return exit.Usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name, systems.Nearest(name, known), strings.Join(known, ", "))
+	return exit.Usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name,
+		systems.Nearest(name, known), strings.Join(known, ", "))
 }
 
 // KnownSamplers lists the samplers' names.
@@ -85,15 +90,17 @@ func parseCapacities(words []string) ([]float64, error) {
 	for _, word := range words {
 		c, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil || !(c > 0 && c <= 1) {
-			return nil, exit.Usagef("--capacity must be a share of the data above 0 and up to 1, not %q", word)
+			return nil, exit.Usagef(
+				"--capacity must be a share of the data above 0 and up to 1, not %q", word)
 		}
 		if slices.Contains(capacities, c) {
-			return nil, exit.Usagef("--capacity: %v is there twice", c)
+			return nil, exit.Usagef("--capacity lists %v twice", c)
 		}
 		capacities = append(capacities, c)
 	}
 	if len(capacities) == 0 {
-		return nil, exit.Usagef("--capacity: which ones? name shares of the data above 0 and up to 1")
+		return nil, exit.Usagef(
+			"--capacity: which ones? name shares of the data above 0 and up to 1")
 	}
 	return capacities, nil
 }
@@ -111,7 +118,8 @@ func (o *Options) parseValues(chosen []*systems.System) (map[string]systems.Valu
 		if err != nil {
 			return nil, exit.Usagef("--set: %w", err)
 		}
-		if name != policyOwner(o.policy) && !slices.ContainsFunc(chosen, func(c *systems.System) bool { return c.Name == name }) {
+		if name != policyOwner(o.policy) &&
+			!slices.ContainsFunc(chosen, func(c *systems.System) bool { return c.Name == name }) {
 			return nil, exit.Usagef("--set: %s is not among the systems that are simulated", name)
 		}
 		known := make([]string, len(s.Options))
@@ -146,10 +154,13 @@ func (o *Options) countedEpochs(recorded int) (epochs, skip int, err error) {
 	case epochs > recorded:
 		return 0, 0, exit.Usagef("--epochs: %d, but the losses are of %d epochs", epochs, recorded)
 	case skip >= epochs && o.SkipGiven:
-		return 0, 0, exit.Usagef("--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted", epochs, skip)
+		return 0, 0, exit.Usagef(
+			"--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted",
+			epochs, skip)
 	case skip >= epochs:
 		skip = epochs - 1
-		note("there are %d epochs, so %d instead of %d are skipped (--skip-epochs)", epochs, skip, defaultSkip)
+		note("skipping %d epochs instead of %d (--skip-epochs), because there are only %d", skip,
+			defaultSkip, epochs)
 	}
 	return epochs, skip, nil
 }
@@ -163,8 +174,11 @@ func (o *Options) lossesOfJobs(trace *simulator.Trace) ([][][]float32, error) {
 			return nil, err
 		}
 		if len(losses) != len(trace.Losses) || len(losses[0]) != trace.Samples() {
-			return nil, fmt.Errorf("%s has the losses of %d epochs and %d samples, --losses those of %d and %d", file, len(losses), len(losses[0]),
-				len(trace.Losses), trace.Samples())
+			return nil,
+				fmt.Errorf(
+					"%s has the losses of %d epochs and %d samples, --losses those of %d and %d",
+					file, len(losses), len(losses[0]),
+					len(trace.Losses), trace.Samples())
 		}
 		all = append(all, losses)
 	}

@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// A listedSystem is how --list --json prints a system.
+// A listedSystem is a system in the output of --list --json.
 type listedSystem struct {
 	System  string         `json:"system"`
 	About   string         `json:"about"`
@@ -52,18 +52,21 @@ func (o *Options) printList(w io.Writer) error {
 	for _, s := range listed {
 		s.print(&text)
 	}
-	fmt.Fprintf(&text, "samplers: %s\nscorers: %s\npolicies: %s\n", KnownSamplers(), knownScorers(), knownPolicies())
+	fmt.Fprintf(&text, "samplers: %s\nscorers: %s\npolicies: %s\n", KnownSamplers(), knownScorers(),
+		knownPolicies())
 	_, err = io.WriteString(w, text.String())
 	return err
 }
 
 func list(s *systems.System) listedSystem {
 	l := listedSystem{
-		System: s.Name, About: s.About, Source: s.Source, Scorer: s.Scorer, Sampler: s.Sampler, Policy: s.Policy,
-		Needs: needs(s), Options: []listedOption{},
+		System: s.Name, About: s.About, Source: s.Source, Scorer: s.Scorer, Sampler: s.Sampler,
+		Policy: s.Policy,
+		Needs:  needs(s), Options: []listedOption{},
 	}
 	for _, o := range s.Options {
-		l.Options = append(l.Options, listedOption{o.Name, o.Default, o.Least, o.Most, o.Whole, o.About, o.Source})
+		l.Options = append(l.Options,
+			listedOption{o.Name, o.Default, o.Least, o.Most, o.Whole, o.About, o.Source})
 	}
 	return l
 }
@@ -71,12 +74,14 @@ func list(s *systems.System) listedSystem {
 func (l listedSystem) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n", l.System, l.About)
 	fmt.Fprintf(w, "    source: %s\n", l.Source)
-	fmt.Fprintf(w, "    sampler %s, scorer %s, policy %s\n", cmp.Or(l.Sampler, "-"), cmp.Or(l.Scorer, "-"), cmp.Or(l.Policy, "-"))
+	fmt.Fprintf(w, "    sampler %s, scorer %s, policy %s\n", cmp.Or(l.Sampler, "-"),
+		cmp.Or(l.Scorer, "-"), cmp.Or(l.Policy, "-"))
 	if len(l.Needs) > 0 {
 		fmt.Fprintf(w, "    needs %s\n", strings.Join(l.Needs, " and "))
 	}
 	for _, o := range l.Options {
-		fmt.Fprintf(w, "    --set %s.%s=%v\n        %s (default from: %s)\n", l.System, o.Name, o.Default, o.About, o.Source)
+		fmt.Fprintf(w, "    --set %s.%s=%v\n        %s (default from: %s)\n", l.System, o.Name,
+			o.Default, o.About, o.Source)
 	}
 	fmt.Fprintln(w)
 }

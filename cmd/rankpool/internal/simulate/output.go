@@ -17,6 +17,7 @@ import (
 
 	"rankpool/benchmarks/simulator"
 	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // printResultsJSON prints an array with an object a line.
@@ -40,15 +41,16 @@ func printJSONLines[T any](w io.Writer, objects []T) error {
 	return err
 }
 
-// printResultsCSV prints a header and a row a result, with the names and the numbers of the JSON.
-func printResultsCSV(w io.Writer, results []*simulator.Result) error {
-	kind := reflect.TypeFor[simulator.Result]()
+// printCSV prints a header and a row a result, with the names and the numbers of the JSON.
+func printCSV[T any](w io.Writer, results []*T) error {
+	kind := reflect.TypeFor[T]()
 	var header []string
 	var fields []int
 	for i := range kind.NumField() {
 		name, rest, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
-		absent := func(r *simulator.Result) bool { return reflect.ValueOf(*r).Field(i).IsZero() }
-		if name == "-" || rest == "omitempty" && !slices.ContainsFunc(results, func(r *simulator.Result) bool { return !absent(r) }) {
+		absent := func(r *T) bool { return reflect.ValueOf(*r).Field(i).IsZero() }
+		if name == "-" || rest == "omitempty" &&
+			!slices.ContainsFunc(results, func(r *T) bool { return !absent(r) }) {
 			continue
 		}
 		header, fields = append(header, name), append(fields, i)
@@ -74,24 +76,30 @@ func printResultsCSV(w io.Writer, results []*simulator.Result) error {
 	return table.Error()
 }
 
-// printTable prints what people want to know.
+// printTable prints the results that people look at first.
 func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
-	if _, err := fmt.Fprintf(w, "%s: %s samples, %d epochs, the first %d not counted; %s\n", s.trace,
-		humanize.Comma(int64(s.base.Trace.Samples())), s.base.Epochs, s.base.SkipEpochs, s.setting()); err != nil {
+	if _,
+		err := fmt.Fprintf(w, "%s: %s samples, %d epochs, the first %d not counted; %s\n", s.trace,
+		humanize.Comma(int64(s.base.Trace.Samples())), s.base.Epochs, s.base.SkipEpochs,
+		s.setting()); err != nil {
 		return err
 	}
 	system, sampler, policy := len("system"), len("sampler"), len("policy")
 	for _, r := range results {
-		system, sampler, policy = max(system, len(r.System)), max(sampler, len(r.Sampler)), max(policy, len(r.Policy))
+		system, sampler, policy = max(system, len(r.System)), max(sampler, len(r.Sampler)),
+			max(policy, len(r.Policy))
 	}
-	// Names stand at the left of their columns, numbers at the right.
+	// Names are aligned left in their columns, numbers right.
 	names := fmt.Sprintf("%%-%ds  %%-%ds  %%-%ds", system, sampler, policy)
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, names+"\tcapacity\thits\tof min\tlocal\tsubstituted\tread\tfor others\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
+	fmt.Fprintf(table, names+"\tcapacity\thits\tof min\tlocal\tsubstituted\tread\tfor "+
+		"others\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
 	for _, r := range results {
-		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System, r.Sampler, r.Policy,
-			percentOf(r.Capacity, 1), percentOf(float64(r.Hits), r.Draws), s.ofMin(r, results), percentOf(float64(r.HitsLocal), r.Draws),
+		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System,
+			r.Sampler, r.Policy,
+			percentOf(r.Capacity, 1), percentOf(float64(r.Hits), r.Draws), s.ofMin(r, results),
+			percentOf(float64(r.HitsLocal), r.Draws),
 			percentOf(float64(r.Substituted), r.Draws), percentOf(float64(r.StorageReads), r.Draws),
 			percentOf(float64(r.SubstituteReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
 			r.CoverageGapMax, r.EpochSeconds, r.BoundSeconds)
@@ -99,19 +107,44 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	// A table that is aligned at the right has a margin at the left.
-	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), tableKey)
+	// A table that is aligned right has a margin on the left.
+	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), tableKey,
+		s.notPublished(results))
 	return err
 }
 
+// notPublished says which systems choose by epoch that learn with every batch as published, and how
+// they are had so; "" if there are none.
+func (s *study) notPublished(results []*simulator.Result) string {
+	var names, options []string
+	for _, system := range systems.All() {
+		own := slices.ContainsFunc(system.Options, func(o systems.Option) bool {
+			return o.Name == "by_batch"
+		})
+		shown := slices.ContainsFunc(results, func(r *simulator.Result) bool {
+			return r.System == system.Name
+		})
+		if own && shown && s.values[system.Name]["by_batch"] == 0 {
+			names = append(names, system.Name)
+			options = append(options, "--set "+system.Name+".by_batch=1")
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("By epoch: %s; batch by batch, as published, with %s.\n",
+		strings.Join(names, ", "), strings.Join(options, " "))
+}
+
 const tableKey = `
-Hits (local: in the consumer's rank), substituted (another sample was served from memory) and read are shares of the draws; for
-others: of what was read, a sample in the place of the one drawn; of min: hits, of those that Bélády's offline optimum has where
-its draws are the same; gap: the longest run of epochs in which some sample was not trained on; epoch and bound: seconds by the
-time model, and what no cache can beat.
+Shares of the draws: hits (local: in the consumer's rank), substituted (another sample was served
+from memory), read. for others: share of the reads that brought in another sample than the one
+drawn. of min: hits, as a share of those of Bélády's offline optimum, where its draws are the same.
+gap: the longest run of epochs in which some sample was not trained on. epoch and bound: seconds by
+the time model, and the least that any cache can reach.
 `
 
-// setting says in words what all results have in common.
+// setting describes what all results have in common.
 func (s *study) setting() string {
 	text := english.Plural(s.base.Ranks, "rank", "")
 	if s.base.TrainersPerRank > 1 {
@@ -128,22 +161,25 @@ func percentOf[N int | int64](part float64, whole N) string {
 	return fmt.Sprintf("%.1f %%", 100*part/float64(max(whole, 1)))
 }
 
-// ofMin is a result's hits, as a share of those that the system min has with the same draws; "-" where there is no such result.
+// ofMin returns a result's hits as a share of those that the system min has with the same draws, or
+// "-" if there is no such result.
 func (s *study) ofMin(r *simulator.Result, all []*simulator.Result) string {
 	for _, best := range all {
-		if best.System == "min" && cmp.Compare(best.Capacity, r.Capacity) == 0 && best.Hits > 0 && s.sameDraws(r, best) {
+		if best.System == "min" && cmp.Compare(best.Capacity, r.Capacity) == 0 && best.Hits > 0 &&
+			s.sameDraws(r, best) {
 			return percentOf(float64(r.Hits), best.Hits)
 		}
 	}
 	return "-"
 }
 
-// sameDraws reports whether two systems were given the same draws: because the user chose the sampler, or because theirs is the same and
-// depends on no scores.
+// sameDraws reports whether two systems were given the same draws: because the user chose the
+// sampler, or because theirs is the same and depends on no scores.
 func (s *study) sameDraws(a, b *simulator.Result) bool {
 	if s.base.Sampler != "" {
 		return true
 	}
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{Name: a.Sampler, Samples: 1, BatchSize: 1, World: 1})
+	sampler, err := scheduler.NewSampler(
+		scheduler.SamplerConfig{Name: a.Sampler, Samples: 1, BatchSize: 1, World: 1})
 	return err == nil && !sampler.Weighted() && a.Sampler == b.Sampler && a.Draws == b.Draws
 }

@@ -14,19 +14,21 @@ import (
 	"rankpool/benchmarks/simulator"
 )
 
-// plot writes the figures into a folder: hits over capacity, time over ranks, sources over an epoch. For the second it simulates again,
-// with 1, 2, 4, … ranks.
+// plot writes the figures into a folder: hits over capacity, time over ranks, sources over an
+// epoch. For the second it simulates again, with 1, 2, 4, … ranks.
 func (s *study) plot(ctx context.Context, dir string, results []*simulator.Result) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := plots.Hits(filepath.Join(dir, "hits"), s.title("Hits over capacity", s.setting()), s.hitCurves(results)); err != nil {
+	if err := plots.Hits(filepath.Join(dir, "hits"), s.title("Hits over capacity", s.setting()),
+		s.hitCurves(results)); err != nil {
 		return err
 	}
-	// Time and sources are drawn for one capacity, the middle one of those that were asked for.
+	// Time and sources are drawn for one capacity, the middle one of those given.
 	middle := s.capacities[len(s.capacities)/2]
 	room := fmt.Sprintf("capacity %v %%", plotPercent(middle))
-	if err := plots.Sources(filepath.Join(dir, "sources"), s.title("Where the draws came from, "+s.countedSpan(), s.setting()+", "+room),
+	if err := plots.Sources(filepath.Join(dir, "sources"),
+		s.title("Where the draws came from, "+s.countedSpan(), s.setting()+", "+room),
 		s.areas(results, middle)); err != nil {
 		return err
 	}
@@ -35,9 +37,11 @@ func (s *study) plot(ctx context.Context, dir string, results []*simulator.Resul
 		return err
 	}
 	if len(curves) == 0 {
-		note("no epoch takes any time on this machine, so there is no plot of it")
-	} else if err := plots.EpochSeconds(filepath.Join(dir, "epoch-seconds"), s.title("Time of an epoch over ranks",
-		fmt.Sprintf("batch size %d a rank, %s, machine %s", s.base.BatchSize, room, s.machine)), curves); err != nil {
+		note("no plot of time: in the model of this machine no epoch takes any")
+	} else if err := plots.EpochSeconds(filepath.Join(dir, "epoch-seconds"),
+		s.title("Time of an epoch over ranks",
+			fmt.Sprintf("batch size %d a rank, %s, machine %s", s.base.BatchSize, room, s.machine)),
+		curves); err != nil {
 		return err
 	}
 	note("plots are in %s: hits, sources and epoch-seconds, each as .svg and .png", dir)
@@ -49,7 +53,10 @@ func (s *study) title(what, circumstances string) plots.Title {
 	if s.base.Sampler != "" {
 		draws = "sampler " + s.base.Sampler
 	}
-	return plots.Title{What: what, Circumstances: fmt.Sprintf("%s, %s, %s", draws, circumstances, s.trace)}
+	return plots.Title{
+		What:          what,
+		Circumstances: fmt.Sprintf("%s, %s, %s", draws, circumstances, s.trace),
+	}
 }
 
 // countedSpan names the epochs that are counted.
@@ -75,7 +82,11 @@ func (s *study) hitCurves(results []*simulator.Result) []plots.Curve {
 		}
 		for k := range s.capacities {
 			r := results[i*len(s.capacities)+k]
-			c.Points = append(c.Points, plotter.XY{X: plotPercent(r.Capacity), Y: 100 * float64(r.Hits) / float64(max(r.Draws, 1))})
+			c.Points = append(
+				c.Points, plotter.XY{
+					X: plotPercent(r.Capacity),
+					Y: 100 * float64(r.Hits) / float64(max(r.Draws, 1)),
+				})
 		}
 		sortByX(c.Points)
 		curves = append(curves, c)
@@ -83,7 +94,8 @@ func (s *study) hitCurves(results []*simulator.Result) []plots.Curve {
 	return curves
 }
 
-// timeCurves simulates every system with 1, 2, 4, … ranks, and with as many as were asked for. It returns nothing when nothing takes time.
+// timeCurves simulates every system with 1, 2, 4, … ranks, up to the given number. It returns
+// nothing if nothing takes time.
 func (s *study) timeCurves(ctx context.Context, capacity float64) ([]plots.Curve, error) {
 	var ranks []int
 	for r := 1; r < s.base.Ranks; r *= 2 {
@@ -98,7 +110,8 @@ func (s *study) timeCurves(ctx context.Context, capacity float64) ([]plots.Curve
 	if err != nil {
 		return nil, err
 	}
-	var curves []plots.Curve // in the order of hitCurves, so that a system looks the same in both figures
+	// in the order of hitCurves, so that a system looks the same in both figures
+	var curves []plots.Curve
 	for _, system := range s.systems {
 		curves = append(curves, plots.Curve{Name: system.Name})
 	}
@@ -111,19 +124,20 @@ func (s *study) timeCurves(ctx context.Context, capacity float64) ([]plots.Curve
 				return nil, nil
 			}
 			bound = min(bound, result.BoundSeconds)
-			curves[k].Points = append(curves[k].Points, plotter.XY{X: float64(r), Y: result.EpochSeconds})
+			curves[k].Points = append(curves[k].Points,
+				plotter.XY{X: float64(r), Y: result.EpochSeconds})
 		}
 		limit.Points = append(limit.Points, plotter.XY{X: float64(r), Y: bound})
 	}
 	return append(curves, limit), nil
 }
 
-// sortByX puts points in order, as capacities need not be given in order.
+// sortByX sorts points, as capacities need not be given in order.
 func sortByX(points plotter.XYs) {
 	slices.SortFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 }
 
-// maxParts of an epoch are drawn: as many as a small plot can show.
+// maxParts is how many parts of an epoch are drawn: as many as a small plot can show.
 const maxParts = 40
 
 // areas sums the epochs that are counted, part by part.
@@ -142,16 +156,21 @@ func (s *study) areas(results []*simulator.Result, capacity float64) []plots.Are
 		for _, e := range counted {
 			for b, from := range e.Batches {
 				sum := &sums[b*parts/len(e.Batches)]
-				for k, n := range [4]int32{from.Local, from.Remote, from.Substituted, from.Storage} {
+				for k, n := range [4]int32{
+					from.Local, from.Remote, from.Substituted,
+					from.Storage,
+				} {
 					sum[k] += int64(n)
 				}
 			}
 		}
-		area := plots.Area{Name: fmt.Sprintf("%s: %s hits", r.System, percentOf(float64(r.Hits), r.Draws))}
+		area := plots.Area{Name: fmt.Sprintf("%s: %s hits", r.System,
+			percentOf(float64(r.Hits), r.Draws))}
 		for _, sum := range sums {
 			whole := float64(max(sum[0]+sum[1]+sum[2]+sum[3], 1))
 			area.Parts = append(area.Parts, plots.Shares{
-				Local: float64(sum[0]) / whole, Remote: float64(sum[1]) / whole, Substituted: float64(sum[2]) / whole, Storage: float64(sum[3]) / whole,
+				Local: float64(sum[0]) / whole, Remote: float64(sum[1]) / whole,
+				Substituted: float64(sum[2]) / whole, Storage: float64(sum[3]) / whole,
 			})
 		}
 		areas = append(areas, area)

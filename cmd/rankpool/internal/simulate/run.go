@@ -1,4 +1,5 @@
-// Package simulate is "rankpool simulate": its options, tables, plots and lists around benchmarks/simulator.
+// Package simulate is "rankpool simulate": its options, tables, plots and lists around
+// benchmarks/simulator.
 package simulate
 
 import (
@@ -31,43 +32,65 @@ type Options struct {
 	plotDir                  string
 	asJSON, asCSV, list      bool
 	idsDigest                bool
+	nopfs                    string
+	samples                  int
+	tiers                    []string
+	flags                    *pflag.FlagSet
 
 	SkipGiven bool // --skip-epochs was
 }
 
-// defaultCluster is the machine that is modelled when none is named: one with accelerators fast enough for storage to matter.
+// defaultCluster is the machine that is modelled unless one is named: its accelerators are fast
+// enough for storage to matter.
 const defaultCluster = "mlperf-resnet50"
 
-// defaultSkip is how many epochs warm the cache up before anything is counted.
+// defaultSkip is how many epochs warm up the cache before counting begins.
 const defaultSkip = 3
 
 // Register adds the flags of simulate.
 func (o *Options) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.files.Losses, "losses", "", "float32 [epochs, samples]: not negative; NaN and infinite count as not reported")
+	o.flags = flags
+	o.registerNoPFS(flags)
+	flags.StringVar(&o.files.Losses, "losses", "",
+		"float32 [epochs, samples]: not negative; NaN and infinite count as not reported")
 	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
-	flags.StringVar(&o.files.Embeddings, "embeddings", "", "floating point [epochs, samples, dimensions]")
-	flags.StringVar(&o.files.SizesBytes, "sizes", "", "integers [samples]: bytes (default: all equal, as --cluster says)")
-	flags.StringSliceVar(&o.systems, "systems", []string{"all"}, "names separated by commas, see --list")
-	flags.StringSliceVar(&o.capacity, "capacity", []string{"0.1", "0.2", "0.4"}, "of all ranks' memory together, as a share of the data's bytes")
+	flags.StringVar(&o.files.Embeddings, "embeddings", "",
+		"floating point [epochs, samples, dimensions]")
+	flags.StringVar(&o.files.SizesBytes, "sizes", "",
+		"integers [samples]: bytes (default: all equal, from --cluster); with --nopfs "+
+			"normal:MEAN,DEVIATION in MB, e.g. normal:0.1077,0.1")
+	flags.StringSliceVar(&o.systems, "systems", []string{"all"},
+		"names separated by commas, see --list")
+	flags.StringSliceVar(&o.capacity, "capacity", []string{"0.1", "0.2", "0.4"},
+		"of all ranks' memory together, as a share of the data's bytes")
 	flags.IntVar(&o.ranks, "ranks", 4, "nodes")
-	flags.IntVar(&o.trainers, "trainers-per-rank", 1, "trainers of each node, each with its own part of a global batch and its own data loader")
+	flags.IntVar(&o.trainers, "trainers-per-rank", 1,
+		"trainers of each node, each with its own part of a global batch and its own data loader")
 	flags.IntVar(&o.batchSize, "batch-size", 64, "a trainer's")
-	flags.IntVar(&o.epochs, "epochs", 0, "that are trained (default: as many as there are losses)")
+	flags.IntVar(&o.epochs, "epochs", 0, "number of epochs (default: as many as there are losses)")
 	flags.IntVar(&o.skipEpochs, "skip-epochs", defaultSkip, "first epochs that are not counted")
 	flags.Int64Var(&o.seed, "seed", 0, "of the draws")
-	flags.StringVar(&o.sampler, "sampler", "", "draws for every system, the same for all: one of "+KnownSamplers())
+	flags.StringVar(&o.sampler, "sampler", "",
+		"draws for every system, the same for all: one of "+KnownSamplers())
 	flags.StringVar(&o.scorer, "scorer", "", "importance for every system: one of "+knownScorers())
-	flags.StringVar(&o.policy, "policy", "", "what stays in memory, for every system but the bounds: one of "+knownPolicies())
+	flags.StringVar(&o.policy, "policy", "",
+		"what stays in memory, for every system but the bounds: one of "+knownPolicies())
 	flags.IntVar(&o.jobs, "jobs", 1, "that train at the same time and share the memory")
-	flags.DurationSliceVar(&o.jobSteps, "job-steps", nil, "what a step of each job takes, e.g. 20ms,80ms (default: the cluster's)")
-	flags.StringSliceVar(&o.jobLosses, "job-losses", nil, "a file of losses for each job, as --losses, e.g. A.npy,B.npy (default: all have those of --losses)")
-	flags.StringVar(&o.cluster, "cluster", defaultCluster, "the machine of the time model: a TOML file, or the name of one that is built in")
-	flags.StringArrayVar(&o.set, "set", nil, "SYSTEM.OPTION=VALUE: an option of a system, see --list; may be given several times")
+	flags.DurationSliceVar(&o.jobSteps, "job-steps", nil,
+		"duration of a step of each job, e.g. 20ms,80ms (default: the cluster's)")
+	flags.StringSliceVar(&o.jobLosses, "job-losses", nil, "a file of losses for each job, as "+
+		"--losses, e.g. A.npy,B.npy (default: all have those of --losses)")
+	flags.StringVar(&o.cluster, "cluster", defaultCluster,
+		"the machine of the time model: a TOML file, or the name of a built-in one")
+	flags.StringArrayVar(&o.set, "set", nil,
+		"SYSTEM.OPTION=VALUE: an option of a system, see --list; may be given several times")
 	flags.StringVar(&o.plotDir, "plot", "", "folder for plots, SVG and PNG")
-	flags.BoolVar(&o.idsDigest, "ids-digest", false, "with --json or --csv: a digest of the ids that training was served in all epochs, as train.py --ids-digest prints it")
+	flags.BoolVar(&o.idsDigest, "ids-digest", false, "with --json or --csv: a digest of the ids "+
+		"that training was served in all epochs, as train.py --ids-digest prints it")
 	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, an object a system and capacity")
 	flags.BoolVar(&o.asCSV, "csv", false, "print comma-separated values")
-	flags.BoolVar(&o.list, "list", false, "print the systems and their options, and simulate nothing")
+	flags.BoolVar(&o.list, "list", false,
+		"print the systems and their options, and simulate nothing")
 }
 
 // Run simulates, and prints and plots the results.
@@ -76,7 +99,13 @@ func (o *Options) Run(parent context.Context, out io.Writer) error {
 		return exit.Usagef("--json and --csv: which one?")
 	}
 	if o.idsDigest && !o.asJSON && !o.asCSV {
-		return exit.Usagef("--ids-digest: add --json or --csv, the table has no room for it")
+		return exit.Usagef("--ids-digest needs --json or --csv: the table has no room for it")
+	}
+	if o.nopfs != "" {
+		return o.runNoPFS(parent, out)
+	}
+	if err := o.checkNoPFSOnly(); err != nil {
+		return err
 	}
 	if o.list {
 		return o.printList(out)
@@ -100,14 +129,14 @@ func (o *Options) Run(parent context.Context, out io.Writer) error {
 	case o.asJSON:
 		return printResultsJSON(out, results)
 	case o.asCSV:
-		return printResultsCSV(out, results)
+		return printCSV(out, results)
 	default:
 		return study.printTable(out, results)
 	}
 }
 
-// simulateAll runs simulations, as many at a time as there are processors, and returns their results in the order of configs. When
-// several fail, the error is that of the first.
+// simulateAll runs simulations, as many concurrently as there are processors, and returns their
+// results in the order of configs. If several fail, it returns the first error.
 func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.Result, error) {
 	show := newSimulateProgress(os.Stderr, len(configs))
 	defer show.end()
@@ -137,7 +166,7 @@ func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.
 		select {
 		case <-done:
 			show.update(n + 1)
-		case <-ctx.Done(): // What is still under way ends with the process.
+		case <-ctx.Done(): // Running simulations end with the process.
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -149,5 +178,5 @@ func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.
 	return results, nil
 }
 
-// note says something about a run on stderr.
+// note prints a remark about a run to stderr.
 func note(format string, args ...any) { fmt.Fprintf(os.Stderr, "rankpool: "+format+"\n", args...) }

@@ -25,10 +25,14 @@ func TestEverySystemHasAnEntry(t *testing.T) {
 // TestOfMin compares with min's hits only where the draws are the same.
 func TestOfMin(t *testing.T) {
 	result := func(system, sampler string, capacity float64, hits int64) *simulator.Result {
-		return &simulator.Result{System: system, Sampler: sampler, Capacity: capacity, Draws: 100, Hits: hits}
+		return &simulator.Result{
+			System: system, Sampler: sampler, Capacity: capacity, Draws: 100,
+			Hits: hits,
+		}
 	}
 	all := []*simulator.Result{
-		result("lru", "torch", 0.1, 20), result("lru", "torch", 0.2, 30), result("shade", "pads", 0.1, 60),
+		result("lru", "torch", 0.1, 20), result("lru", "torch", 0.2, 30),
+		result("shade", "pads", 0.1, 60),
 		result("min", "torch", 0.1, 40),
 	}
 	for _, c := range []struct {
@@ -41,7 +45,8 @@ func TestOfMin(t *testing.T) {
 		s := &study{base: simulator.Config{Sampler: c.sampler}}
 		for i, want := range c.want {
 			if got := s.ofMin(all[i], all); got != want {
-				t.Errorf("--sampler %q: %s at %v has %s of min, want %s", c.sampler, all[i].System, all[i].Capacity, got, want)
+				t.Errorf("--sampler %q: %s at %v has %s of min, want %s", c.sampler, all[i].System,
+					all[i].Capacity, got, want)
 			}
 		}
 	}
@@ -50,10 +55,21 @@ func TestOfMin(t *testing.T) {
 // TestAreas sums the counted epochs by part, and the shares of each part are 1.
 func TestAreas(t *testing.T) {
 	s := &study{base: simulator.Config{SkipEpochs: 1}}
-	epoch := simulator.EpochResult{Batches: []simulator.BatchResult{{Local: 4}, {Local: 1, Remote: 1, Substituted: 1, Storage: 1}}}
-	r := &simulator.Result{System: "x", Capacity: 0.1, Draws: 8, Hits: 6, Epochs: []simulator.EpochResult{{Batches: []simulator.BatchResult{{Storage: 4}}}, epoch, epoch}}
+	epoch := simulator.EpochResult{Batches: []simulator.BatchResult{
+		{Local: 4},
+		{Local: 1, Remote: 1, Substituted: 1, Storage: 1},
+	}}
+	r := &simulator.Result{
+		System: "x", Capacity: 0.1, Draws: 8, Hits: 6,
+		Epochs: []simulator.EpochResult{
+			{Batches: []simulator.BatchResult{{Storage: 4}}},
+			epoch,
+			epoch,
+		},
+	}
 	areas := s.areas([]*simulator.Result{r}, 0.1)
-	if len(areas) != 1 || len(areas[0].Parts) != 2 || areas[0].Parts[0].Local != 1 || areas[0].Parts[1].Local != 0.25 || areas[0].Parts[1].Storage != 0.25 {
+	if len(areas) != 1 || len(areas[0].Parts) != 2 || areas[0].Parts[0].Local != 1 ||
+		areas[0].Parts[1].Local != 0.25 || areas[0].Parts[1].Storage != 0.25 {
 		t.Errorf("%+v", areas)
 	}
 	if got := s.areas([]*simulator.Result{r}, 0.2); len(got) != 0 {

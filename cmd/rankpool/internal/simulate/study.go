@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// A study is what simulate was asked for, checked: every system with every capacity.
+// A study is the validated request to simulate: every system with every capacity.
 type study struct {
 	base       simulator.Config // of all simulations; System, Values, Capacity and Ranks differ
 	trace      string           // what titles call it
@@ -26,7 +26,10 @@ func (o *Options) study() (*study, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &study{systems: chosen, trace: filepath.Base(o.files.Losses), machine: filepath.Base(o.cluster)}
+	s := &study{
+		systems: chosen, trace: filepath.Base(o.files.Losses),
+		machine: filepath.Base(o.cluster),
+	}
 	if err := o.checkNumbers(); err != nil {
 		return nil, err
 	}
@@ -60,14 +63,16 @@ func (o *Options) study() (*study, error) {
 	}
 	o.noteLeftOut()
 	s.base = simulator.Config{
-		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks, TrainersPerRank: o.trainers, BatchSize: o.batchSize,
+		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks,
+		TrainersPerRank: o.trainers, BatchSize: o.batchSize,
 		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
 		JobSteps: o.jobSteps, JobLosses: losses, IDsDigest: o.idsDigest,
 	}
 	return s, nil
 }
 
-// configs returns the simulations of every system with every capacity, in that order. The bounds keep their policy.
+// configs returns the simulations of every system with every capacity, in that order. The bounds
+// keep their policy.
 func (s *study) configs(ranks int, capacities []float64) []simulator.Config {
 	var all []simulator.Config
 	for _, system := range s.systems {
@@ -97,7 +102,7 @@ func policyOwner(policy string) string {
 	return ""
 }
 
-// noteLeftOut names the systems of all that need what is not there.
+// noteLeftOut names the systems that were left out of "all" because something they need is missing.
 func (o *Options) noteLeftOut() {
 	for _, s := range systems.All() {
 		if missing := o.missing(&s); missing != "" && slices.Contains(o.systems, "all") {
@@ -106,7 +111,8 @@ func (o *Options) noteLeftOut() {
 	}
 }
 
-// chosenSystems finds the systems that --systems names. Of all, it leaves out those that need what is not there.
+// chosenSystems finds the systems that --systems names. From "all" it leaves out those that need
+// something that is missing.
 func (o *Options) chosenSystems() ([]*systems.System, error) {
 	var chosen []*systems.System
 	for _, name := range o.systems {
@@ -128,20 +134,23 @@ func (o *Options) chosenSystems() ([]*systems.System, error) {
 		chosen = append(chosen, s)
 	}
 	for i, s := range chosen {
-		if slices.ContainsFunc(chosen[:i], func(other *systems.System) bool { return other.Name == s.Name }) {
-			return nil, exit.Usagef("--systems: %s is there twice", s.Name)
+		if slices.ContainsFunc(chosen[:i],
+			func(other *systems.System) bool { return other.Name == s.Name }) {
+			return nil, exit.Usagef("--systems lists %s twice", s.Name)
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, exit.Usagef("--systems: which ones? the known ones are all, %s", strings.Join(systemNames(), ", "))
+		return nil, exit.Usagef("--systems: which ones? the known ones are all, %s",
+			strings.Join(systemNames(), ", "))
 	}
 	return chosen, nil
 }
 
-// missing names the flags without which a system cannot be simulated, "" if all are there.
+// missing names the flags without which a system cannot be simulated, or "" if none is missing.
 func (o *Options) missing(s *systems.System) string {
 	given := map[string]string{"--embeddings": o.files.Embeddings, "--labels": o.files.Labels}
-	absent := slices.DeleteFunc(needs(s), func(flag string) bool { return o.list || given[flag] != "" })
+	absent := slices.DeleteFunc(needs(s),
+		func(flag string) bool { return o.list || given[flag] != "" })
 	return strings.Join(absent, " and ")
 }
 

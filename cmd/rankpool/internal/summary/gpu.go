@@ -7,14 +7,15 @@ import (
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// gpuSentence says what the GPUs of a run did, with means over them; "" when there is nothing to tell.
+// gpuSentence describes what the GPUs of a run did, with means over them, or returns "" if there is
+// nothing to report.
 func gpuSentence(run *runlog.Run) string {
 	sampled, idle, waited, gpus := run.GPUSeconds()
 	if gpus == 0 {
 		for i := range run.Nodes {
 			for k := range run.Nodes[i].GPUs {
 				if run.Nodes[i].GPUs[k].Utilisation.Seen() {
-					return "" // training has not begun
+					return "" // training has not started
 				}
 				gpus++
 			}
@@ -31,10 +32,11 @@ func gpuSentence(run *runlog.Run) string {
 	return sentence
 }
 
-// Bound says what held training back in so many seconds in which GPUs were sampled, idle for idle of them, and in waited of those
-// training waited for samples: boundByIO when it waited for a tenth of the time or more; else boundByCompute when the GPUs were idle for
-// less than a tenth; else boundByOther. For several GPUs the seconds are means over them. Both results are empty when sampled is 0:
-// there is nothing to tell.
+// Bound names what held training back. Of sampled seconds in which GPUs were sampled, they were
+// idle for idle seconds, and in waited of those training waited for samples. The result is
+// boundByIO if it waited for a tenth of the time or more; else boundByCompute if the GPUs were idle
+// for less than a tenth; else boundByOther. With several GPUs the seconds are means over them. Both
+// results are empty if sampled is 0.
 func Bound(sampled, idle, waited float64) (verdict, sentence string) {
 	if !(sampled > 0) {
 		return "", ""

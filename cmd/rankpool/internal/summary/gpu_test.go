@@ -18,23 +18,38 @@ func TestBound(t *testing.T) {
 	}{
 		{0, 0, 0, "", ""},
 		{math.NaN(), 0, 0, "", ""},
-		{412, 156.56, 48.5336, "I/O-bound", "GPUs idle 38 % of 412 s, 31 % of it waiting for data: I/O-bound"},
-		{100, 10, 10, "I/O-bound", "GPUs idle 10 % of 100 s, 100 % of it waiting for data: I/O-bound"},
-		{100, 9.9, 9.9, "compute-bound", "GPUs idle 10 % of 100 s, 100 % of it waiting for data: compute-bound"},
-		{100, 0, 0, "compute-bound", "GPUs idle 0 % of 100 s, 0 % of it waiting for data: compute-bound"},
+		{
+			412, 156.56, 48.5336, "I/O-bound",
+			"GPUs idle 38 % of 412 s, 31 % of it waiting for data: I/O-bound",
+		},
+		{
+			100, 10, 10, "I/O-bound",
+			"GPUs idle 10 % of 100 s, 100 % of it waiting for data: I/O-bound",
+		},
+		{
+			100, 9.9, 9.9, "compute-bound",
+			"GPUs idle 10 % of 100 s, 100 % of it waiting for data: compute-bound",
+		},
+		{
+			100, 0, 0, "compute-bound",
+			"GPUs idle 0 % of 100 s, 0 % of it waiting for data: compute-bound",
+		},
 		{
 			100, 10, 0, "bound by something else (CPU, communication)",
-			"GPUs idle 10 % of 100 s, 0 % of it waiting for data: bound by something else (CPU, communication)",
+			"GPUs idle 10 % of 100 s, 0 % of it waiting for data: bound by something else (CPU, " +
+				"communication)",
 		},
 		{
 			200, 100, 10, "bound by something else (CPU, communication)",
-			"GPUs idle 50 % of 200 s, 10 % of it waiting for data: bound by something else (CPU, communication)",
+			"GPUs idle 50 % of 200 s, 10 % of it waiting for data: bound by something else (CPU, " +
+				"communication)",
 		},
 	}
 	for _, tt := range tests {
 		verdict, sentence := Bound(tt.sampled, tt.idle, tt.waited)
 		if verdict != tt.verdict || sentence != tt.sentence {
-			t.Errorf("bound(%v, %v, %v) = %q, %q; want %q, %q", tt.sampled, tt.idle, tt.waited, verdict, sentence, tt.verdict, tt.sentence)
+			t.Errorf("bound(%v, %v, %v) = %q, %q; want %q, %q", tt.sampled, tt.idle, tt.waited,
+				verdict, sentence, tt.verdict, tt.sentence)
 		}
 	}
 }
@@ -61,21 +76,35 @@ func TestGPUSentence(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"no GPUs", []mpicache.RankStats{{Rank: 1}}, ""},
-		{"no utilisation", []mpicache.RankStats{unknown}, "GPUs: their utilisation is not available (MIG, or no permission)"},
+		{
+			"no utilisation",
+			[]mpicache.RankStats{unknown},
+			"GPUs: their utilisation is not available (MIG, or no permission)",
+		},
 		{"before training", []mpicache.RankStats{event(0, gpuSeconds{})}, ""},
 		{
 			"the newest event counts",
-			[]mpicache.RankStats{event(0, gpuSeconds{50, 50, 50}), event(0, gpuSeconds{100, 60, 55})},
+			[]mpicache.RankStats{
+				event(0, gpuSeconds{50, 50, 50}),
+				event(0, gpuSeconds{100, 60, 55}),
+			},
 			"GPUs idle 60 % of 100 s, 92 % of it waiting for data: I/O-bound",
 		},
 		{
 			"means over the GPUs that are sampled",
-			[]mpicache.RankStats{event(0, gpuSeconds{100, 60, 5}, gpuSeconds{100, 40, 5}), event(1, gpuSeconds{100, 50, 5}), unknown},
-			"3 GPUs idle 50 % of 100 s, 10 % of it waiting for data: bound by something else (CPU, communication)",
+			[]mpicache.RankStats{
+				event(0, gpuSeconds{100, 60, 5}, gpuSeconds{100, 40, 5}),
+				event(1, gpuSeconds{100, 50, 5}), unknown,
+			},
+			"3 GPUs idle 50 % of 100 s, 10 % of it waiting for data: bound by something else " +
+				"(CPU, communication)",
 		},
 		{
 			"a rank that was started again", // 100 and 20 s, 60 and 0 s, 30 and 0 s
-			[]mpicache.RankStats{event(0, gpuSeconds{100, 60, 30}), event(0, gpuSeconds{10, 0, 0}), event(0, gpuSeconds{20, 0, 0})},
+			[]mpicache.RankStats{
+				event(0, gpuSeconds{100, 60, 30}), event(0, gpuSeconds{10, 0, 0}),
+				event(0, gpuSeconds{20, 0, 0}),
+			},
 			"GPUs idle 50 % of 120 s, 50 % of it waiting for data: I/O-bound",
 		},
 	}
@@ -101,5 +130,6 @@ func TestGPUSentence(t *testing.T) {
 	}
 }
 
-// gpuSeconds are those of a GPU in which it was sampled, idle, and idle while training waited for data.
+// gpuSeconds are those of a GPU in which it was sampled, idle, and idle while training waited for
+// data.
 type gpuSeconds struct{ sampled, idle, waited float64 }

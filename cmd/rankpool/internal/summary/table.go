@@ -19,13 +19,14 @@ import (
 // An epochRow is one "epoch" event of the run log.
 type epochRow = runlog.Epoch
 
-// ranLog is what a run log says: the epochs, each as its last event has it, also where the cache was restarted in it, and the rest.
+// ranLog is the content of a run log: the last event of each epoch, even if the cache was restarted
+// in it, and the rest.
 type ranLog struct {
 	epochs []epochRow
 	run    *runlog.Run
 }
 
-// Patience is how long a run whose training has ended waits for storage to give the run log back.
+// Patience is how long a run whose training has ended waits for storage to return the run log.
 const Patience = 10 * time.Second
 
 // Read is readLog with an end, also where storage hangs.
@@ -45,7 +46,7 @@ func Read(patience time.Duration, path string, offset int64) (ranLog, error) {
 	}
 }
 
-// readLog reads what a run log says since byte offset of the file (0 when the file has become shorter).
+// readLog reads a run log from byte offset on (0 if the file has become shorter).
 func readLog(path string, offset int64) (ranLog, error) {
 	if regular, err := rank.IsRegular(path); err == nil && !regular { // a device may have no end
 		return ranLog{}, fmt.Errorf("--log %s is %s, not a file", path, rank.KindOf(path))
@@ -82,7 +83,7 @@ func parseLog(text io.Reader) (ranLog, error) {
 	return log, err
 }
 
-// Print prints the table of the epochs and, where there were GPUs, what they did.
+// Print prints the table of the epochs and, if there are GPUs, what they did.
 func (l ranLog) Print(w io.Writer, restarts int) error {
 	if err := printEpochs(w, l.epochs, restarts); err != nil {
 		return err
@@ -95,18 +96,26 @@ func (l ranLog) Print(w io.Writer, restarts int) error {
 	return err
 }
 
-// windowHits is the number of hits that nothing was kept for: draws that found their sample still held for another draw, in the window of
-// samples read ahead of their use. The window is a larger part of a small data set than of a large one; planned hits are the policy's own.
-func windowHits(r epochRow) int64 { return max(0, r.HitsLocal+r.HitsRemote-r.PlannedHits) }
+// windowHits is the number of hits that nothing was kept for: draws that found their sample still
+// held for another draw, in the window of samples read ahead of their use. The window is a larger
+// part of a small data set than of a large one; planned hits are the policy's own. Those from a
+// node's disk are neither.
+func windowHits(r epochRow) int64 {
+	return max(0, r.HitsLocal+r.HitsRemote-r.TierHits-r.PlannedHits)
+}
 
-// printEpochs prints a table of the epochs and a line of totals. Of the hits, those that are planned are what the policy keeps.
+// printEpochs prints a table of the epochs and a line of totals. Planned hits are hits on samples
+// that the policy kept.
 func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(w, "rankpool: no epoch was finished; cache restarts: %d\n", restarts)
 		return err
 	}
 	metrics := runlog.MetricNames(rows)
-	header := []string{"epoch", "draws", "node-local hits", "remote hits", "planned hits", "window hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds"}
+	header := []string{
+		"epoch", "draws", "node-local hits", "remote hits", "planned hits",
+		"window hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds",
+	}
 	named := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data })
 	if named {
 		header = append([]string{"data"}, header...)
@@ -123,8 +132,11 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	fmt.Fprintln(table, strings.Join(append(header, metrics...), "\t")+"\t")
 	for _, r := range rows {
 		cells := []string{
-			fmt.Sprint(r.Epoch), humanize.Comma(r.Draws), humanize.Comma(r.HitsLocal), humanize.Comma(r.HitsRemote),
-			humanize.Comma(r.PlannedHits), humanize.Comma(windowHits(r)), humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)), humanize.Comma(r.FallbackReads),
+			fmt.Sprint(r.Epoch), humanize.Comma(r.Draws), humanize.Comma(r.HitsLocal),
+			humanize.Comma(r.HitsRemote),
+			humanize.Comma(r.PlannedHits), humanize.Comma(windowHits(r)),
+			humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)),
+			humanize.Comma(r.FallbackReads),
 			fmt.Sprintf("%.2f", r.StallSeconds), fmt.Sprintf("%.1f", r.Seconds),
 		}
 		if named {
@@ -157,9 +169,14 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 		sum.StallSeconds += r.StallSeconds
 		sum.Seconds += r.Seconds
 	}
-	hits, planned := percent(sum.HitsLocal+sum.HitsRemote, sum.Draws), percent(sum.PlannedHits, sum.Draws)
-	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads %s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
-		len(rows), humanize.Comma(sum.Draws), hits, planned, humanize.Comma(sum.StorageReads), humanize.IBytes(uint64(sum.StorageBytes)),
+	hits, planned := percent(sum.HitsLocal+sum.HitsRemote, sum.Draws),
+		percent(sum.PlannedHits, sum.Draws)
+	_,
+		err := fmt.Fprintf(
+		w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
+			"%s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
+		len(rows), humanize.Comma(sum.Draws), hits, planned, humanize.Comma(sum.StorageReads),
+		humanize.IBytes(uint64(sum.StorageBytes)),
 		humanize.Comma(sum.FallbackReads), sum.StallSeconds, sum.Seconds, restarts)
 	return err
 }

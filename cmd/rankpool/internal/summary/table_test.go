@@ -39,7 +39,10 @@ total: epochs 2, draws 200, hits 75.0 %, planned hits 73.0 %, storage reads 50 (
 
 func TestEpochTableColumns(t *testing.T) {
 	var out strings.Builder
-	if err := printEpochs(&out, []epochRow{{Data: "a", Count: mpicache.Count{Substituted: 4}}, {Data: "b"}}, 0); err != nil {
+	if err := printEpochs(&out, []epochRow{
+		{Data: "a", Count: mpicache.Count{Substituted: 4}},
+		{Data: "b"},
+	}, 0); err != nil {
 		t.Fatal(err)
 	}
 	header, _, _ := strings.Cut(out.String(), "\n")
@@ -47,15 +50,21 @@ func TestEpochTableColumns(t *testing.T) {
 		t.Errorf("header %q", header)
 	}
 	out.Reset()
-	if err := printEpochs(&out, []epochRow{{Count: mpicache.Count{TierHits: 1234, HitsLocal: 2000}}, {}}, 0); err != nil {
+	if err := printEpochs(&out, []epochRow{
+		{Count: mpicache.Count{TierHits: 1234, HitsLocal: 2000, PlannedHits: 500}},
+		{},
+	}, 0); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	if !strings.HasSuffix(lines[0], "of hits from tier") || !strings.HasSuffix(lines[1], " 1,234") || !strings.HasSuffix(lines[2], " 0") {
+	if !strings.HasSuffix(lines[0], "of hits from tier") ||
+		!strings.Contains(lines[1], " 500          266 ") ||
+		!strings.HasSuffix(lines[1], " 1,234") || !strings.HasSuffix(lines[2], " 0") {
 		t.Errorf("with a tier:\n%s", out.String())
 	}
 	out.Reset()
-	if err := printEpochs(&out, nil, 1); err != nil || out.String() != "rankpool: no epoch was finished; cache restarts: 1\n" {
+	if err := printEpochs(&out, nil, 1); err != nil ||
+		out.String() != "rankpool: no epoch was finished; cache restarts: 1\n" {
 		t.Errorf("without epochs: %q, %v", out.String(), err)
 	}
 }
@@ -65,7 +74,10 @@ func TestReadEpochsFromOffset(t *testing.T) {
 	if err := os.WriteFile(path, []byte(runLog), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for offset, want := range map[int64]int{0: 2, int64(strings.Index(runLog, "not JSON")): 1, 1 << 20: 2} {
+	for offset, want := range map[int64]int{
+		0: 2, int64(strings.Index(runLog, "not JSON")): 1,
+		1 << 20: 2,
+	} {
 		if log, err := readLog(path, offset); err != nil || len(log.epochs) != want {
 			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(log.epochs), err, want)
 		}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Where a figure deserves a look: training that waits a tenth of its time loses as much, and so near to its memory's
-// limit a job is about to be killed.
+// Where a figure deserves a look: training that waits a tenth of its time loses as much, and so
+// near to its memory's limit a job is about to be killed.
 const (
 	stallNotable  = 0.1
 	stallBad      = 0.3
@@ -15,58 +15,79 @@ const (
 	gpuQuietShare = 0.4
 )
 
-// columns returns the columns of the table of nodes. A tier has one when there is any.
+// columns returns the columns of the table of nodes. The column of the tier is left out while no
+// node has read from one.
 func (v *view) columns() []column {
-	columns := []column{
+	return slices.Concat([]column{
 		{
 			title: "rank node", left: true,
-			row:   func(r nodeRow) line { return say(plainText, "%4d %s", r.Rank, r.Host) },
-			total: func(nodeTotal) line { return say(plainText, "all") },
+			row:   func(r nodeRow) line { return styled(plainText, "%4d %s", r.Rank, r.Host) },
+			total: func(nodeTotal) line { return styled(plainText, "all") },
 		},
 		{
 			title: "batch", order: 13,
 			row:   func(r nodeRow) line { return batchCell(r.Epoch, r.Batch, r.Batches) },
 			total: func(t nodeTotal) line { return batchCell(t.Epoch, t.Batch, t.Batches) },
 		},
-		rateColumn("samples/s", 1, func(r nodeRates) line { return say(plainText, "%s", countText(r.SamplesPerSecond)) }),
-	}
+		rateText("samples/s", 1, plainText,
+			func(r nodeRates) string { return countText(r.SamplesPerSecond) }),
+	}, v.sourceColumns(), []column{
+		rateColumn("stall", 2, func(r nodeRates) line { return stallCell(r.StallShare) }),
+		rateText("read/s", 5, plainText,
+			func(r nodeRates) string { return bytesText(r.StorageBytesPerSecond) }),
+		rateText("latency", 9, plainText,
+			func(r nodeRates) string { return latencyText(r.StorageLatencySeconds) }),
+		rateText("peers/s", 12, plainText,
+			func(r nodeRates) string { return bytesText(r.PeerBytesPerSecond) }),
+	}, v.stateColumns())
+}
+
+// sourceColumns returns the columns that show where samples came from.
+func (v *view) sourceColumns() []column {
+	var columns []column
 	if v.bars {
 		columns = append(columns, rateColumn("sources", 14, func(r nodeRates) line {
 			if r.LocalShare == nil {
-				return say(plainText, "-")
+				return styled(plainText, "-")
 			}
-			return v.glyphs.stack([4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
+			return v.glyphs.stack(
+				[4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
 		}))
 	}
 	columns = append(columns,
-		rateColumn("local", 3, func(r nodeRates) line { return say(sourceStyles[0], "%s", shareText(r.LocalShare)) }),
-		rateColumn("remote", 4, func(r nodeRates) line { return say(sourceStyles[1], "%s", shareText(r.RemoteShare)) }),
-		rateColumn("storage", 4, func(r nodeRates) line { return say(sourceStyles[2], "%s", shareText(r.StorageShare)) }),
+		rateText("local", 3, sourceStyles[0],
+			func(r nodeRates) string { return shareText(r.LocalShare) }),
+		rateText("remote", 4, sourceStyles[1],
+			func(r nodeRates) string { return shareText(r.RemoteShare) }),
+		rateText("storage", 4, sourceStyles[2],
+			func(r nodeRates) string { return shareText(r.StorageShare) }),
 		rateColumn("fallback", 6, func(r nodeRates) line { return fallbackCell(r.FallbackShare) }))
 	if slices.ContainsFunc(v.rows, func(r nodeRow) bool { return r.TierHits > 0 }) {
-		columns = append(columns, rateColumn("of tier", 10, func(r nodeRates) line { return say(plainText, "%s", shareText(r.TierShare)) }))
+		columns = append(columns, rateText("of tier", 10, plainText,
+			func(r nodeRates) string { return shareText(r.TierShare) }))
 	}
-	return append(columns,
-		rateColumn("stall", 2, func(r nodeRates) line { return stallCell(r.StallShare) }),
-		rateColumn("read/s", 5, func(r nodeRates) line { return say(plainText, "%s", bytesText(r.StorageBytesPerSecond)) }),
-		rateColumn("latency", 9, func(r nodeRates) line { return say(plainText, "%s", latencyText(r.StorageLatencySeconds)) }),
-		rateColumn("peers/s", 12, func(r nodeRates) line { return say(plainText, "%s", bytesText(r.PeerBytesPerSecond)) }),
-		column{
+	return columns
+}
+
+// stateColumns returns the columns that show the state of a node at this moment.
+func (v *view) stateColumns() []column {
+	return []column{
+		{
 			title: "ready", order: 8,
-			row:   func(r nodeRow) line { return say(plainText, "%s", shareText(readyOf(r))) },
-			total: func(t nodeTotal) line { return say(plainText, "%s", shareText(t.Ready)) },
+			row:   func(r nodeRow) line { return styled(plainText, "%s", shareText(readyOf(r))) },
+			total: func(t nodeTotal) line { return styled(plainText, "%s", shareText(t.Ready)) },
 		},
-		column{
+		{
 			title: "next", order: 10,
 			row:   func(r nodeRow) line { return nextCell(r.NextPlanned) },
 			total: func(t nodeTotal) line { return nextCell(t.NextPlanned) },
 		},
-		column{
+		{
 			title: "memory", order: 7,
 			row:   func(r nodeRow) line { return v.memoryCell(r.UsedBytes, r.SlabBytes) },
 			total: func(t nodeTotal) line { return v.memoryCell(t.UsedBytes, t.SlabBytes) },
 		},
-		column{
+		{
 			title: "free", order: 11,
 			row: func(r nodeRow) line {
 				if r.Machine.MemoryLimit == "" {
@@ -76,18 +97,24 @@ func (v *view) columns() []column {
 			},
 			total: func(t nodeTotal) line { return freeCell(t.MemoryFreeBytes) },
 		},
-		column{
+		{
 			title: "GPU", order: 3,
 			row:   func(r nodeRow) line { return gpuCell(r.GPU) },
 			total: func(t nodeTotal) line { return gpuCell(t.GPU) },
-		})
+		},
+	}
 }
 
-// rateColumn is a column of what the ranks do in a second; "-" where that is not known.
+// rateText is a rateColumn of text in one style.
+func rateText(title string, order int, s style, text func(nodeRates) string) column {
+	return rateColumn(title, order, func(r nodeRates) line { return styled(s, "%s", text(r)) })
+}
+
+// rateColumn returns a column of rates per second; its cells are "-" where they are not known.
 func rateColumn(title string, order int, cell func(nodeRates) line) column {
 	known := func(r *nodeRates) line {
 		if r == nil {
-			return say(plainText, "-")
+			return styled(plainText, "-")
 		}
 		return cell(*r)
 	}
@@ -100,9 +127,9 @@ func rateColumn(title string, order int, cell func(nodeRates) line) column {
 
 func batchCell(epoch, batch, batches int) line {
 	if epoch < 0 {
-		return say(plainText, "-")
+		return styled(plainText, "-")
 	}
-	return say(plainText, "%d: %d/%d", epoch, batch, batches)
+	return styled(plainText, "%d: %d/%d", epoch, batch, batches)
 }
 
 func fallbackCell(share *float64) line {
@@ -110,7 +137,7 @@ func fallbackCell(share *float64) line {
 	if share != nil && *share > 0 {
 		s = sourceStyles[3]
 	}
-	return say(s, "%s", shareText(share))
+	return styled(s, "%s", shareText(share))
 }
 
 func stallCell(share *float64) line {
@@ -122,46 +149,47 @@ func stallCell(share *float64) line {
 	case *share >= stallNotable:
 		s = yellow
 	}
-	return say(s, "%s", shareText(share))
+	return styled(s, "%s", shareText(share))
 }
 
 func (v *view) memoryCell(used, size int64) line {
 	text := fmt.Sprintf("%s/%s", bytesText(float64(used)), bytesText(float64(size)))
 	if !v.bars {
-		return say(plainText, "%s", text)
+		return styled(plainText, "%s", text)
 	}
-	return append(say(plainText, "%s ", text), v.glyphs.bar(float64(used)/float64(max(1, size)), 8, blue)...)
+	return append(styled(plainText, "%s ", text),
+		v.glyphs.bar(float64(used)/float64(max(1, size)), 8, blue)...)
 }
 
 func freeCell(free *int64) line {
 	switch {
 	case free == nil:
-		return say(plainText, "-")
+		return styled(plainText, "-")
 	case *free < freeBadBytes:
-		return say(red, "%s", bytesText(float64(*free)))
+		return styled(red, "%s", bytesText(float64(*free)))
 	}
-	return say(plainText, "%s", bytesText(float64(*free)))
+	return styled(plainText, "%s", bytesText(float64(*free)))
 }
 
 func gpuCell(share *float64) line {
 	s := plainText
 	switch {
 	case share == nil:
-		return say(plainText, "-")
+		return styled(plainText, "-")
 	case *share >= gpuBusyShare:
 		s = green
 	case *share < gpuQuietShare:
 		s = yellow
 	}
-	return say(s, "%.0f %%", 100**share)
+	return styled(s, "%.0f %%", 100**share)
 }
 
-// nextCell says whether the next epoch is planned, so that the staging window runs on into it.
+// nextCell shows whether the next epoch is planned, so that the staging window extends into it.
 func nextCell(planned bool) line {
 	if planned {
-		return say(plainText, "planned")
+		return styled(plainText, "planned")
 	}
-	return say(plainText, "-")
+	return styled(plainText, "-")
 }
 
 // readyOf returns how ready a rank's staging window is, nil before the first epoch.

@@ -37,8 +37,9 @@ func here() place {
 	return place{os.Getenv, bases, os.Getuid()}
 }
 
-// Session returns the folder to look at: the one that was named, else $RANKPOOL_SESSION, else the Slurm job's on this node, else
-// the only one of this user in which a rank serves, in a job not that of another job.
+// Session returns the folder to show: the given one, else $RANKPOOL_SESSION, else that of the Slurm
+// job on this node, else the only one of this user in which a rank serves; inside a job, not that
+// of another job.
 func (p place) session(named string) (string, error) {
 	if dir := cmp.Or(named, p.getenv("RANKPOOL_SESSION")); dir != "" {
 		return dir, nil
@@ -54,12 +55,16 @@ func (p place) session(named string) (string, error) {
 		return dir, err
 	}
 	if job.InJob() {
-		return "", fmt.Errorf("no rank of job %s serves on this machine; \"rankpool top --job %s\" asks the job's first node", job.JobID, job.JobID)
+		return "", fmt.Errorf("no rank of job %s serves on this machine; \"rankpool top --job "+
+			"%s\" asks the job's first node", job.JobID, job.JobID)
 	}
-	return "", errors.New("no cache of yours runs on this machine; for a Slurm job say --job ID, for another folder --session DIR")
+	return "", errors.New(
+		"no cache of yours runs on this machine; name a Slurm job with --job ID, " +
+			"for another folder --session DIR")
 }
 
-// jobSession returns the session of a Slurm job here, "" when none serves. A job that has several is an error.
+// jobSession returns the session of a Slurm job here, or "" if none serves. A job that has several
+// is an error.
 func (p place) jobSession(id string) (string, error) {
 	return only(p.live(func(job string) bool { return job == id }))
 }
@@ -72,16 +77,20 @@ func only(live []string) (string, error) {
 	case 1:
 		return live[0], nil
 	}
-	return "", exit.Usagef("several caches run here; say which one with --session:\n  %s", strings.Join(live, "\n  "))
+	return "", exit.Usagef("several caches run here; choose one with --session:\n  %s",
+		strings.Join(live, "\n  "))
 }
 
-// live returns the sessions of this user in which a rank serves, of the jobs that are wanted; the job is "" outside Slurm.
+// live returns the sessions of this user in which a rank serves, of the given jobs; the job is ""
+// outside Slurm.
 func (p place) live(wanted func(job string) bool) []string {
 	var found []string
 	for _, base := range p.bases {
-		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid))) // the pattern is well formed
+		// the pattern is well formed
+		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid)))
 		for _, dir := range dirs {
-			if info, err := os.Stat(dir); err == nil && session.OwnedBy(info, p.uid) && wanted(session.JobOf(dir)) && doorAnswers(dir) {
+			if info, err := os.Stat(dir); err == nil && session.OwnedBy(info, p.uid) &&
+				wanted(session.JobOf(dir)) && doorAnswers(dir) {
 				found = append(found, dir)
 			}
 		}
@@ -99,7 +108,7 @@ func doorAnswers(dir string) bool {
 	if err != nil {
 		return false
 	}
-	_ = c.Close() // it only had to answer
+	_ = c.Close() // an answer was all
 	return true
 }
 
@@ -107,29 +116,31 @@ func doorAnswers(dir string) bool {
 func firstDoor(dir string) (string, error) {
 	least := -1
 	for _, folder := range session.RankFolders(dir) {
-		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil && (least < 0 || r < least) {
+		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil &&
+			(least < 0 || r < least) {
 			least = r
 		}
 	}
 	if least < 0 {
-		return "", fmt.Errorf("%s is not a folder of a running cache: no rank serves there", dir)
+		return "", fmt.Errorf("%s is not the folder of a running cache: no rank serves there", dir)
 	}
 	return filepath.Join(session.RankFolder(dir, least), session.DoorName), nil
 }
 
-// A Job is a Slurm job that top reaches by a step of its own.
+// A Job is a Slurm job that top reaches through a step.
 type job struct {
 	id   string // may be of a job array, as in 77_3
 	args []string
 	live bool // on a terminal
 }
 
-// exec replaces this process by srun, which runs top on the job's first node, where rank 0 is. It returns when it fails.
+// exec replaces this process with srun, which runs top on the job's first node, where rank 0 is. It
+// returns only on failure.
 func (j job) exec(getenv func(string) string, self string) error {
 	byHand := fmt.Sprintf("; on the first node of job %s call: rankpool top", j.id)
 	srun, err := exec.LookPath("srun")
 	if err != nil {
-		return fmt.Errorf("there is no srun here%s", byHand)
+		return fmt.Errorf("srun not found%s", byHand)
 	}
 	id, host, err := j.find(slurm.Detect(getenv))
 	if err != nil {
@@ -147,33 +158,40 @@ func (j job) command(id, host, self string) []string {
 	}
 	step := []string{
 		"srun", "--overlap", "--jobid=" + id, "--nodes=1", "--ntasks=1", "--nodelist=" + host,
-		"--mpi=none", "--gres=none", "--cpu-bind=none", "--job-name=rankpool-top", terminal, self, "top",
+		"--mpi=none", "--gres=none", "--cpu-bind=none", "--job-name=rankpool-top", terminal, self,
+		"top",
 	}
 	return append(step, j.args...)
 }
 
-// find returns the job's number and its first node: of the job that this process is in, else as squeue says.
+// find returns the job's number and its first node, from this process's own job, else from squeue.
 func (j job) find(own slurm.Job) (id, host string, err error) {
 	if own.JobID == j.id && own.FirstHost() != "" {
 		return own.JobID, own.FirstHost(), nil
 	}
-	out, err := exec.Command("squeue", "--noheader", "--states=RUNNING", "--format=%A %N", "--jobs="+j.id).Output()
+	out, err := exec.Command("squeue", "--noheader", "--states=RUNNING", "--format=%A %N",
+		"--jobs="+j.id).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return "", "", fmt.Errorf("squeue does not know job %s: %s", j.id, strings.TrimSpace(string(exit.Stderr)))
+		return "", "", fmt.Errorf("squeue does not know job %s: %s", j.id,
+			strings.TrimSpace(string(exit.Stderr)))
 	} else if err != nil {
-		return "", "", fmt.Errorf("squeue cannot be asked for job %s: %w", j.id, err)
+		return "", "", fmt.Errorf("squeue --jobs=%s failed: %w", j.id, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	fields := strings.Fields(lines[0])
 	switch {
 	case len(lines) > 1:
-		return "", "", fmt.Errorf("job %s is several; name one of its tasks as in --job %s_0", j.id, j.id)
+		return "", "",
+			fmt.Errorf("job %s is an array; name one of its tasks as in --job %s_0", j.id,
+				j.id)
 	case len(fields) != 2:
 		return "", "", fmt.Errorf("job %s does not run", j.id)
 	}
 	host = slurm.Job{NodeList: fields[1]}.FirstHost()
 	if host == "" {
-		return "", "", fmt.Errorf("squeue gives job %s the nodes %q, which is no list", j.id, fields[1])
+		return "", "",
+			fmt.Errorf("squeue lists the nodes of job %s as %q, which is not a list of nodes", j.id,
+				fields[1])
 	}
 	return fields[0], host, nil
 }

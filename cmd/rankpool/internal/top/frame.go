@@ -9,15 +9,15 @@ import (
 
 // A view is everything that a picture of top depends on.
 type view struct {
-	title   string // what is looked at: the job or the session
+	title   string // the job or the session shown
 	at      time.Time
 	ranks   int
 	rows    []nodeRow
 	notes   []string
 	byStall bool // those that wait most first
-	skip    int  // rows above the first that is shown
-	width   int  // columns; 0: as many as it takes
-	height  int  // lines; 0: as many as it takes
+	skip    int  // rows scrolled off the top
+	width   int  // columns; 0: no limit
+	height  int  // lines; 0: no limit
 	bars    bool
 	glyphs  glyphs
 }
@@ -26,14 +26,14 @@ type view struct {
 type column struct {
 	title string
 	left  bool
-	// order says what goes first where the table is too wide: the greatest.
+	// order ranks the columns if the table is too wide: the greatest is dropped first.
 	order int
 	row   func(nodeRow) line
 	total func(nodeTotal) line
 }
 
-// frame returns the lines of a picture: what is looked at, the nodes, all of them together, and what there is to say. It takes back
-// what skip has too much.
+// frame returns the lines of a picture: the title, the nodes, their total, and notes. It reduces
+// skip if that is too much.
 func (v *view) frame() []line {
 	rows := v.sorted()
 	total := totalOf(rows)
@@ -50,14 +50,16 @@ func (v *view) frame() []line {
 		foot = append(foot, nil)
 	}
 	for _, note := range v.notes {
-		foot = append(foot, say(yellow, "%s", note))
+		foot = append(foot, styled(yellow, "%s", note))
 	}
 	shown, skip := rows, 0
-	if room := v.height - len(head) - 3 - len(foot); v.height > 0 && room < len(rows) { // 3: titles, total, the line below
+	// 3: titles, total, the line below
+	if room := v.height - len(head) - 3 - len(foot); v.height > 0 && room < len(rows) {
 		room = min(max(1, room), len(rows))
 		skip = min(v.skip, len(rows)-room)
 		shown = rows[skip : skip+room]
-		foot = append([]line{say(faint, "nodes %d to %d of %d", skip+1, skip+room, len(rows))}, foot...)
+		foot = append([]line{styled(faint, "nodes %d to %d of %d", skip+1, skip+room, len(rows))},
+			foot...)
 	}
 	v.skip = skip
 	lines := slices.Concat(head, v.table(shown, total), foot)
@@ -81,7 +83,8 @@ func (v *view) sorted() []nodeRow {
 			}
 			return *r.Rates.StallShare
 		}
-		slices.SortStableFunc(rows, func(a, b nodeRow) int { return cmp.Compare(stall(b), stall(a)) })
+		slices.SortStableFunc(
+			rows, func(a, b nodeRow) int { return cmp.Compare(stall(b), stall(a)) })
 	}
 	return rows
 }
@@ -103,7 +106,10 @@ func (v *view) head(t nodeTotal) line {
 
 func (v *view) legend() line {
 	var l line
-	for i, name := range []string{"local: the node's memory", "remote: another node's", "storage", "fallback: storage, unplanned"} {
+	for i, name := range []string{
+		"local: the node's memory", "remote: another node's", "storage",
+		"fallback: storage, unplanned",
+	} {
 		l = append(l, span{v.glyphs.sources[i], sourceStyles[i]}, span{" " + name + "   ", faint})
 	}
 	return l
@@ -114,7 +120,7 @@ func (v *view) gpuLine(t nodeTotal) line {
 	if t.GPUWaited != nil {
 		text += "; in " + shareText(t.GPUWaited) + " of that, training waited for samples"
 	}
-	return say(plainText, "%s", text)
+	return styled(plainText, "%s", text)
 }
 
 // table returns the nodes and the total, in the columns for which there is room.
@@ -124,13 +130,15 @@ func (v *view) table(rows []nodeRow, total nodeTotal) []line {
 	var widths []int
 	var cells [][]line // of a column: its title, the rows', the total's
 	for _, c := range columns {
-		column := []line{say(faint, "%s", c.title)}
+		column := []line{styled(faint, "%s", c.title)}
 		for _, r := range rows {
 			column = append(column, c.row(r))
 		}
 		column = append(column, embolden(c.total(total)))
 		cells = append(cells, column)
-		widths = append(widths, slices.MaxFunc(column, func(a, b line) int { return a.width() - b.width() }).width())
+		widths = append(
+			widths, slices.MaxFunc(column,
+				func(a, b line) int { return a.width() - b.width() }).width())
 	}
 	for _, at := range fitting(columns, widths, v.width) {
 		for i, cell := range cells[at] {
@@ -153,7 +161,8 @@ func embolden(l line) line {
 	return out
 }
 
-// fitting returns the places of the columns that fit, with two spaces between them; the first always does.
+// fitting returns the places of the columns that fit, with two spaces between them; the first
+// always does.
 func fitting(columns []column, widths []int, width int) []int {
 	var places []int
 	sum := -2
@@ -162,7 +171,8 @@ func fitting(columns []column, widths []int, width int) []int {
 		sum += widths[i] + 2
 	}
 	for width > 0 && sum > width && len(places) > 1 {
-		worst := slices.MaxFunc(places, func(a, b int) int { return columns[a].order - columns[b].order })
+		worst := slices.MaxFunc(places,
+			func(a, b int) int { return columns[a].order - columns[b].order })
 		if columns[worst].order == 0 {
 			break
 		}

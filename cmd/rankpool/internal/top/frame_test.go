@@ -35,18 +35,25 @@ func TestFrames(t *testing.T) {
 		{"color", true, 4, func(v *view) { v.bars = true }},
 		{"ascii", false, 4, func(v *view) { v.bars, v.glyphs = true, asciiGlyphs }},
 		{"narrow", false, 4, func(v *view) { v.bars, v.width, v.height = true, 80, 24 }},
-		{"many", false, 64, func(v *view) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 }},
+		{
+			"many", false, 64,
+			func(v *view) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 },
+		},
 		{"by_stall", false, 4, func(v *view) { v.byStall, v.width = true, 100 }},
 		{"one_reading", false, 2, func(v *view) { v.rows = rowsOf(someNodes(2, 100)) }},
 		{"before_training", false, 1, func(v *view) {
 			begin := mpicache.RankStats{Host: "here", Epoch: -1, SlabBytes: 1 << 20}
 			later := begin
 			later.Seconds = 1
-			v.title, v.rows = "rankpool-0-pid12-00ab", rowsOf([]mpicache.RankStats{begin}, []mpicache.RankStats{later})
+			v.title, v.rows = "rankpool-0-pid12-00ab",
+				rowsOf([]mpicache.RankStats{begin}, []mpicache.RankStats{later})
 		}},
 		{"silent", false, 4, func(v *view) {
 			v.rows = slices.Delete(v.rows, 2, 3)
-			v.notes = nodesStatus{Rank: 0, Ranks: 4, Nodes: []mpicache.RankStats{{Rank: 0}, {Rank: 1}, {Rank: 3}}}.notes()
+			v.notes = nodesStatus{
+				Rank: 0, Ranks: 4,
+				Nodes: []mpicache.RankStats{{Rank: 0}, {Rank: 1}, {Rank: 3}},
+			}.notes()
 		}},
 		{"another_rank", false, 4, func(v *view) {
 			v.rows = v.rows[2:3]
@@ -81,7 +88,8 @@ func TestFrames(t *testing.T) {
 func TestFrameFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := viewOf(rapid.IntRange(0, 40).Draw(t, "nodes"))
-		v.width, v.height = rapid.IntRange(1, 300).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
+		v.width, v.height = rapid.IntRange(1, 300).Draw(t, "width"),
+			rapid.IntRange(1, 60).Draw(t, "height")
 		v.bars, v.byStall = rapid.Bool().Draw(t, "bars"), rapid.Bool().Draw(t, "by stall")
 		v.skip = rapid.IntRange(0, 40).Draw(t, "skip")
 		v.notes = rapid.SliceOfN(rapid.Just("something is worth saying"), 0, 3).Draw(t, "notes")
@@ -124,12 +132,16 @@ func TestBars(t *testing.T) {
 			t.Errorf("a stack of %v has %d columns, want %d", shares, n, width)
 		}
 	})
-	for share, want := range map[float64]string{0: "····", 0.5: "██··", 1: "████", 0.03125: "▏···", 0.97: "███▉"} {
+	for share, want := range map[float64]string{
+		0: "····", 0.5: "██··", 1: "████", 0.03125: "▏···",
+		0.97: "███▉",
+	} {
 		if got := blockGlyphs.bar(share, 4, plainText).text(false); got != want {
 			t.Errorf("bar of %v: %s, want %s", share, got, want)
 		}
 	}
-	if got := blockGlyphs.stack([4]float64{0.5, 0.499, 0, 0.001}, 10).text(false); got != "████▓▓▓▓▓░" {
+	if got := blockGlyphs.stack([4]float64{0.5, 0.499, 0, 0.001},
+		10).text(false); got != "████▓▓▓▓▓░" {
 		t.Errorf("a source of one in a thousand is not seen: %s", got)
 	}
 }
@@ -154,7 +166,10 @@ func TestGlyphsFollowTheLocale(t *testing.T) {
 }
 
 func TestLatencyText(t *testing.T) {
-	for seconds, want := range map[float64]string{0.0000123: "12 us", 0.00099949: "999 us", 0.0009999: "1.0 ms", 0.0452: "45.2 ms", 0.9999: "1.0 s", 12.34: "12.3 s"} {
+	for seconds, want := range map[float64]string{
+		0.0000123: "12 us", 0.00099949: "999 us",
+		0.0009999: "1.0 ms", 0.0452: "45.2 ms", 0.9999: "1.0 s", 12.34: "12.3 s",
+	} {
 		if got := latencyText(&seconds); got != want {
 			t.Errorf("%v: %s, want %s", seconds, got, want)
 		}

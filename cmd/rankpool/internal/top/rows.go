@@ -7,24 +7,28 @@ import (
 	"rankpool/mpicache"
 )
 
-// A nodeFlow is what a rank, or several, did in a second.
+// A nodeFlow is what one or several ranks did per second.
 type nodeFlow struct {
-	local, remote, tier, storage, fallback float64 // samples given to trainers; those from the tier are local or remote too
+	// samples given to trainers; those from the tier are local or remote too
+	local, remote, tier, storage, fallback float64
 	reads, readBytes, readSeconds          float64 // of storage, ahead of use too
 	peerBytes                              float64
 	stall, train                           float64 // seconds, summed over the trainers
 }
 
-// flowBetween returns what a rank did between two readings, a second; later's Seconds is greater.
+// flowBetween returns what a rank did per second between two readings; later's Seconds is greater.
 func flowBetween(earlier, later mpicache.RankStats) nodeFlow {
 	seconds := later.Seconds - earlier.Seconds
 	a, b := earlier.Machine, later.Machine
 	each := func(from, to int64) float64 { return float64(to-from) / seconds }
 	return nodeFlow{
-		local: each(earlier.HitsLocal, later.HitsLocal), remote: each(earlier.HitsRemote, later.HitsRemote),
-		tier: each(earlier.TierHits, later.TierHits), storage: each(earlier.StorageReads, later.StorageReads),
-		fallback: each(earlier.FallbackReads, later.FallbackReads),
-		reads:    each(a.StorageReads, b.StorageReads), readBytes: each(a.StorageBytes, b.StorageBytes),
+		local:       each(earlier.HitsLocal, later.HitsLocal),
+		remote:      each(earlier.HitsRemote, later.HitsRemote),
+		tier:        each(earlier.TierHits, later.TierHits),
+		storage:     each(earlier.StorageReads, later.StorageReads),
+		fallback:    each(earlier.FallbackReads, later.FallbackReads),
+		reads:       each(a.StorageReads, b.StorageReads),
+		readBytes:   each(a.StorageBytes, b.StorageBytes),
 		readSeconds: (b.StorageSeconds - a.StorageSeconds) / seconds,
 		peerBytes:   each(earlier.PeerBytes, later.PeerBytes),
 		stall:       (later.StallSeconds - earlier.StallSeconds) / seconds,
@@ -34,7 +38,8 @@ func flowBetween(earlier, later mpicache.RankStats) nodeFlow {
 
 func (f nodeFlow) plus(g nodeFlow) nodeFlow {
 	return nodeFlow{
-		f.local + g.local, f.remote + g.remote, f.tier + g.tier, f.storage + g.storage, f.fallback + g.fallback,
+		f.local + g.local, f.remote + g.remote, f.tier + g.tier, f.storage + g.storage,
+		f.fallback + g.fallback,
 		f.reads + g.reads, f.readBytes + g.readBytes, f.readSeconds + g.readSeconds,
 		f.peerBytes + g.peerBytes, f.stall + g.stall, f.train + g.train,
 	}
@@ -44,10 +49,11 @@ func (f nodeFlow) samples() float64 { return f.local + f.remote + f.storage + f.
 
 // nodeRates is a flow as people read it. nil: not available.
 type nodeRates struct {
-	SamplesPerSecond      float64  `json:"samples_per_second"`
-	LocalShare            *float64 `json:"local_share"` // of the samples, as the next four
-	RemoteShare           *float64 `json:"remote_share"`
-	TierShare             *float64 `json:"tier_share"` // of the samples; those are in the two above too
+	SamplesPerSecond float64  `json:"samples_per_second"`
+	LocalShare       *float64 `json:"local_share"` // of the samples, like the next four
+	RemoteShare      *float64 `json:"remote_share"`
+	// of the samples; those are in the two above too
+	TierShare             *float64 `json:"tier_share"`
 	StorageShare          *float64 `json:"storage_share"`
 	FallbackShare         *float64 `json:"fallback_share"`
 	StorageBytesPerSecond float64  `json:"storage_bytes_per_second"` // read ahead of use too
@@ -61,15 +67,17 @@ func (f nodeFlow) rates() nodeRates {
 	n := f.samples()
 	return nodeRates{
 		SamplesPerSecond: n,
-		LocalShare:       ratio(f.local, n), RemoteShare: ratio(f.remote, n), TierShare: ratio(f.tier, n),
+		LocalShare:       ratio(f.local, n), RemoteShare: ratio(f.remote, n),
+		TierShare:    ratio(f.tier, n),
 		StorageShare: ratio(f.storage, n), FallbackShare: ratio(f.fallback, n),
-		StorageBytesPerSecond: f.readBytes, StorageReadsPerSecond: f.reads, StorageLatencySeconds: ratio(f.readSeconds, f.reads),
-		PeerBytesPerSecond: f.peerBytes,
-		StallShare:         ratio(min(f.stall, f.train), f.train),
+		StorageBytesPerSecond: f.readBytes, StorageReadsPerSecond: f.reads,
+		StorageLatencySeconds: ratio(f.readSeconds, f.reads),
+		PeerBytesPerSecond:    f.peerBytes,
+		StallShare:            ratio(min(f.stall, f.train), f.train),
 	}
 }
 
-// ratio returns a/b, nil where there is none.
+// ratio returns a/b, nil if b is 0.
 func ratio(a, b float64) *float64 {
 	if b <= 0 {
 		return nil
@@ -77,31 +85,34 @@ func ratio(a, b float64) *float64 {
 	return new(a / b)
 }
 
-// A nodeRow is one line of top: what a rank said last, and what it did since it said something before that.
+// A nodeRow is one line of top: the rank's last reading, and what it did since the one before.
 type nodeRow struct {
 	mpicache.RankStats
 	flow  nodeFlow
-	Rates *nodeRates `json:"rates"`           // nil: it has said something only once
+	Rates *nodeRates `json:"rates"`           // nil after the first reading
 	GPU   *float64   `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
 }
 
 // A nodeTotal is the last line of top: all ranks together.
 type nodeTotal struct {
-	Nodes           int        `json:"nodes"`
-	Trainers        int        `json:"trainers"`
-	Data            string     `json:"data"` // this and the next three of the rank that is furthest behind
-	Epoch           int        `json:"epoch"`
-	Batch           int        `json:"batch"`
-	Batches         int        `json:"batches"`
-	SlabBytes       int64      `json:"slab_bytes"`
-	UsedBytes       int64      `json:"used_bytes"`
-	MemoryFreeBytes *int64     `json:"memory_free_bytes"` // where it is least
-	Ready           *float64   `json:"ready"`             // mean
-	NextPlanned     bool       `json:"next_planned"`      // everywhere
-	GPU             *float64   `json:"gpu_utilisation"`   // mean
-	GPUIdle         *float64   `json:"gpu_idle_share"`    // of the time that GPUs were sampled since the ranks began
-	GPUWaited       *float64   `json:"gpu_waited_share"`  // of that idle time, the part in which training waited for samples
-	Rates           *nodeRates `json:"rates"`
+	Nodes    int `json:"nodes"`
+	Trainers int `json:"trainers"`
+	// this and the next three are of the rank that is furthest behind
+	Data            string   `json:"data"`
+	Epoch           int      `json:"epoch"`
+	Batch           int      `json:"batch"`
+	Batches         int      `json:"batches"`
+	SlabBytes       int64    `json:"slab_bytes"`
+	UsedBytes       int64    `json:"used_bytes"`
+	MemoryFreeBytes *int64   `json:"memory_free_bytes"` // the smallest of all nodes
+	Ready           *float64 `json:"ready"`             // mean
+	NextPlanned     bool     `json:"next_planned"`      // everywhere
+	GPU             *float64 `json:"gpu_utilisation"`   // mean
+	// of the time that GPUs were sampled since the ranks began
+	GPUIdle *float64 `json:"gpu_idle_share"`
+	// the part of that idle time in which training waited for samples
+	GPUWaited *float64   `json:"gpu_waited_share"`
+	Rates     *nodeRates `json:"rates"`
 }
 
 func totalOf(rows []nodeRow) nodeTotal {
@@ -119,7 +130,8 @@ func totalOf(rows []nodeRow) nodeTotal {
 		if i == 0 || cmp.Or(cmp.Compare(r.Epoch, t.Epoch), cmp.Compare(r.Batch, t.Batch)) < 0 {
 			t.Data, t.Epoch, t.Batch, t.Batches = r.Data, r.Epoch, r.Batch, r.Batches
 		}
-		if r.Machine.MemoryLimit != "" && (t.MemoryFreeBytes == nil || r.Machine.MemoryFreeBytes < *t.MemoryFreeBytes) {
+		if r.Machine.MemoryLimit != "" &&
+			(t.MemoryFreeBytes == nil || r.Machine.MemoryFreeBytes < *t.MemoryFreeBytes) {
 			t.MemoryFreeBytes = new(r.Machine.MemoryFreeBytes)
 		}
 		if r.Epoch >= 0 {
@@ -140,7 +152,7 @@ func totalOf(rows []nodeRow) nodeTotal {
 	return t
 }
 
-// utilisation returns the mean of the GPUs that tell theirs.
+// utilisation returns the mean over the GPUs that report theirs.
 func utilisation(gpus []mpicache.GPU) *float64 {
 	sum, n := 0.0, 0
 	for _, g := range gpus {
@@ -172,8 +184,8 @@ type twoReadings struct {
 	both           bool
 }
 
-// add takes a reading of all ranks that are there. A rank that is read before it has said anything new keeps its two readings,
-// and one that was started again begins at 0.
+// add adds a reading of all ranks that are there. A rank without news keeps its two readings, and
+// one that was restarted begins at 0.
 func (h *nodeHistory) add(nodes []mpicache.RankStats) {
 	ranks := make(map[int]twoReadings, len(nodes))
 	for _, n := range nodes {

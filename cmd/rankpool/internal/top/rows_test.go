@@ -10,16 +10,20 @@ import (
 	"rankpool/mpicache"
 )
 
-// someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and no GPU that tells anything.
+// someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and no
+// GPU that tells anything.
 func someNodes(n int, seconds float64) []mpicache.RankStats {
 	var nodes []mpicache.RankStats
 	for r := range n {
 		rate := func(perSecond float64) int64 { return int64(perSecond * seconds) }
 		s := mpicache.RankStats{
-			Rank: r, Host: fmt.Sprintf("nid%03d", r+1), Seconds: seconds, Trainers: 4, Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
-			HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950), FallbackReads: rate(50),
-			StallSeconds: 0.04 * seconds, TrainSeconds: 4 * seconds, PeerBytes: rate(330e6),
-			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30, Ready: 0.97, NextPlanned: r != 3,
+			Rank: r, Host: fmt.Sprintf("nid%03d", r+1), Seconds: seconds, Trainers: 4,
+			Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
+			HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950),
+			FallbackReads: rate(50),
+			StallSeconds:  0.04 * seconds, TrainSeconds: 4 * seconds, PeerBytes: rate(330e6),
+			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30,
+			Ready: 0.97, NextPlanned: r != 3,
 			Machine: mpicache.Machine{
 				StorageReads: rate(1000), StorageBytes: rate(110e6), StorageSeconds: 3.2 * seconds,
 				MemoryFreeBytes: 20 << 30, MemoryLimit: "the control group of the job",
@@ -27,12 +31,14 @@ func someNodes(n int, seconds float64) []mpicache.RankStats {
 		}
 		for g := range 4 {
 			s.Machine.GPUs = append(s.Machine.GPUs, mpicache.GPU{
-				UUID: fmt.Sprintf("GPU-%d-%d", r, g), Index: g, Utilisation: new(0.95), SampledSeconds: seconds, IdleSeconds: seconds / 10, WaitedSeconds: seconds / 20,
+				UUID: fmt.Sprintf("GPU-%d-%d", r, g), Index: g, Utilisation: new(0.95),
+				SampledSeconds: seconds, IdleSeconds: seconds / 10, WaitedSeconds: seconds / 20,
 			})
 		}
 		switch r {
 		case 1:
-			s.StallSeconds, s.Machine.StorageSeconds, s.Machine.MemoryFreeBytes, s.Ready = 1.6*seconds, 480*seconds, 500<<20, 0.31
+			s.StallSeconds, s.Machine.StorageSeconds = 1.6*seconds, 480*seconds
+			s.Machine.MemoryFreeBytes, s.Ready = 500<<20, 0.31
 			for g := range s.Machine.GPUs {
 				s.Machine.GPUs[g].Utilisation = new(0.3)
 			}
@@ -60,12 +66,21 @@ func near(got *float64, want float64) bool {
 
 func TestRates(t *testing.T) {
 	rows := rowsOf(someNodes(3, 100), someNodes(3, 101.5))
-	for rank, want := range []struct{ stall, latency, gpu, tier float64 }{{0.01, 0.0032, 0.95, 0}, {0.4, 0.48, 0.3, 0}, {0.01, 0.0032, -1, 0.1}} {
+	for rank, want := range []struct{ stall, latency, gpu, tier float64 }{
+		{0.01, 0.0032, 0.95, 0},
+		{0.4, 0.48, 0.3, 0},
+		{0.01, 0.0032, -1, 0.1},
+	} {
 		r := rows[rank]
-		if r.Rates == nil || !near(&r.Rates.SamplesPerSecond, 5000) || !near(r.Rates.LocalShare, 0.2) || !near(r.Rates.RemoteShare, 0.6) ||
-			!near(r.Rates.StorageShare, 0.19) || !near(r.Rates.FallbackShare, 0.01) || !near(r.Rates.TierShare, want.tier) ||
-			!near(&r.Rates.StorageBytesPerSecond, 110e6) || !near(&r.Rates.PeerBytesPerSecond, 330e6) || !near(&r.Rates.StorageReadsPerSecond, 1000) ||
-			!near(r.Rates.StallShare, want.stall) || !near(r.Rates.StorageLatencySeconds, want.latency) {
+		if r.Rates == nil || !near(&r.Rates.SamplesPerSecond, 5000) ||
+			!near(r.Rates.LocalShare, 0.2) || !near(r.Rates.RemoteShare, 0.6) ||
+			!near(r.Rates.StorageShare, 0.19) || !near(r.Rates.FallbackShare, 0.01) ||
+			!near(r.Rates.TierShare, want.tier) ||
+			!near(&r.Rates.StorageBytesPerSecond, 110e6) ||
+			!near(&r.Rates.PeerBytesPerSecond, 330e6) ||
+			!near(&r.Rates.StorageReadsPerSecond, 1000) ||
+			!near(r.Rates.StallShare, want.stall) ||
+			!near(r.Rates.StorageLatencySeconds, want.latency) {
 			t.Errorf("rank %d: %+v", rank, r.Rates)
 		}
 		if want.gpu >= 0 && !near(r.GPU, want.gpu) || want.gpu < 0 && r.GPU != nil {
@@ -73,9 +88,12 @@ func TestRates(t *testing.T) {
 		}
 	}
 	total := totalOf(rows)
-	if !near(&total.Rates.SamplesPerSecond, 15000) || !near(total.Rates.StallShare, 0.14) || !near(total.GPU, 0.625) || !near(total.Ready, 0.75) ||
-		!near(total.GPUIdle, 0.1) || !near(total.GPUWaited, 0.5) || *total.MemoryFreeBytes != 500<<20 || total.SlabBytes != 192<<30 ||
-		total.Trainers != 12 || total.Batch != 118 || !total.NextPlanned || totalOf(rowsOf(someNodes(4, 1))).NextPlanned {
+	if !near(&total.Rates.SamplesPerSecond, 15000) || !near(total.Rates.StallShare, 0.14) ||
+		!near(total.GPU, 0.625) || !near(total.Ready, 0.75) ||
+		!near(total.GPUIdle, 0.1) || !near(total.GPUWaited, 0.5) ||
+		*total.MemoryFreeBytes != 500<<20 || total.SlabBytes != 192<<30 ||
+		total.Trainers != 12 || total.Batch != 118 || !total.NextPlanned ||
+		totalOf(rowsOf(someNodes(4, 1))).NextPlanned {
 		t.Errorf("total %+v, rates %+v", total, total.Rates)
 	}
 }
@@ -88,11 +106,13 @@ func TestNothingIsKnown(t *testing.T) {
 	}
 	later := []mpicache.RankStats{{Epoch: -1, Seconds: 6}}
 	r := rowsOf(quiet, later)[0].Rates
-	if r.LocalShare != nil || r.StorageLatencySeconds != nil || r.StallShare != nil || r.SamplesPerSecond != 0 {
+	if r.LocalShare != nil || r.StorageLatencySeconds != nil || r.StallShare != nil ||
+		r.SamplesPerSecond != 0 {
 		t.Errorf("of a rank that did nothing: %+v", r)
 	}
 	total := totalOf(nil)
-	if total.Epoch != -1 || total.Rates != nil || total.MemoryFreeBytes != nil || total.Ready != nil {
+	if total.Epoch != -1 || total.Rates != nil || total.MemoryFreeBytes != nil ||
+		total.Ready != nil {
 		t.Errorf("total of nothing: %+v", total)
 	}
 }
@@ -114,7 +134,8 @@ func TestHistory(t *testing.T) {
 				t.Errorf("%s: not in order", what)
 			}
 			expected := rates[r.Rank]
-			if (r.Rates == nil) != (expected < 0) || r.Rates != nil && !near(&r.Rates.SamplesPerSecond, expected) {
+			if (r.Rates == nil) != (expected < 0) ||
+				r.Rates != nil && !near(&r.Rates.SamplesPerSecond, expected) {
 				t.Errorf("%s: rank %d: %+v, want %v", what, r.Rank, r.Rates, expected)
 			}
 		}
@@ -139,7 +160,8 @@ func TestHistory(t *testing.T) {
 	want("rank 1 is back", map[int]float64{0: 0, 1: -1})
 }
 
-// The shares of the four sources are of one whole, and the total's rates are the sums of the ranks'.
+// The shares of the four sources are of one whole, and the total's rates are the sums of the
+// ranks'.
 func TestRatesProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "ranks")
@@ -153,7 +175,10 @@ func TestRatesProperties(t *testing.T) {
 				}
 				s.Rank = r
 				s.Seconds += rapid.Float64Range(0.1, 10).Draw(t, label)
-				for _, field := range []*int64{&s.HitsLocal, &s.HitsRemote, &s.StorageReads, &s.FallbackReads, &s.Machine.StorageReads} {
+				for _, field := range []*int64{
+					&s.HitsLocal, &s.HitsRemote, &s.StorageReads,
+					&s.FallbackReads, &s.Machine.StorageReads,
+				} {
 					*field += count.Draw(t, label)
 				}
 				s.StallSeconds += rapid.Float64Range(0, 10).Draw(t, label)
@@ -168,7 +193,8 @@ func TestRatesProperties(t *testing.T) {
 		for _, r := range rows {
 			sum += r.Rates.SamplesPerSecond
 			if r.Rates.LocalShare != nil {
-				whole := *r.Rates.LocalShare + *r.Rates.RemoteShare + *r.Rates.StorageShare + *r.Rates.FallbackShare
+				whole := *r.Rates.LocalShare + *r.Rates.RemoteShare + *r.Rates.StorageShare +
+					*r.Rates.FallbackShare
 				if math.Abs(whole-1) > 1e-9 {
 					t.Errorf("the shares add up to %v", whole)
 				}

@@ -19,11 +19,11 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 )
 
-// onceReadings is how many readings are taken at most for one table: a rank that tells nothing new for five seconds is
+// onceReadings is how many readings at most make one table: a rank without news for five seconds is
 // silent.
 const onceReadings = 6
 
-// Options say which cache to show, and how.
+// Options select the cache to show, and how to show it.
 type Options struct {
 	Session  string        // folder; "" looks for the only one
 	Job      string        // of Slurm; looked for on this machine first
@@ -66,7 +66,8 @@ func (o *Options) Run(parent context.Context) error {
 	t := &run{
 		Options: *o, dir: dir, door: door{path: path}, out: os.Stdout,
 		colors: o.Color == "always" || o.Color == "auto" && live && os.Getenv("NO_COLOR") == "",
-		view:   view{title: sessionTitle(dir), bars: live && o.Color != "never" || o.Color == "always", glyphs: glyphsFor(os.Getenv)},
+		view: view{title: sessionTitle(dir), bars: live && o.Color != "never" ||
+			o.Color == "always", glyphs: glyphsFor(os.Getenv)},
 	}
 	switch {
 	case o.Once:
@@ -77,7 +78,7 @@ func (o *Options) Run(parent context.Context) error {
 	return t.stream(ctx)
 }
 
-// sessionTitle says in a word or two which run a session is.
+// sessionTitle names a run in a word or two.
 func sessionTitle(dir string) string {
 	name := filepath.Base(dir)
 	if _, id, found := strings.Cut(name, "-slurm"); found {
@@ -86,7 +87,7 @@ func sessionTitle(dir string) string {
 	return name
 }
 
-// A run looks at one cache.
+// A run follows one cache.
 type run struct {
 	Options
 	dir     string // of the session
@@ -98,11 +99,12 @@ type run struct {
 	view    view
 }
 
-// take takes a reading in. over: the run has ended.
-func (t *run) take(r reading) (over bool) {
+// add adds a reading. over: the run has ended.
+func (t *run) add(r reading) (over bool) {
 	t.view.at = r.at
 	if r.err != nil {
-		t.view.notes = []string{fmt.Sprintf("the rank does not answer, and is asked again: %v", r.err)}
+		t.view.notes = []string{fmt.Sprintf("the rank does not answer, and is asked again: %v",
+			r.err)}
 		_, err := os.Stat(t.dir)
 		return errors.Is(err, fs.ErrNotExist)
 	}
@@ -125,7 +127,7 @@ func (t *run) once(ctx context.Context) error {
 		if r.err != nil {
 			return r.err
 		}
-		t.take(r)
+		t.add(r)
 		if t.history.complete() {
 			break
 		}
@@ -138,7 +140,7 @@ func (t *run) stream(ctx context.Context) error {
 	defer t.door.close()
 	for first := true; ; first = false {
 		r := t.door.read()
-		switch over := t.take(r); {
+		switch over := t.add(r); {
 		case first && r.err != nil:
 			return r.err
 		case over:
@@ -168,13 +170,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A jsonReport is what --json prints.
+// A jsonReport is the output of --json.
 type jsonReport struct {
 	Time    time.Time `json:"time"`
 	Session string    `json:"session"`
-	Rank    int       `json:"rank"` // that was asked
+	Rank    int       `json:"rank"` // the rank that answered
 	Ranks   int       `json:"ranks"`
-	Silent  []int     `json:"silent"` // ranks that rank 0 has not heard of for a while
+	Silent  []int     `json:"silent"` // ranks that have been silent for a while
 	Total   nodeTotal `json:"total"`
 	Nodes   []nodeRow `json:"nodes"`
 }
@@ -184,7 +186,10 @@ func (t *run) print() error {
 	out := bufio.NewWriter(t.out)
 	if t.JSON {
 		silent := append([]int{}, t.status.silent()...)
-		report := jsonReport{t.view.at, t.dir, t.status.Rank, t.status.Ranks, silent, totalOf(t.view.rows), t.view.rows}
+		report := jsonReport{
+			t.view.at, t.dir, t.status.Rank, t.status.Ranks, silent,
+			totalOf(t.view.rows), t.view.rows,
+		}
 		if err := json.NewEncoder(out).Encode(report); err != nil {
 			return err
 		}

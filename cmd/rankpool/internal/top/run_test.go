@@ -27,8 +27,11 @@ type nodesDoor struct {
 	door  net.Listener
 }
 
-// openNodesDoor opens the door of rank in a session below base. The path of a socket must stay short.
-func openNodesDoor(t *testing.T, base, name string, rank int, nodes func(asked int) nodesStatus) *nodesDoor {
+// openNodesDoor opens the door of rank in a session below base. The path of a socket must stay
+// short.
+func openNodesDoor(
+	t *testing.T, base, name string, rank int, nodes func(asked int) nodesStatus,
+) *nodesDoor {
 	t.Helper()
 	d := &nodesDoor{dir: filepath.Join(base, name), nodes: nodes}
 	folder := session.RankFolder(d.dir, rank)
@@ -60,14 +63,19 @@ func (d *nodesDoor) answer(conn net.Conn) {
 		if _, err := io.ReadFull(conn, head); err != nil {
 			return
 		}
-		if _, err := io.CopyN(io.Discard, conn, int64(binary.LittleEndian.Uint32(head))); err != nil {
+		if _, err := io.CopyN(io.Discard, conn,
+			int64(binary.LittleEndian.Uint32(head))); err != nil {
 			return
 		}
 		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
 		var reply []byte
 		if kind == mpicache.KindStatus {
 			status := d.nodes(int(d.asked.Add(1)))
-			reply, _ = json.Marshal(map[string]any{"rank": status.Rank, "ranks": status.Ranks, "data": []int{}, "nodes": status.Nodes})
+			reply, _ = json.Marshal(
+				map[string]any{
+					"rank": status.Rank, "ranks": status.Ranks, "data": []int{},
+					"nodes": status.Nodes,
+				})
 		}
 		binary.LittleEndian.PutUint32(head, uint32(len(reply)))
 		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
@@ -90,13 +98,16 @@ func shortDir(t *testing.T) string {
 
 // running are all n ranks, a second later every time.
 func running(n int) func(int) nodesStatus {
-	return func(asked int) nodesStatus { return nodesStatus{0, n, someNodes(n, 100+float64(asked))} }
+	return func(asked int) nodesStatus {
+		return nodesStatus{0, n, someNodes(n, 100+float64(asked))}
+	}
 }
 
 func topOf(d *nodesDoor, rank int, out io.Writer) *run {
 	return &run{
 		Options: Options{Interval: time.Millisecond}, dir: d.dir, out: out,
-		door: door{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)}, view: view{title: sessionTitle(d.dir)},
+		door: door{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)},
+		view: view{title: sessionTitle(d.dir)},
 	}
 }
 
@@ -106,7 +117,10 @@ func TestTopOnce(t *testing.T) {
 	if err := topOf(d, 0, &out).once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"job 77  2 of 2 ranks  train epoch 3", "\n   1 nid002  3: 119/600      5,000  20.0 %", "\nall "} {
+	for _, want := range []string{
+		"job 77  2 of 2 ranks  train epoch 3",
+		"\n   1 nid002  3: 119/600      5,000  20.0 %", "\nall ",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -143,15 +157,18 @@ func TestTopOnceJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
 	}
-	if report.Session != d.dir || report.Ranks != 4 || fmt.Sprint(report.Silent) != "[3]" || report.Total.Nodes != 3 || report.Total.Trainers != 12 ||
-		len(report.Nodes) != 3 || report.Nodes[1].Rates.SamplesPerSecond != 5000 || report.Nodes[1].Host != "nid002" || report.Nodes[1].HitsRemote != 303000 {
+	if report.Session != d.dir || report.Ranks != 4 || fmt.Sprint(report.Silent) != "[3]" ||
+		report.Total.Nodes != 3 || report.Total.Trainers != 12 ||
+		len(report.Nodes) != 3 || report.Nodes[1].Rates.SamplesPerSecond != 5000 ||
+		report.Nodes[1].Host != "nid002" || report.Nodes[1].HitsRemote != 303000 {
 		t.Errorf("got %s", out.String())
 	}
 }
 
 // A rank that says nothing new does not keep --once waiting for ever.
 func TestTopOnceOfAFrozenRank(t *testing.T) {
-	d := openNodesDoor(t, shortDir(t), "s", 0, func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })
+	d := openNodesDoor(t, shortDir(t), "s", 0,
+		func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })
 	var out bytes.Buffer
 	if err := topOf(d, 0, &out).once(t.Context()); err != nil {
 		t.Fatal(err)
@@ -162,8 +179,10 @@ func TestTopOnceOfAFrozenRank(t *testing.T) {
 }
 
 func TestTopOfARankWithoutStatistics(t *testing.T) {
-	d := openNodesDoor(t, shortDir(t), "s", 0, func(int) nodesStatus { return nodesStatus{Ranks: 1} })
-	if err := topOf(d, 0, io.Discard).once(t.Context()); err == nil || !strings.Contains(err.Error(), "another version of rankpool") {
+	d := openNodesDoor(t, shortDir(t), "s", 0,
+		func(int) nodesStatus { return nodesStatus{Ranks: 1} })
+	if err := topOf(d, 0, io.Discard).once(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "another version of rankpool") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -210,8 +229,14 @@ func TestNotes(t *testing.T) {
 	}{
 		{nodesStatus{0, 2, ranks(0, 1)}, nil},
 		{nodesStatus{0, 3, ranks(0, 2)}, []string{"rank 1 is silent"}},
-		{nodesStatus{0, 12, ranks(0)}, []string{"11 of 12 ranks are silent: 1, 2, 3, 4, 5, 6, 7, 8, …"}},
-		{nodesStatus{3, 4, ranks(3)}, []string{"this is rank 3 of 4 alone: rank 0 knows all, so call top on its node"}},
+		{
+			nodesStatus{0, 12, ranks(0)},
+			[]string{"11 of 12 ranks are silent: 1, 2, 3, 4, 5, 6, 7, 8, …"},
+		},
+		{
+			nodesStatus{3, 4, ranks(3)},
+			[]string{"this is rank 3 of 4 alone: rank 0 knows all, so call top on its node"},
+		},
 	} {
 		if got := tc.status.notes(); fmt.Sprint(got) != fmt.Sprint(tc.want) {
 			t.Errorf("%+v: %q, want %q", tc.status, got, tc.want)
@@ -229,18 +254,20 @@ func TestFindTopSession(t *testing.T) {
 	want := func(env map[string]string, named, dir, complaint string) {
 		t.Helper()
 		got, err := place(env).session(named)
-		if got != dir || (err == nil) != (complaint == "") || err != nil && !strings.Contains(err.Error(), complaint) {
+		if got != dir || (err == nil) != (complaint == "") ||
+			err != nil && !strings.Contains(err.Error(), complaint) {
 			t.Errorf("%v %q: %s, %v; want %s, %q", env, named, got, err, dir, complaint)
 		}
 	}
 	job := map[string]string{"SLURM_JOB_ID": "77"}
-	want(nil, "", "", "no cache of yours runs on this machine; for a Slurm job say --job ID")
+	want(nil, "", "", "no cache of yours runs on this machine; name a Slurm job with --job ID")
 	want(job, "", "", `no rank of job 77 serves on this machine; "rankpool top --job 77" asks`)
 	// What is dead, or another user's, does not count.
 	if err := os.MkdirAll(filepath.Join(bases[0], name("pid1-dead"), "r0"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	openNodesDoor(t, bases[0], fmt.Sprintf("rankpool-%d-pid2-other", os.Getuid()+uid), 0, running(1))
+	openNodesDoor(t, bases[0], fmt.Sprintf("rankpool-%d-pid2-other", os.Getuid()+uid), 0,
+		running(1))
 	want(nil, "", "", "no cache of yours")
 	one := openNodesDoor(t, bases[1], name("pid3-live"), 2, running(1))
 	want(nil, "", one.dir, "")
@@ -254,10 +281,13 @@ func TestFindTopSession(t *testing.T) {
 	}
 	note(two.dir, "77")
 	want(job, "", two.dir, "")
-	want(nil, "", "", "several caches run here; say which one with --session:\n  "+two.dir+"\n  "+one.dir)
+	want(
+		nil, "", "",
+		"several caches run here; choose one with --session:\n  "+two.dir+"\n  "+one.dir)
 	want(map[string]string{"RANKPOOL_SESSION": one.dir, "SLURM_JOB_ID": "77"}, "", one.dir, "")
 	want(map[string]string{"RANKPOOL_SESSION": one.dir}, two.dir, two.dir, "")
-	// Jobs that started run with mpirun, or as one step, have sessions that are not called after them.
+	// Jobs that started run with mpirun, or as one step, have sessions that are not called after
+	// them.
 	three := openNodesDoor(t, bases[0], name("pid4-job78"), 0, running(1))
 	note(three.dir, "78")
 	want(job, "", two.dir, "")
@@ -269,7 +299,8 @@ func TestFindTopSession(t *testing.T) {
 		}
 	}
 	note(three.dir, "77")
-	if _, err := place(nil).jobSession("77"); err == nil || !strings.Contains(err.Error(), two.dir) || !strings.Contains(err.Error(), three.dir) {
+	if _, err := place(nil).jobSession("77"); err == nil ||
+		!strings.Contains(err.Error(), two.dir) || !strings.Contains(err.Error(), three.dir) {
 		t.Errorf("two caches of a job: %v", err)
 	}
 	three.door.Close()
@@ -297,7 +328,8 @@ func TestTopJob(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	squeue := func(script string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\n"+script),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,23 +341,27 @@ func TestTopJob(t *testing.T) {
 	}{
 		{slurm.Job{JobID: "77_3", NodeList: "nid[004-006]"}, "exit 1", "77_3", "nid004", ""},
 		{slurm.Job{JobID: "5", NodeList: "nid1"}, `[ "$*" = "--noheader --states=RUNNING --format=%A %N --jobs=77_3" ] && echo "80 nid[010,012]"`, "80", "nid010", ""},
-		{slurm.Job{}, `echo "80 a"; echo "81 b"`, "", "", "job 77_3 is several"},
+		{slurm.Job{}, `echo "80 a"; echo "81 b"`, "", "", "job 77_3 is an array"},
 		{slurm.Job{}, "", "", "", "job 77_3 does not run"},
 		{slurm.Job{}, "echo oh dear >&2; exit 1", "", "", "squeue does not know job 77_3: oh dear"},
 	} {
 		squeue(tc.script)
 		id, host, err := job{id: "77_3"}.find(tc.own)
-		if id != tc.id || host != tc.host || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+		if id != tc.id || host != tc.host || (err == nil) != (tc.err == "") ||
+			err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%q: %s, %s, %v", tc.script, id, host, err)
 		}
 	}
-	got := strings.Join(job{args: []string{"--once=true"}}.command("80", "nid010", "/bin/rankpool"), " ")
-	want := "srun --overlap --jobid=80 --nodes=1 --ntasks=1 --nodelist=nid010 --mpi=none --gres=none --cpu-bind=none --job-name=rankpool-top " +
+	got := strings.Join(job{args: []string{"--once=true"}}.command("80", "nid010", "/bin/rankpool"),
+		" ")
+	want := "srun --overlap --jobid=80 --nodes=1 --ntasks=1 --nodelist=nid010 --mpi=none " +
+		"--gres=none --cpu-bind=none --job-name=rankpool-top " +
 		"--input=none /bin/rankpool top --once=true"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := (job{live: true}).command("80", "n", "r"); !strings.Contains(strings.Join(got, " "), " --pty r top") {
+	if got := (job{live: true}).command("80", "n", "r"); !strings.Contains(strings.Join(got, " "),
+		" --pty r top") {
 		t.Errorf("no terminal in %s", got)
 	}
 }

@@ -27,7 +27,7 @@ const (
 // A topScreen is a terminal that top draws on.
 type topScreen struct {
 	in, out *os.File
-	before  *term.State // of in; nil where that is not a terminal
+	before  *term.State // of in; nil if that is not a terminal
 }
 
 // openScreen gives the terminal to top; close gives it back as it was.
@@ -63,7 +63,7 @@ func (s *topScreen) size() (width, height int) {
 	return width, height
 }
 
-// draw shows lines, which fit.
+// draw shows lines, which must fit.
 func (s *topScreen) draw(lines []line, colors bool) error {
 	var b strings.Builder
 	b.WriteString(toTop)
@@ -71,7 +71,8 @@ func (s *topScreen) draw(lines []line, colors bool) error {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		b.WriteString(eraseLine + l.text(colors)) // erased first: behind a full line, the cursor is still on its last character
+		// erase first: after a full line, the cursor is still on its last character
+		b.WriteString(eraseLine + l.text(colors))
 	}
 	if len(lines) > 0 {
 		b.WriteString("\r\n")
@@ -100,7 +101,8 @@ func readKeys(in *os.File) <-chan string {
 	return keys
 }
 
-// splitKeys returns the keys of what a terminal sent at once: bytes, and the sequences of the keys that have one.
+// splitKeys splits the input of a terminal into keys: bytes, and the escape sequences of special
+// keys.
 //
 // Source: ECMA-48, 5.4 Control sequences: they end with a byte in 0x40 to 0x7e.
 func splitKeys(typed string) []string {
@@ -138,7 +140,7 @@ func (t *run) readings(ctx context.Context) <-chan reading {
 	return to
 }
 
-// live draws on a terminal until somebody ends it or the run ends.
+// live draws on a terminal until the user quits or the run ends.
 func (t *run) live(parent context.Context, in, out *os.File) (err error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -146,7 +148,7 @@ func (t *run) live(parent context.Context, in, out *os.File) (err error) {
 	if first.err != nil {
 		return first.err
 	}
-	t.take(first)
+	t.add(first)
 	screen, err := openScreen(in, out)
 	if err != nil {
 		return err
@@ -167,12 +169,12 @@ func (t *run) live(parent context.Context, in, out *os.File) (err error) {
 			return context.Cause(ctx)
 		case key, open := <-keys:
 			if !open {
-				keys = nil // nobody can type any more
+				keys = nil // no more input
 			} else if t.view.obey(key) {
 				return nil
 			}
 		case r := <-readings:
-			if t.take(r) {
+			if t.add(r) {
 				return nil
 			}
 		case <-resized:
@@ -180,15 +182,15 @@ func (t *run) live(parent context.Context, in, out *os.File) (err error) {
 	}
 }
 
-// withKeys returns the frame and, if there is room, what the keys do.
+// withKeys appends a line that explains the keys, if there is room.
 func (v *view) withKeys() []line {
-	keys := say(faint, "%s", topKeys).cut(v.width)
+	keys := styled(faint, "%s", topKeys).cut(v.width)
 	v.height -= 2
 	defer func() { v.height += 2 }()
 	return append(v.frame(), nil, keys)
 }
 
-// obey does what a key says; quit: the end.
+// obey handles a key; quit is true for the key that quits.
 func (v *view) obey(key string) (quit bool) {
 	page := max(1, v.height-10)
 	switch key {

@@ -71,7 +71,8 @@ func openPseudoTerminal(t *testing.T, columns, lines uint16) *pseudoTerminal {
 
 func (p *pseudoTerminal) resize(t *testing.T, columns, lines uint16) {
 	t.Helper()
-	if err := unix.IoctlSetWinsize(int(p.program.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(int(p.program.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: lines, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -132,7 +133,9 @@ func TestMain(m *testing.M) {
 }
 
 // onTerminal starts top on a terminal of its own; ended is closed when it has ended.
-func onTerminal(t *testing.T, p *pseudoTerminal, env []string, args ...string) (cmd *exec.Cmd, ended chan struct{}) {
+func onTerminal(
+	t *testing.T, p *pseudoTerminal, env []string, args ...string,
+) (cmd *exec.Cmd, ended chan struct{}) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -140,10 +143,12 @@ func onTerminal(t *testing.T, p *pseudoTerminal, env []string, args ...string) (
 	}
 	cmd = exec.Command(self, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.program, p.program, p.program
-	cmd.Env = append(os.Environ(), "RANKPOOL_TEST_TOP=1", "TERM=xterm-256color", "LC_ALL=C.UTF-8", "NO_COLOR=")
+	cmd.Env = append(os.Environ(), "RANKPOOL_TEST_TOP=1", "TERM=xterm-256color", "LC_ALL=C.UTF-8",
+		"NO_COLOR=")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	caught := make(chan os.Signal, 1) // a signal that this process was started to ignore, as by nohup, top would ignore too
+	// a signal that this process was started to ignore, as by nohup, top would ignore too
+	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(caught)
 	if err := cmd.Start(); err != nil {
@@ -172,8 +177,11 @@ func TestTopOnATerminal(t *testing.T) {
 	p := openPseudoTerminal(t, 200, 30)
 	before := p.mode(t)
 	cmd, ended := onTerminal(t, p, nil, "--session", d.dir, "--interval", "1h")
-	// There are rates after two readings, and from then on only keys and the terminal's size change the picture.
-	p.wait(t, ended, has(enterScreen, "\x1b[1mrankpool top\x1b[0m  job 77  40 of 40 ranks", "nid001", "█", "  5,000", "nodes 1 to 19 of 40", topKeys))
+	// There are rates after two readings, and from then on only keys and the terminal's size change
+	// the picture.
+	p.wait(
+		t, ended, has(enterScreen, "\x1b[1mrankpool top\x1b[0m  job 77  40 of 40 ranks", "nid001",
+			"█", "  5,000", "nodes 1 to 19 of 40", topKeys))
 	if p.mode(t).Lflag&unix.ICANON != 0 {
 		t.Error("keys wait for the end of a line")
 	}

@@ -13,8 +13,8 @@ import (
 	"rankpool/mpicache"
 )
 
-// A nodesStatus is what a door tells about the nodes that its rank knows: rank 0 all that are not silent, another one
-// its own.
+// A nodesStatus is what a rank reports about the nodes that it knows: rank 0 about all that are not
+// silent, any other rank about its own.
 type nodesStatus struct {
 	Rank  int                  `json:"rank"`
 	Ranks int                  `json:"ranks"`
@@ -32,12 +32,13 @@ func doorNodes(c *mpicache.Client) (nodesStatus, error) {
 		return s, fmt.Errorf("door: status: %w", err)
 	}
 	if len(s.Nodes) == 0 {
-		return s, errors.New("the rank tells nothing about its node: it is another version of rankpool than this one")
+		return s, errors.New("the rank reports nothing about its node: it is another version of " +
+			"rankpool than this one")
 	}
 	return s, nil
 }
 
-// silent returns the ranks of which rank 0 has heard nothing for a while.
+// silent returns the ranks that have been silent for a while.
 func (s nodesStatus) silent() []int {
 	if s.Rank != 0 {
 		return nil
@@ -51,17 +52,22 @@ func (s nodesStatus) silent() []int {
 	return ranks
 }
 
-// notes says what is missing, a sentence each.
+// notes describes what is missing, in sentences.
 func (s nodesStatus) notes() []string {
 	var notes []string
 	if s.Rank != 0 {
-		notes = append(notes, fmt.Sprintf("this is rank %d of %d alone: rank 0 knows all, so call top on its node", s.Rank, s.Ranks))
+		notes = append(
+			notes,
+			fmt.Sprintf("this is rank %d of %d alone: rank 0 knows all, so call top on its node",
+				s.Rank, s.Ranks))
 	}
 	switch silent := s.silent(); {
 	case len(silent) == 1:
 		notes = append(notes, fmt.Sprintf("rank %d is silent", silent[0]))
 	case len(silent) > 1:
-		notes = append(notes, fmt.Sprintf("%d of %d ranks are silent: %s", len(silent), s.Ranks, someOf(silent)))
+		notes = append(
+			notes, fmt.Sprintf("%d of %d ranks are silent: %s", len(silent), s.Ranks,
+				someOf(silent)))
 	}
 	return notes
 }
@@ -79,17 +85,17 @@ func someOf(numbers []int) string {
 	return strings.Join(texts, ", ")
 }
 
-// A reading is what the door said at a time, or why it did not.
+// A reading is a door's answer at a time, or the error instead.
 type reading struct {
 	at     time.Time
 	status nodesStatus
 	err    error
 }
 
-// A door asks a door again and again, also one that was closed and opened anew.
+// A Door polls a door, and connects again if the connection was closed.
 type door struct {
 	path   string
-	client *mpicache.Client // nil while there is no connection
+	client *mpicache.Client // nil while not connected
 }
 
 func (d *door) read() reading {

@@ -9,7 +9,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// A style is how a terminal shows a piece of text: the number of an ANSI "select graphic rendition", 0 for none.
+// A style is the style of a piece of text on a terminal: the parameter of ANSI "select graphic
+// rendition", 0 for none.
 //
 // Source: ECMA-48, 8.3.117 SGR.
 type style int
@@ -25,7 +26,7 @@ const (
 	cyan      style = 36
 )
 
-// A span is text in one style; every rune takes one column.
+// A span is text in one style; every rune is one column wide.
 type span struct {
 	text  string
 	style style
@@ -34,7 +35,9 @@ type span struct {
 // A line is spans one after the other.
 type line []span
 
-func say(s style, format string, args ...any) line { return line{{fmt.Sprintf(format, args...), s}} }
+func styled(s style, format string, args ...any) line {
+	return line{{fmt.Sprintf(format, args...), s}}
+}
 
 // width returns the columns of the line.
 func (l line) width() int {
@@ -60,7 +63,7 @@ func (l line) cut(width int) line {
 	return out
 }
 
-// padded returns the line with spaces before it, or behind it, to a width.
+// padded returns the line padded with spaces to a width, on the left or on the right.
 func (l line) padded(width int, behind bool) line {
 	space := span{strings.Repeat(" ", max(0, width-l.width())), plainText}
 	if behind {
@@ -93,13 +96,17 @@ type glyphs struct {
 }
 
 var (
-	blockGlyphs = glyphs{[4]string{"█", "▓", "▒", "░"}, []string{"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"}, "·"}
+	blockGlyphs = glyphs{
+		[4]string{"█", "▓", "▒", "░"},
+		[]string{"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"},
+		"·",
+	}
 	asciiGlyphs = glyphs{[4]string{"#", "+", "-", "!"}, []string{"#"}, "."}
 )
 
 // glyphsFor returns the characters that a terminal with this locale can show.
 //
-// Source: POSIX, 8.2 Internationalization Variables: the first that is set counts.
+// Source: POSIX, 8.2 Internationalization Variables: the first one set counts.
 func glyphsFor(getenv func(string) string) glyphs {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := getenv(name); v != "" {
@@ -128,8 +135,8 @@ func (g glyphs) bar(share float64, width int, s style) line {
 // sourceStyles are those of local, remote, storage and fallback.
 var sourceStyles = [4]style{green, cyan, yellow, red}
 
-// stack returns a bar of the four sources' shares, whose sum is 1. A source of little has a cell nevertheless, at the cost of the
-// largest.
+// stack returns a bar of the four sources' shares, whose sum is 1. A source of little has a cell
+// nevertheless, at the cost of the largest.
 func (g glyphs) stack(shares [4]float64, width int) line {
 	var cells [4]int
 	left := width
@@ -161,7 +168,7 @@ func largest(cells *[4]int) *int {
 	return &cells[at]
 }
 
-// shareText shows a share, "-" where there is none.
+// shareText formats a share, "-" if there is none.
 func shareText(share *float64) string {
 	if share == nil {
 		return "-"
@@ -172,7 +179,7 @@ func shareText(share *float64) string {
 // bytesText shows a number of bytes.
 func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 
-// latencyText shows the seconds of one read, "-" where there was none.
+// latencyText formats the seconds of one read, "-" if there was none.
 func latencyText(seconds *float64) string {
 	switch {
 	case seconds == nil:

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// WithEnv returns env with the variables set, in order of name; env stays as it is.
+// WithEnv returns env with the variables set, in order of name; env is not modified.
 func WithEnv(env []string, set map[string]string) []string {
 	out := slices.DeleteFunc(slices.Clone(env), func(line string) bool {
 		name, _, _ := strings.Cut(line, "=")
@@ -32,15 +32,17 @@ func Lookup(env []string) func(string) string {
 	}
 }
 
-// WithoutLaunch returns env without what mpirun or srun told this process about its place among its tasks, so that
-// a child is nobody's task. What the user set (OMPI_MCA_btl, MPIR_CVAR_…) stays, except where Open MPI's mpirun has
-// set variables of the same names.
+// WithoutLaunch returns env without the variables by which mpirun or srun describe this process's
+// place among its tasks, so that a child does not take itself for a task. What the user set
+// (OMPI_MCA_btl, MPIR_CVAR_…) stays, except where Open MPI's mpirun has set variables of the same
+// names.
 func WithoutLaunch(env []string, prefixes ...string) []string {
 	prefixes = append(prefixes, "OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_", "HYDI_", "MPI_LOCAL")
 	if Lookup(env)("OMPI_COMM_WORLD_SIZE") != "" {
 		prefixes = append(prefixes, "OMPI_")
 	}
 	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
-		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+		return slices.ContainsFunc(prefixes,
+			func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 	})
 }

@@ -7,9 +7,10 @@ import (
 	"rankpool/mpicache/transport/mpilib"
 )
 
-// JoinCache joins the other ranks of the cache, or stands alone. byHand says that no "rankpool run" started this rank, so that nobody else
-// says what is wrong with the launch. world is the number of ranks that "rankpool run" has launched, 0 by hand: there are launchers that
-// tell a process nothing of its place.
+// JoinCache joins the other ranks of the cache, or runs alone. byHand is set if "rankpool run" did
+// not start this rank, so that the rank itself must report what is wrong with the launch. world is
+// the number of ranks that "rankpool run" has launched, 0 by hand: some launchers do not tell a
+// process its place.
 func JoinCache(options MPIOptions, world int, byHand bool) (transport.Transport, error) {
 	at := Find(os.Getenv)
 	if at.Tasks <= 1 && world > 1 {
@@ -25,7 +26,8 @@ func JoinCache(options MPIOptions, world int, byHand bool) (transport.Transport,
 	if err != nil {
 		return nil, OnceForAll(at, err)
 	}
-	if remedy := LauncherOf(library, at.By); byHand && library.Family == mpilib.OpenMPI && remedy != "" {
+	if remedy := LauncherOf(library, at.By); byHand && library.Family == mpilib.OpenMPI &&
+		remedy != "" {
 		WarnTask(at.Task, "should MPI fail now: "+remedy) // it ends the process
 	}
 	transport, err := startMPI(at, library)
@@ -38,8 +40,8 @@ func JoinCache(options MPIOptions, world int, byHand bool) (transport.Transport,
 	return transport, nil
 }
 
-// Open joins the other tasks, or stands alone: a task alone needs no MPI, and Open MPI would end it where srun does not offer
-// the PMI that it wants.
+// Open joins the other tasks, or runs alone: a single task needs no MPI, and Open MPI would end it
+// if srun does not offer the PMI that it wants.
 func Open(options MPIOptions) (transport.Transport, error) {
 	at := Find(os.Getenv)
 	if at.Tasks <= 1 {

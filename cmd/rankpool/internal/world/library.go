@@ -19,14 +19,13 @@ import (
 )
 
 const (
-	// loadPatience is how long a library may take to be loaded, from a file system that is busy
-	// too.
+	// loadPatience is how long loading a library may take, even from a busy file system.
 	loadPatience = time.Minute
-	// AloneInit is how long MPI_Init may take in one process by itself.
+	// AloneInit is how long MPI_Init may take in a single process.
 	AloneInit = 12 * time.Second
 )
 
-// MPIOptions say which MPI library to load.
+// MPIOptions select the MPI library to load.
 type MPIOptions struct {
 	Wish mpilib.Wish
 }
@@ -43,14 +42,14 @@ func (o MPIOptions) Load() (transport.Library, error) {
 	return transport.Load(o.Wish.Choices(os.Getenv))
 }
 
-// A Probe is what a process of its own finds out about the library.
+// A Probe is what a child process finds out about the library.
 type probe struct {
 	transport.Library
 	Level   string // the thread level, where MPI was started
 	Failure string // "" for a library that was found
 }
 
-// Ask looks for the library without loading it into this process: a child does, and ends.
+// Ask finds the library without loading it into this process: a short-lived child loads it.
 func (o MPIOptions) Ask() (transport.Library, error) {
 	found, err := o.Probe(loadPatience, "mpi-library")
 	if err == nil && found.Failure != "" {
@@ -65,9 +64,9 @@ type noMPIError struct{ text string }
 func (e *noMPIError) Error() string        { return e.text }
 func (e *noMPIError) Is(target error) bool { return target == transport.ErrNoLibrary }
 
-// Probe runs one of the hidden commands of this file in a process of its own, since a library may
-// end the process that it does not like. What this process is among the tasks of a launcher shows
-// in the choices, and is none of the child's business.
+// Probe runs one of the hidden commands of this file in a child process, since a library may end a
+// process whose environment it rejects. The choices describe this process's place among the tasks
+// of a launcher; the child must not inherit it.
 func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -96,8 +95,8 @@ func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, 
 	return found, json.Unmarshal(out, &found)
 }
 
-// NewLibraryCommand is what a process starts to look for the MPI library: it reads
-// mpilib.Choices and writes a probe.
+// NewLibraryCommand is the child process that finds the MPI library: it reads mpilib.Choices and
+// writes a probe.
 func NewLibraryCommand() *cobra.Command {
 	return hiddenProbe("mpi-library", func(choices []mpilib.Choice) (found probe, err error) {
 		found.Library, err = transport.Load(choices)
@@ -105,7 +104,7 @@ func NewLibraryCommand() *cobra.Command {
 	})
 }
 
-// NewStartCommand is what doctor starts to see whether MPI starts.
+// NewStartCommand is the child process with which doctor tests whether MPI starts.
 func NewStartCommand() *cobra.Command {
 	return hiddenProbe("mpi-start", func(choices []mpilib.Choice) (found probe, err error) {
 		if found.Library, err = transport.Load(choices); err != nil {

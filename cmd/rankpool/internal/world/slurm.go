@@ -9,11 +9,13 @@ import (
 	"rankpool/mpicache/transport/mpilib"
 )
 
-// SlurmMPI returns srun's name for how to start ranks of a family, of those that list, the answer to "srun --mpi=list", has; the one to
-// Wish for where it has none, or is "". Without a library it is "none".
+// SlurmMPI returns the value of srun --mpi that starts ranks of a family, from list, the output of
+// "srun --mpi=list"; if list has none or is "", the one to wish for. Without a library it is
+// "none".
 //
-// Source: measured with Slurm 22.05, Open MPI 4.1 and MPICH 4.0: MPICH does not speak PMIx, Open MPI as Debian builds it does not speak
-// PMI2, and each silently starts worlds of one under the other's. Builds differ: the world's size is checked.
+// Source: measured with Slurm 22.05, Open MPI 4.1 and MPICH 4.0: MPICH does not support PMIx, Open
+// MPI as built by Debian does not support PMI2, and each silently starts worlds of one under the
+// other's. Builds differ: the world's size is checked.
 func SlurmMPI(family mpilib.Family, list string) string {
 	var wishes []string
 	switch family {
@@ -29,7 +31,8 @@ func SlurmMPI(family mpilib.Family, list string) string {
 		if slices.Contains(offered, wish) {
 			return wish
 		}
-		versions := slices.DeleteFunc(slices.Clone(offered), func(name string) bool { return !strings.HasPrefix(name, wish+"_v") })
+		versions := slices.DeleteFunc(slices.Clone(offered),
+			func(name string) bool { return !strings.HasPrefix(name, wish+"_v") })
 		if len(versions) > 0 {
 			return slices.Max(versions)
 		}
@@ -37,8 +40,9 @@ func SlurmMPI(family mpilib.Family, list string) string {
 	return wishes[0]
 }
 
-// SrunList returns what srun says of its ways to start MPI; "" when it cannot be had.
+// SrunList returns srun's list of ways to start MPI; "" if unknown.
 func SrunList() string {
-	text, _ := exec.Command("srun", "--mpi=list").CombinedOutput() // Slurm before 22 wrote it to stderr
+	// Slurm before 22 wrote it to stderr
+	text, _ := exec.Command("srun", "--mpi=list").CombinedOutput()
 	return string(text)
 }

@@ -7,7 +7,8 @@ import (
 )
 
 func TestSlurmMPI(t *testing.T) {
-	const debian = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n"
+	const debian = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n" +
+		"specific pmix plugin versions available: pmix_v4\n"
 	for _, c := range []struct {
 		family     mpilib.Family
 		list, want string

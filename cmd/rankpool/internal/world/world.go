@@ -1,4 +1,5 @@
-// Package world finds out which of how many tasks this process is, who started them, and which MPI library joins them.
+// Package world finds out which task this process is, of how many, who started them, and which MPI
+// library joins them.
 package world
 
 import (
@@ -10,7 +11,7 @@ import (
 	"rankpool/slurm"
 )
 
-// A Place is where a launcher put this process among the tasks it started together.
+// A Place is a process's place among the tasks that a launcher started together.
 type Place struct {
 	Tasks, Task           int // tasks is 0 for a process that no launcher started
 	LocalTasks, LocalTask int // on this machine
@@ -24,13 +25,13 @@ const (
 	BySrunPMIx  = "srun --mpi=pmix"
 	BySrunPMI2  = "srun --mpi=pmi2"
 	BySrunPlain = "srun without --mpi"
-	byRun       = "rankpool run" // by a launcher that tells its tasks nothing
+	byRun       = "rankpool run" // by a launcher that sets no variables
 )
 
 // Find reads the place from the environment that getenv gives.
 //
-// Open MPI's own variables come first: under Slurm mpirun's daemons are tasks of a step themselves, and the ranks
-// inherit the step's variables.
+// Open MPI's own variables come first: under Slurm mpirun's daemons are tasks of a step themselves,
+// and the ranks inherit the step's variables.
 func Find(getenv func(string) string) Place {
 	number := func(name string) int {
 		n, _ := strconv.Atoi(getenv(name))
@@ -44,9 +45,15 @@ func Find(getenv func(string) string) Place {
 			number("OMPI_COMM_WORLD_LOCAL_SIZE"), number("OMPI_COMM_WORLD_LOCAL_RANK"), ByOpenMPI,
 		}
 	case number("PMI_SIZE") > 0 && getenv("MPI_LOCALNRANKS") != "":
-		return Place{number("PMI_SIZE"), number("PMI_RANK"), number("MPI_LOCALNRANKS"), number("MPI_LOCALRANKID"), ByMPICH}
+		return Place{
+			number("PMI_SIZE"), number("PMI_RANK"), number("MPI_LOCALNRANKS"),
+			number("MPI_LOCALRANKID"), ByMPICH,
+		}
 	case job.InStep() && job.Tasks > 0:
-		at := Place{job.Tasks, max(0, job.ProcID), max(1, job.LocalTasks), max(0, job.LocalID), BySrunPlain}
+		at := Place{
+			job.Tasks, max(0, job.ProcID), max(1, job.LocalTasks), max(0, job.LocalID),
+			BySrunPlain,
+		}
 		if getenv("PMIX_NAMESPACE") != "" {
 			at.By = BySrunPMIx
 		} else if getenv("PMI_SIZE") != "" || getenv("PMI_JOBID") != "" {
@@ -54,23 +61,28 @@ func Find(getenv func(string) string) Place {
 		}
 		return at
 	case number("PMI_SIZE") > 0:
-		return Place{number("PMI_SIZE"), number("PMI_RANK"), number("PMI_SIZE"), number("PMI_RANK"), ByMPICH}
+		return Place{
+			number("PMI_SIZE"), number("PMI_RANK"), number("PMI_SIZE"), number("PMI_RANK"),
+			ByMPICH,
+		}
 	}
 	return Place{}
 }
 
 // BySrun reports whether the tasks are those of a step of Slurm.
-func (p Place) BySrun() bool { return p.By == BySrunPMIx || p.By == BySrunPMI2 || p.By == BySrunPlain }
+func (p Place) BySrun() bool {
+	return p.By == BySrunPMIx || p.By == BySrunPMI2 || p.By == BySrunPlain
+}
 
-// LaunchedAs returns how many tasks a launcher started together with this process, and the launcher's name.
-// It is 0 and "" for a process that was started by hand.
+// LaunchedAs returns how many tasks a launcher started together with this process, and the
+// launcher's name. It is 0 and "" for a process that was started by hand.
 func LaunchedAs(getenv func(string) string) (tasks int, by string) {
 	at := Find(getenv)
 	return at.Tasks, at.By
 }
 
-// CheckWorld compares what the launcher started with what MPI sees: tasks that each see a world of one are the accident of silent
-// singletons. The error names the remedy.
+// CheckWorld compares what the launcher started with what MPI sees: tasks that each see a world of
+// one are the accident of silent singletons. The error names the remedy.
 func CheckWorld(tasks int, by string, mpiSize int, library transport.Library) error {
 	if tasks <= 1 || tasks == mpiSize {
 		return nil
@@ -82,12 +94,13 @@ func CheckWorld(tasks int, by string, mpiSize int, library transport.Library) er
 	return fmt.Errorf("%s: the launcher and the MPI library (%s) do not fit", wrong, About(library))
 }
 
-// About names a library, and why it was taken.
+// About names a library, and why it was chosen.
 func About(library transport.Library) string {
 	return fmt.Sprintf("%s: %s, since %s", library.Version, library.Path, library.Why)
 }
 
-// LauncherOf says how to launch ranks that were launched in a way that does not fit their library; "" where it may.
+// LauncherOf returns advice on how to launch ranks if the launcher does not fit their library, or
+// "".
 //
 // Source: as for slurmMPI.
 func LauncherOf(library transport.Library, by string) string {
@@ -107,6 +120,7 @@ func LauncherOf(library transport.Library, by string) string {
 	default:
 		return ""
 	}
-	return fmt.Sprintf("the MPI library is %s (%s, since %s), so %s, or choose another library: load its module, or use --mpi-library",
+	return fmt.Sprintf("the MPI library is %s (%s, since %s), so %s, or choose another library: "+
+		"load its module, or use --mpi-library",
 		own, library.Path, library.Why, remedy)
 }

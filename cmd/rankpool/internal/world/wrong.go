@@ -11,18 +11,22 @@ import (
 	"rankpool/slurm"
 )
 
-// WrongLaunch returns what is wrong with the launch of "rankpool run" or "rankpool serve" (verb), with the line to type, as far as that is
-// known before MPI is started; nil where nothing is. nodes is the size of the allocation, 0 outside Slurm.
+// WrongLaunch returns what is wrong with the launch of "rankpool run" or "rankpool serve" (verb),
+// with the line to type, as far as that is known before MPI is started; nil if nothing is. nodes is
+// the size of the allocation, 0 outside Slurm.
 //
-// Two ranks on one machine are wrong only where there are several machines, or where Slurm has started them: elsewhere it is a way to try.
+// Two ranks on one machine are wrong only if there are several machines, or if Slurm has started
+// them: otherwise they are a way to try things out.
 func WrongLaunch(at Place, nodes int, family mpilib.Family, verb string) error {
 	switch {
 	case at.Tasks <= 1:
 		return nil
 	case at.LocalTasks > 1 && (at.BySrun() || nodes > 1 || at.LocalTasks < at.Tasks):
-		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.By, at.LocalTasks, oneRank(at, nodes, family, verb))
+		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.By,
+			at.LocalTasks, oneRank(at, nodes, family, verb))
 	case family == mpilib.OpenMPI && at.By == BySrunPlain:
-		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun -K --mpi=pmix rankpool %s …\"%s",
+		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun -K "+
+			"--mpi=pmix rankpool %s …\"%s",
 			at.By, at.Tasks, verb, orWithoutSrun(verb))
 	}
 	return nil
@@ -36,8 +40,8 @@ func OnceForAll(at Place, err error) error {
 	return err
 }
 
-// FirstSpeaks returns the error of a task that leaves it to the first one to say what is wrong with all. It gives that one time:
-// mpirun ends all tasks, and drops what they have said, when one fails.
+// FirstSpeaks returns the error of a task that leaves it to the first task to report the common
+// problem. It gives that task time: mpirun ends all tasks, and drops their output, when one fails.
 func FirstSpeaks() error {
 	time.Sleep(2 * time.Second)
 	return &exit.StatusError{Code: exit.Failure}
@@ -50,9 +54,11 @@ func oneRank(at Place, nodes int, family mpilib.Family, verb string) string {
 	case ByOpenMPI:
 		line = fmt.Sprintf("mpirun --map-by ppr:1:node --bind-to none rankpool %s", verb)
 	case ByMPICH:
-		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.Tasks/at.LocalTasks), verb)
+		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.Tasks/at.LocalTasks),
+			verb)
 	default:
-		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s", SlurmMPI(family, ""), max(1, nodes), verb)
+		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s",
+			SlurmMPI(family, ""), max(1, nodes), verb)
 	}
 	if verb == "run" {
 		line += fmt.Sprintf(" --trainers-per-rank %d", at.LocalTasks)
@@ -60,7 +66,8 @@ func oneRank(at Place, nodes int, family mpilib.Family, verb string) string {
 	if !at.BySrun() || verb != "run" {
 		return fmt.Sprintf("type %q", line+" …")
 	}
-	return fmt.Sprintf("type \"rankpool run …\" in the batch script, without srun, which starts %d trainers a node, or %q", at.LocalTasks, line+" …")
+	return fmt.Sprintf("type \"rankpool run …\" in the batch script, without srun, which starts "+
+		"%d trainers a node, or %q", at.LocalTasks, line+" …")
 }
 
 func orWithoutSrun(verb string) string {
@@ -81,7 +88,7 @@ func AllocatedNodes(getenv func(string) string) int {
 	return max(0, slurm.Detect(withoutStep).Nodes)
 }
 
-// WarnTask says what the first task's environment shows to be amiss, once for all tasks.
+// WarnTask prints what the first task's environment shows to be wrong, once for all tasks.
 func WarnTask(task int, warnings ...string) {
 	for _, w := range warnings {
 		if task == 0 && w != "" {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// abi is what mpi.h says and differs between libraries. A handle is as wide as handleBytes; narrow
-// ones are the low bits of a word, which is little-endian on every machine that we build for.
+// abi is the part of mpi.h that differs between libraries. A handle is as wide as handleBytes;
+// narrow ones are the low bits of a word, which is little-endian on every machine that we build
+// for.
 type abi struct {
 	name        string
 	handleBytes int
@@ -29,8 +30,8 @@ const (
 	maxText   = 8192 // the longest version text of any ABI, and longer than any error's
 )
 
-// mpichABI is that of MPICH since 3.1, which Intel MPI, MVAPICH, ParaStation MPI and Cray MPICH
-// share.
+// mpichABI is the ABI of MPICH since 3.1, shared by Intel MPI, MVAPICH, ParaStation MPI and Cray
+// MPICH.
 //
 // Source: mpi.h of MPICH 4.0; the MPICH ABI Compatibility Initiative, https://www.mpich.org/abi/.
 var mpichABI = abi{
@@ -58,10 +59,10 @@ var standardABI = abi{
 	world: 0x101, self: 0x102, byteType: 0x247, errorsReturn: 0x143, requestNull: 0x180,
 }
 
-// detect returns the ABI of a library: file is its own path, path the one it was asked for by, text
+// detect returns the ABI of a library: file is its own path, path the one it was requested by, text
 // its version.
 //
-// Errors: the ABI is none of ours. Calling such a library would write where it should not.
+// Errors: the ABI is unknown. Calling such a library would write to the wrong places.
 func detect(path, file, text string, symbol func(name string) uintptr) (abi, error) {
 	about, _, _ := strings.Cut(text, "\n")
 	if isStandard(path) || isStandard(file) {
@@ -75,7 +76,8 @@ func detect(path, file, text string, symbol func(name string) uintptr) (abi, err
 	if world := symbol("ompi_mpi_comm_world"); world != 0 {
 		a := openMPI
 		a.world, a.self, a.byteType = world, symbol("ompi_mpi_comm_self"), symbol("ompi_mpi_byte")
-		a.errorsReturn, a.requestNull = symbol("ompi_mpi_errors_return"), symbol("ompi_request_null")
+		a.errorsReturn, a.requestNull = symbol("ompi_mpi_errors_return"),
+			symbol("ompi_request_null")
 		return a, nil
 	}
 	for _, name := range mpichFamily {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// world is what Init has found out.
+// world is the result of Init.
 var world struct {
 	comm        uintptr // ours, a copy of MPI_COMM_WORLD
 	rank, size  int
@@ -35,7 +35,8 @@ func Init() error {
 	}
 	defer keepHandlers()()
 	level := &world.threadLevel
-	if code := call(loaded.initThread, 0, 0, uintptr(loaded.serialized), out(level)); code != success {
+	if code := call(loaded.initThread, 0, 0, uintptr(loaded.serialized),
+		out(level)); code != success {
 		return fail("MPI_Init_thread", code)
 	}
 	if *level < loaded.serialized {
@@ -60,7 +61,8 @@ func join() error {
 	}
 	w := &world
 	w.comm = uintptr(results.handle)
-	if err := fail("MPI_Comm_set_errhandler", call(l.setErrhandler, w.comm, l.errorsReturn)); err != nil {
+	if err := fail("MPI_Comm_set_errhandler",
+		call(l.setErrhandler, w.comm, l.errorsReturn)); err != nil {
 		return err
 	}
 	if err := fail("MPI_Comm_rank", call(l.commRank, w.comm, out(&results.a))); err != nil {
@@ -72,7 +74,8 @@ func join() error {
 	}
 	w.size = int(results.a)
 	w.maxTag = 32767 // MPI 4.0, §9.1.2: the least upper bound
-	code := call(l.commGetAttr, w.comm, uintptr(l.tagUpperBound), out(&results.bound), out(&results.a))
+	code := call(l.commGetAttr, w.comm, uintptr(l.tagUpperBound), out(&results.bound),
+		out(&results.a))
 	if code == success && results.a != 0 {
 		w.maxTag = int(*results.bound)
 	}
@@ -116,8 +119,8 @@ func Irecv(buf []byte, from, tag int) (Request, error) {
 	return begun("MPI_Irecv", code)
 }
 
-// begun returns the request of an operation that has begun, or the null request, which finishes at
-// once.
+// begun returns the request of an operation that was started, or the null request, which finishes
+// at once.
 func begun(name string, code int32) (Request, error) {
 	if code != success {
 		return Request(loaded.requestNull), fail(name, code)
@@ -125,7 +128,7 @@ func begun(name string, code int32) (Request, error) {
 	return Request(results.handle), nil
 }
 
-// Improbe matches the next message with the tag from any rank, if one is there; it must then be
+// Improbe matches the next message with the tag from any rank, if one has arrived; it must then be
 // received by Imrecv.
 func Improbe(tag int) (from, sizeBytes int, msg Message, ok bool, err error) {
 	l, r := &loaded, &results
@@ -139,7 +142,7 @@ func Improbe(tag int) (from, sizeBytes int, msg Message, ok bool, err error) {
 	return l.source(r.status[:]), count, Message(r.handle), true, fail("MPI_Get_count", code)
 }
 
-// Imrecv begins to receive a matched message into buf, which has its size.
+// Imrecv starts to receive a matched message into buf, which has its size.
 func Imrecv(buf []byte, msg Message) (Request, error) {
 	l := &loaded
 	inOut.message, results.handle = uint64(msg), 0
@@ -148,7 +151,7 @@ func Imrecv(buf []byte, msg Message) (Request, error) {
 	return begun("MPI_Imrecv", code)
 }
 
-// Cancel gives up a receive that is under way; its Request is gone then.
+// Cancel cancels a pending receive; its Request is then invalid.
 func Cancel(r Request) error {
 	inOut.request = uint64(r)
 	if err := fail("MPI_Cancel", call(loaded.cancel, out(&inOut.request))); err != nil {
@@ -157,13 +160,13 @@ func Cancel(r Request) error {
 	return fail("MPI_Request_free", call(loaded.requestFree, out(&inOut.request)))
 }
 
-// received returns the bytes that a status tells of.
+// received returns the number of bytes in a status.
 func received(status []byte) (n int, code int32) {
 	code = call(loaded.getCount, data(status), loaded.byteType, out(&results.b))
 	return int(results.b), code
 }
 
-// Finalize ends MPI. It may hang when a rank is gone.
+// Finalize ends MPI. It may hang if a rank is gone.
 func Finalize() error {
 	err := fail("MPI_Finalize", call(loaded.finalize))
 	finalized.Store(err == nil)
@@ -172,15 +175,15 @@ func Finalize() error {
 
 var finalized atomic.Bool
 
-// exitWait bounds Exit: what a library has registered may wait for a launcher that is gone.
+// exitWait bounds Exit: the library's exit handlers may wait for a launcher that is gone.
 const exitWait = 2 * time.Second
 
-// Exit ends the process as a program in C ends, if MPI has been finalized; else it returns. Exit
+// Exit ends the process as a C program ends, if MPI has been finalized; else it returns. Exit
 // handlers run.
 //
-// Source: measured: MPICH 4.2 tells its launcher in an exit handler, and not in MPI_Finalize, that
-// this process ends well. When it ends as Go programs do, Hydra kills the other ranks, and prints a
-// banner.
+// Source: measured: MPICH 4.2 reports the normal end of this process to its launcher in an exit
+// handler, and not in MPI_Finalize. If the process ends as Go programs do, Hydra kills the other
+// ranks, and prints a banner.
 func Exit(code int) {
 	if !finalized.Load() {
 		return

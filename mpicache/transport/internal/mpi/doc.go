@@ -27,7 +27,9 @@ type Error struct {
 }
 
 // Error implements error.
-func (e *Error) Error() string { return fmt.Sprintf("mpi: %s: %s (code %d)", e.Call, e.Text, e.Code) }
+func (e *Error) Error() string {
+	return fmt.Sprintf("mpi: %s: %s (code %d)", e.Call, e.Text, e.Code)
+}
 
 // Request is an operation under way: the bits of an MPI_Request.
 type Request uint64

@@ -33,7 +33,8 @@ type functions struct {
 	setErrhandler, commDup, commRank, commSize, commGetAttr uintptr
 	isend, irecv, improbe, imrecv, cancel, requestFree      uintptr
 	test, testsome, getCount                                uintptr
-	exit                                                    uintptr // of the C library, which every MPI library needs
+	// from the C library, which every MPI library needs
+	exit uintptr
 }
 
 // names maps the functions to their names in C.
@@ -41,16 +42,19 @@ func (f *functions) names() map[*uintptr]string {
 	return map[*uintptr]string{
 		&f.initThread: "MPI_Init_thread", &f.finalize: "MPI_Finalize",
 		&f.libraryVersion: "MPI_Get_library_version", &f.errorString: "MPI_Error_string",
-		&f.setErrhandler: "MPI_Comm_set_errhandler", &f.commDup: "MPI_Comm_dup", &f.commRank: "MPI_Comm_rank",
+		&f.setErrhandler: "MPI_Comm_set_errhandler", &f.commDup: "MPI_Comm_dup",
+		&f.commRank: "MPI_Comm_rank",
 		&f.commSize: "MPI_Comm_size", &f.commGetAttr: "MPI_Comm_get_attr",
-		&f.isend: "MPI_Isend", &f.irecv: "MPI_Irecv", &f.improbe: "MPI_Improbe", &f.imrecv: "MPI_Imrecv",
+		&f.isend: "MPI_Isend", &f.irecv: "MPI_Irecv", &f.improbe: "MPI_Improbe",
+		&f.imrecv: "MPI_Imrecv",
 		&f.cancel: "MPI_Cancel", &f.requestFree: "MPI_Request_free",
-		&f.test: "MPI_Test", &f.testsome: "MPI_Testsome", &f.getCount: "MPI_Get_count", &f.exit: "exit",
+		&f.test: "MPI_Test", &f.testsome: "MPI_Testsome", &f.getCount: "MPI_Get_count",
+		&f.exit: "exit",
 	}
 }
 
-// results is where C writes what it returns by pointers: not on a stack, which Go moves, and not
-// allocated for every call.
+// results is where C writes what it returns through pointers: not on a stack, which Go moves, and
+// not allocated for every call.
 var results struct {
 	a, b   int32
 	handle uint64
@@ -59,13 +63,13 @@ var results struct {
 	text   [maxText]byte
 }
 
-// inOut is what C reads and writes by pointers.
+// inOut is what C reads and writes through pointers.
 var inOut struct{ message, request uint64 }
 
 // out is the address of a variable of the package's.
 func out[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
-// data is the address of a slice's bytes, which are not on a stack.
+// data returns the address of a slice's bytes, which are not on a stack.
 func data(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // call calls a function of C that returns an int. Addresses among args are of memory that does not
@@ -80,14 +84,14 @@ func call(function uintptr, args ...uintptr) int32 {
 // call.
 var arguments [7]uintptr // MPI_Isend has as many
 
-// Load loads the library at path, or of a name that the loader looks for, and finds out its ABI. It
-// starts nothing of MPI. A library that does not fit is left, and another one may be tried.
+// Load loads the library at path, or with a name that the loader looks up, and detects its ABI. It
+// does not start MPI. A library that does not fit is left loaded, and another one may be tried.
 //
-// Errors: what the loader says; a function is missing; the ABI is unknown.
+// Errors: those of the loader; a missing function; an unknown ABI.
 func Load(path string) (Library, error) {
 	runtime.LockOSThread() // the text of an error of the loader belongs to the thread
 	defer runtime.UnlockOSThread()
-	// Open MPI's plugins look for its symbols among the global ones.
+	// Open MPI's plugins look up its symbols among the global ones.
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
 		return Library{}, err
@@ -129,8 +133,8 @@ func bind(handle uintptr, path string) error {
 }
 
 // locate returns the absolute path of a library by the address of one of its functions, and the
-// file itself. The path has the name that was asked for, if that is in the same folder: what it
-// links to may change with an update.
+// file itself. The path keeps the requested name if that is in the same folder: the target of the
+// link may change with an update.
 func locate(name string, address uintptr) (path, file string) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

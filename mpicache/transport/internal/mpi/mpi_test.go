@@ -57,7 +57,8 @@ func TestExit(t *testing.T) {
 		var said strings.Builder
 		command.Stderr = &said
 		err := command.Run()
-		if code := command.ProcessState.ExitCode(); code != want.code || said.String() != want.said {
+		if code := command.ProcessState.ExitCode(); code != want.code ||
+			said.String() != want.said {
 			t.Errorf("%s MPI_Finalize: exit code %d, %q, %v", when, code, said.String(), err)
 		}
 	}
@@ -82,24 +83,36 @@ func TestCalls(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	for abi, want := range map[string]string{"OPEN_MPI": "Open MPI", "MPICH": "MPICH", "STANDARD": "MPI 5"} {
+	for abi, want := range map[string]string{
+		"OPEN_MPI": "Open MPI", "MPICH": "MPICH",
+		"STANDARD": "MPI 5",
+	} {
 		library := start(t, abi)
-		if library.ABI != want || !strings.HasSuffix(library.Path, "/"+mpitest.Names[abi]) || !strings.Contains(library.Text, "(fake)\nsecond") {
+		if library.ABI != want || !strings.HasSuffix(library.Path, "/"+mpitest.Names[abi]) ||
+			!strings.Contains(library.Text, "(fake)\nsecond") {
 			t.Errorf("%s: %+v", abi, library)
 		}
-		if Rank() != 0 || Size() != 1 || MaxTag() != 1<<20 || ThreadLevel() != "MPI_THREAD_SERIALIZED" {
-			t.Errorf("%s: rank %d of %d, tags up to %d, %s", abi, Rank(), Size(), MaxTag(), ThreadLevel())
+		if Rank() != 0 || Size() != 1 || MaxTag() != 1<<20 ||
+			ThreadLevel() != "MPI_THREAD_SERIALIZED" {
+			t.Errorf("%s: rank %d of %d, tags up to %d, %s", abi, Rank(), Size(), MaxTag(),
+				ThreadLevel())
 		}
 	}
-	for abi, want := range map[string]string{"DRAFT": "version 1 of MPI 5's ABI", "UNKNOWN": "(Foreign MPI 1.0) is neither Open MPI"} {
-		if _, err := Load(mpitest.Build(t, abi)); err == nil || !strings.Contains(err.Error(), want) {
+	for abi, want := range map[string]string{
+		"DRAFT":   "version 1 of MPI 5's ABI",
+		"UNKNOWN": "(Foreign MPI 1.0) is neither Open MPI",
+	} {
+		if _, err := Load(mpitest.Build(t, abi)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", abi, err, want)
 		}
 	}
-	if _, err := Load("libc.so.6"); err == nil || !strings.Contains(err.Error(), "libc.so.6 is not an MPI library") {
+	if _, err := Load("libc.so.6"); err == nil ||
+		!strings.Contains(err.Error(), "libc.so.6 is not an MPI library") {
 		t.Errorf("libc: %v", err)
 	}
-	if _, err := Load("libnothing.so.1"); err == nil || !strings.Contains(err.Error(), "libnothing.so.1: cannot open") {
+	if _, err := Load("libnothing.so.1"); err == nil ||
+		!strings.Contains(err.Error(), "libnothing.so.1: cannot open") {
 		t.Errorf("a missing library: %v", err)
 	}
 }
@@ -112,7 +125,8 @@ func messages(t *testing.T) {
 	q.Append(must(Irecv(got, 0, 2)))
 	q.Append(must(Isend(want, 0, 2)))
 	done, err := q.Testsome(nil)
-	if err != nil || len(done) != 2 || done[0].Place != 1 || done[0].Bytes != 8 || done[0].Err != nil || done[1].Place != 2 {
+	if err != nil || len(done) != 2 || done[0].Place != 1 || done[0].Bytes != 8 ||
+		done[0].Err != nil || done[1].Place != 2 {
 		t.Fatalf("Testsome: %+v, %v", done, err)
 	}
 	if !bytes.Equal(got, want) {
@@ -139,7 +153,8 @@ func matchedMessages(t *testing.T) {
 			t.Fatalf("Improbe: %d bytes from %d, %v, %v", n, from, ok, err)
 		}
 		got := make([]byte, n)
-		if done := Test([]Request{must(Imrecv(got, message))}, nil); len(done) != 1 || done[0].Bytes != n || string(got) != want {
+		if done := Test([]Request{must(Imrecv(got, message))}, nil); len(done) != 1 ||
+			done[0].Bytes != n || string(got) != want {
 			t.Errorf("%+v: %q, want %q", done, got, want)
 		}
 	}
@@ -158,7 +173,8 @@ func failures(t *testing.T) {
 	q.Append(must(Irecv(make([]byte, 2), 0, 1)))
 	q.Append(must(Isend([]byte("too long"), 0, 1)))
 	done, err := q.Testsome(nil)
-	if err != nil || len(done) != 2 || !errors.As(done[0].Err, &failed) || failed.Text != "message truncated" || done[1].Err != nil {
+	if err != nil || len(done) != 2 || !errors.As(done[0].Err, &failed) ||
+		failed.Text != "message truncated" || done[1].Err != nil {
 		t.Errorf("Testsome: %+v, %v", done, err)
 	}
 }

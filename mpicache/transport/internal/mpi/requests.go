@@ -18,13 +18,14 @@ func (q *Requests) Append(r Request) {
 		q.room = max(64, 2*q.n)
 		array := words(q.room * loaded.handleBytes)
 		copy(array, q.array)
-		q.array, q.statuses, q.places = array, words(q.room*loaded.statusBytes), make([]int32, q.room)
+		q.array, q.statuses, q.places = array, words(q.room*loaded.statusBytes),
+			make([]int32, q.room)
 	}
 	q.n++
 	q.Set(q.n-1, r)
 }
 
-// words returns memory for n bytes that is aligned for C's longest types.
+// words returns n bytes of memory, aligned for C's longest types.
 func words(n int) []byte {
 	memory := make([]uint64, (n+7)/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&memory[0])), n)
@@ -33,7 +34,7 @@ func words(n int) []byte {
 // Set puts another request at a place.
 func (q *Requests) Set(place int, r Request) { loaded.putHandle(q.array, place, uint64(r)) }
 
-// Remove takes a place out; the last request moves there.
+// Remove removes an entry; the last request moves to its place.
 func (q *Requests) Remove(place int) {
 	q.n--
 	size := loaded.handleBytes
@@ -81,7 +82,7 @@ func Test(rs []Request, done []Done) []Done {
 	return done
 }
 
-// finished is what a status and a code say of an operation.
+// finished interprets the status and the code of an operation.
 func finished(place int, code int32, status []byte) Done {
 	if code != success {
 		return Done{Place: place, Err: fail("MPI_Test", code)}

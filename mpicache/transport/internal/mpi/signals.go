@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An action is the kernel's struct sigaction, of at most 32 bytes, as it is: what it holds is
-// nobody's business here.
+// An action is the kernel's struct sigaction, of at most 32 bytes, copied without interpretation.
 type action [4]uint64
 
 const (
@@ -17,7 +16,7 @@ const (
 	secondOfLibc = 33
 )
 
-// keepHandlers returns what puts the handlers of all signals back as they are now.
+// keepHandlers saves the handlers of all signals and returns a function that restores them.
 //
 // Go needs its own handlers, and needs every handler to run on the alternate stack: it ends the
 // process at a signal whose handler does not. Source: measured: MPICH 4.0 with UCX 1.13 sets
@@ -28,7 +27,8 @@ func keepHandlers() (restore func()) {
 	return func() {
 		after := readHandlers()
 		for i, now := range after {
-			if signal := i + 1; now != before[i] && signal != firstOfLibc && signal != secondOfLibc {
+			if signal := i + 1; now != before[i] && signal != firstOfLibc &&
+				signal != secondOfLibc {
 				setHandler(signal, &before[i])
 			}
 		}
@@ -39,14 +39,14 @@ func keepHandlers() (restore func()) {
 func readHandlers() *[signals]action {
 	actions := new([signals]action)
 	for i := range actions {
-		// It cannot fail: the signals are there.
+		// It cannot fail: the signals exist.
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION,
 			uintptr(i+1), 0, uintptr(unsafe.Pointer(&actions[i])), maskBytes, 0, 0)
 	}
 	return actions
 }
 
-// setHandler has no handler to refuse: SIGKILL's and SIGSTOP's never change.
+// setHandler cannot fail: the handlers of SIGKILL and SIGSTOP never change.
 func setHandler(signal int, to *action) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION,
 		uintptr(signal), uintptr(unsafe.Pointer(to)), 0, maskBytes, 0, 0)

@@ -1,4 +1,4 @@
-// Package doortest is a rank's door for tests of those who call it.
+// Package doortest provides a fake door of a rank for tests of clients.
 package doortest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"rankpool/mpicache"
 )
 
-// Status is what a rank answers that is in the second of its epochs.
+// Status is the status of a rank in the second of its epochs.
 const Status = `{"data":[{"name":"train","epoch":1,"batch":3,"batches":10,"hits":30,"draws":40}]}`
 
 // Listen calls serve for each connection to a door, and returns the door's path.
@@ -36,8 +36,8 @@ func Listen(t *testing.T, serve func(net.Conn)) string {
 	return path
 }
 
-// Answer answers the frames of a connection until it ends: reply returns a frame's payload, and whether there is an answer.
-// answered, if not nil, is called after each answer.
+// Answer answers the frames of a connection until it ends: reply returns a frame's payload, and
+// whether there is an answer. answered, if not nil, is called after each answer.
 func Answer(conn net.Conn, reply func(mpicache.Kind) ([]byte, bool), answered func(mpicache.Kind)) {
 	head := make([]byte, 12)
 	for {

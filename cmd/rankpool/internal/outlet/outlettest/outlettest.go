@@ -1,4 +1,4 @@
-// Package outlettest shows tests what was written to stderr.
+// Package outlettest lets tests read what was written to stderr.
 package outlettest
 
 import (

@@ -1,5 +1,5 @@
-// Package mpitest compiles a library that behaves like MPI in a world of one, for tests of what no MPI of this
-// machine has: the standard ABI of MPI 5, and errors.
+// Package mpitest compiles a library that behaves like MPI in a world of one, for tests of what no
+// MPI of this machine has: the standard ABI of MPI 5, and errors.
 package mpitest
 
 import (
@@ -22,7 +22,8 @@ var Names = map[string]string{
 	"UNKNOWN":  "libmpi.so.1",
 }
 
-// Build compiles the library with an ABI and returns its path. A process may load several. The test fails without a C compiler.
+// Build compiles the library with an ABI and returns its path. A process may load several. The test
+// fails without a C compiler.
 func Build(t testing.TB, abi string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +32,8 @@ func Build(t testing.TB, abi string) (path string) {
 	if err := os.WriteFile(c, source, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command("cc", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-std=gnu11", "-Wall", "-Werror", "-D"+abi, "-o", path, c)
+	command := exec.Command("cc", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-std=gnu11", "-Wall",
+		"-Werror", "-D"+abi, "-o", path, c)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// fedWorkload is the one of MLPerf Storage v3.0 whose samples are files of some 300 KB. Its samples
+// are whole batches of each number of accelerators.
+var fedWorkload = workload{"RetinaNet", 2_880, 322_957, 24, 47_550 * time.Microsecond}
+
+// fedNumbers are the numbers of accelerators that are tried.
+var fedNumbers = []int{1, 2, 3, 4, 5, 6, 8}
+
+const (
+	fedAU        = 0.85  // AU that MLPerf Storage asks of RetinaNet
+	fedShare     = 20    // of the data is in memory, as its rule of five times the memory has it
+	fedBandwidth = 400e6 // bytes per second
+)
+
+var acceleratorsSection = section{
+	name: "accelerators",
+	about: "MLPerf's RetinaNet on so many emulated accelerators that their AU is 85 % in the " +
+		"second epoch: they train in step, each with a loader of its own of 2 workers (one: 4), over " +
+		"slowfs set to 400 MB/s and 2 ms an open, with memory for 20 % of the data. The bound is " +
+		"what the bandwidth and that memory allow.",
+	named:   true,
+	measure: (*bench).accelerators,
+}
+
+// fed is the AU of a loader's second epoch by the number of accelerators.
+type fed struct {
+	peer
+	au map[int]float64
+}
+
+// most returns the largest number of accelerators with the AU that MLPerf asks for, 0 if there is
+// none.
+func (f fed) most() int {
+	most := 0
+	for number, au := range f.au {
+		if au >= fedAU {
+			most = max(most, number)
+		}
+	}
+	return most
+}
+
+// accelerators feeds more and more accelerators with each loader that reads files.
+func (b *bench) accelerators() ([]row, error) {
+	w := fedWorkload
+	numbers := fedNumbers
+	if b.quick {
+		w.samples, w.step, numbers = 96, w.step/5, numbers[:2]
+	}
+	source := filepath.Join(b.dir, "source")
+	defer remove(source)
+	if err := makeTree(source, w.samples, w.sampleBytes); err != nil {
+		return nil, err
+	}
+	var all []fed
+	var failed []error
+	for _, p := range peers {
+		if p.format != "files" {
+			continue
+		}
+		one := fed{p, make(map[int]float64)}
+		for _, number := range numbers {
+			result, err := b.trainPeer(training{w, p, source, fedShare, number, fedBandwidth})
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s with %d: %w", p.name, number, err))
+				break
+			}
+			one.au[number] = result.Epochs[1].AU
+			fmt.Fprintf(os.Stderr, "\n  %s, %d accelerators: %v", p.name, number, result.Epochs)
+			if one.au[number] < fedAU && !b.quick {
+				break
+			}
+		}
+		all = append(all, one)
+	}
+	fmt.Fprintln(os.Stderr)
+	return fedRows(w, all), errors.Join(failed...)
+}
+
+// fedRows compares the first loader with the best one of the others.
+func fedRows(w workload, all []fed) []row {
+	ours, best := all[0], all[1]
+	for _, other := range all[2:] {
+		if n := other.most(); n > best.most() || n == best.most() && other.au[n] > best.au[n] {
+			best = other
+		}
+	}
+	what := fmt.Sprintf("%s, %d %%, accelerators at AU %.0f %%: ", w.name, fedShare, 100*fedAU)
+	demand := float64(w.batch) * float64(w.sampleBytes) / w.step.Seconds()
+	alone := fedBandwidth / demand
+	bound := alone / (1 - fedShare/100.)
+	rows := []row{
+		{
+			what: what + "the bandwidth feeds at AU 100 %, and with the memory",
+			ours: fmt.Sprintf("%.2f", alone), other: fmt.Sprintf("%.2f", bound),
+		},
+		ratioRow(what+ours.name+" / "+best.name, fmt.Sprint(ours.most()), fmt.Sprint(best.most()),
+			float64(ours.most())/float64(max(1, best.most())), atLeast, 1),
+	}
+	number := max(1, best.most())
+	mine, theirs := ours.au[number], best.au[number]
+	what = fmt.Sprintf("%s, %d %%, AU of %d accelerators: %s / %s",
+		w.name, fedShare, number, ours.name, best.name)
+	r := ratioRow(what, auText(mine), auText(theirs), mine/theirs, atLeast, 1)
+	if mine*withinBounds >= min(1, bound/float64(number)) {
+		r.value = max(r.value, 1)
+	}
+	return append(rows, r)
+}
+
+func auText(au float64) string { return fmt.Sprintf("%.1f %%", 100*au) }

@@ -1,0 +1,131 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// learned are the draws of all epochs as ranks plan them for a system that learns within an epoch.
+// Every epoch is drawn by another learner than the one that follows training; and before every
+// other one the ranks are started again, as they are in mid-training.
+func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
+	t.Helper()
+	var world []int32
+	for trainer := range cfg.trainers() {
+		world = append(world, cfg.rankOf(trainer))
+	}
+	n, batch := cfg.Trace.Samples(), cfg.BatchSize*len(world)
+	scorer, err := scheduler.NewScorer(cfg.System.Scorer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func(scheduler.SampleID) int64 { return 3 }
+	newLearner := func() *systems.Learner {
+		l, err := systems.NewLearner(systems.ChooserConfig{
+			System: cfg.System, Values: cfg.Values, World: world, Ranks: cfg.Ranks, Size: size,
+			Initial:       scorer.Initial(batch),
+			CapacityBytes: systems.BookBytes(cfg.Capacity, n, size),
+			Sampler: scheduler.SamplerConfig{
+				Samples: n, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
+				World: len(world),
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	ledger := scheduler.NewLedger(scorer, scheduler.EqualScores(n, scorer.Initial(batch)))
+	follows, draws := newLearner(), newLearner()
+	var tail []func() // what was folded since the cut
+	fold := func() {
+		ledger.Fold(func(f scheduler.Folded) {
+			scores := slices.Clone(ledger.Scores())
+			tail = append(tail, func() { follows.Learn(f, scores) })
+			follows.Learn(f, scores)
+		})
+	}
+	var all [][]scheduler.SampleID
+	scores, at := ledger.Take(), follows.Cut()
+	for epoch := range cfg.Epochs {
+		if epoch%2 == 1 {
+			follows = newLearner()
+			if err := follows.Begin(scores, at); err != nil {
+				t.Fatal(err)
+			}
+			for _, again := range tail {
+				again()
+			}
+		}
+		if err := draws.Begin(scores, at); err != nil {
+			t.Fatal(err)
+		}
+		plan := scheduler.NewPlan(scheduler.PlanConfig{
+			Sampler: draws, BatchSize: cfg.BatchSize, World: world, Ranks: cfg.Ranks,
+			Assignment: scheduler.AssignSampler,
+		}, epoch, scores)
+		all = append(all, plan.IDs)
+		ledger.Open(plan)
+		for b := range plan.Batches() {
+			lo, hi := plan.Range(b)
+			var r scheduler.Report
+			cfg.Trace.train(epoch, plan.IDs[lo:hi], &r)
+			if err := ledger.ReportAll(epoch, b, r.Losses); err != nil {
+				t.Fatal(err)
+			}
+			if fold(); b+1 == plan.Cut() {
+				scores, at, tail = ledger.Take(), follows.Cut(), nil
+			}
+		}
+		fold()
+	}
+	return all
+}
+
+// TestLearnedIsSimulated has ranks draw the ids that the simulator draws, for every system that
+// learns within an epoch.
+func TestLearnedIsSimulated(t *testing.T) {
+	trace := loadShipped(t)
+	odd := &Trace{}
+	for _, losses := range trace.Losses {
+		odd.Losses = append(odd.Losses, slices.Concat(losses[:777]))
+	}
+	for _, system := range systems.All() {
+		if !system.Learns() {
+			continue
+		}
+		for _, ranks := range []int{1, 2, 4} {
+			for _, capacity := range []float64{0.1, 0.2, 0.4} {
+				t.Run(fmt.Sprintf("%s/%d/%v", system.Name, ranks, capacity), func(t *testing.T) {
+					t.Parallel()
+					cfg := Config{
+						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks, BatchSize: 64 / ranks,
+						Epochs: len(trace.Losses), IDsDigest: true,
+					}
+					if ranks == 2 { // a last batch that is not full, and options
+						cfg.Trace, cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = odd, 3, 5, 7
+						cfg.Values = systems.Values{"repetition": 2, "steep": 0.08}
+					}
+					want, err := Run(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					digest, batch := newIDsDigest(true), cfg.BatchSize*cfg.trainers()
+					for _, ids := range learned(t, &cfg) {
+						for b := range slices.Chunk(ids, batch) {
+							digest.add(b)
+						}
+					}
+					if got := digest.hex(); got != want.IDsDigest {
+						t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got,
+							want.IDsDigest)
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package compare
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"rankpool/benchmarks/slowfs"
+	"rankpool/cmd/rankpool/internal/rank"
+)
+
+// A storage is where a training's data are: where they were, or folders that emulate slow storage.
+type storage struct {
+	data    []string // flags of run
+	servers []*slowfs.Server
+	root    string // of the mounts, "" without
+}
+
+// mount returns where a training finds the data; with --slowfs that is fresh storage, which the
+// caller closes.
+func (o *Options) mount() (*storage, error) {
+	if o.storage == nil {
+		return &storage{data: o.data}, nil
+	}
+	root, err := os.MkdirTemp("", "rankpool-compare-")
+	if err != nil {
+		return nil, err
+	}
+	s := &storage{root: root}
+	for i, flag := range o.data {
+		name, path := nameAndPath(flag)
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		// A data set has the name of its folder.
+		dir := filepath.Join(root, string(rune('a'+i)), filepath.Base(path))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		server, err := slowfs.Mount(path, dir, *o.storage)
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		s.servers = append(s.servers, server)
+		s.data = append(s.data, name+dir)
+	}
+	return s, nil
+}
+
+// bytes returns how many bytes were read so far, nil where nobody counts them.
+func (s *storage) bytes() *int64 {
+	if s.root == "" {
+		return nil
+	}
+	sum := int64(0)
+	for _, server := range s.servers {
+		sum += server.Stats().Bytes
+	}
+	return &sum
+}
+
+// close takes the emulated storage away. Closing again does nothing.
+func (s *storage) close() error {
+	if s.root == "" {
+		return nil
+	}
+	var err error
+	for _, server := range s.servers {
+		err = errors.Join(err, server.Close())
+	}
+	if err == nil { // else a mount may be there still
+		err = os.RemoveAll(s.root)
+	}
+	s.root = ""
+	return err
+}
+
+// nameAndPath returns the "NAME=" and the path of a --data flag.
+func nameAndPath(flag string) (name, path string) {
+	if m := rank.NamedData.FindStringSubmatch(flag); m != nil {
+		return m[1] + "=", m[2]
+	}
+	return "", flag
+}

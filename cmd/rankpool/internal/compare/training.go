@@ -1,0 +1,248 @@
+package compare
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/report"
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// seedWord stands for the seed in the training command.
+const seedWord = "{seed}"
+
+// Files of a training, in its folder.
+const (
+	logName    = "run.jsonl"
+	outputName = "output.txt"
+	resultName = "result.json"
+)
+
+// An identity is what must be the same for a result to be used again.
+type identity struct {
+	Version string   `json:"version"`
+	Data    []string `json:"data"`
+	Flags   []string `json:"flags"`
+	Set     []string `json:"set"`
+	Command []string `json:"command"`
+	Storage string   `json:"storage"` // the settings of emulated storage
+}
+
+// A training is one system with one seed.
+type training struct {
+	system string
+	seed   int
+	dir    string
+	id     identity
+}
+
+// A result is what a training has left behind, in its folder.
+type result struct {
+	Of           identity `json:"of"`
+	System       string   `json:"system"`
+	Seed         int      `json:"seed"`
+	Reason       string   `json:"reason,omitempty"`        // why it did not end well
+	StorageBytes *int64   `json:"storage_bytes,omitempty"` // that emulated storage counted
+
+	run     *runlog.Run // nil when it did not end well
+	refused bool        // by run, and so with any seed
+}
+
+// training returns the training of a system with a seed.
+func (o *Options) training(system string, seed int) training {
+	t := training{
+		system: system, seed: seed, id: o.about(),
+		dir: filepath.Join(o.output, system, fmt.Sprintf("seed-%d", seed)),
+	}
+	for _, text := range o.set {
+		if name, option, _ := strings.Cut(text, "."); name == system {
+			t.id.Set = append(t.id.Set, option)
+		}
+	}
+	for _, word := range o.command {
+		t.id.Command = append(t.id.Command, strings.ReplaceAll(word, seedWord, strconv.Itoa(seed)))
+	}
+	return t
+}
+
+// finished returns the result of the training when it ended well before, else nil. It fails when
+// the result is of another training.
+func (t *training) finished() (*result, error) {
+	text, err := os.ReadFile(filepath.Join(t.dir, resultName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r result
+	if json.Unmarshal(text, &r) != nil || r.Reason != "" {
+		return nil, nil
+	}
+	if !reflect.DeepEqual(r.Of, t.id) {
+		return nil, exit.Usagef("%s has a training with other flags, another command or another version "+
+			"of rankpool (see %s there): name another folder with -o, or remove this one", t.dir, resultName)
+	}
+	r.load(t)
+	return &r, nil
+}
+
+// load reads the training's run log; when it has no epoch, that is why there is no result.
+func (r *result) load(t *training) {
+	run, err := runlog.ReadFile(filepath.Join(t.dir, logName))
+	switch {
+	case err != nil:
+		r.Reason = err.Error()
+	case len(run.Epochs) == 0:
+		r.Reason = "no epoch was finished"
+	default:
+		r.run = run
+	}
+}
+
+// side returns what the report takes of a result that ended well.
+func (r *result) side() report.SideRun {
+	return report.NewSideRun(r.run, r.StorageBytes)
+}
+
+// brief says in a few words how the training went. The reason of a failure was told before.
+func (r *result) brief() string {
+	if r.Reason != "" {
+		return "not trained"
+	}
+	side := r.side()
+	return side.Brief()
+}
+
+// train runs a training from the beginning and keeps its result.
+func (o *Options) train(ctx context.Context, t training) (*result, error) {
+	if err := os.RemoveAll(t.dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+		return nil, err
+	}
+	storage, err := o.mount()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = storage.close() }() // after an error, which is told
+	r := &result{Of: t.id, System: t.system, Seed: t.seed}
+	if err := o.launch(ctx, r, t.dir, storage.data); err != nil {
+		return nil, err
+	}
+	if r.Reason == "" {
+		r.load(&t)
+	}
+	r.StorageBytes = storage.bytes()
+	if err := storage.close(); err != nil {
+		say("%v", err)
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return r, os.WriteFile(filepath.Join(t.dir, resultName), append(text, '\n'), 0o644)
+}
+
+// launch calls "rankpool run", and sets the reason of a training that does not end well. The error
+// is the signal that ended compare, or why nothing can be started.
+func (o *Options) launch(ctx context.Context, r *result, dir string, data []string) error {
+	runtime.LockOSThread() // the child gets a signal when this thread ends
+	defer runtime.UnlockOSThread()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"run", "--system", r.System, "--log", filepath.Join(dir, logName)}
+	for _, flag := range data {
+		args = append(args, "--data", flag)
+	}
+	for _, option := range r.Of.Set {
+		args = append(args, "--set", option)
+	}
+	args = append(append(append(args, o.flags...), "--"), r.Of.Command...)
+	output, err := os.Create(filepath.Join(dir, outputName))
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	said := &teller{system: r.System, to: outlet.Stderr}
+	cmd := exec.Command(self, args...)
+	cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, said)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.WaitDelay = exit.Patience // for what trainers left behind that has stderr open
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		err = cmd.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = cmd.Process.Signal(signalOf(ctx)) // it may have ended
+		<-ended
+		return context.Cause(ctx)
+	}
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		r.Reason = cmp.Or(said.last, err.Error())
+		r.refused = cmd.ProcessState.ExitCode() == exit.Misuse
+	}
+	return nil
+}
+
+func signalOf(ctx context.Context) syscall.Signal {
+	var by exit.SignalError
+	if errors.As(context.Cause(ctx), &by) {
+		return by.Signal
+	}
+	return syscall.SIGTERM
+}
+
+// A teller passes lines on with the system's name, and keeps the one that says why training failed:
+// the last one, or the one before the news that a trainer has ended.
+type teller struct {
+	system string
+	to     io.Writer
+	line   []byte // that has no end yet
+	last   string
+	ended  bool
+}
+
+func (t *teller) Write(p []byte) (int, error) {
+	for _, c := range p {
+		if c != '\n' {
+			t.line = append(t.line, c)
+			continue
+		}
+		text := strings.TrimSpace(strings.TrimPrefix(string(t.line), "rankpool: "))
+		t.line = t.line[:0]
+		if text == "" {
+			continue
+		}
+		fmt.Fprintf(t.to, "%s: %s\n", t.system, text)
+		t.ended = t.ended || strings.HasPrefix(text, "trainer ") && strings.Contains(text, " ended (")
+		if !t.ended {
+			t.last = text
+		}
+	}
+	return len(p), nil
+}

@@ -1,0 +1,95 @@
+package rank
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/mpicache"
+	"rankpool/scheduler"
+	"rankpool/staging/tier/keep"
+)
+
+// keptPatience is how long a rank waits at its end until what it has read is written to the disk.
+const keptPatience = 10 * time.Second
+
+// kept is what a rank has of the copies that outlive it.
+type kept struct {
+	folder *keep.Folder // nil: none
+	stores []keptStore
+}
+
+type keptStore struct {
+	*keep.Store
+	set string
+}
+
+// openKept has this rank's samples kept on the node's disk, beyond its end. A folder that cannot be
+// used is a warning: training goes on without.
+func (r *process) openKept(place tierPlace, data []mpicache.DataSet, log *slog.Logger) {
+	for i := range data {
+		data[i].KeepsCopies = true // on all ranks alike, also on one without a folder
+	}
+	if err := r.tryKept(place, data, log); err != nil {
+		log.Warn("there is no tier on this node; training goes on without it", "error", err)
+	}
+}
+
+func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Logger) error {
+	if err := localDisk(place.dir); err != nil {
+		return &os.PathError{Op: "keep copies in", Path: place.dir, Err: err}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	quota := place.size.Bytes
+	for i := 0; i < len(data) && place.size.IsShare; i++ {
+		for id := range scheduler.SampleID(data[i].Samples) { // of all: ranks here share the folder
+			quota += data[i].Size(id)
+		}
+	}
+	if place.size.IsShare {
+		quota = int64(place.size.Share * float64(quota))
+	}
+	folder, err := keep.OpenFolder(place.dir, quota, place.share)
+	if err != nil {
+		return err
+	}
+	r.kept.folder = folder
+	for i := range data {
+		d := &data[i]
+		manifest := r.sets[i].manifest
+		id := manifest.Identity()
+		store, openErr := folder.Open(keep.Set{
+			Identity: id.Digest.String() + " " + id.Contents.String() + " " + id.Times.String(),
+			Samples:  d.Samples, Size: d.Size, Rank: r.transport.Rank(), Ranks: r.transport.Size(),
+			Path:    manifest.Path,
+			TagsDir: filepath.Join(cache, "rankpool", "tags"), Log: log.With("data", d.Name),
+		})
+		if openErr != nil {
+			err = errors.Join(err, openErr)
+			continue
+		}
+		r.kept.stores = append(r.kept.stores, keptStore{store, d.Name})
+		d.Kept = store
+		log.Info("copies of this rank's samples are kept", "data", d.Name, "folder", place.dir,
+			"size", memory.Text(quota))
+	}
+	return err
+}
+
+// close ends the copies when what was read is written.
+func (k *kept) close(log *slog.Logger) {
+	for _, s := range k.stores {
+		c := s.Close(keptPatience)
+		log.Debug("kept copies", "data", s.set, "read", c.Reads, "written", c.Writes,
+			"other bytes", c.Changed, "not written", c.Refused)
+	}
+	if k.folder != nil {
+		_ = k.folder.Close() // it was only read
+	}
+}

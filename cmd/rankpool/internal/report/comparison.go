@@ -1,0 +1,309 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// A Comparison shows trainings side by side.
+type Comparison struct {
+	Title   string
+	Summary []string // what was compared, in sentences
+	Notes   []string // what else limits the comparison, in sentences
+	Sides   []Side
+	// Target is the accuracy that the time to is shown; 0: the highest that all runs reach.
+	Target float64
+}
+
+//go:embed comparison.html
+var comparisonText string
+
+//go:embed comparison.css
+var sideStyleText string
+
+var comparisonTemplate = template.Must(
+	template.Must(pageTemplate.Clone()).New("comparison").Parse(comparisonText))
+
+// Write writes the page to w: one HTML file that needs nothing beside it. The same comparison and
+// version give the same bytes. The error is w's.
+func (c *Comparison) Write(w io.Writer, version string) error {
+	p := comparisonPage{
+		Title: c.Title, Version: version, Summary: c.Summary,
+		Style:   template.CSS(styleText + sideStyleText), //nolint:gosec // our own files
+		Remarks: c.remarks(), Figures: c.figures(),
+		Tables: []*sideTable{c.table(c.learning()), c.table(c.feeding())},
+	}
+	if err := comparisonTemplate.Execute(w, &p); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// A comparisonPage is the template's data.
+type comparisonPage struct {
+	Title, Version string
+	Style          template.CSS
+	Summary        []string
+	Tables         []*sideTable
+	Remarks        []Remark
+	Figures        []*Figure
+}
+
+// A sideTable has a row for each side.
+type sideTable struct {
+	Name string
+	Head []string
+	Rows []sideRow
+}
+
+// A sideRow is a side's row of the table.
+type sideRow struct {
+	Class, Name string
+	Cells       []Cell
+	Missing     string // instead of the cells
+}
+
+// A Cell is a value of the table; Best: none in its column is better.
+type Cell struct {
+	Text string
+	Best bool
+}
+
+// target returns the accuracy to which times are shown, NaN if no accuracy was reported.
+func (c *Comparison) target() float64 {
+	if c.Target > 0 {
+		return c.Target
+	}
+	lowest := math.NaN()
+	for i := range c.Sides {
+		for k := range c.Sides[i].Runs {
+			if best := c.Sides[i].Runs[k].best(); !(best >= lowest) {
+				lowest = best
+			}
+		}
+	}
+	return math.Floor(lowest*1000) / 1000
+}
+
+// A column of a table. better is 1 where high values are better, -1 where low ones are, and 0 where
+// neither is.
+type column struct {
+	name   string
+	value  func(*SideRun) float64
+	format func(float64) string
+	better float64
+}
+
+// learning returns the name and the columns of the table of what training came to.
+func (c *Comparison) learning() (name string, all []column) {
+	if target := c.target(); !math.IsNaN(target) {
+		goal := " to " + percent(target)
+		to := func(of func(point) float64) func(*SideRun) float64 {
+			return func(r *SideRun) float64 {
+				if p, reached := r.until(target); reached {
+					return of(p)
+				}
+				return math.NaN()
+			}
+		}
+		all = []column{
+			{"accuracy", (*SideRun).last, accuracyText, 1},
+			{"time" + goal, to(func(p point) float64 { return p.seconds }), secondsText, -1},
+			{"epochs" + goal, to(func(p point) float64 { return p.epochs }), number, -1},
+			{"samples" + goal, to(func(p point) float64 { return p.samples }), count, -1},
+		}
+	}
+	return "Learning", append(all, []column{
+		{"samples trained", (*SideRun).draws, count, 0},
+		{"time", func(r *SideRun) float64 { return r.sum(epochSeconds) }, secondsText, -1},
+		{"waited", func(r *SideRun) float64 { return r.sum(epochStall) }, secondsText, -1},
+		{"of its time", func(r *SideRun) float64 {
+			return min(1, runlog.Ratio(r.sum(epochStall), r.sum(epochSeconds)))
+		}, percent, -1},
+	}...)
+}
+
+// feeding returns the name and the columns of the table of where samples came from.
+func (c *Comparison) feeding() (name string, all []column) {
+	share := func(part func(*runlog.Epoch) float64) func(*SideRun) float64 {
+		return func(r *SideRun) float64 { return runlog.Ratio(r.sum(part), r.draws()) }
+	}
+	all = []column{
+		{"hits", share(epochHits), percent, 1},
+		{"planned hits", share(epochPlanned), percent, 1},
+		{"substituted", share(epochSubstituted), percent, 0},
+		{"storage reads", func(r *SideRun) float64 { return r.sum(epochReads) }, count, -1},
+		{"bytes of these", func(r *SideRun) float64 { return r.sum(epochBytes) }, sizeText, -1},
+	}
+	if c.emulated() {
+		all = append(all, column{
+			"bytes from emulated storage", func(r *SideRun) float64 { return r.StorageBytes }, sizeText, -1,
+		})
+	}
+	return "Memory and storage", all
+}
+
+// emulated reports whether any run was counted by emulated storage.
+func (c *Comparison) emulated() bool {
+	return slices.ContainsFunc(c.Sides, func(s Side) bool {
+		return slices.ContainsFunc(s.Runs, func(r SideRun) bool { return !math.IsNaN(r.StorageBytes) })
+	})
+}
+
+func epochSeconds(e *runlog.Epoch) float64     { return e.Seconds }
+func epochStall(e *runlog.Epoch) float64       { return e.StallSeconds }
+func epochHits(e *runlog.Epoch) float64        { return float64(e.HitsLocal + e.HitsRemote) }
+func epochPlanned(e *runlog.Epoch) float64     { return float64(e.PlannedHits) }
+func epochSubstituted(e *runlog.Epoch) float64 { return float64(e.Substituted) }
+func epochReads(e *runlog.Epoch) float64       { return float64(e.StorageReads + e.FallbackReads) }
+func epochBytes(e *runlog.Epoch) float64       { return float64(e.StorageBytes + e.FallbackBytes) }
+
+func accuracyText(x float64) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f %%", 100*x)
+}
+
+func secondsText(x float64) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return number(x) + " s"
+}
+
+func sizeText(x float64) string { return in(decimalSizes, x) }
+
+// table makes a table of columns.
+func (c *Comparison) table(name string, columns []column) *sideTable {
+	t := &sideTable{Name: name}
+	for _, column := range columns {
+		t.Head = append(t.Head, column.name)
+	}
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		row := sideRow{Class: sideClass(i), Name: s.Name, Missing: s.Missing}
+		for _, column := range columns {
+			if len(s.Runs) > 0 {
+				row.Cells = append(row.Cells, Cell{Text: s.over(column.value).text(column.format)})
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	for k, column := range columns {
+		c.markBest(t, k, column)
+	}
+	return t
+}
+
+// markBest marks the best values of a column, unless all are the same.
+func (c *Comparison) markBest(t *sideTable, k int, column column) {
+	values, best, worst := make([]float64, len(c.Sides)), math.Inf(-1), math.Inf(1)
+	for i := range c.Sides {
+		values[i] = column.better * c.Sides[i].over(column.value).mean
+		if !math.IsNaN(values[i]) {
+			best, worst = max(best, values[i]), min(worst, values[i])
+		}
+	}
+	for i := range t.Rows {
+		if t.Rows[i].Cells != nil && best > worst && values[i] == best {
+			t.Rows[i].Cells[k].Best = true
+		}
+	}
+}
+
+// Tables returns the tables of the page for a terminal. Sides without runs are not in them.
+func (c *Comparison) Tables() []*Table {
+	var all []*Table
+	for _, t := range []*sideTable{c.table(c.learning()), c.table(c.feeding())} {
+		plain := &Table{Name: t.Name, Head: append([]string{"system"}, t.Head...)}
+		for _, row := range t.Rows {
+			if row.Cells == nil {
+				continue
+			}
+			cells := []string{row.Name}
+			for _, cell := range row.Cells {
+				cells = append(cells, cell.Text)
+			}
+			plain.Rows = append(plain.Rows, cells)
+		}
+		all = append(all, plain)
+	}
+	return all
+}
+
+// remarks says what of the comparison does not hold.
+func (c *Comparison) remarks() []Remark {
+	var all []Remark
+	add := func(bad bool, format string, args ...any) {
+		all = append(all, Remark{Bad: bad, Text: fmt.Sprintf(format, args...)})
+	}
+	most, epochs, alone, silent := 0.0, 0, false, []string{}
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		for k := range s.Runs {
+			most, epochs = max(most, s.Runs[k].draws()), max(epochs, len(s.Runs[k].Log.Epochs))
+			alone = alone || len(s.Runs) == 1
+			if math.IsNaN(s.Runs[k].best()) && !slices.Contains(silent, s.Name) {
+				silent = append(silent, s.Name)
+			}
+		}
+	}
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		if len(s.Runs) == 0 {
+			add(true, "%s was not trained: %s", s.Name, s.Missing)
+			continue
+		}
+		if part := s.over((*SideRun).draws).mean / most; part < 0.99 {
+			add(false, "%s trained on %s of the samples that others did: see accuracy against "+
+				"samples trained.", s.Name, percent(part))
+		}
+		c.remarkRuns(s, epochs, add)
+	}
+	if len(silent) > 0 {
+		add(true, "No accuracy of %s: training must call sampler.metric(\"accuracy\", share) at the "+
+			"end of each epoch.", strings.Join(silent, ", "))
+	} else if alone {
+		add(false, "One run of each system: how much of a difference in accuracy is chance, the "+
+			"spread over several seeds would show.")
+	}
+	for _, note := range c.Notes {
+		add(false, "%s", note)
+	}
+	return all
+}
+
+// remarkRuns adds remarks about the runs of a side.
+func (c *Comparison) remarkRuns(s *Side, epochs int, add func(bool, string, ...any)) {
+	finished := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Epochs)) }).mean
+	if finished < float64(epochs) {
+		add(true, "%s finished %s of %d epochs: its sums are of less training.", s.Name,
+			number(finished), epochs)
+	}
+	replaced := s.over(func(r *SideRun) float64 {
+		return runlog.Ratio(r.sum(epochSubstituted), r.draws())
+	}).mean
+	if replaced > 0 {
+		add(false, "%s served another sample than the one drawn in %s of the draws.", s.Name,
+			percent(replaced))
+	}
+	fell := s.over(func(r *SideRun) float64 {
+		return r.sum(func(e *runlog.Epoch) float64 { return float64(e.FallbackReads) })
+	}).mean
+	if fell > 0 {
+		add(true, "%s: trainers read %s samples from storage themselves, since the cache was late or "+
+			"away. Its times are not the system's.", s.Name, count(fell))
+	}
+	restarts := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Restarts())) }).mean
+	if restarts > 0 {
+		add(true, "%s: the cache was started again while it trained.", s.Name)
+	}
+}

@@ -1,0 +1,239 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// sideColours is how many colours there are; further sides have those of the first again.
+const sideColours = 12
+
+// sideClass is the class of everything that is drawn of the i-th side.
+func sideClass(i int) string { return fmt.Sprintf("side s%d", i%sideColours) }
+
+// figures makes the plots of a comparison.
+func (c *Comparison) figures() []*Figure {
+	return []*Figure{
+		c.accuracy("time", "Accuracy against time",
+			"Seconds in training epochs; tests are left out. Up and left is better.",
+			func(p point) float64 { return p.seconds }, func(high float64) axis {
+				a := timeAxis(high)
+				a.name = "time in training (" + clockUnit(high) + ")"
+				return a
+			}),
+		c.accuracy("epochs", "Accuracy against epochs",
+			"What the choice of samples does to learning, whatever the time.",
+			func(p point) float64 { return p.epochs }, func(high float64) axis {
+				a := valueAxis("", unit{"", 1}, high)
+				a.name, a.ticks = "epochs", slices.DeleteFunc(a.ticks, func(t tick) bool {
+					return t.at != math.Trunc(t.at)
+				})
+				return a
+			}),
+		c.accuracy("samples", "Accuracy against samples trained",
+			"Some systems train on fewer samples in an epoch; here they are compared for the same work.",
+			func(p point) float64 { return p.samples }, func(high float64) axis {
+				u := fit(amounts, high)
+				a := valueAxis("", u, high/u.factor)
+				for i := range a.ticks {
+					a.ticks[i].at *= u.factor
+				}
+				a.high *= u.factor
+				a.name = "samples trained"
+				if u.name != "" {
+					a.name += " (" + u.name + ")"
+				}
+				return a
+			}),
+		c.sources(), c.times(), c.storage(),
+	}
+}
+
+var amounts = []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
+
+// accuracy draws each side's accuracy against something that grows. toAxis makes the axis up to the
+// highest value.
+func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
+	toAxis func(high float64) axis,
+) *Figure {
+	f := &Figure{ID: id, Title: title, Caption: caption}
+	right, low, high := 0.0, math.Inf(1), math.Inf(-1)
+	plot := chart{id: id + "-plot", title: title, desc: caption, height: 300, width: chartWidth}
+	t := &Table{
+		Name: "Mean accuracy after each epoch", Head: []string{"system", "epoch", id, "accuracy"},
+	}
+	if id == "epochs" {
+		t.Head = []string{"system", "epoch", "accuracy"}
+	}
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		mean, bottom, top := s.curve()
+		line := curve{class: sideClass(i), points: true, name: s.Name}
+		band := area{class: sideClass(i)}
+		for k, p := range mean {
+			if math.IsNaN(p.accuracy) {
+				continue
+			}
+			line.add(of(p), 100*p.accuracy)
+			band.edges = append(band.edges, of(p))
+			band.low, band.high = append(band.low, 100*bottom[k]), append(band.high, 100*top[k])
+			right, low, high = max(right, of(p)), min(low, 100*bottom[k]), max(high, 100*top[k])
+			row := []string{s.Name, number(p.epochs), number(of(p)), accuracyText(p.accuracy)}
+			if id == "epochs" {
+				row = slices.Delete(row, 2, 3)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		if len(line.x) == 0 {
+			continue
+		}
+		plot.lines = append(plot.lines, line)
+		if len(s.Runs) > 1 {
+			plot.ranges = append(plot.ranges, band)
+		}
+		f.Legend = append(f.Legend, Key{Class: line.class, Name: s.Name, Line: true})
+	}
+	if len(plot.lines) == 0 {
+		f.Missing = "No training reported its accuracy."
+		return f
+	}
+	if len(plot.ranges) > 0 {
+		f.Caption += " Lines are means over the seeds, bands reach from the lowest to the highest."
+	}
+	room := max(1, high-low) / 20
+	plot.x, plot.y = toAxis(right), rangeAxis("accuracy (%)", low-room, high+room)
+	f.Charts, f.Tables = []template.HTML{plot.svg()}, []*Table{t}
+	return f
+}
+
+// sources shows where each side's samples came from.
+func (c *Comparison) sources() *Figure {
+	f := &Figure{
+		ID: "sources", Title: "Where samples came from",
+		Caption: "Of the samples that trainers were given, the part from each source. Systems that " +
+			"draw the same sample several times an epoch find it in memory more often; that alone " +
+			"makes no training faster per new sample.",
+	}
+	parts := []struct {
+		key   Key
+		value func(*runlog.Epoch) float64
+	}{
+		{Key{Class: "local", Name: "this node's memory"}, func(e *runlog.Epoch) float64 {
+			return float64(e.HitsLocal)
+		}},
+		{Key{Class: "remote", Name: "another node's memory"}, func(e *runlog.Epoch) float64 {
+			return float64(e.HitsRemote)
+		}},
+		{Key{Class: "substituted", Name: "another sample instead"}, epochSubstituted},
+		{Key{Class: "storage", Name: "storage, ahead of use"}, func(e *runlog.Epoch) float64 {
+			return float64(e.StorageReads)
+		}},
+		{
+			Key{Class: "fallback", Name: "storage, by the trainer itself (fallback)"},
+			func(e *runlog.Epoch) float64 { return float64(e.FallbackReads) },
+		},
+	}
+	b := ledger{
+		id: "sources-plot", title: f.Title, desc: f.Caption, x: valueAxis("samples", share[0], 100),
+	}
+	seen := make([]bool, len(parts))
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		if len(s.Runs) == 0 {
+			continue
+		}
+		row := ledgerRow{name: s.Name}
+		for k, part := range parts {
+			v := s.over(func(r *SideRun) float64 { return runlog.Ratio(r.sum(part.value), r.draws()) }).mean
+			seen[k] = seen[k] || v > 0
+			row.add(part.key.Class, 100*or0(v), s.Name+": "+part.key.Name+" "+percent(v))
+		}
+		row.text = percent(s.over(func(r *SideRun) float64 {
+			return runlog.Ratio(r.sum(epochHits), r.draws())
+		}).mean) + " hits"
+		b.rows = append(b.rows, row)
+	}
+	for k, part := range parts {
+		if seen[k] {
+			f.Legend = append(f.Legend, part.key)
+		}
+	}
+	return f.withLedger(&b)
+}
+
+// times shows how long each side trained, and how much of it it waited.
+func (c *Comparison) times() *Figure {
+	f := &Figure{
+		ID: "times", Title: "Time in training, and waiting for samples",
+		Caption: "Seconds in training epochs. What was waited for samples is the part that a faster " +
+			"cache could save.",
+		Legend: []Key{{Class: "trained", Name: "training"}, {Class: "wait", Name: "waiting for samples"}},
+	}
+	b := ledger{id: "times-plot", title: f.Title, desc: f.Caption}
+	most := 0.0
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		if len(s.Runs) == 0 {
+			continue
+		}
+		all := s.over(func(r *SideRun) float64 { return r.sum(epochSeconds) })
+		waited := s.over(func(r *SideRun) float64 {
+			return min(r.sum(epochStall), r.sum(epochSeconds))
+		})
+		row := ledgerRow{name: s.Name, text: all.text(secondsText)}
+		row.add("trained", all.mean-waited.mean, s.Name+": training "+secondsText(all.mean-waited.mean))
+		row.add("wait", waited.mean, s.Name+": waiting "+secondsText(waited.mean))
+		most = max(most, all.mean)
+		b.rows = append(b.rows, row)
+	}
+	b.x = valueAxis("time in training", unit{"s", 1}, most)
+	return f.withLedger(&b)
+}
+
+// storage shows what each side read from storage.
+func (c *Comparison) storage() *Figure {
+	f := &Figure{
+		ID: "storage", Title: "Bytes read from storage",
+		Caption: "Of the samples that trainers were given.",
+	}
+	value := func(r *SideRun) float64 { return r.sum(epochBytes) }
+	if c.emulated() {
+		f.Caption = "As the emulated storage counted them: of training and of its tests, and what was " +
+			"read ahead and not used."
+		value = func(r *SideRun) float64 { return r.StorageBytes }
+	}
+	most := 0.0
+	for i := range c.Sides {
+		most = max(most, or0(c.Sides[i].over(value).mean))
+	}
+	u := fit(decimalSizes, most)
+	b := ledger{
+		id: "storage-plot", title: f.Title, desc: f.Caption,
+		x: valueAxis("read from storage", u, most/u.factor),
+	}
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		if len(s.Runs) == 0 {
+			continue
+		}
+		read := s.over(value)
+		row := ledgerRow{name: s.Name, text: read.text(sizeText)}
+		row.add(sideClass(i), or0(read.mean)/u.factor, s.Name+": "+sizeText(read.mean))
+		b.rows = append(b.rows, row)
+	}
+	return f.withLedger(&b)
+}
+
+// withLedger adds horizontal bars to a figure; without rows it says that there are none.
+func (f *Figure) withLedger(b *ledger) *Figure {
+	if len(b.rows) == 0 {
+		f.Missing = "No system was trained."
+		return f
+	}
+	f.Charts = []template.HTML{b.svg()}
+	return f
+}

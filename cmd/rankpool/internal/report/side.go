@@ -1,0 +1,181 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/runlog"
+)
+
+// AccuracyMetric is the name of the metric that trainings are compared by, a share that should be
+// high: sampler.metric("accuracy", …) of the Python client.
+const AccuracyMetric = "accuracy"
+
+// A Side is one of the trainings that are compared: a system with a run for each seed.
+type Side struct {
+	Name    string
+	Runs    []SideRun
+	Missing string // why there is no run
+}
+
+// A SideRun is the training of a Side with one seed.
+type SideRun struct {
+	Log *runlog.Run
+	// StorageBytes is what emulated storage gave to the training and its tests; NaN: not known.
+	StorageBytes float64
+}
+
+// NewSideRun returns the training of a run log, with what emulated storage gave to it, nil if that
+// is not known.
+func NewSideRun(log *runlog.Run, storageBytes *int64) SideRun {
+	r := SideRun{Log: log, StorageBytes: math.NaN()}
+	if storageBytes != nil {
+		r.StorageBytes = float64(*storageBytes)
+	}
+	return r
+}
+
+// Brief says in a few words how the training went.
+func (r *SideRun) Brief() string {
+	accuracy := ""
+	if best := r.best(); !math.IsNaN(best) {
+		accuracy = "accuracy up to " + accuracyText(best) + ", "
+	}
+	return fmt.Sprintf("%shits %s, %s in %s", accuracy,
+		percent(runlog.Ratio(r.sum(epochHits), r.draws())),
+		plural(int64(len(r.Log.Epochs)), "epoch"), span(r.sum(epochSeconds)))
+}
+
+// A point is where a run, or the mean of several, was at the end of an epoch: sums since the
+// beginning of training.
+type point struct {
+	epochs, seconds, samples float64
+	accuracy                 float64 // NaN: not reported
+}
+
+// points returns a point for each epoch.
+func (r *SideRun) points() []point {
+	var p point
+	all := make([]point, 0, len(r.Log.Epochs))
+	for i := range r.Log.Epochs {
+		e := &r.Log.Epochs[i]
+		p.epochs++
+		p.seconds += e.Seconds
+		p.samples += float64(e.Count.Draws())
+		p.accuracy = math.NaN()
+		if accuracy, found := e.Metrics[AccuracyMetric]; found {
+			p.accuracy = accuracy
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// best returns the highest accuracy after any epoch, NaN if there is none.
+func (r *SideRun) best() float64 {
+	best := math.NaN()
+	for _, p := range r.points() {
+		if !(p.accuracy <= best) {
+			best = p.accuracy
+		}
+	}
+	return best
+}
+
+// last returns the accuracy after the last epoch, NaN if there is none.
+func (r *SideRun) last() float64 {
+	if all := r.points(); len(all) > 0 {
+		return all[len(all)-1].accuracy
+	}
+	return math.NaN()
+}
+
+// until returns the first point with at least an accuracy, and whether there is one.
+func (r *SideRun) until(accuracy float64) (point, bool) {
+	for _, p := range r.points() {
+		if p.accuracy >= accuracy {
+			return p, true
+		}
+	}
+	return point{}, false
+}
+
+// sum adds up a value over the epochs.
+func (r *SideRun) sum(value func(*runlog.Epoch) float64) float64 {
+	sum := 0.0
+	for i := range r.Log.Epochs {
+		sum += value(&r.Log.Epochs[i])
+	}
+	return sum
+}
+
+// draws returns how many samples were trained on.
+func (r *SideRun) draws() float64 {
+	return r.sum(func(e *runlog.Epoch) float64 { return float64(e.Count.Draws()) })
+}
+
+// A spread is the mean of a value over runs, and its standard deviation (of a sample: n-1), NaN
+// where there is none.
+type spread struct{ mean, deviation float64 }
+
+func spreadOf(values []float64) spread {
+	n, sum, squares := float64(len(values)), 0.0, 0.0
+	for _, v := range values {
+		sum += v
+	}
+	mean := sum / n // NaN for no value
+	for _, v := range values {
+		squares += (v - mean) * (v - mean)
+	}
+	return spread{mean, math.Sqrt(squares / (n - 1))}
+}
+
+// text formats a spread: the mean, and ± the deviation if runs differ.
+func (s spread) text(format func(float64) string) string {
+	mean := format(s.mean)
+	if math.IsNaN(s.mean) || !(s.deviation > 0) {
+		return mean
+	}
+	deviation := format(s.deviation)
+	if at := strings.LastIndexByte(mean, ' '); at > 0 && strings.HasSuffix(deviation, mean[at:]) {
+		mean = mean[:at]
+	}
+	return mean + " ± " + deviation
+}
+
+// over returns the spread of a value over the runs.
+func (s *Side) over(value func(*SideRun) float64) spread {
+	values := make([]float64, len(s.Runs))
+	for i := range s.Runs {
+		values[i] = value(&s.Runs[i])
+	}
+	return spreadOf(values)
+}
+
+// curve returns the mean point after each epoch that all runs finished, and the lowest and the
+// highest accuracy there.
+func (s *Side) curve() (mean []point, low, high []float64) {
+	all := make([][]point, len(s.Runs))
+	epochs := math.MaxInt
+	for i := range s.Runs {
+		all[i] = s.Runs[i].points()
+		epochs = min(epochs, len(all[i]))
+	}
+	if len(all) == 0 {
+		return nil, nil, nil
+	}
+	for e := range epochs {
+		var p point
+		bottom, top := math.Inf(1), math.Inf(-1)
+		for _, points := range all {
+			p.epochs += points[e].epochs / float64(len(all))
+			p.seconds += points[e].seconds / float64(len(all))
+			p.samples += points[e].samples / float64(len(all))
+			p.accuracy += points[e].accuracy / float64(len(all))
+			bottom, top = min(bottom, points[e].accuracy), max(top, points[e].accuracy)
+		}
+		mean, low, high = append(mean, p), append(low, bottom), append(high, top)
+	}
+	return mean, low, high
+}

@@ -1,0 +1,153 @@
+package mpicache
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"rankpool/mpicache/slab"
+	"rankpool/scheduler"
+)
+
+// A rank that dies leaves its memory with the trainers of its node, which have it mapped. The one
+// that is started in its place takes it back from them (takeback.go), and serves on what is whole
+// in it. The directory in the memory says what that is; its bytes are compared with their sums
+// before each sample's first use.
+
+// slabSets says which data sets the memory is for. What one was read from is part of its key: its
+// identity, and the times of its files.
+func slabSets(data []DataSet) []slab.Set {
+	sets := make([]slab.Set, len(data))
+	for i, d := range data {
+		text := fmt.Sprintf("%q %q %q", d.Name, d.Identity, d.Times)
+		sets[i] = slab.Set{Samples: d.Samples, Key: sha256.Sum256([]byte(text))}
+	}
+	return sets
+}
+
+// found is what a rank finds in memory that it took over.
+type found struct {
+	whole     []slab.Entry
+	residents int // of the rank before
+}
+
+// takeMemory returns the node's memory, and what is in it already.
+func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
+	memory = cfg.Memory
+	if memory == nil {
+		forgetSlab(cfg.Dir) // clients let go of it
+		if memory, err = slab.New(cfg.SlabBytes, slabSets(cfg.Data), cfg.Room); err != nil {
+			return nil, f, err
+		}
+	} else if f.whole, f.residents, err = memory.Resume(cfg.SlabBytes, cfg.size); err != nil {
+		return nil, f, errors.Join(err, memory.Close())
+	}
+	if err := noteSlab(cfg.Dir, memory); err != nil {
+		return nil, f, errors.Join(err, memory.Close())
+	}
+	return memory, f, nil
+}
+
+func (cfg *Config) size(set, sample int) int64 {
+	return cfg.Data[set].Size(scheduler.SampleID(sample))
+}
+
+// recover gives the streams what was found.
+func (n *Node) recover(f found) {
+	for _, e := range f.whole {
+		s := n.streams[e.Set]
+		id := scheduler.SampleID(e.Sample)
+		s.place[id] = e.Off
+		s.recovered = append(s.recovered, id)
+		s.warm.bytes += slab.Footprint(s.data.Size(id))
+	}
+	n.kept, n.keptOf = len(f.whole), f.residents
+}
+
+// Recovered returns how many residents of the rank before, of how many, were in the memory that it
+// left.
+func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
+
+// sumOf returns what the directory knows bytes by that were read without err.
+func (s *stream) sumOf(bytes []byte, err error) uint32 {
+	if err != nil || s.entries == nil {
+		return 0
+	}
+	return slab.Sum(bytes)
+}
+
+// put notes that a sample's bytes are all in its place.
+func (s *stream) put(id scheduler.SampleID, sum uint32) {
+	s.entries.Put(int(id), s.place[id], sum)
+}
+
+// check compares a sample's bytes with what was written, beside the stream.
+func (s *stream) check(c scheduler.Check) {
+	bytes := s.bytes(c.ID)
+	sum, whole := s.entries.Sum(int(c.ID))
+	s.reads.Add(1)
+	go func() {
+		whole := whole && slab.Sum(bytes) == sum
+		s.locked(func() {
+			if !whole {
+				s.entries.Drop(int(c.ID))
+				s.node.cfg.Log.Warn("a sample in memory has other bytes than were written; it is read again",
+					"data", s.data.Name, "sample", c.ID)
+			}
+			s.step(scheduler.Checked{ID: c.ID, Whole: whole})
+		})
+		s.reads.Done()
+	}()
+}
+
+// SlabName is the file in a rank's folder that says which memory the rank has: the only one that is
+// taken back, or kept by clients while there is no rank.
+const SlabName = "slab"
+
+func noteSlab(dir string, memory *slab.Slab) error {
+	is, err := memory.Identity()
+	if err != nil {
+		return err
+	}
+	text := fmt.Appendf(nil, "%d %d %d\n", is.Device, is.Inode, is.SizeBytes)
+	return writeState(filepath.Join(dir, SlabName), text)
+}
+
+func readSlabNote(dir string) (is slab.Identity, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, SlabName))
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "%d %d %d\n", &is.Device, &is.Inode, &is.SizeBytes)
+	}
+	return is, err
+}
+
+// forgetSlab writes over the note: removing it would need no room, but give some to others.
+func forgetSlab(dir string) {
+	file, err := os.OpenFile(filepath.Join(dir, SlabName), os.O_WRONLY, 0)
+	if err != nil {
+		return // it may not be there
+	}
+	_, _ = file.WriteString("0 0 0                                                           \n")
+	_ = file.Close() // a note that is left is checked against what clients bring
+}
+
+// heldByTrainers reports whether somebody may bring the memory that a rank in this folder had: a
+// training process lives, and is not stopped, or cannot be seen from here.
+func heldByTrainers(dir string, ranks int) bool {
+	all, _ := readKept(dir, ranks) // nobody, where it cannot be read
+	return slices.ContainsFunc(all, func(k kept) bool {
+		for _, st := range k.Seats {
+			if st == nil {
+				continue
+			}
+			ticks, stopped := statOf(st.PID)
+			if st.PID == 0 || st.Started != 0 && ticks == st.Started && !stopped {
+				return true
+			}
+		}
+		return false
+	})
+}

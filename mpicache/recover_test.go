@@ -1,0 +1,257 @@
+package mpicache
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache/slab"
+)
+
+const recoverPatience = 20 * time.Second
+
+// killed ends the nodes of a cluster as a signal does, and returns the descriptors of their memory
+// that clients have.
+func (c *cluster) killed() (fds []int) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		n.keep()
+		fd, err := n.slab.ReadOnlyFD()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { _ = unix.Close(fd) })
+		fds = append(fds, fd)
+	}
+	c.kill()
+	return fds
+}
+
+// again starts the ranks of a cluster again in their folders; clients bring what they have.
+func (c *cluster) again(
+	t *testing.T, fds []int, samples int, capacityBytes int64, edits ...func(*Config),
+) *cluster {
+	t.Helper()
+	dirs := slices.Clone(c.dirs)
+	next := func() string {
+		dir := dirs[0]
+		dirs = dirs[1:]
+		return dir
+	}
+	brought := fds
+	edits = append(edits, func(cfg *Config) {
+		dir, fd := cfg.Dir, brought[0]
+		brought = brought[1:]
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil && HandBack(dir, fd) != nil {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		cfg.Memory = TakeBack(ctx, dir, cfg.Data, len(c.dirs), recoverPatience, cfg.Log)
+	})
+	return newClusterIn(t, next, len(c.dirs), samples, capacityBytes, edits...)
+}
+
+func (c *cluster) residents() (n int64) {
+	for _, node := range c.nodes {
+		n += node.Stats().Residents
+	}
+	return n
+}
+
+// TestRecover has all ranks killed, three times: what was resident is served again, and storage is
+// read for the rest.
+func TestRecover(t *testing.T) {
+	const samples, capacity = 240, 6000
+	for _, sampler := range []string{"torch", "pads"} {
+		cl := newCluster(t, 2, samples, capacity)
+		want := cl.train(2, 6, 2, sampler)
+		cold := int64(cl.allReads())
+		for range 3 {
+			before := cl.residents()
+			if before < 40 {
+				t.Fatalf("%s: only %d residents", sampler, before)
+			}
+			last := cl
+			cl = cl.again(t, cl.killed(), samples, capacity)
+			for rank, n := range cl.nodes {
+				is, _ := n.slab.Identity()
+				was, _ := last.nodes[rank].slab.Identity()
+				if is != was {
+					t.Errorf("%s: rank %d has other memory than before", sampler, rank)
+				}
+				if n.kept != n.keptOf || int64(n.kept) != last.nodes[rank].Stats().Residents {
+					t.Errorf("%s: rank %d kept %d of %d", sampler, rank, n.kept, n.keptOf)
+				}
+			}
+			if got := cl.train(2, 6, 2, sampler); !slices.Equal(got, want) {
+				t.Errorf("%s: the stream is another one", sampler)
+			}
+			reads := int64(cl.allReads())
+			spared := before * 9 / 10
+			if sampler == "pads" {
+				spared = before / 4 // some are not drawn so soon
+			}
+			if reads > cold-spared {
+				t.Errorf("%s: %d reads of storage with %d residents, %d with none",
+					sampler, reads, before, cold)
+			}
+		}
+		cl.close()
+	}
+}
+
+// TestRecoverSpoilt changes bytes of some residents before they are taken over: these are read
+// again.
+func TestRecoverSpoilt(t *testing.T) {
+	const samples, capacity = 240, 6000
+	cl := newCluster(t, 1, samples, capacity)
+	want := cl.train(1, 6, 1, "torch")
+	residents := cl.nodes[0].Stats().Residents
+	n := 0
+	for id, off := range cl.nodes[0].streams[0].place {
+		if off != noPlace && n < 10 {
+			cl.nodes[0].slab.Bytes(off, 1)[0] ^= byte(1 + id%7)
+			n++
+		}
+	}
+	cl = cl.again(t, cl.killed(), samples, capacity)
+	if got := cl.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
+		t.Error("the stream is another one")
+	}
+	if reads := int64(cl.allReads()); reads != samples-residents+int64(n) {
+		t.Errorf("%d reads with %d residents, of which %d are spoilt", reads, residents, n)
+	}
+	cl.close()
+}
+
+// TestRecoverSmaller has a rank begin again with less memory.
+func TestRecoverSmaller(t *testing.T) {
+	const samples, capacity = 240, 12000
+	cl := newCluster(t, 1, samples, capacity)
+	want := cl.train(1, 6, 1, "torch")
+	before := cl.nodes[0].Stats().Residents
+	cl = cl.again(t, cl.killed(), samples, capacity/2, func(cfg *Config) { cfg.SlabBytes = 64 << 10 })
+	if got := cl.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
+		t.Error("the stream is another one")
+	}
+	after := cl.nodes[0].Stats()
+	if after.Residents < 20 || after.Residents >= before || after.SlabBytes != 64<<10 {
+		t.Errorf("%d residents in %d bytes, before %d", after.Residents, after.SlabBytes, before)
+	}
+	cl.close()
+}
+
+// TestTakeBackRefuses has clients bring what is not the memory of the rank before.
+func TestTakeBackRefuses(t *testing.T) {
+	const samples, capacity = 240, 6000
+	cl := newCluster(t, 1, samples, capacity)
+	cl.train(1, 6, 1, "torch")
+	fds, dir, data := cl.killed(), cl.dirs[0], cl.nodes[0].cfg.Data
+	other, err := slab.New(1<<20, slabSets(data), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	otherFD, _ := other.ReadOnlyFD()
+	defer unix.Close(otherFD)
+	log := slog.New(slog.DiscardHandler)
+	taken := make(chan *slab.Slab)
+	go func() { taken <- TakeBack(t.Context(), dir, data, 1, recoverPatience, log) }()
+	for HandBack(dir, otherFD) != nil {
+		time.Sleep(time.Millisecond)
+	}
+	garbage, err := net.Dial("unix", filepath.Join(dir, backDoorName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = garbage.Write([]byte("something else"))
+	silent, err := net.Dial("unix", filepath.Join(dir, backDoorName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := HandBack(dir, fds[0]); err != nil {
+		t.Fatal(err)
+	}
+	memory := <-taken
+	if memory == nil {
+		t.Fatal("the memory was not taken back")
+	}
+	_ = memory.Close()
+	if HandBack(dir, fds[0]) == nil {
+		t.Error("the back door stays open")
+	}
+
+	changed := slices.Clone(data)
+	changed[0].Times = "other files"
+	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	go func() {
+		for ended.Err() == nil && HandBack(dir, fds[0]) != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if TakeBack(ended, dir, changed, 1, recoverPatience, log) != nil {
+		t.Error("the memory was taken back for files of other times")
+	}
+	if note, err := readSlabNote(dir); err == nil && note.SizeBytes != 0 {
+		t.Errorf("clients keep memory that nobody takes back: %+v", note)
+	}
+	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
+		t.Fatal(err)
+	}
+	inPlace := filepath.Join(dir, inPlaceName)
+	if err := os.WriteFile(inPlace, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	offered, stop := context.WithCancel(t.Context())
+	go func() {
+		for offered.Err() == nil && HandBack(dir, fds[0]) != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+		t.Error("memory was taken back that a script uses in place")
+	}
+	stop()
+	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(inPlace); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, KeptName)); err != nil {
+		t.Fatal(err)
+	}
+	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+		t.Error("the memory was taken back, and nobody has it")
+	}
+	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+		t.Error("memory was taken back of a rank that had none")
+	}
+}
+
+// TestColdStartForgets has a rank begin with memory of its own: clients see that theirs is not it.
+func TestColdStartForgets(t *testing.T) {
+	cl := newCluster(t, 1, 24, 6000)
+	first, err := readSlabNote(cl.dirs[0])
+	if is, _ := cl.nodes[0].slab.Identity(); err != nil || first != is {
+		t.Errorf("the folder names %+v (%v), and the memory is %+v", first, err, is)
+	}
+	cl.killed()
+	cl = newClusterIn(t, func() string { return cl.dirs[0] }, 1, 24, 6000)
+	if second, err := readSlabNote(cl.dirs[0]); err != nil || second == first {
+		t.Errorf("the folder names %+v (%v), before %+v", second, err, first)
+	}
+	cl.close()
+}

@@ -1,0 +1,216 @@
+package slab
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A Set is a data set whose samples a slab holds.
+type Set struct {
+	Samples int
+	// Key tells the data set from all others, and from itself with other files.
+	Key [32]byte
+}
+
+// A Directory says which samples lie where in a slab. It is in the slab's file, behind the samples,
+// so that whoever has the memory knows what is in it: the rank that takes it over from one that
+// died, and a client that has no rank meanwhile. docs/wire/README.md has its layout.
+//
+// An entry is a word and a sum. The word, which is stored at once, says whether the sample is
+// whole: it is set after the bytes and the sum, and cleared before either changes. So a writer that
+// dies between any two instructions leaves only whole entries.
+type Directory struct {
+	memory  []byte
+	entries []*Entries
+}
+
+// Entries are a directory's entries of one data set. One goroutine at a time may change them; nil
+// are the entries of a slab without memory, of which nothing is kept.
+type Entries struct {
+	words []uint64
+	sums  []uint32
+	// stored, if it is not nil, is called after each store to the memory: tests die there.
+	stored func()
+}
+
+// An Entry is a sample that lies in a slab.
+type Entry struct {
+	Set, Sample int
+	Off         int64
+}
+
+// The layout of a directory.
+const (
+	directoryMagic = "rpslab01"
+	headerBytes    = 32 // magic, bytes of the slab's samples, sets, 0
+	setBytes       = 48 // samples, place of the words, and the key
+	trailerBytes   = 8  // where the directory begins, at the end of the file
+	alignBytes     = 64
+
+	wholeBit = 1 << 63 // the sample's bytes are all there, and have the sum
+	keptBit  = 1 << 62 // the sample is a resident: it stays until the cache needs the room
+	placeMax = 1<<48 - 1
+)
+
+var le = binary.LittleEndian
+
+func align(n int64) int64 { return (n + alignBytes - 1) / alignBytes * alignBytes }
+
+// directoryBytes is what the directory of these data sets takes; of none there is none.
+func directoryBytes(sets []Set) int64 {
+	if len(sets) == 0 {
+		return 0
+	}
+	n := align(headerBytes + setBytes*int64(len(sets)))
+	for _, s := range sets {
+		n += align(8*int64(s.Samples)) + align(4*int64(s.Samples))
+	}
+	return n + trailerBytes
+}
+
+// header is the beginning of the directory of these data sets behind samples of sampleBytes.
+func header(sampleBytes int64, sets []Set) []byte {
+	b := append([]byte(nil), directoryMagic...)
+	b = le.AppendUint64(b, uint64(sampleBytes))
+	b = le.AppendUint64(b, uint64(len(sets)))
+	b = le.AppendUint64(b, 0)
+	at := align(headerBytes + setBytes*int64(len(sets)))
+	for _, s := range sets {
+		b = le.AppendUint64(b, uint64(s.Samples))
+		b = le.AppendUint64(b, uint64(at))
+		b = append(b, s.Key[:]...)
+		at += align(8*int64(s.Samples)) + align(4*int64(s.Samples))
+	}
+	return b
+}
+
+// newDirectory writes an empty directory into memory, which has directoryBytes and is all zeros.
+func newDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
+	copy(memory, header(sampleBytes, sets))
+	le.PutUint64(memory[len(memory)-trailerBytes:], uint64(sampleBytes))
+	return mapDirectory(memory, sets)
+}
+
+// openDirectory returns the directory that memory holds, nil unless it is of these data sets and of
+// a slab with samples of sampleBytes.
+func openDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
+	if int64(len(memory)) < directoryBytes(sets) ||
+		!bytes.HasPrefix(memory, header(sampleBytes, sets)) {
+		return nil
+	}
+	return mapDirectory(memory, sets)
+}
+
+// sampleBytes is what lies before the directory.
+func (d *Directory) sampleBytes() int64 { return int64(le.Uint64(d.memory[len(directoryMagic):])) }
+
+func mapDirectory(memory []byte, sets []Set) *Directory {
+	d := &Directory{memory: memory}
+	at := align(headerBytes + setBytes*int64(len(sets)))
+	for _, s := range sets {
+		n := int64(s.Samples)
+		e := &Entries{}
+		if n > 0 {
+			e.words = unsafe.Slice((*uint64)(unsafe.Pointer(&memory[at])), n)
+			e.sums = unsafe.Slice((*uint32)(unsafe.Pointer(&memory[at+align(8*n)])), n)
+		}
+		d.entries = append(d.entries, e)
+		at += align(8*n) + align(4*n)
+	}
+	return d
+}
+
+// Sum is what a directory knows a sample's bytes by: their CRC-32, which Go and Python compute at
+// 1 GB/s and more. It is against accidents, not against attacks.
+//
+// Source: IEEE 802.3, as in zlib.
+func Sum(sample []byte) uint32 { return crc32.ChecksumIEEE(sample) }
+
+func (e *Entries) store(id int, word uint64) {
+	atomic.StoreUint64(&e.words[id], word)
+	if e.stored != nil {
+		e.stored()
+	}
+}
+
+// Put says that a sample's bytes are all at off, and have this sum. They must not change before
+// Drop.
+func (e *Entries) Put(id int, off int64, sum uint32) {
+	if e == nil {
+		return
+	}
+	kept := e.words[id] & keptBit
+	if e.words[id]&wholeBit != 0 {
+		e.store(id, kept)
+	}
+	atomic.StoreUint32(&e.sums[id], sum)
+	if e.stored != nil {
+		e.stored()
+	}
+	e.store(id, wholeBit|kept|uint64(off/granuleBytes))
+}
+
+// Keep says whether a sample is a resident.
+func (e *Entries) Keep(id int, kept bool) {
+	if e == nil {
+		return
+	}
+	word := e.words[id] &^ uint64(keptBit)
+	if kept {
+		word |= keptBit
+	}
+	e.store(id, word)
+}
+
+// Drop says that a sample's place is given up. Whether it is a resident stays.
+func (e *Entries) Drop(id int) {
+	if e != nil && e.words[id]&wholeBit != 0 {
+		e.store(id, e.words[id]&keptBit)
+	}
+}
+
+// Sum returns the sum that a sample's bytes must have, false where the sample is not all there.
+func (e *Entries) Sum(id int) (sum uint32, whole bool) {
+	if e == nil || e.words[id]&wholeBit == 0 {
+		return 0, false
+	}
+	return e.sums[id], true
+}
+
+// recover returns the residents that are whole and lie within sizeBytes, by their places, and how
+// many residents there were. It clears all other entries. size is a sample's size in bytes. Of two
+// that overlap, which no writer leaves, the first counts.
+func (d *Directory) recover(
+	sizeBytes int64, size func(set, sample int) int64,
+) (whole []Entry, residents int) {
+	for set, e := range d.entries {
+		for id, word := range e.words {
+			if word&keptBit != 0 {
+				residents++
+			}
+			off := int64(word&placeMax) * granuleBytes
+			if word&(keptBit|wholeBit) == keptBit|wholeBit &&
+				off <= sizeBytes-Footprint(size(set, id)) {
+				whole = append(whole, Entry{set, id, off})
+			} else if word != 0 {
+				e.store(id, 0)
+			}
+		}
+	}
+	slices.SortFunc(whole, func(a, b Entry) int { return cmp.Compare(a.Off, b.Off) })
+	end := int64(0)
+	whole = slices.DeleteFunc(whole, func(w Entry) bool {
+		if w.Off < end {
+			d.entries[w.Set].store(w.Sample, 0)
+			return true
+		}
+		end = w.Off + Footprint(size(w.Set, w.Sample))
+		return false
+	})
+	return whole, residents
+}

@@ -1,0 +1,105 @@
+package slab
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Identity tells a slab's memory from all other memory of the machine for as long as somebody
+// has it.
+type Identity struct {
+	Device, Inode uint64
+	SizeBytes     int64 // of the file, with the directory
+}
+
+// IdentityOf returns the identity of the memory behind a descriptor.
+func IdentityOf(fd int) (Identity, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Identity{}, fmt.Errorf("slab: fstat: %w", err)
+	}
+	return Identity{st.Dev, st.Ino, st.Size}, nil
+}
+
+// Identity returns the identity of the slab's memory; that of a slab of 0 bytes is zero.
+func (s *Slab) Identity() (Identity, error) {
+	if s.fd < 0 {
+		return Identity{}, nil
+	}
+	return IdentityOf(s.fd)
+}
+
+// Take takes over the memory behind fd, which a rank that died has left with its clients. Nobody
+// may write to it any more. The slab has no room before Resume. fd stays the caller's.
+//
+// It returns an error unless the memory is the one that want names, with its size sealed, and its
+// directory is of these data sets.
+func Take(fd int, want Identity, sets []Set) (*Slab, error) {
+	got, err := IdentityOf(fd)
+	if err != nil {
+		return nil, err
+	}
+	if got != want {
+		return nil, fmt.Errorf("slab: the memory is %+v, not %+v", got, want)
+	}
+	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("slab: the memory has no seals: %w", err)
+	}
+	if seals&sealed != sealed {
+		return nil, fmt.Errorf("slab: the size of the memory is not sealed (%#x)", seals)
+	}
+	s := &Slab{Arena: NewArena(0)}
+	// What clients have is for reading only.
+	s.fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("slab: opening the memory for writing: %w", err)
+	}
+	if err := s.mapTaken(want.SizeBytes, sets); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Slab) mapTaken(fileBytes int64, sets []Set) (err error) {
+	sampleBytes := fileBytes - wholePages(directoryBytes(sets))
+	if sampleBytes <= 0 {
+		return errors.New("slab: the memory is too small for the directory of these data sets")
+	}
+	s.memory, err = unix.Mmap(
+		s.fd, 0, int(fileBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("slab: mmap: %w", err)
+	}
+	s.directory = openDirectory(s.memory[sampleBytes:], sampleBytes, sets)
+	if s.directory == nil {
+		return errors.New("slab: the memory holds other data sets")
+	}
+	return nil
+}
+
+// TakenBytes is the most that Resume may be given: what there is for samples.
+func (s *Slab) TakenBytes() int64 { return s.directory.sampleBytes() }
+
+// Resume makes a slab of at most sizeBytes (≥ 0, rounded up to a page) of memory that was taken
+// over, and gives the rest back to the system. It returns the residents whose entries are whole, by
+// their places, which are allocated, and how many residents there were. size is a sample's size in
+// bytes. Whether their bytes are as they were put there, Entries.Sum tells, before they are used.
+func (s *Slab) Resume(
+	sizeBytes int64, size func(set, sample int) int64,
+) (whole []Entry, residents int, err error) {
+	all := s.TakenBytes()
+	sizeBytes = min(wholePages(sizeBytes), all)
+	if err := s.Release(sizeBytes, all-sizeBytes); err != nil {
+		return nil, 0, err
+	}
+	whole, residents = s.directory.recover(sizeBytes, size)
+	s.Arena = NewArena(sizeBytes)
+	for i := len(whole) - 1; i >= 0; i-- { // from the end: what is left is one free block
+		s.occupy(whole[i].Off, size(whole[i].Set, whole[i].Sample))
+	}
+	return whole, residents, nil
+}

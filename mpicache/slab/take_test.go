@@ -1,0 +1,399 @@
+package slab
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+var twoSets = []Set{{Samples: 40, Key: [32]byte{1}}, {Samples: 7, Key: [32]byte{2}}}
+
+func sizeOf(set, sample int) int64 { return int64(50+90*set) + int64(sample)*3 }
+
+// pattern returns what a sample's bytes are in one of its versions: all are right.
+func pattern(set, sample int) []byte {
+	return bytes.Repeat([]byte{byte(1 + set*100 + sample)}, int(sizeOf(set, sample)))
+}
+
+// A scribbler brings samples into a slab and gives them up, as a rank does.
+type scribbler struct {
+	*Slab
+	rng   *rand.Rand
+	place [2][40]int64 // plus 1; 0: none
+}
+
+func newScribbler(t testing.TB, s *Slab, seed uint64) *scribbler {
+	t.Helper()
+	return &scribbler{Slab: s, rng: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// step brings in a sample, byte by byte as far as anybody can tell, or gives one up. written is
+// called in the midst of each change of the samples' bytes.
+func (w *scribbler) step(written func()) {
+	set := w.rng.IntN(2)
+	id := w.rng.IntN(twoSets[set].Samples)
+	e := w.Entries(set)
+	if at := w.place[set][id]; at != 0 {
+		if w.rng.IntN(2) == 0 {
+			e.Keep(id, w.rng.IntN(3) > 0)
+			return
+		}
+		e.Keep(id, false)
+		e.Drop(id)
+		w.Free(at - 1)
+		w.place[set][id] = 0
+		return
+	}
+	off, ok := w.Alloc(sizeOf(set, id))
+	if !ok {
+		return
+	}
+	w.place[set][id] = off + 1
+	into, sample := w.Bytes(off, sizeOf(set, id)), pattern(set, id)
+	if w.rng.IntN(2) == 0 {
+		e.Keep(id, true) // before it is there, as a policy decides
+	}
+	for _, half := range []int{len(into) / 2, len(into)} {
+		copy(into[:half], sample)
+		written()
+	}
+	e.Put(id, off, Sum(into))
+	e.Keep(id, true)
+}
+
+// isWhole reports whether bytes are what the entry of a sample says.
+func isWhole(e *Entries, id int, sample []byte) bool {
+	sum, whole := e.Sum(id)
+	return whole && sum == Sum(sample)
+}
+
+// checkWhole checks that every entry that can be taken over has its sample's bytes.
+func checkWhole(t testing.TB, s *Slab, whole []Entry) {
+	t.Helper()
+	for _, w := range whole {
+		got := s.memory[w.Off : w.Off+sizeOf(w.Set, w.Sample)]
+		if !bytes.Equal(got, pattern(w.Set, w.Sample)) || !isWhole(s.Entries(w.Set), w.Sample, got) {
+			t.Fatalf("%+v is whole, they say, and is not", w)
+		}
+	}
+}
+
+// copyOf returns the slab as who takes it over would find it now.
+func copyOf(t testing.TB, s *Slab) *Slab {
+	t.Helper()
+	c := &Slab{Arena: NewArena(0), fd: -1, memory: bytes.Clone(s.memory)}
+	n := s.TakenBytes()
+	if c.directory = openDirectory(c.memory[n:], n, twoSets); c.directory == nil {
+		t.Fatal("the directory is not of these data sets")
+	}
+	return c
+}
+
+// TestDeathAtEveryStore stops a writer after each of its stores: every entry is whole, or is not
+// taken over, and what was a whole resident before and after the store is taken over.
+func TestDeathAtEveryStore(t *testing.T) {
+	s, err := New(4096, twoSets, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := newScribbler(t, s, 1)
+	deaths, most := 0, 0
+	die := func() {
+		c := copyOf(t, s)
+		whole, _ := c.directory.recover(c.TakenBytes(), sizeOf)
+		checkWhole(t, c, whole)
+		deaths++
+		most = max(most, len(whole))
+	}
+	for i := range twoSets {
+		s.Entries(i).stored = die
+	}
+	for range 1500 {
+		w.step(die)
+	}
+	if deaths < 2500 || most < 15 {
+		t.Errorf("only %d deaths, with %d samples at the most", deaths, most)
+	}
+}
+
+// memoryVariable tells the test binary, started again, that it is a rank, and the slab's size.
+const memoryVariable = "RANKPOOL_TEST_SLAB_BYTES"
+
+// TestMain is also a rank that is killed.
+func TestMain(m *testing.M) {
+	size, err := strconv.ParseInt(os.Getenv(memoryVariable), 10, 64)
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	s := &Slab{Arena: NewArena(size), fd: 3}
+	if err := s.mapTaken(size+wholePages(directoryBytes(twoSets)), twoSets); err != nil {
+		panic(err)
+	}
+	w := &scribbler{Slab: s, rng: rand.New(rand.NewPCG(uint64(os.Getpid()), 1))}
+	for {
+		w.step(func() {})
+	}
+}
+
+// TestKilledWriter kills a process that writes to a slab, and takes the memory over.
+func TestKilledWriter(t *testing.T) {
+	kills, taken := 20, 0
+	if testing.Short() {
+		kills = 5
+	}
+	for kill := range kills {
+		s, err := New(4096, twoSets, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Dup(s.fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := os.NewFile(uintptr(fd), "slab")
+		rank := exec.CommandContext(t.Context(), os.Args[0])
+		rank.Env = append(os.Environ(), memoryVariable+"=4096")
+		rank.ExtraFiles = []*os.File{file}
+		if err := rank.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for entries := s.Entries(0); len(entries.words) > 0; { // until it writes
+			if whole, _ := copyOf(t, s).directory.recover(4096, sizeOf); len(whole) > kill%8 {
+				break
+			}
+		}
+		if err := rank.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = rank.Wait() // killed
+		_ = file.Close()
+		again := takeOver(t, s, twoSets)
+		whole, residents, err := again.Resume(4096, sizeOf)
+		if err != nil || residents < len(whole) {
+			t.Fatalf("%d of %d, %v", len(whole), residents, err)
+		}
+		checkWhole(t, again, whole)
+		checkArena(t, again.Arena)
+		taken += len(whole)
+		_ = again.Close()
+		_ = s.Close()
+	}
+	if taken == 0 {
+		t.Error("nothing was taken over")
+	}
+}
+
+// takeOver takes s's memory over by the descriptor that clients have.
+func takeOver(t testing.TB, s *Slab, sets []Set) *Slab {
+	t.Helper()
+	fd, err := s.ReadOnlyFD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	is, err := s.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Take(fd, is, sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// TestResume takes a slab over, twice, the second time a smaller one, and goes on with it.
+func TestResume(t *testing.T) {
+	s := newSlabOf(t, 1<<16, twoSets)
+	w := newScribbler(t, s, 2)
+	for range 500 {
+		w.step(func() {})
+	}
+	_, want := copyOf(t, s).directory.recover(1<<16, sizeOf)
+	for _, size := range []int64{1 << 16, 4096} {
+		again := takeOver(t, s, twoSets)
+		whole, residents, err := again.Resume(size, sizeOf)
+		if err != nil || len(whole) == 0 || size == 1<<16 && (len(whole) != want || residents != want) {
+			t.Fatalf("%d of %d residents of %d bytes, want %d (%v)", len(whole), residents, size, want, err)
+		}
+		checkWhole(t, again, whole)
+		checkArena(t, again.Arena)
+		used := int64(0)
+		for _, e := range whole {
+			used += Footprint(sizeOf(e.Set, e.Sample))
+			if e.Off+sizeOf(e.Set, e.Sample) > size {
+				t.Errorf("%+v lies beyond %d", e, size)
+			}
+		}
+		if again.UsedBytes() != used || again.SizeBytes() != size {
+			t.Errorf("%d bytes of %d are used, want %d of %d",
+				again.UsedBytes(), again.SizeBytes(), used, size)
+		}
+		for _, e := range whole {
+			again.Free(e.Off)
+		}
+		checkArena(t, again.Arena)
+		if again.largestFreeBytes() != size {
+			t.Errorf("all given back: %d of %d", again.largestFreeBytes(), size)
+		}
+		_ = again.Close()
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(s.fd, &st); err != nil || st.Blocks*512 > 2*4096+4096 {
+		t.Errorf("%d bytes are still allocated (%v)", st.Blocks*512, err)
+	}
+}
+
+func newSlabOf(t testing.TB, sizeBytes int64, sets []Set) *Slab {
+	t.Helper()
+	s, err := New(sizeBytes, sets, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestTakeRefuses checks what is not believed.
+func TestTakeRefuses(t *testing.T) {
+	s, other := newSlabOf(t, 1<<16, twoSets), newSlabOf(t, 1<<16, twoSets)
+	is, _ := s.Identity()
+	open, err := unix.MemfdCreate("not sealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil || unix.Ftruncate(open, 1<<16) != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(open)
+	unsealed, _ := IdentityOf(open)
+	longer := is
+	longer.SizeBytes++
+	changed := []Set{twoSets[0], {Samples: 7, Key: [32]byte{3}}}
+	more := []Set{twoSets[0], {Samples: 8, Key: [32]byte{2}}}
+	for name, c := range map[string]struct {
+		fd   int
+		want Identity
+		sets []Set
+		says string
+	}{
+		"other memory":        {other.fd, is, twoSets, "the memory is"},
+		"another size":        {s.fd, longer, twoSets, "the memory is"},
+		"a size that changes": {open, unsealed, twoSets, "not sealed"},
+		"another data set":    {s.fd, is, changed, "other data sets"},
+		"fewer data sets":     {s.fd, is, twoSets[:1], "other data sets"},
+		"more samples":        {s.fd, is, more, "other data sets"},
+		"too many samples":    {s.fd, is, []Set{{Samples: 1 << 20}}, "too small"},
+		"no descriptor":       {-1, is, twoSets, "fstat"},
+	} {
+		taken, err := Take(c.fd, c.want, c.sets)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v", name, taken, err)
+		}
+	}
+}
+
+// TestSpoiltBytes checks that a sample with other bytes than were written is none.
+func TestSpoiltBytes(t *testing.T) {
+	s := newSlabOf(t, 1<<16, twoSets)
+	off, _ := s.Alloc(sizeOf(0, 3))
+	b := s.Bytes(off, sizeOf(0, 3))
+	copy(b, pattern(0, 3))
+	e := s.Entries(0)
+	if isWhole(e, 3, b) {
+		t.Error("a sample is whole before it was put there")
+	}
+	e.Put(3, off, Sum(b))
+	if !isWhole(e, 3, b) {
+		t.Error("a sample is not whole")
+	}
+	b[17]++
+	if isWhole(e, 3, b) {
+		t.Error("a sample with another byte is whole")
+	}
+	e.Put(3, off, Sum(b))
+	if e.Drop(3); isWhole(e, 3, b) {
+		t.Error("a sample whose place was given up is whole")
+	}
+}
+
+// TestGoldenDirectory compares a directory with docs/wire/slab_golden.bin, which the Python
+// client's tests read too: 256 bytes for samples, and sets of 3 and 2 that have whole ones.
+func TestGoldenDirectory(t *testing.T) {
+	const samples = 256
+	sets := []Set{{Samples: 3, Key: [32]byte{1}}, {Samples: 2, Key: [32]byte{2}}}
+	memory := make([]byte, samples+directoryBytes(sets))
+	copy(memory[64:], "the bytes of sample 2")
+	copy(memory[128:], "those of another")
+	d := newDirectory(memory[samples:], samples, sets)
+	d.entries[0].Put(2, 64, Sum(memory[64:64+21]))
+	d.entries[0].Keep(2, true)
+	d.entries[0].Keep(1, true) // it is not there yet
+	d.entries[1].Put(0, 128, Sum(memory[128:128+16]))
+	d.entries[1].Put(1, 192, 1) // other bytes than were written
+	const path = "../../docs/wire/slab_golden.bin"
+	if *update {
+		if err := os.WriteFile(path, memory, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(golden, memory) {
+		t.Errorf("the directory is not that of %s (%v)", path, err)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file")
+
+// FuzzDirectory has anything stand in a directory.
+func FuzzDirectory(f *testing.F) {
+	f.Add([]byte{0xff, 1, 2, 3}, uint64(1))
+	f.Fuzz(func(t *testing.T, junk []byte, seed uint64) {
+		const size = 4096
+		memory := make([]byte, size+directoryBytes(twoSets))
+		s := &Slab{Arena: NewArena(0), fd: -1, memory: memory}
+		s.directory = newDirectory(memory[size:], size, twoSets)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for _, e := range s.directory.entries {
+			for id := range e.words {
+				switch rng.IntN(3) {
+				case 0:
+					e.words[id] = rng.Uint64()
+				case 1:
+					e.words[id] = wholeBit | keptBit | rng.Uint64N(80)
+				}
+			}
+		}
+		copy(memory[size+rng.Int64N(directoryBytes(twoSets)):], junk)
+		if s.directory = openDirectory(memory[size:], size, twoSets); s.directory == nil {
+			return // the header is another one
+		}
+		whole, _, err := s.Resume(size, sizeOf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkArena(t, s.Arena)
+		for _, w := range whole {
+			s.Free(w.Off)
+		}
+		checkArena(t, s.Arena)
+	})
+}
+
+// BenchmarkSum is what an entry costs when its sample is fetched.
+func BenchmarkSum(b *testing.B) {
+	for _, size := range []int{3 << 10, 110 << 10} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			sample := make([]byte, size)
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				Sum(sample)
+			}
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package mpicache
+
+import "rankpool/scheduler"
+
+// Kept keeps copies of samples on a disk of the node beyond the end of this rank. It is declared
+// here, by its consumer; staging/tier/keep has one. None of its methods waits for the disk. Copies
+// may be lost at any time, but what is read is what storage gave.
+type Kept interface {
+	// Read reads the sample into into, which has its size, and calls done once, from any goroutine.
+	// After an error into is as it was. It returns false, and does nothing, if there is no copy.
+	Read(id scheduler.SampleID, into []byte, done func(error)) bool
+	// Write has a copy of the sample made, as storage gave it, if there is room. The bytes are the
+	// caller's again when it returns.
+	Write(id scheduler.SampleID, bytes []byte)
+}
+
+// read reads a sample into its place: a kept copy, or else storage, of which a copy is kept then.
+func (s *stream) read(id scheduler.SampleID, need uint64, done func(kept bool, err error)) {
+	into, copies, from := s.bytes(id), s.data.Kept, s.data.Storage
+	storage := func() {
+		from.Fetch(id, into, need, func(err error) {
+			if err == nil && copies != nil {
+				copies.Write(id, into)
+			}
+			done(false, err)
+		})
+	}
+	if copies == nil || !copies.Read(id, into, func(err error) {
+		if err != nil {
+			storage()
+			return
+		}
+		done(true, nil)
+	}) {
+		storage()
+	}
+}

@@ -1,0 +1,160 @@
+package mpicache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache/slab"
+)
+
+// The back door is a socket in a rank's folder that is there while a rank that was started again
+// looks for the memory of the one before. A client that has it sends its descriptor, and hears
+// nothing: what it is, the rank sees.
+
+// backDoorName is the socket's name in the rank's folder.
+const backDoorName = "slab.sock"
+
+// inPlaceName is the file in the rank's folder by which a client says that a script has views of
+// the memory in its hands. A rank that took it back would write under them; what a client decodes
+// itself it reads again.
+const inPlaceName = "in-place"
+
+// backDoorMagic is what a client sends, with the descriptor.
+const backDoorMagic = "rpslab01"
+
+// backDoorPatience is how long a client may take to send that.
+const backDoorPatience = 5 * time.Second
+
+// TakeBack returns the memory of the rank that was served from this folder before, if a training
+// process has it and brings it within patience, or until ctx ends; else nil, and then the folder
+// names no memory any more, so that clients let go of it. It is the memory that the folder names,
+// and holds samples of these data sets. ranks is how many there are.
+func TakeBack(
+	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
+	log *slog.Logger,
+) *slab.Slab {
+	memory := takeBack(ctx, dir, data, ranks, patience, log)
+	if memory == nil {
+		forgetSlab(dir)
+	}
+	return memory
+}
+
+func takeBack(
+	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
+	log *slog.Logger,
+) *slab.Slab {
+	want, err := readSlabNote(dir)
+	if err != nil || want.SizeBytes == 0 || !heldByTrainers(dir, ranks) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, inPlaceName)); err == nil {
+		log.Info("training uses samples in place: the memory of the rank before is not taken back")
+		return nil
+	}
+	path := filepath.Join(dir, backDoorName)
+	_ = os.Remove(path) // a rank that died here has left it
+	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		log.Warn("the memory of the rank before cannot be taken back", "error", err)
+		return nil
+	}
+	defer func() { _ = door.Close() }() // removes it
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	brought := make(chan *slab.Slab)
+	go func() {
+		for {
+			client, err := door.AcceptUnix()
+			if err != nil {
+				return // it is closed
+			}
+			go func() {
+				memory, err := takeFrom(client, want, slabSets(data))
+				if err != nil {
+					log.Warn("what a client brought is not the memory of the rank before", "error", err)
+					return
+				}
+				select {
+				case brought <- memory:
+				case <-ctx.Done(): // another one was faster
+					_ = memory.Close()
+				}
+			}()
+		}
+	}()
+	select {
+	case memory := <-brought:
+		return memory
+	case <-ctx.Done():
+		log.Warn("no training process brought the memory of the rank before: the cache begins empty")
+		return nil
+	}
+}
+
+// takeFrom takes the memory that a client brings.
+func takeFrom(client *net.UnixConn, want slab.Identity, sets []slab.Set) (*slab.Slab, error) {
+	defer func() { _ = client.Close() }() // it was read
+	if _, err := peerOf(client); err != nil {
+		return nil, err
+	}
+	if err := client.SetReadDeadline(time.Now().Add(backDoorPatience)); err != nil {
+		return nil, err
+	}
+	fd, err := readDescriptor(client)
+	if err != nil {
+		return nil, fmt.Errorf("mpicache: the back door: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }() // the slab has one of its own
+	return slab.Take(fd, want, sets)
+}
+
+// readDescriptor returns the one descriptor that comes with the magic.
+func readDescriptor(client *net.UnixConn) (int, error) {
+	text, oob := make([]byte, len(backDoorMagic)), make([]byte, unix.CmsgSpace(4*16))
+	n, oobn, _, _, err := client.ReadMsgUnix(text, oob)
+	if err != nil {
+		return -1, err
+	}
+	var fds []int
+	if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil {
+		for i := range messages {
+			more, _ := unix.ParseUnixRights(&messages[i]) // of another kind: none
+			fds = append(fds, more...)
+		}
+	}
+	if len(fds) == 1 && string(text[:n]) == backDoorMagic {
+		return fds[0], nil
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	return -1, errors.New("a client says something else")
+}
+
+// HandBack gives the rank that is served from a folder the memory that a client has of the one
+// before. It returns an error when no rank looks for it.
+func HandBack(dir string, slabFD int) error {
+	addr := &net.UnixAddr{Name: filepath.Join(dir, backDoorName), Net: "unix"}
+	door, err := net.DialUnix("unix", nil, addr)
+	if err != nil {
+		return fmt.Errorf("mpicache: %w", err)
+	}
+	defer func() { _ = door.Close() }() // what was sent is on its way
+	if _, err := peerOf(door); err != nil {
+		return err
+	}
+	_, _, err = door.WriteMsgUnix([]byte(backDoorMagic), unix.UnixRights(slabFD), nil)
+	return err
+}

@@ -1,0 +1,127 @@
+"""A rank's memory for samples, which outlives it: whoever has it reads on, and gives it back."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import zlib
+from struct import unpack_from
+from typing import List, NamedTuple, Optional, Tuple
+
+from .errors import OwnerError
+from .owner import check_folder, check_peer
+
+NOTE = "slab"  # the file in the rank's folder that names the memory: device, inode, size
+BACK_DOOR = "slab.sock"  # the socket there at which a rank takes the memory of the one before
+BACK_DOOR_SECONDS = 1.0
+IN_PLACE = "in-place"  # the file there that says that views of the memory are in a script's hands
+MAGIC = b"rpslab01"
+_HEADER_BYTES, _SET_BYTES, _TRAILER_BYTES = 32, 48, 8
+_WHOLE = 1 << 63
+_PLACE = (1 << 48) - 1
+_GRANULE_BYTES = 64
+
+
+class _Set(NamedTuple):
+    """The entries of one data set: a word and a sum a sample."""
+
+    words: memoryview
+    sums: memoryview
+
+
+class Memory:
+    """The memory behind a descriptor, which it owns (docs/wire/README.md, *The memory*)."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        stat = os.fstat(fd)
+        self._identity = [stat.st_dev, stat.st_ino, stat.st_size]
+        self._mapped: Optional[Tuple[memoryview, List[_Set]]] = None
+
+    def same(self, fd: int) -> bool:
+        """Returns whether a descriptor is of this memory."""
+        stat = os.fstat(fd)
+        return [stat.st_dev, stat.st_ino, stat.st_size] == self._identity
+
+    def named(self, folder: str) -> bool:
+        """Returns whether a rank's folder names this memory: else no rank will take it back."""
+        try:
+            with open(os.path.join(folder, NOTE), "rb") as file:
+                return [int(word) for word in file.read().split()] == self._identity
+        except (OSError, ValueError):
+            return False
+
+    @staticmethod
+    def used_in_place(folder: str) -> None:
+        """Keeps later ranks of a folder from taking the memory back: they would write under views in use."""
+        try:
+            os.close(os.open(os.path.join(folder, IN_PLACE), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except OSError:  # the folder is gone, and with it what a rank could take back
+            pass
+
+    def hand_back(self, folder: str) -> None:
+        """Brings the memory to a rank that looks for it in its folder, if there is one."""
+        path = os.path.join(folder, BACK_DOOR)
+        if not os.path.exists(path):
+            return
+        try:
+            check_folder(folder)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+                door.settimeout(BACK_DOOR_SECONDS)
+                door.connect(path)
+                check_peer(door, path)
+                socket.send_fds(door, [MAGIC], [self.fd])
+        except (OSError, OwnerError):  # another one was faster
+            pass
+
+    def read(self, stream: int, id: int, size: int) -> Optional[bytes]:
+        """Returns a copy of a sample's bytes, None where they are not there.
+
+        A rank may be writing meanwhile: the bytes count if they have the sum of an entry that stays
+        the same.
+        """
+        try:
+            memory, found = self._mapped or self._map()
+        except (OSError, ValueError):  # another thread has let go of it
+            return None
+        if not 0 <= stream < len(found) or id >= len(found[stream].words):
+            return None
+        words, sums = found[stream]
+        word, crc = words[id], sums[id]
+        at = (word & _PLACE) * _GRANULE_BYTES
+        if not word & _WHOLE or at + size > len(memory):
+            return None
+        content = bytes(memory[at : at + size])
+        if zlib.crc32(content) != crc or (words[id] ^ word) & (_WHOLE | _PLACE) or sums[id] != crc:
+            return None
+        return content
+
+    def _map(self) -> Tuple[memoryview, List[_Set]]:
+        whole = memoryview(mmap.mmap(self.fd, 0, mmap.MAP_SHARED, mmap.PROT_READ))
+        self._mapped = whole, sets(whole)
+        return self._mapped
+
+    def close(self) -> None:
+        """Lets go of the memory, but for what the process has mapped elsewhere."""
+        self._mapped = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def sets(whole: memoryview) -> List[_Set]:
+    """Returns the entries of all data sets in a memory; none where it has no directory."""
+    (begin,) = unpack_from("<Q", whole, len(whole) - _TRAILER_BYTES)
+    last = len(whole) - _HEADER_BYTES - _TRAILER_BYTES
+    if begin > last or whole[begin : begin + len(MAGIC)] != MAGIC:
+        return []
+    found = []
+    (count,) = unpack_from("<Q", whole, begin + 16)
+    for i in range(count):
+        samples, at = unpack_from("<QQ", whole, begin + _HEADER_BYTES + _SET_BYTES * i)
+        words_at = begin + at
+        sums_at = words_at + (8 * samples + 63) // 64 * 64
+        words = whole[words_at : words_at + 8 * samples].cast("Q")
+        found.append(_Set(words, whole[sums_at : sums_at + 4 * samples].cast("I")))
+    return found

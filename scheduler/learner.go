@@ -1,0 +1,18 @@
+package scheduler
+
+// A Learner is what a system remembers of training that learns while an epoch is trained, as SHADE
+// does: its next epoch depends on more than the scores at the cut. Every rank has one, which
+// follows training as batches are folded; so all have learned the same at the same batch.
+//
+// It is not safe for concurrent use.
+type Learner interface {
+	// Begin forgets everything, and begins with scores, one a sample, and with what Cut returned
+	// before, nil for nothing. It keeps neither. It returns an error when learned is damaged, or of
+	// other samples or another memory.
+	Begin(scores []float32, learned []byte) error
+	// Learn takes a batch that was folded into scores.
+	Learn(f Folded, scores []float32)
+	// Cut returns what the next epoch is drawn from besides scores. It is called once an epoch, when
+	// all batches before its cut are folded.
+	Cut() []byte
+}

@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+)
+
+// recover takes over the residents of the rank before, as they lay in its memory.
+func (r *simRank) recover(before *simRank) {
+	var ids []SampleID
+	for _, u := range before.stager.Cache().Residents() {
+		if before.bytes[u.ID] {
+			ids = append(ids, u.ID)
+			r.bytes[u.ID] = true
+		}
+	}
+	r.step(Recovered{IDs: ids})
+	for _, id := range ids {
+		if !r.stager.Cache().Resident(id) || !r.bytes[id] {
+			r.w.t.Fatalf("rank %d: sample %d was resident, and is not any more", r.rank, id)
+		}
+	}
+}
+
+// check compares a sample's bytes with what was written.
+func (r *simRank) check(id SampleID) {
+	if !r.bytes[id] {
+		r.w.t.Fatalf("rank %d: sample %d is to be checked, and is not here", r.rank, id)
+	}
+	whole := !r.w.chance(r.w.faults.spoilt)
+	if !whole {
+		delete(r.bytes, id)
+	}
+	r.step(Checked{ID: id, Whole: whole})
+}
+
+// TestStagerRecovers has all ranks started again between two epochs. With what they had in memory
+// they read as much as if nothing had happened; what is spoilt they read again. Partitions are so
+// large that a hash places samples: a Placement begins anew.
+func TestStagerRecovers(t *testing.T) {
+	for _, sampler := range []string{"torch", "pads"} {
+		for _, policy := range []string{"clairvoyant", "lru"} {
+			t.Run(sampler+"/"+policy, func(t *testing.T) {
+				run := func(restart bool, f faults) *world {
+					w := newWorld(t, 7, 2, 1, 16, 2000, 3, sampler, policy, 0.2, AssignLocal, f)
+					for epoch := range 3 {
+						if restart && epoch == 1 {
+							for w.one() {
+							}
+							w.restart()
+						}
+						w.plan(epoch, 0)
+						w.train(epoch, 0, 3)
+					}
+					w.settled()
+					return w
+				}
+				calm := run(false, faults{})
+				warm := run(true, faults{warm: 1})
+				spoilt := run(true, faults{warm: 1, spoilt: 2})
+				cold := run(true, faults{})
+				if policy == "clairvoyant" && warm.reads() > calm.reads()*103/100 {
+					t.Errorf("%d reads, and %d when nothing happens", warm.reads(), calm.reads())
+				}
+				if warm.reads() >= spoilt.reads() || spoilt.reads() >= cold.reads() {
+					t.Errorf("%d reads, %d when half is spoilt, and %d when all is",
+						warm.reads(), spoilt.reads(), cold.reads())
+				}
+				if warm.sources[FromFallback]+warm.sources[NotHere] > 0 {
+					t.Errorf("sources are %v", warm.sources)
+				}
+			})
+		}
+	}
+}
+
+// TestStagerRecoversTooMuch has less room than before: the first samples stay, the others are
+// freed.
+func TestStagerRecoversTooMuch(t *testing.T) {
+	w := newWorld(t, 1, 1, 1, 4, 100, 1, "torch", "lru", 0.1, AssignLocal, faults{})
+	r := w.ranks[0]
+	var ids []SampleID
+	for id := range SampleID(50) {
+		ids = append(ids, id)
+		r.bytes[id] = true
+	}
+	kept := map[SampleID]int{}
+	r.stager.own.cache.kept = func(id SampleID, is bool) {
+		if is {
+			kept[id]++
+		} else {
+			kept[id]--
+		}
+	}
+	r.step(Recovered{IDs: ids})
+	for id := range SampleID(50) {
+		resident := r.stager.Cache().Resident(id)
+		if resident != r.bytes[id] || resident != (kept[id] == 1) {
+			t.Errorf("sample %d is resident %v, has bytes %v, was told %d",
+				id, resident, r.bytes[id], kept[id])
+		}
+	}
+	if n := r.stager.Cache().Len(); n < 5 || n > 12 || !r.bytes[0] || r.stager.WindowBytes() != 0 {
+		t.Errorf("%d samples of 50 are kept, and %d bytes besides", n, r.stager.WindowBytes())
+	}
+	w.plan(0, 0)
+	w.train(0, 0, 2)
+	w.settled()
+	for _, u := range r.stager.Cache().Residents() {
+		if kept[u.ID] != 1 {
+			t.Errorf("nobody was told that sample %d stays", u.ID)
+		}
+		kept[u.ID] = 0
+	}
+	if fmt.Sprint(kept) != fmt.Sprint(map[SampleID]int{}) {
+		for id, n := range kept {
+			if n != 0 {
+				t.Errorf("sample %d is a resident, they say (%d)", id, n)
+			}
+		}
+	}
+}

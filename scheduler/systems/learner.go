@@ -1,0 +1,112 @@
+package systems
+
+import (
+	"fmt"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// A Learner is the sampler of a system that learns while an epoch is trained, and draws the next by
+// that. One of them follows training as batches are folded, by the system's pool with the memory of
+// all ranks; what it has at the cut goes to another, which draws: so a plan is made beside
+// training.
+//
+// Its memory holds no bytes. What ranks hold is their policy's, and may be less.
+//
+// It is not safe for concurrent use.
+type Learner struct {
+	cfg       ChooserConfig
+	processes int // that it draws for
+	scores    *Scores
+	pool      learning
+}
+
+// NewLearner returns the learner of cfg's system, which has learned nothing. It returns an error
+// when the sampler cannot be had.
+func NewLearner(cfg ChooserConfig) (*Learner, error) {
+	cfg.Sampler.Name = cfg.System.LiveSampler()
+	if _, err := cfg.System.NewSampler(cfg.Sampler); err != nil {
+		return nil, err
+	}
+	l := &Learner{cfg: cfg}
+	l.begin(scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial), len(cfg.World))
+	return l, nil
+}
+
+func (l *Learner) begin(scores []float32, processes int) {
+	cfg := &l.cfg
+	l.processes = processes
+	l.scores = &Scores{Of: slices.Clone(scores), Known: make([]bool, len(scores))}
+	l.scores.TakeCut()
+	l.pool = cfg.System.NewPool(PoolConfig{
+		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1,
+		Ranks: 1, TrainersPerRank: processes, GlobalBatch: cfg.Sampler.BatchSize * len(cfg.World),
+		Seed:   cfg.Sampler.Seed,
+		Memory: NewMemory(cfg.Sampler.Samples, 1, cfg.CapacityBytes, cfg.Size),
+		Scores: []*Scores{l.scores},
+	}).(learning)
+}
+
+// Weighted implements scheduler.Sampler.
+func (l *Learner) Weighted() bool { return true }
+
+// Draw implements scheduler.Sampler.
+func (l *Learner) Draw(epoch int, scores []float32) *scheduler.Draws {
+	ids := l.pool.Draw(0, epoch, scores)
+	if l.cfg.Sampler.DropLast {
+		ids = ids[:len(ids)-len(ids)%(l.cfg.Sampler.BatchSize*len(l.cfg.World))]
+	}
+	return scheduler.Listed(ids).Draw(epoch, nil)
+}
+
+// Begin implements scheduler.Learner. What was learned says how many processes draws are for: a
+// training that goes on with fewer has the same epochs.
+func (l *Learner) Begin(scores []float32, learned []byte) error {
+	if learned == nil {
+		l.begin(scores, len(l.cfg.World))
+		return nil
+	}
+	r := reader{learned}
+	processes, capacity, samples := r.u32(), r.u64(), r.u32()
+	switch {
+	case r.b == nil || processes < 1 || processes > maxProcesses:
+		return fmt.Errorf("systems: what %s has learned is damaged", l.cfg.System.Name)
+	case int(samples) != l.cfg.Sampler.Samples || int64(capacity) != l.cfg.CapacityBytes:
+		return fmt.Errorf("systems: %s has learned with %d samples and a memory of %d bytes, "+
+			"and has %d and %d bytes now: give the same --memory",
+			l.cfg.System.Name, samples, capacity, l.cfg.Sampler.Samples, l.cfg.CapacityBytes)
+	}
+	l.begin(scores, int(processes))
+	if err := l.pool.restoreState(r.b); err != nil {
+		return fmt.Errorf("systems: what %s has learned: %w", l.cfg.System.Name, err)
+	}
+	return nil
+}
+
+// maxProcesses bounds the processes that are believed; WORLD_SIZE is at most as large.
+const maxProcesses = 1<<16 - 1
+
+// Learn implements scheduler.Learner.
+func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
+	b := &Batch{
+		Epoch: f.Epoch, Number: f.Batch, IDs: f.IDs, Rank: make([]int32, len(f.IDs)),
+		Next: make([]float64, len(f.IDs)),
+	}
+	l.pool.Batch(b, make([]Answer, len(f.IDs)))
+	for i, id := range f.IDs {
+		if scheduler.Reported(f.Losses[i]) {
+			l.scores.Of[id], l.scores.Known[id] = scores[id], true
+		}
+	}
+	l.pool.Trained(b, scheduler.Report{IDs: f.IDs, Losses: f.Losses})
+}
+
+// Cut implements scheduler.Learner.
+func (l *Learner) Cut() []byte {
+	l.pool.Cut(0)
+	learned := le.AppendUint32(nil, uint32(l.processes))
+	learned = le.AppendUint64(learned, uint64(l.cfg.CapacityBytes))
+	learned = le.AppendUint32(learned, uint32(l.cfg.Sampler.Samples))
+	return l.pool.appendState(learned)
+}

@@ -1,0 +1,120 @@
+package systems
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// What shadePool has learned, for one job, as bytes: u32 1 if the next epoch prefers no draws, f64
+// mean loss of the epoch before, u32 n and f64 accuracy[n], u32 n and of each resident in order of
+// ids u32 id, u32 draws; then f32 latest loss of each sample. A resident's importance is its score.
+
+var (
+	le         = binary.LittleEndian
+	errDamaged = errors.New("it is damaged")
+)
+
+// reader takes numbers from bytes; b is nil once there were too few.
+type reader struct{ b []byte }
+
+func (r *reader) take(n int) []byte {
+	if r.b == nil || len(r.b) < n {
+		r.b = nil
+		return make([]byte, n)
+	}
+	taken := r.b[:n]
+	r.b = r.b[n:]
+	return taken
+}
+
+func (r *reader) u32() uint32  { return le.Uint32(r.take(4)) }
+func (r *reader) u64() uint64  { return le.Uint64(r.take(8)) }
+func (r *reader) f64() float64 { return math.Float64frombits(r.u64()) }
+
+// appendState implements learning.
+func (p *shadePool) appendState(b []byte) []byte {
+	c := &p.curves[0]
+	even := uint32(0)
+	if c.even {
+		even = 1
+	}
+	b = le.AppendUint64(le.AppendUint32(b, even), math.Float64bits(c.loss))
+	b = le.AppendUint32(b, uint32(len(c.accuracies)))
+	for _, accuracy := range c.accuracies {
+		b = le.AppendUint64(b, math.Float64bits(accuracy))
+	}
+	residents := p.app.all()
+	b = le.AppendUint32(b, uint32(len(residents)))
+	for _, r := range residents {
+		b = le.AppendUint32(le.AppendUint32(b, uint32(r.id)), r.draws)
+	}
+	for _, loss := range c.latest {
+		b = le.AppendUint32(b, math.Float32bits(loss))
+	}
+	return b
+}
+
+// restoreState implements learning.
+func (p *shadePool) restoreState(state []byte) error {
+	r, c := reader{state}, &p.curves[0]
+	c.even, c.loss = r.u32() == 1, r.f64()
+	n := r.u32()
+	if n > stagnationEpochs+1 {
+		return errDamaged
+	}
+	c.accuracies = nil
+	for range n {
+		c.accuracies = append(c.accuracies, r.f64())
+	}
+	count := r.u32()
+	if uint64(len(r.b)) != 8*uint64(count)+4*uint64(len(c.latest)) {
+		return errDamaged
+	}
+	residents := reader{r.take(8 * int(count))}
+	for id := range c.latest {
+		c.latest[id] = math.Float32frombits(r.u32())
+		p.cfg.Scores[0].Known[id] = scheduler.Reported(c.latest[id])
+	}
+	for range count {
+		if err := p.restoreResident(residents.u32(), residents.u32()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *shadePool) restoreResident(number, draws uint32) error {
+	id := scheduler.SampleID(number)
+	if int64(number) >= int64(p.cfg.Samples) || p.memory.Has(id) || !p.memory.Fits(id) {
+		return errDamaged
+	}
+	p.memory.Keep(id, 0)
+	p.cache.Draw(p.use(0, id, 0), func(scheduler.SampleID) {})
+	p.app.drawn(id, draws)
+	return nil
+}
+
+// all returns the residents in order of ids.
+func (q *byImportance) all() []importance {
+	all := make([]importance, 0, q.queue.Len())
+	for _, place := range q.queue.order {
+		all = append(all, q.residents[place])
+	}
+	slices.SortFunc(all, func(a, b importance) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+// drawn says how often the newest resident was drawn since it was admitted.
+func (q *byImportance) drawn(id scheduler.SampleID, draws uint32) {
+	place := scheduler.Place(len(q.residents) - 1)
+	if q.residents[place].id != id {
+		panic("systems: the newest resident is another one.")
+	}
+	q.residents[place].draws = draws
+	q.queue.Fix(place)
+}

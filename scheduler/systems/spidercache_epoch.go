@@ -1,0 +1,101 @@
+package systems
+
+import "rankpool/scheduler"
+
+// spiderLatest has the newest embedding of each sample that a job was trained on, in 4 bytes a
+// number: what the graph of its next epoch is built from at the cut.
+type spiderLatest struct {
+	cfg        *PoolConfig
+	job        int
+	embeddings []float32 // [sample][dimension]
+	has        []bool
+}
+
+func newSpiderLatest(cfg *PoolConfig, job int) *spiderLatest {
+	return &spiderLatest{
+		cfg: cfg, job: job, embeddings: make([]float32, cfg.Samples*cfg.Dimensions),
+		has: make([]bool, cfg.Samples),
+	}
+}
+
+// update takes new embeddings. It panics when the report has none.
+func (l *spiderLatest) update(r scheduler.Report) {
+	checkEmbeddings(r)
+	for i, id := range r.IDs {
+		copy(l.of(id), r.Embeddings[i])
+		l.has[id] = true
+	}
+}
+
+func (l *spiderLatest) of(id scheduler.SampleID) []float32 {
+	return l.embeddings[int(id)*l.cfg.Dimensions:][:l.cfg.Dimensions]
+}
+
+// graph builds the graph anew, in the order of ids, and scores all samples. So it depends on the
+// newest embeddings alone, and on nothing that was before.
+func (l *spiderLatest) graph() *spiderGraph {
+	g := newSpiderGraph(l.cfg, l.job)
+	for id, has := range l.has {
+		if has {
+			g.index.Update(int32(id), l.of(scheduler.SampleID(id)))
+			g.count(l.of(scheduler.SampleID(id)), 1)
+		}
+	}
+	for id, has := range l.has {
+		if has {
+			g.score(scheduler.SampleID(id))
+		}
+	}
+	return g
+}
+
+// spiderEpochs has a pool choose by epoch: scores, neighbours and the ratio of an epoch are those
+// at the cut of the epoch before, and stay until the next. So all that the pool does in an epoch is
+// known when the epoch is planned.
+type spiderEpochs struct {
+	latest []*spiderLatest // by job
+	next   []*spiderGraph  // by job: of the epoch that begins next; nil before its cut
+	ratio  float64         // of that epoch
+}
+
+func newSpiderEpochs(cfg *PoolConfig, ratio float64) *spiderEpochs {
+	e := &spiderEpochs{next: make([]*spiderGraph, cfg.Jobs), ratio: ratio}
+	for job := range cfg.Jobs {
+		e.latest = append(e.latest, newSpiderLatest(cfg, job))
+	}
+	return e
+}
+
+// cut chooses a job's epoch, by what has been trained so far.
+func (p *spiderPool) cut(job, epoch int) {
+	p.epochs.next[job] = p.epochs.latest[job].graph()
+	if job == 0 && p.trained {
+		p.epochs.ratio, p.trained = p.ratio.next(epoch, p.epochs.next[0].known()), false
+	}
+}
+
+// turn begins the epoch that was chosen last: residents get their new scores, the nodes of the
+// homophily cache their new lists. With several jobs these are of the one that began last. An epoch
+// that is drawn by another sampler has no cut before.
+func (p *spiderPool) turn(job, epoch int) {
+	if p.epochs.next[job] == nil {
+		p.cut(job, epoch)
+	}
+	p.graphs[job], p.epochs.next[job] = p.epochs.next[job], nil
+	if job == 0 {
+		p.divide(p.epochs.ratio)
+	}
+	g := p.graphs[job]
+	for id, score := range g.scores {
+		if p.importance.Resident(scheduler.SampleID(id)) {
+			p.importance.Refresh(scheduler.Use{ID: scheduler.SampleID(id), Score: score})
+		}
+	}
+	p.homophily.Renew(func(id scheduler.SampleID) ([]int32, bool) {
+		if !g.index.Has(int32(id)) {
+			return nil, false
+		}
+		_, neighbours := g.score(id)
+		return neighbours, true
+	})
+}

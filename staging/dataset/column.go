@@ -1,0 +1,181 @@
+package dataset
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+)
+
+// A column has a number for each row. While a manifest is built, wide has the numbers; in a sample
+// index, cells has them in as few bytes as they need.
+type column[T int64 | uint32] struct {
+	wide []T // nil in an index
+
+	cells []byte // in an index: number i is base + unit * cell i
+	width int    // bytes of a cell: 1, 2, 4 or 8
+	base  int64
+	unit  uint64
+}
+
+// absent reports whether a manifest lacks the column.
+func (c *column[T]) absent() bool { return c.wide == nil && c.cells == nil }
+
+func (c *column[T]) len() int {
+	if c.cells != nil {
+		return len(c.cells) / c.width
+	}
+	return len(c.wide)
+}
+
+// at returns the number of row i.
+func (c *column[T]) at(i int) T {
+	if c.cells == nil {
+		return c.wide[i]
+	}
+	var cell uint64
+	switch c.width {
+	case 1:
+		cell = uint64(c.cells[i])
+	case 2:
+		cell = uint64(binary.LittleEndian.Uint16(c.cells[2*i:]))
+	case 4:
+		cell = uint64(binary.LittleEndian.Uint32(c.cells[4*i:]))
+	default:
+		cell = binary.LittleEndian.Uint64(c.cells[8*i:])
+	}
+	return T(uint64(c.base) + c.unit*cell)
+}
+
+// columnHead precedes the cells of a column in an index.
+type columnHead struct {
+	Base    int64
+	Unit    uint64
+	Width   uint32 // bytes of a cell
+	Filling uint32 // 0
+}
+
+const columnHeadBytes = 24
+
+// A narrowColumn is a column that writeIndex writes.
+type narrowColumn interface {
+	// sizeBytes returns the size of the column in an index, its head and its filling included.
+	sizeBytes() uint64
+	write(w io.Writer) error
+}
+
+// plan returns the head of the column in an index, in which a cell has as few bytes as possible.
+// Only a scaled column has another base than 0 and another unit than 1: the smallest number, and
+// the greatest common divisor of what the others have beyond it.
+func (c *column[T]) plan(scaled bool) columnHead {
+	head := columnHead{Unit: 1, Width: 1}
+	if c.len() == 0 {
+		return head
+	}
+	if scaled {
+		head.Base = math.MaxInt64
+		for i := range c.len() {
+			head.Base = min(head.Base, int64(c.at(i)))
+		}
+	}
+	most, unit := uint64(0), uint64(0)
+	for i := range c.len() {
+		beyond := uint64(int64(c.at(i)) - head.Base) // wraps around to the right number
+		most = max(most, beyond)
+		if scaled && unit != 1 {
+			unit = divisor(unit, beyond)
+		}
+	}
+	if scaled {
+		head.Unit = max(1, unit)
+	}
+	for limit := 8; bits.Len64(most/head.Unit) > limit; limit *= 2 {
+		head.Width *= 2
+	}
+	return head
+}
+
+// divisor returns the greatest common divisor.
+func divisor(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// narrow pairs a column with its head in an index.
+type narrow[T int64 | uint32] struct {
+	*column[T]
+	head columnHead
+}
+
+func plain[T int64 | uint32](c *column[T]) narrowColumn { return narrow[T]{c, c.plan(false)} }
+
+func scaled[T int64 | uint32](c *column[T]) narrowColumn { return narrow[T]{c, c.plan(true)} }
+
+func (n narrow[T]) sizeBytes() uint64 {
+	return columnHeadBytes + align8(uint64(n.len())*uint64(n.head.Width))
+}
+
+func (n narrow[T]) write(w io.Writer) error {
+	if err := binary.Write(w, binary.LittleEndian, n.head); err != nil {
+		return err
+	}
+	buffer := make([]byte, 0, 64<<10)
+	for i := range n.len() {
+		cell := uint64(int64(n.at(i))-n.head.Base) / n.head.Unit
+		var bytes [8]byte
+		binary.LittleEndian.PutUint64(bytes[:], cell)
+		buffer = append(buffer, bytes[:n.head.Width]...)
+		if len(buffer) > cap(buffer)-8 {
+			if _, err := w.Write(buffer); err != nil {
+				return err
+			}
+			buffer = buffer[:0]
+		}
+	}
+	used := uint64(n.len()) * uint64(n.head.Width)
+	_, err := w.Write(append(buffer, make([]byte, align8(used)-used)...))
+	return err
+}
+
+// take has the column be that of n rows at offset at of an index, and returns how long it is there.
+func (c *column[T]) take(data []byte, at, n uint64) (sizeBytes uint64, err error) {
+	raw, err := cut(data, at, columnHeadBytes)
+	if err != nil {
+		return 0, err
+	}
+	var head columnHead
+	if _, err := binary.Decode(raw, binary.LittleEndian, &head); err != nil {
+		return 0, err
+	}
+	switch head.Width {
+	case 1, 2, 4, 8:
+	default:
+		return 0, fmt.Errorf("has a column of %d bytes a cell", head.Width)
+	}
+	used := n * uint64(head.Width)
+	cells, err := cut(data, at+columnHeadBytes, align8(used))
+	if err != nil {
+		return 0, err
+	}
+	_, signed := any(c).(*column[int64])
+	if head.Filling != 0 || !zeros(cells[used:]) || head.Unit != 1 && (!signed || zeros(cells)) ||
+		head.Base != 0 && !signed {
+		return 0, errors.New("is damaged")
+	}
+	cells = cells[:used]
+	*c = column[T]{cells: cells, width: int(head.Width), base: head.Base, unit: head.Unit}
+	return columnHeadBytes + align8(used), nil
+}
+
+func zeros(bytes []byte) bool {
+	for _, b := range bytes {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,160 @@
+package dataset
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rankpool/staging/stagingtest"
+)
+
+// TestIdentityIsOfTheData checks that a data set that was copied, and each kind of manifest of it,
+// has the same digest.
+func TestIdentityIsOfTheData(t *testing.T) {
+	files := []string{"a/1.png", "a/deep/2.png", "b/1.png", "empty/"}
+	m := listed(files...)
+	id := m.Identity()
+
+	other := listed(files...)
+	other.modTimes.wide[0]++
+	copied := other.Identity()
+	if copied.Differs(id) || copied.Times == id.Times {
+		t.Errorf("a copy has %v, the data set %v", copied, id)
+	}
+	parquet, index := filepath.Join(t.TempDir(), "m.parquet"), filepath.Join(t.TempDir(), "index")
+	stagingtest.Must(t, WriteParquet(parquet, m))
+	stagingtest.Must(t, WriteIndex(index, m))
+	fromParquet, err := ReadParquet(parquet)
+	stagingtest.Must(t, err)
+	fromIndex, err := OpenIndex(index)
+	stagingtest.Must(t, err)
+	stagingtest.Must(t, fromIndex.CheckIdentity())
+	for _, other := range []*Manifest{fromParquet, fromIndex, m.WithRoot("/elsewhere")} {
+		if other.Identity() != id {
+			t.Errorf("%v, want %v", other.Identity(), id)
+		}
+	}
+	summed := m.WithChecksums([]uint64{1, 2, 3})
+	if id := summed.Identity(); id.Differs(m.Identity()) ||
+		!id.Differs(m.WithChecksums([]uint64{1, 2, 4}).Identity()) {
+		t.Error("checksums count where both manifests have them, and only there")
+	}
+}
+
+// TestDifferencesAreNamed checks that every difference that training could see makes another data
+// set, and is named.
+func TestDifferencesAreNamed(t *testing.T) {
+	files := []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"}
+	m := listed(files...)
+	parts := func(offsets ...int64) *Manifest {
+		other := *m
+		other.setParts(offsets...)
+		return &other
+	}
+	grown := listed(files...)
+	grown.sizes.wide[1] = 18
+	for _, c := range []struct {
+		there *Manifest
+		want  string
+	}{
+		{listed("a/1.png", "b/1.png", "b/2.png"), "lacks a/2.png"},
+		{listed("a/1.png", "a/2.png", "b/1.png"), "lacks b/2.png"},
+		{listed(append(files, "a/1a.png")...), "has a/1a.png too"},
+		{listed(append(files, "c/1.png")...), "has c/1.png too"},
+		{listed("a/1.png", "a/2.png", "c/1.png", "c/2.png"), "lacks b/1.png"},
+		{listed(append(files, "c/")...), "has class c too"},
+		{listed(append(files, "aa/")...), "has b/1.png with label 2, which should be 1"},
+		{grown, "has a/2.png with 18 bytes, which should be 7"},
+		{parts(0, 0, 0, 5), "lacks b/2.png"},
+		{m.WithChecksums([]uint64{1, 2, 3, 4}), ""},
+	} {
+		differs := c.there.Identity().Differs(m.Identity())
+		what := FirstDifference(m.List(0), c.there.List(0))
+		if differs != (c.want != "") || what != c.want {
+			t.Errorf("%q (differs: %v), want %q", what, differs, c.want)
+		}
+	}
+	a, b := m.WithChecksums([]uint64{1, 2, 3, 4}), m.WithChecksums([]uint64{1, 2, 7, 4})
+	want := "has b/1.png with checksum 0000000000000007, which should be 0000000000000003"
+	if what := FirstDifference(a.List(0), b.List(0)); what != want ||
+		!a.Identity().Differs(b.Identity()) {
+		t.Errorf("%q, want %q", what, want)
+	}
+}
+
+// TestBlocksFindTheDifference checks the first block that differs, in data sets of several.
+func TestBlocksFindTheDifference(t *testing.T) {
+	const n = 3*blockSamples - 1
+	build := func(n int, edit func(i int, s *Sample)) *Manifest {
+		m, err := Build("/data", []string{"a", "b"}, n, func(i int) Sample {
+			s := Sample{Path: fmt.Sprintf("a/%06d", i), Size: int64(i)}
+			edit(i, &s)
+			return s
+		})
+		stagingtest.Must(t, err)
+		return m
+	}
+	m := build(n, func(int, *Sample) {})
+	for _, c := range []struct {
+		there *Manifest
+		block int
+		want  string
+	}{
+		{
+			build(n, func(i int, s *Sample) { s.Size += int64(i / 8000) }), 1,
+			"has a/008000 with 8001 bytes, which should be 8000",
+		},
+		{
+			build(n, func(i int, s *Sample) { s.Label = i / (n - 1) }), 2,
+			"has a/012286 with label 1, which should be 0",
+		},
+		{build(n-1, func(int, *Sample) {}), 2, "lacks a/012286"},
+		{build(blockSamples, func(int, *Sample) {}), 1, "lacks a/004096"},
+		{build(n+2, func(int, *Sample) {}), 2, "has a/012287 too"},
+	} {
+		block := FirstBlock(m.BlockDigests(), c.there.BlockDigests())
+		if what := FirstDifference(m.List(block), c.there.List(block)); block != c.block ||
+			what != c.want {
+			t.Errorf("block %d: %q, want block %d: %q", block, what, c.block, c.want)
+		}
+	}
+}
+
+// TestDamagedIndexIsFound flips each byte of an index in turn: it is refused, or CheckIdentity says
+// so, but for bytes that no identity is of (the root, what fills up columns, formats).
+func TestDamagedIndexIsFound(t *testing.T) {
+	var built bytes.Buffer
+	whole := listed("a/1.png", "a/2.png", "b/1.png")
+	stagingtest.Must(t, writeIndex(&built, whole))
+	data := built.Bytes()
+	root := strings.LastIndex(string(data), whole.root)
+	var missed []int
+	for i := range data {
+		if i >= root && i < root+int(data[56]) {
+			continue
+		}
+		flipped := bytes.Clone(data)
+		flipped[i] ^= 0x10
+		m, err := parseIndex(flipped)
+		if err == nil && m.CheckIdentity() == nil {
+			missed = append(missed, i)
+		}
+	}
+	if len(missed) > 4 { // three ends of names are filled up by 4 bytes
+		t.Errorf("bytes %d may change unseen, of %d", missed, len(data))
+	}
+}
+
+func BenchmarkIdentity(b *testing.B) {
+	const n = 1 << 20
+	m, err := Build("/data", []string{"a"}, n, func(i int) Sample {
+		return Sample{Path: fmt.Sprintf("n%08d/n%08d_%d.JPEG", i/1300, i/1300, i), Size: 110_000}
+	})
+	stagingtest.Must(b, err)
+	for b.Loop() {
+		m.Identity()
+	}
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/Msamples")
+}

@@ -1,0 +1,159 @@
+package dataset
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+
+	"rankpool/scheduler"
+	"rankpool/staging/shards"
+)
+
+// A Member is one file of a sample. The bytes of a sample are those of its members, one after the
+// other.
+type Member struct {
+	Kind   string // its extension in lower case, without the leading dot: "jpg", "seg.png", "cls"
+	Offset int64  // where in the sample's file it starts, in bytes
+	Size   int64  // in bytes
+}
+
+// A memberTable holds the members of all samples of a manifest, in columns; if there are none, all
+// columns are nil.
+//
+// Sample i has the members ends[i-1] to ends[i]; it has none in the table if it is one range of
+// bytes.
+type memberTable struct {
+	kinds   []string      // the extensions that occur
+	ends    []uint32      // per sample
+	offsets column[int64] // per member, like all that follow
+	sizes   column[int64]
+	kind    column[uint32] // indexes into kinds
+
+	numbers map[string]uint32 // indexes into kinds, while the table is built; else nil
+}
+
+// Members returns the members of sample id in the order of its bytes; the caller owns the slice. A
+// sample that is a whole file has one, named by the file's extension; a record of a TFRecord file
+// has one, "tfrecord", a row of an array one, "npy".
+func (m *Manifest) Members(id scheduler.SampleID) []Member {
+	first, last := m.members.span(id)
+	if first == last {
+		return []Member{{m.kindAlone(id), m.Offset(id), m.Size(id)}}
+	}
+	found := make([]Member, 0, last-first)
+	for i := first; i < last; i++ {
+		found = append(found, Member{
+			m.members.kinds[m.members.kind.at(int(i))], m.members.offsets.at(int(i)),
+			m.members.sizes.at(int(i)),
+		})
+	}
+	return found
+}
+
+// Ranges yields the ranges of its file that sample id is made of, offset and size in bytes, in the
+// order of its bytes.
+func (m *Manifest) Ranges(id scheduler.SampleID) iter.Seq2[int64, int64] {
+	return func(yield func(offset, sizeBytes int64) bool) {
+		first, last := m.members.span(id)
+		if first == last {
+			yield(m.Offset(id), m.Size(id))
+			return
+		}
+		for i := first; i < last; i++ {
+			if !yield(m.members.offsets.at(int(i)), m.members.sizes.at(int(i))) {
+				return
+			}
+		}
+	}
+}
+
+// HasMembers reports whether any sample has more than one member.
+func (m *Manifest) HasMembers() bool {
+	first := uint32(0)
+	for _, end := range m.members.ends {
+		if end-first > 1 {
+			return true
+		}
+		first = end
+	}
+	return false
+}
+
+// kindAlone returns the kind of the only member of a sample that has no members in the table.
+func (m *Manifest) kindAlone(id scheduler.SampleID) string {
+	switch format := m.Format(id); format {
+	case FormatTFRecord, FormatNPY:
+		return format.String()
+	default:
+		_, extension, _ := strings.Cut(string(m.name(id)), ".")
+		return shards.LowerASCII(extension)
+	}
+}
+
+// span returns the range of the members of sample id; an empty one if it has none in the table.
+func (t *memberTable) span(id scheduler.SampleID) (first, last uint32) {
+	if t.ends == nil {
+		return 0, 0
+	}
+	if id > 0 {
+		first = t.ends[id-1]
+	}
+	return first, t.ends[id]
+}
+
+// addNone appends a sample without members, if there is a table.
+func (t *memberTable) addNone() {
+	if t.ends != nil {
+		t.ends = append(t.ends, uint32(t.kind.len()))
+	}
+}
+
+// kindNumber returns the index of kind in kinds, to which it appends a new kind.
+func (t *memberTable) kindNumber(kind string) uint32 {
+	if number, known := t.numbers[kind]; known {
+		return number
+	}
+	if t.numbers == nil {
+		t.numbers = make(map[string]uint32)
+	}
+	number := uint32(len(t.kinds))
+	t.numbers[kind], t.kinds = number, append(t.kinds, kind)
+	return number
+}
+
+// add appends a member; the caller sets the end of its sample.
+func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
+	t.kind.wide = append(t.kind.wide, kind)
+	t.offsets.wide, t.sizes.wide = append(t.offsets.wide, offset), append(t.sizes.wide, sizeBytes)
+}
+
+// check returns an error if sample i of sizeBytes bytes cannot have its members in the table.
+func (t *memberTable) check(i int, sizeBytes int64) error {
+	if t.ends == nil {
+		return nil
+	}
+	first, last := uint32(0), t.ends[i]
+	if i > 0 {
+		first = t.ends[i-1]
+	}
+	if last < first || uint64(last) > uint64(t.kind.len()) {
+		return fmt.Errorf("the members of sample %d end outside their table", i)
+	}
+	if first == last {
+		return nil
+	}
+	sum := int64(0)
+	for j := int(first); j < int(last); j++ {
+		offset, size := t.offsets.at(j), t.sizes.at(j)
+		if t.kind.at(j) >= uint32(len(t.kinds)) || size < 0 || offset < 0 ||
+			offset > math.MaxInt64-RecordCRCBytes-size || size > math.MaxInt64-sum {
+			return fmt.Errorf("sample %d has an impossible member", i)
+		}
+		sum += size
+	}
+	if sum != sizeBytes {
+		return fmt.Errorf("sample %d has %d bytes, but its members have %d", i, sizeBytes, sum)
+	}
+	return nil
+}

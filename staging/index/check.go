@@ -1,0 +1,117 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+	"rankpool/staging/dataset"
+	"rankpool/staging/posix"
+)
+
+// spotChecks is how many samples of a manifest are compared with the file system before it is
+// trusted: a tree of which a share s has changed passes with probability (1-s)^64, 4 % for 5 %.
+const spotChecks = 64
+
+// checkFolderTime returns an error if a folder of the data set below root has changed.
+func checkFolderTime(root string, in dataset.Folder) error {
+	path := filepath.Join(root, in.Path)
+	_, modTime, problem := statFile(path)
+	switch {
+	case problem != "":
+		return fmt.Errorf("%s %s", path, problem)
+	case modTime != in.ModTime:
+		return fmt.Errorf("folder %s has changed", path)
+	}
+	return nil
+}
+
+// checkSpread compares up to spotChecks samples, spread evenly and with both ends, with the file
+// system.
+func checkSpread(ctx context.Context, m *dataset.Manifest, concurrency int) error {
+	n := min(m.Len(), spotChecks)
+	return inParallel(ctx, n, concurrency, func(i int) error {
+		id := scheduler.SampleID(0)
+		if n > 1 {
+			id = scheduler.SampleID(i * (m.Len() - 1) / (n - 1))
+		}
+		return checkSample(m, id)
+	})
+}
+
+// checkSample compares sample id with the file system.
+func checkSample(m *dataset.Manifest, id scheduler.SampleID) error {
+	path := m.Path(id)
+	size, modTime, problem := statFile(path)
+	switch {
+	case problem != "":
+		return fmt.Errorf("%s %s", path, problem)
+	case !m.SizeFits(id, size) && m.Format(id) == dataset.FormatFile:
+		return fmt.Errorf("%s has size %d, not %d", path, size, m.Size(id))
+	case !m.SizeFits(id, size):
+		return fmt.Errorf("%s has size %d, less than %d", path, size, m.End(id))
+	case modTime != m.ModTime(id):
+		return fmt.Errorf("%s was modified at %s, not %s", path, dataset.TimeText(modTime),
+			dataset.TimeText(m.ModTime(id)))
+	}
+	return nil
+}
+
+// statFile returns a file's size and modification time (ns), or what is wrong in words that follow
+// its name.
+func statFile(path string) (size, modTime int64, problem string) {
+	var st unix.Stat_t
+	err := posix.Retry(func() error { return unix.Stat(path, &st) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, 0, "is missing"
+	case err != nil:
+		return 0, 0, "cannot be examined: " + err.Error()
+	}
+	return st.Size, st.Mtim.Nano(), ""
+}
+
+// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the least
+// i that failed. After an error, or when ctx ends, it starts no more calls.
+func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
+	if concurrency <= 0 {
+		concurrency = DefaultScanConcurrency
+	}
+	var (
+		mu    sync.Mutex
+		next  int
+		first = n
+		err   error
+		group sync.WaitGroup
+	)
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1, next <= n && err == nil && ctx.Err() == nil
+	}
+	for range min(n, concurrency) {
+		group.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				if checkErr := check(i); checkErr != nil {
+					mu.Lock()
+					if i < first {
+						first, err = i, checkErr
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err == nil {
+		return ctx.Err()
+	}
+	return err
+}

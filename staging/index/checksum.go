@@ -1,0 +1,408 @@
+package index
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"rankpool/scheduler"
+	"rankpool/staging/dataset"
+	"rankpool/staging/storage"
+)
+
+// The samples that one goroutine checksums before another may take over: this many, or this many
+// bytes. They are neighbours, so that one open of a shard serves many, and few enough that all
+// goroutines end at about the same time.
+const (
+	sumBatchSamples = 256
+	sumBatchBytes   = 16 << 20
+)
+
+// sumBuffer is how much a goroutine reads at a time: a stripe of Lustre, two chunks of BeeGFS.
+const sumBuffer = 1 << 20
+
+// sumTries is how often a read is tried if its error may be temporary (see passing).
+const sumTries = 3
+
+// ChecksumOptions controls Checksums. The zero value is ready to use.
+type ChecksumOptions struct {
+	Concurrency int // files read at a time, of each rank; 0: DefaultScanConcurrency
+	// called with the number of bytes done, never by two goroutines at a time
+	Progress func(bytes int64)
+	Journal  *Journal // keeps the checksums, for the next run; nil: nothing is kept
+	// the ranks that share the work, of which this is rank 0; nil: this process alone
+	Group         *Group
+	Storage       storage.Storage // of this rank; nil: SystemStorage
+	KeepPageCache bool            // keep what this rank has read in the page cache
+
+	// Unreadable is called for each sample that cannot be read or differs from the manifest, never by
+	// two goroutines at a time; the sample then has no checksum. nil: the first one ends the work.
+	Unreadable func(*storage.SampleError)
+}
+
+// Checksums reads all samples of m in parallel and returns a copy of the manifest with their
+// checksums. It needs 1 MiB of memory for each file that is read at a time, and 8 bytes per sample.
+//
+// Errors: a SampleError, unless opt.Unreadable is set; a journal that cannot be written; ctx's end.
+func Checksums(
+	ctx context.Context,
+	m *dataset.Manifest,
+	opt ChecksumOptions,
+) (*dataset.Manifest, error) {
+	if opt.Storage == nil {
+		opt.Storage = storage.SystemStorage{}
+	}
+	if opt.Concurrency <= 0 {
+		opt.Concurrency = DefaultScanConcurrency
+	}
+	s := &summing{m: m, opt: opt, sums: make([]uint64, m.Len())}
+	s.ctx, s.stop = context.WithCancelCause(ctx)
+	defer s.stop(nil)
+	local := &summer{opt.Storage, make(chan struct{}, opt.Concurrency), opt.KeepPageCache}
+	var group sync.WaitGroup
+	for range opt.Concurrency {
+		group.Go(func() { s.work(local.sum) })
+		for rank := 1; rank < opt.Group.Size(); rank++ {
+			group.Go(func() { s.work((&remoteSummer{opt.Group, rank}).sum) })
+		}
+	}
+	group.Wait()
+	if err := context.Cause(s.ctx); err != nil {
+		if sample := (*storage.SampleError)(nil); errors.As(err, &sample) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("staging: checksums of %s: %w", m.Root(), err)
+	}
+	return m.WithChecksums(s.sums), nil
+}
+
+// summing is one call of Checksums.
+type summing struct {
+	m    *dataset.Manifest
+	opt  ChecksumOptions
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	sums []uint64
+
+	mu   sync.Mutex
+	next int // the first unassigned sample
+
+	telling sync.Mutex
+	done    atomic.Int64 // bytes
+}
+
+// work computes checksums with sum until there are no more samples.
+func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)) {
+	for {
+		ids, tasks, ready := s.take()
+		if len(ids) == 0 && ready == 0 || s.ctx.Err() != nil {
+			return
+		}
+		results, err := sum(s.ctx, tasks)
+		if err == nil {
+			err = s.finish(ids, results)
+		}
+		if err != nil {
+			s.stop(err)
+			return
+		}
+	}
+}
+
+// take assigns the next samples; the journal has the checksums of ready of them.
+func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bytes := int64(0)
+	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && ready < sumBatchSamples &&
+		bytes < sumBatchBytes; s.next++ {
+		id := scheduler.SampleID(s.next)
+		if sum, found := s.opt.Journal.sum(s.m, id); found {
+			s.sums[id] = sum
+			s.done.Add(s.m.Size(id))
+			ready++
+			continue
+		}
+		ids, tasks = append(ids, id), append(tasks, s.task(id))
+		bytes += s.m.Size(id)
+	}
+	return ids, tasks, ready
+}
+
+// finish stores the checksums of samples.
+func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	bytes := int64(0)
+	for i, id := range ids {
+		bytes += s.m.Size(id)
+		if failed := results[i]; failed.reason != "" {
+			err := &storage.SampleError{
+				ID:     id,
+				Path:   s.m.RelPath(id),
+				Reason: failed.reason,
+				Err:    failed.err,
+			}
+			if s.opt.Unreadable == nil {
+				return err
+			}
+			s.opt.Unreadable(err)
+			continue
+		}
+		s.sums[id] = results[i].sum
+		if err := s.opt.Journal.keepSum(s.m, id, results[i].sum); err != nil {
+			return err
+		}
+	}
+	if s.done.Add(bytes); s.opt.Progress != nil {
+		s.opt.Progress(s.done.Load())
+	}
+	return nil
+}
+
+// A sumTask is what a rank needs to compute a sample's checksum.
+type sumTask struct {
+	path     string // absolute
+	whole    bool   // the sample is the whole file
+	fileSize int64  // of a whole file; else the minimum
+	modTime  int64
+	parts    []sumPart
+}
+
+type sumPart struct{ offset, size int64 }
+
+// A sumResult is a checksum, or why there is none (reason as in SampleError).
+type sumResult struct {
+	sum    uint64
+	reason string
+	err    error
+}
+
+func (s *summing) task(id scheduler.SampleID) sumTask {
+	m := s.m
+	t := sumTask{
+		path: m.Path(id), whole: m.Format(id) == dataset.FormatFile, fileSize: m.End(id),
+		modTime: m.ModTime(id),
+	}
+	for offset, sizeBytes := range m.Ranges(id) {
+		t.parts = append(t.parts, sumPart{offset, sizeBytes})
+	}
+	return t
+}
+
+// A summer computes checksums from a storage, of at most cap(places) files at a time.
+type summer struct {
+	storage       storage.Storage
+	places        chan struct{}
+	keepPageCache bool
+}
+
+var sumBuffers = sync.Pool{New: func() any { buffer := make([]byte, sumBuffer); return &buffer }}
+
+// sum computes the checksums of tasks, opening a file once for its adjacent samples. The error is
+// ctx's.
+func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	s.places <- struct{}{}
+	defer func() { <-s.places }()
+	buffer := sumBuffers.Get().(*[]byte)
+	defer sumBuffers.Put(buffer)
+	var results []sumResult
+	for len(results) < len(tasks) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		rest := tasks[len(results):]
+		n := 1
+		for n < len(rest) && rest[n].path == rest[0].path {
+			n++
+		}
+		sums, failed := s.sumFile(rest[:n], *buffer)
+		for tries := 1; failed != nil && failed.MayPass && tries < sumTries; tries++ {
+			sums, failed = s.sumFile(rest[:n], *buffer)
+		}
+		if failed != nil {
+			sums = make([]sumResult, n)
+			for i := range sums {
+				sums[i] = sumResult{0, failed.Reason, failed.Err}
+			}
+		}
+		results = append(results, sums...)
+	}
+	return results, nil
+}
+
+// sumFile computes the checksums of samples of one file. It checks the file's size and modification
+// time after the read, which detects any change of the file before or during the read that affects
+// them.
+func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.Failure) {
+	file, err := s.storage.Open(tasks[0].path)
+	if err != nil {
+		return nil, storage.SystemFailure(err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	results := make([]sumResult, len(tasks))
+	short := false
+	hash := xxh3.New()
+	for i, t := range tasks {
+		hash.Reset()
+		for _, part := range t.parts {
+			for at, end := part.offset, part.offset+part.size; at < end; {
+				got, err := storage.ReadFull(file, buffer[:min(int64(len(buffer)), end-at)], at)
+				if err != nil {
+					return nil, storage.SystemFailure(err)
+				}
+				if short = short || got == 0; got == 0 {
+					break
+				}
+				_, _ = hash.Write(buffer[:got]) // a hash returns no error
+				at += int64(got)
+			}
+			if !s.keepPageCache {
+				file.Forget(part.offset, part.size)
+			}
+		}
+		results[i].sum = hash.Sum64()
+	}
+	size, modTime, err := file.Stat()
+	if err != nil {
+		return nil, storage.SystemFailure(err)
+	}
+	for i, t := range tasks {
+		switch {
+		case t.whole && size != t.fileSize:
+			results[i].reason = fmt.Sprintf(
+				"has %d bytes, the manifest says %d",
+				size,
+				t.fileSize,
+			) +
+				storage.IndexAgain
+		case size < t.fileSize:
+			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,
+				t.fileSize) + storage.IndexAgain
+		case modTime != t.modTime:
+			results[i].reason = fmt.Sprintf(
+				"was modified at %s, the manifest says %s",
+				dataset.TimeText(modTime),
+				dataset.TimeText(t.modTime),
+			) + storage.IndexAgain
+		case short:
+			return nil, &storage.Failure{
+				Reason: "ends early",
+				Err:    errors.New("a read ended before the file's size"), MayPass: true,
+			}
+		}
+	}
+	return results, nil
+}
+
+// A remoteSummer computes checksums on another rank.
+type remoteSummer struct {
+	group *Group
+	rank  int
+}
+
+func (r *remoteSummer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	reply, err := r.group.ask(ctx, r.rank, askSums, appendTasks(nil, tasks))
+	if err != nil {
+		return nil, err
+	}
+	return parseResults(reply, len(tasks))
+}
+
+// answerSums is the other side of remoteSummer.sum.
+func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
+	tasks, err := parseTasks(data)
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.sums.sum(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	var reply []byte
+	for _, r := range results {
+		reply = binary.LittleEndian.AppendUint64(reply, r.sum)
+		reply = append(binary.AppendUvarint(reply, uint64(len(r.reason))), r.reason...)
+	}
+	return reply, nil
+}
+
+func appendTasks(data []byte, tasks []sumTask) []byte {
+	for _, t := range tasks {
+		data = append(binary.AppendUvarint(data, uint64(len(t.path))), t.path...)
+		whole := int64(0)
+		if t.whole {
+			whole = 1
+		}
+		for _, n := range []int64{whole, t.fileSize, t.modTime} {
+			data = binary.AppendVarint(data, n)
+		}
+		data = binary.AppendUvarint(data, uint64(len(t.parts)))
+		for _, part := range t.parts {
+			data = binary.AppendVarint(binary.AppendVarint(data, part.offset), part.size)
+		}
+	}
+	return data
+}
+
+var errSums = errors.New("a message about checksums is damaged")
+
+func parseTasks(data []byte) (tasks []sumTask, err error) {
+	in := varints{rest: data}
+	for len(in.rest) > 0 {
+		length := in.count()
+		path := string(in.rest[:length])
+		in.rest = in.rest[length:]
+		t := sumTask{
+			path:     path,
+			whole:    in.signed() != 0,
+			fileSize: in.signed(),
+			modTime:  in.signed(),
+		}
+		t.parts = make([]sumPart, in.count())
+		for i := range t.parts {
+			t.parts[i] = sumPart{in.signed(), in.signed()}
+			if t.parts[i].offset < 0 || t.parts[i].size < 0 ||
+				t.parts[i].offset > math.MaxInt64-t.parts[i].size {
+				in.bad = true
+			}
+		}
+		if in.bad {
+			return nil, errSums
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+func parseResults(data []byte, n int) ([]sumResult, error) {
+	results := make([]sumResult, n)
+	for i := range results {
+		if len(data) < 8 {
+			return nil, errSums
+		}
+		results[i].sum = binary.LittleEndian.Uint64(data)
+		in := varints{rest: data[8:]}
+		length := in.count()
+		if in.bad {
+			return nil, errSums
+		}
+		results[i].reason, data = string(in.rest[:length]), in.rest[length:]
+	}
+	if len(data) > 0 {
+		return nil, errSums
+	}
+	return results, nil
+}

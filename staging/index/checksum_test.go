@@ -1,0 +1,289 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+	"rankpool/staging/dataset"
+	"rankpool/staging/stagingtest"
+	"rankpool/staging/storage"
+)
+
+func checksums(t testing.TB, m *dataset.Manifest) *dataset.Manifest {
+	t.Helper()
+	summed, err := Checksums(context.Background(), m, ChecksumOptions{})
+	stagingtest.Must(t, err)
+	return summed
+}
+
+func TestChecksums(t *testing.T) {
+	root := stagingtest.Tree(t, "a/1", "a/empty", "b/2")
+	stagingtest.Must(t, os.Truncate(filepath.Join(root, "a/empty"), 0))
+	large := strings.Repeat("0123456789", sumBuffer/4) // more than a buffer
+	stagingtest.Must(t, os.WriteFile(filepath.Join(root, "b/2"), []byte(large), 0o644))
+	m := scan(t, root)
+	if m.HasChecksums() {
+		t.Error("a scan made checksums")
+	}
+	for _, ranks := range []int{1, 3} {
+		var group *Group
+		if ranks > 1 {
+			group = testGroup(t, ranks)
+		}
+		var seen []int64
+		summed, err := Checksums(context.Background(), m,
+			ChecksumOptions{Group: group, Progress: func(n int64) { seen = append(seen, n) }})
+		stagingtest.Must(t, err)
+		// XXH3 of nothing, Source: xxHash, the reference's sanity checks (seed 0).
+		for id, want := range []uint64{
+			xxh3.HashString("a/1"), 0x2d06800538d394c2,
+			xxh3.HashString(large),
+		} {
+			if got, known := summed.Checksum(scheduler.SampleID(id)); !known || got != want {
+				t.Errorf("%d ranks, sample %d: %x, %t, want %x", ranks, id, got, known, want)
+			}
+		}
+		if !slices.IsSorted(seen) || len(seen) == 0 || seen[len(seen)-1] != m.TotalBytes() {
+			t.Errorf("progress %d of %d", seen, m.TotalBytes())
+		}
+		if !summed.HasChecksums() || m.HasChecksums() {
+			t.Error("the checksums are in the wrong manifest")
+		}
+	}
+}
+
+// TestGoldenChecksums reads the sums that the Python client computes itself, docs/wire/xxh3.txt.
+func TestGoldenChecksums(t *testing.T) {
+	text, err := os.ReadFile("../../docs/wire/xxh3.txt")
+	stagingtest.Must(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range lines[1:] {
+		var n int
+		var want uint64
+		_, err := fmt.Sscanf(line, "%d %x", &n, &want)
+		stagingtest.Must(t, err)
+		sample := make([]byte, n)
+		for i := range sample {
+			sample[i] = byte((31*i*i + i) % 251)
+		}
+		if got := dataset.ChecksumOf(sample); got != want {
+			t.Errorf("%d bytes: %x, want %x", n, got, want)
+		}
+	}
+}
+
+// TestChecksumsOfParts has samples that lie in one file, in parts and in members.
+func TestChecksumsOfParts(t *testing.T) {
+	path, modTime := "s/0123456789", stagingtest.ModTime.UnixNano()
+	root := stagingtest.Tree(t, path)
+	m, err := dataset.Build(root, []string{"s"}, 2, func(i int) dataset.Sample {
+		return []dataset.Sample{
+			{Path: path, ModTime: modTime, Format: dataset.FormatPart, Offset: 2, Size: 4},
+			{
+				Path: path, ModTime: modTime, Format: dataset.FormatTar, Offset: 3, Size: 5,
+				Members: []dataset.Member{{Kind: "x", Offset: 3, Size: 3}, {Kind: "x", Offset: 10, Size: 2}},
+			},
+		}[i]
+	})
+	stagingtest.Must(t, err)
+	for _, group := range []*Group{nil, testGroup(t, 2)} {
+		storage := &countingStorage{opened: map[string]int{}}
+		summed, err := Checksums(
+			context.Background(),
+			m,
+			ChecksumOptions{Group: group, Storage: storage},
+		)
+		stagingtest.Must(t, err)
+		for id, want := range []string{"0123", "12389"} { // of "s/0123456789"
+			if got, _ := summed.Checksum(scheduler.SampleID(id)); got != xxh3.HashString(want) {
+				t.Errorf("sample %d is not %q", id, want)
+			}
+		}
+		if group == nil && storage.opened[root+"/s/0123456789"] != 1 {
+			t.Errorf("opened %v", storage.opened)
+		}
+	}
+}
+
+// A countingStorage counts how often each file is opened, and fails where it is told to.
+type countingStorage struct {
+	storage.SystemStorage
+	mu     sync.Mutex
+	opened map[string]int
+	fail   func(path string, opened int) error
+}
+
+func (s *countingStorage) Open(path string) (storage.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened[path]++
+	if s.fail != nil {
+		if err := s.fail(path, s.opened[path]); err != nil {
+			return nil, err
+		}
+	}
+	return s.SystemStorage.Open(path)
+}
+
+func TestChecksumErrors(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(path string) error
+		want   string
+	}{
+		{"missing", os.Remove, "is missing; index the data set again"},
+		{
+			"shorter", func(path string) error { return os.Truncate(path, 1) },
+			"has 1 bytes, the manifest says 3; index the data set again",
+		},
+		{
+			"longer", func(path string) error { return os.Truncate(path, 9) },
+			"has 9 bytes, the manifest says 3; index the data set again",
+		},
+		{
+			"written again", func(path string) error { return os.WriteFile(path, []byte("new"), 0o644) },
+			"was modified at",
+		},
+		{"a folder", func(path string) error {
+			return errors.Join(
+				os.Remove(path), os.Mkdir(path, 0o755))
+		}, "is a directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := stagingtest.Tree(t, "a/1", "a/2", "a/3")
+			m := scan(t, root)
+			stagingtest.Must(t, c.change(filepath.Join(root, "a/2")))
+			for _, group := range []*Group{nil, testGroup(t, 2)} {
+				summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group})
+				stagingtest.WantError(t, err, "staging: sample 1 (a/2): ", c.want)
+				if sample := (*storage.SampleError)(nil); !errors.As(err, &sample) ||
+					sample.ID != 1 ||
+					summed != nil {
+					t.Errorf("%v, %v", summed, err)
+				}
+				var unreadable []*storage.SampleError
+				summed, err = Checksums(context.Background(), m, ChecksumOptions{
+					Group: group,
+					Unreadable: func(err *storage.SampleError) {
+						unreadable = append(unreadable, err)
+					},
+				})
+				stagingtest.Must(t, err)
+				_, first := summed.Checksum(0)
+				_, second := summed.Checksum(1)
+				if !first || second || len(unreadable) != 1 || unreadable[0].ID != 1 {
+					t.Errorf("checksums %t %t, unreadable %v", first, second, unreadable)
+				}
+			}
+		})
+	}
+	ended, end := context.WithCancelCause(context.Background())
+	end(errors.New("enough"))
+	root := stagingtest.Tree(t, "a/1")
+	_, err := Checksums(ended, scan(t, root), ChecksumOptions{})
+	stagingtest.WantError(t, err, "staging: checksums of "+root+": enough")
+}
+
+// TestChecksumRetries has reads fail that may pass, as often as is tried, and once more.
+func TestChecksumRetries(t *testing.T) {
+	root := stagingtest.Tree(t, "a/1", "b/2")
+	m := scan(t, root)
+	for failures, works := range map[int]bool{sumTries - 1: true, sumTries: false} {
+		storage := &countingStorage{
+			opened: map[string]int{},
+			fail: func(path string, opened int) error {
+				if filepath.Base(path) == "2" && opened <= failures {
+					return unix.ESTALE
+				}
+				return nil
+			},
+		}
+		_, err := Checksums(context.Background(), m, ChecksumOptions{Storage: storage})
+		if works != (err == nil) || storage.opened[root+"/b/2"] != sumTries {
+			t.Errorf("%d failures: %v, opened %v", failures, err, storage.opened)
+		}
+	}
+}
+
+// TestChecksumJournal goes on after an end in the middle: no sample is read twice, but those that
+// changed meanwhile.
+func TestChecksumJournal(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3 * sumBatchSamples {
+		stagingtest.Grow(t, root, fmt.Sprintf("c/%04d", i))
+	}
+	m := scan(t, root)
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path, root)
+	storage := &countingStorage{opened: map[string]int{}}
+	storage.fail = func(string, int) error {
+		if len(storage.opened) > sumBatchSamples {
+			return unix.EACCES
+		}
+		return nil
+	}
+	_, err := Checksums(context.Background(), m,
+		ChecksumOptions{Storage: storage, Concurrency: 1, Journal: j})
+	stagingtest.WantError(t, err, "cannot be read: permission denied")
+	stagingtest.Must(t, j.Close())
+
+	stagingtest.Must(t, os.WriteFile(filepath.Join(root, "c/0003"), []byte("new"), 0o644))
+	m = scan(t, root)
+	j = openJournal(t, path, root)
+	if _, sums := j.Found(); sums != sumBatchSamples {
+		t.Errorf("%d checksums are kept, want %d", sums, sumBatchSamples)
+	}
+	storage = &countingStorage{opened: map[string]int{}}
+	last := int64(0)
+	summed, err := Checksums(context.Background(), m,
+		ChecksumOptions{Storage: storage, Journal: j, Progress: func(n int64) { last = n }})
+	stagingtest.Must(t, err)
+	if len(storage.opened) != 2*sumBatchSamples+1 || storage.opened[root+"/c/0003"] != 1 ||
+		last != m.TotalBytes() {
+		t.Errorf("%d files were read, %d bytes are done", len(storage.opened), last)
+	}
+	if c := dataset.Compare(checksums(t, m), summed, 3); c.Any() {
+		t.Errorf("the checksums are others: %s %v", c, c.ChangedNames)
+	}
+}
+
+func FuzzParseTasks(f *testing.F) {
+	f.Add(appendTasks(nil, []sumTask{
+		{"/a", true, 3, 4, []sumPart{{0, 3}}},
+		{"/b", false, 9, -1, []sumPart{{1, 2}, {5, 4}}},
+	}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tasks, err := parseTasks(data)
+		if err != nil {
+			return
+		}
+		again, err := parseTasks(appendTasks(nil, tasks))
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(tasks) {
+			t.Errorf("%v became %v, %v", tasks, again, err)
+		}
+	})
+}
+
+func FuzzParseResults(f *testing.F) {
+	f.Add([]byte("12345678\x00"), 1)
+	f.Add([]byte("12345678\x03bad"), 1)
+	f.Fuzz(func(t *testing.T, data []byte, n int) {
+		if n < 0 || n > 1000 {
+			return
+		}
+		if results, err := parseResults(data, n); err == nil && len(results) != n {
+			t.Errorf("%d results of %d", len(results), n)
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package index
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
+	"rankpool/staging/storage"
+)
+
+// A Group is the ranks that index a data set together. Rank 0 sends requests (Scan, Checksums), the
+// others Serve until rank 0 dismisses them. A nil Group is this process alone.
+//
+// The launcher notices a rank that dies: mpirun and srun then end the other ranks.
+type Group struct {
+	mux   *ranks.Mux
+	calls *ranks.Calls // of rank 0
+}
+
+// The channels.
+const (
+	channelCalls byte = iota
+	channelDismiss
+)
+
+// The kinds of requests, their first byte.
+const (
+	askList = 'l' // flags (a byte: 1 sync, 2 known), known time (varint), path
+	askSums = 's' // see sumBatch.append
+	askWork = 'w' // see Group.Work
+)
+
+// The first byte of a reply.
+const (
+	replied  = 0 // and the result
+	vanished = 1 // and the text of a vanishedError
+)
+
+// NewGroup makes the group of t's ranks and starts delivery (Transport.Start). It returns nil, this
+// process alone, if there is one rank.
+func NewGroup(t transport.Transport) *Group {
+	if t.Size() == 1 {
+		return nil
+	}
+	g := &Group{mux: ranks.NewMux(t)}
+	if g.Rank() == 0 {
+		g.calls = ranks.NewCalls(g.mux, channelCalls, nil)
+	}
+	return g
+}
+
+// Rank returns this rank's number, 0 for a process alone.
+func (g *Group) Rank() int {
+	if g == nil {
+		return 0
+	}
+	return g.mux.Rank()
+}
+
+// Size returns the number of ranks, 1 for a process alone.
+func (g *Group) Size() int {
+	if g == nil {
+		return 1
+	}
+	return g.mux.Size()
+}
+
+// ask sends a request to a rank and returns its reply.
+func (g *Group) ask(ctx context.Context, to int, kind byte, data []byte) ([]byte, error) {
+	reply, err := g.calls.Call(ctx, to, append([]byte{kind}, data...))
+	if err != nil || len(reply) == 0 {
+		return nil, err
+	}
+	if reply[0] == vanished {
+		return nil, &vanishedError{&ranks.RemoteError{Rank: to, Text: string(reply[1:])}}
+	}
+	return reply[1:], nil
+}
+
+// Dismiss ends the other ranks' Serve. Only rank 0 calls it, once.
+func (g *Group) Dismiss() {
+	if g != nil {
+		g.mux.SendOthers(channelDismiss, nil)
+	}
+}
+
+// Serve answers rank 0's requests, with concurrency requests to the storage at a time (0:
+// DefaultScanConcurrency), until rank 0 dismisses this rank. After ctx's end every answer is an
+// error.
+func (g *Group) Serve(ctx context.Context, concurrency int) { g.ServeWork(ctx, concurrency, nil) }
+
+// ServeWork is like Serve, and also answers the requests of rank 0's Work: many goroutines call
+// answer, with a context that ends when the rank is dismissed; ServeWork returns when all calls
+// have.
+func (g *Group) ServeWork(ctx context.Context, concurrency int,
+	answer func(ctx context.Context, request []byte) ([]byte, error),
+) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	dismissed := context.WithoutCancel(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // work that nobody waits for any more
+	s := &server{[2]*systemLister{
+		newSystemLister(concurrency, false),
+		newSystemLister(concurrency, true),
+	}, nil, answer}
+	s.listers[1].places = s.listers[0].places
+	s.sums = &summer{storage: storage.SystemStorage{}, places: s.listers[0].places}
+	ranks.NewCalls(g.mux, channelCalls, func(_ int, request []byte, reply func([]byte, error)) {
+		request = bytes.Clone(request)
+		start := func(work func()) { go work() }
+		if request[0] == askWork {
+			start = working.Go
+		}
+		start(func() { reply(s.reply(ctx, request[0], request[1:])) })
+	})
+	_, _ = g.mux.Receive(dismissed, channelDismiss) // which does not end
+}
+
+// Work sends request to rank's ServeWork and returns its answer's reply. Only rank 0 calls it, from
+// any number of goroutines. The error of another rank names it.
+func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, error) {
+	return g.ask(ctx, rank, askWork, request)
+}
+
+// A server answers rank 0's requests; all of its parts share one list of places, which bounds their
+// requests to the storage.
+type server struct {
+	listers [2]*systemLister // without and with ScanOptions.Sync
+	sums    *summer
+	work    func(context.Context, []byte) ([]byte, error) // nil: none
+}
+
+func (s *server) reply(ctx context.Context, kind byte, data []byte) ([]byte, error) {
+	result, err := s.answer(ctx, kind, data)
+	if gone := (*vanishedError)(nil); errors.As(err, &gone) {
+		return append([]byte{vanished}, err.Error()...), nil
+	}
+	return append([]byte{replied}, result...), err
+}
+
+func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	switch kind {
+	case askList:
+		return s.answerList(ctx, data)
+	case askSums:
+		return s.answerSums(ctx, data)
+	case askWork:
+		if s.work != nil {
+			return s.work(ctx, data)
+		}
+	}
+	return nil, fmt.Errorf("unknown request kind %q", kind)
+}
+
+// listers returns the listers of the other ranks, several per rank, so that it always has a next
+// folder.
+func (g *Group) listers(concurrency int, sync bool) []lister {
+	var all []lister
+	for to := 1; to < g.Size(); to++ {
+		for range 2 * concurrency {
+			all = append(all, &remoteLister{g, to, sync})
+		}
+	}
+	return all
+}
+
+// A remoteLister lists folders on another rank.
+type remoteLister struct {
+	group *Group
+	rank  int
+	sync  bool
+}
+
+const (
+	listSync  = 1
+	listKnown = 2
+)
+
+func (l *remoteLister) list(ctx context.Context, path string, known *int64) (*listing, error) {
+	flags, modTime := byte(0), int64(0)
+	if l.sync {
+		flags |= listSync
+	}
+	if known != nil {
+		flags, modTime = flags|listKnown, *known
+	}
+	data := binary.AppendVarint([]byte{flags}, modTime)
+	reply, err := l.group.ask(ctx, l.rank, askList, append(data, path...))
+	if err != nil || len(reply) == 0 {
+		return nil, err
+	}
+	return parseListing(reply)
+}
+
+// answerList is the other side of remoteLister.list.
+func (s *server) answerList(ctx context.Context, data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		return nil, errors.New("an empty request")
+	}
+	in := varints{rest: data[1:]}
+	modTime := in.signed()
+	known := &modTime
+	if data[0]&listKnown == 0 {
+		known = nil
+	}
+	l, err := s.listers[data[0]&listSync].list(ctx, string(in.rest), known)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	return l.append(nil), nil
+}

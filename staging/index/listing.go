@@ -1,0 +1,146 @@
+package index
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"rankpool/staging/dataset"
+)
+
+// A listing is the content of one folder: its files and sub-folders, each sorted by name, and the
+// modification time that it had before it was read. A listing is immutable.
+type listing struct {
+	modTime int64
+	files   []scannedFile
+	folders []subFolder
+}
+
+type scannedFile struct {
+	name          string
+	size, modTime int64
+}
+
+type subFolder struct {
+	name string
+	link bool // reached by a symbolic link, so it may lead back
+}
+
+func (l *listing) sort() {
+	slices.SortFunc(
+		l.files,
+		func(a, b scannedFile) int { return dataset.CompareNames(a.name, b.name) },
+	)
+	slices.SortFunc(
+		l.folders,
+		func(a, b subFolder) int { return dataset.CompareNames(a.name, b.name) },
+	)
+}
+
+// append appends the encoded listing to data, for the journal and for other ranks: varints of its
+// modification time, the number of files, for each the length of its name, its size and its
+// modification time; the number of sub-folders, for each twice the length of its name, plus 1 for a
+// link; and all names in that order.
+func (l *listing) append(data []byte) []byte {
+	data = binary.AppendVarint(data, l.modTime)
+	data = binary.AppendUvarint(data, uint64(len(l.files)))
+	for _, file := range l.files {
+		data = binary.AppendUvarint(data, uint64(len(file.name)))
+		data = binary.AppendUvarint(data, uint64(file.size))
+		data = binary.AppendVarint(data, file.modTime)
+	}
+	data = binary.AppendUvarint(data, uint64(len(l.folders)))
+	for _, sub := range l.folders {
+		head := uint64(len(sub.name)) << 1
+		if sub.link {
+			head |= 1
+		}
+		data = binary.AppendUvarint(data, head)
+	}
+	for _, file := range l.files {
+		data = append(data, file.name...)
+	}
+	for _, sub := range l.folders {
+		data = append(data, sub.name...)
+	}
+	return data
+}
+
+var errListing = errors.New("a folder's listing is damaged")
+
+// parseListing decodes what append wrote.
+func parseListing(data []byte) (*listing, error) {
+	in := varints{rest: data}
+	l := &listing{modTime: in.signed()}
+	files := in.count()
+	l.files = make([]scannedFile, files)
+	lengths := make([]int, files, files+8)
+	for i := range l.files {
+		lengths[i] = in.count()
+		l.files[i].size, l.files[i].modTime = int64(in.unsigned()), in.signed()
+		if l.files[i].size < 0 {
+			in.bad = true
+		}
+	}
+	l.folders = make([]subFolder, in.count())
+	for i := range l.folders {
+		head := in.unsigned()
+		l.folders[i].link = head&1 != 0
+		lengths = append(lengths, int(head>>1))
+	}
+	if in.bad {
+		return nil, errListing
+	}
+	names := string(in.rest) // one copy for all names
+	for i, length := range lengths {
+		if length > len(names) || dataset.CheckName([]byte(names[:length])) != nil {
+			return nil, errListing
+		}
+		if i < files {
+			l.files[i].name = names[:length]
+		} else {
+			l.folders[i-files].name = names[:length]
+		}
+		names = names[length:]
+	}
+	if names != "" {
+		return nil, errListing
+	}
+	return l, nil
+}
+
+// varints decodes successive numbers; bad reports that one was invalid.
+type varints struct {
+	rest []byte
+	bad  bool
+}
+
+func (v *varints) unsigned() uint64 {
+	n, size := binary.Uvarint(v.rest)
+	if size <= 0 {
+		v.bad, v.rest = true, nil
+		return 0
+	}
+	v.rest = v.rest[size:]
+	return n
+}
+
+func (v *varints) signed() int64 {
+	n, size := binary.Varint(v.rest)
+	if size <= 0 {
+		v.bad, v.rest = true, nil
+		return 0
+	}
+	v.rest = v.rest[size:]
+	return n
+}
+
+// count decodes the number of elements that take at least a byte each.
+func (v *varints) count() int {
+	n := v.unsigned()
+	if n > uint64(len(v.rest)) {
+		v.bad, v.rest = true, nil
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,595 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/staging/layout"
+)
+
+// faulty is a file system that asks before each call; an error of ask is the call's. It counts what
+// is read.
+type faulty struct {
+	System
+	ask func(op, path string) error
+
+	layouts func(path string) (layout.Layout, error) // nil: the file system has none
+
+	mu    sync.Mutex
+	opens map[string]int
+}
+
+func newFaulty(ask func(op, path string) error) *faulty {
+	return &faulty{ask: ask, opens: map[string]int{}}
+}
+
+func (f *faulty) Follow(path string) (File, error) {
+	f.mu.Lock()
+	f.opens[path]++
+	f.mu.Unlock()
+	if err := f.ask("open", path); err != nil {
+		return nil, err
+	}
+	file, err := f.System.Follow(path)
+	return &faultyFile{file, path, f}, err
+}
+
+func (f *faulty) Create(path string) (File, error) {
+	if err := f.ask("create", path); err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	file, err := f.System.Create(path)
+	return &faultyFile{file, path, f}, err
+}
+
+func (f *faulty) Layouts(string) func(string) (layout.Layout, error) { return f.layouts }
+
+func (f *faulty) Mkdir(path string) error {
+	if err := f.ask("mkdir", path); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	return f.System.Mkdir(path)
+}
+
+func (f *faulty) Rename(old, path string) error {
+	if err := f.ask("rename", path); err != nil {
+		return err
+	}
+	return f.System.Rename(old, path)
+}
+
+func (f *faulty) Symlink(text, path string) error {
+	if err := f.ask("symlink", path); err != nil {
+		return err
+	}
+	return f.System.Symlink(text, path)
+}
+
+func (f *faulty) Attribute(path, name string) ([]byte, error) {
+	if err := f.ask("getxattr", path); err != nil {
+		return nil, err
+	}
+	return f.System.Attribute(path, name)
+}
+
+func (f *faulty) FreeBytes(path string) (int64, error) {
+	if err := f.ask("statfs", path); err != nil {
+		return 1, nil
+	}
+	return f.System.FreeBytes(path)
+}
+
+func (f *faulty) SyncAll(path string) error {
+	if err := f.ask("syncfs", path); err != nil {
+		return err
+	}
+	return f.System.SyncAll(path)
+}
+
+type faultyFile struct {
+	File
+	path string
+	fs   *faulty
+}
+
+func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.fs.ask("read", f.path); err != nil {
+		return 0, err
+	}
+	n, err := f.File.ReadAt(p, off)
+	if errors.Is(f.fs.ask("flip", f.path), errFlip) && n > 0 {
+		p[0] ^= 1
+	}
+	return n, err
+}
+
+var errFlip = errors.New("flip a bit")
+
+func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.ask("write", f.path); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *faultyFile) SetAttribute(name string, value []byte) error {
+	if err := f.fs.ask("setxattr", f.path); err != nil {
+		return err
+	}
+	return f.File.SetAttribute(name, value)
+}
+
+// smallTree makes a tree of six files and a link, and returns its folder.
+func smallTree(t *testing.T) string {
+	t.Helper()
+	src := filepath.Join(t.TempDir(), "src")
+	mustDo(t, os.MkdirAll(filepath.Join(src, "sub", "empty"), 0o755))
+	for i := range 5 {
+		mustDo(t, os.WriteFile(filepath.Join(src, "sub", fmt.Sprint("file", i)),
+			bytes.Repeat([]byte{byte(i)}, 1000*i), 0o644))
+	}
+	mustDo(t, os.WriteFile(filepath.Join(src, "large"), bytes.Repeat([]byte("large"), 5000), 0o644))
+	mustDo(t, os.Symlink("large", filepath.Join(src, "link")))
+	return src
+}
+
+// on returns a fault: err for op on paths that have part in them, the first times times (0:
+// always).
+func on(op, part string, err error, times int) func(string, string) error {
+	var mu sync.Mutex
+	seen := 0
+	return func(o, path string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if o != op || !strings.Contains(path, part) || times > 0 && seen == times {
+			return nil
+		}
+		seen++
+		return err
+	}
+}
+
+func nothing(string, string) error { return nil }
+
+// noPartOf fails when a destination has a file under its final name that is not the source's, or a
+// temporary.
+func noPartOf(t *testing.T, src, dest string) {
+	t.Helper()
+	want := describe(t, src)
+	if _, err := os.Stat(dest); err != nil {
+		return
+	}
+	for path, entry := range describe(t, dest) {
+		if strings.HasPrefix(path, ".rankpool/") || path == ".rankpool" ||
+			strings.HasPrefix(entry, "folder") {
+			continue
+		}
+		if want[path] != entry {
+			t.Errorf("%q is\n%s, want\n%s", path, entry, want[path])
+		}
+	}
+}
+
+func TestFaultsOfOneFile(t *testing.T) {
+	for _, test := range []struct {
+		name, want     string
+		source, target func(op, path string) error
+		failed         int64 // on two ranks
+	}{
+		{
+			"storage's error", "cannot be read: permission denied", on("open", "file3", unix.EACCES, 0),
+			nothing, 2,
+		},
+		{
+			"an error in the middle", "cannot be read: input/output error", on("read", "large", unix.EIO, 0),
+			nothing, 2,
+		},
+		{"an error that passes", "", on("read", "large", unix.EIO, 2), nothing, 0},
+		{"a stale handle that passes", "", on("open", "file3", unix.ESTALE, 3), nothing, 0},
+		{
+			"a write error", "cannot be written to the destination: input/output error", nothing,
+			on("write", "sub", unix.EIO, 1), 1,
+		},
+		{
+			"a disk that lies", "reads back with another checksum", nothing, on("flip", "sub", errFlip, 1),
+			1,
+		},
+		{
+			"no rename", "cannot be written to the destination: operation not permitted", nothing,
+			on("rename", "file2", unix.EPERM, 0), 2,
+		},
+		{
+			"no link", "cannot be written to the destination: operation not permitted", nothing,
+			on("symlink", "", unix.EPERM, 1), 1,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			src, base := smallTree(t), t.TempDir()
+			source, target := newFaulty(test.source), newFaulty(test.target)
+			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+				o.Mode, o.Source, o.Target = Replicate, source, target
+			})
+			for rank := range 2 {
+				mustDo(t, errs[rank])
+				noPartOf(t, src, filepath.Join(base, fmt.Sprint(rank)))
+			}
+			r := reports[0]
+			if r.Failed != test.failed || r.Copied != 14-test.failed {
+				t.Errorf("failed %d, copied %d of 14, want %d failed", r.Failed, r.Copied, test.failed)
+			}
+			if test.failed > 0 && (len(r.Failures) != 1 ||
+				!strings.Contains(r.Failures[0].Reason, test.want)) {
+				t.Errorf("failures %+v, want one with %q", r.Failures, test.want)
+			}
+			reports, errs = stageAll(2, src, base, func(_ int, o *Options) { o.Mode = Replicate })
+			mustDo(t, errs[0])
+			if r := reports[0]; r.Copied != test.failed || r.Failed != 0 {
+				t.Errorf("the next run copies %d and fails %d, want %d and none", r.Copied, r.Failed,
+					test.failed)
+			}
+		})
+	}
+}
+
+func TestFaultsOfADestination(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		fault      func(op, path string) error
+	}{
+		{"full", "stage: no space is left at", on("write", "1/", unix.ENOSPC, 0)},
+		{"full for folders", "stage: no space is left at", on("mkdir", "1/sub", unix.ENOSPC, 0)},
+		{"full for links", "stage: no space is left at", on("symlink", "1/", unix.ENOSPC, 0)},
+		{"quota", "stage: the quota at", on("create", "/sub/", unix.EDQUOT, 0)},
+		{"read-only", "is on a read-only file system: name a folder", on("create", "", unix.EROFS, 0)},
+		{
+			"no folder may be made", "cannot be written to: mkdir: permission denied",
+			on("mkdir", "1", unix.EACCES, 0),
+		},
+		{"too small", "has room for 1 bytes, but 35000 are to be staged", on("statfs", "", unix.EIO, 0)},
+		{"no sync", "cannot be written to: input/output error", on("syncfs", "", unix.EIO, 0)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			src, base := smallTree(t), t.TempDir()
+			target := newFaulty(func(op, path string) error {
+				return test.fault(op, strings.TrimPrefix(path, base))
+			})
+			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+				o.Mode, o.Target, o.Sync = Replicate, target, SyncEnd
+			})
+			for rank, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("rank %d: %v, want %q", rank, err, test.want)
+				}
+				noPartOf(t, src, filepath.Join(base, fmt.Sprint(rank)))
+			}
+			if r := reports[0]; r.Copied+r.Failed != 14 {
+				t.Errorf("copied %d and failed %d, want 14 together", r.Copied, r.Failed)
+			}
+			_, errs = stageAll(2, src, base, func(_ int, o *Options) { o.Mode = Replicate })
+			mustDo(t, errors.Join(errs...))
+			checkSame(t, describe(t, src), describe(t, filepath.Join(base, "1")))
+		})
+	}
+}
+
+// TestSourceChanges changes a file between the plan and its reading, and while it is read.
+func TestSourceChanges(t *testing.T) {
+	change := map[string]func(path string) error{
+		"shrinks": func(path string) error { return os.Truncate(path, 4096) },
+		"grows": func(path string) error {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteString("more")
+				_ = f.Close()
+			}
+			return err
+		},
+		"is touched": func(path string) error {
+			return os.Chtimes(
+				path, time.Unix(1, 0), time.Unix(1, 0))
+		},
+		"is replaced": func(path string) error {
+			return errors.Join(os.WriteFile(path+"~", bytes.Repeat([]byte("other"), 5000), 0o644),
+				os.Rename(path+"~", path))
+		},
+	}
+	for what, do := range change {
+		for _, op := range []string{"open", "read"} {
+			t.Run(what+" before "+op, func(t *testing.T) {
+				if what == "is replaced" && op == "read" {
+					op = "open" // the open file stays whole: that is no change of what is read
+				}
+				src, base := smallTree(t), t.TempDir()
+				large, once := filepath.Join(src, "large"), sync.Once{}
+				source := newFaulty(func(o, path string) (err error) {
+					if o == op && path == large {
+						once.Do(func() { err = do(large) })
+					}
+					return err
+				})
+				reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+					o.Mode, o.Source = Replicate, source
+				})
+				mustDo(t, errs[0])
+				r := reports[0]
+				if r.Failed != 2 || len(r.Failures) != 1 ||
+					!strings.Contains(r.Failures[0].Reason, "changed while the data set was staged") {
+					t.Errorf("%+v, %+v", r, r.Failures)
+				}
+				for rank := range 2 {
+					if _, err := os.Lstat(filepath.Join(base, fmt.Sprint(rank), "large")); err == nil {
+						t.Errorf("rank %d has the file", rank)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestReadOnce counts at the file system: a replication opens every file once, on whatever rank.
+func TestReadOnce(t *testing.T) {
+	src := smallTree(t)
+	source := newFaulty(nothing)
+	_, errs := stageAll(4, src, t.TempDir(), func(_ int, o *Options) {
+		o.Mode, o.Source, o.CutBytes = Replicate, source, 0
+	})
+	mustDo(t, errs[0])
+	if len(source.opens) != 6 {
+		t.Errorf("%d files were opened, want 6", len(source.opens))
+	}
+	for path, n := range source.opens {
+		if n != 1 {
+			t.Errorf("%s was opened %d times", path, n)
+		}
+	}
+}
+
+// TestSidecar stages to a file system without extended attributes.
+func TestSidecar(t *testing.T) {
+	src, base := smallTree(t), t.TempDir()
+	mustDo(t, os.WriteFile(filepath.Join(src, "new\nline \xff"), []byte("odd"), 0o644))
+	target := newFaulty(func(op, _ string) error {
+		if strings.HasSuffix(op, "xattr") {
+			return unix.ENOTSUP
+		}
+		return nil
+	})
+	for run, want := range []int64{16, 0} {
+		reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+			o.Mode, o.Target = Replicate, target
+		})
+		mustDo(t, errs[0])
+		if r := reports[0]; r.Copied != want || r.Failed != 0 {
+			t.Errorf("run %d copied %d, want %d; failed %d", run, r.Copied, want, r.Failed)
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(base, "1", stateName, "index-1"), os.O_APPEND|os.O_WRONLY, 0)
+	mustDo(t, err)
+	_, err = f.WriteString("0123456789abcdef \"large\" \"1 5") // as a kill leaves it
+	mustDo(t, err)
+	mustDo(t, f.Close())
+	mustDo(t, os.WriteFile(filepath.Join(src, "large"), []byte("smaller"), 0o644))
+	for run, want := range []int64{2, 0} {
+		reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+			o.Mode, o.Target = Replicate, target
+		})
+		mustDo(t, errs[0])
+		if r := reports[0]; r.Copied != want {
+			t.Errorf("run %d after the change copied %d, want %d", run, r.Copied, want)
+		}
+	}
+}
+
+// TestSecondRunCopiesWhatIsMissingOrChanged changes either end between two runs.
+func TestSecondRunCopiesWhatIsMissingOrChanged(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		do       func(src, dest string) error
+		checksum bool
+		want     int64
+	}{
+		{"nothing", func(string, string) error { return nil }, false, 0},
+		{"a copy is gone", func(_, dest string) error { return os.Remove(dest + "/large") }, false, 1},
+		{"a link is another", func(_, dest string) error {
+			return errors.Join(os.Remove(dest+"/link"), os.Symlink("x", dest+"/link"))
+		}, false, 1},
+		{"the source is changed", func(src, _ string) error {
+			return os.WriteFile(src+"/large", []byte("x"), 0o644)
+		}, false, 2},
+		{"a copy is changed", func(_, dest string) error {
+			return os.WriteFile(dest+"/large", []byte("x"), 0o644)
+		}, false, 1},
+		{"a copy is another file", func(_, dest string) error {
+			return errors.Join(os.Remove(dest+"/large"), os.WriteFile(dest+"/large", []byte("x"), 0o644))
+		}, false, 1},
+		{"a copy is damaged in silence", damage, true, 1},
+		{"a copy is damaged, and nobody looks", damage, false, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			src, base := smallTree(t), t.TempDir()
+			_, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode = Replicate })
+			mustDo(t, errs[0])
+			mustDo(t, test.do(src, filepath.Join(base, "1")))
+			source := newFaulty(nothing)
+			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+				o.Mode, o.Checksum, o.Source = Replicate, test.checksum, source
+			})
+			mustDo(t, errs[0])
+			if r := reports[0]; r.Copied != test.want || r.Failed != 0 || len(source.opens) > 1 {
+				t.Errorf("copied %d, want %d; failed %d; opened %v", r.Copied, test.want, r.Failed,
+					source.opens)
+			}
+			if test.want > 0 {
+				checkSame(t, describe(t, src), describe(t, filepath.Join(base, "1")))
+			}
+		})
+	}
+}
+
+// damage flips a byte of a copy and keeps its time.
+func damage(_, dest string) error {
+	info, err := System{}.Lstat(dest + "/large")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(dest+"/large", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0}, 100)
+	return errors.Join(err, f.Close(), System{}.Chtime(dest+"/large", info.ModTime))
+}
+
+// TestSharedReplica refuses to write two replicas into one folder, also when one rank looks only
+// after the other has given up.
+func TestSharedReplica(t *testing.T) {
+	src, base := smallTree(t), t.TempDir()
+	gaveUp := make(chan struct{})
+	group := newMemory(2)
+	group[1].posts = func(kind byte) {
+		if kind == kindReport {
+			close(gaveUp)
+		}
+	}
+	late := &lateLooker{wait: gaveUp}
+	_, errs := stageOver(group, src, base, func(rank int, o *Options) {
+		o.Mode, o.Dest = Replicate, filepath.Join(base, "all")
+		if rank == 0 {
+			o.Target = late
+		}
+	})
+	if !late.waited {
+		t.Error("the rank was not late")
+	}
+	for rank, err := range errs {
+		own := fmt.Sprintf("stage: rank %d writes to", 1-rank) // not what the other one says
+		if err == nil || !strings.HasPrefix(err.Error(), own) ||
+			!strings.Contains(err.Error(), "give every rank its own folder with {rank} or "+
+				"{host} in --dest") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	for path, entry := range describe(t, filepath.Join(base, "all")) {
+		if !strings.HasPrefix(entry, "folder") {
+			t.Errorf("%q is left", path)
+		}
+	}
+}
+
+// lateLooker waits before it lists a folder with a token of rank 0, but for the two looks with
+// which that rank prepares.
+type lateLooker struct {
+	System
+	wait   chan struct{}
+	looks  int
+	waited bool
+}
+
+func (l *lateLooker) ReadNames(path string) ([]string, error) {
+	if own, _ := filepath.Glob(filepath.Join(path, tempPrefix+"*rank0"+tempSuffix)); own != nil {
+		if l.looks++; l.looks > 2 {
+			<-l.wait
+			l.waited = true
+		}
+	}
+	return l.System.ReadNames(path)
+}
+
+// TestDeadRank silences a rank in mid-stage: the others end with a sentence that names it, and say
+// so to no one else.
+func TestDeadRank(t *testing.T) {
+	for dead := range 3 {
+		t.Run(fmt.Sprint("rank ", dead), func(t *testing.T) {
+			src, base := smallTree(t), t.TempDir()
+			group := newMemory(3)
+			ticks := make([]chan time.Time, 3)
+			stop := make(chan struct{})
+			var beating sync.WaitGroup
+			for rank := range ticks {
+				ticks[rank] = make(chan time.Time)
+			}
+			beat := sync.OnceFunc(func() { // the ranks' clocks run from the death on, in step
+				beating.Go(func() {
+					for {
+						for rank := range ticks {
+							select {
+							case ticks[rank] <- time.Time{}:
+							case <-stop:
+								return
+							}
+						}
+						for _, m := range group { // all that was sent is there
+							there := make(chan struct{})
+							m.Put(m.Rank(), 0, nil, func(error) {})
+							m.Take(m.Rank(), 0, nil, func(error) { close(there) })
+							<-there
+						}
+					}
+				})
+			})
+			reports := make([]*Report, 3)
+			errs := make([]error, 3)
+			ctx, cancel := context.WithCancel(t.Context())
+			var alive, all sync.WaitGroup
+			for rank, peer := range group {
+				target := newFaulty(func(op, _ string) error {
+					if op == "rename" && rank == dead {
+						peer.Silence()
+						beat()
+					}
+					return nil
+				})
+				one := func() {
+					reports[rank], errs[rank] = Run(ctx, peer, Options{
+						Plan: func(ctx context.Context) (*Plan, error) {
+							return Walk(ctx, System{}, src, WalkOptions{})
+						},
+						Dest: filepath.Join(base, fmt.Sprint(rank)), Mode: Replicate, ChunkBytes: 4096, Buffers: 1,
+						Readers: 1, Writers: 1,
+						Target: target, Ticks: ticks[rank], PeerTicks: 5, Sync: SyncNever,
+					})
+					go func() { // a rank that has ended takes no ticks
+						for {
+							select {
+							case <-ticks[rank]:
+							case <-stop:
+								return
+							}
+						}
+					}()
+				}
+				if rank == dead {
+					all.Go(one)
+				} else {
+					alive.Go(one)
+				}
+			}
+			alive.Wait()
+			cancel()
+			all.Wait()
+			close(stop)
+			beating.Wait()
+			for rank, err := range errs {
+				want := fmt.Sprintf("rank %d has been silent for 5 s and is assumed dead", dead)
+				if rank != dead && (err == nil || !strings.Contains(err.Error(), want)) {
+					t.Errorf("rank %d: %v, want %q", rank, err, want)
+				}
+				noPartOf(t, src, filepath.Join(base, fmt.Sprint(rank)))
+			}
+			if dead != 0 && !reports[0].Ranks[dead].Dead {
+				t.Errorf("rank 0's report does not say that rank %d is dead: %+v", dead, reports[0])
+			}
+		})
+	}
+}

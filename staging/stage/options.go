@@ -1,0 +1,164 @@
+package stage
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// SyncPolicy says what survives the loss of a node; a process that is killed loses nothing.
+type SyncPolicy string
+
+// The policies: flush nothing; the destination's file system once, at the end; or each file before
+// it gets its name, and everything at the end.
+const (
+	SyncNever SyncPolicy = "never"
+	SyncEnd   SyncPolicy = "end"
+	SyncFiles SyncPolicy = "file"
+)
+
+// Options says what to stage, and how. Dest and Plan are required; the zero value of the others is
+// a default.
+type Options struct {
+	Plan func(context.Context) (*Plan, error) // called on rank 0 only
+	// absolute path of this rank's folder, which is created with its parents
+	Dest string
+	Mode Mode   // "": Partition
+	Host string // this rank's machine, for the report
+
+	Sync     SyncPolicy // "": SyncEnd
+	NoVerify bool       // do not read back what was written
+	Checksum bool       // read existing copies, and compare their checksums too
+	DryRun   bool       // only find out what there is to do
+
+	Source FileSystem // nil: System
+	Target FileSystem // nil: System
+
+	ChunkBytes int // of a frame; 0: 2 MiB
+	Buffers    int // chunks in transit in each of three directions, at least 1; 0: 8
+	Readers    int // files read at a time; 0: 16
+	Writers    int // frames written at a time; 0: 8
+
+	// larger files are read in pieces of this size, by all ranks that miss them; 0: 256 MiB
+	CutBytes int64
+
+	// Limits, for all ranks together, on bytes read from storage and files opened there per second; 0:
+	// no limit. A rank's part of the limits is its part of what is to be read.
+	MaxBytesPerSecond, MaxOpensPerSecond float64
+
+	Prune bool // in Partition mode: remove the stale copies, see Report
+
+	Ticks     <-chan time.Time // when ranks send a sign of life; nil: every second
+	PeerTicks int              // ticks after which a silent rank is dead; 0: 30
+	Progress  func(Progress)   // called on rank 0 at every tick, by one goroutine
+
+	// between tries, and for the limits; a test's does not wait
+	pause func(ctx context.Context, d time.Duration)
+	now   func() time.Time // the clock of the limits
+}
+
+// defaults fills in what the caller left out.
+//
+// Chunks of 2 MiB take 17 ms on a 1 Gbit link and 0.2 ms on a 100 Gbit one, each far more than a
+// message's latency, and are small enough to fill a chain of a thousand ranks in seconds. With 40
+// of them a rank needs 80 MiB. Pieces of 256 MiB take a tenth of a second on a 20 Gbit link: one
+// more or less makes no rank late.
+func (o Options) defaults() *Options {
+	set := func(n *int, to int) {
+		if *n <= 0 {
+			*n = to
+		}
+	}
+	set(&o.ChunkBytes, 2<<20)
+	set(&o.Buffers, 8)
+	set(&o.Readers, 16)
+	set(&o.Writers, 8)
+	set(&o.PeerTicks, 30)
+	if o.CutBytes <= 0 {
+		o.CutBytes = 256 << 20
+	}
+	if o.NoVerify { // the checksum of a file in pieces is known when it is read back
+		o.CutBytes = math.MaxInt64
+	}
+	if o.Mode == "" {
+		o.Mode = Partition
+	}
+	if o.Sync == "" {
+		o.Sync = SyncEnd
+	}
+	if o.Source == nil {
+		o.Source = System{}
+	}
+	if o.Target == nil {
+		o.Target = System{}
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if o.pause == nil {
+		o.pause = pause
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return &o
+}
+
+// Progress is the progress of all ranks together.
+type Progress struct {
+	// files settled and to be copied, over all ranks; AllItems is 0 until it is known
+	Items, AllItems int64
+	Bytes, AllBytes int64 // written under final names, and to be written
+	StorageBytes    int64 // read from storage
+}
+
+// A Report is the outcome. Items are files and links, counted once for each rank that gets them;
+// folders do not count.
+type Report struct {
+	Copied  int64   `json:"copied"`  // placed by this run; in a dry run: to be placed
+	Skipped int64   `json:"skipped"` // already there
+	Failed  int64   `json:"failed"`
+	Bytes   int64   `json:"bytes"` // of the copied files, over all ranks
+	Seconds float64 `json:"seconds"`
+	DryRun  bool    `json:"dry_run"`
+	Mode    Mode    `json:"mode"`
+	// files opened at the source; one in pieces counts once
+	StorageReads int64            `json:"storage_reads"`
+	StorageBytes int64            `json:"storage_bytes"` // bytes read there
+	Ranks        []RankReport     `json:"ranks"`
+	Targets      map[string]int64 `json:"targets,omitempty"` // bytes read from each storage target
+	// files read that were in an archive, after all others
+	Released int64 `json:"released"`
+	// copies of an earlier partition that do not belong to this one, at all ranks
+	Stale  int64 `json:"stale"`
+	Pruned int64 `json:"pruned"` // stale copies removed
+	// the first of each rank, relative to its destination
+	StalePaths []string `json:"stale_paths,omitempty"`
+	// "" if nothing failed; filled in by whoever writes it
+	FailedList   string    `json:"failed_list"`
+	Failures     []Failure `json:"-"`           // in order of path, each path once
+	TotalItems   int64     `json:"total_items"` // of the plan, counted once
+	TotalBytes   int64     `json:"total_bytes"`
+	SourceFolder string    `json:"source"`
+}
+
+// A RankReport is one rank's part of the report.
+type RankReport struct {
+	Rank         int    `json:"rank"`
+	Host         string `json:"host"`
+	Dest         string `json:"dest"`
+	Copied       int64  `json:"copied"`
+	Skipped      int64  `json:"skipped"`
+	Failed       int64  `json:"failed"`
+	Bytes        int64  `json:"bytes"`
+	StorageReads int64  `json:"storage_reads"`
+	StorageBytes int64  `json:"storage_bytes"`
+	Released     int64  `json:"released"`
+	Stale        int64  `json:"stale"`
+	Pruned       int64  `json:"pruned"`
+	Dead         bool   `json:"dead,omitempty"` // it fell silent, and what it did is unknown
+
+	Failures   []Failure        `json:"-"`
+	Targets    map[string]int64 `json:"-"`
+	StalePaths []string         `json:"-"`
+}

@@ -1,0 +1,245 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/staging/layout"
+)
+
+// A source is a file that is being read from storage. After an error that may be temporary, the
+// file is opened again.
+type source struct {
+	t      *transfer
+	item   *Item
+	piece  piece
+	layout *layout.Layout // nil: unknown
+	file   File
+	pause  time.Duration
+	tries  int
+}
+
+// newSource returns the source of the k-th piece of a unit.
+func newSource(t *transfer, u unit, k int) *source {
+	s := &source{t: t, item: &t.plan.Items[u.pieces[k].item], piece: u.pieces[k], pause: firstPause}
+	if u.layouts != nil {
+		s.layout = u.layouts[k]
+	}
+	return s
+}
+
+// begin opens the file. A late one is brought back from its archive by reading a byte, before
+// anything asks for its holes and targets.
+func (s *source) begin(ctx context.Context, late bool) error {
+	err := s.try(ctx, s.unchanged)
+	if err == nil && late {
+		err = s.try(ctx, func() error {
+			return readAll(
+				s.file, make([]byte, min(1, s.piece.bytes)), s.piece.offset)
+		})
+		s.layout = s.t.layout(s.piece)
+	}
+	if late && errors.Is(err, unix.EAGAIN) { // BeeGFS's error for a stub without content
+		err = archivedError{}
+	}
+	return err
+}
+
+// archivedError reports a file whose content does not come back from an archive.
+type archivedError struct{}
+
+func (archivedError) Error() string {
+	return "is only on a remote storage target or in an archive; restore it, and run the same " +
+		"command again"
+}
+
+// wait waits until this rank may read so many bytes and open so many files.
+func (s *source) wait(ctx context.Context, bytes int64, opens int) {
+	for ctx.Err() == nil {
+		wait := s.t.limit.Take(s.t.opt.now(), bytes, opens)
+		if wait == 0 {
+			return
+		}
+		s.t.opt.pause(ctx, wait)
+	}
+}
+
+// changedError reports a file that is no longer the one in the plan.
+type changedError struct{ what string }
+
+func (e changedError) Error() string {
+	return "changed while the data set was staged (" + e.what +
+		"); run the same command again when nobody writes to it"
+}
+
+// try runs one step until it succeeds, or fails for good; each further try opens the file again.
+func (s *source) try(ctx context.Context, step func() error) error {
+	for {
+		err := s.open(ctx)
+		if err == nil {
+			err = step()
+		}
+		s.tries++
+		if err == nil || !mayPass(err) || s.tries >= tries || ctx.Err() != nil {
+			return err
+		}
+		s.close()
+		s.t.opt.pause(ctx, s.pause)
+		s.pause *= 2
+	}
+}
+
+func (s *source) open(ctx context.Context) error {
+	if s.file != nil {
+		return nil
+	}
+	s.wait(ctx, 0, 1)
+	file, err := s.t.opt.Source.Follow(join(s.t.plan.Root, s.item.Path))
+	if err != nil {
+		return err
+	}
+	s.file = file
+	if s.piece.number == 0 {
+		s.t.stats.storageReads.Add(1)
+	}
+	return s.unchanged()
+}
+
+func (s *source) close() {
+	if s.file != nil {
+		s.file.Forget()
+		_ = s.file.Close() // it was only read
+		s.file = nil
+	}
+}
+
+// unchanged compares the open file with the plan.
+func (s *source) unchanged() error {
+	info, err := s.file.Info()
+	switch {
+	case err != nil:
+		return err
+	case info.Kind != Regular || info.Inode != s.item.Inode:
+		return changedError{"another file has its name"}
+	case info.Size != s.item.Size:
+		return changedError{fmt.Sprintf("%d bytes became %d", s.item.Size, info.Size)}
+	case info.ModTime != s.item.ModTime:
+		return changedError{"its modification time is another"}
+	}
+	return nil
+}
+
+// through is called after a piece's last byte, and checks that nothing has changed while it was
+// read. The index's checksum of a file in pieces is compared when the file is complete.
+func (s *source) through(ctx context.Context, sum uint64) error {
+	if err := s.try(ctx, s.unchanged); err != nil {
+		return err
+	}
+	if s.item.Sum != 0 && s.piece.of == 1 && s.item.Sum != sum {
+		return sumError{s.item.Sum, sum}
+	}
+	if s.layout != nil {
+		s.t.onTargets(s.piece, s.layout)
+	}
+	return nil
+}
+
+// sumError reports a file whose bytes are not those that were indexed.
+type sumError struct{ want, got uint64 }
+
+func (e sumError) Error() string {
+	return fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or index the "+
+		"data set again", e.got, e.want)
+}
+
+// fill reads all of p at offset off.
+func (s *source) fill(ctx context.Context, p []byte, off int64) error {
+	return s.try(ctx, func() error {
+		s.wait(ctx, int64(len(p)), 0)
+		if err := readAll(s.file, p, off); err != nil {
+			return err
+		}
+		s.t.stats.storageBytes.Add(int64(len(p)))
+		return nil
+	})
+}
+
+// nextData is File.NextData, with retries.
+func (s *source) nextData(ctx context.Context) nextData {
+	return func(off int64) (start, end int64, found bool, err error) {
+		err = s.try(ctx, func() (err error) {
+			start, end, found, err = s.file.NextData(off)
+			return err
+		})
+		return start, end, found, err
+	}
+}
+
+func readAll(file File, p []byte, off int64) error {
+	for len(p) > 0 {
+		n, err := file.ReadAt(p, off)
+		p, off = p[n:], off+int64(n)
+		switch {
+		case len(p) == 0:
+			return nil
+		case errors.Is(err, io.EOF) || err == nil && n == 0:
+			return changedError{"it ends early"}
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// readReason describes why a file could not be read.
+func readReason(err error) string {
+	var changed changedError
+	var sum sumError
+	var archived archivedError
+	if errors.As(err, &changed) || errors.As(err, &sum) || errors.As(err, &archived) {
+		return err.Error()
+	}
+	return "cannot be read: " + reasonOf(err)
+}
+
+// nextData finds data as File.NextData does.
+type nextData func(off int64) (start, end int64, found bool, err error)
+
+// extents calls each for every stretch [start, end) of data in a file of size bytes; a file that is
+// not sparse is one stretch.
+func extents(next nextData, size int64, sparse bool, each func(start, end int64) error) error {
+	if !sparse {
+		if size == 0 {
+			return nil
+		}
+		return each(0, size)
+	}
+	for off := int64(0); off < size; {
+		start, end, found, err := next(off)
+		if err != nil {
+			return err
+		}
+		if !found || start >= size {
+			return nil
+		}
+		if err := each(start, min(end, size)); err != nil {
+			return err
+		}
+		off = end
+	}
+	return nil
+}
+
+// zeros is the content of a hole.
+var zeros [64 << 10]byte
+
+func hashZeros(h io.Writer, n int64) {
+	for ; n > 0; n -= int64(len(zeros)) {
+		_, _ = h.Write(zeros[:min(n, int64(len(zeros)))]) // a hasher returns no error
+	}
+}

@@ -1,0 +1,325 @@
+package stage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"rankpool/mpicache/transport/ranks"
+	"rankpool/staging/layout"
+	"rankpool/staging/storage"
+)
+
+// A transfer copies to this rank the files that it is missing, and to others the files that this
+// rank reads for them.
+//
+// A frame travels from the rank that reads it along its chain: each rank forwards it to the next as
+// soon as it has arrived, and writes it meanwhile. The ranks of a chain are in the order of a ring,
+// so every link of the ring carries (n-1)/n of all bytes at the same time.
+//
+// Memory is bounded: a frame is sent when the next rank has a buffer for it, and keeps its own
+// until then. Waiting in a ring could deadlock, so buffers come in two classes: a frame needs one
+// of class 0, and one of class 1 once it has gone from a higher rank to a lower one, which it does
+// at most once. So no buffer ever waits, over any number of ranks, for itself.
+type transfer struct {
+	g    *group
+	plan *Plan
+	dest *destination
+	opt  *Options
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	need set
+
+	own    chan []byte // buffers for reading
+	writes chan *frame
+	work   atomic.Int64  // unsettled items, unreleased frames, and 1 while this rank reads
+	over   chan struct{} // closed when work is 0
+	stats  stats
+
+	mu       sync.Mutex
+	waiting  [2][]arrival // heads without a buffer
+	free     [2][][]byte
+	served   [2]map[int32]int   // frames accepted, by the rank that read them
+	spare    [2]int             // buffers that may still be allocated
+	sent     map[int]uint32     // frames sent to each rank
+	came     map[int]uint32     // frames received from each rank
+	untaken  map[arrived]*frame // sent, but not acknowledged
+	failures []Failure
+	targets  map[string]int64 // bytes read from each
+	late     []unit           // deferred to the end
+
+	layoutOf func(path string) (layout.Layout, error) // nil if the source has no layouts
+	limit    *storage.RateLimit                       // this rank's share; nil: no limit
+
+	placings placings
+}
+
+// stats are counted while it runs.
+type stats struct {
+	storageReads, storageBytes     atomic.Int64
+	released                       atomic.Int64 // files read from an archive
+	copied, failed, bytes, settled atomic.Int64
+}
+
+// An arrival is a head that has arrived.
+type arrival struct {
+	head
+	arrived
+}
+
+// arrived numbers the frames between two ranks; from is the other rank.
+type arrived struct {
+	from int
+	seq  uint32
+}
+
+func newTransfer(ctx context.Context, opt *Options) *transfer {
+	t := &transfer{
+		opt: opt, own: make(chan []byte, opt.Readers+opt.Buffers),
+		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
+		over:   make(chan struct{}), spare: [2]int{opt.Buffers, opt.Buffers},
+		served: [2]map[int32]int{{}, {}},
+		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
+	}
+	for range cap(t.own) {
+		t.own <- nil // allocated on first use
+	}
+	t.ctx, t.stop = context.WithCancelCause(ctx)
+	t.placings.open = map[int32]*placing{}
+	t.work.Store(1)
+	return t
+}
+
+// run transfers until this rank has all that it was missing, and the others have what this one
+// reads. Errors: ctx's cause.
+func (t *transfer) run(h readShare) error {
+	for i := range t.plan.Items {
+		if t.plan.Items[i].Kind == Regular && t.need.has(i) {
+			t.work.Add(1)
+		}
+	}
+	var writing sync.WaitGroup
+	for range t.opt.Writers {
+		writing.Go(func() { t.write(t.ctx) })
+	}
+	go func() {
+		t.readAll(units(t.plan, h, t.opt.ChunkBytes))
+		t.done(1)
+	}()
+	select {
+	case <-t.over:
+	case <-t.ctx.Done(): // readers may hang in storage: they are abandoned, and write nothing
+	}
+	t.stop(nil)
+	writing.Wait()
+	t.placings.clear(t.dest)
+	select {
+	case <-t.over:
+		return nil
+	default:
+		return context.Cause(t.ctx)
+	}
+}
+
+// done subtracts n from the remaining work.
+func (t *transfer) done(n int64) {
+	if t.work.Add(-n) == 0 {
+		close(t.over)
+	}
+}
+
+// settleItem counts an item that is placed, or failed for the reason err.
+func (t *transfer) settleItem(i int, err error) {
+	item := &t.plan.Items[i]
+	t.stats.settled.Add(1)
+	if err == nil {
+		t.stats.copied.Add(1)
+		t.stats.bytes.Add(item.Size)
+	} else {
+		t.fail(item, err)
+	}
+	t.done(1)
+}
+
+// fail records why an item is not staged; if the destination cannot be written to any more, it ends
+// staging.
+func (t *transfer) fail(item *Item, err error) {
+	t.stats.failed.Add(1)
+	reason := "cannot be written to the destination: " + reasonOf(err)
+	var unread readError
+	if errors.As(err, &unread) {
+		reason = unread.Error()
+	} else if isFatal(err) {
+		t.stop(&DestinationError{t.dest.root, err})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, Failure{item.Path, t.g.Rank(), reason})
+}
+
+// onTargets counts the bytes of a piece that was read, by storage target.
+func (t *transfer) onTargets(p piece, l *layout.Layout) {
+	l.BytesOn(p.offset, p.bytes, func(target int, sizeBytes int64) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.targets == nil {
+			t.targets = map[string]int64{}
+		}
+		t.targets[layout.TargetName(l.FileSystem, target)] += sizeBytes
+	})
+}
+
+// newFrame waits for a buffer for reading; it returns nil when ctx ends.
+func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
+	select {
+	case buf := <-t.own:
+		if buf == nil {
+			buf = make([]byte, t.opt.ChunkBytes)
+		}
+		t.work.Add(1)
+		f := &frame{
+			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: buf,
+			release: func(buf []byte) { t.own <- buf },
+		}
+		return f
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// drop releases a frame that was not dispatched.
+func (t *transfer) drop(f *frame) {
+	f.release(f.buf)
+	t.done(1)
+}
+
+// dispatch has a frame written here and forwarded.
+func (t *transfer) dispatch(f *frame) {
+	uses := int32(1)
+	if len(f.Chain) > 0 {
+		uses = 3 // written, sent, acknowledged
+	}
+	f.uses.Store(uses)
+	if len(f.Chain) > 0 {
+		t.forward(f)
+	}
+	t.writes <- f // has room for all buffers
+}
+
+func (t *transfer) used(f *frame) {
+	if f.uses.Add(-1) == 0 {
+		f.release(f.buf)
+		t.done(1)
+	}
+}
+
+// forward sends a frame to the next rank of its chain. It does not wait.
+func (t *transfer) forward(f *frame) {
+	next := int(f.Chain[0])
+	h := f.head
+	h.Chain = f.Chain[1:]
+	if next < t.g.Rank() {
+		h.Class = 1
+	}
+	body := ranks.Encode(&h)
+	t.mu.Lock()
+	seq := t.sent[next]
+	t.sent[next]++
+	t.untaken[arrived{next, seq}] = f
+	t.g.Send(next, kindHead, body) // in the order of seq
+	t.mu.Unlock()
+	if f.Bytes == 0 {
+		t.used(f)
+		return
+	}
+	t.g.Put(next, seq, [][]byte{f.buf[:f.Bytes]}, func(err error) {
+		if err != nil {
+			t.stop(err)
+			return
+		}
+		t.used(f)
+	})
+}
+
+// announced handles the announcement of a frame.
+func (t *transfer) announced(from int, body []byte) {
+	a := arrival{arrived: arrived{from: from}}
+	if err := ranks.Decode(body, &a.head); err != nil {
+		t.stop(err)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a.seq = t.came[from]
+	t.came[from]++
+	t.waiting[a.Class] = append(t.waiting[a.Class], a)
+	t.pump(a.Class)
+}
+
+// pump accepts waiting frames, as far as there are buffers, in turn for the ranks that read them:
+// otherwise the neighbour's own frames would fill all buffers, and the links would wait for each
+// other (1.7 times the time, measured with 4 ranks). t.mu is held.
+func (t *transfer) pump(class uint8) {
+	for len(t.waiting[class]) > 0 {
+		var buf []byte
+		switch n := len(t.free[class]); {
+		case n > 0:
+			buf, t.free[class] = t.free[class][n-1], t.free[class][:n-1]
+		case t.spare[class] > 0:
+			t.spare[class]--
+			buf = make([]byte, t.opt.ChunkBytes)
+		default:
+			return
+		}
+		next := 0 // the oldest from the rank that was served least
+		for i, a := range t.waiting[class] {
+			if t.served[class][a.Origin] < t.served[class][t.waiting[class][next].Origin] {
+				next = i
+			}
+		}
+		a := t.waiting[class][next]
+		t.served[class][a.Origin]++
+		t.waiting[class] = slices.Delete(t.waiting[class], next, next+1)
+		t.take(a, buf)
+	}
+}
+
+// take receives one frame into buf.
+func (t *transfer) take(a arrival, buf []byte) {
+	t.work.Add(1)
+	f := &frame{head: a.head, buf: buf}
+	f.release = func(buf []byte) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.free[a.Class] = append(t.free[a.Class], buf)
+		t.pump(a.Class)
+	}
+	there := func(err error) {
+		if err != nil {
+			t.stop(err)
+			return
+		}
+		t.g.Send(a.from, kindTaken, binary.LittleEndian.AppendUint32(nil, a.seq))
+		t.dispatch(f)
+	}
+	if f.Bytes == 0 {
+		go there(nil) // t.mu is held
+		return
+	}
+	t.g.Take(a.from, a.seq, [][]byte{buf[:f.Bytes]}, there)
+}
+
+// taken handles the acknowledgement of a frame.
+func (t *transfer) taken(from int, body []byte) {
+	key := arrived{from, binary.LittleEndian.Uint32(body)}
+	t.mu.Lock()
+	f := t.untaken[key]
+	delete(t.untaken, key)
+	t.mu.Unlock()
+	if f != nil {
+		t.used(f)
+	}
+}

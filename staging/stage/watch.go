@@ -1,0 +1,92 @@
+package stage
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"rankpool/mpicache/transport/ranks"
+)
+
+// A beat is a rank's sign of life, and its progress.
+type beat struct {
+	Items, Bytes, StorageBytes int64
+	AllItems, AllBytes         int64 // 0 until the rank knows
+}
+
+// beats are the last beat of each rank.
+type beats struct {
+	mu        sync.Mutex
+	last      []beat
+	needBytes int64
+	allItems  atomic.Int64
+	allBytes  atomic.Int64
+}
+
+// watch starts to watch the other ranks; the caller stops it.
+func (s *session) watch() *ranks.Watch {
+	return ranks.NewWatch(s.g.Mux, kindBeat, ranks.WatchOptions{
+		Ticks: s.opt.Ticks, Bound: s.opt.PeerTicks, Sign: s.beat, Heard: s.heard, Lost: s.lost,
+	})
+}
+
+// beat returns this rank's sign of life; rank 0 reports progress with it.
+func (s *session) beat() []byte {
+	stats := &s.t.stats
+	b := beat{
+		stats.settled.Load(), stats.bytes.Load(), stats.storageBytes.Load(), s.allItems.Load(),
+		s.allBytes.Load(),
+	}
+	s.mu.Lock()
+	s.last[s.g.Rank()] = b
+	progress := s.progress()
+	s.mu.Unlock()
+	if s.g.Rank() == 0 {
+		s.opt.Progress(progress)
+	}
+	return ranks.Encode(&b)
+}
+
+// heard records a beat.
+func (s *session) heard(from int, body []byte) {
+	var b beat
+	if ranks.Decode(body, &b) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last[from] = b
+}
+
+// progress adds up what the ranks have reported. s.mu is held.
+func (s *session) progress() Progress {
+	p := Progress{AllItems: s.allItems.Load(), AllBytes: s.allBytes.Load()}
+	for _, b := range s.last {
+		p.Items += b.Items
+		p.Bytes += b.Bytes
+		p.StorageBytes += b.StorageBytes
+	}
+	return p
+}
+
+// A SilentError means that a rank is taken for dead.
+type SilentError struct{ Rank, Ticks int }
+
+// Error returns one sentence that says what to do.
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("stage: rank %d has been silent for %d s and is assumed dead: run the same "+
+		"command again to stage the rest",
+		e.Rank, e.Ticks)
+}
+
+// lost ends staging without a rank that is gone. Rank 0 does not wait for its report.
+func (s *session) lost(rank int) {
+	err := &SilentError{rank, s.opt.PeerTicks}
+	if rank == 0 {
+		s.g.abort(err)
+		s.die(err)
+		return
+	}
+	s.g.abortAll(err)
+	s.g.Deliver(rank, kindReport, ranks.Encode(&RankReport{Rank: rank, Dead: true}))
+}

@@ -1,0 +1,107 @@
+package storage
+
+import "time"
+
+// A flight is a request to storage for one sample, or for neighbours in one shard. It reads into
+// the callers' memory.
+type flight struct {
+	reads    []*read // in file order
+	from, to int64
+	ahead    bool // read ahead of its use
+	tries    int  // of its reads, including this one; only a single read is retried
+	began    time.Time
+	file     File // if it was open already
+
+	// Guarded by the Fetcher's lock:
+	place int  // index in flights.all
+	late  bool // it was reported
+}
+
+func newFlight(reads []*read, ahead bool) *flight {
+	return &flight{
+		reads: reads, from: reads[0].from, to: reads[len(reads)-1].to, ahead: ahead,
+		tries: reads[0].tries + 1,
+	}
+}
+
+func (fl *flight) size() int64 { return fl.to - fl.from }
+
+func (fl *flight) opens() int {
+	if fl.file == nil {
+		return 1
+	}
+	return 0
+}
+
+// flights are the flights in progress.
+type flights struct {
+	all   []*flight
+	bytes int64
+	ahead int // flights for reads ahead of their use
+}
+
+func (s *flights) add(fl *flight) {
+	fl.place = len(s.all)
+	s.all = append(s.all, fl)
+	s.count(fl, 1)
+}
+
+// remove removes a flight.
+func (s *flights) remove(fl *flight) {
+	last := s.all[len(s.all)-1]
+	s.all[fl.place], last.place = last, fl.place
+	s.all[len(s.all)-1] = nil
+	s.all = s.all[:len(s.all)-1]
+	s.count(fl, -1)
+}
+
+func (s *flights) count(fl *flight, n int) {
+	fl.reads[0].target.underWay += n
+	s.bytes += int64(n) * fl.size()
+	if fl.ahead {
+		s.ahead += n
+	}
+}
+
+// fly performs a flight, and then further ones while there are any.
+func (f *Fetcher) fly(fl *flight) {
+	for fl != nil {
+		f.land(fl, f.request(fl))
+		f.mu.Lock()
+		fl = f.next()
+		f.begin()
+		f.mu.Unlock()
+	}
+}
+
+// land handles the result of a flight.
+func (f *Fetcher) land(fl *flight, got result) {
+	f.mu.Lock()
+	f.flights.remove(fl)
+	f.measure(fl)
+	var paused uint64 // maxJoined bits
+	for i, r := range fl.reads {
+		r.tries = fl.tries
+		if failed := got.of(i); failed != nil && failed.MayPass && f.pause(r) {
+			paused |= 1 << i
+			continue
+		}
+		f.forget(r)
+	}
+	f.mu.Unlock()
+	for i, r := range fl.reads {
+		if paused>>i&1 == 0 {
+			f.finish(r, got.of(i).sampleError(f.manifest, r))
+		}
+	}
+}
+
+// measure passes a flight's duration to the concurrency control. f.mu is held.
+func (f *Fetcher) measure(fl *flight) {
+	now := time.Now()
+	took := now.Sub(fl.began)
+	f.counters.requests.Add(1)
+	f.counters.nanoseconds.Add(int64(took))
+	full := len(f.queues.waiting) > 0 && !f.waiting && len(f.flights.all)+1 >= f.limit.limit
+	f.limit.ended(now, took, fl.size(), full)
+}

@@ -1,0 +1,113 @@
+package storage
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rankpool/staging/dataset"
+)
+
+// memory is a File that gives at most some bytes at a time.
+type memory struct {
+	data  []byte
+	most  int
+	calls int
+}
+
+func (f *memory) ReadAt(p []byte, off int64) (int, error) {
+	f.calls++
+	return bytes.NewReader(f.data).ReadAt(p[:min(len(p), f.most)], off)
+}
+
+func (f *memory) Stat() (int64, int64, error) { return int64(len(f.data)), 0, nil }
+func (f *memory) Forget(int64, int64)         {}
+func (f *memory) Close() error                { return nil }
+
+// vectorMemory reads into several buffers, too.
+type vectorMemory struct{ memory }
+
+func (f *vectorMemory) ReadVector(buffers [][]byte, off int64) (n int, err error) {
+	f.calls++
+	for _, p := range buffers {
+		p = p[:min(len(p), f.most-n)]
+		more, err := bytes.NewReader(f.data).ReadAt(p, off)
+		n, off = n+more, off+int64(more)
+		if err != nil {
+			return n, nil //nolint:nilerr // as preadv: what there is
+		}
+	}
+	return n, nil
+}
+
+// TestReadPieces reads random pieces of a file that gives any number of bytes at a time, and may be
+// too short.
+func TestReadPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 300_000).Draw(t, "size")
+		data := make([]byte, size)
+		for i := range data {
+			data[i] = byte(i * 7 >> 3)
+		}
+		var pieces []piece
+		want, at := 0, int64(0)
+		for range rapid.IntRange(1, 6).Draw(t, "pieces") {
+			at += rapid.SampledFrom([]int64{0, 1, 512, maxGapBytes, maxGapBytes + 1, -5}).
+				Draw(t, "gap")
+			at = max(0, at)
+			p := piece{
+				at,
+				make([]byte, rapid.SampledFrom([]int{0, 1, 4, 5000, 40_000}).Draw(t, "length")),
+			}
+			pieces, at = append(pieces, p), p.end()
+			want += len(p.into)
+		}
+		most := rapid.SampledFrom([]int{999, 70_000, size}).Draw(t, "most")
+		for _, file := range []File{
+			&memory{data: data, most: most},
+			&vectorMemory{memory{data: data, most: most}},
+		} {
+			for _, p := range pieces {
+				clear(p.into)
+			}
+			got, err := readPieces(file, pieces)
+			if err != nil || got > want ||
+				(got < want) != slices.ContainsFunc(pieces, func(p piece) bool {
+					return len(p.into) > 0 && p.end() > int64(size)
+				}) {
+				t.Fatalf("%d of %d bytes, %v", got, want, err)
+			}
+			for _, p := range pieces {
+				if got == want && len(p.into) > 0 && !bytes.Equal(p.into, data[p.offset:p.end()]) {
+					t.Fatalf("the bytes at %d are others", p.offset)
+				}
+			}
+		}
+	})
+}
+
+// TestReadPiecesTogether checks that a sample's members are read by one request.
+func TestReadPiecesTogether(t *testing.T) {
+	const jpg, json, cls = 512, 512 + 5120 + 512, 512 + 5120 + 512 + 512 + 512
+	data := make([]byte, cls+512)
+	copy(data[jpg:], strings.Repeat("j", 5000))
+	copy(data[json:], "{}")
+	copy(data[cls:], "1")
+	m := built("/", dataset.Sample{
+		Path: "s.tar", Format: dataset.FormatTar, Offset: jpg, Size: 5003,
+		Members: []dataset.Member{
+			{Kind: "jpg", Offset: jpg, Size: 5000},
+			{Kind: "json", Offset: json, Size: 2},
+			{Kind: "cls", Offset: cls, Size: 1},
+		},
+	})
+	file := &vectorMemory{memory{data: data, most: len(data)}}
+	into := make([]byte, m.Size(0))
+	got, err := readPieces(file, appendPieces(nil, m, 0, into, nil))
+	if err != nil || got != len(into) || file.calls != 1 || string(into[4999:]) != "j{}1" {
+		t.Errorf("%d of %d bytes by %d calls, %v", got, len(into), file.calls, err)
+	}
+}

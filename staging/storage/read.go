@@ -1,0 +1,120 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+	"rankpool/staging/dataset"
+)
+
+// A SampleError says why a sample could not be read.
+type SampleError struct {
+	ID     scheduler.SampleID
+	Path   string // relative to the manifest's root
+	Reason string // in words that follow the path
+	Err    error  // the system's error; nil if the file differs from the manifest
+}
+
+// Error returns one sentence that names id and path.
+func (e *SampleError) Error() string {
+	return fmt.Sprintf("staging: sample %d (%s): %s", e.ID, e.Path, e.Reason)
+}
+
+// Unwrap returns Err.
+func (e *SampleError) Unwrap() error { return e.Err }
+
+// IndexAgain is the advice for a file that differs from the manifest.
+const IndexAgain = "; index the data set again"
+
+// A Failure is the reason why one try to read failed.
+type Failure struct {
+	Reason  string
+	Err     error
+	MayPass bool // the next try may succeed
+}
+
+// passing are errors that may be temporary: signals, a busy server, and what NFS, Lustre and BeeGFS
+// return while a server fails over, has evicted this client, or has replaced a file, which is then
+// looked up again.
+var passing = []error{
+	unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT,
+	unix.ESHUTDOWN,
+}
+
+// SystemFailure returns the Failure of an error of the system.
+func SystemFailure(err error) *Failure {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return &Failure{Reason: "is missing" + IndexAgain, Err: err}
+	}
+	mayPass := slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+	return &Failure{Reason: "cannot be read: " + err.Error(), Err: err, MayPass: mayPass}
+}
+
+// sampleError returns the error for the caller of r; nil if nothing failed.
+func (failed *Failure) sampleError(m *dataset.Manifest, r *read) error {
+	if failed == nil {
+		return nil
+	}
+	reason := failed.Reason
+	if r.tries > 1 {
+		reason += fmt.Sprintf(" (tried %d times)", r.tries)
+	}
+	return &SampleError{ID: r.id, Path: m.RelPath(r.id), Reason: reason, Err: failed.Err}
+}
+
+// check returns why the bytes read are not sample id of the manifest: got of want bytes were read
+// into sample and tail (see verify), in the tries-th try, of a file that has sizeBytes bytes and
+// was modified at modTime. If the size and time are those after the read, this detects every change
+// of the file before or during the read that changes its modification time.
+func check(
+	m *dataset.Manifest,
+	id scheduler.SampleID,
+	sample []byte,
+	tail *[dataset.RecordCRCBytes]byte,
+	got, want, tries int,
+	sizeBytes, modTime int64,
+) *Failure {
+	switch {
+	case !m.SizeFits(id, sizeBytes) && m.Format(id) == dataset.FormatFile:
+		return &Failure{
+			Reason: fmt.Sprintf("has %d bytes, the manifest says %d", sizeBytes, m.Size(id)) +
+				IndexAgain,
+		}
+	case !m.SizeFits(id, sizeBytes):
+		return &Failure{
+			Reason: fmt.Sprintf("has %d bytes, the manifest says at least %d", sizeBytes,
+				m.End(id)) + IndexAgain,
+		}
+	case modTime != m.ModTime(id):
+		return &Failure{Reason: fmt.Sprintf("was modified at %s, the manifest says %s",
+			dataset.TimeText(modTime), dataset.TimeText(m.ModTime(id))) + IndexAgain}
+	case got < want:
+		return &Failure{
+			Reason: fmt.Sprintf("ends after %d of %d bytes", got, want),
+			Err:    io.ErrUnexpectedEOF, MayPass: true,
+		}
+	}
+	return verify(m, id, sample, tail, tries)
+}
+
+// ReadFull reads into p starting at offset, in as many pieces as the file returns, up to the end of
+// the file.
+func ReadFull(file File, p []byte, offset int64) (got int, err error) {
+	for got < len(p) {
+		n, err := file.ReadAt(p[got:], offset+int64(got))
+		got += n
+		switch {
+		case errors.Is(err, io.EOF) || err == nil && n == 0:
+			return got, nil
+		case err != nil:
+			return got, err
+		}
+	}
+	return got, nil
+}

@@ -1,0 +1,88 @@
+package storage
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
+)
+
+// Storage holds the file operations that a Fetcher needs, so that tests and emulated file systems
+// can replace the real one. It is safe for concurrent use.
+type Storage interface {
+	// Open opens the file at an absolute path for reading.
+	Open(path string) (File, error)
+}
+
+// A File is an open file, used by one goroutine at a time. Errors are, or wrap, system error
+// numbers.
+type File interface {
+	// ReadAt reads up to len(p) bytes at offset off into p. At the end of the file it returns 0 and
+	// io.EOF.
+	ReadAt(p []byte, off int64) (int, error)
+	// Stat returns the file's size in bytes and its modification time in nanoseconds since 1970.
+	Stat() (sizeBytes, modTime int64, err error)
+	// Forget advises the system that length bytes starting at off will not be read again soon.
+	Forget(off, length int64)
+	// Close closes the file.
+	Close() error
+}
+
+// SystemStorage is the file system of this machine.
+type SystemStorage struct{}
+
+// Open opens the file at path for reading.
+func (SystemStorage) Open(path string) (File, error) {
+	fd, err := openFile(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	return systemFile(fd), nil
+}
+
+// openFile opens the file at path for reading, with additional flags.
+func openFile(path string, flags int) (fd int, err error) {
+	err = posix.Retry(func() (err error) {
+		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
+		// for ever.
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0)
+		return err
+	})
+	return fd, os.NewSyscallError("open", err)
+}
+
+type systemFile int
+
+func (f systemFile) ReadAt(p []byte, off int64) (n int, err error) {
+	err = posix.Retry(func() (err error) {
+		n, err = unix.Pread(int(f), p, off)
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (f systemFile) Stat() (sizeBytes, modTime int64, err error) {
+	var st unix.Stat_t
+	if err := posix.Retry(func() error { return unix.Fstat(int(f), &st) }); err != nil {
+		return 0, 0, os.NewSyscallError("stat", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, 0, fmt.Errorf("not a regular file")
+	}
+	return st.Size, st.Mtim.Nano(), nil
+}
+
+func (f systemFile) Forget(off, length int64) {
+	_ = unix.Fadvise(int(f), off, length, unix.FADV_DONTNEED) // advice; its failure changes nothing
+}
+
+func (f systemFile) Close() error { return os.NewSyscallError("close", unix.Close(int(f))) }

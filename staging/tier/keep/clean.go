@@ -1,0 +1,45 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Clean removes the user's copies in dir that were used last before a time, and returns how many
+// files and bytes these were. A job that uses them reads storage then. It returns an error, and
+// removes nothing, unless DIR/UID is the user's own.
+func Clean(dir string, before time.Time) (files int, bytes int64, err error) {
+	shared, err := openDirectory(unix.AT_FDCWD, dir)
+	if err != nil {
+		return 0, 0, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer func() { _ = unix.Close(shared) }() // it was only read
+	own, err := openDirectory(shared, strconv.Itoa(os.Geteuid()), unix.O_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s/%d: %w", dir, os.Geteuid(), err)
+	}
+	f := &Folder{fd: own}
+	defer func() { _ = f.Close() }() // it was only read
+	var st unix.Stat_t
+	if err := unix.Fstat(own, &st); err != nil {
+		return 0, 0, err
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return 0, 0, fmt.Errorf("%s/%d belongs to user %d", dir, os.Geteuid(), st.Uid)
+	}
+	all, err := f.files()
+	for _, one := range all {
+		if one.used.Before(before) && unix.Unlinkat(own, one.name, 0) == nil {
+			files, bytes = files+1, bytes+one.size
+		}
+	}
+	return files, bytes, err
+}

@@ -1,0 +1,292 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
+)
+
+const (
+	// usedFor is how long after it was used last a group is in use by a job.
+	usedFor = 5 * time.Minute
+	// touchEvery is how often a job says that it uses a group.
+	touchEvery = time.Minute
+)
+
+// errNoRoom says that the folder holds as much as it may.
+var errNoRoom = errors.New("keep: the folder holds as much as it may")
+
+// A Folder is a user's part of a folder of the node. All methods are safe for concurrent use.
+type Folder struct {
+	fd     int // of the user's own part
+	quota  int64
+	now    func() time.Time
+	others *others // whose copies are used, and who may use this user's; nil: nobody
+
+	mu      sync.Mutex
+	claimed int64 // may be taken before the files are counted again
+}
+
+// OpenFolder opens the user's part of dir, DIR/UID, and makes it if need be. It holds quota bytes
+// at most; jobs of the user beside this one may add a 64th of that each.
+//
+// With share, copies are used by all users who know their names and whom their modes let read them.
+//
+// It returns an error unless dir is the user's own or has mode 1777, and unless the part is the
+// user's own. Nobody else can write to it. With share, dir must be root's.
+func OpenFolder(dir string, quota int64, share bool) (*Folder, error) {
+	fd, err := openShared(dir, share)
+	if err != nil {
+		return nil, err
+	}
+	own, err := openOwn(fd, share)
+	if err != nil {
+		err = fmt.Errorf("%s/%d: %w", dir, os.Geteuid(), err)
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	f := &Folder{fd: own, quota: quota, now: time.Now}
+	if share {
+		f.others = &others{fd: fd}
+		return f, nil
+	}
+	return f, unix.Close(fd)
+}
+
+// openShared opens the folder that has the parts of all users.
+func openShared(dir string, share bool) (int, error) {
+	fd, err := openDirectory(unix.AT_FDCWD, dir)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	if share && (st.Uid != 0 || st.Mode&0o7777 != 0o1777) {
+		err := fmt.Errorf("%s has mode %04o and is user %d's; copies are shared in a folder of root's "+
+			"with mode 1777", dir, st.Mode&0o7777, st.Uid)
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	own := int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
+	if everybodys := st.Mode&0o7777 == 0o1777; !own && !everybodys {
+		err := fmt.Errorf("%s has mode %04o and is user %d's; copies are kept in a folder of mode "+
+			"1777, or in one of your own that nobody else can write to", dir, st.Mode&0o7777, st.Uid)
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// openOwn opens this user's part of a folder, and makes it if need be.
+func openOwn(shared int, share bool) (int, error) {
+	name := strconv.Itoa(os.Geteuid())
+	if err := unix.Mkdirat(shared, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	fd, err := openDirectory(shared, name, unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	if int(st.Uid) != os.Geteuid() {
+		err := fmt.Errorf("it belongs to user %d, not to user %d: the centre must remove it",
+			st.Uid, os.Geteuid())
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	if st.Mode&0o077&^0o011 != 0 {
+		err := fmt.Errorf("it has mode %04o: others must not list it or write to it, chmod it to 0700",
+			st.Mode&0o7777)
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	if share && st.Mode&0o011 != 0o011 { // who knows a name may look it up
+		if err := unix.Fchmod(fd, 0o711); err != nil {
+			return -1, errors.Join(err, unix.Close(fd))
+		}
+	}
+	return fd, nil
+}
+
+func openDirectory(at int, name string, flags ...int) (fd int, err error) {
+	all := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	for _, flag := range flags {
+		all |= flag
+	}
+	err = posix.Retry(func() error { fd, err = unix.Openat(at, name, all, 0); return err })
+	return fd, err
+}
+
+// Close gives the Folder up. Its Stores must be closed.
+func (f *Folder) Close() error {
+	if f.others == nil {
+		return unix.Close(f.fd)
+	}
+	return errors.Join(unix.Close(f.fd), f.others.close())
+}
+
+// open opens a file of the part, which must be a regular one of this size. It follows no link, and
+// waits for no FIFO.
+func (f *Folder) open(name string, flags int, size int64) (*os.File, error) {
+	fd, err := openRegular(f.fd, name, flags, size)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "a group"), nil
+}
+
+// clear removes what has a group's name and is none.
+func (f *Folder) clear(name string, size int64) {
+	file, err := f.open(name, os.O_RDONLY, size)
+	if err == nil {
+		_ = file.Close() // it was only read
+	} else if errors.Is(err, errNoGroup) {
+		_ = unix.Unlinkat(f.fd, name, 0) // else the group is not written
+	}
+}
+
+// errNoGroup says that what has a group's name is something else.
+var errNoGroup = errors.New("keep: it is not a regular file of the group's size")
+
+func openRegular(at int, name string, flags int, size int64) (fd int, err error) {
+	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOCTTY
+	err = posix.Retry(func() error { fd, err = unix.Openat(at, name, flags, 0); return err })
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):
+		return -1, errNoGroup // a link, a FIFO, a folder
+	case err != nil:
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != size {
+		return -1, errors.Join(errNoGroup, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// create makes a file of this size in the part, and evicts files that nobody uses if there is no
+// room. A file that is there stays. It returns errNoRoom if there is no room.
+func (f *Folder) create(name string, size int64) error {
+	if err := f.claim(size); err != nil {
+		return err
+	}
+	// It gets its name when it is whole: another job may look for it.
+	nascent := fmt.Sprintf("%s.%d%09d", name, os.Getpid(), time.Now().UnixNano())
+	flags := unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd := -1
+	err := posix.Retry(func() (err error) {
+		fd, err = unix.Openat(f.fd, nascent, flags, 0o600)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), "a group")
+	if err = allocate(file, size); err == nil {
+		err = unix.Linkat(f.fd, nascent, f.fd, name, 0)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		err = nil // another job of this user made it
+	}
+	return errors.Join(err, unix.Unlinkat(f.fd, nascent, 0), file.Close())
+}
+
+// allocate allocates the space; on a file system that cannot, writes allocate it, and may fail.
+func allocate(file *os.File, size int64) error {
+	err := posix.Retry(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, size) })
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return file.Truncate(size)
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return errNoRoom
+	}
+	return err
+}
+
+// claim reserves room for a file. It counts the files once for each 64th of the quota.
+func (f *Folder) claim(size int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.claimed < size {
+		files, err := f.files()
+		if err != nil {
+			return err
+		}
+		want := max(size, f.quota/64)
+		left := f.evict(files, want)
+		if left < size {
+			return errNoRoom
+		}
+		f.claimed = min(left, want)
+	}
+	f.claimed -= size
+	return nil
+}
+
+// evict removes the files that were used last the longest ago, until there is room for want bytes
+// or all that are left are in use. It returns the room.
+func (f *Folder) evict(files []file, want int64) (left int64) {
+	left = f.quota
+	for _, one := range files {
+		left -= one.size
+	}
+	slices.SortFunc(files, func(a, b file) int { return a.used.Compare(b.used) })
+	for _, one := range files {
+		if left >= want || f.now().Sub(one.used) < usedFor {
+			break
+		}
+		if unix.Unlinkat(f.fd, one.name, 0) == nil {
+			left += one.size
+		}
+	}
+	return left
+}
+
+// groupName matches the names of groups, and of those that are being made. What else is in the part
+// is not ours: the folder may be the user's scratch folder, too.
+var groupName = regexp.MustCompile(`^[0-9a-f]{32}\.[0-9]+(\.[0-9]+)?$|^[0-9a-f]{64}$`)
+
+// A file is one of the part's.
+type file struct {
+	name string
+	size int64
+	used time.Time // last
+}
+
+// files lists the part's groups.
+func (f *Folder) files() ([]file, error) {
+	fd, err := openDirectory(f.fd, ".")
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), "the folder of copies")
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var found []file
+	for _, name := range names {
+		var st unix.Stat_t
+		if !groupName.MatchString(name) ||
+			unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue // no group, or removed meanwhile
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			found = append(found, file{name, st.Size, time.Unix(st.Mtim.Unix())})
+		}
+	}
+	return found, nil
+}

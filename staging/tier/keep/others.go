@@ -1,0 +1,99 @@
+package keep
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookForUsers is how often the folder is searched for parts of other users.
+const lookForUsers = time.Minute
+
+// others are the parts of other users. Nothing in them is believed.
+type others struct {
+	fd int // of the folder that has all parts
+
+	mu     sync.Mutex
+	looked time.Time
+	parts  map[int]int // by user: the part, which can be searched but not listed
+}
+
+// open opens a group in the part of a user who is not refused. It returns whose it is. Without one
+// it returns errAbsent.
+func (o *others) open(called string, size int64, refused map[int]bool) (*os.File, int, error) {
+	for uid, part := range o.all() {
+		if refused[uid] {
+			continue
+		}
+		if fd, err := openRegular(part, called, os.O_RDONLY, size); err == nil {
+			return os.NewFile(uintptr(fd), "a group"), uid, nil
+		}
+	}
+	return nil, 0, errAbsent
+}
+
+// all returns the parts.
+func (o *others) all() map[int]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := time.Now(); now.Sub(o.looked) > lookForUsers {
+		o.looked = now
+		o.look()
+	}
+	return o.parts
+}
+
+// look searches the folder. A part that has been found stays as it was. o.mu is held.
+func (o *others) look() {
+	fd, err := openDirectory(o.fd, ".")
+	if err != nil {
+		return
+	}
+	dir := os.NewFile(uintptr(fd), "the folder of copies")
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what there is of them
+	parts := map[int]int{}
+	for uid, part := range o.parts {
+		parts[uid] = part
+	}
+	for _, called := range names {
+		uid, err := strconv.Atoi(called)
+		if _, known := parts[uid]; err != nil || known || uid == os.Geteuid() {
+			continue
+		}
+		if part, err := openPart(o.fd, called, uid); err == nil {
+			parts[uid] = part
+		}
+	}
+	o.parts = parts
+}
+
+// openPart opens another user's part, which must be that user's own.
+func openPart(shared int, called string, uid int) (int, error) {
+	fd, err := openDirectory(shared, called, unix.O_NOFOLLOW|unix.O_PATH)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	if int(st.Uid) != uid || st.Mode&0o022 != 0 {
+		return -1, errors.Join(errors.New("keep: the part is not the user's own"), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func (o *others) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	err := unix.Close(o.fd)
+	for _, part := range o.parts {
+		err = errors.Join(err, unix.Close(part))
+	}
+	return err
+}

@@ -1,0 +1,426 @@
+package keep
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+)
+
+const (
+	// failuresMax failures in a row, and the copies are given up: a disk that works has none.
+	failuresMax = 8
+	// lookAgain is how long a group that was not there is not looked for, and one for which there was
+	// no room is not made.
+	lookAgain = 10 * time.Second
+	// flushEvery is how often tags are written; what was learnt since then is lost in a crash.
+	flushEvery = 5 * time.Second
+)
+
+var (
+	errChanged = errors.New("keep: the bytes read are not the sample's")
+	errAbsent  = errors.New("keep: there is no copy")
+)
+
+// Set describes a data set, of which a Store keeps a rank's samples.
+type Set struct {
+	// Identity identifies the data set, with its contents and modification times as far as they are
+	// known. Copies are used for data sets with the same identity only.
+	Identity    string
+	Samples     int
+	Size        func(scheduler.SampleID) int64
+	Rank, Ranks int
+	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder says.
+	Path func(scheduler.SampleID) string
+	// TagsDir is a folder of the user's, on storage of all nodes if there is one.
+	TagsDir string
+	Log     *slog.Logger
+}
+
+// A Store keeps copies of the samples of a data set that a rank owns. All methods are safe for
+// concurrent use; but for Close none waits for the disk.
+type Store struct {
+	folder  *Folder
+	layout  layout
+	tags    *tags
+	prefix  string // of the names of its groups
+	path    func(scheduler.SampleID) string
+	log     *slog.Logger
+	work    *workers
+	stop    chan struct{}
+	flusher sync.WaitGroup
+
+	creating sync.Mutex // held while a group's file is made
+
+	mu       sync.Mutex
+	slots    []slotState // set by mark
+	groups   []group
+	failures int // in a row
+	over     bool
+	counts   Counts
+}
+
+// Counts is what a Store has done.
+type Counts struct {
+	Reads, Writes int64 // samples
+	Changed       int64 // samples whose copies were other bytes, or had not been written
+	Refused       int64 // samples that were not written: there was no room, or the disk was behind
+}
+
+// slotState says what is known of a sample's copy.
+type slotState uint8
+
+const (
+	unknown slotState = iota
+	whole             // it was written, or read and had its tag
+	lacking           // it was read, and had another tag
+)
+
+// group says what is known of a group's file.
+type group struct {
+	missing time.Time // it was not there; zero: it is, or may be
+	full    time.Time // there was no room for it; zero: there is, or may be
+	touched time.Time
+
+	whole    int          // samples of this user's file, which others have no name of
+	unshared bool         // others may not read all that it is made of
+	refused  map[int]bool // users whose file had other bytes
+}
+
+// Open opens the copies of a data set. The caller must Close them. It returns an error if the tags
+// cannot be read or written.
+func (f *Folder) Open(set Set) (*Store, error) {
+	text := fmt.Sprintf("rankpool keep 1\x00%s\x00%d\x00%d", set.Identity, set.Rank, set.Ranks)
+	key := sha256.Sum256([]byte(text))
+	called := hex.EncodeToString(key[:16])
+	l := newLayout(set.Samples, set.Rank, set.Ranks, set.Size)
+	tags, err := openTags(set.TagsDir, called, l.slots(), l.groups())
+	if err != nil {
+		return nil, fmt.Errorf("keep: %w", err)
+	}
+	s := &Store{
+		folder: f, layout: l, tags: tags, prefix: called + ".", path: set.Path, log: set.Log,
+		stop:  make(chan struct{}),
+		slots: make([]slotState, l.slots()), groups: make([]group, l.groups()),
+	}
+	s.work = newWorkers(s.read, s.write, s.judge)
+	s.flusher.Go(s.flushNowAndThen)
+	return s, nil
+}
+
+// Read reads a sample into into, which must have its size and belongs to the Store until done is
+// called, which is once, on another goroutine. After an error into is unchanged. It returns false,
+// and does nothing, if it is known to have no copy.
+func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool {
+	slot, own := s.layout.slot(id)
+	if !own || s.tags.get(slot) == (tag{}) {
+		return false
+	}
+	s.mu.Lock()
+	g := &s.groups[s.layout.group(slot)]
+	none := s.over || s.slots[slot] == lacking || s.lately(g.missing)
+	s.mu.Unlock()
+	return !none && s.work.add(&request{kind: reading, slot: slot, memory: into, done: done})
+}
+
+// Write has a copy of a sample, as storage gave it, written. The bytes are the caller's again when
+// it returns. If the disk is behind, or there is no room, nothing is written.
+func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
+	slot, own := s.layout.slot(id)
+	if !own {
+		return
+	}
+	s.mu.Lock()
+	full := s.lately(s.groups[s.layout.group(slot)].full)
+	idle := s.over || s.slots[slot] == whole || full
+	if full {
+		s.counts.Refused++
+	}
+	s.mu.Unlock()
+	if idle {
+		return
+	}
+	copied := append([]byte(nil), bytes...)
+	if !s.work.add(&request{kind: writing, slot: slot, memory: copied}) {
+		s.mu.Lock()
+		s.counts.Refused++
+		s.mu.Unlock()
+	}
+}
+
+// lately reports whether something was found to be so a moment ago.
+func (s *Store) lately(at time.Time) bool { return s.folder.now().Sub(at) < lookAgain }
+
+// Close writes what waits to be written, for as long as patience, and the tags. What is asked of
+// the Store later is refused.
+func (s *Store) Close(patience time.Duration) Counts {
+	s.work.close(patience)
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return s.counts
+	}
+	s.over = true
+	s.mu.Unlock()
+	close(s.stop)
+	s.flusher.Wait()
+	if err := errors.Join(s.tags.flush(), s.tags.file.Close()); err != nil {
+		s.log.Warn("what the kept copies are is not known to the next job", "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// flushNowAndThen writes the tags until the end, for a twentieth of the time at the most.
+func (s *Store) flushNowAndThen() {
+	wait := flushEvery
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(wait):
+		}
+		began := time.Now()
+		if err := s.tags.flush(); err != nil {
+			s.log.Debug("tags of kept copies are not written", "error", err)
+		}
+		wait = max(flushEvery, 20*time.Since(began))
+	}
+}
+
+// name returns the name of a group's file.
+func (s *Store) name(g int) string { return fmt.Sprintf("%s%d", s.prefix, g) }
+
+// open opens a group's file.
+func (s *Store) open(g, flags int) (*os.File, error) {
+	file, err := s.folder.open(s.name(g), flags, s.layout.bytes[g])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, errNoGroup) {
+			err = errAbsent
+		}
+		return nil, err
+	}
+	s.groups[g].missing = time.Time{}
+	s.touch(g, file)
+	return file, nil
+}
+
+// openNamed opens a group's file that has its own name: this user's, or another one's. It returns
+// whose it is.
+func (s *Store) openNamed(g int) (*os.File, int, error) {
+	called, known := s.tags.name(g)
+	if !known {
+		return nil, 0, errAbsent
+	}
+	s.mu.Lock()
+	refused := maps.Clone(s.groups[g].refused)
+	s.mu.Unlock()
+	file, uid, err := (*os.File)(nil), os.Geteuid(), errAbsent
+	if !refused[uid] {
+		file, err = s.folder.open(called.String(), os.O_RDONLY, s.layout.bytes[g])
+	}
+	if err != nil && s.folder.others != nil {
+		file, uid, err = s.folder.others.open(called.String(), s.layout.bytes[g], refused)
+	}
+	if err != nil {
+		return nil, 0, errAbsent
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups[g].missing = time.Time{}
+	s.touch(g, file)
+	return file, uid, nil
+}
+
+// touch says that a group is in use. s.mu is held.
+func (s *Store) touch(g int, file *os.File) {
+	if now := s.folder.now(); now.Sub(s.groups[g].touched) > touchEvery {
+		s.groups[g].touched = now
+		_ = unix.Futimes(int(file.Fd()), nil) // a group that looks old is evicted first, and no more
+	}
+}
+
+// refuse uses a user's file of a group no more: it had other bytes.
+func (s *Store) refuse(g, uid int) {
+	if called, known := s.tags.name(g); known && uid == os.Geteuid() {
+		_ = unix.Unlinkat(s.folder.fd, called.String(), 0) // it is written again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups[g].refused == nil {
+		s.groups[g].refused = map[int]bool{}
+	}
+	s.groups[g].refused[uid] = true
+	s.forgetSlots(g)
+	s.counts.Changed++
+}
+
+// mark notes the state of a sample's copy. s.mu is held.
+func (s *Store) mark(slot int, to slotState) {
+	g := &s.groups[s.layout.group(slot)]
+	if s.slots[slot] == whole {
+		g.whole--
+	}
+	if to == whole {
+		g.whole++
+	}
+	s.slots[slot] = to
+}
+
+// forgetSlots forgets what is known of a group's samples. s.mu is held.
+func (s *Store) forgetSlots(g int) {
+	clear(s.slots[s.layout.first[g]:s.layout.first[g+1]])
+	s.groups[g].whole = 0
+}
+
+// complete reports whether a group is to be published. s.mu is held.
+func (s *Store) complete(g int) bool {
+	return s.folder.others != nil && !s.groups[g].unshared &&
+		s.groups[g].whole == s.layout.first[g+1]-s.layout.first[g]
+}
+
+// read reads a sample and verifies it.
+func (s *Store) read(slot int, buffer []byte) error {
+	g, named, uid := s.layout.group(slot), false, 0
+	file, err := s.open(g, os.O_RDONLY)
+	if errors.Is(err, errAbsent) {
+		named = true
+		file, uid, err = s.openNamed(g)
+	}
+	if errors.Is(err, errAbsent) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.groups[g].missing = s.folder.now()
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.ReadAt(buffer, int64(s.layout.offset[slot])); err != nil {
+		return err
+	}
+	forget(file, int64(s.layout.offset[slot]), int64(len(buffer)))
+	same := tagOf(buffer) == s.tags.get(slot)
+	if named && !same {
+		s.refuse(g, uid)
+		return errChanged
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !same {
+		s.mark(slot, lacking)
+		s.counts.Changed++
+		return errChanged
+	}
+	s.counts.Reads++
+	if s.slots[slot] != whole {
+		s.mark(slot, whole)
+		if !named && s.complete(g) {
+			s.work.add(&request{kind: writing, slot: ^g}) // if it is too much now, another job does it
+		}
+	}
+	return nil
+}
+
+// write writes a sample, or with ^g publishes group g.
+func (s *Store) write(slot int, buffer []byte) error {
+	if slot < 0 {
+		return s.publish(^slot)
+	}
+	g := s.layout.group(slot)
+	file, err := s.openOrCreate(g)
+	if errors.Is(err, errNoRoom) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counts.Refused++
+		s.groups[g].full = s.folder.now()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if file == nil { // it is there, and has its name
+		s.tags.set(slot, tagOf(buffer))
+		return nil
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(buffer, int64(s.layout.offset[slot])); err != nil {
+		return err
+	}
+	forget(file, int64(s.layout.offset[slot]), int64(len(buffer)))
+	s.tags.set(slot, tagOf(buffer))
+	s.mu.Lock()
+	s.mark(slot, whole)
+	s.counts.Writes++
+	complete := s.complete(g)
+	s.mu.Unlock()
+	if complete {
+		return s.publish(g)
+	}
+	return nil
+}
+
+// openOrCreate opens a group's file for writing. It returns nil if there is one that has its own
+// name.
+func (s *Store) openOrCreate(g int) (*os.File, error) {
+	file, err := s.open(g, os.O_WRONLY)
+	if !errors.Is(err, errAbsent) {
+		return file, err
+	}
+	if named, _, err := s.openNamed(g); err == nil {
+		return nil, named.Close()
+	}
+	return s.create(g)
+}
+
+// forget has bytes of a file written to the disk, and dropped from memory: the slab holds them.
+func forget(file *os.File, at, length int64) {
+	_ = unix.Fadvise(int(file.Fd()), at, length, unix.FADV_DONTNEED) // advice
+}
+
+// create makes a group's file, and opens it. What is there and no group is removed.
+func (s *Store) create(g int) (*os.File, error) {
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	file, err := s.open(g, os.O_WRONLY)
+	if !errors.Is(err, errAbsent) {
+		return file, err // another writer has made it
+	}
+	s.mu.Lock()
+	s.forgetSlots(g) // before another writer finds the file
+	s.mu.Unlock()
+	s.folder.clear(s.name(g), s.layout.bytes[g])
+	if err := s.folder.create(s.name(g), s.layout.bytes[g]); err != nil {
+		return nil, err
+	}
+	return s.open(g, os.O_WRONLY)
+}
+
+// judge counts failures of the disk in a row, and gives the copies up when there are too many.
+func (s *Store) judge(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.failures = 0
+	case errors.Is(err, errAbsent) || errors.Is(err, errChanged):
+	default:
+		if s.failures++; s.failures == failuresMax && !s.over {
+			s.work.refuse()
+			s.log.Warn("the kept copies fail again and again; training goes on without them",
+				"error", err)
+		}
+	}
+}

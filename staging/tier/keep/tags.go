@@ -1,0 +1,172 @@
+package keep
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tag identifies a sample's bytes: the first half of their SHA-256, behind a text that keeps it
+// apart from digests that others publish. Whoever may write to the copies cannot make other bytes
+// with the same tag: that takes 2^128 tries. A zero tag is not known.
+type tag [16]byte
+
+func tagOf(bytes []byte) tag {
+	h := sha256.New()
+	h.Write([]byte("rankpool sample 1\x00"))
+	h.Write(bytes)
+	return tag(h.Sum(nil)[:16])
+}
+
+// blockTags is how many tags are written at once: 64 KiB of them, since the file may be on storage
+// that all nodes share.
+const blockTags = 4096
+
+// A name is what a group's file is called that others may read: the SHA-256 of its bytes, behind a
+// text. Who knows it has read them, or was told by somebody who has. A zero name is not known.
+type name [sha256.Size]byte
+
+// nameDomain is that text.
+const nameDomain = "rankpool group 1\x00"
+
+func (n name) String() string { return hex.EncodeToString(n[:]) }
+
+// tags is the file of the tags of a data set's samples, as a rank owns them, and of the names of
+// their groups. All jobs of a user
+// write to it; that one overwrites what another one knows costs a read of storage. What is wrong in
+// it fits no bytes.
+type tags struct {
+	header []byte
+	mu     sync.Mutex
+	known  []tag
+	dirty  map[int]struct{} // blocks that changed since they were written
+	names  []name           // of the groups
+	named  bool             // names have changed
+	file   *os.File
+}
+
+// openTags opens the file, or creates it, and reads it. It returns an error unless the file is a
+// regular one that belongs to this user, and that nobody else can read.
+func openTags(dir, called string, slots, groups int) (*tags, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, called)
+	flags := os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	file, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	t := &tags{
+		header: []byte(fmt.Sprintf("rankpool tags 1 %-47d\n", slots)),
+		known:  make([]tag, slots), dirty: map[int]struct{}{}, file: file,
+		names: make([]name, groups),
+	}
+	if err := t.check(path); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := t.load(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return t, nil
+}
+
+func (t *tags) check(path string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(t.file.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return fmt.Errorf("%s must be a file of this user's that nobody else can read (mode 0600)", path)
+	}
+	return nil
+}
+
+// load reads the tags. A file of another kind is written anew.
+func (t *tags) load() error {
+	all := make([]byte, t.namesAt()+len(name{})*len(t.names))
+	n, _ := t.file.ReadAt(all, 0) // what is not there is not known
+	if n < len(t.header) || string(all[:len(t.header)]) != string(t.header) {
+		if err := t.file.Truncate(0); err != nil {
+			return err
+		}
+		_, err := t.file.WriteAt(t.header, 0)
+		return err
+	}
+	for i := range t.known {
+		t.known[i] = tag(all[len(t.header)+len(tag{})*i:])
+	}
+	for g := range t.names {
+		t.names[g] = name(all[t.namesAt()+len(name{})*g:])
+	}
+	return nil
+}
+
+// namesAt is where the names begin in the file.
+func (t *tags) namesAt() int { return len(t.header) + len(tag{})*len(t.known) }
+
+// name returns the name of a group, or false if it is not known.
+func (t *tags) name(g int) (name, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.names[g], t.names[g] != name{}
+}
+
+func (t *tags) setName(g int, to name) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.named = t.named || t.names[g] != to
+	t.names[g] = to
+}
+
+func (t *tags) get(slot int) tag {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known[slot]
+}
+
+func (t *tags) set(slot int, to tag) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known[slot] != to {
+		t.known[slot] = to
+		t.dirty[slot/blockTags] = struct{}{}
+	}
+}
+
+// flush writes what has changed.
+func (t *tags) flush() error {
+	t.mu.Lock()
+	blocks := t.dirty
+	t.dirty = map[int]struct{}{}
+	var buffer []byte
+	if t.named {
+		t.named = false
+		for _, one := range t.names {
+			buffer = append(buffer, one[:]...)
+		}
+	}
+	t.mu.Unlock()
+	if _, err := t.file.WriteAt(buffer, int64(t.namesAt())); err != nil {
+		return err
+	}
+	for block := range blocks {
+		buffer = buffer[:0]
+		t.mu.Lock()
+		for _, one := range t.known[block*blockTags : min(len(t.known), (block+1)*blockTags)] {
+			buffer = append(buffer, one[:]...)
+		}
+		t.mu.Unlock()
+		at := int64(len(t.header)) + int64(block*blockTags*len(tag{}))
+		if _, err := t.file.WriteAt(buffer, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

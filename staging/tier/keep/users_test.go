@@ -1,0 +1,332 @@
+package keep
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rankpool/scheduler"
+)
+
+// The users of these tests. alice and bob are members of the group that may read the data.
+const (
+	alice, bob, eve = 20001, 20002, 20003
+	project         = 21000
+	userSamples     = 300 // 6 groups
+)
+
+// A job is what a process does as another user.
+type job struct {
+	What              string // fill (find, and write what is not there), find or list
+	Dir, Tags, Source string
+}
+
+// outcome is what came of it.
+type outcome struct {
+	Counts Counts
+	Found  int
+	Err    string
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv("RANKPOOL_TEST_JOB"); text != "" {
+		var j job
+		if err := json.Unmarshal([]byte(text), &j); err != nil {
+			panic(err)
+		}
+		out, err := json.Marshal(j.run())
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(string(out))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func (j job) run() (out outcome) {
+	if j.What == "list" {
+		names, err := os.ReadDir(j.Dir)
+		return outcome{Found: len(names), Err: fmt.Sprint(err)}
+	}
+	folder, err := OpenFolder(j.Dir, 1<<30, true)
+	if err != nil {
+		return outcome{Err: err.Error()}
+	}
+	s, err := folder.Open(Set{
+		Identity: "shared", Samples: userSamples, Size: size, Ranks: 1, TagsDir: j.Tags,
+		Path: func(id scheduler.SampleID) string { return sourceOf(j.Source, id) },
+		Log:  slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return outcome{Err: err.Error()}
+	}
+	for id := range scheduler.SampleID(userSamples) {
+		into, done := make([]byte, size(id)), make(chan error, 1)
+		if s.Read(id, into, func(err error) { done <- err }) && <-done == nil {
+			if string(into) != string(sample(id)) {
+				return outcome{Err: "wrong bytes"}
+			}
+			out.Found++
+		} else if j.What == "fill" {
+			s.Write(id, sample(id))
+		}
+	}
+	out.Counts = s.Close(time.Minute)
+	return out
+}
+
+// sourceOf is the file on storage that a sample is read from.
+func sourceOf(source string, id scheduler.SampleID) string {
+	return filepath.Join(source, strconv.Itoa(int(id%10)))
+}
+
+// A node has a folder as a centre makes it, users with a cache folder each, and data.
+type node struct {
+	t                  *testing.T
+	dir, elsewhere     string // DIR on this node and on another one
+	source, home, prog string
+}
+
+func newNode(t *testing.T, mode os.FileMode) *node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test takes other users' parts: run it as root")
+	}
+	top, err := os.MkdirTemp("/tmp", "rankpool-users-") //nolint:usetesting // others enter it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	n := &node{
+		t: t, dir: top + "/dir", elsewhere: top + "/elsewhere", source: top + "/source",
+		home: top + "/home", prog: top + "/prog",
+	}
+	n.must(os.Chmod(top, 0o755))
+	for _, dir := range []string{n.dir, n.elsewhere, n.source, n.home} {
+		n.must(mkdirAs(dir, 0o755))
+	}
+	n.must(os.Chmod(n.dir, 0o777|os.ModeSticky))
+	n.must(os.Chmod(n.elsewhere, 0o777|os.ModeSticky))
+	for id := range scheduler.SampleID(10) {
+		path := sourceOf(n.source, id)
+		n.must(os.WriteFile(path, nil, 0o600))
+		n.must(os.Chown(path, alice, project))
+		n.must(os.Chmod(path, mode))
+	}
+	for _, uid := range []int{alice, bob, eve} {
+		n.must(mkdirOf(n.tags(uid), uid))
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	n.must(err)
+	n.must(os.WriteFile(n.prog, self, 0o755))
+	n.must(os.Chmod(n.prog, 0o755))
+	return n
+}
+
+func (n *node) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) tags(uid int) string { return filepath.Join(n.home, strconv.Itoa(uid)) }
+
+func (n *node) part(uid int) string { return filepath.Join(n.dir, strconv.Itoa(uid)) }
+
+// groups returns the files of a user's that have their own names.
+func (n *node) groups(uid int) (paths []string) {
+	n.t.Helper()
+	all, err := filepath.Glob(n.part(uid) + "/*")
+	n.must(err)
+	for _, path := range all {
+		if len(filepath.Base(path)) == 64 {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// as does a job as a user.
+func (n *node) as(uid int, what, dir string) outcome {
+	n.t.Helper()
+	text, err := json.Marshal(job{What: what, Dir: dir, Tags: n.tags(uid), Source: n.source})
+	n.must(err)
+	cmd := exec.Command(n.prog)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "RANKPOOL_TEST_JOB="+string(text))
+	who := &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	if uid != eve {
+		who.Groups = []uint32{project}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+	var log strings.Builder
+	cmd.Stderr = &log
+	printed, err := cmd.Output()
+	var out outcome
+	if err == nil {
+		err = json.Unmarshal(printed, &out)
+	}
+	if err != nil {
+		n.t.Errorf("%s as %d: %v, %s%s", what, uid, err, printed, &log)
+	}
+	return out
+}
+
+// fill has alice's copies on the node, and bob know the data from another node.
+func (n *node) fill() {
+	n.t.Helper()
+	for _, c := range []struct {
+		uid int
+		dir string
+	}{{alice, n.dir}, {bob, n.elsewhere}} {
+		if out := n.as(c.uid, "fill", c.dir); out.Err != "" || out.Counts.Writes != userSamples {
+			n.t.Fatalf("%d fills: %+v", c.uid, out)
+		}
+	}
+}
+
+func TestAnotherUserBeginsWarm(t *testing.T) {
+	for mode, want := range map[os.FileMode]os.FileMode{0o644: 0o444, 0o640: 0o440} {
+		n := newNode(t, mode)
+		n.fill()
+		if out := n.as(bob, "find", n.dir); out.Found != userSamples || out.Err != "" {
+			t.Errorf("mode %o: %+v", mode, out)
+		}
+		for _, path := range n.groups(alice) {
+			var st unix.Stat_t
+			n.must(unix.Stat(path, &st))
+			if os.FileMode(st.Mode&0o7777) != want || want == 0o440 && st.Gid != project {
+				t.Errorf("data of mode %o, copies of mode %o and group %d", mode, st.Mode, st.Gid)
+			}
+		}
+		if len(n.groups(bob)) != 0 {
+			t.Error("bob has copies of what alice has copies of")
+		}
+	}
+}
+
+// TestWhoMayNotReadTheDataGetsNothing checks that names, however they are known, do not help.
+func TestWhoMayNotReadTheDataGetsNothing(t *testing.T) {
+	n := newNode(t, 0o640)
+	n.fill()
+	told, err := filepath.Glob(n.tags(bob) + "/*") // bob gives eve all that he knows
+	n.must(err)
+	for _, path := range told {
+		text, err := os.ReadFile(path)
+		n.must(err)
+		copied := filepath.Join(n.tags(eve), filepath.Base(path))
+		n.must(os.WriteFile(copied, text, 0o600))
+		n.must(os.Chown(copied, eve, eve))
+	}
+	if out := n.as(eve, "find", n.dir); out.Found != 0 || out.Err != "" {
+		t.Errorf("with the names: %+v", out)
+	}
+	out := n.as(eve, "list", n.part(alice))
+	if out.Found != 0 || !strings.Contains(out.Err, "denied") {
+		t.Errorf("a list: %+v", out)
+	}
+}
+
+func TestDataThatNobodyElseMayReadAreNotShared(t *testing.T) {
+	n := newNode(t, 0o600)
+	n.fill()
+	if names := n.groups(alice); len(names) != 0 {
+		t.Errorf("%d groups have names that others can use", len(names))
+	}
+	if out := n.as(bob, "find", n.dir); out.Found != 0 {
+		t.Errorf("%+v", out)
+	}
+	if out := n.as(alice, "find", n.dir); out.Found != userSamples {
+		t.Errorf("alice herself: %+v", out)
+	}
+}
+
+// TestOthersCopiesAreNotBelieved checks that whatever other users do in their parts, bytes are
+// right or read from storage, and that bob then has copies of his own.
+func TestOthersCopiesAreNotBelieved(t *testing.T) {
+	for name, harm := range map[string]func(n *node, path string) error{
+		"other bytes": func(_ *node, path string) error {
+			return overwrite(path, 5, []byte{0}, []byte{1})
+		},
+		"short": func(_ *node, path string) error { return os.Truncate(path, 9) },
+		"a FIFO": func(_ *node, path string) error {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			return unix.Mkfifo(path, 0o666)
+		},
+		"a link to bob's": func(n *node, path string) error {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			return os.Symlink(n.tags(bob), path)
+		},
+		"a part of eve's that is alice's": func(n *node, _ string) error {
+			if err := os.Rename(n.part(alice), n.part(eve)); err != nil {
+				return err
+			}
+			return os.Symlink(n.part(eve), n.part(alice))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, 0o644)
+			n.fill()
+			groups := n.groups(alice)
+			if len(groups) != 6 {
+				t.Fatalf("%d groups", len(groups))
+			}
+			n.must(harm(n, groups[0]))
+			if out := n.as(bob, "find", n.dir); out.Err != "" || out.Found == userSamples {
+				t.Errorf("%+v", out)
+			}
+			n.as(bob, "fill", n.dir)
+			if out := n.as(bob, "find", n.dir); out.Err != "" || out.Found != userSamples {
+				t.Errorf("after bob has read storage: %+v", out)
+			}
+		})
+	}
+}
+
+func TestSquattedPart(t *testing.T) {
+	n := newNode(t, 0o644)
+	n.must(mkdirOf(n.part(bob), eve))
+	n.must(os.Chmod(n.part(bob), 0o755))
+	if out := n.as(bob, "find", n.dir); !strings.Contains(out.Err, "belongs to user 20003") {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestSharedFolderMustBeTheCentres(t *testing.T) {
+	n := newNode(t, 0o644)
+	n.must(os.Chown(n.dir, eve, eve))
+	if out := n.as(bob, "find", n.dir); !strings.Contains(out.Err, "shared in a folder of root's") {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestTwoUsersAtOnce(t *testing.T) {
+	n := newNode(t, 0o640)
+	var both sync.WaitGroup
+	for _, uid := range []int{alice, bob} {
+		both.Go(func() { n.as(uid, "fill", n.dir) })
+	}
+	both.Wait()
+	for _, uid := range []int{alice, bob} {
+		if out := n.as(uid, "find", n.dir); out.Err != "" || out.Found != userSamples {
+			t.Errorf("%d: %+v", uid, out)
+		}
+	}
+}
