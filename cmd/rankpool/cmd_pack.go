@@ -260,8 +260,7 @@ func (o *packOptions) print(w io.Writer, r *pack.Report) error {
 	if r.DryRun {
 		packed, rate = "to pack: ", ""
 	}
-	_,
-		err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\n"+
+	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\n"+
 		"kept:     %s, %s\nseconds:  %.2f\n",
 		humanize.Comma(int64(r.Samples)), humanize.IBytes(uint64(r.SampleBytes)), o.order,
 		humanize.Comma(int64(r.Shards)),

@@ -81,8 +81,7 @@ func printPlanCost(w io.Writer, asJSON bool, c planCost) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(c)
 	}
-	_,
-		err := fmt.Fprintf(w, "Planning %s draws (%s) in %s batches for %s ranks takes %.3g s on "+
+	_, err := fmt.Fprintf(w, "Planning %s draws (%s) in %s batches for %s ranks takes %.3g s on "+
 		"one core.\nIt needs %.3g bytes a sample in addition to the scores, %s in all.\n",
 		humanize.Comma(int64(c.Draws)), c.Sampler, humanize.Comma(int64(c.Batches)),
 		humanize.Comma(int64(c.Ranks)), c.PlanSeconds,

@@ -187,16 +187,19 @@ func slowEpochRemarks(run *runlog.Run) []Remark {
 	return all
 }
 
+// planRemarks compares the hits of each epoch with those planned. A substituted draw was planned as
+// a hit, too.
 func planRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for i := range run.Epochs {
 		e := &run.Epochs[i]
-		missed := e.PlannedHits - e.HitsLocal - e.HitsRemote
+		got := e.HitsLocal + e.HitsRemote + e.Substituted
+		missed := e.PlannedHits - got
 		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
 			all = append(all, bad("In epoch %d the plan promised %s hits and training got %s: samples "+
 				"were not in memory when they were due.",
 				e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)),
-				percent(float64(e.HitsLocal+e.HitsRemote)/float64(e.Draws))))
+				percent(float64(got)/float64(e.Draws))))
 		}
 	}
 	return all

@@ -148,6 +148,24 @@ func TestQuietRun(t *testing.T) {
 	}
 }
 
+// TestPlannedHits compares the hits that were planned with those that training got: substituted
+// draws are among both.
+func TestPlannedHits(t *testing.T) {
+	const epoch = `{"event":"epoch","epoch":0,"draws":100,"planned_hits":50,"hits_local":10,` +
+		`"storage_reads":%d,"substituted":%d,"seconds":1}` + "\n"
+	promised := func(log string) bool {
+		return slices.ContainsFunc(planRemarks(runOf(t, log)), func(r Remark) bool {
+			return strings.Contains(r.Text, "promised 50.0 % hits and training got 10.0 %")
+		})
+	}
+	if !promised(fmt.Sprintf(epoch, 90, 0)) {
+		t.Error("nothing is said of hits that were planned and missed")
+	}
+	if promised(fmt.Sprintf(epoch, 50, 40)) {
+		t.Error("substituted draws count as missed hits")
+	}
+}
+
 // TestMissing says what a page without something says in its place, and that it has no empty plot.
 func TestMissing(t *testing.T) {
 	training := runlogtest.Cluster()

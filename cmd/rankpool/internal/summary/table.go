@@ -98,10 +98,10 @@ func (l ranLog) Print(w io.Writer, restarts int) error {
 
 // windowHits is the number of hits that nothing was kept for: draws that found their sample still
 // held for another draw, in the window of samples read ahead of their use. The window is a larger
-// part of a small data set than of a large one; planned hits are the policy's own. Those from a
-// node's disk are neither.
+// part of a small data set than of a large one; planned hits are the policy's own, substituted
+// draws among them. Those from a node's disk are neither.
 func windowHits(r epochRow) int64 {
-	return max(0, r.HitsLocal+r.HitsRemote-r.TierHits-r.PlannedHits)
+	return max(0, r.HitsLocal+r.HitsRemote+r.Substituted-r.TierHits-r.PlannedHits)
 }
 
 // printEpochs prints a table of the epochs and a line of totals. Planned hits are hits on samples
@@ -171,9 +171,8 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 	}
 	hits, planned := percent(sum.HitsLocal+sum.HitsRemote, sum.Draws),
 		percent(sum.PlannedHits, sum.Draws)
-	_,
-		err := fmt.Fprintf(
-		w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
+	_, err := fmt.Fprintf(w,
+		"total: epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
 			"%s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
 		len(rows), humanize.Comma(sum.Draws), hits, planned, humanize.Comma(sum.StorageReads),
 		humanize.IBytes(uint64(sum.StorageBytes)),

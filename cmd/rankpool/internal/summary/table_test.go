@@ -40,14 +40,17 @@ total: epochs 2, draws 200, hits 75.0 %, planned hits 73.0 %, storage reads 50 (
 func TestEpochTableColumns(t *testing.T) {
 	var out strings.Builder
 	if err := printEpochs(&out, []epochRow{
-		{Data: "a", Count: mpicache.Count{Substituted: 4}},
+		{Data: "a", Count: mpicache.Count{Substituted: 40, HitsLocal: 12, PlannedHits: 45}},
 		{Data: "b"},
 	}, 0); err != nil {
 		t.Fatal(err)
 	}
-	header, _, _ := strings.Cut(out.String(), "\n")
-	if f := strings.Fields(header); f[0] != "data" || f[len(f)-1] != "substituted" {
-		t.Errorf("header %q", header)
+	lines := strings.Split(out.String(), "\n")
+	if f := strings.Fields(lines[0]); f[0] != "data" || f[len(f)-1] != "substituted" {
+		t.Errorf("header %q", lines[0])
+	}
+	if !strings.Contains(lines[1], " 45            7 ") {
+		t.Errorf("substituted draws are not planned hits:\n%s", out.String())
 	}
 	out.Reset()
 	if err := printEpochs(&out, []epochRow{
@@ -56,7 +59,7 @@ func TestEpochTableColumns(t *testing.T) {
 	}, 0); err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(out.String(), "\n")
+	lines = strings.Split(out.String(), "\n")
 	if !strings.HasSuffix(lines[0], "of hits from tier") ||
 		!strings.Contains(lines[1], " 500          266 ") ||
 		!strings.HasSuffix(lines[1], " 1,234") || !strings.HasSuffix(lines[2], " 0") {
