@@ -75,6 +75,7 @@ var arrows = map[string]map[string]string{
 		"mpicache/liveness":  "who has been silent for too long",
 		"mpicache/record":    "--record",
 		"mpicache/slab":      "the memory for samples",
+		"mpicache/stats":     "what a rank counts",
 		"mpicache/transport": "the exchange with other ranks",
 	},
 	"mpicache/record": {
@@ -127,7 +128,7 @@ var arrows = map[string]map[string]string{
 		"scheduler/systems":          "the capacity of a published system",
 		"slurm":                      "the node's limits",
 	},
-	"cmd/rankpool/internal/metrics":           {"mpicache": "a rank's statistics"},
+	"cmd/rankpool/internal/metrics":           {"mpicache/stats": "a rank's statistics"},
 	"cmd/rankpool/internal/outlet/outlettest": {"cmd/rankpool/internal/outlet": "what it reads"},
 	"cmd/rankpool/internal/progress": {
 		"cmd/rankpool/internal/control": "how far training is",
@@ -136,9 +137,10 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
 	"cmd/rankpool/internal/report": {
 		"cmd/rankpool/internal/runlog": "a report is made of a run log",
+		"mpicache/stats":               "the counters, and what plots call them",
 	},
-	"cmd/rankpool/internal/runlog":            {"mpicache": "a rank's statistics"},
-	"cmd/rankpool/internal/runlog/runlogtest": {"mpicache": "statistics that no rank had"},
+	"cmd/rankpool/internal/runlog":            {"mpicache/stats": "a rank's statistics"},
+	"cmd/rankpool/internal/runlog/runlogtest": {"mpicache/stats": "statistics that no rank had"},
 	"cmd/rankpool/internal/runlog/logmaker": {
 		"cmd/rankpool/internal/runlog/runlogtest": "writes its log",
 	},
@@ -157,14 +159,15 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/summary": {
 		"cmd/rankpool/internal/rank":   "what kind of file a run log is",
 		"cmd/rankpool/internal/runlog": "a table is made of a run log",
-		"mpicache":                     "a rank's statistics",
+		"mpicache/stats":               "the counters, and their headings",
 	},
 	"cmd/rankpool/internal/top": {
 		"cmd/rankpool/internal/control": "asks a door",
 		"cmd/rankpool/internal/exit":    "ended by a signal, or used wrongly",
 		"cmd/rankpool/internal/session": "finds the cache's folder",
 		"slurm":                         "the job to look at",
-		"mpicache":                      "a rank's statistics",
+		"mpicache":                      "the frames of a door",
+		"mpicache/stats":                "a rank's statistics",
 	},
 	"cmd/rankpool/internal/world": {
 		"cmd/rankpool/internal/exit":   "a wrong launch ends the command",

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 // openBeside opens a stream beside the training and returns its number.
@@ -90,11 +92,8 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 			t.Errorf("sample %d is at %d", id, i)
 		}
 	}
-	_, err = c.Call(
-		KindGet, tally{
-			stream: number, hitsLocal: 7,
-			epoch: 1,
-		}.append(u32s(number, uint32(epoch), 0, 0)))
+	told := tally{stream: number, epoch: 1, counts: counts{stats.HitsLocal: 7}}
+	_, err = c.Call(KindGet, told.append(u32s(number, uint32(epoch), 0, 0)))
 	refused(t, err, "read from storage")
 	if err := c.Send(KindReport, u32s(number, uint32(epoch), 0, 1, 0)); err != nil {
 		t.Error(err)

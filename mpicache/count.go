@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
 
@@ -24,49 +25,6 @@ type epochCount struct {
 type teller struct {
 	trainer uint32
 	worker  uint64
-}
-
-// Count is an epoch's sum over trainers.
-type Count struct {
-	Epoch         int     `json:"epoch"`
-	HitsLocal     int64   `json:"hits_local"`
-	HitsRemote    int64   `json:"hits_remote"`
-	StorageReads  int64   `json:"storage_reads"`
-	StorageBytes  int64   `json:"storage_bytes"`
-	Substituted   int64   `json:"substituted"`
-	FallbackReads int64   `json:"fallback_reads"`
-	FallbackBytes int64   `json:"fallback_bytes"`
-	StallSeconds  float64 `json:"stall_seconds"` // mean over trainers
-	Seconds       float64 `json:"seconds"`       // the slowest trainer's
-	PlannedHits   int64   `json:"planned_hits"`  // draws that the policies called hits
-	// of the hits, local and remote, those that came from a tier
-	TierHits int64              `json:"tier_hits"`
-	Metrics  map[string]float64 `json:"metrics,omitempty"`
-}
-
-// Draws is the number of samples that were given to trainers.
-func (c *Count) Draws() int64 {
-	return c.HitsLocal + c.HitsRemote + c.StorageReads + c.FallbackReads + c.Substituted
-}
-
-func (c *Count) add(d *Count) {
-	c.HitsLocal += d.HitsLocal
-	c.HitsRemote += d.HitsRemote
-	c.StorageReads += d.StorageReads
-	c.StorageBytes += d.StorageBytes
-	c.Substituted += d.Substituted
-	c.FallbackReads += d.FallbackReads
-	c.FallbackBytes += d.FallbackBytes
-	c.StallSeconds += d.StallSeconds
-	c.Seconds = max(c.Seconds, d.Seconds)
-	c.PlannedHits += d.PlannedHits
-	c.TierHits += d.TierHits
-	for name, v := range d.Metrics {
-		if c.Metrics == nil {
-			c.Metrics = map[string]float64{}
-		}
-		c.Metrics[name] = v
-	}
 }
 
 // count returns the epoch's count.
@@ -86,7 +44,7 @@ func (s *stream) count(epoch int) *epochCount {
 // for anything were accumulated under its predecessor. Impossible totals are ignored: a wrong count
 // harms no training.
 func (s *stream) onTally(from teller, t tally, asked bool) {
-	if t == (tally{stream: t.stream, epoch: t.epoch}) {
+	if t.counts == (stats.Counts{}) {
 		return
 	}
 	s.locked(func() {
@@ -107,7 +65,7 @@ func (s *stream) onTally(from teller, t tally, asked bool) {
 		if !known && !asked {
 			before := t
 			// most of them were made since that rank died
-			before.fallback, before.fallbackBytes = 0, 0
+			before.counts[stats.FallbackReads], before.counts[stats.FallbackBytes] = 0, 0
 			e.before[from] = before
 		} else if t.fell(last) {
 			delete(e.before, from) // it counts from the beginning again
@@ -127,29 +85,25 @@ func (s *stream) onMetric(m metricFrame) (err error) {
 	return err
 }
 
-func (s *stream) sum(epoch int) *Count {
+func (s *stream) sum(epoch int) *stats.Count {
 	e := s.epochs[epoch]
-	c := &Count{Epoch: epoch, Metrics: e.metrics}
-	stallMicroseconds := uint64(0)
+	var counts stats.Counts
+	longest := int64(0)
 	for _, t := range e.tallies {
-		c.HitsLocal += int64(t.hitsLocal)
-		c.HitsRemote += int64(t.hitsRemote)
-		c.StorageReads += int64(t.storage)
-		c.StorageBytes += int64(t.storageBytes + t.fallbackBytes)
-		c.Substituted += int64(t.substituted)
-		c.FallbackReads += int64(t.fallback)
-		c.FallbackBytes += int64(t.fallbackBytes)
-		stallMicroseconds += t.stallMicroseconds
-		c.Seconds = max(c.Seconds, float64(t.elapsedMicroseconds)/1e6)
+		counts.Add(t.counts)
+		longest = max(longest, t.counts[stats.TrainSeconds])
 	}
-	c.StallSeconds = float64(stallMicroseconds) / 1e6
-	if spec := s.coordinator.Spec(); spec != nil {
-		c.StallSeconds /= float64(spec.World)
-	}
+	counts[stats.StorageBytes] += counts[stats.FallbackBytes]
+	counts[stats.TrainSeconds] = longest
 	if s.stager != nil {
 		hits, _ := s.stager.PlannedHits(epoch)
-		c.PlannedHits = int64(hits)
-		c.TierHits = int64(s.stager.TierHits(epoch))
+		counts[stats.PlannedHits] = int64(hits)
+		counts[stats.TierHits] = int64(s.stager.TierHits(epoch))
+	}
+	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}
+	c.Set(stats.Convert(counts))
+	if spec := s.coordinator.Spec(); spec != nil {
+		c.StallSeconds /= float64(spec.World)
 	}
 	return c
 }
@@ -229,7 +183,7 @@ type reporter struct {
 
 	mu       sync.Mutex
 	open     map[countKey]gathered
-	recorded []map[int]Count // by data set and epoch
+	recorded []map[int]stats.Count // by data set and epoch
 	byes     int
 	all      chan struct{} // closed when every rank has said bye
 }
@@ -238,7 +192,7 @@ type countKey struct{ stream, epoch int }
 
 // gathered holds what the ranks have sent about an epoch: their newest counts, which are running
 // totals.
-type gathered map[int]*Count
+type gathered map[int]*stats.Count
 
 func newReporter(n *Node) *reporter {
 	r := &reporter{node: n, open: map[countKey]gathered{}, all: make(chan struct{})}
@@ -246,7 +200,7 @@ func newReporter(n *Node) *reporter {
 		_ = json.Unmarshal(text, &r.recorded) // a rank that died as it wrote leaves the file before
 	}
 	if len(r.recorded) != len(n.cfg.Data) {
-		r.recorded = make([]map[int]Count, len(n.cfg.Data))
+		r.recorded = make([]map[int]stats.Count, len(n.cfg.Data))
 	}
 	return r
 }
@@ -255,7 +209,7 @@ func newReporter(n *Node) *reporter {
 func (r *reporter) recordedPath() string { return filepath.Join(r.node.cfg.Dir, "recorded") }
 
 func (r *reporter) onCount(from int, s *stream, text []byte) {
-	var c Count
+	var c stats.Count
 	if err := json.Unmarshal(text, &c); err != nil {
 		r.node.cfg.Log.Error("a count that makes no sense", "from", from, "error", err)
 		return
@@ -276,7 +230,7 @@ func (s *stream) ranksWithTrainers() map[int]bool {
 
 // add adds a rank's count of an epoch, and records the epoch when the last of the expected ranks
 // has sent its count.
-func (r *reporter) add(from, stream int, expected map[int]bool, c *Count) {
+func (r *reporter) add(from, stream int, expected map[int]bool, c *stats.Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := countKey{stream, c.Epoch}
@@ -303,7 +257,7 @@ type epochRecord struct {
 	Event string `json:"event"`
 	Data  string `json:"data"`
 	Draws int64  `json:"draws"`
-	Count
+	stats.Count
 }
 
 // record writes the epoch's line: event epoch for the first data set, pass for the others. After a
@@ -311,9 +265,9 @@ type epochRecord struct {
 // recorded again, unless draws were missing. Nor is one without draws.
 func (r *reporter) record(key countKey, g gathered) {
 	delete(r.open, key)
-	sum := Count{Epoch: key.epoch}
+	sum := stats.Count{Epoch: key.epoch}
 	for _, c := range g {
-		sum.add(c)
+		sum.Add(c)
 	}
 	if before := r.recorded[key.stream][key.epoch]; sum.Draws() <= before.Draws() {
 		return
@@ -324,7 +278,7 @@ func (r *reporter) record(key countKey, g gathered) {
 	}
 	r.node.cfg.Record(epochRecord{event, r.node.cfg.Data[key.stream].Name, sum.Draws(), sum})
 	if r.recorded[key.stream] == nil {
-		r.recorded[key.stream] = map[int]Count{}
+		r.recorded[key.stream] = map[int]stats.Count{}
 	}
 	r.recorded[key.stream][key.epoch] = sum
 	text, err := json.Marshal(r.recorded)
@@ -337,11 +291,11 @@ func (r *reporter) record(key countKey, g gathered) {
 }
 
 // total is the sum over the epochs of a data set; its Epoch is their number.
-func (r *reporter) total(stream int) Count {
-	var total Count
+func (r *reporter) total(stream int) stats.Count {
+	var total stats.Count
 	seconds := 0.0
 	for _, c := range r.recorded[stream] {
-		total.add(&c)
+		total.Add(&c)
 		seconds += c.Seconds
 	}
 	total.Epoch, total.Seconds, total.Metrics = len(r.recorded[stream]), seconds, nil
@@ -386,7 +340,7 @@ func (r *reporter) finish(timeout time.Duration) {
 		Epochs      int     `json:"epochs"`
 		Draws       int64   `json:"draws"`
 		WallSeconds float64 `json:"wall_seconds"`
-		Count
+		stats.Count
 	}
 	t := r.total(0)
 	r.node.cfg.Record(summary{
@@ -401,7 +355,7 @@ type Status struct {
 	Ranks int          `json:"ranks"`
 	Data  []DataStatus `json:"data"`
 	// by rank: on rank 0 of every rank that has been heard of lately, elsewhere of this one
-	Nodes []RankStats `json:"nodes"`
+	Nodes []stats.Reading `json:"nodes"`
 }
 
 // DataStatus is the progress of training in a data set.
@@ -446,7 +400,7 @@ func (s *stream) status() DataStatus {
 func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 	draws := map[int]int{}
 	for from, t := range c.tallies {
-		draws[int(from.trainer)] += t.draws()
+		draws[int(from.trainer)] += int(t.counts.Draws())
 	}
 	locals := s.coordinator.Locals()
 	if len(locals) == 0 {

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
 
@@ -191,20 +192,18 @@ func (s *stream) checkReport(c *conn, r reportFrame) error {
 // possible reports whether a teller whose previous tally was last can have counted t since: in an
 // existing epoch, existing samples, and seconds that have passed.
 func (s *stream) possible(t, last tally) bool {
-	if checkEpoch(t.epoch) != nil || t.stallMicroseconds > maxTalliedMicroseconds ||
-		t.elapsedMicroseconds > maxTalliedMicroseconds {
+	if checkEpoch(t.epoch) != nil || !s.countable(int(t.epoch)) ||
+		max(t.counts[stats.StallSeconds], t.counts[stats.TrainSeconds]) > maxTalliedMicroseconds {
 		return false
 	}
-	if !s.countable(int(t.epoch)) {
-		return false
+	more := t.counts
+	if !t.fell(last) {
+		more = more.Minus(last.counts)
 	}
-	if t.fell(last) {
-		last = tally{}
-	}
-	more := t.since(last)
 	spec := s.coordinator.Spec()
-	return more.draws() <= spec.Batches(s.data.Samples)*spec.BatchSize &&
-		s.fits(more.storage, more.storageBytes) && s.fits(more.fallback, more.fallbackBytes)
+	return more.Draws() <= int64(spec.Batches(s.data.Samples)*spec.BatchSize) &&
+		s.fits(more[stats.StorageReads], more[stats.StorageBytes]) &&
+		s.fits(more[stats.FallbackReads], more[stats.FallbackBytes])
 }
 
 // countable reports whether an epoch can have been trained: it was planned here, or before this
@@ -217,9 +216,9 @@ func (s *stream) countable(epoch int) bool {
 }
 
 // fits reports whether n samples can have so many bytes.
-func (s *stream) fits(n uint32, size uint64) bool {
+func (s *stream) fits(n, size int64) bool {
 	high, low := bits.Mul64(uint64(n), uint64(s.largest))
-	return high > 0 || size <= low
+	return high > 0 || uint64(size) <= low
 }
 
 func (s *stream) checkMetric(m metricFrame) error {

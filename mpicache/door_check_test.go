@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 // said is a frame of a client that breaks the rules, and what it hears.
@@ -177,32 +179,36 @@ var hostile = map[string]struct {
 	"a tally of 2^32-1 hits": {
 		1, true,
 		said{
-			KindRelease, tally{epoch: 1, hitsLocal: no, elapsedMicroseconds: 1}.append(u32s(0)),
+			KindRelease, counted(1, counts{stats.HitsLocal: no, stats.TrainSeconds: 1}).append(u32s(0)),
 			"", true,
 		},
 	},
 	"a tally of epoch 2^32-1": {
 		1, true,
-		said{KindRelease, tally{epoch: no, hitsLocal: 1}.append(u32s(0)), "", true},
+		said{KindRelease, counted(no, counts{stats.HitsLocal: 1}).append(u32s(0)), "", true},
 	},
 	"a tally of an epoch to come": {
 		1, true,
-		said{KindRelease, tally{epoch: 9, hitsLocal: 1}.append(u32s(0)), "", true},
+		said{KindRelease, counted(9, counts{stats.HitsLocal: 1}).append(u32s(0)), "", true},
 	},
 	"a tally of large samples": {
 		1, true,
 		said{
-			KindRelease, tally{epoch: 1, storage: 1, storageBytes: 1 << 40}.append(u32s(0)), "",
-			true,
+			KindRelease,
+			counted(1, counts{stats.StorageReads: 1, stats.StorageBytes: 1 << 40}).append(u32s(0)),
+			"", true,
 		},
 	},
 	"a tally of no data set": {
 		1, true,
-		said{KindRelease, tally{stream: no, hitsLocal: 1}.append(u32s(0)), "", true},
+		said{
+			KindRelease, tally{stream: no, counts: counts{stats.HitsLocal: 1}}.append(u32s(0)),
+			"", true,
+		},
 	},
 	"a tally of a launcher": {
 		no, false,
-		said{KindRelease, tally{epoch: 1, hitsLocal: 6}.append(u32s(0)), "", true},
+		said{KindRelease, counted(1, counts{stats.HitsLocal: 6}).append(u32s(0)), "", true},
 	},
 }
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
 
@@ -249,22 +250,21 @@ func parseRelease(p []byte, leases []uint32) (getFrame, error) {
 	return g, c.end()
 }
 
-// tally is what a worker has counted in an epoch so far.
+// tally is what a worker has counted in an epoch so far; of its counts, those on the wire.
 type tally struct {
-	stream, epoch                                         uint32
-	hitsLocal, hitsRemote, storage, fallback, substituted uint32
-	storageBytes, fallbackBytes                           uint64
-	stallMicroseconds, elapsedMicroseconds                uint64
+	stream, epoch uint32
+	counts        stats.Counts
 }
 
 func (c *cursor) tally() tally {
-	t := tally{
-		stream: c.u32(), epoch: c.u32(), hitsLocal: c.u32(), hitsRemote: c.u32(),
-		storage: c.u32(), fallback: c.u32(), substituted: c.u32(),
+	t := tally{stream: c.u32(), epoch: c.u32()}
+	for i := stats.HitsLocal; i <= stats.Substituted; i++ {
+		t.counts[i] = int64(c.u32())
 	}
 	c.u32()
-	t.storageBytes, t.fallbackBytes = c.u64(), c.u64()
-	t.stallMicroseconds, t.elapsedMicroseconds = c.u64(), c.u64()
+	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
+		t.counts[i] = int64(min(c.u64(), math.MaxInt64))
+	}
 	return t
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
 
@@ -55,8 +56,10 @@ func goldenPayload(t *testing.T, name string) frame {
 var goldenHello = helloFrame{2, 2, 4, 0x0123456789abcdef, 0x1111111111111111, 0x2222222222222222}
 
 var goldenTally = tally{
-	stream: 1, epoch: 3, hitsLocal: 60, hitsRemote: 2, storage: 1, fallback: 1,
-	storageBytes: 4096, fallbackBytes: 512, stallMicroseconds: 1500,
+	stream: 1, epoch: 3, counts: counts{
+		stats.HitsLocal: 60, stats.HitsRemote: 2, stats.StorageReads: 1, stats.FallbackReads: 1,
+		stats.StorageBytes: 4096, stats.FallbackBytes: 512, stats.StallSeconds: 1500,
+	},
 }
 
 func TestParseGolden(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
+	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -107,7 +108,7 @@ type Config struct {
 	// Observe, if it is not nil, measures the machine, at first before the door opens, then once a
 	// second. It is told for how long the trainers here, of which there are so many, have waited
 	// for samples so far, summed over them.
-	Observe  func(stallSeconds float64, trainers int) Machine
+	Observe  func(stallSeconds float64, trainers int) stats.Machine
 	Recorder *record.Recorder // of what the stagers decide; nil: nothing is recorded
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 )
@@ -225,13 +226,13 @@ func (tr *trainer) get(
 		sid := scheduler.SampleID(id)
 		switch scheduler.Source(sources[i]) {
 		case scheduler.FromLocal:
-			tr.tally.hitsLocal++
+			tr.tally.counts[stats.HitsLocal]++
 		case scheduler.FromPeer:
-			tr.tally.hitsRemote++
+			tr.tally.counts[stats.HitsRemote]++
 		case scheduler.FromStorage:
-			tr.tally.storage++
+			tr.tally.counts[stats.StorageReads]++
 		default:
-			tr.tally.fallback++
+			tr.tally.counts[stats.FallbackReads]++
 			if sources[i] != byte(scheduler.FromFallback) {
 				continue
 			}
@@ -244,15 +245,18 @@ func (tr *trainer) get(
 	return ids, lease, sources, c.err
 }
 
+type counts = stats.Counts
+
+func counted(epoch uint32, c counts) tally { return tally{epoch: epoch, counts: c} }
+
 func (t tally) append(b []byte) []byte {
-	b = append(
-		b, u32s(t.stream, t.epoch, t.hitsLocal, t.hitsRemote, t.storage, t.fallback, t.substituted,
-			0)...)
-	for _, v := range []uint64{
-		t.storageBytes, t.fallbackBytes, t.stallMicroseconds,
-		t.elapsedMicroseconds,
-	} {
-		b = le.AppendUint64(b, v)
+	b = append(b, u32s(t.stream, t.epoch)...)
+	for c := stats.HitsLocal; c <= stats.Substituted; c++ {
+		b = le.AppendUint32(b, uint32(t.counts[c]))
+	}
+	b = append(b, u32s(0)...)
+	for c := stats.StorageBytes; c <= stats.TrainSeconds; c++ {
+		b = le.AppendUint64(b, uint64(t.counts[c]))
 	}
 	return b
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 const (
@@ -33,7 +35,7 @@ type observer struct {
 }
 
 type heardStats struct {
-	RankStats
+	stats.Reading
 	at time.Time // zero: never
 }
 
@@ -61,41 +63,41 @@ func (o *observer) tick(now time.Time) {
 
 // observe measures this rank and reports to rank 0.
 func (o *observer) observe(now time.Time) {
-	rank, stats := o.node.cfg.Transport.Rank(), o.node.Stats()
-	o.take(rank, stats, now)
+	rank, measured := o.node.cfg.Transport.Rank(), o.node.Stats()
+	o.take(rank, measured, now)
 	if rank == 0 {
 		return
 	}
-	text, err := json.Marshal(stats)
+	text, err := json.Marshal(measured)
 	if err != nil {
-		panic("mpicache: RankStats is not JSON: " + err.Error())
+		panic("mpicache: stats.Reading is not JSON: " + err.Error())
 	}
 	o.node.cfg.Transport.Post(0, append(o.node.message(messageStats, 0), text...))
 }
 
-func (o *observer) take(rank int, stats RankStats, now time.Time) {
+func (o *observer) take(rank int, measured stats.Reading, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.heard[rank] = heardStats{stats, now}
+	o.heard[rank] = heardStats{measured, now}
 }
 
 func (o *observer) onStats(from int, text []byte) {
-	var stats RankStats
-	if err := json.Unmarshal(text, &stats); err != nil {
+	var measured stats.Reading
+	if err := json.Unmarshal(text, &measured); err != nil {
 		o.node.cfg.Log.Error("statistics that make no sense", "from", from, "error", err)
 		return
 	}
-	o.take(from, stats, time.Now())
+	o.take(from, measured, time.Now())
 }
 
 // ranks returns the recent measurements, by rank.
-func (o *observer) ranks(now time.Time) []RankStats {
+func (o *observer) ranks(now time.Time) []stats.Reading {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var all []RankStats
+	var all []stats.Reading
 	for _, h := range o.heard {
 		if now.Sub(h.at) < silentRank {
-			all = append(all, h.RankStats)
+			all = append(all, h.Reading)
 		}
 	}
 	return all
@@ -105,7 +107,7 @@ func (o *observer) ranks(now time.Time) []RankStats {
 type nodeRecord struct {
 	Event string    `json:"event"`
 	Time  time.Time `json:"time"`
-	RankStats
+	stats.Reading
 }
 
 // log writes a line a rank to the run log, when it is time to.
@@ -123,26 +125,27 @@ func (o *observer) record(now time.Time) {
 	if o.node.cfg.NodeEvery <= 0 {
 		return
 	}
-	for _, stats := range o.ranks(now) {
-		o.node.cfg.Record(nodeRecord{"node", now.UTC(), stats})
+	for _, rank := range o.ranks(now) {
+		o.node.cfg.Record(nodeRecord{"node", now.UTC(), rank})
 	}
 }
 
 // Stats measures this rank at this moment.
-func (n *Node) Stats() RankStats {
-	st := RankStats{
+func (n *Node) Stats() stats.Reading {
+	st := stats.Reading{
 		Rank: n.cfg.Transport.Rank(), Host: n.observer.host,
 		Seconds: time.Since(n.started).Seconds(), Trainers: n.trainers(),
-		Epoch: -1, Ready: 1, PeerBytes: n.observer.peerBytes.Load(),
+		Epoch: -1, Ready: 1,
 	}
 	n.arenaMu.Lock()
 	st.SlabBytes, st.UsedBytes = n.arena.SizeBytes(), n.arena.UsedBytes()
 	n.arenaMu.Unlock()
-	var sum given
+	var sum stats.Counts
 	for _, s := range n.streams {
 		s.addStats(&st, &sum)
 	}
-	sum.tell(&st)
+	st.Set(stats.Convert(sum))
+	st.PeerBytes = n.observer.peerBytes.Load()
 	if n.cfg.Observe != nil {
 		st.Machine = n.cfg.Observe(st.StallSeconds, st.Trainers)
 	}
@@ -150,11 +153,11 @@ func (n *Node) Stats() RankStats {
 }
 
 // addStats adds what the stream holds to st, and what it has done to sum.
-func (s *stream) addStats(st *RankStats, sum *given) {
+func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	progress := s.status()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum.add(s.past)
+	sum.Add(s.past)
 	for epoch := range s.epochs {
 		s.addEpoch(sum, epoch)
 	}
@@ -180,86 +183,30 @@ func (s *stream) addStats(st *RankStats, sum *given) {
 	}
 }
 
-// given is what the trainers here were given, for how long they waited for it, and for how long
-// they trained. Integers add up to the same in any order: a sum that is made twice does not fall.
-type given struct {
-	hitsLocal, hitsRemote, tierHits, storageReads, fallbackReads, substituted int64
-	storageBytes, fallbackBytes                                               int64
-	stallMicroseconds, trainMicroseconds                                      int64
-}
-
 // addEpoch adds the counts of the trainers here in an epoch since this rank began.
-func (s *stream) addEpoch(sum *given, epoch int) {
-	longest := uint64(0)
-	for from, t := range s.epochs[epoch].tallies {
-		t = t.since(s.epochs[epoch].before[from])
-		sum.add(given{
-			hitsLocal: int64(t.hitsLocal), hitsRemote: int64(t.hitsRemote),
-			storageReads: int64(t.storage), fallbackReads: int64(t.fallback),
-			storageBytes: int64(t.storageBytes), fallbackBytes: int64(t.fallbackBytes),
-			substituted:       int64(t.substituted),
-			stallMicroseconds: int64(t.stallMicroseconds),
-		})
-		longest = max(longest, t.elapsedMicroseconds)
+func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
+	e := s.epochs[epoch]
+	longest := int64(0)
+	for from, t := range e.tallies {
+		counts := t.counts.Minus(e.before[from].counts)
+		longest = max(longest, counts[stats.TrainSeconds])
+		counts[stats.TrainSeconds] = 0
+		sum.Add(counts)
 	}
-	sum.trainMicroseconds += int64(longest) * int64(len(s.coordinator.Locals()))
+	sum[stats.TrainSeconds] += longest * int64(len(s.coordinator.Locals()))
 	if s.stager != nil {
-		sum.tierHits += int64(s.stager.TierHits(epoch))
+		sum[stats.TierHits] += int64(s.stager.TierHits(epoch))
 	}
-}
-
-// draws is the number of samples that were given.
-func (t tally) draws() int {
-	return int(t.hitsLocal) + int(t.hitsRemote) + int(t.storage) + int(t.fallback) +
-		int(t.substituted)
 }
 
 // fell reports whether a sum is less than it was.
 func (t tally) fell(last tally) bool {
-	return t.hitsLocal < last.hitsLocal || t.hitsRemote < last.hitsRemote ||
-		t.storage < last.storage || t.fallback < last.fallback ||
-		t.substituted < last.substituted || t.storageBytes < last.storageBytes ||
-		t.fallbackBytes < last.fallbackBytes ||
-		t.stallMicroseconds < last.stallMicroseconds ||
-		t.elapsedMicroseconds < last.elapsedMicroseconds
-}
-
-// since returns the counts after an earlier tally of the same worker and epoch, which must not be
-// larger.
-func (t tally) since(before tally) tally {
-	t.hitsLocal -= before.hitsLocal
-	t.hitsRemote -= before.hitsRemote
-	t.storage -= before.storage
-	t.fallback -= before.fallback
-	t.substituted -= before.substituted
-	t.storageBytes -= before.storageBytes
-	t.fallbackBytes -= before.fallbackBytes
-	t.stallMicroseconds -= before.stallMicroseconds
-	t.elapsedMicroseconds -= before.elapsedMicroseconds
-	return t
-}
-
-func (g *given) add(d given) {
-	g.hitsLocal += d.hitsLocal
-	g.hitsRemote += d.hitsRemote
-	g.tierHits += d.tierHits
-	g.storageReads += d.storageReads
-	g.fallbackReads += d.fallbackReads
-	g.substituted += d.substituted
-	g.storageBytes += d.storageBytes
-	g.fallbackBytes += d.fallbackBytes
-	g.stallMicroseconds += d.stallMicroseconds
-	g.trainMicroseconds += d.trainMicroseconds
-}
-
-// tell writes the sums into st.
-func (g *given) tell(st *RankStats) {
-	st.HitsLocal, st.HitsRemote, st.TierHits = g.hitsLocal, g.hitsRemote, g.tierHits
-	st.StorageReads, st.StorageBytes = g.storageReads, g.storageBytes
-	st.FallbackReads, st.FallbackBytes = g.fallbackReads, g.fallbackBytes
-	st.Substituted = g.substituted
-	st.StallSeconds, st.TrainSeconds = float64(g.stallMicroseconds)/1e6,
-		float64(g.trainMicroseconds)/1e6
+	for c := range t.counts {
+		if t.counts[c] < last.counts[c] {
+			return true
+		}
+	}
+	return false
 }
 
 // importanceBins is the number of bars of an importance histogram in the run log.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 )
@@ -19,8 +20,8 @@ func TestStats(t *testing.T) {
 	const ranks, samples = 3, 240
 	cl := newCluster(t, ranks, samples, 1<<14, func(c *Config) {
 		c.NodeEvery = time.Hour // only the last lines
-		c.Observe = func(stallSeconds float64, trainers int) Machine {
-			return Machine{StorageReads: int64(trainers), MemoryLimit: "none"}
+		c.Observe = func(stallSeconds float64, trainers int) stats.Machine {
+			return stats.Machine{StorageReads: int64(trainers), MemoryLimit: "none"}
 		}
 	})
 	cl.train(ranks, 4, 3, "pads")
@@ -31,13 +32,13 @@ func TestStats(t *testing.T) {
 		}
 	}
 	cl.close()
-	var nodes []RankStats
-	var sum RankStats
+	var nodes []stats.Reading
+	var sum stats.Reading
 	var epochs, importance int
 	for _, line := range cl.records {
 		switch line := line.(type) {
 		case nodeRecord:
-			nodes = append(nodes, line.RankStats)
+			nodes = append(nodes, line.Reading)
 			sum.HitsLocal += line.HitsLocal
 			sum.HitsRemote += line.HitsRemote
 			sum.StorageReads += line.StorageReads
@@ -86,8 +87,8 @@ func TestSilentRanksAreLeftOut(t *testing.T) {
 	cl := newCluster(t, 2, 10, 1<<14)
 	defer cl.close()
 	o, now := &cl.nodes[0].observer, time.Now().Add(time.Hour)
-	o.take(0, RankStats{Rank: 0}, now)
-	o.take(1, RankStats{Rank: 1}, now.Add(-silentRank+time.Millisecond))
+	o.take(0, stats.Reading{Rank: 0}, now)
+	o.take(1, stats.Reading{Rank: 1}, now.Add(-silentRank+time.Millisecond))
 	if got := o.ranks(now); len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -106,14 +107,20 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	const epoch = 7
 	from := teller{worker: 99}
 	n.streams[0].onTally(
-		from, tally{epoch: epoch, hitsLocal: 5, storage: 2, fallback: 3, stallMicroseconds: 1e6},
+		from, counted(epoch, counts{
+			stats.HitsLocal: 5, stats.StorageReads: 2, stats.FallbackReads: 3,
+			stats.StallSeconds: 1e6,
+		}),
 		false)
 	if st := n.Stats(); st.HitsLocal != 0 || st.StorageReads != 0 || st.FallbackReads != 3 ||
 		st.StallSeconds != 0 {
 		t.Errorf("%+v", st)
 	}
 	n.streams[0].onTally(
-		from, tally{epoch: epoch, hitsLocal: 9, storage: 2, fallback: 3, stallMicroseconds: 3e6},
+		from, counted(epoch, counts{
+			stats.HitsLocal: 9, stats.StorageReads: 2, stats.FallbackReads: 3,
+			stats.StallSeconds: 3e6,
+		}),
 		true)
 	if st := n.Stats(); st.HitsLocal != 4 || st.StorageReads != 0 || st.FallbackReads != 3 ||
 		st.StallSeconds != 2 {
@@ -200,17 +207,16 @@ func TestFirstTallyCounts(t *testing.T) {
 	if err := tr.open("sequential", 2); err != nil {
 		t.Fatal(err)
 	}
-	cl.tell(
-		tr.Client, tally{epoch: 8, hitsLocal: 9, stallMicroseconds: 5e6, elapsedMicroseconds: 9e6})
+	cl.tell(tr.Client, counted(8, counts{
+		stats.HitsLocal: 9, stats.StallSeconds: 5e6, stats.TrainSeconds: 9e6,
+	}))
 	for epoch := range 2 {
 		if _, err := tr.plan(epoch); err != nil {
 			t.Fatal(err)
 		}
-		cl.tell(
-			tr.Client, tally{
-				epoch: uint32(epoch), hitsLocal: 10, stallMicroseconds: 1e6,
-				elapsedMicroseconds: 9e6,
-			})
+		cl.tell(tr.Client, counted(uint32(epoch), counts{
+			stats.HitsLocal: 10, stats.StallSeconds: 1e6, stats.TrainSeconds: 9e6,
+		}))
 		if st, times := n.Stats(), epoch+1; st.HitsLocal != int64(10*times) ||
 			st.StallSeconds != float64(times) {
 			t.Errorf("after %d epochs: %+v", times, st)
@@ -239,10 +245,10 @@ func TestSumsDoNotFall(t *testing.T) {
 	n := cl.nodes[0]
 	cl.agree(Spec{BatchSize: 2, World: 1})
 	const epochs = maxToldEpochs
-	for e := range uint64(epochs) {
+	for e := range int64(epochs) {
 		us := 123457 + e*e*e*7654321
 		n.streams[0].onTally(teller{},
-			tally{epoch: uint32(e), stallMicroseconds: us, elapsedMicroseconds: us}, true)
+			counted(uint32(e), counts{stats.StallSeconds: us, stats.TrainSeconds: us}), true)
 	}
 	before := n.Stats()
 	for range 100 {
@@ -263,19 +269,19 @@ func TestSumsDoNotFall(t *testing.T) {
 func TestSlowestTrainer(t *testing.T) {
 	for _, tt := range []struct {
 		samples, world, size int
-		draws                [][2]uint32 // of each trainer, by its process and by a worker
+		draws                [][2]int64 // of each trainer, by its process and by a worker
 		batch                int
 	}{
-		{100, 1, 24, [][2]uint32{{0, 0}}, 0},
-		{100, 1, 24, [][2]uint32{{24, 24}}, 2},
-		{100, 1, 24, [][2]uint32{{96, 0}}, 4},
-		{100, 1, 24, [][2]uint32{{96, 4}}, 5},
-		{40, 2, 4, [][2]uint32{{20, 0}, {8, 0}}, 2},
-		{40, 2, 4, [][2]uint32{{8, 0}, {20, 0}}, 2},
-		{40, 2, 4, [][2]uint32{{20, 0}, {0, 0}}, 0},
-		{40, 2, 4, [][2]uint32{{0, 20}, {20, 0}}, 5},
-		{17, 2, 4, [][2]uint32{{9, 0}, {8, 0}}, 3}, // the last batch has nothing for the second
-		{17, 2, 4, [][2]uint32{{9, 0}, {4, 0}}, 1},
+		{100, 1, 24, [][2]int64{{0, 0}}, 0},
+		{100, 1, 24, [][2]int64{{24, 24}}, 2},
+		{100, 1, 24, [][2]int64{{96, 0}}, 4},
+		{100, 1, 24, [][2]int64{{96, 4}}, 5},
+		{40, 2, 4, [][2]int64{{20, 0}, {8, 0}}, 2},
+		{40, 2, 4, [][2]int64{{8, 0}, {20, 0}}, 2},
+		{40, 2, 4, [][2]int64{{20, 0}, {0, 0}}, 0},
+		{40, 2, 4, [][2]int64{{0, 20}, {20, 0}}, 5},
+		{17, 2, 4, [][2]int64{{9, 0}, {8, 0}}, 3}, // the last batch has nothing for the second
+		{17, 2, 4, [][2]int64{{9, 0}, {4, 0}}, 1},
 	} {
 		t.Run(fmt.Sprint(tt.samples, tt.draws), func(t *testing.T) {
 			cl := newCluster(t, 1, tt.samples, 1<<14,
@@ -299,7 +305,7 @@ func TestSlowestTrainer(t *testing.T) {
 				}
 			}
 			for i, tr := range trainers {
-				cl.tell(tr.Client, tally{hitsLocal: tt.draws[i][0], elapsedMicroseconds: 1})
+				cl.tell(tr.Client, counted(0, counts{stats.HitsLocal: tt.draws[i][0], stats.TrainSeconds: 1}))
 				worker := &trainer{
 					Client: cl.connect(uint32(i), uint32(tt.world), 100), rank: i,
 					world: tt.world,
@@ -307,7 +313,8 @@ func TestSlowestTrainer(t *testing.T) {
 				if err := worker.open("sequential", tt.size); err != nil {
 					t.Fatal(err)
 				}
-				cl.tell(worker.Client, tally{hitsLocal: tt.draws[i][1], elapsedMicroseconds: 1})
+				cl.tell(worker.Client,
+					counted(0, counts{stats.HitsLocal: tt.draws[i][1], stats.TrainSeconds: 1}))
 				if err := worker.Close(); err != nil {
 					t.Error(err)
 				}
@@ -348,8 +355,8 @@ func TestStatusFromTheFirst(t *testing.T) {
 	cl := newCluster(t, 2, 10, 1<<14, func(c *Config) {
 		var observed atomic.Int32
 		rank := c.Transport.Rank()
-		c.Observe = func(float64, int) Machine {
-			return Machine{StorageReads: int64(observed.Add(1))}
+		c.Observe = func(float64, int) stats.Machine {
+			return stats.Machine{StorageReads: int64(observed.Add(1))}
 		}
 		c.Transport = lateTransport{c.Transport, t, new(atomic.Bool), func() {
 			if observed.Load() != 1 {
@@ -361,7 +368,7 @@ func TestStatusFromTheFirst(t *testing.T) {
 	defer cl.close()
 	for r, n := range cl.nodes {
 		if st := n.Status(); !slices.ContainsFunc(st.Nodes,
-			func(s RankStats) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
+			func(s stats.Reading) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
 			t.Errorf("rank %d tells %+v", r, st)
 		}
 	}

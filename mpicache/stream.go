@@ -6,6 +6,7 @@ import (
 
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
 
@@ -75,7 +76,7 @@ type stream struct {
 
 	epochs       map[int]*epochCount
 	closedEpochs map[int]bool // whose counts have left
-	past         given        // what they counted
+	past         stats.Counts // what they counted
 	shown        DataStatus   // the newest progress that was told
 }
 

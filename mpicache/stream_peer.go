@@ -15,7 +15,7 @@ const (
 	messageAnswer  = 4  // u32 ticket, u8 status…
 	messageCount   = 5  // what an epoch counted, as JSON
 	messageBye     = 6  // the sender has sent all counts
-	messageStats   = 7  // RankStats as JSON, to rank 0
+	messageStats   = 7  // stats.Reading as JSON, to rank 0
 	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	messageRefused = 13 // a sentence: the sender makes no plan
 	messageOver    = 14 // no trainer of the sender's lives from before the restart

@@ -1,6 +1,10 @@
 package mpicache
 
-import "testing"
+import (
+	"testing"
+
+	"rankpool/mpicache/stats"
+)
 
 // TestGetsDoNotWaitForTheRunLog has the run log take nothing, when an epoch's line is written to
 // it: batches are served meanwhile.
@@ -19,7 +23,7 @@ func TestGetsDoNotWaitForTheRunLog(t *testing.T) {
 	defer cl.close()
 	tr := cl.plan(t, 0)
 	defer tr.close()
-	tr.tally = tally{epoch: 0, hitsLocal: 1}
+	tr.tally = counted(0, counts{stats.HitsLocal: 1})
 	if _, _, _, err := tr.get(0, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 // Labels are on every metric of a rank.
@@ -33,7 +33,7 @@ func (l Labels) constant() prometheus.Labels {
 // NewRegistry returns a new registry with the metrics of one rank. It calls stats once per
 // collection; calls may overlap. version is rankpool's.
 func NewRegistry(labels Labels, version string,
-	stats func() mpicache.RankStats,
+	stats func() stats.Reading,
 ) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := labels.constant()
@@ -50,13 +50,13 @@ func NewRegistry(labels Labels, version string,
 type family struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
-	values func(s mpicache.RankStats, emit func(value float64, labels ...string))
+	values func(s stats.Reading, emit func(value float64, labels ...string))
 }
 
 // A collector turns a rank's statistics into metrics on request.
 type collector struct {
 	families []family
-	stats    func() mpicache.RankStats
+	stats    func() stats.Reading
 }
 
 // Describe describes every metric that Collect may send.

@@ -20,14 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"rankpool/cmd/rankpool/internal/metrics"
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // full is a rank of which everything is known; its numbers are all different.
-func full() mpicache.RankStats {
-	return mpicache.RankStats{
+func full() stats.Reading {
+	return stats.Reading{
 		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4, Data: "train", Epoch: 3, Batch: 120,
 		Batches:   600,
 		HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004, StorageBytes: 1005,
@@ -35,10 +35,10 @@ func full() mpicache.RankStats {
 		FallbackBytes: 1007, Substituted: 1008, StallSeconds: 10.25, TrainSeconds: 380.5, PeerBytes: 1009,
 		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75,
 		NextPlanned: true,
-		Machine: mpicache.Machine{
+		Machine: stats.Machine{
 			StorageReads: 3001, StorageBytes: 3002, StorageErrors: 3003, StorageSeconds: 3.5,
 			MemoryFreeBytes: 3004, MemoryLimit: "the job's control group",
-			GPUs: []mpicache.GPU{
+			GPUs: []stats.GPU{
 				{
 					UUID: "GPU-a", Name: "H200", Index: 0, Utilisation: new(0.5),
 					MemoryUsedBytes: new(int64(4001)), MemoryTotalBytes: new(int64(4002)),
@@ -52,10 +52,10 @@ func full() mpicache.RankStats {
 }
 
 // fresh is a rank that has not begun, on a machine of which nothing is known.
-func fresh() mpicache.RankStats { return mpicache.RankStats{Epoch: -1} }
+func fresh() stats.Reading { return stats.Reading{Epoch: -1} }
 
-func registry(labels metrics.Labels, s mpicache.RankStats) *prometheus.Registry {
-	return metrics.NewRegistry(labels, "v1", func() mpicache.RankStats { return s })
+func registry(labels metrics.Labels, s stats.Reading) *prometheus.Registry {
+	return metrics.NewRegistry(labels, "v1", func() stats.Reading { return s })
 }
 
 var labels = metrics.Labels{Job: "4242", Rank: 1, Host: "nid2"}
@@ -79,7 +79,7 @@ func TestExposition(t *testing.T) {
 	for _, tc := range []struct {
 		golden string
 		labels metrics.Labels
-		stats  mpicache.RankStats
+		stats  stats.Reading
 	}{
 		{"full.prom", labels, full()},
 		{"fresh.prom", metrics.Labels{Job: "pid7-ab", Host: "here"}, fresh()},
@@ -183,11 +183,11 @@ func TestTextfile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "rankpool.prom")
 	synctest.Test(t, func(t *testing.T) {
-		var now atomic.Pointer[mpicache.RankStats]
+		var now atomic.Pointer[stats.Reading]
 		now.Store(new(full()))
 		var errs []error
 		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(
-			labels, "v1", func() mpicache.RankStats { return *now.Load() }),
+			labels, "v1", func() stats.Reading { return *now.Load() }),
 			func(err error) { errs = append(errs, err) })
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/nvml"
 	"rankpool/slurm"
 )
@@ -36,7 +36,7 @@ type gpuDevice interface {
 // A sampledGPU is a GPU that the job may use, with its newest reading.
 type sampledGPU struct {
 	device gpuDevice
-	State  mpicache.GPU
+	State  stats.GPU
 }
 
 // A gpuSampler reads the node's GPUs once a second, in a separate goroutine because a driver may be
@@ -159,7 +159,7 @@ func (s *gpuSampler) run(ctx context.Context, ticks <-chan time.Time) {
 
 // sample reads the GPUs once. It has one caller.
 func (s *gpuSampler) sample() {
-	states := make([]mpicache.GPU, len(s.gpus))
+	states := make([]stats.GPU, len(s.gpus))
 	for i := range s.gpus {
 		states[i] = readGPU(s.gpus[i].device, s.gpus[i].State)
 	}
@@ -186,8 +186,8 @@ func (s *gpuSampler) sample() {
 }
 
 // readGPU reads device; identity and PCIe are kept from before.
-func readGPU(device gpuDevice, before mpicache.GPU) mpicache.GPU {
-	now := mpicache.GPU{
+func readGPU(device gpuDevice, before stats.GPU) stats.GPU {
+	now := stats.GPU{
 		UUID: before.UUID, Name: before.Name, Index: before.Index,
 		Utilisation: valueOrNil(device.Utilisation()), PowerWatts: valueOrNil(device.Power()),
 		Celsius:      valueOrNil(device.Temperature()),
@@ -208,7 +208,7 @@ func valueOrNil(value float64, err error) *float64 {
 }
 
 // readPCIe reads the throughput of the GPU whose turn it is, when it is time.
-func (s *gpuSampler) readPCIe(states []mpicache.GPU) {
+func (s *gpuSampler) readPCIe(states []stats.GPU) {
 	now := s.clock()
 	if len(states) == 0 || now.Before(s.pcieAt) {
 		return
@@ -228,7 +228,7 @@ func (s *gpuSampler) readPCIe(states []mpicache.GPU) {
 // accounted. The caller owns the result; it must not write to what the result points to. Snapshot
 // may be called from any goroutine, and does not call the driver. It returns nil while no GPU is
 // known.
-func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []mpicache.GPU {
+func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []stats.GPU {
 	if s == nil {
 		return nil
 	}
@@ -241,11 +241,11 @@ func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []mpicache.GPU
 	}
 	s.account(stallSeconds, trainers)
 	stale := s.clock().Sub(s.read) > gpuStale
-	states := make([]mpicache.GPU, len(s.gpus))
+	states := make([]stats.GPU, len(s.gpus))
 	for i, g := range s.gpus {
 		states[i] = g.State
 		if stale {
-			states[i] = mpicache.GPU{UUID: g.State.UUID, Name: g.State.Name, Index: g.State.Index}
+			states[i] = stats.GPU{UUID: g.State.UUID, Name: g.State.Name, Index: g.State.Index}
 		}
 		sum := s.joined.sums[i]
 		states[i].SampledSeconds, states[i].IdleSeconds, states[i].WaitedSeconds = sum.sampled,

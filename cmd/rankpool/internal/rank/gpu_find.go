@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/nvml"
 	"rankpool/slurm"
 )
@@ -112,7 +112,7 @@ func (g *nodeGPU) describe(library *nvml.Library) error {
 		devices = []nvml.Device{device}
 	}
 	for _, d := range devices {
-		state := mpicache.GPU{Index: g.index}
+		state := stats.GPU{Index: g.index}
 		if state.UUID, err = d.UUID(); err != nil {
 			return err
 		}

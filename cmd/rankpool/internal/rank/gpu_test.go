@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/nvml"
 	"rankpool/nvml/nvmltest"
 	"rankpool/slurm"
@@ -182,7 +182,7 @@ func newGPUBench(gpus int) *gpuBench {
 		f := &fakeGPU{}
 		b.fake = append(b.fake, f)
 		sampled = append(
-			sampled, sampledGPU{device: f, State: mpicache.GPU{Index: i, UUID: "GPU-x", Name: "x"}})
+			sampled, sampledGPU{device: f, State: stats.GPU{Index: i, UUID: "GPU-x", Name: "x"}})
 	}
 	b.gpuSampler = newGPUSampler(sampled, func() time.Time { return b.now })
 	return b

@@ -14,7 +14,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/cmd/rankpool/internal/version"
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )
 
@@ -80,7 +80,7 @@ func metricsJob(job slurm.Job, session string) string {
 // A port that another process uses (another rank on the same machine) is a warning; other failures
 // are errors.
 func startMetrics(
-	addr, file string, l metrics.Labels, stats func() mpicache.RankStats, log *slog.Logger,
+	addr, file string, l metrics.Labels, stats func() stats.Reading, log *slog.Logger,
 ) (stop func(), err error) {
 	registry := metrics.NewRegistry(l, version.Text, stats)
 	var closers []io.Closer

@@ -13,7 +13,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/metrics"
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )
 
@@ -85,7 +85,7 @@ func TestMetricsJob(t *testing.T) {
 
 func TestStartMetrics(t *testing.T) {
 	dir := t.TempDir()
-	stats := func() mpicache.RankStats { return mpicache.RankStats{Epoch: -1, HitsLocal: 12} }
+	stats := func() stats.Reading { return stats.Reading{Epoch: -1, HitsLocal: 12} }
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
 	start := func(addr, file string) (func(), error) {

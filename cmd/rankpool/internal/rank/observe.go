@@ -9,7 +9,7 @@ import (
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )
 
@@ -41,11 +41,11 @@ func (r *process) startObserving() (err error) {
 		Rank: r.transport.Rank(), Host: hostname(),
 	}
 	r.endMetrics, err = startMetrics(r.opt.metrics, r.opt.metricsFile, labels,
-		func() mpicache.RankStats {
+		func() stats.Reading {
 			if n := r.stats.Load(); n != nil {
 				return n.Stats()
 			}
-			return mpicache.RankStats{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
+			return stats.Reading{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
 		}, r.logger)
 	return err
 }
@@ -60,8 +60,8 @@ func (r *process) endObserving() {
 }
 
 // observe is mpicache.Config.Observe.
-func (r *process) observe(stallSeconds float64, trainers int) mpicache.Machine {
-	var m mpicache.Machine
+func (r *process) observe(stallSeconds float64, trainers int) stats.Machine {
+	var m stats.Machine
 	for _, f := range r.fetchers {
 		s := f.Stats()
 		m.StorageReads += s.Requests

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 const (
@@ -30,10 +31,9 @@ func balance(run *runlog.Run) *Figure {
 		f.Caption += fmt.Sprintf(" Each bar is of %d nodes or one more: their mean, of waiting the "+
 			"worst of them.", len(run.Nodes)/nodeBars)
 	}
-	for _, k := range sourceKeys {
-		if all := run.Totals(); all[k.quantity] > 0 || k.always {
-			f.Legend = append(f.Legend, k.key)
-		}
+	all := run.Totals()
+	for _, c := range shownSources(&all) {
+		f.Legend = append(f.Legend, sourceKey(c))
 	}
 	f.Legend = append(f.Legend, Key{Class: "wait", Name: "waiting"})
 	groups := groupsOf(len(run.Nodes), nodeBars)
@@ -45,20 +45,20 @@ func balance(run *runlog.Run) *Figure {
 		}
 	}
 	var samples, bytes, waits []stackPart
-	for _, k := range sourceKeys {
+	for _, c := range sourcesOf {
 		samples = append(samples, stackPart{
-			k.key.Class, k.key.Name,
-			func(s *runlog.Sums) float64 { return source(s, k.quantity) }, false,
+			stats.Table[c].Source, stats.Table[c].Place,
+			func(s *stats.Sums) float64 { return source(s, c) }, false,
 		})
 	}
 	bytes = []stackPart{
-		{"storage", "storage", func(s *runlog.Sums) float64 {
-			return cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes])
+		{"storage", "storage", func(s *stats.Sums) float64 {
+			return cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])
 		}, false},
-		{"remote", "peers", func(s *runlog.Sums) float64 { return s[runlog.PeerBytes] }, false},
+		{"remote", "peers", func(s *stats.Sums) float64 { return s[stats.PeerBytes] }, false},
 	}
-	waits = []stackPart{{"wait", "waiting", func(s *runlog.Sums) float64 {
-		return min(1, or0(s.Share(runlog.StallSeconds, runlog.TrainSeconds)))
+	waits = []stackPart{{"wait", "waiting", func(s *stats.Sums) float64 {
+		return min(1, or0(s.Share(stats.StallSeconds, stats.TrainSeconds)))
 	}, true}}
 	counts := []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
 	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", counts,
@@ -83,7 +83,7 @@ var decimalSizes = []unit{
 // A stackPart is one part of a node's bar.
 type stackPart struct {
 	class, name string
-	value       func(*runlog.Sums) float64
+	value       func(*stats.Sums) float64
 	worst       bool // a group's maximum is drawn, not its mean
 }
 
@@ -165,19 +165,19 @@ func nodeTable(run *runlog.Run) *Table {
 	if len(shown) > nodeRows {
 		t.Name = fmt.Sprintf("The %d of %d nodes that waited longest", nodeRows, len(shown))
 		slices.SortStableFunc(shown, func(a, b *runlog.NodeRun) int {
-			return cmp.Compare(b.Sums[runlog.StallSeconds], a.Sums[runlog.StallSeconds])
+			return cmp.Compare(b.Sums[stats.StallSeconds], a.Sums[stats.StallSeconds])
 		})
 		shown = shown[:nodeRows]
 	}
 	for _, n := range shown {
 		s := &n.Sums
 		t.Rows = append(t.Rows, []string{
-			fmt.Sprint(n.Rank), n.Host, count(s.Draws()), percent(runlog.Ratio(s.Hits(), s.Draws())),
-			in(decimalSizes, cmp.Or(s[runlog.ReadBytes], s[runlog.GivenBytes])),
-			in(decimalSizes, s[runlog.PeerBytes]), count(s[runlog.FallbackReads]),
-			span(s[runlog.StallSeconds]), percent(s.Share(runlog.StallSeconds, runlog.TrainSeconds)),
-			in(times, s.Share(runlog.ReadSeconds, runlog.ReadCount)),
-			percent(s.Share(runlog.GPUIdle, runlog.GPUSampled)), fmt.Sprint(n.Restarts),
+			fmt.Sprint(n.Rank), n.Host, count(s.Draws()), percent(stats.Ratio(s.Hits(), s.Draws())),
+			in(decimalSizes, cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])),
+			in(decimalSizes, s[stats.PeerBytes]), count(s[stats.FallbackReads]),
+			span(s[stats.StallSeconds]), percent(s.Share(stats.StallSeconds, stats.TrainSeconds)),
+			in(times, s.Share(stats.ReadSeconds, stats.ReadCount)),
+			percent(s.Share(stats.GPUIdle, stats.GPUSampled)), fmt.Sprint(n.Restarts),
 		})
 	}
 	return t

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // A Comparison shows trainings side by side.
@@ -122,25 +122,22 @@ func (c *Comparison) learning() (name string, all []column) {
 	}
 	return "Learning", append(all, []column{
 		{"samples trained", (*SideRun).draws, count, 0},
-		{"time", func(r *SideRun) float64 { return r.sum(epochSeconds) }, secondsText, -1},
-		{"waited", func(r *SideRun) float64 { return r.sum(epochStall) }, secondsText, -1},
-		{"of its time", func(r *SideRun) float64 {
-			return min(1, runlog.Ratio(r.sum(epochStall), r.sum(epochSeconds)))
-		}, percent, -1},
+		{"time", sumOf(stats.TrainSeconds), secondsText, -1},
+		{"waited", sumOf(stats.StallSeconds), secondsText, -1},
+		{"of its time", (*SideRun).waited, percent, -1},
 	}...)
 }
 
 // feeding returns the name and the columns of the table of where samples came from.
 func (c *Comparison) feeding() (name string, all []column) {
-	share := func(part func(*runlog.Epoch) float64) func(*SideRun) float64 {
-		return func(r *SideRun) float64 { return runlog.Ratio(r.sum(part), r.draws()) }
-	}
 	all = []column{
-		{"hits", share(epochHits), percent, 1},
-		{"planned hits", share(epochPlanned), percent, 1},
-		{"substituted", share(epochSubstituted), percent, 0},
-		{"storage reads", func(r *SideRun) float64 { return r.sum(epochReads) }, count, -1},
-		{"bytes of these", func(r *SideRun) float64 { return r.sum(epochBytes) }, sizeText, -1},
+		{"hits", (*SideRun).hits, percent, 1},
+		{"planned hits", shareOf(stats.PlannedHits), percent, 1},
+		{"substituted", shareOf(stats.Substituted), percent, 0},
+		{"storage reads", func(r *SideRun) float64 {
+			return r.sums()[stats.StorageReads] + r.sums()[stats.FallbackReads]
+		}, count, -1},
+		{"bytes of these", sumOf(stats.StorageBytes), sizeText, -1},
 	}
 	if c.emulated() {
 		all = append(all, column{
@@ -156,14 +153,6 @@ func (c *Comparison) emulated() bool {
 		return slices.ContainsFunc(s.Runs, func(r SideRun) bool { return !math.IsNaN(r.StorageBytes) })
 	})
 }
-
-func epochSeconds(e *runlog.Epoch) float64     { return e.Seconds }
-func epochStall(e *runlog.Epoch) float64       { return e.StallSeconds }
-func epochHits(e *runlog.Epoch) float64        { return float64(e.HitsLocal + e.HitsRemote) }
-func epochPlanned(e *runlog.Epoch) float64     { return float64(e.PlannedHits) }
-func epochSubstituted(e *runlog.Epoch) float64 { return float64(e.Substituted) }
-func epochReads(e *runlog.Epoch) float64       { return float64(e.StorageReads + e.FallbackReads) }
-func epochBytes(e *runlog.Epoch) float64       { return float64(e.StorageBytes + e.FallbackBytes) }
 
 func accuracyText(x float64) string {
 	if math.IsNaN(x) {
@@ -288,16 +277,12 @@ func (c *Comparison) remarkRuns(s *Side, epochs int, add func(bool, string, ...a
 		add(true, "%s finished %s of %d epochs: its sums are of less training.", s.Name,
 			number(finished), epochs)
 	}
-	replaced := s.over(func(r *SideRun) float64 {
-		return runlog.Ratio(r.sum(epochSubstituted), r.draws())
-	}).mean
+	replaced := s.over(shareOf(stats.Substituted)).mean
 	if replaced > 0 {
 		add(false, "%s served another sample than the one drawn in %s of the draws.", s.Name,
 			percent(replaced))
 	}
-	fell := s.over(func(r *SideRun) float64 {
-		return r.sum(func(e *runlog.Epoch) float64 { return float64(e.FallbackReads) })
-	}).mean
+	fell := s.over(sumOf(stats.FallbackReads)).mean
 	if fell > 0 {
 		add(true, "%s: trainers read %s samples from storage themselves, since the cache was late or "+
 			"away. Its times are not the system's.", s.Name, count(fell))

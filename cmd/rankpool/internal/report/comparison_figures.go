@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // sideColours is how many colours there are; further sides have those of the first again.
@@ -118,24 +118,8 @@ func (c *Comparison) sources() *Figure {
 			"draw the same sample several times an epoch find it in memory more often; that alone " +
 			"makes no training faster per new sample.",
 	}
-	parts := []struct {
-		key   Key
-		value func(*runlog.Epoch) float64
-	}{
-		{Key{Class: "local", Name: "this node's memory"}, func(e *runlog.Epoch) float64 {
-			return float64(e.HitsLocal)
-		}},
-		{Key{Class: "remote", Name: "another node's memory"}, func(e *runlog.Epoch) float64 {
-			return float64(e.HitsRemote)
-		}},
-		{Key{Class: "substituted", Name: "another sample instead"}, epochSubstituted},
-		{Key{Class: "storage", Name: "storage, ahead of use"}, func(e *runlog.Epoch) float64 {
-			return float64(e.StorageReads)
-		}},
-		{
-			Key{Class: "fallback", Name: "storage, by the trainer itself (fallback)"},
-			func(e *runlog.Epoch) float64 { return float64(e.FallbackReads) },
-		},
+	parts := []stats.Counter{
+		stats.HitsLocal, stats.HitsRemote, stats.Substituted, stats.StorageReads, stats.FallbackReads,
 	}
 	b := ledger{
 		id: "sources-plot", title: f.Title, desc: f.Caption, x: valueAxis("samples", share[0], 100),
@@ -148,18 +132,16 @@ func (c *Comparison) sources() *Figure {
 		}
 		row := ledgerRow{name: s.Name}
 		for k, part := range parts {
-			v := s.over(func(r *SideRun) float64 { return runlog.Ratio(r.sum(part.value), r.draws()) }).mean
+			v, key := s.over(shareOf(part)).mean, sourceKey(part)
 			seen[k] = seen[k] || v > 0
-			row.add(part.key.Class, 100*or0(v), s.Name+": "+part.key.Name+" "+percent(v))
+			row.add(key.Class, 100*or0(v), s.Name+": "+key.Name+" "+percent(v))
 		}
-		row.text = percent(s.over(func(r *SideRun) float64 {
-			return runlog.Ratio(r.sum(epochHits), r.draws())
-		}).mean) + " hits"
+		row.text = percent(s.over((*SideRun).hits).mean) + " hits"
 		b.rows = append(b.rows, row)
 	}
 	for k, part := range parts {
 		if seen[k] {
-			f.Legend = append(f.Legend, part.key)
+			f.Legend = append(f.Legend, sourceKey(part))
 		}
 	}
 	return f.withLedger(&b)
@@ -180,9 +162,9 @@ func (c *Comparison) times() *Figure {
 		if len(s.Runs) == 0 {
 			continue
 		}
-		all := s.over(func(r *SideRun) float64 { return r.sum(epochSeconds) })
+		all := s.over(sumOf(stats.TrainSeconds))
 		waited := s.over(func(r *SideRun) float64 {
-			return min(r.sum(epochStall), r.sum(epochSeconds))
+			return min(r.sums()[stats.StallSeconds], r.sums()[stats.TrainSeconds])
 		})
 		row := ledgerRow{name: s.Name, text: all.text(secondsText)}
 		row.add("trained", all.mean-waited.mean, s.Name+": training "+secondsText(all.mean-waited.mean))
@@ -200,7 +182,7 @@ func (c *Comparison) storage() *Figure {
 		ID: "storage", Title: "Bytes read from storage",
 		Caption: "Of the samples that trainers were given.",
 	}
-	value := func(r *SideRun) float64 { return r.sum(epochBytes) }
+	value := sumOf(stats.StorageBytes)
 	if c.emulated() {
 		f.Caption = "As the emulated storage counted them: of training and of its tests, and what was " +
 			"read ahead and not used."

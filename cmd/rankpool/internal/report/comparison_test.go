@@ -78,6 +78,17 @@ func TestComparisonTables(t *testing.T) {
 	}
 }
 
+// TestFallbackBytesCountOnce checks that the bytes of fallback reads are not added to an epoch's
+// storage bytes, which include them.
+func TestFallbackBytesCountOnce(t *testing.T) {
+	log := strings.Replace(logOfEpochs(90, 0.5), `"storage_bytes"`,
+		`"fallback_reads":5,"fallback_bytes":4000,"storage_bytes"`, 1)
+	c := Comparison{Sides: []Side{sideOf(t, "lru", log)}}
+	if row := c.Tables()[1].Rows[0]; row[4] != "15" || row[5] != "10 kB" {
+		t.Errorf("%q", row)
+	}
+}
+
 func TestComparisonRemarks(t *testing.T) {
 	few := strings.ReplaceAll(logOfEpochs(10, 0.5, 0.6), `"hits_local":10`, `"hits_local":10,"substituted":5,"fallback_reads":5`)
 	few = strings.ReplaceAll(few, `"storage_reads":90`, `"storage_reads":30`)

@@ -2,8 +2,10 @@ package report
 
 import (
 	"math"
+	"slices"
 
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // Why a plot may be missing.
@@ -50,17 +52,15 @@ func sources(t, coarse *track) *Figure {
 		f.Missing = noEpochs
 		return f
 	}
-	var all runlog.Sums
+	var all stats.Sums
 	for i := range t.bins {
-		for q := range all {
-			all[q] += t.bins[i].Sums[q]
-		}
+		all.Add(t.bins[i].Sums)
 	}
 	if all.Draws() == 0 {
 		f.Missing = noTraining
 		return f
 	}
-	if all[runlog.TierHits] > 0 {
+	if all[stats.TierHits] > 0 {
 		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in " +
 			"proportion."
 	}
@@ -70,47 +70,47 @@ func sources(t, coarse *track) *Figure {
 }
 
 // sourceSeries returns the sources of any samples, as shares of the draws.
-func sourceSeries(all *runlog.Sums) []series {
-	of := func(q runlog.Quantity) func(*runlog.Bin, float64) float64 {
+func sourceSeries(all *stats.Sums) []series {
+	of := func(q stats.Counter) func(*runlog.Bin, float64) float64 {
 		return func(b *runlog.Bin, _ float64) float64 {
-			return runlog.Ratio(source(&b.Sums, q), b.Draws())
+			return stats.Ratio(source(&b.Sums, q), b.Draws())
 		}
 	}
 	var list []series
-	for _, s := range sourceKeys {
-		if all[s.quantity] > 0 || s.always {
-			list = append(list, series{Key: s.key, value: of(s.quantity)})
-		}
+	for _, c := range shownSources(all) {
+		list = append(list, series{Key: sourceKey(c), value: of(c)})
 	}
 	return list
 }
 
-var sourceKeys = []struct {
-	quantity runlog.Quantity
-	key      Key
-	always   bool
-}{
-	{runlog.HitsLocal, Key{Class: "local", Name: "this node's memory"}, true},
-	{runlog.HitsRemote, Key{Class: "remote", Name: "another node's memory"}, true},
-	{runlog.TierHits, Key{Class: "tier", Name: "a node's disk (tier)"}, false},
-	{runlog.Substituted, Key{Class: "substituted", Name: "another sample instead"}, false},
-	{runlog.StorageReads, Key{Class: "storage", Name: "storage, ahead of use"}, true},
-	{
-		runlog.FallbackReads,
-		Key{Class: "fallback", Name: "storage, by the trainer itself (fallback)"},
-		true,
-	},
+// sourcesOf are where samples come from.
+var sourcesOf = []stats.Counter{
+	stats.HitsLocal, stats.HitsRemote, stats.TierHits, stats.Substituted, stats.StorageReads,
+	stats.FallbackReads,
+}
+
+// shownSources returns the sources that a legend has: four always, the others where they gave
+// samples.
+func shownSources(all *stats.Sums) []stats.Counter {
+	return slices.DeleteFunc(slices.Clone(sourcesOf), func(c stats.Counter) bool {
+		return (c == stats.TierHits || c == stats.Substituted) && all[c] == 0
+	})
+}
+
+// sourceKey explains a source.
+func sourceKey(c stats.Counter) Key {
+	return Key{Class: stats.Table[c].Source, Name: stats.Table[c].Place}
 }
 
 // source returns how many samples came from a source. Ranks count hits of a tier among the other
 // hits.
-func source(s *runlog.Sums, q runlog.Quantity) float64 {
-	if q == runlog.HitsLocal || q == runlog.HitsRemote {
+func source(s *stats.Sums, q stats.Counter) float64 {
+	if q == stats.HitsLocal || q == stats.HitsRemote {
 		if hits := s.Hits(); hits > 0 {
-			return s[q] * max(0, 1-s[runlog.TierHits]/hits)
+			return s[q] * max(0, 1-s[stats.TierHits]/hits)
 		}
 	}
-	if q == runlog.TierHits {
+	if q == stats.TierHits {
 		return min(s[q], s.Hits())
 	}
 	return s[q]
@@ -129,7 +129,7 @@ func stall(t, coarse *track) *Figure {
 	trained := 0.0
 	worst := false
 	for i := range t.bins {
-		trained += t.bins[i].Sums[runlog.TrainSeconds]
+		trained += t.bins[i].Sums[stats.TrainSeconds]
 		worst = worst || t.bins[i].Levels[runlog.StallShare].Seen()
 	}
 	if trained == 0 {
@@ -139,7 +139,7 @@ func stall(t, coarse *track) *Figure {
 	lines := []series{{
 		Key: Key{Class: "a", Name: "all trainers", Line: true},
 		value: func(b *runlog.Bin, _ float64) float64 {
-			return min(1, b.Share(runlog.StallSeconds, runlog.TrainSeconds))
+			return min(1, b.Share(stats.StallSeconds, stats.TrainSeconds))
 		},
 	}}
 	if worst {
@@ -187,29 +187,29 @@ func throughput(t, coarse *track) *Figure {
 	}
 	read, fell := 0.0, 0.0
 	for i := range t.bins {
-		read += t.bins[i].Sums[runlog.ReadBytes]
-		fell += t.bins[i].Sums[runlog.FallbackBytes]
+		read += t.bins[i].Sums[stats.ReadBytes]
+		fell += t.bins[i].Sums[stats.FallbackBytes]
 	}
-	rate := func(q runlog.Quantity) func(*runlog.Bin, float64) float64 {
+	rate := func(q stats.Counter) func(*runlog.Bin, float64) float64 {
 		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
 	}
-	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(runlog.ReadBytes)}
+	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(stats.ReadBytes)}
 	// an old rank, or one that does not measure: use the bytes that trainers got, which leave out what
 	// was read ahead and kept
 	if read == 0 {
 		storage = series{
 			Key:   Key{Class: "b", Name: "storage, as trainers saw it", Line: true},
-			value: rate(runlog.GivenBytes),
+			value: rate(stats.StorageBytes),
 		}
 	}
 	lines := []series{storage, {
 		Key:   Key{Class: "a", Name: "peers' memory", Line: true},
-		value: rate(runlog.PeerBytes),
+		value: rate(stats.PeerBytes),
 	}}
 	if fell > 0 {
 		lines = append(lines, series{
 			Key:   Key{Class: "c", Name: "fallback, by trainers", Line: true},
-			value: rate(runlog.FallbackBytes),
+			value: rate(stats.FallbackBytes),
 		})
 	}
 	f.drawLines(t, coarse, "throughput", rates, lines)
@@ -229,7 +229,7 @@ func latency(t, coarse *track) *Figure {
 	}
 	reads := 0.0
 	for i := range t.bins {
-		reads += t.bins[i].Sums[runlog.ReadCount]
+		reads += t.bins[i].Sums[stats.ReadCount]
 	}
 	if reads == 0 {
 		f.Missing = noMeasuring
@@ -239,7 +239,7 @@ func latency(t, coarse *track) *Figure {
 		{
 			Key: Key{Class: "a", Name: "all nodes", Line: true},
 			value: func(b *runlog.Bin, _ float64) float64 {
-				return b.Share(runlog.ReadSeconds, runlog.ReadCount)
+				return b.Share(stats.ReadSeconds, stats.ReadCount)
 			},
 		},
 		{
@@ -325,7 +325,7 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 			{
 				Key: Key{Class: "b", Name: "waiting for samples", Line: true},
 				value: func(b *runlog.Bin, _ float64) float64 {
-					return min(1, b.Share(runlog.StallSeconds, runlog.TrainSeconds))
+					return min(1, b.Share(stats.StallSeconds, stats.TrainSeconds))
 				},
 			},
 		})

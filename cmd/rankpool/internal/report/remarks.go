@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // Thresholds for remarks.
@@ -132,16 +133,16 @@ func slowNodeRemarks(run *runlog.Run) []Remark {
 		return nil
 	}
 	waits := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 {
-		return n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds)
+		return n.Sums.Share(stats.StallSeconds, stats.TrainSeconds)
 	})
 	reads := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 {
-		return n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount)
+		return n.Sums.Share(stats.ReadSeconds, stats.ReadCount)
 	})
 	var all []Remark
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
-		wait, read := n.Sums.Share(runlog.StallSeconds, runlog.TrainSeconds),
-			n.Sums.Share(runlog.ReadSeconds, runlog.ReadCount)
+		wait, read := n.Sums.Share(stats.StallSeconds, stats.TrainSeconds),
+			n.Sums.Share(stats.ReadSeconds, stats.ReadCount)
 		slow := read > slowFactor*reads && reads > 0
 		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read),
 			in(times, reads))
@@ -229,9 +230,9 @@ func memoryRemarks(run *runlog.Run) []Remark {
 func storageRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for i := range run.Nodes {
-		if n := &run.Nodes[i]; n.Sums[runlog.ReadErrors] > 0 {
+		if n := &run.Nodes[i]; n.Sums[stats.ReadErrors] > 0 {
 			all = append(all, bad("On %s %s of storage failed.", nodeName(n),
-				plural(int64(n.Sums[runlog.ReadErrors]), "read")))
+				plural(int64(n.Sums[stats.ReadErrors]), "read")))
 		}
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // Options hold what is not in the log.
@@ -65,17 +66,17 @@ type page struct {
 type fact struct{ Name, Value string }
 
 // totals returns the sums over the run: over its epochs if it finished any, else over the nodes.
-func totals(run *runlog.Run) (t runlog.Sums, trainSeconds float64) {
+func totals(run *runlog.Run) (t stats.Sums, trainSeconds float64) {
 	if len(run.Epochs) == 0 {
 		t = run.Totals()
-		return t, t[runlog.TrainSeconds]
+		return t, t[stats.TrainSeconds]
 	}
 	for _, b := range epochTrack(run, len(run.Epochs)).bins {
 		for q := range t {
 			t[q] += b.Sums[q]
 		}
 	}
-	return t, t[runlog.TrainSeconds]
+	return t, t[stats.TrainSeconds]
 }
 
 // summary describes in plain words what happened.
@@ -101,11 +102,11 @@ func summary(run *runlog.Run) []string {
 	if t.Draws() > 0 {
 		text = fmt.Sprintf("Of %s samples, %s came from the nodes' memory (%s from the node's own), "+
 			"and %s from storage.", count(t.Draws()),
-			percent(t.Hits()/t.Draws()), percent(t[runlog.HitsLocal]/t.Draws()),
-			percent((t[runlog.StorageReads]+t[runlog.FallbackReads])/t.Draws()))
+			percent(t.Hits()/t.Draws()), percent(t[stats.HitsLocal]/t.Draws()),
+			percent((t[stats.StorageReads]+t[stats.FallbackReads])/t.Draws()))
 		if trained > 0 {
 			text += fmt.Sprintf(" Training waited for samples in %s of its time.",
-				percent(min(1, t[runlog.StallSeconds]/trained)))
+				percent(min(1, t[stats.StallSeconds]/trained)))
 		}
 		all = append(all, text)
 	}
@@ -119,11 +120,11 @@ func facts(run *runlog.Run) []fact {
 		restarts = fmt.Sprint(len(run.Restarts()))
 	}
 	return []fact{
-		{"hits", percent(runlog.Ratio(t.Hits(), t.Draws()))},
-		{"waiting for samples", percent(min(1, runlog.Ratio(t[runlog.StallSeconds], trained)))},
+		{"hits", percent(stats.Ratio(t.Hits(), t.Draws()))},
+		{"waiting for samples", percent(min(1, stats.Ratio(t[stats.StallSeconds], trained)))},
 		{"epochs", fmt.Sprint(len(run.Epochs))},
 		{"time", span(run.WallSeconds())},
-		{"fallback reads", count(t[runlog.FallbackReads])},
+		{"fallback reads", count(t[stats.FallbackReads])},
 		{"restarts", restarts},
 	}
 }
@@ -143,7 +144,7 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 	}
 	return "", fmt.Sprintf("GPUs were not observed, so the log cannot say whether they were idle. "+
 		"Training waited for samples in %s of its time; a faster "+
-		"input could have saved that much at most.", percent(min(1, t[runlog.StallSeconds]/trained)))
+		"input could have saved that much at most.", percent(min(1, t[stats.StallSeconds]/trained)))
 }
 
 // epochRows is the maximum number of epochs in the table.
@@ -184,12 +185,12 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 			epoch += " " + e.Data
 		}
 		row := []string{
-			epoch, count(draws), percent(runlog.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
-			percent(runlog.Ratio(float64(e.HitsLocal), draws)),
-			percent(runlog.Ratio(float64(e.HitsRemote), draws)),
-			percent(runlog.Ratio(float64(e.StorageReads), draws)),
+			epoch, count(draws), percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
+			percent(stats.Ratio(float64(e.HitsLocal), draws)),
+			percent(stats.Ratio(float64(e.HitsRemote), draws)),
+			percent(stats.Ratio(float64(e.StorageReads), draws)),
 			in(decimalSizes, float64(e.StorageBytes)),
-			count(float64(e.FallbackReads)), percent(min(1, runlog.Ratio(e.StallSeconds, e.Seconds))),
+			count(float64(e.FallbackReads)), percent(min(1, stats.Ratio(e.StallSeconds, e.Seconds))),
 			number(e.Seconds),
 		}
 		for _, metric := range metrics {
@@ -220,7 +221,7 @@ func gpuTable(run *runlog.Run) *Table {
 			if gpus++; gpus <= gpuRows {
 				t.Rows = append(t.Rows, []string{
 					nodeName(n), fmt.Sprint(g.Index), g.Name, percent(g.Utilisation.Mean()),
-					percent(runlog.Ratio(g.Idle, g.Sampled)), percent(runlog.Ratio(g.Waited, g.Idle)),
+					percent(stats.Ratio(g.Idle, g.Sampled)), percent(stats.Ratio(g.Waited, g.Idle)),
 				})
 			}
 		}

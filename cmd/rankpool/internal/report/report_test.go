@@ -17,6 +17,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/runlog"
 	"rankpool/cmd/rankpool/internal/runlog/runlogtest"
+	"rankpool/mpicache/stats"
 )
 
 // sections are what a page always has, in order.
@@ -255,13 +256,13 @@ func sectionOf(page, id string) string {
 // TestSources says that what is stacked is all of the draws, with a tier's hits taken off both
 // kinds.
 func TestSources(t *testing.T) {
-	var s runlog.Sums
-	s[runlog.HitsLocal], s[runlog.HitsRemote], s[runlog.TierHits], s[runlog.StorageReads],
-		s[runlog.Substituted] = 60, 20, 40, 15, 5
+	var s stats.Sums
+	s[stats.HitsLocal], s[stats.HitsRemote], s[stats.TierHits], s[stats.StorageReads],
+		s[stats.Substituted] = 60, 20, 40, 15, 5
 	want := []float64{30, 10, 40, 5, 15, 0}
-	for i, k := range sourceKeys {
-		if got := source(&s, k.quantity); got != want[i] {
-			t.Errorf("%s: %v, want %v", k.key.Name, got, want[i])
+	for i, c := range sourcesOf {
+		if got := source(&s, c); got != want[i] {
+			t.Errorf("%s: %v, want %v", sourceKey(c).Name, got, want[i])
 		}
 	}
 	if names := len(sourceSeries(&s)); names != 6 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // AccuracyMetric is the name of the metric that trainings are compared by, a share that should be
@@ -43,8 +44,8 @@ func (r *SideRun) Brief() string {
 		accuracy = "accuracy up to " + accuracyText(best) + ", "
 	}
 	return fmt.Sprintf("%shits %s, %s in %s", accuracy,
-		percent(runlog.Ratio(r.sum(epochHits), r.draws())),
-		plural(int64(len(r.Log.Epochs)), "epoch"), span(r.sum(epochSeconds)))
+		percent(r.hits()),
+		plural(int64(len(r.Log.Epochs)), "epoch"), span(r.sums()[stats.TrainSeconds]))
 }
 
 // A point is where a run, or the mean of several, was at the end of an epoch: sums since the
@@ -101,18 +102,33 @@ func (r *SideRun) until(accuracy float64) (point, bool) {
 	return point{}, false
 }
 
-// sum adds up a value over the epochs.
-func (r *SideRun) sum(value func(*runlog.Epoch) float64) float64 {
-	sum := 0.0
+// sums adds up the epochs.
+func (r *SideRun) sums() (sums stats.Sums) {
 	for i := range r.Log.Epochs {
-		sum += value(&r.Log.Epochs[i])
+		sums.Add(r.Log.Epochs[i].Sums())
 	}
-	return sum
+	return sums
+}
+
+// sumOf returns a function for the sum of a counter over the epochs.
+func sumOf(c stats.Counter) func(*SideRun) float64 {
+	return func(r *SideRun) float64 { return r.sums()[c] }
+}
+
+// shareOf returns a function for the part of the draws that a counter has.
+func shareOf(c stats.Counter) func(*SideRun) float64 {
+	return func(r *SideRun) float64 { return stats.Ratio(r.sums()[c], r.draws()) }
 }
 
 // draws returns how many samples were trained on.
-func (r *SideRun) draws() float64 {
-	return r.sum(func(e *runlog.Epoch) float64 { return float64(e.Count.Draws()) })
+func (r *SideRun) draws() float64 { return r.sums().Draws() }
+
+// hits returns the part of the draws that were hits.
+func (r *SideRun) hits() float64 { return stats.Ratio(r.sums().Hits(), r.draws()) }
+
+// waited returns the part of the time that training waited for samples.
+func (r *SideRun) waited() float64 {
+	return min(1, r.sums().Share(stats.StallSeconds, stats.TrainSeconds))
 }
 
 // A spread is the mean of a value over runs, and its standard deviation (of a sample: n-1), NaN

@@ -114,14 +114,7 @@ func epochTrack(run *runlog.Run, most int) *track {
 	for _, g := range groups {
 		var bin runlog.Bin
 		for _, e := range run.Epochs[g[0]:g[1]] {
-			bin.Sums[runlog.HitsLocal] += float64(e.HitsLocal)
-			bin.Sums[runlog.HitsRemote] += float64(e.HitsRemote)
-			bin.Sums[runlog.TierHits] += float64(e.TierHits)
-			bin.Sums[runlog.StorageReads] += float64(e.StorageReads)
-			bin.Sums[runlog.FallbackReads] += float64(e.FallbackReads)
-			bin.Sums[runlog.Substituted] += float64(e.Substituted)
-			bin.Sums[runlog.StallSeconds] += e.StallSeconds
-			bin.Sums[runlog.TrainSeconds] += e.Seconds
+			bin.Add(e.Sums())
 		}
 		t.bins = append(t.bins, bin)
 		t.edges = append(t.edges, float64(run.Epochs[g[0]].Epoch))

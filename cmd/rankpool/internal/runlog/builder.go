@@ -200,19 +200,10 @@ func (b *Builder) epoch(e *Epoch, pass bool) {
 
 // addEpoch returns the sum of two jobs' parts of an epoch, with the name of the second.
 func addEpoch(a, b *Epoch) *Epoch {
-	s := *b
+	s, sums := *b, a.Sums()
+	sums.Add(b.Sums())
+	s.Set(sums)
 	s.Draws += a.Draws
-	s.HitsLocal += a.HitsLocal
-	s.HitsRemote += a.HitsRemote
-	s.StorageReads += a.StorageReads
-	s.StorageBytes += a.StorageBytes
-	s.Substituted += a.Substituted
-	s.FallbackReads += a.FallbackReads
-	s.FallbackBytes += a.FallbackBytes
-	s.StallSeconds += a.StallSeconds
-	s.Seconds += a.Seconds
-	s.PlannedHits += a.PlannedHits
-	s.TierHits += a.TierHits
 	return &s
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 // A script is a log that is written by hand, of a data set "train" and one beside it, "val".
@@ -84,8 +86,8 @@ func TestPassesAreLate(t *testing.T) {
 		log.epoch(29)
 		log.pass(8)
 		log.summary()
-		if run := checkRun(t, &log, 30, 9, 1, 0); run.Totals()[HitsLocal] != 30 {
-			t.Errorf("%v hits", run.Totals()[HitsLocal])
+		if run := checkRun(t, &log, 30, 9, 1, 0); run.Totals()[stats.HitsLocal] != 30 {
+			t.Errorf("%v hits", run.Totals()[stats.HitsLocal])
 		}
 	}
 }
@@ -141,10 +143,10 @@ func TestRequeuedPasses(t *testing.T) {
 		log.epoch(4)
 		log.pass(1)
 		run := checkRun(t, &log, 5, 4, 2, 0)
-		if run.Ended || run.Passes[0].Draws != 20 || run.Totals()[HitsLocal] != 4+3 ||
+		if run.Ended || run.Passes[0].Draws != 20 || run.Totals()[stats.HitsLocal] != 4+3 ||
 			len(run.Restarts()) != 0 || len(run.Importance) != 1 {
 			t.Errorf("ended %v, passes %+v, %v hits, restarts %v", run.Ended, run.Passes,
-				run.Totals()[HitsLocal], run.Restarts())
+				run.Totals()[stats.HitsLocal], run.Restarts())
 		}
 	}
 }
@@ -177,9 +179,14 @@ func TestLaunches(t *testing.T) {
 	log.epoch(0)
 	log.epoch(1)
 	run := checkRun(t, &log, 2, 1, 1, 1)
-	if run.Ranks != 3 || run.Newest != 1 || run.Totals()[HitsLocal] != 2 || len(run.Marks) != 1 {
-		t.Errorf("ranks %d, newest %d, %v hits, marks %v", run.Ranks, run.Newest, run.Totals()[HitsLocal],
-			run.Marks)
+	if run.Ranks != 3 || run.Newest != 1 || run.Totals()[stats.HitsLocal] != 2 || len(run.Marks) != 1 {
+		t.Errorf(
+			"ranks %d, newest %d, %v hits, marks %v",
+			run.Ranks,
+			run.Newest,
+			run.Totals()[stats.HitsLocal],
+			run.Marks,
+		)
 	}
 	if len(run.Importance) != 1 || run.Importance[0].Epoch != 0 {
 		t.Errorf("importance %+v", run.Importance)
@@ -241,7 +248,7 @@ func TestSameLaunch(t *testing.T) {
 	log.summary()
 	run := checkRun(t, &log, 2, 0, 1, 0)
 	if restarts := run.Restarts(); len(restarts) != 1 || restarts[0].Epoch != 3 ||
-		run.Totals()[HitsLocal] != 6+2 || !run.Ended {
-		t.Errorf("restarts %v, %v hits", restarts, run.Totals()[HitsLocal])
+		run.Totals()[stats.HitsLocal] != 6+2 || !run.Ended {
+		t.Errorf("restarts %v, %v hits", restarts, run.Totals()[stats.HitsLocal])
 	}
 }

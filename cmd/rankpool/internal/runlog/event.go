@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 // An Event is one line of a run log. At most one of the pointers is not nil; all are nil for an
@@ -41,7 +41,7 @@ type Begin struct {
 // A Node holds the totals and the state of one rank at a time.
 type Node struct {
 	Time time.Time `json:"time"`
-	mpicache.RankStats
+	stats.Reading
 }
 
 // An Epoch holds the counts of an epoch over all trainers. In an event "pass" it is a pass over a
@@ -50,7 +50,7 @@ type Epoch struct {
 	Time  time.Time `json:"time"` // zero if the log does not have it
 	Data  string    `json:"data"`
 	Draws int64     `json:"draws"`
-	mpicache.Count
+	stats.Count
 }
 
 // Importance is the distribution of a data set's scores after an epoch: Counts[i] samples have a
@@ -69,7 +69,7 @@ type Summary struct {
 	Epochs      int     `json:"epochs"`
 	Draws       int64   `json:"draws"`
 	WallSeconds float64 `json:"wall_seconds"`
-	mpicache.Count
+	stats.Count
 }
 
 // Limits on the values of an event. Larger ones are errors of the writer, and would spoil every
@@ -152,13 +152,8 @@ func (n *Node) check() bool {
 		len(n.Machine.GPUs) > maxGPUs {
 		return false
 	}
-	for _, gauge := range gaugesOf(&n.RankStats) {
+	for _, gauge := range gaugesOf(&n.Reading) {
 		if math.Abs(gauge) > maxCount { // an unknown one is NaN
-			return false
-		}
-	}
-	for q, sum := range sumsOf(&n.RankStats) {
-		if !between(sum, Quantity(q).limit()) {
 			return false
 		}
 	}
@@ -168,29 +163,31 @@ func (n *Node) check() bool {
 			return false
 		}
 	}
-	return n.Epoch >= -1 && n.Epoch < maxEpoch && between(n.Seconds, maxSeconds)
+	return checkSums(n.Sums()) && n.Epoch >= -1 && n.Epoch < maxEpoch && between(n.Seconds, maxSeconds)
 }
 
 func (e *Epoch) check() bool {
-	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkCount(&e.Count) &&
+	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkSums(e.Sums()) &&
 		between(float64(e.Draws), maxCount)
 }
 
 func (s *Summary) check() bool {
-	return checkCount(&s.Count) && between(float64(s.Draws), maxCount) &&
+	return checkSums(s.Sums()) && between(float64(s.Draws), maxCount) &&
 		between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 && s.Ranks <= maxRank
 }
 
-func checkCount(c *mpicache.Count) bool {
-	for _, n := range []int64{
-		c.HitsLocal, c.HitsRemote, c.StorageReads, c.StorageBytes, c.Substituted, c.FallbackReads,
-		c.FallbackBytes, c.PlannedHits, c.TierHits,
-	} {
-		if !between(float64(n), maxCount) {
+// checkSums reports whether all counters are possible.
+func checkSums(sums stats.Sums) bool {
+	for c, sum := range sums {
+		most := maxCount
+		if stats.Table[c].Unit == stats.Seconds {
+			most = maxSeconds
+		}
+		if !between(sum, most) {
 			return false
 		}
 	}
-	return between(c.StallSeconds, maxSeconds) && between(c.Seconds, maxSeconds)
+	return true
 }
 
 func (i *Importance) check() bool {

@@ -1,6 +1,10 @@
 package runlog
 
-import "math"
+import (
+	"math"
+
+	"rankpool/mpicache/stats"
+)
 
 // Quantiles are the shares of the samples for which a Distribution has the score.
 var Quantiles = [...]float64{0.05, 0.25, 0.5, 0.75, 0.95}
@@ -73,7 +77,7 @@ func (i *Importance) distribution() Distribution {
 		d.Samples += float64(count)
 		sum += float64(count) * (i.Edges[k] + i.Edges[k+1]) / 2
 	}
-	d.Mean = Ratio(sum, d.Samples)
+	d.Mean = stats.Ratio(sum, d.Samples)
 	for k, q := range Quantiles {
 		d.Quantiles[k] = i.quantile(q * d.Samples)
 	}

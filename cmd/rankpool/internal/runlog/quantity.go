@@ -3,95 +3,8 @@ package runlog
 import (
 	"math"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
-
-// A Quantity is something that ranks count.
-type Quantity int
-
-// The quantities: samples delivered to trainers, by source; seconds; bytes; reads of storage,
-// including those ahead of use; and seconds of GPUs, summed over a node's.
-const (
-	HitsLocal Quantity = iota
-	HitsRemote
-	TierHits // of the two above
-	StorageReads
-	FallbackReads
-	Substituted
-	StallSeconds
-	TrainSeconds
-	PeerBytes
-	FallbackBytes
-	GivenBytes // of StorageReads and FallbackReads
-	ReadCount
-	ReadBytes
-	ReadSeconds
-	ReadErrors
-	GPUSampled
-	GPUIdle
-	GPUWaited
-	quantities
-)
-
-func (q Quantity) limit() float64 {
-	switch q {
-	case StallSeconds, TrainSeconds, ReadSeconds, GPUSampled, GPUIdle, GPUWaited:
-		return maxSeconds
-	}
-	return maxCount
-}
-
-// ofGPU reports whether the quantity is a sum over GPUs, which may appear and disappear while a
-// rank lives.
-func (q Quantity) ofGPU() bool { return q >= GPUSampled }
-
-// Sums has a value for each Quantity.
-type Sums [quantities]float64
-
-// Draws returns the number of samples delivered to trainers.
-func (s *Sums) Draws() float64 {
-	return s[HitsLocal] + s[HitsRemote] + s[StorageReads] + s[FallbackReads] + s[Substituted]
-}
-
-// Hits returns the number of those that came from the ranks' memory or tiers.
-func (s *Sums) Hits() float64 { return s[HitsLocal] + s[HitsRemote] }
-
-// Share returns one of the sums divided by another, NaN if that is 0.
-func (s *Sums) Share(of, by Quantity) float64 { return Ratio(s[of], s[by]) }
-
-// Ratio returns of/by, and NaN if by is 0, or too small to have been measured.
-func Ratio(of, by float64) float64 {
-	if math.Abs(by) < 1e-12 {
-		return math.NaN()
-	}
-	return of / by
-}
-
-func (s *Sums) add(d *Sums, share float64) {
-	for q := range s {
-		s[q] += d[q] * share
-	}
-}
-
-// sumsOf returns a rank's totals since it started.
-func sumsOf(r *mpicache.RankStats) Sums {
-	s := Sums{
-		HitsLocal: float64(r.HitsLocal), HitsRemote: float64(r.HitsRemote), TierHits: float64(r.TierHits),
-		StorageReads: float64(r.StorageReads), FallbackReads: float64(r.FallbackReads),
-		Substituted:  float64(r.Substituted),
-		StallSeconds: r.StallSeconds, TrainSeconds: r.TrainSeconds,
-		PeerBytes: float64(r.PeerBytes), FallbackBytes: float64(r.FallbackBytes),
-		GivenBytes: float64(r.StorageBytes),
-		ReadCount:  float64(r.Machine.StorageReads), ReadBytes: float64(r.Machine.StorageBytes),
-		ReadSeconds: r.Machine.StorageSeconds, ReadErrors: float64(r.Machine.StorageErrors),
-	}
-	for _, g := range r.Machine.GPUs {
-		s[GPUSampled] += g.SampledSeconds
-		s[GPUIdle] += g.IdleSeconds
-		s[GPUWaited] += g.WaitedSeconds
-	}
-	return s
-}
 
 // A Level is a property of a node at a moment, or in the time between two lines.
 type Level int
@@ -111,7 +24,7 @@ const (
 
 // gaugesOf returns a node's levels, NaN if unknown; StallShare and ReadLatency cannot be known from
 // one line.
-func gaugesOf(r *mpicache.RankStats) [levels]float64 {
+func gaugesOf(r *stats.Reading) [levels]float64 {
 	nan := math.NaN()
 	l := [levels]float64{
 		SlabBytes: float64(r.SlabBytes), UsedBytes: float64(r.UsedBytes),
@@ -141,7 +54,7 @@ type Gauge struct {
 }
 
 // Mean returns the mean weighted by time, NaN if the Gauge is empty.
-func (g *Gauge) Mean() float64 { return Ratio(g.sum, g.weight) }
+func (g *Gauge) Mean() float64 { return stats.Ratio(g.sum, g.weight) }
 
 // Seen reports whether the Gauge has any value.
 func (g *Gauge) Seen() bool { return g.weight > 0 }

@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 // A rank is a Builder's state of a rank.
 type rank struct {
 	run     NodeRun
-	at      time.Time // of its last line
-	seconds float64   // since it started, at that line
-	sums    Sums      // at that line
-	epoch   int       // at that line
-	job     int       // that it was in
-	slab    int64     // bytes, at that line
+	at      time.Time  // of its last line
+	seconds float64    // since it started, at that line
+	sums    stats.Sums // at that line
+	epoch   int        // at that line
+	job     int        // that it was in
+	slab    int64      // bytes, at that line
 }
 
 // node handles a line of a rank that is in an epoch of the training, or in none: -1.
@@ -28,7 +30,7 @@ func (b *Builder) node(n *Node, epoch int) {
 	if b.over {
 		job++ // its first lines come before its first epoch
 	}
-	now := sumsOf(&n.RankStats)
+	now := n.Sums()
 	from, delta, fresh := k.at, now, !known || job != k.job || n.Seconds < k.seconds ||
 		fell(&k.sums, &now)
 	if fresh {
@@ -50,11 +52,11 @@ func (b *Builder) node(n *Node, epoch int) {
 	if epoch >= 0 {
 		b.epochBegun(epoch, end)
 	}
-	level := gaugesOf(&n.RankStats)
-	level[StallShare], level[ReadLatency] = delta.Share(StallSeconds, TrainSeconds),
-		delta.Share(ReadSeconds, ReadCount)
-	b.run.Timeline.cover(begin, end, &delta, &level)
-	k.run.take(n, &delta, &level, end-begin, fresh)
+	level := gaugesOf(&n.Reading)
+	level[StallShare], level[ReadLatency] = delta.Share(stats.StallSeconds, stats.TrainSeconds),
+		delta.Share(stats.ReadSeconds, stats.ReadCount)
+	b.run.Timeline.cover(begin, end, delta, &level)
+	k.run.take(n, delta, &level, end-begin, fresh)
 	if n.SlabBytes < k.slab {
 		k.run.shrink(end, k.slab, n.SlabBytes)
 	}
@@ -64,12 +66,12 @@ func (b *Builder) node(n *Node, epoch int) {
 
 // fell reports whether a total is less than it was, which does not happen while a rank lives.
 // Totals in a log may have been rounded twice.
-func fell(before, now *Sums) bool {
+func fell(before, now *stats.Sums) bool {
 	// relative: a million times the rounding error of float64; after a restart a total falls by all of
 	// it
 	const rounding = 1e-9
 	for q := range now {
-		if before[q]-now[q] > rounding*before[q] && !Quantity(q).ofGPU() {
+		if before[q]-now[q] > rounding*before[q] && stats.Counter(q) < stats.GPUSampled {
 			return true
 		}
 	}
@@ -77,9 +79,11 @@ func fell(before, now *Sums) bool {
 }
 
 // take adds what the node did in some seconds. fresh: its process started with them.
-func (r *NodeRun) take(n *Node, delta *Sums, level *[levels]float64, seconds float64, fresh bool) {
+func (r *NodeRun) take(
+	n *Node, delta stats.Sums, level *[levels]float64, seconds float64, fresh bool,
+) {
 	r.Host, r.Limit = cmp.Or(n.Host, r.Host), cmp.Or(n.Machine.MemoryLimit, r.Limit)
-	r.Sums.add(delta, 1)
+	r.Sums.Add(delta)
 	for l, x := range level {
 		r.Levels[l].observe(x, max(seconds, 1e-3))
 	}

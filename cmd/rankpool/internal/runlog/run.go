@@ -3,6 +3,8 @@ package runlog
 import (
 	"cmp"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 // A Run is the content of one or more logs of a training.
@@ -36,7 +38,7 @@ type Run struct {
 type NodeRun struct {
 	Rank     int
 	Host     string
-	Sums     Sums
+	Sums     stats.Sums
 	Levels   [levels]Gauge
 	GPUs     []GPURun
 	Restarts int
@@ -85,10 +87,10 @@ type Mark struct {
 }
 
 // Totals are the sums over the nodes.
-func (r *Run) Totals() Sums {
-	var t Sums
+func (r *Run) Totals() stats.Sums {
+	var t stats.Sums
 	for i := range r.Nodes {
-		t.add(&r.Nodes[i].Sums, 1)
+		t.Add(r.Nodes[i].Sums)
 	}
 	return t
 }

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"rankpool/cmd/rankpool/internal/runlog/runlogtest"
+	"rankpool/mpicache/stats"
 )
 
 var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
@@ -69,20 +70,31 @@ func TestGolden(t *testing.T) {
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
 		fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.5f\t%.4f\t%.1f\t%.1f\t%.0f\t%d\t\n",
-			n.Rank, n.Sums.Draws(), n.Sums.Hits(), n.Sums[PeerBytes],
-			n.Sums[ReadBytes], n.Sums[StallSeconds], n.Sums[TrainSeconds],
-			n.Sums.Share(ReadSeconds, ReadCount), n.Levels[Utilisation].Mean(),
-			n.Sums[GPUIdle], n.Sums[GPUWaited], n.Levels[SlabBytes].Min, n.Restarts)
+			n.Rank, n.Sums.Draws(), n.Sums.Hits(), n.Sums[stats.PeerBytes],
+			n.Sums[stats.ReadBytes], n.Sums[stats.StallSeconds], n.Sums[stats.TrainSeconds],
+			n.Sums.Share(stats.ReadSeconds, stats.ReadCount), n.Levels[Utilisation].Mean(),
+			n.Sums[stats.GPUIdle], n.Sums[stats.GPUWaited], n.Levels[SlabBytes].Min, n.Restarts)
 	}
 	fmt.Fprintln(w, "from second\tdraws\thits\tfallback\tstall share\tthe worst\tfree "+
 		"min\tutilisation\t")
 	slices := run.Timeline.Slices(12)
 	for i := range slices.Bins {
 		b := &slices.Bins[i]
-		fmt.Fprintf(w, "%g\t%.0f\t%.0f\t%.0f\t%.4f\t%.4f\t%.0f\t%.4f\t\n", float64(i)*slices.BinSeconds,
-			b.Draws(), b.Hits(), b.Sums[FallbackReads],
-			b.Share(StallSeconds, TrainSeconds), b.Levels[StallShare].Max, b.Levels[FreeBytes].Min,
-			b.Levels[Utilisation].Mean())
+		fmt.Fprintf(
+			w,
+			"%g\t%.0f\t%.0f\t%.0f\t%.4f\t%.4f\t%.0f\t%.4f\t\n",
+			float64(i)*slices.BinSeconds,
+			b.Draws(),
+			b.Hits(),
+			b.Sums[stats.FallbackReads],
+			b.Share(
+				stats.StallSeconds,
+				stats.TrainSeconds,
+			),
+			b.Levels[StallShare].Max,
+			b.Levels[FreeBytes].Min,
+			b.Levels[Utilisation].Mean(),
+		)
 	}
 	fmt.Fprintln(w, "importance\tsamples\t5 %\tmedian\t95 %\tmean\ttop tenth\t")
 	for _, d := range run.Importance {
@@ -112,9 +124,9 @@ func TestSumsAgree(t *testing.T) {
 	for _, e := range run.Epochs {
 		epochs += float64(e.Draws)
 	}
-	nodes, bins := run.Totals(), Sums{}
+	nodes, bins := run.Totals(), stats.Sums{}
 	for i := range run.Timeline.Bins {
-		bins.add(&run.Timeline.Bins[i].Sums, 1)
+		bins.Add(run.Timeline.Bins[i].Sums)
 	}
 	for q := range nodes {
 		if math.Abs(nodes[q]-bins[q]) > 1e-6*nodes[q] {
@@ -195,7 +207,12 @@ func TestRequeue(t *testing.T) {
 	node := func(time string, seconds, epoch, hits int) string {
 		return fmt.Sprintf(
 			`{"event":"node","time":"2026-03-14T%sZ","rank":0,"seconds":%d,"epoch":%d,"hits_local":%d,"train_seconds":%d}`+"\n",
-			time, seconds, epoch, hits, seconds)
+			time,
+			seconds,
+			epoch,
+			hits,
+			seconds,
+		)
 	}
 	scores := func(epoch int) string {
 		return fmt.Sprintf(
@@ -214,9 +231,9 @@ func TestRequeue(t *testing.T) {
 			run.Epochs[1].HitsLocal != 100 || run.Epochs[1].Seconds != 20 {
 			t.Errorf("%s: jobs %d, earlier %d, epochs %+v", name, run.Jobs, run.Earlier, run.Epochs)
 		}
-		if all := run.Totals(); all[HitsLocal] != 300 || len(run.Restarts()) != 0 ||
+		if all := run.Totals(); all[stats.HitsLocal] != 300 || len(run.Restarts()) != 0 ||
 			run.Nodes[0].Restarts != 0 {
-			t.Errorf("%s: hits %v, restarts %v", name, all[HitsLocal], run.Restarts())
+			t.Errorf("%s: hits %v, restarts %v", name, all[stats.HitsLocal], run.Restarts())
 		}
 		pause := run.Marks[len(run.Marks)-2]
 		if run.Seconds != 40 || pause.Kind != Paused || pause.At != 20 || pause.Seconds != 4*3600-20 {
@@ -233,7 +250,11 @@ func TestRequeue(t *testing.T) {
 func TestJobsOfOneEpoch(t *testing.T) {
 	job := func(epoch, draws int) string {
 		return fmt.Sprintf(
-			`{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d}`+"\n"+`{"event":"summary","ranks":1}`+"\n", epoch, draws, draws)
+			`{"event":"epoch","epoch":%d,"draws":%d,"hits_local":%d}`+"\n"+`{"event":"summary","ranks":1}`+"\n",
+			epoch,
+			draws,
+			draws,
+		)
 	}
 	run := read(t, job(4, 10)+job(4, 20)+job(4, 30))
 	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 60 || run.Epochs[0].HitsLocal != 60 ||
@@ -243,17 +264,6 @@ func TestJobsOfOneEpoch(t *testing.T) {
 	run = read(t, job(0, 10)+job(0, 20)+job(0, 30))
 	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 30 || run.Jobs != 1 || run.Earlier != 2 {
 		t.Errorf("in epoch 0: %+v, jobs %d, earlier %d", run.Epochs, run.Jobs, run.Earlier)
-	}
-}
-
-func TestRatio(t *testing.T) {
-	if got := Ratio(3, 4); got != 0.75 {
-		t.Error(got)
-	}
-	for _, by := range []float64{0, 1e-300} {
-		if got := Ratio(1e10, by); !math.IsNaN(got) {
-			t.Errorf("by %v: %v", by, got)
-		}
 	}
 }
 
@@ -280,9 +290,15 @@ func TestRestartOfAll(t *testing.T) {
 			since -= 45
 		}
 		for rank := range 4 {
-			fmt.Fprintf(&log,
+			fmt.Fprintf(
+				&log,
 				`{"event":"node","time":"2026-03-14T10:%02d:%02dZ","rank":%d,"seconds":%d,"epoch":3,"hits_local":%d}`+"\n",
-				second/60, second%60, rank, since, since)
+				second/60,
+				second%60,
+				rank,
+				since,
+				since,
+			)
 		}
 	}
 	run := read(t, log.String())
@@ -292,8 +308,8 @@ func TestRestartOfAll(t *testing.T) {
 	}) {
 		t.Errorf("restarts %+v", restarts)
 	}
-	if all := run.Totals(); all[HitsLocal] != 4*(50+55) {
-		t.Errorf("hits %v", all[HitsLocal])
+	if all := run.Totals(); all[stats.HitsLocal] != 4*(50+55) {
+		t.Errorf("hits %v", all[stats.HitsLocal])
 	}
 }
 
@@ -301,27 +317,33 @@ func TestRestartOfAll(t *testing.T) {
 func TestRoundedSums(t *testing.T) {
 	node := func(second int, stall float64) string {
 		return fmt.Sprintf(
-			`{"event":"node","time":"2026-03-14T10:00:%02dZ","rank":0,"seconds":%d,"epoch":1,"stall_seconds":%.17g}`+"\n", second, second, stall)
+			`{"event":"node","time":"2026-03-14T10:00:%02dZ","rank":0,"seconds":%d,"epoch":1,"stall_seconds":%.17g}`+"\n",
+			second,
+			second,
+			stall,
+		)
 	}
 	stall := 22.222918999999997
 	run := read(t, node(10, stall)+node(20, math.Nextafter(stall, 0))+node(30, stall))
-	if all := run.Totals(); len(run.Restarts()) != 0 || math.Abs(all[StallSeconds]-stall) > 1e-6 {
-		t.Errorf("%v s, restarts %+v", all[StallSeconds], run.Restarts())
+	if all := run.Totals(); len(run.Restarts()) != 0 ||
+		math.Abs(all[stats.StallSeconds]-stall) > 1e-6 {
+		t.Errorf("%v s, restarts %+v", all[stats.StallSeconds], run.Restarts())
 	}
 	run = read(t, node(10, stall)+node(20, 1e-3)+node(30, 2e-3))
-	if all := run.Totals(); len(run.Restarts()) != 1 || math.Abs(all[StallSeconds]-stall-2e-3) > 1e-6 {
-		t.Errorf("after a restart: %v s, restarts %+v", all[StallSeconds], run.Restarts())
+	if all := run.Totals(); len(run.Restarts()) != 1 ||
+		math.Abs(all[stats.StallSeconds]-stall-2e-3) > 1e-6 {
+		t.Errorf("after a restart: %v s, restarts %+v", all[stats.StallSeconds], run.Restarts())
 	}
 }
 
 func TestTimelineStaysSmall(t *testing.T) {
 	var line Timeline
-	var sums Sums
-	sums[HitsLocal] = 7
+	var sums stats.Sums
+	sums[stats.HitsLocal] = 7
 	level := [levels]float64{Ready: 0.5}
 	spans := 0
 	for second := 0.0; second < 1e6; second += 977 {
-		line.cover(second, second+977, &sums, &level)
+		line.cover(second, second+977, sums, &level)
 		spans++
 		if len(line.Bins) > maxBins {
 			t.Fatalf("%d bins", len(line.Bins))
@@ -329,7 +351,7 @@ func TestTimelineStaysSmall(t *testing.T) {
 	}
 	all := 0.0
 	for i := range line.Bins {
-		all += line.Bins[i].Sums[HitsLocal]
+		all += line.Bins[i].Sums[stats.HitsLocal]
 	}
 	if math.Abs(all-7*float64(spans)) > 1e-6 || len(line.Bins) <= maxBins/2-1 {
 		t.Errorf("%v of %v in %d bins of %v s", all, 7*spans, len(line.Bins), line.BinSeconds)
@@ -390,7 +412,8 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(log[:len(log)/2] + log))
 	f.Add([]byte(
 		`{"event":"node","time":"2026-03-14T09:27:03Z","rank":1048575,"seconds":1e10,"stall_seconds":1e10,"slab_bytes":9}` + "\n" +
-			`{"event":"node","time":"2199-03-14T09:27:03Z","rank":0,"seconds":0}`))
+			`{"event":"node","time":"2199-03-14T09:27:03Z","rank":0,"seconds":0}`,
+	))
 	f.Add([]byte(
 		`{"event":"importance","epoch":1,"edges":[-1e30,1e30],"counts":[1000000000000000000]}`))
 	f.Fuzz(func(t *testing.T, log []byte) {

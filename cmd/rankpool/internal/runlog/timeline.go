@@ -1,6 +1,10 @@
 package runlog
 
-import "math"
+import (
+	"math"
+
+	"rankpool/mpicache/stats"
+)
 
 const (
 	// maxBins is what a plot of a page's width can show; a timeline has at least half as many, unless
@@ -12,12 +16,12 @@ const (
 
 // A Bin is a span of time, with the totals of all nodes in it, and their levels.
 type Bin struct {
-	Sums
+	stats.Sums
 	Levels [levels]Gauge
 }
 
 func (b *Bin) merge(o *Bin) {
-	b.add(&o.Sums, 1)
+	b.Add(o.Sums)
 	for l := range b.Levels {
 		b.Levels[l].merge(&o.Levels[l])
 	}
@@ -32,7 +36,7 @@ type Timeline struct {
 
 // cover adds totals of [from, to) seconds, spread evenly over the time, and the levels that held
 // then.
-func (t *Timeline) cover(from, to float64, sums *Sums, level *[levels]float64) {
+func (t *Timeline) cover(from, to float64, sums stats.Sums, level *[levels]float64) {
 	to = max(to, from+1e-3) // two lines at one moment
 	t.reach(to)
 	for i := int(from / t.BinSeconds); i < len(t.Bins) && float64(i)*t.BinSeconds < to; i++ {
@@ -42,7 +46,7 @@ func (t *Timeline) cover(from, to float64, sums *Sums, level *[levels]float64) {
 			continue
 		}
 		bin := &t.Bins[i]
-		bin.add(sums, overlap/(to-from))
+		bin.Add(sums.Times(overlap / (to - from)))
 		for l, x := range level {
 			bin.Levels[l].observe(x, overlap)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 func TestBound(t *testing.T) {
@@ -55,11 +55,11 @@ func TestBound(t *testing.T) {
 }
 
 // event is a rank's "node" event with GPUs of so many seconds.
-func event(rank int, sums ...gpuSeconds) mpicache.RankStats {
-	e := mpicache.RankStats{Rank: rank, Seconds: sums[0].sampled}
+func event(rank int, sums ...gpuSeconds) stats.Reading {
+	e := stats.Reading{Rank: rank, Seconds: sums[0].sampled}
 	for g, s := range sums {
 		busy := 0.5
-		e.Machine.GPUs = append(e.Machine.GPUs, mpicache.GPU{
+		e.Machine.GPUs = append(e.Machine.GPUs, stats.GPU{
 			UUID: fmt.Sprintf("GPU-%d-%d", rank, g), Utilisation: &busy,
 			SampledSeconds: s.sampled, IdleSeconds: s.idle, WaitedSeconds: s.waited,
 		})
@@ -68,23 +68,23 @@ func event(rank int, sums ...gpuSeconds) mpicache.RankStats {
 }
 
 func TestGPUSentence(t *testing.T) {
-	unknown := mpicache.RankStats{Machine: mpicache.Machine{GPUs: []mpicache.GPU{{UUID: "MIG-1"}}}}
+	unknown := stats.Reading{Machine: stats.Machine{GPUs: []stats.GPU{{UUID: "MIG-1"}}}}
 	tests := []struct {
 		name   string
-		events []mpicache.RankStats
+		events []stats.Reading
 		want   string
 	}{
 		{"nothing", nil, ""},
-		{"no GPUs", []mpicache.RankStats{{Rank: 1}}, ""},
+		{"no GPUs", []stats.Reading{{Rank: 1}}, ""},
 		{
 			"no utilisation",
-			[]mpicache.RankStats{unknown},
+			[]stats.Reading{unknown},
 			"GPUs: their utilisation is not available (MIG, or no permission)",
 		},
-		{"before training", []mpicache.RankStats{event(0, gpuSeconds{})}, ""},
+		{"before training", []stats.Reading{event(0, gpuSeconds{})}, ""},
 		{
 			"the newest event counts",
-			[]mpicache.RankStats{
+			[]stats.Reading{
 				event(0, gpuSeconds{50, 50, 50}),
 				event(0, gpuSeconds{100, 60, 55}),
 			},
@@ -92,7 +92,7 @@ func TestGPUSentence(t *testing.T) {
 		},
 		{
 			"means over the GPUs that are sampled",
-			[]mpicache.RankStats{
+			[]stats.Reading{
 				event(0, gpuSeconds{100, 60, 5}, gpuSeconds{100, 40, 5}),
 				event(1, gpuSeconds{100, 50, 5}), unknown,
 			},
@@ -101,7 +101,7 @@ func TestGPUSentence(t *testing.T) {
 		},
 		{
 			"a rank that was started again", // 100 and 20 s, 60 and 0 s, 30 and 0 s
-			[]mpicache.RankStats{
+			[]stats.Reading{
 				event(0, gpuSeconds{100, 60, 30}), event(0, gpuSeconds{10, 0, 0}),
 				event(0, gpuSeconds{20, 0, 0}),
 			},
@@ -115,7 +115,7 @@ func TestGPUSentence(t *testing.T) {
 				line, err := json.Marshal(struct {
 					Event string    `json:"event"`
 					Time  time.Time `json:"time"`
-					mpicache.RankStats
+					stats.Reading
 				}{"node", time.Date(2026, 11, 20, 12, 0, i, 0, time.UTC), e})
 				if err != nil {
 					t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // An epochRow is one "epoch" event of the run log.
@@ -96,6 +96,59 @@ func (l ranLog) Print(w io.Writer, restarts int) error {
 	return err
 }
 
+// A column of the table of epochs.
+type column struct {
+	heading string
+	cell    func(epochRow) string
+}
+
+// counter returns the column of a counter.
+func counter(c stats.Counter) column {
+	row := stats.Table[c]
+	return column{row.Heading, func(r epochRow) string {
+		switch value := r.Sums()[c]; {
+		case c == stats.TrainSeconds:
+			return fmt.Sprintf("%.1f", value)
+		case row.Unit == stats.Seconds:
+			return fmt.Sprintf("%.2f", value)
+		case row.Unit == stats.Bytes:
+			return humanize.IBytes(uint64(value))
+		default:
+			return humanize.Comma(int64(value))
+		}
+	}}
+}
+
+// columns returns the columns of a table of epochs. Substituted samples and hits from a tier have
+// one if there are any, and so has the data set's name if there are several.
+func columns(rows []epochRow) []column {
+	all := []column{
+		{"epoch", func(r epochRow) string { return fmt.Sprint(r.Epoch) }},
+		{"draws", func(r epochRow) string { return humanize.Comma(r.Draws) }},
+		counter(stats.HitsLocal), counter(stats.HitsRemote), counter(stats.PlannedHits),
+		{"window hits", func(r epochRow) string { return humanize.Comma(windowHits(r)) }},
+		counter(stats.StorageReads), counter(stats.StorageBytes), counter(stats.FallbackReads),
+		counter(stats.StallSeconds), counter(stats.TrainSeconds),
+	}
+	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data }) {
+		all = slices.Insert(all, 0, column{"data", func(r epochRow) string { return r.Data }})
+	}
+	for _, c := range []stats.Counter{stats.Substituted, stats.TierHits} {
+		if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Sums()[c] > 0 }) {
+			all = append(all, counter(c))
+		}
+	}
+	for _, name := range runlog.MetricNames(rows) {
+		all = append(all, column{name, func(r epochRow) string {
+			if value, found := r.Metrics[name]; found {
+				return fmt.Sprintf("%.4f", value)
+			}
+			return "-"
+		}})
+	}
+	return all
+}
+
 // windowHits is the number of hits that nothing was kept for: draws that found their sample still
 // held for another draw, in the window of samples read ahead of their use. The window is a larger
 // part of a small data set than of a large one; planned hits are the policy's own, substituted
@@ -111,44 +164,17 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 		_, err := fmt.Fprintf(w, "rankpool: no epoch was finished; cache restarts: %d\n", restarts)
 		return err
 	}
-	metrics := runlog.MetricNames(rows)
-	header := []string{
-		"epoch", "draws", "node-local hits", "remote hits", "planned hits",
-		"window hits", "storage reads", "storage bytes", "fallback reads", "stall s", "seconds",
-	}
-	named := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data })
-	if named {
-		header = append([]string{"data"}, header...)
-	}
-	substituted := slices.ContainsFunc(rows, func(r epochRow) bool { return r.Substituted > 0 })
-	if substituted {
-		header = append(header, "substituted")
-	}
-	tiered := slices.ContainsFunc(rows, func(r epochRow) bool { return r.TierHits > 0 })
-	if tiered {
-		header = append(header, "of hits from tier")
-	}
+	all := columns(rows)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, strings.Join(append(header, metrics...), "\t")+"\t")
+	for _, c := range all {
+		fmt.Fprint(table, c.heading+"\t")
+	}
+	fmt.Fprintln(table)
 	for _, r := range rows {
-		cells := []string{
-			fmt.Sprint(r.Epoch), humanize.Comma(r.Draws), humanize.Comma(r.HitsLocal),
-			humanize.Comma(r.HitsRemote),
-			humanize.Comma(r.PlannedHits), humanize.Comma(windowHits(r)),
-			humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)),
-			humanize.Comma(r.FallbackReads),
-			fmt.Sprintf("%.2f", r.StallSeconds), fmt.Sprintf("%.1f", r.Seconds),
+		for _, c := range all {
+			fmt.Fprint(table, c.cell(r)+"\t")
 		}
-		if named {
-			cells = append([]string{r.Data}, cells...)
-		}
-		if substituted {
-			cells = append(cells, humanize.Comma(r.Substituted))
-		}
-		if tiered {
-			cells = append(cells, humanize.Comma(r.TierHits))
-		}
-		fmt.Fprintln(table, strings.Join(append(cells, measured(r, metrics)...), "\t")+"\t")
+		fmt.Fprintln(table)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -157,39 +183,20 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 }
 
 func printTotals(w io.Writer, rows []epochRow, restarts int) error {
-	var sum epochRow
+	var total epochRow
+	var sums stats.Sums
 	for _, r := range rows {
-		sum.Draws += r.Draws
-		sum.HitsLocal += r.HitsLocal
-		sum.HitsRemote += r.HitsRemote
-		sum.PlannedHits += r.PlannedHits
-		sum.StorageReads += r.StorageReads
-		sum.StorageBytes += r.StorageBytes
-		sum.FallbackReads += r.FallbackReads
-		sum.StallSeconds += r.StallSeconds
-		sum.Seconds += r.Seconds
+		total.Draws += r.Draws
+		sums.Add(r.Sums())
 	}
-	hits, planned := percent(sum.HitsLocal+sum.HitsRemote, sum.Draws),
-		percent(sum.PlannedHits, sum.Draws)
-	_, err := fmt.Fprintf(w,
-		"total: epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
-			"%s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
-		len(rows), humanize.Comma(sum.Draws), hits, planned, humanize.Comma(sum.StorageReads),
-		humanize.IBytes(uint64(sum.StorageBytes)),
-		humanize.Comma(sum.FallbackReads), sum.StallSeconds, sum.Seconds, restarts)
+	total.Set(sums)
+	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
+		"%s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
+		len(rows), humanize.Comma(total.Draws), percent(total.HitsLocal+total.HitsRemote, total.Draws),
+		percent(total.PlannedHits, total.Draws), humanize.Comma(total.StorageReads),
+		humanize.IBytes(uint64(total.StorageBytes)), humanize.Comma(total.FallbackReads),
+		total.StallSeconds, total.Seconds, restarts)
 	return err
-}
-
-func measured(r epochRow, names []string) []string {
-	var cells []string
-	for _, name := range names {
-		cell := "-"
-		if value, found := r.Metrics[name]; found {
-			cell = fmt.Sprintf("%.4f", value)
-		}
-		cells = append(cells, cell)
-	}
-	return cells
 }
 
 func percent(part, whole int64) string {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 const runLog = `{"event":"start"}
@@ -40,7 +40,7 @@ total: epochs 2, draws 200, hits 75.0 %, planned hits 73.0 %, storage reads 50 (
 func TestEpochTableColumns(t *testing.T) {
 	var out strings.Builder
 	if err := printEpochs(&out, []epochRow{
-		{Data: "a", Count: mpicache.Count{Substituted: 40, HitsLocal: 12, PlannedHits: 45}},
+		{Data: "a", Count: stats.Count{Substituted: 40, HitsLocal: 12, PlannedHits: 45}},
 		{Data: "b"},
 	}, 0); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestEpochTableColumns(t *testing.T) {
 	}
 	out.Reset()
 	if err := printEpochs(&out, []epochRow{
-		{Count: mpicache.Count{TierHits: 1234, HitsLocal: 2000, PlannedHits: 500}},
+		{Count: stats.Count{TierHits: 1234, HitsLocal: 2000, PlannedHits: 500}},
 		{},
 	}, 0); err != nil {
 		t.Fatal(err)

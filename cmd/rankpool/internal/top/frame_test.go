@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 var updateTop = flag.Bool("update-top", false, "write testdata anew")
@@ -42,22 +42,22 @@ func TestFrames(t *testing.T) {
 		{"by_stall", false, 4, func(v *view) { v.byStall, v.width = true, 100 }},
 		{"one_reading", false, 2, func(v *view) { v.rows = rowsOf(someNodes(2, 100)) }},
 		{"before_training", false, 1, func(v *view) {
-			begin := mpicache.RankStats{Host: "here", Epoch: -1, SlabBytes: 1 << 20}
+			begin := stats.Reading{Host: "here", Epoch: -1, SlabBytes: 1 << 20}
 			later := begin
 			later.Seconds = 1
 			v.title, v.rows = "rankpool-0-pid12-00ab",
-				rowsOf([]mpicache.RankStats{begin}, []mpicache.RankStats{later})
+				rowsOf([]stats.Reading{begin}, []stats.Reading{later})
 		}},
 		{"silent", false, 4, func(v *view) {
 			v.rows = slices.Delete(v.rows, 2, 3)
 			v.notes = nodesStatus{
 				Rank: 0, Ranks: 4,
-				Nodes: []mpicache.RankStats{{Rank: 0}, {Rank: 1}, {Rank: 3}},
+				Nodes: []stats.Reading{{Rank: 0}, {Rank: 1}, {Rank: 3}},
 			}.notes()
 		}},
 		{"another_rank", false, 4, func(v *view) {
 			v.rows = v.rows[2:3]
-			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []mpicache.RankStats{{Rank: 2}}}.notes()
+			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []stats.Reading{{Rank: 2}}}.notes()
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

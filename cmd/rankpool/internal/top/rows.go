@@ -4,50 +4,19 @@ import (
 	"cmp"
 	"slices"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
-// A nodeFlow is what one or several ranks did per second.
-type nodeFlow struct {
-	// samples given to trainers; those from the tier are local or remote too
-	local, remote, tier, storage, fallback float64
-	reads, readBytes, readSeconds          float64 // of storage, ahead of use too
-	peerBytes                              float64
-	stall, train                           float64 // seconds, summed over the trainers
-}
-
 // flowBetween returns what a rank did per second between two readings; later's Seconds is greater.
-func flowBetween(earlier, later mpicache.RankStats) nodeFlow {
-	seconds := later.Seconds - earlier.Seconds
-	a, b := earlier.Machine, later.Machine
-	each := func(from, to int64) float64 { return float64(to-from) / seconds }
-	return nodeFlow{
-		local:       each(earlier.HitsLocal, later.HitsLocal),
-		remote:      each(earlier.HitsRemote, later.HitsRemote),
-		tier:        each(earlier.TierHits, later.TierHits),
-		storage:     each(earlier.StorageReads, later.StorageReads),
-		fallback:    each(earlier.FallbackReads, later.FallbackReads),
-		reads:       each(a.StorageReads, b.StorageReads),
-		readBytes:   each(a.StorageBytes, b.StorageBytes),
-		readSeconds: (b.StorageSeconds - a.StorageSeconds) / seconds,
-		peerBytes:   each(earlier.PeerBytes, later.PeerBytes),
-		stall:       (later.StallSeconds - earlier.StallSeconds) / seconds,
-		train:       (later.TrainSeconds - earlier.TrainSeconds) / seconds,
+func flowBetween(earlier, later stats.Reading) stats.Sums {
+	flow := later.Sums().Minus(earlier.Sums())
+	for c := range flow {
+		flow[c] /= later.Seconds - earlier.Seconds
 	}
+	return flow
 }
 
-func (f nodeFlow) plus(g nodeFlow) nodeFlow {
-	return nodeFlow{
-		f.local + g.local, f.remote + g.remote, f.tier + g.tier, f.storage + g.storage,
-		f.fallback + g.fallback,
-		f.reads + g.reads, f.readBytes + g.readBytes, f.readSeconds + g.readSeconds,
-		f.peerBytes + g.peerBytes, f.stall + g.stall, f.train + g.train,
-	}
-}
-
-func (f nodeFlow) samples() float64 { return f.local + f.remote + f.storage + f.fallback }
-
-// nodeRates is a flow as people read it. nil: not available.
+// nodeRates is what one or several ranks did per second, as people read it. nil: not available.
 type nodeRates struct {
 	SamplesPerSecond float64  `json:"samples_per_second"`
 	LocalShare       *float64 `json:"local_share"` // of the samples, like the next four
@@ -63,17 +32,23 @@ type nodeRates struct {
 	StallShare            *float64 `json:"stall_share"` // of the trainers' time
 }
 
-func (f nodeFlow) rates() nodeRates {
-	n := f.samples()
+func ratesOf(f stats.Sums) nodeRates {
+	n := f.Draws()
 	return nodeRates{
-		SamplesPerSecond: n,
-		LocalShare:       ratio(f.local, n), RemoteShare: ratio(f.remote, n),
-		TierShare:    ratio(f.tier, n),
-		StorageShare: ratio(f.storage, n), FallbackShare: ratio(f.fallback, n),
-		StorageBytesPerSecond: f.readBytes, StorageReadsPerSecond: f.reads,
-		StorageLatencySeconds: ratio(f.readSeconds, f.reads),
-		PeerBytesPerSecond:    f.peerBytes,
-		StallShare:            ratio(min(f.stall, f.train), f.train),
+		SamplesPerSecond:      n,
+		LocalShare:            ratio(f[stats.HitsLocal], n),
+		RemoteShare:           ratio(f[stats.HitsRemote], n),
+		TierShare:             ratio(f[stats.TierHits], n),
+		StorageShare:          ratio(f[stats.StorageReads], n),
+		FallbackShare:         ratio(f[stats.FallbackReads], n),
+		StorageBytesPerSecond: f[stats.ReadBytes],
+		StorageReadsPerSecond: f[stats.ReadCount],
+		StorageLatencySeconds: ratio(f[stats.ReadSeconds], f[stats.ReadCount]),
+		PeerBytesPerSecond:    f[stats.PeerBytes],
+		StallShare: ratio(
+			min(f[stats.StallSeconds], f[stats.TrainSeconds]),
+			f[stats.TrainSeconds],
+		),
 	}
 }
 
@@ -87,8 +62,8 @@ func ratio(a, b float64) *float64 {
 
 // A nodeRow is one line of top: the rank's last reading, and what it did since the one before.
 type nodeRow struct {
-	mpicache.RankStats
-	flow  nodeFlow
+	stats.Reading
+	flow  stats.Sums
 	Rates *nodeRates `json:"rates"`           // nil after the first reading
 	GPU   *float64   `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
 }
@@ -117,8 +92,8 @@ type nodeTotal struct {
 
 func totalOf(rows []nodeRow) nodeTotal {
 	t := nodeTotal{Nodes: len(rows), Epoch: -1, NextPlanned: len(rows) > 0}
-	var flow nodeFlow
-	var gpus []mpicache.GPU
+	var flow stats.Sums
+	var gpus []stats.GPU
 	flows, training := 0, 0
 	ready := 0.0
 	for i, r := range rows {
@@ -140,20 +115,20 @@ func totalOf(rows []nodeRow) nodeTotal {
 		}
 		if r.Rates != nil {
 			flows++
-			flow = flow.plus(r.flow)
+			flow.Add(r.flow)
 		}
 	}
 	t.Ready = ratio(ready, float64(training))
 	t.GPU = utilisation(gpus)
 	t.GPUIdle, t.GPUWaited = idleShares(gpus)
 	if flows > 0 {
-		t.Rates = new(flow.rates())
+		t.Rates = new(ratesOf(flow))
 	}
 	return t
 }
 
 // utilisation returns the mean over the GPUs that report theirs.
-func utilisation(gpus []mpicache.GPU) *float64 {
+func utilisation(gpus []stats.GPU) *float64 {
 	sum, n := 0.0, 0
 	for _, g := range gpus {
 		if g.Utilisation != nil {
@@ -164,7 +139,7 @@ func utilisation(gpus []mpicache.GPU) *float64 {
 	return ratio(sum, float64(n))
 }
 
-func idleShares(gpus []mpicache.GPU) (idle, waited *float64) {
+func idleShares(gpus []stats.GPU) (idle, waited *float64) {
 	var sampled, idleSeconds, waitedSeconds float64
 	for _, g := range gpus {
 		sampled += g.SampledSeconds
@@ -180,13 +155,13 @@ type nodeHistory struct {
 }
 
 type twoReadings struct {
-	earlier, later mpicache.RankStats
+	earlier, later stats.Reading
 	both           bool
 }
 
 // add adds a reading of all ranks that are there. A rank without news keeps its two readings, and
 // one that was restarted begins at 0.
-func (h *nodeHistory) add(nodes []mpicache.RankStats) {
+func (h *nodeHistory) add(nodes []stats.Reading) {
 	ranks := make(map[int]twoReadings, len(nodes))
 	for _, n := range nodes {
 		known, found := h.ranks[n.Rank]
@@ -219,10 +194,10 @@ func (h *nodeHistory) complete() bool {
 func (h *nodeHistory) rows() []nodeRow {
 	rows := make([]nodeRow, 0, len(h.ranks))
 	for _, r := range h.ranks {
-		row := nodeRow{RankStats: r.later, GPU: utilisation(r.later.Machine.GPUs)}
+		row := nodeRow{Reading: r.later, GPU: utilisation(r.later.Machine.GPUs)}
 		if r.both {
 			row.flow = flowBetween(r.earlier, r.later)
-			row.Rates = new(row.flow.rates())
+			row.Rates = new(ratesOf(row.flow))
 		}
 		rows = append(rows, row)
 	}

@@ -7,16 +7,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 // someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and no
 // GPU that tells anything.
-func someNodes(n int, seconds float64) []mpicache.RankStats {
-	var nodes []mpicache.RankStats
+func someNodes(n int, seconds float64) []stats.Reading {
+	var nodes []stats.Reading
 	for r := range n {
 		rate := func(perSecond float64) int64 { return int64(perSecond * seconds) }
-		s := mpicache.RankStats{
+		s := stats.Reading{
 			Rank: r, Host: fmt.Sprintf("nid%03d", r+1), Seconds: seconds, Trainers: 4,
 			Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
 			HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950),
@@ -24,13 +24,13 @@ func someNodes(n int, seconds float64) []mpicache.RankStats {
 			StallSeconds:  0.04 * seconds, TrainSeconds: 4 * seconds, PeerBytes: rate(330e6),
 			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30,
 			Ready: 0.97, NextPlanned: r != 3,
-			Machine: mpicache.Machine{
+			Machine: stats.Machine{
 				StorageReads: rate(1000), StorageBytes: rate(110e6), StorageSeconds: 3.2 * seconds,
 				MemoryFreeBytes: 20 << 30, MemoryLimit: "the control group of the job",
 			},
 		}
 		for g := range 4 {
-			s.Machine.GPUs = append(s.Machine.GPUs, mpicache.GPU{
+			s.Machine.GPUs = append(s.Machine.GPUs, stats.GPU{
 				UUID: fmt.Sprintf("GPU-%d-%d", r, g), Index: g, Utilisation: new(0.95),
 				SampledSeconds: seconds, IdleSeconds: seconds / 10, WaitedSeconds: seconds / 20,
 			})
@@ -44,7 +44,7 @@ func someNodes(n int, seconds float64) []mpicache.RankStats {
 			}
 		case 2:
 			s.TierHits = rate(500)
-			s.Machine.GPUs = []mpicache.GPU{{UUID: "MIG-1"}}
+			s.Machine.GPUs = []stats.GPU{{UUID: "MIG-1"}}
 			s.Machine.MemoryLimit = ""
 		}
 		nodes = append(nodes, s)
@@ -52,7 +52,7 @@ func someNodes(n int, seconds float64) []mpicache.RankStats {
 	return nodes
 }
 
-func rowsOf(readings ...[]mpicache.RankStats) []nodeRow {
+func rowsOf(readings ...[]stats.Reading) []nodeRow {
 	var h nodeHistory
 	for _, r := range readings {
 		h.add(r)
@@ -99,12 +99,12 @@ func TestRates(t *testing.T) {
 }
 
 func TestNothingIsKnown(t *testing.T) {
-	quiet := []mpicache.RankStats{{Epoch: -1, Seconds: 5}}
+	quiet := []stats.Reading{{Epoch: -1, Seconds: 5}}
 	row := rowsOf(quiet)[0]
 	if row.Rates != nil || row.GPU != nil {
 		t.Errorf("after one reading: %+v", row)
 	}
-	later := []mpicache.RankStats{{Epoch: -1, Seconds: 6}}
+	later := []stats.Reading{{Epoch: -1, Seconds: 6}}
 	r := rowsOf(quiet, later)[0].Rates
 	if r.LocalShare != nil || r.StorageLatencySeconds != nil || r.StallShare != nil ||
 		r.SamplesPerSecond != 0 {
@@ -118,11 +118,11 @@ func TestNothingIsKnown(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	rank := func(r int, seconds float64, hits int64) mpicache.RankStats {
-		return mpicache.RankStats{Rank: r, Seconds: seconds, HitsLocal: hits}
+	rank := func(r int, seconds float64, hits int64) stats.Reading {
+		return stats.Reading{Rank: r, Seconds: seconds, HitsLocal: hits}
 	}
 	var h nodeHistory
-	add := func(nodes ...mpicache.RankStats) { h.add(nodes) }
+	add := func(nodes ...stats.Reading) { h.add(nodes) }
 	want := func(what string, rates map[int]float64) {
 		t.Helper()
 		rows := h.rows()
@@ -166,10 +166,10 @@ func TestRatesProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "ranks")
 		count := rapid.Int64Range(0, 1e9)
-		reading := func(label string, from []mpicache.RankStats) []mpicache.RankStats {
-			var nodes []mpicache.RankStats
+		reading := func(label string, from []stats.Reading) []stats.Reading {
+			var nodes []stats.Reading
 			for r := range n {
-				var s mpicache.RankStats
+				var s stats.Reading
 				if from != nil {
 					s = from[r]
 				}

@@ -16,6 +16,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )
 
@@ -147,7 +148,7 @@ func TestTopOnceJSON(t *testing.T) {
 		Silent  []int
 		Total   struct{ Nodes, Trainers int }
 		Nodes   []struct {
-			mpicache.RankStats
+			stats.Reading
 			Rates struct {
 				SamplesPerSecond float64 `json:"samples_per_second"`
 			}
@@ -217,9 +218,9 @@ func TestTopStream(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	ranks := func(numbers ...int) (nodes []mpicache.RankStats) {
+	ranks := func(numbers ...int) (nodes []stats.Reading) {
 		for _, r := range numbers {
-			nodes = append(nodes, mpicache.RankStats{Rank: r})
+			nodes = append(nodes, stats.Reading{Rank: r})
 		}
 		return nodes
 	}

@@ -11,14 +11,15 @@ import (
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 // A nodesStatus is what a rank reports about the nodes that it knows: rank 0 about all that are not
 // silent, any other rank about its own.
 type nodesStatus struct {
-	Rank  int                  `json:"rank"`
-	Ranks int                  `json:"ranks"`
-	Nodes []mpicache.RankStats `json:"nodes"`
+	Rank  int             `json:"rank"`
+	Ranks int             `json:"ranks"`
+	Nodes []stats.Reading `json:"nodes"`
 }
 
 // doorNodes asks a door for the nodes.
@@ -45,7 +46,7 @@ func (s nodesStatus) silent() []int {
 	}
 	var ranks []int
 	for r := range s.Ranks {
-		if !slices.ContainsFunc(s.Nodes, func(n mpicache.RankStats) bool { return n.Rank == r }) {
+		if !slices.ContainsFunc(s.Nodes, func(n stats.Reading) bool { return n.Rank == r }) {
 			ranks = append(ranks, r)
 		}
 	}

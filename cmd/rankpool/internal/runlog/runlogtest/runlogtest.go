@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/stats"
 )
 
 // A Training is what is logged. Each node has a GPU share of four and a slab of 64 GiB; the first
@@ -89,12 +89,12 @@ type writer struct {
 	to     *bufio.Writer
 	random *rand.Rand
 	nodes  []*node
-	total  mpicache.Count
+	total  stats.Count
 	err    error
 }
 
 type node struct {
-	mpicache.RankStats
+	stats.Reading
 	rank   int
 	began  float64
 	slab   int64
@@ -113,7 +113,7 @@ func (w *writer) line(event any) {
 
 // epoch writes the lines of an epoch that begins at a second.
 func (w *writer) epoch(e int, second, length float64) {
-	var sum mpicache.Count
+	var sum stats.Count
 	for at := second + w.EverySeconds; at <= second+length; at += w.EverySeconds {
 		for _, n := range w.nodes {
 			died := e == 2 && n.rank == w.DeadNode && at-second >= length/2 && n.began == 0
@@ -127,8 +127,8 @@ func (w *writer) epoch(e int, second, length float64) {
 			w.line(struct {
 				Event string    `json:"event"`
 				Time  time.Time `json:"time"`
-				mpicache.RankStats
-			}{"node", begin.Add(time.Duration(at * 1e9)), n.RankStats})
+				stats.Reading
+			}{"node", begin.Add(time.Duration(at * 1e9)), n.Reading})
 		}
 	}
 	sum.Epoch, sum.Seconds = e, length
@@ -142,13 +142,13 @@ func (w *writer) epoch(e int, second, length float64) {
 		Event string `json:"event"`
 		Data  string `json:"data"`
 		Draws int64  `json:"draws"`
-		mpicache.Count
+		stats.Count
 	}{"epoch", "train", sum.Draws(), sum})
 	w.importance(e)
 }
 
 // advance lets a node train until second at, where the epoch is done to a part.
-func (w *writer) advance(n *node, sum *mpicache.Count, epoch int, part, at float64, died bool) {
+func (w *writer) advance(n *node, sum *stats.Count, epoch int, part, at float64, died bool) {
 	seconds := at - n.latest
 	hit, latency := 0.62, 0.004*(1+0.3*w.random.Float64())
 	if epoch == 0 {
@@ -215,7 +215,7 @@ func (w *writer) machine(n *node, reads int64, latency, seconds, stall float64) 
 	m.MemoryLimit, m.MemoryFreeBytes = "cgroup memory.max", 80*gibibyte-n.slab
 	m.GPUs = m.GPUs[:min(len(m.GPUs), w.GPUs)]
 	for len(m.GPUs) < w.GPUs {
-		m.GPUs = append(m.GPUs, mpicache.GPU{
+		m.GPUs = append(m.GPUs, stats.GPU{
 			UUID: fmt.Sprintf("GPU-%08x-%d", n.rank, len(m.GPUs)), Name: "NVIDIA H100", Index: len(m.GPUs),
 		})
 	}

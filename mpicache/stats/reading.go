@@ -1,8 +1,8 @@
-package mpicache
+package stats
 
-// RankStats is what one rank has done since it began, and its present state. Sums never fall while
+// A Reading is what one rank has done since it began, and its present state. Sums never fall while
 // the rank lives; a restarted rank begins at 0.
-type RankStats struct {
+type Reading struct {
 	Rank     int     `json:"rank"`
 	Host     string  `json:"host"`
 	Seconds  float64 `json:"seconds"`  // since the rank began
@@ -77,4 +77,39 @@ type GPU struct {
 	SampledSeconds float64 `json:"sampled_seconds"`
 	IdleSeconds    float64 `json:"idle_seconds"`
 	WaitedSeconds  float64 `json:"waited_seconds"`
+}
+
+// A Count is the sum over trainers of what they were given in an epoch.
+type Count struct {
+	Epoch         int     `json:"epoch"`
+	HitsLocal     int64   `json:"hits_local"`
+	HitsRemote    int64   `json:"hits_remote"`
+	StorageReads  int64   `json:"storage_reads"`
+	StorageBytes  int64   `json:"storage_bytes"` // with those of fallback reads
+	Substituted   int64   `json:"substituted"`
+	FallbackReads int64   `json:"fallback_reads"`
+	FallbackBytes int64   `json:"fallback_bytes"`
+	StallSeconds  float64 `json:"stall_seconds"` // mean over trainers
+	Seconds       float64 `json:"seconds"`       // the slowest trainer's
+	PlannedHits   int64   `json:"planned_hits"`  // draws that the policies called hits
+	// of the hits, local and remote, those that came from a tier
+	TierHits int64              `json:"tier_hits"`
+	Metrics  map[string]float64 `json:"metrics,omitempty"`
+}
+
+// Draws returns the number of samples that were given to trainers.
+func (c *Count) Draws() int64 { return int64(c.Sums().Draws()) }
+
+// Add adds another rank's count of the epoch, or that of another epoch.
+func (c *Count) Add(d *Count) {
+	sums, more := c.Sums(), d.Sums()
+	sums.Add(more)
+	sums[TrainSeconds] = max(c.Seconds, d.Seconds)
+	c.Set(sums)
+	for name, v := range d.Metrics {
+		if c.Metrics == nil {
+			c.Metrics = map[string]float64{}
+		}
+		c.Metrics[name] = v
+	}
 }

@@ -1,0 +1,283 @@
+// Package stats is the table of what ranks count: where the run log has a counter, what its metric
+// is called, and what tables and plots call it. The lines of the run log are structs here, whose
+// fields the table names; sums over ranks, epochs and time are made of all counters at once.
+//
+// To add a counter, add its constant, its row in Table, and its fields in Reading and Count.
+package stats
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+)
+
+// A Counter is something that ranks count.
+type Counter int
+
+// The counters. A tally on the wire has the first nine, in this order.
+const (
+	HitsLocal Counter = iota
+	HitsRemote
+	StorageReads
+	FallbackReads
+	Substituted
+	StorageBytes
+	FallbackBytes
+	StallSeconds
+	TrainSeconds
+
+	TierHits // of the local and remote hits
+	PlannedHits
+	PeerBytes
+	ReadCount // of storage, ahead of use too
+	ReadBytes
+	ReadErrors
+	ReadSeconds
+	GPUSampled // this and the next two: summed over a node's GPUs
+	GPUIdle
+	GPUWaited
+	Counters
+)
+
+// A Unit is what a counter counts.
+type Unit int
+
+// The units. Ranks count microseconds, and log seconds.
+const (
+	Samples Unit = iota
+	Bytes
+	Seconds
+)
+
+// A Row describes a counter.
+type Row struct {
+	Unit    Unit
+	Rank    string // its field in a Reading's JSON, "" if it has none
+	Epoch   string // its field in a Count's JSON
+	Heading string // of its column in the table at the end of a run
+
+	// Its metric without the prefix, and the metric's help. Counters of one metric differ in the
+	// label "source"; the first of them has the help.
+	Metric, Help string
+
+	// A source of samples: its label and class in plots, and its name there.
+	Source, Place string
+}
+
+// Table has a row for each counter.
+var Table = [Counters]Row{
+	HitsLocal: {
+		Rank: "hits_local", Epoch: "hits_local", Heading: "node-local hits",
+		Metric: "samples_total", Help: "Samples given to the trainers here, by where they were: " +
+			"local (this rank's memory), remote (another rank's), storage (read as planned), " +
+			"fallback (read because a planned hit could not be had).",
+		Source: "local", Place: "this node's memory",
+	},
+	HitsRemote: {
+		Rank: "hits_remote", Epoch: "hits_remote", Heading: "remote hits", Metric: "samples_total",
+		Source: "remote", Place: "another node's memory",
+	},
+	StorageReads: {
+		Rank: "storage_reads", Epoch: "storage_reads", Heading: "storage reads",
+		Metric: "samples_total", Source: "storage", Place: "storage, ahead of use",
+	},
+	FallbackReads: {
+		Rank: "fallback_reads", Epoch: "fallback_reads", Heading: "fallback reads",
+		Metric: "samples_total", Source: "fallback",
+		Place: "storage, by the trainer itself (fallback)",
+	},
+	Substituted: {
+		Rank: "substituted", Epoch: "substituted", Heading: "substituted",
+		Metric: "substituted_samples_total", Help: "Samples given in the place of others.",
+		Source: "substituted", Place: "another sample instead",
+	},
+	StorageBytes: {
+		Unit: Bytes, Rank: "storage_bytes", Epoch: "storage_bytes", Heading: "storage bytes",
+		Metric: "sample_bytes_total", Help: "Bytes of the samples given to the trainers here that " +
+			"were read from storage for them.",
+		Source: "storage",
+	},
+	FallbackBytes: {
+		Unit: Bytes, Rank: "fallback_bytes", Epoch: "fallback_bytes",
+		Metric: "sample_bytes_total", Source: "fallback",
+	},
+	StallSeconds: {
+		Unit: Seconds, Rank: "stall_seconds", Epoch: "stall_seconds", Heading: "stall s",
+		Metric: "stall_seconds_total",
+		Help:   "Waiting for samples, summed over the trainers here.",
+	},
+	TrainSeconds: {
+		Unit: Seconds, Rank: "train_seconds", Epoch: "seconds", Heading: "seconds",
+		Metric: "train_seconds_total", Help: "In epochs, summed over the trainers here.",
+	},
+	TierHits: {
+		Rank: "tier_hits", Epoch: "tier_hits", Heading: "of hits from tier",
+		Metric: "tier_hits_total",
+		Help:   "Of the local and remote samples, those that were on a disk of the node.",
+		Source: "tier", Place: "a node's disk (tier)",
+	},
+	PlannedHits: {Epoch: "planned_hits", Heading: "planned hits"},
+	PeerBytes: {
+		Unit: Bytes, Rank: "peer_bytes", Metric: "peer_received_bytes_total",
+		Help: "Bytes received from other ranks' memory.",
+	},
+	ReadCount: {
+		Rank: "machine.storage_reads", Metric: "storage_reads_total",
+		Help: "Samples read from storage by this rank, ahead of use too.",
+	},
+	ReadBytes: {
+		Unit: Bytes, Rank: "machine.storage_bytes", Metric: "storage_read_bytes_total",
+		Help: "Bytes of those reads.",
+	},
+	ReadErrors: {
+		Rank: "machine.storage_errors", Metric: "storage_read_errors_total",
+		Help: "Reads of storage that failed.",
+	},
+	ReadSeconds: {
+		Unit: Seconds, Rank: "machine.storage_seconds", Metric: "storage_read_seconds_total",
+		Help: "How long those reads took, summed: divided by storage_reads_total the mean latency.",
+	},
+	GPUSampled: {Unit: Seconds},
+	GPUIdle:    {Unit: Seconds},
+	GPUWaited:  {Unit: Seconds},
+}
+
+// Values has a value for each counter.
+type Values[T int64 | float64] [Counters]T
+
+// Counts are values as ranks count them: seconds are microseconds. Whole numbers add up to the same
+// in any order, so a sum that is made twice does not fall.
+type Counts = Values[int64]
+
+// Sums are values in base units.
+type Sums = Values[float64]
+
+// Add adds other values.
+func (v *Values[T]) Add(d Values[T]) {
+	for c := range v {
+		v[c] += d[c]
+	}
+}
+
+// Minus returns v less other values.
+func (v Values[T]) Minus(d Values[T]) Values[T] {
+	for c := range v {
+		v[c] -= d[c]
+	}
+	return v
+}
+
+// Times returns v times a factor.
+func (v Values[T]) Times(factor T) Values[T] {
+	for c := range v {
+		v[c] *= factor
+	}
+	return v
+}
+
+// Draws returns the number of samples given to trainers.
+func (v Values[T]) Draws() T {
+	return v.Hits() + v[StorageReads] + v[FallbackReads] + v[Substituted]
+}
+
+// Hits returns the number of those that came from the ranks' memory or tiers.
+func (v Values[T]) Hits() T { return v[HitsLocal] + v[HitsRemote] }
+
+// Share returns one of the sums divided by another, NaN if that is 0.
+func (v Values[T]) Share(of, by Counter) float64 { return Ratio(float64(v[of]), float64(v[by])) }
+
+// Ratio returns of/by, and NaN if by is 0, or too small to have been measured.
+func Ratio(of, by float64) float64 {
+	if math.Abs(by) < 1e-12 {
+		return math.NaN()
+	}
+	return of / by
+}
+
+// Convert returns counts as sums.
+func Convert(counts Counts) (s Sums) {
+	for c, n := range counts {
+		s[c] = float64(n)
+		if Table[c].Unit == Seconds {
+			s[c] /= 1e6
+		}
+	}
+	return s
+}
+
+// Sums returns a rank's counters.
+func (r *Reading) Sums() Sums {
+	s := readingFields.read(reflect.ValueOf(r))
+	for _, g := range r.Machine.GPUs {
+		s[GPUSampled] += g.SampledSeconds
+		s[GPUIdle] += g.IdleSeconds
+		s[GPUWaited] += g.WaitedSeconds
+	}
+	return s
+}
+
+// Set sets all of a rank's counters but its GPUs'.
+func (r *Reading) Set(s Sums) { readingFields.write(reflect.ValueOf(r), s) }
+
+// Sums returns the counters of an epoch; TrainSeconds are the slowest trainer's.
+func (c *Count) Sums() Sums { return countFields.read(reflect.ValueOf(c)) }
+
+// Set sets all counters of an epoch.
+func (c *Count) Set(s Sums) { countFields.write(reflect.ValueOf(c), s) }
+
+var (
+	readingFields = fieldsOf(reflect.TypeFor[Reading](), func(r Row) string { return r.Rank })
+	countFields   = fieldsOf(reflect.TypeFor[Count](), func(r Row) string { return r.Epoch })
+)
+
+// fields has the index of each counter's field in a struct, nil if it has none.
+type fields [Counters][]int
+
+// fieldsOf finds the fields of a struct by their names in JSON.
+func fieldsOf(t reflect.Type, name func(Row) string) (f fields) {
+	for c, row := range Table {
+		in := t
+		for part := range strings.SplitSeq(name(row), ".") {
+			if part == "" {
+				break
+			}
+			field, found := in.FieldByNameFunc(func(field string) bool {
+				named, _ := in.FieldByName(field)
+				return named.Tag.Get("json") == part
+			})
+			if !found {
+				panic(fmt.Sprintf("stats: %v has no field %s", in, part))
+			}
+			f[c], in = append(f[c], field.Index...), field.Type
+		}
+	}
+	return f
+}
+
+func (f *fields) read(v reflect.Value) (s Sums) {
+	for c, index := range f {
+		if index == nil {
+			continue
+		}
+		if field := v.Elem().FieldByIndex(index); field.CanInt() {
+			s[c] = float64(field.Int())
+		} else {
+			s[c] = field.Float()
+		}
+	}
+	return s
+}
+
+func (f *fields) write(v reflect.Value, s Sums) {
+	for c, index := range f {
+		if index == nil {
+			continue
+		}
+		if field := v.Elem().FieldByIndex(index); field.CanInt() {
+			field.SetInt(int64(s[c]))
+		} else {
+			field.SetFloat(s[c])
+		}
+	}
+}
