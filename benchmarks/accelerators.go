@@ -23,10 +23,10 @@ const (
 
 var acceleratorsSection = section{
 	name: "accelerators",
-	about: "MLPerf's RetinaNet on so many emulated accelerators that their AU is 85 % in the " +
-		"second epoch: they train in step, each with a loader of its own of 2 workers (one: 4), over " +
-		"slowfs set to 400 MB/s and 2 ms an open, with memory for 20 % of the data. The bound is " +
-		"what the bandwidth and that memory allow.",
+	about: "The number of emulated accelerators that can train MLPerf's RetinaNet at 85 % AU in " +
+		"the second epoch. They train in lockstep, each with its own loader of 2 workers (4 for a " +
+		"single accelerator), over slowfs at 400 MB/s and 2 ms an open, with memory for 20 % of the " +
+		"data. The bound is what the bandwidth and that memory allow.",
 	named:   true,
 	measure: (*bench).accelerators,
 }

@@ -97,7 +97,7 @@ func choose(names string) ([]section, error) {
 			}
 		}
 		if n == len(chosen) {
-			return nil, fmt.Errorf("there is no section %q", name)
+			return nil, fmt.Errorf("unknown section %q", name)
 		}
 	}
 	return chosen, nil
@@ -153,7 +153,7 @@ func (b *bench) print(chosen []section, rows []row) {
 func runChild(name string, args []string) {
 	child, ok := children[name]
 	if !ok {
-		fmt.Fprintln(os.Stderr, "benchmarks: there is no child", name)
+		fmt.Fprintln(os.Stderr, "benchmarks: unknown child", name)
 		os.Exit(2)
 	}
 	result, err := child(args)

@@ -46,14 +46,15 @@ func TestPeerRows(t *testing.T) {
 }
 
 func TestFedRows(t *testing.T) {
-	// One takes 50 MB/s: the bandwidth feeds 8, with a fifth of the data in memory 10.
+	// One accelerator reads 50 MB/s: the bandwidth feeds 8 of them, or 10 with a fifth of the data
+	// in memory.
 	w := workload{"W", 1000, 500_000, 100, time.Second}
 	all := []fed{
 		{peers[0], map[int]float64{1: 1, 2: 0.9, 3: 0.86, 4: 0.8}},
 		{peers[2], map[int]float64{1: 1, 2: 0.84}},
 		{peers[3], map[int]float64{1: 1, 2: 0.95, 3: 0.8}},
 	}
-	want := [][3]string{ // ours, the other's, and whether that is reached
+	want := [][3]string{ // rankpool's value, the other loader's, and whether rankpool reaches it
 		{"8.00", "10.00", ""}, {"3", "2", "yes"}, {"90.0 %", "95.0 %", "no"},
 	}
 	rows := fedRows(w, all)

@@ -408,7 +408,7 @@ func (s *stream) post(msg []byte) {
 func (s *stream) onOpened(from int, text []byte) {
 	e := scheduler.Opened{Rank: from}
 	if err := json.Unmarshal(text, &e.Spec); err != nil {
-		s.node.cfg.Log.Error("a spec that makes no sense", "from", from, "error", err)
+		s.node.cfg.Log.Error("malformed spec", "from", from, "error", err)
 		return
 	}
 	s.locked(func() {

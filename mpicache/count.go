@@ -57,7 +57,7 @@ func (s *stream) onTally(from teller, t tally, asked bool) {
 			last, known = e.tallies[from]
 		}
 		if !s.possible(t, last) {
-			s.node.cfg.Log.Warn("a tally that cannot be is not counted", "data", s.data.Name,
+			s.node.cfg.Log.Warn("impossible tally ignored", "data", s.data.Name,
 				"trainer", from.trainer, "epoch", t.epoch)
 			return
 		}
@@ -211,7 +211,7 @@ func (r *reporter) recordedPath() string { return filepath.Join(r.node.cfg.Dir, 
 func (r *reporter) onCount(from int, s *stream, text []byte) {
 	var c stats.Count
 	if err := json.Unmarshal(text, &c); err != nil {
-		r.node.cfg.Log.Error("a count that makes no sense", "from", from, "error", err)
+		r.node.cfg.Log.Error("malformed count", "from", from, "error", err)
 		return
 	}
 	s.mu.Lock()

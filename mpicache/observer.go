@@ -84,7 +84,7 @@ func (o *observer) take(rank int, measured stats.Reading, now time.Time) {
 func (o *observer) onStats(from int, text []byte) {
 	var measured stats.Reading
 	if err := json.Unmarshal(text, &measured); err != nil {
-		o.node.cfg.Log.Error("statistics that make no sense", "from", from, "error", err)
+		o.node.cfg.Log.Error("malformed statistics", "from", from, "error", err)
 		return
 	}
 	o.take(from, measured, time.Now())

@@ -67,7 +67,7 @@ func (s *stream) onReports(from int, body []byte) {
 			losses := c.f32s(c.u32())
 			e := recordEvent(what, from, trainer, epoch, batch, losses)
 			if c.err != nil || e == nil {
-				s.later(func() { s.node.cfg.Log.Error("reports that make no sense", "from", from) })
+				s.later(func() { s.node.cfg.Log.Error("malformed reports", "from", from) })
 				return
 			}
 			s.coordinate(e)

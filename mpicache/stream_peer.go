@@ -66,7 +66,7 @@ func (n *Node) onMessage(from int, msg []byte) {
 		return
 	}
 	if len(msg) < 2 || int(msg[1]) >= len(n.streams) {
-		n.cfg.Log.Error("a message that makes no sense", "from", from, "bytes", len(msg))
+		n.cfg.Log.Error("malformed message", "from", from, "bytes", len(msg))
 		return
 	}
 	s, body := n.streams[msg[1]], msg[2:]
@@ -186,7 +186,7 @@ func (s *stream) onAsk(from int, body []byte) {
 	ticket, bulk, epoch, batch := c.u32(), c.u32(), c.u32(), c.u32()
 	ids := c.ids(uint32(len(c.b) / 4))
 	if c.end() != nil || s.outOfRange(ids) {
-		s.node.cfg.Log.Error("a question that makes no sense", "from", from)
+		s.node.cfg.Log.Error("malformed request", "from", from)
 		return
 	}
 	s.locked(func() {
@@ -259,7 +259,7 @@ func (s *stream) onAnswer(from int, body []byte) {
 			a = s.lost[ticket]
 		}
 		if a == nil || a.Peer != from || len(status) != len(a.ids) {
-			s.node.cfg.Log.Error("an answer that nobody asked for", "from", from)
+			s.node.cfg.Log.Error("unexpected reply", "from", from)
 			return
 		}
 		s.takeBytes(a, status)

@@ -233,7 +233,7 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 			"the checkpoint belongs to an importance state, and this run has no --state FILE")
 	case n.file.missing():
 		return n.misfit(
-			fmt.Sprintf("the checkpoint's importance state is not there: there is no %s", n.path))
+			fmt.Sprintf("the checkpoint's importance state %s does not exist", n.path))
 	case n.file.Err != nil:
 		return n.misfit(
 			fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path,
@@ -257,7 +257,7 @@ func (n *need) begin() (origin, error) {
 			n.epoch)}, nil
 	case f.missing():
 		return n.misfit(
-			fmt.Sprintf("training begins at epoch %d, and there is no %s", n.epoch, n.path))
+			fmt.Sprintf("training begins at epoch %d, and %s does not exist", n.epoch, n.path))
 	case f.Err != nil:
 		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.Err))
 	case f.Snap.Epoch == n.epoch && f.Snap.Final >= n.batch:

@@ -97,7 +97,7 @@ func TestOrigin(t *testing.T) {
 		},
 		{
 			what: "begins late, no file", epoch: 3, trainings: []*Training{begins}, path: true,
-			file: noFile, refused: "there is no /s",
+			file: noFile, refused: "/s does not exist",
 		},
 		{
 			what: "begins late, its file", epoch: 3, trainings: []*Training{begins}, path: true,
@@ -164,7 +164,7 @@ func TestOrigin(t *testing.T) {
 		},
 		{
 			what: "resumes, missing", epoch: 3, batch: 1, trainings: []*Training{from(3, 1, saved)},
-			path: true, file: noFile, previous: noFile, refused: "there is no /s",
+			path: true, file: noFile, previous: noFile, refused: "/s does not exist",
 		},
 		{
 			what: "resumes without a file", epoch: 3, batch: 1,

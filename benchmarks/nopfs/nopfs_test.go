@@ -191,8 +191,8 @@ func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.toml")
 	for _, c := range []struct{ text, want string }{
 		{"", "must have one [scenario.NAME], not 0"},
-		{"[machine.m]\nworker = 1", "there is no key machine.m.worker"},
-		{"[scenario.s]\nmachine = 'm'", "scenario s: there is no [machine.m]"},
+		{"[machine.m]\nworker = 1", "unknown key machine.m.worker"},
+		{"[scenario.s]\nmachine = 'm'", "scenario s: machine m is not defined"},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func Policies() []string {
 	return names
 }
 
-// About says in a line what a policy does.
+// About returns a one-line description of a policy.
 func About(name string) string {
 	p, err := find(name)
 	if err != nil {

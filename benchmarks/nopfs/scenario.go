@@ -83,7 +83,7 @@ func Load(nameOrPath string) (*Scenario, error) {
 	if strings.HasSuffix(nameOrPath, ".toml") {
 		b, err := os.ReadFile(nameOrPath)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("nopfs: there is no file %s", nameOrPath)
+			return nil, fmt.Errorf("nopfs: file %s does not exist", nameOrPath)
 		} else if err != nil {
 			return nil, fmt.Errorf("nopfs: %w", err)
 		}
@@ -111,7 +111,7 @@ func Load(nameOrPath string) (*Scenario, error) {
 	}
 	m, known := f.Machine[d.Machine]
 	if !known {
-		return nil, fmt.Errorf("nopfs: scenario %s: there is no [machine.%s]", name, d.Machine)
+		return nil, fmt.Errorf("nopfs: scenario %s: machine %s is not defined", name, d.Machine)
 	}
 	return m.scenario(name, &d), nil
 }
@@ -123,7 +123,7 @@ func parse(text string) (*file, error) {
 		return nil, err
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return nil, fmt.Errorf("there is no key %s", unknown[0])
+		return nil, fmt.Errorf("unknown key %s", unknown[0])
 	}
 	return f, nil
 }

@@ -67,7 +67,7 @@ func parseCluster(text string) (*Cluster, error) {
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		key := unknown[0].String()
-		return nil, fmt.Errorf("line %d: there is no key %s", lineOf(text, key), key)
+		return nil, fmt.Errorf("line %d: unknown key %s", lineOf(text, key), key)
 	}
 	k := &keys{text: text, meta: &meta}
 	c.check(k)

@@ -85,8 +85,8 @@ curve = [[1, 1_000_000], [2, 1_500_000]]
 
 func TestClusterFileErrors(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
-		{"workers = 2", "wrokers = 2", "line 6: there is no key loader.wrokers"},
-		{"[loader]", "[loaders]", "line 5: there is no key loaders"},
+		{"workers = 2", "wrokers = 2", "line 6: unknown key loader.wrokers"},
+		{"[loader]", "[loaders]", "line 5: unknown key loaders"},
 		{"workers = 2", "", "loader.workers is missing"},
 		{"curve", "targets = 3 #", "storage.curve is missing"},
 		{"workers = 2", "workers = 0", "line 6: loader.workers is 0, which is not in [1, 1024]"},

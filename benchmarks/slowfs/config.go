@@ -13,7 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Config says how slow and how broken the storage is. The zero value adds no delay. The
+// Config holds the delays, limits and faults of the emulated storage. The zero value adds none. The
 // tags are the keys of the TOML file; durations are written "2ms", sizes and rates "200MB", "1MiB"
 // or a number.
 type Config struct {
@@ -124,7 +124,7 @@ func (c *Config) decode(text string) error {
 		c.Rules = before
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return fmt.Errorf("there is no setting %q", unknown[0])
+		return fmt.Errorf("unknown setting %q", unknown[0])
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (c Config) Check() error {
 		}
 	}
 	if !(c.OpenRate >= 0) {
-		return fmt.Errorf("slowfs: open_rate %v is no rate", c.OpenRate)
+		return fmt.Errorf("slowfs: open_rate must be at least 0, not %v", c.OpenRate)
 	}
 	for i, r := range c.Rules {
 		if err := r.check(max(1, c.Targets)); err != nil {
@@ -160,7 +160,7 @@ func (r Rule) check(targets int) error {
 		return fmt.Errorf("match %q: %w", r.Match, err)
 	}
 	if r.Error != "" && errnoOf(r.Error) == 0 {
-		return fmt.Errorf("there is no error %q; it is a name such as EIO", r.Error)
+		return fmt.Errorf("unknown error %q; use a name such as EIO", r.Error)
 	}
 	for _, t := range r.Targets {
 		if t < 0 || t >= targets {
@@ -177,7 +177,7 @@ func (r Rule) check(targets int) error {
 	case !(r.Probability >= 0 && r.Probability <= 1):
 		return fmt.Errorf("probability %v is not from 0 to 1", r.Probability)
 	case r.Op > Stat:
-		return fmt.Errorf("there is no op %d", r.Op)
+		return fmt.Errorf("unknown op %d", r.Op)
 	case len(r.Targets) > 0 && r.Op != Any && r.Op != Read:
 		return fmt.Errorf("only reads have targets, so it never applies")
 	}

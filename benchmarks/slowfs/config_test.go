@@ -80,7 +80,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefusesNonsense(t *testing.T) {
 	for setting, says := range map[string]string{
-		`speed = 1`:           "no setting",
+		`speed = 1`:           "unknown setting",
 		`bandwidth = "quick"`: "not a size",
 		`bandwidth = -1`:      "bandwidth is negative",
 		`bandwidth = true`:    "not a size",
@@ -89,8 +89,8 @@ func TestLoadRefusesNonsense(t *testing.T) {
 		`open_rate = -0.5`:    "open_rate",
 		`open_rate = nan`:     "open_rate",
 
-		`rules = [{op = "write", error = "EIO"}]`:                     "no op",
-		`rules = [{error = "EWHAT"}]`:                                 "no error",
+		`rules = [{op = "write", error = "EIO"}]`:                     "unknown op",
+		`rules = [{error = "EWHAT"}]`:                                 "unknown error",
 		`rules = [{error = "EIO", match = "[a"}]`:                     "match",
 		`rules = [{error = "EIO", targets = [1]}]`:                    "target 1",
 		`rules = [{match = "a"}]`:                                     "does nothing",
@@ -98,7 +98,7 @@ func TestLoadRefusesNonsense(t *testing.T) {
 		`rules = [{error = "EIO", nth = -1}]`:                         "nth",
 		`rules = [{stall = "-1s"}]`:                                   "must not be negative",
 		`rules = [{error = "EIO", op = "open", targets = [0]}]`:       "never applies",
-		`rules = [{error = "EIO"}, {error = "EIO", color = "green"}]`: "no setting",
+		`rules = [{error = "EIO"}, {error = "EIO", color = "green"}]`: "unknown setting",
 	} {
 		if _, err := Load("", setting); err == nil || !strings.Contains(err.Error(), says) ||
 			!strings.HasPrefix(err.Error(), "slowfs: ") {

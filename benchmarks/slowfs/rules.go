@@ -34,7 +34,7 @@ func (op Op) String() string { return opNames[op] }
 func (op *Op) UnmarshalText(text []byte) error {
 	i := slices.Index(opNames, string(text))
 	if i < 0 {
-		return fmt.Errorf("there is no op %q; it is one of open, read, list, stat", text)
+		return fmt.Errorf("unknown op %q; use one of open, read, list, stat", text)
 	}
 	*op = Op(i)
 	return nil

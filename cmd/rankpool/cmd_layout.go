@@ -75,7 +75,7 @@ func surveyData(
 // A layoutJSON is the output of "rankpool layout --json".
 type layoutJSON struct {
 	Data string `json:"data"`
-	// "none" if it reports no layout; then all fields below are empty
+	// "none" if the file system does not report one; then all fields below are empty
 	FileSystem  string       `json:"file_system"`
 	Files       int64        `json:"files"`
 	Bytes       int64        `json:"bytes"`
@@ -140,8 +140,8 @@ func allLoads(s *storage.Survey) []storage.Load {
 // printSurvey prints a survey: a summary of the data set, one bar per target, and the hints.
 func printSurvey(w io.Writer, root string, s *storage.Survey, style barStyle) error {
 	if s.FileSystem == "" && s.Unread == 0 {
-		_, err := fmt.Fprintf(w, "%s is on a file system that reports no layout, so there are no "+
-			"targets to spread reads over.\n", root)
+		_, err := fmt.Fprintf(w, "%s is on a file system that does not report where files "+
+			"are stored, so reads cannot be spread over its targets.\n", root)
 		return err
 	}
 	fmt.Fprintf(w, "data set:    %s\nfile system: %s\nfiles:       %s (%s)\nlayouts:     %s\n",

@@ -107,8 +107,7 @@ func (o *reportOptions) compare(args []string, stdout io.Writer) error {
 			return err
 		}
 		if len(run.Epochs) == 0 {
-			return fmt.Errorf("%s: there is no epoch of a training in it, so there is nothing to "+
-				"compare", path)
+			return fmt.Errorf("%s: it contains no training epoch to compare", path)
 		}
 		i := slices.IndexFunc(c.Sides, func(s page.Side) bool { return s.Name == name })
 		if i < 0 {

@@ -117,7 +117,7 @@ func (p *player) play(stream []byte) error {
 	return nil
 }
 
-var errNoSense = errors.New("an entry makes no sense")
+var errMalformed = errors.New("malformed entry")
 
 func (p *player) entry(e *entry) error {
 	if e.Begin == nil && len(p.Lives) == 0 {
@@ -134,7 +134,7 @@ func (p *player) entry(e *entry) error {
 	case e.Setup != nil:
 		return p.setUp(e.Stream, e.Setup, e.Sizes)
 	case s == nil:
-		return errNoSense
+		return errMalformed
 	case e.Base != nil:
 		s.base = e.Base
 	case e.Cuts != nil:
@@ -144,7 +144,7 @@ func (p *player) entry(e *entry) error {
 	case e.Event != nil:
 		return p.event(s, e)
 	default:
-		return errNoSense
+		return errMalformed
 	}
 	return nil
 }
@@ -153,13 +153,13 @@ func (p *player) entry(e *entry) error {
 func (s *replayed) follow(cuts []scheduler.Cut) error {
 	chooser, ok := s.plans.Sampler.(*systems.Chooser)
 	if !ok {
-		return errNoSense
+		return errMalformed
 	}
 	for _, cut := range cuts {
 		if len(cut.Scores) != s.plans.Samples || cut.Epoch < 0 ||
 			slices.ContainsFunc(cut.Scores,
 				func(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }) {
-			return errNoSense
+			return errMalformed
 		}
 	}
 	chooser.Follow(math.MaxInt, cuts)
@@ -170,7 +170,7 @@ func (s *replayed) follow(cuts []scheduler.Cut) error {
 func (s *replayed) learn(learned []byte) error {
 	learner, ok := s.plans.Sampler.(*systems.Learner)
 	if !ok {
-		return errNoSense
+		return errMalformed
 	}
 	return learner.Begin(make([]float32, s.plans.Samples), learned)
 }

@@ -91,9 +91,9 @@ func (o Options) check() error {
 	case o.CPUsPerTask < 0:
 		return fmt.Errorf("the number of CPU cores must be at least 0, not %d", o.CPUsPerTask)
 	case len(o.Data) == 0:
-		return errors.New("there is no data set")
+		return errors.New("the batch script needs a data set (--data)")
 	case len(o.Command) == 0:
-		return errors.New("there is no training command")
+		return errors.New("the batch script needs a training command")
 	case o.Time != "" && !isTime:
 		return fmt.Errorf("%q is not a time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
 	case o.Mem != "" && !memory.MatchString(o.Mem):

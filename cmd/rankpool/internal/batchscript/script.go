@@ -47,7 +47,7 @@ func Parse(text string) (*Script, error) {
 			len(text), MaxBytes)
 	}
 	if strings.ContainsRune(text, 0) {
-		return nil, fmt.Errorf("batchscript: this is no script: it holds zero bytes")
+		return nil, fmt.Errorf("batchscript: not a script: it contains zero bytes")
 	}
 	s := &Script{lines: strings.Split(text, "\n")}
 	for i, l := range s.lines {

@@ -26,7 +26,7 @@ type tierPlace struct {
 
 // parseTier parses "/nvme:800GiB" (a size on each node), "/nvme:30%" (a share of the data over all
 // nodes) or "auto:800GiB" (in the node's scratch folder; a folder of that name is "./auto"), and
-// "/nvme:800GiB,keep" or "/nvme:800GiB,share". The folder may contain colons. "" is no tier.
+// "/nvme:800GiB,keep" or "/nvme:800GiB,share". The folder may contain colons. "" means no tier.
 func parseTier(text string) (tierPlace, error) {
 	if text == "" {
 		return tierPlace{}, nil

@@ -34,7 +34,7 @@ func (r *process) openKept(place tierPlace, data []mpicache.DataSet, log *slog.L
 		data[i].KeepsCopies = true // on all ranks alike, also on one without a folder
 	}
 	if err := r.tryKept(place, data, log); err != nil {
-		log.Warn("there is no tier on this node; training goes on without it", "error", err)
+		log.Warn("this node has no tier; training goes on without it", "error", err)
 	}
 }
 

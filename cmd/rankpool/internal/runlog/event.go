@@ -84,7 +84,7 @@ const (
 	maxGPUs    = 64 // of a node
 )
 
-var errSenseless = errors.New("runlog: an event that makes no sense")
+var errMalformed = errors.New("runlog: malformed event")
 
 // Parse parses one line. It returns an error if it is not a JSON object, lacks the event's name, or
 // has impossible values.
@@ -105,7 +105,7 @@ func Parse(line []byte) (e Event, err error) {
 		e.Summary, err = parse(line, (*Summary).check)
 	default:
 		if !json.Valid(line) {
-			err = errSenseless
+			err = errMalformed
 		}
 	}
 	return e, err
@@ -127,7 +127,7 @@ func eventName(line []byte) (string, error) {
 		return "", fmt.Errorf("runlog: %w", err)
 	}
 	if head.Event == "" {
-		return "", errSenseless
+		return "", errMalformed
 	}
 	return head.Event, nil
 }
@@ -138,7 +138,7 @@ func parse[T any](line []byte, sane func(*T) bool) (*T, error) {
 		return nil, fmt.Errorf("runlog: %w", err)
 	}
 	if !sane(v) {
-		return nil, errSenseless
+		return nil, errMalformed
 	}
 	return v, nil
 }
