@@ -20,8 +20,8 @@ import (
 //   - Opening: the trainers of all ranks open the data set, and must ask for the same.
 //   - Planning: the plan of an epoch is made when a trainer asks for it, and ahead of time once the
 //     scores up to the cut of the epoch before are there. Every rank makes it for itself. A trainer
-//     gets it when it can be made again (its state is kept) and every rank has made it from the
-//     same scores.
+//     gets it when every rank has made it from the same scores, and can make it again: it has kept
+//     the state.
 //   - Moving: two epochs are open at a time. A trainer goes to an open one or to the next; to any
 //     other, and to another life, trainers go together.
 //   - Reporting: losses go to every rank's Ledger, which folds them in order of global batch.
@@ -76,7 +76,8 @@ type life struct {
 	ahead  *aheadPlan    // made before it was wanted
 	want   int           // an epoch that is wanted and not opened, or noEpoch
 	from   int           // its first batch
-	kept   map[int]bool  // by epoch: the state that its plan was made from is on disk
+	// by epoch: the digest of what its plan was made from, until the state is on disk
+	keeping map[int]Digest
 
 	finish map[int]place  // by trainer: where it went on to
 	wishes map[int]place  // by trainer: where it wants to go, if it may not yet
@@ -179,7 +180,7 @@ func NewCoordinator(cfg CoordinatorConfig) *Coordinator {
 
 func noLife() life {
 	return life{
-		plans: map[int]*Plan{}, want: noEpoch, kept: map[int]bool{},
+		plans: map[int]*Plan{}, want: noEpoch, keeping: map[int]Digest{},
 		finish: map[int]place{}, wishes: map[int]place{}, joined: map[int]joined{}, anew: map[int]place{},
 		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, learnedBy: map[int][]byte{},
 	}
@@ -383,10 +384,10 @@ func (c *Coordinator) answerPlans() {
 	c.waiting = rest
 }
 
-// mayHave reports whether trainers may have the plan of an epoch: it can be made again, and all
-// ranks have the same.
+// mayHave reports whether trainers may have the plan of an epoch: all ranks have the same, and can
+// make it again.
 func (c *Coordinator) mayHave(epoch int) bool {
-	return !c.weighted || c.kept[epoch] && c.sources.agreed(epoch)
+	return !c.weighted || c.sources.keeps(epoch) && c.sources.agreed(epoch)
 }
 
 // failPlans answers all who wait for a plan with why they get none.
@@ -675,7 +676,7 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 // nextGeneration forgets what plans were made from: the same epochs are planned again from
 // something else.
 func (c *Coordinator) nextGeneration() {
-	clear(c.kept)
+	clear(c.keeping)
 	c.do(ForgetStates{Before: math.MaxInt})
 	for _, err := range c.sources.next() {
 		c.endTraining(err)
@@ -846,9 +847,7 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 	}
 	epoch, base := m.epoch, m.scores
 	if c.weighted {
-		told := Sourced{c.cfg.Rank, c.sources.generation, epoch, e.Scores}
-		c.tell(told)
-		c.onSourced(told)
+		c.keeping[epoch] = e.Scores
 		c.do(KeepState{c.sourceOf(epoch, base), c.sources.generation})
 	}
 	switch {
@@ -992,10 +991,14 @@ func (c *Coordinator) cutsBefore(epoch int) []Cut {
 	return c.cuts[:n:n]
 }
 
+// onStateKept tells the other ranks what a plan was made from. A rank that told it before its state
+// is on disk could be killed then, and not make the plan again that trainers have got meanwhile.
 func (c *Coordinator) onStateKept(e StateKept) {
-	if e.Generation == c.sources.generation {
-		c.kept[e.Epoch] = true
-		c.answerPlans()
+	if scores, ok := c.keeping[e.Epoch]; ok && e.Generation == c.sources.generation {
+		delete(c.keeping, e.Epoch)
+		told := Sourced{c.cfg.Rank, c.sources.generation, e.Epoch, scores}
+		c.tell(told)
+		c.onSourced(told)
 	}
 	c.do(ForgetStates{Before: slices.Min(append(slices.Clone(c.opened), e.Epoch))})
 }

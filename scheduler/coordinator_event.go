@@ -68,7 +68,8 @@ type (
 	Restarted struct{ Rank, Trainer, Epoch, Batch int }
 	// Saving reports that a trainer on another rank makes a checkpoint of the place before Batch.
 	Saving struct{ Rank, Trainer, Epoch, Batch int }
-	// Sourced reports that another rank has made an epoch's plan, from scores with this digest.
+	// Sourced reports that another rank has made an epoch's plan, from scores with this digest, and
+	// has kept the state.
 	Sourced struct {
 		Rank       int
 		Generation uint32

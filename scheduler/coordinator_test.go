@@ -194,7 +194,8 @@ func (s *scenario) start(a args) {
 	s.ranks = a.int("ranks", 1)
 	s.plan = PlanConfig{Samples: scenarioSamples, BatchSize: s.spec.BatchSize, Ranks: s.ranks}
 	for trainer := range world {
-		s.plan.World = append(s.plan.World, int32(trainer*s.ranks/world))
+		rank := min(a.int("at", 0)+trainer*s.ranks/world, s.ranks-1)
+		s.plan.World = append(s.plan.World, int32(rank))
 	}
 	sampler, err := NewSampler(s.spec.SamplerConfig(scenarioSamples))
 	if err != nil {

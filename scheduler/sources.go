@@ -3,8 +3,8 @@ package scheduler
 import "fmt"
 
 // Ranks make the same plans, each for itself, from the same scores. They tell each other the digest
-// of the scores that they made a plan from, and no trainer gets a plan before all ranks have made
-// it from the same ones.
+// of the scores that they made a plan from, once they have kept them, and no trainer gets a plan
+// before all ranks have made it from the same ones.
 
 // sources are the digests of the scores from which plans were made. When training moves elsewhere,
 // or starts over, all ranks begin another generation of them.
@@ -86,6 +86,12 @@ func (s *sources) agreed(epoch int) bool {
 		}
 	}
 	return true
+}
+
+// keeps reports whether this rank has kept what an epoch was planned from.
+func (s *sources) keeps(epoch int) bool {
+	_, ok := s.told[s.rank][epoch]
+	return ok
 }
 
 // own is this rank's digest for an epoch.

@@ -73,8 +73,8 @@ func TestStagerPreloaded(t *testing.T) {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, share := range []float64{0.1, 0.9} { // less than fits, and more
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, share), func(t *testing.T) {
-					run := func(share float64) (w *world, kept map[SampleID]bool) {
-						w = newWorld(t, 7, 3, 2, 4, 600, 2, sampler, policy, 0.3, AssignLocal,
+					run := func(seed uint64, share float64) (w *world, kept map[SampleID]bool) {
+						w = newWorld(t, seed, 3, 2, 4, 600, 2, sampler, policy, 0.3, AssignLocal,
 							faults{})
 						if share > 0 {
 							kept = w.preload(share)
@@ -86,27 +86,36 @@ func TestStagerPreloaded(t *testing.T) {
 						w.train(0, 0, 3)
 						return w, kept
 					}
-					cold, _ := run(0)
-					warm, kept := run(share)
-					if len(kept) < 50 {
-						t.Fatalf("only %d samples are kept", len(kept))
+					// LRU may evict a sample before it is drawn: one world saves reads by chance
+					worlds := map[string]int{"clairvoyant": 1, "lru": 6}[policy]
+					saved, hits := 0, 0
+					for seed := 7; seed < 7+worlds; seed++ {
+						cold, _ := run(uint64(seed), 0)
+						warm, kept := run(uint64(seed), share)
+						if len(kept) < 50 {
+							t.Fatalf("only %d samples are kept", len(kept))
+						}
+						more := cold.reads() - warm.reads()
+						// each is drawn, and kept until then, unless it is placed elsewhere
+						once := sampler != "pads" && policy == "clairvoyant"
+						if once && 10*more < 9*len(kept) ||
+							once && sampler == "torch" && more != len(kept) {
+							t.Errorf("%d samples save %d reads", len(kept), more)
+						}
+						found := warm.sources[FromLocal] + warm.sources[FromPeer] -
+							cold.sources[FromLocal] - cold.sources[FromPeer]
+						if found != cold.sources[FromStorage]-warm.sources[FromStorage] ||
+							policy == "clairvoyant" && warm.sources[FromPeer] == 0 {
+							t.Errorf("sources are %v, cold %v", warm.sources, cold.sources)
+						}
+						saved, hits = saved+more, hits+found
+						warm.plan(1, 0)
+						warm.train(1, 0, 3)
+						warm.settled()
 					}
-					saved := cold.reads() - warm.reads()
-					// each is drawn, and kept until then, unless it is placed elsewhere
-					once := sampler != "pads" && policy == "clairvoyant"
-					if saved <= 0 || once && 10*saved < 9*len(kept) ||
-						once && sampler == "torch" && saved != len(kept) {
-						t.Errorf("%d samples save %d reads", len(kept), saved)
+					if saved <= 0 || hits <= 0 {
+						t.Errorf("%d reads are saved, and there are %d hits more", saved, hits)
 					}
-					hits := warm.sources[FromLocal] +
-						warm.sources[FromPeer] - cold.sources[FromLocal] - cold.sources[FromPeer]
-					if hits != cold.sources[FromStorage]-warm.sources[FromStorage] || hits <= 0 ||
-						policy == "clairvoyant" && warm.sources[FromPeer] == 0 {
-						t.Errorf("sources are %v, cold %v", warm.sources, cold.sources)
-					}
-					warm.plan(1, 0)
-					warm.train(1, 0, 3)
-					warm.settled()
 				})
 			}
 		}
