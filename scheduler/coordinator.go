@@ -1092,6 +1092,9 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		// the state file is that checkpoint's until training makes another one
 		c.checkpointed = true
 	}
+	if file := n.file.Snap; n.begun() && file != nil && file.Checkpoint {
+		c.checkpointed = true // it is that of a checkpoint made before the ranks were started again
+	}
 	return n.decide()
 }
 
