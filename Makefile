@@ -29,7 +29,8 @@ traces   = benchmarks/traces/fashion
 simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
 	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-# Packages in which no goroutine is, their tests included: the race detector finds nothing there, and makes them five times as slow.
+# Packages in which no goroutine is, their tests included: the race detector finds nothing there,
+# and makes them five times as slow.
 one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm staging/dataset staging/shards benchmarks/clusters \
 	benchmarks/npy benchmarks/planning benchmarks/plots benchmarks/simulator cmd/rankpool/internal/batchscript \
 	cmd/rankpool/internal/launchers cmd/rankpool/internal/report cmd/rankpool/internal/runlog contrib docs)

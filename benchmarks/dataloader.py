@@ -1,4 +1,5 @@
-"""Reads a folder of files of one size once, in random order, through torch's DataLoader, and tells how long it took."""
+"""Reads a folder of files of one size once, in random order, through torch's DataLoader, and tells
+how long it took."""
 
 import argparse
 import json
@@ -29,8 +30,11 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: they wait, mostly
-    loader = DataLoader(Files(args.folder), batch_size=args.batch, shuffle=True, num_workers=args.workers)
+    # more workers than cores: they wait, mostly
+    warnings.filterwarnings("ignore", "This DataLoader will create")
+    loader = DataLoader(
+        Files(args.folder), batch_size=args.batch, shuffle=True, num_workers=args.workers
+    )
     size, began = 0, time.monotonic()
     for batch in loader:
         size += batch.numel()

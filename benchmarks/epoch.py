@@ -1,6 +1,8 @@
-"""Trains one epoch under `rankpool run` with steps that only sleep, and tells when it began and ended.
+"""Trains one epoch under `rankpool run` with steps that only sleep, and tells when it began and
+ended.
 
-Every trainer writes OUT.RANK. Times are of the machine's monotonic clock, so those of all trainers can be compared.
+Every trainer writes OUT.RANK. Times are of the machine's monotonic clock, so those of all trainers
+can be compared.
 """
 
 import argparse
@@ -31,7 +33,13 @@ def main():
         steps += 1
         if args.step_seconds:
             time.sleep(args.step_seconds)
-    result = {"began": began, "ended": time.monotonic(), "samples": samples, "bytes": size, "steps": steps}
+    result = {
+        "began": began,
+        "ended": time.monotonic(),
+        "samples": samples,
+        "bytes": size,
+        "steps": steps,
+    }
     Path(f"{args.out}.{os.environ['RANK']}").write_text(json.dumps(result))
 
 

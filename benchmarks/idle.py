@@ -1,4 +1,5 @@
-"""Trains one batch under `rankpool run`, waits, and measures what processor time its rank takes meanwhile, in seconds."""
+"""Trains one batch under `rankpool run`, waits, and measures what processor time its rank takes
+meanwhile, in seconds."""
 
 import argparse
 import json

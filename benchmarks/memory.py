@@ -1,8 +1,9 @@
-"""Trains the beginnings of some epochs under `rankpool run`, and measures what memory its rank takes.
+"""Trains the beginnings of some epochs under `rankpool run`, and measures what memory its rank
+takes.
 
-The result is in bytes: the anonymous memory of the rank's process, at its most and at the end, the files in its
-folder, and the index that all processes of the node map; files of the session lie in memory too. The slab is shared
-memory, and in none of them.
+The result is in bytes: the anonymous memory of the rank's process, at its most and at the end, the
+files in its folder, and the index that all processes of the node map; files of the session lie in
+memory too. The slab is shared memory, and in none of them.
 """
 
 import argparse
@@ -57,7 +58,9 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--sampler", default="pads")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=20, help="batches of each epoch that are trained")
+    parser.add_argument(
+        "--batches", type=int, default=20, help="batches of each epoch that are trained"
+    )
     args = parser.parse_args()
     data = rankpool.Dataset()
     watch = Watch(rank_process(session.door()))
@@ -73,8 +76,18 @@ def main():
     watch.join()
     end = watch.look()
     index = Path(data.index_path)
-    files = sum(p.stat().st_size for p in Path(session.door()).parent.iterdir() if p.is_file() and p != index)
-    result = {"samples": len(data), "most": watch.most, "end": end, "files": files, "index": index.stat().st_size}
+    files = sum(
+        p.stat().st_size
+        for p in Path(session.door()).parent.iterdir()
+        if p.is_file() and p != index
+    )
+    result = {
+        "samples": len(data),
+        "most": watch.most,
+        "end": end,
+        "files": files,
+        "index": index.stat().st_size,
+    }
     Path(args.out).write_text(json.dumps(result))
 
 

@@ -1,10 +1,11 @@
-"""Reads a data set warm from rankpool, from Redis and from one packed file, in turns, in this one process.
+"""Reads a data set warm from rankpool, from Redis and from one packed file, in turns, in this one
+process.
 
     bin/rankpool run --data DIR --memory 100% -- python3 benchmarks/serve.py --out RESULT.json
 
-Every round each contender serves the same batches: all samples of the data set in a new random order. What a contender
-serves is a list of 64 objects that give a sample's bytes; nobody looks into them. The result has the rates of each
-contender, in bytes a second, one a round.
+Every round each contender serves the same batches: all samples of the data set in a new random
+order. What a contender serves is a list of 64 objects that give a sample's bytes; nobody looks into
+them. The result has the rates of each contender, in bytes a second, one a round.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import hiredis  # noqa: F401  redis-py parses with it when it is there; without it the comparison would be unfair
+# redis-py parses with hiredis if it is there; without it the comparison would be unfair
+import hiredis  # noqa: F401
 import redis
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
@@ -70,15 +72,35 @@ class Packed:
 
 
 class Redis:
-    """A Redis server of our own without persistence, at a Unix socket and a TCP port of the loopback."""
+    """A Redis server of our own without persistence, at a Unix socket and a TCP port of the
+    loopback."""
 
     def __init__(self, folder, samples):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         path = os.path.join(folder, "redis.sock")
         self.server = subprocess.Popen(
-            ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, "--dir", folder]
-            + ["--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", os.path.join(folder, "redis.log")]
+            [
+                "redis-server",
+                "--port",
+                str(port),
+                "--bind",
+                "127.0.0.1",
+                "--unixsocket",
+                path,
+                "--dir",
+                folder,
+            ]
+            + [
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--daemonize",
+                "no",
+                "--logfile",
+                os.path.join(folder, "redis.log"),
+            ]
         )
         self.clients = {"Unix": redis.Redis(unix_socket_path=path), "TCP": redis.Redis(port=port)}
         self.await_server()
@@ -126,7 +148,8 @@ class Redis:
 
 
 class Race:
-    """The contenders, and the passes over the data: a pass is an epoch, so that rankpool serves the same batches."""
+    """The contenders, and the passes over the data: a pass is an epoch, so that rankpool serves the
+    same batches."""
 
     def __init__(self, sampler, samples):
         self.sampler, self.samples = sampler, samples
@@ -166,7 +189,9 @@ class Race:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", required=True, help="the result; beside it lie the packed file and Redis' socket")
+    parser.add_argument(
+        "--out", required=True, help="the result; beside it lie the packed file and Redis' socket"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch", type=int, default=64)
     args = parser.parse_args()
@@ -200,7 +225,11 @@ def main():
             server.close()
         shutil.rmtree(folder)
     mean = sum(map(len, samples)) / len(samples)
-    Path(args.out).write_text(json.dumps({"samples": len(samples), "mean_bytes": mean, "batch": args.batch, "rates": rates}))
+    Path(args.out).write_text(
+        json.dumps(
+            {"samples": len(samples), "mean_bytes": mean, "batch": args.batch, "rates": rates}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -26,10 +26,15 @@ PICTURE_BYTES = 300_000
 # Put into a page it writes where its parts are: of each section its box and its plots', and whether
 # the page is too wide.
 MEASURE = """<script>
-const box = e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; };
+const edges = r => [r.left, r.top, r.width, r.height];
+const box = e => edges(e.getBoundingClientRect());
 const all = {wide: document.documentElement.scrollWidth > innerWidth, sections: {}};
 for (const s of document.querySelectorAll("section"))
-    all.sections[s.id] = {box: box(s), plots: [...s.querySelectorAll("figure > svg")].map(box), text: [...s.querySelectorAll("figure > svg text")].map(box)};
+    all.sections[s.id] = {
+        box: box(s),
+        plots: [...s.querySelectorAll("figure > svg")].map(box),
+        text: [...s.querySelectorAll("figure > svg text")].map(box),
+    };
 const out = document.createElement("pre");
 out.id = "measured";
 out.textContent = JSON.stringify(all);

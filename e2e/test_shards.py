@@ -78,7 +78,8 @@ sampler = rankpool.BatchSampler(data, batch_size=int(sys.argv[1]), sampler="torc
 with open("seen-" + os.environ["RANK"], "w") as seen:
     for batch in data.batches(sampler):
         for id, label, members in zip(batch.ids, batch.labels, batch.members):
-            print(json.dumps([id, label, {kind: bytes(view).hex() for kind, view in members.items()}]), file=seen)
+            hexes = {kind: bytes(view).hex() for kind, view in members.items()}
+            print(json.dumps([id, label, hexes]), file=seen)
 """
 
 

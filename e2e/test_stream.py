@@ -20,7 +20,9 @@ WAYS = {
     "4 ranks": dict(ranks=4),
     "4 ranks, sampler's trainers": dict(ranks=4, memory="100%", options=["--assign", "sampler"]),
     "4 ranks, MPICH": dict(ranks=4, mpi="mpich"),
-    "2 ranks, MPICH, 2 trainers each": dict(ranks=2, mpi="mpich", trainers_per_rank=2, options=["--assign", "sampler"]),
+    "2 ranks, MPICH, 2 trainers each": dict(
+        ranks=2, mpi="mpich", trainers_per_rank=2, options=["--assign", "sampler"],
+    ),
 }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""Live is what is simulated: the ids that training is served are those that `rankpool simulate` says."""
+"""Live is what is simulated: the ids that training is served are those that `rankpool simulate`
+says."""
 
 import json
 import subprocess
@@ -19,7 +20,9 @@ STOPS = {"impact": 54}
 def tree(tmp_path_factory):
     """A data set of files of one size, as the simulator has them unless it is told."""
     root = tmp_path_factory.mktemp("traced") / "tree"
-    image = next(make_tree(tmp_path_factory.mktemp("image") / "tree", 1).glob("*/*.png")).read_bytes()
+    image = next(
+        make_tree(tmp_path_factory.mktemp("image") / "tree", 1).glob("*/*.png")
+    ).read_bytes()
     (root / "a").mkdir(parents=True)
     for i in range(SAMPLES):
         (root / "a" / f"{i:05}.png").write_bytes(image)
@@ -29,7 +32,9 @@ def tree(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     path = tmp_path_factory.mktemp("trace") / "losses.npy"
-    numpy.save(path, numpy.load(ROOT / "benchmarks" / "traces" / "fashion-losses.npy")[:EPOCHS, :SAMPLES])
+    numpy.save(
+        path, numpy.load(ROOT / "benchmarks" / "traces" / "fashion-losses.npy")[:EPOCHS, :SAMPLES]
+    )
     return path
 
 
@@ -42,27 +47,32 @@ def being(system):
 def simulated(trace, system, capacity, ranks):
     """Returns the digest of the ids that the simulator says."""
     command = [
-        RANKPOOL, "simulate", "--losses", trace, "--systems", system, "--capacity", capacity, "--ranks", ranks,
-        "--batch-size", GLOBAL_BATCH // ranks, "--ids-digest", "--json",
+        RANKPOOL, "simulate", "--losses", trace, "--systems", system,
+        "--capacity", capacity, "--ranks", ranks, "--batch-size", GLOBAL_BATCH // ranks,
+        "--ids-digest", "--json",
     ]  # fmt: skip
     if system in OPTIONS:
         command += ["--set", f"{system}.{OPTIONS[system]}"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=True
+    )
     (row,) = json.loads(done.stdout)
     return row["ids_digest"]
 
 
 def training(trace, ranks, *args):
     return [
-        "--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH // ranks, "--sampler", "system", "--losses", trace,
-        "--ids-digest", *args,
+        "--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH // ranks, "--sampler", "system",
+        "--losses", trace, "--ids-digest", *args,
     ]  # fmt: skip
 
 
 def served(result):
     """Returns the digest of the ids that a run was served."""
     assert result.code == 0, result.stderr
-    (found,) = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("ids-digest ")]
+    (found,) = [
+        line.split()[1] for line in result.stdout.splitlines() if line.startswith("ids-digest ")
+    ]
     return found
 
 
@@ -120,7 +130,9 @@ def test_a_killed_rank_changes_nothing(start, tree, trace, tmp_path, system):
     one.go(stop)
     assert served(one.finish()) == simulated(trace, system, 0.2, 2)
     for record in "record", "record.1":
-        replayed = subprocess.run([RANKPOOL, "replay", tmp_path / record], capture_output=True, text=True)
+        replayed = subprocess.run(
+            [RANKPOOL, "replay", tmp_path / record], capture_output=True, text=True
+        )
         assert "identical: " in replayed.stdout, replayed.stdout + replayed.stderr
 
 
@@ -132,7 +144,9 @@ def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
     train(data=tree, ranks=2, options=options, args=training(trace, 2, *stopped))
     result = train(data=tree, options=options, args=training(trace, 1, "--resume", checkpoint))
     assert served(result) == simulated(trace, system, 0.2, 2)
-    other = train(data=tree, memory="10%", options=options, args=training(trace, 1, "--resume", checkpoint))
+    other = train(
+        data=tree, memory="10%", options=options, args=training(trace, 1, "--resume", checkpoint)
+    )
     assert other.code != 0 and "and --memory as a share" in other.stderr
 
 
@@ -140,5 +154,10 @@ def test_the_digest_goes_on_over_a_resume(train, tree, trace, tmp_path):
     options = ["--system", "icache-h", "--state", tmp_path / "state"]
     checkpoint = ["--save", tmp_path / "checkpoint"]
     train(data=tree, options=options, args=training(trace, 1, *checkpoint, "--stop-after", 27))
-    result = train(data=tree, ranks=2, options=options, args=training(trace, 2, "--resume", tmp_path / "checkpoint"))
+    result = train(
+        data=tree,
+        ranks=2,
+        options=options,
+        args=training(trace, 2, "--resume", tmp_path / "checkpoint"),
+    )
     assert served(result) == simulated(trace, "icache-h", 0.2, 1)

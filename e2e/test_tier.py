@@ -169,17 +169,42 @@ def test_folder_that_cannot_have_copies(train, reference, tmp_path, folder, sent
 
 
 def job_of(uid, top, tree, node):
-    """Trains as another user, who is a member of the data's group, and returns the digest and the reads of storage."""
+    """Trains as another user, who is a member of the data's group, and returns the digest and the
+    reads of storage."""
     home = top / f"home-{uid}"
     if not home.exists():
         home.mkdir()
         os.chown(home, uid, uid)
-    env = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home), "PYTHONPATH": str(top / "python")}
+    env = {
+        **os.environ,
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home),
+        "PYTHONPATH": str(top / "python"),
+    }
     user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={GROUP}"]
-    cache = ["--data", f"train={tree}", "--memory", "10%", "--tier", f"{node}:100%,share", "--log", home / "log"]
-    train = ["python3", top / "e2e" / "trainer.py", "--epochs", "1", "--sampler", "torch", "--digest"]
+    cache = [
+        "--data",
+        f"train={tree}",
+        "--memory",
+        "10%",
+        "--tier",
+        f"{node}:100%,share",
+        "--log",
+        home / "log",
+    ]
+    train = [
+        "python3",
+        top / "e2e" / "trainer.py",
+        "--epochs",
+        "1",
+        "--sampler",
+        "torch",
+        "--digest",
+    ]
     argv = [*user, top / "rankpool", "run", *cache, "--", *train]
-    done = subprocess.run(argv, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        argv, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
     (home / "log").unlink()
@@ -209,12 +234,15 @@ def test_another_user_begins_warm(top):
 
 @pytest.fixture
 def top():
-    """A folder that every user can enter, with the program and the trainer, which need not be where they can."""
+    """A folder that every user can enter, with the program and the trainer, which need not be where
+    they can."""
     with tempfile.TemporaryDirectory(prefix="rankpool-users-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         shutil.copy(run.RANKPOOL, folder / "rankpool")
         for part in ("python", "e2e"):
-            shutil.copytree(run.ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            shutil.copytree(
+                run.ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", ".*")
+            )
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         yield folder

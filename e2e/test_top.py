@@ -20,8 +20,8 @@ SOURCES = {
     "fallback": "fallback_reads",
 }
 STYLES = {
-    1: "font-weight: bold", 2: "color: #8b949e", 31: "color: #ff7b72", 32: "color: #7ee787", 33: "color: #e3b341",
-    34: "color: #79c0ff", 36: "color: #56d4dd",
+    1: "font-weight: bold", 2: "color: #8b949e", 31: "color: #ff7b72", 32: "color: #7ee787",
+    33: "color: #e3b341", 34: "color: #79c0ff", 36: "color: #56d4dd",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What scripts/test-wheel.sh runs in its root: installs the wheel by pip, and trains two epochs on 64 files.
+# What scripts/test-wheel.sh runs in its root: installs the wheel by pip, and trains two epochs on
+# 64 files.
 set -euo pipefail
 cd /test
 for program in cc gcc go mpirun srun; do

@@ -1,7 +1,9 @@
-"""Writes Debian's Fashion-MNIST as folders of PNG files: OUT/train/<class>/xxxxx.png and OUT/test/<class>/xxxxx.png.
+"""Writes Debian's Fashion-MNIST as folders of PNG files: OUT/train/<class>/xxxxx.png and
+OUT/test/<class>/xxxxx.png.
 
-The class is the label, 0 to 9; the number is the image's place in the original file. Pixels are unchanged.
-OUT is complete or not there: it is written beside its place and renamed. An OUT that is there is left as it is.
+The class is the label, 0 to 9; the number is the image's place in the original file. Pixels are
+unchanged. OUT is complete or not there: it is written beside its place and renamed. An OUT that is
+there is left as it is.
 """
 
 import argparse
@@ -19,7 +21,8 @@ from PIL import Image
 SOURCE = Path("/usr/share/datasets/fashion-mnist")  # Debian package dataset-fashion-mnist
 SPLITS = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
 CLASSES = 10
-HEADER_BYTES = {"images": 16, "labels": 8}  # the IDX format: a magic number, and a big-endian u32 for each dimension
+# the IDX format: a magic number, and a big-endian u32 for each dimension
+HEADER_BYTES = {"images": 16, "labels": 8}
 
 
 def read_idx(source: Path, prefix: str, what: str, rank: int) -> np.ndarray:
@@ -44,7 +47,11 @@ def export(source: Path, out: Path, processes: int) -> None:
             for label in range(CLASSES):
                 (out / split / str(label)).mkdir(parents=True)
             for begin in range(0, count, 10_000):
-                parts.append(pool.submit(export_part, source, out / split, prefix, begin, min(count, begin + 10_000)))
+                parts.append(
+                    pool.submit(
+                        export_part, source, out / split, prefix, begin, min(count, begin + 10_000)
+                    )
+                )
         for part in parts:
             part.result()
 
@@ -52,7 +59,9 @@ def export(source: Path, out: Path, processes: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--source", type=Path, default=SOURCE, help="folder with the four .gz files")
+    parser.add_argument(
+        "--source", type=Path, default=SOURCE, help="folder with the four .gz files"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if args.out.exists():

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Says anything to two ranks through their doors, for a time: hostile clients beside a training, whose
-# stream is compared, and the trainers themselves. What ends a rank, or changes the stream, is written
-# to mpicache/testdata/fuzz, and is a test from then on.
-# Usage: scripts/fuzz-door.sh TIME, such as 10m.
+# Says anything to two ranks through their doors, for a time: hostile clients beside a training,
+# whose stream is compared, and the trainers themselves. What ends a rank, or changes the stream, is
+# written to mpicache/testdata/fuzz, and is a test from then on. Usage: scripts/fuzz-door.sh TIME,
+# such as 10m.
 set -eu
 cd "$(dirname "$0")/.."
 fuzz() { go test ./mpicache -run '^$' -fuzz "^$1\$" -fuzztime "$2" -fuzzminimizetime 1x -parallel "$(((3 + $(nproc)) / 4))"; }

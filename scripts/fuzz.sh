@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs every fuzz test for a while, one after the other. Usage: scripts/fuzz.sh TIME, for example 3m.
+# Runs every fuzz test for a while, one after the other. Usage: scripts/fuzz.sh TIME, for example
+# 3m.
 set -eu
 cd "$(dirname "$0")/.."
 grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' . | sort | while IFS=: read -r file name; do

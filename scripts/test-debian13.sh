@@ -1,8 +1,10 @@
 #!/bin/bash
-# Runs "make run EPOCHS=1" and "make test" on Debian 13, or another command: scripts/test-debian13.sh [COMMAND].
-# It needs root, and Debian's mirror as apt knows it. A root of Debian 13 and the packages in it stay in the cache folder
-# (3 GB in $XDG_CACHE_HOME/rankpool/debian13), so that they are fetched once a machine. Everything else goes away at the
-# end, also of a run that fails or is killed: it has namespaces of its own for mounts, processes, network and IPC.
+# Runs "make run EPOCHS=1" and "make test" on Debian 13, or another command:
+# scripts/test-debian13.sh [COMMAND]. It needs root, and Debian's mirror as apt knows it. A root of
+# Debian 13 and the packages in it stay in the cache folder (3 GB in
+# $XDG_CACHE_HOME/rankpool/debian13), so that they are fetched once a machine. Everything else goes
+# away at the end, also of a run that fails or is killed: it has namespaces of its own for mounts,
+# processes, network and IPC.
 set -eu
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rankpool/debian13
@@ -18,7 +20,8 @@ mirror() {
 	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Identifier: Packages' | sed -n 's/^Debian //p' | head -n 1
 }
 
-# enter NAMESPACES COMMAND runs a command in the clone's copy in the root. The machine's Go and its caches are there too.
+# enter NAMESPACES COMMAND runs a command in the clone's copy in the root. The machine's Go and its
+# caches are there too.
 enter() {
 	unshare --mount --pid --ipc --uts --fork --kill-child $1 bash -c '
 		set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the trainings of e2e/ with both MPIs, but for those under Slurm.
-# Usage: scripts/test-e2e.sh [PYTEST ARGUMENT…]. It fails when a component is missing. WORKERS=N: tests at once.
+# Runs the trainings of e2e/ with both MPIs, but for those under Slurm. Usage: scripts/test-e2e.sh
+# [PYTEST ARGUMENT…]. It fails when a component is missing. WORKERS=N: tests at once.
 set -eu
 cd "$(dirname "$0")/.."
 tools=

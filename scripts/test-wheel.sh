@@ -1,6 +1,7 @@
 #!/bin/bash
-# Installs the wheel of "make wheel" by pip on a Debian 13 that has neither compiler nor MPI, and trains there.
-# It needs root, and Debian's mirror as apt knows it. The root of Debian 13 stays in build/bare (300 MB).
+# Installs the wheel of "make wheel" by pip on a Debian 13 that has neither compiler nor MPI, and
+# trains there. It needs root, and Debian's mirror as apt knows it. The root of Debian 13 stays in
+# build/bare (300 MB).
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD/build/bare

@@ -1,4 +1,5 @@
-"""Writes a folder of files of one size in a peer's own format: convert.py {mds,litdata} SOURCE DESTINATION SHARD_BYTES."""
+"""Writes a folder of files of one size in a peer's own format: convert.py {mds,litdata} SOURCE
+DESTINATION SHARD_BYTES."""
 
 import sys
 from pathlib import Path
@@ -18,7 +19,15 @@ def content(path):
 def to_litdata(paths, into, shard_bytes):
     import litdata
 
-    litdata.optimize(content, paths, into, chunk_bytes=shard_bytes, num_workers=1, start_method="fork", verbose=False)
+    litdata.optimize(
+        content,
+        paths,
+        into,
+        chunk_bytes=shard_bytes,
+        num_workers=1,
+        start_method="fork",
+        verbose=False,
+    )
 
 
 def main():

@@ -1,4 +1,5 @@
-"""The loaders that are compared, each as its own documents recommend: a class whose epoch(n) yields batches of bytes.
+"""The loaders that are compared, each as its own documents recommend: a class whose epoch(n) yields
+batches of bytes.
 
 A batch is a uint8 tensor of shape [samples, bytes of a sample]; all samples have one size.
 """
@@ -48,15 +49,23 @@ class Torch:
 
 
 class WebDataset:
-    """WebDataset over tar shards: shards in random order, a buffer of samples, batches made in the workers."""
+    """WebDataset over tar shards: shards in random order, a buffer of samples, batches made in the
+    workers."""
 
     def __init__(self, args):
         import webdataset
 
         shards = sorted(str(path) for path in Path(args.data).glob("*.tar"))
         data = webdataset.WebDataset(shards, shardshuffle=len(shards), detshuffle=True)
-        data = data.shuffle(SHUFFLED).to_tuple("bin").map_tuple(tensor).batched(args.batch, partial=True)
-        self.loader = webdataset.WebLoader(data, batch_size=None, num_workers=args.workers, persistent_workers=True)
+        data = (
+            data.shuffle(SHUFFLED)
+            .to_tuple("bin")
+            .map_tuple(tensor)
+            .batched(args.batch, partial=True)
+        )
+        self.loader = webdataset.WebLoader(
+            data, batch_size=None, num_workers=args.workers, persistent_workers=True
+        )
 
     def epoch(self, number):
         return (batch for (batch,) in self.loader)
@@ -121,14 +130,17 @@ class SPDL:
 
 
 class DALI:
-    """DALI's file reader on the CPU, which shuffles all files anew each epoch: threads, one of which reads."""
+    """DALI's file reader on the CPU, which shuffles all files anew each epoch: threads, one of
+    which reads."""
 
     def __init__(self, args):
         from nvidia.dali import fn, pipeline_def
 
         paths = Files(args.data).paths
         if len(paths) % (args.batch * args.world):
-            raise ValueError(f"its epochs are whole batches of {args.batch}, and there are {len(paths)} files")
+            raise ValueError(
+                f"its epochs are whole batches of {args.batch}, and there are {len(paths)} files"
+            )
         self.steps = len(paths) // (args.batch * args.world)
 
         @pipeline_def(batch_size=args.batch, num_threads=args.workers, device_id=None)
@@ -147,7 +159,8 @@ class DALI:
 
 
 class Rankpool:
-    """rankpool from single files, or from the shards that rankpool pack wrote; its draws are DistributedSampler's."""
+    """rankpool from single files, or from the shards that rankpool pack wrote; its draws are
+    DistributedSampler's."""
 
     def __init__(self, args):
         import rankpool

@@ -41,7 +41,8 @@ def join(epoch):
 
 
 def train(batches, step_seconds, wait):
-    """Trains one epoch; returns its seconds, its accelerator's utilisation without the first step, and what it had."""
+    """Trains one epoch; returns its seconds, its accelerator's utilisation without the first step,
+    and what it had."""
     seen, samples, size, steps = set(), 0, 0, 0
     began = time.monotonic()
     first_ended = began

@@ -1,9 +1,11 @@
-"""Records what training reports of every sample in every epoch: the trace that `rankpool simulate` takes.
+"""Records what training reports of every sample in every epoch: the trace that `rankpool simulate`
+takes.
 
-Trains a small network on a part of Fashion-MNIST (Debian packages python3-torch and dataset-fashion-mnist), each epoch
-in a new random order, every sample once. Writes OUT-losses.npy (float32 [epochs, samples], the cross entropy when the
-sample was trained on), OUT-labels.npy (int32 [samples]) and OUT-embeddings.npy (float16 [epochs, samples, dimensions],
-what the layer before the classifier gave). On one machine with one PyTorch the same arguments give the same bytes.
+Trains a small network on a part of Fashion-MNIST (Debian packages python3-torch and
+dataset-fashion-mnist), each epoch in a new random order, every sample once. Writes OUT-losses.npy
+(float32 [epochs, samples], the cross entropy when the sample was trained on), OUT-labels.npy (int32
+[samples]) and OUT-embeddings.npy (float16 [epochs, samples, dimensions], what the layer before the
+classifier gave). On one machine with one PyTorch the same arguments give the same bytes.
 """
 
 import argparse
@@ -37,7 +39,8 @@ class Network(nn.Module):
 
 
 def load(source: Path, samples: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns images float32 [samples, 1, 28, 28] with mean 0, and labels int64, drawn at random from the training set."""
+    """Returns images float32 [samples, 1, 28, 28] with mean 0, and labels int64, drawn at random
+    from the training set."""
     with gzip.open(source / "train-labels-idx1-ubyte.gz") as f:
         labels = np.frombuffer(f.read(), np.uint8, offset=8)
     with gzip.open(source / "train-images-idx3-ubyte.gz") as f:
@@ -46,10 +49,14 @@ def load(source: Path, samples: int, seed: int) -> tuple[torch.Tensor, torch.Ten
         raise SystemExit(f"record.py: --samples: there are {len(labels)}, not {samples}")
     chosen = np.sort(np.random.default_rng(seed).permutation(len(labels))[:samples])
     pixels = torch.from_numpy(images[chosen].astype(np.float32) / 255)
-    return (pixels - pixels.mean()) / pixels.std(), torch.from_numpy(labels[chosen].astype(np.int64))
+    return (pixels - pixels.mean()) / pixels.std(), torch.from_numpy(
+        labels[chosen].astype(np.int64)
+    )
 
 
-def train(x: torch.Tensor, y: torch.Tensor, args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+def train(
+    x: torch.Tensor, y: torch.Tensor, args: argparse.Namespace
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the losses and the embeddings, as each sample was trained on."""
     network = Network(args.dimensions)
     optimizer = torch.optim.SGD(network.parameters(), args.lr, momentum=0.9)
@@ -64,26 +71,38 @@ def train(x: torch.Tensor, y: torch.Tensor, args: argparse.Namespace) -> tuple[n
             optimizer.step()
             losses[epoch, ids] = loss.detach().numpy()
             embeddings[epoch, ids] = embedding.detach().numpy()
-        print(f"epoch {epoch}: mean loss {losses[epoch].mean():.3f}, median {np.median(losses[epoch]):.3f}")
+        print(
+            f"epoch {epoch}: mean loss {losses[epoch].mean():.3f}, median {np.median(losses[epoch]):.3f}"
+        )
     return losses, embeddings
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE / "fashion", help="how the files' names begin")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "fashion", help="how the files' names begin"
+    )
     parser.add_argument("--samples", type=int, default=2560)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--dimensions", type=int, default=8, help="of an embedding")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--source", type=Path, default=SOURCE, help="folder with Fashion-MNIST's .gz files")
+    parser.add_argument(
+        "--source", type=Path, default=SOURCE, help="folder with Fashion-MNIST's .gz files"
+    )
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
     x, y = load(args.source, args.samples, args.seed)
     losses, embeddings = train(x, y, args)
-    for name, array in (("losses", losses), ("labels", y.numpy().astype(np.int32)), ("embeddings", embeddings)):
+    for name, array in (
+        ("losses", losses),
+        ("labels", y.numpy().astype(np.int32)),
+        ("embeddings", embeddings),
+    ):
         np.save(f"{args.out}-{name}.npy", array)
 
 

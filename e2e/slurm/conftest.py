@@ -1,4 +1,5 @@
-"""What the tests under Slurm share: a testbed for the whole session, and functions that submit jobs."""
+"""What the tests under Slurm share: a testbed for the whole session, and functions that submit
+jobs."""
 
 import itertools
 import shlex
@@ -11,7 +12,11 @@ from testbed import Job, Testbed
 
 
 def pytest_sessionstart(session):
-    missing = [tool for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun") if not shutil.which(tool)]
+    missing = [
+        tool
+        for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun")
+        if not shutil.which(tool)
+    ]
     if missing:
         raise pytest.UsageError(f"{', '.join(missing)} missing: run scripts/deps.sh test")
 
@@ -28,7 +33,8 @@ def bed():
 
 @pytest.fixture
 def submit(bed, tmp_path):
-    """submit(script, mpi=…, options=[…]) submits a batch script in a folder of its own; see testbed.Job."""
+    """submit(script, mpi=…, options=[…]) submits a batch script in a folder of its own; see
+    testbed.Job."""
     numbers, jobs = itertools.count(), []
 
     def submit(script, **what):
@@ -46,11 +52,17 @@ def submit(bed, tmp_path):
 
 @pytest.fixture
 def words(tree, losses):
-    """words(trainers) returns, for a script, the options of the cache and the training command with its digest; `torch`
-    and `pause` are those of run.training."""
+    """words(trainers) returns, for a script, the options of the cache and the training command with
+    its digest; `torch` and `pause` are those of run.training."""
 
     def words(trainers, torch=False, pause=(), **options):
-        options = {"--data": tree, "--memory": "20%", "--window": "1MiB", "--log": "run.jsonl", **options}
+        options = {
+            "--data": tree,
+            "--memory": "20%",
+            "--window": "1MiB",
+            "--log": "run.jsonl",
+            **options,
+        }
         cache = [word for pair in options.items() for word in pair]
         args = ["--epochs", EPOCHS, "--sampler", "pads", *(losses if torch else [])]
         train = run.training(args, trainers, torch, pause)
@@ -61,7 +73,8 @@ def words(tree, losses):
 
 @pytest.fixture
 def same_stream(reference):
-    """same_stream(job) waits for a job's end and asserts that it trained on the reference's stream; returns the result."""
+    """same_stream(job) waits for a job's end and asserts that it trained on the reference's stream;
+    returns the result."""
 
     def same_stream(job):
         result = job.finish().check(EPOCHS, SAMPLES)

@@ -22,9 +22,16 @@ def trainers(output):
 @pytest.mark.parametrize("mpi, nodes, tasks", [("openmpi", 2, 2), ("mpich", 4, 1)])
 def test_run_in_the_batch_script(submit, words, same_stream, mpi, nodes, tasks):
     cache, train = words(nodes * tasks)
-    options = [f"--nodes={nodes}", f"--ntasks-per-node={tasks}", "--gpus-per-node=4", "--cpus-per-task=2"]
+    options = [
+        f"--nodes={nodes}",
+        f"--ntasks-per-node={tasks}",
+        "--gpus-per-node=4",
+        "--cpus-per-task=2",
+    ]
     say = "'[ $SLURM_CPUS_PER_TASK = 2 ] && echo gpus $CUDA_VISIBLE_DEVICES && exec \"$0\" \"$@\"'"
-    result = same_stream(submit(f"rankpool run {cache} -- sh -c {say} {train}", mpi=mpi, options=options))
+    result = same_stream(
+        submit(f"rankpool run {cache} -- sh -c {say} {train}", mpi=mpi, options=options)
+    )
     assert result.summary["fallback_reads"] == 0
     assert result.stdout.count("gpus 0,1,2,3\n") == nodes * tasks
 
@@ -36,7 +43,9 @@ def test_ways_to_ask_for_gpus(submit, words, gpus):
     """A training step that has its share of GPUs beside a cache that does not keep them."""
     cache, _ = words(4)
     options = ["--nodes=2", "--ntasks-per-node=2", *gpus.split()]
-    result = submit(f"rankpool run {cache} -- sh -c 'echo gpus $CUDA_VISIBLE_DEVICES'", options=options).finish()
+    result = submit(
+        f"rankpool run {cache} -- sh -c 'echo gpus $CUDA_VISIBLE_DEVICES'", options=options
+    ).finish()
     assert result.code == 0, result.stderr
     assert result.stdout.count("gpus 0") >= 2 and "gpus \n" not in result.stdout
 
@@ -45,7 +54,8 @@ def test_ways_to_ask_for_gpus(submit, words, gpus):
 def test_two_steps_by_hand(submit, words, same_stream, mpi):
     cache, train = words(4)
     script = f"""
-        srun --overlap -K --mpi={MPI[mpi]} --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES rankpool serve {cache} &
+        srun --overlap -K --mpi={MPI[mpi]} --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES \\
+            rankpool serve {cache} &
         srun --overlap -K rankpool join -- {train} || exit
         srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
         wait $!"""
@@ -58,7 +68,8 @@ def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
     cache, train = words(2)
     script = f"""
         srun --overlap --mpi=pmix --cpu-bind=none rankpool serve {cache} &
-        export PYTHONPATH={HERE.parent.parent}/python MASTER_ADDR=${{MASTER_ADDR:-node1}} MASTER_PORT=29400
+        export PYTHONPATH={HERE.parent.parent}/python
+        export MASTER_ADDR=${{MASTER_ADDR:-node1}} MASTER_PORT=29400
         srun --overlap rankpool join -- true
         srun --overlap sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec {train}' || exit
         srun --overlap rankpool end
@@ -66,11 +77,20 @@ def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
     same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
 
 
-@pytest.mark.parametrize("mpi, nodes", [pytest.param("openmpi", 2, marks=FULL), ("mpich", 2), pytest.param("openmpi", 1, marks=FULL)])
+@pytest.mark.parametrize(
+    "mpi, nodes",
+    [pytest.param("openmpi", 2, marks=FULL), ("mpich", 2), pytest.param("openmpi", 1, marks=FULL)],
+)
 def test_one_step(submit, words, same_stream, mpi, nodes):
     cache, train = words(2 * nodes)
     script = f"srun --mpi={MPI[mpi]} rankpool run --trainers-per-rank 2 {cache} -- {train}"
-    result = same_stream(submit(script, mpi=mpi, options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--cpus-per-task=2"]))
+    result = same_stream(
+        submit(
+            script,
+            mpi=mpi,
+            options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--cpus-per-task=2"],
+        )
+    )
     assert ("started as a task of srun" in result.stderr) == (nodes > 1)
 
 
@@ -82,7 +102,11 @@ def test_one_step(submit, words, same_stream, mpi, nodes):
 def test_the_launcher_decides(submit, words, mpi, launch):
     """The ranks load the library of the launcher that started them, whatever module is loaded."""
     cache, _ = words(2)
-    result = submit(f"{launch} rankpool run {cache} -- {SAY}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]).finish()
+    result = submit(
+        f"{launch} rankpool run {cache} -- {SAY}",
+        mpi=mpi,
+        options=["--nodes=2", "--ntasks-per-node=1"],
+    ).finish()
     assert result.code == 0, result.stderr
     assert trainers(result.stdout) == "trainer 0 of 2, trainer 1 of 2"
 
@@ -93,7 +117,13 @@ def test_the_launcher_decides(submit, words, mpi, launch):
 def test_mpirun_in_an_allocation(submit, words, same_stream, mpirun):
     cache, train = words(4)
     script = f"{mpirun} rankpool run {cache} -- {train}"
-    same_stream(submit(script, mpi=mpirun.split()[0].split(".")[1], options=["--nodes=4", "--ntasks-per-node=1"]))
+    same_stream(
+        submit(
+            script,
+            mpi=mpirun.split()[0].split(".")[1],
+            options=["--nodes=4", "--ntasks-per-node=1"],
+        )
+    )
 
 
 def test_torchrun(submit, words, same_stream):
@@ -110,11 +140,20 @@ def test_job_array(bed, submit, words, reference):
         mkdir $SLURM_ARRAY_TASK_ID && cd $SLURM_ARRAY_TASK_ID || exit
         touch here; until [ -e ../0/here ] && [ -e ../1/here ]; do sleep 0.05; done
         rankpool run {cache} -- {train} >stdout && touch good"""
-    job = submit(script, options=["--nodes=2", "--ntasks-per-node=1", "--array=0-1", "--nodelist=node1,node2"])
+    job = submit(
+        script,
+        options=["--nodes=2", "--ntasks-per-node=1", "--array=0-1", "--nodelist=node1,node2"],
+    )
     for task in "01":
-        job.wait_for((job.folder / task / "good").exists, f"task {task} ended well", ended_is_failure=False)
+        job.wait_for(
+            (job.folder / task / "good").exists, f"task {task} ended well", ended_is_failure=False
+        )
         assert job.text(f"{task}/digest").splitlines() == reference("pads").batches
-    job.wait_for(lambda: not bed.call("squeue", "-h", "-j", job.id), "the array ended", ended_is_failure=False)
+    job.wait_for(
+        lambda: not bed.call("squeue", "-h", "-j", job.id),
+        "the array ended",
+        ended_is_failure=False,
+    )
     assert not job.sessions()
 
 
@@ -138,17 +177,24 @@ def test_two_torchruns_on_a_node(submit, words, tmp_path):
     here.mkdir()
     both = f"'touch {here}/$SLURM_JOB_ID; until [ $(ls {here} | wc -l) = 2 ]; do sleep 0.05; done'"
     script = f"rankpool run {cache} -- {PYTHON} {HERE / 'torchrun.py'} --nproc_per_node 1 --no_python sh -c {both}"
-    jobs = [submit(script, options=["--nodes=1", "--mem=1500", "--nodelist=node3"]) for _ in range(2)]
+    jobs = [
+        submit(script, options=["--nodes=1", "--mem=1500", "--nodelist=node3"]) for _ in range(2)
+    ]
     for job in jobs:
         result = job.finish()
         assert result.code == 0, result.stderr
 
 
-@pytest.mark.parametrize("mpi, node", [pytest.param("openmpi", None, marks=FULL), ("mpich", "node2")])
+@pytest.mark.parametrize(
+    "mpi, node", [pytest.param("openmpi", None, marks=FULL), ("mpich", "node2")]
+)
 def test_cache_is_killed(submit, words, same_stream, mpi, node):
-    """Training stands still until the ranks of all nodes, or of one, are dead, and the cache is back."""
+    """Training stands still until the ranks of all nodes, or of one, are dead, and the cache is
+    back."""
     cache, train = words(2, pause=[BATCHES + 5])
-    job = submit(f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"])
+    job = submit(
+        f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]
+    )
     job.wait_for_batches(BATCHES + 5)
     stopped = job.trainers()
     job.kill(stopped, signal.SIGSTOP)
@@ -163,11 +209,17 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
 
 
 @FULL
-@pytest.mark.parametrize("mpi, node", [("openmpi", "node2"), ("mpich", "node2"), ("openmpi", "node1"), ("mpich", "node1")])
+@pytest.mark.parametrize(
+    "mpi, node",
+    [("openmpi", "node2"), ("mpich", "node2"), ("openmpi", "node1"), ("mpich", "node1")],
+)
 def test_a_rank_hangs(submit, words, same_stream, mpi, node):
-    """A rank of two is stopped for good, on the launcher's node or on the other one: the cache is started again without that process."""
+    """A rank of two is stopped for good, on the launcher's node or on the other one: the cache is
+    started again without that process."""
     cache, train = words(2, pause=[BATCHES + 5], **{"--rank-timeout": "2s"})
-    job = submit(f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"])
+    job = submit(
+        f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]
+    )
     job.wait_for_batches(BATCHES + 5)
     (hung,) = job.ranks(node)
     job.kill([hung], signal.SIGSTOP)
@@ -182,7 +234,8 @@ def test_a_rank_hangs(submit, words, same_stream, mpi, node):
 def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
     """The tasks agree on the host of task 0, which is not the allocation's first.
 
-    By PMI2, since Slurm 22.05's PMIx plugin has hung in steps that are not on the allocation's first nodes.
+    By PMI2, since Slurm 22.05's PMIx plugin has hung in steps that are not on the allocation's
+    first nodes.
     """
     cache, train = words(2)
     script = f"srun --mpi=pmi2 --nodes=2 --ntasks=2 --nodelist=node3,node4 rankpool run {cache} -- {train}"
@@ -195,11 +248,15 @@ def test_shell_of_salloc(bed, words, tmp_path):
     cache, _ = words(2)
     script = f"rankpool run {cache} -- {SAY}"
     salloc = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", script]
-    assert trainers(bed.call(*salloc, env=bed.user("openmpi"), cwd=tmp_path)) == "trainer 0 of 2, trainer 1 of 2"
+    assert (
+        trainers(bed.call(*salloc, env=bed.user("openmpi"), cwd=tmp_path))
+        == "trainer 0 of 2, trainer 1 of 2"
+    )
 
 
 def test_shell_on_the_first_node(bed, words, tmp_path):
-    """That shell, of salloc without a command, is a step of one task beside the tasks of the job."""
+    """That shell, of salloc without a command, is a step of one task beside the tasks of the
+    job."""
     cache, _ = words(2)
     (tmp_path / "shell").write_text(f"#!/bin/sh\nexec rankpool run {cache} -- {SAY} 2>&1\n")
     (tmp_path / "shell").chmod(0o755)
@@ -209,7 +266,9 @@ def test_shell_on_the_first_node(bed, words, tmp_path):
     assert "no rank is ready" not in out
 
 
-@pytest.mark.parametrize("step", ["--nodes=1 --ntasks=1", pytest.param("--nodes=2 --ntasks=2", marks=FULL)])
+@pytest.mark.parametrize(
+    "step", ["--nodes=1 --ntasks=1", pytest.param("--nodes=2 --ntasks=2", marks=FULL)]
+)
 def test_job_from_inside_a_step(bed, words, tmp_path, step):
     """It inherits the variables of the step, which may be one of as many tasks."""
     cache, _ = words(2)

@@ -26,12 +26,26 @@ def lose(bed, job, node):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mpi, nodes, left", [("openmpi", 3, "node[1,3]"), ("mpich", 3, "node[1,3]"), ("openmpi", 2, "node1")])
-def test_the_cache_goes_on_without_a_lost_node(own_bed, words, same_stream, tmp_path, mpi, nodes, left):
-    """Training runs on the first node, and stands still until Slurm has given the other one up, and the cache is back."""
-    cache, train = words(1, pause=[BATCHES + 5], **{"--rank-timeout": "2s", "--start-timeout": "15s"})
+@pytest.mark.parametrize(
+    "mpi, nodes, left",
+    [("openmpi", 3, "node[1,3]"), ("mpich", 3, "node[1,3]"), ("openmpi", 2, "node1")],
+)
+def test_the_cache_goes_on_without_a_lost_node(
+    own_bed, words, same_stream, tmp_path, mpi, nodes, left
+):
+    """Training runs on the first node, and stands still until Slurm has given the other one up, and
+    the cache is back."""
+    cache, train = words(
+        1, pause=[BATCHES + 5], **{"--rank-timeout": "2s", "--start-timeout": "15s"}
+    )
     script = f"export SLURM_NTASKS=1\nunset SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE\nrankpool run {cache} -- {train}"
-    job = testbed.Job(own_bed, tmp_path, script, mpi=mpi, options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--no-kill"])
+    job = testbed.Job(
+        own_bed,
+        tmp_path,
+        script,
+        mpi=mpi,
+        options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--no-kill"],
+    )
     job.wait_for_batches(BATCHES + 5)
     lose(own_bed, job, "node2")
     sentence = f"node2 of this job is lost: the cache goes on without its memory, on {left}"

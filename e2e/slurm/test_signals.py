@@ -1,4 +1,5 @@
-"""Jobs that Slurm ends before their training has: they go on where they were, on as many nodes or on others."""
+"""Jobs that Slurm ends before their training has: they go on where they were, on as many nodes or
+on others."""
 
 import shlex
 import signal
@@ -13,18 +14,41 @@ SBATCH = ["--ntasks-per-node=1", "--requeue", "--open-mode=append"]
 
 @pytest.fixture
 def job(bed, submit, tree, losses):
-    """job(pause=…, options=[…]) submits a job that requeues itself and goes on from its checkpoint, with the global batch of all tests.
+    """job(pause=…, options=[…]) submits a job that requeues itself and goes on from its checkpoint,
+    with the global batch of all tests.
 
-    Training stands still after batch `pause` until a signal comes; `torchrun` are words to start it with.
+    Training stands still after batch `pause` until a signal comes; `torchrun` are words to start it
+    with.
     """
 
-    def job(nodes=2, trainers=1, torchrun=(), requeue="--requeue", args=(), options=(), torch=False, pause=BATCHES + 4, **way):
-        args = ["--epochs", EPOCHS, "--sampler", "pads", "--checkpoint", "checkpoint", *(losses if torch else []), *args]
+    def job(
+        nodes=2,
+        trainers=1,
+        torchrun=(),
+        requeue="--requeue",
+        args=(),
+        options=(),
+        torch=False,
+        pause=BATCHES + 4,
+        **way,
+    ):
+        args = [
+            "--epochs",
+            EPOCHS,
+            "--sampler",
+            "pads",
+            "--checkpoint",
+            "checkpoint",
+            *(losses if torch else []),
+            *args,
+        ]
         python, *train = run.training(args, torch=torch, pause=[pause])
         train = [python, *torchrun, *train]
         script = f"""
-            exec rankpool run {requeue} --data {tree} --memory 20% --window 1MiB --state state --log run.jsonl -- \\
-            {shlex.join(map(str, train))} --batch-size $(({GLOBAL_BATCH} / SLURM_NTASKS / {trainers}))"""
+            exec rankpool run {requeue} --data {tree} --memory 20% --window 1MiB \\
+            --state state --log run.jsonl -- \\
+            {shlex.join(map(str, train))} \\
+            --batch-size $(({GLOBAL_BATCH} / SLURM_NTASKS / {trainers}))"""
         return submit(script, options=[f"--nodes={nodes}", *SBATCH, *options], **way)
 
     return job
@@ -32,21 +56,29 @@ def job(bed, submit, tree, losses):
 
 @pytest.fixture
 def goes_on(bed, reference):
-    """goes_on(job, nodes=…) asserts that a job is requeued, and that in all lives together its training is the reference's.
+    """goes_on(job, nodes=…) asserts that a job is requeued, and that in all lives together its
+    training is the reference's.
 
-    From 24.05 on, Slurm takes the end of a job that was preempted before for a preemption, and requeues it once more
-    (docs/debian.md): that life has nothing left to train.
+    From 24.05 on, Slurm takes the end of a job that was preempted before for a preemption, and
+    requeues it once more (docs/debian.md): that life has nothing left to train.
     """
-    version = tuple(int(part) for part in bed.call("scontrol", "--version").split()[1].split(".")[:2])
+    version = tuple(
+        int(part) for part in bed.call("scontrol", "--version").split()[1].split(".")[:2]
+    )
 
     def goes_on(job, nodes=None, preempted=False):
         restarts = "2" if preempted and version >= (24, 5) else "1"
-        job.wait_for(lambda: job.state()["Restarts"] == "1" and job.state()["JobState"] == "PENDING", "it was requeued")
+        job.wait_for(
+            lambda: job.state()["Restarts"] == "1" and job.state()["JobState"] == "PENDING",
+            "it was requeued",
+        )
         told = job.batches()
         assert BATCHES <= len(told) < EPOCHS * BATCHES, job.text("stderr")
         job.go(BATCHES + 4)  # its next life does not pause
         if nodes:
-            bed.call("scontrol", "update", f"JobId={job.id}", f"NumNodes={nodes}", f"NumTasks={nodes}")
+            bed.call(
+                "scontrol", "update", f"JobId={job.id}", f"NumNodes={nodes}", f"NumTasks={nodes}"
+            )
         result = job.finish()
         assert result.code == 0 and job.state()["Restarts"] == restarts, result.stderr
         assert f"restart 1 of job {job.id}: importance scores go on from" in result.stderr
@@ -59,8 +91,8 @@ def goes_on(bed, reference):
 
 
 def preempt(submit, job):
-    """Has a job of another partition take the nodes of one in its second epoch. Its trainers stand still: the rest would take them a
-    second, and Slurm as much."""
+    """Has a job of another partition take the nodes of one in its second epoch. Its trainers stand
+    still: the rest would take them a second, and Slurm as much."""
     job.wait_for_batches(BATCHES + 4)
     job.kill(job.trainers(), signal.SIGSTOP)
     submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
@@ -70,7 +102,10 @@ def preempt(submit, job):
 def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on, workers):
     one = job(mpi="mpich", options=["--signal=B:USR1@60"], torch=bool(workers), args=workers)
     preempt(submit, one)
-    one.wait_for(lambda: any(pending(pid, signal.SIGUSR1) for pid in one.trainers()), "run passed the signal on")
+    one.wait_for(
+        lambda: any(pending(pid, signal.SIGUSR1) for pid in one.trainers()),
+        "run passed the signal on",
+    )
     one.kill(one.trainers(), signal.SIGCONT)
     result = goes_on(one, nodes=1, preempted=True)
     assert result.stderr.count(f"job {one.id} is requeued") == 1
@@ -78,7 +113,8 @@ def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on, workers
 
 @pytest.mark.full
 def test_preempted_by_sigterm_to_the_steps(submit, job, goes_on):
-    """Without --signal the steps get SIGTERM, after a SIGCONT, and the batch script nothing, until the time of grace is over."""
+    """Without --signal the steps get SIGTERM, after a SIGCONT, and the batch script nothing, until
+    the time of grace is over."""
     one = job(torch=True, args=["--workers", 1])
     preempt(submit, one)
     assert f"job {one.id} is requeued" in goes_on(one, preempted=True).stderr
@@ -98,7 +134,8 @@ def test_time_limit(bed, job, goes_on):
     """SIGTERM, and SIGKILL after KillWait: the job is requeued in between."""
     one = job()
     one.wait_for_batches(BATCHES + 4)
-    one.kill(one.trainers(), signal.SIGSTOP)  # Slurm looks at the limit every half minute, and sends SIGCONT first
+    # Slurm looks at the limit every half minute, and sends SIGCONT first
+    one.kill(one.trainers(), signal.SIGSTOP)
     bed.call("scontrol", "update", f"JobId={one.id}", "EndTime=now")
     goes_on(one)
 
@@ -121,12 +158,15 @@ def test_cancelled(bed, job):
     one.finish()
     state = one.state()
     assert (state["JobState"], state["Restarts"]) == ("CANCELLED", "0")
-    assert (one.folder / "checkpoint").exists() and "did not save its scores" not in one.text("stderr")
+    assert (one.folder / "checkpoint").exists() and "did not save its scores" not in one.text(
+        "stderr"
+    )
     assert "is requeued" not in one.text("stderr")
 
 
 def test_cancelled_when_training_has_ended(submit, words):
-    """Ranks that are told to end when their trainers have left leave nothing on their nodes either."""
+    """Ranks that are told to end when their trainers have left leave nothing on their nodes
+    either."""
     cache, train = words(2)
     script = f"""
         srun --overlap -K --mpi=pmix --cpu-bind=none rankpool serve {cache} &

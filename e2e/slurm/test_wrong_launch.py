@@ -1,19 +1,24 @@
-"""A wrong launch is answered within seconds by one sentence with the line to type, and no training begins."""
+"""A wrong launch is answered within seconds by one sentence with the line to type, and no training
+begins."""
 
 import re
 import time
 
 import pytest
 
-FULL = pytest.mark.full  # wrong_launch_test.go has the sentences; here is what Slurm and the MPIs make of them
+# wrong_launch_test.go has the sentences; here is what Slurm and the MPIs make of them
+FULL = pytest.mark.full
 SECONDS = 30  # of a machine that does much else; each takes two or three
 
 
 @pytest.fixture
 def wrong(submit, words):
-    """wrong(launch, sentence, …) asserts that a launch fails, saying sentence once, before training; {cache} are the cache's options."""
+    """wrong(launch, sentence, …) asserts that a launch fails, saying sentence once, before
+    training; {cache} are the cache's options."""
 
-    def wrong(launch, sentence, mpi="openmpi", options=("--nodes=2", "--ntasks-per-node=1"), times=1):
+    def wrong(
+        launch, sentence, mpi="openmpi", options=("--nodes=2", "--ntasks-per-node=1"), times=1
+    ):
         cache, _ = words(4)
         begin = time.monotonic()
         result = submit(launch.format(cache=cache, train="touch trained"), mpi=mpi, options=options)
@@ -38,7 +43,10 @@ OPENMPI, MPICH = "RANKPOOL_MPI_LIBRARY=libmpi.so.40", "RANKPOOL_MPI_LIBRARY=libm
     pytest.param("openmpi", OPENMPI + " srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"', marks=FULL),
     ("mpich", f"srun --mpi=pmix {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
     pytest.param("mpich", f"srun {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"', marks=FULL),
-    pytest.param("mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"', marks=FULL),
+    pytest.param(
+        "mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"',
+        marks=FULL,
+    ),
     pytest.param("mpich", f"{MPICH} mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun", marks=FULL),
     pytest.param(None, RUN, "2 ranks need MPI, and no MPI library can be loaded", marks=FULL),
     pytest.param(None, f"srun --mpi=pmix {RUN}", "2 ranks need MPI, and no MPI library can be loaded", marks=FULL),
@@ -59,18 +67,31 @@ def test_two_ranks_on_a_node(wrong, mpi, launch, sentence):
 
 @pytest.mark.parametrize("tasks, command, sentence", [
     (1, "srun {train}", r"leave srun out, as in \"rankpool run … -- python train.py\""),
-    pytest.param(2, "torchrun --nproc-per-node 2 {train}", "say #SBATCH --ntasks-per-node=1", marks=FULL),
+    pytest.param(
+        2, "torchrun --nproc-per-node 2 {train}", "say #SBATCH --ntasks-per-node=1", marks=FULL,
+    ),
 ])  # fmt: skip
 def test_training_command_that_starts_tasks_itself(wrong, tasks, command, sentence):
-    wrong(f"rankpool run {{cache}} -- {command}", sentence, options=["--nodes=2", f"--ntasks-per-node={tasks}"])
+    wrong(
+        f"rankpool run {{cache}} -- {command}",
+        sentence,
+        options=["--nodes=2", f"--ntasks-per-node={tasks}"],
+    )
 
 
 @FULL
 def test_step_that_training_would_wait_for(wrong):
     """Neither step says --overlap: training would begin when the cache has ended."""
-    join = "srun -K --error=join-%t rankpool join -- {train}"  # srun -K may end before it has passed on what its tasks said
-    launch = "srun --mpi=pmix rankpool serve {cache} & sleep 1; " + join + "; code=$?; wait; cat join-* >&2; exit $code"
-    result = wrong(launch, 'this step keeps the training step waiting: start both with "srun --overlap"')
+    # srun -K may end before it has passed on what its tasks said
+    join = "srun -K --error=join-%t rankpool join -- {train}"
+    launch = (
+        "srun --mpi=pmix rankpool serve {cache} & sleep 1; "
+        + join
+        + "; code=$?; wait; cat join-* >&2; exit $code"
+    )
+    result = wrong(
+        launch, 'this step keeps the training step waiting: start both with "srun --overlap"'
+    )
     assert 'no rank serves on node 0: start the cache before, with "srun --overlap' in result.stderr
 
 
@@ -80,13 +101,22 @@ def test_tasks_without_gpus(submit, words):
     script = f"srun --mpi=pmix --gres=none rankpool run {cache} -- true"
     result = submit(script, options=["--nodes=2", "--ntasks-per-node=1", "--gres=gpu:2"]).finish()
     assert result.code == 0, result.stderr
-    assert result.stderr.count('the training tasks have none: start their step with "srun --gpus-per-node=N"') == 1
+    assert (
+        result.stderr.count(
+            'the training tasks have none: start their step with "srun --gpus-per-node=N"'
+        )
+        == 1
+    )
 
 
 @FULL
 def test_a_users_own_step_does_not_keep_the_cache_waiting(submit, words):
     """One that runs beside, without --overlap, holds all of the job's resources."""
     cache, _ = words(2)
-    script = f"srun sleep 1000 & sleep 1; rankpool run {cache} -- true; code=$?; kill %1; exit $code"
-    result = submit(script, options=["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=2"]).finish()
+    script = (
+        f"srun sleep 1000 & sleep 1; rankpool run {cache} -- true; code=$?; kill %1; exit $code"
+    )
+    result = submit(
+        script, options=["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=2"]
+    ).finish()
     assert result.code == 0, result.stderr

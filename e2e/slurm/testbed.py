@@ -1,4 +1,5 @@
-"""A real Slurm on this machine for the tests, and its jobs: submits one, watches it, disturbs it, and says what came of it."""
+"""A real Slurm on this machine for the tests, and its jobs: submits one, watches it, disturbs it,
+and says what came of it."""
 
 import json
 import os
@@ -16,7 +17,8 @@ FIRST, PAST = 50, 100  # numbers of testbeds for tests; those below are a develo
 
 
 class Testbed:
-    """Four nodes under Slurm, from up() to down(). Nodes are virtual: they share /tmp, and nothing else where namespaces can be had."""
+    """Four nodes under Slurm, from up() to down(). Nodes are virtual: they share /tmp, and nothing
+    else where namespaces can be had."""
 
     def __init__(self):
         self.number, self._claim = claim()
@@ -24,7 +26,9 @@ class Testbed:
         self.folder = self._end = None
 
     def up(self):
-        done = subprocess.run([HERE / "testbed/up.sh"], env=self.env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [HERE / "testbed/up.sh"], env=self.env, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         name, path = done.stdout.strip().split("=")
         self.env[name] = path
@@ -32,12 +36,19 @@ class Testbed:
         self.shared = (self.folder / "mode").read_text().strip() == "shared"
         # It comes down when this process ends, however it does.
         down = ["sh", "-c", 'cat >/dev/null; exec "$0"', HERE / "testbed/down.sh"]
-        self._end = subprocess.Popen(down, env=self.env, stdin=subprocess.PIPE, start_new_session=True)
+        self._end = subprocess.Popen(
+            down, env=self.env, stdin=subprocess.PIPE, start_new_session=True
+        )
 
     def user(self, mpi):
-        """The environment of a user who has loaded the module of an MPI, or has none, and has rankpool in $PATH."""
+        """The environment of a user who has loaded the module of an MPI, or has none, and has
+        rankpool in $PATH."""
         path = f"{run.RANKPOOL.parent}:{os.environ['PATH']}"
-        env = {**self.env, "PATH": f"{self.module(mpi)}:{path}" if mpi else path, "PYTHONFAULTHANDLER": "1"}
+        env = {
+            **self.env,
+            "PATH": f"{self.module(mpi)}:{path}" if mpi else path,
+            "PYTHONFAULTHANDLER": "1",
+        }
         if not mpi:
             env["RANKPOOL_MPI_LIBRARY"] = "/no/libmpi.so"
         if self.shared:
@@ -62,18 +73,31 @@ class Testbed:
     def call(self, *argv, env=None, cwd=None):
         """Runs a command of Slurm and returns what it printed."""
         argv = [str(word) for word in argv]
-        done = subprocess.run(argv, env=env or self.env, cwd=cwd, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            argv, env=env or self.env, cwd=cwd, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout.strip()
 
     def shared_memory(self):
-        """The /dev/shm of each node by its name; of several slurmd on one machine, the machine's."""
-        pids = {} if self.shared else {path.name.split(".")[1]: path.read_text().strip() for path in self.folder.glob("slurmd.*.pid")}
-        return {node: Path(f"/proc/{pid}/root/dev/shm") for node, pid in pids.items()} or {"all": run.SHM}
+        """The /dev/shm of each node by its name; of several slurmd on one machine, the
+        machine's."""
+        pids = (
+            {}
+            if self.shared
+            else {
+                path.name.split(".")[1]: path.read_text().strip()
+                for path in self.folder.glob("slurmd.*.pid")
+            }
+        )
+        return {node: Path(f"/proc/{pid}/root/dev/shm") for node, pid in pids.items()} or {
+            "all": run.SHM
+        }
 
 
 def claim():
-    """Returns the number of a testbed that no other test has, and what holds it: a socket, which the kernel takes back."""
+    """Returns the number of a testbed that no other test has, and what holds it: a socket, which
+    the kernel takes back."""
     asked = os.environ.get("RANKPOOL_TESTBED")
     for number in [int(asked)] if asked else range(FIRST, PAST):
         hold = socket.socket(socket.AF_UNIX)
@@ -92,11 +116,18 @@ class Job(run.Watched):
         super().__init__(folder)
         self.bed = bed
         self.env = {**bed.user(mpi), **dict(env)}
-        (self.folder / "job.sh").write_text(script if script.startswith("#!") else "#!/bin/bash\n" + script)
+        (self.folder / "job.sh").write_text(
+            script if script.startswith("#!") else "#!/bin/bash\n" + script
+        )
         self.sessions_before = set(self.sessions())
         argv = ["sbatch", "--parsable", "--output=stdout", "--error=stderr", *options, "job.sh"]
         done = subprocess.run(
-            [str(word) for word in argv], cwd=folder, env=self.env, capture_output=True, text=True, check=False
+            [str(word) for word in argv],
+            cwd=folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         self.id = done.stdout.strip()
@@ -109,14 +140,19 @@ class Job(run.Watched):
         return dict(word.split("=", 1) for word in words if "=" in word)
 
     def mine(self, environment):
-        return f"SLURM_JOB_ID={self.id}" in environment and f"SLURM_CONF={self.env['SLURM_CONF']}" in environment
+        return (
+            f"SLURM_JOB_ID={self.id}" in environment
+            and f"SLURM_CONF={self.env['SLURM_CONF']}" in environment
+        )
 
     def ranks(self, node=None):
         """The processes that are ranks of the cache, of all nodes or of one (node1, …)."""
         return [
             pid
             for pid, (env, argv) in self.processes().items()
-            if argv[0].endswith("rankpool") and "serve" in argv[1:2] and (not node or f"SLURMD_NODENAME={node}" in env)
+            if argv[0].endswith("rankpool")
+            and "serve" in argv[1:2]
+            and (not node or f"SLURMD_NODENAME={node}" in env)
         ]
 
     def sessions(self):
@@ -126,7 +162,12 @@ class Job(run.Watched):
 
     def ready(self, ranks):
         """Whether all ranks accept at their doors."""
-        folders = {path for session in self.sessions() if session.name.endswith(f"slurm{self.id}") for path in session.glob("r*")}
+        folders = {
+            path
+            for session in self.sessions()
+            if session.name.endswith(f"slurm{self.id}")
+            for path in session.glob("r*")
+        }
         return sum((path / "ready").exists() for path in folders) == ranks
 
     # --- what there is to do ---
@@ -136,7 +177,13 @@ class Job(run.Watched):
         until = time.monotonic() + run.PATIENCE_SECONDS
         while not condition():
             state = self.state()["JobState"]
-            over = ended_is_failure and state not in ("PENDING", "RUNNING", "CONFIGURING", "SIGNALING", "COMPLETING")
+            over = ended_is_failure and state not in (
+                "PENDING",
+                "RUNNING",
+                "CONFIGURING",
+                "SIGNALING",
+                "COMPLETING",
+            )
             assert not over, f"the job ended ({state}) before {what}\n{self.text('stderr')}"
             assert time.monotonic() < until, f"waited in vain for {what}: {state}\n{self.stacks()}"
             time.sleep(0.02)
@@ -145,30 +192,45 @@ class Job(run.Watched):
         self.bed.call("scancel", self.id)
 
     def finish(self, left_sessions=False):
-        """Waits for the end, asserts that nothing of the job is left on the nodes, and returns a run.Result.
+        """Waits for the end, asserts that nothing of the job is left on the nodes, and returns a
+        run.Result.
 
         Sessions of ranks that were killed may be left; the next run removes them.
         """
         ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
         self.wait_for(lambda: self.state()["JobState"] in ended, "its end", ended_is_failure=False)
         until = time.monotonic() + 20
-        while (left := [*self.processes().values(), *([] if left_sessions else self.own_sessions())]) and time.monotonic() < until:
+        while (
+            left := [*self.processes().values(), *([] if left_sessions else self.own_sessions())]
+        ) and time.monotonic() < until:
             time.sleep(0.05)
         assert not left, f"the job left {left}\n{self.text('stderr')}"
         code, number = (int(part) for part in self.state()["ExitCode"].split(":"))
         events = [json.loads(line) for line in self.text("run.jsonl").splitlines()]
-        return run.Result(code or number and 128 + number, self.text("stdout"), self.text("stderr"), events, self.batches())
+        return run.Result(
+            code or number and 128 + number,
+            self.text("stdout"),
+            self.text("stderr"),
+            events,
+            self.batches(),
+        )
 
     def own_sessions(self):
         """Sessions of this job, and new ones of launchers that no longer live."""
         new = set(self.sessions()) - self.sessions_before
-        return [path for path in new if path.name.endswith(f"slurm{self.id}") or launcher_gone(path.name)]
+        return [
+            path
+            for path in new
+            if path.name.endswith(f"slurm{self.id}") or launcher_gone(path.name)
+        ]
 
 
 def pending(pid, number):
     """Whether a signal waits for a process, which stands still."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return any(int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"^S..Pnd:\s*(\w+)", status, re.M))
+    return any(
+        int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"^S..Pnd:\s*(\w+)", status, re.M)
+    )
 
 
 def launcher_gone(name):

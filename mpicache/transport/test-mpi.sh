@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs the transport contract under mpirun with each MPI that is asked for (default: Open MPI and MPICH) and 1, 2 and 4 ranks, and
-# messages under signals. One test program runs under all.
-# Usage: mpicache/transport/test-mpi.sh [openmpi] [mpich]. It fails when a launcher or a library is missing.
+# Runs the transport contract under mpirun with each MPI that is asked for (default: Open MPI and
+# MPICH) and 1, 2 and 4 ranks, and messages under signals. One test program runs under all. Usage:
+# mpicache/transport/test-mpi.sh [openmpi] [mpich]. It fails when a launcher or a library is
+# missing.
 set -eu
 cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || set -- openmpi mpich

@@ -1,4 +1,5 @@
-"""A batch: what a sampler yields, how its samples are asked for, and where they are read when the cache cannot."""
+"""A batch: what a sampler yields, how its samples are asked for, and where they are read when the
+cache cannot."""
 
 from __future__ import annotations
 
@@ -15,23 +16,43 @@ from .lease import Lease
 class Batch(list):
     """The ids of one trainer's part of a global batch, in the order of the plan.
 
-    `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and `spec` lets a
-    worker ask for the batch by itself. It is small and can be pickled. `repeats` says of each id how often the epoch
-    drew it before, None: never. A stream below 0 is none of the cache's. `together` tells that a DataLoader asks for all of
-    it in one go, if one by one; a worker does not hear that.
+    `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and
+    `spec` lets a worker ask for the batch by itself. It is small and can be pickled. `repeats` says
+    of each id how often the epoch drew it before, None: never. A stream below 0 is none of the
+    cache's. `together` tells that a DataLoader asks for all of it in one go, if one by one; a
+    worker does not hear that.
     """
 
     __slots__ = ("stream", "epoch", "number", "spec", "repeats", "together")
 
     def __init__(
-        self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec, repeats: Optional[List[int]] = None
+        self,
+        ids: List[int],
+        stream: int,
+        epoch: int,
+        number: int,
+        spec: Spec,
+        repeats: Optional[List[int]] = None,
     ) -> None:
         super().__init__(ids)
-        self.stream, self.epoch, self.number, self.spec, self.repeats = stream, epoch, number, spec, repeats
+        self.stream, self.epoch, self.number, self.spec, self.repeats = (
+            stream,
+            epoch,
+            number,
+            spec,
+            repeats,
+        )
         self.together = False
 
     def __reduce__(self):
-        return _batch, (list(self), self.stream, self.epoch, self.number, tuple(self.spec), self.repeats)
+        return _batch, (
+            list(self),
+            self.stream,
+            self.epoch,
+            self.number,
+            tuple(self.spec),
+            self.repeats,
+        )
 
     def indices(self) -> Iterator[Index]:
         """Yields the ids as a sampler of torch does, each with the batch that it is of."""
@@ -62,17 +83,24 @@ class Index(int):
 
 
 class Samples:
-    """The samples of one batch: `ids`, `labels`, and `views`, each a memoryview of a sample's bytes.
+    """The samples of one batch: `ids`, `labels`, and `views`, each a memoryview of a sample's
+    bytes.
 
-    `members` has for each sample its Members: memoryviews by extension. A sample's bytes are those of its members,
-    one after the other. The views point into the cache's memory. They are valid until the batch is closed, and raise
-    ValueError after.
+    `members` has for each sample its Members: memoryviews by extension. A sample's bytes are those
+    of its members, one after the other. The views point into the cache's memory. They are valid
+    until the batch is closed, and raise ValueError after.
     """
 
     __slots__ = ("ids", "views", "_index", "_labels", "_lease", "_connection")
 
     def __init__(
-        self, ids: Batch, views: List[memoryview], index: Index, labels, lease: Optional[Lease], connection: Connection
+        self,
+        ids: Batch,
+        views: List[memoryview],
+        index: Index,
+        labels,
+        lease: Optional[Lease],
+        connection: Connection,
     ):
         self.ids, self.views, self._index, self._labels = ids, views, index, labels
         self._lease, self._connection = lease, connection
@@ -97,7 +125,8 @@ class Samples:
         return lease
 
     def lost(self) -> bool:
-        """Returns whether the views may have shown other bytes: the connection ended, and with it the lease."""
+        """Returns whether the views may have shown other bytes: the connection ended, and with it
+        the lease."""
         return self._lease is not None and self._connection.lost(self._lease)
 
     def close(self) -> None:
@@ -108,13 +137,17 @@ class Samples:
 
 
 def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]:
-    """Asks for batches of one epoch, at once, and returns a ticket for each, None when the cache is away."""
+    """Asks for batches of one epoch, at once, and returns a ticket for each, None when the cache is
+    away."""
     try:
         if batches and connection.connect():
             first = batches[0]
             stream, _ = connection.open(first.spec)
             if stream != first.stream:
-                raise RankpoolError(f"rankpool: data set {first.spec.data!r} was stream {first.stream}, now {stream}")
+                raise RankpoolError(
+                    f"rankpool: data set {first.spec.data!r} was stream {first.stream}, "
+                    f"now {stream}"
+                )
             return connection.get(stream, first.epoch, [batch.number for batch in batches])
     except (Away, NotReady):
         pass
@@ -122,7 +155,8 @@ def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]
 
 
 def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[int]) -> Samples:
-    """Returns the samples of a batch that was asked for; what the cache does not have is read from storage.
+    """Returns the samples of a batch that was asked for; what the cache does not have is read from
+    storage.
 
     Raises SampleError for a sample that cannot be read.
     """
@@ -143,8 +177,11 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     return samples
 
 
-def _reply(connection: Connection, ticket: Optional[int], again: bool = False) -> Optional[wire.BatchReply]:
-    """Returns the reply, None when the cache has none; raises Away when it went away, but not when asked again."""
+def _reply(
+    connection: Connection, ticket: Optional[int], again: bool = False
+) -> Optional[wire.BatchReply]:
+    """Returns the reply, None when the cache has none; raises Away when it went away, but not when
+    asked again."""
     try:
         return None if ticket is None else wire.BatchReply(connection.wait(ticket))
     except Away:
@@ -159,15 +196,24 @@ def _from_cache(
     connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply
 ) -> Samples:
     lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
-    # The stream is the plan's, whatever the cache says, and a view that the slab's end cuts off is not a sample.
-    if reply.ids != batch or sum(map(len, lease.views)) != sum(reply.lengths) and _cut_off(reply, lease.views):
+    # The stream is the plan's, whatever the cache says, and a view that the slab's end cuts off is
+    # not a sample.
+    if (
+        reply.ids != batch
+        or sum(map(len, lease.views)) != sum(reply.lengths)
+        and _cut_off(reply, lease.views)
+    ):
         connection.end(lease)
         return from_storage(connection, index, batch)
     sources = reply.sources
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
     try:
-        views = lease.views if local == len(batch) else _mixed(index, batch, tally, reply, sources, lease.views)
+        views = (
+            lease.views
+            if local == len(batch)
+            else _mixed(index, batch, tally, reply, sources, lease.views)
+        )
     except BaseException:
         connection.end(lease)
         raise
@@ -177,11 +223,19 @@ def _from_cache(
 def _cut_off(reply: wire.BatchReply, views: List[memoryview]) -> bool:
     """Whether a sample that the cache says to have is not all in its memory."""
     here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
-    return any(len(v) != n and s & ~wire.SUBSTITUTE in here for v, n, s in zip(views, reply.lengths, reply.sources))
+    return any(
+        len(v) != n and s & ~wire.SUBSTITUTE in here
+        for v, n, s in zip(views, reply.lengths, reply.sources)
+    )
 
 
 def _mixed(
-    index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply, sources: bytes, views: List[memoryview]
+    index: Index,
+    batch: Batch,
+    tally: wire.Tally,
+    reply: wire.BatchReply,
+    sources: bytes,
+    views: List[memoryview],
 ) -> List[memoryview]:
     """Returns the views of a batch whose samples are not all local hits, and counts them."""
     views = list(views)
@@ -189,7 +243,9 @@ def _mixed(
         substitute, source = source & wire.SUBSTITUTE, source & ~wire.SUBSTITUTE
         if source == wire.UNREADABLE:
             path = index.path(batch[place]).decode("utf-8", "replace")
-            raise SampleError(batch[place], path, reply.failures.get(place, "the cache could not read it"))
+            raise SampleError(
+                batch[place], path, reply.failures.get(place, "the cache could not read it")
+            )
         if substitute and source in (wire.LOCAL, wire.REMOTE):
             tally.substituted += 1
         elif source == wire.REMOTE:
@@ -206,7 +262,8 @@ def _mixed(
 
 
 def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
-    """Returns the samples of a batch without a rank: from its memory, which are hits, the rest read.
+    """Returns the samples of a batch without a rank: from its memory, which are hits, the rest
+    read.
 
     Raises SampleError for one that cannot be read.
     """

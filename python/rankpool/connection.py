@@ -1,4 +1,5 @@
-"""One process's connection to the door: frames over a socket, the slab, and coming back after the cache died."""
+"""One process's connection to the door: frames over a socket, the slab, and coming back after the
+cache died."""
 
 from __future__ import annotations
 
@@ -28,16 +29,22 @@ from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
-LATE_HELLO_SECONDS = 0.25  # and one that has hung: it is asked seldom, but training waits for the answer
-LATE_SECONDS = 1.0  # how long a batch is waited for after one that did not come in time, until one does
+# and one that has hung: it is asked seldom, but training waits for the answer
+LATE_HELLO_SECONDS = 0.25
+# how long a batch is waited for after one that did not come in time, until one does
+LATE_SECONDS = 1.0
 READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
-CLOSE_SECONDS = 10.0  # and for a cache that is away, to tell it the counts: a restart takes a few seconds
-# Before its first read of storage since the cache went away a process waits at random up to so much, a process of the job:
-# of many one begins every 5 ms, as fast as a metadata server can take that opens more files for each.
+# and for a cache that is away, to tell it the counts: a restart takes a few seconds
+CLOSE_SECONDS = 10.0
+# Before its first read of storage since the cache went away a process waits at random up to so
+# much, a process of the job: of many one begins every 5 ms, as fast as a metadata server can take
+# that opens more files for each.
 HESITATE_SECONDS = 0.005
 MAX_HESITATE_SECONDS = 2.0  # of that: a step waits for its slowest trainer
-KEPT = 8  # tallies and metrics of ended epochs that a restarted cache hears again: perhaps it had not recorded them
+# tallies and metrics of ended epochs that a restarted cache hears again: perhaps it had not
+# recorded them
+KEPT = 8
 _random = random.SystemRandom()  # that of the module random is the script's
 _BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
 
@@ -63,8 +70,9 @@ class Spec(NamedTuple):
 class Connection:
     """A connection to the door at `path` for one trainer; get one from `connection()`.
 
-    It is made when first needed, and made again when the cache comes back, by whatever call comes next. Methods
-    raise Away while the cache is not there and NotReady where the cache says so. Threads may share it.
+    It is made when first needed, and made again when the cache comes back, by whatever call comes
+    next. Methods raise Away while the cache is not there and NotReady where the cache says so.
+    Threads may share it.
     """
 
     def __init__(self, path: str, trainer: int, world: int) -> None:
@@ -76,28 +84,34 @@ class Connection:
         self._memory: Optional[Memory] = None  # that the slab is part of; outlives the connection
         self.generation = 0
         self.identities: Identities = identities(path)
-        self.listeners: weakref.WeakSet = weakref.WeakSet()  # told of every new connection; a set is never changed
+        # told of every new connection; a set is never changed
+        self.listeners: weakref.WeakSet = weakref.WeakSet()
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
-        self._ready = False  # greeted, and told what it may have forgotten: other threads may use it
+        # greeted, and told what it may have forgotten: other threads may use it
+        self._ready = False
         self._hesitated = False
         self._retry_at, self._retry = 0.0, RETRY_SECONDS
-        self._bound = self._patience = batch_timeout()  # for a reply; the second is less after one that was late
+        # for a reply; the second is less after one that was late
+        self._bound = self._patience = batch_timeout()
         self._greeted, self._door = False, 0
         self._ticket = 0
         self._tallies: Dict[int, wire.Tally] = {}
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
         self._metrics: Deque[bytes] = deque(maxlen=KEPT)
-        self._specs: Dict[int, Spec] = {}  # by stream: the samplers may have ended before their sums are sent
+        # by stream: the samplers may have ended before their sums are sent
+        self._specs: Dict[int, Spec] = {}
         self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
-        self.scorers: Dict[Spec, str] = {}  # what makes importance of losses, "" where nothing depends on it
+        # what makes importance of losses, "" where nothing depends on it
+        self.scorers: Dict[Spec, str] = {}
         self._forget()
 
     def _forget(self) -> None:
         """Forgets all that one connection knew; the slab is unmapped when its last view is gone."""
         self.slab = b""
         self._streams: Dict[Spec, Tuple[int, int]] = {}
-        self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}  # of the trainings that the cache was told of
+        # of the trainings that the cache was told of
+        self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}
         self._asked: set = set()
         self._abandoned: set = set()
         self._early: Dict[int, Tuple[int, bytes]] = {}
@@ -157,14 +171,16 @@ class Connection:
         return None if memory is None else memory.read(stream, id, size)
 
     def hesitate(self) -> None:
-        """Waits a moment, once after the cache went away, before storage is read: all processes of the job notice at once."""
+        """Waits a moment, once after the cache went away, before storage is read: all processes of
+        the job notice at once."""
         if self._sock is None and not self._hesitated:
             self._hesitated = True
             processes = self.world * _workers()
             time.sleep(_random.uniform(0, min(MAX_HESITATE_SECONDS, HESITATE_SECONDS * processes)))
 
     def add_listener(self, listener) -> None:
-        """Has listener._reconnected(link) called for every new connection, also from the sentinel's thread."""
+        """Has listener._reconnected(link) called for every new connection, also from the sentinel's
+        thread."""
         self.listeners = weakref.WeakSet([*self.listeners, listener])
 
     def _resume(self, again: bool) -> bool:
@@ -185,7 +201,9 @@ class Connection:
 
     def _hello(self) -> None:
         self._sock, self._greeted = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), False
-        self._sock.settimeout(HELLO_SECONDS if self._patience == self._bound else LATE_HELLO_SECONDS)
+        self._sock.settimeout(
+            HELLO_SECONDS if self._patience == self._bound else LATE_HELLO_SECONDS
+        )
         try:
             check_folder(os.path.dirname(self.path))
             self._door = os.stat(self.path).st_ino
@@ -250,7 +268,8 @@ class Connection:
     # --- a cache that hangs ---
 
     def _late(self) -> Away:
-        """Drops the connection to a cache that did not answer in time, and returns the error to raise."""
+        """Drops the connection to a cache that did not answer in time, and returns the error to
+        raise."""
         if self._patience == self._bound and (not self.in_worker or _is_first_worker()):
             say(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
         self._patience = min(self._bound, LATE_SECONDS)
@@ -259,7 +278,8 @@ class Connection:
         return Away(f"rankpool: the cache at {self.path} does not answer")
 
     def _try_later(self) -> None:
-        """Puts off the next attempt to reach a cache that hangs, and what it is told again then, each time for longer."""
+        """Puts off the next attempt to reach a cache that hangs, and what it is told again then,
+        each time for longer."""
         self._retry_at = time.monotonic() + self._retry
         self._retry = min(2 * self._retry, self._bound)
 
@@ -270,8 +290,9 @@ class Connection:
             _bound_calls(self._sock, self._bound)
 
     def _door_answers(self) -> bool:
-        """Returns whether the door that this connection was made to is still there, and greets another client: what has not
-        come then takes its time, as a plan does for which another trainer is missing."""
+        """Returns whether the door that this connection was made to is still there, and greets
+        another client: what has not come then takes its time, as a plan does for which another
+        trainer is missing."""
         try:
             if os.stat(self.path).st_ino != self._door:
                 return False
@@ -290,13 +311,16 @@ class Connection:
     def close(self) -> None:
         """Sends the last tallies and ends the connection, and with it all its leases.
 
-        A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would be lost.
+        A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would
+        be lost.
         """
         with self._lock:
             for listener in list(self.listeners):
                 listener._closing()
             hangs = self._patience != self._bound  # one that does will hardly be started again now
-            waiting = Waiting("to take the last counts", HANG_UP_SECONDS if hangs else CLOSE_SECONDS)
+            waiting = Waiting(
+                "to take the last counts", HANG_UP_SECONDS if hangs else CLOSE_SECONDS
+            )
             try:
                 while not self._say_bye():
                     waiting.pause()
@@ -316,7 +340,8 @@ class Connection:
         return True
 
     def _hang_up(self) -> None:
-        """Lets the door read to the end: one that fails to send a reply may never read what came after."""
+        """Lets the door read to the end: one that fails to send a reply may never read what came
+        after."""
         try:
             self._sock.settimeout(HANG_UP_SECONDS)
             self._sock.shutdown(socket.SHUT_WR)
@@ -357,9 +382,11 @@ class Connection:
         self.post(wire.METRIC, self._metrics[-1])
 
     def request(self, kind: int, payload: bytes) -> bytes:
-        """Sends one request and returns the payload of its reply, for which it waits as long as the cache lives.
+        """Sends one request and returns the payload of its reply, for which it waits as long as the
+        cache lives.
 
-        It may come only when another thread has done its part: what comes meanwhile is for any of them.
+        It may come only when another thread has done its part: what comes meanwhile is for any of
+        them.
         """
         ticket, since = self.send(kind, payload), time.monotonic()
         while (sock := self._read_along(ticket)) is not None:
@@ -372,7 +399,8 @@ class Connection:
         return self.wait(ticket, patient=True)
 
     def _read_along(self, ticket: int) -> Optional[socket.socket]:
-        """Takes what has come; returns the socket when nothing more has, None when wait need not wait any more."""
+        """Takes what has come; returns the socket when nothing more has, None when wait need not
+        wait any more."""
         with self._lock:
             while ticket not in self._early and ticket in self._asked:
                 if self._start == self._end and not _readable(self._sock, 0):
@@ -399,10 +427,11 @@ class Connection:
             raise self._lost() from None
 
     def wait(self, ticket: int, patient: bool = False) -> bytes:
-        """Returns the payload of the reply to ticket; `patient` is for replies that may take any time.
+        """Returns the payload of the reply to ticket; `patient` is for replies that may take any
+        time.
 
-        Raises Away when the connection was lost since, or when the cache does not answer for RANKPOOL_BATCH_TIMEOUT
-        seconds; NotReady and RequestError when the cache says so.
+        Raises Away when the connection was lost since, or when the cache does not answer for
+        RANKPOOL_BATCH_TIMEOUT seconds; NotReady and RequestError when the cache says so.
         """
         with self._lock:
             kind, payload = self._early.pop(ticket, None) or self._await(ticket, patient)
@@ -447,7 +476,8 @@ class Connection:
         return (RequestError if code == wire.E_REQUEST else RankpoolError)(f"rankpool: {text}")
 
     def abandon(self, ticket: int) -> None:
-        """Says that nobody will wait for the reply to this GET; its lease is released when it comes."""
+        """Says that nobody will wait for the reply to this GET; its lease is released when it
+        comes."""
         with self._lock:
             if ticket in self._early:
                 self._let_go(ticket, *self._early.pop(ticket))
@@ -463,7 +493,8 @@ class Connection:
     # --- frames from the socket ---
 
     def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytes]:
-        """Reads the next frame: its kind, its ticket, its payload; descriptors that come with it go to fds."""
+        """Reads the next frame: its kind, its ticket, its payload; descriptors that come with it go
+        to fds."""
         self._fill(wire.HEADER.size, fds)
         length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer, self._start)
         if length > wire.MAX_PAYLOAD:
@@ -491,7 +522,11 @@ class Connection:
         while self._end - self._start < size:
             try:
                 with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
-                    got = self._sock.recv_into(free) if fds is None else _receive(self._sock, free, fds)
+                    got = (
+                        self._sock.recv_into(free)
+                        if fds is None
+                        else _receive(self._sock, free, fds)
+                    )
             except (socket.timeout, BlockingIOError):
                 raise socket.timeout from None
             except OSError:
@@ -503,9 +538,11 @@ class Connection:
     # --- streams, tallies, leases ---
 
     def open(self, spec: Spec, training: Optional[dict] = None) -> Tuple[int, int]:
-        """Returns the stream's number and its batches in an epoch; asks once a connection, and for each life of a training.
+        """Returns the stream's number and its batches in an epoch; asks once a connection, and for
+        each life of a training.
 
-        `training` is what the training process says of itself (Training.describe); a worker says nothing.
+        `training` is what the training process says of itself (Training.describe); a worker says
+        nothing.
         """
         opened = self._streams.get(spec)
         life = training and (training["life"], training["turn"])
@@ -519,7 +556,8 @@ class Connection:
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:
-        """Returns the running sums for one epoch; when the epoch is a new one, the old one's sums are sent."""
+        """Returns the running sums for one epoch; when the epoch is a new one, the old one's sums
+        are sent."""
         tally = self._tallies.get(stream)
         if tally is None or tally.epoch != epoch:
             if tally is not None:
@@ -529,21 +567,25 @@ class Connection:
         return tally
 
     def get(self, stream: int, epoch: int, batches: Sequence[int]) -> List[int]:
-        """Asks for batches, all in one write, lets go of the leases that ended, and returns the tickets."""
+        """Asks for batches, all in one write, lets go of the leases that ended, and returns the
+        tickets."""
         with self._lock:
             tally, due = self.tally(stream, epoch).pack(), self._take_due()
             frames, tickets = [], []
             for batch in batches:
                 self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
                 tickets.append(ticket)
-                frames.append(wire.frame(wire.GET, ticket, wire.pack_get(stream, epoch, batch, due, tally)))
+                frames.append(
+                    wire.frame(wire.GET, ticket, wire.pack_get(stream, epoch, batch, due, tally))
+                )
                 due = ()
             self._write(b"".join(frames))
             self._asked.update(tickets)
             return tickets
 
     def end(self, lease: Lease) -> None:
-        """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still in use."""
+        """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still
+        in use."""
         with self._lock:
             if lease.generation != self.generation or self._sock is None:
                 lease.release()
@@ -553,7 +595,8 @@ class Connection:
                 self._kept.append(lease)
 
     def lost(self, lease: Lease) -> bool:
-        """Returns whether the connection of a lease has ended, so that its bytes may have been others' since."""
+        """Returns whether the connection of a lease has ended, so that its bytes may have been
+        others' since."""
         if lease.generation != self.generation or self._sock is None:
             return True
         try:
@@ -601,7 +644,8 @@ def _receive(sock: socket.socket, free: memoryview, fds: List[int]) -> int:
 
 
 def _bound_calls(sock: socket.socket, seconds: float) -> None:
-    """Has calls of a blocking socket end after so long, with BlockingIOError; that of settimeout polls before each."""
+    """Has calls of a blocking socket end after so long, with BlockingIOError; that of settimeout
+    polls before each."""
     bound = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
@@ -646,7 +690,8 @@ def connection(path: str, trainer: int, world: int) -> Connection:
     if found is None:
         if not _connections:
             multiprocessing.util.Finalize(None, _close_all, exitpriority=100)
-        # Of threads that come together one has its connection taken: reports and plans are told in order by one.
+        # Of threads that come together one has its connection taken: reports and plans are told in
+        # order by one.
         found = _connections.setdefault((path, trainer, world), Connection(path, trainer, world))
     return found
 

@@ -16,7 +16,8 @@ from .index import Index, Members
 from .waiting import Waiting
 from .wire import Tally
 
-# Small batches are asked for several at a time: a request and its answer cost some 30 µs, whatever their size.
+# Small batches are asked for several at a time: a request and its answer cost some 30 µs, whatever
+# their size.
 AHEAD_BYTES = 2 << 20
 MAX_AHEAD = 8
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
@@ -27,23 +28,29 @@ Transform = Callable[[Union[memoryview, Members], int], Any]
 class Dataset:
     """The samples of one data set, a map-style data set of torch.
 
-    `split` is the data set's name, None the first that the cache serves. `transform(view, label)` makes an item of
-    a sample's bytes, in the worker; a tuple's fields become the fields of a batch, another value x becomes
-    (x, label). It must not return the view itself, which ends with the batch. Without a transform the item is the
-    memoryview, valid until the next batch, or in a worker `bytes`.
+    `split` is the data set's name, None the first that the cache serves. `transform(view, label)`
+    makes an item of a sample's bytes, in the worker; a tuple's fields become the fields of a batch,
+    another value x becomes (x, label). It must not return the view itself, which ends with the
+    batch. Without a transform the item is the memoryview, valid until the next batch, or in a
+    worker `bytes`.
 
-    With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, takes the place of the view.
-    None: when some sample of the data set has several, as samples in tar shards do.
+    With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, takes the
+    place of the view. None: when some sample of the data set has several, as samples in tar shards
+    do.
 
-    data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), by one request to the cache.
-    data[i], i an int, is (i, *fields), read from storage.
+    data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), by one
+    request to the cache. data[i], i an int, is (i, *fields), read from storage.
 
-    `name`, `classes` and `labels` (by id) describe it. It can be pickled; each process has its own connection.
-    Raises RankpoolError when the process was not started under `rankpool run`, or the cache has no such data set.
+    `name`, `classes` and `labels` (by id) describe it. It can be pickled; each process has its own
+    connection. Raises RankpoolError when the process was not started under `rankpool run`, or the
+    cache has no such data set.
     """
 
     def __init__(
-        self, split: Optional[str] = None, transform: Optional[Transform] = None, members: Optional[bool] = None
+        self,
+        split: Optional[str] = None,
+        transform: Optional[Transform] = None,
+        members: Optional[bool] = None,
     ) -> None:
         self.transform = transform
         self.door = session.door()
@@ -51,7 +58,9 @@ class Dataset:
         found = next((d for d in served if split in (None, d["name"])), None)
         if found is None:
             names = ", ".join(repr(d["name"]) for d in served) or "none"
-            raise RankpoolError(f"rankpool: the cache serves no data set {split!r}; it serves {names}")
+            raise RankpoolError(
+                f"rankpool: the cache serves no data set {split!r}; it serves {names}"
+            )
         self.name: str = found["name"]
         self.samples: int = found["samples"]
         self.identity: str = found["identity"]
@@ -76,7 +85,8 @@ class Dataset:
             index = Index(self.index_path)
             if (index.identity, index.times) != (self.identity, self.times):
                 raise IdentityError(
-                    f"rankpool: {self.index_path} is of another data set than {self.name!r}, which training began with"
+                    f"rankpool: {self.index_path} is of another data set than {self.name!r}, "
+                    "which training began with"
                 )
             self._index = index
         return self._index
@@ -104,7 +114,8 @@ class Dataset:
         return key, *self._stored(key)
 
     def __getitems__(self, batch: List[int]) -> List[tuple]:
-        """Returns the items (id, *fields) of a batch, for DataLoader(data, batch_sampler=…) of torch 2."""
+        """Returns the items (id, *fields) of a batch, for DataLoader(data, batch_sampler=…) of
+        torch 2."""
         if not isinstance(batch, Batch):
             return [self[id] for id in batch]
         link = self._connection(batch)
@@ -133,13 +144,18 @@ class Dataset:
         return (ids, *fields) if isinstance(fields, (tuple, list)) else (ids, fields)
 
     def _counted(self, link: Connection, tally: Tally) -> None:
-        """Sends what this worker has counted; the lease of its batch ends now, not with the next request."""
+        """Sends what this worker has counted; the lease of its batch ends now, not with the next
+        request."""
         link.send_tally(tally)
 
-    def _joined(self, samples: Samples, link: Connection, join: Callable[[List[tuple]], Any]) -> Tuple[Any, bool]:
-        """Returns the fields and whether they are of the samples' bytes: the cache kept its lease to the end."""
+    def _joined(
+        self, samples: Samples, link: Connection, join: Callable[[List[tuple]], Any]
+    ) -> Tuple[Any, bool]:
+        """Returns the fields and whether they are of the samples' bytes: the cache kept its lease
+        to the end."""
         try:
-            items = self._items(samples, link) or [self._stored(0)]  # an empty part has the fields of any item
+            # an empty part has the fields of any item
+            items = self._items(samples, link) or [self._stored(0)]
             fields = join(items)
             del items
             if samples.lost():
@@ -156,7 +172,8 @@ class Dataset:
             samples.close()
 
     def batches(self, sampler) -> Iterator[Samples]:
-        """Yields the Samples of each batch of the sampler's epoch, with requests ahead; needs no torch.
+        """Yields the Samples of each batch of the sampler's epoch, with requests ahead; needs no
+        torch.
 
         Each is valid until the next one is taken. No transform is applied.
         """
@@ -175,9 +192,12 @@ class Dataset:
                 link.use_in_place()
                 samples = take(link, self.index, *asked.popleft())
                 sampler._handed_out()
-                sampler._stalled(0)  # requests tell it too, but there may be MAX_AHEAD batches between two
+                # requests tell it too, but there may be MAX_AHEAD batches between two
+                sampler._stalled(0)
                 if ahead == 1:
-                    ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + sum(map(len, samples.views)))))
+                    ahead = max(
+                        1, min(MAX_AHEAD, AHEAD_BYTES // (1 + sum(map(len, samples.views))))
+                    )
                 yield samples
                 samples.close()
         finally:
@@ -190,15 +210,21 @@ class Dataset:
 
     def _connection(self, batch: Batch) -> Connection:
         if batch.spec.data != self.name:
-            raise ValueError(f"rankpool: a batch of data set {batch.spec.data!r} was asked of {self.name!r}")
-        identities(self.door).expect(self.name, self.identity, self.times)  # a worker that was spawned knows nothing
+            raise ValueError(
+                f"rankpool: a batch of data set {batch.spec.data!r} was asked of {self.name!r}"
+            )
+        # a worker that was spawned knows nothing
+        identities(self.door).expect(self.name, self.identity, self.times)
         return connection(self.door, batch.spec.trainer, batch.spec.world)
 
     def _items(self, samples: Samples, link: Connection) -> List[tuple]:
         views = samples.views
         if self.transform is None and link.in_worker:
             views = map(bytes, views)
-        return [self._fields(id, view, label) for id, view, label in zip(samples.ids, views, samples.labels)]
+        return [
+            self._fields(id, view, label)
+            for id, view, label in zip(samples.ids, views, samples.labels)
+        ]
 
     def _stored(self, id: int) -> tuple:
         data = self.index.read(id)
@@ -222,7 +248,8 @@ def data_sets(door: Optional[str] = None) -> List[dict]:
 
 
 def name_of(root: Union[str, os.PathLike]) -> Optional[str]:
-    """Returns the name of the data set that the cache serves from a folder, None where it serves none."""
+    """Returns the name of the data set that the cache serves from a folder, None where it serves
+    none."""
     root = os.path.realpath(root)
     return next((d["name"] for d in data_sets() if os.path.realpath(d["root"]) == root), None)
 
@@ -232,7 +259,10 @@ def collate(items: List[tuple]) -> List[Any]:
     from torch.utils.data import default_collate
 
     columns = [list(column) for column in zip(*items)]
-    return [column if isinstance(column[0], (memoryview, Members)) else default_collate(column) for column in columns]
+    return [
+        column if isinstance(column[0], (memoryview, Members)) else default_collate(column)
+        for column in columns
+    ]
 
 
 def _emptied(fields):

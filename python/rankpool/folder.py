@@ -99,7 +99,10 @@ class DatasetFolder(Served):
         """Says why the cache's samples are not those that torchvision would find, "" when they
         are."""
         if list(data.classes) != self.classes:
-            return f"the cache has {len(data.classes)} classes, and the folder {len(self.classes)}, or others"
+            return (
+                f"the cache has {len(data.classes)} classes, and the folder {len(self.classes)}, "
+                "or others"
+            )
         if any(self.class_to_idx[name] != i for i, name in enumerate(self.classes)):
             return "its classes have other numbers than their places"
         index = data.index

@@ -54,9 +54,14 @@ class Memory:
 
     @staticmethod
     def used_in_place(folder: str) -> None:
-        """Keeps later ranks of a folder from taking the memory back: they would write under views in use."""
+        """Keeps later ranks of a folder from taking the memory back: they would write under views
+        in use."""
         try:
-            os.close(os.open(os.path.join(folder, IN_PLACE), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            os.close(
+                os.open(
+                    os.path.join(folder, IN_PLACE), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600
+                )
+            )
         except OSError:  # the folder is gone, and with it what a rank could take back
             pass
 

@@ -1,4 +1,5 @@
-"""The sentinel: hears that the cache was started again while the training process waits for something else."""
+"""The sentinel: hears that the cache was started again while the training process waits for
+something else."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from .errors import Away, RankpoolError
 
 
 class Sentinel(Connection):
-    """A second connection, on a thread of its own, beside the connection `main` of a training process.
+    """A second connection, on a thread of its own, beside the connection `main` of a training
+    process.
 
-    A trainer that waits in an all-reduce does not look at its connection. Trainers that meanwhile wait for a plan of a
-    cache that was started again would wait for ever, because the plan needs what every trainer has opened and reported.
-    The sentinel tells it; it asks for no samples, and leaves `main` alone.
+    A trainer that waits in an all-reduce does not look at its connection. Trainers that meanwhile
+    wait for a plan of a cache that was started again would wait for ever, because the plan needs
+    what every trainer has opened and reported. The sentinel tells it; it asks for no samples, and
+    leaves `main` alone.
     """
 
     def __init__(self, main: Connection) -> None:
@@ -40,14 +43,15 @@ class Sentinel(Connection):
             try:
                 if self.connect() and not self._over.is_set():
                     self._hear_the_end()
-            except (OSError, RankpoolError):  # a cache that refuses us refuses main too, which raises it
-                pass
+            except (OSError, RankpoolError):
+                pass  # a cache that refuses us refuses main too, which raises it
             self._drop()
             self._over.wait(connection.RETRY_SECONDS)
         self._forget_memory()
 
     def _hear_the_end(self) -> None:
-        """Returns when the door hangs up, which says nothing unasked, or when another one is in its place."""
+        """Returns when the door hangs up, which says nothing unasked, or when another one is in its
+        place."""
         while not self._over.is_set():
             try:
                 self._sock.recv(1)

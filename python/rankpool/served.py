@@ -1,4 +1,5 @@
-"""What the drop-in data sets have in common: samples from the cache when it serves them, and the same tensors."""
+"""What the drop-in data sets have in common: samples from the cache when it serves them, and the
+same tensors."""
 
 from __future__ import annotations
 
@@ -27,10 +28,11 @@ def say_once(text: str) -> None:
 
 
 class Served(TorchDataset):
-    """A map-style data set whose samples come from the cache when it serves them, a batch at a time, else from storage.
+    """A map-style data set whose samples come from the cache when it serves them, a batch at a
+    time, else from storage.
 
-    `root` is its folder; `_data` is the cache's data set, None when samples are read from storage. A class that derives from
-    it makes the items, in `_item`.
+    `root` is its folder; `_data` is the cache's data set, None when samples are read from storage.
+    A class that derives from it makes the items, in `_item`.
     """
 
     def __init__(self, root, rng: Optional[str]) -> None:
@@ -39,15 +41,20 @@ class Served(TorchDataset):
         self.root, self.rng = root, rng
         self._data: Optional[Dataset] = None
         self._reader: Optional[_Reader] = None
-        self._restore: Optional[Callable[[], None]] = None  # puts the script's generators back: not yet
+        # puts the script's generators back: not yet
+        self._restore: Optional[Callable[[], None]] = None
 
     def _find_served(self, difference: Callable[[Dataset], str]) -> Optional[Dataset]:
-        """Returns the cache's data set of this root if difference, which says why it has other samples, says nothing."""
+        """Returns the cache's data set of this root if difference, which says why it has other
+        samples, says nothing."""
         if not session.launched():
             return None
         name = name_of(self.root)
         if name is None:
-            say_once(f"the cache does not serve {self.root}: it is read from storage (give it to `rankpool run --data`)")
+            say_once(
+                f"the cache does not serve {self.root}: it is read from storage "
+                "(give it to `rankpool run --data`)"
+            )
             return None
         data = Dataset(name)
         reason = difference(data)
@@ -86,7 +93,8 @@ class Served(TorchDataset):
             self._end()
 
     def _restores(self, index: int) -> bool:
-        """Returns whether the generators are put back after this item: no others' are in a worker."""
+        """Returns whether the generators are put back after this item: no others' are in a
+        worker."""
         return self._seeds(index) and get_worker_info() is None
 
     def _end(self) -> None:
@@ -105,12 +113,17 @@ class Served(TorchDataset):
             seed_all(number_of(batch.spec.seed, batch.epoch, int(index), k))
 
     def _bytes(self, index: int) -> bytes:
-        if isinstance(index, Index) and index.batch.stream >= 0 and index.batch.spec.data == self._data.name:
+        if (
+            isinstance(index, Index)
+            and index.batch.stream >= 0
+            and index.batch.spec.data == self._data.name
+        ):
             if self._reader is None or self._reader.pid != os.getpid():
                 self._reader = _Reader(self._data)
             return self._reader.read(index.batch, index.place)
         say_once(
-            f"samples of {self.root} are read from storage one by one, because no sampler of rankpool draws them "
+            f"samples of {self.root} are read from storage one by one, "
+            "because no sampler of rankpool draws them "
             "in whole batches"
         )
         return self._data.index.read(int(index) % len(self))
@@ -124,7 +137,8 @@ class _Reader:
         self.pid = os.getpid()  # a forked worker begins with its own
 
     def read(self, batch: Batch, place: int) -> bytes:
-        """Returns the bytes of the sample at a place of a batch; raises SampleError when it cannot be read."""
+        """Returns the bytes of the sample at a place of a batch; raises SampleError when it cannot
+        be read."""
         if batch is not self._batch:
             self._close()
             link = self._data._connection(batch)

@@ -65,7 +65,10 @@ class WebDataset(Served):
                 files.append(index.relative(id))
         wanted = [os.fsencode(os.path.relpath(path, self.root)) for path in paths]
         if files != wanted:
-            return f"the cache serves {len(files)} shards there, and the script names {len(wanted)}, or others"
+            return (
+                f"the cache serves {len(files)} shards there, and the script names {len(wanted)}, "
+                "or others"
+            )
         return ""
 
     def __len__(self) -> int:

@@ -314,7 +314,10 @@ def test_a_loader_that_asks_otherwise_gets_the_right_samples(door, served, capfd
         int(row[0]) for rows, _ in DataLoader(data, batch_size=4, sampler=sampler) for row in rows
     ]
     assert ids == list(TorchSampler(data, 1, 0))
-    sentence = "told batch_size=5, and the loader asks for batches of 4: the samples are right, but read more slowly"
+    sentence = (
+        "told batch_size=5, and the loader asks for batches of 4: "
+        "the samples are right, but read more slowly"
+    )
     assert capfd.readouterr().err.count(sentence) == 1
 
 

@@ -262,5 +262,7 @@ def test_xxhash_is_used_where_it_is_there(tmp_path, monkeypatch):
     assert index.read(0) and index.read(1)
     monkeypatch.setattr("rankpool.index._xxh3", lambda data: 8)
     assert index.read(1)
-    with pytest.raises(SampleError, match="other bytes than when it was indexed: their checksum is wrong"):
+    with pytest.raises(
+        SampleError, match="other bytes than when it was indexed: their checksum is wrong"
+    ):
         index.read(0)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Writes slurm.conf, gres.conf, mpi.conf and the nodes' /etc/hosts into the testbed's folder. Called by up.sh.
-# Usage: config.sh namespaces|shared
+# Writes slurm.conf, gres.conf, mpi.conf and the nodes' /etc/hosts into the testbed's folder. Called
+# by up.sh. Usage: config.sh namespaces|shared
 set -eu
 . "$(dirname "$0")/names.sh"
 mode=$1 host=$(hostname) user=$(id -un) control=127.0.0.1
@@ -50,7 +50,8 @@ DefMemPerCPU=900
 GresTypes=gpu
 # A node claims more CPUs than the machine has.
 SlurmdParameters=config_overrides
-# A job of "urgent" takes the nodes of those of "debug", which are told by their --signal, else by SIGTERM.
+# A job of "urgent" takes the nodes of those of "debug", which are told by their --signal, else by
+# SIGTERM.
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SlurmctldParameters=preempt_send_user_signal
@@ -70,7 +71,8 @@ CONF
 for device in null zero full random; do
 	echo "NodeName=node[1-$nodes] Name=gpu File=/dev/$device"
 done >"$run/gres.conf"
-# By default MPI_Init of Open MPI dies in 4 of 1,000 starts: see cacheStepEnv in cmd/rankpool. Users' own srun get it from here.
+# By default MPI_Init of Open MPI dies in 4 of 1,000 starts: see cacheStepEnv in cmd/rankpool.
+# Users' own srun get it from here.
 echo "PMIxCollFence=ring" >"$run/mpi.conf"
 {
 	echo "127.0.0.1 localhost"

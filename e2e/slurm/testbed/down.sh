@@ -1,9 +1,11 @@
 #!/bin/bash
-# Ends the testbed of number RANKPOOL_TESTBED (default 0), whatever has become of it: its processes, namespaces, links and folder.
+# Ends the testbed of number RANKPOOL_TESTBED (default 0), whatever has become of it: its processes,
+# namespaces, links and folder.
 set -eu
 . "$(dirname "$(readlink -f "$0")")/names.sh"
 
-# members prints the numbers of all processes of the testbed: those in its namespaces, its daemons, and tasks of its jobs.
+# members prints the numbers of all processes of the testbed: those in its namespaces, its daemons,
+# and tasks of its jobs.
 members() {
 	local namespace process
 	if [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then

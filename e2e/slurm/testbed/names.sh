@@ -1,4 +1,5 @@
-# Names of everything that a testbed makes, from its number in RANKPOOL_TESTBED (0 to 99, default 0). Sourced by up.sh and down.sh.
+# Names of everything that a testbed makes, from its number in RANKPOOL_TESTBED (0 to 99, default
+# 0). Sourced by up.sh and down.sh.
 id=${RANKPOOL_TESTBED:-0}
 nodes=${RANKPOOL_TESTBED_NODES:-4}
 case $id in

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Brings up a Slurm with four nodes on this machine: munged, slurmctld, and a slurmd a node. It ends a testbed of the same number first.
-# As root every node has a network of its own, a host name, a /dev/shm and an /etc/hosts (Linux namespaces). Otherwise, or where
-# namespaces cannot be made, the slurmd share the machine. It prints one line, SLURM_CONF=FILE, for the environment of sbatch and srun.
-# Usage: eval "export $(e2e/slurm/testbed/up.sh)"; sinfo; e2e/slurm/testbed/down.sh
+# Brings up a Slurm with four nodes on this machine: munged, slurmctld, and a slurmd a node. It ends
+# a testbed of the same number first. As root every node has a network of its own, a host name, a
+# /dev/shm and an /etc/hosts (Linux namespaces). Otherwise, or where namespaces cannot be made, the
+# slurmd share the machine. It prints one line, SLURM_CONF=FILE, for the environment of sbatch and
+# srun. Usage: eval "export $(e2e/slurm/testbed/up.sh)"; sinfo; e2e/slurm/testbed/down.sh
 #   RANKPOOL_TESTBED=0        number: testbeds of different numbers can be up at once
 #   RANKPOOL_TESTBED_NODES=4  nodes
 #   RANKPOOL_TESTBED_MODE=    namespaces or shared (default: what can be had)

@@ -1,0 +1,54 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// mostColumns is how long lines may be; golangci-lint has the same bound for Go.
+const mostColumns = 100
+
+// unbreakable matches lines that may be longer: rows of tables, and in programs long strings, which
+// are searched for as a whole.
+var unbreakable = map[string]*regexp.Regexp{
+	".md": regexp.MustCompile(`^\|`),
+	".py": regexp.MustCompile(`"[^"]{40,}"|'[^']{40,}'`),
+}
+
+// TestLinesFit checks that lines of documents and Python programs have at most 100 columns.
+func TestLinesFit(t *testing.T) {
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() {
+			if name != ".." && notOurs.MatchString(name) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		exempt, checked := unbreakable[filepath.Ext(path)]
+		if !checked {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			line = strings.TrimSuffix(line, "\n")
+			columns := utf8.RuneCountInString(line)
+			if columns > mostColumns && !exempt.MatchString(line) {
+				t.Errorf("%s:%d has %d columns, more than %d", path, number, columns, mostColumns)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
