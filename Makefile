@@ -12,13 +12,15 @@ CHECKS   ?= 2000
 KILLS    ?= 300
 FUZZTIME ?= 3m
 
-version  = $(or $(VERSION),$(shell cat VERSION 2>/dev/null || git describe --tags --always --dirty 2>/dev/null || echo unknown))
+describe = cat VERSION || git describe --tags --always --dirty || echo unknown
+version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
 go_build = CGO_ENABLED=0 go build -trimpath
 # Where the program begins: see cmd/rankpool/internal/entry.
 entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS)/$(goarch)),-E rankpool_entry)
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
 # $(call program,FILE) builds the program for $GOOS and $GOARCH.
-program  = $(go_build) -ldflags '$(entry) -X rankpool/cmd/rankpool/internal/version.Text=$(version)' -o $(1) ./cmd/rankpool
+named    = -X rankpool/cmd/rankpool/internal/version.Text=$(version)
+program  = $(go_build) -ldflags '$(entry) $(named)' -o $(1) ./cmd/rankpool
 # The machine that a wheel is for, as pip names it.
 machine  = $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(goarch)))
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -26,29 +28,35 @@ deps     = PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
 fashion  = build/fashion-mnist
 traces   = benchmarks/traces/fashion
-simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy --embeddings $(traces)-embeddings.npy \
-	--systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
+simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy \
+	--embeddings $(traces)-embeddings.npy --systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
 # Packages in which no goroutine is, their tests included: the race detector finds nothing there,
 # and makes them five times as slow.
-one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm staging/dataset staging/shards benchmarks/clusters \
-	benchmarks/npy benchmarks/planning benchmarks/plots benchmarks/simulator cmd/rankpool/internal/batchscript \
-	cmd/rankpool/internal/launchers cmd/rankpool/internal/report cmd/rankpool/internal/runlog contrib docs)
+one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm \
+	staging/dataset staging/shards benchmarks/clusters benchmarks/npy benchmarks/planning \
+	benchmarks/plots benchmarks/simulator contrib docs \
+	$(addprefix cmd/rankpool/internal/,batchscript launchers report runlog) mpicache/stats)
 packages      = $(shell go list ./...)
-with_rapid    = $(shell go list -f '{{if or .TestImports .XTestImports}}{{.ImportPath}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
+test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
+with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi test-python test-e2e test-slurm test-debian13 test-wheel test-dlio test-frameworks pictures lint fmt bench bench-staging bench-peers install wheel dist clean
+.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi \
+	test-python test-e2e test-slurm test-debian13 test-wheel test-dlio test-frameworks pictures \
+	lint fmt bench bench-staging bench-peers install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  RANKS=N      ranks of \"make run\" (default: 4; one rank needs no MPI)"
 	@echo "  EPOCHS=N     epochs of \"make run\" (default: 3)"
-	@echo "  PREFIX=DIR   where \"make install\" puts things (default: /usr/local; DESTDIR is put before it)"
-	@echo "  VERSION=V    the version that \"rankpool version\" says and \"make dist\" puts into its file's name (default: the file VERSION, or what git describes)"
-	@echo "  SEEDS=N CHECKS=N KILLS=N FUZZTIME=T   simulated worlds, tries of a property, runs with kills, and time of a fuzz test in"
-	@echo "               \"make test-nightly\" (default: $(SEEDS), $(CHECKS), $(KILLS), $(FUZZTIME))"
+	@echo "  PREFIX=DIR   where \"make install\" installs (default: /usr/local; DESTDIR is put before)"
+	@echo "  VERSION=V    the version that \"rankpool version\" prints and \"make dist\" puts into its"
+	@echo "               file's name (default: the file VERSION, or what git describes)"
+	@echo "  SEEDS=N CHECKS=N KILLS=N FUZZTIME=T   simulated worlds, tries of a property, runs with"
+	@echo "               kills, and time of a fuzz test in \"make test-nightly\""
+	@echo "               (default: $(SEEDS), $(CHECKS), $(KILLS), $(FUZZTIME))"
 	@echo "  WORKERS=N    tests at once in test-e2e and test-slurm (default: 4 and 3)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
@@ -60,9 +68,10 @@ deps: ## install the Debian packages that run and test need
 	@$(deps) run test
 
 run: ## train on Fashion-MNIST with a cache of 20 % of the data
-	@echo "This builds rankpool, exports Fashion-MNIST to $(fashion) (70,000 files, once), and trains a small network"
-	@echo "for $(EPOCHS) epochs with $(RANKS) ranks and a cache of 20 % of the data. On two cores an epoch takes half a minute,"
-	@echo "the rest less than a minute, and Debian packages that are missing (PyTorch is large) some minutes the first time."
+	@echo "This builds rankpool, exports Fashion-MNIST to $(fashion) (70,000 files, once), and"
+	@echo "trains a small network for $(EPOCHS) epochs with $(RANKS) ranks and a cache of 20 % of the"
+	@echo "data. On two cores an epoch takes half a minute and the rest less than a minute. Debian"
+	@echo "packages that are missing (PyTorch is large) take some minutes the first time."
 	@$(deps) build run
 	@$(MAKE) --no-print-directory build $(fashion)
 	bin/rankpool run --ranks $(RANKS) --data $(fashion) --memory 20% --log build/run.jsonl -- \
@@ -72,8 +81,9 @@ $(fashion):
 	$(PYTHON) scripts/fashion_mnist.py $@
 
 simulate: ## compare all systems on a recorded trace, as a table and plots in build/simulate
-	@echo "This builds rankpool and simulates every system on 10 epochs of Fashion-MNIST that were recorded before, twice: with each"
-	@echo "system's own sampler, and with the same draws for all. On two cores that takes a minute."
+	@echo "This builds rankpool and simulates every system on 10 recorded epochs of Fashion-MNIST,"
+	@echo "twice: with each system's own sampler, and with the same draws for all. On two cores that"
+	@echo "takes a minute."
 	@$(MAKE) --no-print-directory build
 	$(simulate) --plot build/simulate/own
 	$(simulate) --sampler pads --plot build/simulate/pads
@@ -91,7 +101,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	scripts/test-slurm.sh -m full
 	scripts/fuzz-door.sh 1m
 
-test-nightly: ## run many seeds, many kills, and the fuzz tests, for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
+test-nightly: ## run many seeds, kills and fuzz tests for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
 	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds $(SEEDS) -timeout 0
@@ -105,7 +115,8 @@ fuzz: ## have hostile clients say anything to two ranks beside a training (FUZZT
 
 check: ## check formatting, and what go vet sees
 	@scripts/go-version.sh
-	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || \
+		{ echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
 	go vet ./...
 
 test-go: ## run the Go tests, those with goroutines under the race detector
@@ -122,28 +133,29 @@ test-python: ## run the Python client's tests
 test-e2e: build ## run trainings end to end
 	scripts/test-e2e.sh
 
-test-slurm: build ## run the trainings on a Slurm of four nodes, which comes up for it and goes away again
+test-slurm: build ## run the trainings on a Slurm of four nodes, which it starts and stops
 	scripts/test-slurm.sh
 
-test-debian13: ## run "make run" and "make test" on Debian 13, in a root of its own (as root; docs/debian.md)
+test-debian13: ## run "make run" and "make test" on a Debian 13 (as root; docs/debian.md)
 	@$(deps) debian13
 	scripts/test-debian13.sh
 
-test-wheel: wheel ## install the wheel on a Debian 13 without compiler and MPI, and train there (as root)
+test-wheel: wheel ## install the wheel on a bare Debian 13, without MPI, and train there (as root)
 	scripts/test-wheel.sh
 
-test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI with rankpool's loader, 0.5 GB (docs/dlio.md)
+test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (docs/dlio.md)
 	$(PYTHON) -m venv --system-site-packages build/dlio
-	build/dlio/bin/pip install -q --no-deps dlio_benchmark==2.0.0 pydftracer==1.0.2 antlr4-python3-runtime==4.9.3 \
+	build/dlio/bin/pip install -q --no-deps dlio_benchmark==2.0.0 pydftracer==1.0.2 \
+		antlr4-python3-runtime==4.9.3 \
 		mpi4py hydra-core omegaconf 'h5py<3.12' 'pandas<2.2' psutil pytz tzdata
 	build/dlio/bin/pip install -q 'tensorflow-cpu==2.15.*' pytest
 	build/dlio/bin/python -m pytest -v -p no:cacheprovider python/frameworks/test_dlio.py
 
-test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (IMAGENET=…/main.py TORCHVISION=…/train.py, docs/frameworks.md)
+test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (docs/frameworks.md)
 	$(PYTHON) -m venv build/frameworks
 	build/frameworks/bin/pip install -q torch torchvision lightning accelerate transformers timm pytest
-	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks --ignore python/frameworks/test_dlio.py \
-		--imagenet "$(IMAGENET)" --torchvision "$(TORCHVISION)"
+	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks \
+		--ignore python/frameworks/test_dlio.py --imagenet "$(IMAGENET)" --torchvision "$(TORCHVISION)"
 
 pictures: ## make the pictures in docs/pictures again, by the tests that look at them
 	@$(deps) test
@@ -155,19 +167,19 @@ lint: ## run golangci-lint, which Go builds the first time, in three minutes
 fmt: ## format the Go files
 	$(golangci) fmt ./...
 
-bench: ## measure the ratios of benchmarks/README.md in six minutes (QUICK=1: only see that it works)
+bench: ## measure the ratios of benchmarks/README.md in six minutes (QUICK=1: only a check)
 	@$(deps) build bench
 	@$(MAKE) --no-print-directory build
 	$(go_build) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) $(if $(QUICK),-quick)
 
-bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUICK=1: only see that it works)
+bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUICK=1: only a check)
 	@$(deps) build bench-staging
 	@$(MAKE) --no-print-directory build
 	$(go_build) -o bin/benchmarks ./benchmarks
 	bin/benchmarks -python $(PYTHON) -only staging,pfs $(if $(QUICK),-quick)
 
-bench-peers: ## compare with DataLoader, SPDL, DALI, WebDataset, Streaming and LitData, from PyPI, 7 GB, in 30 minutes (as root; QUICK=1: only see that it works)
+bench-peers: ## compare with six loaders from PyPI, 7 GB, in 30 minutes (as root; QUICK=1: a check)
 	@$(MAKE) --no-print-directory build
 	$(go_build) -o bin/benchmarks ./benchmarks
 	$(PYTHON) -m venv build/peers
@@ -179,22 +191,26 @@ install: build ## install the program, man pages, completions and the Python cli
 	bin/rankpool docs man build/man
 	install -D -t $(to)/bin bin/rankpool
 	install -D -m 644 -t $(to)/share/man/man1 build/man/*.1
-	install -D -m 644 -t $(to)/share/rankpool/python/rankpool python/rankpool/*.py python/rankpool/py.typed
-	bin/rankpool completion bash | install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/rankpool
+	install -D -m 644 -t $(to)/share/rankpool/python/rankpool python/rankpool/*.py \
+		python/rankpool/py.typed
+	bin/rankpool completion bash | \
+		install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/rankpool
 	bin/rankpool completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_rankpool
-	bin/rankpool completion fish | install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
+	bin/rankpool completion fish | \
+		install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
 
-wheel: ## write build/rankpool-….whl, the Python client with the program inside (GOARCH=arm64: for that; pip fetches setuptools)
+wheel: ## write build/rankpool-….whl, the Python client with the program inside (GOARCH=arm64)
 	@scripts/go-version.sh
 	rm -rf build/wheel build/rankpool-*-linux_$(machine).whl
 	mkdir -p build/wheel/rankpool/bin
 	cp python/pyproject.toml build/wheel
 	cp python/rankpool/*.py python/rankpool/py.typed build/wheel/rankpool
 	GOOS=linux $(call program,build/wheel/rankpool/bin/rankpool)
-	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir build --config-settings=--build-option=--plat-name=linux_$(machine) build/wheel
+	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir build \
+		--config-settings=--build-option=--plat-name=linux_$(machine) build/wheel
 	rm -rf build/wheel
 
-dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network (VERSION=0.1.0, as the recipes of contrib want it)
+dist: ## write build/rankpool-VERSION.tar.gz, which builds without a network (VERSION=0.1.0)
 	rm -rf build/rankpool-$(version) build/rankpool-$(version).tar.gz
 	mkdir -p build/rankpool-$(version)
 	git archive HEAD | tar -x -C build/rankpool-$(version)
