@@ -89,16 +89,7 @@ func TestLameDuckOfADeadPeer(t *testing.T) {
 func TestLameDuckSavesImportance(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	cl := newCluster(t, 1, 240, 5000, func(c *Config) { c.StatePath = path })
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.open("pads", 12); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tr.plan(0); err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.plan(t, 0)
 	n := cl.nodes[0]
 	n.SaveImportance(t.Context()) // and what the plan has saved
 	before, err := os.ReadFile(path)

@@ -13,17 +13,7 @@ func TestStateFileStaysUntilRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	begin := func() (*cluster, *trainer) {
 		cl := newCluster(t, 1, 240, 5000, func(cfg *Config) { cfg.StatePath = path })
-		tr, err := cl.trainer(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tr.open("pads", 12); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tr.plan(0); err != nil {
-			t.Fatal(err)
-		}
-		return cl, tr
+		return cl, cl.plan(t, 0)
 	}
 	cl, tr := begin()
 	const trained = 10

@@ -33,14 +33,7 @@ func ioBound() *Cluster {
 func ratios(t *testing.T, cfg Config) (of [2][]float64) {
 	t.Helper()
 	cfg.System, cfg.Jobs, cfg.Values = mustFind(t, "icache"), 2, systems.Values{"probe_batches": 5}
-	s, err := newSetup(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPooled(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, p := pooledOf(t, cfg)
 	took := p.count.took()
 	p.pool = resampled{benefitSpy{p.pool, func(b *systems.Batch) {
 		if b.Epoch > 0 && b.Number == 10 {

@@ -44,8 +44,7 @@ func syntheticTrace(samples, epochs int) *Trace {
 	return t
 }
 
-// drawsOf returns the draws of a simulated run in the order of batches, of all jobs.
-func drawsOf(t fataler, cfg Config) []scheduler.SampleID {
+func pooledOf(t fataler, cfg Config) (*setup, *pooled) {
 	t.Helper()
 	s, err := newSetup(cfg)
 	if err != nil {
@@ -55,6 +54,13 @@ func drawsOf(t fataler, cfg Config) []scheduler.SampleID {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, p
+}
+
+// drawsOf returns the draws of a simulated run in the order of batches, of all jobs.
+func drawsOf(t fataler, cfg Config) []scheduler.SampleID {
+	t.Helper()
+	s, p := pooledOf(t, cfg)
 	spy := &spyPool{Pool: p.pool}
 	p.pool = spy
 	for epoch := range s.Epochs {

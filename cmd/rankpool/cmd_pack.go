@@ -242,13 +242,9 @@ func (o *packOptions) ids(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 	case "manifest":
 		return nil, nil
 	}
-	scores, err := readImportance(o.importance)
+	scores, err := importanceOf(m, o.importance)
 	if err != nil {
 		return nil, err
-	}
-	if len(scores) != m.Len() {
-		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples",
-			o.importance, len(scores), m.Len())
 	}
 	return pack.ByImportance(scores), nil
 }

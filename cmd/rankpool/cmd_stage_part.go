@@ -140,13 +140,9 @@ func (p *stagePart) samples(m *dataset.Manifest) ([]int, error) {
 	case p.top == "":
 		return ids, nil
 	}
-	scores, err := readImportance(p.importance)
+	scores, err := importanceOf(m, p.importance)
 	if err != nil {
 		return nil, err
-	}
-	if len(scores) != m.Len() {
-		return nil, fmt.Errorf("--importance: %s has %d scores, and the data set %d samples",
-			p.importance, len(scores), m.Len())
 	}
 	// NaN is the smallest.
 	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
@@ -173,6 +169,16 @@ func topCount(top string, m *dataset.Manifest, ids []int) (int, error) {
 		}
 	}
 	return len(ids), nil
+}
+
+// importanceOf reads a score for each sample of a data set.
+func importanceOf(m *dataset.Manifest, path string) ([]float32, error) {
+	scores, err := readImportance(path)
+	if err == nil && len(scores) != m.Len() {
+		err = fmt.Errorf("--importance: %s has %d scores, and the data set %d samples", path,
+			len(scores), m.Len())
+	}
+	return scores, err
 }
 
 // readImportance reads scores by sample: an array of a .npy file, or one number a line.

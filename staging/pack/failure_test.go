@@ -19,6 +19,7 @@ import (
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
+	"rankpool/staging/stagingtest"
 )
 
 // TestMain packs and kills itself when a test has started it for that: TestKilledPackGoesOn.
@@ -137,7 +138,7 @@ func TestDestinationFails(t *testing.T) {
 				}
 			}
 			_, err := Run(context.Background(), m, opt)
-			wantError(t, err, c.sentence, dest)
+			stagingtest.WantError(t, err, c.sentence, dest)
 			if !errors.Is(err, c.err) {
 				t.Errorf("%v is not %v", err, c.err)
 			}
@@ -154,7 +155,7 @@ func TestDestinationFails(t *testing.T) {
 		})
 	}
 	_, err := Run(context.Background(), m, Options{Dest: filepath.Join(m.Path(0), "dest")})
-	wantError(t, err, " cannot be written to: not a directory")
+	stagingtest.WantError(t, err, " cannot be written to: not a directory")
 }
 
 // A lossyFile loses what is written to it.
@@ -175,7 +176,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 			return lossyFile{file}, err
 		},
 	})
-	wantError(t, err, "pack-000000.tar was written to ",
+	stagingtest.WantError(t, err, "pack-000000.tar was written to ",
 		"reads back differently: the checksum of sample 000000000 is wrong")
 	if found := shardsOf(t, dest); len(found) > 0 {
 		t.Errorf("there is %v", found)
@@ -184,10 +185,10 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 
 func TestSourceChanges(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, path string){
-		"shorter": func(t *testing.T, path string) { must(t, os.Truncate(path, 3)) },
-		"gone":    func(t *testing.T, path string) { must(t, os.Remove(path)) },
+		"shorter": func(t *testing.T, path string) { stagingtest.Must(t, os.Truncate(path, 3)) },
+		"gone":    func(t *testing.T, path string) { stagingtest.Must(t, os.Remove(path)) },
 		"modified": func(t *testing.T, path string) {
-			must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
+			stagingtest.Must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestSourceChanges(t *testing.T) {
 			group, end := groupOf(t, 2)
 			_, err := Run(context.Background(), m, Options{Dest: dest, ShardBytes: 10 << 10, Group: group})
 			end()
-			wantError(t, err, "sample 50 (", "index the data set again")
+			stagingtest.WantError(t, err, "sample 50 (", "index the data set again")
 			for name := range files(t, dest) {
 				if name == index.ManifestName || isTemp(name) {
 					t.Errorf("there is %s", name)
@@ -244,11 +245,11 @@ func TestDamagedShardIsWrittenAgain(t *testing.T) {
 			return os.WriteFile(path, text, 0o644)
 		},
 	} {
-		must(t, damage(filepath.Join(opt.Dest, "pack-000002.tar")))
+		stagingtest.Must(t, damage(filepath.Join(opt.Dest, "pack-000002.tar")))
 		// While it is written again the pack is incomplete.
 		opt.create = func(dir, name string) (output, error) { return nil, unix.ENOSPC }
 		_, err := Run(context.Background(), m, opt)
-		wantError(t, err, "no space is left")
+		stagingtest.WantError(t, err, "no space is left")
 		if _, err := os.Stat(filepath.Join(opt.Dest, index.ManifestName)); !errors.Is(
 			err, fs.ErrNotExist) {
 			t.Errorf("%s: an incomplete pack has a manifest (%v)", name, err)
@@ -267,11 +268,11 @@ func TestDestinationHoldsSomethingElse(t *testing.T) {
 	grow(t, dest, map[string]string{"thesis.tex": "years"})
 	before := files(t, dest)
 	_, err := Run(context.Background(), m, Options{Dest: dest})
-	wantError(t, err, `holds "thesis.tex"`, "name a new folder")
+	stagingtest.WantError(t, err, `holds "thesis.tex"`, "name a new folder")
 	if !maps.Equal(before, files(t, dest)) {
 		t.Error("a folder that is not ours was changed")
 	}
-	must(t, os.Remove(filepath.Join(dest, "thesis.tex")))
+	stagingtest.Must(t, os.Remove(filepath.Join(dest, "thesis.tex")))
 	pack(t, m, Options{Dest: dest})
 	for name, opt := range map[string]Options{
 		"order": {Order: Shuffled(m.Len(), 1)}, "size": {ShardBytes: 2000}, "part": {Order: AsIs(3)},
@@ -279,17 +280,17 @@ func TestDestinationHoldsSomethingElse(t *testing.T) {
 		opt.Dest = dest
 		before := files(t, dest)
 		_, err = Run(context.Background(), m, opt)
-		wantError(t, err, "holds another pack")
+		stagingtest.WantError(t, err, "holds another pack")
 		opt.DryRun = true
 		_, err = Run(context.Background(), m, opt)
-		wantError(t, err, "holds another pack")
+		stagingtest.WantError(t, err, "holds another pack")
 		if !maps.Equal(before, files(t, dest)) {
 			t.Errorf("another %s has changed the pack", name)
 		}
 	}
-	must(t, os.Chtimes(m.Path(1), time.Unix(1, 0), time.Unix(1, 0)))
+	stagingtest.Must(t, os.Chtimes(m.Path(1), time.Unix(1, 0), time.Unix(1, 0)))
 	_, err = Run(context.Background(), scan(t, m.Root()), Options{Dest: dest})
-	wantError(t, err, "data that has changed since")
+	stagingtest.WantError(t, err, "data that has changed since")
 }
 
 func TestTwoPackersDoNotMeet(t *testing.T) {
@@ -298,7 +299,7 @@ func TestTwoPackersDoNotMeet(t *testing.T) {
 	tried := false
 	pack(t, m, Options{Dest: dest, create: func(dir, name string) (output, error) {
 		_, err := Run(context.Background(), m, Options{Dest: dest})
-		wantError(t, err, "another rankpool pack writes to "+dest)
+		stagingtest.WantError(t, err, "another rankpool pack writes to "+dest)
 		tried = true
 		return createTemp(dir, name)
 	}})
@@ -316,18 +317,18 @@ func TestWhatNoShardCanHold(t *testing.T) {
 	} {
 		sample.Members[0].Kind = kind
 		m, err := dataset.Build("/data", []string{""}, 1, func(int) dataset.Sample { return sample })
-		must(t, err)
+		stagingtest.Must(t, err)
 		_, err = NewPlan(m, AsIs(1), 1000)
-		wantError(t, err, "pack: sample 0 (f) has ", sentence)
+		stagingtest.WantError(t, err, "pack: sample 0 (f) has ", sentence)
 	}
 	sample.Members = nil
 	sample.Size = 1 << 62
 	m, err := dataset.Build("/data", []string{""}, 1, func(int) dataset.Sample { return sample })
-	must(t, err)
+	stagingtest.Must(t, err)
 	_, err = NewPlan(m, AsIs(1), 1000)
-	wantError(t, err, "has the impossible size of 4611686018427387904 bytes")
+	stagingtest.WantError(t, err, "has the impossible size of 4611686018427387904 bytes")
 	_, err = NewPlan(m, []scheduler.SampleID{}, 1000)
-	wantError(t, err, "no samples of /data")
+	stagingtest.WantError(t, err, "no samples of /data")
 }
 
 func TestClassMembersHoldTheLabel(t *testing.T) {
@@ -343,7 +344,7 @@ func TestClassMembersHoldTheLabel(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		wantError(t, err, "sample 0 (", "give that member another extension")
+		stagingtest.WantError(t, err, "sample 0 (", "give that member another extension")
 	}
 	src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
 	grow(t, src, map[string]string{"s.tar": tarOf(
@@ -381,19 +382,19 @@ func journalOf(t testing.TB) (*Plan, []byte) {
 	t.Helper()
 	m, err := dataset.Build("/data", []string{""}, 5,
 		func(int) dataset.Sample { return dataset.Sample{Path: "f", Size: 700} })
-	must(t, err)
+	stagingtest.Must(t, err)
 	p, err := NewPlan(m, AsIs(5), 5000)
-	must(t, err)
+	stagingtest.Must(t, err)
 	file, err := os.Create(filepath.Join(t.TempDir(), "journal"))
-	must(t, err)
+	stagingtest.Must(t, err)
 	j := &journal{file: file}
-	must(t, j.begin(p))
-	must(t, j.add(0, []uint64{3, 4}))
-	must(t, j.add(1, []uint64{1, 2}))
-	must(t, j.add(2, []uint64{5}))
-	must(t, file.Close())
+	stagingtest.Must(t, j.begin(p))
+	stagingtest.Must(t, j.add(0, []uint64{3, 4}))
+	stagingtest.Must(t, j.add(1, []uint64{1, 2}))
+	stagingtest.Must(t, j.add(2, []uint64{5}))
+	stagingtest.Must(t, file.Close())
 	whole, err := os.ReadFile(file.Name())
-	must(t, err)
+	stagingtest.Must(t, err)
 	return p, whole
 }
 

@@ -15,39 +15,17 @@ import (
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
+	"rankpool/staging/stagingtest"
 	"rankpool/staging/storage"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantError fails the test unless err is one line that holds every one of parts.
-func wantError(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q lacks %q", err, part)
-		}
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("error %q is not one line", err)
-	}
-}
 
 // grow writes files below a folder.
 func grow(t testing.TB, root string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(text), 0o644))
+		stagingtest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		stagingtest.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 }
 
@@ -69,18 +47,18 @@ func tarOf(t testing.TB, pairs ...string) string {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for i := 0; i < len(pairs); i += 2 {
-		must(t, w.WriteHeader(&tar.Header{Name: pairs[i], Size: int64(len(pairs[i+1])), Mode: 0o600}))
+		stagingtest.Must(t, w.WriteHeader(&tar.Header{Name: pairs[i], Size: int64(len(pairs[i+1])), Mode: 0o600}))
 		_, err := w.Write([]byte(pairs[i+1]))
-		must(t, err)
+		stagingtest.Must(t, err)
 	}
-	must(t, w.Close())
+	stagingtest.Must(t, w.Close())
 	return out.String()
 }
 
 func scan(t testing.TB, root string) *dataset.Manifest {
 	t.Helper()
 	m, err := index.Scan(context.Background(), root, index.ScanOptions{})
-	must(t, err)
+	stagingtest.Must(t, err)
 	return m
 }
 
@@ -88,7 +66,7 @@ func scan(t testing.TB, root string) *dataset.Manifest {
 func pack(t testing.TB, m *dataset.Manifest, opt Options) *Report {
 	t.Helper()
 	r, err := Run(context.Background(), m, opt)
-	must(t, err)
+	stagingtest.Must(t, err)
 	return r
 }
 
@@ -96,7 +74,7 @@ func pack(t testing.TB, m *dataset.Manifest, opt Options) *Report {
 func open(t testing.TB, dest string) *dataset.Manifest {
 	t.Helper()
 	m, err := index.Open(context.Background(), dest, index.OpenOptions{NoCache: true})
-	must(t, err)
+	stagingtest.Must(t, err)
 	return m
 }
 
@@ -105,7 +83,7 @@ func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.Sa
 	t.Helper()
 	into, done := make([]byte, m.Size(id)), make(chan error, 1)
 	f.Fetch(id, into, 0, func(err error) { done <- err })
-	must(t, <-done)
+	stagingtest.Must(t, <-done)
 	return string(into)
 }
 
@@ -113,7 +91,7 @@ func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.Sa
 func plain(t testing.TB, m *dataset.Manifest, id scheduler.SampleID) string {
 	t.Helper()
 	file, err := os.ReadFile(m.Path(id))
-	must(t, err)
+	stagingtest.Must(t, err)
 	text := ""
 	for _, member := range m.Members(id) {
 		text += string(file[member.Offset : member.Offset+member.Size])
@@ -125,11 +103,11 @@ func plain(t testing.TB, m *dataset.Manifest, id scheduler.SampleID) string {
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	stagingtest.Must(t, err)
 	found := map[string]string{}
 	for _, entry := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		must(t, err)
+		stagingtest.Must(t, err)
 		found[entry.Name()] = string(text)
 	}
 	return found
@@ -160,7 +138,7 @@ func groupOf(t testing.TB, ranks int) (group *index.Group, end func()) {
 		group.Dismiss()
 		serving.Wait()
 		for _, peer := range peers {
-			must(t, peer.Close())
+			stagingtest.Must(t, peer.Close())
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
+	"rankpool/staging/stagingtest"
 	"rankpool/staging/storage"
 )
 
@@ -67,7 +68,7 @@ func TestPackGivesTheSameSamples(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		//nolint:usetesting // one per draw; t.TempDir would keep them all until the end
 		base, err := os.MkdirTemp(t.TempDir(), "")
-		must(t, err)
+		stagingtest.Must(t, err)
 		defer os.RemoveAll(base)
 		src, dest := filepath.Join(base, "src"), filepath.Join(base, "dest")
 		drawData(r, t, src)
@@ -149,9 +150,9 @@ func (s pythonSample) files(t testing.TB) map[string]string {
 	decoded := map[string]string{}
 	for kind, text := range s.Files {
 		a, err := hex.DecodeString(kind)
-		must(t, err)
+		stagingtest.Must(t, err)
 		b, err := hex.DecodeString(text)
-		must(t, err)
+		stagingtest.Must(t, err)
 		decoded[string(a)] = string(b)
 	}
 	return decoded
@@ -194,10 +195,10 @@ func startPython(t *testing.T) *python {
 	cmd := exec.Command("python3", "-c", pythonReader)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	stagingtest.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	stagingtest.Must(t, err)
+	stagingtest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -214,8 +215,8 @@ func (p *python) read(t testing.TB, dest string) (samples []pythonSample) {
 	for _, name := range slices.Sorted(maps.Keys(shardsOf(t, dest))) {
 		names = append(names, filepath.Join(dest, name))
 	}
-	must(t, p.in.Encode(names))
-	must(t, p.out.Decode(&samples))
+	stagingtest.Must(t, p.in.Encode(names))
+	stagingtest.Must(t, p.out.Decode(&samples))
 	return samples
 }
 
@@ -312,7 +313,7 @@ func TestAPackMayMove(t *testing.T) {
 	m := scan(t, numbered(t, 5))
 	base := t.TempDir()
 	pack(t, m, Options{Dest: filepath.Join(base, "a")})
-	must(t, os.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")))
+	stagingtest.Must(t, os.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")))
 	checkPack(t, by, m, AsIs(m.Len()), filepath.Join(base, "b"))
 }
 
@@ -323,19 +324,19 @@ func TestMeasureIsExact(t *testing.T) {
 		"b/" + strings.Repeat("n", 9) + "." + strings.Repeat("long", 50): "z",
 	})
 	large, err := os.Create(filepath.Join(src, "b", "large.jpg"))
-	must(t, err)
-	must(t, large.Truncate(9<<30))
-	must(t, large.Close())
+	stagingtest.Must(t, err)
+	stagingtest.Must(t, large.Truncate(9<<30))
+	stagingtest.Must(t, large.Close())
 	m := scan(t, src)
 	p, err := NewPlan(m, AsIs(m.Len()), 1)
-	must(t, err)
+	stagingtest.Must(t, err)
 	for place := range m.Len() {
 		want := int64(endBytes)
 		files, err := p.files(nil, place)
-		must(t, err)
+		stagingtest.Must(t, err)
 		for _, f := range files {
 			head, err := p.header(&f, place)
-			must(t, err)
+			stagingtest.Must(t, err)
 			want += int64(len(head)) + (f.size+511)/512*512
 		}
 		if got := p.Bytes(place); got != want {

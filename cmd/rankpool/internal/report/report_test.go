@@ -37,15 +37,6 @@ func runOf(t testing.TB, log string) *runlog.Run {
 	return b.Run()
 }
 
-func logOf(t testing.TB, training runlogtest.Training) string {
-	t.Helper()
-	var log strings.Builder
-	if err := training.Write(&log); err != nil {
-		t.Fatal(err)
-	}
-	return log.String()
-}
-
 func pageOf(t testing.TB, run *runlog.Run) string {
 	t.Helper()
 	var page bytes.Buffer
@@ -108,7 +99,7 @@ func checkPage(t testing.TB, page string) {
 }
 
 func TestPageOfACluster(t *testing.T) {
-	page := pageOf(t, runOf(t, logOf(t, runlogtest.Cluster())))
+	page := pageOf(t, runOf(t, runlogtest.Cluster().Text()))
 	for _, want := range []string{
 		"8 nodes trained on train: 6 epochs finished in 1 h 6 min.",
 		"Of 71,066,216 samples, 48.6 % came from",
@@ -143,9 +134,9 @@ func TestPageOfACluster(t *testing.T) {
 func TestQuietRun(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.SlowNode, training.ShrinkNode, training.DeadNode = -1, -1, -1
-	if page := pageOf(t, runOf(t, logOf(t, training))); !strings.Contains(
+	if page := pageOf(t, runOf(t, training.Text())); !strings.Contains(
 		page, "Nothing out of the ordinary.") {
-		t.Errorf("remarks: %v", remarks(runOf(t, logOf(t, training))))
+		t.Errorf("remarks: %v", remarks(runOf(t, training.Text())))
 	}
 }
 
@@ -171,7 +162,7 @@ func TestPlannedHits(t *testing.T) {
 func TestMissing(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.GPUs, training.Machine = 0, false
-	bare := logOf(t, training)
+	bare := training.Text()
 	old := `{"event":"epoch","data":"train","draws":10,"epoch":0,"hits_local":1,"storage_reads":9,"storage_bytes":900,"stall_seconds":1,"seconds":10}
 {"event":"summary","data":"train","ranks":4,"epochs":1,"draws":10,"wall_seconds":12}
 `
@@ -215,10 +206,10 @@ func TestMissing(t *testing.T) {
 			map[string]string{"gpu": silentGPUs},
 			nil,
 		},
-		"one epoch": {logOf(t, runlogtest.Training{
+		"one epoch": {runlogtest.Training{
 			Nodes: 1, Epochs: 1, EpochSeconds: 20, EverySeconds: 10, SlowNode: -1, ShrinkNode: -1,
 			DeadNode: -1,
-		}), map[string]string{"gpu": noGPUs}, []string{
+		}.Text(), map[string]string{"gpu": noGPUs}, []string{
 			"One node trained", "One node: there is nothing to compare.",
 			"The log has one epoch&#39;s scores",
 		}},
@@ -295,7 +286,7 @@ func TestManyNodes(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.Nodes, training.Epochs, training.EpochSeconds, training.EverySeconds, training.GPUs = 300,
 		1, 30, 10, 0
-	page := pageOf(t, runOf(t, logOf(t, training)))
+	page := pageOf(t, runOf(t, training.Text()))
 	if bars := strings.Count(page, `<rect class="area wait"`); bars != nodeBars+1 {
 		t.Errorf("%d bars of waiting and its legend", bars)
 	}

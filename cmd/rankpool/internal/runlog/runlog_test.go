@@ -31,16 +31,6 @@ func read(t *testing.T, logs ...string) *Run {
 	return b.Run()
 }
 
-// logOf returns the log of a training.
-func logOf(t testing.TB, training runlogtest.Training) string {
-	t.Helper()
-	var log strings.Builder
-	if err := training.Write(&log); err != nil {
-		t.Fatal(err)
-	}
-	return log.String()
-}
-
 func small() runlogtest.Training {
 	training := runlogtest.Cluster()
 	training.Nodes, training.GPUs, training.EpochSeconds, training.SlowNode, training.ShrinkNode,
@@ -50,7 +40,7 @@ func small() runlogtest.Training {
 
 // TestGolden compares what a run of eight nodes comes to, with the troubles of runlogtest.Cluster.
 func TestGolden(t *testing.T) {
-	run := read(t, logOf(t, runlogtest.Cluster()))
+	run := read(t, runlogtest.Cluster().Text())
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "data %s, ranks %d, jobs %d, ended %v, events %d, broken %d, begin %v, "+
 		"seconds %.0f, bins %d of %g s\n", run.Data, run.Ranks, run.Jobs,
@@ -119,7 +109,7 @@ func TestGolden(t *testing.T) {
 
 // TestSumsAgree compares three ways to the same sums: epochs, nodes and the timeline.
 func TestSumsAgree(t *testing.T) {
-	run := read(t, logOf(t, runlogtest.Cluster()))
+	run := read(t, runlogtest.Cluster().Text())
 	epochs := 0.0
 	for _, e := range run.Epochs {
 		epochs += float64(e.Draws)
@@ -139,7 +129,7 @@ func TestSumsAgree(t *testing.T) {
 }
 
 func TestBrokenLines(t *testing.T) {
-	whole := logOf(t, small())
+	whole := small().Text()
 	lines := strings.SplitAfter(strings.TrimSpace(whole), "\n")
 	want := read(t, whole)
 	half := lines[3][:len(lines[3])/2]
@@ -177,7 +167,7 @@ func TestTrainingsInOneLog(t *testing.T) {
 	first := small()
 	second := first
 	second.Seed, second.Nodes = 2, 3
-	one, two := logOf(t, first), logOf(t, second)
+	one, two := first.Text(), second.Text()
 	alone := read(t, two)
 
 	again := read(t, one+two)
@@ -407,7 +397,7 @@ func TestHistogramsAreThinned(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	training := small()
 	training.Nodes, training.Epochs, training.EverySeconds = 1, 2, 60
-	log := logOf(f, training)
+	log := training.Text()
 	f.Add([]byte(log))
 	f.Add([]byte(log[:len(log)/2] + log))
 	f.Add([]byte(

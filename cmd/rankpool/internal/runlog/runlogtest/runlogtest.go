@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"rankpool/mpicache/stats"
@@ -82,6 +83,15 @@ func (t Training) Write(w io.Writer) error {
 		out.err = out.to.Flush()
 	}
 	return out.err
+}
+
+// Text returns the log as Write writes it.
+func (t Training) Text() string {
+	var log strings.Builder
+	if err := t.Write(&log); err != nil {
+		panic(err) // a strings.Builder takes everything
+	}
+	return log.String()
 }
 
 type writer struct {
