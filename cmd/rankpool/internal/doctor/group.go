@@ -9,28 +9,30 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 )
 
+// A rank that is silent for so many seconds counts as lost: one that starts Python on few cores may
+// be late.
+const silentSeconds = 16
+
+// The channels between ranks.
 const (
-	lifeEvery = time.Second // between two signs of life
-	// A rank that is silent for so many ticks counts as lost: one that starts Python on few cores may
-	// be late.
-	silentTicks = 15
+	channelSigns  byte = iota // host, newline, the check that runs
+	channelReport             // JSON: wireReport, to rank 0
+	channelCalls
+	channelEnd // from rank 0 to all
 )
 
-// The first byte of a message is its kind.
+// The first byte of a request.
 const (
-	kindAlive    = 'a' // host, newline, the check that runs
-	kindReport   = 'r' // JSON: wireReport
-	kindMeasure  = 'm' // JSON: a Way without results, from rank 0 to its From
-	kindMeasured = 'd' // JSON: the Way, back
-	kindPing     = 'p' // 8 bytes: a number
-	kindPong     = 'q' // the number, 8 bytes: the clock in ns since 1970
-	kindBulk     = 'b' // 4 bytes: the ticket under which the sender receives a bulk transfer
-	kindEnd      = 'e' // from rank 0 to all
+	askMeasure = 'm' // JSON: a Way without results, from rank 0 to its From; the reply has them
+	askClock   = 'p' // the reply has 8 bytes: the clock in ns since 1970
+	askBulk    = 'b' // 4 bytes: the ticket under which the sender receives a bulk transfer
 )
 
 // GroupOptions has a Group's clocks. The zero value is ready to use.
@@ -38,163 +40,119 @@ type GroupOptions struct {
 	Host string
 	// nil: time.Now; the wall clock is compared, the monotonic one measures
 	Now  func() time.Time
-	Tick <-chan time.Time                  // nil: every second
-	Late func() (<-chan time.Time, func()) // nil: 10 s: when a link between two ranks has not answered
+	Tick <-chan time.Time // nil: every second
+	// nil: context.WithTimeout; ends the wait for a rank's reply
+	Late func(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc)
 }
 
 // A Group is one rank's side of the communication between all ranks. Rank 0 gathers the reports,
 // has links measured, and ends it; the others report and wait for the end. Every wait is bounded: a
-// rank that sends nothing for 15 s counts as lost.
+// rank that sends nothing for 16 s counts as lost.
 //
 // Its methods may be called by several goroutines.
 type Group struct {
-	transport transport.Transport
-	opt       GroupOptions
-	stop      chan struct{}
+	mux     *ranks.Mux
+	calls   *ranks.Calls
+	watch   *ranks.Watch
+	opt     GroupOptions
+	tickets atomic.Uint32 // of bulk transfers
 
-	mu       sync.Mutex
-	changed  *sync.Cond
-	check    string  // that runs here
-	ticks    int     // since the beginning
-	peers    []other // by rank
-	measured map[[2]int]Way
-	waiting  map[uint64]chan pong
-	next     uint64
-	ended    bool
+	mu      sync.Mutex
+	changed *sync.Cond
+	check   string  // that runs here
+	peers   []other // by rank
+	ended   bool
 }
 
 // other is the state of another rank.
 type other struct {
-	quiet       int // ticks since its last message
+	lost        bool
 	host, check string
 	report      *Report
 }
 
-func (p *other) lost() bool { return p.quiet > silentTicks }
-
 // Join starts to communicate on a transport that is not started.
-func Join(ranks transport.Transport, opt GroupOptions) *Group {
-	g := &Group{
-		transport: ranks, opt: opt, stop: make(chan struct{}),
-		peers: make([]other, ranks.Size()), measured: map[[2]int]Way{},
-		waiting: map[uint64]chan pong{},
-	}
+func Join(t transport.Transport, opt GroupOptions) *Group {
+	g := &Group{mux: ranks.NewMux(t), opt: opt, peers: make([]other, t.Size())}
 	g.changed = sync.NewCond(&g.mu)
 	if g.opt.Now == nil {
 		g.opt.Now = time.Now
 	}
 	if g.opt.Late == nil {
-		g.opt.Late = func() (<-chan time.Time, func()) {
-			timer := time.NewTimer(wayPatience)
-			return timer.C, func() { timer.Stop() }
+		g.opt.Late = context.WithTimeout
+	}
+	g.calls = ranks.NewCalls(g.mux, channelCalls, g.answer)
+	g.mux.Handle(channelReport, func(from int, body []byte) {
+		var w wireReport
+		if json.Unmarshal(body, &w) == nil {
+			g.change(func() { g.peers[from].report = w.report(from) })
 		}
-	}
-	end := func() {}
-	if g.opt.Tick == nil {
-		ticker := time.NewTicker(lifeEvery)
-		g.opt.Tick, end = ticker.C, ticker.Stop
-	}
-	ranks.Start(g.handle)
-	g.sign()
-	go g.live(end)
+	})
+	g.mux.Handle(channelEnd, func(int, []byte) { g.change(func() { g.ended = true }) })
+	g.watch = ranks.NewWatch(g.mux, channelSigns, ranks.WatchOptions{
+		Ticks: opt.Tick, Bound: silentSeconds, Sign: g.sign,
+		Heard: func(from int, sign []byte) {
+			g.change(func() {
+				p := &g.peers[from]
+				p.lost = false
+				p.host, p.check, _ = strings.Cut(string(sign), "\n")
+			})
+		},
+		Lost: func(rank int) { g.change(func() { g.peers[rank].lost = true }) },
+	})
+	g.watch.Send()
 	return g
 }
 
 // Close ends the signs of life. The caller closes the transport.
-func (g *Group) Close() { close(g.stop) }
+func (g *Group) Close() { g.watch.Stop() }
+
+// change changes the state that await waits for.
+func (g *Group) change(do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	do()
+	g.changed.Broadcast()
+}
 
 // Checking announces which check runs here now.
 func (g *Group) Checking(name string) {
-	g.mu.Lock()
-	g.check = name
-	g.mu.Unlock()
-	g.sign()
+	g.change(func() { g.check = name })
+	g.watch.Send()
 }
 
-// sign sends a sign of life: rank 0 to all, the others to rank 0.
-func (g *Group) sign() {
-	g.mu.Lock()
-	sign := []byte(string(rune(kindAlive)) + g.opt.Host + "\n" + g.check)
-	g.mu.Unlock()
-	if g.transport.Rank() != 0 {
-		g.transport.Post(0, sign)
-		return
-	}
-	for r := 1; r < g.transport.Size(); r++ {
-		g.transport.Post(r, sign)
-	}
-}
-
-// live sends signs of life, and counts the others' silence.
-func (g *Group) live(end func()) {
-	defer end()
-	for {
-		select {
-		case <-g.stop:
-			return
-		case <-g.opt.Tick:
-		}
-		g.mu.Lock()
-		g.ticks++
-		for i := range g.peers {
-			g.peers[i].quiet++
-		}
-		g.changed.Broadcast()
-		g.mu.Unlock()
-		g.sign()
-	}
-}
-
-// handle handles a message; the transport calls it.
-func (g *Group) handle(from int, msg []byte) {
-	if len(msg) == 0 {
-		return
-	}
-	kind, body := msg[0], msg[1:]
-	switch { // measurements first
-	case kind == kindPing && len(body) == 8:
-		g.transport.Post(from, binary.LittleEndian.AppendUint64(
-			append([]byte{kindPong}, body...), uint64(g.opt.Now().UnixNano())))
-		return
-	case kind == kindPong && len(body) == 16:
-		g.ponged(body)
-		return
-	case kind == kindBulk && len(body) == 4:
-		// the receiver reports
-		g.transport.Put(from, binary.LittleEndian.Uint32(body), bulk(true), func(error) {})
-		return
-	}
+func (g *Group) sign() []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	defer g.changed.Broadcast()
-	p := &g.peers[from]
-	p.quiet = 0
-	switch kind {
-	case kindAlive:
-		p.host, p.check, _ = strings.Cut(string(body), "\n")
-	case kindReport:
-		var w wireReport
-		if json.Unmarshal(body, &w) == nil {
-			p.report = w.report(from)
-		}
-	case kindMeasure:
-		var way Way
-		if json.Unmarshal(body, &way) == nil && way.To >= 0 && way.To < g.transport.Size() {
-			go g.measureFor(way)
-		}
-	case kindMeasured:
-		var way Way
-		if json.Unmarshal(body, &way) == nil {
-			g.measured[[2]int{way.From, way.To}] = way
-		}
-	case kindEnd:
-		g.ended = true
+	return []byte(g.opt.Host + "\n" + g.check)
+}
+
+// answer answers another rank's request, or one of its own.
+func (g *Group) answer(from int, request []byte, reply func([]byte, error)) {
+	var way Way
+	switch {
+	case len(request) == 1 && request[0] == askClock:
+		reply(binary.LittleEndian.AppendUint64(nil, uint64(g.opt.Now().UnixNano())), nil)
+	case len(request) == 5 && request[0] == askBulk:
+		// the receiver reports
+		g.mux.Put(from, binary.LittleEndian.Uint32(request[1:]), bulk(true), func(error) {})
+		reply(nil, nil)
+	case len(request) > 0 && request[0] == askMeasure && json.Unmarshal(request[1:], &way) == nil &&
+		way.To >= 0 && way.To < g.mux.Size():
+		go func() {
+			if err := g.measure(&way); err != nil {
+				way.Failure = err.Error()
+			}
+			reply(json.Marshal(way))
+		}()
+	default:
+		reply(nil, errors.New("malformed request"))
 	}
 }
 
 // Report sends this rank's findings to rank 0.
 func (g *Group) Report(findings []Finding) {
-	g.transport.Post(0, append([]byte{kindReport}, encodeReport(g.opt.Host, findings)...))
+	g.mux.Send(0, channelReport, encodeReport(g.opt.Host, findings))
 }
 
 // ErrSilent means that rank 0 sends no sign of life.
@@ -203,7 +161,7 @@ var ErrSilent = errors.New("doctor: rank 0 gives no sign of life")
 // AwaitEnd waits until rank 0 sends the end. Errors: ErrSilent, and the cause of ctx's end.
 func (g *Group) AwaitEnd(ctx context.Context) error {
 	return g.await(ctx, func() (bool, error) {
-		if g.peers[0].lost() {
+		if g.peers[0].lost {
 			return true, ErrSilent
 		}
 		return g.ended, nil
@@ -212,9 +170,7 @@ func (g *Group) AwaitEnd(ctx context.Context) error {
 
 // End tells all ranks that they may exit.
 func (g *Group) End() {
-	for r := 1; r < g.transport.Size(); r++ {
-		g.transport.Post(r, []byte{kindEnd})
-	}
+	g.mux.SendOthers(channelEnd, nil)
 }
 
 // A Lost rank has not reported.
@@ -234,7 +190,7 @@ func (g *Group) Gather(ctx context.Context, own []Finding) (
 	g.peers[0].report = &Report{0, g.opt.Host, own}
 	g.mu.Unlock()
 	err = g.await(ctx, func() (bool, error) {
-		return !slices.ContainsFunc(g.peers, func(p other) bool { return p.report == nil && !p.lost() }),
+		return !slices.ContainsFunc(g.peers, func(p other) bool { return p.report == nil && !p.lost }),
 			nil
 	})
 	g.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/slurm"
 )
 
@@ -111,8 +112,7 @@ func TestLostRank(t *testing.T) {
 	second := Join(transports[1], GroupOptions{Host: "n2", Tick: make(chan time.Time), Late: never})
 	defer second.Close()
 	second.Report(nil)
-	transports[2].Start(func(int, []byte) {})
-	transports[2].Post(0, []byte("an3\npython"))
+	ranks.NewMux(transports[2]).Send(0, channelSigns, []byte("n3\npython"))
 	type gathered struct {
 		reports []Report
 		lost    []Lost
@@ -172,15 +172,17 @@ func TestSilentRootEndsAssist(t *testing.T) {
 // end.
 func TestSilentWay(t *testing.T) {
 	transports := transport.NewLocal(2)
-	expired := make(chan time.Time)
-	close(expired)
 	root := Join(transports[0], GroupOptions{
 		Host: "n1", Tick: make(chan time.Time),
-		Late: func() (<-chan time.Time, func()) { return expired, func() {} },
+		Late: func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx, cancel
+		},
 	})
 	defer root.Close()
-	transports[1].Start(func(int, []byte) {}) // it takes messages, and answers none
-	transports[1].Post(0, append([]byte("r"), encodeReport("n2", nil)...))
+	// it takes messages, and answers none
+	ranks.NewMux(transports[1]).Send(0, channelReport, encodeReport("n2", nil))
 	if _, _, err := root.Gather(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -216,18 +218,28 @@ func TestGroupTakesAnyBytes(t *testing.T) {
 	transports := transport.NewLocal(2)
 	g := Join(transports[0], GroupOptions{Tick: make(chan time.Time)})
 	defer g.Close()
-	for _, msg := range []string{
-		"", "?", "p", "q1", "b", "m{", `m{"to":99}`, `m{"to":-1}`, "d", "r",
-		"r[]", "a", "q0123456789abcdef",
-	} {
-		g.handle(1, []byte(msg))
+	other := ranks.NewMux(transports[1])
+	calls := ranks.NewCalls(other, channelCalls, nil)
+	for _, request := range []string{"", "?", "pp", "q1", "b", "m{", `m{"to":99}`, `m{"to":-1}`} {
+		if _, err := calls.Call(t.Context(), 0, []byte(request)); err == nil {
+			t.Errorf("request %q is answered", request)
+		}
 	}
-	if g.peers[1].report != nil || len(g.measured) > 1 {
-		t.Errorf("%+v %+v", g.peers[1], g.measured)
+	for _, report := range []string{"", "r", "[]", "{"} {
+		other.Send(0, channelReport, []byte(report))
+	}
+	other.Send(0, channelSigns, nil)
+	if _, err := calls.Call(t.Context(), 0, []byte{askClock}); err != nil { // all have arrived
+		t.Error(err)
+	}
+	if g.peers[1].report != nil {
+		t.Errorf("%+v", g.peers[1])
 	}
 }
 
-func never() (<-chan time.Time, func()) { return nil, func() {} }
+func never(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
 
 func TestRounds(t *testing.T) {
 	for n := 2; n <= 130; n++ {

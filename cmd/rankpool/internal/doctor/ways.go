@@ -12,8 +12,8 @@ import (
 
 const (
 	wayPatience = 10 * time.Second // for one answer on a link
-	// rank 0's wait for the measurement of a link: longer than the patience for all its answers.
-	wayTicks = 40
+	// rank 0's wait for a round of measurements
+	roundPatience = 4 * wayPatience
 	// before the first one that counts: ranks that sleep between messages must wake up.
 	warmPings   = 20
 	pings       = 100
@@ -70,7 +70,7 @@ func rounds(n int) [][]Way {
 // it. Links to lost ranks are left out; tell is called before each round. It ends early with ctx.
 func (g *Group) Measure(ctx context.Context, tell func(round, rounds int)) []Way {
 	var all []Way
-	plan := rounds(g.transport.Size())
+	plan := rounds(g.mux.Size())
 	for i, round := range plan {
 		tell(i, len(plan))
 		round = slices.DeleteFunc(round, func(w Way) bool { return g.isLost(w.From) || g.isLost(w.To) })
@@ -90,47 +90,20 @@ func (g *Group) isLost(rank int) bool {
 
 // measureRound has the first rank of each link measure it, and waits for all.
 func (g *Group) measureRound(ctx context.Context, round []Way) []Way {
-	for _, way := range round {
-		if way.From == 0 {
-			go g.measureFor(way)
-			continue
-		}
-		order, _ := json.Marshal(way) // marshalling numbers cannot fail
-		g.transport.Post(way.From, append([]byte{kindMeasure}, order...))
+	ctx, stop := g.opt.Late(ctx, roundPatience)
+	defer stop()
+	var all sync.WaitGroup
+	for i := range round {
+		all.Go(func() {
+			order, _ := json.Marshal(round[i]) // marshalling numbers cannot fail
+			result, err := g.calls.Call(ctx, round[i].From, append([]byte{askMeasure}, order...))
+			if err != nil || json.Unmarshal(result, &round[i]) != nil {
+				round[i].Failure = "no answer"
+			}
+		})
 	}
-	g.mu.Lock()
-	began := g.ticks
-	g.mu.Unlock()
-	missing := func(w Way) bool { _, there := g.measured[[2]int{w.From, w.To}]; return !there }
-	_ = g.await(ctx, func() (bool, error) { // what has not arrived has failed
-		return !slices.ContainsFunc(round, missing) || g.ticks-began > wayTicks, nil
-	})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, way := range round {
-		if missing(way) {
-			round[i].Failure = "no answer"
-		} else {
-			round[i] = g.measured[[2]int{way.From, way.To}]
-		}
-	}
+	all.Wait()
 	return round
-}
-
-// measureFor measures a link from this rank, and reports to rank 0.
-func (g *Group) measureFor(way Way) {
-	if err := g.measure(&way); err != nil {
-		way.Failure = err.Error()
-	}
-	if g.transport.Rank() == 0 {
-		g.mu.Lock()
-		g.measured[[2]int{way.From, way.To}] = way
-		g.changed.Broadcast()
-		g.mu.Unlock()
-		return
-	}
-	result, _ := json.Marshal(way) // marshalling numbers cannot fail
-	g.transport.Post(0, append([]byte{kindMeasured}, result...))
 }
 
 func (g *Group) measure(way *Way) error {
@@ -168,47 +141,22 @@ func (g *Group) measure(way *Way) error {
 type pong struct {
 	trip   time.Duration
 	offset time.Duration // the peer's clock minus this rank's; wrong by at most half of trip
-	at     time.Time     // when it arrived
-	clock  int64         // the peer's, in ns since 1970
 }
 
 var errLate = errors.New("no answer in " + wayPatience.String())
 
 // ping sends a small message back and forth.
 func (g *Group) ping(to int) (pong, error) {
-	answer := make(chan pong, 1)
-	g.mu.Lock()
-	g.next++
-	number := g.next
-	g.waiting[number] = answer
-	g.mu.Unlock()
-	late, stop := g.opt.Late()
+	late, stop := g.opt.Late(context.Background(), wayPatience)
 	defer stop()
 	began := g.opt.Now()
-	g.transport.Post(to, binary.LittleEndian.AppendUint64([]byte{kindPing}, number))
-	select {
-	case p := <-answer:
-		p.trip = p.at.Sub(began)
-		p.offset = time.Duration(p.clock - began.UnixNano() - int64(p.trip/2))
-		return p, nil
-	case <-late:
-		g.mu.Lock()
-		delete(g.waiting, number)
-		g.mu.Unlock()
+	clock, err := g.calls.Call(late, to, []byte{askClock})
+	if err != nil || len(clock) != 8 {
 		return pong{}, errLate
 	}
-}
-
-func (g *Group) ponged(body []byte) {
-	p := pong{at: g.opt.Now(), clock: int64(binary.LittleEndian.Uint64(body[8:]))}
-	number := binary.LittleEndian.Uint64(body)
-	g.mu.Lock()
-	answer := g.waiting[number]
-	delete(g.waiting, number)
-	g.mu.Unlock()
-	if answer != nil {
-		answer <- p
-	}
+	trip := g.opt.Now().Sub(began)
+	there := int64(binary.LittleEndian.Uint64(clock))
+	return pong{trip, time.Duration(there - began.UnixNano() - int64(trip/2))}, nil
 }
 
 var sent = sync.OnceValue(func() []byte { return make([]byte, bulkBytes) })
@@ -228,19 +176,19 @@ func bulk(send bool) [][]byte {
 
 // takeBulk transfers 32 MiB from the peer to here.
 func (g *Group) takeBulk(from int) error {
-	g.mu.Lock()
-	g.next++
-	ticket := uint32(g.next)
-	g.mu.Unlock()
+	ticket := g.tickets.Add(1)
 	done := make(chan error, 1)
-	late, stop := g.opt.Late()
+	late, stop := g.opt.Late(context.Background(), wayPatience)
 	defer stop()
-	g.transport.Take(from, ticket, bulk(false), func(err error) { done <- err })
-	g.transport.Post(from, binary.LittleEndian.AppendUint32([]byte{kindBulk}, ticket))
+	g.mux.Take(from, ticket, bulk(false), func(err error) { done <- err })
+	order := binary.LittleEndian.AppendUint32([]byte{askBulk}, ticket)
+	if _, err := g.calls.Call(late, from, order); err != nil {
+		return errLate
+	}
 	select {
 	case err := <-done:
 		return err
-	case <-late: // the memory still belongs to the transport, and is never used again
+	case <-late.Done(): // the memory still belongs to the transport, and is never used again
 		return errLate
 	}
 }
@@ -255,11 +203,11 @@ type Offset struct {
 // Clocks asks all ranks that have reported for their clocks. Only rank 0 calls it. Ranks that do
 // not answer are left out.
 func (g *Group) Clocks(ctx context.Context) []Offset {
-	offsets := make([]*Offset, g.transport.Size())
+	offsets := make([]*Offset, g.mux.Size())
 	offsets[0] = &Offset{}
 	var all sync.WaitGroup
 	room := make(chan struct{}, clocksAhead)
-	for r := 1; r < g.transport.Size() && ctx.Err() == nil; r++ {
+	for r := 1; r < g.mux.Size() && ctx.Err() == nil; r++ {
 		if g.isLost(r) {
 			continue
 		}
