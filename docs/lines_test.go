@@ -22,7 +22,8 @@ var unbreakable = map[string]*regexp.Regexp{
 	".py":      regexp.MustCompile(`"[^"]{40,}"|'[^']{40,}'`),
 }
 
-// TestLinesFit checks that lines of documents, Python programs and the Makefile have at most 100 columns.
+// TestLinesFit checks that lines of documents, Python programs and the Makefile have at most 100
+// columns.
 func TestLinesFit(t *testing.T) {
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

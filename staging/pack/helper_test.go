@@ -47,7 +47,8 @@ func tarOf(t testing.TB, pairs ...string) string {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for i := 0; i < len(pairs); i += 2 {
-		stagingtest.Must(t, w.WriteHeader(&tar.Header{Name: pairs[i], Size: int64(len(pairs[i+1])), Mode: 0o600}))
+		head := tar.Header{Name: pairs[i], Size: int64(len(pairs[i+1])), Mode: 0o600}
+		stagingtest.Must(t, w.WriteHeader(&head))
 		_, err := w.Write([]byte(pairs[i+1]))
 		stagingtest.Must(t, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	wayPatience = 10 * time.Second // for one answer on a link
-	// rank 0's wait for a round of measurements
+	// rank 0's wait for a round of measurements.
 	roundPatience = 4 * wayPatience
 	// before the first one that counts: ranks that sleep between messages must wake up.
 	warmPings   = 20
