@@ -96,9 +96,9 @@ func (s *stream) sum(epoch int) *stats.Count {
 	counts[stats.StorageBytes] += counts[stats.FallbackBytes]
 	counts[stats.TrainSeconds] = longest
 	if s.stager != nil {
-		hits, _ := s.stager.PlannedHits(epoch)
+		hits, _ := s.stager.PlannedHits(0, epoch)
 		counts[stats.PlannedHits] = int64(hits)
-		counts[stats.TierHits] = int64(s.stager.TierHits(epoch))
+		counts[stats.TierHits] = int64(s.stager.TierHits(0, epoch))
 	}
 	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}
 	c.Set(stats.Convert(counts))
@@ -385,7 +385,7 @@ func (s *stream) status() DataStatus {
 	for _, e := range s.coordinator.Open() {
 		if c := s.epochs[e]; c != nil {
 			sum := s.sum(e)
-			plan := s.stager.Plan(e)
+			plan := s.stager.Plan(0, e)
 			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()

@@ -179,7 +179,7 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	if s.index == 0 {
 		st.Ready = s.stager.Ready()
 		st.NextPlanned = len(s.coordinator.Open()) > 0 &&
-			s.stager.Knows(slices.Max(s.coordinator.Open())+1)
+			s.stager.Knows(0, slices.Max(s.coordinator.Open())+1)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 	}
 	sum[stats.TrainSeconds] += longest * int64(len(s.coordinator.Locals()))
 	if s.stager != nil {
-		sum[stats.TierHits] += int64(s.stager.TierHits(epoch))
+		sum[stats.TierHits] += int64(s.stager.TierHits(0, epoch))
 	}
 }
 

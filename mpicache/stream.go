@@ -167,10 +167,10 @@ func (s *stream) drain() {
 		s.freed = false
 	}
 	s.queue = nil
-	if n := s.stager.PlansLeft(); n != s.plansHad {
+	if n := s.stager.PlansLeft(0); n != s.plansHad {
 		s.plansHad = n
 		for _, epoch := range s.coordinator.Open() {
-			if s.coordinator.Knows(epoch) && !s.stager.Knows(epoch) {
+			if s.coordinator.Knows(epoch) && !s.stager.Knows(0, epoch) {
 				s.coordinate(scheduler.Left{Epoch: epoch})
 			}
 		}
@@ -275,14 +275,14 @@ func (s *stream) deliver(c scheduler.Deliver) {
 	}
 	entries := make([]batchEntry, len(c.IDs))
 	var places []int32 // in the plan, where a draw may be served by another sample
-	if plan := s.stager.Plan(g.due.epoch); plan != nil && plan.Chosen() {
+	if plan := s.stager.Plan(0, g.due.epoch); plan != nil && plan.Chosen() {
 		places = plan.Places(g.due.batch, g.due.trainer)
 	}
 	for i, id := range c.IDs {
 		entries[i] = batchEntry{
 			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)),
 			source:     c.Source[i],
-			substitute: i < len(places) && s.stager.Plan(g.due.epoch).Substituted(int(places[i])),
+			substitute: i < len(places) && s.stager.Plan(0, g.due.epoch).Substituted(int(places[i])),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
 			entries[i].offset = uint64(s.place[id])

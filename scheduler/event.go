@@ -4,17 +4,29 @@ package scheduler
 type Event interface{ event() }
 
 type (
-	// Planned reports that a plan is there, of which batches from From on are trained.
+	// LaneOpened reports that another training uses the data set: lane number Lane, which is not
+	// open, of trainers on the ranks World. Lane 0 is open from the beginning.
+	LaneOpened struct {
+		Lane  int
+		World []int32
+	}
+
+	// LaneClosed reports that a training has ended. What only that one needs is freed; what was
+	// delivered to its trainers is when they release it.
+	LaneClosed struct{ Lane int }
+
+	// Planned reports that a plan of a lane is there, of which batches from From on are trained.
 	Planned struct {
+		Lane int
 		Plan *Plan
 		From int
 	}
 
-	// Requested reports that a local trainer wants its part of a global batch. Ticket names the
-	// request in Deliver.
+	// Requested reports that a local trainer wants its part of a global batch of a lane. Ticket
+	// names the request in Deliver.
 	Requested struct {
-		Trainer, Epoch, Batch int
-		Ticket                uint64
+		Lane, Trainer, Epoch, Batch int
+		Ticket                      uint64
 	}
 
 	// Withdrawn reports that the requester of Ticket is gone.
@@ -48,10 +60,10 @@ type (
 	// PeerLost reports that a peer did not answer Ask in time.
 	PeerLost struct{ Ticket uint32 }
 
-	// Asked reports that a peer wants samples for its trainers' part of a global batch. Ticket is
-	// the peer's.
+	// Asked reports that a peer wants samples for its trainers' part of a global batch of a lane.
+	// Ticket is the peer's.
 	Asked struct {
-		Peer         int
+		Lane, Peer   int
 		Ticket       uint32
 		Epoch, Batch int
 		IDs          []SampleID
@@ -63,9 +75,10 @@ type (
 		Ticket uint32
 	}
 
-	// Scored reports that the scores of samples changed: all global batches up to Batch of Epoch
-	// are in them. With an Epoch below 0 it says what the scores are, and no more.
+	// Scored reports that a lane's scores of samples changed: all global batches up to Batch of
+	// Epoch are in them. With an Epoch below 0 it says what the scores are, and no more.
 	Scored struct {
+		Lane         int
 		Epoch, Batch int
 		IDs          []SampleID
 		Scores       []float32           // of all samples
@@ -160,10 +173,10 @@ type (
 		Need uint64
 	}
 
-	// Ask brings samples from a peer into new places; answer with Received or PeerLost. A sample
-	// that there is no room for counts as Absent.
+	// Ask brings samples from a peer into new places, for a lane; answer with Received or PeerLost.
+	// A sample that there is no room for counts as Absent.
 	Ask struct {
-		Peer         int
+		Lane, Peer   int
 		Ticket       uint32
 		Epoch, Batch int
 		IDs          []SampleID
@@ -209,25 +222,27 @@ type (
 	EndTier struct{}
 )
 
-func (Planned) event()   {}
-func (Requested) event() {}
-func (Withdrawn) event() {}
-func (Released) event()  {}
-func (Fetched) event()   {}
-func (Starved) event()   {}
-func (Room) event()      {}
-func (Received) event()  {}
-func (PeerLost) event()  {}
-func (Asked) event()     {}
-func (Sent) event()      {}
-func (Scored) event()    {}
-func (Stored) event()    {}
-func (Recalled) event()  {}
-func (Preloaded) event() {}
-func (Recovered) event() {}
-func (Checked) event()   {}
-func (Shrunk) event()    {}
-func (Ended) event()     {}
+func (LaneOpened) event() {}
+func (LaneClosed) event() {}
+func (Planned) event()    {}
+func (Requested) event()  {}
+func (Withdrawn) event()  {}
+func (Released) event()   {}
+func (Fetched) event()    {}
+func (Starved) event()    {}
+func (Room) event()       {}
+func (Received) event()   {}
+func (PeerLost) event()   {}
+func (Asked) event()      {}
+func (Sent) event()       {}
+func (Scored) event()     {}
+func (Stored) event()     {}
+func (Recalled) event()   {}
+func (Preloaded) event()  {}
+func (Recovered) event()  {}
+func (Checked) event()    {}
+func (Shrunk) event()     {}
+func (Ended) event()      {}
 
 func (Fetch) command()   {}
 func (Check) command()   {}

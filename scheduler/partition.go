@@ -2,18 +2,25 @@ package scheduler
 
 import "math"
 
-// partition is one owner's cache, driven by plans: it tells the policy when each sample is drawn
-// next by this owner, exactly inside the epoch, by prediction beyond it.
+// partition is one owner's cache, driven by a lane's plans: it tells the policy when each sample is
+// drawn next by this owner, exactly inside the epoch, by prediction beyond it.
 type partition struct {
+	*store
 	rank   int
-	cache  *Cache
-	tier   *tier // nil: none
+	lane   int
 	plan   *Plan // nil before the first
 	view   *view
 	ahead  *Plan // the epoch after it, once it is planned
 	scored Scored
 	hits   []hitCount // by epoch, the newest last
-	drew   func(epoch, place int, outcome Outcome)
+	drew   func(lane, epoch, place int, outcome Outcome)
+
+	place  int     // in plan, of the end of the lane's window
+	recent float64 // draws, the newest count most
+	pace   float64 // share of the draws of all lanes, when it was taken last
+	// by sample: the place of its next draw from the end of the window on, as view.first; nil as
+	// long as there is one lane
+	upcoming []int32
 }
 
 // hitCount counts the draws of an epoch that found their sample kept, by who consumes them.
@@ -138,6 +145,7 @@ func newView(p *Plan, samples, rank int) *view {
 func (p *partition) start(plan *Plan, v *view, from int) {
 	p.plan, p.view, p.ahead = plan, v, nil
 	lo, _ := plan.Range(from)
+	p.place = lo
 	for i := 0; i < lo && v.rank != AllRanks; i++ { // draws of batches that are not trained
 		if plan.Owner(i) == p.rank {
 			v.first[plan.IDs[i]] = v.next[v.cursor]
@@ -151,6 +159,10 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 			place = elsewhere
 		}
 		return p.use(id, place)
+	}
+	if p.shared {
+		p.look()
+		use = func(id SampleID) Use { return p.soonest(p, p.use(id, p.upcoming[id])) }
 	}
 	p.cache.RefreshAll(use)
 	if l, ok := p.cache.policy.(Lister); ok && p.scored.Scores != nil {
@@ -166,10 +178,15 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 // sample's next draw.
 func (p *partition) reach(i int) (next int32) {
 	if p.view.rank == AllRanks {
-		return p.view.next[i]
+		next = p.view.next[i]
+	} else {
+		next = p.view.next[p.view.cursor]
+		p.view.cursor++
 	}
-	p.view.cursor++
-	return p.view.next[p.view.cursor-1]
+	if p.shared {
+		p.upcoming[p.plan.IDs[i]] = next
+	}
+	return next
 }
 
 // likely is how much sooner a sample may turn out to be drawn again, in epochs, than predicted
@@ -183,6 +200,7 @@ const likely = 0.5
 func (p *partition) wants(i int, next int32) bool {
 	u := p.use(p.plan.IDs[i], next)
 	u.Next -= likely
+	u = p.soonest(p, u)
 	return p.cache.Wants(u) || p.tier.wants(u)
 }
 
@@ -191,7 +209,7 @@ func (p *partition) wants(i int, next int32) bool {
 func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Outcome {
 	outcome := Bypassed
 	if id := p.plan.IDs[i]; had || p.cache.Resident(id) || p.tier.has(id) {
-		outcome = p.pass(p.use(id, next), had, evicted)
+		outcome = p.pass(p.soonest(p, p.use(id, next)), had, evicted)
 	}
 	if outcome == Hit {
 		n := &p.hits[len(p.hits)-1]
@@ -202,7 +220,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 		}
 	}
 	if p.drew != nil {
-		p.drew(p.plan.Epoch, i, outcome)
+		p.drew(p.lane, p.plan.Epoch, i, outcome)
 	}
 	return outcome
 }
@@ -300,6 +318,9 @@ func (p *partition) take(e Scored) {
 // refreshed is what is known of a sample that was to be drawn next at a time: if that is in this
 // epoch or elsewhere, it stays.
 func (p *partition) refreshed(id SampleID, next float64) Use {
+	if p.shared {
+		return p.soonest(p, p.use(id, p.upcoming[id]))
+	}
 	u := p.use(id, noPlace)
 	if next < float64(p.plan.Epoch+1) || next == goneElsewhere {
 		u.Next = next

@@ -41,7 +41,7 @@ func NewPlacement(samples int, capacityBytes []int64, size func(SampleID) int64)
 	}
 	for r, bytes := range capacityBytes {
 		p.ranks = append(
-			p.ranks, partition{rank: r, cache: NewCache(NewClairvoyant(), bytes, size)})
+			p.ranks, partition{rank: r, store: &store{cache: NewCache(NewClairvoyant(), bytes, size)}})
 	}
 	return p
 }

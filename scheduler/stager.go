@@ -20,38 +20,24 @@ import (
 // Whatever goes wrong costs speed only: a trainer gets the samples of its batch, or is told to read
 // them itself.
 type Stager struct {
-	cfg    StagerConfig
-	own    partition // this rank's
-	locals []int     // this rank's trainers
+	cfg     StagerConfig
+	store   store
+	patient bool // the policy looks ahead, so that draws wait for their scores
 
-	undecided []undecided // own draws in the window, in order
-	patient   bool        // the policy looks ahead, so that draws wait for their scores
-
-	plans     []*planned // oldest first
-	plansLeft int        // that are there no more
-	cur       *planned   // the plan the window's end is in
-	batch     int        // the next batch of cur to enter the window
-	// by trainer: position of the furthest batch requested, -1 before the first
-	progress []int64
-	demand   int64 // furthest position that a local trainer waits for
-	asked    int64 // furthest position that a peer asked for
+	lanes []*lane // by number; nil: it is closed
 
 	copies      copyTable
 	windowBytes int64 // of the copies that are not residents
 	waiting     map[SampleID][]waiter
 	starved     []SampleID
 
-	parts     map[partKey]*part
 	byTicket  map[uint64]*part
 	leases    map[uint32]*part
 	lastLease uint32
 
-	asks     map[uint32]*Ask
-	lastAsk  uint32
-	tierHits map[int]int // by epoch
-	promises promises
-	early    []Asked // asked for before the window got there
-	answers  map[answerKey]*answer
+	asks    map[uint32]*Ask
+	lastAsk uint32
+	answers map[answerKey]*answer
 
 	out []Command
 }
@@ -76,7 +62,7 @@ type StagerConfig struct {
 	Sparse bool
 	// Drew, if it is not nil, is told what each draw of an own sample found, in the order of the
 	// plan.
-	Drew func(epoch, place int, outcome Outcome)
+	Drew func(lane, epoch, place int, outcome Outcome)
 	// Kept, if it is not nil, is told which samples become residents, and which are none any more.
 	Kept func(id SampleID, kept bool)
 }
@@ -111,27 +97,16 @@ func NewStager(cfg StagerConfig) *Stager {
 	cache.place, cache.kept = newTable[Place](entries), cfg.Kept
 	s := &Stager{
 		cfg:      cfg,
-		own:      partition{rank: cfg.Rank, cache: cache, tier: newTier(cfg), drew: cfg.Drew},
-		progress: make([]int64, len(cfg.World)),
-		demand:   -1,
-		asked:    -1,
+		store:    store{cache: cache, tier: newTier(cfg), samples: cfg.Samples},
 		copies:   copyTable{newTable[sampleCopy](entries)},
 		waiting:  map[SampleID][]waiter{},
-		parts:    map[partKey]*part{},
 		byTicket: map[uint64]*part{},
 		leases:   map[uint32]*part{},
 		asks:     map[uint32]*Ask{},
-		tierHits: map[int]int{},
 		answers:  map[answerKey]*answer{},
 	}
-	for t, rank := range cfg.World {
-		s.progress[t] = -1
-		if int(rank) == cfg.Rank {
-			s.locals = append(s.locals, t)
-		}
-	}
-	s.promises.byKey = map[promiseKey][]SampleID{}
 	_, s.patient = cfg.Policy.(LookAhead)
+	s.onLaneOpened(LaneOpened{World: cfg.World})
 	return s
 }
 
@@ -140,8 +115,14 @@ func NewStager(cfg StagerConfig) *Stager {
 func (s *Stager) Step(e Event) []Command {
 	s.out = s.out[:0]
 	switch e := e.(type) {
+	case LaneOpened:
+		s.onLaneOpened(e)
+	case LaneClosed:
+		s.onLaneClosed(e)
 	case Planned:
-		s.onPlanned(e)
+		if l := s.lane(e.Lane); l != nil {
+			l.onPlanned(e)
+		}
 	case Requested:
 		s.onRequested(e)
 	case Withdrawn:
@@ -166,7 +147,9 @@ func (s *Stager) Step(e Event) []Command {
 	case Sent:
 		s.onSent(e)
 	case Scored:
-		s.onScored(e)
+		if l := s.lane(e.Lane); l != nil {
+			l.onScored(e)
+		}
 	case Stored:
 		s.onStored(e)
 	case Recalled:
@@ -180,10 +163,14 @@ func (s *Stager) Step(e Event) []Command {
 	case Shrunk:
 		s.onShrunk(e)
 	case Ended:
-		s.decideUpTo(math.MaxInt64)
+		for l := range s.open() {
+			l.decideUpTo(math.MaxInt64)
+		}
 	}
 	s.advance()
-	s.forget()
+	for l := range s.open() {
+		l.forget()
+	}
 	return s.out
 }
 
@@ -254,7 +241,7 @@ func (s *Stager) setState(id SampleID, state copyState, source Source) {
 func (s *Stager) settle(id SampleID) {
 	c := s.copies.get(id)
 	before := c
-	resident := s.own.cache.Resident(id)
+	resident := s.store.cache.Resident(id)
 	if (c.state == here || c.state == unchecked) && c.pins == 0 && !resident {
 		if c.state == here && s.spill(id) {
 			c.pins++ // until it is stored
@@ -264,7 +251,7 @@ func (s *Stager) settle(id SampleID) {
 		}
 	}
 	if c.state == absent {
-		s.own.tier.gone(id)
+		s.store.tier.gone(id)
 	}
 	c.window = c.state != absent && !resident
 	if c.window && !before.window {
@@ -284,65 +271,65 @@ func (s *Stager) unpin(id SampleID) {
 
 // Plans
 
-func (s *Stager) onPlanned(e Planned) {
+func (l *lane) onPlanned(e Planned) {
 	base := int64(0)
-	if n := len(s.plans); n > 0 {
-		last := s.plans[n-1]
+	if n := len(l.plans); n > 0 {
+		last := l.plans[n-1]
 		base = last.position(last.Batches())
 	}
 	p := &planned{Plan: e.Plan, from: e.From, base: base}
-	s.plans = append(s.plans, p)
-	for _, a := range s.early {
+	l.plans = append(l.plans, p)
+	for _, a := range l.early {
 		if a.Epoch == p.Epoch {
-			s.asked = max(s.asked, p.position(a.Batch))
+			l.asked = max(l.asked, p.position(a.Batch))
 		}
 	}
-	if s.cur == nil {
-		s.startEpoch(s.plans[0])
-	} else if s.after(s.cur) == p {
-		s.own.foresee(p.Plan)
+	if l.cur == nil {
+		l.startEpoch(l.plans[0])
+	} else if l.after(l.cur) == p {
+		l.own.foresee(p.Plan)
 	}
 }
 
 // startEpoch moves the window's end to the beginning of p, and gives the residents their exact next
 // uses.
-func (s *Stager) startEpoch(p *planned) {
-	s.decideUpTo(math.MaxInt64)
-	s.cur, s.batch = p, p.from
-	s.own.start(p.Plan, p.view, p.from)
-	if next := s.after(p); next != nil {
-		s.own.foresee(next.Plan)
+func (l *lane) startEpoch(p *planned) {
+	l.decideUpTo(math.MaxInt64)
+	l.cur, l.batch = p, p.from
+	l.own.start(p.Plan, p.view, p.from)
+	if next := l.after(p); next != nil {
+		l.own.foresee(next.Plan)
 	}
 }
 
 // forget lets go of the plans that every local trainer has left.
-func (s *Stager) forget() {
-	if s.cur == nil || s.plans[0] == s.cur {
+func (l *lane) forget() {
+	if l.cur == nil || l.plans[0] == l.cur {
 		return
 	}
-	pos, local := s.slowest()
+	pos, local := l.slowest()
 	if !local {
-		pos = s.asked
+		pos = l.asked
 	}
-	for s.plans[0] != s.cur && pos >= s.plans[1].base {
-		s.plans = slices.Delete(s.plans, 0, 1)
-		s.plansLeft++
+	for l.plans[0] != l.cur && pos >= l.plans[1].base {
+		l.plans = slices.Delete(l.plans, 0, 1)
+		l.plansLeft++
 	}
 }
 
-func (s *Stager) plan(epoch int) *planned {
-	for i := len(s.plans) - 1; i >= 0; i-- {
-		if s.plans[i].Epoch == epoch {
-			return s.plans[i]
+func (l *lane) plan(epoch int) *planned {
+	for i := len(l.plans) - 1; i >= 0; i-- {
+		if l.plans[i].Epoch == epoch {
+			return l.plans[i]
 		}
 	}
 	return nil
 }
 
-func (s *Stager) after(p *planned) *planned {
-	for i, q := range s.plans {
-		if q == p && i+1 < len(s.plans) {
-			return s.plans[i+1]
+func (l *lane) after(p *planned) *planned {
+	for i, q := range l.plans {
+		if q == p && i+1 < len(l.plans) {
+			return l.plans[i+1]
 		}
 	}
 	return nil
@@ -352,6 +339,7 @@ func (s *Stager) after(p *planned) *planned {
 
 // part is what one local trainer consumes of one global batch.
 type part struct {
+	lane *lane
 	partKey
 	position int64
 	ids      []SampleID
@@ -364,6 +352,10 @@ type part struct {
 
 type partKey struct{ trainer, epoch, batch int }
 
+func (p *part) compare(q *part) int {
+	return cmp.Or(cmp.Compare(p.position, q.position), cmp.Compare(p.trainer, q.trainer))
+}
+
 // waiter is a place in a part or in an answer that waits for a sample.
 type waiter struct {
 	part   *part
@@ -371,135 +363,149 @@ type waiter struct {
 	place  int
 }
 
-// advance lets batches into the window while they are demanded or there is room.
+// advance lets batches into the window while they are demanded or there is room, a batch of each
+// lane in turn.
 func (s *Stager) advance() {
-	for s.cur != nil {
-		if s.batch >= s.cur.Batches() {
-			next := s.after(s.cur)
-			if next == nil {
-				break
-			}
-			s.startEpoch(next)
-			continue
+	for more := true; more; {
+		more = false
+		for l := range s.open() {
+			more = l.advance() || more
 		}
-		if !s.mayEnter() {
-			break
-		}
-		s.enter(s.batch)
-		s.batch++
 	}
-	s.answerEarly()
+	for l := range s.open() {
+		l.answerEarly()
+	}
 }
 
-func (s *Stager) mayEnter() bool {
-	pos := s.cur.position(s.batch)
-	if pos <= s.demand {
-		return true
+// advance lets the next batch of a lane into the window, and reports whether it did.
+func (l *lane) advance() bool {
+	for l.cur != nil && l.batch >= l.cur.Batches() {
+		next := l.after(l.cur)
+		if next == nil {
+			return false
+		}
+		l.startEpoch(next)
 	}
-	slowest, local := s.slowest()
-	if local && pos > slowest+s.cur.ahead() {
+	if l.cur == nil || !l.mayEnter() {
 		return false
 	}
-	if pos <= s.asked {
+	l.enter(l.batch)
+	l.batch++
+	return true
+}
+
+func (l *lane) mayEnter() bool {
+	pos := l.cur.position(l.batch)
+	if pos <= l.demand {
+		return true
+	}
+	slowest, local := l.slowest()
+	if local && pos > slowest+l.cur.ahead() {
+		return false
+	}
+	if pos <= l.asked {
 		return true
 	}
 	if !local {
 		return false
 	}
-	need := s.batchBytes()
-	s.decideFor(s.cfg.WindowBytes-need, slowest)
-	return s.windowBytes+need <= s.cfg.WindowBytes
+	need := l.batchBytes()
+	l.makeRoom(l.cfg.WindowBytes - need)
+	return l.windowBytes+need <= l.cfg.WindowBytes && l.heldBytes+need <= l.shareOfWindow()
 }
 
 // slowest is the position of the slowest local trainer; before its first request a trainer counts
 // as being at the beginning of the oldest plan. local is false when no trainer is on this rank.
-func (s *Stager) slowest() (pos int64, local bool) {
+func (l *lane) slowest() (pos int64, local bool) {
 	pos = math.MaxInt64
-	for _, t := range s.locals {
-		pos = min(pos, max(s.progress[t], s.plans[0].position(s.plans[0].from)-1))
+	for _, t := range l.locals {
+		pos = min(pos, max(l.progress[t], l.plans[0].position(l.plans[0].from)-1))
 	}
-	return pos, len(s.locals) > 0
+	return pos, len(l.locals) > 0
 }
 
 // batchBytes estimates what a batch adds to the window: this rank's share of the draws, at the mean
 // size of the samples that are in.
-func (s *Stager) batchBytes() int64 {
-	lo, _ := s.cur.Range(s.batch)
-	share := (s.cur.Batch + s.cfg.Ranks - 1) / s.cfg.Ranks
-	return int64(share) * s.cfg.Size(s.cur.IDs[lo])
+func (l *lane) batchBytes() int64 {
+	lo, _ := l.cur.Range(l.batch)
+	share := (l.cur.Batch + l.cfg.Ranks - 1) / l.cfg.Ranks
+	return int64(share) * l.cfg.Size(l.cur.IDs[lo])
 }
 
 // enter takes batch b of the current plan into the window.
-func (s *Stager) enter(b int) {
-	pos := s.cur.position(b)
-	s.promises.expire(pos-2*aheadBatches, s.unpin)
-	s.decideUpTo(pos - 2*aheadBatches)
+func (l *lane) enter(b int) {
+	pos := l.cur.position(b)
+	lo, hi := l.cur.Range(b)
+	l.promises.expire(pos-2*aheadBatches, l.letGo)
+	l.decideUpTo(pos - 2*aheadBatches)
 	var wanted map[int][]SampleID // by owner
-	for _, place := range s.cur.view.share(s.cur.Plan, s.cfg.Rank, b) {
+	for _, place := range l.cur.view.share(l.cur.Plan, l.cfg.Rank, b) {
 		i := int(place)
-		id, trainer := s.cur.IDs[i], int(s.cur.Consumer[i])
-		owner, consumer := s.cur.Owner(i), int(s.cur.World[trainer])
-		mine := consumer == s.cfg.Rank
-		if owner == s.cfg.Rank {
-			u := undecided{position: pos, place: place, next: s.own.reach(i)}
-			if !mine && (s.copies.get(id).state != absent || s.cfg.OwnersRead || s.own.wants(i, u.next)) {
-				s.promise(promiseKey{consumer, s.cur.Epoch, b}, pos, id)
+		id, trainer := l.cur.IDs[i], int(l.cur.Consumer[i])
+		owner, consumer := l.cur.Owner(i), int(l.cur.World[trainer])
+		mine := consumer == l.cfg.Rank
+		if owner == l.cfg.Rank {
+			u := undecided{position: pos, place: place, next: l.own.reach(i)}
+			if !mine && (l.copies.get(id).state != absent || l.cfg.OwnersRead || l.own.wants(i, u.next)) {
+				l.promise(promiseKey{consumer, l.cur.Epoch, b}, pos, id)
 			}
 			if mine {
-				s.need(s.partOf(partKey{trainer, s.cur.Epoch, b}, pos), id, pos)
+				l.need(l.partOf(partKey{trainer, l.cur.Epoch, b}, pos), id, pos)
 			}
-			s.hold(u)
+			l.hold(u)
 			continue
 		}
 		if !mine {
 			continue
 		}
-		p := s.partOf(partKey{trainer, s.cur.Epoch, b}, pos)
-		if s.copies.get(id).state == absent {
+		p := l.partOf(partKey{trainer, l.cur.Epoch, b}, pos)
+		if l.copies.get(id).state == absent {
 			if wanted == nil {
 				wanted = map[int][]SampleID{}
 			}
 			wanted[owner] = append(wanted[owner], id)
-			s.setState(id, coming, FromPeer)
+			l.setState(id, coming, FromPeer)
 		}
-		s.need(p, id, pos)
+		l.need(p, id, pos)
 	}
 	// in order, so that a replay gives the same commands
 	for _, owner := range slices.Sorted(maps.Keys(wanted)) {
-		s.ask(owner, s.cur.Epoch, b, wanted[owner])
+		l.ask(owner, l.cur.Epoch, b, wanted[owner])
 	}
-	for _, t := range s.locals { // a trainer without draws in a partial batch gets an empty part
-		s.partOf(partKey{t, s.cur.Epoch, b}, pos)
+	for _, t := range l.locals { // a trainer without draws in a partial batch gets an empty part
+		l.partOf(partKey{t, l.cur.Epoch, b}, pos)
 	}
+	l.store.entered(&l.own, lo, hi)
 }
 
-func (s *Stager) partOf(key partKey, pos int64) *part {
-	p := s.parts[key]
+func (l *lane) partOf(key partKey, pos int64) *part {
+	p := l.parts[key]
 	if p == nil {
-		p = &part{partKey: key, position: pos}
-		s.parts[key] = p
+		p = &part{lane: l, partKey: key, position: pos}
+		l.parts[key] = p
 	}
 	return p
 }
 
 // need adds id to p and brings it in if it is neither here nor coming.
-func (s *Stager) need(p *part, id SampleID, pos int64) {
+func (l *lane) need(p *part, id SampleID, pos int64) {
 	p.ids = append(p.ids, id)
 	p.source = append(p.source, FromLocal)
-	s.bring(id, pos)
-	s.await(id, waiter{part: p, place: len(p.ids) - 1})
+	l.bring(id, l.needOf(pos))
+	l.heldBytes += l.cfg.Size(id)
+	l.await(id, waiter{part: p, place: len(p.ids) - 1})
 }
 
 // bring has id fetched unless it is here or coming, and checked if it was not. A resident that is
 // not here is one that could not be had before.
-func (s *Stager) bring(id SampleID, pos int64) {
+func (s *Stager) bring(id SampleID, need uint64) {
 	switch s.copies.get(id).state {
 	case absent:
 		s.setState(id, coming, FromStorage)
-		s.fetch(id, uint64(pos), FromStorage)
+		s.fetch(id, need, FromStorage)
 	case unchecked:
 		s.setState(id, coming, FromLocal)
-		s.emit(Check{ID: id, Need: uint64(pos)})
+		s.emit(Check{ID: id, Need: need})
 	}
 }
 
@@ -522,29 +528,12 @@ func (s *Stager) await(id SampleID, w waiter) {
 // onRequested delivers a part, now or when it is complete. A batch that the window has not reached
 // enters it; one that it has passed is brought in by itself.
 func (s *Stager) onRequested(e Requested) {
-	plan := s.plan(e.Epoch)
-	if plan == nil || e.Batch >= plan.Batches() {
+	l := s.lane(e.Lane)
+	if l == nil || l.plan(e.Epoch) == nil || e.Batch >= l.plan(e.Epoch).Batches() {
 		s.emit(Deliver{Ticket: e.Ticket})
 		return
 	}
-	pos := plan.position(e.Batch)
-	if plan.base > s.cur.base || plan == s.cur && e.Batch > s.batch+aheadBatches {
-		s.jump(plan, e.Batch)
-	}
-	s.demand = max(s.demand, pos)
-	if s.progress[e.Trainer] < plan.base {
-		s.expireParts(e.Trainer, plan.base)
-	}
-	s.progress[e.Trainer] = max(s.progress[e.Trainer], pos)
-	s.advance()
-	key := partKey{e.Trainer, e.Epoch, e.Batch}
-	p := s.parts[key]
-	if p == nil {
-		p = s.partOf(key, pos)
-		for _, id := range plan.Part(nil, e.Batch, e.Trainer) {
-			s.need(p, id, pos)
-		}
-	}
+	p := l.request(l.plan(e.Epoch), e)
 	p.ticket = e.Ticket
 	s.byTicket[e.Ticket] = p
 	for _, id := range s.starved {
@@ -553,47 +542,71 @@ func (s *Stager) onRequested(e Requested) {
 	s.tryDeliver(p)
 }
 
+// request moves the window to what a trainer asks for, and returns its part.
+func (l *lane) request(plan *planned, e Requested) *part {
+	pos := plan.position(e.Batch)
+	if plan.base > l.cur.base || plan == l.cur && e.Batch > l.batch+aheadBatches {
+		l.jump(plan, e.Batch)
+	}
+	l.demandUpTo(pos)
+	if l.progress[e.Trainer] < plan.base {
+		l.expireParts(e.Trainer, plan.base)
+	}
+	l.progress[e.Trainer] = max(l.progress[e.Trainer], pos)
+	l.Stager.advance()
+	key := partKey{e.Trainer, e.Epoch, e.Batch}
+	p := l.parts[key]
+	if p == nil {
+		p = l.partOf(key, pos)
+		for _, id := range plan.Part(nil, e.Batch, e.Trainer) {
+			l.need(p, id, pos)
+		}
+	}
+	return p
+}
+
 // jump moves the window's end to a batch far ahead: training left an epoch early, or began in the
 // middle of one.
-func (s *Stager) jump(plan *planned, batch int) {
-	if plan != s.cur {
-		if s.after(s.cur) == plan && s.batch >= s.cur.Batches() {
+func (l *lane) jump(plan *planned, batch int) {
+	if plan != l.cur {
+		if l.after(l.cur) == plan && l.batch >= l.cur.Batches() {
 			return // the ordinary end of an epoch: advance does it
 		}
-		s.startEpoch(plan)
+		l.startEpoch(plan)
 	}
-	if batch <= s.batch+aheadBatches {
+	if batch <= l.batch+aheadBatches {
 		return
 	}
-	s.decideUpTo(math.MaxInt64)
-	for ; s.batch < batch; s.batch++ {
-		lo, hi := plan.Range(s.batch)
+	l.decideUpTo(math.MaxInt64)
+	for ; l.batch < batch; l.batch++ {
+		lo, hi := plan.Range(l.batch)
 		for i := lo; i < hi; i++ {
-			if plan.Owner(i) == s.cfg.Rank {
-				s.own.reach(i)
+			if plan.Owner(i) == l.cfg.Rank {
+				l.own.reach(i)
 			}
 		}
+		l.own.place = hi
 	}
 }
 
 // expireParts forgets what a trainer left behind in earlier epochs without asking for it.
-func (s *Stager) expireParts(trainer int, base int64) {
+func (l *lane) expireParts(trainer int, base int64) {
 	var old []*part
-	for key, p := range s.parts {
+	for key, p := range l.parts {
 		if key.trainer == trainer && p.position < base && p.ticket == 0 {
 			old = append(old, p)
 		}
 	}
 	// so that a replay frees in the same order
-	slices.SortFunc(old, func(a, b *part) int { return cmp.Compare(a.position, b.position) })
+	slices.SortFunc(old, func(a, b *part) int { return a.compare(b) })
 	for _, p := range old {
-		s.drop(p)
+		l.drop(p)
 	}
 }
 
 // drop unpins what a part holds and takes it out of all lists.
 func (s *Stager) drop(p *part) {
-	delete(s.parts, p.partKey)
+	delete(p.lane.parts, p.partKey)
 	for _, id := range p.ids {
 		rest := s.waiting[id][:0]
 		for _, w := range s.waiting[id] {
@@ -614,7 +627,7 @@ func (s *Stager) drop(p *part) {
 func (s *Stager) unpinPart(p *part) {
 	for i, id := range p.ids {
 		if p.source[i] != NotHere && p.source[i] != Unreadable {
-			s.unpin(id)
+			p.lane.letGo(id)
 		}
 	}
 }
@@ -625,12 +638,12 @@ func (s *Stager) tryDeliver(p *part) {
 	}
 	for i, id := range p.ids {
 		if p.source[i] == FromLocal {
-			p.source[i] = s.takeSource(id, p.epoch)
+			p.source[i] = s.takeSource(id, p.lane, p.epoch)
 		}
 	}
 	s.lastLease++
 	p.lease = s.lastLease
-	delete(s.parts, p.partKey)
+	delete(p.lane.parts, p.partKey)
 	delete(s.byTicket, p.ticket)
 	s.leases[p.lease] = p
 	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
@@ -638,11 +651,11 @@ func (s *Stager) tryDeliver(p *part) {
 
 // takeSource returns what the next delivery of a sample counts as; those after it are local hits,
 // until it is brought in again.
-func (s *Stager) takeSource(id SampleID, epoch int) Source {
+func (s *Stager) takeSource(id SampleID, l *lane, epoch int) Source {
 	source := s.copies.get(id).source
 	s.copies.setSource(id, FromLocal)
 	if source == fromTier {
-		s.tierHits[epoch]++
+		l.tierHits[epoch]++
 		return FromLocal
 	}
 	return source
@@ -662,7 +675,7 @@ func (s *Stager) onReleased(e Released) {
 // fetch has a sample read, from the tier if that has it, else from storage, which then is its
 // source.
 func (s *Stager) fetch(id SampleID, need uint64, source Source) {
-	if s.own.tier.has(id) {
+	if s.store.tier.has(id) {
 		s.copies.setSource(id, fromTier)
 		s.emit(Recall{ID: id, Need: need})
 		return
@@ -697,8 +710,8 @@ func (s *Stager) arrive(id SampleID) {
 // lose makes a coming sample absent: it cannot be read.
 func (s *Stager) lose(id SampleID, err error) {
 	s.copies.setState(id, absent)
-	if s.own.cache.Resident(id) {
-		s.own.cache.Remove(id)
+	if s.store.cache.Resident(id) {
+		s.store.cache.Remove(id)
 	}
 	for _, w := range s.takeWaiting(id) {
 		s.giveUp(w, id, err)
@@ -725,6 +738,9 @@ func (s *Stager) got(w waiter) {
 // giveUp lets w go on without the sample; with a nil err the client reads storage itself.
 func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 	s.copies.unpin(id)
+	if w.part != nil {
+		w.part.lane.heldBytes -= s.cfg.Size(id)
+	}
 	switch {
 	case w.answer != nil:
 		w.answer.gone[w.place] = true
@@ -743,9 +759,7 @@ func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 // onStarved: parts that are due go on without the sample, the others wait for room.
 func (s *Stager) onStarved(e Starved) {
 	s.starved = append(s.starved, e.ID)
-	if slowest, local := s.slowest(); local {
-		s.decideFor(0, slowest)
-	}
+	s.makeRoom(0)
 	s.relieve(e.ID)
 }
 
@@ -768,11 +782,11 @@ func (s *Stager) onRoom() {
 	again := s.starved
 	s.starved = nil
 	for _, id := range again {
-		if s.copies.get(id).pins == 0 && !s.own.cache.Resident(id) {
+		if s.copies.get(id).pins == 0 && !s.store.cache.Resident(id) {
 			s.setState(id, absent, FromLocal)
 			continue
 		}
-		s.fetch(id, uint64(max(s.demand, 0)), s.copies.get(id).source)
+		s.fetch(id, s.Demand(), s.copies.get(id).source)
 	}
 }
 
@@ -784,8 +798,8 @@ func (s *Stager) onPreloaded(e Preloaded) {
 		if s.copies.get(id).state != absent {
 			continue // it is here already
 		}
-		if Owner(id, s.cfg.Ranks) == s.cfg.Rank && s.own.cache.fits(id) {
-			s.own.cache.Draw(Use{ID: id}, nobody)
+		if Owner(id, s.cfg.Ranks) == s.cfg.Rank && s.store.cache.fits(id) {
+			s.store.cache.Draw(Use{ID: id}, nobody)
 		}
 		s.setState(id, here, FromLocal)
 	}
@@ -798,8 +812,8 @@ func (s *Stager) onRecovered(e Recovered) {
 		if s.copies.get(id).state != absent {
 			continue // it is here already
 		}
-		if s.own.cache.fits(id) {
-			s.own.cache.Draw(Use{ID: id}, nobody)
+		if s.store.cache.fits(id) {
+			s.store.cache.Draw(Use{ID: id}, nobody)
 		}
 		s.setState(id, unchecked, FromLocal)
 	}
@@ -811,7 +825,7 @@ func (s *Stager) onChecked(e Checked) {
 		s.arrive(e.ID)
 		return
 	}
-	s.fetch(e.ID, uint64(max(s.demand, 0)), FromStorage)
+	s.fetch(e.ID, s.Demand(), FromStorage)
 }
 
 // onShrunk gives up residents whose memory is taken away, and then as many more as the smaller
@@ -819,12 +833,12 @@ func (s *Stager) onChecked(e Checked) {
 // goes to the tier: memory is short now.
 func (s *Stager) onShrunk(e Shrunk) {
 	for _, id := range e.IDs {
-		if s.own.cache.Resident(id) {
-			s.own.cache.Remove(id)
+		if s.store.cache.Resident(id) {
+			s.store.cache.Remove(id)
 			s.settle(id)
 		}
 	}
-	s.own.cache.Resize(e.CapacityBytes, s.settle)
+	s.store.cache.Resize(e.CapacityBytes, s.settle)
 }
 
 // What a policy that looks ahead keeps is decided when a batch's losses have become scores, not
@@ -843,49 +857,49 @@ type undecided struct {
 
 // hold lets a draw of the current batch wait for its scores. Draws that do not depend on scores
 // pass the policy now, and so do all draws when the policy does not look ahead.
-func (s *Stager) hold(u undecided) {
-	id := s.cur.IDs[u.place]
-	if u.held = s.copies.get(id).state != absent; u.held {
-		s.copies.pin(id)
+func (l *lane) hold(u undecided) {
+	id := l.cur.IDs[u.place]
+	if u.held = l.copies.get(id).state != absent; u.held {
+		l.copies.pin(id)
 	}
-	s.undecided = append(s.undecided, u)
-	if s.cur.total == 0 || !s.patient {
-		s.decideUpTo(u.position)
+	l.undecided = append(l.undecided, u)
+	if l.cur.total == 0 || !l.patient {
+		l.decideUpTo(u.position)
 	}
 }
 
 // decideUpTo passes the draws of all batches up to a position through the policy.
-func (s *Stager) decideUpTo(position int64) {
+func (l *lane) decideUpTo(position int64) {
 	n := 0
-	for n < len(s.undecided) && s.undecided[n].position <= position {
-		s.decide(s.undecided[n])
+	for n < len(l.undecided) && l.undecided[n].position <= position {
+		l.decide(l.undecided[n])
 		n++
 	}
-	s.undecided = s.undecided[:copy(s.undecided, s.undecided[n:])]
+	l.undecided = l.undecided[:copy(l.undecided, l.undecided[n:])]
 }
 
 // decideFor does so, oldest first, for batches that the slowest trainer has asked for, until the
 // window holds no more than bytes.
-func (s *Stager) decideFor(bytes, slowest int64) {
-	for len(s.undecided) > 0 && s.undecided[0].position < slowest && s.windowBytes > bytes {
-		s.decideUpTo(s.undecided[0].position)
+func (l *lane) decideFor(bytes, slowest int64) {
+	for len(l.undecided) > 0 && l.undecided[0].position < slowest && l.windowBytes > bytes {
+		l.decideUpTo(l.undecided[0].position)
 	}
 }
 
-func (s *Stager) decide(u undecided) {
-	id := s.cur.IDs[u.place]
-	s.own.draw(int(u.place), u.next, s.copies.get(id).state != absent, s.settle)
+func (l *lane) decide(u undecided) {
+	id := l.cur.IDs[u.place]
+	l.own.draw(int(u.place), u.next, l.copies.get(id).state != absent, l.settle)
 	if u.held {
-		s.copies.unpin(id)
+		l.copies.unpin(id)
 	}
-	s.settle(id)
+	l.settle(id)
 }
 
 // onScored takes new scores, and decides on the batches that they come from.
-func (s *Stager) onScored(e Scored) {
-	s.own.take(e)
-	if plan := s.plan(e.Epoch); plan != nil {
-		s.decideUpTo(plan.position(e.Batch))
+func (l *lane) onScored(e Scored) {
+	l.own.take(e)
+	if plan := l.plan(e.Epoch); plan != nil {
+		l.decideUpTo(plan.position(e.Batch))
 	}
 }
 
@@ -917,13 +931,14 @@ type answerKey struct {
 	ticket uint32
 }
 
-func (s *Stager) promise(key promiseKey, pos int64, id SampleID) {
-	s.bring(id, pos)
-	s.copies.pin(id)
-	if s.promises.byKey[key] == nil {
-		s.promises.order = append(s.promises.order, promiseAt{key, pos})
+func (l *lane) promise(key promiseKey, pos int64, id SampleID) {
+	l.bring(id, l.needOf(pos))
+	l.heldBytes += l.cfg.Size(id)
+	l.copies.pin(id)
+	if l.promises.byKey[key] == nil {
+		l.promises.order = append(l.promises.order, promiseAt{key, pos})
 	}
-	s.promises.byKey[key] = append(s.promises.byKey[key], id)
+	l.promises.byKey[key] = append(l.promises.byKey[key], id)
 }
 
 // keep ends a promise.
@@ -945,11 +960,13 @@ func (p *promises) expire(position int64, unpin func(SampleID)) {
 	p.order = p.order[n:]
 }
 
-func (s *Stager) ask(peer, epoch, batch int, ids []SampleID) {
-	s.lastAsk++
-	a := &Ask{Peer: peer, Ticket: s.lastAsk, Epoch: epoch, Batch: batch, IDs: ids}
-	s.asks[a.Ticket] = a
-	s.emit(*a)
+func (l *lane) ask(peer, epoch, batch int, ids []SampleID) {
+	l.lastAsk++
+	a := &Ask{
+		Lane: l.number, Peer: peer, Ticket: l.lastAsk, Epoch: epoch, Batch: batch, IDs: ids,
+	}
+	l.asks[a.Ticket] = a
+	l.emit(*a)
 }
 
 func (s *Stager) onReceived(e Received) {
@@ -984,40 +1001,46 @@ func (s *Stager) onPeerLost(e PeerLost) {
 
 // fetchInstead reads storage for a sample that a peer or the tier did not give.
 func (s *Stager) fetchInstead(id SampleID, source Source) {
-	s.fetch(id, uint64(max(s.demand, 0)), source)
+	s.fetch(id, s.Demand(), source)
 }
 
-// onAsked answers as soon as the window has reached the batch and the samples are here.
+// onAsked answers as soon as the window has reached the batch and the samples are here; for a lane
+// that is closed, with what is here.
 func (s *Stager) onAsked(e Asked) {
-	if plan := s.plan(e.Epoch); plan != nil {
-		s.asked = max(s.asked, plan.position(e.Batch))
+	l := s.lane(e.Lane)
+	if l == nil {
+		s.take(e)
+		return
 	}
-	s.early = append(s.early, e)
+	if plan := l.plan(e.Epoch); plan != nil {
+		l.asked = max(l.asked, plan.position(e.Batch))
+	}
+	l.early = append(l.early, e)
 }
 
 // reached reports whether a batch has entered the window, or never will because its epoch is over.
-func (s *Stager) reached(epoch, batch int) bool {
-	if s.cur == nil {
+func (l *lane) reached(epoch, batch int) bool {
+	if l.cur == nil {
 		return false
 	}
-	plan := s.plan(epoch)
+	plan := l.plan(epoch)
 	if plan == nil {
-		return epoch < s.cur.Epoch
+		return epoch < l.cur.Epoch
 	}
-	return plan.position(batch) < s.cur.position(s.batch)
+	return plan.position(batch) < l.cur.position(l.batch)
 }
 
 // answerEarly takes up the questions whose batch has entered the window, or will never.
-func (s *Stager) answerEarly() {
-	rest := s.early[:0]
-	for _, e := range s.early {
-		if s.reached(e.Epoch, e.Batch) {
-			s.take(e)
+func (l *lane) answerEarly() {
+	rest := l.early[:0]
+	for _, e := range l.early {
+		if l.reached(e.Epoch, e.Batch) {
+			l.take(e)
 		} else {
 			rest = append(rest, e)
 		}
 	}
-	s.early = rest
+	l.early = rest
 }
 
 func (s *Stager) take(e Asked) {
@@ -1025,15 +1048,17 @@ func (s *Stager) take(e Asked) {
 	s.answers[answerKey{e.Peer, e.Ticket}] = a
 	for i, id := range e.IDs {
 		if s.copies.get(id).state == absent {
-			if !s.own.tier.has(id) && !s.cfg.OwnersRead {
+			if !s.store.tier.has(id) && !s.cfg.OwnersRead {
 				a.gone[i] = true
 				continue
 			}
 		}
-		s.bring(id, max(s.demand, 0))
+		s.bring(id, s.Demand())
 		s.await(id, waiter{answer: a, place: i})
 	}
-	s.promises.keep(promiseKey{e.Peer, e.Epoch, e.Batch}, s.unpin)
+	if l := s.lane(e.Lane); l != nil {
+		l.promises.keep(promiseKey{e.Peer, e.Epoch, e.Batch}, l.letGo)
+	}
 	s.trySend(a)
 }
 
@@ -1050,7 +1075,10 @@ func (s *Stager) trySend(a *answer) {
 			s.copies.setSource(id, FromLocal)
 			status[i] = Staged
 		case s.copies.get(id).source == fromTier:
-			s.takeSource(id, a.Epoch)
+			s.copies.setSource(id, FromLocal)
+			if l := s.lane(a.Lane); l != nil {
+				l.tierHits[a.Epoch]++
+			}
 			status[i] = Present
 		default:
 			status[i] = Present
@@ -1075,51 +1103,69 @@ func (s *Stager) onSent(e Sent) {
 
 // What a rank asks of its stager, between events
 
-// Knows reports whether the plan of epoch is there.
-func (s *Stager) Knows(epoch int) bool { return s.plan(epoch) != nil }
+// Knows reports whether the plan of a lane's epoch is there.
+func (s *Stager) Knows(lane, epoch int) bool { return s.Plan(lane, epoch) != nil }
 
-// Plan returns the plan of epoch, or nil.
-func (s *Stager) Plan(epoch int) *Plan {
-	if p := s.plan(epoch); p != nil {
-		return p.Plan
+// Plan returns the plan of a lane's epoch, or nil.
+func (s *Stager) Plan(lane, epoch int) *Plan {
+	if l := s.lane(lane); l != nil {
+		if p := l.plan(epoch); p != nil {
+			return p.Plan
+		}
 	}
 	return nil
 }
 
-// PlansLeft is how many plans it has let go of since it was made.
-func (s *Stager) PlansLeft() int { return s.plansLeft }
+// PlansLeft is how many plans of a lane it has let go of since the lane was opened.
+func (s *Stager) PlansLeft(lane int) int {
+	if l := s.lane(lane); l != nil {
+		return l.plansLeft
+	}
+	return 0
+}
 
-// PlannedHits is the number of draws of an epoch that this rank's policy called hits: of those,
-// local are consumed by its own trainers.
-func (s *Stager) PlannedHits(epoch int) (hits, local int) {
-	for _, n := range s.own.hits {
+// PlannedHits is the number of draws of a lane's epoch that this rank's policy called hits: of
+// those, local are consumed by its own trainers.
+func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
+	l := s.lane(lane)
+	if l == nil {
+		return 0, 0
+	}
+	for _, n := range l.own.hits {
 		if n.epoch == epoch {
 			hits += n.local + n.peer
 			local += n.local
 		}
 	}
-	for _, u := range s.undecided {
-		if s.cur.Epoch == epoch && s.own.cache.Resident(s.cur.IDs[u.place]) {
+	for _, u := range l.undecided {
+		if l.cur.Epoch == epoch && s.store.cache.Resident(l.cur.IDs[u.place]) {
 			hits++
 		}
 	}
 	return hits, local
 }
 
-// TierHits is the number of draws of an epoch, local trainers' and peers', that were served from
-// the tier so far.
-func (s *Stager) TierHits(epoch int) int { return s.tierHits[epoch] }
+// TierHits is the number of draws of a lane's epoch, local trainers' and peers', that were served
+// from the tier so far.
+func (s *Stager) TierHits(lane, epoch int) int {
+	if l := s.lane(lane); l != nil {
+		return l.tierHits[epoch]
+	}
+	return 0
+}
 
 // Cache returns the partition, for reading.
-func (s *Stager) Cache() *Cache { return s.own.cache }
+func (s *Stager) Cache() *Cache { return s.store.cache }
 
 // Ready is the share of what the local trainers are given next, as far as the window reaches, that
 // is in memory; 1 when the window is empty.
 func (s *Stager) Ready() float64 {
 	all, missing := 0, 0
-	for _, p := range s.parts {
-		all += len(p.ids)
-		missing += p.missing
+	for l := range s.open() {
+		for _, p := range l.parts {
+			all += len(p.ids)
+			missing += p.missing
+		}
 	}
 	if all == 0 {
 		return 1
@@ -1128,7 +1174,13 @@ func (s *Stager) Ready() float64 {
 }
 
 // Demand returns the furthest need (Fetch.Need) that a local trainer waits for, or has waited for.
-func (s *Stager) Demand() uint64 { return uint64(max(s.demand, 0)) }
+func (s *Stager) Demand() uint64 {
+	furthest := int64(0)
+	for l := range s.open() {
+		furthest = max(furthest, l.offset+l.demand)
+	}
+	return uint64(furthest)
+}
 
 // WindowBytes is the memory held by samples that are not residents.
 func (s *Stager) WindowBytes() int64 { return s.windowBytes }

@@ -46,7 +46,7 @@ func (w *world) preload(share float64) (kept map[SampleID]bool) {
 // foreseen checks that the next draw of every resident that is not drawn in the current epoch is
 // the plan's prediction.
 func (r *simRank) foreseen() {
-	plan := r.stager.cur.Plan
+	plan := r.stager.lanes[0].cur.Plan
 	drawn := map[SampleID]bool{}
 	for _, id := range plan.IDs {
 		drawn[id] = true

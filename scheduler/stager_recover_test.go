@@ -85,7 +85,7 @@ func TestStagerRecoversTooMuch(t *testing.T) {
 		r.bytes[id] = true
 	}
 	kept := map[SampleID]int{}
-	r.stager.own.cache.kept = func(id SampleID, is bool) {
+	r.stager.store.cache.kept = func(id SampleID, is bool) {
 		if is {
 			kept[id]++
 		} else {

@@ -341,10 +341,10 @@ func (r *simRank) step(e Event) {
 		r.hungry = false
 		r.w.later(func() { r.step(Room{}) })
 	}
-	if n := r.stager.PlansLeft(); n != r.left {
+	if n := r.stager.PlansLeft(0); n != r.left {
 		r.left = n
 		for _, epoch := range r.coordinator.Open() {
-			if !r.stager.Knows(epoch) {
+			if !r.stager.Knows(0, epoch) {
 				r.coordinate(Left{epoch})
 			}
 		}
@@ -366,7 +366,7 @@ func (r *simRank) fetch(id SampleID) {
 		}
 		r.step(Starved{ID: id})
 	default:
-		epoch := r.stager.cur.Epoch
+		epoch := r.stager.lanes[0].cur.Epoch
 		if w.read[epoch] == nil {
 			w.read[epoch] = map[SampleID]int{}
 		}
@@ -557,13 +557,13 @@ func (w *world) settled() {
 		}
 		r.tierSettled()
 		for range 3 * aheadBatches { // promises to peers that read storage instead
-			r.stager.promises.expire(1<<60, r.stager.unpin)
+			r.stager.lanes[0].promises.expire(1<<60, r.stager.lanes[0].letGo)
 		}
 		for id := range SampleID(w.cfg.Samples) {
 			c := r.stager.copies.get(id)
-			resident := r.stager.own.cache.Resident(id)
+			resident := r.stager.store.cache.Resident(id)
 			if c.pins != 0 {
-				for _, p := range r.stager.parts {
+				for _, p := range r.stager.lanes[0].parts {
 					w.t.Logf("rank %d still has part %+v", r.rank, p)
 				}
 				w.t.Fatalf("rank %d: sample %d has %d pins left", r.rank, id, c.pins)

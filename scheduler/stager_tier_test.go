@@ -94,7 +94,7 @@ func (r *simRank) recall(id SampleID) {
 
 // tierSettled checks, after all is done, that nothing is being stored, and ends the tier.
 func (r *simRank) tierSettled() {
-	t := r.stager.own.tier
+	t := r.stager.store.tier
 	if t == nil {
 		return
 	}
@@ -111,13 +111,13 @@ func (r *simRank) tierSettled() {
 			r.w.t.Fatalf("rank %d: sample %d was never erased", r.rank, id)
 		}
 	}
-	r.stager.own.tier = nil
+	r.stager.store.tier = nil
 }
 
 // tierHits is the sum of TierHits.
 func (w *world) tierHits() (n int) {
 	for _, r := range w.ranks {
-		for _, hits := range r.stager.tierHits {
+		for _, hits := range r.stager.lanes[0].tierHits {
 			n += hits
 		}
 	}
@@ -221,12 +221,12 @@ func TestTierGoesOnlyAfterFailuresInARow(t *testing.T) {
 			err = errTier
 		}
 		s.judge(err)
-		if last := i == 2*tierFailuresMax-1; (s.own.tier == nil) != last {
+		if last := i == 2*tierFailuresMax-1; (s.store.tier == nil) != last {
 			t.Errorf("after event %d, given up: %v", i, !last)
 		}
 	}
 	s.judge(errTier)
-	if s.own.tier != nil || len(s.out) != 1 || s.out[0] != Command(EndTier{}) {
+	if s.store.tier != nil || len(s.out) != 1 || s.out[0] != Command(EndTier{}) {
 		t.Errorf("commands %v", s.out)
 	}
 }

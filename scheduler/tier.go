@@ -92,7 +92,7 @@ func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use
 // spill has a sample that memory gives up written to the tier, if the tier takes it. It reports
 // whether the bytes are needed until then.
 func (s *Stager) spill(id SampleID) bool {
-	t := s.own.tier
+	t := s.store.tier
 	if t == nil {
 		return false
 	}
@@ -102,7 +102,7 @@ func (s *Stager) spill(id SampleID) bool {
 		return false
 	}
 	size := s.cfg.Size(id)
-	u = s.own.refreshed(id, u.Next)
+	u = s.store.refreshed(id, u.Next)
 	if u.Next == goneElsewhere ||
 		t.storingBytes > 0 && t.storingBytes+size > s.cfg.WindowBytes/storingShare {
 		return false
@@ -116,7 +116,7 @@ func (s *Stager) spill(id SampleID) bool {
 }
 
 func (s *Stager) onStored(e Stored) {
-	if t := s.own.tier; t != nil {
+	if t := s.store.tier; t != nil {
 		t.storingBytes -= s.cfg.Size(e.ID)
 		if (e.Busy || e.Err != nil) && t.has(e.ID) {
 			t.cache.Remove(e.ID)
@@ -135,7 +135,7 @@ func (s *Stager) onRecalled(e Recalled) {
 		s.arrive(e.ID)
 		return
 	}
-	if t := s.own.tier; t.has(e.ID) {
+	if t := s.store.tier; t.has(e.ID) {
 		t.cache.Remove(e.ID)
 		s.emit(Erase{e.ID})
 	}
@@ -145,7 +145,7 @@ func (s *Stager) onRecalled(e Recalled) {
 
 // judge counts failures of the tier in a row, and gives it up when there are too many.
 func (s *Stager) judge(err error) {
-	t := s.own.tier
+	t := s.store.tier
 	if t == nil {
 		return
 	}
@@ -154,7 +154,7 @@ func (s *Stager) judge(err error) {
 		return
 	}
 	if t.failures++; t.failures == tierFailuresMax {
-		s.own.tier = nil
+		s.store.tier = nil
 		s.emit(EndTier{})
 	}
 }

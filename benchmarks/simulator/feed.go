@@ -72,7 +72,9 @@ func (s *setup) newPlannedFeed(job int) (feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plannedFeed{training: s.newTraining(s.planConfig(sampler), nil, nil, nil)}, nil
+	return &plannedFeed{
+		training: s.newTraining(s.Seed+int64(job), s.planConfig(sampler), nil, nil, nil),
+	}, nil
 }
 
 func (f *plannedFeed) begin(epoch int) (*scheduler.Plan, error) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"rankpool/scheduler"
-	"rankpool/scheduler/systems"
 )
 
 // windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an
@@ -16,15 +15,12 @@ const windowShare = 8
 // storage, peers and training respond at once and without faults. So the counts depend only on what
 // the schedulers decide, not on time or a machine.
 type stagers struct {
-	*setup
+	*stagerRanks
 	training *training
 	planCfg  scheduler.PlanConfig
 	plans    []*scheduler.Plan // by epoch
 	base     []int             // by epoch: batches of all epochs before
-	ranks    []*stagerRank
-	holder   []uint16 // by sample: the rank that drew it last
-	todo     []func()
-	done     int // of todo
+	holder   []uint16          // by sample: the rank that drew it last
 
 	result   StagersResult
 	coverage *coverage
@@ -92,20 +88,19 @@ func newStagers(s *setup) (*stagers, error) {
 		return nil, err
 	}
 	p := &stagers{
-		setup: s, holder: make([]uint16, n), readIn: make([]int32, n), loads: map[int][]Load{},
+		stagerRanks: &stagerRanks{setup: s}, holder: make([]uint16, n), readIn: make([]int32, n),
+		loads:    map[int][]Load{},
 		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(),
 		digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
 	}
 	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks,
 		scheduler.AssignLocal
-	for r := range s.Ranks {
-		rank, err := p.newRank(r, s.part(r))
-		if err != nil {
-			return nil, err
-		}
-		p.ranks = append(p.ranks, rank)
+	p.fetched, p.asked = p.onFetched, p.onAsked
+	p.drew = func(rank, _, epoch, place int, o scheduler.Outcome) { p.onDrew(rank, epoch, place, o) }
+	if err := p.make(p.planCfg.World); err != nil {
+		return nil, err
 	}
-	p.training = s.newTraining(p.planCfg, p.placement, p.drive, p.settle)
+	p.training = s.newTraining(s.Seed, p.planCfg, p.placement, p.drive, p.settle)
 	return p, nil
 }
 
@@ -148,7 +143,7 @@ func (p *stagers) train(epoch int) {
 		}
 		p.settle()
 		for _, rank := range p.ranks {
-			rank.trained()
+			rank.trained(p.found)
 		}
 		p.settle()
 		p.report(plan, b)
@@ -167,10 +162,7 @@ func (p *stagers) drive(e scheduler.Event) {
 	switch e := e.(type) {
 	case scheduler.Planned:
 		p.add(e.Plan)
-		for _, rank := range p.ranks {
-			rank.step(e)
-			p.settle()
-		}
+		p.step(e)
 	case scheduler.Scored:
 		p.scored(e)
 	}
@@ -218,19 +210,6 @@ func (p *stagers) report(plan *scheduler.Plan, batch int) {
 	p.training.report(plan.Epoch, batch, r.Losses)
 }
 
-func (p *stagers) later(f func()) { p.todo = append(p.todo, f) }
-
-// settle completes all pending operations, in the order in which they began.
-func (p *stagers) settle() {
-	for p.done < len(p.todo) {
-		next := p.todo[p.done]
-		p.todo[p.done] = nil
-		p.done++
-		next()
-	}
-	p.todo, p.done = p.todo[:0], 0
-}
-
 // load returns what a rank needs for the batch at a position.
 func (p *stagers) load(position, rank int) *Load {
 	if p.loads[position] == nil {
@@ -248,8 +227,8 @@ func (p *stagers) epochOf(position int) int {
 	return at - 1
 }
 
-// drew counts the outcome of a draw of a rank's own sample.
-func (p *stagers) drew(rank, epoch, place int, outcome scheduler.Outcome) {
+// onDrew counts the outcome of a draw of a rank's own sample.
+func (p *stagers) onDrew(rank, epoch, place int, outcome scheduler.Outcome) {
 	plan := p.plans[epoch]
 	p.holder[plan.IDs[place]] = uint16(rank)
 	batch, consumer := place/plan.Batch, int(plan.World[plan.Consumer[place]])
@@ -267,8 +246,24 @@ func (p *stagers) drew(rank, epoch, place int, outcome scheduler.Outcome) {
 	p.result.Hits[epoch]++
 }
 
-// fetched counts a read of storage that a batch at a position needs.
-func (p *stagers) fetched(id scheduler.SampleID, rank, position int) {
+// onAsked counts what is asked of a peer.
+func (p *stagers) onAsked(rank int, c scheduler.Ask) {
+	for _, id := range c.IDs {
+		p.load(p.base[c.Epoch]+c.Batch, rank).RemoteBytes += p.size(id)
+	}
+}
+
+// found counts where the samples of a delivery came from.
+func (p *stagers) found(d scheduler.Deliver) {
+	if p.epoch >= p.SkipEpochs {
+		for _, source := range d.Source {
+			p.result.Found[source]++
+		}
+	}
+}
+
+// onFetched counts a read of storage that a batch at a position needs.
+func (p *stagers) onFetched(id scheduler.SampleID, rank, position int) {
 	size := p.size(id)
 	l := p.load(position, rank)
 	l.StorageBytes += size
@@ -326,88 +321,7 @@ func (p *stagers) finish() *StagersResult {
 	r.Distinct = distinct([]*coverage{p.coverage})
 	r.CoverageGapMax = p.coverage.gapMax(p.Epochs)
 	r.Plans = p.plans
+	r.TierReads, r.TierWrites = p.tierReads, p.tierWrites
 	r.IDsDigest = p.digest.hex()
 	return r
-}
-
-// stagerRank is one rank's stager, and what its trainers were given last.
-type stagerRank struct {
-	pool      *stagers
-	number    int
-	stager    *scheduler.Stager
-	delivered []scheduler.Deliver  // to its trainers
-	scored    []scheduler.SampleID // under way
-}
-
-func (p *stagers) newRank(number int, capacityBytes int64) (*stagerRank, error) {
-	policy, err := systems.NewPolicy(p.policy, systems.PolicyConfig{
-		Samples: p.Trace.Samples(), CapacityBytes: capacityBytes, Size: p.size, Seed: p.Seed,
-		Values: p.Values,
-	})
-	if err != nil {
-		return nil, err
-	}
-	r := &stagerRank{pool: p, number: number}
-	share := p.totalBytes / int64(p.Ranks)
-	r.stager = scheduler.NewStager(scheduler.StagerConfig{
-		Rank: number, Ranks: p.Ranks, World: p.planCfg.World, Samples: p.Trace.Samples(),
-		Policy: policy, Size: p.size,
-		CapacityBytes: capacityBytes, TierBytes: p.tierPart(number), Sparse: p.Ranks > denseRanks,
-		WindowBytes: max(share/windowShare, 4*p.totalBytes/int64(p.Trace.Samples())),
-		Drew: func(epoch, place int, o scheduler.Outcome) {
-			p.drew(number, epoch, place, o)
-		},
-	})
-	return r, nil
-}
-
-// denseRanks is the largest number of ranks that may each have tables as long as the data set.
-const denseRanks = 16
-
-// step passes an event to the stager and executes its commands.
-func (r *stagerRank) step(e scheduler.Event) {
-	for _, c := range r.stager.Step(e) {
-		switch c := c.(type) {
-		case scheduler.Fetch:
-			r.pool.fetched(c.ID, r.number, int(c.Need))
-			r.pool.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
-		case scheduler.Store:
-			r.pool.result.TierWrites++
-			r.pool.later(func() { r.step(scheduler.Stored{ID: c.ID}) })
-		case scheduler.Recall:
-			r.pool.result.TierReads++
-			r.pool.later(func() { r.step(scheduler.Recalled{ID: c.ID}) })
-		case scheduler.Ask:
-			for _, id := range c.IDs {
-				r.pool.load(r.pool.base[c.Epoch]+c.Batch, r.number).RemoteBytes += r.pool.size(id)
-			}
-			r.pool.later(func() {
-				r.pool.ranks[c.Peer].step(
-					scheduler.Asked{
-						Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch,
-						Batch: c.Batch, IDs: c.IDs,
-					})
-			})
-		case scheduler.Send:
-			r.pool.later(func() {
-				r.step(scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket})
-				r.pool.ranks[c.Peer].step(scheduler.Received{Ticket: c.Ticket, Status: c.Status})
-			})
-		case scheduler.Deliver:
-			r.delivered = append(r.delivered, c)
-		}
-	}
-}
-
-// trained releases what was delivered.
-func (r *stagerRank) trained() {
-	for _, d := range r.delivered {
-		if r.pool.epoch >= r.pool.SkipEpochs {
-			for _, source := range d.Source {
-				r.pool.result.Found[source]++
-			}
-		}
-		r.step(scheduler.Released{Lease: d.Lease})
-	}
-	r.delivered = r.delivered[:0]
 }

@@ -21,8 +21,8 @@ type training struct {
 
 // newTraining has all trainers open the data set. drive and settle may be nil.
 func (s *setup) newTraining(
-	plans scheduler.PlanConfig, placement func() *scheduler.Placement, drive func(scheduler.Event),
-	settle func(),
+	seed int64, plans scheduler.PlanConfig, placement func() *scheduler.Placement,
+	drive func(scheduler.Event), settle func(),
 ) *training {
 	t := &training{plans: plans, drive: drive, settle: settle}
 	t.coordinator = scheduler.NewCoordinator(scheduler.CoordinatorConfig{
@@ -31,7 +31,7 @@ func (s *setup) newTraining(
 	})
 	for trainer := range plans.World {
 		t.step(scheduler.Opened{Spec: scheduler.Spec{
-			Sampler: s.sampler, Seed: s.Seed, BatchSize: s.BatchSize, World: len(plans.World),
+			Sampler: s.sampler, Seed: seed, BatchSize: s.BatchSize, World: len(plans.World),
 			Trainer:  trainer,
 			Training: &scheduler.Training{Life: 1},
 		}})

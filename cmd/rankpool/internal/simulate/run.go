@@ -28,7 +28,7 @@ type Options struct {
 	cluster                  string
 	set                      []string
 	jobSteps                 []time.Duration
-	jobLosses                []string
+	jobLosses, job           []string
 	plotDir                  string
 	asJSON, asCSV, list      bool
 	idsDigest                bool
@@ -80,6 +80,9 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"duration of a step of each job, e.g. 20ms,80ms (default: the cluster's)")
 	flags.StringSliceVar(&o.jobLosses, "job-losses", nil, "a file of losses for each job, as "+
 		"--losses, e.g. A.npy,B.npy (default: all have those of --losses)")
+	flags.StringArrayVar(&o.job, "job", nil, "NAME=LOSSES.npy,step=20ms,seed=1,start=5s: a "+
+		"training of its own on the same memory, by the code that ranks run; may be given several "+
+		"times, all after NAME may be left out (losses: --losses; seeds: --seed + 0, 1, …)")
 	flags.StringVar(&o.cluster, "cluster", defaultCluster,
 		"the machine of the time model: a TOML file, or the name of a built-in one")
 	flags.StringArrayVar(&o.set, "set", nil,
@@ -109,6 +112,9 @@ func (o *Options) Run(parent context.Context, out io.Writer) error {
 	}
 	if o.list {
 		return o.printList(out)
+	}
+	if len(o.job) > 0 {
+		return o.runJobs(parent, out)
 	}
 	study, err := o.study()
 	if err != nil {

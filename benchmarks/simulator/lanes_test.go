@@ -1,0 +1,179 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// unscored is a trace for samplers that use no losses.
+func unscored(samples, epochs int) *Trace {
+	t := &Trace{Losses: make([][]float32, epochs)}
+	for e := range t.Losses {
+		t.Losses[e] = make([]float32, samples)
+	}
+	return t
+}
+
+// lanesOf returns n trainings, the last slow of them at half the pace of the others.
+func lanesOf(n, slow int) []Lane {
+	var lanes []Lane
+	for i := range n {
+		step := time.Millisecond
+		if i >= n-slow {
+			step *= 2
+		}
+		lanes = append(lanes, Lane{Name: fmt.Sprint(i), Seed: int64(i), Step: step})
+	}
+	return lanes
+}
+
+func runLanes(t *testing.T, cfg Config, lanes []Lane) *LanesResult {
+	t.Helper()
+	cfg.System, cfg.BatchSize = mustFind(t, "rankpool"), 16
+	r, err := RunLanes(cfg, lanes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Lanes {
+		if l.Fallbacks > 0 {
+			t.Errorf("job %s: %d draws were not served as planned", l.Name, l.Fallbacks)
+		}
+	}
+	return r
+}
+
+// TestSevenTrainings checks what seven trainings with a fifth of the data in memory read, in data
+// sets an epoch, all together: next to what MIN reads that knows how they interleave.
+func TestSevenTrainings(t *testing.T) {
+	const samples, epochs = 4000, 8
+	for _, c := range []struct {
+		sampler string
+		slow    int
+		most    float64
+	}{{"chunks", 0, 0.95}, {"chunks", 3, 1.65}, {"torch", 0, 3.4}, {"torch", 3, 3.6}} {
+		for _, ranks := range []int{1, 4} {
+			r := runLanes(t, Config{
+				Trace: unscored(samples, epochs), Sampler: c.sampler, Ranks: ranks, Capacity: 0.2,
+			}, lanesOf(7, c.slow))
+			got := float64(r.Reads) / samples / epochs
+			if got > c.most || float64(r.Reads) > 1.02*float64(r.MinReads) {
+				t.Errorf("%s, %d of 7 slow, %d ranks: %.3f data sets an epoch, want at most %v; "+
+					"MIN reads %.3f", c.sampler, c.slow, ranks, got, c.most,
+					float64(r.MinReads)/samples/epochs)
+			}
+		}
+	}
+}
+
+// TestLanesDrawAsAlone checks that other trainings change nothing of what one draws, also when they
+// begin in the middle of it and end before it, and that two read less than each for itself.
+func TestLanesDrawAsAlone(t *testing.T) {
+	losses := recorded(t, 4)
+	reversed := make([][]float32, len(losses))
+	for e := range losses {
+		reversed[e] = slices.Clone(losses[e])
+		slices.Reverse(reversed[e])
+	}
+	lanes := []Lane{
+		{Name: "a", Seed: 1, Step: 3},
+		{Name: "b", Seed: 2, Step: 2, Start: 500, Losses: reversed},
+		{Name: "c", Seed: 3, Step: 1, Start: 100},
+	}
+	for _, ranks := range []int{1, 3} {
+		cfg := Config{
+			Trace: &Trace{Losses: losses}, Sampler: "pads", Ranks: ranks, Capacity: 0.2,
+		}
+		all := runLanes(t, cfg, lanes)
+		alone := int64(0)
+		for i, l := range lanes {
+			r := runLanes(t, cfg, []Lane{l})
+			alone += r.Reads
+			if !slices.Equal(r.IDs[0], all.IDs[i]) || len(r.IDs[0]) == 0 {
+				t.Errorf("%d ranks: job %s draws other samples beside other jobs", ranks, l.Name)
+			}
+		}
+		if all.Reads > alone || float64(all.Reads) > 1.1*float64(all.MinReads) {
+			t.Errorf("%d ranks: together they read %d samples, each with a cache of its own %d, "+
+				"MIN %d", ranks, all.Reads, alone, all.MinReads)
+		}
+	}
+}
+
+// TestLaneAlone checks that one lane is what a job is without lanes.
+func TestLaneAlone(t *testing.T) {
+	for _, sampler := range []string{"torch", "chunks", "pads"} {
+		cfg := Config{
+			Trace: &Trace{Losses: recorded(t, 3)}, System: mustFind(t, "rankpool"),
+			Sampler: sampler, Ranks: 1, Capacity: 0.2, BatchSize: 16, Seed: 5,
+		}
+		want, err := RunStagers(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := runLanes(t, cfg, []Lane{{Name: "a", Seed: 5, Step: 1}})
+		if got.Reads != want.Reads || !slices.Equal(got.IDs[0], want.IDs) {
+			t.Errorf("%s: a lane alone reads %d samples, a job %d", sampler, got.Reads, want.Reads)
+		}
+	}
+}
+
+// TestLaneThatStops checks that a training that stands still for a long time costs the other no
+// memory: it reads about what it reads alone.
+func TestLaneThatStops(t *testing.T) {
+	const samples, epochs = 4000, 8
+	cfg := Config{Trace: unscored(samples, epochs), Sampler: "torch", Ranks: 1, Capacity: 0.2}
+	alone := runLanes(t, cfg, []Lane{{Name: "a", Seed: 1, Step: 1}})
+	// b takes three steps while a trains
+	lanes := []Lane{{Name: "a", Seed: 1, Step: 1}, {Name: "b", Seed: 2, Step: 1000}}
+	s, err := newSetup(Config{
+		Trace: cfg.Trace, System: mustFind(t, "rankpool"), Sampler: "torch", Ranks: 1,
+		Capacity: 0.2, BatchSize: 16,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.newLanes(lanes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := int64(0)
+	for l := p.next(); p.lanes[0].epoch < epochs; l = p.next() {
+		reads := p.reads
+		p.batch(l)
+		if l.number == 1 {
+			before += p.reads - reads
+		}
+	}
+	if got := p.reads - before; float64(got) > 1.05*float64(alone.Reads) {
+		t.Errorf("a training reads %d samples beside one that stands still, %d alone", got,
+			alone.Reads)
+	}
+	if hits := p.lanes[0].result.Hits; float64(hits) < 0.9*float64(alone.Lanes[0].Hits) {
+		t.Errorf("it has %d hits beside one that stands still, %d alone", hits, alone.Lanes[0].Hits)
+	}
+}
+
+func TestRunLanesErrors(t *testing.T) {
+	cfg := Config{
+		Trace: unscored(8, 2), System: mustFind(t, "rankpool"), Sampler: "torch", Ranks: 1,
+		BatchSize: 2, Capacity: 1,
+	}
+	for name, lanes := range map[string][]Lane{
+		"none":            {},
+		"twice":           {{Name: "a", Step: 1}, {Name: "a", Step: 1}},
+		"no step":         {{Name: "a"}},
+		"before 0":        {{Name: "a", Step: 1, Start: -1}},
+		"too few losses":  {{Name: "a", Step: 1, Losses: make([][]float32, 1)}},
+		"too few samples": {{Name: "a", Step: 1, Losses: [][]float32{{1}, {1}}}},
+	} {
+		if _, err := RunLanes(cfg, lanes); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	cfg.System = mustFind(t, "lru")
+	if _, err := RunLanes(cfg, []Lane{{Name: "a", Step: 1}}); err == nil {
+		t.Error("lru: no error")
+	}
+}

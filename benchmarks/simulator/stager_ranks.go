@@ -1,0 +1,127 @@
+package simulator
+
+import (
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// stagerRanks are the stagers of all ranks, with storage, peers and tiers that respond at once and
+// without faults.
+type stagerRanks struct {
+	*setup
+	ranks []*stagerRank
+	todo  []func()
+	done  int // of todo
+
+	// fetched is told of each read of storage, asked of each question to a peer (nil: nobody is),
+	// and drew of each draw of a rank's own sample.
+	fetched func(id scheduler.SampleID, rank, position int)
+	asked   func(rank int, c scheduler.Ask)
+	drew    func(rank, lane, epoch, place int, outcome scheduler.Outcome)
+
+	tierReads, tierWrites int64
+}
+
+// stagerRank is one rank's stager, and what its trainers were given last.
+type stagerRank struct {
+	all       *stagerRanks
+	number    int
+	stager    *scheduler.Stager
+	delivered []scheduler.Deliver  // to its trainers
+	scored    []scheduler.SampleID // under way
+}
+
+// denseRanks is the largest number of ranks that may each have tables as long as the data set.
+const denseRanks = 16
+
+// make makes the stagers, whose lane 0 has trainers on the ranks of world.
+func (a *stagerRanks) make(world []int32) error {
+	share := a.totalBytes / int64(a.Ranks)
+	for number := range a.Ranks {
+		policy, err := systems.NewPolicy(a.policy, systems.PolicyConfig{
+			Samples: a.Trace.Samples(), CapacityBytes: a.part(number), Size: a.size, Seed: a.Seed,
+			Values: a.Values,
+		})
+		if err != nil {
+			return err
+		}
+		r := &stagerRank{all: a, number: number}
+		r.stager = scheduler.NewStager(scheduler.StagerConfig{
+			Rank: number, Ranks: a.Ranks, World: world, Samples: a.Trace.Samples(),
+			Policy: policy, Size: a.size, CapacityBytes: a.part(number),
+			TierBytes: a.tierPart(number), Sparse: a.Ranks > denseRanks,
+			WindowBytes: max(share/windowShare, 4*a.totalBytes/int64(a.Trace.Samples())),
+			Drew: func(lane, epoch, place int, o scheduler.Outcome) {
+				a.drew(number, lane, epoch, place, o)
+			},
+		})
+		a.ranks = append(a.ranks, r)
+	}
+	return nil
+}
+
+func (a *stagerRanks) later(f func()) { a.todo = append(a.todo, f) }
+
+// settle completes all pending operations, in the order in which they began.
+func (a *stagerRanks) settle() {
+	for a.done < len(a.todo) {
+		next := a.todo[a.done]
+		a.todo[a.done] = nil
+		a.done++
+		next()
+	}
+	a.todo, a.done = a.todo[:0], 0
+}
+
+// step passes an event to all ranks.
+func (a *stagerRanks) step(e scheduler.Event) {
+	for _, r := range a.ranks {
+		r.step(e)
+		a.settle()
+	}
+}
+
+// step passes an event to the stager and executes its commands.
+func (r *stagerRank) step(e scheduler.Event) {
+	a := r.all
+	for _, c := range r.stager.Step(e) {
+		switch c := c.(type) {
+		case scheduler.Fetch:
+			a.fetched(c.ID, r.number, int(c.Need))
+			a.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
+		case scheduler.Store:
+			a.tierWrites++
+			a.later(func() { r.step(scheduler.Stored{ID: c.ID}) })
+		case scheduler.Recall:
+			a.tierReads++
+			a.later(func() { r.step(scheduler.Recalled{ID: c.ID}) })
+		case scheduler.Ask:
+			if a.asked != nil {
+				a.asked(r.number, c)
+			}
+			a.later(func() {
+				a.ranks[c.Peer].step(
+					scheduler.Asked{
+						Lane: c.Lane, Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch,
+						Batch: c.Batch, IDs: c.IDs,
+					})
+			})
+		case scheduler.Send:
+			a.later(func() {
+				r.step(scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket})
+				a.ranks[c.Peer].step(scheduler.Received{Ticket: c.Ticket, Status: c.Status})
+			})
+		case scheduler.Deliver:
+			r.delivered = append(r.delivered, c)
+		}
+	}
+}
+
+// trained releases what was delivered, and tells found of it.
+func (r *stagerRank) trained(found func(scheduler.Deliver)) {
+	for _, d := range r.delivered {
+		found(d)
+		r.step(scheduler.Released{Lease: d.Lease})
+	}
+	r.delivered = r.delivered[:0]
+}

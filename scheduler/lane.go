@@ -1,0 +1,152 @@
+package scheduler
+
+import (
+	"iter"
+	"math"
+	"slices"
+)
+
+// Several trainings may use a data set at the same time. Each is a lane of the stager: it has its
+// own plans, window and requests, and goes at its own pace. Samples are stored once, for all lanes,
+// and what is kept goes by the next use in any lane (store.go).
+
+// lane is one training's part of a stager.
+type lane struct {
+	*Stager
+	number int
+	own    partition // the lane's view of this rank's samples
+	locals []int     // this rank's trainers
+
+	undecided []undecided // own draws in the window, in order
+
+	plans     []*planned // oldest first
+	plansLeft int        // that are there no more
+	cur       *planned   // the plan the window's end is in
+	batch     int        // the next batch of cur to enter the window
+	// by trainer: position of the furthest batch requested, -1 before the first
+	progress []int64
+	demand   int64 // furthest position that a local trainer waits for
+	asked    int64 // furthest position that a peer asked for
+	offset   int64 // of the lane's positions on the scale of needs, see demandUpTo
+
+	parts     map[partKey]*part
+	promises  promises
+	early     []Asked // asked for before the window got there
+	heldBytes int64   // of the samples in parts and promises
+	tierHits  map[int]int
+}
+
+func (s *Stager) onLaneOpened(e LaneOpened) {
+	if e.Lane < 0 || s.lane(e.Lane) != nil {
+		return
+	}
+	l := &lane{
+		Stager: s, number: e.Lane, demand: -1, asked: -1, parts: map[partKey]*part{},
+		progress: make([]int64, len(e.World)), tierHits: map[int]int{},
+		own: partition{store: &s.store, rank: s.cfg.Rank, lane: e.Lane, drew: s.cfg.Drew},
+	}
+	l.promises.byKey = map[promiseKey][]SampleID{}
+	for t, rank := range e.World {
+		l.progress[t] = -1
+		if int(rank) == s.cfg.Rank {
+			l.locals = append(l.locals, t)
+		}
+	}
+	l.offset = int64(s.Demand())
+	for len(s.lanes) <= e.Lane {
+		s.lanes = append(s.lanes, nil)
+	}
+	s.lanes[e.Lane] = l
+	s.store.join(&l.own)
+}
+
+// onLaneClosed has a lane let go of everything. The samples that only it would have used are the
+// first to leave memory.
+func (s *Stager) onLaneClosed(e LaneClosed) {
+	l := s.lane(e.Lane)
+	if l == nil {
+		return
+	}
+	l.decideUpTo(math.MaxInt64)
+	parts := make([]*part, 0, len(l.parts))
+	for _, p := range l.parts {
+		parts = append(parts, p)
+	}
+	slices.SortFunc(parts, func(a, b *part) int { return a.compare(b) })
+	for _, p := range parts {
+		delete(s.byTicket, p.ticket)
+		s.drop(p)
+	}
+	l.promises.expire(math.MaxInt64, l.letGo)
+	s.lanes[e.Lane] = nil
+	s.store.leave(&l.own)
+	for _, asked := range l.early {
+		s.take(asked)
+	}
+}
+
+// lane returns an open lane, or nil.
+func (s *Stager) lane(number int) *lane {
+	if number < 0 || number >= len(s.lanes) {
+		return nil
+	}
+	return s.lanes[number]
+}
+
+// open yields the lanes that are open, in order.
+func (s *Stager) open() iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
+		for _, l := range s.lanes {
+			if l != nil && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// demandUpTo notes that a trainer waits for a position. The lane that is ahead of all others sets
+// the scale on which reads of all lanes are ordered; one that has fallen behind is moved up to it,
+// so that it has no claim to what it has missed.
+func (l *lane) demandUpTo(pos int64) {
+	l.demand = max(l.demand, pos)
+	l.offset = max(l.offset, int64(l.Demand())-l.demand)
+}
+
+// needOf is a position on the scale of needs.
+func (l *lane) needOf(pos int64) uint64 { return uint64(max(l.offset+pos, 0)) }
+
+// letGo ends the hold of a part or a promise on a sample.
+func (l *lane) letGo(id SampleID) {
+	l.heldBytes -= l.cfg.Size(id)
+	l.unpin(id)
+}
+
+// shareOfWindow is how many bytes a lane may bring in ahead, or have in use: an equal share of what
+// lanes that stand still leave of the window.
+func (l *lane) shareOfWindow() int64 {
+	going, left := int64(0), l.cfg.WindowBytes
+	for m := range l.open() {
+		switch {
+		case m == l || m.own.goes():
+			going++
+		default:
+			left -= m.heldBytes
+		}
+	}
+	if going == 1 && left == l.cfg.WindowBytes {
+		return math.MaxInt64 // a lane alone: what the window has counts
+	}
+	return left / going
+}
+
+// makeRoom decides on draws that trainers have asked for, until the window has no more than bytes.
+func (s *Stager) makeRoom(bytes int64) {
+	for l := range s.open() {
+		if l.cur == nil {
+			continue
+		}
+		if slowest, local := l.slowest(); local {
+			l.decideFor(bytes, slowest)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package scheduler
+
+import "math"
+
+// store is what a rank keeps: residents in memory, and what the tier has. Several lanes may use it.
+// Then a sample's next use is its nearest in any lane, which takes a common time: each lane's own,
+// in epochs, divided by its pace. The common time is the number of draws of all lanes that have
+// entered their windows; a lane's pace is its share of the newest of them. With one lane, or as
+// long as there has been but one, times are the lane's.
+//
+// MIN over the interleaved draws of all lanes would need to know the paces to come. A lane that
+// stops has a smaller and smaller share, so its next uses move away, and its samples go before
+// those that the others use.
+type store struct {
+	cache   *Cache
+	tier    *tier // nil: none
+	samples int
+
+	lanes  []*partition // that are open
+	shared bool         // there have been several
+	now    float64      // draws that have entered windows
+	taken  float64      // now, when paces were taken last
+}
+
+const (
+	// paceDraws is the number of draws, as a share of the samples, after which a draw counts half in
+	// its lane's pace. With four lanes and three at half their pace reads are the same within 0.2 %
+	// from 1/8 to 4 (8,000 samples, chunks and torch).
+	paceDraws = 0.5
+	// paceEvery is how often paces are taken, in draws as a share of the samples: all residents'
+	// next uses are computed anew when one has changed by more than paceChange.
+	paceEvery  = 1. / 16
+	paceChange = 0.2
+	// paceLeast is the share of the draws below which a lane stands still.
+	paceLeast = 1e-3
+)
+
+// join adds a lane, whose pace is taken to be that of the others.
+func (st *store) join(p *partition) {
+	others := float64(len(st.lanes))
+	st.lanes = append(st.lanes, p)
+	p.recent, p.pace = 1, 1
+	if others > 0 {
+		p.recent = (st.allRecent() - p.recent) / others
+		st.shared = true
+	}
+	if !st.shared {
+		return
+	}
+	for _, q := range st.lanes {
+		if q.upcoming == nil {
+			q.look()
+		}
+	}
+	st.takePaces()
+}
+
+// leave removes a lane. What only it would have used has no next use any more.
+func (st *store) leave(p *partition) {
+	for i, q := range st.lanes {
+		if p == q {
+			st.lanes = append(st.lanes[:i], st.lanes[i+1:]...)
+			break
+		}
+	}
+	st.takePaces()
+}
+
+// entered notes that places [lo, hi) of a lane's plan have entered its window.
+func (st *store) entered(p *partition, lo, hi int) {
+	p.place = hi
+	if !st.shared {
+		return
+	}
+	draws := float64(hi - lo)
+	fade := math.Exp2(-draws / (paceDraws * float64(st.samples)))
+	for _, q := range st.lanes {
+		q.recent *= fade
+	}
+	p.recent += draws
+	st.now += draws
+	if st.now >= st.taken+paceEvery*float64(st.samples) && st.pacesChanged() {
+		st.takePaces()
+	}
+}
+
+// allRecent is the sum of what counts in the paces of all lanes.
+func (st *store) allRecent() float64 {
+	sum := 0.0
+	for _, q := range st.lanes {
+		sum += q.recent
+	}
+	return max(sum, math.SmallestNonzeroFloat64)
+}
+
+func (st *store) pacesChanged() bool {
+	sum := st.allRecent()
+	for _, q := range st.lanes {
+		pace := max(q.recent/sum, paceLeast)
+		if pace > q.pace*(1+paceChange) || pace < q.pace/(1+paceChange) {
+			return true
+		}
+	}
+	return false
+}
+
+// takePaces takes the paces as they are now, and computes all next uses anew.
+func (st *store) takePaces() {
+	st.taken = st.now
+	sum := st.allRecent()
+	for _, q := range st.lanes {
+		q.pace = max(q.recent/sum, paceLeast)
+	}
+	if len(st.lanes) == 0 {
+		return
+	}
+	st.cache.RefreshAll(func(id SampleID) Use { return st.nearest(id) })
+	st.tier.refreshAll(st.cache, func(id SampleID, _ float64) Use { return st.nearest(id) })
+}
+
+// nearest is what is known of a sample, of several lanes.
+func (st *store) nearest(id SampleID) Use {
+	u := Use{ID: id, Next: math.Inf(1)}
+	for _, p := range st.lanes {
+		if p.plan == nil {
+			continue
+		}
+		own := p.use(id, p.upcoming[id])
+		if next := st.common(p, own.Next); next < u.Next || !u.Known {
+			u.Score, u.Known = own.Score, own.Known
+			u.Next = min(u.Next, next)
+		}
+	}
+	return u
+}
+
+// refreshed is what is known now of a sample that was to be used next at a time.
+func (st *store) refreshed(id SampleID, next float64) Use {
+	if st.shared || len(st.lanes) == 0 {
+		return st.nearest(id)
+	}
+	return st.lanes[0].refreshed(id, next)
+}
+
+// soonest is u, of which Next is the time of the next use in lane p, with the nearest one in any
+// lane.
+func (st *store) soonest(p *partition, u Use) Use {
+	if !st.shared {
+		return u
+	}
+	u.Next = st.common(p, u.Next)
+	for _, q := range st.lanes {
+		if q != p && q.plan != nil {
+			u.Next = min(u.Next, st.common(q, q.use(u.ID, q.upcoming[u.ID]).Next))
+		}
+	}
+	return u
+}
+
+// common is a time of a lane's as common time.
+func (st *store) common(p *partition, next float64) float64 {
+	if next == goneElsewhere {
+		return next
+	}
+	ahead := max(next-p.plan.time(int32(p.place)), 0) * float64(len(p.plan.IDs))
+	return st.now + ahead/p.pace
+}
+
+// look finds the next use of each sample from the end of the lane's window on.
+func (p *partition) look() {
+	if p.upcoming == nil {
+		p.upcoming = make([]int32, p.samples)
+	}
+	for id := range p.upcoming {
+		p.upcoming[id] = noPlace
+	}
+	if p.plan == nil {
+		return
+	}
+	for i := len(p.plan.IDs) - 1; i >= p.place; i-- {
+		if p.plan.Owner(i) == p.rank {
+			p.upcoming[p.plan.IDs[i]] = p.plan.stays(i)
+		} else if p.plan.Home != nil {
+			p.upcoming[p.plan.IDs[i]] = elsewhere
+		}
+	}
+}
+
+// goes reports whether the lane has drawn lately.
+func (p *partition) goes() bool {
+	return p.plan != nil && p.recent > standing*p.allRecent()/float64(len(p.lanes))
+}
+
+// standing is the share of the mean pace below which a lane counts as standing still, and others
+// may have its share of the window.
+const standing = 1. / 8
