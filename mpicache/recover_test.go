@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -51,14 +52,40 @@ func (c *cluster) again(
 		brought = brought[1:]
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() {
-			for ctx.Err() == nil && HandBack(dir, fd) != nil {
-				time.Sleep(time.Millisecond)
-			}
-		}()
+		whenDoorOpens(ctx, t, dir, func() { _ = HandBack(dir, fd) }) // a memory may be refused
 		cfg.Memory = TakeBack(ctx, dir, cfg.Data, len(c.dirs), recoverPatience, cfg.Log)
 	})
 	return newClusterIn(t, next, len(c.dirs), samples, capacityBytes, edits...)
+}
+
+// whenDoorOpens calls do when a rank opens its back door in a folder, unless ctx ends before.
+func whenDoorOpens(ctx context.Context, t *testing.T, dir string, do func()) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	// its mode is set when it listens
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_ATTRIB); err != nil {
+		t.Fatal(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = events.Close() })
+	go func() {
+		defer stop()
+		text := make([]byte, 4096)
+		for {
+			n, err := events.Read(text)
+			if err != nil {
+				return // ctx has ended
+			}
+			if bytes.Contains(text[:n], []byte(backDoorName)) {
+				_ = events.Close()
+				do()
+				return
+			}
+		}
+	}()
 }
 
 func (c *cluster) residents() (n int64) {
@@ -165,10 +192,12 @@ func TestTakeBackRefuses(t *testing.T) {
 	otherFD, _ := other.ReadOnlyFD()
 	defer unix.Close(otherFD)
 	log := slog.New(slog.DiscardHandler)
-	taken := make(chan *slab.Slab)
+	taken, opened := make(chan *slab.Slab), make(chan struct{})
+	whenDoorOpens(t.Context(), t, dir, func() { close(opened) })
 	go func() { taken <- TakeBack(t.Context(), dir, data, 1, recoverPatience, log) }()
-	for HandBack(dir, otherFD) != nil {
-		time.Sleep(time.Millisecond)
+	<-opened
+	if err := HandBack(dir, otherFD); err != nil {
+		t.Fatal(err)
 	}
 	garbage, err := net.Dial("unix", filepath.Join(dir, backDoorName))
 	if err != nil {
@@ -196,11 +225,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	changed[0].Times = "other files"
 	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	go func() {
-		for ended.Err() == nil && HandBack(dir, fds[0]) != nil {
-			time.Sleep(time.Millisecond)
-		}
-	}()
+	whenDoorOpens(ended, t, dir, func() { _ = HandBack(dir, fds[0]) })
 	if TakeBack(ended, dir, changed, 1, recoverPatience, log) != nil {
 		t.Error("the memory was taken back for files of other times")
 	}
@@ -215,11 +240,7 @@ func TestTakeBackRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	offered, stop := context.WithCancel(t.Context())
-	go func() {
-		for offered.Err() == nil && HandBack(dir, fds[0]) != nil {
-			time.Sleep(time.Millisecond)
-		}
-	}()
+	whenDoorOpens(offered, t, dir, func() { t.Error("the rank looks for memory") })
 	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
 		t.Error("memory was taken back that a script uses in place")
 	}
