@@ -115,18 +115,11 @@ type varints struct {
 	bad  bool
 }
 
-func (v *varints) unsigned() uint64 {
-	n, size := binary.Uvarint(v.rest)
-	if size <= 0 {
-		v.bad, v.rest = true, nil
-		return 0
-	}
-	v.rest = v.rest[size:]
-	return n
-}
+func (v *varints) unsigned() uint64 { return number(v, binary.Uvarint) }
+func (v *varints) signed() int64    { return number(v, binary.Varint) }
 
-func (v *varints) signed() int64 {
-	n, size := binary.Varint(v.rest)
+func number[T uint64 | int64](v *varints, decode func([]byte) (T, int)) T {
+	n, size := decode(v.rest)
 	if size <= 0 {
 		v.bad, v.rest = true, nil
 		return 0

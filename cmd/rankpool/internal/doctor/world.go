@@ -125,39 +125,45 @@ func (w World) kinds() (inside, across []Way, failed []Finding) {
 }
 
 func checkPing(w World) []Finding {
-	inside, across, found := w.kinds()
-	value := func(way Way) float64 { return way.Ping.Seconds() }
-	for _, kind := range []struct {
-		name string
-		ways []Way
-	}{{"between nodes", across}, {"inside nodes", inside}} {
-		if len(kind.ways) == 0 {
-			continue
-		}
-		low, median, high := spread(kind.ways, value)
-		slow := w.slow(kind.ways, value, Seconds, func(v float64) float64 {
+	_, _, failed := w.kinds()
+	return append(failed, w.checkLinks(linkCheck{
+		value: func(way Way) float64 { return way.Ping.Seconds() }, unit: Seconds,
+		detail: "round trips %s take {}",
+		slower: func(v, median float64) float64 {
 			return v / max(slowerPing*median, median+pingNoise.Seconds())
-		})
-		detail, amounts := wayDetail("round trips "+kind.name+" take {}", len(kind.ways), Seconds, low,
-			median, high)
-		switch {
-		case kind.name == "between nodes" && median > slowPing.Seconds():
-			found = append(found, warning(detail, "see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, "+
-				"OMPI_MCA_btl_tcp_if_include", amounts...))
-		case slow != "":
-			found = append(found, warning(detail+"; slow are "+slow,
-				"see whether something else runs on these nodes, and their place in the network", amounts...))
-		default:
-			found = append(found, good(detail, amounts...))
-		}
-	}
-	return found
+		},
+		slow:    func(median float64) bool { return median > slowPing.Seconds() },
+		slowFix: "see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include",
+		someFix: "see whether something else runs on these nodes, and their place in the network",
+	})...)
 }
 
 func checkBandwidth(w World) []Finding {
-	inside, across, _ := w.kinds() // check "ping" says what has failed
-	value := func(way Way) float64 { return way.Bandwidth }
-	var found []Finding
+	return w.checkLinks(linkCheck{ // check "ping" says what has failed
+		value: func(way Way) float64 { return way.Bandwidth }, unit: PerSecond,
+		detail:   "large messages %s move at {}",
+		slower:   func(v, median float64) float64 { return median / (v * slowerBandwidth) },
+		slow:     func(median float64) bool { return median < slowBandwidth },
+		slowText: ", less than 10 Gb/s Ethernet",
+		slowFix:  "see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include",
+		someFix:  "see whether something else uses these nodes' links",
+	})
+}
+
+// A linkCheck compares a property of the links between ranks with that of the others.
+type linkCheck struct {
+	value             func(Way) float64
+	unit              Unit
+	detail            string                          // with a place for "between nodes"
+	slower            func(v, median float64) float64 // above 1: a link is slower than the others
+	slow              func(median float64) bool       // links between nodes are slow in general
+	slowText, slowFix string                          // what to say and do then
+	someFix           string                          // what to do about single ones
+}
+
+// checkLinks applies a check to the links between nodes, and to those inside nodes.
+func (w World) checkLinks(c linkCheck) (found []Finding) {
+	inside, across, _ := w.kinds()
 	for _, kind := range []struct {
 		name string
 		ways []Way
@@ -165,19 +171,16 @@ func checkBandwidth(w World) []Finding {
 		if len(kind.ways) == 0 {
 			continue
 		}
-		low, median, high := spread(kind.ways, value)
-		slow := w.slow(kind.ways, value, PerSecond,
-			func(v float64) float64 { return median / (v * slowerBandwidth) })
-		detail, amounts := wayDetail("large messages "+kind.name+" move at {}", len(kind.ways), PerSecond,
-			low, median, high)
+		low, median, high := spread(kind.ways, c.value)
+		slow := w.slow(kind.ways, c.value, c.unit,
+			func(v float64) float64 { return c.slower(v, median) })
+		detail, amounts := wayDetail(fmt.Sprintf(c.detail, kind.name), len(kind.ways), c.unit, low,
+			median, high)
 		switch {
-		case kind.name == "between nodes" && median < slowBandwidth:
-			found = append(found, warning(detail+", less than 10 Gb/s Ethernet",
-				"see which network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include",
-				amounts...))
+		case kind.name == "between nodes" && c.slow(median):
+			found = append(found, warning(detail+c.slowText, c.slowFix, amounts...))
 		case slow != "":
-			found = append(found, warning(detail+"; slow are "+slow,
-				"see whether something else uses these nodes' links", amounts...))
+			found = append(found, warning(detail+"; slow are "+slow, c.someFix, amounts...))
 		default:
 			found = append(found, good(detail, amounts...))
 		}

@@ -288,32 +288,22 @@ func (o *CacheOptions) Args() []string {
 		"--assign", o.Assign,
 		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.RankTimeout.String(),
 		"--log-every", o.logEvery.String(), "--log-format", o.LogFormat)
-	if o.scorer != "" {
-		args = append(args, "--scorer", o.scorer)
-	}
-	if o.sampler != "" {
-		args = append(args, "--sampler", o.sampler)
-	}
-	if o.tier != "" {
-		args = append(args, "--tier", o.tier)
-	}
-	if o.Log != "" {
-		args = append(args, "--log", o.Log)
-	}
-	if o.metrics != "" {
-		args = append(args, "--metrics", o.metrics)
-	}
-	if o.metricsFile != "" {
-		args = append(args, "--metrics-file", o.metricsFile)
-	}
-	if o.State != "" {
-		args = append(args, "--state", o.State)
+	for _, f := range []struct{ flag, value string }{
+		{"--scorer", o.scorer},
+		{"--sampler", o.sampler},
+		{"--tier", o.tier},
+		{"--log", o.Log},
+		{"--metrics", o.metrics},
+		{"--metrics-file", o.metricsFile},
+		{"--state", o.State},
+		{"--record", o.Record},
+	} {
+		if f.value != "" {
+			args = append(args, f.flag, f.value)
+		}
 	}
 	if o.stateAny {
 		args = append(args, "--state-optional")
-	}
-	if o.Record != "" {
-		args = append(args, "--record", o.Record)
 	}
 	args = append(args, o.Trainers.Args()...)
 	args = append(args, o.storage.args()...)

@@ -52,10 +52,7 @@ func sources(t, coarse *track) *Figure {
 		f.Missing = noEpochs
 		return f
 	}
-	var all stats.Sums
-	for i := range t.bins {
-		all.Add(t.bins[i].Sums)
-	}
+	all := t.sums()
 	if all.Draws() == 0 {
 		f.Missing = noTraining
 		return f
@@ -126,23 +123,14 @@ func stall(t, coarse *track) *Figure {
 		f.Missing = noEpochs
 		return f
 	}
-	trained := 0.0
-	worst := false
-	for i := range t.bins {
-		trained += t.bins[i].Sums[stats.TrainSeconds]
-		worst = worst || t.bins[i].Levels[runlog.StallShare].Seen()
-	}
-	if trained == 0 {
+	if t.sums()[stats.TrainSeconds] == 0 {
 		f.Missing = noTraining
 		return f
 	}
 	lines := []series{{
-		Key: Key{Class: "a", Name: "all trainers", Line: true},
-		value: func(b *runlog.Bin, _ float64) float64 {
-			return min(1, b.Share(stats.StallSeconds, stats.TrainSeconds))
-		},
+		Key: Key{Class: "a", Name: "all trainers", Line: true}, value: waiting,
 	}}
-	if worst {
+	if t.seen(runlog.StallShare) {
 		f.Caption += " The worst node holds up all others in each step."
 		lines = append(lines, series{
 			Key: Key{Class: "b", Name: "the worst node", Line: true},
@@ -154,6 +142,10 @@ func stall(t, coarse *track) *Figure {
 	f.Caption += t.note()
 	f.drawLines(t, coarse, "waiting", share, lines)
 	return f
+}
+
+func waiting(b *runlog.Bin, _ float64) float64 {
+	return min(1, b.Share(stats.StallSeconds, stats.TrainSeconds))
 }
 
 // pace shows how fast training went.
@@ -185,18 +177,14 @@ func throughput(t, coarse *track) *Figure {
 		f.Missing = noNodeLines
 		return f
 	}
-	read, fell := 0.0, 0.0
-	for i := range t.bins {
-		read += t.bins[i].Sums[stats.ReadBytes]
-		fell += t.bins[i].Sums[stats.FallbackBytes]
-	}
+	all := t.sums()
 	rate := func(q stats.Counter) func(*runlog.Bin, float64) float64 {
 		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
 	}
 	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(stats.ReadBytes)}
 	// an old rank, or one that does not measure: use the bytes that trainers got, which leave out what
 	// was read ahead and kept
-	if read == 0 {
+	if all[stats.ReadBytes] == 0 {
 		storage = series{
 			Key:   Key{Class: "b", Name: "storage, as trainers saw it", Line: true},
 			value: rate(stats.StorageBytes),
@@ -206,7 +194,7 @@ func throughput(t, coarse *track) *Figure {
 		Key:   Key{Class: "a", Name: "peers' memory", Line: true},
 		value: rate(stats.PeerBytes),
 	}}
-	if fell > 0 {
+	if all[stats.FallbackBytes] > 0 {
 		lines = append(lines, series{
 			Key:   Key{Class: "c", Name: "fallback, by trainers", Line: true},
 			value: rate(stats.FallbackBytes),
@@ -227,11 +215,7 @@ func latency(t, coarse *track) *Figure {
 		f.Missing = noNodeLines
 		return f
 	}
-	reads := 0.0
-	for i := range t.bins {
-		reads += t.bins[i].Sums[stats.ReadCount]
-	}
-	if reads == 0 {
+	if t.sums()[stats.ReadCount] == 0 {
 		f.Missing = noMeasuring
 		return f
 	}
@@ -261,12 +245,9 @@ func memory(t, coarse *track) *Figure {
 		f.Missing = noNodeLines
 		return f
 	}
-	seen, free := false, false
-	for i := range t.bins {
-		seen = seen || t.bins[i].Levels[runlog.SlabBytes].Max > 0
-		free = free || t.bins[i].Levels[runlog.FreeBytes].Seen()
-	}
-	if !seen {
+	if !slices.ContainsFunc(t.bins, func(b runlog.Bin) bool {
+		return b.Levels[runlog.SlabBytes].Max > 0
+	}) {
 		f.Missing = noMemory
 		return f
 	}
@@ -278,7 +259,7 @@ func memory(t, coarse *track) *Figure {
 		{Key: Key{Class: "a", Name: "used of the slab", Line: true}, value: mean(runlog.UsedBytes)},
 		{Key: Key{Class: "c", Name: "residents", Line: true}, value: mean(runlog.ResidentBytes)},
 	}
-	if free {
+	if t.seen(runlog.FreeBytes) {
 		lines = append(lines, series{
 			Key: Key{Class: "b", Name: "free, the poorest node", Line: true},
 			value: func(b *runlog.Bin, _ float64) float64 {
@@ -323,10 +304,7 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 			},
 			band,
 			{
-				Key: Key{Class: "b", Name: "waiting for samples", Line: true},
-				value: func(b *runlog.Bin, _ float64) float64 {
-					return min(1, b.Share(stats.StallSeconds, stats.TrainSeconds))
-				},
+				Key: Key{Class: "b", Name: "waiting for samples", Line: true}, value: waiting,
 			},
 		})
 		f.Tables = append(f.Tables, gpuTable(run))

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/mpicache/stats"
 )
 
 // A Figure is a plot with its texts. Missing says why there is no plot.
@@ -51,6 +53,19 @@ func (t *track) note() string {
 		return " The log has one epoch and no lines about nodes, so there is one value."
 	}
 	return " The log has no lines about nodes, so there is one value an epoch."
+}
+
+// sums returns the sums over the bins.
+func (t *track) sums() (all stats.Sums) {
+	for i := range t.bins {
+		all.Add(t.bins[i].Sums)
+	}
+	return all
+}
+
+// seen reports whether a level is known in any bin.
+func (t *track) seen(l runlog.Level) bool {
+	return slices.ContainsFunc(t.bins, func(b runlog.Bin) bool { return b.Levels[l].Seen() })
 }
 
 // curve goes through the middles of the bins, or over them.
