@@ -183,7 +183,7 @@ const TrainingBegun = codeBegun
 // Warm has the rank read samples of a data set, named by its place in HELLO's list, into its
 // memory, the first first. It returns when they are there, which takes as long as storage does,
 // whatever the time-out, or when ctx ends; the client is of no use after that. A *DoorError of code
-// TrainingBegun says that it comes too late.
+// TrainingBegun means that it comes too late.
 func (c *Client) Warm(
 	ctx context.Context, stream uint32, ids []scheduler.SampleID,
 ) (Warmed, error) {

@@ -2,7 +2,7 @@
 // exchange of samples and scores with the other ranks, and the door at which the node's training
 // processes are served.
 //
-//	Node       a rank; it drives one stager (package scheduler) a data set and does what it says
+//	Node       a rank; it drives one stager (package scheduler) a data set
 //	Client     a connection to a door, from Go
 //
 // Package slab has the memory, package transport what ranks send each other.

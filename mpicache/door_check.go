@@ -215,7 +215,7 @@ func (s *stream) countable(epoch int) bool {
 	return s.epochs[epoch] != nil || len(s.epochs) < maxToldEpochs
 }
 
-// fits reports whether n samples can have so many bytes.
+// fits reports whether n samples can have size bytes.
 func (s *stream) fits(n, size int64) bool {
 	high, low := bits.Mul64(uint64(n), uint64(s.largest))
 	return high > 0 || uint64(size) <= low

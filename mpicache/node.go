@@ -58,7 +58,7 @@ type DataSet struct {
 	TierBlockBytes int64
 	Tier           Tier // this rank's; nil: there is none, or it cannot be used
 
-	// KeepsCopies says that each rank keeps copies of its samples on its node's disk; all ranks must
+	// KeepsCopies means that each rank keeps copies of its samples on its node's disk; all ranks must
 	// be given the same. So it reads its samples for other ranks, too.
 	KeepsCopies bool
 	Kept        Kept // this rank's copies; nil: there are none, or they cannot be used
@@ -81,7 +81,7 @@ type Config struct {
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
 	// RankTimeout is how long another rank may show no sign of life until Lost is called, once,
-	// from a goroutine of the node's; 0: for ever. While a rank is lost, no plan is waited for.
+	// from a goroutine of the node's; 0: forever. While a rank is lost, no plan is waited for.
 	RankTimeout time.Duration
 	Lost        func(rank int)
 	Dir         string // of this rank: door.sock, importance states

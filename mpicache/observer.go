@@ -225,7 +225,7 @@ type importanceRecord struct {
 	Counts []int64   `json:"counts"`
 }
 
-// recordImportance has the distribution of the scores written that epoch's plan was made from.
+// recordImportance writes the distribution of the scores that epoch's plan was made from.
 func (s *stream) recordImportance(epoch int, scores []float32) {
 	if s.node.report == nil || len(scores) == 0 || s.node.cfg.NodeEvery <= 0 {
 		return

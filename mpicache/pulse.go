@@ -19,7 +19,7 @@ type pulse struct {
 	watch *liveness.Watch
 	// those that have been heard of: one may take its memory for minutes while others serve
 	seen map[int]bool
-	left map[int]bool // those that have said that they leave
+	left map[int]bool // those that have announced that they leave
 }
 
 func (p *pulse) init(rank, size int, bound time.Duration) {

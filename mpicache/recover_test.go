@@ -3,6 +3,7 @@ package mpicache
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -52,10 +53,26 @@ func (c *cluster) again(
 		brought = brought[1:]
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		whenDoorOpens(ctx, t, dir, func() { _ = HandBack(dir, fd) }) // a memory may be refused
+		whenDoorOpens(ctx, t, dir, func() { _ = handBack(dir, fd) }) // a memory may be refused
 		cfg.Memory = TakeBack(ctx, dir, cfg.Data, len(c.dirs), recoverPatience, cfg.Log)
 	})
 	return newClusterIn(t, next, len(c.dirs), samples, capacityBytes, edits...)
+}
+
+// handBack gives the rank that is served from a folder the memory that a client has of the one
+// before. It returns an error when no rank looks for it.
+func handBack(dir string, slabFD int) error {
+	addr := &net.UnixAddr{Name: filepath.Join(dir, backDoorName), Net: "unix"}
+	door, err := net.DialUnix("unix", nil, addr)
+	if err != nil {
+		return fmt.Errorf("mpicache: %w", err)
+	}
+	defer func() { _ = door.Close() }() // what was sent is on its way
+	if _, err := peerOf(door); err != nil {
+		return err
+	}
+	_, _, err = door.WriteMsgUnix([]byte(backDoorMagic), unix.UnixRights(slabFD), nil)
+	return err
 }
 
 // whenDoorOpens calls do when a rank opens its back door in a folder, unless ctx ends before.
@@ -196,7 +213,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	whenDoorOpens(t.Context(), t, dir, func() { close(opened) })
 	go func() { taken <- TakeBack(t.Context(), dir, data, 1, recoverPatience, log) }()
 	<-opened
-	if err := HandBack(dir, otherFD); err != nil {
+	if err := handBack(dir, otherFD); err != nil {
 		t.Fatal(err)
 	}
 	garbage, err := net.Dial("unix", filepath.Join(dir, backDoorName))
@@ -209,7 +226,7 @@ func TestTakeBackRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if err := HandBack(dir, fds[0]); err != nil {
+	if err := handBack(dir, fds[0]); err != nil {
 		t.Fatal(err)
 	}
 	memory := <-taken
@@ -217,7 +234,7 @@ func TestTakeBackRefuses(t *testing.T) {
 		t.Fatal("the memory was not taken back")
 	}
 	_ = memory.Close()
-	if HandBack(dir, fds[0]) == nil {
+	if handBack(dir, fds[0]) == nil {
 		t.Error("the back door stays open")
 	}
 
@@ -225,7 +242,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	changed[0].Times = "other files"
 	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	whenDoorOpens(ended, t, dir, func() { _ = HandBack(dir, fds[0]) })
+	whenDoorOpens(ended, t, dir, func() { _ = handBack(dir, fds[0]) })
 	if TakeBack(ended, dir, changed, 1, recoverPatience, log) != nil {
 		t.Error("the memory was taken back for files of other times")
 	}

@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// stream is one data set on this rank: it drives the data set's stager and does what it says.
+// stream is one data set on this rank: it drives the data set's stager and executes its commands.
 // Everything in it is protected by mu; replies to clients are written after mu is let go.
 type stream struct {
 	node  *Node
@@ -134,7 +134,7 @@ func (s *stream) locked(f func()) {
 	}
 }
 
-// later has f called when the stream is not locked any more: it may wait, or take long.
+// later calls f after the stream is unlocked: f may wait, or take long.
 func (s *stream) later(f func()) { s.deferred = append(s.deferred, f) }
 
 func (s *stream) reply(c *conn, frame []byte) {

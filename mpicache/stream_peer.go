@@ -155,7 +155,7 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 }
 
 // giveUp ends a question. The peer may still write to its places, so these are kept until it has,
-// or for ever.
+// or forever.
 func (s *stream) giveUp(a *asking) {
 	delete(s.asks, a.Ticket)
 	for _, id := range a.ids {

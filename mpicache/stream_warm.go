@@ -35,7 +35,7 @@ type Warmed struct {
 	Failures  []WarmFailure `json:"failures"`
 }
 
-// WarmFailure says why a sample could not be read.
+// WarmFailure is why a sample could not be read.
 type WarmFailure struct {
 	Sample scheduler.SampleID `json:"sample"`
 	Reason string             `json:"reason"`

@@ -22,7 +22,7 @@ import (
 // backDoorName is the socket's name in the rank's folder.
 const backDoorName = "slab.sock"
 
-// inPlaceName is the file in the rank's folder by which a client says that a script has views of
+// inPlaceName is the file in the rank's folder that a client creates when a script holds views of
 // the memory in its hands. A rank that took it back would write under them; what a client decodes
 // itself it reads again.
 const inPlaceName = "in-place"
@@ -141,20 +141,4 @@ func readDescriptor(client *net.UnixConn) (int, error) {
 		_ = unix.Close(fd)
 	}
 	return -1, errors.New("a client says something else")
-}
-
-// HandBack gives the rank that is served from a folder the memory that a client has of the one
-// before. It returns an error when no rank looks for it.
-func HandBack(dir string, slabFD int) error {
-	addr := &net.UnixAddr{Name: filepath.Join(dir, backDoorName), Net: "unix"}
-	door, err := net.DialUnix("unix", nil, addr)
-	if err != nil {
-		return fmt.Errorf("mpicache: %w", err)
-	}
-	defer func() { _ = door.Close() }() // what was sent is on its way
-	if _, err := peerOf(door); err != nil {
-		return err
-	}
-	_, _, err = door.WriteMsgUnix([]byte(backDoorMagic), unix.UnixRights(slabFD), nil)
-	return err
 }

@@ -11,7 +11,7 @@ const ownerSalt = 0xd1b54a32d192ed03
 //
 // The numbers of samples that two ranks own differ by at most one: every block of ranks consecutive
 // ids has one sample of each rank, turned by a hash of the block, so that no regularity in the
-// order of samples meets one in the ranks. The function is fixed for ever: it is part of what makes
+// order of samples meets one in the ranks. The function is fixed forever: it is part of what makes
 // two runs the same.
 func Owner(id SampleID, ranks int) int {
 	n := uint32(ranks)

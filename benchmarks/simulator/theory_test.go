@@ -103,7 +103,7 @@ func TestCoorDLUnderTorchAgreesWithTheory(t *testing.T) {
 	}
 }
 
-// TestMINOnACycle: of a cycle through n samples, MIN with bypass keeps some c for ever: c hits in
+// TestMINOnACycle: of a cycle through n samples, MIN with bypass keeps some c forever: c hits in
 // every n draws. LRU has none.
 //
 // Source: Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal

@@ -57,7 +57,7 @@ type Rule struct {
 	Op      Op            `toml:"op"`      // "open", "read", "list" or "stat"
 	Targets []int         `toml:"targets"` // reads that touch one of these targets, counted from 0
 	After   time.Duration `toml:"after"`   // from this time after the start on
-	During  time.Duration `toml:"during"`  // for this long; 0: for ever
+	During  time.Duration `toml:"during"`  // for this long; 0: forever
 
 	// starting with the nth such access of each file; 0 is 1, the first
 	Nth         int     `toml:"nth"`

@@ -43,7 +43,7 @@ type Watch struct {
 	lost  []bool
 }
 
-// NewWatch returns a watch over so many peers, none of which has been silent yet. Tick must be
+// NewWatch returns a watch over n peers, none of which has been silent yet. Tick must be
 // called every Every(bound).
 func NewWatch(peers int, bound time.Duration) *Watch {
 	return &Watch{

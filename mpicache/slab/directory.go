@@ -17,9 +17,9 @@ type Set struct {
 	Key [32]byte
 }
 
-// A Directory says which samples lie where in a slab. It is in the slab's file, behind the samples,
-// so that whoever has the memory knows what is in it: the rank that takes it over from one that
-// died, and a client that has no rank meanwhile. docs/wire/README.md has its layout.
+// A Directory records which samples lie where in a slab. It is in the slab's file, behind the
+// samples, so that whoever has the memory knows what is in it: the rank that takes it over from one
+// that died, and a client that has no rank meanwhile. docs/wire/README.md has its layout.
 //
 // An entry is a word and a sum. The word, which is stored at once, says whether the sample is
 // whole: it is set after the bytes and the sum, and cleared before either changes. So a writer that
@@ -138,8 +138,8 @@ func (e *Entries) store(id int, word uint64) {
 	}
 }
 
-// Put says that a sample's bytes are all at off, and have this sum. They must not change before
-// Drop.
+// Put records that all of a sample's bytes are at off, and have this sum. They must not change
+// before Drop.
 func (e *Entries) Put(id int, off int64, sum uint32) {
 	if e == nil {
 		return
@@ -155,7 +155,7 @@ func (e *Entries) Put(id int, off int64, sum uint32) {
 	e.store(id, wholeBit|kept|uint64(off/granuleBytes))
 }
 
-// Keep says whether a sample is a resident.
+// Keep records whether a sample is a resident.
 func (e *Entries) Keep(id int, kept bool) {
 	if e == nil {
 		return
@@ -167,7 +167,7 @@ func (e *Entries) Keep(id int, kept bool) {
 	e.store(id, word)
 }
 
-// Drop says that a sample's place is given up. Whether it is a resident stays.
+// Drop gives up a sample's place. Whether it is a resident stays recorded.
 func (e *Entries) Drop(id int) {
 	if e != nil && e.words[id]&wholeBit != 0 {
 		e.store(id, e.words[id]&keptBit)

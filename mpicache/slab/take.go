@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Identity tells a slab's memory from all other memory of the machine for as long as somebody
+// An Identity distinguishes a slab's memory from all other memory of the machine while somebody
 // has it.
 type Identity struct {
 	Device, Inode uint64

@@ -27,7 +27,7 @@ type flows struct {
 	sends    int     // messages queued or under way
 	bulk     int     // messages of Puts and Takes under way
 	scratch  [][]byte
-	pins     runtime.Pinner // scratch memory's, for ever
+	pins     runtime.Pinner // scratch memory's, forever
 	done     []mpi.Done
 	finished []*flow
 	rest     []mpi.Done

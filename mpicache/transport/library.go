@@ -19,8 +19,8 @@ type Library struct {
 	Why     string // it was chosen: a clause
 }
 
-// ErrNoLibrary says that no MPI library can be loaded; its text says what was looked for, and what
-// to do.
+// ErrNoLibrary means that no MPI library can be loaded; its text names what was looked for, and
+// what to do.
 var ErrNoLibrary = errors.New("no MPI library can be loaded")
 
 // Load loads the first of the libraries that can be, for the life of the process. It starts

@@ -63,7 +63,7 @@ func (e *evictRandom) Victim() (scheduler.Place, bool) {
 // Yields implements scheduler.Policy.
 func (e *evictRandom) Yields(scheduler.Place, scheduler.Use) bool { return true }
 
-// shadeVariant returns a variant of §6.2, whose numbered item is what about says.
+// shadeVariant returns a variant of §6.2, described by the numbered item in about.
 func shadeVariant(
 	name, policy, about string, newPolicy func(PolicyConfig) scheduler.Policy,
 ) System {

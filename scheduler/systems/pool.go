@@ -64,7 +64,7 @@ type learning interface {
 	restoreState(state []byte) error
 }
 
-// A Foreseer is a Pool that is told when more is known of the draws to come: of all samples when
+// A Foreseer is a Pool that learns when more is known of the draws to come: of all samples when
 // the epochs of all jobs have begun, and of a batch's after Trained. next returns when a sample is
 // drawn next, by any job, see scheduler.Use.
 type Foreseer interface {
@@ -80,7 +80,7 @@ type Batch struct {
 	Next []float64
 }
 
-// Answer says how a draw is served.
+// Answer is how a draw is served.
 type Answer struct {
 	// the sample that is trained on; substitution if it is not the one drawn
 	Served scheduler.SampleID

@@ -8,7 +8,7 @@ type quiverChunks struct {
 	members [][]scheduler.SampleID // by chunk: its samples, in order of id
 }
 
-// quiverStripe makes so many chunks.
+// quiverStripe stripes samples over chunks.
 func quiverStripe(samples, chunks int) quiverChunks {
 	s := quiverChunks{scheduler.Stripe(samples, chunks), make([][]scheduler.SampleID, chunks)}
 	for id, c := range s.of {

@@ -33,7 +33,7 @@ type System struct {
 	NewPolicy func(PolicyConfig) scheduler.Policy
 	NewPool   func(PoolConfig) Pool
 
-	// Live says how ranks are the system. NeedsEpochs: they must know how many epochs will be
+	// Live is how ranks run the system. NeedsEpochs: they must know how many epochs will be
 	// trained.
 	Live        live
 	NeedsEpochs bool
@@ -107,7 +107,7 @@ func (s *System) Parse(words []string) (Values, error) {
 	return values, s.Check(values)
 }
 
-// Sample tells a sampler that is part of a system its options.
+// Sample sets the options of a sampler that is part of a system.
 func (v Values) Sample(cfg *scheduler.SamplerConfig) {
 	if fraction, given := v["fraction"]; given &&
 		(cfg.Name == "selective" || cfg.Name == "subset") {

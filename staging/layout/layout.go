@@ -58,7 +58,8 @@ const (
 	KindBuddyMirror Kind = "buddymirror" // BeeGFS: stripes, each on a mirror group
 )
 
-// A Layout says on which targets a file is. The zero value is an unknown layout. It is read-only.
+// A Layout is the list of targets that a file is on. The zero value is an unknown layout. It is
+// read-only.
 type Layout struct {
 	FileSystem string      // Lustre, BeeGFS, or "" for other file systems
 	Kind       Kind        //

@@ -16,7 +16,7 @@ import (
 // shards.MaxClasses.
 const MaxLabels = 1 << 20
 
-// A Plan says which samples each shard holds; it is immutable, so any number of goroutines may use
+// A Plan lists the samples of each shard; it is immutable, so any number of goroutines may use
 // it.
 type Plan struct {
 	manifest *dataset.Manifest

@@ -198,7 +198,7 @@ func (d *destination) isLiving(name string) bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
-// room makes sure that so many bytes fit.
+// room checks that size bytes fit.
 func (d *destination) room(needBytes int64) error {
 	if needBytes == 0 {
 		return nil

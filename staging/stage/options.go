@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SyncPolicy says what survives the loss of a node; a process that is killed loses nothing.
+// SyncPolicy is what survives the loss of a node; a process that is killed loses nothing.
 type SyncPolicy string
 
 // The policies: flush nothing; the destination's file system once, at the end; or each file before
@@ -17,7 +17,7 @@ const (
 	SyncFiles SyncPolicy = "file"
 )
 
-// Options says what to stage, and how. Dest and Plan are required; the zero value of the others is
+// Options holds what to stage, and how. Dest and Plan are required; the zero value of the others is
 // a default.
 type Options struct {
 	Plan func(context.Context) (*Plan, error) // called on rank 0 only

@@ -32,7 +32,7 @@ type DestinationError struct {
 	Err  error
 }
 
-// Error returns one sentence that says what to do.
+// Error returns one sentence, with what to do.
 func (e *DestinationError) Error() string {
 	switch {
 	case errors.Is(e.Err, unix.ENOSPC):

@@ -58,7 +58,7 @@ func (archivedError) Error() string {
 		"command again"
 }
 
-// wait waits until this rank may read so many bytes and open so many files.
+// wait waits until this rank may read the bytes and open the files.
 func (s *source) wait(ctx context.Context, bytes int64, opens int) {
 	for ctx.Err() == nil {
 		wait := s.t.limit.Take(s.t.opt.now(), bytes, opens)

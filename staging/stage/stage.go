@@ -24,7 +24,7 @@ import (
 // Errors are one sentence about what ended it early: the source cannot be walked, a destination
 // cannot be written to any more (*DestinationError), two ranks of a replication have the same
 // destination, a rank fell silent, ctx's cause. An error of another rank begins with that rank's
-// number. What was staged by then stays, and the report says how much that is.
+// number. What was staged by then stays, and is counted in the report.
 //
 // peers must not be used for anything else, before or after, except to be closed.
 func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, error) {

@@ -134,7 +134,7 @@ func (System) SyncAll(path string) error {
 type systemFile struct{ *os.File }
 
 // openFile opens path; O_NONBLOCK has no effect on regular files, and keeps a pipe in a file's
-// place from blocking for ever.
+// place from blocking forever.
 func openFile(path string, flags int) (File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -196,7 +196,7 @@ func (t *transfer) drop(f *frame) {
 	t.done(1)
 }
 
-// dispatch has a frame written here and forwarded.
+// dispatch writes a frame here and forwards it.
 func (t *transfer) dispatch(f *frame) {
 	uses := int32(1)
 	if len(f.Chain) > 0 {

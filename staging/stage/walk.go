@@ -18,7 +18,7 @@ const (
 	SkipLinks   LinkPolicy = "skip"
 )
 
-// WalkOptions says how to walk.
+// WalkOptions configures a walk.
 type WalkOptions struct {
 	Links       LinkPolicy // "": CopyLinks
 	Concurrency int        // requests in flight; 0: 16

@@ -72,7 +72,7 @@ func (s *session) progress() Progress {
 // A SilentError means that a rank is taken for dead.
 type SilentError struct{ Rank, Ticks int }
 
-// Error returns one sentence that says what to do.
+// Error returns one sentence, with what to do.
 func (e *SilentError) Error() string {
 	return fmt.Sprintf("stage: rank %d has been silent for %d s and is assumed dead: run the same "+
 		"command again to stage the rest",

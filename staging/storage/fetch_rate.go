@@ -18,7 +18,7 @@ type RateLimit struct {
 	bytes, opens bucket
 }
 
-// NewRateLimit returns a limit of so many bytes and opens per second; 0 or less is unlimited.
+// NewRateLimit returns a limit of bytes and opens per second; 0 or less is unlimited.
 func NewRateLimit(bytesPerSecond, opensPerSecond float64) *RateLimit {
 	return &RateLimit{bytes: newBucket(bytesPerSecond), opens: newBucket(opensPerSecond)}
 }

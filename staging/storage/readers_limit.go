@@ -12,7 +12,7 @@ import (
 // readersLimitName is the name of the file in a rank's folder, which the client knows too.
 const readersLimitName = "storage-limit"
 
-// WriteReadersLimit tells the trainers of a node their share of the job's limits, bytes and opened
+// WriteReadersLimit writes the share of a node's trainers in the job's limits, bytes and opened
 // files per second, for when they read storage themselves because the rank is gone; 0 is unlimited.
 // From then on the trainers write to the file (docs/wire/README.md). A file with the same limits is
 // left alone: a rank that restarts finds the trainers reading.

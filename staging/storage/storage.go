@@ -47,7 +47,7 @@ func (SystemStorage) Open(path string) (File, error) {
 func openFile(path string, flags int) (fd int, err error) {
 	err = posix.Retry(func() (err error) {
 		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
-		// for ever.
+		// forever.
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0)
 		return err
 	})

@@ -25,7 +25,7 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt writes len(p) bytes at offset off, or returns an error.
 	WriteAt(p []byte, off int64) (int, error)
-	// Forget has length bytes from off on written to the device, and drops them from memory.
+	// Forget writes length bytes from off on to the device, and drops them from memory.
 	Forget(off, length int64)
 	// Close closes the file. Reads and writes in progress may fail.
 	Close() error

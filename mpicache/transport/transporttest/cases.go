@@ -136,7 +136,7 @@ func segmentSizes(r *rank) {
 	r.barrier()
 }
 
-// noBytes has nothing to move, and yet is done.
+// noBytes moves nothing, and completes.
 func noBytes(r *rank) {
 	s := r.transfers()
 	for peer := range r.Size() {

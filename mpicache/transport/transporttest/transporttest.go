@@ -109,7 +109,7 @@ var noise = func() []byte {
 	return b
 }()
 
-// bytesOf are n (≤ 8 MiB) bytes that differ by who made them and what for.
+// bytesOf returns n (≤ 8 MiB) bytes that differ by sender and purpose.
 func bytesOf(from, to int, ticket uint32, n int) []byte {
 	start := (from*977 + to*131 + int(ticket%1000)*17) % (1 << 20)
 	return bytes.Clone(noise[start : start+n])

@@ -1,5 +1,5 @@
-// Package access says who may read a file besides its owner, so that a copy of it is never more
-// permissive.
+// Package access determines who may read a file besides its owner, so that a copy of it is never
+// more permissive.
 package access
 
 import (
@@ -12,7 +12,7 @@ import (
 	"rankpool/staging/posix"
 )
 
-// ErrNotShared says that a copy may be read by nobody else: not everybody may read the sources, and
+// ErrNotShared means that nobody else may read a copy: not everybody may read the sources, and
 // not the members of one group either; or there are access control lists.
 var ErrNotShared = errors.New("access: nobody else may read all of them")
 
@@ -116,7 +116,7 @@ func (c *Checker) leading(dir string) ([]entry, error) {
 	return all, nil
 }
 
-// look says whom a file or folder lets pass, by one of the bits of its mode.
+// look returns whom a file or folder lets pass, by one of the bits of its mode.
 func look(path string, bit uint32) (entry, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -18,11 +18,11 @@ import (
 const (
 	// usedFor is how long after it was used last a group is in use by a job.
 	usedFor = 5 * time.Minute
-	// touchEvery is how often a job says that it uses a group.
+	// touchEvery is how often a job marks a group as in use.
 	touchEvery = time.Minute
 )
 
-// errNoRoom says that the folder holds as much as it may.
+// errNoRoom means that the folder is full.
 var errNoRoom = errors.New("keep: the folder holds as much as it may")
 
 // A Folder is a user's part of a folder of the node. All methods are safe for concurrent use.
@@ -109,7 +109,7 @@ func openOwn(shared int, share bool) (int, error) {
 			st.Mode&0o7777)
 		return -1, errors.Join(err, unix.Close(fd))
 	}
-	if share && st.Mode&0o011 != 0o011 { // who knows a name may look it up
+	if share && st.Mode&0o011 != 0o011 { // those who know a name may look it up
 		if err := unix.Fchmod(fd, 0o711); err != nil {
 			return -1, errors.Join(err, unix.Close(fd))
 		}
@@ -154,7 +154,7 @@ func (f *Folder) clear(name string, size int64) {
 	}
 }
 
-// errNoGroup says that what has a group's name is something else.
+// errNoGroup means that a file with a group's name is something else.
 var errNoGroup = errors.New("keep: it is not a regular file of the group's size")
 
 func openRegular(at int, name string, flags int, size int64) (fd int, err error) {

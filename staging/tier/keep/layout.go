@@ -15,7 +15,7 @@ const (
 	groupsMin     = 64
 )
 
-// A layout says where each sample that a rank owns lies. Samples are numbered as slots, in the
+// A layout maps each sample that a rank owns to its place. Samples are numbered as slots, in the
 // order of their ids. It is the same for all jobs with the same data set and number of ranks.
 type layout struct {
 	rank, ranks int

@@ -49,7 +49,7 @@ func (s *Store) publish(g int) error {
 	if err = unix.Fchown(fd, -1, who.Group); err == nil {
 		err = unix.Fchmod(fd, who.Mode)
 	} else if errors.Is(err, unix.EPERM) {
-		err = nil // who is no member of the group keeps it alone
+		err = nil // a user outside the group keeps it alone
 	}
 	return errors.Join(err, unix.Close(fd))
 }

@@ -76,7 +76,7 @@ type Counts struct {
 	Refused       int64 // samples that were not written: there was no room, or the disk was behind
 }
 
-// slotState says what is known of a sample's copy.
+// slotState is what is known of a sample's copy.
 type slotState uint8
 
 const (
@@ -85,7 +85,7 @@ const (
 	lacking           // it was read, and had another tag
 )
 
-// group says what is known of a group's file.
+// group is what is known of a group's file.
 type group struct {
 	missing time.Time // it was not there; zero: it is, or may be
 	full    time.Time // there was no room for it; zero: there is, or may be
@@ -132,8 +132,8 @@ func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool 
 	return !none && s.work.add(&request{kind: reading, slot: slot, memory: into, done: done})
 }
 
-// Write has a copy of a sample, as storage gave it, written. The bytes are the caller's again when
-// it returns. If the disk is behind, or there is no room, nothing is written.
+// Write queues a copy of a sample, as storage returned it, to be written. The bytes are the
+// caller's again when it returns. If the disk is behind, or there is no room, nothing is written.
 func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
 	slot, own := s.layout.slot(id)
 	if !own {
@@ -244,7 +244,7 @@ func (s *Store) openNamed(g int) (*os.File, int, error) {
 	return file, uid, nil
 }
 
-// touch says that a group is in use. s.mu is held.
+// touch marks a group as in use. s.mu is held.
 func (s *Store) touch(g int, file *os.File) {
 	if now := s.folder.now(); now.Sub(s.groups[g].touched) > touchEvery {
 		s.groups[g].touched = now
@@ -385,7 +385,7 @@ func (s *Store) openOrCreate(g int) (*os.File, error) {
 	return s.create(g)
 }
 
-// forget has bytes of a file written to the disk, and dropped from memory: the slab holds them.
+// forget writes bytes of a file to the disk, and drops them from memory: the slab holds them.
 func forget(file *os.File, at, length int64) {
 	_ = unix.Fadvise(int(file.Fd()), at, length, unix.FADV_DONTNEED) // advice
 }

@@ -29,7 +29,7 @@ func tagOf(bytes []byte) tag {
 const blockTags = 4096
 
 // A name is what a group's file is called that others may read: the SHA-256 of its bytes, behind a
-// text. Who knows it has read them, or was told by somebody who has. A zero name is not known.
+// text. Whoever knows it has read them, or got it from somebody who has. A zero name is not known.
 type name [sha256.Size]byte
 
 // nameDomain is that text.

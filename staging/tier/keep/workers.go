@@ -59,7 +59,7 @@ func (q *request) end(err error, read []byte) bool {
 // replaced, and ends when the disk releases it.
 type workers struct {
 	do    [2]func(slot int, buffer []byte) error // by kind
-	judge func(error)                            // is told how each request ended
+	judge func(error)                            // is called with the result of each request
 
 	mu      sync.Mutex
 	wake    [2]sync.Cond

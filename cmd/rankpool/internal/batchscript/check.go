@@ -80,15 +80,6 @@ var checks = []struct {
 	{"array-file", (*job).checkArrayFiles},
 }
 
-// Checks returns the names of all checks.
-func Checks() []string {
-	var names []string
-	for _, c := range checks {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // Check returns what will go wrong when the script is submitted, in order of the lines. A warning
 // may be wrong if the script does what its text does not show; a script without warnings may still
 // fail.

@@ -100,7 +100,8 @@ func TestDocumentation(t *testing.T) {
 	if !strings.Contains(string(text), script) {
 		t.Errorf("docs/sbatch.md does not show the script of today:\n%s", script)
 	}
-	for _, name := range Checks() {
+	for _, check := range checks {
+		name := check.name
 		if !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/sbatch.md does not name the check %s", name)
 		}

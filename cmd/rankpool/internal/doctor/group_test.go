@@ -147,7 +147,7 @@ func TestLostRank(t *testing.T) {
 	}
 }
 
-// TestSilentRootEndsAssist: a rank does not wait for ever for rank 0.
+// TestSilentRootEndsAssist: a rank does not wait forever for rank 0.
 func TestSilentRootEndsAssist(t *testing.T) {
 	transports := transport.NewLocal(2)
 	ticks := make(chan time.Time)

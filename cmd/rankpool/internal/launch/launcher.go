@@ -193,7 +193,7 @@ func (l *launcher) ended(p *process) {
 	}
 }
 
-// trainerEnded notes the first failure; the other trainers would wait for the failed one for ever.
+// trainerEnded notes the first failure; the other trainers would wait for the failed one forever.
 func (l *launcher) trainerEnded(p *process) {
 	if p.code() == 0 || l.failure != 0 {
 		return
@@ -269,7 +269,7 @@ func (l *launcher) endCache() {
 	if l.patient && l.failure == 0 && !l.asked {
 		patience += rank.OthersPatience
 	} else if l.patient {
-		l.running.signal(syscall.SIGTERM) // the others' training may go on for ever
+		l.running.signal(syscall.SIGTERM) // the others' training may go on forever
 	}
 	if l.awaitEnd(l.running, patience) {
 		return

@@ -23,7 +23,7 @@ import (
 )
 
 // machine is a readFile of a machine of 4 GiB without control groups that has so many bytes free at
-// each look, the last for ever.
+// each look, the last forever.
 func machine(freeBytes ...int64) func(string) ([]byte, error) {
 	return func(name string) ([]byte, error) {
 		if name != "/proc/meminfo" {

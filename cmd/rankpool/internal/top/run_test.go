@@ -166,7 +166,7 @@ func TestTopOnceJSON(t *testing.T) {
 	}
 }
 
-// A rank that says nothing new does not keep --once waiting for ever.
+// A rank that says nothing new does not keep --once waiting forever.
 func TestTopOnceOfAFrozenRank(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "s", 0,
 		func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })

@@ -20,7 +20,7 @@ type Library struct {
 	ABI  string // Open MPI, MPICH, MPI 5
 }
 
-// loaded is the process's library; it stays for ever.
+// loaded is the process's library; it stays forever.
 var loaded struct {
 	Library
 	abi
