@@ -66,7 +66,7 @@ func (g *memoryGroup) remove() {
 func (g *memoryGroup) end() {
 	text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	if err != nil {
-		return // remove says why
+		return // the removal reports why
 	}
 	for word := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(word); err == nil && pid > 0 {

@@ -81,7 +81,7 @@ var peersSection = section{
 	measure: (*bench).peers,
 }
 
-// trained is what peers/train.py says of two epochs.
+// trained is what peers/train.py reports of two epochs.
 type trained struct{ Epochs []trainedEpoch }
 
 type trainedEpoch struct {
@@ -156,7 +156,7 @@ func (b *bench) comparePeers(w workload) ([]row, error) {
 	return peerRows(w, shares, results), errors.Join(failed...)
 }
 
-// convert writes the source in another format, as shards of so many bytes at most.
+// convert writes the source in another format, as shards of limited size.
 func (b *bench) convert(format, source, dir string, shardBytes int) error {
 	size := fmt.Sprint(shardBytes)
 	command := exec.Command(b.python, "benchmarks/peers/convert.py", format, source, dir, size)

@@ -219,7 +219,7 @@ func (b *bench) readRate(e *emulated) (string, error) {
 	return rateText(bytesPerSecond), e.readOnce()
 }
 
-// readChild reads all files of a data set with so many goroutines, and returns bytes per second.
+// readChild reads all files of a data set with several goroutines, and returns bytes per second.
 func readChild(args []string) (any, error) {
 	readers, err := strconv.Atoi(args[1])
 	if err != nil {

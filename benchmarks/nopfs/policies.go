@@ -18,9 +18,9 @@ type policy struct {
 	// prepare fills tiers before training, and sets Result.Preload. It returns why the policy
 	// cannot be used, or "". nil: there is nothing to prepare.
 	prepare func(*training) string
-	// deal says who trains on what of a global batch.
+	// deal assigns the samples of a global batch to workers.
 	deal func(*training, []scheduler.SampleID) [][]scheduler.SampleID
-	// keepRead is told of each sample that a worker's staging threads have read. nil: nothing is
+	// keepRead is called with each sample that a worker's staging threads have read. nil: nothing is
 	// kept.
 	keepRead func(*training, int, scheduler.SampleID)
 }

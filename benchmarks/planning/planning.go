@@ -15,7 +15,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// Config says what is planned.
+// Config is what is planned.
 type Config struct {
 	Sampler   string
 	Samples   int

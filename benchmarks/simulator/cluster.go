@@ -86,7 +86,7 @@ func (c *Cluster) Bound(n Nodes, batches int, distinctStorageBytes int64) float6
 	return seconds(max(computing, service(distinctStorageBytes, best)))
 }
 
-// PlanSeconds returns the time that one core takes to plan an epoch of so many draws.
+// PlanSeconds returns the time that one core takes to plan an epoch of a number of draws.
 func (c *Cluster) PlanSeconds(draws int) float64 {
 	return seconds(int64(draws) * int64(c.Planner.Draw))
 }
@@ -165,7 +165,7 @@ func (c *Cluster) stepNanoseconds(batchSize int) int64 {
 	return int64(c.Trainer.Reduce) + ceilDiv(int64(c.Trainer.Step)*int64(batchSize), measured)
 }
 
-// bandwidth returns what so many readers achieve together, in bytes per second, or 0 if nothing
+// bandwidth returns what n readers achieve together, in bytes per second, or 0 if nothing
 // limits it: the curve, interpolated linearly, proportional to readers before its first point and
 // constant after its last; and at most one target per reader and all targets.
 func (s *Storage) bandwidth(readers int) int64 {

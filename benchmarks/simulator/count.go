@@ -221,7 +221,7 @@ func (c *count) step() {
 	clear(c.loads)
 }
 
-// end ends an epoch of so many steps, in which all jobs together drew so many samples.
+// end ends an epoch of steps, in which all jobs together made the given number of draws.
 func (c *count) end(steps, draws int) {
 	s := c.setup
 	if c.clock == nil {

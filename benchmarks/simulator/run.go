@@ -17,7 +17,7 @@ import (
 // real schedulers, one per rank, if a single job has the memory to itself; every other system is
 // run as a pool, see systems.Pool.
 //
-// It returns an error that says what to change if a number is out of range or a name is unknown. It
+// It returns an error with what to change if a number is out of range or a name is unknown. It
 // may be called concurrently; the trace is only read.
 func Run(cfg Config) (*Result, error) {
 	s, err := newSetup(cfg)

@@ -184,7 +184,7 @@ type statsFile struct {
 	engine *Engine
 }
 
-// Getattr says that everyone may read it. Its size is not known before it is read.
+// Getattr lets everyone read it. Its size is not known before it is read.
 func (*statsFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	out.Mode = 0o444
 	return fs.OK

@@ -1,5 +1,5 @@
 // Command slowfs shows a folder as slow storage would serve it, until it gets SIGINT or SIGTERM.
-// Package slowfs says more.
+// See package slowfs.
 package main
 
 import (

@@ -33,7 +33,7 @@ func (SystemClock) Now() time.Time { return time.Now() }
 // Sleep is time.Sleep.
 func (SystemClock) Sleep(d time.Duration) { time.Sleep(d) }
 
-// Storage is storage that is slow and fails as its configuration says. It is safe for concurrent
+// Storage is storage that is slow and fails as configured. It is safe for concurrent
 // use if the one below is.
 type Storage struct {
 	engine *slowfs.Engine

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A request is what the directives ask for. Numbers are 0 if the script does not say.
+// A request is what the directives ask for. Numbers are 0 if the script does not give them.
 type request struct {
 	options      []Option
-	nodes        int // 1 if the script does not say
+	nodes        int // 1 if the script does not give it
 	tasksPerNode int // 0: not given, which means one per node
 	gpusPerNode  int
 	cpusPerTask  int

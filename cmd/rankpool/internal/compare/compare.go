@@ -236,7 +236,8 @@ func (o *Options) nameOf(t *training) string {
 	return fmt.Sprintf("%s, seed %d", t.system, t.seed)
 }
 
-// left says how long the rest will take, when done trainings took so long; "" if none is done.
+// left returns how long the rest will take, estimated from the trainings that are done; "" if none
+// is.
 func left(took time.Duration, done, rest int) string {
 	if done == 0 {
 		return ""

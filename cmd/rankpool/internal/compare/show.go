@@ -81,7 +81,7 @@ func (o *Options) comparison(results []result) report.Comparison {
 	return c
 }
 
-// summary says what was compared.
+// summary describes what was compared.
 func (o *Options) summary() []string {
 	all := []string{fmt.Sprintf("Command: %s.", strings.Join(o.command, " "))}
 	given := "Data: " + strings.Join(o.data, ", ") + "."
@@ -102,7 +102,7 @@ func (o *Options) summary() []string {
 	return append(all, given, "Each training began with an empty cache. "+seeds)
 }
 
-// notes says what limits the comparison besides what the runs show.
+// notes lists what limits the comparison besides what the runs show.
 func (o *Options) notes(sides []report.Side) []string {
 	var notes, order []string
 	drawn := map[string][]string{}

@@ -120,7 +120,7 @@ func (r *result) side() report.SideRun {
 	return report.NewSideRun(r.run, r.StorageBytes)
 }
 
-// brief says in a few words how the training went. The reason of a failure was told before.
+// brief describes in a few words how the training went. The reason of a failure was printed before.
 func (r *result) brief() string {
 	if r.Reason != "" {
 		return "not trained"
@@ -141,7 +141,7 @@ func (o *Options) train(ctx context.Context, t training) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = storage.close() }() // after an error, which is told
+	defer func() { _ = storage.close() }() // after an error, which is returned
 	r := &result{Of: t.id, System: t.system, Seed: t.seed}
 	if err := o.launch(ctx, r, t.dir, storage.data); err != nil {
 		return nil, err

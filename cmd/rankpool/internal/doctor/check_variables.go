@@ -126,7 +126,7 @@ func checkVariables(env *Env) []Finding {
 	return found
 }
 
-// toCatch are the signals that end training, or tell it to save, and their numbers.
+// toCatch are the signals that end training, or make it save, and their numbers.
 //
 // Source: Linux, signal(7), x86 and ARM.
 var toCatch = []struct {

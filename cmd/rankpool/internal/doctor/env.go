@@ -129,7 +129,7 @@ type FileSystem struct {
 	Reach      Reach
 }
 
-// A Reach says which nodes see the files of a file system.
+// A Reach is which nodes see the files of a file system.
 type Reach int
 
 // The reaches.

@@ -16,8 +16,8 @@ import (
 	"rankpool/mpicache/transport/ranks"
 )
 
-// A rank that is silent for so many seconds counts as lost: one that starts Python on few cores may
-// be late.
+// silentSeconds is how long a rank may be silent before it counts as lost: one that starts Python
+// on few cores may be late.
 const silentSeconds = 16
 
 // The channels between ranks.
@@ -168,7 +168,7 @@ func (g *Group) AwaitEnd(ctx context.Context) error {
 	})
 }
 
-// End tells all ranks that they may exit.
+// End lets all ranks exit.
 func (g *Group) End() {
 	g.mux.SendOthers(channelEnd, nil)
 }

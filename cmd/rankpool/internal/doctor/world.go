@@ -15,7 +15,7 @@ const (
 	// own loop, which sleeps a little when idle, adds some tens. 10 Gb/s are 1.25 GB/s.
 	slowPing      = time.Millisecond
 	slowBandwidth = 1e9
-	// A way is slow when it is so many times worse than the median of its kind.
+	// A way is slow when it is this many times worse than the median of its kind.
 	slowerPing      = 4
 	slowerBandwidth = 3
 	// below this above the median no ping is slow: a rank that shares its core is late.
@@ -139,7 +139,7 @@ func checkPing(w World) []Finding {
 }
 
 func checkBandwidth(w World) []Finding {
-	return w.checkLinks(linkCheck{ // check "ping" says what has failed
+	return w.checkLinks(linkCheck{ // check "ping" reports what has failed
 		value: func(way Way) float64 { return way.Bandwidth }, unit: PerSecond,
 		detail:   "large messages %s move at {}",
 		slower:   func(v, median float64) float64 { return median / (v * slowerBandwidth) },
@@ -157,7 +157,7 @@ type linkCheck struct {
 	detail            string                          // with a place for "between nodes"
 	slower            func(v, median float64) float64 // above 1: a link is slower than the others
 	slow              func(median float64) bool       // links between nodes are slow in general
-	slowText, slowFix string                          // what to say and do then
+	slowText, slowFix string                          // the finding and the advice then
 	someFix           string                          // what to do about single ones
 }
 

@@ -122,7 +122,7 @@ func wants(demands []demand, rank int) int64 {
 	return bytes
 }
 
-// withSlack returns the size of a slab for so many bytes of cache and window.
+// withSlack returns the size of a slab for a cache and a window.
 func withSlack(bytes int64) int64 { return bytes + bytes/slackShare }
 
 // divideRank sets the PartitionBytes of a rank, and shrinks its windows if the slab is small: a
@@ -187,7 +187,7 @@ func (m Plan) Check(ranksHere int) error {
 		Text(need), Text(have), from)}
 }
 
-// A TooSmallError says that the ranks of a node ask for too much; it is the same for all of them.
+// A TooSmallError means that the ranks of a node ask for too much; it is the same for all of them.
 type TooSmallError struct{ Sentence string }
 
 func (e *TooSmallError) Error() string { return e.Sentence }

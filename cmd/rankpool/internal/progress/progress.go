@@ -81,7 +81,7 @@ type Read struct {
 	total int64 // bytes
 }
 
-// NewRead shows the progress of reading so many bytes.
+// NewRead shows the progress of reading a number of bytes.
 func NewRead(to io.Writer, quiet bool, totalBytes int64) *Read {
 	p := &Read{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
 	if !quiet && totalBytes > 0 && isTerminal(to) {
@@ -165,7 +165,7 @@ type Layout struct {
 	total int64
 }
 
-// NewLayout shows the progress of reading so many samples' layouts.
+// NewLayout shows the progress of reading the layouts of a number of samples.
 func NewLayout(to *os.File, quiet bool, total int64) *Layout {
 	p := &Layout{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, total}
 	if !quiet && term.IsTerminal(int(to.Fd())) {

@@ -14,7 +14,7 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// An intro is what ranks tell each other before they begin. Settings that must be the same on all
+// An intro is what ranks send each other before they begin. Settings that must be the same on all
 // ranks are compared: a run whose ranks see different data would train on other samples than it
 // reports.
 type intro struct {

@@ -168,7 +168,7 @@ func (s *gpuSampler) sample() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	// A GPU that was not read for long is not accounted: a single reading tells nothing about the
+	// A GPU that was not read for long is not accounted: a single reading proves nothing about the
 	// interval.
 	seconds := now.Sub(s.read).Seconds()
 	if s.read.IsZero() || seconds > gpuStale.Seconds() {

@@ -108,7 +108,7 @@ func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, erro
 	return slab, nil
 }
 
-// awaitRoom waits a limited time until so many bytes and the reserve are free, and returns the free
+// awaitRoom waits a limited time until size bytes and the reserve are free, and returns the free
 // memory minus the reserve.
 func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 	look := time.NewTicker(roomLook)

@@ -17,7 +17,7 @@ import (
 
 // planMemory decides how this rank divides its memory among the data sets, and sets their
 // PartitionBytes and WindowBytes. All ranks must call it: they exchange the sizes of their slabs.
-// If one rank has too little memory all end, with one sentence that says why.
+// If one rank has too little memory all end, with one sentence about why.
 func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.Plan, error) {
 	own, reason := r.ownMemory(ctx, cfg.Data)
 	var tooMuch *memory.TooSmallError

@@ -224,8 +224,8 @@ func (o *CacheOptions) resolveSystem() error {
 	return o.parseSet(system)
 }
 
-// resolveOwn fills in the parts of a system that has a sampler of its own. Where that says what is
-// kept, memory holds what it says.
+// resolveOwn fills in the parts of a system that has a sampler of its own. Where that decides what
+// is kept, memory holds that.
 func (o *CacheOptions) resolveOwn(system *systems.System) (err error) {
 	policy := system.Policy
 	if system.Chooses() {

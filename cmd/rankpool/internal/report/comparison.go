@@ -228,7 +228,7 @@ func (c *Comparison) Tables() []*Table {
 	return all
 }
 
-// remarks says what of the comparison does not hold.
+// remarks lists what limits the comparison.
 func (c *Comparison) remarks() []Remark {
 	var all []Remark
 	add := func(bad bool, format string, args ...any) {

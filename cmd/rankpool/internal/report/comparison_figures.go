@@ -210,7 +210,7 @@ func (c *Comparison) storage() *Figure {
 	return f.withLedger(&b)
 }
 
-// withLedger adds horizontal bars to a figure; without rows it says that there are none.
+// withLedger adds horizontal bars to a figure; without rows it has a sentence instead.
 func (f *Figure) withLedger(b *ledger) *Figure {
 	if len(b.rows) == 0 {
 		f.Missing = "No system was trained."

@@ -37,7 +37,7 @@ func NewSideRun(log *runlog.Run, storageBytes *int64) SideRun {
 	return r
 }
 
-// Brief says in a few words how the training went.
+// Brief describes in a few words how the training went.
 func (r *SideRun) Brief() string {
 	accuracy := ""
 	if best := r.best(); !math.IsNaN(best) {

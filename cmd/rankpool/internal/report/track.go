@@ -10,7 +10,7 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// A Figure is a plot with its texts. Missing says why there is no plot.
+// A Figure is a plot with its texts. Missing is the reason if there is no plot.
 type Figure struct {
 	ID, Title, Caption string
 	Missing            string
@@ -44,7 +44,7 @@ type track struct {
 	steps bool // lines are level within a bin, as there are few
 }
 
-// note says what is missing.
+// note returns a sentence about what is missing.
 func (t *track) note() string {
 	switch {
 	case !t.steps:
@@ -160,7 +160,7 @@ func indexAxis(name string, low, high int) axis {
 	return a
 }
 
-// groupsOf divides n things into at most so many groups [from, to) of neighbours, of nearly equal
+// groupsOf divides n things into at most most groups [from, to) of neighbours, of nearly equal
 // size.
 func groupsOf(n, most int) [][2]int {
 	groups := min(n, most)

@@ -88,7 +88,7 @@ func (i *Importance) distribution() Distribution {
 	return d
 }
 
-// quantile returns the score below which so many samples lie.
+// quantile returns the score below which n samples lie.
 func (i *Importance) quantile(samples float64) float64 {
 	below := 0.0
 	for k, count := range i.Counts {
@@ -100,7 +100,7 @@ func (i *Importance) quantile(samples float64) float64 {
 	return i.Edges[len(i.Counts)]
 }
 
-// topSum returns the sum of the scores of the so many samples with the highest ones.
+// topSum returns the sum of the n highest scores.
 func (i *Importance) topSum(samples float64) float64 {
 	sum := 0.0
 	for k := len(i.Counts) - 1; k >= 0 && samples > 0; k-- {

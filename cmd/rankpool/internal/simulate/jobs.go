@@ -84,7 +84,7 @@ func (o *Options) parseJobs() ([]simulator.Lane, error) {
 	return jobs, nil
 }
 
-// checkJobs returns an error for flags that say nothing about jobs by name.
+// checkJobs returns an error for flags that have no meaning with jobs by name.
 func (o *Options) checkJobs() error {
 	for _, flag := range []string{
 		"jobs", "job-steps", "job-losses", "skip-epochs", "plot", "ids-digest", "csv", "cluster",
