@@ -55,7 +55,7 @@ def dump_dom(html_path):
 
 
 def complaints(html_path):
-    """Returns what a page's console says: errors of scripts, and what could not be loaded."""
+    """Returns what a page logs to the console: errors of scripts, and what could not be loaded."""
     done = _open(html_path, "--enable-logging=stderr", "--dump-dom")
     return [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 

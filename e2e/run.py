@@ -1,4 +1,4 @@
-"""Runs of rankpool for the tests: starts one, watches it, disturbs it, and says what came of it."""
+"""Runs of rankpool for the tests: starts one, watches it, disturbs it, and returns its result."""
 
 import json
 import os

@@ -89,7 +89,7 @@ def test_alone_it_starts_mpi_in_a_child(mpi):
 
 
 def test_the_wrong_library_is_recognised():
-    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first says it, the others
+    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first prints it, the others
     nothing."""
     done = doctor("openmpi", 2, "--only", "launcher", "--mpi-library", "libmpich.so.12")
     assert done.returncode != 0
@@ -98,7 +98,7 @@ def test_the_wrong_library_is_recognised():
 
 
 def test_what_differs_names_its_node(tmp_path):
-    """Each rank says which machine it is on; here two ranks of one have different Pythons."""
+    """Each rank reports its machine; here two ranks of one machine have different Pythons."""
     shim = tmp_path / "python"
     # Rank 1's Python has another version of torch.
     shim.write_text(
@@ -144,4 +144,4 @@ exec {run.RANKPOOL} "$@"
     # On a busy machine it dies before its first sign of life has left; TestLostRank has where, and
     # what it looked at.
     named = re.search(r"(?m)^bad +ranks +rank 1 (on \S+ )?has not reported, ", done.stdout)
-    assert named, done.stdout + done.stderr  # with recovery, mpirun's exit code tells nothing
+    assert named, done.stdout + done.stderr  # with recovery, mpirun's exit code means nothing

@@ -14,7 +14,7 @@ STOP = BATCHES + 7  # in mid-epoch
 
 
 def script(tree, trainers=1, workers=0, method=None, *args):
-    """Returns the command of a trainer with so many workers, which the method starts."""
+    """Returns the command of a trainer with workers, which the start method starts."""
     method = ["--start-method", method] if workers and method else []
     size = GLOBAL_BATCH // trainers
     return [

@@ -1,4 +1,4 @@
-"""Bad input is answered with one sentence that says what is wrong, and an exit code that is not
+"""Bad input is answered with one sentence about what is wrong, and an exit code that is not
 0."""
 
 import os
@@ -10,7 +10,7 @@ import pytest
 import run
 
 
-# What Open MPI 5's mpirun says of a rank that fails; nothing keeps it from that.
+# What Open MPI 5's mpirun prints about a rank that fails; it cannot be silenced.
 NOTICE = re.compile(r"^-{70,}\nprterun detected that .*?^-{70,}\n", re.M | re.S)
 
 

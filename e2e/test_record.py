@@ -10,7 +10,7 @@ from test_faults import kill_ranks
 
 
 def replay(one, code=0, name="run.rec"):
-    """Replays a run's recording and returns what the replay says, and its warnings."""
+    """Replays a run's recording and returns what the replay prints, and its warnings."""
     command = [run.RANKPOOL, "replay", one.folder / name, "--json"]
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False

@@ -27,7 +27,7 @@ def large_tree(tmp_path_factory):
 
 
 def training(large_tree, take_bytes):
-    """The arguments that start a training which takes so much in its second epoch."""
+    """Returns the arguments of a training that takes this much memory in its second epoch."""
     command = [sys.executable, Path(__file__).parent / "hungry.py", "--take-mib", take_bytes // MIB]
     return {
         "data": large_tree, "memory": SLAB, "options": ["--log-every", "1s"], "command": command,

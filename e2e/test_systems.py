@@ -18,7 +18,7 @@ STOPS = {"impact": 54}
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A data set of files of one size, as the simulator has them unless it is told."""
+    """A data set of files of one size, as the simulator has them by default."""
     root = tmp_path_factory.mktemp("traced") / "tree"
     image = next(
         make_tree(tmp_path_factory.mktemp("image") / "tree", 1).glob("*/*.png")
@@ -45,7 +45,7 @@ def being(system):
 
 
 def simulated(trace, system, capacity, ranks):
-    """Returns the digest of the ids that the simulator says."""
+    """Returns the digest of the ids that the simulator draws."""
     command = [
         RANKPOOL, "simulate", "--losses", trace, "--systems", system,
         "--capacity", capacity, "--ranks", ranks, "--batch-size", GLOBAL_BATCH // ranks,

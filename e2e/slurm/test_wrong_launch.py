@@ -81,7 +81,7 @@ def test_training_command_that_starts_tasks_itself(wrong, tasks, command, senten
 
 @FULL
 def test_step_that_training_would_wait_for(wrong):
-    """Neither step says --overlap: training would begin when the cache has ended."""
+    """Neither step has --overlap: training would begin when the cache has ended."""
     # srun -K may end before it has passed on what its tasks said
     join = "srun -K --error=join-%t rankpool join -- {train}"
     launch = (

@@ -1,5 +1,5 @@
 """A real Slurm on this machine for the tests, and its jobs: submits one, watches it, disturbs it,
-and says what came of it."""
+and returns its result."""
 
 import json
 import os
@@ -135,7 +135,7 @@ class Job(run.Watched):
     # --- what there is to see ---
 
     def state(self):
-        """What Slurm says of the job, as a dictionary."""
+        """What Slurm reports about the job, as a dictionary."""
         words = self.bed.call("scontrol", "show", "job", "--oneliner", self.id).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 

@@ -17,10 +17,10 @@ class Batch(list):
     """The ids of one trainer's part of a global batch, in the order of the plan.
 
     `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and
-    `spec` lets a worker ask for the batch by itself. It is small and can be pickled. `repeats` says
-    of each id how often the epoch drew it before, None: never. A stream below 0 is none of the
-    cache's. `together` tells that a DataLoader asks for all of it in one go, if one by one; a
-    worker does not hear that.
+    `spec` lets a worker ask for the batch by itself. It is small and can be pickled. `repeats` has
+    for each id how often the epoch drew it before, None: never. A stream below 0 is none of the
+    cache's. `together`: a DataLoader asks for all of it at once, if one by one; workers do not
+    know that.
     """
 
     __slots__ = ("stream", "epoch", "number", "spec", "repeats", "together")
@@ -196,8 +196,8 @@ def _from_cache(
     connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply
 ) -> Samples:
     lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
-    # The stream is the plan's, whatever the cache says, and a view that the slab's end cuts off is
-    # not a sample.
+    # The stream is the plan's, whatever the cache answers, and a view that the slab's end cuts off
+    # is not a sample.
     if (
         reply.ids != batch
         or sum(map(len, lease.views)) != sum(reply.lengths)
@@ -221,7 +221,7 @@ def _from_cache(
 
 
 def _cut_off(reply: wire.BatchReply, views: List[memoryview]) -> bool:
-    """Whether a sample that the cache says to have is not all in its memory."""
+    """Returns whether a sample that the cache claims to have is not all in its memory."""
     here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
     return any(
         len(v) != n and s & ~wire.SUBSTITUTE in here

@@ -41,7 +41,7 @@ def _by_lanes(crc: int, data: bytes) -> int:
     """Returns the state after data, a multiple of _LANES bytes, from the state crc on.
 
     A state is linear in the state before and in the data. So each of _LANES pieces is summed from
-    state 0, all at once: byte k of all their states is a number of so many bytes, a table is
+    state 0, all at once: byte k of all their states is a number of as many bytes, a table is
     bytes.translate. 32 more pieces of zeros, from the states of one bit each, tell what a piece's
     length does to any state, for joining the pieces.
     """

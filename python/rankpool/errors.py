@@ -1,4 +1,4 @@
-"""The errors that a training script may want to tell apart."""
+"""The errors that a training script may want to distinguish."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CacheAwayError(RankpoolError):
 class SampleError(RankpoolError):
     """A sample cannot be read, or is not the file that was indexed; never other bytes.
 
-    `id`, `path` and `reason` say which sample, where it should be, and why not.
+    `id` and `path` are the sample and its place, `reason` is why it could not be read.
     """
 
     def __init__(self, id: int, path: str, reason: str) -> None:

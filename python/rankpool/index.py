@@ -54,7 +54,7 @@ class Index:
     """The columns of a sample index file; they may be read from any thread.
 
     `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its
-    place. `has_members` tells that some sample has several members. `identity` is the digest of the
+    place. `has_members`: some sample has several members. `identity` is the digest of the
     data set, `times` that of its modification times, both in hexadecimal: two indexes with both the
     same are of the same untouched files. Raises RankpoolError when the file is not an index,
     OSError when it cannot be opened.

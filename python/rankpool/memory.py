@@ -15,7 +15,7 @@ from .owner import check_folder, check_peer
 NOTE = "slab"  # the file in the rank's folder that names the memory: device, inode, size
 BACK_DOOR = "slab.sock"  # the socket there at which a rank takes the memory of the one before
 BACK_DOOR_SECONDS = 1.0
-IN_PLACE = "in-place"  # the file there that says that views of the memory are in a script's hands
+IN_PLACE = "in-place"  # this file is there if a script holds views of the memory
 MAGIC = b"rpslab01"
 _HEADER_BYTES, _SET_BYTES, _TRAILER_BYTES = 32, 48, 8
 _WHOLE = 1 << 63

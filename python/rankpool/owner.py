@@ -1,4 +1,4 @@
-"""Whose a door is: nobody but this user, and root, may be able to put another one in its place.
+"""Who owns a door: only this user and root may be able to replace it.
 
 A session folder has a name that anybody can guess, and lies where anybody may make folders. So
 every part of its path is checked, one after the other, and the user at the other end of the socket
@@ -19,8 +19,8 @@ _MAX_LINKS = 40
 
 
 def check_folder(path: str) -> None:
-    """Raises OwnerError unless path is a folder of this user that nobody else can replace or write
-    to.
+    """Raises OwnerError unless path is a folder of this user that no other user can replace or
+    write to.
 
     Symbolic links may lead to it, but it is none. Raises OSError where it is not there.
     """

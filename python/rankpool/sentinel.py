@@ -1,4 +1,4 @@
-"""The sentinel: hears that the cache was started again while the training process waits for
+"""The sentinel: notices that the cache was started again while the training process waits for
 something else."""
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Sentinel(Connection):
 
     A trainer that waits in an all-reduce does not look at its connection. Trainers that meanwhile
     wait for a plan of a cache that was started again would wait for ever, because the plan needs
-    what every trainer has opened and reported. The sentinel tells it; it asks for no samples, and
-    leaves `main` alone.
+    what every trainer has opened and reported. The sentinel reports that; it asks for no samples,
+    and leaves `main` alone.
     """
 
     def __init__(self, main: Connection) -> None:
         super().__init__(main.path, main.trainer, main.world)
-        self.in_worker = True  # the training process says what there is to say
+        self.in_worker = True  # the training process prints the messages
         self._main = weakref.ref(main)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankpool sentinel", daemon=True)
@@ -50,8 +50,7 @@ class Sentinel(Connection):
         self._forget_memory()
 
     def _hear_the_end(self) -> None:
-        """Returns when the door hangs up, which says nothing unasked, or when another one is in its
-        place."""
+        """Returns when the door, which sends nothing unasked, hangs up or was replaced."""
         while not self._over.is_set():
             try:
                 self._sock.recv(1)

@@ -45,8 +45,8 @@ class Served(TorchDataset):
         self._restore: Optional[Callable[[], None]] = None
 
     def _find_served(self, difference: Callable[[Dataset], str]) -> Optional[Dataset]:
-        """Returns the cache's data set of this root if difference, which says why it has other
-        samples, says nothing."""
+        """Returns the cache's data set of this root, unless difference returns why its samples are
+        others."""
         if not session.launched():
             return None
         name = name_of(self.root)
@@ -153,7 +153,7 @@ class _Reader:
         return content
 
     def _close(self) -> None:
-        """Gives the lease back, and tells what was counted."""
+        """Gives the lease back, and sends what was counted."""
         if self._batch is not None:
             batch, self._batch = self._batch, None
             self._samples.close()

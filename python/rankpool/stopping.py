@@ -22,7 +22,7 @@ _kept: List[Any] = []
 
 
 class Stop:
-    """Hears the signals that say that training's time is over; call it once a step, on every
+    """Notices the signals that end training's time; call it once a step, on every
     trainer.
 
         stop = rankpool.Stop()
@@ -69,7 +69,7 @@ class Stop:
         dist = _process_group()
         if dist is None:
             return self.signal is not None
-        # The answer of one call is taken up in the next: nobody waits for it.
+        # The answer to one call is used in the next: no call waits for it.
         over = False
         if self._pending is not None:
             self._pending.wait()

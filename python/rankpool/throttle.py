@@ -31,7 +31,7 @@ class Throttle:
     """
 
     def __init__(self, path: str) -> None:
-        """Opens the file; raises OSError or ValueError when there is none that says something."""
+        """Opens the file; raises OSError or ValueError when there is none, or none with a limit."""
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if os.fstat(self._fd).st_size != _LIMIT.size:

@@ -35,7 +35,7 @@ class Training:
         self.life, self.turn = _number(), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
         self._planned: List[_Planned] = []
-        self._lock = threading.Lock()  # the sentinel's thread tells it too
+        self._lock = threading.Lock()  # the sentinel's thread sends it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str]) -> None:
         """Begins another turn, which goes on from a checkpoint; `state` is the digest of its
@@ -69,7 +69,7 @@ class Training:
         return False
 
     def describe(self) -> Dict[str, Any]:
-        """Returns what OPEN tells."""
+        """Returns what OPEN sends."""
         with self._lock:
             planned = [{"epoch": p.epoch, "scores": p.scores} for p in self._planned]
             return {

@@ -40,12 +40,12 @@ def _seconds(name: str, otherwise: float) -> float:
 
 
 class Waiting:
-    """One wait for the cache, `purpose` says what for; it begins with the first pause."""
+    """One wait for the cache, for `purpose`; it begins with the first pause."""
 
     def __init__(self, purpose: str, at_most_seconds: float = inf) -> None:
         self.purpose, self._at_most = purpose, at_most_seconds
         self._until = self._say_at = 0.0
-        self.reason = ""  # what the cache says of it; "": it is away
+        self.reason = ""  # what the cache gives as the reason; "": it is away
 
     def pause(self) -> None:
         """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or
