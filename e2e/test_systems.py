@@ -23,19 +23,30 @@ def tree(tmp_path_factory):
     image = next(
         make_tree(tmp_path_factory.mktemp("image") / "tree", 1).glob("*/*.png")
     ).read_bytes()
-    (root / "a").mkdir(parents=True)
-    for i in range(SAMPLES):
-        (root / "a" / f"{i:05}.png").write_bytes(image)
+    for i, label in enumerate(recorded("labels")):
+        (root / f"{label}").mkdir(parents=True, exist_ok=True)
+        (root / f"{label}" / f"{i:05}.png").write_bytes(image)
     return root
+
+
+def recorded(what):
+    """Returns losses, labels or embeddings of the trace in the order of classes, as a tree has its
+    samples."""
+    folder = ROOT / "benchmarks" / "traces"
+    labels = numpy.load(folder / "fashion-labels.npy")[:SAMPLES]
+    order = numpy.argsort(labels, kind="stable")
+    if what == "labels":
+        return labels[order]
+    found = numpy.load(folder / f"fashion-{what}.npy")[:EPOCHS, :SAMPLES]
+    return numpy.ascontiguousarray(found[:, order])
 
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
-    path = tmp_path_factory.mktemp("trace") / "losses.npy"
-    numpy.save(
-        path, numpy.load(ROOT / "benchmarks" / "traces" / "fashion-losses.npy")[:EPOCHS, :SAMPLES]
-    )
-    return path
+    folder = tmp_path_factory.mktemp("trace")
+    for what in "losses", "labels", "embeddings":
+        numpy.save(folder / f"{what}.npy", recorded(what))
+    return folder / "losses.npy"
 
 
 def being(system):
@@ -53,6 +64,9 @@ def simulated(trace, system, capacity, ranks):
     ]  # fmt: skip
     if system in OPTIONS:
         command += ["--set", f"{system}.{OPTIONS[system]}"]
+    if system.startswith("spidercache"):
+        for what in "labels", "embeddings":
+            command += [f"--{what}", trace.with_name(f"{what}.npy")]
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=True
     )
@@ -63,7 +77,7 @@ def simulated(trace, system, capacity, ranks):
 def training(trace, ranks, *args):
     return [
         "--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH // ranks, "--sampler", "system",
-        "--losses", trace, "--ids-digest", *args,
+        "--losses", trace, "--embeddings", trace.with_name("embeddings.npy"), "--ids-digest", *args,
     ]  # fmt: skip
 
 
@@ -79,26 +93,46 @@ def served(result):
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(
     "system",
-    ["lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache", "shade", "impact"],
+    [
+        "lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache", "shade", "impact",
+        "spidercache", "spidercache-imp",
+    ],
 )
 def test_live_is_simulated(train, tree, trace, system, ranks):
     result = train(data=tree, ranks=ranks, options=being(system), args=training(trace, ranks))
     assert served(result) == simulated(trace, system, 0.2, ranks)
 
 
-def test_substitutes_are_announced_and_counted(train, tree, trace):
-    result = train(data=tree, options=["--system", "quiver"], args=training(trace, 1))
-    assert "--system quiver serves other samples than those drawn" in result.stderr
+@pytest.mark.parametrize("system", ["quiver", "spidercache"])
+def test_substitutes_are_announced_and_counted(train, tree, trace, system):
+    result = train(data=tree, options=["--system", system], args=training(trace, 1))
+    assert f"--system {system} serves other samples than those drawn" in result.stderr
     for e in result.epochs:
         sources = "hits_local", "hits_remote", "substituted", "storage_reads", "fallback_reads"
         assert sum(e[source] for source in sources) == e["draws"] == SAMPLES, e
     assert sum(e["substituted"] for e in result.epochs) > 0
 
 
-@pytest.mark.parametrize("system", ["icache-h", "impact"])
+@pytest.mark.parametrize("system", ["icache-h", "impact", "spidercache"])
 def test_with_pytorch(train, tree, trace, system):
     result = train(data=tree, torch=True, options=being(system), args=training(trace, 1))
     assert served(result) == simulated(trace, system, 0.2, 1)
+
+
+def test_what_the_last_layer_is_given_is_an_embedding(train, tree):
+    args = ["--epochs", 3, "--batch-size", GLOBAL_BATCH, "--sampler", "system", "--ids-digest"]
+    options = ["--system", "spidercache", "--set", "alpha=0.5"]
+    result = train(data=tree, torch=True, options=options, args=args)
+    assert served(result)
+    assert sum(e["substituted"] for e in result.epochs) > 0
+
+
+def test_a_script_without_embeddings_is_refused(train, tree, trace):
+    args = training(trace, 1)
+    at = args.index("--embeddings")
+    result = train(data=tree, options=being("spidercache"), args=args[:at] + args[at + 2 :])
+    assert result.code != 0
+    assert "spidercache scores samples by their embeddings: say how many numbers" in result.stderr
 
 
 # Of 320 samples a memory of 64 has 16 in S: a global batch of each epoch after the warm-up of two.
@@ -114,7 +148,7 @@ def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
     assert "impact has batches that are evaluated and not trained on: say " in refused.stderr
 
 
-CHOOSERS = ["quiver", "nopfs", "icache", "shade", "impact"]
+CHOOSERS = ["quiver", "nopfs", "icache", "shade", "impact", "spidercache"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)

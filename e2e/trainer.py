@@ -38,6 +38,9 @@ def arguments():
     parser.add_argument("--sampler-drop-last", action="store_true")
     parser.add_argument("--losses", metavar="L.npy", help="report these instead (needs numpy)")
     parser.add_argument(
+        "--embeddings", metavar="E.npy", help="report these with the losses (needs numpy)"
+    )
+    parser.add_argument(
         "--ahead", type=int, help="batches asked for ahead (default: the client's, up to 8)"
     )
     parser.add_argument("--save", metavar="FILE")
@@ -126,6 +129,9 @@ class Trainer:
             "drop_last": args.drop_last, "sampler_drop_last": args.sampler_drop_last,
             "epochs": args.epochs, "evaluates": not args.trains_on_all,
         }
+        self.embeddings = recorded(args.embeddings) if args.embeddings else None
+        if self.embeddings is not None:
+            drops["embeddings"] = self.embeddings.shape[2]
         self.sampler = rankpool.BatchSampler(
             self.data, args.batch_size, args.seed, args.sampler, **drops
         )
@@ -193,6 +199,7 @@ class Trainer:
         self.sampler.report(
             ids,
             self.losses[epoch][ids] if self.losses is not None else [loss(epoch, i) for i in ids],
+            self.embeddings[epoch][ids] if self.embeddings is not None else None,
         )
         kept = self.args.digest or self.args.digest_log
         views = samples.views if kept else [b""] * len(ids)

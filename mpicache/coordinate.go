@@ -30,6 +30,8 @@ type openReply struct {
 	Scorer  string `json:"scorer"`
 	// what the served samples depend on besides spec and options
 	Choice string `json:"choice,omitempty"`
+	// numbers in the embedding that is to be reported with each loss; 0: none
+	Embeddings int `json:"embeddings,omitempty"`
 }
 
 // saveAnswer is the reply to SAVE.
@@ -201,7 +203,7 @@ func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 		}
 		s.coordinate(scheduler.Trained{
 			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.trainer), Epoch: int(f.epoch),
-			Batch: int(f.batch), Losses: f.losses,
+			Batch: int(f.batch), Losses: f.losses, Embeddings: f.embeddings,
 		})
 	})
 	return err

@@ -28,11 +28,12 @@ type conn struct {
 	family  uint64
 
 	// Only serve's goroutine uses these.
-	streams   []bool   // that this connection has opened
-	batchSize int      // the largest of theirs, for one trainer
-	asked     bool     // for a plan or a batch: what it counts from then on is of this rank
-	numbers   []uint32 // a buffer for lists of leases
-	besides   map[uint32]*beside
+	streams    []bool   // that this connection has opened
+	batchSize  int      // the largest of theirs, for one trainer
+	dimensions int      // the most numbers in an embedding that one of them reports
+	asked      bool     // for a plan or a batch: what it counts from then on is of this rank
+	numbers    []uint32 // a buffer for lists of leases
+	besides    map[uint32]*beside
 
 	plansBeside atomic.Int32 // without a reply
 
@@ -328,12 +329,20 @@ func (c *conn) open(f frame) error {
 			"BatchSampler(…, evaluates=True), and make no step with a batch of which "+
 			"sampler.evaluating(ids) is true, but report its losses", system.Name)
 	}
+	if system := c.node.cfg.system(); !system.NeedsEmbeddings ||
+		spec.Sampler != system.LiveSampler() {
+		spec.Embeddings = 0
+	} else if err := checkEmbeddings(&spec, system.Name); err != nil {
+		return err
+	}
 	if err := s.onOpen(c, spec); err != nil {
 		return err
 	}
 	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
-	c.answer(
-		f, openReply{int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec)})
+	c.dimensions = max(c.dimensions, spec.Embeddings)
+	c.answer(f, openReply{
+		int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec), spec.Embeddings,
+	})
 	return nil
 }
 

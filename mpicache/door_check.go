@@ -81,6 +81,23 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 	return nil
 }
 
+// checkEmbeddings returns an error unless a system that scores samples by their embeddings gets
+// some that are neither too many nor too large.
+func checkEmbeddings(spec *Spec, system string) error {
+	switch d := spec.Embeddings; {
+	case d == 0:
+		return refuse("%s scores samples by their embeddings: say how many numbers one has, "+
+			"BatchSampler(…, embeddings=D), and report them, "+
+			"sampler.report(ids, losses, embeddings=z)", system)
+	case d < 0 || d > maxEmbedding:
+		return refuse("an embedding must have 1 to %d numbers, not %d", maxEmbedding, d)
+	case spec.BatchSize > maxEmbedded/4/d:
+		return refuse("embeddings of %d numbers go with batches of at most %d samples, not %d: "+
+			"make either smaller", d, maxEmbedded/4/d, spec.BatchSize)
+	}
+	return nil
+}
+
 // opened returns the stream that a frame names, if this connection has opened it.
 func (c *conn) opened(index uint32) (*stream, error) {
 	if uint64(index) >= uint64(len(c.streams)) || !c.streams[index] {
@@ -155,7 +172,8 @@ func (s *stream) checkSave(c *conn, p placeFrame) error {
 	return checkEpoch(p.epoch)
 }
 
-// checkReport returns an error unless the losses are of the trainer's part of a batch of an epoch
+// checkReport returns an error unless the losses, and their embeddings where the system needs them,
+// are of the trainer's part of a batch of an epoch
 // whose plan it has. A rank that was restarted does not know that plan yet: it accepts anything
 // possible.
 func (s *stream) checkReport(c *conn, r reportFrame) error {
@@ -165,6 +183,9 @@ func (s *stream) checkReport(c *conn, r reportFrame) error {
 	if epoch, ok := s.coordinator.In(int(c.trainer)); ok && int(r.epoch) > epoch {
 		return broken("losses of epoch %d from trainer %d, which is in epoch %d", r.epoch,
 			c.trainer, epoch)
+	}
+	if want := s.coordinator.Spec().Embeddings; int(r.dimensions) != want && len(r.losses) > 0 {
+		return broken("embeddings of %d numbers, where they have %d", r.dimensions, want)
 	}
 	plan := s.coordinator.Plan(int(r.epoch))
 	if plan == nil {

@@ -65,6 +65,9 @@ func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
 		p = s.leases(nil)
 	case KindReport:
 		p = s.counted(s.numbers(3), []int{4, 4, 4, 0, 1, 9}[s.byte()%6])
+		if s.byte()%4 == 0 { // with embeddings
+			p = s.counted(p, int(s.byte())%9)
+		}
 	case KindPlan, KindSave:
 		p = s.numbers(3)
 	case KindWarm:

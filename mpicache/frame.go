@@ -272,12 +272,23 @@ func (c *cursor) tally() tally {
 type reportFrame struct {
 	stream, epoch, batch uint32
 	losses               []float32
+	embeddings           []float32 // of dimensions numbers each, one after the other
+	dimensions           uint32    // 0: there are none
 }
 
 func parseReport(p []byte) (reportFrame, error) {
 	c := cursor{b: p}
 	r := reportFrame{stream: c.u32(), epoch: c.u32(), batch: c.u32()}
-	r.losses = c.f32s(c.u32())
+	n := c.u32()
+	r.losses = c.f32s(n)
+	if len(c.b) == 0 {
+		return r, c.end()
+	}
+	r.dimensions = c.u32()
+	if uint64(n)*uint64(r.dimensions) > uint64(len(c.b)) {
+		return r, errFrame
+	}
+	r.embeddings = c.f32s(n * r.dimensions)
 	return r, c.end()
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,11 @@ func TestParseGolden(t *testing.T) {
 		r.losses[0] != 0.5 ||
 		!math.IsNaN(float64(r.losses[1])) || r.losses[2] != 2 {
 		t.Errorf("report: %+v, %v", r, err)
+	}
+	r, err = parseReport(goldenPayload(t, "report_embedded").payload)
+	if want := []float32{1.5, -2, 0, 0.25, 4, 8}; err != nil || len(r.losses) != 3 ||
+		r.dimensions != 2 || !slices.Equal(r.embeddings, want) {
+		t.Errorf("report with embeddings: %+v, %v", r, err)
 	}
 	w, err := parseWarm(goldenPayload(t, "warm").payload)
 	if want := (warmFrame{1, []scheduler.SampleID{4, 0, 7}}); err != nil ||

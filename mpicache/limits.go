@@ -15,9 +15,13 @@ const (
 	maxWaiting = 64      // of its other requests without a reply, each kind for itself
 	maxBesides = 64      // streams beside a training, of a connection
 	maxWarmIDs = 1 << 16 // in a request
-	maxName    = 256     // bytes of a metric's name
-	maxMetrics = 256     // of an epoch
-	maxEpoch   = math.MaxInt32 - 1
+	// maxEmbedding is the numbers in an embedding, and maxEmbedded the bytes of those of a trainer's
+	// part of a batch: other ranks get them in one message.
+	maxEmbedding = 4096
+	maxEmbedded  = 32 << 20
+	maxName      = 256 // bytes of a metric's name
+	maxMetrics   = 256 // of an epoch
+	maxEpoch     = math.MaxInt32 - 1
 
 	// A restarted rank hears about the epochs that its trainers still know: losses of three, counts
 	// and metrics of nine. Messages about more epochs are invalid.
@@ -43,7 +47,11 @@ func (c *conn) payloadLimit(kind Kind) (bytes int, ok bool) {
 	case KindRelease:
 		return 4 + 4*maxLeases + tallyBytes, true
 	case KindReport:
-		return 16 + 4*c.batchSize, true
+		n := 16 + 4*c.batchSize
+		if c.dimensions > 0 {
+			n += 4 + 4*c.batchSize*c.dimensions
+		}
+		return n, true
 	case KindMetric:
 		return 4 << 10, true
 	case KindWarm:

@@ -6,8 +6,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// Records of trainers for the other ranks: u32 what, u32 trainer, u32 epoch, u32 batch, u32 n,
-// f32 loss[n].
+// Records of trainers for the other ranks: u32 what, u32 trainer, u32 epoch, u32 batch, u32 n, u32
+// m, f32 loss[n], f32 of all embeddings[m].
 const (
 	recordReport  = 1 // scheduler.Trained
 	recordMove    = 2 // scheduler.Moved
@@ -24,30 +24,32 @@ const outboxBytes = 64 << 10
 func (s *stream) tellRecord(e scheduler.CoordinatorEvent) {
 	switch e := e.(type) {
 	case scheduler.Trained:
-		s.outRecord(recordReport, e.Trainer, e.Epoch, e.Batch, e.Losses)
+		s.outRecord(recordReport, e.Trainer, e.Epoch, e.Batch, e.Losses, e.Embeddings)
 		if len(s.outbox) >= outboxBytes {
 			s.flushReports()
 		}
 		return
 	case scheduler.Moved:
-		s.outRecord(recordMove, e.Trainer, e.Epoch, e.Batch, nil)
+		s.outRecord(recordMove, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case scheduler.Wished:
-		s.outRecord(recordWish, e.Trainer, e.Epoch, e.Batch, nil)
+		s.outRecord(recordWish, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case scheduler.Saving:
-		s.outRecord(recordSave, e.Trainer, e.Epoch, e.Batch, nil)
+		s.outRecord(recordSave, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case scheduler.Restarted:
-		s.outRecord(recordRestart, e.Trainer, e.Epoch, e.Batch, nil)
+		s.outRecord(recordRestart, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	}
 	s.flushReports()
 }
 
-func (s *stream) outRecord(what, trainer, epoch, batch int, losses []float32) {
+func (s *stream) outRecord(what, trainer, epoch, batch int, losses, embeddings []float32) {
 	b := s.outbox
-	for _, v := range []int{what, trainer, epoch, batch, len(losses)} {
+	for _, v := range []int{what, trainer, epoch, batch, len(losses), len(embeddings)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
-	for _, loss := range losses {
-		b = le.AppendUint32(b, math.Float32bits(loss))
+	for _, column := range [][]float32{losses, embeddings} {
+		for _, x := range column {
+			b = le.AppendUint32(b, math.Float32bits(x))
+		}
 	}
 	s.outbox = b
 }
@@ -64,8 +66,9 @@ func (s *stream) onReports(from int, body []byte) {
 	s.locked(func() {
 		for c := (cursor{b: body}); len(c.b) > 0; {
 			what, trainer, epoch, batch := c.u32(), int(c.u32()), int(c.u32()), int(c.u32())
-			losses := c.f32s(c.u32())
-			e := recordEvent(what, from, trainer, epoch, batch, losses)
+			n, m := c.u32(), c.u32()
+			losses, embeddings := c.f32s(n), c.f32s(m)
+			e := recordEvent(what, from, trainer, epoch, batch, losses, embeddings)
 			if c.err != nil || e == nil {
 				s.later(func() { s.node.cfg.Log.Error("malformed reports", "from", from) })
 				return
@@ -76,13 +79,13 @@ func (s *stream) onReports(from int, body []byte) {
 }
 
 func recordEvent(
-	what uint32, from, trainer, epoch, batch int, losses []float32,
+	what uint32, from, trainer, epoch, batch int, losses, embeddings []float32,
 ) scheduler.CoordinatorEvent {
 	switch what {
 	case recordReport:
 		return scheduler.Trained{
 			Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch,
-			Losses: losses,
+			Losses: losses, Embeddings: embeddings,
 		}
 	case recordMove:
 		return scheduler.Moved{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch}

@@ -43,6 +43,12 @@ func (s *stream) book(spec *Spec) *record.Book {
 		}
 		b.Initial = scorer.Initial(spec.BatchSize * spec.World)
 	}
+	if system.NeedsEmbeddings {
+		b.Dimensions = spec.Embeddings
+		for id := range scheduler.SampleID(s.data.Samples) {
+			b.Labels = append(b.Labels, int32(s.data.Label(id)))
+		}
+	}
 	return b
 }
 
@@ -76,13 +82,14 @@ type sharedSampler struct {
 	mu sync.Mutex
 }
 
-// chooses reports whether the system chooses what is served.
+// chooses reports whether the system chooses what is served by the scores of all epochs.
 func (s *stream) chooses() bool {
 	shared, ok := s.plans.Sampler.(*sharedSampler)
-	if ok {
-		_, ok = shared.Sampler.(*systems.Chooser)
+	if !ok {
+		return false
 	}
-	return ok
+	chooser, ok := shared.Sampler.(*systems.Chooser)
+	return ok && !chooser.Follows()
 }
 
 // prepare brings a system's own sampler to where it draws the epoch of m.
@@ -93,6 +100,9 @@ func (s *sharedSampler) prepare(m scheduler.MakePlan) error {
 	case *systems.Learner:
 		return own.Begin(m.Scores, m.Learned)
 	case *systems.Chooser:
+		if own.Follows() {
+			return own.Begin(m.Learned)
+		}
 		if own.Weighted() {
 			own.Follow(m.Epoch, m.Cuts)
 		}

@@ -26,6 +26,8 @@ type Spec struct {
 	Epochs int `json:"epochs,omitempty"`
 	// batches that are to be evaluated are told apart from those to be trained on
 	Evaluates bool `json:"evaluates,omitempty"`
+	// numbers in the embedding that is reported with each loss; 0: none, or of no use to the system
+	Embeddings int `json:"embeddings,omitempty"`
 
 	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
 }
@@ -83,6 +85,8 @@ func difference(a, b Spec) (field string, x, y any) {
 		return "world_size", a.World, b.World
 	case a.Epochs != b.Epochs:
 		return "epochs", a.Epochs, b.Epochs
+	case a.Embeddings != b.Embeddings:
+		return "embeddings", a.Embeddings, b.Embeddings
 	}
 	return "", nil, nil
 }

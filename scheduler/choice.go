@@ -9,6 +9,8 @@ type Choice struct {
 	Found  []bool     // of each draw: what is served is in memory since it was served before
 	Home   []uint16   // of each draw: the rank that has it, or may keep it
 	Held   []bool     // by sample: it is in memory when the epoch has ended
+	// what the system goes on from when the epoch has ended, where a Learner keeps it; as bytes
+	After []byte
 
 	// Evaluated are the global batches that are not trained on: a forward pass measures their
 	// losses before the cut.
@@ -54,6 +56,15 @@ func (d *Draws) Evaluated() Batches {
 		return Batches{}
 	}
 	return d.choice.Evaluated
+}
+
+// After is what the system that made the draws goes on from when the epoch has ended, as bytes; nil
+// where the next epoch does not depend on it, or not by a Learner.
+func (d *Draws) After() []byte {
+	if d.choice == nil {
+		return nil
+	}
+	return d.choice.After
 }
 
 // Has reports whether global batch b is among them.

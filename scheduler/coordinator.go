@@ -737,7 +737,7 @@ func (c *Coordinator) report(r Trained) {
 	if r.Trainer == AllTrainers {
 		err = c.ledger.ReportAll(r.Epoch, r.Batch, r.Losses)
 	} else {
-		err = c.ledger.Report(r.Trainer, r.Epoch, r.Batch, r.Losses)
+		err = c.ledger.ReportEmbedded(r.Trainer, r.Epoch, r.Batch, r.Losses, r.Embeddings)
 	}
 	if err != nil {
 		c.do(Log{LogError, "a report was not taken", r.Rank, err})
@@ -882,6 +882,9 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 			c.cuts = append(c.cutsBefore(plan.Epoch), Cut{plan.Epoch, base})
 		}
 		c.ledger.Open(plan)
+		if c.learner != nil {
+			c.learner.Open(plan)
+		}
 		if c.placement != nil {
 			c.placement.Open(plan)
 		}
@@ -974,11 +977,11 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 	return snap
 }
 
-// noteLearned keeps what the plan of an epoch is made from, beside those of the two before it.
+// noteLearned keeps what the plan of an epoch is made from, beside that of the one before it.
 func (c *Coordinator) noteLearned(epoch int) {
 	if c.learner != nil {
 		c.learnedBy[epoch] = c.learned
-		maps.DeleteFunc(c.learnedBy, func(e int, _ []byte) bool { return e < epoch-2 })
+		maps.DeleteFunc(c.learnedBy, func(e int, _ []byte) bool { return e < epoch-1 })
 	}
 }
 
@@ -1051,6 +1054,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 			return 0, false
 		}
 	}
+	ledger.Embed(spec.Embeddings)
 	c.ledger = ledger
 	if from.snap == nil || from.alone {
 		return epoch, true
@@ -1110,7 +1114,8 @@ func (c *Coordinator) streamID() StreamID {
 		Data: c.cfg.Data, Identity: c.cfg.Identity, Samples: c.cfg.Samples,
 		Sampler: spec.Sampler, Scorer: c.scorer(), Options: c.cfg.Options,
 		Seed: spec.Seed, Batch: spec.BatchSize * spec.World,
-		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast, Plan: PlanVersion,
+		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
+		Embeddings: spec.Embeddings, Plan: PlanVersion,
 	}
 }
 

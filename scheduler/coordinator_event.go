@@ -50,6 +50,8 @@ type (
 	Trained struct {
 		Rank, Trainer, Epoch, Batch int
 		Losses                      []float32
+		// of the same draws, one after the other; nil where the system has no use for them
+		Embeddings []float32
 	}
 	// SaveWanted reports that a trainer here makes a checkpoint of the place before Batch.
 	SaveWanted struct {

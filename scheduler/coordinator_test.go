@@ -214,8 +214,12 @@ func (s *scenario) start(a args) {
 	})
 }
 
-// counter is a Learner that counts the batches that were folded.
-type counter struct{ batches int }
+// counter is a Learner that counts the batches that were folded, of epochs whose plan it has, and
+// of those before.
+type counter struct {
+	batches int
+	opened  []int
+}
 
 func (l *counter) Begin(_ []float32, learned []byte) (err error) {
 	if l.batches = 0; learned != nil {
@@ -224,7 +228,14 @@ func (l *counter) Begin(_ []float32, learned []byte) (err error) {
 	return err
 }
 
-func (l *counter) Learn(Folded, []float32) { l.batches++ }
+func (l *counter) Open(p *Plan) { l.opened = append(l.opened, p.Epoch) }
+
+func (l *counter) Learn(f Folded, _ []float32) {
+	if !slices.Contains(l.opened, f.Epoch) && !slices.Contains(l.opened, f.Epoch+1) {
+		panic(fmt.Sprintf("a batch of epoch %d was learned before there was a plan", f.Epoch))
+	}
+	l.batches++
+}
 
 func (l *counter) Cut() []byte { return strconv.AppendInt(nil, int64(l.batches), 10) }
 

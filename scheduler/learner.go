@@ -1,8 +1,9 @@
 package scheduler
 
 // A Learner is what a system remembers of training that learns while an epoch is trained, as SHADE
-// does: its next epoch depends on more than the scores at the cut. Every rank has one, which
-// follows training as batches are folded; so all have learned the same at the same batch.
+// and SpiderCache do: its next epoch depends on more than the scores at the cut. Every rank has
+// one, which follows training as batches are folded; so all have learned the same at the same
+// batch.
 //
 // It is not safe for concurrent use.
 type Learner interface {
@@ -10,6 +11,9 @@ type Learner interface {
 	// before, nil for nothing. It keeps neither. It returns an error when learned is damaged, or of
 	// other samples or another memory.
 	Begin(scores []float32, learned []byte) error
+	// Open takes the plan of an epoch that is trained from now on: the Learner may keep what it has.
+	// Batches of the epoch before may follow.
+	Open(p *Plan)
 	// Learn takes a batch that was folded into scores.
 	Learn(f Folded, scores []float32)
 	// Cut returns what the next epoch is drawn from besides scores. It is called once an epoch, when

@@ -19,6 +19,8 @@ type Ledger struct {
 	known  []uint64 // a bit a sample: scored by a report
 	passes []*pass  // oldest first; the newest has the epoch under way
 	buffer struct{ losses, scores []float32 }
+	// of the embeddings that are reported beside losses; 0: none
+	dimensions int
 }
 
 // pass is the ledger's knowledge of one planned epoch.
@@ -27,13 +29,15 @@ type pass struct {
 	ids      []SampleID // from place start on
 	consumer []uint16
 	losses   []float32 // NaN: not reported
-	start    int       // place in the epoch's draws at which ids begin, a multiple of batch
-	batch    int
-	draws    int
-	cut      int
-	taken    bool
-	final    []int32 // by trainer: batches below are final
-	folded   int     // batches below are folded
+	// [place][dimension]; NaN: not reported
+	embeddings []float32
+	start      int // place in the epoch's draws at which ids begin, a multiple of batch
+	batch      int
+	draws      int
+	cut        int
+	taken      bool
+	final      []int32 // by trainer: batches below are final
+	folded     int     // batches below are folded
 }
 
 // NewLedger returns a ledger that begins with scores, one a sample, which it takes over.
@@ -70,6 +74,10 @@ func (l *Ledger) Scored(f Folded) Scored {
 // then count.
 func (l *Ledger) Known(id SampleID) bool { return l.known[id/64]>>(id%64)&1 == 1 }
 
+// Embed has embeddings of so many numbers reported beside the losses of the epochs that are opened
+// from now on.
+func (l *Ledger) Embed(dimensions int) { l.dimensions = dimensions }
+
 // Open passes the ledger the plan to which reports from now on refer. Opening an epoch that is open
 // does nothing.
 func (l *Ledger) Open(p *Plan) {
@@ -80,9 +88,10 @@ func (l *Ledger) Open(p *Plan) {
 		epoch: p.Epoch, ids: p.IDs, consumer: p.Consumer, batch: p.Batch, draws: len(p.IDs),
 		cut:   p.Cut(),
 		final: make([]int32, len(p.World)), losses: unreported(len(p.IDs)),
+		embeddings: unreported(len(p.IDs) * l.dimensions),
 	}
 	if len(l.passes) > 0 {
-		l.passes[len(l.passes)-1].keepTail()
+		l.passes[len(l.passes)-1].keepTail(l.dimensions)
 	}
 	l.passes = append(l.passes, n)
 	// The scores of two epochs ago are folded or will never come.
@@ -93,13 +102,14 @@ func (l *Ledger) Open(p *Plan) {
 }
 
 // keepTail drops what is folded up to the cut, if the scores there have been taken.
-func (p *pass) keepTail() {
+func (p *pass) keepTail(dimensions int) {
 	lo := p.cut*p.batch - p.start
 	if !p.taken || p.folded < p.cut || lo <= 0 {
 		return
 	}
 	p.ids, p.consumer, p.losses = slices.Clone(p.ids[lo:]), slices.Clone(p.consumer[lo:]),
 		slices.Clone(p.losses[lo:])
+	p.embeddings = slices.Clone(p.embeddings[lo*dimensions:])
 	p.start += lo
 }
 
@@ -132,6 +142,14 @@ func (l *Ledger) Opened(epoch int) bool { return l.find(epoch) != nil }
 // It returns an error when the epoch is not open, the batch is out of range or the number of losses
 // is wrong.
 func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
+	return l.ReportEmbedded(trainer, epoch, batch, losses, nil)
+}
+
+// ReportEmbedded is Report with the samples' embeddings, one after the other, each of as many
+// numbers as Embed has said. It returns an error, too, when their number is wrong.
+func (l *Ledger) ReportEmbedded(
+	trainer, epoch, batch int, losses, embeddings []float32,
+) error {
 	p := l.find(epoch)
 	if p == nil {
 		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)
@@ -150,14 +168,22 @@ func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 			n++
 		}
 	}
-	if n != len(losses) {
+	d := l.dimensions
+	switch {
+	case n != len(losses):
 		return fmt.Errorf("scheduler: a report of %d losses for batch %d of epoch %d, of which "+
 			"trainer %d has %d draws", len(losses), batch, epoch, trainer, n)
+	case len(embeddings) != 0 && len(embeddings) != n*d:
+		return fmt.Errorf("scheduler: a report of batch %d of epoch %d with %d numbers in "+
+			"embeddings of %d draws, each of %d", batch, epoch, len(embeddings), n, d)
 	}
 	n = 0
 	for i := lo; i < min(lo+p.batch, len(p.ids)); i++ {
 		if int(p.consumer[i]) == trainer {
 			p.losses[i] = losses[n]
+			if len(embeddings) > 0 {
+				copy(p.embeddings[i*d:][:d], embeddings[n*d:])
+			}
 			n++
 		}
 	}
@@ -215,6 +241,8 @@ type Folded struct {
 	Epoch, Batch int
 	IDs          []SampleID
 	Losses       []float32 // of IDs; NaN: not reported
+	// of IDs, one after the other, see Ledger.Embed; NaN: not reported
+	Embeddings []float32
 }
 
 // Fold folds every batch that is final, and calls scored for each. It reports whether a cut was
@@ -269,7 +297,10 @@ func (l *Ledger) foldPass(p *pass, all bool, scored func(Folded)) {
 		hi := min(lo+p.batch, len(p.ids))
 		l.foldBatch(p.ids[lo:hi], p.losses[lo:hi])
 		if scored != nil {
-			scored(Folded{p.epoch, p.folded, p.ids[lo:hi], p.losses[lo:hi]})
+			scored(Folded{
+				p.epoch, p.folded, p.ids[lo:hi], p.losses[lo:hi],
+				p.embeddings[lo*l.dimensions : hi*l.dimensions],
+			})
 		}
 	}
 }

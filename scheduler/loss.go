@@ -1,9 +1,18 @@
 package scheduler
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Reported reports whether a loss counts: it does when it is finite. NaN and the infinities, which
 // mixed precision gives now and then, count as not reported: the sample keeps the score that it
 // has. An infinite loss taken as it is would leave no draw to another sample. Whatever reads losses
 // asks this function, so that ranks and simulator agree.
 func Reported(loss float32) bool { return loss <= math.MaxFloat32 && loss >= -math.MaxFloat32 }
+
+// ReportedEmbedding reports whether an embedding counts: it does when all its numbers are finite.
+// Else the sample keeps the one that it has, whatever its loss is.
+func ReportedEmbedding(embedding []float32) bool {
+	return !slices.ContainsFunc(embedding, func(x float32) bool { return !Reported(x) })
+}

@@ -32,6 +32,10 @@ type Snapshot struct {
 	TailConsumer []uint16   // trainer of each
 	TailLosses   []float32
 
+	// Embeddings and TailEmbeddings were reported with Losses and TailLosses, Stream.Embeddings
+	// numbers each. Embeddings are those of Final batches.
+	Embeddings, TailEmbeddings []float32
+
 	// Cuts are the scores that the plans of earlier epochs were made from, where a system's choices
 	// follow from all of them; in order.
 	Cuts []Cut
@@ -59,6 +63,7 @@ type StreamID struct {
 	Batch           int // draws in a global batch
 	DropLast        bool
 	SamplerDropLast bool
+	Embeddings      int `json:",omitempty"` // numbers in the embedding of a draw; 0: none
 	Plan            int // PlanVersion of the rankpool that it is of
 }
 
@@ -78,6 +83,7 @@ func (id StreamID) Differs(other StreamID) string {
 		{"seed", id.Seed, other.Seed},
 		{"global batch", id.Batch, other.Batch},
 		{"drop_last", id.DropLast, other.DropLast},
+		{"embeddings", id.Embeddings, other.Embeddings},
 		{"sampler_drop_last", id.SamplerDropLast, other.SamplerDropLast},
 	} {
 		if f.here != f.there {
@@ -96,6 +102,9 @@ var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 // began with. TestPlansOfThisVersion has what they are.
 const PlanVersion = 1
 
+// maxEmbedding is how many numbers an embedding is believed to have; a door takes fewer.
+const maxEmbedding = 1 << 20
+
 const (
 	snapshotMagic    = "rpstate2"
 	oldSnapshotMagic = "rpstate1" // without the data set's identity, the scorer and what is dropped
@@ -108,6 +117,8 @@ type snapshotHead struct {
 	Epoch, Final                    int
 	TailEpoch, TailBatch, TailDraws int
 	NumScores, NumLosses, NumTail   int
+	// numbers in them, behind the tail
+	NumEmbeddings, NumTailEmbeddings int `json:",omitempty"`
 	// each with NumScores scores, behind the tail
 	CutEpochs  []int `json:",omitempty"`
 	NumLearned int   `json:",omitempty"` // bytes, behind all else
@@ -118,6 +129,7 @@ func (s *Snapshot) head() snapshotHead {
 		Stream: s.Stream, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
+		NumEmbeddings: len(s.Embeddings), NumTailEmbeddings: len(s.TailEmbeddings),
 		NumLearned: len(s.Learned),
 	}
 	for _, cut := range s.Cuts {
@@ -134,8 +146,10 @@ func (s *Snapshot) Encode() []byte {
 	if err != nil {
 		panic("scheduler: a snapshot's head: " + err.Error())
 	}
+	numbers := len(s.Scores)*(1+len(s.Cuts)) + len(s.Losses) + len(s.Embeddings) +
+		len(s.TailEmbeddings)
 	b := bytes.NewBuffer(
-		make([]byte, 0, 64+len(head)+4*(len(s.Scores)+len(s.Losses))+10*len(s.TailIDs)))
+		make([]byte, 0, 64+len(head)+4*numbers+10*len(s.TailIDs)+len(s.Learned)))
 	b.WriteString(snapshotMagic)
 	write(b, uint32(len(head)))
 	b.Write(head)
@@ -144,6 +158,8 @@ func (s *Snapshot) Encode() []byte {
 	write(b, s.TailIDs)
 	write(b, s.TailConsumer)
 	write(b, s.TailLosses)
+	write(b, s.Embeddings)
+	write(b, s.TailEmbeddings)
 	for _, cut := range s.Cuts {
 		write(b, cut.Scores)
 	}
@@ -182,13 +198,20 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	body = body[4+n:]
-	for _, k := range []int{h.NumScores, h.NumLosses, h.NumTail} {
+	for _, k := range []int{
+		h.NumScores, h.NumLosses, h.NumTail, h.NumEmbeddings, h.NumTailEmbeddings,
+	} {
 		if k < 0 || k > len(body)/4 {
 			return nil, ErrSnapshot
 		}
 	}
 	if len(h.CutEpochs) > len(body) || h.NumLearned < 0 ||
-		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses)+10*h.NumTail+h.NumLearned != len(body) {
+		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses+h.NumEmbeddings+h.NumTailEmbeddings)+
+			10*h.NumTail+h.NumLearned != len(body) {
+		return nil, ErrSnapshot
+	}
+	if d := h.Stream.Embeddings; d < 0 || d > maxEmbedding || h.NumTailEmbeddings != d*h.NumTail ||
+		h.NumEmbeddings > d*h.NumLosses {
 		return nil, ErrSnapshot
 	}
 	s := &Snapshot{
@@ -196,10 +219,14 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		TailEpoch: h.TailEpoch, TailBatch: h.TailBatch, TailDraws: h.TailDraws,
 		Scores: make([]float32, h.NumScores), Losses: make([]float32, h.NumLosses),
 		TailIDs: make([]SampleID, h.NumTail), TailConsumer: make([]uint16, h.NumTail),
-		TailLosses: make([]float32, h.NumTail),
+		TailLosses:     make([]float32, h.NumTail),
+		Embeddings:     make([]float32, h.NumEmbeddings),
+		TailEmbeddings: make([]float32, h.NumTailEmbeddings),
 	}
 	r := bytes.NewReader(body)
-	for _, v := range []any{s.Scores, s.Losses, s.TailIDs, s.TailConsumer, s.TailLosses} {
+	for _, v := range []any{
+		s.Scores, s.Losses, s.TailIDs, s.TailConsumer, s.TailLosses, s.Embeddings, s.TailEmbeddings,
+	} {
 		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
@@ -240,7 +267,7 @@ func (s *Snapshot) Digest() Digest {
 	h := xxh3.New()
 	_, _ = h.Write(text) // a hash takes everything
 	buffer := make([]byte, 0, 4*hashedAtOnce)
-	columns := [][]float32{s.Scores, s.Losses, s.TailLosses}
+	columns := [][]float32{s.Scores, s.Losses, s.TailLosses, s.Embeddings, s.TailEmbeddings}
 	for _, cut := range s.Cuts {
 		columns = append(columns, cut.Scores)
 	}
@@ -281,6 +308,7 @@ func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
 	s := l.shared(planScores, upTo)
 	s.Losses = slices.Clone(s.complete().Losses)
 	s.TailLosses = slices.Clone(s.TailLosses)
+	s.Embeddings, s.TailEmbeddings = slices.Clone(s.Embeddings), slices.Clone(s.TailEmbeddings)
 	s.draws = 0
 	return s
 }
@@ -298,9 +326,11 @@ func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 	if upTo > 0 {
 		n := min(upTo*p.batch, p.draws)
 		s.Losses, s.draws = p.losses[:n:n], p.draws
+		n *= l.dimensions
+		s.Embeddings = p.embeddings[:n:n]
 	}
 	if len(l.passes) > 1 {
-		s.setTail(l.passes[len(l.passes)-2])
+		s.setTail(l.passes[len(l.passes)-2], l.dimensions)
 	}
 	return s
 }
@@ -321,16 +351,18 @@ func (s *Snapshot) complete() *Snapshot {
 func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 	p := l.passes[len(l.passes)-1]
 	s := &Snapshot{Epoch: p.epoch + 1, Scores: planScores}
-	s.setTail(p)
+	s.setTail(p, l.dimensions)
 	return s
 }
 
-func (s *Snapshot) setTail(t *pass) {
+func (s *Snapshot) setTail(t *pass, dimensions int) {
 	lo := t.cut*t.batch - t.start
 	s.TailEpoch, s.TailBatch, s.TailDraws = t.epoch, t.cut, t.draws
 	s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], t.losses[lo:]
+	s.TailEmbeddings = t.embeddings[lo*dimensions:]
 	if t.final0() < t.batches() { // reports may still come
 		s.TailLosses = slices.Clone(s.TailLosses)
+		s.TailEmbeddings = slices.Clone(s.TailEmbeddings)
 	}
 }
 
@@ -374,13 +406,15 @@ func (l *Ledger) Final(epoch int) int {
 // then its losses are given back by Resume.
 func RestoreLedger(scorer Scorer, s *Snapshot, trainers int, sameTrainers bool) *Ledger {
 	l := NewLedger(scorer, append([]float32(nil), s.Scores...))
+	l.Embed(s.Stream.Embeddings)
 	if len(s.TailIDs) == 0 {
 		return l
 	}
 	t := &pass{
 		epoch: s.TailEpoch, ids: s.TailIDs, consumer: s.TailConsumer,
-		losses: append([]float32(nil), s.TailLosses...),
-		start:  s.TailBatch * s.Stream.Batch, batch: s.Stream.Batch, draws: s.TailDraws,
+		losses:     append([]float32(nil), s.TailLosses...),
+		embeddings: slices.Clone(s.TailEmbeddings),
+		start:      s.TailBatch * s.Stream.Batch, batch: s.Stream.Batch, draws: s.TailDraws,
 		cut: s.TailBatch, taken: true,
 		final: make([]int32, trainers), folded: s.TailBatch,
 	}
@@ -401,7 +435,9 @@ func (l *Ledger) Resume(s *Snapshot, upTo int) {
 		return
 	}
 	upTo = min(upTo, s.Final)
-	copy(p.losses, s.Losses[:min(upTo*p.batch, len(p.losses))])
+	n := min(upTo*p.batch, len(p.losses))
+	copy(p.losses, s.Losses[:n])
+	copy(p.embeddings, s.Embeddings[:min(n*l.dimensions, len(s.Embeddings))])
 	for t := range p.final {
 		p.final[t] = max(p.final[t], int32(upTo))
 	}

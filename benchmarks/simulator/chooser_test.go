@@ -3,6 +3,7 @@ package simulator
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"rankpool/scheduler"
@@ -83,7 +84,7 @@ func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
 func TestChosenIsSimulated(t *testing.T) {
 	trace := loadShipped(t)
 	for _, system := range systems.All() {
-		if !system.Chooses() {
+		if !system.Chooses() || system.NeedsEmbeddings {
 			continue
 		}
 		for _, ranks := range []int{1, 2, 4} {
@@ -150,6 +151,52 @@ func TestChosenIsSimulated(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestIDsDoNotDependOnTheSize has every system serve the same ids whatever the samples' size is, as
+// long as all have the same.
+func TestIDsDoNotDependOnTheSize(t *testing.T) {
+	trace := loadShipped(t).first(500)
+	for _, system := range systems.All() {
+		if !system.Draws() {
+			continue
+		}
+		t.Run(system.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, capacity := range []float64{0.11, 0.3} {
+				digest := func(size int64) string {
+					sized := *trace
+					sized.SizesBytes = slices.Repeat([]int64{size}, trace.Samples())
+					cfg := Config{
+						Trace: &sized, System: &system, Capacity: capacity, Ranks: 2, BatchSize: 10,
+						Epochs: len(trace.Losses), IDsDigest: true,
+					}
+					if system.Name == "icache" || system.Name == "impact" {
+						cfg.Values = systems.Values{"package_bytes": float64(10 * size)}
+					}
+					r, err := Run(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return r.IDsDigest
+				}
+				if one := digest(1); one != digest(3) || one != digest(1021) {
+					t.Errorf("with a memory of %v, samples of other sizes are served other ids",
+						capacity)
+				}
+			}
+		})
+	}
+}
+
+// first returns the trace of the first samples.
+func (t *Trace) first(n int) *Trace {
+	part := &Trace{Labels: t.Labels[:n]}
+	for epoch := range t.Losses {
+		part.Losses = append(part.Losses, t.Losses[epoch][:n])
+		part.Embeddings = append(part.Embeddings, t.Embeddings[epoch][:n])
+	}
+	return part
 }
 
 // loadShipped returns the trace of the repository.

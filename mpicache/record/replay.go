@@ -152,7 +152,7 @@ func (p *player) entry(e *entry) error {
 // follow has a system choose the epochs before by the scores at their cuts.
 func (s *replayed) follow(cuts []scheduler.Cut) error {
 	chooser, ok := s.plans.Sampler.(*systems.Chooser)
-	if !ok {
+	if !ok || chooser.Follows() {
 		return errMalformed
 	}
 	for _, cut := range cuts {
@@ -168,11 +168,15 @@ func (s *replayed) follow(cuts []scheduler.Cut) error {
 
 // learn has a system draw the next epoch by what it has learned.
 func (s *replayed) learn(learned []byte) error {
-	learner, ok := s.plans.Sampler.(*systems.Learner)
-	if !ok {
-		return errMalformed
+	switch own := s.plans.Sampler.(type) {
+	case *systems.Learner:
+		return own.Begin(make([]float32, s.plans.Samples), learned)
+	case *systems.Chooser:
+		if own.Follows() {
+			return own.Begin(learned)
+		}
 	}
-	return learner.Begin(make([]float32, s.plans.Samples), learned)
+	return errMalformed
 }
 
 // where describes the position of the replay.

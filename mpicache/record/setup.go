@@ -55,6 +55,9 @@ type Book struct {
 	Epochs        int     `json:"epochs,omitempty"`
 	SizesBytes    []int64 `json:"sizes_bytes"` // one for all samples, or one each
 	Initial       float32 `json:"initial,omitempty"`
+	// of a system that scores samples by embeddings: each sample's class, and the numbers in one
+	Labels     []int32 `json:"labels,omitempty"`
+	Dimensions int     `json:"dimensions,omitempty"`
 }
 
 // size is the bytes of a sample, as the system counts them.
@@ -84,10 +87,10 @@ func (s *Setup) NewLearner() scheduler.Learner {
 		return nil
 	}
 	cfg, err := s.chooserConfig()
-	if err != nil || !cfg.System.Learns() {
+	if err != nil {
 		return nil
 	}
-	l, err := systems.NewLearner(cfg)
+	l, err := systems.NewFollower(cfg)
 	if err != nil {
 		panic("record: " + err.Error())
 	}
@@ -114,6 +117,7 @@ func (s *Setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 		System: system, Values: s.Values, Sampler: s.Sampler, World: s.World, Ranks: s.Ranks,
 		Epochs:        s.Book.Epochs,
 		CapacityBytes: s.Book.CapacityBytes, Size: s.Book.size, Initial: s.Book.Initial,
+		Labels: s.Book.Labels, Dimensions: s.Book.Dimensions,
 	}, nil
 }
 

@@ -8,6 +8,7 @@ from PIL import Image
 from torch import nn
 
 SIDE = 28  # pixels
+FEATURES = 128  # numbers that the last layer is given
 
 
 def network(classes):
@@ -15,7 +16,8 @@ def network(classes):
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * (SIDE // 4) ** 2, 128), nn.ReLU(), nn.Linear(128, classes),
+        nn.Flatten(), nn.Linear(32 * (SIDE // 4) ** 2, FEATURES), nn.ReLU(),
+        nn.Linear(FEATURES, classes),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy
 import torch
 import torch.distributed as dist
 from digest import Digest, IdsDigest
-from model import decode, decode_and_keep, network
+from model import FEATURES, decode, decode_and_keep, network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -50,6 +50,12 @@ def arguments():
     )
     parser.add_argument(
         "--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]"
+    )
+    parser.add_argument(
+        "--embeddings",
+        metavar="E.npy",
+        help="report these with the losses, where the cache scores samples by them: float32 "
+        "[epochs, samples, numbers]; else what the last layer is given",
     )
     parser.add_argument(
         "--save", metavar="FILE", help="write a checkpoint after each epoch, and when stopping"
@@ -112,6 +118,7 @@ class Trainer:
         self.data = rankpool.Dataset(
             args.data_name, transform=decode_and_keep if self.digest else decode
         )
+        self.embeddings = numpy.load(args.embeddings, mmap_mode="r") if args.embeddings else None
         self.sampler = rankpool.BatchSampler(
             self.data,
             args.batch_size,
@@ -121,11 +128,13 @@ class Trainer:
             sampler_drop_last=args.sampler_drop_last,
             epochs=args.epochs,
             evaluates=True,
+            embeddings=FEATURES if self.embeddings is None else self.embeddings.shape[2],
         )
         self.loader = rankpool.loader(self.data, self.sampler, args.workers)
         self.test = self.test_loader()
         self.losses = numpy.load(args.losses, mmap_mode="r") if args.losses else None
         self.network = network(len(self.data.classes))
+        self.network[-1].register_forward_pre_hook(self.keep_features)
         self.model = DistributedDataParallel(self.network) if WORLD > 1 else self.network
         self.optimizer = torch.optim.SGD(self.model.parameters(), args.lr, momentum=0.9)
         self.trained = 0  # batches of this run
@@ -158,7 +167,11 @@ class Trainer:
             evaluated = self.sampler.evaluating(ids)  # IMPACT wants losses, and no step
             losses, hits = self.evaluate(x, y) if evaluated else self.step(ids, x, y)
             self.sampler.report(
-                ids, losses if self.losses is None else self.row(epoch)[ids.numpy()]
+                ids,
+                losses if self.losses is None else row(self.losses, epoch)[ids.numpy()],
+                self.features
+                if self.embeddings is None
+                else row(self.embeddings, epoch)[ids.numpy()],
             )
             if not evaluated:
                 right, seen = right + hits, seen + len(ids)
@@ -206,8 +219,9 @@ class Trainer:
         losses = nn.functional.cross_entropy(answers, y, reduction="none")
         return losses, int((answers.argmax(1) == y).sum())
 
-    def row(self, epoch):
-        return self.losses[min(epoch, len(self.losses) - 1)]
+    def keep_features(self, layer, inputs):
+        """Keeps what the last layer is given: the embeddings of the batch."""
+        self.features = inputs[0].detach()
 
     def tested(self, epoch):
         """Returns this trainer's right answers on the test data, and how many it was asked."""
@@ -243,6 +257,11 @@ class Trainer:
         self.sampler.load_state_dict(state["sampler"])
         if self.ids:
             self.ids = IdsDigest(state["ids"])
+
+
+def row(recorded, epoch):
+    """Returns what was recorded in an epoch; beyond the last one, in that."""
+    return recorded[min(epoch, len(recorded) - 1)]
 
 
 def gathered(mine):

@@ -65,6 +65,7 @@ class Spec(NamedTuple):
     beside: bool = False  # read in another order beside the training on it
     epochs: int = 0  # that will be trained; 0: not said
     evaluates: bool = False  # batches that are evaluated are not trained on
+    embeddings: int = 0  # numbers in the embedding that is reported with each loss; 0: none
 
 
 class Connection:
@@ -102,6 +103,8 @@ class Connection:
         # by stream: the samplers may have ended before their sums are sent
         self._specs: Dict[int, Spec] = {}
         self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
+        # numbers in the embedding that the cache wants with each loss; 0: none
+        self.embeddings: Dict[Spec, int] = {}
         # what makes importance of losses, "" where nothing depends on it
         self.scorers: Dict[Spec, str] = {}
         self._forget()
@@ -553,6 +556,7 @@ class Connection:
             self._lives[spec] = life or self._lives.get(spec)
             self.scorers[spec] = reply["scorer"]
             self.choices[spec] = reply.get("choice", "")
+            self.embeddings[spec] = reply.get("embeddings", 0)
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:

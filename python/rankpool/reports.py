@@ -1,4 +1,4 @@
-"""Which batch a script's ids belong to, and the losses that were reported."""
+"""Which batch a script's ids belong to, and what was reported of it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,34 @@ from .wire import Plan
 # one.
 KEPT_EPOCHS = 2
 
-Told = Tuple[int, int, array]  # (epoch, batch, losses), as the door hears it
+# (epoch, batch, losses, embeddings), as the door hears it. The embeddings of all samples are one
+# after the other; None where there are none.
+Told = Tuple[int, int, array, Optional[array]]
 
 
 class _Row:
-    """The losses of one batch, and which of them were reported: a loss may itself be NaN."""
+    """The losses of one batch, and which of them were reported: a loss may itself be NaN. With them
+    go the samples' embeddings, where there are any, each of as many numbers."""
 
-    __slots__ = ("losses", "reported")
+    __slots__ = ("losses", "reported", "numbers", "embeddings")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, numbers: int = 0) -> None:
         self.losses, self.reported = array("f", [nan]) * size, bytearray(size)
+        self.numbers = numbers
+        self.embeddings = array("f", [nan]) * (size * numbers) if numbers else None
 
-    def enter(self, places: Sequence[int], losses: Sequence[float]) -> None:
-        for place, loss in zip(places, losses):
+    def enter(
+        self, places: Sequence[int], losses: Sequence[float], embeddings: Optional[array]
+    ) -> None:
+        d = self.numbers if embeddings else 0
+        for i, (place, loss) in enumerate(zip(places, losses)):
             if not self.reported[place]:  # the first report of a draw counts
                 self.losses[place], self.reported[place] = loss, 1
+                if d:
+                    self.embeddings[place * d : (place + 1) * d] = embeddings[i * d : (i + 1) * d]
+
+    def told(self, epoch: int, number: int) -> Told:
+        return epoch, number, self.losses, self.embeddings
 
     def complete(self) -> bool:
         return all(self.reported)
@@ -61,9 +74,9 @@ class Reports:
 
     def add(
         self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float],
-        exact: bool = False,
+        exact: bool = False, embeddings: Optional[array] = None,
     ) -> List[Told]:
-        """Enters losses; returns what the door is to be told now.
+        """Enters losses and embeddings; returns what the door is to be told now.
 
         `current` is the batch that training was handed last; not `exact`: that a loader was handed,
         perhaps ahead of training. What was reported before stays as it is. Raises ValueError when
@@ -75,14 +88,20 @@ class Reports:
         if not ids:
             return self._skip_empty(plan, current)
         number, places = self.find(plan, current, ids, exact)
-        return self._enter(plan, number, places, losses)
+        return self._enter(plan, number, places, losses, embeddings)
 
-    def add_batch(self, plan: Plan, number: int, losses: Sequence[float]) -> List[Told]:
-        """Enters the losses of a whole batch, in the order of the plan; returns what the door is to
-        be told now."""
-        return self._enter(plan, number, range(_size(plan, number)), array("f", losses))
+    def add_batch(
+        self, plan: Plan, number: int, losses: Sequence[float], embeddings: Optional[array] = None
+    ) -> List[Told]:
+        """Enters the losses and embeddings of a whole batch, in the order of the plan; returns what
+        the door is to be told now."""
+        places = range(_size(plan, number))
+        return self._enter(plan, number, places, array("f", losses), embeddings)
 
-    def _enter(self, plan: Plan, number: int, places: Sequence[int], losses: array) -> List[Told]:
+    def _enter(
+        self, plan: Plan, number: int, places: Sequence[int], losses: array,
+        embeddings: Optional[array],
+    ) -> List[Told]:
         if self._over(plan.epoch, number):
             self.next = max(self.next, number + 1)
             return []
@@ -92,10 +111,11 @@ class Reports:
             else []
         )
         if self._open is None:
-            self._open = plan.epoch, number, _Row(_size(plan, number))
+            numbers = len(embeddings) // len(losses) if embeddings else 0
+            self._open = plan.epoch, number, _Row(_size(plan, number), numbers)
         self.next = number
         row = self._open[2]
-        row.enter(places, losses)
+        row.enter(places, losses, embeddings)
         return told + self.close() if row.complete() else told
 
     def _over(self, epoch: int, number: int) -> bool:
@@ -133,7 +153,7 @@ class Reports:
         with self._lock:
             self._told.setdefault(epoch, {})[number] = row
         self._open, self.next = None, number + 1
-        return [(epoch, number, row.losses)]
+        return [row.told(epoch, number)]
 
     def find(
         self, plan: Plan, current: int, ids: Sequence[int], exact: bool = False
@@ -188,7 +208,7 @@ class Reports:
         """Yields what the door was told, in the order of training, from any thread."""
         with self._lock:
             told = [
-                (e, n, row.losses)
+                row.told(e, n)
                 for e, rows in sorted(self._told.items())
                 for n, row in sorted(rows.items())
             ]

@@ -7,7 +7,9 @@ import json
 import os
 import time
 import warnings
+from array import array
 from contextlib import contextmanager
+from itertools import chain
 from math import isfinite
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -40,6 +42,8 @@ class BatchSampler:
     where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was
     started. `epochs`, how many will be trained, is for systems that choose by it, such as NoPFS.
     `evaluates`: the script makes no step with batches that are `evaluating`, which IMPACT needs.
+    `embeddings` is how many numbers the embedding of a sample has that the script reports with its
+    loss, which SpiderCache needs.
     `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is
@@ -68,6 +72,7 @@ class BatchSampler:
         assign: Optional[str] = None,
         epochs: Optional[int] = None,
         evaluates: bool = False,
+        embeddings: Optional[int] = None,
     ) -> None:
         self.data = data
         if sampler == "system":
@@ -84,6 +89,7 @@ class BatchSampler:
             *session.seat(rank, world_size),
             epochs=0 if epochs is None else _whole("epochs", epochs, 1, wire.MAX_EPOCH),
             evaluates=bool(evaluates),
+            embeddings=0 if embeddings is None else _whole("embeddings", embeddings, 1, 1 << 20),
         )
         self.spec = _placed(data.door, self.spec)
         if self.spec.beside:
@@ -221,9 +227,14 @@ class BatchSampler:
 
     # --- what training tells ---
 
-    def report(self, ids, losses) -> None:
+    def report(self, ids, losses, embeddings=None) -> None:
         """Reports the losses of a batch, or of part of it: tensors (of any type and device), arrays
         or lists, one an id.
+
+        `embeddings`, of shape [ids, D], are the samples' embeddings by the model, such as what its
+        last layer is given, for a cache that scores samples by them (`--system spidercache`). They
+        count as float32; an embedding with a number that is not finite counts as not reported.
+        Another cache gets none. Raises ValueError when the cache wants them and they are None.
 
         They count as float32. A loss that is NaN or infinite, as mixed precision gives now and
         then, counts as not reported: its sample keeps the score that it has. A draw's first report
@@ -232,13 +243,28 @@ class BatchSampler:
         the ids are no batch of this epoch that may still be reported.
         """
         plan, ids = self._current_plan(), _listed(ids)
-        self._tell(self._reports.add(plan, self._consumed - 1, ids, _listed(losses), self._exact))
+        self._tell(
+            self._reports.add(
+                plan, self._consumed - 1, ids, _listed(losses), self._exact,
+                self._embedded(embeddings, len(ids)),
+            )
+        )
+
+    def _embedded(self, embeddings, count: int) -> Optional[array]:
+        """Returns the embeddings of so many samples as the cache wants them; None: it wants none."""
+        numbers = self._connection.embeddings.get(self.spec, 0)
+        if not numbers or not count:
+            return None
+        if embeddings is None:
+            raise ValueError(
+                f"rankpool: {self.spec.sampler} scores samples by their embeddings, and none are "
+                "reported: give them with the losses, as embeddings=z"
+            )
+        return _float32(embeddings, (count, numbers))
 
     def _tell(self, told: List[Told]) -> None:
-        for epoch, number, losses in told:
-            self._connection.post(
-                wire.REPORT, wire.pack_report(self._stream, epoch, number, losses)
-            )
+        for report in told:
+            self._connection.post(wire.REPORT, wire.pack_report(self._stream, *report))
 
     @property
     def _exact(self) -> bool:
@@ -296,8 +322,8 @@ class BatchSampler:
         # before anything that a rank may plan after
         self._training.put_back(os.path.dirname(link.path))
         stream, _ = self._open_at(link)
-        for epoch, number, losses in self._reports:
-            link._send(wire.REPORT, wire.pack_report(stream, epoch, number, losses))
+        for report in self._reports:
+            link._send(wire.REPORT, wire.pack_report(stream, *report))
 
     def _closing(self) -> None:
         """Tells the cache, before the connection ends, what was not told yet."""
@@ -520,6 +546,23 @@ def _place(state: Dict[str, Any], field: str, most: int) -> int:
             f"rankpool: the saved state has {field} = {value!r}, which must be in [0, {most}]"
         )
     return number
+
+
+def _float32(values, shape: Tuple[int, int]) -> array:
+    """Returns a tensor, an array or a list of lists row by row; raises ValueError unless it has
+    this shape."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().float().numpy()
+    if not hasattr(values, "astype"):
+        values = [_listed(row) for row in values]
+        if len(values) == shape[0] and all(len(row) == shape[1] for row in values):
+            return array("f", chain.from_iterable(values))
+        found = [len(values), *sorted({len(row) for row in values})]
+    elif values.shape == shape:
+        return array("f", values.astype("float32").tobytes())
+    else:
+        found = list(values.shape)
+    raise ValueError(f"rankpool: embeddings must be of shape {list(shape)}, not {found}")
 
 
 def _listed(values) -> List:

@@ -311,7 +311,7 @@ class ImportanceSampler(Sampler):
 
     Each batch that the loader hands out is for one `update`, or one `skip`. `ahead` is how many
     batches something between the loader and the loop fetches before they are trained: 1 for
-    Accelerate and for prefetchers to the GPU.
+    Accelerate and for prefetchers to the GPU. `epochs` and `embeddings` are as of BatchSampler.
 
     Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by
     DistributedSampler, which is said once, and `update` returns the mean.
@@ -327,6 +327,8 @@ class ImportanceSampler(Sampler):
         *,
         batch_size: Optional[int] = None,
         ahead: int = 0,
+        epochs: Optional[int] = None,
+        embeddings: Optional[int] = None,
     ) -> None:
         if not isinstance(dataset, Served):
             raise TypeError(
@@ -337,6 +339,7 @@ class ImportanceSampler(Sampler):
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0
         self._batch_size = batch_size
+        self._options = {"epochs": epochs, "embeddings": embeddings}
         self._stream: Optional[BatchSampler] = None
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
         self._handed: Any = None
@@ -386,7 +389,7 @@ class ImportanceSampler(Sampler):
         if self._stream is None or self._stream.spec.batch_size != size:
             self._stream = BatchSampler(
                 self.dataset._data, size, self.seed, self.sampler, rank=self.rank,
-                world_size=self.num_replicas,
+                world_size=self.num_replicas, **self._options,
             )
             self._stream._loader_workers = 1  # what it yields is ahead of training
             self._stream.set_epoch(self.epoch)
@@ -422,9 +425,9 @@ class ImportanceSampler(Sampler):
 
     # --- what training tells ---
 
-    def update(self, losses: torch.Tensor) -> torch.Tensor:
+    def update(self, losses: torch.Tensor, embeddings=None) -> torch.Tensor:
         """Reports the losses of the batch in hand, one a sample; returns their unbiased mean, to
-        call backward on.
+        call backward on. `embeddings` are as of rankpool.BatchSampler.report.
 
         The mean over all trainers' results is an unbiased estimate of the mean loss over the data
         set. Raises ValueError when it is not certain which batch the losses are of: one was
@@ -436,13 +439,14 @@ class ImportanceSampler(Sampler):
                 f"rankpool: {losses.numel()} losses for batch {batch.number}, which has "
                 f"{len(batch)} samples"
             )
+        told = self._stream and self._stream._embedded(embeddings, len(batch))
         self._take()
         if self._stream is None:
             return losses.mean()
         plan, spec = self._stream._plan, self._stream.spec
         flat = losses.reshape(-1)
         self._stream._tell(
-            self._stream._reports.add_batch(plan, batch.number, flat.detach().tolist())
+            self._stream._reports.add_batch(plan, batch.number, flat.detach().tolist(), told)
         )
         if plan.weights is not None:
             weights = plan.weights[

@@ -61,6 +61,8 @@ def pack_open(spec: Any, training: Optional[dict]) -> bytes:
         del asked["epochs"]
     if not spec.evaluates:
         del asked["evaluates"]
+    if not spec.embeddings:
+        del asked["embeddings"]
     return compact(asked)
 
 
@@ -73,9 +75,15 @@ def pack_get(stream: int, epoch: int, batch: int, leases: Sequence[int], tally: 
     return pack(f"<{4 + n}I", stream, epoch, batch, n, *leases) + tally
 
 
-def pack_report(stream: int, epoch: int, batch: int, losses: array) -> bytes:
-    """Packs an array of type "f"; NaN means not reported."""
-    return pack("<4I", stream, epoch, batch, len(losses)) + losses.tobytes()
+def pack_report(
+    stream: int, epoch: int, batch: int, losses: array, embeddings: Optional[array] = None
+) -> bytes:
+    """Packs arrays of type "f", the second with the embeddings of all samples one after the other;
+    NaN means not reported."""
+    packed = pack("<4I", stream, epoch, batch, len(losses)) + losses.tobytes()
+    if not embeddings:
+        return packed
+    return packed + pack("<I", len(embeddings) // len(losses)) + embeddings.tobytes()
 
 
 def pack_release(leases: Sequence[int], tally: bytes) -> bytes:

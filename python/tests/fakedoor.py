@@ -61,6 +61,7 @@ class Door:
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
         self.version, self.refuse, self.weights = 2, None, False
+        self.embeddings = 0  # numbers in the embedding that is to come with each loss
         self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}
         self.saved = {"saved": "/state", "state": "5a" * 16}
@@ -187,7 +188,10 @@ class Door:
             stream |= BESIDE
         streams[stream] = spec
         scorer = SCORERS.get(spec["sampler"], "")
-        return 102, json.dumps({"stream": stream, "batches": batches, "scorer": scorer}).encode()
+        reply = {"stream": stream, "batches": batches, "scorer": scorer}
+        if self.embeddings:
+            reply["embeddings"] = self.embeddings
+        return 102, json.dumps(reply).encode()
 
     def _answer_3(self, values, streams, who):
         stream, epoch, _ = values
@@ -342,7 +346,13 @@ def decode(kind, payload):
         return stream, epoch, batch, *_leases(payload, 12)
     if kind == 5:
         stream, epoch, batch, n = struct.unpack_from("<4I", payload)
-        return stream, epoch, batch, list(struct.unpack_from(f"<{n}f", payload, 16))
+        at = 16 + 4 * n
+        report = stream, epoch, batch, list(struct.unpack_from(f"<{n}f", payload, 16))
+        if at == len(payload):
+            return report
+        (d,) = struct.unpack_from("<I", payload, at)
+        numbers = struct.unpack(f"<{n * d}f", payload[at + 4 :])
+        return *report, [list(numbers[i : i + d]) for i in range(0, n * d, d)]
     if kind == 6:
         return _leases(payload, 0)
     return ()

@@ -517,6 +517,20 @@ def test_update_reports_the_batch_in_hand(door, served, way):
     assert door.seen(REPORT) == told
 
 
+def test_update_reports_embeddings(door, served):
+    door.embeddings = 2
+    data, sampler = importance(door, served, embeddings=2, epochs=3)
+    told = []
+    for rows, _ in DataLoader(data, batch_size=4, sampler=sampler):
+        with pytest.raises(ValueError, match="scores samples by their embeddings, and none are"):
+            sampler.update(torch.ones(4))
+        sampler.update(torch.ones(4), rows[:, :2].float())
+        told.append(rows[:, :2].tolist())
+    door.wait(lambda: len(door.seen(REPORT)) == len(told))
+    assert [report[4] for report in door.seen(REPORT)] == told
+    assert all(opened["embeddings"] == 2 and opened["epochs"] == 3 for opened in door.seen(2))
+
+
 def test_what_is_not_certain_is_never_attributed(door, served):
     data, sampler = importance(door, served)
     batches = iter(DataLoader(data, batch_size=4, sampler=sampler))

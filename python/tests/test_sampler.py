@@ -89,6 +89,77 @@ def test_report_sends_the_losses_of_the_batch(door, kind):
     ]
 
 
+def rows(ids):
+    return [[id, id + 0.5, -id] for id in ids]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        list, numpy.array, lambda v: numpy.array(v, dtype="float16"), torch.tensor,
+        lambda v: torch.tensor(v, dtype=torch.bfloat16).requires_grad_(),
+        lambda v: [torch.tensor(row) for row in v],
+    ],
+)
+def test_report_sends_the_embeddings_of_the_batch(door, kind):
+    door.embeddings = 3
+    _, sampler = make(embeddings=3)
+    assert door.seen(2)[0]["embeddings"] == 3
+    batches = [list(b) for b in sampler]
+    sampler.report(batches[0], [0.5] * 4, embeddings=kind(rows(batches[0])))
+    sampler.report(batches[1][::-1], [0.5] * 4, kind(rows(batches[1][::-1])))  # another order
+    sampler.report(batches[2][2:], [0.5] * 2, kind(rows(batches[2][2:])))  # in parts
+    sampler.report(batches[2][:2], [0.5] * 2, kind(rows(batches[2][:2])))
+    door.wait(lambda: len(door.seen(REPORT)) == 3)
+    for number, report in enumerate(door.seen(REPORT)):
+        assert report[2:] == (number, [0.5] * 4, rows(batches[number]))
+    door.hang_up()  # a cache that comes back hears them again
+    told = door.seen(REPORT)
+    door.requests.clear()
+    sampler.metric("any", 1)
+    sampler.metric("any", 1)
+    door.wait(lambda: len(door.seen(REPORT)) == 3)
+    assert door.seen(REPORT) == told
+
+
+def test_an_embedding_that_is_not_reported_is_missing(door):
+    door.embeddings = 2
+    _, sampler = make(embeddings=2)
+    batch = next(iter(sampler))
+    sampler.report(batch[1:2], [0.5], [[3, 4]])
+    sampler.state_dict()
+    door.wait(lambda: door.seen(REPORT))
+    (report,) = door.seen(REPORT)
+    assert report[4][1] == [3, 4] and all(x != x for i in (0, 2, 3) for x in report[4][i])
+
+
+def test_embeddings_that_are_wrong_change_nothing(door):
+    door.embeddings = 3
+    _, sampler = make(embeddings=3)
+    batch = list(next(iter(sampler)))
+    with pytest.raises(ValueError, match="pads scores samples by their embeddings, and none are"):
+        sampler.report(batch, [0.5] * 4)
+    for wrong, shape in (
+        (numpy.ones((4, 2)), "[4, 2]"), (torch.ones(3), "[3]"), ([[1, 2, 3]] * 3, "[3, 3]"),
+        ([[1, 2, 3]] * 3 + [[1]], "[4, 1, 3]"),
+    ):
+        with pytest.raises(
+            ValueError, match=re.escape(f"must be of shape [4, 3], not {shape}")
+        ):
+            sampler.report(batch, [0.5] * 4, wrong)
+    assert not door.seen(REPORT)
+    for wrong in (0, 1 << 21):
+        with pytest.raises(ValueError, match="embeddings must be in"):
+            make(embeddings=wrong)
+
+
+def test_embeddings_that_nobody_wants_are_left_out(door):
+    _, sampler = make(embeddings=3)
+    batch = list(next(iter(sampler)))
+    sampler.report(batch, [0.5] * 4, numpy.ones((4, 3)))
+    assert reported(door, 1) == [(0, [0.5] * 4)]
+
+
 def reported(door, count):
     door.wait(lambda: len(door.seen(REPORT)) == count)
     return [

@@ -47,6 +47,12 @@ SENT = {
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
     "report": (wire.REPORT, 7, wire.pack_report(1, 3, 9, array("f", [0.5, nan, 2.0]))),
+    "report_embedded": (
+        wire.REPORT, 18,
+        wire.pack_report(
+            1, 3, 9, array("f", [0.5, nan, 2.0]), array("f", [1.5, -2, 0, 0.25, 4, 8])
+        ),
+    ),
     "release": (wire.RELEASE, 8, wire.pack_release([13], tally())),
     "release_tally": (wire.RELEASE, 9, wire.pack_release([], tally())),
     "metric": (
@@ -140,6 +146,7 @@ def test_the_fake_door_reads_the_golden_frames():
     assert fakedoor.decode(6, FRAMES["release"][12:]) == ([13], sums)
     *place, losses = fakedoor.decode(5, FRAMES["report"][12:])
     assert place == [1, 3, 9] and losses[0] == 0.5 and isnan(losses[1]) and losses[2] == 2.0
+    assert fakedoor.decode(5, FRAMES["report_embedded"][12:])[4] == [[1.5, -2], [0, 0.25], [4, 8]]
 
 
 def test_every_frame_is_tested():

@@ -18,15 +18,20 @@ import (
 // The memory that it fills is a book: it holds no bytes, and its capacity is that of all ranks
 // together. What ranks have may be less; that costs reads, and changes nothing that is served.
 //
+// Where the answers depend on more that training reports than scores, as SpiderCache's do on
+// embeddings, it chooses one epoch after each Begin, by what was reported and by the memory as the
+// epoch before has left it: both are in what a Learner, see NewFollower, had at the cut.
+//
 // It is not safe for concurrent use.
 type Chooser struct {
-	cfg      ChooserConfig
-	weighted bool
-	samplers map[string]scheduler.Sampler
-	memory   *Memory
-	scores   *Scores
-	pool     Pool
-	next     int // the first epoch that was not chosen
+	cfg       ChooserConfig
+	weighted  bool
+	processes int // that it chooses for
+	samplers  map[string]scheduler.Sampler
+	memory    *Memory
+	scores    *Scores
+	pool      Pool
+	next      int // the first epoch that was not chosen
 	// by epoch that was chosen: the scores, where draws depend on them
 	cuts map[int][]float32
 	made map[int]*scheduler.Draws // the newest two, where they do not depend on scores
@@ -44,6 +49,9 @@ type ChooserConfig struct {
 	CapacityBytes int64
 	Size          func(scheduler.SampleID) int64
 	Initial       float32 // score of a sample that was never scored
+	// of systems that need them: each sample's class, and the numbers in an embedding
+	Labels     []int32
+	Dimensions int
 }
 
 // BookBytes is the memory of all ranks together when it is a share of the data: with samples of one
@@ -67,6 +75,10 @@ func (s *System) Chooses() bool { return s.Live == livePlaced || s.Live == liveS
 // Learns reports the same of a Learner.
 func (s *System) Learns() bool { return s.Live == liveLearned }
 
+// follows reports whether the Chooser goes by what a Learner has followed, and not by the scores at
+// all cuts.
+func (s *System) follows() bool { return s.Chooses() && s.NeedsEmbeddings }
+
 // Draws reports whether ranks are the system by a sampler of its own, whose draws depend on the
 // size of the memory.
 func (s *System) Draws() bool { return s.Live != liveParts }
@@ -78,7 +90,7 @@ func (s *System) Substitutes() bool { return s.Live == liveServed }
 // LiveSampler is the sampler that training draws with when ranks are the system. One that is no
 // sampler of others has the system's name.
 func (s *System) LiveSampler() string {
-	if s.Substitutes() || s.Learns() {
+	if s.Substitutes() || s.Learns() || s.follows() {
 		return s.Name
 	}
 	return s.Sampler
@@ -107,10 +119,49 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 			"systems: %s must know how many epochs will be trained: give BatchSampler epochs=E",
 			cfg.System.Name)
 	}
-	c := &Chooser{cfg: cfg, weighted: sampler.Weighted()}
+	c := &Chooser{cfg: cfg, weighted: sampler.Weighted(), processes: len(cfg.World)}
+	if cfg.System.follows() {
+		return c, cfg.checkFollowed()
+	}
 	c.begin()
 	return c, nil
 }
+
+// checkFollowed returns an error when something is missing without which a followed system cannot
+// choose.
+func (cfg *ChooserConfig) checkFollowed() error {
+	if cfg.Dimensions < 1 {
+		return fmt.Errorf("systems: %s scores samples by their embeddings: say how many numbers "+
+			"one has, BatchSampler(…, embeddings=D)", cfg.System.Name)
+	}
+	if len(cfg.Labels) != cfg.Sampler.Samples {
+		return fmt.Errorf("systems: %s needs the labels of %d samples, and has %d",
+			cfg.System.Name, cfg.Sampler.Samples, len(cfg.Labels))
+	}
+	return nil
+}
+
+// Begin has the epoch that is drawn next chosen by what a Learner had at its cut, see NewFollower;
+// of other systems it does nothing. It returns an error when that is damaged, or of other samples
+// or another memory.
+func (c *Chooser) Begin(learned []byte) error {
+	if !c.cfg.System.follows() {
+		return nil
+	}
+	processes, reported, memory, err := c.cfg.parts(learned)
+	if err != nil {
+		return err
+	}
+	c.processes = processes
+	c.begin()
+	if err := c.pool.(followed).restore(reported, memory); err != nil {
+		return fmt.Errorf("systems: what %s has learned: %w", c.cfg.System.Name, err)
+	}
+	return nil
+}
+
+// Follows reports whether the Chooser goes by what is reported, see Begin.
+func (c *Chooser) Follows() bool { return c.cfg.System.follows() }
 
 // begin forgets everything.
 func (c *Chooser) begin() {
@@ -127,12 +178,17 @@ func (c *Chooser) begin() {
 	if epochs == 0 {
 		epochs = math.MaxInt32
 	}
+	ranks := cfg.Ranks
+	if cfg.System.follows() { // the processes may be those of other nodes
+		ranks = 1
+	}
 	c.pool = cfg.System.NewPool(PoolConfig{
 		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1,
-		Ranks:           cfg.Ranks,
-		TrainersPerRank: max(len(cfg.World)/cfg.Ranks, 1), Epochs: epochs,
+		Ranks:           ranks,
+		TrainersPerRank: max(c.processes/ranks, 1), Epochs: epochs,
 		GlobalBatch: c.globalBatch(), Seed: cfg.Sampler.Seed,
 		Memory: c.memory, Scores: []*Scores{c.scores},
+		Labels: cfg.Labels, Dimensions: cfg.Dimensions,
 	})
 }
 
@@ -145,6 +201,14 @@ func (c *Chooser) Weighted() bool { return c.weighted }
 // is chosen by what was chosen for the epochs before; one that was chosen already is chosen anew,
 // and those after it are forgotten.
 func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
+	if c.cfg.System.follows() {
+		if c.pool == nil {
+			panic("systems: " + c.cfg.System.Name + " chooses an epoch after each Begin.")
+		}
+		d := c.choose(epoch, scores)
+		c.pool, c.memory, c.scores = nil, nil, nil // a graph of all samples
+		return d
+	}
 	if d := c.made[epoch]; d != nil {
 		return d
 	}
@@ -219,6 +283,9 @@ func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 		choice.Held[id] = c.memory.Has(scheduler.SampleID(id)) &&
 			!c.memory.Fresh(scheduler.SampleID(id))
 	}
+	if f, ok := c.pool.(followed); ok && c.Follows() {
+		choice.After = f.appendMemory(nil)
+	}
 	c.next = epoch + 1
 	return choice.Draws()
 }
@@ -257,6 +324,9 @@ func (c *Chooser) batch(choice *scheduler.Choice, number int, ids []scheduler.Sa
 	c.memory.Moved(func(scheduler.SampleID) {})
 	c.memory.Loaded()
 	c.add(choice, ids, answers)
+	if f, ok := c.pool.(followed); ok {
+		f.Promote(b, choice.Served[len(choice.Served)-len(ids):])
+	}
 }
 
 // evaluate puts a forward pass over samples, which are in memory, into an epoch. They are repeated

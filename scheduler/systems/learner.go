@@ -67,25 +67,45 @@ func (l *Learner) Begin(scores []float32, learned []byte) error {
 		l.begin(scores, len(l.cfg.World))
 		return nil
 	}
-	r := reader{learned}
-	processes, capacity, samples := r.u32(), r.u64(), r.u32()
-	switch {
-	case r.b == nil || processes < 1 || processes > maxProcesses:
-		return fmt.Errorf("systems: what %s has learned is damaged", l.cfg.System.Name)
-	case int(samples) != l.cfg.Sampler.Samples || int64(capacity) != l.cfg.CapacityBytes:
-		return fmt.Errorf("systems: %s has learned with %d samples and a memory of %d bytes, "+
-			"and has %d and %d bytes now: give the same --memory",
-			l.cfg.System.Name, samples, capacity, l.cfg.Sampler.Samples, l.cfg.CapacityBytes)
+	processes, rest, err := l.cfg.takeHead(learned)
+	if err != nil {
+		return err
 	}
-	l.begin(scores, int(processes))
-	if err := l.pool.restoreState(r.b); err != nil {
+	l.begin(scores, processes)
+	if err := l.pool.restoreState(rest); err != nil {
 		return fmt.Errorf("systems: what %s has learned: %w", l.cfg.System.Name, err)
 	}
 	return nil
 }
 
+// appendHead appends what has learned: u32 processes, u64 capacity, u32 samples.
+func (cfg *ChooserConfig) appendHead(b []byte, processes int) []byte {
+	b = le.AppendUint32(b, uint32(processes))
+	b = le.AppendUint64(b, uint64(cfg.CapacityBytes))
+	return le.AppendUint32(b, uint32(cfg.Sampler.Samples))
+}
+
+// takeHead is the inverse of appendHead. It returns an error when what was learned is damaged, or
+// of other samples or another memory.
+func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, err error) {
+	r := reader{learned}
+	of, capacity, samples := r.u32(), r.u64(), r.u32()
+	switch {
+	case r.b == nil || of < 1 || of > maxProcesses:
+		err = fmt.Errorf("systems: what %s has learned is damaged", cfg.System.Name)
+	case int(samples) != cfg.Sampler.Samples || int64(capacity) != cfg.CapacityBytes:
+		err = fmt.Errorf("systems: %s has learned with %d samples and a memory of %d bytes, "+
+			"and has %d and %d bytes now: give the same --memory",
+			cfg.System.Name, samples, capacity, cfg.Sampler.Samples, cfg.CapacityBytes)
+	}
+	return int(of), r.b, err
+}
+
 // maxProcesses bounds the processes that are believed; WORLD_SIZE is at most as large.
 const maxProcesses = 1<<16 - 1
+
+// Open implements scheduler.Learner: of a plan nothing is learned.
+func (l *Learner) Open(*scheduler.Plan) {}
 
 // Learn implements scheduler.Learner.
 func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
@@ -105,8 +125,5 @@ func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 // Cut implements scheduler.Learner.
 func (l *Learner) Cut() []byte {
 	l.pool.Cut(0)
-	learned := le.AppendUint32(nil, uint32(l.processes))
-	learned = le.AppendUint64(learned, uint64(l.cfg.CapacityBytes))
-	learned = le.AppendUint32(learned, uint32(l.cfg.Sampler.Samples))
-	return l.pool.appendState(learned)
+	return l.pool.appendState(l.cfg.appendHead(nil, l.processes))
 }

@@ -15,6 +15,8 @@ import (
 // exceeded by a sample; the whole never is.
 type Memory struct {
 	size          func(scheduler.SampleID) int64
+	ranks         int
+	unit          int64 // the bytes of every sample; 1 where they differ
 	capacityBytes int64
 	usedBytes     int64
 	// by sample: 1 + rank; negative: it lay there last; 0: it never was here
@@ -33,7 +35,8 @@ func NewMemory(
 	samples, ranks int, capacityBytes int64, size func(scheduler.SampleID) int64,
 ) *Memory {
 	m := &Memory{
-		size: size, capacityBytes: capacityBytes, homes: make([]int32, samples),
+		size: size, ranks: ranks, unit: unitOf(samples, size), capacityBytes: capacityBytes,
+		homes: make([]int32, samples),
 		fresh: make([]bool, samples),
 	}
 	parts := make([]int64, ranks)
@@ -42,6 +45,26 @@ func NewMemory(
 	}
 	m.room = newRooms(parts)
 	return m
+}
+
+// unitOf returns the bytes of every sample, 1 where they differ.
+func unitOf(samples int, size func(scheduler.SampleID) int64) int64 {
+	if samples == 0 {
+		return 1
+	}
+	first := size(0)
+	for id := range scheduler.SampleID(samples) {
+		if size(id) != first {
+			return 1
+		}
+	}
+	return max(first, 1)
+}
+
+// Part returns a share of bytes, for a region of the memory: of samples of one size a whole number,
+// so that regions hold the same samples whatever that size is.
+func (m *Memory) Part(share float64, bytes int64) int64 {
+	return int64(share*float64(bytes/m.unit)) * m.unit
 }
 
 // At reports whether a rank holds id.

@@ -64,9 +64,10 @@ func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 	if least == 0 {
 		least = packageSamples * total / int64(cfg.Samples)
 	}
-	initial := capacityBytes - capacityBytes*highShareNum/highShareDen
+	unit := cfg.Memory.unit // whole samples, see Memory.Part
+	initial := capacityBytes - capacityBytes/unit*highShareNum/highShareDen*unit
 	packageBytes := max(1, min(least, initial))
-	c.leastLow = min(packageBytes+largest-1, capacityBytes)
+	c.leastLow = min((packageBytes+largest-1)/unit*unit, capacityBytes)
 	c.heap = newImportanceHeap(PolicyConfig{System: cfg.System, Values: cfg.Values})
 	lowBytes := max(initial, c.leastLow)
 	c.high = scheduler.NewCache(c.heap, capacityBytes-lowBytes, cfg.Memory.Size)
@@ -115,9 +116,10 @@ func (c *icache) resize() {
 	if sum.high+sum.low == 0 {
 		return
 	}
-	hi, lo := bits.Mul64(uint64(c.capacityBytes), sum.high)
+	unit := c.memory.unit // whole samples, see Memory.Part
+	hi, lo := bits.Mul64(uint64(c.capacityBytes/unit), sum.high)
 	quotient, _ := bits.Div64(hi, lo, sum.high+sum.low)
-	lowBytes := max(c.capacityBytes-int64(quotient), c.leastLow)
+	lowBytes := max(c.capacityBytes-int64(quotient)*unit, c.leastLow)
 	c.low.resize(lowBytes, lowBytes)
 	c.high.Resize(c.capacityBytes-lowBytes, c.memory.Drop)
 }

@@ -37,7 +37,7 @@ func newIMPACT(cfg PoolConfig) *impact {
 	p := &impact{
 		cfg: cfg, maxWarm: int(cfg.Value("max_warm_up_epochs")),
 		variance: newRankVariance(cfg.Samples), warm: true,
-		buffer: int64(min(cfg.Value("unstable_share"), 1) * float64(cfg.Memory.CapacityBytes())),
+		buffer: cfg.Memory.Part(min(cfg.Value("unstable_share"), 1), cfg.Memory.CapacityBytes()),
 	}
 	p.icache = newICache(cfg, cfg.Memory.CapacityBytes()-p.buffer,
 		selective{beta: min(cfg.Value("beta"), maxBeta)})

@@ -13,12 +13,12 @@ import (
 // place in the importance cache follows its score (global imp_score, line 17); who is a resident
 // changes on misses alone. Since the regions are exclusive, the node with the highest degree is
 // chosen among those of the batch that are in neither region (in Fig. 9, b "which was not
-// previously in the Homophily Cache"). A batch is a process's: each rank's part of a global batch
-// gives a node. Lines 13 to 17 zip the drawn indices with the items that were served for them; here
-// embedding and score belong to the sample that was served, so that of one that is substituted
-// stays as old as its last training. With several jobs each has a graph of its own, all share the
-// regions, and the ratio follows job 0. §4.2 also names prefetching by score, of which nothing is
-// said; there is none.
+// previously in the Homophily Cache"). A batch is a process's: place i of a global batch is of
+// process i mod W, of W, and each process's part gives a node. Lines 13 to 17 zip the drawn
+// indices with the items that were served for them; here embedding and score belong to the sample
+// that was served, so that of one that is substituted stays as old as its last training. With
+// several jobs each has a graph of its own, all share the regions, and the ratio follows job 0.
+// §4.2 also names prefetching by score, of which nothing is said; there is none.
 //
 // Differs: it chooses by epoch, see spiderEpochs, unless the option by_batch has scores, neighbours
 // and the sampler's weights change with every batch, as Algorithm 1 has them. The queue of the
@@ -33,12 +33,13 @@ type spiderPool struct {
 	trained    bool    // job 0 was, since its epoch began
 	scored     []int32 // by sample: the last batch that scored it
 	batches    int32
-	best       []spiderNode // scratch, by rank
+	best       []spiderNode // scratch, by process
 }
 
 // spiderNode is a sample of a batch with its neighbours.
 type spiderNode struct {
 	id         scheduler.SampleID
+	rank       int32 // of the process
 	neighbours []int32
 }
 
@@ -59,7 +60,7 @@ func newSpiderImpPool(cfg PoolConfig) Pool {
 func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
 	p := &spiderPool{
 		memory: cfg.Memory, ratio: ratio, scored: make([]int32, cfg.Samples),
-		best: make([]spiderNode, cfg.Ranks),
+		best: make([]spiderNode, cfg.trainers()),
 	}
 	for job := range cfg.Jobs {
 		p.graphs = append(p.graphs, newSpiderGraph(&cfg, job))
@@ -76,7 +77,7 @@ func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
 // divide gives the importance cache its share of the memory, and the homophily cache the rest.
 func (p *spiderPool) divide(ratio float64) {
 	whole := p.memory.CapacityBytes()
-	part := int64(float64(ratio * float64(whole)))
+	part := p.memory.Part(ratio, whole)
 	p.importance.Resize(part, p.memory.Drop)
 	p.homophily.Resize(whole - part)
 }
@@ -127,20 +128,20 @@ func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
 	} else {
 		p.graphs[b.Job].update(r)
 	}
-	p.promote(b, r.IDs)
+	p.Promote(b, r.IDs)
 	if b.Job == 0 {
 		p.ratio.observe(r.Losses)
 		p.trained = true
 	}
 }
 
-// promote gives the homophily cache each rank's node with the highest degree among the samples that
-// were served for a batch (lines 15 to 22).
-func (p *spiderPool) promote(b *Batch, served []scheduler.SampleID) {
+// Promote gives the homophily cache each process's node with the highest degree among the samples
+// that were served for a batch (lines 15 to 22). It implements followed.
+func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 	g := p.graphs[b.Job]
 	p.batches++
-	for r := range p.best {
-		p.best[r].neighbours = p.best[r].neighbours[:0]
+	for process := range p.best {
+		p.best[process].neighbours = p.best[process].neighbours[:0]
 	}
 	for i, id := range served {
 		if p.scored[id] == p.batches || !g.index.Has(int32(id)) {
@@ -150,14 +151,15 @@ func (p *spiderPool) promote(b *Batch, served []scheduler.SampleID) {
 		score, neighbours := g.score(id)
 		if p.importance.Resident(id) {
 			p.importance.Refresh(scheduler.Use{ID: id, Score: score})
-		} else if best := &p.best[b.Rank[i]]; len(neighbours) > len(best.neighbours) &&
+		} else if best := &p.best[i%len(p.best)]; len(neighbours) > len(best.neighbours) &&
 			!p.homophily.Has(id) {
-			best.id, best.neighbours = id, append(best.neighbours[:0], neighbours...)
+			best.id, best.rank = id, b.Rank[i]
+			best.neighbours = append(best.neighbours[:0], neighbours...)
 		}
 	}
-	for rank, best := range p.best {
+	for _, best := range p.best {
 		if len(best.neighbours) > 0 {
-			p.homophily.Push(best.id, best.neighbours, int32(rank))
+			p.homophily.Push(best.id, best.neighbours, best.rank)
 		}
 	}
 }
@@ -235,22 +237,22 @@ var spiderGraphOptions = []Option{
 		Name: "by_batch", Default: 0, Least: 0, Most: 1, Whole: true,
 		About: "1: scores and neighbours change with every batch, as published; 0: those of an " +
 			"epoch are chosen at the cut of the epoch before",
-		Source: "Algorithm 1 has 1; with 0 an epoch is known when it is planned",
+		Source:    "Algorithm 1 has 1; with 0 an epoch is known when it is planned",
+		Simulated: true,
 	},
 }
 
 var spiderCacheImpSystem = System{
-	Simulated: "scores samples by their embeddings, which training does not report",
-	Name:      "spidercache-imp", Sampler: "weighted", Policy: "spidercache-imp",
-	NewPool:     newSpiderImpPool,
+	Name: "spidercache-imp", Scorer: "loss", Sampler: "weighted", Policy: "spidercache-imp",
+	NewPool: newSpiderImpPool, Live: livePlaced,
 	NeedsLabels: true, NeedsEmbeddings: true, Options: spiderGraphOptions,
 	About:  "SpiderCache's importance cache alone: the samples with the highest graph scores",
 	Source: "Wang et al., SpiderCache, ICPP 2025, §6.3",
 }
 
 var spiderCacheSystem = System{
-	Simulated: "scores samples by their embeddings, which training does not report",
-	Name:      "spidercache", Sampler: "weighted", Policy: "spidercache", NewPool: newSpiderPool,
+	Name: "spidercache", Scorer: "loss", Sampler: "weighted", Policy: "spidercache",
+	NewPool: newSpiderPool, Live: liveServed, NeedsEpochs: true,
 	NeedsLabels: true, NeedsEmbeddings: true,
 	Options: append([]Option{
 		{

@@ -22,7 +22,14 @@ func newSpiderLatest(cfg *PoolConfig, job int) *spiderLatest {
 func (l *spiderLatest) update(r scheduler.Report) {
 	checkEmbeddings(r)
 	for i, id := range r.IDs {
-		copy(l.of(id), r.Embeddings[i])
+		l.take(id, r.Embeddings[i])
+	}
+}
+
+// take takes a new embedding, if it counts.
+func (l *spiderLatest) take(id scheduler.SampleID, embedding []float32) {
+	if scheduler.ReportedEmbedding(embedding) {
+		copy(l.of(id), embedding)
 		l.has[id] = true
 	}
 }

@@ -57,7 +57,7 @@ func (s *spiderTraining) plan(epoch int, ids []scheduler.SampleID) (all []Answer
 	for part := range slices.Chunk(ids, 20) {
 		b, answers := spiderBatch(part...), make([]Answer, len(part))
 		s.planner.Batch(b, answers)
-		s.planner.promote(b, servedBy(answers))
+		s.planner.Promote(b, servedBy(answers))
 		all = append(all, answers...)
 	}
 	return all

@@ -28,16 +28,19 @@ type spiderRatio struct {
 	ratio      float64   // of the epoch under way
 	deviations []float64 // σ, of the scores at the end of each epoch
 	accuracies []float64
-	right      int // of the epoch under way
-	reported   int
+	rightness
 }
+
+// rightness counts the losses that were reported since the last cut, and those of right
+// predictions.
+type rightness struct{ right, reported int }
 
 func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
 	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, ratio: start}
 }
 
 // observe counts the losses that training reports.
-func (c *spiderRatio) observe(losses []float32) {
+func (c *rightness) observe(losses []float32) {
 	for _, l := range losses {
 		if !scheduler.Reported(l) {
 			continue

@@ -211,29 +211,39 @@ func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheNodesOfRanks has each rank's part of a batch give the homophily cache its node
-// with the highest degree.
-func TestSpiderCacheNodesOfRanks(t *testing.T) {
+// TestSpiderCacheNodesOfProcesses has each process's part of a batch give the homophily cache its
+// node with the highest degree, whichever rank the process is on.
+func TestSpiderCacheNodesOfProcesses(t *testing.T) {
 	one := func(scheduler.SampleID) int64 { return 1 }
-	p := newSpiderPool(PoolConfig{
-		System: &spiderCacheSystem, Values: Values{"r_start": 0, "by_batch": 1}, Samples: 6, Jobs: 1,
-		Ranks:  3,
-		Epochs: 10, GlobalBatch: 6, Seed: 1,
-		Memory: NewMemory(6, 3, 6, one), Labels: make([]int32, 6), Dimensions: 1,
-	}).(*spiderPool)
-	batch := spiderBatch(0, 1, 2, 3, 4, 5)
-	batch.Rank = []int32{0, 1, 0, 1, 0, 1} // of rank 2 there is nothing
-	p.Batch(batch, make([]Answer, 6))
-	p.Trained(
-		batch,
-		spiderReport(map[scheduler.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2},
-			batch.IDs...))
-	homes := map[scheduler.SampleID]int{}
-	for _, n := range p.homophily.queue {
-		homes[n.id] = p.memory.Home(n.id)
-	}
-	if want := map[scheduler.SampleID]int{2: 0, 1: 1}; !maps.Equal(homes, want) {
-		t.Errorf("the homophily cache has nodes at ranks %v, want %v", homes, want)
+	for _, c := range []struct {
+		ranks, trainersPerRank int
+		homes                  map[scheduler.SampleID]int
+	}{
+		{2, 1, map[scheduler.SampleID]int{2: 0, 1: 1}},
+		{1, 2, map[scheduler.SampleID]int{2: 0, 1: 0}},
+	} {
+		p := newSpiderPool(PoolConfig{
+			System: &spiderCacheSystem, Values: Values{"r_start": 0, "by_batch": 1}, Samples: 6,
+			Jobs: 1, Ranks: c.ranks, TrainersPerRank: c.trainersPerRank,
+			Epochs: 10, GlobalBatch: 6, Seed: 1,
+			Memory: NewMemory(6, c.ranks, 6, one), Labels: make([]int32, 6), Dimensions: 1,
+		}).(*spiderPool)
+		batch := spiderBatch(0, 1, 2, 3, 4, 5)
+		for i := range batch.Rank {
+			batch.Rank[i] = int32(i % 2 / c.trainersPerRank)
+		}
+		p.Batch(batch, make([]Answer, 6))
+		p.Trained(
+			batch,
+			spiderReport(map[scheduler.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2},
+				batch.IDs...))
+		homes := map[scheduler.SampleID]int{}
+		for _, n := range p.homophily.queue {
+			homes[n.id] = p.memory.Home(n.id)
+		}
+		if !maps.Equal(homes, c.homes) {
+			t.Errorf("the homophily cache has nodes at ranks %v, want %v", homes, c.homes)
+		}
 	}
 }
 

@@ -65,6 +65,8 @@ type Option struct {
 	Whole   bool    // only whole numbers are taken
 	About   string  // one line: meaning, unit and range
 	Source  string  // section of the paper, or the measurement behind the default
+	// Simulated: ranks have the default, and only the simulator another value
+	Simulated bool
 }
 
 // Values are the options that differ from their defaults, by name.
@@ -138,6 +140,17 @@ func (s *System) Value(values Values, name string) float64 {
 		}
 	}
 	panic(fmt.Sprintf("systems: %s has no option %q.", s.Name, name))
+}
+
+// CheckLive returns an error when a value is one that only the simulator has.
+func (s *System) CheckLive(values Values) error {
+	for _, o := range s.Options {
+		if v, given := values[o.Name]; given && o.Simulated && v != o.Default {
+			return fmt.Errorf("%s.%s must be %v, not %v: only rankpool simulate has others",
+				s.Name, o.Name, o.Default, v)
+		}
+	}
+	return nil
 }
 
 // Check returns an error when a value is not in its option's range, and nil for names that s does

@@ -242,7 +242,10 @@ func (o *CacheOptions) resolveOwn(system *systems.System) (err error) {
 	}
 	o.Policy, o.scorer, o.sampler, o.Assign = policy, system.Scorer, system.LiveSampler(),
 		cmp.Or(o.Assign, Assignments[1])
-	if o.values, err = system.Parse(o.set); err != nil {
+	if o.values, err = system.Parse(o.set); err == nil {
+		err = system.CheckLive(o.values)
+	}
+	if err != nil {
 		return exit.Usagef("--set: %w", err)
 	}
 	return nil

@@ -1,0 +1,225 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// follower is the ranks of a system that chooses by what training reports besides losses.
+type follower struct {
+	t       *testing.T
+	cfg     *Config
+	scorer  scheduler.Scorer
+	ledger  *scheduler.Ledger
+	follows scheduler.Learner
+}
+
+// config is that of choosers and learners with so many trainers.
+func (f *follower) config(trainers int) systems.ChooserConfig {
+	n := f.cfg.Trace.Samples()
+	size := func(scheduler.SampleID) int64 { return 3 }
+	world := make([]int32, trainers)
+	for trainer := range world {
+		world[trainer] = f.cfg.rankOf(trainer)
+	}
+	batch := f.cfg.BatchSize * f.cfg.trainers()
+	return systems.ChooserConfig{
+		System: f.cfg.System, Values: f.cfg.Values, World: world,
+		Ranks: int(slices.Max(world)) + 1, Epochs: f.cfg.Epochs, Size: size,
+		Initial: f.scorer.Initial(batch), CapacityBytes: systems.BookBytes(f.cfg.Capacity, n, size),
+		Labels: f.cfg.Trace.Labels, Dimensions: len(f.cfg.Trace.Embeddings[0][0]),
+		Sampler: scheduler.SamplerConfig{
+			Samples: n, Seed: f.cfg.Seed, BatchSize: batch / trainers, World: trainers,
+		},
+	}
+}
+
+func newFollower(t *testing.T, cfg *Config) *follower {
+	t.Helper()
+	f := &follower{t: t, cfg: cfg}
+	var err error
+	if f.scorer, err = scheduler.NewScorer(cfg.System.Scorer); err != nil {
+		t.Fatal(err)
+	}
+	batch := cfg.BatchSize * cfg.trainers()
+	f.ledger = scheduler.NewLedger(f.scorer,
+		scheduler.EqualScores(cfg.Trace.Samples(), f.scorer.Initial(batch)))
+	f.ledger.Embed(len(cfg.Trace.Embeddings[0][0]))
+	f.learner(cfg.trainers())
+	return f
+}
+
+func (f *follower) learner(trainers int) {
+	var err error
+	if f.follows, err = systems.NewFollower(f.config(trainers)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// plan has a chooser that knows nothing choose an epoch.
+func (f *follower) plan(epoch, trainers int, scores []float32, learned []byte) *scheduler.Plan {
+	cfg := f.config(trainers)
+	chooser, err := systems.NewChooser(cfg)
+	if err == nil {
+		err = chooser.Begin(learned)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return scheduler.NewPlan(scheduler.PlanConfig{
+		Sampler: chooser, BatchSize: cfg.Sampler.BatchSize, World: cfg.World, Ranks: cfg.Ranks,
+		Assignment: scheduler.AssignSampler,
+	}, epoch, scores)
+}
+
+// train trains a batch.
+func (f *follower) train(p *scheduler.Plan, b int) {
+	f.t.Helper()
+	lo, hi := p.Range(b)
+	for trainer := range p.World {
+		var ids []scheduler.SampleID
+		for i := lo; i < hi; i++ {
+			if int(p.Consumer[i]) == trainer {
+				ids = append(ids, p.IDs[i])
+			}
+		}
+		var r scheduler.Report
+		f.cfg.Trace.train(p.Epoch, ids, &r)
+		if err := f.ledger.ReportEmbedded(trainer, p.Epoch, b, r.Losses,
+			slices.Concat(r.Embeddings...)); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.fold()
+}
+
+func (f *follower) fold() {
+	f.ledger.Fold(func(b scheduler.Folded) { f.follows.Learn(b, f.ledger.Scores()) })
+}
+
+// run returns the draws of all epochs. In the middle of every odd one the ranks are started again,
+// on half as many if they can be halved, from what a checkpoint has.
+func (f *follower) run() []*scheduler.Draws {
+	f.t.Helper()
+	trainers := f.cfg.trainers()
+	var all []*scheduler.Draws
+	scores, learned := f.ledger.Take(), f.follows.Cut()
+	for epoch := range f.cfg.Epochs {
+		base, by := scores, learned
+		p := f.plan(epoch, trainers, base, by)
+		all = append(all, p.Draws)
+		f.ledger.Open(p)
+		f.follows.Open(p)
+		for trainer := range p.World {
+			f.ledger.Finish(trainer, epoch)
+		}
+		f.fold()
+		for b := range p.Batches() {
+			if epoch%2 == 1 && b == p.Batches()/2 {
+				if trainers%2 == 0 {
+					trainers /= 2
+				}
+				p = f.restart(p, b, trainers, base, by)
+			}
+			if f.train(p, b); b+1 == p.Cut() {
+				scores, learned = f.ledger.Take(), f.follows.Cut()
+			}
+		}
+	}
+	return all
+}
+
+// restart begins anew from the state that a checkpoint before a batch has.
+func (f *follower) restart(
+	p *scheduler.Plan, batch, trainers int, base []float32, learned []byte,
+) *scheduler.Plan {
+	f.t.Helper()
+	snap := f.ledger.Snapshot(base, batch)
+	snap.Learned = learned
+	snap.Stream = scheduler.StreamID{
+		Batch: f.cfg.BatchSize * f.cfg.trainers(), Embeddings: len(f.cfg.Trace.Embeddings[0][0]),
+	}
+	read, err := scheduler.DecodeSnapshot(snap.Encode())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.ledger = scheduler.RestoreLedger(f.scorer, read, trainers, false)
+	f.learner(trainers)
+	if err := f.follows.Begin(f.ledger.Scores(), read.Learned); err != nil {
+		f.t.Fatal(err)
+	}
+	again := f.plan(p.Epoch, trainers, read.Scores, read.Learned)
+	if !slices.Equal(again.IDs, p.IDs) {
+		f.t.Fatalf("epoch %d: %d trainers plan other samples", p.Epoch, trainers)
+	}
+	f.ledger.Open(again)
+	f.follows.Open(again)
+	f.ledger.Resume(read, batch)
+	f.fold()
+	return again
+}
+
+// TestFollowedIsSimulated has ranks serve the ids that the simulator serves, and find as many in
+// memory, for every system that chooses by what training reports besides losses.
+func TestFollowedIsSimulated(t *testing.T) {
+	trace := loadShipped(t).first(600)
+	for _, system := range systems.All() {
+		if !system.Chooses() || !system.NeedsEmbeddings {
+			continue
+		}
+		for _, ranks := range []int{1, 2, 4} {
+			for _, capacity := range []float64{0.1, 0.2, 0.4} {
+				t.Run(fmt.Sprintf("%s/%d/%v", system.Name, ranks, capacity), func(t *testing.T) {
+					t.Parallel()
+					cfg := Config{
+						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks,
+						BatchSize: 32 / ranks, Epochs: len(trace.Losses), IDsDigest: true,
+					}
+					if ranks == 2 { // a last batch that is not full, and options
+						cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = 3, 5, 7
+						cfg.Values = systems.Values{"alpha": 0.7, "neighbormax": 50}
+					}
+					want, err := Run(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					followedIsSimulated(t, &cfg, want)
+				})
+			}
+		}
+	}
+}
+
+func followedIsSimulated(t *testing.T, cfg *Config, want *Result) {
+	t.Helper()
+	digest, hits, substituted := newIDsDigest(true), int64(0), int64(0)
+	for _, d := range newFollower(t, cfg).run() {
+		for b := range slices.Chunk(d.IDs, cfg.BatchSize*cfg.trainers()) {
+			digest.add(b)
+		}
+		for i := range d.IDs {
+			switch {
+			case !d.Found(i):
+			case d.Substituted(i):
+				substituted++
+			default:
+				hits++
+			}
+		}
+	}
+	if got := digest.hex(); got != want.IDsDigest {
+		t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got,
+			want.IDsDigest)
+	}
+	if hits != want.Hits || substituted != want.Substituted {
+		t.Errorf("%d hits and %d substitutions, simulated %d and %d", hits, substituted, want.Hits,
+			want.Substituted)
+	}
+	if (substituted > 0) != cfg.System.Substitutes() {
+		t.Errorf("%d draws are substituted", substituted)
+	}
+}

@@ -1,0 +1,134 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+// openEmbedded opens the data set for training that reports embeddings of d numbers.
+func (tr *trainer) openEmbedded(d int) (openReply, error) {
+	text, err := json.Marshal(Spec{
+		Data: "train", Sampler: "spidercache", Seed: 1, BatchSize: 4, Trainer: tr.rank,
+		World: tr.world, Training: &tr.training, Epochs: 3, Embeddings: d,
+	})
+	if err != nil {
+		return openReply{}, err
+	}
+	var reply openReply
+	text, err = tr.Call(KindOpen, text)
+	if err == nil {
+		err = json.Unmarshal(text, &reply)
+	}
+	return reply, err
+}
+
+// embedded returns the payload of a REPORT of n losses and embeddings of d numbers.
+func embedded(epoch, batch, n, d uint32) []byte {
+	b := u32s(0, epoch, batch, n)
+	for range n {
+		b = le.AppendUint32(b, math.Float32bits(1))
+	}
+	if d > 0 {
+		b = le.AppendUint32(b, d)
+	}
+	for i := range n * d {
+		b = le.AppendUint32(b, math.Float32bits(float32(i%5)))
+	}
+	return b
+}
+
+func spiderRanks(cfg *Config) {
+	cfg.System, cfg.Sampler, cfg.Scorer = "spidercache", "spidercache", "loss"
+}
+
+// TestEmbeddingsAtTheDoor has a system that scores samples by embeddings want those that trainers
+// have announced.
+func TestEmbeddingsAtTheDoor(t *testing.T) {
+	for _, c := range []struct {
+		d    int
+		want string // what OPEN is refused with
+	}{
+		{3, ""},
+		{0, "spidercache scores samples by their embeddings: say how many numbers one has, " +
+			"BatchSampler(…, embeddings=D)"},
+		{-1, "an embedding must have 1 to 4096 numbers, not -1"},
+		{4097, "an embedding must have 1 to 4096 numbers, not 4097"},
+	} {
+		cl := newCluster(t, 1, 24, 1<<16, spiderRanks)
+		tr, err := cl.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := tr.openEmbedded(c.d)
+		if c.want == "" && (err != nil || reply.Embeddings != c.d ||
+			!strings.Contains(reply.Choice, "3 epochs")) {
+			t.Errorf("OPEN with %d numbers: %+v, %v", c.d, reply, err)
+		}
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("OPEN with %d numbers: %v, want %q", c.d, err, c.want)
+		}
+		_ = tr.close()
+		cl.close()
+	}
+	spec := &Spec{BatchSize: maxEmbedded/4/4096 + 1, Embeddings: 4096}
+	if err := checkEmbeddings(spec, "x"); err == nil ||
+		!strings.Contains(err.Error(), "go with batches of at most 2048 samples, not 2049") {
+		t.Errorf("a large batch: %v", err)
+	}
+}
+
+// TestReportsOfOtherEmbeddings end their connection, and those that fit are folded.
+func TestReportsOfOtherEmbeddings(t *testing.T) {
+	for _, c := range []struct {
+		payload []byte
+		want    string
+	}{
+		{embedded(0, 0, 4, 3), ""},
+		{embedded(0, 0, 4, 0), "embeddings of 0 numbers, where they have 3"},
+		{embedded(0, 0, 4, 2), "embeddings of 2 numbers, where they have 3"},
+		{embedded(0, 0, 4, 4), "where 84 are the most"},
+		{embedded(0, 0, 4, 3)[:79], "not a frame"},
+	} {
+		cl := newCluster(t, 1, 24, 1<<16, spiderRanks)
+		tr, err := cl.trainer(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.openEmbedded(3); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.plan(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Send(KindReport, c.payload); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tr.Call(KindStatus, nil)
+		var door *DoorError
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.As(err, &door) || !strings.Contains(door.Sentence, c.want)) {
+			t.Errorf("a report of %d bytes: %v, want %q", len(c.payload), err, c.want)
+		}
+		_ = tr.close()
+		cl.close()
+	}
+}
+
+// TestRecordsOfEmbeddings are read by other ranks as they were written.
+func TestRecordsOfEmbeddings(t *testing.T) {
+	s := &stream{}
+	s.outRecord(recordReport, 2, 3, 4, []float32{1, 2}, []float32{5, 6, 7, 8})
+	c := cursor{b: s.outbox}
+	what, trainer, epoch, batch := c.u32(), int(c.u32()), int(c.u32()), int(c.u32())
+	n, m := c.u32(), c.u32()
+	e := recordEvent(what, 1, trainer, epoch, batch, c.f32s(n), c.f32s(m)).(scheduler.Trained)
+	if c.end() != nil || e.Rank != 1 || e.Trainer != 2 || e.Epoch != 3 || e.Batch != 4 ||
+		len(e.Losses) != 2 || e.Losses[1] != 2 || len(e.Embeddings) != 4 || e.Embeddings[3] != 8 {
+		t.Errorf("%+v is read, %v", e, c.end())
+	}
+}

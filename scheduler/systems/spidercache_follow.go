@@ -1,0 +1,302 @@
+package systems
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"rankpool/scheduler"
+)
+
+// A followed pool is one that chooses an epoch by what training has reported up to the cut of the
+// epoch before, and by what its memory holds when that epoch has ended. Ranks are it by a Chooser,
+// which has the memory of the epochs that it chose, and by a Learner that keeps the reports.
+type followed interface {
+	Pool
+	Resampler
+	// Promote does what Trained does with the memory: served are the samples that a batch was
+	// served.
+	Promote(b *Batch, served []scheduler.SampleID)
+	// restore brings an empty pool to where it chooses the next epoch, by what was reported and the
+	// memory, see appendMemory; nil: it is empty. It returns an error when one is of another pool.
+	restore(reported, memory []byte) error
+	// appendMemory appends what the memory holds, and all else that the next epoch is chosen by
+	// besides reports, to b.
+	appendMemory(b []byte) []byte
+}
+
+// spiderFollower keeps what training reports, for the Chooser of SpiderCache: the newest embedding
+// of each sample, and how many of its losses were those of right predictions. What it has at the
+// cut is for the most part the embeddings, 4 bytes a number. With them goes the memory as the plan
+// of the epoch under way leaves it: the caches are no matter of what was reported, but of earlier
+// cuts.
+type spiderFollower struct {
+	cfg       ChooserConfig
+	processes int
+	latest    *spiderLatest
+	counts    rightness
+	trained   bool   // a batch, since the last cut
+	memory    []byte // when the epoch under way has ended
+}
+
+// NewFollower returns what follows training for the Chooser or Learner of cfg's system, nil where
+// that needs nothing. It returns an error when the sampler cannot be had, or something is missing.
+func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
+	switch {
+	case cfg.System.Learns():
+		return NewLearner(cfg)
+	case cfg.System.follows():
+		if err := cfg.checkFollowed(); err != nil {
+			return nil, err
+		}
+		f := &spiderFollower{cfg: cfg}
+		f.begin(len(cfg.World))
+		return f, nil
+	}
+	return nil, nil
+}
+
+func (f *spiderFollower) begin(processes int) {
+	f.processes, f.counts, f.trained, f.memory = processes, rightness{}, false, nil
+	f.latest = newSpiderLatest(&PoolConfig{
+		Samples: f.cfg.Sampler.Samples, Dimensions: f.cfg.Dimensions,
+	}, 0)
+}
+
+// Begin implements scheduler.Learner.
+func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
+	if learned == nil {
+		f.begin(len(f.cfg.World))
+		return nil
+	}
+	chooser, err := NewChooser(f.cfg) // whether it could be chosen by
+	if err == nil {
+		err = chooser.Begin(learned)
+	}
+	if err != nil {
+		return err
+	}
+	processes, reported, memory, err := f.cfg.parts(learned)
+	if err != nil {
+		return err
+	}
+	f.begin(processes)
+	f.memory = slices.Clone(memory)
+	// what was counted before the cut is the next epoch's, and counts no more after it
+	if _, _, err = f.latest.restore(reported); err != nil {
+		return fmt.Errorf("systems: what %s has learned: %w", f.cfg.System.Name, err)
+	}
+	return nil
+}
+
+// Open implements scheduler.Learner.
+func (f *spiderFollower) Open(p *scheduler.Plan) { f.memory = p.After() }
+
+// Learn implements scheduler.Learner.
+func (f *spiderFollower) Learn(b scheduler.Folded, _ []float32) {
+	d := f.cfg.Dimensions
+	for i, id := range b.IDs {
+		f.latest.take(id, b.Embeddings[i*d:][:d])
+	}
+	f.counts.observe(b.Losses)
+	f.trained = true
+}
+
+// Cut implements scheduler.Learner: u32 processes, u64 capacity, u32 samples, u64 n, the n bytes of
+// what was reported, and the memory.
+func (f *spiderFollower) Cut() []byte {
+	b := make([]byte, 0, 64+f.latest.bytes()+len(f.memory))
+	b = f.cfg.appendHead(b, f.processes)
+	b = le.AppendUint64(b, uint64(f.latest.bytes()))
+	b = f.latest.append(b, f.counts, f.trained)
+	f.counts, f.trained = rightness{}, false
+	return append(b, f.memory...)
+}
+
+// parts takes what a Cut returned apart. It returns an error when that is damaged, or of other
+// samples or another memory.
+func (cfg *ChooserConfig) parts(learned []byte) (
+	processes int, reported, memory []byte, err error,
+) {
+	processes, rest, err := cfg.takeHead(learned)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	r := reader{rest}
+	if n := r.u64(); r.b == nil || n > uint64(len(r.b)) {
+		err = errDamaged
+	} else {
+		reported, memory = r.b[:n:n], r.b[n:]
+	}
+	return processes, reported, memory, err
+}
+
+// What was reported, as bytes: u64 losses of right predictions, u64 losses, u32 1 if a batch was
+// trained since the last cut, u32 dimensions; u8 of each sample, 1 if it has an embedding; then
+// those, f32 each number.
+
+const spiderReportedHead = 24
+
+// bytes is how many append appends.
+func (l *spiderLatest) bytes() int {
+	n := 0
+	for _, has := range l.has {
+		if has {
+			n++
+		}
+	}
+	return spiderReportedHead + len(l.has) + 4*l.cfg.Dimensions*n
+}
+
+func (l *spiderLatest) append(b []byte, counts rightness, trained bool) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, uint64(counts.right)), uint64(counts.reported))
+	b = le.AppendUint32(le.AppendUint32(b, bit(trained)), uint32(l.cfg.Dimensions))
+	for _, has := range l.has {
+		b = append(b, byte(bit(has)))
+	}
+	for id, has := range l.has {
+		if !has {
+			continue
+		}
+		for _, x := range l.of(scheduler.SampleID(id)) {
+			b = le.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	return b
+}
+
+func bit(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// restore is the inverse of append, for one that has nothing.
+func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool, err error) {
+	r := reader{reported}
+	right, of := r.u64(), r.u64()
+	trained = r.u32() == 1
+	if r.u32() != uint32(l.cfg.Dimensions) || of > math.MaxInt32 || right > of {
+		return counts, false, errDamaged
+	}
+	has := r.take(len(l.has))
+	for id, b := range has {
+		l.has[id] = b == 1
+	}
+	if r.b == nil || l.bytes() != len(reported) {
+		clear(l.has)
+		return counts, false, errDamaged
+	}
+	for id := range l.has {
+		if !l.has[id] {
+			continue
+		}
+		embedding := l.of(scheduler.SampleID(id))
+		for k := range embedding {
+			embedding[k] = math.Float32frombits(r.u32())
+		}
+		if !scheduler.ReportedEmbedding(embedding) {
+			return counts, false, errDamaged
+		}
+	}
+	return rightness{int(right), int(of)}, trained, nil
+}
+
+// The memory, as bytes: f64 ratio of the epoch, f64 ratio that it has come to, u32 1 if it is
+// moving, u32 n, f64 deviation[n], f64 accuracy[n]; u32 n and of each resident of the importance
+// cache u32 id, f32 score, u32 rank; u32 n and of each node of the homophily cache, oldest first,
+// u32 id, u32 rank. Neighbour lists are not among it: a new epoch has new ones.
+
+// appendMemory implements followed.
+func (p *spiderPool) appendMemory(b []byte) []byte {
+	f64 := func(x float64) { b = le.AppendUint64(b, math.Float64bits(x)) }
+	u32 := func(x uint32) { b = le.AppendUint32(b, x) }
+	f64(p.epochs.ratio)
+	f64(p.ratio.ratio)
+	u32(bit(p.ratio.active))
+	u32(uint32(len(p.ratio.deviations)))
+	for _, x := range slices.Concat(p.ratio.deviations, p.ratio.accuracies) {
+		f64(x)
+	}
+	u32(uint32(p.importance.Len()))
+	for id := range scheduler.SampleID(len(p.scored)) {
+		if p.importance.Resident(id) {
+			u32(uint32(id))
+			u32(math.Float32bits(p.graphs[0].scores[id]))
+			u32(uint32(p.memory.Home(id)))
+		}
+	}
+	u32(uint32(len(p.homophily.queue)))
+	for _, node := range p.homophily.queue {
+		u32(uint32(node.id))
+		u32(uint32(p.memory.Home(node.id)))
+	}
+	return b
+}
+
+// restore implements followed.
+func (p *spiderPool) restore(reported, memory []byte) (err error) {
+	if p.ratio.rightness, p.trained, err = p.epochs.latest[0].restore(reported); err != nil {
+		return err
+	}
+	if len(memory) == 0 {
+		return nil
+	}
+	r := reader{memory}
+	ratio := r.f64()
+	p.epochs.ratio, p.ratio.ratio, p.ratio.active = ratio, r.f64(), r.u32() == 1
+	if p.ratio.deviations, err = r.f64s(r.u32()); err != nil {
+		return err
+	}
+	if p.ratio.accuracies, err = r.f64s(uint32(len(p.ratio.deviations))); err != nil {
+		return err
+	}
+	if !(ratio >= 0 && ratio <= 1) || !(p.ratio.ratio >= 0 && p.ratio.ratio <= 1) {
+		return errDamaged
+	}
+	p.divide(ratio)
+	ranks := uint32(p.memory.ranks)
+	for range r.u32() {
+		id, score, rank := r.u32(), math.Float32frombits(r.u32()), r.u32()
+		if r.b == nil || !p.new(id) || !(score >= 0) {
+			return errDamaged
+		}
+		u := scheduler.Use{ID: scheduler.SampleID(id), Score: score}
+		if p.importance.Draw(u, p.memory.Drop) == scheduler.Admitted {
+			p.memory.Keep(u.ID, int32(rank%ranks))
+		}
+	}
+	for range r.u32() {
+		id, rank := r.u32(), r.u32()
+		if r.b == nil || !p.new(id) {
+			return errDamaged
+		}
+		p.homophily.Push(scheduler.SampleID(id), nil, int32(rank%ranks))
+	}
+	if r.b == nil || len(r.b) > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+// new reports whether there is such a sample, which is not in memory.
+func (p *spiderPool) new(id uint32) bool {
+	return int64(id) < int64(len(p.scored)) && !p.memory.Has(scheduler.SampleID(id))
+}
+
+// f64s takes n numbers, which must be finite.
+func (r *reader) f64s(n uint32) ([]float64, error) {
+	if uint64(n)*8 > uint64(len(r.b)) {
+		return nil, errDamaged
+	}
+	var all []float64
+	for range n {
+		x := r.f64()
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, errDamaged
+		}
+		all = append(all, x)
+	}
+	return all, nil
+}

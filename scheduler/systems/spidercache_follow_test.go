@@ -1,0 +1,213 @@
+package systems
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"rankpool/scheduler"
+)
+
+const followedSamples = 120
+
+// followedConfig is that of ranks with so many trainers, in batches of 12.
+func followedConfig(trainers int, capacityBytes int64) ChooserConfig {
+	labels := make([]int32, followedSamples)
+	for id := range labels {
+		labels[id] = int32(id % 3)
+	}
+	return ChooserConfig{
+		System: &spiderCacheSystem, World: make([]int32, trainers), Ranks: 1, Epochs: 12,
+		CapacityBytes: capacityBytes, Values: Values{"alpha": 0.9, "r_start": 0.8, "r_end": 0.4},
+		Sampler: scheduler.SamplerConfig{
+			Samples: followedSamples, Seed: 3, BatchSize: 12 / trainers, World: trainers,
+		},
+		Size: func(scheduler.SampleID) int64 { return 1 }, Initial: 1, Labels: labels,
+		Dimensions: 2,
+	}
+}
+
+// follow has ranks train epochs, and returns what is learned by the cut of the last one.
+func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]byte, []string) {
+	t.Helper()
+	l, err := NewFollower(cfg)
+	if err == nil {
+		err = l.Begin(nil, learned)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if learned == nil {
+		learned = l.Cut()
+	}
+	var served []string
+	for epoch := from; epoch < to; epoch++ {
+		d := chooseEpoch(t, cfg, learned, epoch)
+		l.Open(&scheduler.Plan{Draws: d})
+		var text strings.Builder
+		for i, id := range d.IDs {
+			text.WriteString(" " + string(rune('a'+id)))
+			if d.Substituted(i) {
+				text.WriteString("!")
+			}
+		}
+		served = append(served, text.String())
+		for b, ids := range slices.Collect(slices.Chunk(d.IDs, 12)) {
+			f := scheduler.Folded{Epoch: epoch, Batch: b, IDs: ids}
+			for _, id := range ids {
+				f.Losses = append(f.Losses, float32(id%7)/float32(2+epoch))
+				f.Embeddings = append(f.Embeddings, float32(id%9)*10, float32(id)/float32(10+epoch))
+			}
+			l.Learn(f, nil)
+		}
+		learned = l.Cut()
+	}
+	return learned, served
+}
+
+func chooseEpoch(t *testing.T, cfg ChooserConfig, learned []byte, epoch int) *scheduler.Draws {
+	t.Helper()
+	c, err := NewChooser(cfg)
+	if err == nil {
+		err = c.Begin(learned)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Draw(epoch, scheduler.EqualScores(followedSamples, 1))
+}
+
+// TestFollowerGoesOn: a follower that begins with what another one has learned goes on as that one,
+// also when there are fewer processes now.
+func TestFollowerGoesOn(t *testing.T) {
+	half, _ := follow(t, followedConfig(4, 24), nil, 0, 6)
+	want, served := follow(t, followedConfig(4, 24), half, 6, 10)
+	if !strings.Contains(strings.Join(served, ""), "!") {
+		t.Fatal("nothing is substituted: this test says too little")
+	}
+	for _, trainers := range []int{2, 1} {
+		got, other := follow(t, followedConfig(trainers, 24), half, 6, 10)
+		if !slices.Equal(other, served) || !slices.Equal(got, want) {
+			t.Errorf("%d trainers go on otherwise than four", trainers)
+		}
+	}
+	if _, anew := follow(t, followedConfig(4, 24), nil, 6, 7); anew[0] == served[0] {
+		t.Error("what was learned does not matter, so this test says nothing")
+	}
+}
+
+// TestFollowerOfSomethingElse: what was learned with another memory or other embeddings, or is
+// damaged, is refused, by whoever chooses as by whoever follows, or at worst is another epoch.
+func TestFollowerOfSomethingElse(t *testing.T) {
+	cfg := followedConfig(2, 24)
+	learned, _ := follow(t, cfg, nil, 0, 7)
+	begin := func(cfg ChooserConfig, learned []byte) error {
+		c, err := NewChooser(cfg)
+		if err == nil {
+			err = c.Begin(learned)
+		}
+		l, err2 := NewFollower(cfg)
+		if err2 == nil {
+			if err2 = l.Begin(nil, learned); (err2 == nil) != (err == nil) {
+				t.Fatalf("who chooses says %v, who follows %v", err, err2)
+			}
+		}
+		if err == nil {
+			c.Draw(7, scheduler.EqualScores(followedSamples, 1))
+		}
+		return err
+	}
+	if err := begin(followedConfig(2, 23), learned); err == nil ||
+		!strings.Contains(err.Error(), "a memory of 24 bytes") {
+		t.Errorf("with less memory: %v", err)
+	}
+	other := cfg
+	if other.Dimensions = 3; begin(other, learned) == nil {
+		t.Error("embeddings of two numbers are taken for some of three")
+	}
+	for n := 0; n < len(learned); n += 1 + n/8 {
+		if begin(cfg, learned[:n:n]) == nil {
+			t.Fatalf("the first %d bytes of %d are taken", n, len(learned))
+		}
+	}
+	for i := range learned {
+		if i < 4 || i > 64 && i < len(learned)-700 && i%97 > 0 {
+			continue // of processes there may be many; of embeddings there are
+		}
+		hurt := slices.Clone(learned)
+		hurt[i] ^= 0xff
+		_ = begin(cfg, hurt) // another epoch, at worst
+	}
+	for _, missing := range []func(*ChooserConfig){
+		func(c *ChooserConfig) { c.Dimensions = 0 },
+		func(c *ChooserConfig) { c.Labels = c.Labels[1:] },
+	} {
+		less := cfg
+		missing(&less)
+		_, err := NewChooser(less)
+		if _, err2 := NewFollower(less); err == nil || err2 == nil {
+			t.Errorf("without what it needs: %v, %v", err, err2)
+		}
+	}
+}
+
+// TestEmbeddingsThatDoNotCount leave a sample the one that it has.
+func TestEmbeddingsThatDoNotCount(t *testing.T) {
+	cfg := followedConfig(1, 24)
+	nan := float32(0)
+	nan /= nan
+	learn := func(more ...scheduler.Folded) []byte {
+		l, err := NewFollower(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range append([]scheduler.Folded{{
+			IDs: []scheduler.SampleID{4, 5}, Losses: []float32{1, 2}, Embeddings: []float32{1, 2, 3, 4},
+		}}, more...) {
+			l.Learn(f, nil)
+		}
+		return l.Cut()
+	}
+	// the loss of neither counts
+	missing := scheduler.Folded{
+		IDs: []scheduler.SampleID{4, 6}, Losses: []float32{nan, nan},
+		Embeddings: []float32{nan, 7, 8, nan},
+	}
+	if !slices.Equal(learn(missing), learn()) {
+		t.Error("an embedding with a number that is not finite counts")
+	}
+	missing.Embeddings = []float32{5, 7, 8, nan}
+	if slices.Equal(learn(missing), learn()) {
+		t.Error("an embedding whose loss does not count does not count either")
+	}
+}
+
+// TestOptionsOfRanks has ranks refuse what only the simulator can do.
+func TestOptionsOfRanks(t *testing.T) {
+	for by, want := range map[float64]bool{0: true, 1: false} {
+		if err := spiderCacheSystem.CheckLive(Values{"by_batch": by}); (err == nil) != want {
+			t.Errorf("by_batch=%v: %v", by, err)
+		}
+	}
+}
+
+// TestMemoryPart has regions of the same samples, whatever size these have.
+func TestMemoryPart(t *testing.T) {
+	for _, c := range []struct{ first, rest, capacity, want int64 }{
+		{1, 1, 100, 86},
+		{3, 3, 300, 258},
+		{7, 7, 700, 602},
+		{2, 3, 300, 259}, // they differ: to a byte
+	} {
+		m := NewMemory(10, 1, c.capacity, func(id scheduler.SampleID) int64 {
+			if id == 0 {
+				return c.first
+			}
+			return c.rest
+		})
+		if got := m.Part(0.865, c.capacity); got != c.want {
+			t.Errorf("0.865 of %d bytes of samples of %d and %d are %d, want %d", c.capacity, c.first,
+				c.rest, got, c.want)
+		}
+	}
+}
