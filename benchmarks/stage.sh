@@ -9,11 +9,13 @@ set -eu
 if [ "${STAGE_BENCH_AGENT:-}" = yes ]; then # called by mpirun as its remote shell: HOST COMMAND…
 	host=$1
 	shift
-	mkdir -p "$STAGE_BENCH_TMP/$host" # where Open MPI's daemons, all of one host name, keep their files
+	# where Open MPI's daemons, all of one host name, keep their files
+	mkdir -p "$STAGE_BENCH_TMP/$host"
 	exec nsenter --net="/run/netns/$host" -- env TMPDIR="$STAGE_BENCH_TMP/$host" sh -c "$*"
 fi
 rankpool=$(readlink -f "${1:-bin/rankpool}")
-ranks=${RANKS:-4} rate=${RATE_MBIT:-1000} files=${FILES:-2000} file_kb=${FILE_KB:-110} big=${BIG:-2} big_mb=${BIG_MB:-40}
+ranks=${RANKS:-4} rate=${RATE_MBIT:-1000} files=${FILES:-2000} file_kb=${FILE_KB:-110} \
+	big=${BIG:-2} big_mb=${BIG_MB:-40}
 for tool in ip tc nsenter mpirun.openmpi "$rankpool"; do
 	command -v "$tool" >/dev/null || { echo "stage.sh: $tool is missing" >&2; exit 1; }
 done
@@ -58,20 +60,28 @@ for i in $(seq 1 "$big"); do
 	head -c "${big_mb}m" /dev/urandom >"$dir/source/big$i"
 done
 
-export STAGE_BENCH_AGENT=yes STAGE_BENCH_TMP="$dir/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-time -p mpirun.openmpi --mca plm rsh --mca plm_rsh_agent "$(readlink -f "$0")" -H "${hosts#,}" --bind-to none \
-	--mca oob_tcp_if_include $net.0/24 --mca btl self,tcp --mca btl_tcp_if_include $net.0/24 -n "$ranks" \
-	"$rankpool" stage --data "$dir/source" --dest "$dir/{rank}" --mode replicate --fsync never --json --progress 0 >"$dir/summary"
+export STAGE_BENCH_AGENT=yes STAGE_BENCH_TMP="$dir/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 \
+	OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+time -p mpirun.openmpi --mca plm rsh --mca plm_rsh_agent "$(readlink -f "$0")" -H "${hosts#,}" \
+	--bind-to none \
+	--mca oob_tcp_if_include $net.0/24 --mca btl self,tcp --mca btl_tcp_if_include $net.0/24 \
+		-n "$ranks" \
+	"$rankpool" stage --data "$dir/source" --dest "$dir/{rank}" --mode replicate --fsync never --json \
+		--progress 0 >"$dir/summary"
 for i in $(seq 0 $((ranks - 1))); do
 	diff -r "$dir/source" "$dir/$i"
 done
-field() { sed -n "s/^{[^[]*\"$1\":\([0-9.e+-]*\).*/\1/p" "$dir/summary"; } # of the job, which comes before the ranks
+# of the job, which comes before the ranks
+field() { sed -n "s/^{[^[]*\"$1\":\([0-9.e+-]*\).*/\1/p" "$dir/summary"; }
 size=$(find "$dir/source" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
-awk -v seconds="$(field seconds)" -v read="$(field storage_bytes)" -v opened="$(field storage_reads)" -v size="$size" \
+awk -v seconds="$(field seconds)" -v read="$(field storage_bytes)" \
+	-v opened="$(field storage_reads)" -v size="$size" \
 	-v ranks="$ranks" -v rate="$rate" -v files=$((files + big)) 'BEGIN {
 	bound = size * 8 / (rate * 1e6)
-	printf "replicate, %d ranks, %d Mbit links, %d files, %.0f MB: %.2f s\n", ranks, rate, files, size / 1e6, seconds
+	printf "replicate, %d ranks, %d Mbit links, %d files, %.0f MB: %.2f s\n",
+		ranks, rate, files, size / 1e6, seconds
 	printf "time over size / bandwidth:     %.2f (bar 1.25)\n", seconds / bound
-	printf "storage reads over the size:    %.2f (bar 1), files opened %d of %d\n", read / size, opened, files
+	printf "storage reads over the size:    %.2f (bar 1), files opened %d of %d\n",
+		read / size, opened, files
 	exit !(seconds <= 1.25 * bound && read == size && opened == files)
 }'

@@ -18,12 +18,13 @@ const mostColumns = 100
 // are searched for as a whole.
 var unbreakable = map[string]*regexp.Regexp{
 	".md":      regexp.MustCompile(`^\|`),
+	".sh":      regexp.MustCompile(`^$`),
 	"Makefile": regexp.MustCompile(`^$`),
 	".py":      regexp.MustCompile(`"[^"]{40,}"|'[^']{40,}'`),
 }
 
-// TestLinesFit checks that lines of documents, Python programs and the Makefile have at most 100
-// columns.
+// TestLinesFit checks that lines of documents, scripts, Python programs and the Makefile have at
+// most 100 columns.
 func TestLinesFit(t *testing.T) {
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

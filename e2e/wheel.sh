@@ -4,9 +4,11 @@
 set -euo pipefail
 cd /test
 for program in cc gcc go mpirun srun; do
-	! command -v $program || { echo "wheel.sh: $program is here, so the test says nothing" >&2; exit 1; }
+	! command -v $program ||
+		{ echo "wheel.sh: $program is here, so the test proves nothing" >&2; exit 1; }
 done
-[ -z "$(find / -xdev -name 'libmpi*' -print -quit)" ] || { echo "wheel.sh: an MPI library is here" >&2; exit 1; }
+[ -z "$(find / -xdev -name 'libmpi*' -print -quit)" ] ||
+	{ echo "wheel.sh: an MPI library is here" >&2; exit 1; }
 
 python3 -m venv venv
 venv/bin/pip install -q --no-index ./rankpool-*.whl
@@ -21,5 +23,6 @@ train() {
 		venv/bin/python e2e/trainer.py --epochs 2 --sampler torch --digest | grep '^digest '
 }
 digest=$(train)
-[ "$digest" = "$(train --memory 0)" ] || { echo "wheel.sh: another stream without memory" >&2; exit 1; }
+[ "$digest" = "$(train --memory 0)" ] ||
+	{ echo "wheel.sh: another stream without memory" >&2; exit 1; }
 echo "wheel.sh: trained two epochs, $digest"

@@ -2,7 +2,7 @@
 # deps.sh TARGET…: installs the Debian packages that the targets need and that are not there.
 #   build   nothing but Go, which it looks for
 #   run     what "make run" needs: an MPI, PyTorch, Pillow, Fashion-MNIST
-#   test    what "make test" needs: the above, and both MPIs, a C compiler, Slurm, pytest, Redis, a browser
+#   test    what "make test" needs: the above, both MPIs, C compiler, Slurm, pytest, Redis, browser
 #   bench   what "make bench" needs: Python and Redis
 #   bench-staging  what "make bench-staging" needs: PyTorch, rsync, and to mount FUSE file systems
 #   debian13  what "make test-debian13" needs: debootstrap
@@ -63,7 +63,8 @@ for_test() {
 	need python3-pytest-xdist module xdist
 	need chromium-headless-shell program chromium-headless-shell
 	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
-	need "gcc libc6-dev" program gcc # the race detector is C, and so are the libraries that tests make up
+	# the race detector is C, and so are the libraries that tests make up
+	need "gcc libc6-dev" program gcc
 	need openmpi-bin program mpirun.openmpi
 	need mpich program mpirun.mpich
 	need slurmctld daemon slurmctld
@@ -92,13 +93,15 @@ if [ "$(id -u)" != 0 ]; then
 	as_root="sudo -n"
 fi
 if ! command -v apt-get >/dev/null || { [ -n "$as_root" ] && ! $as_root true 2>/dev/null; }; then
-	echo "these Debian packages (or what your system calls them) are missing, and this user may not install them: $missing" >&2
+	echo "these Debian packages (or what your system calls them) are missing," \
+		"and this user may not install them: $missing" >&2
 	echo "install them: apt-get install $missing" >&2
 	exit 1
 fi
 echo "installing: $missing"
 install() {
-	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 $missing
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+		-o DPkg::Lock::Timeout=300 $missing
 }
 # The lists of packages may be missing or out of date: try without fetching them first.
 install || { $as_root apt-get update -q && install; }

@@ -5,7 +5,10 @@
 # such as 10m.
 set -eu
 cd "$(dirname "$0")/.."
-fuzz() { go test ./mpicache -run '^$' -fuzz "^$1\$" -fuzztime "$2" -fuzzminimizetime 1x -parallel "$(((3 + $(nproc)) / 4))"; }
+fuzz() {
+	go test ./mpicache -run '^$' -fuzz "^$1\$" -fuzztime "$2" -fuzzminimizetime 1x \
+		-parallel "$(((3 + $(nproc)) / 4))"
+}
 fuzz FuzzDoor "$1" &
 door=$!
 status=0

@@ -3,7 +3,8 @@
 # 3m.
 set -eu
 cd "$(dirname "$0")/.."
-grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' . | sort | while IFS=: read -r file name; do
+grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' . | sort |
+while IFS=: read -r file name; do
 	echo "== ${file#./}: ${name#func }"
 	go test "$(dirname "$file")" -run '^$' -fuzz "^${name#func }\$" -fuzztime "$1" </dev/null
 done

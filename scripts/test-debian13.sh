@@ -9,15 +9,18 @@ set -eu
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rankpool/debian13
 root=$cache/root
-[ "$(id -u)" = 0 ] || { echo "test-debian13.sh: only root may change its root: call it with sudo" >&2; exit 1; }
+[ "$(id -u)" = 0 ] ||
+	{ echo "test-debian13.sh: only root may change its root: call it with sudo" >&2; exit 1; }
 mkdir -p "$cache"
 exec 9>"$cache/lock"
-flock --nonblock 9 || { echo "test-debian13.sh: another run uses $cache: waiting for its end" >&2; flock 9; }
+flock --nonblock 9 ||
+	{ echo "test-debian13.sh: another run uses $cache: waiting for its end" >&2; flock 9; }
 
 # mirror prints where this machine gets Debian from.
 mirror() {
 	# shellcheck disable=SC2016 # the words with a dollar are apt's
-	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Identifier: Packages' | sed -n 's/^Debian //p' | head -n 1
+	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Identifier: Packages' |
+		sed -n 's/^Debian //p' | head -n 1
 }
 
 # enter NAMESPACES COMMAND runs a command in the clone's copy in the root. The machine's Go and its
@@ -39,8 +42,10 @@ enter() {
 			mount --bind "$folder" "$root$folder"
 		done
 		PATH=$PATH:/usr/sbin:/sbin
-		[ -z "$5" ] || { ip link set lo up && ip link add eth0 type veth peer name eth1; } # UCX takes devices that /sys shows; nodes call theirs eth0
-		env -i TERM=dumb HOME=/root LANG=C.UTF-8 PATH="$(go env GOROOT)/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+		# UCX takes devices that /sys shows; nodes call theirs eth0
+		[ -z "$5" ] || { ip link set lo up && ip link add eth0 type veth peer name eth1; }
+		env -i TERM=dumb HOME=/root LANG=C.UTF-8 \
+			PATH="$(go env GOROOT)/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
 			http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
 			GOMODCACHE="$(go env GOMODCACHE)" GOCACHE="$(go env GOCACHE)" GOPROXY=off \
 			chroot "$root" bash -c "cd \"\$1\" && $command" - "$clone"
@@ -60,7 +65,8 @@ if [ ! -e "$root" ]; then
 	from=$(mirror)
 	[ -n "$from" ] || { echo "test-debian13.sh: apt knows no mirror of Debian here" >&2; exit 1; }
 	rm -rf "$root.new"
-	debootstrap --variant=minbase --include=ca-certificates,iproute2,make trixie "$root.new" "$from" >"$cache/debootstrap.log" ||
+	debootstrap --variant=minbase --include=ca-certificates,iproute2,make trixie "$root.new" "$from" \
+		>"$cache/debootstrap.log" ||
 		{ tail -n 5 "$cache/debootstrap.log" >&2; exit 1; }
 	apt-config dump | grep -i '^Acquire::[^"]*Proxy' >"$root.new/etc/apt/apt.conf.d/00proxy" || :
 	mv "$root.new" "$root"
@@ -69,7 +75,8 @@ cp /etc/resolv.conf "$root/etc/resolv.conf"
 printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$root/etc/hosts"
 go mod download
 enter "" "scripts/deps.sh run test"
-echo "test-debian13.sh: Debian $(cat "$root/etc/debian_version") is set up after $((SECONDS - begin)) s"
+release=$(cat "$root/etc/debian_version")
+echo "test-debian13.sh: Debian $release is set up after $((SECONDS - begin)) s"
 begin=$SECONDS
 enter --net "${1:-make run EPOCHS=1 && make test}"
 echo "test-debian13.sh: done after another $((SECONDS - begin)) s"

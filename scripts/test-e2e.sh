@@ -6,4 +6,5 @@ cd "$(dirname "$0")/.."
 tools=
 . scripts/test-tools.sh
 # A shell has what it starts in the background ignore SIGINT.
-env --default-signal=INT "$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" --durations 10 -n "${WORKERS:-4}" --dist loadgroup --ignore e2e/slurm e2e "$@"
+env --default-signal=INT "$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" \
+	--durations 10 -n "${WORKERS:-4}" --dist loadgroup --ignore e2e/slurm e2e "$@"

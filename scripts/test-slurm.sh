@@ -6,4 +6,5 @@ set -eu
 cd "$(dirname "$0")/.."
 tools="munged slurmctld slurmd srun sbatch"
 . scripts/test-tools.sh
-"$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" --durations 10 -n "${WORKERS:-3}" --dist loadgroup e2e/slurm "$@"
+"$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" --durations 10 -n "${WORKERS:-3}" \
+	--dist loadgroup e2e/slurm "$@"

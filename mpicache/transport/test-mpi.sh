@@ -20,8 +20,10 @@ for mpi; do
 	esac
 	for ranks in 1 2 4; do
 		echo "== $mpi, $ranks ranks"
-		RANKPOOL_TEST_MPI=$mpi RANKPOOL_TEST_RANKS=$ranks $launch -n "$ranks" "$dir/contract" -test.run '^TestMPI' -test.timeout 120s
+		RANKPOOL_TEST_MPI=$mpi RANKPOOL_TEST_RANKS=$ranks $launch -n "$ranks" "$dir/contract" \
+			-test.run '^TestMPI' -test.timeout 120s
 	done
 	echo "== $mpi, signals"
-	RANKPOOL_TEST_LIBRARY=$library $launch -n 2 "$dir/signals" -test.v -test.run '^TestMPIUnderSignals' -test.timeout 120s
+	RANKPOOL_TEST_LIBRARY=$library $launch -n 2 "$dir/signals" -test.v \
+		-test.run '^TestMPIUnderSignals' -test.timeout 120s
 done

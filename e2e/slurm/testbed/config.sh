@@ -62,9 +62,11 @@ CONF
 		else
 			at="NodeHostname=node$i NodeAddr=$subnet.$i Port=$((port + 1))"
 		fi
-		echo "NodeName=node$i $at CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:4 State=UNKNOWN"
+		echo "NodeName=node$i $at CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1" \
+			"RealMemory=4000 Gres=gpu:4 State=UNKNOWN"
 	done
-	echo "PartitionName=debug Nodes=ALL Default=YES MaxTime=30 State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=60"
+	echo "PartitionName=debug Nodes=ALL Default=YES MaxTime=30 State=UP PriorityTier=1" \
+		"PreemptMode=REQUEUE GraceTime=60"
 	echo "PartitionName=urgent Nodes=ALL MaxTime=30 State=UP PriorityTier=10 PreemptMode=OFF"
 } >"$run/slurm.conf"
 # Character devices that every machine has stand for the GPUs, so that CUDA_VISIBLE_DEVICES is set.

@@ -31,7 +31,8 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then
 	for namespace in /run/netns/"$bridge"-*; do
 		[ ! -e "$namespace" ] || ip netns del "${namespace##*/}"
 	done
-	for link in /sys/class/net/"$bridge" /sys/class/net/"$bridge"-*; do # a link into a namespace may go with that
+	# a link into a namespace may go with that
+	for link in /sys/class/net/"$bridge" /sys/class/net/"$bridge"-*; do
 		[ ! -e "$link" ] || ip link del "${link##*/}" 2>/dev/null || [ ! -e "$link" ]
 	done
 fi

@@ -9,6 +9,6 @@ esac
 run=/tmp/rankpool-testbed-$(id -u)-$id # its path is short: sockets lie in it
 port=$((16800 + 20 * id))              # slurmctld's; those of the slurmd follow
 subnet=10.76.$id                       # of the nodes, in namespaces
-bridge=rpbed$id                        # the nodes' links and namespaces are called rpbed0-1, rpbed0-2, …
+bridge=rpbed$id                        # nodes' links and namespaces are rpbed0-1, rpbed0-2, …
 export SLURM_CONF="$run/slurm.conf"
 PATH=$PATH:/usr/sbin:/sbin

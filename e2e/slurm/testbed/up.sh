@@ -24,12 +24,15 @@ mkdir "$run"/{state,log,munge,spool,tmp}
 : >"$run/log/start"
 
 namespaces() {
-	[ "$(id -u)" = 0 ] && ip link add "$bridge" type bridge && ip addr add "$subnet.254/24" dev "$bridge" && ip link set "$bridge" up &&
+	[ "$(id -u)" = 0 ] && ip link add "$bridge" type bridge &&
+		ip addr add "$subnet.254/24" dev "$bridge" && ip link set "$bridge" up &&
 		unshare --uts --ipc --mount mount -t tmpfs tmpfs /dev/shm || return 1
 	for i in $(seq "$nodes"); do
 		local name=$bridge-$i
-		ip netns add "$name" && ip link add "$name" type veth peer name eth0 netns "$name" && ip link set "$name" master "$bridge" up &&
-			ip -n "$name" link set lo up && ip -n "$name" addr add "$subnet.$i/24" dev eth0 && ip -n "$name" link set eth0 up || return 1
+		ip netns add "$name" && ip link add "$name" type veth peer name eth0 netns "$name" &&
+			ip link set "$name" master "$bridge" up &&
+			ip -n "$name" link set lo up && ip -n "$name" addr add "$subnet.$i/24" dev eth0 &&
+			ip -n "$name" link set eth0 up || return 1
 	done
 }
 mode=${RANKPOOL_TESTBED_MODE:-}
@@ -44,7 +47,8 @@ echo $mode >"$run/mode"
 
 (
 	(umask 077 && head -c 128 /dev/urandom >"$run/munge/key")
-	munged --force --key-file="$run/munge/key" --socket="$run/munge/socket" --pid-file="$run/munge/pid" \
+	munged --force --key-file="$run/munge/key" --socket="$run/munge/socket" \
+		--pid-file="$run/munge/pid" \
 		--log-file="$run/munge/log" --seed-file="$run/munge/seed" # forced: it dislikes a folder in /tmp
 	slurmctld -i
 	for i in $(seq "$nodes"); do
@@ -53,7 +57,8 @@ echo $mode >"$run/mode"
 			slurmd -N "node$i"
 		else # not by ip netns exec, which mounts another /sys
 			nsenter --net="/run/netns/$bridge-$i" unshare --uts --ipc --mount sh -c "
-				hostname node$i && mount -t tmpfs -o size=1g tmpfs /dev/shm && mount --bind '$run/hosts' /etc/hosts && exec slurmd -N node$i"
+				hostname node$i && mount -t tmpfs -o size=1g tmpfs /dev/shm &&
+				mount --bind '$run/hosts' /etc/hosts && exec slurmd -N node$i"
 		fi
 	done
 ) >"$run/log/start" 2>&1 </dev/null # a shell of its own: its failure is told by this one
