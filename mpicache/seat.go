@@ -36,8 +36,8 @@ func (s *stream) checkSeat(c *conn) error {
 	if st == nil || st.Family == c.family || !c.node.lives(int(c.trainer), st) {
 		return nil
 	}
-	return refuse("trainer %d is process %d on this node already, and process %d is no other one "+
-		"of its; give every training process a RANK of its own",
+	return refuse("trainer %d is process %d on this node already, and process %d does not belong "+
+		"to it; give every training process a RANK of its own",
 		c.trainer, st.PID, c.pid)
 }
 

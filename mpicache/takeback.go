@@ -140,5 +140,5 @@ func readDescriptor(client *net.UnixConn) (int, error) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
-	return -1, errors.New("a client says something else")
+	return -1, errors.New("a client sent something else")
 }

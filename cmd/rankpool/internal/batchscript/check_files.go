@@ -72,7 +72,7 @@ func (j *job) checkData() {
 				j.facts.Exists(data) {
 				continue
 			}
-			j.warn(s.Line, fmt.Sprintf("--data %s is not there on this machine", shorten(data)),
+			j.warn(s.Line, fmt.Sprintf("--data %s does not exist on this machine", shorten(data)),
 				"check the path; data may also lie where only the nodes see it")
 		}
 	}

@@ -104,9 +104,9 @@ func (o Options) check() error {
 	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
 		return fmt.Errorf("a signal %d s before the end cannot be had: write 1 to 65535", o.SignalSeconds)
 	case o.Requeue && comesAtOnce(limitSeconds, int64(o.SignalSeconds)):
-		return fmt.Errorf("a job of %d s is told to end as soon as it begins, since the signal comes "+
+		return fmt.Errorf("a job of %d s would be ended as soon as it begins, since the signal comes "+
 			"%d s before its end and up to %d s earlier: "+
-			"it would be requeued for ever; give it more time, or the signal less", limitSeconds,
+			"it would be requeued forever; give it more time, or the signal less", limitSeconds,
 			o.SignalSeconds, signalEarlySeconds)
 	}
 	for _, text := range slices.Concat(o.Data, o.Modules, o.Command,

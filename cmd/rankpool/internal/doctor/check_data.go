@@ -136,7 +136,7 @@ func layoutFindings(data string, looked, known, offline, narrow int,
 	case found != nil:
 		return found
 	case known == 0:
-		return []Finding{good("the file system tells no layout")}
+		return []Finding{good("the file system does not report a layout")}
 	}
 	var names []string
 	for kind := range kinds {

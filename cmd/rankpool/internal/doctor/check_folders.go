@@ -109,11 +109,11 @@ func checkGPU(env *Env) []Finding {
 	for _, lost := range gpus.Lost {
 		if given == "" {
 			found = append(found, warning(lost.Error(),
-				"see what nvidia-smi says of it; a job that gets it fails"))
+				"see what nvidia-smi reports; a job that gets it fails"))
 			continue
 		}
 		found = append(found, bad(fmt.Sprintf("%v, and the job has it (%s)", lost, given),
-			"see what nvidia-smi says of it on this node, and leave the node out: sbatch --exclude=NODE"))
+			"see what nvidia-smi reports on this node, and leave the node out: sbatch --exclude=NODE"))
 	}
 	return found
 }

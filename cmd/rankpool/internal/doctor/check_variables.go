@@ -26,7 +26,7 @@ var hurtfuls = []hurtful{
 	},
 	{
 		"SLURM_MPI_TYPE", otherMPI, "has srun start ranks in a way that does not fit this MPI",
-		"give srun --mpi as \"launcher\" says",
+		"give srun the --mpi of check \"launcher\"",
 	},
 	{
 		"SLURM_CPU_BIND", func(v string, _ *Env) bool {
@@ -151,7 +151,8 @@ func checkSignals(env *Env) []Finding {
 	}
 	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
 		"training will not see it",
-		"look at how it was started: \"command &\" in a script that is no interactive shell ignores "+
+		"look at how it was started: \"command &\" in a script, unlike in an interactive shell, "+
+			"ignores "+
 			"SIGINT, trap '' SIGNAL any")}
 }
 

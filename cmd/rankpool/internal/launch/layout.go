@@ -194,7 +194,7 @@ func checkRendezvous(at world.Place, job slurm.Job, getenv func(string) string) 
 	if told || at.LocalTasks >= at.Tasks {
 		return nil
 	}
-	return fmt.Errorf("%s started tasks on several machines, and outside Slurm nothing tells "+
+	return fmt.Errorf("%s started tasks on several machines, and outside Slurm nothing reports "+
 		"them where the first one is: set MASTER_ADDR "+
 		"to the name of its machine and MASTER_PORT to a free port there, for all tasks (Open "+
 		"MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.By)

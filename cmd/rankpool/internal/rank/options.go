@@ -81,7 +81,7 @@ func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 		"(default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(),
 		", "))
 	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the "+
-		"node that has it) or sampler (as the sampler says) (default: local, with --system the "+
+		"node that has it) or sampler (as the sampler assigns it) (default: local, with --system the "+
 		"system's own)")
 	flags.StringVar(&o.Log, "log", "", "write the run log, JSON lines, to this file")
 	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the "+
@@ -233,7 +233,7 @@ func (o *CacheOptions) resolveOwn(system *systems.System) (err error) {
 	}
 	if o.Policy != "" && o.Policy != policy || o.scorer != "" && o.scorer != system.Scorer ||
 		o.sampler != "" && o.sampler != system.LiveSampler() {
-		return exit.Usagef("--system: %s says itself what is drawn and kept: leave --policy, "+
+		return exit.Usagef("--system: %s decides what is drawn and kept: leave --policy, "+
 			"--scorer and --sampler out", system.Name)
 	}
 	if o.Memory == memory.Auto {

@@ -142,7 +142,7 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 	if trained == 0 {
 		return "", "Whether GPUs were idle, and why, is not in the log."
 	}
-	return "", fmt.Sprintf("GPUs were not observed, so the log cannot say whether they were idle. "+
+	return "", fmt.Sprintf("GPUs were not observed, so the log does not show whether they were idle. "+
 		"Training waited for samples in %s of its time; a faster "+
 		"input could have saved that much at most.", percent(min(1, t[stats.StallSeconds]/trained)))
 }
