@@ -578,7 +578,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	resume("missing", "there is no "+path, false)
+	resume("missing", "importance state "+path+" does not exist", false)
 	resume("missing, but optional", "", true)
 
 	other := newCrew(t, 1, 1, 12, keep) // the same stream, other losses
