@@ -136,7 +136,7 @@ func layoutFindings(data string, looked, known, offline, narrow int,
 	case found != nil:
 		return found
 	case known == 0:
-		return []Finding{good("the file system does not report a layout")}
+		return []Finding{good("no layout: the file system does not report one")}
 	}
 	var names []string
 	for kind := range kinds {

@@ -152,8 +152,7 @@ func checkSignals(env *Env) []Finding {
 	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
 		"training will not see it",
 		"look at how it was started: \"command &\" in a script, unlike in an interactive shell, "+
-			"ignores "+
-			"SIGINT, trap '' SIGNAL any")}
+			"ignores SIGINT, trap '' SIGNAL any")}
 }
 
 // statusField returns a field of /proc/self/status, "" if there is none.
