@@ -70,6 +70,11 @@ func timeKey(t float64) uint32 {
 	return uint32(min(max(k, 0), keyMax))
 }
 
+// keyTime is the earliest time that has a key.
+func keyTime(key uint32) float64 {
+	return math.Float64frombits(uint64(int64(key)+keyOffset) << (52 - keyMantissaBits))
+}
+
 // neverKey is the key of a sample whose weight is 0: after all others, in the order of its own
 // clock.
 func neverKey(h uint64) uint32 {

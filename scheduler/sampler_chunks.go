@@ -66,14 +66,14 @@ const turnBits = 4
 
 func (s *chunksSampler) Draw(epoch int, _ []float32) *Draws {
 	clock := s.clocks.epoch(epoch)
-	words := make([]uint64, s.samples)
-	for i := range words {
+	words := newTimeSorter(s.samples, evenKeys)
+	for i := range s.samples {
 		id := SampleID(i)
-		words[i] = uint64(s.turn(epoch, id))<<(64-turnBits) | ^clock.bits(id,
-			0)>>(32+turnBits)<<32 | uint64(i)
+		words.add(uint64(s.turn(epoch, id))<<(64-turnBits) | ^clock.bits(id,
+			0)>>(32+turnBits)<<32 | uint64(i))
 	}
 	return &Draws{
-		Epoch: epoch, IDs: inOrder(words, s.draws),
+		Epoch: epoch, IDs: words.ids(s.draws),
 		forecast: chunksForecast{sampler: s, epoch: epoch},
 	}
 }

@@ -1,9 +1,89 @@
 package scheduler
 
+// A timeSorter takes words of (time key, id), in order of ids, and returns the ids in the order of
+// time, equal keys in the order of ids. Words go to buckets of time, so that each bucket is sorted
+// where it fits into the processor's cache, and beside the words no second copy of them is needed.
+type timeSorter struct {
+	buckets []timeBucket
+	of      []uint16 // bucket by the key's upper bits
+	shift   uint     // of a word, to those bits
+	n       int
+}
+
+// timeBucket has its words in blocks, of which all but the last are full.
+type timeBucket struct {
+	blocks [][]uint64
+	n      int
+}
+
+const (
+	blockWords   = 512
+	bucketWords  = 16384 // on average: with its copy 256 KiB
+	bucketsMax   = 1024
+	timeCellBits = 16 // of a key, by which buckets differ
+)
+
+// newTimeSorter returns a sorter for about this many words. before is the share of the words that
+// come before a key, roughly; it must not fall.
+func newTimeSorter(words int, before func(key uint32) float64) *timeSorter {
+	s := &timeSorter{of: []uint16{0}, shift: 64}
+	n := min(max(1, words/bucketWords), bucketsMax)
+	s.buckets = make([]timeBucket, n)
+	if n == 1 {
+		return s
+	}
+	s.of, s.shift = make([]uint16, 1<<timeCellBits), 64-timeCellBits
+	for cell := range s.of {
+		share := min(before(uint32(cell)<<(32-timeCellBits)), 1)
+		s.of[cell] = uint16(min(int(share*float64(n)), n-1))
+	}
+	return s
+}
+
+// evenKeys is newTimeSorter's before for keys of which all are as likely.
+func evenKeys(key uint32) float64 { return float64(key) * 0x1p-32 }
+
+func (s *timeSorter) add(word uint64) {
+	b := &s.buckets[s.of[word>>s.shift]]
+	at := b.n % blockWords
+	if at == 0 {
+		b.blocks = append(b.blocks, make([]uint64, blockWords))
+	}
+	b.blocks[len(b.blocks)-1][at] = word
+	b.n++
+	s.n++
+}
+
+// ids returns the ids of the first length words. When there are fewer, the epoch is filled from its
+// beginning, again and again.
+func (s *timeSorter) ids(length int) []SampleID {
+	ids := make([]SampleID, 0, length)
+	var words, scratch []uint64
+	for i := range s.buckets {
+		b := &s.buckets[i]
+		if len(words) < b.n {
+			words, scratch = make([]uint64, b.n), make([]uint64, b.n)
+		}
+		for j, block := range b.blocks {
+			copy(words[j*blockWords:b.n], block)
+		}
+		b.blocks = nil
+		sorted := sortByTime(words[:b.n], scratch[:b.n])
+		for _, w := range sorted[:min(b.n, length-len(ids))] {
+			ids = append(ids, SampleID(w))
+		}
+	}
+	n := len(ids)
+	ids = ids[:length]
+	repeat(ids, n)
+	return ids
+}
+
 // sortByTime sorts words by their upper 32 bits, a time key, and keeps the order of equal ones.
 // scratch has the same length; the result is one of the two slices.
 //
-// It is a radix sort from the least significant digit in three passes of 11, 11 and 10 bits.
+// It is a radix sort from the least significant digit in at most three passes, of 11, 11 and 10
+// bits.
 func sortByTime(words, scratch []uint64) []uint64 {
 	var count [3][1 << 11]uint32
 	for _, w := range words {
@@ -14,11 +94,14 @@ func sortByTime(words, scratch []uint64) []uint64 {
 	for pass := range count {
 		sum := uint32(0)
 		place := &count[pass]
+		shift := 32 + 11*pass
+		if len(words) > 0 && int(place[words[0]>>shift&0x7ff]) == len(words) {
+			continue // all have the same digit
+		}
 		for d, n := range place {
 			place[d] = sum
 			sum += n
 		}
-		shift := 32 + 11*pass
 		for _, w := range words {
 			d := w >> shift & 0x7ff
 			scratch[place[d]] = w
@@ -29,14 +112,7 @@ func sortByTime(words, scratch []uint64) []uint64 {
 	return words
 }
 
-// inOrder sorts words of (time key, id) and returns the ids of the first length draws, as firstIDs
-// does.
-func inOrder(words []uint64, length int) []SampleID {
-	return firstIDs(sortByTime(words, make([]uint64, len(words))), length)
-}
-
-// firstIDs returns the ids in the first length words. When there are fewer, the epoch is filled
-// from its beginning, again and again.
+// firstIDs returns the ids in the first length words, as timeSorter.ids does.
 func firstIDs(sorted []uint64, length int) []SampleID {
 	ids := make([]SampleID, length)
 	n := min(length, len(sorted))

@@ -49,15 +49,15 @@ func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 	r := newRates(scores, s.samples, size)
 	expected := r.clip(size)
 	clock, member := s.clocks.epoch(epoch), s.members.epoch(epoch)
-	words := make([]uint64, 0, min(s.samples, int(expected)+int(expected)/16+64))
+	words := newTimeSorter(int(expected), evenKeys)
 	for i, score := range scores {
 		if uniform(member.bits(SampleID(i), 0)) < r.of(score) {
-			words = append(words, ^clock.bits(SampleID(i), 0)>>32<<32|uint64(i))
+			words.add(^clock.bits(SampleID(i), 0)>>32<<32 | uint64(i))
 		}
 	}
-	if len(words) == 0 {
+	if words.n == 0 {
 		for i := range s.samples {
-			words = append(words, ^clock.bits(SampleID(i), 0)>>32<<32|uint64(i))
+			words.add(^clock.bits(SampleID(i), 0)>>32<<32 | uint64(i))
 		}
 	}
 	f := &subsetForecast{
@@ -65,10 +65,10 @@ func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 		epoch:    epoch,
 		rates:    r,
 		expected: expected,
-		drawn:    len(words),
-		draws:    wholeBatches(len(words), s.batch, s.dropLast),
+		drawn:    words.n,
+		draws:    wholeBatches(words.n, s.batch, s.dropLast),
 	}
-	return &Draws{Epoch: epoch, IDs: inOrder(words, f.draws), total: r.total, forecast: f}
+	return &Draws{Epoch: epoch, IDs: words.ids(f.draws), total: r.total, forecast: f}
 }
 
 // clipRounds bounds the passes over the scores; losses recorded from training need fewer than ten.

@@ -272,9 +272,9 @@ func TestHorizonDoesNotMatter(t *testing.T) {
 	const n = 3000
 	r := newRates(testScores(n), n, n)
 	clock := newSource(5, forClock).epoch(1)
-	want := inOrder(arrivals(nil, clock, r, 1.2), n)
+	want := arrivals(clock, r, n, 1.2).ids(n)
 	for _, horizon := range []float64{1.1, 1.3, 2, 7.7} {
-		if got := inOrder(arrivals(nil, clock, r, horizon), n); !slices.Equal(got, want) {
+		if got := arrivals(clock, r, n, horizon).ids(n); !slices.Equal(got, want) {
 			t.Errorf("the horizon %v makes other draws", horizon)
 		}
 	}
@@ -303,4 +303,38 @@ func TestSortByTime(t *testing.T) {
 			t.Fatalf("got %x, want %x", got, want)
 		}
 	})
+}
+
+// TestTimeSorter: buckets, however well they are chosen, do not change the order.
+func TestTimeSorter(t *testing.T) {
+	const n = 3*bucketWords + 5
+	clock := newSource(3, forClock).epoch(0)
+	for name, key := range map[string]func(uint64) uint32{
+		"even":  func(h uint64) uint32 { return uint32(h >> 32) },
+		"times": func(h uint64) uint32 { return timeKey(exponential(h)) },
+		"few":   func(h uint64) uint32 { return uint32(h>>62) << 30 },
+		"one":   func(uint64) uint32 { return 1<<32 - 1 },
+	} {
+		for shape, before := range map[string]func(uint32) float64{
+			"even": evenKeys, "times": keyTime,
+		} {
+			sorter, words := newTimeSorter(n, before), make([]uint64, n)
+			for i := range words {
+				words[i] = uint64(key(clock.bits(SampleID(i), 0)))<<32 | uint64(i)
+				sorter.add(words[i])
+			}
+			slices.Sort(words) // ids rise, so a stable sort is a full sort
+			for _, length := range []int{1, n / 2, n, n + n/2} {
+				want := make([]SampleID, length)
+				for i := range want {
+					want[i] = SampleID(words[i%n])
+				}
+				again := *sorter
+				again.buckets = slices.Clone(sorter.buckets)
+				if got := again.ids(length); !slices.Equal(got, want) {
+					t.Errorf("keys %s, buckets %s: the first %d are in another order", name, shape, length)
+				}
+			}
+		}
+	}
 }

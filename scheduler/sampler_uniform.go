@@ -24,12 +24,12 @@ func (s uniformSampler) Weighted() bool { return false }
 
 func (s uniformSampler) Draw(epoch int, _ []float32) *Draws {
 	clock := s.clocks.epoch(epoch)
-	words := make([]uint64, s.samples)
-	for i := range words {
-		words[i] = ^clock.bits(SampleID(i), 0)>>32<<32 | uint64(i)
+	words := newTimeSorter(s.samples, evenKeys)
+	for i := range s.samples {
+		words.add(^clock.bits(SampleID(i), 0)>>32<<32 | uint64(i))
 	}
 	return &Draws{
-		Epoch: epoch, IDs: inOrder(words, s.draws),
+		Epoch: epoch, IDs: words.ids(s.draws),
 		forecast: uniformForecast{sampler: s, epoch: epoch},
 	}
 }

@@ -38,24 +38,27 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at
 	// first: one time in millions there are fewer than L. The draws do not depend on the horizon.
 	horizon := 1 + 5/math.Sqrt(draws) + 16/draws
-	words := make([]uint64, 0, s.draws+int(10*math.Sqrt(draws))+64)
+	var words *timeSorter
 	for {
-		if words = arrivals(words, clock, r, horizon); len(words) >= s.draws {
+		if words = arrivals(clock, r, draws, horizon); words.n >= s.draws {
 			break
 		}
-		words, horizon = words[:0], 2*horizon
+		horizon *= 2
 	}
 	return &Draws{
 		total:    r.total,
 		Epoch:    epoch,
-		IDs:      inOrder(words, s.draws),
+		IDs:      words.ids(s.draws),
 		forecast: weightedForecast{sampler: s, epoch: epoch, rates: r},
 	}
 }
 
-// arrivals appends a word of (time key, id) for every arrival before the horizon.
-func arrivals(words []uint64, clock stream, r rates, horizon float64) []uint64 {
+// arrivals returns a word of (time key, id) for every arrival before the horizon; there are about
+// draws in an epoch.
+func arrivals(clock stream, r rates, draws, horizon float64) *timeSorter {
 	end := timeKey(horizon)
+	words := newTimeSorter(int(draws*horizon),
+		func(key uint32) float64 { return keyTime(key) / horizon })
 	for i, score := range r.scores {
 		rate := r.of(score)
 		if rate == 0 {
@@ -74,7 +77,7 @@ func arrivals(words []uint64, clock stream, r rates, horizon float64) []uint64 {
 			if key >= end {
 				break
 			}
-			words = append(words, uint64(key)<<32|uint64(i))
+			words.add(uint64(key)<<32 | uint64(i))
 		}
 	}
 	return words
