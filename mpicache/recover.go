@@ -60,7 +60,6 @@ func (n *Node) recover(f found) {
 	for _, e := range f.whole {
 		s := n.streams[e.Set]
 		id := scheduler.SampleID(e.Sample)
-		s.place[id] = e.Off
 		s.recovered = append(s.recovered, id)
 		s.warm.bytes += slab.Footprint(s.data.Size(id))
 	}
@@ -81,7 +80,7 @@ func (s *stream) sumOf(bytes []byte, err error) uint32 {
 
 // put notes that a sample's bytes are all in its place.
 func (s *stream) put(id scheduler.SampleID, sum uint32) {
-	s.entries.Put(int(id), s.place[id], sum)
+	s.entries.Put(int(id), s.place(id), sum)
 }
 
 // check compares a sample's bytes with what was written, beside the stream.
@@ -93,7 +92,7 @@ func (s *stream) check(c scheduler.Check) {
 		whole := whole && slab.Sum(bytes) == sum
 		s.locked(func() {
 			if !whole {
-				s.entries.Drop(int(c.ID))
+				s.entries.Spoil(int(c.ID))
 				s.node.cfg.Log.Warn("a sample in memory has other bytes than were written; it is read again",
 					"data", s.data.Name, "sample", c.ID)
 			}

@@ -162,8 +162,9 @@ func TestRecoverSpoilt(t *testing.T) {
 	want := cl.train(1, 6, 1, "torch")
 	residents := cl.nodes[0].Stats().Residents
 	n := 0
-	for id, off := range cl.nodes[0].streams[0].place {
-		if off != noPlace && n < 10 {
+	for id := range samples {
+		off, ok := cl.nodes[0].streams[0].entries.Place(id)
+		if ok && n < 10 {
 			cl.nodes[0].slab.Bytes(off, 1)[0] ^= byte(1 + id%7)
 			n++
 		}

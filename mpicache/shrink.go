@@ -131,8 +131,9 @@ func (s *stream) shrink(endBytes int64, share float64) {
 		}
 		e := scheduler.Shrunk{CapacityBytes: int64(
 			share * float64(s.data.PartitionBytes[s.node.cfg.Transport.Rank()]))}
-		for id, off := range s.place {
-			if id := scheduler.SampleID(id); off != noPlace &&
+		for id := range s.data.Samples {
+			off, ok := s.entries.Place(id)
+			if id := scheduler.SampleID(id); ok &&
 				off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
 				e.IDs = append(e.IDs, id)
 			}

@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -51,8 +52,7 @@ type stream struct {
 	tape     *record.Tape // what the stager decides; nil: it is not recorded
 	warm     warming      // before there is a stager
 
-	place   []int64       // offset of each sample in the slab, or noPlace
-	entries *slab.Entries // what of it a rank that is started again finds
+	entries *slab.Entries // where each sample lies in the slab
 	// recovered are the residents of the rank before, for the stager; placed says that samples of
 	// peers may become residents.
 	recovered []scheduler.SampleID
@@ -80,8 +80,6 @@ type stream struct {
 	shown        DataStatus   // the newest progress that was told
 }
 
-const noPlace = -1
-
 // pendingGet is a GET that waits for its batch.
 type pendingGet struct {
 	conn   *conn
@@ -101,15 +99,14 @@ type reply struct {
 func newStream(n *Node, index int) *stream {
 	d := &n.cfg.Data[index]
 	s := &stream{
-		node: n, index: index, data: d, place: make([]int64, d.Samples), capacityBytes: -1,
+		node: n, index: index, data: d, capacityBytes: -1,
 		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{},
 		lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
 		livesAt:  map[int]bool{},
 		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
 	}
-	for i := range s.place {
-		s.place[i] = noPlace
+	for i := range d.Samples {
 		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
 	}
 	s.entries = n.slab.Entries(index)
@@ -204,28 +201,42 @@ func (s *stream) do(c scheduler.Command) {
 
 // occupy gives the sample a place, if it has none and there is room.
 func (s *stream) occupy(id scheduler.SampleID) bool {
-	if s.place[id] != noPlace {
+	if s.has(id) {
 		return true
 	}
 	off, ok := s.node.alloc(s.data.Size(id))
 	if ok {
-		s.place[id] = off
+		s.entries.Take(int(id), off)
 	}
 	return ok
 }
 
+// has reports whether the sample has a place.
+func (s *stream) has(id scheduler.SampleID) bool {
+	_, ok := s.entries.Place(int(id))
+	return ok
+}
+
+// place is the offset in the slab of a sample that has a place.
+func (s *stream) place(id scheduler.SampleID) int64 {
+	off, ok := s.entries.Place(int(id))
+	if !ok {
+		panic(fmt.Sprintf("mpicache: sample %d has no place in memory", id))
+	}
+	return off
+}
+
 // vacate gives the sample's place back.
 func (s *stream) vacate(id scheduler.SampleID) {
-	if s.place[id] != noPlace {
+	if off, ok := s.entries.Place(int(id)); ok {
 		s.entries.Drop(int(id))
-		s.node.free(s.place[id])
-		s.place[id] = noPlace
+		s.node.free(off)
 		s.freed = true
 	}
 }
 
 func (s *stream) bytes(id scheduler.SampleID) []byte {
-	return s.node.slab.Bytes(s.place[id], s.data.Size(id))
+	return s.node.slab.Bytes(s.place(id), s.data.Size(id))
 }
 
 func (s *stream) fetch(c scheduler.Fetch) {
@@ -285,7 +296,7 @@ func (s *stream) deliver(c scheduler.Deliver) {
 			substitute: i < len(places) && s.stager.Plan(0, g.due.epoch).Substituted(int(places[i])),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
-			entries[i].offset = uint64(s.place[id])
+			entries[i].offset = uint64(s.place(id))
 		}
 	}
 	s.reply(

@@ -159,8 +159,8 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 func (s *stream) giveUp(a *asking) {
 	delete(s.asks, a.Ticket)
 	for _, id := range a.ids {
-		a.places = append(a.places, s.place[id])
-		s.place[id] = noPlace
+		a.places = append(a.places, s.place(id))
+		s.entries.Drop(int(id))
 	}
 	s.lost[a.Ticket] = a
 	s.queue = append(s.queue, scheduler.PeerLost{Ticket: a.Ticket})
@@ -272,11 +272,11 @@ func (s *stream) takeBytes(a *asking, status []byte) {
 	for i, id := range a.ids {
 		if st := scheduler.Status(status[i]); st != scheduler.Absent {
 			result.Status[a.at[i]] = st
-			off := s.place[id]
 			if a.places != nil {
-				off = a.places[i]
+				segs = append(segs, s.node.slab.Bytes(a.places[i], s.data.Size(id)))
+			} else {
+				segs = append(segs, s.bytes(id))
 			}
-			segs = append(segs, s.node.slab.Bytes(off, s.data.Size(id)))
 			s.node.observer.peerBytes.Add(s.data.Size(id))
 		}
 	}

@@ -75,7 +75,7 @@ func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
 	case scheduler.Owner(id, t.Size()) != t.Rank():
 		r.Elsewhere++
 		return
-	case s.place[id] != noPlace:
+	case s.has(id):
 		r.Here++
 		return
 	case w.bytes+bytes > s.data.PartitionBytes[t.Rank()] || !s.occupy(id):
@@ -88,7 +88,7 @@ func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
 	w.ids, w.bytes, w.coming[id] = append(w.ids, id), w.bytes+bytes, true
 	r.coming++
 	s.reads.Add(1)
-	off, into := s.place[id], s.bytes(id)
+	off, into := s.place(id), s.bytes(id)
 	s.read(id, uint64(len(w.ids)), func(_ bool, err error) {
 		sum := s.sumOf(into, err)
 		s.locked(func() { s.warmRead(r, id, off, sum, err) })
@@ -156,7 +156,7 @@ func (s *stream) giveUpWarm(now time.Time) {
 		"storage does not answer; training begins without samples that were being staged",
 		"data", s.data.Name, "samples", len(w.coming))
 	for id := range w.coming {
-		s.place[id] = noPlace
+		s.entries.Drop(int(id))
 	}
 	w.ids = slices.DeleteFunc(w.ids, func(id scheduler.SampleID) bool { return w.coming[id] })
 	w.coming = nil

@@ -21,9 +21,9 @@ type Set struct {
 // samples, so that whoever has the memory knows what is in it: the rank that takes it over from one
 // that died, and a client that has no rank meanwhile. docs/wire/README.md has its layout.
 //
-// An entry is a word and a sum. The word, which is stored at once, says whether the sample is
-// whole: it is set after the bytes and the sum, and cleared before either changes. So a writer that
-// dies between any two instructions leaves only whole entries.
+// An entry is a word and a sum. The word, which is stored at once, says where the sample lies and
+// whether it is whole: that is set after the bytes and the sum, and cleared before either changes.
+// So a writer that dies between any two instructions leaves only whole entries.
 type Directory struct {
 	memory  []byte
 	entries []*Entries
@@ -54,6 +54,7 @@ const (
 
 	wholeBit = 1 << 63 // the sample's bytes are all there, and have the sum
 	keptBit  = 1 << 62 // the sample is a resident: it stays until the cache needs the room
+	takenBit = 1 << 61 // the sample has a place, where its bytes are not all there yet
 	placeMax = 1<<48 - 1
 )
 
@@ -138,6 +139,19 @@ func (e *Entries) store(id int, word uint64) {
 	}
 }
 
+// Place returns where a sample lies or is to lie, false if it has no place.
+func (e *Entries) Place(id int) (off int64, ok bool) {
+	if e == nil || e.words[id]&(wholeBit|takenBit) == 0 {
+		return 0, false
+	}
+	return int64(e.words[id]&placeMax) * granuleBytes, true
+}
+
+// Take gives a sample, which has none, the place at off.
+func (e *Entries) Take(id int, off int64) {
+	e.store(id, e.words[id]&keptBit|takenBit|uint64(off/granuleBytes))
+}
+
 // Put records that all of a sample's bytes are at off, and have this sum. They must not change
 // before Drop.
 func (e *Entries) Put(id int, off int64, sum uint32) {
@@ -146,7 +160,7 @@ func (e *Entries) Put(id int, off int64, sum uint32) {
 	}
 	kept := e.words[id] & keptBit
 	if e.words[id]&wholeBit != 0 {
-		e.store(id, kept)
+		e.Spoil(id)
 	}
 	atomic.StoreUint32(&e.sums[id], sum)
 	if e.stored != nil {
@@ -167,9 +181,16 @@ func (e *Entries) Keep(id int, kept bool) {
 	e.store(id, word)
 }
 
+// Spoil records that the bytes at a sample's place are not those of the sample.
+func (e *Entries) Spoil(id int) {
+	if e != nil && e.words[id]&wholeBit != 0 {
+		e.store(id, e.words[id]&^uint64(wholeBit)|takenBit)
+	}
+}
+
 // Drop gives up a sample's place. Whether it is a resident stays recorded.
 func (e *Entries) Drop(id int) {
-	if e != nil && e.words[id]&wholeBit != 0 {
+	if e != nil && e.words[id]&(wholeBit|takenBit) != 0 {
 		e.store(id, e.words[id]&keptBit)
 	}
 }

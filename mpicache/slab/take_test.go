@@ -25,8 +25,7 @@ func pattern(set, sample int) []byte {
 // A scribbler brings samples into a slab and gives them up, as a rank does.
 type scribbler struct {
 	*Slab
-	rng   *rand.Rand
-	place [2][40]int64 // plus 1; 0: none
+	rng *rand.Rand
 }
 
 func newScribbler(t testing.TB, s *Slab, seed uint64) *scribbler {
@@ -40,22 +39,21 @@ func (w *scribbler) step(written func()) {
 	set := w.rng.IntN(2)
 	id := w.rng.IntN(twoSets[set].Samples)
 	e := w.Entries(set)
-	if at := w.place[set][id]; at != 0 {
+	if off, ok := e.Place(id); ok {
 		if w.rng.IntN(2) == 0 {
 			e.Keep(id, w.rng.IntN(3) > 0)
 			return
 		}
 		e.Keep(id, false)
 		e.Drop(id)
-		w.Free(at - 1)
-		w.place[set][id] = 0
+		w.Free(off)
 		return
 	}
 	off, ok := w.Alloc(sizeOf(set, id))
 	if !ok {
 		return
 	}
-	w.place[set][id] = off + 1
+	e.Take(id, off)
 	into, sample := w.Bytes(off, sizeOf(set, id)), pattern(set, id)
 	if w.rng.IntN(2) == 0 {
 		e.Keep(id, true) // before it is there, as a policy decides
@@ -66,6 +64,13 @@ func (w *scribbler) step(written func()) {
 	}
 	e.Put(id, off, Sum(into))
 	e.Keep(id, true)
+	if w.rng.IntN(4) == 0 { // somebody else wrote there: it is read again
+		e.Spoil(id)
+		into[0]++
+		written()
+		copy(into, sample)
+		e.Put(id, off, Sum(into))
+	}
 }
 
 // isWhole reports whether bytes are what the entry of a sample says.
@@ -315,6 +320,12 @@ func TestSpoiltBytes(t *testing.T) {
 	b[17]++
 	if isWhole(e, 3, b) {
 		t.Error("a sample with another byte is whole")
+	}
+	if e.Spoil(3); isWhole(e, 3, b) {
+		t.Error("a sample with other bytes than its own is whole")
+	}
+	if at, ok := e.Place(3); !ok || at != off {
+		t.Errorf("a sample with other bytes than its own lies at %d, %v, not at %d", at, ok, off)
 	}
 	e.Put(3, off, Sum(b))
 	if e.Drop(3); isWhole(e, 3, b) {
