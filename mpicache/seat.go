@@ -154,7 +154,7 @@ func (n *Node) keep() {
 			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
 		})
 	}
-	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), text); err != nil {
+	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), inOne(text)); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first",
 			"error", err)
 	}

@@ -3,8 +3,10 @@ package mpicache
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,7 +47,7 @@ func previousState(path string) string { return path + ".previous" }
 // Trainers get the plan when it is there: they must not know a plan that cannot be made again.
 func (s *stream) keepState(c scheduler.KeepState) {
 	s.inFolder(func() {
-		if err := writeState(s.statePath(c.Snap.Epoch), c.Snap.Encode()); err != nil {
+		if err := writeState(s.statePath(c.Snap.Epoch), c.Snap.Encoded()); err != nil {
 			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot "+
 				"plan this epoch again", "error", err)
 		}
@@ -91,7 +93,7 @@ func (s *stream) statePaths() []string {
 }
 
 // writeState writes a file of the rank's folder, creating the folder if it was removed.
-func writeState(path string, data []byte) error {
+func writeState(path string, data iter.Seq[[]byte]) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("mpicache: %w", err)
 	}
@@ -132,7 +134,7 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 		err = setAside(path)
 	}
 	if err == nil {
-		err = write(path, c.Snap.Encode())
+		err = write(path, c.Snap.Encoded())
 	}
 	if err != nil {
 		s.node.cfg.Log.Error("the importance state is not saved", "error", err)
@@ -168,14 +170,21 @@ func (s *stream) awaitStates() {
 	}
 }
 
+// inOne is data for writeFile in one piece.
+func inOne(data []byte) iter.Seq[[]byte] { return slices.Values([][]byte{data}) }
+
 // writeFile replaces path atomically by a file that is on disk when it returns, or leaves it
 // unchanged.
-func writeFile(path string, data []byte) error {
+func writeFile(path string, data iter.Seq[[]byte]) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".state-")
 	if err != nil {
 		return fmt.Errorf("mpicache: %w", err)
 	}
-	_, err = f.Write(data)
+	for piece := range data {
+		if _, err = f.Write(piece); err != nil {
+			break
+		}
+	}
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)

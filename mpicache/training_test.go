@@ -117,7 +117,7 @@ func (c *crew) putBack(r int) {
 		if _, err := f.ReadAt(data, 0); err != nil {
 			c.t.Error(err)
 		}
-		if err := writeState(path, data); err != nil {
+		if err := writeState(path, inOne(data)); err != nil {
 			c.t.Error(err)
 		}
 	}

@@ -30,7 +30,7 @@ type Cache struct {
 
 // NewCache returns an empty partition of capacityBytes over samples of the given sizes.
 func NewCache(policy Policy, capacityBytes int64, size func(SampleID) int64) *Cache {
-	c := &Cache{policy: policy, size: size, capacityBytes: capacityBytes, place: newTable[Place](0)}
+	c := &Cache{policy: policy, size: size, capacityBytes: capacityBytes, place: sparseTable[Place](0)}
 	c.gate, _ = policy.(Gate)
 	return c
 }

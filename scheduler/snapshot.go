@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math"
 	"slices"
 
@@ -128,7 +129,7 @@ func (s *Snapshot) head() snapshotHead {
 	h := snapshotHead{
 		Stream: s.Stream, Checkpoint: s.Checkpoint, Epoch: s.Epoch, Final: s.Final,
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
-		NumScores: len(s.Scores), NumLosses: len(s.Losses), NumTail: len(s.TailIDs),
+		NumScores: len(s.Scores), NumLosses: max(s.draws, len(s.Losses)), NumTail: len(s.TailIDs),
 		NumEmbeddings: len(s.Embeddings), NumTailEmbeddings: len(s.TailEmbeddings),
 		NumLearned: len(s.Learned),
 	}
@@ -138,40 +139,86 @@ func (s *Snapshot) head() snapshotHead {
 	return h
 }
 
-// Encode returns the snapshot as bytes: magic, length of the head, the head as JSON, the arrays, a
-// CRC-32.
+// Encode returns the snapshot as bytes, which Encoded describes.
 func (s *Snapshot) Encode() []byte {
-	s = s.complete()
-	head, err := json.Marshal(s.head())
-	if err != nil {
-		panic("scheduler: a snapshot's head: " + err.Error())
+	var b []byte
+	for piece := range s.Encoded() {
+		b = append(b, piece...)
 	}
-	numbers := len(s.Scores)*(1+len(s.Cuts)) + len(s.Losses) + len(s.Embeddings) +
-		len(s.TailEmbeddings)
-	b := bytes.NewBuffer(
-		make([]byte, 0, 64+len(head)+4*numbers+10*len(s.TailIDs)+len(s.Learned)))
-	b.WriteString(snapshotMagic)
-	write(b, uint32(len(head)))
-	b.Write(head)
-	write(b, s.Scores)
-	write(b, s.Losses)
-	write(b, s.TailIDs)
-	write(b, s.TailConsumer)
-	write(b, s.TailLosses)
-	write(b, s.Embeddings)
-	write(b, s.TailEmbeddings)
-	for _, cut := range s.Cuts {
-		write(b, cut.Scores)
-	}
-	b.Write(s.Learned)
-	write(b, crc32.ChecksumIEEE(b.Bytes()))
-	return b.Bytes()
+	return b
 }
 
-func write(b *bytes.Buffer, v any) {
-	if err := binary.Write(b, binary.LittleEndian, v); err != nil {
-		panic("scheduler: writing to memory: " + err.Error())
+// Encoded yields the snapshot as bytes, in pieces of at most 64 KiB: magic, length of the head, the
+// head as JSON, the arrays, a CRC-32. A piece is valid until the next one.
+func (s *Snapshot) Encoded() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		h := s.head()
+		head, err := json.Marshal(h)
+		if err != nil {
+			panic("scheduler: a snapshot's head: " + err.Error())
+		}
+		e := encoder{yield: yield, buffer: make([]byte, 0, 4*hashedAtOnce)}
+		e.bytes([]byte(snapshotMagic))
+		e.words(1, func(int) uint32 { return uint32(len(head)) })
+		e.bytes(head)
+		e.floats(s.Scores)
+		e.floats(s.Losses)
+		e.words(h.NumLosses-len(s.Losses), func(int) uint32 { return quietNaN })
+		e.words(len(s.TailIDs), func(i int) uint32 { return uint32(s.TailIDs[i]) })
+		for _, consumer := range s.TailConsumer {
+			e.bytes([]byte{byte(consumer), byte(consumer >> 8)})
+		}
+		e.floats(s.TailLosses)
+		e.floats(s.Embeddings)
+		e.floats(s.TailEmbeddings)
+		for _, cut := range s.Cuts {
+			e.floats(cut.Scores)
+		}
+		e.bytes(s.Learned)
+		e.flush()
+		sum := e.sum
+		e.words(1, func(int) uint32 { return sum })
+		e.flush()
 	}
+}
+
+// encoder yields what it is given as little-endian bytes, a full buffer at a time.
+type encoder struct {
+	yield  func([]byte) bool
+	buffer []byte
+	sum    uint32 // CRC-32 of what was yielded
+	ended  bool   // nobody wants more
+}
+
+func (e *encoder) floats(values []float32) {
+	e.words(len(values), func(i int) uint32 { return math.Float32bits(values[i]) })
+}
+
+func (e *encoder) words(n int, word func(i int) uint32) {
+	for i := range n {
+		if cap(e.buffer)-len(e.buffer) < 4 {
+			e.flush()
+		}
+		e.buffer = binary.LittleEndian.AppendUint32(e.buffer, word(i))
+	}
+}
+
+func (e *encoder) bytes(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), cap(e.buffer)-len(e.buffer))
+		e.buffer, b = append(e.buffer, b[:n]...), b[n:]
+		if len(e.buffer) == cap(e.buffer) {
+			e.flush()
+		}
+	}
+}
+
+func (e *encoder) flush() {
+	if len(e.buffer) > 0 && !e.ended {
+		e.sum = crc32.Update(e.sum, crc32.IEEETable, e.buffer)
+		e.ended = !e.yield(e.buffer)
+	}
+	e.buffer = e.buffer[:0]
 }
 
 // DecodeSnapshot is the inverse of Encode. It returns ErrSnapshot, wrapped, for anything else.

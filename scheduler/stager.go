@@ -57,8 +57,7 @@ type StagerConfig struct {
 	// OwnersRead has a sample's owner bring it in for whoever consumes it, also if it is not kept
 	// in memory: the owner has a copy on its disk, or is to have one.
 	OwnersRead bool
-	// Sparse tables grow with what is held and not with the data set, and are slower: for
-	// simulations of many ranks.
+	// Sparse has tables grow with what is held from the start: for simulations of many ranks.
 	Sparse bool
 	// Drew, if it is not nil, is told what each draw of an own sample found, in the order of the
 	// plan.
@@ -89,25 +88,37 @@ func (p *planned) position(batch int) int64 { return p.base + int64(batch) }
 
 // NewStager returns a stager that has nothing.
 func NewStager(cfg StagerConfig) *Stager {
-	entries := cfg.Samples // of the tables
-	if cfg.Sparse {
-		entries = 0
-	}
 	cache := NewCache(cfg.Policy, cfg.CapacityBytes, cfg.Size)
-	cache.place, cache.kept = newTable[Place](entries), cfg.Kept
+	cache.kept = cfg.Kept
 	s := &Stager{
 		cfg:      cfg,
 		store:    store{cache: cache, tier: newTier(cfg), samples: cfg.Samples},
-		copies:   copyTable{newTable[sampleCopy](entries)},
+		copies:   copyTable{sparseTable[sampleCopy](0)},
 		waiting:  map[SampleID][]waiter{},
 		byTicket: map[uint64]*part{},
 		leases:   map[uint32]*part{},
 		asks:     map[uint32]*Ask{},
 		answers:  map[answerKey]*answer{},
 	}
+	if !cfg.Sparse {
+		kept, held := cfg.held()
+		cache.place = newTable[Place](cfg.Samples, kept)
+		s.copies = copyTable{newTable[sampleCopy](cfg.Samples, held)}
+	}
 	_, s.patient = cfg.Policy.(LookAhead)
 	s.onLaneOpened(LaneOpened{World: cfg.World})
 	return s
+}
+
+// held is how many samples of mean size this rank keeps at the most, and has in memory.
+func (cfg *StagerConfig) held() (kept, held int) {
+	total := int64(0)
+	for id := range cfg.Samples {
+		total += cfg.Size(SampleID(id))
+	}
+	mean := max(1, total/int64(max(1, cfg.Samples)))
+	return int(min(cfg.CapacityBytes, total) / mean),
+		int((min(cfg.CapacityBytes, total) + min(cfg.WindowBytes, total)) / mean)
 }
 
 // Step takes an event and returns the commands that follow from it. The slice is valid until the

@@ -1,36 +1,111 @@
 package scheduler
 
+import "math/bits"
+
 // table has a small value for each sample; the zero value is none. A dense one takes room for every
-// sample and finds a value by one load, which the training path needs; a sparse one grows with what
-// is in it, for simulations of a thousand ranks.
+// sample, a sparse one for what is in it: it is a hash table with linear probing, in which what is
+// deleted leaves no gap.
+//
+// Source: Knuth, "The Art of Computer Programming", volume 3, §6.4, Algorithms L and R.
 type table[V comparable] struct {
-	dense  []V
-	sparse map[SampleID]V
+	dense []V
+	slots []slot[V] // a power of two of them; nil until something is in it
+	shift int       // of a hash, to a place in slots
+	used  int
 }
 
-// newTable returns an empty table: dense for samples 0 ≤ id < samples, sparse if samples is 0.
-func newTable[V comparable](samples int) table[V] {
-	if samples > 0 {
+type slot[V comparable] struct {
+	id    SampleID
+	value V
+}
+
+const (
+	// denseShare is the share of samples from which on a dense table is the smaller one.
+	denseShare = 4
+	slotsMin   = 16
+)
+
+// newTable returns an empty table for samples 0 ≤ id < samples, of which about this many have a
+// value at a time.
+func newTable[V comparable](samples, held int) table[V] {
+	if held >= samples/denseShare {
 		return table[V]{dense: make([]V, samples)}
 	}
-	return table[V]{sparse: map[SampleID]V{}}
+	return sparseTable[V](held)
+}
+
+// sparseTable returns an empty table for about this many values. It grows.
+func sparseTable[V comparable](held int) (t table[V]) {
+	t.resize(max(slotsMin, 1<<bits.Len(uint(held+held/2))))
+	return t
+}
+
+func (t *table[V]) resize(slots int) {
+	old := t.slots
+	t.slots, t.shift, t.used = make([]slot[V], slots), 64-bits.Len(uint(slots-1)), 0
+	for _, s := range old {
+		var none V
+		if s.value != none {
+			t.set(s.id, s.value)
+		}
+	}
 }
 
 func (t *table[V]) get(id SampleID) V {
 	if t.dense != nil {
 		return t.dense[id]
 	}
-	return t.sparse[id]
+	return t.slots[t.find(id)].value
 }
 
 func (t *table[V]) set(id SampleID, v V) {
-	var none V
-	switch {
-	case t.dense != nil:
+	if t.dense != nil {
 		t.dense[id] = v
-	case v == none:
-		delete(t.sparse, id)
-	default:
-		t.sparse[id] = v
+		return
 	}
+	var none V
+	i := t.find(id)
+	switch here := t.slots[i].value != none; {
+	case v == none && here:
+		t.delete(i)
+	case v != none && !here:
+		if t.used++; t.used > len(t.slots)/4*3 {
+			t.resize(2 * len(t.slots))
+			t.used++
+			i = t.find(id)
+		}
+		fallthrough
+	case v != none:
+		t.slots[i] = slot[V]{id, v}
+	}
+}
+
+// at is the first place to look for a sample.
+func (t *table[V]) at(id SampleID) int { return int((uint64(id) + 1) * golden >> t.shift) }
+
+// find returns the place of a sample, or the free one where it would be.
+func (t *table[V]) find(id SampleID) int {
+	var none V
+	i := t.at(id)
+	for t.slots[i].value != none && t.slots[i].id != id {
+		i = (i + 1) & (len(t.slots) - 1)
+	}
+	return i
+}
+
+// delete empties a place, and moves those up that were kept from it.
+func (t *table[V]) delete(i int) {
+	var none V
+	mask := len(t.slots) - 1
+	for j := i; ; {
+		j = (j + 1) & mask
+		if t.slots[j].value == none {
+			break
+		}
+		if from := t.at(t.slots[j].id); (j-from)&mask >= (j-i)&mask {
+			t.slots[i], i = t.slots[j], j
+		}
+	}
+	t.slots[i] = slot[V]{}
+	t.used--
 }
