@@ -112,10 +112,10 @@ func (n *Node) planBeside(
 	}
 	go func() {
 		n.besideMu.Lock()
-		reply := appendPlan(nil, ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
+		reply := planFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
 		n.besideMu.Unlock()
 		c.plansBeside.Add(-1)
-		c.replies.give(reply)
+		c.replies.stream(reply)
 	}()
 	return nil
 }

@@ -113,14 +113,14 @@ func (s *stream) requested(c *conn, kind Kind) int {
 	return n
 }
 
-// respond ends a request with a frame, which is encoded after the stream is unlocked.
-func (s *stream) respond(number uint64, frame func(ticket uint32) []byte) {
+// respond ends a request with a reply, which is made after the stream is unlocked.
+func (s *stream) respond(number uint64, reply func(c *conn, ticket uint32)) {
 	r := s.requests[number]
 	if r == nil {
 		return
 	}
 	delete(s.requests, number)
-	s.later(func() { r.conn.replies.give(frame(r.ticket)) })
+	s.later(func() { reply(r.conn, r.ticket) })
 }
 
 // forget drops the pending requests of a client that is gone.
@@ -232,18 +232,19 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		delete(s.closedEpochs, c.Epoch) // it may be trained once more
 		s.recordImportance(c.Epoch, c.Scores)
 	case scheduler.AnswerPlan:
-		path := ""
+		answer, path := c, ""
 		if s.coordinator.Weighted() {
 			path = s.statePath(c.Plan.Epoch)
 		}
-		s.respond(c.Ticket, func(ticket uint32) []byte {
-			return appendPlan(nil, ticket, c.Plan, c.Trainer, c.Scores, path)
+		s.respond(c.Ticket, func(c *conn, ticket uint32) {
+			c.replies.stream(planFrame(ticket, answer.Plan, answer.Trainer, answer.Scores, path))
 		})
 	case scheduler.PlanBeside:
 		s.planBeside(c)
 	case scheduler.AnswerSave:
-		s.respond(c.Ticket, func(ticket uint32) []byte {
-			return appendJSON(nil, KindSave+replyTo, ticket, saveAnswer{c.Path, c.State})
+		saved := saveAnswer{c.Path, c.State}
+		s.respond(c.Ticket, func(c *conn, ticket uint32) {
+			c.write(appendJSON(nil, KindSave+replyTo, ticket, saved))
 		})
 	case scheduler.ReadStates:
 		s.readStates(c.Stream)
@@ -268,9 +269,9 @@ func (s *stream) refuse(c scheduler.Refuse) {
 		r.err = no
 		return
 	}
-	s.respond(
-		c.Ticket,
-		func(ticket uint32) []byte { return appendError(nil, ticket, no.code, no.sentence) })
+	s.respond(c.Ticket, func(c *conn, ticket uint32) {
+		c.write(appendError(nil, ticket, no.code, no.sentence))
+	})
 }
 
 func (s *stream) log(c scheduler.Log) {

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
-	"slices"
 
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
@@ -398,50 +398,24 @@ const (
 	planEvaluated
 )
 
-const sourceBytes = 16 // of the scores' digest
-
-// appendPlan appends the reply to PLAN: the trainer's part of every batch, and, if the plan was
-// made from scores, their digest and file.
-func appendPlan(
-	b []byte, ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string,
-) []byte {
-	start, draws := len(b), p.DrawsOf(trainer)
-	const columns = 3
-	b = slices.Grow(b, frameHeadBytes+16+4*(p.Batches()+columns*draws)+sourceBytes+len(path))
-	b = appendFrame(b, KindPlan+replyTo, ticket)
-	b = le.AppendUint32(b, uint32(p.Epoch))
-	b = le.AppendUint32(b, uint32(p.Batches()))
-	b = le.AppendUint32(b, uint32(len(p.IDs)))
-	flagsAt, flags := len(b), uint32(0)
-	b = le.AppendUint32(b, flags)
-	for i := range p.Batches() {
-		b = le.AppendUint32(b, uint32(p.PartLen(i, trainer)))
-	}
-	for i, id := range p.IDs {
-		if int(p.Consumer[i]) == trainer {
-			b = le.AppendUint32(b, uint32(id))
-		}
-	}
+// planFrame yields the reply to PLAN, in pieces: the trainer's part of every batch, and, if the plan
+// was made from scores, their digest and file. A piece is valid until the next one.
+func planFrame(
+	ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string,
+) iter.Seq[[]byte] {
+	flags, columns, behind := uint32(0), 1, []byte(nil)
 	if p.Weighted() {
-		flags |= planWeights
-		for i, id := range p.IDs {
-			if int(p.Consumer[i]) == trainer {
-				b = le.AppendUint32(b, math.Float32bits(p.Weight(id)))
-			}
-		}
+		flags, columns = flags|planWeights, columns+1
 	}
-	repeatsAt := len(b)
 	for k := range p.Repeats(trainer) {
-		if b = le.AppendUint32(b, k); k > 0 {
-			flags |= planRepeats
+		if k > 0 {
+			flags, columns = flags|planRepeats, columns+1
+			break
 		}
-	}
-	if flags&planRepeats == 0 {
-		b = b[:repeatsAt]
 	}
 	if e := p.Evaluated(); e.N > 0 {
 		flags |= planEvaluated
-		b = le.AppendUint32(le.AppendUint32(b, uint32(e.First)), uint32(e.N))
+		behind = le.AppendUint32(le.AppendUint32(behind, uint32(e.First)), uint32(e.N))
 	}
 	if source != "" {
 		flags |= planSource
@@ -449,8 +423,54 @@ func appendPlan(
 		if err != nil {
 			panic("mpicache: a digest is " + string(source))
 		}
-		b = append(append(b, digest...), path...)
+		behind = append(append(behind, digest...), path...)
 	}
-	le.PutUint32(b[flagsAt:], flags)
-	return endFrame(b, start)
+	return func(yield func([]byte) bool) {
+		const planHeadBytes = 16
+		b := appendFrame(make([]byte, 0, pieceBytes), KindPlan+replyTo, ticket)
+		le.PutUint32(b, uint32(planHeadBytes+4*(p.Batches()+columns*p.DrawsOf(trainer))+len(behind)))
+		for _, v := range []int{p.Epoch, p.Batches(), len(p.IDs), int(flags)} {
+			b = le.AppendUint32(b, uint32(v))
+		}
+		for v := range planColumns(p, trainer, flags) {
+			if b = le.AppendUint32(b, v); len(b) > pieceBytes-4 {
+				if !yield(b) {
+					return
+				}
+				b = b[:0]
+			}
+		}
+		yield(append(b, behind...))
+	}
+}
+
+// pieceBytes is the most of a plan's frame that is in memory at a time, but for what is behind its
+// columns.
+const pieceBytes = 64 << 10
+
+// planColumns yields the lengths of the trainer's part of every batch, and what flags say of its
+// draws.
+func planColumns(p *scheduler.Plan, trainer int, flags uint32) iter.Seq[uint32] {
+	draws := func(yield func(uint32) bool, of func(scheduler.SampleID) uint32) bool {
+		for i, id := range p.IDs {
+			if int(p.Consumer[i]) == trainer && !yield(of(id)) {
+				return false
+			}
+		}
+		return true
+	}
+	return func(yield func(uint32) bool) {
+		for i := range p.Batches() {
+			if !yield(uint32(p.PartLen(i, trainer))) {
+				return
+			}
+		}
+		ids := func(id scheduler.SampleID) uint32 { return uint32(id) }
+		weight := func(id scheduler.SampleID) uint32 { return math.Float32bits(p.Weight(id)) }
+		if !draws(yield, ids) || flags&planWeights != 0 && !draws(yield, weight) ||
+			flags&planRepeats == 0 {
+			return
+		}
+		p.Repeats(trainer)(yield)
+	}
 }

@@ -145,8 +145,8 @@ func TestAppendGolden(t *testing.T) {
 		"warm_reply": appendJSON(nil, KindWarm+replyTo, 15, Warmed{
 			Staged: 2, Bytes: 300, Here: 1, NoRoom: 1, Failures: []WarmFailure{{9, "gone"}},
 		}),
-		"plan_reply_evaluated": appendPlan(nil, 17, evaluatedPlan(), 1,
-			scheduler.Digest(strings.Repeat("5a", 16)), "/run/s1/state-1-3"),
+		"plan_reply_evaluated": slices.Concat(slices.Collect(planFrame(17, evaluatedPlan(), 1,
+			scheduler.Digest(strings.Repeat("5a", 16)), "/run/s1/state-1-3"))...),
 		"batch": appendBatch(nil, 5, 13, []batchEntry{
 			{4, 1, 100, 0, scheduler.FromLocal, false},
 			{0, 0, 200, 4096, scheduler.NotHere, false},

@@ -2,7 +2,9 @@ package mpicache
 
 import (
 	"fmt"
+	"iter"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,11 +18,13 @@ type outbox struct {
 	sock *net.UnixConn
 	raw  syscall.RawConn // its
 
-	mu      sync.Mutex // protects the rest
-	corked  bool       // more requests have been read: their replies leave together
-	rest    []byte     // to be sent
-	sending bool       // by the goroutine
-	over    bool       // the client is left
+	mu     sync.Mutex // protects the rest
+	corked bool       // more requests have been read: their replies leave together
+	rest   []byte     // to be sent
+	// whole frames, each in pieces that are made when they are to be sent
+	long    []iter.Seq[[]byte]
+	sending bool // by the goroutine
+	over    bool // the client is left
 }
 
 const (
@@ -28,8 +32,7 @@ const (
 	writeTimeout = 10 * time.Second
 	// helloTimeout is how long a client may take to identify itself.
 	helloTimeout = 30 * time.Second
-	// maxUnread is how much may be queued before a further reply. A plan is larger, and queued
-	// alone.
+	// maxUnread is how much may be queued before a further reply.
 	maxUnread = 16 << 20
 	// writePiece is how much a client has to read within writeTimeout.
 	writePiece = 1 << 20
@@ -43,25 +46,18 @@ func (o *outbox) cork(corked bool) {
 	if o.corked = corked; !corked && len(o.rest) > 0 && !o.sending {
 		rest := o.rest
 		o.rest = o.rest[:0]
-		o.send(rest, len(rest) > writePiece)
+		o.send(rest)
 	}
 }
 
 // write sends whole frames, or queues them. It does not retain b.
-func (o *outbox) write(b []byte) { o.put(b, false) }
-
-// give is write, but takes b over: a plan is large, and is not copied.
-func (o *outbox) give(b []byte) { o.put(b, true) }
-
-func (o *outbox) put(b []byte, own bool) {
+func (o *outbox) write(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.over || len(b) == 0:
 	case !o.corked && !o.sending:
-		o.send(b, own)
-	case own && len(o.rest) == 0:
-		o.rest = b
+		o.send(b)
 	case len(o.rest) > maxUnread:
 		o.end()
 	default:
@@ -69,20 +65,29 @@ func (o *outbox) put(b []byte, own bool) {
 	}
 }
 
-// send sends what the socket takes at once, and has the goroutine send the rest, of a copy unless b
-// is its own. There is nothing before it.
-func (o *outbox) send(b []byte, own bool) {
+// stream has the goroutine send a frame that is too large to be queued, after what is.
+func (o *outbox) stream(frame iter.Seq[[]byte]) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return
+	}
+	if o.long = append(o.long, frame); !o.sending {
+		o.sending = true
+		go o.sendRest()
+	}
+}
+
+// send sends what the socket takes at once, and has the goroutine send a copy of the rest. There is
+// nothing before it.
+func (o *outbox) send(b []byte) {
 	n, err := o.now(b)
 	if err != nil {
 		o.end()
 		return
 	}
 	if n < len(b) {
-		rest := b[n:]
-		if !own {
-			rest = append(o.rest[:0], rest...)
-		}
-		o.rest, o.sending = rest, true
+		o.rest, o.sending = append(o.rest[:0], b[n:]...), true
 		go o.sendRest()
 	}
 }
@@ -106,18 +111,21 @@ func (o *outbox) now(b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
+// sendRest sends what is queued.
 func (o *outbox) sendRest() {
-	var b []byte
 	for {
 		o.mu.Lock()
-		if b, o.rest = o.rest, nil; len(b) == 0 || o.over {
+		pieces := slices.Chunk(o.rest, writePiece)
+		if len(o.rest) == 0 && len(o.long) > 0 {
+			pieces, o.long = o.long[0], o.long[1:]
+		} else if len(o.rest) == 0 || o.over {
 			o.sending = false
 			o.mu.Unlock()
 			return
 		}
+		o.rest = nil
 		o.mu.Unlock()
-		for len(b) > 0 {
-			piece := b[:min(len(b), writePiece)]
+		for piece := range pieces {
 			// fails when closed, and so does Write
 			_ = o.sock.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if _, err := o.sock.Write(piece); err != nil {
@@ -126,7 +134,6 @@ func (o *outbox) sendRest() {
 				o.mu.Unlock()
 				break
 			}
-			b = b[len(piece):]
 		}
 		_ = o.sock.SetWriteDeadline(time.Time{}) // as above
 	}
@@ -134,7 +141,7 @@ func (o *outbox) sendRest() {
 
 // end leaves a client that cannot be written to; one that reads again sees the end, and closes.
 func (o *outbox) end() {
-	o.over, o.rest = true, nil
+	o.over, o.rest, o.long = true, nil, nil
 	_ = o.sock.CloseWrite() // it may be closed
 }
 

@@ -1,8 +1,10 @@
 package mpicache
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -82,6 +84,45 @@ func TestClientThatNeverReads(t *testing.T) {
 		t.Error(err)
 	}
 	o.write(frame) // nobody is there
+}
+
+// TestLongFrames: what is sent in pieces arrives whole, and so does what is written meanwhile.
+func TestLongFrames(t *testing.T) {
+	ours, theirs := socketPair(t)
+	raw, err := ours.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := outbox{sock: ours, raw: raw}
+	const pieces, size, long, short = 300, 10_000, 3, 40
+	for name := range byte(long) {
+		o.stream(func(yield func([]byte) bool) {
+			piece := bytes.Repeat([]byte{name}, size)
+			for range pieces {
+				if !yield(piece) {
+					t.Error("a frame is not sent to its end")
+					return
+				}
+			}
+		})
+		for range short {
+			o.write([]byte{long, long})
+		}
+	}
+	got := make([]byte, long*(pieces*size+short*2))
+	if _, err := io.ReadFull(theirs, got); err != nil {
+		t.Fatal(err)
+	}
+	for len(got) > 0 {
+		n := pieces * size
+		if got[0] == long {
+			n = 2
+		}
+		if !bytes.Equal(got[:n], bytes.Repeat(got[:1], n)) {
+			t.Fatalf("a frame of %d bytes is not whole", n)
+		}
+		got = got[n:]
+	}
 }
 
 func socketPair(t *testing.T) (a, b *net.UnixConn) {
