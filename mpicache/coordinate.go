@@ -2,7 +2,6 @@ package mpicache
 
 import (
 	"encoding/json"
-	"runtime/debug"
 	"time"
 
 	"rankpool/mpicache/record"
@@ -341,7 +340,7 @@ func (s *stream) makeStager() error {
 // makePlan makes a plan without holding the stream's lock.
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
-	cfg.Place = c.Place
+	cfg.Place, cfg.Drawn = c.Place, s.node.tidy
 	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
 		s.tape.Cuts(c.Cuts)
 	}
@@ -353,7 +352,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 				panic("mpicache: " + err.Error()) // the coordinator's learner has taken it, or made it
 			}
 		}
-		debug.FreeOSMemory() // making a plan takes most, beside what is in use
+		s.node.tidy()
 		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
 		if cfg.Sampler.Weighted() {
 			e.Scores = scheduler.ScoresDigest(c.Stream, c.Epoch, c.Scores)
@@ -363,8 +362,14 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 				s.coordinate(e)
 			}
 		})
-		debug.FreeOSMemory() // what making a plan took, once an epoch
+		s.node.tidy()
 	}()
+}
+
+func (n *Node) tidy() {
+	if n.cfg.Tidy != nil {
+		n.cfg.Tidy()
+	}
 }
 
 // planBeside makes a plan that nothing is staged by.

@@ -100,6 +100,9 @@ type Config struct {
 	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it.
 	// It is called while the slab is allocated.
 	Room func() int64
+	// Tidy, if it is not nil, is called before, while and after each plan is made, which takes most
+	// memory and leaves most garbage.
+	Tidy func()
 	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the
 	// node should give back, because memory is short, 0: none, and after how long to call it again
 	// (it is called within 5 ms to 1 s). One goroutine calls it.

@@ -43,6 +43,8 @@ type PlanConfig struct {
 	Assignment Assignment
 	// returns the owner of each draw, see Outlook.Place; nil: Owner decides
 	Place func(*Draws, []float32) []uint16
+	// Drawn, if it is not nil, is called between drawing, which leaves most garbage, and assigning.
+	Drawn func()
 }
 
 // NewPlan draws an epoch and assigns its draws. scores has one entry a sample and must not change
@@ -50,6 +52,9 @@ type PlanConfig struct {
 // on every rank.
 func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 	draws := cfg.Sampler.Draw(epoch, scores)
+	if cfg.Drawn != nil {
+		cfg.Drawn()
+	}
 	p := &Plan{
 		Draws:    draws,
 		Batch:    cfg.BatchSize * len(cfg.World),

@@ -8,6 +8,7 @@ type timeSorter struct {
 	of      []uint16 // bucket by the key's upper bits
 	shift   uint     // of a word, to those bits
 	n       int
+	spare   []uint64 // for blocks
 }
 
 // timeBucket has its words in blocks, of which all but the last are full.
@@ -18,6 +19,7 @@ type timeBucket struct {
 
 const (
 	blockWords   = 512
+	blocksAtOnce = 256   // that are allocated: 1 MiB, which is free again as a whole
 	bucketWords  = 16384 // on average: with its copy 256 KiB
 	bucketsMax   = 1024
 	timeCellBits = 16 // of a key, by which buckets differ
@@ -47,11 +49,24 @@ func (s *timeSorter) add(word uint64) {
 	b := &s.buckets[s.of[word>>s.shift]]
 	at := b.n % blockWords
 	if at == 0 {
-		b.blocks = append(b.blocks, make([]uint64, blockWords))
+		b.blocks = append(b.blocks, s.block())
 	}
 	b.blocks[len(b.blocks)-1][at] = word
 	b.n++
 	s.n++
+}
+
+func (s *timeSorter) block() []uint64 {
+	if len(s.spare) == 0 {
+		n := blocksAtOnce
+		if len(s.buckets) == 1 {
+			n = 1 // there are few words
+		}
+		s.spare = make([]uint64, n*blockWords)
+	}
+	b := s.spare[:blockWords:blockWords]
+	s.spare = s.spare[blockWords:]
+	return b
 }
 
 // ids returns the ids of the first length words. When there are fewer, the epoch is filled from its
@@ -73,6 +88,7 @@ func (s *timeSorter) ids(length int) []SampleID {
 			ids = append(ids, SampleID(w))
 		}
 	}
+	s.spare = nil
 	n := len(ids)
 	ids = ids[:length]
 	repeat(ids, n)

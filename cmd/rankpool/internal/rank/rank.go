@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -47,10 +46,6 @@ func (o *Options) Serve(ctx context.Context) error {
 	endWithParent()
 	// a launcher that died reads stderr no more, and the state is still to be saved
 	signal.Ignore(syscall.SIGPIPE)
-	if os.Getenv("GOGC") == "" {
-		// the heap is a few large arrays without pointers: memory is dearer than collecting
-		debug.SetGCPercent(25)
-	}
 	// Register for signals before MPI starts threads: Go ends a process that gets an unhandled
 	// signal on a thread of C.
 	signals := make(chan os.Signal, 16) // signals that arrive before they are read
@@ -163,6 +158,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger,
 		Record:    func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
+		Tidy: tidyHeap,
 	}
 	if r.opt.Assign == "sampler" {
 		cfg.Assignment = scheduler.AssignSampler
@@ -196,7 +192,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := r.openTiers(cfg.Data, logger); err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // the manifests were read whole
+	tidyHeap() // the manifests were read whole
 	if err := r.startObserving(); err != nil {
 		return err
 	}
