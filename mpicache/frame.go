@@ -398,8 +398,8 @@ const (
 	planEvaluated
 )
 
-// planFrame yields the reply to PLAN, in pieces: the trainer's part of every batch, and, if the plan
-// was made from scores, their digest and file. A piece is valid until the next one.
+// planFrame yields the reply to PLAN, in pieces: the trainer's part of every batch, and, if the
+// plan was made from scores, their digest and file. A piece is valid until the next one.
 func planFrame(
 	ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string,
 ) iter.Seq[[]byte] {
