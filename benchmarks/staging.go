@@ -105,14 +105,12 @@ var others = []struct {
 }{
 	{"cp -r", func(b *bench, e *emulated) (time.Duration, error) {
 		return b.copied(func(into string) error {
-			return runAll(
-				exec.Command("cp", "-r", e.Dir(), into))
+			return runAll(exec.Command("cp", "-r", e.Dir(), into))
 		})
 	}},
 	{"rsync -a", func(b *bench, e *emulated) (time.Duration, error) {
 		return b.copied(func(into string) error {
-			return runAll(
-				exec.Command("rsync", "-a", e.Dir(), into))
+			return runAll(exec.Command("rsync", "-a", e.Dir(), into))
 		})
 	}},
 	{"tar | tar", func(b *bench, e *emulated) (time.Duration, error) {

@@ -236,10 +236,7 @@ var (
 	}
 	pureUses = map[string][]string{
 		"reflect": {"DeepEqual"},
-		"time": {
-			"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute",
-			"Hour",
-		},
+		"time":    {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	}
 )
 
@@ -276,8 +273,7 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		name = strings.TrimPrefix(name, "../")
-		found = append(
-			found, source{name, path.Dir(name), strings.HasSuffix(name, "_test.go"), syntax})
+		found = append(found, source{name, path.Dir(name), strings.HasSuffix(name, "_test.go"), syntax})
 		return nil
 	})
 	if err != nil || len(found) < 100 {

@@ -271,10 +271,7 @@ func FuzzTrainers(f *testing.F) {
 			who := helloFrame{ProtocolVersion, uint32(rank), 2, 1, thisProcess, thisProcess}
 			if s.byte()%8 == 0 {
 				text, _ := json.Marshal(
-					Spec{
-						Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2,
-						Trainer: rank,
-					})
+					Spec{Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2, Trainer: rank})
 				h.say(rank, who, endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0), true)
 			}
 			frame, whole := s.frame(who.trainer)

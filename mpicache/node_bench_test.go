@@ -27,8 +27,7 @@ func BenchmarkGet(b *testing.B) {
 			}
 			epoch++
 		}
-		p := u32s(
-			append([]uint32{0, uint32(epoch - 1), uint32(batch), uint32(len(lease))}, lease...)...)
+		p := u32s(append([]uint32{0, uint32(epoch - 1), uint32(batch), uint32(len(lease))}, lease...)...)
 		reply, err := tr.Call(KindGet, tr.tally.append(p))
 		if err != nil {
 			b.Fatal(err)

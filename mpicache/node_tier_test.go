@@ -125,8 +125,7 @@ func TestTierChangesNoStream(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d-ranks/%+v", sampler, ranks, tier), func(t *testing.T) {
 					cl := newCluster(t, ranks, 240, 2000)
 					log := &strings.Builder{}
-					logger := slog.New(
-						slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+					logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 					for _, n := range cl.nodes {
 						n.cfg.Log = logger
 					}

@@ -216,8 +216,7 @@ func TestAssignMisuse(t *testing.T) {
 	mustPanic(t, "too few consumers",
 		func() { Assign(ids, []int32{0}, 1, 1, AssignLocal, nil, consumer[:1]) })
 	mustPanic(t, "no ranks", func() { Assign(ids, []int32{0}, 0, 1, AssignLocal, nil, consumer) })
-	mustPanic(
-		t, "batch size", func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
+	mustPanic(t, "batch size", func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
 	mustPanic(t, "a trainer beyond the ranks",
 		func() { Assign(ids, []int32{1}, 1, 1, AssignLocal, nil, consumer) })
 }

@@ -14,8 +14,7 @@ func drive(
 ) (ids []SampleID, hit []bool, warm int) {
 	t.Helper()
 	n := len(losses[0])
-	s, err := NewSampler(
-		SamplerConfig{Name: sampler, Samples: n, Seed: 1, BatchSize: batch, World: 1})
+	s, err := NewSampler(SamplerConfig{Name: sampler, Samples: n, Seed: 1, BatchSize: batch, World: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

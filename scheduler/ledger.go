@@ -147,9 +147,7 @@ func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 
 // ReportEmbedded is Report with the samples' embeddings, one after the other, each of as many
 // numbers as Embed has said. It returns an error, too, when their number is wrong.
-func (l *Ledger) ReportEmbedded(
-	trainer, epoch, batch int, losses, embeddings []float32,
-) error {
+func (l *Ledger) ReportEmbedded(trainer, epoch, batch int, losses, embeddings []float32) error {
 	p := l.find(epoch)
 	if p == nil {
 		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)

@@ -226,14 +226,11 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 	}
 	switch {
 	case c.State == "":
-		return n.misfit(
-			"the checkpoint names no importance state: the cache was away when it was made")
+		return n.misfit("the checkpoint names no importance state: the cache was away when it was made")
 	case n.path == "":
-		return n.misfit(
-			"the checkpoint belongs to an importance state, and this run has no --state FILE")
+		return n.misfit("the checkpoint belongs to an importance state, and this run has no --state FILE")
 	case n.file.missing():
-		return n.misfit(
-			fmt.Sprintf("the checkpoint's importance state %s does not exist", n.path))
+		return n.misfit(fmt.Sprintf("the checkpoint's importance state %s does not exist", n.path))
 	case n.file.Err != nil:
 		return n.misfit(
 			fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path,

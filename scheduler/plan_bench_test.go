@@ -14,8 +14,7 @@ func BenchmarkNewPlan(b *testing.B) {
 	}
 	for _, name := range []string{"pads", "torch", "uniform"} {
 		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(
-				SamplerConfig{Name: name, Samples: samples, BatchSize: 32, World: ranks})
+			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 32, World: ranks})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -25,10 +24,7 @@ func BenchmarkNewPlan(b *testing.B) {
 			b.ResetTimer()
 			for e := range b.N {
 				NewPlan(
-					PlanConfig{
-						Sampler: s, Samples: samples, BatchSize: 32, World: world,
-						Ranks: ranks,
-					}, e, scores)
+					PlanConfig{Sampler: s, Samples: samples, BatchSize: 32, World: world, Ranks: ranks}, e, scores)
 			}
 			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/plan")
 		})

@@ -21,8 +21,7 @@ func BenchmarkDraw(b *testing.B) {
 	scores := testScores(samples)
 	for _, name := range SamplerNames() {
 		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(
-				SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 64})
+			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 64})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -40,8 +39,7 @@ func BenchmarkNext(b *testing.B) {
 	scores := testScores(samples)
 	for _, name := range SamplerNames() {
 		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(
-				SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 4})
+			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 4})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,8 +59,7 @@ func BenchmarkNext(b *testing.B) {
 
 func BenchmarkAssign(b *testing.B) {
 	const samples = 1_420_000
-	s, err := NewSampler(
-		SamplerConfig{Name: "uniform", Samples: samples, BatchSize: 64, World: 1024})
+	s, err := NewSampler(SamplerConfig{Name: "uniform", Samples: samples, BatchSize: 64, World: 1024})
 	if err != nil {
 		b.Fatal(err)
 	}

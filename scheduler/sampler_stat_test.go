@@ -73,8 +73,7 @@ func TestShares(t *testing.T) {
 	const samples, epochs = 200, 600
 	scores := testScores(samples)
 	for _, name := range []string{"weighted", "pads", "subset", "uniform", "weighted-once"} {
-		s := mustSampler(
-			t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Seed: 3})
+		s := mustSampler(t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Seed: 3})
 		count := make([]float64, samples)
 		total, weights := 0.0, 0.0
 		var d *Draws

@@ -181,8 +181,7 @@ func TestRunLengthLists(t *testing.T) {
 func TestDetectNeverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := Detect(func(string) string {
-			return rapid.StringMatching(`[a-z0-9\[\],-]{0,12}`).Draw(
-				t, "value")
+			return rapid.StringMatching(`[a-z0-9\[\],-]{0,12}`).Draw(t, "value")
 		})
 		job.InStep()
 		if host := job.FirstHost(); strings.ContainsAny(host, ",[") {

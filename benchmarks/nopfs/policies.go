@@ -28,10 +28,7 @@ type policy struct {
 // policies are in the paper's order. Source: paper, section 6, list of policies; thesis, section
 // 4.1.4.
 var policies = []policy{
-	{
-		Name: "perfect", About: "no stalls: the lower bound",
-		perfect: true, deal: dealPlaces,
-	},
+	{Name: "perfect", About: "no stalls: the lower bound", perfect: true, deal: dealPlaces},
 	{
 		Name:     "naive",
 		About:    "reads each sample from the PFS when it is needed; no prefetching, no cache",

@@ -132,9 +132,7 @@ func (m *machine) scenario(name string, d *dataSet) *Scenario {
 	s := &Scenario{
 		Name: name, Workers: m.Workers, Samples: d.Samples, MeanMB: d.MeanMB,
 		DeviationMB: d.DeviationMB, BatchSize: d.BatchSize, Epochs: d.Epochs,
-		Machine: systems.NoPFSModel{
-			Compute: m.Compute, Preprocess: m.Preprocess, Network: m.Network,
-		},
+		Machine: systems.NoPFSModel{Compute: m.Compute, Preprocess: m.Preprocess, Network: m.Network},
 	}
 	if d.Workers > 0 {
 		s.Workers = d.Workers

@@ -66,23 +66,20 @@ func TestFigures(t *testing.T) {
 		}, []string{"lru", ">100<"}, false},
 		{
 			"seconds", func(path string) error {
-				return EpochSeconds(
-					path, Title{"Time", "somehow"}, many(3))
+				return EpochSeconds(path, Title{"Time", "somehow"}, many(3))
 			},
 			[]string{"system-2", "ranks", "(s, in the time model)", ">50<"},
 			false,
 		},
 		{
 			"sources", func(path string) error {
-				return Sources(
-					path, Title{"Sources", "somehow"}, areas(7))
+				return Sources(path, Title{"Sources", "somehow"}, areas(7))
 			},
 			[]string{"system-6: 50 % hits", "substituted", "draws (%)"},
 			true,
 		},
 		{"one source", func(path string) error {
-			return Sources(
-				path, Title{"Sources", "somehow"}, areas(1))
+			return Sources(path, Title{"Sources", "somehow"}, areas(1))
 		}, []string{"system-0: 50 % hits"}, false},
 	} {
 		svgs := make([][]byte, 1, 2)

@@ -94,15 +94,9 @@ func TestClusterFileErrors(t *testing.T) {
 		{"workers = 2", "workers = ", "line 6 (last key \"loader.workers\")"},
 		{`"1ms"`, `"1h1m"`, "line 4: trainer.step is 1h1m0s, which is not in [1ns, 1h0m0s]"},
 		{`"1ms"`, `"1 parsec"`, "line 4 (last key \"trainer.step\")"},
-		{
-			"[2, 1_500_000]", "[1, 1_500_000]",
-			"line 9: storage.curve is 1, which is not in [2, 100000]",
-		},
+		{"[2, 1_500_000]", "[1, 1_500_000]", "line 9: storage.curve is 1, which is not in [2, 100000]"},
 		{"1_500_000", "1.5", "line 9 (last key \"storage.curve\")"},
-		{
-			"1_500_000", "15",
-			"line 9: storage.curve is 15, which is not in [1000000, 10000000000000]",
-		},
+		{"1_500_000", "15", "line 9: storage.curve is 15, which is not in [1000000, 10000000000000]"},
 		{"curve", "read_latency = \"-1ms\"\ncurve", "line 9: storage.read_latency is -1ms"},
 	} {
 		path := filepath.Join(t.TempDir(), "machine.toml")

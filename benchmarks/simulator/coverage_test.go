@@ -16,19 +16,9 @@ func TestCoverage(t *testing.T) {
 	}{
 		{"all in every epoch", [][]scheduler.SampleID{{0, 1, 2}, {2, 1, 0}}, 0, 0, 3},
 		{"one never", [][]scheduler.SampleID{{0, 1}, {1, 0}}, 0, 2, 2},
-		{
-			"a gap in the middle",
-			[][]scheduler.SampleID{{0, 1, 2}, {0, 1}, {0, 1}, {0, 1, 2}},
-			0, 2,
-			3,
-		},
+		{"a gap in the middle", [][]scheduler.SampleID{{0, 1, 2}, {0, 1}, {0, 1}, {0, 1, 2}}, 0, 2, 3},
 		{"a gap at the end", [][]scheduler.SampleID{{0, 1, 2}, {0, 1, 2}, {0, 1}}, 0, 1, 3},
-		{
-			"a gap at the beginning",
-			[][]scheduler.SampleID{{0, 1}, {0, 1}, {0, 1, 2}, {0, 1, 2}},
-			0,
-			2, 3,
-		},
+		{"a gap at the beginning", [][]scheduler.SampleID{{0, 1}, {0, 1}, {0, 1, 2}, {0, 1, 2}}, 0, 2, 3},
 		{"skipped epochs do not count", [][]scheduler.SampleID{{0, 1}, {2}, {0, 1}}, 2, 1, 2},
 	} {
 		cov := newCoverage(3, c.begin)

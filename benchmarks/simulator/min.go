@@ -120,8 +120,7 @@ type minPool struct {
 func (s *setup) newMinPool(memory *systems.Memory) *minPool {
 	p := &minPool{memory: memory}
 	for r := range s.Ranks {
-		p.caches = append(
-			p.caches, scheduler.NewCache(scheduler.NewClairvoyant(), s.part(r), s.size))
+		p.caches = append(p.caches, scheduler.NewCache(scheduler.NewClairvoyant(), s.part(r), s.size))
 	}
 	return p
 }

@@ -375,10 +375,7 @@ func TestTimeIsAboveItsBound(t *testing.T) {
 		SampleBytes: 1000,
 		Trainer:     Trainer{BatchSize: 8, Step: time.Millisecond},
 		Loader:      Loader{Workers: 2, PrefetchFactor: 2},
-		Storage: Storage{
-			Curve:       [][2]int64{{1, 4e6}, {8, 8e6}},
-			OpenLatency: 10 * time.Microsecond,
-		},
+		Storage:     Storage{Curve: [][2]int64{{1, 4e6}, {8, 8e6}}, OpenLatency: 10 * time.Microsecond},
 	}
 	for _, s := range systems.All() {
 		cfg := Config{

@@ -138,8 +138,7 @@ func (p *stagers) train(epoch int) {
 	p.result.IDs = append(p.result.IDs, plan.IDs...)
 	for b := range plan.Batches() {
 		for t, r := range p.planCfg.World {
-			p.ranks[r].step(
-				scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
+			p.ranks[r].step(scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
 		}
 		p.settle()
 		for _, rank := range p.ranks {

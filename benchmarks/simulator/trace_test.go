@@ -98,10 +98,7 @@ func TestLoadTraceErrors(t *testing.T) {
 			TraceFiles{Losses: writeArray(t, "<f8", "1, 1", []float64{1})},
 			"holds float64 (1, 1), but losses",
 		},
-		{
-			TraceFiles{Losses: writeArray(t, "<i4", "1, 1", []int32{1})},
-			"holds int32 (1, 1), but losses",
-		},
+		{TraceFiles{Losses: writeArray(t, "<i4", "1, 1", []int32{1})}, "holds int32 (1, 1), but losses"},
 		{
 			TraceFiles{Losses: writeArray(t, "<f4", "0, 2", []float32{})},
 			"holds float32 (0, 2), but losses",
@@ -131,10 +128,7 @@ func TestLoadTraceErrors(t *testing.T) {
 			TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "2,", []int64{5, 0})},
 			"sample 1 has 0, but sizes are in [1, ",
 		},
-		{
-			TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "1,", []int64{5})},
-			"holds 1 sizes",
-		},
+		{TraceFiles{Losses: losses, SizesBytes: writeArray(t, "<i8", "1,", []int64{5})}, "holds 1 sizes"},
 		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "2, 2",
 			[]float32{1, 2, 3, 4})}, "but embeddings are floating-point"},
 		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<i4", "2, 2, 1",

@@ -53,10 +53,7 @@ func (t *training) begin(epoch int) *scheduler.Plan {
 // report reports the losses of a global batch, if they matter.
 func (t *training) report(epoch, batch int, losses []float32) {
 	t.step(
-		scheduler.Trained{
-			Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch,
-			Losses: losses,
-		})
+		scheduler.Trained{Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch, Losses: losses})
 }
 
 // weighted reports whether draws depend on losses.
@@ -91,11 +88,9 @@ func (t *training) obey(c scheduler.CoordinatorCommand) {
 	case scheduler.MakePlan:
 		cfg := t.plans
 		cfg.Place = c.Place
-		t.events = append(
-			t.events, scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)})
+		t.events = append(t.events, scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)})
 	case scheduler.KeepState:
-		t.events = append(
-			t.events, scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
+		t.events = append(t.events, scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
 	case scheduler.Drive:
 		if t.drive != nil {
 			t.drive(c.Event)

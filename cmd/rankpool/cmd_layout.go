@@ -114,10 +114,7 @@ func newLayoutJSON(root string, s *storage.Survey) layoutJSON {
 	}
 	for _, g := range s.Groups {
 		out.Layouts = append(out.Layouts,
-			groupJSON{
-				cmp.Or(g.FileSystem, "none"), cmp.Or(string(g.Kind), "none"), g.Stripes,
-				g.Files,
-			})
+			groupJSON{cmp.Or(g.FileSystem, "none"), cmp.Or(string(g.Kind), "none"), g.Stripes, g.Files})
 	}
 	for _, load := range allLoads(s) {
 		out.Targets = append(out.Targets,

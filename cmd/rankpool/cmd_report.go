@@ -55,8 +55,7 @@ the trainings and compares them.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.output == "" {
-				return exit.Usagef(
-					"where should the page go? name it with -o REPORT.html, or -o - for stdout")
+				return exit.Usagef("where should the page go? name it with -o REPORT.html, or -o - for stdout")
 			}
 			if o.sideBySide {
 				return o.compare(args, cmd.OutOrStdout())

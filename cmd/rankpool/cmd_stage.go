@@ -238,9 +238,7 @@ func joinRanks(options world.MPIOptions, n int) ([]transport.Transport, error) {
 }
 
 // rank runs the staging of one rank.
-func (o *stageOptions) rank(
-	ctx context.Context, ranks transport.Transport,
-) (*stage.Report, error) {
+func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*stage.Report, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"

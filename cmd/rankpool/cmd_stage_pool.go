@@ -40,8 +40,7 @@ func (o *stageOptions) checkPool() error {
 		return exit.Usagef(
 			"--dest: --mode pool stages into the memory of a cache that runs; leave --dest out")
 	case o.dryRun:
-		return exit.Usagef(
-			"--dry-run cannot be used with --mode pool: only the ranks know what fits")
+		return exit.Usagef("--dry-run cannot be used with --mode pool: only the ranks know what fits")
 	case o.waitSeconds < 0:
 		return exit.Usagef("--wait must be at least 0 seconds, not %v", o.waitSeconds)
 	}

@@ -38,11 +38,8 @@ func testSetup(policy, sampler string) *Setup {
 	return &Setup{
 		Data: "train", Rank: 0, Ranks: 2, World: []int32{0, 1}, Policy: policy, CapacityBytes: 1000,
 		WindowBytes: 2000,
-		Sampler: scheduler.SamplerConfig{
-			Name: sampler, Samples: 60, Seed: 3, BatchSize: 5,
-			World: 2,
-		},
-		Size: func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
+		Sampler:     scheduler.SamplerConfig{Name: sampler, Samples: 60, Seed: 3, BatchSize: 5, World: 2},
+		Size:        func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
 	}
 }
 
@@ -97,10 +94,7 @@ func drive(
 		d.step(scheduler.Planned{Plan: plan})
 		for b := range plan.Batches() {
 			d.step(
-				scheduler.Requested{
-					Trainer: 0, Epoch: epoch, Batch: b,
-					Ticket: uint64(100*epoch + b + 1),
-				})
+				scheduler.Requested{Trainer: 0, Epoch: epoch, Batch: b, Ticket: uint64(100*epoch + b + 1)})
 			d.step(
 				scheduler.Asked{
 					Peer: 1, Ticket: uint32(100*epoch + b), Epoch: epoch, Batch: b,
@@ -147,8 +141,7 @@ func (d *driven) answer(commands []scheduler.Command) {
 		switch c := c.(type) {
 		case scheduler.Fetch:
 			if c.ID == 11 {
-				d.queue = append(
-					d.queue, scheduler.Fetched{ID: c.ID, Err: errors.New("it is gone")})
+				d.queue = append(d.queue, scheduler.Fetched{ID: c.ID, Err: errors.New("it is gone")})
 				continue
 			}
 			d.queue = append(d.queue, scheduler.Fetched{ID: c.ID})
@@ -191,8 +184,7 @@ func recorded(
 func TestReplay(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {
-			result, err := Replay(
-				bytes.NewReader(recorded(t, testSetup(policy, sampler), nil, nil)))
+			result, err := Replay(bytes.NewReader(recorded(t, testSetup(policy, sampler), nil, nil)))
 			if err != nil || result.Difference != nil {
 				t.Fatalf("%s, %s: %+v, %v", sampler, policy, result.Difference, err)
 			}
@@ -253,8 +245,7 @@ func TestReplayNoticesACommand(t *testing.T) {
 		}
 		return commands
 	}
-	result, err := Replay(
-		bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), nil, alter)))
+	result, err := Replay(bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), nil, alter)))
 	if err != nil || result.Difference == nil || at == 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
@@ -278,8 +269,7 @@ func TestReplayNoticesAnotherScheduler(t *testing.T) {
 	} {
 		header := testSetup("clairvoyant", "pads")
 		change(header)
-		result, err := Replay(
-			bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), header, nil)))
+		result, err := Replay(bytes.NewReader(recorded(t, testSetup("clairvoyant", "pads"), header, nil)))
 		if err != nil || result.Difference == nil {
 			t.Errorf("%s: %+v, %v", name, result, err)
 			continue
@@ -358,10 +348,7 @@ func TestReplayOfDamage(t *testing.T) {
 		file       []byte
 	}{
 		{"empty", "it is not a recording of rankpool", nil},
-		{
-			"text", "it is not a recording of rankpool",
-			[]byte("import torch\n\nprint('not a recording')"),
-		},
+		{"text", "it is not a recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
 		{"format", `it is a recording of another format, "rankpool recording 1", and this rankpool reads "rankpool recording 2": replay it with`, []byte("rankpool recording 1\n")},
 		{"headless", "nothing was recorded", []byte(magic)},
 		{"flipped", "is damaged", flipped},
@@ -548,10 +535,7 @@ func TestEntries(t *testing.T) {
 			scheduler.Fetch{ID: id, Need: big},
 			scheduler.Ask{Peer: small, Batch: 3, IDs: ids},
 			scheduler.Free{ID: 4},
-			scheduler.Send{
-				Peer: 1, Ticket: 2, IDs: ids,
-				Status: []scheduler.Status{scheduler.Staged},
-			},
+			scheduler.Send{Peer: 1, Ticket: 2, IDs: ids, Status: []scheduler.Status{scheduler.Staged}},
 			scheduler.Deliver{
 				Ticket: big, IDs: ids, Source: []scheduler.Source{scheduler.Unreadable},
 				Errs: map[int]error{0: failed, 4: errors.New("b")},

@@ -69,8 +69,7 @@ func (s *Slab) mapTaken(fileBytes int64, sets []Set) (err error) {
 	if sampleBytes <= 0 {
 		return errors.New("slab: the memory is too small for the directory of these data sets")
 	}
-	s.memory, err = unix.Mmap(
-		s.fd, 0, int(fileBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	s.memory, err = unix.Mmap(s.fd, 0, int(fileBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("slab: mmap: %w", err)
 	}

@@ -112,8 +112,7 @@ func (m *NoPFSModel) pfs(clients float64) float64 {
 	last := NoPFSRate{}
 	for _, r := range m.PFS {
 		if clients <= r.Clients {
-			return last.MBps + float64(
-				(r.MBps-last.MBps)*((clients-last.Clients)/(r.Clients-last.Clients)))
+			return last.MBps + float64((r.MBps-last.MBps)*((clients-last.Clients)/(r.Clients-last.Clients)))
 		}
 		last = r
 	}

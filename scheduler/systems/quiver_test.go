@@ -132,10 +132,7 @@ func TestQuiverAlgorithm1(t *testing.T) {
 			"6 7>9 8>1",
 			[]scheduler.SampleID{1, 2, 4, 5, 7, 10},
 		},
-		{
-			"second pass: 4, 7 and 10 hit", "9>4 10 11>7",
-			[]scheduler.SampleID{1, 2, 4, 5, 7, 8, 10, 11},
-		},
+		{"second pass: 4, 7 and 10 hit", "9>4 10 11>7", []scheduler.SampleID{1, 2, 4, 5, 7, 8, 10, 11}},
 	}
 	for i, s := range steps {
 		switch i {

@@ -71,14 +71,8 @@ func TestSHADEAlgorithm1(t *testing.T) {
 	for _, c := range []struct{ lines, words, want string }{
 		{"7-8: a hit needs no score", "a a", "+ hit"},
 		{"9-10: while there is room, unknown samples are admitted", "a b", "+ +"},
-		{
-			"5-6: the ghost cache has samples that were never cached", "a b a=2 b=3 c c=4 c",
-			"+ + - +a",
-		},
-		{
-			"6: a resident's score changes as soon as it is reported", "a b a=2 b=3 c=4 a=5 c",
-			"+ + +b",
-		},
+		{"5-6: the ghost cache has samples that were never cached", "a b a=2 b=3 c c=4 c", "+ + - +a"},
+		{"6: a resident's score changes as soon as it is reported", "a b a=2 b=3 c=4 a=5 c", "+ + +b"},
 		{"12, 22: a full cache does not admit an unknown sample, even one that would be the most " +
 			"important", "a b a=0.5 b=0.5 c", "+ + -"},
 		{"13: the most recent score counts", "a b a=2 b=3 c=4 c=1 c", "+ + -"},
@@ -90,16 +84,10 @@ func TestSHADEAlgorithm1(t *testing.T) {
 			"17-18: what was evicted comes back by its score in the ghost cache",
 			"a b a=2 b=3 c=4 c a a=3.5 a", "+ + +a - +b",
 		},
-		{
-			"18: the newcomer is in the queue with its score", "a b a=2 b=3 c=2.5 c d=2.6 d",
-			"+ + +a +c",
-		},
+		{"18: the newcomer is in the queue with its score", "a b a=2 b=3 c=2.5 c d=2.6 d", "+ + +a +c"},
 		{"2: equal importance is ordered by frequency", "a b a a=2 b=2 c=2 c", "+ + hit +b"},
 		{"2: and then by id", "b a a=2 b=2 c=2 c", "+ + +a"},
-		{
-			"2: frequency counts from admission", "a a a=2 b b=3 c=4 c a=4 a b=5 d=4 d",
-			"+ hit + +a +b +a",
-		},
+		{"2: frequency counts from admission", "a a a=2 b b=3 c=4 c a=4 a b=5 d=4 d", "+ hit + +a +b +a"},
 	} {
 		if got := newScript(newAPP(PolicyConfig{}), 2).run(c.words); got != c.want {
 			t.Errorf("line %s: %s gives %s, want %s", c.lines, c.words, got, c.want)
@@ -250,8 +238,7 @@ func TestSHADEPolicies(t *testing.T) {
 			var evicted [2][]scheduler.SampleID
 			var outcomes [2]scheduler.Outcome
 			for i, c := range caches {
-				outcomes[i] = c.Draw(
-					*u, func(id scheduler.SampleID) { evicted[i] = append(evicted[i], id) })
+				outcomes[i] = c.Draw(*u, func(id scheduler.SampleID) { evicted[i] = append(evicted[i], id) })
 			}
 			if outcomes[0] != outcomes[1] || !slices.Equal(evicted[0], evicted[1]) {
 				t.Fatalf("the same calls give %v %v and %v %v", outcomes[0], evicted[0],

@@ -62,10 +62,7 @@ func TestOptions(t *testing.T) {
 func TestPolicyNames(t *testing.T) {
 	for _, name := range PolicyNames() {
 		policy, err := NewPolicy(name,
-			PolicyConfig{
-				Samples: 10, CapacityBytes: 3,
-				Size: func(scheduler.SampleID) int64 { return 1 },
-			})
+			PolicyConfig{Samples: 10, CapacityBytes: 3, Size: func(scheduler.SampleID) int64 { return 1 }})
 		if err != nil || policy == nil {
 			t.Errorf("%s: %v", name, err)
 		}

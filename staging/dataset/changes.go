@@ -31,13 +31,7 @@ func (c *Changes) String() string {
 	if c.Added == 1 {
 		samples = "sample"
 	}
-	return fmt.Sprintf(
-		"%d %s added, %d removed, %d changed",
-		c.Added,
-		samples,
-		c.Removed,
-		c.Changed,
-	)
+	return fmt.Sprintf("%d %s added, %d removed, %d changed", c.Added, samples, c.Removed, c.Changed)
 }
 
 // First returns the end of a sentence, which names one change.
@@ -71,17 +65,9 @@ func Compare(before, after *Manifest, shown int) *Changes {
 		}
 		switch {
 		case order < 0:
-			c.note(
-				&c.Removed,
-				&c.RemovedNames,
-				func() string { return printable(before.RelPath(old[0])) },
-			)
+			c.note(&c.Removed, &c.RemovedNames, func() string { return printable(before.RelPath(old[0])) })
 		case order > 0:
-			c.note(
-				&c.Added,
-				&c.AddedNames,
-				func() string { return printable(after.RelPath(now[0])) },
-			)
+			c.note(&c.Added, &c.AddedNames, func() string { return printable(after.RelPath(now[0])) })
 		default:
 			if what := compareSample(before, old[0], after, now[0]); what != "" {
 				c.note(&c.Changed, &c.ChangedNames, func() string {

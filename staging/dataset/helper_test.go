@@ -39,13 +39,7 @@ func listed(entries ...string) *Manifest {
 		slices.SortFunc(files[dir], CompareNames)
 		for _, name := range files[dir] {
 			size := len(strings.TrimPrefix(dir+"/"+name, "/"))
-			m.add(
-				uint32(row),
-				name,
-				uint32(len(m.classes)-1),
-				int64(size),
-				stagingtest.ModTime.UnixNano(),
-			)
+			m.add(uint32(row), name, uint32(len(m.classes)-1), int64(size), stagingtest.ModTime.UnixNano())
 		}
 	}
 	return m

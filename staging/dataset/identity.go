@@ -230,12 +230,7 @@ func sampleDifference(here, there Listing, i int) string {
 	case order > 0 && !here.has(b):
 		return "has " + b.place() + " too"
 	case order != 0:
-		return fmt.Sprintf(
-			"has %s as sample %d, which should be %s",
-			b.place(),
-			here.First+i,
-			a.place(),
-		)
+		return fmt.Sprintf("has %s as sample %d, which should be %s", b.place(), here.First+i, a.place())
 	case a.Size != b.Size:
 		return fmt.Sprintf("has %s with %d bytes, which should be %d", b.place(), b.Size, a.Size)
 	case a.Label != b.Label:

@@ -235,11 +235,7 @@ func (m *Manifest) add(in uint32, name string, label uint32, sizeBytes, modTime 
 
 // addFormats adds columns of offsets and formats, in which all samples so far are whole files.
 func (m *Manifest) addFormats() {
-	m.offsets.wide, m.formats = make(
-		[]int64,
-		m.Len(),
-		cap(m.sizes.wide),
-	), make(
+	m.offsets.wide, m.formats = make([]int64, m.Len(), cap(m.sizes.wide)), make(
 		[]Format,
 		m.Len(),
 		cap(m.sizes.wide),

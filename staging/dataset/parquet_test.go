@@ -217,10 +217,7 @@ func TestParquetForeignMembers(t *testing.T) {
 				Path: "s.tar", Format: FormatTar, Offset: 512, Size: 4, Label: 1,
 				Members: []Member{{"jpg", 512, 3}, {"cls", 1536, 1}},
 			},
-			{
-				Path: "s.tar", Format: FormatTar, Offset: 2560, Size: 1,
-				Members: []Member{{"cls", 2560, 1}},
-			},
+			{Path: "s.tar", Format: FormatTar, Offset: 2560, Size: 1, Members: []Member{{"cls", 2560, 1}}},
 		}[i]
 	})
 	stagingtest.Must(t, err)
@@ -374,10 +371,7 @@ func FuzzParquet(f *testing.F) {
 			m,
 			rows,
 			parquet.KeyValueMetadata(keyRoot, root),
-			parquet.KeyValueMetadata(
-				keyClasses,
-				classes,
-			),
+			parquet.KeyValueMetadata(keyClasses, classes),
 			parquet.KeyValueMetadata(keyFolders, folders),
 			parquet.KeyValueMetadata(keyFolderTimes, times),
 		)
@@ -392,11 +386,7 @@ func checkWhole(t *testing.T, m *Manifest) {
 	for id := range scheduler.SampleID(m.Len()) {
 		if !strings.HasPrefix(m.Path(id), m.Root()) || m.Size(id) < 0 || m.Offset(id) < 0 ||
 			m.Label(id) < 0 {
-			t.Errorf(
-				"sample %d: %s",
-				id,
-				fmt.Sprint(m.Path(id), m.Size(id), m.Offset(id), m.Label(id)),
-			)
+			t.Errorf("sample %d: %s", id, fmt.Sprint(m.Path(id), m.Size(id), m.Offset(id), m.Label(id)))
 		}
 		m.ModTime(id)
 		m.Checksum(id)
@@ -408,13 +398,7 @@ func checkWhole(t *testing.T, m *Manifest) {
 			}
 		}
 		if sum != m.Size(id) || m.Format(id).String() == "" {
-			t.Errorf(
-				"sample %d, %s, has %d bytes, its members %d",
-				id,
-				m.Format(id),
-				m.Size(id),
-				sum,
-			)
+			t.Errorf("sample %d, %s, has %d bytes, its members %d", id, m.Format(id), m.Size(id), sum)
 		}
 	}
 }

@@ -55,9 +55,7 @@ func parseParquet(in io.ReaderAt, sizeBytes int64) (m *Manifest, err error) {
 	file, err := parquet.OpenFile(
 		in,
 		sizeBytes,
-		parquet.SkipPageIndex(
-			true,
-		),
+		parquet.SkipPageIndex(true),
 		parquet.SkipBloomFilters(true),
 		parquet.ReadBufferSize(256<<10),
 	)

@@ -50,9 +50,7 @@ func WriteIndex(path string, m *Manifest) error {
 func writeIndex(w io.Writer, m *Manifest) error {
 	header := indexHeader{
 		Samples: uint64(m.Len()), Folders: uint32(len(m.folders)),
-		NameBytes: uint64(
-			len(m.names),
-		), RootBytes: uint64(len(m.root)), Classes: uint64(len(m.classes)),
+		NameBytes: uint64(len(m.names)), RootBytes: uint64(len(m.root)), Classes: uint64(len(m.classes)),
 	}
 	id := m.Identity()
 	header.Digest, header.Contents, header.Times = id.Digest, id.Contents, id.Times
@@ -340,10 +338,7 @@ func (m *Manifest) checkIndex() error {
 		start = end
 	}
 	if uint64(start) != uint64(len(m.names)) {
-		return fmt.Errorf(
-			"%d bytes of names belong to no sample",
-			uint64(len(m.names))-uint64(start),
-		)
+		return fmt.Errorf("%d bytes of names belong to no sample", uint64(len(m.names))-uint64(start))
 	}
 	return nil
 }

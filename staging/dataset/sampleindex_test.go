@@ -238,12 +238,7 @@ func TestIndexLayout(t *testing.T) {
 	built.Reset()
 	stagingtest.Must(t, writeIndex(&built, m))
 	if data = built.Bytes(); u32(16) != 0 || u64(24) != offsets-head {
-		t.Errorf(
-			"without offsets: flags %d, folder table at %d, want 0, %d",
-			u32(16),
-			u64(24),
-			offsets,
-		)
+		t.Errorf("without offsets: flags %d, folder table at %d, want 0, %d", u32(16), u64(24), offsets)
 	}
 }
 

@@ -279,11 +279,7 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 	for i, t := range tasks {
 		switch {
 		case t.whole && size != t.fileSize:
-			results[i].reason = fmt.Sprintf(
-				"has %d bytes, the manifest says %d",
-				size,
-				t.fileSize,
-			) +
+			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.fileSize) +
 				storage.IndexAgain
 		case size < t.fileSize:
 			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,

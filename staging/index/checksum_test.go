@@ -99,11 +99,7 @@ func TestChecksumsOfParts(t *testing.T) {
 	stagingtest.Must(t, err)
 	for _, group := range []*Group{nil, testGroup(t, 2)} {
 		storage := &countingStorage{opened: map[string]int{}}
-		summed, err := Checksums(
-			context.Background(),
-			m,
-			ChecksumOptions{Group: group, Storage: storage},
-		)
+		summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group, Storage: storage})
 		stagingtest.Must(t, err)
 		for id, want := range []string{"0123", "12389"} { // of "s/0123456789"
 			if got, _ := summed.Checksum(scheduler.SampleID(id)); got != xxh3.HashString(want) {
@@ -156,8 +152,7 @@ func TestChecksumErrors(t *testing.T) {
 			"was modified at",
 		},
 		{"a folder", func(path string) error {
-			return errors.Join(
-				os.Remove(path), os.Mkdir(path, 0o755))
+			return errors.Join(os.Remove(path), os.Mkdir(path, 0o755))
 		}, "is a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,12 +36,7 @@ func TestJournalKilled(t *testing.T) {
 	}
 	root := t.TempDir()
 	for i := range 30 {
-		stagingtest.Grow(
-			t,
-			root,
-			fmt.Sprintf("c%d/d%d/a", i%3, i),
-			fmt.Sprintf("c%d/d%d/b\n", i%3, i),
-		)
+		stagingtest.Grow(t, root, fmt.Sprintf("c%d/d%d/a", i%3, i), fmt.Sprintf("c%d/d%d/b\n", i%3, i))
 	}
 	path := filepath.Join(t.TempDir(), "m.parquet.partial")
 	listed := 0
@@ -154,13 +149,7 @@ func TestJournalOfAnother(t *testing.T) {
 		again, err := OpenJournal(path, c.root, c.sync)
 		stagingtest.Must(t, err)
 		if folders, _ := again.Found(); folders != c.want {
-			t.Errorf(
-				"root %s, sync %t, again: %d folders, want %d",
-				c.root,
-				c.sync,
-				folders,
-				c.want,
-			)
+			t.Errorf("root %s, sync %t, again: %d folders, want %d", c.root, c.sync, folders, c.want)
 		}
 		stagingtest.Must(t, again.Close())
 	}

@@ -164,10 +164,7 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 		}
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			files = append(
-				files,
-				scannedFile{name, int64(st.Size), st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec)},
-			)
+			files = append(files, scannedFile{name, int64(st.Size), st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec)})
 		case unix.S_IFDIR:
 			subs = append(subs, subFolder{name, link})
 		}

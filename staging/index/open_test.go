@@ -156,12 +156,7 @@ func TestOpenCacheFailures(t *testing.T) {
 	if !scanned || m.Len() != 1 || len(s.log) == 0 {
 		t.Fatalf("no place for a cache: scanned %t, log %q", scanned, s.log)
 	}
-	stagingtest.WantError(
-		t,
-		fmt.Errorf("%s", s.log[len(s.log)-1]),
-		"is not cached",
-		"not a directory",
-	)
+	stagingtest.WantError(t, fmt.Errorf("%s", s.log[len(s.log)-1]), "is not cached", "not a directory")
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("HOME", "")
 	s = newSession(t)
@@ -226,10 +221,7 @@ func TestCheckSpread(t *testing.T) {
 	root := t.TempDir()
 	stagingtest.Must(t, os.Mkdir(filepath.Join(root, "c"), 0o755))
 	for i := range 640 {
-		stagingtest.Must(
-			t,
-			os.WriteFile(filepath.Join(root, "c", fmt.Sprintf("%03d", i)), nil, 0o644),
-		)
+		stagingtest.Must(t, os.WriteFile(filepath.Join(root, "c", fmt.Sprintf("%03d", i)), nil, 0o644))
 	}
 	m := scan(t, root)
 	noticed := 0

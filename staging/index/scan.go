@@ -269,11 +269,7 @@ func (s *scanner) checkLoop(in *scannedFolder) error {
 			return err
 		}
 		if up.id == in.id {
-			return fmt.Errorf(
-				"%s leads back to %s, so the tree is infinite",
-				s.abs(in.path),
-				s.abs(up.path),
-			)
+			return fmt.Errorf("%s leads back to %s, so the tree is infinite", s.abs(in.path), s.abs(up.path))
 		}
 	}
 	return nil

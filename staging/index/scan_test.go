@@ -202,12 +202,7 @@ func TestScanSettles(t *testing.T) {
 			stagingtest.Must(t, os.Chtimes(root, changed, changed))
 			begin := time.Now()
 			if m := scan(t, root); m.Folders()[0].ModTime != changed.UnixNano() {
-				t.Errorf(
-					"age %s: noted %d, want %d",
-					c.age,
-					m.Folders()[0].ModTime,
-					changed.UnixNano(),
-				)
+				t.Errorf("age %s: noted %d, want %d", c.age, m.Folders()[0].ModTime, changed.UnixNano())
 			}
 			if wait := time.Since(begin); wait != c.wait {
 				t.Errorf("age %s: waited %s, want %s", c.age, wait, c.wait)

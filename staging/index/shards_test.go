@@ -43,10 +43,7 @@ func recordFile(records ...string) (out []byte) {
 	for _, record := range records {
 		head := binary.LittleEndian.AppendUint64(nil, uint64(len(record)))
 		out = binary.LittleEndian.AppendUint32(append(out, head...), shards.MaskedCRC(head))
-		out = binary.LittleEndian.AppendUint32(
-			append(out, record...),
-			shards.MaskedCRC([]byte(record)),
-		)
+		out = binary.LittleEndian.AppendUint32(append(out, record...), shards.MaskedCRC([]byte(record)))
 	}
 	return out
 }
@@ -141,13 +138,7 @@ func TestScanShards(t *testing.T) {
 			m := scan(t, root)
 			if got := described(t, m); !slices.Equal(got, c.samples) ||
 				!slices.Equal(m.Classes(), c.classes) {
-				t.Errorf(
-					"classes %q, samples\n%q, want %q\n%q",
-					m.Classes(),
-					got,
-					c.classes,
-					c.samples,
-				)
+				t.Errorf("classes %q, samples\n%q, want %q\n%q", m.Classes(), got, c.classes, c.samples)
 			}
 			whole, err := Scan(t.Context(), root, ScanOptions{WholeFiles: true})
 			if len(c.files) != 1 &&

@@ -114,10 +114,7 @@ func TestOf(t *testing.T) {
 			file: pattern(3, 8, 2),
 			want: Layout{FileSystem: BeeGFS, Kind: KindBuddyMirror, Mirrors: 1, Components: two},
 		},
-		"other pattern": {
-			file: pattern(9, 8, 2),
-			err:  "layout: /f: unknown stripe pattern 9",
-		},
+		"other pattern": {file: pattern(9, 8, 2), err: "layout: /f: unknown stripe pattern 9"},
 		"no chunk": {
 			file: pattern(1, 0, 2),
 			err:  "layout: /f: its chunk size of 0 bytes is less than 64 KiB",

@@ -296,8 +296,7 @@ func TestSourceChanges(t *testing.T) {
 			return err
 		},
 		"is touched": func(path string) error {
-			return os.Chtimes(
-				path, time.Unix(1, 0), time.Unix(1, 0))
+			return os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0))
 		},
 		"is replaced": func(path string) error {
 			return errors.Join(os.WriteFile(path+"~", bytes.Repeat([]byte("other"), 5000), 0o644),

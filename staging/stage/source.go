@@ -39,8 +39,7 @@ func (s *source) begin(ctx context.Context, late bool) error {
 	err := s.try(ctx, s.unchanged)
 	if err == nil && late {
 		err = s.try(ctx, func() error {
-			return readAll(
-				s.file, make([]byte, min(1, s.piece.bytes)), s.piece.offset)
+			return readAll(s.file, make([]byte, min(1, s.piece.bytes)), s.piece.offset)
 		})
 		s.layout = s.t.layout(s.piece)
 	}

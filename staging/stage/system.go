@@ -169,8 +169,7 @@ func (f systemFile) SetAttribute(name string, value []byte) error {
 func (f systemFile) Chtime(modTime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modTime)}
 	err := posix.Retry(func() error {
-		return unix.UtimesNanoAt(
-			int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
+		return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
 	})
 	if err != nil { // AT_EMPTY_PATH needs Linux 5.8
 		return System{}.Chtime(f.Name(), modTime)

@@ -19,10 +19,7 @@ func BenchmarkFetch(b *testing.B) {
 	var names []string
 	for i := range files {
 		names = append(names, fmt.Sprint(i))
-		stagingtest.Must(
-			b,
-			os.WriteFile(filepath.Join(root, names[i]), make([]byte, sizeBytes), 0o644),
-		)
+		stagingtest.Must(b, os.WriteFile(filepath.Join(root, names[i]), make([]byte, sizeBytes), 0o644))
 	}
 	benchmarkFetch(b, filesOf(b, root, names...))
 }

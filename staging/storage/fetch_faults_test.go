@@ -72,10 +72,7 @@ func rough(seed uint64, shards, perShard, maxBytes int) *roughStorage {
 			}
 			end += s.random.Int64N(600)
 			samples = append(samples, dataset.Sample{
-				Path: fmt.Sprint(
-					"shard",
-					i,
-				), Format: dataset.FormatPart, Offset: end, Size: size, ModTime: 7,
+				Path: fmt.Sprint("shard", i), Format: dataset.FormatPart, Offset: end, Size: size, ModTime: 7,
 			})
 			end += size
 		}
@@ -83,10 +80,7 @@ func rough(seed uint64, shards, perShard, maxBytes int) *roughStorage {
 	}
 	for i := range shards {
 		size := s.random.Int64N(int64(maxBytes))
-		samples = append(
-			samples,
-			dataset.Sample{Path: fmt.Sprint("file", i), Size: size, ModTime: 7},
-		)
+		samples = append(samples, dataset.Sample{Path: fmt.Sprint("file", i), Size: size, ModTime: 7})
 		s.sizes[fmt.Sprint("/r/file", i)] = size
 	}
 	s.m = built("/r", samples...)
@@ -385,10 +379,7 @@ func TestTargets(t *testing.T) {
 			}
 			return time.Millisecond
 		}
-		r := newRoughReader(
-			s,
-			FetchOptions{Concurrency: 16, TargetConcurrency: 3, CoalesceBytes: -1},
-		)
+		r := newRoughReader(s, FetchOptions{Concurrency: 16, TargetConcurrency: 3, CoalesceBytes: -1})
 		for id := range scheduler.SampleID(200) {
 			r.ask(id, 1)
 		}
@@ -461,10 +452,7 @@ func TestDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 3, 200, 2000)
 		s.delay = func(string) time.Duration { return time.Second }
-		r := newRoughReader(
-			s,
-			FetchOptions{Concurrency: 16, TargetConcurrency: 16, CoalesceBytes: -1},
-		)
+		r := newRoughReader(s, FetchOptions{Concurrency: 16, TargetConcurrency: 16, CoalesceBytes: -1})
 		r.Demand(9)
 		for id := range scheduler.SampleID(100) {
 			r.ask(id, 10)

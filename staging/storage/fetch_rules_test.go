@@ -196,9 +196,7 @@ func TestRateLimit(t *testing.T) {
 			for j := i; j < len(times); j++ {
 				bytes += taken[j]
 				seconds := times[j].Sub(times[i]).Seconds()
-				if most := rate*(seconds+burstSeconds) + float64(taken[j]) + 1; float64(
-					bytes,
-				) > most {
+				if most := rate*(seconds+burstSeconds) + float64(taken[j]) + 1; float64(bytes) > most {
 					t.Errorf("%d bytes in %.2f s, at most %.0f are allowed", bytes, seconds, most)
 				}
 				if most := rate/100*(seconds+burstSeconds) + 1.01; float64(j-i+1) > most {

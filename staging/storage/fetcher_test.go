@@ -334,10 +334,7 @@ func TestFetchEqualNeedInOrderOfAsking(t *testing.T) {
 		for _, id := range []scheduler.SampleID{4, 2, 5, 1, 3} {
 			a.ask(id, 9)
 		}
-		if got, want := a.order(t), []string{"0", "4", "2", "5", "1", "3"}; !slices.Equal(
-			got,
-			want,
-		) {
+		if got, want := a.order(t), []string{"0", "4", "2", "5", "1", "3"}; !slices.Equal(got, want) {
 			t.Errorf("order %q, want %q", got, want)
 		}
 	})
@@ -475,11 +472,7 @@ func TestFetchChangedFiles(t *testing.T) {
 		f.Fetch(scheduler.SampleID(id), make([]byte, 3), 0, func(err error) { done <- err })
 		switch err := <-done; {
 		case want != "":
-			stagingtest.WantError(
-				t,
-				err,
-				fmt.Sprintf("staging: sample %d (a/%d): %s", id, id, want),
-			)
+			stagingtest.WantError(t, err, fmt.Sprintf("staging: sample %d (a/%d): %s", id, id, want))
 		case err != nil:
 			t.Error(err)
 		}

@@ -75,12 +75,7 @@ func TestChoices(t *testing.T) {
 			"OMPI_COMM_WORLD_SIZE=2", open,
 			dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started",
 		},
-		{
-			"Hydra",
-			Wish{},
-			"MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames,
-			"MPICH's mpirun started",
-		},
+		{"Hydra", Wish{}, "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
 		{"PMI2", Wish{}, "PMI_SIZE=2", open, mpichNames, "started by PMI"},
 		{
 			"PMIx says nothing",

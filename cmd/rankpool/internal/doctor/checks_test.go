@@ -71,8 +71,7 @@ func TestChecks(t *testing.T) {
 		return func(_ *Env, m *fakeMachine) { m.programs[line] = text }
 	}
 	python := func(from, to string) change {
-		return program(
-			"python3", strings.Replace(healthyPython, from, to, 1))
+		return program("python3", strings.Replace(healthyPython, from, to, 1))
 	}
 	none := func(*Env, *fakeMachine) {}
 	unset := func(name string) change { return func(_ *Env, m *fakeMachine) { delete(m.vars, name) } }

@@ -44,8 +44,7 @@ func Combine(reports []Report) []Finding {
 	}
 	checks := Checks()
 	place := func(g *group) int {
-		return slices.IndexFunc(
-			checks, func(c Check) bool { return c.Name == g.Check })
+		return slices.IndexFunc(checks, func(c Check) bool { return c.Name == g.Check })
 	}
 	slices.SortStableFunc(groups, func(a, b *group) int { return place(a) - place(b) })
 	out := make([]Finding, 0, len(groups))

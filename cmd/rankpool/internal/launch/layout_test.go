@@ -217,12 +217,7 @@ func TestRendezvous(t *testing.T) {
 	}{
 		{"several machines", several, slurm.Job{}, nil, false},
 		{"no port", several, slurm.Job{}, []string{"MASTER_ADDR=a"}, false},
-		{
-			"told by the user", several,
-			slurm.Job{},
-			[]string{"MASTER_ADDR=a", "MASTER_PORT=1"},
-			true,
-		},
+		{"told by the user", several, slurm.Job{}, []string{"MASTER_ADDR=a", "MASTER_PORT=1"}, true},
 		{"told by Slurm", several, slurm.Job{JobID: "1"}, nil, true},
 		{"one machine", one, slurm.Job{}, nil, true},
 	} {

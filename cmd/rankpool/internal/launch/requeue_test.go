@@ -44,10 +44,7 @@ func TestRequeues(t *testing.T) {
 		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, true, 0, true},
 		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", true, true, 0, true},
 		// training came to its end just before
-		{
-			"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, false, 0,
-			false,
-		},
+		{"JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None", false, false, 0, false},
 		// it is being requeued
 		{"JobState=COMPLETING Reason=TimeLimit Restarts=1 PreemptTime=None", true, true, 0, false},
 		{"JobState=COMPLETING Reason=None Restarts=1 EndTime=x", true, true, 0, false},
@@ -112,14 +109,8 @@ func TestConclude(t *testing.T) {
 			"it has none yet", training(138), 1, true,
 			"training ended with code 138 after the signal" + missing,
 		},
-		{
-			"it has none", training(138), 1, false,
-			"job 7 is not requeued: training died of the signal",
-		},
-		{
-			"it has none", training(140), 2, false,
-			"job 7 is not requeued: training died of the signal",
-		},
+		{"it has none", training(138), 1, false, "job 7 is not requeued: training died of the signal"},
+		{"it has none", training(140), 2, false, "job 7 is not requeued: training died of the signal"},
 		{"others did not end in time", training(137), 1, true, "training ended with code 137"},
 		{"it had not begun", exit.SignalError{Signal: syscall.SIGUSR1}, 1, true, onward},
 	} {

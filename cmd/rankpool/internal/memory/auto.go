@@ -81,8 +81,7 @@ func (t *Trainers) Args() []string {
 // trainersHere estimates how many trainers this node will have: the largest number that any source
 // gives.
 func (t *Trainers) trainersHere(ranksHere int, getenv func(string) string) int {
-	gpus := slurm.DetectGPUs(
-		func(name string) (string, bool) { v := getenv(name); return v, v != "" })
+	gpus := slurm.DetectGPUs(func(name string) (string, bool) { v := getenv(name); return v, v != "" })
 	return max(1, t.PerRank*ranksHere, gpus.OnNode)
 }
 

@@ -62,10 +62,7 @@ func TestMemoryAutoPlan(t *testing.T) {
 			43*gib + gib/2,
 		},
 		{
-			AutoPlan{
-				memory: cgroup(100*gib, 100*gib), Trainers: 1, sharedBytes: 20 * gib,
-				RanksHere: 1,
-			},
+			AutoPlan{memory: cgroup(100*gib, 100*gib), Trainers: 1, sharedBytes: 20 * gib, RanksHere: 1},
 			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 0 B for 1 " +
 				"trainer (--trainer-memory), " +
 				"less 0 B in reserve, and no more than /dev/shm holds (20 GiB) = 19 GiB for the " +

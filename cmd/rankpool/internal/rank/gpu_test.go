@@ -69,12 +69,7 @@ func TestFindGPUs(t *testing.T) {
 			[]string{second, first},
 			"",
 		},
-		{
-			"a divided GPU by index", library,
-			[]string{"CUDA_VISIBLE_DEVICES=2"},
-			[]string{migA, migB},
-			"",
-		},
+		{"a divided GPU by index", library, []string{"CUDA_VISIBLE_DEVICES=2"}, []string{migA, migB}, ""},
 		{
 			"a divided GPU by UUID", library,
 			[]string{"CUDA_VISIBLE_DEVICES=" + third},

@@ -19,11 +19,7 @@ func TestStorageOptions(t *testing.T) {
 	}{
 		{nil, "", 0, false},
 		{[]string{"--max-storage-rate", "10GB"}, "", 10e9, true},
-		{
-			[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500", "--direct"},
-			"", 2 << 30,
-			true,
-		},
+		{[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500", "--direct"}, "", 2 << 30, true},
 		{[]string{"--max-opens", "0.5"}, "", 0, true},
 		{[]string{"--max-storage-rate", "fast"}, `--max-storage-rate: "fast" is not a size such as 64GiB, 20GB or 0`, 0, false},
 		{

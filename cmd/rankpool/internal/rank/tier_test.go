@@ -60,10 +60,7 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 func TestTierIsDivided(t *testing.T) {
 	sets := func() []mpicache.DataSet {
 		return []mpicache.DataSet{
-			{
-				Samples: 1000,
-				Size:    func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 },
-			},
+			{Samples: 1000, Size: func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 }},
 			{Samples: 100, Size: func(scheduler.SampleID) int64 { return 300_000 }},
 		}
 	}

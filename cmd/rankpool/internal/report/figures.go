@@ -303,9 +303,7 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 				value: func(b *runlog.Bin, _ float64) float64 { return b.Levels[runlog.Utilisation].Mean() },
 			},
 			band,
-			{
-				Key: Key{Class: "b", Name: "waiting for samples", Line: true}, value: waiting,
-			},
+			{Key: Key{Class: "b", Name: "waiting for samples", Line: true}, value: waiting},
 		})
 		f.Tables = append(f.Tables, gpuTable(run))
 	}

@@ -265,8 +265,7 @@ func (b *Builder) Run() *Run {
 		}
 	}
 	byEpoch := func(a, b Epoch) int {
-		return cmp.Or(
-			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Data, b.Data))
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Data, b.Data))
 	}
 	slices.SortFunc(r.Epochs, byEpoch)
 	slices.SortFunc(r.Passes, byEpoch)

@@ -77,10 +77,7 @@ func TestGolden(t *testing.T) {
 			b.Draws(),
 			b.Hits(),
 			b.Sums[stats.FallbackReads],
-			b.Share(
-				stats.StallSeconds,
-				stats.TrainSeconds,
-			),
+			b.Share(stats.StallSeconds, stats.TrainSeconds),
 			b.Levels[StallShare].Max,
 			b.Levels[FreeBytes].Min,
 			b.Levels[Utilisation].Mean(),

@@ -99,8 +99,7 @@ func parseCapacities(words []string) ([]float64, error) {
 		capacities = append(capacities, c)
 	}
 	if len(capacities) == 0 {
-		return nil, exit.Usagef(
-			"--capacity: which ones? name shares of the data above 0 and up to 1")
+		return nil, exit.Usagef("--capacity: which ones? name shares of the data above 0 and up to 1")
 	}
 	return capacities, nil
 }

@@ -22,18 +22,12 @@ func TestBound(t *testing.T) {
 			412, 156.56, 48.5336, "I/O-bound",
 			"GPUs idle 38 % of 412 s, 31 % of it waiting for data: I/O-bound",
 		},
-		{
-			100, 10, 10, "I/O-bound",
-			"GPUs idle 10 % of 100 s, 100 % of it waiting for data: I/O-bound",
-		},
+		{100, 10, 10, "I/O-bound", "GPUs idle 10 % of 100 s, 100 % of it waiting for data: I/O-bound"},
 		{
 			100, 9.9, 9.9, "compute-bound",
 			"GPUs idle 10 % of 100 s, 100 % of it waiting for data: compute-bound",
 		},
-		{
-			100, 0, 0, "compute-bound",
-			"GPUs idle 0 % of 100 s, 0 % of it waiting for data: compute-bound",
-		},
+		{100, 0, 0, "compute-bound", "GPUs idle 0 % of 100 s, 0 % of it waiting for data: compute-bound"},
 		{
 			100, 10, 0, "bound by something else (CPU, communication)",
 			"GPUs idle 10 % of 100 s, 0 % of it waiting for data: bound by something else (CPU, " +

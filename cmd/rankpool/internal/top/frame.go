@@ -83,8 +83,7 @@ func (v *view) sorted() []nodeRow {
 			}
 			return *r.Rates.StallShare
 		}
-		slices.SortStableFunc(
-			rows, func(a, b nodeRow) int { return cmp.Compare(stall(b), stall(a)) })
+		slices.SortStableFunc(rows, func(a, b nodeRow) int { return cmp.Compare(stall(b), stall(a)) })
 	}
 	return rows
 }

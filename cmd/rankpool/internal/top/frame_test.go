@@ -35,10 +35,7 @@ func TestFrames(t *testing.T) {
 		{"color", true, 4, func(v *view) { v.bars = true }},
 		{"ascii", false, 4, func(v *view) { v.bars, v.glyphs = true, asciiGlyphs }},
 		{"narrow", false, 4, func(v *view) { v.bars, v.width, v.height = true, 80, 24 }},
-		{
-			"many", false, 64,
-			func(v *view) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 },
-		},
+		{"many", false, 64, func(v *view) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 }},
 		{"by_stall", false, 4, func(v *view) { v.byStall, v.width = true, 100 }},
 		{"one_reading", false, 2, func(v *view) { v.rows = rowsOf(someNodes(2, 100)) }},
 		{"before_training", false, 1, func(v *view) {
