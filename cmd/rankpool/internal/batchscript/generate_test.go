@@ -177,7 +177,7 @@ func TestGenerateRefuses(t *testing.T) {
 		"array":     func(o *Options) { o.Array = "all" },
 		"signal":    func(o *Options) { o.SignalSeconds = 0 },
 		"cannot":    func(o *Options) { o.JobName = "a\n#SBATCH --exclusive" },
-		"forever":  func(o *Options) { o.Time, o.SignalSeconds = "10", 540 },
+		"forever":   func(o *Options) { o.Time, o.SignalSeconds = "10", 540 },
 		"type":      func(o *Options) { o.GPUType = "a100 --exclusive" },
 		"zero byte": func(o *Options) { o.Command = []string{"a\x00"} },
 	} {
