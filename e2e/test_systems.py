@@ -110,6 +110,9 @@ def test_substitutes_are_announced_and_counted(train, tree, trace, system):
     for e in result.epochs:
         sources = "hits_local", "hits_remote", "substituted", "storage_reads", "fallback_reads"
         assert sum(e[source] for source in sources) == e["draws"] == SAMPLES, e
+        assert e["substitute_reads"] <= e["storage_reads"] + e["fallback_reads"], e
+    if system == "quiver":  # which serves what it brings in
+        assert sum(e["substitute_reads"] for e in result.epochs) > 0
     assert sum(e["substituted"] for e in result.epochs) > 0
 
 

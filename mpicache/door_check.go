@@ -223,6 +223,7 @@ func (s *stream) possible(t, last tally) bool {
 	}
 	spec := s.coordinator.Spec()
 	return more.Draws() <= int64(spec.Batches(s.data.Samples)*spec.BatchSize) &&
+		more[stats.SubstituteReads] <= more[stats.StorageReads]+more[stats.FallbackReads] &&
 		s.fits(more[stats.StorageReads], more[stats.StorageBytes]) &&
 		s.fits(more[stats.FallbackReads], more[stats.FallbackBytes])
 }

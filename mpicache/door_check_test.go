@@ -199,6 +199,14 @@ var hostile = map[string]struct {
 			"", true,
 		},
 	},
+	"a tally of more reads for substitutes than reads": {
+		1, true,
+		said{
+			KindRelease,
+			counted(1, counts{stats.StorageReads: 1, stats.SubstituteReads: 2}).append(u32s(0)),
+			"", true,
+		},
+	},
 	"a tally of no data set": {
 		1, true,
 		said{

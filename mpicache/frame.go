@@ -258,10 +258,9 @@ type tally struct {
 
 func (c *cursor) tally() tally {
 	t := tally{stream: c.u32(), epoch: c.u32()}
-	for i := stats.HitsLocal; i <= stats.Substituted; i++ {
+	for i := stats.HitsLocal; i <= stats.SubstituteReads; i++ {
 		t.counts[i] = int64(c.u32())
 	}
-	c.u32()
 	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
 		t.counts[i] = int64(min(c.u64(), math.MaxInt64))
 	}

@@ -251,10 +251,9 @@ func counted(epoch uint32, c counts) tally { return tally{epoch: epoch, counts: 
 
 func (t tally) append(b []byte) []byte {
 	b = append(b, u32s(t.stream, t.epoch)...)
-	for c := stats.HitsLocal; c <= stats.Substituted; c++ {
+	for c := stats.HitsLocal; c <= stats.SubstituteReads; c++ {
 		b = le.AppendUint32(b, uint32(t.counts[c]))
 	}
-	b = append(b, u32s(0)...)
 	for c := stats.StorageBytes; c <= stats.TrainSeconds; c++ {
 		b = le.AppendUint64(b, uint64(t.counts[c]))
 	}

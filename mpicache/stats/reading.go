@@ -22,6 +22,8 @@ type Reading struct {
 	FallbackReads int64 `json:"fallback_reads"`
 	FallbackBytes int64 `json:"fallback_bytes"`
 	Substituted   int64 `json:"substituted"`
+	// of the reads, those of samples given in the place of others
+	SubstituteReads int64 `json:"substitute_reads"`
 	// waiting for samples, summed over the trainers here
 	StallSeconds float64 `json:"stall_seconds"`
 	TrainSeconds float64 `json:"train_seconds"` // in epochs, summed over the trainers here
@@ -91,7 +93,9 @@ type Count struct {
 	FallbackBytes int64   `json:"fallback_bytes"`
 	StallSeconds  float64 `json:"stall_seconds"` // mean over trainers
 	Seconds       float64 `json:"seconds"`       // the slowest trainer's
-	PlannedHits   int64   `json:"planned_hits"`  // draws that the policies called hits
+	// of the reads, those of samples given in the place of others
+	SubstituteReads int64 `json:"substitute_reads"`
+	PlannedHits     int64 `json:"planned_hits"` // draws that the policies called hits
 	// of the hits, local and remote, those that came from a tier
 	TierHits int64              `json:"tier_hits"`
 	Metrics  map[string]float64 `json:"metrics,omitempty"`

@@ -15,13 +15,14 @@ import (
 // A Counter is something that ranks count.
 type Counter int
 
-// The counters. A tally on the wire has the first nine, in this order.
+// The counters. A tally on the wire has the first ten, in this order.
 const (
 	HitsLocal Counter = iota
 	HitsRemote
 	StorageReads
 	FallbackReads
 	Substituted
+	SubstituteReads // of the storage and fallback reads
 	StorageBytes
 	FallbackBytes
 	StallSeconds
@@ -91,6 +92,12 @@ var Table = [Counters]Row{
 		Rank: "substituted", Epoch: "substituted", Heading: "substituted",
 		Metric: "substituted_samples_total", Help: "Samples given in the place of others.",
 		Source: "substituted", Place: "another sample instead",
+	},
+	SubstituteReads: {
+		Rank: "substitute_reads", Epoch: "substitute_reads", Heading: "of reads for substitutes",
+		Metric: "substitute_reads_total",
+		Help: "Of the samples read from storage for the trainers here, those given in the place " +
+			"of others.",
 	},
 	StorageBytes: {
 		Unit: Bytes, Rank: "storage_bytes", Epoch: "storage_bytes", Heading: "storage bytes",

@@ -248,7 +248,10 @@ def _mixed(
             )
         if substitute and source in (wire.LOCAL, wire.REMOTE):
             tally.substituted += 1
-        elif source == wire.REMOTE:
+            continue
+        if substitute:  # and read
+            tally.substitute_reads += 1
+        if source == wire.REMOTE:
             tally.hits_remote += 1
         elif source == wire.STORAGE:
             tally.storage_reads += 1

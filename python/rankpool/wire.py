@@ -95,8 +95,8 @@ def pack_save(stream: int, epoch: int, batch: int) -> bytes:
 
 
 _COUNTED = (
-    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted", "storage_bytes",
-    "fallback_bytes",
+    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
+    "substitute_reads", "storage_bytes", "fallback_bytes",
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ class Tally:
 
     __slots__ = (
         "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
-        "substituted",
+        "substituted", "substitute_reads",
         "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns",
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ class Tally:
         self.stream, self.epoch = stream, epoch
         self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = (
             self.substituted
-        ) = 0
+        ) = self.substitute_reads = 0
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
 
@@ -147,7 +147,7 @@ class Tally:
         return _TALLY.pack(
             self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads,
             self.fallback_reads,
-            self.substituted, 0,
+            self.substituted, self.substitute_reads,
             self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, self.elapsed_ns // 1000,
         )  # fmt: skip
 

@@ -362,7 +362,8 @@ def _leases(payload, at):
     (count,) = struct.unpack_from("<I", payload, at)
     leases = list(struct.unpack_from(f"<{count}I", payload, at + 4))
     tally = struct.unpack("<8I4Q", payload[at + 4 + 4 * count :])
-    names = "stream epoch hits_local hits_remote storage_reads fallback_reads substituted _"
+    names = "stream epoch hits_local hits_remote storage_reads fallback_reads substituted"
+    names += " substitute_reads"
     names += " storage_bytes fallback_bytes stall_us elapsed_us"
     return leases, dict(zip(names.split(), tally))
 

@@ -140,6 +140,7 @@ def test_substitutes_from_memory_are_counted_apart(door):
         tally["substituted"], tally["hits_local"], tally["storage_reads"], tally["fallback_reads"],
     )
     assert counted == (2, 15, 1, 2) and tally["hits_remote"] == 0
+    assert tally["substitute_reads"] == 3
 
 
 def test_source_5_raises_with_id_path_and_reason(door):

@@ -139,8 +139,8 @@ def test_the_fake_door_reads_the_golden_frames():
         "fallback_reads": 1,
     }
     sums |= {
-        "substituted": 0, "_": 0, "storage_bytes": 4096, "fallback_bytes": 512, "stall_us": 1500,
-        "elapsed_us": 0,
+        "substituted": 0, "substitute_reads": 0, "storage_bytes": 4096, "fallback_bytes": 512,
+        "stall_us": 1500, "elapsed_us": 0,
     }
     assert fakedoor.decode(4, FRAMES["get"][12:]) == (1, 3, 9, [11, 12], sums)
     assert fakedoor.decode(6, FRAMES["release"][12:]) == ([13], sums)

@@ -119,8 +119,8 @@ func counter(c stats.Counter) column {
 	}}
 }
 
-// columns returns the columns of a table of epochs. Substituted samples and hits from a tier have
-// one if there are any, and so has the data set's name if there are several.
+// columns returns the columns of a table of epochs. Substituted samples, reads for some, and hits
+// from a tier have one if there are any, and so has the data set's name if there are several.
 func columns(rows []epochRow) []column {
 	all := []column{
 		{"epoch", func(r epochRow) string { return fmt.Sprint(r.Epoch) }},
@@ -133,7 +133,9 @@ func columns(rows []epochRow) []column {
 	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data }) {
 		all = slices.Insert(all, 0, column{"data", func(r epochRow) string { return r.Data }})
 	}
-	for _, c := range []stats.Counter{stats.Substituted, stats.TierHits} {
+	for _, c := range []stats.Counter{
+		stats.Substituted, stats.SubstituteReads, stats.TierHits,
+	} {
 		if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Sums()[c] > 0 }) {
 			all = append(all, counter(c))
 		}
