@@ -39,6 +39,9 @@ func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 	memory = cfg.Memory
 	if memory == nil {
 		forgetSlab(cfg.Dir) // clients let go of it
+		if err := renewInPlace(cfg.Dir); err != nil {
+			return nil, f, err
+		}
 		if memory, err = slab.New(cfg.SlabBytes, slabSets(cfg.Data), cfg.Room); err != nil {
 			return nil, f, err
 		}

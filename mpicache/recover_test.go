@@ -253,22 +253,6 @@ func TestTakeBackRefuses(t *testing.T) {
 	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
 		t.Fatal(err)
 	}
-	inPlace := filepath.Join(dir, inPlaceName)
-	if err := os.WriteFile(inPlace, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	offered, stop := context.WithCancel(t.Context())
-	whenDoorOpens(offered, t, dir, func() { t.Error("the rank looks for memory") })
-	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
-		t.Error("memory was taken back that a script uses in place")
-	}
-	stop()
-	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(inPlace); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Remove(filepath.Join(dir, KeptName)); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +261,74 @@ func TestTakeBackRefuses(t *testing.T) {
 	}
 	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
 		t.Error("memory was taken back of a rank that had none")
+	}
+}
+
+// TestTakeBackWaitsForViews has scripts use the memory in place: a rank takes it when the last one
+// has let go, and who locks the file of before then is told by the file that is there.
+func TestTakeBackWaitsForViews(t *testing.T) {
+	const samples, capacity = 240, 6000
+	cl := newCluster(t, 1, samples, capacity)
+	cl.train(1, 6, 1, "torch")
+	fds, dir, data := cl.killed(), cl.dirs[0], cl.nodes[0].cfg.Data
+	log := slog.New(slog.DiscardHandler)
+	inPlace := filepath.Join(dir, inPlaceName)
+	lock := func() (file, forked *os.File) {
+		file, err := os.OpenFile(inPlace, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Dup(int(file.Fd())) // as a forked child has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file, os.NewFile(uintptr(fd), inPlace)
+	}
+	file, forked := lock()
+	other, another := lock()
+	_ = file.Close()
+	_, _ = other.Close(), another.Close() // this process let go, or died
+	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	whenDoorOpens(ended, t, dir, func() { _ = handBack(dir, fds[0]) })
+	if TakeBack(ended, dir, data, 1, recoverPatience, log) != nil {
+		t.Error("memory was taken back that a script uses in place")
+	}
+	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
+		t.Fatal(err)
+	}
+	whenDoorOpens(t.Context(), t, dir, func() {
+		if err := handBack(dir, fds[0]); err != nil {
+			t.Error(err)
+		}
+		_ = forked.Close()
+	})
+	late, err := os.OpenFile(inPlace, os.O_RDWR, 0) // by who has not locked it yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	memory := TakeBack(t.Context(), dir, data, 1, recoverPatience, log)
+	if memory == nil {
+		t.Fatal("the memory was not taken back when no script used it in place any more")
+	}
+	_ = memory.Close()
+	was, err := late.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.Stat(inPlace); err != nil || os.SameFile(was, is) {
+		t.Errorf("who locks the file of before is not told that it comes too late (%v)", err)
+	}
+	whenDoorOpens(t.Context(), t, dir, func() { _ = handBack(dir, fds[0]) })
+	if err := os.Remove(inPlace); err != nil {
+		t.Fatal(err)
+	}
+	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+		t.Error("memory was taken back, and who uses it in place is not known")
 	}
 }
 

@@ -22,10 +22,14 @@ import (
 // backDoorName is the socket's name in the rank's folder.
 const backDoorName = "slab.sock"
 
-// inPlaceName is the file in the rank's folder that a client creates when a script holds views of
-// the memory in its hands. A rank that took it back would write under them; what a client decodes
-// itself it reads again.
+// inPlaceName is the file in the rank's folder on which a client has a shared lock while a script
+// has views of the memory in its hands. A rank that took it back would write under them; what a
+// client decodes itself it reads again. Each rank puts a file of its own there before its door
+// opens: who has locked another one comes too late.
 const inPlaceName = "in-place"
+
+// lockEvery is the time between two attempts to lock that file.
+const lockEvery = 10 * time.Millisecond
 
 // backDoorMagic is what a client sends, with the descriptor.
 const backDoorMagic = "rpslab01"
@@ -54,10 +58,6 @@ func takeBack(
 ) *slab.Slab {
 	want, err := readSlabNote(dir)
 	if err != nil || want.SizeBytes == 0 || !heldByTrainers(dir, ranks) {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join(dir, inPlaceName)); err == nil {
-		log.Info("training uses samples in place: the memory of the rank before is not taken back")
 		return nil
 	}
 	path := filepath.Join(dir, backDoorName)
@@ -96,11 +96,46 @@ func takeBack(
 	}()
 	select {
 	case memory := <-brought:
+		if err := takeFromHands(ctx, dir); err != nil {
+			log.Warn("scripts may use samples in place: the memory of the rank before is not taken back",
+				"error", err)
+			_ = memory.Close() // it is the clients'
+			return nil
+		}
 		return memory
 	case <-ctx.Done():
 		log.Warn("no training process brought the memory of the rank before: the cache begins empty")
 		return nil
 	}
+}
+
+// takeFromHands waits until no script uses the memory of the rank before in place, and sees to it
+// that none begins to.
+func takeFromHands(ctx context.Context, dir string) error {
+	file, err := os.OpenFile(filepath.Join(dir, inPlaceName), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("mpicache: %w", err) // who has locked it is not known
+	}
+	defer func() { _ = file.Close() }() // nobody has written to it
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return renewInPlace(dir)
+		}
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return fmt.Errorf("mpicache: %s: %w", file.Name(), err)
+		}
+		select {
+		case <-time.After(lockEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("mpicache: %s is locked", file.Name())
+		}
+	}
+}
+
+// renewInPlace puts another file in the place of the one that clients of the rank before may lock.
+func renewInPlace(dir string) error {
+	return writeState(filepath.Join(dir, inPlaceName), inOne(nil))
 }
 
 // takeFrom takes the memory that a client brings.

@@ -4,7 +4,7 @@ cache cannot."""
 from __future__ import annotations
 
 import time
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from . import wire
 from .connection import Connection, Spec
@@ -129,6 +129,11 @@ class Samples:
         the lease."""
         return self._lease is not None and self._connection.lost(self._lease)
 
+    def put_in_hand(self) -> bool:
+        """Keeps ranks from writing to the views until they are closed; returns False where one may
+        have."""
+        return self._lease is None or self._connection.lend(self._lease)
+
     def close(self) -> None:
         """Releases the views; the cache may use the place again."""
         if self._lease is not None:
@@ -169,7 +174,7 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     if reply is None:
         samples = from_storage(connection, index, batch)
     else:
-        samples = _from_cache(connection, index, batch, tally, reply)
+        samples = _from_cache(connection, index, batch, tally, *reply)
     now = time.perf_counter_ns()
     tally.touch(now)
     if not connection.in_worker:
@@ -177,13 +182,27 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     return samples
 
 
+def take_in_hand(
+    connection: Connection, index: Index, batch: Batch, ticket: Optional[int]
+) -> Samples:
+    """Is take, for a script that uses the views as long as it likes: no rank writes to them."""
+    tally = connection.tally(batch.stream, batch.epoch)
+    before = tally.counts()
+    samples = take(connection, index, batch, ticket)
+    if samples.put_in_hand():
+        return samples
+    samples.close()
+    tally.restore(before)
+    return from_storage(connection, index, batch)
+
+
 def _reply(
     connection: Connection, ticket: Optional[int], again: bool = False
-) -> Optional[wire.BatchReply]:
-    """Returns the reply, None when the cache has none; raises Away when it went away, but not when
-    asked again."""
+) -> Optional[Tuple[wire.BatchReply, Lease]]:
+    """Returns the reply and its lease, None when the cache has none; raises Away when it went away,
+    but not when asked again."""
     try:
-        return None if ticket is None else wire.BatchReply(connection.wait(ticket))
+        return None if ticket is None else connection.batch(ticket)
     except Away:
         if again:
             return None
@@ -193,9 +212,13 @@ def _reply(
 
 
 def _from_cache(
-    connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply
+    connection: Connection,
+    index: Index,
+    batch: Batch,
+    tally: wire.Tally,
+    reply: wire.BatchReply,
+    lease: Lease,
 ) -> Samples:
-    lease = Lease(reply.lease, connection.generation, connection.slab, reply.offsets, reply.lengths)
     # The stream is the plan's, whatever the cache answers, and a view that the slab's end cuts off
     # is not a sample.
     if (

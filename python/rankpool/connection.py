@@ -21,6 +21,7 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from . import kin, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
+from .hands import Hands
 from .lease import Lease
 from .memory import Memory
 from .owner import check_folder, check_peer
@@ -102,6 +103,11 @@ class Connection:
         self._metrics: Deque[bytes] = deque(maxlen=KEPT)
         # by stream: the samplers may have ended before their sums are sent
         self._specs: Dict[int, Spec] = {}
+        self._hands: Optional[Hands] = None  # what a script has of the slab
+        self._held: Optional[Lease] = None
+        self._kept: List[Lease] = []
+        # ended, of earlier connections, with views that are still in use
+        self._old: List[Lease] = []
         self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
         # numbers in the embedding that the cache wants with each loss; 0: none
         self.embeddings: Dict[Spec, int] = {}
@@ -119,9 +125,7 @@ class Connection:
         self._abandoned: set = set()
         self._early: Dict[int, Tuple[int, bytes]] = {}
         self._due: List[int] = []
-        self._kept: List[Lease] = []
-        self._held: Optional[Lease] = None
-        self._in_place = False
+        self._old, self._kept = self._old + self._kept, []
         self._buffer = bytearray(_BUFFER_BYTES)
         self._start = self._end = 0
 
@@ -140,6 +144,7 @@ class Connection:
                 return self._sock is not None
             self._retry_at = now + RETRY_SECONDS
             again = self.generation > 0
+            self._old = [lease for lease in self._old if not lease.release()]
             self._bring_back()
             try:
                 self._hello()
@@ -210,6 +215,7 @@ class Connection:
         try:
             check_folder(os.path.dirname(self.path))
             self._door = os.stat(self.path).st_ino
+            self._hands = Hands(os.path.dirname(self.path))
             self._sock.connect(self.path)
             check_peer(self._sock, self.path)
         except RankpoolError:
@@ -260,6 +266,9 @@ class Connection:
             self._sock = None
         self._ready = False
         self._forget()
+        if self._hands is not None:
+            self._hands.leave()
+            self._hands = None
 
     def _lost(self) -> Away:
         """Drops the connection and returns the error to raise."""
@@ -357,6 +366,8 @@ class Connection:
         """In a forked child: closes what it has of its parent's connection."""
         if self._sock is not None:
             self._sock.close()
+        if self._hands is not None:
+            self._hands.leave()
         self._forget_memory()
 
     # --- messages ---
@@ -444,6 +455,15 @@ class Connection:
             if kind == wire.ERROR:
                 raise self._error(payload)
             return payload
+
+    def batch(self, ticket: int) -> Tuple[wire.BatchReply, Lease]:
+        """Returns the reply to a GET, and the lease of what is in the slab of that connection."""
+        with self._lock:
+            reply = wire.BatchReply(self.wait(ticket))
+            lease = Lease(
+                reply.lease, self.generation, self.slab, reply.offsets, reply.lengths
+            )
+            return reply, lease
 
     def _await(self, ticket: int, patient: bool) -> Tuple[int, bytes]:
         if ticket not in self._asked:
@@ -591,12 +611,11 @@ class Connection:
         """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still
         in use."""
         with self._lock:
-            if lease.generation != self.generation or self._sock is None:
-                lease.release()
-            elif lease.release():
+            here = lease.generation == self.generation and self._sock is not None
+            if not lease.release():
+                (self._kept if here else self._old).append(lease)
+            elif here:
                 self._due.append(lease.number)
-            else:
-                self._kept.append(lease)
 
     def lost(self, lease: Lease) -> bool:
         """Returns whether the connection of a lease has ended, so that its bytes may have been
@@ -610,11 +629,15 @@ class Connection:
         except OSError:
             return True
 
-    def use_in_place(self) -> None:
-        """Says that a script has views of the memory in its hands, once for each connection."""
-        if not self._in_place:
-            self._in_place = True
-            Memory.used_in_place(os.path.dirname(self.path))
+    def lend(self, lease: Lease) -> bool:
+        """Puts the views of a lease into a script's hands, which it then looks at until they are
+        released; returns False where the connection has ended, and with it the lease."""
+        with self._lock:
+            return (
+                lease.generation == self.generation
+                and self._hands is not None
+                and self._hands.take(lease)
+            )
 
     def hold(self, lease: Optional[Lease]) -> None:
         """Keeps a lease until the next one is held."""

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
 from . import kin, session
-from .batch import Batch, Samples, ask, from_storage, take
+from .batch import Batch, Samples, ask, from_storage, take, take_in_hand
 from .connection import Connection, connection
 from .errors import IdentityError, RankpoolError
 from .identity import identities
@@ -119,8 +119,7 @@ class Dataset:
         if not isinstance(batch, Batch):
             return [self[id] for id in batch]
         link = self._connection(batch)
-        samples = take(link, self.index, batch, ask(link, [batch])[0])
-        link.use_in_place()
+        samples = take_in_hand(link, self.index, batch, ask(link, [batch])[0])
         link.hold(samples.take_lease())  # the caller collates the items after this returns
         return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
 
@@ -161,7 +160,8 @@ class Dataset:
             if samples.lost():
                 return None, False
             if self.transform is None and not link.in_worker:
-                link.use_in_place()
+                if not samples.put_in_hand():
+                    return None, False
                 link.hold(samples.take_lease())
             return (fields if samples.ids else _emptied(fields)), True
         except Exception:
@@ -189,8 +189,7 @@ class Dataset:
                     asked.extend(zip(more, ask(link, more)))
                 if not asked:
                     return
-                link.use_in_place()
-                samples = take(link, self.index, *asked.popleft())
+                samples = take_in_hand(link, self.index, *asked.popleft())
                 sampler._handed_out()
                 # requests tell it too, but there may be MAX_AHEAD batches between two
                 sampler._stalled(0)

@@ -19,12 +19,13 @@ class Lease:
     ends under somebody who still looks.
     """
 
-    __slots__ = ("number", "generation", "views", "_base", "_guard")
+    __slots__ = ("number", "generation", "views", "hands", "_base", "_guard")
 
     def __init__(
         self, number: int, generation: int, slab, offsets: Sequence[int], lengths: Sequence[int]
     ) -> None:
         self.number, self.generation = number, generation
+        self.hands = None  # that it is in (hands.py)
         self._guard = memoryview(slab)
         with_export = PickleBuffer(self._guard)
         base = self._base = memoryview(with_export)
@@ -41,10 +42,12 @@ class Lease:
             deque(map(_release, self.views), 0)
             _release(self._base)
             _release(self._guard)
-            return True
         except BufferError:
             self._release_what_can_be()
             return False
+        if self.hands is not None:
+            self.hands.give_back(self)
+        return True
 
     def _release_what_can_be(self) -> None:
         for view in self.views:

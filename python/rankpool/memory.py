@@ -15,7 +15,6 @@ from .owner import check_folder, check_peer
 NOTE = "slab"  # the file in the rank's folder that names the memory: device, inode, size
 BACK_DOOR = "slab.sock"  # the socket there at which a rank takes the memory of the one before
 BACK_DOOR_SECONDS = 1.0
-IN_PLACE = "in-place"  # this file is there if a script holds views of the memory
 MAGIC = b"rpslab01"
 _HEADER_BYTES, _SET_BYTES, _TRAILER_BYTES = 32, 48, 8
 _WHOLE = 1 << 63
@@ -51,19 +50,6 @@ class Memory:
                 return [int(word) for word in file.read().split()] == self._identity
         except (OSError, ValueError):
             return False
-
-    @staticmethod
-    def used_in_place(folder: str) -> None:
-        """Keeps later ranks of a folder from taking the memory back: they would write under views
-        in use."""
-        try:
-            os.close(
-                os.open(
-                    os.path.join(folder, IN_PLACE), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600
-                )
-            )
-        except OSError:  # the folder is gone, and with it what a rank could take back
-            pass
 
     def hand_back(self, folder: str) -> None:
         """Brings the memory to a rank that looks for it in its folder, if there is one."""

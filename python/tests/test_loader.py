@@ -1,5 +1,6 @@
 """The torch loader: workers by fork and spawn, one request a batch, failures handed over whole."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -166,8 +167,15 @@ def test_a_lease_lost_while_the_bytes_were_used_reads_storage(door, fails):
 @pytest.mark.parametrize("transform, in_place", [(None, True), (decoders.array_over_view, False)])
 def test_a_loader_that_hands_out_views_says_so(door, transform, in_place):
     data, sampler = make(transform)
-    list(rankpool.loader(data, sampler))
-    assert Path(door.path).with_name("in-place").exists() == in_place
+    coming = iter(rankpool.loader(data, sampler))
+    next(coming)
+    with open(Path(door.path).with_name("in-place")) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = False
+        except BlockingIOError:
+            locked = True
+    assert locked == in_place
 
 
 @pytest.mark.parametrize("workers", [0, 1])
