@@ -404,6 +404,9 @@ func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 
 func (s *Snapshot) setTail(t *pass, dimensions int) {
 	lo := t.cut*t.batch - t.start
+	if lo == len(t.ids) {
+		return // of a short epoch nothing is left: a ledger that is restored does not know it
+	}
 	s.TailEpoch, s.TailBatch, s.TailDraws = t.epoch, t.cut, t.draws
 	s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], t.losses[lo:]
 	s.TailEmbeddings = t.embeddings[lo*dimensions:]

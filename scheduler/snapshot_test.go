@@ -105,6 +105,54 @@ func TestSnapshotIsWhole(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfShortEpochs checks that a ledger that was restored at the begin of an epoch comes
+// to the digest of one that was not, where the epoch before has no batches behind its cut.
+func TestSnapshotOfShortEpochs(t *testing.T) {
+	const batch = 4
+	for _, batches := range []int{7, 8} {
+		sampler, err := NewSampler(SamplerConfig{
+			Name: "weighted-once", Samples: batches * batch, BatchSize: batch, World: 1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := PlanConfig{Sampler: sampler, BatchSize: batch, World: []int32{0}, Ranks: 1}
+		scorer, err := NewScorer("logrank")
+		if err != nil {
+			t.Fatal(err)
+		}
+		epoch := func(l *Ledger, epoch, upTo int, scores []float32) {
+			l.Open(NewPlan(cfg, epoch, scores))
+			for b := range upTo {
+				losses := make([]float32, batch)
+				for i := range losses {
+					losses[i] = float32(b+i+epoch) + 1
+				}
+				if err := l.ReportAll(epoch, b, losses); err != nil {
+					t.Fatal(err)
+				}
+				l.Fold(nil)
+			}
+		}
+		whole := NewLedger(scorer, EqualScores(batches*batch, 1))
+		epoch(whole, 0, batches, whole.Take())
+		scores := whole.Take()
+		whole.Fold(nil)
+		begin := whole.SnapshotNext(scores)
+		begin.Stream.Batch = batch
+		again := RestoreLedger(scorer, begin, 1, true)
+		var digests []Digest
+		for _, l := range []*Ledger{whole, again} {
+			epoch(l, 1, 3, scores)
+			digests = append(digests, l.Snapshot(scores, 3).Digest())
+		}
+		if digests[0] != digests[1] {
+			t.Errorf("%d batches: %.8s, and %.8s when the ledger was restored", batches, digests[0],
+				digests[1])
+		}
+	}
+}
+
 // TestSnapshotDigest checks that all that training depends on changes the digest, and nothing else
 // does.
 func TestSnapshotDigest(t *testing.T) {
