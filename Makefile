@@ -42,9 +42,9 @@ test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
 with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
-.PHONY: help build deps run simulate test test-full test-nightly fuzz check test-go test-mpi \
-	test-python test-e2e test-slurm test-debian13 test-wheel test-dlio test-frameworks pictures \
-	lint fmt bench bench-staging bench-peers install wheel dist clean
+.PHONY: help build deps run simulate test test-full test-nightly simulate-faults fuzz check \
+	test-go test-mpi test-python test-e2e test-slurm test-debian13 test-wheel test-dlio \
+	test-frameworks pictures lint fmt bench bench-staging bench-peers install wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +54,9 @@ help: ## list the targets
 	@echo "  PREFIX=DIR   where \"make install\" installs (default: /usr/local; DESTDIR is put before)"
 	@echo "  VERSION=V    the version that \"rankpool version\" prints and \"make dist\" puts into its"
 	@echo "               file's name (default: the file VERSION, or what git describes)"
-	@echo "  SEEDS=N CHECKS=N KILLS=N FUZZTIME=T   simulated worlds, tries of a property, runs with"
-	@echo "               kills, and time of a fuzz test in \"make test-nightly\""
+	@echo "  SEEDS=N CHECKS=N KILLS=N FUZZTIME=T   simulated worlds and jobs, tries of a property,"
+	@echo "               runs with kills, and time of a fuzz test in \"make test-nightly\"; SEEDS:"
+	@echo "               also jobs of \"make simulate-faults\""
 	@echo "               (default: $(SEEDS), $(CHECKS), $(KILLS), $(FUZZTIME))"
 	@echo "  WORKERS=N    tests at once in test-e2e and test-slurm (default: 4 and 3)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
@@ -97,6 +98,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	@$(MAKE) --no-print-directory build
 	CGO_ENABLED=1 go test -race -p 4 ./...
 	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds 1000
+	$(MAKE) --no-print-directory simulate-faults SEEDS=1000
 	scripts/test-e2e.sh -m full
 	scripts/test-slurm.sh -m full
 	scripts/fuzz-door.sh 1m
@@ -105,9 +107,13 @@ test-nightly: ## run many seeds, kills and fuzz tests for hours (SEEDS, CHECKS, 
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
 	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds $(SEEDS) -timeout 0
+	$(MAKE) --no-print-directory simulate-faults
 	go test $(with_rapid) -rapid.checks $(CHECKS) -timeout 0
 	RANKPOOL_KILLS=$(KILLS) scripts/test-e2e.sh -m nightly
 	scripts/fuzz.sh $(FUZZTIME)
+
+simulate-faults: ## simulate whole jobs with faults in virtual time (SEEDS=N, docs/testing.md)
+	go test ./mpicache -run JobsUnderFaults -jobs $(SEEDS) -timeout 0 -v
 
 fuzz: FUZZTIME = 10m
 fuzz: ## have hostile clients say anything to two ranks beside a training (FUZZTIME=10m)

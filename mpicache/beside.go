@@ -110,12 +110,12 @@ func (n *Node) planBeside(
 	if waiting := c.plansBeside.Add(1); waiting > maxWaiting {
 		return broken("PLAN, where %d of this connection wait", waiting-1)
 	}
-	go func() {
+	n.beside(nil, "make a plan beside training", func() {
 		n.besideMu.Lock()
 		reply := planFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
 		n.besideMu.Unlock()
 		c.plansBeside.Add(-1)
 		c.replies.stream(reply)
-	}()
+	})
 	return nil
 }

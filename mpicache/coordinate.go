@@ -2,6 +2,8 @@ package mpicache
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"rankpool/mpicache/record"
@@ -91,7 +93,7 @@ func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 }
 
 // now is the time as the coordinator knows it.
-func (s *stream) now() time.Duration { return time.Since(s.node.started) }
+func (s *stream) now() time.Duration { return s.node.now().Sub(s.node.started) }
 
 // register numbers a request.
 func (s *stream) register(c *conn, kind Kind, ticket uint32) (number uint64, r *request) {
@@ -125,8 +127,8 @@ func (s *stream) respond(number uint64, reply func(c *conn, ticket uint32)) {
 // forget drops the pending requests of a client that is gone.
 func (s *stream) forget(c *conn) {
 	s.locked(func() {
-		for number, r := range s.requests {
-			if r.conn == c {
+		for _, number := range slices.Sorted(maps.Keys(s.requests)) {
+			if s.requests[number].conn == c {
 				delete(s.requests, number)
 				s.coordinate(scheduler.Canceled{Ticket: number})
 			}
@@ -290,7 +292,7 @@ func (s *stream) log(c scheduler.Log) {
 
 // begin makes the stager when every trainer has come and nothing is being warmed.
 func (s *stream) begin() {
-	if !s.begins || s.coordinator.Conflict() != nil || !s.cooled(time.Now()) {
+	if !s.begins || s.coordinator.Conflict() != nil || !s.cooled(s.node.now()) {
 		return
 	}
 	s.begins = false
@@ -346,7 +348,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 	}
 	s.chosen = len(c.Cuts)
 	s.tape.Learned(c.Learned)
-	go func() {
+	s.node.beside(nil, "make a plan", func() {
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
 			if err := shared.prepare(c); err != nil {
 				panic("mpicache: " + err.Error()) // the coordinator's learner has taken it, or made it
@@ -363,7 +365,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 			}
 		})
 		s.node.tidy()
-	}()
+	})
 }
 
 func (n *Node) tidy() {

@@ -124,7 +124,7 @@ func (s *stream) noteMoved() {
 	}
 	for e := range s.epochs {
 		if _, noted := s.moved[e]; !used[e] && !noted {
-			s.moved[e] = time.Now()
+			s.moved[e] = s.node.now()
 		}
 	}
 }
@@ -161,7 +161,16 @@ func (s *stream) closeEpoch(epoch int) {
 
 // finish closes all epochs and waits for the last state to be written.
 func (s *stream) finish() {
-	var saving chan struct{}
+	saving := s.finishing()
+	s.recording.Wait()
+	if saving != nil {
+		<-saving
+	}
+}
+
+// finishing closes all epochs. What it returns is closed when the last state is written; nil: it
+// is.
+func (s *stream) finishing() (saving chan struct{}) {
 	s.locked(func() {
 		s.flushReports()
 		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
@@ -170,10 +179,7 @@ func (s *stream) finish() {
 		s.coordinate(scheduler.Finished{})
 		saving = s.saving
 	})
-	s.recording.Wait()
-	if saving != nil {
-		<-saving
-	}
+	return saving
 }
 
 // reporter gathers the counts of all ranks on rank 0 and records an epoch when all ranks with
@@ -332,7 +338,7 @@ func (r *reporter) finish(timeout time.Duration) {
 		}
 		r.record(*first, r.open[*first])
 	}
-	r.node.observer.record(time.Now())
+	r.node.observer.record(r.node.now())
 	type summary struct {
 		Event       string  `json:"event"`
 		Data        string  `json:"data"`
@@ -345,7 +351,7 @@ func (r *reporter) finish(timeout time.Duration) {
 	t := r.total(0)
 	r.node.cfg.Record(summary{
 		"summary", r.node.cfg.Data[0].Name, r.node.cfg.Transport.Size(), t.Epoch, t.Draws(),
-		time.Since(r.node.started).Seconds(), t,
+		r.node.now().Sub(r.node.started).Seconds(), t,
 	})
 }
 
@@ -374,7 +380,7 @@ func (n *Node) Status() Status {
 	for _, s := range n.streams {
 		st.Data = append(st.Data, s.status())
 	}
-	st.Nodes = n.observer.ranks(time.Now())
+	st.Nodes = n.observer.ranks(n.now())
 	return st
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ import (
 // conn is one client: a training process, one of its workers, or a launcher.
 type conn struct {
 	node    *Node
-	sock    *net.UnixConn
+	sock    socket
 	pid     int32 // of the client, 0: it has PIDs of its own
 	trainer uint32
 	world   uint32
@@ -63,22 +64,24 @@ func (n *Node) accept() {
 			time.Sleep(10 * time.Millisecond) // out of descriptors: others may close theirs
 			continue
 		}
-		c := &conn{
-			node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{},
-			waiting: map[uint64]*stream{},
+		if raw, err := sock.SyscallConn(); err == nil { // it fails when it is closed
+			go n.newConn(&unixSocket{sock, raw}).serve()
 		}
-		c.streams = make([]bool, len(n.streams))
-		c.replies.sock = sock
-		if c.replies.raw, err = sock.SyscallConn(); err == nil { // it fails when it is closed
-			go c.serve()
-		}
+	}
+}
+
+func (n *Node) newConn(sock socket) *conn {
+	return &conn{
+		node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{},
+		waiting: map[uint64]*stream{}, streams: make([]bool, len(n.streams)),
+		replies: outbox{sock: sock, beside: n.beside},
 	}
 }
 
 // serve reads frames until the client is gone or breaks the protocol.
 func (c *conn) serve() {
 	defer c.close()
-	cred, err := peerOf(c.sock)
+	cred, err := c.sock.peer()
 	if err == nil {
 		c.pid = cred.Pid
 		err = c.node.enter(c)
@@ -111,8 +114,15 @@ func (c *conn) serve() {
 	}
 }
 
-// leave tells a client that breaks the protocol why its connection ends.
+// leave ends the connection with a client that breaks the protocol, or is gone.
 func (c *conn) leave(err error) {
+	if c.sayWhy(err) {
+		c.linger()
+	}
+}
+
+// sayWhy tells a client that breaks the protocol why its connection ends; false: it is gone.
+func (c *conn) sayWhy(err error) bool {
 	var no refusal
 	code := uint16(codeProtocol)
 	switch {
@@ -120,15 +130,15 @@ func (c *conn) leave(err error) {
 		code = no.code
 	case errors.Is(err, errFrame):
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
-		return
+		return false
 	default:
 		c.node.cfg.Log.Debug("a client of the door is gone", "trainer", c.trainer, "error", err)
-		return
+		return false
 	}
 	c.node.cfg.Log.Warn("a client of the door was refused", "trainer", int32(c.trainer), "error",
 		err)
 	c.write(appendError(nil, 0, code, err.Error()))
-	c.linger()
+	return true
 }
 
 // linger hangs up, and returns when the client has done so too: until then it may read what it has
@@ -456,11 +466,11 @@ func (c *conn) close() {
 	leases, waiting := c.leases, c.waiting
 	c.leases, c.waiting = nil, nil
 	c.mu.Unlock()
-	for _, ref := range leases {
-		ref.stream.release(ref.lease)
+	for _, id := range slices.Sorted(maps.Keys(leases)) {
+		leases[id].stream.release(leases[id].lease)
 	}
-	for ticket, s := range waiting {
-		s.withdraw(ticket)
+	for _, ticket := range slices.Sorted(maps.Keys(waiting)) {
+		waiting[ticket].withdraw(ticket)
 	}
 	for i, open := range c.streams {
 		if open {

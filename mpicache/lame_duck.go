@@ -98,8 +98,7 @@ func (n *Node) onLife(from int, kind byte) bool {
 	switch kind {
 	case messageLives:
 		n.cfg.Transport.Post(from, []byte{messageLived})
-	case messageBeat:
-		n.pulse.heard(from, false)
+	case messageBeat: // it was heard
 	case messageLived, messageLeaves:
 		n.pulse.heard(from, kind == messageLeaves)
 		n.life.note(from)

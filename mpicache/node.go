@@ -113,11 +113,14 @@ type Config struct {
 	// for samples so far, summed over them.
 	Observe  func(stallSeconds float64, trainers int) stats.Machine
 	Recorder *record.Recorder // of what the stagers decide; nil: nothing is recorded
+
+	outside outside // nil: the real world
 }
 
 // Node is a rank at run time: it owns the slab, the door and the exchange, and does what the
 // schedulers decide. All its methods may be called concurrently.
 type Node struct {
+	outside
 	cfg      Config
 	slab     *slab.Slab
 	slabFD   int
@@ -157,15 +160,33 @@ const doorName = "door.sock"
 // NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves
 // nothing behind, when the memory or the socket cannot be had.
 func NewNode(cfg Config) (*Node, error) {
+	n, err := newNode(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.listen(); err != nil {
+		return nil, errors.Join(err, n.slab.Close())
+	}
+	n.start()
+	return n, nil
+}
+
+// newNode takes the memory, and what earlier lives of the rank have left. The node does nothing by
+// itself before start.
+func newNode(cfg Config) (*Node, error) {
 	memory, found, err := cfg.takeMemory()
 	if err != nil {
 		return nil, err
 	}
+	if cfg.outside == nil {
+		cfg.outside = realWorld{}
+	}
 	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients map as much as samples are put into
 	n := &Node{
-		cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena, conns: map[*conn]struct{}{},
+		outside: cfg.outside, cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena,
+		conns: map[*conn]struct{}{},
 		peers: make([]peerHealth, cfg.Transport.Size()), halted: make(chan struct{}),
-		stopped: make(chan struct{}), started: time.Now(),
+		stopped: make(chan struct{}), started: cfg.outside.now(),
 	}
 	for i := range cfg.Data {
 		n.streams = append(n.streams, newStream(n, i))
@@ -177,21 +198,23 @@ func NewNode(cfg Config) (*Node, error) {
 	n.recall()
 	n.observer.init(n)
 	n.recordBegin()
-	if err := n.listen(); err != nil {
-		return nil, errors.Join(err, memory.Close())
-	}
 	n.pulse.init(cfg.Transport.Rank(), cfg.Transport.Size(), cfg.RankTimeout)
+	n.shrinker.init(n)
+	return n, nil
+}
+
+// start begins to serve.
+func (n *Node) start() {
+	cfg := &n.cfg
 	cfg.Transport.Start(n.onMessage)
 	go n.accept()
 	n.ticking.Go(n.tick)
-	if cfg.RankTimeout > 0 && cfg.Transport.Size() > 1 {
-		n.ticking.Go(n.beats)
+	if n.beats() {
+		n.ticking.Go(n.keepBeating)
 	}
-	n.shrinker.init(n)
 	if cfg.GiveBack != nil && cfg.SlabBytes > 0 {
 		n.ticking.Go(n.shrinker.watch)
 	}
-	return n, nil
 }
 
 func (n *Node) listen() error {
@@ -231,12 +254,17 @@ func (n *Node) tick() {
 		if n.stopping.Load() {
 			return
 		}
-		for _, s := range n.streams {
-			s.tick(now)
-		}
-		n.keep()
+		n.doDue(now)
 		n.observer.tick(now)
 	}
+}
+
+// doDue does what is due.
+func (n *Node) doDue(now time.Time) {
+	for _, s := range n.streams {
+		s.tick(now)
+	}
+	n.keep()
 }
 
 // Close ends the node after training: it sends what the epochs counted to rank 0, which records the
@@ -248,7 +276,7 @@ func (n *Node) Close() error {
 	for _, s := range n.streams {
 		s.finish()
 	}
-	n.observer.observe(time.Now())
+	n.observer.observe(n.now())
 	if n.report != nil {
 		n.report.finish(closeTimeout)
 	} else {

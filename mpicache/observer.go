@@ -44,7 +44,7 @@ type heardStats struct {
 func (o *observer) init(n *Node) {
 	o.node = n
 	o.host, _ = os.Hostname() // "" where it has none
-	o.logged = time.Now()
+	o.logged = n.now()
 	o.heard = make([]heardStats, n.cfg.Transport.Size())
 	o.take(n.cfg.Transport.Rank(), n.Stats(), o.logged)
 }
@@ -87,7 +87,7 @@ func (o *observer) onStats(from int, text []byte) {
 		o.node.cfg.Log.Error("malformed statistics", "from", from, "error", err)
 		return
 	}
-	o.take(from, measured, time.Now())
+	o.take(from, measured, o.node.now())
 }
 
 // ranks returns the recent measurements, by rank.
@@ -134,7 +134,7 @@ func (o *observer) record(now time.Time) {
 func (n *Node) Stats() stats.Reading {
 	st := stats.Reading{
 		Rank: n.cfg.Transport.Rank(), Host: n.observer.host,
-		Seconds: time.Since(n.started).Seconds(), Trainers: n.trainers(),
+		Seconds: n.now().Sub(n.started).Seconds(), Trainers: n.trainers(),
 		Epoch: -1, Ready: 1,
 	}
 	n.arenaMu.Lock()

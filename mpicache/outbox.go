@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"fmt"
+	"io"
 	"iter"
 	"net"
 	"slices"
@@ -12,11 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// socket is a connection to a client as the kernel has it, or a simulation.
+type socket interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+	SetReadDeadline(at time.Time) error
+	SetWriteDeadline(at time.Time) error
+	// WriteMsgUnix is net.UnixConn's.
+	WriteMsgUnix(b, oob []byte, to *net.UnixAddr) (n, oobn int, err error)
+	// writeNow sends what is accepted at once.
+	writeNow(b []byte) (n int, err error)
+	// peer returns the process at the other end.
+	peer() (*unix.Ucred, error)
+}
+
+type unixSocket struct {
+	*net.UnixConn
+	raw syscall.RawConn // its
+}
+
+func (s *unixSocket) peer() (*unix.Ucred, error) { return peerOf(s.UnixConn) }
+
 // outbox sends a client its replies without ever blocking on it: a goroutine sends what its socket
 // does not accept at once, as long as the client keeps reading, and not too much is queued.
 type outbox struct {
-	sock *net.UnixConn
-	raw  syscall.RawConn // its
+	sock   socket
+	beside func(key any, what string, f func()) // of outside
 
 	mu     sync.Mutex // protects the rest
 	corked bool       // more requests have been read: their replies leave together
@@ -73,28 +95,33 @@ func (o *outbox) stream(frame iter.Seq[[]byte]) {
 		return
 	}
 	if o.long = append(o.long, frame); !o.sending {
-		o.sending = true
-		go o.sendRest()
+		o.sendBeside()
 	}
+}
+
+// sendBeside has what is queued sent beside the caller.
+func (o *outbox) sendBeside() {
+	o.sending = true
+	o.beside(o, "send what is queued", o.sendRest)
 }
 
 // send sends what the socket takes at once, and has the goroutine send a copy of the rest. There is
 // nothing before it.
 func (o *outbox) send(b []byte) {
-	n, err := o.now(b)
+	n, err := o.sock.writeNow(b)
 	if err != nil {
 		o.end()
 		return
 	}
 	if n < len(b) {
-		o.rest, o.sending = append(o.rest[:0], b[n:]...), true
-		go o.sendRest()
+		o.rest = append(o.rest[:0], b[n:]...)
+		o.sendBeside()
 	}
 }
 
-// now sends what the socket accepts at once.
-func (o *outbox) now(b []byte) (n int, err error) {
-	failed := o.raw.Write(func(fd uintptr) bool {
+// writeNow sends what the socket accepts at once.
+func (s *unixSocket) writeNow(b []byte) (n int, err error) {
+	failed := s.raw.Write(func(fd uintptr) bool {
 		for {
 			n, err = unix.Write(int(fd), b)
 			if err != unix.EINTR {

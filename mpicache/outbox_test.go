@@ -69,7 +69,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := outbox{sock: ours, raw: raw}
+	o := outbox{sock: &unixSocket{ours, raw}, beside: realWorld{}.beside}
 	frame := make([]byte, 1<<20)
 	for range 2*maxUnread>>20 + 4 { // as much may be on its way
 		o.write(frame)
@@ -93,7 +93,7 @@ func TestLongFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := outbox{sock: ours, raw: raw}
+	o := outbox{sock: &unixSocket{ours, raw}, beside: realWorld{}.beside}
 	const pieces, size, long, short = 300, 10_000, 3, 40
 	for name := range byte(long) {
 		o.stream(func(yield func([]byte) bool) {

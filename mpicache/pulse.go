@@ -66,8 +66,11 @@ func (p *pulse) tick(now time.Duration) (newly, all []int) {
 	return newly, all
 }
 
-// beats shows this rank's signs of life, and misses those of the others, until the node ends.
-func (n *Node) beats() {
+// beats reports whether ranks show each other that they live.
+func (n *Node) beats() bool { return n.cfg.RankTimeout > 0 && n.cfg.Transport.Size() > 1 }
+
+// keepBeating beats until the node ends.
+func (n *Node) keepBeating() {
 	t := time.NewTicker(liveness.Every(n.cfg.RankTimeout))
 	defer t.Stop()
 	for {
@@ -76,21 +79,26 @@ func (n *Node) beats() {
 			return
 		case <-t.C:
 		}
-		if n.cfg.Transport.Rank() == 0 {
-			n.toPeers(messageBeat)
-		} else {
-			n.cfg.Transport.Post(0, []byte{messageBeat})
-		}
-		newly, all := n.pulse.tick(time.Since(n.started))
-		for _, rank := range newly {
-			n.cfg.Lost(rank)
-		}
-		if len(all) > 0 {
-			n.refusePlans(
-				fmt.Sprintf(
-					"rank %d has not answered for %v, and a plan needs what its trainers report",
-					all[0], n.cfg.RankTimeout))
-		}
+		n.beat()
+	}
+}
+
+// beat shows this rank's sign of life, and misses those of the others.
+func (n *Node) beat() {
+	if n.cfg.Transport.Rank() == 0 {
+		n.toPeers(messageBeat)
+	} else {
+		n.cfg.Transport.Post(0, []byte{messageBeat})
+	}
+	newly, all := n.pulse.tick(n.now().Sub(n.started))
+	for _, rank := range newly {
+		n.cfg.Lost(rank)
+	}
+	if len(all) > 0 {
+		n.refusePlans(
+			fmt.Sprintf(
+				"rank %d has not answered for %v, and a plan needs what its trainers report",
+				all[0], n.cfg.RankTimeout))
 	}
 }
 

@@ -83,6 +83,22 @@ func TestPulse(t *testing.T) {
 	}
 }
 
+// TestRankThatSaidSomething has a rank say something before its first sign of life: from then on it
+// is missed.
+func TestRankThatSaidSomething(t *testing.T) {
+	c := newCluster(t, 2, 10, 1<<12, func(cfg *Config) { cfg.RankTimeout = time.Hour })
+	defer c.close()
+	if !c.nodes[1].PeersLive(t.Context()) {
+		t.Fatal("rank 0 has not answered")
+	}
+	p := &c.nodes[0].pulse
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.seen[1] {
+		t.Error("rank 0 has answered rank 1, and does not know that it is there")
+	}
+}
+
 // TestLostRank silences one of three ranks: the others tell, and a trainer that wants a plan is
 // told, until then and not before.
 func TestLostRank(t *testing.T) {

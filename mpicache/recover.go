@@ -91,7 +91,7 @@ func (s *stream) check(c scheduler.Check) {
 	bytes := s.bytes(c.ID)
 	sum, whole := s.entries.Sum(int(c.ID))
 	s.reads.Add(1)
-	go func() {
+	s.node.beside(nil, "check a sample", func() {
 		whole := whole && slab.Sum(bytes) == sum
 		s.locked(func() {
 			if !whole {
@@ -102,7 +102,7 @@ func (s *stream) check(c scheduler.Check) {
 			s.step(scheduler.Checked{ID: c.ID, Whole: whole})
 		})
 		s.reads.Done()
-	}()
+	})
 }
 
 // SlabName is the file in a rank's folder that says which memory the rank has: the only one that is

@@ -63,13 +63,13 @@ func (s *stream) keepState(c scheduler.KeepState) {
 func (s *stream) inFolder(f func()) {
 	before, done := s.keeping, make(chan struct{})
 	s.keeping = done
-	go func() {
+	s.node.beside(&s.keeping, "change the rank's folder", func() {
 		defer close(done)
 		if before != nil {
 			<-before
 		}
 		f()
-	}()
+	})
 }
 
 // forgetStates removes the states of epochs before one from the rank's folder. They would be taken
@@ -106,7 +106,7 @@ func writeState(path string, data iter.Seq[[]byte]) error {
 func (s *stream) saveState(c scheduler.SaveState) {
 	before, done := s.saving, make(chan struct{})
 	s.saving = done
-	go func() {
+	s.node.beside(&s.saving, "write the state file", func() {
 		defer close(done)
 		if before != nil {
 			<-before
@@ -116,7 +116,7 @@ func (s *stream) saveState(c scheduler.SaveState) {
 			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: c.Snap.Digest()}
 			s.locked(func() { s.coordinate(e) })
 		}
-	}()
+	})
 }
 
 // writeUserState returns the path of the state file, "" if there is none or it cannot be written.

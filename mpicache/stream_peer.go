@@ -1,6 +1,8 @@
 package mpicache
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"rankpool/scheduler"
@@ -57,6 +59,7 @@ type asker struct {
 func (n *Node) message(kind byte, stream int) []byte { return []byte{kind, byte(stream)} }
 
 func (n *Node) onMessage(from int, msg []byte) {
+	n.pulse.heard(from, false) // whatever it says, it lives
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
 		n.pulse.heard(from, true)
 		n.report.bye(from)
@@ -94,7 +97,9 @@ func (n *Node) onMessage(from int, msg []byte) {
 
 // ask puts a question to a peer for the samples that there is room for.
 func (s *stream) ask(c scheduler.Ask) {
-	a := &asking{Ask: c, bulk: s.node.bulk.Add(1), deadline: time.Now().Add(s.node.cfg.PeerTimeout)}
+	a := &asking{
+		Ask: c, bulk: s.node.bulk.Add(1), deadline: s.node.now().Add(s.node.cfg.PeerTimeout),
+	}
 	for i, id := range c.IDs {
 		if s.occupy(id) {
 			a.ids, a.at = append(a.ids, id), append(a.at, i)
@@ -131,7 +136,7 @@ func (n *Node) mayAsk(to int) bool {
 	if p.lost < silentAfter {
 		return true
 	}
-	now := time.Now()
+	now := n.now()
 	if now.Before(p.retryAt) {
 		return false
 	}
@@ -149,7 +154,7 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 	}
 	p.lost++
 	if p.lost == silentAfter {
-		p.retryAt = time.Now().Add(n.cfg.PeerTimeout)
+		p.retryAt = n.now().Add(n.cfg.PeerTimeout)
 		n.cfg.Log.Warn("a peer is silent; its samples are read from storage", "peer", from)
 	}
 }
@@ -168,8 +173,8 @@ func (s *stream) giveUp(a *asking) {
 
 func (s *stream) giveUpAsks(now time.Time) {
 	var late []*asking
-	for _, a := range s.asks {
-		if now.After(a.deadline) {
+	for _, ticket := range slices.Sorted(maps.Keys(s.asks)) {
+		if a := s.asks[ticket]; now.After(a.deadline) {
 			late = append(late, a)
 		}
 	}

@@ -1,0 +1,426 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"rankpool/mpicache/slab"
+	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
+)
+
+func slabFootprint(id scheduler.SampleID) int64 { return slab.Footprint(sampleSize(id)) }
+
+// simFault is something that happens to a job, behind its step's global batch.
+type simFault struct {
+	name  string
+	step  int
+	delay time.Duration // it happens up to so long after that
+	do    func(j *simJob)
+}
+
+func (f simFault) String() string { return fmt.Sprintf("%s after step %d", f.name, f.step) }
+
+// simFaultKinds are what may happen.
+var simFaultKinds = []simFault{
+	{name: "a rank dies", delay: 20 * time.Millisecond, do: (*simJob).die},
+	{name: "a rank dies", delay: 20 * time.Millisecond, do: (*simJob).die},
+	{name: "a rank dies later", delay: 2 * time.Second, do: (*simJob).die},
+	{name: "ranks die again and again", delay: 20 * time.Millisecond, do: (*simJob).dieOften},
+	{name: "a rank is stopped for a while", delay: 50 * time.Millisecond, do: (*simJob).stop},
+	{name: "a rank hangs", delay: 50 * time.Millisecond, do: func(j *simJob) {
+		if r := j.some(); r != nil {
+			r.stopped = true
+		}
+	}},
+	{name: "the network is cut", delay: 50 * time.Millisecond, do: (*simJob).cutLink},
+	{name: "the network is slow", do: func(j *simJob) {
+		j.slow = j.clock.now + j.clock.upTo(3*time.Second)
+	}},
+	{name: "storage stalls", do: func(j *simJob) {
+		j.stall = j.clock.now + j.clock.upTo(4*time.Second)
+	}},
+	{name: "memory is short", delay: 20 * time.Millisecond, do: (*simJob).pressure},
+	{name: "a rank's folder is cleared, and it dies", do: (*simJob).clearFolder},
+	{name: "the data set changes, and a rank dies", do: (*simJob).rescan},
+	{name: "memory is written to, and a rank dies", do: (*simJob).writeMemory},
+	{name: "a sample changes", do: func(j *simJob) {
+		j.bad[scheduler.SampleID(j.clock.rng.IntN(j.cfg.samples))] = true
+	}},
+	{name: "a rank is told to end", delay: 20 * time.Millisecond, do: (*simJob).shutDown},
+	{name: "a second training comes", delay: 20 * time.Millisecond, do: (*simJob).newcomer},
+	{name: "a second training comes", delay: 20 * time.Millisecond, do: (*simJob).newcomer},
+	{name: "somebody says anything", delay: 20 * time.Millisecond, do: (*simJob).hostile},
+	{name: "somebody says anything", delay: 20 * time.Millisecond, do: (*simJob).hostile},
+	{name: simRequeue, delay: 20 * time.Millisecond, do: (*simJob).requeue},
+	{name: simRequeue, delay: 20 * time.Millisecond, do: (*simJob).requeue},
+}
+
+const simRequeue = "the job is requeued"
+
+func newSimFaults(clock *simClock, c *simConfig) []simFault {
+	var faults []simFault
+	steps := c.epochs * c.samples / simGlobalBatch
+	for range clock.rng.IntN(7) {
+		f := simFaultKinds[clock.rng.IntN(len(simFaultKinds))]
+		c.saves = c.saves || f.name == simRequeue // it needs a checkpoint
+		f.step = 1 + clock.rng.IntN(steps)
+		faults = append(faults, f)
+	}
+	slices.SortStableFunc(faults, func(a, b simFault) int { return a.step - b.step })
+	return faults
+}
+
+// some is one of the ranks that live; nil: there are none.
+func (j *simJob) some() *simRank {
+	if j.ranks == nil {
+		return nil
+	}
+	r := j.ranks.all[j.clock.rng.IntN(len(j.ranks.all))]
+	if r.dead {
+		return nil
+	}
+	return r
+}
+
+func (j *simJob) die() { j.some().exit("killed") }
+
+func (j *simJob) dieOften() {
+	for i := range 2 + j.clock.rng.IntN(4) {
+		j.clock.after(time.Duration(i)*400*time.Millisecond+j.clock.upTo(time.Second), nil, "",
+			func() {
+				if !j.closing {
+					j.die()
+				}
+			})
+	}
+}
+
+func (j *simJob) stop() {
+	r := j.some()
+	if r == nil || r.stopped {
+		return
+	}
+	r.stopped = true
+	j.clock.after(j.clock.upTo(6*time.Second), nil, "", func() {
+		if !r.dead {
+			j.clock.trace.note(r.name, "runs again")
+			j.clock.cont(r.simProcess)
+		}
+	})
+}
+
+// cutLink cuts the link between two ranks, or all of a rank's, these perhaps for good.
+func (j *simJob) cutLink() {
+	r := j.some()
+	if r == nil || len(j.ranks.all) == 1 {
+		return
+	}
+	other := (r.number + 1 + j.clock.rng.IntN(len(j.ranks.all)-1)) % len(j.ranks.all)
+	until, whole := j.clock.now+j.clock.upTo(6*time.Second), j.clock.chance(2)
+	if whole && j.clock.chance(2) && j.ranks.met() {
+		until = j.clock.now + time.Hour
+	}
+	for n := range j.ranks.all {
+		if n == other || whole && n != r.number {
+			j.ranks.cut[[2]int{min(r.number, n), max(r.number, n)}] = until
+		}
+	}
+}
+
+// met reports whether all ranks have heard of those that they look after: before, they do not miss
+// them, and trainers wait for each other until their time-out.
+func (r *simRanks) met() bool {
+	return !slices.ContainsFunc(r.all, func(r *simRank) bool {
+		p := &r.node.pulse
+		return slices.ContainsFunc(p.ranks, func(other int) bool { return !p.seen[other] })
+	})
+}
+
+func (j *simJob) pressure() {
+	r := j.some()
+	if r == nil {
+		return
+	}
+	h := &r.node.shrinker
+	to := h.nowBytes
+	j.clock.run(r.simProcess, "gives memory back", func() {
+		h.shrink(j.clock.rng.Int64N(h.fullBytes / 2))
+		h.sweep()
+	})
+	if j.planted("memory in use is given back") && h.nowBytes < to && !r.stopped && !r.dead {
+		_ = r.node.slab.Release(0, to/2)
+	}
+}
+
+func (j *simJob) clearFolder() {
+	r := j.some()
+	if r == nil || r.number >= j.cfg.ranks-j.cfg.idle {
+		return // nobody is there to put it back
+	}
+	j.uncounted = true
+	r.exit("killed")
+	_ = os.RemoveAll(j.machines[r.number].folder)
+	_ = os.MkdirAll(j.machines[r.number].folder, 0o700)
+}
+
+// rescan has the folder of the data set change. Ranks that are started again serve the index that
+// the run keeps, so that nothing comes of it but reads that fail, if at all.
+func (j *simJob) rescan() {
+	r := j.some()
+	if r == nil {
+		return
+	}
+	if j.planted("F1 a rank that is started again scans again") {
+		for n := range j.shifted {
+			j.shifted[n] = true
+		}
+	}
+	r.exit("killed")
+}
+
+func (j *simJob) writeMemory() {
+	r := j.some()
+	if r == nil {
+		return
+	}
+	j.machines[r.number].spoils = true
+	r.exit("killed")
+}
+
+// requeue has the job end, and begin again on other nodes.
+func (j *simJob) requeue() {
+	if j.checkpoint == nil {
+		return
+	}
+	if j.planted("F5 training goes on without its state file") {
+		_ = os.Remove(j.statePath())
+		_ = os.Remove(previousState(j.statePath()))
+	}
+	j.requeues++
+	for _, t := range j.trainers {
+		t.dead = true
+	}
+	if j.ranks != nil {
+		for _, r := range j.ranks.all {
+			r.kill()
+		}
+		j.ranks.over, j.ranks = true, nil
+	}
+	j.launcher.dead = true
+	j.launcher = &simProcess{name: "launcher"}
+	shapes := [][3]int{{1, 1, 0}, {1, 2, 0}, {2, 1, 0}, {2, 2, 0}, {3, 1, 0}, {3, 2, 0}, {3, 1, 1}}
+	s := shapes[j.clock.rng.IntN(len(shapes))]
+	j.cfg.ranks, j.cfg.perRank, j.cfg.idle = s[0], s[1], s[2]
+	for _, m := range j.machines {
+		m.close()
+		_ = os.RemoveAll(m.folder)
+	}
+	j.clock.trace.note("job", "is requeued", s[:]...)
+	j.start()
+}
+
+func (j *simJob) shutDown() {
+	r := j.some()
+	if r == nil {
+		return
+	}
+	c := j.stranger(r, ControlTrainer, 0)
+	if c != nil {
+		c.say(AppendBare(nil, KindShutdown, 1))
+	}
+}
+
+// stranger connects somebody to a rank.
+func (j *simJob) stranger(r *simRank, trainer uint32, family uint64) *simConn {
+	c := r.dial(&simProcess{name: "stranger"})
+	if c == nil {
+		return nil
+	}
+	c.reply = func(f frame) { j.clock.trace.note("stranger", "reply", int(f.kind)) }
+	c.lost = func() { c.over = false; c.hangUp() }
+	c.say(appendHello(nil, 0, helloFrame{
+		ProtocolVersion, trainer, uint32(j.cfg.world()), 99, family, family,
+	}))
+	j.clock.after(5*time.Second, c.client, "", c.hangUp)
+	return c
+}
+
+// seated reports whether all trainers have taken their seats: before, nobody can tell who is the
+// stranger.
+func (j *simJob) seated() bool {
+	return len(j.trainers) > 0 && j.steps > 0 && !slices.ContainsFunc(j.trainers,
+		func(t *simTrainer) bool { return t.epoch == 0 && t.parts == nil || t.over })
+}
+
+// newcomer has another process come with the RANK of a trainer, or another spec.
+func (j *simJob) newcomer() {
+	r := j.some()
+	if r == nil || !j.seated() {
+		return
+	}
+	t := j.trainers[j.clock.rng.IntN(len(j.trainers))]
+	r = j.ranks.all[t.rank]
+	family := j.clock.rng.Uint64()
+	if j.planted("F13 a newcomer has the trainer's seat") {
+		family = t.process
+	}
+	c := j.stranger(r, uint32(t.number), family)
+	if c == nil {
+		return
+	}
+	spec := t.spec()
+	spec.Training = &Training{Life: family}
+	switch j.clock.rng.IntN(4) {
+	case 0:
+		spec.Beside, spec.Sampler = true, "sequential"
+	case 1:
+		spec.Seed++
+	case 2:
+		spec.Sampler = "uniform"
+	}
+	text, _ := json.Marshal(spec)
+	c.say(endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0))
+	j.clock.after(j.clock.upTo(20*time.Millisecond), c.client, "", func() {
+		epoch := uint32(t.epoch + j.clock.rng.IntN(3))
+		p := u32s(0, epoch, 0)
+		if j.clock.chance(2) {
+			more := counts{stats.FallbackReads: 3, stats.FallbackBytes: 40}
+			p = counted(epoch, more).append(append(p, u32s(0)...))
+			c.say(endFrame(append(appendFrame(nil, KindGet, 2), p...), 0))
+			return
+		}
+		c.say(endFrame(append(appendFrame(nil, KindPlan, 2), p...), 0))
+	})
+}
+
+// hostile has somebody say anything, as the fuzz tests of the door do.
+func (j *simJob) hostile() {
+	r := j.some()
+	if r == nil || !j.seated() {
+		return
+	}
+	raw := make([]byte, 400)
+	for i := range raw {
+		raw[i] = byte(j.clock.rng.Uint32())
+	}
+	s := &script{raw}
+	trainer := uint32(j.clock.rng.IntN(j.cfg.world()))
+	c := j.stranger(r, trainer, 5)
+	for n := 0; c != nil && n < 12; n++ {
+		frame, _ := s.frame(trainer)
+		j.clock.after(j.clock.upTo(100*time.Millisecond), c.client, "", func() { c.say(frame) })
+	}
+	// what a broken client of the training's own may say
+	if t := j.trainers[trainer]; t.ready && j.clock.chance(2) {
+		own := j.stranger(j.ranks.all[t.rank], trainer, t.process)
+		if own == nil {
+			return
+		}
+		text, _ := json.Marshal(t.spec())
+		own.say(endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0))
+		p := u32s(0, uint32(t.epoch), math.MaxUint32, 0)
+		own.say(endFrame(append(appendFrame(nil, KindReport, 2), p...), 0))
+	}
+}
+
+// allowed reports whether training may end with an error, after what has happened.
+func (j *simJob) allowed(why string) bool {
+	for id := range j.bad {
+		if why == sampleError(uint32(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Planted faults
+
+// simFlaws are faults that a job can be given a product with, and a seed that shows each. Those
+// with a number are as they once were in it.
+var simFlaws = []struct {
+	name string
+	seed uint64
+}{
+	{"F1 a rank that is started again scans again", 2},
+	{"F2 a node has other files", 0},
+	{"F3 a report with NaN is not sent again", 7},
+	{"F4 plans are not told", 2},
+	{"F5 training goes on without its state file", 2},
+	{"F8 a report is not checked", 19},
+	{"F9 nobody waits for an end", 0},
+	{"F13 a newcomer has the trainer's seat", 50},
+	{"F16 a tally of anybody counts", 32},
+	{"a plan is told before its state is kept", 47},
+	{"a checkpoint's state is written over", 10},
+	{"reports are not sent again", 2},
+	{"reports are sent again newest first", 2},
+	{"reports of this epoch only are sent again", 2},
+	{"states are not put back", 23},
+	{"a lease ends early", 0},
+	{"memory is not checked", 9},
+	{"memory in use is given back", 14},
+	{"message lost", 11},
+	{"message overtakes", 39},
+	{"byte flipped between nodes", 5},
+	{"the cache is not started again", 2},
+	{"a stopped rank is not ended", 175},
+}
+
+// planted reports whether a fault is planted.
+func (j *simJob) planted(name string) bool { return j.plant == name }
+
+// plants is planted, once in so many times.
+func (j *simJob) plants(name string, oneIn int) bool {
+	return j.plant == name && j.clock.chance(oneIn)
+}
+
+// flaw plants faults between a rank's coordinator and what it commands.
+func (r *simRank) flaw() {
+	s := r.node.streams[0]
+	s.command = func(c scheduler.CoordinatorCommand) {
+		s.obey(c)
+		k, ok := c.(scheduler.KeepState)
+		switch {
+		case ok && r.job.planted("a plan is told before its state is kept"):
+			s.coordinate(scheduler.StateKept{Epoch: k.Snap.Epoch, Generation: k.Generation})
+		case ok && r.job.planted("a checkpoint's state is written over") && r.number == 0:
+			s.obey(scheduler.SaveState{Snap: k.Snap})
+		}
+	}
+}
+
+// unchecked handles a frame as a door without its checks does, and reports whether it has.
+func (j *simJob) unchecked(c *simConn, f frame) bool {
+	stranger := strings.HasPrefix(c.client.name, "stranger")
+	switch {
+	case j.plant == "F8 a report is not checked" && stranger && f.kind == KindReport:
+		r, err := parseReport(f.payload)
+		if err != nil || r.batch != math.MaxUint32 {
+			return false
+		}
+		for _, other := range c.rank.transport.ranks.all { // read as FINISH
+			if other != c.rank && !other.dead {
+				j.clock.after(0, other.simProcess, "", func() {
+					other.node.streams[0].coordinate(scheduler.Moved{
+						Rank: c.rank.number, Trainer: int(c.conn.trainer), Epoch: int(r.epoch) + 1,
+					})
+				})
+			}
+		}
+		return true
+	case j.plant == "F16 a tally of anybody counts" && f.kind == KindGet && stranger:
+		g, err := parseGet(f.payload, nil)
+		if err == nil {
+			s := c.rank.node.streams[0]
+			s.count(int(g.epoch)).tallies[teller{c.conn.trainer, 99}] = g.tally
+			return true
+		}
+	}
+	return false
+}

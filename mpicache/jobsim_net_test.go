@@ -1,0 +1,299 @@
+package mpicache
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// simTransport is the transport of a rank, as MPI promises it: what one rank tells another comes in
+// order and whole, after a while, unless one of them dies.
+type simTransport struct {
+	ranks  *simRanks
+	number int
+	handle func(from int, msg []byte)
+	early  []func() // messages that came before Start
+	pairs  map[simPair]*simTransfer
+}
+
+// simLink is the way from one rank to another, of one start of the cache.
+type simLink struct {
+	ranks    *simRanks
+	from, to int
+}
+
+type simPair struct {
+	from   int
+	ticket uint32
+}
+
+// simTransfer is bytes on their way: a Put, a Take, or both.
+type simTransfer struct {
+	put, take         [][]byte
+	putDone, takeDone func(error)
+	both              int
+}
+
+func (t *simTransport) Rank() int { return t.number }
+func (t *simTransport) Size() int { return t.ranks.size }
+
+func (t *simTransport) Start(handle func(from int, msg []byte)) {
+	t.handle = handle
+	for _, deliver := range t.early {
+		deliver()
+	}
+	t.early = nil
+}
+
+func (t *simTransport) Post(to int, msg []byte) {
+	msg = bytes.Clone(msg)
+	if t.ranks.job.plants("message lost", 400) && msg[0] != messageBeat {
+		return
+	}
+	key := any(simLink{t.ranks, t.number, to})
+	if t.ranks.job.plants("message overtakes", 60) {
+		key = nil
+	}
+	t.ranks.send(t.number, to, key, func() {
+		peer := t.ranks.all[to]
+		if peer.transport.handle == nil {
+			peer.transport.early = append(peer.transport.early, func() {
+				peer.transport.handle(t.number, msg)
+			})
+			return
+		}
+		t.ranks.job.clock.trace.note(peer.name, "hears", t.number, int(msg[0]), len(msg))
+		peer.transport.handle(t.number, msg)
+	})
+}
+
+func (t *simTransport) transfer(from int, ticket uint32) *simTransfer {
+	key := simPair{from, ticket}
+	tr := t.pairs[key]
+	if tr == nil {
+		tr = &simTransfer{}
+		t.pairs[key] = tr
+	}
+	if tr.both++; tr.both == 2 {
+		delete(t.pairs, key)
+	}
+	return tr
+}
+
+func (t *simTransport) Put(to int, ticket uint32, segs [][]byte, done func(error)) {
+	tr := t.ranks.all[to].transport.transfer(t.number, ticket)
+	tr.put, tr.putDone = segs, done
+	t.move(t.number, to, tr)
+}
+
+func (t *simTransport) Take(from int, ticket uint32, segs [][]byte, done func(error)) {
+	tr := t.transfer(from, ticket)
+	tr.take, tr.takeDone = segs, done
+	t.move(from, t.number, tr)
+}
+
+// move moves the bytes when both sides are there. It writes to the taker's memory at any time
+// before it says that they have come.
+func (t *simTransport) move(from, to int, tr *simTransfer) {
+	if tr.both < 2 {
+		return
+	}
+	ranks := t.ranks
+	ranks.send(from, to, nil, func() {
+		if ranks.all[from].dead { // and its memory gone
+			return
+		}
+		var err error
+		if len(tr.put) != len(tr.take) {
+			err = errors.New("another number of samples")
+		}
+		for i := range tr.take {
+			if err == nil && copy(tr.take[i], tr.put[i]) != len(tr.put[i]) {
+				err = errors.New("other lengths")
+			}
+		}
+		if ranks.job.plants("byte flipped between nodes", 100) && len(tr.take) > 0 {
+			tr.take[0][0] ^= 1
+		}
+		ranks.send(to, from, nil, func() { tr.putDone(err) })
+		tr.takeDone(err)
+	})
+}
+
+func (t *simTransport) Close() error { return nil }
+
+// send has something happen at a rank when what another one sends has come. While the link between
+// them is cut, nothing comes.
+func (r *simRanks) send(from, to int, key any, do func()) {
+	job := r.job
+	d := job.clock.upTo(400 * time.Microsecond)
+	if job.slow > job.clock.now && job.clock.chance(3) {
+		d += job.clock.upTo(700 * time.Millisecond)
+	}
+	if cut := r.cut[[2]int{min(from, to), max(from, to)}]; cut > job.clock.now {
+		d += cut - job.clock.now
+	}
+	job.clock.inOrder(key, d, r.all[to].simProcess, "", func() {
+		link := simLink{r, from, to}
+		if r.all[from].dead && from != to { // it has left, or it and all after it never will
+			r.broken[link] = r.broken[link] || job.clock.chance(2)
+		}
+		if !r.broken[link] {
+			do()
+		}
+	})
+}
+
+// simConn is a connection between a client and a door, both ends.
+type simConn struct {
+	job     *simJob
+	rank    *simRank
+	client  *simProcess
+	conn    *conn // the rank's end
+	in      []byte
+	closed  bool // the rank will not hear of it any more
+	left    bool // the rank does not read any more
+	greeted bool
+	buf     []byte
+
+	reply func(frame) // a whole frame came; the payload is valid during the call
+	lost  func()      // it ended
+	over  bool        // the client knows that it ended
+	out   []byte      // a frame that has not come as a whole
+}
+
+// dial connects a client to a rank's door. It returns nil where there is no door.
+func (r *simRank) dial(client *simProcess) *simConn {
+	if r.dead || !r.serves {
+		return nil
+	}
+	c := &simConn{job: r.job, rank: r, client: client}
+	c.conn = r.node.newConn(c)
+	c.conn.pid = simPID
+	if r.node.enter(c.conn) != nil {
+		return nil
+	}
+	r.conns = append(r.conns, c)
+	return c
+}
+
+// say sends bytes to the rank.
+func (c *simConn) say(b []byte) {
+	if c.over {
+		return
+	}
+	clock := c.job.clock
+	clock.inOrder(c, clock.upTo(60*time.Microsecond), c.rank.simProcess, "", func() {
+		if !c.closed && !c.left {
+			c.in = append(c.in, b...)
+			c.serve()
+		}
+	})
+}
+
+// serve handles the frames that have come, as conn.serve does.
+func (c *simConn) serve() {
+	for len(c.in) > 0 && !c.closed && !c.left {
+		r := bytes.NewReader(c.in)
+		var err error
+		if !c.greeted {
+			err = c.conn.greet(r, &c.buf)
+			c.greeted = err == nil
+		} else {
+			var f frame
+			if f, err = readFrame(r, &c.buf, c.conn.payloadLimit); err == nil {
+				c.job.clock.trace.note(c.rank.name, "frame", int(c.conn.trainer), int(f.kind))
+				if !c.job.unchecked(c, f) {
+					err = c.conn.handle(f)
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return // more will come
+		}
+		c.in = c.in[len(c.in)-r.Len():]
+		if err != nil {
+			c.left = true
+			c.conn.sayWhy(err)
+			c.end()
+		}
+	}
+	c.rank.lookAtDoor()
+}
+
+// hangUp is the client's end of the connection.
+func (c *simConn) hangUp() {
+	if c.over {
+		return
+	}
+	c.over = true
+	c.job.clock.inOrder(c, c.job.clock.upTo(60*time.Microsecond), c.rank.simProcess, "",
+		func() { c.close() })
+}
+
+func (c *simConn) close() {
+	if !c.closed {
+		c.closed = true
+		c.conn.close()
+	}
+}
+
+// end has the client see the connection's end.
+func (c *simConn) end() {
+	c.job.clock.inOrder(&c.out, c.job.clock.upTo(60*time.Microsecond), c.client, "", func() {
+		if !c.over {
+			c.over = true
+			c.lost()
+		}
+	})
+}
+
+// What follows is the rank's socket.
+
+func (c *simConn) writeNow(b []byte) (int, error) {
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	b = bytes.Clone(b)
+	c.job.clock.inOrder(&c.out, c.job.clock.upTo(60*time.Microsecond), c.client, "", func() {
+		if c.over {
+			return
+		}
+		c.out = append(c.out, b...)
+		for !c.over {
+			r := bytes.NewReader(c.out)
+			var buf []byte
+			f, err := readFrame(r, &buf, func(Kind) (int, bool) { return maxReplyBytes, true })
+			if err != nil {
+				return // more will come
+			}
+			c.out = c.out[len(c.out)-r.Len():]
+			c.reply(f)
+		}
+	})
+	return len(b), nil
+}
+
+func (c *simConn) WriteMsgUnix(b, _ []byte, _ *net.UnixAddr) (int, int, error) {
+	n, err := c.writeNow(b)
+	return n, 0, err
+}
+
+func (c *simConn) Close() error {
+	if !c.closed && !c.rank.dead { // the goroutine that reads will find it so
+		c.job.clock.after(0, c.rank.simProcess, "", func() { c.close() })
+		c.end()
+	}
+	return nil
+}
+
+func (c *simConn) CloseWrite() error                { c.end(); return nil }
+func (c *simConn) Read([]byte) (int, error)         { return 0, io.EOF }
+func (c *simConn) Write(b []byte) (int, error)      { return c.writeNow(b) }
+func (c *simConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *simConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *simConn) peer() (*unix.Ucred, error)       { return &unix.Ucred{Pid: simPID}, nil }

@@ -1,0 +1,625 @@
+package mpicache
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
+)
+
+// simTrainer is a model of a training process: it speaks the door's protocol, and does what the
+// Python client does when the cache is away, hangs or comes back.
+type simTrainer struct {
+	*simProcess
+	job          *simJob
+	number, rank int
+	process      uint64
+
+	conn    *simConn // nil: the cache is away
+	ready   bool     // it was told what it may have forgotten
+	retryAt time.Duration
+	retry   time.Duration
+	late    bool // a batch did not come in time, and none has since
+	ticket  uint32
+	replies map[uint32]simReply
+
+	training Training
+	held     map[int]simHeld // by epoch: the state that its plan was made from
+	told     []toldReport
+	tally    tally
+	ended    []tally
+
+	epoch, from int
+	parts       [][]uint32 // of the epoch; nil: the plan is not there yet
+	asks        bool       // for the plan, or a save
+	batch       int        // that is trained, or waited for
+	got         map[int]*simBatch
+	due         []uint32 // leases that have ended
+	waitsSince  time.Duration
+	steps       bool // it has its part of the batch, and waits for the others
+	trains      bool // it trains on the batch
+	saves       bool
+	over        bool
+}
+
+type simReply struct {
+	kind Kind
+	f    func(f frame, ok bool) // ok: it came
+}
+
+type simHeld struct {
+	name string
+	data []byte
+}
+
+// simBatch is a batch that was asked for.
+type simBatch struct {
+	conn    *simConn // by which it came; nil: it was read from storage
+	lease   uint32
+	offsets []uint64
+	sources []byte
+	here    bool
+	reading bool
+}
+
+const (
+	simBatchTimeout = 1500 * time.Millisecond
+	simRetry        = 100 * time.Millisecond
+	simMaxRetry     = 2 * time.Second
+	simHelloTimeout = time.Second
+	simAhead        = 3 // batches that are asked for before they are trained
+)
+
+// connect reports whether the cache is there, and tries to reach it if it is time to.
+func (t *simTrainer) connect() bool {
+	if t.ready || t.conn != nil || t.job.clock.now < t.retryAt || t.job.ranks == nil {
+		return t.ready
+	}
+	t.retryAt = t.job.clock.now + t.retry
+	t.putBack()
+	c := t.job.ranks.all[t.rank].dial(t.simProcess)
+	if c == nil {
+		return false
+	}
+	t.conn, t.replies = c, map[uint32]simReply{}
+	c.reply = t.onReply
+	c.lost = func() { t.onLost(c) }
+	t.replies[0] = simReply{KindHello, func(f frame, ok bool) {
+		if ok {
+			t.onHello(f)
+		}
+	}}
+	c.say(appendHello(nil, 0, helloFrame{
+		ProtocolVersion, uint32(t.number), uint32(t.job.cfg.world()), uint64(t.number),
+		t.process, t.process,
+	}))
+	t.job.clock.after(simHelloTimeout, t.simProcess, "", func() {
+		if t.conn == c && !t.ready {
+			t.drop()
+			t.retryAt = t.job.clock.now + t.retry
+			t.retry = min(2*t.retry, simMaxRetry)
+		}
+	})
+	return false
+}
+
+// putBack writes into the rank's folder what it had there, unless it has it.
+func (t *simTrainer) putBack() {
+	if t.job.planted("states are not put back") || t.job.planted("F4 plans are not told") {
+		return
+	}
+	for _, epoch := range slices.Sorted(maps.Keys(t.held)) {
+		path := filepath.Join(t.job.machines[t.rank].folder, t.held[epoch].name)
+		if _, err := os.Stat(path); err != nil {
+			_ = os.MkdirAll(filepath.Dir(path), 0o700)
+			_ = os.WriteFile(path, t.held[epoch].data, 0o600)
+		}
+	}
+}
+
+func (t *simTrainer) drop() {
+	if c := t.conn; c != nil {
+		c.hangUp()
+		t.onLost(c)
+	}
+}
+
+// onLost handles the connection's end.
+func (t *simTrainer) onLost(c *simConn) {
+	if t.conn != c {
+		return
+	}
+	replies := t.replies
+	t.conn, t.ready, t.replies, t.due = nil, false, nil, nil
+	for _, ticket := range slices.Sorted(maps.Keys(replies)) {
+		replies[ticket].f(frame{}, false)
+	}
+	t.advance()
+}
+
+func (t *simTrainer) call(kind Kind, payload []byte, f func(f frame, ok bool)) {
+	t.ticket++
+	t.replies[t.ticket] = simReply{kind, f}
+	t.send(kind, payload)
+}
+
+func (t *simTrainer) send(kind Kind, payload []byte) {
+	t.conn.say(endFrame(append(appendFrame(nil, kind, t.ticket), payload...), 0))
+}
+
+func (t *simTrainer) onReply(f frame) {
+	t.job.clock.trace.note(t.name, "reply", int(f.kind), int(f.ticket), len(f.payload))
+	r, ok := t.replies[f.ticket]
+	if f.kind == KindError && (!ok || f.ticket == 0) {
+		t.job.violate("%s is refused: %s", t.name, f.payload[4:])
+		return
+	}
+	if !ok || f.kind != KindError && f.kind != r.kind+replyTo {
+		t.job.violate("%s got a reply of kind %d that it did not ask for", t.name, f.kind)
+		return
+	}
+	delete(t.replies, f.ticket)
+	r.f(f, true)
+	t.advance()
+}
+
+// refusal is the code and the sentence of an error reply; code 0: it is none.
+func simRefusal(f frame) (code int, sentence string) {
+	if f.kind != KindError {
+		return 0, ""
+	}
+	return int(le.Uint16(f.payload)), string(f.payload[4:])
+}
+
+// onHello tells the rank what it may have forgotten, after it has compared the data set.
+func (t *simTrainer) onHello(f frame) {
+	var welcome struct{ Data []struct{ Identity string } }
+	if err := json.Unmarshal(f.payload[20:], &welcome); err != nil {
+		t.job.violate("%s: HELLO's reply: %v", t.name, err)
+		return
+	}
+	if is := welcome.Data[0].Identity; is != simIdentity {
+		t.fail(fmt.Sprintf("the data set is another one: %s", is))
+		return
+	}
+	text, _ := json.Marshal(t.spec())
+	t.call(KindOpen, text, func(f frame, ok bool) {
+		code, sentence := simRefusal(f)
+		switch {
+		case !ok:
+		case code == codeNotReady || code == codeStopping:
+			t.drop()
+		case code != 0:
+			t.fail(sentence)
+		default:
+			t.resume()
+		}
+	})
+}
+
+func (t *simTrainer) spec() Spec {
+	training := t.training
+	if t.job.planted("F4 plans are not told") {
+		training.Planned = nil
+	}
+	return Spec{
+		Data: "train", Identity: simIdentity, Sampler: t.job.cfg.sampler, Seed: 1,
+		BatchSize: t.job.cfg.batch(), Trainer: t.number, World: t.job.cfg.world(),
+		Training: &training,
+	}
+}
+
+func (t *simTrainer) resume() {
+	told := t.told
+	switch {
+	case t.job.planted("reports are not sent again"):
+		told = nil
+	case t.job.planted("reports are sent again newest first"):
+		told = slices.Clone(told)
+		slices.Reverse(told)
+	case t.job.planted("F3 a report with NaN is not sent again") && len(told) > 0:
+		if last := told[len(told)-1]; hasNaN(last.payload) {
+			told = told[:len(told)-1]
+		}
+	case t.job.planted("reports of this epoch only are sent again"):
+		told = slices.DeleteFunc(slices.Clone(told),
+			func(r toldReport) bool { return r.epoch < t.epoch })
+	}
+	for _, r := range told {
+		t.send(KindReport, r.payload)
+	}
+	for _, tally := range append(slices.Clone(t.ended), t.tally) {
+		t.send(KindRelease, tally.append(u32s(0)))
+	}
+	t.ready = true
+	if !t.late {
+		t.retry = simRetry
+	}
+}
+
+func hasNaN(report []byte) bool {
+	for p := report[16:]; len(p) > 0; p = p[4:] {
+		if v := math.Float32frombits(le.Uint32(p)); v != v {
+			return true
+		}
+	}
+	return false
+}
+
+// begin begins an epoch at a batch.
+func (t *simTrainer) begin(epoch, from int) {
+	t.epoch, t.from, t.batch = epoch, from, from
+	t.parts, t.got, t.steps, t.asks = nil, map[int]*simBatch{}, false, false
+	t.told = slices.DeleteFunc(t.told, func(r toldReport) bool { return r.epoch < epoch-2 })
+	t.tally = tally{epoch: uint32(epoch)}
+	t.advance()
+}
+
+// advance does what can be done now.
+func (t *simTrainer) advance() {
+	switch {
+	case t.over || t.dead || t.job.over:
+	case t.epoch == t.job.cfg.epochs:
+		t.leave()
+	case t.parts == nil:
+		t.plan()
+	default:
+		for b := t.batch; b < min(len(t.parts), t.batch+1+simAhead); b++ {
+			if t.got[b] == nil {
+				t.ask(b)
+			}
+		}
+		t.look()
+	}
+}
+
+// plan asks for the epoch's plan.
+func (t *simTrainer) plan() {
+	if t.asks || !t.connect() {
+		return
+	}
+	t.asks = true
+	epoch := t.epoch
+	t.call(KindPlan, u32s(0, uint32(epoch), uint32(t.from)), func(f frame, ok bool) {
+		t.asks = false
+		code, sentence := simRefusal(f)
+		switch {
+		case !ok || t.over:
+		case code == codeNotReady || code == codeStopping:
+			t.asks = true // in a moment
+			t.job.clock.after(simRetry, t.simProcess, "", func() { t.asks = false; t.advance() })
+		case code != 0:
+			t.fail(sentence)
+		default:
+			t.onPlan(f.payload)
+		}
+	})
+}
+
+func (t *simTrainer) onPlan(p []byte) {
+	c := cursor{b: p}
+	epoch, batches := int(c.u32()), c.u32()
+	c.u32()
+	flags := c.u32()
+	draws := uint32(0)
+	counts := c.u32s(nil, batches)
+	for _, n := range counts {
+		t.parts = append(t.parts, c.u32s(nil, n))
+		draws += n
+	}
+	for _, column := range []uint32{planWeights, planRepeats} {
+		if flags&column != 0 {
+			c.list(draws)
+		}
+	}
+	if c.err != nil || epoch != t.epoch || batches == 0 {
+		t.job.violate("%s: a plan of epoch %d with %d batches: %v", t.name, epoch, batches, c.err)
+		return
+	}
+	if flags&planSource != 0 {
+		source := scheduler.Digest(hex.EncodeToString(c.take(16)))
+		t.note(epoch, source, string(c.b))
+	}
+	t.waitsSince = t.job.clock.now
+}
+
+// note keeps what a plan was made from, for two epochs.
+func (t *simTrainer) note(epoch int, source scheduler.Digest, path string) {
+	planned := slices.DeleteFunc(slices.Clone(t.training.Planned),
+		func(p scheduler.PlanSource) bool { return p.Epoch == epoch })
+	planned = append(planned, scheduler.PlanSource{Epoch: epoch, Scores: source})
+	t.training.Planned = planned[max(0, len(planned)-2):]
+	if data, err := os.ReadFile(path); err == nil {
+		t.held[epoch] = simHeld{filepath.Base(path), data}
+	}
+	maps.DeleteFunc(t.held, func(e int, _ simHeld) bool { return e < epoch-1 })
+}
+
+// ask asks for a batch, or reads it from storage.
+func (t *simTrainer) ask(b int) {
+	batch := &simBatch{}
+	t.got[b] = batch
+	if !t.connect() {
+		t.readStorage(b, batch)
+		return
+	}
+	p := u32s(0, uint32(t.epoch), uint32(b), uint32(len(t.due)))
+	p = t.tally.append(append(p, u32s(t.due...)...))
+	t.due = nil
+	epoch, conn := t.epoch, t.conn
+	t.call(KindGet, p, func(f frame, ok bool) {
+		if t.epoch != epoch || t.got[b] != batch {
+			if code, _ := simRefusal(f); ok && code == 0 { // it came too late
+				c := cursor{b: f.payload}
+				t.due = append(t.due, c.u32())
+			}
+			return
+		}
+		code, sentence := simRefusal(f)
+		switch {
+		case !ok || code == codeNotReady || code == codeStopping:
+			t.readStorage(b, batch)
+		case code != 0:
+			t.fail(sentence)
+		default:
+			t.onBatch(b, batch, conn, f.payload)
+		}
+	})
+}
+
+func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
+	t.late, t.retry = false, simRetry
+	c := cursor{b: p}
+	batch.conn, batch.lease = conn, c.u32()
+	n := c.u32()
+	ids := c.u32s(nil, n)
+	c.list(2*n + n%2)
+	for range n {
+		batch.offsets = append(batch.offsets, c.u64())
+	}
+	batch.sources = append([]byte(nil), c.take(int(n))...)
+	failed := c.u32()
+	if !slices.Equal(ids, t.parts[b]) {
+		t.job.violate("%s: epoch %d, batch %d: got %v, the plan has %v", t.name, t.epoch, b, ids,
+			t.parts[b])
+		return
+	}
+	if failed > 0 {
+		at := c.u32()
+		t.fail(sampleError(ids[at]))
+		return
+	}
+	if t.job.planted("a lease ends early") {
+		ref := conn.conn.leases[batch.lease]
+		ref.stream.release(ref.lease)
+	}
+	if !t.check(b, batch) {
+		return
+	}
+	if slices.Contains(batch.sources, byte(scheduler.NotHere)) {
+		t.readStorage(b, batch)
+		return
+	}
+	batch.here = true
+}
+
+func sampleError(id uint32) string { return fmt.Sprintf("sample %d cannot be read", id) }
+
+// check compares the bytes in the cache's memory, while the lease holds.
+func (t *simTrainer) check(b int, batch *simBatch) bool {
+	if batch.conn == nil || batch.conn.over || batch.conn.rank.dead {
+		return true
+	}
+	for i, id := range t.parts[b] {
+		if batch.sources[i] >= byte(scheduler.NotHere) {
+			continue
+		}
+		got := batch.conn.rank.node.slab.Bytes(int64(batch.offsets[i]),
+			sampleSize(scheduler.SampleID(id)))
+		if why := wrong(got, id); why != "" {
+			t.job.violate("%s: epoch %d, batch %d: %s (source %d)", t.name, t.epoch, b, why,
+				batch.sources[i])
+			return false
+		}
+	}
+	return true
+}
+
+// readStorage reads what the cache has not of a batch.
+func (t *simTrainer) readStorage(b int, batch *simBatch) {
+	if batch.reading {
+		return
+	}
+	batch.reading = true
+	epoch := t.epoch
+	t.job.clock.after(t.job.readTime(), t.simProcess, "reads storage", func() {
+		if t.epoch != epoch || t.got[b] != batch {
+			return
+		}
+		for i, id := range t.parts[b] {
+			if batch.conn != nil && batch.sources[i] != byte(scheduler.NotHere) {
+				continue
+			}
+			into := make([]byte, sampleSize(scheduler.SampleID(id)))
+			if err := t.job.read(t.rank, scheduler.SampleID(id), into); err != nil {
+				t.fail(sampleError(id))
+				return
+			}
+			if why := wrong(into, id); why != "" {
+				t.job.violate("%s: epoch %d, batch %d: %s, from storage", t.name, epoch, b, why)
+				return
+			}
+		}
+		batch.here, batch.reading = true, false
+		t.advance()
+	})
+}
+
+// look goes on with the batch that is due, if it is here.
+func (t *simTrainer) look() {
+	if t.steps || t.trains || t.saves {
+		return
+	}
+	batch := t.got[t.batch]
+	if batch.here && batch.conn != nil && batch.conn.over { // its bytes may have been others' since
+		batch.here, batch.conn = false, nil
+		t.readStorage(t.batch, batch)
+	}
+	if batch.here {
+		t.steps = true
+		t.job.arrived()
+	}
+}
+
+// late gives up a cache that does not answer.
+func (t *simTrainer) tick() {
+	if t.over || t.dead || t.job.over || t.job.planted("F9 nobody waits for an end") {
+		return
+	}
+	now := t.job.clock.now
+	hung := t.conn != nil && t.conn.rank.stopped
+	switch {
+	case t.parts == nil:
+		// a rank that greets is waited for as long as it takes
+		if hung && t.ready && now-t.waitsSince > simBatchTimeout {
+			t.waitsSince = now
+			t.drop()
+		}
+	case t.saves || t.steps || t.trains:
+	case t.ready && t.got[t.batch] != nil && !t.got[t.batch].here && !t.got[t.batch].reading &&
+		now-t.waitsSince > simBatchTimeout:
+		t.late = true
+		t.retryAt = now + t.retry
+		t.retry = min(2*t.retry, simMaxRetry)
+		t.drop()
+	}
+	t.connect()
+	t.advance()
+}
+
+// trained reports the batch, and goes on.
+func (t *simTrainer) trained() {
+	batch, part := t.got[t.batch], t.parts[t.batch]
+	if !t.check(t.batch, batch) {
+		return
+	}
+	t.count(batch, part)
+	if t.job.cfg.weighted() {
+		p := u32s(0, uint32(t.epoch), uint32(t.batch), uint32(len(part)))
+		for _, id := range part {
+			p = le.AppendUint32(p, math.Float32bits(t.job.cfg.loss(t.epoch, t.batch, id)))
+		}
+		t.told = append(t.told, toldReport{t.epoch, p})
+		if t.ready {
+			t.send(KindReport, p)
+		}
+	}
+	if batch.conn != nil && batch.conn == t.conn {
+		t.due = append(t.due, batch.lease)
+	}
+	delete(t.got, t.batch)
+	t.batch++
+	t.steps, t.waitsSince = false, t.job.clock.now
+	if t.batch == len(t.parts) {
+		t.endEpoch()
+	}
+}
+
+func (t *simTrainer) count(batch *simBatch, part []uint32) {
+	for i, id := range part {
+		size := sampleSize(scheduler.SampleID(id))
+		source := scheduler.NotHere
+		if batch.conn != nil {
+			source = scheduler.Source(batch.sources[i])
+		}
+		switch source {
+		case scheduler.FromLocal:
+			t.tally.counts[stats.HitsLocal]++
+		case scheduler.FromPeer:
+			t.tally.counts[stats.HitsRemote]++
+		case scheduler.FromStorage:
+			t.tally.counts[stats.StorageReads]++
+			t.tally.counts[stats.StorageBytes] += size
+		default:
+			t.tally.counts[stats.FallbackReads]++
+			t.tally.counts[stats.FallbackBytes] += size
+		}
+	}
+}
+
+func (t *simTrainer) endEpoch() {
+	t.ended = append(t.ended, t.tally)
+	t.ended = t.ended[max(0, len(t.ended)-8):]
+	if t.ready {
+		t.send(KindRelease, t.tally.append(u32s(append([]uint32{uint32(len(t.due))}, t.due...)...)))
+		t.due = nil
+	}
+	epoch := t.epoch + 1
+	if epoch == t.job.cfg.epochs {
+		t.waitsSince = t.job.clock.now
+	}
+	t.begin(epoch, 0)
+}
+
+// leave ends the connection, once the cache knows what was counted; a cache that is away is waited
+// for.
+func (t *simTrainer) leave() {
+	t.tally = tally{epoch: uint32(t.epoch - 1)}
+	if len(t.ended) > 0 {
+		t.tally = t.ended[len(t.ended)-1]
+	}
+	if t.connect() || t.job.clock.now-t.waitsSince > 10*time.Second {
+		t.over = true
+		t.drop()
+		t.job.left()
+	}
+}
+
+// save asks for the state of a place that a checkpoint is made of.
+func (t *simTrainer) save(done func(saveAnswer)) {
+	if !t.ready {
+		done(saveAnswer{})
+		return
+	}
+	t.saves = true
+	once := false
+	answer := func(a saveAnswer) {
+		if !once {
+			once, t.saves = true, false
+			t.waitsSince = t.job.clock.now
+			done(a)
+			if t.steps {
+				t.job.arrived()
+			}
+			t.advance()
+		}
+	}
+	t.job.clock.after(2*saveWait, t.simProcess, "", func() { answer(saveAnswer{}) })
+	t.call(KindSave, u32s(0, uint32(t.epoch), uint32(t.batch)), func(f frame, ok bool) {
+		var a saveAnswer
+		if code, sentence := simRefusal(f); ok && code == 0 {
+			if err := json.Unmarshal(f.payload, &a); err != nil {
+				t.job.violate("%s: SAVE: %v", t.name, err)
+			}
+		} else if ok && code == codeRequest {
+			t.job.violate("%s: SAVE: %s", t.name, sentence)
+		}
+		answer(a)
+	})
+}
+
+const saveWait = 20 * time.Second
+
+func (t *simTrainer) fail(why string) {
+	if !t.over && !t.dead {
+		t.job.fail(t, why)
+	}
+}
