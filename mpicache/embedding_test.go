@@ -82,7 +82,7 @@ func TestEmbeddingsAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestReportsOfOtherEmbeddings end their connection, and those that fit are folded.
+// TestReportsOfOtherEmbeddings break the protocol, and those that fit are taken.
 func TestReportsOfOtherEmbeddings(t *testing.T) {
 	for _, c := range []struct {
 		payload []byte
@@ -91,8 +91,6 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 		{embedded(0, 0, 4, 3), ""},
 		{embedded(0, 0, 4, 0), "embeddings of 0 numbers, where they have 3"},
 		{embedded(0, 0, 4, 2), "embeddings of 2 numbers, where they have 3"},
-		{embedded(0, 0, 4, 4), "where 84 are the most"},
-		{embedded(0, 0, 4, 3)[:79], "not a frame"},
 	} {
 		cl := newCluster(t, 1, 24, 1<<16, spiderRanks)
 		tr, err := cl.trainer(0, 1)
@@ -105,17 +103,39 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 		if _, err := tr.plan(0); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.Send(KindReport, c.payload); err != nil {
+		r, err := parseReport(c.payload)
+		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = tr.Call(KindStatus, nil)
-		var door *DoorError
+		stream := cl.nodes[0].streams[0]
+		stream.locked(func() { err = stream.checkReport(&conn{world: 1}, r) })
+		if c.want == "" && err == nil {
+			if err = tr.Send(KindReport, c.payload); err == nil {
+				_, err = tr.Call(KindStatus, nil)
+			}
+		}
 		if c.want == "" && err != nil || c.want != "" &&
-			(!errors.As(err, &door) || !strings.Contains(door.Sentence, c.want)) {
+			(!errors.Is(err, errFrame) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("a report of %d bytes: %v, want %q", len(c.payload), err, c.want)
 		}
 		_ = tr.close()
 		cl.close()
+	}
+}
+
+// TestReportsAreAsLargeAsAnnounced has a report be read only as far as its embeddings may reach.
+func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
+	for d, want := range map[int]int{0: 32, 3: 84} {
+		c := &conn{batchSize: 4, dimensions: d}
+		if n, ok := c.payloadLimit(KindReport); !ok || n != want {
+			t.Errorf("a report with embeddings of %d numbers may have %d bytes, want %d", d, n, want)
+		}
+	}
+	whole := embedded(0, 0, 4, 3)
+	for _, n := range []int{33, 79, 83} {
+		if _, err := parseReport(whole[:n]); !errors.Is(err, errFrame) {
+			t.Errorf("%d bytes of %d are a report: %v", n, len(whole), err)
+		}
 	}
 }
 
