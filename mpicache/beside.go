@@ -24,7 +24,7 @@ type beside struct {
 }
 
 // openBeside answers OPEN of a stream beside the training on s.
-func (c *conn) openBeside(f frame, s *stream, spec Spec) error {
+func (c *conn) openBeside(f frame, s *samples, spec Spec) error {
 	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil {
 		return refuse("%s", err)

@@ -79,6 +79,9 @@ func (s *stream) newPlacement() *scheduler.Placement {
 // coordinate passes the coordinator an event, executes its commands, and handles the events that
 // follow from them.
 func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
+	if s.ended {
+		return
+	}
 	s.events = append(s.events, e)
 	if s.coordinating {
 		return
@@ -127,6 +130,7 @@ func (s *stream) respond(number uint64, reply func(c *conn, ticket uint32)) {
 // forget drops the pending requests of a client that is gone.
 func (s *stream) forget(c *conn) {
 	s.locked(func() {
+		delete(s.clients, c)
 		for _, number := range slices.Sorted(maps.Keys(s.requests)) {
 			if s.requests[number].conn == c {
 				delete(s.requests, number)
@@ -136,20 +140,29 @@ func (s *stream) forget(c *conn) {
 	})
 }
 
-// onOpen handles the spec of a trainer here.
-func (s *stream) onOpen(c *conn, spec Spec) (err error) {
+// onOpen handles the spec of a trainer here, and returns the stream of its training.
+func (s *samples) onOpen(c *conn, spec Spec) (l *stream, err error) {
 	s.locked(func() {
-		s.forgetBefore()
-		e := scheduler.Opened{Rank: s.node.cfg.Transport.Rank(), Spec: spec}
-		if err := s.checkSeat(c); err != nil {
-			e.Taken = err.Error()
+		if l, err = s.join(spec.Job); err == nil {
+			err = l.onOpen(c, spec)
 		}
-		var r *request
-		e.Ticket, r = s.register(c, KindOpen, 0)
-		s.coordinate(e)
-		err = r.err
 	})
-	return err
+	return l, err
+}
+
+func (s *stream) onOpen(c *conn, spec Spec) error {
+	s.forgetBefore()
+	e := scheduler.Opened{Rank: s.node.cfg.Transport.Rank(), Spec: spec}
+	if err := s.checkSeat(c); err != nil {
+		e.Taken = err.Error()
+	}
+	var r *request
+	e.Ticket, r = s.register(c, KindOpen, 0)
+	s.coordinate(e)
+	if r.err == nil {
+		s.clients[c] = true
+	}
+	return r.err
 }
 
 // onPlan replies to PLAN when the plan exists.
@@ -193,7 +206,7 @@ func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
 // onReport handles a report of a trainer here.
 func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 	s.locked(func() {
-		if s.stager != nil && !s.coordinator.Weighted() {
+		if s.began && !s.coordinator.Weighted() {
 			return
 		}
 		if err = s.checkReport(c, f); err == nil {
@@ -228,7 +241,7 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.makePlan(c)
 	case scheduler.Drive:
 		s.tape.Base(c.Base)
-		s.step(c.Event)
+		s.step(s.inLane(c.Event))
 	case scheduler.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained once more
 		s.recordImportance(c.Epoch, c.Scores)
@@ -290,13 +303,20 @@ func (s *stream) log(c scheduler.Log) {
 	s.later(func() { write(c.Text, args...) })
 }
 
-// begin makes the stager when every trainer has come and nothing is being warmed.
+// begin has the streams begin whose trainers have all come.
+func (s *samples) begin() {
+	for _, l := range s.streams {
+		l.begin()
+	}
+}
+
+// begin gives the stream a lane when every trainer has come and nothing is being warmed.
 func (s *stream) begin() {
 	if !s.begins || s.coordinator.Conflict() != nil || !s.cooled(s.node.now()) {
 		return
 	}
 	s.begins = false
-	err := s.makeStager()
+	err := s.takeLane()
 	s.coordinate(
 		scheduler.Begun{
 			Weighted: err == nil && s.plans.Sampler.Weighted(),
@@ -304,7 +324,8 @@ func (s *stream) begin() {
 		})
 }
 
-func (s *stream) makeStager() error {
+// takeLane makes the stager, or opens another lane of it.
+func (s *stream) takeLane() error {
 	spec, t := s.coordinator.Spec(), s.node.cfg.Transport
 	assignment, err := spec.Assignment(s.node.cfg.Assignment)
 	if err != nil {
@@ -332,8 +353,19 @@ func (s *stream) makeStager() error {
 	if setup.Book != nil {
 		plans.Sampler = &sharedSampler{Sampler: plans.Sampler}
 	}
-	s.setup, s.plans, s.stager = setup, plans, stager
+	s.setup, s.plans = setup, plans
 	s.node.seatsChanged.Store(true)
+	if s.stager != nil {
+		s.lane, s.began = s.freeLane(), true
+		if s.tape != nil {
+			s.tape = nil
+			s.node.cfg.Log.Warn("the recording ends here, since another training uses the data set",
+				"data", s.data.Name, "job", s.job)
+		}
+		s.step(scheduler.LaneOpened{Lane: s.lane, World: setup.World})
+		return nil
+	}
+	s.stager, s.lane, s.began = stager, 0, true
 	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
 	s.takeWarm()
 	return nil
@@ -394,12 +426,12 @@ func (s *stream) tell(e scheduler.CoordinatorEvent) {
 		if err != nil {
 			panic("mpicache: a spec is not JSON: " + err.Error())
 		}
-		s.post(append(s.node.message(messageOpened, s.index), text...))
+		s.post(append(s.message(messageOpened), text...))
 	case scheduler.Sourced:
-		msg := le.AppendUint32(s.node.message(messageSource, s.index), e.Generation)
+		msg := le.AppendUint32(s.message(messageSource), e.Generation)
 		s.post(append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
 	case scheduler.Declined:
-		s.post(append(s.node.message(messageRefused, s.index), e.Why...))
+		s.post(append(s.message(messageRefused), e.Why...))
 	default:
 		s.tellRecord(e)
 	}
@@ -415,19 +447,30 @@ func (s *stream) post(msg []byte) {
 	}
 }
 
-func (s *stream) onOpened(from int, text []byte) {
+func (s *samples) onOpened(from int, job string, text []byte) {
 	e := scheduler.Opened{Rank: from}
 	if err := json.Unmarshal(text, &e.Spec); err != nil {
 		s.node.cfg.Log.Error("malformed spec", "from", from, "error", err)
 		return
 	}
 	s.locked(func() {
-		// the sender remembers that training as well
-		if s.coordinator.Remembers() && !s.livesHere() {
-			s.coordinate(scheduler.Vanished{Here: true})
+		l, err := s.join(job)
+		if err != nil {
+			s.node.cfg.Log.Error("a training of another rank is not served here", "from", from,
+				"error", err)
+			return
 		}
-		s.coordinate(e)
+		l.hearOpened(e)
 	})
+}
+
+// hearOpened takes the news that a trainer of another rank has opened the data set.
+func (s *stream) hearOpened(e scheduler.Opened) {
+	// the sender remembers that training as well
+	if s.coordinator.Remembers() && !s.livesHere() {
+		s.coordinate(scheduler.Vanished{Here: true})
+	}
+	s.coordinate(e)
 }
 
 func (s *stream) onSource(from int, body []byte) {

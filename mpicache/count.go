@@ -1,11 +1,15 @@
 package mpicache
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,10 +99,10 @@ func (s *stream) sum(epoch int) *stats.Count {
 	}
 	counts[stats.StorageBytes] += counts[stats.FallbackBytes]
 	counts[stats.TrainSeconds] = longest
-	if s.stager != nil {
-		hits, _ := s.stager.PlannedHits(0, epoch)
+	if s.began {
+		hits, _ := s.stager.PlannedHits(s.lane, epoch)
 		counts[stats.PlannedHits] = int64(hits)
-		counts[stats.TierHits] = int64(s.stager.TierHits(0, epoch))
+		counts[stats.TierHits] = int64(s.stager.TierHits(s.lane, epoch))
 	}
 	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}
 	c.Set(stats.Convert(counts))
@@ -149,14 +153,14 @@ func (s *stream) closeEpoch(epoch int) {
 	s.closedEpochs[epoch] = true
 	if r := s.node.report; r != nil {
 		expected := s.ranksWithTrainers()
-		s.later(func() { r.add(s.node.cfg.Transport.Rank(), s.index, expected, c) })
+		s.later(func() { r.add(s.node.cfg.Transport.Rank(), s.key(), expected, c) })
 		return
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
 		panic("mpicache: a count is not JSON: " + err.Error())
 	}
-	s.node.cfg.Transport.Post(0, append(s.node.message(messageCount, s.index), text...))
+	s.node.cfg.Transport.Post(0, append(s.message(messageCount), text...))
 }
 
 // finish closes all epochs and waits for the last state to be written.
@@ -189,12 +193,35 @@ type reporter struct {
 
 	mu       sync.Mutex
 	open     map[countKey]gathered
-	recorded []map[int]stats.Count // by data set and epoch
+	recorded map[string]map[int]stats.Count // by stream and epoch
 	byes     int
 	all      chan struct{} // closed when every rank has said bye
 }
 
-type countKey struct{ stream, epoch int }
+type countKey struct {
+	stream streamKey
+	epoch  int
+}
+
+// streamKey names a training on a data set.
+type streamKey struct {
+	set int
+	job string
+}
+
+func (s *stream) key() streamKey { return streamKey{s.index, s.job} }
+
+func (k streamKey) String() string {
+	if k.job == "" {
+		return strconv.Itoa(k.set)
+	}
+	return fmt.Sprintf("%d@%s", k.set, k.job)
+}
+
+func (k countKey) compare(l countKey) int {
+	return cmp.Or(cmp.Compare(k.stream.set, l.stream.set), cmp.Compare(k.stream.job, l.stream.job),
+		cmp.Compare(k.epoch, l.epoch))
+}
 
 // gathered holds what the ranks have sent about an epoch: their newest counts, which are running
 // totals.
@@ -205,8 +232,8 @@ func newReporter(n *Node) *reporter {
 	if text, err := os.ReadFile(r.recordedPath()); err == nil {
 		_ = json.Unmarshal(text, &r.recorded) // a rank that died as it wrote leaves the file before
 	}
-	if len(r.recorded) != len(n.cfg.Data) {
-		r.recorded = make([]map[int]stats.Count, len(n.cfg.Data))
+	if r.recorded == nil {
+		r.recorded = map[string]map[int]stats.Count{}
 	}
 	return r
 }
@@ -223,7 +250,7 @@ func (r *reporter) onCount(from int, s *stream, text []byte) {
 	s.mu.Lock()
 	expected := s.ranksWithTrainers()
 	s.mu.Unlock()
-	r.add(from, s.index, expected, &c)
+	r.add(from, s.key(), expected, &c)
 }
 
 func (s *stream) ranksWithTrainers() map[int]bool {
@@ -236,7 +263,7 @@ func (s *stream) ranksWithTrainers() map[int]bool {
 
 // add adds a rank's count of an epoch, and records the epoch when the last of the expected ranks
 // has sent its count.
-func (r *reporter) add(from, stream int, expected map[int]bool, c *stats.Count) {
+func (r *reporter) add(from int, stream streamKey, expected map[int]bool, c *stats.Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := countKey{stream, c.Epoch}
@@ -262,31 +289,39 @@ func (r *reporter) add(from, stream int, expected map[int]bool, c *stats.Count) 
 type epochRecord struct {
 	Event string `json:"event"`
 	Data  string `json:"data"`
+	Job   string `json:"job,omitempty"`
 	Draws int64  `json:"draws"`
 	stats.Count
 }
 
-// record writes the epoch's line: event epoch for the first data set, pass for the others. After a
+// record writes the epoch's line: event epoch for the first data set, pass for the others, and job
+// for a training with a job name. After a
 // restart trainers send the counts of their last epochs again: an epoch that was recorded is not
 // recorded again, unless draws were missing. Nor is one without draws.
 func (r *reporter) record(key countKey, g gathered) {
 	delete(r.open, key)
+	name := key.stream.String()
 	sum := stats.Count{Epoch: key.epoch}
 	for _, c := range g {
 		sum.Add(c)
 	}
-	if before := r.recorded[key.stream][key.epoch]; sum.Draws() <= before.Draws() {
+	if before := r.recorded[name][key.epoch]; sum.Draws() <= before.Draws() {
 		return
 	}
 	event := "epoch"
-	if key.stream > 0 {
+	switch {
+	case key.stream.job != "":
+		event = "job"
+	case key.stream.set > 0:
 		event = "pass"
 	}
-	r.node.cfg.Record(epochRecord{event, r.node.cfg.Data[key.stream].Name, sum.Draws(), sum})
-	if r.recorded[key.stream] == nil {
-		r.recorded[key.stream] = map[int]stats.Count{}
+	r.node.cfg.Record(epochRecord{
+		event, r.node.cfg.Data[key.stream.set].Name, key.stream.job, sum.Draws(), sum,
+	})
+	if r.recorded[name] == nil {
+		r.recorded[name] = map[int]stats.Count{}
 	}
-	r.recorded[key.stream][key.epoch] = sum
+	r.recorded[name][key.epoch] = sum
 	text, err := json.Marshal(r.recorded)
 	if err == nil {
 		err = writeFile(r.recordedPath(), inOne(text))
@@ -296,15 +331,21 @@ func (r *reporter) record(key countKey, g gathered) {
 	}
 }
 
-// total is the sum over the epochs of a data set; its Epoch is their number.
-func (r *reporter) total(stream int) stats.Count {
+// total is the sum over the epochs of all trainings on a data set; its Epoch is their number.
+func (r *reporter) total(set int) stats.Count {
 	var total stats.Count
-	seconds := 0.0
-	for _, c := range r.recorded[stream] {
-		total.Add(&c)
-		seconds += c.Seconds
+	seconds, epochs := 0.0, 0
+	for name, recorded := range r.recorded {
+		if of, _, _ := strings.Cut(name, "@"); of != strconv.Itoa(set) {
+			continue
+		}
+		for _, c := range recorded {
+			total.Add(&c)
+			seconds += c.Seconds
+		}
+		epochs += len(recorded)
 	}
-	total.Epoch, total.Seconds, total.Metrics = len(r.recorded[stream]), seconds, nil
+	total.Epoch, total.Seconds, total.Metrics = epochs, seconds, nil
 	return total
 }
 
@@ -331,8 +372,7 @@ func (r *reporter) finish(timeout time.Duration) {
 	for len(r.open) > 0 {
 		var first *countKey
 		for key := range r.open {
-			if first == nil || key.stream < first.stream ||
-				key.stream == first.stream && key.epoch < first.epoch {
+			if first == nil || key.compare(*first) < 0 {
 				first = &key
 			}
 		}
@@ -367,6 +407,7 @@ type Status struct {
 // DataStatus is the progress of training in a data set.
 type DataStatus struct {
 	Name    string `json:"name"`
+	Job     string `json:"job,omitempty"` // the training's name
 	Epoch   int    `json:"epoch"`
 	Batch   int    `json:"batch"` // how many the slowest trainer has been given
 	Batches int    `json:"batches"`
@@ -377,7 +418,7 @@ type DataStatus struct {
 // Status describes the node at this moment.
 func (n *Node) Status() Status {
 	st := Status{Rank: n.cfg.Transport.Rank(), Ranks: n.cfg.Transport.Size()}
-	for _, s := range n.streams {
+	for _, s := range n.all() {
 		st.Data = append(st.Data, s.status())
 	}
 	st.Nodes = n.observer.ranks(n.now())
@@ -387,11 +428,11 @@ func (n *Node) Status() Status {
 func (s *stream) status() DataStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := DataStatus{Name: s.data.Name, Epoch: -1}
+	st := DataStatus{Name: s.data.Name, Job: s.job, Epoch: -1}
 	for _, e := range s.coordinator.Open() {
 		if c := s.epochs[e]; c != nil {
 			sum := s.sum(e)
-			plan := s.stager.Plan(0, e)
+			plan := s.stager.Plan(s.lane, e)
 			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()

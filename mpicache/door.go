@@ -29,11 +29,11 @@ type conn struct {
 	family  uint64
 
 	// Only serve's goroutine uses these.
-	streams    []bool   // that this connection has opened
-	batchSize  int      // the largest of theirs, for one trainer
-	dimensions int      // the most numbers in an embedding that one of them reports
-	asked      bool     // for a plan or a batch: what it counts from then on is of this rank
-	numbers    []uint32 // a buffer for lists of leases
+	streams    map[uint32]*stream // that this connection has opened, by number
+	batchSize  int                // the largest of theirs, for one trainer
+	dimensions int                // the most numbers in an embedding that one of them reports
+	asked      bool               // for a plan or a batch: what it counts from then on is of this rank
+	numbers    []uint32           // a buffer for lists of leases
 	besides    map[uint32]*beside
 
 	plansBeside atomic.Int32 // without a reply
@@ -44,12 +44,12 @@ type conn struct {
 	closed    bool
 	lastLease uint32
 	leases    map[uint32]leaseRef
-	waiting   map[uint64]*stream // tickets of GETs under way
+	waiting   map[uint64]*samples // tickets of GETs under way
 }
 
 // leaseRef is a lease as its stager knows it.
 type leaseRef struct {
-	stream *stream
+	stream *samples
 	lease  uint32
 }
 
@@ -73,7 +73,7 @@ func (n *Node) accept() {
 func (n *Node) newConn(sock socket) *conn {
 	return &conn{
 		node: n, sock: sock, trainer: ControlTrainer, leases: map[uint32]leaseRef{},
-		waiting: map[uint64]*stream{}, streams: make([]bool, len(n.streams)),
+		waiting: map[uint64]*samples{}, streams: map[uint32]*stream{},
 		replies: outbox{sock: sock, beside: n.beside},
 	}
 }
@@ -318,12 +318,12 @@ func (c *conn) open(f frame) error {
 	if i < 0 {
 		return refuse("there is no data set %q here", spec.Data)
 	}
-	s := c.node.streams[i]
-	if err := c.checkSpec(&spec, s.data); err != nil {
+	set := c.node.streams[i].samples
+	if err := c.checkSpec(&spec, set.data); err != nil {
 		return err
 	}
 	if spec.Beside {
-		return c.openBeside(f, s, spec)
+		return c.openBeside(f, set, spec)
 	}
 	if system := c.node.cfg.system(); !system.NeedsEpochs {
 		spec.Epochs = 0
@@ -345,13 +345,15 @@ func (c *conn) open(f frame) error {
 	} else if err := checkEmbeddings(&spec, system.Name); err != nil {
 		return err
 	}
-	if err := s.onOpen(c, spec); err != nil {
+	s, err := set.onOpen(c, spec)
+	if err != nil {
 		return err
 	}
-	c.streams[i], c.batchSize = true, max(c.batchSize, spec.BatchSize)
+	c.streams[s.number()], c.batchSize = s, max(c.batchSize, spec.BatchSize)
 	c.dimensions = max(c.dimensions, spec.Embeddings)
 	c.answer(f, openReply{
-		int64(i), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec), spec.Embeddings,
+		int64(s.number()), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec),
+		spec.Embeddings,
 	})
 	return nil
 }
@@ -446,7 +448,7 @@ func (c *conn) held() (gets, leases int) {
 }
 
 // lease gives the client a lease; it returns false if the client is gone.
-func (c *conn) lease(s *stream, lease uint32, ticket uint64) (id uint32, ok bool) {
+func (c *conn) lease(s *samples, lease uint32, ticket uint64) (id uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, ticket)
@@ -472,10 +474,8 @@ func (c *conn) close() {
 	for _, ticket := range slices.Sorted(maps.Keys(waiting)) {
 		waiting[ticket].withdraw(ticket)
 	}
-	for i, open := range c.streams {
-		if open {
-			c.node.streams[i].forget(c)
-		}
+	for _, number := range slices.Sorted(maps.Keys(c.streams)) {
+		c.streams[number].forget(c)
 	}
 	c.node.connMu.Lock()
 	delete(c.node.conns, c)

@@ -100,10 +100,11 @@ func checkEmbeddings(spec *Spec, system string) error {
 
 // opened returns the stream that a frame names, if this connection has opened it.
 func (c *conn) opened(index uint32) (*stream, error) {
-	if uint64(index) >= uint64(len(c.streams)) || !c.streams[index] {
+	s := c.streams[index]
+	if s == nil {
 		return nil, broken("data set number %d, which this connection has not opened", index)
 	}
-	return c.node.streams[index], nil
+	return s, nil
 }
 
 // checkPlace returns an error unless the stream may have such an epoch and batch.
@@ -253,7 +254,7 @@ func (s *stream) checkMetric(m metricFrame) error {
 	return checkEpoch(m.Epoch)
 }
 
-func (s *stream) checkWarm(c *conn, w warmFrame) error {
+func (s *samples) checkWarm(c *conn, w warmFrame) error {
 	n := 0
 	for _, r := range s.warm.requests {
 		if r.conn == c {

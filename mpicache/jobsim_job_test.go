@@ -502,7 +502,7 @@ func (j *simJob) conclude() {
 		for _, batch := range j.reference[epoch] {
 			want += int64(len(batch))
 		}
-		if c := report.recorded[0][epoch]; c.Draws() != want {
+		if c := report.recorded["0"][epoch]; c.Draws() != want {
 			j.violate("epoch %d counts %d draws, and not %d: %+v", epoch, c.Draws(), want, c)
 		}
 	}

@@ -48,7 +48,7 @@ func (n *Node) LameDuck(ctx context.Context) bool {
 // SaveImportance writes rank 0's current state files, unless they belong to a checkpoint. It
 // returns when they are written, or ctx ends.
 func (n *Node) SaveImportance(ctx context.Context) {
-	for _, s := range n.streams {
+	for _, s := range n.all() {
 		var saving chan struct{}
 		s.locked(func() {
 			s.coordinate(scheduler.Finished{})

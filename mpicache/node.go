@@ -95,8 +95,11 @@ type Config struct {
 	// names the start of the training in the run log: ranks started again in it have the same; "":
 	// none
 	Launch string
-	Log    *slog.Logger     // one line a second at most in steady state
-	Record func(record any) // called on rank 0 with each line of the run log
+	// JobIdle is how long a training with a job name may have no process on any rank before it
+	// counts as ended; 0: ten seconds.
+	JobIdle time.Duration
+	Log     *slog.Logger     // one line a second at most in steady state
+	Record  func(record any) // called on rank 0 with each line of the run log
 	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it.
 	// It is called while the slab is allocated.
 	Room func() int64
@@ -125,7 +128,7 @@ type Node struct {
 	slab     *slab.Slab
 	slabFD   int
 	door     *net.UnixListener
-	streams  []*stream
+	streams  []*stream    // of each data set, that of the training without a job name
 	peers    []peerHealth // protected by connMu
 	life     lifeSigns
 	pulse    pulse
@@ -189,7 +192,7 @@ func newNode(cfg Config) (*Node, error) {
 		stopped: make(chan struct{}), started: cfg.outside.now(),
 	}
 	for i := range cfg.Data {
-		n.streams = append(n.streams, newStream(n, i))
+		n.streams = append(n.streams, newSamples(n, i).streams[0])
 	}
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
@@ -273,7 +276,7 @@ func (n *Node) Close() error {
 	n.waitForTrainers()
 	n.halt()
 	n.ticking.Wait()
-	for _, s := range n.streams {
+	for _, s := range n.all() {
 		s.finish()
 	}
 	n.observer.observe(n.now())
@@ -341,6 +344,8 @@ func (n *Node) quiet() bool {
 				s.data.Tier.End()
 			}
 			s.reads.Wait()
+		}
+		for _, s := range n.all() {
 			s.awaitStates()
 		}
 		close(done)
@@ -375,10 +380,14 @@ func (n *Node) waitForTrainers() {
 func (n *Node) trainers() int {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
-	open := map[uint32]bool{}
+	type process struct {
+		trainer uint32
+		family  uint64
+	}
+	open := map[process]bool{}
 	for c := range n.conns {
-		if t, _ := c.whose(); t != ControlTrainer {
-			open[t] = true
+		if t, family := c.whose(); t != ControlTrainer {
+			open[process{t, family}] = true
 		}
 	}
 	return len(open)

@@ -133,6 +133,9 @@ type trainer struct {
 	training    Training // what it says when it opens the data set
 	from        int      // the batch that it begins its next epoch at
 	state       string   // the file with what its newest plan was made from
+	job         string   // of the training
+	seed        int64    // what it is above that of a training without a job name
+	stream      uint32   // the number that the rank gave it
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
@@ -150,13 +153,18 @@ func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.C
 
 func (tr *trainer) open(sampler string, batchSize int) error {
 	spec := Spec{
-		Data: "train", Sampler: sampler, Seed: 1, BatchSize: batchSize, Trainer: tr.rank,
-		World: tr.world, Training: &tr.training,
+		Data: "train", Job: tr.job, Sampler: sampler, Seed: 1 + tr.seed, BatchSize: batchSize,
+		Trainer: tr.rank, World: tr.world, Training: &tr.training,
 	}
 	text, err := json.Marshal(spec)
 	if err == nil {
-		_, err = tr.Call(KindOpen, text)
+		text, err = tr.Call(KindOpen, text)
 	}
+	var opened openReply
+	if err == nil {
+		err = json.Unmarshal(text, &opened)
+	}
+	tr.stream = uint32(opened.Stream)
 	return err
 }
 
@@ -170,7 +178,7 @@ func u32s(v ...uint32) []byte {
 
 // plan returns the trainer's ids by batch.
 func (tr *trainer) plan(epoch int) ([][]uint32, error) {
-	p, err := tr.Call(KindPlan, u32s(0, uint32(epoch), uint32(tr.from)))
+	p, err := tr.Call(KindPlan, u32s(tr.stream, uint32(epoch), uint32(tr.from)))
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +212,8 @@ func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 func (tr *trainer) get(
 	epoch, batch int, leases ...uint32,
 ) (ids []uint32, lease uint32, sources []byte, err error) {
-	p := u32s(append([]uint32{0, uint32(epoch), uint32(batch), uint32(len(leases))}, leases...)...)
+	head := []uint32{tr.stream, uint32(epoch), uint32(batch), uint32(len(leases))}
+	p := u32s(append(head, leases...)...)
 	p, err = tr.Call(KindGet, tr.tally.append(p))
 	if err != nil {
 		return nil, 0, nil, err
@@ -267,7 +276,7 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	tr.tally = tally{epoch: uint32(epoch)}
+	tr.tally = tally{stream: tr.stream, epoch: uint32(epoch)}
 	var leases []uint32
 	for b, want := range parts {
 		if tr.between != nil {
@@ -281,7 +290,7 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 			return nil, fmt.Errorf("batch %d is %v, the plan says %v", b, ids, want)
 		}
 		leases = []uint32{lease}
-		report := u32s(0, uint32(epoch), uint32(b), uint32(len(ids)))
+		report := u32s(tr.stream, uint32(epoch), uint32(b), uint32(len(ids)))
 		for _, id := range ids {
 			report = append(report, u32s(0x3f000000+id<<8)...) // a loss that grows with the id
 		}

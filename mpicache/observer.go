@@ -72,7 +72,7 @@ func (o *observer) observe(now time.Time) {
 	if err != nil {
 		panic("mpicache: stats.Reading is not JSON: " + err.Error())
 	}
-	o.node.cfg.Transport.Post(0, append(o.node.message(messageStats, 0), text...))
+	o.node.cfg.Transport.Post(0, append([]byte{messageStats, 0, 0}, text...))
 }
 
 func (o *observer) take(rank int, measured stats.Reading, now time.Time) {
@@ -141,8 +141,11 @@ func (n *Node) Stats() stats.Reading {
 	st.SlabBytes, st.UsedBytes = n.arena.SizeBytes(), n.arena.UsedBytes()
 	n.arenaMu.Unlock()
 	var sum stats.Counts
-	for _, s := range n.streams {
+	for _, s := range n.all() {
 		s.addStats(&st, &sum)
+	}
+	for _, s := range n.streams {
+		s.addMemory(&st)
 	}
 	st.Set(stats.Convert(sum))
 	st.PeerBytes = n.observer.peerBytes.Load()
@@ -166,10 +169,20 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	} else {
 		progress = s.shown // between two epochs, or after the last
 	}
-	if progress.Name != "" && (s.index == 0 || st.Epoch < 0) {
+	if progress.Name != "" && (s.index == 0 && s.job == "" && progress.Epoch >= 0 || st.Epoch < 0) {
 		st.Data, st.Epoch, st.Batch, st.Batches = progress.Name, progress.Epoch, progress.Batch,
 			progress.Batches
 	}
+	if s.began && s.index == 0 && len(s.coordinator.Open()) > 0 {
+		st.NextPlanned = st.NextPlanned ||
+			s.stager.Knows(s.lane, slices.Max(s.coordinator.Open())+1)
+	}
+}
+
+// addMemory adds what is in memory to st.
+func (s *samples) addMemory(st *stats.Reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.stager == nil {
 		return
 	}
@@ -178,8 +191,6 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	st.ResidentBytes += cache.UsedBytes()
 	if s.index == 0 {
 		st.Ready = s.stager.Ready()
-		st.NextPlanned = len(s.coordinator.Open()) > 0 &&
-			s.stager.Knows(0, slices.Max(s.coordinator.Open())+1)
 	}
 }
 
@@ -194,8 +205,8 @@ func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 		sum.Add(counts)
 	}
 	sum[stats.TrainSeconds] += longest * int64(len(s.coordinator.Locals()))
-	if s.stager != nil {
-		sum[stats.TierHits] += int64(s.stager.TierHits(0, epoch))
+	if s.began {
+		sum[stats.TierHits] += int64(s.stager.TierHits(s.lane, epoch))
 	}
 }
 
@@ -227,7 +238,7 @@ type importanceRecord struct {
 
 // recordImportance writes the distribution of the scores that epoch's plan was made from.
 func (s *stream) recordImportance(epoch int, scores []float32) {
-	if s.node.report == nil || len(scores) == 0 || s.node.cfg.NodeEvery <= 0 {
+	if s.job != "" || s.node.report == nil || len(scores) == 0 || s.node.cfg.NodeEvery <= 0 {
 		return
 	}
 	s.recording.Go(func() { s.node.cfg.Record(s.importance(epoch, scores)) })

@@ -105,7 +105,7 @@ func (n *Node) beat() {
 // refusePlans answers the trainers that wait for a plan that there is none: they wait, but not for
 // ever.
 func (n *Node) refusePlans(why string) {
-	for _, s := range n.streams {
+	for _, s := range n.all() {
 		s.locked(func() { s.coordinate(scheduler.Hung{Why: why}) })
 	}
 }

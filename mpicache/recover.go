@@ -74,7 +74,7 @@ func (n *Node) recover(f found) {
 func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
 
 // sumOf returns what the directory knows bytes by that were read without err.
-func (s *stream) sumOf(bytes []byte, err error) uint32 {
+func (s *samples) sumOf(bytes []byte, err error) uint32 {
 	if err != nil || s.entries == nil {
 		return 0
 	}
@@ -82,12 +82,12 @@ func (s *stream) sumOf(bytes []byte, err error) uint32 {
 }
 
 // put notes that a sample's bytes are all in its place.
-func (s *stream) put(id scheduler.SampleID, sum uint32) {
+func (s *samples) put(id scheduler.SampleID, sum uint32) {
 	s.entries.Put(int(id), s.place(id), sum)
 }
 
 // check compares a sample's bytes with what was written, beside the stream.
-func (s *stream) check(c scheduler.Check) {
+func (s *samples) check(c scheduler.Check) {
 	bytes := s.bytes(c.ID)
 	sum, whole := s.entries.Sum(int(c.ID))
 	s.reads.Add(1)

@@ -44,6 +44,9 @@ func (s *stream) checkSeat(c *conn) error {
 // sit gives the client the seat of its trainer, unless another process has it. If it acts, to plan,
 // report or save, it must be the one process of the family that does.
 func (s *stream) sit(c *conn, acts bool) error {
+	if s.ended {
+		return refusal{codeNotReady, "the training has ended here"}
+	}
 	t := int(c.trainer)
 	st := s.seats[t]
 	if st != nil && st.Family == c.family && (!acts || st.Process == c.process) {
@@ -127,8 +130,10 @@ func statOf(pid int32) (ticks uint64, stopped bool) {
 
 // kept is what a rank that is started again knows of the training that it serves.
 type kept struct {
-	Spec  *Spec   `json:"spec"`  // nil: the data set was not trained on
-	Ranks []int32 `json:"ranks"` // of all trainers; nil: some had not come
+	Set   int     `json:"set"`           // the data set's number
+	Job   string  `json:"job,omitempty"` // the training's name
+	Spec  *Spec   `json:"spec"`          // nil: the data set was not trained on
+	Ranks []int32 `json:"ranks"`         // of all trainers; nil: some had not come
 	// ranks: when the cache goes on with fewer, they have other numbers
 	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
@@ -143,27 +148,43 @@ func (n *Node) keep() {
 	if !n.seatsChanged.Swap(false) {
 		return
 	}
-	var text []byte
-	all := make([]kept, len(n.streams))
-	for i, s := range n.streams {
+	var all []json.RawMessage
+	for _, s := range n.streams {
 		s.locked(func() {
-			all[i] = kept{s.coordinator.Spec(), nil, n.cfg.Transport.Size(), s.seats}
-			if s.coordinator.Complete() {
-				all[i].Ranks = s.coordinator.World()
+			for _, l := range s.streams {
+				all = append(all, l.kept())
 			}
-			text, _ = json.Marshal(all) // it is numbers and text; here, where nobody changes it
 		})
 	}
+	text, _ := json.Marshal(all) // it is JSON
 	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), inOne(text)); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first",
 			"error", err)
 	}
 }
 
+// kept is the stream as JSON.
+func (s *stream) kept() []byte {
+	k := kept{
+		Set: s.index, Job: s.job, Spec: s.coordinator.Spec(), Of: s.node.cfg.Transport.Size(),
+		Seats: s.seats,
+	}
+	if s.coordinator.Complete() {
+		k.Ranks = s.coordinator.World()
+	}
+	text, err := json.Marshal(k)
+	if err != nil {
+		panic("mpicache: a list of trainers is not JSON: " + err.Error())
+	}
+	return text
+}
+
 // Before is what a rank that was started again knows of the training that it served. Ranks tell
 // each other before their doors open: one has no trainers, and another one's folder was cleared.
 type Before struct {
-	Spec *Spec // nil: nothing
+	Set  int    // the data set's number
+	Job  string // the training's name
+	Spec *Spec  // nil: nothing
 	// of its trainers, from the first ranks, which know as much of it as the others; nil: some had
 	// not come
 	Ranks []int32
@@ -178,7 +199,7 @@ func ReadBefore(dir string, rank, ranks int) []Before {
 	all, _ := readKept(dir, ranks) // an error is that of NewNode, which reads it too
 	known := make([]Before, len(all))
 	for i, k := range all {
-		known[i].Spec = k.Spec
+		known[i].Set, known[i].Job, known[i].Spec = k.Set, k.Job, k.Spec
 		if rank < tellRanks {
 			known[i].Ranks = k.Ranks
 		}
@@ -211,17 +232,22 @@ func readKept(dir string, ranks int) (all []kept, err error) {
 // something else counts as none.
 func (n *Node) recall() {
 	all, err := readKept(n.cfg.Dir, n.cfg.Transport.Size())
-	if err == nil && all != nil && len(all) != len(n.streams) {
-		err = fmt.Errorf("it is of %d data sets", len(all))
+	for _, k := range all {
+		if err == nil && (k.Set < 0 || k.Set >= len(n.streams)) {
+			err = fmt.Errorf("it has data set number %d", k.Set)
+		}
 	}
 	if err != nil {
 		n.cfg.Log.Warn("who trains was not kept", "error", err)
 		all = nil
 	}
-	before := make([]Before, len(n.streams))
-	for i, k := range all {
-		s := n.streams[i]
-		before[i] = Before{Spec: k.Spec, Ranks: k.Ranks}
+	before := map[*stream]*Before{}
+	for _, k := range all {
+		s := n.rejoin(before, k.Set, k.Job)
+		if s == nil {
+			continue
+		}
+		*before[s] = Before{Spec: k.Spec, Ranks: k.Ranks}
 		for t, st := range k.Seats {
 			if st != nil {
 				s.seats[t] = st
@@ -230,17 +256,36 @@ func (n *Node) recall() {
 		s.livedHere = s.livesHere()
 	}
 	for rank, known := range n.cfg.Before {
-		for i, b := range known {
-			if rank != n.cfg.Transport.Rank() && i < len(n.streams) && b.Spec != nil {
-				n.streams[i].hearBefore(&before[i], rank, b)
+		for _, b := range known {
+			if rank == n.cfg.Transport.Rank() || b.Spec == nil {
+				continue
+			}
+			if s := n.rejoin(before, b.Set, b.Job); s != nil {
+				s.hearBefore(before[s], rank, b)
 			}
 		}
 	}
-	for i, b := range before {
-		if b.Spec != nil {
-			n.streams[i].coordinate(scheduler.Remembered{Spec: *b.Spec, Ranks: b.Ranks})
+	for _, s := range n.all() {
+		if b := before[s]; b != nil && b.Spec != nil {
+			s.coordinate(scheduler.Remembered{Spec: *b.Spec, Ranks: b.Ranks})
 		}
 	}
+}
+
+// rejoin returns the stream of a training that was served before, with an entry in before.
+func (n *Node) rejoin(before map[*stream]*Before, set int, job string) *stream {
+	if set < 0 || set >= len(n.streams) {
+		return nil
+	}
+	s, err := n.streams[set].join(job)
+	if err != nil {
+		n.cfg.Log.Warn("a training is not served any more", "job", job, "error", err)
+		return nil
+	}
+	if before[s] == nil {
+		before[s] = &Before{}
+	}
+	return s
 }
 
 // hearBefore takes up what another rank knows of the training before, beside what is known here.
@@ -274,7 +319,7 @@ func (s *stream) forgetBefore() {
 	}
 	if s.livedHere {
 		s.livedHere = false
-		s.post(s.node.message(messageOver, s.index))
+		s.post(s.message(messageOver))
 	}
 	if len(s.livesAt) == 0 {
 		s.coordinate(scheduler.Vanished{})

@@ -124,7 +124,7 @@ func (h *shrinker) gone() (ranges [][2]int64) {
 
 // shrink reduces the stream to a share of its partition, and frees its samples in the slab beyond
 // endBytes.
-func (s *stream) shrink(endBytes int64, share float64) {
+func (s *samples) shrink(endBytes int64, share float64) {
 	s.locked(func() {
 		if s.stager == nil {
 			return // a later sweep does it

@@ -20,7 +20,15 @@ import (
 
 // statePath is the file in the rank's folder for the state that epoch's plan was made from.
 func (s *stream) statePath(epoch int) string {
-	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%d-%d", s.index, epoch))
+	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%s-%d", s.fileName(), epoch))
+}
+
+// fileName is the stream's part of the names of files.
+func (s *stream) fileName() string {
+	if s.job == "" {
+		return strconv.Itoa(s.index)
+	}
+	return fmt.Sprintf("%d@%s", s.index, s.job)
 }
 
 // userStatePath returns the state file, or "" if there is none.
@@ -29,6 +37,9 @@ func (s *stream) userStatePath() string {
 	if path != "" && s.index > 0 {
 		path += "." + s.data.Name
 	}
+	if path != "" && s.job != "" {
+		path += "@" + s.job
+	}
 	return path
 }
 
@@ -36,7 +47,7 @@ func (s *stream) userStatePath() string {
 // there is no state file: of the trainings on this cache, one that is started again goes on from
 // it.
 func (s *stream) ownStatePath() string {
-	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("saved-%d", s.index))
+	return filepath.Join(s.node.cfg.Dir, "saved-"+s.fileName())
 }
 
 // previousState is the file that holds the state that was saved before the one in the state file: a
@@ -85,11 +96,14 @@ func (s *stream) forgetStates(before int) {
 
 // statePaths returns the states in the rank's folder.
 func (s *stream) statePaths() []string {
-	paths, err := filepath.Glob(filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%d-*", s.index)))
+	paths, err := filepath.Glob(filepath.Join(s.node.cfg.Dir, "state-"+s.fileName()+"-[0-9]*"))
 	if err != nil {
 		panic("mpicache: " + err.Error()) // the pattern is well-formed
 	}
-	return paths
+	return slices.DeleteFunc(paths, func(path string) bool { // of a job whose name goes on
+		name := filepath.Base(path)
+		return name[:strings.LastIndexByte(name, '-')] != "state-"+s.fileName()
+	})
 }
 
 // writeState writes a file of the rank's folder, creating the folder if it was removed.

@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,46 +12,25 @@ import (
 	"rankpool/scheduler"
 )
 
-// stream is one data set on this rank: it drives the data set's stager and executes its commands.
-// Everything in it is protected by mu; replies to clients are written after mu is let go.
-type stream struct {
+// samples is what this rank has of a data set, and drives the stager of it. Trainings on the data
+// set share it: each is a stream. Everything in it, and in its streams, is protected by mu; replies
+// to clients are written after mu is let go.
+type samples struct {
 	node  *Node
 	index int
 	data  *DataSet
 
-	mu        sync.Mutex
-	replies   []reply
-	deferred  []func() // what may wait, to be done when mu is let go
-	closed    bool
-	reads     sync.WaitGroup // under way at storage, into the slab
-	recording sync.WaitGroup // lines of the run log under way
-	saving    chan struct{}  // closed when the newest state is written; nil: none
-	keeping   chan struct{}  // the same, of the rank's folder
+	mu       sync.Mutex
+	replies  []reply
+	deferred []func() // what may wait, to be done when mu is let go
+	closed   bool
+	reads    sync.WaitGroup // under way at storage, into the slab
 
-	coordinator  *scheduler.Coordinator
-	command      func(scheduler.CoordinatorCommand) // obey
-	events       []scheduler.CoordinatorEvent       // for the coordinator
-	coordinating bool
-	requests     map[uint64]*request // by number
-	lastRequest  uint64
-	// epochs before the one that was planned last, as a system chooses them; -1: none was planned
-	chosen int
-	begins bool                 // the stager is to be made
-	setup  *record.Setup        // what plans and stager are made from, once there is a stager
-	plans  scheduler.PlanConfig // what plans are made from
-	outbox []byte               // records for the other ranks
-	moved  map[int]time.Time    // by epoch: when the last local trainer left it
+	streams []*stream // the first one is that of the training without a job name
 
-	seats map[int]*seat // by trainer, of this node
-	// livesAt are the other ranks where a trainer lives of the training that ranks served before
-	// they were started again; livedHere says that one has lived here.
-	livesAt   map[int]bool
-	livedHere bool
-
-	stager   *scheduler.Stager
-	plansHad int          // that the stager had let go of when it was looked at last
-	tape     *record.Tape // what the stager decides; nil: it is not recorded
-	warm     warming      // before there is a stager
+	stager *scheduler.Stager
+	tape   *record.Tape // what the stager decides; nil: it is not recorded
+	warm   warming      // before there is a stager
 
 	entries *slab.Entries // where each sample lies in the slab
 	// recovered are the residents of the rank before, for the stager; placed says that samples of
@@ -69,10 +49,51 @@ type stream struct {
 	tierOver bool  // it was given up
 
 	gets  map[uint64]pendingGet
-	due   map[due]bool // what they wait for
 	asks  map[uint32]*asking
 	lost  map[uint32]*asking // given up, but the peer may still write to their places
 	bulks map[asker]uint32   // the peer's ticket for the bytes of its question
+}
+
+// stream is one training on a data set, on this rank.
+type stream struct {
+	*samples
+	job   string        // "": the training without a name
+	lane  int           // its number in the stager
+	began bool          // it has one
+	ended bool          // nothing is done for it any more
+	over  chan struct{} // closed when it has ended
+
+	recording sync.WaitGroup // lines of the run log under way
+	saving    chan struct{}  // closed when the newest state is written; nil: none
+	keeping   chan struct{}  // the same, of the rank's folder
+
+	coordinator  *scheduler.Coordinator
+	command      func(scheduler.CoordinatorCommand) // obey
+	events       []scheduler.CoordinatorEvent       // for the coordinator
+	coordinating bool
+	requests     map[uint64]*request // by number
+	lastRequest  uint64
+	// epochs before the one that was planned last, as a system chooses them; -1: none was planned
+	chosen int
+	begins bool                 // it is to be given a lane
+	setup  *record.Setup        // what plans and stager are made from, once it has begun
+	plans  scheduler.PlanConfig // what plans are made from
+	outbox []byte               // records for the other ranks
+	moved  map[int]time.Time    // by epoch: when the last local trainer left it
+
+	seats map[int]*seat // by trainer, of this node
+	// livesAt are the other ranks where a trainer lives of the training that ranks served before
+	// they were started again; livedHere says that one has lived here.
+	livesAt   map[int]bool
+	livedHere bool
+
+	clients   map[*conn]bool // that have opened it
+	idleSince time.Time      // when it had no process here; zero: it has
+	idle      bool           // and rank 0 was told so
+	idleAt    map[int]bool   // rank 0: the ranks that have told so
+
+	due      map[due]bool // what GETs wait for
+	plansHad int          // that the stager had let go of when it was looked at last
 
 	epochs       map[int]*epochCount
 	closedEpochs map[int]bool // whose counts have left
@@ -82,6 +103,7 @@ type stream struct {
 
 // pendingGet is a GET that waits for its batch.
 type pendingGet struct {
+	stream *stream
 	conn   *conn
 	ticket uint32
 	due    due
@@ -96,20 +118,29 @@ type reply struct {
 	frame []byte
 }
 
-func newStream(n *Node, index int) *stream {
+func newSamples(n *Node, index int) *samples {
 	d := &n.cfg.Data[index]
-	s := &stream{
+	s := &samples{
 		node: n, index: index, data: d, capacityBytes: -1,
-		gets: map[uint64]pendingGet{}, due: map[due]bool{}, asks: map[uint32]*asking{},
+		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{},
 		lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
-		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
-		livesAt:  map[int]bool{},
-		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
 	}
 	for i := range d.Samples {
 		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
 	}
 	s.entries = n.slab.Entries(index)
+	s.streams = []*stream{newStream(s, "")}
+	return s
+}
+
+func newStream(on *samples, job string) *stream {
+	s := &stream{
+		samples: on, job: job, due: map[due]bool{},
+		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
+		livesAt: map[int]bool{},
+		over:    make(chan struct{}), clients: map[*conn]bool{}, idleAt: map[int]bool{},
+		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
+	}
 	s.command = s.obey
 	s.coordinator = newCoordinator(s)
 	return s
@@ -117,7 +148,7 @@ func newStream(n *Node, index int) *stream {
 
 // locked runs f with the stream locked, and then writes the replies that came of it and does what
 // was put off.
-func (s *stream) locked(f func()) {
+func (s *samples) locked(f func()) {
 	s.mu.Lock()
 	f()
 	replies, deferred := s.replies, s.deferred
@@ -132,15 +163,15 @@ func (s *stream) locked(f func()) {
 }
 
 // later calls f after the stream is unlocked: f may wait, or take long.
-func (s *stream) later(f func()) { s.deferred = append(s.deferred, f) }
+func (s *samples) later(f func()) { s.deferred = append(s.deferred, f) }
 
-func (s *stream) reply(c *conn, frame []byte) {
+func (s *samples) reply(c *conn, frame []byte) {
 	s.replies = append(s.replies, reply{c, frame})
 }
 
 // step gives the stager an event, does what it commands, and goes on with the events that follow
 // from that.
-func (s *stream) step(e scheduler.Event) {
+func (s *samples) step(e scheduler.Event) {
 	if s.closed {
 		return
 	}
@@ -148,7 +179,7 @@ func (s *stream) step(e scheduler.Event) {
 	s.drain()
 }
 
-func (s *stream) drain() {
+func (s *samples) drain() {
 	for len(s.queue) > 0 {
 		e := s.queue[0]
 		s.queue = s.queue[1:]
@@ -164,17 +195,29 @@ func (s *stream) drain() {
 		s.freed = false
 	}
 	s.queue = nil
-	if n := s.stager.PlansLeft(0); n != s.plansHad {
-		s.plansHad = n
-		for _, epoch := range s.coordinator.Open() {
-			if s.coordinator.Knows(epoch) && !s.stager.Knows(0, epoch) {
-				s.coordinate(scheduler.Left{Epoch: epoch})
-			}
+	for _, l := range s.streams {
+		l.leavePlans()
+	}
+}
+
+// leavePlans tells the coordinator which plans the stager has let go of.
+func (s *stream) leavePlans() {
+	n := 0
+	if s.began {
+		n = s.stager.PlansLeft(s.lane)
+	}
+	if n == s.plansHad {
+		return
+	}
+	s.plansHad = n
+	for _, epoch := range s.coordinator.Open() {
+		if s.coordinator.Knows(epoch) && !s.stager.Knows(s.lane, epoch) {
+			s.coordinate(scheduler.Left{Epoch: epoch})
 		}
 	}
 }
 
-func (s *stream) do(c scheduler.Command) {
+func (s *samples) do(c scheduler.Command) {
 	switch c := c.(type) {
 	case scheduler.Fetch:
 		s.fetch(c)
@@ -200,7 +243,7 @@ func (s *stream) do(c scheduler.Command) {
 }
 
 // occupy gives the sample a place, if it has none and there is room.
-func (s *stream) occupy(id scheduler.SampleID) bool {
+func (s *samples) occupy(id scheduler.SampleID) bool {
 	if s.has(id) {
 		return true
 	}
@@ -212,13 +255,13 @@ func (s *stream) occupy(id scheduler.SampleID) bool {
 }
 
 // has reports whether the sample has a place.
-func (s *stream) has(id scheduler.SampleID) bool {
+func (s *samples) has(id scheduler.SampleID) bool {
 	_, ok := s.entries.Place(int(id))
 	return ok
 }
 
 // place is the offset in the slab of a sample that has a place.
-func (s *stream) place(id scheduler.SampleID) int64 {
+func (s *samples) place(id scheduler.SampleID) int64 {
 	off, ok := s.entries.Place(int(id))
 	if !ok {
 		panic(fmt.Sprintf("mpicache: sample %d has no place in memory", id))
@@ -227,7 +270,7 @@ func (s *stream) place(id scheduler.SampleID) int64 {
 }
 
 // vacate gives the sample's place back.
-func (s *stream) vacate(id scheduler.SampleID) {
+func (s *samples) vacate(id scheduler.SampleID) {
 	if off, ok := s.entries.Place(int(id)); ok {
 		s.entries.Drop(int(id))
 		s.node.free(off)
@@ -235,11 +278,11 @@ func (s *stream) vacate(id scheduler.SampleID) {
 	}
 }
 
-func (s *stream) bytes(id scheduler.SampleID) []byte {
+func (s *samples) bytes(id scheduler.SampleID) []byte {
 	return s.node.slab.Bytes(s.place(id), s.data.Size(id))
 }
 
-func (s *stream) fetch(c scheduler.Fetch) {
+func (s *samples) fetch(c scheduler.Fetch) {
 	if !s.occupy(c.ID) {
 		s.hungry = true
 		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
@@ -254,7 +297,7 @@ func (s *stream) fetch(c scheduler.Fetch) {
 }
 
 // fetched takes the end of a read. The sum of its bytes is made before the stream is locked.
-func (s *stream) fetched(id scheduler.SampleID, into []byte, kept bool, err error) {
+func (s *samples) fetched(id scheduler.SampleID, into []byte, kept bool, err error) {
 	sum := s.sumOf(into, err)
 	if err != nil {
 		s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", id, "error",
@@ -270,11 +313,11 @@ func (s *stream) fetched(id scheduler.SampleID, into []byte, kept bool, err erro
 	})
 }
 
-func (s *stream) deliver(c scheduler.Deliver) {
+func (s *samples) deliver(c scheduler.Deliver) {
 	g, ok := s.gets[c.Ticket]
 	delete(s.gets, c.Ticket)
 	if ok {
-		delete(s.due, g.due)
+		delete(g.stream.due, g.due)
 	} else {
 		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
 		return
@@ -286,14 +329,15 @@ func (s *stream) deliver(c scheduler.Deliver) {
 	}
 	entries := make([]batchEntry, len(c.IDs))
 	var places []int32 // in the plan, where a draw may be served by another sample
-	if plan := s.stager.Plan(0, g.due.epoch); plan != nil && plan.Chosen() {
+	plan := s.stager.Plan(g.stream.lane, g.due.epoch)
+	if plan != nil && plan.Chosen() {
 		places = plan.Places(g.due.batch, g.due.trainer)
 	}
 	for i, id := range c.IDs {
 		entries[i] = batchEntry{
 			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)),
 			source:     c.Source[i],
-			substitute: i < len(places) && s.stager.Plan(0, g.due.epoch).Substituted(int(places[i])),
+			substitute: i < len(places) && plan.Substituted(int(places[i])),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
 			entries[i].offset = uint64(s.place(id))
@@ -330,37 +374,42 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	t := s.node.tickets.Add(1)
 	c.mu.Lock()
 	if c.waiting != nil {
-		c.waiting[t] = s
+		c.waiting[t] = s.samples
 	}
 	c.mu.Unlock()
 	d := due{trainer, epoch, batch}
-	s.gets[t], s.due[d] = pendingGet{c, ticket, d}, true
-	s.step(scheduler.Requested{Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t})
+	s.gets[t], s.due[d] = pendingGet{s, c, ticket, d}, true
+	s.step(scheduler.Requested{
+		Lane: s.lane, Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t,
+	})
 	if d, ok := s.data.Storage.(Demander); ok {
 		d.Demand(s.stager.Demand())
 	}
 }
 
-func (s *stream) withdraw(ticket uint64) {
+func (s *samples) withdraw(ticket uint64) {
 	s.locked(func() {
 		if g, ok := s.gets[ticket]; ok {
 			delete(s.gets, ticket)
-			delete(s.due, g.due)
+			delete(g.stream.due, g.due)
 		}
 		s.step(scheduler.Withdrawn{Ticket: ticket})
 	})
 }
 
-func (s *stream) release(lease uint32) {
+func (s *samples) release(lease uint32) {
 	s.locked(func() { s.step(scheduler.Released{Lease: lease}) })
 }
 
 // tick does what is due.
-func (s *stream) tick(now time.Time) {
+func (s *samples) tick(now time.Time) {
 	s.locked(func() {
-		s.forgetBefore()
-		s.flushReports()
-		s.coordinate(scheduler.Ticked{Now: now.Sub(s.node.started)})
+		for _, l := range slices.Clone(s.streams) {
+			l.forgetBefore()
+			l.flushReports()
+			l.coordinate(scheduler.Ticked{Now: now.Sub(s.node.started)})
+			l.lookIdle(now)
+		}
 		if s.stager == nil {
 			s.giveUpWarm(now)
 			return
@@ -370,6 +419,8 @@ func (s *stream) tick(now time.Time) {
 			s.hungry = false
 			s.step(scheduler.Room{})
 		}
-		s.closeEpochs(now)
+		for _, l := range s.streams {
+			l.closeEpochs(now)
+		}
 	})
 }

@@ -15,7 +15,7 @@ type Kept interface {
 }
 
 // read reads a sample into its place: a kept copy, or else storage, of which a copy is kept then.
-func (s *stream) read(id scheduler.SampleID, need uint64, done func(kept bool, err error)) {
+func (s *samples) read(id scheduler.SampleID, need uint64, done func(kept bool, err error)) {
 	into, copies, from := s.bytes(id), s.data.Kept, s.data.Storage
 	storage := func() {
 		from.Fetch(id, into, need, func(err error) {

@@ -8,8 +8,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// Messages between ranks: a kind, the data set's number, then the payload. All ranks run the same
-// build.
+// Messages between ranks: a kind, the data set's number, the job's name after its length, then the
+// payload. All ranks run the same build.
 const (
 	messageOpened  = 1  // Spec as JSON, of a trainer of the sender
 	messageReports = 2  // REPORT and FINISH records
@@ -21,6 +21,7 @@ const (
 	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	messageRefused = 13 // a sentence: the sender makes no plan
 	messageOver    = 14 // no trainer of the sender's lives from before the restart
+	messageIdle    = 15 // isEmpty, isUsed or isOver: whether the job has processes on the sender
 
 	// One byte each, between ranks that are told to end.
 	messageLives  = 8  // does the receiver live?
@@ -56,8 +57,6 @@ type asker struct {
 	ticket uint32
 }
 
-func (n *Node) message(kind byte, stream int) []byte { return []byte{kind, byte(stream)} }
-
 func (n *Node) onMessage(from int, msg []byte) {
 	n.pulse.heard(from, false) // whatever it says, it lives
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
@@ -68,35 +67,49 @@ func (n *Node) onMessage(from int, msg []byte) {
 	if len(msg) == 1 && n.onLife(from, msg[0]) {
 		return
 	}
-	if len(msg) < 2 || int(msg[1]) >= len(n.streams) {
+	if len(msg) < 3 || int(msg[1]) >= len(n.streams) || len(msg) < 3+int(msg[2]) {
 		n.cfg.Log.Error("malformed message", "from", from, "bytes", len(msg))
 		return
 	}
-	s, body := n.streams[msg[1]], msg[2:]
+	set, job, body := n.streams[msg[1]].samples, string(msg[3:3+msg[2]]), msg[3+msg[2]:]
 	switch msg[0] {
+	case messageAsk:
+		set.onAsk(from, job, body)
+	case messageAnswer:
+		set.onAnswer(from, body)
+	case messageStats:
+		n.observer.onStats(from, body)
 	case messageOpened:
-		s.onOpened(from, body)
+		set.onOpened(from, job, body)
+	default:
+		var s *stream
+		set.locked(func() { s = set.of(job) })
+		if s != nil { // it has ended here
+			s.onMessage(msg[0], from, body)
+		}
+	}
+}
+
+// onMessage handles a message about the training.
+func (s *stream) onMessage(kind byte, from int, body []byte) {
+	switch kind {
 	case messageReports:
 		s.onReports(from, body)
-	case messageAsk:
-		s.onAsk(from, body)
-	case messageAnswer:
-		s.onAnswer(from, body)
 	case messageSource:
 		s.onSource(from, body)
 	case messageRefused:
 		s.onRefused(from, string(body))
 	case messageOver:
 		s.onOver(from)
+	case messageIdle:
+		s.onIdle(from, body)
 	case messageCount:
-		n.report.onCount(from, s, body)
-	case messageStats:
-		n.observer.onStats(from, body)
+		s.node.report.onCount(from, s, body)
 	}
 }
 
 // ask puts a question to a peer for the samples that there is room for.
-func (s *stream) ask(c scheduler.Ask) {
+func (s *samples) ask(c scheduler.Ask) {
 	a := &asking{
 		Ask: c, bulk: s.node.bulk.Add(1), deadline: s.node.now().Add(s.node.cfg.PeerTimeout),
 	}
@@ -118,7 +131,7 @@ func (s *stream) ask(c scheduler.Ask) {
 		s.giveUp(a)
 		return
 	}
-	msg := s.node.message(messageAsk, s.index)
+	msg := s.message(messageAsk, s.inLaneOf(c.Lane).job)
 	for _, v := range []uint32{c.Ticket, a.bulk, uint32(c.Epoch), uint32(c.Batch)} {
 		msg = le.AppendUint32(msg, v)
 	}
@@ -161,7 +174,7 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 
 // giveUp ends a question. The peer may still write to its places, so these are kept until it has,
 // or forever.
-func (s *stream) giveUp(a *asking) {
+func (s *samples) giveUp(a *asking) {
 	delete(s.asks, a.Ticket)
 	for _, id := range a.ids {
 		a.places = append(a.places, s.place(id))
@@ -171,7 +184,7 @@ func (s *stream) giveUp(a *asking) {
 	s.queue = append(s.queue, scheduler.PeerLost{Ticket: a.Ticket})
 }
 
-func (s *stream) giveUpAsks(now time.Time) {
+func (s *samples) giveUpAsks(now time.Time) {
 	var late []*asking
 	for _, ticket := range slices.Sorted(maps.Keys(s.asks)) {
 		if a := s.asks[ticket]; now.After(a.deadline) {
@@ -186,7 +199,7 @@ func (s *stream) giveUpAsks(now time.Time) {
 }
 
 // onAsk passes a peer's question to the stager.
-func (s *stream) onAsk(from int, body []byte) {
+func (s *samples) onAsk(from int, job string, body []byte) {
 	c := cursor{b: body}
 	ticket, bulk, epoch, batch := c.u32(), c.u32(), c.u32(), c.u32()
 	ids := c.ids(uint32(len(c.b) / 4))
@@ -196,20 +209,21 @@ func (s *stream) onAsk(from int, body []byte) {
 	}
 	s.locked(func() {
 		// the trainers here have not opened the data set: the peer reads storage
-		if s.stager == nil {
+		l := s.of(job)
+		if l == nil || !l.began {
 			s.answer(from, ticket, make([]scheduler.Status, len(ids)))
 			return
 		}
 		s.bulks[asker{from, ticket}] = bulk
 		s.step(
 			scheduler.Asked{
-				Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch),
+				Lane: l.lane, Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch),
 				IDs: ids,
 			})
 	})
 }
 
-func (s *stream) outOfRange(ids []scheduler.SampleID) bool {
+func (s *samples) outOfRange(ids []scheduler.SampleID) bool {
 	for _, id := range ids {
 		if int(id) >= s.data.Samples {
 			return true
@@ -219,7 +233,7 @@ func (s *stream) outOfRange(ids []scheduler.SampleID) bool {
 }
 
 // send answers a question: what there is, then the bytes straight from the slab.
-func (s *stream) send(c scheduler.Send) {
+func (s *samples) send(c scheduler.Send) {
 	s.answer(c.Peer, c.Ticket, c.Status)
 	key := asker{c.Peer, c.Ticket}
 	bulk := s.bulks[key]
@@ -243,8 +257,8 @@ func (s *stream) send(c scheduler.Send) {
 	})
 }
 
-func (s *stream) answer(to int, ticket uint32, status []scheduler.Status) {
-	msg := le.AppendUint32(s.node.message(messageAnswer, s.index), ticket)
+func (s *samples) answer(to int, ticket uint32, status []scheduler.Status) {
+	msg := le.AppendUint32(s.message(messageAnswer, ""), ticket)
 	for _, st := range status {
 		msg = append(msg, byte(st))
 	}
@@ -253,7 +267,7 @@ func (s *stream) answer(to int, ticket uint32, status []scheduler.Status) {
 
 // onAnswer takes the bytes of an answer into their places, also of a question that was given up:
 // they come anyway.
-func (s *stream) onAnswer(from int, body []byte) {
+func (s *samples) onAnswer(from int, body []byte) {
 	c := cursor{b: body}
 	ticket := c.u32()
 	status := c.take(len(c.b))
@@ -271,7 +285,7 @@ func (s *stream) onAnswer(from int, body []byte) {
 	})
 }
 
-func (s *stream) takeBytes(a *asking, status []byte) {
+func (s *samples) takeBytes(a *asking, status []byte) {
 	result := scheduler.Received{Ticket: a.Ticket, Status: make([]scheduler.Status, len(a.IDs))}
 	var segs [][]byte
 	for i, id := range a.ids {
@@ -306,7 +320,7 @@ func (s *stream) takeBytes(a *asking, status []byte) {
 
 // answered ends a question whose bytes are there. sums, if there are any, are those of the samples
 // that came.
-func (s *stream) answered(a *asking, result scheduler.Received, sums []uint32) {
+func (s *samples) answered(a *asking, result scheduler.Received, sums []uint32) {
 	if s.lost[a.Ticket] == a {
 		delete(s.lost, a.Ticket)
 		for _, off := range a.places {

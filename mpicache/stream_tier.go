@@ -34,7 +34,7 @@ func (d *DataSet) keptBytes() []int64 {
 }
 
 // store has the tier write a sample that memory gives up.
-func (s *stream) store(c scheduler.Store) {
+func (s *samples) store(c scheduler.Store) {
 	s.reads.Add(1)
 	taken := s.data.Tier.Store(c.ID, s.bytes(c.ID), func(err error) {
 		s.noteTier("a sample is not written to the tier", c.ID, err)
@@ -48,7 +48,7 @@ func (s *stream) store(c scheduler.Store) {
 }
 
 // recall has the tier read a sample into a place of its own.
-func (s *stream) recall(c scheduler.Recall) {
+func (s *samples) recall(c scheduler.Recall) {
 	if !s.occupy(c.ID) {
 		s.hungry = true
 		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
@@ -69,7 +69,7 @@ func (s *stream) recall(c scheduler.Recall) {
 	})
 }
 
-func (s *stream) noteTier(what string, id scheduler.SampleID, err error) {
+func (s *samples) noteTier(what string, id scheduler.SampleID, err error) {
 	if err == nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (s *stream) noteTier(what string, id scheduler.SampleID, err error) {
 }
 
 // endTier gives the tier up.
-func (s *stream) endTier() {
+func (s *samples) endTier() {
 	s.tierOver = true
 	s.node.cfg.Log.Warn("the tier fails again and again; training goes on without it", "data",
 		s.data.Name, "error", s.tierErr)

@@ -51,7 +51,7 @@ type warmRequest struct {
 
 // onWarm reads the samples that this rank owns into memory, as far as its partition goes, and
 // answers when they are here.
-func (s *stream) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
+func (s *samples) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
 	s.locked(func() {
 		if err = s.checkWarm(c, w); err != nil {
 			return
@@ -68,7 +68,7 @@ func (s *stream) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
 }
 
 // warmOne begins to read a sample, if it may be in this rank's memory.
-func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
+func (s *samples) warmOne(r *warmRequest, id scheduler.SampleID) {
 	w, t := &s.warm, s.node.cfg.Transport
 	bytes := slab.Footprint(s.data.Size(id))
 	switch {
@@ -97,7 +97,9 @@ func (s *stream) warmOne(r *warmRequest, id scheduler.SampleID) {
 }
 
 // warmRead takes the end of a read into the place at off.
-func (s *stream) warmRead(r *warmRequest, id scheduler.SampleID, off int64, sum uint32, err error) {
+func (s *samples) warmRead(
+	r *warmRequest, id scheduler.SampleID, off int64, sum uint32, err error,
+) {
 	r.coming--
 	w := &s.warm
 	if !w.coming[id] { // it was given up, and has no place any more
@@ -128,7 +130,7 @@ func (r *warmRequest) fail(id scheduler.SampleID, reason string) {
 }
 
 // answerWarm answers when nothing is coming any more.
-func (s *stream) answerWarm(r *warmRequest) {
+func (s *samples) answerWarm(r *warmRequest) {
 	if r.coming == 0 {
 		s.warm.requests = slices.DeleteFunc(s.warm.requests,
 			func(other *warmRequest) bool { return other == r })
@@ -138,7 +140,7 @@ func (s *stream) answerWarm(r *warmRequest) {
 
 // cooled ends the warming of a data set that all trainers have opened. It reports false while reads
 // are under way: the last of them goes on, or tick.
-func (s *stream) cooled(now time.Time) bool {
+func (s *samples) cooled(now time.Time) bool {
 	if w := &s.warm; !w.begun {
 		w.begun, w.until = true, now.Add(warmPatience)
 	}
@@ -147,7 +149,7 @@ func (s *stream) cooled(now time.Time) bool {
 
 // giveUpWarm lets training begin without what storage has not given in time. The places of that are
 // given back when it has.
-func (s *stream) giveUpWarm(now time.Time) {
+func (s *samples) giveUpWarm(now time.Time) {
 	w := &s.warm
 	if !w.begun || len(w.coming) == 0 || now.Before(w.until) {
 		return
@@ -164,7 +166,7 @@ func (s *stream) giveUpWarm(now time.Time) {
 }
 
 // takeWarm gives the new stager what the rank before had, and what was warmed.
-func (s *stream) takeWarm() {
+func (s *samples) takeWarm() {
 	if before := s.recovered; len(before) > 0 {
 		s.recovered = nil
 		s.step(scheduler.Recovered{IDs: before})

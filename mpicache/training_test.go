@@ -139,6 +139,16 @@ func (c *crew) restart(hurt func(dirs []string)) {
 	}
 	c.cluster.kill()
 	hurt(c.cluster.dirs)
+	c.begin()
+	if c.first != nil {
+		c.first()
+	}
+	c.connect()
+}
+
+// begin starts the ranks again.
+func (c *crew) begin() {
+	c.t.Helper()
 	dirs := slices.Values(c.cluster.dirs)
 	var next []string
 	for dir := range dirs {
@@ -150,10 +160,6 @@ func (c *crew) restart(hurt func(dirs []string)) {
 	i := 0
 	c.cluster = newClusterIn(c.t, func() string { i++; return next[i-1] }, c.ranks, crewSamples,
 		3000, c.edit)
-	if c.first != nil {
-		c.first()
-	}
-	c.connect()
 }
 
 // train trains from a place up to another, and does what is due after each global batch; before the
@@ -178,7 +184,7 @@ func (c *crew) epoch(epoch, first int, to place) error {
 	c.due(place{epoch, -1})
 	parts := make([][][]uint32, len(c.trainers))
 	if err := c.all(func(tr *trainer) (err error) {
-		tr.from, tr.tally = first, tally{epoch: uint32(epoch)}
+		tr.from, tr.tally = first, tally{stream: tr.stream, epoch: uint32(epoch)}
 		parts[tr.rank], err = tr.plan(epoch)
 		if err == nil && tr.state != "" {
 			var f *os.File
@@ -226,7 +232,7 @@ func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
 			return err
 		}
 	}
-	report := u32s(0, uint32(epoch), uint32(b), uint32(len(want)))
+	report := u32s(tr.stream, uint32(epoch), uint32(b), uint32(len(want)))
 	for _, id := range want {
 		report = append(report, u32s(0x3f000000+id<<8+uint32(epoch)<<17)...)
 	}
@@ -247,7 +253,7 @@ func (c *crew) due(at place) {
 func (c *crew) save(at place) (saveAnswer, error) {
 	answers := make([]saveAnswer, len(c.trainers))
 	err := c.all(func(tr *trainer) error {
-		reply, err := tr.Call(KindSave, u32s(0, uint32(at.epoch), uint32(at.batch)))
+		reply, err := tr.Call(KindSave, u32s(tr.stream, uint32(at.epoch), uint32(at.batch)))
 		if err == nil {
 			err = json.Unmarshal(reply, &answers[tr.rank])
 		}

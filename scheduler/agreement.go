@@ -12,7 +12,8 @@ import (
 // except for Trainer, Beside and Training.
 type Spec struct {
 	Data            string `json:"data"`
-	Identity        string `json:"identity"` // of the data set, as the trainer knows it
+	Job             string `json:"job,omitempty"` // the training's name; "": it has none
+	Identity        string `json:"identity"`      // of the data set, as the trainer knows it
 	Sampler         string `json:"sampler"`
 	Seed            int64  `json:"seed"`
 	BatchSize       int    `json:"batch_size"`

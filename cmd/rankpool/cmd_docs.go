@@ -31,6 +31,9 @@ Variables that rankpool reads, and that "run" sets for the training command wher
 :   The door (socket) of this trainer's rank. Set by "run"; the Python client prefers it to
     RANKPOOL_SESSION.
 
+**RANKPOOL_JOB**
+:   The name of a training, where several share a cache. Set by "join --job".
+
 **RANKPOOL_PYTHON**
 :   "no" leaves PYTHONPATH unchanged; otherwise "run" prepends its own version of the Python client.
 

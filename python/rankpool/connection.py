@@ -67,6 +67,7 @@ class Spec(NamedTuple):
     epochs: int = 0  # that will be trained; 0: not said
     evaluates: bool = False  # batches that are evaluated are not trained on
     embeddings: int = 0  # numbers in the embedding that is reported with each loss; 0: none
+    job: str = ""  # the training's name, where several share the cache
 
 
 class Connection:

@@ -90,6 +90,7 @@ class BatchSampler:
             epochs=0 if epochs is None else _whole("epochs", epochs, 1, wire.MAX_EPOCH),
             evaluates=bool(evaluates),
             embeddings=0 if embeddings is None else _whole("embeddings", embeddings, 1, 1 << 20),
+            job=session.job(),
         )
         self.spec = _placed(data.door, self.spec)
         if self.spec.beside:

@@ -67,6 +67,12 @@ def world() -> int:
     return _number("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", 1)
 
 
+def job() -> str:
+    """Returns the name of this training among those that share the cache: RANKPOOL_JOB, "" for the
+    one without a name."""
+    return os.environ.get("RANKPOOL_JOB", "")
+
+
 def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Returns the number of this training process and that of all; those that are None are the
     environment's.

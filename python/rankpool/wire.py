@@ -63,6 +63,8 @@ def pack_open(spec: Any, training: Optional[dict]) -> bytes:
         del asked["evaluates"]
     if not spec.embeddings:
         del asked["embeddings"]
+    if not spec.job:
+        del asked["job"]
     return compact(asked)
 
 

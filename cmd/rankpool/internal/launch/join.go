@@ -18,6 +18,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache"
 	"rankpool/slurm"
 )
 
@@ -29,11 +30,15 @@ const doorPatience = time.Minute
 // that it was not started.
 const cacheBegins = 10 * time.Second
 
-// Join becomes the training command argv; it returns only when that fails.
-func Join(dir string, argv []string) (err error) {
+// Join becomes the training command argv, of a training of that name if it is not empty; it returns
+// only when that fails.
+func Join(dir, name string, argv []string) (err error) {
 	if len(argv) == 0 {
 		return exit.Usagef("which training command? give it after --, as in: srun --overlap " +
 			"rankpool join -- python train.py")
+	}
+	if name != "" && !mpicache.IsJobName(name) {
+		return exit.Usagef("--job must be %s, not %q", mpicache.JobNames, name)
 	}
 	job, byHand := slurm.Detect(os.Getenv), dir == ""
 	if byHand {
@@ -83,7 +88,7 @@ func Join(dir string, argv []string) (err error) {
 	if isAgent(argv) {
 		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
 	}
-	return unix.Exec(path, argv, joinEnv(os.Environ(), job, dir, folder, client))
+	return unix.Exec(path, argv, joinEnv(os.Environ(), job, name, dir, folder, client))
 }
 
 // noOtherStep reports whether this job runs no step but this one, so that no cache can come.
@@ -103,19 +108,23 @@ func OwnJobSession(job slurm.Job, verb string) (string, error) {
 }
 
 // joinEnv returns the environment of one task of the training step. torchrun gives its children
-// their own RANK; with a plain "python train.py", each task is a trainer itself.
-func joinEnv(env []string, job slurm.Job, dir, folder, client string) []string {
+// their own RANK; with a plain "python train.py", each task is a trainer itself. Trainings with
+// different names meet at different ports.
+func joinEnv(env []string, job slurm.Job, name, dir, folder, client string) []string {
 	at := world.Find(world.Lookup(env))
 	s := seat{
 		rank: at.Task, world: max(1, at.Tasks), localRank: at.LocalTask,
 		localWorld: max(1, at.LocalTasks),
 	}
-	s.host, s.port = firstHost(at, job, world.Lookup(env)), agreedPort(job.JobID)
+	s.host, s.port = firstHost(at, job, world.Lookup(env)), agreedPort(job.JobID+name)
 	env = trainerEnv(env, s, dir, folder, client)
+	if name != "" {
+		env = world.WithEnv(env, map[string]string{"RANKPOOL_JOB": name})
+	}
 	if s.localWorld > 1 {
 		return env
 	}
-	return withTorchrun(env, job.JobID, job.Nodes, job.NodeID)
+	return withTorchrun(env, job.JobID+name, job.Nodes, job.NodeID)
 }
 
 // withTorchrun adds defaults of torchrun's options for nodes with one task each. On a single node

@@ -405,12 +405,28 @@ func TestJoinEnv(t *testing.T) {
 			map[string]string{"PET_NNODES": "1", "PET_RDZV_ENDPOINT": ""},
 		},
 	} {
-		get := world.Lookup(joinEnv(c.env, slurm.Detect(world.Lookup(c.env)), "/s", "/s/r1", ""))
+		get := world.Lookup(joinEnv(c.env, slurm.Detect(world.Lookup(c.env)), "", "/s", "/s/r1", ""))
 		for name, want := range c.want {
 			if got := get(name); got != want {
 				t.Errorf("%s: %s=%q, want %q", c.name, name, got, want)
 			}
 		}
+	}
+}
+
+// TestJoinAJob checks that a training with a name says it, and meets at ports of its own.
+func TestJoinAJob(t *testing.T) {
+	env := []string{"SLURM_JOB_ID=5", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_STEP_ID=1"}
+	ports := map[string]bool{}
+	for _, name := range []string{"", "a", "b"} {
+		get := world.Lookup(joinEnv(env, slurm.Detect(world.Lookup(env)), name, "/s", "/s/r0", ""))
+		if got := get("RANKPOOL_JOB"); got != name {
+			t.Errorf("RANKPOOL_JOB=%q for job %q", got, name)
+		}
+		ports[get("MASTER_PORT")] = true
+	}
+	if len(ports) != 3 {
+		t.Errorf("three trainings meet at %d ports", len(ports))
 	}
 }
 

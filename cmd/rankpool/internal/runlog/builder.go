@@ -55,6 +55,7 @@ func (b *Builder) Add(e Event) {
 		epoch := b.epochOf(e.Node)
 		b.enter(epoch)
 		b.node(e.Node, epoch)
+	case e.Name == "job": // the table has it
 	case e.Epoch != nil && e.Name != "pass":
 		b.enter(e.Epoch.Epoch)
 		b.data = e.Epoch.Data

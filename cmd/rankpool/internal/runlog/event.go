@@ -44,11 +44,13 @@ type Node struct {
 	stats.Reading
 }
 
-// An Epoch holds the counts of an epoch over all trainers. In an event "pass" it is a pass over a
+// An Epoch holds the counts of an epoch over all trainers. In an event "job" it is that of a
+// training with a job name, beside the one without. In an event "pass" it is a pass over a
 // data set beside the first.
 type Epoch struct {
 	Time  time.Time `json:"time"` // zero if the log does not have it
 	Data  string    `json:"data"`
+	Job   string    `json:"job"` // the training's name, "" for the one without
 	Draws int64     `json:"draws"`
 	stats.Count
 }
@@ -97,7 +99,7 @@ func Parse(line []byte) (e Event, err error) {
 		e.Begin, err = parse(line, (*Begin).check)
 	case "node":
 		e.Node, err = parse(line, (*Node).check)
-	case "epoch", "pass":
+	case "epoch", "pass", "job":
 		e.Epoch, err = parse(line, (*Epoch).check)
 	case "importance":
 		e.Importance, err = parse(line, (*Importance).check)

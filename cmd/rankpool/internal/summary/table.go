@@ -2,6 +2,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -69,10 +70,12 @@ func parseLog(text io.Reader) (ranLog, error) {
 	var events runlog.Builder
 	_, err := runlog.Read(text, func(e runlog.Event) {
 		events.Add(e)
-		if e.Name != "epoch" {
+		if e.Name != "epoch" && e.Name != "job" {
 			return
 		}
-		same := func(r epochRow) bool { return r.Data == e.Epoch.Data && r.Epoch == e.Epoch.Epoch }
+		same := func(r epochRow) bool {
+			return r.Data == e.Epoch.Data && r.Job == e.Epoch.Job && r.Epoch == e.Epoch.Epoch
+		}
 		if at := slices.IndexFunc(log.epochs, same); at >= 0 {
 			log.epochs[at] = *e.Epoch
 		} else {
@@ -120,7 +123,8 @@ func counter(c stats.Counter) column {
 }
 
 // columns returns the columns of a table of epochs. Substituted samples, reads for some, and hits
-// from a tier have one if there are any, and so has the data set's name if there are several.
+// from a tier have one if there are any, and so have the data set's name and the
+// job's if there are several.
 func columns(rows []epochRow) []column {
 	all := []column{
 		{"epoch", func(r epochRow) string { return fmt.Sprint(r.Epoch) }},
@@ -132,6 +136,9 @@ func columns(rows []epochRow) []column {
 	}
 	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data }) {
 		all = slices.Insert(all, 0, column{"data", func(r epochRow) string { return r.Data }})
+	}
+	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Job != rows[0].Job }) {
+		all = slices.Insert(all, 0, column{"job", func(r epochRow) string { return cmp.Or(r.Job, "-") }})
 	}
 	for _, c := range []stats.Counter{
 		stats.Substituted, stats.SubstituteReads, stats.TierHits,

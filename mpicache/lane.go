@@ -1,0 +1,219 @@
+package mpicache
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"rankpool/scheduler"
+)
+
+// Several trainings may use a data set at the same time, each under a job name of its own, and one
+// without a name: each is a stream, with its own coordinator, counts and state, and a lane of the
+// data set's stager.
+
+const (
+	// maxJobs is how many trainings a data set may have at a time.
+	maxJobs = 64
+	// jobBits is where a stream's number has the job: below are the data set's, above besideStreams.
+	jobBits, jobsMask = 8, 1<<23 - 1
+)
+
+// jobNames are the names that a training may have: they are part of the names of files.
+var jobNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
+// JobNames says in words what names a training may have.
+const JobNames = "1 to 64 letters, digits, dots, dashes and underscores, the first no dot or dash"
+
+// IsJobName reports whether a training may have that name.
+func IsJobName(name string) bool { return jobNames.MatchString(name) }
+
+// number is the stream's number at the door. It is derived from the name, so that it is the same
+// on all ranks, and after a restart.
+func (s *stream) number() uint32 { return streamNumber(s.index, s.job) }
+
+func streamNumber(index int, job string) uint32 {
+	if job == "" {
+		return uint32(index)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(job)) // a hash takes everything
+	return uint32(index) | max(h.Sum32()&jobsMask, 1)<<jobBits
+}
+
+// of returns the stream of a training, nil if it is not there.
+func (s *samples) of(job string) *stream {
+	for _, l := range s.streams {
+		if l.job == job {
+			return l
+		}
+	}
+	return nil
+}
+
+// join returns the stream of a training, which begins if it is not there.
+func (s *samples) join(job string) (*stream, error) {
+	if l := s.of(job); l != nil {
+		return l, nil
+	}
+	switch system := s.node.cfg.system(); {
+	case !jobNames.MatchString(job):
+		return nil, refuse("a job name must be %s, not %q", JobNames, job)
+	case system.Draws():
+		return nil, refuse("--system %s serves one training at a time: leave the job name out",
+			system.Name)
+	case len(s.streams) > maxJobs:
+		return nil, refuse("%d trainings use data set %s: one more is too many", maxJobs,
+			s.data.Name)
+	case slices.ContainsFunc(s.streams, func(l *stream) bool {
+		return l.number() == streamNumber(s.index, job)
+	}):
+		return nil, refuse("job %s has the number of another one: give it another name", job)
+	}
+	l := newStream(s, job)
+	s.streams = append(s.streams, l)
+	return l, nil
+}
+
+// inLaneOf returns the stream that has a lane.
+func (s *samples) inLaneOf(lane int) *stream {
+	for _, l := range s.streams {
+		if l.began && l.lane == lane {
+			return l
+		}
+	}
+	panic(fmt.Sprintf("mpicache: lane %d is of no training", lane))
+}
+
+// all returns the streams of all data sets.
+func (n *Node) all() []*stream {
+	var all []*stream
+	for _, s := range n.streams {
+		s.locked(func() { all = append(all, s.streams...) })
+	}
+	return all
+}
+
+// freeLane is the least number of a lane that is not open.
+func (s *samples) freeLane() int {
+	for lane := 0; ; lane++ {
+		if !slices.ContainsFunc(s.streams,
+			func(l *stream) bool { return l.began && l.lane == lane }) {
+			return lane
+		}
+	}
+}
+
+// inLane is an event of the coordinator's as one of the stream's lane.
+func (s *stream) inLane(e scheduler.Event) scheduler.Event {
+	switch e := e.(type) {
+	case scheduler.Planned:
+		e.Lane = s.lane
+		return e
+	case scheduler.Scored:
+		e.Lane = s.lane
+		return e
+	}
+	panic(fmt.Sprintf("mpicache: the coordinator gives the stager a %T", e))
+}
+
+// message begins a message about the training to another rank: its kind, the data set's number, and
+// the job's name after its length.
+func (s *stream) message(kind byte) []byte { return s.samples.message(kind, s.job) }
+
+func (s *samples) message(kind byte, job string) []byte {
+	return append([]byte{kind, byte(s.index), byte(len(job))}, job...)
+}
+
+// A training with a job name ends when no process of it has been on any rank for a while: then its
+// name is free again, and its samples are dropped where no other training wants them. Ranks tell
+// rank 0 when nobody is there, or somebody comes again; rank 0 ends it on all.
+
+const (
+	isEmpty = byte(iota)
+	isUsed
+	isOver
+)
+
+// usualJobIdle is longer than torchrun takes to start processes again.
+const usualJobIdle = 10 * time.Second
+
+// lookIdle notes whether the training has processes here.
+func (s *stream) lookIdle(now time.Time) {
+	if s.job == "" {
+		return
+	}
+	if len(s.clients) > 0 || s.livesHere() {
+		s.idleSince = time.Time{}
+		if s.idle {
+			s.idle = false
+			s.tellIdle(isUsed)
+		}
+		return
+	}
+	if s.idleSince.IsZero() {
+		s.idleSince = now
+	}
+	if !s.idle && now.Sub(s.idleSince) >= cmp.Or(s.node.cfg.JobIdle, usualJobIdle) {
+		s.idle = true
+		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
+			s.closeEpoch(e)
+		}
+		s.tellIdle(isEmpty)
+	}
+}
+
+func (s *stream) tellIdle(what byte) {
+	if t := s.node.cfg.Transport; t.Rank() != 0 {
+		t.Post(0, append(s.message(messageIdle), what))
+		return
+	}
+	s.hearIdle(0, what)
+}
+
+// onIdle handles the news from another rank.
+func (s *stream) onIdle(from int, body []byte) {
+	if len(body) == 1 {
+		s.locked(func() { s.hearIdle(from, body[0]) })
+	}
+}
+
+func (s *stream) hearIdle(from int, what byte) {
+	switch what {
+	case isOver:
+		s.end()
+	case isUsed:
+		delete(s.idleAt, from)
+	case isEmpty:
+		s.idleAt[from] = true
+		if len(s.idleAt) == s.node.cfg.Transport.Size() {
+			s.post(append(s.message(messageIdle), isOver))
+			s.end()
+		}
+	}
+}
+
+// end lets go of the training.
+func (s *stream) end() {
+	s.node.cfg.Log.Info("a training has ended", "data", s.data.Name, "job", s.job)
+	s.coordinate(scheduler.Finished{})
+	s.ended = true
+	for ticket, g := range s.gets {
+		if g.stream == s {
+			delete(s.gets, ticket)
+		}
+	}
+	s.streams = slices.DeleteFunc(s.streams, func(l *stream) bool { return l == s })
+	if s.began {
+		s.step(scheduler.LaneClosed{Lane: s.lane})
+	}
+	for c := range s.clients {
+		_ = c.sock.Close() // it may be closed; the client opens the data set anew
+	}
+	s.node.seatsChanged.Store(true)
+	close(s.over)
+}

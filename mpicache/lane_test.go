@@ -1,0 +1,253 @@
+package mpicache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rankpool/mpicache/slab"
+	"rankpool/scheduler"
+)
+
+// newJob returns the trainers of another training on a crew's ranks, which have not come yet.
+func (c *crew) newJob(job string, seed int64, world, globalBatch int) *crew {
+	d := &crew{
+		t: c.t, cluster: c.cluster, ranks: c.ranks, batch: globalBatch / world, edit: c.edit,
+		at: map[place]func(){}, told: make([][]toldReport, world), held: make([][]*os.File, world),
+	}
+	for r := range world {
+		d.trainers = append(d.trainers, &trainer{
+			rank: r, world: world, job: job, seed: seed,
+			training: Training{Life: uint64(1000*seed + int64(r))},
+		})
+	}
+	return d
+}
+
+// leave ends the trainers' connections.
+func (c *crew) leave() {
+	for r, tr := range c.trainers {
+		tr.close()
+		c.let(r, 0)
+	}
+}
+
+// alone returns what a job draws on ranks of its own.
+func alone(t *testing.T, job string, seed int64, world, globalBatch, epochs int) []string {
+	t.Helper()
+	c := newCrew(t, 1, 1, 6, nil)
+	d := c.newJob(job, seed, world, globalBatch)
+	d.connect()
+	defer d.leave()
+	if err := d.train(place{}, place{epochs, 0}); err != nil {
+		t.Fatal(err)
+	}
+	return d.stream
+}
+
+// TestJobsDrawAsAlone has three trainings on one cache, with other seeds, batch sizes and worlds.
+// One begins in the middle of another's epoch, one ends before the others, and the ranks are
+// killed meanwhile. Each draws what it draws alone.
+func TestJobsDrawAsAlone(t *testing.T) {
+	want := map[string][]string{
+		"a": alone(t, "a", 5, 2, 12, 3), "b": alone(t, "b", 6, 1, 8, 3),
+		"c": alone(t, "c", 7, 4, 24, 1),
+	}
+	for _, ranks := range []int{1, 2, 4} {
+		for _, kill := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d ranks, kill %v", ranks, kill), func(t *testing.T) {
+				unnamed := newCrew(t, ranks, 1, 6, nil)
+				a := unnamed.newJob("a", 5, 2, 12)
+				b := unnamed.newJob("b", 6, 1, 8)
+				c := unnamed.newJob("c", 7, 4, 24)
+				all := []*crew{unnamed, a, b}
+				a.connect()
+				train := func(c *crew, from, to place) {
+					t.Helper()
+					if err := c.train(from, to); err != nil {
+						t.Fatalf("job %q: %v", c.trainers[0].job, err)
+					}
+				}
+				a.at[place{0, 7}] = func() { // b begins in the middle of a's epoch
+					b.connect()
+					train(b, place{}, place{1, 0})
+				}
+				a.at[place{1, 3}] = func() {
+					c.connect()
+					train(c, place{}, place{1, 0})
+					c.leave()
+				}
+				a.at[place{1, 9}] = func() {
+					if !kill {
+						return
+					}
+					for _, d := range all {
+						for _, tr := range d.trainers {
+							tr.close()
+						}
+					}
+					a.cluster.kill()
+					a.begin()
+					for _, d := range all {
+						d.cluster = a.cluster
+						d.connect()
+					}
+				}
+				a.at[place{1, 12}] = func() { train(b, place{1, 0}, place{2, 0}) }
+				train(unnamed, place{}, place{0, 9})
+				train(a, place{}, place{3, 0})
+				train(b, place{2, 0}, place{3, 0})
+				for _, d := range []*crew{a, b, c} {
+					job := d.trainers[0].job
+					if !slices.Equal(d.stream, want[job]) {
+						t.Errorf("job %s draws other samples beside others", job)
+					}
+				}
+				a.leave()
+				b.leave()
+			})
+		}
+	}
+}
+
+// TestJobsShare checks that what one training has read is a hit of another's, and that each has
+// counts of its own in the run log.
+func TestJobsShare(t *testing.T) {
+	c := newCrew(t, 2, 2, 12, func(cfg *Config) {
+		cfg.SlabBytes, cfg.Data[0].PartitionBytes = 1<<21, []int64{1 << 20, 1 << 20}
+	})
+	if err := c.train(place{}, place{1, 0}); err != nil {
+		t.Fatal(err)
+	}
+	d := c.newJob("d", 3, 2, 12)
+	d.connect()
+	if err := d.train(place{}, place{1, 0}); err != nil {
+		t.Fatal(err)
+	}
+	d.leave()
+	for id, n := range c.cluster.storage.reads {
+		if n != 1 {
+			t.Errorf("sample %d was read %d times", id, n)
+		}
+	}
+	c.leave()
+	c.cluster.close()
+	var jobs []string
+	for _, r := range c.cluster.records {
+		if e, is := r.(epochRecord); is {
+			jobs = append(jobs, e.Job)
+			if e.Draws != crewSamples ||
+				e.Job == "d" && e.HitsLocal+e.HitsRemote < crewSamples/2 {
+				t.Errorf("job %q: %+v", e.Job, e.Count)
+			}
+		}
+	}
+	if slices.Sort(jobs); !slices.Equal(jobs, []string{"", "d"}) {
+		t.Errorf("the run log has epochs of jobs %q", jobs)
+	}
+	c.cluster = newCluster(t, 1, 4, 100) // that the clean-up closes
+}
+
+// TestJobsAreRefused checks the sentences for what no job can be.
+func TestJobsAreRefused(t *testing.T) {
+	cl := newCluster(t, 1, 60, 1000)
+	defer cl.close()
+	spec := Spec{Data: "train", Sampler: "torch", Seed: 1, BatchSize: 6, World: 1}
+	for _, name := range []string{"a b", "../x", "-a", ".a", strings.Repeat("a", 65), "ä"} {
+		spec.Job = name
+		refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "a job name must be 1 to 64 letters")
+	}
+	for i := range maxJobs {
+		spec.Job = fmt.Sprint("job", i)
+		if err := openSpec(stranger(t, cl.dirs[0], 0, 1), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec.Job = "one"
+	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "one more is too many")
+	spec.Job, spec.Seed = "job3", 2
+	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
+}
+
+// TestJobsComeAndGo opens a hundred jobs, one after the other, and has each end when its processes
+// are gone: its name is free for another training, and nothing of it is left but samples that
+// nobody else wants.
+func TestJobsComeAndGo(t *testing.T) {
+	c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.JobIdle = time.Nanosecond })
+	sets := []*samples{c.cluster.nodes[0].streams[0].samples, c.cluster.nodes[1].streams[0].samples}
+	if err := c.train(place{}, place{0, 3}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		d := c.newJob("again", int64(10+i), 2, 12)
+		d.connect()
+		if err := d.train(place{}, place{0, 2}); err != nil {
+			t.Fatal(err)
+		}
+		d.leave()
+		var over []chan struct{}
+		for _, s := range sets {
+			s.locked(func() {
+				l := s.of("again")
+				over = append(over, l.over)
+				for _, st := range l.seats { // the processes are this one, which lives
+					st.Started = 0
+				}
+			})
+		}
+		for _, ended := range over {
+			<-ended
+		}
+	}
+	for rank, s := range sets {
+		s.locked(func() {
+			if len(s.gets)+len(s.asks) > 0 || s.freeLane() > 1 {
+				t.Errorf("rank %d: %d GETs, %d questions are left, the next lane is %d", rank,
+					len(s.gets), len(s.asks), s.freeLane())
+			}
+		})
+	}
+	if err := c.train(place{0, 3}, place{2, 0}); err != nil {
+		t.Fatal(err)
+	}
+	c.leave()
+	used := int64(0)
+	for id := range scheduler.SampleID(crewSamples) {
+		if sets[0].has(id) {
+			used += slab.Footprint(sampleSize(id))
+		}
+	}
+	if n := c.cluster.nodes[0]; n.arena.UsedBytes() != used {
+		t.Errorf("%d bytes of memory are used, by samples %d", n.arena.UsedBytes(), used)
+	}
+}
+
+// TestStatesOfJobs checks that the files of a job are not taken for those of another.
+func TestStatesOfJobs(t *testing.T) {
+	cl := newCluster(t, 1, 60, 1000)
+	defer cl.close()
+	set := cl.nodes[0].streams[0].samples
+	for _, job := range []string{"", "a", "a-3", "b"} {
+		set.locked(func() {
+			s, err := set.join(job)
+			if err == nil {
+				err = os.WriteFile(s.statePath(5), nil, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for _, s := range set.streams {
+		if paths := s.statePaths(); len(paths) != 1 || paths[0] != s.statePath(5) {
+			t.Errorf("job %q has the states %q", s.job, paths)
+		}
+		if name := filepath.Base(s.ownStatePath()); s.job != "" && !strings.Contains(name, s.job) {
+			t.Errorf("job %q saves to %s", s.job, name)
+		}
+	}
+}
