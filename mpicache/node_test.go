@@ -108,7 +108,16 @@ func newClusterIn(
 		c.nodes = append(c.nodes, n)
 		c.dirs = append(c.dirs, dir)
 	}
+	t.Cleanup(c.halt)
 	return c
+}
+
+// halt has nodes that a test leaves open write nothing more to their folders, which are removed.
+func (c *cluster) halt() {
+	for _, n := range c.nodes {
+		n.halt()
+		n.ticking.Wait()
+	}
 }
 
 func (c *cluster) close() {

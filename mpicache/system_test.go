@@ -30,6 +30,7 @@ func TestSamplerOfTheSystem(t *testing.T) {
 		if err := tr.close(); err != nil {
 			t.Error(err)
 		}
+		c.close()
 	}
 }
 
