@@ -144,8 +144,8 @@ func (c *conn) sayWhy(err error) bool {
 // linger hangs up, and returns when the client has done so too: until then it may read what it has
 // leased.
 func (c *conn) linger() {
-	_ = c.sock.CloseWrite() // a client that is gone needs none of this
-	_, _ = io.Copy(io.Discard, c.sock)
+	c.replies.hangUp()
+	_, _ = io.Copy(io.Discard, c.sock) // a client that is gone fails to send more
 }
 
 // greet handles HELLO and replies with the slab and the data sets.

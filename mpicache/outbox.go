@@ -46,6 +46,7 @@ type outbox struct {
 	// whole frames, each in pieces that are made when they are to be sent
 	long    []iter.Seq[[]byte]
 	sending bool // by the goroutine
+	last    bool // nothing comes after what is queued
 	over    bool // the client is left
 }
 
@@ -77,7 +78,7 @@ func (o *outbox) write(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.over || len(b) == 0:
+	case o.over || o.last || len(b) == 0:
 	case !o.corked && !o.sending:
 		o.send(b)
 	case len(o.rest) > maxUnread:
@@ -91,7 +92,7 @@ func (o *outbox) write(b []byte) {
 func (o *outbox) stream(frame iter.Seq[[]byte]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over {
+	if o.over || o.last {
 		return
 	}
 	if o.long = append(o.long, frame); !o.sending {
@@ -147,6 +148,9 @@ func (o *outbox) sendRest() {
 			pieces, o.long = o.long[0], o.long[1:]
 		} else if len(o.rest) == 0 || o.over {
 			o.sending = false
+			if o.last {
+				o.end()
+			}
 			o.mu.Unlock()
 			return
 		}
@@ -163,6 +167,15 @@ func (o *outbox) sendRest() {
 			}
 		}
 		_ = o.sock.SetWriteDeadline(time.Time{}) // as above
+	}
+}
+
+// hangUp ends what the client reads, after all that is queued.
+func (o *outbox) hangUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last = true; !o.sending {
+		o.end()
 	}
 }
 

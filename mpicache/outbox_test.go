@@ -62,6 +62,34 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// TestLastWords reach a client also when the frame before is still being sent.
+func TestLastWords(t *testing.T) {
+	ours, theirs := socketPair(t)
+	raw, err := ours.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := outbox{sock: &unixSocket{ours, raw}, beside: realWorld{}.beside}
+	begun, rest := make(chan struct{}), make(chan struct{})
+	o.stream(func(yield func([]byte) bool) {
+		close(begun)
+		<-rest
+		yield([]byte("a plan, "))
+	})
+	<-begun
+	o.write([]byte("and why it was the last"))
+	o.hangUp()
+	o.write([]byte(", but for this"))
+	close(rest)
+	if err := theirs.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(theirs)
+	if want := "a plan, and why it was the last"; err != nil || string(got) != want {
+		t.Errorf("the client reads %q, %v; want %q", got, err, want)
+	}
+}
+
 // TestClientThatNeverReads is left when too much waits for it.
 func TestClientThatNeverReads(t *testing.T) {
 	ours, theirs := socketPair(t)
