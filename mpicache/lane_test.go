@@ -129,13 +129,16 @@ func TestJobsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.leave()
-	for id, n := range c.cluster.storage.reads {
+	c.leave()
+	c.cluster.close()
+	storage := c.cluster.storage
+	storage.mu.Lock()
+	defer storage.mu.Unlock()
+	for id, n := range storage.reads {
 		if n != 1 {
 			t.Errorf("sample %d was read %d times", id, n)
 		}
 	}
-	c.leave()
-	c.cluster.close()
 	var jobs []string
 	for _, r := range c.cluster.records {
 		if e, is := r.(epochRecord); is {
@@ -215,15 +218,20 @@ func TestJobsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.leave()
-	used := int64(0)
-	for id := range scheduler.SampleID(crewSamples) {
-		if sets[0].has(id) {
-			used += slab.Footprint(sampleSize(id))
+	n := c.cluster.nodes[0]
+	sets[0].locked(func() {
+		used := int64(0)
+		for id := range scheduler.SampleID(crewSamples) {
+			if sets[0].has(id) {
+				used += slab.Footprint(sampleSize(id))
+			}
 		}
-	}
-	if n := c.cluster.nodes[0]; n.arena.UsedBytes() != used {
-		t.Errorf("%d bytes of memory are used, by samples %d", n.arena.UsedBytes(), used)
-	}
+		n.arenaMu.Lock()
+		defer n.arenaMu.Unlock()
+		if n.arena.UsedBytes() != used {
+			t.Errorf("%d bytes of memory are used, by samples %d", n.arena.UsedBytes(), used)
+		}
+	})
 }
 
 // TestStatesOfJobs checks that the files of a job are not taken for those of another.
