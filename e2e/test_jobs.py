@@ -1,4 +1,8 @@
-"""Several trainings share a cache: each sees the stream that it sees alone."""
+"""Several trainings share a cache: each sees the stream that it sees alone.
+
+The first one stands still in the middle of its first epoch, where the second one begins, and the
+second one in the middle of its own.
+"""
 
 import signal
 import sys
@@ -10,23 +14,30 @@ from run import ROOT
 
 TRAINER = ROOT / "e2e" / "trainer.py"
 
-JOBS = {"a": dict(seed=1, batch=GLOBAL_BATCH), "b": dict(seed=2, batch=GLOBAL_BATCH // 2)}
+JOBS = {
+    "a": dict(seed=1, batch=GLOBAL_BATCH, pause=BATCHES // 2),
+    "b": dict(seed=2, batch=GLOBAL_BATCH // 2, pause=BATCHES),
+}
 
 
 def trainer(job, ranks):
     """The shell command of a job's trainer on one rank."""
     of = JOBS[job]
     return (
-        f"RANKPOOL_JOB={job} MASTER_PORT=$((MASTER_PORT + {of['seed']})) {sys.executable} {TRAINER} "
+        f"RANKPOOL_JOB={job} MASTER_PORT=$((MASTER_PORT + {of['seed']})) {sys.executable} "
+        f"{run.HERE / 'paused.py'} {of['pause']} {TRAINER} "
         f"--epochs {EPOCHS} --batch-size {of['batch'] // ranks} --seed {of['seed']} "
         f"--digest-log digest-{job}"
     )
 
 
 def both(ranks):
-    """A command that trains both jobs, the second from the middle of the first one's epoch on."""
+    """A command that trains both jobs, the second from the first one's pause on."""
     first, second = trainer("a", ranks), trainer("b", ranks)
-    begun = f"until [ -f digest-a ] && [ $(wc -l < digest-a) -gt {BATCHES // 2} ]; do sleep 0.01; done"
+    begun = (
+        f"until [ -f digest-a ] && [ $(wc -l < digest-a) -ge {JOBS['a']['pause']} ]; "
+        "do sleep 0.01; done"
+    )
     return ["sh", "-c", f"{first} & {begun}; {second}; code=$?; wait $! && exit $code"]
 
 
@@ -50,9 +61,21 @@ def lines(one, job):
     return one.text(f"digest-{job}").splitlines()
 
 
+def wait_for_pause(one, job):
+    pause = JOBS[job]["pause"]
+    one.wait_for(lambda: len(lines(one, job)) >= pause, f"job {job} trained {pause} batches")
+
+
+def go(one, *jobs):
+    for job in jobs:
+        one.go(JOBS[job]["pause"])
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_two_trainings(start, alone, ranks):
     one = start(ranks=ranks, memory="20%", command=both(ranks))
+    wait_for_pause(one, "b")
+    go(one, "a", "b")
     result = one.finish()
     assert result.code == 0, result.stderr
     for job in JOBS:
@@ -65,8 +88,9 @@ def test_two_trainings(start, alone, ranks):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_ranks_that_die(start, alone, ranks):
     one = start(ranks=ranks, memory="20%", command=both(ranks))
-    one.wait_for(lambda: len(lines(one, "b")) > BATCHES, "the second job trained")
+    wait_for_pause(one, "b")
     one.kill(one.ranks()[:1])
+    go(one, "a", "b")
     result = one.finish()
     assert result.code == 0, result.stderr
     for job in JOBS:
@@ -75,11 +99,12 @@ def test_ranks_that_die(start, alone, ranks):
 
 def test_a_training_that_dies(start, alone):
     one = start(ranks=2, memory="20%", command=both(2))
-    one.wait_for(lambda: len(lines(one, "b")) > 5, "the second job trained")
+    wait_for_pause(one, "b")
     one.kill(
         [pid for pid, (env, _) in one.processes().items() if "RANKPOOL_JOB=a" in env],
         signal.SIGKILL,
     )
+    go(one, "b")
     result = one.finish()
     assert result.code != 0
     assert lines(one, "b") == alone("b"), result.stderr
