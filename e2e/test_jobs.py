@@ -108,3 +108,25 @@ def test_a_training_that_dies(start, alone):
     result = one.finish()
     assert result.code != 0
     assert lines(one, "b") == alone("b"), result.stderr
+
+
+def test_started_together(start, alone):
+    """run --trainings: the first training fails in the middle of its first epoch, the second one
+    goes on, and the exit code is the first one's."""
+    words = [
+        f"RANKPOOL_JOB={job} {sys.executable} {run.HERE / 'paused.py'} {of['pause']} {TRAINER} "
+        f"--epochs {EPOCHS} --batch-size {of['batch'] // 2} --seed {of['seed']} "
+        f"--digest-log digest-{job}"
+        for job, of in JOBS.items()
+    ]
+    command = ["sh", "-c", f"[ $RANKPOOL_TRAINING = 1 ] && exec env {words[1]}; exec env {words[0]}"]
+    one = start(memory="20%", trainers_per_rank=2, options=["--trainings", 2], command=command)
+    wait_for_pause(one, "a")
+    wait_for_pause(one, "b")
+    one.kill([pid for pid, (env, _) in one.processes().items() if "RANKPOOL_JOB=a" in env])
+    one.wait_for(lambda: "the other trainings go on" in one.text("stderr"), "one was missed")
+    go(one, "b")
+    result = one.finish()
+    assert result.code == 128 + signal.SIGKILL, result.stderr
+    assert lines(one, "b") == alone("b"), result.stderr
+    assert "rankpool: training 0, trainer" in result.stderr

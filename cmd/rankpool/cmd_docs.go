@@ -32,7 +32,10 @@ Variables that rankpool reads, and that "run" sets for the training command wher
     RANKPOOL_SESSION.
 
 **RANKPOOL_JOB**
-:   The name of a training, where several share a cache. Set by "join --job".
+:   The name of a training, where several share a cache. Set by "join --job" and "run --trainings".
+
+**RANKPOOL_TRAINING**
+:   The number of a training, from 0 on. Set by "run --trainings".
 
 **RANKPOOL_PYTHON**
 :   "no" leaves PYTHONPATH unchanged; otherwise "run" prepends its own version of the Python client.

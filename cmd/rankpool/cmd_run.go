@@ -21,6 +21,10 @@ PYTHONPATH unchanged). SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed t
 command. Run exits with the training command's exit code; where Slurm runs several tasks, with
 srun's, which is the highest of all: when one task fails, the others are ended and exit with 143.
 
+With --trainings N, N trainings share the cache on one machine, each started by the same command,
+with RANKPOOL_TRAINING = 0 … N-1. The lines that they print begin with that number in brackets. When
+one fails the others go on, and run exits with the code of the first that failed.
+
 With --requeue, Slurm restarts the job after the training command has ended, if the job received the
 signal of "sbatch --signal" or was preempted; see docs/requeue.md.`
 
@@ -32,10 +36,13 @@ func newRunCommand() *cobra.Command {
 		Long:  aboutRun + "\n\n" + exit.Table,
 		Example: "  rankpool run --data /lustre/imagenet --memory 64GiB -- torchrun " +
 			"--nproc-per-node 4 train.py\n" +
-			"  rankpool run --ranks 4 --data images/ -- python train.py",
+			"  rankpool run --ranks 4 --data images/ -- python train.py\n" +
+			"  rankpool run --trainings 4 --data images/ -- " +
+			"sh -c 'python train.py --seed $RANKPOOL_TRAINING'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Command = args
-			given := cmd.Flags().Changed("ranks") || cmd.Flags().Changed("trainers-per-rank")
+			given := cmd.Flags().Changed("ranks") || cmd.Flags().Changed("trainers-per-rank") ||
+				cmd.Flags().Changed("trainings")
 			return o.Run(cmd.Context(), given)
 		},
 	}

@@ -231,8 +231,7 @@ func (l *launcher) cacheEnded() {
 	p := l.running
 	l.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
-	if why := session.Refusal(l.session); why != "" && len(l.children) > 0 && !l.asked &&
-		l.failure == 0 {
+	if why := session.Refusal(l.session); why != "" && l.goesOn() && !l.asked {
 		l.print("the cache cannot come back, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"rankpool/cmd/rankpool/internal/rank"
@@ -80,11 +81,14 @@ func ExtractClient(sessionDir string, getenv func(string) string) (string, error
 	return dir, nil
 }
 
-// freePort returns a TCP port for MASTER_PORT that is not in use now.
-func freePort() (int, error) {
+// freePort returns a TCP port for MASTER_PORT that is not in use now, and not taken already.
+func freePort(taken ...int) (int, error) {
 	var err error
-	for i := range 100 {
+	for i := range 100 + len(taken) {
 		port := agreedPort(fmt.Sprint(os.Getpid(), ".", i))
+		if slices.Contains(taken, port) {
+			continue
+		}
 		var l net.Listener
 		if l, err = net.Listen("tcp",
 			net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {

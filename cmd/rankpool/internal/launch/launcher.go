@@ -43,8 +43,9 @@ type launcher struct {
 	cacheWatch
 	asked bool // a signal asked to end: do not restart the cache
 
-	children []*process // the trainers
-	failure  int        // the exit code of the first trainer that failed
+	children []*process   // the trainers
+	failure  int          // the exit code of the first trainer that failed
+	doomed   map[int]bool // the trainings that are ended, since a trainer of theirs has failed
 	killNow  <-chan time.Time
 }
 
@@ -124,7 +125,11 @@ func IsReady(folder string) bool {
 
 func (l *launcher) startTrainers() error {
 	for i, c := range l.trainers {
-		p, err := start(fmt.Sprintf("trainer %d", i), c, l.exits)
+		name := fmt.Sprintf("trainer %d", i)
+		if c.among > 1 {
+			name = fmt.Sprintf("training %d, trainer %d", c.training, i%(len(l.trainers)/c.among))
+		}
+		p, err := start(name, c, l.exits)
 		if err != nil {
 			return err
 		}
@@ -169,7 +174,7 @@ func (l *launcher) watch() {
 		case s := <-l.unheard:
 			l.signalTrainers(s)
 		case <-l.killNow:
-			l.signalTrainers(syscall.SIGKILL)
+			l.signalDoomed(syscall.SIGKILL)
 		case s := <-moving:
 			l.progress.Update(s)
 		}
@@ -193,21 +198,61 @@ func (l *launcher) ended(p *process) {
 	}
 }
 
-// trainerEnded notes the first failure; the other trainers would wait for the failed one forever.
+// trainerEnded notes the first failure of a training: its other trainers would wait for the failed
+// one forever.
 func (l *launcher) trainerEnded(p *process) {
-	if p.code() == 0 || l.failure != 0 {
+	if p.code() == 0 || l.doomed[p.training] {
 		return
 	}
-	l.print("%s ended (%s)", p.name, p.how())
-	l.fail(p.code())
+	l.doom(p.code(), p.training)
+	others := ""
+	if l.goesOn() {
+		others = "; the other trainings go on"
+	}
+	l.print("%s ended (%s)%s", p.name, p.how(), others)
+	l.endDoomed()
 }
 
-// fail ends training, and with it the run, with an exit code.
+// fail ends all trainings, and with them the run, with an exit code.
 func (l *launcher) fail(code int) {
-	l.failure = code
-	l.drive(liveness.Over{})
-	l.signalTrainers(syscall.SIGTERM)
+	for _, p := range l.children {
+		l.doom(code, p.training)
+	}
+	l.endDoomed()
+}
+
+// doom has a training end. The run's exit code is that of the first failure.
+func (l *launcher) doom(code, training int) {
+	if l.failure == 0 {
+		l.failure = code
+	}
+	if l.doomed == nil {
+		l.doomed = map[int]bool{}
+	}
+	l.doomed[training] = true
+}
+
+// goesOn reports whether a training goes on.
+func (l *launcher) goesOn() bool {
+	return slices.ContainsFunc(l.children, func(p *process) bool {
+		return !p.over && !l.doomed[p.training]
+	})
+}
+
+func (l *launcher) endDoomed() {
+	if !l.goesOn() {
+		l.drive(liveness.Over{})
+	}
+	l.signalDoomed(syscall.SIGTERM)
 	l.killNow = time.After(exit.Patience)
+}
+
+func (l *launcher) signalDoomed(s syscall.Signal) {
+	for _, p := range l.children {
+		if !p.over && l.doomed[p.training] {
+			p.signal(s)
+		}
+	}
 }
 
 // pass passes a signal to run on to the trainers.

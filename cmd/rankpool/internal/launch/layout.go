@@ -114,28 +114,46 @@ func (o *Options) localLayout(dir, client string, env []string) (layout, error) 
 		}
 		l.byMpirun, l.openMPI = true, o.library.Family == mpilib.OpenMPI
 	}
-	port, err := freePort()
-	if err != nil {
-		return layout{}, err
-	}
-	trainers := o.ranks * o.trainersPerRank
-	for i := range trainers {
-		folder := session.RankFolder(dir, i/o.trainersPerRank)
-		at := seat{
-			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1",
-			port:    port,
-			threads: max(1, runtime.NumCPU()/trainers),
+	var ports []int
+	for training := range o.trainings {
+		port, err := freePort(ports...)
+		if err != nil {
+			return layout{}, err
 		}
-		trainer := trainerEnv(world.WithoutLaunch(env), at, dir, folder, client)
-		if trainers == 1 {
-			trainer = withTorchrun(trainer, "", 1, 0)
-		}
-		l.trainers = append(l.trainers, o.trainer(i == 0, trainer))
+		ports = append(ports, port)
+		l.trainers = append(l.trainers, o.localTrainers(training, port, dir, client, env)...)
 	}
 	for r := range o.ranks {
 		l.folders = append(l.folders, session.RankFolder(dir, r))
 	}
 	return l, nil
+}
+
+// localTrainers returns the trainers of a training on this machine.
+func (o *Options) localTrainers(
+	training, port int, dir, client string, env []string,
+) (all []command) {
+	env = world.WithoutLaunch(env)
+	if o.trainings > 1 {
+		env = trainingEnv(env, training, o.trainings)
+	}
+	trainers := o.ranks * o.trainersPerRank
+	for i := range trainers {
+		at := seat{
+			rank: i, world: trainers, localRank: i, localWorld: trainers, host: "127.0.0.1",
+			port:    port,
+			threads: max(1, runtime.NumCPU()/(trainers*o.trainings)),
+		}
+		folder := session.RankFolder(dir, i/o.trainersPerRank)
+		trainer := trainerEnv(env, at, dir, folder, client)
+		if trainers == 1 {
+			trainer = withTorchrun(trainer, "", 1, 0)
+		}
+		c := o.trainer(i == 0 && o.trainings == 1, trainer)
+		c.training, c.among = training, o.trainings
+		all = append(all, c)
+	}
+	return all
 }
 
 // taskLayout starts one rank, which inherits this task's place in MPI's world, and its trainers on

@@ -52,7 +52,7 @@ func TestChooseForm(t *testing.T) {
 
 func testOptions() *Options {
 	return &Options{
-		ranks: 2, trainersPerRank: 2, launched: "once", serveCommand: "/bin/rankpool",
+		ranks: 2, trainersPerRank: 2, trainings: 1, launched: "once", serveCommand: "/bin/rankpool",
 		self: "/bin/rankpool", Command: []string{"python", "train.py"},
 		cache: rank.CacheOptions{
 			Data: []string{"train=/d"}, System: "rankpool", Memory: "20%",

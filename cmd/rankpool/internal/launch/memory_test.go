@@ -20,7 +20,7 @@ func TestTasksOfBatchScript(t *testing.T) {
 		want int
 	}{{job, FormSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, FormSlurm, 1}} {
 		o := &Options{
-			trainersPerRank: 1, startTimeout: 1, batchTimeout: 1,
+			trainersPerRank: 1, trainings: 1, startTimeout: 1, batchTimeout: 1,
 			Command: []string{"true"},
 		}
 		o.cache.Register(pflag.NewFlagSet("", pflag.ContinueOnError))

@@ -26,16 +26,19 @@ type command struct {
 	stdout *os.File // nil: /dev/null
 	// a part of the cache: its output, on stdout too, is messages, for which it does not wait
 	ours bool
+	// the number of its training, among so many: of several, the output has the number
+	training, among int
 }
 
 // A process is a child of the launcher and leads its own process group, so that Ctrl-C at the
 // terminal reaches it only if the launcher passes it on.
 type process struct {
-	name  string
-	pid   int
-	begin time.Time
-	cmd   *exec.Cmd
-	over  bool // the launcher has seen its end
+	name     string
+	training int // the number of its training
+	pid      int
+	begin    time.Time
+	cmd      *exec.Cmd
+	over     bool // the launcher has seen its end
 }
 
 // start starts c and sends its end to exits. The child gets SIGTERM when the calling thread ends,
@@ -67,6 +70,12 @@ func startMasked(
 		cmd.Stdout = c.stdout
 	}
 	cmd.Stderr = os.Stderr
+	outputEnds := func() {}
+	if c.among > 1 { // workers of a trainer that has ended may still have its stdout
+		out, err := prefixes(c.training)
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, err, lastWords
+		outputEnds = func() { out.end(); err.end() }
+	}
 	if c.ours { // an mpirun that waits for stderr would not see that a rank is dead
 		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = outlet.Stderr, outlet.Stderr, lastWords
 	}
@@ -78,9 +87,12 @@ func startMasked(
 	if err := withMask(how, append(more, unix.SIGUSR1, unix.SIGUSR2), cmd.Start); err != nil {
 		return nil, fmt.Errorf("%s cannot be started: %w", name, err)
 	}
-	p := &process{name: name, pid: cmd.Process.Pid, begin: time.Now(), cmd: cmd}
+	p := &process{
+		name: name, training: c.training, pid: cmd.Process.Pid, begin: time.Now(), cmd: cmd,
+	}
 	go func() {
 		_ = cmd.Wait() // ProcessState has the result
+		outputEnds()
 		exits <- p
 	}()
 	return p, nil

@@ -42,7 +42,8 @@ const (
 type Options struct {
 	cache           rank.CacheOptions
 	ranks           int // 0 until it is decided
-	trainersPerRank int
+	trainersPerRank int // of each training
+	trainings       int
 	runtimeDir      string
 	progressSeconds float64
 	restarts        int
@@ -66,6 +67,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"ranks of the cache (default: 1; in a Slurm allocation one a node)")
 	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
 		"training processes per rank; in a Slurm batch script, srun's own flags decide")
+	flags.IntVar(&o.trainings, "trainings", 1, "how many trainings to start that share the cache, "+
+		"each with RANKPOOL_TRAINING = 0, 1, …, ranks and GPUs of its own; on one machine")
 	o.cache.Register(flags)
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
 		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
@@ -95,6 +98,9 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 // check validates the flags and determines the number of ranks.
 func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	if err := o.checkLaunch(job, f, at); err != nil {
+		return err
+	}
+	if err := o.checkTrainings(job, f); err != nil {
 		return err
 	}
 	switch {
@@ -132,7 +138,8 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	case FormLocal:
 		o.ranks = max(1, o.ranks)
 	}
-	o.cache.Trainers.PerRank = max(o.trainersPerRank, memory.TasksANode(job, f == FormSlurm))
+	o.cache.Trainers.PerRank = max(o.trainings*o.trainersPerRank,
+		memory.TasksANode(job, f == FormSlurm))
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}
