@@ -35,7 +35,7 @@ def kill_one(run, batch, ranks, alone):
     "mpi, torch, alone",
     [
         pytest.param("openmpi", True, 0, id="openmpi"),
-        pytest.param("mpich", True, 0, id="mpich"),
+        pytest.param("mpich", True, 0, id="mpich", marks=pytest.mark.full),
         pytest.param("openmpi", False, ALONE, id="in place"),
     ],
 )

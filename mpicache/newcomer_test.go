@@ -49,6 +49,7 @@ var agreed = Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, World: 
 // another value of each field of the spec, and with none. It hears one sentence, and the training
 // gets the stream that it gets without.
 func TestNewcomersAreRefusedAlone(t *testing.T) {
+	t.Parallel() // it waits
 	const epochs, samples = 3, 120
 	undisturbed := newCluster(t, 2, samples, 3000)
 	want := undisturbed.train(2, 6, epochs, "pads")

@@ -83,6 +83,7 @@ func TestResidentsAreNotReadAgain(t *testing.T) {
 // TestSilentPeer checks that trainers go on, by storage, when a rank does not answer, and that a
 // replay decides the same.
 func TestSilentPeer(t *testing.T) {
+	t.Parallel() // it waits
 	cl := newCluster(t, 3, 240, 1<<20)
 	path := cl.record("a")
 	done := make(chan []string)

@@ -388,6 +388,7 @@ func TestLostScoresEndTraining(t *testing.T) {
 // TestOneRankLost checks that a rank that has lost what others have kept does not plan from
 // something else.
 func TestOneRankLost(t *testing.T) {
+	t.Parallel() // it waits
 	c := newCrew(t, 2, 2, 12, nil)
 	c.forgets = true
 	c.at[place{2, 5}] = func() { c.restart(clearLast) }
