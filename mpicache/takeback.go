@@ -28,6 +28,10 @@ const backDoorName = "slab.sock"
 // opens: who has locked another one comes too late.
 const inPlaceName = "in-place"
 
+// handsPatience is how long a rank waits for scripts to let go of its memory. A script that makes a
+// checkpoint may have a batch in its hands and wait for the rank to save the scores, for ten seconds.
+const handsPatience = 3 * time.Second
+
 // lockEvery is the time between two attempts to lock that file.
 const lockEvery = 10 * time.Millisecond
 
@@ -117,6 +121,8 @@ func takeFromHands(ctx context.Context, dir string) error {
 		return fmt.Errorf("mpicache: %w", err) // who has locked it is not known
 	}
 	defer func() { _ = file.Close() }() // nobody has written to it
+	ctx, cancel := context.WithTimeout(ctx, handsPatience)
+	defer cancel()
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
