@@ -29,7 +29,7 @@ const backDoorName = "slab.sock"
 const inPlaceName = "in-place"
 
 // handsPatience is how long a rank waits for scripts to let go of its memory. A script that makes a
-// checkpoint may have a batch in its hands and wait for the rank to save the scores, for ten seconds.
+// checkpoint may have a batch in its hands, and waits ten seconds for the rank to save the scores.
 const handsPatience = 3 * time.Second
 
 // lockEvery is the time between two attempts to lock that file.
