@@ -1,4 +1,4 @@
-"""What takes nothing, such as a full disk or a pipe that nobody reads, holds up neither training
+"""An output that blocks or fails, such as a full disk or an unread pipe, holds up neither training
 nor the end of a run."""
 
 import os

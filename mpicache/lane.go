@@ -26,7 +26,7 @@ const (
 // jobNames are the names that a training may have: they are part of the names of files.
 var jobNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
-// JobNames says in words what names a training may have.
+// JobNames describes the names that a training may have, for messages.
 const JobNames = "1 to 64 letters, digits, dots, dashes and underscores, the first no dot or dash"
 
 // IsJobName reports whether a training may have that name.

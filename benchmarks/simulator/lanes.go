@@ -97,7 +97,7 @@ func (s *setup) checkLanes(lanes []Lane) error {
 		names[l.Name] = true
 	}
 	if len(lanes) == 0 {
-		return errors.New("there are no jobs")
+		return errors.New("give at least one job")
 	}
 	if s.System.Name != "rankpool" {
 		return fmt.Errorf("jobs by name are simulated for rankpool, not for %s", s.System.Name)

@@ -162,7 +162,7 @@ func percentOf[N int | int64](part float64, whole N) string {
 }
 
 // ofMin returns a result's hits as a share of those that the system min has with the same draws, or
-// "-" if there is no such result.
+// "-" if the result is missing.
 func (s *study) ofMin(r *simulator.Result, all []*simulator.Result) string {
 	for _, best := range all {
 		if best.System == "min" && cmp.Compare(best.Capacity, r.Capacity) == 0 && best.Hits > 0 &&
