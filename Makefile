@@ -96,7 +96,7 @@ test: ## install what is missing, then run the tests, in ten minutes
 test-full: ## run the long matrix, which "make test" leaves out
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
-	CGO_ENABLED=1 go test -race -p 4 ./...
+	CGO_ENABLED=1 go test -race -p 4 -parallel 8 ./...
 	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds 1000
 	$(MAKE) --no-print-directory simulate-faults SEEDS=1000
 	scripts/test-e2e.sh -m full
@@ -127,7 +127,7 @@ check: ## check formatting, and what go vet sees
 
 test-go: ## run the Go tests, those with goroutines under the race detector
 	go test -short -p 4 $(one_goroutine)
-	CGO_ENABLED=1 go test -short -race -p 4 $(filter-out $(one_goroutine),$(packages))
+	CGO_ENABLED=1 go test -short -race -p 4 -parallel 8 $(filter-out $(one_goroutine),$(packages))
 
 test-mpi: build ## run the ranks' tests under Open MPI and MPICH
 	mpicache/transport/test-mpi.sh
