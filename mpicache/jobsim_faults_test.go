@@ -153,7 +153,7 @@ func (j *simJob) pressure() {
 		h.shrink(j.clock.rng.Int64N(h.fullBytes / 2))
 		h.sweep()
 	})
-	if j.planted("memory in use is given back") && h.nowBytes < to && !r.stopped && !r.dead {
+	if j.planted("memory in use is returned") && h.nowBytes < to && !r.stopped && !r.dead {
 		_ = r.node.slab.Release(0, to/2)
 	}
 }
@@ -176,7 +176,7 @@ func (j *simJob) rescan() {
 	if r == nil {
 		return
 	}
-	if j.planted("F1 a rank that is started again scans again") {
+	if j.planted("F1 a restarted rank rescans the data") {
 		for n := range j.shifted {
 			j.shifted[n] = true
 		}
@@ -198,7 +198,7 @@ func (j *simJob) requeue() {
 	if j.checkpoint == nil {
 		return
 	}
-	if j.planted("F5 training goes on without its state file") {
+	if j.planted("F5 training needs no state file") {
 		_ = os.Remove(j.statePath())
 		_ = os.Remove(previousState(j.statePath()))
 	}
@@ -267,7 +267,7 @@ func (j *simJob) newcomer() {
 	t := j.trainers[j.clock.rng.IntN(len(j.trainers))]
 	r = j.ranks.all[t.rank]
 	family := j.clock.rng.Uint64()
-	if j.planted("F13 a newcomer has the trainer's seat") {
+	if j.planted("F13 a newcomer takes the trainer's seat") {
 		family = t.process
 	}
 	c := j.stranger(r, uint32(t.number), family)
@@ -347,29 +347,29 @@ var simFlaws = []struct {
 	name string
 	seed uint64
 }{
-	{"F1 a rank that is started again scans again", 2},
-	{"F2 a node has other files", 0},
-	{"F3 a report with NaN is not sent again", 7},
-	{"F4 plans are not told", 2},
-	{"F5 training goes on without its state file", 2},
+	{"F1 a restarted rank rescans the data", 2},
+	{"F2 a node has different files", 0},
+	{"F3 a report with NaN is not resent", 7},
+	{"F4 clients do not announce their plans", 2},
+	{"F5 training needs no state file", 2},
 	{"F8 a report is not checked", 19},
-	{"F9 nobody waits for an end", 0},
-	{"F13 a newcomer has the trainer's seat", 50},
-	{"F16 a tally of anybody counts", 32},
-	{"a plan is told before its state is kept", 47},
-	{"a checkpoint's state is written over", 10},
-	{"reports are not sent again", 2},
-	{"reports are sent again newest first", 2},
-	{"reports of this epoch only are sent again", 2},
-	{"states are not put back", 23},
+	{"F9 waits have no time limit", 0},
+	{"F13 a newcomer takes the trainer's seat", 50},
+	{"F16 any client's tally counts", 32},
+	{"a plan is sent before its state is saved", 47},
+	{"a checkpoint's state is overwritten", 10},
+	{"reports are not resent", 2},
+	{"reports are resent newest first", 2},
+	{"only this epoch's reports are resent", 2},
+	{"states are not restored", 23},
 	{"a lease ends early", 0},
-	{"memory is not checked", 9},
-	{"memory in use is given back", 14},
-	{"message lost", 11},
-	{"message overtakes", 39},
-	{"byte flipped between nodes", 5},
-	{"the cache is not started again", 2},
-	{"a stopped rank is not ended", 175},
+	{"recovered memory is not verified", 9},
+	{"memory in use is returned", 14},
+	{"a message is lost", 11},
+	{"a message overtakes another", 39},
+	{"a byte flips between nodes", 5},
+	{"the cache is not restarted", 2},
+	{"a stopped rank is not killed", 175},
 }
 
 // planted reports whether a fault is planted.
@@ -387,9 +387,9 @@ func (r *simRank) flaw() {
 		s.obey(c)
 		k, ok := c.(scheduler.KeepState)
 		switch {
-		case ok && r.job.planted("a plan is told before its state is kept"):
+		case ok && r.job.planted("a plan is sent before its state is saved"):
 			s.coordinate(scheduler.StateKept{Epoch: k.Snap.Epoch, Generation: k.Generation})
-		case ok && r.job.planted("a checkpoint's state is written over") && r.number == 0:
+		case ok && r.job.planted("a checkpoint's state is overwritten") && r.number == 0:
 			s.obey(scheduler.SaveState{Snap: k.Snap})
 		}
 	}
@@ -414,7 +414,7 @@ func (j *simJob) unchecked(c *simConn, f frame) bool {
 			}
 		}
 		return true
-	case j.plant == "F16 a tally of anybody counts" && f.kind == KindGet && stranger:
+	case j.plant == "F16 any client's tally counts" && f.kind == KindGet && stranger:
 		g, err := parseGet(f.payload, nil)
 		if err == nil {
 			s := c.rank.node.streams[0]

@@ -244,7 +244,7 @@ func (j *simJob) start() {
 		j.machines = append(j.machines, m)
 	}
 	j.shifted = make([]bool, j.cfg.ranks)
-	if j.planted("F2 a node has other files") {
+	if j.planted("F2 a node has different files") {
 		j.shifted[j.cfg.ranks-1] = true
 	}
 	here := make([]int, j.cfg.ranks)
@@ -298,7 +298,7 @@ func (j *simJob) drive(e liveness.Event) {
 	for _, c := range j.keeper.Step(j.clock.now-j.begun, e) {
 		switch c := c.(type) {
 		case liveness.Start:
-			if !j.planted("the cache is not started again") {
+			if !j.planted("the cache is not restarted") {
 				j.startCache()
 			}
 		case liveness.End:
@@ -324,8 +324,8 @@ func (j *simJob) look() {
 	}
 	if j.ranks != nil && j.keeper.Serving() {
 		for at, r := range j.ranks.all {
-			if r.serves && !r.stopped || j.planted("F9 nobody waits for an end") ||
-				j.planted("a stopped rank is not ended") {
+			if r.serves && !r.stopped || j.planted("F9 waits have no time limit") ||
+				j.planted("a stopped rank is not killed") {
 				j.drive(liveness.Answered{At: at})
 			}
 		}

@@ -51,11 +51,11 @@ func (t *simTransport) Start(handle func(from int, msg []byte)) {
 
 func (t *simTransport) Post(to int, msg []byte) {
 	msg = bytes.Clone(msg)
-	if t.ranks.job.plants("message lost", 400) && msg[0] != messageBeat {
+	if t.ranks.job.plants("a message is lost", 400) && msg[0] != messageBeat {
 		return
 	}
 	key := any(simLink{t.ranks, t.number, to})
-	if t.ranks.job.plants("message overtakes", 60) {
+	if t.ranks.job.plants("a message overtakes another", 60) {
 		key = nil
 	}
 	t.ranks.send(t.number, to, key, func() {
@@ -116,7 +116,7 @@ func (t *simTransport) move(from, to int, tr *simTransfer) {
 				err = errors.New("other lengths")
 			}
 		}
-		if ranks.job.plants("byte flipped between nodes", 100) && len(tr.take) > 0 {
+		if ranks.job.plants("a byte flips between nodes", 100) && len(tr.take) > 0 {
 			tr.take[0][0] ^= 1
 		}
 		ranks.send(to, from, nil, func() { tr.putDone(err) })

@@ -132,7 +132,7 @@ func (j *simJob) newRank(ranks *simRanks, number int, before [][]Before) *simRan
 		Transport: r.transport, Policy: "clairvoyant", PeerTimeout: simPeerTimeout,
 		RankTimeout: simRankTimeout, Dir: machine.folder, SlabBytes: j.cfg.partition + simWindow,
 		Before: before, outside: r, Log: slog.New(&simLog{r: r}), Record: func(any) {},
-		StatePath: j.statePath(), StateOptional: j.planted("F5 training goes on without its state file"),
+		StatePath: j.statePath(), StateOptional: j.planted("F5 training needs no state file"),
 		Lost: func(lost int) { r.exit(fmt.Sprintf("misses rank %d", lost)) },
 		Data: []DataSet{{
 			Name: "train", Samples: j.cfg.samples, Identity: j.identity, Times: "times",
@@ -311,7 +311,7 @@ func (j *simJob) spoil(m *simMachine) {
 		if err == nil && j.clock.chance(3) {
 			b := memory.Bytes(e.Off, sampleSize(scheduler.SampleID(e.Sample)))
 			b[0] ^= 0xff
-			if j.planted("memory is not checked") {
+			if j.planted("recovered memory is not verified") {
 				memory.Entries(0).Put(e.Sample, e.Off, slab.Sum(b))
 			}
 		}

@@ -113,7 +113,8 @@ func (t *simTrainer) connect() bool {
 
 // putBack writes into the rank's folder what it had there, unless it has it.
 func (t *simTrainer) putBack() {
-	if t.job.planted("states are not put back") || t.job.planted("F4 plans are not told") {
+	if t.job.planted("states are not restored") ||
+		t.job.planted("F4 clients do not announce their plans") {
 		return
 	}
 	for _, epoch := range slices.Sorted(maps.Keys(t.held)) {
@@ -207,7 +208,7 @@ func (t *simTrainer) onHello(f frame) {
 
 func (t *simTrainer) spec() Spec {
 	training := t.training
-	if t.job.planted("F4 plans are not told") {
+	if t.job.planted("F4 clients do not announce their plans") {
 		training.Planned = nil
 	}
 	return Spec{
@@ -220,16 +221,16 @@ func (t *simTrainer) spec() Spec {
 func (t *simTrainer) resume() {
 	told := t.told
 	switch {
-	case t.job.planted("reports are not sent again"):
+	case t.job.planted("reports are not resent"):
 		told = nil
-	case t.job.planted("reports are sent again newest first"):
+	case t.job.planted("reports are resent newest first"):
 		told = slices.Clone(told)
 		slices.Reverse(told)
-	case t.job.planted("F3 a report with NaN is not sent again") && len(told) > 0:
+	case t.job.planted("F3 a report with NaN is not resent") && len(told) > 0:
 		if last := told[len(told)-1]; hasNaN(last.payload) {
 			told = told[:len(told)-1]
 		}
-	case t.job.planted("reports of this epoch only are sent again"):
+	case t.job.planted("only this epoch's reports are resent"):
 		told = slices.DeleteFunc(slices.Clone(told),
 			func(r toldReport) bool { return r.epoch < t.epoch })
 	}
@@ -481,7 +482,7 @@ func (t *simTrainer) look() {
 
 // late gives up a cache that does not answer.
 func (t *simTrainer) tick() {
-	if t.over || t.dead || t.job.over || t.job.planted("F9 nobody waits for an end") {
+	if t.over || t.dead || t.job.over || t.job.planted("F9 waits have no time limit") {
 		return
 	}
 	now := t.job.clock.now
