@@ -47,7 +47,8 @@ func (c *conn) openBeside(f frame, s *samples, spec Spec) error {
 		Sampler: sampler, BatchSize: spec.BatchSize, World: make([]int32, spec.World), Ranks: 1,
 		Assignment: scheduler.AssignSampler,
 	}}
-	c.batchSize = max(c.batchSize, spec.BatchSize)
+	spec.Embeddings = 0
+	c.reportBytes = max(c.reportBytes, reportBytes(&spec, s.data.Samples))
 	c.answer(f, openReply{Stream: int64(number), Batches: spec.Batches(s.data.Samples)})
 	return nil
 }

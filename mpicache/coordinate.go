@@ -143,7 +143,7 @@ func (s *stream) forget(c *conn) {
 // onOpen handles the spec of a trainer here, and returns the stream of its training.
 func (s *samples) onOpen(c *conn, spec Spec) (l *stream, err error) {
 	s.locked(func() {
-		if l, err = s.join(spec.Job); err == nil {
+		if l, err = s.admit(c, spec.Job); err == nil {
 			err = l.onOpen(c, spec)
 		}
 	})

@@ -29,12 +29,11 @@ type conn struct {
 	family  uint64
 
 	// Only serve's goroutine uses these.
-	streams    map[uint32]*stream // that this connection has opened, by number
-	batchSize  int                // the largest of theirs, for one trainer
-	dimensions int                // the most numbers in an embedding that one of them reports
-	asked      bool               // for a plan or a batch: what it counts from then on is of this rank
-	numbers    []uint32           // a buffer for lists of leases
-	besides    map[uint32]*beside
+	streams     map[uint32]*stream // that this connection has opened, by number
+	reportBytes int                // of the largest REPORT that one of them needs
+	asked       bool               // for a plan or a batch: it counts for this rank from then on
+	numbers     []uint32           // a buffer for lists of leases
+	besides     map[uint32]*beside
 
 	plansBeside atomic.Int32 // without a reply
 
@@ -349,8 +348,8 @@ func (c *conn) open(f frame) error {
 	if err != nil {
 		return err
 	}
-	c.streams[s.number()], c.batchSize = s, max(c.batchSize, spec.BatchSize)
-	c.dimensions = max(c.dimensions, spec.Embeddings)
+	c.streams[s.number()] = s
+	c.reportBytes = max(c.reportBytes, reportBytes(&spec, s.data.Samples))
 	c.answer(f, openReply{
 		int64(s.number()), spec.Batches(s.data.Samples), s.scorerFor(spec), s.choice(&spec),
 		spec.Embeddings,

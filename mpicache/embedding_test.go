@@ -123,12 +123,20 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 	}
 }
 
-// TestReportsAreAsLargeAsAnnounced has a report be read only as far as its embeddings may reach.
+// TestReportsAreAsLargeAsAnnounced has a report be read only as far as its losses and embeddings
+// may reach: those of a batch, and of an epoch.
 func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
-	for d, want := range map[int]int{0: 32, 3: 84} {
-		c := &conn{batchSize: 4, dimensions: d}
-		if n, ok := c.payloadLimit(KindReport); !ok || n != want {
-			t.Errorf("a report with embeddings of %d numbers may have %d bytes, want %d", d, n, want)
+	for spec, want := range map[Spec]int{
+		{BatchSize: 4, World: 1}:                       16 + 4*4,
+		{BatchSize: 4, World: 1, Embeddings: 3}:        16 + 4*4 + 4 + 4*4*3,
+		{BatchSize: math.MaxInt32, World: 1}:           16 + 4*61,
+		{BatchSize: 100, World: 8, Embeddings: 2}:      16 + 4*68 + 4 + 4*68*2,
+		{BatchSize: 100, World: 8, Beside: true}:       16 + 4*68,
+		{BatchSize: 3, World: math.MaxUint16}:          16 + 4*3,
+		{BatchSize: 60, World: 1, Sampler: "weighted"}: 16 + 4*60,
+	} {
+		if n := reportBytes(&spec, 60); n != want {
+			t.Errorf("a report of %+v may have %d bytes, want %d", spec, n, want)
 		}
 	}
 	whole := embedded(0, 0, 4, 3)

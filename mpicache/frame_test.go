@@ -231,7 +231,7 @@ func FuzzFrame(f *testing.F) {
 		var buf []byte
 		r := bytes.NewReader(raw)
 		for {
-			fr, err := readFrame(r, &buf, (&conn{batchSize: 1 << 20}).payloadLimit)
+			fr, err := readFrame(r, &buf, (&conn{reportBytes: 4 << 20}).payloadLimit)
 			if err != nil {
 				return
 			}

@@ -17,7 +17,7 @@ import (
 // data set's stager.
 
 const (
-	// maxJobs is how many trainings a data set may have at a time.
+	// maxJobs is how many trainings with names a rank lets in for a data set at a time.
 	maxJobs = 64
 	// jobBits is where a stream's number has the job: below are the data set's, above besideStreams.
 	jobBits, jobsMask = 8, 1<<23 - 1
@@ -33,7 +33,7 @@ const JobNames = "1 to 64 letters, digits, dots, dashes and underscores, the fir
 func IsJobName(name string) bool { return jobNames.MatchString(name) }
 
 // number is the stream's number at the door. It is derived from the name, so that it is the same
-// on all ranks, and after a restart.
+// on all ranks, and after a restart. Two streams may have the same, but not on one connection.
 func (s *stream) number() uint32 { return streamNumber(s.index, s.job) }
 
 func streamNumber(index int, job string) uint32 {
@@ -55,6 +55,21 @@ func (s *samples) of(job string) *stream {
 	return nil
 }
 
+// admit returns the stream of a training that a client here opens. Only here is it counted how many
+// there are: a rank that turned away a training that another one has let in would leave its
+// trainers waiting for a plan.
+func (s *samples) admit(c *conn, job string) (*stream, error) {
+	switch other := c.streams[streamNumber(s.index, job)]; {
+	case other != nil && other.job != job:
+		return nil, refuse("job %s has the number of job %s, which this connection has opened: "+
+			"give it another name", job, other.job)
+	case s.of(job) == nil && len(s.streams) > maxJobs:
+		return nil, refuse("%d trainings use data set %s: one more is too many", maxJobs,
+			s.data.Name)
+	}
+	return s.join(job)
+}
+
 // join returns the stream of a training, which begins if it is not there.
 func (s *samples) join(job string) (*stream, error) {
 	if l := s.of(job); l != nil {
@@ -66,13 +81,6 @@ func (s *samples) join(job string) (*stream, error) {
 	case system.Draws():
 		return nil, refuse("--system %s serves one training at a time: leave the job name out",
 			system.Name)
-	case len(s.streams) > maxJobs:
-		return nil, refuse("%d trainings use data set %s: one more is too many", maxJobs,
-			s.data.Name)
-	case slices.ContainsFunc(s.streams, func(l *stream) bool {
-		return l.number() == streamNumber(s.index, job)
-	}):
-		return nil, refuse("job %s has the number of another one: give it another name", job)
 	}
 	l := newStream(s, job)
 	s.streams = append(s.streams, l)

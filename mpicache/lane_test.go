@@ -164,7 +164,14 @@ func TestJobsAreRefused(t *testing.T) {
 		spec.Job = name
 		refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "a job name must be 1 to 64 letters")
 	}
-	for i := range maxJobs {
+	client := stranger(t, cl.dirs[0], 0, 1)
+	spec.Job = sameNumber[0]
+	if err := openSpec(client, spec); err != nil {
+		t.Fatal(err)
+	}
+	spec.Job = sameNumber[1]
+	refused(t, openSpec(client, spec), "job job-59600 has the number of job job-16564")
+	for i := range maxJobs - 1 {
 		spec.Job = fmt.Sprint("job", i)
 		if err := openSpec(stranger(t, cl.dirs[0], 0, 1), spec); err != nil {
 			t.Fatal(err)
@@ -256,6 +263,31 @@ func TestStatesOfJobs(t *testing.T) {
 		}
 		if name := filepath.Base(s.ownStatePath()); s.job != "" && !strings.Contains(name, s.job) {
 			t.Errorf("job %q saves to %s", s.job, name)
+		}
+	}
+}
+
+// sameNumber are names whose trainings have the same number at the door.
+var sameNumber = []string{"job-16564", "job-59600"}
+
+// TestJobsOfAllRanksAreServed has a rank serve the trainings that another one has let in, also
+// where it would let in none itself, and trainings whose names have the same number.
+func TestJobsOfAllRanksAreServed(t *testing.T) {
+	c := newCrew(t, 2, 1, 12, nil)
+	set := c.cluster.nodes[1].streams[0].samples
+	set.locked(func() {
+		for i := range maxJobs {
+			if _, err := set.join(fmt.Sprint("job", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	for i, job := range sameNumber {
+		d := c.newJob(job, int64(i), 1, 12)
+		d.connect()
+		defer d.leave()
+		if err := d.train(place{}, place{1, 0}); err != nil {
+			t.Errorf("job %s: %v", job, err)
 		}
 	}
 }

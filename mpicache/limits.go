@@ -47,11 +47,7 @@ func (c *conn) payloadLimit(kind Kind) (bytes int, ok bool) {
 	case KindRelease:
 		return 4 + 4*maxLeases + tallyBytes, true
 	case KindReport:
-		n := 16 + 4*c.batchSize
-		if c.dimensions > 0 {
-			n += 4 + 4*c.batchSize*c.dimensions
-		}
-		return n, true
+		return max(c.reportBytes, reportHeadBytes), true
 	case KindMetric:
 		return 4 << 10, true
 	case KindWarm:
@@ -60,4 +56,18 @@ func (c *conn) payloadLimit(kind Kind) (bytes int, ok bool) {
 		return 0, true
 	}
 	return 0, false
+}
+
+const reportHeadBytes = 16
+
+// reportBytes is the size of the largest REPORT of a training. A trainer's part of a batch has at
+// most the batch's samples, and those of an epoch: every sample once, and up to one a trainer more
+// where all have as many (sampler torch).
+func reportBytes(spec *Spec, samples int) int {
+	n := min(spec.BatchSize, samples+spec.World)
+	bytes := reportHeadBytes + 4*n
+	if spec.Embeddings > 0 {
+		bytes += 4 + 4*n*spec.Embeddings
+	}
+	return bytes
 }

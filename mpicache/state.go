@@ -51,8 +51,9 @@ func (s *stream) ownStatePath() string {
 }
 
 // previousState is the file that holds the state that was saved before the one in the state file: a
-// checkpoint is written after its state, and until it is there the one before it counts.
-func previousState(path string) string { return path + ".previous" }
+// checkpoint is written after its state, and until it is there the one before it counts. No name of
+// a training or a data set has a tilde.
+func previousState(path string) string { return path + "~" }
 
 // keepState writes the state that a plan was made from into the rank's folder, beside the stream.
 // Trainers get the plan when it is there: they must not know a plan that cannot be made again.
