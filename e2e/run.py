@@ -250,6 +250,19 @@ def ours(entry):
         return False
 
 
+def slab_of(pid):
+    """Opens the memory for samples of a rank, as any process of the user may; None where it has
+    none."""
+    for entry in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{entry}"
+        try:
+            if "rankpool-slab" in os.readlink(path):
+                return os.open(path, os.O_RDWR)
+        except OSError:
+            pass  # it is closed by now
+    return None
+
+
 def plain(root, *args):
     """Returns the digest of the stream that PyTorch's own DistributedSampler would have given."""
     command = [sys.executable, EXAMPLES / "plain.py", root, *args]
@@ -259,14 +272,14 @@ def plain(root, *args):
     return done.stdout.split()[1]
 
 
-def training(args=(), trainers=1, torch=False, pause=()):
+def training(args=(), trainers=1, torch=False, pause=(), through=()):
     """Returns the command of trainer.py, or of python/examples/train.py, which does the same with
     PyTorch and starts in seconds, with the global batch that all tests have. It stands still after
-    the batches `pause`: see Watched.go."""
+    the batches `pause`: see Watched.go. `through` is a script that runs it."""
     program = EXAMPLES / "train.py" if torch else HERE / "trainer.py"
     paused = [HERE / "paused.py", ",".join(map(str, pause))] if pause else []
     return [
-        sys.executable, *paused, program, "--batch-size", GLOBAL_BATCH // trainers,
+        sys.executable, *paused, *through, program, "--batch-size", GLOBAL_BATCH // trainers,
         "--digest", "--digest-log", "digest", *args,
     ]  # fmt: skip
 
@@ -274,11 +287,11 @@ def training(args=(), trainers=1, torch=False, pause=()):
 def start(
     folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(),
     trainers_per_rank=1, command=None,
-    torch=False, pause=(), stderr=None,
+    torch=False, pause=(), through=(), stderr=None,
 ):  # fmt: skip
-    """Starts a training in folder; `args`, `torch` and `pause` are those of `training`, which
-    `command` replaces, and `options` rankpool's; `stderr` is a descriptor in place of the file of
-    that name."""
+    """Starts a training in folder; `args`, `torch`, `pause` and `through` are those of `training`,
+    which `command` replaces, and `options` rankpool's; `stderr` is a descriptor in place of the
+    file of that name."""
     argv = [RANKPOOL, "run", "--ranks", ranks]
     if ranks > 1:
         argv += ["--mpirun", f"mpirun.{mpi or 'openmpi'}"]
@@ -287,6 +300,8 @@ def start(
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
     command = (
-        training(args, ranks * trainers_per_rank, torch, pause) if command is None else command
+        training(args, ranks * trainers_per_rank, torch, pause, through)
+        if command is None
+        else command
     )
     return Run(folder, [*argv, *options, "--", *command], stderr)

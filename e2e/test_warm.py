@@ -4,51 +4,150 @@ The trainer is train.py, or trainer.py, which uses samples in place: then a rank
 back when the script has gone on to its next batch.
 """
 
+import mmap
+import os
+import random
 import re
+import signal
+import struct
+import sys
 
 import pytest
 from dataset import BATCHES, EPOCHS, SAMPLES
+from run import HERE, ROOT, slab_of
+from test_top import top
 
+sys.path.insert(0, str(ROOT / "python"))
+from rankpool import memory
+
+RANKS = 4
 KILLS = [BATCHES + 3, BATCHES + 9, 2 * BATCHES + 2]  # of one rank each, in mid-epoch
 KEPT = re.compile(r'samples="kept (\d+) of (\d+)"')
 # batches that are trained without the cache: more than a script has asked for, which may be in its
 # hands
 ALONE = 4
+MPI = ["openmpi", pytest.param("mpich", marks=pytest.mark.full)]
 
 
-def kill_one(run, batch, ranks, alone):
-    """Kills a rank while training stands still after a batch. It goes on when the cache is back, or
-    for so many batches before: a script that stands still uses its batch in place."""
+def kill_one(run, batch, alone):
+    """Kills a rank while training stands still after a batch. It goes on when the cache is back; or
+    for `alone` batches before, in which the launcher stands still, and then stands still again."""
     run.wait_for_batches(batch)
-    old = run.ranks()
+    old, launcher = run.ranks(), [run.process.pid] if alone else []
+    run.kill(launcher, signal.SIGSTOP)
     run.kill(old[:1])
     run.wait_for(lambda: not set(old) & set(run.ranks()), "the ranks were dead")
     if alone:
+        before = readings(run)
         run.go(batch)
         batch += alone
         run.wait_for_batches(batch)
-    run.wait_for(lambda: run.ranks() and run.ready(ranks), "the cache was back")
-    run.go(batch)
+        check_readings(run, before)
+    run.kill(launcher, signal.SIGCONT)
+    run.wait_for(lambda: run.ranks() and run.ready(RANKS), "the cache was back")
+    return batch
 
 
-@pytest.mark.parametrize(
-    "mpi, torch, alone",
-    [
-        pytest.param("openmpi", True, 0, id="openmpi"),
-        pytest.param("mpich", True, 0, id="mpich", marks=pytest.mark.full),
-        pytest.param("openmpi", False, ALONE, id="in place"),
-    ],
-)
-def test_what_was_in_memory_is_kept(start, mpi, torch, alone):
-    args = ["--epochs", EPOCHS, "--sampler", "torch", *([] if torch else ["--ahead", 1])]
-    way = dict(ranks=4, mpi=mpi, memory="40%", args=args, torch=torch)
-    calm = start(**way).finish().check(EPOCHS, SAMPLES)
+def readings(run):
+    """What each trainer has read from storage itself so far."""
+    return [run.text(f"readings-{rank}").split() for rank in range(RANKS)]
+
+
+def check_readings(run, before):
+    """Checks that trainers have read nothing from storage, while there were no ranks, that was in
+    the memory of their node."""
+    read = [set(map(int, all[len(was) :])) for all, was in zip(readings(run), before)]
+    assert any(read), "nothing was read from storage: the test shows nothing"
+    for rank, ids in enumerate(read):
+        kept = in_memory(run, rank)
+        assert len(kept) > SAMPLES // 20, f"trainer {rank} has {len(kept)} samples in memory"
+        assert not ids & kept, f"trainer {rank} has read {sorted(ids & kept)}, which it has"
+
+
+def in_memory(run, rank):
+    """The samples that are whole in the memory that a trainer has of the rank before."""
+    (pid,) = (
+        pid
+        for pid, (env, _) in run.processes().items()
+        if f"RANK={rank}" in env and any(v.startswith("RANKPOOL_SOCKET=") for v in env)
+    )
+    (path, *_) = (
+        f"/proc/{pid}/fd/{fd}"
+        for fd in os.listdir(f"/proc/{pid}/fd")
+        if "rankpool-slab" in os.readlink(f"/proc/{pid}/fd/{fd}")
+    )
+    with open(path, "rb") as file:
+        whole = memoryview(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ))
+    (only,) = memory.sets(whole)
+    return {id for id, word in enumerate(only.words) if word >> 63}
+
+
+def disturbed(start, calm, alone, **way):
+    """Trains with three kills, and returns the run, its result, and what top said after the last
+    one."""
     one = start(**way, pause=sorted({batch + more for batch in KILLS for more in (0, alone)}))
     for batch in KILLS:
-        kill_one(one, batch, 4, alone)
+        batch = kill_one(one, batch, alone)
+        if batch - alone == KILLS[-1]:
+            one.wait_for(lambda: "kept" in top(one), "top told what was kept")
+            said = top(one)
+        one.go(batch)
     result = one.finish().check(EPOCHS, SAMPLES)
     assert result.digest == calm.digest
+    return one, result, said
+
+
+def check_kept(result, said, calm):
+    """Checks that nearly all residents are kept each time, in the log, in top and in the run log,
+    and that the ranks read hardly more from storage than those of a calm training."""
     kept = [tuple(map(int, found)) for found in KEPT.findall(result.stderr)]
-    assert len(kept) == 4 * len(KILLS), result.stderr
-    assert all(n >= 0.99 * of and of >= 20 for n, of in kept), kept
+    assert len(kept) == RANKS * len(KILLS), result.stderr
+    assert all(n >= 0.99 * of and of >= SAMPLES // 20 for n, of in kept), kept
+    last = [sum(column) for column in zip(*kept[-RANKS:])]
+    assert "kept {} of {} samples in memory".format(*last) in said, said
+    nodes = {event["rank"]: event for event in result.events if event["event"] == "node"}
+    assert [sum(node[name] for node in nodes.values()) for name in ("kept", "kept_of")] == last
     assert result.summary["storage_reads"] <= 1.03 * calm.summary["storage_reads"]
+
+
+@pytest.mark.parametrize("mpi", MPI)
+def test_what_was_in_memory_is_kept(start, mpi):
+    args = ["--epochs", EPOCHS, "--sampler", "torch"]
+    way = dict(ranks=RANKS, mpi=mpi, memory="40%", args=args, torch=True)
+    calm = start(**way).finish().check(EPOCHS, SAMPLES)
+    _, result, said = disturbed(start, calm, 0, **way)
+    check_kept(result, said, calm)
+
+
+@pytest.mark.parametrize("mpi", MPI)
+def test_what_was_in_memory_is_used_meanwhile(start, mpi):
+    """Trainers that use samples in place, and tell what they read from storage themselves."""
+    way = dict(ranks=RANKS, mpi=mpi, memory="40%")
+    args = ["--epochs", EPOCHS, "--sampler", "torch", "--ahead", 1]
+    calm = start(**way, args=args).finish().check(EPOCHS, SAMPLES)
+    one, result, said = disturbed(
+        start, calm, ALONE, **way, args=args, through=[HERE / "readings.py"]
+    )
+    check_kept(result, said, calm)
+    # ranks read for a trainer, too, what they could not have in time
+    assert 0 < sum(map(len, readings(one))) <= result.summary["fallback_reads"]
+
+
+def test_a_directory_that_somebody_writes_to(start, reference):
+    """A rank that finds what it has not written ends with a sentence, and begins with empty
+    memory."""
+    at = BATCHES + 3
+    one = start(ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads"], pause=[at])
+    one.wait_for_batches(at)
+    victim = one.ranks()[0]
+    fd = slab_of(victim)
+    size = os.fstat(fd).st_size
+    (begin,) = struct.unpack("<Q", os.pread(fd, 8, size - 8))
+    samples, words = struct.unpack("<QQ", os.pread(fd, 16, begin + 32))
+    os.pwrite(fd, random.Random(1).randbytes(8 * samples), begin + words)
+    os.close(fd)
+    one.go(at)
+    result = one.finish().check(EPOCHS, SAMPLES)
+    assert result.batches == reference("pads").batches
+    assert "another process has written to the directory" in result.stderr
+    assert "cache restarts 1" in result.stdout and "goroutine " not in result.stderr, result.stderr

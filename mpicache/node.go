@@ -84,8 +84,12 @@ type Config struct {
 	// from a goroutine of the node's; 0: forever. While a rank is lost, no plan is waited for.
 	RankTimeout time.Duration
 	Lost        func(rank int)
-	Dir         string // of this rank: door.sock, importance states
-	StatePath   string // where rank 0 saves importance; "": nowhere
+	// Spoilt is called when the directory in the memory is none of this node's making: somebody else
+	// has written to it. The node cannot go on, and Spoilt must not return; nil: it panics. Nobody
+	// takes the memory over any more.
+	Spoilt    func(why error)
+	Dir       string // of this rank: door.sock, importance states
+	StatePath string // where rank 0 saves importance; "": nowhere
 	// StateOptional has a training begin with the scores that there are, where the state file is
 	// not the one that it needs.
 	StateOptional bool
@@ -411,5 +415,19 @@ func (n *Node) alloc(sizeBytes int64) (off int64, ok bool) {
 func (n *Node) free(off int64) {
 	n.arenaMu.Lock()
 	defer n.arenaMu.Unlock()
+	if !n.arena.Has(off) {
+		n.spoilt("it frees place %d, where no sample lies", off)
+	}
 	n.arena.Free(off)
+}
+
+// spoilt ends the node.
+func (n *Node) spoilt(format string, args ...any) {
+	forgetSlab(n.cfg.Dir)
+	err := fmt.Errorf("mpicache: another process has written to the directory of the memory for "+
+		"samples: "+format, args...)
+	if n.cfg.Spoilt != nil {
+		n.cfg.Spoilt(err)
+	}
+	panic(err)
 }

@@ -148,6 +148,7 @@ func (n *Node) Stats() stats.Reading {
 		s.addMemory(&st)
 	}
 	st.Set(stats.Convert(sum))
+	st.Kept, st.KeptOf = int64(n.kept), int64(n.keptOf)
 	st.PeerBytes = n.observer.peerBytes.Load()
 	if n.cfg.Observe != nil {
 		st.Machine = n.cfg.Observe(st.StallSeconds, st.Trainers)

@@ -3,18 +3,24 @@ package mpicache
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/slab"
+	"rankpool/scheduler"
 )
 
 const recoverPatience = 20 * time.Second
@@ -133,8 +139,9 @@ func TestRecover(t *testing.T) {
 				if is != was {
 					t.Errorf("%s: rank %d has other memory than before", sampler, rank)
 				}
-				if n.kept != n.keptOf || int64(n.kept) != last.nodes[rank].Stats().Residents {
-					t.Errorf("%s: rank %d kept %d of %d", sampler, rank, n.kept, n.keptOf)
+				now := n.Stats()
+				if now.Kept != now.KeptOf || now.Kept != last.nodes[rank].Stats().Residents {
+					t.Errorf("%s: rank %d kept %d of %d", sampler, rank, now.Kept, now.KeptOf)
 				}
 			}
 			if got := cl.train(2, 6, 2, sampler); !slices.Equal(got, want) {
@@ -345,4 +352,65 @@ func TestColdStartForgets(t *testing.T) {
 		t.Errorf("the folder names %+v (%v), before %+v", second, err, first)
 	}
 	cl.close()
+}
+
+// TestDirectoryWrittenTo has another process write to the directory of a rank that serves: the rank
+// ends with a sentence, and its memory is taken over by nobody, or what was written harms nothing.
+func TestDirectoryWrittenTo(t *testing.T) {
+	const samples, capacity = 240, 6000
+	cl := newCluster(t, 1, samples, capacity)
+	cl.train(1, 6, 1, "torch")
+	cl.killed() // nothing else happens any more
+	n := cl.nodes[0]
+	s := n.streams[0]
+	words := n.slab.Bytes(n.slab.SizeBytes()+128, 8*samples) // after header and set
+	good := bytes.Clone(words)
+	rng := rand.New(rand.NewPCG(1, 2))
+	ended := 0
+	// try reports whether the rank ended as it did something with a sample.
+	try := func(do func(scheduler.SampleID), id int) (why error) {
+		defer func() {
+			if r := recover(); r != nil {
+				why = r.(error)
+			}
+		}()
+		do(scheduler.SampleID(id))
+		return nil
+	}
+	for round := range 2000 {
+		id := rng.IntN(samples)
+		word := words[8*id:]
+		binary.LittleEndian.PutUint64(word, rng.Uint64()>>rng.IntN(64))
+		if round%3 == 0 { // the place of another sample
+			copy(word[:8], good[8*rng.IntN(samples):])
+		}
+		for _, do := range []func(scheduler.SampleID){
+			func(id scheduler.SampleID) {
+				if s.has(id) {
+					s.place(id)
+				}
+			},
+			func(id scheduler.SampleID) { s.bytes(id) },
+			func(id scheduler.SampleID) { s.put(id, 1) },
+			func(id scheduler.SampleID) { s.entries.Keep(int(id), round%2 == 0) },
+			s.vacate,
+		} {
+			why := try(do, id)
+			if why == nil {
+				continue
+			}
+			ended++
+			var crash runtime.Error
+			if errors.As(why, &crash) ||
+				!strings.Contains(why.Error(), "another process has written to the directory") {
+				t.Fatalf("round %d, word %#x: %v", round, binary.LittleEndian.Uint64(word), why)
+			}
+			if note, err := readSlabNote(cl.dirs[0]); err != nil || note.SizeBytes != 0 {
+				t.Fatalf("the folder names the memory still: %+v (%v)", note, err)
+			}
+		}
+	}
+	if ended < 500 {
+		t.Errorf("only %d ends", ended)
+	}
 }

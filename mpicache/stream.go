@@ -1,7 +1,6 @@
 package mpicache
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -263,8 +262,8 @@ func (s *samples) has(id scheduler.SampleID) bool {
 // place is the offset in the slab of a sample that has a place.
 func (s *samples) place(id scheduler.SampleID) int64 {
 	off, ok := s.entries.Place(int(id))
-	if !ok {
-		panic(fmt.Sprintf("mpicache: sample %d has no place in memory", id))
+	if !ok || !s.node.slab.Holds(off, s.data.Size(id)) {
+		s.node.spoilt("sample %d of %s has place %d (%v)", id, s.data.Name, off, ok)
 	}
 	return off
 }

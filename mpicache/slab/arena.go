@@ -117,6 +117,9 @@ func (a *Arena) Free(off int64) {
 	a.link(b)
 }
 
+// Has reports whether Free may be given off.
+func (a *Arena) Has(off int64) bool { return *a.chained(off) != none }
+
 // SizeBytes returns the arena's size, without what was taken out of use.
 func (a *Arena) SizeBytes() int64 { return (a.granules - a.goneUnits) * granuleBytes }
 
@@ -262,17 +265,25 @@ func (a *Arena) rehash() {
 	}
 }
 
+// chained returns where the live block at off is linked into its chain, or the end of that chain.
+func (a *Arena) chained(off int64) *int32 {
+	link := a.bucket(off / granuleBytes)
+	for *link != none && a.blocks[*link].at*granuleBytes != off {
+		link = &a.blocks[*link].next
+	}
+	return link
+}
+
 // forget removes the live block at off from the table and returns it.
 func (a *Arena) forget(off int64) int32 {
-	at := off / granuleBytes
-	for link := a.bucket(at); *link != none; link = &a.blocks[*link].next {
-		if b := *link; a.blocks[b].at*granuleBytes == off {
-			*link = a.blocks[b].next
-			a.lives--
-			return b
-		}
+	link := a.chained(off)
+	b := *link
+	if b == none {
+		panic(fmt.Sprintf("slab: Free of offset %d, which is not allocated", off))
 	}
-	panic(fmt.Sprintf("slab: Free of offset %d, which is not allocated", off))
+	*link = a.blocks[b].next
+	a.lives--
+	return b
 }
 
 // occupy makes a live block of sizeBytes at off, which must lie in the first block. That is free,

@@ -24,9 +24,12 @@ type Set struct {
 // An entry is a word and a sum. The word, which is stored at once, says where the sample lies and
 // whether it is whole: that is set after the bytes and the sum, and cleared before either changes.
 // So a writer that dies between any two instructions leaves only whole entries.
+//
+// Everybody who has the memory may write to it. What a directory holds is therefore compared with
+// what the slab has: nothing in it leads out of the samples' memory (Slab.Holds).
 type Directory struct {
-	memory  []byte
-	entries []*Entries
+	sampleBytes int64 // what lies before it
+	entries     []*Entries
 }
 
 // Entries are a directory's entries of one data set. One goroutine at a time may change them; nil
@@ -94,7 +97,7 @@ func header(sampleBytes int64, sets []Set) []byte {
 func newDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
 	copy(memory, header(sampleBytes, sets))
 	le.PutUint64(memory[len(memory)-trailerBytes:], uint64(sampleBytes))
-	return mapDirectory(memory, sets)
+	return mapDirectory(memory, sampleBytes, sets)
 }
 
 // openDirectory returns the directory that memory holds, nil unless it is of these data sets and of
@@ -104,14 +107,11 @@ func openDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
 		!bytes.HasPrefix(memory, header(sampleBytes, sets)) {
 		return nil
 	}
-	return mapDirectory(memory, sets)
+	return mapDirectory(memory, sampleBytes, sets)
 }
 
-// sampleBytes is what lies before the directory.
-func (d *Directory) sampleBytes() int64 { return int64(le.Uint64(d.memory[len(directoryMagic):])) }
-
-func mapDirectory(memory []byte, sets []Set) *Directory {
-	d := &Directory{memory: memory}
+func mapDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
+	d := &Directory{sampleBytes: sampleBytes}
 	at := align(headerBytes + setBytes*int64(len(sets)))
 	for _, s := range sets {
 		n := int64(s.Samples)

@@ -180,6 +180,12 @@ func (s *Slab) Bytes(off, n int64) []byte {
 	return s.memory[off : off+n : off+n]
 }
 
+// Holds reports whether off … off+n lies in the memory for samples: a place that the directory
+// names may be anything.
+func (s *Slab) Holds(off, n int64) bool {
+	return s.directory != nil && off >= 0 && off <= s.directory.sampleBytes-n
+}
+
 // Close unmaps the slab; clients that mapped it keep their mapping. Results of Bytes must not be
 // used after it.
 func (s *Slab) Close() error {

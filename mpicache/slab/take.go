@@ -81,7 +81,7 @@ func (s *Slab) mapTaken(fileBytes int64, sets []Set) (err error) {
 }
 
 // TakenBytes is the most that Resume may be given: what there is for samples.
-func (s *Slab) TakenBytes() int64 { return s.directory.sampleBytes() }
+func (s *Slab) TakenBytes() int64 { return s.directory.sampleBytes }
 
 // Resume makes a slab of at most sizeBytes (≥ 0, rounded up to a page) of memory that was taken
 // over, and gives the rest back to the system. It returns the residents whose entries are whole, by

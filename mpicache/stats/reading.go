@@ -36,6 +36,11 @@ type Reading struct {
 	Residents     int64 `json:"residents"`  // samples that stay in memory
 	ResidentBytes int64 `json:"resident_bytes"`
 
+	// residents of the rank before, of how many, that were in its memory when this one took it over;
+	// 0 of 0 for a rank that began with empty memory
+	Kept   int64 `json:"kept"`
+	KeptOf int64 `json:"kept_of"`
+
 	// Ready is the share of what the trainers here are given next, as far as the staging window
 	// reaches, that is in memory, in [0, 1].
 	Ready float64 `json:"ready"`

@@ -102,17 +102,22 @@ class Memory:
 
 
 def sets(whole: memoryview) -> List[_Set]:
-    """Returns the entries of all data sets in a memory; none where it has no directory."""
+    """Returns the entries of all data sets in a memory; none where its directory is not one, as
+    when somebody has written to it."""
     (begin,) = unpack_from("<Q", whole, len(whole) - _TRAILER_BYTES)
-    last = len(whole) - _HEADER_BYTES - _TRAILER_BYTES
-    if begin > last or whole[begin : begin + len(MAGIC)] != MAGIC:
+    end = len(whole) - _TRAILER_BYTES
+    if begin > end - _HEADER_BYTES or whole[begin : begin + len(MAGIC)] != MAGIC:
         return []
     found = []
     (count,) = unpack_from("<Q", whole, begin + 16)
+    if count > (end - begin - _HEADER_BYTES) // _SET_BYTES:
+        return []
     for i in range(count):
         samples, at = unpack_from("<QQ", whole, begin + _HEADER_BYTES + _SET_BYTES * i)
         words_at = begin + at
         sums_at = words_at + (8 * samples + 63) // 64 * 64
+        if sums_at + 4 * samples > end:
+            return []
         words = whole[words_at : words_at + 8 * samples].cast("Q")
         found.append(_Set(words, whole[sums_at : sums_at + 4 * samples].cast("I")))
     return found

@@ -118,6 +118,18 @@ func (d *describer) memory() {
 		one(func(s reading) int64 { return s.Residents }))
 	d.gauge("resident_bytes", "Bytes of the samples that stay in memory.",
 		one(func(s reading) int64 { return s.ResidentBytes }))
+	warm := func(value func(reading) int64) func(reading, emit) {
+		return func(s reading, to emit) {
+			if s.KeptOf > 0 {
+				to(float64(value(s)))
+			}
+		}
+	}
+	d.gauge("restart_resident_samples", "Samples that the rank before this one had in its memory "+
+		"when it died; only where this one took the memory over.",
+		warm(func(s reading) int64 { return s.KeptOf }))
+	d.gauge("restart_kept_samples", "Of restart_resident_samples, those that this rank kept.",
+		warm(func(s reading) int64 { return s.Kept }))
 	d.gauge("memory_free_bytes", "Until the nearest limit of the control groups or the machine.",
 		func(s reading, to emit) {
 			if s.Machine.MemoryLimit != "" {

@@ -35,6 +35,7 @@ func full() stats.Reading {
 		FallbackBytes: 1007, Substituted: 1008, SubstituteReads: 1020,
 		StallSeconds: 10.25, TrainSeconds: 380.5, PeerBytes: 1009,
 		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75,
+		Kept: 2005, KeptOf: 2006,
 		NextPlanned: true,
 		Machine: stats.Machine{
 			StorageReads: 3001, StorageBytes: 3002, StorageErrors: 3003, StorageSeconds: 3.5,

@@ -154,7 +154,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		Transport: r.transport.Channel(channelNode),
 		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
 		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
-		RankTimeout: r.rankTimeout(), Lost: r.lose, Dir: r.dir,
+		RankTimeout: r.rankTimeout(), Lost: r.lose, Spoilt: r.endAtOnce, Dir: r.dir,
 		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger,
 		Record:    func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,

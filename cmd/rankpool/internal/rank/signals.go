@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/slurm"
@@ -78,6 +79,15 @@ func (r *process) silence(rank int) error {
 	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or "+
 		"hangs, its node is lost, or the network to it is cut",
 		r.transport.Rank(), rank, r.rankTimeout())
+}
+
+// endAtOnce ends the process, where what it has in memory is not what it put there. It can be
+// started again, and begins with empty memory.
+func (r *process) endAtOnce(why error) {
+	r.logger.Error("this rank ends, and can begin again with empty memory", "error", why)
+	flushLog(r.logger)
+	outlet.Stderr.Close(outlet.Patience)
+	os.Exit(exit.Failure)
 }
 
 // drainAndEnd ends the rank after a signal: when training here has ended, soon if that takes long,

@@ -86,10 +86,24 @@ func logRemarks(run *runlog.Run) []Remark {
 func restartRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, m := range run.Restarts() {
-		all = append(all, bad("%s started again at %s, in epoch %d. What was in memory there was lost.",
-			upper(restarted(&m, run)), moment(m.At), m.Epoch))
+		all = append(all, bad("%s started again at %s, in epoch %d. %s",
+			upper(restarted(&m, run)), moment(m.At), m.Epoch, keptIn(&m)))
 	}
 	return all
+}
+
+// keptIn describes what became of the samples in memory in a restart.
+func keptIn(m *runlog.Mark) string {
+	kept := fmt.Sprintf("kept %s of %s samples in memory", count(float64(m.Kept)),
+		count(float64(m.KeptOf)))
+	switch m.Warm {
+	case 0:
+		return "What was in memory there was lost."
+	case m.Nodes:
+		return upper(kept) + "."
+	}
+	return fmt.Sprintf("%d of %d nodes %s; what was in memory on the others was lost.", m.Warm,
+		m.Nodes, kept)
 }
 
 // restarted describes which ranks restarted.

@@ -104,7 +104,7 @@ func TestPageOfACluster(t *testing.T) {
 		"8 nodes trained on train: 6 epochs finished in 1 h 6 min.",
 		"Of 71,066,216 samples, 48.6 % came from",
 		"<strong>I/O-bound.</strong> idle 338 of 3959, 258 waiting.<",
-		"Node 2 was started again at 0:30:55, in epoch 2.",
+		"Node 2 was started again at 0:30:55, in epoch 2. What was in memory there was lost.",
 		"Fallback reads in epoch 2: trainers read 304,460 of 10,966,217 samples from storage " +
 			"themselves (a rank died in it; node 2 was started again).",
 		"Node 3 (nid001003) waited for samples 15.7 % of its time, the median node 5.2 %: a read of " +
@@ -137,6 +137,28 @@ func TestQuietRun(t *testing.T) {
 	if page := pageOf(t, runOf(t, training.Text())); !strings.Contains(
 		page, "Nothing out of the ordinary.") {
 		t.Errorf("remarks: %v", remarks(runOf(t, training.Text())))
+	}
+}
+
+// TestKeptInMemory says what nodes that were started again had in memory still.
+func TestKeptInMemory(t *testing.T) {
+	const node = `{"event":"node","time":"2026-03-14T09:00:%02dZ","rank":%d,"seconds":%d,"epoch":1,` +
+		`"kept":%d,"kept_of":%d}` + "\n"
+	for want, kept := range map[string][2]int{
+		"The cache was started again at 0:00:19, in epoch 1. What was in memory there was lost.": {},
+		"The cache was started again at 0:00:19, in epoch 1. 1 of 2 nodes kept 1,188 of 1,200 " +
+			"samples in memory; what was in memory on the others was lost.": {1200, 0},
+		"The cache was started again at 0:00:19, in epoch 1. Kept 2,376 of 2,400 samples in " +
+			"memory.": {1200, 1200},
+	} {
+		log := fmt.Sprintf(node+node, 10, 0, 10, 0, 0, 10, 1, 10, 0, 0)
+		for rank, of := range kept {
+			log += fmt.Sprintf(node, 20, rank, 1, of*99/100, of)
+		}
+		got := restartRemarks(runOf(t, log))
+		if len(got) != 1 || got[0].Text != want {
+			t.Errorf("got %v, want %q", got, want)
+		}
 	}
 }
 

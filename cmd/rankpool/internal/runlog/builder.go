@@ -217,17 +217,30 @@ func (b *Builder) mark(m Mark) {
 // restartSpan is the time within which restarts of ranks count as one.
 const restartSpan = 60.0
 
-func (b *Builder) restarted(rank, epoch int, at float64) {
-	for i := len(b.run.Marks) - 1; i >= 0; i-- {
-		if m := &b.run.Marks[i]; m.Kind == Restarted {
-			if math.Abs(m.At-at) < restartSpan {
-				m.Nodes++
-				return
-			}
-			break
+func (b *Builder) restarted(n *Node, epoch int, at float64) {
+	m := b.newestRestart()
+	if m == nil || math.Abs(m.At-at) >= restartSpan {
+		b.mark(Mark{Kind: Restarted, Epoch: max(epoch, 0), Rank: n.Rank, At: at})
+		if m = b.newestRestart(); m.At != at {
+			return // there are too many
 		}
 	}
-	b.mark(Mark{Kind: Restarted, Epoch: max(epoch, 0), Rank: rank, Nodes: 1, At: at})
+	m.Nodes++
+	if n.KeptOf > 0 {
+		m.Warm++
+		m.Kept += n.Kept
+		m.KeptOf += n.KeptOf
+	}
+}
+
+// newestRestart returns the newest mark of a restart, nil if there is none.
+func (b *Builder) newestRestart() *Mark {
+	for i := len(b.run.Marks) - 1; i >= 0; i-- {
+		if m := &b.run.Marks[i]; m.Kind == Restarted {
+			return m
+		}
+	}
+	return nil
 }
 
 // epochBegun marks the first line of an epoch.

@@ -165,7 +165,9 @@ func (n *Node) check() bool {
 			return false
 		}
 	}
-	return checkSums(n.Sums()) && n.Epoch >= -1 && n.Epoch < maxEpoch && between(n.Seconds, maxSeconds)
+	return checkSums(n.Sums()) && between(float64(n.Kept), float64(n.KeptOf)) &&
+		between(float64(n.KeptOf), maxCount) && n.Epoch >= -1 && n.Epoch < maxEpoch &&
+		between(n.Seconds, maxSeconds)
 }
 
 func (e *Epoch) check() bool {

@@ -47,7 +47,7 @@ func (b *Builder) node(n *Node, epoch int) {
 	begin, end := b.clock.second(from), b.clock.second(n.Time)
 	if known && fresh && job == k.job {
 		k.run.Restarts++
-		b.restarted(n.Rank, k.epoch, begin)
+		b.restarted(n, k.epoch, begin)
 	}
 	if epoch >= 0 {
 		b.epochBegun(epoch, end)

@@ -83,6 +83,9 @@ type Mark struct {
 	Epoch   int     // which began, or in which it happened
 	Rank    int     // the first one seen
 	Nodes   int     // number restarted within a minute
+	Warm    int     // of them, those that took the memory of the rank before over
+	Kept    int64   // samples that these kept in memory
+	KeptOf  int64   // of so many
 	Seconds float64 // of a pause
 }
 

@@ -268,30 +268,38 @@ func TestEpochTwice(t *testing.T) {
 	}
 }
 
-// TestRestartOfAll is what a dead rank mostly comes to: all ranks are started again.
+// TestRestartOfAll is what a dead rank mostly comes to: all ranks are started again. Rank 2 begins
+// empty, the others keep most of what they had.
 func TestRestartOfAll(t *testing.T) {
 	var log strings.Builder
 	for second := 10; second <= 100; second += 10 {
-		since := second
+		since, had := second, 0
 		if second > 50 {
 			since -= 45
+			had = 100
 		}
 		for rank := range 4 {
+			of := had
+			if rank == 2 {
+				of = 0
+			}
 			fmt.Fprintf(
 				&log,
-				`{"event":"node","time":"2026-03-14T10:%02d:%02dZ","rank":%d,"seconds":%d,"epoch":3,"hits_local":%d}`+"\n",
+				`{"event":"node","time":"2026-03-14T10:%02d:%02dZ","rank":%d,"seconds":%d,"epoch":3,"hits_local":%d,"kept":%d,"kept_of":%d}`+"\n",
 				second/60,
 				second%60,
 				rank,
 				since,
 				since,
+				of*99/100,
+				of,
 			)
 		}
 	}
 	run := read(t, log.String())
 	restarts := run.Restarts()
 	if len(restarts) != 1 || restarts[0] != (Mark{
-		Kind: Restarted, At: 45, Epoch: 3, Rank: 0, Nodes: 4,
+		Kind: Restarted, At: 45, Epoch: 3, Rank: 0, Nodes: 4, Warm: 3, Kept: 297, KeptOf: 300,
 	}) {
 		t.Errorf("restarts %+v", restarts)
 	}

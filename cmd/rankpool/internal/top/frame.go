@@ -46,6 +46,10 @@ func (v *view) frame() []line {
 	if total.GPUIdle != nil {
 		foot = append(foot, nil, v.gpuLine(total))
 	}
+	if total.KeptOf > 0 {
+		foot = append(foot, nil, styled(plainText,
+			"started again: kept %d of %d samples in memory", total.Kept, total.KeptOf))
+	}
 	if len(v.notes) > 0 {
 		foot = append(foot, nil)
 	}

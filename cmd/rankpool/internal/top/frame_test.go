@@ -52,6 +52,11 @@ func TestFrames(t *testing.T) {
 				Nodes: []stats.Reading{{Rank: 0}, {Rank: 1}, {Rank: 3}},
 			}.notes()
 		}},
+		{"started_again", false, 4, func(v *view) {
+			for i, kept := range []int64{119, 120, 120, 118} {
+				v.rows[i].Kept, v.rows[i].KeptOf = kept, 120
+			}
+		}},
 		{"another_rank", false, 4, func(v *view) {
 			v.rows = v.rows[2:3]
 			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []stats.Reading{{Rank: 2}}}.notes()

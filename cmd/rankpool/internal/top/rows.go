@@ -79,6 +79,8 @@ type nodeTotal struct {
 	Batches         int      `json:"batches"`
 	SlabBytes       int64    `json:"slab_bytes"`
 	UsedBytes       int64    `json:"used_bytes"`
+	Kept            int64    `json:"kept"` // of how many, where ranks took memory over
+	KeptOf          int64    `json:"kept_of"`
 	MemoryFreeBytes *int64   `json:"memory_free_bytes"` // the smallest of all nodes
 	Ready           *float64 `json:"ready"`             // mean
 	NextPlanned     bool     `json:"next_planned"`      // everywhere
@@ -100,6 +102,8 @@ func totalOf(rows []nodeRow) nodeTotal {
 		t.Trainers += r.Trainers
 		t.SlabBytes += r.SlabBytes
 		t.UsedBytes += r.UsedBytes
+		t.Kept += r.Kept
+		t.KeptOf += r.KeptOf
 		t.NextPlanned = t.NextPlanned && r.NextPlanned
 		gpus = append(gpus, r.Machine.GPUs...)
 		if i == 0 || cmp.Or(cmp.Compare(r.Epoch, t.Epoch), cmp.Compare(r.Batch, t.Batch)) < 0 {
