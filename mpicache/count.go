@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -229,7 +228,7 @@ type gathered map[int]*stats.Count
 
 func newReporter(n *Node) *reporter {
 	r := &reporter{node: n, open: map[countKey]gathered{}, all: make(chan struct{})}
-	if text, err := os.ReadFile(r.recordedPath()); err == nil {
+	if text, err := ReadFile(r.recordedPath()); err == nil {
 		_ = json.Unmarshal(text, &r.recorded) // a rank that died as it wrote leaves the file before
 	}
 	if r.recorded == nil {

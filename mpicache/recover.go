@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
@@ -119,7 +121,7 @@ func noteSlab(dir string, memory *slab.Slab) error {
 }
 
 func readSlabNote(dir string) (is slab.Identity, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, SlabName))
+	text, err := ReadFile(filepath.Join(dir, SlabName))
 	if err == nil {
 		_, err = fmt.Sscanf(string(text), "%d %d %d\n", &is.Device, &is.Inode, &is.SizeBytes)
 	}
@@ -128,7 +130,7 @@ func readSlabNote(dir string) (is slab.Identity, err error) {
 
 // forgetSlab writes over the note: removing it would need no room, but give some to others.
 func forgetSlab(dir string) {
-	file, err := os.OpenFile(filepath.Join(dir, SlabName), os.O_WRONLY, 0)
+	file, err := os.OpenFile(filepath.Join(dir, SlabName), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return // it may not be there
 	}

@@ -213,7 +213,7 @@ func ReadBefore(dir string, rank, ranks int) []Before {
 // readKept reads the file in a rank's folder. If the number of ranks has changed, they have other
 // numbers than it says.
 func readKept(dir string, ranks int) (all []kept, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, KeptName))
+	text, err := ReadFile(filepath.Join(dir, KeptName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

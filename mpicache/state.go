@@ -3,12 +3,15 @@ package mpicache
 import (
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
 )
@@ -18,9 +21,12 @@ import (
 // files of that folder open and put them back when it was cleared; and in the state file of the
 // user, written by rank 0.
 
+// statePrefix begins the names of states in the rank's folder.
+const statePrefix = "state-"
+
 // statePath is the file in the rank's folder for the state that epoch's plan was made from.
 func (s *stream) statePath(epoch int) string {
-	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("state-%s-%d", s.fileName(), epoch))
+	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("%s%s-%d", statePrefix, s.fileName(), epoch))
 }
 
 // fileName is the stream's part of the names of files.
@@ -88,23 +94,59 @@ func (s *stream) inFolder(f func()) {
 // for those of this training.
 func (s *stream) forgetStates(before int) {
 	for _, path := range s.statePaths() {
-		if epoch, err := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); err != nil ||
-			epoch < before {
+		if epoch, _ := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); epoch < before {
 			_ = os.Remove(path) // a trainer may have put it back
 		}
 	}
 }
 
+// KeptStates returns the names of the importance states in a rank's folder.
+func KeptStates(dir string) []string {
+	entries, _ := os.ReadDir(dir) // an error shows when a state is written
+	var names []string
+	for _, e := range entries {
+		name := e.Name()
+		_, err := strconv.ParseUint(name[strings.LastIndexByte(name, '-')+1:], 10, 32)
+		if err == nil && strings.HasPrefix(name, statePrefix) && e.Type().IsRegular() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TrainingOfState returns the part of a state's name that all states of a training have.
+func TrainingOfState(name string) string { return name[:max(0, strings.LastIndexByte(name, '-'))] }
+
 // statePaths returns the states in the rank's folder.
 func (s *stream) statePaths() []string {
-	paths, err := filepath.Glob(filepath.Join(s.node.cfg.Dir, "state-"+s.fileName()+"-[0-9]*"))
-	if err != nil {
-		panic("mpicache: " + err.Error()) // the pattern is well-formed
+	var paths []string
+	for _, name := range KeptStates(s.node.cfg.Dir) {
+		if TrainingOfState(name) == statePrefix+s.fileName() {
+			paths = append(paths, filepath.Join(s.node.cfg.Dir, name))
+		}
 	}
-	return slices.DeleteFunc(paths, func(path string) bool { // of a job whose name goes on
-		name := filepath.Base(path)
-		return name[:strings.LastIndexByte(name, '-')] != "state-"+s.fileName()
-	})
+	return paths
+}
+
+// WriteFile replaces a file of a rank's folder, at once or not at all.
+func WriteFile(path string, data []byte) error { return writeFile(path, inOne(data)) }
+
+// ReadFile is os.ReadFile for a file of a rank's folder, or a state file: it returns an error if
+// something else is in its place, such as a FIFO, which may never end.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // that of a FIFO waits for a writer
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("mpicache: %s is no regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(f)
 }
 
 // writeState writes a file of the rank's folder, creating the folder if it was removed.
@@ -236,7 +278,7 @@ func (s *stream) readStates(stream scheduler.StreamID) {
 
 // readState returns the state in a file, if it is of this stream.
 func readState(path string, stream scheduler.StreamID) scheduler.StateFile {
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return scheduler.StateFile{}
 	}

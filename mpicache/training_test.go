@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"rankpool/scheduler"
 )
 
@@ -105,7 +107,7 @@ func (c *crew) connect() {
 func (c *crew) putBack(r int) {
 	for _, f := range c.held[r] {
 		path := filepath.Join(c.cluster.dirs[r%c.ranks], filepath.Base(f.Name()))
-		if _, err := os.Stat(path); err == nil {
+		if is, err := os.Stat(path); err == nil && is.Mode().IsRegular() {
 			continue
 		}
 		info, err := f.Stat()
@@ -380,6 +382,48 @@ func TestLostScoresEndTraining(t *testing.T) {
 			if last := (at.epoch + 1) * batchesOf; at.batch >= 0 && len(c.stream) != last {
 				t.Errorf("after %v training ended after %d batches, want %d", at, len(c.stream),
 					last)
+			}
+		}
+	}
+}
+
+// TestFIFOsInTheFolder checks that ranks do not wait for somebody to write to a FIFO that is in the
+// place of a file of theirs: training ends with a sentence.
+func TestFIFOsInTheFolder(t *testing.T) {
+	c := newCrew(t, 2, 2, 12, nil)
+	c.at[place{1, 5}] = func() { c.restart(statesAreFIFOs(t)) } // trainers put them back
+	c.at[place{2, 4}] = func() { c.forgets = true }
+	c.at[place{2, 5}] = func() { c.restart(statesAreFIFOs(t)) }
+	if err := c.train(place{}, place{4, 0}); err == nil ||
+		!strings.Contains(err.Error(), "are lost") {
+		t.Errorf("%v", err)
+	}
+	for _, name := range []string{KeptName, SlabName} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFile(path); err == nil ||
+			err.Error() != "mpicache: "+path+" is no regular file" {
+			t.Errorf("%s: %v", name, err)
+		}
+		forgetSlab(dir)
+	}
+}
+
+// statesAreFIFOs puts FIFOs in the place of all importance states.
+func statesAreFIFOs(t *testing.T) func(dirs []string) {
+	return func(dirs []string) {
+		for _, dir := range dirs {
+			states, err := filepath.Glob(filepath.Join(dir, "state-*"))
+			if err != nil || len(states) == 0 {
+				t.Fatal(states, err)
+			}
+			for _, path := range states {
+				if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}

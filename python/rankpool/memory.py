@@ -46,7 +46,7 @@ class Memory:
     def named(self, folder: str) -> bool:
         """Returns whether a rank's folder names this memory: else no rank will take it back."""
         try:
-            with open(os.path.join(folder, NOTE), "rb") as file:
+            with open(os.path.join(folder, NOTE), "rb", opener=_not_waiting) as file:
                 return [int(word) for word in file.read().split()] == self._identity
         except (OSError, ValueError):
             return False
@@ -99,6 +99,11 @@ class Memory:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def _not_waiting(path: str, flags: int) -> int:
+    """Opens a file; what somebody has put in its place, such as a FIFO, may wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def sets(whole: memoryview) -> List[_Set]:

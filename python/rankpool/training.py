@@ -83,7 +83,7 @@ class Training:
         with self._lock:
             for planned in self._planned:
                 path = os.path.join(folder, os.path.basename(planned.path))
-                if planned.fd is not None and not os.path.exists(path):
+                if planned.fd is not None and not os.path.isfile(path):
                     try:
                         _copy(planned.fd, path)
                     except OSError:
@@ -98,7 +98,7 @@ def _opened(path: str) -> Optional[int]:
     """Returns a descriptor of a state, None when it is gone already: then the one before it must
     do."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
 

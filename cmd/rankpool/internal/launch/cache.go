@@ -49,7 +49,7 @@ func (f *keptFile) look() {
 		info.ModTime().Equal(f.seen.ModTime()) {
 		return // a rank replaces the file, and never writes to it
 	}
-	if text, err := os.ReadFile(f.path); err == nil {
+	if text, err := mpicache.ReadFile(f.path); err == nil {
 		f.seen, f.text = info, text
 	}
 }

@@ -23,6 +23,7 @@ type intro struct {
 	Options   []option
 	Data      []dataIntro
 	Before    []mpicache.Before // by data set, of a rank that was started again
+	States    []string          // the names of the importance states in its folder
 }
 
 // An option is a setting that decides which samples are trained on, or who owns them.
@@ -43,6 +44,7 @@ func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	in := intro{
 		Host: host, SlabBytes: slabBytes,
 		Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()),
+		States: mpicache.KeptStates(r.dir),
 		Options: []option{
 			{"the version of rankpool", version.Text},
 			{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
@@ -87,7 +89,7 @@ func (r *process) compare(ctx context.Context, own intro) ([]int64, error) {
 	if err := r.checkRun(); err != nil {
 		return nil, r.leave(err)
 	}
-	return slabs, nil
+	return slabs, r.completeStates(ctx, intros)
 }
 
 // leave makes sure that the messages of this rank reach the others before it ends with err, which

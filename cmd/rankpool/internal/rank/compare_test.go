@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,5 +150,47 @@ func TestRanksCompareOptions(t *testing.T) {
 				t.Errorf("the ranks say %q, want %q", found, c.want)
 			}
 		})
+	}
+}
+
+// TestRanksCompleteTheirStates has a rank whose folder was cleared get the importance states of
+// each training that another rank has, and one that has some of a training keep those.
+func TestRanksCompleteTheirStates(t *testing.T) {
+	set := folderSet(t, "a/1.png")
+	had := []map[string]string{
+		{"state-0@a-7": "of a"},
+		{},
+		{"state-0-2": "second", "state-0-3": "third", "state-0@a-8": "not sent", "trainers": "[]"},
+	}
+	want := []map[string]string{
+		{"state-0-2": "second", "state-0-3": "third", "state-0@a-7": "of a"},
+		{"state-0-2": "second", "state-0-3": "third", "state-0@a-7": "of a"},
+		had[2],
+	}
+	dirs := make([]string, len(had))
+	for rank, files := range had {
+		dirs[rank] = t.TempDir()
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dirs[rank], name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	found := compareRanks(t, [][]openedSet{{set}, {set}, {set}},
+		func(rank int, r *process, _ *mpicache.Config) { r.dir = dirs[rank] })
+	if strings.Join(found, "") != "" {
+		t.Fatalf("%q", found)
+	}
+	for rank, dir := range dirs {
+		has := map[string]string{}
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			text, unread := os.ReadFile(filepath.Join(dir, e.Name()))
+			err = errors.Join(err, unread)
+			has[e.Name()] = string(text)
+		}
+		if err != nil || !maps.Equal(has, want[rank]) {
+			t.Errorf("rank %d has %q, %v, want %q", rank, has, err, want[rank])
+		}
 	}
 }

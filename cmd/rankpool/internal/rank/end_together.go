@@ -22,6 +22,7 @@ const (
 	channelIntro
 	channelBlocks
 	channelListing
+	channelStates
 )
 
 // endTogether lets ranks end together that have a separate launcher each, which asks only its own

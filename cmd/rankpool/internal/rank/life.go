@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache"
 	"rankpool/slurm"
 )
 
@@ -58,7 +59,7 @@ func (r *process) endLaunch() {
 }
 
 func readLife(folder string) (l life, known bool) {
-	text, err := os.ReadFile(filepath.Join(folder, lifeName))
+	text, err := mpicache.ReadFile(filepath.Join(folder, lifeName))
 	l.key, l.launch, _ = strings.Cut(string(text), " ")
 	return l, err == nil
 }

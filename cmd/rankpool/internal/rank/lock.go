@@ -12,6 +12,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache"
 )
 
 // lockFolder locks the rank's own folder, so that no other rank serves there.
@@ -48,7 +49,7 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 		return lock, err
 	}
 	holder := "an unknown process"
-	if text, err := os.ReadFile(path); err == nil {
+	if text, err := mpicache.ReadFile(path); err == nil {
 		if pid, err := strconv.Atoi(string(text)); err == nil && pid > 1 {
 			holder = fmt.Sprint("process ", pid)
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended meanwhile

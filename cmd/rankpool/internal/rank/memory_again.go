@@ -41,7 +41,7 @@ type memoryNote struct {
 }
 
 func readMemoryNote(folder string) (n memoryNote, err error) {
-	text, err := os.ReadFile(filepath.Join(folder, memoryName))
+	text, err := mpicache.ReadFile(filepath.Join(folder, memoryName))
 	if err != nil {
 		return n, err
 	}

@@ -1,0 +1,78 @@
+package rank
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"rankpool/mpicache"
+)
+
+// Ranks that are started again go on from the importance states in their folders. When somebody has
+// cleared one of them, the trainers of its node put the states back. Where it has no trainers,
+// another rank sends them.
+
+// A statesNote is what a rank sends of its importance states: the content of files, by name.
+type statesNote struct{ Files map[string][]byte }
+
+// completeStates writes the importance states that other ranks have of trainings of which this one
+// has none. All ranks take part, or none, as the intros say.
+func (r *process) completeStates(ctx context.Context, intros []intro) error {
+	senders := stateSenders(intros)
+	if len(senders) == 0 {
+		return nil
+	}
+	own, note := intros[r.transport.Rank()].States, statesNote{map[string][]byte{}}
+	for _, name := range own {
+		if senders[mpicache.TrainingOfState(name)] != r.transport.Rank() {
+			continue
+		}
+		text, err := mpicache.ReadFile(filepath.Join(r.dir, name))
+		if err == nil { // it may be gone
+			note.Files[name] = text
+		}
+	}
+	notes, err := exchange(ctx, r, channelStates, note)
+	if err != nil {
+		return err
+	}
+	for _, other := range notes {
+		for name, text := range other.Files {
+			if hasStateOf(own, mpicache.TrainingOfState(name)) {
+				continue
+			}
+			if err := mpicache.WriteFile(filepath.Join(r.dir, name), text); err != nil {
+				r.logger.Warn("an importance state that another rank has is not kept", "error", err)
+			}
+		}
+	}
+	return nil
+}
+
+// stateSenders returns the first rank that has states of a training, for each training of which
+// another rank has none.
+func stateSenders(intros []intro) map[string]int {
+	senders := map[string]int{}
+	for rank, in := range intros {
+		for _, name := range in.States {
+			training := mpicache.TrainingOfState(name)
+			if _, known := senders[training]; !known {
+				senders[training] = rank
+			}
+		}
+	}
+	for training := range senders {
+		if !slices.ContainsFunc(intros, func(in intro) bool {
+			return !hasStateOf(in.States, training)
+		}) {
+			delete(senders, training)
+		}
+	}
+	return senders
+}
+
+func hasStateOf(names []string, training string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return mpicache.TrainingOfState(name) == training
+	})
+}
