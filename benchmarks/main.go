@@ -40,7 +40,7 @@ type section struct {
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
 	boundarySection, saveSection, idleSection,
-	stagingSection, pfsSection, peersSection, acceleratorsSection,
+	stagingSection, pfsSection, jobsSection, peersSection, acceleratorsSection,
 }
 
 // children are the benchmarks that run in their own processes, by name.
@@ -58,7 +58,7 @@ func main() {
 	}
 	var b bench
 	only := flag.String("only", "", "sections to run, separated by commas (default: all but "+
-		"staging, pfs, peers and accelerators)")
+		"staging, pfs, jobs, peers and accelerators)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells "+
 		"nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")

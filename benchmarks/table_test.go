@@ -26,7 +26,7 @@ func TestTable(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	usual, err := choose("")
-	if err != nil || len(usual) != len(sections)-4 ||
+	if err != nil || len(usual) != len(sections)-5 ||
 		slices.ContainsFunc(usual, func(s section) bool { return s.named }) {
 		t.Errorf("%d sections, %v", len(usual), err)
 	}

@@ -215,6 +215,10 @@ func (s *stream) end() {
 			delete(s.gets, ticket)
 		}
 	}
+	for e := range s.epochs {
+		s.addEpoch(&s.past, e)
+	}
+	s.gone.Add(s.past)
 	s.streams = slices.DeleteFunc(s.streams, func(l *stream) bool { return l == s })
 	if s.began {
 		s.step(scheduler.LaneClosed{Lane: s.lane})

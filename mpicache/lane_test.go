@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/slab"
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
 
@@ -128,6 +129,7 @@ func TestJobsShare(t *testing.T) {
 	if err := d.train(place{}, place{1, 0}); err != nil {
 		t.Fatal(err)
 	}
+	checkJobsOf(t, c.cluster.nodes)
 	d.leave()
 	c.leave()
 	c.cluster.close()
@@ -153,6 +155,26 @@ func TestJobsShare(t *testing.T) {
 		t.Errorf("the run log has epochs of jobs %q", jobs)
 	}
 	c.cluster = newCluster(t, 1, 4, 100) // that the clean-up closes
+}
+
+// checkJobsOf checks that each rank says what each training was given, and that this is what all
+// together were given.
+func checkJobsOf(t *testing.T, nodes []*Node) {
+	t.Helper()
+	for rank, n := range nodes {
+		st := n.Stats()
+		var sum stats.Sums
+		var names []string
+		for i := range st.Jobs {
+			sum.Add(st.Jobs[i].Sums())
+			names = append(names, st.Jobs[i].Name)
+		}
+		if all := st.Sums(); !slices.Equal(names, []string{"", "d"}) || sum.Draws() == 0 ||
+			sum.Draws() != all.Draws() || sum.Hits() != all.Hits() {
+			t.Errorf("rank %d: trainings %q have %v draws and %v hits of %v and %v", rank, names,
+				sum.Draws(), sum.Hits(), all.Draws(), all.Hits())
+		}
+	}
 }
 
 // TestJobsAreRefused checks the sentences for what no job can be.
@@ -192,6 +214,7 @@ func TestJobsComeAndGo(t *testing.T) {
 	if err := c.train(place{}, place{0, 3}); err != nil {
 		t.Fatal(err)
 	}
+	given := 0.0
 	for i := range 100 {
 		d := c.newJob("again", int64(10+i), 2, 12)
 		d.connect()
@@ -211,6 +234,13 @@ func TestJobsComeAndGo(t *testing.T) {
 		}
 		for _, ended := range over {
 			<-ended
+		}
+		st := c.cluster.nodes[0].Stats()
+		if sums := st.Sums(); sums.Draws() <= given || st.Jobs != nil {
+			t.Errorf("after %d trainings a rank has given %v samples, and %v before; jobs %v", i+1,
+				sums.Draws(), given, st.Jobs)
+		} else {
+			given = sums.Draws()
 		}
 	}
 	for rank, s := range sets {

@@ -141,11 +141,15 @@ func (n *Node) Stats() stats.Reading {
 	st.SlabBytes, st.UsedBytes = n.arena.SizeBytes(), n.arena.UsedBytes()
 	n.arenaMu.Unlock()
 	var sum stats.Counts
-	for _, s := range n.all() {
+	all := n.all()
+	for _, s := range all {
 		s.addStats(&st, &sum)
 	}
+	if !slices.ContainsFunc(all, func(s *stream) bool { return s.job != "" }) {
+		st.Jobs = nil
+	}
 	for _, s := range n.streams {
-		s.addMemory(&st)
+		s.addMemory(&st, &sum)
 	}
 	st.Set(stats.Convert(sum))
 	st.Kept, st.KeptOf = int64(n.kept), int64(n.keptOf)
@@ -161,10 +165,11 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	progress := s.status()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum.Add(s.past)
+	own := s.past
 	for epoch := range s.epochs {
-		s.addEpoch(sum, epoch)
+		s.addEpoch(&own, epoch)
 	}
+	sum.Add(own)
 	if progress.Epoch >= 0 {
 		s.shown = progress
 	} else {
@@ -174,16 +179,28 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 		st.Data, st.Epoch, st.Batch, st.Batches = progress.Name, progress.Epoch, progress.Batch,
 			progress.Batches
 	}
+	if s.began {
+		job := stats.Job{
+			Name: s.job, Data: s.data.Name, Epoch: -1, Batch: progress.Batch,
+			Batches: progress.Batches,
+		}
+		if progress.Name != "" {
+			job.Epoch = progress.Epoch
+		}
+		job.Set(stats.Convert(own))
+		st.Jobs = append(st.Jobs, job)
+	}
 	if s.began && s.index == 0 && len(s.coordinator.Open()) > 0 {
 		st.NextPlanned = st.NextPlanned ||
 			s.stager.Knows(s.lane, slices.Max(s.coordinator.Open())+1)
 	}
 }
 
-// addMemory adds what is in memory to st.
-func (s *samples) addMemory(st *stats.Reading) {
+// addMemory adds what is in memory to st, and what trainings did that have ended to sum.
+func (s *samples) addMemory(st *stats.Reading, sum *stats.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	sum.Add(s.gone)
 	if s.stager == nil {
 		return
 	}

@@ -25,7 +25,8 @@ type samples struct {
 	closed   bool
 	reads    sync.WaitGroup // under way at storage, into the slab
 
-	streams []*stream // the first one is that of the training without a job name
+	streams []*stream    // the first one is that of the training without a job name
+	gone    stats.Counts // what those counted that have ended
 
 	stager *scheduler.Stager
 	tape   *record.Tape // what the stager decides; nil: it is not recorded

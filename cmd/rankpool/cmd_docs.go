@@ -37,6 +37,9 @@ Variables that rankpool reads, and that "run" sets for the training command wher
 **RANKPOOL_TRAINING**
 :   The number of a training, from 0 on. Set by "run --trainings".
 
+**RANKPOOL_TRAININGS**
+:   How many trainings there are. Set by "run --trainings".
+
 **RANKPOOL_PYTHON**
 :   "no" leaves PYTHONPATH unchanged; otherwise "run" prepends its own version of the Python client.
 

@@ -21,9 +21,10 @@ PYTHONPATH unchanged). SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed t
 command. Run exits with the training command's exit code; where Slurm runs several tasks, with
 srun's, which is the highest of all: when one task fails, the others are ended and exit with 143.
 
-With --trainings N, N trainings share the cache on one machine, each started by the same command,
-with RANKPOOL_TRAINING = 0 … N-1. The lines that they print begin with that number in brackets. When
-one fails the others go on, and run exits with the code of the first that failed.
+With --trainings N, N trainings share the cache, each started by the same command, with
+RANKPOOL_TRAINING = 0 … N-1; on several nodes each is a job step with the tasks that the batch
+script asks for. The lines that they print begin with that number in brackets. When one fails the
+others go on, and run exits with the code of the first that failed.
 
 With --requeue, Slurm restarts the job after the training command has ended, if the job received the
 signal of "sbatch --signal" or was preempted; see docs/requeue.md.`

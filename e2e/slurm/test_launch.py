@@ -5,7 +5,8 @@ import signal
 import sys
 
 import pytest
-from dataset import BATCHES
+import run
+from dataset import BATCHES, EPOCHS, SAMPLES
 from testbed import HERE
 
 FULL = pytest.mark.full
@@ -131,6 +132,34 @@ def test_torchrun(submit, words, same_stream):
     command = train.split(" ", 1)[1]  # without python
     script = f"rankpool run {cache} -- {PYTHON} {HERE / 'torchrun.py'} --nproc_per_node 2 {command}"
     same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
+
+
+def test_trainings_of_one_command(submit, words, reference, tree, tmp_path):
+    """run --trainings: each training is a step on both nodes, with its share of the GPUs and the
+    stream that it has alone. One that fails ends alone, and its exit code is that of run."""
+    cache, train = words(2)
+    say = (
+        "'echo gpus $CUDA_VISIBLE_DEVICES, trainer $RANK of $WORLD_SIZE; "
+        "[ $RANKPOOL_TRAINING = 2 ] && exit 3; "
+        'exec "$0" "$@" --seed $RANKPOOL_TRAINING --digest-log digest-$RANKPOOL_TRAINING\''
+    )
+    job = submit(
+        f"rankpool run --trainings 3 {cache} -- sh -c {say} {train}",
+        options=["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4"],
+    )
+    result = job.finish()
+    assert result.code == 3, result.stderr
+    for training in range(3):
+        for trainer in range(2):
+            line = f"[{training}] gpus {training}, trainer {trainer} of 2\n"
+            assert result.stdout.count(line) == 1, result.stdout
+    assert "rankpool: training 2 ended (exit code 3); the other trainings go on" in result.stderr
+    args = ["--epochs", EPOCHS, "--sampler", "pads", "--seed", 1]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    other = run.start(alone, tree, memory="0", args=args).finish().check(EPOCHS, SAMPLES)
+    assert job.text("digest-0").splitlines() == reference("pads").batches, result.stderr
+    assert job.text("digest-1").splitlines() == other.batches, result.stderr
 
 
 def test_job_array(bed, submit, words, reference):

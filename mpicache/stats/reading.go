@@ -48,6 +48,32 @@ type Reading struct {
 	NextPlanned bool `json:"next_planned"`
 
 	Machine Machine `json:"machine"`
+
+	// Jobs are the trainings on this rank, if one of them has a job name; else there are none.
+	Jobs []Job `json:"jobs,omitempty"`
+}
+
+// A Job is what one of several trainings has been given on a rank since the rank began, and how
+// far it is. It is not listed any more when it has ended; the rank's sums keep what it was given.
+type Job struct {
+	Name    string `json:"name"` // "": the training without a name
+	Data    string `json:"data"`
+	Epoch   int    `json:"epoch"` // -1 before the first
+	Batch   int    `json:"batch"` // how many the slowest trainer here has been given
+	Batches int    `json:"batches"`
+
+	// as in Reading
+	HitsLocal       int64   `json:"hits_local"`
+	HitsRemote      int64   `json:"hits_remote"`
+	TierHits        int64   `json:"tier_hits"`
+	StorageReads    int64   `json:"storage_reads"`
+	StorageBytes    int64   `json:"storage_bytes"`
+	FallbackReads   int64   `json:"fallback_reads"`
+	FallbackBytes   int64   `json:"fallback_bytes"`
+	Substituted     int64   `json:"substituted"`
+	SubstituteReads int64   `json:"substitute_reads"`
+	StallSeconds    float64 `json:"stall_seconds"`
+	TrainSeconds    float64 `json:"train_seconds"`
 }
 
 // Machine is what the rank's process knows about its storage, memory and GPUs. Whoever configures

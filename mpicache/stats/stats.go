@@ -2,7 +2,7 @@
 // is called, and what tables and plots call it. The lines of the run log are structs here, whose
 // fields the table names; sums over ranks, epochs and time are made of all counters at once.
 //
-// To add a counter, add its constant, its row in Table, and its fields in Reading and Count.
+// To add a counter, add its constant, its row in Table, and its fields in Reading, Job and Count.
 package stats
 
 import (
@@ -15,7 +15,7 @@ import (
 // A Counter is something that ranks count.
 type Counter int
 
-// The counters. A tally on the wire has the first ten, in this order.
+// The counters. A tally on the wire has the first ten, in this order; a Job has those to TierHits.
 const (
 	HitsLocal Counter = iota
 	HitsRemote
@@ -54,7 +54,7 @@ const (
 // A Row describes a counter.
 type Row struct {
 	Unit    Unit
-	Rank    string // its field in a Reading's JSON, "" if it has none
+	Rank    string // its field in a Reading's JSON, "" if it has none, and in a Job's
 	Epoch   string // its field in a Count's JSON
 	Heading string // of its column in the table at the end of a run
 
@@ -224,6 +224,12 @@ func (r *Reading) Sums() Sums {
 	return s
 }
 
+// Sums returns a training's counters.
+func (j *Job) Sums() Sums { return jobFields.read(reflect.ValueOf(j)) }
+
+// Set sets all of a training's counters.
+func (j *Job) Set(s Sums) { jobFields.write(reflect.ValueOf(j), s) }
+
 // Set sets all of a rank's counters but its GPUs'.
 func (r *Reading) Set(s Sums) { readingFields.write(reflect.ValueOf(r), s) }
 
@@ -234,18 +240,26 @@ func (c *Count) Sums() Sums { return countFields.read(reflect.ValueOf(c)) }
 func (c *Count) Set(s Sums) { countFields.write(reflect.ValueOf(c), s) }
 
 var (
-	readingFields = fieldsOf(reflect.TypeFor[Reading](), func(r Row) string { return r.Rank })
-	countFields   = fieldsOf(reflect.TypeFor[Count](), func(r Row) string { return r.Epoch })
+	readingFields = fieldsOf(reflect.TypeFor[Reading](),
+		func(c Counter) string { return Table[c].Rank })
+	jobFields = fieldsOf(reflect.TypeFor[Job](), func(c Counter) string {
+		if c > TierHits {
+			return ""
+		}
+		return Table[c].Rank
+	})
+	countFields = fieldsOf(reflect.TypeFor[Count](),
+		func(c Counter) string { return Table[c].Epoch })
 )
 
 // fields has the index of each counter's field in a struct, nil if it has none.
 type fields [Counters][]int
 
 // fieldsOf finds the fields of a struct by their names in JSON.
-func fieldsOf(t reflect.Type, name func(Row) string) (f fields) {
-	for c, row := range Table {
+func fieldsOf(t reflect.Type, name func(Counter) string) (f fields) {
+	for c := range f {
 		in := t
-		for part := range strings.SplitSeq(name(row), ".") {
+		for part := range strings.SplitSeq(name(Counter(c)), ".") {
 			if part == "" {
 				break
 			}

@@ -30,13 +30,18 @@ func TestTable(t *testing.T) {
 		t.Errorf("an epoch's line has %v, the table %v: %v", got, named, err)
 	}
 	var r Reading
+	var j Job
 	var c Count
 	r.Set(s)
+	j.Set(s)
 	c.Set(s)
-	ofRank, ofEpoch := r.Sums(), c.Sums()
+	ofRank, ofJob, ofEpoch := r.Sums(), j.Sums(), c.Sums()
 	for k, want := range s {
 		if got := ofRank[k]; Table[k].Rank != "" && got != want || Table[k].Rank == "" && got != 0 {
 			t.Errorf("of a rank %q is %v, want %v", Table[k].Rank, got, want)
+		}
+		if got := ofJob[k]; Counter(k) <= TierHits && got != want || Counter(k) > TierHits && got != 0 {
+			t.Errorf("of a training %q is %v, want %v", Table[k].Rank, got, want)
 		}
 		if got := ofEpoch[k]; Table[k].Epoch != "" && got != want || Table[k].Epoch == "" && got != 0 {
 			t.Errorf("of an epoch %q is %v, want %v", Table[k].Epoch, got, want)

@@ -74,7 +74,11 @@ func Join(dir, name string, argv []string) (err error) {
 		return err
 	}
 	holdSession(dir)
-	session.NoteStep(dir, session.StepName, job)
+	note := session.StepName
+	if name != "" {
+		note += "@" + name
+	}
+	session.NoteStep(dir, note, job)
 	client, err := ExtractClient(dir, os.Getenv)
 	if err != nil {
 		return err
@@ -88,7 +92,8 @@ func Join(dir, name string, argv []string) (err error) {
 	if isAgent(argv) {
 		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
 	}
-	return unix.Exec(path, argv, joinEnv(os.Environ(), job, name, dir, folder, client))
+	return unix.Exec(path, argv,
+		ownGPUs(joinEnv(os.Environ(), job, name, dir, folder, client)))
 }
 
 // noOtherStep reports whether this job runs no step but this one, so that no cache can come.

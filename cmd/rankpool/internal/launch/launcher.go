@@ -126,8 +126,10 @@ func IsReady(folder string) bool {
 func (l *launcher) startTrainers() error {
 	for i, c := range l.trainers {
 		name := fmt.Sprintf("trainer %d", i)
-		if c.among > 1 {
-			name = fmt.Sprintf("training %d, trainer %d", c.training, i%(len(l.trainers)/c.among))
+		if each := len(l.trainers) / max(1, c.among); c.among > 1 && each == 1 {
+			name = fmt.Sprintf("training %d", c.training)
+		} else if c.among > 1 {
+			name = fmt.Sprintf("training %d, trainer %d", c.training, i%each)
 		}
 		p, err := start(name, c, l.exits)
 		if err != nil {
@@ -264,7 +266,7 @@ func (l *launcher) pass(s syscall.Signal) {
 	switch {
 	case exit.EndsRun(s) && l.step != "":
 		go func() { // Slurm may be slow
-			if !signalStep(l.step, l.again.job, s) {
+			if !signalSteps(l.step, len(l.trainers), l.again.job, s) {
 				l.unheard <- s
 			}
 		}()

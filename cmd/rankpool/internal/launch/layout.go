@@ -135,7 +135,7 @@ func (o *Options) localTrainers(
 ) (all []command) {
 	env = world.WithoutLaunch(env)
 	if o.trainings > 1 {
-		env = trainingEnv(env, training, o.trainings)
+		env = ownGPUs(trainingEnv(env, training, o.trainings))
 	}
 	trainers := o.ranks * o.trainersPerRank
 	for i := range trainers {
@@ -263,4 +263,9 @@ func agreedPort(key string) int {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, key) // a hash never fails
 	return firstMasterPort + int(h.Sum32()%masterPorts)
+}
+
+// trainingPort is the agreed port of a training among several.
+func trainingPort(key string, training int) int {
+	return firstMasterPort + (agreedPort(key)-firstMasterPort+training)%masterPorts
 }

@@ -285,19 +285,22 @@ func killStep(folder string, job slurm.Job) {
 	}
 }
 
-// signalStep has Slurm send s to the training step of a session, and reports whether it has, or had
-// done so before. srun itself reacts to a signal that ends it by killing its tasks at once, and
-// when Slurm ends a job it has signalled the steps already.
+// signalSteps has Slurm send s to all training steps of a session, so many, and reports whether one
+// has got it, or all had before. srun itself reacts to a signal that ends it by killing its tasks
+// at once, and when Slurm ends a job it has signalled the steps already.
 //
 // Source: measured with Slurm 22.05.
-func signalStep(folder string, job slurm.Job, s syscall.Signal) bool {
-	step, err := os.ReadFile(filepath.Join(folder, session.StepName))
-	if err != nil {
-		return false // it has not started
+func signalSteps(folder string, trainings int, job slurm.Job, s syscall.Signal) (sent bool) {
+	steps := session.TrainingSteps(folder)
+	if len(steps) < trainings {
+		return false // not all have started
 	}
 	if state, known := askJob(job); known && !state.runs() {
 		return true
 	}
-	_, err = slurmCommand("scancel", "--signal="+strconv.Itoa(int(s)), job.JobID+"."+string(step))
-	return err == nil
+	for _, step := range steps {
+		_, err := slurmCommand("scancel", "--signal="+strconv.Itoa(int(s)), job.JobID+"."+step)
+		sent = sent || err == nil // a step may be over
+	}
+	return sent
 }

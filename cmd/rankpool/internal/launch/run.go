@@ -68,7 +68,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
 		"training processes per rank; in a Slurm batch script, srun's own flags decide")
 	flags.IntVar(&o.trainings, "trainings", 1, "how many trainings to start that share the cache, "+
-		"each with RANKPOOL_TRAINING = 0, 1, …, ranks and GPUs of its own; on one machine")
+		"each with RANKPOOL_TRAINING = 0, 1, …, ranks and GPUs of its own")
 	o.cache.Register(flags)
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
 		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
@@ -100,7 +100,7 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	if err := o.checkLaunch(job, f, at); err != nil {
 		return err
 	}
-	if err := o.checkTrainings(job, f); err != nil {
+	if err := o.checkTrainings(f); err != nil {
 		return err
 	}
 	switch {
@@ -138,8 +138,8 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	case FormLocal:
 		o.ranks = max(1, o.ranks)
 	}
-	o.cache.Trainers.PerRank = max(o.trainings*o.trainersPerRank,
-		memory.TasksANode(job, f == FormSlurm))
+	o.cache.Trainers.PerRank = o.trainings *
+		max(o.trainersPerRank, memory.TasksANode(job, f == FormSlurm))
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}

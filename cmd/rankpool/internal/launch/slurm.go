@@ -13,32 +13,44 @@ import (
 )
 
 // slurmLayout starts two overlapping steps: the cache, one rank per node, and the training command
-// with the tasks that the batch script asked for. They are separate because a rank that dies takes
-// its step with it.
+// with the tasks that the batch script asked for; of several trainings each is a step with as many.
+// They are separate because a rank that dies takes its step with it.
 //
 // --mem=0 lets a step share the job's memory: otherwise a step of the user's that runs beside it
 // reserves all of it.
 func (o *Options) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
-	get := world.Lookup(env)
 	hosts, err := job.Hosts()
 	o.slurmCache(&l, job, dir, env, nil)
 	if err == nil && len(hosts) > 1 {
 		l.around = func(l *layout, living []string) { o.slurmCache(l, job, dir, env, living) }
 		l.hosts = hosts
 	}
-	train := []string{
-		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1",
-		"--quit-on-interrupt", o.self, "join", "--session", dir, "--",
+	for training := range o.trainings {
+		l.trainers = append(l.trainers, o.slurmTraining(training, job, dir, env))
 	}
-	l.trainers = []command{{
-		args: append(train, o.Command...),
-		env:  world.WithEnv(env, trainingStep(job, get, dir)), stdout: os.Stdout,
-	}}
 	if onFirstNode(job) {
 		l.folders = []string{session.RankFolder(dir, 0)}
 	}
 	return l
+}
+
+// slurmTraining returns the step of a training.
+func (o *Options) slurmTraining(training int, job slurm.Job, dir string, env []string) command {
+	words := []string{
+		"srun", "--overlap", "--mem=0", "--export=ALL", "--kill-on-bad-exit=1",
+		"--quit-on-interrupt", o.self, "join", "--session", dir,
+	}
+	set := trainingStep(job, world.Lookup(env), dir)
+	if o.trainings > 1 {
+		env = trainingEnv(env, training, o.trainings)
+		words = append(words, "--job", world.Lookup(env)("RANKPOOL_JOB"))
+		set["MASTER_PORT"] = strconv.Itoa(trainingPort(job.JobID, training))
+	}
+	return command{
+		args: append(append(words, "--"), o.Command...), env: world.WithEnv(env, set),
+		stdout: os.Stdout, training: training, among: o.trainings,
+	}
 }
 
 // slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, where

@@ -11,23 +11,22 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/slurm"
 )
 
 // Several trainings of one command (--trainings N) share the cache: each is a job of its own, with
-// its own ranks 0, 1, … and its share of the GPUs, and goes on when another one fails.
+// its own ranks 0, 1, … and its share of the GPUs, and goes on when another one fails. On several
+// nodes of Slurm each is a step.
 
 // checkTrainings returns an error if several trainings cannot be started in this form.
-func (o *Options) checkTrainings(job slurm.Job, f form) error {
+func (o *Options) checkTrainings(f form) error {
 	switch {
 	case o.trainings < 1:
 		return exit.Usagef("--trainings must be at least 1, not %d", o.trainings)
 	case o.trainings == 1:
 		return nil
-	case f != FormLocal:
-		return exit.Usagef("--trainings: run starts several trainings on one machine; on %d nodes "+
-			"start the cache and each training as a step of its own (docs/jobs.md)",
-			max(job.Nodes, 2))
+	case f == formTask:
+		return exit.Usagef("--trainings: run is itself a task of srun or mpirun here; call it in the " +
+			"batch script, without srun (docs/jobs.md)")
 	case o.requeue != "":
 		return exit.Usagef("--trainings: several trainings cannot be requeued together; start the " +
 			"cache and each training as a step of its own (docs/jobs.md)")
@@ -35,20 +34,39 @@ func (o *Options) checkTrainings(job slurm.Job, f form) error {
 	return nil
 }
 
-// trainingEnv is the environment of a training among several: its number, its name for the cache,
-// and its GPUs.
-func trainingEnv(env []string, training, of int) []string {
-	get, set := world.Lookup(env), map[string]string{}
-	name := "training-" + strconv.Itoa(training)
+const trainingsVariable = "RANKPOOL_TRAININGS" // how many there are, in a training's environment
+
+// trainingName is the job name of a training among several.
+func trainingName(get func(string) string, training int) string {
 	if all := get("RANKPOOL_JOB"); all != "" {
-		name = all + "-" + strconv.Itoa(training)
+		return all + "-" + strconv.Itoa(training)
 	}
-	set["RANKPOOL_TRAINING"], set["RANKPOOL_JOB"] = strconv.Itoa(training), name
+	return "training-" + strconv.Itoa(training)
+}
+
+// trainingEnv is the environment of a training among several: its number, how many there are, and
+// its name for the cache.
+func trainingEnv(env []string, training, of int) []string {
+	return world.WithEnv(env, map[string]string{
+		"RANKPOOL_TRAINING": strconv.Itoa(training), trainingsVariable: strconv.Itoa(of),
+		"RANKPOOL_JOB": trainingName(world.Lookup(env), training),
+	})
+}
+
+// ownGPUs leaves a training among several its share of the GPUs in its environment; if there are
+// fewer GPUs than trainings, all.
+func ownGPUs(env []string) []string {
+	get := world.Lookup(env)
+	training, _ := strconv.Atoi(get("RANKPOOL_TRAINING"))
+	of, _ := strconv.Atoi(get(trainingsVariable)) // 0: it is the only one
 	gpus := strings.Split(get("CUDA_VISIBLE_DEVICES"), ",")
-	if share := len(gpus) / of; gpus[0] != "" && share > 0 {
-		set["CUDA_VISIBLE_DEVICES"] = strings.Join(gpus[training*share:][:share], ",")
+	share := len(gpus) / max(of, 1)
+	if of < 2 || gpus[0] == "" || share == 0 || training < 0 || training >= of {
+		return env
 	}
-	return world.WithEnv(env, set)
+	return world.WithEnv(env, map[string]string{
+		"CUDA_VISIBLE_DEVICES": strings.Join(gpus[training*share:][:share], ","),
+	})
 }
 
 // prefixed writes lines to a file that several processes write to, each line whole and with a

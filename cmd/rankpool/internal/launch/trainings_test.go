@@ -2,6 +2,7 @@ package launch
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ func TestTrainingEnv(t *testing.T) {
 		// fewer GPUs than trainings: they share all
 		{[]string{"CUDA_VISIBLE_DEVICES=0"}, 1, 2, map[string]string{"CUDA_VISIBLE_DEVICES": "0"}},
 	} {
-		get := world.Lookup(trainingEnv(c.env, c.training, c.of))
+		get := world.Lookup(ownGPUs(trainingEnv(c.env, c.training, c.of)))
 		for name, want := range c.want {
 			if got := get(name); got != want {
 				t.Errorf("%v, training %d of %d: %s=%q, want %q", c.env, c.training, c.of, name,
@@ -71,16 +72,40 @@ func TestLocalTrainings(t *testing.T) {
 	}
 }
 
+// TestSlurmTrainings checks that each training is a step with a name and a port of its own.
+func TestSlurmTrainings(t *testing.T) {
+	o := testOptions()
+	o.trainings = 3
+	job := slurm.Job{JobID: "7", Nodes: 2, NodeID: 0, NodeList: "n[1-2]"}
+	l := o.slurmLayout(job, "/s", []string{"MASTER_PORT=1", "CUDA_VISIBLE_DEVICES=0"})
+	if len(l.trainers) != 3 {
+		t.Fatalf("%d steps", len(l.trainers))
+	}
+	ports := map[string]bool{}
+	for i, c := range l.trainers {
+		get, number := world.Lookup(c.env), strconv.Itoa(i)
+		want := "join --session /s --job training-" + number + " -- python train.py"
+		if words := strings.Join(c.args, " "); !strings.HasSuffix(words, want) ||
+			get("RANKPOOL_TRAINING") != number || c.training != i || c.among != 3 {
+			t.Errorf("step %d: %s, RANKPOOL_TRAINING=%s", i, words, get("RANKPOOL_TRAINING"))
+		}
+		ports[get("MASTER_PORT")] = true
+	}
+	if len(ports) != 3 || ports["1"] {
+		t.Errorf("ports %v", ports)
+	}
+}
+
 func TestTrainingsAreRefused(t *testing.T) {
-	two, job := Options{trainings: 2}, slurm.Job{JobID: "7", Nodes: 2}
-	for _, f := range []form{FormSlurm, formTask} {
-		if err := two.checkTrainings(job, f); err == nil || exit.Code(err) != 2 ||
-			!strings.Contains(err.Error(), "on 2 nodes start the cache and each training") {
+	two := Options{trainings: 2}
+	if err := two.checkTrainings(formTask); err == nil || exit.Code(err) != 2 ||
+		!strings.Contains(err.Error(), "call it in the batch script, without srun") {
+		t.Error(err)
+	}
+	for _, f := range []form{FormLocal, FormSlurm} {
+		if err := two.checkTrainings(f); err != nil {
 			t.Errorf("form %d: %v", f, err)
 		}
-	}
-	if err := two.checkTrainings(slurm.Job{}, FormLocal); err != nil {
-		t.Error(err)
 	}
 }
 

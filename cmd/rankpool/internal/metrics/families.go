@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,28 +85,66 @@ func (d *describer) training() {
 	})
 }
 
-// counters adds the metrics of the table of counters. Counters with the same metric are its series.
+// counters adds the metrics of the table of counters: a rank's, and, where several trainings share
+// the cache, each one's, with the prefix training_.
 func (d *describer) counters() {
-	for _, row := range stats.Table {
+	d.table("", stats.Counters, nil, func(r reading, to func(stats.Sums, ...string)) {
+		to(r.Sums())
+	})
+	ofEach := []string{"training", "data"}
+	d.table("training_", stats.TierHits+1, ofEach,
+		func(r reading, to func(stats.Sums, ...string)) {
+			for i := range r.Jobs {
+				to(r.Jobs[i].Sums(), r.Jobs[i].Name, r.Jobs[i].Data)
+			}
+		})
+	place := func(value func(stats.Job) int) func(reading, emit) {
+		return func(r reading, to emit) {
+			for _, j := range r.Jobs {
+				if j.Epoch >= 0 {
+					to(float64(value(j)), j.Name, j.Data)
+				}
+			}
+		}
+	}
+	d.gauge("training_epoch", "The epoch that the training is in, from 0.",
+		place(func(j stats.Job) int { return j.Epoch }), ofEach...)
+	d.gauge("training_epoch_batch", "The global batch that its slowest trainer here is at.",
+		place(func(j stats.Job) int { return j.Batch }), ofEach...)
+	d.gauge("training_epoch_batches", "Global batches of its epoch.",
+		place(func(j stats.Job) int { return j.Batches }), ofEach...)
+}
+
+// table adds the metrics of the counters below an end, with a prefix, and series of sums with
+// labels. Counters with the same metric are its series.
+func (d *describer) table(prefix string, end stats.Counter, labels []string,
+	sums func(reading, func(of stats.Sums, values ...string)),
+) {
+	for _, row := range stats.Table[:end] {
 		if row.Help == "" {
 			continue
 		}
 		var all []stats.Counter
-		for c := range stats.Table {
+		for c := range end {
 			if stats.Table[c].Metric == row.Metric {
-				all = append(all, stats.Counter(c))
+				all = append(all, c)
 			}
 		}
-		if len(all) == 1 {
-			d.counter(row.Metric, row.Help, func(r reading, to emit) { to(r.Sums()[all[0]]) })
-			continue
+		names := slices.Clone(labels)
+		if len(all) > 1 {
+			names = append(names, "source")
 		}
-		d.counter(row.Metric, row.Help, func(r reading, to emit) {
-			sums := r.Sums()
-			for _, c := range all {
-				to(sums[c], stats.Table[c].Source)
-			}
-		}, "source")
+		d.counter(prefix+row.Metric, row.Help, func(r reading, to emit) {
+			sums(r, func(of stats.Sums, values ...string) {
+				for _, c := range all {
+					if len(all) > 1 {
+						to(of[c], append(slices.Clone(values), stats.Table[c].Source)...)
+					} else {
+						to(of[c], values...)
+					}
+				}
+			})
+		}, names...)
 	}
 }
 

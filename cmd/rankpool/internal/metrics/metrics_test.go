@@ -53,6 +53,20 @@ func full() stats.Reading {
 	}
 }
 
+// shared is a rank on which two trainings share the cache, and one has not begun.
+func shared() stats.Reading {
+	return stats.Reading{Rank: 1, Host: "nid2", Epoch: -1, Jobs: []stats.Job{
+		{Data: "train", Epoch: 2, Batch: 21, Batches: 60, HitsLocal: 5001, TrainSeconds: 9.5},
+		{
+			Name: "a", Data: "train", Epoch: 3, Batch: 31, Batches: 60,
+			HitsLocal: 6001, HitsRemote: 6002, TierHits: 6003, StorageReads: 6004, StorageBytes: 6005,
+			FallbackReads: 6006, FallbackBytes: 6007, Substituted: 6008, SubstituteReads: 6009,
+			StallSeconds: 1.25, TrainSeconds: 8.5,
+		},
+		{Name: "b", Data: "train", Epoch: -1},
+	}}
+}
+
 // fresh is a rank that has not begun, on a machine of which nothing is known.
 func fresh() stats.Reading { return stats.Reading{Epoch: -1} }
 
@@ -63,7 +77,9 @@ func registry(labels metrics.Labels, s stats.Reading) *prometheus.Registry {
 var labels = metrics.Labels{Job: "4242", Rank: 1, Host: "nid2"}
 
 func TestNamesFollowTheConventions(t *testing.T) {
-	problems, err := testutil.GatherAndLint(registry(labels, full()))
+	all := full()
+	all.Jobs = shared().Jobs
+	problems, err := testutil.GatherAndLint(registry(labels, all))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +100,7 @@ func TestExposition(t *testing.T) {
 		stats  stats.Reading
 	}{
 		{"full.prom", labels, full()},
+		{"jobs.prom", labels, shared()},
 		{"fresh.prom", metrics.Labels{Job: "pid7-ab", Host: "here"}, fresh()},
 	} {
 		t.Run(tc.golden, func(t *testing.T) {
@@ -263,7 +280,9 @@ func TestDocumentation(t *testing.T) {
 			documented[strings.Trim(name, " `")] = strings.TrimSpace(cells[2])
 		}
 	}
-	families, err := registry(labels, full()).Gather()
+	all := full()
+	all.Jobs = shared().Jobs
+	families, err := registry(labels, all).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -41,7 +42,7 @@ func Write(w io.Writer, run *runlog.Run, o Options) error {
 		Style:   template.CSS(styleText), //nolint:gosec // our own file
 		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: count(float64(run.Events)),
 		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run), Passes: passTable(run),
-		Remarks: remarks(run), Figures: figures(run),
+		Trainings: trainingTables(run), Remarks: remarks(run), Figures: figures(run),
 	}
 	p.Verdict, p.Sentence = verdict(run, o.Bound)
 	if err := pageTemplate.Execute(w, &p); err != nil {
@@ -58,6 +59,7 @@ type page struct {
 	Facts                        []fact
 	Verdict, Sentence            string
 	Epochs, Passes               *Table // nil: none
+	Trainings                    []*Table
 	Remarks                      []Remark
 	Figures                      []*Figure
 }
@@ -65,9 +67,10 @@ type page struct {
 // A fact is one of the numbers in the head.
 type fact struct{ Name, Value string }
 
-// totals returns the sums over the run: over its epochs if it finished any, else over the nodes.
+// totals returns the sums over the run: over its epochs if it finished any, else, or where several
+// trainings shared the cache, over the nodes.
 func totals(run *runlog.Run) (t stats.Sums, trainSeconds float64) {
-	if len(run.Epochs) == 0 {
+	if len(run.Epochs) == 0 || len(run.Trainings) > 0 {
 		t = run.Totals()
 		return t, t[stats.TrainSeconds]
 	}
@@ -95,6 +98,10 @@ func summary(run *runlog.Run) []string {
 	}
 	text := fmt.Sprintf("%s trained%s: %s finished in %s.", what, on,
 		plural(int64(len(run.Epochs)), "epoch"), span(run.WallSeconds()))
+	if n := len(trainingsOf(run)); n > 0 {
+		text += fmt.Sprintf(" %s with job names finished %s.", upper(plural(int64(n), "training")),
+			plural(int64(len(run.Trainings)), "epoch"))
+	}
 	if !run.Begin.IsZero() {
 		text += " It began on " + run.Begin.UTC().Format("2 January 2006 at 15:04:05") + " UTC."
 	}
@@ -162,37 +169,44 @@ func passTable(run *runlog.Run) *Table {
 	return countTable("Passes over other data sets", run.Passes)
 }
 
+// countHead are the headings of a table of epochs.
+var countHead = []string{
+	"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes", "fallback", "waited",
+	"seconds",
+}
+
+// countCells are the cells of an epoch below all of these headings but the first.
+func countCells(e *runlog.Epoch) []string {
+	draws := float64(e.Draws)
+	return []string{
+		count(draws), percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
+		percent(stats.Ratio(float64(e.HitsLocal), draws)),
+		percent(stats.Ratio(float64(e.HitsRemote), draws)),
+		percent(stats.Ratio(float64(e.StorageReads), draws)),
+		in(decimalSizes, float64(e.StorageBytes)),
+		count(float64(e.FallbackReads)), percent(min(1, stats.Ratio(e.StallSeconds, e.Seconds))),
+		number(e.Seconds),
+	}
+}
+
 // countTable has a row per epoch, with the metrics of training; nil without epochs.
 func countTable(name string, epochs []runlog.Epoch) *Table {
 	if len(epochs) == 0 {
 		return nil
 	}
 	metrics := runlog.MetricNames(epochs)
-	head := []string{
-		"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes",
-		"fallback", "waited", "seconds",
-	}
-	t := &Table{Name: name, Head: append(head, metrics...)}
+	t := &Table{Name: name, Head: slices.Concat(countHead, metrics)}
 	named := false
 	for i := range epochs {
 		named = named || epochs[i].Data != epochs[0].Data
 	}
 	for _, g := range groupsOf(len(epochs), epochRows) {
 		e := &epochs[g[1]-1]
-		draws := float64(e.Draws)
 		epoch := fmt.Sprint(e.Epoch)
 		if named {
 			epoch += " " + e.Data
 		}
-		row := []string{
-			epoch, count(draws), percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
-			percent(stats.Ratio(float64(e.HitsLocal), draws)),
-			percent(stats.Ratio(float64(e.HitsRemote), draws)),
-			percent(stats.Ratio(float64(e.StorageReads), draws)),
-			in(decimalSizes, float64(e.StorageBytes)),
-			count(float64(e.FallbackReads)), percent(min(1, stats.Ratio(e.StallSeconds, e.Seconds))),
-			number(e.Seconds),
-		}
+		row := append([]string{epoch}, countCells(e)...)
 		for _, metric := range metrics {
 			value, found := e.Metrics[metric]
 			if !found {
@@ -203,6 +217,42 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 		t.Rows = append(t.Rows, row)
 	}
 	return t
+}
+
+// trainingsOf returns the epochs of each training with a job name, by name.
+func trainingsOf(run *runlog.Run) (trainings [][]runlog.Epoch) {
+	for rest := run.Trainings; len(rest) > 0; {
+		end := slices.IndexFunc(rest, func(e runlog.Epoch) bool { return e.Job != rest[0].Job })
+		if end < 0 {
+			end = len(rest)
+		}
+		trainings, rest = append(trainings, rest[:end]), rest[end:]
+	}
+	return trainings
+}
+
+// trainingTables have a row for each training with a job name, and one for each of its epochs.
+func trainingTables(run *runlog.Run) []*Table {
+	trainings := trainingsOf(run)
+	if len(trainings) == 0 {
+		return nil
+	}
+	all := &Table{Name: "Trainings with job names", Head: append([]string{"job", "epochs"},
+		countHead[1:]...)}
+	tables := []*Table{all}
+	for _, epochs := range trainings {
+		sum := runlog.Epoch{Job: epochs[0].Job}
+		var sums stats.Sums
+		for i := range epochs {
+			sums.Add(epochs[i].Sums())
+			sum.Draws += epochs[i].Draws
+		}
+		sum.Set(sums)
+		all.Rows = append(all.Rows, append([]string{sum.Job, fmt.Sprint(len(epochs))},
+			countCells(&sum)...))
+		tables = append(tables, countTable("Job "+sum.Job, epochs))
+	}
+	return tables
 }
 
 // gpuRows is the maximum number of GPUs in the table.

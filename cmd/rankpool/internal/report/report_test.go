@@ -180,6 +180,36 @@ func TestPlannedHits(t *testing.T) {
 	}
 }
 
+// TestTrainingsWithJobNames has a table of the trainings, and one of the epochs of each.
+func TestTrainingsWithJobNames(t *testing.T) {
+	const epoch = `{"event":"job","data":"train","job":%q,"epoch":%d,"draws":100,"hits_local":%d,` +
+		`"storage_reads":%d,"seconds":4,"stall_seconds":1}` + "\n"
+	log := ""
+	for _, job := range []string{"<b>", "a"} {
+		for e := range 3 {
+			log += fmt.Sprintf(epoch, job, e, 20*e, 100-20*e)
+		}
+	}
+	run := runOf(t, log)
+	page := pageOf(t, run)
+	for _, want := range []string{
+		"2 trainings with job names finished 6 epochs.", "Job a<", "Job &lt;b&gt;<",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	tables := trainingTables(run)
+	if got := strings.Join(tables[0].Rows[1], "|"); len(tables) != 3 || len(tables[0].Rows) != 2 ||
+		!strings.HasPrefix(got, "a|3|300|20.0 %|20.0 %|0.0 %|80.0 %|") ||
+		!strings.HasSuffix(got, "|25.0 %|12") {
+		t.Errorf("%d tables, the second row is %s", len(tables), got)
+	}
+	if strings.Contains(page, "No epoch was finished.<") {
+		t.Error("the page says that no epoch was finished")
+	}
+}
+
 // TestMissing says what a page without something says in its place, and that it has no empty plot.
 func TestMissing(t *testing.T) {
 	training := runlogtest.Cluster()

@@ -36,7 +36,8 @@ type Builder struct {
 type epochKey struct {
 	data  string
 	epoch int
-	pass  bool
+	event string // epoch, pass or job
+	job   string
 }
 
 // epochSum is an epoch as counted by the earlier jobs and by this one.
@@ -55,8 +56,7 @@ func (b *Builder) Add(e Event) {
 		epoch := b.epochOf(e.Node)
 		b.enter(epoch)
 		b.node(e.Node, epoch)
-	case e.Name == "job": // the table has it
-	case e.Epoch != nil && e.Name != "pass":
+	case e.Epoch != nil && e.Name == "epoch":
 		b.enter(e.Epoch.Epoch)
 		b.data = e.Epoch.Data
 		b.take(e)
@@ -151,9 +151,9 @@ func (b *Builder) nextJob(epoch int) {
 // epochs, and there are few passes before training.
 const maxHeld = 8
 
-// beside handles a pass or a distribution. They may precede the first epoch of their job, when it
-// is not known yet to which training they belong: scores are logged when an epoch is planned, and a
-// pass may precede all training.
+// beside handles a pass, an epoch of a training with a job name, or a distribution. They may
+// precede the first epoch of their job, when it is not known yet to which training they belong:
+// scores are logged when an epoch is planned, and a pass may precede all training.
 func (b *Builder) beside(e Event) {
 	b.open()
 	if b.over || e.Importance != nil && b.run.Newest < 0 {
@@ -169,7 +169,7 @@ func (b *Builder) take(e Event) {
 		b.scores.add(e.Importance)
 		return
 	}
-	b.epoch(e.Epoch, e.Name == "pass")
+	b.epoch(e.Epoch, e.Name)
 }
 
 // open initialises the zero Builder.
@@ -179,8 +179,8 @@ func (b *Builder) open() {
 	}
 }
 
-func (b *Builder) epoch(e *Epoch, pass bool) {
-	key := epochKey{e.Data, e.Epoch, pass}
+func (b *Builder) epoch(e *Epoch, event string) {
+	key := epochKey{e.Data, e.Epoch, event, e.Job}
 	sum := b.epochs[key]
 	switch {
 	case sum == nil:
@@ -191,7 +191,7 @@ func (b *Builder) epoch(e *Epoch, pass bool) {
 		sum.job = b.jobs
 	}
 	sum.last = *e
-	if !pass {
+	if event == "epoch" {
 		b.run.Data = cmp.Or(e.Data, b.run.Data)
 	}
 	if !e.Time.IsZero() && !b.clock.begin.IsZero() {
@@ -272,9 +272,12 @@ func (b *Builder) Run() *Run {
 	r.Ranks = max(r.Ranks, len(r.Nodes))
 	for key, sum := range b.epochs {
 		e := *addEpoch(&sum.before, &sum.last)
-		if key.pass {
+		switch key.event {
+		case "pass":
 			r.Passes = append(r.Passes, e)
-		} else {
+		case "job":
+			r.Trainings = append(r.Trainings, e)
+		default:
 			r.Epochs = append(r.Epochs, e)
 		}
 	}
@@ -283,6 +286,9 @@ func (b *Builder) Run() *Run {
 	}
 	slices.SortFunc(r.Epochs, byEpoch)
 	slices.SortFunc(r.Passes, byEpoch)
+	slices.SortFunc(r.Trainings, func(a, b Epoch) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), byEpoch(a, b))
+	})
 	slices.SortStableFunc(r.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
 	return r
 }

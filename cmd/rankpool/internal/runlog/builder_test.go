@@ -252,3 +252,36 @@ func TestSameLaunch(t *testing.T) {
 		t.Errorf("restarts %v, %v hits", restarts, run.Totals()[stats.HitsLocal])
 	}
 }
+
+// TestTrainingsWithJobNames checks that the epochs of trainings with job names are beside those of
+// the one without, and are added up over jobs of Slurm.
+func TestTrainingsWithJobNames(t *testing.T) {
+	var log script
+	job := func(name string, epoch int) {
+		log.line(`{"event":"job","data":"train","job":%q,"epoch":%d,"draws":50,"storage_reads":50}`,
+			name, epoch)
+	}
+	log.begin("first")
+	job("old", 0)
+	log.node("train", 0, 1)
+	log.summary()
+	log.begin("a")
+	log.node("train", 0, 1)
+	job("b", 0)
+	job("a", 1)
+	job("a", 0)
+	log.epoch(0)
+	log.summary()
+	log.begin("requeued")
+	job("a", 1)
+	log.node("train", 1, 1)
+	log.epoch(1)
+	run := checkRun(t, &log, 2, 0, 2, 1)
+	var got []string
+	for _, e := range run.Trainings {
+		got = append(got, fmt.Sprintf("%s %d: %d", e.Job, e.Epoch, e.Draws))
+	}
+	if strings.Join(got, ", ") != "a 0: 50, a 1: 100, b 0: 50" {
+		t.Errorf("%q", got)
+	}
+}

@@ -27,6 +27,7 @@ type Run struct {
 	// jobs are added
 	Epochs     []Epoch
 	Passes     []Epoch // of the other data sets
+	Trainings  []Epoch // of the trainings with job names, by name
 	Nodes      []NodeRun
 	Timeline   Timeline // empty without node lines
 	Marks      []Mark   // in order of time

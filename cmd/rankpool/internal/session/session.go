@@ -207,8 +207,8 @@ func Remove(dir string) error {
 	if hasSessionName(dir) {
 		return os.RemoveAll(dir)
 	}
-	paths := RankFolders(dir)
-	for _, name := range []string{LockName, "python", RefusedName, StepName, CacheStepName} {
+	paths := append(RankFolders(dir), stepPaths(dir)...)
+	for _, name := range []string{LockName, "python", RefusedName, CacheStepName} {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	for _, path := range paths {

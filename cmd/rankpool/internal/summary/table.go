@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"text/tabwriter"
@@ -191,7 +192,25 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	return printTotals(w, rows, restarts)
 }
 
+// printTotals prints a line of each training, where there are several, and one of all.
 func printTotals(w io.Writer, rows []epochRow, restarts int) error {
+	byJob := map[string][]epochRow{}
+	for _, r := range rows {
+		byJob[r.Job] = append(byJob[r.Job], r)
+	}
+	if len(byJob) > 1 {
+		for _, job := range slices.Sorted(maps.Keys(byJob)) {
+			if _, err := fmt.Fprintf(w, "job %s: %s\n", cmp.Or(job, "-"),
+				totalText(byJob[job])); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := fmt.Fprintf(w, "total: %s, cache restarts %d\n", totalText(rows), restarts)
+	return err
+}
+
+func totalText(rows []epochRow) string {
 	var total epochRow
 	var sums stats.Sums
 	for _, r := range rows {
@@ -199,13 +218,12 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 		sums.Add(r.Sums())
 	}
 	total.Set(sums)
-	_, err := fmt.Fprintf(w, "total: epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
-		"%s (%s), fallback reads %s, stall %.2f s of %.1f s, cache restarts %d\n",
+	return fmt.Sprintf("epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
+		"%s (%s), fallback reads %s, stall %.2f s of %.1f s",
 		len(rows), humanize.Comma(total.Draws), percent(total.HitsLocal+total.HitsRemote, total.Draws),
 		percent(total.PlannedHits, total.Draws), humanize.Comma(total.StorageReads),
 		humanize.IBytes(uint64(total.StorageBytes)), humanize.Comma(total.FallbackReads),
-		total.StallSeconds, total.Seconds, restarts)
-	return err
+		total.StallSeconds, total.Seconds)
 }
 
 func percent(part, whole int64) string {

@@ -88,3 +88,30 @@ func TestReadEpochsFromOffset(t *testing.T) {
 		}
 	}
 }
+
+// TestTotalsOfJobs has two trainings, each with a line of totals, and both in the last one.
+func TestTotalsOfJobs(t *testing.T) {
+	var out strings.Builder
+	row := func(job string, epoch int, hits, reads int64) epochRow {
+		return epochRow{
+			Data: "train", Job: job, Draws: hits + reads,
+			Count: stats.Count{Epoch: epoch, HitsLocal: hits, StorageReads: reads, Seconds: 2},
+		}
+	}
+	if err := printEpochs(&out, []epochRow{
+		row("b", 0, 10, 90), row("", 0, 50, 50), row("b", 1, 30, 70),
+	}, 1); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"job -: epochs 1, draws 100, hits 50.0 %, planned hits 0.0 %, storage reads 50 (0 B)",
+		"job b: epochs 2, draws 200, hits 20.0 %, planned hits 0.0 %, storage reads 160 (0 B)",
+		"total: epochs 3, draws 300, hits 30.0 %, planned hits 0.0 %, storage reads 210 (0 B)",
+	}
+	lines := strings.Split(out.String(), "\n")[4:]
+	for i, w := range want {
+		if !strings.HasPrefix(lines[i], w) {
+			t.Errorf("%q, want %q", lines[i], w)
+		}
+	}
+}

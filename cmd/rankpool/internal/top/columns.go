@@ -17,21 +17,23 @@ const (
 
 // columns returns the columns of the table of nodes. The column of the tier is left out while no
 // node has read from one.
-func (v *view) columns() []column {
-	return slices.Concat([]column{
+func (v *view) columns() []nodeColumn {
+	return slices.Concat([]nodeColumn{
 		{
-			title: "rank node", left: true,
-			row:   func(r nodeRow) line { return styled(plainText, "%4d %s", r.Rank, r.Host) },
+			column: column[nodeRow]{"rank node", true, 0, func(r nodeRow) line {
+				return styled(plainText, "%4d %s", r.Rank, r.Host)
+			}},
 			total: func(nodeTotal) line { return styled(plainText, "all") },
 		},
 		{
-			title: "batch", order: 13,
-			row:   func(r nodeRow) line { return batchCell(r.Epoch, r.Batch, r.Batches) },
+			column: column[nodeRow]{"batch", false, 13, func(r nodeRow) line {
+				return batchCell(r.Epoch, r.Batch, r.Batches)
+			}},
 			total: func(t nodeTotal) line { return batchCell(t.Epoch, t.Batch, t.Batches) },
 		},
 		rateText("samples/s", 1, plainText,
 			func(r nodeRates) string { return countText(r.SamplesPerSecond) }),
-	}, v.sourceColumns(), []column{
+	}, v.sourceColumns(), []nodeColumn{
 		rateColumn("stall", 2, func(r nodeRates) line { return stallCell(r.StallShare) }),
 		rateText("read/s", 5, plainText,
 			func(r nodeRates) string { return bytesText(r.StorageBytesPerSecond) }),
@@ -43,8 +45,8 @@ func (v *view) columns() []column {
 }
 
 // sourceColumns returns the columns that show where samples came from.
-func (v *view) sourceColumns() []column {
-	var columns []column
+func (v *view) sourceColumns() []nodeColumn {
+	var columns []nodeColumn
 	if v.bars {
 		columns = append(columns, rateColumn("sources", 14, func(r nodeRates) line {
 			if r.LocalShare == nil {
@@ -70,58 +72,60 @@ func (v *view) sourceColumns() []column {
 }
 
 // stateColumns returns the columns that show the state of a node at this moment.
-func (v *view) stateColumns() []column {
-	return []column{
+func (v *view) stateColumns() []nodeColumn {
+	return []nodeColumn{
 		{
-			title: "ready", order: 8,
-			row:   func(r nodeRow) line { return styled(plainText, "%s", shareText(readyOf(r))) },
+			column: column[nodeRow]{"ready", false, 8, func(r nodeRow) line {
+				return styled(plainText, "%s", shareText(readyOf(r)))
+			}},
 			total: func(t nodeTotal) line { return styled(plainText, "%s", shareText(t.Ready)) },
 		},
 		{
-			title: "next", order: 10,
-			row:   func(r nodeRow) line { return nextCell(r.NextPlanned) },
+			column: column[nodeRow]{"next", false, 10, func(r nodeRow) line {
+				return nextCell(r.NextPlanned)
+			}},
 			total: func(t nodeTotal) line { return nextCell(t.NextPlanned) },
 		},
 		{
-			title: "memory", order: 7,
-			row:   func(r nodeRow) line { return v.memoryCell(r.UsedBytes, r.SlabBytes) },
+			column: column[nodeRow]{"memory", false, 7, func(r nodeRow) line {
+				return v.memoryCell(r.UsedBytes, r.SlabBytes)
+			}},
 			total: func(t nodeTotal) line { return v.memoryCell(t.UsedBytes, t.SlabBytes) },
 		},
 		{
-			title: "free", order: 11,
-			row: func(r nodeRow) line {
+			column: column[nodeRow]{"free", false, 11, func(r nodeRow) line {
 				if r.Machine.MemoryLimit == "" {
 					return freeCell(nil)
 				}
 				return freeCell(&r.Machine.MemoryFreeBytes)
-			},
+			}},
 			total: func(t nodeTotal) line { return freeCell(t.MemoryFreeBytes) },
 		},
 		{
-			title: "GPU", order: 3,
-			row:   func(r nodeRow) line { return gpuCell(r.GPU) },
+			column: column[nodeRow]{"GPU", false, 3, func(r nodeRow) line {
+				return gpuCell(r.GPU)
+			}},
 			total: func(t nodeTotal) line { return gpuCell(t.GPU) },
 		},
 	}
 }
 
 // rateText is a rateColumn of text in one style.
-func rateText(title string, order int, s style, text func(nodeRates) string) column {
+func rateText(title string, order int, s style, text func(nodeRates) string) nodeColumn {
 	return rateColumn(title, order, func(r nodeRates) line { return styled(s, "%s", text(r)) })
 }
 
 // rateColumn returns a column of rates per second; its cells are "-" where they are not known.
-func rateColumn(title string, order int, cell func(nodeRates) line) column {
+func rateColumn(title string, order int, cell func(nodeRates) line) nodeColumn {
 	known := func(r *nodeRates) line {
 		if r == nil {
 			return styled(plainText, "-")
 		}
 		return cell(*r)
 	}
-	return column{
-		title: title, order: order,
-		row:   func(r nodeRow) line { return known(r.Rates) },
-		total: func(t nodeTotal) line { return known(t.Rates) },
+	return nodeColumn{
+		column: column[nodeRow]{title, false, order, func(r nodeRow) line { return known(r.Rates) }},
+		total:  func(t nodeTotal) line { return known(t.Rates) },
 	}
 }
 

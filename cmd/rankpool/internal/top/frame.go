@@ -22,18 +22,23 @@ type view struct {
 	glyphs  glyphs
 }
 
-// A column is a column of the table of nodes.
-type column struct {
+// A column is a column of a table with a line for each R.
+type column[R any] struct {
 	title string
 	left  bool
 	// order ranks the columns if the table is too wide: the greatest is dropped first.
 	order int
-	row   func(nodeRow) line
+	row   func(R) line
+}
+
+// A nodeColumn is a column of the table of nodes.
+type nodeColumn struct {
+	column[nodeRow]
 	total func(nodeTotal) line
 }
 
-// frame returns the lines of a picture: the title, the nodes, their total, and notes. It reduces
-// skip if that is too much.
+// frame returns the lines of a picture: the title, the nodes, their total, the trainings if there
+// are several, and notes. It reduces skip if that is too much.
 func (v *view) frame() []line {
 	rows := v.sorted()
 	total := totalOf(rows)
@@ -42,7 +47,7 @@ func (v *view) frame() []line {
 		head = append(head, v.legend())
 	}
 	head = append(head, nil)
-	var foot []line
+	foot := v.jobLines()
 	if total.GPUIdle != nil {
 		foot = append(foot, nil, v.gpuLine(total))
 	}
@@ -66,7 +71,7 @@ func (v *view) frame() []line {
 			foot...)
 	}
 	v.skip = skip
-	lines := slices.Concat(head, v.table(shown, total), foot)
+	lines := slices.Concat(head, v.nodeLines(shown, total), foot)
 	if v.height > 0 && len(lines) > v.height {
 		lines = lines[:v.height]
 	}
@@ -126,24 +131,36 @@ func (v *view) gpuLine(t nodeTotal) line {
 	return styled(plainText, "%s", text)
 }
 
-// table returns the nodes and the total, in the columns for which there is room.
-func (v *view) table(rows []nodeRow, total nodeTotal) []line {
-	columns := v.columns()
-	lines := make([]line, len(rows)+2)
-	var widths []int
+// nodeLines returns the nodes and the total, in the columns for which there is room.
+func (v *view) nodeLines(rows []nodeRow, total nodeTotal) []line {
+	var columns []column[nodeRow]
+	var totals []line
+	for _, c := range v.columns() {
+		columns, totals = append(columns, c.column), append(totals, embolden(c.total(total)))
+	}
+	return table(columns, rows, totals, v.width)
+}
+
+// table returns a line of titles, one for each row, and one of totals unless there are none, in the
+// columns for which there is room.
+func table[R any](columns []column[R], rows []R, totals []line, width int) []line {
+	var orders, widths []int
 	var cells [][]line // of a column: its title, the rows', the total's
-	for _, c := range columns {
+	for i, c := range columns {
 		column := []line{styled(faint, "%s", c.title)}
 		for _, r := range rows {
 			column = append(column, c.row(r))
 		}
-		column = append(column, embolden(c.total(total)))
-		cells = append(cells, column)
+		if totals != nil {
+			column = append(column, totals[i])
+		}
+		cells, orders = append(cells, column), append(orders, c.order)
 		widths = append(
 			widths, slices.MaxFunc(column,
 				func(a, b line) int { return a.width() - b.width() }).width())
 	}
-	for _, at := range fitting(columns, widths, v.width) {
+	lines := make([]line, len(cells[0]))
+	for _, at := range fitting(orders, widths, width) {
 		for i, cell := range cells[at] {
 			if lines[i] != nil {
 				lines[i] = append(lines[i], span{"  ", plainText})
@@ -165,18 +182,18 @@ func embolden(l line) line {
 }
 
 // fitting returns the places of the columns that fit, with two spaces between them; the first
-// always does.
-func fitting(columns []column, widths []int, width int) []int {
+// always does. Orders are those in which columns are dropped.
+func fitting(orders, widths []int, width int) []int {
 	var places []int
 	sum := -2
-	for i := range columns {
+	for i := range orders {
 		places = append(places, i)
 		sum += widths[i] + 2
 	}
 	for width > 0 && sum > width && len(places) > 1 {
 		worst := slices.MaxFunc(places,
-			func(a, b int) int { return columns[a].order - columns[b].order })
-		if columns[worst].order == 0 {
+			func(a, b int) int { return orders[a] - orders[b] })
+		if orders[worst] == 0 {
 			break
 		}
 		sum -= widths[worst] + 2

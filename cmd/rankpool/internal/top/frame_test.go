@@ -57,6 +57,15 @@ func TestFrames(t *testing.T) {
 				v.rows[i].Kept, v.rows[i].KeptOf = kept, 120
 			}
 		}},
+		{"jobs", false, 2, func(v *view) {
+			v.rows = rowsOf(withJobs(someNodes(2, 100), "", "a", "b", "c"),
+				withJobs(someNodes(2, 101), "", "a", "b", "c"))
+		}},
+		{"many_jobs", false, 2, func(v *view) {
+			v.width, v.height = 60, 20
+			names := strings.Split("abcdefghij", "")
+			v.rows = rowsOf(withJobs(someNodes(2, 100), names...))
+		}},
 		{"another_rank", false, 4, func(v *view) {
 			v.rows = v.rows[2:3]
 			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []stats.Reading{{Rank: 2}}}.notes()

@@ -18,33 +18,44 @@ func flowBetween(earlier, later stats.Reading) stats.Sums {
 
 // nodeRates is what one or several ranks did per second, as people read it. nil: not available.
 type nodeRates struct {
-	SamplesPerSecond float64  `json:"samples_per_second"`
-	LocalShare       *float64 `json:"local_share"` // of the samples, like the next four
-	RemoteShare      *float64 `json:"remote_share"`
-	// of the samples; those are in the two above too
-	TierShare             *float64 `json:"tier_share"`
-	StorageShare          *float64 `json:"storage_share"`
-	FallbackShare         *float64 `json:"fallback_share"`
+	servedRates
 	StorageBytesPerSecond float64  `json:"storage_bytes_per_second"` // read ahead of use too
 	StorageReadsPerSecond float64  `json:"storage_reads_per_second"`
 	StorageLatencySeconds *float64 `json:"storage_latency_seconds"` // mean of those reads
 	PeerBytesPerSecond    float64  `json:"peer_bytes_per_second"`
-	StallShare            *float64 `json:"stall_share"` // of the trainers' time
+}
+
+// servedRates is what trainers were given per second.
+type servedRates struct {
+	SamplesPerSecond float64  `json:"samples_per_second"`
+	LocalShare       *float64 `json:"local_share"` // of the samples, like the next four
+	RemoteShare      *float64 `json:"remote_share"`
+	// of the samples; those are in the two above too
+	TierShare     *float64 `json:"tier_share"`
+	StorageShare  *float64 `json:"storage_share"`
+	FallbackShare *float64 `json:"fallback_share"`
+	StallShare    *float64 `json:"stall_share"` // of the trainers' time
 }
 
 func ratesOf(f stats.Sums) nodeRates {
-	n := f.Draws()
 	return nodeRates{
-		SamplesPerSecond:      n,
-		LocalShare:            ratio(f[stats.HitsLocal], n),
-		RemoteShare:           ratio(f[stats.HitsRemote], n),
-		TierShare:             ratio(f[stats.TierHits], n),
-		StorageShare:          ratio(f[stats.StorageReads], n),
-		FallbackShare:         ratio(f[stats.FallbackReads], n),
+		servedRates:           servedOf(f),
 		StorageBytesPerSecond: f[stats.ReadBytes],
 		StorageReadsPerSecond: f[stats.ReadCount],
 		StorageLatencySeconds: ratio(f[stats.ReadSeconds], f[stats.ReadCount]),
 		PeerBytesPerSecond:    f[stats.PeerBytes],
+	}
+}
+
+func servedOf(f stats.Sums) servedRates {
+	n := f.Draws()
+	return servedRates{
+		SamplesPerSecond: n,
+		LocalShare:       ratio(f[stats.HitsLocal], n),
+		RemoteShare:      ratio(f[stats.HitsRemote], n),
+		TierShare:        ratio(f[stats.TierHits], n),
+		StorageShare:     ratio(f[stats.StorageReads], n),
+		FallbackShare:    ratio(f[stats.FallbackReads], n),
 		StallShare: ratio(
 			min(f[stats.StallSeconds], f[stats.TrainSeconds]),
 			f[stats.TrainSeconds],
@@ -64,8 +75,9 @@ func ratio(a, b float64) *float64 {
 type nodeRow struct {
 	stats.Reading
 	flow  stats.Sums
-	Rates *nodeRates `json:"rates"`           // nil after the first reading
-	GPU   *float64   `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
+	jobs  map[jobKey]stats.Sums // what each training was given since; nil after the first reading
+	Rates *nodeRates            `json:"rates"`           // nil after the first reading
+	GPU   *float64              `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
 }
 
 // A nodeTotal is the last line of top: all ranks together.
@@ -201,6 +213,7 @@ func (h *nodeHistory) rows() []nodeRow {
 		row := nodeRow{Reading: r.later, GPU: utilisation(r.later.Machine.GPUs)}
 		if r.both {
 			row.flow = flowBetween(r.earlier, r.later)
+			row.jobs = jobFlows(r.earlier, r.later)
 			row.Rates = new(ratesOf(row.flow))
 		}
 		rows = append(rows, row)

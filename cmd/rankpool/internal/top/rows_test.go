@@ -52,6 +52,48 @@ func someNodes(n int, seconds float64) []stats.Reading {
 	return nodes
 }
 
+// withJobs adds trainings to nodes. The first one is given 100 samples a second on each, the next
+// one 200, and so on; the last one has only begun on rank 0.
+func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
+	for r := range nodes {
+		for i, name := range names {
+			n := int64(float64(i+1) * nodes[r].Seconds)
+			j := stats.Job{
+				Name: name, Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, HitsLocal: 70 * n,
+				StorageReads: 30 * n, StallSeconds: 0.2 * nodes[r].Seconds,
+				TrainSeconds: nodes[r].Seconds,
+			}
+			if i == len(names)-1 && r > 0 {
+				j = stats.Job{Name: name, Data: "train", Epoch: -1}
+			}
+			nodes[r].Jobs = append(nodes[r].Jobs, j)
+		}
+	}
+	return nodes
+}
+
+// TestJobs checks what trainings were given when one is new, one has begun anew, and one is gone.
+func TestJobs(t *testing.T) {
+	reading := func(seconds float64, jobs ...stats.Job) []stats.Reading {
+		return []stats.Reading{{Seconds: seconds, Jobs: jobs}}
+	}
+	job := func(name string, hits int64) stats.Job { return stats.Job{Name: name, HitsLocal: hits} }
+	jobs := jobsOf(rowsOf(reading(10, job("a", 100), job("b", 500), job("gone", 9)),
+		reading(12, job("c", 40), job("b", 60), job("a", 300))))
+	want := map[string]float64{"a": 100, "b": 30, "c": 20}
+	if len(jobs) != len(want) {
+		t.Errorf("%+v", jobs)
+	}
+	for _, j := range jobs {
+		if j.Rates == nil || j.Rates.SamplesPerSecond != want[j.Name] {
+			t.Errorf("%s: %+v, want %v samples/s", j.Name, j.Rates, want[j.Name])
+		}
+	}
+	if jobs := jobsOf(rowsOf(someNodes(2, 1))); jobs != nil {
+		t.Errorf("one training is in %+v", jobs)
+	}
+}
+
 func rowsOf(readings ...[]stats.Reading) []nodeRow {
 	var h nodeHistory
 	for _, r := range readings {

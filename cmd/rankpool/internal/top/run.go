@@ -179,6 +179,7 @@ type jsonReport struct {
 	Silent  []int     `json:"silent"` // ranks that have been silent for a while
 	Total   nodeTotal `json:"total"`
 	Nodes   []nodeRow `json:"nodes"`
+	Jobs    []jobRow  `json:"jobs,omitempty"` // the trainings, if one has a name
 }
 
 // print prints the last readings as a table or as JSON.
@@ -188,7 +189,7 @@ func (t *run) print() error {
 		silent := append([]int{}, t.status.silent()...)
 		report := jsonReport{
 			t.view.at, t.dir, t.status.Rank, t.status.Ranks, silent,
-			totalOf(t.view.rows), t.view.rows,
+			totalOf(t.view.rows), t.view.rows, jobsOf(t.view.rows),
 		}
 		if err := json.NewEncoder(out).Encode(report); err != nil {
 			return err
