@@ -2,6 +2,7 @@
 smaller, and the job lives."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -90,6 +91,23 @@ def test_a_killed_rank_comes_back_smaller(hungry, calm):
     assert result.code == 0 and "cache restarts 1" in result.stdout, result.stderr
     assert result.digest == calm
     assert after <= before < SLAB * 3 // 4, result.stderr
+
+
+def test_a_rank_that_takes_memory_over_has_no_second_one(start, large_tree, calm):
+    """A control group in which the slab has no room twice counts it once, while a rank and the next
+    one have it."""
+    with memory_group().limited(SLAB * 7 // 4):
+        one = start(**training(large_tree, 0))
+        one.wait_for_batches(BATCHES + 5)
+        old = one.ranks()
+        one.kill(old)
+        wait_for_the_cache(one, old)
+        after = noted(one)
+        result = one.finish()
+    assert result.code == 0 and "cache restarts 1" in result.stdout, result.stderr
+    (kept, of) = map(int, re.search(r'samples="kept (\d+) of (\d+)"', result.stderr).groups())
+    assert kept >= 0.99 * of > 0.5 * SAMPLES and after == SLAB, result.stderr
+    assert result.digest == calm
 
 
 def test_a_rank_waits_for_the_memory_of_the_one_before(hungry, calm):

@@ -77,7 +77,7 @@ func takeBack(
 	defer func() { _ = door.Close() }() // removes it
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	brought := make(chan *slab.Slab)
+	brought := make(chan *slab.Slab) // nil: what is brought is of no use
 	go func() {
 		for {
 			client, err := door.AcceptUnix()
@@ -88,18 +88,25 @@ func takeBack(
 				memory, err := takeFrom(client, want, slabSets(data))
 				if err != nil {
 					log.Warn("what a client brought is not the memory of the rank before", "error", err)
-					return
+					if !errors.Is(err, slab.ErrOther) {
+						return
+					}
 				}
 				select {
 				case brought <- memory:
 				case <-ctx.Done(): // another one was faster
-					_ = memory.Close()
+					if memory != nil {
+						_ = memory.Close()
+					}
 				}
 			}()
 		}
 	}()
 	select {
 	case memory := <-brought:
+		if memory == nil { // nobody has another one
+			return nil
+		}
 		if err := takeFromHands(ctx, dir); err != nil {
 			log.Warn("scripts may use samples in place: the memory of the rank before is not taken back",
 				"error", err)

@@ -31,11 +31,15 @@ func (s *Slab) Identity() (Identity, error) {
 	return IdentityOf(s.fd)
 }
 
+// ErrOther is the error of Take where the memory is the right one, and its directory is not of the
+// data sets that are wanted, or has been written to.
+var ErrOther = errors.New("slab: the memory holds other data sets")
+
 // Take takes over the memory behind fd, which a rank that died has left with its clients. Nobody
 // may write to it any more. The slab has no room before Resume. fd stays the caller's.
 //
 // It returns an error unless the memory is the one that want names, with its size sealed, and its
-// directory is of these data sets.
+// directory is of these data sets; if only that is missing, ErrOther.
 func Take(fd int, want Identity, sets []Set) (*Slab, error) {
 	got, err := IdentityOf(fd)
 	if err != nil {
@@ -67,7 +71,7 @@ func Take(fd int, want Identity, sets []Set) (*Slab, error) {
 func (s *Slab) mapTaken(fileBytes int64, sets []Set) (err error) {
 	sampleBytes := fileBytes - wholePages(directoryBytes(sets))
 	if sampleBytes <= 0 {
-		return errors.New("slab: the memory is too small for the directory of these data sets")
+		return fmt.Errorf("%w: it is too small for their directory", ErrOther)
 	}
 	s.memory, err = unix.Mmap(s.fd, 0, int(fileBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -75,7 +79,7 @@ func (s *Slab) mapTaken(fileBytes int64, sets []Set) (err error) {
 	}
 	s.directory = openDirectory(s.memory[sampleBytes:], sampleBytes, sets)
 	if s.directory == nil {
-		return errors.New("slab: the memory holds other data sets")
+		return ErrOther
 	}
 	return nil
 }

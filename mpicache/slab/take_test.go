@@ -257,6 +257,40 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestDeathWhileTakingOver stops a rank that takes memory over, of which it needs less than there
+// was, after each of its stores: the next one finds whole entries, or such as their sums give away.
+func TestDeathWhileTakingOver(t *testing.T) {
+	s := newSlabOf(t, 1<<16, twoSets)
+	w := newScribbler(t, s, 4)
+	for range 500 {
+		w.step(func() {})
+	}
+	again := takeOver(t, s, twoSets)
+	defer again.Close()
+	deaths, kept, given := 0, 0, 0
+	for i := range twoSets {
+		again.Entries(i).stored = func() {
+			deaths++
+			c := copyOf(t, again)
+			whole, _ := c.directory.recover(c.TakenBytes(), sizeOf)
+			for _, e := range whole {
+				got := c.memory[e.Off : e.Off+sizeOf(e.Set, e.Sample)]
+				if !isWhole(c.Entries(e.Set), e.Sample, got) {
+					given++ // its memory was returned to the system
+				} else if kept++; !bytes.Equal(got, pattern(e.Set, e.Sample)) {
+					t.Fatalf("%+v is whole, they say, and is not", e)
+				}
+			}
+		}
+	}
+	if _, _, err := again.Resume(2048, sizeOf); err != nil {
+		t.Fatal(err)
+	}
+	if deaths < 10 || kept < 100 || given == 0 {
+		t.Errorf("%d deaths, %d entries kept, %d given away", deaths, kept, given)
+	}
+}
+
 func newSlabOf(t testing.TB, sizeBytes int64, sets []Set) *Slab {
 	t.Helper()
 	s, err := New(sizeBytes, sets, nil)
