@@ -374,7 +374,8 @@ func (s *stream) takeLane() error {
 // makePlan makes a plan without holding the stream's lock.
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
-	cfg.Place, cfg.Drawn = c.Place, s.node.tidy
+	tidy := func() { s.node.tidy(cfg.Samples) }
+	cfg.Place, cfg.Drawn = c.Place, tidy
 	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
 		s.tape.Cuts(c.Cuts)
 	}
@@ -386,7 +387,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 				panic("mpicache: " + err.Error()) // the coordinator's learner has taken it, or made it
 			}
 		}
-		s.node.tidy()
+		tidy()
 		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
 		if cfg.Sampler.Weighted() {
 			e.Scores = scheduler.ScoresDigest(c.Stream, c.Epoch, c.Scores)
@@ -396,12 +397,23 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 				s.coordinate(e)
 			}
 		})
-		s.node.tidy()
+		tidy()
 	})
 }
 
-func (n *Node) tidy() {
-	if n.cfg.Tidy != nil {
+// tidySamples is of how many samples plans have to be made for what they leave to be worth a
+// collection: some megabytes.
+const tidySamples = 1 << 18
+
+// tidy is called before, while and after a plan of so many samples is made. It gives back what
+// plans have left, the first time and whenever that is much: an epoch of a few thousand samples
+// takes no longer than a collection.
+func (n *Node) tidy(samples int) {
+	if n.cfg.Tidy == nil {
+		return
+	}
+	if left := n.planned.Add(int64(samples)); left == int64(samples) || left >= tidySamples {
+		n.planned.Store(1)
 		n.cfg.Tidy()
 	}
 }

@@ -107,8 +107,8 @@ type Config struct {
 	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it.
 	// It is called while the slab is allocated.
 	Room func() int64
-	// Tidy, if it is not nil, is called before, while and after each plan is made, which takes most
-	// memory and leaves most garbage.
+	// Tidy, if it is not nil, is called before, while and after a plan is made, which takes most
+	// memory and leaves most garbage; of small ones, now and then.
 	Tidy func()
 	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the
 	// node should give back, because memory is short, 0: none, and after how long to call it again
@@ -144,6 +144,7 @@ type Node struct {
 	started      time.Time
 	bulk         atomic.Uint32
 	tickets      atomic.Uint64
+	planned      atomic.Int64 // samples of plans since Tidy was called; 0: it never was
 	stopping     atomic.Bool
 	// seatsChanged requests that the list of trainers be written.
 	seatsChanged atomic.Bool

@@ -40,8 +40,9 @@ type samples struct {
 
 	largest int64 // bytes of a sample
 	queue   []scheduler.Event
-	hungry  bool // something found no room
-	freed   bool // memory was freed since
+	batch   []batchEntry // a buffer for the delivery under way
+	hungry  bool         // something found no room
+	freed   bool         // memory was freed since
 
 	capacityBytes int64 // of the partition since memory was given back; -1: it never was
 
@@ -327,7 +328,8 @@ func (s *samples) deliver(c scheduler.Deliver) {
 		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
 		return
 	}
-	entries := make([]batchEntry, len(c.IDs))
+	entries := slices.Grow(s.batch[:0], len(c.IDs))[:len(c.IDs)]
+	s.batch = entries
 	var places []int32 // in the plan, where a draw may be served by another sample
 	plan := s.stager.Plan(g.stream.lane, g.due.epoch)
 	if plan != nil && plan.Chosen() {

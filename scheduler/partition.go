@@ -39,12 +39,14 @@ const goneElsewhere = math.MaxFloat64
 
 // view is when each sample is drawn next in an epoch: of one owner's draws, or of all.
 type view struct {
-	rank int // AllRanks: next has an entry for every draw
-	// of each draw of the owner, in order: the place of the sample's next draw, noPlace or
-	// elsewhere
-	next   []int32
+	rank int
+	next []int32 // AllRanks: of each draw the place of the sample's next draw, noPlace or elsewhere
+	// One owner's, which comes to its draws in order: a bit for each says whether the sample is
+	// drawn again, and later has the places of those next draws, or elsewhere, the first one last.
+	again  []uint64
+	later  []int32
+	cursor int         // number of its draw that comes next
 	first  []int32     // by sample: the place of its first draw, noPlace or elsewhere
-	cursor int         // in next, of one owner's next draw
 	shares []batchView // by batch, of AllRanks: made when the first rank gets there
 	places []int32     // of one rank's share of a batch
 }
@@ -121,24 +123,53 @@ func newView(p *Plan, samples, rank int) *view {
 		}
 		return v
 	}
-	own := 0
-	for i := range p.IDs {
-		if p.Owner(i) == rank {
-			own++
-		}
-	}
-	v.next = make([]int32, own)
+	own, again := p.drawsOf(rank, samples)
+	v.again, v.later = make([]uint64, (own+63)/64), make([]int32, 0, again)
 	for i := len(p.IDs) - 1; i >= 0; i-- {
 		id := p.IDs[i]
 		if p.Owner(i) == rank {
 			own--
-			v.next[own] = v.first[id]
+			if next := v.first[id]; next != noPlace {
+				v.again[own/64] |= 1 << (own % 64)
+				v.later = append(v.later, next)
+			}
 			v.first[id] = p.stays(i)
 		} else if p.Home != nil {
 			v.first[id] = elsewhere
 		}
 	}
 	return v
+}
+
+// drawsOf counts the draws of an owner, and those whose sample is drawn again: at the most, where a
+// system chooses what stays.
+func (p *Plan) drawsOf(rank, samples int) (own, again int) {
+	drawn := make([]uint64, (samples+63)/64)
+	for i := len(p.IDs) - 1; i >= 0; i-- {
+		word, bit := &drawn[p.IDs[i]/64], uint64(1)<<(p.IDs[i]%64)
+		if p.Owner(i) == rank {
+			own++
+			if *word&bit != 0 {
+				again++
+			}
+			*word |= bit
+		} else if p.Home != nil {
+			*word |= bit
+		}
+	}
+	return own, again
+}
+
+// reach comes to the owner's next draw, and returns the place of its sample's next one.
+func (v *view) reach() (next int32) {
+	i := v.cursor
+	v.cursor++
+	if v.again[i/64]>>(i%64)&1 == 0 {
+		return noPlace
+	}
+	last := len(v.later) - 1
+	next, v.later = v.later[last], v.later[:last]
+	return next
 }
 
 // start begins a plan at batch from, and gives the residents their exact next uses.
@@ -148,8 +179,7 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 	p.place = lo
 	for i := 0; i < lo && v.rank != AllRanks; i++ { // draws of batches that are not trained
 		if plan.Owner(i) == p.rank {
-			v.first[plan.IDs[i]] = v.next[v.cursor]
-			v.cursor++
+			v.first[plan.IDs[i]] = v.reach()
 		}
 	}
 	p.hits = append(p.hits, hitCount{epoch: plan.Epoch})
@@ -180,8 +210,7 @@ func (p *partition) reach(i int) (next int32) {
 	if p.view.rank == AllRanks {
 		next = p.view.next[i]
 	} else {
-		next = p.view.next[p.view.cursor]
-		p.view.cursor++
+		next = p.view.reach()
 	}
 	if p.shared {
 		p.upcoming[p.plan.IDs[i]] = next

@@ -7,10 +7,12 @@ package scheduler
 // Source: Belady, IBM Systems Journal 1966 (MIN); bypass as in McFarling, ISCA 1992.
 // Differs: beyond the planned epoch the next use is predicted by the sample's own race clock.
 type Clairvoyant struct {
-	heap []Place   // max-heap by next use
-	at   []int32   // place in heap, by resident
 	next []float64 // by resident
 	id   []SampleID
+	gone []bool // by place: there is no resident
+	// A max-heap by next use, from the first Victim on: where all samples have room there is none.
+	heap []Place
+	at   []int32 // place in heap, by resident; nil: there is no heap
 }
 
 // NewClairvoyant returns a policy without residents.
@@ -21,10 +23,16 @@ func (c *Clairvoyant) LooksAhead() {}
 
 // Admit implements Policy.
 func (c *Clairvoyant) Admit(p Place, u Use) {
-	for int(p) >= len(c.at) {
-		c.at, c.next, c.id = append(c.at, 0), append(c.next, 0), append(c.id, 0)
+	for int(p) >= len(c.next) {
+		c.next, c.id, c.gone = append(c.next, 0), append(c.id, 0), append(c.gone, true)
 	}
-	c.next[p], c.id[p] = u.Next, u.ID
+	c.next[p], c.id[p], c.gone[p] = u.Next, u.ID, false
+	if c.at == nil {
+		return
+	}
+	for int(p) >= len(c.at) {
+		c.at = append(c.at, 0)
+	}
 	c.at[p] = int32(len(c.heap))
 	c.heap = append(c.heap, p)
 	c.up(len(c.heap) - 1)
@@ -36,6 +44,9 @@ func (c *Clairvoyant) Touch(p Place, u Use) { c.Refresh(p, u) }
 // Refresh implements Policy.
 func (c *Clairvoyant) Refresh(p Place, u Use) {
 	c.next[p] = u.Next
+	if c.at == nil {
+		return
+	}
 	if i := int(c.at[p]); !c.up(i) {
 		c.down(i)
 	}
@@ -43,6 +54,10 @@ func (c *Clairvoyant) Refresh(p Place, u Use) {
 
 // Remove implements Policy.
 func (c *Clairvoyant) Remove(p Place) {
+	c.gone[p] = true
+	if c.at == nil {
+		return
+	}
 	i, last := int(c.at[p]), len(c.heap)-1
 	c.swap(i, last)
 	c.heap = c.heap[:last]
@@ -51,9 +66,26 @@ func (c *Clairvoyant) Remove(p Place) {
 	}
 }
 
+// order makes the heap, unless there is one.
+func (c *Clairvoyant) order() {
+	if c.at != nil {
+		return
+	}
+	c.at = make([]int32, len(c.next))
+	for p, gone := range c.gone {
+		if !gone {
+			c.at[p] = int32(len(c.heap))
+			c.heap = append(c.heap, Place(p))
+		}
+	}
+	for i := len(c.heap)/2 - 1; i >= 0; i-- {
+		c.down(i)
+	}
+}
+
 // Victim implements Policy.
 func (c *Clairvoyant) Victim() (Place, bool) {
-	if len(c.heap) == 0 {
+	if c.order(); len(c.heap) == 0 {
 		return 0, false
 	}
 	return c.heap[0], true
@@ -61,7 +93,7 @@ func (c *Clairvoyant) Victim() (Place, bool) {
 
 // Farthest is the next use of the resident that goes first, or false when there is none.
 func (c *Clairvoyant) Farthest() (float64, bool) {
-	if len(c.heap) == 0 {
+	if c.order(); len(c.heap) == 0 {
 		return 0, false
 	}
 	return c.next[c.heap[0]], true

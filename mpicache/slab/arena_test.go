@@ -175,8 +175,8 @@ func TestArenaMisusePanics(t *testing.T) {
 // MeasureFragmentation); with 256 it does.
 func TestFragmentation(t *testing.T) {
 	for _, fill := range []float64{0.8, 0.9, 0.95, 1} {
-		small := MeasureFragmentation(1<<30, 1<<10, 16<<20, fill, 5_000, 20, 1)
-		large := MeasureFragmentation(4<<30, 1<<10, 16<<20, fill, 20_000, 5, 1)
+		small := MeasureFragmentation(NewArena(1<<30), 1<<10, 16<<20, fill, 5_000, 20, 1)
+		large := MeasureFragmentation(NewArena(4<<30), 1<<10, 16<<20, fill, 20_000, 5, 1)
 		t.Logf("filled to %3.0f %%: free at the first failure %.1f %% of 1 GiB, %.1f %% of 4 "+
 			"GiB; unusable %.1f %%, %.1f %%",
 			100*fill, 100*small.Free, 100*large.Free, 100*small.Unusable, 100*large.Unusable)

@@ -88,22 +88,37 @@ class Samples:
 
     `members` has for each sample its Members: memoryviews by extension. A sample's bytes are those
     of its members, one after the other. The views point into the cache's memory. They are valid
-    until the batch is closed, and raise ValueError after.
+    until the batch is closed, and raise ValueError after. `copies()` are bytes that stay.
     """
 
-    __slots__ = ("ids", "views", "_index", "_labels", "_lease", "_connection")
+    __slots__ = ("ids", "_views", "_index", "_labels", "_lease", "_connection")
 
     def __init__(
         self,
         ids: Batch,
-        views: List[memoryview],
+        views: Optional[List[memoryview]],
         index: Index,
         labels,
         lease: Optional[Lease],
         connection: Connection,
     ):
-        self.ids, self.views, self._index, self._labels = ids, views, index, labels
+        # views are None where they are the lease's
+        self.ids, self._views, self._index, self._labels = ids, views, index, labels
         self._lease, self._connection = lease, connection
+
+    @property
+    def views(self) -> List[memoryview]:
+        if self._views is None:
+            if self._lease is None:
+                raise ValueError("rankpool: the batch was closed")
+            self._views = self._lease.views
+        return self._views
+
+    def copies(self) -> List[bytes]:
+        """Returns the bytes of each sample, as [bytes(view) for view in views] does, and faster."""
+        if self._views is None and self._lease is not None:
+            return self._lease.copies()
+        return list(map(bytes, self.views))
 
     @property
     def members(self) -> List[Members]:
@@ -121,6 +136,8 @@ class Samples:
 
     def take_lease(self) -> Optional[Lease]:
         """Returns the lease, which the caller now ends."""
+        if self._lease is not None:
+            self._views = self.views
         lease, self._lease = self._lease, None
         return lease
 
@@ -221,34 +238,30 @@ def _from_cache(
 ) -> Samples:
     # The stream is the plan's, whatever the cache answers, and a view that the slab's end cuts off
     # is not a sample.
-    if (
-        reply.ids != batch
-        or sum(map(len, lease.views)) != sum(reply.lengths)
-        and _cut_off(reply, lease.views)
+    sources = reply.sources
+    if reply.ids != batch or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
+        lease, sources
     ):
         connection.end(lease)
         return from_storage(connection, index, batch)
-    sources = reply.sources
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
-    try:
-        views = (
-            lease.views
-            if local == len(batch)
-            else _mixed(index, batch, tally, reply, sources, lease.views)
-        )
-    except BaseException:
-        connection.end(lease)
-        raise
+    views = None
+    if local != len(batch):
+        try:
+            views = _mixed(index, batch, tally, reply, sources, lease.views)
+        except BaseException:
+            connection.end(lease)
+            raise
     return Samples(batch, views, index, reply, lease, connection)
 
 
-def _cut_off(reply: wire.BatchReply, views: List[memoryview]) -> bool:
+def _cut_off(lease: Lease, sources: bytes) -> bool:
     """Returns whether a sample that the cache claims to have is not all in its memory."""
     here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
     return any(
-        len(v) != n and s & ~wire.SUBSTITUTE in here
-        for v, n, s in zip(views, reply.lengths, reply.sources)
+        end > len(lease.slab) and source & ~wire.SUBSTITUTE in here
+        for end, source in zip(lease.ends, sources)
     )
 
 

@@ -461,9 +461,7 @@ class Connection:
         """Returns the reply to a GET, and the lease of what is in the slab of that connection."""
         with self._lock:
             reply = wire.BatchReply(self.wait(ticket))
-            lease = Lease(
-                reply.lease, self.generation, self.slab, reply.offsets, reply.lengths
-            )
+            lease = Lease(reply.lease, self.generation, self.slab, reply.offsets, reply.ends)
             return reply, lease
 
     def _await(self, ticket: int, patient: bool) -> Tuple[int, bytes]:
@@ -516,7 +514,7 @@ class Connection:
 
     # --- frames from the socket ---
 
-    def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytes]:
+    def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytearray]:
         """Reads the next frame: its kind, its ticket, its payload; descriptors that come with it go
         to fds."""
         self._fill(wire.HEADER.size, fds)
@@ -525,8 +523,7 @@ class Connection:
             raise self._lost()
         self._fill(wire.HEADER.size + length, fds)
         at = self._start + wire.HEADER.size
-        with memoryview(self._buffer) as buffer:
-            payload = bytes(buffer[at : at + length])
+        payload = self._buffer[at : at + length]
         self._start = at + length
         if self._start == self._end:
             self._start = self._end = 0

@@ -192,11 +192,9 @@ class Dataset:
                 samples = take_in_hand(link, self.index, *asked.popleft())
                 sampler._handed_out()
                 # requests tell it too, but there may be MAX_AHEAD batches between two
-                sampler._stalled(0)
+                sampler._goes_on()
                 if ahead == 1:
-                    ahead = max(
-                        1, min(MAX_AHEAD, AHEAD_BYTES // (1 + sum(map(len, samples.views))))
-                    )
+                    ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + _bytes(self.index, samples))))
                 yield samples
                 samples.close()
         finally:
@@ -262,6 +260,11 @@ def collate(items: List[tuple]) -> List[Any]:
         column if isinstance(column[0], (memoryview, Members)) else default_collate(column)
         for column in columns
     ]
+
+
+def _bytes(index: Index, samples: Samples) -> int:
+    """Returns the sum of the samples' sizes."""
+    return sum(map(index.sizes.__getitem__, samples.ids))
 
 
 def _emptied(fields):

@@ -472,7 +472,13 @@ class BatchSampler:
     def _handed_out(self, counts: tuple = ()) -> None:
         """Notes that training got the next batch, with what a worker has counted for it."""
         self._consumed += 1
-        self._connection.tally(self._stream, self._plan.epoch).add(counts)
+        if counts:
+            self._connection.tally(self._stream, self._plan.epoch).add(counts)
+
+    def _goes_on(self) -> None:
+        """Tells the cache now and then what was counted up to now."""
+        if time.monotonic() >= self._tally_at:
+            self._stalled(0)
 
     def _stalled(self, nanoseconds: int, last: bool = False) -> None:
         """Adds to the time that training waited, up to now; tells the cache now and then, and at an

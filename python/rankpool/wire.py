@@ -8,6 +8,7 @@ import time
 import sys
 from array import array
 from itertools import accumulate
+from operator import add, attrgetter
 from struct import Struct, calcsize, pack, unpack_from
 from typing import Any, NamedTuple, Optional, Sequence
 
@@ -100,6 +101,7 @@ _COUNTED = (
     "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
     "substitute_reads", "storage_bytes", "fallback_bytes",
 )  # fmt: skip
+_counts = attrgetter(*_COUNTED)
 
 
 class Tally:
@@ -122,7 +124,7 @@ class Tally:
 
     def counts(self) -> tuple:
         """Returns the counts, for add and restore."""
-        return tuple(getattr(self, field) for field in _COUNTED)
+        return _counts(self)
 
     def restore(self, counts: tuple) -> None:
         """Goes back to counts: what was counted since does not count."""
@@ -270,6 +272,11 @@ class BatchReply:
         """The samples' places in the slab, in bytes."""
         at = self._offsets_at
         return self._payload[at : at + 8 * self.size].cast("Q").tolist()
+
+    @property
+    def ends(self) -> list:
+        """The places in the slab where the samples end, in bytes."""
+        return list(map(add, self.offsets, self.lengths))
 
     @property
     def sources(self) -> bytes:

@@ -84,6 +84,20 @@ def test_a_use_after_the_next_batch_was_taken_raises(door):
         bytes(view)
 
 
+def test_copies_stay_and_need_no_views(door):
+    data, sampler = make(door)
+    door.sources = {(0, 1, 2): 4}  # one is read from storage
+    want = expected(door, sampler, 0)
+    copied, last = [], None
+    for last in data.batches(sampler):
+        copied.append(last.copies())
+    door.wait(lambda: not door.leases)  # nothing looks at the memory
+    assert copied == [[sample for _, _, sample in batch] for batch in want]
+    for use in (last.copies, lambda: last.views):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+
+
 KEEP = [
     lambda view: view[2:5], lambda view: numpy.frombuffer(view, numpy.uint8),
     lambda view: view.toreadonly(),
