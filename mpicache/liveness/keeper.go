@@ -14,8 +14,11 @@ const (
 	lifeProves = 30 * time.Second
 
 	// aloneFor is how long a launcher of ranks may run without ranks before it counts as hung: it
-	// may be about to start them, or to end.
-	aloneFor = 5 * time.Second
+	// may be about to start them, or to end. On a machine that is busy, or loads it from slow
+	// storage, it takes longer to start them (5 s and more at a load of 80 on 2 cores): until some
+	// have been seen it has alonePatience times as long at each try.
+	aloneFor      = 5 * time.Second
+	alonePatience = 4
 
 	// aloneTries is how often a first start is retried if the launcher hangs without ranks: Open
 	// MPI's mpirun does when a signal ends a rank that is just connecting to it.
@@ -117,8 +120,9 @@ type Keeper struct {
 	why      string        // it is being ended
 	alone    bool          // no rank was seen since aloneAt
 	aloneAt  time.Duration
+	seen     bool // ranks were, since the cache was started
 	served   bool // it was ready once
-	tries    int  // first starts whose launcher hung without ranks
+	tries    int  // starts in a row whose launcher hung without ranks
 	over     bool
 	restarts int
 	pause    time.Duration
@@ -162,12 +166,13 @@ func (k *Keeper) Step(now time.Duration, e Event) []Command {
 	case Ready:
 		if k.phase == starting || k.phase == met {
 			k.enter(serving)
-			k.served = true
+			k.served, k.tries = true, 0
 			k.watch.restart()
 		}
 	case Answered:
 		k.watch.Heard(e.At)
 	case Ranks:
+		k.seen = k.seen || e.Any
 		if k.alone == e.Any {
 			k.alone, k.aloneAt = !e.Any, ran
 		}
@@ -190,7 +195,7 @@ func (k *Keeper) enter(p phase) {
 	}
 	k.phase, k.since = p, k.clock.ran
 	if p == starting {
-		k.alone, k.aloneAt, k.lived, k.why = false, k.clock.ran, 0, ""
+		k.alone, k.seen, k.aloneAt, k.lived, k.why = false, false, k.clock.ran, 0, ""
 	}
 }
 
@@ -204,7 +209,12 @@ func (k *Keeper) tick(now time.Duration) []Command {
 			return []Command{Start{}}
 		}
 	case starting:
-		if lasted >= k.opt.StartWithin {
+		switch {
+		case lasted < k.opt.StartWithin:
+		case k.alone && !k.seen:
+			k.tries = aloneTries
+			return k.end(hangsAlone)
+		default:
 			return k.end(
 				fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init",
 					k.opt.StartWithin))
@@ -225,12 +235,21 @@ func (k *Keeper) tick(now time.Duration) []Command {
 				k.ended(Ended{How: k.why + ", and it cannot be ended"})...)
 		}
 	}
-	if k.alone && k.clock.ran-k.aloneAt >= aloneFor && k.phase != down && k.phase != ending &&
+	if k.alone && k.clock.ran-k.aloneAt >= k.aloneFor() && k.phase != down && k.phase != ending &&
 		k.phase != failed {
 		k.tries++
 		return k.end(hangsAlone)
 	}
 	return nil
+}
+
+// aloneFor is how long the launcher may run without ranks.
+func (k *Keeper) aloneFor() time.Duration {
+	patience := aloneFor
+	for try := 0; !k.seen && try < k.tries && patience < k.opt.StartWithin; try++ {
+		patience = min(alonePatience*patience, k.opt.StartWithin)
+	}
+	return patience
 }
 
 // silence describes which ranks do not respond.

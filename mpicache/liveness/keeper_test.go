@@ -218,19 +218,51 @@ func TestKeeper(t *testing.T) {
 			s.hangs = true
 			s.start()
 			s.pass(time.Second)
-			for range 3 {
+			for _, seconds := range []time.Duration{5, 20, 60} {
 				s.step(Ranks{false})
-				s.pass(5 * time.Second)
+				s.pass(seconds * time.Second)
 			}
 			s.pass(time.Hour)
 		}, []string{
 			"6s end",
 			"6s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
 				"started again", "6s start",
+			"26s end",
+			"26s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
+				"started again", "26s start",
+			"1m26s end", "1m26s fail: what starts its ranks hangs, and has none",
+		}},
+		"mpirun takes six seconds to start ranks": {-1, func(s *scene) {
+			s.hangs = true
+			s.start()
+			for range 2 {
+				s.step(Ranks{false})
+				s.pass(6 * time.Second)
+			}
+			s.step(Ranks{true})
+			s.step(Ready{})
+			s.pass(time.Minute)
+		}, []string{
+			"5s end",
+			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
+				"started again", "5s start",
+		}},
+		"ranks end, and mpirun does not, when the cache is started again": {-1, func(s *scene) {
+			s.hangs = true
+			s.start()
+			s.step(Ranks{false})
+			s.pass(5 * time.Second)
+			s.step(Ranks{true})
+			s.pass(time.Second)
+			s.step(Ranks{false})
+			s.pass(5 * time.Second)
+		}, []string{
+			"5s end",
+			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
+				"started again", "5s start",
 			"11s end",
 			"11s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
 				"started again", "11s start",
-			"16s end", "16s fail: what starts its ranks hangs, and has none",
 		}},
 		"mpirun takes its time to start ranks": {-1, func(s *scene) {
 			s.hangs = true
